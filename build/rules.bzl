@@ -1,0 +1,43 @@
+"""The macros that every BUILD file of the project uses instead of the bare cc_* rules."""
+
+load("//build:copts.bzl", "TRIMTAB_COPTS", "TRIMTAB_LINKOPTS")
+
+def trimtab_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kwargs):
+    """A C++ library. `alwayslink = True` is for sources that register themselves at start-up."""
+    native.cc_library(
+        name = name,
+        srcs = srcs,
+        hdrs = hdrs,
+        deps = deps,
+        copts = TRIMTAB_COPTS + copts,
+        # Only the archive is of use: tests and binaries link statically.
+        linkstatic = True,
+        **kwargs
+    )
+
+def trimtab_binary(name, srcs, deps = [], copts = [], linkopts = [], **kwargs):
+    """A C++ program that may load a backend at run time."""
+    native.cc_binary(
+        name = name,
+        srcs = srcs,
+        deps = deps,
+        copts = TRIMTAB_COPTS + copts,
+        # A backend loaded on demand must share the program's registries, so it sees its symbols.
+        linkopts = TRIMTAB_LINKOPTS + ["-rdynamic"] + linkopts,
+        **kwargs
+    )
+
+def trimtab_test(name, srcs, deps = [], data = [], size = "small", copts = [], linkopts = [], **kwargs):
+    """A GoogleTest program: gtest and its main() are linked in."""
+    native.cc_test(
+        name = name,
+        srcs = srcs,
+        deps = deps + ["//build/third_party:gtest_main"],
+        data = data,
+        size = size,
+        copts = TRIMTAB_COPTS + copts,
+        linkopts = TRIMTAB_LINKOPTS + ["-rdynamic"] + linkopts,
+        # The same objects as the programs use: nothing is compiled twice.
+        linkstatic = True,
+        **kwargs
+    )
