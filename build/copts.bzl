@@ -1,7 +1,7 @@
 """Every compiler flag of the project, in one place."""
 
-# No -march: the binary must run on any x86-64 or arm64 machine. Kernels that gain from wider vectors
-# choose at run time (target attributes), and dense products go through oneDNN, which does the same.
+# No -march: the binary must run on any x86-64 or arm64 machine. Kernels that gain from wider
+# vectors choose at run time (target attributes); dense products go through oneDNN, which does too.
 TRIMTAB_COPTS = [
     "-std=c++20",
     "-O3",

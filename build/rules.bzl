@@ -27,7 +27,15 @@ def trimtab_binary(name, srcs, deps = [], copts = [], linkopts = [], **kwargs):
         **kwargs
     )
 
-def trimtab_test(name, srcs, deps = [], data = [], size = "small", copts = [], linkopts = [], **kwargs):
+def trimtab_test(
+        name,
+        srcs,
+        deps = [],
+        data = [],
+        size = "small",
+        copts = [],
+        linkopts = [],
+        **kwargs):
     """A GoogleTest program: gtest and its main() are linked in."""
     native.cc_test(
         name = name,
