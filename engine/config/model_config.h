@@ -1,0 +1,63 @@
+// The shape of a language model: GPT-2 family and Llama family.
+//
+// Letters fixed across the project: B batch, T sequence, C hidden, H heads, D head size, F ffn,
+// V vocab, L layers, N = B*T tokens.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace trimtab {
+
+enum class NormKind { kLayerNorm, kRmsNorm };
+enum class ActivationKind { kGelu, kSwiGlu };  // kGelu is the tanh approximation of GPT-2
+enum class PositionKind { kLearned, kRope };
+
+struct ModelConfig {
+  std::string name;
+  int64_t vocab_size = 0;           // V: ids the tokenizer can produce
+  int64_t hidden_size = 0;          // C
+  int64_t num_layers = 0;           // L
+  int64_t num_heads = 0;            // H
+  int64_t num_kv_heads = 0;         // key/value heads; == num_heads without grouped-query attention
+  int64_t ffn_hidden_size = 0;      // F
+  int64_t max_sequence_length = 0;  // rows of the learned position table; upper bound of T
+  NormKind norm = NormKind::kLayerNorm;
+  ActivationKind activation = ActivationKind::kGelu;
+  PositionKind position = PositionKind::kLearned;
+  double norm_epsilon = 1e-5;
+  double rope_theta = 10000.0;
+  bool bias = true;             // biases of the linear layers
+  bool tied_embeddings = true;  // the output projection shares the token embedding
+  double init_std = 0.02;
+  int64_t make_vocab_size_divisible_by = 128;  // per tensor-parallel rank, as Megatron-Core
+
+  int64_t head_size() const { return hidden_size / num_heads; }  // D
+  /// Columns of the fused query/key/value projection: (H + 2 * kv heads) * D.
+  int64_t qkv_size() const { return (num_heads + 2 * num_kv_heads) * head_size(); }
+  /// Width of the first MLP projection: F, or 2F with SwiGLU (gate and up side by side).
+  int64_t fc1_size() const {
+    return activation == ActivationKind::kSwiGlu ? 2 * ffn_hidden_size : ffn_hidden_size;
+  }
+  /// V rounded up to make_vocab_size_divisible_by * tp; the added ids never enter the loss.
+  int64_t padded_vocab_size(int64_t tp) const;
+  /// Trainable parameters with the unpadded vocabulary.
+  int64_t parameter_count() const;
+
+  bool operator==(const ModelConfig&) const = default;
+};
+
+/// Names of the built-in models, in the order `trimtab models` lists them.
+std::vector<std::string> ModelPresetNames();
+
+/// A preset by name, or a file: our own model JSON or a Hugging Face config.json.
+/// Throws UsageError (unknown preset, with the nearest name) or InputError (file, JSON path).
+ModelConfig LoadModelConfig(const std::string& preset_or_path);
+
+/// Our own JSON form. `where` prefixes error messages ("run.json: $.model"). Strict.
+ModelConfig ModelConfigFromJson(const nlohmann::json& json, const std::string& where);
+nlohmann::json ToJson(const ModelConfig& model);
+
+}  // namespace trimtab

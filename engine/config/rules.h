@@ -1,0 +1,29 @@
+// Legality rules: what a layout must satisfy. One table serves the engine (refuses), the search
+// (prunes and counts per rule) and the docs (list).
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "engine/config/run_config.h"
+
+namespace trimtab {
+
+/// One rule. `holds` is the condition; `message` explains a breach with both numbers that disagree.
+struct Rule {
+  const char* id;           // stable, kebab-case: stored in studies, e.g. "heads-divisible-by-tp"
+  const char* description;  // one sentence for the docs
+  bool (*holds)(const RunConfig& run);
+  std::string (*message)(const RunConfig& run);
+};
+
+/// Every rule, in the order they are checked.
+std::span<const Rule> LegalityRules();
+
+/// The first rule `run` breaks, or nullptr if it is legal.
+const Rule* FirstBrokenRule(const RunConfig& run);
+
+/// Throws InfeasibleError "rule-id: message" if `run` breaks a rule.
+void RequireLegal(const RunConfig& run);
+
+}  // namespace trimtab

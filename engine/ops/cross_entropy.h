@@ -1,0 +1,35 @@
+// Softmax cross-entropy over a vocabulary that may be sharded (Megatron-LM, arXiv:1909.08053,
+// section 3): three passes with an all-reduce of [N] values after the first and the second. The
+// gradient replaces the logits, so the probabilities are never stored.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/device/tensor.h"
+
+namespace trimtab {
+
+OpRecord CrossEntropyMaxRecord(int64_t rows, int64_t columns);
+OpRecord CrossEntropySumRecord(int64_t rows, int64_t columns);
+OpRecord CrossEntropyGradRecord(int64_t rows, int64_t columns);
+
+/// Which ids the columns of logits are: id = start + column; columns whose id is >= valid are
+/// padding: they never enter the loss and their gradient is zero.
+struct VocabShard {
+  int64_t start = 0;
+  int64_t valid = 0;  // the unpadded vocabulary size V (of the whole vocabulary)
+};
+
+/// row_max [N] = largest logit of each row of logits [N, Vlocal]; -inf for a shard all padding.
+void CrossEntropyMax(const Tensor& logits, const VocabShard& shard, Tensor& row_max);
+
+/// sums [2, N]: sum over the shard of exp(logit - row_max), and logit - row_max of the target, or
+/// 0 when targets [N] (int32) lies in another shard. Adding `sums` over shards gives the whole.
+void CrossEntropySum(const Tensor& logits, const Tensor& targets, const VocabShard& shard,
+                     const Tensor& row_max, Tensor& sums);
+
+/// losses [N] = log(sums[0]) - sums[1]; logits becomes scale * (softmax - onehot(target)).
+void CrossEntropyGrad(const Tensor& targets, const VocabShard& shard, const Tensor& row_max,
+                      const Tensor& sums, float scale, Tensor& logits, Tensor& losses);
+
+}  // namespace trimtab

@@ -1,0 +1,29 @@
+// Token and position embeddings. The token table may be a vocabulary shard (tensor parallel).
+#pragma once
+
+#include <cstdint>
+
+#include "engine/device/tensor.h"
+
+namespace trimtab {
+
+OpRecord EmbeddingForwardRecord(int64_t rows, int64_t columns);
+OpRecord EmbeddingBackwardRecord(int64_t rows, int64_t columns);
+OpRecord PositionForwardRecord(int64_t rows, int64_t columns);
+OpRecord PositionBackwardRecord(int64_t rows, int64_t columns);
+
+/// out [N, C] = table[token - vocab_start] for tokens [N] (int32) that fall in this shard
+/// [vocab_start, vocab_start + rows of table), zeros for the others.
+void EmbeddingForward(const Tensor& tokens, const Tensor& table, int64_t vocab_start, Tensor& out);
+
+/// dtable[token - vocab_start] += dout row, for tokens of this shard. Always adds.
+void EmbeddingBackward(const Tensor& tokens, const Tensor& dout, int64_t vocab_start,
+                       Tensor& dtable);
+
+/// x [rows, C] += table[(row_start + row) % sequence]: rows are a run of the flattened [B, T].
+void PositionForward(const Tensor& table, int64_t row_start, int64_t sequence, Tensor& x);
+
+/// dtable[(row_start + row) % sequence] += dx row. Always adds.
+void PositionBackward(const Tensor& dx, int64_t row_start, int64_t sequence, Tensor& dtable);
+
+}  // namespace trimtab

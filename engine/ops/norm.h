@@ -1,0 +1,34 @@
+// LayerNorm (Ba et al., arXiv:1607.06450) and RMSNorm (Zhang & Sennrich, arXiv:1910.07467) over
+// the last dimension of x [rows, C].
+#pragma once
+
+#include <cstdint>
+
+#include "engine/device/tensor.h"
+
+namespace trimtab {
+
+OpRecord LayerNormForwardRecord(int64_t rows, int64_t columns);
+OpRecord LayerNormBackwardRecord(int64_t rows, int64_t columns);
+OpRecord RmsNormForwardRecord(int64_t rows, int64_t columns);
+OpRecord RmsNormBackwardRecord(int64_t rows, int64_t columns);
+
+/// y [rows, C] = (x - mean) * rstd * weight + bias; mean and rstd [rows] are kept for backward.
+void LayerNormForward(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+                      Tensor& y, Tensor& mean, Tensor& rstd);
+
+/// Adds to dx (the residual stream's gradient is already there). dweight and dbias [C] are
+/// overwritten, or added to with `accumulate`.
+void LayerNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
+                       const Tensor& rstd, Tensor& dx, Tensor& dweight, Tensor& dbias,
+                       bool accumulate);
+
+/// y [rows, C] = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon).
+void RmsNormForward(const Tensor& x, const Tensor& weight, double epsilon, Tensor& y,
+                    Tensor& rstd);
+
+/// Adds to dx; dweight [C] is overwritten, or added to with `accumulate`.
+void RmsNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd,
+                     Tensor& dx, Tensor& dweight, bool accumulate);
+
+}  // namespace trimtab
