@@ -11,6 +11,7 @@ OpRecord AddRecord(int64_t numel);
 OpRecord CopyRecord(int64_t numel);
 OpRecord FillRecord(int64_t numel);
 OpRecord SumSquaresRecord(int64_t numel);
+OpRecord AddBiasRecord(int64_t rows, int64_t columns);
 
 /// y += x.
 void Add(const Tensor& x, Tensor& y);

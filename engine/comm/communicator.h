@@ -1,0 +1,80 @@
+// Communicator: collectives and point-to-point messages of one rank within one group.
+//
+// Every rank of a group calls the same operations in the same order. Reductions add ranks in rank
+// order, so results are the same on every rank and in every run. An error on one rank makes every
+// later call on the other ranks throw CommError; nothing hangs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/device/tensor.h"
+
+namespace trimtab {
+
+/// Another rank of the group failed; `what()` carries its message.
+struct CommError : Error {
+  explicit CommError(const std::string& message) : Error(ExitCode::kInternal, message) {}
+};
+
+enum class ReduceOp { kSum, kMax };
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  GroupKind group() const { return group_; }
+
+  // Each reports a CommRecord to the tensor's device, then does the work. With size() == 1 they
+  // report nothing and only copy input to output where these differ. In-place means that `in` is
+  // the rank's own part of `out` (all-gather), or `out` the rank's own part of `in`
+  // (reduce-scatter).
+
+  /// buffer = op over ranks of buffer.
+  void AllReduce(Tensor& buffer, ReduceOp op = ReduceOp::kSum);
+  /// out [n] = the rank's n-element part of the sum over ranks of in [n * size].
+  void ReduceScatter(const Tensor& in, Tensor& out);
+  /// out [n * size] = the in [n] of every rank, in rank order.
+  void AllGather(const Tensor& in, Tensor& out);
+  void Broadcast(Tensor& buffer, int root);
+  /// out part i = in part `rank` of rank i; in and out [n * size], not overlapping.
+  void AllToAll(const Tensor& in, Tensor& out);
+  /// Blocking; a Send completes when the matching Recv has taken the data.
+  void Send(const Tensor& tensor, int destination);
+  void Recv(Tensor& tensor, int source);
+  void Barrier();
+
+  /// Marks the group as failed: ranks waiting in it, and all later calls, throw CommError.
+  virtual void Abort(const std::string& reason) = 0;
+
+ protected:
+  Communicator(GroupKind group, int rank, int size) : group_(group), rank_(rank), size_(size) {}
+
+  virtual void DoAllReduce(Tensor& buffer, ReduceOp op) = 0;
+  virtual void DoReduceScatter(const Tensor& in, Tensor& out) = 0;
+  virtual void DoAllGather(const Tensor& in, Tensor& out) = 0;
+  virtual void DoBroadcast(Tensor& buffer, int root) = 0;
+  virtual void DoAllToAll(const Tensor& in, Tensor& out) = 0;
+  virtual void DoSend(const Tensor& tensor, int destination) = 0;
+  virtual void DoRecv(Tensor& tensor, int source) = 0;
+  virtual void DoBarrier() = 0;
+
+ private:
+  GroupKind group_;
+  int rank_;
+  int size_;
+};
+
+/// The communicators of `size` ranks that are threads of this process: element i is for rank i.
+std::vector<std::unique_ptr<Communicator>> MakeInprocGroup(GroupKind group, int size);
+
+/// The communicator of one rank of a group in which nothing is sent: messages are only reported.
+std::unique_ptr<Communicator> MakeMetaCommunicator(GroupKind group, int rank, int size);
+
+}  // namespace trimtab

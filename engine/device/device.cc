@@ -1,0 +1,22 @@
+#include "engine/device/device.h"
+
+namespace trimtab {
+
+Storage::~Storage() {
+  device_.FreeRaw(data_, bytes_);
+  device_.memory().Remove(bytes_, tag_);
+}
+
+std::shared_ptr<Storage> Device::Allocate(int64_t bytes, MemoryTag tag) {
+  memory_.Add(bytes, tag);
+  void* data = nullptr;
+  try {
+    data = AllocateRaw(bytes);
+  } catch (...) {
+    memory_.Remove(bytes, tag);
+    throw;
+  }
+  return std::make_shared<Storage>(*this, data, bytes, tag);
+}
+
+}  // namespace trimtab

@@ -1,0 +1,89 @@
+// Device: where tensors live and ops run. One engine, three implementations:
+//   cpu   runs anywhere; the reference
+//   meta  computes nothing, records every op, message and allocation
+//   cuda  NVIDIA GPUs, in a shared object loaded on demand
+//
+// A Device object belongs to one rank. It is not thread-safe: one rank thread uses it at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/device/memory.h"
+#include "engine/device/record.h"
+
+namespace trimtab {
+
+enum class DeviceKind { kCpu, kMeta, kCuda };
+
+class Device;
+
+/// One allocation, returned to its device when the last tensor over it goes away.
+class Storage {
+ public:
+  Storage(Device& device, void* data, int64_t bytes, MemoryTag tag)
+      : device_(device), data_(data), bytes_(bytes), tag_(tag) {}
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  Device& device() const { return device_; }
+  void* data() const { return data_; }  // nullptr on meta
+
+ private:
+  Device& device_;
+  void* data_;
+  int64_t bytes_;
+  MemoryTag tag_;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  DeviceKind kind() const { return kind_; }
+  /// Worker threads ops of this rank may use. On meta: those of the cpu rank it imitates.
+  int threads() const { return threads_; }
+
+  /// Uninitialised memory. Counts exactly `bytes` under `tag`.
+  /// Throws OutOfMemoryError when the memory limit or the machine is exhausted.
+  std::shared_ptr<Storage> Allocate(int64_t bytes, MemoryTag tag);
+
+  /// Copies between this device and host memory; complete on return. No effect on meta, except
+  /// that CopyToHost fills the destination with zeros.
+  virtual void CopyFromHost(void* device_data, const void* host, int64_t bytes) = 0;
+  virtual void CopyToHost(void* host, const void* device_data, int64_t bytes) = 0;
+  /// Waits until everything submitted so far is done.
+  virtual void Synchronize() = 0;
+
+  MemoryTracker& memory() { return memory_; }
+  const MemoryTracker& memory() const { return memory_; }
+
+  /// Where ops and messages are reported; nullptr = nobody listens. Not owned.
+  void set_recorder(Recorder* recorder) { recorder_ = recorder; }
+  Recorder* recorder() const { return recorder_; }
+
+ protected:
+  Device(DeviceKind kind, int threads) : kind_(kind), threads_(threads) {}
+
+  virtual void* AllocateRaw(int64_t bytes) = 0;  // throws OutOfMemoryError
+  virtual void FreeRaw(void* data, int64_t bytes) = 0;
+
+ private:
+  friend class Storage;
+
+  DeviceKind kind_;
+  int threads_;
+  MemoryTracker memory_;
+  Recorder* recorder_ = nullptr;
+};
+
+/// A cpu rank with `threads` worker threads (>= 1).
+std::unique_ptr<Device> MakeCpuDevice(int threads);
+
+/// A meta rank that imitates a cpu rank with `threads` worker threads.
+std::unique_ptr<Device> MakeMetaDevice(int threads);
+
+}  // namespace trimtab

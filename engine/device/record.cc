@@ -1,0 +1,48 @@
+#include "engine/device/record.h"
+
+namespace trimtab {
+
+std::string_view Name(OpKind kind) {
+  static constexpr std::array<std::string_view, kOpKindCount> kNames = {
+      "gemm",
+      "attention_forward",
+      "attention_backward",
+      "layer_norm_forward",
+      "layer_norm_backward",
+      "rms_norm_forward",
+      "rms_norm_backward",
+      "gelu_forward",
+      "gelu_backward",
+      "swiglu_forward",
+      "swiglu_backward",
+      "rope",
+      "add_bias",
+      "bias_backward",
+      "embedding_forward",
+      "embedding_backward",
+      "position_forward",
+      "position_backward",
+      "cross_entropy_max",
+      "cross_entropy_sum",
+      "cross_entropy_grad",
+      "add",
+      "copy",
+      "fill",
+      "sum_squares",
+      "adamw"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::string_view Name(CollectiveKind kind) {
+  static constexpr std::array<std::string_view, kCollectiveKindCount> kNames = {
+      "all_reduce", "reduce_scatter", "all_gather", "broadcast",
+      "all_to_all", "send",           "recv",       "barrier"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::string_view Name(GroupKind group) {
+  static constexpr std::array<std::string_view, kGroupKindCount> kNames = {"world", "tp", "dp"};
+  return kNames[static_cast<size_t>(group)];
+}
+
+}  // namespace trimtab

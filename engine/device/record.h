@@ -1,0 +1,102 @@
+// What a device reports to whoever listens: every op with its cost, every message.
+//
+// The meta device's listener is the dry run; the cpu's, when there is one, times each op.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "engine/base/dtype.h"
+
+namespace trimtab {
+
+enum class OpKind : int {
+  kGemm,               // dims m, n, k
+  kAttentionForward,   // dims B * H, T, D, kv heads
+  kAttentionBackward,  // dims B * H, T, D, kv heads
+  kLayerNormForward,   // dims rows, columns (also the ops below, unless numel is noted)
+  kLayerNormBackward,
+  kRmsNormForward,
+  kRmsNormBackward,
+  kGeluForward,
+  kGeluBackward,
+  kSwiGluForward,
+  kSwiGluBackward,
+  kRope,
+  kAddBias,
+  kBiasBackward,
+  kEmbeddingForward,
+  kEmbeddingBackward,
+  kPositionForward,
+  kPositionBackward,
+  kCrossEntropyMax,
+  kCrossEntropySum,
+  kCrossEntropyGrad,
+  kAdd,         // numel
+  kCopy,        // numel
+  kFill,        // numel
+  kSumSquares,  // numel
+  kAdamW,       // numel
+};
+inline constexpr int kOpKindCount = static_cast<int>(OpKind::kAdamW) + 1;
+
+/// "gemm", "attention_forward", ...: the names used in hardware profiles and reports.
+std::string_view Name(OpKind kind);
+
+/// One op as it was asked for. `flops` counts matrix products and attention only (2 per
+/// multiply-add); `bytes` is the least traffic to memory: every input read once, every output
+/// written once.
+struct OpRecord {
+  OpKind kind{};
+  DType dtype = DType::kF32;
+  std::array<int64_t, 4> dims{};  // meaning per kind, above; unused = 0
+  int64_t flops = 0;
+  int64_t bytes = 0;
+
+  bool operator==(const OpRecord&) const = default;
+};
+
+enum class CollectiveKind : int {
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kAllToAll,
+  kSend,
+  kRecv,
+  kBarrier,
+};
+inline constexpr int kCollectiveKindCount = static_cast<int>(CollectiveKind::kBarrier) + 1;
+
+/// "all_reduce", ...
+std::string_view Name(CollectiveKind kind);
+
+/// The group a message belongs to.
+enum class GroupKind : int { kWorld, kTensor, kData };
+inline constexpr int kGroupKindCount = static_cast<int>(GroupKind::kData) + 1;
+
+/// "world", "tp", "dp".
+std::string_view Name(GroupKind group);
+
+/// One message of this rank. `bytes` is the size of the full (unsharded) buffer: the buffer of an
+/// all-reduce, the output of an all-gather, the input of a reduce-scatter, the tensor sent.
+struct CommRecord {
+  CollectiveKind kind{};
+  GroupKind group{};
+  int64_t ranks = 1;
+  int64_t bytes = 0;
+
+  bool operator==(const CommRecord&) const = default;
+};
+
+/// A listener. `Begin*` is called before the work, `End` after it, on the rank's own thread.
+class Recorder {
+ public:
+  virtual ~Recorder() = default;
+  virtual void BeginOp(const OpRecord& op) = 0;
+  virtual void BeginComm(const CommRecord& message) = 0;
+  virtual void End() = 0;
+};
+
+}  // namespace trimtab

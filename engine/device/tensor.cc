@@ -1,0 +1,76 @@
+#include "engine/device/tensor.h"
+
+#include <algorithm>
+
+namespace trimtab {
+
+Shape::Shape(std::initializer_list<int64_t> dims) : rank_(static_cast<int>(dims.size())) {
+  TRIMTAB_ASSERT(rank_ <= kMaxRank, "a shape has at most {} dimensions, got {}", kMaxRank, rank_);
+  std::copy(dims.begin(), dims.end(), dims_.begin());
+}
+
+int64_t Shape::numel() const {
+  int64_t product = 1;
+  for (int i = 0; i < rank_; ++i) product *= dims_[static_cast<size_t>(i)];
+  return product;
+}
+
+std::string Shape::ToString() const {
+  std::string text = "[";
+  for (int i = 0; i < rank_; ++i) {
+    text += fmt::format("{}{}", i > 0 ? ", " : "", dims_[static_cast<size_t>(i)]);
+  }
+  return text + "]";
+}
+
+Tensor Tensor::Empty(Device& device, const Shape& shape, DType dtype, MemoryTag tag) {
+  Tensor tensor;
+  tensor.shape_ = shape;
+  tensor.dtype_ = dtype;
+  tensor.storage_ = device.Allocate(shape.numel() * SizeOf(dtype), tag);
+  return tensor;
+}
+
+Tensor Tensor::Slice(int64_t offset, const Shape& shape) const {
+  TRIMTAB_ASSERT(offset >= 0 && offset + shape.numel() <= numel(),
+                 "slice {} at element {} passes the end of {}", shape.ToString(), offset,
+                 shape_.ToString());
+  Tensor slice = *this;
+  slice.offset_ += offset;
+  slice.shape_ = shape;
+  return slice;
+}
+
+void* Tensor::raw() const {
+  TRIMTAB_ASSERT(defined(), "an undefined tensor has no data");
+  char* base = static_cast<char*>(storage_->data());
+  return base == nullptr ? nullptr : base + offset_ * SizeOf(dtype_);
+}
+
+namespace {
+
+void CopyIn(Tensor& tensor, DType dtype, const void* values, size_t count) {
+  TRIMTAB_ASSERT(tensor.dtype() == dtype && tensor.numel() == static_cast<int64_t>(count),
+                 "copying {} values of {} into {} {}", count, Name(dtype), Name(tensor.dtype()),
+                 tensor.shape().ToString());
+  tensor.device().CopyFromHost(tensor.raw(), values, tensor.bytes());
+}
+
+}  // namespace
+
+void CopyFromHost(Tensor& tensor, std::span<const float> values) {
+  CopyIn(tensor, DType::kF32, values.data(), values.size());
+}
+
+void CopyFromHost(Tensor& tensor, std::span<const int32_t> values) {
+  CopyIn(tensor, DType::kI32, values.data(), values.size());
+}
+
+void CopyToHost(const Tensor& tensor, std::span<float> values) {
+  TRIMTAB_ASSERT(
+      tensor.dtype() == DType::kF32 && tensor.numel() == static_cast<int64_t>(values.size()),
+      "copying {} {} to {} floats", Name(tensor.dtype()), tensor.shape().ToString(), values.size());
+  tensor.device().CopyToHost(values.data(), tensor.raw(), tensor.bytes());
+}
+
+}  // namespace trimtab

@@ -1,0 +1,82 @@
+// Tensor: a dense row-major view of one Storage. Copying a Tensor shares the memory.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "engine/base/dtype.h"
+#include "engine/base/error.h"
+#include "engine/device/device.h"
+
+namespace trimtab {
+
+/// Up to four dimensions, outermost first.
+class Shape {
+ public:
+  static constexpr int kMaxRank = 4;
+
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> dims);
+
+  int rank() const { return rank_; }
+  int64_t operator[](int i) const { return dims_[static_cast<size_t>(i)]; }
+  /// Product of all dimensions; 1 for rank 0.
+  int64_t numel() const;
+  /// "[4, 64, 768]"
+  std::string ToString() const;
+  bool operator==(const Shape&) const = default;
+
+ private:
+  std::array<int64_t, kMaxRank> dims_{};
+  int rank_ = 0;
+};
+
+class Tensor {
+ public:
+  Tensor() = default;  // undefined: defined() is false
+
+  /// Uninitialised memory on `device`, counted under `tag`.
+  static Tensor Empty(Device& device, const Shape& shape, DType dtype, MemoryTag tag);
+
+  bool defined() const { return storage_ != nullptr; }
+  Device& device() const { return storage_->device(); }
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  int64_t dim(int i) const { return shape_[i]; }
+  int64_t numel() const { return shape_.numel(); }
+  int64_t bytes() const { return numel() * SizeOf(dtype_); }
+
+  /// `shape.numel()` elements starting `offset` elements into this tensor; shares the memory.
+  Tensor Slice(int64_t offset, const Shape& shape) const;
+  /// The same elements under another shape of equal numel.
+  Tensor Reshape(const Shape& shape) const { return Slice(0, shape); }
+
+  /// Address of the first element; nullptr on meta.
+  void* raw() const;
+  float* f32() const { return Typed<float>(DType::kF32); }
+  int32_t* i32() const { return Typed<int32_t>(DType::kI32); }
+
+ private:
+  template <typename T>
+  T* Typed(DType expected) const {
+    TRIMTAB_ASSERT(dtype_ == expected, "tensor is {}, asked for {}", Name(dtype_), Name(expected));
+    return static_cast<T*>(raw());
+  }
+
+  std::shared_ptr<Storage> storage_;
+  int64_t offset_ = 0;  // elements
+  Shape shape_;
+  DType dtype_ = DType::kF32;
+};
+
+/// Copies host values into `tensor` (same dtype and count).
+void CopyFromHost(Tensor& tensor, std::span<const float> values);
+void CopyFromHost(Tensor& tensor, std::span<const int32_t> values);
+/// Copies `tensor` to `values` (same count).
+void CopyToHost(const Tensor& tensor, std::span<float> values);
+
+}  // namespace trimtab
