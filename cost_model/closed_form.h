@@ -1,0 +1,35 @@
+// The first tier: a step's cost by counting, in microseconds per candidate, without running the
+// engine. FLOPs, messages and memory agree exactly with the dry run.
+#pragma once
+
+#include <memory>
+
+#include "cost_model/cluster.h"
+#include "cost_model/estimate.h"
+#include "engine/config/run_config.h"
+
+namespace trimtab {
+
+/// Estimates many layouts of one model at one sequence length. Remembers the cost of a layer per
+/// (tp, sequence parallel, micro batch, mode), so that a further layout costs a few sums.
+/// Not thread-safe: one per thread.
+class ClosedFormEstimator {
+ public:
+  /// Keeps references to neither argument.
+  ClosedFormEstimator(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster);
+  ~ClosedFormEstimator();
+  ClosedFormEstimator(ClosedFormEstimator&&) noexcept;
+
+  /// `run` has this estimator's model and sequence length and breaks no legality rule; anything
+  /// else is a programmer's fault.
+  Estimate Run(const RunConfig& run);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// One layout. Throws InfeasibleError if `run` breaks a legality rule.
+Estimate ClosedForm(const RunConfig& run, const Cluster& cluster);
+
+}  // namespace trimtab

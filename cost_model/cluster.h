@@ -1,0 +1,46 @@
+// Cluster: the machines a run may use, and the profile that prices them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cost_model/hardware_profile.h"
+#include "engine/config/run_config.h"
+
+namespace trimtab {
+
+struct Cluster {
+  std::string name;
+  std::string device;  // cpu | cuda
+  int64_t nodes = 1;
+  int64_t ranks_per_node = 1;     // GPUs of a node; on cpu, the most ranks of the machine
+  int64_t max_ranks = 1;          // nodes * ranks_per_node
+  int64_t cores = 1;              // of one node; 0 = unknown
+  int64_t memory_bytes = 0;       // of the machine on cpu, of one GPU on cuda
+  double price_per_gpu_hour = 0;  // 0 = unknown
+  HardwareProfile profile;
+  bool calibrated = false;  // the profile holds measurements of this machine
+};
+
+/// A cluster by name or file:
+///   "local"      this machine's cores as ranks (at most two per core); its profile is
+///                `profile_path`, or the generic cpu one when that is empty
+///   "8xh200"     8 GPUs of one node; "16x8xh100": 16 nodes of 8
+///   FILE.json    strict JSON: {"name", "kind", "nodes", "gpus_per_node", "price_per_gpu_hour",
+///                "link": {"bandwidth", "latency_s"}, "network": {"bandwidth", "latency_s"}}
+/// `profile_path` replaces the profile of any of them. Throws UsageError or InputError.
+Cluster LoadCluster(const std::string& name_or_path, const std::string& profile_path = "");
+
+/// Names `trimtab clusters` lists, each with a line about it.
+struct ClusterListing {
+  std::string name;
+  std::string description;
+};
+std::vector<ClusterListing> ListClusters();
+
+/// How the ranks of `run` share a machine of `cluster`: on cpu all ranks with
+/// threads_per_rank threads (0 = cores / ranks, at least 1), on cuda {1, 1}.
+Mode ModeOf(const RunConfig& run, const Cluster& cluster);
+
+}  // namespace trimtab

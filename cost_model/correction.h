@@ -1,0 +1,38 @@
+// Corrections: what measured steps say about predicted ones.
+#pragma once
+
+#include <map>
+#include <span>
+
+#include "cost_model/estimate.h"
+#include "cost_model/hardware_profile.h"
+
+namespace trimtab {
+
+/// A step that was predicted and measured.
+struct PredictionSample {
+  Mode mode;
+  double predicted_s = 0;
+  double measured_s = 0;
+};
+
+/// Per mode, a factor for predicted step times and the relative half-width expected of the result.
+struct Correction {
+  struct Factor {
+    double ratio = 1;       // measured / predicted
+    double half_width = 0;  // relative
+    int64_t samples = 0;
+  };
+  std::map<Mode, Factor> factors;
+};
+
+/// Median ratio measured / predicted per mode, and three times the median deviation from it as
+/// half-width (at least 5 %, 15 % for a single sample). Medians: one disturbed trial moves nothing.
+/// Samples with a time <= 0 are a programmer's fault.
+Correction FitCorrection(std::span<const PredictionSample> samples);
+
+/// Scales the step time, its breakdown and interval by the factor of `mode`, and marks the estimate
+/// calibrated. A mode without samples leaves the estimate as it is.
+void Apply(const Correction& correction, const Mode& mode, Estimate& estimate);
+
+}  // namespace trimtab

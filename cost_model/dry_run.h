@@ -1,0 +1,38 @@
+// The second tier: the engine's own training step on the meta device, op by op.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cost_model/cluster.h"
+#include "cost_model/estimate.h"
+#include "engine/config/run_config.h"
+
+namespace trimtab {
+
+/// One op or message of the rank's timeline.
+struct TimelineEvent {
+  std::string name;    // "gemm 512x768x768", "all_reduce tp 1.50 MiB"
+  std::string stream;  // "compute" or "tp", "dp", "world"
+  double start_s = 0;
+  double duration_s = 0;
+};
+
+struct DryRunResult {
+  Estimate estimate;                    // of the slowest rank, with the memory of the fullest
+  BytesByTag peak_by_tag{};             // of the fullest rank: each tag's own peak
+  BytesByTag by_tag_at_peak{};          // of the fullest rank: the split at its peak
+  std::vector<TimelineEvent> timeline;  // of the slowest rank; empty unless asked for
+};
+
+/// Steps one rank of every tensor-parallel position through one training step.
+/// Throws InfeasibleError if `run` breaks a legality rule.
+DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_timeline);
+
+/// DryRunStep's estimate.
+Estimate DryRun(const RunConfig& run, const Cluster& cluster);
+
+/// Writes a timeline in Chrome's trace format (chrome://tracing, Perfetto). Throws StorageError.
+void WriteChromeTrace(const std::vector<TimelineEvent>& timeline, const std::string& path);
+
+}  // namespace trimtab

@@ -1,0 +1,108 @@
+// Estimate: what a prediction of one training step says, whichever tier made it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+#include "engine/device/memory.h"
+#include "engine/device/record.h"
+
+namespace trimtab {
+
+struct RunConfig;
+struct Cluster;
+
+/// How far a number can be trusted: from a roofline, from tables measured on this machine, or the
+/// step itself was measured.
+enum class Trust { kModelled, kCalibrated, kMeasured };
+/// "modelled", "calibrated", "measured".
+std::string_view Name(Trust trust);
+
+/// Seconds of one step by what they are spent on; they add up to the step time.
+struct Breakdown {
+  double compute = 0;     // forward and backward of the micro batches
+  double exposed_tp = 0;  // waiting for tensor-parallel messages
+  double exposed_dp = 0;  // waiting for data-parallel and world messages
+  double recompute = 0;   // the second forward pass of recomputed layers
+  double optimizer = 0;   // clipping and AdamW
+  double overhead = 0;    // what a step costs beyond its ops and messages
+
+  double total() const {
+    return compute + exposed_tp + exposed_dp + recompute + optimizer + overhead;
+  }
+};
+
+/// Messages of one kind in one group in one step of one rank.
+struct CommTotal {
+  int64_t count = 0;
+  int64_t bytes = 0;  // sum of CommRecord::bytes
+
+  bool operator==(const CommTotal&) const = default;
+};
+
+/// Indexed [collective][group].
+struct CommTotals {
+  std::array<std::array<CommTotal, kGroupKindCount>, kCollectiveKindCount> totals{};
+
+  CommTotal& at(CollectiveKind kind, GroupKind group) {
+    return totals[static_cast<size_t>(kind)][static_cast<size_t>(group)];
+  }
+  const CommTotal& at(CollectiveKind kind, GroupKind group) const {
+    return totals[static_cast<size_t>(kind)][static_cast<size_t>(group)];
+  }
+  bool operator==(const CommTotals&) const = default;
+};
+
+/// Bytes of one rank. The first three stay for the whole run.
+struct MemoryEstimate {
+  int64_t weights = 0;
+  int64_t gradients = 0;
+  int64_t optimizer = 0;
+  int64_t activations = 0;  // peak of that tag
+  int64_t peak_total = 0;   // peak of everything together, within a step
+
+  int64_t persistent() const { return weights + gradients + optimizer; }
+  bool operator==(const MemoryEstimate&) const = default;
+};
+
+/// One step of the fullest rank.
+struct Estimate {
+  double step_time_s = 0;
+  double step_time_low_s = 0;  // the interval the step time is expected in
+  double step_time_high_s = 0;
+  Breakdown breakdown_s;
+  Trust trust = Trust::kModelled;
+
+  int64_t hardware_flops = 0;  // of this rank: everything it multiplies, recompute included
+  int64_t op_count = 0;        // of this rank
+  CommTotals comm;             // of this rank
+  MemoryEstimate memory;       // of this rank
+
+  /// Of the whole step, all ranks, by NVIDIA's convention: 6 per matrix weight and token, attention
+  /// counted as the full square, no embedding look-up, no recompute.
+  int64_t model_flops = 0;
+  int64_t tokens = 0;  // of the whole step
+  int64_t ranks = 1;
+  double peak_flops_per_rank = 0;  // of the run's precision; 0 = the profile has none
+
+  double tokens_per_s() const { return static_cast<double>(tokens) / step_time_s; }
+  double tokens_per_s_per_gpu() const { return tokens_per_s() / static_cast<double>(ranks); }
+  double model_tflops_per_gpu() const {
+    return static_cast<double>(model_flops) / step_time_s / static_cast<double>(ranks) / 1e12;
+  }
+  /// Model FLOPs utilisation; 0 when the profile has no peak.
+  double mfu() const {
+    return peak_flops_per_rank > 0 ? model_tflops_per_gpu() * 1e12 / peak_flops_per_rank : 0;
+  }
+};
+
+/// Model FLOPs of one whole step by NVIDIA's convention (see Estimate::model_flops; Narayanan et
+/// al., arXiv:2104.04473, section 5.1, without the recompute term).
+int64_t ModelFlops(const RunConfig& run);
+
+/// The fields of an estimate under the names of the command line's contract.
+nlohmann::json ToJson(const Estimate& estimate);
+
+}  // namespace trimtab

@@ -1,0 +1,138 @@
+// HardwareProfile: what one kind of machine can do, as data. Strict JSON; every number carries
+// where it comes from.
+//
+// GPUs are described by a roofline: peak rates, bandwidths, efficiencies, latencies. A machine that
+// was measured (`trimtab calibrate`) also has tables: seconds per op and per collective, one set
+// for each way its ranks and threads share the machine.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/base/dtype.h"
+#include "engine/device/record.h"
+
+namespace trimtab {
+
+/// Where a number comes from.
+enum class Origin { kDatasheet, kPublished, kMeasured, kModelled };
+std::string_view Name(Origin origin);
+
+/// One number and its provenance. `source` is a document, or how it was measured.
+struct Quantity {
+  double value = 0;
+  Origin origin = Origin::kModelled;
+  std::string source;
+
+  bool operator==(const Quantity&) const = default;
+};
+
+/// How ranks share a machine: `ranks` of the whole run on it, each with `threads` threads. Ranks of
+/// one cpu share cores, caches and memory bandwidth, so every price depends on it.
+struct Mode {
+  int ranks = 1;
+  int threads = 1;
+
+  auto operator<=>(const Mode&) const = default;
+};
+/// "2x1": ranks x threads.
+std::string ToString(const Mode& mode);
+/// Inverse of ToString. Throws UsageError naming `what`.
+Mode ParseMode(const std::string& text, const std::string& what);
+
+/// Median seconds of one product c [m, n] = a [m, k] b [k, n]. `accumulate` stands for the weight
+/// gradient (both operands walked down their columns, c added to); without it for the forward pass
+/// and the input gradient, half of each.
+struct GemmPoint {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  bool accumulate = false;
+  double seconds = 0;
+
+  bool operator==(const GemmPoint&) const = default;
+};
+
+/// Median seconds of attention over `batch_heads` (B * H) heads of T tokens and D elements.
+struct AttentionPoint {
+  int64_t batch_heads = 0;
+  int64_t sequence = 0;
+  int64_t head_size = 0;
+  double forward_s = 0;
+  double backward_s = 0;
+
+  bool operator==(const AttentionPoint&) const = default;
+};
+
+/// Median seconds against bytes: of an op's traffic (OpRecord::bytes), or of a message
+/// (CommRecord::bytes).
+struct BytesPoint {
+  int64_t bytes = 0;
+  double seconds = 0;
+
+  bool operator==(const BytesPoint&) const = default;
+};
+
+/// What was measured with all ranks of a mode at work at once.
+struct ModeTables {
+  Mode mode;
+  std::vector<GemmPoint> gemm;            // a full grid m x n x k, for each of both `accumulate`
+  std::vector<AttentionPoint> attention;  // a full grid batch_heads x T x D
+  std::map<OpKind, std::vector<BytesPoint>> ops;  // ascending bytes, at least two points
+  /// By (collective, ranks of the group); groups of one mode work at the same time.
+  std::map<std::pair<CollectiveKind, int>, std::vector<BytesPoint>> collectives;
+  /// Measured step time of a small reference model / the sum of its prices: what a step costs
+  /// beyond its ops and messages.
+  double step_factor = 1;
+
+  bool operator==(const ModeTables&) const = default;
+};
+
+/// Efficiency of a product whose smallest dimension is `smallest_dim` (share of peak).
+struct EfficiencyPoint {
+  int64_t smallest_dim = 0;
+  double efficiency = 0;
+
+  bool operator==(const EfficiencyPoint&) const = default;
+};
+
+struct HardwareProfile {
+  std::string name;
+  std::string device;                            // cpu | cuda
+  std::map<std::string, Quantity> peak_flops;    // FLOP/s by dtype name; fp32, bf16, ...
+  Quantity memory_bytes;                         // of one GPU, or of the machine
+  Quantity memory_bandwidth;                     // bytes/s
+  Quantity bandwidth_efficiency;                 // share of it that streaming kernels reach
+  Quantity attention_efficiency;                 // share of peak that attention reaches
+  std::vector<EfficiencyPoint> gemm_efficiency;  // ascending smallest_dim, at least one
+  Quantity gemm_efficiency_source;               // provenance of the table above; value unused
+  Quantity launch_overhead_s;                    // of one op
+  Quantity link_latency_s;                       // of one message within a node
+  Quantity link_bandwidth;                       // bytes/s per rank and direction within a node
+  Quantity network_latency_s;                    // of one message between nodes
+  Quantity network_bandwidth;                    // bytes/s per rank and direction between nodes
+  std::vector<ModeTables> modes;                 // empty: the roofline above is all there is
+  std::string measured_on;  // processor and date of the measurement; may be empty
+
+  bool operator==(const HardwareProfile&) const = default;
+};
+
+/// Strict JSON. `where` prefixes error messages. Throws InputError.
+HardwareProfile HardwareProfileFromJson(const nlohmann::json& json, const std::string& where);
+nlohmann::json ToJson(const HardwareProfile& profile);
+
+/// Reads a profile file. Throws InputError (unreadable, malformed).
+HardwareProfile LoadHardwareProfile(const std::string& path);
+/// Writes a profile file, whole or not at all. Throws StorageError.
+void SaveHardwareProfile(const HardwareProfile& profile, const std::string& path);
+
+/// Names of the profiles inside the program: "a100-80gb", "h100-sxm", "h200-sxm", "b200", "cpu".
+std::vector<std::string> BuiltinProfileNames();
+/// Throws UsageError for a name that is not built in.
+HardwareProfile BuiltinProfile(const std::string& name);
+
+}  // namespace trimtab

@@ -1,0 +1,61 @@
+// Prices: seconds of one op or one message on a profile.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "cost_model/hardware_profile.h"
+#include "cost_model/interpolate.h"
+#include "engine/device/record.h"
+
+namespace trimtab {
+
+/// Prices ops and messages in one mode of one profile. Made once, then tens of nanoseconds per
+/// price; holds no reference to the profile. A const Pricer may be used by many threads.
+///
+/// With tables of the mode: interpolation in log space between measured points, and at the edges
+/// the rate of the nearest point. With tables of other modes only: the nearest mode's, scaled by
+/// the share of the cores a rank gets. Without tables: a roofline, max(FLOPs / rate, bytes /
+/// bandwidth) + launch overhead, and ring collectives (latency and bandwidth per step).
+class Pricer {
+ public:
+  /// `ranks_per_node`: messages within so many neighbouring ranks use the link, others the network.
+  /// `cores`: of the machine, for scaling between modes on a cpu; 0 = unknown.
+  Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_per_node, int64_t cores);
+
+  double Seconds(const OpRecord& op) const;
+  /// `stride`: distance in ranks between neighbours of the group (1 for tp, tp for dp).
+  double Seconds(const CommRecord& message, int64_t stride) const;
+
+  /// The tables were measured in exactly this mode.
+  bool calibrated() const { return calibrated_; }
+  /// Multiplies the sum of prices of a step (ModeTables::step_factor).
+  double step_factor() const { return step_factor_; }
+
+ private:
+  double Roofline(const OpRecord& op) const;
+  double Ring(const CommRecord& message, int64_t stride) const;
+
+  bool has_tables_ = false;
+  bool calibrated_ = false;
+  double scale_ = 1;  // seconds in this mode / seconds in the mode of the tables
+  double step_factor_ = 1;
+  std::array<LogGrid3, 2> gemm_;       // seconds per FLOP, by accumulate
+  std::array<LogGrid3, 2> attention_;  // seconds per FLOP, forward and backward
+  std::array<LogCurve, kOpKindCount> ops_;
+  std::array<std::vector<LogCurve>, kCollectiveKindCount> collectives_;  // by ranks of the group
+
+  std::array<double, 5> peak_flops_{};  // by DType; 0 = none
+  LogCurve efficiency_;
+  double attention_efficiency_ = 1;
+  double bandwidth_ = 0;
+  double launch_overhead_s_ = 0;
+  double link_latency_s_ = 0;
+  double link_bandwidth_ = 0;
+  double network_latency_s_ = 0;
+  double network_bandwidth_ = 0;
+  int64_t ranks_per_node_ = 1;
+};
+
+}  // namespace trimtab
