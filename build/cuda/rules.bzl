@@ -1,0 +1,102 @@
+"""Rules for CUDA sources. Without a toolkit on the machine their targets are skipped, not failed."""
+
+load("@cuda_toolkit//:defs.bzl", "CUDA_FOUND", "CUDA_LIB_DIR", "CUDA_ROOT")
+load("//build:copts.bzl", "TRIMTAB_COPTS", "TRIMTAB_LINKOPTS")
+
+_ARCHITECTURES = ["sm_80", "sm_90a", "sm_100"]
+
+_ArchInfo = provider(fields = ["names"])
+
+def _cuda_arch_flag_impl(ctx):
+    names = ctx.build_setting_value.split(",")
+    for name in names:
+        if name not in _ARCHITECTURES:
+            fail("unknown GPU architecture %s, known: %s" % (name, ", ".join(_ARCHITECTURES)))
+    return _ArchInfo(names = names)
+
+cuda_arch_flag = rule(
+    implementation = _cuda_arch_flag_impl,
+    build_setting = config.string(flag = True),
+)
+
+def _cuda_objects_impl(ctx):
+    context = cc_common.merge_cc_infos(
+        cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
+    ).compilation_context
+    flags = ["-std=c++20", "-O3", "--expt-relaxed-constexpr", "-Werror=all-warnings"]
+    for name in ctx.attr._arch[_ArchInfo].names:
+        flags.append("-gencode=arch=%s,code=%s" % (name.replace("sm_", "compute_"), name))
+
+    # The host compiler gets the project's flags, less the language standard, which is nvcc's to set.
+    flags += ["-Xcompiler=" + flag for flag in TRIMTAB_COPTS if not flag.startswith("-std=")]
+    flags += ["-Xcompiler=-fPIC", "-DNDEBUG", "-I."]
+
+    # fmt takes nvcc for an older compiler than it is, and then contradicts itself under C++20.
+    flags.append("-DFMT_USE_CONSTEXPR=1")
+    flags += ["-D" + define for define in context.defines.to_list()]
+    flags += ["-isystem=" + path for path in context.system_includes.to_list()]
+
+    objects = []
+    for source in ctx.files.srcs:
+        object = ctx.actions.declare_file("_objs/%s/%s.o" % (ctx.label.name, source.basename))
+        ctx.actions.run(
+            executable = CUDA_ROOT + "/bin/nvcc",
+            arguments = flags + ["-c", source.path, "-o", object.path],
+            inputs = depset([source] + ctx.files.hdrs, transitive = [context.headers]),
+            outputs = [object],
+            mnemonic = "CudaCompile",
+            progress_message = "Compiling %s with nvcc" % source.short_path,
+            use_default_shell_env = True,
+        )
+        objects.append(object)
+    return DefaultInfo(files = depset(objects))
+
+_cuda_objects = rule(
+    implementation = _cuda_objects_impl,
+    attrs = {
+        "srcs": attr.label_list(allow_files = [".cc", ".cu"]),
+        "hdrs": attr.label_list(allow_files = [".cuh", ".h"]),
+        "deps": attr.label_list(providers = [CcInfo]),
+        "_arch": attr.label(default = "//build/cuda:arch"),
+    },
+)
+
+_COMPATIBLE = [] if CUDA_FOUND else ["//build/cuda:toolkit_missing"]
+
+def trimtab_cuda_library(name, srcs, hdrs = [], deps = [], **kwargs):
+    """A library whose sources, .cu and .cc, are compiled by nvcc. All of it is always linked in."""
+    _cuda_objects(
+        name = name + "_objects",
+        srcs = srcs,
+        hdrs = hdrs,
+        deps = deps,
+        target_compatible_with = _COMPATIBLE,
+    )
+    native.cc_library(
+        name = name,
+        srcs = [name + "_objects"],
+        hdrs = hdrs,
+        deps = deps,
+        target_compatible_with = _COMPATIBLE,
+        alwayslink = True,
+        linkstatic = True,
+        **kwargs
+    )
+
+def trimtab_cuda_backend(name, deps, libraries, **kwargs):
+    """The shared object lib<name>.so, which programs load on demand."""
+    native.cc_binary(
+        name = "lib%s.so" % name,
+        deps = deps,
+        linkshared = True,
+        linkopts = TRIMTAB_LINKOPTS + [
+            "-L" + CUDA_LIB_DIR,
+            "-Wl,-rpath," + CUDA_LIB_DIR,
+        ] + ["-l" + library for library in libraries],
+        target_compatible_with = _COMPATIBLE,
+        **kwargs
+    )
+
+def if_cuda(labels):
+    """The labels on a machine with the toolkit, nothing on another."""
+    return labels if CUDA_FOUND else []

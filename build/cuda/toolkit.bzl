@@ -1,0 +1,40 @@
+"""Finds the CUDA toolkit of this machine, if it has one."""
+
+_LIB_DIRS = ["lib64", "lib", "targets/x86_64-linux/lib", "lib/x86_64-linux-gnu"]
+
+def _candidates(ctx):
+    chosen = ctx.os.environ.get("CUDA_HOME")
+    if chosen:
+        return [chosen]
+    nvcc = ctx.which("nvcc")
+    beside = [str(nvcc.realpath.dirname.dirname)] if nvcc else []
+    return beside + ["/usr/local/cuda"]
+
+def _find(ctx):
+    for root in _candidates(ctx):
+        tools = [root + "/bin/nvcc", root + "/include/cuda_runtime.h", root + "/include/cublasLt.h"]
+        if not all([ctx.path(tool).exists for tool in tools]):
+            continue
+        for lib_dir in [root + "/" + name for name in _LIB_DIRS]:
+            if ctx.path(lib_dir + "/libcublasLt.so").exists:
+                return struct(root = root, lib_dir = lib_dir)
+    return None
+
+def _cuda_toolkit_impl(ctx):
+    found = _find(ctx)
+    ctx.file("BUILD", "")
+    ctx.file("defs.bzl", "\n".join([
+        "CUDA_FOUND = %s" % (found != None),
+        "CUDA_ROOT = %r" % (found.root if found else ""),
+        "CUDA_LIB_DIR = %r" % (found.lib_dir if found else ""),
+        "",
+    ]))
+
+cuda_toolkit = repository_rule(
+    implementation = _cuda_toolkit_impl,
+    doc = """A repository whose defs.bzl says whether and where the toolkit is: in $CUDA_HOME when
+that is set (to build without CUDA, set it to a folder without a toolkit), else beside the nvcc on
+PATH, else in /usr/local/cuda.""",
+    environ = ["CUDA_HOME", "PATH"],
+    local = True,
+)
