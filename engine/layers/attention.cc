@@ -1,0 +1,62 @@
+#include "engine/layers/attention.h"
+
+#include <cmath>
+
+namespace trimtab {
+namespace {
+
+AttentionShape ShapeOf(const LayerContext& context) {
+  const ModelConfig& model = context.model;
+  return {.batch = context.micro_batch,
+          .sequence = context.sequence,
+          .heads = model.num_heads / context.tp(),
+          .kv_heads = model.num_kv_heads / context.tp(),
+          .head_size = model.head_size()};
+}
+
+/// GPT-2's rule: projections back into the residual stream start smaller by sqrt(2 L).
+double ResidualStd(const ModelConfig& model) {
+  return model.init_std / std::sqrt(2.0 * static_cast<double>(model.num_layers));
+}
+
+}  // namespace
+
+SelfAttention::SelfAttention(ParameterStore& store, const LayerContext& context,
+                             const std::string& name)
+    : linear_qkv_(store, context, name + ".linear_qkv", context.model.hidden_size,
+                  {context.model.hidden_size, context.model.num_kv_heads * context.model.head_size(),
+                   context.model.num_kv_heads * context.model.head_size()},
+                  context.model.bias),
+      linear_proj_(store, context, name + ".linear_proj", context.model.hidden_size,
+                   context.model.hidden_size, context.model.bias, ResidualStd(context.model)) {}
+
+Tensor SelfAttention::Forward(const LayerContext& context, const Tensor& x,
+                              SelfAttentionSaved& saved) const {
+  const AttentionShape shape = ShapeOf(context);
+  saved.qkv = linear_qkv_.Forward(context, x, MemoryTag::kActivations);
+  if (context.model.position == PositionKind::kRope) {
+    Rope(shape, context.model.rope_theta, /*inverse=*/false, saved.qkv);
+  }
+  saved.out = context.New({shape.tokens(), shape.heads * shape.head_size}, MemoryTag::kActivations);
+  saved.log_sum_exp =
+      context.New({shape.batch, shape.heads, shape.sequence}, MemoryTag::kActivations);
+  AttentionForward(shape, saved.qkv, saved.out, saved.log_sum_exp);
+  return linear_proj_.Forward(context, saved.out, MemoryTag::kActivations);
+}
+
+Tensor SelfAttention::Backward(const LayerContext& context, const Tensor& x,
+                               const SelfAttentionSaved& saved, const Tensor& dy,
+                               bool accumulate) const {
+  const AttentionShape shape = ShapeOf(context);
+  Tensor dqkv = context.New(saved.qkv.shape(), MemoryTag::kWorkspace);
+  {
+    const Tensor dout = linear_proj_.Backward(context, saved.out, dy, accumulate);
+    AttentionBackward(shape, saved.qkv, saved.out, saved.log_sum_exp, dout, dqkv);
+  }
+  if (context.model.position == PositionKind::kRope) {
+    Rope(shape, context.model.rope_theta, /*inverse=*/true, dqkv);
+  }
+  return linear_qkv_.Backward(context, x, dqkv, accumulate);
+}
+
+}  // namespace trimtab

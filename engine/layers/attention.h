@@ -1,0 +1,33 @@
+// Causal self-attention: fused projection, rotary positions, attention, output projection.
+#pragma once
+
+#include <string>
+
+#include "engine/layers/linear.h"
+#include "engine/ops/attention.h"
+
+namespace trimtab {
+
+/// What SelfAttention keeps between Forward and Backward, beside its input.
+struct SelfAttentionSaved {
+  Tensor qkv;          // [N, (H + 2*KV)*D / tp], rotated
+  Tensor out;          // [N, C / tp]
+  Tensor log_sum_exp;  // [B, H / tp, T]
+};
+
+class SelfAttention {
+ public:
+  SelfAttention(ParameterStore& store, const LayerContext& context, const std::string& name);
+
+  /// y [rows, C], an activation, from x [rows, C].
+  Tensor Forward(const LayerContext& context, const Tensor& x, SelfAttentionSaved& saved) const;
+  /// dx [rows, C] from dy [rows, C].
+  Tensor Backward(const LayerContext& context, const Tensor& x, const SelfAttentionSaved& saved,
+                  const Tensor& dy, bool accumulate) const;
+
+ private:
+  ColumnParallelLinear linear_qkv_;
+  RowParallelLinear linear_proj_;
+};
+
+}  // namespace trimtab

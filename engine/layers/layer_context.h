@@ -1,0 +1,34 @@
+// What every layer call needs to know: the device, the rank's groups, and the size of a micro batch.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/comm/parallel_context.h"
+#include "engine/config/model_config.h"
+#include "engine/device/tensor.h"
+
+namespace trimtab {
+
+struct LayerContext {
+  Device& device;
+  const ParallelContext& parallel;
+  const ModelConfig& model;
+  int64_t micro_batch = 0;  // B of one micro batch
+  int64_t sequence = 0;     // T
+
+  int64_t tp() const { return parallel.layout.tp; }
+  bool sequence_parallel() const { return parallel.layout.sequence_parallel && tp() > 1; }
+  /// N = B*T, the rows of activations inside attention and MLP.
+  int64_t tokens() const { return micro_batch * sequence; }
+  /// Rows of the residual stream on this rank: N, or N / tp with sequence parallelism.
+  int64_t rows() const { return sequence_parallel() ? tokens() / tp() : tokens(); }
+  /// First row of the residual stream on this rank.
+  int64_t row_begin() const { return sequence_parallel() ? parallel.tp_rank * rows() : 0; }
+
+  /// Uninitialised fp32 memory; `tag` says whether it outlives the layer call.
+  Tensor New(const Shape& shape, MemoryTag tag) const {
+    return Tensor::Empty(device, shape, DType::kF32, tag);
+  }
+};
+
+}  // namespace trimtab

@@ -1,0 +1,63 @@
+// Tensor-parallel linear layers (Megatron-LM, arXiv:1909.08053; sequence parallelism:
+// Korthikanti et al., arXiv:2205.05198). y = x W^T + b with W [out, in].
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/layers/layer_context.h"
+#include "engine/layers/parameter.h"
+
+namespace trimtab {
+
+/// The all-gather that opens a sequence-parallel region's full view: x [rows, C] -> [N, C].
+/// Without sequence parallelism it is x itself.
+Tensor GatherRows(const LayerContext& context, const Tensor& x);
+
+/// Sums a partial result [N, C] over the tensor-parallel group: an all-reduce in place, or with
+/// sequence parallelism a reduce-scatter into a new tensor [rows, C] under `tag`.
+Tensor ReduceRows(const LayerContext& context, Tensor partial, MemoryTag tag);
+
+/// Splits its output features over tp. Input [rows, in] is gathered first under sequence
+/// parallelism; only the shard is kept for the backward pass, which gathers again.
+class ColumnParallelLinear {
+ public:
+  /// `output_blocks` are the row counts of fused projections (their sum is `out`), each sharded on
+  /// its own. `bias` declares one.
+  ColumnParallelLinear(ParameterStore& store, const LayerContext& context, const std::string& name,
+                       int64_t in, const std::vector<int64_t>& output_blocks, bool bias);
+  /// Shares `weight`, a [out / tp, in] parameter of another layer; no bias.
+  explicit ColumnParallelLinear(Parameter& weight) : weight_(&weight) {}
+
+  /// y [N, out / tp] under `tag` from x [rows, in].
+  Tensor Forward(const LayerContext& context, const Tensor& x, MemoryTag tag) const;
+  /// dx [rows, in] from dy [N, out / tp]; adds to the gradients, or overwrites them when not
+  /// `accumulate`.
+  Tensor Backward(const LayerContext& context, const Tensor& x, const Tensor& dy,
+                  bool accumulate) const;
+
+ private:
+  Parameter* weight_ = nullptr;
+  Parameter* bias_ = nullptr;
+};
+
+/// Splits its input features over tp; the partial outputs are summed over the group, then the
+/// bias (the same on every rank) is added.
+class RowParallelLinear {
+ public:
+  RowParallelLinear(ParameterStore& store, const LayerContext& context, const std::string& name,
+                    int64_t in, int64_t out, bool bias, double init_std);
+
+  /// y [rows, out] under `tag` from x [N, in / tp].
+  Tensor Forward(const LayerContext& context, const Tensor& x, MemoryTag tag) const;
+  /// dx [N, in / tp] from dy [rows, out].
+  Tensor Backward(const LayerContext& context, const Tensor& x, const Tensor& dy,
+                  bool accumulate) const;
+
+ private:
+  Parameter* weight_ = nullptr;
+  Parameter* bias_ = nullptr;
+};
+
+}  // namespace trimtab

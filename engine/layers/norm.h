@@ -1,0 +1,32 @@
+// The model's normalisation: LayerNorm or RMSNorm, by configuration.
+#pragma once
+
+#include <string>
+
+#include "engine/layers/layer_context.h"
+#include "engine/layers/parameter.h"
+
+namespace trimtab {
+
+/// What Norm keeps between Forward and Backward, beside its input.
+struct NormSaved {
+  Tensor mean;  // [rows]; undefined for RMSNorm
+  Tensor rstd;  // [rows]
+};
+
+class Norm {
+ public:
+  Norm(ParameterStore& store, const LayerContext& context, const std::string& name);
+
+  /// y [rows, C], kept as an activation (the next linear layer's input), from x [rows, C].
+  Tensor Forward(const LayerContext& context, const Tensor& x, NormSaved& saved) const;
+  /// Adds the gradient of x to dx.
+  void Backward(const LayerContext& context, const Tensor& x, const NormSaved& saved,
+                const Tensor& dy, Tensor& dx, bool accumulate) const;
+
+ private:
+  Parameter* weight_ = nullptr;
+  Parameter* bias_ = nullptr;
+};
+
+}  // namespace trimtab

@@ -1,0 +1,37 @@
+#include "engine/layers/transformer_layer.h"
+
+#include "engine/ops/elementwise.h"
+
+namespace trimtab {
+
+TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& context,
+                                   const std::string& name)
+    : input_norm_(store, context, name + ".input_layernorm"),
+      attention_(store, context, name + ".self_attention"),
+      mlp_norm_(store, context, name + ".pre_mlp_layernorm"),
+      mlp_(store, context, name + ".mlp") {}
+
+Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
+                                 TransformerLayerSaved& saved) const {
+  saved.attention_input = input_norm_.Forward(context, x, saved.input_norm);
+  saved.middle = attention_.Forward(context, saved.attention_input, saved.attention);
+  Add(x, saved.middle);
+  saved.mlp_input = mlp_norm_.Forward(context, saved.middle, saved.mlp_norm);
+  Tensor y = mlp_.Forward(context, saved.mlp_input, saved.mlp);
+  Add(saved.middle, y);
+  return y;
+}
+
+void TransformerLayer::Backward(const LayerContext& context, const Tensor& x,
+                                const TransformerLayerSaved& saved, Tensor& dx,
+                                bool accumulate) const {
+  {
+    const Tensor dmlp = mlp_.Backward(context, saved.mlp_input, saved.mlp, dx, accumulate);
+    mlp_norm_.Backward(context, saved.middle, saved.mlp_norm, dmlp, dx, accumulate);
+  }
+  const Tensor dattention =
+      attention_.Backward(context, saved.attention_input, saved.attention, dx, accumulate);
+  input_norm_.Backward(context, x, saved.input_norm, dattention, dx, accumulate);
+}
+
+}  // namespace trimtab

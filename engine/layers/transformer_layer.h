@@ -1,0 +1,40 @@
+// One pre-norm transformer layer: x + attention(norm(x)), then x + mlp(norm(x)).
+#pragma once
+
+#include <string>
+
+#include "engine/layers/attention.h"
+#include "engine/layers/mlp.h"
+#include "engine/layers/norm.h"
+
+namespace trimtab {
+
+/// Everything a layer keeps between Forward and Backward, beside its input.
+struct TransformerLayerSaved {
+  NormSaved input_norm;
+  Tensor attention_input;  // [rows, C], normalised
+  SelfAttentionSaved attention;
+  Tensor middle;  // [rows, C], the residual stream between attention and MLP
+  NormSaved mlp_norm;
+  Tensor mlp_input;  // [rows, C], normalised
+  MlpSaved mlp;
+};
+
+class TransformerLayer {
+ public:
+  TransformerLayer(ParameterStore& store, const LayerContext& context, const std::string& name);
+
+  /// The residual stream after the layer [rows, C], an activation, from the one before it.
+  Tensor Forward(const LayerContext& context, const Tensor& x, TransformerLayerSaved& saved) const;
+  /// Turns dx, the gradient of the output [rows, C], into that of the input, in place.
+  void Backward(const LayerContext& context, const Tensor& x, const TransformerLayerSaved& saved,
+                Tensor& dx, bool accumulate) const;
+
+ private:
+  Norm input_norm_;
+  SelfAttention attention_;
+  Norm mlp_norm_;
+  Mlp mlp_;
+};
+
+}  // namespace trimtab
