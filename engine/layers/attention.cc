@@ -23,10 +23,11 @@ double ResidualStd(const ModelConfig& model) {
 
 SelfAttention::SelfAttention(ParameterStore& store, const LayerContext& context,
                              const std::string& name)
-    : linear_qkv_(store, context, name + ".linear_qkv", context.model.hidden_size,
-                  {context.model.hidden_size, context.model.num_kv_heads * context.model.head_size(),
-                   context.model.num_kv_heads * context.model.head_size()},
-                  context.model.bias),
+    : linear_qkv_(
+          store, context, name + ".linear_qkv", context.model.hidden_size,
+          {context.model.hidden_size, context.model.num_kv_heads * context.model.head_size(),
+           context.model.num_kv_heads * context.model.head_size()},
+          context.model.bias),
       linear_proj_(store, context, name + ".linear_proj", context.model.hidden_size,
                    context.model.hidden_size, context.model.bias, ResidualStd(context.model)) {}
 

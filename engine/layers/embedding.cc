@@ -28,14 +28,14 @@ Embedding::Embedding(ParameterStore& store, const LayerContext& context)
       vocab_start_(context.parallel.tp_rank * tokens_->spec.rows) {
   const ModelConfig& model = context.model;
   if (model.position != PositionKind::kLearned) return;
-  positions_ = &store.Declare(
-      {.name = "embedding.position_embeddings.weight",
-       .rows = model.max_sequence_length,
-       .columns = model.hidden_size,
-       .tensor_parallel = false,
-       .init = InitKind::kNormal,
-       .init_std = model.init_std,
-       .partition = WholePartition(model.max_sequence_length, model.hidden_size)});
+  positions_ =
+      &store.Declare({.name = "embedding.position_embeddings.weight",
+                      .rows = model.max_sequence_length,
+                      .columns = model.hidden_size,
+                      .tensor_parallel = false,
+                      .init = InitKind::kNormal,
+                      .init_std = model.init_std,
+                      .partition = WholePartition(model.max_sequence_length, model.hidden_size)});
 }
 
 Tensor Embedding::Forward(const LayerContext& context, const Tensor& tokens) const {

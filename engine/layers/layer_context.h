@@ -1,4 +1,5 @@
-// What every layer call needs to know: the device, the rank's groups, and the size of a micro batch.
+// What every layer call needs to know: the device, the rank's groups, and the size of a micro
+// batch.
 #pragma once
 
 #include <cstdint>

@@ -37,6 +37,8 @@ class ColumnParallelLinear {
   Tensor Backward(const LayerContext& context, const Tensor& x, const Tensor& dy,
                   bool accumulate) const;
 
+  const Parameter& weight() const { return *weight_; }
+
  private:
   Parameter* weight_ = nullptr;
   Parameter* bias_ = nullptr;

@@ -19,11 +19,10 @@ std::vector<int64_t> Fc1Blocks(const ModelConfig& model) {
 Mlp::Mlp(ParameterStore& store, const LayerContext& context, const std::string& name)
     : linear_fc1_(store, context, name + ".linear_fc1", context.model.hidden_size,
                   Fc1Blocks(context.model), context.model.bias),
-      linear_fc2_(
-          store, context, name + ".linear_fc2", context.model.ffn_hidden_size,
-          context.model.hidden_size, context.model.bias,
-          context.model.init_std / std::sqrt(2.0 * static_cast<double>(context.model.num_layers))) {
-}
+      linear_fc2_(store, context, name + ".linear_fc2", context.model.ffn_hidden_size,
+                  context.model.hidden_size, context.model.bias,
+                  context.model.init_std /
+                      std::sqrt(2.0 * static_cast<double>(context.model.num_layers))) {}
 
 Tensor Mlp::Forward(const LayerContext& context, const Tensor& x, MlpSaved& saved) const {
   saved.fc1 = linear_fc1_.Forward(context, x, MemoryTag::kActivations);

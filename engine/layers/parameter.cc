@@ -37,7 +37,8 @@ void FillRow(const ParameterSpec& spec, uint64_t key, int64_t global_row, std::v
         global_row * spec.partition.full_columns + spec.partition.column_begin + column;
     float value = spec.init == InitKind::kOnes ? 1.0f : 0.0f;
     if (spec.init == InitKind::kNormal) {
-      value = static_cast<float>(spec.init_std) * BellCurve(Mix(key ^ static_cast<uint64_t>(index)));
+      value =
+          static_cast<float>(spec.init_std) * BellCurve(Mix(key ^ static_cast<uint64_t>(index)));
     }
     row[static_cast<size_t>(column)] = value;
   }

@@ -1,0 +1,49 @@
+// A GPT-family model on one rank: embedding, L transformer layers, output head.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "engine/layers/embedding.h"
+#include "engine/layers/lm_head.h"
+#include "engine/layers/transformer_layer.h"
+
+namespace trimtab {
+
+/// What the model keeps of one micro batch between Forward and Backward.
+struct MicroBatchState {
+  Tensor tokens;                              // [N] int32
+  std::vector<Tensor> inputs;                 // per layer and then the head: its input [rows, C]
+  std::vector<TransformerLayerSaved> layers;  // empty where the layer recomputes
+  LmHeadSaved head;
+};
+
+class GptModel {
+ public:
+  /// Declares every parameter in `store`, in forward order.
+  GptModel(ParameterStore& store, const LayerContext& context);
+
+  /// Sum of the cross-entropy over the micro batch; tokens and targets are [N] (int32).
+  /// See LmHead::Forward for `gradient_scale` and `logits`.
+  double Forward(const Tensor& tokens, const Tensor& targets, float gradient_scale,
+                 MicroBatchState& state, Tensor* logits = nullptr) const;
+
+  /// Adds to the gradients (overwrites them when not `accumulate`) and empties `state`.
+  /// `on_complete(offset)`, if set, is told whenever the gradients of all tensor-parallel
+  /// parameters from flat element `offset` on are final for this micro batch.
+  void Backward(MicroBatchState& state, bool accumulate,
+                const std::function<void(int64_t offset)>& on_complete = {}) const;
+
+  const std::vector<TransformerLayer>& layers() const { return layers_; }
+
+ private:
+  /// Whether layer `index` drops its state after Forward and runs it again in Backward.
+  bool Recomputes(size_t index) const;
+
+  LayerContext context_;
+  Embedding embedding_;
+  std::vector<TransformerLayer> layers_;
+  LmHead head_;
+};
+
+}  // namespace trimtab

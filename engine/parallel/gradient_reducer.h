@@ -1,0 +1,52 @@
+// Data-parallel gradient reduction over the flat gradient buffer.
+//
+// zero 0: buckets of at least `kBucketBytes`, cut from the end of the tensor-parallel part, are
+// all-reduced as soon as the backward pass has completed them; the replicated part goes last.
+// zero 1: one reduce-scatter of the whole buffer, each rank receiving the shard it updates.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/base/units.h"
+#include "engine/comm/parallel_context.h"
+#include "engine/layers/parameter.h"
+
+namespace trimtab {
+
+/// Size from which on a bucket is sent: large enough that latency no longer matters.
+inline constexpr int64_t kBucketBytes = 25 * kMiB;
+
+/// Element ranges [begin, end) of the buckets over [0, numel), the last elements first. Cuts are
+/// only made at `cut_points` (ascending offsets), when at least `min_numel` elements have gathered.
+struct Bucket {
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool operator==(const Bucket&) const = default;
+};
+std::vector<Bucket> PlanBuckets(const std::vector<int64_t>& cut_points, int64_t numel,
+                                int64_t min_numel);
+
+class GradientReducer {
+ public:
+  GradientReducer(const ParallelContext& parallel, ParameterStore& store,
+                  std::vector<int64_t> cut_points);
+
+  /// Call during the backward pass of the last micro batch: gradients of the tensor-parallel part
+  /// from `offset` on are final on this rank.
+  void OnComplete(int64_t offset);
+
+  /// Call after that backward pass: reduces what is left, first over tp (replicated parameters
+  /// under sequence parallelism hold partial gradients there), then over dp.
+  void Finish();
+
+ private:
+  bool sharded() const { return parallel_.layout.zero >= 1 && parallel_.layout.dp > 1; }
+
+  const ParallelContext& parallel_;
+  ParameterStore& store_;
+  std::vector<Bucket> buckets_;
+  size_t next_bucket_ = 0;
+};
+
+}  // namespace trimtab
