@@ -1,0 +1,22 @@
+// What the CUDA backend, a shared object, hands to the program that loads it.
+#pragma once
+
+#include <memory>
+
+#include "engine/device/cuda/loader.h"
+#include "engine/device/device.h"
+
+namespace trimtab {
+
+struct CudaBackend {
+  /// Asks the driver; never throws.
+  CudaAvailability (*find_devices)();
+  /// `ordinal` is in [0, device_count).
+  std::unique_ptr<Device> (*make_device)(int ordinal);
+};
+
+/// The one symbol the loader looks up; it also fills the tables of kernels of the process.
+inline constexpr char kCudaEntryPoint[] = "trimtab_cuda_backend";
+using CudaEntryPoint = const CudaBackend* (*)();
+
+}  // namespace trimtab

@@ -1,0 +1,25 @@
+// GPUs, behind a shared object that is loaded on first use: a program that never asks for a GPU
+// does not pay for the CUDA libraries, and runs where there are none.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/device/device.h"
+
+namespace trimtab {
+
+struct CudaAvailability {
+  int device_count = 0;
+  std::string reason;  // when there is no device: why, in one line
+};
+
+/// Loads the backend at the first call; later calls return the same answer. Never throws.
+/// The backend is $TRIMTAB_CUDA_BACKEND if set, else libtrimtab_cuda.so beside the program or among
+/// the files that Bazel places for it. Safe from any thread.
+const CudaAvailability& FindCudaDevices();
+
+/// A rank on GPU `ordinal`. Throws EnvironmentError with the reason when there is no such device.
+std::unique_ptr<Device> MakeCudaDevice(int ordinal);
+
+}  // namespace trimtab
