@@ -1,4 +1,4 @@
-"""Rules for CUDA sources. Without a toolkit on the machine their targets are skipped, not failed."""
+"""Rules for CUDA sources. Where there is no toolkit their targets are skipped, not failed."""
 
 load("@cuda_toolkit//:defs.bzl", "CUDA_FOUND", "CUDA_LIB_DIR", "CUDA_ROOT")
 load("//build:copts.bzl", "TRIMTAB_COPTS", "TRIMTAB_LINKOPTS")
@@ -27,7 +27,7 @@ def _cuda_objects_impl(ctx):
     for name in ctx.attr._arch[_ArchInfo].names:
         flags.append("-gencode=arch=%s,code=%s" % (name.replace("sm_", "compute_"), name))
 
-    # The host compiler gets the project's flags, less the language standard, which is nvcc's to set.
+    # The host compiler gets the project's flags, less the language standard: nvcc sets that.
     flags += ["-Xcompiler=" + flag for flag in TRIMTAB_COPTS if not flag.startswith("-std=")]
     flags += ["-Xcompiler=-fPIC", "-DNDEBUG", "-I."]
 
