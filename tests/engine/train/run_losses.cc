@@ -1,0 +1,56 @@
+#include "tests/engine/train/run_losses.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+namespace trimtab {
+
+TrainedLosses TrainOnRanks(const RunConfig& run, const TokenSource& source, int64_t steps) {
+  TrainedLosses result;
+  std::vector<std::vector<double>> losses(static_cast<size_t>(run.layout.world_size()));
+  result.peak_bytes.resize(losses.size());
+  RunInprocRanks(run.layout, [&](ParallelContext& context) {
+    const auto rank = static_cast<size_t>(context.rank);
+    const auto device = MakeCpuDevice(static_cast<int>(std::max<int64_t>(run.threads_per_rank, 1)));
+    Trainer trainer(run, context, *device);
+    for (int64_t step = 0; step < steps; ++step) {
+      const StepResult step_result = trainer.Step(source, step);
+      losses[rank].push_back(step_result.loss);
+      if (rank == 0) result.grad_norms.push_back(step_result.grad_norm);
+    }
+    result.peak_bytes[rank] = device->memory().peak_total();
+  });
+  result.losses = losses[0];
+  for (const auto& other : losses) EXPECT_EQ(other, losses[0]) << "ranks report different losses";
+  return result;
+}
+
+RunConfig SmallRun(bool llama) {
+  RunConfig run;
+  run.model = {.name = llama ? "small-llama" : "small-gpt2",
+               .vocab_size = 61,
+               .hidden_size = 32,
+               .num_layers = 3,
+               .num_heads = 4,
+               .num_kv_heads = 4,
+               .ffn_hidden_size = llama ? 48 : 128,
+               .max_sequence_length = 16,
+               .make_vocab_size_divisible_by = 4};
+  if (llama) {
+    run.model.norm = NormKind::kRmsNorm;
+    run.model.activation = ActivationKind::kSwiGlu;
+    run.model.position = PositionKind::kRope;
+    run.model.bias = false;
+    run.model.tied_embeddings = false;
+  }
+  run.optimizer.learning_rate = 1e-2;
+  run.optimizer.warmup_steps = 2;
+  run.sequence_length = 12;
+  run.global_batch = 8;
+  run.steps = 10;
+  run.threads_per_rank = 1;
+  return run;
+}
+
+}  // namespace trimtab
