@@ -102,6 +102,9 @@ struct Estimate {
 /// al., arXiv:2104.04473, section 5.1, without the recompute term).
 int64_t ModelFlops(const RunConfig& run);
 
+/// Sets the interval to the step time +- `half_width` of it (low: divided by 1 + half_width).
+void SetInterval(Estimate& estimate, double half_width);
+
 /// The fields of an estimate under the names of the command line's contract.
 nlohmann::json ToJson(const Estimate& estimate);
 

@@ -1,0 +1,87 @@
+#include "cost_model/estimate.h"
+
+#include <nlohmann/json.hpp>
+
+#include "engine/config/run_config.h"
+
+namespace trimtab {
+
+std::string_view Name(Trust trust) {
+  switch (trust) {
+    case Trust::kModelled:
+      return "modelled";
+    case Trust::kCalibrated:
+      return "calibrated";
+    case Trust::kMeasured:
+      return "measured";
+  }
+  return "";
+}
+
+int64_t ModelFlops(const RunConfig& run) {
+  const ModelConfig& model = run.model;
+  const int64_t hidden = model.hidden_size;
+  const int64_t attention_weights = hidden * model.qkv_size() + hidden * hidden;
+  const int64_t mlp_weights = hidden * model.fc1_size() + model.ffn_hidden_size * hidden;
+  const int64_t output_weights = hidden * model.vocab_size;
+  const int64_t weights = model.num_layers * (attention_weights + mlp_weights) + output_weights;
+  const int64_t tokens = run.global_batch * run.sequence_length;
+  // Scores and values: 2 products of 2 * T * C per token forward, twice that backward.
+  const int64_t attention = 12 * model.num_layers * hidden * run.sequence_length;
+  return tokens * (6 * weights + attention);
+}
+
+void SetInterval(Estimate& estimate, double half_width) {
+  estimate.step_time_low_s = estimate.step_time_s / (1 + half_width);
+  estimate.step_time_high_s = estimate.step_time_s * (1 + half_width);
+}
+
+nlohmann::json ToJson(const Estimate& estimate) {
+  nlohmann::json messages = nlohmann::json::array();
+  for (int kind = 0; kind < kCollectiveKindCount; ++kind) {
+    for (int group = 0; group < kGroupKindCount; ++group) {
+      const CommTotal& total =
+          estimate.comm.at(static_cast<CollectiveKind>(kind), static_cast<GroupKind>(group));
+      if (total.count == 0) continue;
+      messages.push_back({{"collective", Name(static_cast<CollectiveKind>(kind))},
+                          {"group", Name(static_cast<GroupKind>(group))},
+                          {"count", total.count},
+                          {"bytes", total.bytes}});
+    }
+  }
+  const Breakdown& parts = estimate.breakdown_s;
+  const MemoryEstimate& memory = estimate.memory;
+  nlohmann::json json = {
+      {"step_time_s", estimate.step_time_s},
+      {"step_time_interval_s", {estimate.step_time_low_s, estimate.step_time_high_s}},
+      {"trust", Name(estimate.trust)},
+      {"tokens_per_s", estimate.tokens_per_s()},
+      {"tokens_per_s_per_gpu", estimate.tokens_per_s_per_gpu()},
+      {"model_tflops_per_gpu", estimate.model_tflops_per_gpu()},
+      {"model_flops", estimate.model_flops},
+      {"model_flops_convention",
+       "NVIDIA: 6 per matrix weight and token, full-square attention, no embedding look-up, no "
+       "recompute"},
+      {"hardware_flops_per_rank", estimate.hardware_flops},
+      {"ops_per_rank", estimate.op_count},
+      {"peak_mem_bytes", memory.peak_total},
+      {"memory_bytes",
+       {{"weights", memory.weights},
+        {"gradients", memory.gradients},
+        {"optimizer", memory.optimizer},
+        {"activations", memory.activations},
+        {"peak_total", memory.peak_total}}},
+      {"breakdown_s",
+       {{"compute", parts.compute},
+        {"exposed_tp", parts.exposed_tp},
+        {"exposed_dp", parts.exposed_dp},
+        {"recompute", parts.recompute},
+        {"optimizer", parts.optimizer},
+        {"overhead", parts.overhead}}},
+      {"messages", messages}};
+  json["mfu"] =
+      estimate.peak_flops_per_rank > 0 ? nlohmann::json(estimate.mfu()) : nlohmann::json(nullptr);
+  return json;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,244 @@
+#include "cost_model/price.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+/// Cores a rank has to itself when `mode` runs on `cores` (0 = unknown: as many as it asks for).
+double CoresPerRank(const Mode& mode, int64_t cores) {
+  const double asked = mode.threads;
+  if (cores <= 0) return asked;
+  return std::min(asked, static_cast<double>(cores) / mode.ranks);
+}
+
+/// The tables of `mode`, or of the mode nearest to it in ratio; nullptr without any.
+const ModeTables* NearestTables(const HardwareProfile& profile, const Mode& mode) {
+  const ModeTables* nearest = nullptr;
+  double nearest_distance = std::numeric_limits<double>::infinity();
+  for (const ModeTables& tables : profile.modes) {
+    const double distance =
+        std::abs(std::log2(static_cast<double>(tables.mode.ranks) / mode.ranks)) +
+        std::abs(std::log2(static_cast<double>(tables.mode.threads) / mode.threads));
+    if (distance < nearest_distance) {
+      nearest = &tables;
+      nearest_distance = distance;
+    }
+  }
+  return nearest;
+}
+
+/// Points of a grid with holes.
+struct Sample3 {
+  std::array<double, 3> at{};
+  double value = 0;
+};
+
+size_t IndexOf(const std::vector<double>& axis, double value) {
+  return static_cast<size_t>(std::lower_bound(axis.begin(), axis.end(), value) - axis.begin());
+}
+
+/// A full grid from `samples`. Cells never measured, which are those too large to be worth the
+/// time, take the largest neighbour's value one step down: rates have levelled off there.
+LogGrid3 MakeGrid(const std::vector<Sample3>& samples) {
+  if (samples.empty()) return {};
+  std::array<std::vector<double>, 3> axes;
+  for (size_t i = 0; i < 3; ++i) {
+    for (const Sample3& sample : samples) axes[i].push_back(sample.at[i]);
+    std::sort(axes[i].begin(), axes[i].end());
+    axes[i].erase(std::unique(axes[i].begin(), axes[i].end()), axes[i].end());
+  }
+  const std::array<size_t, 3> stride = {axes[1].size() * axes[2].size(), axes[2].size(), 1};
+  std::vector<double> values(axes[0].size() * stride[0], 0.0);
+  for (const Sample3& sample : samples) {
+    size_t cell = 0;
+    for (size_t i = 0; i < 3; ++i) cell += IndexOf(axes[i], sample.at[i]) * stride[i];
+    values[cell] = sample.value;
+  }
+  const double typical = samples.front().value;
+  for (size_t cell = 0; cell < values.size(); ++cell) {
+    if (values[cell] > 0) continue;
+    for (size_t i = 0; i < 3; ++i) {
+      if ((cell / stride[i]) % axes[i].size() == 0) continue;
+      values[cell] = std::max(values[cell], values[cell - stride[i]]);
+    }
+    if (values[cell] <= 0) values[cell] = typical;
+  }
+  return LogGrid3(axes, values);
+}
+
+LogCurve MakeCurve(const std::vector<BytesPoint>& points) {
+  std::vector<double> x;
+  std::vector<double> y;
+  for (const BytesPoint& point : points) {
+    x.push_back(static_cast<double>(point.bytes));
+    y.push_back(point.seconds);
+  }
+  // Below the table an op costs its call, above it its bytes.
+  return LogCurve(x, y, LogCurve::Ends::kHold, LogCurve::Ends::kProportional);
+}
+
+LogGrid3 GemmGrid(const ModeTables& tables, bool accumulate) {
+  std::vector<Sample3> samples;
+  for (const GemmPoint& point : tables.gemm) {
+    if (point.accumulate != accumulate) continue;
+    const auto m = static_cast<double>(point.m);
+    const auto n = static_cast<double>(point.n);
+    const auto k = static_cast<double>(point.k);
+    samples.push_back({{m, n, k}, point.seconds / (2 * m * n * k)});
+  }
+  return MakeGrid(samples);
+}
+
+/// FLOPs as AttentionForwardRecord and AttentionBackwardRecord count them.
+double AttentionFlops(const AttentionPoint& point, bool backward) {
+  const auto pairs = static_cast<double>(point.sequence * (point.sequence + 1) / 2);
+  const double product = 2.0 * static_cast<double>(point.head_size) * pairs;
+  return static_cast<double>(point.batch_heads) * product * (backward ? 5 : 2);
+}
+
+LogGrid3 AttentionGrid(const ModeTables& tables, bool backward) {
+  std::vector<Sample3> samples;
+  for (const AttentionPoint& point : tables.attention) {
+    const double seconds = backward ? point.backward_s : point.forward_s;
+    samples.push_back({{static_cast<double>(point.batch_heads), static_cast<double>(point.sequence),
+                        static_cast<double>(point.head_size)},
+                       seconds / AttentionFlops(point, backward)});
+  }
+  return MakeGrid(samples);
+}
+
+/// A product that adds to its output moves it twice (see GemmRecord): how weight gradients show.
+bool Accumulates(const OpRecord& op) {
+  const int64_t once = op.dims[0] * op.dims[2] + op.dims[2] * op.dims[1] + op.dims[0] * op.dims[1];
+  return op.bytes > once * SizeOf(op.dtype);
+}
+
+}  // namespace
+
+Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_per_node,
+               int64_t cores)
+    : ranks_per_node_(std::max<int64_t>(ranks_per_node, 1)) {
+  const bool cpu = profile.device == "cpu";
+  const double share = cpu ? CoresPerRank(mode, cores) : 1;
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+    const auto peak = profile.peak_flops.find(std::string(Name(dtype)));
+    if (peak == profile.peak_flops.end()) continue;
+    peak_flops_[static_cast<size_t>(dtype)] = peak->second.value * share;
+  }
+  std::vector<double> dims;
+  std::vector<double> efficiencies;
+  for (const EfficiencyPoint& point : profile.gemm_efficiency) {
+    dims.push_back(static_cast<double>(point.smallest_dim));
+    efficiencies.push_back(point.efficiency);
+  }
+  efficiency_ = LogCurve(dims, efficiencies, LogCurve::Ends::kProportional, LogCurve::Ends::kHold);
+  attention_efficiency_ = profile.attention_efficiency.value;
+  // Ranks of a cpu share its memory; a GPU has its own.
+  bandwidth_ = profile.memory_bandwidth.value * profile.bandwidth_efficiency.value /
+               (cpu ? std::max(1, mode.ranks) : 1);
+  launch_overhead_s_ = profile.launch_overhead_s.value;
+  link_latency_s_ = profile.link_latency_s.value;
+  link_bandwidth_ = profile.link_bandwidth.value;
+  network_latency_s_ = profile.network_latency_s.value;
+  network_bandwidth_ = profile.network_bandwidth.value;
+
+  const ModeTables* tables = NearestTables(profile, mode);
+  if (tables == nullptr) return;
+  has_tables_ = true;
+  calibrated_ = tables->mode == mode;
+  scale_ = CoresPerRank(tables->mode, cores) / CoresPerRank(mode, cores);
+  step_factor_ = tables->step_factor;
+  for (size_t i = 0; i < 2; ++i) {
+    gemm_[i] = GemmGrid(*tables, i == 1);
+    attention_[i] = AttentionGrid(*tables, i == 1);
+  }
+  for (const auto& [kind, points] : tables->ops) {
+    ops_[static_cast<size_t>(kind)] = MakeCurve(points);
+  }
+  for (const auto& [key, points] : tables->collectives) {
+    std::vector<LogCurve>& by_ranks = collectives_[static_cast<size_t>(key.first)];
+    const auto ranks = static_cast<size_t>(key.second);
+    if (by_ranks.size() <= ranks) by_ranks.resize(ranks + 1);
+    by_ranks[ranks] = MakeCurve(points);
+  }
+}
+
+double Pricer::Seconds(const OpRecord& op) const {
+  if (!has_tables_) return Roofline(op);
+  const auto flops = static_cast<double>(op.flops);
+  const LogGrid3* grid = nullptr;
+  if (op.kind == OpKind::kGemm) {
+    grid = &gemm_[Accumulates(op) ? 1 : 0];
+  } else if (op.kind == OpKind::kAttentionForward) {
+    grid = &attention_[0];
+  } else if (op.kind == OpKind::kAttentionBackward) {
+    grid = &attention_[1];
+  }
+  if (grid != nullptr && !grid->empty()) {
+    return scale_ * flops *
+           grid->At(static_cast<double>(op.dims[0]), static_cast<double>(op.dims[1]),
+                    static_cast<double>(op.dims[2]));
+  }
+  const LogCurve& curve = ops_[static_cast<size_t>(op.kind)];
+  if (curve.empty()) return Roofline(op);
+  return scale_ * curve.At(static_cast<double>(std::max<int64_t>(op.bytes, 1)));
+}
+
+double Pricer::Seconds(const CommRecord& message, int64_t stride) const {
+  const std::vector<LogCurve>& by_ranks = collectives_[static_cast<size_t>(message.kind)];
+  const auto ranks = static_cast<size_t>(message.ranks);
+  const auto bytes = static_cast<double>(std::max<int64_t>(message.bytes, 1));
+  if (ranks < by_ranks.size() && !by_ranks[ranks].empty()) {
+    return scale_ * by_ranks[ranks].At(bytes);
+  }
+  // The largest group measured stands for one that was not.
+  if (!by_ranks.empty()) return scale_ * by_ranks.back().At(bytes);
+  return Ring(message, stride);
+}
+
+double Pricer::Roofline(const OpRecord& op) const {
+  double compute_s = 0;
+  if (op.flops > 0) {
+    double efficiency = attention_efficiency_;
+    if (op.kind == OpKind::kGemm) {
+      const int64_t smallest = std::min({op.dims[0], op.dims[1], op.dims[2]});
+      efficiency = efficiency_.At(static_cast<double>(std::max<int64_t>(smallest, 1)));
+    }
+    const double peak = peak_flops_[static_cast<size_t>(op.dtype)];
+    TRIMTAB_ASSERT(peak > 0, "the profile has no peak rate for {}", Name(op.dtype));
+    compute_s = static_cast<double>(op.flops) / (peak * efficiency);
+  }
+  return std::max(compute_s, static_cast<double>(op.bytes) / bandwidth_) + launch_overhead_s_;
+}
+
+double Pricer::Ring(const CommRecord& message, int64_t stride) const {
+  const bool within_node = stride * message.ranks <= ranks_per_node_;
+  const double latency = within_node ? link_latency_s_ : network_latency_s_;
+  const double bandwidth = within_node ? link_bandwidth_ : network_bandwidth_;
+  const auto ranks = static_cast<double>(message.ranks);
+  const double share_s = static_cast<double>(message.bytes) / bandwidth * (ranks - 1) / ranks;
+  const double all_s = static_cast<double>(message.bytes) / bandwidth;
+  switch (message.kind) {
+    case CollectiveKind::kAllReduce:
+      return 2 * (share_s + (ranks - 1) * latency);
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kAllToAll:
+      return share_s + (ranks - 1) * latency;
+    case CollectiveKind::kBroadcast:
+      return all_s + std::ceil(std::log2(ranks)) * latency;
+    case CollectiveKind::kSend:
+    case CollectiveKind::kRecv:
+      return all_s + latency;
+    case CollectiveKind::kBarrier:
+      return 2 * std::ceil(std::log2(ranks)) * latency;
+  }
+  return 0;
+}
+
+}  // namespace trimtab
