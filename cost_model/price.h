@@ -28,6 +28,8 @@ class Pricer {
   /// `stride`: distance in ranks between neighbours of the group (1 for tp, tp for dp).
   double Seconds(const CommRecord& message, int64_t stride) const;
 
+  /// FLOP/s of one rank; 0 = the profile has none for `dtype`.
+  double peak_flops(DType dtype) const { return peak_flops_[static_cast<size_t>(dtype)]; }
   /// The tables were measured in exactly this mode.
   bool calibrated() const { return calibrated_; }
   /// Multiplies the sum of prices of a step (ModeTables::step_factor).

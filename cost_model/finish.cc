@@ -1,0 +1,33 @@
+#include "cost_model/finish.h"
+
+#include "engine/config/run_config.h"
+
+namespace trimtab {
+namespace {
+
+// Half-widths of the interval, relative. Calibrated: what layouts of small models were seen to
+// differ by from their prediction. Modelled: rooflines are right within a factor.
+constexpr double kCalibratedHalfWidth = 0.25;
+constexpr double kModelledHalfWidth = 1.0;
+
+}  // namespace
+
+void FinishEstimate(const RunConfig& run, const Cluster& cluster, const Pricer& pricer,
+                    Estimate& estimate) {
+  Breakdown& parts = estimate.breakdown_s;
+  parts.overhead = 0;
+  parts.overhead = (pricer.step_factor() - 1) * parts.total();
+  estimate.step_time_s = parts.total();
+  const bool calibrated = pricer.calibrated() && cluster.calibrated;
+  estimate.trust = calibrated ? Trust::kCalibrated : Trust::kModelled;
+  SetInterval(estimate, calibrated ? kCalibratedHalfWidth : kModelledHalfWidth);
+  estimate.model_flops = ModelFlops(run);
+  estimate.tokens = run.global_batch * run.sequence_length;
+  estimate.ranks = run.layout.world_size();
+  const std::string& precision = run.layout.precision;
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+    if (Name(dtype) == precision) estimate.peak_flops_per_rank = pricer.peak_flops(dtype);
+  }
+}
+
+}  // namespace trimtab
