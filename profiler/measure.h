@@ -1,0 +1,52 @@
+// Measure: what one configuration really does on this machine.
+//
+// Runs the engine's own training step on in-process ranks of this process. A search never calls it
+// directly: it launches a child process that does (trial.h), so that a crash costs one trial.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/config/run_config.h"
+#include "engine/device/memory.h"
+
+namespace trimtab {
+
+struct MeasureOptions {
+  int64_t warmup = 2;        // steps run and not counted, >= 0
+  int64_t steps = 10;        // least number of counted steps, >= 1
+  int64_t max_steps = 200;   // most counted steps, when the median will not settle
+  double max_seconds = 60;   // no further step starts once counted steps have taken this long
+  double stable_mad = 0.02;  // stop once MAD / median of the step time is at or below this
+  bool breakdown = true;     // run one more, timed op by op and not counted, for breakdown_s
+};
+
+/// One measured configuration. Times are of a full optimizer step, from a barrier of all ranks to
+/// the barrier after it; the slowest rank therefore decides.
+struct Measurement {
+  double step_time_s = 0;           // median over counted steps
+  double step_time_mad_s = 0;       // median absolute deviation from that median
+  int64_t steps_measured = 0;       // counted steps
+  double tokens_per_s = 0;          // of all ranks together: gbs * T / step_time_s
+  double tokens_per_s_per_gpu = 0;  // per rank
+  double model_tflops_per_gpu = 0;  // model FLOPs (6 per matmul weight and token, full-square
+                                    // attention, no recompute) per second and rank, in 1e12
+  int64_t peak_mem_bytes = 0;       // allocator peak of the fullest rank
+  std::map<std::string, int64_t> memory_bytes;  // by tag, at that rank's peak moment; sums to it
+  std::map<std::string, double> breakdown_s;    // op or "collective:group" -> seconds of rank 0 in
+                                                // one step; "other" is what no op accounts for
+  std::vector<double> losses;                   // of the first steps (at most 10), warm-up included
+};
+
+/// Measures `run` on its `device` with `data`, or synthetic tokens when that is empty.
+/// Throws InfeasibleError (illegal), OutOfMemoryError, InputError (data), EnvironmentError (device).
+Measurement Measure(const RunConfig& run, const MeasureOptions& options);
+
+/// The field names above. `MeasurementFromJson` throws InputError naming `where`.
+nlohmann::json ToJson(const Measurement& measurement);
+Measurement MeasurementFromJson(const nlohmann::json& json, const std::string& where);
+
+}  // namespace trimtab

@@ -1,0 +1,52 @@
+// Results files: how a trial's worker hands its result to the driver of a search.
+//
+// A results file holds one JSON object a line. A worker appends its line in one write and fsyncs
+// it before it exits, so a line that ends in a newline is a finished trial, whatever happened to
+// the driver meanwhile. A last line without its newline was torn by a crash and says nothing.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "profiler/measure.h"
+
+namespace trimtab {
+
+/// How a trial ended. Stored by name ("done", "out_of_memory", ...).
+enum class TrialState { kDone, kOutOfMemory, kCrashed, kTimedOut, kFailed, kCancelled };
+std::string Name(TrialState state);
+
+/// One line: {"schema_version", "attempt", "state", "message", "measurement"}.
+struct TrialResult {
+  std::string attempt;                     // the id given with --attempt
+  TrialState state = TrialState::kFailed;  // kDone, kOutOfMemory or kFailed
+  std::string message;                     // empty when done
+  std::optional<Measurement> measurement;  // present exactly when done
+};
+
+/// An open results file, locked against every other writer for as long as this object lives. The
+/// lock is what lets a resumed driver know that no worker of a killed driver is still at work.
+class ResultsFile {
+ public:
+  /// Creates the file if it is not there and waits up to `wait_s` for the lock.
+  /// Throws StorageError (unwritable, or locked by a trial that still runs).
+  ResultsFile(std::string path, double wait_s);
+  ~ResultsFile();
+  ResultsFile(const ResultsFile&) = delete;
+  ResultsFile& operator=(const ResultsFile&) = delete;
+
+  /// Appends one line, starting on a new line if the last one was torn, and fsyncs.
+  /// Throws StorageError (disk full, ...); the file is then cut back to what it held before.
+  void Append(const TrialResult& result);
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+};
+
+/// Every finished line of `path`, in order; lines that are torn or not a result are skipped.
+/// A file that does not exist holds none. Throws StorageError when it cannot be read.
+std::vector<TrialResult> ReadResults(const std::string& path);
+
+}  // namespace trimtab
