@@ -23,7 +23,7 @@ struct ModelConfig {
   int64_t num_heads = 0;            // H
   int64_t num_kv_heads = 0;         // key/value heads; == num_heads without grouped-query attention
   int64_t ffn_hidden_size = 0;      // F
-  int64_t max_sequence_length = 0;  // rows of the learned position table; upper bound of T
+  int64_t max_sequence_length = 0;  // rows of the learned position table, which bound T
   NormKind norm = NormKind::kLayerNorm;
   ActivationKind activation = ActivationKind::kGelu;
   PositionKind position = PositionKind::kLearned;

@@ -26,4 +26,7 @@ const Rule* FirstBrokenRule(const RunConfig& run);
 /// Throws InfeasibleError "rule-id: message" if `run` breaks a rule.
 void RequireLegal(const RunConfig& run);
 
+/// One line per rule, "id  description", for the command's help and the documentation.
+std::string DescribeRules();
+
 }  // namespace trimtab

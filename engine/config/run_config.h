@@ -34,7 +34,7 @@ struct RunConfig {
   int64_t sequence_length = 0;  // T
   int64_t steps = 0;            // optimizer steps of the run
   uint64_t seed = 1234;
-  int64_t threads_per_rank = 0;  // cpu worker threads of a rank; 0 = cores / ranks, at least 1
+  int64_t threads_per_rank = 0;       // cpu worker threads of a rank; 0 = cores / ranks, at least 1
   int64_t memory_per_rank_bytes = 0;  // allocator limit of each rank; 0 = no limit
   std::string data;                   // prefix of .bin/.idx; empty = synthetic tokens
 

@@ -1,0 +1,20 @@
+// Reading a model's shape from a Hugging Face config.json.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "engine/config/model_config.h"
+
+namespace trimtab {
+
+/// True if the JSON looks like a Hugging Face config.json rather than our own model JSON.
+bool IsHuggingFaceConfig(const nlohmann::json& json);
+
+/// The model a config.json of type gpt2 or llama describes. Unlike our own files, keys we do not
+/// know are passed over: these files carry dozens that say nothing about the shape (dropout among
+/// them: the engine trains without). Throws InputError for other model types and for features the
+/// engine does not have.
+ModelConfig ModelConfigFromHuggingFace(const nlohmann::json& json, const std::string& where);
+
+}  // namespace trimtab

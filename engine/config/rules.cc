@@ -1,0 +1,222 @@
+#include "engine/config/rules.h"
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+// The order matters: the first rules make sure that those below divide by nothing that is zero.
+//
+// A rule whose id ends in -unsupported says what the engine does not do yet, and goes away with the
+// code that does it. The others are properties of the mathematics.
+
+std::string Sizes(std::initializer_list<std::pair<const char*, int64_t>> sizes, int64_t least) {
+  std::string text;
+  for (const auto& [name, value] : sizes) {
+    if (value < least) text += fmt::format("{}{} is {}", text.empty() ? "" : ", ", name, value);
+  }
+  return fmt::format("{}; must be at least {}", text, least);
+}
+
+/// "<what> is <value>; this version runs <only>".
+std::string Unsupported(const char* what, const auto& value, const char* only) {
+  return fmt::format("{} is {}; this version runs {}", what, value, only);
+}
+
+std::string NotDivisible(const char* what, int64_t value, const char* by, int64_t divisor) {
+  return fmt::format("{} {} is not divisible by {} {}", what, value, by, divisor);
+}
+
+constexpr Rule kRules[] = {
+    {"model-sizes-positive", "Every size of the model is at least 1.",
+     [](const RunConfig& run) {
+       const ModelConfig& m = run.model;
+       return m.vocab_size >= 1 && m.hidden_size >= 1 && m.num_layers >= 1 && m.num_heads >= 1 &&
+              m.num_kv_heads >= 1 && m.ffn_hidden_size >= 1 && m.max_sequence_length >= 1 &&
+              m.make_vocab_size_divisible_by >= 1;
+     },
+     [](const RunConfig& run) {
+       const ModelConfig& m = run.model;
+       return Sizes({{"vocab_size", m.vocab_size},
+                     {"hidden_size", m.hidden_size},
+                     {"num_layers", m.num_layers},
+                     {"num_heads", m.num_heads},
+                     {"num_kv_heads", m.num_kv_heads},
+                     {"ffn_hidden_size", m.ffn_hidden_size},
+                     {"max_sequence_length", m.max_sequence_length},
+                     {"make_vocab_size_divisible_by", m.make_vocab_size_divisible_by}},
+                    1);
+     }},
+    {"layout-sizes-positive", "Every parallel size and the micro batch are at least 1.",
+     [](const RunConfig& run) {
+       const ParallelConfig& p = run.layout;
+       return p.tp >= 1 && p.cp >= 1 && p.pp >= 1 && p.vp >= 1 && p.ep >= 1 && p.etp >= 1 &&
+              p.dp >= 1 && p.micro_batch >= 1;
+     },
+     [](const RunConfig& run) {
+       const ParallelConfig& p = run.layout;
+       return Sizes({{"tp", p.tp},
+                     {"cp", p.cp},
+                     {"pp", p.pp},
+                     {"vp", p.vp},
+                     {"ep", p.ep},
+                     {"etp", p.etp},
+                     {"dp", p.dp},
+                     {"mbs", p.micro_batch}},
+                    1);
+     }},
+    {"run-sizes-positive", "The global batch and the sequence length are at least 1.",
+     [](const RunConfig& run) { return run.global_batch >= 1 && run.sequence_length >= 1; },
+     [](const RunConfig& run) {
+       return Sizes({{"global_batch", run.global_batch}, {"sequence_length", run.sequence_length}},
+                    1);
+     }},
+    {"run-limits-not-negative", "Steps, threads per rank and the memory limit are not negative.",
+     [](const RunConfig& run) {
+       return run.steps >= 0 && run.threads_per_rank >= 0 && run.memory_per_rank_bytes >= 0;
+     },
+     [](const RunConfig& run) {
+       return Sizes({{"steps", run.steps},
+                     {"threads_per_rank", run.threads_per_rank},
+                     {"memory_per_rank_bytes", run.memory_per_rank_bytes}},
+                    0);
+     }},
+
+    {"cp-unsupported", "Context parallelism is not available.",
+     [](const RunConfig& run) { return run.layout.cp == 1; },
+     [](const RunConfig& run) { return Unsupported("cp", run.layout.cp, "cp=1 only"); }},
+    {"pp-unsupported", "Pipeline parallelism is not available.",
+     [](const RunConfig& run) { return run.layout.pp == 1; },
+     [](const RunConfig& run) { return Unsupported("pp", run.layout.pp, "pp=1 only"); }},
+    {"vp-unsupported", "Several model chunks per pipeline rank are not available.",
+     [](const RunConfig& run) { return run.layout.vp == 1; },
+     [](const RunConfig& run) { return Unsupported("vp", run.layout.vp, "vp=1 only"); }},
+    {"ep-unsupported", "Expert parallelism is not available.",
+     [](const RunConfig& run) { return run.layout.ep == 1; },
+     [](const RunConfig& run) { return Unsupported("ep", run.layout.ep, "ep=1 only"); }},
+    {"etp-unsupported", "Tensor parallelism of experts is not available.",
+     [](const RunConfig& run) { return run.layout.etp == 1; },
+     [](const RunConfig& run) { return Unsupported("etp", run.layout.etp, "etp=1 only"); }},
+    {"schedule-unsupported", "Without pipeline parallelism there is one schedule, 1f1b.",
+     [](const RunConfig& run) { return run.layout.schedule == "1f1b"; },
+     [](const RunConfig& run) {
+       return Unsupported("schedule", run.layout.schedule, "schedule=1f1b only");
+     }},
+    {"zero-unsupported", "The optimizer state can be sharded (1), gradients and weights can not.",
+     [](const RunConfig& run) { return run.layout.zero == 0 || run.layout.zero == 1; },
+     [](const RunConfig& run) {
+       return Unsupported("zero", run.layout.zero, "zero=0 and zero=1");
+     }},
+    {"precision-unsupported", "Training runs in fp32.",
+     [](const RunConfig& run) { return run.layout.precision == "fp32"; },
+     [](const RunConfig& run) {
+       return Unsupported("precision", run.layout.precision, "precision=fp32 only");
+     }},
+
+    {"hidden-divisible-by-heads", "Heads split the hidden size evenly.",
+     [](const RunConfig& run) { return run.model.hidden_size % run.model.num_heads == 0; },
+     [](const RunConfig& run) {
+       return NotDivisible("hidden_size", run.model.hidden_size, "num_heads", run.model.num_heads);
+     }},
+    {"heads-divisible-by-kv-heads", "Every key/value head serves as many query heads.",
+     [](const RunConfig& run) { return run.model.num_heads % run.model.num_kv_heads == 0; },
+     [](const RunConfig& run) {
+       return NotDivisible("num_heads", run.model.num_heads, "num_kv_heads",
+                           run.model.num_kv_heads);
+     }},
+    {"head-size-even-with-rope", "Rotary positions turn pairs of a head's elements.",
+     [](const RunConfig& run) {
+       return run.model.position != PositionKind::kRope || run.model.head_size() % 2 == 0;
+     },
+     [](const RunConfig& run) {
+       return fmt::format("hidden_size {} / num_heads {} makes heads of {}, which is odd",
+                          run.model.hidden_size, run.model.num_heads, run.model.head_size());
+     }},
+    {"sequence-within-positions", "Learned positions cover the sequence.",
+     [](const RunConfig& run) {
+       return run.model.position != PositionKind::kLearned ||
+              run.sequence_length <= run.model.max_sequence_length;
+     },
+     [](const RunConfig& run) {
+       return fmt::format("sequence_length {} passes the {} learned positions of the model",
+                          run.sequence_length, run.model.max_sequence_length);
+     }},
+    {"heads-divisible-by-tp", "Each tensor-parallel rank computes as many heads.",
+     [](const RunConfig& run) { return run.model.num_heads % run.layout.tp == 0; },
+     [](const RunConfig& run) {
+       return NotDivisible("num_heads", run.model.num_heads, "tp", run.layout.tp);
+     }},
+    {"kv-heads-divisible-by-tp", "Each tensor-parallel rank holds as many key/value heads.",
+     [](const RunConfig& run) { return run.model.num_kv_heads % run.layout.tp == 0; },
+     [](const RunConfig& run) {
+       return NotDivisible("num_kv_heads", run.model.num_kv_heads, "tp", run.layout.tp);
+     }},
+    {"ffn-divisible-by-tp", "Each tensor-parallel rank computes as many MLP columns.",
+     [](const RunConfig& run) { return run.model.ffn_hidden_size % run.layout.tp == 0; },
+     [](const RunConfig& run) {
+       return NotDivisible("ffn_hidden_size", run.model.ffn_hidden_size, "tp", run.layout.tp);
+     }},
+    {"sp-requires-tp", "Sequence parallelism shards over the tensor-parallel ranks.",
+     [](const RunConfig& run) { return !run.layout.sequence_parallel || run.layout.tp > 1; },
+     [](const RunConfig& run) {
+       return fmt::format("sp=1 needs tp of at least 2, and tp is {}", run.layout.tp);
+     }},
+    {"tokens-divisible-by-tp-with-sp", "Sequence parallelism splits a micro batch's tokens evenly.",
+     [](const RunConfig& run) {
+       return !run.layout.sequence_parallel ||
+              run.layout.micro_batch * run.sequence_length % run.layout.tp == 0;
+     },
+     [](const RunConfig& run) {
+       return fmt::format("with sp=1, mbs {} x sequence_length {} is not divisible by tp {}",
+                          run.layout.micro_batch, run.sequence_length, run.layout.tp);
+     }},
+    {"zero-requires-dp", "The optimizer state is sharded over the data-parallel ranks.",
+     [](const RunConfig& run) { return run.layout.zero == 0 || run.layout.dp > 1; },
+     [](const RunConfig& run) {
+       return fmt::format("zero={} needs dp of at least 2, and dp is {}", run.layout.zero,
+                          run.layout.dp);
+     }},
+    {"global-batch-divisible", "Every data-parallel rank runs as many whole micro batches.",
+     [](const RunConfig& run) {
+       return run.global_batch % (run.layout.micro_batch * run.layout.dp) == 0;
+     },
+     [](const RunConfig& run) {
+       return fmt::format("global_batch {} is not divisible by mbs {} x dp {}", run.global_batch,
+                          run.layout.micro_batch, run.layout.dp);
+     }},
+    {"recompute-layers-within-model", "No more layers are recomputed than there are.",
+     [](const RunConfig& run) {
+       const RecomputeConfig& recompute = run.layout.recompute;
+       return recompute.kind == RecomputeKind::kNone || recompute.num_layers == -1 ||
+              (recompute.num_layers >= 1 && recompute.num_layers <= run.model.num_layers);
+     },
+     [](const RunConfig& run) {
+       return fmt::format("recompute of {} layers, and the model has {}",
+                          run.layout.recompute.num_layers, run.model.num_layers);
+     }},
+};
+
+}  // namespace
+
+std::span<const Rule> LegalityRules() { return kRules; }
+
+const Rule* FirstBrokenRule(const RunConfig& run) {
+  for (const Rule& rule : kRules) {
+    if (!rule.holds(run)) return &rule;
+  }
+  return nullptr;
+}
+
+void RequireLegal(const RunConfig& run) {
+  const Rule* broken = FirstBrokenRule(run);
+  if (broken == nullptr) return;
+  throw InfeasibleError(fmt::format("{}: {}", broken->id, broken->message(run)));
+}
+
+std::string DescribeRules() {
+  std::string text;
+  for (const Rule& rule : kRules) text += fmt::format("{:<32}{}\n", rule.id, rule.description);
+  return text;
+}
+
+}  // namespace trimtab
