@@ -1,0 +1,43 @@
+// Predictor: what the search asks the cost model. Tests put a fake in its place.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "search/space.h"
+
+namespace trimtab {
+
+/// One predicted step, as a study stores it.
+struct Prediction {
+  double step_time_s = 0;
+  double step_time_low_s = 0;  // the interval the step time is expected in
+  double step_time_high_s = 0;
+  double tokens_per_s = 0;                    // all ranks
+  int64_t peak_mem_bytes = 0;                 // of the fullest rank
+  double peak_flops_per_rank = 0;             // 0 = unknown
+  std::string trust;                          // modelled | calibrated | measured
+  std::map<std::string, double> breakdown_s;  // adds up to step_time_s
+
+  bool operator==(const Prediction&) const = default;
+};
+
+nlohmann::json ToJson(const Prediction& prediction);
+/// Throws InputError naming `where`.
+Prediction PredictionFromJson(const nlohmann::json& json, const std::string& where);
+
+class Predictor {
+ public:
+  virtual ~Predictor() = default;
+  /// `run` breaks no legality rule.
+  virtual Prediction ClosedForm(const RunConfig& run) = 0;
+  virtual Prediction DryRun(const RunConfig& run) = 0;
+};
+
+/// The cost model on the problem's cluster. Keeps no reference to `problem`.
+std::unique_ptr<Predictor> MakeCostModelPredictor(const Problem& problem);
+
+}  // namespace trimtab

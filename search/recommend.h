@@ -1,0 +1,56 @@
+// Recommend: the winner, the runner-up and why.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "search/strategy.h"
+
+namespace trimtab {
+
+/// One line of the ranking. Errors are (predicted - measured) / measured.
+struct RankingRow {
+  size_t candidate = 0;  // index into SearchResult::candidates
+  std::string layout;
+  double predicted_tokens_per_s = 0;
+  int64_t predicted_peak_mem_bytes = 0;
+  std::string prediction_tier;  // "closed_form" or "dry_run"
+  std::optional<double> measured_tokens_per_s;
+  std::optional<int64_t> measured_peak_mem_bytes;
+  std::optional<double> step_time_error;
+  std::optional<double> peak_mem_error;
+  std::string state;  // "measured", "predicted", or how its trial failed
+};
+
+/// The choice. Indices into the ranking.
+struct Recommendation {
+  size_t row = 0;
+  bool measured = false;   // false: nothing was proved, the prediction decides
+  std::string binds;       // what most of the step goes to besides compute: "exposed_dp", ...
+  double binds_share = 0;  // of the predicted step time
+  std::optional<size_t> alternative;  // the next best row of the same kind
+  double alternative_cost = 0;        // how much worse its score is: 0.03 = 3 %
+};
+
+/// Measured candidates best first, then predicted ones best first, then those whose trial failed.
+std::vector<RankingRow> RankAll(Objective objective,
+                                const std::vector<CandidateRecord>& candidates);
+
+/// The measured best; with nothing measured, the best predicted. nullopt when nothing runs at all.
+std::optional<Recommendation> Recommend(Objective objective,
+                                        const std::vector<CandidateRecord>& candidates,
+                                        const std::vector<RankingRow>& ranking);
+
+/// Median and largest |error| of the predictions that were proved.
+struct Accuracy {
+  int64_t proved = 0;
+  double median_step_time_error = 0;
+  double max_step_time_error = 0;
+  double max_peak_mem_error = 0;
+};
+Accuracy SummarizeAccuracy(const std::vector<RankingRow>& ranking);
+
+}  // namespace trimtab

@@ -1,0 +1,25 @@
+// Report: report.json (report.schema.json describes it) and REPORT.html from a search.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "search/driver.h"
+
+namespace trimtab {
+
+/// The report. `recommended.run` is a RunConfig: `trimtab train --config report.json` takes it.
+nlohmann::json ReportJson(const SearchResult& result, const Study& study);
+
+/// A page that stands alone: tables, and predicted against measured as inline SVG.
+std::string ReportHtml(const nlohmann::json& report);
+
+/// Writes DIR/report.json and DIR/REPORT.html, each whole or not at all; creates DIR.
+/// Throws StorageError.
+void WriteReport(const SearchResult& result, const Study& study, const std::string& directory);
+
+/// Both files from the study alone. Throws as Study::OpenExisting, ResultFromStudy and WriteReport
+/// do.
+void WriteReportFromStudy(const std::string& study_path, const std::string& directory);
+
+}  // namespace trimtab

@@ -1,0 +1,118 @@
+// Study: everything a search knows, in one SQLite file (STUDY.md documents it to the column).
+//
+// One writer: a study is locked while it is open, a second driver is refused. Every change is one
+// transaction that is on disk when the call returns, so a driver may be killed at any moment.
+// Every SQLite failure becomes a StorageError that names the file and the reason.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "profiler/trial.h"
+#include "search/predictor.h"
+#include "search/sqlite.h"
+
+namespace trimtab {
+
+/// A candidate and all that is known about it.
+struct CandidateRecord {
+  int64_t id = 0;  // 0 until stored
+  std::string key;
+  RunConfig run;
+  std::string pruned_by;  // a rule's id, or "memory"; empty = in the running
+  std::string pruned_why;
+  std::optional<Prediction> closed_form;
+  std::optional<Prediction> dry_run;
+  std::optional<Measurement> measured;
+  int64_t attempts = 0;    // finished ones; interrupted ones do not count
+  std::string last_state;  // of the last finished attempt: a TrialState's name; empty = none
+  std::string last_message;
+
+  /// The best prediction there is: of the dry run, else the closed form. nullptr = none.
+  const Prediction* prediction() const {
+    return dry_run ? &*dry_run : closed_form ? &*closed_form : nullptr;
+  }
+};
+
+/// A trial about to start.
+struct Attempt {
+  int64_t id = 0;
+  std::string token;  // the worker's --attempt: unique over all studies
+};
+
+/// What a search over a study aims at.
+struct SearchGoal {
+  std::string objective = "throughput";
+  int64_t prove_count = 0;
+};
+
+struct StudyOptions {
+  bool resume = false;          // an existing file is continued instead of refused
+  std::string program_version;  // noted in the study
+  int64_t max_pages = 0;        // the database may not grow past this many pages; 0 = no limit
+  std::function<void()> after_write;  // called after every statement that changed the study
+};
+
+class Study {
+ public:
+  /// Creates `path`, or with `resume` continues it (creates it when there is none).
+  /// Throws UsageError (the file exists, no resume), InputError (another problem: says what
+  /// differs), StorageError (corrupt, locked, unwritable, made by a newer version).
+  static std::unique_ptr<Study> Open(const std::string& path, const Problem& problem,
+                                     const StudyOptions& options);
+  /// An existing study, to read. Throws InputError (no such file), StorageError.
+  static std::unique_ptr<Study> OpenExisting(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  /// Where workers append: PATH.results.jsonl.
+  std::string results_path() const { return path_ + ".results.jsonl"; }
+  /// Where the children's output goes: PATH.log.
+  std::string log_path() const { return path_ + ".log"; }
+
+  /// The problem, in the form of ToJson(const Problem&).
+  nlohmann::json problem() const;
+  /// The hardware profile the predictions were made with.
+  nlohmann::json profile() const;
+
+  /// What the last search over this study was asked for; it may differ from one to the next.
+  SearchGoal goal() const;
+  void SetGoal(const SearchGoal& goal);
+
+  /// True once every candidate is stored.
+  bool enumerated() const;
+  /// Stores all candidates with their closed-form predictions, at once.
+  void StoreCandidates(const std::vector<CandidateRecord>& candidates);
+  /// Stores a dry run; `pruned_by` "memory" takes the candidate out of the running.
+  void StoreDryRun(int64_t candidate, const Prediction& prediction, const std::string& pruned_by,
+                   const std::string& pruned_why);
+
+  Attempt BeginAttempt(int64_t candidate);
+  /// How the attempt ended, when no line in the results file says so already.
+  void FinishAttempt(const Attempt& attempt, const TrialOutcome& outcome);
+  /// Takes in every finished line of the results file that is not in yet. Returns how many.
+  int64_t IngestResults();
+  /// Attempts a killed driver left running become "interrupted": they will be tried again.
+  void InterruptRunning();
+
+  /// All candidates in the order they were stored.
+  std::vector<CandidateRecord> Candidates() const;
+  std::vector<std::pair<std::string, std::string>> Versions() const;
+
+ private:
+  Study(std::string path, std::unique_ptr<Database> database);
+  void Create(const Problem& problem, const StudyOptions& options);
+  void CheckSchema();
+  void CheckProblem(const Problem& problem);
+  void NoteVersions(const std::string& program_version);
+  bool StoreResult(const TrialResult& result);
+
+  std::string path_;
+  std::unique_ptr<Database> database_;
+};
+
+}  // namespace trimtab
