@@ -63,6 +63,12 @@ _cuda_objects = rule(
 
 _COMPATIBLE = [] if CUDA_FOUND else ["//build/cuda:toolkit_missing"]
 
+def _linkopts(libraries):
+    return TRIMTAB_LINKOPTS + [
+        "-L" + CUDA_LIB_DIR,
+        "-Wl,-rpath," + CUDA_LIB_DIR,
+    ] + ["-l" + library for library in libraries]
+
 def trimtab_cuda_library(name, srcs, hdrs = [], deps = [], **kwargs):
     """A library whose sources, .cu and .cc, are compiled by nvcc. All of it is always linked in."""
     _cuda_objects(
@@ -89,10 +95,27 @@ def trimtab_cuda_backend(name, deps, libraries, **kwargs):
         name = "lib%s.so" % name,
         deps = deps,
         linkshared = True,
-        linkopts = TRIMTAB_LINKOPTS + [
-            "-L" + CUDA_LIB_DIR,
-            "-Wl,-rpath," + CUDA_LIB_DIR,
-        ] + ["-l" + library for library in libraries],
+        linkopts = _linkopts(libraries),
+        target_compatible_with = _COMPATIBLE,
+        **kwargs
+    )
+
+def trimtab_cuda_test(name, srcs, deps, libraries, size = "small", **kwargs):
+    """A GoogleTest program that calls the CUDA libraries itself instead of loading the backend."""
+    _cuda_objects(
+        name = name + "_objects",
+        testonly = True,
+        srcs = srcs,
+        deps = deps,
+        target_compatible_with = _COMPATIBLE,
+    )
+    native.cc_test(
+        name = name,
+        srcs = [name + "_objects"],
+        deps = deps + ["//build/third_party:gtest_main"],
+        linkopts = _linkopts(libraries),
+        linkstatic = True,
+        size = size,
         target_compatible_with = _COMPATIBLE,
         **kwargs
     )
