@@ -1,0 +1,128 @@
+// What a communicator reports to the recorder of a device, on cpu and on meta.
+#include <gtest/gtest.h>
+
+#include "tests/engine/comm/rank_threads.h"
+
+namespace trimtab {
+namespace {
+
+class Listener final : public Recorder {
+ public:
+  void BeginOp(const OpRecord&) override { ++open_; }
+  void BeginComm(const CommRecord& message) override {
+    messages.push_back(message);
+    ++open_;
+  }
+  void End() override { --open_; }
+  int open() const { return open_; }
+
+  std::vector<CommRecord> messages;
+
+ private:
+  int open_ = 0;
+};
+
+/// One of each, over 2 ranks: 4 floats per rank where there are parts.
+void CallEverything(Communicator& comm, Device& device) {
+  const auto make = [&device](int64_t count) {
+    return Tensor::Empty(device, {count}, DType::kF32, MemoryTag::kCommunication);
+  };
+  Tensor part = make(4);
+  Tensor whole = make(8);
+  Tensor other = make(8);
+  comm.AllReduce(whole);
+  comm.ReduceScatter(whole, part);
+  comm.AllGather(part, whole);
+  comm.Broadcast(part, 1);
+  comm.AllToAll(whole, other);
+  comm.Barrier();
+  if (comm.rank() == 0) {
+    comm.Send(part, 1);
+    comm.Recv(whole, 1);
+  } else {
+    comm.Recv(part, 0);
+    comm.Send(whole, 0);
+  }
+}
+
+// Bytes of the full buffer, as record.h defines them.
+std::vector<CommRecord> ExpectedOfRank0() {
+  const auto record = [](CollectiveKind kind, int64_t bytes) {
+    return CommRecord{kind, GroupKind::kWorld, 2, bytes};
+  };
+  return {record(CollectiveKind::kAllReduce, 32), record(CollectiveKind::kReduceScatter, 32),
+          record(CollectiveKind::kAllGather, 32), record(CollectiveKind::kBroadcast, 16),
+          record(CollectiveKind::kAllToAll, 32),  record(CollectiveKind::kSend, 16),
+          record(CollectiveKind::kRecv, 32)};
+}
+
+TEST(CommRecord, CpuAndMetaReportTheSame) {
+  RunRanksCleanly(2, [](Communicator& comm, Device& device) {
+    Listener listener;
+    device.set_recorder(&listener);
+    CallEverything(comm, device);
+    EXPECT_EQ(listener.open(), 0);
+    if (comm.rank() == 0) EXPECT_EQ(listener.messages, ExpectedOfRank0());
+  });
+
+  const auto meta = MakeMetaDevice(1);
+  Listener listener;
+  meta->set_recorder(&listener);
+  CallEverything(*MakeMetaCommunicator(GroupKind::kWorld, 0, 2), *meta);
+  EXPECT_EQ(listener.open(), 0);
+  EXPECT_EQ(listener.messages, ExpectedOfRank0());
+}
+
+TEST(CommRecord, OneRankReportsNothingAndCopies) {
+  const auto device = MakeCpuDevice(1);
+  Listener listener;
+  device->set_recorder(&listener);
+  const auto group = MakeInprocGroup(GroupKind::kData, 1);
+  for (const auto move :
+       {&Communicator::ReduceScatter, &Communicator::AllGather, &Communicator::AllToAll}) {
+    Tensor in = Tensor::Empty(*device, {2}, DType::kF32, MemoryTag::kCommunication);
+    Tensor out = Tensor::Empty(*device, {2}, DType::kF32, MemoryTag::kCommunication);
+    Set(in, 0, 5);
+    Set(in, 1, 7);
+    Set(out, 1, 0);
+    ((*group[0]).*move)(in, out);
+    EXPECT_EQ(Get(out, 0), 5);
+    EXPECT_EQ(Get(out, 1), 7);
+    ((*group[0]).*move)(in, in);
+  }
+  Tensor buffer = Tensor::Empty(*device, {1}, DType::kF32, MemoryTag::kCommunication);
+  Set(buffer, 0, 3);
+  group[0]->AllReduce(buffer);
+  group[0]->Broadcast(buffer, 0);
+  group[0]->Barrier();
+  EXPECT_EQ(Get(buffer, 0), 3);
+  EXPECT_TRUE(listener.messages.empty());
+}
+
+TEST(CommRecord, MessageEndsAlsoWhenTheCallThrows) {
+  const auto device = MakeCpuDevice(1);
+  Listener listener;
+  device->set_recorder(&listener);
+  const auto group = MakeInprocGroup(GroupKind::kData, 2);
+  group[0]->Abort("gone");
+  Tensor buffer = Tensor::Empty(*device, {1}, DType::kF32, MemoryTag::kCommunication);
+  EXPECT_THROW(group[0]->AllReduce(buffer), CommError);
+  EXPECT_EQ(listener.messages.size(), 1u);
+  EXPECT_EQ(listener.open(), 0);
+}
+
+TEST(MetaCommunicator, HasNoRealMemoryToLeaveUnchanged) {
+  const auto device = MakeCpuDevice(1);
+  Tensor buffer = Tensor::Empty(*device, {1}, DType::kF32, MemoryTag::kCommunication);
+  const auto comm = MakeMetaCommunicator(GroupKind::kData, 0, 2);
+  EXPECT_DEATH(comm->AllReduce(buffer), "real memory");
+}
+
+TEST(MetaCommunicator, ThrowsAfterAbort) {
+  const auto comm = MakeMetaCommunicator(GroupKind::kData, 0, 2);
+  comm->Abort("gone");
+  EXPECT_THROW(comm->Barrier(), CommError);
+}
+
+}  // namespace
+}  // namespace trimtab

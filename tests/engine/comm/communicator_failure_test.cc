@@ -1,0 +1,200 @@
+// What goes wrong on one rank reaches all of them, and nothing hangs.
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "tests/engine/comm/rank_threads.h"
+
+namespace trimtab {
+namespace {
+
+Tensor Floats(Device& device, int64_t count) {
+  return Tensor::Empty(device, {count}, DType::kF32, MemoryTag::kCommunication);
+}
+
+struct Mismatch {
+  const char* name;
+  int ranks;
+  std::function<void(Communicator&, Device&)> body;
+  std::vector<std::string> words;  // all of them are in the message
+};
+
+void PrintTo(const Mismatch& mismatch, std::ostream* out) { *out << mismatch.name; }
+
+class Mismatches : public testing::TestWithParam<Mismatch> {};
+
+TEST_P(Mismatches, EveryRankThrowsAndBothCallsAreNamed) {
+  const std::vector<RankEnd> ends = RunRanks(GetParam().ranks, GetParam().body);
+  int causes = 0;
+  for (const RankEnd& end : ends) {
+    EXPECT_TRUE(end.threw);
+    causes += !end.comm_error;
+    for (const std::string& word : GetParam().words) {
+      EXPECT_NE(end.what.find(word), std::string::npos) << end.what;
+    }
+  }
+  // The rank that noticed says so itself; the others learn of it.
+  EXPECT_EQ(causes, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Calls, Mismatches,
+    testing::Values(
+        Mismatch{"Kinds",
+                 3,
+                 [](Communicator& comm, Device& device) {
+                   Tensor tensor = Floats(device, 8);
+                   if (comm.rank() == 1) return comm.Broadcast(tensor, 2);
+                   comm.AllReduce(tensor);
+                 },
+                 {"rank 1 calls broadcast of 8 fp32 from rank 2", "calls all_reduce(sum) of 8"}},
+        Mismatch{"Sizes",
+                 2,
+                 [](Communicator& comm, Device& device) {
+                   Tensor tensor = Floats(device, comm.rank() == 0 ? 8 : 9);
+                   comm.AllReduce(tensor);
+                 },
+                 {"of 8 fp32", "of 9 fp32"}},
+        Mismatch{"Dtypes",
+                 2,
+                 [](Communicator& comm, Device& device) {
+                   Tensor tensor =
+                       Tensor::Empty(device, {8}, comm.rank() == 0 ? DType::kF32 : DType::kI32,
+                                     MemoryTag::kCommunication);
+                   comm.AllReduce(tensor);
+                 },
+                 {"of 8 fp32", "of 8 int32"}},
+        Mismatch{"ReduceOps",
+                 2,
+                 [](Communicator& comm, Device& device) {
+                   Tensor tensor = Floats(device, 8);
+                   comm.AllReduce(tensor, comm.rank() == 0 ? ReduceOp::kSum : ReduceOp::kMax);
+                 },
+                 {"all_reduce(sum)", "all_reduce(max)"}},
+        Mismatch{"Roots",
+                 2,
+                 [](Communicator& comm, Device& device) {
+                   Tensor tensor = Floats(device, 8);
+                   comm.Broadcast(tensor, comm.rank());
+                 },
+                 {"from rank 0", "from rank 1"}},
+        Mismatch{"MessageSizes",
+                 2,
+                 [](Communicator& comm, Device& device) {
+                   Tensor tensor = Floats(device, comm.rank() == 0 ? 8 : 9);
+                   if (comm.rank() == 0) return comm.Send(tensor, 1);
+                   comm.Recv(tensor, 0);
+                 },
+                 {"send of 8 fp32 to rank 1", "recv of 9 fp32 from rank 0"}},
+        Mismatch{"MessageAgainstCollective",
+                 2,
+                 [](Communicator& comm, Device& device) {
+                   Tensor tensor = Floats(device, 8);
+                   if (comm.rank() == 0) return comm.Send(tensor, 1);
+                   comm.AllReduce(tensor);
+                 },
+                 {"send of 8 fp32 to rank 1", "all_reduce(sum)"}},
+        Mismatch{"TwoSends",
+                 2,
+                 [](Communicator& comm, Device& device) {
+                   comm.Send(Floats(device, 8), 1 - comm.rank());
+                 },
+                 {"to rank 0", "to rank 1"}},
+        Mismatch{"RingOfSends",
+                 3,
+                 [](Communicator& comm, Device& device) {
+                   comm.Send(Floats(device, 8), (comm.rank() + 1) % 3);
+                 },
+                 {"send of 8 fp32 to rank", "but rank"}}),
+    [](const auto& param) { return param.param.name; });
+
+TEST(Failure, RankThatLeavesFailsThoseWhoWaitForIt) {
+  for (const bool collective : {true, false}) {
+    const auto ends = RunRanks(2, [collective](Communicator& comm, Device& device) {
+      if (comm.rank() == 1) return;
+      Tensor tensor = Floats(device, 4);
+      if (collective) return comm.AllReduce(tensor);
+      comm.Recv(tensor, 1);
+    });
+    EXPECT_TRUE(ends[0].threw);
+    EXPECT_NE(ends[0].what.find("rank 1 has left the group"), std::string::npos) << ends[0].what;
+    EXPECT_FALSE(ends[1].threw);
+  }
+}
+
+// Rank 2 aborts while the others wait, each in its own way.
+TEST(Failure, AbortWakesEveryWaitingRank) {
+  const auto ends = RunRanks(4, [](Communicator& comm, Device& device) {
+    Tensor tensor = Floats(device, 4);
+    switch (comm.rank()) {
+      case 0:
+        return comm.Recv(tensor, 2);
+      case 1:
+        return comm.Send(tensor, 2);
+      case 2:
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        return comm.Abort("no more paper");
+      default:
+        return comm.Recv(tensor, 2);
+    }
+  });
+  for (int rank : {0, 1, 3}) {
+    EXPECT_TRUE(ends[static_cast<size_t>(rank)].comm_error) << rank;
+    EXPECT_EQ(ends[static_cast<size_t>(rank)].what, "no more paper");
+  }
+}
+
+TEST(Failure, AbortWakesABarrierAndFailsLaterCalls) {
+  const auto ends = RunRanks(3, [](Communicator& comm, Device& device) {
+    if (comm.rank() == 2) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      comm.Abort("first reason");
+      comm.Abort("second reason");
+    }
+    EXPECT_THROW(comm.Barrier(), CommError);
+    Tensor tensor = Floats(device, 4);
+    EXPECT_THROW(comm.AllReduce(tensor), CommError);
+    if (comm.rank() == 0) EXPECT_THROW(comm.Send(tensor, 1), CommError);
+    comm.Barrier();
+  });
+  for (const RankEnd& end : ends) EXPECT_EQ(end.what, "first reason");
+}
+
+// Aborting at every moment of a running all-reduce: a rank either completes it or throws, and
+// never leaves while a peer still uses its buffer (address sanitizer would see that).
+TEST(Failure, AbortDuringWorkIsSafe) {
+  for (int delay_us = 0; delay_us < 400; delay_us += 10) {
+    const auto ends = RunRanks(3, [delay_us](Communicator& comm, Device& device) {
+      if (comm.rank() == 2) {
+        std::thread([&comm, delay_us] {
+          std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+          comm.Abort("stop");
+        }).join();
+      }
+      for (int round = 0; round < 20; ++round) {
+        Tensor tensor = Floats(device, 10000);
+        comm.AllReduce(tensor);
+      }
+    });
+    for (const RankEnd& end : ends) EXPECT_EQ(end.what, "stop");
+  }
+}
+
+TEST(FailureDeathTest, ShapesAndPeersAreChecked) {
+  const auto device = MakeCpuDevice(1);
+  const auto group = MakeInprocGroup(GroupKind::kTensor, 2);
+  Tensor three = Floats(*device, 3);
+  Tensor four = Floats(*device, 4);
+  Tensor undefined;
+  EXPECT_DEATH(group[0]->AllGather(three, four), "all-gather over 2 ranks: \\[3\\] into \\[4\\]");
+  EXPECT_DEATH(group[0]->ReduceScatter(four, three), "reduce-scatter over 2 ranks");
+  EXPECT_DEATH(group[0]->AllToAll(three, three), "all-to-all over 2 ranks");
+  EXPECT_DEATH(group[0]->AllToAll(four, four), "overlap");
+  EXPECT_DEATH(group[0]->AllReduce(undefined), "undefined");
+  EXPECT_DEATH(group[0]->Broadcast(three, 2), "root 2 is not in a group of 2");
+  EXPECT_DEATH(group[0]->Send(three, 0), "talks to itself");
+  EXPECT_DEATH(group[0]->Recv(three, 5), "rank 5 is not in a group of 2");
+}
+
+}  // namespace
+}  // namespace trimtab

@@ -1,0 +1,123 @@
+#include "engine/comm/parallel_context.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <set>
+
+#include "tests/engine/comm/rank_threads.h"
+
+namespace trimtab {
+namespace {
+
+double SumOverGroup(Communicator& comm, double value) {
+  const auto device = MakeCpuDevice(1);
+  Tensor tensor = Tensor::Empty(*device, {1}, DType::kF32, MemoryTag::kCommunication);
+  Set(tensor, 0, value);
+  comm.AllReduce(tensor);
+  return Get(tensor, 0);
+}
+
+TEST(RunInprocRanks, PlacesRanksTensorParallelFirst) {
+  std::mutex mutex;
+  std::set<int> ran;
+  RunInprocRanks({.tp = 3, .dp = 2}, [&](ParallelContext& context) {
+    EXPECT_EQ(context.tp_rank, context.rank % 3);
+    EXPECT_EQ(context.dp_rank, context.rank / 3);
+    EXPECT_EQ(context.tp->rank(), context.tp_rank);
+    EXPECT_EQ(context.dp->rank(), context.dp_rank);
+    EXPECT_EQ(context.world->rank(), context.rank);
+    EXPECT_EQ(context.tp->size(), 3);
+    EXPECT_EQ(context.dp->size(), 2);
+    EXPECT_EQ(context.world->size(), 6);
+    EXPECT_EQ(context.tp->group(), GroupKind::kTensor);
+    EXPECT_EQ(context.dp->group(), GroupKind::kData);
+    EXPECT_EQ(context.world->group(), GroupKind::kWorld);
+    const double bit = 1 << context.rank;
+    EXPECT_EQ(SumOverGroup(*context.tp, bit), context.dp_rank == 0 ? 0b000111 : 0b111000);
+    EXPECT_EQ(SumOverGroup(*context.dp, bit), 0b001001 << context.tp_rank);
+    EXPECT_EQ(SumOverGroup(*context.world, bit), 0b111111);
+    const std::lock_guard lock(mutex);
+    ran.insert(context.rank);
+  });
+  EXPECT_EQ(ran.size(), 6u);
+}
+
+// Rank 3 fails while its peers wait in every kind of group; its own exception comes out, with its
+// type, whichever thread ends first.
+TEST(RunInprocRanks, RethrowsTheCauseAndNotItsConsequences) {
+  const Watchdog watchdog("a failing run");
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    std::atomic<int> told{0};
+    try {
+      RunInprocRanks({.tp = 2, .dp = 3}, [&told](ParallelContext& context) {
+        if (context.rank == 3) throw StorageError("disk full");
+        try {
+          Communicator* const groups[] = {context.tp.get(), context.dp.get(), context.world.get()};
+          groups[context.rank % 3]->Barrier();
+          context.world->Barrier();
+        } catch (const CommError& error) {
+          ++told;
+          EXPECT_STREQ(error.what(), "rank 3 failed: disk full");
+          throw;
+        }
+      });
+      FAIL() << "nothing was thrown";
+    } catch (const StorageError& error) {
+      EXPECT_STREQ(error.what(), "disk full");
+    }
+    EXPECT_EQ(told, 5);
+  }
+}
+
+TEST(RunInprocRanks, RethrowsWhatIsNoStandardException) {
+  const Watchdog watchdog("a failing run");
+  EXPECT_THROW(RunInprocRanks({.dp = 2},
+                              [](ParallelContext& context) {
+                                if (context.rank == 1) throw 42;
+                                context.dp->Barrier();
+                              }),
+               int);
+}
+
+TEST(RunInprocRanks, MismatchComesOutAsTheErrorOfWhoNoticed) {
+  const Watchdog watchdog("a mismatched run");
+  try {
+    RunInprocRanks({.dp = 2}, [](ParallelContext& context) {
+      if (context.rank == 1) return;
+      context.dp->Barrier();
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 1 has left the group"), std::string::npos);
+  }
+}
+
+TEST(RunInprocRanks, OneRankNeedsNobody) {
+  int runs = 0;
+  RunInprocRanks({}, [&runs](ParallelContext& context) {
+    context.world->Barrier();
+    EXPECT_EQ(SumOverGroup(*context.tp, 2), 2);
+    ++runs;
+  });
+  EXPECT_EQ(runs, 1);
+}
+
+TEST(MetaContext, AnyRankOfAnyWorld) {
+  const ParallelContext context = MakeMetaContext({.tp = 8, .dp = 1024}, 4099);
+  EXPECT_EQ(context.tp_rank, 3);
+  EXPECT_EQ(context.dp_rank, 512);
+  EXPECT_EQ(context.tp->size(), 8);
+  EXPECT_EQ(context.dp->size(), 1024);
+  EXPECT_EQ(context.dp->rank(), 512);
+  EXPECT_EQ(context.world->size(), 8192);
+  EXPECT_EQ(context.world->rank(), 4099);
+}
+
+TEST(MetaContextDeathTest, RefusesWhatTheEngineCannotPlace) {
+  EXPECT_DEATH(MakeMetaContext({.tp = 2, .pp = 2}, 0), "tp x dp layouts");
+  EXPECT_DEATH(MakeMetaContext({.tp = 2}, 2), "rank 2 of a world of 2");
+}
+
+}  // namespace
+}  // namespace trimtab
