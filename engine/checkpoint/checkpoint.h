@@ -1,0 +1,90 @@
+// Checkpoints: the state of a training run in a form that no layout shows through.
+//
+// A checkpoint is a folder of checkpoint.json, weights.safetensors and optimizer.safetensors. The
+// tensors are whole: not sharded, without vocabulary padding, fp32. So any layout can write one and
+// any other can read it. README.md describes the files to the byte.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint/safetensors.h"
+#include "engine/config/run_config.h"
+#include "engine/layers/parameter.h"
+
+namespace trimtab {
+
+/// Where a run stands: `step` optimizer steps done, `samples` samples consumed.
+struct CheckpointHeader {
+  RunConfig run;
+  int64_t step = 0;
+  int64_t samples = 0;
+};
+
+/// What is kept of each parameter.
+enum class StateKind { kWeight, kFirstMoment, kSecondMoment };
+
+/// Elements [begin, begin + values.size()) of the row-major local shard that `spec` describes.
+/// Which elements of the full tensor they are follows from spec.partition; those outside every
+/// segment (vocabulary padding) are neither written nor touched by reading.
+struct TensorSlice {
+  const ParameterSpec* spec = nullptr;
+  int64_t begin = 0;
+  std::span<float> values;
+};
+
+/// Whether a checkpoint may be put at `directory`: it is not there, empty, or a checkpoint and
+/// nothing else. Throws StorageError otherwise. Ask before a long run, not after it.
+void CheckCheckpointTarget(const std::string& directory);
+
+/// Writes DIR.tmp beside DIR and exchanges the two in Finish. Until then, and when anything fails,
+/// what was at DIR stays as it was. All failures are StorageErrors.
+class CheckpointWriter {
+ public:
+  /// `parameters` are those of any one rank; only names and full shapes are taken from them.
+  CheckpointWriter(std::string directory, CheckpointHeader header,
+                   std::span<const ParameterSpec* const> parameters);
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  /// Safe from several threads for slices that do not overlap.
+  void Write(StateKind kind, const TensorSlice& slice);
+
+  /// Call once, from one thread, after every element of every tensor was written exactly once.
+  void Finish();
+
+ private:
+  std::string directory_;
+  std::string temporary_;
+  CheckpointHeader header_;
+  std::vector<SafetensorsEntry> tensors_;
+  std::unique_ptr<SafetensorsWriter> weights_;
+  std::unique_ptr<SafetensorsWriter> optimizer_;
+  int64_t expected_elements_ = 0;
+  std::atomic<int64_t> written_elements_ = 0;
+};
+
+class CheckpointReader {
+ public:
+  /// Reads checkpoint.json and checks all three files, checksums included.
+  /// Throws StorageError when one is missing, damaged, or not what checkpoint.json says.
+  explicit CheckpointReader(const std::string& directory);
+
+  const CheckpointHeader& header() const { return header_; }
+
+  /// Fills the slice. Safe from several threads. Throws InputError when the checkpoint has no such
+  /// tensor, or one of another shape.
+  void Read(StateKind kind, const TensorSlice& slice) const;
+
+ private:
+  CheckpointHeader header_;
+  std::unique_ptr<SafetensorsReader> weights_;
+  std::unique_ptr<SafetensorsReader> optimizer_;
+};
+
+}  // namespace trimtab

@@ -1,0 +1,110 @@
+#include "engine/checkpoint/checkpoint_files.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/checkpoint/xxh64.h"
+
+namespace trimtab {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kSchemaVersion = 1;
+
+/// Checksum of the document without the member that holds it.
+std::string DocumentChecksum(json document) {
+  document.erase("xxh64");
+  const std::string text = document.dump();
+  return Xxh64Hex(std::as_bytes(std::span(text)));
+}
+
+json TensorsToJson(const std::vector<SafetensorsEntry>& tensors) {
+  json list = json::array();
+  for (const SafetensorsEntry& tensor : tensors) {
+    list.push_back({{"name", tensor.name}, {"dtype", Name(tensor.dtype)}, {"shape", tensor.shape}});
+  }
+  return list;
+}
+
+CheckpointDocument FromJson(const json& root, const std::string& path) {
+  CheckpointDocument document;
+  document.header.step = root.at("step").get<int64_t>();
+  document.header.samples = root.at("samples").get<int64_t>();
+  document.header.run = RunConfigFromJson(root.at("run"), path + ": $.run");
+  for (const json& tensor : root.at("tensors")) {
+    SafetensorsEntry entry;
+    entry.name = tensor.at("name").get<std::string>();
+    entry.shape = tensor.at("shape").get<std::vector<int64_t>>();
+    if (tensor.at("dtype") != Name(DType::kF32)) {
+      throw InputError(fmt::format("{}: tensor '{}' is not fp32", path, entry.name));
+    }
+    document.tensors.push_back(std::move(entry));
+  }
+  for (const auto& [name, file] : root.at("files").items()) {
+    document.files[name] = {file.at("bytes").get<int64_t>(), file.at("xxh64").get<std::string>()};
+  }
+  return document;
+}
+
+}  // namespace
+
+FileDigest DigestFile(const std::string& path) {
+  const MappedFile file(path);
+  return {static_cast<int64_t>(file.bytes().size()), Xxh64Hex(file.bytes())};
+}
+
+std::string ToText(const CheckpointDocument& document) {
+  json root = {{"schema_version", kSchemaVersion},           {"step", document.header.step},
+               {"samples", document.header.samples},         {"run", ToJson(document.header.run)},
+               {"tensors", TensorsToJson(document.tensors)}, {"files", json::object()}};
+  for (const auto& [name, digest] : document.files) {
+    root["files"][name] = {{"bytes", digest.bytes}, {"xxh64", digest.xxh64}};
+  }
+  root["xxh64"] = DocumentChecksum(root);
+  return root.dump(1) + "\n";
+}
+
+CheckpointDocument ParseCheckpointDocument(const std::string& text, const std::string& path) {
+  const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!root.is_object() || !root.contains("xxh64")) {
+    throw InputError(fmt::format("{}: not a checkpoint header; expected a JSON object", path));
+  }
+  if (root["xxh64"] != DocumentChecksum(root)) {
+    throw InputError(
+        fmt::format("{}: checksum {} expected; the file was damaged or edited", path,
+                    root["xxh64"].is_string() ? root["xxh64"].get<std::string>() : "in hex"));
+  }
+  if (root.value("schema_version", json()) != kSchemaVersion) {
+    throw InputError(fmt::format("{}: schema_version {}; expected {}", path,
+                                 root.value("schema_version", json()).dump(), kSchemaVersion));
+  }
+  try {
+    return FromJson(root, path);
+  } catch (const json::exception& error) {
+    throw InputError(fmt::format("{}: not a checkpoint header: {}", path, error.what()));
+  }
+}
+
+std::string TensorName(StateKind kind, const std::string& parameter) {
+  switch (kind) {
+    case StateKind::kWeight:
+      return parameter;
+    case StateKind::kFirstMoment:
+      return "m." + parameter;
+    case StateKind::kSecondMoment:
+      return "v." + parameter;
+  }
+  return parameter;
+}
+
+void RemoveCheckpointFolder(const std::string& directory) {
+  std::error_code ignored;
+  for (const char* name : {kHeaderFile, kWeightsFile, kOptimizerFile}) {
+    std::filesystem::remove(directory + "/" + name, ignored);
+  }
+  std::filesystem::remove(directory, ignored);
+}
+
+}  // namespace trimtab

@@ -1,0 +1,42 @@
+// Names and the JSON document of a checkpoint, shared by its writer and its reader.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint/checkpoint.h"
+
+namespace trimtab {
+
+inline constexpr const char* kHeaderFile = "checkpoint.json";
+inline constexpr const char* kWeightsFile = "weights.safetensors";
+inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
+
+/// Size and XXH64 of a file, as written in checkpoint.json.
+struct FileDigest {
+  int64_t bytes = 0;
+  std::string xxh64;
+
+  bool operator==(const FileDigest&) const = default;
+};
+FileDigest DigestFile(const std::string& path);
+
+/// The content of checkpoint.json.
+struct CheckpointDocument {
+  CheckpointHeader header;
+  std::vector<SafetensorsEntry> tensors;    // the weights: names, types and full shapes
+  std::map<std::string, FileDigest> files;  // by file name
+};
+std::string ToText(const CheckpointDocument& document);
+/// Throws InputError naming `path`.
+CheckpointDocument ParseCheckpointDocument(const std::string& text, const std::string& path);
+
+/// Name of a parameter's state within its file: the name itself, "m.NAME" or "v.NAME".
+std::string TensorName(StateKind kind, const std::string& parameter);
+
+/// Deletes the three files and then the folder, if it is empty. Errors are ignored: what is left
+/// harms nobody.
+void RemoveCheckpointFolder(const std::string& directory);
+
+}  // namespace trimtab

@@ -1,0 +1,62 @@
+#include <filesystem>
+
+#include "engine/base/error.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/checkpoint_files.h"
+#include "engine/checkpoint/slice_runs.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int64_t kMaxHeaderBytes = int64_t{64} << 20;
+
+void CheckDigest(const CheckpointDocument& document, const std::string& directory,
+                 const char* name) {
+  const auto expected = document.files.find(name);
+  if (expected == document.files.end()) {
+    throw InputError(fmt::format("{}/{}: lists no file {}", directory, kHeaderFile, name));
+  }
+  const std::string path = directory + "/" + name;
+  const FileDigest found = DigestFile(path);
+  if (found == expected->second) return;
+  throw InputError(fmt::format("{}: {} bytes, xxh64 {}; expected {} bytes, xxh64 {}", path,
+                               found.bytes, found.xxh64, expected->second.bytes,
+                               expected->second.xxh64));
+}
+
+}  // namespace
+
+CheckpointReader::CheckpointReader(const std::string& directory) {
+  try {
+    const std::string path = directory + "/" + kHeaderFile;
+    const CheckpointDocument document =
+        ParseCheckpointDocument(ReadTextFile(path, kMaxHeaderBytes), path);
+    CheckDigest(document, directory, kWeightsFile);
+    CheckDigest(document, directory, kOptimizerFile);
+    weights_ = std::make_unique<SafetensorsReader>(directory + "/" + kWeightsFile);
+    optimizer_ = std::make_unique<SafetensorsReader>(directory + "/" + kOptimizerFile);
+    header_ = document.header;
+  } catch (const InputError& error) {
+    // A checkpoint is written by us alone: wrong content means damage, not a user's mistake.
+    throw StorageError(fmt::format("cannot load the checkpoint: {}", error.what()));
+  }
+}
+
+void CheckpointReader::Read(StateKind kind, const TensorSlice& slice) const {
+  const SafetensorsReader& file = kind == StateKind::kWeight ? *weights_ : *optimizer_;
+  const SafetensorsEntry& entry = file.Find(TensorName(kind, slice.spec->name));
+  const std::vector<int64_t> shape = FullShape(*slice.spec);
+  if (entry.shape != shape || entry.dtype != DType::kF32) {
+    throw InputError(fmt::format("checkpoint tensor '{}' is {} [{}]; expected fp32 [{}]",
+                                 entry.name, Name(entry.dtype), fmt::join(entry.shape, ", "),
+                                 fmt::join(shape, ", ")));
+  }
+  const int64_t end = slice.begin + static_cast<int64_t>(slice.values.size());
+  ForEachRun(*slice.spec, slice.begin, end, [&](int64_t local, int64_t full, int64_t count) {
+    file.Read(
+        entry, full,
+        slice.values.subspan(static_cast<size_t>(local - slice.begin), static_cast<size_t>(count)));
+  });
+}
+
+}  // namespace trimtab

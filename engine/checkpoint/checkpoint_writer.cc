@@ -1,0 +1,150 @@
+#include <fcntl.h>
+#include <stdio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/checkpoint_files.h"
+#include "engine/checkpoint/slice_runs.h"
+
+namespace trimtab {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};
+
+std::string WithoutTrailingSlash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+std::vector<SafetensorsEntry> WithKinds(const std::vector<SafetensorsEntry>& tensors,
+                                        std::initializer_list<StateKind> kinds) {
+  std::vector<SafetensorsEntry> named;
+  for (const StateKind kind : kinds) {
+    for (SafetensorsEntry entry : tensors) {
+      entry.name = TensorName(kind, entry.name);
+      named.push_back(std::move(entry));
+    }
+  }
+  return named;
+}
+
+/// Puts `temporary` in the place of `directory`, in one atomic exchange where the system can.
+void Replace(const std::string& temporary, const std::string& directory) {
+  if (::rename(temporary.c_str(), directory.c_str()) == 0) return;  // absent, or an empty folder
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, directory.c_str(), RENAME_EXCHANGE) == 0) {
+    RemoveCheckpointFolder(temporary);
+    return;
+  }
+  const std::string old = directory + ".old";
+  RemoveCheckpointFolder(old);
+  if (::rename(directory.c_str(), old.c_str()) != 0 ||
+      ::rename(temporary.c_str(), directory.c_str()) != 0) {
+    throw StorageError(
+        fmt::format("{}: cannot put the checkpoint in place: {}", directory, std::strerror(errno)));
+  }
+  RemoveCheckpointFolder(old);
+}
+
+}  // namespace
+
+void CheckCheckpointTarget(const std::string& directory) {
+  std::error_code error;
+  const fs::file_status status = fs::status(directory, error);
+  if (status.type() == fs::file_type::not_found) return;
+  if (status.type() != fs::file_type::directory) {
+    throw StorageError(
+        fmt::format("{}: not a folder; expected a new, empty or checkpoint folder", directory));
+  }
+  const std::array<std::string_view, 3> ours = {kHeaderFile, kWeightsFile, kOptimizerFile};
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename().string();
+    if (std::find(ours.begin(), ours.end(), name) != ours.end()) continue;
+    throw StorageError(
+        fmt::format("{}: holds '{}', which is no part of a checkpoint; expected a new, empty or "
+                    "checkpoint folder",
+                    directory, name));
+  }
+  if (error) {
+    throw StorageError(fmt::format("{}: cannot list it: {}", directory, error.message()));
+  }
+}
+
+CheckpointWriter::CheckpointWriter(std::string directory, CheckpointHeader header,
+                                   std::span<const ParameterSpec* const> parameters)
+    : directory_(WithoutTrailingSlash(std::move(directory))),
+      temporary_(directory_ + ".tmp"),
+      header_(std::move(header)) {
+  CheckCheckpointTarget(directory_);
+  for (const ParameterSpec* spec : parameters) {
+    tensors_.push_back({.name = spec->name, .shape = FullShape(*spec)});
+    expected_elements_ += 3 * spec->partition.full_rows * spec->partition.full_columns;
+  }
+  RemoveCheckpointFolder(temporary_);
+  std::error_code error;
+  fs::create_directories(temporary_, error);
+  if (error) {
+    throw StorageError(fmt::format("{}: cannot create it: {}", temporary_, error.message()));
+  }
+  try {
+    weights_ =
+        std::make_unique<SafetensorsWriter>(temporary_ + "/" + kWeightsFile, tensors_, kMetadata);
+    optimizer_ = std::make_unique<SafetensorsWriter>(
+        temporary_ + "/" + kOptimizerFile,
+        WithKinds(tensors_, {StateKind::kFirstMoment, StateKind::kSecondMoment}), kMetadata);
+  } catch (...) {
+    RemoveCheckpointFolder(temporary_);
+    throw;
+  }
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (weights_ == nullptr) return;
+  weights_.reset();
+  optimizer_.reset();
+  RemoveCheckpointFolder(temporary_);
+}
+
+void CheckpointWriter::Write(StateKind kind, const TensorSlice& slice) {
+  SafetensorsWriter& file = kind == StateKind::kWeight ? *weights_ : *optimizer_;
+  const SafetensorsEntry& entry = file.Find(TensorName(kind, slice.spec->name));
+  const int64_t end = slice.begin + static_cast<int64_t>(slice.values.size());
+  ForEachRun(*slice.spec, slice.begin, end, [&](int64_t local, int64_t full, int64_t count) {
+    file.Write(
+        entry, full,
+        slice.values.subspan(static_cast<size_t>(local - slice.begin), static_cast<size_t>(count)));
+    written_elements_ += count;
+  });
+}
+
+void CheckpointWriter::Finish() {
+  TRIMTAB_ASSERT(written_elements_ == expected_elements_, "{} elements written of {}",
+                 written_elements_.load(), expected_elements_);
+  weights_->Finish();
+  optimizer_->Finish();
+  CheckpointDocument document = {header_, tensors_, {}};
+  for (const char* name : {kWeightsFile, kOptimizerFile}) {
+    document.files[name] = DigestFile(temporary_ + "/" + name);
+  }
+  const std::string text = ToText(document);
+  File file = File::Create(temporary_ + "/" + kHeaderFile);
+  file.Append(std::as_bytes(std::span(text)));
+  file.Sync();
+  file.Close();
+  SyncDirectory(temporary_);
+  Replace(temporary_, directory_);
+  weights_.reset();
+  optimizer_.reset();
+  SyncParentDirectory(directory_);
+}
+
+}  // namespace trimtab

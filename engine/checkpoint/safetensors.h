@@ -1,0 +1,80 @@
+// safetensors files: named dense tensors (github.com/huggingface/safetensors, format description).
+//
+// A file is an 8-byte little-endian header size, a JSON header, and the tensors' bytes. Nothing in
+// a header is believed: sizes, offsets and shapes are checked against each other and the file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/dtype.h"
+#include "engine/base/io/file.h"
+
+namespace trimtab {
+
+/// One tensor of a file.
+struct SafetensorsEntry {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;
+  int64_t begin = 0;  // bytes from the start of the data
+  int64_t end = 0;
+
+  int64_t numel() const { return (end - begin) / SizeOf(dtype); }
+};
+
+/// Largest header read, as in the reference implementation.
+inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100'000'000;
+
+/// The entries of a JSON header for `data_bytes` of data. `where` prefixes messages.
+/// Throws InputError: not JSON, unknown type, shape and bytes that disagree, overlap, holes, ...
+std::vector<SafetensorsEntry> ParseSafetensorsHeader(std::string_view header, int64_t data_bytes,
+                                                     const std::string& where);
+
+/// Sets begin and end of each entry, one after the other, and returns the first bytes of the file:
+/// header size and header, padded with spaces so that the data is aligned to 8 bytes.
+std::string LayOutSafetensors(std::vector<SafetensorsEntry>& entries,
+                              const std::map<std::string, std::string>& metadata);
+
+/// A file made at its full size at once, into which threads then write their parts.
+class SafetensorsWriter {
+ public:
+  /// Throws StorageError when the space cannot be had.
+  SafetensorsWriter(const std::string& path, std::vector<SafetensorsEntry> entries,
+                    const std::map<std::string, std::string>& metadata);
+
+  /// Position of the tensor in the file. An unknown name is a programmer's fault.
+  const SafetensorsEntry& Find(const std::string& name) const;
+  /// Writes elements from `element` on of an fp32 tensor. Safe from several threads.
+  void Write(const SafetensorsEntry& entry, int64_t element, std::span<const float> values);
+  /// Flushes to the disk and closes.
+  void Finish();
+
+ private:
+  File file_;
+  std::map<std::string, SafetensorsEntry> entries_;
+  int64_t data_begin_ = 0;
+};
+
+class SafetensorsReader {
+ public:
+  /// Reads and checks the header. Throws InputError.
+  explicit SafetensorsReader(const std::string& path);
+
+  const std::map<std::string, SafetensorsEntry>& entries() const { return entries_; }
+  /// Throws InputError naming the file when the tensor is not there.
+  const SafetensorsEntry& Find(const std::string& name) const;
+  /// Reads elements from `element` on of an fp32 tensor. Safe from several threads.
+  void Read(const SafetensorsEntry& entry, int64_t element, std::span<float> values) const;
+
+ private:
+  File file_;
+  std::map<std::string, SafetensorsEntry> entries_;
+  int64_t data_begin_ = 0;
+};
+
+}  // namespace trimtab
