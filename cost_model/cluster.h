@@ -32,6 +32,9 @@ struct Cluster {
 /// `profile_path` replaces the profile of any of them. Throws UsageError or InputError.
 Cluster LoadCluster(const std::string& name_or_path, const std::string& profile_path = "");
 
+/// This machine in a few words, the beginning of HardwareProfile::measured_on: processor and cores.
+std::string DescribeThisMachine();
+
 /// Names `trimtab clusters` lists, each with a line about it.
 struct ClusterListing {
   std::string name;

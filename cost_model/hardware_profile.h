@@ -88,6 +88,7 @@ struct ModeTables {
   /// Measured step time of a small reference model / the sum of its prices: what a step costs
   /// beyond its ops and messages.
   double step_factor = 1;
+  std::string source;  // how all of this was measured
 
   bool operator==(const ModeTables&) const = default;
 };
@@ -103,7 +104,7 @@ struct EfficiencyPoint {
 struct HardwareProfile {
   std::string name;
   std::string device;                            // cpu | cuda
-  std::map<std::string, Quantity> peak_flops;    // FLOP/s by dtype name; fp32, bf16, ...
+  std::map<std::string, Quantity> peak_flops;    // FLOP/s of a GPU or of a cpu core, by dtype
   Quantity memory_bytes;                         // of one GPU, or of the machine
   Quantity memory_bandwidth;                     // bytes/s
   Quantity bandwidth_efficiency;                 // share of it that streaming kernels reach

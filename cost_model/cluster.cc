@@ -1,0 +1,241 @@
+#include "cost_model/cluster.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/base/nearest_name.h"
+#include "engine/base/units.h"
+#include "engine/config/strict_json.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int64_t kRanksPerCore = 2;  // of in-process ranks; beyond that they only wait
+constexpr int64_t kMostNodes = 1 << 16;
+constexpr int64_t kMostGpusPerNode = 1024;
+
+struct GpuKind {
+  const char* name;
+  const char* profile;
+};
+constexpr std::array<GpuKind, 4> kGpuKinds = {
+    {{"a100", "a100-80gb"}, {"h100", "h100-sxm"}, {"h200", "h200-sxm"}, {"b200", "b200"}}};
+
+/// The profile of a GPU kind or of a built-in profile's own name; empty if there is none.
+std::string ProfileOfKind(const std::string& kind) {
+  for (const GpuKind& each : kGpuKinds) {
+    if (kind == each.name || kind == each.profile) return each.profile;
+  }
+  return "";
+}
+
+std::vector<std::string> KindNames() {
+  std::vector<std::string> names;
+  for (const GpuKind& each : kGpuKinds) names.emplace_back(each.name);
+  return names;
+}
+
+/// The value of the first line "key : value" of a file of the kernel; empty if there is none.
+std::string KernelField(const char* path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(key)) continue;
+    const size_t begin = line.find_first_not_of(" \t", line.find(':') + 1);
+    if (begin != std::string::npos) return line.substr(begin);
+  }
+  return "";
+}
+
+int64_t CoresOfThisMachine() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+int64_t MemoryOfThisMachine() {
+  const std::string text = KernelField("/proc/meminfo", "MemTotal");
+  int64_t kib = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), kib);
+  if (result.ec != std::errc() || kib <= 0) {
+    throw EnvironmentError("/proc/meminfo: expected a line MemTotal with the machine's memory");
+  }
+  return kib * kKiB;
+}
+
+Cluster LocalCluster(const std::string& profile_path) {
+  Cluster cluster;
+  cluster.name = "local";
+  cluster.device = "cpu";
+  cluster.cores = CoresOfThisMachine();
+  cluster.ranks_per_node = kRanksPerCore * cluster.cores;
+  cluster.max_ranks = cluster.ranks_per_node;
+  cluster.memory_bytes = MemoryOfThisMachine();
+  if (profile_path.empty()) {
+    cluster.profile = BuiltinProfile("cpu");
+    LogWarning(
+        "local: no profile of this machine is given, so predictions use a generic one and are "
+        "rough; `trimtab calibrate --out PROFILE.json` makes one for --profile");
+    return cluster;
+  }
+  cluster.profile = LoadHardwareProfile(profile_path);
+  if (cluster.profile.device != "cpu") {
+    throw InputError(
+        fmt::format("{}: $.device: expected \"cpu\" for the cluster 'local', got \"{}\"",
+                    profile_path, cluster.profile.device));
+  }
+  cluster.calibrated = cluster.profile.measured_on.starts_with(DescribeThisMachine());
+  if (!cluster.calibrated) {
+    LogWarning("{}: was measured on \"{}\" and this machine is \"{}\": predictions are rough",
+               profile_path, cluster.profile.measured_on, DescribeThisMachine());
+  }
+  return cluster;
+}
+
+Cluster GpuCluster(const std::string& name, int64_t nodes, int64_t gpus_per_node,
+                   const std::string& profile) {
+  Cluster cluster;
+  cluster.name = name;
+  cluster.device = "cuda";
+  cluster.nodes = nodes;
+  cluster.ranks_per_node = gpus_per_node;
+  cluster.max_ranks = nodes * gpus_per_node;
+  cluster.cores = 0;
+  cluster.profile = BuiltinProfile(profile);
+  cluster.memory_bytes = static_cast<int64_t>(cluster.profile.memory_bytes.value);
+  return cluster;
+}
+
+void ReadLink(StrictObject& parent, const std::string& key, Quantity& bandwidth,
+              Quantity& latency_s, const std::string& path) {
+  const nlohmann::json* json = parent.Find(key);
+  if (json == nullptr) return;
+  StrictObject object(*json, parent.Where(key));
+  object.Number("bandwidth", bandwidth.value, 1, 1e15);
+  object.Number("latency_s", latency_s.value, 0, 1);
+  object.Finish();
+  for (Quantity* quantity : {&bandwidth, &latency_s}) {
+    quantity->origin = Origin::kModelled;
+    quantity->source = "given in " + path;
+  }
+}
+
+Cluster ClusterFromFile(const std::string& path) {
+  const nlohmann::json json = ReadJsonFile(path);
+  StrictObject object(json, path + ": $");
+  std::string name;
+  std::string kind;
+  int64_t nodes = 1;
+  int64_t gpus_per_node = 0;
+  object.Text("name", name, Need::kRequired);
+  object.Text("kind", kind, Need::kRequired);
+  object.Integer("nodes", nodes, 1, kMostNodes);
+  object.Integer("gpus_per_node", gpus_per_node, 1, kMostGpusPerNode, Need::kRequired);
+  const std::string profile = ProfileOfKind(kind);
+  if (profile.empty()) object.Refuse("kind", "one of a100, h100, h200, b200");
+  Cluster cluster = GpuCluster(name, nodes, gpus_per_node, profile);
+  object.Number("price_per_gpu_hour", cluster.price_per_gpu_hour, 0, 1e6);
+  HardwareProfile& hardware = cluster.profile;
+  ReadLink(object, "link", hardware.link_bandwidth, hardware.link_latency_s, path);
+  ReadLink(object, "network", hardware.network_bandwidth, hardware.network_latency_s, path);
+  object.Finish();
+  return cluster;
+}
+
+/// "8xh200" or "16x8xh100" taken apart; false if `text` is not of that form.
+bool ParseClusterName(const std::string& text, int64_t& nodes, int64_t& gpus, std::string& kind) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  for (size_t end = text.find('x'); end != std::string::npos; end = text.find('x', begin)) {
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  kind = text.substr(begin);
+  if (parts.empty() || parts.size() > 2) return false;
+  std::vector<int64_t> counts;
+  for (const std::string& part : parts) {
+    int64_t count = 0;
+    const auto result = std::from_chars(part.data(), part.data() + part.size(), count);
+    if (result.ec != std::errc() || result.ptr != part.data() + part.size()) return false;
+    counts.push_back(count);
+  }
+  nodes = counts.size() == 2 ? counts[0] : 1;
+  gpus = counts.back();
+  return true;
+}
+
+Cluster NamedCluster(const std::string& name) {
+  int64_t nodes = 0;
+  int64_t gpus = 0;
+  std::string kind;
+  if (!ParseClusterName(name, nodes, gpus, kind)) {
+    throw UsageError(fmt::format(
+        "no cluster is called '{}'; expected local, GPUs x kind (8xh200), nodes x GPUs x kind "
+        "(16x8xh100), or a cluster JSON file",
+        name));
+  }
+  const std::string profile = ProfileOfKind(kind);
+  if (profile.empty()) {
+    throw UsageError(fmt::format("cluster '{}': no GPU is called '{}'{}", name, kind,
+                                 SuggestName(kind, KindNames())));
+  }
+  if (nodes < 1 || nodes > kMostNodes || gpus < 1 || gpus > kMostGpusPerNode) {
+    throw UsageError(fmt::format("cluster '{}': expected 1 to {} nodes of 1 to {} GPUs", name,
+                                 kMostNodes, kMostGpusPerNode));
+  }
+  return GpuCluster(name, nodes, gpus, profile);
+}
+
+}  // namespace
+
+std::string DescribeThisMachine() {
+  std::string processor = KernelField("/proc/cpuinfo", "model name");
+  if (processor.empty()) processor = "unknown processor";
+  return fmt::format("{}, {} cores", processor, CoresOfThisMachine());
+}
+
+Cluster LoadCluster(const std::string& name_or_path, const std::string& profile_path) {
+  if (name_or_path == "local") return LocalCluster(profile_path);
+  const bool is_file =
+      name_or_path.ends_with(".json") || std::filesystem::is_regular_file(name_or_path);
+  Cluster cluster = is_file ? ClusterFromFile(name_or_path) : NamedCluster(name_or_path);
+  if (profile_path.empty()) return cluster;
+  cluster.profile = LoadHardwareProfile(profile_path);
+  if (cluster.profile.device != cluster.device) {
+    throw InputError(fmt::format("{}: $.device: expected \"{}\" for the cluster '{}', got \"{}\"",
+                                 profile_path, cluster.device, cluster.name,
+                                 cluster.profile.device));
+  }
+  cluster.memory_bytes = static_cast<int64_t>(cluster.profile.memory_bytes.value);
+  return cluster;
+}
+
+std::vector<ClusterListing> ListClusters() {
+  std::vector<ClusterListing> list = {
+      {"local", fmt::format("this machine's {} cores as ranks", CoresOfThisMachine())}};
+  for (const GpuKind& kind : kGpuKinds) {
+    const HardwareProfile profile = BuiltinProfile(kind.profile);
+    list.push_back({fmt::format("8x{}", kind.name),
+                    fmt::format("one node of 8 {} GPUs, {:.0f} GB each", profile.name,
+                                profile.memory_bytes.value / 1e9)});
+  }
+  list.push_back({"16x8xh100", "nodes x GPUs per node x kind, in any numbers"});
+  return list;
+}
+
+Mode ModeOf(const RunConfig& run, const Cluster& cluster) {
+  if (cluster.device != "cpu") return {1, 1};
+  const int64_t ranks = run.layout.world_size();
+  const int64_t threads =
+      run.threads_per_rank > 0 ? run.threads_per_rank : std::max<int64_t>(1, cluster.cores / ranks);
+  return {static_cast<int>(ranks), static_cast<int>(threads)};
+}
+
+}  // namespace trimtab

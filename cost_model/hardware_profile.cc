@@ -1,0 +1,112 @@
+#include "cost_model/hardware_profile.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "cost_model/builtin_profiles.h"
+#include "engine/base/error.h"
+#include "engine/base/nearest_name.h"
+#include "engine/config/strict_json.h"
+
+namespace trimtab {
+namespace {
+
+/// JSON with a line per key and per row of a table: rows of numbers stay together.
+void Print(const nlohmann::json& json, size_t depth, std::string& text) {
+  const bool nested = std::any_of(json.begin(), json.end(),
+                                  [](const nlohmann::json& each) { return each.is_structured(); });
+  if (!json.is_structured() || json.empty() || (json.is_array() && !nested)) {
+    text += json.dump();
+    return;
+  }
+  text += json.is_object() ? '{' : '[';
+  const char* separator = "\n";
+  for (const auto& [key, value] : json.items()) {
+    text += separator + std::string(depth + 1, ' ');
+    if (json.is_object()) text += nlohmann::json(key).dump() + ": ";
+    Print(value, depth + 1, text);
+    separator = ",\n";
+  }
+  text += '\n' + std::string(depth, ' ') + (json.is_object() ? '}' : ']');
+}
+
+/// Writes all of `text` and its way to the disk; false with errno set when that fails.
+bool WriteAll(int fd, const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t written = ::write(fd, text.data() + done, text.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    done += static_cast<size_t>(written);
+  }
+  return ::fsync(fd) == 0;
+}
+
+}  // namespace
+
+std::string ToString(const Mode& mode) { return fmt::format("{}x{}", mode.ranks, mode.threads); }
+
+Mode ParseMode(const std::string& text, const std::string& what) {
+  Mode mode;
+  const char* end = text.data() + text.size();
+  const auto ranks = std::from_chars(text.data(), end, mode.ranks);
+  if (ranks.ec == std::errc() && ranks.ptr != end && *ranks.ptr == 'x') {
+    const auto threads = std::from_chars(ranks.ptr + 1, end, mode.threads);
+    if (threads.ec == std::errc() && threads.ptr == end && mode.ranks >= 1 && mode.threads >= 1) {
+      return mode;
+    }
+  }
+  throw UsageError(
+      fmt::format("{}: expected ranks x threads, such as 2x1, got \"{}\"", what, text));
+}
+
+HardwareProfile LoadHardwareProfile(const std::string& path) {
+  return HardwareProfileFromJson(ReadJsonFile(path), path + ": $");
+}
+
+void SaveHardwareProfile(const HardwareProfile& profile, const std::string& path) {
+  std::string text;
+  Print(ToJson(profile), 0, text);
+  text += '\n';
+  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  bool written = fd >= 0 && WriteAll(fd, text);
+  int error = written ? 0 : errno;
+  if (fd >= 0 && ::close(fd) != 0 && written) {
+    written = false;
+    error = errno;
+  }
+  if (written && std::rename(temporary.c_str(), path.c_str()) != 0) {
+    written = false;
+    error = errno;
+  }
+  if (written) return;
+  if (fd >= 0) std::remove(temporary.c_str());
+  throw StorageError(
+      fmt::format("{}: cannot write the hardware profile: {}", path, std::strerror(error)));
+}
+
+std::vector<std::string> BuiltinProfileNames() {
+  std::vector<std::string> names;
+  for (const BuiltinProfileText& each : BuiltinProfileTexts()) names.emplace_back(each.name);
+  return names;
+}
+
+HardwareProfile BuiltinProfile(const std::string& name) {
+  for (const BuiltinProfileText& each : BuiltinProfileTexts()) {
+    if (name != each.name) continue;
+    const std::string where = name + " (built in)";
+    return HardwareProfileFromJson(ParseJsonText(each.json, where), where + ": $");
+  }
+  throw UsageError(fmt::format("no hardware profile is called '{}'{}", name,
+                               SuggestName(name, BuiltinProfileNames())));
+}
+
+}  // namespace trimtab
