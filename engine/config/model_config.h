@@ -16,7 +16,7 @@ enum class ActivationKind { kGelu, kSwiGlu };  // kGelu is the tanh approximatio
 enum class PositionKind { kLearned, kRope };
 
 struct ModelConfig {
-  std::string name;
+  std::string name{};
   int64_t vocab_size = 0;           // V: ids the tokenizer can produce
   int64_t hidden_size = 0;          // C
   int64_t num_layers = 0;           // L

@@ -31,7 +31,7 @@ struct ParallelConfig {
   int64_t zero = 0;                // sharding stage 0..3
   std::string schedule = "1f1b";
   int64_t micro_batch = 1;  // sequences per micro batch and data-parallel rank
-  RecomputeConfig recompute;
+  RecomputeConfig recompute{};
   std::string precision = "fp32";
 
   int64_t world_size() const { return tp * cp * pp * dp; }

@@ -26,9 +26,9 @@ struct OptimizerConfig {
 };
 
 struct RunConfig {
-  ModelConfig model;
-  ParallelConfig layout;
-  OptimizerConfig optimizer;
+  ModelConfig model{};
+  ParallelConfig layout{};
+  OptimizerConfig optimizer{};
   std::string device = "cpu";   // cpu | cuda
   int64_t global_batch = 1;     // sequences per optimizer step
   int64_t sequence_length = 0;  // T
@@ -36,7 +36,7 @@ struct RunConfig {
   uint64_t seed = 1234;
   int64_t threads_per_rank = 0;       // cpu worker threads of a rank; 0 = cores / ranks, at least 1
   int64_t memory_per_rank_bytes = 0;  // allocator limit of each rank; 0 = no limit
-  std::string data;                   // prefix of .bin/.idx; empty = synthetic tokens
+  std::string data{};                 // prefix of .bin/.idx; empty = synthetic tokens
 
   /// Micro batches each data-parallel rank runs per step: gbs / (mbs * dp).
   int64_t num_micro_batches() const { return global_batch / (layout.micro_batch * layout.dp); }
