@@ -16,12 +16,13 @@
 namespace trimtab {
 
 struct MeasureOptions {
-  int64_t warmup = 2;        // steps run and not counted, >= 0
-  int64_t steps = 10;        // least number of counted steps, >= 1
-  int64_t max_steps = 200;   // most counted steps, when the median will not settle
-  double max_seconds = 60;   // no further step starts once counted steps have taken this long
-  double stable_mad = 0.02;  // stop once MAD / median of the step time is at or below this
-  bool breakdown = true;     // run one more, timed op by op and not counted, for breakdown_s
+  int64_t warmup = 2;              // steps run and not counted, >= 0
+  int64_t steps = 10;              // least number of counted steps, >= 1
+  int64_t max_steps = 200;         // most counted steps, when the median will not settle
+  double max_seconds = 60;         // no further step starts once counted steps have taken this long
+  double stable_mad = 0.02;        // stop once MAD / median of the step time is at or below this
+  double peak_flops_per_rank = 0;  // what mfu is measured against; 0 = unknown
+  bool breakdown = true;           // run one more, timed op by op and not counted, for breakdown_s
 };
 
 /// One measured configuration. Times are of a full optimizer step, from a barrier of all ranks to
@@ -34,7 +35,8 @@ struct Measurement {
   double tokens_per_s_per_gpu = 0;  // per rank
   double model_tflops_per_gpu = 0;  // model FLOPs (6 per matmul weight and token, full-square
                                     // attention, no recompute) per second and rank, in 1e12
-  int64_t peak_mem_bytes = 0;       // allocator peak of the fullest rank
+  double mfu = 0;  // model FLOPs utilisation, a share of the given peak; 0 = no peak given
+  int64_t peak_mem_bytes = 0;                   // allocator peak of the fullest rank
   std::map<std::string, int64_t> memory_bytes;  // by tag, at that rank's peak moment; sums to it
   std::map<std::string, double> breakdown_s;    // op or "collective:group" -> seconds of rank 0 in
                                                 // one step; "other" is what no op accounts for
@@ -42,7 +44,8 @@ struct Measurement {
 };
 
 /// Measures `run` on its `device` with `data`, or synthetic tokens when that is empty.
-/// Throws InfeasibleError (illegal), OutOfMemoryError, InputError (data), EnvironmentError (device).
+/// Throws InfeasibleError (illegal), OutOfMemoryError, InputError (data), EnvironmentError
+/// (device).
 Measurement Measure(const RunConfig& run, const MeasureOptions& options);
 
 /// The field names above. `MeasurementFromJson` throws InputError naming `where`.

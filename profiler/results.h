@@ -16,6 +16,8 @@ namespace trimtab {
 /// How a trial ended. Stored by name ("done", "out_of_memory", ...).
 enum class TrialState { kDone, kOutOfMemory, kCrashed, kTimedOut, kFailed, kCancelled };
 std::string Name(TrialState state);
+/// Inverse of Name. Throws InputError.
+TrialState ParseTrialState(const std::string& name);
 
 /// One line: {"schema_version", "attempt", "state", "message", "measurement"}.
 struct TrialResult {

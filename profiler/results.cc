@@ -1,0 +1,151 @@
+#include "profiler/results.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/io/file.h"
+#include "engine/base/units.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int kSchemaVersion = 1;
+constexpr int64_t kMaxFileBytes = kGiB;
+
+constexpr std::array<std::pair<TrialState, std::string_view>, 6> kStateNames = {{
+    {TrialState::kDone, "done"},
+    {TrialState::kOutOfMemory, "out_of_memory"},
+    {TrialState::kCrashed, "crashed"},
+    {TrialState::kTimedOut, "timed_out"},
+    {TrialState::kFailed, "failed"},
+    {TrialState::kCancelled, "cancelled"},
+}};
+
+[[noreturn]] void ThrowStorage(const std::string& path, const char* what, int error) {
+  throw StorageError(fmt::format("{}: cannot {}: {}", path, what, std::strerror(error)));
+}
+
+std::string ToLine(const TrialResult& result) {
+  nlohmann::json line = {{"schema_version", kSchemaVersion},
+                         {"attempt", result.attempt},
+                         {"state", Name(result.state)},
+                         {"message", result.message}};
+  if (result.measurement) line["measurement"] = ToJson(*result.measurement);
+  // Messages quote file names and output of any bytes: what is not UTF-8 is replaced.
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+/// nullopt for a line that is not a whole result.
+std::optional<TrialResult> FromLine(std::string_view text) {
+  const nlohmann::json line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  try {
+    if (line.at("schema_version") != kSchemaVersion) return std::nullopt;
+    TrialResult result;
+    line.at("attempt").get_to(result.attempt);
+    line.at("message").get_to(result.message);
+    result.state = ParseTrialState(line.at("state").get<std::string>());
+    if (line.contains("measurement")) {
+      result.measurement = MeasurementFromJson(line.at("measurement"), "line");
+    }
+    if (result.measurement.has_value() != (result.state == TrialState::kDone)) return std::nullopt;
+    return result;
+  } catch (const nlohmann::json::exception&) {  // also thrown where `line` is not an object
+    return std::nullopt;
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::string Name(TrialState state) {
+  for (const auto& [value, name] : kStateNames) {
+    if (value == state) return std::string(name);
+  }
+  TRIMTAB_ASSERT(false, "trial state {}", static_cast<int>(state));
+}
+
+TrialState ParseTrialState(const std::string& name) {
+  for (const auto& [value, known] : kStateNames) {
+    if (known == name) return value;
+  }
+  throw InputError(fmt::format("\"{}\" is not the state of a trial", name));
+}
+
+ResultsFile::ResultsFile(std::string path, double wait_s) : path_(std::move(path)) {
+  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd_ < 0) ThrowStorage(path_, "open", errno);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(wait_s);
+  while (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    const bool retry = error == EWOULDBLOCK || error == EINTR;
+    if (retry && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      continue;
+    }
+    close(fd_);
+    if (!retry) ThrowStorage(path_, "lock", error);
+    throw StorageError(fmt::format("{}: a trial of another search is still running", path_));
+  }
+}
+
+ResultsFile::~ResultsFile() { close(fd_); }
+
+void ResultsFile::Append(const TrialResult& result) {
+  struct stat status {};
+  if (fstat(fd_, &status) != 0) ThrowStorage(path_, "read", errno);
+  std::string line = ToLine(result);
+  if (status.st_size > 0) {
+    char last = '\n';
+    if (pread(fd_, &last, 1, status.st_size - 1) != 1) ThrowStorage(path_, "read", errno);
+    if (last != '\n') line.insert(line.begin(), '\n');
+  }
+  size_t written = 0;
+  while (written < line.size()) {
+    const ssize_t count = write(fd_, line.data() + written, line.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      const int error = count < 0 ? errno : ENOSPC;
+      // Best effort: a torn line would be skipped by readers anyway.
+      [[maybe_unused]] const int ignored = ftruncate(fd_, status.st_size);
+      ThrowStorage(path_, "append a result", error);
+    }
+    written += static_cast<size_t>(count);
+  }
+  if (fsync(fd_) != 0) ThrowStorage(path_, "append a result", errno);
+}
+
+std::vector<TrialResult> ReadResults(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return {};
+  std::string text;
+  try {
+    text = ReadTextFile(path, kMaxFileBytes);
+  } catch (const InputError& failure) {
+    throw StorageError(failure.what());
+  }
+  std::vector<TrialResult> results;
+  for (size_t begin = 0;;) {
+    const size_t end = text.find('\n', begin);
+    if (end == std::string::npos) return results;  // what follows the last newline is torn
+    if (auto result = FromLine(std::string_view(text).substr(begin, end - begin))) {
+      results.push_back(std::move(*result));
+    }
+    begin = end + 1;
+  }
+}
+
+}  // namespace trimtab
