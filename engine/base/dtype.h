@@ -12,10 +12,13 @@ enum class DType : int { kF32, kBf16, kF16, kI32, kI64 };
 constexpr int64_t SizeOf(DType dtype) {
   switch (dtype) {
     case DType::kF32:
-    case DType::kI32: return 4;
+    case DType::kI32:
+      return 4;
     case DType::kBf16:
-    case DType::kF16: return 2;
-    case DType::kI64: return 8;
+    case DType::kF16:
+      return 2;
+    case DType::kI64:
+      return 8;
   }
   return 0;
 }

@@ -28,7 +28,8 @@ using BytesByTag = std::array<int64_t, kMemoryTagCount>;
 /// tag's own peak, `peak_total` the peak of the sum, `by_tag_at_peak` the split at that moment.
 class MemoryTracker {
  public:
-  /// Counts an allocation. Throws OutOfMemoryError if it would pass the limit (counts nothing then).
+  /// Counts an allocation. Throws OutOfMemoryError if it would pass the limit (counts nothing
+  /// then).
   void Add(int64_t bytes, MemoryTag tag);
   void Remove(int64_t bytes, MemoryTag tag);
 

@@ -1,0 +1,20 @@
+// A trainer's state to and from a checkpoint: each rank moves its own part.
+#pragma once
+
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/train/trainer.h"
+
+namespace trimtab {
+
+/// Writes this rank's part of weights and moments. Every rank of the run calls it, with the one
+/// writer they share; together they write every element exactly once. Throws StorageError.
+void WriteState(Trainer& trainer, CheckpointWriter& writer);
+
+/// Fills this rank's weights and moments, whatever layout wrote the checkpoint.
+/// Throws InputError when the checkpoint is of another model, StorageError when it is unreadable.
+void ReadState(Trainer& trainer, const CheckpointReader& reader);
+
+/// The parameters a CheckpointWriter is made for.
+std::vector<const ParameterSpec*> ParameterSpecs(Trainer& trainer);
+
+}  // namespace trimtab
