@@ -62,7 +62,9 @@ TEST(CommRecord, CpuAndMetaReportTheSame) {
     device.set_recorder(&listener);
     CallEverything(comm, device);
     EXPECT_EQ(listener.open(), 0);
-    if (comm.rank() == 0) EXPECT_EQ(listener.messages, ExpectedOfRank0());
+    if (comm.rank() == 0) {
+      EXPECT_EQ(listener.messages, ExpectedOfRank0());
+    }
   });
 
   const auto meta = MakeMetaDevice(1);
