@@ -1,0 +1,60 @@
+// RunTraining: a training run from first step to last, on ranks of this process.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/config/run_config.h"
+#include "engine/data/token_source.h"
+
+namespace trimtab {
+
+/// What a user asked of a run in progress.
+enum class StopSignal {
+  kNone,
+  kDrain,   // end after this step, with a checkpoint
+  kCancel,  // end as soon as possible, without one
+};
+
+/// One finished step, as rank 0 saw it.
+struct TrainingStep {
+  int64_t step = 0;  // from 1: the number of steps done
+  double loss = 0;
+  double grad_norm = 0;
+  double learning_rate = 0;
+  double step_time_s = 0;  // of the slowest rank
+  double tokens_per_s = 0;
+};
+
+struct TrainingOptions {
+  std::string load;        // checkpoint to go on from; empty = from the first step
+  std::string checkpoint;  // where to save; empty = nowhere
+  int64_t save_every = 0;  // steps between saves before the last one; 0 = only at the end
+  /// All are called on rank 0's thread, between steps; any may be empty, any may throw.
+  std::function<void(const TrainingStep& step)> on_step;
+  std::function<void(int64_t step, double seconds)> on_save;
+  std::function<StopSignal()> stop_requested;
+};
+
+struct TrainingSummary {
+  int64_t first_step = 0;  // steps already done by the checkpoint it went on from
+  int64_t steps_done = 0;  // in all
+  double last_loss = 0;    // of the last step; 0 when none was run
+  StopSignal stopped_by = StopSignal::kNone;
+  int64_t peak_mem_bytes = 0;  // allocator peak of the fullest rank
+};
+
+/// The tokens of `run`: its dataset, or synthetic ones when run.data is empty.
+/// Throws InputError when the data is damaged, too short, or has ids the model does not know.
+std::unique_ptr<TokenSource> OpenTokenSource(const RunConfig& run);
+
+/// Trains until run.steps steps are done in all. Going on from a checkpoint gives the same bits as
+/// never having stopped, as long as layout, threads and data stay the same; with another layout it
+/// gives the same up to rounding.
+/// Throws InfeasibleError, OutOfMemoryError, InputError (data; checkpoint of another model or
+/// global batch), StorageError (checkpoint), EnvironmentError (device).
+TrainingSummary RunTraining(const RunConfig& run, const TrainingOptions& options);
+
+}  // namespace trimtab
