@@ -8,7 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
 #include "engine/data/dataset.h"
-#include "engine/train/checkpoint_state.h"
+#include "engine/train/checkpointing.h"
 #include "engine/train/trainer.h"
 
 namespace trimtab {
@@ -47,7 +47,7 @@ class RankLoop {
   void Run(const CheckpointReader* from) {
     int64_t step = 0;
     if (from != nullptr) {
-      LoadState(*trainer_, *from);
+      ReadState(*trainer_, *from);
       step = from->header().step;
     }
     int64_t saved = step;
@@ -103,14 +103,14 @@ class RankLoop {
     if (options_.checkpoint.empty()) return;
     const Clock::time_point start = Clock::now();
     if (context_.rank == 0) {
-      const std::vector<const ParameterSpec*> parameters = CheckpointParameters(*trainer_);
+      const std::vector<const ParameterSpec*> parameters = ParameterSpecs(*trainer_);
       shared_.writer = std::make_unique<CheckpointWriter>(
           options_.checkpoint,
           CheckpointHeader{.run = run_, .step = step, .samples = step * run_.global_batch},
           parameters);
     }
     context_.world->Barrier();
-    SaveState(*trainer_, *shared_.writer);
+    WriteState(*trainer_, *shared_.writer);
     context_.world->Barrier();
     if (context_.rank != 0) return;
     shared_.writer->Finish();
