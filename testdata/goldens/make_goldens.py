@@ -5,7 +5,7 @@ Usage: ./make_goldens.py          (Debian packages python3-torch and python3-num
 
 Writes NAME.json, a run configuration, and NAME.safetensors beside this script. The latter holds
   weights.P     each parameter P before the first step, named as in the engine
-  tokens        [steps * global batch, T + 1] int32: the samples, in the order they are consumed
+  tokens        [steps * global batch, T + 1]: the samples, in the order they are consumed
   logits        [N, V] of the first micro batch
   grad.P        gradient of each parameter after the first step's backward pass, before clipping
   losses        mean loss of ten optimizer steps
@@ -173,7 +173,7 @@ def learning_rate(step):
 
 def write_safetensors(path, tensors):
     header, offset = {}, 0
-    kinds = {"float32": "F32", "int32": "I32"}
+    kinds = {"float32": "F32"}
     for name, array in tensors.items():
         header[name] = {
             "dtype": kinds[str(array.dtype)],
@@ -197,7 +197,7 @@ def make_golden(stem, model, sequence, micro_batch, micro_batches):
         model["vocab_size"], (STEPS * batch, sequence + 1), generator=generator
     )
     tensors = {"weights." + k: v.detach().float().numpy().copy() for k, v in weights.items()}
-    tensors["tokens"] = tokens.int().numpy()
+    tensors["tokens"] = tokens.float().numpy()
 
     matrices = [v for v in weights.values() if v.dim() == 2]
     vectors = [v for v in weights.values() if v.dim() == 1]

@@ -1,0 +1,131 @@
+// The whole model's backward pass against central differences of its loss.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "engine/data/token_source.h"
+#include "engine/model/gpt_model.h"
+#include "tests/engine/train/run_losses.h"
+
+namespace trimtab {
+namespace {
+
+/// The derivative along a unit direction, measured with step kEpsilon, agrees to kRelative of the
+/// gradient's length: fp32 losses carry about 1e-6 of noise, divided by 2 * kEpsilon.
+constexpr float kEpsilon = 2e-2f;
+constexpr double kRelative = 2e-2;
+
+class ModelUnderTest {
+ public:
+  explicit ModelUnderTest(const RunConfig& run)
+      : run_(run),
+        device_(MakeCpuDevice(1)),
+        parallel_(MakeMetaContext(run_.layout, 0)),
+        model_(store_, LayerContext{.device = *device_,
+                                    .parallel = parallel_,
+                                    .model = run_.model,
+                                    .micro_batch = run_.layout.micro_batch,
+                                    .sequence = run_.sequence_length}) {
+    store_.Allocate(*device_, 1);
+    store_.Initialize(3);
+    // Weights of normal size, so that every path carries a gradient well above the noise.
+    std::mt19937 random(11);
+    std::normal_distribution<float> normal;
+    for (Parameter* parameter : store_.parameters()) {
+      const bool norm = parameter->spec.init == InitKind::kOnes;
+      for (int64_t i = 0; i < parameter->numel(); ++i) {
+        parameter->weight.f32()[i] = norm ? 1.0f + 0.1f * normal(random) : 0.2f * normal(random);
+      }
+    }
+    const int64_t tokens = run_.layout.micro_batch * run_.sequence_length;
+    tokens_ = Tensor::Empty(*device_, {tokens}, DType::kI32, MemoryTag::kWorkspace);
+    targets_ = Tensor::Empty(*device_, {tokens}, DType::kI32, MemoryTag::kWorkspace);
+    std::uniform_int_distribution<int32_t> id(0, static_cast<int32_t>(run_.model.vocab_size - 1));
+    for (int64_t i = 0; i < tokens; ++i) tokens_.i32()[i] = id(random);
+    for (int64_t i = 0; i < tokens; ++i) targets_.i32()[i] = id(random);
+  }
+
+  double Loss() {
+    MicroBatchState state;
+    return model_.Forward(tokens_, targets_, 1.0f, state);
+  }
+  void Backward() {
+    MicroBatchState state;
+    model_.Forward(tokens_, targets_, 1.0f, state);
+    model_.Backward(state, /*accumulate=*/false);
+  }
+  ParameterStore& store() { return store_; }
+
+ private:
+  RunConfig run_;
+  std::unique_ptr<Device> device_;
+  ParallelContext parallel_;
+  ParameterStore store_;
+  GptModel model_;
+  Tensor tokens_;
+  Tensor targets_;
+};
+
+double Length(const std::vector<float>& values) {
+  double squares = 0;
+  for (const float value : values) squares += double{value} * value;
+  return std::sqrt(squares);
+}
+
+double DerivativeAlong(ModelUnderTest& model, Parameter& parameter,
+                       const std::vector<float>& direction) {
+  float* weight = parameter.weight.f32();
+  const std::vector<float> original(weight, weight + parameter.numel());
+  double difference = 0;
+  for (const float sign : {1.0f, -1.0f}) {
+    for (size_t i = 0; i < original.size(); ++i) {
+      weight[i] = original[i] + sign * kEpsilon * direction[i];
+    }
+    difference += sign * model.Loss();
+  }
+  std::copy(original.begin(), original.end(), weight);
+  return difference / (2.0 * kEpsilon);
+}
+
+class GradientCheckTest : public testing::TestWithParam<bool> {};
+
+TEST_P(GradientCheckTest, BackwardMatchesCentralDifferences) {
+  RunConfig run = SmallRun(/*llama=*/GetParam());
+  run.layout.micro_batch = 2;
+  if (GetParam()) run.model.num_kv_heads = 2;
+  ModelUnderTest model(run);
+  model.Backward();
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  for (Parameter* parameter : model.store().parameters()) {
+    const float* gradient = parameter->gradient.f32();
+    const std::vector<float> g(gradient, gradient + parameter->numel());
+    const double length = Length(g);
+    ASSERT_GT(length, 0.0) << parameter->spec.name;
+
+    std::vector<float> along = g;
+    for (float& value : along) value = static_cast<float>(value / length);
+    EXPECT_NEAR(DerivativeAlong(model, *parameter, along), length, kRelative * length)
+        << parameter->spec.name << " along its gradient";
+
+    // A random direction also sees what the gradient leaves out.
+    std::vector<float> any(g.size());
+    for (float& value : any) value = normal(random);
+    const double scale = Length(any);
+    double projection = 0;
+    for (size_t i = 0; i < any.size(); ++i) {
+      any[i] = static_cast<float>(any[i] / scale);
+      projection += double{any[i]} * g[i];
+    }
+    EXPECT_NEAR(DerivativeAlong(model, *parameter, any), projection, kRelative * length)
+        << parameter->spec.name << " along a random direction";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GradientCheckTest, testing::Bool(), [](const auto& param_info) {
+  return param_info.param ? "llama" : "gpt2";
+});
+
+}  // namespace
+}  // namespace trimtab
