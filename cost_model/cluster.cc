@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
@@ -54,12 +55,6 @@ std::string KernelField(const char* path, const std::string& key) {
   return "";
 }
 
-int64_t CoresOfThisMachine() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
-}
-
 int64_t MemoryOfThisMachine() {
   const std::string text = KernelField("/proc/meminfo", "MemTotal");
   int64_t kib = 0;
@@ -71,27 +66,18 @@ int64_t MemoryOfThisMachine() {
 }
 
 Cluster LocalCluster(const std::string& profile_path) {
-  Cluster cluster;
-  cluster.name = "local";
-  cluster.device = "cpu";
-  cluster.cores = CoresOfThisMachine();
-  cluster.ranks_per_node = kRanksPerCore * cluster.cores;
-  cluster.max_ranks = cluster.ranks_per_node;
-  cluster.memory_bytes = MemoryOfThisMachine();
   if (profile_path.empty()) {
-    cluster.profile = BuiltinProfile("cpu");
     LogWarning(
         "local: no profile of this machine is given, so predictions use a generic one and are "
         "rough; `trimtab calibrate --out PROFILE.json` makes one for --profile");
-    return cluster;
+    return LocalMachine(BuiltinProfile("cpu"));
   }
-  cluster.profile = LoadHardwareProfile(profile_path);
+  Cluster cluster = LocalMachine(LoadHardwareProfile(profile_path));
   if (cluster.profile.device != "cpu") {
     throw InputError(
         fmt::format("{}: $.device: expected \"cpu\" for the cluster 'local', got \"{}\"",
                     profile_path, cluster.profile.device));
   }
-  cluster.calibrated = cluster.profile.measured_on.starts_with(DescribeThisMachine());
   if (!cluster.calibrated) {
     LogWarning("{}: was measured on \"{}\" and this machine is \"{}\": predictions are rough",
                profile_path, cluster.profile.measured_on, DescribeThisMachine());
@@ -194,6 +180,25 @@ Cluster NamedCluster(const std::string& name) {
 }
 
 }  // namespace
+
+int64_t CoresOfThisMachine() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+Cluster LocalMachine(HardwareProfile profile) {
+  Cluster cluster;
+  cluster.name = "local";
+  cluster.device = "cpu";
+  cluster.cores = CoresOfThisMachine();
+  cluster.ranks_per_node = kRanksPerCore * cluster.cores;
+  cluster.max_ranks = cluster.ranks_per_node;
+  cluster.memory_bytes = MemoryOfThisMachine();
+  cluster.calibrated = profile.measured_on.starts_with(DescribeThisMachine());
+  cluster.profile = std::move(profile);
+  return cluster;
+}
 
 std::string DescribeThisMachine() {
   std::string processor = KernelField("/proc/cpuinfo", "model name");

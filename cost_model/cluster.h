@@ -32,6 +32,11 @@ struct Cluster {
 /// `profile_path` replaces the profile of any of them. Throws UsageError or InputError.
 Cluster LoadCluster(const std::string& name_or_path, const std::string& profile_path = "");
 
+/// This machine as a cluster, priced by `profile`.
+Cluster LocalMachine(HardwareProfile profile);
+
+/// Cores this process may run on.
+int64_t CoresOfThisMachine();
 /// This machine in a few words, the beginning of HardwareProfile::measured_on: processor and cores.
 std::string DescribeThisMachine();
 

@@ -1,0 +1,228 @@
+#include "profiler/calibrate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "cost_model/cluster.h"
+#include "cost_model/dry_run.h"
+#include "engine/base/error.h"
+#include "engine/ops/elementwise.h"
+#include "engine/train/trainer.h"
+#include "profiler/calibrate_ops.h"
+#include "profiler/calibrate_rig.h"
+#include "profiler/stats.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int kPartsPerMode = 5;
+
+/// Runs `body` on every rank of a mode as the engine runs them: threads of this process, each with
+/// its own device. `layout` says how they form groups.
+void RunRanks(const ParallelConfig& layout, int threads,
+              const std::function<void(ParallelContext&, Device&)>& body) {
+  RunInprocRanks(layout, [&](ParallelContext& context) {
+    const std::unique_ptr<Device> device = MakeCpuDevice(threads);
+    body(context, *device);
+  });
+}
+
+std::vector<Mode> DefaultModes(int cores) {
+  std::vector<Mode> modes = {{1, cores}};
+  if (cores > 1) modes.push_back({cores, 1});
+  modes.push_back({2 * cores, 1});
+  return modes;
+}
+
+/// The layouts that one mode's step factor is taken from: all ranks in one tensor-parallel group,
+/// and all in one data-parallel group.
+std::vector<ParallelConfig> ReferenceLayouts(int ranks) {
+  std::vector<ParallelConfig> layouts(ranks > 1 ? 2 : 1);
+  layouts.front().tp = ranks;
+  layouts.back().dp = ranks;
+  if (ranks == 1) layouts.front() = {};
+  for (ParallelConfig& layout : layouts) layout.micro_batch = 2;
+  return layouts;
+}
+
+/// A small model of GPT-2's shape that any mode can run: its heads divide by many ranks.
+RunConfig ReferenceRun(const ParallelConfig& layout, const Mode& mode) {
+  RunConfig run;
+  ModelConfig& model = run.model;
+  model.name = "reference";
+  model.vocab_size = 512;
+  model.num_heads = std::max(8, mode.ranks);
+  model.num_kv_heads = model.num_heads;
+  model.hidden_size = 32 * model.num_heads;
+  model.num_layers = 4;
+  model.ffn_hidden_size = 4 * model.hidden_size;
+  model.max_sequence_length = 128;
+  run.layout = layout;
+  run.sequence_length = 128;
+  run.global_batch = 4 * layout.dp;
+  run.steps = 100;
+  run.threads_per_rank = mode.threads;
+  return run;
+}
+
+double MedianStepSeconds(const RunConfig& run, int steps) {
+  std::vector<double> seconds;
+  RunRanks(run.layout, static_cast<int>(run.threads_per_rank),
+           [&](ParallelContext& context, Device& device) {
+             Trainer trainer(run, context, device);
+             const auto source = MakeSyntheticSource(run.model.vocab_size, run.seed);
+             for (int step = 0; step <= steps; ++step) {
+               context.world->Barrier();
+               const auto begin = std::chrono::steady_clock::now();
+               trainer.Step(*source, step);
+               context.world->Barrier();
+               const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+               // The first step finds caches, pages and thread pools cold.
+               if (step > 0 && context.rank == 0) seconds.push_back(took.count());
+             }
+           });
+  return Median(std::move(seconds));
+}
+
+/// Calibration of one machine, mode by mode.
+class Calibration {
+ public:
+  Calibration(const CalibrateOptions& options, std::vector<Mode> modes)
+      : options_(options), modes_(std::move(modes)), grid_(MakeGrid(options.quick)) {
+    rig_options_.repeats = options.quick ? 3 : 5;
+    rig_options_.window_s = options.quick ? 0.002 : 0.004;
+  }
+
+  HardwareProfile Run() {
+    profile_ = BuiltinProfile("cpu");
+    profile_.name = "calibrated cpu";
+    profile_.measured_on = fmt::format("{}, {}", DescribeThisMachine(), Today());
+    for (const Mode& mode : modes_) profile_.modes.push_back(MeasureMode(mode));
+    SummarisePeaks();
+    for (ModeTables& tables : profile_.modes) FitStepFactor(tables);
+    return profile_;
+  }
+
+ private:
+  static std::string Today() {
+    const std::time_t now = std::time(nullptr);
+    std::tm utc{};
+    gmtime_r(&now, &utc);
+    char text[16];
+    std::strftime(text, sizeof(text), "%Y-%m-%d", &utc);
+    return text;
+  }
+
+  void Announce(const std::string& part) {
+    const int parts = kPartsPerMode * static_cast<int>(modes_.size());
+    if (options_.progress) options_.progress(part, done_, parts);
+    ++done_;
+  }
+
+  /// Runs one part on every rank of a mode and keeps the first rank's table.
+  template <typename Table>
+  Table OnRanks(const ParallelConfig& layout, const Mode& mode, const std::string& part,
+                const std::function<Table(Rig&, const CalibrationGrid&)>& measure) {
+    Announce(fmt::format("{} on {} ranks x {} threads", part, mode.ranks, mode.threads));
+    Table table;
+    RunRanks(layout, mode.threads, [&](ParallelContext& context, Device& device) {
+      Rig rig(rig_options_, context, device);
+      Table mine = measure(rig, grid_);
+      if (context.rank == 0) table = std::move(mine);
+    });
+    return table;
+  }
+
+  ModeTables MeasureMode(const Mode& mode) {
+    ModeTables tables;
+    tables.mode = mode;
+    tables.source = fmt::format("trimtab calibrate: medians of {} windows of at least {} ms{}",
+                                rig_options_.repeats, rig_options_.window_s * 1e3,
+                                options_.quick ? ", quick" : "");
+    ParallelConfig all;
+    all.tp = mode.ranks;
+    tables.gemm = OnRanks<std::vector<GemmPoint>>(all, mode, "matrix products", MeasureGemm);
+    tables.attention =
+        OnRanks<std::vector<AttentionPoint>>(all, mode, "attention", MeasureAttention);
+    tables.ops =
+        OnRanks<std::map<OpKind, std::vector<BytesPoint>>>(all, mode, "other ops", MeasureOps);
+    if (mode.ranks == 1) {
+      ++done_;
+      return tables;
+    }
+    for (int size = 2; size <= mode.ranks; ++size) {
+      if (mode.ranks % size != 0) continue;
+      ParallelConfig groups;
+      groups.tp = size;
+      groups.dp = mode.ranks / size;
+      const auto measured = OnRanks<std::map<CollectiveKind, std::vector<BytesPoint>>>(
+          groups, mode, fmt::format("collectives of {}", size), MeasureCollectives);
+      if (size < mode.ranks) --done_;  // all group sizes are one part
+      for (const auto& [kind, points] : measured) tables.collectives[{kind, size}] = points;
+    }
+    return tables;
+  }
+
+  /// The roofline's rates as measured, for utilisation and for modes without tables.
+  void SummarisePeaks() {
+    double best_rate_per_core = 0;
+    double best_bandwidth = 0;
+    for (const ModeTables& tables : profile_.modes) {
+      for (const GemmPoint& point : tables.gemm) {
+        const double flops = 2.0 * static_cast<double>(point.m * point.n * point.k);
+        // Ranks beyond the cores would count a core twice.
+        const auto cores = static_cast<double>(
+            std::min<int64_t>(tables.mode.ranks * tables.mode.threads, CoresOfThisMachine()));
+        best_rate_per_core =
+            std::max(best_rate_per_core, flops / point.seconds * tables.mode.ranks / cores);
+      }
+      const auto streams = tables.ops.find(OpKind::kAdamW);
+      if (streams == tables.ops.end()) continue;
+      const BytesPoint& largest = streams->second.back();
+      best_bandwidth = std::max(
+          best_bandwidth, static_cast<double>(largest.bytes) / largest.seconds * tables.mode.ranks);
+    }
+    profile_.peak_flops["fp32"] = {best_rate_per_core, Origin::kMeasured,
+                                   "fastest matrix product of the calibration, per core"};
+    profile_.memory_bandwidth = {best_bandwidth, Origin::kMeasured,
+                                 "AdamW over cold memory, all ranks together"};
+  }
+
+  void FitStepFactor(ModeTables& tables) {
+    Announce(fmt::format("whole steps on {} ranks x {} threads", tables.mode.ranks,
+                         tables.mode.threads));
+    Cluster cluster = LocalMachine(profile_);
+    std::vector<double> ratios;
+    for (const ParallelConfig& layout : ReferenceLayouts(tables.mode.ranks)) {
+      const RunConfig run = ReferenceRun(layout, tables.mode);
+      const double predicted = DryRun(run, cluster).step_time_s;
+      ratios.push_back(MedianStepSeconds(run, options_.quick ? 5 : 15) / predicted);
+    }
+    tables.step_factor = Median(std::move(ratios));
+  }
+
+  const CalibrateOptions& options_;
+  std::vector<Mode> modes_;
+  CalibrationGrid grid_;
+  RigOptions rig_options_;
+  HardwareProfile profile_;
+  int done_ = 0;
+};
+
+}  // namespace
+
+HardwareProfile Calibrate(const CalibrateOptions& options) {
+  if (options.device != "cpu") {
+    throw EnvironmentError(fmt::format(
+        "cannot calibrate device \"{}\": this build measures cpu only", options.device));
+  }
+  std::vector<Mode> modes = options.modes;
+  if (modes.empty()) modes = DefaultModes(static_cast<int>(CoresOfThisMachine()));
+  return Calibration(options, std::move(modes)).Run();
+}
+
+}  // namespace trimtab
