@@ -1,0 +1,78 @@
+// Every file of testdata/configs/bad is refused with one line that names the file, the place in it
+// and what was expected.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "engine/base/error.h"
+#include "engine/config/run_config.h"
+#include "tests/engine/config/error_text.h"
+
+namespace trimtab {
+namespace {
+
+const std::string kFolder = "testdata/configs/bad/";
+
+// File name (without .json) -> what follows the path of the file in the message.
+const std::map<std::string, std::string> kExpected = {
+    {"array", ": $: expected an object, got an array of 3"},
+    {"beta_of_one", ": $.optimizer.beta2: expected a number from 0 to 0.999999, got 1.0"},
+    {"deep", ":1:65: nested deeper than 64 levels"},
+    {"duplicate_key", ": key \"global_batch\" appears twice in one object"},
+    {"empty", ":1:1: not JSON: syntax error while parsing value - unexpected end of input"},
+    {"fraction_for_integer", ": $.global_batch: expected an integer from 1 to 1073741824, got 8.5"},
+    {"huge_integer",
+     ": $.global_batch: expected an integer from 1 to 1073741824, got 1.8446744073709552e+19"},
+    {"huge_world", ": $.layout: tp 1048576 x cp 1 x pp 1 x dp 2 is more than 1048576 ranks"},
+    {"integer_for_boolean", ": $.layout.sp: expected true or false, got 1"},
+    {"learning_rates_swapped",
+     ": $.optimizer.min_learning_rate: expected at most the learning_rate 1e-05, got 6e-05"},
+    {"missing_key", ": $.global_batch: required, but missing"},
+    {"negative_seed", ": $.seed: expected an integer from 0 to 2^64 - 1, got -1"},
+    {"newer_schema", ": $.schema_version: expected an integer from 1 to 1, got 2"},
+    {"not_json", ":1:2: not JSON: syntax error while parsing value - invalid literal"},
+    {"not_utf8", ":2:18: not JSON: syntax error while parsing value - invalid string"},
+    {"number_overflow", ": not JSON: number overflow parsing '1e999'"},
+    {"out_of_range", ": $.global_batch: expected an integer from 1 to 1073741824, got 0"},
+    {"report_with_bad_run",
+     ": $.recommended.run.sequence_length: expected an integer from 1 to 134217728, got \"64\""},
+    {"report_without_run", ": $.recommended.run: required, but missing"},
+    {"selective_recompute",
+     ": $.layout.recompute: 'selective' is not available in this version; available: none, full, "
+     "full:block:N"},
+    {"string_for_integer", ": $.global_batch: expected an integer from 1 to 1073741824, got \"8\""},
+    {"trailing_comma", ":1:41: not JSON: syntax error while parsing object key - unexpected '}'"},
+    {"truncated", ":4:15: not JSON: syntax error while parsing object key - invalid string"},
+    {"unknown_choice",
+     ": $.model.norm: expected one of layernorm, rmsnorm, got \"batchnorm\"; did you mean "
+     "'layernorm'?"},
+    {"unknown_device", ": $.device: expected one of cpu, cuda, got \"tpu\"; did you mean 'cpu'?"},
+    {"unknown_key", ": $.sequence_lenght: unknown key; did you mean 'sequence_length'?"},
+    {"unknown_layout_key", ": $.layout.mbz: unknown key; did you mean 'mbs'?"},
+    {"unknown_preset",
+     ": $.model: expected an object or the name of a preset, got \"gpt2-10\"; did you mean "
+     "'gpt2-10m'?"},
+};
+
+TEST(BadInput, EachFileIsRefusedWithOneClearLine) {
+  for (const auto& [name, expected] : kExpected) {
+    const std::string path = kFolder + name + ".json";
+    const std::string message = ErrorText<InputError>([&path] { LoadRunConfig(path); });
+    EXPECT_TRUE(message.starts_with(path + expected)) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    EXPECT_LT(message.size(), 400u) << message;
+  }
+}
+
+TEST(BadInput, EveryFileOfTheFolderIsListed) {
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+    EXPECT_TRUE(kExpected.contains(entry.path().stem())) << entry.path();
+    ++files;
+  }
+  EXPECT_EQ(files, kExpected.size());
+}
+
+}  // namespace
+}  // namespace trimtab

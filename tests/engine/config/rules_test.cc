@@ -1,0 +1,167 @@
+// One case per rule: a legal run with one thing changed breaks exactly that rule.
+#include "engine/config/rules.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <set>
+
+#include "engine/base/error.h"
+#include "tests/engine/config/error_text.h"
+
+namespace trimtab {
+namespace {
+
+/// tp 2 x dp 2 with everything on, of a model with rotary positions and 4 key/value heads of 4.
+RunConfig Legal() {
+  return {.model = LoadModelConfig("llama-15m"),
+          .layout = {.tp = 2,
+                     .sequence_parallel = true,
+                     .dp = 2,
+                     .zero = 1,
+                     .micro_batch = 2,
+                     .recompute = {.kind = RecomputeKind::kFull, .num_layers = 8}},
+          .global_batch = 8,
+          .sequence_length = 128};
+}
+
+struct Breach {
+  std::function<void(RunConfig& run)> apply;
+  std::string message;
+};
+
+const std::map<std::string, Breach>& Breaches() {
+  static const std::map<std::string, Breach> breaches = {
+      {"model-sizes-positive",
+       {[](RunConfig& run) { run.model.vocab_size = 0; }, "vocab_size is 0; must be at least 1"}},
+      {"layout-sizes-positive",
+       {[](RunConfig& run) { run.layout.ep = -1; }, "ep is -1; must be at least 1"}},
+      {"run-sizes-positive",
+       {[](RunConfig& run) { run.sequence_length = 0; },
+        "sequence_length is 0; must be at least 1"}},
+      {"run-limits-not-negative",
+       {[](RunConfig& run) { run.threads_per_rank = -2; },
+        "threads_per_rank is -2; must be at least 0"}},
+      {"cp-unsupported",
+       {[](RunConfig& run) { run.layout.cp = 2; }, "cp is 2; this version runs cp=1 only"}},
+      {"pp-unsupported",
+       {[](RunConfig& run) { run.layout.pp = 4; }, "pp is 4; this version runs pp=1 only"}},
+      {"vp-unsupported",
+       {[](RunConfig& run) { run.layout.vp = 2; }, "vp is 2; this version runs vp=1 only"}},
+      {"ep-unsupported",
+       {[](RunConfig& run) { run.layout.ep = 2; }, "ep is 2; this version runs ep=1 only"}},
+      {"etp-unsupported",
+       {[](RunConfig& run) { run.layout.etp = 2; }, "etp is 2; this version runs etp=1 only"}},
+      {"schedule-unsupported",
+       {[](RunConfig& run) { run.layout.schedule = "gpipe"; },
+        "schedule is gpipe; this version runs schedule=1f1b only"}},
+      {"zero-unsupported",
+       {[](RunConfig& run) { run.layout.zero = 2; },
+        "zero is 2; this version runs zero=0 and zero=1"}},
+      {"precision-unsupported",
+       {[](RunConfig& run) { run.layout.precision = "bf16"; },
+        "precision is bf16; this version runs precision=fp32 only"}},
+      {"hidden-divisible-by-heads",
+       {[](RunConfig& run) { run.model.hidden_size = 388; },
+        "hidden_size 388 is not divisible by num_heads 8"}},
+      {"heads-divisible-by-kv-heads",
+       {[](RunConfig& run) { run.model.num_kv_heads = 6; },
+        "num_heads 8 is not divisible by num_kv_heads 6"}},
+      {"head-size-even-with-rope",
+       {[](RunConfig& run) { run.model.hidden_size = 8 * 47; },
+        "hidden_size 376 / num_heads 8 makes heads of 47, which is odd"}},
+      {"sequence-within-positions",
+       {[](RunConfig& run) {
+          run.model.position = PositionKind::kLearned;
+          run.sequence_length = 514;
+        },
+        "sequence_length 514 passes the 512 learned positions of the model"}},
+      // 3 heads of 128 and 1 of key and value; kv heads then break as well, but later.
+      {"heads-divisible-by-tp",
+       {[](RunConfig& run) { run.model.num_heads = run.model.num_kv_heads = 3; },
+        "num_heads 3 is not divisible by tp 2"}},
+      {"kv-heads-divisible-by-tp",
+       {[](RunConfig& run) { run.model.num_kv_heads = 1; },
+        "num_kv_heads 1 is not divisible by tp 2"}},
+      {"ffn-divisible-by-tp",
+       {[](RunConfig& run) { run.model.ffn_hidden_size = 1281; },
+        "ffn_hidden_size 1281 is not divisible by tp 2"}},
+      {"sp-requires-tp",
+       {[](RunConfig& run) { run.layout.tp = 1; }, "sp=1 needs tp of at least 2, and tp is 1"}},
+      {"tokens-divisible-by-tp-with-sp",
+       {[](RunConfig& run) {
+          run.layout.micro_batch = 1;
+          run.sequence_length = 127;
+        },
+        "with sp=1, mbs 1 x sequence_length 127 is not divisible by tp 2"}},
+      {"zero-requires-dp",
+       {[](RunConfig& run) { run.layout.dp = 1; }, "zero=1 needs dp of at least 2, and dp is 1"}},
+      {"global-batch-divisible",
+       {[](RunConfig& run) { run.global_batch = 6; },
+        "global_batch 6 is not divisible by mbs 2 x dp 2"}},
+      {"recompute-layers-within-model",
+       {[](RunConfig& run) { run.layout.recompute.num_layers = 9; },
+        "recompute of 9 layers, and the model has 8"}},
+  };
+  return breaches;
+}
+
+// Every head rule that tp breaks is broken by the key/value heads too, as they divide the heads.
+const std::map<std::string, std::set<std::string>> kAlsoBroken = {
+    {"heads-divisible-by-tp", {"kv-heads-divisible-by-tp"}}};
+
+TEST(Rules, LegalRunBreaksNone) {
+  EXPECT_EQ(FirstBrokenRule(Legal()), nullptr);
+  EXPECT_NO_THROW(RequireLegal(Legal()));
+}
+
+TEST(Rules, EachBreachBreaksItsRuleAndNoOther) {
+  for (const auto& [id, breach] : Breaches()) {
+    RunConfig run = Legal();
+    breach.apply(run);
+    EXPECT_EQ(ErrorText<InfeasibleError>([&run] { RequireLegal(run); }),
+              id + ": " + breach.message);
+    // The first rules guard the divisions of the others, which may not be evaluated without them.
+    if (id.ends_with("-positive")) continue;
+    for (const Rule& rule : LegalityRules()) {
+      const bool also = kAlsoBroken.contains(id) && kAlsoBroken.at(id).contains(rule.id);
+      EXPECT_EQ(rule.holds(run), rule.id != id && !also) << id << " against " << rule.id;
+    }
+  }
+}
+
+TEST(Rules, EveryRuleHasACaseAnIdAndADescription) {
+  std::set<std::string> ids;
+  for (const Rule& rule : LegalityRules()) {
+    EXPECT_TRUE(Breaches().contains(rule.id)) << rule.id;
+    EXPECT_TRUE(ids.insert(rule.id).second) << rule.id;
+    EXPECT_EQ(std::string(rule.id).find_first_not_of("abcdefghijklmnopqrstuvwxyz-"),
+              std::string::npos);
+    EXPECT_TRUE(std::string(rule.description).ends_with('.')) << rule.id;
+    EXPECT_NE(DescribeRules().find(rule.id), std::string::npos);
+  }
+  EXPECT_EQ(ids.size(), Breaches().size());
+}
+
+TEST(Rules, RopeIsNotBoundByItsTrainedLength) {
+  RunConfig run = Legal();
+  run.sequence_length = 4096;
+  EXPECT_EQ(FirstBrokenRule(run), nullptr);
+}
+
+// Sizes that would divide by zero further down are stopped by the first rules.
+TEST(Rules, ZeroedConfigurationIsRefusedCalmly) {
+  RunConfig run;
+  ASSERT_NE(FirstBrokenRule(run), nullptr);
+  EXPECT_STREQ(FirstBrokenRule(run)->id, "model-sizes-positive");
+  run = Legal();
+  run.layout.tp = 0;
+  EXPECT_STREQ(FirstBrokenRule(run)->id, "layout-sizes-positive");
+  run = Legal();
+  run.layout.micro_batch = 0;
+  EXPECT_STREQ(FirstBrokenRule(run)->id, "layout-sizes-positive");
+}
+
+}  // namespace
+}  // namespace trimtab

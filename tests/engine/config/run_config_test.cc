@@ -1,0 +1,69 @@
+#include "engine/config/run_config.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+RunConfig EverythingSet() {
+  return {.model = LoadModelConfig("llama-tiny"),
+          .layout = {.tp = 2, .dp = 3, .micro_batch = 2},
+          .optimizer = {.learning_rate = 0.1,
+                        .min_learning_rate = 0.03,
+                        .beta1 = 0.8,
+                        .beta2 = 0.99,
+                        .epsilon = 1e-7,
+                        .weight_decay = 0.01,
+                        .clip_grad = 0,
+                        .warmup_steps = 3,
+                        .decay_steps = 1000},
+          .device = "cuda",
+          .global_batch = 12,
+          .sequence_length = 64,
+          .steps = 5,
+          .seed = UINT64_MAX,
+          .threads_per_rank = 2,
+          .memory_per_rank_bytes = int64_t{1} << 40,
+          .data = "some/prefix"};
+}
+
+TEST(RunConfig, JsonRoundTrips) {
+  const RunConfig run = EverythingSet();
+  EXPECT_EQ(RunConfigFromJson(ToJson(run), "f: $"), run);
+  EXPECT_EQ(RunConfigFromJson(nlohmann::json::parse(ToJson(run).dump()), "f: $"), run);
+}
+
+TEST(RunConfig, MicroBatchesPerStep) { EXPECT_EQ(EverythingSet().num_micro_batches(), 2); }
+
+TEST(RunConfig, ReadsAFileAndFillsInDefaults) {
+  const RunConfig run = LoadRunConfig("testdata/configs/run.json");
+  EXPECT_EQ(run.model, LoadModelConfig("gpt2-10m"));
+  EXPECT_EQ(ToString(run.layout), "tp=2,sp=1,dp=2,zero=1,mbs=4,recompute=full:block:2");
+  EXPECT_EQ(run.optimizer.learning_rate, 0.001);
+  EXPECT_EQ(run.optimizer.beta2, OptimizerConfig{}.beta2);
+  EXPECT_EQ(run.optimizer.warmup_steps, 5);
+  EXPECT_EQ(run.global_batch, 32);
+  EXPECT_EQ(run.sequence_length, 128);
+  EXPECT_EQ(run.steps, 50);
+  EXPECT_EQ(run.seed, 7u);
+  EXPECT_EQ(run.threads_per_rank, 0);
+  EXPECT_EQ(run.data, "text/train");
+}
+
+TEST(RunConfig, ReadsTheRecommendedRunOfAReport) {
+  const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/report.json";
+  const nlohmann::json report = {{"schema_version", 1},
+                                 {"ranking", {1, 2, 3}},
+                                 {"recommended", {{"run", ToJson(EverythingSet())}, {"why", "x"}}}};
+  std::ofstream(path) << report;
+  EXPECT_EQ(LoadRunConfig(path), EverythingSet());
+}
+
+}  // namespace
+}  // namespace trimtab

@@ -1,0 +1,137 @@
+#include "engine/config/strict_json.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "tests/engine/config/error_text.h"
+
+namespace trimtab {
+namespace {
+
+TEST(StrictObject, ReadsEveryTypeAndKeepsDefaults) {
+  const auto json = nlohmann::json::parse(
+      R"({"i": -3, "u": 18446744073709551615, "n": 2, "b": true, "t": "x", "c": "two"})");
+  StrictObject object(json, "f: $");
+  int64_t integer = 0;
+  int64_t missing = 42;
+  uint64_t natural = 0;
+  double number = 0;
+  bool boolean = false;
+  std::string text;
+  std::string choice;
+  const std::vector<std::string> valid = {"one", "two"};
+  object.Integer("i", integer, -5, 5);
+  object.Integer("missing", missing, 0, 1);
+  object.Unsigned("u", natural);
+  object.Number("n", number, 0, 3);  // an integer is a number
+  object.Boolean("b", boolean);
+  object.Text("t", text);
+  object.Choice("c", choice, valid);
+  object.Finish();
+  EXPECT_EQ(integer, -3);
+  EXPECT_EQ(missing, 42);
+  EXPECT_EQ(natural, UINT64_MAX);
+  EXPECT_EQ(number, 2.0);
+  EXPECT_TRUE(boolean);
+  EXPECT_EQ(text, "x");
+  EXPECT_EQ(choice, "two");
+}
+
+TEST(StrictObject, IntegersAreIntegersWithinRange) {
+  const char* const wrong[] = {"1.0",
+                               "1e2",
+                               "\"1\"",
+                               "true",
+                               "null",
+                               "[]",
+                               "{}",
+                               "0",
+                               "101",
+                               "9223372036854775808",
+                               "-9223372036854775809",
+                               "1e400000"};
+  for (const char* value : wrong) {
+    const std::string text = fmt::format("{{\"k\": {}}}", value);
+    const std::string message = ErrorText<InputError>([&text] {
+      const auto json = ParseJsonText(text, "f");
+      int64_t integer = 0;
+      StrictObject(json, "f: $").Integer("k", integer, 1, 100);
+    });
+    EXPECT_TRUE(message.starts_with("f: ")) << value << ": " << message;
+  }
+}
+
+TEST(StrictObject, MessagesShowValuesOnOneShortLine) {
+  const auto json = nlohmann::json::parse(R"({"a": "line\nbreak", "b": {"c": 1}, "d": [1, 2]})");
+  EXPECT_EQ(DescribeJson(json["a"]), R"("line\nbreak")");
+  EXPECT_EQ(DescribeJson(json["b"]), "an object");
+  EXPECT_EQ(DescribeJson(json["d"]), "an array of 2");
+  EXPECT_LT(DescribeJson(std::string(100000, 'x')).size(), 100u);
+}
+
+TEST(StrictObject, UnknownKeysThatNobodyMeantListTheValidOnes) {
+  const auto json = nlohmann::json::parse(R"({"zzz": 1})");
+  StrictObject object(json, "f: $");
+  bool ignored = false;
+  object.Boolean("tp", ignored);
+  object.Boolean("dp", ignored);
+  EXPECT_EQ(ErrorText<InputError>([&object] { object.Finish(); }),
+            "f: $.zzz: unknown key; valid: tp, dp");
+}
+
+TEST(ParseJsonText, SaysWhereTheTextIsWrong) {
+  const std::string message =
+      ErrorText<InputError>([] { ParseJsonText("{\n  \"a\": 1,\n  \"b\": tru\n}", "run.json"); });
+  EXPECT_TRUE(message.starts_with("run.json:3:")) << message;
+  EXPECT_NE(message.find("not JSON"), std::string::npos) << message;
+}
+
+TEST(ParseJsonText, DepthIsLimitedButBracketsInStringsAreNot) {
+  const auto nested = [](int depth) {
+    return std::string(static_cast<size_t>(depth), '[') +
+           std::string(static_cast<size_t>(depth), ']');
+  };
+  EXPECT_NO_THROW(ParseJsonText(nested(kMaxJsonDepth), "f"));
+  EXPECT_EQ(ErrorText<InputError>([&] { ParseJsonText(nested(kMaxJsonDepth + 1), "f"); }),
+            "f:1:65: nested deeper than 64 levels");
+  EXPECT_NO_THROW(ParseJsonText('"' + std::string(1000, '[') + "\\\"[\"", "f"));
+}
+
+TEST(ParseJsonText, SameKeyInDifferentObjectsIsFine) {
+  EXPECT_NO_THROW(ParseJsonText(R"({"a": {"a": 1}, "b": [{"a": 2}, {"a": 3}]})", "f"));
+}
+
+// Whatever a file is cut down to, it is refused in words and never crashes.
+TEST(ParseJsonText, EveryPrefixOfAFileIsRefused) {
+  const std::string whole = R"({"a": [1, 2.5e3, "\u00e9\n"], "b": {"c": null, "d": true}})";
+  EXPECT_NO_THROW(ParseJsonText(whole, "f"));
+  for (size_t length = 0; length < whole.size(); ++length) {
+    EXPECT_THROW(ParseJsonText(whole.substr(0, length), "f"), InputError) << length;
+  }
+}
+
+TEST(ReadJsonFile, RefusesWhatCannotBeRead) {
+  EXPECT_EQ(ErrorText<InputError>([] { ReadJsonFile("no/such/file.json"); }),
+            "no/such/file.json: cannot be read: No such file or directory");
+  EXPECT_EQ(ErrorText<InputError>([] { ReadJsonFile("/"); }), "/: cannot be read: Is a directory");
+}
+
+TEST(ReadJsonFile, RefusesAHugeFileWithoutReadingAllOfIt) {
+  const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/huge.json";
+  FILE* file = std::fopen(path.c_str(), "wb");
+  ASSERT_NE(file, nullptr);
+  // A hole: a terabyte that takes no space.
+  ASSERT_EQ(fseeko(file, off_t{1} << 40, SEEK_SET), 0);
+  std::fputc('1', file);
+  std::fclose(file);
+  EXPECT_EQ(ErrorText<InputError>([&path] { ReadJsonFile(path); }),
+            path + ": larger than 64.0 MiB, too large for JSON");
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace trimtab
