@@ -30,7 +30,7 @@ struct Recommendation {
   size_t row = 0;
   bool measured = false;   // false: nothing was proved, the prediction decides
   std::string binds;       // what most of the step goes to besides compute: "exposed_dp", ...
-  double binds_share = 0;  // of the predicted step time
+  double binds_share = 0;  // of the predicted step time, 0..1
   std::optional<size_t> alternative;  // the next best row of the same kind
   double alternative_cost = 0;        // how much worse its score is: 0.03 = 3 %
 };

@@ -52,9 +52,8 @@ struct SearchGoal {
 };
 
 struct StudyOptions {
-  bool resume = false;          // an existing file is continued instead of refused
-  std::string program_version;  // noted in the study
-  int64_t max_pages = 0;        // the database may not grow past this many pages; 0 = no limit
+  bool resume = false;                // an existing file is continued instead of refused
+  std::string program_version;        // noted in the study
   std::function<void()> after_write;  // called after every statement that changed the study
 };
 
@@ -67,6 +66,7 @@ class Study {
                                      const StudyOptions& options);
   /// An existing study, to read. Throws InputError (no such file), StorageError.
   static std::unique_ptr<Study> OpenExisting(const std::string& path);
+  ~Study();
 
   const std::string& path() const { return path_; }
   /// Where workers append: PATH.results.jsonl.
@@ -96,20 +96,27 @@ class Study {
   void FinishAttempt(const Attempt& attempt, const TrialOutcome& outcome);
   /// Takes in every finished line of the results file that is not in yet. Returns how many.
   int64_t IngestResults();
-  /// Attempts a killed driver left running become "interrupted": they will be tried again.
-  void InterruptRunning();
+  /// To be called before the first attempt of a resumed search: waits for the last worker of a
+  /// killed driver to be gone, takes its results in, and marks attempts still "running" as
+  /// "interrupted", to be tried again. Returns how many results it took in.
+  /// Throws StorageError when a worker does not go.
+  int64_t Recover();
 
   /// All candidates in the order they were stored.
   std::vector<CandidateRecord> Candidates() const;
   std::vector<std::pair<std::string, std::string>> Versions() const;
 
  private:
-  Study(std::string path, std::unique_ptr<Database> database);
-  void Create(const Problem& problem, const StudyOptions& options);
-  void CheckSchema();
-  void CheckProblem(const Problem& problem);
-  void NoteVersions(const std::string& program_version);
+  explicit Study(std::unique_ptr<Database> database);
+  void Create(const Problem& problem);
+  /// False for a file with nothing in it yet.
+  bool CheckSchema();
+  void CheckProblem(const Problem& problem) const;
+  void NoteVersion(const std::string& component, const std::string& version);
+  void StorePrediction(int64_t candidate, const char* tier, const Prediction& prediction);
   bool StoreResult(const TrialResult& result);
+  nlohmann::json JsonColumn(const char* column) const;
+  [[noreturn]] void ThrowDamaged(const std::string& detail) const;
 
   std::string path_;
   std::unique_ptr<Database> database_;

@@ -1,0 +1,85 @@
+#include "search/predictor.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cost_model/closed_form.h"
+#include "cost_model/dry_run.h"
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+Prediction FromEstimate(const Estimate& estimate) {
+  const Breakdown& b = estimate.breakdown_s;
+  return {
+      .step_time_s = estimate.step_time_s,
+      .step_time_low_s = estimate.step_time_low_s,
+      .step_time_high_s = estimate.step_time_high_s,
+      .tokens_per_s = estimate.tokens_per_s(),
+      .peak_mem_bytes = estimate.memory.peak_total,
+      .peak_flops_per_rank = estimate.peak_flops_per_rank,
+      .trust = std::string(Name(estimate.trust)),
+      .breakdown_s = {{"compute", b.compute},
+                      {"exposed_tp", b.exposed_tp},
+                      {"exposed_dp", b.exposed_dp},
+                      {"recompute", b.recompute},
+                      {"optimizer", b.optimizer},
+                      {"overhead", b.overhead}},
+  };
+}
+
+class CostModelPredictor : public Predictor {
+ public:
+  explicit CostModelPredictor(const Problem& problem)
+      : cluster_(problem.cluster), closed_form_(problem.model, problem.sequence_length, cluster_) {}
+
+  Prediction ClosedForm(const RunConfig& run) override {
+    return FromEstimate(closed_form_.Run(run));
+  }
+  Prediction DryRun(const RunConfig& run) override {
+    return FromEstimate(trimtab::DryRun(run, cluster_));
+  }
+
+ private:
+  Cluster cluster_;
+  ClosedFormEstimator closed_form_;
+};
+
+}  // namespace
+
+nlohmann::json ToJson(const Prediction& prediction) {
+  return {
+      {"step_time_s", prediction.step_time_s},
+      {"step_time_low_s", prediction.step_time_low_s},
+      {"step_time_high_s", prediction.step_time_high_s},
+      {"tokens_per_s", prediction.tokens_per_s},
+      {"peak_mem_bytes", prediction.peak_mem_bytes},
+      {"peak_flops_per_rank", prediction.peak_flops_per_rank},
+      {"trust", prediction.trust},
+      {"breakdown_s", prediction.breakdown_s},
+  };
+}
+
+Prediction PredictionFromJson(const nlohmann::json& json, const std::string& where) {
+  try {
+    Prediction prediction;
+    json.at("step_time_s").get_to(prediction.step_time_s);
+    json.at("step_time_low_s").get_to(prediction.step_time_low_s);
+    json.at("step_time_high_s").get_to(prediction.step_time_high_s);
+    json.at("tokens_per_s").get_to(prediction.tokens_per_s);
+    json.at("peak_mem_bytes").get_to(prediction.peak_mem_bytes);
+    json.at("peak_flops_per_rank").get_to(prediction.peak_flops_per_rank);
+    json.at("trust").get_to(prediction.trust);
+    json.at("breakdown_s").get_to(prediction.breakdown_s);
+    return prediction;
+  } catch (const nlohmann::json::exception& error) {
+    throw InputError(fmt::format("{}: not a prediction: {}", where, error.what()));
+  }
+}
+
+std::unique_ptr<Predictor> MakeCostModelPredictor(const Problem& problem) {
+  return std::make_unique<CostModelPredictor>(problem);
+}
+
+}  // namespace trimtab

@@ -1,0 +1,130 @@
+#include "search/strategy.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/nearest_name.h"
+
+namespace trimtab {
+namespace {
+
+const std::vector<std::string> kObjectiveNames = {"throughput", "memory", "cost"};
+
+/// What candidates are ordered by, smallest first.
+using SortKey = std::tuple<int, double, double>;
+
+SortKey PredictionKey(Objective objective, const CandidateRecord& candidate,
+                      const Prediction& prediction) {
+  return {candidate.dry_run ? 0 : 1,
+          Score(objective, candidate.run, prediction.tokens_per_s, prediction.peak_mem_bytes),
+          prediction.step_time_s};
+}
+
+/// Indices with a key, by ascending key; equal keys keep their order.
+template <typename KeyOf>
+std::vector<size_t> SortedBy(const std::vector<CandidateRecord>& candidates, KeyOf key_of) {
+  std::vector<std::pair<SortKey, size_t>> keyed;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (const std::optional<SortKey> key = key_of(candidates[i])) keyed.emplace_back(*key, i);
+  }
+  std::sort(keyed.begin(), keyed.end());
+  std::vector<size_t> indices;
+  indices.reserve(keyed.size());
+  for (const auto& [key, index] : keyed) indices.push_back(index);
+  return indices;
+}
+
+}  // namespace
+
+std::string Name(Objective objective) { return kObjectiveNames[static_cast<size_t>(objective)]; }
+
+Objective ParseObjective(const std::string& text) {
+  for (size_t i = 0; i < kObjectiveNames.size(); ++i) {
+    if (kObjectiveNames[i] == text) return static_cast<Objective>(i);
+  }
+  throw UsageError(
+      fmt::format("unknown objective \"{}\"{}", text, SuggestName(text, kObjectiveNames)));
+}
+
+double Score(Objective objective, const RunConfig& run, double tokens_per_s,
+             int64_t peak_mem_bytes) {
+  switch (objective) {
+    case Objective::kThroughput:
+      return 1 / tokens_per_s;
+    case Objective::kMemory:
+      return static_cast<double>(peak_mem_bytes);
+    case Objective::kCost: {
+      const int64_t paid = run.device == "cpu" ? 1 : run.layout.world_size();
+      return static_cast<double>(paid) / tokens_per_s;
+    }
+  }
+  TRIMTAB_ASSERT(false, "objective {}", static_cast<int>(objective));
+}
+
+std::vector<size_t> RankByPrediction(Objective objective,
+                                     const std::vector<CandidateRecord>& candidates) {
+  return SortedBy(candidates, [&](const CandidateRecord& candidate) -> std::optional<SortKey> {
+    const Prediction* prediction = candidate.prediction();
+    if (!candidate.pruned_by.empty() || prediction == nullptr) return std::nullopt;
+    return PredictionKey(objective, candidate, *prediction);
+  });
+}
+
+std::vector<size_t> RankByMeasurement(Objective objective,
+                                      const std::vector<CandidateRecord>& candidates) {
+  return SortedBy(candidates, [&](const CandidateRecord& candidate) -> std::optional<SortKey> {
+    if (!candidate.pruned_by.empty() || !candidate.measured) return std::nullopt;
+    const Measurement& measured = *candidate.measured;
+    return SortKey{0,
+                   Score(objective, candidate.run, measured.tokens_per_s, measured.peak_mem_bytes),
+                   measured.step_time_s};
+  });
+}
+
+std::vector<size_t> ChooseDryRuns(Objective objective,
+                                  const std::vector<CandidateRecord>& candidates, int64_t count) {
+  std::vector<size_t> chosen =
+      SortedBy(candidates, [&](const CandidateRecord& candidate) -> std::optional<SortKey> {
+        // One that a dry run took out of the running still counts: a resumed search chooses alike.
+        const bool considered = candidate.pruned_by.empty() || candidate.dry_run;
+        if (!considered || !candidate.closed_form) return std::nullopt;
+        const Prediction& prediction = *candidate.closed_form;
+        return SortKey{
+            0, Score(objective, candidate.run, prediction.tokens_per_s, prediction.peak_mem_bytes),
+            prediction.step_time_s};
+      });
+  chosen.resize(std::min(chosen.size(), static_cast<size_t>(count)));
+  std::erase_if(chosen, [&](size_t index) { return candidates[index].dry_run.has_value(); });
+  return chosen;
+}
+
+bool IsSettled(const CandidateRecord& candidate) {
+  if (candidate.measured) return true;
+  if (candidate.attempts == 0) return false;
+  return candidate.last_state != Name(TrialState::kCrashed) || candidate.attempts >= 2;
+}
+
+ProofPlan PlanProof(Objective objective, const std::vector<CandidateRecord>& candidates,
+                    int64_t count) {
+  ProofPlan plan;
+  for (const size_t index : RankByPrediction(objective, candidates)) {
+    const int64_t tried = static_cast<int64_t>(plan.candidates.size());
+    if (tried - plan.failed >= count || tried >= 2 * count) break;
+    const CandidateRecord& candidate = candidates[index];
+    plan.candidates.push_back(index);
+    if (candidate.measured) {
+      ++plan.measured;
+    } else if (IsSettled(candidate)) {
+      ++plan.failed;
+    } else if (!plan.next) {
+      plan.next = index;
+    }
+  }
+  return plan;
+}
+
+}  // namespace trimtab

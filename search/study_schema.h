@@ -1,0 +1,75 @@
+// The tables of a study. STUDY.md explains every column; change both together, and raise
+// kStudySchemaVersion when an older program could no longer read the file.
+#pragma once
+
+namespace trimtab {
+
+inline constexpr int kStudySchemaVersion = 1;
+inline constexpr int kStudyApplicationId = 0x54524D54;  // "TRMT"
+
+inline constexpr char kStudySchema[] = R"sql(
+CREATE TABLE study (
+  id            INTEGER PRIMARY KEY CHECK (id = 1),
+  uuid          TEXT NOT NULL,
+  created_at    TEXT NOT NULL,
+  problem       TEXT NOT NULL,
+  problem_hash  TEXT NOT NULL,
+  profile       TEXT NOT NULL,
+  objective     TEXT NOT NULL,
+  prove_count   INTEGER NOT NULL,
+  enumerated    INTEGER NOT NULL CHECK (enumerated IN (0, 1))
+) STRICT;
+
+CREATE TABLE versions (
+  component      TEXT NOT NULL,
+  version        TEXT NOT NULL,
+  first_used_at  TEXT NOT NULL,
+  PRIMARY KEY (component, version)
+) STRICT;
+
+CREATE TABLE candidates (
+  id          INTEGER PRIMARY KEY,
+  key         TEXT NOT NULL UNIQUE,
+  run         TEXT NOT NULL,
+  pruned_by   TEXT,
+  pruned_why  TEXT,
+  CHECK ((pruned_by IS NULL) = (pruned_why IS NULL))
+) STRICT;
+
+CREATE TABLE predictions (
+  candidate_id    INTEGER NOT NULL REFERENCES candidates (id),
+  tier            TEXT NOT NULL CHECK (tier IN ('closed_form', 'dry_run')),
+  step_time_s     REAL NOT NULL,
+  tokens_per_s    REAL NOT NULL,
+  peak_mem_bytes  INTEGER NOT NULL,
+  trust           TEXT NOT NULL,
+  detail          TEXT NOT NULL,
+  PRIMARY KEY (candidate_id, tier)
+) STRICT;
+
+CREATE TABLE attempts (
+  id            INTEGER PRIMARY KEY,
+  candidate_id  INTEGER NOT NULL REFERENCES candidates (id),
+  token         TEXT NOT NULL UNIQUE,
+  state         TEXT NOT NULL CHECK (state IN ('running', 'done', 'out_of_memory', 'crashed',
+                                               'timed_out', 'failed', 'cancelled', 'interrupted')),
+  started_at    TEXT NOT NULL,
+  finished_at   TEXT,
+  exit_code     INTEGER,
+  message       TEXT NOT NULL,
+  CHECK ((state = 'running') = (finished_at IS NULL))
+) STRICT;
+
+CREATE INDEX attempts_by_candidate ON attempts (candidate_id);
+
+CREATE TABLE measurements (
+  attempt_id       INTEGER PRIMARY KEY REFERENCES attempts (id),
+  step_time_s      REAL NOT NULL,
+  step_time_mad_s  REAL NOT NULL,
+  tokens_per_s     REAL NOT NULL,
+  peak_mem_bytes   INTEGER NOT NULL,
+  detail           TEXT NOT NULL
+) STRICT;
+)sql";
+
+}  // namespace trimtab
