@@ -143,10 +143,14 @@ const nlohmann::json* StrictObject::Find(const std::string& key, Need need) {
   known_.push_back(key);
   const auto found = object_.find(key);
   if (found != object_.end()) return &*found;
-  if (need == Need::kRequired) {
-    throw InputError(fmt::format("{}: required, but missing", Where(key)));
+  if (need == Need::kOptional) return nullptr;
+  std::vector<std::string> unread;
+  for (const auto& [other, value] : object_.items()) {
+    if (std::find(known_.begin(), known_.end(), other) == known_.end()) unread.push_back(other);
   }
-  return nullptr;
+  const std::string mistyped = OneLine(NearestName(key, unread), kShownChars);
+  throw InputError(fmt::format("{}: required, but missing{}", Where(key),
+                               mistyped.empty() ? "" : "; is '" + mistyped + "' meant to be it?"));
 }
 
 void StrictObject::Integer(const std::string& key, int64_t& value, int64_t min, int64_t max,

@@ -29,6 +29,8 @@ const std::map<std::string, std::string> kExpected = {
     {"learning_rates_swapped",
      ": $.optimizer.min_learning_rate: expected at most the learning_rate 1e-05, got 6e-05"},
     {"missing_key", ": $.global_batch: required, but missing"},
+    {"mistyped_key",
+     ": $.sequence_length: required, but missing; is 'sequence_lenght' meant to be it?"},
     {"negative_seed", ": $.seed: expected an integer from 0 to 2^64 - 1, got -1"},
     {"newer_schema", ": $.schema_version: expected an integer from 1 to 1, got 2"},
     {"not_json", ":1:2: not JSON: syntax error while parsing value - invalid literal"},
@@ -45,10 +47,10 @@ const std::map<std::string, std::string> kExpected = {
     {"trailing_comma", ":1:41: not JSON: syntax error while parsing object key - unexpected '}'"},
     {"truncated", ":4:15: not JSON: syntax error while parsing object key - invalid string"},
     {"unknown_choice",
-     ": $.model.norm: expected one of layernorm, rmsnorm, got \"batchnorm\"; did you mean "
+     ": $.model.norm: expected one of layernorm, rmsnorm, got \"layer_norm\"; did you mean "
      "'layernorm'?"},
     {"unknown_device", ": $.device: expected one of cpu, cuda, got \"tpu\"; did you mean 'cpu'?"},
-    {"unknown_key", ": $.sequence_lenght: unknown key; did you mean 'sequence_length'?"},
+    {"unknown_key", ": $.step: unknown key; did you mean 'steps'?"},
     {"unknown_layout_key", ": $.layout.mbz: unknown key; did you mean 'mbs'?"},
     {"unknown_preset",
      ": $.model: expected an object or the name of a preset, got \"gpt2-10\"; did you mean "

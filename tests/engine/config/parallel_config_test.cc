@@ -71,7 +71,7 @@ TEST(Layout, MistakesAreNamed) {
       {"zero=4", "layout: zero: expected an integer from 0 to 3, got '4'"},
       {"sp=yes", "layout: sp: expected 0 or 1, got 'yes'"},
       {"schedule=1fb1", "layout: schedule: unknown value '1fb1'; did you mean '1f1b'?"},
-      {"precision=fp64", "layout: precision: unknown value 'fp64'; did you mean 'fp32'?"},
+      {"precision=fp31", "layout: precision: unknown value 'fp31'; did you mean 'fp32'?"},
       {"tp=1048576,dp=2", "layout: tp 1048576 x cp 1 x pp 1 x dp 2 is more than 1048576 ranks"},
       {"tp=1048576,cp=1048576,pp=1048576,dp=1048576",
        "layout: tp 1048576 x cp 1048576 x pp 1048576 x dp 1048576 is more than 1048576 ranks"},
