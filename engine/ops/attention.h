@@ -16,7 +16,7 @@ struct AttentionShape {
   int64_t kv_heads = 0;   // key/value heads; query head h reads head h / (heads / kv_heads)
   int64_t head_size = 0;  // D
 
-  int64_t tokens() const { return batch * sequence; }                        // N
+  int64_t tokens() const { return batch * sequence; }  // N
   int64_t qkv_size() const { return (heads + 2 * kv_heads) * head_size; }
 };
 

@@ -24,8 +24,7 @@ void LayerNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, 
                        bool accumulate);
 
 /// y [rows, C] = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon).
-void RmsNormForward(const Tensor& x, const Tensor& weight, double epsilon, Tensor& y,
-                    Tensor& rstd);
+void RmsNormForward(const Tensor& x, const Tensor& weight, double epsilon, Tensor& y, Tensor& rstd);
 
 /// Adds to dx; dweight [C] is overwritten, or added to with `accumulate`.
 void RmsNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd,

@@ -1,0 +1,40 @@
+#include "engine/ops/dispatch.h"
+
+#include "engine/base/error.h"
+#include "engine/ops/cuda_ops.h"
+
+namespace trimtab {
+
+bool RunsOnCpu(const Device& device, OpKind op) {
+  if (device.kind() == DeviceKind::kCuda) ThrowNoKernel(op, device.kind());
+  return device.kind() == DeviceKind::kCpu;
+}
+
+void CheckOperand(OpKind op, std::string_view name, const Tensor& tensor, const Shape& shape,
+                  const Device& device, DType dtype) {
+  TRIMTAB_ASSERT(tensor.defined(), "{}: {} is undefined, expected {}", Name(op), name,
+                 shape.ToString());
+  TRIMTAB_ASSERT(tensor.shape() == shape && tensor.dtype() == dtype,
+                 "{}: {} is {} {}, expected {} {}", Name(op), name, Name(tensor.dtype()),
+                 tensor.shape().ToString(), Name(dtype), shape.ToString());
+  TRIMTAB_ASSERT(&tensor.device() == &device, "{}: {} lives on another device", Name(op), name);
+}
+
+void CheckMatrix(OpKind op, std::string_view name, const Tensor& tensor) {
+  TRIMTAB_ASSERT(tensor.defined() && tensor.shape().rank() == 2, "{}: {} is {}, expected a matrix",
+                 Name(op), name, tensor.defined() ? tensor.shape().ToString() : "undefined");
+}
+
+CudaOps& GetCudaOps() {
+  static CudaOps ops;
+  return ops;
+}
+
+void ThrowNoKernel(OpKind op, DeviceKind device) {
+  const char* name = device == DeviceKind::kCuda  ? "cuda"
+                     : device == DeviceKind::kCpu ? "cpu"
+                                                  : "meta";
+  throw EnvironmentError(fmt::format("{} has no kernel on {}", Name(op), name));
+}
+
+}  // namespace trimtab

@@ -1,0 +1,82 @@
+#include "engine/ops/elementwise_cpu.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+
+#include "engine/base/units.h"
+#include "engine/device/cpu/parallel.h"
+#include "engine/ops/kernel.h"
+
+namespace trimtab {
+namespace {
+
+// Sums are split into this many chunks at most, whose bounds depend on the length alone.
+constexpr int64_t kSumChunks = 1024;
+
+TRIMTAB_CLONES void AddSpan(int64_t n, const float* x, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] += x[i];
+}
+
+TRIMTAB_CLONES double SumSquaresSpan(int64_t n, const float* x) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return sum;
+}
+
+TRIMTAB_CLONES double SumSpan(int64_t n, const float* x) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]);
+  return sum;
+}
+
+template <typename SpanSum>
+double ChunkedSum(int threads, int64_t n, const float* x, SpanSum span_sum) {
+  std::array<double, kSumChunks> partial{};
+  const int64_t chunk = std::max(kSpanGrain, RoundUp(CeilDiv(n, kSumChunks), 64));
+  const int64_t chunks = CeilDiv(n, chunk);
+  ParallelFor(threads, chunks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t start = i * chunk;
+      partial[static_cast<size_t>(i)] = span_sum(std::min(chunk, n - start), x + start);
+    }
+  });
+  return std::accumulate(partial.begin(), partial.begin() + chunks, 0.0);
+}
+
+}  // namespace
+
+void AddCpu(int threads, int64_t n, const float* x, float* y) {
+  ParallelFor(threads, n, kSpanGrain,
+              [=](int64_t begin, int64_t end) { AddSpan(end - begin, x + begin, y + begin); });
+}
+
+void CopyCpu(int threads, int64_t n, const float* source, float* destination) {
+  ParallelFor(threads, n, kSpanGrain, [=](int64_t begin, int64_t end) {
+    std::memmove(destination + begin, source + begin,
+                 static_cast<size_t>(end - begin) * sizeof(float));
+  });
+}
+
+void FillCpu(int threads, int64_t n, float value, float* x) {
+  ParallelFor(threads, n, kSpanGrain,
+              [=](int64_t begin, int64_t end) { std::fill(x + begin, x + end, value); });
+}
+
+void AddBiasCpu(int threads, int64_t rows, int64_t columns, const float* bias, float* x) {
+  ParallelFor(threads, rows, RowGrain(columns), [=](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) AddSpan(columns, bias, x + row * columns);
+  });
+}
+
+double SumSquaresCpu(int threads, int64_t n, const float* x) {
+  return ChunkedSum(threads, n, x, SumSquaresSpan);
+}
+
+double SumCpu(int threads, int64_t n, const float* x) { return ChunkedSum(threads, n, x, SumSpan); }
+
+}  // namespace trimtab

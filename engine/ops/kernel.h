@@ -1,0 +1,26 @@
+// How a cpu kernel is compiled: once per level of the instruction set, chosen when it is called.
+//
+// The loops stand in plain functions over contiguous rows: neither a lambda nor an OpenMP region
+// inherits the target of the function around it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define TRIMTAB_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define TRIMTAB_CLONES
+#endif
+
+namespace trimtab {
+
+/// Elements that are worth waking a worker for (about 10 us of work), a multiple of every vector.
+inline constexpr int64_t kSpanGrain = 8192;
+
+/// The same in rows of `columns` elements.
+inline int64_t RowGrain(int64_t columns) {
+  return std::max<int64_t>(1, kSpanGrain / std::max<int64_t>(1, columns));
+}
+
+}  // namespace trimtab
