@@ -1,0 +1,215 @@
+// The closed form, the dry run and the real run agree: to the FLOP, the message and the byte.
+#include "cost_model/closed_form.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <mutex>
+#include <random>
+
+#include "cost_model/dry_run.h"
+#include "engine/train/trainer.h"
+#include "tests/cost_model/spaces.h"
+
+namespace trimtab {
+namespace {
+
+// The two tiers add the same prices in another order.
+constexpr double kTimeTolerance = 1e-9;
+
+Cluster GenericCpu() { return LocalMachine(BuiltinProfile("cpu")); }
+
+std::string Describe(const RunConfig& run) {
+  return run.model.name + " gbs=" + std::to_string(run.global_batch) +
+         " seq=" + std::to_string(run.sequence_length) + " " + ToString(run.layout);
+}
+
+void ExpectSameEstimate(const Estimate& closed, const Estimate& dry) {
+  EXPECT_EQ(closed.hardware_flops, dry.hardware_flops);
+  EXPECT_EQ(closed.op_count, dry.op_count);
+  for (int kind = 0; kind < kCollectiveKindCount; ++kind) {
+    for (int group = 0; group < kGroupKindCount; ++group) {
+      const auto collective = static_cast<CollectiveKind>(kind);
+      const auto kind_of_group = static_cast<GroupKind>(group);
+      const CommTotal& a = closed.comm.at(collective, kind_of_group);
+      const CommTotal& b = dry.comm.at(collective, kind_of_group);
+      EXPECT_EQ(a.count, b.count) << Name(collective) << " " << Name(kind_of_group);
+      EXPECT_EQ(a.bytes, b.bytes) << Name(collective) << " " << Name(kind_of_group);
+    }
+  }
+  EXPECT_EQ(closed.memory.weights, dry.memory.weights);
+  EXPECT_EQ(closed.memory.gradients, dry.memory.gradients);
+  EXPECT_EQ(closed.memory.optimizer, dry.memory.optimizer);
+  EXPECT_EQ(closed.memory.activations, dry.memory.activations);
+  EXPECT_EQ(closed.memory.peak_total, dry.memory.peak_total);
+
+  const double tolerance = kTimeTolerance * dry.step_time_s;
+  EXPECT_NEAR(closed.step_time_s, dry.step_time_s, tolerance);
+  const Breakdown& a = closed.breakdown_s;
+  const Breakdown& b = dry.breakdown_s;
+  EXPECT_NEAR(a.compute, b.compute, tolerance);
+  EXPECT_NEAR(a.exposed_tp, b.exposed_tp, tolerance);
+  EXPECT_NEAR(a.exposed_dp, b.exposed_dp, tolerance);
+  EXPECT_NEAR(a.recompute, b.recompute, tolerance);
+  EXPECT_NEAR(a.optimizer, b.optimizer, tolerance);
+  EXPECT_NEAR(a.overhead, b.overhead, tolerance);
+}
+
+void ExpectTiersAgree(const std::vector<RunConfig>& runs, const Cluster& cluster) {
+  ASSERT_FALSE(runs.empty());
+  ClosedFormEstimator estimator(runs.front().model, runs.front().sequence_length, cluster);
+  for (const RunConfig& run : runs) {
+    SCOPED_TRACE(Describe(run));
+    ExpectSameEstimate(estimator.Run(run), DryRun(run, cluster));
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(ClosedForm, EqualsTheDryRunOverEveryLayoutOfAGpt2) {
+  for (const int64_t global_batch : {1, 4, 6, 12}) {
+    ExpectTiersAgree(EveryRun(TinyGpt2(), global_batch, 20, 16), GenericCpu());
+  }
+}
+
+TEST(ClosedForm, EqualsTheDryRunOverEveryLayoutOfALlama) {
+  for (const int64_t global_batch : {2, 8}) {
+    ExpectTiersAgree(EveryRun(TinyLlama(), global_batch, 12, 16), GenericCpu());
+  }
+}
+
+TEST(ClosedForm, EqualsTheDryRunOnGpus) {
+  ExpectTiersAgree(EveryRun(TinyGpt2(), 4, 16, 16), LoadCluster("2x8xh200"));
+}
+
+// Buckets of data-parallel gradients only split on models of more than 25 MiB of gradients.
+TEST(ClosedForm, EqualsTheDryRunWithSeveralGradientBuckets) {
+  ModelConfig model = TinyGpt2();
+  model.hidden_size = 768;
+  model.num_heads = 12;
+  model.num_kv_heads = 12;
+  model.ffn_hidden_size = 3072;
+  model.num_layers = 5;
+  const std::vector<RunConfig> runs = EveryRun(model, 4, 20, 4);
+  ExpectTiersAgree(runs, GenericCpu());
+  const Estimate estimate = ClosedForm(runs.back(), GenericCpu());
+  EXPECT_GT(estimate.ranks, 1);
+}
+
+/// A legal run drawn at random: any family, odd sizes, any layout.
+RunConfig RandomRun(std::mt19937& random) {
+  const auto pick = [&random](std::initializer_list<int64_t> choices) {
+    return choices.begin()[random() % choices.size()];
+  };
+  for (;;) {
+    RunConfig run;
+    ModelConfig& model = run.model;
+    model.name = "random";
+    model.num_heads = pick({1, 2, 4, 6, 8, 12});
+    model.num_kv_heads = model.num_heads / pick({1, 1, 2, 3});
+    if (model.num_kv_heads == 0 || model.num_heads % model.num_kv_heads != 0) continue;
+    model.hidden_size = model.num_heads * pick({2, 6, 8, 16, 32});
+    model.num_layers = pick({1, 2, 3, 7});
+    model.ffn_hidden_size = pick({12, 36, 100, 144});
+    model.vocab_size = pick({11, 64, 257, 1000});
+    model.make_vocab_size_divisible_by = pick({1, 8, 128});
+    model.max_sequence_length = pick({24, 64});
+    model.norm = pick({0, 1}) != 0 ? NormKind::kRmsNorm : NormKind::kLayerNorm;
+    model.activation = pick({0, 1}) != 0 ? ActivationKind::kSwiGlu : ActivationKind::kGelu;
+    model.position = pick({0, 1}) != 0 ? PositionKind::kRope : PositionKind::kLearned;
+    model.bias = pick({0, 1}) != 0;
+    model.tied_embeddings = pick({0, 1}) != 0;
+    run.sequence_length = pick({1, 6, 12, 24});
+    run.global_batch = pick({1, 2, 6, 12, 24});
+    run.steps = 1;
+    run.threads_per_rank = pick({1, 1, 2, 5});
+    ParallelConfig& layout = run.layout;
+    layout.tp = pick({1, 2, 3, 4, 6});
+    layout.dp = pick({1, 2, 3, 5});
+    layout.sequence_parallel = pick({0, 1}) != 0;
+    layout.micro_batch = pick({1, 2, 3});
+    layout.zero = pick({0, 1});
+    layout.recompute.kind = pick({0, 1}) != 0 ? RecomputeKind::kFull : RecomputeKind::kNone;
+    if (layout.recompute.kind == RecomputeKind::kFull) {
+      layout.recompute.num_layers = pick({-1, 1, 2, 7});
+    }
+    if (FirstBrokenRule(run) == nullptr) return run;
+  }
+}
+
+TEST(ClosedForm, EqualsTheDryRunOnRandomModelsAndLayouts) {
+  std::mt19937 random(20240611);
+  const Cluster cluster = GenericCpu();
+  for (int i = 0; i < 400; ++i) {
+    const RunConfig run = RandomRun(random);
+    SCOPED_TRACE(Describe(run) + " model " + std::to_string(i));
+    ExpectSameEstimate(ClosedForm(run, cluster), DryRun(run, cluster));
+    if (HasFailure()) return;
+  }
+}
+
+TEST(ClosedForm, RefusesAnIllegalLayout) {
+  RunConfig run = EveryRun(TinyGpt2(), 4, 20, 1).front();
+  run.layout.tp = 3;  // 4 heads
+  EXPECT_THROW(ClosedForm(run, GenericCpu()), InfeasibleError);
+}
+
+/// What the allocators of a real run's ranks saw in one step.
+struct RealPeaks {
+  int64_t total = 0;
+  int64_t activations = 0;
+};
+
+RealPeaks RunForReal(const RunConfig& run) {
+  RealPeaks peaks;
+  std::mutex mutex;
+  RunInprocRanks(run.layout, [&](ParallelContext& context) {
+    const std::unique_ptr<Device> device = MakeCpuDevice(static_cast<int>(run.threads_per_rank));
+    Trainer trainer(run, context, *device);
+    device->memory().ResetPeaks();
+    trainer.Step(*MakeSyntheticSource(run.model.vocab_size, run.seed), 0);
+    const std::lock_guard lock(mutex);
+    const auto tag = static_cast<size_t>(MemoryTag::kActivations);
+    peaks.total = std::max(peaks.total, device->memory().peak_total());
+    peaks.activations = std::max(peaks.activations, device->memory().peak_by_tag()[tag]);
+  });
+  return peaks;
+}
+
+void ExpectRealPeaks(const std::vector<RunConfig>& runs) {
+  const Cluster cluster = GenericCpu();
+  for (const RunConfig& run : runs) {
+    SCOPED_TRACE(Describe(run));
+    const Estimate dry = DryRun(run, cluster);
+    const RealPeaks real = RunForReal(run);
+    EXPECT_EQ(dry.memory.peak_total, real.total);
+    EXPECT_EQ(dry.memory.activations, real.activations);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(DryRun, PeakEqualsTheCpuRunToTheByteOverEveryLayoutOfAGpt2) {
+  ExpectRealPeaks(EveryRun(TinyGpt2(), 4, 20, 4));
+}
+
+TEST(DryRun, PeakEqualsTheCpuRunToTheByteOverEveryLayoutOfALlama) {
+  std::vector<RunConfig> runs = EveryRun(TinyLlama(), 4, 12, 4);
+  for (RunConfig& run : runs) run.threads_per_rank = 2;
+  ExpectRealPeaks(runs);
+}
+
+TEST(DryRun, TimelineCoversTheStep) {
+  RunConfig run = EveryRun(TinyGpt2(), 4, 20, 4).back();
+  run.layout.recompute = {};
+  const DryRunResult result = DryRunStep(run, GenericCpu(), true);
+  double end = 0;
+  for (const TimelineEvent& event : result.timeline) {
+    EXPECT_GE(event.start_s, end - 1e-12);
+    end = event.start_s + event.duration_s;
+  }
+  EXPECT_NEAR(end, result.estimate.step_time_s - result.estimate.breakdown_s.overhead, 1e-9);
+  EXPECT_GT(result.estimate.breakdown_s.exposed_tp, 0);
+  EXPECT_GT(result.timeline.size(), 100u);
+}
+
+}  // namespace
+}  // namespace trimtab

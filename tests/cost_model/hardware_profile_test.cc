@@ -1,0 +1,134 @@
+#include "cost_model/hardware_profile.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+std::string ScratchPath(const std::string& name) {
+  const char* directory = std::getenv("TEST_TMPDIR");
+  return std::string(directory == nullptr ? "/tmp" : directory) + "/" + name;
+}
+
+HardwareProfile MeasuredProfile() {
+  HardwareProfile profile = BuiltinProfile("cpu");
+  profile.name = "this one";
+  profile.measured_on = "a processor, 2 cores, 2024-01-01";
+  ModeTables tables;
+  tables.mode = {2, 1};
+  tables.source = "a test";
+  tables.step_factor = 1.1;
+  tables.gemm = {{16, 32, 64, false, 1e-6}, {16, 32, 64, true, 2e-6}};
+  tables.attention = {{8, 64, 32, 1e-5, 3e-5}};
+  tables.ops[OpKind::kAdamW] = {{1000, 1e-6}, {100000, 1.25e-4}};
+  tables.collectives[{CollectiveKind::kAllGather, 2}] = {{256, 2e-6}, {1 << 20, 1e-4}};
+  profile.modes.push_back(tables);
+  return profile;
+}
+
+/// The message of the InputError that reading `json` throws.
+std::string RefusalOf(const nlohmann::json& json) {
+  try {
+    HardwareProfileFromJson(json, "p.json: $");
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(HardwareProfile, EveryBuiltinProfileLoadsAndSaysWhereItsNumbersComeFrom) {
+  EXPECT_EQ(BuiltinProfileNames().size(), 5u);
+  for (const std::string& name : BuiltinProfileNames()) {
+    SCOPED_TRACE(name);
+    const HardwareProfile profile = BuiltinProfile(name);
+    EXPECT_EQ(profile.name, name);
+    EXPECT_EQ(profile.device, name == "cpu" ? "cpu" : "cuda");
+    for (const auto& [dtype, rate] : profile.peak_flops) {
+      EXPECT_GT(rate.value, 0) << dtype;
+      EXPECT_FALSE(rate.source.empty()) << dtype;
+    }
+    EXPECT_FALSE(profile.memory_bandwidth.source.empty());
+    EXPECT_FALSE(profile.gemm_efficiency_source.source.empty());
+  }
+}
+
+TEST(HardwareProfile, AnUnknownNameIsRefusedWithTheNearest) {
+  try {
+    BuiltinProfile("h200-sxn");
+    FAIL() << "accepted";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("h200-sxm"), std::string::npos) << error.what();
+  }
+}
+
+TEST(HardwareProfile, SurvivesAFile) {
+  const HardwareProfile profile = MeasuredProfile();
+  const std::string path = ScratchPath("profile.json");
+  SaveHardwareProfile(profile, path);
+  EXPECT_EQ(LoadHardwareProfile(path), profile);
+}
+
+TEST(HardwareProfile, ReadingIsStrict) {
+  const nlohmann::json good = ToJson(MeasuredProfile());
+  EXPECT_EQ(RefusalOf(good), "accepted");
+
+  nlohmann::json bad = good;
+  bad["memroy_bytes"] = bad["memory_bytes"];
+  EXPECT_NE(RefusalOf(bad).find("$.memroy_bytes"), std::string::npos);
+  bad = good;
+  bad["memory_bandwidth"]["value"] = 0;
+  EXPECT_NE(RefusalOf(bad).find("$.memory_bandwidth"), std::string::npos);
+  bad = good;
+  bad["memory_bandwidth"]["origin"] = "guessed";
+  EXPECT_NE(RefusalOf(bad).find("$.memory_bandwidth.origin"), std::string::npos);
+  bad = good;
+  bad["modes"][0]["mode"] = "2";
+  EXPECT_NE(RefusalOf(bad).find("$.modes[0].mode"), std::string::npos);
+  bad = good;
+  bad["modes"][0]["gemm"][0][4] = -1;
+  EXPECT_NE(RefusalOf(bad).find("$.modes[0].gemm"), std::string::npos);
+  bad = good;
+  bad["modes"][0]["gemm"][0] = {1, 2};
+  EXPECT_NE(RefusalOf(bad).find("$.modes[0].gemm"), std::string::npos);
+  bad = good;
+  bad["modes"][0]["gemm"][0][0] = 0;
+  EXPECT_NE(RefusalOf(bad).find("$.modes[0].gemm"), std::string::npos);
+  bad = good;
+  bad["modes"][0]["ops"]["adam"] = bad["modes"][0]["ops"]["adamw"];
+  EXPECT_NE(RefusalOf(bad).find("$.modes[0].ops.adam"), std::string::npos);
+  bad = good;
+  bad["modes"][0]["ops"]["adamw"] = {{100000, 1e-6}, {1000, 1e-6}};
+  EXPECT_NE(RefusalOf(bad).find("ascending"), std::string::npos);
+  bad = good;
+  bad["peak_flops"].erase("fp32");
+  EXPECT_NE(RefusalOf(bad).find("$.peak_flops.fp32"), std::string::npos);
+  bad = good;
+  bad["schema_version"] = 2;
+  EXPECT_NE(RefusalOf(bad).find("$.schema_version"), std::string::npos);
+  bad = good;
+  bad.erase("link_bandwidth");
+  EXPECT_NE(RefusalOf(bad).find("$.link_bandwidth"), std::string::npos);
+}
+
+TEST(HardwareProfile, AnUnwritablePlaceIsAStorageError) {
+  EXPECT_THROW(SaveHardwareProfile(MeasuredProfile(), ScratchPath("no/such/folder/p.json")),
+               StorageError);
+  EXPECT_THROW(SaveHardwareProfile(MeasuredProfile(), "/dev/full/p.json"), StorageError);
+}
+
+TEST(Mode, PrintsAndParses) {
+  EXPECT_EQ(ToString(Mode{4, 2}), "4x2");
+  EXPECT_EQ(ParseMode("4x2", "mode"), (Mode{4, 2}));
+  for (const char* bad : {"", "4", "4x", "x2", "0x1", "1x0", "4x2 ", "4x2x1", "-1x2"}) {
+    EXPECT_THROW(ParseMode(bad, "mode"), UsageError) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace trimtab

@@ -1,0 +1,80 @@
+// Small models and every layout of them, for tests that hold for all layouts.
+#pragma once
+
+#include <vector>
+
+#include "engine/config/rules.h"
+#include "engine/config/run_config.h"
+
+namespace trimtab {
+
+/// GPT-2 family, with sizes that are no powers of two.
+inline ModelConfig TinyGpt2() {
+  ModelConfig model;
+  model.name = "tiny-gpt2";
+  model.vocab_size = 101;
+  model.hidden_size = 24;
+  model.num_layers = 3;
+  model.num_heads = 4;
+  model.num_kv_heads = 4;
+  model.ffn_hidden_size = 52;
+  model.max_sequence_length = 20;
+  model.make_vocab_size_divisible_by = 6;
+  return model;
+}
+
+/// Llama family: grouped queries, SwiGLU, RMSNorm, rotary positions, untied, no biases.
+inline ModelConfig TinyLlama() {
+  ModelConfig model = TinyGpt2();
+  model.name = "tiny-llama";
+  model.vocab_size = 77;
+  model.hidden_size = 48;
+  model.num_layers = 2;
+  model.num_heads = 8;
+  model.num_kv_heads = 4;
+  model.ffn_hidden_size = 36;
+  model.norm = NormKind::kRmsNorm;
+  model.activation = ActivationKind::kSwiGlu;
+  model.position = PositionKind::kRope;
+  model.bias = false;
+  model.tied_embeddings = false;
+  return model;
+}
+
+/// Every legal run of `model` over dp x tp x sequence parallel x micro batch x recompute x zero on
+/// at most `most_ranks` ranks.
+inline std::vector<RunConfig> EveryRun(const ModelConfig& model, int64_t global_batch,
+                                       int64_t sequence, int64_t most_ranks) {
+  std::vector<RunConfig> runs;
+  RunConfig run;
+  run.model = model;
+  run.global_batch = global_batch;
+  run.sequence_length = sequence;
+  run.steps = 10;
+  run.threads_per_rank = 1;
+  for (const int64_t dp : {1, 2, 3, 4}) {
+    for (const int64_t tp : {1, 2, 4}) {
+      if (dp * tp > most_ranks) continue;
+      for (const bool sequence_parallel : {false, true}) {
+        if (sequence_parallel && tp == 1) continue;
+        for (int64_t micro_batch = 1; micro_batch * dp <= global_batch; ++micro_batch) {
+          for (const char* recompute : {"none", "full", "full:block:1"}) {
+            for (const int64_t zero : {0, 1}) {
+              run.layout = {};
+              run.layout.dp = dp;
+              run.layout.tp = tp;
+              run.layout.sequence_parallel = sequence_parallel;
+              run.layout.micro_batch = micro_batch;
+              run.layout.recompute = ParseRecompute(recompute, "recompute");
+              run.layout.zero = zero;
+              if (FirstBrokenRule(run) == nullptr) runs.push_back(run);
+            }
+          }
+        }
+      }
+    }
+  }
+  return runs;
+}
+
+}  // namespace trimtab
