@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -77,6 +78,19 @@ SpaceSummary Summarize(const std::vector<CandidateRecord>& candidates) {
   }
   throw InfeasibleError(fmt::format("no feasible configuration: all {} candidates were pruned: {}",
                                     summary.enumerated, reasons));
+}
+
+[[noreturn]] void ThrowNothingRan(const std::vector<RankingRow>& ranking,
+                                  const std::vector<CandidateRecord>& candidates) {
+  const auto failed = [](const RankingRow& row) {
+    return row.state != "measured" && row.state != "predicted";
+  };
+  const auto first = std::find_if(ranking.begin(), ranking.end(), failed);
+  TRIMTAB_ASSERT(first != ranking.end(), "nothing ran, yet nothing failed");
+  throw InfeasibleError(fmt::format("none of the {} candidates tried ran; the first, {}: {}: {}",
+                                    std::count_if(ranking.begin(), ranking.end(), failed),
+                                    first->layout, first->state,
+                                    candidates[first->candidate].last_message));
 }
 
 class Search {
@@ -211,7 +225,12 @@ class Search {
 SearchResult ResultFromStudy(const Study& study) {
   SearchResult result;
   const SearchGoal goal = study.goal();
+  const nlohmann::json profile = study.profile();
   result.study_path = study.path();
+  result.problem = study.problem().dump();
+  result.profile_name = profile.value("name", "");
+  result.profile_measured_on = profile.value("measured_on", "");
+  result.versions = study.Versions();
   result.objective = ParseObjective(goal.objective);
   result.candidates = study.Candidates();
   result.space = Summarize(result.candidates);
@@ -228,10 +247,7 @@ SearchResult ResultFromStudy(const Study& study) {
   const std::optional<Recommendation> choice =
       Recommend(result.objective, result.candidates, result.ranking);
   if (!choice || (!choice->measured && plan.failed > 0 && !result.partial)) {
-    const CandidateRecord& first = result.candidates.at(plan.candidates.at(0));
-    throw InfeasibleError(fmt::format("none of the {} candidates tried ran; the first, {}: {}: {}",
-                                      plan.failed, first.key, first.last_state,
-                                      first.last_message));
+    ThrowNothingRan(result.ranking, result.candidates);
   }
   result.recommendation = *choice;
   result.accuracy = SummarizeAccuracy(result.ranking);

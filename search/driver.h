@@ -70,7 +70,11 @@ struct SearchResult {
   std::vector<RankingRow> ranking;  // of those in the running
   Recommendation recommendation;
   Accuracy accuracy;
-  int64_t to_prove = 0;        // candidates this search meant to prove
+  int64_t to_prove = 0;      // candidates this search meant to prove
+  std::string problem;       // JSON text, as ToJson(const Problem&)
+  std::string profile_name;  // of the hardware profile that priced the predictions
+  std::string profile_measured_on;
+  std::vector<std::pair<std::string, std::string>> versions;  // component, version
   bool partial = false;        // budget or a stop request ended it before all were proved
   std::string partial_reason;  // one line; empty when whole
 

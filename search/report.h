@@ -9,14 +9,15 @@
 namespace trimtab {
 
 /// The report. `recommended.run` is a RunConfig: `trimtab train --config report.json` takes it.
-nlohmann::json ReportJson(const SearchResult& result, const Study& study);
+nlohmann::json ReportJson(const SearchResult& result);
 
-/// A page that stands alone: tables, and predicted against measured as inline SVG.
+/// A page that stands alone: tables, and predicted against measured as inline SVG. `report` is what
+/// ReportJson returns.
 std::string ReportHtml(const nlohmann::json& report);
 
 /// Writes DIR/report.json and DIR/REPORT.html, each whole or not at all; creates DIR.
 /// Throws StorageError.
-void WriteReport(const SearchResult& result, const Study& study, const std::string& directory);
+void WriteReport(const SearchResult& result, const std::string& directory);
 
 /// Both files from the study alone. Throws as Study::OpenExisting, ResultFromStudy and WriteReport
 /// do.

@@ -225,14 +225,16 @@ Attempt Study::BeginAttempt(int64_t candidate) {
 
 void Study::FinishAttempt(const Attempt& attempt, const TrialOutcome& outcome) {
   database_->Transaction([&] {
+    database_->Prepare("UPDATE attempts SET exit_code = ?2 WHERE id = ?1")
+        .Bind(1, attempt.id)
+        .Bind(2, int64_t{outcome.exit_code})
+        .Run();
     database_
-        ->Prepare(
-            "UPDATE attempts SET state = ?2, exit_code = ?3, message = ?4, finished_at "
-            "= " TRIMTAB_SQL_NOW " WHERE id = ?1 AND state = 'running'")
+        ->Prepare("UPDATE attempts SET state = ?2, message = ?3, finished_at = " TRIMTAB_SQL_NOW
+                  " WHERE id = ?1 AND state = 'running'")
         .Bind(1, attempt.id)
         .Bind(2, Name(outcome.state))
-        .Bind(3, int64_t{outcome.exit_code})
-        .Bind(4, outcome.message)
+        .Bind(3, outcome.message)
         .Run();
   });
 }
