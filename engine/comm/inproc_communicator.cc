@@ -2,6 +2,7 @@
 // computes a result that all of them need, writes it straight into all of their buffers.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "engine/base/units.h"
 #include "engine/comm/inproc_group.h"
@@ -27,6 +28,7 @@ class InprocCommunicator final : public Communicator {
  public:
   InprocCommunicator(std::shared_ptr<InprocGroup> group, int rank)
       : Communicator(group->kind(), rank, group->size()), shared_(std::move(group)) {
+    shared_->Join(rank);
     // Scratch for the kernels, sized once so that no call allocates.
     sources_.resize(static_cast<size_t>(size()));
     targets_.resize(static_cast<size_t>(size()));
@@ -47,7 +49,7 @@ class InprocCommunicator final : public Communicator {
       targets_[static_cast<size_t>(peer)] = shared_->call(peer).out;
     }
     ReduceRange(buffer.dtype(), op, sources_, targets_, begin, end, 0);
-    shared_->Finish();
+    shared_->Finish(rank());
   }
 
   void DoReduceScatter(const Tensor& in, Tensor& out) override {
@@ -59,7 +61,7 @@ class InprocCommunicator final : public Communicator {
     targets_[0] = out.raw();
     ReduceRange(in.dtype(), ReduceOp::kSum, sources_, std::span(targets_).first(1), part * rank(),
                 part * (rank() + 1), -part * rank());
-    shared_->Finish();
+    shared_->Finish(rank());
   }
 
   void DoAllGather(const Tensor& in, Tensor& out) override {
@@ -68,14 +70,14 @@ class InprocCommunicator final : public Communicator {
     for (int peer = 0; peer < size(); ++peer) {
       CopyElements(in.dtype(), shared_->call(peer).in, 0, out.raw(), part * peer, part);
     }
-    shared_->Finish();
+    shared_->Finish(rank());
   }
 
   void DoBroadcast(Tensor& buffer, int root) override {
     Meet(CollectiveKind::kBroadcast, buffer, buffer.numel(), ReduceOp::kSum, root, &buffer,
          &buffer);
     CopyElements(buffer.dtype(), shared_->call(root).in, 0, buffer.raw(), 0, buffer.numel());
-    shared_->Finish();
+    shared_->Finish(rank());
   }
 
   void DoAllToAll(const Tensor& in, Tensor& out) override {
@@ -84,7 +86,7 @@ class InprocCommunicator final : public Communicator {
     for (int peer = 0; peer < size(); ++peer) {
       CopyElements(in.dtype(), shared_->call(peer).in, part * rank(), out.raw(), part * peer, part);
     }
-    shared_->Finish();
+    shared_->Finish(rank());
   }
 
   void DoSend(const Tensor& tensor, int destination) override {
@@ -99,7 +101,7 @@ class InprocCommunicator final : public Communicator {
 
   void DoBarrier() override {
     shared_->Begin(rank(), InprocCall{});
-    shared_->Finish();
+    shared_->Finish(rank());
   }
 
  private:
@@ -135,11 +137,12 @@ std::unique_ptr<Communicator> MakeInprocCommunicator(std::shared_ptr<InprocGroup
 }
 
 std::vector<std::unique_ptr<Communicator>> MakeInprocGroup(GroupKind group, int size) {
-  const auto shared = std::make_shared<InprocGroup>(group, size, size);
+  std::vector<int> ranks(static_cast<size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const auto shared =
+      std::make_shared<InprocGroup>(group, ranks, std::make_shared<WaitBoard>(size));
   std::vector<std::unique_ptr<Communicator>> communicators;
-  for (int rank = 0; rank < size; ++rank) {
-    communicators.push_back(MakeInprocCommunicator(shared, rank));
-  }
+  for (const int rank : ranks) communicators.push_back(MakeInprocCommunicator(shared, rank));
   return communicators;
 }
 

@@ -49,13 +49,15 @@ std::string InprocCall::Describe() const {
   return fmt::format("{} of {} per rank", Name(kind), what);
 }
 
-InprocGroup::InprocGroup(GroupKind kind, int size, int ranks_in_process)
+InprocGroup::InprocGroup(GroupKind kind, std::vector<int> world_ranks,
+                         std::shared_ptr<WaitBoard> board)
     : kind_(kind),
-      size_(size),
-      spins_(ranks_in_process <= static_cast<int>(std::thread::hardware_concurrency()) ? kSpins
-                                                                                       : 0),
-      slots_(static_cast<size_t>(size)) {
-  TRIMTAB_ASSERT(size >= 1, "a group needs a rank, got {}", size);
+      world_ranks_(std::move(world_ranks)),
+      board_(std::move(board)),
+      spins_(board_->size() <= static_cast<int>(std::thread::hardware_concurrency()) ? kSpins : 0),
+      slots_(world_ranks_.size()) {
+  TRIMTAB_ASSERT(!slots_.empty(), "a group needs a rank");
+  board_->AddAbort([this](const std::string& reason) { Abort(reason); });
 }
 
 void InprocGroup::Begin(int rank, const InprocCall& call) {
@@ -64,28 +66,26 @@ void InprocGroup::Begin(int rank, const InprocCall& call) {
     const std::lock_guard lock(mutex_);
     ThrowIfAborted();
     slot(rank).call = call;
-    slot(rank).state = State::kInCollective;
-    const std::string conflict = FindConflict();
-    if (!conflict.empty()) Fail(conflict);
+    if (arrived_ == 0) first_arrived_ = rank;
+    if (!call.Matches(slot(first_arrived_).call)) FailMismatch(first_arrived_, rank);
     seen = epoch_.load(std::memory_order_relaxed);
-    if (++arrived_ == size_) {
+    if (++arrived_ == size()) {
       arrived_ = 0;
-      for (Slot& each : slots_) each.state = State::kRunning;
       epoch_.fetch_add(kOneMeeting, std::memory_order_release);
       epoch_.notify_all();
       return;
     }
   }
-  WaitWhile(epoch_, seen);
+  WaitWhile(rank, epoch_, seen);
   // An abort after the meeting changes nothing here: the peers count on this rank's part.
   if (epoch_.load(std::memory_order_acquire) - seen >= kOneMeeting) return;
   const std::lock_guard lock(mutex_);
   ThrowIfAborted();
 }
 
-void InprocGroup::Finish() {
+void InprocGroup::Finish(int rank) {
   const uint32_t before = epoch_.load(std::memory_order_relaxed) / kOneMeeting;
-  if (finished_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
+  if (finished_.fetch_add(1, std::memory_order_acq_rel) + 1 == size()) {
     finished_.store(0, std::memory_order_relaxed);
     epoch_.fetch_add(kOneMeeting, std::memory_order_release);
     epoch_.notify_all();
@@ -94,7 +94,7 @@ void InprocGroup::Finish() {
   for (;;) {
     const uint32_t seen = epoch_.load(std::memory_order_acquire);
     if (seen / kOneMeeting != before) return;
-    WaitWhile(epoch_, seen);
+    WaitWhile(rank, epoch_, seen);
   }
 }
 
@@ -104,35 +104,30 @@ void InprocGroup::Post(int rank, const InprocCall& call) {
     const std::lock_guard lock(mutex_);
     ThrowIfAborted();
     mine.call = call;
-    mine.progress.store(kPosted, std::memory_order_relaxed);
     Slot& other = slot(call.peer);
-    const bool sends = call.kind == CollectiveKind::kSend;
-    const auto wanted = sends ? CollectiveKind::kRecv : CollectiveKind::kSend;
-    if (other.state == State::kInMessage && other.call.kind == wanted && other.call.peer == rank) {
+    if (other.message_posted && other.call.peer == rank && other.call.kind != call.kind) {
       if (other.call.count != call.count || other.call.dtype != call.dtype) {
-        Fail(Conflict(rank, call.peer));
+        FailMismatch(call.peer, rank);
       }
-      other.state = State::kRunning;
+      other.message_posted = false;
       mine.progress.store(kMatched, std::memory_order_relaxed);
       other.progress.store(kMatched, std::memory_order_release);
       other.progress.notify_one();
-    } else {
-      mine.state = State::kInMessage;
-      const std::string conflict = FindConflict();
-      if (!conflict.empty()) Fail(conflict);
+      return;
     }
+    mine.message_posted = true;
+    mine.progress.store(kPosted, std::memory_order_relaxed);
   }
-  WaitWhile(mine.progress, kPosted);
-  if (mine.progress.load(std::memory_order_acquire) == kAborted) {
-    const std::lock_guard lock(mutex_);
-    ThrowIfAborted();
-  }
+  WaitWhile(rank, mine.progress, kPosted);
+  if (mine.progress.load(std::memory_order_acquire) != kAborted) return;
+  const std::lock_guard lock(mutex_);
+  ThrowIfAborted();
 }
 
 void InprocGroup::Send(int rank, const InprocCall& call) {
   Post(rank, call);
-  // Abort touches posted messages only, so from here on the receiver is sure to take the data.
-  WaitWhile(slot(rank).progress, kMatched);
+  // An abort touches posted messages only, so from here on the receiver is sure to take the data.
+  WaitWhile(rank, slot(rank).progress, kMatched);
 }
 
 void InprocGroup::Recv(int rank, const InprocCall& call) {
@@ -149,14 +144,6 @@ void InprocGroup::Abort(const std::string& reason) {
   AbortLocked(reason);
 }
 
-void InprocGroup::Leave(int rank) {
-  const std::lock_guard lock(mutex_);
-  slot(rank).state = State::kLeft;
-  if (!abort_reason_.empty()) return;
-  const std::string conflict = FindConflict();
-  if (!conflict.empty()) AbortLocked(conflict);
-}
-
 void InprocGroup::ThrowIfAborted() const {
   if (!abort_reason_.empty()) throw CommError(abort_reason_);
 }
@@ -167,64 +154,28 @@ void InprocGroup::AbortLocked(const std::string& reason) {
   epoch_.fetch_or(kAbortedBit, std::memory_order_release);
   epoch_.notify_all();
   for (Slot& each : slots_) {
-    if (each.state != State::kInMessage) continue;
+    if (!each.message_posted) continue;
     each.progress.store(kAborted, std::memory_order_release);
     each.progress.notify_one();
   }
 }
 
-void InprocGroup::Fail(const std::string& reason) {
+void InprocGroup::FailMismatch(int a, int b) {
+  const std::string reason =
+      fmt::format("{} group of {} ranks: rank {} calls {}, but rank {} calls {}", Name(kind_),
+                  size(), a, call(a).Describe(), b, call(b).Describe());
   AbortLocked(reason);
   throw Error(ExitCode::kInternal, reason);
 }
 
-// Looks for two ranks that wait for each other, directly or through others. A rank in a collective
-// waits for all, a rank in a message for its peer, and one that has left will never come.
-std::string InprocGroup::FindConflict() const {
-  int in_collective = -1;
-  int left = -1;
-  bool messages = false;
-  for (int rank = 0; rank < size_; ++rank) {
-    const Slot& each = slots_[static_cast<size_t>(rank)];
-    if (each.state == State::kInCollective) {
-      if (in_collective < 0) in_collective = rank;
-      if (!each.call.Matches(call(in_collective))) return Conflict(in_collective, rank);
-    }
-    if (each.state == State::kLeft) left = rank;
-    messages = messages || each.state == State::kInMessage;
-  }
-  if (in_collective >= 0 && left >= 0) return Conflict(in_collective, left);
-  if (!messages) return "";
-  for (int start = 0; start < size_; ++start) {
-    int rank = start;
-    for (int steps = 0; steps <= size_; ++steps) {
-      const Slot& each = slots_[static_cast<size_t>(rank)];
-      if (each.state == State::kRunning) break;
-      if (each.state != State::kInMessage || steps == size_) {
-        if (rank == start && steps == 0) break;
-        return Conflict(start, steps == size_ ? call(start).peer : rank);
-      }
-      rank = each.call.peer;
-    }
-  }
-  return "";
-}
-
-std::string InprocGroup::Conflict(int a, int b) const {
-  const auto say = [this](int rank) {
-    return slots_[static_cast<size_t>(rank)].state == State::kLeft
-               ? fmt::format("rank {} has left the group", rank)
-               : fmt::format("rank {} calls {}", rank, call(rank).Describe());
-  };
-  return fmt::format("{} group of {} ranks: {}, but {}", Name(kind_), size_, say(a), say(b));
-}
-
-void InprocGroup::WaitWhile(std::atomic<uint32_t>& word, uint32_t value) const {
+void InprocGroup::WaitWhile(int rank, const std::atomic<uint32_t>& word, uint32_t value) const {
   for (int i = 0; i < spins_; ++i) {
     if (word.load(std::memory_order_acquire) != value) return;
     Pause();
   }
-  word.wait(value, std::memory_order_acquire);
+  board_->Wait(world_rank(rank), word, value, [this, rank] {
+    return fmt::format("calls {} in the {} group", call(rank).Describe(), Name(kind_));
+  });
 }
 
 }  // namespace trimtab

@@ -1,18 +1,20 @@
 // InprocGroup: where the ranks of one in-process group meet. Ranks are threads; each lends its
 // peers the addresses of its buffers, so data moves straight from one rank's memory to another's.
 //
-// Nothing hangs: a rank that waits for another is woken when the group is aborted, and the rank
-// whose call makes progress impossible (another operation or size than its peers, a message nobody
-// will take, a peer that has left) finds that out on entry, under the group's lock, and aborts.
+// Nothing hangs: a rank that waits is woken when the group is aborted; a rank whose call does not
+// fit those of its peers finds out on entry, under the group's lock, and aborts; and the WaitBoard
+// finds ranks that wait for one another.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "engine/comm/communicator.h"
+#include "engine/comm/wait_board.h"
 
 namespace trimtab {
 
@@ -35,13 +37,14 @@ struct InprocCall {
 
 class InprocGroup {
  public:
-  /// `ranks_in_process`: threads that compete for the cores; decides whether waiting ranks spin.
-  InprocGroup(GroupKind kind, int size, int ranks_in_process);
+  /// `world_ranks`: the rank on `board` of each rank of the group. The group must live for as long
+  /// as any rank of the board waits.
+  InprocGroup(GroupKind kind, std::vector<int> world_ranks, std::shared_ptr<WaitBoard> board);
   InprocGroup(const InprocGroup&) = delete;
   InprocGroup& operator=(const InprocGroup&) = delete;
 
   GroupKind kind() const { return kind_; }
-  int size() const { return size_; }
+  int size() const { return static_cast<int>(slots_.size()); }
 
   /// Enters a collective and returns when every rank has. Then, until the rank calls Finish, the
   /// peers' calls and buffers may be used.
@@ -49,7 +52,7 @@ class InprocGroup {
   void Begin(int rank, const InprocCall& call);
   const InprocCall& call(int rank) const { return slots_[static_cast<size_t>(rank)].call; }
   /// Returns when every rank has finished. Never throws: each rank has only finite work left.
-  void Finish();
+  void Finish(int rank);
 
   /// Blocking messages; the receiver copies. Throw as Begin does.
   void Send(int rank, const InprocCall& call);
@@ -57,36 +60,38 @@ class InprocGroup {
 
   /// Fails the group: whoever waits in it, and every later call, throws CommError(reason).
   void Abort(const std::string& reason);
+
+  void Join(int rank) { board_->Join(world_rank(rank)); }
   /// Says that `rank` will make no more calls.
-  void Leave(int rank);
+  void Leave(int rank) { board_->Leave(world_rank(rank)); }
 
  private:
-  enum class State { kRunning, kInCollective, kInMessage, kLeft };
   enum Progress : uint32_t { kPosted, kMatched, kTaken, kAborted };  // of a message
 
   struct alignas(64) Slot {
     InprocCall call;
-    State state = State::kRunning;
+    bool message_posted = false;  // and not matched yet
     std::atomic<uint32_t> progress{kPosted};
   };
 
   Slot& slot(int rank) { return slots_[static_cast<size_t>(rank)]; }
-  // The functions below are called with mutex_ held.
+  int world_rank(int rank) const { return world_ranks_[static_cast<size_t>(rank)]; }
+  /// Posts one end of a message and waits for the other.
+  void Post(int rank, const InprocCall& call);
+  void WaitWhile(int rank, const std::atomic<uint32_t>& word, uint32_t value) const;
+  // With mutex_ held:
   void ThrowIfAborted() const;
   void AbortLocked(const std::string& reason);
-  std::string FindConflict() const;
-  std::string Conflict(int a, int b) const;
-  [[noreturn]] void Fail(const std::string& reason);
-  // And this one without: meets the other end and waits until it has too.
-  void Post(int rank, const InprocCall& call);
-  void WaitWhile(std::atomic<uint32_t>& word, uint32_t value) const;
+  [[noreturn]] void FailMismatch(int a, int b);
 
   const GroupKind kind_;
-  const int size_;
+  const std::vector<int> world_ranks_;
+  const std::shared_ptr<WaitBoard> board_;
   const int spins_;
   std::mutex mutex_;
   std::vector<Slot> slots_;
-  int arrived_ = 0;
+  int arrived_ = 0;        // ranks in the collective that is being entered
+  int first_arrived_ = 0;  // one of them
   std::string abort_reason_;
   // Bit 0: aborted. The rest counts the meetings (Begin and Finish) that took place. One word, so
   // that a waiting rank sees which of the two came first.

@@ -31,12 +31,23 @@ class InprocWorld {
   explicit InprocWorld(const ParallelConfig& layout) : layout_(layout) {
     PlaceRank(layout, 0);  // checks the layout
     const int ranks = static_cast<int>(layout.world_size());
-    const auto make = [ranks](GroupKind kind, int64_t size) {
-      return std::make_shared<InprocGroup>(kind, static_cast<int>(size), ranks);
-    };
-    world_ = make(GroupKind::kWorld, ranks);
-    for (int64_t i = 0; i < layout.dp; ++i) tp_.push_back(make(GroupKind::kTensor, layout.tp));
-    for (int64_t i = 0; i < layout.tp; ++i) dp_.push_back(make(GroupKind::kData, layout.dp));
+    const auto board = std::make_shared<WaitBoard>(ranks);
+    std::vector<int> everyone;
+    std::vector<std::vector<int>> by_dp_rank(static_cast<size_t>(layout.dp));
+    std::vector<std::vector<int>> by_tp_rank(static_cast<size_t>(layout.tp));
+    for (int rank = 0; rank < ranks; ++rank) {
+      const ParallelContext place = PlaceRank(layout, rank);
+      everyone.push_back(rank);
+      by_dp_rank[static_cast<size_t>(place.dp_rank)].push_back(rank);
+      by_tp_rank[static_cast<size_t>(place.tp_rank)].push_back(rank);
+    }
+    world_ = std::make_shared<InprocGroup>(GroupKind::kWorld, everyone, board);
+    for (const auto& members : by_dp_rank) {
+      tp_.push_back(std::make_shared<InprocGroup>(GroupKind::kTensor, members, board));
+    }
+    for (const auto& members : by_tp_rank) {
+      dp_.push_back(std::make_shared<InprocGroup>(GroupKind::kData, members, board));
+    }
   }
 
   ParallelContext Join(int rank) const {

@@ -80,7 +80,7 @@ TEST(RunInprocRanks, RethrowsWhatIsNoStandardException) {
                int);
 }
 
-TEST(RunInprocRanks, MismatchComesOutAsTheErrorOfWhoNoticed) {
+TEST(RunInprocRanks, RankThatReturnsEarlyFailsThoseWhoWaitForIt) {
   const Watchdog watchdog("a mismatched run");
   try {
     RunInprocRanks({.dp = 2}, [](ParallelContext& context) {
@@ -89,7 +89,27 @@ TEST(RunInprocRanks, MismatchComesOutAsTheErrorOfWhoNoticed) {
     });
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("rank 1 has left the group"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("rank 1 has left"), std::string::npos);
+  }
+}
+
+// Every rank waits in a group of which the other ranks wait elsewhere: no group alone can tell.
+TEST(RunInprocRanks, DeadlockAcrossGroupsIsFound) {
+  const Watchdog watchdog("a deadlocked run");
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    try {
+      RunInprocRanks({.tp = 2, .dp = 2}, [](ParallelContext& context) {
+        context.world->Barrier();
+        const bool outer = context.rank == 0 || context.rank == 3;
+        (outer ? context.tp : context.dp)->Barrier();
+      });
+      FAIL() << "nothing was thrown";
+    } catch (const CommError& error) {
+      EXPECT_STREQ(error.what(),
+                   "deadlock, every rank waits for another: rank 0 calls barrier in the tp group, "
+                   "rank 1 calls barrier in the dp group, rank 2 calls barrier in the dp group, "
+                   "rank 3 calls barrier in the tp group");
+    }
   }
 }
 
