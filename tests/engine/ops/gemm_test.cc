@@ -1,0 +1,156 @@
+#include "engine/ops/gemm.h"
+
+#include <thread>
+
+#include "tests/engine/ops/op_test.h"
+
+namespace trimtab {
+namespace {
+
+struct Product {
+  int64_t m, n, k;
+  Transpose trans_a, trans_b;
+};
+
+std::vector<double> Reference(const Product& p, std::span<const float> a,
+                              std::span<const float> b) {
+  std::vector<double> c(static_cast<size_t>(p.m * p.n));
+  for (int64_t i = 0; i < p.m; ++i) {
+    for (int64_t j = 0; j < p.n; ++j) {
+      double sum = 0;
+      for (int64_t l = 0; l < p.k; ++l) {
+        const int64_t at = p.trans_a == Transpose::kNo ? i * p.k + l : l * p.m + i;
+        const int64_t bt = p.trans_b == Transpose::kNo ? l * p.n + j : j * p.k + l;
+        sum += static_cast<double>(a[static_cast<size_t>(at)]) * b[static_cast<size_t>(bt)];
+      }
+      c[static_cast<size_t>(i * p.n + j)] = sum;
+    }
+  }
+  return c;
+}
+
+std::vector<Product> Products() {
+  const int64_t sizes[][3] = {{1, 1, 1},    {3, 17, 65},  {17, 3, 1},   {65, 65, 3},
+                              {1, 130, 17}, {64, 1, 257}, {129, 67, 33}};
+  std::vector<Product> products;
+  for (const auto& size : sizes) {
+    for (const Transpose a : {Transpose::kNo, Transpose::kYes}) {
+      for (const Transpose b : {Transpose::kNo, Transpose::kYes}) {
+        products.push_back({size[0], size[1], size[2], a, b});
+      }
+    }
+  }
+  return products;
+}
+
+Shape ShapeOfA(const Product& p) {
+  return p.trans_a == Transpose::kNo ? Shape{p.m, p.k} : Shape{p.k, p.m};
+}
+Shape ShapeOfB(const Product& p) {
+  return p.trans_b == Transpose::kNo ? Shape{p.k, p.n} : Shape{p.n, p.k};
+}
+
+using GemmTest = OpTest;
+
+TEST_P(GemmTest, MultipliesEveryTransposition) {
+  for (const Product& p : Products()) {
+    const auto a = RandomValues(p.m * p.k, 1);
+    const auto b = RandomValues(p.k * p.n, 2);
+    Tensor c = Output({p.m, p.n});
+    Gemm(Input(ShapeOfA(p), a), p.trans_a, Input(ShapeOfB(p), b), p.trans_b, c);
+    ExpectClose(Read(c), Reference(p, a, b), tolerance().product, "c");
+  }
+}
+
+TEST_P(GemmTest, AddsToTheOutputOrAddsABias) {
+  for (const Product& p : Products()) {
+    const auto a = RandomValues(p.m * p.k, 3);
+    const auto b = RandomValues(p.k * p.n, 4);
+    const auto before = RandomValues(p.m * p.n, 5);
+    const auto bias = RandomValues(p.n, 6);
+    auto expected_sum = Reference(p, a, b);
+    auto expected_bias = expected_sum;
+    for (size_t i = 0; i < before.size(); ++i) {
+      expected_sum[i] += before[i];
+      expected_bias[i] += bias[i % static_cast<size_t>(p.n)];
+    }
+    const Tensor a_device = Input(ShapeOfA(p), a);
+    const Tensor b_device = Input(ShapeOfB(p), b);
+    Tensor sum = Input({p.m, p.n}, before);
+    Gemm(a_device, p.trans_a, b_device, p.trans_b, sum, true);
+    ExpectClose(Read(sum), expected_sum, tolerance().product, "accumulated");
+    Tensor biased = Output({p.m, p.n});
+    Gemm(a_device, p.trans_a, b_device, p.trans_b, biased, false, Input({p.n}, bias));
+    ExpectClose(Read(biased), expected_bias, tolerance().product, "biased");
+  }
+}
+
+TEST_P(GemmTest, LeavesInputsThatDoNotMultiplyToTheProgrammer) {
+  if (GetParam().threads != 1) GTEST_SKIP() << "shape checks do not depend on threads";
+  const Tensor a = Input({2, 3}, RandomValues(6, 1));
+  const Tensor b = Input({4, 5}, RandomValues(20, 1));
+  Tensor c = Output({2, 5});
+  EXPECT_DEATH(Gemm(a, Transpose::kNo, b, Transpose::kNo, c), "b is fp32 .4, 5., expected.*.3, 5.");
+}
+
+// Ranks are threads of one process: each has its own workers and its own numbers.
+TEST(GemmRanksTest, RunSideBySide) {
+  const Product p = {65, 130, 33, Transpose::kNo, Transpose::kYes};
+  std::vector<std::vector<float>> results(4);
+  std::vector<std::thread> ranks;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const auto device = MakeCpuDevice(static_cast<int>(1 + rank % 2));
+      const auto upload = [&](const Shape& shape, uint32_t seed) {
+        Tensor tensor = Tensor::Empty(*device, shape, DType::kF32, MemoryTag::kActivations);
+        CopyFromHost(tensor, RandomValues(shape.numel(), seed));
+        return tensor;
+      };
+      const Tensor a = upload(ShapeOfA(p), 2 * rank);
+      const Tensor b = upload(ShapeOfB(p), 2 * rank + 1);
+      Tensor c = upload({p.m, p.n}, 99);
+      for (int repeat = 0; repeat < 20; ++repeat) Gemm(a, p.trans_a, b, p.trans_b, c);
+      results[rank].resize(static_cast<size_t>(c.numel()));
+      CopyToHost(c, results[rank]);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    const auto expected =
+        Reference(p, RandomValues(p.m * p.k, 2 * rank), RandomValues(p.k * p.n, 2 * rank + 1));
+    ExpectClose(results[rank], expected, OpTarget{}.tolerance().product, "c of a rank");
+  }
+}
+
+class BiasBackwardTest : public OpTest {};
+
+TEST_P(BiasBackwardTest, SumsColumns) {
+  for (const int64_t rows : {1, 3, 65, 200}) {
+    for (const int64_t columns : {1, 17, 64, 131}) {
+      const auto dy = RandomValues(rows * columns, 7);
+      const auto before = RandomValues(columns, 8);
+      std::vector<double> expected(static_cast<size_t>(columns));
+      for (size_t i = 0; i < dy.size(); ++i) expected[i % expected.size()] += dy[i];
+      const Tensor dy_device = Input({rows, columns}, dy);
+      Tensor dbias = Output({columns});
+      BiasBackward(dy_device, dbias, false);
+      ExpectClose(Read(dbias), expected, tolerance().reduction, "dbias");
+      Tensor accumulated = Input({columns}, before);
+      BiasBackward(dy_device, accumulated, true);
+      for (size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
+      ExpectClose(Read(accumulated), expected, tolerance().reduction, "accumulated dbias");
+    }
+  }
+}
+
+std::vector<OpTarget> AllTargets() {
+  std::vector<OpTarget> targets = CpuTargets();
+  targets.push_back(CudaTarget());
+  return targets;
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, GemmTest, testing::ValuesIn(AllTargets()), TargetName);
+INSTANTIATE_TEST_SUITE_P(Devices, BiasBackwardTest, testing::ValuesIn(CpuTargets()), TargetName);
+
+}  // namespace
+}  // namespace trimtab
