@@ -1,0 +1,59 @@
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "profiler/calibrate.h"
+#include "tools/command.h"
+#include "tools/progress.h"
+
+namespace trimtab {
+namespace {
+
+class CalibrateCommand : public Command {
+ public:
+  std::string name() const override { return "calibrate"; }
+  std::string summary() const override { return "measure this machine, make its hardware profile"; }
+
+  void Declare(FlagSet& flags) override {
+    flags.Choice("--device", options_.device, {"cpu", "cuda"}, "what to measure");
+    flags.Text("--out", out_, "the profile to write, for --profile", FlagNeed::kRequired);
+    flags.Switch("--quick", options_.quick,
+                 "a coarser grid and fewer repeats: a third of the time");
+    flags.Texts("--modes", modes_,
+                "RANKSxTHREADS to measure; default: one rank, a rank per core, "
+                "two per core");
+  }
+
+  int Run(const OutputOptions& output) override {
+    for (const std::string& mode : modes_) options_.modes.push_back(ParseMode(mode, "--modes"));
+    Progress progress(output);
+    options_.progress = [&](std::string_view part, int done, int total) {
+      if (!progress.shows_bar()) progress.Event(fmt::format("{}/{} {}", done + 1, total, part));
+      progress.Update({.label = "measuring", .done = done, .total = total, .best = ""});
+    };
+    const HardwareProfile profile = Calibrate(options_);
+    SaveHardwareProfile(profile, out_);
+    progress.Clear();
+    if (output.json) {
+      nlohmann::json json = ToJson(profile);
+      PrintJson(json);
+    } else {
+      Print(fmt::format("{}: {}, {} modes measured on {}\n", out_, profile.name,
+                        profile.modes.size(), profile.measured_on));
+    }
+    return 0;
+  }
+
+ private:
+  CalibrateOptions options_;
+  std::string out_;
+  std::vector<std::string> modes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeCalibrateCommand() { return std::make_unique<CalibrateCommand>(); }
+
+}  // namespace trimtab

@@ -1,0 +1,112 @@
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/base/units.h"
+#include "engine/data/corpus.h"
+#include "engine/data/indexed_dataset.h"
+#include "tools/command.h"
+#include "tools/progress.h"
+#include "tools/table.h"
+
+namespace trimtab {
+namespace {
+
+class DataBuildCommand : public Command {
+ public:
+  std::string name() const override { return "data build"; }
+  std::string summary() const override { return "text or JSONL to a tokenised dataset"; }
+
+  void Declare(FlagSet& flags) override {
+    flags.Texts("--input", options_.inputs, "text files", FlagNeed::kRequired);
+    flags.Text("--out", options_.prefix, "dataset PREFIX: writes PREFIX.bin, .idx and .json",
+               FlagNeed::kRequired);
+    flags.Choice("--format", format_, {"text", "jsonl"}, "text, or one JSON object a line");
+    flags.Choice("--documents", documents_, {"file", "blank-line"},
+                 "text: a document is a whole file, or ends at a blank line");
+    flags.Text("--json-key", options_.json_key, "jsonl: the key that holds the text");
+    flags.Choice("--tokenizer", tokenizer_, {"byte"}, "byte: 256 bytes and an end-of-document id");
+  }
+
+  int Run(const OutputOptions& output) override {
+    options_.format = format_ == "text" ? CorpusFormat::kText : CorpusFormat::kJsonl;
+    options_.split = documents_ == "file" ? DocumentSplit::kFile : DocumentSplit::kBlankLine;
+    Progress progress(output);
+    options_.progress = [&progress](int64_t bytes) {
+      progress.Update({.label = "MiB read", .done = bytes / kMiB});
+    };
+    const CorpusSummary summary = BuildCorpus(options_, *MakeByteTokenizer());
+    progress.Clear();
+    if (output.json) {
+      PrintJson({{"schema_version", 1},
+                 {"prefix", options_.prefix},
+                 {"tokenizer", tokenizer_},
+                 {"documents", summary.documents},
+                 {"tokens", summary.tokens},
+                 {"input_bytes", summary.input_bytes}});
+    } else {
+      Print(fmt::format("{}: {} documents, {} tokens from {}\n", options_.prefix,
+                        Thousands(summary.documents), Thousands(summary.tokens),
+                        FormatBytes(summary.input_bytes)));
+    }
+    return 0;
+  }
+
+ private:
+  CorpusOptions options_;
+  std::string format_ = "text";
+  std::string documents_ = "file";
+  std::string tokenizer_ = "byte";
+};
+
+class DataInfoCommand : public Command {
+ public:
+  std::string name() const override { return "data info"; }
+  std::string summary() const override { return "what a dataset holds, after checking it"; }
+
+  void Declare(FlagSet& flags) override {
+    flags.Positional("PREFIX", prefix_, "the dataset: PREFIX.bin and PREFIX.idx",
+                     FlagNeed::kRequired);
+  }
+
+  int Run(const OutputOptions& output) override {
+    const IndexedDataset dataset(prefix_);
+    const int64_t largest = dataset.tokens() > 0 ? dataset.MaxToken() : -1;
+    const std::string type(Name(dataset.token_type()));
+    if (dataset.info() && largest >= dataset.info()->vocab_size) {
+      throw InputError(fmt::format("{}: holds id {}; expected 0 to {} by {}.json",
+                                   dataset.bin_path(), largest, dataset.info()->vocab_size - 1,
+                                   prefix_));
+    }
+    const int64_t vocab_size = dataset.info() ? dataset.info()->vocab_size : largest + 1;
+    const std::string tokenizer = dataset.info() ? dataset.info()->tokenizer : "unknown";
+    if (output.json) {
+      PrintJson({{"schema_version", 1},
+                 {"prefix", prefix_},
+                 {"tokenizer", tokenizer},
+                 {"vocab_size", vocab_size},
+                 {"token_type", type},
+                 {"documents", dataset.documents()},
+                 {"sequences", dataset.sequences()},
+                 {"tokens", dataset.tokens()},
+                 {"max_token", largest}});
+    } else {
+      Print(KeyValueText({{"tokenizer", tokenizer},
+                          {"vocabulary", Thousands(vocab_size)},
+                          {"stored as", type},
+                          {"documents", Thousands(dataset.documents())},
+                          {"tokens", Thousands(dataset.tokens())}}));
+    }
+    return 0;
+  }
+
+ private:
+  std::string prefix_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeDataBuildCommand() { return std::make_unique<DataBuildCommand>(); }
+std::unique_ptr<Command> MakeDataInfoCommand() { return std::make_unique<DataInfoCommand>(); }
+
+}  // namespace trimtab

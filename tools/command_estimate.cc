@@ -1,0 +1,112 @@
+#include <nlohmann/json.hpp>
+
+#include "cost_model/closed_form.h"
+#include "cost_model/dry_run.h"
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/base/units.h"
+#include "tools/command.h"
+#include "tools/common_flags.h"
+#include "tools/table.h"
+
+namespace trimtab {
+namespace {
+
+std::string EstimateText(const RunConfig& run, const Cluster& cluster, const Estimate& estimate) {
+  const Breakdown& parts = estimate.breakdown_s;
+  const MemoryEstimate& memory = estimate.memory;
+  const auto share = [&](double seconds) {
+    return fmt::format("{:>8}  {:4.1f} %", FormatSeconds(seconds),
+                       100 * seconds / estimate.step_time_s);
+  };
+  std::vector<std::pair<std::string, std::string>> rows = {
+      {"model",
+       fmt::format("{} ({} parameters)", run.model.name, Thousands(run.model.parameter_count()))},
+      {"cluster", fmt::format("{} ({})", cluster.name, cluster.profile.name)},
+      {"layout", fmt::format("{}: {} ranks", ToString(run.layout), estimate.ranks)},
+      {"step time", fmt::format("{} ({} to {}, {})", FormatSeconds(estimate.step_time_s),
+                                FormatSeconds(estimate.step_time_low_s),
+                                FormatSeconds(estimate.step_time_high_s), Name(estimate.trust))},
+      {"  compute", share(parts.compute)},
+      {"  exposed tp", share(parts.exposed_tp)},
+      {"  exposed dp", share(parts.exposed_dp)},
+      {"  recompute", share(parts.recompute)},
+      {"  optimizer", share(parts.optimizer)},
+      {"  overhead", share(parts.overhead)},
+      {"tokens/s", fmt::format("{:.1f}", estimate.tokens_per_s())},
+      {"tokens/s/rank", fmt::format("{:.1f}", estimate.tokens_per_s_per_gpu())},
+      {"model TFLOP/s/rank", fmt::format("{:.4g}", estimate.model_tflops_per_gpu())},
+      {"peak memory", FormatBytes(memory.peak_total) + " (fullest rank)"},
+      {"  weights", FormatBytes(memory.weights)},
+      {"  gradients", FormatBytes(memory.gradients)},
+      {"  optimizer", FormatBytes(memory.optimizer)},
+      {"  activations", FormatBytes(memory.activations)}};
+  return KeyValueText(rows);
+}
+
+class EstimateCommand : public Command {
+ public:
+  std::string name() const override { return "estimate"; }
+  std::string summary() const override { return "predict one configuration: time, memory, why"; }
+
+  void Declare(FlagSet& flags) override {
+    run_flags_.Declare(flags);
+    cluster_flags_.Declare(flags);
+    flags.Choice("--tier", tier_, {"closed-form", "dry-run"},
+                 "count in microseconds, or dry-run the real step op by op");
+    flags.Text("--trace", trace_, "write the dry run's timeline here (chrome://tracing, Perfetto)");
+  }
+
+  int Run(const OutputOptions& output) override {
+    if (!trace_.empty() && tier_ != "dry-run") {
+      throw UsageError("--trace needs --tier dry-run: a closed form has no timeline");
+    }
+    const Cluster cluster = cluster_flags_.Resolve();
+    const RunConfig run = run_flags_.Resolve(cluster);
+    const Estimate estimate = Predict(run, cluster);
+    if (output.json) {
+      nlohmann::json json = ToJson(estimate);
+      json["schema_version"] = 1;
+      json["tier"] = tier_;
+      json["cluster"] = cluster.name;
+      json["run"] = ToJson(run);
+      PrintJson(json);
+    } else {
+      Print(EstimateText(run, cluster, estimate));
+    }
+    // A prediction of what cannot run is still worth seeing; the exit code says that it cannot.
+    const int64_t limit = MemoryLimit(run, cluster);
+    if (limit == 0 || estimate.memory.peak_total <= limit) return 0;
+    throw InfeasibleError(fmt::format("needs {} of memory per rank; {} are there",
+                                      FormatBytes(estimate.memory.peak_total), FormatBytes(limit)));
+  }
+
+ private:
+  Estimate Predict(const RunConfig& run, const Cluster& cluster) const {
+    if (tier_ == "closed-form") return ClosedForm(run, cluster);
+    const DryRunResult result = DryRunStep(run, cluster, /*with_timeline=*/!trace_.empty());
+    if (!trace_.empty()) {
+      WriteChromeTrace(result.timeline, trace_);
+      LogInfo("wrote {} events to {}", result.timeline.size(), trace_);
+    }
+    return result.estimate;
+  }
+
+  /// Of one rank: the run's own, else the GPU's, else an equal share of the machine.
+  static int64_t MemoryLimit(const RunConfig& run, const Cluster& cluster) {
+    if (run.memory_per_rank_bytes > 0) return run.memory_per_rank_bytes;
+    if (cluster.device == "cpu") return cluster.memory_bytes / run.layout.world_size();
+    return cluster.memory_bytes;
+  }
+
+  RunFlags run_flags_;
+  ClusterFlags cluster_flags_;
+  std::string tier_ = "dry-run";
+  std::string trace_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeEstimateCommand() { return std::make_unique<EstimateCommand>(); }
+
+}  // namespace trimtab

@@ -1,0 +1,79 @@
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/config/model_config.h"
+#include "tools/command.h"
+#include "tools/table.h"
+
+namespace trimtab {
+namespace {
+
+/// 124475904 -> "124M".
+std::string ShortCount(int64_t count) {
+  const double value = static_cast<double>(count);
+  if (value >= 1e9) return fmt::format("{:.3g}B", value / 1e9);
+  if (value >= 1e6) return fmt::format("{:.3g}M", value / 1e6);
+  return Thousands(count);
+}
+
+class ModelsCommand : public Command {
+ public:
+  std::string name() const override { return "models"; }
+  std::string summary() const override { return "the built-in models, or one in full"; }
+
+  void Declare(FlagSet& flags) override {
+    flags.Positional("MODEL", model_, "show this preset or file as model JSON");
+  }
+
+  int Run(const OutputOptions& output) override {
+    if (!model_.empty()) {
+      PrintJson(ToJson(LoadModelConfig(model_)));
+    } else if (output.json) {
+      PrintList();
+    } else {
+      PrintTable(UseColor(output, STDOUT_FILENO));
+    }
+    return 0;
+  }
+
+ private:
+  static void PrintList() {
+    nlohmann::json models = nlohmann::json::array();
+    for (const std::string& name : ModelPresetNames()) {
+      nlohmann::json model = ToJson(LoadModelConfig(name));
+      model["parameters"] = LoadModelConfig(name).parameter_count();
+      models.push_back(std::move(model));
+    }
+    PrintJson({{"schema_version", 1}, {"models", std::move(models)}});
+  }
+
+  static void PrintTable(bool bold) {
+    Table table({{"model"},
+                 {"parameters", Align::kRight},
+                 {"layers", Align::kRight},
+                 {"hidden", Align::kRight},
+                 {"heads", Align::kRight},
+                 {"kv heads", Align::kRight},
+                 {"ffn", Align::kRight},
+                 {"vocabulary", Align::kRight},
+                 {"positions", Align::kRight}});
+    for (const std::string& name : ModelPresetNames()) {
+      const ModelConfig model = LoadModelConfig(name);
+      table.AddRow({name, ShortCount(model.parameter_count()), fmt::format("{}", model.num_layers),
+                    fmt::format("{}", model.hidden_size), fmt::format("{}", model.num_heads),
+                    fmt::format("{}", model.num_kv_heads), fmt::format("{}", model.ffn_hidden_size),
+                    fmt::format("{}", model.vocab_size),
+                    fmt::format("{}", model.max_sequence_length)});
+    }
+    Print(table.ToText(bold));
+  }
+
+  std::string model_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeModelsCommand() { return std::make_unique<ModelsCommand>(); }
+
+}  // namespace trimtab

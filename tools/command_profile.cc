@@ -1,0 +1,120 @@
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/base/units.h"
+#include "profiler/trial.h"
+#include "tools/command.h"
+#include "tools/common_flags.h"
+#include "tools/table.h"
+
+namespace trimtab {
+namespace {
+
+/// Largest part first.
+std::vector<std::pair<std::string, double>> SortedParts(const Measurement& measurement) {
+  std::vector<std::pair<std::string, double>> parts(measurement.breakdown_s.begin(),
+                                                    measurement.breakdown_s.end());
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  return parts;
+}
+
+std::string MeasurementText(const RunConfig& run, const Measurement& measurement) {
+  std::vector<std::pair<std::string, std::string>> rows = {
+      {"model",
+       fmt::format("{} ({} parameters)", run.model.name, Thousands(run.model.parameter_count()))},
+      {"layout", ToString(run.layout)},
+      {"batch", fmt::format("{} sequences of {} tokens", run.global_batch, run.sequence_length)},
+      {"step time",
+       fmt::format("{} (MAD {}, {} steps)", FormatSeconds(measurement.step_time_s),
+                   FormatSeconds(measurement.step_time_mad_s), measurement.steps_measured)},
+      {"tokens/s", fmt::format("{:.1f}", measurement.tokens_per_s)},
+      {"tokens/s/rank", fmt::format("{:.1f}", measurement.tokens_per_s_per_gpu)},
+      {"model TFLOP/s/rank", fmt::format("{:.4f}", measurement.model_tflops_per_gpu)},
+      {"peak memory", FormatBytes(measurement.peak_mem_bytes) + " (fullest rank)"}};
+  for (const auto& [tag, bytes] : measurement.memory_bytes) {
+    rows.emplace_back("  " + tag, FormatBytes(bytes));
+  }
+  if (!measurement.losses.empty()) {
+    rows.emplace_back("losses",
+                      fmt::format("{:.4f} to {:.4f} in {} steps", measurement.losses.front(),
+                                  measurement.losses.back(), measurement.losses.size()));
+  }
+  const auto parts = SortedParts(measurement);
+  double total = 0;
+  for (const auto& part : parts) total += part.second;
+  if (total > 0) rows.emplace_back("one step of rank 0", "");
+  for (const auto& [part, seconds] : parts) {
+    rows.emplace_back("  " + part, fmt::format("{:>8}  {:4.1f} %", FormatSeconds(seconds),
+                                               100 * seconds / total));
+  }
+  return KeyValueText(rows);
+}
+
+class ProfileCommand : public Command {
+ public:
+  std::string name() const override { return "profile"; }
+  std::string summary() const override { return "measure one configuration on this machine"; }
+
+  void Declare(FlagSet& flags) override {
+    constexpr int64_t kMaxSteps = std::numeric_limits<int32_t>::max();
+    run_flags_.Declare(flags);
+    cluster_flags_.Declare(flags);
+    flags.Integer("--steps", options_.steps, 1, kMaxSteps, "least number of measured steps");
+    flags.Integer("--warmup", options_.warmup, 0, kMaxSteps, "steps before the measured ones");
+    flags.Integer("--max-steps", options_.max_steps, 1, kMaxSteps,
+                  "most measured steps, while the median has not settled");
+    flags.Number("--max-seconds", options_.max_seconds, 0, 1e9,
+                 "no further step starts after measuring for this long");
+    flags.Text("--result", result_, "append the result to this file, as a search's trial does");
+    flags.Text("--attempt", attempt_, "with --result: the id noted with the result");
+  }
+
+  int Run(const OutputOptions& output) override {
+    if (result_.empty() != attempt_.empty()) {
+      throw UsageError("--result and --attempt belong together: expected both or neither");
+    }
+    options_.max_steps = std::max(options_.max_steps, options_.steps);
+    if (!result_.empty()) return RunTrial();
+
+    const Cluster cluster = cluster_flags_.ResolveForRunning();
+    const RunConfig run = run_flags_.Resolve(cluster);
+    LogInfo("measuring {} with {}", run.model.name, ToString(run.layout));
+    const auto peak = cluster.profile.peak_flops.find(run.layout.precision);
+    if (peak != cluster.profile.peak_flops.end() && cluster.device != "cpu") {
+      options_.peak_flops_per_rank = peak->second.value;
+    }
+    const Measurement measurement = Measure(run, options_);
+    if (output.json) {
+      nlohmann::json json = ToJson(measurement);
+      json["schema_version"] = 1;
+      json["run"] = ToJson(run);
+      PrintJson(json);
+    } else {
+      Print(MeasurementText(run, measurement));
+    }
+    return 0;
+  }
+
+ private:
+  /// The worker of a search: its driver checked the run, and reads the result from the file.
+  int RunTrial() {
+    const RunConfig run = run_flags_.Resolve(cluster_flags_.ResolveForRunning());
+    return WorkerExitCode(RunWorker(run, options_, result_, attempt_));
+  }
+
+  RunFlags run_flags_;
+  ClusterFlags cluster_flags_;
+  MeasureOptions options_;
+  std::string result_;
+  std::string attempt_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeProfileCommand() { return std::make_unique<ProfileCommand>(); }
+
+}  // namespace trimtab

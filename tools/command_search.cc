@@ -1,0 +1,168 @@
+#include <unistd.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/base/units.h"
+#include "search/report.h"
+#include "tools/command.h"
+#include "tools/common_flags.h"
+#include "tools/progress.h"
+#include "tools/search_text.h"
+#include "tools/signals.h"
+#include "tools/version.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
+
+/// Shows what a search does, and passes Ctrl-C on to it.
+class SearchProgress : public SearchEvents {
+ public:
+  explicit SearchProgress(const OutputOptions& output) : progress_(output) {}
+
+  void OnResume(int64_t measured, int64_t ingested) override {
+    progress_.Event(
+        fmt::format("resuming: {} candidates measured, {} results taken in", measured, ingested));
+  }
+  void OnSpace(const SpaceSummary& summary) override {
+    progress_.Event(fmt::format("{} candidates, {} pruned, {} left", summary.enumerated,
+                                summary.enumerated - summary.feasible, summary.feasible));
+  }
+  void OnDryRun(int64_t done, int64_t total) override {
+    progress_.Update({.label = "dry runs", .done = done, .total = total});
+    if (done == total && !progress_.shows_bar()) {
+      progress_.Event(fmt::format("{} dry runs done", total));
+    }
+  }
+  void OnTrialStart(const CandidateRecord& candidate, const TrialProgress& trial) override {
+    progress_.Event(
+        fmt::format("trial {}/{}: {}", trial.done + trial.failed + 1, trial.total, candidate.key));
+    Show(trial);
+  }
+  void OnTrialEnd(const CandidateRecord& candidate, const TrialOutcome& outcome,
+                  const TrialProgress& trial) override {
+    progress_.Event(TrialText(candidate, outcome, trial));
+    Show(trial);
+  }
+  StopRequest stop_requested() override {
+    Show(last_);
+    switch (RequestedStop()) {
+      case StopLevel::kNone:
+        return StopRequest::kNone;
+      case StopLevel::kDrain:
+        return StopRequest::kDrain;
+      case StopLevel::kCancel:
+        return StopRequest::kCancel;
+    }
+    return StopRequest::kNone;
+  }
+  void Clear() { progress_.Clear(); }
+
+ private:
+  void Show(const TrialProgress& trial) {
+    last_ = trial;
+    if (trial.total == 0) return;
+    progress_.Update({.label = "proving",
+                      .done = trial.done + trial.failed,
+                      .failed = trial.failed,
+                      .running = trial.running,
+                      .total = trial.total,
+                      .best = trial.best_tokens_per_s > 0
+                                  ? fmt::format("{:.0f} tokens/s", trial.best_tokens_per_s)
+                                  : "",
+                      .eta_s = trial.eta_s});
+  }
+
+  Progress progress_;
+  TrialProgress last_;
+};
+
+class SearchCommand : public Command {
+ public:
+  std::string name() const override { return "search"; }
+  std::string summary() const override {
+    return "find the fastest configuration: rank, prove, recommend";
+  }
+
+  void Declare(FlagSet& flags) override {
+    Problem& problem = options_.problem;
+    flags.Text("--model", model_, "preset (see 'trimtab models') or model JSON",
+               FlagNeed::kRequired);
+    cluster_flags_.Declare(flags);
+    flags.Integer("--gbs", problem.global_batch, 1, kMax32, "global batch, in sequences",
+                  FlagNeed::kRequired);
+    flags.Integer("--seq", problem.sequence_length, 1, kMax32, "sequence length, in tokens",
+                  FlagNeed::kRequired);
+    flags.Text("--precision", problem.precision, "of the computation");
+    flags.Choice("--objective", objective_, {"throughput", "memory", "cost"}, "what best means");
+    flags.Bytes("--memory-per-rank", problem.memory_per_rank_bytes,
+                "limit of each rank, e.g. 8GiB");
+    flags.Integer("--max-ranks", problem.max_ranks, 0, kMax32, "most ranks; 0 = the cluster's");
+    flags.Integer("--max-micro-batch", problem.max_micro_batch, 1, kMax32, "largest micro batch");
+    flags.Integer("--top", top_, 1, kMax32, "rows of the ranking to print");
+    flags.Integer("--dry-runs", options_.dry_run_count, 0, kMax32,
+                  "candidates that get a dry run after the closed form");
+    flags.Integer("--prove", options_.prove_count, 0, kMax32, "candidates to measure");
+    flags.Integer("--trial-steps", options_.measure.steps, 1, kMax32, "least steps of a trial");
+    flags.Number("--trial-seconds", options_.measure.max_seconds, 0, 1e9, "measuring time of one");
+    flags.Number("--trial-limit", options_.trial_time_limit_s, 0, 1e9,
+                 "seconds after which a trial is killed; 0 = never");
+    flags.Number("--budget", options_.budget_s, 0, 1e9,
+                 "seconds after which no trial starts (exit code 5); 0 = no limit");
+    flags.Choice("--launcher", launcher_, {"local"},
+                 "local: each trial is a process of this machine");
+    flags.Text("--data", problem.data,
+               "dataset PREFIX of trials and winner; synthetic if left out");
+    flags.Integer("--steps", problem.steps, 0, kMax32, "steps of the recommended run");
+    options_.study_path = "trimtab-study.db";
+    flags.Text("--study", options_.study_path, "SQLite file that keeps everything");
+    flags.Switch("--resume", options_.study.resume, "go on with the study if it is there");
+    flags.Text("--report", report_, "write report.json and report.html to this folder");
+  }
+
+  int Run(const OutputOptions& output) override {
+    Problem& problem = options_.problem;
+    problem.model = LoadModelConfig(model_);
+    problem.cluster = cluster_flags_.Resolve();
+    options_.objective = ParseObjective(objective_);
+    options_.study.program_version = kVersion;
+    options_.measure.max_steps = std::max(options_.measure.max_steps, options_.measure.steps);
+
+    CatchStopSignals();
+    SearchProgress events(output);
+    const SearchResult result = RunSearch(options_, events);
+    events.Clear();
+    if (!report_.empty()) {
+      WriteReport(result, report_);
+      LogInfo("wrote the report to {}", report_);
+    }
+    if (output.json) {
+      PrintJson(ReportJson(result));
+    } else {
+      Print(SearchText(result, top_, UseColor(output, STDOUT_FILENO)));
+    }
+    if (!result.partial) return 0;
+    LogWarning("partial result: {}; --resume goes on with {}", result.partial_reason,
+               options_.study_path);
+    return StopExitCode() != 0 ? StopExitCode() : static_cast<int>(ExitCode::kPartial);
+  }
+
+ private:
+  SearchOptions options_;
+  ClusterFlags cluster_flags_;
+  std::string model_;
+  std::string objective_ = "throughput";
+  std::string launcher_ = "local";
+  std::string report_;
+  int64_t top_ = 10;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeSearchCommand() { return std::make_unique<SearchCommand>(); }
+
+}  // namespace trimtab

@@ -1,0 +1,125 @@
+#include <unistd.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/base/units.h"
+#include "engine/train/run_training.h"
+#include "tools/command.h"
+#include "tools/common_flags.h"
+#include "tools/progress.h"
+#include "tools/signals.h"
+#include "tools/table.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int64_t kDefaultSteps = 50;
+
+StopSignal ToStopSignal(StopLevel level) {
+  switch (level) {
+    case StopLevel::kNone:
+      return StopSignal::kNone;
+    case StopLevel::kDrain:
+      return StopSignal::kDrain;
+    case StopLevel::kCancel:
+      return StopSignal::kCancel;
+  }
+  return StopSignal::kNone;
+}
+
+class TrainCommand : public Command {
+ public:
+  std::string name() const override { return "train"; }
+  std::string summary() const override {
+    return "train with a configuration, or a search's winner";
+  }
+
+  void Declare(FlagSet& flags) override {
+    run_flags_.Declare(flags);
+    cluster_flags_.Declare(flags);
+    flags.Integer("--steps", steps_, 0, std::numeric_limits<int32_t>::max(),
+                  "steps in all; 0 takes the run's, or 50");
+    flags.Text("--checkpoint", options_.checkpoint, "folder to save to at the end (and on Ctrl-C)");
+    flags.Text("--load", options_.load, "checkpoint folder to go on from, written by any layout");
+    flags.Integer("--save-every", options_.save_every, 0, std::numeric_limits<int32_t>::max(),
+                  "also save every so many steps; 0 = only at the end");
+    flags.Integer("--log-every", log_every_, 1, std::numeric_limits<int32_t>::max(),
+                  "print every so many steps (the first and last always)");
+  }
+
+  int Run(const OutputOptions& output) override {
+    const RunConfig run = ResolveRun();
+    if (options_.save_every > 0 && options_.checkpoint.empty()) {
+      throw UsageError("--save-every needs --checkpoint, the folder to save to");
+    }
+    CatchStopSignals();
+    Progress progress(output);
+    options_.stop_requested = [] { return ToStopSignal(RequestedStop()); };
+    options_.on_step = [&](const TrainingStep& step) { ShowStep(run, output, progress, step); };
+    options_.on_save = [&](int64_t step, double seconds) {
+      progress.Event(fmt::format("saved step {} to {} in {}", step, options_.checkpoint,
+                                 FormatSeconds(seconds)));
+    };
+    progress.Event(fmt::format("training {} ({} parameters) with {} on {} for {} steps",
+                               run.model.name, Thousands(run.model.parameter_count()),
+                               ToString(run.layout), run.device, run.steps));
+    const TrainingSummary summary = RunTraining(run, options_);
+    progress.Clear();
+    return Finish(run, summary);
+  }
+
+ private:
+  RunConfig ResolveRun() const {
+    RunConfig run = run_flags_.Resolve(cluster_flags_.ResolveForRunning());
+    if (steps_ > 0) run.steps = steps_;
+    if (run.steps == 0) run.steps = kDefaultSteps;
+    return run;
+  }
+
+  void ShowStep(const RunConfig& run, const OutputOptions& output, Progress& progress,
+                const TrainingStep& step) const {
+    const bool shown = step.step == 1 || step.step == run.steps || step.step % log_every_ == 0;
+    if (output.json && shown) {
+      PrintJson({{"step", step.step},
+                 {"loss", step.loss},
+                 {"grad_norm", step.grad_norm},
+                 {"lr", step.learning_rate},
+                 {"tokens_per_s", step.tokens_per_s}},
+                /*one_line=*/true);
+    } else if (shown) {
+      progress.Clear();
+      Print(fmt::format("step {:>5}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {:>8} tokens/s\n",
+                        step.step, run.steps, step.loss, step.grad_norm, step.learning_rate,
+                        Thousands(static_cast<int64_t>(step.tokens_per_s))));
+    }
+    progress.Update({.label = "training",
+                     .done = step.step,
+                     .total = run.steps,
+                     .best = fmt::format("loss {:.4f}", step.loss)});
+  }
+
+  int Finish(const RunConfig& run, const TrainingSummary& summary) const {
+    LogInfo("{} of {} steps done, loss {:.4f}, peak memory {} per rank", summary.steps_done,
+            run.steps, summary.last_loss, FormatBytes(summary.peak_mem_bytes));
+    if (summary.stopped_by == StopSignal::kNone) return 0;
+    const bool saved = summary.stopped_by == StopSignal::kDrain && !options_.checkpoint.empty();
+    LogWarning("stopped after step {}; {}", summary.steps_done,
+               saved ? "go on with --load " + options_.checkpoint : "nothing was saved");
+    return StopExitCode();
+  }
+
+  RunFlags run_flags_;
+  ClusterFlags cluster_flags_;
+  TrainingOptions options_;
+  int64_t steps_ = 0;
+  int64_t log_every_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeTrainCommand() { return std::make_unique<TrainCommand>(); }
+
+}  // namespace trimtab

@@ -1,0 +1,178 @@
+#include <unistd.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cost_model/closed_form.h"
+#include "cost_model/dry_run.h"
+#include "engine/base/error.h"
+#include "engine/base/units.h"
+#include "engine/config/strict_json.h"
+#include "profiler/stats.h"
+#include "tools/command.h"
+#include "tools/common_flags.h"
+#include "tools/table.h"
+
+namespace trimtab {
+namespace {
+
+/// A measured run and its prediction. Errors are (predicted - measured) / measured.
+struct ValidatedRun {
+  std::string name;
+  RunConfig run;
+  double step_time_s = 0;
+  int64_t peak_mem_bytes = 0;  // 0 = not measured
+  Estimate estimate;
+
+  double step_time_error() const { return estimate.step_time_s / step_time_s - 1; }
+  double peak_mem_error() const {
+    return static_cast<double>(estimate.memory.peak_total) / static_cast<double>(peak_mem_bytes) -
+           1;
+  }
+};
+
+/// README.md describes the file.
+std::vector<ValidatedRun> ReadRuns(const std::string& path) {
+  const nlohmann::json json = ReadJsonFile(path);
+  StrictObject root(json, path + ": $");
+  int64_t version = 1;
+  root.Integer("schema_version", version, 1, 1, Need::kRequired);
+  const nlohmann::json* list = root.Find("runs", Need::kRequired);
+  if (!list->is_array() || list->empty()) root.Refuse("runs", "a list of at least one run");
+  root.Finish();
+  std::vector<ValidatedRun> runs;
+  for (size_t i = 0; i < list->size(); ++i) {
+    ValidatedRun row;
+    StrictObject object((*list)[i], fmt::format("{}: $.runs[{}]", path, i));
+    object.Text("name", row.name);
+    object.Number("step_time_s", row.step_time_s, 1e-9, 1e9, Need::kRequired);
+    object.Integer("peak_mem_bytes", row.peak_mem_bytes, 1, int64_t{1} << 60);
+    row.run = RunConfigFromJson(*object.Find("run", Need::kRequired), object.Where("run"));
+    object.Finish();
+    if (row.name.empty()) {
+      row.name = fmt::format("{} {}", row.run.model.name, ToString(row.run.layout));
+    }
+    runs.push_back(std::move(row));
+  }
+  return runs;
+}
+
+/// Of the absolute errors.
+struct ErrorSummary {
+  int64_t runs = 0;
+  double median = 0;
+  double mean = 0;
+  double max = 0;
+};
+
+ErrorSummary Summarize(std::vector<double> errors) {
+  ErrorSummary summary;
+  summary.runs = static_cast<int64_t>(errors.size());
+  if (errors.empty()) return summary;
+  for (double& error : errors) {
+    error = std::abs(error);
+    summary.mean += error / static_cast<double>(errors.size());
+    summary.max = std::max(summary.max, error);
+  }
+  summary.median = Median(errors);
+  return summary;
+}
+
+nlohmann::json ToJson(const ErrorSummary& summary) {
+  return {{"runs", summary.runs},
+          {"median", summary.median},
+          {"mean", summary.mean},
+          {"max", summary.max}};
+}
+
+std::string SummaryText(const char* what, const ErrorSummary& summary) {
+  if (summary.runs == 0) return "";
+  return fmt::format("{} error over {} runs: median {:.1f} %, mean {:.1f} %, most {:.1f} %\n", what,
+                     summary.runs, 100 * summary.median, 100 * summary.mean, 100 * summary.max);
+}
+
+class ValidateCommand : public Command {
+ public:
+  std::string name() const override { return "validate"; }
+  std::string summary() const override { return "predictions against measured runs"; }
+
+  void Declare(FlagSet& flags) override {
+    flags.Text("--runs", runs_, "JSON file of measured runs", FlagNeed::kRequired);
+    cluster_flags_.Declare(flags);
+    flags.Choice("--tier", tier_, {"closed-form", "dry-run"}, "what predicts");
+  }
+
+  int Run(const OutputOptions& output) override {
+    std::vector<ValidatedRun> runs = ReadRuns(runs_);
+    const Cluster cluster = cluster_flags_.Resolve();
+    std::vector<double> time_errors;
+    std::vector<double> memory_errors;
+    for (ValidatedRun& row : runs) {
+      row.estimate = tier_ == "dry-run" ? DryRun(row.run, cluster) : ClosedForm(row.run, cluster);
+      time_errors.push_back(row.step_time_error());
+      if (row.peak_mem_bytes > 0) memory_errors.push_back(row.peak_mem_error());
+    }
+    const ErrorSummary time = Summarize(time_errors);
+    const ErrorSummary memory = Summarize(memory_errors);
+    if (output.json) {
+      PrintAll(runs, time, memory);
+    } else {
+      Print(RowsText(runs, UseColor(output, STDOUT_FILENO)) + "\n" +
+            SummaryText("step time", time) + SummaryText("peak memory", memory));
+    }
+    return 0;
+  }
+
+ private:
+  void PrintAll(const std::vector<ValidatedRun>& runs, const ErrorSummary& time,
+                const ErrorSummary& memory) const {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const ValidatedRun& row : runs) {
+      nlohmann::json json = {{"name", row.name},
+                             {"step_time_s", row.step_time_s},
+                             {"predicted_step_time_s", row.estimate.step_time_s},
+                             {"step_time_error", row.step_time_error()}};
+      if (row.peak_mem_bytes > 0) {
+        json["peak_mem_bytes"] = row.peak_mem_bytes;
+        json["predicted_peak_mem_bytes"] = row.estimate.memory.peak_total;
+        json["peak_mem_error"] = row.peak_mem_error();
+      }
+      rows.push_back(std::move(json));
+    }
+    PrintJson({{"schema_version", 1},
+               {"tier", tier_},
+               {"runs", std::move(rows)},
+               {"step_time_error", ToJson(time)},
+               {"peak_mem_error", ToJson(memory)}});
+  }
+
+  static std::string RowsText(const std::vector<ValidatedRun>& runs, bool bold) {
+    Table table({{"run"},
+                 {"step time", Align::kRight},
+                 {"predicted", Align::kRight},
+                 {"error", Align::kRight},
+                 {"peak memory", Align::kRight},
+                 {"predicted", Align::kRight},
+                 {"error", Align::kRight}});
+    for (const ValidatedRun& row : runs) {
+      const bool has_memory = row.peak_mem_bytes > 0;
+      table.AddRow({row.name, FormatSeconds(row.step_time_s),
+                    FormatSeconds(row.estimate.step_time_s),
+                    fmt::format("{:+.1f} %", 100 * row.step_time_error()),
+                    has_memory ? FormatBytes(row.peak_mem_bytes) : "-",
+                    FormatBytes(row.estimate.memory.peak_total),
+                    has_memory ? fmt::format("{:+.1f} %", 100 * row.peak_mem_error()) : "-"});
+    }
+    return table.ToText(bold);
+  }
+
+  std::string runs_;
+  ClusterFlags cluster_flags_;
+  std::string tier_ = "dry-run";
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeValidateCommand() { return std::make_unique<ValidateCommand>(); }
+
+}  // namespace trimtab

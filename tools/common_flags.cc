@@ -1,0 +1,91 @@
+#include "tools/common_flags.h"
+
+#include <limits>
+
+#include "engine/base/error.h"
+#include "engine/config/rules.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxLocalRanks = 256;  // threads of this process; more would only wait
+
+}  // namespace
+
+void ClusterFlags::Declare(FlagSet& flags) {
+  flags.Text("--cluster", cluster, "'local', NODESxGPUSxKIND such as 8xh200, or a cluster JSON");
+  flags.Text("--profile", profile, "hardware profile of the cluster (see 'trimtab calibrate')");
+}
+
+Cluster ClusterFlags::ResolveForRunning() const {
+  if (cluster != "local" || !profile.empty()) return Resolve();
+  Cluster local;
+  local.name = "local";
+  local.device = "cpu";
+  local.max_ranks = kMaxLocalRanks;
+  return local;
+}
+
+void RunFlags::Declare(FlagSet& flags) {
+  flags_ = &flags;
+  flags.Text("--config", config, "RUN.json, or REPORT.json of a search (its recommended run)");
+  flags.Text("--model", model, "preset (see 'trimtab models') or model JSON; instead of --config");
+  flags.Integer("--gbs", global_batch, 1, kMax32, "global batch, in sequences");
+  flags.Integer("--seq", sequence_length, 1, kMax32, "sequence length, in tokens");
+  flags.Text("--layout", layout, "tp=2,mbs=4,recompute=full,...; what is left out is default");
+  flags.Text("--precision", precision, "of the computation: fp32");
+  flags.Text("--data", data, "dataset PREFIX (see 'trimtab data build'); synthetic if left out");
+  flags.Bytes("--memory-per-rank", memory_per_rank_bytes, "memory limit of each rank, e.g. 8GiB");
+  flags.Integer("--threads", threads_per_rank, 0, 1024, "threads of each rank; 0 shares the cores");
+  flags.Integer("--seed", seed, 0, std::numeric_limits<int64_t>::max(), "of weights and shuffling");
+  flags.Number("--lr", learning_rate, 0, 1e3, "peak learning rate; 0 keeps the run's");
+}
+
+RunConfig RunFlags::FromParts(const Cluster& cluster) const {
+  for (const char* flag : {"--model", "--gbs", "--seq"}) {
+    if (!flags_->Given(flag)) {
+      throw UsageError(
+          fmt::format("{} is missing; expected --config FILE, or --model, --gbs and --seq", flag));
+    }
+  }
+  RunConfig run;
+  run.model = LoadModelConfig(model);
+  // On GPUs the run takes the whole cluster; a cpu has no natural number of ranks.
+  run.layout = ParseLayout(layout, cluster.device == "cpu" ? 0 : cluster.max_ranks);
+  run.device = cluster.device;
+  run.global_batch = global_batch;
+  run.sequence_length = sequence_length;
+  return run;
+}
+
+RunConfig RunFlags::Resolve(const Cluster& cluster) const {
+  RunConfig run;
+  if (config.empty()) {
+    run = FromParts(cluster);
+  } else {
+    const std::string other = flags_->FirstGiven({"--model", "--gbs", "--seq", "--layout"});
+    if (!other.empty()) {
+      throw UsageError(fmt::format("{} contradicts --config, which holds it", other));
+    }
+    run = LoadRunConfig(config);
+  }
+  if (flags_->Given("--precision")) run.layout.precision = precision;
+  if (flags_->Given("--data")) run.data = data;
+  if (flags_->Given("--memory-per-rank")) run.memory_per_rank_bytes = memory_per_rank_bytes;
+  if (flags_->Given("--threads")) run.threads_per_rank = threads_per_rank;
+  if (flags_->Given("--seed")) run.seed = static_cast<uint64_t>(seed);
+  if (learning_rate > 0) {
+    // The shape of the schedule stays: the floor keeps its share of the peak.
+    run.optimizer.min_learning_rate *= learning_rate / run.optimizer.learning_rate;
+    run.optimizer.learning_rate = learning_rate;
+  }
+  RequireLegal(run);
+  if (run.layout.world_size() > cluster.max_ranks) {
+    throw InfeasibleError(fmt::format("the layout takes {} ranks; the cluster '{}' has at most {}",
+                                      run.layout.world_size(), cluster.name, cluster.max_ranks));
+  }
+  return run;
+}
+
+}  // namespace trimtab

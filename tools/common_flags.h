@@ -1,0 +1,50 @@
+// The flags that describe a run, shared by estimate, profile and train.
+#pragma once
+
+#include <string>
+
+#include "cost_model/cluster.h"
+#include "engine/config/run_config.h"
+#include "tools/flags.h"
+
+namespace trimtab {
+
+/// --cluster and --profile.
+struct ClusterFlags {
+  std::string cluster = "local";
+  std::string profile;
+
+  void Declare(FlagSet& flags);
+  /// The cluster, to predict with.
+  Cluster Resolve() const { return LoadCluster(cluster, profile); }
+  /// The cluster, to run on: nothing is priced, so "local" needs no profile of this machine.
+  Cluster ResolveForRunning() const;
+};
+
+/// Either --config FILE, or --model, --gbs, --seq, --layout and friends. Some flags also change a
+/// run that came from a file.
+struct RunFlags {
+  std::string config;
+  std::string model;
+  int64_t global_batch = 0;
+  int64_t sequence_length = 0;
+  std::string layout;
+  std::string precision;
+  std::string data;
+  int64_t memory_per_rank_bytes = 0;
+  int64_t threads_per_rank = 0;
+  int64_t seed = 1234;
+  double learning_rate = 0;
+
+  void Declare(FlagSet& flags);
+  /// The run that was asked for, checked against the legality rules and the size of the cluster.
+  /// Throws UsageError, InputError or InfeasibleError.
+  RunConfig Resolve(const Cluster& cluster) const;
+
+ private:
+  RunConfig FromParts(const Cluster& cluster) const;
+
+  const FlagSet* flags_ = nullptr;
+};
+
+}  // namespace trimtab

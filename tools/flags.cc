@@ -1,0 +1,130 @@
+#include "tools/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+
+#include "engine/base/error.h"
+#include "engine/base/nearest_name.h"
+#include "engine/base/units.h"
+
+namespace trimtab {
+namespace {
+
+/// The number `text` is, if it is one from its first to its last character.
+template <typename T>
+bool ParseNumber(const std::string& text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+}  // namespace
+
+void FlagSet::Remember(const std::string& flag, CLI::Option* option, FlagNeed need) {
+  if (need == FlagNeed::kRequired) option->description(option->get_description() + " (required)");
+  declared_.push_back({flag, option, need});
+}
+
+void FlagSet::Text(const std::string& flag, std::string& value, const std::string& help,
+                   FlagNeed need) {
+  CLI::Option* option = app_.add_option(flag, value, help);
+  if (!value.empty()) option->default_str(value);
+  Remember(flag, option, need);
+}
+
+void FlagSet::Texts(const std::string& flag, std::vector<std::string>& values,
+                    const std::string& help, FlagNeed need) {
+  Remember(flag, app_.add_option(flag, values, help), need);
+}
+
+void FlagSet::Integer(const std::string& flag, int64_t& value, int64_t min, int64_t max,
+                      const std::string& help, FlagNeed need) {
+  const auto set = [&value, flag, min, max](const std::string& text) {
+    int64_t number = 0;
+    if (!ParseNumber(text, number) || number < min || number > max) {
+      throw UsageError(
+          fmt::format("{}: '{}' is not a whole number from {} to {}", flag, text, min, max));
+    }
+    value = number;
+  };
+  CLI::Option* option = app_.add_option_function<std::string>(flag, set, help);
+  option->type_name("N");
+  if (need == FlagNeed::kOptional) option->default_str(fmt::format("{}", value));
+  Remember(flag, option, need);
+}
+
+void FlagSet::Number(const std::string& flag, double& value, double min, double max,
+                     const std::string& help) {
+  const auto set = [&value, flag, min, max](const std::string& text) {
+    double number = 0;
+    if (!ParseNumber(text, number) || !(number >= min && number <= max)) {
+      throw UsageError(fmt::format("{}: '{}' is not a number from {} to {}", flag, text, min, max));
+    }
+    value = number;
+  };
+  CLI::Option* option = app_.add_option_function<std::string>(flag, set, help);
+  option->type_name("X")->default_str(fmt::format("{}", value));
+  Remember(flag, option, FlagNeed::kOptional);
+}
+
+void FlagSet::Bytes(const std::string& flag, int64_t& value, const std::string& help) {
+  const auto set = [&value, flag](const std::string& text) { value = ParseBytes(text, flag); };
+  Remember(flag, app_.add_option_function<std::string>(flag, set, help)->type_name("SIZE"),
+           FlagNeed::kOptional);
+}
+
+void FlagSet::Choice(const std::string& flag, std::string& value,
+                     const std::vector<std::string>& valid, const std::string& help) {
+  const auto set = [&value, flag, valid](const std::string& text) {
+    if (std::find(valid.begin(), valid.end(), text) == valid.end()) {
+      throw UsageError(
+          fmt::format("{}: unknown value '{}'{}", flag, text, SuggestName(text, valid)));
+    }
+    value = text;
+  };
+  CLI::Option* option = app_.add_option_function<std::string>(flag, set, help);
+  option->type_name(fmt::format("{}", fmt::join(valid, "|")));
+  if (!value.empty()) option->default_str(value);
+  Remember(flag, option, FlagNeed::kOptional);
+}
+
+void FlagSet::Switch(const std::string& flag, bool& value, const std::string& help) {
+  const std::string name = flag.substr(flag.find("--"));
+  Remember(name, app_.add_flag(flag, value, help), FlagNeed::kOptional);
+}
+
+void FlagSet::Positional(const std::string& name, std::string& value, const std::string& help,
+                         FlagNeed need) {
+  Remember(name, app_.add_option(name, value, help), need);
+}
+
+bool FlagSet::Given(const std::string& flag) const { return !FirstGiven({flag}).empty(); }
+
+std::string FlagSet::FirstGiven(const std::vector<std::string>& flags) const {
+  for (const std::string& flag : flags) {
+    const auto found = std::find_if(declared_.begin(), declared_.end(),
+                                    [&](const Declared& each) { return each.name == flag; });
+    if (found != declared_.end() && found->option->count() > 0) return flag;
+  }
+  return "";
+}
+
+void FlagSet::CheckRequired() const {
+  for (const Declared& each : declared_) {
+    if (each.need == FlagNeed::kRequired && each.option->count() == 0) {
+      throw UsageError(
+          fmt::format("{} is required; see '{} --help'", each.name, app_.get_display_name()));
+    }
+  }
+}
+
+std::vector<std::string> FlagSet::Names() const {
+  std::vector<std::string> names;
+  for (const Declared& each : declared_) {
+    if (each.name.starts_with("-")) names.push_back(each.name);
+  }
+  names.push_back("--help");
+  return names;
+}
+
+}  // namespace trimtab

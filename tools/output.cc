@@ -1,0 +1,47 @@
+#include "tools/output.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+
+void Print(std::string_view text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!written || std::fflush(stdout) != 0) {
+    const std::string reason = std::strerror(errno);
+    std::clearerr(stdout);
+    throw StorageError(fmt::format("cannot write to stdout: {}", reason));
+  }
+}
+
+void PrintJson(const nlohmann::json& json, bool one_line) {
+  Print(json.dump(one_line ? -1 : 2, ' ', /*ensure_ascii=*/false,
+                  nlohmann::json::error_handler_t::replace) +
+        "\n");
+}
+
+bool UseColor(const OutputOptions& options, int fd) {
+  if (options.color == "always") return true;
+  if (options.color == "never") return false;
+  // https://no-color.org: any value but the empty one turns colours off.
+  const char* no_color = std::getenv("NO_COLOR");
+  return (no_color == nullptr || *no_color == '\0') && ::isatty(fd) == 1;
+}
+
+std::string OneLine(std::string_view text) {
+  std::string line(text);
+  for (char& c : line) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  while (line.ends_with(' ')) line.pop_back();
+  return line;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,168 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <map>
+#include <new>
+#include <sstream>
+
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/base/nearest_name.h"
+#include "tools/command.h"
+#include "tools/signals.h"
+#include "tools/version.h"
+
+namespace trimtab {
+namespace {
+
+std::vector<std::unique_ptr<Command>> MakeCommands() {
+  std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(MakeSearchCommand());
+  commands.push_back(MakeEstimateCommand());
+  commands.push_back(MakeValidateCommand());
+  commands.push_back(MakeProfileCommand());
+  commands.push_back(MakeCalibrateCommand());
+  commands.push_back(MakeTrainCommand());
+  commands.push_back(MakeDataBuildCommand());
+  commands.push_back(MakeDataInfoCommand());
+  commands.push_back(MakeReportCommand());
+  commands.push_back(MakeModelsCommand());
+  commands.push_back(MakeClustersCommand());
+  commands.push_back(MakeDoctorCommand());
+  return commands;
+}
+
+void DeclareOutputFlags(FlagSet& flags, OutputOptions& output) {
+  flags.Switch("--json", output.json, "print JSON instead of tables");
+  flags.Switch("-v,--verbose", output.verbose, "log more");
+  flags.Switch("-q,--quiet", output.quiet, "log warnings and errors only, no progress");
+  flags.Text("--log-file", output.log_file, "also write the log to this file");
+  flags.Choice("--color", output.color, {"auto", "always", "never"}, "colours on a terminal");
+}
+
+/// The command line as a tree of CLI11 apps. Unknown words are let through and refused by Resolve,
+/// which can name what was meant.
+class CommandTree {
+ public:
+  CommandTree() : root_("Finds the fastest way to train a language model on your machines.") {
+    root_.name("trimtab");
+    root_.allow_extras();
+    root_.set_version_flag("--version", std::string("trimtab ") + kVersion);
+    root_flags_ = std::make_unique<FlagSet>(root_);
+    DeclareOutputFlags(*root_flags_, output_);
+    for (std::unique_ptr<Command>& command : commands_) AddLeaf(*command);
+  }
+
+  /// The command that was asked for, its flags set. Throws UsageError.
+  Command& Resolve(int argc, const char* const* argv) {
+    root_.parse(argc, argv);
+    CLI::App* app = &root_;
+    while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+    const auto leaf = leaves_.find(app);
+    const std::vector<std::string> extras = root_.remaining(/*recurse=*/true);
+    if (!extras.empty()) RefuseExtra(*app, extras.front());
+    if (leaf == leaves_.end()) {
+      throw UsageError(fmt::format("expected a command; see '{} --help'", app->get_display_name()));
+    }
+    leaf->second.flags->CheckRequired();
+    return *leaf->second.command;
+  }
+
+  const OutputOptions& output() const { return output_; }
+  /// What --help or --version asked for; any other parse failure becomes a UsageError.
+  std::string TextFor(const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0) throw UsageError(OneLine(error.what()));
+    std::ostringstream out;
+    std::ostringstream ignored;
+    root_.exit(error, out, ignored);
+    return out.str();
+  }
+
+ private:
+  struct Leaf {
+    Command* command = nullptr;
+    std::unique_ptr<FlagSet> flags;
+  };
+
+  void AddLeaf(Command& command) {
+    const std::string name = command.name();
+    const size_t blank = name.find(' ');
+    CLI::App* parent = &root_;
+    if (blank != std::string::npos) {
+      const std::string group = name.substr(0, blank);
+      CLI::App*& app = groups_[group];
+      if (app == nullptr) {
+        app = root_.add_subcommand(group, "make and look at datasets: data build, data info");
+        app->allow_extras();
+      }
+      parent = app;
+    }
+    CLI::App* app = parent->add_subcommand(name.substr(blank + 1), command.summary());
+    app->allow_extras();
+    Leaf leaf = {&command, std::make_unique<FlagSet>(*app)};
+    command.Declare(*leaf.flags);
+    DeclareOutputFlags(*leaf.flags, output_);
+    leaves_.emplace(app, std::move(leaf));
+  }
+
+  [[noreturn]] void RefuseExtra(const CLI::App& app, const std::string& word) {
+    const auto leaf = leaves_.find(&app);
+    if (word.starts_with("-")) {
+      const std::string flag = word.substr(0, word.find('='));
+      const FlagSet& flags = leaf == leaves_.end() ? *root_flags_ : *leaf->second.flags;
+      throw UsageError(fmt::format("unknown flag '{}'{}", flag, SuggestName(flag, flags.Names())));
+    }
+    if (leaf != leaves_.end()) throw UsageError(fmt::format("unexpected argument '{}'", word));
+    std::vector<std::string> names;
+    for (const CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; })) {
+      names.push_back(each->get_name());
+    }
+    throw UsageError(fmt::format("unknown command '{}'{}", word, SuggestName(word, names)));
+  }
+
+  std::vector<std::unique_ptr<Command>> commands_ = MakeCommands();
+  OutputOptions output_;
+  CLI::App root_;
+  std::unique_ptr<FlagSet> root_flags_;
+  std::map<std::string, CLI::App*> groups_;  // first words of two-word commands
+  std::map<const CLI::App*, Leaf> leaves_;
+};
+
+int RunChecked(int argc, const char* const* argv) {
+  CommandTree tree;
+  Command* command = nullptr;
+  try {
+    command = &tree.Resolve(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    Print(tree.TextFor(error));
+    return 0;
+  }
+  const OutputOptions& output = tree.output();
+  if (output.verbose && output.quiet) throw UsageError("--verbose and --quiet contradict");
+  ConfigureLog(output.quiet     ? LogLevel::kWarning
+               : output.verbose ? LogLevel::kDebug
+                                : LogLevel::kInfo,
+               output.log_file);
+  return command->Run(output);
+}
+
+int Report(ExitCode code, const std::string& message) {
+  fmt::print(stderr, "trimtab: {}\n", OneLine(message));
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+int RunCommand(int argc, const char* const* argv) {
+  IgnoreFileSizeSignal();
+  try {
+    return RunChecked(argc, argv);
+  } catch (const Error& error) {
+    return Report(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return Report(ExitCode::kEnvironment, "this machine is out of memory");
+  } catch (const std::exception& error) {
+    return Report(ExitCode::kInternal, fmt::format("internal error: {}", error.what()));
+  }
+}
+
+}  // namespace trimtab

@@ -1,0 +1,21 @@
+// Signals: Ctrl-C asks nicely, then firmly, then leaves.
+#pragma once
+
+namespace trimtab {
+
+/// How often SIGINT or SIGTERM came: the first asks to finish what is running and save, the second
+/// to cancel it.
+enum class StopLevel { kNone, kDrain, kCancel };
+
+/// Counts SIGINT and SIGTERM from now on instead of dying of them; the third ends the process at
+/// once with 128 + n. Without it they end the process as usual. Forgets earlier ones.
+void CatchStopSignals();
+
+StopLevel RequestedStop();
+/// 128 + the number of the first signal that came; 0 if none did.
+int StopExitCode();
+
+/// Writing past a file size limit becomes an error of that write instead of the process's end.
+void IgnoreFileSizeSignal();
+
+}  // namespace trimtab

@@ -1,0 +1,38 @@
+// Table: aligned columns of plain text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trimtab {
+
+enum class Align { kLeft, kRight };
+
+class Table {
+ public:
+  struct Column {
+    std::string title;
+    Align align = Align::kLeft;
+  };
+
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  /// As many cells as columns.
+  void AddRow(std::vector<std::string> cells);
+  /// Title line and rows, two spaces between columns, no trailing blanks. `bold` marks the titles.
+  std::string ToText(bool bold) const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// "name   value" lines, the values aligned.
+std::string KeyValueText(const std::vector<std::pair<std::string, std::string>>& rows);
+
+/// 1234567 -> "1,234,567".
+std::string Thousands(int64_t value);
+
+}  // namespace trimtab
