@@ -1,0 +1,46 @@
+// Stand-ins for the cost model and for trials, so that searches can be tested without either.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "profiler/trial.h"
+#include "search/driver.h"
+#include "search/predictor.h"
+
+namespace trimtab {
+
+/// A fresh path in the test's scratch folder.
+std::string ScratchPath(const std::string& name);
+
+/// A tiny model on a cpu of two cores, up to four ranks: a space of a few dozen layouts.
+Problem TinyProblem();
+
+/// Options of a search of TinyProblem that proves three candidates.
+SearchOptions TinySearch(const std::string& study_path);
+
+/// Deterministic figures: more micro batch is faster, recompute slower but smaller.
+class FakePredictor : public Predictor {
+ public:
+  Prediction ClosedForm(const RunConfig& run) override;
+  Prediction DryRun(const RunConfig& run) override;
+
+  int64_t closed_forms = 0;
+  int64_t dry_runs = 0;
+};
+
+Measurement FakeMeasurement(const RunConfig& run);
+
+/// Does what a trial's child does to the results file, without a child.
+class FakeRunner : public TrialRunner {
+ public:
+  TrialOutcome Run(const TrialRequest& request, const std::function<bool()>& cancelled) override;
+
+  /// By layout: how its first trials end, when not well. What is not listed succeeds.
+  std::map<std::string, std::vector<TrialState>> failures;
+  std::map<std::string, int64_t> runs;  // finished trials by layout
+  std::function<void()> tick;           // called at every moment at which a driver might be killed
+};
+
+}  // namespace trimtab
