@@ -1,4 +1,5 @@
 // Matrix products on a GPU, by cuBLASLt.
+#include <cstdint>
 #include <memory>
 #include <type_traits>
 
@@ -56,13 +57,32 @@ Layout MakeLayout(const Tensor& matrix) {
   return Layout(handle);
 }
 
-Preference MakePreference() {
+template <typename T>
+void SetAttribute(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute,
+                  T value) {
+  TRIMTAB_CUDA_CHECK(
+      cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)));
+}
+
+/// The largest power of two, up to what cuBLASLt asks about, that divides the address.
+uint32_t Alignment(const Tensor& tensor) {
+  constexpr uintptr_t kMost = 256;
+  const uintptr_t bits = reinterpret_cast<uintptr_t>(tensor.raw()) | kMost;
+  return static_cast<uint32_t>(bits & -bits);
+}
+
+/// `first` and `second` in cuBLASLt's order. Slices may start anywhere, and a kernel chosen for
+/// aligned operands would fail on them.
+Preference MakePreference(const Tensor& first, const Tensor& second, const Tensor& result) {
   cublasLtMatmulPreference_t handle = nullptr;
   TRIMTAB_CUDA_CHECK(cublasLtMatmulPreferenceCreate(&handle));
   Preference preference(handle);
-  const uint64_t bytes = CudaDevice::kCublasWorkspaceBytes;
-  TRIMTAB_CUDA_CHECK(cublasLtMatmulPreferenceSetAttribute(
-      handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof(bytes)));
+  SetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+               uint64_t{CudaDevice::kCublasWorkspaceBytes});
+  SetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, Alignment(first));
+  SetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, Alignment(second));
+  SetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, Alignment(result));
+  SetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, Alignment(result));
   return preference;
 }
 
@@ -79,7 +99,7 @@ void GemmCuda(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose tra
   const Layout layout_a = MakeLayout(a);
   const Layout layout_b = MakeLayout(b);
   const Layout layout_c = MakeLayout(c);
-  const Preference preference = MakePreference();
+  const Preference preference = MakePreference(b, a, c);
   // cuBLASLt remembers its answers, so asking again for the same shapes is cheap.
   cublasLtMatmulHeuristicResult_t choice{};
   int found = 0;
