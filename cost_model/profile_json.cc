@@ -236,7 +236,7 @@ HardwareProfile HardwareProfileFromJson(const nlohmann::json& json, const std::s
   for (const auto& [dtype, value] : peaks->items()) {
     profile.peak_flops[dtype] = QuantityFromJson(value, peaks_object.Where(dtype));
   }
-  if (!profile.peak_flops.contains("fp32")) peaks_object.Refuse("fp32", "a rate for fp32");
+  peaks_object.Find("fp32", Need::kRequired);
   for (const QuantityField& field : kQuantities) {
     const nlohmann::json* value = object.Find(field.key, Need::kRequired);
     profile.*field.member = QuantityFromJson(*value, object.Where(field.key));
