@@ -15,13 +15,12 @@ def trimtab_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kwargs)
         **kwargs
     )
 
-def trimtab_binary(name, srcs, deps = [], data = [], copts = [], linkopts = [], **kwargs):
-    """A C++ program. It finds the CUDA backend, where there is one, among its runfiles."""
+def trimtab_binary(name, srcs, deps = [], copts = [], linkopts = [], **kwargs):
+    """A C++ program. With data = ["//engine:cuda_backend"] it can use GPUs."""
     native.cc_binary(
         name = name,
         srcs = srcs,
         deps = deps,
-        data = data + ["//engine:cuda_backend"],
         copts = TRIMTAB_COPTS + copts,
         # A backend loaded on demand must share the program's registries, so it sees its symbols.
         linkopts = TRIMTAB_LINKOPTS + ["-rdynamic"] + linkopts,
