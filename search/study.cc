@@ -82,7 +82,10 @@ bool Study::CheckSchema() {
   const int64_t application = database_->QueryInt("PRAGMA application_id");
   const int64_t version = database_->QueryInt("PRAGMA user_version");
   const int64_t tables = database_->QueryInt("SELECT count(*) FROM sqlite_schema");
-  if (application == 0 && version == 0 && tables == 0) return false;
+  if (application == 0 && version == 0 && tables == 0) {
+    if (std::filesystem::file_size(path_) == 0) return false;
+    ThrowDamaged("almost nothing is left of it");
+  }
   if (application != kStudyApplicationId) ThrowDamaged("a database of another program");
   if (version > kStudySchemaVersion) {
     throw StorageError(fmt::format("{}: made by a newer version of trimtab (schema {}, known: {})",

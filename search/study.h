@@ -52,9 +52,10 @@ struct SearchGoal {
 };
 
 struct StudyOptions {
-  bool resume = false;                // an existing file is continued instead of refused
-  std::string program_version;        // noted in the study
-  std::function<void()> after_write;  // called after every statement that changed the study
+  bool resume = false;                      // an existing file is continued instead of refused
+  std::string program_version = "unknown";  // noted in the study
+  std::function<void()> after_write =
+      nullptr;  // called after every statement that changed the study
 };
 
 class Study {

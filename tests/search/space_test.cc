@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "engine/base/error.h"
 #include "engine/config/rules.h"
 #include "tests/search/search_fakes.h"
 

@@ -1,0 +1,225 @@
+#include "search/driver.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/base/error.h"
+#include "tests/search/search_fakes.h"
+
+namespace trimtab {
+namespace {
+
+/// Remembers what it was told; asks to stop after a number of trials.
+class RecordingEvents : public SearchEvents {
+ public:
+  void OnResume(int64_t measured, int64_t ingested) override {
+    resumed_measured = measured;
+    resumed_ingested = ingested;
+  }
+  void OnSpace(const SpaceSummary& summary) override { space = summary; }
+  void OnTrialStart(const CandidateRecord&, const TrialProgress& progress) override {
+    EXPECT_EQ(progress.running, 1);
+    ++started;
+  }
+  void OnTrialEnd(const CandidateRecord&, const TrialOutcome&,
+                  const TrialProgress& progress) override {
+    EXPECT_EQ(progress.running, 0);
+    last = progress;
+    ++ended;
+  }
+  StopRequest stop_requested() override { return ended >= stop_after ? stop : StopRequest::kNone; }
+
+  int64_t resumed_measured = -1;
+  int64_t resumed_ingested = -1;
+  SpaceSummary space;
+  TrialProgress last;
+  int64_t started = 0;
+  int64_t ended = 0;
+  int64_t stop_after = 1000;
+  StopRequest stop = StopRequest::kDrain;
+};
+
+struct Harness {
+  FakePredictor predictor;
+  FakeRunner runner;
+  RecordingEvents events;
+
+  SearchResult Run(const SearchOptions& options) {
+    return RunSearch(options, predictor, runner, events);
+  }
+};
+
+std::vector<std::string> PredictedOrder() {
+  Harness harness;
+  SearchOptions options = TinySearch(ScratchPath("order.db"));
+  options.prove_count = 0;
+  std::vector<std::string> layouts;
+  for (const RankingRow& row : harness.Run(options).ranking) layouts.push_back(row.layout);
+  return layouts;
+}
+
+TEST(Driver, RecommendsTheMeasuredBest) {
+  Harness harness;
+  const SearchResult result = harness.Run(TinySearch(ScratchPath("best.db")));
+  EXPECT_FALSE(result.partial);
+  EXPECT_EQ(result.to_prove, 3);
+  EXPECT_EQ(harness.runner.runs.size(), 3u);
+  EXPECT_TRUE(result.recommendation.measured);
+  double best = 0;
+  for (const CandidateRecord& candidate : result.candidates) {
+    if (candidate.measured) best = std::max(best, candidate.measured->tokens_per_s);
+  }
+  EXPECT_EQ(result.recommended_candidate().measured->tokens_per_s, best);
+  EXPECT_EQ(harness.events.last.done, 3);
+  EXPECT_EQ(harness.events.last.best_tokens_per_s, best);
+  EXPECT_EQ(harness.predictor.dry_runs, 4);
+}
+
+TEST(Driver, CountsWhatEachRulePruned) {
+  Harness harness;
+  SearchOptions options = TinySearch(ScratchPath("counts.db"));
+  options.problem.memory_per_rank_bytes = 2000;
+  const SpaceSummary space = harness.Run(options).space;
+  int64_t pruned = 0;
+  for (const auto& [rule, count] : space.pruned) {
+    EXPECT_GT(count, 0) << rule;
+    pruned += count;
+  }
+  EXPECT_EQ(space.enumerated, 108);
+  EXPECT_EQ(space.feasible + pruned, space.enumerated);
+  ASSERT_FALSE(space.pruned.empty());
+  EXPECT_EQ(space.pruned.back().first, "memory");
+  EXPECT_GT(space.feasible, 0);
+}
+
+TEST(Driver, NothingFeasibleSaysWhatPrunedEverything) {
+  Harness harness;
+  SearchOptions options = TinySearch(ScratchPath("infeasible.db"));
+  options.problem.memory_per_rank_bytes = 1;
+  try {
+    harness.Run(options);
+    FAIL() << "found something";
+  } catch (const InfeasibleError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("all 108 candidates were pruned"), std::string::npos) << text;
+    EXPECT_NE(text.find("by memory; the leanest, "), std::string::npos) << text;
+  }
+  EXPECT_EQ(harness.events.started, 0);
+}
+
+TEST(Driver, FailedTrialsAreReplacedAndCrashesRetriedOnce) {
+  const std::vector<std::string> order = PredictedOrder();
+  Harness harness;
+  harness.runner.failures[order[0]] = {TrialState::kOutOfMemory};
+  harness.runner.failures[order[1]] = {TrialState::kCrashed};
+  harness.runner.failures[order[2]] = {TrialState::kCrashed, TrialState::kCrashed};
+  const SearchResult result = harness.Run(TinySearch(ScratchPath("failures.db")));
+  EXPECT_EQ(harness.events.started, 1 + 2 + 2 + 2);
+  EXPECT_EQ(harness.events.last.failed, 2);
+  EXPECT_EQ(harness.events.last.done, 3);
+  EXPECT_EQ(result.ranking.back().layout, order[2]);
+  EXPECT_EQ(result.ranking.back().state, "crashed");
+  EXPECT_EQ(result.ranking[result.ranking.size() - 2].state, "out_of_memory");
+}
+
+TEST(Driver, WhenEveryTrialFailsItSaysWhy) {
+  Harness harness;
+  for (const std::string& layout : PredictedOrder()) {
+    harness.runner.failures[layout] = {TrialState::kFailed};
+  }
+  const SearchOptions options = TinySearch(ScratchPath("all_fail.db"));
+  try {
+    harness.Run(options);
+    FAIL() << "found something";
+  } catch (const InfeasibleError& error) {
+    EXPECT_NE(std::string(error.what()).find("none of the 6 candidates tried ran"),
+              std::string::npos)
+        << error.what();
+    EXPECT_NE(std::string(error.what()).find("failed: planned"), std::string::npos);
+  }
+}
+
+TEST(Driver, DrainEndsAfterTheRunningTrialAndResumeGoesOn) {
+  const std::string path = ScratchPath("drain.db");
+  Harness harness;
+  harness.events.stop_after = 1;
+  const SearchResult first = harness.Run(TinySearch(path));
+  EXPECT_TRUE(first.partial);
+  EXPECT_EQ(first.partial_reason, "stopped on request");
+  EXPECT_TRUE(first.recommendation.measured);
+  EXPECT_EQ(harness.events.ended, 1);
+
+  SearchOptions options = TinySearch(path);
+  options.study.resume = true;
+  harness.events = {};
+  const int64_t closed_forms = harness.predictor.closed_forms;
+  const SearchResult second = harness.Run(options);
+  EXPECT_FALSE(second.partial);
+  EXPECT_EQ(harness.events.resumed_measured, 1);
+  EXPECT_EQ(harness.events.started, 2);
+  EXPECT_EQ(harness.predictor.closed_forms, closed_forms) << "predictions are kept";
+  EXPECT_EQ(harness.predictor.dry_runs, 4);
+  for (const auto& [layout, runs] : harness.runner.runs) EXPECT_EQ(runs, 1) << layout;
+
+  harness.events = {};
+  harness.Run(options);
+  EXPECT_EQ(harness.events.started, 0) << "a finished search repeats nothing";
+}
+
+TEST(Driver, CancelKillsTheTrialWithoutBlamingTheCandidate) {
+  const std::string path = ScratchPath("cancel.db");
+  Harness harness;
+  bool cancel = false;
+  struct CancellingEvents : SearchEvents {
+    explicit CancellingEvents(bool& flag) : flag_(flag) {}
+    void OnTrialStart(const CandidateRecord&, const TrialProgress&) override { flag_ = true; }
+    StopRequest stop_requested() override {
+      return flag_ ? StopRequest::kCancel : StopRequest::kNone;
+    }
+    bool& flag_;
+  } events(cancel);
+  const SearchResult result =
+      RunSearch(TinySearch(path), harness.predictor, harness.runner, events);
+  EXPECT_TRUE(result.partial);
+  EXPECT_FALSE(result.recommendation.measured);
+  EXPECT_TRUE(harness.runner.runs.empty());
+
+  SearchOptions options = TinySearch(path);
+  options.study.resume = true;
+  EXPECT_FALSE(harness.Run(options).partial);
+  EXPECT_EQ(harness.runner.runs.size(), 3u);
+}
+
+TEST(Driver, ABudgetEndsTheSearchWithAValidResult) {
+  Harness harness;
+  SearchOptions options = TinySearch(ScratchPath("budget.db"));
+  options.budget_s = 1e-9;
+  const SearchResult result = harness.Run(options);
+  EXPECT_TRUE(result.partial);
+  EXPECT_NE(result.partial_reason.find("budget"), std::string::npos);
+  EXPECT_FALSE(result.recommendation.measured);
+}
+
+TEST(Driver, ResumeMayProveMore) {
+  const std::string path = ScratchPath("more.db");
+  Harness harness;
+  harness.Run(TinySearch(path));
+  SearchOptions options = TinySearch(path);
+  options.study.resume = true;
+  options.prove_count = 5;
+  harness.Run(options);
+  EXPECT_EQ(harness.runner.runs.size(), 5u);
+  for (const auto& [layout, runs] : harness.runner.runs) EXPECT_EQ(runs, 1) << layout;
+}
+
+TEST(Driver, AStudyAloneGivesTheSameResult) {
+  const std::string path = ScratchPath("alone.db");
+  Harness harness;
+  const SearchResult result = harness.Run(TinySearch(path));
+  const SearchResult again = ResultFromStudy(*Study::OpenExisting(path));
+  EXPECT_EQ(again.recommended().layout, result.recommended().layout);
+  EXPECT_EQ(again.ranking.size(), result.ranking.size());
+  EXPECT_EQ(again.space.pruned, result.space.pruned);
+}
+
+}  // namespace
+}  // namespace trimtab

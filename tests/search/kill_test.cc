@@ -1,0 +1,92 @@
+// Kills the driver at every moment at which it might be killed, and resumes.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <map>
+
+#include "search/driver.h"
+#include "search/sqlite.h"
+#include "tests/search/search_fakes.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int kMostMoments = 500;
+
+/// In a child process: searches, and is killed at the `fatal`-th moment. True if it got that far.
+bool KilledAt(const std::string& path, int fatal) {
+  const pid_t child = fork();
+  if (child == 0) {
+    int moment = 0;
+    const auto tick = [&] {
+      if (++moment == fatal) kill(getpid(), SIGKILL);
+    };
+    SearchOptions options = TinySearch(path);
+    options.study.resume = true;
+    options.study.after_write = tick;
+    FakePredictor predictor;
+    FakeRunner runner;
+    runner.tick = tick;
+    SearchEvents events;
+    RunSearch(options, predictor, runner, events);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+  return WIFSIGNALED(status);
+}
+
+void Resume(const std::string& path) {
+  SearchOptions options = TinySearch(path);
+  options.study.resume = true;
+  FakePredictor predictor;
+  FakeRunner runner;
+  SearchEvents events;
+  const SearchResult result = RunSearch(options, predictor, runner, events);
+  EXPECT_FALSE(result.partial);
+  EXPECT_EQ(result.accuracy.proved, options.prove_count);
+}
+
+/// Every finished trial is in the study, once, and no candidate was measured twice.
+void ExpectEachMeasuredOnce(const std::string& path) {
+  Database database(path, /*create=*/false);
+  EXPECT_EQ(database.QueryInt("SELECT count(*) FROM measurements"), 3);
+  EXPECT_EQ(database.QueryInt("SELECT count(DISTINCT a.candidate_id) FROM measurements m "
+                              "JOIN attempts a ON a.id = m.attempt_id"),
+            3);
+  EXPECT_EQ(database.QueryInt("SELECT count(*) FROM attempts WHERE state = 'running'"), 0);
+  EXPECT_EQ(ReadResults(path + ".results.jsonl").size(), 3u);
+}
+
+TEST(Kill, AtAnyMomentLosesNothingAndRepeatsNothing) {
+  int moments = 0;
+  for (int fatal = 1; fatal < kMostMoments; ++fatal) {
+    SCOPED_TRACE(fatal);
+    const std::string path = ScratchPath("kill.db");
+    const bool killed = KilledAt(path, fatal);
+    Resume(path);
+    ExpectEachMeasuredOnce(path);
+    if (HasFailure() || !killed) break;
+    moments = fatal;
+  }
+  EXPECT_GT(moments, 30) << "the search has fewer moments than it should";
+  EXPECT_LT(moments, kMostMoments - 1) << "the search never ended by itself";
+}
+
+TEST(Kill, TwiceInARow) {
+  for (int fatal = 3; fatal < 40; fatal += 5) {
+    SCOPED_TRACE(fatal);
+    const std::string path = ScratchPath("twice.db");
+    KilledAt(path, fatal);
+    KilledAt(path, fatal);
+    Resume(path);
+    ExpectEachMeasuredOnce(path);
+  }
+}
+
+}  // namespace
+}  // namespace trimtab

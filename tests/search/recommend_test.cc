@@ -1,0 +1,95 @@
+#include "search/recommend.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/search/search_fakes.h"
+
+namespace trimtab {
+namespace {
+
+CandidateRecord Candidate(const std::string& key, double predicted_s) {
+  CandidateRecord candidate;
+  candidate.key = key;
+  candidate.dry_run.emplace();
+  candidate.dry_run->step_time_s = predicted_s;
+  candidate.dry_run->tokens_per_s = 100 / predicted_s;
+  candidate.dry_run->peak_mem_bytes = 1000;
+  candidate.dry_run->breakdown_s = {{"compute", 0.6 * predicted_s},
+                                    {"exposed_dp", 0.4 * predicted_s}};
+  return candidate;
+}
+
+void Measured(CandidateRecord& candidate, double seconds) {
+  candidate.measured.emplace();
+  candidate.measured->step_time_s = seconds;
+  candidate.measured->tokens_per_s = 100 / seconds;
+  candidate.measured->peak_mem_bytes = 800;
+  candidate.attempts = 1;
+  candidate.last_state = "done";
+}
+
+TEST(Recommend, TheMeasuredBestWinsOverTheBetterPredicted) {
+  std::vector<CandidateRecord> candidates = {Candidate("a", 1.0), Candidate("b", 2.0),
+                                             Candidate("c", 0.5), Candidate("d", 0.1)};
+  Measured(candidates[0], 2.2);
+  Measured(candidates[1], 2.0);
+  candidates[3].attempts = 1;
+  candidates[3].last_state = "out_of_memory";
+  const std::vector<RankingRow> ranking = RankAll(Objective::kThroughput, candidates);
+  ASSERT_EQ(ranking.size(), 4u);
+  EXPECT_EQ(ranking[0].layout, "b");
+  EXPECT_EQ(ranking[1].layout, "a");
+  EXPECT_EQ(ranking[2].layout, "c");
+  EXPECT_EQ(ranking[2].state, "predicted");
+  EXPECT_EQ(ranking[3].layout, "d");
+  EXPECT_EQ(ranking[3].state, "out_of_memory");
+  EXPECT_DOUBLE_EQ(*ranking[1].step_time_error, (1.0 - 2.2) / 2.2);
+  EXPECT_DOUBLE_EQ(*ranking[1].peak_mem_error, 0.25);
+  EXPECT_FALSE(ranking[2].step_time_error.has_value());
+
+  const auto choice = Recommend(Objective::kThroughput, candidates, ranking);
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_EQ(choice->row, 0u);
+  EXPECT_TRUE(choice->measured);
+  EXPECT_EQ(choice->binds, "compute");
+  EXPECT_DOUBLE_EQ(choice->binds_share, 0.6);
+  EXPECT_EQ(choice->alternative, 1u);
+  EXPECT_NEAR(choice->alternative_cost, 0.1, 1e-12);
+
+  const Accuracy accuracy = SummarizeAccuracy(ranking);
+  EXPECT_EQ(accuracy.proved, 2);
+  EXPECT_DOUBLE_EQ(accuracy.max_step_time_error, 1.2 / 2.2);
+  EXPECT_DOUBLE_EQ(accuracy.median_step_time_error, 1.2 / 2.2 / 2);
+  EXPECT_DOUBLE_EQ(accuracy.max_peak_mem_error, 0.25);
+}
+
+TEST(Recommend, AMeasuredWinnerIsNotComparedWithPredictions) {
+  std::vector<CandidateRecord> candidates = {Candidate("a", 1.0), Candidate("b", 2.0)};
+  Measured(candidates[0], 1.0);
+  const auto choice =
+      Recommend(Objective::kThroughput, candidates, RankAll(Objective::kThroughput, candidates));
+  EXPECT_EQ(choice->alternative, std::nullopt);
+}
+
+TEST(Recommend, WithNothingMeasuredThePredictionDecides) {
+  const std::vector<CandidateRecord> candidates = {Candidate("a", 2.0), Candidate("b", 1.0)};
+  const std::vector<RankingRow> ranking = RankAll(Objective::kThroughput, candidates);
+  const auto choice = Recommend(Objective::kThroughput, candidates, ranking);
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_FALSE(choice->measured);
+  EXPECT_EQ(ranking[choice->row].layout, "b");
+  EXPECT_EQ(SummarizeAccuracy(ranking).proved, 0);
+}
+
+TEST(Recommend, NothingThatFailedIsRecommended) {
+  std::vector<CandidateRecord> candidates = {Candidate("a", 2.0)};
+  candidates[0].attempts = 1;
+  candidates[0].last_state = "failed";
+  EXPECT_FALSE(
+      Recommend(Objective::kThroughput, candidates, RankAll(Objective::kThroughput, candidates))
+          .has_value());
+  EXPECT_FALSE(Recommend(Objective::kThroughput, {}, {}).has_value());
+}
+
+}  // namespace
+}  // namespace trimtab

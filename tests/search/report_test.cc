@@ -1,0 +1,102 @@
+#include "search/report.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "engine/base/error.h"
+#include "engine/config/run_config.h"
+#include "tests/search/schema_check.h"
+#include "tests/search/search_fakes.h"
+
+namespace trimtab {
+namespace {
+
+nlohmann::json Schema() {
+  std::ifstream file("search/report.schema.json");
+  return nlohmann::json::parse(file);
+}
+
+std::string ReadAll(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+SearchResult Search(const SearchOptions& options) {
+  FakePredictor predictor;
+  FakeRunner runner;
+  SearchEvents events;
+  return RunSearch(options, predictor, runner, events);
+}
+
+TEST(Report, FollowsItsSchemaWhetherProvedOrNot) {
+  for (const int64_t prove_count : {0, 1, 3}) {
+    SearchOptions options = TinySearch(ScratchPath("schema.db"));
+    options.prove_count = prove_count;
+    const nlohmann::json report = ReportJson(Search(options));
+    EXPECT_EQ(SchemaBreach(Schema(), report), "") << "proved " << prove_count;
+    EXPECT_EQ(report["proof"]["measured"], prove_count);
+    EXPECT_EQ(report["recommended"]["measured"].is_null(), prove_count == 0);
+    EXPECT_EQ(report["recommended"]["alternative"].is_null(), prove_count == 1);
+  }
+}
+
+TEST(Report, TheSchemaNoticesBreaches) {
+  const nlohmann::json good = ReportJson(Search(TinySearch(ScratchPath("breach.db"))));
+  const auto broken = [&](const char* pointer, const nlohmann::json& value) {
+    nlohmann::json report = good;
+    report[nlohmann::json::json_pointer(pointer)] = value;
+    return SchemaBreach(Schema(), report);
+  };
+  EXPECT_EQ(broken("/schema_version", 2), "$.schema_version: is 2");
+  EXPECT_EQ(broken("/space/feasible", 0), "$.space.feasible: too small");
+  EXPECT_EQ(broken("/ranking/0/state", "great"), "$.ranking[0].state: is \"great\"");
+  EXPECT_EQ(broken("/recommended/extra", 1), "$.recommended.extra: not in the schema");
+  EXPECT_NE(broken("/ranking/0/predicted/tier", nullptr), "");
+  nlohmann::json report = good;
+  report.erase("proof");
+  EXPECT_EQ(SchemaBreach(Schema(), report), "$: lacks proof");
+}
+
+TEST(Report, TheRecommendedRunCanBeLoaded) {
+  const std::string directory = ScratchPath("loaded");
+  const SearchResult result = Search(TinySearch(ScratchPath("loaded.db")));
+  WriteReport(result, directory);
+  EXPECT_EQ(LoadRunConfig(directory + "/report.json"), result.recommended_candidate().run);
+}
+
+TEST(Report, IsRemadeFromTheStudyAlone) {
+  const std::string study = ScratchPath("remade.db");
+  const std::string first = ScratchPath("first");
+  const std::string second = ScratchPath("second");
+  WriteReport(Search(TinySearch(study)), first);
+  WriteReportFromStudy(study, second);
+  for (const char* file : {"/report.json", "/REPORT.html"}) {
+    EXPECT_EQ(ReadAll(first + file), ReadAll(second + file)) << file;
+    EXPECT_GT(ReadAll(first + file).size(), 1000u) << file;
+  }
+}
+
+TEST(Report, ThePageStandsAloneAndEscapesNames) {
+  SearchOptions options = TinySearch(ScratchPath("page.db"));
+  options.problem.model.name = "<script>alert(1)</script>";
+  const std::string html = ReportHtml(ReportJson(Search(options)));
+  EXPECT_EQ(html.find("<script"), std::string::npos);
+  EXPECT_NE(html.find("&lt;script&gt;"), std::string::npos);
+  EXPECT_EQ(html.find("http"), std::string::npos) << "nothing is fetched";
+  EXPECT_NE(html.find("<svg"), std::string::npos);
+}
+
+TEST(Report, AFolderThatCannotBeMadeIsAStorageError) {
+  const std::string file = ScratchPath("in_the_way");
+  std::ofstream(file) << "x";
+  EXPECT_THROW(WriteReport(Search(TinySearch(ScratchPath("way.db"))), file), StorageError);
+  EXPECT_THROW(WriteReportFromStudy("/nonexistent.db", file), InputError);
+}
+
+}  // namespace
+}  // namespace trimtab

@@ -1,0 +1,216 @@
+#include "search/study.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "tests/search/search_fakes.h"
+
+namespace trimtab {
+namespace {
+
+const StudyOptions kResume = {.resume = true};
+
+std::vector<CandidateRecord> SomeCandidates() {
+  std::vector<CandidateRecord> candidates;
+  for (const RunConfig& run : EnumerateCandidates(TinyProblem())) {
+    CandidateRecord& candidate = candidates.emplace_back();
+    candidate.key = CandidateKey(run);
+    candidate.run = run;
+    candidate.closed_form = FakePredictor().ClosedForm(run);
+    if (candidates.size() == 3) break;
+  }
+  candidates[2].pruned_by = "memory";
+  candidates[2].pruned_why = "needs more";
+  return candidates;
+}
+
+void AppendDone(const Study& study, const Attempt& attempt, const RunConfig& run) {
+  ResultsFile(study.results_path(), 1)
+      .Append({.attempt = attempt.token,
+               .state = TrialState::kDone,
+               .message = "",
+               .measurement = FakeMeasurement(run)});
+}
+
+template <typename ErrorType>
+std::string ErrorOf(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const ErrorType& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Study, KeepsWhatIsStored) {
+  const std::string path = ScratchPath("keeps.db");
+  const std::vector<CandidateRecord> stored = SomeCandidates();
+  {
+    auto study = Study::Open(path, TinyProblem(), {.program_version = "1"});
+    EXPECT_FALSE(study->enumerated());
+    study->StoreCandidates(stored);
+    study->SetGoal({.objective = "memory", .prove_count = 7});
+    const Prediction dry_run = FakePredictor().DryRun(stored[1].run);
+    study->StoreDryRun(2, dry_run, "memory", "too large after all");
+  }
+  auto study = Study::OpenExisting(path);
+  EXPECT_TRUE(study->enumerated());
+  EXPECT_EQ(study->goal().objective, "memory");
+  EXPECT_EQ(study->goal().prove_count, 7);
+  EXPECT_EQ(study->problem(), ToJson(TinyProblem()));
+  EXPECT_EQ(study->profile().at("name"), "fake-cpu");
+  const std::vector<CandidateRecord> read = study->Candidates();
+  ASSERT_EQ(read.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(read[i].key, stored[i].key);
+    EXPECT_EQ(read[i].run, stored[i].run);
+    EXPECT_EQ(read[i].closed_form, stored[i].closed_form);
+    EXPECT_EQ(read[i].attempts, 0);
+  }
+  EXPECT_EQ(read[1].pruned_why, "too large after all");
+  EXPECT_TRUE(read[1].dry_run.has_value());
+  EXPECT_EQ(read[2].pruned_by, "memory");
+}
+
+TEST(Study, TakesEachResultInOnce) {
+  auto study = Study::Open(ScratchPath("once.db"), TinyProblem(), {});
+  const std::vector<CandidateRecord> candidates = SomeCandidates();
+  study->StoreCandidates(candidates);
+  const Attempt attempt = study->BeginAttempt(1);
+  AppendDone(*study, attempt, candidates[0].run);
+  AppendDone(*study, attempt, candidates[0].run);
+  AppendDone(*study, {.id = 1, .token = "another-study-1"}, candidates[0].run);
+  std::ofstream(study->results_path(), std::ios::app) << R"({"schema_version": 1, "att)";
+  EXPECT_EQ(study->IngestResults(), 1);
+  EXPECT_EQ(study->IngestResults(), 0);
+  study->FinishAttempt(attempt, {.state = TrialState::kCrashed, .message = "after its result"});
+  const CandidateRecord read = study->Candidates()[0];
+  EXPECT_EQ(read.attempts, 1);
+  EXPECT_EQ(read.last_state, "done");
+  ASSERT_TRUE(read.measured.has_value());
+  EXPECT_EQ(read.measured->tokens_per_s, FakeMeasurement(candidates[0].run).tokens_per_s);
+  EXPECT_EQ(read.measured->losses, (std::vector<double>{5.0, 4.5}));
+}
+
+TEST(Study, RecoversFinishedAttemptsAndForgetsUnfinishedOnes) {
+  const std::string path = ScratchPath("recovers.db");
+  const std::vector<CandidateRecord> candidates = SomeCandidates();
+  {
+    auto study = Study::Open(path, TinyProblem(), {});
+    study->StoreCandidates(candidates);
+    AppendDone(*study, study->BeginAttempt(1), candidates[0].run);
+    study->BeginAttempt(2);
+  }
+  auto study = Study::Open(path, TinyProblem(), kResume);
+  EXPECT_EQ(study->Recover(), 1);
+  EXPECT_EQ(study->Recover(), 0);
+  EXPECT_TRUE(study->Candidates()[0].measured.has_value());
+  EXPECT_EQ(study->Candidates()[1].attempts, 0);
+  EXPECT_EQ(study->BeginAttempt(2).id, 3);
+}
+
+TEST(Study, AnExistingFileNeedsResume) {
+  const std::string path = ScratchPath("exists.db");
+  Study::Open(path, TinyProblem(), {});
+  const std::string error = ErrorOf<UsageError>([&] { Study::Open(path, TinyProblem(), {}); });
+  EXPECT_NE(error.find("--resume"), std::string::npos) << error;
+  Study::Open(path, TinyProblem(), kResume);
+}
+
+TEST(Study, AnotherProblemIsRefusedWithTheDifference) {
+  const std::string path = ScratchPath("other.db");
+  Study::Open(path, TinyProblem(), {});
+  Problem other = TinyProblem();
+  other.global_batch = 16;
+  const std::string error = ErrorOf<InputError>([&] { Study::Open(path, other, kResume); });
+  EXPECT_EQ(error,
+            path + ": a study of another problem: global_batch is 4 in the study and 16 now");
+}
+
+TEST(Study, ASecondDriverIsRefused) {
+  const std::string path = ScratchPath("locked.db");
+  auto first = Study::Open(path, TinyProblem(), {});
+  const std::string error =
+      ErrorOf<StorageError>([&] { Study::Open(path, TinyProblem(), kResume); });
+  EXPECT_EQ(error, path + ": in use by another trimtab process");
+}
+
+TEST(Study, ANewerSchemaIsRefused) {
+  const std::string path = ScratchPath("newer.db");
+  Study::Open(path, TinyProblem(), {});
+  Database(path, false).Execute("PRAGMA user_version = 99");
+  const std::string error = ErrorOf<StorageError>([&] { Study::OpenExisting(path); });
+  EXPECT_NE(error.find("newer version of trimtab"), std::string::npos) << error;
+}
+
+TEST(Study, FilesThatAreNoStudyAreRefused) {
+  const std::string path = ScratchPath("garbage.db");
+  EXPECT_THROW(Study::OpenExisting(path), InputError);
+  std::ofstream(path) << std::string(5000, 'x');
+  EXPECT_THROW(Study::OpenExisting(path), StorageError);
+  EXPECT_THROW(Study::Open(path, TinyProblem(), kResume), StorageError);
+  std::filesystem::remove(path);
+  Database(path, true).Execute("CREATE TABLE theirs (x INTEGER)");
+  EXPECT_THROW(Study::Open(path, TinyProblem(), kResume), StorageError);
+}
+
+TEST(Study, EveryTruncationIsNoticedOrHarmless) {
+  const std::string path = ScratchPath("whole.db");
+  const std::string cut = ScratchPath("cut.db");
+  Study::Open(path, TinyProblem(), {})->StoreCandidates(SomeCandidates());
+  const auto size = std::filesystem::file_size(path);
+  int64_t noticed = 0;
+  int64_t cuts = 0;
+  for (uintmax_t keep = 1; keep < size; keep += 1009) {
+    std::filesystem::copy_file(path, cut, std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::resize_file(cut, keep);
+    ++cuts;
+    try {
+      EXPECT_EQ(Study::OpenExisting(cut)->Candidates().size(), 3u) << "kept " << keep;
+    } catch (const StorageError&) {
+      ++noticed;
+    }
+  }
+  EXPECT_EQ(noticed, cuts);
+}
+
+/// With a limit on the size of files, writes fail as on a full disk.
+TEST(Study, AFailedWriteLosesNothingStored) {
+  const std::string path = ScratchPath("full.db");
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    int code = 0;
+    try {
+      auto study = Study::Open(path, TinyProblem(), {});
+      study->StoreCandidates(SomeCandidates());
+      const auto size = static_cast<rlim_t>(std::filesystem::file_size(path));
+      const rlimit limit = {size, size};
+      setrlimit(RLIMIT_FSIZE, &limit);
+      for (int i = 0; i < 10000; ++i) study->BeginAttempt(1);
+      code = 1;
+    } catch (const StorageError&) {
+      code = 42;
+    }
+    _exit(code);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 42);
+  auto study = Study::Open(path, TinyProblem(), kResume);
+  EXPECT_EQ(study->Candidates().size(), 3u);
+  study->BeginAttempt(1);
+}
+
+}  // namespace
+}  // namespace trimtab
