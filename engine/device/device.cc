@@ -3,8 +3,8 @@
 namespace trimtab {
 
 Storage::~Storage() {
-  device_.FreeRaw(data_, bytes_);
   device_.memory().Remove(bytes_, tag_);
+  device_.FreeRaw(data_, bytes_);
 }
 
 std::shared_ptr<Storage> Device::Allocate(int64_t bytes, MemoryTag tag) {

@@ -1,9 +1,14 @@
 // The cpu device: host memory, everything synchronous.
+//
+// Freed blocks are kept for the next allocation of the same size: a training step asks for the same
+// sizes over and over, and fresh pages from the kernel cost more than many of the ops that use
+// them. What is kept and what is in use never exceed the device's own peak together.
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
@@ -15,9 +20,12 @@ namespace {
 constexpr int64_t kAlignment = 64;  // one cache line, one AVX-512 vector
 constexpr int64_t kHugePage = 2 * kMiB;
 
+constexpr int64_t kSmallestKept = 128 * kKiB;  // malloc itself keeps smaller blocks
+
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(int threads) : Device(DeviceKind::kCpu, threads) {}
+  ~CpuDevice() override { Trim(0); }
 
   void CopyFromHost(void* device_data, const void* host, int64_t bytes) override {
     if (bytes > 0) std::memcpy(device_data, host, static_cast<size_t>(bytes));
@@ -29,19 +37,62 @@ class CpuDevice final : public Device {
 
  protected:
   void* AllocateRaw(int64_t bytes) override {
-    const bool huge = bytes >= 2 * kHugePage;
-    const int64_t alignment = huge ? kHugePage : kAlignment;
-    const auto rounded = static_cast<size_t>(RoundUp(std::max<int64_t>(bytes, 1), alignment));
-    void* data = std::aligned_alloc(static_cast<size_t>(alignment), rounded);
+    const int64_t rounded = RoundedSize(bytes);
+    if (const auto kept = kept_.find(rounded); kept != kept_.end()) {
+      void* data = kept->second;
+      kept_bytes_ -= rounded;
+      kept_.erase(kept);
+      return data;
+    }
+    Trim(memory().peak_total() - memory().current_total());
+    void* data = NewBlock(rounded);
+    if (data == nullptr) {
+      Trim(0);
+      data = NewBlock(rounded);
+    }
     if (data == nullptr) {
       throw OutOfMemoryError(
           fmt::format("out of memory: the machine has no {} to give", FormatBytes(bytes)));
     }
-    // Large buffers are walked front to back; huge pages save most of the page-table walks.
-    if (huge) madvise(data, rounded, MADV_HUGEPAGE);
     return data;
   }
-  void FreeRaw(void* data, int64_t) override { std::free(data); }
+
+  void FreeRaw(void* data, int64_t bytes) override {
+    const int64_t rounded = RoundedSize(bytes);
+    if (rounded < kSmallestKept) {
+      std::free(data);
+      return;
+    }
+    kept_.emplace(rounded, data);
+    kept_bytes_ += rounded;
+    Trim(memory().peak_total() - memory().current_total());
+  }
+
+ private:
+  static int64_t RoundedSize(int64_t bytes) {
+    return RoundUp(std::max<int64_t>(bytes, 1), bytes >= 2 * kHugePage ? kHugePage : kAlignment);
+  }
+
+  static void* NewBlock(int64_t rounded) {
+    const bool huge = rounded >= 2 * kHugePage;
+    const auto size = static_cast<size_t>(rounded);
+    void* data = std::aligned_alloc(static_cast<size_t>(huge ? kHugePage : kAlignment), size);
+    // Large buffers are walked front to back; huge pages save most of the page-table walks.
+    if (huge && data != nullptr) madvise(data, size, MADV_HUGEPAGE);
+    return data;
+  }
+
+  /// Returns kept blocks to the system until at most `limit_bytes` are left.
+  void Trim(int64_t limit_bytes) {
+    while (!kept_.empty() && kept_bytes_ > limit_bytes) {
+      kept_bytes_ -= kept_.begin()->first;
+      std::free(kept_.begin()->second);
+      kept_.erase(kept_.begin());
+    }
+  }
+
+  std::multimap<int64_t, void*> kept_;  // by rounded size
+  int64_t kept_bytes_ = 0;
 };
 
 }  // namespace
