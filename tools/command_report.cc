@@ -14,7 +14,7 @@ class ReportCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags.Text("--study", study_, "the study of a search", FlagNeed::kRequired);
-    flags.Text("--out", out_, "folder for report.json and report.html", FlagNeed::kRequired);
+    flags.Text("--out", out_, "folder for report.json and REPORT.html", FlagNeed::kRequired);
   }
 
   int Run(const OutputOptions& output) override {

@@ -121,7 +121,7 @@ class SearchCommand : public Command {
     options_.study_path = "trimtab-study.db";
     flags.Text("--study", options_.study_path, "SQLite file that keeps everything");
     flags.Switch("--resume", options_.study.resume, "go on with the study if it is there");
-    flags.Text("--report", report_, "write report.json and report.html to this folder");
+    flags.Text("--report", report_, "write report.json and REPORT.html to this folder");
   }
 
   int Run(const OutputOptions& output) override {

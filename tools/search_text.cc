@@ -16,6 +16,12 @@ std::string Percent(const std::optional<double>& share) {
   return share ? fmt::format("{:+.1f} %", 100 * *share) : "-";
 }
 
+/// Of the predicted rate: (predicted - measured) / measured.
+std::optional<double> RateError(const RankingRow& row) {
+  if (!row.measured_tokens_per_s) return std::nullopt;
+  return row.predicted_tokens_per_s / *row.measured_tokens_per_s - 1;
+}
+
 std::string PrunedText(const SpaceSummary& space) {
   std::string text =
       fmt::format("{} candidates, {} left after pruning\n", space.enumerated, space.feasible);
@@ -40,7 +46,7 @@ std::string RankingText(const SearchResult& result, int64_t top, bool bold) {
     const RankingRow& row = result.ranking[i];
     table.AddRow({fmt::format("{}", i + 1), row.layout,
                   row.measured_tokens_per_s ? Rate(*row.measured_tokens_per_s) : "-",
-                  Rate(row.predicted_tokens_per_s), Percent(row.step_time_error),
+                  Rate(row.predicted_tokens_per_s), Percent(RateError(row)),
                   row.measured_peak_mem_bytes ? FormatBytes(*row.measured_peak_mem_bytes) : "-",
                   FormatBytes(row.predicted_peak_mem_bytes), Percent(row.peak_mem_error),
                   row.state});
