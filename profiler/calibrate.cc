@@ -94,7 +94,7 @@ class Calibration {
   Calibration(const CalibrateOptions& options, std::vector<Mode> modes)
       : options_(options), modes_(std::move(modes)), grid_(MakeGrid(options.quick)) {
     rig_options_.repeats = options.quick ? 3 : 5;
-    rig_options_.window_s = options.quick ? 0.002 : 0.004;
+    rig_options_.window_s = options.quick ? 0.004 : 0.008;
   }
 
   HardwareProfile Run() {
@@ -129,8 +129,9 @@ class Calibration {
                 const std::function<Table(Rig&, const CalibrationGrid&)>& measure) {
     Announce(fmt::format("{} on {} ranks x {} threads", part, mode.ranks, mode.threads));
     Table table;
+    RigClock clock(static_cast<size_t>(mode.ranks));
     RunRanks(layout, mode.threads, [&](ParallelContext& context, Device& device) {
-      Rig rig(rig_options_, context, device);
+      Rig rig(rig_options_, context, device, clock);
       Table mine = measure(rig, grid_);
       if (context.rank == 0) table = std::move(mine);
     });

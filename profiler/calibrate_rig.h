@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "engine/comm/parallel_context.h"
 #include "engine/device/tensor.h"
@@ -33,16 +34,30 @@ class ColdPool {
   int64_t next_ = 0;  // where the next part begins
 };
 
+/// When each rank of a mode began and ended a window, for all ranks to see.
+struct RigClock {
+  explicit RigClock(size_t ranks) : begin_s(ranks), end_s(ranks) {}
+  std::vector<double> begin_s;
+  std::vector<double> end_s;
+};
+
 /// One rank. Every rank of the mode makes the same calls in the same order.
 class Rig {
  public:
-  Rig(const RigOptions& options, ParallelContext& context, Device& device)
-      : options_(options), context_(context), device_(device), inputs_(device), outputs_(device) {}
+  /// `clock` is shared by all ranks of the mode.
+  Rig(const RigOptions& options, ParallelContext& context, Device& device, RigClock& clock)
+      : options_(options),
+        context_(context),
+        device_(device),
+        clock_(clock),
+        inputs_(device),
+        outputs_(device) {}
 
   Device& device() { return device_; }
   ParallelContext& context() { return context_; }
 
-  /// Median seconds of `work` while every rank does it over and over, from a barrier to a barrier.
+  /// Median seconds of `work` while every rank does it over and over: from when the first rank
+  /// begins to when the last one ends.
   double Seconds(const std::function<void()>& work);
 
   /// A tensor the size of an activation or a gradient, freshly allocated as the engine does.
@@ -54,9 +69,13 @@ class Rig {
   Tensor ColdOutput(const Shape& shape) { return outputs_.Next(shape); }
 
  private:
+  /// Seconds of one window of `calls` calls.
+  double Window(const std::function<void()>& work, int calls);
+
   RigOptions options_;
   ParallelContext& context_;
   Device& device_;
+  RigClock& clock_;
   ColdPool inputs_;
   ColdPool outputs_;  // apart, so that sums which grow never become inputs
 };
