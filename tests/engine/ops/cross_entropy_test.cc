@@ -1,0 +1,131 @@
+#include "engine/ops/cross_entropy.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/engine/ops/op_test.h"
+
+namespace trimtab {
+namespace {
+
+struct LossCase {
+  int64_t rows, valid, columns, shards;  // columns = padded vocabulary, split evenly
+};
+constexpr LossCase kCases[] = {{1, 1, 1, 1},      {3, 17, 17, 1},  {17, 3, 8, 1},
+                               {5, 65, 72, 3},    {3, 33, 128, 4},  // whole shards of padding
+                               {2, 9001, 9002, 2}};
+
+double LossOf(std::span<const double> logits, int64_t valid, int64_t target) {
+  double highest = logits[0];
+  for (int64_t j = 0; j < valid; ++j) highest = std::max(highest, logits[static_cast<size_t>(j)]);
+  double sum = 0;
+  for (int64_t j = 0; j < valid; ++j) sum += std::exp(logits[static_cast<size_t>(j)] - highest);
+  return std::log(sum) - (logits[static_cast<size_t>(target)] - highest);
+}
+
+class CrossEntropyTest : public OpTest {
+ protected:
+  // Runs the three passes over the shards, with the reductions between them done here.
+  void Check(const LossCase& c, float logit_scale) {
+    const float scale = 0.25f;
+    const auto logits = RandomValues(c.rows * c.columns, 1, logit_scale);
+    std::vector<int32_t> targets;
+    for (int64_t row = 0; row < c.rows; ++row) {
+      targets.push_back(static_cast<int32_t>(row * 7 % c.valid));
+    }
+    const Tensor targets_device = Ids(targets);
+    const int64_t width = c.columns / c.shards;
+    std::vector<Tensor> shards;
+    std::vector<float> highest(static_cast<size_t>(c.rows), -INFINITY);
+    for (int64_t s = 0; s < c.shards; ++s) {
+      shards.push_back(Input({c.rows, width}, Columns(logits, c, s)));
+      Tensor row_max = Output({c.rows});
+      CrossEntropyMax(shards.back(), {.start = s * width, .valid = c.valid}, row_max);
+      const auto local = Read(row_max);
+      for (size_t i = 0; i < highest.size(); ++i) highest[i] = std::max(highest[i], local[i]);
+    }
+    const Tensor row_max = Input({c.rows}, highest);
+    std::vector<float> total(static_cast<size_t>(2 * c.rows));
+    for (int64_t s = 0; s < c.shards; ++s) {
+      Tensor sums = Output({2, c.rows});
+      CrossEntropySum(shards[static_cast<size_t>(s)], targets_device,
+                      {.start = s * width, .valid = c.valid}, row_max, sums);
+      const auto local = Read(sums);
+      for (size_t i = 0; i < total.size(); ++i) total[i] += local[i];
+    }
+    const Tensor sums = Input({2, c.rows}, total);
+    std::vector<double> expected_losses;
+    std::vector<double> expected_gradient;
+    Reference(c, logits, targets, scale, expected_losses, expected_gradient);
+    std::vector<float> gradient(logits.size());
+    for (int64_t s = 0; s < c.shards; ++s) {
+      Tensor losses = Output({c.rows});
+      CrossEntropyGrad(targets_device, {.start = s * width, .valid = c.valid}, row_max, sums, scale,
+                       shards[static_cast<size_t>(s)], losses);
+      ExpectClose(Read(losses), expected_losses, tolerance().reduction, "losses");
+      const auto local = Read(shards[static_cast<size_t>(s)]);
+      for (int64_t row = 0; row < c.rows; ++row) {
+        std::copy_n(&local[static_cast<size_t>(row * width)], width,
+                    &gradient[static_cast<size_t>(row * c.columns + s * width)]);
+      }
+    }
+    ExpectClose(gradient, expected_gradient, tolerance().reduction, "gradient");
+  }
+
+ private:
+  static std::vector<float> Columns(std::span<const float> logits, const LossCase& c, int64_t s) {
+    const int64_t width = c.columns / c.shards;
+    std::vector<float> shard;
+    for (int64_t row = 0; row < c.rows; ++row) {
+      const auto* begin = &logits[static_cast<size_t>(row * c.columns + s * width)];
+      shard.insert(shard.end(), begin, begin + width);
+    }
+    return shard;
+  }
+
+  static void Reference(const LossCase& c, std::span<const float> logits,
+                        std::span<const int32_t> targets, double scale, std::vector<double>& losses,
+                        std::vector<double>& gradient) {
+    for (size_t row = 0; row < targets.size(); ++row) {
+      const auto values = ToDouble(
+          logits.subspan(row * static_cast<size_t>(c.columns), static_cast<size_t>(c.columns)));
+      losses.push_back(LossOf(values, c.valid, targets[row]));
+      const auto target = static_cast<size_t>(targets[row]);
+      const double log_sum = losses.back() + values[target];
+      for (size_t j = 0; j < values.size(); ++j) {
+        const bool used = static_cast<int64_t>(j) < c.valid;
+        const double probability = used ? std::exp(values[j] - log_sum) : 0.0;
+        gradient.push_back(scale * (probability - (j == target ? 1.0 : 0.0)));
+      }
+    }
+  }
+};
+
+TEST_P(CrossEntropyTest, MatchesItsFormulaOverShardsAndPadding) {
+  for (const LossCase& c : kCases) {
+    SCOPED_TRACE(testing::Message() << c.rows << " x " << c.valid << " of " << c.columns);
+    Check(c, 5.0f);
+  }
+}
+
+TEST_P(CrossEntropyTest, SurvivesLargeLogits) { Check({3, 65, 72, 3}, 3000.0f); }
+
+TEST_P(CrossEntropyTest, GradientIsTheDerivativeOfTheLoss) {
+  const auto logits = RandomValues(17, 9, 3.0f);
+  const Tensor targets = Ids(std::vector<int32_t>{4});
+  const VocabShard shard = {.start = 0, .valid = 15};
+  Tensor x = Input({1, 17}, logits);
+  Tensor row_max = Output({1});
+  Tensor sums = Output({2, 1});
+  Tensor losses = Output({1});
+  CrossEntropyMax(x, shard, row_max);
+  CrossEntropySum(x, targets, shard, row_max, sums);
+  CrossEntropyGrad(targets, shard, row_max, sums, 1.0f, x, losses);
+  ExpectClose(Read(x), NumericGradient(ToDouble(logits), [](auto v) { return LossOf(v, 15, 4); }),
+              tolerance().reduction, "dlogits");
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, CrossEntropyTest, testing::ValuesIn(CpuTargets()), TargetName);
+
+}  // namespace
+}  // namespace trimtab

@@ -1,0 +1,98 @@
+#include "engine/ops/embedding.h"
+
+#include "tests/engine/ops/op_test.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int64_t kVocab = 11;
+
+// Tokens with repeats, over the whole vocabulary.
+std::vector<int32_t> Tokens(int64_t count) {
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>(i * i * 7 % kVocab));
+  return tokens;
+}
+
+using EmbeddingTest = OpTest;
+
+TEST_P(EmbeddingTest, LooksUpTheShardsRowsAndZeroesTheOthers) {
+  for (const int64_t rows : {1, 17, 200}) {
+    for (const int64_t columns : {1, 3, 65, 130}) {
+      for (const int64_t start : {0, 4}) {
+        const int64_t shard_rows = start == 0 ? kVocab : 5;
+        const auto tokens = Tokens(rows);
+        const auto table = RandomValues(shard_rows * columns, 1);
+        std::vector<float> expected;
+        for (const int32_t token : tokens) {
+          for (int64_t j = 0; j < columns; ++j) {
+            const int64_t row = token - start;
+            const bool here = row >= 0 && row < shard_rows;
+            expected.push_back(here ? table[static_cast<size_t>(row * columns + j)] : 0.0f);
+          }
+        }
+        Tensor out = Output({rows, columns});
+        EmbeddingForward(Ids(tokens), Input({shard_rows, columns}, table), start, out);
+        EXPECT_EQ(Read(out), expected);
+      }
+    }
+  }
+}
+
+TEST_P(EmbeddingTest, AddsGradientsOfRepeatedTokens) {
+  for (const int64_t rows : {1, 17, 200}) {
+    for (const int64_t columns : {1, 3, 65, 130}) {
+      for (const int64_t start : {0, 4}) {
+        const int64_t shard_rows = start == 0 ? kVocab : 5;
+        const auto tokens = Tokens(rows);
+        const auto dout = RandomValues(rows * columns, 2);
+        const auto before = RandomValues(shard_rows * columns, 3);
+        auto expected = ToDouble(before);
+        for (size_t i = 0; i < dout.size(); ++i) {
+          const auto token = tokens[i / static_cast<size_t>(columns)];
+          const int64_t row = token - start;
+          if (row < 0 || row >= shard_rows) continue;
+          expected[static_cast<size_t>(row * columns) + i % static_cast<size_t>(columns)] +=
+              dout[i];
+        }
+        Tensor dtable = Input({shard_rows, columns}, before);
+        EmbeddingBackward(Ids(tokens), Input({rows, columns}, dout), start, dtable);
+        ExpectClose(Read(dtable), expected, tolerance().reduction, "dtable");
+      }
+    }
+  }
+}
+
+TEST_P(EmbeddingTest, PositionsFollowTheFlattenedRows) {
+  constexpr int64_t kSequence = 7;
+  constexpr int64_t kPositions = 9;  // a longer table than the sequence
+  for (const int64_t rows : {1, 7, 20, 301}) {
+    for (const int64_t columns : {1, 17, 130}) {
+      for (const int64_t start : {0, 5, 12}) {
+        const auto table = RandomValues(kPositions * columns, 4);
+        const auto x = RandomValues(rows * columns, 5);
+        auto expected_x = ToDouble(x);
+        auto expected_table = ToDouble(table);
+        for (size_t i = 0; i < x.size(); ++i) {
+          const int64_t row = static_cast<int64_t>(i) / columns;
+          const auto at = static_cast<size_t>((start + row) % kSequence * columns +
+                                              static_cast<int64_t>(i) % columns);
+          expected_x[i] += table[at];
+          expected_table[at] += x[i];
+        }
+        Tensor table_device = Input({kPositions, columns}, table);
+        Tensor x_device = Input({rows, columns}, x);
+        Tensor dtable = Input({kPositions, columns}, table);
+        PositionBackward(x_device, start, kSequence, dtable);
+        PositionForward(table_device, start, kSequence, x_device);
+        ExpectClose(Read(x_device), expected_x, tolerance().elementwise, "x");
+        ExpectClose(Read(dtable), expected_table, tolerance().reduction, "dtable");
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, EmbeddingTest, testing::ValuesIn(CpuTargets()), TargetName);
+
+}  // namespace
+}  // namespace trimtab
