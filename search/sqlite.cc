@@ -99,13 +99,14 @@ Database::Database(const std::string& path, bool create) : path_(path) {
   try {
     if (code != SQLITE_OK) ThrowSqlite(handle_, path_, code);
     sqlite3_extended_result_codes(handle_, 1);
-    // Exclusive mode keeps the lock that the transaction below takes.
+    // Exclusive mode keeps the lock that the transaction below takes; rolled back, it leaves even
+    // an empty file as it is.
     Execute("PRAGMA locking_mode = EXCLUSIVE");
     Execute("PRAGMA journal_mode = DELETE");
     Execute("PRAGMA synchronous = FULL");
     Execute("PRAGMA foreign_keys = ON");
     Execute("BEGIN EXCLUSIVE");
-    Execute("COMMIT");
+    Execute("ROLLBACK");
   } catch (...) {
     sqlite3_close(handle_);
     throw;

@@ -91,6 +91,8 @@ bool Study::CheckSchema() {
     throw StorageError(fmt::format("{}: made by a newer version of trimtab (schema {}, known: {})",
                                    path_, version, kStudySchemaVersion));
   }
+  const auto page_bytes = static_cast<uintmax_t>(database_->QueryInt("PRAGMA page_size"));
+  if (std::filesystem::file_size(path_) % page_bytes != 0) ThrowDamaged("it was cut short");
   Statement check = database_->Prepare("PRAGMA quick_check(1)");
   if (!check.Step() || check.Text(0) != "ok") ThrowDamaged(check.Text(0));
   if (database_->QueryInt("SELECT count(*) FROM study") != 1) ThrowDamaged("it has no problem");
