@@ -3,10 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
 
 #include "engine/base/error.h"
+#include "engine/config/rules.h"
 #include "engine/config/run_config.h"
+#include "engine/config/strict_json.h"
 #include "tests/engine/config/error_text.h"
 
 namespace trimtab {
@@ -74,6 +80,45 @@ TEST(BadInput, EveryFileOfTheFolderIsListed) {
     ++files;
   }
   EXPECT_EQ(files, kExpected.size());
+}
+
+// Files damaged at random either still are a run, which the rules then judge, or are refused as
+// above.
+TEST(BadInput, DamagedFilesAreReadOrRefusedAndNothingElse) {
+  std::stringstream whole;
+  whole << std::ifstream("testdata/configs/run.json").rdbuf();
+  std::mt19937 random(99);
+  int refused = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string text = whole.str();
+    for (uint32_t edits = 1 + random() % 3; edits > 0; --edits) {
+      const size_t at = random() % text.size();
+      switch (random() % 4) {
+        case 0:
+          text[at] = static_cast<char>(random() % 256);
+          break;
+        case 1:
+          text.erase(at, 1 + random() % 8);
+          break;
+        case 2:
+          text.insert(at, 1, "{}[]\",:0123456789-e."[random() % 21]);
+          break;
+        default:
+          text.insert(at, text.substr(random() % text.size(), random() % 16));
+      }
+    }
+    try {
+      const RunConfig run = RunConfigFromJson(ParseJsonText(text, "f"), "f: $");
+      if (const Rule* broken = FirstBrokenRule(run)) {
+        EXPECT_FALSE(broken->message(run).empty());
+      }
+      EXPECT_EQ(RunConfigFromJson(ToJson(run), "f: $"), run);
+    } catch (const InputError& error) {
+      ++refused;
+      EXPECT_TRUE(std::string(error.what()).starts_with("f:")) << error.what();
+    }
+  }
+  EXPECT_GT(refused, 10000);
 }
 
 }  // namespace
