@@ -92,7 +92,9 @@ double MedianStepSeconds(const RunConfig& run, int steps) {
 class Calibration {
  public:
   Calibration(const CalibrateOptions& options, std::vector<Mode> modes)
-      : options_(options), modes_(std::move(modes)), grid_(MakeGrid(options.quick)) {
+      : options_(options),
+        modes_(std::move(modes)),
+        grid_(options.grid ? *options.grid : MakeCalibrationGrid(options.quick)) {
     rig_options_.repeats = options.quick ? 3 : 5;
     rig_options_.window_s = options.quick ? 0.004 : 0.008;
   }

@@ -1,7 +1,9 @@
 // Calibration: measures this machine and makes its hardware profile.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,11 +12,26 @@
 
 namespace trimtab {
 
+/// Sizes to measure at.
+struct CalibrationGrid {
+  std::vector<int64_t> gemm_m;   // tokens of a micro batch
+  std::vector<int64_t> gemm_nk;  // features in and out
+  std::vector<int64_t> batch_heads;
+  std::vector<int64_t> sequences;
+  std::vector<int64_t> head_sizes;
+  std::vector<int64_t> op_bytes;
+  std::vector<int64_t> message_bytes;
+  int64_t most_flops = 0;  // of one product or attention; larger cells are left out
+};
+CalibrationGrid MakeCalibrationGrid(bool quick);
+
 struct CalibrateOptions {
   std::string device = "cpu";
   bool quick = false;  // a coarser grid and fewer repeats: about 20 s instead of 60 s
   /// Modes to measure; empty = 1 rank with every core, one rank per core, and two ranks per core.
   std::vector<Mode> modes;
+  /// Sizes to measure at; absent = those that `quick` stands for.
+  std::optional<CalibrationGrid> grid;
   /// Called before each part: what is being measured, parts done, parts in all.
   std::function<void(std::string_view part, int done, int total)> progress;
 };

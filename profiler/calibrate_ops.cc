@@ -243,7 +243,7 @@ double MeasureWeightGradient(Rig& rig, int64_t m, int64_t n, int64_t k) {
 
 }  // namespace
 
-CalibrationGrid MakeGrid(bool quick) {
+CalibrationGrid MakeCalibrationGrid(bool quick) {
   CalibrationGrid grid;
   grid.gemm_m = {16, 64, 256, 1024};
   grid.gemm_nk = {64, 256, 1024, 4096};

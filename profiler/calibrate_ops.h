@@ -7,22 +7,10 @@
 #include <vector>
 
 #include "cost_model/hardware_profile.h"
+#include "profiler/calibrate.h"
 #include "profiler/calibrate_rig.h"
 
 namespace trimtab {
-
-/// Sizes to measure at.
-struct CalibrationGrid {
-  std::vector<int64_t> gemm_m;
-  std::vector<int64_t> gemm_nk;
-  std::vector<int64_t> batch_heads;
-  std::vector<int64_t> sequences;
-  std::vector<int64_t> head_sizes;
-  std::vector<int64_t> op_bytes;
-  std::vector<int64_t> message_bytes;
-  int64_t most_flops = 0;  // of one product or attention; larger cells are left out
-};
-CalibrationGrid MakeGrid(bool quick);
 
 std::vector<GemmPoint> MeasureGemm(Rig& rig, const CalibrationGrid& grid);
 std::vector<AttentionPoint> MeasureAttention(Rig& rig, const CalibrationGrid& grid);
