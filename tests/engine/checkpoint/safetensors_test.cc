@@ -1,0 +1,203 @@
+#include "engine/checkpoint/safetensors.h"
+
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "engine/base/error.h"
+#include "tests/engine/data/data_test_util.h"
+
+namespace trimtab {
+namespace {
+
+std::vector<SafetensorsEntry> SomeEntries() {
+  return {{.name = "a", .shape = {2, 3}},
+          {.name = "b.weight", .shape = {4}},
+          {.name = "empty", .shape = {0, 7}}};
+}
+
+std::vector<float> Counting(size_t count, float first) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+std::string WriteSome(const std::string& path) {
+  SafetensorsWriter writer(path, SomeEntries(), {{"format", "pt"}});
+  writer.Write(writer.Find("b.weight"), 0, Counting(4, 100));
+  writer.Write(writer.Find("a"), 3, Counting(3, 3));
+  writer.Write(writer.Find("a"), 0, Counting(3, 0));
+  writer.Finish();
+  return ReadBytes(path);
+}
+
+TEST(Safetensors, RoundTripsTensorsWrittenInAnyOrder) {
+  const std::string path = ScratchFolder() + "/x.safetensors";
+  WriteSome(path);
+  const SafetensorsReader reader(path);
+  ASSERT_EQ(reader.entries().size(), 3u);
+  const SafetensorsEntry& a = reader.Find("a");
+  EXPECT_EQ(a.shape, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(a.dtype, DType::kF32);
+  std::vector<float> values(6);
+  reader.Read(a, 0, values);
+  EXPECT_EQ(values, Counting(6, 0));
+  values.resize(2);
+  reader.Read(reader.Find("b.weight"), 1, values);
+  EXPECT_EQ(values, Counting(2, 101));
+  EXPECT_EQ(reader.Find("empty").numel(), 0);
+  EXPECT_THROW(reader.Find("c"), InputError);
+}
+
+TEST(Safetensors, AlignsTheData) {
+  const std::string bytes = WriteSome(ScratchFolder() + "/x.safetensors");
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), 8);
+  EXPECT_EQ(header_bytes % 8, 0u);
+  EXPECT_EQ(bytes.size(), 8 + header_bytes + 10 * sizeof(float));
+  EXPECT_EQ(bytes[8], '{');
+}
+
+// What Hugging Face's own writer makes of {"x": float32 [2]}.
+TEST(Safetensors, ReadsTheReferencesFile) {
+  const std::string path = ScratchFolder() + "/x.safetensors";
+  const std::string header = R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}   )";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  const std::vector<float> data = {1.5f, -2.0f};
+  bytes += header + std::string(reinterpret_cast<const char*>(data.data()), 8);
+  WriteBytes(path, bytes);
+  const SafetensorsReader reader(path);
+  std::vector<float> values(2);
+  reader.Read(reader.Find("x"), 0, values);
+  EXPECT_EQ(values, data);
+}
+
+struct BadHeader {
+  const char* name;
+  const char* header;
+  const char* expects;
+};
+class BadSafetensors : public testing::TestWithParam<BadHeader> {};
+
+TEST_P(BadSafetensors, IsRefusedWithTheReason) {
+  const std::string message = MessageOf<InputError>(
+      [] { ParseSafetensorsHeader(GetParam().header, /*data_bytes=*/16, "file"); });
+  EXPECT_TRUE(message.starts_with("file: ")) << message;
+  EXPECT_NE(message.find(GetParam().expects), std::string::npos) << message;
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+}
+
+#define ENTRY(offsets) R"("dtype":"F32","shape":[2],"data_offsets":)" offsets
+INSTANTIATE_TEST_SUITE_P(
+    All, BadSafetensors,
+    testing::Values(
+        BadHeader{"Empty", "", "not a JSON object"},
+        BadHeader{"Truncated", R"({"x":{"dtype":"F32")", "not a JSON object"},
+        BadHeader{"List", "[]", "not a JSON object"},
+        BadHeader{"NotUtf8", "{\"\xff\xfe\":{}}", "not a JSON object"},
+        BadHeader{"DeepNesting", "{\"x\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", "not a JSON object"},
+        BadHeader{"NoTensorObject", R"({"x":3})", "expected an object of dtype"},
+        BadHeader{"MissingShape", R"({"x":{"dtype":"F32","data_offsets":[0,16]}})",
+                  "expected an object"},
+        BadHeader{"ExtraKey", "{\"x\":{\"more\":1," ENTRY("[0,8]") "}}", "expected an object"},
+        BadHeader{"UnknownType", R"({"x":{"dtype":"F99","shape":[4],"data_offsets":[0,16]}})",
+                  "dtype"},
+        BadHeader{"TypeNotText", R"({"x":{"dtype":32,"shape":[4],"data_offsets":[0,16]}})",
+                  "dtype"},
+        BadHeader{"ShapeNotList", R"({"x":{"dtype":"F32","shape":4,"data_offsets":[0,16]}})",
+                  "shape"},
+        BadHeader{"NegativeDim", R"({"x":{"dtype":"F32","shape":[-4],"data_offsets":[0,16]}})",
+                  "not a size"},
+        BadHeader{"FractionalDim", R"({"x":{"dtype":"F32","shape":[4.0],"data_offsets":[0,16]}})",
+                  "not a size"},
+        BadHeader{"HugeDim",
+                  R"({"x":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,16]}})",
+                  "not a size"},
+        BadHeader{
+            "OverflowingShape",
+            R"({"x":{"dtype":"F32","shape":[4294967296,4294967296,4294967296],"data_offsets":[0,16]}})",
+            "its shape does not"},
+        BadHeader{"WrappingShape",
+                  R"({"x":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,16]}})",
+                  "not a size"},
+        BadHeader{"ShapeTooSmall", R"({"x":{"dtype":"F32","shape":[3],"data_offsets":[0,16]}})",
+                  "its shape does not"},
+        BadHeader{"OneOffset", "{\"x\":{" ENTRY("[0]") "}}", "data_offsets"},
+        BadHeader{"OffsetsDescend", "{\"x\":{" ENTRY("[8,0]") "}}", "data_offsets"},
+        BadHeader{"OffsetsBeyondTheFile", "{\"x\":{" ENTRY("[16,24]") "}}", "data_offsets"},
+        BadHeader{"NegativeOffset", "{\"x\":{" ENTRY("[-8,0]") "}}", "data_offsets"},
+        BadHeader{"Overlap", "{\"x\":{" ENTRY("[0,8]") "},\"y\":{" ENTRY("[4,12]") "}}",
+                  "begins at 4; expected 8"},
+        BadHeader{"SameBytesTwice", "{\"x\":{" ENTRY("[0,8]") "},\"y\":{" ENTRY("[0,8]") "}}",
+                  "expected 8"},
+        BadHeader{"Hole", "{\"x\":{" ENTRY("[0,8]") "},\"y\":{" ENTRY("[12,20]") "}}",
+                  "data_offsets"},
+        BadHeader{"HoleAtTheStart", "{\"x\":{" ENTRY("[8,16]") "}}", "begins at 8; expected 0"},
+        BadHeader{"DataLeftOver", "{\"x\":{" ENTRY("[0,8]") "}}", "16 bytes of data; expected 8"},
+        BadHeader{"SameNameTwice", "{\"x\":{" ENTRY("[0,8]") "},\"x\":{" ENTRY("[8,16]") "}}",
+                  "a key twice"},
+        BadHeader{"BadMetadata", R"({"__metadata__":{"a":1}})", "__metadata__"}),
+    [](const auto& param) { return param.param.name; });
+#undef ENTRY
+
+TEST(Safetensors, RefusesAHeaderSizeBeyondTheFile) {
+  const std::string path = ScratchFolder() + "/x.safetensors";
+  std::string bytes = WriteSome(path);
+  for (const uint64_t size : {uint64_t{1} << 20, ~uint64_t{0}, uint64_t{1} << 63}) {
+    std::memcpy(bytes.data(), &size, 8);
+    WriteBytes(path, bytes);
+    EXPECT_THROW(SafetensorsReader{path}, InputError);
+  }
+  WriteBytes(path, "1234567");
+  EXPECT_THROW(SafetensorsReader{path}, InputError);
+}
+
+// Whatever is done to the header, a reader refuses the file or reads tensors that lie within it.
+TEST(Safetensors, SurvivesMutatedHeaders) {
+  const std::string path = ScratchFolder() + "/x.safetensors";
+  const std::string bytes = WriteSome(path);
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), 8);
+  std::mt19937 random(1);
+  const std::string alphabet = "0123456789[]{},:\"F32ab-.e\\ \xff";
+  int accepted = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string header = bytes.substr(8, header_bytes);
+    for (uint32_t edits = 1 + random() % 3; edits > 0 && !header.empty(); --edits) {
+      const size_t at = random() % header.size();
+      const char letter = alphabet[random() % alphabet.size()];
+      switch (random() % 3) {
+        case 0:
+          header[at] = letter;
+          break;
+        case 1:
+          header.erase(at, 1 + random() % 4);
+          break;
+        default:
+          header.insert(at, 1, letter);
+          break;
+      }
+    }
+    const int64_t data_bytes = static_cast<int64_t>(random() % 3 == 0 ? random() % 64 : 40);
+    try {
+      for (const SafetensorsEntry& entry : ParseSafetensorsHeader(header, data_bytes, "fuzz")) {
+        ASSERT_GE(entry.begin, 0);
+        ASSERT_LE(entry.begin, entry.end);
+        ASSERT_LE(entry.end, data_bytes);
+      }
+      ++accepted;
+    } catch (const InputError&) {
+    }
+  }
+  EXPECT_GT(accepted, 0);
+  EXPECT_LT(accepted, 15000);
+}
+
+TEST(Safetensors, AFullDiskIsAStorageError) {
+  EXPECT_THROW(SafetensorsWriter("/dev/full", SomeEntries(), {}), StorageError);
+  EXPECT_THROW(SafetensorsWriter("/nonexistent/x", SomeEntries(), {}), StorageError);
+}
+
+}  // namespace
+}  // namespace trimtab
