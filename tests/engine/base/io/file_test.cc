@@ -69,8 +69,8 @@ TEST(File, ReadsAndWritesAtOffsets) {
 TEST(File, RefusesWhatIsNotAFile) {
   EXPECT_THROW(File::OpenForReading("/nonexistent"), InputError);
   EXPECT_THROW(File::OpenForReading(ScratchFolder()), InputError);
-  EXPECT_THROW(MappedFile("/nonexistent"), InputError);
-  EXPECT_THROW(MappedFile(ScratchFolder()), InputError);
+  EXPECT_THROW(MappedFile{"/nonexistent"}, InputError);
+  EXPECT_THROW(MappedFile{ScratchFolder()}, InputError);
   EXPECT_THROW(ReadTextFile("/dev/zero", 100), InputError);
 }
 
