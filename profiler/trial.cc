@@ -49,6 +49,7 @@ std::vector<std::string> Arguments(const TrialRequest& request, const std::strin
           "--attempt",     request.attempt,
           "--steps",       std::to_string(request.measure.steps),
           "--warmup",      std::to_string(request.measure.warmup),
+          "--max-steps",   std::to_string(request.measure.max_steps),
           "--max-seconds", fmt::format("{}", request.measure.max_seconds)};
 }
 

@@ -1,8 +1,8 @@
 // Trials: one measurement in a child process, watched, limited and classified.
 //
 // The child is `trimtab profile --config RUN.json --result FILE --attempt ID --steps N --warmup N
-// --max-seconds S`; it ends by appending a line to FILE (results.h). A crash or an out-of-memory
-// costs that trial and nothing else; a killed driver takes its child with it.
+// --max-steps N --max-seconds S`; it ends by appending a line to FILE (results.h). A crash or an
+// out-of-memory costs that trial and nothing else; a killed driver takes its child with it.
 #pragma once
 
 #include <functional>

@@ -72,12 +72,11 @@ std::optional<Recommendation> Recommend(Objective objective,
   Recommendation choice;
   choice.measured = winner.state == "measured";
   const Prediction& prediction = *candidates[winner.candidate].prediction();
-  const auto largest =
-      std::max_element(prediction.breakdown_s.begin(), prediction.breakdown_s.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (largest != prediction.breakdown_s.end()) {
-    choice.binds = largest->first;
-    choice.binds_share = largest->second / prediction.step_time_s;
+  for (const auto& [part, seconds] : prediction.breakdown_s) {
+    const double share = seconds / prediction.step_time_s;
+    if (part == "compute" || share <= choice.binds_share) continue;
+    choice.binds = part;
+    choice.binds_share = share;
   }
   if (ranking.size() > 1 && ranking[1].state == winner.state) {
     choice.alternative = 1;

@@ -93,9 +93,9 @@ std::string Summary(const json& report) {
               fmt::format("{:.0f} tokens/s, {:.3f} s a step, peak memory {} on the fullest rank",
                           figures["tokens_per_s"].get<double>(),
                           figures["step_time_s"].get<double>(), PeakMemory(figures)));
-  html += Row("What binds", fmt::format("{}: {:.0f} % of the predicted step",
-                                        EscapedText(recommended["binds"]["what"]),
-                                        recommended["binds"]["share"].get<double>() * 100));
+  html += Row("Besides compute", fmt::format("{}: {:.0f} % of the predicted step",
+                                             EscapedText(recommended["binds"]["what"]),
+                                             recommended["binds"]["share"].get<double>() * 100));
   if (const json& alternative = recommended["alternative"]; !alternative.is_null()) {
     html += Row("Next best",
                 fmt::format("<code>{}</code>, {:.1f} % worse", EscapedText(alternative["layout"]),

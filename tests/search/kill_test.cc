@@ -5,7 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <map>
+#include <cstdlib>
+#include <filesystem>
 
 #include "search/driver.h"
 #include "search/sqlite.h"
@@ -15,6 +16,27 @@ namespace trimtab {
 namespace {
 
 constexpr int kMostMoments = 500;
+
+/// A study in memory, where syncing costs nothing: a killed process loses no page of the system's.
+class KillTest : public ::testing::Test {
+ protected:
+  KillTest() {
+    std::string pattern = "/dev/shm/trimtab_kill_test_XXXXXX";
+    folder_ = mkdtemp(pattern.data()) != nullptr ? pattern : ScratchPath("kill");
+    std::filesystem::create_directories(folder_);
+  }
+  ~KillTest() override { std::filesystem::remove_all(folder_); }
+
+  /// The path of a study that does not exist yet.
+  std::string FreshStudy() const {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    return folder_ + "/study.db";
+  }
+
+ private:
+  std::string folder_;
+};
 
 /// A search with few candidates: what matters is the number of moments.
 SearchOptions SmallSearch(const std::string& path) {
@@ -70,11 +92,11 @@ void ExpectEachMeasuredOnce(const std::string& path) {
   EXPECT_EQ(ReadResults(path + ".results.jsonl").size(), 2u);
 }
 
-TEST(Kill, AtAnyMomentLosesNothingAndRepeatsNothing) {
+TEST_F(KillTest, AtAnyMomentLosesNothingAndRepeatsNothing) {
   int moments = 0;
   for (int fatal = 1; fatal < kMostMoments; ++fatal) {
     SCOPED_TRACE(fatal);
-    const std::string path = ScratchPath("kill.db");
+    const std::string path = FreshStudy();
     const bool killed = KilledAt(path, fatal);
     Resume(path);
     ExpectEachMeasuredOnce(path);
@@ -85,10 +107,10 @@ TEST(Kill, AtAnyMomentLosesNothingAndRepeatsNothing) {
   EXPECT_LT(moments, kMostMoments - 1) << "the search never ended by itself";
 }
 
-TEST(Kill, TwiceInARow) {
+TEST_F(KillTest, TwiceInARow) {
   for (int fatal = 3; fatal < 30; fatal += 3) {
     SCOPED_TRACE(fatal);
-    const std::string path = ScratchPath("twice.db");
+    const std::string path = FreshStudy();
     KilledAt(path, fatal);
     KilledAt(path, fatal);
     Resume(path);

@@ -51,8 +51,8 @@ TEST(Recommend, TheMeasuredBestWinsOverTheBetterPredicted) {
   ASSERT_TRUE(choice.has_value());
   EXPECT_EQ(choice->row, 0u);
   EXPECT_TRUE(choice->measured);
-  EXPECT_EQ(choice->binds, "compute");
-  EXPECT_DOUBLE_EQ(choice->binds_share, 0.6);
+  EXPECT_EQ(choice->binds, "exposed_dp");
+  EXPECT_DOUBLE_EQ(choice->binds_share, 0.4);
   EXPECT_EQ(choice->alternative, 1u);
   EXPECT_NEAR(choice->alternative_cost, 0.1, 1e-12);
 

@@ -1,0 +1,134 @@
+#include "profiler/measure.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "cost_model/estimate.h"
+#include "engine/base/error.h"
+#include "profiler/trial.h"
+
+namespace trimtab {
+namespace {
+
+RunConfig TinyRun() {
+  RunConfig run;
+  run.model.name = "tiny";
+  run.model.vocab_size = 128;
+  run.model.hidden_size = 32;
+  run.model.num_layers = 2;
+  run.model.num_heads = 2;
+  run.model.num_kv_heads = 2;
+  run.model.ffn_hidden_size = 64;
+  run.model.max_sequence_length = 16;
+  run.global_batch = 4;
+  run.sequence_length = 16;
+  run.threads_per_rank = 1;
+  return run;
+}
+
+MeasureOptions FewSteps() {
+  MeasureOptions options;
+  options.warmup = 1;
+  options.steps = 3;
+  options.max_steps = 5;
+  return options;
+}
+
+TEST(Measure, FiguresAgreeWithEachOther) {
+  RunConfig run = TinyRun();
+  run.layout.dp = 2;
+  MeasureOptions options = FewSteps();
+  options.peak_flops_per_rank = 1e12;
+  const Measurement m = Measure(run, options);
+  EXPECT_GE(m.steps_measured, 3);
+  EXPECT_LE(m.steps_measured, 5);
+  EXPECT_GT(m.step_time_s, 0);
+  EXPECT_DOUBLE_EQ(m.tokens_per_s, 4 * 16 / m.step_time_s);
+  EXPECT_DOUBLE_EQ(m.tokens_per_s_per_gpu, m.tokens_per_s / 2);
+  EXPECT_DOUBLE_EQ(m.model_tflops_per_gpu,
+                   static_cast<double>(ModelFlops(run)) / m.step_time_s / 2 / 1e12);
+  EXPECT_DOUBLE_EQ(m.mfu, m.model_tflops_per_gpu);
+  int64_t bytes = 0;
+  for (const auto& [tag, tag_bytes] : m.memory_bytes) bytes += tag_bytes;
+  EXPECT_EQ(bytes, m.peak_mem_bytes);
+  EXPECT_GT(m.memory_bytes.at("weights"), 0);
+}
+
+TEST(Measure, TheBreakdownCoversOneStep) {
+  RunConfig run = TinyRun();
+  run.layout.tp = 2;
+  const Measurement m = Measure(run, FewSteps());
+  EXPECT_GT(m.breakdown_s.at("gemm"), 0);
+  EXPECT_GT(m.breakdown_s.at("adamw"), 0);
+  EXPECT_TRUE(m.breakdown_s.contains("all_reduce:tp"));
+  EXPECT_TRUE(m.breakdown_s.contains("other"));
+  MeasureOptions options = FewSteps();
+  options.breakdown = false;
+  EXPECT_TRUE(Measure(run, options).breakdown_s.empty());
+}
+
+TEST(Measure, LossesAreThoseOfTraining) {
+  const RunConfig one = TinyRun();
+  RunConfig two = TinyRun();
+  two.layout.dp = 2;
+  MeasureOptions options = FewSteps();
+  options.breakdown = false;
+  options.max_steps = 3;
+  const Measurement a = Measure(one, options);
+  const Measurement b = Measure(two, options);
+  ASSERT_EQ(a.losses.size(), 4u) << "one of warm-up and three counted";
+  ASSERT_EQ(b.losses.size(), 4u);
+  EXPECT_NEAR(a.losses[0], std::log(128.0), 0.1);
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(a.losses[i], b.losses[i], 1e-5 * a.losses[i]) << i;
+}
+
+TEST(Measure, TheMemoryLimitIsKept) {
+  RunConfig run = TinyRun();
+  run.layout.dp = 2;
+  const int64_t needed = Measure(run, FewSteps()).peak_mem_bytes;
+  run.memory_per_rank_bytes = needed;
+  EXPECT_EQ(Measure(run, FewSteps()).peak_mem_bytes, needed);
+  run.memory_per_rank_bytes = needed - 1;
+  EXPECT_THROW(Measure(run, FewSteps()), OutOfMemoryError);
+}
+
+TEST(Measure, TimeEndsTheMeasurement) {
+  MeasureOptions options = FewSteps();
+  options.steps = options.max_steps = 1000000;
+  options.max_seconds = 0.05;
+  EXPECT_LT(Measure(TinyRun(), options).steps_measured, 1000000);
+}
+
+TEST(Measure, RefusesWhatCannotRun) {
+  RunConfig run = TinyRun();
+  run.device = "cuda";
+  EXPECT_THROW(Measure(run, FewSteps()), EnvironmentError);
+  run = TinyRun();
+  run.layout.tp = 3;
+  EXPECT_THROW(Measure(run, FewSteps()), InfeasibleError);
+  run = TinyRun();
+  run.data = "/nonexistent/text";
+  EXPECT_THROW(Measure(run, FewSteps()), InputError);
+}
+
+TEST(Worker, WritesWhatHappened) {
+  const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/worker_results";
+  RunConfig run = TinyRun();
+  EXPECT_EQ(WorkerExitCode(RunWorker(run, FewSteps(), path, "s-1")), 0);
+  run.memory_per_rank_bytes = 1000;
+  EXPECT_EQ(WorkerExitCode(RunWorker(run, FewSteps(), path, "s-2")), 4);
+  run.memory_per_rank_bytes = 0;
+  run.data = "/nonexistent/text";
+  EXPECT_EQ(WorkerExitCode(RunWorker(run, FewSteps(), path, "s-3")), 1);
+  const std::vector<TrialResult> results = ReadResults(path);
+  ASSERT_EQ(results.size(), 3u);
+  EXPECT_EQ(results[0].state, TrialState::kDone);
+  EXPECT_EQ(results[1].state, TrialState::kOutOfMemory);
+  EXPECT_EQ(results[2].state, TrialState::kFailed);
+  EXPECT_NE(results[2].message.find("/nonexistent/text"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trimtab

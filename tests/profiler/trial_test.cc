@@ -1,0 +1,163 @@
+#include "profiler/trial.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "engine/base/error.h"
+#include "profiler/child_process.h"
+
+namespace trimtab {
+namespace {
+
+/// Trials whose child is a shell script: $2 is the config, $4 the results file, $6 the attempt.
+class TrialTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::string(std::getenv("TEST_TMPDIR")) + "/" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+
+  TrialRequest Request() const {
+    TrialRequest request;
+    request.run.global_batch = 17;
+    request.attempt = "study-1";
+    request.results_path = folder_ + "/results";
+    request.log_path = folder_ + "/log";
+    request.time_limit_s = 20;
+    return request;
+  }
+
+  TrialOutcome Run(const std::string& script, double time_limit_s = 20) {
+    const std::string path = folder_ + "/script.sh";
+    std::ofstream(path) << script;
+    TrialRequest request = Request();
+    request.time_limit_s = time_limit_s;
+    return ProcessTrialRunner("/bin/sh", {path}).Run(request, [this] { return cancelled_; });
+  }
+
+  std::string folder_;
+  bool cancelled_ = false;
+};
+
+constexpr char kWriteOutOfMemory[] =
+    "printf '{\"schema_version\":1,\"attempt\":\"%s\",\"state\":\"out_of_memory\","
+    "\"message\":\"needs 9 GiB\"}\\n' \"$6\" >> \"$4\"\n";
+
+TEST_F(TrialTest, TheLineInTheResultsFileDecides) {
+  const TrialOutcome outcome = Run(std::string(kWriteOutOfMemory) + "exit 4\n");
+  EXPECT_EQ(outcome.state, TrialState::kOutOfMemory);
+  EXPECT_EQ(outcome.message, "needs 9 GiB");
+  EXPECT_EQ(outcome.exit_code, 4);
+}
+
+TEST_F(TrialTest, AFinishedLineOutlivesACrash) {
+  const TrialOutcome outcome = Run(std::string(kWriteOutOfMemory) + "kill -SEGV $$\n");
+  EXPECT_EQ(outcome.state, TrialState::kOutOfMemory);
+  EXPECT_EQ(outcome.exit_code, 128 + SIGSEGV);
+}
+
+TEST_F(TrialTest, ACrashIsNamedAndQuotesTheLastLine) {
+  const TrialOutcome outcome = Run("echo first >&2; echo second >&2; echo >&2; kill -SEGV $$\n");
+  EXPECT_EQ(outcome.state, TrialState::kCrashed);
+  EXPECT_EQ(outcome.message, "ended by signal 11 (Segmentation fault); it last said: second");
+}
+
+TEST_F(TrialTest, AFailureHasItsExitCode) {
+  const TrialOutcome outcome = Run("echo bad config >&2; exit 3\n");
+  EXPECT_EQ(outcome.state, TrialState::kFailed);
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_EQ(outcome.message, "exit code 3 without a result; it last said: bad config");
+}
+
+TEST_F(TrialTest, OnlyThisTrialsOutputIsQuoted) {
+  std::ofstream(folder_ + "/log") << "the output of an earlier trial\n";
+  EXPECT_EQ(Run("exit 3\n").message, "exit code 3 without a result");
+}
+
+TEST_F(TrialTest, SuccessWithoutAResultIsAFailure) {
+  EXPECT_EQ(Run("exit 0\n").state, TrialState::kFailed);
+}
+
+TEST_F(TrialTest, ATrialThatTakesTooLongIsKilledWithItsChildren) {
+  const TrialOutcome outcome = Run("sleep 30 & echo $! > \"$2.pid\"; wait\n", 0.3);
+  EXPECT_EQ(outcome.state, TrialState::kTimedOut);
+  EXPECT_LT(outcome.seconds, 10);
+  EXPECT_NE(outcome.message.find("time limit of 0.3 s"), std::string::npos) << outcome.message;
+  pid_t grandchild = 0;
+  std::ifstream(folder_ + "/results.run.json.pid") >> grandchild;
+  ASSERT_GT(grandchild, 0);
+  for (int i = 0; i < 100 && kill(grandchild, 0) == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  // An orphan that nobody reaps stays as a zombie, which no longer has a command line.
+  std::string command;
+  std::ifstream(fmt::format("/proc/{}/cmdline", grandchild)) >> command;
+  EXPECT_EQ(command, "");
+}
+
+TEST_F(TrialTest, CancellingKillsTheTrial) {
+  cancelled_ = true;
+  const TrialOutcome outcome = Run("sleep 30\n");
+  EXPECT_EQ(outcome.state, TrialState::kCancelled);
+  EXPECT_LT(outcome.seconds, 10);
+}
+
+TEST_F(TrialTest, AFullDiskInTheChildIsAStorageError) {
+  EXPECT_THROW(Run("echo results: cannot append >&2; exit 7\n"), StorageError);
+}
+
+TEST_F(TrialTest, AProgramThatIsNotThereIsAnEnvironmentError) {
+  EXPECT_THROW(ProcessTrialRunner("/nonexistent/trimtab").Run(Request(), [] { return false; }),
+               EnvironmentError);
+}
+
+TEST_F(TrialTest, TheChildGetsTheRunAndTheOptions) {
+  Run("cp \"$2\" \"$2.copy\"; echo \"$@\" > \"$2.arguments\"; exit 1\n");
+  std::string config;
+  std::getline(std::ifstream(folder_ + "/results.run.json.copy"), config, '\0');
+  EXPECT_NE(config.find("\"global_batch\": 17"), std::string::npos) << config;
+  std::string arguments;
+  std::getline(std::ifstream(folder_ + "/results.run.json.arguments"), arguments);
+  EXPECT_NE(arguments.find("--attempt study-1 --steps 10 --warmup 2 "), std::string::npos)
+      << arguments;
+}
+
+TEST_F(TrialTest, AKilledDriverTakesItsTrialWithIt) {
+  const std::string pid_path = folder_ + "/pid";
+  const std::string script = folder_ + "/script.sh";
+  std::ofstream(script) << "echo $$ > " << pid_path << ".part; mv " << pid_path << ".part "
+                        << pid_path << "; sleep 30; sleep 30\n";
+  const pid_t driver = fork();
+  if (driver == 0) {
+    RunChild("/bin/sh", {script}, folder_ + "/log", 0, nullptr);
+    _exit(0);
+  }
+  pid_t trial = 0;
+  for (int i = 0; i < 500 && trial == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::ifstream(pid_path) >> trial;
+  }
+  ASSERT_GT(trial, 0);
+  kill(driver, SIGKILL);
+  waitpid(driver, nullptr, 0);
+  std::string command = "?";
+  for (int i = 0; i < 500 && !command.empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    command.clear();
+    std::ifstream(fmt::format("/proc/{}/cmdline", trial)) >> command;
+  }
+  EXPECT_EQ(command, "") << "the trial outlived its driver";
+}
+
+}  // namespace
+}  // namespace trimtab
