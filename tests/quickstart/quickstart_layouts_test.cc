@@ -1,0 +1,82 @@
+// Every layout the quickstart's search enumerates trains to the same ten losses as one rank.
+//
+// The problem is read from the quickstart itself. Its model is slimmed (width, depth, sequence) so
+// that a hundred layouts train in seconds; what decides a layout - heads, global batch, vocabulary,
+// ranks - stays as it is.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+
+#include "engine/base/units.h"
+#include "engine/config/rules.h"
+#include "search/space.h"
+#include "tests/engine/train/run_losses.h"
+
+namespace trimtab {
+namespace {
+
+constexpr size_t kSteps = 10;
+constexpr double kTolerance = 1e-5;  // relative; fp32 sums in another order
+
+/// The KEY=VALUE lines of the script.
+std::map<std::string, std::string> QuickstartSettings() {
+  std::map<std::string, std::string> settings;
+  std::ifstream script("tools/quickstart");
+  for (std::string line; std::getline(script, line);) {
+    const size_t equals = line.find('=');
+    if (equals == std::string::npos || line.find_first_of(" \"$(") < equals) continue;
+    settings[line.substr(0, equals)] = line.substr(equals + 1);
+  }
+  return settings;
+}
+
+Problem QuickstartProblem() {
+  const std::map<std::string, std::string> settings = QuickstartSettings();
+  Problem problem;
+  problem.model = LoadModelConfig(settings.at("MODEL"));
+  problem.cluster = LoadCluster("local");
+  problem.cluster.cores = 2;
+  problem.cluster.max_ranks = 4;  // what two cores may run in process
+  problem.global_batch = std::stoll(settings.at("BATCH"));
+  problem.sequence_length = std::stoll(settings.at("SEQ"));
+  problem.memory_per_rank_bytes = ParseBytes(settings.at("MEMORY"), "MEMORY");
+  return problem;
+}
+
+RunConfig Slimmed(RunConfig run) {
+  run.model.hidden_size = run.model.num_heads * 8;
+  run.model.ffn_hidden_size = 2 * run.model.hidden_size;
+  run.model.num_layers = 2;
+  run.sequence_length = 16;
+  run.threads_per_rank = 1;
+  run.steps = kSteps;
+  run.optimizer.learning_rate = 1e-2;
+  run.optimizer.warmup_steps = 2;
+  return run;
+}
+
+TEST(QuickstartLayoutsTest, EveryLayoutTrainsLikeOneRank) {
+  const Problem problem = QuickstartProblem();
+  RunConfig reference = Slimmed(EnumerateCandidates(problem).front());
+  reference.layout = {};
+  const auto source = MakeSyntheticSource(reference.model.vocab_size, /*seed=*/9);
+  const std::vector<double> losses = TrainOnRanks(reference, *source, kSteps).losses;
+
+  size_t trained = 0;
+  for (const RunConfig& candidate : EnumerateCandidates(problem)) {
+    if (FirstBrokenRule(candidate) != nullptr) continue;
+    const RunConfig run = Slimmed(candidate);
+    ASSERT_EQ(FirstBrokenRule(run), nullptr) << CandidateKey(run);
+    const std::vector<double> actual = TrainOnRanks(run, *source, kSteps).losses;
+    for (size_t step = 0; step < kSteps; ++step) {
+      ASSERT_NEAR(actual[step], losses[step], kTolerance * losses[step])
+          << CandidateKey(run) << " step " << step;
+    }
+    ++trained;
+  }
+  EXPECT_GE(trained, 50u) << "the quickstart searches a real space";
+}
+
+}  // namespace
+}  // namespace trimtab
