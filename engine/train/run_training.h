@@ -29,13 +29,13 @@ struct TrainingStep {
 };
 
 struct TrainingOptions {
-  std::string load;        // checkpoint to go on from; empty = from the first step
-  std::string checkpoint;  // where to save; empty = nowhere
-  int64_t save_every = 0;  // steps between saves before the last one; 0 = only at the end
+  std::string load = {};        // checkpoint to go on from; empty = from the first step
+  std::string checkpoint = {};  // where to save; empty = nowhere
+  int64_t save_every = 0;       // steps between saves before the last one; 0 = only at the end
   /// All are called on rank 0's thread, between steps; any may be empty, any may throw.
-  std::function<void(const TrainingStep& step)> on_step;
-  std::function<void(int64_t step, double seconds)> on_save;
-  std::function<StopSignal()> stop_requested;
+  std::function<void(const TrainingStep& step)> on_step = {};
+  std::function<void(int64_t step, double seconds)> on_save = {};
+  std::function<StopSignal()> stop_requested = {};
 };
 
 struct TrainingSummary {

@@ -1,0 +1,145 @@
+#include "engine/train/run_training.h"
+
+#include "engine/base/error.h"
+#include "tests/engine/data/data_test_util.h"
+#include "tests/engine/train/run_losses.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int64_t kSteps = 10;
+
+RunConfig RunWith(bool llama, const std::string& layout) {
+  RunConfig run = SmallRun(llama);
+  run.layout = ParseLayout(layout, 0);
+  run.steps = kSteps;
+  run.optimizer.warmup_steps = 2;
+  return run;
+}
+
+struct Trained {
+  std::vector<double> losses;
+  TrainingSummary summary;
+};
+
+/// Trains, and stops after `stop_after` steps when that is not 0.
+Trained Train(const RunConfig& run, TrainingOptions options, int64_t stop_after = 0) {
+  Trained trained;
+  int64_t done = 0;
+  options.on_step = [&](const TrainingStep& step) {
+    trained.losses.push_back(step.loss);
+    done = step.step;
+  };
+  options.stop_requested = [&] {
+    return stop_after > 0 && done >= stop_after ? StopSignal::kDrain : StopSignal::kNone;
+  };
+  trained.summary = RunTraining(run, options);
+  return trained;
+}
+
+void ExpectSameState(const std::string& a, const std::string& b) {
+  for (const char* name : {"/weights.safetensors", "/optimizer.safetensors"}) {
+    EXPECT_EQ(ReadBytes(a + name), ReadBytes(b + name)) << name;
+  }
+}
+
+class Resume : public testing::TestWithParam<std::tuple<bool, const char*>> {};
+
+// Ten steps, and four then six more from the checkpoint: the same losses and the same state.
+TEST_P(Resume, GivesTheSameBitsAsNeverStopping) {
+  const RunConfig run = RunWith(std::get<0>(GetParam()), std::get<1>(GetParam()));
+  const std::string folder = ScratchFolder();
+  const Trained whole = Train(run, {.checkpoint = folder + "/whole"});
+  ASSERT_EQ(whole.losses.size(), static_cast<size_t>(kSteps));
+
+  const Trained first = Train(run, {.checkpoint = folder + "/parts"}, /*stop_after=*/4);
+  EXPECT_EQ(first.summary.stopped_by, StopSignal::kDrain);
+  EXPECT_EQ(first.summary.steps_done, 4);
+  const Trained second = Train(run, {.load = folder + "/parts", .checkpoint = folder + "/parts"});
+  EXPECT_EQ(second.summary.first_step, 4);
+  EXPECT_EQ(second.summary.steps_done, kSteps);
+
+  std::vector<double> losses = first.losses;
+  losses.insert(losses.end(), second.losses.begin(), second.losses.end());
+  EXPECT_EQ(losses, whole.losses);
+  ExpectSameState(folder + "/parts", folder + "/whole");
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Resume,
+                         testing::Combine(testing::Bool(),
+                                          testing::Values("mbs=2", "tp=2,mbs=2", "dp=2,mbs=1",
+                                                          "dp=2,zero=1,mbs=2",
+                                                          "tp=2,dp=2,sp=1,zero=1,mbs=1")),
+                         [](const auto& param) {
+                           std::string name = std::get<0>(param.param) ? "llama_" : "gpt_";
+                           for (const char c : std::string(std::get<1>(param.param))) {
+                             name += c == '=' ? '\0' : c == ',' ? '_' : c;
+                           }
+                           std::erase(name, '\0');
+                           return name;
+                         });
+
+// What one layout saved, another goes on with; the losses agree up to the order of summation.
+TEST(RunTraining, GoesOnInAnotherLayout) {
+  const std::string folder = ScratchFolder();
+  const RunConfig first = RunWith(true, "tp=2,dp=2,sp=1,zero=1,mbs=1");
+  const Trained whole = Train(first, {});
+  Train(first, {.checkpoint = folder + "/parts"}, /*stop_after=*/4);
+  for (const char* layout : {"mbs=4", "dp=4,zero=1,mbs=1", "tp=2,dp=1,mbs=8,recompute=full"}) {
+    const Trained second = Train(RunWith(true, layout), {.load = folder + "/parts"});
+    ASSERT_EQ(second.losses.size(), 6u);
+    for (size_t i = 0; i < 6; ++i) {
+      EXPECT_NEAR(second.losses[i], whole.losses[i + 4], 1e-5 * whole.losses[i + 4]) << layout;
+    }
+  }
+}
+
+TEST(RunTraining, SavesAsOftenAsAsked) {
+  const std::string folder = ScratchFolder();
+  std::vector<int64_t> saved;
+  TrainingOptions options = {.checkpoint = folder + "/checkpoint", .save_every = 4};
+  options.on_save = [&](int64_t step, double) { saved.push_back(step); };
+  RunTraining(RunWith(false, "dp=2,mbs=1"), options);
+  EXPECT_EQ(saved, (std::vector<int64_t>{4, 8, 10}));
+}
+
+TEST(RunTraining, CancelSavesNothing) {
+  const std::string folder = ScratchFolder();
+  TrainingOptions options = {.checkpoint = folder + "/checkpoint"};
+  options.stop_requested = [] { return StopSignal::kCancel; };
+  EXPECT_EQ(RunTraining(RunWith(false, "dp=2,mbs=1"), options).steps_done, 1);
+  EXPECT_FALSE(std::filesystem::exists(folder + "/checkpoint"));
+}
+
+TEST(RunTraining, AFailingListenerEndsAllRanks) {
+  TrainingOptions options;
+  options.on_step = [](const TrainingStep&) { throw StorageError("stdout is full"); };
+  EXPECT_EQ(
+      MessageOf<StorageError>([&] { RunTraining(RunWith(false, "tp=2,dp=2,mbs=1"), options); }),
+      "stdout is full");
+}
+
+TEST(RunTraining, RefusesACheckpointOfAnotherRun) {
+  const std::string folder = ScratchFolder();
+  const RunConfig run = RunWith(false, "mbs=2");
+  Train(run, {.checkpoint = folder + "/checkpoint"}, /*stop_after=*/1);
+  EXPECT_THROW(Train(RunWith(true, "mbs=2"), {.load = folder + "/checkpoint"}), InputError);
+  RunConfig other_batch = run;
+  other_batch.global_batch = 4;
+  EXPECT_THROW(Train(other_batch, {.load = folder + "/checkpoint"}), InputError);
+  EXPECT_THROW(Train(run, {.load = folder + "/nothing"}), StorageError);
+}
+
+TEST(RunTraining, RefusesBadTargetsBeforeItTrains) {
+  const std::string folder = ScratchFolder();
+  WriteBytes(folder + "/file", "x");
+  TrainingOptions options = {.checkpoint = folder + "/file"};
+  options.on_step = [](const TrainingStep&) { FAIL() << "trained"; };
+  EXPECT_THROW(RunTraining(RunWith(false, "mbs=2"), options), StorageError);
+  RunConfig run = RunWith(false, "mbs=2");
+  run.device = "cuda";
+  EXPECT_THROW(RunTraining(run, {}), EnvironmentError);
+}
+
+}  // namespace
+}  // namespace trimtab
