@@ -1,0 +1,279 @@
+// Everything a user can get wrong: the exit code, and one clear line on stderr.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "tests/engine/data/data_test_util.h"
+#include "tests/tools/run_cli.h"
+#include "tools/command.h"
+
+namespace trimtab {
+namespace {
+
+struct BadInput {
+  const char* name;
+  std::vector<std::string> arguments;  // "@x" is the file or folder x of the scratch folder
+  int exit_code;
+  const char* says;
+};
+
+/// Makes the files the cases below name.
+void MakeFiles(const std::string& folder) {
+  const auto write = [&](const char* name, const std::string& text) {
+    WriteBytes(folder + "/" + name, text);
+  };
+  const std::string run = kTinyRun;
+  write("run.json", run);
+  write("truncated.json", run.substr(0, run.size() / 2));
+  write("empty.json", "");
+  write("list.json", "[1, 2]");
+  write("deep.json", std::string(100000, '['));
+  write("binary.json", std::string("\0\xff\xfe{", 4));
+  write("mistyped.json",
+        std::string(run).replace(run.find("\"global_batch\": 4"), 17, "\"global_batch\": \"4\""));
+  write("range.json",
+        std::string(run).replace(run.find("\"global_batch\": 4"), 17, "\"global_batch\": 0"));
+  write("unknown.json", std::string(run).replace(run.find("global_batch"), 12, "globl_batch"));
+  write("huge.json", "");
+  std::filesystem::resize_file(folder + "/huge.json", uintmax_t{1} << 30);
+  write("runs.json", R"({"schema_version": 1, "runs": []})");
+  write("noise.db", std::string(5000, 'x'));
+  write("text.txt", "hello");
+  write("bad.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"b\"}\n");
+  write("short.txt", "abc");
+  MakeDataset(folder + "/data");
+  MakeDataset(folder + "/cut");
+  std::filesystem::resize_file(folder + "/cut.bin", 100);
+  MakeDataset(folder + "/magic");
+  write("magic.idx", "not an index, but long enough to hold a header");
+  ASSERT_EQ(RunCli({"data", "build", "--input", folder + "/short.txt", "--out", folder + "/short"})
+                .exit_code,
+            0);
+  std::filesystem::create_directories(folder + "/letters");
+  write("letters/letter.txt", "dear");
+}
+
+class BadInputTest : public testing::TestWithParam<BadInput> {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::string(std::getenv("TEST_TMPDIR")) + "/bad_input";
+    std::filesystem::create_directories(folder_);
+    MakeFiles(folder_);
+  }
+
+  static inline std::string folder_;
+};
+
+TEST_P(BadInputTest, EndsWithItsCodeAndOneLine) {
+  std::vector<std::string> arguments = GetParam().arguments;
+  for (std::string& argument : arguments) {
+    if (argument.starts_with("@")) argument = folder_ + "/" + argument.substr(1);
+  }
+  if (!arguments.empty()) arguments.push_back("--quiet");
+  const CliResult result = RunCli(arguments);
+  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.err;
+  EXPECT_NE(result.err.find(GetParam().says), std::string::npos) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_TRUE(result.err.starts_with("trimtab: ")) << result.err;
+  EXPECT_EQ(result.out, "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Usage, BadInputTest,
+    testing::Values(
+        BadInput{"NoCommand", {}, 2, "expected a command"},
+        BadInput{"UnknownCommand", {"trian"}, 2, "'trian'; did you mean 'train'?"},
+        BadInput{"NoDataCommand", {"data"}, 2, "expected a command"},
+        BadInput{"UnknownDataCommand", {"data", "bild"}, 2, "did you mean 'build'?"},
+        BadInput{"UnknownFlag", {"train", "--modle", "x"}, 2, "did you mean '--model'?"},
+        BadInput{"UnknownFlagWithValue", {"train", "--stepz=3"}, 2, "did you mean '--steps'?"},
+        BadInput{"UnexpectedArgument", {"train", "now"}, 2, "unexpected argument 'now'"},
+        BadInput{"FlagWithoutValue", {"train", "--model"}, 2, "--model"},
+        BadInput{"FlagTwice", {"train", "--model", "a", "--model", "b"}, 2, "--model"},
+        BadInput{"RequiredFlag", {"calibrate"}, 2, "--out is required"},
+        BadInput{"RequiredArgument", {"data", "info"}, 2, "PREFIX is required"},
+        BadInput{"LoudAndQuiet", {"models", "-v"}, 2, "contradict"},
+        BadInput{"NoModel", {"train"}, 2, "--model is missing"},
+        BadInput{
+            "NoSequence", {"train", "--model", "gpt2-tiny", "--gbs", "4"}, 2, "--seq is missing"},
+        BadInput{"ConfigAndModel",
+                 {"train", "--config", "@run.json", "--model", "gpt2-tiny"},
+                 2,
+                 "--model contradicts --config"},
+        BadInput{
+            "NotANumber", {"train", "--gbs", "many"}, 2, "--gbs: 'many' is not a whole number"},
+        BadInput{"HalfANumber", {"train", "--gbs", "4x"}, 2, "--gbs: '4x'"},
+        BadInput{"Zero", {"train", "--gbs", "0"}, 2, "--gbs: '0' is not a whole number from 1"},
+        BadInput{"TooLarge", {"train", "--gbs", "99999999999999999999"}, 2, "--gbs"},
+        BadInput{"NotFinite", {"train", "--lr", "nan"}, 2, "--lr: 'nan'"},
+        BadInput{"UnknownChoice", {"search", "--objective", "speed"}, 2, "unknown value 'speed'"},
+        BadInput{"UnknownColor", {"models", "--color", "alwys"}, 2, "did you mean 'always'?"},
+        BadInput{"BadSize", {"train", "--memory-per-rank", "8XB"}, 2, "'8XB' is not a size"},
+        BadInput{"UnknownModel", {"models", "gpt2-124"}, 2, "did you mean 'gpt2-124m'?"},
+        BadInput{"UnknownCluster", {"clusters", "8xh10"}, 2, "h10"},
+        BadInput{"UnknownLayoutKey",
+                 {"train", "--model", "gpt2-tiny", "--gbs", "4", "--seq", "8", "--layout", "tpp=2"},
+                 2,
+                 "did you mean 'tp'?"},
+        BadInput{"BadLayout",
+                 {"train", "--model", "gpt2-tiny", "--gbs", "4", "--seq", "8", "--layout", "tp"},
+                 2,
+                 "tp"},
+        BadInput{"TraceOfClosedForm",
+                 {"estimate", "--tier", "closed-form", "--trace", "@t.json"},
+                 2,
+                 "--trace needs"},
+        BadInput{"ResultWithoutAttempt",
+                 {"profile", "--config", "@run.json", "--result", "@r.jsonl"},
+                 2,
+                 "belong together"},
+        BadInput{"SaveNowhere",
+                 {"train", "--config", "@run.json", "--save-every", "2"},
+                 2,
+                 "needs --checkpoint"},
+        BadInput{"BadMode", {"calibrate", "--out", "@p.json", "--modes", "2"}, 2, "--modes"}),
+    [](const auto& param) { return param.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, BadInputTest,
+    testing::Values(
+        BadInput{"MissingConfig", {"train", "--config", "@nothing.json"}, 3, "nothing.json"},
+        BadInput{"FolderAsConfig", {"train", "--config", "@letters"}, 3, "letters"},
+        BadInput{"TruncatedConfig", {"train", "--config", "@truncated.json"}, 3, "truncated.json"},
+        BadInput{"EmptyConfig", {"train", "--config", "@empty.json"}, 3, "empty.json"},
+        BadInput{"ListConfig", {"train", "--config", "@list.json"}, 3, "list.json: $"},
+        BadInput{"DeepConfig", {"train", "--config", "@deep.json"}, 3, "deep.json"},
+        BadInput{"BinaryConfig", {"train", "--config", "@binary.json"}, 3, "binary.json"},
+        BadInput{"HugeConfig", {"train", "--config", "@huge.json"}, 3, "huge.json"},
+        BadInput{"MistypedConfig", {"train", "--config", "@mistyped.json"}, 3, "$.global_batch"},
+        BadInput{"OutOfRangeConfig", {"train", "--config", "@range.json"}, 3, "$.global_batch"},
+        BadInput{"UnknownKey", {"train", "--config", "@unknown.json"}, 3, "globl_batch"},
+        BadInput{"MissingModelFile", {"models", "@nothing.json"}, 3, "nothing.json"},
+        BadInput{"MissingCluster", {"clusters", "@nothing.json"}, 3, "nothing.json"},
+        BadInput{"MissingProfile",
+                 {"clusters", "local", "--profile", "@nothing.json"},
+                 3,
+                 "nothing.json"},
+        BadInput{"RunAsProfile", {"clusters", "local", "--profile", "@run.json"}, 3, "run.json"},
+        BadInput{"MissingData",
+                 {"train", "--config", "@run.json", "--data", "@nothing"},
+                 3,
+                 "nothing.idx"},
+        BadInput{"TruncatedData",
+                 {"train", "--config", "@run.json", "--data", "@cut"},
+                 3,
+                 "cut.bin: 100 bytes; expected"},
+        BadInput{"WrongMagic", {"data", "info", "@magic"}, 3, "MMIDIDX"},
+        BadInput{"ShortData",
+                 {"train", "--config", "@run.json", "--data", "@short"},
+                 3,
+                 "4 tokens; expected at least 9"},
+        BadInput{"RunAsModel",
+                 {"profile", "--model", "@run.json", "--gbs", "1", "--seq", "8"},
+                 3,
+                 "run.json"},
+        BadInput{
+            "MissingInput", {"data", "build", "--input", "@nothing", "--out", "@o"}, 3, "nothing"},
+        BadInput{"FolderAsInput",
+                 {"data", "build", "--input", "@letters", "--out", "@o"},
+                 3,
+                 "is a folder"},
+        BadInput{"BadJsonl",
+                 {"data", "build", "--input", "@bad.jsonl", "--format", "jsonl", "--out", "@o"},
+                 3,
+                 "bad.jsonl:2: $.text"},
+        BadInput{"NoRuns", {"validate", "--runs", "@runs.json"}, 3, "$.runs"},
+        BadInput{
+            "MissingStudy", {"report", "--study", "@nothing.db", "--out", "@o"}, 3, "nothing.db"}),
+    [](const auto& param) { return param.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Others, BadInputTest,
+    testing::Values(
+        BadInput{"IllegalLayout",
+                 {"train", "--model", "gpt2-tiny", "--gbs", "4", "--seq", "8", "--layout", "tp=3"},
+                 4,
+                 "heads-divisible-by-tp"},
+        BadInput{"UnsupportedLayout",
+                 {"train", "--model", "gpt2-tiny", "--gbs", "4", "--seq", "8", "--layout", "pp=2"},
+                 4,
+                 "pp-unsupported"},
+        BadInput{"TooManyRanks",
+                 {"estimate", "--model", "gpt2-tiny", "--gbs", "64", "--seq", "8", "--cluster",
+                  "8xh100", "--layout", "tp=4,dp=4"},
+                 4,
+                 "16 ranks"},
+        BadInput{"OutOfMemory",
+                 {"train", "--config", "@run.json", "--memory-per-rank", "1KiB"},
+                 4,
+                 "memory"},
+        BadInput{
+            "NoGpu",
+            {"train", "--model", "gpt2-tiny", "--gbs", "8", "--seq", "8", "--cluster", "8xh100"},
+            6,
+            "cuda"},
+        BadInput{"UnwritableLog", {"models", "--log-file", "/nonexistent/log"}, 6, "--log-file"},
+        BadInput{"UnwritableDataset",
+                 {"data", "build", "--input", "@text.txt", "--out", "/nonexistent/o"},
+                 7,
+                 "/nonexistent/o.bin"},
+        BadInput{"CheckpointOverFile",
+                 {"train", "--config", "@run.json", "--checkpoint", "@text.txt"},
+                 7,
+                 "not a folder"},
+        BadInput{"CheckpointOverLetters",
+                 {"train", "--config", "@run.json", "--checkpoint", "@letters"},
+                 7,
+                 "letter.txt"},
+        BadInput{"MissingCheckpoint",
+                 {"train", "--config", "@run.json", "--load", "@nothing"},
+                 7,
+                 "nothing/checkpoint.json"},
+        BadInput{"CorruptStudy", {"report", "--study", "@noise.db", "--out", "@o"}, 7, "noise.db"}),
+    [](const auto& param) { return param.param.name; });
+
+TEST_F(BadInputTest, AFullStdoutIsAStorageError) {
+  const int saved = ::dup(STDOUT_FILENO);
+  const int full = ::open("/dev/full", O_WRONLY);
+  ::dup2(full, STDOUT_FILENO);
+  testing::internal::CaptureStderr();
+  const char* argv[] = {"trimtab", "models"};
+  const int code = RunCommand(2, argv);
+  const std::string err = testing::internal::GetCapturedStderr();
+  ::dup2(saved, STDOUT_FILENO);
+  ::close(saved);
+  ::close(full);
+  EXPECT_EQ(code, 7);
+  EXPECT_NE(err.find("cannot write to stdout"), std::string::npos) << err;
+}
+
+TEST_F(BadInputTest, AFullDiskLosesNothing) {
+  const std::string checkpoint = folder_ + "/checkpoint";
+  ASSERT_EQ(RunCli({"train", "--config", folder_ + "/run.json", "--checkpoint", checkpoint, "-q"})
+                .exit_code,
+            0);
+  const std::string before = ReadBytes(checkpoint + "/checkpoint.json");
+  rlimit old{};
+  getrlimit(RLIMIT_FSIZE, &old);
+  const rlimit limit = {6000, old.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  const CliResult train = RunCli({"train", "--config", folder_ + "/run.json", "--checkpoint",
+                                  checkpoint, "--steps", "2", "-q"});
+  const CliResult build =
+      RunCli({"data", "build", "--input", folder_ + "/data.txt", "--out", folder_ + "/data", "-q"});
+  setrlimit(RLIMIT_FSIZE, &old);
+  EXPECT_EQ(train.exit_code, 7) << train.err;
+  EXPECT_EQ(build.exit_code, 7) << build.err;
+  EXPECT_EQ(ReadBytes(checkpoint + "/checkpoint.json"), before);
+  EXPECT_EQ(RunCli({"data", "info", folder_ + "/data"}).exit_code, 0);
+  EXPECT_EQ(
+      RunCli({"train", "--config", folder_ + "/run.json", "--load", checkpoint, "-q"}).exit_code,
+      0);
+}
+
+}  // namespace
+}  // namespace trimtab

@@ -1,0 +1,205 @@
+// What each command prints when all is well.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/engine/data/data_test_util.h"
+#include "tests/tools/run_cli.h"
+
+namespace trimtab {
+namespace {
+
+using nlohmann::json;
+
+/// Runs, expects success, and parses stdout.
+json JsonOf(std::vector<std::string> arguments) {
+  arguments.push_back("--json");
+  const CliResult result = RunCli(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const json parsed = json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+  EXPECT_TRUE(parsed.is_object()) << result.out;
+  EXPECT_EQ(parsed.value("schema_version", 0), 1) << result.out;
+  return parsed;
+}
+
+std::vector<json> JsonLines(const std::string& text) {
+  std::vector<json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
+  return lines;
+}
+
+class Commands : public testing::Test {
+ protected:
+  Commands() { WriteBytes(run_, kTinyRun); }
+
+  std::string folder_ = ScratchFolder();
+  std::string run_ = folder_ + "/run.json";
+};
+
+TEST_F(Commands, HelpGoesToStdout) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--help"}, {"-h"}, {"train", "--help"}, {"data", "build", "-h"}}) {
+    const CliResult result = RunCli(arguments);
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_NE(result.out.find("Usage: trimtab"), std::string::npos) << result.out;
+    EXPECT_EQ(result.err, "");
+  }
+  EXPECT_TRUE(RunCli({"--version"}).out.starts_with("trimtab "));
+}
+
+TEST_F(Commands, HelpListsEveryCommand) {
+  const std::string help = RunCli({"--help"}).out;
+  for (const char* name : {"search", "estimate", "validate", "profile", "calibrate", "train",
+                           "data", "report", "models", "clusters", "doctor"}) {
+    EXPECT_NE(help.find(std::string("\n  ") + name + " "), std::string::npos) << name;
+  }
+}
+
+TEST_F(Commands, ModelsListsThePresets) {
+  EXPECT_NE(RunCli({"models"}).out.find("gpt2-124m"), std::string::npos);
+  const json list = JsonOf({"models"});
+  const bool found = std::any_of(list["models"].begin(), list["models"].end(), [](const json& m) {
+    return m["name"] == "gpt2-124m" && m["parameters"] == 124439808;
+  });
+  EXPECT_TRUE(found);
+  EXPECT_EQ(json::parse(RunCli({"models", "llama2-7b"}).out)["num_layers"], 32);
+}
+
+TEST_F(Commands, ClustersAndDoctorDescribeTheMachine) {
+  EXPECT_NE(RunCli({"clusters"}).out.find("local"), std::string::npos);
+  EXPECT_EQ(JsonOf({"clusters", "16x8xh100"})["max_ranks"], 128);
+  EXPECT_GE(JsonOf({"doctor"})["checks"].size(), 4u);
+  EXPECT_NE(RunCli({"doctor", "--rules"}).out.find("heads-divisible-by-tp"), std::string::npos);
+}
+
+TEST_F(Commands, DataBuildsWhatInfoReads) {
+  WriteBytes(folder_ + "/a.txt", "one\n\ntwo\n");
+  const std::vector<std::string> build = {
+      "data",  "build",        "--input",     folder_ + "/a.txt",
+      "--out", folder_ + "/d", "--documents", "blank-line"};
+  EXPECT_EQ(JsonOf(build)["documents"], 2);
+  const json info = JsonOf({"data", "info", folder_ + "/d"});
+  EXPECT_EQ(info["tokens"], 10);
+  EXPECT_EQ(info["documents"], 2);
+  EXPECT_EQ(info["vocab_size"], 257);
+  EXPECT_EQ(info["max_token"], 256);
+}
+
+TEST_F(Commands, TrainWritesJsonLinesAndACheckpointItCanGoOnFrom) {
+  MakeDataset(folder_ + "/d");
+  const std::vector<std::string> base = {"train",  "--config",     run_,
+                                         "--data", folder_ + "/d", "--json"};
+  const auto train = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    const CliResult result = RunCli(more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return JsonLines(result.out);
+  };
+  const std::vector<json> steps = train({"--steps", "6", "--checkpoint", folder_ + "/c"});
+  ASSERT_EQ(steps.size(), 6u);
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(steps[i]["step"], i + 1);
+    for (const char* key : {"loss", "grad_norm", "lr", "tokens_per_s"}) {
+      EXPECT_TRUE(steps[i][key].is_number()) << key;
+    }
+  }
+  EXPECT_LT(steps[5]["loss"], steps[0]["loss"]);
+  const std::vector<json> more = train({"--steps", "8", "--load", folder_ + "/c"});
+  ASSERT_EQ(more.size(), 2u);
+  EXPECT_EQ(more[0]["step"], 7);
+  EXPECT_EQ(train({"--steps", "6", "--log-every", "4"}).size(), 3u);
+}
+
+TEST_F(Commands, TrainTakesARunFromFlags) {
+  const CliResult result = RunCli({"train", "--model", "gpt2-tiny", "--gbs", "4", "--seq", "16",
+                                   "--layout", "dp=2,mbs=1", "--steps", "2"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("step     2/2"), std::string::npos) << result.out;
+}
+
+TEST_F(Commands, ProfileMeasures) {
+  const json measured =
+      JsonOf({"profile", "--config", run_, "--steps", "2", "--max-steps", "3", "--warmup", "1"});
+  EXPECT_GT(measured["step_time_s"], 0);
+  EXPECT_GT(measured["tokens_per_s_per_gpu"], 0);
+  EXPECT_GT(measured["peak_mem_bytes"], 0);
+  EXPECT_EQ(measured["run"]["global_batch"], 4);
+  EXPECT_NE(RunCli({"profile", "--config", run_, "--max-steps", "2", "--steps", "1"})
+                .out.find("tokens/s"),
+            std::string::npos);
+}
+
+TEST_F(Commands, ProfileAppendsTheResultOfATrial) {
+  const std::string results = folder_ + "/results.jsonl";
+  const CliResult result = RunCli({"profile", "--config", run_, "--result", results, "--attempt",
+                                   "a1", "--steps", "1", "--max-seconds", "1"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "");
+  const std::vector<json> lines = JsonLines(ReadBytes(results));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0]["attempt"], "a1");
+  EXPECT_EQ(lines[0]["state"], "done");
+}
+
+TEST_F(Commands, EstimateAgreesBetweenItsTiers) {
+  const std::vector<std::string> base = {"estimate", "--model",  "gpt2-124m",  "--gbs",
+                                         "16",       "--seq",    "128",        "--cluster",
+                                         "8xh100",   "--layout", "tp=2,mbs=2", "--tier"};
+  const auto estimate = [&](const char* tier) {
+    std::vector<std::string> arguments = base;
+    arguments.push_back(tier);
+    return JsonOf(arguments);
+  };
+  const json closed = estimate("closed-form");
+  const json dry = estimate("dry-run");
+  for (const char* key : {"hardware_flops_per_rank", "model_flops", "peak_mem_bytes", "messages"}) {
+    EXPECT_EQ(closed[key], dry[key]) << key;
+  }
+  EXPECT_GT(dry["step_time_s"], 0);
+}
+
+TEST_F(Commands, EstimateWritesATrace) {
+  const std::string trace = folder_ + "/trace.json";
+  const CliResult result = RunCli({"estimate", "--config", run_, "--trace", trace});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_FALSE(json::parse(ReadBytes(trace), nullptr, false).is_discarded());
+}
+
+TEST_F(Commands, EstimateOfWhatDoesNotFitSaysSo) {
+  const CliResult result =
+      RunCli({"estimate", "--config", run_, "--memory-per-rank", "4KiB", "-q"});
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_NE(result.out.find("peak memory"), std::string::npos);
+  EXPECT_NE(result.err.find("memory per rank"), std::string::npos) << result.err;
+}
+
+TEST_F(Commands, ValidateComparesPredictionsWithRuns) {
+  const json runs = {{"schema_version", 1},
+                     {"runs",
+                      {{{"name", "one"},
+                        {"run", json::parse(kTinyRun)},
+                        {"step_time_s", 0.01},
+                        {"peak_mem_bytes", 100000}},
+                       {{"run", json::parse(kTinyRun)}, {"step_time_s", 0.02}}}}};
+  WriteBytes(folder_ + "/runs.json", runs.dump());
+  const json result = JsonOf({"validate", "--runs", folder_ + "/runs.json"});
+  ASSERT_EQ(result["runs"].size(), 2u);
+  const double predicted = result["runs"][0]["predicted_step_time_s"];
+  EXPECT_DOUBLE_EQ(result["runs"][0]["step_time_error"], predicted / 0.01 - 1);
+  EXPECT_EQ(result["step_time_error"]["runs"], 2);
+  EXPECT_EQ(result["peak_mem_error"]["runs"], 1);
+}
+
+TEST_F(Commands, TheLogFileGetsACopy) {
+  const std::string log = folder_ + "/log";
+  EXPECT_EQ(RunCli({"train", "--config", run_, "--log-file", log, "-q", "--steps", "1"}).exit_code,
+            0);
+  EXPECT_TRUE(std::filesystem::exists(log));
+}
+
+}  // namespace
+}  // namespace trimtab

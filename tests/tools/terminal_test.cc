@@ -1,0 +1,95 @@
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include "tools/output.h"
+#include "tools/progress.h"
+#include "tools/signals.h"
+#include "tools/table.h"
+
+namespace trimtab {
+namespace {
+
+TEST(Table, AlignsColumnsWithoutTrailingBlanks) {
+  Table table({{"name"}, {"count", Align::kRight}, {"note"}});
+  table.AddRow({"a", "1", ""});
+  table.AddRow({"longer", "1000", "é"});
+  EXPECT_EQ(table.ToText(false),
+            "name    count  note\n"
+            "a           1\n"
+            "longer   1000  é\n");
+  EXPECT_TRUE(table.ToText(true).starts_with("\x1b[1mname"));
+}
+
+TEST(Table, AlignsValues) {
+  EXPECT_EQ(KeyValueText({{"a", "1"}, {"long name", "2"}}), "a          1\nlong name  2\n");
+}
+
+TEST(Table, GroupsThousands) {
+  EXPECT_EQ(Thousands(0), "0");
+  EXPECT_EQ(Thousands(999), "999");
+  EXPECT_EQ(Thousands(1000), "1,000");
+  EXPECT_EQ(Thousands(-1234567), "-1,234,567");
+}
+
+TEST(Progress, SaysWhatIsKnown) {
+  const ProgressState state = {.label = "proving",
+                               .done = 5,
+                               .failed = 1,
+                               .running = 1,
+                               .total = 10,
+                               .best = "310 tokens/s"};
+  EXPECT_EQ(ProgressText(state, 4.0, 200),
+            "[##########..........] proving 5/10, 1 failed, 1 running, best 310 tokens/s, 4 s, "
+            "ETA 4 s");
+  EXPECT_EQ(ProgressText({.label = "MiB read", .done = 7}, 1.0, 80), "MiB read 7, 1 s");
+  EXPECT_EQ(ProgressText(state, 4.0, 20).size(), 19u);
+}
+
+TEST(Progress, DrawsNoBarWithoutATerminal) {
+  testing::internal::CaptureStderr();
+  {
+    Progress progress(OutputOptions{});
+    progress.Update({.label = "training", .done = 1, .total = 2});
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST(Color, FollowsTheFlagThenTheEnvironment) {
+  OutputOptions options;
+  options.color = "always";
+  EXPECT_TRUE(UseColor(options, 1));
+  options.color = "never";
+  EXPECT_FALSE(UseColor(options, 1));
+  options.color = "auto";
+  ::setenv("NO_COLOR", "1", 1);
+  EXPECT_FALSE(UseColor(options, 1));
+  ::unsetenv("NO_COLOR");
+}
+
+TEST(OneLine, LeavesNoLineBreaks) { EXPECT_EQ(OneLine("a\nb\r\n"), "a b"); }
+
+TEST(Signals, AskNicelyThenFirmly) {
+  CatchStopSignals();
+  EXPECT_EQ(RequestedStop(), StopLevel::kNone);
+  EXPECT_EQ(StopExitCode(), 0);
+  testing::internal::CaptureStderr();
+  std::raise(SIGINT);
+  EXPECT_EQ(RequestedStop(), StopLevel::kDrain);
+  std::raise(SIGTERM);
+  EXPECT_EQ(RequestedStop(), StopLevel::kCancel);
+  EXPECT_EQ(StopExitCode(), 130);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("once more"), std::string::npos);
+}
+
+TEST(SignalsDeathTest, TheThirdLeaves) {
+  const auto thrice = [] {
+    CatchStopSignals();
+    for (int i = 0; i < 3; ++i) std::raise(SIGTERM);
+  };
+  EXPECT_EXIT(thrice(), testing::ExitedWithCode(143), "once more");
+}
+
+}  // namespace
+}  // namespace trimtab
