@@ -260,6 +260,13 @@ SearchResult RunSearch(const SearchOptions& options, Predictor& predictor, Trial
 }
 
 SearchResult RunSearch(const SearchOptions& options, SearchEvents& events) {
+  const Cluster& cluster = options.problem.cluster;
+  if (cluster.device != "cpu" && options.prove_count > 0) {
+    throw EnvironmentError(
+        fmt::format("{}: nothing can be measured: trials run on this machine's \"cpu\", not on "
+                    "\"{}\"; --prove 0 ranks by prediction alone",
+                    cluster.name, cluster.device));
+  }
   const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(options.problem);
   ProcessTrialRunner runner;
   return RunSearch(options, *predictor, runner, events);

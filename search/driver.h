@@ -91,7 +91,8 @@ struct SearchResult {
 SearchResult RunSearch(const SearchOptions& options, Predictor& predictor, TrialRunner& runner,
                        SearchEvents& events);
 
-/// With the cost model and child processes of this program.
+/// With the cost model and child processes of this program. Throws EnvironmentError, before it
+/// touches the study, when trials are asked for that this machine cannot run.
 SearchResult RunSearch(const SearchOptions& options, SearchEvents& events);
 
 /// The result as the study has it, without running anything. Throws InfeasibleError when the study

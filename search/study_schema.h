@@ -2,6 +2,9 @@
 // kStudySchemaVersion when an older program could no longer read the file.
 #pragma once
 
+/// The moment of a statement, in SQL: 2024-05-01T12:00:00.000Z.
+#define TRIMTAB_SQL_NOW "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
+
 namespace trimtab {
 
 inline constexpr int kStudySchemaVersion = 1;

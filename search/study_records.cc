@@ -1,0 +1,189 @@
+// The rows of a study: candidates, predictions, attempts and measurements.
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "search/study.h"
+#include "search/study_schema.h"
+
+namespace trimtab {
+namespace {
+
+/// How long a resumed driver waits for the worker of a killed one to be gone.
+constexpr double kWorkerWaitSeconds = 30;
+
+}  // namespace
+
+void Study::StorePrediction(int64_t candidate, const char* tier, const Prediction& prediction) {
+  database_->Prepare("INSERT INTO predictions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
+      .Bind(1, candidate)
+      .Bind(2, std::string(tier))
+      .Bind(3, prediction.step_time_s)
+      .Bind(4, prediction.tokens_per_s)
+      .Bind(5, prediction.peak_mem_bytes)
+      .Bind(6, prediction.trust)
+      .Bind(7, ToJson(prediction).dump())
+      .Run();
+}
+
+void Study::StoreCandidates(const std::vector<CandidateRecord>& candidates) {
+  database_->Transaction([&] {
+    Statement insert = database_->Prepare(
+        "INSERT INTO candidates (key, run, pruned_by, pruned_why) VALUES (?1, ?2, ?3, ?4)");
+    for (const CandidateRecord& candidate : candidates) {
+      insert.Bind(1, candidate.key).Bind(2, ToJson(candidate.run).dump());
+      if (!candidate.pruned_by.empty()) {
+        insert.Bind(3, candidate.pruned_by).Bind(4, candidate.pruned_why);
+      }
+      insert.Run();
+      if (candidate.closed_form) {
+        StorePrediction(database_->last_insert_id(), "closed_form", *candidate.closed_form);
+      }
+    }
+    database_->Execute("UPDATE study SET enumerated = 1");
+  });
+}
+
+void Study::StoreDryRun(int64_t candidate, const Prediction& prediction,
+                        const std::string& pruned_by, const std::string& pruned_why) {
+  database_->Transaction([&] {
+    StorePrediction(candidate, "dry_run", prediction);
+    if (pruned_by.empty()) return;
+    database_->Prepare("UPDATE candidates SET pruned_by = ?2, pruned_why = ?3 WHERE id = ?1")
+        .Bind(1, candidate)
+        .Bind(2, pruned_by)
+        .Bind(3, pruned_why)
+        .Run();
+  });
+}
+
+Attempt Study::BeginAttempt(int64_t candidate) {
+  Attempt attempt;
+  database_->Transaction([&] {
+    attempt.id = database_->QueryInt("SELECT coalesce(max(id), 0) + 1 FROM attempts");
+    Statement uuid = database_->Prepare("SELECT uuid FROM study");
+    uuid.Step();
+    attempt.token = fmt::format("{}-{}", uuid.Text(0), attempt.id);
+    database_
+        ->Prepare("INSERT INTO attempts VALUES (?1, ?2, ?3, 'running', " TRIMTAB_SQL_NOW
+                  ", NULL, NULL, '')")
+        .Bind(1, attempt.id)
+        .Bind(2, candidate)
+        .Bind(3, attempt.token)
+        .Run();
+  });
+  return attempt;
+}
+
+void Study::FinishAttempt(const Attempt& attempt, const TrialOutcome& outcome) {
+  database_->Transaction([&] {
+    database_->Prepare("UPDATE attempts SET exit_code = ?2 WHERE id = ?1")
+        .Bind(1, attempt.id)
+        .Bind(2, int64_t{outcome.exit_code})
+        .Run();
+    database_
+        ->Prepare("UPDATE attempts SET state = ?2, message = ?3, finished_at = " TRIMTAB_SQL_NOW
+                  " WHERE id = ?1 AND state = 'running'")
+        .Bind(1, attempt.id)
+        .Bind(2, Name(outcome.state))
+        .Bind(3, outcome.message)
+        .Run();
+  });
+}
+
+/// False when the line is of another study, or in already.
+bool Study::StoreResult(const TrialResult& result) {
+  Statement query = database_->Prepare(
+      "SELECT id FROM attempts WHERE token = ?1 AND state IN ('running', 'interrupted')");
+  if (!query.Bind(1, result.attempt).Step()) return false;
+  const int64_t attempt = query.Int(0);
+  database_
+      ->Prepare("UPDATE attempts SET state = ?2, message = ?3, finished_at = " TRIMTAB_SQL_NOW
+                " WHERE id = ?1")
+      .Bind(1, attempt)
+      .Bind(2, Name(result.state))
+      .Bind(3, result.message)
+      .Run();
+  if (!result.measurement) return true;
+  const Measurement& measurement = *result.measurement;
+  database_->Prepare("INSERT INTO measurements VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
+      .Bind(1, attempt)
+      .Bind(2, measurement.step_time_s)
+      .Bind(3, measurement.step_time_mad_s)
+      .Bind(4, measurement.tokens_per_s)
+      .Bind(5, measurement.peak_mem_bytes)
+      .Bind(6, ToJson(measurement).dump())
+      .Run();
+  return true;
+}
+
+int64_t Study::IngestResults() {
+  const std::vector<TrialResult> results = ReadResults(results_path());
+  int64_t stored = 0;
+  database_->Transaction([&] {
+    for (const TrialResult& result : results) stored += StoreResult(result) ? 1 : 0;
+  });
+  return stored;
+}
+
+int64_t Study::Recover() {
+  // Whoever holds the file is a worker that a killed driver left; its line may still come.
+  const ResultsFile no_worker_left(results_path(), kWorkerWaitSeconds);
+  const int64_t ingested = IngestResults();
+  database_->Transaction([&] {
+    database_->Execute("UPDATE attempts SET state = 'interrupted', finished_at = " TRIMTAB_SQL_NOW
+                       ", message = 'the search was killed' WHERE state = 'running'");
+  });
+  return ingested;
+}
+
+std::vector<CandidateRecord> Study::Candidates() const {
+  std::vector<CandidateRecord> candidates;
+  Statement query = database_->Prepare(R"sql(
+    SELECT c.id, c.key, c.run, c.pruned_by, c.pruned_why, closed.detail, dry.detail,
+           (SELECT m.detail FROM measurements m JOIN attempts a ON a.id = m.attempt_id
+            WHERE a.candidate_id = c.id ORDER BY a.id DESC LIMIT 1),
+           (SELECT count(*) FROM attempts a WHERE a.candidate_id = c.id
+            AND a.state NOT IN ('running', 'cancelled', 'interrupted')),
+           last.state, last.message
+    FROM candidates c
+    LEFT JOIN predictions closed ON closed.candidate_id = c.id AND closed.tier = 'closed_form'
+    LEFT JOIN predictions dry ON dry.candidate_id = c.id AND dry.tier = 'dry_run'
+    LEFT JOIN attempts last ON last.id =
+           (SELECT max(a.id) FROM attempts a WHERE a.candidate_id = c.id
+            AND a.state NOT IN ('running', 'cancelled', 'interrupted'))
+    ORDER BY c.id)sql");
+  try {
+    while (query.Step()) {
+      CandidateRecord& candidate = candidates.emplace_back();
+      candidate.id = query.Int(0);
+      candidate.key = query.Text(1);
+      const auto json = [&](int column) { return nlohmann::json::parse(query.Text(column)); };
+      candidate.run = RunConfigFromJson(json(2), candidate.key);
+      candidate.pruned_by = query.Text(3);
+      candidate.pruned_why = query.Text(4);
+      if (!query.IsNull(5)) candidate.closed_form = PredictionFromJson(json(5), candidate.key);
+      if (!query.IsNull(6)) candidate.dry_run = PredictionFromJson(json(6), candidate.key);
+      if (!query.IsNull(7)) candidate.measured = MeasurementFromJson(json(7), candidate.key);
+      candidate.attempts = query.Int(8);
+      candidate.last_state = query.Text(9);
+      candidate.last_message = query.Text(10);
+    }
+  } catch (const nlohmann::json::exception& error) {
+    ThrowDamaged(error.what());
+  } catch (const InputError& error) {
+    ThrowDamaged(error.what());
+  }
+  return candidates;
+}
+
+std::vector<std::pair<std::string, std::string>> Study::Versions() const {
+  std::vector<std::pair<std::string, std::string>> versions;
+  Statement query =
+      database_->Prepare("SELECT component, version FROM versions ORDER BY first_used_at, 1");
+  while (query.Step()) versions.emplace_back(query.Text(0), query.Text(1));
+  return versions;
+}
+
+}  // namespace trimtab
