@@ -93,6 +93,7 @@ class CommandTree {
       if (app == nullptr) {
         app = root_.add_subcommand(group, "make and look at datasets: data build, data info");
         app->allow_extras();
+        DeclareOutputFlags(*group_flags_.emplace_back(std::make_unique<FlagSet>(*app)), output_);
       }
       parent = app;
     }
@@ -124,6 +125,7 @@ class CommandTree {
   CLI::App root_;
   std::unique_ptr<FlagSet> root_flags_;
   std::map<std::string, CLI::App*> groups_;  // first words of two-word commands
+  std::vector<std::unique_ptr<FlagSet>> group_flags_;
   std::map<const CLI::App*, Leaf> leaves_;
 };
 
