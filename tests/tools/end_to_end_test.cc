@@ -1,0 +1,151 @@
+// The main job with the real program: data, search with trials in child processes, report, training
+// with the winner; and what Ctrl-C does.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/engine/data/data_test_util.h"
+#include "tests/tools/run_cli.h"
+
+namespace trimtab {
+namespace {
+
+using nlohmann::json;
+
+/// The program, started with stdout and stderr in files.
+class Program {
+ public:
+  Program(const std::string& folder, const std::vector<std::string>& arguments)
+      : out_(folder + "/stdout"), err_(folder + "/stderr") {
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    std::vector<char*> argv = {const_cast<char*>("tools/trimtab")};
+    for (const std::string& argument : arguments)
+      argv.push_back(const_cast<char*>(argument.data()));
+    argv.push_back(nullptr);
+    if (std::freopen(out_.c_str(), "w", stdout) == nullptr) ::_exit(120);
+    if (std::freopen(err_.c_str(), "w", stderr) == nullptr) ::_exit(121);
+    ::execv(argv[0], argv.data());
+    ::_exit(122);
+  }
+
+  void Signal(int number) const { ::kill(pid_, number); }
+  /// Waits until stdout holds `lines` lines.
+  void WaitForLines(int64_t lines) const {
+    while (true) {
+      const std::string out = ReadBytes(out_);
+      if (std::count(out.begin(), out.end(), '\n') >= lines) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  CliResult Wait() {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), ReadBytes(out_),
+            ReadBytes(err_)};
+  }
+
+ private:
+  std::string out_;
+  std::string err_;
+  pid_t pid_ = -1;
+};
+
+class EndToEnd : public testing::Test {
+ protected:
+  CliResult Run(const std::vector<std::string>& arguments) {
+    return Program(folder_, arguments).Wait();
+  }
+
+  std::string folder_ = ScratchFolder();
+};
+
+TEST_F(EndToEnd, SearchProvesRecommendsAndTrains) {
+  MakeDataset(folder_ + "/data");
+  const std::vector<std::string> search = {"search",
+                                           "--model",
+                                           "gpt2-tiny",
+                                           "--cluster",
+                                           "local",
+                                           "--gbs",
+                                           "4",
+                                           "--seq",
+                                           "16",
+                                           "--prove",
+                                           "2",
+                                           "--trial-steps",
+                                           "2",
+                                           "--trial-seconds",
+                                           "0.2",
+                                           "--data",
+                                           folder_ + "/data",
+                                           "--study",
+                                           folder_ + "/study.db",
+                                           "--resume",
+                                           "--report",
+                                           folder_ + "/report",
+                                           "--json"};
+  const CliResult first = Run(search);
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const json report = json::parse(ReadBytes(folder_ + "/report/report.json"));
+  EXPECT_EQ(json::parse(first.out)["recommended"], report["recommended"]);
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/report/REPORT.html"));
+  EXPECT_NE(first.err.find("trial 2/2"), std::string::npos) << first.err;
+
+  const CliResult again = Run(search);
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(again.err.find("trial 1/"), std::string::npos) << again.err;
+
+  const CliResult shown =
+      Run({"report", "--study", folder_ + "/study.db", "--out", folder_ + "/again"});
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+
+  const CliResult train =
+      Run({"train", "--config", folder_ + "/report/report.json", "--data", folder_ + "/data",
+           "--steps", "3", "--checkpoint", folder_ + "/checkpoint"});
+  EXPECT_EQ(train.exit_code, 0) << train.err;
+  EXPECT_NE(train.out.find("step     3/3"), std::string::npos) << train.out;
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/checkpoint/checkpoint.json"));
+}
+
+TEST_F(EndToEnd, CtrlCSavesAndTheRunGoesOn) {
+  WriteBytes(folder_ + "/run.json", kTinyRun);
+  const std::vector<std::string> train = {"train",
+                                          "--config",
+                                          folder_ + "/run.json",
+                                          "--checkpoint",
+                                          folder_ + "/checkpoint",
+                                          "--steps",
+                                          "1000000",
+                                          "--json"};
+  Program program(folder_, train);
+  program.WaitForLines(3);
+  program.Signal(SIGINT);
+  const CliResult stopped = program.Wait();
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
+  EXPECT_NE(stopped.err.find("go on with --load"), std::string::npos) << stopped.err;
+
+  std::vector<std::string> more = train;
+  more[6] = "2";  // fewer than are done: nothing is left to do
+  more.push_back("--load");
+  more.push_back(folder_ + "/checkpoint");
+  const CliResult resumed = Run(more);
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(resumed.out, "");
+}
+
+TEST_F(EndToEnd, ABrokenPipeEndsItQuietly) {
+  const std::string command = "tools/trimtab models 2>" + folder_ + "/err | true";
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(ReadBytes(folder_ + "/err"), "");
+}
+
+}  // namespace
+}  // namespace trimtab
