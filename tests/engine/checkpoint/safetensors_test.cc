@@ -114,10 +114,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{"HugeDim",
                   R"({"x":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,16]}})",
                   "not a size"},
-        BadHeader{
-            "OverflowingShape",
-            R"({"x":{"dtype":"F32","shape":[4294967296,4294967296,4294967296],"data_offsets":[0,16]}})",
-            "its shape does not"},
+        BadHeader{"OverflowingShape",
+                  R"({"x":{"dtype":"F32","shape":[4294967296,4294967296,4],)"
+                  R"("data_offsets":[0,16]}})",
+                  "its shape does not"},
         BadHeader{"WrappingShape",
                   R"({"x":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,16]}})",
                   "not a size"},
