@@ -94,9 +94,9 @@ class Calibration {
   Calibration(const CalibrateOptions& options, std::vector<Mode> modes)
       : options_(options),
         modes_(std::move(modes)),
-        grid_(options.grid ? *options.grid : MakeCalibrationGrid(options.quick)) {
-    rig_options_.repeats = options.quick ? 3 : 5;
-    rig_options_.window_s = options.quick ? 0.004 : 0.008;
+        plan_(options.plan ? *options.plan : MakeCalibrationPlan(options.quick)) {
+    rig_options_.repeats = plan_.repeats;
+    rig_options_.window_s = plan_.window_s;
   }
 
   HardwareProfile Run() {
@@ -128,13 +128,13 @@ class Calibration {
   /// Runs one part on every rank of a mode and keeps the first rank's table.
   template <typename Table>
   Table OnRanks(const ParallelConfig& layout, const Mode& mode, const std::string& part,
-                const std::function<Table(Rig&, const CalibrationGrid&)>& measure) {
+                const std::function<Table(Rig&, const CalibrationPlan&)>& measure) {
     Announce(fmt::format("{} on {} ranks x {} threads", part, mode.ranks, mode.threads));
     Table table;
     RigClock clock(static_cast<size_t>(mode.ranks));
     RunRanks(layout, mode.threads, [&](ParallelContext& context, Device& device) {
       Rig rig(rig_options_, context, device, clock);
-      Table mine = measure(rig, grid_);
+      Table mine = measure(rig, plan_);
       if (context.rank == 0) table = std::move(mine);
     });
     return table;
@@ -203,14 +203,14 @@ class Calibration {
     for (const ParallelConfig& layout : ReferenceLayouts(tables.mode.ranks)) {
       const RunConfig run = ReferenceRun(layout, tables.mode);
       const double predicted = DryRun(run, cluster).step_time_s;
-      ratios.push_back(MedianStepSeconds(run, options_.quick ? 5 : 15) / predicted);
+      ratios.push_back(MedianStepSeconds(run, plan_.reference_steps) / predicted);
     }
     tables.step_factor = Median(std::move(ratios));
   }
 
   const CalibrateOptions& options_;
   std::vector<Mode> modes_;
-  CalibrationGrid grid_;
+  CalibrationPlan plan_;
   RigOptions rig_options_;
   HardwareProfile profile_;
   int done_ = 0;

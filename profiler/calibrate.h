@@ -12,8 +12,8 @@
 
 namespace trimtab {
 
-/// Sizes to measure at.
-struct CalibrationGrid {
+/// What to measure and how thoroughly.
+struct CalibrationPlan {
   std::vector<int64_t> gemm_m;   // tokens of a micro batch
   std::vector<int64_t> gemm_nk;  // features in and out
   std::vector<int64_t> batch_heads;
@@ -21,17 +21,20 @@ struct CalibrationGrid {
   std::vector<int64_t> head_sizes;
   std::vector<int64_t> op_bytes;
   std::vector<int64_t> message_bytes;
-  int64_t most_flops = 0;  // of one product or attention; larger cells are left out
+  int64_t most_flops = 0;   // of one product or attention; larger cells are left out
+  int repeats = 1;          // timed windows of a point; their median counts
+  double window_s = 0;      // least length of a window
+  int reference_steps = 1;  // timed training steps of the reference model per layout
 };
-CalibrationGrid MakeCalibrationGrid(bool quick);
+CalibrationPlan MakeCalibrationPlan(bool quick);
 
 struct CalibrateOptions {
   std::string device = "cpu";
   bool quick = false;  // a coarser grid and fewer repeats: about 20 s instead of 60 s
   /// Modes to measure; empty = 1 rank with every core, one rank per core, and two ranks per core.
   std::vector<Mode> modes;
-  /// Sizes to measure at; absent = those that `quick` stands for.
-  std::optional<CalibrationGrid> grid;
+  /// Absent: the plan that `quick` stands for.
+  std::optional<CalibrationPlan> plan;
   /// Called before each part: what is being measured, parts done, parts in all.
   std::function<void(std::string_view part, int done, int total)> progress;
 };

@@ -45,7 +45,7 @@ class OpCases {
   /// Rows of [rows, kColumns] such that `tensors` of them make up the traffic.
   int64_t Rows(double tensors) const {
     const double row_bytes = static_cast<double>(kColumns * SizeOf(DType::kF32)) * tensors;
-    return std::max<int64_t>(8, static_cast<int64_t>(static_cast<double>(bytes_) / row_bytes));
+    return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(bytes_) / row_bytes));
   }
   Tensor Warm(const Shape& shape) {
     Tensor tensor = rig_.Fresh(shape);
@@ -243,34 +243,40 @@ double MeasureWeightGradient(Rig& rig, int64_t m, int64_t n, int64_t k) {
 
 }  // namespace
 
-CalibrationGrid MakeCalibrationGrid(bool quick) {
-  CalibrationGrid grid;
-  grid.gemm_m = {16, 64, 256, 1024};
-  grid.gemm_nk = {64, 256, 1024, 4096};
-  grid.batch_heads = {2, 16};
-  grid.sequences = {32, 128, 512};
-  grid.head_sizes = {32, 64};
-  grid.op_bytes = {32 * kKiB, 512 * kKiB, 8 * kMiB};
-  grid.message_bytes = {256, 32 * kKiB, kMiB, 16 * kMiB};
-  grid.most_flops = 1'200'000'000;
-  if (quick) return grid;
-  grid.gemm_m = {16, 64, 128, 256, 512, 1024, 2048};
-  grid.gemm_nk = {64, 128, 256, 512, 1024, 2048, 4096};
-  grid.batch_heads = {1, 4, 16, 64};
-  grid.sequences = {32, 128, 512, 1024};
-  grid.head_sizes = {16, 32, 64, 128};
-  grid.op_bytes = {8 * kKiB, 64 * kKiB, 512 * kKiB, 4 * kMiB, 32 * kMiB};
-  grid.message_bytes = {64, 4 * kKiB, 64 * kKiB, kMiB, 8 * kMiB, 64 * kMiB};
-  grid.most_flops = 2'500'000'000;
-  return grid;
+CalibrationPlan MakeCalibrationPlan(bool quick) {
+  CalibrationPlan plan;
+  plan.gemm_m = {16, 64, 256, 1024};
+  plan.gemm_nk = {64, 256, 1024, 4096};
+  plan.batch_heads = {2, 16};
+  plan.sequences = {32, 128, 512};
+  plan.head_sizes = {32, 64};
+  plan.op_bytes = {32 * kKiB, 512 * kKiB, 8 * kMiB};
+  plan.message_bytes = {256, 32 * kKiB, kMiB, 16 * kMiB};
+  plan.most_flops = 1'200'000'000;
+  plan.repeats = 3;
+  plan.window_s = 0.004;
+  plan.reference_steps = 8;
+  if (quick) return plan;
+  plan.gemm_m = {16, 64, 128, 256, 512, 1024, 2048};
+  plan.gemm_nk = {64, 128, 256, 512, 1024, 2048, 4096};
+  plan.batch_heads = {1, 4, 16, 64};
+  plan.sequences = {32, 128, 512, 1024};
+  plan.head_sizes = {16, 32, 64, 128};
+  plan.op_bytes = {8 * kKiB, 64 * kKiB, 512 * kKiB, 4 * kMiB, 32 * kMiB};
+  plan.message_bytes = {64, 4 * kKiB, 64 * kKiB, kMiB, 8 * kMiB, 64 * kMiB};
+  plan.most_flops = 2'500'000'000;
+  plan.repeats = 5;
+  plan.window_s = 0.008;
+  plan.reference_steps = 20;
+  return plan;
 }
 
-std::vector<GemmPoint> MeasureGemm(Rig& rig, const CalibrationGrid& grid) {
+std::vector<GemmPoint> MeasureGemm(Rig& rig, const CalibrationPlan& plan) {
   std::vector<GemmPoint> points;
-  for (const int64_t tokens : grid.gemm_m) {
-    for (const int64_t a : grid.gemm_nk) {
-      for (const int64_t b : grid.gemm_nk) {
-        if (2 * tokens * a * b > grid.most_flops) continue;
+  for (const int64_t tokens : plan.gemm_m) {
+    for (const int64_t a : plan.gemm_nk) {
+      for (const int64_t b : plan.gemm_nk) {
+        if (2 * tokens * a * b > plan.most_flops) continue;
         points.push_back({tokens, a, b, false, MeasureProduct(rig, tokens, a, b)});
         // The weight gradient of the same layer multiplies over the tokens.
         points.push_back({a, b, tokens, true, MeasureWeightGradient(rig, a, b, tokens)});
@@ -280,17 +286,17 @@ std::vector<GemmPoint> MeasureGemm(Rig& rig, const CalibrationGrid& grid) {
   return points;
 }
 
-std::vector<AttentionPoint> MeasureAttention(Rig& rig, const CalibrationGrid& grid) {
+std::vector<AttentionPoint> MeasureAttention(Rig& rig, const CalibrationPlan& plan) {
   std::vector<AttentionPoint> points;
-  for (const int64_t heads : grid.batch_heads) {
-    for (const int64_t sequence : grid.sequences) {
-      for (const int64_t head_size : grid.head_sizes) {
+  for (const int64_t heads : plan.batch_heads) {
+    for (const int64_t sequence : plan.sequences) {
+      for (const int64_t head_size : plan.head_sizes) {
         const AttentionShape shape = {.batch = 1,
                                       .sequence = sequence,
                                       .heads = heads,
                                       .kv_heads = heads,
                                       .head_size = head_size};
-        if (AttentionBackwardRecord(shape).flops > grid.most_flops) continue;
+        if (AttentionBackwardRecord(shape).flops > plan.most_flops) continue;
         const Shape qkv_shape = {shape.tokens(), shape.qkv_size()};
         const Shape out_shape = {shape.tokens(), heads * head_size};
         Tensor log_sum_exp = rig.Fresh({1, heads, sequence});
@@ -311,21 +317,24 @@ std::vector<AttentionPoint> MeasureAttention(Rig& rig, const CalibrationGrid& gr
   return points;
 }
 
-std::map<OpKind, std::vector<BytesPoint>> MeasureOps(Rig& rig, const CalibrationGrid& grid) {
+std::map<OpKind, std::vector<BytesPoint>> MeasureOps(Rig& rig, const CalibrationPlan& plan) {
   std::map<OpKind, std::vector<BytesPoint>> tables;
-  for (const int64_t bytes : grid.op_bytes) {
+  for (const int64_t bytes : plan.op_bytes) {
     for (OpCase& each : OpCases(rig, bytes).All()) {
-      tables[each.record.kind].push_back({each.record.bytes, rig.Seconds(each.run)});
+      std::vector<BytesPoint>& points = tables[each.record.kind];
+      // Sizes of less than a row come out alike.
+      if (!points.empty() && points.back().bytes >= each.record.bytes) continue;
+      points.push_back({each.record.bytes, rig.Seconds(each.run)});
     }
   }
   return tables;
 }
 
 std::map<CollectiveKind, std::vector<BytesPoint>> MeasureCollectives(Rig& rig,
-                                                                     const CalibrationGrid& grid) {
+                                                                     const CalibrationPlan& plan) {
   std::map<CollectiveKind, std::vector<BytesPoint>> tables;
   Communicator& group = *rig.context().tp;
-  for (const int64_t bytes : grid.message_bytes) {
+  for (const int64_t bytes : plan.message_bytes) {
     const int64_t part = std::max<int64_t>(1, bytes / SizeOf(DType::kF32) / group.size());
     const int64_t numel = part * group.size();
     const int64_t message = numel * SizeOf(DType::kF32);

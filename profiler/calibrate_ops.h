@@ -12,11 +12,11 @@
 
 namespace trimtab {
 
-std::vector<GemmPoint> MeasureGemm(Rig& rig, const CalibrationGrid& grid);
-std::vector<AttentionPoint> MeasureAttention(Rig& rig, const CalibrationGrid& grid);
-std::map<OpKind, std::vector<BytesPoint>> MeasureOps(Rig& rig, const CalibrationGrid& grid);
+std::vector<GemmPoint> MeasureGemm(Rig& rig, const CalibrationPlan& plan);
+std::vector<AttentionPoint> MeasureAttention(Rig& rig, const CalibrationPlan& plan);
+std::map<OpKind, std::vector<BytesPoint>> MeasureOps(Rig& rig, const CalibrationPlan& plan);
 /// Over the rank's tensor-parallel group; all groups of the mode work at once.
 std::map<CollectiveKind, std::vector<BytesPoint>> MeasureCollectives(Rig& rig,
-                                                                     const CalibrationGrid& grid);
+                                                                     const CalibrationPlan& plan);
 
 }  // namespace trimtab

@@ -8,24 +8,26 @@
 #include <set>
 #include <thread>
 
+#include "cost_model/cluster.h"
 #include "profiler/calibrate_ops.h"
 #include "profiler/calibrate_rig.h"
 
 namespace trimtab {
 namespace {
 
-/// The smallest grid that still has every kind of point: calibration in a fraction of a second.
-CalibrationGrid TinyGrid() {
-  CalibrationGrid grid;
-  grid.gemm_m = {8, 32};
-  grid.gemm_nk = {16, 64};
-  grid.batch_heads = {1, 2};
-  grid.sequences = {8, 16};
-  grid.head_sizes = {8, 16};
-  grid.op_bytes = {1 << 14, 1 << 16};
-  grid.message_bytes = {64, 1 << 14};
-  grid.most_flops = 1'000'000'000;
-  return grid;
+/// The smallest plan that still has every kind of point: calibration in a fraction of a second.
+CalibrationPlan TinyPlan() {
+  CalibrationPlan plan;
+  plan.gemm_m = {8, 32};
+  plan.gemm_nk = {16, 64};
+  plan.batch_heads = {1, 2};
+  plan.sequences = {8, 16};
+  plan.head_sizes = {8, 16};
+  plan.op_bytes = {1 << 14, 1 << 16};
+  plan.message_bytes = {64, 1 << 14};
+  plan.most_flops = 1'000'000'000;
+  plan.window_s = 1e-5;
+  return plan;
 }
 
 void OnRanks(int ranks, const std::function<void(Rig&)>& body) {
@@ -62,7 +64,7 @@ TEST(ColdPool, HandsOutPartsInTurnAndLargeTensorsWhole) {
 
 TEST(Calibration, MeasuresEveryKindOfOp) {
   std::map<OpKind, std::vector<BytesPoint>> ops;
-  OnRanks(1, [&ops](Rig& rig) { ops = MeasureOps(rig, TinyGrid()); });
+  OnRanks(1, [&ops](Rig& rig) { ops = MeasureOps(rig, TinyPlan()); });
   // Products and attention have tables of their own.
   const std::set<OpKind> elsewhere = {OpKind::kGemm, OpKind::kAttentionForward,
                                       OpKind::kAttentionBackward};
@@ -78,10 +80,10 @@ TEST(Calibration, MeasuresEveryKindOfOp) {
 
 TEST(Calibration, MeasuresTheWholeGridOfProductsAndAttention) {
   OnRanks(2, [](Rig& rig) {
-    const CalibrationGrid grid = TinyGrid();
-    EXPECT_EQ(MeasureGemm(rig, grid).size(), 2u * 2 * 2 * 2);
-    EXPECT_EQ(MeasureAttention(rig, grid).size(), 2u * 2 * 2);
-    for (const auto& [kind, points] : MeasureCollectives(rig, grid)) {
+    const CalibrationPlan plan = TinyPlan();
+    EXPECT_EQ(MeasureGemm(rig, plan).size(), 2u * 2 * 2 * 2);
+    EXPECT_EQ(MeasureAttention(rig, plan).size(), 2u * 2 * 2);
+    for (const auto& [kind, points] : MeasureCollectives(rig, plan)) {
       EXPECT_EQ(points.size(), 2u) << Name(kind);
     }
   });
@@ -95,8 +97,7 @@ TEST(Calibrate, RefusesADeviceItCannotMeasure) {
 
 TEST(Calibrate, MakesAProfileThatCalibratesThisMachine) {
   CalibrateOptions options;
-  options.grid = TinyGrid();
-  options.quick = true;
+  options.plan = TinyPlan();
   options.modes = {{1, 1}, {2, 1}};
   int announced = 0;
   int parts = 0;
