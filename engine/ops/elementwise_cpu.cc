@@ -20,18 +20,44 @@ TRIMTAB_CLONES void AddSpan(int64_t n, const float* x, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] += x[i];
 }
 
+// Sums run in this many lanes side by side: enough independent additions to hide their latency.
+constexpr int64_t kLanes = 32;
+
+// Elements from the one in work to the one to fetch: one stream alone does not keep the hardware's
+// own prefetcher far enough ahead.
+constexpr int64_t kPrefetchAhead = 512;
+
+double Total(const double (&lanes)[kLanes]) { return std::accumulate(lanes, lanes + kLanes, 0.0); }
+
+inline __attribute__((always_inline)) void PrefetchLanes(const float* x) {
+  constexpr int64_t kLine = 64 / sizeof(float);
+  for (int64_t i = 0; i < kLanes; i += kLine) __builtin_prefetch(x + kPrefetchAhead + i);
+}
+
 TRIMTAB_CLONES double SumSquaresSpan(int64_t n, const float* x) {
-  double sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  return sum;
+  double lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    PrefetchLanes(x + i);
+#pragma omp simd
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      const double value = x[i + lane];
+      lanes[lane] += value * value;
+    }
+  }
+  for (; i < n; ++i) lanes[0] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return Total(lanes);
 }
 
 TRIMTAB_CLONES double SumSpan(int64_t n, const float* x) {
-  double sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]);
-  return sum;
+  double lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+#pragma omp simd
+    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += static_cast<double>(x[i + lane]);
+  }
+  for (; i < n; ++i) lanes[0] += static_cast<double>(x[i]);
+  return Total(lanes);
 }
 
 template <typename SpanSum>
@@ -65,6 +91,14 @@ void CopyCpu(int threads, int64_t n, const float* source, float* destination) {
 void FillCpu(int threads, int64_t n, float value, float* x) {
   ParallelFor(threads, n, kSpanGrain,
               [=](int64_t begin, int64_t end) { std::fill(x + begin, x + end, value); });
+}
+
+void FillRowsCpu(int threads, int64_t rows, int64_t columns, const float* values, float* x) {
+  ParallelFor(threads, rows, RowGrain(columns), [=](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      std::memcpy(x + row * columns, values, static_cast<size_t>(columns) * sizeof(float));
+    }
+  });
 }
 
 void AddBiasCpu(int threads, int64_t rows, int64_t columns, const float* bias, float* x) {

@@ -48,8 +48,10 @@ void Sgemm(int64_t m, int64_t n, int64_t k, float alpha, const MatrixView& a, co
 void GemmCpu(int threads, int64_t m, int64_t n, int64_t k, const MatrixView& a, const MatrixView& b,
              float* c, bool accumulate, const float* bias) {
   UseThreads(threads);
-  Sgemm(m, n, k, 1.0f, a, b, accumulate ? 1.0f : 0.0f, c, n);
-  if (bias != nullptr) AddBiasCpu(threads, m, n, bias, c);
+  const bool add = accumulate || bias != nullptr;
+  // Starting from the bias costs less than another pass over the product.
+  if (bias != nullptr) FillRowsCpu(threads, m, n, bias, c);
+  Sgemm(m, n, k, 1.0f, a, b, add ? 1.0f : 0.0f, c, n);
 }
 
 void BiasBackwardCpu(int threads, int64_t rows, int64_t columns, const float* dy, float* dbias,
