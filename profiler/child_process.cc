@@ -95,6 +95,13 @@ pid_t Start(const std::string& program, const std::vector<std::string>& argument
   return child;
 }
 
+/// True once the child is a zombie; leaves it one.
+bool HasEnded(pid_t child) {
+  siginfo_t info{};
+  waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT);
+  return info.si_pid == child;
+}
+
 }  // namespace
 
 ChildExit RunChild(const std::string& program, const std::vector<std::string>& arguments,
@@ -111,8 +118,7 @@ ChildExit RunChild(const std::string& program, const std::vector<std::string>& a
   const pid_t child = Start(program, arguments, log.get());
 
   ChildExit end;
-  int status = 0;
-  while (waitpid(child, &status, WNOHANG) == 0) {
+  while (!HasEnded(child)) {
     if (!end.timed_out && !end.cancelled) {
       end.cancelled = cancelled && cancelled();
       end.timed_out = !end.cancelled && time_limit_s > 0 && elapsed_s() > time_limit_s;
@@ -120,7 +126,10 @@ ChildExit RunChild(const std::string& program, const std::vector<std::string>& a
     }
     std::this_thread::sleep_for(kPollInterval);
   }
-  kill(-child, SIGKILL);  // whatever the child started itself goes with it
+  // Whatever the child started itself goes with it. Before it is reaped: its id is still its own.
+  kill(-child, SIGKILL);
+  int status = 0;
+  waitpid(child, &status, 0);
   end.seconds = elapsed_s();
   end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   end.exit_code = WIFSIGNALED(status) ? 128 + end.signal : WEXITSTATUS(status);

@@ -1,0 +1,79 @@
+// A search with the cost model and the engine as they are; only the child processes are left out.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "engine/base/error.h"
+#include "search/driver.h"
+#include "tests/search/search_fakes.h"
+
+namespace trimtab {
+namespace {
+
+/// TinyProblem on real prices, one thread per rank: what is tested does not depend on the speed.
+SearchOptions RealSearch(const std::string& study) {
+  SearchOptions options = TinySearch(ScratchPath(study));
+  options.problem.cluster.profile = BuiltinProfile("cpu");
+  options.problem.cluster.cores = 1;
+  options.measure.warmup = 0;
+  options.measure.steps = options.measure.max_steps = 1;
+  options.measure.breakdown = false;
+  return options;
+}
+
+/// Measures in this process.
+class InProcessRunner : public TrialRunner {
+ public:
+  TrialOutcome Run(const TrialRequest& request, const std::function<bool()>&) override {
+    const TrialResult result =
+        RunWorker(request.run, request.measure, request.results_path, request.attempt);
+    return {.state = result.state, .exit_code = 0, .message = result.message, .seconds = 0};
+  }
+};
+
+TEST(RealSearch, PredictedPeaksAreMeasuredToTheByte) {
+  SearchOptions options = RealSearch("real.db");
+  options.dry_run_count = 1000;
+  options.prove_count = 12;
+  const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(options.problem);
+  InProcessRunner runner;
+  SearchEvents events;
+  const SearchResult result = RunSearch(options, *predictor, runner, events);
+
+  EXPECT_EQ(result.accuracy.proved, options.prove_count);
+  EXPECT_EQ(result.accuracy.max_peak_mem_error, 0);
+  const double first_loss = result.recommended_candidate().measured->losses.at(0);
+  for (const CandidateRecord& candidate : result.candidates) {
+    if (!candidate.pruned_by.empty()) continue;
+    SCOPED_TRACE(candidate.key);
+    EXPECT_EQ(candidate.closed_form->peak_mem_bytes, candidate.dry_run->peak_mem_bytes);
+    if (!candidate.measured) continue;
+    EXPECT_NEAR(candidate.measured->losses.at(0), first_loss, 1e-5 * first_loss);
+    EXPECT_LE(candidate.measured->tokens_per_s,
+              result.recommended_candidate().measured->tokens_per_s);
+  }
+}
+
+TEST(RealSearch, ALimitAtThePredictedPeakIsEnough) {
+  SearchOptions options = RealSearch("limit.db");
+  options.objective = Objective::kMemory;
+  options.prove_count = 1;
+  InProcessRunner runner;
+  SearchEvents events;
+  const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(options.problem);
+  const SearchResult free = RunSearch(options, *predictor, runner, events);
+  const int64_t least = free.recommended().predicted_peak_mem_bytes;
+
+  options.problem.memory_per_rank_bytes = least;
+  options.study_path = ScratchPath("limited.db");
+  const SearchResult limited = RunSearch(options, *predictor, runner, events);
+  EXPECT_EQ(limited.recommended().measured_peak_mem_bytes, least);
+
+  options.problem.memory_per_rank_bytes = least - 1;
+  options.study_path = ScratchPath("too_little.db");
+  EXPECT_THROW(RunSearch(options, *predictor, runner, events), InfeasibleError);
+}
+
+}  // namespace
+}  // namespace trimtab
