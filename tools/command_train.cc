@@ -63,9 +63,10 @@ class TrainCommand : public Command {
       progress.Event(fmt::format("saved step {} to {} in {}", step, options_.checkpoint,
                                  FormatSeconds(seconds)));
     };
-    progress.Event(fmt::format("training {} ({} parameters) with {} on {} for {} steps",
+    progress.Event(fmt::format("training {} ({} parameters) with {} on {} for {} steps of {}",
                                run.model.name, Thousands(run.model.parameter_count()),
-                               ToString(run.layout), run.device, run.steps));
+                               ToString(run.layout), run.device, run.steps,
+                               run.data.empty() ? "synthetic tokens" : run.data));
     const TrainingSummary summary = RunTraining(run, options_);
     progress.Clear();
     return Finish(run, summary);
