@@ -15,18 +15,20 @@ COMPLETE = (0, 3)
 
 
 def read_events(path):
-    """Returns (labels of all test targets, {(label, shard): last test result event})."""
-    labels, results = set(), {}
+    """Returns (all test labels, those that cannot build here, {(label, shard): last result})."""
+    labels, incompatible, results = set(), set(), {}
     with open(path, encoding="utf-8") as lines:
         for line in lines:
             event = json.loads(line)
             identity = event.get("id", {})
             if "testSize" in event.get("configured", {}):
                 labels.add(identity["targetConfigured"]["label"])
+            elif event.get("aborted", {}).get("reason") == "SKIPPED":
+                incompatible.add(identity["targetCompleted"]["label"])
             elif "testResult" in event:
                 result = identity["testResult"]
                 results[result["label"], result.get("shard", 0)] = event["testResult"]
-    return labels, results
+    return labels, labels & incompatible, results
 
 
 def skip_reason(case):
@@ -60,8 +62,9 @@ def main():
     parser.add_argument("--bazel-status", type=int, required=True)
     arguments = parser.parse_args()
 
-    labels, results = read_events(arguments.events)
-    passed, failed, skipped = 0, [], []
+    labels, incompatible, results = read_events(arguments.events)
+    passed, failed = 0, []
+    skipped = [(label, "needs the CUDA toolkit") for label in sorted(incompatible)]
     for (label, _), result in sorted(results.items()):
         outputs = {o["name"]: o.get("uri", "") for o in result.get("testActionOutput", [])}
         case_failures = []
@@ -73,7 +76,8 @@ def main():
             skipped += [(f"{label} {name}", reason) for name, reason in case_skipped]
         if result["status"] != "PASSED" and not case_failures:
             failed.append(f'{label} ({result["status"].lower()} without a report)')
-    failed += [f"{label} (did not run)" for label in sorted(labels - {l for l, _ in results})]
+    reported = {label for label, _ in results} | incompatible
+    failed += [f"{label} (did not run)" for label in sorted(labels - reported)]
     if arguments.bazel_status not in COMPLETE and not failed:
         failed.append(f"the build (bazel exited with {arguments.bazel_status})")
 
