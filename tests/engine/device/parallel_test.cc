@@ -1,0 +1,70 @@
+#include "engine/device/cpu/parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace trimtab {
+namespace {
+
+TEST(ParallelForTest, CoversEveryElementOnceInGrains) {
+  for (const int threads : {1, 2, 3, 8}) {
+    for (const int64_t count : {0, 1, 7, 64, 65, 1000}) {
+      for (const int64_t grain : {1, 16, 2000}) {
+        std::vector<std::atomic<int>> hits(static_cast<size_t>(count));
+        ParallelFor(threads, count, grain, [&](int64_t begin, int64_t end) {
+          EXPECT_LT(begin, end);
+          EXPECT_EQ(begin % grain, 0);
+          EXPECT_TRUE(end % grain == 0 || end == count);
+          for (int64_t i = begin; i < end; ++i) ++hits[static_cast<size_t>(i)];
+        });
+        for (const auto& hit : hits) ASSERT_EQ(hit.load(), 1);
+      }
+    }
+  }
+}
+
+TEST(ParallelForTest, StaysOnTheCallersThreadWhenThereIsOneGrain) {
+  const auto caller = std::this_thread::get_id();
+  ParallelFor(8, 100, 100,
+              [&](int64_t, int64_t) { EXPECT_EQ(std::this_thread::get_id(), caller); });
+  ParallelFor(1, 1000, 1, [&](int64_t, int64_t) { EXPECT_EQ(std::this_thread::get_id(), caller); });
+}
+
+TEST(ParallelForEachTest, GivesEveryItemToOneWorkerInRange) {
+  for (const int threads : {1, 2, 5}) {
+    for (const int64_t count : {0, 1, 3, 200}) {
+      std::vector<std::atomic<int>> hits(static_cast<size_t>(count));
+      std::vector<std::atomic<int>> busy(static_cast<size_t>(threads));
+      ParallelForEach(threads, count, [&](int64_t item, int worker) {
+        ASSERT_GE(worker, 0);
+        ASSERT_LT(worker, threads);
+        // A worker does one item at a time: its scratch is its own.
+        EXPECT_EQ(busy[static_cast<size_t>(worker)].fetch_add(1), 0);
+        ++hits[static_cast<size_t>(item)];
+        busy[static_cast<size_t>(worker)].fetch_sub(1);
+      });
+      for (const auto& hit : hits) ASSERT_EQ(hit.load(), 1);
+    }
+  }
+}
+
+TEST(ParallelForTest, RanksHaveTheirOwnWorkers) {
+  std::vector<std::thread> ranks;
+  std::atomic<int64_t> total = 0;
+  for (int rank = 0; rank < 6; ++rank) {
+    ranks.emplace_back([&, rank] {
+      for (int repeat = 0; repeat < 20; ++repeat) {
+        ParallelFor(1 + rank % 3, 100, 1,
+                    [&](int64_t begin, int64_t end) { total += end - begin; });
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(total.load(), 6 * 20 * 100);
+}
+
+}  // namespace
+}  // namespace trimtab
