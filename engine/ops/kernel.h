@@ -15,8 +15,8 @@
 
 namespace trimtab {
 
-/// Elements that are worth waking a worker for (about 10 us of work), a multiple of every vector.
-inline constexpr int64_t kSpanGrain = 8192;
+/// Elements that are worth waking a worker for (10 us of work or more), a multiple of every vector.
+inline constexpr int64_t kSpanGrain = 32768;
 
 /// The same in rows of `columns` elements.
 inline int64_t RowGrain(int64_t columns) {

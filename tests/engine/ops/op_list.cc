@@ -14,12 +14,12 @@ namespace trimtab {
 namespace {
 
 // Long enough for several workers, and no multiple of anything.
-constexpr int64_t kRows = 131;
+constexpr int64_t kRows = 531;
 constexpr int64_t kColumns = 197;
 constexpr int64_t kVocab = 23;
 constexpr int64_t kNumel = 100003;
 constexpr AttentionShape kAttention = {
-    .batch = 2, .sequence = 131, .heads = 6, .kv_heads = 3, .head_size = 10};
+    .batch = 5, .sequence = 131, .heads = 6, .kv_heads = 3, .head_size = 10};
 
 Tensor Values(Device& device, const Shape& shape, uint32_t seed) {
   Tensor tensor = Tensor::Empty(device, shape, DType::kF32, MemoryTag::kActivations);
