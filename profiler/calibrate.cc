@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <ctime>
+#include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "cost_model/cluster.h"
 #include "cost_model/dry_run.h"
 #include "engine/base/error.h"
-#include "engine/ops/elementwise.h"
 #include "engine/train/trainer.h"
 #include "profiler/calibrate_ops.h"
 #include "profiler/calibrate_rig.h"
@@ -18,8 +18,6 @@
 
 namespace trimtab {
 namespace {
-
-constexpr int kPartsPerMode = 5;
 
 /// Runs `body` on every rank of a mode as the engine runs them: threads of this process, each with
 /// its own device. `layout` says how they form groups.
@@ -57,13 +55,13 @@ RunConfig ReferenceRun(const ParallelConfig& layout, const Mode& mode) {
   model.vocab_size = 512;
   model.num_heads = std::max(8, mode.ranks);
   model.num_kv_heads = model.num_heads;
-  model.hidden_size = 32 * model.num_heads;
-  model.num_layers = 4;
+  model.hidden_size = 48 * model.num_heads;
+  model.num_layers = 3;
   model.ffn_hidden_size = 4 * model.hidden_size;
   model.max_sequence_length = 128;
   run.layout = layout;
   run.sequence_length = 128;
-  run.global_batch = 4 * layout.dp;
+  run.global_batch = std::max<int64_t>(4, 2 * layout.dp);
   run.steps = 100;
   run.threads_per_rank = mode.threads;
   return run;
@@ -103,9 +101,21 @@ class Calibration {
     profile_ = BuiltinProfile("cpu");
     profile_.name = "calibrated cpu";
     profile_.measured_on = fmt::format("{}, {}", DescribeThisMachine(), Today());
-    for (const Mode& mode : modes_) profile_.modes.push_back(MeasureMode(mode));
+    for (const Mode& mode : modes_) {
+      profile_.modes.push_back({.mode = mode});
+      profile_.modes.back().source =
+          fmt::format("trimtab calibrate: medians of {} windows of at least {} ms", plan_.repeats,
+                      plan_.window_s * 1e3);
+    }
+    // Part by part, not mode by mode: a machine whose speed drifts then treats all modes alike.
+    for (ModeTables& tables : profile_.modes) tables.gemm = Products(tables.mode);
+    for (ModeTables& tables : profile_.modes) tables.attention = Attention(tables.mode);
+    for (ModeTables& tables : profile_.modes) tables.ops = Ops(tables.mode);
+    for (ModeTables& tables : profile_.modes) {
+      if (tables.mode.ranks > 1) AddCollectives(tables);
+    }
     SummarisePeaks();
-    for (ModeTables& tables : profile_.modes) FitStepFactor(tables);
+    FitStepFactors();
     return profile_;
   }
 
@@ -120,9 +130,17 @@ class Calibration {
   }
 
   void Announce(const std::string& part) {
-    const int parts = kPartsPerMode * static_cast<int>(modes_.size());
-    if (options_.progress) options_.progress(part, done_, parts);
+    if (options_.progress) options_.progress(part, done_, Parts());
     ++done_;
+  }
+
+  int Parts() const {
+    int parts = plan_.reference_rounds;
+    for (const Mode& mode : modes_) {
+      parts += 3;  // products, attention, other ops
+      for (int size = 2; size <= mode.ranks; ++size) parts += mode.ranks % size == 0 ? 1 : 0;
+    }
+    return parts;
   }
 
   /// Runs one part on every rank of a mode and keeps the first rank's table.
@@ -140,34 +158,36 @@ class Calibration {
     return table;
   }
 
-  ModeTables MeasureMode(const Mode& mode) {
-    ModeTables tables;
-    tables.mode = mode;
-    tables.source = fmt::format("trimtab calibrate: medians of {} windows of at least {} ms{}",
-                                rig_options_.repeats, rig_options_.window_s * 1e3,
-                                options_.quick ? ", quick" : "");
-    ParallelConfig all;
-    all.tp = mode.ranks;
-    tables.gemm = OnRanks<std::vector<GemmPoint>>(all, mode, "matrix products", MeasureGemm);
-    tables.attention =
-        OnRanks<std::vector<AttentionPoint>>(all, mode, "attention", MeasureAttention);
-    tables.ops =
-        OnRanks<std::map<OpKind, std::vector<BytesPoint>>>(all, mode, "other ops", MeasureOps);
-    if (mode.ranks == 1) {
-      ++done_;
-      return tables;
-    }
-    for (int size = 2; size <= mode.ranks; ++size) {
-      if (mode.ranks % size != 0) continue;
+  static ParallelConfig AllTensorParallel(const Mode& mode) {
+    ParallelConfig layout;
+    layout.tp = mode.ranks;
+    return layout;
+  }
+
+  std::vector<GemmPoint> Products(const Mode& mode) {
+    return OnRanks<std::vector<GemmPoint>>(AllTensorParallel(mode), mode, "matrix products",
+                                           MeasureGemm);
+  }
+  std::vector<AttentionPoint> Attention(const Mode& mode) {
+    return OnRanks<std::vector<AttentionPoint>>(AllTensorParallel(mode), mode, "attention",
+                                                MeasureAttention);
+  }
+  std::map<OpKind, std::vector<BytesPoint>> Ops(const Mode& mode) {
+    return OnRanks<std::map<OpKind, std::vector<BytesPoint>>>(AllTensorParallel(mode), mode,
+                                                              "other ops", MeasureOps);
+  }
+
+  /// For every size of group that the mode's ranks divide into.
+  void AddCollectives(ModeTables& tables) {
+    for (int size = 2; size <= tables.mode.ranks; ++size) {
+      if (tables.mode.ranks % size != 0) continue;
       ParallelConfig groups;
       groups.tp = size;
-      groups.dp = mode.ranks / size;
+      groups.dp = tables.mode.ranks / size;
       const auto measured = OnRanks<std::map<CollectiveKind, std::vector<BytesPoint>>>(
-          groups, mode, fmt::format("collectives of {}", size), MeasureCollectives);
-      if (size < mode.ranks) --done_;  // all group sizes are one part
+          groups, tables.mode, fmt::format("collectives of {}", size), MeasureCollectives);
       for (const auto& [kind, points] : measured) tables.collectives[{kind, size}] = points;
     }
-    return tables;
   }
 
   /// The roofline's rates as measured, for utilisation and for modes without tables.
@@ -195,17 +215,30 @@ class Calibration {
                                  "AdamW over cold memory, all ranks together"};
   }
 
-  void FitStepFactor(ModeTables& tables) {
-    Announce(fmt::format("whole steps on {} ranks x {} threads", tables.mode.ranks,
-                         tables.mode.threads));
-    Cluster cluster = LocalMachine(profile_);
-    std::vector<double> ratios;
-    for (const ParallelConfig& layout : ReferenceLayouts(tables.mode.ranks)) {
-      const RunConfig run = ReferenceRun(layout, tables.mode);
-      const double predicted = DryRun(run, cluster).step_time_s;
-      ratios.push_back(MedianStepSeconds(run, plan_.reference_steps) / predicted);
+  /// Steps of the reference model against the sums of their prices. The layouts of all modes take
+  /// turns, so that a slow second of the machine does not fall on one mode alone; and since a mode
+  /// has few layouts and all modes share the engine's step loop, a mode's factor is the mean (of
+  /// logs) of its own median ratio and the median of all.
+  void FitStepFactors() {
+    const Cluster cluster = LocalMachine(profile_);
+    std::map<Mode, std::vector<double>> ratios;
+    std::vector<double> all;
+    for (int round = 0; round < plan_.reference_rounds; ++round) {
+      Announce(fmt::format("whole steps, round {}", round + 1));
+      for (const Mode& mode : modes_) {
+        for (const ParallelConfig& layout : ReferenceLayouts(mode.ranks)) {
+          const RunConfig run = ReferenceRun(layout, mode);
+          const double ratio =
+              MedianStepSeconds(run, plan_.reference_steps) / DryRun(run, cluster).step_time_s;
+          ratios[mode].push_back(ratio);
+          all.push_back(ratio);
+        }
+      }
     }
-    tables.step_factor = Median(std::move(ratios));
+    const double shared = Median(std::move(all));
+    for (ModeTables& tables : profile_.modes) {
+      tables.step_factor = std::sqrt(shared * Median(ratios[tables.mode]));
+    }
   }
 
   const CalibrateOptions& options_;

@@ -245,29 +245,31 @@ double MeasureWeightGradient(Rig& rig, int64_t m, int64_t n, int64_t k) {
 
 CalibrationPlan MakeCalibrationPlan(bool quick) {
   CalibrationPlan plan;
-  plan.gemm_m = {16, 64, 256, 1024};
+  plan.gemm_m = {32, 128, 512, 2048};
   plan.gemm_nk = {64, 256, 1024, 4096};
-  plan.batch_heads = {2, 16};
-  plan.sequences = {32, 128, 512};
+  plan.batch_heads = {2, 8, 32};
+  plan.sequences = {32, 128, 256, 512, 1024};
   plan.head_sizes = {32, 64};
   plan.op_bytes = {32 * kKiB, 512 * kKiB, 8 * kMiB};
   plan.message_bytes = {256, 32 * kKiB, kMiB, 16 * kMiB};
-  plan.most_flops = 1'200'000'000;
+  plan.most_flops = 800'000'000;
   plan.repeats = 3;
-  plan.window_s = 0.004;
-  plan.reference_steps = 8;
+  plan.window_s = 0.003;
+  plan.reference_rounds = 3;
+  plan.reference_steps = 3;
   if (quick) return plan;
-  plan.gemm_m = {16, 64, 128, 256, 512, 1024, 2048};
-  plan.gemm_nk = {64, 128, 256, 512, 1024, 2048, 4096};
-  plan.batch_heads = {1, 4, 16, 64};
-  plan.sequences = {32, 128, 512, 1024};
+  plan.gemm_m = {32, 128, 512, 1024, 2048};
+  plan.gemm_nk = {64, 256, 512, 1024, 4096};
+  plan.batch_heads = {2, 8, 32};
+  plan.sequences = {32, 64, 128, 256, 512, 1024};
   plan.head_sizes = {16, 32, 64, 128};
   plan.op_bytes = {8 * kKiB, 64 * kKiB, 512 * kKiB, 4 * kMiB, 32 * kMiB};
   plan.message_bytes = {64, 4 * kKiB, 64 * kKiB, kMiB, 8 * kMiB, 64 * kMiB};
-  plan.most_flops = 2'500'000'000;
+  plan.most_flops = 1'500'000'000;
   plan.repeats = 5;
-  plan.window_s = 0.008;
-  plan.reference_steps = 20;
+  plan.window_s = 0.005;
+  plan.reference_rounds = 5;
+  plan.reference_steps = 5;
   return plan;
 }
 
