@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
+#include "search/correct.h"
 
 namespace trimtab {
 namespace {
@@ -243,6 +244,7 @@ SearchResult ResultFromStudy(const Study& study) {
     result.partial_reason =
         fmt::format("{} of {} trials are not done", plan.remaining(), result.to_prove);
   }
+  CorrectPredictions(result.candidates);
   result.ranking = RankAll(result.objective, result.candidates);
   const std::optional<Recommendation> choice =
       Recommend(result.objective, result.candidates, result.ranking);

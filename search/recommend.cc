@@ -83,6 +83,17 @@ std::optional<Recommendation> Recommend(Objective objective,
     choice.alternative_cost =
         ScoreOf(objective, candidates, ranking[1]) / ScoreOf(objective, candidates, winner) - 1;
   }
+  const auto unproved = std::find_if(ranking.begin(), ranking.end(), [](const RankingRow& row) {
+    return row.state == "predicted";
+  });
+  if (choice.measured && unproved != ranking.end() && candidates[unproved->candidate].corrected) {
+    const double gain =
+        1 - ScoreOf(objective, candidates, *unproved) / ScoreOf(objective, candidates, winner);
+    if (gain > 0) {
+      choice.contender = static_cast<size_t>(unproved - ranking.begin());
+      choice.contender_gain = gain;
+    }
+  }
   return choice;
 }
 

@@ -33,6 +33,10 @@ struct Recommendation {
   double binds_share = 0;  // of the predicted step time, 0..1
   std::optional<size_t> alternative;  // the next best row of the same kind
   double alternative_cost = 0;        // how much worse its score is: 0.03 = 3 %
+  // The best unproved row, where its prediction, corrected by what was measured, beats the measured
+  // winner: worth proving next.
+  std::optional<size_t> contender;
+  double contender_gain = 0;  // how much better its score is expected to be: 0.03 = 3 %
 };
 
 /// Measured candidates best first, then predicted ones best first, then those whose trial failed.

@@ -47,6 +47,7 @@ nlohmann::json RowJson(const SearchResult& result, size_t rank) {
   const CandidateRecord& candidate = result.candidates[row.candidate];
   nlohmann::json prediction = ToJson(*candidate.prediction());
   prediction["tier"] = row.prediction_tier;
+  prediction["corrected"] = candidate.corrected;
   return {
       {"rank", rank + 1},
       {"layout", row.layout},
@@ -70,6 +71,11 @@ nlohmann::json RecommendedJson(const SearchResult& result) {
   if (choice.alternative) {
     recommended["alternative"] = {{"layout", result.ranking[*choice.alternative].layout},
                                   {"extra_cost", choice.alternative_cost}};
+  }
+  recommended["contender"] = nullptr;
+  if (choice.contender) {
+    recommended["contender"] = {{"layout", result.ranking[*choice.contender].layout},
+                                {"expected_gain", choice.contender_gain}};
   }
   return recommended;
 }

@@ -101,6 +101,11 @@ std::string Summary(const json& report) {
                 fmt::format("<code>{}</code>, {:.1f} % worse", EscapedText(alternative["layout"]),
                             alternative["extra_cost"].get<double>() * 100));
   }
+  if (const json& contender = recommended["contender"]; !contender.is_null()) {
+    html += Row("Worth proving next", fmt::format("<code>{}</code>, expected to be {:.1f} % better",
+                                                  EscapedText(contender["layout"]),
+                                                  contender["expected_gain"].get<double>() * 100));
+  }
   if (report["proof"]["partial"].get<bool>()) {
     html += Row("Incomplete", EscapedText(report["proof"]["partial_reason"]));
   }

@@ -28,6 +28,7 @@ struct CandidateRecord {
   std::string pruned_why;
   std::optional<Prediction> closed_form;
   std::optional<Prediction> dry_run;
+  bool corrected = false;  // the predictions were scaled by what others measured; never stored
   std::optional<Measurement> measured;
   int64_t attempts = 0;    // finished ones; interrupted ones do not count
   std::string last_state;  // of the last finished attempt: a TrialState's name; empty = none

@@ -71,6 +71,21 @@ TEST(Recommend, AMeasuredWinnerIsNotComparedWithPredictions) {
   EXPECT_EQ(choice->alternative, std::nullopt);
 }
 
+TEST(Recommend, AnUnprovedOneExpectedToBeatTheWinnerIsNamed) {
+  std::vector<CandidateRecord> candidates = {Candidate("a", 1.0), Candidate("b", 1.5)};
+  Measured(candidates[0], 2.0);
+  const auto recommend = [&] {
+    return Recommend(Objective::kThroughput, candidates,
+                     RankAll(Objective::kThroughput, candidates));
+  };
+  EXPECT_EQ(recommend()->contender, std::nullopt) << "a prediction that nothing backs";
+  candidates[1].corrected = true;
+  EXPECT_EQ(recommend()->contender, 1u);
+  EXPECT_DOUBLE_EQ(recommend()->contender_gain, 0.25);
+  candidates[1].dry_run->tokens_per_s = 100 / 2.5;
+  EXPECT_EQ(recommend()->contender, std::nullopt);
+}
+
 TEST(Recommend, WithNothingMeasuredThePredictionDecides) {
   const std::vector<CandidateRecord> candidates = {Candidate("a", 2.0), Candidate("b", 1.0)};
   const std::vector<RankingRow> ranking = RankAll(Objective::kThroughput, candidates);

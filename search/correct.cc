@@ -1,0 +1,43 @@
+#include "search/correct.h"
+
+#include "cost_model/correction.h"
+
+namespace trimtab {
+namespace {
+
+Mode ModeOfCandidate(const RunConfig& run) {
+  if (run.device != "cpu") return {};
+  return {.ranks = static_cast<int>(run.layout.world_size()),
+          .threads = static_cast<int>(run.threads_per_rank)};
+}
+
+void Scale(const Correction::Factor& factor, Prediction& prediction) {
+  prediction.step_time_s *= factor.ratio;
+  prediction.step_time_low_s = prediction.step_time_s / (1 + factor.half_width);
+  prediction.step_time_high_s = prediction.step_time_s * (1 + factor.half_width);
+  prediction.tokens_per_s /= factor.ratio;
+  for (auto& [part, seconds] : prediction.breakdown_s) seconds *= factor.ratio;
+  prediction.trust = Name(Trust::kCalibrated);
+}
+
+}  // namespace
+
+void CorrectPredictions(std::vector<CandidateRecord>& candidates) {
+  std::vector<PredictionSample> samples;
+  for (const CandidateRecord& candidate : candidates) {
+    if (!candidate.measured) continue;
+    samples.push_back({.mode = ModeOfCandidate(candidate.run),
+                       .predicted_s = candidate.prediction()->step_time_s,
+                       .measured_s = candidate.measured->step_time_s});
+  }
+  const Correction correction = FitCorrection(samples);
+  for (CandidateRecord& candidate : candidates) {
+    const auto factor = correction.factors.find(ModeOfCandidate(candidate.run));
+    if (candidate.measured || factor == correction.factors.end()) continue;
+    if (candidate.closed_form) Scale(factor->second, *candidate.closed_form);
+    if (candidate.dry_run) Scale(factor->second, *candidate.dry_run);
+    candidate.corrected = candidate.prediction() != nullptr;
+  }
+}
+
+}  // namespace trimtab
