@@ -85,8 +85,7 @@ struct ModeTables {
   std::map<OpKind, std::vector<BytesPoint>> ops;  // ascending bytes, at least two points
   /// By (collective, ranks of the group); groups of one mode work at the same time.
   std::map<std::pair<CollectiveKind, int>, std::vector<BytesPoint>> collectives;
-  /// Measured step time of a small reference model / the sum of its prices: what a step costs
-  /// beyond its ops and messages.
+  /// What a step costs / the sum of its prices, from steps of a small reference model.
   double step_factor = 1;
   std::string source;  // how all of this was measured
 

@@ -19,6 +19,8 @@
 namespace trimtab {
 namespace {
 
+constexpr int kReferenceRounds = 4;  // calls of RunReferenceSteps
+
 /// Runs `body` on every rank of a mode as the engine runs them: threads of this process, each with
 /// its own device. `layout` says how they form groups.
 void RunRanks(const ParallelConfig& layout, int threads,
@@ -67,7 +69,8 @@ RunConfig ReferenceRun(const ParallelConfig& layout, const Mode& mode) {
   return run;
 }
 
-double MedianStepSeconds(const RunConfig& run, int steps) {
+/// Seconds of `steps` training steps, after one that finds caches, pages and thread pools cold.
+std::vector<double> StepSeconds(const RunConfig& run, int steps) {
   std::vector<double> seconds;
   RunRanks(run.layout, static_cast<int>(run.threads_per_rank),
            [&](ParallelContext& context, Device& device) {
@@ -79,11 +82,10 @@ double MedianStepSeconds(const RunConfig& run, int steps) {
                trainer.Step(*source, step);
                context.world->Barrier();
                const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-               // The first step finds caches, pages and thread pools cold.
                if (step > 0 && context.rank == 0) seconds.push_back(took.count());
              }
            });
-  return Median(std::move(seconds));
+  return seconds;
 }
 
 /// Calibration of one machine, mode by mode.
@@ -108,12 +110,17 @@ class Calibration {
                       plan_.window_s * 1e3);
     }
     // Part by part, not mode by mode: a machine whose speed drifts then treats all modes alike.
+    // Steps are run in between, so that they and the tables see the same machine on average.
+    RunReferenceSteps();
     for (ModeTables& tables : profile_.modes) tables.gemm = Products(tables.mode);
+    RunReferenceSteps();
     for (ModeTables& tables : profile_.modes) tables.attention = Attention(tables.mode);
+    RunReferenceSteps();
     for (ModeTables& tables : profile_.modes) tables.ops = Ops(tables.mode);
     for (ModeTables& tables : profile_.modes) {
       if (tables.mode.ranks > 1) AddCollectives(tables);
     }
+    RunReferenceSteps();
     SummarisePeaks();
     FitStepFactors();
     return profile_;
@@ -135,7 +142,7 @@ class Calibration {
   }
 
   int Parts() const {
-    int parts = plan_.reference_rounds;
+    int parts = kReferenceRounds;
     for (const Mode& mode : modes_) {
       parts += 3;  // products, attention, other ops
       for (int size = 2; size <= mode.ranks; ++size) parts += mode.ranks % size == 0 ? 1 : 0;
@@ -215,37 +222,50 @@ class Calibration {
                                  "AdamW over cold memory, all ranks together"};
   }
 
-  /// Steps of the reference model against the sums of their prices. The layouts of all modes take
-  /// turns, so that a slow second of the machine does not fall on one mode alone; and since a mode
-  /// has few layouts and all modes share the engine's step loop, a mode's factor is the mean (of
-  /// logs) of its own median ratio and the median of all.
-  void FitStepFactors() {
-    const Cluster cluster = LocalMachine(profile_);
-    std::map<Mode, std::vector<double>> ratios;
-    std::vector<double> all;
-    for (int round = 0; round < plan_.reference_rounds; ++round) {
-      Announce(fmt::format("whole steps, round {}", round + 1));
-      for (const Mode& mode : modes_) {
-        for (const ParallelConfig& layout : ReferenceLayouts(mode.ranks)) {
-          const RunConfig run = ReferenceRun(layout, mode);
-          const double ratio =
-              MedianStepSeconds(run, plan_.reference_steps) / DryRun(run, cluster).step_time_s;
-          ratios[mode].push_back(ratio);
-          all.push_back(ratio);
+  /// One round of reference steps, every layout of every mode in turn.
+  void RunReferenceSteps() {
+    Announce("whole steps");
+    size_t next = 0;
+    for (const Mode& mode : modes_) {
+      for (const ParallelConfig& layout : ReferenceLayouts(mode.ranks)) {
+        if (next == references_.size())
+          references_.push_back({ReferenceRun(layout, mode), mode, {}});
+        Reference& reference = references_[next++];
+        for (const double each : StepSeconds(reference.run, plan_.reference_steps)) {
+          reference.seconds.push_back(each);
         }
       }
     }
-    const double shared = Median(std::move(all));
+  }
+
+  /// Steps against the sums of their prices. The tables and the steps are two measurements of the
+  /// machine's speed, at different moments: the factor goes half the way (of logs) from the one to
+  /// the other, which on a machine of unsteady speed is nearer the truth than either.
+  void FitStepFactors() {
+    const Cluster cluster = LocalMachine(profile_);
     for (ModeTables& tables : profile_.modes) {
-      tables.step_factor = std::sqrt(shared * Median(ratios[tables.mode]));
+      std::vector<double> ratios;
+      for (const Reference& reference : references_) {
+        if (reference.mode != tables.mode) continue;
+        ratios.push_back(Median(reference.seconds) / DryRun(reference.run, cluster).step_time_s);
+      }
+      tables.step_factor = std::sqrt(Median(std::move(ratios)));
     }
   }
+
+  /// Steps of the reference model in one layout.
+  struct Reference {
+    RunConfig run;
+    Mode mode;
+    std::vector<double> seconds;
+  };
 
   const CalibrateOptions& options_;
   std::vector<Mode> modes_;
   CalibrationPlan plan_;
   RigOptions rig_options_;
   HardwareProfile profile_;
+  std::vector<Reference> references_;
   int done_ = 0;
 };
 

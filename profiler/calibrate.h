@@ -21,11 +21,10 @@ struct CalibrationPlan {
   std::vector<int64_t> head_sizes;
   std::vector<int64_t> op_bytes;
   std::vector<int64_t> message_bytes;
-  int64_t most_flops = 0;    // of one product or attention; larger cells are left out
-  int repeats = 1;           // timed windows of a point; their median counts
-  double window_s = 0;       // least length of a window
-  int reference_rounds = 1;  // how often each layout of the reference model is run
-  int reference_steps = 1;   // timed training steps of each such run
+  int64_t most_flops = 0;   // of one product or attention; larger cells are left out
+  int repeats = 1;          // timed windows of a point; their median counts
+  double window_s = 0;      // least length of a window
+  int reference_steps = 1;  // timed training steps of the reference model, per layout and round
 };
 CalibrationPlan MakeCalibrationPlan(bool quick);
 

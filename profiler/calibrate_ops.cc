@@ -255,8 +255,7 @@ CalibrationPlan MakeCalibrationPlan(bool quick) {
   plan.most_flops = 800'000'000;
   plan.repeats = 3;
   plan.window_s = 0.003;
-  plan.reference_rounds = 3;
-  plan.reference_steps = 3;
+  plan.reference_steps = 2;
   if (quick) return plan;
   plan.gemm_m = {32, 128, 512, 1024, 2048};
   plan.gemm_nk = {64, 256, 512, 1024, 4096};
@@ -268,7 +267,6 @@ CalibrationPlan MakeCalibrationPlan(bool quick) {
   plan.most_flops = 1'500'000'000;
   plan.repeats = 5;
   plan.window_s = 0.005;
-  plan.reference_rounds = 5;
   plan.reference_steps = 5;
   return plan;
 }
