@@ -104,10 +104,10 @@ class Calibration {
     profile_.name = "calibrated cpu";
     profile_.measured_on = fmt::format("{}, {}", DescribeThisMachine(), Today());
     for (const Mode& mode : modes_) {
-      profile_.modes.push_back({.mode = mode});
-      profile_.modes.back().source =
-          fmt::format("trimtab calibrate: medians of {} windows of at least {} ms", plan_.repeats,
-                      plan_.window_s * 1e3);
+      ModeTables& tables = profile_.modes.emplace_back();
+      tables.mode = mode;
+      tables.source = fmt::format("trimtab calibrate: medians of {} windows of at least {} ms",
+                                  plan_.repeats, plan_.window_s * 1e3);
     }
     // Part by part, not mode by mode: a machine whose speed drifts then treats all modes alike.
     // Steps are run in between, so that they and the tables see the same machine on average.
