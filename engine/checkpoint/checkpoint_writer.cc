@@ -21,9 +21,16 @@ namespace fs = std::filesystem;
 
 const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};
 
-std::string WithoutTrailingSlash(std::string path) {
+/// The folder itself, when `path` is a link to it: what is exchanged must not be the link.
+std::string FolderOf(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
+  std::error_code error;
+  if (!fs::is_symlink(path, error)) return path;
+  const fs::path target = fs::canonical(path, error);
+  if (error) {
+    throw StorageError(fmt::format("{}: a link to nowhere: {}", path, error.message()));
+  }
+  return target.string();
 }
 
 std::vector<SafetensorsEntry> WithKinds(const std::vector<SafetensorsEntry>& tensors,
@@ -81,7 +88,7 @@ void CheckCheckpointTarget(const std::string& directory) {
 
 CheckpointWriter::CheckpointWriter(std::string directory, CheckpointHeader header,
                                    std::span<const ParameterSpec* const> parameters)
-    : directory_(WithoutTrailingSlash(std::move(directory))),
+    : directory_(FolderOf(std::move(directory))),
       temporary_(directory_ + ".tmp"),
       header_(std::move(header)) {
   CheckCheckpointTarget(directory_);

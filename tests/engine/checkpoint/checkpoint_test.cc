@@ -197,6 +197,17 @@ TEST(Checkpoint, NeverReplacesWhatIsNotACheckpoint) {
   EXPECT_EQ(ReadBytes(folder + "/home/letter.txt"), "dear");
 }
 
+TEST(Checkpoint, FollowsALinkToItsFolder) {
+  const std::string folder = ScratchFolder();
+  WriteAs(folder + "/real", 2, 1, 5);
+  std::filesystem::create_directory_symlink(folder + "/real", folder + "/link");
+  WriteAs(folder + "/link", 2, 1, 6);
+  EXPECT_TRUE(std::filesystem::is_symlink(folder + "/link"));
+  EXPECT_EQ(CheckpointReader(folder + "/real").header().step, 6);
+  std::filesystem::create_directory_symlink(folder + "/nowhere", folder + "/broken");
+  EXPECT_THROW(WriteAs(folder + "/broken", 2, 1, 7), StorageError);
+}
+
 TEST(Checkpoint, AFullDiskLeavesTheOneBefore) {
   const std::string folder = ScratchFolder();
   WriteAs(folder + "/checkpoint", 2, 1, 5);
