@@ -54,11 +54,7 @@ void Apply(const Correction& correction, const Mode& mode, Estimate& estimate) {
   if (found == correction.factors.end()) return;
   const Correction::Factor& factor = found->second;
   estimate.step_time_s *= factor.ratio;
-  Breakdown& parts = estimate.breakdown_s;
-  for (double* part : {&parts.compute, &parts.exposed_tp, &parts.exposed_dp, &parts.recompute,
-                       &parts.optimizer, &parts.overhead}) {
-    *part *= factor.ratio;
-  }
+  Scale(estimate.breakdown_s, factor.ratio);
   SetInterval(estimate, factor.half_width);
   estimate.trust = Trust::kCalibrated;
 }

@@ -31,6 +31,13 @@ int64_t ModelFlops(const RunConfig& run) {
   return tokens * (6 * weights + attention);
 }
 
+void Scale(Breakdown& parts, double factor) {
+  for (double* part : {&parts.compute, &parts.exposed_tp, &parts.exposed_dp, &parts.recompute,
+                       &parts.optimizer, &parts.overhead}) {
+    *part *= factor;
+  }
+}
+
 void SetInterval(Estimate& estimate, double half_width) {
   estimate.step_time_low_s = estimate.step_time_s / (1 + half_width);
   estimate.step_time_high_s = estimate.step_time_s * (1 + half_width);

@@ -34,6 +34,9 @@ struct Breakdown {
   }
 };
 
+/// Multiplies every part by `factor`.
+void Scale(Breakdown& parts, double factor);
+
 /// Messages of one kind in one group in one step of one rank.
 struct CommTotal {
   int64_t count = 0;

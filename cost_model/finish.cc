@@ -16,7 +16,12 @@ void FinishEstimate(const RunConfig& run, const Cluster& cluster, const Pricer& 
                     Estimate& estimate) {
   Breakdown& parts = estimate.breakdown_s;
   parts.overhead = 0;
-  parts.overhead = (pricer.step_factor() - 1) * parts.total();
+  if (pricer.step_factor() > 1) {
+    parts.overhead = (pricer.step_factor() - 1) * parts.total();
+  } else {
+    // Steps went faster than their ops one by one: no part is at fault more than another.
+    Scale(parts, pricer.step_factor());
+  }
   estimate.step_time_s = parts.total();
   const bool calibrated = pricer.calibrated() && cluster.calibrated;
   estimate.trust = calibrated ? Trust::kCalibrated : Trust::kModelled;

@@ -148,6 +148,30 @@ TEST(ClosedForm, EqualsTheDryRunOnRandomModelsAndLayouts) {
   }
 }
 
+/// A calibrated mode of one table, in which whole steps take `factor` times their parts.
+Cluster WithStepFactor(double factor) {
+  HardwareProfile profile = BuiltinProfile("cpu");
+  ModeTables& tables = profile.modes.emplace_back();
+  tables.mode = {4, 1};
+  tables.step_factor = factor;
+  return LocalMachine(profile);
+}
+
+TEST(ClosedForm, TheStepFactorShowsAsOverheadOrScalesEveryPart) {
+  RunConfig run = EveryRun(TinyGpt2(), 4, 20, 1).front();
+  run.layout.tp = 2;
+  run.layout.dp = 2;
+  const Estimate plain = ClosedForm(run, WithStepFactor(1));
+  EXPECT_EQ(plain.breakdown_s.overhead, 0);
+  for (const double factor : {0.8, 1.5}) {
+    const Estimate estimate = ClosedForm(run, WithStepFactor(factor));
+    ExpectSameEstimate(estimate, DryRun(run, WithStepFactor(factor)));
+    EXPECT_NEAR(estimate.step_time_s, factor * plain.step_time_s, 1e-9 * plain.step_time_s);
+    EXPECT_NEAR(estimate.breakdown_s.total(), estimate.step_time_s, 1e-9 * plain.step_time_s);
+    EXPECT_GE(estimate.breakdown_s.overhead, 0);
+  }
+}
+
 TEST(ClosedForm, RefusesAnIllegalLayout) {
   RunConfig run = EveryRun(TinyGpt2(), 4, 20, 1).front();
   run.layout.tp = 3;  // 4 heads
