@@ -9,10 +9,6 @@
 namespace trimtab {
 namespace {
 
-// Backward splits the columns over the workers, so rows that meet in one table row are added by
-// one worker in the order of the rows.
-constexpr int64_t kColumnGrain = 64;
-
 TRIMTAB_CLONES void AddSpan(int64_t n, const float* x, float* y) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) y[i] += x[i];
@@ -38,7 +34,7 @@ void EmbeddingForwardCpu(int threads, int64_t rows, int64_t columns, const int32
 
 void EmbeddingBackwardCpu(int threads, int64_t rows, int64_t columns, const int32_t* tokens,
                           const float* dout, int64_t first_id, int64_t ids, float* dtable) {
-  ParallelFor(threads, columns, kColumnGrain, [=](int64_t begin, int64_t end) {
+  ParallelFor(threads, columns, ColumnGrain(rows), [=](int64_t begin, int64_t end) {
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t id = tokens[row] - first_id;
       if (id < 0 || id >= ids) continue;
@@ -59,7 +55,7 @@ void PositionForwardCpu(int threads, int64_t rows, int64_t columns, const float*
 
 void PositionBackwardCpu(int threads, int64_t rows, int64_t columns, const float* dx,
                          int64_t row_start, int64_t sequence, float* dtable) {
-  ParallelFor(threads, columns, kColumnGrain, [=](int64_t begin, int64_t end) {
+  ParallelFor(threads, columns, ColumnGrain(rows), [=](int64_t begin, int64_t end) {
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t position = (row_start + row) % sequence;
       AddSpan(end - begin, dx + row * columns + begin, dtable + position * columns + begin);

@@ -13,17 +13,16 @@
 namespace trimtab {
 namespace {
 
-// Columns one worker sums at a time, and rows summed in fp32 before they join the total.
-constexpr int64_t kColumnGrain = 64;
+// Rows summed before they join the total: keeps rounding errors small.
 constexpr int64_t kRowChunk = 64;
 
-// sums[j] = sum over rows of dy[row][j], for n <= kColumnGrain columns.
+// sums[j] = sum over rows of dy[row][j], for n <= kColumnBlock columns.
 TRIMTAB_CLONES void ColumnSums(int64_t rows, int64_t n, int64_t stride, const float* dy,
                                float* sums) {
-  float total[kColumnGrain] = {};
+  float total[kColumnBlock] = {};
   for (int64_t start = 0; start < rows; start += kRowChunk) {
     const int64_t end = std::min(rows, start + kRowChunk);
-    float chunk[kColumnGrain] = {};
+    float chunk[kColumnBlock] = {};
     for (int64_t row = start; row < end; ++row) {
       const float* x = dy + row * stride;
 #pragma omp simd
@@ -56,10 +55,10 @@ void GemmCpu(int threads, int64_t m, int64_t n, int64_t k, const MatrixView& a, 
 
 void BiasBackwardCpu(int threads, int64_t rows, int64_t columns, const float* dy, float* dbias,
                      bool accumulate) {
-  ParallelFor(threads, columns, kColumnGrain, [=](int64_t begin, int64_t end) {
-    for (int64_t j = begin; j < end; j += kColumnGrain) {
-      const int64_t n = std::min(kColumnGrain, end - j);
-      float sums[kColumnGrain];
+  ParallelFor(threads, columns, ColumnGrain(rows), [=](int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end; j += kColumnBlock) {
+      const int64_t n = std::min(kColumnBlock, end - j);
+      float sums[kColumnBlock];
       ColumnSums(rows, n, columns, dy + j, sums);
       for (int64_t i = 0; i < n; ++i) dbias[j + i] = (accumulate ? dbias[j + i] : 0.0f) + sums[i];
     }

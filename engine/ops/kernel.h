@@ -23,4 +23,14 @@ inline int64_t RowGrain(int64_t columns) {
   return std::max<int64_t>(1, kSpanGrain / std::max<int64_t>(1, columns));
 }
 
+/// Kernels that sum over rows split the columns over the workers, in blocks of this many: one
+/// worker adds up a column in the order of the rows, so the sum does not depend on the split.
+inline constexpr int64_t kColumnBlock = 64;
+
+/// Columns of `rows` elements that are worth waking a worker for, whole blocks.
+inline int64_t ColumnGrain(int64_t rows) {
+  const int64_t columns = kSpanGrain / std::max<int64_t>(1, rows);
+  return std::max<int64_t>(1, columns / kColumnBlock) * kColumnBlock;
+}
+
 }  // namespace trimtab

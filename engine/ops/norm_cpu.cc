@@ -9,9 +9,7 @@
 namespace trimtab {
 namespace {
 
-// Weight gradients: columns one worker sums at a time, and rows summed before they join the total.
-// Neither depends on the number of workers, so neither does the result.
-constexpr int64_t kColumnGrain = 64;
+// Weight gradients: rows summed before they join the total, which keeps rounding errors small.
 constexpr int64_t kRowChunk = 64;
 
 TRIMTAB_CLONES float RowSum(int64_t n, const float* x) {
@@ -70,14 +68,14 @@ TRIMTAB_CLONES void AddInputGradient(int64_t n, const float* dy, const float* x,
   }
 }
 
-// Sums over rows of dy * xhat and of dy, for n <= kColumnGrain columns. `mean` may be null (0).
+// Sums over rows of dy * xhat and of dy, for n <= kColumnBlock columns. `mean` may be null (0).
 TRIMTAB_CLONES void ColumnSums(int64_t rows, int64_t n, int64_t stride, const float* dy,
                                const float* x, const float* mean, const float* rstd, float* dy_xhat,
                                float* dy_sum) {
-  float total[2][kColumnGrain] = {};
+  float total[2][kColumnBlock] = {};
   for (int64_t start = 0; start < rows; start += kRowChunk) {
     const int64_t end = std::min(rows, start + kRowChunk);
-    float chunk[2][kColumnGrain] = {};
+    float chunk[2][kColumnBlock] = {};
     for (int64_t row = start; row < end; ++row) {
       const float* d = dy + row * stride;
       const float* value = x + row * stride;
@@ -106,11 +104,11 @@ void WeightGradients(int threads, const NormShape& shape, const float* dy, const
                      bool accumulate) {
   const int64_t columns = shape.columns;
   const int64_t rows = shape.rows;
-  ParallelFor(threads, columns, kColumnGrain, [=](int64_t begin, int64_t end) {
-    for (int64_t j = begin; j < end; j += kColumnGrain) {
-      const int64_t n = std::min(kColumnGrain, end - j);
-      float dy_xhat[kColumnGrain];
-      float dy_sum[kColumnGrain];
+  ParallelFor(threads, columns, ColumnGrain(rows), [=](int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end; j += kColumnBlock) {
+      const int64_t n = std::min(kColumnBlock, end - j);
+      float dy_xhat[kColumnBlock];
+      float dy_sum[kColumnBlock];
       ColumnSums(rows, n, columns, dy + j, x + j, mean, rstd, dy_xhat, dy_sum);
       for (int64_t i = 0; i < n; ++i) {
         dweight[j + i] = (accumulate ? dweight[j + i] : 0.0f) + dy_xhat[i];
