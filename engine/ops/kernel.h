@@ -16,7 +16,7 @@
 namespace trimtab {
 
 /// Elements that are worth waking a worker for (10 us of work or more), a multiple of every vector.
-inline constexpr int64_t kSpanGrain = 32768;
+inline constexpr int64_t kSpanGrain = 65536;
 
 /// The same in rows of `columns` elements.
 inline int64_t RowGrain(int64_t columns) {
@@ -27,9 +27,10 @@ inline int64_t RowGrain(int64_t columns) {
 /// worker adds up a column in the order of the rows, so the sum does not depend on the split.
 inline constexpr int64_t kColumnBlock = 64;
 
-/// Columns of `rows` elements that are worth waking a worker for, whole blocks.
+/// Columns of `rows` elements that are worth waking a worker for, whole blocks. A plain sum is less
+/// work per element than the kernels that go by row.
 inline int64_t ColumnGrain(int64_t rows) {
-  const int64_t columns = kSpanGrain / std::max<int64_t>(1, rows);
+  const int64_t columns = 2 * kSpanGrain / std::max<int64_t>(1, rows);
   return std::max<int64_t>(1, columns / kColumnBlock) * kColumnBlock;
 }
 
