@@ -30,7 +30,7 @@ inline constexpr int64_t kColumnBlock = 64;
 /// Columns of `rows` elements that are worth waking a worker for, whole blocks. A plain sum is less
 /// work per element than the kernels that go by row.
 inline int64_t ColumnGrain(int64_t rows) {
-  const int64_t columns = 2 * kSpanGrain / std::max<int64_t>(1, rows);
+  const int64_t columns = 4 * kSpanGrain / std::max<int64_t>(1, rows);
   return std::max<int64_t>(1, columns / kColumnBlock) * kColumnBlock;
 }
 

@@ -14,7 +14,7 @@ namespace trimtab {
 namespace {
 
 // Long enough for several workers, and no multiple of anything.
-constexpr int64_t kRows = 531;
+constexpr int64_t kRows = 1531;
 constexpr int64_t kColumns = 197;
 constexpr int64_t kVocab = 23;
 constexpr int64_t kNumel = 100003;
