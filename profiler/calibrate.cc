@@ -19,6 +19,10 @@
 namespace trimtab {
 namespace {
 
+// Ranks of the default modes: others borrow the nearest mode's tables, and a search of one machine
+// rarely gains from more.
+constexpr int kMostRanks = 16;
+constexpr int kMostRanksQuick = 4;
 constexpr int kReferenceRounds = 4;  // calls of RunReferenceSteps
 
 /// Runs `body` on every rank of a mode as the engine runs them: threads of this process, each with
@@ -31,10 +35,12 @@ void RunRanks(const ParallelConfig& layout, int threads,
   });
 }
 
-std::vector<Mode> DefaultModes(int cores) {
-  std::vector<Mode> modes = {{1, cores}};
-  if (cores > 1) modes.push_back({cores, 1});
-  modes.push_back({2 * cores, 1});
+/// 1, 2, 4, ... ranks that share the cores, up to two ranks per core.
+std::vector<Mode> DefaultModes(int cores, int most_ranks) {
+  std::vector<Mode> modes;
+  for (int ranks = 1; ranks <= std::min(2 * cores, most_ranks); ranks *= 2) {
+    modes.push_back({ranks, std::max(1, cores / ranks)});
+  }
   return modes;
 }
 
@@ -277,7 +283,10 @@ HardwareProfile Calibrate(const CalibrateOptions& options) {
         "cannot calibrate device \"{}\": this build measures cpu only", options.device));
   }
   std::vector<Mode> modes = options.modes;
-  if (modes.empty()) modes = DefaultModes(static_cast<int>(CoresOfThisMachine()));
+  if (modes.empty()) {
+    modes = DefaultModes(static_cast<int>(CoresOfThisMachine()),
+                         options.quick ? kMostRanksQuick : kMostRanks);
+  }
   return Calibration(options, std::move(modes)).Run();
 }
 

@@ -31,7 +31,8 @@ CalibrationPlan MakeCalibrationPlan(bool quick);
 struct CalibrateOptions {
   std::string device = "cpu";
   bool quick = false;  // a coarser grid and fewer repeats: about 20 s instead of 60 s
-  /// Modes to measure; empty = 1 rank with every core, one rank per core, and two ranks per core.
+  /// Modes to measure; empty = 1, 2, 4, ... ranks sharing the cores, up to two ranks per core and
+  /// 16 ranks (quick: 4).
   std::vector<Mode> modes;
   /// Absent: the plan that `quick` stands for.
   std::optional<CalibrationPlan> plan;
