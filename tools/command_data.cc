@@ -25,7 +25,7 @@ class DataBuildCommand : public Command {
     flags.Choice("--documents", documents_, {"file", "blank-line"},
                  "text: a document is a whole file, or ends at a blank line");
     flags.Text("--json-key", options_.json_key, "jsonl: the key that holds the text");
-    flags.Choice("--tokenizer", tokenizer_, {"byte"}, "byte: 256 bytes and an end-of-document id");
+    flags.Choice("--tokenizer", tokenizer_, {"byte"}, "256 bytes and an end-of-document id");
   }
 
   int Run(const OutputOptions& output) override {

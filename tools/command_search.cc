@@ -101,23 +101,26 @@ class SearchCommand : public Command {
     flags.Choice("--objective", objective_, {"throughput", "memory", "cost"}, "what best means");
     flags.Bytes("--memory-per-rank", problem.memory_per_rank_bytes,
                 "limit of each rank, e.g. 8GiB");
-    flags.Integer("--max-ranks", problem.max_ranks, 0, kMax32, "most ranks; 0 = the cluster's");
+    flags.Integer("--max-ranks", problem.max_ranks, 0, kMax32,
+                  "most ranks; the cluster's if left out");
     flags.Integer("--max-micro-batch", problem.max_micro_batch, 1, kMax32, "largest micro batch");
     flags.Integer("--top", top_, 1, kMax32, "rows of the ranking to print");
     flags.Integer("--dry-runs", options_.dry_run_count, 0, kMax32,
                   "candidates that get a dry run after the closed form");
     flags.Integer("--prove", options_.prove_count, 0, kMax32, "candidates to measure");
-    flags.Integer("--trial-steps", options_.measure.steps, 1, kMax32, "least steps of a trial");
-    flags.Number("--trial-seconds", options_.measure.max_seconds, 0, 1e9, "measuring time of one");
+    flags.Integer("--trial-steps", options_.measure.steps, 1, kMax32,
+                  "steps a trial measures at least");
+    flags.Number("--trial-seconds", options_.measure.max_seconds, 0, 1e9,
+                 "seconds a trial measures at most");
     flags.Number("--trial-limit", options_.trial_time_limit_s, 0, 1e9,
                  "seconds after which a trial is killed; 0 = never");
     flags.Number("--budget", options_.budget_s, 0, 1e9,
-                 "seconds after which no trial starts (exit code 5); 0 = no limit");
-    flags.Choice("--launcher", launcher_, {"local"},
-                 "local: each trial is a process of this machine");
+                 "seconds after which no trial starts (exit code 5); no limit if left out");
+    flags.Choice("--launcher", launcher_, {"local"}, "where trials run: local processes");
     flags.Text("--data", problem.data,
                "dataset PREFIX of trials and winner; synthetic if left out");
-    flags.Integer("--steps", problem.steps, 0, kMax32, "steps of the recommended run");
+    flags.Integer("--steps", problem.steps, 0, kMax32,
+                  "steps of the recommended run, for 'trimtab train'");
     options_.study_path = "trimtab-study.db";
     flags.Text("--study", options_.study_path, "SQLite file that keeps everything");
     flags.Switch("--resume", options_.study.resume, "go on with the study if it is there");

@@ -41,11 +41,11 @@ class TrainCommand : public Command {
     run_flags_.Declare(flags);
     cluster_flags_.Declare(flags);
     flags.Integer("--steps", steps_, 0, std::numeric_limits<int32_t>::max(),
-                  "steps in all; 0 takes the run's, or 50");
+                  "steps in all; the run's if left out, or 50");
     flags.Text("--checkpoint", options_.checkpoint, "folder to save to at the end (and on Ctrl-C)");
     flags.Text("--load", options_.load, "checkpoint folder to go on from, written by any layout");
     flags.Integer("--save-every", options_.save_every, 0, std::numeric_limits<int32_t>::max(),
-                  "also save every so many steps; 0 = only at the end");
+                  "also save every so many steps");
     flags.Integer("--log-every", log_every_, 1, std::numeric_limits<int32_t>::max(),
                   "print every so many steps (the first and last always)");
   }

@@ -37,9 +37,10 @@ void RunFlags::Declare(FlagSet& flags) {
   flags.Text("--precision", precision, "of the computation: fp32");
   flags.Text("--data", data, "dataset PREFIX (see 'trimtab data build'); synthetic if left out");
   flags.Bytes("--memory-per-rank", memory_per_rank_bytes, "memory limit of each rank, e.g. 8GiB");
-  flags.Integer("--threads", threads_per_rank, 0, 1024, "threads of each rank; 0 shares the cores");
+  flags.Integer("--threads", threads_per_rank, 0, 1024,
+                "threads of each rank; an equal share of the cores if left out");
   flags.Integer("--seed", seed, 0, std::numeric_limits<int64_t>::max(), "of weights and shuffling");
-  flags.Number("--lr", learning_rate, 0, 1e3, "peak learning rate; 0 keeps the run's");
+  flags.Number("--lr", learning_rate, 0, 1e3, "peak learning rate; the run's if left out");
 }
 
 RunConfig RunFlags::FromParts(const Cluster& cluster) const {

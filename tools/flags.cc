@@ -18,6 +18,12 @@ bool ParseNumber(const std::string& text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+/// The help line with the default that a user gets by leaving the flag out. An empty text and a
+/// zero stand for something else, which the help explains.
+std::string WithDefault(const std::string& help, const std::string& value) {
+  return value.empty() || value == "0" ? help : fmt::format("{} [{}]", help, value);
+}
+
 }  // namespace
 
 void FlagSet::Remember(const std::string& flag, CLI::Option* option, FlagNeed need) {
@@ -27,9 +33,7 @@ void FlagSet::Remember(const std::string& flag, CLI::Option* option, FlagNeed ne
 
 void FlagSet::Text(const std::string& flag, std::string& value, const std::string& help,
                    FlagNeed need) {
-  CLI::Option* option = app_.add_option(flag, value, help);
-  if (!value.empty()) option->default_str(value);
-  Remember(flag, option, need);
+  Remember(flag, app_.add_option(flag, value, WithDefault(help, value)), need);
 }
 
 void FlagSet::Texts(const std::string& flag, std::vector<std::string>& values,
@@ -47,10 +51,8 @@ void FlagSet::Integer(const std::string& flag, int64_t& value, int64_t min, int6
     }
     value = number;
   };
-  CLI::Option* option = app_.add_option_function<std::string>(flag, set, help);
-  option->type_name("N");
-  if (need == FlagNeed::kOptional) option->default_str(fmt::format("{}", value));
-  Remember(flag, option, need);
+  const std::string shown = WithDefault(help, fmt::format("{}", value));
+  Remember(flag, app_.add_option_function<std::string>(flag, set, shown)->type_name("N"), need);
 }
 
 void FlagSet::Number(const std::string& flag, double& value, double min, double max,
@@ -62,9 +64,9 @@ void FlagSet::Number(const std::string& flag, double& value, double min, double 
     }
     value = number;
   };
-  CLI::Option* option = app_.add_option_function<std::string>(flag, set, help);
-  option->type_name("X")->default_str(fmt::format("{}", value));
-  Remember(flag, option, FlagNeed::kOptional);
+  const std::string shown = WithDefault(help, fmt::format("{}", value));
+  Remember(flag, app_.add_option_function<std::string>(flag, set, shown)->type_name("X"),
+           FlagNeed::kOptional);
 }
 
 void FlagSet::Bytes(const std::string& flag, int64_t& value, const std::string& help) {
@@ -82,9 +84,8 @@ void FlagSet::Choice(const std::string& flag, std::string& value,
     }
     value = text;
   };
-  CLI::Option* option = app_.add_option_function<std::string>(flag, set, help);
+  CLI::Option* option = app_.add_option_function<std::string>(flag, set, WithDefault(help, value));
   option->type_name(fmt::format("{}", fmt::join(valid, "|")));
-  if (!value.empty()) option->default_str(value);
   Remember(flag, option, FlagNeed::kOptional);
 }
 

@@ -1,6 +1,7 @@
 #include "engine/train/run_training.h"
 
 #include "engine/base/error.h"
+#include "engine/data/indexed_dataset.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/engine/train/run_losses.h"
 
@@ -128,6 +129,16 @@ TEST(RunTraining, RefusesACheckpointOfAnotherRun) {
   other_batch.global_batch = 4;
   EXPECT_THROW(Train(other_batch, {.load = folder + "/checkpoint"}), InputError);
   EXPECT_THROW(Train(run, {.load = folder + "/nothing"}), StorageError);
+}
+
+TEST(RunTraining, RefusesDataOfALargerVocabulary) {
+  RunConfig run = RunWith(false, "mbs=2");
+  run.data = ScratchFolder() + "/data";
+  IndexedDatasetBuilder builder(run.data, {"byte", 257, 256});
+  builder.AddDocument(std::vector<int32_t>(100, 1));
+  builder.Finish();
+  EXPECT_NE(MessageOf<InputError>([&] { RunTraining(run, {}); }).find("a vocabulary of 257"),
+            std::string::npos);
 }
 
 TEST(RunTraining, RefusesBadTargetsBeforeItTrains) {
