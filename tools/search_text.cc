@@ -73,6 +73,11 @@ std::string RecommendationText(const SearchResult& result) {
                         result.ranking[*recommendation.alternative].layout,
                         100 * recommendation.alternative_cost);
   }
+  if (recommendation.contender) {
+    text += fmt::format("worth proving too: {}, expected {:.1f} % better\n",
+                        result.ranking[*recommendation.contender].layout,
+                        100 * recommendation.contender_gain);
+  }
   if (result.accuracy.proved > 0) {
     text += fmt::format(
         "predictions of {} measured: step time off by {:.1f} % (median), {:.1f} % "
@@ -97,8 +102,10 @@ std::string TrialText(const CandidateRecord& candidate, const TrialOutcome& outc
   if (outcome.state == TrialState::kDone && candidate.measured) {
     text += fmt::format(": {} tokens/s", Rate(candidate.measured->tokens_per_s));
   } else {
-    text += fmt::format(": {}{}{}", Name(outcome.state), outcome.message.empty() ? "" : ": ",
-                        outcome.message);
+    text += ": " + Name(outcome.state);
+    if (!outcome.message.empty() && outcome.message != Name(outcome.state)) {
+      text += ": " + outcome.message;
+    }
   }
   text += fmt::format(" in {}", FormatSeconds(outcome.seconds));
   if (progress.best_tokens_per_s > 0) {
