@@ -95,7 +95,9 @@ OpRecord RopeRecord(const AttentionShape& s) {
 void Rope(const AttentionShape& shape, double theta, bool inverse, Tensor& qkv) {
   constexpr OpKind kOp = OpKind::kRope;
   CheckAttention(kOp, shape);
-  TRIMTAB_ASSERT(shape.head_size % 2 == 0, "rope: head size {} is not even", shape.head_size);
+  TRIMTAB_ASSERT(shape.head_size % 2 == 0 && shape.head_size <= kMaxRopeHeadSize,
+                 "rope: head size {}, expected an even number of at most {}", shape.head_size,
+                 kMaxRopeHeadSize);
   Device& device = qkv.device();
   CheckOperand(kOp, "qkv", qkv, QkvShape(shape), device);
   const OpScope scope(device, RopeRecord(shape));

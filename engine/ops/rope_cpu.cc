@@ -1,7 +1,6 @@
 #include <array>
 #include <cmath>
 
-#include "engine/base/error.h"
 #include "engine/device/cpu/parallel.h"
 #include "engine/ops/attention_cpu.h"
 #include "engine/ops/kernel.h"
@@ -10,7 +9,7 @@
 namespace trimtab {
 namespace {
 
-constexpr int64_t kMaxPairs = 512;  // head size up to 1024
+constexpr int64_t kMaxPairs = kMaxRopeHeadSize / 2;
 
 TRIMTAB_CLONES void SinCosRow(int64_t n, double position, const double* frequency, float* sine,
                               float* cosine) {
@@ -34,8 +33,6 @@ TRIMTAB_CLONES void RotateHead(int64_t n, const float* sine, const float* cosine
 
 void RopeCpu(int threads, const AttentionShape& shape, double theta, bool inverse, float* qkv) {
   const int64_t pairs = shape.head_size / 2;
-  TRIMTAB_ASSERT(pairs <= kMaxPairs, "rope: head size {}, at most {}", shape.head_size,
-                 2 * kMaxPairs);
   std::array<double, kMaxPairs> frequency;
   const double direction = inverse ? -1.0 : 1.0;
   for (int64_t i = 0; i < pairs; ++i) {
