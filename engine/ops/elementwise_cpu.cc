@@ -93,14 +93,6 @@ void FillCpu(int threads, int64_t n, float value, float* x) {
               [=](int64_t begin, int64_t end) { std::fill(x + begin, x + end, value); });
 }
 
-void FillRowsCpu(int threads, int64_t rows, int64_t columns, const float* values, float* x) {
-  ParallelFor(threads, rows, RowGrain(columns), [=](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      std::memcpy(x + row * columns, values, static_cast<size_t>(columns) * sizeof(float));
-    }
-  });
-}
-
 void AddBiasCpu(int threads, int64_t rows, int64_t columns, const float* bias, float* x) {
   ParallelFor(threads, rows, RowGrain(columns), [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) AddSpan(columns, bias, x + row * columns);

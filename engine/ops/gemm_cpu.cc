@@ -3,11 +3,9 @@
 #include <dnnl.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "engine/base/error.h"
 #include "engine/device/cpu/parallel.h"
-#include "engine/ops/elementwise_cpu.h"
 #include "engine/ops/kernel.h"
 
 namespace trimtab {
@@ -33,6 +31,24 @@ TRIMTAB_CLONES void ColumnSums(int64_t rows, int64_t n, int64_t stride, const fl
   for (int64_t j = 0; j < n; ++j) sums[j] = total[j];
 }
 
+// Each worker multiplies its own rows or columns of c, whichever there are more of: with few
+// workers that is faster than oneDNN's own division, whose workers wait for one another. Parts of
+// fewer than kLeastPart are left to oneDNN, which also divides in two dimensions. Parts begin at
+// multiples of its widest kernel.
+constexpr int64_t kLeastPart = 128;
+constexpr int64_t kPartGrain = 48;
+
+// As GemmCpu, for a part of c, on the calling worker alone when others work beside it. Starting
+// from the bias costs less than another pass over the product.
+void Part(int64_t m, int64_t n, int64_t k, const MatrixView& a, const MatrixView& b, float* c,
+          int64_t c_stride, bool accumulate, const float* bias) {
+  if (bias != nullptr) {
+    for (int64_t row = 0; row < m; ++row) std::copy_n(bias, n, c + row * c_stride);
+  }
+  const bool add = accumulate || bias != nullptr;
+  Sgemm(m, n, k, 1.0f, a, b, add ? 1.0f : 0.0f, c, c_stride);
+}
+
 }  // namespace
 
 void Sgemm(int64_t m, int64_t n, int64_t k, float alpha, const MatrixView& a, const MatrixView& b,
@@ -47,10 +63,22 @@ void Sgemm(int64_t m, int64_t n, int64_t k, float alpha, const MatrixView& a, co
 void GemmCpu(int threads, int64_t m, int64_t n, int64_t k, const MatrixView& a, const MatrixView& b,
              float* c, bool accumulate, const float* bias) {
   UseThreads(threads);
-  const bool add = accumulate || bias != nullptr;
-  // Starting from the bias costs less than another pass over the product.
-  if (bias != nullptr) FillRowsCpu(threads, m, n, bias, c);
-  Sgemm(m, n, k, 1.0f, a, b, add ? 1.0f : 0.0f, c, n);
+  if (threads == 1 || std::max(m, n) / threads < kLeastPart) {
+    Part(m, n, k, a, b, c, n, accumulate, bias);
+  } else if (m > n) {
+    ParallelFor(threads, m, kPartGrain, [&](int64_t begin, int64_t end) {
+      const MatrixView rows = {a.data + begin * (a.transposed ? 1 : a.stride), a.stride,
+                               a.transposed};
+      Part(end - begin, n, k, rows, b, c + begin * n, n, accumulate, bias);
+    });
+  } else {
+    ParallelFor(threads, n, kPartGrain, [&](int64_t begin, int64_t end) {
+      const MatrixView columns = {b.data + begin * (b.transposed ? b.stride : 1), b.stride,
+                                  b.transposed};
+      Part(m, end - begin, k, a, columns, c + begin, n, accumulate,
+           bias == nullptr ? nullptr : bias + begin);
+    });
+  }
 }
 
 void BiasBackwardCpu(int threads, int64_t rows, int64_t columns, const float* dy, float* dbias,
