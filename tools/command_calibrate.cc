@@ -22,8 +22,7 @@ class CalibrateCommand : public Command {
     flags.Switch("--quick", options_.quick,
                  "a coarser grid and fewer repeats: a third of the time");
     flags.Texts("--modes", modes_,
-                "RANKSxTHREADS to measure; default: one rank, a rank per core, "
-                "two per core");
+                "RANKSxTHREADS to measure; default: 1, 2, 4, ... ranks, up to two per core");
   }
 
   int Run(const OutputOptions& output) override {
