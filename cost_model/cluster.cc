@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/base/log.h"
 #include "engine/base/nearest_name.h"
 #include "engine/base/units.h"
 #include "engine/config/strict_json.h"
@@ -67,10 +66,11 @@ int64_t MemoryOfThisMachine() {
 
 Cluster LocalCluster(const std::string& profile_path) {
   if (profile_path.empty()) {
-    LogWarning(
+    Cluster cluster = LocalMachine(BuiltinProfile("cpu"));
+    cluster.caveat =
         "local: no profile of this machine is given, so predictions use a generic one and are "
-        "rough; `trimtab calibrate --out PROFILE.json` makes one for --profile");
-    return LocalMachine(BuiltinProfile("cpu"));
+        "rough; `trimtab calibrate --out PROFILE.json` makes one for --profile";
+    return cluster;
   }
   Cluster cluster = LocalMachine(LoadHardwareProfile(profile_path));
   if (cluster.profile.device != "cpu") {
@@ -79,8 +79,9 @@ Cluster LocalCluster(const std::string& profile_path) {
                     profile_path, cluster.profile.device));
   }
   if (!cluster.calibrated) {
-    LogWarning("{}: was measured on \"{}\" and this machine is \"{}\": predictions are rough",
-               profile_path, cluster.profile.measured_on, DescribeThisMachine());
+    cluster.caveat =
+        fmt::format("{}: was measured on \"{}\" and this machine is \"{}\": predictions are rough",
+                    profile_path, cluster.profile.measured_on, DescribeThisMachine());
   }
   return cluster;
 }

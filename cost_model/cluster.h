@@ -21,6 +21,7 @@ struct Cluster {
   double price_per_gpu_hour = 0;  // 0 = unknown
   HardwareProfile profile;
   bool calibrated = false;  // the profile holds measurements of this machine
+  std::string caveat;       // why predictions are rough, for people to read; empty = they are not
 };
 
 /// A cluster by name or file:

@@ -64,6 +64,7 @@ class EstimateCommand : public Command {
     const Cluster cluster = cluster_flags_.Resolve();
     const RunConfig run = run_flags_.Resolve(cluster);
     const Estimate estimate = Predict(run, cluster);
+    if (!cluster.caveat.empty()) LogWarning("{}", cluster.caveat);
     if (output.json) {
       nlohmann::json json = ToJson(estimate);
       json["schema_version"] = 1;

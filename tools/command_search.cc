@@ -22,13 +22,15 @@ constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
 /// Shows what a search does, and passes Ctrl-C on to it.
 class SearchProgress : public SearchEvents {
  public:
-  explicit SearchProgress(const OutputOptions& output) : progress_(output) {}
+  SearchProgress(const OutputOptions& output, const std::string& caveat)
+      : progress_(output), caveat_(caveat) {}
 
   void OnResume(int64_t measured, int64_t ingested) override {
     progress_.Event(
         fmt::format("resuming: {} candidates measured, {} results taken in", measured, ingested));
   }
   void OnSpace(const SpaceSummary& summary) override {
+    if (!caveat_.empty()) LogWarning("{}", caveat_);
     progress_.Event(fmt::format("{} candidates, {} pruned, {} left", summary.enumerated,
                                 summary.enumerated - summary.feasible, summary.feasible));
   }
@@ -78,6 +80,7 @@ class SearchProgress : public SearchEvents {
   }
 
   Progress progress_;
+  const std::string& caveat_;
   TrialProgress last_;
 };
 
@@ -136,7 +139,7 @@ class SearchCommand : public Command {
     options_.measure.max_steps = std::max(options_.measure.max_steps, options_.measure.steps);
 
     CatchStopSignals();
-    SearchProgress events(output);
+    SearchProgress events(output, problem.cluster.caveat);
     const SearchResult result = RunSearch(options_, events);
     events.Clear();
     if (!report_.empty()) {

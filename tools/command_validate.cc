@@ -6,6 +6,7 @@
 #include "cost_model/closed_form.h"
 #include "cost_model/dry_run.h"
 #include "engine/base/error.h"
+#include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/config/strict_json.h"
 #include "profiler/stats.h"
@@ -112,6 +113,7 @@ class ValidateCommand : public Command {
       time_errors.push_back(row.step_time_error());
       if (row.peak_mem_bytes > 0) memory_errors.push_back(row.peak_mem_error());
     }
+    if (!cluster.caveat.empty()) LogWarning("{}", cluster.caveat);
     const ErrorSummary time = Summarize(time_errors);
     const ErrorSummary memory = Summarize(memory_errors);
     if (output.json) {
