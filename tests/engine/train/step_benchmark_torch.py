@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """Speed of a full GPT-2 124M training step in fp32 with PyTorch: the peer of step_benchmark.cc.
 
-Usage: step_benchmark_torch.py [batch] [sequence] [threads] [steps]     (Debian: python3-torch)
+Usage: step_benchmark_torch.py [batch] [sequence] [threads] [steps]
+
+Debian packages: python3-torch, and libopenblas0-pthread instead of the slow reference BLAS.
 
 Debian's OpenBLAS mistakes some processors for very old ones; OPENBLAS_CORETYPE=SkylakeX in the
 environment mends that on a machine with AVX-512, and is worth a factor of several.
