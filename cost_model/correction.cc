@@ -49,14 +49,4 @@ Correction FitCorrection(std::span<const PredictionSample> samples) {
   return correction;
 }
 
-void Apply(const Correction& correction, const Mode& mode, Estimate& estimate) {
-  const auto found = correction.factors.find(mode);
-  if (found == correction.factors.end()) return;
-  const Correction::Factor& factor = found->second;
-  estimate.step_time_s *= factor.ratio;
-  Scale(estimate.breakdown_s, factor.ratio);
-  SetInterval(estimate, factor.half_width);
-  estimate.trust = Trust::kCalibrated;
-}
-
 }  // namespace trimtab

@@ -1,10 +1,10 @@
 // Corrections: what measured steps say about predicted ones.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <span>
 
-#include "cost_model/estimate.h"
 #include "cost_model/hardware_profile.h"
 
 namespace trimtab {
@@ -30,9 +30,5 @@ struct Correction {
 /// half-width (at least 5 %, 15 % for a single sample). Medians: one disturbed trial moves nothing.
 /// Samples with a time <= 0 are a programmer's fault.
 Correction FitCorrection(std::span<const PredictionSample> samples);
-
-/// Scales the step time, its breakdown and interval by the factor of `mode`, and marks the estimate
-/// calibrated. A mode without samples leaves the estimate as it is.
-void Apply(const Correction& correction, const Mode& mode, Estimate& estimate);
 
 }  // namespace trimtab

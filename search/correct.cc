@@ -1,6 +1,7 @@
 #include "search/correct.h"
 
 #include "cost_model/correction.h"
+#include "cost_model/estimate.h"
 
 namespace trimtab {
 namespace {

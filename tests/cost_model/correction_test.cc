@@ -27,22 +27,5 @@ TEST(FitCorrection, NothingMeasuredCorrectsNothing) {
   EXPECT_TRUE(FitCorrection({}).factors.empty());
 }
 
-TEST(Apply, ScalesEveryPartAndMarksTheEstimateCalibrated) {
-  Estimate estimate;
-  estimate.breakdown_s = {1, 2, 3, 4, 5, 6};
-  estimate.step_time_s = estimate.breakdown_s.total();
-  Correction correction;
-  correction.factors[{2, 1}] = {.ratio = 2, .half_width = 0.25, .samples = 4};
-  Apply(correction, {1, 2}, estimate);
-  EXPECT_DOUBLE_EQ(estimate.step_time_s, 21) << "another mode's factor is not ours";
-  EXPECT_EQ(estimate.trust, Trust::kModelled);
-  Apply(correction, {2, 1}, estimate);
-  EXPECT_DOUBLE_EQ(estimate.step_time_s, 42);
-  EXPECT_DOUBLE_EQ(estimate.breakdown_s.total(), 42);
-  EXPECT_DOUBLE_EQ(estimate.step_time_high_s, 42 * 1.25);
-  EXPECT_DOUBLE_EQ(estimate.step_time_low_s, 42 / 1.25);
-  EXPECT_EQ(estimate.trust, Trust::kCalibrated);
-}
-
 }  // namespace
 }  // namespace trimtab
