@@ -14,6 +14,12 @@ std::string_view Name(DType dtype) {
       return "int32";
     case DType::kI64:
       return "int64";
+    case DType::kF8E4M3:
+      return "fp8_e4m3";
+    case DType::kF8E5M2:
+      return "fp8_e5m2";
+    case DType::kU16:
+      return "uint16";
   }
   return "?";
 }

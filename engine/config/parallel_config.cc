@@ -35,13 +35,27 @@ constexpr SizeKey kSizeKeys[] = {
     {"mbs", &ParallelConfig::micro_batch, 1, kMaxBatch},
 };
 
-const std::array<std::string, 4> kSchedules = {"1f1b", "gpipe", "interleaved-1f1b", "zero-bubble"};
-const std::array<std::string, 4> kPrecisions = {"fp32", "bf16", "fp16", "fp8"};
+// The keys whose values are words.
+struct WordKey {
+  const char* name;
+  std::string ParallelConfig::*member;
+  std::vector<std::string> valid;
+};
+const std::vector<WordKey>& WordKeys() {
+  static const std::vector<WordKey> keys = {
+      {"schedule", &ParallelConfig::schedule, {"1f1b", "gpipe", "interleaved-1f1b", "zero-bubble"}},
+      {"precision", &ParallelConfig::precision, {"fp32", "tf32", "bf16", "fp16", "fp8"}},
+      {"master", &ParallelConfig::master, {"fp32", "remainder"}},
+      {"moments", &ParallelConfig::moments, {"fp32", "bf16", "fp16"}},
+      {"grads", &ParallelConfig::gradients, {"fp32", "bf16"}},
+  };
+  return keys;
+}
 
 const std::vector<std::string>& LayoutKeys() {
-  static const std::vector<std::string> keys = {"tp",  "sp",        "cp",       "pp",   "vp",
-                                                "ep",  "etp",       "dp",       "zero", "schedule",
-                                                "mbs", "recompute", "precision"};
+  static const std::vector<std::string> keys = {
+      "tp",   "sp",       "cp",  "pp",        "vp",        "ep",     "etp",     "dp",
+      "zero", "schedule", "mbs", "recompute", "precision", "master", "moments", "grads"};
   return keys;
 }
 
@@ -72,22 +86,20 @@ void SetLayoutKey(ParallelConfig& layout, const std::string& key, const std::str
     throw UsageError(fmt::format("{}: expected an integer from {} to {}, got '{}'", what, size.min,
                                  size.max, value));
   }
-  const auto choose = [&](std::string& member, std::span<const std::string> valid) {
-    if (std::find(valid.begin(), valid.end(), value) == valid.end()) {
+  for (const WordKey& word : WordKeys()) {
+    if (key != word.name) continue;
+    if (std::find(word.valid.begin(), word.valid.end(), value) == word.valid.end()) {
       throw UsageError(
-          fmt::format("{}: unknown value '{}'{}", what, value, SuggestName(value, valid)));
+          fmt::format("{}: unknown value '{}'{}", what, value, SuggestName(value, word.valid)));
     }
-    member = value;
-  };
+    layout.*word.member = value;
+    return;
+  }
   if (key == "sp") {
     if (value != "0" && value != "1") {
       throw UsageError(fmt::format("{}: expected 0 or 1, got '{}'", what, value));
     }
     layout.sequence_parallel = value == "1";
-  } else if (key == "schedule") {
-    choose(layout.schedule, kSchedules);
-  } else if (key == "precision") {
-    choose(layout.precision, kPrecisions);
   } else {
     layout.recompute = ParseRecompute(value, what);
   }
@@ -151,11 +163,13 @@ std::string ToString(const ParallelConfig& layout) {
       if (key == size.name && (always || value != defaults.*size.member)) add(key, value);
     }
     if (key == "sp" && layout.sequence_parallel) add(key, 1);
-    if (key == "schedule" && layout.schedule != defaults.schedule) add(key, layout.schedule);
+    for (const WordKey& word : WordKeys()) {
+      const std::string& value = layout.*word.member;
+      if (key == word.name && value != defaults.*word.member) add(key, value);
+    }
     if (key == "recompute" && layout.recompute != defaults.recompute) {
       add(key, ToString(layout.recompute));
     }
-    if (key == "precision" && layout.precision != defaults.precision) add(key, layout.precision);
   }
   return text;
 }
@@ -198,8 +212,7 @@ ParallelConfig ParallelConfigFromJson(const nlohmann::json& json, const std::str
     object.Integer(size.name, layout.*size.member, size.min, size.max);
   }
   object.Boolean("sp", layout.sequence_parallel);
-  object.Choice("schedule", layout.schedule, kSchedules);
-  object.Choice("precision", layout.precision, kPrecisions);
+  for (const WordKey& word : WordKeys()) object.Choice(word.name, layout.*word.member, word.valid);
   std::string recompute = "none";
   object.Text("recompute", recompute);
   try {
@@ -215,9 +228,8 @@ ParallelConfig ParallelConfigFromJson(const nlohmann::json& json, const std::str
 
 nlohmann::json ToJson(const ParallelConfig& layout) {
   nlohmann::json json = {{"sp", layout.sequence_parallel},
-                         {"schedule", layout.schedule},
-                         {"recompute", ToString(layout.recompute)},
-                         {"precision", layout.precision}};
+                         {"recompute", ToString(layout.recompute)}};
+  for (const WordKey& word : WordKeys()) json[word.name] = layout.*word.member;
   for (const SizeKey& size : kSizeKeys) json[size.name] = layout.*size.member;
   return json;
 }

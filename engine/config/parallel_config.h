@@ -32,7 +32,10 @@ struct ParallelConfig {
   std::string schedule = "1f1b";
   int64_t micro_batch = 1;  // sequences per micro batch and data-parallel rank
   RecomputeConfig recompute{};
-  std::string precision = "fp32";
+  std::string precision = "fp32";  // fp32, tf32, bf16, fp16, fp8: see precision.h
+  std::string master = "fp32";     // master weights beside 16-bit ones: fp32, remainder
+  std::string moments = "fp32";    // of the optimizer: fp32, bf16, fp16
+  std::string gradients = "fp32";  // of the weights: fp32, bf16
 
   int64_t world_size() const { return tp * cp * pp * dp; }
   bool operator==(const ParallelConfig&) const = default;

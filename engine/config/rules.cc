@@ -27,6 +27,21 @@ std::string NotDivisible(const char* what, int64_t value, const char* by, int64_
   return fmt::format("{} {} is not divisible by {} {}", what, value, by, divisor);
 }
 
+/// An empty string, or which size of an fp8 product on one rank is no multiple of 16.
+std::string UnevenForFp8(const RunConfig& run) {
+  const int64_t tp = run.layout.tp;
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"hidden_size", run.model.hidden_size},
+      {"hidden_size / tp", run.model.hidden_size / tp},
+      {"query, key and value columns / tp", run.model.qkv_size() / tp},
+      {"ffn_hidden_size / tp", run.model.ffn_hidden_size / tp},
+      {"mbs x sequence_length", run.layout.micro_batch * run.sequence_length}};
+  for (const auto& [name, size] : sizes) {
+    if (size % 16 != 0) return fmt::format("fp8: {} is {}, no multiple of 16", name, size);
+  }
+  return "";
+}
+
 constexpr Rule kRules[] = {
     {"model-sizes-positive", "Every size of the model is at least 1.",
      [](const RunConfig& run) {
@@ -107,10 +122,18 @@ constexpr Rule kRules[] = {
      [](const RunConfig& run) {
        return Unsupported("zero", run.layout.zero, "zero=0 and zero=1");
      }},
-    {"precision-unsupported", "Training runs in fp32.",
-     [](const RunConfig& run) { return run.layout.precision == "fp32"; },
+    {"tf32-requires-cuda", "TF32 is how a GPU rounds the operands of a product.",
+     [](const RunConfig& run) { return run.layout.precision != "tf32" || run.device == "cuda"; },
      [](const RunConfig& run) {
-       return Unsupported("precision", run.layout.precision, "precision=fp32 only");
+       return fmt::format("precision=tf32 on device {}; use fp32 there", run.device);
+     }},
+    {"remainder-requires-bf16-weights", "A 16-bit remainder completes a bf16 weight to fp32.",
+     [](const RunConfig& run) {
+       return run.layout.master != "remainder" || TypesOf(run.layout).weights == DType::kBf16;
+     },
+     [](const RunConfig& run) {
+       return fmt::format("master=remainder needs precision bf16 or fp8, and it is {}",
+                          run.layout.precision);
      }},
 
     {"hidden-divisible-by-heads", "Heads split the hidden size evenly.",
@@ -156,6 +179,9 @@ constexpr Rule kRules[] = {
      [](const RunConfig& run) {
        return NotDivisible("ffn_hidden_size", run.model.ffn_hidden_size, "tp", run.layout.tp);
      }},
+    {"fp8-sizes-divisible-by-16", "fp8 products run over multiples of 16.",
+     [](const RunConfig& run) { return !TypesOf(run.layout).fp8 || UnevenForFp8(run).empty(); },
+     [](const RunConfig& run) { return UnevenForFp8(run); }},
     {"sp-requires-tp", "Sequence parallelism shards over the tensor-parallel ranks.",
      [](const RunConfig& run) { return !run.layout.sequence_parallel || run.layout.tp > 1; },
      [](const RunConfig& run) {

@@ -16,7 +16,10 @@ namespace {
 constexpr int64_t kSchemaVersion = 1;
 constexpr int64_t kMaxSteps = int64_t{1} << 40;
 constexpr int64_t kMaxThreads = 1024;
+constexpr int64_t kMaxFp8History = 1024;
+constexpr double kMaxLossScale = 1ull << 32;
 const std::array<std::string, 2> kDevices = {"cpu", "cuda"};
+const std::array<std::string, 2> kFp8Scalings = {"delayed", "current"};
 
 OptimizerConfig OptimizerConfigFromJson(const nlohmann::json& json, const std::string& where) {
   StrictObject object(json, where);
@@ -51,6 +54,39 @@ nlohmann::json ToJson(const OptimizerConfig& optimizer) {
           {"decay_steps", optimizer.decay_steps}};
 }
 
+Fp8Config Fp8ConfigFromJson(const nlohmann::json& json, const std::string& where) {
+  StrictObject object(json, where);
+  Fp8Config fp8;
+  object.Choice("scaling", fp8.scaling, kFp8Scalings);
+  object.Integer("history", fp8.history, 1, kMaxFp8History);
+  if (const nlohmann::json* layers = object.Find("bf16_layers")) {
+    if (!layers->is_array()) {
+      throw InputError(fmt::format("{}: expected an array of layer names, got {}",
+                                   object.Where("bf16_layers"), DescribeJson(*layers)));
+    }
+    for (const nlohmann::json& layer : *layers) {
+      if (!layer.is_string()) {
+        throw InputError(fmt::format("{}[{}]: expected the name of a layer, got {}",
+                                     object.Where("bf16_layers"), fp8.bf16_layers.size(),
+                                     DescribeJson(layer)));
+      }
+      fp8.bf16_layers.push_back(layer.get<std::string>());
+    }
+  }
+  object.Finish();
+  return fp8;
+}
+
+LossScaleConfig LossScaleConfigFromJson(const nlohmann::json& json, const std::string& where) {
+  StrictObject object(json, where);
+  LossScaleConfig scale;
+  object.Number("initial", scale.initial, 1.0, kMaxLossScale);
+  object.Number("minimum", scale.minimum, 1.0, kMaxLossScale);
+  object.Integer("growth_interval", scale.growth_interval, 1, kMaxSteps);
+  object.Finish();
+  return scale;
+}
+
 /// The model of a run: an object, or the name of a preset.
 ModelConfig RunModelFromJson(const nlohmann::json& json, const std::string& where) {
   if (!json.is_string()) return ModelConfigFromJson(json, where);
@@ -77,6 +113,13 @@ RunConfig RunConfigFromJson(const nlohmann::json& json, const std::string& where
   if (const nlohmann::json* optimizer = object.Find("optimizer")) {
     run.optimizer = OptimizerConfigFromJson(*optimizer, object.Where("optimizer"));
   }
+  if (const nlohmann::json* fp8 = object.Find("fp8")) {
+    run.fp8 = Fp8ConfigFromJson(*fp8, object.Where("fp8"));
+  }
+  if (const nlohmann::json* scale = object.Find("loss_scale")) {
+    run.loss_scale = LossScaleConfigFromJson(*scale, object.Where("loss_scale"));
+  }
+  object.Boolean("deterministic", run.deterministic);
   object.Choice("device", run.device, kDevices);
   object.Integer("global_batch", run.global_batch, 1, kMaxBatch, Need::kRequired);
   object.Integer("sequence_length", run.sequence_length, 1, kMaxSequence, Need::kRequired);
@@ -94,6 +137,15 @@ nlohmann::json ToJson(const RunConfig& run) {
           {"model", ToJson(run.model)},
           {"layout", ToJson(run.layout)},
           {"optimizer", ToJson(run.optimizer)},
+          {"fp8",
+           {{"scaling", run.fp8.scaling},
+            {"history", run.fp8.history},
+            {"bf16_layers", run.fp8.bf16_layers}}},
+          {"loss_scale",
+           {{"initial", run.loss_scale.initial},
+            {"minimum", run.loss_scale.minimum},
+            {"growth_interval", run.loss_scale.growth_interval}}},
+          {"deterministic", run.deterministic},
           {"device", run.device},
           {"global_batch", run.global_batch},
           {"sequence_length", run.sequence_length},

@@ -7,6 +7,7 @@
 
 #include "engine/config/model_config.h"
 #include "engine/config/parallel_config.h"
+#include "engine/config/precision.h"
 
 namespace trimtab {
 
@@ -29,10 +30,13 @@ struct RunConfig {
   ModelConfig model{};
   ParallelConfig layout{};
   OptimizerConfig optimizer{};
-  std::string device = "cpu";   // cpu | cuda
-  int64_t global_batch = 1;     // sequences per optimizer step
-  int64_t sequence_length = 0;  // T
-  int64_t steps = 0;            // optimizer steps of the run
+  Fp8Config fp8{};               // with precision fp8
+  LossScaleConfig loss_scale{};  // with precision fp16
+  bool deterministic = false;    // cuda: the same bits in every run; the other devices always are
+  std::string device = "cpu";    // cpu | cuda
+  int64_t global_batch = 1;      // sequences per optimizer step
+  int64_t sequence_length = 0;   // T
+  int64_t steps = 0;             // optimizer steps of the run
   uint64_t seed = 1234;
   int64_t threads_per_rank = 0;       // cpu worker threads of a rank; 0 = cores / ranks, at least 1
   int64_t memory_per_rank_bytes = 0;  // allocator limit of each rank; 0 = no limit

@@ -1,5 +1,7 @@
 #include "engine/device/device.h"
 
+#include "engine/base/error.h"
+
 namespace trimtab {
 
 Storage::~Storage() {
@@ -17,6 +19,10 @@ std::shared_ptr<Storage> Device::Allocate(int64_t bytes, MemoryTag tag) {
     throw;
   }
   return std::make_shared<Storage>(*this, data, bytes, tag);
+}
+
+std::unique_ptr<CapturedWork> Device::Capture(const std::function<void()>& /*work*/) {
+  TRIMTAB_ASSERT(false, "this device cannot capture its work");
 }
 
 }  // namespace trimtab

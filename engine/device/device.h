@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "engine/device/memory.h"
@@ -17,6 +18,22 @@ namespace trimtab {
 enum class DeviceKind { kCpu, kMeta, kCuda };
 
 class Device;
+struct CudaOps;
+
+/// What decides how much scratch an op takes: the kind of device that runs it (on meta: the kind it
+/// imitates) and the worker threads of the rank.
+struct Executor {
+  DeviceKind kind = DeviceKind::kCpu;
+  int threads = 1;
+};
+
+/// Device work recorded once, to be run again with the same memory: a CUDA graph.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;
+  /// Submits the work; like any op, it runs in the order of the device's stream.
+  virtual void Replay() = 0;
+};
 
 /// One allocation, returned to its device when the last tensor over it goes away.
 class Storage {
@@ -45,7 +62,9 @@ class Device {
 
   DeviceKind kind() const { return kind_; }
   /// Worker threads ops of this rank may use. On meta: those of the cpu rank it imitates.
-  int threads() const { return threads_; }
+  int threads() const { return executor_.threads; }
+  /// Who runs the ops, or on meta: whom it imitates.
+  const Executor& executor() const { return executor_; }
 
   /// Uninitialised memory. Counts exactly `bytes` under `tag`.
   /// Throws OutOfMemoryError when the memory limit or the machine is exhausted.
@@ -58,6 +77,17 @@ class Device {
   /// Waits until everything submitted so far is done.
   virtual void Synchronize() = 0;
 
+  /// Whether Capture works here.
+  virtual bool CanCapture() const { return false; }
+  /// Records the device work that `work` submits, without running it. What `work` allocates and
+  /// frees stays reserved for the replays; it must neither copy to or from the host nor wait.
+  /// An error where CanCapture() is false.
+  virtual std::unique_ptr<CapturedWork> Capture(const std::function<void()>& work);
+
+  /// The kernels of a cuda device (engine/ops/cuda_ops.h); nullptr on the others.
+  const CudaOps* cuda_ops() const { return cuda_ops_; }
+  void set_cuda_ops(const CudaOps* ops) { cuda_ops_ = ops; }
+
   MemoryTracker& memory() { return memory_; }
   const MemoryTracker& memory() const { return memory_; }
 
@@ -66,7 +96,7 @@ class Device {
   Recorder* recorder() const { return recorder_; }
 
  protected:
-  Device(DeviceKind kind, int threads) : kind_(kind), threads_(threads) {}
+  Device(DeviceKind kind, const Executor& executor) : kind_(kind), executor_(executor) {}
 
   virtual void* AllocateRaw(int64_t bytes) = 0;  // throws OutOfMemoryError
   virtual void FreeRaw(void* data, int64_t bytes) = 0;
@@ -75,15 +105,16 @@ class Device {
   friend class Storage;
 
   DeviceKind kind_;
-  int threads_;
+  Executor executor_;
   MemoryTracker memory_;
   Recorder* recorder_ = nullptr;
+  const CudaOps* cuda_ops_ = nullptr;
 };
 
 /// A cpu rank with `threads` worker threads (>= 1).
 std::unique_ptr<Device> MakeCpuDevice(int threads);
 
-/// A meta rank that imitates a cpu rank with `threads` worker threads.
-std::unique_ptr<Device> MakeMetaDevice(int threads);
+/// A meta rank that imitates a rank of another kind, with `threads` worker threads.
+std::unique_ptr<Device> MakeMetaDevice(int threads, DeviceKind imitated = DeviceKind::kCpu);
 
 }  // namespace trimtab

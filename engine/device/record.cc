@@ -27,8 +27,13 @@ std::string_view Name(OpKind kind) {
                                                                         "add",
                                                                         "copy",
                                                                         "fill",
+                                                                        "sum",
                                                                         "sum_squares",
-                                                                        "adamw"};
+                                                                        "clip",
+                                                                        "adamw",
+                                                                        "amax",
+                                                                        "quantize",
+                                                                        "fp8_scales"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -36,10 +36,15 @@ enum class OpKind : int {
   kAdd,         // numel
   kCopy,        // numel
   kFill,        // numel
+  kSum,         // numel
   kSumSquares,  // numel
+  kClip,        // numel: scalars
   kAdamW,       // numel
+  kAmax,        // numel
+  kQuantize,    // rows, columns
+  kFp8Scales,   // numel: scales set
 };
-inline constexpr int kOpKindCount = static_cast<int>(OpKind::kAdamW) + 1;
+inline constexpr int kOpKindCount = static_cast<int>(OpKind::kFp8Scales) + 1;
 
 /// "gemm", "attention_forward", ...: the names used in hardware profiles and reports.
 std::string_view Name(OpKind kind);
@@ -49,7 +54,7 @@ std::string_view Name(OpKind kind);
 /// written once.
 struct OpRecord {
   OpKind kind{};
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;      // of the operands; mixed ops: of what they read most
   std::array<int64_t, 4> dims{};  // meaning per kind, above; unused = 0
   int64_t flops = 0;
   int64_t bytes = 0;

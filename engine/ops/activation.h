@@ -1,4 +1,4 @@
-// Activation functions of the MLP.
+// Activation functions of the MLP. All tensors of a call are of one type: fp32, bf16 or fp16.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace trimtab {
 
-OpRecord GeluForwardRecord(int64_t rows, int64_t columns);
-OpRecord GeluBackwardRecord(int64_t rows, int64_t columns);
+OpRecord GeluForwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
+OpRecord GeluBackwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
 /// `columns` is F, the width of the output (the input has 2F).
-OpRecord SwiGluForwardRecord(int64_t rows, int64_t columns);
-OpRecord SwiGluBackwardRecord(int64_t rows, int64_t columns);
+OpRecord SwiGluForwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
+OpRecord SwiGluBackwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
 
 /// y = gelu(x), tanh approximation (Hendrycks & Gimpel, arXiv:1606.08415); any equal shapes.
 void GeluForward(const Tensor& x, Tensor& y);

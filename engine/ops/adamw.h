@@ -1,4 +1,5 @@
-// AdamW (Loshchilov & Hutter, Decoupled Weight Decay Regularization, arXiv:1711.05101).
+// AdamW (Loshchilov & Hutter, Decoupled Weight Decay Regularization, arXiv:1711.05101), with
+// weights and state in fewer bits if asked: arithmetic is fp32 whatever they are stored in.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +8,64 @@
 
 namespace trimtab {
 
-struct AdamWStep {
-  float learning_rate = 0;
+/// Elements that share one scale where moments are fp16.
+inline constexpr int64_t kMomentBlock = 128;
+
+/// What changes from step to step stands in device memory, fp32 [kUpdateScalarCount], so that
+/// captured work can be replayed with other values. The host writes the first four, Clip the rest.
+enum UpdateScalar : int {
+  kLearningRate,
+  kBiasCorrection,  // 1 / (1 - beta1^step)
+  kRootCorrection,  // 1 / sqrt(1 - beta2^step)
+  kLossScale,       // gradients are this many times too large
+  kGradientNorm,    // global, before clipping, loss scale taken out
+  kGradientScale,   // what AdamW multiplies gradients by: clipping, and the loss scale taken out
+  kApply,           // 1, or 0 when the norm is not finite: AdamW then changes nothing
+};
+inline constexpr int64_t kUpdateScalarCount = 7;
+
+/// `sums` [n] fp32 are sums of squares whose total is the square of the scaled norm. `max_norm` 0
+/// turns clipping off.
+OpRecord ClipRecord(int64_t numel);
+void Clip(const Tensor& sums, float max_norm, Tensor& scalars);
+
+struct AdamWConfig {
   float beta1 = 0;
   float beta2 = 0;
   float epsilon = 0;
   float weight_decay = 0;
-  float gradient_scale = 1;  // clipping: gradients are multiplied by it first
-  int64_t step = 1;          // 1 for the first update: bias correction
 };
 
-/// Reads parameter, gradient and both moments, writes parameter and both moments.
-OpRecord AdamWRecord(int64_t numel);
+/// What an update changes; all [n] but the scales.
+struct AdamWState {
+  Tensor weight;   // fp32, bf16 or fp16
+  Tensor master;   // undefined when weight is fp32; else fp32, or uint16: see SplitMaster
+  Tensor m;        // fp32, bf16 or fp16
+  Tensor v;        // of m's type
+  Tensor m_scale;  // with fp16 moments: fp32 [ceil(n / kMomentBlock)]; stored * scale = value
+  Tensor v_scale;
+};
 
-/// Updates parameter, m and v (all [numel], fp32) in place.
-void AdamW(const AdamWStep& step, const Tensor& gradient, Tensor& parameter, Tensor& m, Tensor& v);
+/// Types of the tensors of an update. `master` is ignored when weight is fp32.
+struct AdamWTypes {
+  DType weight = DType::kF32;
+  DType master = DType::kF32;
+  DType moments = DType::kF32;
+  DType gradient = DType::kF32;
+};
+
+/// Reads everything, writes everything but the gradient.
+OpRecord AdamWRecord(int64_t numel, const AdamWTypes& types = {});
+
+/// One step from gradient [n] (fp32 or bf16) and `scalars`.
+void AdamW(const AdamWConfig& config, const Tensor& scalars, const Tensor& gradient,
+           AdamWState& state);
+
+/// master bits = (weight bits << 16) + remainder as a signed 16-bit integer: a bf16 weight, rounded
+/// to nearest with ties away from zero, and 16 bits make an exact fp32 master.
+/// Host helpers, for checkpoints and for first values.
+uint16_t MasterRemainder(float master);
+uint16_t MasterWeightBits(float master);
+float JoinMaster(uint16_t weight_bits, uint16_t remainder);
 
 }  // namespace trimtab

@@ -22,16 +22,16 @@ struct AttentionShape {
 
 /// FLOPs count the causal half that is computed: forward 2 products, backward 5, each
 /// 2*D*T*(T+1)/2 per head and sequence.
-OpRecord AttentionForwardRecord(const AttentionShape& shape);
-OpRecord AttentionBackwardRecord(const AttentionShape& shape);
+OpRecord AttentionForwardRecord(const AttentionShape& shape, DType dtype = DType::kF32);
+OpRecord AttentionBackwardRecord(const AttentionShape& shape, DType dtype = DType::kF32);
 
-/// Bytes of scratch the op takes under MemoryTag::kWorkspace while it runs, on a rank with
-/// `threads` worker threads.
-int64_t AttentionForwardWorkspaceBytes(const AttentionShape& shape, int threads);
-int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape, int threads);
+/// Bytes of scratch the op takes under MemoryTag::kWorkspace while it runs. On cuda: none forward;
+/// backward fp32 sums of dq [N, H*D], then row sums of dout * out [B, H, T].
+int64_t AttentionForwardWorkspaceBytes(const AttentionShape& shape, const Executor& executor);
+int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape, const Executor& executor);
 
 /// qkv [N, (H + 2*KV)*D]: per token all query heads, then key heads, then value heads.
-/// out [N, H*D]; log_sum_exp [B, H, T] is kept for the backward pass.
+/// out [N, H*D] of the same type; log_sum_exp [B, H, T] fp32 is kept for the backward pass.
 void AttentionForward(const AttentionShape& shape, const Tensor& qkv, Tensor& out,
                       Tensor& log_sum_exp);
 
@@ -40,7 +40,7 @@ void AttentionBackward(const AttentionShape& shape, const Tensor& qkv, const Ten
                        const Tensor& log_sum_exp, const Tensor& dout, Tensor& dqkv);
 
 /// Cost of one rotation over qkv [N, (H + 2*KV)*D].
-OpRecord RopeRecord(const AttentionShape& shape);
+OpRecord RopeRecord(const AttentionShape& shape, DType dtype = DType::kF32);
 
 /// Rotates the query and key heads of qkv in place by their position (row % T), halves convention
 /// of Llama (Su et al., RoFormer, arXiv:2104.09864; pair i is dims i and i + D/2, frequency

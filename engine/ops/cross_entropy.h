@@ -1,6 +1,7 @@
 // Softmax cross-entropy over a vocabulary that may be sharded (Megatron-LM, arXiv:1909.08053,
 // section 3): three passes with an all-reduce of [N] values after the first and the second. The
-// gradient replaces the logits, so the probabilities are never stored.
+// gradient replaces the logits, so the probabilities are never stored. Logits are fp32, bf16 or
+// fp16; everything else is fp32.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +10,9 @@
 
 namespace trimtab {
 
-OpRecord CrossEntropyMaxRecord(int64_t rows, int64_t columns);
-OpRecord CrossEntropySumRecord(int64_t rows, int64_t columns);
-OpRecord CrossEntropyGradRecord(int64_t rows, int64_t columns);
+OpRecord CrossEntropyMaxRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
+OpRecord CrossEntropySumRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
+OpRecord CrossEntropyGradRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
 
 /// Which ids the columns of logits are: id = start + column; columns whose id is >= valid are
 /// padding: they never enter the loss and their gradient is zero.
@@ -28,8 +29,9 @@ void CrossEntropyMax(const Tensor& logits, const VocabShard& shard, Tensor& row_
 void CrossEntropySum(const Tensor& logits, const Tensor& targets, const VocabShard& shard,
                      const Tensor& row_max, Tensor& sums);
 
-/// losses [N] = log(sums[0]) - sums[1]; logits becomes scale * (softmax - onehot(target)).
+/// losses [N] = log(sums[0]) - sums[1]; logits becomes scale * (softmax - onehot(target)). `scale`
+/// [1] is a tensor because captured work must be able to read a new one.
 void CrossEntropyGrad(const Tensor& targets, const VocabShard& shard, const Tensor& row_max,
-                      const Tensor& sums, float scale, Tensor& logits, Tensor& losses);
+                      const Tensor& sums, const Tensor& scale, Tensor& logits, Tensor& losses);
 
 }  // namespace trimtab

@@ -1,22 +1,68 @@
-// The seam to the CUDA backend: a table of kernels that the shared object fills when it is loaded.
+// The seam to the CUDA backend: a table of kernels that the backend's devices carry.
 //
-// Each dispatcher (`gemm.cc`, ...) checks shapes, reports the op, then calls the cpu kernel, or the
-// entry here. An entry left null means the op has no CUDA kernel: the dispatcher refuses by name.
+// Each dispatcher (`gemm.cc`, ...) checks shapes, reports the op, takes its scratch, then calls the
+// cpu kernel, or the entry here with what it was called with. An entry left null means the op has
+// no CUDA kernel: the dispatcher refuses by name.
 #pragma once
 
+#include "engine/ops/activation.h"
+#include "engine/ops/adamw.h"
+#include "engine/ops/attention.h"
+#include "engine/ops/cross_entropy.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/embedding.h"
 #include "engine/ops/gemm.h"
+#include "engine/ops/norm.h"
+#include "engine/ops/quantize.h"
 
 namespace trimtab {
 
 struct CudaOps {
-  void (*gemm)(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose trans_b, Tensor& c,
-               bool accumulate, const Tensor& bias) = nullptr;
+  decltype(&Gemm) gemm = nullptr;
+  decltype(&BiasBackward) bias_backward = nullptr;
+  decltype(&AttentionForward) attention_forward = nullptr;
+  /// As AttentionBackward, with the scratch it asks for.
+  void (*attention_backward)(const AttentionShape& shape, const Tensor& qkv, const Tensor& out,
+                             const Tensor& log_sum_exp, const Tensor& dout, Tensor& dqkv,
+                             const Tensor& scratch) = nullptr;
+  decltype(&Rope) rope = nullptr;
+  decltype(&LayerNormForward) layer_norm_forward = nullptr;
+  decltype(&LayerNormBackward) layer_norm_backward = nullptr;
+  decltype(&RmsNormForward) rms_norm_forward = nullptr;
+  decltype(&RmsNormBackward) rms_norm_backward = nullptr;
+  decltype(&GeluForward) gelu_forward = nullptr;
+  decltype(&GeluBackward) gelu_backward = nullptr;
+  decltype(&SwiGluForward) swiglu_forward = nullptr;
+  decltype(&SwiGluBackward) swiglu_backward = nullptr;
+  decltype(&EmbeddingForward) embedding_forward = nullptr;
+  decltype(&EmbeddingBackward) embedding_backward = nullptr;
+  decltype(&PositionForward) position_forward = nullptr;
+  decltype(&PositionBackward) position_backward = nullptr;
+  decltype(&CrossEntropyMax) cross_entropy_max = nullptr;
+  decltype(&CrossEntropySum) cross_entropy_sum = nullptr;
+  decltype(&CrossEntropyGrad) cross_entropy_grad = nullptr;
+  decltype(&Add) add = nullptr;
+  decltype(&Copy) copy = nullptr;
+  decltype(&Fill) fill = nullptr;
+  decltype(&AddBias) add_bias = nullptr;
+  decltype(&Sum) sum = nullptr;
+  decltype(&SumSquares) sum_squares = nullptr;
+  decltype(&Clip) clip = nullptr;
+  decltype(&AdamW) adamw = nullptr;
+  decltype(&Amax) amax = nullptr;
+  decltype(&Quantize) quantize = nullptr;
+  decltype(&UpdateFp8Scales) update_fp8_scales = nullptr;
 };
-
-/// The table of this process; all null until the CUDA backend is loaded.
-CudaOps& GetCudaOps();
 
 /// Throws EnvironmentError "op has no kernel on device": for dispatchers.
 [[noreturn]] void ThrowNoKernel(OpKind op, DeviceKind device);
+
+/// The entry of a cuda device's table. Throws EnvironmentError where it is null.
+template <typename Kernel>
+Kernel CudaKernel(const Device& device, OpKind op, Kernel CudaOps::*entry) {
+  const CudaOps* ops = device.cuda_ops();
+  if (ops == nullptr || ops->*entry == nullptr) ThrowNoKernel(op, device.kind());
+  return ops->*entry;
+}
 
 }  // namespace trimtab

@@ -7,25 +7,26 @@
 
 namespace trimtab {
 
-OpRecord AddRecord(int64_t numel);
-OpRecord CopyRecord(int64_t numel);
-OpRecord FillRecord(int64_t numel);
-OpRecord SumSquaresRecord(int64_t numel);
-OpRecord AddBiasRecord(int64_t rows, int64_t columns);
+OpRecord AddRecord(int64_t numel, DType dtype = DType::kF32);
+OpRecord CopyRecord(int64_t numel, DType source = DType::kF32, DType destination = DType::kF32);
+OpRecord FillRecord(int64_t numel, DType dtype = DType::kF32);
+OpRecord SumRecord(int64_t numel);
+OpRecord SumSquaresRecord(int64_t numel, DType dtype = DType::kF32);
+OpRecord AddBiasRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
 
-/// y += x.
+/// y += x, both of one type of fp32, bf16, fp16.
 void Add(const Tensor& x, Tensor& y);
-/// destination = source.
+/// destination = source; between fp32, bf16 and fp16 it converts, rounding to nearest even.
 void Copy(const Tensor& source, Tensor& destination);
-/// x = value in every element.
+/// x = value in every element (fp32, bf16, fp16; uint16 and fp8 only with 0).
 void Fill(Tensor& x, float value);
-/// x [rows, C] += bias [C] in every row.
+/// x [rows, C] += bias [C] in every row, both of one type.
 void AddBias(const Tensor& bias, Tensor& x);
 
-/// Sum of squares in double, added in an order that depends only on numel (not on threads).
-/// 0 on meta.
-double SumSquares(const Tensor& x);
-/// Sum of all elements in double, same order guarantee. 0 on meta. Records nothing: for reports.
-double Sum(const Tensor& x);
+/// sum [1] fp32 = (sum +) all elements of x (fp32). Added up in double, in an order that depends on
+/// numel alone, not on threads.
+void Sum(const Tensor& x, Tensor& sum, bool accumulate);
+/// sum [1] fp32 = the sum of squares of x (fp32, bf16, fp16), in the same way.
+void SumSquares(const Tensor& x, Tensor& sum);
 
 }  // namespace trimtab

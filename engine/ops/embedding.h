@@ -1,4 +1,5 @@
 // Token and position embeddings. The token table may be a vocabulary shard (tensor parallel).
+// Tables and activations are of one type (fp32, bf16, fp16), gradients of tables of another.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +8,12 @@
 
 namespace trimtab {
 
-OpRecord EmbeddingForwardRecord(int64_t rows, int64_t columns);
-OpRecord EmbeddingBackwardRecord(int64_t rows, int64_t columns);
-OpRecord PositionForwardRecord(int64_t rows, int64_t columns);
-OpRecord PositionBackwardRecord(int64_t rows, int64_t columns);
+OpRecord EmbeddingForwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
+OpRecord EmbeddingBackwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32,
+                                 DType gradient = DType::kF32);
+OpRecord PositionForwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
+OpRecord PositionBackwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32,
+                                DType gradient = DType::kF32);
 
 /// out [N, C] = table[token - vocab_start] for tokens [N] (int32) that fall in this shard
 /// [vocab_start, vocab_start + rows of table), zeros for the others.

@@ -9,17 +9,43 @@ namespace trimtab {
 
 enum class Transpose { kNo, kYes };
 
+struct GemmOptions {
+  /// Add to c instead of overwriting it.
+  bool accumulate = false;
+  /// [n], of c's type, added to every row. Not together with accumulate.
+  Tensor bias{};
+  /// fp8 operands only, and then both: fp32 [1] each, the factor that restores the stored values.
+  Tensor scale_a{};
+  Tensor scale_b{};
+  /// fp32 operands on cuda may be rounded to TF32 (ten bits of mantissa). No effect elsewhere.
+  bool tf32 = false;
+  /// fp8 operands on cuda: partial sums stay in the tensor cores' own precision. Faster, and exact
+  /// enough for the forward pass. No effect elsewhere.
+  bool fast_accumulation = false;
+};
+
+/// Types of one product: both operands' (bytes and prices go by a's), and the result's.
+struct GemmTypes {
+  DType a = DType::kF32;
+  DType b = DType::kF32;
+  DType c = DType::kF32;
+};
+
 /// Cost of one product. Each operand moves once; c twice when accumulated into.
-OpRecord GemmRecord(int64_t m, int64_t n, int64_t k, bool accumulate, DType dtype = DType::kF32);
+OpRecord GemmRecord(int64_t m, int64_t n, int64_t k, bool accumulate, const GemmTypes& types = {});
 
 /// a is [m, k] or, transposed, [k, m]; b is [k, n] or, transposed, [n, k]; c is [m, n].
-/// `accumulate` adds to c instead of overwriting it. `bias`, if defined, is [n] and is added to
-/// every row; it cannot be combined with accumulate. Shapes that disagree are a programmer's fault.
+///
+/// a and b are of one type of fp32, bf16, fp16 and c is of that type or fp32; or both are fp8 (not
+/// both e5m2), k innermost in both (a as it is, b transposed), k a multiple of 16, and c is bf16,
+/// fp16 or fp32 with n a multiple of 8: what Hopper's tensor cores take. Sums are fp32.
+/// Shapes or types that disagree are a programmer's fault.
 void Gemm(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose trans_b, Tensor& c,
-          bool accumulate = false, const Tensor& bias = {});
+          const GemmOptions& options = {});
 
 /// Cost of BiasBackward over dy [rows, columns].
-OpRecord BiasBackwardRecord(int64_t rows, int64_t columns);
+OpRecord BiasBackwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32,
+                            DType gradient = DType::kF32);
 
 /// dbias [n] = (dbias +) column sums of dy [m, n].
 void BiasBackward(const Tensor& dy, Tensor& dbias, bool accumulate);

@@ -1,5 +1,6 @@
 // LayerNorm (Ba et al., arXiv:1607.06450) and RMSNorm (Zhang & Sennrich, arXiv:1910.07467) over
-// the last dimension of x [rows, C].
+// the last dimension of x [rows, C]. x, y, dx, dy, weight and bias are of one type (fp32, bf16 or
+// fp16), the statistics fp32, the gradients of weight and bias of one type of their own.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +9,12 @@
 
 namespace trimtab {
 
-OpRecord LayerNormForwardRecord(int64_t rows, int64_t columns);
-OpRecord LayerNormBackwardRecord(int64_t rows, int64_t columns);
-OpRecord RmsNormForwardRecord(int64_t rows, int64_t columns);
-OpRecord RmsNormBackwardRecord(int64_t rows, int64_t columns);
+OpRecord LayerNormForwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
+OpRecord LayerNormBackwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32,
+                                 DType gradient = DType::kF32);
+OpRecord RmsNormForwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
+OpRecord RmsNormBackwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32,
+                               DType gradient = DType::kF32);
 
 /// y [rows, C] = (x - mean) * rstd * weight + bias; mean and rstd [rows] are kept for backward.
 void LayerNormForward(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,

@@ -24,7 +24,7 @@ constexpr int64_t kSmallestKept = 128 * kKiB;  // malloc itself keeps smaller bl
 
 class CpuDevice final : public Device {
  public:
-  explicit CpuDevice(int threads) : Device(DeviceKind::kCpu, threads) {}
+  explicit CpuDevice(int threads) : Device(DeviceKind::kCpu, {DeviceKind::kCpu, threads}) {}
   ~CpuDevice() override { Trim(0); }
 
   void CopyFromHost(void* device_data, const void* host, int64_t bytes) override {

@@ -26,7 +26,8 @@ CudaAvailability FindDevicesOfDriver() {
   return {count, count > 0 ? "" : "the driver lists no device"};
 }
 
-CudaDevice::CudaDevice(int ordinal) : Device(DeviceKind::kCuda, 1), ordinal_(ordinal) {
+CudaDevice::CudaDevice(int ordinal)
+    : Device(DeviceKind::kCuda, {DeviceKind::kCuda, 1}), ordinal_(ordinal) {
   try {
     TRIMTAB_CUDA_CHECK(cudaSetDevice(ordinal_));
     TRIMTAB_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));

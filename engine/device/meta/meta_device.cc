@@ -10,7 +10,7 @@ namespace {
 
 class MetaDevice final : public Device {
  public:
-  explicit MetaDevice(int threads) : Device(DeviceKind::kMeta, threads) {}
+  explicit MetaDevice(const Executor& imitated) : Device(DeviceKind::kMeta, imitated) {}
 
   void CopyFromHost(void*, const void*, int64_t) override {}
   void CopyToHost(void* host, const void*, int64_t bytes) override {
@@ -25,10 +25,10 @@ class MetaDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> MakeMetaDevice(int threads) {
-  TRIMTAB_ASSERT(threads >= 1, "a meta rank imitates a cpu rank with at least one thread, got {}",
-                 threads);
-  return std::make_unique<MetaDevice>(threads);
+std::unique_ptr<Device> MakeMetaDevice(int threads, DeviceKind imitated) {
+  TRIMTAB_ASSERT(threads >= 1 && imitated != DeviceKind::kMeta,
+                 "a meta rank imitates a rank with at least one thread, got {}", threads);
+  return std::make_unique<MetaDevice>(Executor{imitated, threads});
 }
 
 }  // namespace trimtab

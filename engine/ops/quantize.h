@@ -1,0 +1,42 @@
+// fp8: values times a scale, stored in e4m3 (forward) or e5m2 (gradients), beside the factor that
+// undoes it (Micikevicius et al., FP8 Formats for Deep Learning, arXiv:2209.05433). One scale per
+// tensor.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/device/tensor.h"
+
+namespace trimtab {
+
+/// The scales of S tensors, fp32 [S] each: stored = value * scale, value = stored * inverse.
+struct Fp8Scales {
+  Tensor scale;
+  Tensor inverse;
+};
+
+OpRecord AmaxRecord(int64_t numel, DType dtype = DType::kF32);
+/// amax [1] fp32 = the larger of amax and the largest |x|; NaN or infinity in x makes it infinity.
+void Amax(const Tensor& x, Tensor& amax);
+
+/// Where a quantised matrix goes; undefined tensors are not written. Both are of one fp8 type.
+struct Fp8Output {
+  Tensor rows;        // [rows, C]
+  Tensor transposed;  // [C, rows]
+  Tensor amax;        // fp32 [1]: raised to the largest |x|, as by Amax
+};
+
+OpRecord QuantizeRecord(int64_t rows, int64_t columns, DType dtype, bool with_rows,
+                        bool with_transposed);
+/// Stores x [rows, C] (fp32, bf16, fp16) times scale [1]: rounded to nearest even, saturated at the
+/// type's largest value, NaN kept.
+void Quantize(const Tensor& x, const Tensor& scale, Fp8Output& out);
+
+OpRecord Fp8ScalesRecord(int64_t scales, int64_t rows);
+/// Sets `scales` so that the largest of each column of amax [rows, S] becomes fp8_max [S]. Where
+/// that amax is 0 or not finite the scale stays. One row is current scaling; more are the history
+/// of delayed scaling, of which row 0 is the step that ends: rows then move down by one and row 0
+/// becomes 0.
+void UpdateFp8Scales(const Tensor& fp8_max, Tensor& amax, Fp8Scales& scales);
+
+}  // namespace trimtab
