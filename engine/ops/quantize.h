@@ -34,9 +34,9 @@ void Quantize(const Tensor& x, const Tensor& scale, Fp8Output& out);
 
 OpRecord Fp8ScalesRecord(int64_t scales, int64_t rows);
 /// Sets `scales` so that the largest of each column of amax [rows, S] becomes fp8_max [S]. Where
-/// that amax is 0 or not finite the scale stays. One row is current scaling; more are the history
-/// of delayed scaling, of which row 0 is the step that ends: rows then move down by one and row 0
-/// becomes 0.
+/// that amax is 0 or not finite the scale stays. Row 0 is what ops raise; the rows below it are the
+/// steps before (delayed scaling; with current scaling there are none). Afterwards every row has
+/// moved down by one and row 0 is 0.
 void UpdateFp8Scales(const Tensor& fp8_max, Tensor& amax, Fp8Scales& scales);
 
 }  // namespace trimtab
