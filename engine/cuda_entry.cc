@@ -3,13 +3,31 @@
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/ops/ops_cuda.h"
 
+namespace trimtab {
+namespace {
+
+const CudaOps& Kernels() {
+  static const CudaOps kernels = [] {
+    CudaOps ops;
+    FillCudaOps(ops);
+    return ops;
+  }();
+  return kernels;
+}
+
+std::unique_ptr<Device> MakeDevice(const CudaDeviceOptions& options) {
+  auto device = std::make_unique<CudaDevice>(options);
+  device->set_cuda_ops(&Kernels());
+  return device;
+}
+
+}  // namespace
+}  // namespace trimtab
+
 extern "C" const trimtab::CudaBackend* trimtab_cuda_backend() {
   static constexpr trimtab::CudaBackend kBackend = {
       .find_devices = trimtab::FindDevicesOfDriver,
-      .make_device = [](int ordinal) -> std::unique_ptr<trimtab::Device> {
-        return std::make_unique<trimtab::CudaDevice>(ordinal);
-      },
+      .make_device = trimtab::MakeDevice,
   };
-  trimtab::FillCudaOps(trimtab::GetCudaOps());
   return &kBackend;
 }

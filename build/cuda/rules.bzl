@@ -1,6 +1,13 @@
 """Rules for CUDA sources. Where there is no toolkit their targets are skipped, not failed."""
 
-load("@cuda_toolkit//:defs.bzl", "CUDA_FOUND", "CUDA_LIB_DIR", "CUDA_ROOT")
+load(
+    "@cuda_toolkit//:defs.bzl",
+    "CUDA_FOUND",
+    "CUDA_LIB_DIR",
+    "CUDA_ROOT",
+    "CUDNN_FOUND",
+    "NCCL_FOUND",
+)
 load("//build:copts.bzl", "TRIMTAB_COPTS", "TRIMTAB_LINKOPTS")
 
 _ARCHITECTURES = ["sm_80", "sm_90a", "sm_100"]
@@ -123,3 +130,11 @@ def trimtab_cuda_test(name, srcs, deps, libraries, size = "small", **kwargs):
 def if_cuda(labels):
     """The labels on a machine with the toolkit, nothing on another."""
     return labels if CUDA_FOUND else []
+
+def if_cudnn(values):
+    """The values on a machine whose toolkit has cuDNN, nothing on another."""
+    return values if CUDNN_FOUND else []
+
+def if_nccl(values):
+    """The values on a machine whose toolkit has NCCL, nothing on another."""
+    return values if NCCL_FOUND else []

@@ -20,6 +20,13 @@ def _find(ctx):
                 return struct(root = root, lib_dir = lib_dir)
     return None
 
+def _has(ctx, found, header, library):
+    """Whether the toolkit found holds one of the libraries that come apart from it."""
+    if not found:
+        return False
+    return (ctx.path(found.root + "/include/" + header).exists and
+            ctx.path(found.lib_dir + "/lib%s.so" % library).exists)
+
 def _cuda_toolkit_impl(ctx):
     found = _find(ctx)
     ctx.file("BUILD", "")
@@ -27,6 +34,8 @@ def _cuda_toolkit_impl(ctx):
         "CUDA_FOUND = %s" % (found != None),
         "CUDA_ROOT = %r" % (found.root if found else ""),
         "CUDA_LIB_DIR = %r" % (found.lib_dir if found else ""),
+        "CUDNN_FOUND = %s" % _has(ctx, found, "cudnn.h", "cudnn"),
+        "NCCL_FOUND = %s" % _has(ctx, found, "nccl.h", "nccl"),
         "",
     ]))
 
@@ -34,7 +43,7 @@ cuda_toolkit = repository_rule(
     implementation = _cuda_toolkit_impl,
     doc = """A repository whose defs.bzl says whether and where the toolkit is: in $CUDA_HOME when
 that is set (to build without CUDA, set it to a folder without a toolkit), else beside the nvcc on
-PATH, else in /usr/local/cuda.""",
+PATH, else in /usr/local/cuda. It also says whether cuDNN and NCCL are installed in it.""",
     environ = ["CUDA_HOME", "PATH"],
     local = True,
 )

@@ -1,4 +1,4 @@
-// The CUDA kernels, as the backend puts them into the table of the process.
+// The CUDA kernels, as the backend puts them into the table of its devices.
 #pragma once
 
 #include "engine/ops/cuda_ops.h"

@@ -11,11 +11,11 @@ namespace trimtab {
 struct CudaBackend {
   /// Asks the driver; never throws.
   CudaAvailability (*find_devices)();
-  /// `ordinal` is in [0, device_count).
-  std::unique_ptr<Device> (*make_device)(int ordinal);
+  /// With its table of kernels. The ordinal is in [0, device_count).
+  std::unique_ptr<Device> (*make_device)(const CudaDeviceOptions& options);
 };
 
-/// The one symbol the loader looks up; it also fills the tables of kernels of the process.
+/// The one symbol the loader looks up.
 inline constexpr char kCudaEntryPoint[] = "trimtab_cuda_backend";
 using CudaEntryPoint = const CudaBackend* (*)();
 

@@ -26,8 +26,10 @@ CudaAvailability FindDevicesOfDriver() {
   return {count, count > 0 ? "" : "the driver lists no device"};
 }
 
-CudaDevice::CudaDevice(int ordinal)
-    : Device(DeviceKind::kCuda, {DeviceKind::kCuda, 1}), ordinal_(ordinal) {
+CudaDevice::CudaDevice(const CudaDeviceOptions& options)
+    : Device(DeviceKind::kCuda, {DeviceKind::kCuda, 1}),
+      ordinal_(options.ordinal),
+      deterministic_(options.deterministic) {
   try {
     TRIMTAB_CUDA_CHECK(cudaSetDevice(ordinal_));
     TRIMTAB_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
@@ -38,6 +40,9 @@ CudaDevice::CudaDevice(int ordinal)
     TRIMTAB_CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_all));
     TRIMTAB_CUDA_CHECK(cublasLtCreate(&cublas_));
     TRIMTAB_CUDA_CHECK(cudaMalloc(&cublas_workspace_, kCublasWorkspaceBytes));
+    TRIMTAB_CUDA_CHECK(cudaMalloc(&scratch_, kScratchBytes));
+    TRIMTAB_CUDA_CHECK(
+        cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, ordinal_));
   } catch (...) {
     Release();
     throw;
@@ -51,6 +56,7 @@ void CudaDevice::Release() {
   if (stream_ != nullptr) WarnIfFailed(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   if (cublas_ != nullptr) WarnIfFailed(cublasLtDestroy(cublas_), "cublasLtDestroy");
   if (cublas_workspace_ != nullptr) WarnIfFailed(cudaFree(cublas_workspace_), "cudaFree");
+  if (scratch_ != nullptr) WarnIfFailed(cudaFree(scratch_), "cudaFree");
   if (stream_ != nullptr) WarnIfFailed(cudaStreamDestroy(stream_), "cudaStreamDestroy");
 }
 

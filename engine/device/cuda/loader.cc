@@ -74,7 +74,7 @@ const Loaded& GetLoaded() {
 
 const CudaAvailability& FindCudaDevices() { return GetLoaded().availability; }
 
-std::unique_ptr<Device> MakeCudaDevice(int ordinal) {
+std::unique_ptr<Device> MakeCudaDevice(int ordinal, bool deterministic) {
   const Loaded& loaded = GetLoaded();
   const int count = loaded.availability.device_count;
   if (count == 0) {
@@ -84,7 +84,7 @@ std::unique_ptr<Device> MakeCudaDevice(int ordinal) {
     throw EnvironmentError(
         fmt::format("no CUDA device {}: this machine has devices 0 to {}", ordinal, count - 1));
   }
-  return loaded.backend->make_device(ordinal);
+  return loaded.backend->make_device({.ordinal = ordinal, .deterministic = deterministic});
 }
 
 }  // namespace trimtab

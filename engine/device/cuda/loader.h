@@ -19,7 +19,14 @@ struct CudaAvailability {
 /// the files that Bazel places for it. Safe from any thread.
 const CudaAvailability& FindCudaDevices();
 
+/// What a rank on a GPU is made with.
+struct CudaDeviceOptions {
+  int ordinal = 0;
+  /// Every op gives the same bits at every call, whatever it costs.
+  bool deterministic = false;
+};
+
 /// A rank on GPU `ordinal`. Throws EnvironmentError with the reason when there is no such device.
-std::unique_ptr<Device> MakeCudaDevice(int ordinal);
+std::unique_ptr<Device> MakeCudaDevice(int ordinal, bool deterministic = false);
 
 }  // namespace trimtab
