@@ -1,0 +1,26 @@
+// The CUDA kernels by family, as they enter the table of a cuda device. Each file fills its own
+// entries; what no file fills stays null, and the op refuses by name.
+#pragma once
+
+#include "engine/ops/cuda_ops.h"
+
+namespace trimtab {
+
+void FillElementwiseOps(CudaOps& ops);
+void FillEmbeddingOps(CudaOps& ops);
+void FillCrossEntropyOps(CudaOps& ops);
+void FillReductionOps(CudaOps& ops);
+void FillClipOps(CudaOps& ops);
+void FillNormOps(CudaOps& ops);
+void FillActivationOps(CudaOps& ops);
+void FillRopeOps(CudaOps& ops);
+void FillAdamWOps(CudaOps& ops);
+void FillQuantizeOps(CudaOps& ops);
+void FillBiasOps(CudaOps& ops);
+void FillAttentionOps(CudaOps& ops);
+void FillGemmOps(CudaOps& ops);
+
+/// All of the above.
+void FillCudaOps(CudaOps& ops);
+
+}  // namespace trimtab
