@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "engine/comm/cuda_comm.h"
+
 namespace trimtab {
 namespace {
 
@@ -39,35 +41,60 @@ void CheckPeer(const char* what, int rank, int peer, int size) {
 void CopyUnlessSame(const Tensor& in, Tensor& out) {
   const DeviceKind kind = out.device().kind();
   if (kind == DeviceKind::kMeta || in.raw() == out.raw() || in.bytes() == 0) return;
-  TRIMTAB_ASSERT(kind == DeviceKind::kCpu, "a group of one rank copies in host memory only");
+  if (kind == DeviceKind::kCuda) {
+    return CudaCommOf(out.device()).copy(out.device(), in.raw(), out.raw(), in.bytes());
+  }
   std::memcpy(out.raw(), in.raw(), static_cast<size_t>(in.bytes()));
 }
 
 }  // namespace
 
-void Communicator::AllReduce(Tensor& buffer, ReduceOp op) {
+void Communicator::AllReduceWith(AllReduceWork work, Tensor& buffer, ReduceOp op) {
   TRIMTAB_ASSERT(buffer.defined(), "all-reduce of an undefined tensor");
   if (size_ == 1) return;
   const ReportMessage report(buffer, {CollectiveKind::kAllReduce, group_, size_, buffer.bytes()});
-  DoAllReduce(buffer, op);
+  (this->*work)(buffer, op);
 }
 
-void Communicator::ReduceScatter(const Tensor& in, Tensor& out) {
+void Communicator::ReduceScatterWith(PairWork work, const Tensor& in, Tensor& out) {
   CheckPair("reduce-scatter", in, out);
   TRIMTAB_ASSERT(in.numel() == out.numel() * size_, "reduce-scatter over {} ranks: {} into {}",
                  size_, in.shape().ToString(), out.shape().ToString());
   if (size_ == 1) return CopyUnlessSame(in, out);
   const ReportMessage report(in, {CollectiveKind::kReduceScatter, group_, size_, in.bytes()});
-  DoReduceScatter(in, out);
+  (this->*work)(in, out);
 }
 
-void Communicator::AllGather(const Tensor& in, Tensor& out) {
+void Communicator::AllGatherWith(PairWork work, const Tensor& in, Tensor& out) {
   CheckPair("all-gather", in, out);
   TRIMTAB_ASSERT(out.numel() == in.numel() * size_, "all-gather over {} ranks: {} into {}", size_,
                  in.shape().ToString(), out.shape().ToString());
   if (size_ == 1) return CopyUnlessSame(in, out);
   const ReportMessage report(out, {CollectiveKind::kAllGather, group_, size_, out.bytes()});
-  DoAllGather(in, out);
+  (this->*work)(in, out);
+}
+
+void Communicator::AllReduce(Tensor& buffer, ReduceOp op) {
+  AllReduceWith(&Communicator::DoAllReduce, buffer, op);
+}
+void Communicator::AllReduceAsync(Tensor& buffer, ReduceOp op) {
+  AllReduceWith(&Communicator::DoAllReduceAsync, buffer, op);
+}
+void Communicator::ReduceScatter(const Tensor& in, Tensor& out) {
+  ReduceScatterWith(&Communicator::DoReduceScatter, in, out);
+}
+void Communicator::ReduceScatterAsync(const Tensor& in, Tensor& out) {
+  ReduceScatterWith(&Communicator::DoReduceScatterAsync, in, out);
+}
+void Communicator::AllGather(const Tensor& in, Tensor& out) {
+  AllGatherWith(&Communicator::DoAllGather, in, out);
+}
+void Communicator::AllGatherAsync(const Tensor& in, Tensor& out) {
+  AllGatherWith(&Communicator::DoAllGatherAsync, in, out);
+}
+
+void Communicator::WaitAll() {
+  if (size_ > 1) DoWaitAll();
 }
 
 void Communicator::Broadcast(Tensor& buffer, int root) {
@@ -109,6 +136,13 @@ void Communicator::Recv(Tensor& tensor, int source) {
 
 void Communicator::Barrier() {
   if (size_ > 1) DoBarrier();
+}
+
+const CudaComm& CudaCommOf(const Device& device) {
+  if (device.cuda_comm() == nullptr) {
+    throw EnvironmentError("this device has no messages between ranks");
+  }
+  return *device.cuda_comm();
 }
 
 }  // namespace trimtab

@@ -1,8 +1,12 @@
 // Communicator: collectives and point-to-point messages of one rank within one group.
 //
 // Every rank of a group calls the same operations in the same order. Reductions add ranks in rank
-// order, so results are the same on every rank and in every run. An error on one rank makes every
-// later call on the other ranks throw CommError; nothing hangs.
+// order, so results are the same on every rank and in every run (except over NCCL, whose order
+// depends on the machine's links, though not on the run). An error on one rank makes every later
+// call on the other ranks throw CommError; nothing hangs.
+//
+// On a device with a stream, calls are ordered like ops: they wait for what was submitted before,
+// and what is submitted after them sees their results.
 #pragma once
 
 #include <cstdint>
@@ -45,10 +49,24 @@ class Communicator {
   void Broadcast(Tensor& buffer, int root);
   /// out part i = in part `rank` of rank i; in and out [n * size], not overlapping.
   void AllToAll(const Tensor& in, Tensor& out);
+
+  // The same, submitted without waiting: until WaitAll, nobody may write the input, or read or
+  // write the output, and both must live. A communicator with no stream of its own does the work
+  // at once.
+  void AllReduceAsync(Tensor& buffer, ReduceOp op = ReduceOp::kSum);
+  void ReduceScatterAsync(const Tensor& in, Tensor& out);
+  void AllGatherAsync(const Tensor& in, Tensor& out);
+  /// What is submitted after this sees the results of every asynchronous call before it.
+  void WaitAll();
+
   /// Blocking; a Send completes when the matching Recv has taken the data.
   void Send(const Tensor& tensor, int destination);
   void Recv(Tensor& tensor, int source);
+  /// Returns when every rank has entered.
   void Barrier();
+
+  /// Whether its calls may be part of Device::Capture.
+  bool CanCapture() const { return size_ == 1 || DoCanCapture(); }
 
   /// Marks the group as failed: ranks waiting in it, and all later calls, throw CommError.
   virtual void Abort(const std::string& reason) = 0;
@@ -64,14 +82,26 @@ class Communicator {
   virtual void DoSend(const Tensor& tensor, int destination) = 0;
   virtual void DoRecv(Tensor& tensor, int source) = 0;
   virtual void DoBarrier() = 0;
+  virtual void DoAllReduceAsync(Tensor& buffer, ReduceOp op) { DoAllReduce(buffer, op); }
+  virtual void DoReduceScatterAsync(const Tensor& in, Tensor& out) { DoReduceScatter(in, out); }
+  virtual void DoAllGatherAsync(const Tensor& in, Tensor& out) { DoAllGather(in, out); }
+  virtual void DoWaitAll() {}
+  virtual bool DoCanCapture() const { return false; }
 
  private:
+  using AllReduceWork = void (Communicator::*)(Tensor&, ReduceOp);
+  using PairWork = void (Communicator::*)(const Tensor&, Tensor&);
+  void AllReduceWith(AllReduceWork work, Tensor& buffer, ReduceOp op);
+  void ReduceScatterWith(PairWork work, const Tensor& in, Tensor& out);
+  void AllGatherWith(PairWork work, const Tensor& in, Tensor& out);
+
   GroupKind group_;
   int rank_;
   int size_;
 };
 
 /// The communicators of `size` ranks that are threads of this process: element i is for rank i.
+/// They carry tensors of cpu devices and of cuda devices.
 std::vector<std::unique_ptr<Communicator>> MakeInprocGroup(GroupKind group, int size);
 
 /// The communicator of one rank of a group in which nothing is sent: messages are only reported.

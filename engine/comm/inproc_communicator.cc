@@ -1,12 +1,11 @@
 // Collectives over threads of one process. Each rank reads its peers' buffers, and where it
 // computes a result that all of them need, writes it straight into all of their buffers.
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "engine/base/units.h"
 #include "engine/comm/inproc_group.h"
-#include "engine/comm/reduce_kernels.h"
+#include "engine/comm/inproc_memory.h"
 
 namespace trimtab {
 namespace {
@@ -14,15 +13,6 @@ namespace {
 // Elements by which the slices of an all-reduce are aligned: at least a cache line of any dtype,
 // and enough that small buffers are not torn between cores.
 constexpr int64_t kSliceAlignment = 256;
-
-void CopyElements(DType dtype, const void* from, int64_t from_offset, void* to, int64_t to_offset,
-                  int64_t count) {
-  const int64_t size = SizeOf(dtype);
-  const auto* source = static_cast<const char*>(from) + from_offset * size;
-  auto* target = static_cast<char*>(to) + to_offset * size;
-  if (count == 0 || source == target) return;
-  std::memcpy(target, source, static_cast<size_t>(count * size));
-}
 
 class InprocCommunicator final : public Communicator {
  public:
@@ -39,64 +29,79 @@ class InprocCommunicator final : public Communicator {
 
  protected:
   void DoAllReduce(Tensor& buffer, ReduceOp op) override {
-    Meet(CollectiveKind::kAllReduce, buffer, buffer.numel(), op, -1, &buffer, &buffer);
     const int64_t count = buffer.numel();
-    const int64_t slice = RoundUp(CeilDiv(count, size()), kSliceAlignment);
-    const int64_t begin = std::min(count, slice * rank());
-    const int64_t end = std::min(count, begin + slice);
-    for (int peer = 0; peer < size(); ++peer) {
-      sources_[static_cast<size_t>(peer)] = shared_->call(peer).in;
-      targets_[static_cast<size_t>(peer)] = shared_->call(peer).out;
-    }
-    ReduceRange(buffer.dtype(), op, sources_, targets_, begin, end, 0);
-    shared_->Finish(rank());
+    Together(MakeCall(CollectiveKind::kAllReduce, buffer, count, op, -1, &buffer, &buffer), [&] {
+      const int64_t slice = RoundUp(CeilDiv(count, size()), kSliceAlignment);
+      const int64_t begin = std::min(count, slice * rank());
+      const int64_t end = std::min(count, begin + slice);
+      for (int peer = 0; peer < size(); ++peer) {
+        sources_[static_cast<size_t>(peer)] = shared_->call(peer).in;
+        targets_[static_cast<size_t>(peer)] = shared_->call(peer).out;
+      }
+      memory_.Reduce(buffer, op, sources_, targets_, begin, end, 0);
+    });
   }
 
   void DoReduceScatter(const Tensor& in, Tensor& out) override {
     const int64_t part = out.numel();
-    Meet(CollectiveKind::kReduceScatter, in, part, ReduceOp::kSum, -1, &in, &out);
-    for (int peer = 0; peer < size(); ++peer) {
-      sources_[static_cast<size_t>(peer)] = shared_->call(peer).in;
-    }
-    targets_[0] = out.raw();
-    ReduceRange(in.dtype(), ReduceOp::kSum, sources_, std::span(targets_).first(1), part * rank(),
-                part * (rank() + 1), -part * rank());
-    shared_->Finish(rank());
+    const InprocCall call =
+        MakeCall(CollectiveKind::kReduceScatter, in, part, ReduceOp::kSum, -1, &in, &out);
+    Together(call, [&] {
+      for (int peer = 0; peer < size(); ++peer) {
+        sources_[static_cast<size_t>(peer)] = shared_->call(peer).in;
+      }
+      targets_[0] = out.raw();
+      memory_.Reduce(out, ReduceOp::kSum, sources_, std::span(targets_).first(1), part * rank(),
+                     part * (rank() + 1), -part * rank());
+    });
   }
 
   void DoAllGather(const Tensor& in, Tensor& out) override {
     const int64_t part = in.numel();
-    Meet(CollectiveKind::kAllGather, in, part, ReduceOp::kSum, -1, &in, &out);
-    for (int peer = 0; peer < size(); ++peer) {
-      CopyElements(in.dtype(), shared_->call(peer).in, 0, out.raw(), part * peer, part);
-    }
-    shared_->Finish(rank());
+    const InprocCall call =
+        MakeCall(CollectiveKind::kAllGather, in, part, ReduceOp::kSum, -1, &in, &out);
+    Together(call, [&] {
+      for (int peer = 0; peer < size(); ++peer) {
+        memory_.Copy(shared_->call(peer).in, 0, out, part * peer, part);
+      }
+    });
   }
 
   void DoBroadcast(Tensor& buffer, int root) override {
-    Meet(CollectiveKind::kBroadcast, buffer, buffer.numel(), ReduceOp::kSum, root, &buffer,
-         &buffer);
-    CopyElements(buffer.dtype(), shared_->call(root).in, 0, buffer.raw(), 0, buffer.numel());
-    shared_->Finish(rank());
+    const InprocCall call = MakeCall(CollectiveKind::kBroadcast, buffer, buffer.numel(),
+                                     ReduceOp::kSum, root, &buffer, &buffer);
+    Together(call, [&] { memory_.Copy(shared_->call(root).in, 0, buffer, 0, buffer.numel()); });
   }
 
   void DoAllToAll(const Tensor& in, Tensor& out) override {
     const int64_t part = in.numel() / size();
-    Meet(CollectiveKind::kAllToAll, in, part, ReduceOp::kSum, -1, &in, &out);
-    for (int peer = 0; peer < size(); ++peer) {
-      CopyElements(in.dtype(), shared_->call(peer).in, part * rank(), out.raw(), part * peer, part);
-    }
-    shared_->Finish(rank());
+    const InprocCall call =
+        MakeCall(CollectiveKind::kAllToAll, in, part, ReduceOp::kSum, -1, &in, &out);
+    Together(call, [&] {
+      for (int peer = 0; peer < size(); ++peer) {
+        memory_.Copy(shared_->call(peer).in, part * rank(), out, part * peer, part);
+      }
+    });
   }
 
   void DoSend(const Tensor& tensor, int destination) override {
-    shared_->Send(rank(), MakeCall(CollectiveKind::kSend, tensor, tensor.numel(), ReduceOp::kSum,
-                                   destination, &tensor, nullptr));
+    const InprocCall call = MakeCall(CollectiveKind::kSend, tensor, tensor.numel(), ReduceOp::kSum,
+                                     destination, &tensor, nullptr);
+    memory_.SetReady();
+    shared_->Send(rank(), call);
   }
 
   void DoRecv(Tensor& tensor, int source) override {
-    shared_->Recv(rank(), MakeCall(CollectiveKind::kRecv, tensor, tensor.numel(), ReduceOp::kSum,
-                                   source, nullptr, &tensor));
+    const InprocCall call = MakeCall(CollectiveKind::kRecv, tensor, tensor.numel(), ReduceOp::kSum,
+                                     source, nullptr, &tensor);
+    shared_->Recv(rank(), call, [&](const InprocCall& sender) {
+      memory_.AwaitReady(sender);
+      memory_.Copy(sender.in, 0, tensor, 0, tensor.numel());
+      memory_.SetDone();
+      // In the sender's place, which sleeps until this has happened. Were it to do so itself, the
+      // mark might have moved on, behind work that waits for the sender.
+      memory_.LetAwaitDone(sender);
+    });
   }
 
   void DoBarrier() override {
@@ -105,25 +110,41 @@ class InprocCommunicator final : public Communicator {
   }
 
  private:
-  static InprocCall MakeCall(CollectiveKind kind, const Tensor& tensor, int64_t count, ReduceOp op,
-                             int peer, const Tensor* in, const Tensor* out) {
-    TRIMTAB_ASSERT(tensor.device().kind() == DeviceKind::kCpu,
-                   "the in-process communicator moves host memory only");
-    return {.kind = kind,
-            .dtype = tensor.dtype(),
-            .count = count,
-            .op = op,
-            .peer = peer,
-            .in = in == nullptr ? nullptr : in->raw(),
-            .out = out == nullptr ? nullptr : out->raw()};
+  InprocCall MakeCall(CollectiveKind kind, const Tensor& tensor, int64_t count, ReduceOp op,
+                      int peer, const Tensor* in, const Tensor* out) {
+    InprocCall call;
+    call.kind = kind;
+    call.dtype = tensor.dtype();
+    call.count = count;
+    call.op = op;
+    call.peer = peer;
+    if (in != nullptr) call.in = in->raw();
+    if (out != nullptr) call.out = out->raw();
+    memory_.Use(tensor.device(), call);
+    return call;
   }
 
-  void Meet(CollectiveKind kind, const Tensor& tensor, int64_t count, ReduceOp op, int root,
-            const Tensor* in, const Tensor* out) {
-    shared_->Begin(rank(), MakeCall(kind, tensor, count, op, root, in, out));
+  /// Runs this rank's part of a collective, `work`, between those of all ranks arriving and all of
+  /// them having finished.
+  template <typename Work>
+  void Together(const InprocCall& call, const Work& work) {
+    memory_.SetReady();
+    shared_->Begin(rank(), call);
+    try {
+      memory_.AwaitReady(*shared_, rank());
+      work();
+      memory_.SetDone();
+    } catch (...) {
+      // The peers count on this rank to finish, whatever became of its part.
+      shared_->Finish(rank());
+      throw;
+    }
+    shared_->Finish(rank());
+    memory_.AwaitDone();
   }
 
   std::shared_ptr<InprocGroup> shared_;
+  InprocMemory memory_;
   std::vector<const void*> sources_;
   std::vector<void*> targets_;
 };

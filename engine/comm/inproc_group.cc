@@ -1,6 +1,5 @@
 #include "engine/comm/inproc_group.h"
 
-#include <cstring>
 #include <thread>
 
 namespace trimtab {
@@ -25,11 +24,12 @@ void Pause() {
 
 bool InprocCall::Matches(const InprocCall& other) const {
   return kind == other.kind && dtype == other.dtype && count == other.count && op == other.op &&
-         peer == other.peer;
+         peer == other.peer && device_kind() == other.device_kind();
 }
 
 std::string InprocCall::Describe() const {
-  const std::string what = fmt::format("{} {}", count, Name(dtype));
+  const bool on_gpu = device_kind() == DeviceKind::kCuda;
+  const std::string what = fmt::format("{} {}{}", count, Name(dtype), on_gpu ? " on cuda" : "");
   switch (kind) {
     case CollectiveKind::kBarrier:
       return "barrier";
@@ -106,7 +106,8 @@ void InprocGroup::Post(int rank, const InprocCall& call) {
     mine.call = call;
     Slot& other = slot(call.peer);
     if (other.message_posted && other.call.peer == rank && other.call.kind != call.kind) {
-      if (other.call.count != call.count || other.call.dtype != call.dtype) {
+      if (other.call.count != call.count || other.call.dtype != call.dtype ||
+          other.call.device_kind() != call.device_kind()) {
         FailMismatch(call.peer, rank);
       }
       other.message_posted = false;
@@ -130,13 +131,21 @@ void InprocGroup::Send(int rank, const InprocCall& call) {
   WaitWhile(rank, slot(rank).progress, kMatched);
 }
 
-void InprocGroup::Recv(int rank, const InprocCall& call) {
+void InprocGroup::Recv(int rank, const InprocCall& call,
+                       const std::function<void(const InprocCall& sender)>& take) {
   Post(rank, call);
   Slot& sender = slot(call.peer);
-  const int64_t bytes = call.count * SizeOf(call.dtype);
-  if (bytes > 0) std::memcpy(call.out, sender.call.in, static_cast<size_t>(bytes));
-  sender.progress.store(kTaken, std::memory_order_release);
-  sender.progress.notify_one();
+  const auto release = [&sender] {
+    sender.progress.store(kTaken, std::memory_order_release);
+    sender.progress.notify_one();
+  };
+  try {
+    take(sender.call);
+  } catch (...) {
+    release();
+    throw;
+  }
+  release();
 }
 
 void InprocGroup::Abort(const std::string& reason) {

@@ -1,5 +1,7 @@
 // InprocGroup: where the ranks of one in-process group meet. Ranks are threads; each lends its
 // peers the addresses of its buffers, so data moves straight from one rank's memory to another's.
+// On devices with a stream, what the ranks agree on here is what has been submitted, not what has
+// run; marks in their streams, shown with the call, order the work itself.
 //
 // Nothing hangs: a rank that waits is woken when the group is aborted; a rank whose call does not
 // fit those of its peers finds out on entry, under the group's lock, and aborts; and the WaitBoard
@@ -8,12 +10,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "engine/comm/communicator.h"
+#include "engine/comm/cuda_comm.h"
 #include "engine/comm/wait_board.h"
 
 namespace trimtab {
@@ -28,7 +32,12 @@ struct InprocCall {
   int peer = -1;  // root of a broadcast, other end of a message
   const void* in = nullptr;
   void* out = nullptr;
+  Device* device = nullptr;  // of the buffers; nullptr in a barrier
+  // Null without a stream. Shared: a peer may come to wait for it after the rank has left.
+  std::shared_ptr<StreamMark> ready;  // behind what made the buffers
+  std::shared_ptr<StreamMark> done;   // behind the rank's part, once it has called Finish
 
+  DeviceKind device_kind() const { return device == nullptr ? DeviceKind::kCpu : device->kind(); }
   /// Everything but the addresses.
   bool Matches(const InprocCall& other) const;
   /// "all_reduce(sum) of 8 fp32", "send of 8 fp32 to rank 1".
@@ -54,9 +63,11 @@ class InprocGroup {
   /// Returns when every rank has finished. Never throws: each rank has only finite work left.
   void Finish(int rank);
 
-  /// Blocking messages; the receiver copies. Throw as Begin does.
+  /// Blocking messages. `take` is called with the sender's call and moves the data; the sender
+  /// does not return before it has. Throw as Begin does.
   void Send(int rank, const InprocCall& call);
-  void Recv(int rank, const InprocCall& call);
+  void Recv(int rank, const InprocCall& call,
+            const std::function<void(const InprocCall& sender)>& take);
 
   /// Fails the group: whoever waits in it, and every later call, throws CommError(reason).
   void Abort(const std::string& reason);

@@ -128,7 +128,12 @@ void ReduceRange(DType dtype, ReduceOp op, std::span<const void* const> sources,
       return ReduceI32(op, sources, targets, begin, end, shift);
     case DType::kI64:
       return ReduceI64(op, sources, targets, begin, end, shift);
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
+    case DType::kU16:
+      break;
   }
+  TRIMTAB_ASSERT(false, "no sum or maximum of {}", Name(dtype));
 }
 
 }  // namespace trimtab

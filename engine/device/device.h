@@ -18,6 +18,7 @@ namespace trimtab {
 enum class DeviceKind { kCpu, kMeta, kCuda };
 
 class Device;
+struct CudaComm;
 struct CudaOps;
 
 /// What decides how much scratch an op takes: the kind of device that runs it (on meta: the kind it
@@ -87,6 +88,9 @@ class Device {
   /// The kernels of a cuda device (engine/ops/cuda_ops.h); nullptr on the others.
   const CudaOps* cuda_ops() const { return cuda_ops_; }
   void set_cuda_ops(const CudaOps* ops) { cuda_ops_ = ops; }
+  /// What communicators need of a cuda device (engine/comm/cuda_comm.h); nullptr on the others.
+  const CudaComm* cuda_comm() const { return cuda_comm_; }
+  void set_cuda_comm(const CudaComm* comm) { cuda_comm_ = comm; }
 
   MemoryTracker& memory() { return memory_; }
   const MemoryTracker& memory() const { return memory_; }
@@ -109,6 +113,7 @@ class Device {
   MemoryTracker memory_;
   Recorder* recorder_ = nullptr;
   const CudaOps* cuda_ops_ = nullptr;
+  const CudaComm* cuda_comm_ = nullptr;
 };
 
 /// A cpu rank with `threads` worker threads (>= 1).

@@ -90,8 +90,10 @@ double Get(const Tensor& tensor, int64_t i) {
       return static_cast<const int32_t*>(tensor.raw())[i];
     case DType::kI64:
       return static_cast<double>(static_cast<const int64_t*>(tensor.raw())[i]);
+    default:
+      ADD_FAILURE() << "no number is read from " << Name(tensor.dtype());
+      return 0;
   }
-  return 0;
 }
 
 void Set(Tensor& tensor, int64_t i, double value) {
@@ -112,6 +114,8 @@ void Set(Tensor& tensor, int64_t i, double value) {
     case DType::kI64:
       static_cast<int64_t*>(tensor.raw())[i] = static_cast<int64_t>(value);
       return;
+    default:
+      ADD_FAILURE() << "no number is written to " << Name(tensor.dtype());
   }
 }
 
