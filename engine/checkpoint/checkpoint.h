@@ -14,15 +14,25 @@
 
 #include "engine/checkpoint/safetensors.h"
 #include "engine/config/run_config.h"
+#include "engine/layers/fp8_snapshot.h"
 #include "engine/layers/parameter.h"
 
 namespace trimtab {
+
+/// Dynamic loss scaling (fp16). scale 0: there is none.
+struct LossScaleState {
+  double scale = 0;
+  int64_t good_steps = 0;  // since the last change
+  int64_t skipped = 0;     // steps without an update
+};
 
 /// Where a run stands: `step` optimizer steps done, `samples` samples consumed.
 struct CheckpointHeader {
   RunConfig run;
   int64_t step = 0;
   int64_t samples = 0;
+  LossScaleState loss_scale{};
+  Fp8Snapshot fp8{};
 };
 
 /// What is kept of each parameter.

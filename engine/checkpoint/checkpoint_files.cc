@@ -28,11 +28,53 @@ json TensorsToJson(const std::vector<SafetensorsEntry>& tensors) {
   return list;
 }
 
+/// Adds what only some precisions have.
+void PutPrecisionState(const CheckpointHeader& header, json& root) {
+  const LossScaleState& scale = header.loss_scale;
+  if (scale.scale > 0) {
+    root["loss_scale"] = {
+        {"scale", scale.scale}, {"good_steps", scale.good_steps}, {"skipped", scale.skipped}};
+  }
+  const Fp8Snapshot& fp8 = header.fp8;
+  if (fp8.history > 0) {
+    root["fp8"] = {{"layers", fp8.layers},
+                   {"history", fp8.history},
+                   {"amax", fp8.amax},
+                   {"scale", fp8.scale},
+                   {"inverse", fp8.inverse}};
+  }
+}
+
+void TakePrecisionState(const json& root, const std::string& path, CheckpointHeader& header) {
+  if (root.contains("loss_scale")) {
+    const json& scale = root["loss_scale"];
+    header.loss_scale = {scale.at("scale").get<double>(), scale.at("good_steps").get<int64_t>(),
+                         scale.at("skipped").get<int64_t>()};
+  }
+  if (!root.contains("fp8")) return;
+  const json& state = root["fp8"];
+  Fp8Snapshot& fp8 = header.fp8;
+  fp8.layers = state.at("layers").get<std::vector<std::string>>();
+  fp8.history = state.at("history").get<int64_t>();
+  fp8.amax = state.at("amax").get<std::vector<float>>();
+  fp8.scale = state.at("scale").get<std::vector<float>>();
+  fp8.inverse = state.at("inverse").get<std::vector<float>>();
+  const size_t slots = 2 * fp8.layers.size();
+  if (fp8.history < 1 || fp8.scale.size() != slots || fp8.inverse.size() != slots ||
+      fp8.amax.size() != slots * static_cast<size_t>(fp8.history)) {
+    throw InputError(
+        fmt::format("{}: $.fp8: {} layers and {} steps do not fit the {} scales and "
+                    "{} largest values",
+                    path, fp8.layers.size(), fp8.history, fp8.scale.size(), fp8.amax.size()));
+  }
+}
+
 CheckpointDocument FromJson(const json& root, const std::string& path) {
   CheckpointDocument document;
   document.header.step = root.at("step").get<int64_t>();
   document.header.samples = root.at("samples").get<int64_t>();
   document.header.run = RunConfigFromJson(root.at("run"), path + ": $.run");
+  TakePrecisionState(root, path, document.header);
   for (const json& tensor : root.at("tensors")) {
     SafetensorsEntry entry;
     entry.name = tensor.at("name").get<std::string>();
@@ -59,6 +101,7 @@ std::string ToText(const CheckpointDocument& document) {
   json root = {{"schema_version", kSchemaVersion},           {"step", document.header.step},
                {"samples", document.header.samples},         {"run", ToJson(document.header.run)},
                {"tensors", TensorsToJson(document.tensors)}, {"files", json::object()}};
+  PutPrecisionState(document.header, root);
   for (const auto& [name, digest] : document.files) {
     root["files"][name] = {{"bytes", digest.bytes}, {"xxh64", digest.xxh64}};
   }

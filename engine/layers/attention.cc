@@ -34,30 +34,29 @@ SelfAttention::SelfAttention(ParameterStore& store, const LayerContext& context,
 Tensor SelfAttention::Forward(const LayerContext& context, const Tensor& x,
                               SelfAttentionSaved& saved) const {
   const AttentionShape shape = ShapeOf(context);
-  saved.qkv = linear_qkv_.Forward(context, x, MemoryTag::kActivations);
+  saved.qkv = linear_qkv_.Forward(context, x, MemoryTag::kActivations, saved.linear_qkv);
   if (context.model.position == PositionKind::kRope) {
     Rope(shape, context.model.rope_theta, /*inverse=*/false, saved.qkv);
   }
   saved.out = context.New({shape.tokens(), shape.heads * shape.head_size}, MemoryTag::kActivations);
   saved.log_sum_exp =
-      context.New({shape.batch, shape.heads, shape.sequence}, MemoryTag::kActivations);
+      context.NewF32({shape.batch, shape.heads, shape.sequence}, MemoryTag::kActivations);
   AttentionForward(shape, saved.qkv, saved.out, saved.log_sum_exp);
-  return linear_proj_.Forward(context, saved.out, MemoryTag::kActivations);
+  return linear_proj_.Forward(context, saved.out, MemoryTag::kActivations, saved.linear_proj);
 }
 
-Tensor SelfAttention::Backward(const LayerContext& context, const Tensor& x,
-                               const SelfAttentionSaved& saved, const Tensor& dy,
-                               bool accumulate) const {
+Tensor SelfAttention::Backward(const LayerContext& context, const SelfAttentionSaved& saved,
+                               const Tensor& dy, bool accumulate) const {
   const AttentionShape shape = ShapeOf(context);
   Tensor dqkv = context.New(saved.qkv.shape(), MemoryTag::kWorkspace);
   {
-    const Tensor dout = linear_proj_.Backward(context, saved.out, dy, accumulate);
+    const Tensor dout = linear_proj_.Backward(context, saved.linear_proj, dy, accumulate);
     AttentionBackward(shape, saved.qkv, saved.out, saved.log_sum_exp, dout, dqkv);
   }
   if (context.model.position == PositionKind::kRope) {
     Rope(shape, context.model.rope_theta, /*inverse=*/true, dqkv);
   }
-  return linear_qkv_.Backward(context, x, dqkv, accumulate);
+  return linear_qkv_.Backward(context, saved.linear_qkv, dqkv, accumulate);
 }
 
 }  // namespace trimtab

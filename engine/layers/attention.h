@@ -8,11 +8,13 @@
 
 namespace trimtab {
 
-/// What SelfAttention keeps between Forward and Backward, beside its input.
+/// What SelfAttention keeps between Forward and Backward.
 struct SelfAttentionSaved {
+  LinearSaved linear_qkv;
   Tensor qkv;          // [N, (H + 2*KV)*D / tp], rotated
   Tensor out;          // [N, C / tp]
   Tensor log_sum_exp;  // [B, H / tp, T]
+  LinearSaved linear_proj;
 };
 
 class SelfAttention {
@@ -22,8 +24,8 @@ class SelfAttention {
   /// y [rows, C], an activation, from x [rows, C].
   Tensor Forward(const LayerContext& context, const Tensor& x, SelfAttentionSaved& saved) const;
   /// dx [rows, C] from dy [rows, C].
-  Tensor Backward(const LayerContext& context, const Tensor& x, const SelfAttentionSaved& saved,
-                  const Tensor& dy, bool accumulate) const;
+  Tensor Backward(const LayerContext& context, const SelfAttentionSaved& saved, const Tensor& dy,
+                  bool accumulate) const;
 
   const Parameter& first_parameter() const { return linear_qkv_.weight(); }
 

@@ -6,9 +6,13 @@
 
 #include "engine/comm/parallel_context.h"
 #include "engine/config/model_config.h"
+#include "engine/config/precision.h"
 #include "engine/device/tensor.h"
 
 namespace trimtab {
+
+class Fp8State;
+class LinearObserver;
 
 struct LayerContext {
   Device& device;
@@ -16,6 +20,9 @@ struct LayerContext {
   const ModelConfig& model;
   int64_t micro_batch = 0;  // B of one micro batch
   int64_t sequence = 0;     // T
+  TrainingTypes types{};
+  Fp8State* fp8 = nullptr;             // scales and weights in fp8; set when types.fp8
+  LinearObserver* observer = nullptr;  // sees what linear layers multiply; nullptr = nobody
 
   int64_t tp() const { return parallel.layout.tp; }
   bool sequence_parallel() const { return parallel.layout.sequence_parallel && tp() > 1; }
@@ -26,8 +33,12 @@ struct LayerContext {
   /// First row of the residual stream on this rank.
   int64_t row_begin() const { return sequence_parallel() ? parallel.tp_rank * rows() : 0; }
 
-  /// Uninitialised fp32 memory; `tag` says whether it outlives the layer call.
+  /// Uninitialised memory of the activations' type; `tag` says whether it outlives the layer call.
   Tensor New(const Shape& shape, MemoryTag tag) const {
+    return Tensor::Empty(device, shape, types.activations, tag);
+  }
+  /// The same in fp32: statistics and losses.
+  Tensor NewF32(const Shape& shape, MemoryTag tag) const {
     return Tensor::Empty(device, shape, DType::kF32, tag);
   }
 };

@@ -24,56 +24,78 @@ Tensor ReduceRows(const LayerContext& context, Tensor partial, MemoryTag tag) {
   return rows;
 }
 
-ColumnParallelLinear::ColumnParallelLinear(ParameterStore& store, const LayerContext& context,
-                                           const std::string& name, int64_t in,
-                                           const std::vector<int64_t>& output_blocks, bool bias) {
-  const int64_t tp = context.tp();
-  const int64_t rank = context.parallel.tp_rank;
+namespace {
+
+/// The [out / tp, in] weight of a column-parallel layer.
+Parameter& DeclareColumnWeight(ParameterStore& store, const LayerContext& context,
+                               const std::string& name, int64_t in,
+                               const std::vector<int64_t>& output_blocks) {
   const int64_t out = std::accumulate(output_blocks.begin(), output_blocks.end(), int64_t{0});
-  weight_ = &store.Declare({.name = name + ".weight",
-                            .rows = out / tp,
-                            .columns = in,
-                            .init = InitKind::kNormal,
-                            .init_std = context.model.init_std,
-                            .partition = RowBlocksPartition(output_blocks, in, tp, rank)});
-  if (!bias) return;
-  bias_ = &store.Declare({.name = name + ".bias",
-                          .rows = out / tp,
-                          .is_matrix = false,
-                          .partition = RowBlocksPartition(output_blocks, 1, tp, rank)});
+  return store.Declare(
+      {.name = name + ".weight",
+       .rows = out / context.tp(),
+       .columns = in,
+       .init = InitKind::kNormal,
+       .init_std = context.model.init_std,
+       .partition = RowBlocksPartition(output_blocks, in, context.tp(), context.parallel.tp_rank)});
 }
 
-Tensor ColumnParallelLinear::Forward(const LayerContext& context, const Tensor& x,
-                                     MemoryTag tag) const {
+/// The [out, in / tp] weight of a row-parallel layer.
+Parameter& DeclareRowWeight(ParameterStore& store, const LayerContext& context,
+                            const std::string& name, int64_t in, int64_t out, double init_std) {
+  return store.Declare(
+      {.name = name + ".weight",
+       .rows = out,
+       .columns = in / context.tp(),
+       .init = InitKind::kNormal,
+       .init_std = init_std,
+       .partition = ColumnPartition(out, in, context.tp(), context.parallel.tp_rank)});
+}
+
+}  // namespace
+
+ColumnParallelLinear::ColumnParallelLinear(ParameterStore& store, const LayerContext& context,
+                                           const std::string& name, int64_t in,
+                                           const std::vector<int64_t>& output_blocks, bool bias)
+    : products_(context, name, DeclareColumnWeight(store, context, name, in, output_blocks),
+                /*input_sharded=*/false) {
+  if (!bias) return;
+  bias_ = &store.Declare(
+      {.name = name + ".bias",
+       .rows = weight().spec.rows,
+       .is_matrix = false,
+       .partition = RowBlocksPartition(output_blocks, 1, context.tp(), context.parallel.tp_rank)});
+}
+
+Tensor ColumnParallelLinear::Forward(const LayerContext& context, const Tensor& x, MemoryTag tag,
+                                     LinearSaved& saved) const {
   const Tensor full = GatherRows(context, x);
-  Tensor y = context.New({context.tokens(), weight_->spec.rows}, tag);
-  Gemm(full, Transpose::kNo, weight_->weight, Transpose::kYes, y, /*accumulate=*/false,
-       bias_ != nullptr ? bias_->weight : Tensor());
+  Tensor y = context.New({context.tokens(), weight().spec.rows}, tag);
+  products_.Forward(context, full, x, bias_ != nullptr ? bias_->weight : Tensor(), y, saved);
   return y;
 }
 
-Tensor ColumnParallelLinear::Backward(const LayerContext& context, const Tensor& x,
+Tensor ColumnParallelLinear::Backward(const LayerContext& context, const LinearSaved& saved,
                                       const Tensor& dy, bool accumulate) const {
-  {
-    const Tensor full = GatherRows(context, x);
-    Gemm(dy, Transpose::kYes, full, Transpose::kNo, weight_->gradient, accumulate);
-  }
   if (bias_ != nullptr) BiasBackward(dy, bias_->gradient, accumulate);
-  Tensor dx = context.New({context.tokens(), weight_->spec.columns}, MemoryTag::kWorkspace);
-  Gemm(dy, Transpose::kNo, weight_->weight, Transpose::kNo, dx);
+  Tensor dx;
+  {
+    const LinearProducts::Backward backward(products_, context, dy);
+    {
+      const Tensor full = products_.NeedsInput(saved) ? GatherRows(context, saved.input) : Tensor();
+      backward.WeightGradient(saved, full, accumulate);
+    }
+    dx = context.New({context.tokens(), weight().spec.columns}, MemoryTag::kWorkspace);
+    backward.InputGradient(dx);
+  }
   return ReduceRows(context, std::move(dx), MemoryTag::kWorkspace);
 }
 
 RowParallelLinear::RowParallelLinear(ParameterStore& store, const LayerContext& context,
                                      const std::string& name, int64_t in, int64_t out, bool bias,
-                                     double init_std) {
-  const int64_t tp = context.tp();
-  weight_ = &store.Declare({.name = name + ".weight",
-                            .rows = out,
-                            .columns = in / tp,
-                            .init = InitKind::kNormal,
-                            .init_std = init_std,
-                            .partition = ColumnPartition(out, in, tp, context.parallel.tp_rank)});
+                                     double init_std)
+    : products_(context, name, DeclareRowWeight(store, context, name, in, out, init_std),
+                /*input_sharded=*/true) {
   if (!bias) return;
   bias_ = &store.Declare({.name = name + ".bias",
                           .rows = out,
@@ -82,26 +104,27 @@ RowParallelLinear::RowParallelLinear(ParameterStore& store, const LayerContext& 
                           .partition = WholePartition(out, 1)});
 }
 
-Tensor RowParallelLinear::Forward(const LayerContext& context, const Tensor& x,
-                                  MemoryTag tag) const {
+Tensor RowParallelLinear::Forward(const LayerContext& context, const Tensor& x, MemoryTag tag,
+                                  LinearSaved& saved) const {
   // The reduce-scatter of sequence parallelism writes to another tensor: the product is transient.
   const MemoryTag product_tag = context.sequence_parallel() ? MemoryTag::kWorkspace : tag;
-  Tensor product = context.New({context.tokens(), weight_->spec.rows}, product_tag);
+  Tensor product = context.New({context.tokens(), products_.weight().spec.rows}, product_tag);
   const bool fuse_bias = bias_ != nullptr && context.tp() == 1;
-  Gemm(x, Transpose::kNo, weight_->weight, Transpose::kYes, product, /*accumulate=*/false,
-       fuse_bias ? bias_->weight : Tensor());
+  products_.Forward(context, x, x, fuse_bias ? bias_->weight : Tensor(), product, saved);
   Tensor y = ReduceRows(context, std::move(product), tag);
   if (bias_ != nullptr && !fuse_bias) AddBias(bias_->weight, y);
   return y;
 }
 
-Tensor RowParallelLinear::Backward(const LayerContext& context, const Tensor& x, const Tensor& dy,
-                                   bool accumulate) const {
+Tensor RowParallelLinear::Backward(const LayerContext& context, const LinearSaved& saved,
+                                   const Tensor& dy, bool accumulate) const {
   if (bias_ != nullptr) BiasBackward(dy, bias_->gradient, accumulate);
   const Tensor full = GatherRows(context, dy);
-  Gemm(full, Transpose::kYes, x, Transpose::kNo, weight_->gradient, accumulate);
-  Tensor dx = context.New({context.tokens(), weight_->spec.columns}, MemoryTag::kWorkspace);
-  Gemm(full, Transpose::kNo, weight_->weight, Transpose::kNo, dx);
+  const LinearProducts::Backward backward(products_, context, full);
+  backward.WeightGradient(saved, saved.input, accumulate);
+  Tensor dx =
+      context.New({context.tokens(), products_.weight().spec.columns}, MemoryTag::kWorkspace);
+  backward.InputGradient(dx);
   return dx;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/layers/layer_context.h"
+#include "engine/layers/linear_products.h"
 #include "engine/layers/parameter.h"
 
 namespace trimtab {
@@ -27,20 +28,22 @@ class ColumnParallelLinear {
   /// its own. `bias` declares one.
   ColumnParallelLinear(ParameterStore& store, const LayerContext& context, const std::string& name,
                        int64_t in, const std::vector<int64_t>& output_blocks, bool bias);
-  /// Shares `weight`, a [out / tp, in] parameter of another layer; no bias.
-  explicit ColumnParallelLinear(Parameter& weight) : weight_(&weight) {}
+  /// The output projection over `weight`, a [out / tp, in] parameter declared elsewhere: no bias,
+  /// never fp8.
+  explicit ColumnParallelLinear(Parameter& weight) : products_(weight.spec.name, weight) {}
 
   /// y [N, out / tp] under `tag` from x [rows, in].
-  Tensor Forward(const LayerContext& context, const Tensor& x, MemoryTag tag) const;
+  Tensor Forward(const LayerContext& context, const Tensor& x, MemoryTag tag,
+                 LinearSaved& saved) const;
   /// dx [rows, in] from dy [N, out / tp]; adds to the gradients, or overwrites them when not
   /// `accumulate`.
-  Tensor Backward(const LayerContext& context, const Tensor& x, const Tensor& dy,
+  Tensor Backward(const LayerContext& context, const LinearSaved& saved, const Tensor& dy,
                   bool accumulate) const;
 
-  const Parameter& weight() const { return *weight_; }
+  const Parameter& weight() const { return products_.weight(); }
 
  private:
-  Parameter* weight_ = nullptr;
+  LinearProducts products_;
   Parameter* bias_ = nullptr;
 };
 
@@ -52,13 +55,14 @@ class RowParallelLinear {
                     int64_t in, int64_t out, bool bias, double init_std);
 
   /// y [rows, out] under `tag` from x [N, in / tp].
-  Tensor Forward(const LayerContext& context, const Tensor& x, MemoryTag tag) const;
+  Tensor Forward(const LayerContext& context, const Tensor& x, MemoryTag tag,
+                 LinearSaved& saved) const;
   /// dx [N, in / tp] from dy [rows, out].
-  Tensor Backward(const LayerContext& context, const Tensor& x, const Tensor& dy,
+  Tensor Backward(const LayerContext& context, const LinearSaved& saved, const Tensor& dy,
                   bool accumulate) const;
 
  private:
-  Parameter* weight_ = nullptr;
+  LinearProducts products_;
   Parameter* bias_ = nullptr;
 };
 

@@ -12,31 +12,36 @@ LmHead::LmHead(ParameterStore& store, const LayerContext& context, const Embeddi
                         : DeclareVocabTable(store, context, "output_layer.weight")),
       vocab_start_(embedding.vocab_start()) {}
 
-double LmHead::Forward(const LayerContext& context, const Tensor& x, const Tensor& targets,
-                       float gradient_scale, LmHeadSaved& saved, Tensor* logits) const {
+void LmHead::Forward(const LayerContext& context, const Tensor& x, const Tensor& targets,
+                     const Tensor& gradient_scale, Tensor& loss_sum, LmHeadSaved& saved,
+                     Tensor* logits) const {
   const VocabShard shard = {.start = vocab_start_, .valid = context.model.vocab_size};
   const int64_t tokens = context.tokens();
-  saved.hidden = final_norm_.Forward(context, x, saved.norm);
-  saved.dlogits = output_layer_.Forward(context, saved.hidden, MemoryTag::kActivations);
+  {
+    const Tensor hidden = final_norm_.Forward(context, x, saved.norm);
+    saved.dlogits =
+        output_layer_.Forward(context, hidden, MemoryTag::kActivations, saved.output_layer);
+  }
   if (logits != nullptr) {
     *logits = context.New(saved.dlogits.shape(), MemoryTag::kWorkspace);
     Copy(saved.dlogits, *logits);
   }
 
-  Tensor row_max = context.New({tokens}, MemoryTag::kWorkspace);
-  Tensor sums = context.New({2, tokens}, MemoryTag::kWorkspace);
-  Tensor losses = context.New({tokens}, MemoryTag::kWorkspace);
+  Tensor row_max = context.NewF32({tokens}, MemoryTag::kWorkspace);
+  Tensor sums = context.NewF32({2, tokens}, MemoryTag::kWorkspace);
+  Tensor losses = context.NewF32({tokens}, MemoryTag::kWorkspace);
   CrossEntropyMax(saved.dlogits, shard, row_max);
   if (context.tp() > 1) context.parallel.tp->AllReduce(row_max, ReduceOp::kMax);
   CrossEntropySum(saved.dlogits, targets, shard, row_max, sums);
   if (context.tp() > 1) context.parallel.tp->AllReduce(sums);
   CrossEntropyGrad(targets, shard, row_max, sums, gradient_scale, saved.dlogits, losses);
-  return Sum(losses);
+  Sum(losses, loss_sum, /*accumulate=*/true);
 }
 
 Tensor LmHead::Backward(const LayerContext& context, const Tensor& x, const LmHeadSaved& saved,
                         bool accumulate) const {
-  const Tensor dhidden = output_layer_.Backward(context, saved.hidden, saved.dlogits, accumulate);
+  const Tensor dhidden =
+      output_layer_.Backward(context, saved.output_layer, saved.dlogits, accumulate);
   Tensor dx = context.New(x.shape(), MemoryTag::kWorkspace);
   Fill(dx, 0.0f);
   final_norm_.Backward(context, x, saved.norm, dhidden, dx, accumulate);

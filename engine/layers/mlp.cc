@@ -25,20 +25,20 @@ Mlp::Mlp(ParameterStore& store, const LayerContext& context, const std::string& 
                       std::sqrt(2.0 * static_cast<double>(context.model.num_layers))) {}
 
 Tensor Mlp::Forward(const LayerContext& context, const Tensor& x, MlpSaved& saved) const {
-  saved.fc1 = linear_fc1_.Forward(context, x, MemoryTag::kActivations);
-  saved.activation = context.New({context.tokens(), context.model.ffn_hidden_size / context.tp()},
-                                 MemoryTag::kActivations);
+  saved.fc1 = linear_fc1_.Forward(context, x, MemoryTag::kActivations, saved.linear_fc1);
+  Tensor activation = context.New({context.tokens(), context.model.ffn_hidden_size / context.tp()},
+                                  MemoryTag::kActivations);
   if (IsSwiGlu(context.model)) {
-    SwiGluForward(saved.fc1, saved.activation);
+    SwiGluForward(saved.fc1, activation);
   } else {
-    GeluForward(saved.fc1, saved.activation);
+    GeluForward(saved.fc1, activation);
   }
-  return linear_fc2_.Forward(context, saved.activation, MemoryTag::kActivations);
+  return linear_fc2_.Forward(context, activation, MemoryTag::kActivations, saved.linear_fc2);
 }
 
-Tensor Mlp::Backward(const LayerContext& context, const Tensor& x, const MlpSaved& saved,
-                     const Tensor& dy, bool accumulate) const {
-  Tensor dfc1 = linear_fc2_.Backward(context, saved.activation, dy, accumulate);
+Tensor Mlp::Backward(const LayerContext& context, const MlpSaved& saved, const Tensor& dy,
+                     bool accumulate) const {
+  Tensor dfc1 = linear_fc2_.Backward(context, saved.linear_fc2, dy, accumulate);
   if (IsSwiGlu(context.model)) {
     Tensor dgate_up = context.New(saved.fc1.shape(), MemoryTag::kWorkspace);
     SwiGluBackward(saved.fc1, dfc1, dgate_up);
@@ -46,7 +46,7 @@ Tensor Mlp::Backward(const LayerContext& context, const Tensor& x, const MlpSave
   } else {
     GeluBackward(saved.fc1, dfc1, dfc1);
   }
-  return linear_fc1_.Backward(context, x, dfc1, accumulate);
+  return linear_fc1_.Backward(context, saved.linear_fc1, dfc1, accumulate);
 }
 
 }  // namespace trimtab

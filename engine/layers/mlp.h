@@ -7,10 +7,11 @@
 
 namespace trimtab {
 
-/// What Mlp keeps between Forward and Backward, beside its input.
+/// What Mlp keeps between Forward and Backward.
 struct MlpSaved {
-  Tensor fc1;         // [N, F / tp], or gate and up [N, 2F / tp]: before the activation
-  Tensor activation;  // [N, F / tp]
+  LinearSaved linear_fc1;
+  Tensor fc1;              // [N, F / tp], or gate and up [N, 2F / tp]: before the activation
+  LinearSaved linear_fc2;  // its input is the activation [N, F / tp]
 };
 
 class Mlp {
@@ -20,8 +21,8 @@ class Mlp {
   /// y [rows, C], an activation, from x [rows, C].
   Tensor Forward(const LayerContext& context, const Tensor& x, MlpSaved& saved) const;
   /// dx [rows, C] from dy [rows, C].
-  Tensor Backward(const LayerContext& context, const Tensor& x, const MlpSaved& saved,
-                  const Tensor& dy, bool accumulate) const;
+  Tensor Backward(const LayerContext& context, const MlpSaved& saved, const Tensor& dy,
+                  bool accumulate) const;
 
  private:
   ColumnParallelLinear linear_fc1_;

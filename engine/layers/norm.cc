@@ -23,11 +23,11 @@ Norm::Norm(ParameterStore& store, const LayerContext& context, const std::string
 Tensor Norm::Forward(const LayerContext& context, const Tensor& x, NormSaved& saved) const {
   const double epsilon = context.model.norm_epsilon;
   Tensor y = context.New(x.shape(), MemoryTag::kActivations);
-  saved.rstd = context.New({x.dim(0)}, MemoryTag::kActivations);
+  saved.rstd = context.NewF32({x.dim(0)}, MemoryTag::kActivations);
   if (bias_ == nullptr) {
     RmsNormForward(x, weight_->weight, epsilon, y, saved.rstd);
   } else {
-    saved.mean = context.New({x.dim(0)}, MemoryTag::kActivations);
+    saved.mean = context.NewF32({x.dim(0)}, MemoryTag::kActivations);
     LayerNormForward(x, weight_->weight, bias_->weight, epsilon, y, saved.mean, saved.rstd);
   }
   return y;

@@ -1,9 +1,13 @@
 #include "engine/layers/parameter.h"
 
+#include <algorithm>
 #include <cmath>
+#include <thread>
 #include <utility>
 
 #include "engine/base/units.h"
+#include "engine/device/cpu/parallel.h"
+#include "engine/ops/elementwise.h"
 
 namespace trimtab {
 namespace {
@@ -31,7 +35,7 @@ float BellCurve(uint64_t bits) {
   return (sum - 2.0f * 65535.0f) / deviation;
 }
 
-void FillRow(const ParameterSpec& spec, uint64_t key, int64_t global_row, std::vector<float>& row) {
+void FillRow(const ParameterSpec& spec, uint64_t key, int64_t global_row, std::span<float> row) {
   for (int64_t column = 0; column < spec.columns; ++column) {
     const int64_t index =
         global_row * spec.partition.full_columns + spec.partition.column_begin + column;
@@ -44,14 +48,13 @@ void FillRow(const ParameterSpec& spec, uint64_t key, int64_t global_row, std::v
   }
 }
 
-void Zero(Tensor& tensor) {
-  const std::vector<float> zeros(static_cast<size_t>(std::min<int64_t>(tensor.numel(), 1 << 20)));
-  for (int64_t done = 0; done < tensor.numel();) {
-    const int64_t count = std::min<int64_t>(tensor.numel() - done, 1 << 20);
-    Tensor part = tensor.Slice(done, {count});
-    CopyFromHost(part, std::span(zeros).first(static_cast<size_t>(count)));
-    done += count;
-  }
+/// Rows of initial values made at a time, in elements: enough to hide the cost of a copy.
+constexpr int64_t kChunk = int64_t{1} << 22;
+
+/// Initial values are made on the host, by this many threads.
+int HostThreads(const Device& device) {
+  if (device.kind() == DeviceKind::kCpu) return device.threads();
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 }  // namespace
@@ -63,19 +66,19 @@ Parameter& ParameterStore::Declare(ParameterSpec spec) {
   return *declared_.back();
 }
 
-void ParameterStore::Allocate(Device& device, int64_t pad_to) {
+void ParameterStore::Allocate(Device& device, DType weights, DType gradients, int64_t shards) {
   for (const bool tensor_parallel : {true, false}) {
     for (const auto& parameter : declared_) {
       if (parameter->spec.tensor_parallel != tensor_parallel) continue;
       parameter->offset = numel_;
-      numel_ += parameter->numel();
+      numel_ += RoundUp(parameter->numel(), kParameterAlignment);
       ordered_.push_back(parameter.get());
     }
     if (tensor_parallel) tensor_parallel_numel_ = numel_;
   }
-  const Shape flat = {RoundUp(numel_, pad_to)};
-  weights_ = Tensor::Empty(device, flat, DType::kF32, MemoryTag::kWeights);
-  gradients_ = Tensor::Empty(device, flat, DType::kF32, MemoryTag::kGradients);
+  const Shape flat = {RoundUp(numel_, shards * kParameterAlignment)};
+  weights_ = Tensor::Empty(device, flat, weights, MemoryTag::kWeights);
+  gradients_ = Tensor::Empty(device, flat, gradients, MemoryTag::kGradients);
   for (Parameter* parameter : ordered_) {
     const ParameterSpec& spec = parameter->spec;
     const Shape shape = spec.is_matrix ? Shape{spec.rows, spec.columns} : Shape{spec.rows};
@@ -84,20 +87,34 @@ void ParameterStore::Allocate(Device& device, int64_t pad_to) {
   }
 }
 
-void ParameterStore::Initialize(uint64_t seed) {
+void ParameterStore::Initialize(uint64_t seed, const PutValues& put) {
   if (weights_.device().kind() == DeviceKind::kMeta) return;
-  Zero(weights_);
-  Zero(gradients_);
-  for (Parameter* parameter : ordered_) {
+  Fill(weights_, 0.0f);
+  Fill(gradients_, 0.0f);
+  const PutValues put_weights = [this](int64_t begin, std::span<const float> values) {
+    Tensor target = weights_.Slice(begin, {static_cast<int64_t>(values.size())});
+    CopyFromHost(target, values);
+  };
+  const PutValues& receive = put ? put : put_weights;
+  const int threads = HostThreads(weights_.device());
+  std::vector<float> values;
+  for (const Parameter* parameter : ordered_) {
     const ParameterSpec& spec = parameter->spec;
     const uint64_t key = Mix(seed ^ HashName(spec.name));
-    std::vector<float> row(static_cast<size_t>(spec.columns));
+    const int64_t columns = spec.columns;
+    const int64_t rows_at_once = std::max<int64_t>(1, kChunk / columns);
     for (const RowSegment& segment : spec.partition.segments) {
-      for (int64_t i = 0; i < segment.rows; ++i) {
-        FillRow(spec, key, segment.global_begin + i, row);
-        Tensor target =
-            parameter->weight.Slice((segment.local_begin + i) * spec.columns, {spec.columns});
-        CopyFromHost(target, row);
+      for (int64_t first = 0; first < segment.rows; first += rows_at_once) {
+        const int64_t rows = std::min(rows_at_once, segment.rows - first);
+        values.resize(static_cast<size_t>(rows * columns));
+        ParallelFor(threads, rows, 1, [&](int64_t begin, int64_t end) {
+          for (int64_t row = begin; row < end; ++row) {
+            FillRow(spec, key, segment.global_begin + first + row,
+                    std::span(values).subspan(static_cast<size_t>(row * columns),
+                                              static_cast<size_t>(columns)));
+          }
+        });
+        receive(parameter->offset + (segment.local_begin + first) * columns, values);
       }
     }
   }

@@ -1,13 +1,17 @@
 // Parameters: declared by layers, stored in one flat buffer of weights and one of gradients.
 //
 // The flat buffers hold first every tensor-parallel parameter, then every replicated one, each in
-// declaration order. Layers are declared in forward order, so the backward pass completes the
-// first part from its end: data-parallel buckets can leave as soon as they are complete. The
-// second part is contiguous, so that sequence parallelism reduces it with one message.
+// declaration order, at a multiple of kParameterAlignment elements: aligned for vector and tensor
+// core loads, and for the blocks of the optimizer's scaled state. Layers are declared in forward
+// order, so the backward pass completes the first part from its end: data-parallel buckets can
+// leave as soon as they are complete. The second part is contiguous, so that sequence parallelism
+// reduces it with one message.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,24 +58,31 @@ struct Parameter {
   int64_t numel() const { return spec.rows * spec.columns; }
 };
 
+/// Elements.
+inline constexpr int64_t kParameterAlignment = 128;
+
 class ParameterStore {
  public:
   /// Adds a parameter. The reference stays valid; its tensors are undefined until Allocate().
   Parameter& Declare(ParameterSpec spec);
 
-  /// Allocates the flat buffers, padded to a multiple of `pad_to` elements (padding is zero), and
-  /// binds every parameter to its place.
-  void Allocate(Device& device, int64_t pad_to);
+  /// Allocates the flat buffers of the given types, divisible into `shards` aligned parts (padding
+  /// is zero), and binds every parameter to its place.
+  void Allocate(Device& device, DType weights, DType gradients, int64_t shards);
 
-  /// Fills the weights. A value depends only on seed, name and the position in the full
-  /// parameter, so every layout starts from the same model. No effect on meta.
-  void Initialize(uint64_t seed);
+  /// Receives the initial values of elements [begin, begin + values.size()) of the flat buffer.
+  using PutValues = std::function<void(int64_t begin, std::span<const float> values)>;
+  /// Zeroes the buffers and makes the initial weights. A value depends only on seed, name and the
+  /// position in the full parameter, so every layout starts from the same model. `put` takes the
+  /// values; without one they are rounded into weights(). No effect on meta.
+  void Initialize(uint64_t seed, const PutValues& put = {});
 
   Tensor& weights() { return weights_; }      // [padded_numel]
   Tensor& gradients() { return gradients_; }  // [padded_numel]
   int64_t padded_numel() const { return weights_.numel(); }
   /// Elements [0, tensor_parallel_numel) are sharded over tp, the rest is replicated.
   int64_t tensor_parallel_numel() const { return tensor_parallel_numel_; }
+  /// All of them, gaps included.
   int64_t numel() const { return numel_; }
 
   /// In flat order.

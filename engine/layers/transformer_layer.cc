@@ -13,11 +13,13 @@ TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& co
 
 Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
                                  TransformerLayerSaved& saved) const {
-  saved.attention_input = input_norm_.Forward(context, x, saved.input_norm);
-  saved.middle = attention_.Forward(context, saved.attention_input, saved.attention);
+  {
+    const Tensor normed = input_norm_.Forward(context, x, saved.input_norm);
+    saved.middle = attention_.Forward(context, normed, saved.attention);
+  }
   Add(x, saved.middle);
-  saved.mlp_input = mlp_norm_.Forward(context, saved.middle, saved.mlp_norm);
-  Tensor y = mlp_.Forward(context, saved.mlp_input, saved.mlp);
+  const Tensor normed = mlp_norm_.Forward(context, saved.middle, saved.mlp_norm);
+  Tensor y = mlp_.Forward(context, normed, saved.mlp);
   Add(saved.middle, y);
   return y;
 }
@@ -26,11 +28,10 @@ void TransformerLayer::Backward(const LayerContext& context, const Tensor& x,
                                 const TransformerLayerSaved& saved, Tensor& dx,
                                 bool accumulate) const {
   {
-    const Tensor dmlp = mlp_.Backward(context, saved.mlp_input, saved.mlp, dx, accumulate);
+    const Tensor dmlp = mlp_.Backward(context, saved.mlp, dx, accumulate);
     mlp_norm_.Backward(context, saved.middle, saved.mlp_norm, dmlp, dx, accumulate);
   }
-  const Tensor dattention =
-      attention_.Backward(context, saved.attention_input, saved.attention, dx, accumulate);
+  const Tensor dattention = attention_.Backward(context, saved.attention, dx, accumulate);
   input_norm_.Backward(context, x, saved.input_norm, dattention, dx, accumulate);
 }
 

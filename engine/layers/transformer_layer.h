@@ -12,11 +12,9 @@ namespace trimtab {
 /// Everything a layer keeps between Forward and Backward, beside its input.
 struct TransformerLayerSaved {
   NormSaved input_norm;
-  Tensor attention_input;  // [rows, C], normalised
   SelfAttentionSaved attention;
   Tensor middle;  // [rows, C], the residual stream between attention and MLP
   NormSaved mlp_norm;
-  Tensor mlp_input;  // [rows, C], normalised
   MlpSaved mlp;
 };
 

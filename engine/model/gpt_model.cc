@@ -22,8 +22,8 @@ bool GptModel::Recomputes(size_t index) const {
   return recompute.num_layers < 0 || static_cast<int64_t>(index) < recompute.num_layers;
 }
 
-double GptModel::Forward(const Tensor& tokens, const Tensor& targets, float gradient_scale,
-                         MicroBatchState& state, Tensor* logits) const {
+void GptModel::Forward(const Tensor& tokens, const Tensor& targets, const Tensor& gradient_scale,
+                       Tensor& loss_sum, MicroBatchState& state, Tensor* logits) const {
   state.tokens = tokens;
   state.layers.resize(layers_.size());
   state.inputs.clear();
@@ -33,7 +33,8 @@ double GptModel::Forward(const Tensor& tokens, const Tensor& targets, float grad
     state.inputs.push_back(layers_[i].Forward(context_, state.inputs.back(), saved));
     if (!Recomputes(i)) state.layers[i] = std::move(saved);
   }
-  return head_.Forward(context_, state.inputs.back(), targets, gradient_scale, state.head, logits);
+  head_.Forward(context_, state.inputs.back(), targets, gradient_scale, loss_sum, state.head,
+                logits);
 }
 
 void GptModel::Backward(MicroBatchState& state, bool accumulate,

@@ -23,10 +23,10 @@ class GptModel {
   /// Declares every parameter in `store`, in forward order.
   GptModel(ParameterStore& store, const LayerContext& context);
 
-  /// Sum of the cross-entropy over the micro batch; tokens and targets are [N] (int32).
-  /// See LmHead::Forward for `gradient_scale` and `logits`.
-  double Forward(const Tensor& tokens, const Tensor& targets, float gradient_scale,
-                 MicroBatchState& state, Tensor* logits = nullptr) const;
+  /// Adds the sum of the cross-entropy over the micro batch to loss_sum [1]; tokens and targets are
+  /// [N] (int32). See LmHead::Forward for `gradient_scale` [1] and `logits`.
+  void Forward(const Tensor& tokens, const Tensor& targets, const Tensor& gradient_scale,
+               Tensor& loss_sum, MicroBatchState& state, Tensor* logits = nullptr) const;
 
   /// Adds to the gradients (overwrites them when not `accumulate`) and empties `state`.
   /// `on_complete(offset)`, if set, is told whenever the gradients of all tensor-parallel
@@ -35,6 +35,9 @@ class GptModel {
                 const std::function<void(int64_t offset)>& on_complete = {}) const;
 
   const std::vector<TransformerLayer>& layers() const { return layers_; }
+
+  /// Told what linear layers multiply from now on; nullptr = nobody. Not owned.
+  void Observe(LinearObserver* observer) { context_.observer = observer; }
 
  private:
   /// Whether layer `index` drops its state after Forward and runs it again in Backward.

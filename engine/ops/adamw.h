@@ -8,8 +8,10 @@
 
 namespace trimtab {
 
-/// Elements that share one scale where moments are fp16.
+/// Elements that share one scale where moments are fp16: the block's largest magnitude divided by
+/// kMomentLargest, so that is what the largest is stored as; 0 for a block of zeros.
 inline constexpr int64_t kMomentBlock = 128;
+inline constexpr float kMomentLargest = 32768.0f;
 
 /// What changes from step to step stands in device memory, fp32 [kUpdateScalarCount], so that
 /// captured work can be replayed with other values. The host writes the first four, Clip the rest.

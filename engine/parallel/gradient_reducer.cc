@@ -22,7 +22,7 @@ GradientReducer::GradientReducer(const ParallelContext& parallel, ParameterStore
     : parallel_(parallel),
       store_(store),
       buckets_(PlanBuckets(cut_points, store.tensor_parallel_numel(),
-                           kBucketBytes / SizeOf(DType::kF32))) {}
+                           kBucketBytes / SizeOf(store.gradients().dtype()))) {}
 
 void GradientReducer::OnComplete(int64_t offset) {
   if (parallel_.layout.dp == 1 || sharded()) return;

@@ -17,49 +17,87 @@ Overlap OverlapWith(const Parameter& parameter, int64_t begin, int64_t end) {
   return {first - parameter.offset, std::max<int64_t>(last - first, 0)};
 }
 
-/// Calls move(kind, parameter, overlap, tensor) for everything of this rank's weights and moments.
+/// Whether the fp32 weights, like the moments, are spread over the data-parallel ranks.
+bool WeightsSharded(const Optimizer& optimizer) {
+  return optimizer.sharded() && optimizer.has_master();
+}
+
+/// Calls move(kind, parameter, overlap) for everything of this rank's state that a checkpoint
+/// holds.
 template <typename Move>
-void ForEachSlice(Trainer& trainer, const Move& move) {
-  ParameterStore& store = trainer.parameters();
-  Optimizer& optimizer = trainer.optimizer();
-  for (const Parameter* parameter : store.parameters()) {
+void ForEachSlice(Trainer& trainer, bool whole_weights, const Move& move) {
+  const Optimizer& optimizer = trainer.optimizer();
+  for (const Parameter* parameter : trainer.parameters().parameters()) {
     const Overlap whole = {0, parameter->numel()};
-    move(StateKind::kWeight, *parameter, whole,
-         store.weights().Slice(parameter->offset, {whole.numel}));
     const Overlap own = OverlapWith(*parameter, optimizer.shard_begin(), optimizer.shard_end());
+    const Overlap& weights = whole_weights ? whole : own;
+    if (weights.numel > 0) move(StateKind::kWeight, *parameter, weights);
     if (own.numel == 0) continue;
-    const int64_t offset = parameter->offset + own.begin - optimizer.shard_begin();
-    move(StateKind::kFirstMoment, *parameter, own, optimizer.m().Slice(offset, {own.numel}));
-    move(StateKind::kSecondMoment, *parameter, own, optimizer.v().Slice(offset, {own.numel}));
+    move(StateKind::kFirstMoment, *parameter, own);
+    move(StateKind::kSecondMoment, *parameter, own);
   }
+}
+
+Optimizer::Moment MomentOf(StateKind kind) {
+  return kind == StateKind::kFirstMoment ? Optimizer::Moment::kFirst : Optimizer::Moment::kSecond;
 }
 
 }  // namespace
 
+CheckpointHeader HeaderOf(Trainer& trainer, int64_t step) {
+  const RunConfig& run = trainer.run();
+  CheckpointHeader header = {.run = run, .step = step, .samples = step * run.global_batch};
+  if (TypesOf(run.layout).loss_scaling) {
+    const LossScaler& scaler = trainer.loss_scaler();
+    header.loss_scale = {scaler.scale(), scaler.good_steps(), scaler.skipped()};
+  }
+  if (trainer.fp8() != nullptr) header.fp8 = trainer.fp8()->Snapshot();
+  return header;
+}
+
 void WriteState(Trainer& trainer, CheckpointWriter& writer) {
   const ParallelContext& parallel = trainer.parallel();
-  const bool moments_sharded = parallel.layout.zero >= 1 && parallel.layout.dp > 1;
+  const Optimizer& optimizer = trainer.optimizer();
+  const bool weights_sharded = WeightsSharded(optimizer);
   std::vector<float> host;
-  ForEachSlice(trainer, [&](StateKind kind, const Parameter& parameter, const Overlap& part,
-                            const Tensor& tensor) {
-    // Of copies that are the same on several ranks, the first rank's is written.
-    if (!parameter.spec.tensor_parallel && parallel.tp_rank != 0) return;
-    const bool sharded = kind != StateKind::kWeight && moments_sharded;
-    if (!sharded && parallel.dp_rank != 0) return;
-    host.resize(static_cast<size_t>(part.numel));
-    CopyToHost(tensor, host);
-    writer.Write(kind, {.spec = &parameter.spec, .begin = part.begin, .values = host});
-  });
+  ForEachSlice(trainer, !weights_sharded,
+               [&](StateKind kind, const Parameter& parameter, const Overlap& part) {
+                 // Of copies that are the same on several ranks, the first rank's is written.
+                 if (!parameter.spec.tensor_parallel && parallel.tp_rank != 0) return;
+                 const bool sharded =
+                     kind == StateKind::kWeight ? weights_sharded : optimizer.sharded();
+                 if (!sharded && parallel.dp_rank != 0) return;
+                 host.resize(static_cast<size_t>(part.numel));
+                 const int64_t begin = parameter.offset + part.begin;
+                 if (kind == StateKind::kWeight) {
+                   optimizer.ReadWeights(begin, host);
+                 } else {
+                   optimizer.ReadMoments(MomentOf(kind), begin, host);
+                 }
+                 writer.Write(kind, {.spec = &parameter.spec, .begin = part.begin, .values = host});
+               });
 }
 
 void ReadState(Trainer& trainer, const CheckpointReader& reader) {
+  Optimizer& optimizer = trainer.optimizer();
   std::vector<float> host;
-  ForEachSlice(trainer,
-               [&](StateKind kind, const Parameter& parameter, const Overlap& part, Tensor tensor) {
+  ForEachSlice(trainer, /*whole_weights=*/true,
+               [&](StateKind kind, const Parameter& parameter, const Overlap& part) {
                  host.assign(static_cast<size_t>(part.numel), 0.0f);  // padding is in no checkpoint
                  reader.Read(kind, {.spec = &parameter.spec, .begin = part.begin, .values = host});
-                 CopyFromHost(tensor, host);
+                 const int64_t begin = parameter.offset + part.begin;
+                 if (kind == StateKind::kWeight) {
+                   optimizer.WriteWeights(begin, host);
+                 } else {
+                   optimizer.WriteMoments(MomentOf(kind), begin, host);
+                 }
                });
+  const LossScaleState& scale = reader.header().loss_scale;
+  if (scale.scale > 0) {
+    trainer.loss_scaler().Restore(scale.scale, scale.good_steps, scale.skipped);
+  }
+  if (trainer.fp8() != nullptr) trainer.fp8()->Restore(reader.header().fp8);
+  trainer.WeightsChanged();
 }
 
 std::vector<const ParameterSpec*> ParameterSpecs(Trainer& trainer) {

@@ -6,6 +6,9 @@
 
 namespace trimtab {
 
+/// What the checkpoint says of the run after `step` steps: the same on every rank.
+CheckpointHeader HeaderOf(Trainer& trainer, int64_t step);
+
 /// Writes this rank's part of weights and moments. Every rank of the run calls it, with the one
 /// writer they share; together they write every element exactly once. Throws StorageError.
 void WriteState(Trainer& trainer, CheckpointWriter& writer);

@@ -104,10 +104,8 @@ class RankLoop {
     const Clock::time_point start = Clock::now();
     if (context_.rank == 0) {
       const std::vector<const ParameterSpec*> parameters = ParameterSpecs(*trainer_);
-      shared_.writer = std::make_unique<CheckpointWriter>(
-          options_.checkpoint,
-          CheckpointHeader{.run = run_, .step = step, .samples = step * run_.global_batch},
-          parameters);
+      shared_.writer = std::make_unique<CheckpointWriter>(options_.checkpoint,
+                                                          HeaderOf(*trainer_, step), parameters);
     }
     context_.world->Barrier();
     WriteState(*trainer_, *shared_.writer);

@@ -18,9 +18,18 @@ const RunConfig& Legal(const RunConfig& run) {
 
 /// Allocates the store once the model has declared its parameters.
 ParameterStore& Allocated(ParameterStore& store, Device& device, const RunConfig& run) {
-  store.Allocate(device, run.layout.dp);
-  store.Initialize(run.seed);
+  const TrainingTypes types = TypesOf(run.layout);
+  store.Allocate(device, types.weights, types.gradients, run.layout.dp);
   return store;
+}
+
+std::unique_ptr<Fp8State> MakeFp8State(const RunConfig& run) {
+  return TypesOf(run.layout).fp8 ? std::make_unique<Fp8State>(run.fp8) : nullptr;
+}
+
+void Upload(Tensor& scalar, double value) {
+  const float host = static_cast<float>(value);
+  CopyFromHost(scalar, std::span<const float>(&host, 1));
 }
 
 /// Offsets at which a data-parallel bucket may begin: the first parameter of each layer.
@@ -38,41 +47,79 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
     : run_(Legal(run)),
       parallel_(parallel),
       device_(device),
+      fp8_(MakeFp8State(run_)),
       model_(store_, LayerContext{.device = device,
                                   .parallel = parallel,
                                   .model = run_.model,
                                   .micro_batch = run_.layout.micro_batch,
-                                  .sequence = run_.sequence_length}),
+                                  .sequence = run_.sequence_length,
+                                  .types = TypesOf(run_.layout),
+                                  .fp8 = fp8_.get()}),
       optimizer_(run_.optimizer, parallel, Allocated(store_, device, run_)),
-      reducer_(parallel, store_, BucketCuts(model_)) {}
-
-Trainer::Batch Trainer::LoadBatch(const TokenSource& source, int64_t first_sample) {
-  const int64_t batch = run_.layout.micro_batch;
-  const int64_t sequence = run_.sequence_length;
-  const Shape shape = {batch * sequence};
-  Batch loaded = {Tensor::Empty(device_, shape, DType::kI32, MemoryTag::kActivations),
-                  Tensor::Empty(device_, shape, DType::kI32, MemoryTag::kActivations)};
-  if (device_.kind() == DeviceKind::kMeta) return loaded;
-
-  std::vector<int32_t> sample(static_cast<size_t>(sequence + 1));
-  for (int64_t b = 0; b < batch; ++b) {
-    source.Sample(first_sample + b, sample);
-    Tensor tokens = loaded.tokens.Slice(b * sequence, {sequence});
-    Tensor targets = loaded.targets.Slice(b * sequence, {sequence});
-    CopyFromHost(tokens, std::span<const int32_t>(sample).first(static_cast<size_t>(sequence)));
-    CopyFromHost(targets, std::span<const int32_t>(sample).last(static_cast<size_t>(sequence)));
-  }
-  return loaded;
+      reducer_(parallel, store_, BucketCuts(model_)) {
+  if (TypesOf(run_.layout).loss_scaling) loss_scaler_ = LossScaler(run_.loss_scale);
+  const Shape tokens = {run_.layout.micro_batch * run_.sequence_length};
+  tokens_ = Tensor::Empty(device, tokens, DType::kI32, MemoryTag::kActivations);
+  targets_ = Tensor::Empty(device, tokens, DType::kI32, MemoryTag::kActivations);
+  gradient_scale_ = Tensor::Empty(device, {1}, DType::kF32, MemoryTag::kOptimizer);
+  loss_sum_ = Tensor::Empty(device, {1}, DType::kF32, MemoryTag::kOptimizer);
+  store_.Initialize(run_.seed, [this](int64_t begin, std::span<const float> values) {
+    optimizer_.WriteWeights(begin, values);
+  });
+  if (fp8_ != nullptr) fp8_->Allocate(device);
+  WeightsChanged();
 }
 
-double Trainer::GlobalLoss(double local_sum) {
-  float total = static_cast<float>(local_sum);
-  if (parallel_.layout.dp > 1) {
-    Tensor sum = Tensor::Empty(device_, {1}, DType::kF32, MemoryTag::kWorkspace);
-    CopyFromHost(sum, std::span<const float>(&total, 1));
-    parallel_.dp->AllReduce(sum);
-    CopyToHost(sum, std::span<float>(&total, 1));
+void Trainer::WeightsChanged() {
+  if (fp8_ != nullptr) fp8_->QuantizeWeights(parallel_);
+}
+
+void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample) {
+  if (device_.kind() == DeviceKind::kMeta) return;
+  const auto batch = static_cast<size_t>(run_.layout.micro_batch);
+  const auto sequence = static_cast<size_t>(run_.sequence_length);
+  std::vector<int32_t> tokens(batch * sequence);
+  std::vector<int32_t> targets(batch * sequence);
+  std::vector<int32_t> sample(sequence + 1);
+  for (size_t b = 0; b < batch; ++b) {
+    source.Sample(first_sample + static_cast<int64_t>(b), sample);
+    std::copy_n(sample.begin(), sequence, tokens.begin() + static_cast<int64_t>(b * sequence));
+    std::copy_n(sample.begin() + 1, sequence, targets.begin() + static_cast<int64_t>(b * sequence));
   }
+  CopyFromHost(tokens_, tokens);
+  CopyFromHost(targets_, targets);
+}
+
+void Trainer::RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::function<void()>& work) {
+  // Messages between ranks of one process wait on the host, which captured work cannot.
+  const bool capture = warm_ && device_.CanCapture() && run_.layout.world_size() == 1;
+  if (!capture) return work();
+  if (graph == nullptr) graph = device_.Capture(work);
+  graph->Replay();
+}
+
+void Trainer::RunMicroBatch(bool first, bool last) {
+  RunCaptured(graphs_.micro_batch[first ? 0 : 1], [&] {
+    MicroBatchState state;
+    model_.Forward(tokens_, targets_, gradient_scale_, loss_sum_, state);
+    model_.Backward(state, /*accumulate=*/!first, [&](int64_t offset) {
+      if (last) reducer_.OnComplete(offset);
+    });
+  });
+}
+
+void Trainer::RunUpdate() {
+  RunCaptured(graphs_.update, [&] {
+    if (fp8_ != nullptr) fp8_->EndStep(parallel_);
+    optimizer_.Update();
+    WeightsChanged();
+  });
+}
+
+double Trainer::GlobalLoss() {
+  if (parallel_.layout.dp > 1) parallel_.dp->AllReduce(loss_sum_);
+  float total = 0;
+  CopyToHost(loss_sum_, std::span<float>(&total, 1));
   return static_cast<double>(total) / static_cast<double>(run_.global_batch * run_.sequence_length);
 }
 
@@ -80,32 +127,36 @@ StepResult Trainer::Step(const TokenSource& source, int64_t step) {
   const int64_t micro_batches = run_.num_micro_batches();
   const int64_t first_sample =
       step * run_.global_batch + parallel_.dp_rank * micro_batches * run_.layout.micro_batch;
+  StepResult result = {.learning_rate = LearningRate(run_.optimizer, step, run_.steps),
+                       .loss_scale = loss_scaler_.scale()};
   // The gradient of the mean over the global batch: data-parallel ranks then simply add up.
-  const float gradient_scale = 1.0f / static_cast<float>(run_.global_batch * run_.sequence_length);
+  const auto tokens = static_cast<double>(run_.global_batch * run_.sequence_length);
+  Upload(gradient_scale_, result.loss_scale / tokens);
+  Upload(loss_sum_, 0.0);
 
-  double loss_sum = 0;
   for (int64_t m = 0; m < micro_batches; ++m) {
-    const Batch batch = LoadBatch(source, first_sample + m * run_.layout.micro_batch);
-    MicroBatchState state;
-    loss_sum += model_.Forward(batch.tokens, batch.targets, gradient_scale, state);
-    const bool last = m + 1 == micro_batches;
-    model_.Backward(state, /*accumulate=*/m > 0, [&](int64_t offset) {
-      if (last) reducer_.OnComplete(offset);
-    });
+    LoadBatch(source, first_sample + m * run_.layout.micro_batch);
+    RunMicroBatch(m == 0, m + 1 == micro_batches);
   }
   reducer_.Finish();
+  optimizer_.Prepare(result.learning_rate, step - loss_scaler_.skipped(), result.loss_scale);
+  RunUpdate();
+  warm_ = true;
 
-  StepResult result;
-  result.loss = GlobalLoss(loss_sum);
-  result.learning_rate = LearningRate(run_.optimizer, step, run_.steps);
-  result.grad_norm = optimizer_.Step(result.learning_rate, step);
-  if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
+  result.loss = GlobalLoss();
+  const UpdateOutcome outcome = optimizer_.Outcome();
+  result.grad_norm = outcome.grad_norm;
+  result.skipped = !outcome.applied;
+  // The dry run reads zeros.
+  if (device_.kind() == DeviceKind::kMeta) return result;
+  if (!std::isfinite(result.loss) || (result.skipped && !loss_scaler_.CanSkip())) {
     throw Error(
         ExitCode::kInternal,
         fmt::format("step {}: loss {} and gradient norm {} are not finite; expected numbers "
                     "(try a lower learning rate)",
                     step, result.loss, result.grad_norm));
   }
+  loss_scaler_.EndStep(result.skipped);
   return result;
 }
 

@@ -4,11 +4,14 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <functional>
+#include <memory>
 
 #include "engine/config/run_config.h"
 #include "engine/data/token_source.h"
+#include "engine/layers/fp8_state.h"
 #include "engine/model/gpt_model.h"
+#include "engine/optim/loss_scaler.h"
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/gradient_reducer.h"
 
@@ -18,6 +21,8 @@ struct StepResult {
   double loss = 0;       // mean cross-entropy per token of the global batch
   double grad_norm = 0;  // global, before clipping
   double learning_rate = 0;
+  double loss_scale = 1;
+  bool skipped = false;  // fp16: gradients overflowed, so weights stayed and the loss scale halved
 };
 
 class Trainer {
@@ -31,7 +36,8 @@ class Trainer {
 
   /// Optimizer step `step` (from 0) over samples [step * gbs, (step + 1) * gbs) of `source`, of
   /// which this data-parallel rank takes its share. Every rank of the run calls it together.
-  /// Throws Error when loss or gradient norm are no longer finite.
+  /// Throws Error when loss or gradient norm are no longer finite (fp16: and the loss scale cannot
+  /// fall further).
   StepResult Step(const TokenSource& source, int64_t step);
 
   const RunConfig& run() const { return run_; }
@@ -40,22 +46,46 @@ class Trainer {
   ParameterStore& parameters() { return store_; }
   Optimizer& optimizer() { return optimizer_; }
 
+  /// Call after weights were written from outside: a checkpoint.
+  void WeightsChanged();
+
+  /// What a checkpoint keeps beside weights and moments.
+  LossScaler& loss_scaler() { return loss_scaler_; }
+  /// nullptr unless the precision is fp8.
+  Fp8State* fp8() { return fp8_.get(); }
+
+  /// Told what linear layers multiply from now on; nullptr = nobody. Not owned.
+  void Observe(LinearObserver* observer) { model_.Observe(observer); }
+
  private:
-  /// Tokens and targets [N] of the sequences from sample `first_sample` on.
-  struct Batch {
-    Tensor tokens;
-    Tensor targets;
-  };
-  Batch LoadBatch(const TokenSource& source, int64_t first_sample);
-  double GlobalLoss(double local_sum);
+  /// Fills the batch with the sequences from sample `first_sample` on.
+  void LoadBatch(const TokenSource& source, int64_t first_sample);
+  /// Forward and backward pass of the batch; which micro batch of the step decides whether
+  /// gradients are overwritten and whether they leave for the other ranks.
+  void RunMicroBatch(bool first, bool last);
+  void RunUpdate();
+  /// Runs `work`; from the second step on, where the device can, as a captured graph.
+  void RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::function<void()>& work);
+  double GlobalLoss();
 
   RunConfig run_;
   const ParallelContext& parallel_;
   Device& device_;
   ParameterStore store_;
+  std::unique_ptr<Fp8State> fp8_;  // with precision fp8
   GptModel model_;
   Optimizer optimizer_;
   GradientReducer reducer_;
+  LossScaler loss_scaler_;
+  Tensor tokens_;          // [N] int32
+  Tensor targets_;         // [N] int32
+  Tensor gradient_scale_;  // [1]: loss scale / tokens of the global batch
+  Tensor loss_sum_;        // [1]: of this rank's tokens
+  bool warm_ = false;      // a step has run: every kernel has been chosen
+  struct {
+    std::unique_ptr<CapturedWork> micro_batch[2];  // the first of a step, the others
+    std::unique_ptr<CapturedWork> update;
+  } graphs_;
 };
 
 /// Worker threads of one rank: run.threads_per_rank, or if that is 0 an equal share of this

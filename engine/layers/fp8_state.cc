@@ -1,0 +1,148 @@
+#include "engine/layers/fp8_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/ops/elementwise.h"
+
+namespace trimtab {
+namespace {
+
+constexpr DType kForward = DType::kF8E4M3;
+constexpr DType kBackward = DType::kF8E5M2;
+
+Tensor NewScalars(Device& device, const Shape& shape, float value) {
+  Tensor tensor = Tensor::Empty(device, shape, DType::kF32, MemoryTag::kWeights);
+  Fill(tensor, value);
+  return tensor;
+}
+
+Tensor At(const Tensor& vector, int64_t slot) { return vector.Slice(slot, {1}); }
+
+}  // namespace
+
+int Fp8State::Declare(const std::string& name, const Parameter& weight) {
+  names_.push_back(name);
+  if (!ComputesInFp8(config_, name)) return -1;
+  layers_.push_back({.name = name, .parameter = &weight, .fp8 = {}});
+  return static_cast<int>(layers_.size()) - 1;
+}
+
+void Fp8State::Allocate(Device& device) {
+  for (const std::string& kept : config_.bf16_layers) {
+    const auto matches = [&kept](const std::string& name) {
+      return !ComputesInFp8({.bf16_layers = {kept}}, name);
+    };
+    if (std::none_of(names_.begin(), names_.end(), matches)) {
+      throw InputError(fmt::format(
+          "fp8.bf16_layers: no linear layer is called '{}' or lies in it; expected a name such as "
+          "'{}'",
+          kept, names_.empty() ? "" : names_.front()));
+    }
+  }
+  const int64_t count = static_cast<int64_t>(layers_.size());
+  const int64_t slots = kOperands * count;
+  if (delayed()) amax_ = NewScalars(device, {config_.history, slots}, 0.0f);
+  current_amax_ = NewScalars(device, {1, 1}, 0.0f);
+  // A dry run stands for any step but the first.
+  has_history_ = device.kind() == DeviceKind::kMeta;
+  scales_ = {NewScalars(device, {slots}, 1.0f), NewScalars(device, {slots}, 1.0f)};
+  fp8_max_ = NewScalars(device, {slots}, 0.0f);
+  std::vector<float> largest(static_cast<size_t>(slots));
+  for (int64_t i = 0; i < slots; ++i) {
+    largest[static_cast<size_t>(i)] = Fp8Max(i % kOperands == 0 ? kForward : kBackward);
+  }
+  CopyFromHost(fp8_max_, largest);
+  weight_amax_ = NewScalars(device, {1, count}, 0.0f);
+  weight_max_ = NewScalars(device, {count}, Fp8Max(kForward));
+  weight_scales_ = {NewScalars(device, {count}, 1.0f), NewScalars(device, {count}, 1.0f)};
+  for (int64_t i = 0; i < count; ++i) {
+    Layer& layer = layers_[static_cast<size_t>(i)];
+    const ParameterSpec& spec = layer.parameter->spec;
+    layer.fp8 = {
+        .rows = Tensor::Empty(device, {spec.rows, spec.columns}, kForward, MemoryTag::kWeights),
+        .transposed =
+            Tensor::Empty(device, {spec.columns, spec.rows}, kForward, MemoryTag::kWeights),
+        .inverse = At(weight_scales_.inverse, i)};
+  }
+}
+
+void Fp8State::QuantizeWeights(const ParallelContext& parallel) {
+  if (layers_.empty()) return;
+  const int64_t count = static_cast<int64_t>(layers_.size());
+  for (int64_t i = 0; i < count; ++i) {
+    Tensor amax = weight_amax_.Slice(i, {1});
+    Amax(layers_[static_cast<size_t>(i)].parameter->weight, amax);
+  }
+  // Shards of one weight share a scale, so that a layout does not show in the values.
+  if (parallel.layout.tp > 1) parallel.tp->AllReduce(weight_amax_, ReduceOp::kMax);
+  UpdateFp8Scales(weight_max_, weight_amax_, weight_scales_);
+  for (int64_t i = 0; i < count; ++i) {
+    Layer& layer = layers_[static_cast<size_t>(i)];
+    Fp8Output out = {.rows = layer.fp8.rows, .transposed = layer.fp8.transposed, .amax = {}};
+    trimtab::Quantize(layer.parameter->weight, At(weight_scales_.scale, i), out);
+  }
+}
+
+void Fp8State::EndStep(const ParallelContext& parallel) {
+  if (!delayed() || layers_.empty()) return;
+  Tensor newest = amax_.Slice(0, {1, amax_.dim(1)});
+  if (parallel.layout.tp > 1) parallel.tp->AllReduce(newest, ReduceOp::kMax);
+  if (parallel.layout.dp > 1) parallel.dp->AllReduce(newest, ReduceOp::kMax);
+  UpdateFp8Scales(fp8_max_, amax_, scales_);
+  has_history_ = true;
+}
+
+void Fp8State::SetCurrentScale(const ParallelContext& parallel, int64_t slot, const Tensor& x,
+                               bool sharded) {
+  Tensor amax = current_amax_.Slice(0, {1});
+  Amax(x, amax);
+  if (sharded && parallel.layout.tp > 1) parallel.tp->AllReduce(amax, ReduceOp::kMax);
+  Fp8Scales scale = {At(scales_.scale, slot), At(scales_.inverse, slot)};
+  UpdateFp8Scales(At(fp8_max_, slot), current_amax_, scale);
+}
+
+void Fp8State::Quantize(const ParallelContext& parallel, int layer, Operand operand,
+                        const Tensor& x, bool sharded, bool keep_scale, Tensor rows,
+                        Tensor transposed) {
+  const int64_t slot = Slot(layer, operand);
+  Fp8Output out = {.rows = std::move(rows), .transposed = std::move(transposed), .amax = {}};
+  const bool current = !delayed() || !has_history_;
+  if (current && !keep_scale) SetCurrentScale(parallel, slot, x, sharded);
+  if (delayed()) out.amax = amax_.Slice(slot, {1});
+  trimtab::Quantize(x, At(scales_.scale, slot), out);
+}
+
+std::vector<std::string> Fp8State::LayerNames() const {
+  std::vector<std::string> names;
+  for (const Layer& layer : layers_) names.push_back(layer.name);
+  return names;
+}
+
+Fp8Snapshot Fp8State::Snapshot() const {
+  if (!delayed() || !has_history_) return {};
+  Fp8Snapshot snapshot = {.layers = LayerNames(), .history = amax_.dim(0)};
+  const auto read = [](const Tensor& tensor, std::vector<float>& values) {
+    values.resize(static_cast<size_t>(tensor.numel()));
+    CopyToHost(tensor, values);
+  };
+  read(amax_, snapshot.amax);
+  read(scales_.scale, snapshot.scale);
+  read(scales_.inverse, snapshot.inverse);
+  return snapshot;
+}
+
+void Fp8State::Restore(const Fp8Snapshot& snapshot) {
+  if (!delayed() || snapshot.history != amax_.dim(0) || snapshot.layers != LayerNames()) return;
+  CopyFromHost(amax_, snapshot.amax);
+  CopyFromHost(scales_.scale, snapshot.scale);
+  CopyFromHost(scales_.inverse, snapshot.inverse);
+  has_history_ = true;
+}
+
+Tensor Fp8State::inverse(int layer, Operand operand) const {
+  return At(scales_.inverse, Slot(layer, operand));
+}
+
+}  // namespace trimtab

@@ -1,0 +1,94 @@
+// fp8 training: the scales of every quantised tensor, and the weights in fp8.
+//
+// A linear layer has three quantised tensors: its input x and weight w in e4m3, the gradient of its
+// output dy in e5m2 (Micikevicius et al., arXiv:2209.05433). Weights always have current scales:
+// they are quantised once per optimizer step. Inputs and gradients have the scale of the largest
+// value of the last steps (delayed scaling), or of the tensor at hand (current scaling; also in a
+// run's first step, which has no history).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/config/precision.h"
+#include "engine/layers/fp8_snapshot.h"
+#include "engine/layers/layer_context.h"
+#include "engine/layers/parameter.h"
+#include "engine/ops/quantize.h"
+
+namespace trimtab {
+
+/// The weight [out, in] of one linear layer in fp8.
+struct Fp8Weight {
+  Tensor rows;        // [out, in]
+  Tensor transposed;  // [in, out]
+  Tensor inverse;     // fp32 [1]: stored * inverse = value
+};
+
+class Fp8State {
+ public:
+  explicit Fp8State(Fp8Config config) : config_(std::move(config)) {}
+  Fp8State(const Fp8State&) = delete;
+  Fp8State& operator=(const Fp8State&) = delete;
+
+  /// Adds the linear layer `name`: its index, or -1 when the configuration keeps it in bf16.
+  int Declare(const std::string& name, const Parameter& weight);
+  /// Allocates scales and fp8 weights. Throws InputError when the configuration names a layer that
+  /// is not there.
+  void Allocate(Device& device);
+
+  /// Quantises every weight anew: after the first values, a checkpoint, an optimizer step.
+  void QuantizeWeights(const ParallelContext& parallel);
+  /// At the end of a step: with delayed scaling, the scales of the next one.
+  void EndStep(const ParallelContext& parallel);
+
+  /// For checkpoints. Restore leaves everything as it is when the snapshot is of other layers or of
+  /// another length of history: the next step then has current scales, like a first one.
+  Fp8Snapshot Snapshot() const;
+  void Restore(const Fp8Snapshot& snapshot);
+
+  const Fp8Weight& weight(int layer) const { return layers_[Index(layer)].fp8; }
+
+  enum class Operand { kInput, kGradient };
+  /// Quantises x [rows, C] of a layer: `rows` into [rows, C], `transposed` into [C, rows], those
+  /// that are defined. With current scaling the scale is set first, from the largest value over the
+  /// tensor-parallel ranks when `sharded` says that each holds a part of the tensor; `keep_scale`
+  /// reuses the scale of an earlier call on the same values.
+  void Quantize(const ParallelContext& parallel, int layer, Operand operand, const Tensor& x,
+                bool sharded, bool keep_scale, Tensor rows, Tensor transposed);
+  /// Factor [1] that restores the values of the last Quantize.
+  Tensor inverse(int layer, Operand operand) const;
+
+ private:
+  struct Layer {
+    std::string name;
+    const Parameter* parameter = nullptr;
+    Fp8Weight fp8;
+  };
+  static constexpr int64_t kOperands = 2;
+
+  std::vector<std::string> LayerNames() const;
+  static size_t Index(int layer) { return static_cast<size_t>(layer); }
+  int64_t Slot(int layer, Operand operand) const {
+    return kOperands * layer + (operand == Operand::kGradient ? 1 : 0);
+  }
+  bool delayed() const { return config_.scaling == "delayed"; }
+  void SetCurrentScale(const ParallelContext& parallel, int64_t slot, const Tensor& x,
+                       bool sharded);
+
+  Fp8Config config_;
+  bool has_history_ = false;
+  std::vector<std::string> names_;  // of all linear layers
+  std::vector<Layer> layers_;
+  // Inputs and gradients: S = 2 per layer. Weights: one per layer.
+  Tensor amax_;          // [history, S]; only with delayed scaling
+  Tensor current_amax_;  // [1, 1]: of the tensor at hand
+  Tensor fp8_max_;       // [S]
+  Fp8Scales scales_;     // [S]
+  Tensor weight_amax_;   // [1, layers]
+  Tensor weight_max_;    // [layers]
+  Fp8Scales weight_scales_;
+};
+
+}  // namespace trimtab

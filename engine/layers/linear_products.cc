@@ -1,0 +1,98 @@
+#include "engine/layers/linear_products.h"
+
+#include "engine/ops/gemm.h"
+
+namespace trimtab {
+namespace {
+
+using Operand = Fp8State::Operand;
+
+Tensor NewFp8(const LayerContext& context, const Shape& shape, DType dtype, MemoryTag tag) {
+  return Tensor::Empty(context.device, shape, dtype, tag);
+}
+
+}  // namespace
+
+LinearProducts::LinearProducts(const LayerContext& context, const std::string& name,
+                               Parameter& weight, bool input_sharded)
+    : name_(name), weight_(&weight), input_sharded_(input_sharded) {
+  if (context.fp8 != nullptr) fp8_layer_ = context.fp8->Declare(name, weight);
+}
+
+void LinearProducts::Forward(const LayerContext& context, const Tensor& x, const Tensor& shard,
+                             const Tensor& bias, Tensor& y, LinearSaved& saved) const {
+  if (context.observer != nullptr) context.observer->OnForward(name_, x, weight_->weight);
+  if (!fp8()) {
+    saved.input = shard;
+    Gemm(x, Transpose::kNo, weight_->weight, Transpose::kYes, y,
+         {.bias = bias, .tf32 = context.types.tf32});
+    return;
+  }
+  const int64_t tokens = x.dim(0);
+  const int64_t in = x.dim(1);
+  const bool keep_shard = context.sequence_parallel() && !input_sharded_;
+  const Tensor rows = NewFp8(context, {tokens, in}, DType::kF8E4M3, MemoryTag::kWorkspace);
+  if (keep_shard) {
+    saved.input = shard;
+  } else {
+    saved.input_transposed = NewFp8(context, {in, tokens}, DType::kF8E4M3, MemoryTag::kActivations);
+  }
+  context.fp8->Quantize(context.parallel, fp8_layer_, Operand::kInput, x, input_sharded_,
+                        /*keep_scale=*/false, rows, saved.input_transposed);
+  const Fp8Weight& weight = context.fp8->weight(fp8_layer_);
+  Gemm(rows, Transpose::kNo, weight.rows, Transpose::kYes, y,
+       {.bias = bias,
+        .scale_a = context.fp8->inverse(fp8_layer_, Operand::kInput),
+        .scale_b = weight.inverse,
+        .fast_accumulation = true});
+}
+
+LinearProducts::Backward::Backward(const LinearProducts& products, const LayerContext& context,
+                                   const Tensor& dy)
+    : products_(products), context_(context), dy_(dy) {
+  if (context.observer != nullptr) context.observer->OnBackward(products.name_, dy);
+  if (!products.fp8()) return;
+  const int64_t tokens = dy.dim(0);
+  const int64_t out = dy.dim(1);
+  dy_fp8_ = NewFp8(context, {tokens, out}, DType::kF8E5M2, MemoryTag::kWorkspace);
+  dy_fp8_transposed_ = NewFp8(context, {out, tokens}, DType::kF8E5M2, MemoryTag::kWorkspace);
+  context.fp8->Quantize(context.parallel, products.fp8_layer_, Operand::kGradient, dy,
+                        !products.input_sharded_, /*keep_scale=*/false, dy_fp8_,
+                        dy_fp8_transposed_);
+}
+
+void LinearProducts::Backward::WeightGradient(const LinearSaved& saved, const Tensor& x,
+                                              bool accumulate) const {
+  Tensor& gradient = products_.weight_->gradient;
+  if (!products_.fp8()) {
+    Gemm(dy_, Transpose::kYes, x, Transpose::kNo, gradient,
+         {.accumulate = accumulate, .tf32 = context_.types.tf32});
+    return;
+  }
+  Fp8State& fp8 = *context_.fp8;
+  const int layer = products_.fp8_layer_;
+  Tensor input = saved.input_transposed;
+  if (!input.defined()) {
+    input = NewFp8(context_, {x.dim(1), x.dim(0)}, DType::kF8E4M3, MemoryTag::kWorkspace);
+    fp8.Quantize(context_.parallel, layer, Operand::kInput, x, products_.input_sharded_,
+                 /*keep_scale=*/true, {}, input);
+  }
+  Gemm(dy_fp8_transposed_, Transpose::kNo, input, Transpose::kYes, gradient,
+       {.accumulate = accumulate,
+        .scale_a = fp8.inverse(layer, Operand::kGradient),
+        .scale_b = fp8.inverse(layer, Operand::kInput)});
+}
+
+void LinearProducts::Backward::InputGradient(Tensor& dx) const {
+  const Parameter& weight = *products_.weight_;
+  if (!products_.fp8()) {
+    Gemm(dy_, Transpose::kNo, weight.weight, Transpose::kNo, dx, {.tf32 = context_.types.tf32});
+    return;
+  }
+  const Fp8Weight& fp8_weight = context_.fp8->weight(products_.fp8_layer_);
+  Gemm(dy_fp8_, Transpose::kNo, fp8_weight.transposed, Transpose::kYes, dx,
+       {.scale_a = context_.fp8->inverse(products_.fp8_layer_, Operand::kGradient),
+        .scale_b = fp8_weight.inverse});
+}
+
+}  // namespace trimtab

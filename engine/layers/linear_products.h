@@ -1,0 +1,75 @@
+// The three matrix products of a linear layer on one rank, in the run's precision:
+// y = x W^T + b, dx = dy W, dW = dy^T x with x [N, in], W [out, in], y [N, out].
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/layers/fp8_state.h"
+#include "engine/layers/layer_context.h"
+#include "engine/layers/parameter.h"
+
+namespace trimtab {
+
+/// Told what a linear layer multiplies: for tools that study a run.
+class LinearObserver {
+ public:
+  virtual ~LinearObserver() = default;
+  virtual void OnForward(const std::string& name, const Tensor& x, const Tensor& weight) = 0;
+  virtual void OnBackward(const std::string& name, const Tensor& dy) = 0;
+};
+
+/// What a linear layer keeps of its input. One of the two is defined.
+struct LinearSaved {
+  Tensor input;             // [rows, in], as the layer got it
+  Tensor input_transposed;  // [in, N], fp8
+};
+
+class LinearProducts {
+ public:
+  /// With fp8 and under a name that is not kept in bf16, the layer quantises its operands.
+  /// `input_sharded`: each tp rank has a part of x (and all of dy), else all of x and a part of dy.
+  LinearProducts(const LayerContext& context, const std::string& name, Parameter& weight,
+                 bool input_sharded);
+  /// A layer that never computes in fp8: the output projection.
+  LinearProducts(const std::string& name, Parameter& weight) : name_(name), weight_(&weight) {}
+
+  Parameter& weight() const { return *weight_; }
+
+  /// Writes y from x. `bias` may be undefined. `saved` receives what Backward needs: x itself, or
+  /// its transposed fp8 copy; the shard of sequence parallelism is kept instead of either, and x
+  /// gathered again.
+  void Forward(const LayerContext& context, const Tensor& x, const Tensor& shard,
+               const Tensor& bias, Tensor& y, LinearSaved& saved) const;
+
+  /// Whether WeightGradient needs x (gathered again), that is: fp8 kept no copy of it.
+  bool NeedsInput(const LinearSaved& saved) const { return saved.input.defined(); }
+
+  /// One backward pass: makes what both products need of dy once.
+  class Backward {
+   public:
+    Backward(const LinearProducts& products, const LayerContext& context, const Tensor& dy);
+    /// Adds to the weight's gradient, or overwrites it when not `accumulate`. `x` is the gathered
+    /// input where NeedsInput, else undefined.
+    void WeightGradient(const LinearSaved& saved, const Tensor& x, bool accumulate) const;
+    /// dx [N, in] of the activations' type.
+    void InputGradient(Tensor& dx) const;
+
+   private:
+    const LinearProducts& products_;
+    const LayerContext& context_;
+    Tensor dy_;
+    Tensor dy_fp8_;             // [N, out]
+    Tensor dy_fp8_transposed_;  // [out, N]
+  };
+
+ private:
+  bool fp8() const { return fp8_layer_ >= 0; }
+
+  std::string name_;
+  Parameter* weight_ = nullptr;
+  int fp8_layer_ = -1;
+  bool input_sharded_ = false;
+};
+
+}  // namespace trimtab
