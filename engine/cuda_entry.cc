@@ -1,7 +1,7 @@
 // The entry point of the CUDA backend, the shared object that programs load on demand.
 #include "engine/device/cuda/backend.h"
 #include "engine/device/cuda/cuda_device.h"
-#include "engine/ops/ops_cuda.h"
+#include "engine/ops/cuda/fill.h"
 
 namespace trimtab {
 namespace {
@@ -9,7 +9,7 @@ namespace {
 const CudaOps& Kernels() {
   static const CudaOps kernels = [] {
     CudaOps ops;
-    FillCudaOps(ops);
+    FillGemmOps(ops);
     return ops;
   }();
   return kernels;

@@ -71,8 +71,10 @@ class Device {
   /// Throws OutOfMemoryError when the memory limit or the machine is exhausted.
   std::shared_ptr<Storage> Allocate(int64_t bytes, MemoryTag tag);
 
-  /// Copies between this device and host memory; complete on return. No effect on meta, except
-  /// that CopyToHost fills the destination with zeros.
+  /// Copies between this device and host memory, in the order of the ops. On return from
+  /// CopyFromHost the host memory may be reused, and work submitted later sees the copy; CopyToHost
+  /// is complete on return. No effect on meta, except that CopyToHost fills the destination with
+  /// zeros.
   virtual void CopyFromHost(void* device_data, const void* host, int64_t bytes) = 0;
   virtual void CopyToHost(void* host, const void* device_data, int64_t bytes) = 0;
   /// Waits until everything submitted so far is done.

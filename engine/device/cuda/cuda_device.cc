@@ -1,21 +1,11 @@
 #include "engine/device/cuda/cuda_device.h"
 
-#include <limits>
-
+#include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/device/cuda/check.h"
+#include "engine/device/cuda/graph.h"
 
 namespace trimtab {
-namespace {
-
-/// For destructors, which must not throw: what went wrong is still said.
-template <typename Status>
-void WarnIfFailed(Status status, const char* call) {
-  if (!CudaSucceeded(status))
-    LogWarning("{} failed with status {}", call, static_cast<int>(status));
-}
-
-}  // namespace
 
 CudaAvailability FindDevicesOfDriver() {
   int count = 0;
@@ -26,70 +16,109 @@ CudaAvailability FindDevicesOfDriver() {
   return {count, count > 0 ? "" : "the driver lists no device"};
 }
 
+void* DriverMemory::Allocate(int64_t bytes) {
+  // A capture forbids its thread whatever might wait for the GPU. This call does not touch what is
+  // captured, so it is let through.
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  TRIMTAB_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
+  TRIMTAB_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // forgotten here, so that the next check of a launch does not report it
+    return nullptr;
+  }
+  TRIMTAB_CUDA_CHECK(status);
+  return data;
+}
+
+void DriverMemory::Free(void* data) { WarnIfFailed(cudaFree(data), "cudaFree"); }
+
+CudaDevice::Current::Current(int ordinal) { TRIMTAB_CUDA_CHECK(cudaSetDevice(ordinal)); }
+
+CudaDevice::Cublas CudaDevice::MakeCublas() {
+  cublasLtHandle_t handle = nullptr;
+  TRIMTAB_CUDA_CHECK(cublasLtCreate(&handle));
+  return Cublas(handle);
+}
+
+void CudaDevice::DestroyCublas::operator()(cublasLtHandle_t handle) const {
+  const cublasStatus_t status = cublasLtDestroy(handle);
+  if (!CudaSucceeded(status)) LogWarning("cublasLtDestroy: {}", cublasLtGetStatusString(status));
+}
+
 CudaDevice::CudaDevice(const CudaDeviceOptions& options)
     : Device(DeviceKind::kCuda, {DeviceKind::kCuda, 1}),
       ordinal_(options.ordinal),
-      deterministic_(options.deterministic) {
-  try {
-    TRIMTAB_CUDA_CHECK(cudaSetDevice(ordinal_));
-    TRIMTAB_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    // Freed memory stays in the pool: giving it back to the driver would stall every step.
-    cudaMemPool_t pool = nullptr;
-    TRIMTAB_CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, ordinal_));
-    uint64_t keep_all = std::numeric_limits<uint64_t>::max();
-    TRIMTAB_CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_all));
-    TRIMTAB_CUDA_CHECK(cublasLtCreate(&cublas_));
-    TRIMTAB_CUDA_CHECK(cudaMalloc(&cublas_workspace_, kCublasWorkspaceBytes));
-    TRIMTAB_CUDA_CHECK(cudaMalloc(&scratch_, kScratchBytes));
-    TRIMTAB_CUDA_CHECK(
-        cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, ordinal_));
-  } catch (...) {
-    Release();
-    throw;
-  }
+      deterministic_(options.deterministic),
+      current_(options.ordinal) {
+  TRIMTAB_CUDA_CHECK(
+      cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, ordinal_));
 }
 
-CudaDevice::~CudaDevice() { Release(); }
-
-void CudaDevice::Release() {
+CudaDevice::~CudaDevice() {
   WarnIfFailed(cudaSetDevice(ordinal_), "cudaSetDevice");
-  if (stream_ != nullptr) WarnIfFailed(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-  if (cublas_ != nullptr) WarnIfFailed(cublasLtDestroy(cublas_), "cublasLtDestroy");
-  if (cublas_workspace_ != nullptr) WarnIfFailed(cudaFree(cublas_workspace_), "cudaFree");
-  if (scratch_ != nullptr) WarnIfFailed(cudaFree(scratch_), "cudaFree");
-  if (stream_ != nullptr) WarnIfFailed(cudaStreamDestroy(stream_), "cudaStreamDestroy");
+  WarnIfFailed(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+  WarnIfFailed(cudaStreamSynchronize(comm_stream_.get()), "cudaStreamSynchronize");
 }
 
 cudaStream_t CudaDevice::Activate() const {
   TRIMTAB_CUDA_CHECK(cudaSetDevice(ordinal_));
-  return stream_;
+  return stream_.get();
 }
 
 void* CudaDevice::AllocateRaw(int64_t bytes) {
   if (bytes == 0) return nullptr;
-  void* data = nullptr;
-  TRIMTAB_CUDA_CHECK(cudaMallocAsync(&data, static_cast<size_t>(bytes), Activate()));
-  return data;
+  Activate();
+  return allocator_.Allocate(bytes);
 }
 
 void CudaDevice::FreeRaw(void* data, int64_t /*bytes*/) {
-  if (data == nullptr) return;
-  WarnIfFailed(cudaSetDevice(ordinal_), "cudaSetDevice");
-  WarnIfFailed(cudaFreeAsync(data, stream_), "cudaFreeAsync");
+  if (data != nullptr) allocator_.Free(data);
+}
+
+BorrowedMemory CudaDevice::Borrow(int64_t bytes) {
+  Activate();
+  return BorrowedMemory(allocator_.TryAllocate(bytes), ReturnMemory{&allocator_});
+}
+
+void CudaDevice::RefuseInCapture(const char* what) const {
+  TRIMTAB_ASSERT(!capturing_, "{} while work is captured", what);
 }
 
 void CudaDevice::CopyFromHost(void* device_data, const void* host, int64_t bytes) {
-  TRIMTAB_CUDA_CHECK(cudaMemcpyAsync(device_data, host, static_cast<size_t>(bytes),
-                                     cudaMemcpyHostToDevice, Activate()));
-  Synchronize();
+  RefuseInCapture("a copy from the host");
+  staging_.Copy(device_data, host, bytes, Activate());
 }
 
 void CudaDevice::CopyToHost(void* host, const void* device_data, int64_t bytes) {
+  RefuseInCapture("a copy to the host");
   TRIMTAB_CUDA_CHECK(cudaMemcpyAsync(host, device_data, static_cast<size_t>(bytes),
                                      cudaMemcpyDeviceToHost, Activate()));
   Synchronize();
 }
 
-void CudaDevice::Synchronize() { TRIMTAB_CUDA_CHECK(cudaStreamSynchronize(Activate())); }
+void CudaDevice::Synchronize() {
+  RefuseInCapture("a wait");
+  TRIMTAB_CUDA_CHECK(cudaStreamSynchronize(Activate()));
+}
+
+std::unique_ptr<CapturedWork> CudaDevice::Capture(const std::function<void()>& work) {
+  RefuseInCapture("a capture");
+  // The graph's memory comes fresh from the driver, so what is only cached is given back first.
+  Synchronize();
+  allocator_.Trim();
+  CapturePool pool(allocator_);
+  capturing_ = true;
+  try {
+    CudaGraph graph = CaptureGraph(Activate(), work);
+    capturing_ = false;
+    pool.Close();
+    return std::make_unique<GraphWork>(*this, std::move(graph), std::move(pool));
+  } catch (...) {
+    capturing_ = false;
+    throw;
+  }
+}
 
 }  // namespace trimtab

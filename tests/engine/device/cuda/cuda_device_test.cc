@@ -1,12 +1,16 @@
-// Memory and copies on a real GPU.
+// Memory, copies and graphs on a real GPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "engine/base/error.h"
 #include "engine/device/cuda/loader.h"
 #include "engine/device/tensor.h"
+#include "engine/ops/gemm.h"
 
 namespace trimtab {
 namespace {
@@ -33,6 +37,61 @@ TEST_F(CudaDeviceTest, CopiesBackWhatWasCopiedIn) {
   std::vector<float> copy(values.size());
   CopyToHost(tensor, copy);
   EXPECT_EQ(copy, values);
+}
+
+TEST_F(CudaDeviceTest, CopiesMoreThanItsStagingHoldsAndLetsTheHostReuseItsMemoryAtOnce) {
+  constexpr int64_t kCount = 5'000'003;  // 19 MiB, no multiple of a slot
+  std::vector<int32_t> values(kCount);
+  Tensor first = Tensor::Empty(*device_, {kCount}, DType::kI32, MemoryTag::kWeights);
+  Tensor second = Tensor::Empty(*device_, {kCount}, DType::kI32, MemoryTag::kWeights);
+  std::iota(values.begin(), values.end(), 0);
+  CopyFromHost(first, values);
+  std::iota(values.begin(), values.end(), 7);
+  CopyFromHost(second, values);
+  std::fill(values.begin(), values.end(), -1);
+  std::vector<int32_t> copy(kCount);
+  for (const auto& [tensor, start] : {std::pair{first, 0}, std::pair{second, 7}}) {
+    device_->CopyToHost(copy.data(), tensor.raw(), tensor.bytes());
+    std::iota(values.begin(), values.end(), start);
+    EXPECT_EQ(copy, values);
+  }
+}
+
+TEST_F(CudaDeviceTest, ReplaysCapturedWorkOnWhateverTheMemoryHoldsThen) {
+  ASSERT_TRUE(device_->CanCapture());
+  Tensor a = Tensor::Empty(*device_, {8, 8}, DType::kF32, MemoryTag::kWeights);
+  Tensor b = Tensor::Empty(*device_, {8, 8}, DType::kF32, MemoryTag::kWeights);
+  Tensor c = Tensor::Empty(*device_, {8, 8}, DType::kF32, MemoryTag::kWeights);
+  std::vector<float> unit(64, 0.0f);
+  for (size_t i = 0; i < 8; ++i) unit[9 * i] = 1;
+  std::vector<float> values(64);
+  CopyFromHost(b, unit);
+  CopyFromHost(c, std::vector<float>(64, -1.0f));
+  const std::unique_ptr<CapturedWork> work = device_->Capture([&] {
+    // Through memory of the capture's own: two products by the unit matrix.
+    Tensor temporary = Tensor::Empty(*device_, {8, 8}, DType::kF32, MemoryTag::kWorkspace);
+    Gemm(a, Transpose::kNo, b, Transpose::kNo, temporary);
+    Gemm(temporary, Transpose::kNo, b, Transpose::kNo, c);
+  });
+  CopyToHost(c, values);
+  EXPECT_EQ(values, std::vector<float>(64, -1.0f)) << "ran while it was captured";
+  for (const float start : {0.0f, 100.0f}) {
+    std::vector<float> expected(64);
+    std::iota(expected.begin(), expected.end(), start);
+    CopyFromHost(a, expected);
+    // Would overwrite the capture's memory if that had not been kept.
+    const Tensor other = Tensor::Empty(*device_, {8, 8}, DType::kF32, MemoryTag::kWorkspace);
+    work->Replay();
+    CopyToHost(c, values);
+    EXPECT_EQ(values, expected);
+  }
+}
+
+TEST_F(CudaDeviceTest, AnErrorWithinACaptureEndsItAndTheDeviceGoesOn) {
+  EXPECT_THROW(device_->Capture([] { throw EnvironmentError("of the work"); }), EnvironmentError);
+  const Tensor tensor = Tensor::Empty(*device_, {4}, DType::kF32, MemoryTag::kWeights);
+  std::vector<float> copy(4);
+  CopyToHost(tensor, copy);
 }
 
 TEST_F(CudaDeviceTest, CountsEveryByteUnderItsTag) {

@@ -1,0 +1,126 @@
+// Memory of a GPU, kept for the next one who asks.
+//
+// The driver takes milliseconds to give memory and stops the GPU to take it back, and a training
+// step asks for the same sizes over and over. So memory is taken from the driver in large segments,
+// cut into blocks, and blocks that come back are joined with free neighbours and kept.
+//
+// All of it belongs to one stream: a block that was freed may be handed out at once, because
+// whoever gets it works after whoever had it. A block that another stream still uses must be waited
+// for by the device's stream before it is freed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+namespace trimtab {
+
+/// Where segments come from: the driver, or in tests a simulation of it.
+class MemorySource {
+ public:
+  virtual ~MemorySource() = default;
+  /// Memory aligned to CachingAllocator::kAlignment; nullptr when there is not that much left.
+  virtual void* Allocate(int64_t bytes) = 0;
+  /// Work that still uses the memory is waited for.
+  virtual void Free(void* data) = 0;
+};
+
+/// Not thread-safe, like the device it serves.
+class CachingAllocator {
+ public:
+  /// Of every block; requests are rounded up to it.
+  static constexpr int64_t kAlignment = 512;
+  /// Requests up to this size share segments of their own, so that they do not cut up large blocks.
+  static constexpr int64_t kSmallRequest = int64_t{1} << 20;
+  static constexpr int64_t kSmallSegment = int64_t{2} << 20;
+  /// Larger ones are rounded up to this, ...
+  static constexpr int64_t kLargeGranule = int64_t{64} << 10;
+  /// ... and segments for them are at least this large where there is room.
+  static constexpr int64_t kLargeSegment = int64_t{64} << 20;
+  /// A free block above kLargeSegment is cut only for requests of at least this part of it, while
+  /// the source has memory: a large block lost to a small request would be missed later.
+  static constexpr int64_t kLargestCut = 8;
+
+  /// `source` must outlive the allocator.
+  explicit CachingAllocator(MemorySource& source);
+  /// Returns every segment, also those with blocks in use.
+  ~CachingAllocator();
+  CachingAllocator(const CachingAllocator&) = delete;
+  CachingAllocator& operator=(const CachingAllocator&) = delete;
+
+  /// At least `bytes` (> 0). Where neither cached nor fresh memory suffices, cached segments are
+  /// given back and the source is asked again; then it throws OutOfMemoryError that says what was
+  /// asked for, what is in use and what is cached.
+  void* Allocate(int64_t bytes);
+  /// The same, but nullptr instead of an exception.
+  void* TryAllocate(int64_t bytes);
+  void Free(void* data);
+
+  /// From now until EndPool, memory comes from a pool of its own that nobody else gets any of: that
+  /// of a capture, whose replays write to the same addresses again. What was taken before and is
+  /// freed meanwhile is kept for the pool too, because the capture may have used it. Segments are
+  /// not given back meanwhile: that would wait for the GPU, which a capture must not.
+  using PoolId = int;
+  PoolId BeginPool();
+  void EndPool();
+  /// The capture is no more: what is free of its pool is free for all, the rest once it is freed.
+  void ReleasePool(PoolId pool);
+
+  /// Gives every wholly free segment back to the source, except those of pools.
+  void Trim();
+
+  int64_t reserved_bytes() const { return reserved_bytes_; }  // taken from the source
+  int64_t in_use_bytes() const { return in_use_bytes_; }      // rounded up, as handed out
+  int64_t cached_bytes() const { return reserved_bytes_ - in_use_bytes_; }
+  int64_t segment_count() const { return segment_count_; }
+  int64_t largest_free_block() const;
+
+ private:
+  static constexpr PoolId kMainPool = 0;
+
+  struct Segment {
+    PoolId pool = kMainPool;
+    bool small = false;
+    void* data = nullptr;
+    int64_t bytes = 0;
+  };
+  struct Block {
+    char* data = nullptr;
+    int64_t bytes = 0;
+    bool used = false;
+    std::shared_ptr<Segment> segment;
+    Block* previous = nullptr;  // neighbours in the segment
+    Block* next = nullptr;
+  };
+  /// Smallest first, so that the first that is large enough fits best; then lowest first, so that
+  /// the far ends of segments stay free.
+  struct Order {
+    bool operator()(const Block* left, const Block* right) const;
+  };
+  using FreeBlocks = std::set<Block*, Order>;
+
+  FreeBlocks& FreeOf(const Segment& segment);
+  Block* FindFree(int64_t bytes, bool small, bool any_size);
+  Block* TakeSegment(int64_t bytes, bool small);
+  Block* NewSegment(int64_t bytes, bool small);
+  void Cut(Block* block, int64_t bytes);
+  void Put(Block* block);
+  void Absorb(Block* block, Block* next);
+
+  MemorySource& source_;
+  std::unordered_map<void*, std::unique_ptr<Block>> blocks_;
+  std::map<PoolId, std::array<FreeBlocks, 2>> free_;  // of large, of small segments
+  std::map<PoolId, std::vector<void*>> held_;         // freed during a capture, not of its pool
+  PoolId current_pool_ = kMainPool;
+  PoolId last_pool_ = kMainPool;
+  int64_t refused_bytes_;  // the source had not this much, and nothing was returned to it since
+  int64_t reserved_bytes_ = 0;
+  int64_t in_use_bytes_ = 0;
+  int64_t segment_count_ = 0;
+};
+
+}  // namespace trimtab

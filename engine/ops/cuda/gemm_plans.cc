@@ -1,0 +1,128 @@
+#include "engine/ops/cuda/gemm_plans.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/base/units.h"
+#include "engine/device/cuda/check.h"
+#include "engine/device/cuda/stream.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int kProposals = 8;
+constexpr int kRuns = 3;
+
+/// What cuBLASLt proposes, most promising first.
+std::vector<cublasLtMatmulAlgo_t> Proposals(CudaDevice& device, const GemmKey& key,
+                                            const GemmDescriptors& descriptors, int most) {
+  std::array<cublasLtMatmulHeuristicResult_t, kProposals> results{};
+  int found = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      device.cublas(), descriptors.operation(), descriptors.layout_a(), descriptors.layout_b(),
+      descriptors.layout_c(), descriptors.layout_c(), descriptors.preference(), most,
+      results.data(), &found);
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED) TRIMTAB_CUDA_CHECK(status);
+  std::vector<cublasLtMatmulAlgo_t> algorithms;
+  for (int i = 0; i < found; ++i) {
+    const auto& result = results[static_cast<size_t>(i)];
+    if (result.state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(result.algo);
+  }
+  if (algorithms.empty()) {
+    throw EnvironmentError(
+        fmt::format("gemm [{}, {}, {}] of {} and {} into {}: cuBLASLt has no algorithm", key.m,
+                    key.n, key.k, Name(key.types.a), Name(key.types.b), Name(key.types.c)));
+  }
+  return algorithms;
+}
+
+/// Median of a few runs, in milliseconds; infinite when the algorithm does not run.
+float Time(CudaDevice& device, const GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
+           const GemmOperands& operands, bool accumulate) {
+  const cudaStream_t stream = device.Activate();
+  const CudaEvent begin(CudaEvent::Timing::kYes);
+  const CudaEvent end(CudaEvent::Timing::kYes);
+  std::array<float, kRuns> times{};
+  try {
+    RunGemm(device, plan, algorithm, operands, accumulate);  // loads its kernel
+    for (float& time : times) {
+      begin.Record(stream);
+      RunGemm(device, plan, algorithm, operands, accumulate);
+      end.Record(stream);
+      time = end.MillisecondsSince(begin);
+    }
+  } catch (const EnvironmentError& error) {
+    LogDebug("an algorithm that cuBLASLt proposes does not run: {}", error.what());
+    return std::numeric_limits<float>::infinity();
+  }
+  std::sort(times.begin(), times.end());
+  return times[kRuns / 2];
+}
+
+/// The fastest on these operands.
+cublasLtMatmulAlgo_t Fastest(CudaDevice& device, const GemmKey& key, const GemmPlan& plan,
+                             const std::vector<cublasLtMatmulAlgo_t>& algorithms,
+                             GemmOperands operands) {
+  // What is about to be overwritten may be written; what is added to may not.
+  BorrowedMemory stand_in;
+  if (key.accumulate) {
+    const int64_t bytes = key.m * key.n * SizeOf(key.types.c);
+    stand_in = device.Borrow(bytes);
+    if (stand_in == nullptr) {
+      LogWarning("no {} to try the algorithms of gemm [{}, {}, {}] in: taking the first proposed",
+                 FormatBytes(bytes), key.m, key.n, key.k);
+      return algorithms.front();
+    }
+    TRIMTAB_CUDA_CHECK(
+        cudaMemsetAsync(stand_in.get(), 0, static_cast<size_t>(bytes), device.Activate()));
+    operands.c = stand_in.get();
+  }
+  size_t best = 0;
+  float best_time = std::numeric_limits<float>::infinity();
+  for (size_t i = 0; i < algorithms.size(); ++i) {
+    const float time = Time(device, plan, algorithms[i], operands, key.accumulate);
+    if (time < best_time) {
+      best_time = time;
+      best = i;
+    }
+  }
+  return algorithms[best];
+}
+
+}  // namespace
+
+void RunGemm(CudaDevice& device, const GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
+             const GemmOperands& operands, bool accumulate) {
+  const GemmDescriptors& descriptors = plan.descriptors;
+  const float alpha = 1.0f;
+  const float beta = accumulate ? 1.0f : 0.0f;
+  TRIMTAB_CUDA_CHECK(cublasLtMatmul(device.cublas(), descriptors.operation(), &alpha, operands.b,
+                                    descriptors.layout_a(), operands.a, descriptors.layout_b(),
+                                    &beta, operands.c, descriptors.layout_c(), operands.c,
+                                    descriptors.layout_c(), &algorithm, device.cublas_workspace(),
+                                    CudaDevice::kCublasWorkspaceBytes, device.Activate()));
+}
+
+const GemmPlan& GemmPlans::Get(CudaDevice& device, const GemmKey& key, const GemmOperands& operands,
+                               const GemmOptions& options) {
+  std::map<GemmKey, GemmPlan>& plans =
+      device.capturing() && !plans_.contains(key) ? untimed_ : plans_;
+  if (const auto known = plans.find(key); known != plans.end()) {
+    known->second.descriptors.SetPointers(options);
+    return known->second;
+  }
+  const bool time = !device.deterministic() && !device.capturing();
+  GemmPlan plan{.descriptors = GemmDescriptors(key, CudaDevice::kCublasWorkspaceBytes)};
+  plan.descriptors.SetPointers(options);
+  const auto algorithms = Proposals(device, key, plan.descriptors, time ? kProposals : 1);
+  plan.algorithm = algorithms.size() == 1 ? algorithms.front()
+                                          : Fastest(device, key, plan, algorithms, operands);
+  return plans.emplace(key, std::move(plan)).first->second;
+}
+
+}  // namespace trimtab
