@@ -1,0 +1,56 @@
+// A device of kind cuda on the host: kernels run under emulation, so that what is written for a GPU
+// is tested where there is none.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "engine/base/units.h"
+#include "engine/device/cuda/emulation/cuda_emulation.h"
+#include "engine/device/device.h"
+
+namespace trimtab {
+
+class EmulatedDevice : public Device {
+ public:
+  /// `ops` must outlive the device.
+  EmulatedDevice(const CudaOps& ops, bool deterministic);
+  ~EmulatedDevice() override;
+
+  void CopyFromHost(void* device_data, const void* host, int64_t bytes) override;
+  void CopyToHost(void* host, const void* device_data, int64_t bytes) override;
+  void Synchronize() override;
+
+  bool CanCapture() const override { return true; }
+  std::unique_ptr<CapturedWork> Capture(const std::function<void()>& work) override;
+
+  bool deterministic() const { return deterministic_; }
+  /// Few and odd, so that loops over the grid take several turns and end unevenly.
+  int multiprocessors() const { return 3; }
+  /// As a GPU's: see CudaDevice.
+  void* scratch() const { return scratch_; }
+  static constexpr int64_t kScratchBytes = 64 * kMiB;
+
+  emulation::Stream* stream() { return &stream_; }
+
+ protected:
+  /// Every byte is 0xff: NaN in every float format, so that a read of fresh memory shows.
+  void* AllocateRaw(int64_t bytes) override;
+  void FreeRaw(void* data, int64_t bytes) override;
+
+ private:
+  struct Kept {
+    void* data;
+    int64_t bytes;
+  };
+
+  bool deterministic_;
+  void* scratch_ = nullptr;
+  emulation::Stream stream_;
+  // Memory freed while capturing belongs to the captured work.
+  std::vector<Kept>* kept_ = nullptr;
+};
+
+}  // namespace trimtab
