@@ -2,7 +2,8 @@
 // the emulation, with g++ for the host, where the tests run it.
 //
 // Kernels are plain CUDA C++ in an unnamed namespace; what only a GPU has (inline PTX) stands
-// behind `#ifdef __CUDACC__` with an equivalent beside it. Dynamic shared memory is
+// behind `#ifdef __CUDACC__` with an equivalent beside it (TRIMTAB_CUDA_EMULATION says that the
+// emulation compiles). Dynamic shared memory is
 // SharedMemory<T>(), static is `__shared__`. A barrier or a shuffle that not all threads reach
 // fails under emulation, as does a misaligned pack.
 #pragma once
@@ -10,36 +11,12 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "engine/device/device.h"
+#include "engine/ops/cuda/context.h"
 #include "engine/ops/cuda/pack.h"
 #include "engine/ops/cuda/reduce.h"
 #include "engine/ops/cuda/types.h"
 
 namespace trimtab {
-
-/// What a launch needs to know of its device.
-struct LaunchContext {
-  cudaStream_t stream = nullptr;
-  /// Memory of the device for as long as one op runs, in stream order: a constant of the device
-  /// that the memory tracker does not count.
-  void* scratch = nullptr;
-  int64_t scratch_bytes = 0;
-  int multiprocessors = 1;
-  /// Equal inputs must give equal bits: no float atomics.
-  bool deterministic = false;
-
-  /// The first `count` elements of scratch, after `offset_bytes` (a multiple of 16).
-  template <typename T>
-  T* Scratch(int64_t count, int64_t offset_bytes = 0) const {
-    const int64_t end = offset_bytes + count * static_cast<int64_t>(sizeof(T));
-    TRIMTAB_ASSERT(end <= scratch_bytes, "a kernel needs {} bytes of scratch, there are {}", end,
-                   scratch_bytes);
-    return reinterpret_cast<T*>(static_cast<char*>(scratch) + offset_bytes);
-  }
-};
-
-/// Of a cuda device. Makes its GPU the calling thread's current one.
-LaunchContext ContextOf(Device& device);
 
 /// Where a launch stands in the source, for its errors.
 struct LaunchSite {
@@ -53,7 +30,7 @@ struct LaunchSite {
   int line;
 };
 
-#ifdef __CUDACC__
+#ifndef TRIMTAB_CUDA_EMULATION
 
 /// Throws when `status` is not success.
 void CheckLaunch(cudaError_t status, const LaunchSite& site);
@@ -98,11 +75,6 @@ void Launch(const LaunchSite& site, void (*kernel)(Parameters...), dim3 grid, di
 }
 
 #endif
-
-/// Sets `bytes` bytes of device memory to zero, in stream order.
-void FillZero(const LaunchContext& context, void* data, int64_t bytes);
-/// Copies between device memory of one device, in stream order; the ranges do not overlap.
-void CopyBytes(const LaunchContext& context, void* destination, const void* source, int64_t bytes);
 
 /// Blocks for a loop over `items` in strides of the whole grid, `per_block` at a time: enough to
 /// fill the GPU with `blocks_per_multiprocessor`, and no more than there is work for.

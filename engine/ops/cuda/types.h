@@ -9,14 +9,16 @@
 #include "engine/base/float16.h"
 #include "engine/ops/math.h"
 
-#ifdef __CUDACC__
+#ifdef TRIMTAB_CUDA_EMULATION
+#include "engine/base/float8.h"
+#include "engine/device/cuda/emulation/cuda_emulation.h"
+#elif defined(__CUDACC__)
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 #include <cuda_runtime.h>
 #else
-#include "engine/base/float8.h"
-#include "engine/device/cuda/emulation/cuda_emulation.h"
+#error "kernels are compiled by nvcc or for the emulation"
 #endif
 
 namespace trimtab {

@@ -15,8 +15,14 @@ namespace trimtab {
 
 class EmulatedDevice : public Device {
  public:
-  /// `ops` must outlive the device.
-  EmulatedDevice(const CudaOps& ops, bool deterministic);
+  /// One allocation.
+  struct Block {
+    void* data;
+    int64_t bytes;
+  };
+
+  /// `ops` must outlive the device; without any, every op refuses.
+  EmulatedDevice(const CudaOps* ops, bool deterministic);
   ~EmulatedDevice() override;
 
   void CopyFromHost(void* device_data, const void* host, int64_t bytes) override;
@@ -41,16 +47,11 @@ class EmulatedDevice : public Device {
   void FreeRaw(void* data, int64_t bytes) override;
 
  private:
-  struct Kept {
-    void* data;
-    int64_t bytes;
-  };
-
   bool deterministic_;
   void* scratch_ = nullptr;
   emulation::Stream stream_;
   // Memory freed while capturing belongs to the captured work.
-  std::vector<Kept>* kept_ = nullptr;
+  std::vector<Block>* kept_ = nullptr;
 };
 
 }  // namespace trimtab
