@@ -11,20 +11,6 @@
 namespace trimtab {
 namespace {
 
-/// The context of `rank` without its communicators.
-ParallelContext PlaceRank(const ParallelConfig& layout, int rank) {
-  TRIMTAB_ASSERT(layout.tp >= 1 && layout.dp >= 1 && layout.world_size() == layout.tp * layout.dp,
-                 "the engine runs tp x dp layouts, got {}", ToString(layout));
-  TRIMTAB_ASSERT(rank >= 0 && rank < layout.world_size(), "rank {} of a world of {}", rank,
-                 layout.world_size());
-  ParallelContext context;
-  context.layout = layout;
-  context.rank = rank;
-  context.tp_rank = rank % static_cast<int>(layout.tp);
-  context.dp_rank = rank / static_cast<int>(layout.tp);
-  return context;
-}
-
 /// All groups of one layout, and the first failure in any of its ranks.
 class InprocWorld {
  public:
@@ -42,6 +28,7 @@ class InprocWorld {
       by_tp_rank[static_cast<size_t>(place.tp_rank)].push_back(rank);
     }
     world_ = std::make_shared<InprocGroup>(GroupKind::kWorld, everyone, board);
+    host_ = std::make_shared<InprocGroup>(GroupKind::kWorld, everyone, board);
     for (const auto& members : by_dp_rank) {
       tp_.push_back(std::make_shared<InprocGroup>(GroupKind::kTensor, members, board));
     }
@@ -55,6 +42,7 @@ class InprocWorld {
     context.world = MakeInprocCommunicator(world_, rank);
     context.tp = MakeInprocCommunicator(tp_[static_cast<size_t>(context.dp_rank)], context.tp_rank);
     context.dp = MakeInprocCommunicator(dp_[static_cast<size_t>(context.tp_rank)], context.dp_rank);
+    context.host = MakeInprocCommunicator(host_, rank);
     return context;
   }
 
@@ -69,6 +57,7 @@ class InprocWorld {
       }
     }
     world_->Abort(reason);
+    host_->Abort(reason);
     for (const auto& group : tp_) group->Abort(reason);
     for (const auto& group : dp_) group->Abort(reason);
   }
@@ -80,6 +69,7 @@ class InprocWorld {
  private:
   ParallelConfig layout_;
   std::shared_ptr<InprocGroup> world_;
+  std::shared_ptr<InprocGroup> host_;
   std::vector<std::shared_ptr<InprocGroup>> tp_;  // by dp rank
   std::vector<std::shared_ptr<InprocGroup>> dp_;  // by tp rank
   std::mutex mutex_;
@@ -103,6 +93,19 @@ void RunRank(InprocWorld& world, int rank,
 }
 
 }  // namespace
+
+ParallelContext PlaceRank(const ParallelConfig& layout, int rank) {
+  TRIMTAB_ASSERT(layout.tp >= 1 && layout.dp >= 1 && layout.world_size() == layout.tp * layout.dp,
+                 "the engine runs tp x dp layouts, got {}", ToString(layout));
+  TRIMTAB_ASSERT(rank >= 0 && rank < layout.world_size(), "rank {} of a world of {}", rank,
+                 layout.world_size());
+  ParallelContext context;
+  context.layout = layout;
+  context.rank = rank;
+  context.tp_rank = rank % static_cast<int>(layout.tp);
+  context.dp_rank = rank / static_cast<int>(layout.tp);
+  return context;
+}
 
 ParallelContext MakeMetaContext(const ParallelConfig& layout, int rank) {
   ParallelContext context = PlaceRank(layout, rank);

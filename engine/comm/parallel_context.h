@@ -20,7 +20,13 @@ struct ParallelContext {
   std::unique_ptr<Communicator> world;
   std::unique_ptr<Communicator> tp;
   std::unique_ptr<Communicator> dp;
+  /// All ranks, over tensors in host memory whatever the rank's device. Null on meta.
+  std::unique_ptr<Communicator> host;
 };
+
+/// The context of `rank` without its communicators. The layout must be one the engine can run.
+ParallelContext PlaceRank(const ParallelConfig& layout, int rank);
+
 
 /// The context of rank `rank` with meta communicators.
 ParallelContext MakeMetaContext(const ParallelConfig& layout, int rank);

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
 #include <vector>
 
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
 #include "engine/data/dataset.h"
 #include "engine/train/checkpointing.h"
+#include "engine/train/ranks.h"
 #include "engine/train/trainer.h"
 
 namespace trimtab {
@@ -20,34 +20,27 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// What the ranks share. Rank 0 writes it between two barriers, the others read it after them;
-/// `peaks` has an element for each rank.
+/// What the ranks of this process share; written by the one that speaks for it.
 struct Shared {
-  explicit Shared(int64_t ranks) : peaks(static_cast<size_t>(ranks)) {}
-
   TrainingSummary summary;
   std::unique_ptr<CheckpointWriter> writer;
-  std::vector<int64_t> peaks;
 };
 
 class RankLoop {
  public:
   RankLoop(const RunConfig& run, const TrainingOptions& options, const TokenSource& source,
-           ParallelContext& context, Shared& shared)
+           Rank& rank, Shared& shared)
       : run_(run),
         options_(options),
         source_(source),
-        context_(context),
+        rank_(rank),
         shared_(shared),
-        device_(MakeCpuDevice(ThreadsPerRank(run))) {
-    device_->memory().set_limit_bytes(run.memory_per_rank_bytes);
-    trainer_.emplace(run, context, *device_);
-  }
+        trainer_(run, rank.parallel(), rank.device()) {}
 
   void Run(const CheckpointReader* from) {
     int64_t step = 0;
     if (from != nullptr) {
-      ReadState(*trainer_, *from);
+      ReadState(trainer_, *from);
       step = from->header().step;
     }
     int64_t saved = step;
@@ -62,23 +55,23 @@ class RankLoop {
       }
     }
     if (stop != StopSignal::kCancel && saved != step) Save(step);
-    shared_.peaks[static_cast<size_t>(context_.rank)] = device_->memory().peak_total();
-    if (context_.rank == 0) {
-      shared_.summary.steps_done = step;
-      shared_.summary.stopped_by = stop;
-    }
+    const int64_t peak = rank_.device().memory().peak_total();
+    const std::vector<int64_t> peaks = rank_.Gather(std::span(&peak, 1));
+    if (!rank_.speaks()) return;
+    shared_.summary.steps_done = step;
+    shared_.summary.stopped_by = stop;
+    shared_.summary.peak_mem_bytes = *std::max_element(peaks.begin(), peaks.end());
   }
 
  private:
   void OneStep(int64_t index) {
-    context_.world->Barrier();
+    rank_.Barrier();
     const Clock::time_point start = Clock::now();
-    const StepResult result = trainer_->Step(source_, index);
-    device_->Synchronize();
-    context_.world->Barrier();
-    if (context_.rank != 0) return;
-    shared_.summary.last_loss = result.loss;
-    if (!options_.on_step) return;
+    const StepResult result = trainer_.Step(source_, index);
+    rank_.device().Synchronize();
+    rank_.Barrier();
+    if (rank_.speaks()) shared_.summary.last_loss = result.loss;
+    if (rank_.index() != 0 || !options_.on_step) return;
     const double seconds = SecondsSince(start);
     const double tokens = static_cast<double>(run_.global_batch * run_.sequence_length);
     options_.on_step({.step = index + 1,
@@ -92,25 +85,22 @@ class RankLoop {
   /// Rank 0's answer, the same for all.
   StopSignal StopRequested() {
     if (!options_.stop_requested) return StopSignal::kNone;
-    if (context_.rank == 0) shared_.summary.stopped_by = options_.stop_requested();
-    context_.world->Barrier();
-    const StopSignal stop = shared_.summary.stopped_by;
-    context_.world->Barrier();
-    return stop;
+    const StopSignal mine = rank_.index() == 0 ? options_.stop_requested() : StopSignal::kNone;
+    return static_cast<StopSignal>(rank_.FromFirst(static_cast<int64_t>(mine)));
   }
 
   void Save(int64_t step) {
     if (options_.checkpoint.empty()) return;
     const Clock::time_point start = Clock::now();
-    if (context_.rank == 0) {
-      const std::vector<const ParameterSpec*> parameters = ParameterSpecs(*trainer_);
+    if (rank_.index() == 0) {
+      const std::vector<const ParameterSpec*> parameters = ParameterSpecs(trainer_);
       shared_.writer = std::make_unique<CheckpointWriter>(options_.checkpoint,
-                                                          HeaderOf(*trainer_, step), parameters);
+                                                          HeaderOf(trainer_, step), parameters);
     }
-    context_.world->Barrier();
-    WriteState(*trainer_, *shared_.writer);
-    context_.world->Barrier();
-    if (context_.rank != 0) return;
+    rank_.Barrier();
+    WriteState(trainer_, *shared_.writer);
+    rank_.Barrier();
+    if (rank_.index() != 0) return;
     shared_.writer->Finish();
     shared_.writer.reset();
     if (options_.on_save) options_.on_save(step, SecondsSince(start));
@@ -119,10 +109,9 @@ class RankLoop {
   const RunConfig& run_;
   const TrainingOptions& options_;
   const TokenSource& source_;
-  ParallelContext& context_;
+  Rank& rank_;
   Shared& shared_;
-  std::unique_ptr<Device> device_;
-  std::optional<Trainer> trainer_;
+  Trainer trainer_;
 };
 
 /// A checkpoint this run can go on from.
@@ -158,21 +147,14 @@ std::unique_ptr<TokenSource> OpenTokenSource(const RunConfig& run) {
 }
 
 TrainingSummary RunTraining(const RunConfig& run, const TrainingOptions& options) {
-  if (run.device != "cpu") {
-    throw EnvironmentError(
-        fmt::format("cannot train on device \"{}\"; expected \"cpu\"", run.device));
-  }
   RequireLegal(run);
   if (!options.checkpoint.empty()) CheckCheckpointTarget(options.checkpoint);
   const std::unique_ptr<TokenSource> source = OpenTokenSource(run);
   const std::unique_ptr<CheckpointReader> from = OpenCheckpoint(run, options.load);
 
-  Shared shared(run.layout.world_size());
+  Shared shared;
   shared.summary.first_step = from != nullptr ? from->header().step : 0;
-  RunInprocRanks(run.layout, [&](ParallelContext& context) {
-    RankLoop(run, options, *source, context, shared).Run(from.get());
-  });
-  shared.summary.peak_mem_bytes = *std::max_element(shared.peaks.begin(), shared.peaks.end());
+  RunRanks(run, [&](Rank& rank) { RankLoop(run, options, *source, rank, shared).Run(from.get()); });
   return shared.summary;
 }
 

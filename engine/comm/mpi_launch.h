@@ -1,0 +1,23 @@
+// Whether mpirun started this process, and as which of how many: read from the environment, without
+// MPI.
+#pragma once
+
+#include <optional>
+
+namespace trimtab {
+
+struct MpiLaunch {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;  // among the processes of this machine
+  int local_size = 1;
+};
+
+/// What Open MPI's mpirun set for this process; nothing when it was started in another way.
+/// Throws EnvironmentError when the variables contradict each other.
+std::optional<MpiLaunch> FindMpiLaunch();
+
+/// This process's rank; 0 when mpirun did not start it.
+int LaunchedRank();
+
+}  // namespace trimtab
