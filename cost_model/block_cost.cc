@@ -145,7 +145,8 @@ void LayerForward(Pass& pass, const ModelConfig& model, const BlockShape& shape)
   if (model.position == PositionKind::kRope) pass.Op(RopeRecord(attention));
   const int64_t out_size = attention.heads * attention.head_size;
   memory.Take(kElement * tokens * (out_size + attention.heads));
-  const int64_t workspace = AttentionForwardWorkspaceBytes(attention, shape.threads);
+  const Executor executor = {DeviceKind::kCpu, shape.threads};
+  const int64_t workspace = AttentionForwardWorkspaceBytes(attention, executor);
   memory.Take(workspace);
   pass.Op(AttentionForwardRecord(attention));
   memory.Give(workspace);
@@ -185,7 +186,8 @@ void LayerBackward(Pass& pass, const ModelConfig& model, const BlockShape& shape
   const int64_t dqkv_bytes = kElement * tokens * attention.qkv_size();
   memory.Take(dqkv_bytes);
   pass.RowBackward(out_size);
-  const int64_t workspace = AttentionBackwardWorkspaceBytes(attention, shape.threads);
+  const Executor executor = {DeviceKind::kCpu, shape.threads};
+  const int64_t workspace = AttentionBackwardWorkspaceBytes(attention, executor);
   memory.Take(workspace);
   pass.Op(AttentionBackwardRecord(attention));
   memory.Give(workspace + kElement * tokens * out_size);
@@ -205,13 +207,15 @@ void HeadForward(Pass& pass, const ModelConfig& model, const BlockShape& shape) 
   const int64_t vocab = LocalVocab(model, shape);
   pass.NormForward();
   pass.ColumnForward(vocab);
-  const int64_t loss_bytes = kElement * tokens * 4;  // row maxima, two sums, losses
+  // Row maxima, two sums, losses; the scale of gradients and the sum of losses.
+  const int64_t loss_bytes = kElement * (tokens * 4 + 2);
   pass.memory().Take(loss_bytes);
   pass.Op(CrossEntropyMaxRecord(tokens, vocab));
   pass.AllReduce(kElement * tokens);
   pass.Op(CrossEntropySumRecord(tokens, vocab));
   pass.AllReduce(kElement * tokens * 2);
   pass.Op(CrossEntropyGradRecord(tokens, vocab));
+  pass.Op(SumRecord(tokens));
   pass.memory().Give(loss_bytes);
 }
 

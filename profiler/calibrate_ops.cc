@@ -178,8 +178,9 @@ void OpCases::AddLoss(std::vector<OpCase>& cases) {
   const Tensor grad_max = Warm({grad_rows});
   const Tensor grad_sums = Warm({2, grad_rows});
   Tensor grad_losses = Warm({grad_rows});
+  const Tensor scale = Warm({1});
   cases.push_back({CrossEntropyGradRecord(grad_rows, kColumns), [=]() mutable {
-                     CrossEntropyGrad(grad_targets, shard, grad_max, grad_sums, 0.5f, grad_logits,
+                     CrossEntropyGrad(grad_targets, shard, grad_max, grad_sums, scale, grad_logits,
                                       grad_losses);
                    }});
 }
@@ -204,19 +205,20 @@ void OpCases::AddElementwise(std::vector<OpCase>& cases) {
   cases.push_back({AddBiasRecord(rows, kColumns), [=]() mutable { AddBias(bias, y); }});
   cases.push_back(
       {BiasBackwardRecord(rows, kColumns), [=]() mutable { BiasBackward(y, dbias, true); }});
-  cases.push_back({SumSquaresRecord(numel), [=, this] { SumSquares(rig_.ColdInput({numel})); }});
+  Tensor sum = Warm({1});
+  cases.push_back(
+      {SumSquaresRecord(numel), [=, this]() mutable { SumSquares(rig_.ColdInput({numel}), sum); }});
   const int64_t updated = Rows(7) * kColumns;
-  const AdamWStep step = {.learning_rate = 1e-9f,
-                          .beta1 = 0.9f,
-                          .beta2 = 0.95f,
-                          .epsilon = 1e-8f,
-                          .weight_decay = 0.1f};
+  const AdamWConfig adamw = {.beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f};
+  // A learning rate so small that the weights stay; nothing to correct or to clip.
+  Tensor scalars = rig_.Fresh({kUpdateScalarCount});
+  CopyFromHost(scalars, std::vector<float>{1e-9f, 1, 1, 1, 1, 1, 1});
   cases.push_back({AdamWRecord(updated), [=, this] {
                      const Tensor gradient = rig_.ColdInput({updated});
-                     Tensor weight = rig_.ColdOutput({updated});
-                     Tensor m = rig_.ColdOutput({updated});
-                     Tensor v = rig_.ColdOutput({updated});
-                     AdamW(step, gradient, weight, m, v);
+                     AdamWState state = {.weight = rig_.ColdOutput({updated}),
+                                         .m = rig_.ColdOutput({updated}),
+                                         .v = rig_.ColdOutput({updated})};
+                     AdamW(adamw, scalars, gradient, state);
                    }});
 }
 
@@ -237,7 +239,7 @@ double MeasureWeightGradient(Rig& rig, int64_t m, int64_t n, int64_t k) {
   return rig.Seconds([&] {
     Tensor gradient = rig.ColdOutput({m, n});
     Gemm(rig.ColdInput({k, m}), Transpose::kYes, rig.ColdInput({k, n}), Transpose::kNo, gradient,
-         true);
+         {.accumulate = true});
   });
 }
 

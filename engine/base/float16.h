@@ -5,14 +5,18 @@
 #include <bit>
 #include <cstdint>
 
+// Kernels compile their loops once per level of the instruction set (engine/ops/kernel.h): only a
+// forced inline crosses into such a function.
+#define TRIMTAB_FLOAT_BITS constexpr inline __attribute__((always_inline))
+
 namespace trimtab {
 
 /// bfloat16 is the upper half of a float: 8 exponent bits, 7 of mantissa.
-constexpr float Bf16ToFloat(uint16_t bits) {
+TRIMTAB_FLOAT_BITS float Bf16ToFloat(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
-constexpr uint16_t FloatToBf16(float value) {
+TRIMTAB_FLOAT_BITS uint16_t FloatToBf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
   const uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
@@ -20,7 +24,7 @@ constexpr uint16_t FloatToBf16(float value) {
 }
 
 /// IEEE 754 binary16: 5 exponent bits, 10 of mantissa.
-constexpr float F16ToFloat(uint16_t bits) {
+TRIMTAB_FLOAT_BITS float F16ToFloat(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
   const uint32_t magnitude = bits & 0x7fffu;
   if (magnitude >= 0x7c00u) {  // infinity or NaN
@@ -31,7 +35,7 @@ constexpr float F16ToFloat(uint16_t bits) {
   return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(subnormal));
 }
 
-constexpr uint16_t FloatToF16(float value) {
+TRIMTAB_FLOAT_BITS uint16_t FloatToF16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;

@@ -59,6 +59,11 @@ class Tensor {
   void* raw() const;
   float* f32() const { return Typed<float>(DType::kF32); }
   int32_t* i32() const { return Typed<int32_t>(DType::kI32); }
+  /// Raw bits of bf16, fp16 or uint16.
+  uint16_t* u16() const {
+    TRIMTAB_ASSERT(SizeOf(dtype_) == 2, "tensor is {}, asked for 16-bit values", Name(dtype_));
+    return static_cast<uint16_t*>(raw());
+  }
 
  private:
   template <typename T>

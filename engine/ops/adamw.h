@@ -40,12 +40,12 @@ struct AdamWConfig {
 
 /// What an update changes; all [n] but the scales.
 struct AdamWState {
-  Tensor weight;   // fp32, bf16 or fp16
-  Tensor master;   // undefined when weight is fp32; else fp32, or uint16: see SplitMaster
-  Tensor m;        // fp32, bf16 or fp16
-  Tensor v;        // of m's type
-  Tensor m_scale;  // with fp16 moments: fp32 [ceil(n / kMomentBlock)]; stored * scale = value
-  Tensor v_scale;
+  Tensor weight{};   // fp32, bf16 or fp16
+  Tensor master{};   // undefined when weight is fp32; else fp32, or uint16: see JoinMaster
+  Tensor m{};        // fp32, bf16 or fp16
+  Tensor v{};        // of m's type
+  Tensor m_scale{};  // with fp16 moments: fp32 [ceil(n / kMomentBlock)]; stored * scale = value
+  Tensor v_scale{};
 };
 
 /// Types of the tensors of an update. `master` is ignored when weight is fp32.
@@ -56,7 +56,7 @@ struct AdamWTypes {
   DType gradient = DType::kF32;
 };
 
-/// Reads everything, writes everything but the gradient.
+/// Reads everything, writes everything but the gradient. Of the weight's type.
 OpRecord AdamWRecord(int64_t numel, const AdamWTypes& types = {});
 
 /// One step from gradient [n] (fp32 or bf16) and `scalars`.

@@ -3,11 +3,12 @@
 
 #include <cstdint>
 
+#include "engine/ops/adamw.h"
 #include "engine/ops/math.h"
 
 namespace trimtab {
 
-void AdamWCpu(int threads, const AdamWCoefficients& coefficients, int64_t n, const float* gradient,
-              float* parameter, float* m, float* v);
+void AdamWCpu(int threads, const AdamWCoefficients& coefficients, const Tensor& gradient,
+              const AdamWState& state);
 
 }  // namespace trimtab

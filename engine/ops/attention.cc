@@ -1,7 +1,9 @@
 #include "engine/ops/attention.h"
 
 #include "engine/ops/attention_cpu.h"
+#include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
+#include "engine/ops/widen.h"
 
 namespace trimtab {
 namespace {
@@ -19,37 +21,45 @@ Shape QkvShape(const AttentionShape& s) { return {s.tokens(), s.qkv_size()}; }
 Shape OutShape(const AttentionShape& s) { return {s.tokens(), s.heads * s.head_size}; }
 Shape LogSumExpShape(const AttentionShape& s) { return {s.batch, s.heads, s.sequence}; }
 
-// `products` matrix products over the causal half of the T x T scores.
-OpRecord Record(OpKind kind, const AttentionShape& s, int64_t products, int64_t values) {
+// `products` matrix products over the causal half of the T x T scores; `values` of `dtype` beside
+// the log-sum-exp.
+OpRecord Record(OpKind kind, const AttentionShape& s, int64_t products, int64_t values,
+                DType dtype) {
   return {.kind = kind,
+          .dtype = dtype,
           .dims = {s.batch * s.heads, s.sequence, s.head_size, s.kv_heads},
           .flops = products * s.batch * s.heads * s.head_size * s.sequence * (s.sequence + 1),
-          .bytes = values * SizeOf(DType::kF32)};
+          .bytes = values * SizeOf(dtype) + LogSumExpShape(s).numel() * SizeOf(DType::kF32)};
 }
 
+// Undefined if no bytes are needed.
 Tensor Workspace(Device& device, int64_t bytes) {
+  if (bytes == 0) return {};
   return Tensor::Empty(device, {bytes / SizeOf(DType::kF32)}, DType::kF32, MemoryTag::kWorkspace);
 }
 
 }  // namespace
 
-OpRecord AttentionForwardRecord(const AttentionShape& s) {
-  const int64_t values = QkvShape(s).numel() + OutShape(s).numel() + LogSumExpShape(s).numel();
-  return Record(OpKind::kAttentionForward, s, 2, values);
+OpRecord AttentionForwardRecord(const AttentionShape& s, DType dtype) {
+  const int64_t values = QkvShape(s).numel() + OutShape(s).numel();
+  return Record(OpKind::kAttentionForward, s, 2, values, dtype);
 }
 
-OpRecord AttentionBackwardRecord(const AttentionShape& s) {
-  const int64_t values =
-      2 * QkvShape(s).numel() + 2 * OutShape(s).numel() + LogSumExpShape(s).numel();
-  return Record(OpKind::kAttentionBackward, s, 5, values);
+OpRecord AttentionBackwardRecord(const AttentionShape& s, DType dtype) {
+  const int64_t values = 2 * QkvShape(s).numel() + 2 * OutShape(s).numel();
+  return Record(OpKind::kAttentionBackward, s, 5, values, dtype);
 }
 
-int64_t AttentionForwardWorkspaceBytes(const AttentionShape& shape, int threads) {
-  return threads * AttentionForwardScratchCpu(shape) * SizeOf(DType::kF32);
+int64_t AttentionForwardWorkspaceBytes(const AttentionShape& shape, const Executor& executor) {
+  if (executor.kind == DeviceKind::kCuda) return 0;
+  return executor.threads * AttentionForwardScratchCpu(shape) * SizeOf(DType::kF32);
 }
 
-int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape, int threads) {
-  return threads * AttentionBackwardScratchCpu(shape) * SizeOf(DType::kF32);
+int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape, const Executor& executor) {
+  const int64_t floats = executor.kind == DeviceKind::kCuda
+                             ? OutShape(shape).numel() + LogSumExpShape(shape).numel()
+                             : executor.threads * AttentionBackwardScratchCpu(shape);
+  return floats * SizeOf(DType::kF32);
 }
 
 void AttentionForward(const AttentionShape& shape, const Tensor& qkv, Tensor& out,
@@ -57,14 +67,20 @@ void AttentionForward(const AttentionShape& shape, const Tensor& qkv, Tensor& ou
   constexpr OpKind kOp = OpKind::kAttentionForward;
   CheckAttention(kOp, shape);
   Device& device = out.device();
-  CheckOperand(kOp, "qkv", qkv, QkvShape(shape), device);
-  CheckOperand(kOp, "out", out, OutShape(shape), device);
+  CheckPlainFloat(kOp, "qkv", qkv);
+  const DType dtype = qkv.dtype();
+  CheckOperand(kOp, "qkv", qkv, QkvShape(shape), device, dtype);
+  CheckOperand(kOp, "out", out, OutShape(shape), device, dtype);
   CheckOperand(kOp, "log_sum_exp", log_sum_exp, LogSumExpShape(shape), device);
-  const OpScope scope(device, AttentionForwardRecord(shape));
-  const Tensor scratch = Workspace(device, AttentionForwardWorkspaceBytes(shape, device.threads()));
-  if (!RunsOnCpu(device, kOp)) return;
-  AttentionForwardCpu(device.threads(), shape, qkv.f32(), out.f32(), log_sum_exp.f32(),
-                      scratch.f32());
+  const OpScope scope(device, AttentionForwardRecord(shape, dtype));
+  const Tensor scratch =
+      Workspace(device, AttentionForwardWorkspaceBytes(shape, device.executor()));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::attention_forward)(shape, qkv, out, log_sum_exp);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  AttentionForwardCpu(device.threads(), shape, F32In(qkv).data(), F32Out(out).data(),
+                      log_sum_exp.f32(), scratch.f32());
 }
 
 void AttentionBackward(const AttentionShape& shape, const Tensor& qkv, const Tensor& out,
@@ -72,24 +88,31 @@ void AttentionBackward(const AttentionShape& shape, const Tensor& qkv, const Ten
   constexpr OpKind kOp = OpKind::kAttentionBackward;
   CheckAttention(kOp, shape);
   Device& device = dqkv.device();
-  CheckOperand(kOp, "qkv", qkv, QkvShape(shape), device);
-  CheckOperand(kOp, "out", out, OutShape(shape), device);
+  CheckPlainFloat(kOp, "qkv", qkv);
+  const DType dtype = qkv.dtype();
+  CheckOperand(kOp, "qkv", qkv, QkvShape(shape), device, dtype);
+  CheckOperand(kOp, "out", out, OutShape(shape), device, dtype);
   CheckOperand(kOp, "log_sum_exp", log_sum_exp, LogSumExpShape(shape), device);
-  CheckOperand(kOp, "dout", dout, OutShape(shape), device);
-  CheckOperand(kOp, "dqkv", dqkv, QkvShape(shape), device);
-  const OpScope scope(device, AttentionBackwardRecord(shape));
+  CheckOperand(kOp, "dout", dout, OutShape(shape), device, dtype);
+  CheckOperand(kOp, "dqkv", dqkv, QkvShape(shape), device, dtype);
+  const OpScope scope(device, AttentionBackwardRecord(shape, dtype));
   const Tensor scratch =
-      Workspace(device, AttentionBackwardWorkspaceBytes(shape, device.threads()));
-  if (!RunsOnCpu(device, kOp)) return;
-  AttentionBackwardCpu(device.threads(), shape, qkv.f32(), out.f32(), log_sum_exp.f32(), dout.f32(),
-                       dqkv.f32(), scratch.f32());
+      Workspace(device, AttentionBackwardWorkspaceBytes(shape, device.executor()));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::attention_backward)(shape, qkv, out, log_sum_exp, dout,
+                                                                 dqkv, scratch);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  AttentionBackwardCpu(device.threads(), shape, F32In(qkv).data(), F32In(out).data(),
+                       log_sum_exp.f32(), F32In(dout).data(), F32Out(dqkv).data(), scratch.f32());
 }
 
-OpRecord RopeRecord(const AttentionShape& s) {
+OpRecord RopeRecord(const AttentionShape& s, DType dtype) {
   const int64_t values = 2 * s.tokens() * (s.heads + s.kv_heads) * s.head_size;
   return {.kind = OpKind::kRope,
+          .dtype = dtype,
           .dims = {s.tokens(), (s.heads + s.kv_heads) * s.head_size},
-          .bytes = values * SizeOf(DType::kF32)};
+          .bytes = values * SizeOf(dtype)};
 }
 
 void Rope(const AttentionShape& shape, double theta, bool inverse, Tensor& qkv) {
@@ -99,10 +122,14 @@ void Rope(const AttentionShape& shape, double theta, bool inverse, Tensor& qkv) 
                  "rope: head size {}, expected an even number of at most {}", shape.head_size,
                  kMaxRopeHeadSize);
   Device& device = qkv.device();
-  CheckOperand(kOp, "qkv", qkv, QkvShape(shape), device);
-  const OpScope scope(device, RopeRecord(shape));
-  if (!RunsOnCpu(device, kOp)) return;
-  RopeCpu(device.threads(), shape, theta, inverse, qkv.f32());
+  CheckPlainFloat(kOp, "qkv", qkv);
+  CheckOperand(kOp, "qkv", qkv, QkvShape(shape), device, qkv.dtype());
+  const OpScope scope(device, RopeRecord(shape, qkv.dtype()));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::rope)(shape, theta, inverse, qkv);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  RopeCpu(device.threads(), shape, theta, inverse, F32InOut(qkv).data());
 }
 
 }  // namespace trimtab

@@ -5,11 +5,6 @@
 
 namespace trimtab {
 
-bool RunsOnCpu(const Device& device, OpKind op) {
-  if (device.kind() == DeviceKind::kCuda) ThrowNoKernel(op, device.kind());
-  return device.kind() == DeviceKind::kCpu;
-}
-
 void CheckOperand(OpKind op, std::string_view name, const Tensor& tensor, const Shape& shape,
                   const Device& device, DType dtype) {
   TRIMTAB_ASSERT(tensor.defined(), "{}: {} is undefined, expected {}", Name(op), name,
@@ -25,9 +20,10 @@ void CheckMatrix(OpKind op, std::string_view name, const Tensor& tensor) {
                  Name(op), name, tensor.defined() ? tensor.shape().ToString() : "undefined");
 }
 
-CudaOps& GetCudaOps() {
-  static CudaOps ops;
-  return ops;
+void CheckPlainFloat(OpKind op, std::string_view name, const Tensor& tensor) {
+  TRIMTAB_ASSERT(tensor.defined() && IsPlainFloat(tensor.dtype()),
+                 "{}: {} is {}, expected fp32, bf16 or fp16", Name(op), name,
+                 tensor.defined() ? Name(tensor.dtype()) : "undefined");
 }
 
 void ThrowNoKernel(OpKind op, DeviceKind device) {

@@ -1,4 +1,7 @@
-// What every dispatcher does: check its operands, report the op, pick the kernel.
+// What every dispatcher does: check its operands, report the op, take its scratch, then
+//   if (device.kind() == DeviceKind::kCuda) return CudaKernel(device, kOp, &CudaOps::x)(...);
+//   if (device.kind() != DeviceKind::kCpu) return;
+// and the cpu kernel, over operands widened to fp32 (widen.h).
 #pragma once
 
 #include <string_view>
@@ -23,16 +26,15 @@ class OpScope {
   Recorder* recorder_;
 };
 
-/// True where the cpu kernel must run, false on meta. Throws EnvironmentError where there is no
-/// kernel for `op`.
-bool RunsOnCpu(const Device& device, OpKind op);
-
 /// The operand `name` of `op` must have exactly this shape and type and live on `device`.
 void CheckOperand(OpKind op, std::string_view name, const Tensor& tensor, const Shape& shape,
                   const Device& device, DType dtype = DType::kF32);
 
-/// `tensor` must be a matrix: returns nothing, names the op and the operand otherwise.
+/// `tensor` must be a matrix.
 void CheckMatrix(OpKind op, std::string_view name, const Tensor& tensor);
+
+/// `tensor` must be fp32, bf16 or fp16.
+void CheckPlainFloat(OpKind op, std::string_view name, const Tensor& tensor);
 
 /// Length of the last dimension; 1 for a scalar.
 inline int64_t Columns(const Tensor& tensor) {

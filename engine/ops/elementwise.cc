@@ -1,86 +1,125 @@
 #include "engine/ops/elementwise.h"
 
+#include "engine/ops/convert_cpu.h"
+#include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
 #include "engine/ops/elementwise_cpu.h"
 
 namespace trimtab {
 namespace {
 
-OpRecord Record(OpKind kind, int64_t numel, int64_t values_per_element) {
-  return {.kind = kind, .dims = {numel}, .bytes = numel * values_per_element * SizeOf(DType::kF32)};
+OpRecord Record(OpKind kind, int64_t numel, DType dtype, int64_t bytes_per_element) {
+  return {.kind = kind, .dtype = dtype, .dims = {numel}, .bytes = numel * bytes_per_element};
 }
 
 }  // namespace
 
-OpRecord AddRecord(int64_t numel) { return Record(OpKind::kAdd, numel, 3); }
-OpRecord CopyRecord(int64_t numel) { return Record(OpKind::kCopy, numel, 2); }
-OpRecord FillRecord(int64_t numel) { return Record(OpKind::kFill, numel, 1); }
-OpRecord SumSquaresRecord(int64_t numel) { return Record(OpKind::kSumSquares, numel, 1); }
+OpRecord AddRecord(int64_t numel, DType dtype) {
+  return Record(OpKind::kAdd, numel, dtype, 3 * SizeOf(dtype));
+}
+OpRecord CopyRecord(int64_t numel, DType source, DType destination) {
+  return Record(OpKind::kCopy, numel, source, SizeOf(source) + SizeOf(destination));
+}
+OpRecord FillRecord(int64_t numel, DType dtype) {
+  return Record(OpKind::kFill, numel, dtype, SizeOf(dtype));
+}
+OpRecord SumRecord(int64_t numel) {
+  return Record(OpKind::kSum, numel, DType::kF32, SizeOf(DType::kF32));
+}
+OpRecord SumSquaresRecord(int64_t numel, DType dtype) {
+  return Record(OpKind::kSumSquares, numel, dtype, SizeOf(dtype));
+}
 
-OpRecord AddBiasRecord(int64_t rows, int64_t columns) {
+OpRecord AddBiasRecord(int64_t rows, int64_t columns, DType dtype) {
   return {.kind = OpKind::kAddBias,
+          .dtype = dtype,
           .dims = {rows, columns},
-          .bytes = (2 * rows * columns + columns) * SizeOf(DType::kF32)};
+          .bytes = (2 * rows * columns + columns) * SizeOf(dtype)};
 }
 
 void Add(const Tensor& x, Tensor& y) {
   constexpr OpKind kOp = OpKind::kAdd;
+  CheckPlainFloat(kOp, "y", y);
   Device& device = y.device();
-  CheckOperand(kOp, "y", y, y.shape(), device);
   TRIMTAB_ASSERT(x.numel() == y.numel(), "add: x has {} elements, y {}", x.numel(), y.numel());
-  CheckOperand(kOp, "x", x, x.shape(), device);
-  const OpScope scope(device, AddRecord(y.numel()));
-  if (!RunsOnCpu(device, kOp)) return;
-  AddCpu(device.threads(), y.numel(), x.f32(), y.f32());
+  CheckOperand(kOp, "x", x, x.shape(), device, y.dtype());
+  const OpScope scope(device, AddRecord(y.numel(), y.dtype()));
+  if (device.kind() == DeviceKind::kCuda) return CudaKernel(device, kOp, &CudaOps::add)(x, y);
+  if (device.kind() != DeviceKind::kCpu) return;
+  AddCpu(device.threads(), y.numel(), y.dtype(), x.raw(), y.raw());
 }
 
 void Copy(const Tensor& source, Tensor& destination) {
   constexpr OpKind kOp = OpKind::kCopy;
+  CheckPlainFloat(kOp, "source", source);
+  CheckPlainFloat(kOp, "destination", destination);
   Device& device = destination.device();
   TRIMTAB_ASSERT(source.numel() == destination.numel(),
                  "copy: source has {} elements, destination {}", source.numel(),
                  destination.numel());
-  CheckOperand(kOp, "source", source, source.shape(), device);
-  CheckOperand(kOp, "destination", destination, destination.shape(), device);
-  const OpScope scope(device, CopyRecord(source.numel()));
-  if (!RunsOnCpu(device, kOp)) return;
-  CopyCpu(device.threads(), source.numel(), source.f32(), destination.f32());
+  CheckOperand(kOp, "source", source, source.shape(), device, source.dtype());
+  const OpScope scope(device, CopyRecord(source.numel(), source.dtype(), destination.dtype()));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::copy)(source, destination);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  ConvertCpu(device.threads(), source.numel(), source.dtype(), source.raw(), destination.dtype(),
+             destination.raw());
 }
 
 void Fill(Tensor& x, float value) {
   constexpr OpKind kOp = OpKind::kFill;
+  TRIMTAB_ASSERT(x.defined(), "fill: x is undefined");
   Device& device = x.device();
-  CheckOperand(kOp, "x", x, x.shape(), device);
-  const OpScope scope(device, FillRecord(x.numel()));
-  if (!RunsOnCpu(device, kOp)) return;
-  FillCpu(device.threads(), x.numel(), value, x.f32());
+  const bool zeroable = x.dtype() == DType::kU16 || IsFp8(x.dtype());
+  TRIMTAB_ASSERT(IsPlainFloat(x.dtype()) || (zeroable && value == 0.0f), "fill: x is {}, value {}",
+                 Name(x.dtype()), value);
+  const OpScope scope(device, FillRecord(x.numel(), x.dtype()));
+  if (device.kind() == DeviceKind::kCuda) return CudaKernel(device, kOp, &CudaOps::fill)(x, value);
+  if (device.kind() != DeviceKind::kCpu) return;
+  FillCpu(device.threads(), x.numel(), value, x.dtype(), x.raw());
 }
 
 void AddBias(const Tensor& bias, Tensor& x) {
   constexpr OpKind kOp = OpKind::kAddBias;
   CheckMatrix(kOp, "x", x);
+  CheckPlainFloat(kOp, "x", x);
   Device& device = x.device();
-  CheckOperand(kOp, "x", x, x.shape(), device);
-  CheckOperand(kOp, "bias", bias, {x.dim(1)}, device);
-  const OpScope scope(device, AddBiasRecord(x.dim(0), x.dim(1)));
-  if (!RunsOnCpu(device, kOp)) return;
-  AddBiasCpu(device.threads(), x.dim(0), x.dim(1), bias.f32(), x.f32());
+  CheckOperand(kOp, "bias", bias, {x.dim(1)}, device, x.dtype());
+  const OpScope scope(device, AddBiasRecord(x.dim(0), x.dim(1), x.dtype()));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::add_bias)(bias, x);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  AddBiasCpu(device.threads(), x.dim(0), x.dim(1), x.dtype(), bias.raw(), x.raw());
 }
 
-double SumSquares(const Tensor& x) {
+void Sum(const Tensor& x, Tensor& sum, bool accumulate) {
+  constexpr OpKind kOp = OpKind::kSum;
+  TRIMTAB_ASSERT(x.defined(), "sum: x is undefined");
+  Device& device = x.device();
+  CheckOperand(kOp, "x", x, x.shape(), device);
+  CheckOperand(kOp, "sum", sum, {1}, device);
+  const OpScope scope(device, SumRecord(x.numel()));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::sum)(x, sum, accumulate);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  const double before = accumulate ? static_cast<double>(*sum.f32()) : 0.0;
+  *sum.f32() = static_cast<float>(before + SumCpu(device.threads(), x.numel(), x.f32()));
+}
+
+void SumSquares(const Tensor& x, Tensor& sum) {
   constexpr OpKind kOp = OpKind::kSumSquares;
+  CheckPlainFloat(kOp, "x", x);
   Device& device = x.device();
-  CheckOperand(kOp, "x", x, x.shape(), device);
-  const OpScope scope(device, SumSquaresRecord(x.numel()));
-  if (!RunsOnCpu(device, kOp)) return 0;
-  return SumSquaresCpu(device.threads(), x.numel(), x.f32());
-}
-
-double Sum(const Tensor& x) {
-  Device& device = x.device();
-  CheckOperand(OpKind::kSumSquares, "x", x, x.shape(), device);
-  if (!RunsOnCpu(device, OpKind::kSumSquares)) return 0;
-  return SumCpu(device.threads(), x.numel(), x.f32());
+  CheckOperand(kOp, "sum", sum, {1}, device);
+  const OpScope scope(device, SumSquaresRecord(x.numel(), x.dtype()));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::sum_squares)(x, sum);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  *sum.f32() = static_cast<float>(SumSquaresCpu(device.threads(), x.numel(), x.dtype(), x.raw()));
 }
 
 }  // namespace trimtab

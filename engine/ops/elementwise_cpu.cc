@@ -7,6 +7,7 @@
 
 #include "engine/base/units.h"
 #include "engine/device/cpu/parallel.h"
+#include "engine/ops/convert_cpu.h"
 #include "engine/ops/kernel.h"
 
 namespace trimtab {
@@ -60,15 +61,45 @@ TRIMTAB_CLONES double SumSpan(int64_t n, const float* x) {
   return Total(lanes);
 }
 
+// y += x in any storage type, on the calling worker.
+void AddTyped(int64_t n, DType dtype, const void* x, void* y) {
+  if (dtype == DType::kF32) {
+    AddSpan(n, static_cast<const float*>(x), static_cast<float*>(y));
+    return;
+  }
+  float x_block[kConvertBlock];
+  float y_block[kConvertBlock];
+  for (int64_t i = 0; i < n; i += kConvertBlock) {
+    const int64_t count = std::min(kConvertBlock, n - i);
+    WidenSpan(dtype, count, ElementAt(dtype, x, i), x_block);
+    WidenSpan(dtype, count, ElementAt(dtype, y, i), y_block);
+    AddSpan(count, x_block, y_block);
+    RoundSpan(dtype, count, y_block, ElementAt(dtype, y, i));
+  }
+}
+
+double SumSquaresTyped(int64_t n, DType dtype, const void* x) {
+  if (dtype == DType::kF32) return SumSquaresSpan(n, static_cast<const float*>(x));
+  float block[kConvertBlock];
+  double sum = 0;
+  for (int64_t i = 0; i < n; i += kConvertBlock) {
+    const int64_t count = std::min(kConvertBlock, n - i);
+    WidenSpan(dtype, count, ElementAt(dtype, x, i), block);
+    sum += SumSquaresSpan(count, block);
+  }
+  return sum;
+}
+
+/// `span_sum` is called with the length and the first element of a span.
 template <typename SpanSum>
-double ChunkedSum(int threads, int64_t n, const float* x, SpanSum span_sum) {
+double ChunkedSum(int threads, int64_t n, SpanSum span_sum) {
   std::array<double, kSumChunks> partial{};
   const int64_t chunk = std::max(kSpanGrain, RoundUp(CeilDiv(n, kSumChunks), 64));
   const int64_t chunks = CeilDiv(n, chunk);
   ParallelFor(threads, chunks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t start = i * chunk;
-      partial[static_cast<size_t>(i)] = span_sum(std::min(chunk, n - start), x + start);
+      partial[static_cast<size_t>(i)] = span_sum(std::min(chunk, n - start), start);
     }
   });
   return std::accumulate(partial.begin(), partial.begin() + chunks, 0.0);
@@ -76,33 +107,45 @@ double ChunkedSum(int threads, int64_t n, const float* x, SpanSum span_sum) {
 
 }  // namespace
 
-void AddCpu(int threads, int64_t n, const float* x, float* y) {
-  ParallelFor(threads, n, kSpanGrain,
-              [=](int64_t begin, int64_t end) { AddSpan(end - begin, x + begin, y + begin); });
-}
-
-void CopyCpu(int threads, int64_t n, const float* source, float* destination) {
+void AddCpu(int threads, int64_t n, DType dtype, const void* x, void* y) {
   ParallelFor(threads, n, kSpanGrain, [=](int64_t begin, int64_t end) {
-    std::memmove(destination + begin, source + begin,
-                 static_cast<size_t>(end - begin) * sizeof(float));
+    AddTyped(end - begin, dtype, ElementAt(dtype, x, begin), ElementAt(dtype, y, begin));
   });
 }
 
-void FillCpu(int threads, int64_t n, float value, float* x) {
-  ParallelFor(threads, n, kSpanGrain,
-              [=](int64_t begin, int64_t end) { std::fill(x + begin, x + end, value); });
+void FillCpu(int threads, int64_t n, float value, DType dtype, void* x) {
+  ParallelFor(threads, n, kSpanGrain, [=](int64_t begin, int64_t end) {
+    void* first = ElementAt(dtype, x, begin);
+    if (dtype == DType::kF32) {
+      std::fill_n(static_cast<float*>(first), end - begin, value);
+    } else if (value == 0.0f) {
+      std::memset(first, 0, static_cast<size_t>((end - begin) * SizeOf(dtype)));
+    } else {
+      uint16_t bits = 0;
+      RoundSpan(dtype, 1, &value, &bits);
+      std::fill_n(static_cast<uint16_t*>(first), end - begin, bits);
+    }
+  });
 }
 
-void AddBiasCpu(int threads, int64_t rows, int64_t columns, const float* bias, float* x) {
+void AddBiasCpu(int threads, int64_t rows, int64_t columns, DType dtype, const void* bias,
+                void* x) {
   ParallelFor(threads, rows, RowGrain(columns), [=](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) AddSpan(columns, bias, x + row * columns);
+    for (int64_t row = begin; row < end; ++row) {
+      AddTyped(columns, dtype, bias, ElementAt(dtype, x, row * columns));
+    }
   });
 }
 
-double SumSquaresCpu(int threads, int64_t n, const float* x) {
-  return ChunkedSum(threads, n, x, SumSquaresSpan);
+double SumSquaresCpu(int threads, int64_t n, DType dtype, const void* x) {
+  return ChunkedSum(threads, n, [=](int64_t count, int64_t start) {
+    return SumSquaresTyped(count, dtype, ElementAt(dtype, x, start));
+  });
 }
 
-double SumCpu(int threads, int64_t n, const float* x) { return ChunkedSum(threads, n, x, SumSpan); }
+double SumCpu(int threads, int64_t n, const float* x) {
+  return ChunkedSum(threads, n,
+                    [=](int64_t count, int64_t start) { return SumSpan(count, x + start); });
+}
 
 }  // namespace trimtab

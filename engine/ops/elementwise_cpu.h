@@ -1,15 +1,16 @@
-// CPU kernels of elementwise.h.
+// CPU kernels of elementwise.h: of values of any storage type, widened a block at a time.
 #pragma once
 
 #include <cstdint>
 
+#include "engine/base/dtype.h"
+
 namespace trimtab {
 
-void AddCpu(int threads, int64_t n, const float* x, float* y);
-void CopyCpu(int threads, int64_t n, const float* source, float* destination);
-void FillCpu(int threads, int64_t n, float value, float* x);
-void AddBiasCpu(int threads, int64_t rows, int64_t columns, const float* bias, float* x);
-double SumSquaresCpu(int threads, int64_t n, const float* x);
+void AddCpu(int threads, int64_t n, DType dtype, const void* x, void* y);
+void FillCpu(int threads, int64_t n, float value, DType dtype, void* x);
+void AddBiasCpu(int threads, int64_t rows, int64_t columns, DType dtype, const void* bias, void* x);
+double SumSquaresCpu(int threads, int64_t n, DType dtype, const void* x);
 double SumCpu(int threads, int64_t n, const float* x);
 
 }  // namespace trimtab

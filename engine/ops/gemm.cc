@@ -5,37 +5,77 @@
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
 #include "engine/ops/gemm_cpu.h"
+#include "engine/ops/widen.h"
 
 namespace trimtab {
 namespace {
+
+constexpr int64_t kFp8InnerMultiple = 16;
+constexpr int64_t kFp8ColumnMultiple = 8;
 
 Shape Stored(int64_t rows, int64_t columns, Transpose transpose) {
   return transpose == Transpose::kNo ? Shape{rows, columns} : Shape{columns, rows};
 }
 
-MatrixView View(const Tensor& matrix, Transpose transpose) {
+MatrixView View(const Tensor& matrix, const F32In& values, Transpose transpose) {
   // oneDNN asks for a leading dimension of at least 1 even when there are no columns.
-  return {matrix.f32(), std::max<int64_t>(1, matrix.dim(1)), transpose == Transpose::kYes};
+  return {values.data(), std::max<int64_t>(1, matrix.dim(1)), transpose == Transpose::kYes};
 }
+
+void CheckFp8(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose trans_b,
+              const Tensor& c, const GemmOptions& options, int64_t k) {
+  constexpr OpKind kOp = OpKind::kGemm;
+  TRIMTAB_ASSERT(IsFp8(a.dtype()) && IsFp8(b.dtype()) &&
+                     (a.dtype() == DType::kF8E4M3 || b.dtype() == DType::kF8E4M3),
+                 "gemm: a is {}, b is {}, expected fp8 of which one at most is e5m2",
+                 Name(a.dtype()), Name(b.dtype()));
+  TRIMTAB_ASSERT(trans_a == Transpose::kNo && trans_b == Transpose::kYes,
+                 "gemm: fp8 operands have k innermost: a as it is, b transposed");
+  TRIMTAB_ASSERT(k % kFp8InnerMultiple == 0 && c.dim(1) % kFp8ColumnMultiple == 0,
+                 "gemm: fp8 with n {}, k {}, expected multiples of {} and {}", c.dim(1), k,
+                 kFp8ColumnMultiple, kFp8InnerMultiple);
+  CheckPlainFloat(kOp, "c", c);
+  CheckOperand(kOp, "scale_a", options.scale_a, {1}, c.device());
+  CheckOperand(kOp, "scale_b", options.scale_b, {1}, c.device());
+}
+
+void CheckTypes(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose trans_b,
+                const Tensor& c, const GemmOptions& options, int64_t k) {
+  constexpr OpKind kOp = OpKind::kGemm;
+  if (IsFp8(a.dtype()) || IsFp8(b.dtype())) {
+    CheckFp8(a, trans_a, b, trans_b, c, options, k);
+    return;
+  }
+  CheckPlainFloat(kOp, "a", a);
+  TRIMTAB_ASSERT(!options.scale_a.defined() && !options.scale_b.defined(),
+                 "gemm: scales with {} operands, expected fp8", Name(a.dtype()));
+  TRIMTAB_ASSERT(c.dtype() == a.dtype() || c.dtype() == DType::kF32,
+                 "gemm: c is {}, a is {}, expected the same or fp32", Name(c.dtype()),
+                 Name(a.dtype()));
+}
+
+float FactorOf(const Tensor& scale) { return scale.defined() ? *scale.f32() : 1.0f; }
 
 }  // namespace
 
-OpRecord GemmRecord(int64_t m, int64_t n, int64_t k, bool accumulate, DType dtype) {
+OpRecord GemmRecord(int64_t m, int64_t n, int64_t k, bool accumulate, const GemmTypes& types) {
   return {.kind = OpKind::kGemm,
-          .dtype = dtype,
+          .dtype = types.a,
           .dims = {m, n, k},
           .flops = 2 * m * n * k,
-          .bytes = (m * k + k * n + (accumulate ? 2 : 1) * m * n) * SizeOf(dtype)};
+          .bytes = m * k * SizeOf(types.a) + k * n * SizeOf(types.b) +
+                   (accumulate ? 2 : 1) * m * n * SizeOf(types.c)};
 }
 
-OpRecord BiasBackwardRecord(int64_t rows, int64_t columns) {
+OpRecord BiasBackwardRecord(int64_t rows, int64_t columns, DType dtype, DType gradient) {
   return {.kind = OpKind::kBiasBackward,
+          .dtype = dtype,
           .dims = {rows, columns},
-          .bytes = (rows * columns + columns) * SizeOf(DType::kF32)};
+          .bytes = rows * columns * SizeOf(dtype) + columns * SizeOf(gradient)};
 }
 
 void Gemm(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose trans_b, Tensor& c,
-          bool accumulate, const Tensor& bias) {
+          const GemmOptions& options) {
   constexpr OpKind kOp = OpKind::kGemm;
   CheckMatrix(kOp, "a", a);
   CheckMatrix(kOp, "b", b);
@@ -44,33 +84,44 @@ void Gemm(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose trans_b
   const int64_t m = c.dim(0);
   const int64_t n = c.dim(1);
   const int64_t k = a.dim(trans_a == Transpose::kNo ? 1 : 0);
-  CheckOperand(kOp, "a", a, Stored(m, k, trans_a), device);
-  CheckOperand(kOp, "b", b, Stored(k, n, trans_b), device);
-  CheckOperand(kOp, "c", c, {m, n}, device);
-  if (bias.defined()) {
-    CheckOperand(kOp, "bias", bias, {n}, device);
-    TRIMTAB_ASSERT(!accumulate, "gemm: a bias of {} columns with accumulate would be added twice",
-                   n);
+  const bool fp8 = IsFp8(a.dtype()) || IsFp8(b.dtype());
+  CheckOperand(kOp, "a", a, Stored(m, k, trans_a), device, a.dtype());
+  CheckOperand(kOp, "b", b, Stored(k, n, trans_b), device, fp8 ? b.dtype() : a.dtype());
+  CheckOperand(kOp, "c", c, {m, n}, device, c.dtype());
+  CheckTypes(a, trans_a, b, trans_b, c, options, k);
+  if (options.bias.defined()) {
+    CheckOperand(kOp, "bias", options.bias, {n}, device, c.dtype());
+    TRIMTAB_ASSERT(!options.accumulate,
+                   "gemm: a bias of {} columns with accumulate would be added twice", n);
   }
-  const OpScope scope(device, GemmRecord(m, n, k, accumulate));
-  if (device.kind() == DeviceKind::kCuda && GetCudaOps().gemm != nullptr) {
-    GetCudaOps().gemm(a, trans_a, b, trans_b, c, accumulate, bias);
-    return;
+  const OpScope scope(device,
+                      GemmRecord(m, n, k, options.accumulate, {a.dtype(), b.dtype(), c.dtype()}));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::gemm)(a, trans_a, b, trans_b, c, options);
   }
-  if (!RunsOnCpu(device, kOp) || c.numel() == 0) return;
-  GemmCpu(device.threads(), m, n, k, View(a, trans_a), View(b, trans_b), c.f32(), accumulate,
-          bias.defined() ? bias.f32() : nullptr);
+  if (device.kind() != DeviceKind::kCpu || c.numel() == 0) return;
+  const F32In a32(a, FactorOf(options.scale_a));
+  const F32In b32(b, FactorOf(options.scale_b));
+  const F32In bias32(options.bias);
+  F32Out c32(c, /*read=*/options.accumulate);
+  GemmCpu(device.threads(), m, n, k, View(a, a32, trans_a), View(b, b32, trans_b), c32.data(),
+          options.accumulate, bias32.data());
 }
 
 void BiasBackward(const Tensor& dy, Tensor& dbias, bool accumulate) {
   constexpr OpKind kOp = OpKind::kBiasBackward;
   CheckMatrix(kOp, "dy", dy);
+  CheckPlainFloat(kOp, "dy", dy);
+  CheckPlainFloat(kOp, "dbias", dbias);
   Device& device = dy.device();
-  CheckOperand(kOp, "dy", dy, dy.shape(), device);
-  CheckOperand(kOp, "dbias", dbias, {dy.dim(1)}, device);
-  const OpScope scope(device, BiasBackwardRecord(dy.dim(0), dy.dim(1)));
-  if (!RunsOnCpu(device, kOp)) return;
-  BiasBackwardCpu(device.threads(), dy.dim(0), dy.dim(1), dy.f32(), dbias.f32(), accumulate);
+  CheckOperand(kOp, "dbias", dbias, {dy.dim(1)}, device, dbias.dtype());
+  const OpScope scope(device, BiasBackwardRecord(dy.dim(0), dy.dim(1), dy.dtype(), dbias.dtype()));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::bias_backward)(dy, dbias, accumulate);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  BiasBackwardCpu(device.threads(), dy.dim(0), dy.dim(1), F32In(dy).data(), F32InOut(dbias).data(),
+                  accumulate);
 }
 
 }  // namespace trimtab

@@ -101,6 +101,26 @@ struct AdamWCoefficients {
   float epsilon;
 };
 
+/// The coefficients of a step from its configuration and from the scalars (engine/ops/adamw.h) that
+/// change: learning rate, 1 / (1 - beta1^step), 1 / sqrt(1 - beta2^step), gradient scale. In
+/// double: 1 - beta2 loses its digits in float.
+TRIMTAB_HOST_DEVICE AdamWCoefficients MakeAdamWCoefficients(float beta1, float beta2, float epsilon,
+                                                            float weight_decay, float learning_rate,
+                                                            float bias_correction,
+                                                            float root_correction,
+                                                            float gradient_scale) {
+  const double rate = learning_rate;
+  return {beta1,
+          beta2,
+          static_cast<float>(1.0 - static_cast<double>(beta1)),
+          static_cast<float>(1.0 - static_cast<double>(beta2)),
+          gradient_scale,
+          static_cast<float>(1.0 - rate * static_cast<double>(weight_decay)),
+          static_cast<float>(rate * static_cast<double>(bias_correction)),
+          root_correction,
+          epsilon};
+}
+
 TRIMTAB_HOST_DEVICE void AdamWElement(const AdamWCoefficients& c, float gradient, float& parameter,
                                       float& m, float& v) {
   const float g = gradient * c.gradient_scale;
@@ -108,6 +128,51 @@ TRIMTAB_HOST_DEVICE void AdamWElement(const AdamWCoefficients& c, float gradient
   v = c.beta2 * v + c.rest2 * g * g;
   const float denominator = std::sqrt(v) * c.root_correction + c.epsilon;
   parameter = parameter * c.keep - c.step_size * m / denominator;
+}
+
+/// What Clip (engine/ops/adamw.h) makes of the sum of squares of gradients that are `loss_scale`
+/// times too large: their norm, what to multiply them by, and 1 if the norm is finite, else 0.
+TRIMTAB_HOST_DEVICE void ClipByNorm(double sum_of_squares, float max_norm, float loss_scale,
+                                    float& norm, float& gradient_scale, float& apply) {
+  constexpr float kLargest = 3.402823466e+38f;
+  const double exact = std::sqrt(sum_of_squares) / static_cast<double>(loss_scale);
+  const double limit = max_norm;
+  const double clip = max_norm > 0.0f && exact > limit ? limit / exact : 1.0;
+  norm = static_cast<float>(exact);
+  gradient_scale = static_cast<float>(clip / static_cast<double>(loss_scale));
+  apply = norm <= kLargest ? 1.0f : 0.0f;  // not so for NaN either
+}
+
+/// An fp32 master weight as a bf16 weight and 16 bits (engine/ops/adamw.h): the weight's bits,
+/// rounded to nearest with ties away from zero, and the signed difference from them.
+TRIMTAB_HOST_DEVICE uint16_t WeightBitsOfMaster(float master) {
+  return static_cast<uint16_t>((std::bit_cast<uint32_t>(master) + 0x8000u) >> 16);
+}
+TRIMTAB_HOST_DEVICE uint16_t RemainderOfMaster(float master) {
+  return static_cast<uint16_t>(std::bit_cast<uint32_t>(master));
+}
+TRIMTAB_HOST_DEVICE float MasterOfParts(uint16_t weight_bits, uint16_t remainder) {
+  // The remainder's sign bit says that the weight was rounded up.
+  const uint32_t borrow = (remainder & 0x8000u) << 1;
+  return std::bit_cast<float>((static_cast<uint32_t>(weight_bits) << 16 | remainder) - borrow);
+}
+
+/// The power of two by which a block of fp16 moments is scaled, given its largest magnitude: stored
+/// values then lie below 2^15. Being a power of two, it costs no rounding. `inverse` is 1 / scale.
+TRIMTAB_HOST_DEVICE void MomentScale(float largest, float& scale, float& inverse) {
+  const uint32_t exponent = std::bit_cast<uint32_t>(largest) >> 23 & 0xffu;
+  const uint32_t scale_exponent = exponent > 14u ? exponent - 14u : 1u;
+  scale = std::bit_cast<float>(scale_exponent << 23);
+  inverse = std::bit_cast<float>((254u - scale_exponent) << 23);
+}
+
+/// The scale under which `amax` becomes `fp8_max`; `scale` stays where amax is 0 or not finite. The
+/// scale is finite however small amax is.
+TRIMTAB_HOST_DEVICE float Fp8Scale(float amax, float fp8_max, float scale) {
+  constexpr float kLargest = 3.402823466e+38f;
+  if (!(amax > 0.0f) || amax > kLargest) return scale;
+  const float wanted = fp8_max / amax;
+  return wanted > kLargest ? kLargest : wanted;
 }
 
 }  // namespace trimtab

@@ -1,31 +1,45 @@
 #include "engine/ops/norm.h"
 
+#include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
 #include "engine/ops/norm_cpu.h"
+#include "engine/ops/widen.h"
 
 namespace trimtab {
 namespace {
 
-// fp32 values moved: `matrices` of [rows, columns], `vectors` of [columns], `statistics` of [rows].
-OpRecord Record(OpKind kind, int64_t rows, int64_t columns, int64_t matrices, int64_t vectors,
-                int64_t statistics) {
-  const int64_t values = matrices * rows * columns + vectors * columns + statistics * rows;
-  return {.kind = kind, .dims = {rows, columns}, .bytes = values * SizeOf(DType::kF32)};
+// What is moved: `matrices` of [rows, columns] and `vectors` of [columns] of `dtype`, `statistics`
+// of [rows] in fp32.
+OpRecord Record(OpKind kind, int64_t rows, int64_t columns, DType dtype, int64_t matrices,
+                int64_t vectors, int64_t statistics) {
+  const int64_t values = matrices * rows * columns + vectors * columns;
+  return {.kind = kind,
+          .dtype = dtype,
+          .dims = {rows, columns},
+          .bytes = values * SizeOf(dtype) + statistics * rows * SizeOf(DType::kF32)};
+}
+
+// The same, beside `gradients` of [columns].
+OpRecord BackwardRecord(OpKind kind, int64_t rows, int64_t columns, DType dtype, int64_t gradients,
+                        DType gradient, int64_t statistics) {
+  OpRecord record = Record(kind, rows, columns, dtype, 4, 1, statistics);
+  record.bytes += gradients * columns * SizeOf(gradient);
+  return record;
 }
 
 }  // namespace
 
-OpRecord LayerNormForwardRecord(int64_t rows, int64_t columns) {
-  return Record(OpKind::kLayerNormForward, rows, columns, 2, 2, 2);
+OpRecord LayerNormForwardRecord(int64_t rows, int64_t columns, DType dtype) {
+  return Record(OpKind::kLayerNormForward, rows, columns, dtype, 2, 2, 2);
 }
-OpRecord LayerNormBackwardRecord(int64_t rows, int64_t columns) {
-  return Record(OpKind::kLayerNormBackward, rows, columns, 4, 3, 2);
+OpRecord LayerNormBackwardRecord(int64_t rows, int64_t columns, DType dtype, DType gradient) {
+  return BackwardRecord(OpKind::kLayerNormBackward, rows, columns, dtype, 2, gradient, 2);
 }
-OpRecord RmsNormForwardRecord(int64_t rows, int64_t columns) {
-  return Record(OpKind::kRmsNormForward, rows, columns, 2, 1, 1);
+OpRecord RmsNormForwardRecord(int64_t rows, int64_t columns, DType dtype) {
+  return Record(OpKind::kRmsNormForward, rows, columns, dtype, 2, 1, 1);
 }
-OpRecord RmsNormBackwardRecord(int64_t rows, int64_t columns) {
-  return Record(OpKind::kRmsNormBackward, rows, columns, 4, 2, 1);
+OpRecord RmsNormBackwardRecord(int64_t rows, int64_t columns, DType dtype, DType gradient) {
+  return BackwardRecord(OpKind::kRmsNormBackward, rows, columns, dtype, 1, gradient, 1);
 }
 
 void LayerNormForward(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
@@ -34,16 +48,20 @@ void LayerNormForward(const Tensor& x, const Tensor& weight, const Tensor& bias,
   CheckMatrix(kOp, "x", x);
   Device& device = x.device();
   const NormShape shape = {x.dim(0), x.dim(1)};
-  CheckOperand(kOp, "x", x, x.shape(), device);
-  CheckOperand(kOp, "weight", weight, {shape.columns}, device);
-  CheckOperand(kOp, "bias", bias, {shape.columns}, device);
-  CheckOperand(kOp, "y", y, x.shape(), device);
+  CheckPlainFloat(kOp, "x", x);
+  CheckOperand(kOp, "weight", weight, {shape.columns}, device, x.dtype());
+  CheckOperand(kOp, "bias", bias, {shape.columns}, device, x.dtype());
+  CheckOperand(kOp, "y", y, x.shape(), device, x.dtype());
   CheckOperand(kOp, "mean", mean, {shape.rows}, device);
   CheckOperand(kOp, "rstd", rstd, {shape.rows}, device);
-  const OpScope scope(device, LayerNormForwardRecord(shape.rows, shape.columns));
-  if (!RunsOnCpu(device, kOp)) return;
-  LayerNormForwardCpu(device.threads(), shape, x.f32(), weight.f32(), bias.f32(), epsilon, y.f32(),
-                      mean.f32(), rstd.f32());
+  const OpScope scope(device, LayerNormForwardRecord(shape.rows, shape.columns, x.dtype()));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::layer_norm_forward)(x, weight, bias, epsilon, y, mean,
+                                                                 rstd);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  LayerNormForwardCpu(device.threads(), shape, F32In(x).data(), F32In(weight).data(),
+                      F32In(bias).data(), epsilon, F32Out(y).data(), mean.f32(), rstd.f32());
 }
 
 void LayerNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
@@ -53,18 +71,25 @@ void LayerNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, 
   CheckMatrix(kOp, "x", x);
   Device& device = x.device();
   const NormShape shape = {x.dim(0), x.dim(1)};
-  CheckOperand(kOp, "x", x, x.shape(), device);
-  CheckOperand(kOp, "dy", dy, x.shape(), device);
-  CheckOperand(kOp, "weight", weight, {shape.columns}, device);
+  CheckPlainFloat(kOp, "x", x);
+  CheckOperand(kOp, "dy", dy, x.shape(), device, x.dtype());
+  CheckOperand(kOp, "weight", weight, {shape.columns}, device, x.dtype());
   CheckOperand(kOp, "mean", mean, {shape.rows}, device);
   CheckOperand(kOp, "rstd", rstd, {shape.rows}, device);
-  CheckOperand(kOp, "dx", dx, x.shape(), device);
-  CheckOperand(kOp, "dweight", dweight, {shape.columns}, device);
-  CheckOperand(kOp, "dbias", dbias, {shape.columns}, device);
-  const OpScope scope(device, LayerNormBackwardRecord(shape.rows, shape.columns));
-  if (!RunsOnCpu(device, kOp)) return;
-  LayerNormBackwardCpu(device.threads(), shape, dy.f32(), x.f32(), weight.f32(), mean.f32(),
-                       rstd.f32(), dx.f32(), dweight.f32(), dbias.f32(), accumulate);
+  CheckOperand(kOp, "dx", dx, x.shape(), device, x.dtype());
+  CheckPlainFloat(kOp, "dweight", dweight);
+  CheckOperand(kOp, "dweight", dweight, {shape.columns}, device, dweight.dtype());
+  CheckOperand(kOp, "dbias", dbias, {shape.columns}, device, dweight.dtype());
+  const OpScope scope(
+      device, LayerNormBackwardRecord(shape.rows, shape.columns, x.dtype(), dweight.dtype()));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::layer_norm_backward)(dy, x, weight, mean, rstd, dx,
+                                                                  dweight, dbias, accumulate);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  LayerNormBackwardCpu(device.threads(), shape, F32In(dy).data(), F32In(x).data(),
+                       F32In(weight).data(), mean.f32(), rstd.f32(), F32InOut(dx).data(),
+                       F32InOut(dweight).data(), F32InOut(dbias).data(), accumulate);
 }
 
 void RmsNormForward(const Tensor& x, const Tensor& weight, double epsilon, Tensor& y,
@@ -73,13 +98,17 @@ void RmsNormForward(const Tensor& x, const Tensor& weight, double epsilon, Tenso
   CheckMatrix(kOp, "x", x);
   Device& device = x.device();
   const NormShape shape = {x.dim(0), x.dim(1)};
-  CheckOperand(kOp, "x", x, x.shape(), device);
-  CheckOperand(kOp, "weight", weight, {shape.columns}, device);
-  CheckOperand(kOp, "y", y, x.shape(), device);
+  CheckPlainFloat(kOp, "x", x);
+  CheckOperand(kOp, "weight", weight, {shape.columns}, device, x.dtype());
+  CheckOperand(kOp, "y", y, x.shape(), device, x.dtype());
   CheckOperand(kOp, "rstd", rstd, {shape.rows}, device);
-  const OpScope scope(device, RmsNormForwardRecord(shape.rows, shape.columns));
-  if (!RunsOnCpu(device, kOp)) return;
-  RmsNormForwardCpu(device.threads(), shape, x.f32(), weight.f32(), epsilon, y.f32(), rstd.f32());
+  const OpScope scope(device, RmsNormForwardRecord(shape.rows, shape.columns, x.dtype()));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::rms_norm_forward)(x, weight, epsilon, y, rstd);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  RmsNormForwardCpu(device.threads(), shape, F32In(x).data(), F32In(weight).data(), epsilon,
+                    F32Out(y).data(), rstd.f32());
 }
 
 void RmsNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd,
@@ -88,16 +117,23 @@ void RmsNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, co
   CheckMatrix(kOp, "x", x);
   Device& device = x.device();
   const NormShape shape = {x.dim(0), x.dim(1)};
-  CheckOperand(kOp, "x", x, x.shape(), device);
-  CheckOperand(kOp, "dy", dy, x.shape(), device);
-  CheckOperand(kOp, "weight", weight, {shape.columns}, device);
+  CheckPlainFloat(kOp, "x", x);
+  CheckOperand(kOp, "dy", dy, x.shape(), device, x.dtype());
+  CheckOperand(kOp, "weight", weight, {shape.columns}, device, x.dtype());
   CheckOperand(kOp, "rstd", rstd, {shape.rows}, device);
-  CheckOperand(kOp, "dx", dx, x.shape(), device);
-  CheckOperand(kOp, "dweight", dweight, {shape.columns}, device);
-  const OpScope scope(device, RmsNormBackwardRecord(shape.rows, shape.columns));
-  if (!RunsOnCpu(device, kOp)) return;
-  RmsNormBackwardCpu(device.threads(), shape, dy.f32(), x.f32(), weight.f32(), rstd.f32(), dx.f32(),
-                     dweight.f32(), accumulate);
+  CheckOperand(kOp, "dx", dx, x.shape(), device, x.dtype());
+  CheckPlainFloat(kOp, "dweight", dweight);
+  CheckOperand(kOp, "dweight", dweight, {shape.columns}, device, dweight.dtype());
+  const OpScope scope(device,
+                      RmsNormBackwardRecord(shape.rows, shape.columns, x.dtype(), dweight.dtype()));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::rms_norm_backward)(dy, x, weight, rstd, dx, dweight,
+                                                                accumulate);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  RmsNormBackwardCpu(device.threads(), shape, F32In(dy).data(), F32In(x).data(),
+                     F32In(weight).data(), rstd.f32(), F32InOut(dx).data(),
+                     F32InOut(dweight).data(), accumulate);
 }
 
 }  // namespace trimtab

@@ -11,8 +11,8 @@ namespace trimtab {
 
 /// The scales of S tensors, fp32 [S] each: stored = value * scale, value = stored * inverse.
 struct Fp8Scales {
-  Tensor scale;
-  Tensor inverse;
+  Tensor scale{};
+  Tensor inverse{};
 };
 
 OpRecord AmaxRecord(int64_t numel, DType dtype = DType::kF32);
@@ -21,9 +21,9 @@ void Amax(const Tensor& x, Tensor& amax);
 
 /// Where a quantised matrix goes; undefined tensors are not written. Both are of one fp8 type.
 struct Fp8Output {
-  Tensor rows;        // [rows, C]
-  Tensor transposed;  // [C, rows]
-  Tensor amax;        // fp32 [1]: raised to the largest |x|, as by Amax
+  Tensor rows{};        // [rows, C]
+  Tensor transposed{};  // [C, rows]
+  Tensor amax{};        // fp32 [1]: raised to the largest |x|, as by Amax
 };
 
 OpRecord QuantizeRecord(int64_t rows, int64_t columns, DType dtype, bool with_rows,
