@@ -157,13 +157,16 @@ TRIMTAB_HOST_DEVICE float MasterOfParts(uint16_t weight_bits, uint16_t remainder
   return std::bit_cast<float>((static_cast<uint32_t>(weight_bits) << 16 | remainder) - borrow);
 }
 
-/// The power of two by which a block of fp16 moments is scaled, given its largest magnitude: stored
-/// values then lie below 2^15. Being a power of two, it costs no rounding. `inverse` is 1 / scale.
+/// The scale of a block of fp16 moments (engine/ops/adamw.h) from its largest magnitude, and what
+/// to multiply by to store: both 0 if the block is so close to zero that the scale would not be a
+/// normal number.
 TRIMTAB_HOST_DEVICE void MomentScale(float largest, float& scale, float& inverse) {
-  const uint32_t exponent = std::bit_cast<uint32_t>(largest) >> 23 & 0xffu;
-  const uint32_t scale_exponent = exponent > 14u ? exponent - 14u : 1u;
-  scale = std::bit_cast<float>(scale_exponent << 23);
-  inverse = std::bit_cast<float>((254u - scale_exponent) << 23);
+  constexpr float kSmallestNormal = 1.17549435e-38f;
+  constexpr float kStored = 32768.0f;  // kMomentLargest
+  const float wanted = largest / kStored;
+  const bool usable = wanted >= kSmallestNormal;
+  scale = usable ? wanted : 0.0f;
+  inverse = usable ? kStored / largest : 0.0f;
 }
 
 /// The scale under which `amax` becomes `fp8_max`; `scale` stays where amax is 0 or not finite. The
