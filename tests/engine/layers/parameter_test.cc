@@ -21,7 +21,7 @@ std::vector<float> InitialValues(const ParameterSpec& spec) {
   const auto device = MakeCpuDevice(1);
   ParameterStore store;
   const Parameter& parameter = store.Declare(spec);
-  store.Allocate(*device, 1);
+  store.Allocate(*device, DType::kF32, DType::kF32, 1);
   store.Initialize(1234);
   std::vector<float> values(static_cast<size_t>(parameter.numel()));
   CopyToHost(parameter.weight, values);
@@ -39,15 +39,17 @@ TEST(ParameterStoreTest, PutsTensorParallelParametersFirst) {
                               .partition = WholePartition(5, 1)};
   const Parameter& norm = store.Declare(replicated);
   const Parameter& linear = store.Declare(NormalSpec("linear", 2, 3, WholePartition(2, 3)));
-  store.Allocate(*device, 4);
+  store.Allocate(*device, DType::kF32, DType::kBf16, 3);
   EXPECT_EQ(linear.offset, 0);
-  EXPECT_EQ(norm.offset, 6);
-  EXPECT_EQ(store.tensor_parallel_numel(), 6);
-  EXPECT_EQ(store.numel(), 11);
-  EXPECT_EQ(store.padded_numel(), 12);
+  EXPECT_EQ(norm.offset, kParameterAlignment);
+  EXPECT_EQ(store.tensor_parallel_numel(), kParameterAlignment);
+  EXPECT_EQ(store.numel(), 2 * kParameterAlignment);
+  EXPECT_EQ(store.padded_numel(), 3 * kParameterAlignment) << "three aligned shards";
+  EXPECT_EQ(norm.gradient.dtype(), DType::kBf16);
   store.Initialize(1);
   EXPECT_EQ(norm.weight.f32()[0], 1.0f);
-  EXPECT_EQ(store.weights().f32()[11], 0.0f) << "padding";
+  EXPECT_EQ(store.weights().f32()[6], 0.0f) << "the gap before the next parameter";
+  EXPECT_EQ(store.weights().f32()[2 * kParameterAlignment], 0.0f) << "padding";
 }
 
 TEST(ParameterStoreTest, InitialValuesDoNotDependOnTheLayout) {

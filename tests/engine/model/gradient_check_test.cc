@@ -27,7 +27,7 @@ class ModelUnderTest {
                                     .model = run_.model,
                                     .micro_batch = run_.layout.micro_batch,
                                     .sequence = run_.sequence_length}) {
-    store_.Allocate(*device_, 1);
+    store_.Allocate(*device_, DType::kF32, DType::kF32, 1);
     store_.Initialize(3);
     // Weights of normal size, so that every path carries a gradient well above the noise.
     std::mt19937 random(11);
@@ -44,20 +44,29 @@ class ModelUnderTest {
     std::uniform_int_distribution<int32_t> id(0, static_cast<int32_t>(run_.model.vocab_size - 1));
     for (int64_t i = 0; i < tokens; ++i) tokens_.i32()[i] = id(random);
     for (int64_t i = 0; i < tokens; ++i) targets_.i32()[i] = id(random);
+    gradient_scale_ = Tensor::Empty(*device_, {1}, DType::kF32, MemoryTag::kWorkspace);
+    loss_sum_ = Tensor::Empty(*device_, {1}, DType::kF32, MemoryTag::kWorkspace);
+    gradient_scale_.f32()[0] = 1.0f;
   }
 
   double Loss() {
     MicroBatchState state;
-    return model_.Forward(tokens_, targets_, 1.0f, state);
+    return Forward(state);
   }
   void Backward() {
     MicroBatchState state;
-    model_.Forward(tokens_, targets_, 1.0f, state);
+    Forward(state);
     model_.Backward(state, /*accumulate=*/false);
   }
   ParameterStore& store() { return store_; }
 
  private:
+  double Forward(MicroBatchState& state) {
+    loss_sum_.f32()[0] = 0.0f;
+    model_.Forward(tokens_, targets_, gradient_scale_, loss_sum_, state);
+    return loss_sum_.f32()[0];
+  }
+
   RunConfig run_;
   std::unique_ptr<Device> device_;
   ParallelContext parallel_;
@@ -65,6 +74,8 @@ class ModelUnderTest {
   GptModel model_;
   Tensor tokens_;
   Tensor targets_;
+  Tensor gradient_scale_;
+  Tensor loss_sum_;
 };
 
 double Length(const std::vector<float>& values) {

@@ -66,19 +66,23 @@ TEST_P(Resume, GivesTheSameBitsAsNeverStopping) {
   ExpectSameState(folder + "/parts", folder + "/whole");
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, Resume,
-                         testing::Combine(testing::Bool(),
-                                          testing::Values("mbs=2", "tp=2,mbs=2", "dp=2,mbs=1",
-                                                          "dp=2,zero=1,mbs=2",
-                                                          "tp=2,dp=2,sp=1,zero=1,mbs=1")),
-                         [](const auto& param) {
-                           std::string name = std::get<0>(param.param) ? "llama_" : "gpt_";
-                           for (const char c : std::string(std::get<1>(param.param))) {
-                             name += c == '=' ? '\0' : c == ',' ? '_' : c;
-                           }
-                           std::erase(name, '\0');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, Resume,
+    testing::Combine(testing::Bool(),
+                     testing::Values("mbs=2", "tp=2,mbs=2", "dp=2,mbs=1", "dp=2,zero=1,mbs=2",
+                                     "tp=2,dp=2,sp=1,zero=1,mbs=1", "mbs=4,precision=bf16",
+                                     "dp=2,zero=1,mbs=2,precision=bf16,"
+                                     "master=remainder,moments=bf16",
+                                     "mbs=4,precision=fp16,moments=fp16",
+                                     "mbs=4,precision=fp8,grads=bf16")),
+    [](const auto& param) {
+      std::string name = std::get<0>(param.param) ? "llama_" : "gpt_";
+      for (const char c : std::string(std::get<1>(param.param))) {
+        name += c == '=' ? '\0' : c == ',' ? '_' : c;
+      }
+      std::erase(name, '\0');
+      return name;
+    });
 
 // What one layout saved, another goes on with; the losses agree up to the order of summation.
 TEST(RunTraining, GoesOnInAnotherLayout) {

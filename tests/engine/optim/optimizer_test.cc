@@ -1,0 +1,182 @@
+#include "engine/optim/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "engine/base/float16.h"
+#include "engine/base/units.h"
+
+namespace trimtab {
+namespace {
+
+ParameterSpec Matrix(const std::string& name, int64_t rows, int64_t columns) {
+  return {.name = name,
+          .rows = rows,
+          .columns = columns,
+          .init = InitKind::kNormal,
+          .init_std = 0.02,
+          .partition = WholePartition(rows, columns)};
+}
+
+/// A store with its optimizer, as rank `dp_rank` of a layout.
+class Fixture {
+ public:
+  explicit Fixture(const std::string& layout, int dp_rank = 0)
+      : device_(MakeCpuDevice(1)), context_(MakeMetaContext(ParseLayout(layout, 0), dp_rank)) {
+    const TrainingTypes types = TypesOf(context_.layout);
+    store_.Declare(Matrix("a", 7, 30));
+    store_.Declare(Matrix("b", 5, 64));
+    store_.Allocate(*device_, types.weights, types.gradients, context_.layout.dp);
+    optimizer_.emplace(OptimizerConfig{}, context_, store_);
+    store_.Initialize(1);
+  }
+
+  ParameterStore& store() { return store_; }
+  Optimizer& optimizer() { return *optimizer_; }
+  MemoryTracker& memory() { return device_->memory(); }
+
+ private:
+  std::unique_ptr<Device> device_;
+  ParallelContext context_;
+  ParameterStore store_;
+  std::optional<Optimizer> optimizer_;
+};
+
+std::vector<float> Normals(int64_t count, float scale) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0.0f, scale);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+class OptimizerStateTest : public testing::TestWithParam<const char*> {};
+
+// Whatever the weights are stored in, their fp32 values survive exactly: that is what masters are.
+TEST_P(OptimizerStateTest, WeightsKeepTheirFp32Values) {
+  Fixture fixture(GetParam());
+  const std::vector<float> values = Normals(200, 0.1f);
+  fixture.optimizer().WriteWeights(10, values);
+  std::vector<float> back(values.size());
+  fixture.optimizer().ReadWeights(10, back);
+  EXPECT_EQ(back, values);
+  std::vector<float> stored(values.size());
+  CopyToHost(fixture.store().weights().Slice(10, {200}), stored);
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(stored[i], values[i], std::abs(values[i]) / 256)
+        << "the weight is the rounded value";
+  }
+}
+
+// What a checkpoint reads and writes again gives the same checkpoint.
+TEST_P(OptimizerStateTest, MomentsSurviveACheckpoint) {
+  Fixture fixture(GetParam());
+  const int64_t begin = fixture.store().parameters()[1]->offset;
+  std::vector<float> values = Normals(320, 1e-4f);
+  values[5] = 0.0f;
+  values[7] = 1e-9f;
+  Optimizer& optimizer = fixture.optimizer();
+  optimizer.WriteMoments(Optimizer::Moment::kSecond, begin, values);
+  std::vector<float> once(values.size());
+  optimizer.ReadMoments(Optimizer::Moment::kSecond, begin, once);
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(once[i], values[i], std::abs(values[i]) / 256 + 1e-11) << i;
+  }
+  optimizer.WriteMoments(Optimizer::Moment::kSecond, begin, once);
+  std::vector<float> twice(values.size());
+  optimizer.ReadMoments(Optimizer::Moment::kSecond, begin, twice);
+  EXPECT_EQ(twice, once);
+  optimizer.ReadMoments(Optimizer::Moment::kFirst, begin, once);
+  EXPECT_EQ(once, std::vector<float>(values.size(), 0.0f)) << "the other moment";
+}
+
+INSTANTIATE_TEST_SUITE_P(States, OptimizerStateTest,
+                         testing::Values("precision=fp32", "precision=bf16",
+                                         "precision=bf16,master=remainder,moments=bf16",
+                                         "precision=fp16,moments=fp16", "precision=fp8"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name) {
+                             if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+                           }
+                           return name;
+                         });
+
+TEST(OptimizerTest, ShardsHoldTheirOwnMasters) {
+  Fixture fixture("dp=2,zero=1,precision=bf16", /*dp_rank=*/1);
+  Optimizer& optimizer = fixture.optimizer();
+  const int64_t begin = optimizer.shard_begin();
+  EXPECT_EQ(begin % kParameterAlignment, 0);
+  EXPECT_EQ(optimizer.shard_end(), fixture.store().padded_numel());
+  const std::vector<float> values = Normals(fixture.store().numel(), 1.0f);
+  optimizer.WriteWeights(0, values);
+  std::vector<float> own(static_cast<size_t>(fixture.store().numel() - begin));
+  optimizer.ReadWeights(begin, own);
+  EXPECT_TRUE(std::equal(own.begin(), own.end(), values.begin() + begin));
+}
+
+// Bytes per parameter of state beside weights and gradients.
+TEST(OptimizerTest, TakesTheBytesOfItsState) {
+  const std::pair<const char*, double> cases[] = {
+      {"precision=fp32", 8},
+      {"precision=bf16", 12},
+      {"precision=bf16,master=remainder,moments=bf16", 6},
+      {"precision=bf16,moments=fp16", 4 + 4 + 8.0 / kMomentBlock},
+  };
+  const double scalars = (2 + kUpdateScalarCount) * 4;
+  for (const auto& [layout, bytes] : cases) {
+    Fixture fixture(layout);
+    const auto tag = static_cast<size_t>(MemoryTag::kOptimizer);
+    EXPECT_EQ(static_cast<double>(fixture.memory().current_by_tag()[tag]),
+              bytes * static_cast<double>(fixture.store().padded_numel()) + scalars)
+        << layout;
+  }
+}
+
+// One step of bf16 weights with masters moves the masters as fp32 weights would move.
+TEST(OptimizerTest, MastersFollowFp32Weights) {
+  for (const char* layout : {"precision=bf16", "precision=bf16,master=remainder"}) {
+    Fixture exact("precision=fp32");
+    Fixture reduced(layout);
+    const int64_t numel = exact.store().numel();
+    const std::vector<float> weights = Normals(numel, 0.1f);
+    std::vector<float> gradients = Normals(numel, 0.01f);
+    for (Fixture* fixture : {&exact, &reduced}) {
+      fixture->optimizer().WriteWeights(0, weights);
+      Tensor all = fixture->store().gradients().Slice(0, {numel});
+      CopyFromHost(all, gradients);
+      for (int64_t step = 0; step < 3; ++step) {
+        fixture->optimizer().Prepare(1e-3, step, 1.0);
+        fixture->optimizer().Update();
+        EXPECT_TRUE(fixture->optimizer().Outcome().applied);
+      }
+    }
+    std::vector<float> expected(static_cast<size_t>(numel));
+    std::vector<float> actual(static_cast<size_t>(numel));
+    exact.optimizer().ReadWeights(0, expected);
+    reduced.optimizer().ReadWeights(0, actual);
+    EXPECT_EQ(actual, expected) << layout;
+  }
+}
+
+TEST(OptimizerTest, AnInfiniteGradientChangesNothing) {
+  Fixture fixture("precision=fp16");
+  const int64_t numel = fixture.store().numel();
+  const std::vector<float> weights = Normals(numel, 0.1f);
+  fixture.optimizer().WriteWeights(0, weights);
+  std::vector<float> gradients(static_cast<size_t>(numel), 0.01f);
+  gradients[3] = INFINITY;
+  Tensor all = fixture.store().gradients().Slice(0, {numel});
+  CopyFromHost(all, gradients);
+  fixture.optimizer().Prepare(1e-3, 0, 1024.0);
+  fixture.optimizer().Update();
+  EXPECT_FALSE(fixture.optimizer().Outcome().applied);
+  std::vector<float> after(weights.size());
+  fixture.optimizer().ReadWeights(0, after);
+  EXPECT_EQ(after, weights);
+}
+
+}  // namespace
+}  // namespace trimtab
