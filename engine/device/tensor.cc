@@ -1,6 +1,9 @@
 #include "engine/device/tensor.h"
 
 #include <algorithm>
+#include <vector>
+
+#include "engine/base/float16.h"
 
 namespace trimtab {
 
@@ -56,10 +59,22 @@ void CopyIn(Tensor& tensor, DType dtype, const void* values, size_t count) {
   tensor.device().CopyFromHost(tensor.raw(), values, tensor.bytes());
 }
 
+void RequireSixteenBits(const Tensor& tensor) {
+  TRIMTAB_ASSERT(tensor.dtype() == DType::kBf16 || tensor.dtype() == DType::kF16,
+                 "floats do not stand for the values of {} {}", Name(tensor.dtype()),
+                 tensor.shape().ToString());
+}
+
 }  // namespace
 
 void CopyFromHost(Tensor& tensor, std::span<const float> values) {
-  CopyIn(tensor, DType::kF32, values.data(), values.size());
+  const DType dtype = tensor.dtype();
+  if (dtype == DType::kF32) return CopyIn(tensor, dtype, values.data(), values.size());
+  RequireSixteenBits(tensor);
+  std::vector<uint16_t> bits(values.size());
+  std::transform(values.begin(), values.end(), bits.begin(),
+                 dtype == DType::kBf16 ? FloatToBf16 : FloatToF16);
+  CopyIn(tensor, dtype, bits.data(), bits.size());
 }
 
 void CopyFromHost(Tensor& tensor, std::span<const int32_t> values) {
@@ -67,10 +82,17 @@ void CopyFromHost(Tensor& tensor, std::span<const int32_t> values) {
 }
 
 void CopyToHost(const Tensor& tensor, std::span<float> values) {
-  TRIMTAB_ASSERT(
-      tensor.dtype() == DType::kF32 && tensor.numel() == static_cast<int64_t>(values.size()),
-      "copying {} {} to {} floats", Name(tensor.dtype()), tensor.shape().ToString(), values.size());
-  tensor.device().CopyToHost(values.data(), tensor.raw(), tensor.bytes());
+  TRIMTAB_ASSERT(tensor.numel() == static_cast<int64_t>(values.size()),
+                 "copying {} {} to {} floats", Name(tensor.dtype()), tensor.shape().ToString(),
+                 values.size());
+  if (tensor.dtype() == DType::kF32) {
+    return tensor.device().CopyToHost(values.data(), tensor.raw(), tensor.bytes());
+  }
+  RequireSixteenBits(tensor);
+  std::vector<uint16_t> bits(values.size());
+  tensor.device().CopyToHost(bits.data(), tensor.raw(), tensor.bytes());
+  std::transform(bits.begin(), bits.end(), values.begin(),
+                 tensor.dtype() == DType::kBf16 ? Bf16ToFloat : F16ToFloat);
 }
 
 }  // namespace trimtab

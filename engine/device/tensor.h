@@ -78,10 +78,10 @@ class Tensor {
   DType dtype_ = DType::kF32;
 };
 
-/// Copies host values into `tensor` (same dtype and count).
+/// Copies host values into `tensor` (same count). bf16 and fp16 take and give floats: rounded to
+/// nearest even on the way in, exact on the way out.
 void CopyFromHost(Tensor& tensor, std::span<const float> values);
 void CopyFromHost(Tensor& tensor, std::span<const int32_t> values);
-/// Copies `tensor` to `values` (same count).
 void CopyToHost(const Tensor& tensor, std::span<float> values);
 
 }  // namespace trimtab

@@ -3,10 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <random>
 
-#include "engine/base/float16.h"
-#include "engine/base/units.h"
 
 namespace trimtab {
 namespace {
@@ -96,8 +95,8 @@ INSTANTIATE_TEST_SUITE_P(States, OptimizerStateTest,
                          testing::Values("precision=fp32", "precision=bf16",
                                          "precision=bf16,master=remainder,moments=bf16",
                                          "precision=fp16,moments=fp16", "precision=fp8"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& param_info) {
+                           std::string name = param_info.param;
                            for (char& c : name) {
                              if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
                            }

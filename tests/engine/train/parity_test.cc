@@ -49,7 +49,6 @@ RunConfig ParityRun(bool llama, const std::string& layout) {
   run.optimizer.learning_rate = 3e-3;
   run.optimizer.min_learning_rate = 3e-4;
   run.optimizer.warmup_steps = 20;
-  run.threads_per_rank = 2;
   run.layout = ParseLayout("mbs=8," + layout, 0);
   return run;
 }
