@@ -15,7 +15,17 @@ def trimtab_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kwargs)
         **kwargs
     )
 
-def trimtab_binary(name, srcs, deps = [], copts = [], linkopts = [], **kwargs):
+# Tests and benchmarks are packed into the bundle; nobody else uses them.
+BUNDLED = ["//tools:__pkg__"]
+
+def trimtab_binary(
+        name,
+        srcs,
+        deps = [],
+        copts = [],
+        linkopts = [],
+        visibility = None,
+        **kwargs):
     """A C++ program. With data = ["//engine:cuda_backend"] it can use GPUs."""
     native.cc_binary(
         name = name,
@@ -24,6 +34,7 @@ def trimtab_binary(name, srcs, deps = [], copts = [], linkopts = [], **kwargs):
         copts = TRIMTAB_COPTS + copts,
         # A backend loaded on demand must share the program's registries, so it sees its symbols.
         linkopts = TRIMTAB_LINKOPTS + ["-rdynamic"] + linkopts,
+        visibility = visibility or (BUNDLED if kwargs.get("testonly") else None),
         **kwargs
     )
 
@@ -35,6 +46,7 @@ def trimtab_test(
         size = "small",
         copts = [],
         linkopts = [],
+        visibility = BUNDLED,
         **kwargs):
     """A GoogleTest program: gtest and its main() are linked in."""
     native.cc_test(
@@ -47,5 +59,6 @@ def trimtab_test(
         linkopts = TRIMTAB_LINKOPTS + ["-rdynamic"] + linkopts,
         # The same objects as the programs use: nothing is compiled twice.
         linkstatic = True,
+        visibility = visibility,
         **kwargs
     )

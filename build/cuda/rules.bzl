@@ -9,6 +9,7 @@ load(
     "NCCL_FOUND",
 )
 load("//build:copts.bzl", "TRIMTAB_COPTS", "TRIMTAB_LINKOPTS")
+load("//build:rules.bzl", "BUNDLED")
 
 _ARCHITECTURES = ["sm_80", "sm_90a", "sm_100"]
 
@@ -122,6 +123,7 @@ def trimtab_cuda_test(name, srcs, deps, libraries, size = "small", **kwargs):
         deps = deps + ["//build/third_party:gtest_main"],
         linkopts = _linkopts(libraries),
         linkstatic = True,
+        visibility = BUNDLED,
         size = size,
         target_compatible_with = _COMPATIBLE,
         **kwargs

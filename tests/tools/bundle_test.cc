@@ -1,0 +1,124 @@
+// The portable bundle: unpacked anywhere, under an empty environment, it runs.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace trimtab {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int status = -1;
+  std::string output;  // both streams
+};
+
+Outcome Shell(const std::string& command) {
+  Outcome outcome;
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  char buffer[4096];
+  for (size_t n; (n = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;) {
+    outcome.output.append(buffer, n);
+  }
+  const int status = pclose(pipe);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+class BundleTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    const fs::path folder = fs::path(testing::TempDir()) / "some folder";  // with a blank
+    fs::create_directories(folder);
+    const Outcome unpacked =
+        Shell(fmt::format("tar -xzf tools/trimtab-bundle.tar.gz -C '{}'", folder.string()));
+    ASSERT_EQ(unpacked.status, 0) << unpacked.output;
+    root_ = folder / "trimtab-bundle";
+  }
+
+  /// Of the bundle, from another folder, with nothing set but where a shell finds its tools.
+  static Outcome RunBundled(const std::string& command) {
+    return Shell(fmt::format("cd / && env -i PATH=/usr/bin:/bin TRIMTAB_RESULTS='{}' '{}'/{}",
+                             (fs::path(testing::TempDir()) / "results").string(), root_.string(),
+                             command));
+  }
+
+  static void AddTest(const std::string& name, const std::string& script) {
+    const fs::path path = root_ / "tests" / name;
+    std::ofstream(path) << "#!/bin/sh\n" << script;
+    fs::permissions(path, fs::perms::owner_all);
+  }
+
+  static fs::path root_;
+};
+fs::path BundleTest::root_;
+
+TEST_F(BundleTest, TheCommandStarts) {
+  const Outcome version = RunBundled("trimtab --version");
+  EXPECT_EQ(version.status, 0);
+  EXPECT_TRUE(version.output.starts_with("trimtab ")) << version.output;
+  const Outcome doctor = RunBundled("trimtab doctor");
+  EXPECT_EQ(doctor.status, 0) << doctor.output;
+  // A backend that lacks one of its libraries must not pass for a machine without GPUs.
+  EXPECT_EQ(doctor.output.find("cannot load"), std::string::npos) << doctor.output;
+}
+
+TEST_F(BundleTest, TheCommandIsFoundThroughALink) {
+  const fs::path link = fs::path(testing::TempDir()) / "trimtab-link";
+  fs::remove(link);
+  fs::create_symlink(root_ / "trimtab", link);
+  EXPECT_EQ(Shell(fmt::format("env -i PATH=/usr/bin:/bin '{}' --version", link.string())).status,
+            0);
+}
+
+TEST_F(BundleTest, LibrariesAreTheBundlesOwn) {
+  const Outcome loaded =
+      Shell(fmt::format("LD_LIBRARY_PATH='{0}/lib:{0}/lib/compiler' ldd '{0}'/bin/"
+                        "trimtab",
+                        root_.string()));
+  std::istringstream lines(loaded.output);
+  int own = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(" => ") == std::string::npos) continue;
+    const bool c_library = line.find("libc.so") != std::string::npos ||
+                           line.find("libm.so") != std::string::npos ||
+                           line.find("ld-linux") != std::string::npos;
+    EXPECT_TRUE(c_library || line.find(root_.string()) != std::string::npos) << line;
+    own += c_library ? 0 : 1;
+  }
+  EXPECT_GT(own, 3) << loaded.output;
+}
+
+TEST_F(BundleTest, RunsATestOfItsOwn) {
+  const Outcome checks = RunBundled("run_gpu_checks --tests --without-gpu --only=loader_test");
+  EXPECT_EQ(checks.status, 0);
+  EXPECT_NE(checks.output.find("\n4 passed, 0 failed\n"), std::string::npos) << checks.output;
+}
+
+TEST_F(BundleTest, CountsFailuresAndCrashes) {
+  AddTest("bundled_one_fails", R"(echo '[       OK ] A.B (1 ms)'
+echo '[  FAILED  ] A.C, where GetParam() = 3 (2 ms)'
+echo '[  FAILED  ] A.C'
+exit 1
+)");
+  AddTest("bundled_two_crashes", "echo '[       OK ] A.B (1 ms)'; kill -SEGV $$\n");
+  const Outcome checks = RunBundled("run_gpu_checks --tests --without-gpu --only=bundled_");
+  EXPECT_EQ(checks.status, 1);
+  EXPECT_NE(checks.output.find("\n2 passed, 2 failed\n"), std::string::npos) << checks.output;
+}
+
+TEST_F(BundleTest, SaysItsUsage) {
+  const Outcome checks = RunBundled("run_gpu_checks --everything");
+  EXPECT_EQ(checks.status, 2);
+  EXPECT_NE(checks.output.find("usage: run_gpu_checks"), std::string::npos) << checks.output;
+}
+
+}  // namespace
+}  // namespace trimtab
