@@ -11,12 +11,19 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "engine/device/tensor.h"
 #include "engine/ops/cuda/context.h"
 #include "engine/ops/cuda/pack.h"
 #include "engine/ops/cuda/reduce.h"
 #include "engine/ops/cuda/types.h"
 
 namespace trimtab {
+
+/// The elements of `tensor`, which must be of storage type T.
+template <typename T>
+T* Data(const Tensor& tensor) {
+  return static_cast<T*>(tensor.raw());
+}
 
 /// Where a launch stands in the source, for its errors.
 struct LaunchSite {

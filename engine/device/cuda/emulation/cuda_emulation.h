@@ -28,6 +28,10 @@
 
 namespace trimtab {
 
+// CUDA has them without a namespace.
+using std::max;
+using std::min;
+
 struct dim3 {
   unsigned x;
   unsigned y;

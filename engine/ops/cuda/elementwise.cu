@@ -1,0 +1,219 @@
+// Element-wise kernels. Each is bound by memory: 16 bytes per access, several accesses of a thread
+// in flight before the first is used, a grid that just fills the GPU.
+#include "engine/ops/cuda/fill.h"
+#include "engine/ops/cuda/kernel.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kBlocksPerMultiprocessor = 8;
+constexpr int kUnroll = 4;  // packs of a thread in flight
+
+// The work of one thread: packs begin, begin + stride, ... of the `packs` whole ones, in groups of
+// kUnroll, and for the first threads of the grid one element each of what remains.
+struct Span {
+  int64_t begin;
+  int64_t stride;
+};
+
+__device__ __forceinline__ Span SpanOfThread() {
+  return {int64_t{blockIdx.x} * blockDim.x + threadIdx.x, int64_t{gridDim.x} * blockDim.x};
+}
+
+// y += x.
+template <int N, typename T>
+__global__ void __launch_bounds__(kThreads)
+    AddKernel(const T* __restrict__ x, T* __restrict__ y, int64_t n) {
+  const Span span = SpanOfThread();
+  const int64_t packs = n / N;
+  for (int64_t first = span.begin; first < packs; first += kUnroll * span.stride) {
+    Pack<T, N> xs[kUnroll];
+    Pack<T, N> ys[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t pack = first + u * span.stride;
+      if (pack < packs) {
+        xs[u] = LoadPack<N>(x + pack * N);
+        ys[u] = LoadPack<N>(y + pack * N);
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t pack = first + u * span.stride;
+      if (pack < packs) {
+        float sums[N];
+#pragma unroll
+        for (int i = 0; i < N; ++i) sums[i] = ToFloat(ys[u][i]) + ToFloat(xs[u][i]);
+        StoreFloats(y + pack * N, sums);
+      }
+    }
+  }
+  const int64_t last = packs * N + span.begin;
+  if (last < n) y[last] = FromFloat<T>(ToFloat(y[last]) + ToFloat(x[last]));
+}
+
+template <int N, typename From, typename To>
+__global__ void __launch_bounds__(kThreads)
+    ConvertKernel(const From* __restrict__ source, To* __restrict__ destination, int64_t n) {
+  const Span span = SpanOfThread();
+  const int64_t packs = n / N;
+  for (int64_t first = span.begin; first < packs; first += kUnroll * span.stride) {
+    Pack<From, N> loaded[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t pack = first + u * span.stride;
+      if (pack < packs) loaded[u] = LoadPack<N>(source + pack * N);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t pack = first + u * span.stride;
+      if (pack < packs) {
+        float values[N];
+#pragma unroll
+        for (int i = 0; i < N; ++i) values[i] = ToFloat(loaded[u][i]);
+        StoreFloats(destination + pack * N, values);
+      }
+    }
+  }
+  const int64_t last = packs * N + span.begin;
+  if (last < n) destination[last] = FromFloat<To>(ToFloat(source[last]));
+}
+
+template <int N, typename T>
+__global__ void __launch_bounds__(kThreads) FillKernel(float value, T* x, int64_t n) {
+  const Span span = SpanOfThread();
+  const int64_t packs = n / N;
+  float values[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) values[i] = value;
+  for (int64_t pack = span.begin; pack < packs; pack += span.stride) {
+    StoreFloats(x + pack * N, values);
+  }
+  const int64_t last = packs * N + span.begin;
+  if (last < n) x[last] = FromFloat<T>(value);
+}
+
+// A warp covers 32 neighbouring packs of a row, a block kBiasRows rows of them at a time; the bias
+// stays in registers. columns is a multiple of N.
+constexpr int kBiasRows = kThreads / kWarpSize;
+
+template <int N, typename T>
+__global__ void __launch_bounds__(kThreads)
+    AddBiasKernel(const T* __restrict__ bias, T* __restrict__ x, int64_t rows, int64_t columns) {
+  const int64_t column = (int64_t{blockIdx.x} * kWarpSize + threadIdx.x) * N;
+  if (column >= columns) return;
+  float biases[N];
+  LoadFloats<N>(bias + column, biases);
+  const int64_t stride = int64_t{gridDim.y} * kBiasRows;
+  const int64_t begin = int64_t{blockIdx.y} * kBiasRows + threadIdx.y;
+  for (int64_t first = begin; first < rows; first += kUnroll * stride) {
+    Pack<T, N> loaded[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t row = first + u * stride;
+      if (row < rows) loaded[u] = LoadPack<N>(x + row * columns + column);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t row = first + u * stride;
+      if (row < rows) {
+        float values[N];
+#pragma unroll
+        for (int i = 0; i < N; ++i) values[i] = ToFloat(loaded[u][i]) + biases[i];
+        StoreFloats(x + row * columns + column, values);
+      }
+    }
+  }
+}
+
+unsigned GridOf(const LaunchContext& context, int64_t n, int pack) {
+  return GridFor(context, n, int64_t{kThreads} * pack, kBlocksPerMultiprocessor);
+}
+
+void AddCuda(const Tensor& x, Tensor& y) {
+  const LaunchContext context = ContextOf(y.device());
+  DispatchFloat(y.dtype(), [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    constexpr int kPack = kPackSize<T>;
+    const int64_t n = y.numel();
+    const bool aligned = IsAligned(x.raw()) && IsAligned(y.raw());
+    Launch(context, aligned ? AddKernel<kPack, T> : AddKernel<1, T>,
+           GridOf(context, n, aligned ? kPack : 1), kThreads, 0, Data<const T>(x), Data<T>(y), n);
+  });
+}
+
+template <typename From, typename To>
+void Convert(const LaunchContext& context, const Tensor& source, Tensor& destination) {
+  // As many as make 16 bytes of the wider type: neighbours then write neighbouring bytes.
+  constexpr int kPack = std::min(kPackSize<From>, kPackSize<To>);
+  const int64_t n = source.numel();
+  const bool aligned = IsAligned(source.raw()) && IsAligned(destination.raw());
+  Launch(context, aligned ? ConvertKernel<kPack, From, To> : ConvertKernel<1, From, To>,
+         GridOf(context, n, aligned ? kPack : 1), kThreads, 0, Data<const From>(source),
+         Data<To>(destination), n);
+}
+
+void CopyCuda(const Tensor& source, Tensor& destination) {
+  const LaunchContext context = ContextOf(destination.device());
+  if (source.dtype() == destination.dtype()) {
+    if (source.raw() != destination.raw()) {
+      CopyBytes(context, destination.raw(), source.raw(), source.bytes());
+    }
+    return;
+  }
+  DispatchFloat(source.dtype(), [&](auto* from) {
+    DispatchFloat(destination.dtype(), [&](auto* to) {
+      using From = std::remove_pointer_t<decltype(from)>;
+      using To = std::remove_pointer_t<decltype(to)>;
+      if constexpr (!std::is_same_v<From, To>) Convert<From, To>(context, source, destination);
+    });
+  });
+}
+
+void FillCuda(Tensor& x, float value) {
+  const LaunchContext context = ContextOf(x.device());
+  // The bits of 0 are zeros in every type; not those of -0.
+  if (std::bit_cast<uint32_t>(value) == 0 || !IsPlainFloat(x.dtype())) {
+    FillZero(context, x.raw(), x.bytes());
+    return;
+  }
+  DispatchFloat(x.dtype(), [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    constexpr int kPack = kPackSize<T>;
+    const bool aligned = IsAligned(x.raw());
+    Launch(context, aligned ? FillKernel<kPack, T> : FillKernel<1, T>,
+           GridOf(context, x.numel(), aligned ? kPack : 1), kThreads, 0, value, Data<T>(x),
+           x.numel());
+  });
+}
+
+void AddBiasCuda(const Tensor& bias, Tensor& x) {
+  const LaunchContext context = ContextOf(x.device());
+  const int64_t rows = x.dim(0);
+  const int64_t columns = x.dim(1);
+  DispatchFloat(x.dtype(), [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    const bool aligned = RowsAligned<T>(columns, bias.raw(), x.raw());
+    const int64_t per_warp = int64_t{kWarpSize} * (aligned ? kPackSize<T> : 1);
+    const auto across = static_cast<unsigned>((columns + per_warp - 1) / per_warp);
+    // Rows fill what the columns leave of the GPU.
+    const int down = std::max(1, kBlocksPerMultiprocessor * context.multiprocessors /
+                                     std::max(1, static_cast<int>(across)));
+    const dim3 grid(
+        across, static_cast<unsigned>(std::min<int64_t>(down, (rows + kBiasRows - 1) / kBiasRows)));
+    Launch(context, aligned ? AddBiasKernel<kPackSize<T>, T> : AddBiasKernel<1, T>, grid,
+           dim3(kWarpSize, kBiasRows), 0, Data<const T>(bias), Data<T>(x), rows, columns);
+  });
+}
+
+}  // namespace
+
+void FillElementwiseOps(CudaOps& ops) {
+  ops.add = AddCuda;
+  ops.copy = CopyCuda;
+  ops.fill = FillCuda;
+  ops.add_bias = AddBiasCuda;
+}
+
+}  // namespace trimtab
