@@ -9,7 +9,7 @@ namespace {
 const CudaOps& Kernels() {
   static const CudaOps kernels = [] {
     CudaOps ops;
-    FillGemmOps(ops);
+    FillCudaOps(ops);
     return ops;
   }();
   return kernels;

@@ -1,0 +1,17 @@
+#include "engine/ops/cuda/emulated_ops.h"
+
+#include "engine/device/cuda/emulation/emulated_device.h"
+#include "engine/ops/cuda/fill.h"
+
+namespace trimtab {
+
+std::unique_ptr<Device> MakeEmulatedDevice(bool deterministic) {
+  static const CudaOps kernels = [] {
+    CudaOps ops;
+    FillCudaOps(ops);
+    return ops;
+  }();
+  return std::make_unique<EmulatedDevice>(&kernels, deterministic);
+}
+
+}  // namespace trimtab
