@@ -20,7 +20,9 @@ size_t EndOfGuard(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment + kGuard;
 }
 
-void* NewBlock(int64_t bytes) {
+// The first `fresh` bytes are marked as fresh: all of an allocation, but only what kernels are
+// likely to use of the scratch, most of which the system then need not provide.
+void* NewBlock(int64_t bytes, int64_t fresh) {
   const auto size = static_cast<size_t>(bytes);
   const size_t end = EndOfGuard(size);
   auto* block = static_cast<unsigned char*>(std::aligned_alloc(kAlignment, kGuard + end));
@@ -30,7 +32,7 @@ void* NewBlock(int64_t bytes) {
   }
   unsigned char* data = block + kGuard;
   std::memset(block, kGuardByte, kGuard);
-  std::memset(data, kFreshByte, size);
+  std::memset(data, kFreshByte, static_cast<size_t>(fresh));
   std::memset(data + size, kGuardByte, end - size);
   return data;
 }
@@ -63,13 +65,13 @@ class EmulatedGraph : public CapturedWork {
 EmulatedDevice::EmulatedDevice(const CudaOps* ops, bool deterministic)
     : Device(DeviceKind::kCuda, {DeviceKind::kCuda, 1}),
       deterministic_(deterministic),
-      scratch_(NewBlock(kScratchBytes)) {
+      scratch_(NewBlock(kScratchBytes, kMiB)) {
   set_cuda_ops(ops);
 }
 
 EmulatedDevice::~EmulatedDevice() { FreeBlock(scratch_, kScratchBytes); }
 
-void* EmulatedDevice::AllocateRaw(int64_t bytes) { return NewBlock(bytes); }
+void* EmulatedDevice::AllocateRaw(int64_t bytes) { return NewBlock(bytes, bytes); }
 
 void EmulatedDevice::FreeRaw(void* data, int64_t bytes) {
   if (kept_ != nullptr) {
