@@ -12,6 +12,8 @@
 #include "cost_model/estimate.h"
 #include "cost_model/price.h"
 #include "engine/config/model_config.h"
+#include "engine/config/precision.h"
+#include "engine/device/device.h"
 
 namespace trimtab {
 
@@ -48,16 +50,25 @@ struct BlockCost {
   Cost backward_accumulate;  // one that adds to them
   int64_t kept_bytes = 0;    // activations kept for the backward pass, without the block's output
   int64_t forward_peak = 0;
+  int64_t forward_activations_peak = 0;  // of what is allocated as an activation
   int64_t backward_peak = 0;
 };
 
-/// The size of one micro batch on one rank.
+/// The linear layers of a transformer layer.
+enum LinearKind { kQkv, kProj, kFc1, kFc2, kLinearKindCount };
+/// Those that compute in fp8.
+using Fp8Linears = std::array<bool, kLinearKindCount>;
+
+/// The size and the types of one micro batch on one rank.
 struct BlockShape {
   int64_t tp = 1;
   bool sequence_parallel = false;  // only with tp > 1
   int64_t micro_batch = 1;
   int64_t sequence = 0;
-  int threads = 1;
+  Executor executor{};
+  TrainingTypes types{};
+  Fp8Linears fp8{};              // with types.fp8
+  bool current_scaling = false;  // fp8 scales from the tensor at hand
 
   int64_t tokens() const { return micro_batch * sequence; }
   /// Rows of the residual stream on this rank.

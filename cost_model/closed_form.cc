@@ -1,11 +1,14 @@
 #include "cost_model/closed_form.h"
 
 #include <algorithm>
+#include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "cost_model/block_cost.h"
 #include "cost_model/finish.h"
+#include "cost_model/fp8_plan.h"
 #include "cost_model/price.h"
 #include "cost_model/update_cost.h"
 #include "engine/base/error.h"
@@ -14,13 +17,18 @@
 namespace trimtab {
 namespace {
 
-/// Everything about a micro batch on one rank.
+/// Everything about a micro batch on one rank but its layers, which need not be alike.
 struct Blocks {
   BlockCost embedding;
-  BlockCost layer;
   BlockCost head;
   int64_t stream_bytes = 0;  // [rows, C]
   int64_t ids_bytes = 0;     // tokens and targets [N]
+};
+
+/// A run of layers that cost alike.
+struct LayerCosts {
+  const BlockCost* cost = nullptr;
+  int64_t layers = 0;
 };
 
 /// Packs small counts into one key; a count too large for its field is refused.
@@ -32,6 +40,7 @@ class KeyPacker {
     key_ = (key_ << bits) | static_cast<uint64_t>(value);
     return *this;
   }
+  KeyPacker& Put(DType value) { return Put(static_cast<int64_t>(value), 3); }
   uint64_t key() const { return key_; }
 
  private:
@@ -44,47 +53,66 @@ int64_t RecomputedLayers(const RecomputeConfig& recompute, int64_t layers) {
   return recompute.num_layers < 0 ? layers : std::min(recompute.num_layers, layers);
 }
 
+/// `runs` cut in two: the first `count` layers, and the rest.
+std::pair<std::vector<LayerCosts>, std::vector<LayerCosts>> Split(
+    const std::vector<LayerCosts>& runs, int64_t count) {
+  std::pair<std::vector<LayerCosts>, std::vector<LayerCosts>> parts;
+  for (const LayerCosts& run : runs) {
+    const int64_t first = std::min(run.layers, count);
+    if (first > 0) parts.first.push_back({run.cost, first});
+    if (run.layers > first) parts.second.push_back({run.cost, run.layers - first});
+    count -= first;
+  }
+  return parts;
+}
+
 struct MemoryPeaks {
   int64_t activations = 0;
-  int64_t total = 0;  // above what persists
+  int64_t total = 0;  // both above what persists
 };
 
-/// Follows GptModel::Forward and Backward over `layers` layers, the first `recomputed` of which
-/// keep only their input. Layers of a kind are alike, so the peak lies at the last one of its kind.
-MemoryPeaks PeaksOfMicroBatch(const Blocks& blocks, int64_t layers, int64_t recomputed) {
+/// Follows GptModel::Forward and Backward over the layers, of which the first ones keep only their
+/// input. Layers of a run are alike, so its peak lies at its last one.
+MemoryPeaks PeaksOfMicroBatch(const Blocks& blocks, const std::vector<LayerCosts>& recomputed,
+                              const std::vector<LayerCosts>& kept) {
   const int64_t x = blocks.stream_bytes;
-  const int64_t kept = blocks.layer.kept_bytes;
   MemoryPeaks peaks;
-  const auto see = [&peaks](int64_t bytes) { peaks.total = std::max(peaks.total, bytes); };
-
-  // In use when layer i is entered: ids, inputs 0..i, and what the kept layers before it hold.
-  const auto entering = [&](int64_t i) {
-    return blocks.ids_bytes + (i + 1) * x + std::max<int64_t>(i - recomputed, 0) * kept;
+  const auto see = [&peaks](int64_t base, const BlockCost& block) {
+    peaks.total = std::max(peaks.total, base + block.forward_peak);
+    peaks.activations = std::max(peaks.activations, base + block.forward_activations_peak);
   };
-  see(blocks.ids_bytes + blocks.embedding.forward_peak);
-  if (recomputed > 0) see(entering(recomputed - 1) + blocks.layer.forward_peak);
-  if (recomputed < layers) see(entering(layers - 1) + blocks.layer.forward_peak);
-  const int64_t at_head = entering(layers);
-  see(at_head + blocks.head.forward_peak);
-  const int64_t after_head = at_head + blocks.head.kept_bytes;
-  see(after_head + blocks.head.backward_peak);
+  const auto see_backward = [&peaks](int64_t base, const BlockCost& block) {
+    peaks.total = std::max(peaks.total, base + block.backward_peak);
+  };
 
-  // The backward pass carries one more [rows, C]: the gradient of the residual stream.
-  if (recomputed < layers) {
-    see(entering(layers - 1) + kept + x + blocks.layer.backward_peak);
+  see(blocks.ids_bytes, blocks.embedding);
+  // In use when a layer is entered: ids, the inputs up to its own, and what kept layers hold.
+  int64_t entered = blocks.ids_bytes;
+  for (const LayerCosts& run : recomputed) {
+    const BlockCost& layer = *run.cost;
+    entered += run.layers * x;
+    see(entered, layer);
+    // Its backward pass, before which it runs forward once more. Backward passes carry one more
+    // [rows, C]: the gradient of the residual stream.
+    peaks.total = std::max(peaks.total, entered + x + layer.forward_peak);
+    see_backward(entered + layer.kept_bytes + x, layer);
   }
-  if (recomputed > 0) {
-    const int64_t entered = entering(recomputed - 1) + x;
-    see(entered + blocks.layer.forward_peak);
-    see(entered + kept + blocks.layer.backward_peak);
+  for (const LayerCosts& run : kept) {
+    const BlockCost& layer = *run.cost;
+    entered += run.layers * x + (run.layers - 1) * layer.kept_bytes;
+    see(entered, layer);
+    entered += layer.kept_bytes;
+    see_backward(entered + x, layer);
   }
-  see(blocks.ids_bytes + x + blocks.embedding.backward_peak);
-
-  peaks.activations = after_head;
-  if (recomputed > 0) {
-    peaks.activations = std::max(peaks.activations, entering(recomputed - 1) + kept + x);
-  }
+  const int64_t at_head = entered + x;
+  see(at_head, blocks.head);
+  see_backward(at_head + blocks.head.kept_bytes, blocks.head);
+  see_backward(blocks.ids_bytes + x, blocks.embedding);
   return peaks;
+}
+
+bool SequenceParallel(const ParallelConfig& layout) {
+  return layout.sequence_parallel && layout.tp > 1;
 }
 
 }  // namespace
@@ -97,37 +125,50 @@ class ClosedFormEstimator::Impl {
   Estimate Run(const RunConfig& run);
 
  private:
-  const Pricer& PricerOf(const Mode& mode);
-  const Blocks& BlocksOf(const ParallelConfig& layout, const Mode& mode);
-  const UpdateCost& UpdateOf(const ParallelConfig& layout, const Mode& mode);
+  /// What runs of one mode, precision and fp8 configuration share.
+  struct Setting {
+    Mode mode;
+    std::string precision;
+    Fp8Config fp8;
+    Pricer pricer;
+    std::vector<LayerRun> layers;
+  };
+
+  /// The index of the run's setting.
+  size_t SettingOf(const RunConfig& run);
+  BlockShape ShapeOf(const Setting& setting, const ParallelConfig& layout) const;
+  /// The key of what a micro batch costs.
+  static KeyPacker BlockKey(size_t setting, const ParallelConfig& layout);
+  const Blocks& BlocksOf(size_t setting, const ParallelConfig& layout);
+  const BlockCost& LayerOf(size_t setting, const ParallelConfig& layout, const Fp8Linears& fp8);
+  const UpdateCost& UpdateOf(size_t setting, const ParallelConfig& layout);
   const FlatLayout& FlatOf(int64_t tp);
 
   ModelConfig model_;
   int64_t sequence_;
   Cluster cluster_;
-  std::unordered_map<uint64_t, Pricer> pricers_;
+  std::vector<Setting> settings_;
   std::unordered_map<uint64_t, Blocks> blocks_;
+  std::unordered_map<uint64_t, BlockCost> layers_;
   std::unordered_map<uint64_t, UpdateCost> updates_;
   std::unordered_map<int64_t, FlatLayout> flats_;
 };
 
-namespace {
-
-bool SequenceParallel(const ParallelConfig& layout) {
-  return layout.sequence_parallel && layout.tp > 1;
-}
-
-KeyPacker ModeKey(const Mode& mode) { return KeyPacker().Put(mode.ranks, 18).Put(mode.threads, 8); }
-
-}  // namespace
-
-const Pricer& ClosedFormEstimator::Impl::PricerOf(const Mode& mode) {
-  const uint64_t key = ModeKey(mode).key();
-  const auto found = pricers_.find(key);
-  if (found != pricers_.end()) return found->second;
-  return pricers_
-      .emplace(key, Pricer(cluster_.profile, mode, cluster_.ranks_per_node, cluster_.cores))
-      .first->second;
+size_t ClosedFormEstimator::Impl::SettingOf(const RunConfig& run) {
+  const Mode mode = ModeOf(run, cluster_);
+  const std::string& precision = run.layout.precision;
+  for (size_t i = 0; i < settings_.size(); ++i) {
+    const Setting& each = settings_[i];
+    if (each.mode == mode && each.precision == precision && each.fp8 == run.fp8) return i;
+  }
+  settings_.push_back(
+      {.mode = mode,
+       .precision = precision,
+       .fp8 = run.fp8,
+       .pricer = Pricer(cluster_.profile, mode, cluster_.ranks_per_node, cluster_.cores, precision),
+       .layers = precision == "fp8" ? PlanFp8(model_, run.fp8)
+                                    : std::vector<LayerRun>{{{}, model_.num_layers}}});
+  return settings_.size() - 1;
 }
 
 const FlatLayout& ClosedFormEstimator::Impl::FlatOf(int64_t tp) {
@@ -136,43 +177,79 @@ const FlatLayout& ClosedFormEstimator::Impl::FlatOf(int64_t tp) {
   return flats_.emplace(tp, PlanFlatLayout(model_, tp)).first->second;
 }
 
-const Blocks& ClosedFormEstimator::Impl::BlocksOf(const ParallelConfig& layout, const Mode& mode) {
-  const uint64_t key = ModeKey(mode)
-                           .Put(layout.tp, 16)
-                           .Put(SequenceParallel(layout) ? 1 : 0, 1)
-                           .Put(layout.micro_batch, 20)
-                           .key();
+BlockShape ClosedFormEstimator::Impl::ShapeOf(const Setting& setting,
+                                              const ParallelConfig& layout) const {
+  return {.tp = layout.tp,
+          .sequence_parallel = SequenceParallel(layout),
+          .micro_batch = layout.micro_batch,
+          .sequence = sequence_,
+          .executor = ExecutorOf(setting.mode, cluster_),
+          .types = TypesOf(layout),
+          .current_scaling = setting.fp8.scaling == "current"};
+}
+
+KeyPacker ClosedFormEstimator::Impl::BlockKey(size_t setting, const ParallelConfig& layout) {
+  return KeyPacker()
+      .Put(static_cast<int64_t>(setting), 16)
+      .Put(layout.tp, 16)
+      .Put(SequenceParallel(layout) ? 1 : 0, 1)
+      .Put(layout.micro_batch, 20)
+      .Put(TypesOf(layout).gradients);
+}
+
+const Blocks& ClosedFormEstimator::Impl::BlocksOf(size_t setting, const ParallelConfig& layout) {
+  const uint64_t key = BlockKey(setting, layout).key();
   const auto found = blocks_.find(key);
   if (found != blocks_.end()) return found->second;
-  const Pricer& pricer = PricerOf(mode);
-  const BlockShape shape = {.tp = layout.tp,
-                            .sequence_parallel = SequenceParallel(layout),
-                            .micro_batch = layout.micro_batch,
-                            .sequence = sequence_,
-                            .threads = mode.threads};
-  const Blocks blocks = {.embedding = EmbeddingCost(model_, shape, pricer),
-                         .layer = LayerCost(model_, shape, pricer),
-                         .head = HeadCost(model_, shape, pricer),
-                         .stream_bytes = SizeOf(DType::kF32) * shape.rows() * model_.hidden_size,
-                         .ids_bytes = 2 * SizeOf(DType::kI32) * shape.tokens()};
+  const Pricer& pricer = settings_[setting].pricer;
+  const BlockShape shape = ShapeOf(settings_[setting], layout);
+  const Blocks blocks = {
+      .embedding = EmbeddingCost(model_, shape, pricer),
+      .head = HeadCost(model_, shape, pricer),
+      .stream_bytes = SizeOf(shape.types.activations) * shape.rows() * model_.hidden_size,
+      .ids_bytes = 2 * SizeOf(DType::kI32) * shape.tokens()};
   return blocks_.emplace(key, blocks).first->second;
 }
 
-const UpdateCost& ClosedFormEstimator::Impl::UpdateOf(const ParallelConfig& layout,
-                                                      const Mode& mode) {
-  const UpdateShape shape = {.tp = layout.tp,
-                             .dp = layout.dp,
-                             .sequence_parallel = SequenceParallel(layout),
-                             .sharded = layout.zero >= 1 && layout.dp > 1};
-  const uint64_t key = ModeKey(mode)
+const BlockCost& ClosedFormEstimator::Impl::LayerOf(size_t setting, const ParallelConfig& layout,
+                                                    const Fp8Linears& fp8) {
+  KeyPacker packer = BlockKey(setting, layout);
+  for (const bool each : fp8) packer.Put(each ? 1 : 0, 1);
+  const auto found = layers_.find(packer.key());
+  if (found != layers_.end()) return found->second;
+  BlockShape shape = ShapeOf(settings_[setting], layout);
+  shape.fp8 = fp8;
+  const BlockCost cost = LayerCost(model_, shape, settings_[setting].pricer);
+  return layers_.emplace(packer.key(), cost).first->second;
+}
+
+const UpdateCost& ClosedFormEstimator::Impl::UpdateOf(size_t setting,
+                                                      const ParallelConfig& layout) {
+  const Setting& shared = settings_[setting];
+  UpdateShape shape = {.tp = layout.tp,
+                       .dp = layout.dp,
+                       .sequence_parallel = SequenceParallel(layout),
+                       .sharded = layout.zero >= 1 && layout.dp > 1,
+                       .types = TypesOf(layout)};
+  const uint64_t key = KeyPacker()
+                           .Put(static_cast<int64_t>(setting), 16)
                            .Put(shape.tp, 16)
                            .Put(shape.dp, 18)
                            .Put(shape.sequence_parallel ? 1 : 0, 1)
                            .Put(shape.sharded ? 1 : 0, 1)
+                           .Put(shape.types.master)
+                           .Put(shape.types.moments)
+                           .Put(shape.types.gradients)
                            .key();
   const auto found = updates_.find(key);
   if (found != updates_.end()) return found->second;
-  return updates_.emplace(key, PriceUpdate(FlatOf(layout.tp), shape, PricerOf(mode))).first->second;
+  if (shape.types.fp8) {
+    shape.fp8 = {.layers = CountFp8(shared.layers),
+                 .shapes = LinearShapes(model_, layout.tp),
+                 .delayed = shared.fp8.scaling == "delayed",
+                 .history = shared.fp8.history};
+  }
+  return updates_.emplace(key, PriceUpdate(FlatOf(layout.tp), shape, shared.pricer)).first->second;
 }
 
 Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
@@ -180,27 +257,30 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   TRIMTAB_ASSERT(run.sequence_length == sequence_ && run.model.num_layers == model_.num_layers &&
                      run.model.hidden_size == model_.hidden_size,
                  "this estimator is for {} at sequence length {}", model_.name, sequence_);
-  const Mode mode = ModeOf(run, cluster_);
-  const Pricer& pricer = PricerOf(mode);
-  const Blocks& blocks = BlocksOf(layout, mode);
-  const UpdateCost& update = UpdateOf(layout, mode);
-
-  const int64_t layers = model_.num_layers;
+  const size_t setting = SettingOf(run);
+  const Blocks& blocks = BlocksOf(setting, layout);
+  const UpdateCost& update = UpdateOf(setting, layout);
+  std::vector<LayerCosts> layers;
+  for (const LayerRun& each : settings_[setting].layers) {
+    layers.push_back({&LayerOf(setting, layout, each.fp8), each.layers});
+  }
   const int64_t micro_batches = run.num_micro_batches();
-  const int64_t recomputed = RecomputedLayers(layout.recompute, layers);
+  const auto [recomputed, kept] =
+      Split(layers, RecomputedLayers(layout.recompute, model_.num_layers));
 
   Cost total;
-  total.Add(blocks.embedding.forward, micro_batches);
-  total.Add(blocks.layer.forward, layers * micro_batches);
-  total.Add(blocks.head.forward, micro_batches);
-  for (const auto& [block, times] : {std::pair<const BlockCost*, int64_t>{&blocks.embedding, 1},
-                                     {&blocks.layer, layers},
-                                     {&blocks.head, 1}}) {
-    total.Add(block->backward_first, times);
-    total.Add(block->backward_accumulate, times * (micro_batches - 1));
-  }
+  const auto add_block = [&](const BlockCost& block, int64_t times) {
+    total.Add(block.forward, times * micro_batches);
+    total.Add(block.backward_first, times);
+    total.Add(block.backward_accumulate, times * (micro_batches - 1));
+  };
+  add_block(blocks.embedding, 1);
+  for (const LayerCosts& each : layers) add_block(*each.cost, each.layers);
+  add_block(blocks.head, 1);
   Cost recompute;
-  recompute.Add(blocks.layer.forward, recomputed * micro_batches);
+  for (const LayerCosts& each : recomputed) {
+    recompute.Add(each.cost->forward, each.layers * micro_batches);
+  }
 
   Estimate estimate;
   Breakdown& parts = estimate.breakdown_s;
@@ -223,13 +303,13 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   add(CollectiveKind::kReduceScatter, total.tp_reduce_scatter);
   add(CollectiveKind::kAllGather, total.tp_all_gather);
 
-  const MemoryPeaks peaks = PeaksOfMicroBatch(blocks, layers, recomputed);
+  const MemoryPeaks peaks = PeaksOfMicroBatch(blocks, recomputed, kept);
   estimate.memory = {.weights = update.weight_bytes,
                      .gradients = update.gradient_bytes,
                      .optimizer = update.optimizer_bytes,
                      .activations = peaks.activations};
   estimate.memory.peak_total = estimate.memory.persistent() + peaks.total;
-  FinishEstimate(run, cluster_, pricer, estimate);
+  FinishEstimate(run, cluster_, settings_[setting].pricer, estimate);
   return estimate;
 }
 

@@ -11,8 +11,8 @@
 namespace trimtab {
 
 /// Estimates many layouts of one model at one sequence length. Remembers the cost of a layer per
-/// (tp, sequence parallel, micro batch, mode), so that a further layout costs a few sums.
-/// Not thread-safe: one per thread.
+/// (tp, sequence parallel, micro batch, mode, precision, fp8 linears, gradients), so that a further
+/// layout costs a few sums. Not thread-safe: one per thread.
 class ClosedFormEstimator {
  public:
   /// Keeps references to neither argument.
@@ -21,7 +21,8 @@ class ClosedFormEstimator {
   ClosedFormEstimator(ClosedFormEstimator&&) noexcept;
 
   /// `run` has this estimator's model and sequence length and breaks no legality rule; anything
-  /// else is a programmer's fault.
+  /// else is a programmer's fault. Throws UsageError where the profile cannot price the run's
+  /// precision, InputError where `run.fp8` names a layer that is not there.
   Estimate Run(const RunConfig& run);
 
  private:
@@ -29,7 +30,7 @@ class ClosedFormEstimator {
   std::unique_ptr<Impl> impl_;
 };
 
-/// One layout. Throws InfeasibleError if `run` breaks a legality rule.
+/// One layout. Throws InfeasibleError if `run` breaks a legality rule, and as Run does.
 Estimate ClosedForm(const RunConfig& run, const Cluster& cluster);
 
 }  // namespace trimtab

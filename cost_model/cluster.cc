@@ -236,6 +236,11 @@ std::vector<ClusterListing> ListClusters() {
   return list;
 }
 
+Executor ExecutorOf(const Mode& mode, const Cluster& cluster) {
+  const DeviceKind kind = cluster.device == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
+  return {.kind = kind, .threads = mode.threads};
+}
+
 Mode ModeOf(const RunConfig& run, const Cluster& cluster) {
   if (cluster.device != "cpu") return {1, 1};
   const int64_t ranks = run.layout.world_size();

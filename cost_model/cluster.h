@@ -7,6 +7,7 @@
 
 #include "cost_model/hardware_profile.h"
 #include "engine/config/run_config.h"
+#include "engine/device/device.h"
 
 namespace trimtab {
 
@@ -51,5 +52,8 @@ std::vector<ClusterListing> ListClusters();
 /// How the ranks of `run` share a machine of `cluster`: on cpu all ranks with
 /// threads_per_rank threads (0 = cores / ranks, at least 1), on cuda {1, 1}.
 Mode ModeOf(const RunConfig& run, const Cluster& cluster);
+
+/// Who runs the ops of a rank in `mode` on `cluster`: what decides an op's scratch.
+Executor ExecutorOf(const Mode& mode, const Cluster& cluster);
 
 }  // namespace trimtab

@@ -35,8 +35,11 @@ class PricingRecorder final : public Recorder {
 
   void BeginOp(const OpRecord& op) override {
     const double seconds = pricer_.Seconds(op);
-    const bool update = op.kind == OpKind::kAdamW || op.kind == OpKind::kSumSquares;
-    (update ? estimate.breakdown_s.optimizer : estimate.breakdown_s.compute) += seconds;
+    // The update begins with the scales of all tensors in fp8, if there are any, then the norm. In
+    // micro batches scales are set one by one.
+    updating_ |=
+        op.kind == OpKind::kSumSquares || (op.kind == OpKind::kFp8Scales && op.dims[0] > 1);
+    (updating_ ? estimate.breakdown_s.optimizer : estimate.breakdown_s.compute) += seconds;
     estimate.hardware_flops += op.flops;
     ++estimate.op_count;
     if (with_timeline_) timeline.push_back({Describe(op), "compute", now_s_, seconds});
@@ -71,6 +74,7 @@ class PricingRecorder final : public Recorder {
   const Pricer& pricer_;
   int64_t tp_;
   bool with_timeline_;
+  bool updating_ = false;
   double now_s_ = 0;
 };
 
@@ -83,9 +87,9 @@ struct RankResult {
   std::vector<TimelineEvent> timeline;
 };
 
-RankResult DryRank(const RunConfig& run, const Pricer& pricer, int rank, int threads,
+RankResult DryRank(const RunConfig& run, const Pricer& pricer, int rank, const Executor& executor,
                    bool with_timeline) {
-  const std::unique_ptr<Device> device = MakeMetaDevice(threads);
+  const std::unique_ptr<Device> device = MakeMetaDevice(executor.threads, executor.kind);
   const ParallelContext context = MakeMetaContext(run.layout, rank);
   Trainer trainer(run, context, *device);
   const auto bytes = [&device](MemoryTag tag) {
@@ -114,11 +118,12 @@ RankResult DryRank(const RunConfig& run, const Pricer& pricer, int rank, int thr
 
 /// Moves what recomputation adds out of the other parts: the same step without it does everything
 /// else alike.
-void SplitRecompute(const RunConfig& run, const Pricer& pricer, int threads, Breakdown& parts) {
+void SplitRecompute(const RunConfig& run, const Pricer& pricer, const Executor& executor,
+                    Breakdown& parts) {
   if (run.layout.recompute.kind == RecomputeKind::kNone) return;
   RunConfig without = run;
   without.layout.recompute = {};
-  const Breakdown rest = DryRank(without, pricer, 0, threads, false).estimate.breakdown_s;
+  const Breakdown rest = DryRank(without, pricer, 0, executor, false).estimate.breakdown_s;
   parts.recompute = parts.total() - rest.total();
   parts.compute = rest.compute;
   parts.exposed_tp = rest.exposed_tp;
@@ -131,14 +136,16 @@ DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_
   RunConfig unlimited = run;
   unlimited.memory_per_rank_bytes = 0;  // the estimate says how much memory it takes
   const Mode mode = ModeOf(run, cluster);
-  const Pricer pricer(cluster.profile, mode, cluster.ranks_per_node, cluster.cores);
+  const Pricer pricer(cluster.profile, mode, cluster.ranks_per_node, cluster.cores,
+                      run.layout.precision);
+  const Executor executor = ExecutorOf(mode, cluster);
 
   DryRunResult result;
   double slowest_s = -1;
   int64_t fullest = -1;
   MemoryEstimate memory;
   for (int rank = 0; rank < run.layout.tp; ++rank) {
-    RankResult each = DryRank(unlimited, pricer, rank, mode.threads, with_timeline);
+    RankResult each = DryRank(unlimited, pricer, rank, executor, with_timeline);
     if (each.estimate.memory.peak_total > fullest) {
       fullest = each.estimate.memory.peak_total;
       memory = each.estimate.memory;
@@ -153,7 +160,7 @@ DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_
   }
   result.estimate.memory = memory;
 
-  SplitRecompute(unlimited, pricer, mode.threads, result.estimate.breakdown_s);
+  SplitRecompute(unlimited, pricer, executor, result.estimate.breakdown_s);
   FinishEstimate(run, cluster, pricer, result.estimate);
   return result;
 }

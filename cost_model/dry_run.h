@@ -26,7 +26,8 @@ struct DryRunResult {
 };
 
 /// Steps one rank of every tensor-parallel position through one training step.
-/// Throws InfeasibleError if `run` breaks a legality rule.
+/// Throws InfeasibleError if `run` breaks a legality rule, UsageError where the profile cannot
+/// price its precision, InputError where `run.fp8` names a layer that is not there.
 DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_timeline);
 
 /// DryRunStep's estimate.

@@ -29,10 +29,7 @@ void FinishEstimate(const RunConfig& run, const Cluster& cluster, const Pricer& 
   estimate.model_flops = ModelFlops(run);
   estimate.tokens = run.global_batch * run.sequence_length;
   estimate.ranks = run.layout.world_size();
-  const std::string& precision = run.layout.precision;
-  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
-    if (Name(dtype) == precision) estimate.peak_flops_per_rank = pricer.peak_flops(dtype);
-  }
+  estimate.peak_flops_per_rank = pricer.peak_flops();
 }
 
 }  // namespace trimtab

@@ -77,6 +77,16 @@ struct BytesPoint {
   bool operator==(const BytesPoint&) const = default;
 };
 
+/// What a precision costs on a cpu, which keeps values in fewer bits but computes in fp32: seconds
+/// against fp32 at the same shape, conversions included.
+struct PrecisionFactors {
+  double gemm = 1;
+  double attention = 1;
+  double ops = 1;  // everything else
+
+  bool operator==(const PrecisionFactors&) const = default;
+};
+
 /// What was measured with all ranks of a mode at work at once.
 struct ModeTables {
   Mode mode;
@@ -85,6 +95,8 @@ struct ModeTables {
   std::map<OpKind, std::vector<BytesPoint>> ops;  // ascending bytes, at least two points
   /// By (collective, ranks of the group); groups of one mode work at the same time.
   std::map<std::pair<CollectiveKind, int>, std::vector<BytesPoint>> collectives;
+  /// The tables are of fp32; others by name ("bf16", "fp16", "fp8").
+  std::map<std::string, PrecisionFactors> precisions;
   /// What a step costs / the sum of its prices, from steps of a small reference model.
   double step_factor = 1;
   std::string source;  // how all of this was measured
@@ -92,31 +104,44 @@ struct ModeTables {
   bool operator==(const ModeTables&) const = default;
 };
 
-/// Efficiency of a product whose smallest dimension is `smallest_dim` (share of peak).
+/// Efficiency at one size (share of peak): the smallest dimension of a product, or the sequence
+/// length of attention.
 struct EfficiencyPoint {
-  int64_t smallest_dim = 0;
+  int64_t size = 0;
   double efficiency = 0;
 
   bool operator==(const EfficiencyPoint&) const = default;
 };
 
+struct EfficiencyCurve {
+  std::vector<EfficiencyPoint> points;  // ascending sizes, at least one
+  Origin origin = Origin::kModelled;
+  std::string source;
+
+  bool operator==(const EfficiencyCurve&) const = default;
+};
+
 struct HardwareProfile {
   std::string name;
-  std::string device;                            // cpu | cuda
-  std::map<std::string, Quantity> peak_flops;    // FLOP/s of a GPU or of a cpu core, by dtype
-  Quantity memory_bytes;                         // of one GPU, or of the machine
-  Quantity memory_bandwidth;                     // bytes/s
-  Quantity bandwidth_efficiency;                 // share of it that streaming kernels reach
-  Quantity attention_efficiency;                 // share of peak that attention reaches
-  std::vector<EfficiencyPoint> gemm_efficiency;  // ascending smallest_dim, at least one
-  Quantity gemm_efficiency_source;               // provenance of the table above; value unused
-  Quantity launch_overhead_s;                    // of one op
-  Quantity link_latency_s;                       // of one message within a node
-  Quantity link_bandwidth;                       // bytes/s per rank and direction within a node
-  Quantity network_latency_s;                    // of one message between nodes
-  Quantity network_bandwidth;                    // bytes/s per rank and direction between nodes
-  std::vector<ModeTables> modes;                 // empty: the roofline above is all there is
-  std::string measured_on;  // processor and date of the measurement; may be empty
+  std::string device;  // cpu | cuda
+  /// FLOP/s of a GPU or of a cpu core, dense, by what is multiplied: "fp32", "tf32", "bf16",
+  /// "fp16", "fp8". A precision without a rate cannot be priced.
+  std::map<std::string, Quantity> peak_flops;
+  Quantity memory_bytes;            // of one GPU, or of the machine
+  Quantity memory_bandwidth;        // bytes/s
+  Quantity bandwidth_efficiency;    // share of it that streaming kernels reach
+  EfficiencyCurve gemm_efficiency;  // by the smallest dimension
+  /// For products whose curve is another one.
+  std::map<std::string, EfficiencyCurve> gemm_efficiency_of;
+  EfficiencyCurve attention_forward;  // share of peak, causal half counted, by sequence length
+  EfficiencyCurve attention_backward;
+  Quantity launch_overhead_s;     // of one op
+  Quantity link_latency_s;        // of one message within a node
+  Quantity link_bandwidth;        // bytes/s per rank and direction within a node
+  Quantity network_latency_s;     // of one message between nodes
+  Quantity network_bandwidth;     // bytes/s per rank and direction between nodes
+  std::vector<ModeTables> modes;  // empty: the roofline above is all there is
+  std::string measured_on;        // processor and date of the measurement; may be empty
 
   bool operator==(const HardwareProfile&) const = default;
 };

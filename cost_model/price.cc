@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cost_model/numerics.h"
 #include "engine/base/error.h"
 
 namespace trimtab {
@@ -112,6 +113,17 @@ LogGrid3 AttentionGrid(const ModeTables& tables, bool backward) {
   return MakeGrid(samples);
 }
 
+/// Share of the peak by size.
+LogCurve ShareCurve(const EfficiencyCurve& curve) {
+  std::vector<double> sizes;
+  std::vector<double> shares;
+  for (const EfficiencyPoint& point : curve.points) {
+    sizes.push_back(static_cast<double>(point.size));
+    shares.push_back(point.efficiency);
+  }
+  return LogCurve(sizes, shares, LogCurve::Ends::kProportional, LogCurve::Ends::kHold);
+}
+
 /// A product that adds to its output moves it twice (see GemmRecord): how weight gradients show.
 bool Accumulates(const OpRecord& op) {
   const int64_t once = op.dims[0] * op.dims[2] + op.dims[2] * op.dims[1] + op.dims[0] * op.dims[1];
@@ -120,24 +132,44 @@ bool Accumulates(const OpRecord& op) {
 
 }  // namespace
 
+const char* Pricer::RateName(Rate rate) {
+  static constexpr std::array<const char*, kRateCount> kNames = {"fp32", "tf32", "bf16", "fp16",
+                                                                 "fp8"};
+  return kNames[static_cast<size_t>(rate)];
+}
+
+Pricer::Rate Pricer::RateOf(const OpRecord& op) const {
+  switch (op.dtype) {
+    case DType::kBf16:
+      return kBf16;
+    case DType::kF16:
+      return kFp16;
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
+      return kFp8;
+    default:
+      return run_rate_ == kTf32 && op.kind == OpKind::kGemm ? kTf32 : kFp32;
+  }
+}
+
 Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_per_node,
-               int64_t cores)
+               int64_t cores, const std::string& precision)
     : ranks_per_node_(std::max<int64_t>(ranks_per_node, 1)) {
+  const std::string why = Unpriceable(profile, precision);
+  if (!why.empty()) throw UsageError(fmt::format("precision {}: {}", precision, why));
   const bool cpu = profile.device == "cpu";
   const double share = cpu ? CoresPerRank(mode, cores) : 1;
-  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
-    const auto peak = profile.peak_flops.find(std::string(Name(dtype)));
-    if (peak == profile.peak_flops.end()) continue;
-    peak_flops_[static_cast<size_t>(dtype)] = peak->second.value * share;
+  for (size_t i = 0; i < kRateCount; ++i) {
+    const std::string name = RateName(static_cast<Rate>(i));
+    if (name == precision) run_rate_ = static_cast<Rate>(i);
+    const auto peak = profile.peak_flops.find(name);
+    if (peak != profile.peak_flops.end()) rates_[i].peak = peak->second.value * share;
+    const auto own = profile.gemm_efficiency_of.find(name);
+    rates_[i].efficiency =
+        ShareCurve(own == profile.gemm_efficiency_of.end() ? profile.gemm_efficiency : own->second);
   }
-  std::vector<double> dims;
-  std::vector<double> efficiencies;
-  for (const EfficiencyPoint& point : profile.gemm_efficiency) {
-    dims.push_back(static_cast<double>(point.smallest_dim));
-    efficiencies.push_back(point.efficiency);
-  }
-  efficiency_ = LogCurve(dims, efficiencies, LogCurve::Ends::kProportional, LogCurve::Ends::kHold);
-  attention_efficiency_ = profile.attention_efficiency.value;
+  attention_forward_ = ShareCurve(profile.attention_forward);
+  attention_backward_ = ShareCurve(profile.attention_backward);
   // Ranks of a cpu share its memory; a GPU has its own.
   bandwidth_ = profile.memory_bandwidth.value * profile.bandwidth_efficiency.value /
                (cpu ? std::max(1, mode.ranks) : 1);
@@ -153,6 +185,11 @@ Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_p
   calibrated_ = tables->mode == mode;
   scale_ = CoresPerRank(tables->mode, cores) / CoresPerRank(mode, cores);
   step_factor_ = tables->step_factor;
+  for (const auto& [name, factors] : tables->precisions) {
+    for (size_t i = 0; i < kRateCount; ++i) {
+      if (name == RateName(static_cast<Rate>(i))) rates_[i].factors = factors;
+    }
+  }
   for (size_t i = 0; i < 2; ++i) {
     gemm_[i] = GemmGrid(*tables, i == 1);
     attention_[i] = AttentionGrid(*tables, i == 1);
@@ -170,23 +207,28 @@ Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_p
 
 double Pricer::Seconds(const OpRecord& op) const {
   if (!has_tables_) return Roofline(op);
+  const PrecisionFactors& factors = rates_[static_cast<size_t>(RateOf(op))].factors;
   const auto flops = static_cast<double>(op.flops);
   const LogGrid3* grid = nullptr;
+  double factor = factors.attention;
   if (op.kind == OpKind::kGemm) {
     grid = &gemm_[Accumulates(op) ? 1 : 0];
+    factor = factors.gemm;
   } else if (op.kind == OpKind::kAttentionForward) {
     grid = &attention_[0];
   } else if (op.kind == OpKind::kAttentionBackward) {
     grid = &attention_[1];
   }
   if (grid != nullptr && !grid->empty()) {
-    return scale_ * flops *
+    return factor * scale_ * flops *
            grid->At(static_cast<double>(op.dims[0]), static_cast<double>(op.dims[1]),
                     static_cast<double>(op.dims[2]));
   }
   const LogCurve& curve = ops_[static_cast<size_t>(op.kind)];
   if (curve.empty()) return Roofline(op);
-  return scale_ * curve.At(static_cast<double>(std::max<int64_t>(op.bytes, 1)));
+  // The curve is over bytes of fp32: as many elements take as many of those.
+  const int64_t fp32_bytes = op.bytes * SizeOf(DType::kF32) / SizeOf(op.dtype);
+  return factors.ops * scale_ * curve.At(static_cast<double>(std::max<int64_t>(fp32_bytes, 1)));
 }
 
 double Pricer::Seconds(const CommRecord& message, int64_t stride) const {
@@ -204,12 +246,17 @@ double Pricer::Seconds(const CommRecord& message, int64_t stride) const {
 double Pricer::Roofline(const OpRecord& op) const {
   double compute_s = 0;
   if (op.flops > 0) {
-    double efficiency = attention_efficiency_;
+    const RateTable& rate = rates_[static_cast<size_t>(RateOf(op))];
+    double efficiency = 0;
     if (op.kind == OpKind::kGemm) {
       const int64_t smallest = std::min({op.dims[0], op.dims[1], op.dims[2]});
-      efficiency = efficiency_.At(static_cast<double>(std::max<int64_t>(smallest, 1)));
+      efficiency = rate.efficiency.At(static_cast<double>(std::max<int64_t>(smallest, 1)));
+    } else {
+      const bool backward = op.kind == OpKind::kAttentionBackward;
+      efficiency =
+          (backward ? attention_backward_ : attention_forward_).At(static_cast<double>(op.dims[1]));
     }
-    const double peak = peak_flops_[static_cast<size_t>(op.dtype)];
+    const double peak = rate.peak;
     TRIMTAB_ASSERT(peak > 0, "the profile has no peak rate for {}", Name(op.dtype));
     compute_s = static_cast<double>(op.flops) / (peak * efficiency);
   }

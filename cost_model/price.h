@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "cost_model/hardware_profile.h"
@@ -18,24 +19,41 @@ namespace trimtab {
 /// the rate of the nearest point. With tables of other modes only: the nearest mode's, scaled by
 /// the share of the cores a rank gets. Without tables: a roofline, max(FLOPs / rate, bytes /
 /// bandwidth) + launch overhead, and ring collectives (latency and bandwidth per step).
+///
+/// Products and attention go by the type of their operands: a GPU has a rate for each; a cpu's
+/// tables are of fp32, with a factor for each other type (PrecisionFactors).
 class Pricer {
  public:
   /// `ranks_per_node`: messages within so many neighbouring ranks use the link, others the network.
   /// `cores`: of the machine, for scaling between modes on a cpu; 0 = unknown.
-  Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_per_node, int64_t cores);
+  /// `precision` of the run: under "tf32" fp32 products go by that rate; and its peak counts.
+  /// Throws UsageError when the profile cannot price it (Unpriceable in numerics.h).
+  Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_per_node, int64_t cores,
+         const std::string& precision = "fp32");
 
   double Seconds(const OpRecord& op) const;
   /// `stride`: distance in ranks between neighbours of the group (1 for tp, tp for dp).
   double Seconds(const CommRecord& message, int64_t stride) const;
 
-  /// FLOP/s of one rank; 0 = the profile has none for `dtype`.
-  double peak_flops(DType dtype) const { return peak_flops_[static_cast<size_t>(dtype)]; }
+  /// FLOP/s of one rank in the run's precision.
+  double peak_flops() const { return rates_[static_cast<size_t>(run_rate_)].peak; }
   /// The tables were measured in exactly this mode.
   bool calibrated() const { return calibrated_; }
   /// Multiplies the sum of prices of a step (ModeTables::step_factor).
   double step_factor() const { return step_factor_; }
 
  private:
+  /// What products are told apart by.
+  enum Rate { kFp32, kTf32, kBf16, kFp16, kFp8, kRateCount };
+  static const char* RateName(Rate rate);
+  Rate RateOf(const OpRecord& op) const;
+
+  struct RateTable {
+    double peak = 0;  // FLOP/s of one rank; 0 = the profile has none
+    LogCurve efficiency;
+    PrecisionFactors factors;  // against the fp32 tables
+  };
+
   double Roofline(const OpRecord& op) const;
   double Ring(const CommRecord& message, int64_t stride) const;
 
@@ -48,9 +66,10 @@ class Pricer {
   std::array<LogCurve, kOpKindCount> ops_;
   std::array<std::vector<LogCurve>, kCollectiveKindCount> collectives_;  // by ranks of the group
 
-  std::array<double, 5> peak_flops_{};  // by DType; 0 = none
-  LogCurve efficiency_;
-  double attention_efficiency_ = 1;
+  std::array<RateTable, kRateCount> rates_;
+  Rate run_rate_ = kFp32;
+  LogCurve attention_forward_;
+  LogCurve attention_backward_;
   double bandwidth_ = 0;
   double launch_overhead_s_ = 0;
   double link_latency_s_ = 0;

@@ -1,4 +1,5 @@
 // Hardware profiles as JSON. Points of tables are arrays, everything else is named.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cost_model/hardware_profile.h"
@@ -109,6 +110,15 @@ nlohmann::json PointsToJson(const std::vector<BytesPoint>& points) {
   return rows;
 }
 
+/// What products are named by in `peak_flops`, `by_precision` and `precisions`.
+void RequireRateNames(const nlohmann::json& json, const StrictObject& object) {
+  static const std::vector<std::string> kNames = {"fp32", "tf32", "bf16", "fp16", "fp8"};
+  for (const auto& [name, value] : json.items()) {
+    if (std::find(kNames.begin(), kNames.end(), name) != kNames.end()) continue;
+    object.Refuse(name, "one of fp32, tf32, bf16, fp16, fp8");
+  }
+}
+
 ModeTables ModeFromJson(const nlohmann::json& json, const std::string& where) {
   ModeTables tables;
   StrictObject object(json, where);
@@ -121,6 +131,18 @@ ModeTables ModeFromJson(const nlohmann::json& json, const std::string& where) {
   }
   object.Text("source", tables.source, Need::kRequired);
   object.Number("step_factor", tables.step_factor, 0.1, 10, Need::kRequired);
+  if (const nlohmann::json* precisions = object.Find("precisions")) {
+    StrictObject by_name(*precisions, object.Where("precisions"));
+    RequireRateNames(*precisions, by_name);
+    for (const auto& [precision, factors] : precisions->items()) {
+      StrictObject each(*by_name.Find(precision), by_name.Where(precision));
+      PrecisionFactors& into = tables.precisions[precision];
+      each.Number("gemm", into.gemm, 0.01, 1000, Need::kRequired);
+      each.Number("attention", into.attention, 0.01, 1000, Need::kRequired);
+      each.Number("ops", into.ops, 0.01, 1000, Need::kRequired);
+      each.Finish();
+    }
+  }
   for (const auto& row : Rows(object, "gemm", 5, 4, 0, Need::kRequired)) {
     RequirePositive(object, "gemm", {row[0], row[1], row[2]});
     tables.gemm.push_back({Whole(row[0]), Whole(row[1]), Whole(row[2]), row[3] != 0, row[4]});
@@ -173,9 +195,15 @@ nlohmann::json ModeToJson(const ModeTables& tables) {
     collectives.push_back(
         {{"kind", Name(key.first)}, {"ranks", key.second}, {"points", PointsToJson(points)}});
   }
+  nlohmann::json precisions = nlohmann::json::object();
+  for (const auto& [precision, factors] : tables.precisions) {
+    precisions[precision] = {
+        {"gemm", factors.gemm}, {"attention", factors.attention}, {"ops", factors.ops}};
+  }
   return {{"mode", ToString(tables.mode)},
           {"source", tables.source},
           {"step_factor", tables.step_factor},
+          {"precisions", precisions},
           {"gemm", gemm},
           {"attention", attention},
           {"ops", ops},
@@ -190,7 +218,6 @@ constexpr QuantityField kQuantities[] = {
     {"memory_bytes", &HardwareProfile::memory_bytes},
     {"memory_bandwidth", &HardwareProfile::memory_bandwidth},
     {"bandwidth_efficiency", &HardwareProfile::bandwidth_efficiency},
-    {"attention_efficiency", &HardwareProfile::attention_efficiency},
     {"launch_overhead_s", &HardwareProfile::launch_overhead_s},
     {"link_latency_s", &HardwareProfile::link_latency_s},
     {"link_bandwidth", &HardwareProfile::link_bandwidth},
@@ -198,23 +225,65 @@ constexpr QuantityField kQuantities[] = {
     {"network_bandwidth", &HardwareProfile::network_bandwidth},
 };
 
-void ReadEfficiency(StrictObject& profile_object, HardwareProfile& profile) {
-  const nlohmann::json* json = profile_object.Find("gemm_efficiency", Need::kRequired);
-  StrictObject object(*json, profile_object.Where("gemm_efficiency"));
+/// `by_precision` takes what stands under that key, where the curve may have one.
+EfficiencyCurve CurveFromJson(const nlohmann::json& json, const std::string& where,
+                              const nlohmann::json** by_precision = nullptr) {
+  EfficiencyCurve curve;
+  StrictObject object(json, where);
   std::string origin;
   object.Choice("origin", origin, OriginNames(), Need::kRequired);
-  object.Text("source", profile.gemm_efficiency_source.source, Need::kRequired);
-  profile.gemm_efficiency_source.origin = ParseOrigin(origin);
+  object.Text("source", curve.source, Need::kRequired);
+  curve.origin = ParseOrigin(origin);
   for (const auto& row : Rows(object, "points", 2, 1, 1, Need::kRequired)) {
     RequirePositive(object, "points", {row[0]});
-    const int64_t dim = Whole(row[0]);
-    if (row[1] > 1 ||
-        (!profile.gemm_efficiency.empty() && dim <= profile.gemm_efficiency.back().smallest_dim)) {
+    const int64_t size = Whole(row[0]);
+    if (row[1] > 1 || (!curve.points.empty() && size <= curve.points.back().size)) {
       object.Refuse("points", "ascending sizes with efficiencies of at most 1");
     }
-    profile.gemm_efficiency.push_back({dim, row[1]});
+    curve.points.push_back({size, row[1]});
   }
+  if (by_precision != nullptr) *by_precision = object.Find("by_precision");
   object.Finish();
+  return curve;
+}
+
+nlohmann::json CurveToJson(const EfficiencyCurve& curve) {
+  nlohmann::json points = nlohmann::json::array();
+  for (const EfficiencyPoint& point : curve.points)
+    points.push_back({point.size, point.efficiency});
+  return {{"points", points}, {"origin", Name(curve.origin)}, {"source", curve.source}};
+}
+
+void ReadGemmEfficiency(StrictObject& object, HardwareProfile& profile) {
+  const std::string where = object.Where("gemm_efficiency");
+  const nlohmann::json* others = nullptr;
+  profile.gemm_efficiency =
+      CurveFromJson(*object.Find("gemm_efficiency", Need::kRequired), where, &others);
+  if (others == nullptr) return;
+  StrictObject by_precision(*others, where + ".by_precision");
+  RequireRateNames(*others, by_precision);
+  for (const auto& [precision, curve] : others->items()) {
+    profile.gemm_efficiency_of[precision] =
+        CurveFromJson(*by_precision.Find(precision), by_precision.Where(precision));
+  }
+}
+
+/// Two curves, or the single number of older profiles for both directions at every length.
+void ReadAttentionEfficiency(StrictObject& object, HardwareProfile& profile) {
+  if (const nlohmann::json* number = object.Find("attention_efficiency")) {
+    const Quantity quantity = QuantityFromJson(*number, object.Where("attention_efficiency"));
+    if (quantity.value <= 0) object.Refuse("attention_efficiency", "a value above 0");
+    profile.attention_forward = {
+        .points = {{1, quantity.value}}, .origin = quantity.origin, .source = quantity.source};
+    profile.attention_backward = profile.attention_forward;
+    return;
+  }
+  profile.attention_forward =
+      CurveFromJson(*object.Find("attention_forward_efficiency", Need::kRequired),
+                    object.Where("attention_forward_efficiency"));
+  profile.attention_backward =
+      CurveFromJson(*object.Find("attention_backward_efficiency", Need::kRequired),
+                    object.Where("attention_backward_efficiency"));
 }
 
 }  // namespace
@@ -233,6 +302,7 @@ HardwareProfile HardwareProfileFromJson(const nlohmann::json& json, const std::s
 
   const nlohmann::json* peaks = object.Find("peak_flops", Need::kRequired);
   StrictObject peaks_object(*peaks, object.Where("peak_flops"));
+  RequireRateNames(*peaks, peaks_object);
   for (const auto& [dtype, value] : peaks->items()) {
     profile.peak_flops[dtype] = QuantityFromJson(value, peaks_object.Where(dtype));
   }
@@ -241,11 +311,12 @@ HardwareProfile HardwareProfileFromJson(const nlohmann::json& json, const std::s
     const nlohmann::json* value = object.Find(field.key, Need::kRequired);
     profile.*field.member = QuantityFromJson(*value, object.Where(field.key));
   }
-  for (const char* key : {"memory_bandwidth", "bandwidth_efficiency", "attention_efficiency",
-                          "link_bandwidth", "network_bandwidth"}) {
+  for (const char* key :
+       {"memory_bandwidth", "bandwidth_efficiency", "link_bandwidth", "network_bandwidth"}) {
     if (json.at(key).at("value").get<double>() <= 0) object.Refuse(key, "a value above 0");
   }
-  ReadEfficiency(object, profile);
+  ReadGemmEfficiency(object, profile);
+  ReadAttentionEfficiency(object, profile);
   if (const nlohmann::json* modes = object.Find("modes")) {
     if (!modes->is_array()) object.Refuse("modes", "an array");
     for (size_t i = 0; i < modes->size(); ++i) {
@@ -269,13 +340,12 @@ nlohmann::json ToJson(const HardwareProfile& profile) {
   for (const QuantityField& field : kQuantities) {
     json[field.key] = QuantityToJson(profile.*field.member);
   }
-  nlohmann::json points = nlohmann::json::array();
-  for (const EfficiencyPoint& point : profile.gemm_efficiency) {
-    points.push_back({point.smallest_dim, point.efficiency});
+  json["gemm_efficiency"] = CurveToJson(profile.gemm_efficiency);
+  for (const auto& [precision, curve] : profile.gemm_efficiency_of) {
+    json["gemm_efficiency"]["by_precision"][precision] = CurveToJson(curve);
   }
-  json["gemm_efficiency"] = {{"points", points},
-                             {"origin", Name(profile.gemm_efficiency_source.origin)},
-                             {"source", profile.gemm_efficiency_source.source}};
+  json["attention_forward_efficiency"] = CurveToJson(profile.attention_forward);
+  json["attention_backward_efficiency"] = CurveToJson(profile.attention_backward);
   json["modes"] = nlohmann::json::array();
   for (const ModeTables& tables : profile.modes) json["modes"].push_back(ModeToJson(tables));
   return json;

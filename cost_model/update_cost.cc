@@ -4,14 +4,19 @@
 #include <utility>
 
 #include "engine/base/units.h"
+#include "engine/layers/parameter.h"
 #include "engine/ops/adamw.h"
 #include "engine/ops/elementwise.h"
+#include "engine/ops/quantize.h"
 #include "engine/parallel/gradient_reducer.h"
 
 namespace trimtab {
 namespace {
 
-constexpr int64_t kElement = 4;  // weights, gradients and moments are fp32
+constexpr int64_t kFp32Bytes = 4;
+
+// fp32 scalars in the optimizer's memory: two sums, the update's, gradient scale and loss sum.
+constexpr int64_t kOptimizerScalars = 2 + kUpdateScalarCount + 2;
 
 /// Collects one of the two parts of the flat buffer in declaration order.
 class FlatBuilder {
@@ -20,7 +25,7 @@ class FlatBuilder {
   void Vector(int64_t numel) { Append(numel, false); }
 
   void Append(int64_t numel, bool decay) {
-    flat_.numel += numel;
+    flat_.numel += RoundUp(numel, kParameterAlignment);
     if (!flat_.runs.empty() && flat_.runs.back().decay == decay) {
       flat_.runs.back().end = flat_.numel;
     } else {
@@ -40,9 +45,10 @@ class Meter {
 
   UpdateCost& cost() { return cost_; }
 
-  void Op(const OpRecord& op) {
-    cost_.optimizer_s += pricer_.Seconds(op);
-    ++cost_.ops;
+  void Op(const OpRecord& op, int64_t times = 1) {
+    if (times == 0) return;
+    cost_.optimizer_s += static_cast<double>(times) * pricer_.Seconds(op);
+    cost_.ops += times;
   }
   void TensorMessage(CollectiveKind kind, int64_t bytes) {
     if (shape_.tp == 1) return;
@@ -69,20 +75,66 @@ class Meter {
 
 void ReduceGradients(const FlatLayout& flat, const UpdateShape& shape, int64_t padded_numel,
                      Meter& meter) {
-  const int64_t replicated_bytes = kElement * (flat.numel - flat.tensor_parallel_numel);
+  const int64_t element = SizeOf(shape.types.gradients);
+  const int64_t replicated_bytes = element * (flat.numel - flat.tensor_parallel_numel);
   if (shape.sequence_parallel) {
     meter.TensorMessage(CollectiveKind::kAllReduce, replicated_bytes);
   }
   if (shape.dp == 1) return;
   if (shape.sharded) {
-    meter.DataMessage(CollectiveKind::kReduceScatter, kElement * padded_numel);
+    meter.DataMessage(CollectiveKind::kReduceScatter, element * padded_numel);
     return;
   }
   for (const Bucket& bucket :
-       PlanBuckets(flat.bucket_cuts, flat.tensor_parallel_numel, kBucketBytes / kElement)) {
-    meter.DataMessage(CollectiveKind::kAllReduce, kElement * (bucket.end - bucket.begin));
+       PlanBuckets(flat.bucket_cuts, flat.tensor_parallel_numel, kBucketBytes / element)) {
+    meter.DataMessage(CollectiveKind::kAllReduce, element * (bucket.end - bucket.begin));
   }
   meter.DataMessage(CollectiveKind::kAllReduce, replicated_bytes);
+}
+
+/// Fp8State::EndStep: the scales of the next step.
+void EndFp8Step(const Fp8Weights& fp8, Meter& meter) {
+  if (!fp8.delayed || fp8.count() == 0) return;
+  const int64_t slots = 2 * fp8.count();  // inputs and gradients
+  meter.TensorMessage(CollectiveKind::kAllReduce, kFp32Bytes * slots);
+  meter.DataMessage(CollectiveKind::kAllReduce, kFp32Bytes * slots);
+  meter.Op(Fp8ScalesRecord(slots, fp8.history));
+}
+
+/// Fp8State::QuantizeWeights.
+void QuantizeWeights(const Fp8Weights& fp8, DType weights, Meter& meter) {
+  if (fp8.count() == 0) return;
+  for (size_t kind = 0; kind < kLinearKindCount; ++kind) {
+    const LinearShape& shape = fp8.shapes[kind];
+    meter.Op(AmaxRecord(shape.rows * shape.columns, weights), fp8.layers[kind]);
+    meter.Op(QuantizeRecord(shape.rows, shape.columns, weights, true, true), fp8.layers[kind]);
+  }
+  meter.TensorMessage(CollectiveKind::kAllReduce, kFp32Bytes * fp8.count());
+  meter.Op(Fp8ScalesRecord(fp8.count(), 1));
+}
+
+/// What Fp8State allocates: weights and their transposes, scales and largest values.
+int64_t Fp8Bytes(const Fp8Weights& fp8) {
+  int64_t bytes = 0;
+  for (size_t kind = 0; kind < kLinearKindCount; ++kind) {
+    bytes += 2 * fp8.layers[kind] * fp8.shapes[kind].rows * fp8.shapes[kind].columns;
+  }
+  const int64_t count = fp8.count();
+  const int64_t slots = 2 * count;
+  const int64_t history = fp8.delayed ? fp8.history : 0;
+  // Per slot its history, scale, inverse and limit; per weight the last three and the newest; and
+  // the largest value of the tensor at hand.
+  return bytes + kFp32Bytes * (slots * (history + 3) + 4 * count + 1);
+}
+
+int64_t OptimizerBytes(const TrainingTypes& types, int64_t shard) {
+  int64_t element = 2 * SizeOf(types.moments);
+  if (types.has_master) element += SizeOf(types.master);
+  int64_t bytes = element * shard + kFp32Bytes * kOptimizerScalars;
+  if (types.moments == DType::kF16) {
+    bytes += 2 * kFp32Bytes * (RoundUp(shard, kMomentBlock) / kMomentBlock);
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -91,7 +143,7 @@ FlatLayout PlanFlatLayout(const ModelConfig& model, int64_t tp) {
   const int64_t hidden = model.hidden_size;
   const bool layer_norm = model.norm == NormKind::kLayerNorm;
   const int64_t vocab_table = model.padded_vocab_size(tp) / tp * hidden;
-  const int64_t norm_vectors = hidden * (layer_norm ? 2 : 1);
+  const int norm_vectors = layer_norm ? 2 : 1;
 
   FlatBuilder sharded;
   FlatBuilder replicated;
@@ -105,14 +157,14 @@ FlatLayout PlanFlatLayout(const ModelConfig& model, int64_t tp) {
     // Attention, then MLP: a norm, a column-parallel linear layer, a row-parallel one.
     for (const auto& [column_out, row_in] :
          {std::pair{model.qkv_size(), hidden}, {model.fc1_size(), model.ffn_hidden_size}}) {
-      replicated.Vector(norm_vectors);
+      for (int i = 0; i < norm_vectors; ++i) replicated.Vector(hidden);
       sharded.Matrix(column_out / tp * hidden);
       if (model.bias) sharded.Vector(column_out / tp);
       sharded.Matrix(hidden * (row_in / tp));
       if (model.bias) replicated.Vector(hidden);
     }
   }
-  replicated.Vector(norm_vectors);
+  for (int i = 0; i < norm_vectors; ++i) replicated.Vector(hidden);
   if (!model.tied_embeddings) sharded.Matrix(vocab_table);
 
   FlatLayout flat = std::move(sharded.flat());
@@ -131,32 +183,53 @@ FlatLayout PlanFlatLayout(const ModelConfig& model, int64_t tp) {
   return flat;
 }
 
+std::array<LinearShape, kLinearKindCount> LinearShapes(const ModelConfig& model, int64_t tp) {
+  const int64_t hidden = model.hidden_size;
+  std::array<LinearShape, kLinearKindCount> shapes;
+  shapes[kQkv] = {model.qkv_size() / tp, hidden};
+  shapes[kProj] = {hidden, hidden / tp};
+  shapes[kFc1] = {model.fc1_size() / tp, hidden};
+  shapes[kFc2] = {hidden, model.ffn_hidden_size / tp};
+  return shapes;
+}
+
 UpdateCost PriceUpdate(const FlatLayout& flat, const UpdateShape& shape, const Pricer& pricer) {
-  const int64_t padded_numel = RoundUp(flat.numel, shape.dp);
+  const TrainingTypes& types = shape.types;
+  const int64_t padded_numel = RoundUp(flat.numel, shape.dp * kParameterAlignment);
   const int64_t shard = shape.sharded ? padded_numel / shape.dp : padded_numel;  // rank 0's: first
   Meter meter(shape, pricer);
   ReduceGradients(flat, shape, padded_numel, meter);
+  EndFp8Step(shape.fp8, meter);
 
-  meter.DataMessage(CollectiveKind::kAllReduce, kElement);  // the loss
   const int64_t first_part = std::min(flat.tensor_parallel_numel, shard);
   const int64_t second_part = std::min(flat.numel, shard) - first_part;
-  meter.Op(SumSquaresRecord(first_part));
-  if (second_part > 0) meter.Op(SumSquaresRecord(second_part));
-  if (shape.sharded) meter.DataMessage(CollectiveKind::kAllReduce, 2 * kElement);
-  meter.TensorMessage(CollectiveKind::kAllReduce, kElement);
+  meter.Op(SumSquaresRecord(first_part, types.gradients));
+  meter.Op(second_part > 0 ? SumSquaresRecord(second_part, types.gradients) : FillRecord(1));
+  if (shape.sharded) meter.DataMessage(CollectiveKind::kAllReduce, 2 * kFp32Bytes);
+  meter.TensorMessage(CollectiveKind::kAllReduce, kFp32Bytes);
+  meter.Op(ClipRecord(2));
 
+  const AdamWTypes update = {.weight = types.weights,
+                             .master = types.master,
+                             .moments = types.moments,
+                             .gradient = types.gradients};
   int64_t begin = 0;
   for (const DecayRun& run : flat.runs) {
     if (begin >= shard) break;
-    meter.Op(AdamWRecord(std::min(run.end, shard) - begin));
+    meter.Op(AdamWRecord(std::min(run.end, shard) - begin, update));
     begin = run.end;
   }
-  if (shape.sharded) meter.DataMessage(CollectiveKind::kAllGather, kElement * padded_numel);
+  if (shape.sharded) {
+    meter.DataMessage(CollectiveKind::kAllGather, SizeOf(types.weights) * padded_numel);
+  }
+  QuantizeWeights(shape.fp8, types.weights, meter);
+  meter.DataMessage(CollectiveKind::kAllReduce, kFp32Bytes);  // the loss
 
   UpdateCost& cost = meter.cost();
-  cost.weight_bytes = kElement * padded_numel;
-  cost.gradient_bytes = kElement * padded_numel;
-  cost.optimizer_bytes = 2 * kElement * shard;
+  cost.weight_bytes = SizeOf(types.weights) * padded_numel;
+  if (types.fp8) cost.weight_bytes += Fp8Bytes(shape.fp8);
+  cost.gradient_bytes = SizeOf(types.gradients) * padded_numel;
+  cost.optimizer_bytes = OptimizerBytes(types, shard);
   return cost;
 }
 

@@ -135,6 +135,15 @@ constexpr Rule kRules[] = {
        return fmt::format("master=remainder needs precision bf16 or fp8, and it is {}",
                           run.layout.precision);
      }},
+    {"bf16-gradients-require-bf16-weights",
+     "Gradients are fp32, or bf16 as the products that make them.",
+     [](const RunConfig& run) {
+       return run.layout.gradients != "bf16" || TypesOf(run.layout).weights == DType::kBf16;
+     },
+     [](const RunConfig& run) {
+       return fmt::format("grads=bf16 needs precision bf16 or fp8, and it is {}",
+                          run.layout.precision);
+     }},
 
     {"hidden-divisible-by-heads", "Heads split the hidden size evenly.",
      [](const RunConfig& run) { return run.model.hidden_size % run.model.num_heads == 0; },

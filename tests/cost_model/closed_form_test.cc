@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <mutex>
 #include <random>
+#include <set>
 
 #include "cost_model/dry_run.h"
+#include "cost_model/numerics.h"
 #include "engine/train/trainer.h"
 #include "tests/cost_model/spaces.h"
 
@@ -82,6 +84,66 @@ TEST(ClosedForm, EqualsTheDryRunOnGpus) {
   ExpectTiersAgree(EveryRun(TinyGpt2(), 4, 16, 16), LoadCluster("2x8xh200"));
 }
 
+/// Every legal run under `precision` and every optimizer state.
+std::vector<RunConfig> EveryRunIn(const std::string& precision, const std::string& device) {
+  std::vector<RunConfig> runs;
+  for (const std::string& state : EveryOptimizerState(precision)) {
+    for (RunConfig run : EveryRun(TinyFp8Llama(), 4, 16, 8)) {
+      run.layout.precision = precision;
+      run.device = device;
+      SetOptimizerState(state, run.layout);
+      if (FirstBrokenRule(run) == nullptr) runs.push_back(run);
+    }
+  }
+  return runs;
+}
+
+TEST(ClosedForm, EqualsTheDryRunInEveryPrecisionAndOptimizerState) {
+  for (const char* precision : {"fp32", "bf16", "fp16", "fp8"}) {
+    const std::vector<RunConfig> runs = EveryRunIn(precision, "cpu");
+    EXPECT_GT(runs.size(), 200u) << precision;
+    ExpectTiersAgree(runs, GenericCpu());
+  }
+}
+
+TEST(ClosedForm, EqualsTheDryRunInEveryPrecisionOnGpus) {
+  for (const std::string& precision : Precisions()) {
+    ExpectTiersAgree(EveryRunIn(precision, "cuda"), LoadCluster("2x8xh200"));
+  }
+}
+
+TEST(ClosedForm, EqualsTheDryRunWhereLayersDifferInPrecision) {
+  const std::vector<std::vector<std::string>> kept = {
+      {"decoder.layers.0"},
+      {"decoder.layers.2.mlp", "decoder.layers.0.self_attention.linear_qkv"},
+      {"decoder.layers.1.mlp.linear_fc2", "decoder.layers.1.self_attention.linear_proj"},
+      {"decoder"}};
+  for (const char* scaling : {"delayed", "current"}) {
+    std::vector<RunConfig> runs;
+    for (const std::vector<std::string>& layers : kept) {
+      for (RunConfig run : EveryRun(TinyFp8Llama(), 4, 16, 8)) {
+        run.layout.precision = "fp8";
+        run.fp8 = {.scaling = scaling, .history = 3, .bf16_layers = layers};
+        if (FirstBrokenRule(run) == nullptr) runs.push_back(run);
+      }
+    }
+    ExpectTiersAgree(runs, GenericCpu());
+  }
+}
+
+TEST(ClosedForm, ALayerThatIsNotThereIsRefused) {
+  RunConfig run = EveryRunIn("fp8", "cpu").front();
+  run.fp8.bf16_layers = {"decoder.layers.3"};
+  EXPECT_THROW(ClosedForm(run, GenericCpu()), InputError);
+  EXPECT_THROW(DryRun(run, GenericCpu()), InputError);
+}
+
+TEST(ClosedForm, APrecisionWithoutARateIsRefused) {
+  const RunConfig run = EveryRunIn("fp8", "cuda").front();
+  EXPECT_THROW(ClosedForm(run, LoadCluster("8xa100")), UsageError);
+  EXPECT_THROW(DryRun(run, LoadCluster("8xa100")), UsageError);
+}
+
 // Buckets of data-parallel gradients only split on models of more than 25 MiB of gradients.
 TEST(ClosedForm, EqualsTheDryRunWithSeveralGradientBuckets) {
   ModelConfig model = TinyGpt2();
@@ -96,21 +158,36 @@ TEST(ClosedForm, EqualsTheDryRunWithSeveralGradientBuckets) {
   EXPECT_GT(estimate.ranks, 1);
 }
 
-/// A legal run drawn at random: any family, odd sizes, any layout.
+/// Draws precision, optimizer state and fp8 settings.
+void DrawNumerics(std::mt19937& random, RunConfig& run) {
+  const std::vector<std::string> precisions = Precisions();
+  run.layout.precision = precisions[random() % precisions.size()];
+  const std::vector<std::string> states = EveryOptimizerState(run.layout.precision);
+  SetOptimizerState(states[random() % states.size()], run.layout);
+  run.fp8.scaling = random() % 2 == 0 ? "delayed" : "current";
+  run.fp8.history = 1 + static_cast<int64_t>(random() % 5);
+  const std::vector<std::string> layers = {"decoder.layers.0", "decoder.layers.0.mlp",
+                                           "decoder.layers.0.mlp.linear_fc1", "decoder"};
+  if (random() % 2 == 0) run.fp8.bf16_layers = {layers[random() % layers.size()]};
+}
+
+/// A legal run drawn at random: any family, odd sizes, any layout, any precision.
 RunConfig RandomRun(std::mt19937& random) {
   const auto pick = [&random](std::initializer_list<int64_t> choices) {
     return choices.begin()[random() % choices.size()];
   };
   for (;;) {
     RunConfig run;
+    DrawNumerics(random, run);
+    const bool fp8 = run.layout.precision == "fp8";  // wants multiples of 16
     ModelConfig& model = run.model;
     model.name = "random";
     model.num_heads = pick({1, 2, 4, 6, 8, 12});
     model.num_kv_heads = model.num_heads / pick({1, 1, 2, 3});
     if (model.num_kv_heads == 0 || model.num_heads % model.num_kv_heads != 0) continue;
-    model.hidden_size = model.num_heads * pick({2, 6, 8, 16, 32});
+    model.hidden_size = model.num_heads * (fp8 ? pick({16, 32, 48}) : pick({2, 6, 8, 16, 32}));
     model.num_layers = pick({1, 2, 3, 7});
-    model.ffn_hidden_size = pick({12, 36, 100, 144});
+    model.ffn_hidden_size = fp8 ? pick({96, 144, 192}) : pick({12, 36, 100, 144});
     model.vocab_size = pick({11, 64, 257, 1000});
     model.make_vocab_size_divisible_by = pick({1, 8, 128});
     model.max_sequence_length = pick({24, 64});
@@ -119,7 +196,8 @@ RunConfig RandomRun(std::mt19937& random) {
     model.position = pick({0, 1}) != 0 ? PositionKind::kRope : PositionKind::kLearned;
     model.bias = pick({0, 1}) != 0;
     model.tied_embeddings = pick({0, 1}) != 0;
-    run.sequence_length = pick({1, 6, 12, 24});
+    run.device = pick({0, 1}) != 0 || run.layout.precision == "tf32" ? "cuda" : "cpu";
+    run.sequence_length = fp8 ? pick({8, 16, 24}) : pick({1, 6, 12, 24});
     run.global_batch = pick({1, 2, 6, 12, 24});
     run.steps = 1;
     run.threads_per_rank = pick({1, 1, 2, 5});
@@ -139,13 +217,18 @@ RunConfig RandomRun(std::mt19937& random) {
 
 TEST(ClosedForm, EqualsTheDryRunOnRandomModelsAndLayouts) {
   std::mt19937 random(20240611);
-  const Cluster cluster = GenericCpu();
-  for (int i = 0; i < 400; ++i) {
+  const Cluster cpu = GenericCpu();
+  const Cluster gpus = LoadCluster("4x8xh200");
+  std::set<std::string> precisions;
+  for (int i = 0; i < 1000; ++i) {
     const RunConfig run = RandomRun(random);
+    const Cluster& cluster = run.device == "cuda" ? gpus : cpu;
+    precisions.insert(run.layout.precision);
     SCOPED_TRACE(Describe(run) + " model " + std::to_string(i));
     ExpectSameEstimate(ClosedForm(run, cluster), DryRun(run, cluster));
     if (HasFailure()) return;
   }
+  EXPECT_EQ(precisions.size(), 5u);
 }
 
 /// A calibrated mode of one table, in which whole steps take `factor` times their parts.
@@ -220,6 +303,15 @@ TEST(DryRun, PeakEqualsTheCpuRunToTheByteOverEveryLayoutOfALlama) {
   std::vector<RunConfig> runs = EveryRun(TinyLlama(), 4, 12, 4);
   for (RunConfig& run : runs) run.threads_per_rank = 2;
   ExpectRealPeaks(runs);
+}
+
+TEST(DryRun, PeakEqualsTheCpuRunToTheByteInEveryPrecision) {
+  for (const char* precision : {"bf16", "fp16", "fp8"}) {
+    const std::vector<RunConfig> all = EveryRunIn(precision, "cpu");
+    std::vector<RunConfig> some;
+    for (size_t i = 0; i < all.size(); i += 41) some.push_back(all[i]);
+    ExpectRealPeaks(some);
+  }
 }
 
 TEST(DryRun, TimelineCoversTheStep) {

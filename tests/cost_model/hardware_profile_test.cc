@@ -24,6 +24,7 @@ HardwareProfile MeasuredProfile() {
   tables.mode = {2, 1};
   tables.source = "a test";
   tables.step_factor = 1.1;
+  tables.precisions["bf16"] = {.gemm = 1.2, .attention = 1.1, .ops = 0.9};
   tables.gemm = {{16, 32, 64, false, 1e-6}, {16, 32, 64, true, 2e-6}};
   tables.attention = {{8, 64, 32, 1e-5, 3e-5}};
   tables.ops[OpKind::kAdamW] = {{1000, 1e-6}, {100000, 1.25e-4}};
@@ -54,7 +55,13 @@ TEST(HardwareProfile, EveryBuiltinProfileLoadsAndSaysWhereItsNumbersComeFrom) {
       EXPECT_FALSE(rate.source.empty()) << dtype;
     }
     EXPECT_FALSE(profile.memory_bandwidth.source.empty());
-    EXPECT_FALSE(profile.gemm_efficiency_source.source.empty());
+    EXPECT_FALSE(profile.gemm_efficiency.source.empty());
+    EXPECT_FALSE(profile.attention_forward.source.empty());
+    EXPECT_FALSE(profile.attention_backward.source.empty());
+    for (const auto& [precision, curve] : profile.gemm_efficiency_of) {
+      EXPECT_TRUE(profile.peak_flops.contains(precision)) << precision;
+      EXPECT_FALSE(curve.source.empty()) << precision;
+    }
   }
 }
 
@@ -72,6 +79,27 @@ TEST(HardwareProfile, SurvivesAFile) {
   const std::string path = ScratchPath("profile.json");
   SaveHardwareProfile(profile, path);
   EXPECT_EQ(LoadHardwareProfile(path), profile);
+}
+
+TEST(HardwareProfile, CurvesOfAPrecisionSurviveAFile) {
+  const HardwareProfile profile = BuiltinProfile("h200-sxm");
+  ASSERT_TRUE(profile.gemm_efficiency_of.contains("fp8"));
+  const std::string path = ScratchPath("h200.json");
+  SaveHardwareProfile(profile, path);
+  EXPECT_EQ(LoadHardwareProfile(path), profile);
+}
+
+// Profiles of older versions have one number for attention.
+TEST(HardwareProfile, OneAttentionEfficiencyStandsForBothDirections) {
+  nlohmann::json json = ToJson(MeasuredProfile());
+  json.erase("attention_forward_efficiency");
+  json.erase("attention_backward_efficiency");
+  EXPECT_NE(RefusalOf(json), "accepted");
+  json["attention_efficiency"] = {{"value", 0.45}, {"origin", "modelled"}, {"source", "a test"}};
+  const HardwareProfile profile = HardwareProfileFromJson(json, "p.json: $");
+  EXPECT_EQ(profile.attention_forward, profile.attention_backward);
+  ASSERT_EQ(profile.attention_forward.points.size(), 1u);
+  EXPECT_EQ(profile.attention_forward.points[0].efficiency, 0.45);
 }
 
 TEST(HardwareProfile, ReadingIsStrict) {
@@ -105,6 +133,15 @@ TEST(HardwareProfile, ReadingIsStrict) {
   bad = good;
   bad["modes"][0]["ops"]["adamw"] = {{100000, 1e-6}, {1000, 1e-6}};
   EXPECT_NE(RefusalOf(bad).find("ascending"), std::string::npos);
+  bad = good;
+  bad["peak_flops"]["bf17"] = bad["peak_flops"]["bf16"];
+  EXPECT_NE(RefusalOf(bad).find("$.peak_flops.bf17"), std::string::npos);
+  bad = good;
+  bad["modes"][0]["precisions"]["bf16"]["gemm"] = 0;
+  EXPECT_NE(RefusalOf(bad).find("$.modes[0].precisions.bf16.gemm"), std::string::npos);
+  bad = good;
+  bad["modes"][0]["precisions"]["int8"] = bad["modes"][0]["precisions"]["bf16"];
+  EXPECT_NE(RefusalOf(bad).find("$.modes[0].precisions.int8"), std::string::npos);
   bad = good;
   bad["peak_flops"].erase("fp32");
   EXPECT_NE(RefusalOf(bad).find("$.peak_flops.fp32"), std::string::npos);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/base/error.h"
 #include "engine/ops/attention.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
@@ -64,7 +65,8 @@ TEST(Pricer, RooflineIsBoundByComputeOrByMemory) {
   const HardwareProfile profile = BuiltinProfile("h200-sxm");
   const Pricer pricer(profile, {1, 1}, 8, 0);
   const double overhead = profile.launch_overhead_s.value;
-  const OpRecord large = GemmRecord(8192, 8192, 8192, false, DType::kBf16);
+  const OpRecord large =
+      GemmRecord(8192, 8192, 8192, false, {DType::kBf16, DType::kBf16, DType::kBf16});
   const double peak = profile.peak_flops.at("bf16").value;
   EXPECT_GT(pricer.Seconds(large), static_cast<double>(large.flops) / peak);
   EXPECT_LT(pricer.Seconds(large), 2 * static_cast<double>(large.flops) / peak);
@@ -75,6 +77,37 @@ TEST(Pricer, RooflineIsBoundByComputeOrByMemory) {
                   overhead,
               1e-9);
   EXPECT_GE(pricer.Seconds(AddRecord(1)), overhead);
+}
+
+TEST(Pricer, AGpuHasARateForEveryTypeOfProduct) {
+  const HardwareProfile profile = BuiltinProfile("h200-sxm");
+  const auto seconds = [&](const char* precision, DType dtype) {
+    return Pricer(profile, {1, 1}, 8, 0, precision)
+        .Seconds(GemmRecord(8192, 8192, 8192, false, {dtype, dtype, DType::kF32}));
+  };
+  const double bf16 = seconds("bf16", DType::kBf16);
+  EXPECT_NEAR(seconds("fp16", DType::kF16), bf16, 0.01 * bf16);
+  for (const DType fp8 : {DType::kF8E4M3, DType::kF8E5M2}) {
+    EXPECT_LT(seconds("fp8", fp8), 0.65 * bf16);
+    EXPECT_GT(seconds("fp8", fp8), 0.45 * bf16);
+  }
+  EXPECT_GT(seconds("tf32", DType::kF32), 1.8 * bf16);
+  EXPECT_GT(seconds("fp32", DType::kF32), 5 * seconds("tf32", DType::kF32));
+  EXPECT_EQ(Pricer(profile, {1, 1}, 8, 0, "fp8").peak_flops(), profile.peak_flops.at("fp8").value);
+}
+
+TEST(Pricer, ACpuPaysForConversions) {
+  HardwareProfile profile = TableProfile();
+  const auto pricer = [&] { return Pricer(profile, {2, 1}, 8, 2, "bf16"); };
+  EXPECT_THROW(pricer(), UsageError) << "measured in fp32 only";
+  profile.modes[0].precisions["bf16"] = {.gemm = 1.5, .attention = 2, .ops = 3};
+  EXPECT_NEAR(
+      pricer().Seconds(GemmRecord(100, 50, 20, false, {DType::kBf16, DType::kBf16, DType::kBf16})),
+      1.5 * 2.0 * 100 * 50 * 20 / 1e9, 1e-12);
+  // As many elements as 10000 bytes of fp32 hold.
+  OpRecord add = AddRecord(1, DType::kBf16);
+  add.bytes = 5000;
+  EXPECT_NEAR(pricer().Seconds(add), 3e-5, 1e-11);
 }
 
 TEST(Pricer, MessagesBetweenNodesUseTheNetwork) {

@@ -41,6 +41,16 @@ inline ModelConfig TinyLlama() {
   return model;
 }
 
+/// As TinyLlama, with every size a multiple of 16 on up to two tensor-parallel ranks: fp8 runs it.
+inline ModelConfig TinyFp8Llama() {
+  ModelConfig model = TinyLlama();
+  model.name = "tiny-fp8-llama";
+  model.hidden_size = 64;
+  model.num_layers = 3;
+  model.ffn_hidden_size = 96;
+  return model;
+}
+
 /// Every legal run of `model` over dp x tp x sequence parallel x micro batch x recompute x zero on
 /// at most `most_ranks` ranks.
 inline std::vector<RunConfig> EveryRun(const ModelConfig& model, int64_t global_batch,

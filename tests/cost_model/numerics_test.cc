@@ -1,0 +1,132 @@
+#include "cost_model/numerics.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cost_model/closed_form.h"
+#include "engine/base/error.h"
+#include "engine/base/units.h"
+#include "engine/config/rules.h"
+
+namespace trimtab {
+namespace {
+
+ParallelConfig In(const std::string& precision, const std::string& state) {
+  ParallelConfig layout;
+  layout.precision = precision;
+  SetOptimizerState(state, layout);
+  return layout;
+}
+
+TEST(OptimizerState, PresetsGoAsFarAsThePrecisionTakesThem) {
+  EXPECT_EQ(In("bf16", "reduced").master, "remainder");
+  EXPECT_EQ(In("fp8", "minimal").gradients, "bf16");
+  EXPECT_EQ(In("fp16", "reduced").master, "fp32") << "a remainder completes bf16 weights only";
+  EXPECT_EQ(In("fp32", "minimal").master, "fp32");
+  EXPECT_EQ(OptimizerStateName(In("fp32", "minimal")), "reduced") << "gradients stay fp32";
+  for (const std::string& precision : Precisions()) {
+    for (const std::string& state : EveryOptimizerState(precision)) {
+      SCOPED_TRACE(precision + " " + state);
+      EXPECT_EQ(OptimizerStateName(In(precision, state)), state);
+      RunConfig run;
+      run.model = LoadModelConfig("llama2-7b");
+      run.sequence_length = 16;
+      run.device = "cuda";
+      run.layout = In(precision, state);
+      const Rule* broken = FirstBrokenRule(run);
+      EXPECT_EQ(broken, nullptr) << broken->id;
+    }
+  }
+}
+
+TEST(OptimizerState, HasANameForEveryCombination) {
+  EXPECT_EQ(OptimizerStateName(In("bf16", "fp32/fp32/fp32")), "full");
+  EXPECT_EQ(OptimizerStateName(In("bf16", "remainder/fp16/bf16")), "remainder/fp16/bf16");
+  EXPECT_EQ(EveryOptimizerState("bf16").size(), 12u);
+  EXPECT_EQ(EveryOptimizerState("fp16").size(), 3u);
+  EXPECT_EQ(EveryOptimizerState("fp32").size(), 3u);
+  for (const char* bad : {"", "ful", "remainder", "remainder/bf16", "fp16/bf16/fp32",
+                          "remainder/bf16/fp16", "remainder/bf16/fp32/", "auto"}) {
+    EXPECT_THROW(In("bf16", bad), UsageError) << bad;
+  }
+}
+
+TEST(OptimizerState, BytesOfAParameter) {
+  EXPECT_EQ(BytesPerParameter(In("fp32", "full")), 16);
+  EXPECT_EQ(BytesPerParameter(In("bf16", "full")), 18);
+  EXPECT_EQ(BytesPerParameter(In("bf16", "reduced")), 12);
+  EXPECT_EQ(BytesPerParameter(In("bf16", "minimal")), 10);
+  EXPECT_EQ(BytesPerParameter(In("bf16", "remainder/fp16/fp32")), 12.0625);
+}
+
+TEST(Precision, WhatIsWorthTryingDependsOnTheDevice) {
+  using Names = std::vector<std::string>;
+  const HardwareProfile h200 = BuiltinProfile("h200-sxm");
+  const HardwareProfile a100 = BuiltinProfile("a100-80gb");
+  const HardwareProfile cpu = BuiltinProfile("cpu");
+  EXPECT_EQ(ResolvePrecisions({"auto"}, h200), (Names{"bf16", "fp8"}));
+  EXPECT_EQ(ResolvePrecisions({"auto"}, a100), (Names{"bf16"}));
+  EXPECT_EQ(ResolvePrecisions({"auto"}, cpu), (Names{"fp32"}));
+  EXPECT_EQ(ResolvePrecisions({"fp8", "auto", "fp8"}, h200), (Names{"fp8", "bf16"}));
+  EXPECT_THROW(ResolvePrecisions({"fp8"}, a100), UsageError);
+  EXPECT_THROW(ResolvePrecisions({"fp9"}, h200), UsageError);
+  EXPECT_THROW(ResolvePrecisions({}, h200), UsageError);
+}
+
+TEST(Precision, AMachineMeasuredInFp32OnlyPricesNothingElse) {
+  HardwareProfile cpu = BuiltinProfile("cpu");
+  EXPECT_EQ(Unpriceable(cpu, "bf16"), "") << "the generic one is rough in everything";
+  cpu.modes.emplace_back();
+  EXPECT_EQ(Unpriceable(cpu, "fp32"), "");
+  EXPECT_NE(Unpriceable(cpu, "bf16").find("calibrate"), std::string::npos);
+  cpu.modes.back().precisions["bf16"] = {};
+  EXPECT_EQ(Unpriceable(cpu, "bf16"), "");
+  EXPECT_NE(Unpriceable(cpu, "fp8").find("calibrate"), std::string::npos);
+}
+
+/// Persistent bytes of Llama 2 7B on one H200, above its fp8 copies.
+MemoryEstimate MemoryOfLlama(const std::string& precision, const std::string& state) {
+  RunConfig run;
+  run.model = LoadModelConfig("llama2-7b");
+  run.layout = In(precision, state);
+  run.device = "cuda";
+  run.global_batch = 1;
+  run.sequence_length = 4096;
+  return ClosedForm(run, LoadCluster("1xh200")).memory;
+}
+
+// 6,738,415,616 parameters at 18, 12 and 10 bytes are 113.0, 75.3 and 62.8 GiB; fp8 keeps each of
+// the blocks' 6.476 G matrix weights twice more. Padding of parameters to 128 elements adds nothing
+// here, every size being a multiple; scales and scalars a few KiB.
+TEST(OptimizerState, MemoryOfLlama2IsWhatTheArithmeticSays) {
+  const double parameters = 6738415616.0;
+  const double in_fp8 = 32.0 * 4096 * (4 * 4096 + 3 * 11008);
+  const double slack = 1 * kMiB;
+  const auto persistent = [](const char* precision, const char* state) {
+    return static_cast<double>(MemoryOfLlama(precision, state).persistent());
+  };
+  EXPECT_NEAR(persistent("bf16", "full"), 18 * parameters, slack);
+  EXPECT_NEAR(persistent("bf16", "reduced"), 12 * parameters, slack);
+  EXPECT_NEAR(persistent("bf16", "minimal"), 10 * parameters, slack);
+  EXPECT_NEAR(persistent("fp8", "reduced"), 12 * parameters + 2 * in_fp8, slack);
+  EXPECT_NEAR(persistent("bf16", "full") / kGiB, 113.0, 0.05);
+  EXPECT_NEAR(persistent("bf16", "reduced") / kGiB, 75.3, 0.05);
+  EXPECT_NEAR(persistent("fp8", "reduced") / kGiB, 87.4, 0.05);
+}
+
+// Of one sequence of 4096 tokens: all activations in bf16 are (16 h + 6 f) bytes a token and layer;
+// with fp8 the three norm and MLP inputs (2 h + f elements) become fp8 copies, and the attention's
+// output has one beside it: (15 h + 5 f). The head, statistics and the layers' inputs come on top.
+TEST(OptimizerState, ActivationsOfLlama2AreWhatTheArithmeticSays) {
+  const double h = 4096;
+  const double f = 11008;
+  const double tokens = 4096;
+  const double bf16 = static_cast<double>(MemoryOfLlama("bf16", "full").activations);
+  const double fp8 = static_cast<double>(MemoryOfLlama("fp8", "full").activations);
+  EXPECT_NEAR(bf16, 32 * tokens * (16 * h + 6 * f), 0.03 * bf16);
+  EXPECT_NEAR(fp8, 32 * tokens * (15 * h + 5 * f), 0.03 * fp8);
+}
+
+}  // namespace
+}  // namespace trimtab
