@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cost_model/estimate.h"
+#include "cost_model/numerics.h"
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
 #include "engine/data/dataset.h"
@@ -151,6 +152,8 @@ Measurement Summarize(const RunConfig& run, const MeasureOptions& options, Measu
   }
   m.breakdown_s = std::move(measured.breakdown_s);
   m.losses = std::move(measured.losses);
+  m.precision = run.layout.precision;
+  m.optimizer_state = OptimizerStateName(run.layout);
   return m;
 }
 

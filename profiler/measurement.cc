@@ -4,6 +4,16 @@
 #include "profiler/measure.h"
 
 namespace trimtab {
+namespace {
+
+nlohmann::json PowerToJson(const std::optional<PowerReading>& power) {
+  if (!power) return nullptr;
+  return {{"watts", power->watts},
+          {"joules_per_token", power->joules_per_token},
+          {"clock_mhz", power->clock_mhz}};
+}
+
+}  // namespace
 
 nlohmann::json ToJson(const Measurement& measurement) {
   const Measurement& m = measurement;
@@ -19,6 +29,9 @@ nlohmann::json ToJson(const Measurement& measurement) {
       {"memory_bytes", m.memory_bytes},
       {"breakdown_s", m.breakdown_s},
       {"losses", m.losses},
+      {"precision", m.precision},
+      {"optimizer_state", m.optimizer_state},
+      {"power", PowerToJson(m.power)},
   };
 }
 
@@ -36,6 +49,16 @@ Measurement MeasurementFromJson(const nlohmann::json& json, const std::string& w
     json.at("memory_bytes").get_to(m.memory_bytes);
     json.at("breakdown_s").get_to(m.breakdown_s);
     json.at("losses").get_to(m.losses);
+    // Results of older versions lack what follows.
+    m.precision = json.value("precision", "");
+    m.optimizer_state = json.value("optimizer_state", "");
+    if (json.contains("power") && !json.at("power").is_null()) {
+      const nlohmann::json& power = json.at("power");
+      m.power.emplace();
+      power.at("watts").get_to(m.power->watts);
+      power.at("joules_per_token").get_to(m.power->joules_per_token);
+      power.at("clock_mhz").get_to(m.power->clock_mhz);
+    }
     return m;
   } catch (const nlohmann::json::exception& error) {
     throw InputError(fmt::format("{}: not a measurement: {}", where, error.what()));

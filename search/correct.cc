@@ -1,5 +1,7 @@
 #include "search/correct.h"
 
+#include <set>
+
 #include "cost_model/correction.h"
 #include "cost_model/estimate.h"
 
@@ -21,12 +23,11 @@ void Scale(const Correction::Factor& factor, Prediction& prediction) {
   prediction.trust = Name(Trust::kCalibrated);
 }
 
-}  // namespace
-
-void CorrectPredictions(std::vector<CandidateRecord>& candidates) {
+/// What was measured in one precision says nothing of the prices of another.
+void CorrectOnePrecision(const std::string& precision, std::vector<CandidateRecord>& candidates) {
   std::vector<PredictionSample> samples;
   for (const CandidateRecord& candidate : candidates) {
-    if (!candidate.measured) continue;
+    if (!candidate.measured || candidate.run.layout.precision != precision) continue;
     samples.push_back({.mode = ModeOfCandidate(candidate.run),
                        .predicted_s = candidate.prediction()->step_time_s,
                        .measured_s = candidate.measured->step_time_s});
@@ -34,11 +35,22 @@ void CorrectPredictions(std::vector<CandidateRecord>& candidates) {
   const Correction correction = FitCorrection(samples);
   for (CandidateRecord& candidate : candidates) {
     const auto factor = correction.factors.find(ModeOfCandidate(candidate.run));
+    if (candidate.run.layout.precision != precision) continue;
     if (candidate.measured || factor == correction.factors.end()) continue;
     if (candidate.closed_form) Scale(factor->second, *candidate.closed_form);
     if (candidate.dry_run) Scale(factor->second, *candidate.dry_run);
     candidate.corrected = candidate.prediction() != nullptr;
   }
+}
+
+}  // namespace
+
+void CorrectPredictions(std::vector<CandidateRecord>& candidates) {
+  std::set<std::string> precisions;
+  for (const CandidateRecord& candidate : candidates) {
+    precisions.insert(candidate.run.layout.precision);
+  }
+  for (const std::string& precision : precisions) CorrectOnePrecision(precision, candidates);
 }
 
 }  // namespace trimtab

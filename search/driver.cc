@@ -252,6 +252,7 @@ SearchResult ResultFromStudy(const Study& study) {
     ThrowNothingRan(result.ranking, result.candidates);
   }
   result.recommendation = *choice;
+  result.numerics = SummarizeNumerics(result.objective, result.candidates, result.ranking);
   result.accuracy = SummarizeAccuracy(result.ranking);
   return result;
 }

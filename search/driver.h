@@ -69,6 +69,7 @@ struct SearchResult {
   std::vector<CandidateRecord> candidates;
   std::vector<RankingRow> ranking;  // of those in the running
   Recommendation recommendation;
+  std::vector<NumericsRow> numerics;
   Accuracy accuracy;
   int64_t to_prove = 0;      // candidates this search meant to prove
   std::string problem;       // JSON text, as ToJson(const Problem&)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost_model/numerics.h"
 #include "profiler/stats.h"
 
 namespace trimtab {
@@ -12,12 +13,25 @@ double RelativeError(double predicted, double measured) {
   return (predicted - measured) / measured;
 }
 
+/// A layout without its precision and optimizer state, which tables show apart.
+std::string GroupsOf(ParallelConfig layout) {
+  const ParallelConfig defaults;
+  layout.precision = defaults.precision;
+  layout.master = defaults.master;
+  layout.moments = defaults.moments;
+  layout.gradients = defaults.gradients;
+  return ToString(layout);
+}
+
 RankingRow MakeRow(const std::vector<CandidateRecord>& candidates, size_t index) {
   const CandidateRecord& candidate = candidates[index];
   const Prediction& prediction = *candidate.prediction();
   RankingRow row;
   row.candidate = index;
   row.layout = candidate.key;
+  row.groups = GroupsOf(candidate.run.layout);
+  row.precision = candidate.run.layout.precision;
+  row.optimizer_state = OptimizerStateName(candidate.run.layout);
   row.predicted_tokens_per_s = prediction.tokens_per_s;
   row.predicted_peak_mem_bytes = prediction.peak_mem_bytes;
   row.prediction_tier = candidate.dry_run ? "dry_run" : "closed_form";
@@ -95,6 +109,36 @@ std::optional<Recommendation> Recommend(Objective objective,
     }
   }
   return choice;
+}
+
+std::vector<NumericsRow> SummarizeNumerics(Objective objective,
+                                           const std::vector<CandidateRecord>& candidates,
+                                           const std::vector<RankingRow>& ranking) {
+  const auto predicted_score = [&](const RankingRow& row) {
+    return Score(objective, candidates[row.candidate].run, row.predicted_tokens_per_s,
+                 row.predicted_peak_mem_bytes);
+  };
+  std::vector<NumericsRow> best;
+  for (size_t i = 0; i < ranking.size(); ++i) {
+    const RankingRow& row = ranking[i];
+    const bool seen = std::any_of(best.begin(), best.end(), [&](const NumericsRow& each) {
+      return each.precision == row.precision && each.optimizer_state == row.optimizer_state;
+    });
+    if (seen) continue;
+    const RankingRow& winner = ranking.front();
+    const bool measured = row.state == "measured" && winner.state == "measured";
+    const double cost =
+        measured ? ScoreOf(objective, candidates, row) / ScoreOf(objective, candidates, winner)
+                 : predicted_score(row) / predicted_score(winner);
+    best.push_back(
+        {.precision = row.precision,
+         .optimizer_state = row.optimizer_state,
+         .precision_means = DescribePrecision(row.precision),
+         .optimizer_state_means = DescribeOptimizerState(candidates[row.candidate].run.layout),
+         .row = i,
+         .extra_cost = cost - 1});
+  }
+  return best;
 }
 
 Accuracy SummarizeAccuracy(const std::vector<RankingRow>& ranking) {

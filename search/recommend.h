@@ -15,6 +15,9 @@ namespace trimtab {
 struct RankingRow {
   size_t candidate = 0;  // index into SearchResult::candidates
   std::string layout;
+  std::string groups;           // the layout without precision and optimizer state
+  std::string precision;        // as in ParallelConfig
+  std::string optimizer_state;  // its name: cost_model/numerics.h
   double predicted_tokens_per_s = 0;
   int64_t predicted_peak_mem_bytes = 0;
   std::string prediction_tier;  // "closed_form" or "dry_run"
@@ -47,6 +50,21 @@ std::vector<RankingRow> RankAll(Objective objective,
 std::optional<Recommendation> Recommend(Objective objective,
                                         const std::vector<CandidateRecord>& candidates,
                                         const std::vector<RankingRow>& ranking);
+
+/// The best row of one precision and optimizer state: what staying with those numerics costs.
+struct NumericsRow {
+  std::string precision;
+  std::string optimizer_state;
+  std::string precision_means;  // a line each
+  std::string optimizer_state_means;
+  size_t row = 0;         // index into the ranking
+  double extra_cost = 0;  // how much worse its score is than the choice's, by figures of the same
+                          // kind (both measured, or both predicted): 0.03 = 3 %
+};
+/// One for each combination in the running, in the order of the ranking.
+std::vector<NumericsRow> SummarizeNumerics(Objective objective,
+                                           const std::vector<CandidateRecord>& candidates,
+                                           const std::vector<RankingRow>& ranking);
 
 /// Median and largest |error| of the predictions that were proved.
 struct Accuracy {

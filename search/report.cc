@@ -11,7 +11,7 @@
 namespace trimtab {
 namespace {
 
-constexpr int kReportSchemaVersion = 1;
+constexpr int kReportSchemaVersion = 2;
 
 std::string DescriptionOf(const std::string& rule_id) {
   for (const Rule& rule : LegalityRules()) {
@@ -51,6 +51,8 @@ nlohmann::json RowJson(const SearchResult& result, size_t rank) {
   return {
       {"rank", rank + 1},
       {"layout", row.layout},
+      {"precision", row.precision},
+      {"optimizer_state", row.optimizer_state},
       {"ranks", candidate.run.layout.world_size()},
       {"threads_per_rank", candidate.run.threads_per_rank},
       {"state", row.state},
@@ -60,6 +62,20 @@ nlohmann::json RowJson(const SearchResult& result, size_t rank) {
       {"error",
        {{"step_time", OrNull(row.step_time_error)}, {"peak_mem", OrNull(row.peak_mem_error)}}},
   };
+}
+
+nlohmann::json NumericsJson(const SearchResult& result) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const NumericsRow& each : result.numerics) {
+    const RankingRow& best = result.ranking[each.row];
+    rows.push_back({{"precision", each.precision},
+                    {"precision_means", each.precision_means},
+                    {"optimizer_state", each.optimizer_state},
+                    {"optimizer_state_means", each.optimizer_state_means},
+                    {"best", {{"layout", best.layout}, {"state", best.state}}},
+                    {"extra_cost", each.extra_cost}});
+  }
+  return rows;
 }
 
 nlohmann::json RecommendedJson(const SearchResult& result) {
@@ -113,6 +129,7 @@ nlohmann::json ReportJson(const SearchResult& result) {
         {"median_step_time_error", accuracy.median_step_time_error},
         {"max_step_time_error", accuracy.max_step_time_error},
         {"max_peak_mem_error", accuracy.max_peak_mem_error}}},
+      {"numerics", NumericsJson(result)},
       {"recommended", RecommendedJson(result)},
       {"ranking", ranking},
   };

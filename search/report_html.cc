@@ -89,6 +89,8 @@ std::string Summary(const json& report) {
                           problem["sequence_length"].get<int64_t>()));
   html += Row("Objective", EscapedText(report["objective"]));
   html += Row("Recommended", fmt::format("<code>{}</code>", EscapedText(recommended["layout"])));
+  html += Row("Precision", EscapedText(recommended["precision"]));
+  html += Row("Optimizer state", EscapedText(recommended["optimizer_state"]));
   html += Row(measured ? "Measured" : "Predicted, not measured",
               fmt::format("{:.0f} tokens/s, {:.3f} s a step, peak memory {} on the fullest rank",
                           figures["tokens_per_s"].get<double>(),
@@ -151,7 +153,8 @@ std::string Chart(const json& report) {
 
 std::string Ranking(const json& report) {
   std::string html =
-      "<h2>Ranking</h2>\n<table>\n<tr><th>Layout</th><th>Ranks &times; threads</th>"
+      "<h2>Ranking</h2>\n<table>\n<tr><th>Layout</th><th>Precision</th><th>Optimizer state</th>"
+      "<th>Ranks &times; threads</th>"
       "<th>Predicted tokens/s</th><th>Measured tokens/s</th><th>Step time error</th>"
       "<th>Predicted peak memory</th><th>Measured peak memory</th><th>Memory error</th>"
       "<th class=\"text\">State</th></tr>\n";
@@ -160,13 +163,15 @@ std::string Ranking(const json& report) {
     if (count++ == kMaxRows) break;
     const bool chosen = row["layout"] == report["recommended"]["layout"];
     html += fmt::format(
-        "<tr{}><td><code>{}</code></td><td>{} &times; {}</td><td>{}</td><td>{}</td><td>{}</td>"
+        "<tr{}><td><code>{}</code></td><td>{}</td><td>{}</td><td>{} &times; "
+        "{}</td><td>{}</td><td>{}</td><td>{}</td>"
         "<td>{}</td><td>{}</td><td>{}</td><td class=\"text\">{}</td></tr>\n",
-        chosen ? " class=\"chosen\"" : "", EscapedText(row["layout"]), row["ranks"].get<int64_t>(),
-        row["threads_per_rank"].get<int64_t>(), TokensPerS(row["predicted"]),
-        TokensPerS(row["measured"]), Percent(row["error"]["step_time"]),
-        PeakMemory(row["predicted"]), PeakMemory(row["measured"]),
-        Percent(row["error"]["peak_mem"]), EscapedText(row["state"]));
+        chosen ? " class=\"chosen\"" : "", EscapedText(row["layout"]),
+        EscapedText(row["precision"]), EscapedText(row["optimizer_state"]),
+        row["ranks"].get<int64_t>(), row["threads_per_rank"].get<int64_t>(),
+        TokensPerS(row["predicted"]), TokensPerS(row["measured"]),
+        Percent(row["error"]["step_time"]), PeakMemory(row["predicted"]),
+        PeakMemory(row["measured"]), Percent(row["error"]["peak_mem"]), EscapedText(row["state"]));
   }
   html += "</table>\n";
   if (report["ranking"].size() > kMaxRows) {
@@ -174,6 +179,26 @@ std::string Ranking(const json& report) {
                         kMaxRows, report["ranking"].size());
   }
   return html;
+}
+
+/// The best of each precision and optimizer state, and what these mean.
+std::string Numerics(const json& report) {
+  std::string html =
+      "<h2>Precision and optimizer state</h2>\n<p>Results differ slightly between these; only "
+      "those "
+      "that were allowed were considered.</p>\n<table>\n<tr><th>Precision</th><th "
+      "class=\"text\">Optimizer state</th><th class=\"text\">What they are</th>"
+      "<th class=\"text\">Best layout</th><th>Against the recommended</th></tr>\n";
+  for (const json& row : report["numerics"]) {
+    html += fmt::format(
+        "<tr><td>{}</td><td class=\"text\">{}</td><td class=\"text\">{};<br>{}</td>"
+        "<td class=\"text\"><code>{}</code> ({})</td><td>{}</td></tr>\n",
+        EscapedText(row["precision"]), EscapedText(row["optimizer_state"]),
+        EscapedText(row["precision_means"]), EscapedText(row["optimizer_state_means"]),
+        EscapedText(row["best"]["layout"]), EscapedText(row["best"]["state"]),
+        row["extra_cost"] == 0 ? "" : Percent(row["extra_cost"]) + " cost");
+  }
+  return html + "</table>\n";
 }
 
 std::string Space(const json& report) {
@@ -212,6 +237,7 @@ std::string ReportHtml(const json& report) {
   html += Summary(report);
   html += Chart(report);
   html += Ranking(report);
+  html += Numerics(report);
   html += Space(report);
   html += BreakdownTable("Where the recommended step goes, as predicted", recommended["predicted"]);
   if (!recommended["measured"].is_null()) {

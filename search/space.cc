@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "cost_model/numerics.h"
 #include "engine/base/error.h"
 
 namespace trimtab {
@@ -42,10 +44,33 @@ RunConfig BaseRun(const Problem& problem, int64_t ranks) {
   run.seed = problem.seed;
   run.data = problem.data;
   run.threads_per_rank = ThreadsOf(problem, ranks);
-  run.layout.precision = problem.precision;
   run.layout.dp = ranks;
   run.memory_per_rank_bytes = MemoryLimitBytes(problem, run);
   return run;
+}
+
+/// Layouts with every precision and optimizer state of the problem, each combination once: two
+/// names may mean the same under one precision.
+std::vector<ParallelConfig> NumericsOf(const Problem& problem) {
+  std::vector<ParallelConfig> numerics;
+  std::set<std::string> seen;
+  for (const std::string& precision : problem.precisions) {
+    std::vector<std::string> states;
+    for (const std::string& state : problem.optimizer_states) {
+      if (state != "auto") {
+        states.push_back(state);
+        continue;
+      }
+      for (std::string& each : EveryOptimizerState(precision)) states.push_back(std::move(each));
+    }
+    for (const std::string& state : states) {
+      ParallelConfig layout;
+      layout.precision = precision;
+      SetOptimizerState(state, layout);
+      if (seen.insert(ToString(layout)).second) numerics.push_back(layout);
+    }
+  }
+  return numerics;
 }
 
 /// Appends every combination of the choices that do not change the shape of the groups.
@@ -62,11 +87,33 @@ void AppendVariants(const Problem& problem, RunConfig run, std::vector<RunConfig
   }
 }
 
+/// Appends every layout on `ranks` ranks under the precision and optimizer state of `numerics`.
+void AppendLayouts(const Problem& problem, const ParallelConfig& numerics, int64_t ranks,
+                   std::vector<RunConfig>& candidates) {
+  RunConfig run = BaseRun(problem, ranks);
+  run.layout.precision = numerics.precision;
+  run.layout.master = numerics.master;
+  run.layout.moments = numerics.moments;
+  run.layout.gradients = numerics.gradients;
+  for (const int64_t tp : Divisors(ranks, ranks)) {
+    run.layout.tp = tp;
+    run.layout.dp = ranks / tp;
+    run.layout.sequence_parallel = false;
+    AppendVariants(problem, run, candidates);
+    if (tp == 1) continue;
+    run.layout.sequence_parallel = true;
+    AppendVariants(problem, run, candidates);
+  }
+}
+
 void RequireSensible(const Problem& problem) {
   if (problem.global_batch < 1 || problem.sequence_length < 1) {
     throw UsageError(
         fmt::format("the global batch ({}) and sequence length ({}) must be at least 1",
                     problem.global_batch, problem.sequence_length));
+  }
+  if (problem.precisions.empty() || problem.optimizer_states.empty()) {
+    throw UsageError("expected at least one precision and one optimizer state");
   }
   if (problem.max_ranks < 0 || problem.max_micro_batch < 1 || problem.memory_per_rank_bytes < 0) {
     throw UsageError("limits on ranks, micro batch and memory must be positive");
@@ -88,7 +135,8 @@ nlohmann::json ToJson(const Problem& problem) {
         {"memory_bytes", problem.cluster.memory_bytes}}},
       {"global_batch", problem.global_batch},
       {"sequence_length", problem.sequence_length},
-      {"precision", problem.precision},
+      {"precisions", problem.precisions},
+      {"optimizer_states", problem.optimizer_states},
       {"memory_per_rank_bytes", problem.memory_per_rank_bytes},
       {"max_ranks", problem.max_ranks},
       {"max_micro_batch", problem.max_micro_batch},
@@ -103,16 +151,9 @@ nlohmann::json ToJson(const Problem& problem) {
 std::vector<RunConfig> EnumerateCandidates(const Problem& problem) {
   RequireSensible(problem);
   std::vector<RunConfig> candidates;
-  for (const int64_t ranks : WorldSizes(problem)) {
-    RunConfig run = BaseRun(problem, ranks);
-    for (const int64_t tp : Divisors(ranks, ranks)) {
-      run.layout.tp = tp;
-      run.layout.dp = ranks / tp;
-      run.layout.sequence_parallel = false;
-      AppendVariants(problem, run, candidates);
-      if (tp == 1) continue;
-      run.layout.sequence_parallel = true;
-      AppendVariants(problem, run, candidates);
+  for (const ParallelConfig& numerics : NumericsOf(problem)) {
+    for (const int64_t ranks : WorldSizes(problem)) {
+      AppendLayouts(problem, numerics, ranks, candidates);
     }
   }
   return candidates;

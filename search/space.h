@@ -18,7 +18,11 @@ struct Problem {
   Cluster cluster;
   int64_t global_batch = 0;
   int64_t sequence_length = 0;
-  std::string precision = "fp32";
+  /// Names of engine/config/precision.h and of cost_model/numerics.h; results differ in the last
+  /// digits between them, so a search considers only what is named here. "auto" among the states
+  /// stands for all that are legal under a precision.
+  std::vector<std::string> precisions = {"fp32"};
+  std::vector<std::string> optimizer_states = {"full"};
   int64_t memory_per_rank_bytes = 0;  // 0 = an equal share of the machine on cpu, the GPU's on cuda
   int64_t max_ranks = 0;              // on cpu, the most ranks to try; 0 = cluster.max_ranks
   int64_t max_micro_batch = 64;
@@ -37,7 +41,8 @@ nlohmann::json ToJson(const Problem& problem);
 /// cpu: world sizes 1, 2, 4, ... up to max_ranks, each with cores / ranks threads (at least 1).
 /// cuda: all GPUs of the cluster. Then tp over the divisors of the world size, sequence parallel
 /// off and on (with tp > 1), micro batch over the divisors of the global batch up to
-/// max_micro_batch, recompute none and full, optimizer sharding 0 and 1.
+/// max_micro_batch, recompute none and full, optimizer sharding 0 and 1; all of that for every
+/// precision and optimizer state of the problem.
 std::vector<RunConfig> EnumerateCandidates(const Problem& problem);
 
 /// Bytes a rank of `run` may use under `problem`; 0 = unknown, no limit.

@@ -35,6 +35,15 @@ std::string Difference(const nlohmann::json& stored, const nlohmann::json& asked
   return text;
 }
 
+/// The problem of a study of schema 1, which searched one precision and fp32 optimizer state.
+nlohmann::json Modern(nlohmann::json problem) {
+  if (!problem.contains("precision")) return problem;
+  problem["precisions"] = {problem.at("precision")};
+  problem["optimizer_states"] = {"full"};
+  problem.erase("precision");
+  return problem;
+}
+
 }  // namespace
 
 Study::Study(std::unique_ptr<Database> database)
@@ -54,7 +63,11 @@ std::unique_ptr<Study> Study::Open(const std::string& path, const Problem& probl
   auto database = std::make_unique<Database>(path, /*create=*/true);
   database->set_after_write(options.after_write);
   std::unique_ptr<Study> study(new Study(std::move(database)));
-  if (!study->CheckSchema()) study->Create(problem);
+  if (study->CheckSchema()) {
+    study->Migrate();
+  } else {
+    study->Create(problem);
+  }
   study->CheckProblem(problem);
   study->NoteVersion("trimtab", options.program_version);
   study->NoteVersion("sqlite", sqlite3_libversion());
@@ -110,6 +123,18 @@ void Study::Create(const Problem& problem) {
   });
 }
 
+void Study::Migrate() {
+  if (database_->QueryInt("PRAGMA user_version") == kStudySchemaVersion) return;
+  const std::string text = problem().dump();
+  database_->Transaction([&] {
+    database_->Prepare("UPDATE study SET problem = ?1, problem_hash = ?2")
+        .Bind(1, text)
+        .Bind(2, Hash(text))
+        .Run();
+    database_->Execute(fmt::format("PRAGMA user_version = {}", kStudySchemaVersion));
+  });
+}
+
 void Study::CheckProblem(const Problem& asked) const {
   const nlohmann::json asked_json = ToJson(asked);
   Statement query = database_->Prepare("SELECT problem_hash FROM study");
@@ -140,7 +165,7 @@ nlohmann::json Study::JsonColumn(const char* column) const {
   return json;
 }
 
-nlohmann::json Study::problem() const { return JsonColumn("problem"); }
+nlohmann::json Study::problem() const { return Modern(JsonColumn("problem")); }
 
 nlohmann::json Study::profile() const { return JsonColumn("profile"); }
 

@@ -76,7 +76,7 @@ class Study {
   /// Where the children's output goes: PATH.log.
   std::string log_path() const { return path_ + ".log"; }
 
-  /// The problem, in the form of ToJson(const Problem&).
+  /// The problem, in the form of ToJson(const Problem&), also where an older version stored it.
   nlohmann::json problem() const;
   /// The hardware profile the predictions were made with.
   nlohmann::json profile() const;
@@ -117,6 +117,8 @@ class Study {
   void NoteVersion(const std::string& component, const std::string& version);
   void StorePrediction(int64_t candidate, const char* tier, const Prediction& prediction);
   bool StoreResult(const TrialResult& result);
+  /// Rewrites what an older version of the program stored.
+  void Migrate();
   nlohmann::json JsonColumn(const char* column) const;
   [[noreturn]] void ThrowDamaged(const std::string& detail) const;
 

@@ -7,7 +7,7 @@
 
 namespace trimtab {
 
-inline constexpr int kStudySchemaVersion = 1;
+inline constexpr int kStudySchemaVersion = 2;
 inline constexpr int kStudyApplicationId = 0x54524D54;  // "TRMT"
 
 inline constexpr char kStudySchema[] = R"sql(

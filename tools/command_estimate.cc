@@ -2,6 +2,7 @@
 
 #include "cost_model/closed_form.h"
 #include "cost_model/dry_run.h"
+#include "cost_model/numerics.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
@@ -24,6 +25,10 @@ std::string EstimateText(const RunConfig& run, const Cluster& cluster, const Est
        fmt::format("{} ({} parameters)", run.model.name, Thousands(run.model.parameter_count()))},
       {"cluster", fmt::format("{} ({})", cluster.name, cluster.profile.name)},
       {"layout", fmt::format("{}: {} ranks", ToString(run.layout), estimate.ranks)},
+      {"precision",
+       fmt::format("{}: {}", run.layout.precision, DescribePrecision(run.layout.precision))},
+      {"optimizer state",
+       fmt::format("{}: {}", OptimizerStateName(run.layout), DescribeOptimizerState(run.layout))},
       {"step time", fmt::format("{} ({} to {}, {})", FormatSeconds(estimate.step_time_s),
                                 FormatSeconds(estimate.step_time_low_s),
                                 FormatSeconds(estimate.step_time_high_s), Name(estimate.trust))},
@@ -70,6 +75,8 @@ class EstimateCommand : public Command {
       json["schema_version"] = 1;
       json["tier"] = tier_;
       json["cluster"] = cluster.name;
+      json["precision"] = run.layout.precision;
+      json["optimizer_state"] = OptimizerStateName(run.layout);
       json["run"] = ToJson(run);
       PrintJson(json);
     } else {

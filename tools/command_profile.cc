@@ -2,6 +2,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "cost_model/numerics.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
@@ -27,6 +28,8 @@ std::string MeasurementText(const RunConfig& run, const Measurement& measurement
       {"model",
        fmt::format("{} ({} parameters)", run.model.name, Thousands(run.model.parameter_count()))},
       {"layout", ToString(run.layout)},
+      {"precision", run.layout.precision},
+      {"optimizer state", OptimizerStateName(run.layout)},
       {"batch", fmt::format("{} sequences of {} tokens", run.global_batch, run.sequence_length)},
       {"step time",
        fmt::format("{} (MAD {}, {} steps)", FormatSeconds(measurement.step_time_s),
@@ -37,6 +40,11 @@ std::string MeasurementText(const RunConfig& run, const Measurement& measurement
       {"peak memory", FormatBytes(measurement.peak_mem_bytes) + " (fullest rank)"}};
   for (const auto& [tag, bytes] : measurement.memory_bytes) {
     rows.emplace_back("  " + tag, FormatBytes(bytes));
+  }
+  if (measurement.power) {
+    const PowerReading& power = *measurement.power;
+    rows.emplace_back("power", fmt::format("{:.0f} W, {:.3g} J a token, {:.0f} MHz", power.watts,
+                                           power.joules_per_token, power.clock_mhz));
   }
   if (!measurement.losses.empty()) {
     rows.emplace_back("losses",

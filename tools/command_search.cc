@@ -3,6 +3,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "cost_model/numerics.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
@@ -92,6 +93,7 @@ class SearchCommand : public Command {
   }
 
   void Declare(FlagSet& flags) override {
+    flags_ = &flags;
     Problem& problem = options_.problem;
     flags.Text("--model", model_, "preset (see 'trimtab models') or model JSON",
                FlagNeed::kRequired);
@@ -100,7 +102,13 @@ class SearchCommand : public Command {
                   FlagNeed::kRequired);
     flags.Integer("--seq", problem.sequence_length, 1, kMax32, "sequence length, in tokens",
                   FlagNeed::kRequired);
-    flags.Text("--precision", problem.precision, "of the computation");
+    flags.List("--precision", problem.precisions,
+               "precisions to consider: fp32, tf32, bf16, fp16, fp8, auto (what the device is best "
+               "at: bf16,fp8 on GPUs); on GPUs auto if left out");
+    flags.List("--optimizer-state", problem.optimizer_states,
+               "optimizer states to consider: full (fp32 master, moments, gradients), reduced "
+               "(16-bit remainder as master, bf16 moments, fp32 gradients), minimal (as reduced, "
+               "bf16 gradients), MASTER/MOMENTS/GRADS, auto (all)");
     flags.Choice("--objective", objective_, {"throughput", "memory", "cost"}, "what best means");
     flags.Bytes("--memory-per-rank", problem.memory_per_rank_bytes,
                 "limit of each rank, e.g. 8GiB");
@@ -134,6 +142,11 @@ class SearchCommand : public Command {
     Problem& problem = options_.problem;
     problem.model = LoadModelConfig(model_);
     problem.cluster = cluster_flags_.Resolve();
+    if (!flags_->Given("--precision") && problem.cluster.device == "cuda") {
+      problem.precisions = {"auto"};
+    }
+    problem.precisions = ResolvePrecisions(problem.precisions, problem.cluster.profile);
+    problem.optimizer_states = ResolveOptimizerStates(problem.optimizer_states);
     options_.objective = ParseObjective(objective_);
     options_.study.program_version = kVersion;
     options_.measure.max_steps = std::max(options_.measure.max_steps, options_.measure.steps);
@@ -158,6 +171,7 @@ class SearchCommand : public Command {
   }
 
  private:
+  const FlagSet* flags_ = nullptr;
   SearchOptions options_;
   ClusterFlags cluster_flags_;
   std::string model_;

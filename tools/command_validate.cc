@@ -5,6 +5,7 @@
 
 #include "cost_model/closed_form.h"
 #include "cost_model/dry_run.h"
+#include "cost_model/numerics.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
@@ -131,6 +132,8 @@ class ValidateCommand : public Command {
     nlohmann::json rows = nlohmann::json::array();
     for (const ValidatedRun& row : runs) {
       nlohmann::json json = {{"name", row.name},
+                             {"precision", row.run.layout.precision},
+                             {"optimizer_state", OptimizerStateName(row.run.layout)},
                              {"step_time_s", row.step_time_s},
                              {"predicted_step_time_s", row.estimate.step_time_s},
                              {"step_time_error", row.step_time_error()}};
@@ -150,6 +153,8 @@ class ValidateCommand : public Command {
 
   static std::string RowsText(const std::vector<ValidatedRun>& runs, bool bold) {
     Table table({{"run"},
+                 {"precision"},
+                 {"optimizer state"},
                  {"step time", Align::kRight},
                  {"predicted", Align::kRight},
                  {"error", Align::kRight},
@@ -158,8 +163,8 @@ class ValidateCommand : public Command {
                  {"error", Align::kRight}});
     for (const ValidatedRun& row : runs) {
       const bool has_memory = row.peak_mem_bytes > 0;
-      table.AddRow({row.name, FormatSeconds(row.step_time_s),
-                    FormatSeconds(row.estimate.step_time_s),
+      table.AddRow({row.name, row.run.layout.precision, OptimizerStateName(row.run.layout),
+                    FormatSeconds(row.step_time_s), FormatSeconds(row.estimate.step_time_s),
                     fmt::format("{:+.1f} %", 100 * row.step_time_error()),
                     has_memory ? FormatBytes(row.peak_mem_bytes) : "-",
                     FormatBytes(row.estimate.memory.peak_total),

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "cost_model/numerics.h"
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
 
@@ -33,8 +34,12 @@ void RunFlags::Declare(FlagSet& flags) {
   flags.Text("--model", model, "preset (see 'trimtab models') or model JSON; instead of --config");
   flags.Integer("--gbs", global_batch, 1, kMax32, "global batch, in sequences");
   flags.Integer("--seq", sequence_length, 1, kMax32, "sequence length, in tokens");
-  flags.Text("--layout", layout, "tp=2,mbs=4,recompute=full,...; what is left out is default");
-  flags.Text("--precision", precision, "of the computation: fp32");
+  flags.Text("--layout", layout,
+             "tp=2,mbs=4,recompute=full,...; keys tp sp cp pp vp ep etp dp zero schedule mbs "
+             "recompute precision master moments grads; what is left out is default");
+  flags.Text("--precision", precision, "fp32, tf32, bf16, fp16 or fp8; the run's if left out");
+  flags.Text("--optimizer-state", optimizer_state,
+             "full, reduced, minimal or MASTER/MOMENTS/GRADS; the run's if left out");
   flags.Text("--data", data, "dataset PREFIX (see 'trimtab data build'); synthetic if left out");
   flags.Bytes("--memory-per-rank", memory_per_rank_bytes, "memory limit of each rank, e.g. 8GiB");
   flags.Integer("--threads", threads_per_rank, 0, 1024,
@@ -71,7 +76,11 @@ RunConfig RunFlags::Resolve(const Cluster& cluster) const {
     }
     run = LoadRunConfig(config);
   }
-  if (flags_->Given("--precision")) run.layout.precision = precision;
+  if (flags_->Given("--precision")) {
+    RequirePrecision(precision);
+    run.layout.precision = precision;
+  }
+  if (flags_->Given("--optimizer-state")) SetOptimizerState(optimizer_state, run.layout);
   if (flags_->Given("--data")) run.data = data;
   if (flags_->Given("--memory-per-rank")) run.memory_per_rank_bytes = memory_per_rank_bytes;
   if (flags_->Given("--threads")) run.threads_per_rank = threads_per_rank;

@@ -30,6 +30,7 @@ struct RunFlags {
   int64_t sequence_length = 0;
   std::string layout;
   std::string precision;
+  std::string optimizer_state;
   std::string data;
   int64_t memory_per_rank_bytes = 0;
   int64_t threads_per_rank = 0;

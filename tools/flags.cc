@@ -41,6 +41,25 @@ void FlagSet::Texts(const std::string& flag, std::vector<std::string>& values,
   Remember(flag, app_.add_option(flag, values, help), need);
 }
 
+void FlagSet::List(const std::string& flag, std::vector<std::string>& values,
+                   const std::string& help) {
+  const auto set = [&values, flag](const std::string& text) {
+    values.clear();
+    for (size_t begin = 0; begin <= text.size();) {
+      const size_t end = std::min(text.find(',', begin), text.size());
+      values.push_back(text.substr(begin, end - begin));
+      if (values.back().empty()) {
+        throw UsageError(
+            fmt::format("{}: expected names separated by commas, got '{}'", flag, text));
+      }
+      begin = end + 1;
+    }
+  };
+  const std::string shown = WithDefault(help, fmt::format("{}", fmt::join(values, ",")));
+  Remember(flag, app_.add_option_function<std::string>(flag, set, shown)->type_name("A,B,..."),
+           FlagNeed::kOptional);
+}
+
 void FlagSet::Integer(const std::string& flag, int64_t& value, int64_t min, int64_t max,
                       const std::string& help, FlagNeed need) {
   const auto set = [&value, flag, min, max](const std::string& text) {

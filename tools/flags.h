@@ -27,6 +27,8 @@ class FlagSet {
   /// One or more values: --input A B, or --input A --input B.
   void Texts(const std::string& flag, std::vector<std::string>& values, const std::string& help,
              FlagNeed need = FlagNeed::kOptional);
+  /// Names separated by commas: --precision bf16,fp8.
+  void List(const std::string& flag, std::vector<std::string>& values, const std::string& help);
   void Integer(const std::string& flag, int64_t& value, int64_t min, int64_t max,
                const std::string& help, FlagNeed need = FlagNeed::kOptional);
   void Number(const std::string& flag, double& value, double min, double max,

@@ -34,17 +34,19 @@ std::string PrunedText(const SpaceSummary& space) {
 std::string RankingText(const SearchResult& result, int64_t top, bool bold) {
   Table table({{"#", Align::kRight},
                {"layout"},
+               {"precision"},
+               {"state"},
                {"tokens/s", Align::kRight},
                {"predicted", Align::kRight},
                {"error", Align::kRight},
                {"peak memory", Align::kRight},
                {"predicted", Align::kRight},
                {"error", Align::kRight},
-               {"state"}});
+               {"outcome"}});
   const size_t rows = std::min(result.ranking.size(), static_cast<size_t>(top));
   for (size_t i = 0; i < rows; ++i) {
     const RankingRow& row = result.ranking[i];
-    table.AddRow({fmt::format("{}", i + 1), row.layout,
+    table.AddRow({fmt::format("{}", i + 1), row.groups, row.precision, row.optimizer_state,
                   row.measured_tokens_per_s ? Rate(*row.measured_tokens_per_s) : "-",
                   Rate(row.predicted_tokens_per_s), Percent(RateError(row)),
                   row.measured_peak_mem_bytes ? FormatBytes(*row.measured_peak_mem_bytes) : "-",
@@ -54,6 +56,30 @@ std::string RankingText(const SearchResult& result, int64_t top, bool bold) {
   std::string text = table.ToText(bold);
   if (rows < result.ranking.size()) {
     text += fmt::format("... and {} more\n", result.ranking.size() - rows);
+  }
+  return text;
+}
+
+/// What the precisions and optimizer states of the table are, and the best of each.
+std::string NumericsText(const SearchResult& result) {
+  std::string text;
+  std::vector<std::string> told;
+  const auto tell = [&](const std::string& name, const std::string& meaning) {
+    if (std::find(told.begin(), told.end(), meaning) != told.end()) return;
+    told.push_back(meaning);
+    text += fmt::format("{:<10}{}\n", name, meaning);
+  };
+  for (const NumericsRow& each : result.numerics) tell(each.precision, each.precision_means);
+  for (const NumericsRow& each : result.numerics) {
+    tell(each.optimizer_state, each.optimizer_state_means);
+  }
+  for (const NumericsRow& each : result.numerics) {
+    if (result.numerics.size() == 1) break;
+    text += fmt::format("best of {} {}: {}", each.precision, each.optimizer_state,
+                        result.ranking[each.row].groups);
+    text += each.row == result.recommendation.row
+                ? ", recommended\n"
+                : fmt::format(", {:+.1f} % cost\n", 100 * each.extra_cost);
   }
   return text;
 }
@@ -92,7 +118,7 @@ std::string RecommendationText(const SearchResult& result) {
 
 std::string SearchText(const SearchResult& result, int64_t top, bool bold) {
   return PrunedText(result.space) + "\n" + RankingText(result, top, bold) + "\n" +
-         RecommendationText(result);
+         NumericsText(result) + "\n" + RecommendationText(result);
 }
 
 std::string TrialText(const CandidateRecord& candidate, const TrialOutcome& outcome,

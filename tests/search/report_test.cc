@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "engine/base/error.h"
@@ -52,7 +53,7 @@ TEST(Report, TheSchemaNoticesBreaches) {
     report[nlohmann::json::json_pointer(pointer)] = value;
     return SchemaBreach(Schema(), report);
   };
-  EXPECT_EQ(broken("/schema_version", 2), "$.schema_version: is 2");
+  EXPECT_EQ(broken("/schema_version", 1), "$.schema_version: is 1");
   EXPECT_EQ(broken("/space/feasible", 0), "$.space.feasible: too small");
   EXPECT_EQ(broken("/ranking/0/state", "great"), "$.ranking[0].state: is \"great\"");
   EXPECT_EQ(broken("/recommended/extra", 1), "$.recommended.extra: not in the schema");
@@ -60,6 +61,30 @@ TEST(Report, TheSchemaNoticesBreaches) {
   nlohmann::json report = good;
   report.erase("proof");
   EXPECT_EQ(SchemaBreach(Schema(), report), "$: lacks proof");
+}
+
+TEST(Report, TellsWhatEachPrecisionIsAndCosts) {
+  SearchOptions options = TinySearch(ScratchPath("numerics.db"));
+  options.problem.precisions = {"fp32", "bf16"};
+  options.problem.optimizer_states = {"full", "reduced"};
+  const SearchResult result = Search(options);
+  const nlohmann::json report = ReportJson(result);
+  EXPECT_EQ(SchemaBreach(Schema(), report), "");
+  std::set<std::string> rows;
+  for (const nlohmann::json& row : report["numerics"]) {
+    rows.insert(row["precision"].get<std::string>() + " " +
+                row["optimizer_state"].get<std::string>());
+    EXPECT_FALSE(row["precision_means"].get<std::string>().empty());
+    EXPECT_NE(row["optimizer_state_means"].get<std::string>().find("bytes a parameter"),
+              std::string::npos);
+  }
+  EXPECT_EQ(rows,
+            (std::set<std::string>{"fp32 full", "fp32 reduced", "bf16 full", "bf16 reduced"}));
+  EXPECT_EQ(report["recommended"]["precision"],
+            report["recommended"]["run"]["layout"]["precision"]);
+  EXPECT_EQ(report["numerics"][0]["extra_cost"], 0) << "the best of all is the recommended one";
+  const std::string html = ReportHtml(report);
+  EXPECT_NE(html.find("16-bit remainder"), std::string::npos);
 }
 
 TEST(Report, TheRecommendedRunCanBeLoaded) {

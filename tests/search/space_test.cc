@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cost_model/numerics.h"
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
 #include "tests/search/search_fakes.h"
@@ -55,6 +57,32 @@ TEST(Space, GpusAreAllUsed) {
   EXPECT_EQ(tensor_parallel, (std::set<int64_t>{1, 2, 3, 6}));
 }
 
+TEST(Space, HoldsEveryPrecisionAndOptimizerStateOnce) {
+  const size_t once = EnumerateCandidates(TinyProblem()).size();
+  Problem problem = TinyProblem();
+  problem.precisions = {"fp32", "bf16"};
+  problem.optimizer_states = {"full", "minimal", "remainder/bf16/bf16"};
+  std::map<std::string, size_t> count;
+  for (const RunConfig& run : EnumerateCandidates(problem)) {
+    ++count[run.layout.precision + " " + OptimizerStateName(run.layout)];
+  }
+  // The last two states are one under bf16; fp32 has neither remainders nor bf16 gradients, and
+  // the state written out is left to the rules to refuse.
+  const std::map<std::string, size_t> expected = {{"fp32 full", once},
+                                                  {"fp32 reduced", once},
+                                                  {"fp32 remainder/bf16/bf16", once},
+                                                  {"bf16 full", once},
+                                                  {"bf16 minimal", once}};
+  EXPECT_EQ(count, expected);
+
+  problem.optimizer_states = {"auto"};
+  std::set<std::string> keys;
+  const std::vector<RunConfig> all = EnumerateCandidates(problem);
+  for (const RunConfig& run : all) keys.insert(CandidateKey(run));
+  EXPECT_EQ(all.size(), (3 + 12) * once);
+  EXPECT_EQ(keys.size(), all.size());
+}
+
 TEST(Space, SomeCandidatesAreLegalAndSomeAreNot) {
   int64_t legal = 0;
   const std::vector<RunConfig> candidates = EnumerateCandidates(TinyProblem());
@@ -72,9 +100,12 @@ TEST(Space, ThePricesAreNotPartOfTheProblem) {
   EXPECT_NE(ToJson(problem), before);
 }
 
-TEST(Space, RefusesAnEmptyBatch) {
+TEST(Space, RefusesAnEmptyBatchAndNoPrecision) {
   Problem problem = TinyProblem();
   problem.global_batch = 0;
+  EXPECT_THROW(EnumerateCandidates(problem), UsageError);
+  problem = TinyProblem();
+  problem.precisions.clear();
   EXPECT_THROW(EnumerateCandidates(problem), UsageError);
 }
 

@@ -143,6 +143,32 @@ TEST(Study, ASecondDriverIsRefused) {
   EXPECT_EQ(error, path + ": in use by another trimtab process");
 }
 
+// As version 1 of the schema stored it: one precision, fp32 optimizer state.
+TEST(Study, AStudyOfTheFirstSchemaIsReadAndResumed) {
+  const std::string path = ScratchPath("older.db");
+  Study::Open(path, TinyProblem(), {})->StoreCandidates(SomeCandidates());
+  {
+    nlohmann::json problem = ToJson(TinyProblem());
+    problem.erase("precisions");
+    problem.erase("optimizer_states");
+    problem["precision"] = "fp32";
+    Database database(path, false);
+    database.Execute("PRAGMA user_version = 1");
+    database.Execute(
+        fmt::format("UPDATE study SET problem = '{}', problem_hash = 'old'", problem.dump()));
+  }
+  EXPECT_EQ(Study::OpenExisting(path)->problem(), ToJson(TinyProblem()));
+  EXPECT_EQ(Database(path, false).QueryInt("PRAGMA user_version"), 1) << "reading changes nothing";
+
+  Problem other = TinyProblem();
+  other.precisions = {"bf16"};
+  EXPECT_NE(ErrorOf<InputError>([&] { Study::Open(path, other, kResume); }).find("precisions"),
+            std::string::npos);
+  EXPECT_EQ(Study::Open(path, TinyProblem(), kResume)->Candidates().size(), 3u);
+  EXPECT_EQ(Database(path, false).QueryInt("PRAGMA user_version"), 2);
+  Study::Open(path, TinyProblem(), kResume);
+}
+
 TEST(Study, ANewerSchemaIsRefused) {
   const std::string path = ScratchPath("newer.db");
   Study::Open(path, TinyProblem(), {});

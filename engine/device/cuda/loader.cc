@@ -74,9 +74,8 @@ const Loaded& GetLoaded() {
 
 const CudaAvailability& FindCudaDevices() { return GetLoaded().availability; }
 
-std::unique_ptr<Device> MakeCudaDevice(const CudaDeviceOptions& options) {
+std::unique_ptr<Device> MakeCudaDevice(int ordinal, bool deterministic) {
   const Loaded& loaded = GetLoaded();
-  const int ordinal = options.ordinal;
   const int count = loaded.availability.device_count;
   if (count == 0) {
     throw EnvironmentError(fmt::format("no CUDA device: {}", loaded.availability.reason));
@@ -85,24 +84,7 @@ std::unique_ptr<Device> MakeCudaDevice(const CudaDeviceOptions& options) {
     throw EnvironmentError(
         fmt::format("no CUDA device {}: this machine has devices 0 to {}", ordinal, count - 1));
   }
-  return loaded.backend->make_device(options);
-}
-
-std::unique_ptr<Device> MakeCudaDevice(int ordinal, bool deterministic) {
-  const char* nvtx = std::getenv("TRIMTAB_NVTX");
-  return MakeCudaDevice({.ordinal = ordinal,
-                         .deterministic = deterministic,
-                         .nvtx = nvtx != nullptr && *nvtx != '\0'});
-}
-
-PowerSampler::Opened OpenPowerSampler(int ordinal) {
-  const Loaded& loaded = GetLoaded();
-  const int count = loaded.availability.device_count;
-  if (ordinal < 0 || ordinal >= count) {
-    return {.reason = count == 0 ? loaded.availability.reason
-                                 : fmt::format("there is no CUDA device {}", ordinal)};
-  }
-  return PowerSampler::Open(loaded.backend->pci_bus_id(ordinal));
+  return loaded.backend->make_device({.ordinal = ordinal, .deterministic = deterministic});
 }
 
 }  // namespace trimtab
