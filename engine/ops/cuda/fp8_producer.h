@@ -1,0 +1,158 @@
+// One pass from what a producer computes to fp8: rows, transposed copy and largest magnitude.
+#pragma once
+
+#include "engine/ops/cuda/fp8_tile.h"
+
+namespace trimtab {
+
+/// Where the codes go. The matrix is [rows, kOutputs * columns], the outputs side by side.
+template <typename F8>
+struct Fp8Target {
+  F8* rows;        // or null
+  F8* transposed;  // or null
+  const float* scale;
+  float* amax;  // or null
+  bool transposed_aligned;
+};
+
+/// `values` * scale as codes; raises `largest` to the largest magnitude before scaling.
+template <typename F8>
+__device__ __forceinline__ Pack<F8, kTileVector> QuantizePack(const float (&values)[kTileVector],
+                                                              float scale, uint32_t& largest) {
+  Pack<F8, kTileVector> codes;
+#pragma unroll
+  for (int j = 0; j < kTileVector; j += 2) {
+    const uint32_t first = MagnitudeBits(values[j]);
+    const uint32_t second = MagnitudeBits(values[j + 1]);
+    largest = largest < first ? first : largest;
+    largest = largest < second ? second : largest;
+    F8 pair[2];
+    FromFloats(values[j] * scale, values[j + 1] * scale, pair);
+    codes[j] = pair[0];
+    codes[j + 1] = pair[1];
+  }
+  return codes;
+}
+
+/// A producer has
+///   kOutputs, kGroups   matrices it makes, and groups of rows per tile (TransposedTile)
+///   struct Raw          what it reads for 8 columns of a row
+///   void Load(row, column, Raw&)              with packs
+///   void LoadOne(row, column, index, Raw&)    of one column, as element `index`
+///   void Compute(const Raw&, float (&)[kOutputs][8])
+///
+/// kAligned: packs of 8 columns may be used on every row that is read or written. A variant of its
+/// own, for its loads then stay in whole registers.
+template <bool kAligned, typename Producer, typename F8>
+__global__ void __launch_bounds__(kTileThreads, 3)
+    ProduceFp8Kernel(Producer producer, Fp8Target<F8> target, int64_t rows, int64_t columns) {
+  constexpr int kOutputs = Producer::kOutputs;
+  constexpr int kGroups = Producer::kGroups;
+  using Tile = TransposedTile<kGroups>;
+  __shared__ Tile tiles[kOutputs];
+  const int64_t first_row = int64_t{blockIdx.y} * Tile::kRows;
+  const int64_t first_column = int64_t{blockIdx.x} * kTileColumns;
+  const int64_t column = first_column + static_cast<int>(threadIdx.x) % 16 * kTileVector;
+  const int64_t row_of_thread = first_row + static_cast<int>(threadIdx.x) / 16 * 4;
+
+  // Beyond the matrix its last row or columns are read again: they change no maximum, nothing
+  // stores them, and the loads need no branches.
+  typename Producer::Raw raw[kGroups][4];
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      int64_t row = row_of_thread + group * kTileRowsPerGroup + r;
+      row = row < rows ? row : rows - 1;
+      if constexpr (kAligned) {
+        producer.Load(row, column < columns ? column : columns - kTileVector, raw[group][r]);
+      } else {
+#pragma unroll
+        for (int j = 0; j < kTileVector; ++j) {
+          producer.LoadOne(row, column + j < columns ? column + j : columns - 1, j, raw[group][r]);
+        }
+      }
+    }
+  }
+
+  const float scale = *target.scale;
+  uint32_t largest = 0;
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+    uint32_t words[kOutputs][4][2];
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const int64_t row = row_of_thread + group * kTileRowsPerGroup + r;
+      float values[kOutputs][kTileVector];
+      producer.Compute(raw[group][r], values);
+#pragma unroll
+      for (int k = 0; k < kOutputs; ++k) {
+        const Pack<F8, kTileVector> codes = QuantizePack<F8>(values[k], scale, largest);
+        memcpy(words[k][r], &codes, sizeof(codes));
+        if (target.rows == nullptr || row >= rows) continue;
+        F8* out = target.rows + (row * kOutputs + k) * columns + column;
+        if constexpr (kAligned) {
+          if (column < columns) StorePack(out, codes);
+        } else {
+#pragma unroll
+          for (int j = 0; j < kTileVector; ++j) {
+            if (column + j < columns) out[j] = codes[j];
+          }
+        }
+      }
+    }
+    if (target.transposed != nullptr) {
+#pragma unroll
+      for (int k = 0; k < kOutputs; ++k) tiles[k].Put(group, words[k]);
+    }
+  }
+  if (target.amax != nullptr) RaiseAmax(largest, target.amax);
+  if (target.transposed == nullptr) return;
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < kOutputs; ++k) {
+    auto* transposed = reinterpret_cast<uint8_t*>(target.transposed) + k * columns * rows;
+    tiles[k].Store(transposed, first_row, first_column, rows, columns, target.transposed_aligned);
+  }
+}
+
+/// `inputs_aligned`: the producer's Load may be used on every row.
+template <typename Producer, typename F8>
+void LaunchProduceFp8(const LaunchContext& context, const Producer& producer, int64_t rows,
+                      int64_t columns, F8* rows_out, F8* transposed_out, const float* scale,
+                      float* amax, bool inputs_aligned) {
+  constexpr int64_t kRows = TransposedTile<Producer::kGroups>::kRows;
+  const Fp8Target<F8> target = {rows_out, transposed_out, scale, amax,
+                                rows % 16 == 0 && IsAligned(transposed_out)};
+  const bool aligned =
+      inputs_aligned && columns % kTileVector == 0 && IsAligned(rows_out, kTileVector);
+  const dim3 grid(static_cast<unsigned>((columns + kTileColumns - 1) / kTileColumns),
+                  static_cast<unsigned>((rows + kRows - 1) / kRows));
+  Launch(context,
+         aligned ? ProduceFp8Kernel<true, Producer, F8> : ProduceFp8Kernel<false, Producer, F8>,
+         grid, dim3(kTileThreads), 0, producer, target, rows, columns);
+}
+
+/// A stored matrix.
+template <typename T>
+struct StoredMatrix {
+  static constexpr int kOutputs = 1;
+  static constexpr int kGroups = sizeof(T) == 2 ? 2 : 1;
+  using Raw = Pack<T, kTileVector>;
+
+  const T* x;
+  int64_t columns;
+
+  __device__ __forceinline__ void Load(int64_t row, int64_t column, Raw& raw) const {
+    raw = LoadPack<kTileVector>(x + row * columns + column);
+  }
+  __device__ __forceinline__ void LoadOne(int64_t row, int64_t column, int index, Raw& raw) const {
+    raw[index] = x[row * columns + column];
+  }
+  __device__ __forceinline__ void Compute(const Raw& raw, float (&values)[1][kTileVector]) const {
+#pragma unroll
+    for (int j = 0; j < kTileVector; ++j) values[0][j] = ToFloat(raw[j]);
+  }
+};
+
+}  // namespace trimtab

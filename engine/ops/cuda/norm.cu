@@ -1,0 +1,85 @@
+// LayerNorm and RMSNorm: entries over the kernels. Contract in engine/ops/norm.h.
+#include "engine/ops/cuda/fill.h"
+#include "engine/ops/cuda/norm_backward.h"
+#include "engine/ops/cuda/norm_forward.h"
+
+namespace trimtab {
+namespace {
+
+template <typename T>
+T* Data(const Tensor& tensor) {
+  return tensor.defined() ? static_cast<T*>(tensor.raw()) : nullptr;
+}
+
+// RMSNorm where `bias` and `mean` are undefined.
+template <bool kCentered>
+void Forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+             const Tensor& y, const Tensor& mean, const Tensor& rstd) {
+  if (x.numel() == 0) return;
+  const LaunchContext context = ContextOf(y.device());
+  DispatchFloat(x.dtype(), [&](auto* value) {
+    using T = std::remove_pointer_t<decltype(value)>;
+    const NormInput<T> in = {Data<T>(x),
+                             Data<T>(weight),
+                             Data<T>(bias),
+                             Data<float>(mean),
+                             Data<float>(rstd),
+                             x.dim(0),
+                             static_cast<int>(x.dim(1)),
+                             static_cast<float>(epsilon)};
+    const bool aligned = RowsAligned<T>(x.dim(1), in.x, in.weight, in.bias, Data<T>(y));
+    LaunchNormForward<kCentered>(context, in, PlainRows<T>{Data<T>(y)}, aligned);
+  });
+}
+
+template <bool kCentered>
+void Backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
+              const Tensor& rstd, const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
+              bool accumulate) {
+  if (x.dim(1) == 0) return;
+  const LaunchContext context = ContextOf(dx.device());
+  DispatchFloat(x.dtype(), [&](auto* value) {
+    using T = std::remove_pointer_t<decltype(value)>;
+    DispatchGradient(dweight.dtype(), [&](auto* gradient) {
+      using G = std::remove_pointer_t<decltype(gradient)>;
+      const NormGradients<T> in = {
+          Data<T>(dy),       Data<T>(x),  Data<T>(weight), Data<float>(mean),
+          Data<float>(rstd), Data<T>(dx), x.dim(0),        static_cast<int>(x.dim(1))};
+      const ColumnTargets<G> targets{{Data<G>(dweight), Data<G>(dbias)}, accumulate};
+      const bool aligned = RowsAligned<T>(x.dim(1), in.dy, in.x, in.weight, in.dx);
+      LaunchNormBackward<kCentered>(context, in, targets, aligned);
+    });
+  });
+}
+
+void LayerNormForwardCuda(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+                          Tensor& y, Tensor& mean, Tensor& rstd) {
+  Forward<true>(x, weight, bias, epsilon, y, mean, rstd);
+}
+
+void LayerNormBackwardCuda(const Tensor& dy, const Tensor& x, const Tensor& weight,
+                           const Tensor& mean, const Tensor& rstd, Tensor& dx, Tensor& dweight,
+                           Tensor& dbias, bool accumulate) {
+  Backward<true>(dy, x, weight, mean, rstd, dx, dweight, dbias, accumulate);
+}
+
+void RmsNormForwardCuda(const Tensor& x, const Tensor& weight, double epsilon, Tensor& y,
+                        Tensor& rstd) {
+  Forward<false>(x, weight, Tensor(), epsilon, y, Tensor(), rstd);
+}
+
+void RmsNormBackwardCuda(const Tensor& dy, const Tensor& x, const Tensor& weight,
+                         const Tensor& rstd, Tensor& dx, Tensor& dweight, bool accumulate) {
+  Backward<false>(dy, x, weight, Tensor(), rstd, dx, dweight, Tensor(), accumulate);
+}
+
+}  // namespace
+
+void FillNormOps(CudaOps& ops) {
+  ops.layer_norm_forward = LayerNormForwardCuda;
+  ops.layer_norm_backward = LayerNormBackwardCuda;
+  ops.rms_norm_forward = RmsNormForwardCuda;
+  ops.rms_norm_backward = RmsNormBackwardCuda;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,153 @@
+// Rotary position embedding. Contract in engine/ops/attention.h.
+#include <cmath>
+
+#include "engine/ops/cuda/fill.h"
+#include "engine/ops/cuda/kernel.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kUnroll = 2;  // pairs of packs in flight per thread
+constexpr int kItems = kThreads * kUnroll;
+constexpr int kMostPairs = 512;  // as on the cpu
+
+// Pair i of a head turns by position * per_position[i]. From the host: the device's double pow is
+// slow, and these are the bits that the cpu uses.
+struct Frequencies {
+  double per_position[kMostPairs];
+};
+
+struct RopeShape {
+  int64_t tokens;
+  int64_t width;  // of a token's qkv
+  int sequence;
+  int heads;  // that turn
+  int pairs;  // per head
+};
+
+// Where the table holds pair `pair`: packs of N pairs are read as words of 4 values, and words that
+// neighbouring threads read at once lie side by side.
+template <int N>
+__device__ __forceinline__ int TableSlot(int pair, int pairs) {
+  constexpr int kWord = N < 4 ? N : 4;
+  const int word = pair % N / kWord;
+  return (word * (pairs / N) + pair / N) * kWord + pair % kWord;
+}
+
+// An item is N pairs of one head: two packs. Items are numbered over tokens, heads, packs; each
+// block takes kItems of them and first makes a table of the angles of their tokens, while the items
+// are on their way.
+template <typename T, int N>
+__global__ void __launch_bounds__(kThreads)
+    RopeKernel(T* qkv, RopeShape shape, const Frequencies frequencies) {
+  constexpr int kWord = N < 4 ? N : 4;
+  float* table = SharedMemory<float>();
+  const int packs = shape.pairs / N;
+  const int per_token = shape.heads * packs;
+  const int64_t first = int64_t{blockIdx.x} * kItems;
+  const int64_t first_token = first / per_token;
+  const int first_within = static_cast<int>(first % per_token);
+  const int64_t rest = shape.tokens * per_token - first;
+  const int items = rest < kItems ? static_cast<int>(rest) : kItems;
+
+  T* target[kUnroll];
+  int entry[kUnroll];
+  Pack<T, N> low[kUnroll];
+  Pack<T, N> high[kUnroll];
+#pragma unroll
+  for (int u = 0; u < kUnroll; ++u) {
+    const int item = static_cast<int>(threadIdx.x) + u * kThreads;
+    if (item >= items) continue;
+    const int within = first_within + item;
+    const int token = within / per_token;
+    const int head = within % per_token / packs;
+    const int pack = within % packs;
+    target[u] = qkv + (first_token + token) * shape.width + int64_t{head} * 2 * shape.pairs +
+                int64_t{pack} * N;
+    entry[u] = token * 2 * shape.pairs + pack * kWord;
+    low[u] = LoadPack<N>(target[u]);
+    high[u] = LoadPack<N>(target[u] + shape.pairs);
+  }
+
+  const int tokens = (first_within + items - 1) / per_token + 1;
+  for (int i = static_cast<int>(threadIdx.x); i < tokens * shape.pairs; i += kThreads) {
+    const int token = i / shape.pairs;
+    const int pair = i % shape.pairs;
+    const auto position = static_cast<double>((first_token + token) % shape.sequence);
+    float* angles = table + token * 2 * shape.pairs + TableSlot<N>(pair, shape.pairs);
+    SinCos(position * frequencies.per_position[pair], angles[0], angles[shape.pairs]);
+  }
+  __syncthreads();
+
+#pragma unroll
+  for (int u = 0; u < kUnroll; ++u) {
+    if (static_cast<int>(threadIdx.x) + u * kThreads >= items) continue;
+    float turned_low[N];
+    float turned_high[N];
+#pragma unroll
+    for (int word = 0; word < N / kWord; ++word) {
+      const float* angles = table + entry[u] + word * packs * kWord;
+      float sine[kWord];
+      float cosine[kWord];
+      LoadFloats(angles, sine);
+      LoadFloats(angles + shape.pairs, cosine);
+#pragma unroll
+      for (int j = 0; j < kWord; ++j) {
+        const int k = word * kWord + j;
+        const float a = ToFloat(low[u][k]);
+        const float b = ToFloat(high[u][k]);
+        turned_low[k] = a * cosine[j] - b * sine[j];
+        turned_high[k] = b * cosine[j] + a * sine[j];
+      }
+    }
+    StoreFloats(target[u], turned_low);
+    StoreFloats(target[u] + shape.pairs, turned_high);
+  }
+}
+
+template <typename T, int N>
+void LaunchRope(const LaunchContext& context, T* qkv, const RopeShape& shape,
+                const Frequencies& frequencies) {
+  const int64_t per_token = int64_t{shape.heads} * (shape.pairs / N);
+  const int64_t items = shape.tokens * per_token;
+  // A block's items may begin and end within a token.
+  const int64_t tokens = std::min(shape.tokens, kItems / per_token + 2);
+  const size_t table = static_cast<size_t>(tokens * 2 * shape.pairs) * sizeof(float);
+  Launch(context, RopeKernel<T, N>, dim3(static_cast<unsigned>((items + kItems - 1) / kItems)),
+         dim3(kThreads), table, qkv, shape, frequencies);
+}
+
+void RopeCuda(const AttentionShape& shape, double theta, bool inverse, Tensor& qkv) {
+  const int64_t pairs = shape.head_size / 2;
+  TRIMTAB_ASSERT(pairs <= kMostPairs, "rope on cuda: head size {} is above {}", shape.head_size,
+                 2 * kMostPairs);
+  Frequencies frequencies = {};
+  const double direction = inverse ? -1.0 : 1.0;
+  for (int64_t i = 0; i < pairs; ++i) {
+    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(shape.head_size);
+    frequencies.per_position[i] = direction * std::pow(theta, exponent);
+  }
+  const RopeShape kernel_shape = {
+      shape.tokens(), shape.qkv_size(), static_cast<int>(shape.sequence),
+      static_cast<int>(shape.heads + shape.kv_heads), static_cast<int>(pairs)};
+  if (kernel_shape.tokens == 0 || pairs == 0) return;
+  const LaunchContext context = ContextOf(qkv.device());
+  DispatchFloat(qkv.dtype(), [&](auto* value) {
+    using T = std::remove_pointer_t<decltype(value)>;
+    constexpr int kN = kPackSize<T>;
+    T* data = static_cast<T*>(qkv.raw());
+    // With whole packs in half a head, every head and every token begins on a pack.
+    if (RowsAligned<T>(pairs, data)) {
+      LaunchRope<T, kN>(context, data, kernel_shape, frequencies);
+    } else {
+      LaunchRope<T, 1>(context, data, kernel_shape, frequencies);
+    }
+  });
+}
+
+}  // namespace
+
+void FillRopeOps(CudaOps& ops) { ops.rope = RopeCuda; }
+
+}  // namespace trimtab
