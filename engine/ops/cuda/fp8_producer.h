@@ -44,7 +44,7 @@ __device__ __forceinline__ Pack<F8, kTileVector> QuantizePack(const float (&valu
 /// kAligned: packs of 8 columns may be used on every row that is read or written. A variant of its
 /// own, for its loads then stay in whole registers.
 template <bool kAligned, typename Producer, typename F8>
-__global__ void __launch_bounds__(kTileThreads, 3)
+__global__ void __launch_bounds__(kTileThreads, kAligned ? 3 : 1)
     ProduceFp8Kernel(Producer producer, Fp8Target<F8> target, int64_t rows, int64_t columns) {
   constexpr int kOutputs = Producer::kOutputs;
   constexpr int kGroups = Producer::kGroups;
