@@ -9,6 +9,12 @@ void FillCudaOps(CudaOps& ops) {
   FillCrossEntropyOps(ops);
   FillReductionOps(ops);
   FillClipOps(ops);
+  FillNormOps(ops);
+  FillActivationOps(ops);
+  FillRopeOps(ops);
+  FillAdamWOps(ops);
+  FillQuantizeOps(ops);
+  FillBiasOps(ops);
 }
 
 }  // namespace trimtab
