@@ -117,11 +117,6 @@ unsigned ElementBlocks(int64_t packs) {
   return static_cast<unsigned>((packs + kPerBlock - 1) / kPerBlock);
 }
 
-template <typename T>
-T* Data(const Tensor& tensor) {
-  return static_cast<T*>(tensor.raw());
-}
-
 void GeluForwardCuda(const Tensor& x, Tensor& y) {
   const LaunchContext context = ContextOf(y.device());
   DispatchFloat(x.dtype(), [&](auto* value) {

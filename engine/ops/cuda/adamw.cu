@@ -155,11 +155,6 @@ __global__ void __launch_bounds__(kThreads) AdamWKernel(AdamWArrays<W, M, S, G> 
   }
 }
 
-template <typename T>
-T* Data(const Tensor& tensor) {
-  return tensor.defined() ? static_cast<T*>(tensor.raw()) : nullptr;
-}
-
 template <typename W, typename M, typename S, typename G>
 void LaunchAdamW(const AdamWConfig& config, const Tensor& scalars, const Tensor& gradient,
                  const AdamWState& state) {

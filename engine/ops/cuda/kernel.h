@@ -19,10 +19,10 @@
 
 namespace trimtab {
 
-/// The elements of `tensor`, which must be of storage type T.
+/// The elements of `tensor`, which must be of storage type T; nullptr where it is undefined.
 template <typename T>
 T* Data(const Tensor& tensor) {
-  return static_cast<T*>(tensor.raw());
+  return tensor.defined() ? static_cast<T*>(tensor.raw()) : nullptr;
 }
 
 /// Where a launch stands in the source, for its errors.

@@ -6,11 +6,6 @@
 namespace trimtab {
 namespace {
 
-template <typename T>
-T* Data(const Tensor& tensor) {
-  return tensor.defined() ? static_cast<T*>(tensor.raw()) : nullptr;
-}
-
 // RMSNorm where `bias` and `mean` are undefined.
 template <bool kCentered>
 void Forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,

@@ -8,11 +8,6 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kUnroll = 4;
 
-template <typename T>
-T* Data(const Tensor& tensor) {
-  return tensor.defined() ? static_cast<T*>(tensor.raw()) : nullptr;
-}
-
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads) AmaxKernel(const T* x, int64_t packs, float* amax) {
   const int64_t stride = int64_t{gridDim.x} * kThreads;
