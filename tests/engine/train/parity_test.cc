@@ -46,8 +46,8 @@ RunConfig ParityRun(bool llama, const std::string& layout) {
   run.sequence_length = 64;
   run.global_batch = 8;
   run.steps = kSteps;
-  run.optimizer.learning_rate = 3e-3;
-  run.optimizer.min_learning_rate = 3e-4;
+  run.optimizer.learning_rate = 1e-3;
+  run.optimizer.min_learning_rate = 1e-4;
   run.optimizer.warmup_steps = 20;
   run.layout = ParseLayout("mbs=8," + layout, 0);
   return run;
