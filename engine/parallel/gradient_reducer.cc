@@ -29,7 +29,7 @@ void GradientReducer::OnComplete(int64_t offset) {
   while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].begin >= offset) {
     const Bucket& bucket = buckets_[next_bucket_++];
     Tensor part = store_.gradients().Slice(bucket.begin, {bucket.end - bucket.begin});
-    parallel_.dp->AllReduce(part);
+    parallel_.dp->AllReduceAsync(part);
   }
 }
 
@@ -49,7 +49,8 @@ void GradientReducer::Finish() {
     return;
   }
   OnComplete(0);
-  parallel_.dp->AllReduce(replicated_part);
+  parallel_.dp->AllReduceAsync(replicated_part);
+  parallel_.dp->WaitAll();
   next_bucket_ = 0;
 }
 

@@ -1,7 +1,8 @@
 // Data-parallel gradient reduction over the flat gradient buffer.
 //
 // zero 0: buckets of at least `kBucketBytes`, cut from the end of the tensor-parallel part, are
-// all-reduced as soon as the backward pass has completed them; the replicated part goes last.
+// all-reduced as soon as the backward pass has completed them, beside the rest of that pass where
+// the communicator has a stream of its own; the replicated part goes last.
 // zero 1: one reduce-scatter of the whole buffer, each rank receiving the shard it updates.
 #pragma once
 

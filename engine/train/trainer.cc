@@ -91,20 +91,21 @@ void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample) {
 }
 
 void Trainer::RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::function<void()>& work) {
-  // Messages between ranks of one process wait on the host, which captured work cannot.
-  const bool capture = warm_ && device_.CanCapture() && run_.layout.world_size() == 1;
+  const bool capture = warm_ && device_.CanCapture() && parallel_.tp->CanCapture() &&
+                       parallel_.dp->CanCapture();
   if (!capture) return work();
   if (graph == nullptr) graph = device_.Capture(work);
   graph->Replay();
 }
 
 void Trainer::RunMicroBatch(bool first, bool last) {
-  RunCaptured(graphs_.micro_batch[first ? 0 : 1], [&] {
+  RunCaptured(graphs_.micro_batch[first ? 1 : 0][last ? 1 : 0], [&] {
     MicroBatchState state;
     model_.Forward(tokens_, targets_, gradient_scale_, loss_sum_, state);
     model_.Backward(state, /*accumulate=*/!first, [&](int64_t offset) {
       if (last) reducer_.OnComplete(offset);
     });
+    if (last) reducer_.Finish();
   });
 }
 
@@ -138,7 +139,6 @@ StepResult Trainer::Step(const TokenSource& source, int64_t step) {
     LoadBatch(source, first_sample + m * run_.layout.micro_batch);
     RunMicroBatch(m == 0, m + 1 == micro_batches);
   }
-  reducer_.Finish();
   optimizer_.Prepare(result.learning_rate, step - loss_scaler_.skipped(), result.loss_scale);
   RunUpdate();
   warm_ = true;

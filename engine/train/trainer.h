@@ -60,8 +60,8 @@ class Trainer {
  private:
   /// Fills the batch with the sequences from sample `first_sample` on.
   void LoadBatch(const TokenSource& source, int64_t first_sample);
-  /// Forward and backward pass of the batch; which micro batch of the step decides whether
-  /// gradients are overwritten and whether they leave for the other ranks.
+  /// Forward and backward pass of the batch. The first micro batch of a step overwrites the
+  /// gradients; the last one reduces them over the ranks.
   void RunMicroBatch(bool first, bool last);
   void RunUpdate();
   /// Runs `work`; from the second step on, where the device can, as a captured graph.
@@ -83,7 +83,7 @@ class Trainer {
   Tensor loss_sum_;        // [1]: of this rank's tokens
   bool warm_ = false;      // a step has run: every kernel has been chosen
   struct {
-    std::unique_ptr<CapturedWork> micro_batch[2];  // the first of a step, the others
+    std::unique_ptr<CapturedWork> micro_batch[2][2];  // [first of a step][last of a step]
     std::unique_ptr<CapturedWork> update;
   } graphs_;
 };
