@@ -31,10 +31,11 @@ constexpr const char* kLayouts[] = {"tp=2,mbs=4",
                                     "mbs=4,recompute=full:block:2",
                                     "tp=2,sp=1,dp=2,zero=1,mbs=4,recompute=full"};
 
-using Parameter = std::tuple<bool, PrecisionCase, const char*>;
+using Parameter = std::tuple<bool, PrecisionCase, const char*, const char*>;
 
-RunConfig RunOf(bool llama, const std::string& layout) {
+RunConfig RunOf(bool llama, const std::string& layout, const std::string& device = "cpu") {
   RunConfig run = SmallRun(llama);
+  run.device = device;
   if (llama) run.model.ffn_hidden_size = 64;  // fp8 takes multiples of 16 per rank
   run.layout = ParseLayout(layout, 0);
   return run;
@@ -43,9 +44,10 @@ RunConfig RunOf(bool llama, const std::string& layout) {
 class PrecisionLayoutTest : public testing::TestWithParam<Parameter> {};
 
 TEST_P(PrecisionLayoutTest, TrainsLikeOneRank) {
-  const auto& [llama, precision, layout] = GetParam();
-  const RunConfig run = RunOf(llama, std::string(layout) + "," + precision.precision);
-  const RunConfig single = RunOf(llama, std::string("mbs=4,") + precision.precision);
+  const auto& [llama, precision, layout, device] = GetParam();
+  SKIP_WITHOUT_DEVICE(device);
+  const RunConfig run = RunOf(llama, std::string(layout) + "," + precision.precision, device);
+  const RunConfig single = RunOf(llama, std::string("mbs=4,") + precision.precision, device);
   ASSERT_EQ(FirstBrokenRule(run), nullptr);
   const auto source = MakeSyntheticSource(run.model.vocab_size, /*seed=*/7);
   const TrainedLosses expected = TrainOnRanks(single, *source, kSteps);
@@ -70,17 +72,23 @@ std::string CaseName(const testing::TestParamInfo<Parameter>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Precisions, PrecisionLayoutTest,
                          testing::Combine(testing::Bool(), testing::ValuesIn(kPrecisions),
-                                          testing::ValuesIn(kLayouts)),
+                                          testing::ValuesIn(kLayouts),
+                                          testing::Values("cpu", "cuda")),
                          CaseName);
 
-// The dry run counts every byte of every precision: it peaks where the cpu's allocator does.
-TEST(PrecisionMemoryTest, DryRunPeakIsTheMeasuredPeak) {
+// The dry run counts every byte of every precision: it peaks where the device's allocator does.
+class PrecisionMemoryTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(PrecisionMemoryTest, DryRunPeakIsTheMeasuredPeak) {
+  const std::string name = GetParam();
+  SKIP_WITHOUT_DEVICE(name);
+  const DeviceKind kind = name == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
   for (const bool llama : {false, true}) {
     for (const PrecisionCase& precision : kPrecisions) {
       for (const char* layout : {"mbs=4", "mbs=4,recompute=full"}) {
-        const RunConfig run = RunOf(llama, std::string(layout) + "," + precision.precision);
+        const RunConfig run = RunOf(llama, std::string(layout) + "," + precision.precision, name);
         const auto source = MakeSyntheticSource(run.model.vocab_size, /*seed=*/7);
-        const auto device = MakeMetaDevice(1);
+        const auto device = MakeMetaDevice(1, kind);
         const ParallelContext context = MakeMetaContext(run.layout, 0);
         Trainer dry(run, context, *device);
         dry.Step(*source, 0);
@@ -90,6 +98,8 @@ TEST(PrecisionMemoryTest, DryRunPeakIsTheMeasuredPeak) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, PrecisionMemoryTest, testing::Values("cpu", "cuda"));
 
 }  // namespace
 }  // namespace trimtab

@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <mutex>
+#include "engine/device/cuda/loader.h"
+#include "engine/train/ranks.h"
 
 namespace trimtab {
 
@@ -10,20 +11,24 @@ TrainedLosses TrainOnRanks(const RunConfig& run, const TokenSource& source, int6
   TrainedLosses result;
   std::vector<std::vector<double>> losses(static_cast<size_t>(run.layout.world_size()));
   result.peak_bytes.resize(losses.size());
-  RunInprocRanks(run.layout, [&](ParallelContext& context) {
-    const auto rank = static_cast<size_t>(context.rank);
-    const auto device = MakeCpuDevice(static_cast<int>(std::max<int64_t>(run.threads_per_rank, 1)));
-    Trainer trainer(run, context, *device);
+  RunRanks(run, [&](Rank& this_rank) {
+    const auto rank = static_cast<size_t>(this_rank.index());
+    Trainer trainer(run, this_rank.parallel(), this_rank.device());
     for (int64_t step = 0; step < steps; ++step) {
       const StepResult step_result = trainer.Step(source, step);
       losses[rank].push_back(step_result.loss);
       if (rank == 0) result.grad_norms.push_back(step_result.grad_norm);
     }
-    result.peak_bytes[rank] = device->memory().peak_total();
+    result.peak_bytes[rank] = this_rank.device().memory().peak_total();
   });
   result.losses = losses[0];
   for (const auto& other : losses) EXPECT_EQ(other, losses[0]) << "ranks report different losses";
   return result;
+}
+
+std::string WhyNotOn(const std::string& device) {
+  if (device == "cpu" || FindCudaDevices().device_count > 0) return "";
+  return "no CUDA device: " + FindCudaDevices().reason;
 }
 
 RunConfig SmallRun(bool llama) {

@@ -1,7 +1,8 @@
-// Trains a run on in-process cpu ranks and returns what the ranks saw. For tests.
+// Trains a run on in-process ranks and returns what the ranks saw. For tests.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "engine/comm/parallel_context.h"
@@ -9,8 +10,8 @@
 
 namespace trimtab {
 
-/// Losses and gradient norms of `steps` optimizer steps, as rank 0 reports them. Asserts that all
-/// ranks agree bit for bit.
+/// Losses and gradient norms of `steps` optimizer steps on run.device, as rank 0 reports them.
+/// Asserts that all ranks agree bit for bit.
 struct TrainedLosses {
   std::vector<double> losses;
   std::vector<double> grad_norms;
@@ -21,4 +22,12 @@ TrainedLosses TrainOnRanks(const RunConfig& run, const TokenSource& source, int6
 /// A small legal run to vary: GPT-2 or Llama family, 4 heads, 61 ids, T 12, global batch 8.
 RunConfig SmallRun(bool llama);
 
+/// Why a test cannot run on `device` ("cpu", "cuda"); empty when it can.
+std::string WhyNotOn(const std::string& device);
+
 }  // namespace trimtab
+
+/// Skips the test, with the reason, where there is no such device.
+#define SKIP_WITHOUT_DEVICE(device)                                              \
+  if (const std::string why_not = ::trimtab::WhyNotOn(device); !why_not.empty()) \
+  GTEST_SKIP() << why_not
