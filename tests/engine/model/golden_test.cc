@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 
 #include "engine/checkpoint/safetensors.h"
+#include "engine/device/cuda/loader.h"
 #include "engine/train/checkpointing.h"
 #include "engine/train/trainer.h"
+#include "tests/engine/train/run_losses.h"
 
 namespace trimtab {
 namespace {
@@ -34,19 +37,34 @@ class GoldenTokens final : public TokenSource {
   std::vector<float> tokens_;
 };
 
+/// Where a golden is run: "cpu" with some threads, or "cuda".
+struct Target {
+  const char* device;
+  int threads;
+};
+
+std::unique_ptr<Device> MakeDevice(const Target& target) {
+  return std::string(target.device) == "cpu" ? MakeCpuDevice(target.threads) : MakeCudaDevice(0);
+}
+
+std::vector<float> HostCopy(const Tensor& tensor) {
+  std::vector<float> values(static_cast<size_t>(tensor.numel()));
+  CopyToHost(tensor, values);
+  return values;
+}
+
 /// One rank with the golden's weights.
 class Golden {
  public:
-  explicit Golden(const std::string& stem, int threads)
+  Golden(const std::string& stem, const Target& target)
       : file_("testdata/goldens/" + stem + ".safetensors"),
         run_(LoadRunConfig("testdata/goldens/" + stem + ".json")),
         tokens_(file_),
-        device_(MakeCpuDevice(threads)),
+        device_(MakeDevice(target)),
         parallel_(MakeMetaContext(run_.layout, 0)),
         trainer_(run_, parallel_, *device_) {
     for (Parameter* parameter : trainer_.parameters().parameters()) {
-      const std::vector<float> values = Values("weights." + parameter->spec.name);
-      std::copy(values.begin(), values.end(), parameter->weight.f32());
+      CopyFromHost(parameter->weight, Values("weights." + parameter->spec.name));
     }
   }
 
@@ -65,10 +83,10 @@ class Golden {
     const auto [tokens, targets] = MicroBatch(index);
     Tensor scale_tensor = Tensor::Empty(*device_, {1}, DType::kF32, MemoryTag::kWorkspace);
     Tensor loss_sum = Tensor::Empty(*device_, {1}, DType::kF32, MemoryTag::kWorkspace);
-    scale_tensor.f32()[0] = scale;
-    loss_sum.f32()[0] = 0.0f;
+    CopyFromHost(scale_tensor, std::vector<float>{scale});
+    CopyFromHost(loss_sum, std::vector<float>{0.0f});
     trainer_.model().Forward(tokens, targets, scale_tensor, loss_sum, state, logits);
-    return loss_sum.f32()[0];
+    return HostCopy(loss_sum)[0];
   }
 
  private:
@@ -81,8 +99,10 @@ class Golden {
     std::vector<int32_t> sample(static_cast<size_t>(length + 1));
     for (int64_t b = 0; b < batch; ++b) {
       tokens_.Sample(index * batch + b, sample);
-      std::copy(sample.begin(), sample.end() - 1, tokens.i32() + b * length);
-      std::copy(sample.begin() + 1, sample.end(), targets.i32() + b * length);
+      Tensor row = tokens.Slice(b * length, {length});
+      CopyFromHost(row, std::span<const int32_t>(sample).first(static_cast<size_t>(length)));
+      row = targets.Slice(b * length, {length});
+      CopyFromHost(row, std::span<const int32_t>(sample).last(static_cast<size_t>(length)));
     }
     return {tokens, targets};
   }
@@ -95,20 +115,26 @@ class Golden {
   Trainer trainer_;
 };
 
-class GoldenTest : public testing::TestWithParam<std::tuple<std::string, int>> {
+class GoldenTest : public testing::TestWithParam<std::tuple<std::string, Target>> {
  protected:
-  Golden golden_{std::get<0>(GetParam()), std::get<1>(GetParam())};
+  void SetUp() override {
+    const auto& [stem, target] = GetParam();
+    TRIMTAB_SKIP_WITHOUT_DEVICE(target.device);
+    golden_.emplace(stem, target);
+  }
+  std::optional<Golden> golden_;
 };
 
 TEST_P(GoldenTest, LogitsMatch) {
   MicroBatchState state;
   Tensor logits;
-  golden_.Forward(0, 1.0f, state, &logits);
-  const std::vector<float> expected = golden_.Values("logits");
-  const int64_t vocab = golden_.run().model.vocab_size;
+  golden_->Forward(0, 1.0f, state, &logits);
+  const std::vector<float> expected = golden_->Values("logits");
+  const std::vector<float> actual = HostCopy(logits);
+  const int64_t vocab = golden_->run().model.vocab_size;
   for (int64_t row = 0; row < logits.dim(0); ++row) {
     for (int64_t id = 0; id < vocab; ++id) {
-      ASSERT_NEAR(logits.f32()[row * logits.dim(1) + id],
+      ASSERT_NEAR(actual[static_cast<size_t>(row * logits.dim(1) + id)],
                   expected[static_cast<size_t>(row * vocab + id)], kLogitTolerance)
           << "row " << row << " id " << id;
     }
@@ -116,61 +142,68 @@ TEST_P(GoldenTest, LogitsMatch) {
 }
 
 TEST_P(GoldenTest, EveryGradientMatches) {
-  const RunConfig& run = golden_.run();
+  const RunConfig& run = golden_->run();
   const float scale = 1.0f / static_cast<float>(run.global_batch * run.sequence_length);
   double loss = 0;
   for (int64_t m = 0; m < run.num_micro_batches(); ++m) {
     MicroBatchState state;
-    loss += scale * golden_.Forward(m, scale, state);
-    golden_.trainer().model().Backward(state, /*accumulate=*/m > 0);
+    loss += scale * golden_->Forward(m, scale, state);
+    golden_->trainer().model().Backward(state, /*accumulate=*/m > 0);
   }
-  EXPECT_NEAR(loss, golden_.Values("losses")[0], kLossTolerance * loss);
-  for (const Parameter* parameter : golden_.trainer().parameters().parameters()) {
-    const std::vector<float> expected = golden_.Values("grad." + parameter->spec.name);
+  EXPECT_NEAR(loss, golden_->Values("losses")[0], kLossTolerance * loss);
+  for (const Parameter* parameter : golden_->trainer().parameters().parameters()) {
+    const std::vector<float> expected = golden_->Values("grad." + parameter->spec.name);
+    const std::vector<float> actual = HostCopy(parameter->gradient);
     float largest = 0;
     for (const float value : expected) largest = std::max(largest, std::abs(value));
     for (size_t i = 0; i < expected.size(); ++i) {
-      ASSERT_NEAR(parameter->gradient.f32()[i], expected[i], kGradientTolerance * largest)
+      ASSERT_NEAR(actual[i], expected[i], kGradientTolerance * largest)
           << parameter->spec.name << " element " << i;
     }
   }
 }
 
 TEST_P(GoldenTest, TenStepsTrainAlike) {
-  const std::vector<float> losses = golden_.Values("losses");
-  const std::vector<float> norms = golden_.Values("grad_norms");
+  const std::vector<float> losses = golden_->Values("losses");
+  const std::vector<float> norms = golden_->Values("grad_norms");
   for (size_t step = 0; step < losses.size(); ++step) {
-    const StepResult result = golden_.trainer().Step(golden_.tokens(), static_cast<int64_t>(step));
+    const StepResult result =
+        golden_->trainer().Step(golden_->tokens(), static_cast<int64_t>(step));
     EXPECT_NEAR(result.loss, losses[step], kLossTolerance * losses[step]) << "step " << step;
     EXPECT_NEAR(result.grad_norm, norms[step], kNormTolerance * norms[step]) << "step " << step;
   }
 }
 
 TEST_P(GoldenTest, ContinuesBitEqualFromACheckpoint) {
-  const std::string directory = testing::TempDir() + "/golden_" + std::get<0>(GetParam()) +
-                                std::to_string(std::get<1>(GetParam()));
-  for (int64_t step = 0; step < 4; ++step) golden_.trainer().Step(golden_.tokens(), step);
-  const std::vector<const ParameterSpec*> specs = ParameterSpecs(golden_.trainer());
-  CheckpointWriter writer(directory, {.run = golden_.run(), .step = 4}, specs);
-  WriteState(golden_.trainer(), writer);
+  const auto& [stem, target] = GetParam();
+  const std::string directory =
+      fmt::format("{}/golden_{}_{}{}", testing::TempDir(), stem, target.device, target.threads);
+  for (int64_t step = 0; step < 4; ++step) golden_->trainer().Step(golden_->tokens(), step);
+  const std::vector<const ParameterSpec*> specs = ParameterSpecs(golden_->trainer());
+  CheckpointWriter writer(directory, {.run = golden_->run(), .step = 4}, specs);
+  WriteState(golden_->trainer(), writer);
   writer.Finish();
 
-  Golden resumed(std::get<0>(GetParam()), std::get<1>(GetParam()));
+  Golden resumed(stem, target);
   ReadState(resumed.trainer(), CheckpointReader(directory));
   for (int64_t step = 4; step < 10; ++step) {
-    const StepResult expected = golden_.trainer().Step(golden_.tokens(), step);
-    const StepResult actual = resumed.trainer().Step(golden_.tokens(), step);
+    const StepResult expected = golden_->trainer().Step(golden_->tokens(), step);
+    const StepResult actual = resumed.trainer().Step(golden_->tokens(), step);
     EXPECT_EQ(actual.loss, expected.loss) << "step " << step;
     EXPECT_EQ(actual.grad_norm, expected.grad_norm) << "step " << step;
   }
 }
 
+std::string CaseName(const testing::TestParamInfo<std::tuple<std::string, Target>>& info) {
+  const auto& [stem, target] = info.param;
+  return fmt::format("{}_{}_threads{}", stem, target.device, target.threads);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
-                         testing::Combine(testing::Values("gpt2", "llama"), testing::Values(1, 2)),
-                         [](const auto& param_info) {
-                           return std::get<0>(param_info.param) + "_threads" +
-                                  std::to_string(std::get<1>(param_info.param));
-                         });
+                         testing::Combine(testing::Values("gpt2", "llama"),
+                                          testing::Values(Target{"cpu", 1}, Target{"cpu", 2},
+                                                          Target{"cuda", 1})),
+                         CaseName);
 
 }  // namespace
 }  // namespace trimtab

@@ -117,7 +117,7 @@ class ParityTest : public testing::TestWithParam<std::tuple<bool, std::string>> 
 
 TEST_P(ParityTest, EveryPrecisionLearnsLikeFp32) {
   const auto& [llama, device] = GetParam();
-  SKIP_WITHOUT_DEVICE(device);
+  TRIMTAB_SKIP_WITHOUT_DEVICE(device);
   const std::vector<double> fp32 = WindowsOf(ParityRun(llama, "precision=fp32", device));
   EXPECT_LT(fp32.back(), 0.8 * fp32.front()) << "200 steps must teach something";
   fmt::print("{} on {}: mean loss of steps {} to {}, against that of another precision\n",

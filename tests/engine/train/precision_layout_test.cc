@@ -19,9 +19,13 @@ struct PrecisionCase {
   double tolerance;  // relative, of each of ten losses
 };
 constexpr PrecisionCase kPrecisions[] = {
-    {"precision=bf16", 6e-3},   {"precision=bf16,master=remainder,moments=bf16,grads=bf16", 6e-3},
-    {"precision=fp16", 1.5e-3}, {"precision=fp16,moments=fp16", 1.5e-3},
-    {"precision=fp8", 1.5e-2},  {"precision=fp8,master=remainder,moments=bf16", 1.5e-2},
+    {"precision=fp32", 1e-5},
+    {"precision=bf16", 6e-3},
+    {"precision=bf16,master=remainder,moments=bf16,grads=bf16", 6e-3},
+    {"precision=fp16", 1.5e-3},
+    {"precision=fp16,moments=fp16", 1.5e-3},
+    {"precision=fp8", 1.5e-2},
+    {"precision=fp8,master=remainder,moments=bf16", 1.5e-2},
 };
 
 constexpr const char* kLayouts[] = {"tp=2,mbs=4",
@@ -45,7 +49,7 @@ class PrecisionLayoutTest : public testing::TestWithParam<Parameter> {};
 
 TEST_P(PrecisionLayoutTest, TrainsLikeOneRank) {
   const auto& [llama, precision, layout, device] = GetParam();
-  SKIP_WITHOUT_DEVICE(device);
+  TRIMTAB_SKIP_WITHOUT_DEVICE(device);
   const RunConfig run = RunOf(llama, std::string(layout) + "," + precision.precision, device);
   const RunConfig single = RunOf(llama, std::string("mbs=4,") + precision.precision, device);
   ASSERT_EQ(FirstBrokenRule(run), nullptr);
@@ -62,8 +66,9 @@ TEST_P(PrecisionLayoutTest, TrainsLikeOneRank) {
 }
 
 std::string CaseName(const testing::TestParamInfo<Parameter>& info) {
-  const auto& [llama, precision, layout] = info.param;
-  std::string name = fmt::format("{}_{}_{}", llama ? "llama" : "gpt2", precision.precision, layout);
+  const auto& [llama, precision, layout, device] = info.param;
+  std::string name =
+      fmt::format("{}_{}_{}_{}", device, llama ? "llama" : "gpt2", precision.precision, layout);
   for (char& c : name) {
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   }
@@ -81,7 +86,7 @@ class PrecisionMemoryTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(PrecisionMemoryTest, DryRunPeakIsTheMeasuredPeak) {
   const std::string name = GetParam();
-  SKIP_WITHOUT_DEVICE(name);
+  TRIMTAB_SKIP_WITHOUT_DEVICE(name);
   const DeviceKind kind = name == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
   for (const bool llama : {false, true}) {
     for (const PrecisionCase& precision : kPrecisions) {

@@ -28,6 +28,6 @@ std::string WhyNotOn(const std::string& device);
 }  // namespace trimtab
 
 /// Skips the test, with the reason, where there is no such device.
-#define SKIP_WITHOUT_DEVICE(device)                                              \
+#define TRIMTAB_SKIP_WITHOUT_DEVICE(device)                                      \
   if (const std::string why_not = ::trimtab::WhyNotOn(device); !why_not.empty()) \
   GTEST_SKIP() << why_not
