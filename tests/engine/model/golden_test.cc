@@ -64,7 +64,10 @@ class Golden {
         parallel_(MakeMetaContext(run_.layout, 0)),
         trainer_(run_, parallel_, *device_) {
     for (Parameter* parameter : trainer_.parameters().parameters()) {
-      CopyFromHost(parameter->weight, Values("weights." + parameter->spec.name));
+      const std::vector<float> values = Values("weights." + parameter->spec.name);
+      // Without the padding of the vocabulary.
+      Tensor weight = parameter->weight.Slice(0, {static_cast<int64_t>(values.size())});
+      CopyFromHost(weight, values);
     }
   }
 
