@@ -19,7 +19,8 @@ using ActivationTest = OpTest;
 
 TEST_P(ActivationTest, GeluMatchesItsFormula) {
   for (const int64_t count : {1, 3, 17, 65, 40001}) {
-    const auto x = RandomValues(count, 1, 6.0f);
+    if (Skips(count)) continue;
+    const auto x = Values(count, 1, 6.0f);
     std::vector<double> expected;
     for (const float value : x) expected.push_back(GeluReference(value));
     Tensor y = Output({count});
@@ -42,8 +43,8 @@ TEST_P(ActivationTest, GeluSaturates) {
 
 TEST_P(ActivationTest, GeluBackwardIsItsDerivative) {
   for (const int64_t count : {1, 17, 65, 1027}) {
-    const auto x = RandomValues(count, 2, 5.0f);
-    const auto dy = RandomValues(count, 3);
+    const auto x = Values(count, 2, 5.0f);
+    const auto dy = Values(count, 3);
     std::vector<double> expected;
     for (size_t i = 0; i < x.size(); ++i) {
       const auto slope = NumericGradient({x[i]}, [](auto v) { return GeluReference(v[0]); });
@@ -63,8 +64,8 @@ TEST_P(ActivationTest, GeluBackwardIsItsDerivative) {
 TEST_P(ActivationTest, SwiGluMatchesItsFormulaAndDerivative) {
   for (const int64_t rows : {1, 3, 65}) {
     for (const int64_t columns : {1, 17, 130}) {
-      const auto gate_up = RandomValues(rows * 2 * columns, 4, 5.0f);
-      const auto dy = RandomValues(rows * columns, 5);
+      const auto gate_up = Values(rows * 2 * columns, 4, 5.0f);
+      const auto dy = Values(rows * columns, 5);
       std::vector<double> expected_y;
       std::vector<double> expected_d(gate_up.size());
       for (int64_t row = 0; row < rows; ++row) {
@@ -90,7 +91,7 @@ TEST_P(ActivationTest, SwiGluMatchesItsFormulaAndDerivative) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, ActivationTest, testing::ValuesIn(CpuTargets()), TargetName);
+INSTANTIATE_TEST_SUITE_P(Devices, ActivationTest, testing::ValuesIn(AllTargets()), TargetName);
 
 }  // namespace
 }  // namespace trimtab

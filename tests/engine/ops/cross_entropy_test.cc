@@ -28,7 +28,7 @@ class CrossEntropyTest : public OpTest {
   // Runs the three passes over the shards, with the reductions between them done here.
   void Check(const LossCase& c, float logit_scale) {
     const float scale = 0.25f;
-    const auto logits = RandomValues(c.rows * c.columns, 1, logit_scale);
+    const auto logits = Values(c.rows * c.columns, 1, logit_scale);
     std::vector<int32_t> targets;
     for (int64_t row = 0; row < c.rows; ++row) {
       targets.push_back(static_cast<int32_t>(row * 7 % c.valid));
@@ -39,30 +39,31 @@ class CrossEntropyTest : public OpTest {
     std::vector<float> highest(static_cast<size_t>(c.rows), -INFINITY);
     for (int64_t s = 0; s < c.shards; ++s) {
       shards.push_back(Input({c.rows, width}, Columns(logits, c, s)));
-      Tensor row_max = Output({c.rows});
+      Tensor row_max = Output({c.rows}, DType::kF32);
       CrossEntropyMax(shards.back(), {.start = s * width, .valid = c.valid}, row_max);
       const auto local = Read(row_max);
       for (size_t i = 0; i < highest.size(); ++i) highest[i] = std::max(highest[i], local[i]);
     }
-    const Tensor row_max = Input({c.rows}, highest);
+    const Tensor row_max = Input({c.rows}, highest, DType::kF32);
     std::vector<float> total(static_cast<size_t>(2 * c.rows));
     for (int64_t s = 0; s < c.shards; ++s) {
-      Tensor sums = Output({2, c.rows});
+      Tensor sums = Output({2, c.rows}, DType::kF32);
       CrossEntropySum(shards[static_cast<size_t>(s)], targets_device,
                       {.start = s * width, .valid = c.valid}, row_max, sums);
       const auto local = Read(sums);
       for (size_t i = 0; i < total.size(); ++i) total[i] += local[i];
     }
-    const Tensor sums = Input({2, c.rows}, total);
+    const Tensor sums = Input({2, c.rows}, total, DType::kF32);
+    const Tensor scale_device = Input({1}, std::vector<float>{scale}, DType::kF32);
     std::vector<double> expected_losses;
     std::vector<double> expected_gradient;
     Reference(c, logits, targets, scale, expected_losses, expected_gradient);
     std::vector<float> gradient(logits.size());
     for (int64_t s = 0; s < c.shards; ++s) {
-      Tensor losses = Output({c.rows});
-      CrossEntropyGrad(targets_device, {.start = s * width, .valid = c.valid}, row_max, sums, scale,
-                       shards[static_cast<size_t>(s)], losses);
-      ExpectClose(Read(losses), expected_losses, tolerance().reduction, "losses");
+      Tensor losses = Output({c.rows}, DType::kF32);
+      CrossEntropyGrad(targets_device, {.start = s * width, .valid = c.valid}, row_max, sums,
+                       scale_device, shards[static_cast<size_t>(s)], losses);
+      ExpectClose(Read(losses), expected_losses, tolerance(DType::kF32).reduction, "losses");
       const auto local = Read(shards[static_cast<size_t>(s)]);
       for (int64_t row = 0; row < c.rows; ++row) {
         std::copy_n(&local[static_cast<size_t>(row * width)], width,
@@ -111,21 +112,22 @@ TEST_P(CrossEntropyTest, MatchesItsFormulaOverShardsAndPadding) {
 TEST_P(CrossEntropyTest, SurvivesLargeLogits) { Check({3, 65, 72, 3}, 3000.0f); }
 
 TEST_P(CrossEntropyTest, GradientIsTheDerivativeOfTheLoss) {
-  const auto logits = RandomValues(17, 9, 3.0f);
+  const auto logits = Values(17, 9, 3.0f);
   const Tensor targets = Ids(std::vector<int32_t>{4});
   const VocabShard shard = {.start = 0, .valid = 15};
   Tensor x = Input({1, 17}, logits);
-  Tensor row_max = Output({1});
-  Tensor sums = Output({2, 1});
-  Tensor losses = Output({1});
+  Tensor row_max = Output({1}, DType::kF32);
+  Tensor sums = Output({2, 1}, DType::kF32);
+  Tensor losses = Output({1}, DType::kF32);
   CrossEntropyMax(x, shard, row_max);
   CrossEntropySum(x, targets, shard, row_max, sums);
-  CrossEntropyGrad(targets, shard, row_max, sums, 1.0f, x, losses);
+  CrossEntropyGrad(targets, shard, row_max, sums, Input({1}, std::vector<float>{1}, DType::kF32), x,
+                   losses);
   ExpectClose(Read(x), NumericGradient(ToDouble(logits), [](auto v) { return LossOf(v, 15, 4); }),
               tolerance().reduction, "dlogits");
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, CrossEntropyTest, testing::ValuesIn(CpuTargets()), TargetName);
+INSTANTIATE_TEST_SUITE_P(Devices, CrossEntropyTest, testing::ValuesIn(AllTargets()), TargetName);
 
 }  // namespace
 }  // namespace trimtab

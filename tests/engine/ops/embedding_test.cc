@@ -22,7 +22,7 @@ TEST_P(EmbeddingTest, LooksUpTheShardsRowsAndZeroesTheOthers) {
       for (const int64_t start : {0, 4}) {
         const int64_t shard_rows = start == 0 ? kVocab : 5;
         const auto tokens = Tokens(rows);
-        const auto table = RandomValues(shard_rows * columns, 1);
+        const auto table = Values(shard_rows * columns, 1);
         std::vector<float> expected;
         for (const int32_t token : tokens) {
           for (int64_t j = 0; j < columns; ++j) {
@@ -45,8 +45,8 @@ TEST_P(EmbeddingTest, AddsGradientsOfRepeatedTokens) {
       for (const int64_t start : {0, 4}) {
         const int64_t shard_rows = start == 0 ? kVocab : 5;
         const auto tokens = Tokens(rows);
-        const auto dout = RandomValues(rows * columns, 2);
-        const auto before = RandomValues(shard_rows * columns, 3);
+        const auto dout = Values(rows * columns, 2);
+        const auto before = GradientValues(shard_rows * columns, 3);
         auto expected = ToDouble(before);
         for (size_t i = 0; i < dout.size(); ++i) {
           const auto token = tokens[i / static_cast<size_t>(columns)];
@@ -55,9 +55,9 @@ TEST_P(EmbeddingTest, AddsGradientsOfRepeatedTokens) {
           expected[static_cast<size_t>(row * columns) + i % static_cast<size_t>(columns)] +=
               dout[i];
         }
-        Tensor dtable = Input({shard_rows, columns}, before);
+        Tensor dtable = Input({shard_rows, columns}, before, gradient_dtype());
         EmbeddingBackward(Ids(tokens), Input({rows, columns}, dout), start, dtable);
-        ExpectClose(Read(dtable), expected, tolerance().reduction, "dtable");
+        ExpectClose(Read(dtable), expected, tolerance(gradient_dtype()).reduction, "dtable");
       }
     }
   }
@@ -69,10 +69,11 @@ TEST_P(EmbeddingTest, PositionsFollowTheFlattenedRows) {
   for (const int64_t rows : {1, 7, 20, 301}) {
     for (const int64_t columns : {1, 17, 130}) {
       for (const int64_t start : {0, 5, 12}) {
-        const auto table = RandomValues(kPositions * columns, 4);
-        const auto x = RandomValues(rows * columns, 5);
+        const auto table = Values(kPositions * columns, 4);
+        const auto x = Values(rows * columns, 5);
         auto expected_x = ToDouble(x);
-        auto expected_table = ToDouble(table);
+        const auto before = GradientValues(kPositions * columns, 6);
+        auto expected_table = ToDouble(before);
         for (size_t i = 0; i < x.size(); ++i) {
           const int64_t row = static_cast<int64_t>(i) / columns;
           const auto at = static_cast<size_t>((start + row) % kSequence * columns +
@@ -82,17 +83,17 @@ TEST_P(EmbeddingTest, PositionsFollowTheFlattenedRows) {
         }
         Tensor table_device = Input({kPositions, columns}, table);
         Tensor x_device = Input({rows, columns}, x);
-        Tensor dtable = Input({kPositions, columns}, table);
+        Tensor dtable = Input({kPositions, columns}, before, gradient_dtype());
         PositionBackward(x_device, start, kSequence, dtable);
         PositionForward(table_device, start, kSequence, x_device);
         ExpectClose(Read(x_device), expected_x, tolerance().elementwise, "x");
-        ExpectClose(Read(dtable), expected_table, tolerance().reduction, "dtable");
+        ExpectClose(Read(dtable), expected_table, tolerance(gradient_dtype()).reduction, "dtable");
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, EmbeddingTest, testing::ValuesIn(CpuTargets()), TargetName);
+INSTANTIATE_TEST_SUITE_P(Devices, EmbeddingTest, testing::ValuesIn(AllTargets()), TargetName);
 
 }  // namespace
 }  // namespace trimtab

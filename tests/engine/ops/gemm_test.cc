@@ -1,5 +1,6 @@
 #include "engine/ops/gemm.h"
 
+#include <array>
 #include <thread>
 
 #include "tests/engine/ops/op_test.h"
@@ -56,20 +57,24 @@ using GemmTest = OpTest;
 
 TEST_P(GemmTest, MultipliesEveryTransposition) {
   for (const Product& p : Products()) {
-    const auto a = RandomValues(p.m * p.k, 1);
-    const auto b = RandomValues(p.k * p.n, 2);
+    const auto a = Values(p.m * p.k, 1);
+    const auto b = Values(p.k * p.n, 2);
     Tensor c = Output({p.m, p.n});
     Gemm(Input(ShapeOfA(p), a), p.trans_a, Input(ShapeOfB(p), b), p.trans_b, c);
-    ExpectClose(Read(c), Reference(p, a, b), tolerance().product, "c");
+    const auto expected = Reference(p, a, b);
+    ExpectClose(Read(c), expected, tolerance().product, "c");
+    Tensor c32 = Output({p.m, p.n}, DType::kF32);
+    Gemm(Input(ShapeOfA(p), a), p.trans_a, Input(ShapeOfB(p), b), p.trans_b, c32);
+    ExpectClose(Read(c32), expected, tolerance(DType::kF32).product, "c in fp32");
   }
 }
 
 TEST_P(GemmTest, AddsToTheOutputOrAddsABias) {
   for (const Product& p : Products()) {
-    const auto a = RandomValues(p.m * p.k, 3);
-    const auto b = RandomValues(p.k * p.n, 4);
-    const auto before = RandomValues(p.m * p.n, 5);
-    const auto bias = RandomValues(p.n, 6);
+    const auto a = Values(p.m * p.k, 3);
+    const auto b = Values(p.k * p.n, 4);
+    const auto before = GradientValues(p.m * p.n, 5);
+    const auto bias = Values(p.n, 6);
     auto expected_sum = Reference(p, a, b);
     auto expected_bias = expected_sum;
     for (size_t i = 0; i < before.size(); ++i) {
@@ -78,13 +83,79 @@ TEST_P(GemmTest, AddsToTheOutputOrAddsABias) {
     }
     const Tensor a_device = Input(ShapeOfA(p), a);
     const Tensor b_device = Input(ShapeOfB(p), b);
-    Tensor sum = Input({p.m, p.n}, before);
-    Gemm(a_device, p.trans_a, b_device, p.trans_b, sum, true);
-    ExpectClose(Read(sum), expected_sum, tolerance().product, "accumulated");
+    Tensor sum = Input({p.m, p.n}, before, gradient_dtype());
+    Gemm(a_device, p.trans_a, b_device, p.trans_b, sum, {.accumulate = true});
+    ExpectClose(Read(sum), expected_sum, tolerance(gradient_dtype()).product, "accumulated");
     Tensor biased = Output({p.m, p.n});
-    Gemm(a_device, p.trans_a, b_device, p.trans_b, biased, false, Input({p.n}, bias));
+    Gemm(a_device, p.trans_a, b_device, p.trans_b, biased, {.bias = Input({p.n}, bias)});
     ExpectClose(Read(biased), expected_bias, tolerance().product, "biased");
   }
+}
+
+class Fp8GemmTest : public OpTest {
+ protected:
+  Tensor Scalar(float value) { return Input({1}, std::vector<float>{value}, DType::kF32); }
+};
+
+TEST_P(Fp8GemmTest, MultipliesWhatTheScalesRestore) {
+  struct Types {
+    DType a, b;
+  };
+  constexpr Types kTypes[] = {{DType::kF8E4M3, DType::kF8E4M3},
+                              {DType::kF8E5M2, DType::kF8E4M3},
+                              {DType::kF8E4M3, DType::kF8E5M2}};
+  for (const auto& [type_a, type_b] : kTypes) {
+    for (const auto& size : {std::array<int64_t, 3>{1, 8, 16}, {33, 24, 48}, {130, 136, 144}}) {
+      const Product p = {size[0], size[1], size[2], Transpose::kNo, Transpose::kYes};
+      if (Skips(p.m * p.n)) continue;
+      const float scale_a = 0.37f;
+      const float scale_b = 1.9f;
+      const auto a = Rounded(type_a, RandomValues(p.m * p.k, 1, 400.0f));
+      const auto b = Rounded(type_b, RandomValues(p.k * p.n, 2, 2.0f));
+      auto expected = Reference(p, a, b);
+      for (double& value : expected) value *= static_cast<double>(scale_a) * scale_b;
+      const Tensor a_device = Input(ShapeOfA(p), a, type_a);
+      const Tensor b_device = Input(ShapeOfB(p), b, type_b);
+      GemmOptions options = {.scale_a = Scalar(scale_a), .scale_b = Scalar(scale_b)};
+      Tensor c = Output({p.m, p.n});
+      Gemm(a_device, p.trans_a, b_device, p.trans_b, c, options);
+      ExpectClose(Read(c), expected, tolerance().product, "c");
+      const auto before = GradientValues(p.m * p.n, 3, 100.0f);
+      Tensor sum = Input({p.m, p.n}, before, gradient_dtype());
+      options.accumulate = true;
+      Gemm(a_device, p.trans_a, b_device, p.trans_b, sum, options);
+      for (size_t i = 0; i < before.size(); ++i) expected[i] += before[i];
+      ExpectClose(Read(sum), expected, tolerance(gradient_dtype()).product, "accumulated");
+    }
+  }
+}
+
+TEST(GemmShapeTest, StopsAtTypesThatDoNotMultiply) {
+  const auto device = MakeMetaDevice(1);
+  const auto matrix = [&](int64_t rows, int64_t columns, DType dtype) {
+    return Tensor::Empty(*device, {rows, columns}, dtype, MemoryTag::kWorkspace);
+  };
+  const Tensor bf16 = matrix(16, 16, DType::kBf16);
+  const Tensor e5m2 = matrix(16, 16, DType::kF8E5M2);
+  const Tensor e4m3 = matrix(16, 16, DType::kF8E4M3);
+  const Tensor scale = Tensor::Empty(*device, {1}, DType::kF32, MemoryTag::kWorkspace);
+  Tensor fp16 = matrix(16, 16, DType::kF16);
+  Tensor c = matrix(16, 16, DType::kBf16);
+  const auto gemm = [&](const Tensor& a, const Tensor& b, Tensor& out, bool scaled,
+                        Transpose trans_b = Transpose::kYes) {
+    GemmOptions options;
+    if (scaled) options = {.scale_a = scale, .scale_b = scale};
+    Gemm(a, Transpose::kNo, b, trans_b, out, options);
+  };
+  EXPECT_DEATH(gemm(bf16, bf16, fp16, false), "c is fp16, a is bf16");
+  EXPECT_DEATH(gemm(bf16, fp16, c, false), "b is fp16");
+  EXPECT_DEATH(gemm(bf16, bf16, c, true), "scales with bf16");
+  EXPECT_DEATH(gemm(e5m2, e5m2, c, true), "at most is e5m2");
+  EXPECT_DEATH(gemm(e4m3, bf16, c, true), "expected fp8");
+  EXPECT_DEATH(gemm(e4m3, e4m3, c, false), "scale_a is undefined");
+  EXPECT_DEATH(gemm(e4m3, e4m3, c, true, Transpose::kNo), "k innermost");
+  const Tensor narrow = matrix(16, 8, DType::kF8E4M3);
+  EXPECT_DEATH(gemm(narrow, narrow, c, true), "multiples of 8 and 16");
 }
 
 TEST(GemmShapeTest, StopsAtMatricesThatDoNotMultiply) {
@@ -123,7 +194,8 @@ TEST(GemmRanksTest, RunSideBySide) {
   for (uint32_t rank = 0; rank < 4; ++rank) {
     const auto expected =
         Reference(p, RandomValues(p.m * p.k, 2 * rank), RandomValues(p.k * p.n, 2 * rank + 1));
-    ExpectClose(results[rank], expected, OpTarget{}.tolerance().product, "c of a rank");
+    ExpectClose(results[rank], expected, ToleranceOf(DeviceKind::kCpu, DType::kF32).product,
+                "c of a rank");
   }
 }
 
@@ -132,30 +204,26 @@ class BiasBackwardTest : public OpTest {};
 TEST_P(BiasBackwardTest, SumsColumns) {
   for (const int64_t rows : {1, 3, 65, 200}) {
     for (const int64_t columns : {1, 17, 64, 131}) {
-      const auto dy = RandomValues(rows * columns, 7);
-      const auto before = RandomValues(columns, 8);
+      const auto dy = Values(rows * columns, 7);
+      const auto before = GradientValues(columns, 8);
       std::vector<double> expected(static_cast<size_t>(columns));
       for (size_t i = 0; i < dy.size(); ++i) expected[i % expected.size()] += dy[i];
       const Tensor dy_device = Input({rows, columns}, dy);
-      Tensor dbias = Output({columns});
+      Tensor dbias = Output({columns}, gradient_dtype());
       BiasBackward(dy_device, dbias, false);
-      ExpectClose(Read(dbias), expected, tolerance().reduction, "dbias");
-      Tensor accumulated = Input({columns}, before);
+      ExpectClose(Read(dbias), expected, tolerance(gradient_dtype()).reduction, "dbias");
+      Tensor accumulated = Input({columns}, before, gradient_dtype());
       BiasBackward(dy_device, accumulated, true);
       for (size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
-      ExpectClose(Read(accumulated), expected, tolerance().reduction, "accumulated dbias");
+      ExpectClose(Read(accumulated), expected, tolerance(gradient_dtype()).reduction,
+                  "accumulated dbias");
     }
   }
 }
 
-std::vector<OpTarget> AllTargets() {
-  std::vector<OpTarget> targets = CpuTargets();
-  targets.push_back(CudaTarget());
-  return targets;
-}
-
+INSTANTIATE_TEST_SUITE_P(Devices, Fp8GemmTest, testing::ValuesIn(AllTargets()), TargetName);
 INSTANTIATE_TEST_SUITE_P(Devices, GemmTest, testing::ValuesIn(AllTargets()), TargetName);
-INSTANTIATE_TEST_SUITE_P(Devices, BiasBackwardTest, testing::ValuesIn(CpuTargets()), TargetName);
+INSTANTIATE_TEST_SUITE_P(Devices, BiasBackwardTest, testing::ValuesIn(AllTargets()), TargetName);
 
 }  // namespace
 }  // namespace trimtab

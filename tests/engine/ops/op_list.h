@@ -1,4 +1,4 @@
-// Every op once, on any device: for tests of what holds for all of them.
+// Every op in every storage type, on any device: for tests of what holds for all of them.
 #pragma once
 
 #include <functional>
@@ -13,12 +13,15 @@ struct OpCase {
   std::string name;
   /// What the op must report.
   OpRecord record;
-  /// Bytes of scratch it takes from a rank with this many threads.
-  std::function<int64_t(int threads)> workspace_bytes;
+  /// Bytes of scratch it takes.
+  std::function<int64_t(const Executor& executor)> workspace_bytes;
   /// Runs the op on inputs that depend on nothing else; returns its outputs.
   std::function<std::vector<Tensor>(Device& device)> run;
 };
 
+/// Ops over activations of `dtype` and gradients of weights of `gradient`.
+std::vector<OpCase> EveryOpIn(DType dtype, DType gradient);
+/// The same in fp32, in bf16 with bf16 gradients, in fp16; and what has types of its own.
 std::vector<OpCase> EveryOp();
 
 }  // namespace trimtab

@@ -107,8 +107,9 @@ void Linear(Bench& bench, const char* name, int64_t rows, int64_t in, int64_t ou
   Tensor y = bench.New({rows, out});
   Tensor dx = bench.New({rows, in});
   Tensor dw = bench.New({out, in});
-  bench.Report(fmt::format("{} forward", name).c_str(), GemmRecord(rows, out, in, false), calls,
-               [&] { Gemm(x, Transpose::kNo, w, Transpose::kYes, y, false, bias ? b : Tensor()); });
+  bench.Report(
+      fmt::format("{} forward", name).c_str(), GemmRecord(rows, out, in, false), calls,
+      [&] { Gemm(x, Transpose::kNo, w, Transpose::kYes, y, {.bias = bias ? b : Tensor()}); });
   bench.Report(fmt::format("{} dx", name).c_str(), GemmRecord(rows, in, out, false), calls,
                [&] { Gemm(y, Transpose::kNo, w, Transpose::kNo, dx); });
   bench.Report(fmt::format("{} dw", name).c_str(), GemmRecord(out, in, rows, false), calls,
@@ -190,12 +191,13 @@ void Vocabulary(Bench& bench, int64_t rows) {
   Tensor row_max = bench.New({rows});
   Tensor sums = bench.New({2, rows});
   Tensor losses = bench.New({rows});
+  const Tensor scale = bench.New({1}, 0.1f);
   bench.Report("cross entropy max", CrossEntropyMaxRecord(rows, kVocab), 1,
                [&] { CrossEntropyMax(logits, shard, row_max); });
   bench.Report("cross entropy sum", CrossEntropySumRecord(rows, kVocab), 1,
                [&] { CrossEntropySum(logits, tokens, shard, row_max, sums); });
   bench.Report("cross entropy grad", CrossEntropyGradRecord(rows, kVocab), 1,
-               [&] { CrossEntropyGrad(tokens, shard, row_max, sums, 0.1f, logits, losses); });
+               [&] { CrossEntropyGrad(tokens, shard, row_max, sums, scale, logits, losses); });
 }
 
 void Update(Bench& bench) {
@@ -203,10 +205,16 @@ void Update(Bench& bench) {
   Tensor parameter = bench.New({kParameters});
   Tensor m = bench.New({kParameters});
   Tensor v = bench.New({kParameters});
-  const AdamWStep step = {.learning_rate = 1e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f};
-  bench.Report("sum of squares", SumSquaresRecord(kParameters), 1, [&] { SumSquares(gradient); });
+  Tensor sum = bench.New({1});
+  bench.Report("sum of squares", SumSquaresRecord(kParameters), 1,
+               [&] { SumSquares(gradient, sum); });
+  const AdamWConfig config = {.beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f};
+  Tensor scalars = bench.New({kUpdateScalarCount}, 1.0f);
+  Tensor learning_rate = scalars.Slice(kLearningRate, {1});
+  Fill(learning_rate, 1e-4f);
+  AdamWState state = {.weight = parameter, .m = m, .v = v};
   bench.Report("adamw", AdamWRecord(kParameters), 1,
-               [&] { AdamW(step, gradient, parameter, m, v); });
+               [&] { AdamW(config, scalars, gradient, state); });
   bench.Report("fill", FillRecord(kParameters), 0, [&] { Fill(m, 0.0f); });
   bench.Report("copy", CopyRecord(kParameters), 0, [&] { Copy(parameter, m); });
 }

@@ -7,7 +7,10 @@
 
 #include "engine/ops/adamw.h"
 #include "engine/ops/attention.h"
+#include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
+#include "engine/ops/norm.h"
+#include "engine/ops/quantize.h"
 #include "tests/engine/ops/op_list.h"
 #include "tests/engine/ops/op_test.h"
 
@@ -16,8 +19,7 @@ namespace {
 
 class RecordingDevice : public Recorder {
  public:
-  RecordingDevice(DeviceKind kind, int threads)
-      : device_(MakeDevice({.name = "", .kind = kind, .threads = threads})) {
+  explicit RecordingDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {
     device_->set_recorder(this);
   }
 
@@ -45,19 +47,23 @@ class RecordingDevice : public Recorder {
   int open_ = 0;
 };
 
+void ExpectItsRecord(const OpCase& op, std::unique_ptr<Device> device) {
+  SCOPED_TRACE(op.name);
+  RecordingDevice recording(std::move(device));
+  op.run(recording.device());
+  EXPECT_EQ(recording.ops(), std::vector<OpRecord>{op.record});
+  EXPECT_EQ(recording.open(), 0);
+  EXPECT_EQ(recording.workspace_peak(), op.workspace_bytes(recording.device().executor()));
+  EXPECT_EQ(recording.workspace_left(), 0);
+}
+
 TEST(RecordTest, EveryOpReportsItsCostAndScratchAlikeOnCpuAndMeta) {
   for (const OpCase& op : EveryOp()) {
-    for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kMeta}) {
-      for (const int threads : {1, 3}) {
-        SCOPED_TRACE(op.name);
-        RecordingDevice recording(kind, threads);
-        op.run(recording.device());
-        EXPECT_EQ(recording.ops(), std::vector<OpRecord>{op.record});
-        EXPECT_EQ(recording.open(), 0);
-        EXPECT_EQ(recording.workspace_peak(), op.workspace_bytes(threads));
-        EXPECT_EQ(recording.workspace_left(), 0);
-      }
+    for (const int threads : {1, 3}) {
+      ExpectItsRecord(op, MakeCpuDevice(threads));
+      ExpectItsRecord(op, MakeMetaDevice(threads));
     }
+    ExpectItsRecord(op, MakeMetaDevice(1, DeviceKind::kCuda));
   }
 }
 
@@ -71,12 +77,28 @@ TEST(RecordTest, CostsAreWhatTheirHeadersSay) {
   EXPECT_EQ(GemmRecord(2, 3, 5, false).flops, 60);
   EXPECT_EQ(GemmRecord(2, 3, 5, false).bytes, 4 * (10 + 15 + 6));
   EXPECT_EQ(GemmRecord(2, 3, 5, true).bytes, 4 * (10 + 15 + 12));
+  EXPECT_EQ(GemmRecord(2, 3, 5, true, {DType::kF8E4M3, DType::kF8E5M2, DType::kBf16}).bytes,
+            10 + 15 + 2 * 12);
   EXPECT_EQ(AdamWRecord(10).bytes, 280);
+  // Gradient 4, weight and master 2 + 2 and moments 4, all but the first both ways; 2 scales of
+  // each moment too.
+  EXPECT_EQ(
+      AdamWRecord(129, {.weight = DType::kBf16, .master = DType::kU16, .moments = DType::kF16})
+          .bytes,
+      129 * (4 + 2 * 8) + 2 * 4 * 4);
+  EXPECT_EQ(RmsNormBackwardRecord(3, 5, DType::kBf16, DType::kF32).bytes,
+            4 * 15 * 2 + 5 * 2 + 5 * 4 + 3 * 4);
+  EXPECT_EQ(QuantizeRecord(3, 5, DType::kBf16, true, false).bytes, 15 * 3);
+  EXPECT_EQ(QuantizeRecord(3, 5, DType::kF32, true, true).bytes, 15 * 6);
+  EXPECT_EQ(CopyRecord(7, DType::kF32, DType::kBf16).bytes, 42);
   const AttentionShape s = {.batch = 2, .sequence = 3, .heads = 4, .kv_heads = 2, .head_size = 5};
   // 6 visible scores of 9 per head and sequence, 8 of those, 2 FLOPs times 5 per score and product.
   EXPECT_EQ(AttentionForwardRecord(s).flops, 2 * 8 * 6 * 10);
   EXPECT_EQ(AttentionBackwardRecord(s).flops, 5 * 8 * 6 * 10);
   EXPECT_EQ(AttentionForwardRecord(s).bytes, 4 * (6 * 40 + 6 * 20 + 24));
+  EXPECT_EQ(AttentionForwardRecord(s, DType::kF16).bytes, 2 * (6 * 40 + 6 * 20) + 4 * 24);
+  EXPECT_EQ(AttentionForwardWorkspaceBytes(s, {DeviceKind::kCuda, 1}), 0);
+  EXPECT_EQ(AttentionBackwardWorkspaceBytes(s, {DeviceKind::kCuda, 1}), 4 * (6 * 20 + 24));
 }
 
 }  // namespace

@@ -36,18 +36,19 @@ TEST_P(RopeTest, RotatesQueriesAndKeysAndBack) {
   for (const double theta : {10000.0, 500000.0}) {
     for (const AttentionShape& s : cases) {
       const Shape shape = {s.tokens(), s.qkv_size()};
-      const auto values = RandomValues(shape.numel(), 1);
+      if (Skips(shape.numel())) continue;
+      const auto values = Values(shape.numel(), 1);
       Tensor qkv = Input(shape, values);
       Rope(s, theta, false, qkv);
       ExpectClose(Read(qkv), Reference(s, theta, ToDouble(values)), tolerance().elementwise,
                   "rotated");
       Rope(s, theta, true, qkv);
-      ExpectClose(Read(qkv), ToDouble(values), tolerance().elementwise, "rotated back");
+      ExpectClose(Read(qkv), ToDouble(values), tolerance().chained, "rotated back");
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, RopeTest, testing::ValuesIn(CpuTargets()), TargetName);
+INSTANTIATE_TEST_SUITE_P(Devices, RopeTest, testing::ValuesIn(AllTargets()), TargetName);
 
 }  // namespace
 }  // namespace trimtab

@@ -5,12 +5,12 @@
 namespace trimtab {
 namespace {
 
-std::vector<std::vector<float>> Results(const OpCase& op, int threads) {
+std::vector<std::vector<char>> Results(const OpCase& op, int threads) {
   const auto device = MakeCpuDevice(threads);
-  std::vector<std::vector<float>> results;
+  std::vector<std::vector<char>> results;
   for (const Tensor& output : op.run(*device)) {
-    results.emplace_back(static_cast<size_t>(output.numel()));
-    CopyToHost(output, results.back());
+    results.emplace_back(static_cast<size_t>(output.bytes()));
+    device->CopyToHost(results.back().data(), output.raw(), output.bytes());
   }
   return results;
 }
