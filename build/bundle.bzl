@@ -30,8 +30,8 @@ def _bundle_impl(ctx):
 bundle = rule(
     implementation = _bundle_impl,
     doc = """Packs programs, stripped, with the shared libraries they load, into ARCHIVE.tar.gz,
-which unpacks into a folder ARCHIVE. `programs` and `data` say which of its folders a target goes to;
-`scripts` lie on top.""",
+which unpacks into a folder ARCHIVE. `programs` and `data` say which of its folders a target goes
+to; `scripts` lie on top.""",
     attrs = {
         "archive": attr.string(mandatory = True),
         "data": attr.label_keyed_string_dict(allow_files = True),

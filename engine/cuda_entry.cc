@@ -28,6 +28,7 @@ extern "C" const trimtab::CudaBackend* trimtab_cuda_backend() {
   static constexpr trimtab::CudaBackend kBackend = {
       .find_devices = trimtab::FindDevicesOfDriver,
       .make_device = trimtab::MakeDevice,
+      .pci_bus_id = trimtab::PciBusId,
   };
   return &kBackend;
 }

@@ -22,6 +22,7 @@ caller_libraries="${LD_LIBRARY_PATH:-}"
 export LD_LIBRARY_PATH="$here/lib:$caller_libraries:$cuda_libraries"
 export TRIMTAB_CUDA_BACKEND="${TRIMTAB_CUDA_BACKEND:-$here/bin/libtrimtab_cuda.so}"
 
-# The node's own C++ library, if it is new enough: the CUDA libraries may need a newer one than ours.
+# The node's own C++ library, if it is new enough: the CUDA libraries may need a newer one than
+# ours.
 "$here/bin/trimtab" --version >/dev/null 2>&1 ||
   export LD_LIBRARY_PATH="$here/lib:$here/lib/compiler:$caller_libraries:$cuda_libraries"

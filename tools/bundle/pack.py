@@ -20,7 +20,7 @@ MOST_BYTES = 60 << 20
 
 # What every Linux has: the C library, in versions that the programs fit or do not.
 C_LIBRARY = re.compile(
-    r"^(linux-vdso|ld-linux|libc\.|libm\.|libmvec\.|libpthread\.|libdl\.|librt\.|libresolv\.|libutil\.)")
+    r"^(linux-vdso|ld-linux|lib(c|m|mvec|pthread|dl|rt|resolv|util)\.)")
 # What the nodes have in the version that fits their driver.
 CUDA = re.compile(r"^lib(cuda|cudart|cublas|cublasLt|cudnn\w*|nccl|nvrtc|nvidia-\w+)\.")
 # Newer ones are better, so these are used only where the node's own are too old.
@@ -95,7 +95,7 @@ def main():
                     tar.add(path, f"{name}/{path.relative_to(root)}", recursive=False, filter=plain)
     size = archive.stat().st_size
     if size > MOST_BYTES:
-        sys.exit(f"pack: {archive.name} has {size >> 20} MiB, at most {MOST_BYTES >> 20} are allowed")
+        sys.exit(f"pack: {archive.name} has {size >> 20} MiB, more than {MOST_BYTES >> 20}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "engine/device/cuda/loader.h"
 #include "engine/device/device.h"
@@ -13,6 +14,8 @@ struct CudaBackend {
   CudaAvailability (*find_devices)();
   /// With its table of kernels. The ordinal is in [0, device_count).
   std::unique_ptr<Device> (*make_device)(const CudaDeviceOptions& options);
+  /// "0000:3b:00.0": how other libraries know a GPU, whatever order they count in.
+  std::string (*pci_bus_id)(int ordinal);
 };
 
 /// The one symbol the loader looks up.

@@ -4,6 +4,7 @@
 #include "engine/base/log.h"
 #include "engine/device/cuda/check.h"
 #include "engine/device/cuda/graph.h"
+#include "engine/device/cuda/nvtx_recorder.h"
 
 namespace trimtab {
 
@@ -14,6 +15,12 @@ CudaAvailability FindDevicesOfDriver() {
     return {0, fmt::format("{} ({})", cudaGetErrorString(status), cudaGetErrorName(status))};
   }
   return {count, count > 0 ? "" : "the driver lists no device"};
+}
+
+std::string PciBusId(int ordinal) {
+  char text[32] = {};
+  TRIMTAB_CUDA_CHECK(cudaDeviceGetPCIBusId(text, sizeof(text), ordinal));
+  return text;
 }
 
 void* DriverMemory::Allocate(int64_t bytes) {
@@ -54,6 +61,7 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options)
       current_(options.ordinal) {
   TRIMTAB_CUDA_CHECK(
       cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, ordinal_));
+  if (options.nvtx) set_recorder(&State<NvtxRecorder>());
 }
 
 CudaDevice::~CudaDevice() {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <typeindex>
 
 #include "engine/base/units.h"
@@ -119,5 +120,7 @@ class CudaDevice : public Device {
 
 /// Asks the driver for its devices; never throws.
 CudaAvailability FindDevicesOfDriver();
+/// "0000:3b:00.0".
+std::string PciBusId(int ordinal);
 
 }  // namespace trimtab

@@ -74,8 +74,9 @@ const Loaded& GetLoaded() {
 
 const CudaAvailability& FindCudaDevices() { return GetLoaded().availability; }
 
-std::unique_ptr<Device> MakeCudaDevice(int ordinal, bool deterministic) {
+std::unique_ptr<Device> MakeCudaDevice(const CudaDeviceOptions& options) {
   const Loaded& loaded = GetLoaded();
+  const int ordinal = options.ordinal;
   const int count = loaded.availability.device_count;
   if (count == 0) {
     throw EnvironmentError(fmt::format("no CUDA device: {}", loaded.availability.reason));
@@ -84,7 +85,24 @@ std::unique_ptr<Device> MakeCudaDevice(int ordinal, bool deterministic) {
     throw EnvironmentError(
         fmt::format("no CUDA device {}: this machine has devices 0 to {}", ordinal, count - 1));
   }
-  return loaded.backend->make_device({.ordinal = ordinal, .deterministic = deterministic});
+  return loaded.backend->make_device(options);
+}
+
+std::unique_ptr<Device> MakeCudaDevice(int ordinal, bool deterministic) {
+  const char* nvtx = std::getenv("TRIMTAB_NVTX");
+  return MakeCudaDevice({.ordinal = ordinal,
+                         .deterministic = deterministic,
+                         .nvtx = nvtx != nullptr && *nvtx != '\0'});
+}
+
+PowerSampler::Opened OpenPowerSampler(int ordinal) {
+  const Loaded& loaded = GetLoaded();
+  const int count = loaded.availability.device_count;
+  if (ordinal < 0 || ordinal >= count) {
+    return {.reason = count == 0 ? loaded.availability.reason
+                                 : fmt::format("there is no CUDA device {}", ordinal)};
+  }
+  return PowerSampler::Open(loaded.backend->pci_bus_id(ordinal));
 }
 
 }  // namespace trimtab

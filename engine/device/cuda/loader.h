@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/device/cuda/power_sampler.h"
 #include "engine/device/device.h"
 
 namespace trimtab {
@@ -24,9 +25,16 @@ struct CudaDeviceOptions {
   int ordinal = 0;
   /// Every op gives the same bits at every call, whatever it costs.
   bool deterministic = false;
+  /// Its first recorder names ops and messages to NVIDIA's profilers (nvtx_recorder.h).
+  bool nvtx = false;
 };
 
-/// A rank on GPU `ordinal`. Throws EnvironmentError with the reason when there is no such device.
+/// A rank on a GPU. Throws EnvironmentError with the reason when there is no such device.
+std::unique_ptr<Device> MakeCudaDevice(const CudaDeviceOptions& options);
+/// The same, with ranges for a profiler when $TRIMTAB_NVTX is set and not empty.
 std::unique_ptr<Device> MakeCudaDevice(int ordinal, bool deterministic = false);
+
+/// What reads the power and the clocks of a GPU, or why nothing does.
+PowerSampler::Opened OpenPowerSampler(int ordinal);
 
 }  // namespace trimtab
