@@ -1,11 +1,13 @@
-// Softmax cross-entropy: one block per row of logits, packs of 16 bytes.
+// Softmax cross-entropy: one block per row of logits, packs of 16 bytes. The three passes walk the
+// rows in turn forwards, backwards and forwards: what the pass before read last is still in the L2
+// cache, tens of megabytes of it.
 #include "engine/ops/cuda/fill.h"
 #include "engine/ops/cuda/kernel.h"
 
 namespace trimtab {
 namespace {
 
-constexpr int kThreads = 512;
+constexpr int kThreads = 256;
 constexpr int kUnroll = 4;
 
 // Columns of a row of logits: `used` of them are ids of the vocabulary, from `first_id` on; what
@@ -28,24 +30,24 @@ __device__ __forceinline__ void ForEachLogit(const T* __restrict__ x, int64_t us
   constexpr int kGroup = kPackSize<T>;
   constexpr int64_t kStride = int64_t{kThreads} * kGroup;
   for (int64_t first = threadIdx.x * kGroup; first < used; first += kUnroll * kStride) {
-    float values[kUnroll][kGroup];
+    Pack<T, kGroup> loaded[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t start = first + u * kStride;
       if (N == kGroup && start + kGroup <= used) {
-        LoadFloats<kGroup>(x + start, values[u]);
+        loaded[u] = LoadPack<kGroup>(x + start);
       } else {
 #pragma unroll
         for (int i = 0; i < kGroup; ++i) {
           // Below every logit: neither the largest nor of any weight.
-          values[u][i] = start + i < used ? ToFloat(x[start + i]) : -INFINITY;
+          loaded[u][i] = start + i < used ? x[start + i] : FromFloat<T>(-INFINITY);
         }
       }
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
 #pragma unroll
-      for (int i = 0; i < kGroup; ++i) take(values[u][i]);
+      for (int i = 0; i < kGroup; ++i) take(ToFloat(loaded[u][i]));
     }
   }
 }
@@ -64,16 +66,17 @@ template <int N, typename T>
 __global__ void __launch_bounds__(kThreads)
     SumKernel(Row row, const T* __restrict__ logits, const int32_t* __restrict__ targets,
               const float* __restrict__ row_max, float* __restrict__ sums) {
-  const T* x = logits + blockIdx.x * row.columns;
-  const float largest = row_max[blockIdx.x];
+  const unsigned number = gridDim.x - 1 - blockIdx.x;
+  const T* x = logits + number * row.columns;
+  const float largest = row_max[number];
   float sum = 0;
   ForEachLogit<N>(x, row.used, [&](float logit) { sum += __expf(logit - largest); });
   sum = BlockSum(sum);
   if (threadIdx.x == 0) {
-    const int64_t column = targets[blockIdx.x] - row.first_id;
+    const int64_t column = targets[number] - row.first_id;
     const bool here = column >= 0 && column < row.used;
-    sums[blockIdx.x] = sum;
-    sums[gridDim.x + blockIdx.x] = here ? ToFloat(x[column]) - largest : 0.0f;
+    sums[number] = sum;
+    sums[gridDim.x + number] = here ? ToFloat(x[column]) - largest : 0.0f;
   }
 }
 
@@ -96,19 +99,20 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int64_t kStride = int64_t{kThreads} * N;
   // Rows of several packs are whole packs: with N above 1, columns is a multiple of it.
   for (int64_t first = threadIdx.x * N; first < row.columns; first += kUnroll * kStride) {
-    float values[kUnroll][N];
+    Pack<T, N> loaded[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t start = first + u * kStride;
-      if (start < row.columns) LoadFloats<N>(x + start, values[u]);
+      if (start < row.columns) loaded[u] = LoadPack<N>(x + start);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t start = first + u * kStride;
       if (start < row.columns) {
+        float values[N];
 #pragma unroll
-        for (int i = 0; i < N; ++i) values[u][i] = gradient(values[u][i], start + i);
-        StoreFloats(x + start, values[u]);
+        for (int i = 0; i < N; ++i) values[i] = gradient(ToFloat(loaded[u][i]), start + i);
+        StoreFloats(x + start, values);
       }
     }
   }
