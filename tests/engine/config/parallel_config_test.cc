@@ -57,10 +57,12 @@ TEST(Layout, MistakesAreNamed) {
       {"tpp=2", "layout: unknown key 'tpp'; did you mean 'tp'?"},
       {"tp=2,,dp=1",
        "layout: unknown key ''; valid: tp, sp, cp, pp, vp, ep, etp, dp, zero, schedule, mbs, "
-       "recompute, precision"},
+       "recompute, precision, "
+       "master, moments, grads"},
       {"micro_batch=2",
        "layout: unknown key 'micro_batch'; valid: tp, sp, cp, pp, vp, ep, etp, dp, zero, schedule, "
-       "mbs, recompute, precision"},
+       "mbs, recompute, precision, "
+       "master, moments, grads"},
       {"tp", "layout: tp has no value; expected tp=..."},
       {"tp=", "layout: tp: expected an integer from 1 to 1048576, got ''"},
       {"tp=0", "layout: tp: expected an integer from 1 to 1048576, got '0'"},

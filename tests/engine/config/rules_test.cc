@@ -59,9 +59,21 @@ const std::map<std::string, Breach>& Breaches() {
       {"zero-unsupported",
        {[](RunConfig& run) { run.layout.zero = 2; },
         "zero is 2; this version runs zero=0 and zero=1"}},
-      {"precision-unsupported",
-       {[](RunConfig& run) { run.layout.precision = "bf16"; },
-        "precision is bf16; this version runs precision=fp32 only"}},
+      {"tf32-requires-cuda",
+       {[](RunConfig& run) { run.layout.precision = "tf32"; },
+        "precision=tf32 on device cpu; use fp32 there"}},
+      {"remainder-requires-bf16-weights",
+       {[](RunConfig& run) { run.layout.master = "remainder"; },
+        "master=remainder needs precision bf16 or fp8, and it is fp32"}},
+      {"bf16-gradients-require-bf16-weights",
+       {[](RunConfig& run) { run.layout.gradients = "bf16"; },
+        "grads=bf16 needs precision bf16 or fp8, and it is fp32"}},
+      {"fp8-sizes-divisible-by-16",
+       {[](RunConfig& run) {
+          run.layout.precision = "fp8";
+          run.sequence_length = 4;
+        },
+        "fp8: mbs x sequence_length is 8, no multiple of 16"}},
       {"hidden-divisible-by-heads",
        {[](RunConfig& run) { run.model.hidden_size = 388; },
         "hidden_size 388 is not divisible by num_heads 8"}},
@@ -136,7 +148,7 @@ TEST(Rules, EveryRuleHasACaseAnIdAndADescription) {
   for (const Rule& rule : LegalityRules()) {
     EXPECT_TRUE(Breaches().contains(rule.id)) << rule.id;
     EXPECT_TRUE(ids.insert(rule.id).second) << rule.id;
-    EXPECT_EQ(std::string(rule.id).find_first_not_of("abcdefghijklmnopqrstuvwxyz-"),
+    EXPECT_EQ(std::string(rule.id).find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-"),
               std::string::npos);
     EXPECT_TRUE(std::string(rule.description).ends_with('.')) << rule.id;
     EXPECT_NE(DescribeRules().find(rule.id), std::string::npos);
