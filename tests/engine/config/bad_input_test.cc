@@ -49,6 +49,9 @@ const std::map<std::string, std::string> kExpected = {
     {"selective_recompute",
      ": $.layout.recompute: 'selective' is not available in this version; available: none, full, "
      "full:block:N"},
+    {"number_for_layer_name", ": $.fp8.bf16_layers[1]: expected the name of a layer, got 3"},
+    {"loss_scale_below_one",
+     ": $.loss_scale.initial: expected a number from 1 to 4294967296, got 0.5"},
     {"string_for_integer", ": $.global_batch: expected an integer from 1 to 1073741824, got \"8\""},
     {"trailing_comma", ":1:41: not JSON: syntax error while parsing object key - unexpected '}'"},
     {"truncated", ":4:15: not JSON: syntax error while parsing object key - invalid string"},
