@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cstring>
 #include <random>
 #include <tuple>
 
+#include "engine/comm/reduce_kernels.h"
 #include "tests/engine/comm/rank_threads.h"
 
 namespace trimtab {
@@ -179,6 +181,28 @@ INSTANTIATE_TEST_SUITE_P(RanksAndDtypes, Collectives,
                            return fmt::format("{}ranks_{}", std::get<0>(param.param),
                                               Name(std::get<1>(param.param)));
                          });
+
+// What has no sum still travels: fp8 weights and the lower halves of master weights.
+TEST(RawBits, AreGatheredAndNeverAdded) {
+  for (const DType dtype : {DType::kU16, DType::kF8E4M3, DType::kF8E5M2}) {
+    RunRanksCleanly(3, [dtype](Communicator& comm, Device& device) {
+      const auto size = static_cast<size_t>(5 * SizeOf(dtype));
+      GuardedTensor part(device, 5, dtype);
+      GuardedTensor whole(device, 15, dtype);
+      std::memset(part.tensor().raw(), 0x70 + comm.rank(), size);
+      comm.AllGather(part.tensor(), whole.tensor());
+      const auto* bytes = static_cast<const char*>(whole.tensor().raw());
+      for (size_t i = 0; i < 3 * size; ++i) {
+        ASSERT_EQ(bytes[i], static_cast<char>(0x70 + i / size)) << Name(dtype);
+      }
+      EXPECT_TRUE(whole.Intact());
+    });
+    const void* buffer = nullptr;
+    void* target = nullptr;
+    EXPECT_DEATH(ReduceRange(dtype, ReduceOp::kSum, {&buffer, 1}, {&target, 1}, 0, 0, 0),
+                 "no sum or maximum of");
+  }
+}
 
 TEST(Reduction, LargeBufferIsExact) {
   constexpr int64_t kCount = (int64_t{1} << 20) + 3;

@@ -22,10 +22,10 @@ class Listener final : public Recorder {
   int open_ = 0;
 };
 
-/// One of each, over 2 ranks: 4 floats per rank where there are parts.
-void CallEverything(Communicator& comm, Device& device) {
-  const auto make = [&device](int64_t count) {
-    return Tensor::Empty(device, {count}, DType::kF32, MemoryTag::kCommunication);
+/// One of each, over 2 ranks: 4 values per rank where there are parts.
+void CallEverything(Communicator& comm, Device& device, DType dtype) {
+  const auto make = [&device, dtype](int64_t count) {
+    return Tensor::Empty(device, {count}, dtype, MemoryTag::kCommunication);
   };
   Tensor part = make(4);
   Tensor whole = make(8);
@@ -46,33 +46,35 @@ void CallEverything(Communicator& comm, Device& device) {
 }
 
 // Bytes of the full buffer, as record.h defines them.
-std::vector<CommRecord> ExpectedOfRank0() {
-  const auto record = [](CollectiveKind kind, int64_t bytes) {
-    return CommRecord{kind, GroupKind::kWorld, 2, bytes};
+std::vector<CommRecord> ExpectedOfRank0(DType dtype) {
+  const auto record = [dtype](CollectiveKind kind, int64_t values) {
+    return CommRecord{kind, GroupKind::kWorld, 2, values * SizeOf(dtype)};
   };
-  return {record(CollectiveKind::kAllReduce, 32), record(CollectiveKind::kReduceScatter, 32),
-          record(CollectiveKind::kAllGather, 32), record(CollectiveKind::kBroadcast, 16),
-          record(CollectiveKind::kAllToAll, 32),  record(CollectiveKind::kSend, 16),
-          record(CollectiveKind::kRecv, 32)};
+  return {record(CollectiveKind::kAllReduce, 8), record(CollectiveKind::kReduceScatter, 8),
+          record(CollectiveKind::kAllGather, 8), record(CollectiveKind::kBroadcast, 4),
+          record(CollectiveKind::kAllToAll, 8),  record(CollectiveKind::kSend, 4),
+          record(CollectiveKind::kRecv, 8)};
 }
 
 TEST(CommRecord, CpuAndMetaReportTheSame) {
-  RunRanksCleanly(2, [](Communicator& comm, Device& device) {
-    Listener listener;
-    device.set_recorder(&listener);
-    CallEverything(comm, device);
-    EXPECT_EQ(listener.open(), 0);
-    if (comm.rank() == 0) {
-      EXPECT_EQ(listener.messages, ExpectedOfRank0());
-    }
-  });
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+    RunRanksCleanly(2, [dtype](Communicator& comm, Device& device) {
+      Listener listener;
+      device.set_recorder(&listener);
+      CallEverything(comm, device, dtype);
+      EXPECT_EQ(listener.open(), 0);
+      if (comm.rank() == 0) {
+        EXPECT_EQ(listener.messages, ExpectedOfRank0(dtype));
+      }
+    });
 
-  const auto meta = MakeMetaDevice(1);
-  Listener listener;
-  meta->set_recorder(&listener);
-  CallEverything(*MakeMetaCommunicator(GroupKind::kWorld, 0, 2), *meta);
-  EXPECT_EQ(listener.open(), 0);
-  EXPECT_EQ(listener.messages, ExpectedOfRank0());
+    const auto meta = MakeMetaDevice(1);
+    Listener listener;
+    meta->set_recorder(&listener);
+    CallEverything(*MakeMetaCommunicator(GroupKind::kWorld, 0, 2), *meta, dtype);
+    EXPECT_EQ(listener.open(), 0);
+    EXPECT_EQ(listener.messages, ExpectedOfRank0(dtype));
+  }
 }
 
 TEST(CommRecord, OneRankReportsNothingAndCopies) {
