@@ -118,7 +118,8 @@ TEST_P(AttentionTest, SurvivesScoresOfAnySize) {
   for (const float value : Read(log_sum_exp)) ASSERT_TRUE(std::isfinite(value));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, AttentionTest, testing::ValuesIn(AllTargets()), TargetName);
+INSTANTIATE_TEST_SUITE_P(Cpu, AttentionTest, testing::ValuesIn(CpuTargets()), TargetName);
+INSTANTIATE_TEST_SUITE_P(Cuda, AttentionTest, testing::ValuesIn(CudaTargets()), TargetName);
 
 }  // namespace
 }  // namespace trimtab

@@ -10,6 +10,7 @@
 #include "engine/base/float16.h"
 #include "engine/base/float8.h"
 #include "engine/device/cuda/loader.h"
+#include "engine/ops/cuda/emulated_ops.h"
 
 namespace trimtab {
 namespace {
@@ -78,7 +79,12 @@ std::vector<OpTarget> CudaTargets() {
   return InEveryType({.name = "cuda", .kind = DeviceKind::kCuda});
 }
 
-std::vector<OpTarget> EmulatedTargets() { return {}; }
+std::vector<OpTarget> EmulatedTargets() {
+  return InEveryType({.name = "emulated",
+                      .kind = DeviceKind::kCuda,
+                      .make = [] { return MakeEmulatedDevice(); },
+                      .slow = true});
+}
 
 std::vector<OpTarget> AllTargets() {
   std::vector<OpTarget> all = CpuTargets();
