@@ -68,6 +68,29 @@ TEST(TensorTest, HoldsIds) {
   EXPECT_DEATH(ids.f32(), "tensor is int32, asked for fp32");
 }
 
+TEST(TensorTest, RoundsFloatsOnTheirWayIn) {
+  const auto device = MakeCpuDevice(1);
+  // One is exact in both, two are rounded up and down, and one is a tie.
+  const std::vector<float> values = {-2.5f, 1.0f + 0x1.8p-8f, 1.0f + 0x1p-12f, 1.0f + 0x1p-8f};
+  Tensor bf16 = Tensor::Empty(*device, {4}, DType::kBf16, MemoryTag::kWeights);
+  CopyFromHost(bf16, values);
+  EXPECT_EQ(Values(bf16), (std::vector<float>{-2.5f, 1.0f + 0x1p-7f, 1.0f, 1.0f}));
+  Tensor fp16 = Tensor::Empty(*device, {4}, DType::kF16, MemoryTag::kWeights);
+  CopyFromHost(fp16, values);
+  EXPECT_EQ(Values(fp16), (std::vector<float>{-2.5f, 1.0f + 0x1.8p-8f, 1.0f, 1.0f + 0x1p-8f}));
+}
+
+TEST(TensorTest, GivesTheBitsOfSixteenBitTypes) {
+  const auto device = MakeCpuDevice(1);
+  for (const auto& [dtype, bits] : {std::pair{DType::kBf16, 0x3f80}, {DType::kF16, 0x3c00}}) {
+    Tensor one = Tensor::Empty(*device, {1}, dtype, MemoryTag::kWeights);
+    CopyFromHost(one, std::vector<float>{1.0f});
+    EXPECT_EQ(*one.u16(), bits);
+  }
+  EXPECT_EQ(Tensor::Empty(*device, {3}, DType::kU16, MemoryTag::kOptimizer).bytes(), 6);
+  EXPECT_DEATH(Numbered(*device, {1}).u16(), "tensor is fp32, asked for 16-bit values");
+}
+
 TEST(TensorTest, RefusesWhatDoesNotFit) {
   const auto device = MakeCpuDevice(1);
   Tensor tensor = Numbered(*device, {2, 3});
