@@ -31,7 +31,7 @@ bundle = rule(
     implementation = _bundle_impl,
     doc = """Packs programs, stripped, with the shared libraries they load, into ARCHIVE.tar.gz,
 which unpacks into a folder ARCHIVE. `programs` and `data` say which of its folders a target goes
-to; `scripts` lie on top.""",
+to; `scripts` lie on top. Programs may be scripts too.""",
     attrs = {
         "archive": attr.string(mandatory = True),
         "data": attr.label_keyed_string_dict(allow_files = True),

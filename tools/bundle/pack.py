@@ -58,13 +58,18 @@ def place(source, target, mode):
     target.chmod(mode)
 
 
+def is_script(file):
+    with open(file, "rb") as opened:
+        return opened.read(2) == b"#!"
+
+
 def fill(root, manifest):
     programs = []
     for line in manifest.read_text().splitlines():
         kind, where, file = line.split("\t")
         runs = kind == "program" or kind == "script" and not pathlib.Path(where).suffix
         place(file, root / where, 0o755 if runs else 0o644)
-        if kind == "program":
+        if kind == "program" and not is_script(root / where):
             programs.append(root / where)
     libraries = {}
     for program in programs:
