@@ -129,6 +129,27 @@ def trimtab_cuda_test(name, srcs, deps, libraries, size = "small", **kwargs):
         **kwargs
     )
 
+def trimtab_cuda_binary(name, srcs, deps, libraries, testonly = False, **kwargs):
+    """A program that calls the CUDA libraries itself instead of loading the backend."""
+    _cuda_objects(
+        name = name + "_objects",
+        testonly = testonly,
+        srcs = srcs,
+        deps = deps,
+        target_compatible_with = _COMPATIBLE,
+    )
+    native.cc_binary(
+        name = name,
+        testonly = testonly,
+        srcs = [name + "_objects"],
+        deps = deps,
+        linkopts = _linkopts(libraries),
+        linkstatic = True,
+        visibility = BUNDLED,
+        target_compatible_with = _COMPATIBLE,
+        **kwargs
+    )
+
 def if_cuda(labels):
     """The labels on a machine with the toolkit, nothing on another."""
     return labels if CUDA_FOUND else []

@@ -15,6 +15,7 @@ void FillCudaOps(CudaOps& ops) {
   FillAdamWOps(ops);
   FillQuantizeOps(ops);
   FillBiasOps(ops);
+  FillAttentionOps(ops);
 }
 
 }  // namespace trimtab

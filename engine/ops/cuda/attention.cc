@@ -1,0 +1,106 @@
+#include "engine/ops/cuda/attention_cudnn.h"
+#include "engine/ops/cuda/attention_kernels.h"
+#include "engine/ops/cuda/fill.h"
+
+namespace trimtab {
+namespace {
+
+bool IsAligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+
+void ForwardCuda(const AttentionShape& shape, const Tensor& qkv, Tensor& out, Tensor& log_sum_exp) {
+  Device& device = out.device();
+  const AttentionForwardCall call = {shape, qkv.dtype(), qkv.raw(), out.raw(), log_sum_exp.f32()};
+  const bool aligned = IsAligned(call.qkv) && IsAligned(call.out) && IsAligned(call.log_sum_exp);
+  RunAttentionForward(device,
+                      aligned ? ChooseAttention(device, AttentionPass::kForward, shape, call.dtype)
+                              : AttentionImplementation::kSimple,
+                      call);
+}
+
+void BackwardCuda(const AttentionShape& shape, const Tensor& qkv, const Tensor& out,
+                  const Tensor& log_sum_exp, const Tensor& dout, Tensor& dqkv,
+                  const Tensor& scratch) {
+  Device& device = dqkv.device();
+  const AttentionBackwardCall call = {shape,      qkv.dtype(),       qkv.raw(),
+                                      out.raw(),  log_sum_exp.f32(), dout.raw(),
+                                      dqkv.raw(), scratch.f32()};
+  const bool aligned = IsAligned(call.qkv) && IsAligned(call.out) && IsAligned(call.log_sum_exp) &&
+                       IsAligned(call.dout) && IsAligned(call.dqkv) && IsAligned(call.row_sums());
+  RunAttentionBackward(device,
+                       aligned
+                           ? ChooseAttention(device, AttentionPass::kBackward, shape, call.dtype)
+                           : AttentionImplementation::kSimple,
+                       call);
+}
+
+}  // namespace
+
+std::string_view Name(AttentionImplementation implementation) {
+  switch (implementation) {
+    case AttentionImplementation::kCudnn:
+      return "cudnn";
+    case AttentionImplementation::kMma:
+      return "mma";
+    case AttentionImplementation::kSimple:
+      return "simple";
+  }
+  return "";
+}
+
+std::string AttentionRefusal(Device& device, AttentionImplementation implementation,
+                             AttentionPass pass, const AttentionShape& shape, DType dtype) {
+  switch (implementation) {
+    case AttentionImplementation::kCudnn:
+      if (pass == AttentionPass::kBackward && ContextOf(device).deterministic)
+        return "its backward pass adds in an order that differs from run to run";
+      return CudnnAttentionRefusal(device, pass, shape, dtype);
+    case AttentionImplementation::kMma:
+      if (MmaAttentionTakes(shape, dtype)) return "";
+      return fmt::format("no tensor-core kernel for head size {} in {}", shape.head_size,
+                         Name(dtype));
+    case AttentionImplementation::kSimple:
+      if (shape.head_size <= kMaxSimpleHeadSize) return "";
+      return fmt::format("head size {}, at most {}", shape.head_size, kMaxSimpleHeadSize);
+  }
+  return "";
+}
+
+AttentionImplementation ChooseAttention(Device& device, AttentionPass pass,
+                                        const AttentionShape& shape, DType dtype) {
+  for (const auto implementation :
+       {AttentionImplementation::kCudnn, AttentionImplementation::kMma}) {
+    if (AttentionRefusal(device, implementation, pass, shape, dtype).empty()) return implementation;
+  }
+  return AttentionImplementation::kSimple;
+}
+
+void RunAttentionForward(Device& device, AttentionImplementation implementation,
+                         const AttentionForwardCall& call) {
+  switch (implementation) {
+    case AttentionImplementation::kCudnn:
+      return AttentionForwardCudnn(device, call);
+    case AttentionImplementation::kMma:
+      return AttentionForwardMma(ContextOf(device), call);
+    case AttentionImplementation::kSimple:
+      return AttentionForwardSimple(ContextOf(device), call);
+  }
+}
+
+void RunAttentionBackward(Device& device, AttentionImplementation implementation,
+                          const AttentionBackwardCall& call) {
+  switch (implementation) {
+    case AttentionImplementation::kCudnn:
+      return AttentionBackwardCudnn(device, call);
+    case AttentionImplementation::kMma:
+      return AttentionBackwardMma(ContextOf(device), call);
+    case AttentionImplementation::kSimple:
+      return AttentionBackwardSimple(ContextOf(device), call);
+  }
+}
+
+void FillAttentionOps(CudaOps& ops) {
+  ops.attention_forward = ForwardCuda;
+  ops.attention_backward = BackwardCuda;
+}
+
+}  // namespace trimtab

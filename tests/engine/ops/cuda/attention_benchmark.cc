@@ -1,0 +1,124 @@
+// TFLOP/s of every implementation of attention on the first GPU, for the shapes that decide:
+//   bazel run //tests/engine/ops/cuda:attention_benchmark
+// FLOPs are those of the causal half (2 products forward, 5 back), whatever an implementation
+// computes beside them; times are medians by CUDA events.
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "engine/device/cuda/check.h"
+#include "engine/device/cuda/cuda_device.h"
+#include "engine/ops/cuda/attention_kernels.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int kWarmUp = 5;
+constexpr int kRuns = 30;
+constexpr MemoryTag kTag = MemoryTag::kActivations;
+
+struct DestroyEvent {
+  void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+};
+using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, DestroyEvent>;
+
+Event MakeEvent() {
+  cudaEvent_t event = nullptr;
+  TRIMTAB_CUDA_CHECK(cudaEventCreate(&event));
+  return Event(event);
+}
+
+// Seconds, the median of kRuns.
+double Time(CudaDevice& device, const std::function<void()>& work) {
+  const Event begin = MakeEvent();
+  const Event end = MakeEvent();
+  const cudaStream_t stream = device.Activate();
+  std::vector<double> seconds;
+  for (int i = 0; i < kWarmUp + kRuns; ++i) {
+    TRIMTAB_CUDA_CHECK(cudaEventRecord(begin.get(), stream));
+    work();
+    TRIMTAB_CUDA_CHECK(cudaEventRecord(end.get(), stream));
+    TRIMTAB_CUDA_CHECK(cudaEventSynchronize(end.get()));
+    float milliseconds = 0;
+    TRIMTAB_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
+    if (i >= kWarmUp) seconds.push_back(milliseconds * 1e-3);
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + kRuns / 2, seconds.end());
+  return seconds[kRuns / 2];
+}
+
+// Random values: a GPU draws less power, and so runs faster, over zeros.
+Tensor Random(Device& device, const Shape& shape, DType dtype, uint32_t seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> distribution;
+  std::vector<float> values(static_cast<size_t>(shape.numel()));
+  for (float& value : values) value = distribution(generator);
+  Tensor tensor = Tensor::Empty(device, shape, dtype, kTag);
+  CopyFromHost(tensor, values);
+  return tensor;
+}
+
+void Measure(CudaDevice& device, const AttentionShape& s, DType dtype) {
+  const Shape qkv_shape = {s.tokens(), s.qkv_size()};
+  const Shape out_shape = {s.tokens(), s.heads * s.head_size};
+  const Tensor qkv = Random(device, qkv_shape, dtype, 1);
+  const Tensor dout = Random(device, out_shape, dtype, 2);
+  const Tensor out = Tensor::Empty(device, out_shape, dtype, kTag);
+  const Tensor dqkv = Tensor::Empty(device, qkv_shape, dtype, kTag);
+  const Tensor log_sum_exp =
+      Tensor::Empty(device, {s.batch, s.heads, s.sequence}, DType::kF32, kTag);
+  const int64_t bytes = AttentionBackwardWorkspaceBytes(s, device.executor());
+  const Tensor scratch = Tensor::Empty(device, {bytes / 4}, DType::kF32, kTag);
+  const AttentionForwardCall forward = {s, dtype, qkv.raw(), out.raw(), log_sum_exp.f32()};
+  const AttentionBackwardCall backward = {
+      s, dtype, qkv.raw(), out.raw(), log_sum_exp.f32(), dout.raw(), dqkv.raw(), scratch.f32()};
+
+  for (const auto implementation : {AttentionImplementation::kCudnn, AttentionImplementation::kMma,
+                                    AttentionImplementation::kSimple}) {
+    std::string line = fmt::format("b{} T{} heads {}/{} D{} {} {:6}:", s.batch, s.sequence, s.heads,
+                                   s.kv_heads, s.head_size, Name(dtype), Name(implementation));
+    for (const auto pass : {AttentionPass::kForward, AttentionPass::kBackward}) {
+      const bool is_forward = pass == AttentionPass::kForward;
+      line += is_forward ? " forward" : "  backward";
+      const std::string refusal = AttentionRefusal(device, implementation, pass, s, dtype);
+      if (!refusal.empty()) {
+        line += " refused: " + refusal;
+        continue;
+      }
+      const double seconds = Time(device, [&] {
+        is_forward ? RunAttentionForward(device, implementation, forward)
+                   : RunAttentionBackward(device, implementation, backward);
+      });
+      const OpRecord record =
+          is_forward ? AttentionForwardRecord(s, dtype) : AttentionBackwardRecord(s, dtype);
+      line += fmt::format(" {:7.3f} ms {:6.1f} TFLOP/s", seconds * 1e3,
+                          static_cast<double>(record.flops) / seconds * 1e-12);
+    }
+    fmt::print("{}\n", line);
+  }
+}
+
+int Run() {
+  const CudaAvailability found = FindDevicesOfDriver();
+  if (found.device_count == 0) {
+    fmt::print(stderr, "no GPU: {}\n", found.reason);
+    return static_cast<int>(ExitCode::kEnvironment);
+  }
+  CudaDevice device{CudaDeviceOptions{}};
+  Measure(device, {2, 4096, 32, 32, 128}, DType::kBf16);   // Llama 2 7B
+  Measure(device, {1, 4096, 64, 8, 128}, DType::kBf16);    // that of NVIDIA's published rates
+  Measure(device, {2, 4096, 32, 8, 128}, DType::kBf16);    // Llama 3 8B
+  Measure(device, {16, 1024, 12, 12, 64}, DType::kBf16);   // GPT-2 124M
+  Measure(device, {1, 16384, 32, 32, 128}, DType::kBf16);  // long
+  return 0;
+}
+
+}  // namespace
+}  // namespace trimtab
+
+int main() { return trimtab::Run(); }
