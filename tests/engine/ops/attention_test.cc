@@ -118,8 +118,7 @@ TEST_P(AttentionTest, SurvivesScoresOfAnySize) {
   for (const float value : Read(log_sum_exp)) ASSERT_TRUE(std::isfinite(value));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, AttentionTest, testing::ValuesIn(CpuTargets()), TargetName);
-INSTANTIATE_TEST_SUITE_P(Cuda, AttentionTest, testing::ValuesIn(CudaTargets()), TargetName);
+INSTANTIATE_TEST_SUITE_P(Devices, AttentionTest, testing::ValuesIn(AllTargets()), TargetName);
 
 }  // namespace
 }  // namespace trimtab
