@@ -114,6 +114,26 @@ exit 1
   EXPECT_NE(checks.output.find("\n2 passed, 2 failed\n"), std::string::npos) << checks.output;
 }
 
+TEST_F(BundleTest, SanitizesTheCasesOfAGpuWithBothTools) {
+  const fs::path tools = fs::path(testing::TempDir()) / "fake tools";
+  fs::create_directories(tools);
+  std::ofstream(tools / "compute-sanitizer") << R"sh(#!/bin/sh
+echo "[       OK ] $GTEST_FILTER $2 (1 ms)"
+[ "$2" = memcheck ] || exit 99
+)sh";
+  fs::permissions(tools / "compute-sanitizer", fs::perms::owner_all);
+  AddTest("sanitized_one", "exit 0\n");
+  const Outcome checks = Shell(
+      fmt::format("cd / && env -i PATH='{}':/usr/bin:/bin TRIMTAB_RESULTS='{}' '{}'/run_gpu_checks "
+                  "--sanitize --without-gpu --only=sanitized_",
+                  tools.string(), (tools / "results").string(), root_.string()));
+  EXPECT_EQ(checks.status, 1);
+  EXPECT_NE(checks.output.find("sanitized_one.memcheck: 1 passed, 0 failed"), std::string::npos)
+      << checks.output;
+  EXPECT_NE(checks.output.find("sanitized_one.racecheck: 1 passed, 1 failed"), std::string::npos)
+      << checks.output;
+}
+
 TEST_F(BundleTest, SaysItsUsage) {
   const Outcome checks = RunBundled("run_gpu_checks --everything");
   EXPECT_EQ(checks.status, 2);
