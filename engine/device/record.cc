@@ -33,7 +33,13 @@ std::string_view Name(OpKind kind) {
                                                                         "adamw",
                                                                         "amax",
                                                                         "quantize",
-                                                                        "fp8_scales"};
+                                                                        "fp8_scales",
+                                                                        "layer_norm_forward_fp8",
+                                                                        "rms_norm_forward_fp8",
+                                                                        "gelu_forward_fp8",
+                                                                        "gelu_backward_fp8",
+                                                                        "swiglu_forward_fp8",
+                                                                        "swiglu_backward_fp8"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -43,8 +43,14 @@ enum class OpKind : int {
   kAmax,        // numel
   kQuantize,    // rows, columns
   kFp8Scales,   // numel: scales set
+  kLayerNormForwardFp8,
+  kRmsNormForwardFp8,
+  kGeluForwardFp8,
+  kGeluBackwardFp8,
+  kSwiGluForwardFp8,
+  kSwiGluBackwardFp8,
 };
-inline constexpr int kOpKindCount = static_cast<int>(OpKind::kFp8Scales) + 1;
+inline constexpr int kOpKindCount = static_cast<int>(OpKind::kSwiGluBackwardFp8) + 1;
 
 /// "gemm", "attention_forward", ...: the names used in hardware profiles and reports.
 std::string_view Name(OpKind kind);

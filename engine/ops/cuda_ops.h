@@ -11,6 +11,7 @@
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/embedding.h"
+#include "engine/ops/fused_fp8.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/quantize.h"
@@ -52,6 +53,12 @@ struct CudaOps {
   decltype(&Amax) amax = nullptr;
   decltype(&Quantize) quantize = nullptr;
   decltype(&UpdateFp8Scales) update_fp8_scales = nullptr;
+  decltype(&LayerNormForwardFp8) layer_norm_forward_fp8 = nullptr;
+  decltype(&RmsNormForwardFp8) rms_norm_forward_fp8 = nullptr;
+  decltype(&GeluForwardFp8) gelu_forward_fp8 = nullptr;
+  decltype(&GeluBackwardFp8) gelu_backward_fp8 = nullptr;
+  decltype(&SwiGluForwardFp8) swiglu_forward_fp8 = nullptr;
+  decltype(&SwiGluBackwardFp8) swiglu_backward_fp8 = nullptr;
 };
 
 /// Throws EnvironmentError "op has no kernel on device": for dispatchers.

@@ -14,6 +14,8 @@ void FillCudaOps(CudaOps& ops) {
   FillRopeOps(ops);
   FillAdamWOps(ops);
   FillQuantizeOps(ops);
+  FillNormFp8Ops(ops);
+  FillActivationFp8Ops(ops);
   FillBiasOps(ops);
   FillAttentionOps(ops);
 }

@@ -16,6 +16,8 @@ void FillActivationOps(CudaOps& ops);
 void FillRopeOps(CudaOps& ops);
 void FillAdamWOps(CudaOps& ops);
 void FillQuantizeOps(CudaOps& ops);
+void FillNormFp8Ops(CudaOps& ops);
+void FillActivationFp8Ops(CudaOps& ops);
 void FillBiasOps(CudaOps& ops);
 void FillAttentionOps(CudaOps& ops);
 void FillGemmOps(CudaOps& ops);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/ops/cuda/fp8_tile.h"
+#include "engine/ops/quantize.h"
 
 namespace trimtab {
 
@@ -11,9 +12,23 @@ struct Fp8Target {
   F8* rows;        // or null
   F8* transposed;  // or null
   const float* scale;
-  float* amax;  // or null
-  bool transposed_aligned;
+  float* amax;              // or null
+  float* partial;           // with kColumnSums, or null: [rows of tiles][columns], sums of values
+  bool transposed_aligned;  // set by LaunchProduceFp8
 };
+
+template <typename F8>
+Fp8Target<F8> TargetOf(const Tensor& scale, const Fp8Output& out, float* partial = nullptr) {
+  return {Data<F8>(out.rows),
+          Data<F8>(out.transposed),
+          Data<float>(scale),
+          Data<float>(out.amax),
+          partial,
+          false};
+}
+inline DType TypeOf(const Fp8Output& out) {
+  return out.rows.defined() ? out.rows.dtype() : out.transposed.dtype();
+}
 
 /// `values` * scale as codes; raises `largest` to the largest magnitude before scaling.
 template <typename F8>
@@ -34,8 +49,39 @@ __device__ __forceinline__ Pack<F8, kTileVector> QuantizePack(const float (&valu
   return codes;
 }
 
+/// Adds the sums that threads of the same 8 columns of a tile bring, and stores them. All threads
+/// of the block must call it.
+__device__ __forceinline__ void StoreTileSums(float (&sums)[kTileVector], float* partial,
+                                              int64_t first_column, int64_t columns) {
+  constexpr int kWarps = kTileThreads / kWarpSize;
+  __shared__ float shared[kWarps][kTileColumns];
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+#pragma unroll
+  for (int j = 0; j < kTileVector; ++j) {
+    // Lanes 16 apart have the same columns.
+    const float sum = sums[j] + __shfl_xor_sync(kWholeWarp, sums[j], 16);
+    if (lane < 16) shared[warp][j * 16 + lane] = sum;
+  }
+  __syncthreads();
+  const int slot = static_cast<int>(threadIdx.x);
+  const int64_t column = first_column + slot % 16 * kTileVector + slot / 16;
+  if (slot >= kTileColumns || column >= columns) return;
+  float total = 0.0f;
+  for (int w = 0; w < kWarps; ++w) total += shared[w][slot];
+  partial[column] = total;
+}
+
+/// Blocks that a multiprocessor runs at once: as many as leave each thread the registers for what
+/// it reads.
+template <typename Producer>
+inline constexpr int kResidentBlocks = sizeof(typename Producer::Raw) * 4 * Producer::kGroups <= 128
+                                           ? 3
+                                           : 2;
+
 /// A producer has
 ///   kOutputs, kGroups   matrices it makes, and groups of rows per tile (TransposedTile)
+///   kColumnSums         whether the columns of its matrix, one, are summed too
 ///   struct Raw          what it reads for 8 columns of a row
 ///   void Load(row, column, Raw&)              with packs
 ///   void LoadOne(row, column, index, Raw&)    of one column, as element `index`
@@ -44,7 +90,7 @@ __device__ __forceinline__ Pack<F8, kTileVector> QuantizePack(const float (&valu
 /// kAligned: packs of 8 columns may be used on every row that is read or written. A variant of its
 /// own, for its loads then stay in whole registers.
 template <bool kAligned, typename Producer, typename F8>
-__global__ void __launch_bounds__(kTileThreads, kAligned ? 3 : 1)
+__global__ void __launch_bounds__(kTileThreads, kAligned ? kResidentBlocks<Producer> : 1)
     ProduceFp8Kernel(Producer producer, Fp8Target<F8> target, int64_t rows, int64_t columns) {
   constexpr int kOutputs = Producer::kOutputs;
   constexpr int kGroups = Producer::kGroups;
@@ -77,6 +123,7 @@ __global__ void __launch_bounds__(kTileThreads, kAligned ? 3 : 1)
 
   const float scale = *target.scale;
   uint32_t largest = 0;
+  float sums[kTileVector] = {};
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
     uint32_t words[kOutputs][4][2];
@@ -85,6 +132,10 @@ __global__ void __launch_bounds__(kTileThreads, kAligned ? 3 : 1)
       const int64_t row = row_of_thread + group * kTileRowsPerGroup + r;
       float values[kOutputs][kTileVector];
       producer.Compute(raw[group][r], values);
+      if constexpr (Producer::kColumnSums) {
+#pragma unroll
+        for (int j = 0; j < kTileVector; ++j) sums[j] += row < rows ? values[0][j] : 0.0f;
+      }
 #pragma unroll
       for (int k = 0; k < kOutputs; ++k) {
         const Pack<F8, kTileVector> codes = QuantizePack<F8>(values[k], scale, largest);
@@ -107,6 +158,11 @@ __global__ void __launch_bounds__(kTileThreads, kAligned ? 3 : 1)
     }
   }
   if (target.amax != nullptr) RaiseAmax(largest, target.amax);
+  if constexpr (Producer::kColumnSums) {
+    if (target.partial != nullptr) {
+      StoreTileSums(sums, target.partial + blockIdx.y * columns, first_column, columns);
+    }
+  }
   if (target.transposed == nullptr) return;
   __syncthreads();
 #pragma unroll
@@ -119,13 +175,11 @@ __global__ void __launch_bounds__(kTileThreads, kAligned ? 3 : 1)
 /// `inputs_aligned`: the producer's Load may be used on every row.
 template <typename Producer, typename F8>
 void LaunchProduceFp8(const LaunchContext& context, const Producer& producer, int64_t rows,
-                      int64_t columns, F8* rows_out, F8* transposed_out, const float* scale,
-                      float* amax, bool inputs_aligned) {
+                      int64_t columns, Fp8Target<F8> target, bool inputs_aligned) {
   constexpr int64_t kRows = TransposedTile<Producer::kGroups>::kRows;
-  const Fp8Target<F8> target = {rows_out, transposed_out, scale, amax,
-                                rows % 16 == 0 && IsAligned(transposed_out)};
+  target.transposed_aligned = rows % 16 == 0 && IsAligned(target.transposed);
   const bool aligned =
-      inputs_aligned && columns % kTileVector == 0 && IsAligned(rows_out, kTileVector);
+      inputs_aligned && columns % kTileVector == 0 && IsAligned(target.rows, kTileVector);
   const dim3 grid(static_cast<unsigned>((columns + kTileColumns - 1) / kTileColumns),
                   static_cast<unsigned>((rows + kRows - 1) / kRows));
   Launch(context,
@@ -138,6 +192,7 @@ template <typename T>
 struct StoredMatrix {
   static constexpr int kOutputs = 1;
   static constexpr int kGroups = sizeof(T) == 2 ? 2 : 1;
+  static constexpr bool kColumnSums = false;
   using Raw = Pack<T, kTileVector>;
 
   const T* x;

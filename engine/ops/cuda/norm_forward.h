@@ -23,6 +23,7 @@ template <typename T>
 struct PlainRows {
   T* y;
 
+  __device__ __forceinline__ void Begin() {}
   template <int N>
   __device__ __forceinline__ void Store(int64_t index, const float (&values)[N]) {
     StoreFloats(y + index, values);
@@ -82,6 +83,7 @@ __global__ void __launch_bounds__(kNormBlock<kThreads>,
   const float count = static_cast<float>(in.columns);
   Pack<T, kN> next[kNormPacks];
   int64_t row = int64_t{blockIdx.x} * kRowsPerBlock + static_cast<int>(threadIdx.x) / kThreads;
+  output.Begin();
 #pragma unroll
   for (int i = 0; i < kNormPacks; ++i) {
     const int column = (lane + i * kThreads) * kN;
@@ -154,6 +156,7 @@ template <bool kCentered, typename T, typename Output>
 __global__ void __launch_bounds__(kAnyWidthThreads)
     NormForwardAnyWidth(NormInput<T> in, Output output) {
   const float count = static_cast<float>(in.columns);
+  output.Begin();
   int turn = 0;
   for (int64_t row = blockIdx.x; row < in.rows; row += gridDim.x) {
     const T* x = in.x + row * in.columns;

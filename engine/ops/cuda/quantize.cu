@@ -49,14 +49,12 @@ void AmaxCuda(const Tensor& x, Tensor& amax) {
 void QuantizeCuda(const Tensor& x, const Tensor& scale, Fp8Output& out) {
   if (x.numel() == 0) return;
   const LaunchContext context = ContextOf(scale.device());
-  const DType dtype = out.rows.defined() ? out.rows.dtype() : out.transposed.dtype();
   DispatchFloat(x.dtype(), [&](auto* value) {
     using T = std::remove_pointer_t<decltype(value)>;
-    DispatchFp8(dtype, [&](auto* code) {
+    DispatchFp8(TypeOf(out), [&](auto* code) {
       using F8 = std::remove_pointer_t<decltype(code)>;
       const StoredMatrix<T> matrix = {Data<T>(x), x.dim(1)};
-      LaunchProduceFp8(context, matrix, x.dim(0), x.dim(1), Data<F8>(out.rows),
-                       Data<F8>(out.transposed), scale.f32(), Data<float>(out.amax),
+      LaunchProduceFp8(context, matrix, x.dim(0), x.dim(1), TargetOf<F8>(scale, out),
                        RowsAligned<T>(x.dim(1), x.raw()));
     });
   });

@@ -1,0 +1,56 @@
+// Norms and activations whose result goes straight to fp8: what norm.h and activation.h say, then
+// what Quantize (quantize.h) says, in one pass and without a copy in between. A GPU saves writing
+// the result, and reading it once or twice.
+//
+// The fp32 result is scaled and rounded to fp8 as it is: there is no rounding to the operands' type
+// on the way. `scale` is fp32 [1]. out.rows and out.transposed are of one fp8 type; out.amax, if
+// defined, is raised to the largest magnitude before scaling. x is fp32, bf16 or fp16, and so is
+// what the op reads beside it, of the same type.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/device/tensor.h"
+#include "engine/ops/quantize.h"
+
+namespace trimtab {
+
+/// Which copies an op writes.
+struct Fp8Copies {
+  bool rows = true;
+  bool transposed = true;
+};
+
+OpRecord LayerNormForwardFp8Record(int64_t rows, int64_t columns, DType dtype, bool transposed);
+OpRecord RmsNormForwardFp8Record(int64_t rows, int64_t columns, DType dtype, bool transposed);
+OpRecord GeluForwardFp8Record(int64_t rows, int64_t columns, DType dtype, const Fp8Copies& copies);
+/// `dbias` says whether the op sums it, and `gradient` what it is stored in.
+OpRecord GeluBackwardFp8Record(int64_t rows, int64_t columns, DType dtype, const Fp8Copies& copies,
+                               bool dbias, DType gradient = DType::kF32);
+/// `columns` is F, the width of the activation.
+OpRecord SwiGluForwardFp8Record(int64_t rows, int64_t columns, DType dtype,
+                                const Fp8Copies& copies);
+OpRecord SwiGluBackwardFp8Record(int64_t rows, int64_t columns, DType dtype,
+                                 const Fp8Copies& copies);
+
+/// out [rows, C] = LayerNormForward; out.rows must be defined.
+void LayerNormForwardFp8(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+                         const Tensor& scale, Fp8Output& out, Tensor& mean, Tensor& rstd);
+/// out [rows, C] = RmsNormForward; out.rows must be defined.
+void RmsNormForwardFp8(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& scale,
+                       Fp8Output& out, Tensor& rstd);
+
+/// out [N, F] = gelu(x), x [N, F].
+void GeluForwardFp8(const Tensor& x, const Tensor& scale, Fp8Output& out);
+/// out [N, F] = dy * gelu'(x). dbias [F] (fp32 or bf16), if defined, is overwritten by the column
+/// sums of that, before scaling, or added to with `accumulate`.
+void GeluBackwardFp8(const Tensor& x, const Tensor& dy, const Tensor& scale, Fp8Output& out,
+                     Tensor& dbias, bool accumulate);
+
+/// out [N, F] = silu(gate) * up from gate_up [N, 2F].
+void SwiGluForwardFp8(const Tensor& gate_up, const Tensor& scale, Fp8Output& out);
+/// out [N, 2F] = the gradient of gate_up [N, 2F] from dy [N, F].
+void SwiGluBackwardFp8(const Tensor& gate_up, const Tensor& dy, const Tensor& scale,
+                       Fp8Output& out);
+
+}  // namespace trimtab
