@@ -7,6 +7,7 @@
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/embedding.h"
+#include "engine/ops/fused_fp8.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/quantize.h"
@@ -278,6 +279,57 @@ void AddFp8(std::vector<OpCase>& ops, const Types& t) {
   ops.back().name += "_fp8";
 }
 
+Fp8Output Fp8Copy(Device& device, const Shape& shape, DType dtype) {
+  return {.rows = Constant(device, shape, 0.0f, dtype),
+          .transposed = Constant(device, {shape[1], shape[0]}, 0.0f, dtype),
+          .amax = Constant(device, {1}, 0.25f)};
+}
+
+void AddFusedFp8(std::vector<OpCase>& ops, const Types& t) {
+  constexpr DType kForward = DType::kF8E4M3;
+  constexpr DType kBackward = DType::kF8E5M2;
+  ops.push_back(Case(LayerNormForwardFp8Record(kRows, kColumns, t.data, true), [t](Device& d) {
+    Fp8Output out = Fp8Copy(d, kMatrix, kForward);
+    Tensor mean = Values(d, kStatistics, 2);
+    Tensor rstd = Values(d, kStatistics, 3);
+    LayerNormForwardFp8(Values(d, kMatrix, 4, t.data), Values(d, kVector, 5, t.data),
+                        Values(d, kVector, 6, t.data), 1e-5, Constant(d, {1}, 3.0f), out, mean,
+                        rstd);
+    return std::vector<Tensor>{out.rows, out.transposed, out.amax, mean, rstd};
+  }));
+  ops.push_back(Case(RmsNormForwardFp8Record(kRows, kColumns, t.data, true), [t](Device& d) {
+    Fp8Output out = Fp8Copy(d, kMatrix, kForward);
+    Tensor rstd = Values(d, kStatistics, 3);
+    RmsNormForwardFp8(Values(d, kMatrix, 4, t.data), Values(d, kVector, 5, t.data), 1e-5,
+                      Constant(d, {1}, 3.0f), out, rstd);
+    return std::vector<Tensor>{out.rows, out.transposed, out.amax, rstd};
+  }));
+  ops.push_back(Case(GeluForwardFp8Record(kRows, kColumns, t.data, {}), [t](Device& d) {
+    Fp8Output out = Fp8Copy(d, kMatrix, kForward);
+    GeluForwardFp8(Values(d, kMatrix, 2, t.data), Constant(d, {1}, 3.0f), out);
+    return std::vector<Tensor>{out.rows, out.transposed, out.amax};
+  }));
+  ops.push_back(
+      Case(GeluBackwardFp8Record(kRows, kColumns, t.data, {}, true, t.gradient), [t](Device& d) {
+        Fp8Output out = Fp8Copy(d, kMatrix, kBackward);
+        Tensor dbias = Values(d, kVector, 1, t.gradient);
+        GeluBackwardFp8(Values(d, kMatrix, 2, t.data), Values(d, kMatrix, 3, t.data),
+                        Constant(d, {1}, 3.0f), out, dbias, true);
+        return std::vector<Tensor>{out.rows, out.transposed, out.amax, dbias};
+      }));
+  ops.push_back(Case(SwiGluForwardFp8Record(kRows, kColumns, t.data, {}), [t](Device& d) {
+    Fp8Output out = Fp8Copy(d, kMatrix, kForward);
+    SwiGluForwardFp8(Values(d, {kRows, 2 * kColumns}, 2, t.data), Constant(d, {1}, 3.0f), out);
+    return std::vector<Tensor>{out.rows, out.transposed, out.amax};
+  }));
+  ops.push_back(Case(SwiGluBackwardFp8Record(kRows, kColumns, t.data, {}), [t](Device& d) {
+    Fp8Output out = Fp8Copy(d, {kRows, 2 * kColumns}, kBackward);
+    SwiGluBackwardFp8(Values(d, {kRows, 2 * kColumns}, 2, t.data), Values(d, kMatrix, 3, t.data),
+                      Constant(d, {1}, 3.0f), out);
+    return std::vector<Tensor>{out.rows, out.transposed, out.amax};
+  }));
+}
+
 void AddUpdate(std::vector<OpCase>& ops, const AdamWTypes& types) {
   ops.push_back(Case(AdamWRecord(kNumel, types), [types](Device& d) {
     AdamWState state = {.weight = Values(d, {kNumel}, 1, types.weight),
@@ -339,6 +391,7 @@ std::vector<OpCase> EveryOpIn(DType dtype, DType gradient) {
   AddCrossEntropy(ops, types);
   AddElementwise(ops, types);
   AddFp8(ops, types);
+  AddFusedFp8(ops, types);
   for (OpCase& op : ops) op.name += fmt::format("_{}", Name(dtype));
   return ops;
 }

@@ -1,0 +1,196 @@
+#include "engine/ops/fused_fp8.h"
+
+#include <cmath>
+
+#include "engine/ops/activation.h"
+#include "engine/ops/gemm.h"
+#include "engine/ops/norm.h"
+#include "tests/engine/ops/op_test.h"
+
+namespace trimtab {
+namespace {
+
+constexpr double kEpsilon = 1e-5;
+
+struct Case {
+  int64_t rows, columns;
+};
+// Less than a tile, a tile, tiles with ragged edges; rows on which packs may and may not be used.
+constexpr Case kCases[] = {{1, 1}, {3, 17}, {16, 8}, {64, 128}, {130, 136}, {80, 257}};
+
+// Every fused op against the plain op on fp32 tensors of the same values, then the formula of
+// quantising in double.
+class FusedFp8Test : public OpTest {
+ protected:
+  Tensor Scalar(float value) { return Input({1}, std::vector<float>{value}, DType::kF32); }
+
+  Fp8Output NewOutput(const Case& c, DType type) {
+    return {.rows = Output({c.rows, c.columns}, type),
+            .transposed = Output({c.columns, c.rows}, type),
+            .amax = Scalar(0.0f)};
+  }
+
+  /// `expected` [rows, columns] before scaling.
+  void ExpectQuantised(const Fp8Output& out, const Tensor& expected, float scale) {
+    const auto values = Read(expected);
+    const DType type = out.rows.dtype();
+    double largest = 0;
+    std::vector<double> stored;
+    for (const float value : values) {
+      const double magnitude = std::abs(static_cast<double>(value));
+      largest = std::max(largest, magnitude);
+      const double limit = Fp8Max(type);
+      stored.push_back(
+          std::clamp(static_cast<double>(value) * static_cast<double>(scale), -limit, limit));
+    }
+    const auto rows = Read(out.rows);
+    ExpectClose(rows, stored, tolerance(type).elementwise, "rows");
+    ExpectClose(Read(out.amax), std::vector<double>{largest}, tolerance(DType::kF32).reduction,
+                "amax");
+    // The copies hold the same codes, whatever the rounding.
+    const auto codes = ReadBytes(out.rows);
+    const auto transposed = ReadBytes(out.transposed);
+    const auto count = static_cast<size_t>(out.rows.dim(0));
+    const auto width = static_cast<size_t>(out.rows.dim(1));
+    for (size_t i = 0; i < count; ++i) {
+      for (size_t j = 0; j < width; ++j) {
+        ASSERT_EQ(transposed[j * count + i], codes[i * width + j])
+            << "row " << i << " column " << j;
+      }
+    }
+  }
+
+  /// The same values in fp32.
+  Tensor Wide(const Shape& shape, std::span<const float> values) {
+    return Input(shape, values, DType::kF32);
+  }
+
+  /// A scale under which about a tenth of the range saturates.
+  static float ScaleFor(DType type, float largest) { return Fp8Max(type) / (0.9f * largest); }
+};
+
+TEST_P(FusedFp8Test, LayerNormForward) {
+  for (const DType type : {DType::kF8E4M3, DType::kF8E5M2}) {
+    for (const Case& c : kCases) {
+      if (c.columns == 1 || Skips(c.rows * c.columns)) continue;
+      const Shape matrix = {c.rows, c.columns};
+      const auto x = Values(matrix.numel(), 1, 3.0f);
+      const auto weight = Values(c.columns, 2);
+      const auto bias = Values(c.columns, 3);
+      const float scale = ScaleFor(type, 2.5f);
+      Fp8Output out = NewOutput(c, type);
+      Tensor mean = Output({c.rows}, DType::kF32);
+      Tensor rstd = Output({c.rows}, DType::kF32);
+      LayerNormForwardFp8(Input(matrix, x), Input({c.columns}, weight), Input({c.columns}, bias),
+                          kEpsilon, Scalar(scale), out, mean, rstd);
+      Tensor y = Output(matrix, DType::kF32);
+      Tensor plain_mean = Output({c.rows}, DType::kF32);
+      Tensor plain_rstd = Output({c.rows}, DType::kF32);
+      LayerNormForward(Wide(matrix, x), Wide({c.columns}, weight), Wide({c.columns}, bias),
+                       kEpsilon, y, plain_mean, plain_rstd);
+      ExpectQuantised(out, y, scale);
+      const double allowed = tolerance(DType::kF32).reduction;
+      ExpectClose(Read(mean), ToDouble(Read(plain_mean)), allowed, "mean");
+      ExpectClose(Read(rstd), ToDouble(Read(plain_rstd)), allowed, "rstd");
+    }
+  }
+}
+
+TEST_P(FusedFp8Test, RmsNormForward) {
+  for (const DType type : {DType::kF8E4M3, DType::kF8E5M2}) {
+    for (const Case& c : kCases) {
+      if (Skips(c.rows * c.columns)) continue;
+      const Shape matrix = {c.rows, c.columns};
+      const auto x = Values(matrix.numel(), 1, 3.0f);
+      const auto weight = Values(c.columns, 2);
+      const float scale = ScaleFor(type, 1.7f);
+      Fp8Output out = NewOutput(c, type);
+      Tensor rstd = Output({c.rows}, DType::kF32);
+      RmsNormForwardFp8(Input(matrix, x), Input({c.columns}, weight), kEpsilon, Scalar(scale), out,
+                        rstd);
+      Tensor y = Output(matrix, DType::kF32);
+      Tensor plain_rstd = Output({c.rows}, DType::kF32);
+      RmsNormForward(Wide(matrix, x), Wide({c.columns}, weight), kEpsilon, y, plain_rstd);
+      ExpectQuantised(out, y, scale);
+      ExpectClose(Read(rstd), ToDouble(Read(plain_rstd)), tolerance(DType::kF32).reduction, "rstd");
+      Fp8Output only_rows = {.rows = Output(matrix, type)};
+      RmsNormForwardFp8(Input(matrix, x), Input({c.columns}, weight), kEpsilon, Scalar(scale),
+                        only_rows, rstd);
+      EXPECT_EQ(ReadBytes(only_rows.rows), ReadBytes(out.rows));
+    }
+  }
+}
+
+TEST_P(FusedFp8Test, GeluForward) {
+  for (const DType type : {DType::kF8E4M3, DType::kF8E5M2}) {
+    for (const Case& c : kCases) {
+      if (Skips(c.rows * c.columns)) continue;
+      const Shape matrix = {c.rows, c.columns};
+      const auto x = Values(matrix.numel(), 1, 4.0f);
+      const float scale = ScaleFor(type, 4.0f);
+      Fp8Output out = NewOutput(c, type);
+      GeluForwardFp8(Input(matrix, x), Scalar(scale), out);
+      Tensor y = Output(matrix, DType::kF32);
+      GeluForward(Wide(matrix, x), y);
+      ExpectQuantised(out, y, scale);
+    }
+  }
+}
+
+TEST_P(FusedFp8Test, GeluBackwardAndItsBiasGradient) {
+  for (const Case& c : kCases) {
+    if (Skips(c.rows * c.columns)) continue;
+    const DType type = DType::kF8E5M2;
+    const Shape matrix = {c.rows, c.columns};
+    const auto x = Values(matrix.numel(), 1, 4.0f);
+    const auto dy = Values(matrix.numel(), 2);
+    const auto before = GradientValues(c.columns, 3);
+    const float scale = ScaleFor(type, 1.1f);
+    Tensor dx = Output(matrix, DType::kF32);
+    GeluBackward(Wide(matrix, x), Wide(matrix, dy), dx);
+    for (const bool accumulate : {false, true}) {
+      Fp8Output out = NewOutput(c, type);
+      const DType g = gradient_dtype();
+      Tensor dbias = accumulate ? Input({c.columns}, before, g) : Output({c.columns}, g);
+      GeluBackwardFp8(Input(matrix, x), Input(matrix, dy), Scalar(scale), out, dbias, accumulate);
+      ExpectQuantised(out, dx, scale);
+      Tensor sums = accumulate ? Wide({c.columns}, before) : Output({c.columns}, DType::kF32);
+      BiasBackward(dx, sums, accumulate);
+      ExpectClose(Read(dbias), ToDouble(Read(sums)), tolerance(g).reduction, "dbias");
+    }
+    Fp8Output transposed = {.transposed = Output({c.columns, c.rows}, type)};
+    Fp8Output both = NewOutput(c, type);
+    Tensor none;
+    GeluBackwardFp8(Input(matrix, x), Input(matrix, dy), Scalar(scale), transposed, none, false);
+    GeluBackwardFp8(Input(matrix, x), Input(matrix, dy), Scalar(scale), both, none, false);
+    EXPECT_EQ(ReadBytes(transposed.transposed), ReadBytes(both.transposed));
+  }
+}
+
+TEST_P(FusedFp8Test, SwiGlu) {
+  for (const Case& c : kCases) {
+    if (Skips(c.rows * c.columns)) continue;
+    const Shape matrix = {c.rows, c.columns};
+    const Shape pair = {c.rows, 2 * c.columns};
+    const auto gate_up = Values(pair.numel(), 1, 2.0f);
+    const auto dy = Values(matrix.numel(), 2);
+    const float scale = ScaleFor(DType::kF8E4M3, 3.5f);
+    Fp8Output out = NewOutput(c, DType::kF8E4M3);
+    SwiGluForwardFp8(Input(pair, gate_up), Scalar(scale), out);
+    Tensor y = Output(matrix, DType::kF32);
+    SwiGluForward(Wide(pair, gate_up), y);
+    ExpectQuantised(out, y, scale);
+
+    const float gradient_scale = ScaleFor(DType::kF8E5M2, 2.0f);
+    Fp8Output gradient = NewOutput({c.rows, 2 * c.columns}, DType::kF8E5M2);
+    SwiGluBackwardFp8(Input(pair, gate_up), Input(matrix, dy), Scalar(gradient_scale), gradient);
+    Tensor dgate_up = Output(pair, DType::kF32);
+    SwiGluBackward(Wide(pair, gate_up), Wide(matrix, dy), dgate_up);
+    ExpectQuantised(gradient, dgate_up, gradient_scale);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, FusedFp8Test, testing::ValuesIn(AllTargets()), TargetName);
+
+}  // namespace
+}  // namespace trimtab
