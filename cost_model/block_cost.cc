@@ -6,6 +6,7 @@
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/embedding.h"
+#include "engine/ops/fused_fp8.h"
 
 namespace trimtab {
 namespace {
@@ -27,7 +28,7 @@ void LayerForward(Pass& pass, const ModelConfig& model, const BlockShape& shape)
   const AttentionShape attention = AttentionOf(model, shape);
   const DType type = shape.types.activations;
   const int64_t tokens = pass.tokens();
-  pass.NormForward();
+  pass.NormForward(kQkv);
   pass.ColumnForward(kQkv, attention.qkv_size());
   if (model.position == PositionKind::kRope) pass.Op(RopeRecord(attention, type));
   const int64_t out_size = attention.heads * attention.head_size;
@@ -37,20 +38,24 @@ void LayerForward(Pass& pass, const ModelConfig& model, const BlockShape& shape)
   pass.Op(AttentionForwardRecord(attention, type));
   pass.Give(workspace);
   pass.RowForward(kProj, out_size);
-  // The attention's own output stays for its backward pass; the norm's only as a linear's input.
-  if (!pass.KeepsInput(kQkv)) pass.Drop(pass.stream_bytes());
   pass.Op(AddRecord(pass.rows() * model.hidden_size, type));
 
   const int64_t ffn = model.ffn_hidden_size / shape.tp;
-  pass.NormForward();
+  const bool swiglu = model.activation == ActivationKind::kSwiGlu;
+  pass.NormForward(kFc1);
   pass.ColumnForward(kFc1, model.fc1_size() / shape.tp);
-  pass.Keep(pass.Bytes(tokens * ffn));
-  pass.Op(model.activation == ActivationKind::kSwiGlu ? SwiGluForwardRecord(tokens, ffn, type)
-                                                      : GeluForwardRecord(tokens, ffn, type));
+  if (pass.FusesInput(kFc2)) {
+    pass.TakeInputCopies(ffn);
+    pass.Op(swiglu ? SwiGluForwardFp8Record(tokens, ffn, type, {})
+                   : GeluForwardFp8Record(tokens, ffn, type, {}));
+  } else {
+    pass.Keep(pass.Bytes(tokens * ffn));
+    pass.Op(swiglu ? SwiGluForwardRecord(tokens, ffn, type) : GeluForwardRecord(tokens, ffn, type));
+  }
   pass.RowForward(kFc2, ffn);
-  if (!pass.KeepsInput(kFc2)) pass.Drop(pass.Bytes(tokens * ffn));
+  // The attention's own output stays for its backward pass; the activation only as an input.
+  if (!pass.FusesInput(kFc2) && !pass.KeepsInput(kFc2)) pass.Drop(pass.Bytes(tokens * ffn));
   pass.Op(AddRecord(pass.rows() * model.hidden_size, type));
-  if (!pass.KeepsInput(kFc1)) pass.Drop(pass.stream_bytes());
 }
 
 void LayerBackward(Pass& pass, const ModelConfig& model, const BlockShape& shape) {
@@ -59,7 +64,15 @@ void LayerBackward(Pass& pass, const ModelConfig& model, const BlockShape& shape
   const int64_t ffn = model.ffn_hidden_size / shape.tp;
   const int64_t fc1 = model.fc1_size() / shape.tp;
   pass.RowBackward(kFc2, ffn);
-  if (model.activation == ActivationKind::kSwiGlu) {
+  const bool swiglu = model.activation == ActivationKind::kSwiGlu;
+  const bool fused = pass.FusesGradient(kFc1);
+  if (fused) {
+    pass.TakeGradientCopies(fc1);
+    pass.Op(swiglu
+                ? SwiGluBackwardFp8Record(tokens, ffn, type, {})
+                : GeluBackwardFp8Record(tokens, ffn, type, {}, model.bias, shape.types.gradients));
+    pass.Give(pass.Bytes(tokens * ffn));
+  } else if (swiglu) {
     pass.Take(pass.Bytes(tokens * fc1));
     pass.Op(SwiGluBackwardRecord(tokens, ffn, type));
     pass.Give(pass.Bytes(tokens * ffn));
@@ -67,7 +80,7 @@ void LayerBackward(Pass& pass, const ModelConfig& model, const BlockShape& shape
     pass.Op(GeluBackwardRecord(tokens, ffn, type));
   }
   pass.ColumnBackward(kFc1, fc1, model.bias);
-  pass.Give(pass.Bytes(tokens * fc1));
+  if (!fused) pass.Give(pass.Bytes(tokens * fc1));
   pass.NormBackward();
   pass.Give(pass.stream_bytes());
 
@@ -95,7 +108,7 @@ void HeadForward(Pass& pass, const ModelConfig& model, const BlockShape& shape) 
   const DType type = shape.types.activations;
   const int64_t tokens = pass.tokens();
   const int64_t vocab = LocalVocab(model, shape);
-  pass.NormForward();
+  pass.NormForward(kOutputLayer);
   pass.ColumnForward(kOutputLayer, vocab);
   const int64_t loss_bytes = kFp32Bytes * tokens * 4;  // row maxima, two sums, losses
   pass.Take(loss_bytes);

@@ -1,6 +1,7 @@
 #include "cost_model/block_pass.h"
 
 #include "engine/ops/elementwise.h"
+#include "engine/ops/fused_fp8.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/quantize.h"
@@ -45,10 +46,32 @@ void Pass::ReduceProduct() {
   Give(full_bytes());
 }
 
-void Pass::NormForward() {
+bool Pass::FusesInput(LinearKind kind) const {
+  if (!Fp8(kind) || shape_.current_scaling || kind == kProj) return false;
+  return RowParallel(kind) || !shape_.sequence_parallel;
+}
+
+bool Pass::FusesGradient(LinearKind kind) const {
+  if (!Fp8(kind) || shape_.current_scaling || kind != kFc1) return false;
+  return model_.activation == ActivationKind::kGelu || !model_.bias;
+}
+
+void Pass::TakeInputCopies(int64_t columns) {
+  Take(tokens() * columns);  // one byte an element
+  Keep(tokens() * columns);
+}
+
+void Pass::NormForward(LinearKind next) {
   const bool rms = model_.norm == NormKind::kRmsNorm;
   const DType type = shape_.types.activations;
-  Keep(stream_bytes() + kFp32Bytes * rows() * (rms ? 1 : 2));
+  Keep(kFp32Bytes * rows() * (rms ? 1 : 2));
+  if (FusesInput(next)) {
+    TakeInputCopies(hidden());
+    Op(rms ? RmsNormForwardFp8Record(rows(), hidden(), type, true)
+           : LayerNormForwardFp8Record(rows(), hidden(), type, true));
+    return;
+  }
+  Keep(stream_bytes());
   Op(rms ? RmsNormForwardRecord(rows(), hidden(), type)
          : LayerNormForwardRecord(rows(), hidden(), type));
 }
@@ -76,12 +99,14 @@ void Pass::ForwardProduct(LinearKind kind, int64_t in, int64_t out) {
     Op(GemmRecord(tokens(), out, in, false, {types.activations, types.weights, types.activations}));
     return;
   }
-  const int64_t copy_bytes = tokens() * in;  // one byte an element
+  const GemmTypes gemm_types = {kFp8Forward, kFp8Forward, types.activations};
+  if (FusesInput(kind)) return Op(GemmRecord(tokens(), out, in, false, gemm_types));
+  const int64_t copy_bytes = tokens() * in;
   const bool keep_copy = !KeepsShard(kind);
   Take(copy_bytes);
   if (keep_copy) Keep(copy_bytes);
   Quantize(in, {.transposed = keep_copy, .sharded = RowParallel(kind)});
-  Op(GemmRecord(tokens(), out, in, false, {kFp8Forward, kFp8Forward, types.activations}));
+  Op(GemmRecord(tokens(), out, in, false, gemm_types));
   Give(copy_bytes);
 }
 
@@ -89,8 +114,10 @@ void Pass::BackwardProducts(LinearKind kind, int64_t in, int64_t out) {
   const TrainingTypes& types = shape_.types;
   const bool fp8 = Fp8(kind);
   const int64_t dy_copies = fp8 ? 2 * tokens() * out : 0;
-  Take(dy_copies);
-  if (fp8) Quantize(out, {.sharded = !RowParallel(kind)});
+  if (fp8 && !FusesGradient(kind)) {
+    Take(dy_copies);
+    Quantize(out, {.sharded = !RowParallel(kind)});
+  }
 
   const bool gather = !RowParallel(kind) && KeepsInput(kind);
   const int64_t gathered = gather ? GatherRows() : 0;
@@ -118,10 +145,15 @@ void Pass::ColumnForward(LinearKind kind, int64_t out) {
   Keep(Bytes(tokens() * out));
   ForwardProduct(kind, hidden(), out);
   Give(gathered);
+  if (FusesInput(kind)) {
+    Give(tokens() * hidden());
+  } else if (!KeepsInput(kind)) {
+    Drop(stream_bytes());
+  }
 }
 
 void Pass::ColumnBackward(LinearKind kind, int64_t out, bool bias) {
-  if (bias) {
+  if (bias && !FusesGradient(kind)) {
     Op(BiasBackwardRecord(tokens(), out, shape_.types.activations, shape_.types.gradients));
   }
   BackwardProducts(kind, hidden(), out);
@@ -136,6 +168,7 @@ void Pass::RowForward(LinearKind kind, int64_t in) {
   ForwardProduct(kind, in, hidden());
   ReduceProduct();
   if (model_.bias && shape_.tp > 1) Op(AddBiasRecord(rows(), hidden(), shape_.types.activations));
+  if (FusesInput(kind)) Give(tokens() * in);
 }
 
 void Pass::RowBackward(LinearKind kind, int64_t in) {

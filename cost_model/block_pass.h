@@ -59,18 +59,28 @@ class Pass {
   void TakeProduct();
   void ReduceProduct();
 
-  /// Norm::Forward: leaves its output and statistics in use.
-  void NormForward();
+  /// Norm::Forward before the linear layer `next`: leaves its output and statistics in use.
+  void NormForward(LinearKind next);
   void NormBackward();
 
   /// Whether a linear layer keeps its input as it is, rather than a transposed fp8 copy.
   bool KeepsInput(LinearKind kind) const { return !Fp8(kind) || KeepsShard(kind); }
 
-  /// ColumnParallelLinear::Forward to `out` features of this rank: leaves its output in use.
+  /// Whether a fused op writes the input of a linear layer in fp8, or the gradient of its output.
+  bool FusesInput(LinearKind kind) const;
+  bool FusesGradient(LinearKind kind) const;
+  /// The copies of [N, columns] that such an op writes: in use until the layer has taken them. The
+  /// transposed copy of an input is kept.
+  void TakeInputCopies(int64_t columns);
+  void TakeGradientCopies(int64_t columns) { Take(2 * tokens() * columns); }
+
+  /// ColumnParallelLinear::Forward to `out` features of this rank, from the output of a norm:
+  /// leaves its own output in use, and its input if it keeps that.
   void ColumnForward(LinearKind kind, int64_t out);
   /// ColumnParallelLinear::Backward: leaves the [rows, C] gradient of its input in use.
   void ColumnBackward(LinearKind kind, int64_t out, bool bias);
-  /// RowParallelLinear::Forward from `in` features of this rank: leaves [rows, C] in use.
+  /// RowParallelLinear::Forward from `in` features of this rank: leaves [rows, C] in use. Its input
+  /// is the caller's, unless it was fused.
   void RowForward(LinearKind kind, int64_t in);
   /// RowParallelLinear::Backward: leaves [N, in] in use.
   void RowBackward(LinearKind kind, int64_t in);

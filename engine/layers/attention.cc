@@ -1,6 +1,7 @@
 #include "engine/layers/attention.h"
 
 #include <cmath>
+#include <utility>
 
 namespace trimtab {
 namespace {
@@ -31,10 +32,10 @@ SelfAttention::SelfAttention(ParameterStore& store, const LayerContext& context,
       linear_proj_(store, context, name + ".linear_proj", context.model.hidden_size,
                    context.model.hidden_size, context.model.bias, ResidualStd(context.model)) {}
 
-Tensor SelfAttention::Forward(const LayerContext& context, const Tensor& x,
+Tensor SelfAttention::Forward(const LayerContext& context, LinearOperand x,
                               SelfAttentionSaved& saved) const {
   const AttentionShape shape = ShapeOf(context);
-  saved.qkv = linear_qkv_.Forward(context, x, MemoryTag::kActivations, saved.linear_qkv);
+  saved.qkv = linear_qkv_.Forward(context, std::move(x), MemoryTag::kActivations, saved.linear_qkv);
   if (context.model.position == PositionKind::kRope) {
     Rope(shape, context.model.rope_theta, /*inverse=*/false, saved.qkv);
   }

@@ -22,7 +22,11 @@ class SelfAttention {
   SelfAttention(ParameterStore& store, const LayerContext& context, const std::string& name);
 
   /// y [rows, C], an activation, from x [rows, C].
-  Tensor Forward(const LayerContext& context, const Tensor& x, SelfAttentionSaved& saved) const;
+  Tensor Forward(const LayerContext& context, LinearOperand x, SelfAttentionSaved& saved) const;
+  /// Where a fused op may write x itself.
+  std::optional<Fp8Target> InputTarget(const LayerContext& context) const {
+    return linear_qkv_.InputTarget(context);
+  }
   /// dx [rows, C] from dy [rows, C].
   Tensor Backward(const LayerContext& context, const SelfAttentionSaved& saved, const Tensor& dy,
                   bool accumulate) const;

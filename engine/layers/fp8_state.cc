@@ -94,10 +94,8 @@ void Fp8State::EndStep(const ParallelContext& parallel) {
   has_history_ = true;
 }
 
-void Fp8State::SetCurrentScale(const ParallelContext& parallel, int64_t slot, const Tensor& x,
-                               bool sharded) {
+void Fp8State::SetCurrentScale(const ParallelContext& parallel, int64_t slot, bool sharded) {
   Tensor amax = current_amax_.Slice(0, {1});
-  Amax(x, amax);
   if (sharded && parallel.layout.tp > 1) parallel.tp->AllReduce(amax, ReduceOp::kMax);
   Fp8Scales scale = {At(scales_.scale, slot), At(scales_.inverse, slot)};
   UpdateFp8Scales(At(fp8_max_, slot), current_amax_, scale);
@@ -109,7 +107,11 @@ void Fp8State::Quantize(const ParallelContext& parallel, int layer, Operand oper
   const int64_t slot = Slot(layer, operand);
   Fp8Output out = {.rows = std::move(rows), .transposed = std::move(transposed), .amax = {}};
   const bool current = !delayed() || !has_history_;
-  if (current && !keep_scale) SetCurrentScale(parallel, slot, x, sharded);
+  if (current && !keep_scale) {
+    Tensor amax = current_amax_.Slice(0, {1});
+    Amax(x, amax);
+    SetCurrentScale(parallel, slot, sharded);
+  }
   if (delayed()) out.amax = amax_.Slice(slot, {1});
   trimtab::Quantize(x, At(scales_.scale, slot), out);
 }
@@ -139,6 +141,31 @@ void Fp8State::Restore(const Fp8Snapshot& snapshot) {
   CopyFromHost(scales_.scale, snapshot.scale);
   CopyFromHost(scales_.inverse, snapshot.inverse);
   has_history_ = true;
+}
+
+std::optional<Fp8Target> Fp8State::Target(int layer, Operand operand, bool sharded, int64_t rows,
+                                          int64_t columns, MemoryTag transposed_tag) const {
+  if (!delayed()) return std::nullopt;
+  Device& device = amax_.device();
+  const DType dtype = operand == Operand::kInput ? kForward : kBackward;
+  const int64_t slot = Slot(layer, operand);
+  return Fp8Target{
+      .out = {.rows = Tensor::Empty(device, {rows, columns}, dtype, MemoryTag::kWorkspace),
+              .transposed = Tensor::Empty(device, {columns, rows}, dtype, transposed_tag),
+              .amax = amax_.Slice(slot, {1})},
+      .slot = slot,
+      .sharded = sharded};
+}
+
+void Fp8State::Write(const ParallelContext& parallel, Fp8Target& target, const FusedOp& op) {
+  const Tensor scale = At(scales_.scale, target.slot);
+  if (!has_history_) {
+    Fp8Output rehearsal = target.out;
+    rehearsal.amax = current_amax_.Slice(0, {1});
+    op(scale, rehearsal, /*rehearsal=*/true);
+    SetCurrentScale(parallel, target.slot, target.sharded);
+  }
+  op(scale, target.out, /*rehearsal=*/false);
 }
 
 Tensor Fp8State::inverse(int layer, Operand operand) const {

@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,13 @@
 #include "engine/ops/quantize.h"
 
 namespace trimtab {
+
+/// The fp8 copies of an operand that a fused op is to write.
+struct Fp8Target {
+  Fp8Output out;
+  int64_t slot = 0;      // of the operand's scale
+  bool sharded = false;  // each tp rank has a part of the operand
+};
 
 /// The weight [out, in] of one linear layer in fp8.
 struct Fp8Weight {
@@ -57,7 +66,15 @@ class Fp8State {
   /// reuses the scale of an earlier call on the same values.
   void Quantize(const ParallelContext& parallel, int layer, Operand operand, const Tensor& x,
                 bool sharded, bool keep_scale, Tensor rows, Tensor transposed);
-  /// Factor [1] that restores the values of the last Quantize.
+  /// Where a fused op may write the operand [rows, columns] of a layer itself: both copies, the
+  /// transposed one under `transposed_tag`. Empty with current scaling.
+  std::optional<Fp8Target> Target(int layer, Operand operand, bool sharded, int64_t rows,
+                                  int64_t columns, MemoryTag transposed_tag) const;
+  /// Has `op` write target.out with `scale`. In a run's first step it is called twice: the first
+  /// call, a `rehearsal` whose results are thrown away, only finds the largest value.
+  using FusedOp = std::function<void(const Tensor& scale, Fp8Output& out, bool rehearsal)>;
+  void Write(const ParallelContext& parallel, Fp8Target& target, const FusedOp& op);
+  /// Factor [1] that restores the values of the last Quantize, or of what was written to a Target.
   Tensor inverse(int layer, Operand operand) const;
 
  private:
@@ -74,8 +91,8 @@ class Fp8State {
     return kOperands * layer + (operand == Operand::kGradient ? 1 : 0);
   }
   bool delayed() const { return config_.scaling == "delayed"; }
-  void SetCurrentScale(const ParallelContext& parallel, int64_t slot, const Tensor& x,
-                       bool sharded);
+  /// Sets the scale of `slot` from current_amax_.
+  void SetCurrentScale(const ParallelContext& parallel, int64_t slot, bool sharded);
 
   Fp8Config config_;
   bool has_history_ = false;

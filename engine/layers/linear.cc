@@ -1,6 +1,7 @@
 #include "engine/layers/linear.h"
 
 #include <numeric>
+#include <utility>
 
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
@@ -67,20 +68,29 @@ ColumnParallelLinear::ColumnParallelLinear(ParameterStore& store, const LayerCon
        .partition = RowBlocksPartition(output_blocks, 1, context.tp(), context.parallel.tp_rank)});
 }
 
-Tensor ColumnParallelLinear::Forward(const LayerContext& context, const Tensor& x, MemoryTag tag,
+Tensor ColumnParallelLinear::Forward(const LayerContext& context, LinearOperand x, MemoryTag tag,
                                      LinearSaved& saved) const {
-  const Tensor full = GatherRows(context, x);
+  const Tensor bias = bias_ != nullptr ? bias_->weight : Tensor();
+  const bool written = x.fp8.rows.defined();
+  const Tensor full = written ? Tensor() : GatherRows(context, x.matrix);
   Tensor y = context.New({context.tokens(), weight().spec.rows}, tag);
-  products_.Forward(context, full, x, bias_ != nullptr ? bias_->weight : Tensor(), y, saved);
+  if (written) {
+    products_.Forward(context, x.fp8, bias, y, saved);
+  } else {
+    products_.Forward(context, full, x.matrix, bias, y, saved);
+  }
   return y;
 }
 
 Tensor ColumnParallelLinear::Backward(const LayerContext& context, const LinearSaved& saved,
-                                      const Tensor& dy, bool accumulate) const {
-  if (bias_ != nullptr) BiasBackward(dy, bias_->gradient, accumulate);
+                                      LinearOperand dy, bool accumulate) const {
+  const bool written = dy.fp8.rows.defined();
+  if (bias_ != nullptr && !written) BiasBackward(dy.matrix, bias_->gradient, accumulate);
   Tensor dx;
   {
-    const LinearProducts::Backward backward(products_, context, dy);
+    const LinearProducts::Backward backward =
+        written ? LinearProducts::Backward(products_, context, std::move(dy.fp8))
+                : LinearProducts::Backward(products_, context, dy.matrix);
     {
       const Tensor full = products_.NeedsInput(saved) ? GatherRows(context, saved.input) : Tensor();
       backward.WeightGradient(saved, full, accumulate);
@@ -104,13 +114,18 @@ RowParallelLinear::RowParallelLinear(ParameterStore& store, const LayerContext& 
                           .partition = WholePartition(out, 1)});
 }
 
-Tensor RowParallelLinear::Forward(const LayerContext& context, const Tensor& x, MemoryTag tag,
+Tensor RowParallelLinear::Forward(const LayerContext& context, LinearOperand x, MemoryTag tag,
                                   LinearSaved& saved) const {
   // The reduce-scatter of sequence parallelism writes to another tensor: the product is transient.
   const MemoryTag product_tag = context.sequence_parallel() ? MemoryTag::kWorkspace : tag;
   Tensor product = context.New({context.tokens(), products_.weight().spec.rows}, product_tag);
   const bool fuse_bias = bias_ != nullptr && context.tp() == 1;
-  products_.Forward(context, x, x, fuse_bias ? bias_->weight : Tensor(), product, saved);
+  const Tensor bias = fuse_bias ? bias_->weight : Tensor();
+  if (x.fp8.rows.defined()) {
+    products_.Forward(context, x.fp8, bias, product, saved);
+  } else {
+    products_.Forward(context, x.matrix, x.matrix, bias, product, saved);
+  }
   Tensor y = ReduceRows(context, std::move(product), tag);
   if (bias_ != nullptr && !fuse_bias) AddBias(bias_->weight, y);
   return y;

@@ -33,14 +33,24 @@ class ColumnParallelLinear {
   explicit ColumnParallelLinear(Parameter& weight) : products_(weight.spec.name, weight) {}
 
   /// y [N, out / tp] under `tag` from x [rows, in].
-  Tensor Forward(const LayerContext& context, const Tensor& x, MemoryTag tag,
+  Tensor Forward(const LayerContext& context, LinearOperand x, MemoryTag tag,
                  LinearSaved& saved) const;
   /// dx [rows, in] from dy [N, out / tp]; adds to the gradients, or overwrites them when not
-  /// `accumulate`.
-  Tensor Backward(const LayerContext& context, const LinearSaved& saved, const Tensor& dy,
+  /// `accumulate`. Whoever wrote dy to a GradientTarget has done the bias's.
+  Tensor Backward(const LayerContext& context, const LinearSaved& saved, LinearOperand dy,
                   bool accumulate) const;
 
+  /// Where a fused op may write x or dy itself.
+  std::optional<Fp8Target> InputTarget(const LayerContext& context) const {
+    return products_.InputTarget(context);
+  }
+  std::optional<Fp8Target> GradientTarget(const LayerContext& context) const {
+    return products_.GradientTarget(context);
+  }
+
   const Parameter& weight() const { return products_.weight(); }
+  /// nullptr without one.
+  Parameter* bias() const { return bias_; }
 
  private:
   LinearProducts products_;
@@ -55,8 +65,12 @@ class RowParallelLinear {
                     int64_t in, int64_t out, bool bias, double init_std);
 
   /// y [rows, out] under `tag` from x [N, in / tp].
-  Tensor Forward(const LayerContext& context, const Tensor& x, MemoryTag tag,
+  Tensor Forward(const LayerContext& context, LinearOperand x, MemoryTag tag,
                  LinearSaved& saved) const;
+  /// Where a fused op may write x itself.
+  std::optional<Fp8Target> InputTarget(const LayerContext& context) const {
+    return products_.InputTarget(context);
+  }
   /// dx [N, in / tp] from dy [rows, out].
   Tensor Backward(const LayerContext& context, const LinearSaved& saved, const Tensor& dy,
                   bool accumulate) const;

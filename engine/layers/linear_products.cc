@@ -1,5 +1,7 @@
 #include "engine/layers/linear_products.h"
 
+#include <utility>
+
 #include "engine/ops/gemm.h"
 
 namespace trimtab {
@@ -39,6 +41,31 @@ void LinearProducts::Forward(const LayerContext& context, const Tensor& x, const
   }
   context.fp8->Quantize(context.parallel, fp8_layer_, Operand::kInput, x, input_sharded_,
                         /*keep_scale=*/false, rows, saved.input_transposed);
+  Fp8Product(context, rows, bias, y);
+}
+
+std::optional<Fp8Target> LinearProducts::InputTarget(const LayerContext& context) const {
+  // Under sequence parallelism the input of a column-parallel layer is gathered first.
+  const bool gathered = context.sequence_parallel() && !input_sharded_;
+  if (!fp8() || gathered || context.observer != nullptr) return std::nullopt;
+  return context.fp8->Target(fp8_layer_, Operand::kInput, input_sharded_, context.tokens(),
+                             weight_->spec.columns, MemoryTag::kActivations);
+}
+
+std::optional<Fp8Target> LinearProducts::GradientTarget(const LayerContext& context) const {
+  if (!fp8() || context.observer != nullptr) return std::nullopt;
+  return context.fp8->Target(fp8_layer_, Operand::kGradient, !input_sharded_, context.tokens(),
+                             weight_->spec.rows, MemoryTag::kWorkspace);
+}
+
+void LinearProducts::Forward(const LayerContext& context, const Fp8Output& x, const Tensor& bias,
+                             Tensor& y, LinearSaved& saved) const {
+  saved.input_transposed = x.transposed;
+  Fp8Product(context, x.rows, bias, y);
+}
+
+void LinearProducts::Fp8Product(const LayerContext& context, const Tensor& rows, const Tensor& bias,
+                                Tensor& y) const {
   const Fp8Weight& weight = context.fp8->weight(fp8_layer_);
   Gemm(rows, Transpose::kNo, weight.rows, Transpose::kYes, y,
        {.bias = bias,
@@ -60,6 +87,13 @@ LinearProducts::Backward::Backward(const LinearProducts& products, const LayerCo
                         !products.input_sharded_, /*keep_scale=*/false, dy_fp8_,
                         dy_fp8_transposed_);
 }
+
+LinearProducts::Backward::Backward(const LinearProducts& products, const LayerContext& context,
+                                   Fp8Output dy)
+    : products_(products),
+      context_(context),
+      dy_fp8_(std::move(dy.rows)),
+      dy_fp8_transposed_(std::move(dy.transposed)) {}
 
 void LinearProducts::Backward::WeightGradient(const LinearSaved& saved, const Tensor& x,
                                               bool accumulate) const {

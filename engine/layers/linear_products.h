@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "engine/layers/fp8_state.h"
 #include "engine/layers/layer_context.h"
@@ -17,6 +19,16 @@ class LinearObserver {
   virtual ~LinearObserver() = default;
   virtual void OnForward(const std::string& name, const Tensor& x, const Tensor& weight) = 0;
   virtual void OnBackward(const std::string& name, const Tensor& dy) = 0;
+};
+
+/// What a linear layer multiplies: a matrix, or the fp8 copies that a fused op has written of it.
+struct LinearOperand {
+  Tensor matrix{};
+  Fp8Output fp8{};
+
+  LinearOperand() = default;
+  LinearOperand(Tensor stored) : matrix(std::move(stored)) {}    // NOLINT: a matrix is one
+  LinearOperand(Fp8Output written) : fp8(std::move(written)) {}  // NOLINT: so are its copies
 };
 
 /// What a linear layer keeps of its input. One of the two is defined.
@@ -36,11 +48,18 @@ class LinearProducts {
 
   Parameter& weight() const { return *weight_; }
 
+  /// Where a fused op may write x [N, in], or dy [N, out], itself; empty where it must be stored.
+  std::optional<Fp8Target> InputTarget(const LayerContext& context) const;
+  std::optional<Fp8Target> GradientTarget(const LayerContext& context) const;
+
   /// Writes y from x. `bias` may be undefined. `saved` receives what Backward needs: x itself, or
   /// its transposed fp8 copy; the shard of sequence parallelism is kept instead of either, and x
   /// gathered again.
   void Forward(const LayerContext& context, const Tensor& x, const Tensor& shard,
                const Tensor& bias, Tensor& y, LinearSaved& saved) const;
+  /// The same from the copies of an InputTarget.
+  void Forward(const LayerContext& context, const Fp8Output& x, const Tensor& bias, Tensor& y,
+               LinearSaved& saved) const;
 
   /// Whether WeightGradient needs x (gathered again), that is: fp8 kept no copy of it.
   bool NeedsInput(const LinearSaved& saved) const { return saved.input.defined(); }
@@ -49,6 +68,8 @@ class LinearProducts {
   class Backward {
    public:
     Backward(const LinearProducts& products, const LayerContext& context, const Tensor& dy);
+    /// From the copies of a GradientTarget.
+    Backward(const LinearProducts& products, const LayerContext& context, Fp8Output dy);
     /// Adds to the weight's gradient, or overwrites it when not `accumulate`. `x` is the gathered
     /// input where NeedsInput, else undefined.
     void WeightGradient(const LinearSaved& saved, const Tensor& x, bool accumulate) const;
@@ -65,6 +86,8 @@ class LinearProducts {
 
  private:
   bool fp8() const { return fp8_layer_ >= 0; }
+  void Fp8Product(const LayerContext& context, const Tensor& rows, const Tensor& bias,
+                  Tensor& y) const;
 
   std::string name_;
   Parameter* weight_ = nullptr;

@@ -17,11 +17,8 @@ void LmHead::Forward(const LayerContext& context, const Tensor& x, const Tensor&
                      Tensor* logits) const {
   const VocabShard shard = {.start = vocab_start_, .valid = context.model.vocab_size};
   const int64_t tokens = context.tokens();
-  {
-    const Tensor hidden = final_norm_.Forward(context, x, saved.norm);
-    saved.dlogits =
-        output_layer_.Forward(context, hidden, MemoryTag::kActivations, saved.output_layer);
-  }
+  saved.dlogits = output_layer_.Forward(context, final_norm_.Forward(context, x, saved.norm),
+                                        MemoryTag::kActivations, saved.output_layer);
   if (logits != nullptr) {
     *logits = context.New(saved.dlogits.shape(), MemoryTag::kWorkspace);
     Copy(saved.dlogits, *logits);

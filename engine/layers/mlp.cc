@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/ops/activation.h"
+#include "engine/ops/fused_fp8.h"
 
 namespace trimtab {
 namespace {
@@ -24,29 +25,63 @@ Mlp::Mlp(ParameterStore& store, const LayerContext& context, const std::string& 
                   context.model.init_std /
                       std::sqrt(2.0 * static_cast<double>(context.model.num_layers))) {}
 
-Tensor Mlp::Forward(const LayerContext& context, const Tensor& x, MlpSaved& saved) const {
-  saved.fc1 = linear_fc1_.Forward(context, x, MemoryTag::kActivations, saved.linear_fc1);
+LinearOperand Mlp::ActivationForward(const LayerContext& context, const MlpSaved& saved) const {
+  const bool swiglu = IsSwiGlu(context.model);
+  if (std::optional<Fp8Target> target = linear_fc2_.InputTarget(context)) {
+    context.fp8->Write(context.parallel, *target,
+                       [&](const Tensor& scale, Fp8Output& out, bool /*rehearsal*/) {
+                         (swiglu ? SwiGluForwardFp8 : GeluForwardFp8)(saved.fc1, scale, out);
+                       });
+    return std::move(target->out);
+  }
   Tensor activation = context.New({context.tokens(), context.model.ffn_hidden_size / context.tp()},
                                   MemoryTag::kActivations);
+  (swiglu ? SwiGluForward : GeluForward)(saved.fc1, activation);
+  return activation;
+}
+
+LinearOperand Mlp::ActivationBackward(const LayerContext& context, const MlpSaved& saved,
+                                      Tensor dactivation, bool accumulate) const {
+  Parameter* bias = linear_fc1_.bias();
   if (IsSwiGlu(context.model)) {
-    SwiGluForward(saved.fc1, activation);
-  } else {
-    GeluForward(saved.fc1, activation);
+    // The fused op makes no bias gradient.
+    if (std::optional<Fp8Target> target =
+            bias == nullptr ? linear_fc1_.GradientTarget(context) : std::nullopt) {
+      context.fp8->Write(context.parallel, *target,
+                         [&](const Tensor& scale, Fp8Output& out, bool /*rehearsal*/) {
+                           SwiGluBackwardFp8(saved.fc1, dactivation, scale, out);
+                         });
+      return std::move(target->out);
+    }
+    Tensor dgate_up = context.New(saved.fc1.shape(), MemoryTag::kWorkspace);
+    SwiGluBackward(saved.fc1, dactivation, dgate_up);
+    return dgate_up;
   }
-  return linear_fc2_.Forward(context, activation, MemoryTag::kActivations, saved.linear_fc2);
+  if (std::optional<Fp8Target> target = linear_fc1_.GradientTarget(context)) {
+    context.fp8->Write(context.parallel, *target,
+                       [&](const Tensor& scale, Fp8Output& out, bool rehearsal) {
+                         // A rehearsal must not add to the gradient.
+                         const bool sum = bias != nullptr && !rehearsal;
+                         Tensor dbias = sum ? bias->gradient : Tensor();
+                         GeluBackwardFp8(saved.fc1, dactivation, scale, out, dbias, accumulate);
+                       });
+    return std::move(target->out);
+  }
+  GeluBackward(saved.fc1, dactivation, dactivation);
+  return dactivation;
+}
+
+Tensor Mlp::Forward(const LayerContext& context, LinearOperand x, MlpSaved& saved) const {
+  saved.fc1 = linear_fc1_.Forward(context, std::move(x), MemoryTag::kActivations, saved.linear_fc1);
+  return linear_fc2_.Forward(context, ActivationForward(context, saved), MemoryTag::kActivations,
+                             saved.linear_fc2);
 }
 
 Tensor Mlp::Backward(const LayerContext& context, const MlpSaved& saved, const Tensor& dy,
                      bool accumulate) const {
-  Tensor dfc1 = linear_fc2_.Backward(context, saved.linear_fc2, dy, accumulate);
-  if (IsSwiGlu(context.model)) {
-    Tensor dgate_up = context.New(saved.fc1.shape(), MemoryTag::kWorkspace);
-    SwiGluBackward(saved.fc1, dfc1, dgate_up);
-    dfc1 = std::move(dgate_up);
-  } else {
-    GeluBackward(saved.fc1, dfc1, dfc1);
-  }
-  return linear_fc1_.Backward(context, saved.linear_fc1, dfc1, accumulate);
+  LinearOperand dfc1 = ActivationBackward(
+      context, saved, linear_fc2_.Backward(context, saved.linear_fc2, dy, accumulate), accumulate);
+  return linear_fc1_.Backward(context, saved.linear_fc1, std::move(dfc1), accumulate);
 }
 
 }  // namespace trimtab

@@ -19,12 +19,21 @@ class Mlp {
   Mlp(ParameterStore& store, const LayerContext& context, const std::string& name);
 
   /// y [rows, C], an activation, from x [rows, C].
-  Tensor Forward(const LayerContext& context, const Tensor& x, MlpSaved& saved) const;
+  Tensor Forward(const LayerContext& context, LinearOperand x, MlpSaved& saved) const;
+  /// Where a fused op may write x itself.
+  std::optional<Fp8Target> InputTarget(const LayerContext& context) const {
+    return linear_fc1_.InputTarget(context);
+  }
   /// dx [rows, C] from dy [rows, C].
   Tensor Backward(const LayerContext& context, const MlpSaved& saved, const Tensor& dy,
                   bool accumulate) const;
 
  private:
+  /// The activation function from saved.fc1, and the gradient of saved.fc1 from that of its result.
+  LinearOperand ActivationForward(const LayerContext& context, const MlpSaved& saved) const;
+  LinearOperand ActivationBackward(const LayerContext& context, const MlpSaved& saved,
+                                   Tensor dactivation, bool accumulate) const;
+
   ColumnParallelLinear linear_fc1_;
   RowParallelLinear linear_fc2_;
 };

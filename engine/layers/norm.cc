@@ -1,5 +1,8 @@
 #include "engine/layers/norm.h"
 
+#include <utility>
+
+#include "engine/ops/fused_fp8.h"
 #include "engine/ops/norm.h"
 
 namespace trimtab {
@@ -20,14 +23,27 @@ Norm::Norm(ParameterStore& store, const LayerContext& context, const std::string
                           .partition = WholePartition(hidden, 1)});
 }
 
-Tensor Norm::Forward(const LayerContext& context, const Tensor& x, NormSaved& saved) const {
+LinearOperand Norm::Forward(const LayerContext& context, const Tensor& x, NormSaved& saved,
+                            std::optional<Fp8Target> target) const {
   const double epsilon = context.model.norm_epsilon;
-  Tensor y = context.New(x.shape(), MemoryTag::kActivations);
   saved.rstd = context.NewF32({x.dim(0)}, MemoryTag::kActivations);
+  if (bias_ != nullptr) saved.mean = context.NewF32({x.dim(0)}, MemoryTag::kActivations);
+  if (target) {
+    context.fp8->Write(context.parallel, *target,
+                       [&](const Tensor& scale, Fp8Output& out, bool /*rehearsal*/) {
+                         if (bias_ == nullptr) {
+                           RmsNormForwardFp8(x, weight_->weight, epsilon, scale, out, saved.rstd);
+                         } else {
+                           LayerNormForwardFp8(x, weight_->weight, bias_->weight, epsilon, scale,
+                                               out, saved.mean, saved.rstd);
+                         }
+                       });
+    return std::move(target->out);
+  }
+  Tensor y = context.New(x.shape(), MemoryTag::kActivations);
   if (bias_ == nullptr) {
     RmsNormForward(x, weight_->weight, epsilon, y, saved.rstd);
   } else {
-    saved.mean = context.NewF32({x.dim(0)}, MemoryTag::kActivations);
     LayerNormForward(x, weight_->weight, bias_->weight, epsilon, y, saved.mean, saved.rstd);
   }
   return y;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/layers/layer_context.h"
+#include "engine/layers/linear_products.h"
 #include "engine/layers/parameter.h"
 
 namespace trimtab {
@@ -18,8 +19,10 @@ class Norm {
  public:
   Norm(ParameterStore& store, const LayerContext& context, const std::string& name);
 
-  /// y [rows, C], kept as an activation (the next linear layer's input), from x [rows, C].
-  Tensor Forward(const LayerContext& context, const Tensor& x, NormSaved& saved) const;
+  /// The next linear layer's input from x [rows, C]: y [rows, C], kept as an activation, or its fp8
+  /// copies where `target` is given.
+  LinearOperand Forward(const LayerContext& context, const Tensor& x, NormSaved& saved,
+                        std::optional<Fp8Target> target = {}) const;
   /// Adds the gradient of x to dx.
   void Backward(const LayerContext& context, const Tensor& x, const NormSaved& saved,
                 const Tensor& dy, Tensor& dx, bool accumulate) const;

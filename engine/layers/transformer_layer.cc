@@ -13,13 +13,13 @@ TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& co
 
 Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
                                  TransformerLayerSaved& saved) const {
-  {
-    const Tensor normed = input_norm_.Forward(context, x, saved.input_norm);
-    saved.middle = attention_.Forward(context, normed, saved.attention);
-  }
+  saved.middle = attention_.Forward(
+      context, input_norm_.Forward(context, x, saved.input_norm, attention_.InputTarget(context)),
+      saved.attention);
   Add(x, saved.middle);
-  const Tensor normed = mlp_norm_.Forward(context, saved.middle, saved.mlp_norm);
-  Tensor y = mlp_.Forward(context, normed, saved.mlp);
+  Tensor y = mlp_.Forward(
+      context, mlp_norm_.Forward(context, saved.middle, saved.mlp_norm, mlp_.InputTarget(context)),
+      saved.mlp);
   Add(saved.middle, y);
   return y;
 }
