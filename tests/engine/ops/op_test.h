@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,6 +55,8 @@ std::vector<OpTarget> OnlyFp32(const std::vector<OpTarget>& targets);
 /// name gets the type's.
 std::vector<OpTarget> InEveryType(const OpTarget& target);
 
+/// How test reports show a target.
+inline void PrintTo(const OpTarget& target, std::ostream* out) { *out << target.name; }
 std::string TargetName(const testing::TestParamInfo<OpTarget>& info);
 std::unique_ptr<Device> MakeDevice(const OpTarget& target);
 
