@@ -80,10 +80,16 @@ std::vector<OpTarget> CudaTargets() {
 }
 
 std::vector<OpTarget> EmulatedTargets() {
-  return InEveryType({.name = "emulated",
-                      .kind = DeviceKind::kCuda,
-                      .make = [] { return MakeEmulatedDevice(); },
-                      .slow = true});
+  const OpTarget target = {.name = "emulated",
+                           .kind = DeviceKind::kCuda,
+                           .make = [] { return MakeEmulatedDevice(); },
+                           .slow = true};
+  std::vector<OpTarget> targets = InEveryType(target);
+  targets.push_back(target);
+  targets.back().name += "_unaligned_bf16";
+  targets.back().dtype = DType::kBf16;
+  targets.back().unaligned = true;
+  return targets;
 }
 
 std::vector<OpTarget> AllTargets() {
@@ -164,14 +170,19 @@ std::vector<float> Rounded(DType dtype, std::vector<float> values) {
   return values;
 }
 
-void Upload(const Tensor& tensor, std::span<const float> values) {
-  const auto size = static_cast<size_t>(SizeOf(tensor.dtype()));
-  ASSERT_EQ(tensor.numel(), static_cast<int64_t>(values.size()));
+std::vector<char> Encoded(DType dtype, std::span<const float> values) {
+  const auto size = static_cast<size_t>(SizeOf(dtype));
   std::vector<char> bytes(values.size() * size);
   for (size_t i = 0; i < values.size(); ++i) {
-    const uint32_t bits = Encode(tensor.dtype(), values[i]);
+    const uint32_t bits = Encode(dtype, values[i]);
     std::memcpy(&bytes[i * size], &bits, size);  // little endian: the low bytes come first
   }
+  return bytes;
+}
+
+void Upload(const Tensor& tensor, std::span<const float> values) {
+  ASSERT_EQ(tensor.numel(), static_cast<int64_t>(values.size()));
+  const auto bytes = Encoded(tensor.dtype(), values);
   tensor.device().CopyFromHost(tensor.raw(), bytes.data(), tensor.bytes());
 }
 
@@ -251,12 +262,13 @@ void OpTest::TearDown() {
 
 Tensor OpTest::Guarded(const Shape& shape, DType dtype) {
   const int64_t guard = kGuardBytes / SizeOf(dtype);
+  const int64_t shift = GetParam().unaligned ? 1 : 0;
   const Tensor whole =
-      Tensor::Empty(*device_, {shape.numel() + 2 * guard}, dtype, MemoryTag::kActivations);
+      Tensor::Empty(*device_, {shape.numel() + 2 * guard + shift}, dtype, MemoryTag::kActivations);
   const std::vector<char> bytes(static_cast<size_t>(whole.bytes()), kGuardByte);
   device_->CopyFromHost(whole.raw(), bytes.data(), whole.bytes());
   guarded_.push_back(whole);
-  return whole.Slice(guard, shape);
+  return whole.Slice(guard + shift, shape);
 }
 
 Tensor OpTest::Input(const Shape& shape, std::span<const float> values, DType stored) {

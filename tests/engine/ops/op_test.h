@@ -36,6 +36,8 @@ struct OpTarget {
   DType gradient = DType::kF32;  // of weights' gradients
   /// Makes the device; null for those that MakeDevice knows by kind.
   std::unique_ptr<Device> (*make)() = nullptr;
+  /// Tensors begin one element past what is aligned.
+  bool unaligned = false;
   /// Runs so slowly that tests leave out their largest sizes: see OpTest::Skips.
   bool slow = false;
 };
@@ -64,6 +66,9 @@ std::unique_ptr<Device> MakeDevice(const OpTarget& target);
 std::vector<float> RandomValues(int64_t count, uint32_t seed, float scale = 1.0f);
 /// The same values as `dtype` stores them: bf16, fp16 or fp8 rounded to nearest even.
 std::vector<float> Rounded(DType dtype, std::vector<float> values);
+/// The bytes of values as `dtype` stores them.
+std::vector<char> Encoded(DType dtype, std::span<const float> values);
+
 /// Copies floats into a tensor of any floating point type, rounded to it, and out of one.
 void Upload(const Tensor& tensor, std::span<const float> values);
 std::vector<float> Download(const Tensor& tensor);
