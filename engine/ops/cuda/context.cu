@@ -20,8 +20,8 @@ LaunchContext ContextOf(Device& device) {
   return {.stream = emulated.stream(),
           .scratch = emulated.scratch(),
           .scratch_bytes = EmulatedDevice::kScratchBytes,
-          .multiprocessors = emulated.multiprocessors(),
-          .deterministic = emulated.deterministic()};
+          .multiprocessors = emulated.options().multiprocessors,
+          .deterministic = emulated.options().deterministic};
 }
 
 void FillZero(const LaunchContext& context, void* data, int64_t bytes) {

@@ -5,13 +5,13 @@
 
 namespace trimtab {
 
-std::unique_ptr<Device> MakeEmulatedDevice(bool deterministic) {
+std::unique_ptr<Device> MakeEmulatedDevice(const EmulatedDeviceOptions& options) {
   static const CudaOps kernels = [] {
     CudaOps ops;
     FillCudaOps(ops);
     return ops;
   }();
-  return std::make_unique<EmulatedDevice>(&kernels, deterministic);
+  return std::make_unique<EmulatedDevice>(&kernels, options);
 }
 
 }  // namespace trimtab

@@ -3,10 +3,10 @@
 
 #include <memory>
 
-#include "engine/device/device.h"
+#include "engine/device/cuda/emulation/emulated_device.h"
 
 namespace trimtab {
 
-std::unique_ptr<Device> MakeEmulatedDevice(bool deterministic = false);
+std::unique_ptr<Device> MakeEmulatedDevice(const EmulatedDeviceOptions& options = {});
 
 }  // namespace trimtab

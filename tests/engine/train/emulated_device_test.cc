@@ -106,8 +106,8 @@ INSTANTIATE_TEST_SUITE_P(Precisions, EmulatedDeviceTest,
 
 TEST(EmulatedDeterminism, TwoRunsGiveTheSameBits) {
   const RunConfig run = RunOf(/*llama=*/true, "precision=bf16");
-  const auto first = MakeEmulatedDevice(/*deterministic=*/true);
-  const auto second = MakeEmulatedDevice(/*deterministic=*/true);
+  const auto first = MakeEmulatedDevice({.deterministic = true});
+  const auto second = MakeEmulatedDevice({.deterministic = true});
   const TrainedLosses expected = TrainOn(*first, run);
   const TrainedLosses actual = TrainOn(*second, run);
   EXPECT_EQ(actual.losses, expected.losses);

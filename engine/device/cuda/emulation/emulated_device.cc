@@ -62,9 +62,9 @@ class EmulatedGraph : public CapturedWork {
 
 }  // namespace
 
-EmulatedDevice::EmulatedDevice(const CudaOps* ops, bool deterministic)
+EmulatedDevice::EmulatedDevice(const CudaOps* ops, const EmulatedDeviceOptions& options)
     : Device(DeviceKind::kCuda, {DeviceKind::kCuda, 1}),
-      deterministic_(deterministic),
+      options_(options),
       scratch_(NewBlock(kScratchBytes, kMiB)) {
   set_cuda_ops(ops);
 }

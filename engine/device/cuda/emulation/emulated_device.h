@@ -13,6 +13,12 @@
 
 namespace trimtab {
 
+struct EmulatedDeviceOptions {
+  bool deterministic = false;
+  /// Few and odd, so that loops over the grid take several turns and end unevenly.
+  int multiprocessors = 3;
+};
+
 class EmulatedDevice : public Device {
  public:
   /// One allocation.
@@ -22,7 +28,7 @@ class EmulatedDevice : public Device {
   };
 
   /// `ops` must outlive the device; without any, every op refuses.
-  EmulatedDevice(const CudaOps* ops, bool deterministic);
+  explicit EmulatedDevice(const CudaOps* ops, const EmulatedDeviceOptions& options = {});
   ~EmulatedDevice() override;
 
   void CopyFromHost(void* device_data, const void* host, int64_t bytes) override;
@@ -32,9 +38,7 @@ class EmulatedDevice : public Device {
   bool CanCapture() const override { return true; }
   std::unique_ptr<CapturedWork> Capture(const std::function<void()>& work) override;
 
-  bool deterministic() const { return deterministic_; }
-  /// Few and odd, so that loops over the grid take several turns and end unevenly.
-  int multiprocessors() const { return 3; }
+  const EmulatedDeviceOptions& options() const { return options_; }
   /// As a GPU's: see CudaDevice.
   void* scratch() const { return scratch_; }
   static constexpr int64_t kScratchBytes = 64 * kMiB;
@@ -47,7 +51,7 @@ class EmulatedDevice : public Device {
   void FreeRaw(void* data, int64_t bytes) override;
 
  private:
-  bool deterministic_;
+  EmulatedDeviceOptions options_;
   void* scratch_ = nullptr;
   emulation::Stream stream_;
   // Memory freed while capturing belongs to the captured work.

@@ -180,7 +180,7 @@ class AttentionKernelsTest : public testing::TestWithParam<Case> {
  protected:
   static void SetUpTestSuite() {
 #ifdef TRIMTAB_CUDA_EMULATION
-    device_ = std::make_unique<EmulatedDevice>(nullptr, false);
+    device_ = std::make_unique<EmulatedDevice>(nullptr);
 #else
     const CudaAvailability found = FindDevicesOfDriver();
     missing_ = found.reason;

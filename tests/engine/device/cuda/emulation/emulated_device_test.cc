@@ -24,7 +24,7 @@ class EmulatedDeviceTest : public testing::Test {
     emulation::Submit(device_.stream(), [data] { *data += 1.0f; });
   }
 
-  EmulatedDevice device_{nullptr, false};
+  EmulatedDevice device_{nullptr};
 };
 
 TEST_F(EmulatedDeviceTest, IsACudaDeviceThatCountsItsMemory) {
