@@ -1,4 +1,5 @@
 // The entry point of the CUDA backend, the shared object that programs load on demand.
+#include "engine/comm/cuda/table.h"
 #include "engine/device/cuda/backend.h"
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/ops/cuda/fill.h"
@@ -18,6 +19,7 @@ const CudaOps& Kernels() {
 std::unique_ptr<Device> MakeDevice(const CudaDeviceOptions& options) {
   auto device = std::make_unique<CudaDevice>(options);
   device->set_cuda_ops(&Kernels());
+  device->set_cuda_comm(&CudaCommTable());
   return device;
 }
 

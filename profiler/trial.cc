@@ -77,8 +77,10 @@ void Classify(const ChildExit& end, const TrialRequest& request, const std::stri
 }  // namespace
 
 ProcessTrialRunner::ProcessTrialRunner(std::string program,
-                                       std::vector<std::string> extra_arguments)
-    : program_(std::move(program)), extra_arguments_(std::move(extra_arguments)) {}
+                                       std::vector<std::string> extra_arguments, Launcher launcher)
+    : program_(std::move(program)),
+      extra_arguments_(std::move(extra_arguments)),
+      launcher_(launcher) {}
 
 TrialOutcome ProcessTrialRunner::Run(const TrialRequest& request,
                                      const std::function<bool()>& cancelled) {
@@ -88,12 +90,19 @@ TrialOutcome ProcessTrialRunner::Run(const TrialRequest& request,
   config.Commit();
 
   const int64_t log_offset = FileSize(request.log_path);
-  std::vector<std::string> arguments = extra_arguments_;
+  std::string program = program_;
+  std::vector<std::string> arguments;
+  if (launcher_ == Launcher::kMpirun) {
+    arguments = MpirunCommand(request.run.layout.world_size());
+    program = arguments.front();
+    arguments.erase(arguments.begin());
+  }
+  arguments.insert(arguments.end(), extra_arguments_.begin(), extra_arguments_.end());
   for (std::string& argument : Arguments(request, config_path)) {
     arguments.push_back(std::move(argument));
   }
   const ChildExit end =
-      RunChild(program_, arguments, request.log_path, request.time_limit_s, cancelled);
+      RunChild(program, arguments, request.log_path, request.time_limit_s, cancelled);
 
   TrialOutcome outcome{.state = TrialState::kFailed,
                        .exit_code = end.exit_code,

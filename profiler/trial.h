@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "profiler/measure.h"
+#include "profiler/mpirun.h"
 #include "profiler/results.h"
 
 namespace trimtab {
@@ -43,22 +44,26 @@ class TrialRunner {
 };
 
 /// Child processes of this machine. `program` is the `trimtab` binary; `extra_arguments` go before
-/// the worker's own. Call it from one thread that outlives the trial: the kernel ties the child's
-/// life to the thread that started it.
+/// the worker's own. With `launcher` kMpirun the child is an mpirun that starts this program once
+/// per rank. Call it from one thread that outlives the trial: the kernel ties the child's life to
+/// the thread that started it.
 class ProcessTrialRunner : public TrialRunner {
  public:
   explicit ProcessTrialRunner(std::string program = "/proc/self/exe",
-                              std::vector<std::string> extra_arguments = {"profile"});
+                              std::vector<std::string> extra_arguments = {"profile"},
+                              Launcher launcher = Launcher::kInproc);
   TrialOutcome Run(const TrialRequest& request, const std::function<bool()>& cancelled) override;
 
  private:
   std::string program_;
   std::vector<std::string> extra_arguments_;
+  Launcher launcher_;
 };
 
 /// The worker's side of `trimtab profile --result`: measures `run`, appends the line, returns what
-/// it appended. Out of memory and failures are written as results, not thrown; the caller exits
-/// with WorkerExitCode. Throws StorageError if the line cannot be written.
+/// it appended. Of the ranks that are processes, rank 0 writes it. Out of memory and failures are
+/// written as results, not thrown; the caller exits with WorkerExitCode. Throws StorageError if the
+/// line cannot be written.
 TrialResult RunWorker(const RunConfig& run, const MeasureOptions& options,
                       const std::string& results_path, const std::string& attempt);
 

@@ -1,7 +1,9 @@
 #include <exception>
 #include <new>
+#include <optional>
 
 #include "engine/base/error.h"
+#include "engine/comm/mpi_launch.h"
 #include "profiler/trial.h"
 
 namespace trimtab {
@@ -14,7 +16,9 @@ constexpr double kLockWaitSeconds = 30;
 
 TrialResult RunWorker(const RunConfig& run, const MeasureOptions& options,
                       const std::string& results_path, const std::string& attempt) {
-  ResultsFile results(results_path, kLockWaitSeconds);
+  const bool writes = LaunchedRank() == 0;
+  std::optional<ResultsFile> results;
+  if (writes) results.emplace(results_path, kLockWaitSeconds);
   TrialResult result{
       .attempt = attempt, .state = TrialState::kFailed, .message = "", .measurement = {}};
   try {
@@ -29,7 +33,7 @@ TrialResult RunWorker(const RunConfig& run, const MeasureOptions& options,
   } catch (const std::exception& error) {
     result.message = error.what();
   }
-  results.Append(result);
+  if (writes) results->Append(result);
   return result;
 }
 

@@ -271,7 +271,7 @@ SearchResult RunSearch(const SearchOptions& options, SearchEvents& events) {
                     cluster.name, cluster.device));
   }
   const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(options.problem);
-  ProcessTrialRunner runner;
+  ProcessTrialRunner runner("/proc/self/exe", {"profile"}, options.launcher);
   return RunSearch(options, *predictor, runner, events);
 }
 

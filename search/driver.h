@@ -21,6 +21,7 @@ struct SearchOptions {
   double budget_s = 0;              // no further trial starts after this long; 0 = no limit
   double trial_time_limit_s = 300;  // a trial is killed after this long
   MeasureOptions measure;
+  Launcher launcher = Launcher::kInproc;  // of a trial's ranks
   std::string study_path;
   StudyOptions study;
 };

@@ -9,6 +9,7 @@
 #include "profiler/trial.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
+#include "tools/launcher_flag.h"
 #include "tools/table.h"
 
 namespace trimtab {
@@ -71,6 +72,7 @@ class ProfileCommand : public Command {
     constexpr int64_t kMaxSteps = std::numeric_limits<int32_t>::max();
     run_flags_.Declare(flags);
     cluster_flags_.Declare(flags);
+    launcher_.Declare(flags);
     flags.Integer("--steps", options_.steps, 1, kMaxSteps, "least number of measured steps");
     flags.Integer("--warmup", options_.warmup, 0, kMaxSteps, "steps before the measured ones");
     flags.Integer("--max-steps", options_.max_steps, 1, kMaxSteps,
@@ -90,6 +92,7 @@ class ProfileCommand : public Command {
 
     const Cluster cluster = cluster_flags_.ResolveForRunning();
     const RunConfig run = run_flags_.Resolve(cluster);
+    launcher_.StartRanks(run.layout.world_size());
     LogInfo("measuring {} with {}", run.model.name, ToString(run.layout));
     const auto peak = cluster.profile.peak_flops.find(run.layout.precision);
     if (peak != cluster.profile.peak_flops.end() && cluster.device != "cpu") {
@@ -116,6 +119,7 @@ class ProfileCommand : public Command {
 
   RunFlags run_flags_;
   ClusterFlags cluster_flags_;
+  LauncherFlag launcher_;
   MeasureOptions options_;
   std::string result_;
   std::string attempt_;

@@ -127,7 +127,8 @@ class SearchCommand : public Command {
                  "seconds after which a trial is killed; 0 = never");
     flags.Number("--budget", options_.budget_s, 0, 1e9,
                  "seconds after which no trial starts (exit code 5); no limit if left out");
-    flags.Choice("--launcher", launcher_, {"local"}, "where trials run: local processes");
+    flags.Choice("--launcher", launcher_, {"local", "mpirun"},
+                 "a trial's ranks: threads of a process, or processes that mpirun starts here");
     flags.Text("--data", problem.data,
                "dataset PREFIX of trials and winner; synthetic if left out");
     flags.Integer("--steps", problem.steps, 0, kMax32,
@@ -148,6 +149,7 @@ class SearchCommand : public Command {
     problem.precisions = ResolvePrecisions(problem.precisions, problem.cluster.profile);
     problem.optimizer_states = ResolveOptimizerStates(problem.optimizer_states);
     options_.objective = ParseObjective(objective_);
+    options_.launcher = launcher_ == "mpirun" ? Launcher::kMpirun : Launcher::kInproc;
     options_.study.program_version = kVersion;
     options_.measure.max_steps = std::max(options_.measure.max_steps, options_.measure.steps);
 

@@ -9,6 +9,7 @@
 #include "engine/train/run_training.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
+#include "tools/launcher_flag.h"
 #include "tools/progress.h"
 #include "tools/signals.h"
 #include "tools/table.h"
@@ -40,6 +41,7 @@ class TrainCommand : public Command {
   void Declare(FlagSet& flags) override {
     run_flags_.Declare(flags);
     cluster_flags_.Declare(flags);
+    launcher_.Declare(flags);
     flags.Integer("--steps", steps_, 0, std::numeric_limits<int32_t>::max(),
                   "steps in all; the run's if left out, or 50");
     flags.Text("--checkpoint", options_.checkpoint, "folder to save to at the end (and on Ctrl-C)");
@@ -55,6 +57,7 @@ class TrainCommand : public Command {
     if (options_.save_every > 0 && options_.checkpoint.empty()) {
       throw UsageError("--save-every needs --checkpoint, the folder to save to");
     }
+    launcher_.StartRanks(run.layout.world_size());
     CatchStopSignals();
     Progress progress(output);
     options_.stop_requested = [] { return ToStopSignal(RequestedStop()); };
@@ -114,6 +117,7 @@ class TrainCommand : public Command {
 
   RunFlags run_flags_;
   ClusterFlags cluster_flags_;
+  LauncherFlag launcher_;
   TrainingOptions options_;
   int64_t steps_ = 0;
   int64_t log_every_ = 1;

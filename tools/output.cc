@@ -11,8 +11,16 @@
 #include "engine/base/error.h"
 
 namespace trimtab {
+namespace {
+
+bool stdout_silent = false;
+
+}  // namespace
+
+void SilenceStdout() { stdout_silent = true; }
 
 void Print(std::string_view text) {
+  if (stdout_silent) return;
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (!written || std::fflush(stdout) != 0) {
     const std::string reason = std::strerror(errno);

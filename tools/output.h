@@ -16,6 +16,9 @@ struct OutputOptions {
   std::string color = "auto";  // auto | always | never
 };
 
+/// From now on this process prints nothing: of the processes that mpirun starts, the first speaks.
+void SilenceStdout();
+
 /// Writes to stdout and flushes. Throws StorageError when it cannot (a full disk).
 void Print(std::string_view text);
 

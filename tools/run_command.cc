@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/nearest_name.h"
+#include "engine/comm/mpi_launch.h"
 #include "tools/command.h"
 #include "tools/signals.h"
 #include "tools/version.h"
@@ -129,6 +130,15 @@ class CommandTree {
   std::map<const CLI::App*, Leaf> leaves_;
 };
 
+/// Whether nobody else says the same: of the processes that mpirun starts, the first speaks.
+bool Speaks() {
+  try {
+    return LaunchedRank() == 0;
+  } catch (const EnvironmentError&) {
+    return true;  // and it will say that its environment is broken
+  }
+}
+
 int RunChecked(int argc, const char* const* argv) {
   CommandTree tree;
   Command* command = nullptr;
@@ -138,8 +148,16 @@ int RunChecked(int argc, const char* const* argv) {
     Print(tree.TextFor(error));
     return 0;
   }
-  const OutputOptions& output = tree.output();
+  OutputOptions output = tree.output();
   if (output.verbose && output.quiet) throw UsageError("--verbose and --quiet contradict");
+  if (!Speaks()) {
+    // What every rank would say, rank 0 says.
+    output = {};
+    output.quiet = true;
+    SilenceStdout();
+    ConfigureLog(LogLevel::kError, "");
+    return command->Run(output);
+  }
   ConfigureLog(output.quiet     ? LogLevel::kWarning
                : output.verbose ? LogLevel::kDebug
                                 : LogLevel::kInfo,
@@ -148,7 +166,8 @@ int RunChecked(int argc, const char* const* argv) {
 }
 
 int Report(ExitCode code, const std::string& message) {
-  fmt::print(stderr, "trimtab: {}\n", OneLine(message));
+  // Ranks that are processes fail together and for the same reason, so one line is enough.
+  if (Speaks()) fmt::print(stderr, "trimtab: {}\n", OneLine(message));
   return static_cast<int>(code);
 }
 

@@ -55,9 +55,12 @@ void CheckCheckpointTarget(const std::string& directory);
 /// what was at DIR stays as it was. All failures are StorageErrors.
 class CheckpointWriter {
  public:
-  /// `parameters` are those of any one rank; only names and full shapes are taken from them.
+  /// `parameters` are those of any one rank; only names and full shapes are taken from them. A
+  /// writer of another process that made the files may be joined: it must exist until this one
+  /// has finished.
   CheckpointWriter(std::string directory, CheckpointHeader header,
-                   std::span<const ParameterSpec* const> parameters);
+                   std::span<const ParameterSpec* const> parameters,
+                   FileRole role = FileRole::kMake);
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
@@ -65,10 +68,14 @@ class CheckpointWriter {
   /// Safe from several threads for slices that do not overlap.
   void Write(StateKind kind, const TensorSlice& slice);
 
-  /// Call once, from one thread, after every element of every tensor was written exactly once.
-  void Finish();
+  int64_t written_elements() const { return written_elements_; }
+  /// Call once, from one thread, after every element of every tensor was written exactly once: by
+  /// this writer or, `elsewhere` of them, by those that joined and have finished. One that joined
+  /// only hands over what it has written.
+  void Finish(int64_t elsewhere = 0);
 
  private:
+  FileRole role_;
   std::string directory_;
   std::string temporary_;
   CheckpointHeader header_;

@@ -87,29 +87,33 @@ void CheckCheckpointTarget(const std::string& directory) {
 }
 
 CheckpointWriter::CheckpointWriter(std::string directory, CheckpointHeader header,
-                                   std::span<const ParameterSpec* const> parameters)
-    : directory_(FolderOf(std::move(directory))),
+                                   std::span<const ParameterSpec* const> parameters, FileRole role)
+    : role_(role),
+      directory_(FolderOf(std::move(directory))),
       temporary_(directory_ + ".tmp"),
       header_(std::move(header)) {
-  CheckCheckpointTarget(directory_);
+  const bool makes = role_ == FileRole::kMake;
+  if (makes) CheckCheckpointTarget(directory_);
   for (const ParameterSpec* spec : parameters) {
     tensors_.push_back({.name = spec->name, .shape = FullShape(*spec)});
     expected_elements_ += 3 * spec->partition.full_rows * spec->partition.full_columns;
   }
-  RemoveCheckpointFolder(temporary_);
-  std::error_code error;
-  fs::create_directories(temporary_, error);
-  if (error) {
-    throw StorageError(fmt::format("{}: cannot create it: {}", temporary_, error.message()));
+  if (makes) {
+    RemoveCheckpointFolder(temporary_);
+    std::error_code error;
+    fs::create_directories(temporary_, error);
+    if (error) {
+      throw StorageError(fmt::format("{}: cannot create it: {}", temporary_, error.message()));
+    }
   }
   try {
-    weights_ =
-        std::make_unique<SafetensorsWriter>(temporary_ + "/" + kWeightsFile, tensors_, kMetadata);
+    weights_ = std::make_unique<SafetensorsWriter>(temporary_ + "/" + kWeightsFile, tensors_,
+                                                   kMetadata, role_);
     optimizer_ = std::make_unique<SafetensorsWriter>(
         temporary_ + "/" + kOptimizerFile,
-        WithKinds(tensors_, {StateKind::kFirstMoment, StateKind::kSecondMoment}), kMetadata);
+        WithKinds(tensors_, {StateKind::kFirstMoment, StateKind::kSecondMoment}), kMetadata, role_);
   } catch (...) {
-    RemoveCheckpointFolder(temporary_);
+    if (makes) RemoveCheckpointFolder(temporary_);
     throw;
   }
 }
@@ -118,7 +122,7 @@ CheckpointWriter::~CheckpointWriter() {
   if (weights_ == nullptr) return;
   weights_.reset();
   optimizer_.reset();
-  RemoveCheckpointFolder(temporary_);
+  if (role_ == FileRole::kMake) RemoveCheckpointFolder(temporary_);
 }
 
 void CheckpointWriter::Write(StateKind kind, const TensorSlice& slice) {
@@ -133,11 +137,12 @@ void CheckpointWriter::Write(StateKind kind, const TensorSlice& slice) {
   });
 }
 
-void CheckpointWriter::Finish() {
-  TRIMTAB_ASSERT(written_elements_ == expected_elements_, "{} elements written of {}",
-                 written_elements_.load(), expected_elements_);
+void CheckpointWriter::Finish(int64_t elsewhere) {
   weights_->Finish();
   optimizer_->Finish();
+  if (role_ == FileRole::kJoin) return;
+  TRIMTAB_ASSERT(written_elements_ + elsewhere == expected_elements_, "{} elements written of {}",
+                 written_elements_ + elsewhere, expected_elements_);
   CheckpointDocument document = {header_, tensors_, {}};
   for (const char* name : {kWeightsFile, kOptimizerFile}) {
     document.files[name] = DigestFile(temporary_ + "/" + name);

@@ -20,12 +20,15 @@ void CheckRange(const SafetensorsEntry& entry, int64_t element, size_t count) {
 }  // namespace
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<SafetensorsEntry> entries,
-                                     const std::map<std::string, std::string>& metadata)
-    : file_(File::Create(path)) {
+                                     const std::map<std::string, std::string>& metadata,
+                                     FileRole role)
+    : file_(role == FileRole::kMake ? File::Create(path) : File::OpenForWriting(path)) {
   const std::string header = LayOutSafetensors(entries, metadata);
   data_begin_ = static_cast<int64_t>(header.size());
-  file_.Preallocate(data_begin_ + (entries.empty() ? 0 : entries.back().end));
-  file_.WriteAt(0, std::as_bytes(std::span(header)));
+  if (role == FileRole::kMake) {
+    file_.Preallocate(data_begin_ + (entries.empty() ? 0 : entries.back().end));
+    file_.WriteAt(0, std::as_bytes(std::span(header)));
+  }
   for (SafetensorsEntry& entry : entries) {
     const std::string name = entry.name;
     const bool added = entries_.emplace(name, std::move(entry)).second;

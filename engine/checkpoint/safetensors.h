@@ -40,12 +40,16 @@ std::vector<SafetensorsEntry> ParseSafetensorsHeader(std::string_view header, in
 std::string LayOutSafetensors(std::vector<SafetensorsEntry>& entries,
                               const std::map<std::string, std::string>& metadata);
 
-/// A file made at its full size at once, into which threads then write their parts.
+/// Who makes a file that several write: one of them, before the others join.
+enum class FileRole { kMake, kJoin };
+
+/// A file made at its full size at once, into which threads and processes then write their parts.
 class SafetensorsWriter {
  public:
   /// Throws StorageError when the space cannot be had.
   SafetensorsWriter(const std::string& path, std::vector<SafetensorsEntry> entries,
-                    const std::map<std::string, std::string>& metadata);
+                    const std::map<std::string, std::string>& metadata,
+                    FileRole role = FileRole::kMake);
 
   /// Position of the tensor in the file. An unknown name is a programmer's fault.
   const SafetensorsEntry& Find(const std::string& name) const;

@@ -22,33 +22,6 @@ void Pause() {
 
 }  // namespace
 
-bool InprocCall::Matches(const InprocCall& other) const {
-  return kind == other.kind && dtype == other.dtype && count == other.count && op == other.op &&
-         peer == other.peer && device_kind() == other.device_kind();
-}
-
-std::string InprocCall::Describe() const {
-  const bool on_gpu = device_kind() == DeviceKind::kCuda;
-  const std::string what = fmt::format("{} {}{}", count, Name(dtype), on_gpu ? " on cuda" : "");
-  switch (kind) {
-    case CollectiveKind::kBarrier:
-      return "barrier";
-    case CollectiveKind::kAllReduce:
-      return fmt::format("all_reduce({}) of {}", op == ReduceOp::kSum ? "sum" : "max", what);
-    case CollectiveKind::kBroadcast:
-      return fmt::format("broadcast of {} from rank {}", what, peer);
-    case CollectiveKind::kSend:
-      return fmt::format("send of {} to rank {}", what, peer);
-    case CollectiveKind::kRecv:
-      return fmt::format("recv of {} from rank {}", what, peer);
-    case CollectiveKind::kReduceScatter:
-    case CollectiveKind::kAllGather:
-    case CollectiveKind::kAllToAll:
-      break;
-  }
-  return fmt::format("{} of {} per rank", Name(kind), what);
-}
-
 InprocGroup::InprocGroup(GroupKind kind, std::vector<int> world_ranks,
                          std::shared_ptr<WaitBoard> board)
     : kind_(kind),
@@ -106,10 +79,7 @@ void InprocGroup::Post(int rank, const InprocCall& call) {
     mine.call = call;
     Slot& other = slot(call.peer);
     if (other.message_posted && other.call.peer == rank && other.call.kind != call.kind) {
-      if (other.call.count != call.count || other.call.dtype != call.dtype ||
-          other.call.device_kind() != call.device_kind()) {
-        FailMismatch(call.peer, rank);
-      }
+      if (!call.Completes(other.call, call.peer, rank)) FailMismatch(call.peer, rank);
       other.message_posted = false;
       mine.progress.store(kMatched, std::memory_order_relaxed);
       other.progress.store(kMatched, std::memory_order_release);
@@ -170,9 +140,7 @@ void InprocGroup::AbortLocked(const std::string& reason) {
 }
 
 void InprocGroup::FailMismatch(int a, int b) {
-  const std::string reason =
-      fmt::format("{} group of {} ranks: rank {} calls {}, but rank {} calls {}", Name(kind_),
-                  size(), a, call(a).Describe(), b, call(b).Describe());
+  const std::string reason = DescribeMismatch(kind_, size(), a, call(a), b, call(b));
   AbortLocked(reason);
   throw Error(ExitCode::kInternal, reason);
 }

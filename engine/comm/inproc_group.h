@@ -16,32 +16,21 @@
 #include <string>
 #include <vector>
 
+#include "engine/comm/comm_call.h"
 #include "engine/comm/communicator.h"
 #include "engine/comm/cuda_comm.h"
 #include "engine/comm/wait_board.h"
 
 namespace trimtab {
 
-/// What one rank asks for. `count` elements: the buffer of an all-reduce, broadcast or message, the
-/// part of one rank otherwise.
-struct InprocCall {
-  CollectiveKind kind = CollectiveKind::kBarrier;
-  DType dtype = DType::kF32;
-  int64_t count = 0;
-  ReduceOp op = ReduceOp::kSum;
-  int peer = -1;  // root of a broadcast, other end of a message
+/// What one rank asks for, and where its buffers are.
+struct InprocCall : CommCall {
   const void* in = nullptr;
   void* out = nullptr;
   Device* device = nullptr;  // of the buffers; nullptr in a barrier
   // Null without a stream. Shared: a peer may come to wait for it after the rank has left.
   std::shared_ptr<StreamMark> ready;  // behind what made the buffers
   std::shared_ptr<StreamMark> done;   // behind the rank's part, once it has called Finish
-
-  DeviceKind device_kind() const { return device == nullptr ? DeviceKind::kCpu : device->kind(); }
-  /// Everything but the addresses.
-  bool Matches(const InprocCall& other) const;
-  /// "all_reduce(sum) of 8 fp32", "send of 8 fp32 to rank 1".
-  std::string Describe() const;
 };
 
 class InprocGroup {

@@ -12,6 +12,7 @@ void InprocMemory::Use(Device& device, InprocCall& call) {
                  "the in-process communicator moves real memory only");
   device_ = &device;
   call.device = &device;
+  call.device_kind = device.kind();
   if (!on_stream()) return;
   if (marked_device_ == nullptr) {
     const CudaComm& comm = CudaCommOf(device);

@@ -27,7 +27,6 @@ struct ParallelContext {
 /// The context of `rank` without its communicators. The layout must be one the engine can run.
 ParallelContext PlaceRank(const ParallelConfig& layout, int rank);
 
-
 /// The context of rank `rank` with meta communicators.
 ParallelContext MakeMetaContext(const ParallelConfig& layout, int rank);
 

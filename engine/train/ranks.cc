@@ -1,8 +1,10 @@
 #include "engine/train/ranks.h"
 
 #include <algorithm>
+#include <new>
 
 #include "engine/base/error.h"
+#include "engine/comm/mpi/mpi_context.h"
 #include "engine/comm/mpi_launch.h"
 #include "engine/device/cuda/loader.h"
 #include "engine/device/tensor.h"
@@ -20,6 +22,53 @@ std::unique_ptr<Device> MakeRankDevice(const RunConfig& run, int index) {
   }
   const int gpus = std::max(1, FindCudaDevices().device_count);
   return MakeCudaDevice(index % gpus, run.deterministic);
+}
+
+/// The failure that is being handled, as the other processes are to know it.
+RunFailure DescribeFailure(int rank) {
+  RunFailure failure = {.rank = rank};
+  try {
+    throw;
+  } catch (const CommError& error) {
+    failure.consequence = true;
+    failure.message = error.what();
+    return failure;
+  } catch (const Error& error) {
+    failure.code = error.code();
+    failure.out_of_memory = dynamic_cast<const OutOfMemoryError*>(&error) != nullptr;
+    failure.message = error.what();
+  } catch (const std::bad_alloc&) {
+    failure.code = ExitCode::kInfeasible;
+    failure.out_of_memory = true;
+    failure.message = "the machine has no more memory";
+  } catch (const std::exception& error) {
+    failure.message = error.what();
+  } catch (...) {
+    failure.message = "an unknown exception";
+  }
+  failure.message = fmt::format("rank {} failed: {}", rank, failure.message);
+  return failure;
+}
+
+/// The rank that this process is. Its errors, and those of the others, end all processes alike.
+void RunMpiRank(const RunConfig& run, const MpiLaunch& launch,
+                const std::function<void(Rank& rank)>& body) {
+  // Before MPI starts: a world of the wrong size is no failure of a run.
+  CheckMpiWorldSize(launch.size, run.layout);
+  MpiWorld& world = MpiWorld::OfProcess();
+  try {
+    const std::unique_ptr<Device> device = MakeRankDevice(run, launch.local_rank);
+    ParallelContext context = MakeMpiContext(world, run.layout, *device);
+    Rank rank(run, context, *device, /*in_process=*/false);
+    body(rank);
+    world.Finish();
+    return;
+  } catch (...) {
+    world.Fail(DescribeFailure(world.rank()));
+  }
+  const RunFailure failure = world.AgreeOnFailure();
+  if (failure.out_of_memory) throw OutOfMemoryError(failure.message);
+  throw Error(failure.code, failure.message);
 }
 
 }  // namespace
@@ -49,6 +98,7 @@ std::vector<int64_t> Rank::Gather(std::span<const int64_t> values) {
 }
 
 void RunRanks(const RunConfig& run, const std::function<void(Rank& rank)>& body) {
+  if (const auto launch = FindMpiLaunch()) return RunMpiRank(run, *launch, body);
   RunInprocRanks(run.layout, [&](ParallelContext& context) {
     const std::unique_ptr<Device> device = MakeRankDevice(run, context.rank);
     Rank rank(run, context, *device, /*in_process=*/true);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -92,18 +93,29 @@ class RankLoop {
   void Save(int64_t step) {
     if (options_.checkpoint.empty()) return;
     const Clock::time_point start = Clock::now();
-    if (rank_.index() == 0) {
-      const std::vector<const ParameterSpec*> parameters = ParameterSpecs(trainer_);
-      shared_.writer = std::make_unique<CheckpointWriter>(options_.checkpoint,
-                                                          HeaderOf(trainer_, step), parameters);
-    }
+    if (rank_.index() == 0) MakeWriter(step, FileRole::kMake);
     rank_.Barrier();
+    // Threads share the writer of rank 0; a process has one of its own.
+    if (rank_.speaks() && rank_.index() != 0) MakeWriter(step, FileRole::kJoin);
     WriteState(trainer_, *shared_.writer);
-    rank_.Barrier();
+    int64_t written = 0;
+    if (rank_.speaks() && rank_.index() != 0) {
+      shared_.writer->Finish();
+      written = shared_.writer->written_elements();
+    }
+    const std::vector<int64_t> elsewhere = rank_.Gather(std::span(&written, 1));
+    if (rank_.index() == 0) {
+      shared_.writer->Finish(std::accumulate(elsewhere.begin(), elsewhere.end(), int64_t{0}));
+    }
+    if (rank_.speaks()) shared_.writer.reset();
     if (rank_.index() != 0) return;
-    shared_.writer->Finish();
-    shared_.writer.reset();
     if (options_.on_save) options_.on_save(step, SecondsSince(start));
+  }
+
+  void MakeWriter(int64_t step, FileRole role) {
+    const std::vector<const ParameterSpec*> parameters = ParameterSpecs(trainer_);
+    shared_.writer = std::make_unique<CheckpointWriter>(options_.checkpoint,
+                                                        HeaderOf(trainer_, step), parameters, role);
   }
 
   const RunConfig& run_;

@@ -6,7 +6,8 @@ BAZEL="${BAZEL:-/usr/bin/bazel}"
 
 BUILD_PACKAGES=(
   bazel-bootstrap bazel-rules-java g++ python3
-  libcli11-dev libdnnl-dev libfmt-dev libgtest-dev libspdlog-dev libsqlite3-dev nlohmann-json3-dev
+  libcli11-dev libdnnl-dev libfmt-dev libgtest-dev libopenmpi-dev libspdlog-dev libsqlite3-dev
+  nlohmann-json3-dev openmpi-bin
 )
 
 say() { printf '== %s\n' "$*" >&2; }

@@ -55,6 +55,12 @@ File File::Create(const std::string& path) {
   return File(fd, path);
 }
 
+File File::OpenForWriting(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) ThrowStorage(path, "open it for writing");
+  return File(fd, path);
+}
+
 int64_t File::size() const {
   struct stat status {};
   if (::fstat(fd_, &status) != 0) {

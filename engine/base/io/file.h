@@ -16,6 +16,8 @@ class File {
   static File OpenForReading(const std::string& path);
   /// Creates `path`, or empties it, for reading and writing.
   static File Create(const std::string& path);
+  /// Opens an existing file for reading and writing.
+  static File OpenForWriting(const std::string& path);
 
   File() = default;
   ~File();

@@ -1,4 +1,4 @@
-// Runs ranks as threads over one in-process group, for tests of the communicator.
+// Runs the ranks of one group, for tests of communicators.
 #pragma once
 
 #include <atomic>
@@ -35,13 +35,33 @@ struct RankEnd {
   std::string what;
 };
 
-/// Runs `body` on `size` threads, each with its communicator and its own cpu device, and returns
-/// how each ended. A rank's communicator goes away when its body returns.
-std::vector<RankEnd> RunRanks(int size,
-                              const std::function<void(Communicator& comm, Device& device)>& body);
+/// What the ranks of a group are.
+enum class RankKind {
+  kCpuThreads,
+  kEmulatedCudaThreads,
+  kCudaThreads,    // all on the first GPU
+  kCpuProcesses,   // of which this is one, under mpirun
+  kCudaProcesses,  // the same, with NCCL; they may share a GPU
+};
+std::string Name(RankKind kind);
+/// Why such ranks cannot be had here; empty when they can.
+std::string WhyNot(RankKind kind, int size);
+
+using RankBody = std::function<void(Communicator& comm, Device& device)>;
+
+/// Runs `body` on `size` ranks, each with its communicator and its own device, and returns how each
+/// ended. A rank's communicator goes away when its body returns. Of ranks that are processes, this
+/// one's body is run here, if it is among the first `size`.
+std::vector<RankEnd> RunRanks(RankKind kind, int size, const RankBody& body);
+inline std::vector<RankEnd> RunRanks(int size, const RankBody& body) {
+  return RunRanks(RankKind::kCpuThreads, size, body);
+}
 
 /// As RunRanks, and fails the test if a rank threw.
-void RunRanksCleanly(int size, const std::function<void(Communicator& comm, Device& device)>& body);
+void RunRanksCleanly(RankKind kind, int size, const RankBody& body);
+inline void RunRanksCleanly(int size, const RankBody& body) {
+  RunRanksCleanly(RankKind::kCpuThreads, size, body);
+}
 
 /// A tensor of [count] with elements of guard bytes on both sides, in one allocation.
 class GuardedTensor {
@@ -57,7 +77,13 @@ class GuardedTensor {
   Tensor tensor_;
 };
 
-/// Element i as a double; exact for every dtype except large int64.
+/// All elements as doubles, and back; exact for every dtype except large int64. On any device.
+std::vector<double> Load(const Tensor& tensor);
+void Store(Tensor& tensor, const std::vector<double>& values);
+/// Element i becomes value(i).
+void Fill(Tensor& tensor, const std::function<double(int64_t i)>& value);
+
+/// One element of a tensor in host memory.
 double Get(const Tensor& tensor, int64_t i);
 void Set(Tensor& tensor, int64_t i, double value);
 

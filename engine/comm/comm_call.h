@@ -1,0 +1,32 @@
+// What one rank asks of its group, to be compared with what the others ask.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/comm/communicator.h"
+
+namespace trimtab {
+
+/// `count` elements: the buffer of an all-reduce, broadcast or message, the part of one rank
+/// otherwise.
+struct CommCall {
+  CollectiveKind kind = CollectiveKind::kBarrier;
+  DType dtype = DType::kF32;
+  int64_t count = 0;
+  ReduceOp op = ReduceOp::kSum;
+  int peer = -1;  // root of a broadcast, other end of a message
+  DeviceKind device_kind = DeviceKind::kCpu;
+
+  bool Matches(const CommCall& other) const;
+  /// Whether this call of `rank` and the other one of `peer` are the two ends of a message.
+  bool Completes(const CommCall& other, int other_rank, int rank) const;
+  /// "all_reduce(sum) of 8 fp32", "send of 8 fp32 to rank 1".
+  std::string Describe() const;
+};
+
+/// What to say when the calls of two ranks of a group do not fit together.
+std::string DescribeMismatch(GroupKind group, int size, int a, const CommCall& call_a, int b,
+                             const CommCall& call_b);
+
+}  // namespace trimtab

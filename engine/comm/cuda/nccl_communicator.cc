@@ -1,0 +1,268 @@
+#include "engine/comm/cuda/nccl_communicator.h"
+
+#include <nccl.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <string>
+
+#include "engine/comm/cuda/nccl_check.h"
+#include "engine/device/cuda/check.h"
+#include "engine/device/cuda/cuda_device.h"
+#include "engine/device/cuda/stream.h"
+
+namespace trimtab {
+namespace {
+
+static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
+
+/// What the project relies on, unless the user says otherwise.
+void ChooseSettings() {
+  // All links are made when a group is, not at its first message: that may be in a capture.
+  setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
+  // A rank's groups work at the same time, on two streams. This keeps their order the same on
+  // every rank, without which they could wait for one another.
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
+}
+
+ncclDataType_t TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return ncclFloat32;
+    case DType::kBf16:
+      return ncclBfloat16;
+    case DType::kF16:
+      return ncclFloat16;
+    case DType::kI32:
+      return ncclInt32;
+    case DType::kI64:
+      return ncclInt64;
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
+    case DType::kU16:
+      break;
+  }
+  TRIMTAB_ASSERT(false, "no sum or maximum of {}", Name(dtype));
+}
+
+size_t Count(const Tensor& tensor) { return static_cast<size_t>(tensor.numel()); }
+size_t Bytes(const Tensor& tensor) { return static_cast<size_t>(tensor.bytes()); }
+
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(Device& device, GroupKind group, int rank, int size, const NcclId& id)
+      : Communicator(group, rank, size),
+        device_(static_cast<CudaDevice&>(device)),
+        stream_((ChooseSettings(), device_.Activate())),
+        barrier_(AllocateDeviceMemory(sizeof(int32_t))) {
+    ncclUniqueId unique;
+    std::memcpy(&unique, id.data(), id.size());
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 1;
+    Check("ncclCommInitRankConfig", ncclCommInitRankConfig(&comm_, size, unique, rank, &config));
+    FillBarrier();
+  }
+
+  ~NcclCommunicator() override {
+    const std::lock_guard lock(mutex_);
+    if (comm_ == nullptr) return;
+    // Destroying waits for what is under way. After a failure, here or in what unwinds now, a peer
+    // may never do its part.
+    if (failed_ || std::uncaught_exceptions() > 0) {
+      WarnIfNcclFailed("ncclCommAbort", ncclCommAbort(comm_));
+    } else {
+      WarnIfNcclFailed("ncclCommDestroy", ncclCommDestroy(comm_));
+    }
+  }
+
+  void Abort(const std::string& reason) override {
+    const std::lock_guard lock(mutex_);
+    if (aborted_.load()) return;
+    reason_ = reason;
+    aborted_.store(true);
+    if (comm_ == nullptr) return;
+    WarnIfNcclFailed("ncclCommAbort", ncclCommAbort(comm_));
+    comm_ = nullptr;
+  }
+
+ protected:
+  void DoAllReduce(Tensor& buffer, ReduceOp op) override { AllReduceOn(Join(), buffer, op); }
+  void DoReduceScatter(const Tensor& in, Tensor& out) override { ReduceScatterOn(Join(), in, out); }
+  void DoAllGather(const Tensor& in, Tensor& out) override { AllGatherOn(Join(), in, out); }
+
+  void DoAllReduceAsync(Tensor& buffer, ReduceOp op) override { AllReduceOn(Fork(), buffer, op); }
+  void DoReduceScatterAsync(const Tensor& in, Tensor& out) override {
+    ReduceScatterOn(Fork(), in, out);
+  }
+  void DoAllGatherAsync(const Tensor& in, Tensor& out) override { AllGatherOn(Fork(), in, out); }
+  void DoWaitAll() override { Join(); }
+
+  void DoBroadcast(Tensor& buffer, int root) override {
+    CheckDevice(buffer);
+    const cudaStream_t stream = Join();
+    Call("ncclBroadcast", [&] {
+      return ncclBroadcast(buffer.raw(), buffer.raw(), Bytes(buffer), ncclInt8, root, comm_,
+                           stream);
+    });
+  }
+
+  void DoAllToAll(const Tensor& in, Tensor& out) override {
+    CheckDevice(in);
+    const cudaStream_t stream = Join();
+    const size_t part = Bytes(in) / static_cast<size_t>(size());
+    // One group: each send meets its receive while the others are under way.
+    Call("ncclSend and ncclRecv", [&] {
+      ncclResult_t result = ncclGroupStart();
+      for (int peer = 0; peer < size() && result == ncclSuccess; ++peer) {
+        const size_t offset = part * static_cast<size_t>(peer);
+        result = ncclSend(static_cast<const char*>(in.raw()) + offset, part, ncclInt8, peer, comm_,
+                          stream);
+        if (result != ncclSuccess) break;
+        result =
+            ncclRecv(static_cast<char*>(out.raw()) + offset, part, ncclInt8, peer, comm_, stream);
+      }
+      const ncclResult_t end = ncclGroupEnd();
+      return result != ncclSuccess ? result : end;
+    });
+  }
+
+  void DoSend(const Tensor& tensor, int destination) override {
+    CheckDevice(tensor);
+    const cudaStream_t stream = Join();
+    Call("ncclSend", [&] {
+      return ncclSend(tensor.raw(), Bytes(tensor), ncclInt8, destination, comm_, stream);
+    });
+  }
+
+  void DoRecv(Tensor& tensor, int source) override {
+    CheckDevice(tensor);
+    const cudaStream_t stream = Join();
+    Call("ncclRecv",
+         [&] { return ncclRecv(tensor.raw(), Bytes(tensor), ncclInt8, source, comm_, stream); });
+  }
+
+  void DoBarrier() override {
+    const cudaStream_t stream = Join();
+    Call("ncclAllReduce", [&] {
+      return ncclAllReduce(barrier_.get(), barrier_.get(), 1, ncclInt32, ncclMax, comm_, stream);
+    });
+    device_.Synchronize();
+    ThrowIfFailed("ncclAllReduce");
+  }
+
+  bool DoCanCapture() const override { return true; }
+
+ private:
+  void CheckDevice(const Tensor& tensor) const {
+    TRIMTAB_ASSERT(&tensor.device() == &device_,
+                   "a NCCL communicator was given a tensor of another device than its own");
+  }
+
+  void FillBarrier() {
+    TRIMTAB_CUDA_CHECK(cudaMemsetAsync(barrier_.get(), 0, sizeof(int32_t), stream_));
+  }
+
+  /// The stream for messages, behind what the device was given so far.
+  cudaStream_t Fork() {
+    before_.Record(device_.Activate());
+    WaitForEvent(device_.comm_stream(), before_);
+    pending_ = true;
+    return device_.comm_stream();
+  }
+
+  /// The device's stream, behind the asynchronous calls so far.
+  cudaStream_t Join() {
+    const cudaStream_t stream = device_.Activate();
+    if (pending_) {
+      after_.Record(device_.comm_stream());
+      WaitForEvent(stream, after_);
+      pending_ = false;
+    }
+    return stream;
+  }
+
+  void AllReduceOn(cudaStream_t stream, Tensor& buffer, ReduceOp op) {
+    CheckDevice(buffer);
+    const ncclRedOp_t nccl_op = op == ReduceOp::kSum ? ncclSum : ncclMax;
+    Call("ncclAllReduce", [&] {
+      return ncclAllReduce(buffer.raw(), buffer.raw(), Count(buffer), TypeOf(buffer.dtype()),
+                           nccl_op, comm_, stream);
+    });
+  }
+
+  void ReduceScatterOn(cudaStream_t stream, const Tensor& in, Tensor& out) {
+    CheckDevice(in);
+    Call("ncclReduceScatter", [&] {
+      return ncclReduceScatter(in.raw(), out.raw(), Count(out), TypeOf(in.dtype()), ncclSum, comm_,
+                               stream);
+    });
+  }
+
+  void AllGatherOn(cudaStream_t stream, const Tensor& in, Tensor& out) {
+    CheckDevice(in);
+    Call("ncclAllGather",
+         [&] { return ncclAllGather(in.raw(), out.raw(), Bytes(in), ncclInt8, comm_, stream); });
+  }
+
+  /// Makes a call of NCCL. Errors of the network or of a peer show up at a later call.
+  template <typename Function>
+  void Call(const char* name, const Function& function) {
+    const std::lock_guard lock(mutex_);
+    ThrowIfFailedLocked(name);
+    Check(name, function());
+  }
+
+  void ThrowIfFailed(const char* name) {
+    const std::lock_guard lock(mutex_);
+    ThrowIfFailedLocked(name);
+  }
+
+  void ThrowIfFailedLocked(const char* name) {
+    if (aborted_.load()) throw CommError(reason_);
+    ncclResult_t failure = ncclSuccess;
+    Check("ncclCommGetAsyncError", ncclCommGetAsyncError(comm_, &failure));
+    if (failure != ncclInProgress) Check(name, failure);
+  }
+
+  void Check(const char* name, ncclResult_t result) {
+    if (result == ncclSuccess) return;
+    failed_ = true;
+    throw CommError(NcclMessage(
+        fmt::format("{} of rank {} in the {} group of {}", name, rank(), Name(group()), size()),
+        result, comm_));
+  }
+
+  CudaDevice& device_;
+  cudaStream_t stream_;
+  DeviceMemory barrier_;
+  CudaEvent before_;
+  CudaEvent after_;
+  bool pending_ = false;  // asynchronous calls that nobody has waited for
+  std::mutex mutex_;      // Abort may come from another thread
+  ncclComm_t comm_ = nullptr;
+  std::atomic<bool> aborted_{false};
+  bool failed_ = false;
+  std::string reason_;
+};
+
+}  // namespace
+
+NcclId MakeNcclId() {
+  ChooseSettings();
+  ncclUniqueId unique;
+  const ncclResult_t result = ncclGetUniqueId(&unique);
+  if (result != ncclSuccess) throw CommError(NcclMessage("ncclGetUniqueId", result, nullptr));
+  NcclId id;
+  std::memcpy(id.data(), &unique, id.size());
+  return id;
+}
+
+std::unique_ptr<Communicator> MakeNcclCommunicator(Device& device, GroupKind group, int rank,
+                                                   int size, const NcclId& id) {
+  return std::make_unique<NcclCommunicator>(device, group, rank, size, id);
+}
+
+}  // namespace trimtab

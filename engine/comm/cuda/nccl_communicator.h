@@ -1,0 +1,18 @@
+// The communicator of ranks that are processes with a GPU each, over NCCL.
+#pragma once
+
+#include "engine/comm/cuda_comm.h"
+
+namespace trimtab {
+
+/// See CudaComm. Built without NCCL, both throw EnvironmentError.
+NcclId MakeNcclId();
+
+/// Synchronous calls are part of the device's stream, so they order themselves and can be captured.
+/// Asynchronous ones go to the device's stream for messages, ahead of the ops beside them; WaitAll
+/// joins it. NCCL picks the order of additions, the same in every run on the same machine, and adds
+/// 16-bit floats in their own precision; the maximum of a NaN and a number may be either.
+std::unique_ptr<Communicator> MakeNcclCommunicator(Device& device, GroupKind group, int rank,
+                                                   int size, const NcclId& id);
+
+}  // namespace trimtab

@@ -1,0 +1,213 @@
+// Collectives of exchanges between pairs of ranks. A reduction is done where its result is kept, in
+// rank order; an all-reduce therefore moves 2 (R - 1) / R of the buffer each way, as a ring does.
+#include "engine/comm/mpi/mpi_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/base/units.h"
+#include "engine/comm/reduce_kernels.h"
+
+namespace trimtab {
+namespace {
+
+// Bytes of one rank's slice that are reduced at a time: bounds the scratch.
+constexpr int64_t kSliceBytes = kMiB;
+
+char* At(const void* base, int64_t elements, DType dtype) {
+  return static_cast<char*>(const_cast<void*>(base)) + elements * SizeOf(dtype);
+}
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(MpiWorld& world, GroupKind group, int rank, std::vector<int> members)
+      : Communicator(group, rank, static_cast<int>(members.size())),
+        world_(world),
+        members_(std::move(members)) {
+    sources_.resize(members_.size());
+  }
+
+  void Abort(const std::string& reason) override {
+    world_.Fail({.rank = world_.rank(), .message = reason});
+  }
+
+ protected:
+  void DoAllReduce(Tensor& buffer, ReduceOp op) override {
+    const CommCall call = MakeCall(CollectiveKind::kAllReduce, buffer, buffer.numel(), op, -1);
+    world_.Agree(place(), call);
+    const int64_t slice = SliceElements(buffer.dtype());
+    for (int64_t begin = 0; begin < buffer.numel(); begin += slice * size()) {
+      const int64_t count = std::min(slice * size(), buffer.numel() - begin);
+      AllReducePart(call, buffer.Slice(begin, {count}));
+    }
+  }
+
+  void DoReduceScatter(const Tensor& in, Tensor& out) override {
+    const int64_t part = out.numel();
+    const CommCall call = MakeCall(CollectiveKind::kReduceScatter, in, part, ReduceOp::kSum, -1);
+    world_.Agree(place(), call);
+    const int64_t slice = SliceElements(in.dtype());
+    for (int64_t begin = 0; begin < part; begin += slice) {
+      const int64_t count = std::min(slice, part - begin);
+      ReduceHere(
+          call,
+          [&](int peer) {
+            return Piece{part * peer + begin, count};
+          },
+          in.raw(), At(out.raw(), begin, out.dtype()));
+    }
+  }
+
+  void DoAllGather(const Tensor& in, Tensor& out) override {
+    const int64_t part = in.numel();
+    const CommCall call = MakeCall(CollectiveKind::kAllGather, in, part, ReduceOp::kSum, -1);
+    world_.Agree(place(), call);
+    char* own = At(out.raw(), part * rank(), out.dtype());
+    if (own != in.raw() && part > 0) std::memcpy(own, in.raw(), static_cast<size_t>(in.bytes()));
+    Exchange(call, [&](int peer, MpiWorld::Transfer& transfer) {
+      transfer.send = in.raw();
+      transfer.receive = At(out.raw(), part * peer, out.dtype());
+      transfer.send_bytes = transfer.receive_bytes = in.bytes();
+    });
+  }
+
+  void DoBroadcast(Tensor& buffer, int root) override {
+    const CommCall call =
+        MakeCall(CollectiveKind::kBroadcast, buffer, buffer.numel(), ReduceOp::kSum, root);
+    world_.Agree(place(), call);
+    Exchange(call, [&](int peer, MpiWorld::Transfer& transfer) {
+      if (rank() == root) {
+        transfer.send = buffer.raw();
+        transfer.send_bytes = buffer.bytes();
+      } else if (peer == root) {
+        transfer.receive = buffer.raw();
+        transfer.receive_bytes = buffer.bytes();
+      }
+    });
+  }
+
+  void DoAllToAll(const Tensor& in, Tensor& out) override {
+    const int64_t part = in.numel() / size();
+    const int64_t bytes = part * SizeOf(in.dtype());
+    const CommCall call = MakeCall(CollectiveKind::kAllToAll, in, part, ReduceOp::kSum, -1);
+    world_.Agree(place(), call);
+    if (bytes > 0) {
+      std::memcpy(At(out.raw(), part * rank(), out.dtype()),
+                  At(in.raw(), part * rank(), in.dtype()), static_cast<size_t>(bytes));
+    }
+    Exchange(call, [&](int peer, MpiWorld::Transfer& transfer) {
+      transfer.send = At(in.raw(), part * peer, in.dtype());
+      transfer.receive = At(out.raw(), part * peer, out.dtype());
+      transfer.send_bytes = transfer.receive_bytes = bytes;
+    });
+  }
+
+  void DoSend(const Tensor& tensor, int destination) override {
+    const CommCall call =
+        MakeCall(CollectiveKind::kSend, tensor, tensor.numel(), ReduceOp::kSum, destination);
+    world_.Agree(place(), call);
+    const MpiWorld::Transfer transfer = {.peer = members_[static_cast<size_t>(destination)],
+                                         .send = tensor.raw(),
+                                         .send_bytes = tensor.bytes()};
+    world_.Move(place(), call, std::span(&transfer, 1));
+  }
+
+  void DoRecv(Tensor& tensor, int source) override {
+    const CommCall call =
+        MakeCall(CollectiveKind::kRecv, tensor, tensor.numel(), ReduceOp::kSum, source);
+    world_.Agree(place(), call);
+    const MpiWorld::Transfer transfer = {.peer = members_[static_cast<size_t>(source)],
+                                         .receive = tensor.raw(),
+                                         .receive_bytes = tensor.bytes()};
+    world_.Move(place(), call, std::span(&transfer, 1));
+  }
+
+  void DoBarrier() override { world_.Agree(place(), {}); }
+
+ private:
+  /// Elements [begin, begin + count) of a buffer.
+  struct Piece {
+    int64_t begin = 0;
+    int64_t count = 0;
+  };
+
+  MpiWorld::Place place() const { return {group(), rank(), members_}; }
+
+  static CommCall MakeCall(CollectiveKind kind, const Tensor& tensor, int64_t count, ReduceOp op,
+                           int peer) {
+    TRIMTAB_ASSERT(tensor.device().kind() == DeviceKind::kCpu,
+                   "the MPI communicator moves host memory only");
+    return {.kind = kind, .dtype = tensor.dtype(), .count = count, .op = op, .peer = peer};
+  }
+
+  static int64_t SliceElements(DType dtype) { return kSliceBytes / SizeOf(dtype); }
+
+  /// Fills in a transfer with each peer and moves them together.
+  template <typename Fill>
+  void Exchange(const CommCall& call, const Fill& fill) {
+    transfers_.clear();
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) continue;
+      fill(peer, transfers_.emplace_back(
+                     MpiWorld::Transfer{.peer = members_[static_cast<size_t>(peer)]}));
+    }
+    world_.Move(place(), call, transfers_);
+  }
+
+  /// Sends every peer its piece of `in`, and reduces the pieces that come for this rank, with its
+  /// own, into `out`, which may be its own piece.
+  template <typename PieceOf>
+  void ReduceHere(const CommCall& call, const PieceOf& piece_of, const void* in, void* out) {
+    const Piece own = piece_of(rank());
+    const int64_t bytes = own.count * SizeOf(call.dtype);
+    scratch_.resize(static_cast<size_t>(bytes * size()));
+    Exchange(call, [&](int peer, MpiWorld::Transfer& transfer) {
+      const Piece piece = piece_of(peer);
+      transfer.send = At(in, piece.begin, call.dtype);
+      transfer.send_bytes = piece.count * SizeOf(call.dtype);
+      transfer.receive = scratch_.data() + bytes * peer;
+      transfer.receive_bytes = bytes;
+    });
+    for (int peer = 0; peer < size(); ++peer) {
+      sources_[static_cast<size_t>(peer)] = scratch_.data() + bytes * peer;
+    }
+    sources_[static_cast<size_t>(rank())] = At(in, own.begin, call.dtype);
+    ReduceRange(call.dtype, call.op, sources_, std::span(&out, 1), 0, own.count, 0);
+  }
+
+  void AllReducePart(const CommCall& call, const Tensor& buffer) {
+    const int64_t slice = CeilDiv(buffer.numel(), size());
+    const auto piece_of = [&](int peer) {
+      const int64_t begin = std::min(slice * peer, buffer.numel());
+      return Piece{begin, std::min(slice, buffer.numel() - begin)};
+    };
+    const Piece own = piece_of(rank());
+    char* reduced = At(buffer.raw(), own.begin, call.dtype);
+    ReduceHere(call, piece_of, buffer.raw(), reduced);
+    Exchange(call, [&](int peer, MpiWorld::Transfer& transfer) {
+      const Piece piece = piece_of(peer);
+      transfer.send = reduced;
+      transfer.send_bytes = own.count * SizeOf(call.dtype);
+      transfer.receive = At(buffer.raw(), piece.begin, call.dtype);
+      transfer.receive_bytes = piece.count * SizeOf(call.dtype);
+    });
+  }
+
+  MpiWorld& world_;
+  std::vector<int> members_;
+  std::vector<MpiWorld::Transfer> transfers_;
+  std::vector<char> scratch_;
+  std::vector<const void*> sources_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> MakeMpiCommunicator(MpiWorld& world, GroupKind group,
+                                                  std::vector<int> members) {
+  const auto found = std::find(members.begin(), members.end(), world.rank());
+  TRIMTAB_ASSERT(found != members.end(), "rank {} is not in its own group", world.rank());
+  const int rank = static_cast<int>(found - members.begin());
+  return std::make_unique<MpiCommunicator>(world, group, rank, std::move(members));
+}
+
+}  // namespace trimtab

@@ -1,0 +1,270 @@
+#include "engine/comm/mpi/mpi_world.h"
+
+#include <sched.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <thread>
+
+#include "engine/base/log.h"
+#include "engine/comm/mpi_launch.h"
+
+namespace trimtab {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kHeaderTag = 1;
+constexpr int kDataTag = 2;
+constexpr int kDefaultLimitSeconds = 1800;
+// A rank that waits gives its core away: the one it waits for may need it.
+constexpr int kPollsBeforeSleep = 2000;
+constexpr auto kSleep = std::chrono::microseconds(50);
+constexpr int kPollsPerNotice = 16;
+
+std::chrono::seconds ReadLimit() {
+  const char* text = std::getenv("TRIMTAB_COMM_TIMEOUT_S");
+  if (text == nullptr) return std::chrono::seconds(kDefaultLimitSeconds);
+  char* end = nullptr;
+  const int64_t seconds = std::strtol(text, &end, 10);
+  if (end == text || *end != '\0' || seconds < 1) {
+    throw UsageError(
+        fmt::format("TRIMTAB_COMM_TIMEOUT_S is '{}'; expected a number of seconds", text));
+  }
+  return std::chrono::seconds(seconds);
+}
+
+/// Of a RunFailure, before its message.
+struct NoticeHeader {
+  int32_t code;
+  int32_t out_of_memory;
+  int32_t consequence;
+  int32_t rank;
+};
+
+std::string ToNotice(const RunFailure& failure) {
+  const NoticeHeader header = {static_cast<int32_t>(failure.code), failure.out_of_memory,
+                               failure.consequence, failure.rank};
+  std::string text(sizeof(header), '\0');
+  std::memcpy(text.data(), &header, sizeof(header));
+  return text + failure.message;
+}
+
+RunFailure FromNotice(const std::string& text) {
+  NoticeHeader header{};
+  TRIMTAB_ASSERT(text.size() >= sizeof(header), "a notice of {} bytes", text.size());
+  std::memcpy(&header, text.data(), sizeof(header));
+  return {.code = static_cast<ExitCode>(header.code),
+          .out_of_memory = header.out_of_memory != 0,
+          .consequence = header.consequence != 0,
+          .rank = header.rank,
+          .message = text.substr(sizeof(header))};
+}
+
+}  // namespace
+
+/// A call as it is shown to the peers.
+struct MpiWorld::Header {
+  int32_t group;
+  int32_t size;
+  int32_t rank;
+  int32_t kind;
+  int32_t dtype;
+  int32_t op;
+  int32_t peer;
+  int32_t finished;
+  int64_t count;
+
+  CommCall Call() const {
+    return {.kind = static_cast<CollectiveKind>(kind),
+            .dtype = static_cast<DType>(dtype),
+            .count = count,
+            .op = static_cast<ReduceOp>(op),
+            .peer = peer};
+  }
+};
+
+MpiWorld::MpiWorld(std::unique_ptr<MpiTransport> transport)
+    : transport_(std::move(transport)),
+      limit_(ReadLimit()),
+      failures_(static_cast<size_t>(transport_->size())) {}
+
+MpiWorld& MpiWorld::OfProcess() {
+  if (!FindMpiLaunch()) throw EnvironmentError("mpirun did not start this process");
+  static MpiWorld world(StartMpi());
+  return world;
+}
+
+MpiWorld::Header MpiWorld::MakeHeader(const Place& place, const CommCall& call) const {
+  return {.group = static_cast<int32_t>(place.group),
+          .size = static_cast<int32_t>(place.members.size()),
+          .rank = place.rank,
+          .kind = static_cast<int32_t>(call.kind),
+          .dtype = static_cast<int32_t>(call.dtype),
+          .op = static_cast<int32_t>(call.op),
+          .peer = call.peer,
+          .finished = 0,
+          .count = call.count};
+}
+
+void MpiWorld::Agree(const Place& place, const CommCall& call) {
+  ThrowIfFailed();
+  const bool message = call.kind == CollectiveKind::kSend || call.kind == CollectiveKind::kRecv;
+  const int size = static_cast<int>(place.members.size());
+  const Header mine = MakeHeader(place, call);
+  headers_.resize(static_cast<size_t>(size));
+  const auto takes_part = [&](int peer) {
+    return peer != place.rank && (!message || peer == call.peer);
+  };
+  for (int peer = 0; peer < size; ++peer) {
+    if (!takes_part(peer)) continue;
+    const int world_rank = place.members[static_cast<size_t>(peer)];
+    transport_->BeginReceive(world_rank, kHeaderTag, &headers_[static_cast<size_t>(peer)],
+                             sizeof(Header));
+    transport_->BeginSend(world_rank, kHeaderTag, &mine, sizeof(Header));
+  }
+  Await(place, call);
+  for (int peer = 0; peer < size; ++peer) {
+    if (!takes_part(peer)) continue;
+    const Header& other = headers_[static_cast<size_t>(peer)];
+    const CommCall theirs = other.Call();
+    const int world_rank = place.members[static_cast<size_t>(peer)];
+    if (other.group != mine.group || other.size != mine.size || other.finished != 0) {
+      throw Error(ExitCode::kInternal,
+                  fmt::format("rank {} calls {} in the {} group, but rank {} {}", rank(),
+                              call.Describe(), Name(place.group), world_rank,
+                              other.finished != 0
+                                  ? "has finished"
+                                  : fmt::format("calls {} in the {} group", theirs.Describe(),
+                                                Name(static_cast<GroupKind>(other.group)))));
+    }
+    const bool fits = message ? call.Completes(theirs, peer, place.rank) : call.Matches(theirs);
+    if (fits) continue;
+    throw Error(ExitCode::kInternal,
+                place.rank < peer
+                    ? DescribeMismatch(place.group, size, place.rank, call, peer, theirs)
+                    : DescribeMismatch(place.group, size, peer, theirs, place.rank, call));
+  }
+}
+
+void MpiWorld::Move(const Place& place, const CommCall& call, std::span<const Transfer> transfers) {
+  for (const Transfer& transfer : transfers) {
+    if (transfer.receive_bytes == 0) continue;
+    transport_->BeginReceive(transfer.peer, kDataTag, transfer.receive, transfer.receive_bytes);
+  }
+  for (const Transfer& transfer : transfers) {
+    if (transfer.send_bytes == 0) continue;
+    transport_->BeginSend(transfer.peer, kDataTag, transfer.send, transfer.send_bytes);
+  }
+  Await(place, call);
+}
+
+void MpiWorld::Await(const Place& place, const CommCall& call) {
+  const Clock::time_point end = Clock::now() + limit_;
+  try {
+    for (int polls = 1; !transport_->Poll(); ++polls) {
+      if (polls % kPollsPerNotice == 0) ThrowIfFailed();
+      if (polls < kPollsBeforeSleep) {
+        sched_yield();
+        continue;
+      }
+      polls = kPollsBeforeSleep;
+      ThrowIfFailed();
+      if (Clock::now() >= end) {
+        throw CommError(
+            fmt::format("rank {} has waited {} s in {} of the {} group (the limit, "
+                        "$TRIMTAB_COMM_TIMEOUT_S)",
+                        rank(), limit_.count(), call.Describe(), Name(place.group)));
+      }
+      std::this_thread::sleep_for(kSleep);
+    }
+  } catch (...) {
+    transport_->Cancel();
+    throw;
+  }
+}
+
+void MpiWorld::TakeNotices() {
+  while (const std::optional<std::string> notice = transport_->TakeNotice()) {
+    // The first bytes say who sent it; what it tells may be another rank's failure.
+    int32_t sender = 0;
+    TRIMTAB_ASSERT(notice->size() >= sizeof(sender), "a notice of {} bytes", notice->size());
+    std::memcpy(&sender, notice->data(), sizeof(sender));
+    TRIMTAB_ASSERT(sender >= 0 && sender < size(), "a notice from rank {}", sender);
+    failures_[static_cast<size_t>(sender)] = FromNotice(notice->substr(sizeof(sender)));
+  }
+}
+
+void MpiWorld::ThrowIfFailed() {
+  TakeNotices();
+  for (const std::optional<RunFailure>& failure : failures_) {
+    if (failure) throw CommError(failure->message);
+  }
+}
+
+void MpiWorld::Fail(const RunFailure& failure) {
+  std::optional<RunFailure>& mine = failures_[static_cast<size_t>(rank())];
+  if (mine) return;
+  mine = failure;
+  const int32_t sender = rank();
+  std::string notice(sizeof(sender), '\0');
+  std::memcpy(notice.data(), &sender, sizeof(sender));
+  notice += ToNotice(failure);
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank()) transport_->SendNotice(peer, notice);
+  }
+}
+
+RunFailure MpiWorld::AgreeOnFailure(std::chrono::milliseconds patience) {
+  const Clock::time_point end = Clock::now() + patience;
+  const auto first = [this](bool consequence) -> const RunFailure* {
+    for (const std::optional<RunFailure>& each : failures_) {
+      if (each && each->consequence == consequence) return &*each;
+    }
+    return nullptr;
+  };
+  const auto best = [&] { return *(first(false) != nullptr ? first(false) : first(true)); };
+  for (;;) {
+    TakeNotices();
+    int missing = -1;
+    for (int peer = 0; peer < size(); ++peer) {
+      if (!failures_[static_cast<size_t>(peer)]) missing = peer;
+    }
+    if (missing < 0) return best();
+    if (Clock::now() >= end) {
+      const RunFailure failure = best();
+      LogLine(LogLevel::kError, fmt::format("{}; rank {} does not answer, so all are ended",
+                                            failure.message, missing));
+      transport_->AbortAll(static_cast<int>(failure.code));
+    }
+    std::this_thread::sleep_for(kSleep);
+  }
+}
+
+void MpiWorld::Finish() {
+  std::vector<int> everyone(static_cast<size_t>(size()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  const Place place = {GroupKind::kWorld, rank(), everyone};
+  ThrowIfFailed();
+  Header mine = MakeHeader(place, {});
+  mine.finished = 1;
+  headers_.resize(everyone.size());
+  for (const int peer : everyone) {
+    if (peer == rank()) continue;
+    transport_->BeginReceive(peer, kHeaderTag, &headers_[static_cast<size_t>(peer)],
+                             sizeof(Header));
+    transport_->BeginSend(peer, kHeaderTag, &mine, sizeof(Header));
+  }
+  Await(place, {});
+  for (const int peer : everyone) {
+    const Header& other = headers_[static_cast<size_t>(peer)];
+    if (peer == rank() || other.finished != 0) continue;
+    throw Error(
+        ExitCode::kInternal,
+        fmt::format("rank {} has finished, but rank {} calls {} in the {} group", rank(), peer,
+                    other.Call().Describe(), Name(static_cast<GroupKind>(other.group))));
+  }
+}
+
+}  // namespace trimtab

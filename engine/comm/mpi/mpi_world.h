@@ -1,0 +1,92 @@
+// MpiWorld: this process among those that mpirun started. Groups of ranks meet and move host memory
+// through it; a failure of one rank reaches all others.
+//
+// Before anything moves, the ranks of a call tell one another what they are about to do, so calls
+// that do not fit throw on every rank instead of hanging. A rank that waits finds out when another
+// has failed. What waits for longer than $TRIMTAB_COMM_TIMEOUT_S seconds (default 1800) throws.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/comm/comm_call.h"
+#include "engine/comm/mpi/transport.h"
+
+namespace trimtab {
+
+/// Why a run failed, as all its processes come to know it.
+struct RunFailure {
+  ExitCode code = ExitCode::kInternal;
+  bool out_of_memory = false;
+  bool consequence = false;  // of another rank's failure
+  int rank = 0;              // on which it happened
+  std::string message = {};
+};
+
+class MpiWorld {
+ public:
+  explicit MpiWorld(std::unique_ptr<MpiTransport> transport);
+  MpiWorld(const MpiWorld&) = delete;
+  MpiWorld& operator=(const MpiWorld&) = delete;
+
+  /// The world of this process; MPI starts at the first call and ends with the process.
+  /// Throws EnvironmentError when mpirun did not start it, or the MPI backend cannot be loaded.
+  static MpiWorld& OfProcess();
+
+  int rank() const { return transport_->rank(); }
+  int size() const { return transport_->size(); }
+
+  /// What travels between this rank and one other.
+  struct Transfer {
+    int peer = 0;                // rank in the world
+    const void* send = nullptr;  // `send_bytes` from here go to the peer
+    int64_t send_bytes = 0;
+    void* receive = nullptr;  // `receive_bytes` from the peer come here
+    int64_t receive_bytes = 0;
+  };
+
+  /// One rank of a group: its number there, and the world ranks of all of the group's ranks.
+  struct Place {
+    GroupKind group = GroupKind::kWorld;
+    int rank = 0;
+    std::span<const int> members;
+  };
+
+  /// Returns when all ranks of the group make the same call, or for a message its other end does.
+  /// Throws Error where the calls do not fit, CommError where a rank has failed.
+  void Agree(const Place& place, const CommCall& call);
+  /// Moves the bytes. The peers have agreed on the call.
+  void Move(const Place& place, const CommCall& call, std::span<const Transfer> transfers);
+
+  /// Tells every other rank that this one has failed, once. Later calls throw CommError.
+  void Fail(const RunFailure& failure);
+  /// After Fail: waits until all ranks have failed as well, and returns the failure that came first
+  /// in rank order among those that are no consequence. Ends all processes where some rank does not
+  /// answer within `patience`.
+  RunFailure AgreeOnFailure(std::chrono::milliseconds patience = std::chrono::seconds(10));
+
+  /// Returns when every rank has come this far: the end of a run that went well.
+  void Finish();
+
+ private:
+  struct Header;
+
+  Header MakeHeader(const Place& place, const CommCall& call) const;
+  /// Waits for the transfers that have begun.
+  void Await(const Place& place, const CommCall& call);
+  void TakeNotices();
+  void ThrowIfFailed();
+
+  std::unique_ptr<MpiTransport> transport_;
+  std::chrono::seconds limit_;
+  std::vector<Header> headers_;
+  std::vector<std::optional<RunFailure>> failures_;  // by world rank
+};
+
+}  // namespace trimtab

@@ -1,0 +1,20 @@
+// Starts programs under mpirun, for tests.
+#pragma once
+
+#include <string>
+
+namespace trimtab {
+
+/// Why no program can be started under mpirun here; empty when it can.
+std::string WhyNoMpirun();
+
+struct MpirunResult {
+  int exit_code = -1;
+  std::string output;  // stdout and stderr of all processes
+};
+
+/// Runs `mpirun -n ranks command`, a shell's words, with `environment` ("A=1 B=2") before it.
+MpirunResult RunUnderMpirun(int ranks, const std::string& command,
+                            const std::string& environment = "");
+
+}  // namespace trimtab

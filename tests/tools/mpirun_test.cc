@@ -1,0 +1,173 @@
+// Commands whose ranks are processes that mpirun started: the same results as with threads, and one
+// clear line when they cannot run.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "engine/base/io/backend_file.h"
+#include "tests/engine/comm/mpirun.h"
+
+namespace trimtab {
+namespace {
+
+constexpr char kRun[] = R"({{
+  "model": {{"name": "tiny", "vocab_size": 257, "hidden_size": 16, "num_layers": 2, "num_heads": 2,
+            "num_kv_heads": 2, "ffn_hidden_size": 32, "max_sequence_length": 16}},
+  "global_batch": 4, "sequence_length": 8, "steps": 5, "layout": {}, {}
+  "optimizer": {{"learning_rate": 0.01, "min_learning_rate": 0.001, "warmup_steps": 1}}
+}})";
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// The lines that `trimtab train --json` prints, without their speeds.
+std::vector<std::string> Steps(const std::string& output) {
+  std::vector<std::string> steps;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("{")) continue;
+    nlohmann::json json = nlohmann::json::parse(line);
+    json.erase("tokens_per_s");
+    steps.push_back(json.dump());
+  }
+  return steps;
+}
+
+class MpirunTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string reason = WhyNoMpirun();
+    if (!reason.empty()) GTEST_SKIP() << reason;
+    folder_ = testing::TempDir() + "mpirun_test_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+
+  /// The path of a run of `layout`, a JSON object, with `more` members.
+  std::string WriteRun(const std::string& layout, const std::string& more = "") {
+    const std::string path = folder_ + "/run.json";
+    std::ofstream(path) << fmt::format(kRun, layout, more);
+    return path;
+  }
+
+  /// Runs the command in one process.
+  static MpirunResult RunAlone(const std::string& arguments) {
+    const std::string file = testing::TempDir() + "mpirun_test_alone";
+    const int status =
+        std::system(fmt::format("TRIMTAB_MPI_BACKEND='{}' tools/trimtab {} > {} 2>&1",
+                                std::filesystem::absolute(FindBackendFile("mpi").path).string(),
+                                arguments, file)
+                        .c_str());
+    return {WEXITSTATUS(status), ReadFile(file)};
+  }
+
+  static MpirunResult RunRanks(int ranks, const std::string& arguments) {
+    return RunUnderMpirun(ranks, "tools/trimtab " + arguments);
+  }
+
+  std::string folder_;
+};
+
+TEST_F(MpirunTest, TrainsToTheBitsOfThreads) {
+  for (const char* layout : {R"({"tp": 2})", R"({"tp": 2, "sp": true})", R"({"dp": 2, "zero": 1})",
+                             R"({"tp": 2, "dp": 2})"}) {
+    const std::string arguments = "train --json --quiet --config " + WriteRun(layout);
+    const int ranks = std::string(layout) == R"({"tp": 2, "dp": 2})" ? 4 : 2;
+    const MpirunResult threads = RunAlone(arguments);
+    const MpirunResult processes = RunRanks(ranks, arguments);
+    ASSERT_EQ(threads.exit_code, 0) << threads.output;
+    ASSERT_EQ(processes.exit_code, 0) << processes.output;
+    EXPECT_EQ(Steps(processes.output).size(), 5u) << processes.output;
+    EXPECT_EQ(Steps(processes.output), Steps(threads.output)) << layout;
+  }
+}
+
+TEST_F(MpirunTest, LauncherFlagStartsTheRanks) {
+  const std::string arguments = "train --json --quiet --config " + WriteRun(R"({"dp": 2})");
+  const MpirunResult launched = RunAlone(arguments + " --launcher mpirun");
+  ASSERT_EQ(launched.exit_code, 0) << launched.output;
+  EXPECT_EQ(Steps(launched.output), Steps(RunAlone(arguments).output));
+  const MpirunResult twice = RunRanks(2, arguments + " --launcher=mpirun");
+  EXPECT_EQ(twice.exit_code, 2);
+  EXPECT_EQ(twice.output,
+            "trimtab: --launcher mpirun in a process that mpirun started; leave it out\n");
+}
+
+TEST_F(MpirunTest, CheckpointIsThatOfThreads) {
+  const std::string run = WriteRun(R"({"tp": 2, "dp": 2, "zero": 1})");
+  const std::string train = "train --quiet --config " + run + " --checkpoint " + folder_;
+  const MpirunResult threads = RunAlone(train + "/threads");
+  const MpirunResult processes = RunRanks(4, train + "/processes");
+  ASSERT_EQ(threads.exit_code, 0) << threads.output;
+  ASSERT_EQ(processes.exit_code, 0) << processes.output;
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/threads")) {
+    const std::string name = entry.path().filename().string();
+    EXPECT_EQ(ReadFile(entry.path().string()), ReadFile(folder_ + "/processes/" + name)) << name;
+    ++files;
+  }
+  EXPECT_EQ(files, 3);
+  const MpirunResult resumed =
+      RunRanks(4, train + "/processes --steps 7 --json --load " + folder_ + "/processes");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_EQ(Steps(resumed.output).size(), 2u) << resumed.output;
+}
+
+TEST_F(MpirunTest, ProfilesAndWritesOneResult) {
+  const std::string run = WriteRun(R"({"tp": 2})");
+  const MpirunResult launched =
+      RunAlone("profile --quiet --json --steps 2 --launcher mpirun --config " + run);
+  ASSERT_EQ(launched.exit_code, 0) << launched.output;
+  const nlohmann::json json = nlohmann::json::parse(launched.output);
+  EXPECT_EQ(json["run"]["layout"]["tp"], 2);
+  EXPECT_GT(json["step_time_s"].get<double>(), 0);
+
+  const std::string results = folder_ + "/results.jsonl";
+  const MpirunResult trial = RunRanks(
+      2, "profile --quiet --steps 2 --attempt a1 --result " + results + " --config " + run);
+  EXPECT_EQ(trial.exit_code, 0) << trial.output;
+  const std::string written = ReadFile(results);
+  EXPECT_EQ(std::count(written.begin(), written.end(), '\n'), 1) << written;
+}
+
+TEST_F(MpirunTest, WorldOfAnotherSizeIsRefused) {
+  const MpirunResult result = RunRanks(3, "train --quiet --config " + WriteRun(R"({"tp": 2})"));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.output,
+            "trimtab: mpirun started 3 processes, but the layout tp=2,dp=1,mbs=1 has 2 ranks; "
+            "expected mpirun -n 2\n");
+}
+
+TEST_F(MpirunTest, FailureOfRanksIsOneLineAndItsOwnExitCode) {
+  const MpirunResult memory =
+      RunRanks(2, "train --quiet --config " +
+                      WriteRun(R"({"tp": 2})", R"("memory_per_rank_bytes": 50000,)"));
+  EXPECT_EQ(memory.exit_code, 4);
+  EXPECT_EQ(memory.output.find("trimtab: rank 0 failed: out of memory: "), 0u) << memory.output;
+  EXPECT_EQ(std::count(memory.output.begin(), memory.output.end(), '\n'), 1) << memory.output;
+
+  const MpirunResult input = RunRanks(2, "train --quiet --config /nonexistent/run.json");
+  EXPECT_EQ(input.exit_code, 3);
+  EXPECT_EQ(std::count(input.output.begin(), input.output.end(), '\n'), 1) << input.output;
+}
+
+TEST_F(MpirunTest, MissingBackendIsNamed) {
+  const MpirunResult result = RunUnderMpirun(
+      2, "env TRIMTAB_MPI_BACKEND=/nonexistent.so tools/trimtab train --quiet --config " +
+             WriteRun(R"({"tp": 2})"));
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_EQ(result.output, "trimtab: no MPI backend at /nonexistent.so\n");
+}
+
+}  // namespace
+}  // namespace trimtab
