@@ -101,15 +101,16 @@ __global__ void SwiGluBackwardKernel(const T* gate_up, const T* dy, T* dgate_up,
   const Pack<T, N> gate = LoadPack<N>(gate_up + gate_index);
   const Pack<T, N> up = LoadPack<N>(gate_up + gate_index + packs * N);
   const Pack<T, N> gradient = LoadPack<N>(dy + (row * packs + pack) * N);
-  float dgate[N];
-  float dup[N];
+  float out[2][N];  // gate's, up's
 #pragma unroll
   for (int j = 0; j < N; ++j) {
     ActivationMath<T>::SwiGluBackward(ToFloat(gate[j]), ToFloat(up[j]), ToFloat(gradient[j]),
-                                      dgate[j], dup[j]);
+                                      out[0][j], out[1][j]);
   }
-  StoreFloats(dgate_up + gate_index, dgate);
-  StoreFloats(dgate_up + gate_index + packs * N, dup);
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    StoreFloats(dgate_up + ((2 * row + k) * packs + pack) * N, out[k]);
+  }
 }
 
 unsigned ElementBlocks(int64_t packs) {

@@ -84,6 +84,24 @@ __device__ __forceinline__ void StorePack(T* destination, const Pack<T, N>& pack
   using Word = typename pack_internal::WordOf<static_cast<int>(alignof(P))>::Type;
   EmulationCheckAligned(destination, alignof(P));
   constexpr int kWords = static_cast<int>(sizeof(P) / sizeof(Word));
+#ifdef __CUDA_ARCH__
+  // As integers: nvcc takes vectors apart and does not always put their stores together again.
+  if constexpr (sizeof(Word) == 16) {
+    uint64_t halves[2 * kWords];
+    memcpy(halves, &pack, sizeof(P));
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      reinterpret_cast<unsigned __int128*>(destination)[i] =
+          static_cast<unsigned __int128>(halves[2 * i + 1]) << 64 | halves[2 * i];
+    }
+    return;
+  } else if constexpr (sizeof(Word) == 8) {
+    uint64_t word;
+    memcpy(&word, &pack, sizeof(P));
+    *reinterpret_cast<uint64_t*>(destination) = word;
+    return;
+  }
+#endif
   Word words[kWords];
   memcpy(words, &pack, sizeof(P));
 #pragma unroll
