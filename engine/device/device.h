@@ -82,8 +82,9 @@ class Device {
 
   /// Whether Capture works here.
   virtual bool CanCapture() const { return false; }
-  /// Records the device work that `work` submits, without running it. What `work` allocates and
-  /// frees stays reserved for the replays; it must neither copy to or from the host nor wait.
+  /// Records the device work that `work` submits, without running it. What `work` allocates it
+  /// must free; the memory stays reserved for the replays. It must neither copy to or from the host
+  /// nor wait.
   /// An error where CanCapture() is false.
   virtual std::unique_ptr<CapturedWork> Capture(const std::function<void()>& work);
 

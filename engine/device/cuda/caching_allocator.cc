@@ -161,15 +161,22 @@ void CachingAllocator::Absorb(Block* block, Block* next) {
   blocks_.erase(gone);
 }
 
-CachingAllocator::PoolId CachingAllocator::BeginPool() {
+void CachingAllocator::OpenPool(PoolId pool) {
   TRIMTAB_ASSERT(current_pool_ == kMainPool, "pool {} is still open", current_pool_);
-  current_pool_ = ++last_pool_;
-  return current_pool_;
+  current_pool_ = pool;
 }
 
-void CachingAllocator::EndPool() {
+void CachingAllocator::ClosePool() {
   TRIMTAB_ASSERT(current_pool_ != kMainPool, "{} pools so far, none is open", last_pool_);
   current_pool_ = kMainPool;
+}
+
+int64_t CachingAllocator::in_use_bytes(PoolId pool) const {
+  int64_t bytes = 0;
+  for (const auto& [data, block] : blocks_) {
+    if (block->used && block->segment->pool == pool) bytes += block->bytes;
+  }
+  return bytes;
 }
 
 void CachingAllocator::ReleasePool(PoolId pool) {

@@ -60,14 +60,18 @@ class CachingAllocator {
   void* TryAllocate(int64_t bytes);
   void Free(void* data);
 
-  /// From now until EndPool, memory comes from a pool of its own that nobody else gets any of: that
-  /// of a capture, whose replays write to the same addresses again. What was taken before and is
-  /// freed meanwhile is kept for the pool too, because the capture may have used it. Segments are
-  /// not given back meanwhile: that would wait for the GPU, which a capture must not.
+  /// Memory of captures, whose replays write to the same addresses again: a pool that nobody else
+  /// gets any of.
   using PoolId = int;
-  PoolId BeginPool();
-  void EndPool();
-  /// The capture is no more: what is free of its pool is free for all, the rest once it is freed.
+  PoolId NewPool() { return ++last_pool_; }
+  /// From now until ClosePool, memory comes from `pool`. What was taken before and is freed
+  /// meanwhile is kept for the pool too, because the capture may have used it. Segments are not
+  /// given back meanwhile: that would wait for the GPU, which a capture must not.
+  void OpenPool(PoolId pool);
+  void ClosePool();
+  /// Of blocks that came from the pool's segments.
+  int64_t in_use_bytes(PoolId pool) const;
+  /// Its captures are no more: what is free of the pool is free for all, the rest once it is freed.
   void ReleasePool(PoolId pool);
 
   /// Gives every wholly free segment back to the source, except those of pools.

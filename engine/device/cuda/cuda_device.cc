@@ -116,17 +116,18 @@ std::unique_ptr<CapturedWork> CudaDevice::Capture(const std::function<void()>& w
   // The graph's memory comes fresh from the driver, so what is only cached is given back first.
   Synchronize();
   allocator_.Trim();
-  CapturePool pool(allocator_);
+  std::shared_ptr<CapturePool> pool = capture_pool_.lock();
+  if (pool == nullptr) capture_pool_ = pool = std::make_shared<CapturePool>(allocator_);
+  CudaGraph graph;
   capturing_ = true;
   try {
-    CudaGraph graph = CaptureGraph(Activate(), work);
-    capturing_ = false;
-    pool.Close();
-    return std::make_unique<GraphWork>(*this, std::move(graph), std::move(pool));
+    pool->Use([&] { graph = CaptureGraph(Activate(), work); });
   } catch (...) {
     capturing_ = false;
     throw;
   }
+  capturing_ = false;
+  return std::make_unique<GraphWork>(*this, std::move(graph), std::move(pool));
 }
 
 }  // namespace trimtab

@@ -36,6 +36,8 @@ struct ReturnMemory {
 };
 using BorrowedMemory = std::unique_ptr<void, ReturnMemory>;
 
+class CapturePool;
+
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(const CudaDeviceOptions& options);
@@ -112,6 +114,7 @@ class CudaDevice : public Device {
   Staging staging_;
   DriverMemory driver_;
   CachingAllocator allocator_{driver_};
+  std::weak_ptr<CapturePool> capture_pool_;
   DeviceMemory scratch_ = AllocateDeviceMemory(kScratchBytes);
   DeviceMemory cublas_workspace_ = AllocateDeviceMemory(kCublasWorkspaceBytes);
   Cublas cublas_ = MakeCublas();

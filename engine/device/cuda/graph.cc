@@ -1,7 +1,6 @@
 #include "engine/device/cuda/graph.h"
 
-#include <utility>
-
+#include "engine/base/error.h"
 #include "engine/device/cuda/check.h"
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/device/cuda/stream.h"
@@ -44,18 +43,17 @@ CudaGraph CaptureGraph(cudaStream_t stream, const std::function<void()>& work) {
   return owned;
 }
 
-CapturePool::CapturePool(CapturePool&& other) noexcept
-    : allocator_(std::exchange(other.allocator_, nullptr)), id_(other.id_), open_(other.open_) {}
-
-CapturePool::~CapturePool() {
-  if (allocator_ == nullptr) return;
-  Close();
-  allocator_->ReleasePool(id_);
-}
-
-void CapturePool::Close() {
-  if (open_) allocator_->EndPool();
-  open_ = false;
+void CapturePool::Use(const std::function<void()>& capture) {
+  allocator_.OpenPool(id_);
+  try {
+    capture();
+  } catch (...) {
+    allocator_.ClosePool();
+    throw;
+  }
+  allocator_.ClosePool();
+  const int64_t left = allocator_.in_use_bytes(id_);
+  TRIMTAB_ASSERT(left == 0, "captured work allocated {} bytes and kept them", left);
 }
 
 void GraphWork::Replay() { TRIMTAB_CUDA_CHECK(cudaGraphLaunch(graph_.get(), device_.Activate())); }

@@ -250,11 +250,12 @@ TEST(CachingAllocator, MemoryOfACaptureIsNobodyElsesUntilItIsReleased) {
   FakeSource source(8 * kGiB);
   CachingAllocator allocator(source);
   Ledger ledger(allocator, source);
-  const CachingAllocator::PoolId pool = allocator.BeginPool();
+  const CachingAllocator::PoolId pool = allocator.NewPool();
+  allocator.OpenPool(pool);
   void* temporary = ledger.Allocate(30 * kMiB);
   ledger.Free(temporary);
   EXPECT_EQ(ledger.Allocate(30 * kMiB), temporary);  // reused within the capture
-  allocator.EndPool();
+  allocator.ClosePool();
   ledger.Free(temporary);
 
   std::vector<void*> others;
@@ -269,13 +270,34 @@ TEST(CachingAllocator, MemoryOfACaptureIsNobodyElsesUntilItIsReleased) {
   EXPECT_EQ(source.taken(), 0);
 }
 
+TEST(CachingAllocator, CapturesThatShareAPoolShareItsMemory) {
+  FakeSource source(8 * kGiB);
+  CachingAllocator allocator(source);
+  const CachingAllocator::PoolId pool = allocator.NewPool();
+  for (int capture = 0; capture < 5; ++capture) {
+    allocator.OpenPool(pool);
+    void* activations = allocator.Allocate(900 * kMiB);
+    void* workspace = allocator.Allocate(3 * kMiB);
+    EXPECT_GE(allocator.in_use_bytes(pool), 903 * kMiB);
+    allocator.Free(activations);
+    allocator.Free(workspace);
+    allocator.ClosePool();
+    EXPECT_EQ(allocator.in_use_bytes(pool), 0);
+    EXPECT_LT(source.taken(), 1000 * kMiB);
+  }
+  allocator.ReleasePool(pool);
+  allocator.Trim();
+  EXPECT_EQ(source.taken(), 0);
+}
+
 TEST(CachingAllocator, WhatACaptureFreesButDidNotTakeIsKeptForItToo) {
   FakeSource source(8 * kGiB);
   CachingAllocator allocator(source);
   void* before = allocator.Allocate(10 * kMiB);
-  const CachingAllocator::PoolId pool = allocator.BeginPool();
+  const CachingAllocator::PoolId pool = allocator.NewPool();
+  allocator.OpenPool(pool);
   allocator.Free(before);
-  allocator.EndPool();
+  allocator.ClosePool();
   EXPECT_NE(allocator.Allocate(10 * kMiB), before);
   EXPECT_EQ(allocator.in_use_bytes(), 20 * kMiB);
   allocator.ReleasePool(pool);
@@ -286,9 +308,10 @@ TEST(CachingAllocator, WhatACaptureFreesButDidNotTakeIsKeptForItToo) {
 TEST(CachingAllocator, WhatOutlivesItsCaptureIsFreeForAllOnceItIsFreed) {
   FakeSource source(8 * kGiB);
   CachingAllocator allocator(source);
-  const CachingAllocator::PoolId pool = allocator.BeginPool();
+  const CachingAllocator::PoolId pool = allocator.NewPool();
+  allocator.OpenPool(pool);
   void* result = allocator.Allocate(10 * kMiB);
-  allocator.EndPool();
+  allocator.ClosePool();
   allocator.ReleasePool(pool);
   EXPECT_NE(allocator.Allocate(10 * kMiB), result);
   allocator.Free(result);
@@ -299,10 +322,11 @@ TEST(CachingAllocator, GivesNothingBackToTheSourceDuringACapture) {
   FakeSource source(1000 * kMiB);
   CachingAllocator allocator(source);
   allocator.Free(allocator.Allocate(800 * kMiB));
-  const CachingAllocator::PoolId pool = allocator.BeginPool();
+  const CachingAllocator::PoolId pool = allocator.NewPool();
+  allocator.OpenPool(pool);
   EXPECT_THROW(allocator.Allocate(500 * kMiB), OutOfMemoryError);
   EXPECT_EQ(source.taken(), 800 * kMiB);
-  allocator.EndPool();
+  allocator.ClosePool();
   allocator.ReleasePool(pool);
   EXPECT_NE(allocator.Allocate(500 * kMiB), nullptr);
 }
@@ -315,7 +339,8 @@ TEST(CachingAllocator, RandomCapturesKeepToThemselves) {
   std::vector<void*> blocks;
   std::map<CachingAllocator::PoolId, std::vector<std::pair<uintptr_t, int64_t>>> taken;
   for (int round = 0; round < 40; ++round) {
-    const CachingAllocator::PoolId pool = allocator.BeginPool();
+    const CachingAllocator::PoolId pool = allocator.NewPool();
+    allocator.OpenPool(pool);
     for (int i = 0; i < 20; ++i) {
       const int64_t size = RandomSize(random) / 16 + 1;
       void* data = ledger.Allocate(size);
@@ -326,7 +351,7 @@ TEST(CachingAllocator, RandomCapturesKeepToThemselves) {
         blocks.push_back(data);
       }
     }
-    allocator.EndPool();
+    allocator.ClosePool();
     for (int i = 0; i < 50 && !blocks.empty(); ++i) {
       const size_t which = random() % blocks.size();
       ledger.Free(blocks[which]);
