@@ -87,12 +87,21 @@ class TrainCommand : public Command {
                 const TrainingStep& step) const {
     const bool shown = step.step == 1 || step.step == run.steps || step.step % log_every_ == 0;
     if (output.json && shown) {
-      PrintJson({{"step", step.step},
-                 {"loss", step.loss},
-                 {"grad_norm", step.grad_norm},
-                 {"lr", step.learning_rate},
-                 {"tokens_per_s", step.tokens_per_s}},
-                /*one_line=*/true);
+      nlohmann::json line = {{"step", step.step},
+                             {"loss", step.loss},
+                             {"grad_norm", step.grad_norm},
+                             {"lr", step.learning_rate},
+                             {"tokens_per_s", step.tokens_per_s}};
+      if (TypesOf(run.layout).loss_scaling) {
+        line["loss_scale"] = step.loss_scale;
+        line["skipped"] = step.skipped;
+      }
+      PrintJson(line, /*one_line=*/true);
+    } else if (step.skipped) {
+      progress.Event(
+          fmt::format("step {}: gradients overflowed at loss scale {}; skipped, and the "
+                      "scale is halved",
+                      step.step, step.loss_scale));
     } else if (shown) {
       progress.Clear();
       Print(fmt::format("step {:>5}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {:>8} tokens/s\n",

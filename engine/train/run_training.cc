@@ -79,6 +79,8 @@ class RankLoop {
                       .loss = result.loss,
                       .grad_norm = result.grad_norm,
                       .learning_rate = result.learning_rate,
+                      .loss_scale = result.loss_scale,
+                      .skipped = result.skipped,
                       .step_time_s = seconds,
                       .tokens_per_s = tokens / seconds});
   }
