@@ -57,6 +57,33 @@ TEST(TrainerTest, ReportsALossThatIsNotFinite) {
   EXPECT_THROW(TrainOnRanks(run, OneSample(), 10), Error);
 }
 
+// A loss scale far too large costs steps, not the run.
+TEST(TrainerTest, SkipsStepsUntilTheLossScaleFits) {
+  RunConfig run = SmallRun(false);
+  run.layout.precision = "fp16";
+  run.loss_scale.initial = 0x1p32;
+  const auto device = MakeCpuDevice(1);
+  const ParallelContext context = MakeMetaContext(run.layout, 0);
+  Trainer trainer(run, context, *device);
+  const StepResult first = trainer.Step(OneSample(), 0);
+  EXPECT_TRUE(first.skipped);
+  EXPECT_EQ(first.loss_scale, 0x1p32);
+  int64_t step = 1;
+  StepResult result = first;
+  while (result.skipped && step < 30) result = trainer.Step(OneSample(), step++);
+  EXPECT_FALSE(result.skipped);
+  EXPECT_EQ(result.loss, first.loss) << "skipped steps change nothing";
+  EXPECT_EQ(result.loss_scale, std::ldexp(first.loss_scale, -static_cast<int>(step - 1)));
+  EXPECT_LT(trainer.Step(OneSample(), step).loss, first.loss);
+}
+
+TEST(TrainerTest, FailsWhenTheLossScaleCannotFall) {
+  RunConfig run = SmallRun(false);
+  run.layout.precision = "fp16";
+  run.loss_scale = {.initial = 0x1p32, .minimum = 0x1p32};
+  EXPECT_THROW(TrainOnRanks(run, OneSample(), 1), Error);
+}
+
 TEST(TrainerTest, DryRunPeakIsTheMeasuredPeak) {
   const RunConfig run = SmallRun(true);
   const auto device = MakeMetaDevice(1);
