@@ -27,16 +27,17 @@ std::string FindOnPath(const std::string& name) {
 
 }  // namespace
 
-std::vector<std::string> MpirunCommand(int64_t ranks) {
+std::vector<std::string> MpirunCommand(int64_t ranks, const std::string& program) {
   std::error_code error;
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
-  if (error) throw EnvironmentError("cannot find this program: " + error.message());
+  // Of this process, not of the mpirun that will read it.
+  const std::string path = std::filesystem::canonical(program, error).string();
+  if (error) throw EnvironmentError(fmt::format("{}: {}", program, error.message()));
   // A rank shares its cores among threads of its own, so nobody is bound to one; and a machine may
   // have fewer cores than a layout has ranks, as with in-process ranks.
   std::vector<std::string> command = {FindOnPath("mpirun"), "-n",        std::to_string(ranks),
                                       "--oversubscribe",    "--bind-to", "none"};
   if (::geteuid() == 0) command.push_back("--allow-run-as-root");
-  command.push_back(self);
+  command.push_back(path);
   return command;
 }
 

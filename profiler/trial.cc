@@ -93,7 +93,7 @@ TrialOutcome ProcessTrialRunner::Run(const TrialRequest& request,
   std::string program = program_;
   std::vector<std::string> arguments;
   if (launcher_ == Launcher::kMpirun) {
-    arguments = MpirunCommand(request.run.layout.world_size());
+    arguments = MpirunCommand(request.run.layout.world_size(), program_);
     program = arguments.front();
     arguments.erase(arguments.begin());
   }

@@ -6,15 +6,19 @@
 #include <csignal>
 #include <cstring>
 
+#include "engine/comm/mpi_launch.h"
+
 namespace trimtab {
 namespace {
 
 std::atomic<int> signals_seen = 0;
 std::atomic<int> first_signal = 0;
+std::atomic<bool> speaks = true;
 static_assert(std::atomic<int>::is_always_lock_free, "used by a signal handler");
 
 /// Only async-signal-safe calls from here on.
 void Say(const char* text) {
+  if (!speaks) return;
   const auto ignored = ::write(STDERR_FILENO, text, std::strlen(text));
   static_cast<void>(ignored);
 }
@@ -36,6 +40,7 @@ void OnStopSignal(int signal) {
 void CatchStopSignals() {
   signals_seen = 0;
   first_signal = 0;
+  speaks = LaunchedRank() == 0;  // mpirun passes a signal on to every rank
   struct sigaction action {};
   action.sa_handler = OnStopSignal;
   action.sa_flags = SA_RESTART;

@@ -1,6 +1,9 @@
 #include "engine/train/ranks.h"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
+#include <csignal>
 #include <new>
 
 #include "engine/base/error.h"
@@ -55,6 +58,8 @@ void RunMpiRank(const RunConfig& run, const MpiLaunch& launch,
                 const std::function<void(Rank& rank)>& body) {
   // Before MPI starts: a world of the wrong size is no failure of a run.
   CheckMpiWorldSize(launch.size, run.layout);
+  // A rank never outlives its mpirun, however that ends.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   MpiWorld& world = MpiWorld::OfProcess();
   try {
     const std::unique_ptr<Device> device = MakeRankDevice(run, launch.local_rank);

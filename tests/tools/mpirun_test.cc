@@ -4,12 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "engine/base/io/backend_file.h"
+#include "profiler/trial.h"
 #include "tests/engine/comm/mpirun.h"
 
 namespace trimtab {
@@ -40,6 +44,14 @@ std::vector<std::string> Steps(const std::string& output) {
     steps.push_back(json.dump());
   }
   return steps;
+}
+
+/// Whether the command line of some process, that is not this one, has `word` in it.
+bool AnyProcessHas(const std::string& word) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    if (ReadFile(entry.path().string() + "/cmdline").find(word) != std::string::npos) return true;
+  }
+  return false;
 }
 
 class MpirunTest : public testing::Test {
@@ -138,6 +150,33 @@ TEST_F(MpirunTest, ProfilesAndWritesOneResult) {
   EXPECT_EQ(trial.exit_code, 0) << trial.output;
   const std::string written = ReadFile(results);
   EXPECT_EQ(std::count(written.begin(), written.end(), '\n'), 1) << written;
+}
+
+TEST_F(MpirunTest, TrialOfASearchRunsUnderMpirun) {
+  TrialRequest request = {
+      .run = LoadRunConfig(WriteRun(R"({"tp": 2})")),
+      .attempt = "under_mpirun",
+      .results_path = folder_ + "/results.jsonl",
+      .log_path = folder_ + "/log",
+      .measure = {.warmup = 1, .steps = 2, .max_steps = 2},
+  };
+  ::setenv("TRIMTAB_MPI_BACKEND", FindBackendFile("mpi").path.c_str(), /*overwrite=*/1);
+  ProcessTrialRunner runner("tools/trimtab", {"profile"}, Launcher::kMpirun);
+  const TrialOutcome done = runner.Run(request, [] { return false; });
+  EXPECT_EQ(done.state, TrialState::kDone) << done.message << ReadFile(request.log_path);
+  const std::vector<TrialResult> results = ReadResults(request.results_path);
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].measurement->steps_measured, 2);
+
+  // No rank outlives the mpirun that the driver kills.
+  request.attempt = "too_long_under_mpirun";
+  request.measure = {.steps = 1000000, .max_steps = 1000000, .max_seconds = 1e6};
+  request.time_limit_s = 3;
+  EXPECT_EQ(runner.Run(request, [] { return false; }).state, TrialState::kTimedOut);
+  for (int tries = 0; tries < 100 && AnyProcessHas(request.attempt); ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_FALSE(AnyProcessHas(request.attempt));
 }
 
 TEST_F(MpirunTest, WorldOfAnotherSizeIsRefused) {
