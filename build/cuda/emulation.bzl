@@ -7,8 +7,8 @@ def trimtab_emulated_library(name, srcs, host_srcs = [], hdrs = [], deps = [], *
 
     `host_srcs` are ordinary C++, for what a GPU gets from NVIDIA's libraries.
 
-    Needs no CUDA toolkit. Its symbols stay out of the dynamic table of programs: a CUDA backend that
-    the same program loads has kernels of the same names.
+    Needs no CUDA toolkit. Its symbols stay out of the dynamic table of programs: a CUDA backend
+    that the same program loads has kernels of the same names.
     """
     copies = []
     for source in srcs:
