@@ -58,7 +58,7 @@ class Scheduler {
 
  private:
   static void FiberMain(void* scheduler) { static_cast<Scheduler*>(scheduler)->RunThreads(); }
-  void RunBlock(bool backwards);
+  void RunBlock();
   void RunThreads();
   void Wait(State state);
   void SwitchAway(Fiber& from);
@@ -67,13 +67,19 @@ class Scheduler {
     threads_[static_cast<size_t>(thread)].state = State::kReady;
     ready_.push_back(thread);
   }
+  bool HasReady() const { return next_ready_ < ready_.size(); }
+  int TakeReady();
   void CheckShape() const;
   [[noreturn]] void FailStuck() const;
 
   const LaunchShape* shape_ = nullptr;  // of the launch that runs
   const std::function<void()>* body_ = nullptr;
   int count_ = 0;  // threads of a block
-  bool backwards_ = false;
+  // How the threads of the running block take turns. Any way is allowed, so the blocks that run one
+  // after another do so in all four: what depends on it then shows.
+  unsigned turn_ = 0;
+  bool backwards_ = false;  // the last thread first
+  bool eager_ = false;      // who was released last goes on first: warps run ahead of each other
 
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
@@ -114,20 +120,20 @@ void Scheduler::Run(const LaunchShape& shape, const std::function<void()>& threa
 
   gridDim = {shape.grid.x, shape.grid.y, shape.grid.z};
   blockDim = {shape.block.x, shape.block.y, shape.block.z};
-  bool backwards = false;
   for (blockIdx.z = 0; blockIdx.z < shape.grid.z; ++blockIdx.z) {
     for (blockIdx.y = 0; blockIdx.y < shape.grid.y; ++blockIdx.y) {
       for (blockIdx.x = 0; blockIdx.x < shape.grid.x; ++blockIdx.x) {
-        RunBlock(backwards);
-        backwards = !backwards;
+        RunBlock();
       }
     }
   }
   shape_ = nullptr;
 }
 
-void Scheduler::RunBlock(bool backwards) {
-  backwards_ = backwards;
+void Scheduler::RunBlock() {
+  backwards_ = (turn_ & 1u) != 0;
+  eager_ = (turn_ & 2u) != 0;
+  ++turn_;
   // Every float format reads these bits as NaN.
   std::memset(shared_, 0xff, shape_->shared_bytes);
   threads_.assign(static_cast<size_t>(count_), Thread{});
@@ -139,9 +145,9 @@ void Scheduler::RunBlock(bool backwards) {
   SwitchFiber(main_, fibers_.Take(FiberMain, this));
 }
 
-// What a fiber does: threads one after another for as long as none has to wait.
+// What a fiber does: threads one after another, until others are to go on.
 void Scheduler::RunThreads() {
-  while (started_ < count_) {
+  while (started_ < count_ && !(eager_ && HasReady())) {
     const int index = started_++;
     const int thread = backwards_ ? count_ - 1 - index : index;
     Enter(thread);
@@ -165,23 +171,29 @@ void Scheduler::Enter(int thread) {
 // Goes on with whoever can: a thread not yet started, one released, or, when all are done, the
 // caller of the launch.
 void Scheduler::SwitchAway(Fiber& from) {
-  if (started_ < count_) {
-    SwitchFiber(from, fibers_.Take(FiberMain, this));
-  } else if (next_ready_ < ready_.size()) {
-    const int thread = ready_[next_ready_++];
-    if (next_ready_ == ready_.size()) {
-      ready_.clear();
-      next_ready_ = 0;
-    }
+  if (HasReady() && (eager_ || started_ == count_)) {
+    const int thread = TakeReady();
     Enter(thread);
     Fiber& to = *threads_[static_cast<size_t>(thread)].fiber;
     fibers_.SetRunning(to);
     if (&to != &from) SwitchFiber(from, to);
+  } else if (started_ < count_) {
+    SwitchFiber(from, fibers_.Take(FiberMain, this));
   } else if (done_ == count_) {
     SwitchFiber(from, main_);
   } else {
     FailStuck();
   }
+}
+
+int Scheduler::TakeReady() {
+  const int thread = eager_ ? ready_.back() : ready_[next_ready_++];
+  if (eager_) ready_.pop_back();
+  if (next_ready_ == ready_.size()) {
+    ready_.clear();
+    next_ready_ = 0;
+  }
+  return thread;
 }
 
 void Scheduler::Wait(State state) {

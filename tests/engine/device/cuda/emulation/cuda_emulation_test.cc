@@ -95,6 +95,26 @@ TEST(CudaEmulation, AMissingBarrierChangesTheResult) {
   }
 }
 
+// Without the second barrier, a warp that runs ahead overwrites what others have yet to read.
+TEST(CudaEmulation, AWarpThatRunsAheadChangesTheResult) {
+  constexpr int kWarps = 4;
+  for (const bool with_barrier : {true, false}) {
+    int wrong = 0;
+    RunKernel({dim3(4), dim3(32 * kWarps)}, [&] {
+      __shared__ int rounds[kWarps];
+      const int warp = Thread() / 32;
+      for (int round = 0; round < 3; ++round) {
+        const unsigned everyone = __ballot_sync(kAll, true);
+        if (Thread() % 32 == 0) rounds[warp] = round;
+        __syncthreads();
+        if (everyone != kAll || rounds[(warp + 1) % kWarps] != round) ++wrong;
+        if (with_barrier) __syncthreads();
+      }
+    });
+    EXPECT_EQ(wrong == 0, with_barrier);
+  }
+}
+
 // Runs one warp and returns what each lane computes.
 template <typename Function>
 std::vector<int> OfLanes(Function function) {
