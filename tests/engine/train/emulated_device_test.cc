@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/comm/cuda/emulated_comm.h"
 #include "engine/comm/parallel_context.h"
 #include "engine/ops/cuda/emulated_ops.h"
 #include "tests/engine/train/run_losses.h"
@@ -43,20 +44,34 @@ RunConfig RunOf(bool llama, const std::string& layout) {
   return run;
 }
 
-/// One rank on `device`.
-TrainedLosses TrainOn(Device& device, const RunConfig& run) {
+/// Trains on the ranks of the run, each on a device that `make` makes.
+template <typename MakeDevice>
+TrainedLosses TrainOn(const MakeDevice& make, const RunConfig& run) {
   const auto source = MakeSyntheticSource(run.model.vocab_size, /*seed=*/7);
-  TrainedLosses result;
+  std::vector<TrainedLosses> of_rank(static_cast<size_t>(run.layout.world_size()));
   RunInprocRanks(run.layout, [&](ParallelContext& context) {
-    Trainer trainer(run, context, device);
+    const std::unique_ptr<Device> device = make();
+    Trainer trainer(run, context, *device);
+    TrainedLosses& result = of_rank[static_cast<size_t>(context.rank)];
     for (int64_t step = 0; step < kSteps; ++step) {
       const StepResult step_result = trainer.Step(*source, step);
       result.losses.push_back(step_result.loss);
       result.grad_norms.push_back(step_result.grad_norm);
     }
-    result.peak_bytes.push_back(device.memory().peak_total());
+    result.peak_bytes.push_back(device->memory().peak_total());
   });
-  return result;
+  for (const TrainedLosses& other : of_rank) EXPECT_EQ(other.losses, of_rank[0].losses);
+  return of_rank[0];
+}
+
+std::unique_ptr<Device> MakeCpu() { return MakeCpuDevice(1); }
+std::unique_ptr<Device> MakeMeta() { return MakeMetaDevice(1, DeviceKind::kCuda); }
+std::unique_ptr<Device> MakeEmulated() { return MakeEmulatedDevice(); }
+/// One of several ranks.
+std::unique_ptr<Device> MakeEmulatedRank() {
+  auto device = MakeEmulatedDevice({.deterministic = true});
+  device->set_cuda_comm(&EmulatedCudaComm());
+  return device;
 }
 
 using Parameter = std::tuple<bool, PrecisionCase>;
@@ -76,11 +91,8 @@ double WorstDifference(const std::vector<double>& actual, const std::vector<doub
 TEST_P(EmulatedDeviceTest, TrainsAsTheCpuDoesInTheMemoryOfTheDryRun) {
   const auto& [llama, precision] = GetParam();
   const RunConfig run = RunOf(llama, precision.layout);
-  const auto cpu = MakeCpuDevice(1);
-  const auto meta = MakeMetaDevice(1, DeviceKind::kCuda);
-  const auto emulated = MakeEmulatedDevice();
-  const TrainedLosses expected = TrainOn(*cpu, run);
-  const TrainedLosses actual = TrainOn(*emulated, run);
+  const TrainedLosses expected = TrainOn(MakeCpu, run);
+  const TrainedLosses actual = TrainOn(MakeEmulated, run);
   ASSERT_EQ(actual.losses.size(), static_cast<size_t>(kSteps));
   const double loss = WorstDifference(actual.losses, expected.losses);
   const double norm = WorstDifference(actual.grad_norms, expected.grad_norms);
@@ -89,7 +101,7 @@ TEST_P(EmulatedDeviceTest, TrainsAsTheCpuDoesInTheMemoryOfTheDryRun) {
   // Written so that NaN fails.
   EXPECT_TRUE(loss <= precision.loss_tolerance) << loss;
   EXPECT_TRUE(norm <= precision.norm_tolerance) << norm;
-  EXPECT_EQ(actual.peak_bytes, TrainOn(*meta, run).peak_bytes);
+  EXPECT_EQ(actual.peak_bytes, TrainOn(MakeMeta, run).peak_bytes);
 }
 
 std::string CaseName(const testing::TestParamInfo<Parameter>& info) {
@@ -104,14 +116,26 @@ INSTANTIATE_TEST_SUITE_P(Precisions, EmulatedDeviceTest,
                          testing::Combine(testing::Bool(), testing::ValuesIn(kPrecisions)),
                          CaseName);
 
-TEST(EmulatedDeterminism, TwoRunsGiveTheSameBits) {
-  const RunConfig run = RunOf(/*llama=*/true, "precision=bf16");
-  const auto first = MakeEmulatedDevice({.deterministic = true});
-  const auto second = MakeEmulatedDevice({.deterministic = true});
-  const TrainedLosses expected = TrainOn(*first, run);
-  const TrainedLosses actual = TrainOn(*second, run);
-  EXPECT_EQ(actual.losses, expected.losses);
-  EXPECT_EQ(actual.grad_norms, expected.grad_norms);
+TEST(EmulatedRanks, TwoRunsGiveTheSameBits) {
+  const RunConfig run = RunOf(/*llama=*/true, "tp=2,precision=bf16");
+  const TrainedLosses first = TrainOn(MakeEmulatedRank, run);
+  const TrainedLosses second = TrainOn(MakeEmulatedRank, run);
+  EXPECT_EQ(first.losses, second.losses);
+  EXPECT_EQ(first.grad_norms, second.grad_norms);
+}
+
+// The in-process communicator carries the messages of cuda devices.
+TEST(EmulatedRanks, LayoutsTrainLikeOneRank) {
+  const std::vector<std::pair<bool, const char*>> cases = {
+      {false, "tp=2,dp=2,recompute=full"}, {true, "tp=2,sp=1"}, {true, "dp=2,zero=1"}};
+  for (const auto& [llama, layout] : cases) {
+    SCOPED_TRACE(layout);
+    const TrainedLosses expected = TrainOn(MakeEmulatedRank, RunOf(llama, "precision=fp32"));
+    const RunConfig run = RunOf(llama, std::string(layout) + ",precision=fp32");
+    const TrainedLosses actual = TrainOn(MakeEmulatedRank, run);
+    EXPECT_LE(WorstDifference(actual.losses, expected.losses), 1e-6);
+    EXPECT_LE(WorstDifference(actual.grad_norms, expected.grad_norms), 1e-5);
+  }
 }
 
 }  // namespace
