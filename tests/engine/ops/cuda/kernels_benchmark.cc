@@ -29,6 +29,7 @@
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/embedding.h"
+#include "engine/ops/fused_fp8.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/quantize.h"
 #include "tests/engine/ops/cuda/block_products.h"
@@ -80,6 +81,7 @@ class Benchmark {
       Losses();
       Optimizer();
       Casts();
+      FusedCasts();
     });
     fmt::print("least of copy bandwidth: {:.0f} % ({})\n\n", 100 * least_, least_name_);
     for (const int64_t tokens : sizes_.product_tokens) {
@@ -285,6 +287,35 @@ class Benchmark {
     Report("quantise to fp8", [&] { Quantize(x, scale, out); });
     out.transposed = New({sizes_.ffn, sizes_.tokens()}, DType::kF8E4M3);
     Report("quantise to fp8, both ways", [&] { Quantize(x, scale, out); });
+  }
+
+  /// Rows and transposed copy of [tokens, columns], and the largest magnitude.
+  Fp8Output NewFp8(int64_t columns, DType dtype) {
+    Fp8Output out{.rows = New(Matrix(columns), dtype),
+                  .transposed = New({columns, sizes_.tokens()}, dtype),
+                  .amax = New({1}, DType::kF32)};
+    Fill(out.amax, 0);
+    return out;
+  }
+
+  void FusedCasts() {
+    const Tensor scale = Ones();
+    const Tensor x = Random(Matrix(sizes_.hidden));
+    const Tensor weight = Random({sizes_.hidden});
+    Tensor rstd = New({sizes_.tokens()}, DType::kF32);
+    Fp8Output normed = NewFp8(sizes_.hidden, DType::kF8E4M3);
+    Report("rms norm forward to fp8",
+           [&] { RmsNormForwardFp8(x, weight, 1e-5, scale, normed, rstd); });
+    const Tensor gate_up = Random(Matrix(2 * sizes_.ffn));
+    const Tensor dy = Random(Matrix(sizes_.ffn));
+    Fp8Output act = NewFp8(sizes_.ffn, DType::kF8E4M3);
+    Report("swiglu forward to fp8", [&] { SwiGluForwardFp8(gate_up, scale, act); });
+    Fp8Output dgate_up = NewFp8(2 * sizes_.ffn, DType::kF8E5M2);
+    Report("swiglu backward to fp8", [&] { SwiGluBackwardFp8(gate_up, dy, scale, dgate_up); });
+    Report("gelu forward to fp8", [&] { GeluForwardFp8(dy, scale, act); });
+    Tensor dbias = New({sizes_.ffn}, DType::kF32);
+    Report("gelu backward to fp8, and of bias",
+           [&] { GeluBackwardFp8(dy, dy, scale, act, dbias, false); });
   }
 
   void Products(int64_t tokens, bool fp8, bool fast) {
