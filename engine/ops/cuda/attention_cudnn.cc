@@ -119,7 +119,8 @@ Entry CudnnState::Build(CudaDevice& device, AttentionPass pass, const AttentionS
     const auto graph = std::make_shared<AttentionGraph>(GraphOf(pass, shape, part, dtype));
     const auto operations =
         std::make_shared<CudnnDescriptor>(graph->graph.Finish(handle(), "attention"));
-    for (CudnnDescriptor& config : CudnnEngineConfigs(*operations, {handle(), nullptr})) {
+    const CudnnTarget target = {handle(), nullptr};
+    for (CudnnDescriptor& config : CudnnEngineConfigs(*operations, target)) {
       const int64_t workspace = config.GetInt64(CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE);
       if (workspace > CudaDevice::kScratchBytes) {
         // The best engine for less at once, rather than a worse one for all.
@@ -127,7 +128,7 @@ Entry CudnnState::Build(CudaDevice& device, AttentionPass pass, const AttentionS
         break;
       }
       try {
-        CudnnDescriptor plan = CudnnPlan(config, handle());
+        CudnnDescriptor plan = CudnnPlan(config, target);
         LogDebug("attention of {}: cuDNN's engine {}, {} sequences and {} key/value heads at once",
                  Describe(pass, shape, dtype), DescribeEngine(config).index, part.batch,
                  part.kv_heads);

@@ -226,9 +226,11 @@ CudnnEngine DescribeEngine(const CudnnDescriptor& engine_config) {
   return result;
 }
 
-CudnnDescriptor CudnnPlan(const CudnnDescriptor& engine_config, cudnnHandle_t handle) {
+CudnnDescriptor CudnnPlan(const CudnnDescriptor& engine_config, const CudnnTarget& target) {
   CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "plan");
-  plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
+  if (target.handle != nullptr) plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, target.handle);
+  if (target.described != nullptr)
+    plan.Set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.described);
   plan.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine_config);
   plan.Finalize();
   return plan;

@@ -145,8 +145,8 @@ struct CudnnEngine {
 };
 CudnnEngine DescribeEngine(const CudnnDescriptor& engine_config);
 
-/// The finalized plan of a configuration, compiled for the device of `handle`.
-CudnnDescriptor CudnnPlan(const CudnnDescriptor& engine_config, cudnnHandle_t handle);
+/// The finalized plan of a configuration: its kernels, compiled and loaded.
+CudnnDescriptor CudnnPlan(const CudnnDescriptor& engine_config, const CudnnTarget& target);
 
 /// A tensor of a graph and its memory: the device's for a real one, the host's for a scalar.
 struct CudnnOperand {
