@@ -3,11 +3,15 @@
 def _bundle_impl(ctx):
     lines = []
     inputs = []
-    for kind, targets in [("program", ctx.attr.programs), ("data", ctx.attr.data)]:
+    for kind, targets in [
+        ("program", ctx.attr.programs),
+        ("plugin", ctx.attr.plugins),
+        ("data", ctx.attr.data),
+    ]:
         for target, folder in targets.items():
             for file in target.files.to_list():
                 # Data keeps its place in the tree, where tests look for it.
-                name = file.basename if kind == "program" else file.short_path
+                name = file.short_path if kind == "data" else file.basename
                 lines.append("\t".join([kind, folder + "/" + name, file.path]))
                 inputs.append(file)
     for file in ctx.files.scripts:
@@ -31,10 +35,12 @@ bundle = rule(
     implementation = _bundle_impl,
     doc = """Packs programs, stripped, with the shared libraries they load, into ARCHIVE.tar.gz,
 which unpacks into a folder ARCHIVE. `programs` and `data` say which of its folders a target goes
-to; `scripts` lie on top. Programs may be scripts too.""",
+to; `scripts` lie on top. Programs may be scripts too. `plugins` are shared
+objects that use libraries of the node, such as its MPI.""",
     attrs = {
         "archive": attr.string(mandatory = True),
         "data": attr.label_keyed_string_dict(allow_files = True),
+        "plugins": attr.label_keyed_string_dict(allow_files = True),
         "programs": attr.label_keyed_string_dict(allow_files = True),
         "scripts": attr.label_list(allow_files = True),
         "_packer": attr.label(

@@ -65,18 +65,21 @@ def is_script(file):
 
 def fill(root, manifest):
     programs = []
+    plugins = []
     for line in manifest.read_text().splitlines():
         kind, where, file = line.split("\t")
-        runs = kind == "program" or kind == "script" and not pathlib.Path(where).suffix
+        runs = kind in ("program", "plugin") or kind == "script" and not pathlib.Path(where).suffix
         place(file, root / where, 0o755 if runs else 0o644)
         if kind == "program" and not is_script(root / where):
             programs.append(root / where)
+        if kind == "plugin":
+            plugins.append(root / where)
     libraries = {}
     for program in programs:
         libraries.update(libraries_of(program))
     for name, file in sorted(libraries.items()):
         place(file, root / ("lib/compiler" if COMPILER.match(name) else "lib") / name, 0o755)
-    for program in programs:
+    for program in programs + plugins:
         run("strip", str(program))
     used = programs + [file for file in (root / "lib").iterdir() if file.is_file()]
     (root / "README.txt").write_text(

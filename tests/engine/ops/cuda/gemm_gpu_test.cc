@@ -1,0 +1,146 @@
+// How products choose their algorithm, on a GPU: trying them out changes no result. The operands
+// are small integers, so that every order of sums gives the same.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "engine/device/cuda/loader.h"
+#include "engine/device/tensor.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/gemm.h"
+#include "engine/ops/quantize.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int64_t kM = 192;
+constexpr int64_t kN = 256;
+constexpr int64_t kK = 320;
+
+class CudaGemmTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (FindCudaDevices().device_count == 0) {
+      GTEST_SKIP() << "no CUDA device: " << FindCudaDevices().reason;
+    }
+    device_ = MakeCudaDevice(0);
+  }
+
+  static std::vector<float> Integers(int64_t count, uint32_t seed) {
+    std::mt19937 random(seed);
+    std::vector<float> values(static_cast<size_t>(count));
+    for (float& value : values) value = static_cast<float>(static_cast<int>(random() % 7) - 3);
+    return values;
+  }
+
+  static Tensor Upload(Device& device, const Shape& shape, const std::vector<float>& values,
+                       DType dtype) {
+    Tensor wide = Tensor::Empty(device, shape, DType::kF32, MemoryTag::kActivations);
+    CopyFromHost(wide, values);
+    if (dtype == DType::kF32) return wide;
+    Tensor tensor = Tensor::Empty(device, shape, dtype, MemoryTag::kActivations);
+    if (IsFp8(dtype)) {
+      const Tensor one = Upload(device, {1}, {1}, DType::kF32);
+      Fp8Output out{.rows = tensor, .amax = Upload(device, {1}, {0}, DType::kF32)};
+      Quantize(wide, one, out);
+    } else {
+      Copy(wide, tensor);
+    }
+    return tensor;
+  }
+
+  static std::vector<float> Download(const Tensor& tensor) {
+    std::vector<float> values(static_cast<size_t>(tensor.numel()));
+    CopyToHost(tensor, values);
+    return values;
+  }
+
+  /// a [m, k] b [n, k]^T, exact.
+  static std::vector<float> Expected(const std::vector<float>& a, const std::vector<float>& b) {
+    std::vector<float> c(static_cast<size_t>(kM * kN));
+    for (int64_t i = 0; i < kM; ++i) {
+      for (int64_t j = 0; j < kN; ++j) {
+        float sum = 0;
+        for (int64_t l = 0; l < kK; ++l) {
+          sum += a[static_cast<size_t>(i * kK + l)] * b[static_cast<size_t>(j * kK + l)];
+        }
+        c[static_cast<size_t>(i * kN + j)] = sum;
+      }
+    }
+    return c;
+  }
+
+  std::unique_ptr<Device> device_;
+  const std::vector<float> a_ = Integers(kM * kK, 1);
+  const std::vector<float> b_ = Integers(kN * kK, 2);
+  const std::vector<float> product_ = Expected(a_, b_);
+};
+
+TEST_F(CudaGemmTest, TheFirstCallAddsOnceThoughItTriesManyTimes) {
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16, DType::kF8E4M3}) {
+    const Tensor a = Upload(*device_, {kM, kK}, a_, dtype);
+    const Tensor b = Upload(*device_, {kN, kK}, b_, dtype);
+    Tensor c = Upload(*device_, {kM, kN}, product_, DType::kF32);
+    GemmOptions options{.accumulate = true};
+    if (IsFp8(dtype)) options.scale_a = options.scale_b = Upload(*device_, {1}, {1}, DType::kF32);
+    Gemm(a, Transpose::kNo, b, Transpose::kYes, c, options);
+    Gemm(a, Transpose::kNo, b, Transpose::kYes, c, options);
+    std::vector<float> expected = product_;
+    for (float& value : expected) value *= 3;
+    EXPECT_EQ(Download(c), expected) << Name(dtype);
+  }
+}
+
+TEST_F(CudaGemmTest, AShapeThatIsFirstSeenInACaptureRunsToo) {
+  const Tensor a = Upload(*device_, {kM, kK}, a_, DType::kBf16);
+  const Tensor b = Upload(*device_, {kN, kK}, b_, DType::kBf16);
+  Tensor c = Upload(*device_, {kM, kN}, std::vector<float>(product_.size()), DType::kF32);
+  const std::unique_ptr<CapturedWork> work = device_->Capture(
+      [&] { Gemm(a, Transpose::kNo, b, Transpose::kYes, c, {.accumulate = true}); });
+  work->Replay();
+  work->Replay();
+  std::vector<float> expected = product_;
+  for (float& value : expected) value *= 2;
+  EXPECT_EQ(Download(c), expected);
+  Gemm(a, Transpose::kNo, b, Transpose::kYes, c);  // now timed, and no less right
+  EXPECT_EQ(Download(c), product_);
+}
+
+TEST_F(CudaGemmTest, ADeterministicDeviceGivesEqualBits) {
+  // Values whose sums depend on their order, and a long k that is worth splitting.
+  constexpr int64_t kLong = 1 << 16;
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<size_t>(64 * kLong));
+  for (float& value : values) value = normal(random);
+  std::vector<std::vector<float>> results;
+  for (int i = 0; i < 2; ++i) {
+    const std::unique_ptr<Device> device = MakeCudaDevice(0, /*deterministic=*/true);
+    const Tensor a = Upload(*device, {64, kLong}, values, DType::kBf16);
+    Tensor c = Tensor::Empty(*device, {64, 64}, DType::kF32, MemoryTag::kActivations);
+    for (int call = 0; call < 3; ++call) {
+      Gemm(a, Transpose::kNo, a, Transpose::kYes, c);
+      results.push_back(Download(c));
+    }
+  }
+  for (const auto& result : results) EXPECT_EQ(result, results.front());
+}
+
+TEST_F(CudaGemmTest, FastAccumulationIsCloseToSplit) {
+  GemmOptions options;
+  options.scale_a = options.scale_b = Upload(*device_, {1}, {1}, DType::kF32);
+  const Tensor a = Upload(*device_, {kM, kK}, a_, DType::kF8E4M3);
+  const Tensor b = Upload(*device_, {kN, kK}, b_, DType::kF8E4M3);
+  for (const bool fast : {false, true}) {
+    options.fast_accumulation = fast;
+    Tensor c = Tensor::Empty(*device_, {kM, kN}, DType::kF32, MemoryTag::kActivations);
+    Gemm(a, Transpose::kNo, b, Transpose::kYes, c, options);
+    // Small integers: fourteen bits hold every partial sum.
+    EXPECT_EQ(Download(c), product_) << (fast ? "fast" : "split");
+  }
+}
+
+}  // namespace
+}  // namespace trimtab
