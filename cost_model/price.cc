@@ -6,6 +6,7 @@
 
 #include "cost_model/numerics.h"
 #include "engine/base/error.h"
+#include "engine/ops/adamw.h"
 
 namespace trimtab {
 namespace {
@@ -111,6 +112,19 @@ LogGrid3 AttentionGrid(const ModeTables& tables, bool backward) {
                        seconds / AttentionFlops(point, backward)});
   }
   return MakeGrid(samples);
+}
+
+/// Traffic of the same op in fp32, which the tables are over: a cpu's time goes by the elements.
+int64_t Fp32Bytes(const OpRecord& op) {
+  constexpr int64_t kFp32 = SizeOf(DType::kF32);
+  switch (op.kind) {
+    case OpKind::kAdamW:
+      return AdamWRecord(op.dims[0]).bytes;
+    case OpKind::kQuantize:  // its results are fp8 either way
+      return op.bytes + op.dims[0] * op.dims[1] * (kFp32 - SizeOf(op.dtype));
+    default:
+      return op.bytes * kFp32 / SizeOf(op.dtype);
+  }
 }
 
 /// Share of the peak by size.
@@ -226,9 +240,7 @@ double Pricer::Seconds(const OpRecord& op) const {
   }
   const LogCurve& curve = ops_[static_cast<size_t>(op.kind)];
   if (curve.empty()) return Roofline(op);
-  // The curve is over bytes of fp32: as many elements take as many of those.
-  const int64_t fp32_bytes = op.bytes * SizeOf(DType::kF32) / SizeOf(op.dtype);
-  return factors.ops * scale_ * curve.At(static_cast<double>(std::max<int64_t>(fp32_bytes, 1)));
+  return factors.ops * scale_ * curve.At(static_cast<double>(std::max<int64_t>(Fp32Bytes(op), 1)));
 }
 
 double Pricer::Seconds(const CommRecord& message, int64_t stride) const {

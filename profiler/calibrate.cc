@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <limits>
 #include <map>
 #include <memory>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "engine/base/error.h"
 #include "engine/train/trainer.h"
 #include "profiler/calibrate_ops.h"
+#include "profiler/calibrate_precision.h"
 #include "profiler/calibrate_rig.h"
 #include "profiler/stats.h"
 
@@ -123,6 +125,7 @@ class Calibration {
     for (ModeTables& tables : profile_.modes) tables.attention = Attention(tables.mode);
     RunReferenceSteps();
     for (ModeTables& tables : profile_.modes) tables.ops = Ops(tables.mode);
+    for (ModeTables& tables : profile_.modes) tables.precisions = Precisions(tables.mode);
     for (ModeTables& tables : profile_.modes) {
       if (tables.mode.ranks > 1) AddCollectives(tables);
     }
@@ -150,7 +153,7 @@ class Calibration {
   int Parts() const {
     int parts = kReferenceRounds;
     for (const Mode& mode : modes_) {
-      parts += 3;  // products, attention, other ops
+      parts += 4;  // products, attention, other ops, other precisions
       for (int size = 2; size <= mode.ranks; ++size) parts += mode.ranks % size == 0 ? 1 : 0;
     }
     return parts;
@@ -190,6 +193,11 @@ class Calibration {
                                                               "other ops", MeasureOps);
   }
 
+  std::map<std::string, PrecisionFactors> Precisions(const Mode& mode) {
+    return OnRanks<std::map<std::string, PrecisionFactors>>(
+        AllTensorParallel(mode), mode, "bf16, fp16 and fp8", MeasurePrecisions);
+  }
+
   /// For every size of group that the mode's ranks divide into.
   void AddCollectives(ModeTables& tables) {
     for (int size = 2; size <= tables.mode.ranks; ++size) {
@@ -224,6 +232,14 @@ class Calibration {
     }
     profile_.peak_flops["fp32"] = {best_rate_per_core, Origin::kMeasured,
                                    "fastest matrix product of the calibration, per core"};
+    for (const char* precision : {"bf16", "fp16", "fp8"}) {
+      double fastest = std::numeric_limits<double>::infinity();
+      for (const ModeTables& tables : profile_.modes) {
+        fastest = std::min(fastest, tables.precisions.at(precision).gemm);
+      }
+      profile_.peak_flops[precision] = {best_rate_per_core / fastest, Origin::kMeasured,
+                                        "the fp32 rate over what such operands cost more"};
+    }
     profile_.memory_bandwidth = {best_bandwidth, Origin::kMeasured,
                                  "AdamW over cold memory, all ranks together"};
   }

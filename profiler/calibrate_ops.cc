@@ -12,6 +12,7 @@
 #include "engine/ops/embedding.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/norm.h"
+#include "engine/ops/quantize.h"
 
 namespace trimtab {
 namespace {
@@ -38,6 +39,8 @@ class OpCases {
     AddEmbeddings(cases);
     AddLoss(cases);
     AddElementwise(cases);
+    AddUpdate(cases);
+    AddFp8(cases);
     return cases;
   }
 
@@ -67,6 +70,8 @@ class OpCases {
   void AddEmbeddings(std::vector<OpCase>& cases);
   void AddLoss(std::vector<OpCase>& cases);
   void AddElementwise(std::vector<OpCase>& cases);
+  void AddUpdate(std::vector<OpCase>& cases);
+  void AddFp8(std::vector<OpCase>& cases);
 
   Rig& rig_;
   int64_t bytes_;
@@ -205,9 +210,19 @@ void OpCases::AddElementwise(std::vector<OpCase>& cases) {
   cases.push_back({AddBiasRecord(rows, kColumns), [=]() mutable { AddBias(bias, y); }});
   cases.push_back(
       {BiasBackwardRecord(rows, kColumns), [=]() mutable { BiasBackward(y, dbias, true); }});
+}
+
+void OpCases::AddUpdate(std::vector<OpCase>& cases) {
+  const int64_t numel = Rows(1) * kColumns;
   Tensor sum = Warm({1});
+  cases.push_back({SumRecord(numel), [=, this]() mutable {
+                     Sum(rig_.ColdInput({numel}), sum, /*accumulate=*/false);
+                   }});
   cases.push_back(
       {SumSquaresRecord(numel), [=, this]() mutable { SumSquares(rig_.ColdInput({numel}), sum); }});
+  const Tensor sums = Warm({numel});
+  Tensor clipped = Warm({kUpdateScalarCount});
+  cases.push_back({ClipRecord(numel), [=]() mutable { Clip(sums, 1.0f, clipped); }});
   const int64_t updated = Rows(7) * kColumns;
   const AdamWConfig adamw = {.beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f};
   // A learning rate so small that the weights stay; nothing to correct or to clip.
@@ -220,6 +235,31 @@ void OpCases::AddElementwise(std::vector<OpCase>& cases) {
                                          .v = rig_.ColdOutput({updated})};
                      AdamW(adamw, scalars, gradient, state);
                    }});
+}
+
+void OpCases::AddFp8(std::vector<OpCase>& cases) {
+  // Both copies of an activation that has just been written, as linear layers make them.
+  const int64_t rows = Rows(1.5);
+  const Tensor x = Warm({rows, kColumns});
+  Tensor amax = Warm({1});
+  cases.push_back({AmaxRecord(rows * kColumns), [=]() mutable { Amax(x, amax); }});
+  const Tensor scale = Warm({1});
+  cases.push_back(
+      {QuantizeRecord(rows, kColumns, DType::kF32, true, true), [=, this] {
+         const auto fp8 = [this](const Shape& shape) {
+           return Tensor::Empty(rig_.device(), shape, DType::kF8E4M3, MemoryTag::kWorkspace);
+         };
+         Fp8Output out = {
+             .rows = fp8({rows, kColumns}), .transposed = fp8({kColumns, rows}), .amax = {}};
+         Quantize(x, scale, out);
+       }});
+  constexpr int64_t kHistory = 16;
+  const int64_t count = std::max<int64_t>(1, bytes_ / ((2 * kHistory + 3) * SizeOf(DType::kF32)));
+  const Tensor largest = Warm({count});
+  Tensor history = Warm({kHistory, count});
+  Fp8Scales scales = {Warm({count}), Warm({count})};
+  cases.push_back({Fp8ScalesRecord(count, kHistory),
+                   [=]() mutable { UpdateFp8Scales(largest, history, scales); }});
 }
 
 double MeasureProduct(Rig& rig, int64_t m, int64_t n, int64_t k) {

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <utility>
 
 #include "cost_model/estimate.h"
 #include "cost_model/numerics.h"
 #include "engine/base/error.h"
+#include "engine/base/log.h"
 #include "engine/config/rules.h"
 #include "engine/data/dataset.h"
+#include "engine/device/cuda/loader.h"
 #include "engine/train/ranks.h"
 #include "engine/train/trainer.h"
 #include "profiler/stats.h"
@@ -48,6 +51,7 @@ struct Measured {
     BytesByTag by_tag{};
   };
   std::vector<RankMemory> memory;
+  std::vector<GpuPower> power;  // of the GPUs that tell, each once
 };
 
 /// Enough steps, and the median has settled; or a limit is reached.
@@ -66,15 +70,18 @@ class RankLoop {
       : options_(options),
         source_(source),
         rank_(rank),
+        power_(OpenPower(rank)),
         trainer_(run, rank.parallel(), rank.device()) {}
 
   Measured Run() {
     for (int64_t i = 0; i < options_.warmup; ++i) TimedStep();
+    if (power_ != nullptr) power_->Start();
     while (!Finished()) {
       const double seconds = TimedStep();
       measured_.step_times_s.push_back(seconds);
       measured_.counted_s += seconds;
     }
+    GatherPower();
     if (options_.breakdown) BreakdownStep();
     GatherMemory();
     return std::move(measured_);
@@ -109,6 +116,37 @@ class RankLoop {
     measured_.breakdown_s["other"] = std::max(0.0, total - accounted);
   }
 
+  /// The sampler of this rank's GPU, where it has one of its own: threads of a process that share a
+  /// GPU leave it to the first of them.
+  static std::unique_ptr<PowerSampler> OpenPower(Rank& rank) {
+    if (rank.device().kind() != DeviceKind::kCuda) return nullptr;
+    const int gpus = std::max(1, FindCudaDevices().device_count);
+    if (rank.in_process() && rank.index() >= gpus) return nullptr;
+    PowerSampler::Opened opened = OpenPowerSampler(rank.index() % gpus);
+    if (opened.sampler == nullptr) LogWarning("no power is measured: {}", opened.reason);
+    return std::move(opened.sampler);
+  }
+
+  void GatherPower() {
+    constexpr double kUnit = 1e-3;  // ranks exchange whole numbers
+    std::vector<int64_t> mine(5, 0);
+    if (power_ != nullptr) {
+      const PowerReading reading = power_->Stop();
+      const auto whole = [](double value) { return std::llround(value / kUnit); };
+      mine = {1, whole(reading.energy_j), whole(reading.power_w.mean),
+              whole(reading.sm_clock_mhz.mean), whole(reading.temperature_c.max)};
+    }
+    const std::vector<int64_t> all = rank_.Gather(mine);
+    for (size_t begin = 0; begin < all.size(); begin += mine.size()) {
+      if (all[begin] == 0) continue;
+      const auto value = [&](size_t i) { return kUnit * static_cast<double>(all[begin + i]); };
+      measured_.power.push_back({.energy_j = value(1),
+                                 .watts = value(2),
+                                 .clock_mhz = value(3),
+                                 .temperature_c = value(4)});
+    }
+  }
+
   void GatherMemory() {
     const MemoryTracker& memory = rank_.device().memory();
     std::vector<int64_t> mine = {memory.peak_total()};
@@ -126,6 +164,7 @@ class RankLoop {
   const MeasureOptions& options_;
   const TokenSource& source_;
   Rank& rank_;
+  std::unique_ptr<PowerSampler> power_;  // nullptr: not known
   Trainer trainer_;
   Measured measured_;
   int64_t step_ = 0;
@@ -154,6 +193,8 @@ Measurement Summarize(const RunConfig& run, const MeasureOptions& options, Measu
   m.losses = std::move(measured.losses);
   m.precision = run.layout.precision;
   m.optimizer_state = OptimizerStateName(run.layout);
+  const int64_t tokens = m.steps_measured * run.global_batch * run.sequence_length;
+  m.power = TotalPower(measured.power, static_cast<double>(tokens));
   return m;
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,12 +27,25 @@ struct MeasureOptions {
   bool breakdown = true;           // run one more, timed op by op and not counted, for breakdown_s
 };
 
-/// What the devices of all ranks drew while steps were counted.
-struct PowerReading {
-  double watts = 0;             // mean, summed over the ranks
-  double joules_per_token = 0;  // watts * step_time_s / tokens of a step
-  double clock_mhz = 0;         // mean clock of the multiprocessors, over time and ranks
+/// What the GPUs of a run drew while steps were counted.
+struct MeasuredPower {
+  double watts = 0;  // mean, all GPUs together
+  double joules_per_token = 0;
+  double clock_mhz = 0;      // of the multiprocessors, mean over time and GPUs
+  double temperature_c = 0;  // of the hottest GPU
 };
+
+/// What one GPU drew in an interval (engine/device/cuda/power_sampler.h), without what nobody
+/// summarises.
+struct GpuPower {
+  double energy_j = 0;
+  double watts = 0;
+  double clock_mhz = 0;
+  double temperature_c = 0;
+};
+
+/// All GPUs together, over `tokens` of work. nullopt without any.
+std::optional<MeasuredPower> TotalPower(std::span<const GpuPower> gpus, double tokens);
 
 /// One measured configuration. Times are of a full optimizer step, from a barrier of all ranks to
 /// the barrier after it; the slowest rank therefore decides.
@@ -49,9 +63,9 @@ struct Measurement {
   std::map<std::string, double> breakdown_s;    // op or "collective:group" -> seconds of rank 0 in
                                                 // one step; "other" is what no op accounts for
   std::vector<double> losses;                   // of the first steps (at most 10), warm-up included
-  std::string precision;              // of the run; empty in results of older versions, as the next
-  std::string optimizer_state;        // its name: cost_model/numerics.h
-  std::optional<PowerReading> power;  // where the devices tell
+  std::string precision;        // of the run; empty in results of older versions, as the next
+  std::string optimizer_state;  // its name: cost_model/numerics.h
+  std::optional<MeasuredPower> power;  // where the devices tell
 };
 
 /// Measures `run` on its `device` with `data`, or synthetic tokens when that is empty.

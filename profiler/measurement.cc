@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
@@ -6,14 +7,29 @@
 namespace trimtab {
 namespace {
 
-nlohmann::json PowerToJson(const std::optional<PowerReading>& power) {
+nlohmann::json PowerToJson(const std::optional<MeasuredPower>& power) {
   if (!power) return nullptr;
   return {{"watts", power->watts},
           {"joules_per_token", power->joules_per_token},
-          {"clock_mhz", power->clock_mhz}};
+          {"clock_mhz", power->clock_mhz},
+          {"temperature_c", power->temperature_c}};
 }
 
 }  // namespace
+
+std::optional<MeasuredPower> TotalPower(std::span<const GpuPower> gpus, double tokens) {
+  if (gpus.empty()) return std::nullopt;
+  MeasuredPower total;
+  double joules = 0;
+  for (const GpuPower& each : gpus) {
+    joules += each.energy_j;
+    total.watts += each.watts;
+    total.clock_mhz += each.clock_mhz / static_cast<double>(gpus.size());
+    total.temperature_c = std::max(total.temperature_c, each.temperature_c);
+  }
+  total.joules_per_token = joules / tokens;
+  return total;
+}
 
 nlohmann::json ToJson(const Measurement& measurement) {
   const Measurement& m = measurement;
@@ -58,6 +74,7 @@ Measurement MeasurementFromJson(const nlohmann::json& json, const std::string& w
       power.at("watts").get_to(m.power->watts);
       power.at("joules_per_token").get_to(m.power->joules_per_token);
       power.at("clock_mhz").get_to(m.power->clock_mhz);
+      power.at("temperature_c").get_to(m.power->temperature_c);
     }
     return m;
   } catch (const nlohmann::json::exception& error) {

@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
+#include "engine/device/cuda/loader.h"
 #include "search/correct.h"
 
 namespace trimtab {
@@ -221,6 +222,23 @@ class Search {
   double trial_seconds_ = 0;
 };
 
+/// Trials are processes of this machine whose ranks are threads: all that a cpu needs, and a GPU by
+/// itself. Between GPUs, messages of threads would take other times than NCCL's.
+void RequireTrialsRunHere(const Cluster& cluster) {
+  if (cluster.device == "cpu") return;
+  const CudaAvailability& gpus = FindCudaDevices();
+  std::string why;
+  if (gpus.device_count == 0) {
+    why = gpus.reason;
+  } else if (cluster.max_ranks > 1) {
+    why = fmt::format("trials run on one GPU, and the cluster has {}", cluster.max_ranks);
+  }
+  if (why.empty()) return;
+  throw EnvironmentError(
+      fmt::format("{}: nothing can be measured here: {}; --prove 0 ranks by prediction alone",
+                  cluster.name, why));
+}
+
 }  // namespace
 
 SearchResult ResultFromStudy(const Study& study) {
@@ -263,13 +281,7 @@ SearchResult RunSearch(const SearchOptions& options, Predictor& predictor, Trial
 }
 
 SearchResult RunSearch(const SearchOptions& options, SearchEvents& events) {
-  const Cluster& cluster = options.problem.cluster;
-  if (cluster.device != "cpu" && options.prove_count > 0) {
-    throw EnvironmentError(
-        fmt::format("{}: nothing can be measured: trials run on this machine's \"cpu\", not on "
-                    "\"{}\"; --prove 0 ranks by prediction alone",
-                    cluster.name, cluster.device));
-  }
+  if (options.prove_count > 0) RequireTrialsRunHere(options.problem.cluster);
   const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(options.problem);
   ProcessTrialRunner runner("/proc/self/exe", {"profile"}, options.launcher);
   return RunSearch(options, *predictor, runner, events);

@@ -43,9 +43,10 @@ std::string MeasurementText(const RunConfig& run, const Measurement& measurement
     rows.emplace_back("  " + tag, FormatBytes(bytes));
   }
   if (measurement.power) {
-    const PowerReading& power = *measurement.power;
-    rows.emplace_back("power", fmt::format("{:.0f} W, {:.3g} J a token, {:.0f} MHz", power.watts,
-                                           power.joules_per_token, power.clock_mhz));
+    const MeasuredPower& power = *measurement.power;
+    rows.emplace_back("power",
+                      fmt::format("{:.0f} W, {:.3g} J a token, {:.0f} MHz, {:.0f} C", power.watts,
+                                  power.joules_per_token, power.clock_mhz, power.temperature_c));
   }
   if (!measurement.losses.empty()) {
     rows.emplace_back("losses",

@@ -9,7 +9,9 @@
 #include <thread>
 
 #include "cost_model/cluster.h"
+#include "cost_model/numerics.h"
 #include "profiler/calibrate_ops.h"
+#include "profiler/calibrate_precision.h"
 #include "profiler/calibrate_rig.h"
 
 namespace trimtab {
@@ -89,6 +91,20 @@ TEST(Calibration, MeasuresTheWholeGridOfProductsAndAttention) {
   });
 }
 
+TEST(Calibration, MeasuresWhatOtherPrecisionsCost) {
+  OnRanks(1, [](Rig& rig) {
+    const std::map<std::string, PrecisionFactors> factors = MeasurePrecisions(rig, TinyPlan());
+    ASSERT_EQ(factors.size(), 3u);
+    for (const char* precision : {"bf16", "fp16", "fp8"}) {
+      const PrecisionFactors& each = factors.at(precision);
+      for (const double factor : {each.gemm, each.attention, each.ops}) {
+        EXPECT_GT(factor, 0.01) << precision;
+        EXPECT_LT(factor, 1000) << precision;
+      }
+    }
+  });
+}
+
 TEST(Calibrate, RefusesADeviceItCannotMeasure) {
   CalibrateOptions options;
   options.device = "cuda";
@@ -115,6 +131,9 @@ TEST(Calibrate, MakesAProfileThatCalibratesThisMachine) {
   EXPECT_FALSE(profile.modes[1].collectives.empty());
   EXPECT_GT(profile.peak_flops.at("fp32").value, 0);
   EXPECT_EQ(profile.peak_flops.at("fp32").origin, Origin::kMeasured);
+  for (const std::string precision : {"fp32", "bf16", "fp16", "fp8"}) {
+    EXPECT_EQ(Unpriceable(profile, precision), "");
+  }
   EXPECT_TRUE(LocalMachine(profile).calibrated);
 }
 
