@@ -278,7 +278,10 @@ double Pricer::Roofline(const OpRecord& op) const {
 double Pricer::Ring(const CommRecord& message, int64_t stride) const {
   const bool within_node = stride * message.ranks <= ranks_per_node_;
   const double latency = within_node ? link_latency_s_ : network_latency_s_;
-  const double bandwidth = within_node ? link_bandwidth_ : network_bandwidth_;
+  // A group's rings leave a node through the ports of all its members there.
+  const auto members = static_cast<double>(std::max<int64_t>(1, ranks_per_node_ / stride));
+  const double bandwidth =
+      within_node ? link_bandwidth_ : std::min(link_bandwidth_, network_bandwidth_ * members);
   const auto ranks = static_cast<double>(message.ranks);
   const double share_s = static_cast<double>(message.bytes) / bandwidth * (ranks - 1) / ranks;
   const double all_s = static_cast<double>(message.bytes) / bandwidth;

@@ -11,12 +11,12 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/config/rules.h"
-#include "engine/data/dataset.h"
 #include "engine/device/cuda/loader.h"
 #include "engine/train/ranks.h"
 #include "engine/train/trainer.h"
 #include "profiler/stats.h"
 #include "profiler/timing_recorder.h"
+#include "profiler/token_source.h"
 
 namespace trimtab {
 namespace {
@@ -27,17 +27,6 @@ constexpr size_t kMaxLosses = 10;
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-std::unique_ptr<TokenSource> OpenSource(const RunConfig& run) {
-  std::unique_ptr<TokenSource> source = run.data.empty()
-                                            ? MakeSyntheticSource(run.model.vocab_size, run.seed)
-                                            : OpenDataset(run.data, run.sequence_length, run.seed);
-  if (source->vocab_size() > run.model.vocab_size) {
-    throw InputError(fmt::format("{}: its token ids go up to {}, the model's vocabulary has {}",
-                                 run.data, source->vocab_size() - 1, run.model.vocab_size));
-  }
-  return source;
 }
 
 /// What the rank that speaks for this process measured, and of all ranks the memory.
@@ -209,7 +198,7 @@ Measurement Measure(const RunConfig& run, const MeasureOptions& options) {
   // The learning rate needs a length; what is measured does not depend on it.
   if (whole.steps == 0) whole.steps = options.warmup + options.max_steps + 1;
 
-  const std::unique_ptr<TokenSource> source = OpenSource(whole);
+  const std::unique_ptr<TokenSource> source = OpenTokenSource(whole);
   Measured result;
   RunRanks(whole, [&](Rank& rank) {
     Measured mine = RankLoop(whole, options, *source, rank).Run();

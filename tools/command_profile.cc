@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -6,10 +8,12 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
+#include "profiler/fp8_scan.h"
 #include "profiler/trial.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
 #include "tools/launcher_flag.h"
+#include "tools/progress.h"
 #include "tools/table.h"
 
 namespace trimtab {
@@ -64,6 +68,28 @@ std::string MeasurementText(const RunConfig& run, const Measurement& measurement
   return KeyValueText(rows);
 }
 
+std::string Fp8ScanText(const Fp8Scan& scan, bool bold) {
+  Table table({{"layer"},
+               {"x", Align::kRight},
+               {"W", Align::kRight},
+               {"dy", Align::kRight},
+               {"x W^T", Align::kRight},
+               {"dy W", Align::kRight},
+               {"proposed"}});
+  const auto percent = [](double error) { return fmt::format("{:.2f} %", 100 * error); };
+  for (const Fp8LayerErrors& each : scan.layers) {
+    table.AddRow({each.name, percent(each.input), percent(each.weight), percent(each.gradient),
+                  percent(each.output), percent(each.input_gradient),
+                  each.worst_product() > scan.threshold ? "bf16" : "fp8"});
+  }
+  return table.ToText(bold) +
+         fmt::format(
+             "\nerrors of fp8 against bf16, the worst of {} steps; past {} of a product a "
+             "layer had better stay in bf16\n{} of {} layers; for RUN.json:\n\"fp8\": {}\n",
+             scan.steps, percent(scan.threshold), scan.proposed.bf16_layers.size(),
+             scan.layers.size(), ToJson(scan).at("fp8").dump());
+}
+
 class ProfileCommand : public Command {
  public:
   std::string name() const override { return "profile"; }
@@ -71,6 +97,7 @@ class ProfileCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     constexpr int64_t kMaxSteps = std::numeric_limits<int32_t>::max();
+    flags_ = &flags;
     run_flags_.Declare(flags);
     cluster_flags_.Declare(flags);
     launcher_.Declare(flags);
@@ -80,6 +107,11 @@ class ProfileCommand : public Command {
                   "most measured steps, while the median has not settled");
     flags.Number("--max-seconds", options_.max_seconds, 0, 1e9,
                  "no further step starts after measuring for this long");
+    flags.Switch("--fp8-scan", fp8_scan_,
+                 "instead: compare fp8 with bf16 layer by layer over --steps (4) steps of --data, "
+                 "and propose which layers stay in bf16");
+    flags.Number("--fp8-threshold", scan_.threshold, 0, 10,
+                 "with --fp8-scan: relative error of a product past which a layer stays in bf16");
     flags.Text("--result", result_, "append the result to this file, as a search's trial does");
     flags.Text("--attempt", attempt_, "with --result: the id noted with the result");
   }
@@ -93,6 +125,7 @@ class ProfileCommand : public Command {
 
     const Cluster cluster = cluster_flags_.ResolveForRunning();
     const RunConfig run = run_flags_.Resolve(cluster);
+    if (fp8_scan_) return RunFp8Scan(run, output);
     launcher_.StartRanks(run.layout.world_size());
     LogInfo("measuring {} with {}", run.model.name, ToString(run.layout));
     const auto peak = cluster.profile.peak_flops.find(run.layout.precision);
@@ -112,16 +145,39 @@ class ProfileCommand : public Command {
   }
 
  private:
+  int RunFp8Scan(const RunConfig& run, const OutputOptions& output) {
+    if (flags_->Given("--steps")) scan_.steps = options_.steps;
+    if (run.data.empty()) LogWarning("--fp8-scan of synthetic tokens: real ones come with --data");
+    LogInfo("scanning {} on one rank in bf16", run.model.name);
+    Progress progress(output);
+    scan_.progress = [&](int64_t done, int64_t total) {
+      progress.Update({.label = "steps", .done = done, .total = total, .best = ""});
+    };
+    const Fp8Scan scan = ScanFp8(run, scan_);
+    progress.Clear();
+    if (output.json) {
+      nlohmann::json json = ToJson(scan);
+      json["schema_version"] = 1;
+      PrintJson(json);
+    } else {
+      Print(Fp8ScanText(scan, UseColor(output, STDOUT_FILENO)));
+    }
+    return 0;
+  }
+
   /// The worker of a search: its driver checked the run, and reads the result from the file.
   int RunTrial() {
     const RunConfig run = run_flags_.Resolve(cluster_flags_.ResolveForRunning());
     return WorkerExitCode(RunWorker(run, options_, result_, attempt_));
   }
 
+  const FlagSet* flags_ = nullptr;
   RunFlags run_flags_;
   ClusterFlags cluster_flags_;
   LauncherFlag launcher_;
   MeasureOptions options_;
+  bool fp8_scan_ = false;
+  Fp8ScanOptions scan_;
   std::string result_;
   std::string attempt_;
 };

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cost_model/closed_form.h"
@@ -21,6 +22,7 @@ namespace {
 /// A measured run and its prediction. Errors are (predicted - measured) / measured.
 struct ValidatedRun {
   std::string name;
+  std::string cluster;  // where it ran; empty = where --cluster says
   RunConfig run;
   double step_time_s = 0;
   int64_t peak_mem_bytes = 0;  // 0 = not measured
@@ -47,6 +49,9 @@ std::vector<ValidatedRun> ReadRuns(const std::string& path) {
     ValidatedRun row;
     StrictObject object((*list)[i], fmt::format("{}: $.runs[{}]", path, i));
     object.Text("name", row.name);
+    object.Text("cluster", row.cluster);
+    std::string source;  // for people
+    object.Text("source", source);
     object.Number("step_time_s", row.step_time_s, 1e-9, 1e9, Need::kRequired);
     object.Integer("peak_mem_bytes", row.peak_mem_bytes, 1, int64_t{1} << 60);
     row.run = RunConfigFromJson(*object.Find("run", Need::kRequired), object.Where("run"));
@@ -106,15 +111,22 @@ class ValidateCommand : public Command {
 
   int Run(const OutputOptions& output) override {
     std::vector<ValidatedRun> runs = ReadRuns(runs_);
-    const Cluster cluster = cluster_flags_.Resolve();
+    std::map<std::string, Cluster> clusters;
     std::vector<double> time_errors;
     std::vector<double> memory_errors;
     for (ValidatedRun& row : runs) {
+      const auto [found, is_new] = clusters.try_emplace(row.cluster);
+      if (is_new) {
+        found->second =
+            row.cluster.empty() ? cluster_flags_.Resolve() : LoadCluster(row.cluster, "");
+        const std::string& caveat = found->second.caveat;
+        if (!caveat.empty()) LogWarning("{}", caveat);
+      }
+      const Cluster& cluster = found->second;
       row.estimate = tier_ == "dry-run" ? DryRun(row.run, cluster) : ClosedForm(row.run, cluster);
       time_errors.push_back(row.step_time_error());
       if (row.peak_mem_bytes > 0) memory_errors.push_back(row.peak_mem_error());
     }
-    if (!cluster.caveat.empty()) LogWarning("{}", cluster.caveat);
     const ErrorSummary time = Summarize(time_errors);
     const ErrorSummary memory = Summarize(memory_errors);
     if (output.json) {

@@ -38,6 +38,7 @@ class GptModel {
 
   /// Told what linear layers multiply from now on; nullptr = nobody. Not owned.
   void Observe(LinearObserver* observer) { context_.observer = observer; }
+  bool observed() const { return context_.observer != nullptr; }
 
  private:
   /// Whether layer `index` drops its state after Forward and runs it again in Backward.

@@ -91,8 +91,9 @@ void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample) {
 }
 
 void Trainer::RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::function<void()>& work) {
-  const bool capture = warm_ && device_.CanCapture() && parallel_.tp->CanCapture() &&
-                       parallel_.dp->CanCapture();
+  // An observer looks at values on the host, which captured work cannot.
+  const bool capture = warm_ && !model_.observed() && device_.CanCapture() &&
+                       parallel_.tp->CanCapture() && parallel_.dp->CanCapture();
   if (!capture) return work();
   if (graph == nullptr) graph = device_.Capture(work);
   graph->Replay();

@@ -116,6 +116,14 @@ TEST(Pricer, MessagesBetweenNodesUseTheNetwork) {
   EXPECT_GT(pricer.Seconds(message, /*stride=*/8), 4 * pricer.Seconds(message, /*stride=*/1));
 }
 
+// Neighbours of stride 2 are four to a node: their rings have four ports.
+TEST(Pricer, AGroupUsesThePortsOfAllItsMembers) {
+  const Pricer pricer(BuiltinProfile("h100-sxm"), {1, 1}, 8, 0);
+  const CommRecord message = {CollectiveKind::kAllReduce, GroupKind::kData, 16, 1 << 30};
+  EXPECT_NEAR(pricer.Seconds(message, /*stride=*/8) / pricer.Seconds(message, /*stride=*/2), 4,
+              0.1);
+}
+
 TEST(Pricer, MissingCellsOfAGridTakeTheirNeighboursRate) {
   HardwareProfile profile = TableProfile();
   std::erase_if(profile.modes[0].gemm, [](const GemmPoint& point) {

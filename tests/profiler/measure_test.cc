@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "cost_model/estimate.h"
 #include "engine/base/error.h"
@@ -54,6 +55,44 @@ TEST(Measure, FiguresAgreeWithEachOther) {
   for (const auto& [tag, tag_bytes] : m.memory_bytes) bytes += tag_bytes;
   EXPECT_EQ(bytes, m.peak_mem_bytes);
   EXPECT_GT(m.memory_bytes.at("weights"), 0);
+}
+
+TEST(Measure, SaysWhatItRanInAndNoPowerOnACpu) {
+  RunConfig run = TinyRun();
+  run.layout.precision = "bf16";
+  run.layout.master = "remainder";
+  run.layout.moments = "bf16";
+  const Measurement m = Measure(run, FewSteps());
+  EXPECT_EQ(m.precision, "bf16");
+  EXPECT_EQ(m.optimizer_state, "reduced");
+  EXPECT_FALSE(m.power.has_value());
+  EXPECT_TRUE(ToJson(m).at("power").is_null());
+}
+
+TEST(Measure, PowerOfSeveralGpusAddsUp) {
+  EXPECT_FALSE(TotalPower({}, 100).has_value());
+  const std::vector<GpuPower> gpus = {
+      {.energy_j = 300, .watts = 600, .clock_mhz = 1700, .temperature_c = 60},
+      {.energy_j = 200, .watts = 400, .clock_mhz = 1900, .temperature_c = 70}};
+  Measurement m;
+  m.power = TotalPower(gpus, 1000);
+  ASSERT_TRUE(m.power.has_value());
+  EXPECT_DOUBLE_EQ(m.power->watts, 1000);
+  EXPECT_DOUBLE_EQ(m.power->joules_per_token, 0.5);
+  EXPECT_DOUBLE_EQ(m.power->clock_mhz, 1800);
+  EXPECT_DOUBLE_EQ(m.power->temperature_c, 70);
+  const Measurement read = MeasurementFromJson(ToJson(m), "test");
+  ASSERT_TRUE(read.power.has_value());
+  EXPECT_EQ(ToJson(read), ToJson(m));
+}
+
+// Results files and studies of older versions have none of the newer fields.
+TEST(Measure, AnOlderResultIsRead) {
+  nlohmann::json json = ToJson(Measurement{});
+  for (const char* key : {"precision", "optimizer_state", "power"}) json.erase(key);
+  const Measurement read = MeasurementFromJson(json, "test");
+  EXPECT_EQ(read.precision, "");
+  EXPECT_FALSE(read.power.has_value());
 }
 
 TEST(Measure, TheBreakdownCoversOneStep) {

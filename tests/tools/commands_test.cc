@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -30,6 +31,20 @@ std::vector<json> JsonLines(const std::string& text) {
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
   return lines;
+}
+
+/// The report of a search without trials.
+json SearchJson(std::vector<std::string> arguments) {
+  const bool large = arguments[1] == "llama2-7b";
+  for (const std::string& each :
+       std::vector<std::string>{"--gbs", large ? "128" : "4", "--seq", large ? "4096" : "16",
+                                "--prove", "0", "--dry-runs", "2", "--json"}) {
+    arguments.push_back(each);
+  }
+  arguments.insert(arguments.begin(), "search");
+  const CliResult result = RunCli(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return json::parse(result.out, nullptr, /*allow_exceptions=*/false);
 }
 
 class Commands : public testing::Test {
@@ -192,6 +207,71 @@ TEST_F(Commands, ValidateComparesPredictionsWithRuns) {
   EXPECT_DOUBLE_EQ(result["runs"][0]["step_time_error"], predicted / 0.01 - 1);
   EXPECT_EQ(result["step_time_error"]["runs"], 2);
   EXPECT_EQ(result["peak_mem_error"]["runs"], 1);
+}
+
+// Runs of other programs on other people's machines, against rooflines: whole factors would show a
+// mistake, a quarter is what they differ by among themselves.
+TEST_F(Commands, PredictionsAgreeWithPublishedRuns) {
+  const json result =
+      JsonOf({"validate", "--runs", "testdata/published/runs.json", "--tier", "closed-form", "-q"});
+  ASSERT_EQ(result["runs"].size(), 15u);
+  for (const json& run : result["runs"]) {
+    EXPECT_LT(std::abs(run["step_time_error"].get<double>()), 0.5) << run.dump();
+  }
+  EXPECT_LT(result["step_time_error"]["median"], 0.2);
+}
+
+// Llama 2 7B at sequence 4096 on 8 H200: 16,913 tokens/s a GPU in fp8 are published, and 14,000 to
+// 15,500 are in reach of bf16.
+TEST_F(Commands, EstimatesLlamaOnH200InBothPrecisions) {
+  const auto estimate = [](const char* precision, const char* state) {
+    return JsonOf({"estimate", "--model", "llama2-7b", "--cluster", "8xh200", "--gbs", "128",
+                   "--seq", "4096", "--layout", "mbs=2,zero=1", "--precision", precision,
+                   "--optimizer-state", state, "--tier", "closed-form"});
+  };
+  const json bf16 = estimate("bf16", "full");
+  EXPECT_GT(bf16["tokens_per_s_per_gpu"], 14000);
+  EXPECT_LT(bf16["tokens_per_s_per_gpu"], 15500);
+  const json fp8 = estimate("fp8", "reduced");
+  EXPECT_EQ(fp8["precision"], "fp8");
+  EXPECT_EQ(fp8["optimizer_state"], "reduced");
+  EXPECT_EQ(fp8["run"]["layout"]["master"], "remainder");
+  const double tokens = 128 * 4096;
+  EXPECT_LT(tokens / fp8["step_time_interval_s"][1].get<double>() / 8, 16913);
+  EXPECT_GT(tokens / fp8["step_time_interval_s"][0].get<double>() / 8, 16913);
+  EXPECT_GT(fp8["tokens_per_s_per_gpu"], 16913);
+  EXPECT_LT(fp8["tokens_per_s_per_gpu"], 1.35 * 16913);
+  EXPECT_LT(fp8["mfu"], 0.6);
+}
+
+TEST_F(Commands, SearchOnGpusConsidersBf16AndFp8) {
+  const json report =
+      SearchJson({"--model", "llama2-7b", "--cluster", "8xh200", "--optimizer-state",
+                  "full,reduced", "--study", folder_ + "/gpus.db"});
+  EXPECT_EQ(report["problem"]["precisions"], (json{"bf16", "fp8"}));
+  EXPECT_EQ(report["problem"]["optimizer_states"], (json{"full", "reduced"}));
+  EXPECT_EQ(report["recommended"]["precision"], "fp8");
+  EXPECT_EQ(report["numerics"].size(), 4u);
+
+  const json a100 =
+      SearchJson({"--model", "llama2-7b", "--cluster", "8xa100", "--study", folder_ + "/a100.db"});
+  EXPECT_EQ(a100["problem"]["precisions"], json::array({"bf16"})) << "it has no fp8";
+  const json cpu = SearchJson({"--model", "gpt2-tiny", "--study", folder_ + "/cpu.db"});
+  EXPECT_EQ(cpu["problem"]["precisions"], json::array({"fp32"}));
+  EXPECT_EQ(cpu["problem"]["optimizer_states"], json::array({"full"}));
+}
+
+TEST_F(Commands, ProfileScansFp8LayerByLayer) {
+  MakeDataset(folder_ + "/d");
+  const std::vector<std::string> scan = {
+      "profile", "--model",      "gpt2-tiny",  "--gbs",   "2", "--seq",           "16",
+      "--data",  folder_ + "/d", "--fp8-scan", "--steps", "1", "--fp8-threshold", "0.0001"};
+  const json result = JsonOf(scan);
+  EXPECT_EQ(result["steps"], 1);
+  EXPECT_EQ(result["fp8"]["bf16_layers"].size(), result["layers"].size());
+  const CliResult text = RunCli(scan);
+  EXPECT_NE(text.out.find("mlp.linear_fc2"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("\"bf16_layers\":[\"decoder.layers.0."), std::string::npos) << text.out;
 }
 
 TEST_F(Commands, TheLogFileGetsACopy) {
