@@ -122,6 +122,16 @@ int64_t Fp32Bytes(const OpRecord& op) {
       return AdamWRecord(op.dims[0]).bytes;
     case OpKind::kQuantize:  // its results are fp8 either way
       return op.bytes + op.dims[0] * op.dims[1] * (kFp32 - SizeOf(op.dtype));
+    case OpKind::kLayerNormForwardFp8:
+    case OpKind::kRmsNormForwardFp8:
+    case OpKind::kGeluForwardFp8:
+    case OpKind::kGeluBackwardFp8:
+    case OpKind::kSwiGluForwardFp8:
+    case OpKind::kSwiGluBackwardFp8: {
+      const int64_t widths = op.kind == OpKind::kSwiGluBackwardFp8 ? 2 : 1;
+      const int64_t copies = 2 * widths * op.dims[0] * op.dims[1];  // one byte an element each
+      return (op.bytes - copies) * kFp32 / SizeOf(op.dtype) + copies;
+    }
     default:
       return op.bytes * kFp32 / SizeOf(op.dtype);
   }

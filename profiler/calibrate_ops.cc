@@ -10,6 +10,7 @@
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/embedding.h"
+#include "engine/ops/fused_fp8.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/quantize.h"
@@ -41,6 +42,7 @@ class OpCases {
     AddElementwise(cases);
     AddUpdate(cases);
     AddFp8(cases);
+    AddFusedFp8(cases);
     return cases;
   }
 
@@ -72,6 +74,14 @@ class OpCases {
   void AddElementwise(std::vector<OpCase>& cases);
   void AddUpdate(std::vector<OpCase>& cases);
   void AddFp8(std::vector<OpCase>& cases);
+  void AddFusedFp8(std::vector<OpCase>& cases);
+  /// Fresh copies [rows, columns] in fp8, both ways.
+  Fp8Output Copies(int64_t rows, int64_t columns, DType dtype) {
+    const auto fresh = [&](const Shape& shape) {
+      return Tensor::Empty(rig_.device(), shape, dtype, MemoryTag::kWorkspace);
+    };
+    return {.rows = fresh({rows, columns}), .transposed = fresh({columns, rows}), .amax = {}};
+  }
 
   Rig& rig_;
   int64_t bytes_;
@@ -244,15 +254,10 @@ void OpCases::AddFp8(std::vector<OpCase>& cases) {
   Tensor amax = Warm({1});
   cases.push_back({AmaxRecord(rows * kColumns), [=]() mutable { Amax(x, amax); }});
   const Tensor scale = Warm({1});
-  cases.push_back(
-      {QuantizeRecord(rows, kColumns, DType::kF32, true, true), [=, this] {
-         const auto fp8 = [this](const Shape& shape) {
-           return Tensor::Empty(rig_.device(), shape, DType::kF8E4M3, MemoryTag::kWorkspace);
-         };
-         Fp8Output out = {
-             .rows = fp8({rows, kColumns}), .transposed = fp8({kColumns, rows}), .amax = {}};
-         Quantize(x, scale, out);
-       }});
+  cases.push_back({QuantizeRecord(rows, kColumns, DType::kF32, true, true), [=, this] {
+                     Fp8Output out = Copies(rows, kColumns, DType::kF8E4M3);
+                     Quantize(x, scale, out);
+                   }});
   constexpr int64_t kHistory = 16;
   const int64_t count = std::max<int64_t>(1, bytes_ / ((2 * kHistory + 3) * SizeOf(DType::kF32)));
   const Tensor largest = Warm({count});
@@ -260,6 +265,52 @@ void OpCases::AddFp8(std::vector<OpCase>& cases) {
   Fp8Scales scales = {Warm({count}), Warm({count})};
   cases.push_back({Fp8ScalesRecord(count, kHistory),
                    [=]() mutable { UpdateFp8Scales(largest, history, scales); }});
+}
+
+void OpCases::AddFusedFp8(std::vector<OpCase>& cases) {
+  constexpr DType kForward = DType::kF8E4M3;
+  constexpr DType kBackward = DType::kF8E5M2;
+  const Tensor scale = Warm({1});
+  const int64_t rows = Rows(1.5);
+  const Tensor x = Warm({rows, kColumns});
+  const Tensor weight = Warm({kColumns});
+  const Tensor bias = Warm({kColumns});
+  Tensor mean = Warm({rows});
+  Tensor rstd = Warm({rows});
+  cases.push_back(
+      {LayerNormForwardFp8Record(rows, kColumns, DType::kF32, true), [=, this]() mutable {
+         Fp8Output out = Copies(rows, kColumns, kForward);
+         LayerNormForwardFp8(x, weight, bias, 1e-5, scale, out, mean, rstd);
+       }});
+  cases.push_back({RmsNormForwardFp8Record(rows, kColumns, DType::kF32, true), [=, this]() mutable {
+                     Fp8Output out = Copies(rows, kColumns, kForward);
+                     RmsNormForwardFp8(x, weight, 1e-5, scale, out, rstd);
+                   }});
+  cases.push_back({GeluForwardFp8Record(rows, kColumns, DType::kF32, {}), [=, this] {
+                     Fp8Output out = Copies(rows, kColumns, kForward);
+                     GeluForwardFp8(x, scale, out);
+                   }});
+  const int64_t back = Rows(2.5);
+  const Tensor dy = Warm({back, kColumns});
+  Tensor dbias = Warm({kColumns});
+  cases.push_back(
+      {GeluBackwardFp8Record(back, kColumns, DType::kF32, {}, true), [=, this]() mutable {
+         Fp8Output out = Copies(back, kColumns, kBackward);
+         GeluBackwardFp8(rig_.ColdInput({back, kColumns}), dy, scale, out, dbias, true);
+       }});
+  const int64_t gated = Rows(2.5);
+  const Tensor gate_up = Warm({gated, 2 * kColumns});
+  cases.push_back({SwiGluForwardFp8Record(gated, kColumns, DType::kF32, {}), [=, this] {
+                     Fp8Output out = Copies(gated, kColumns, kForward);
+                     SwiGluForwardFp8(gate_up, scale, out);
+                   }});
+  const int64_t gated_back = Rows(4);
+  const Tensor gated_dy = Warm({gated_back, kColumns});
+  cases.push_back(
+      {SwiGluBackwardFp8Record(gated_back, kColumns, DType::kF32, {}), [=, this] {
+         Fp8Output out = Copies(gated_back, 2 * kColumns, kBackward);
+         SwiGluBackwardFp8(rig_.ColdInput({gated_back, 2 * kColumns}), gated_dy, scale, out);
+       }});
 }
 
 double MeasureProduct(Rig& rig, int64_t m, int64_t n, int64_t k) {

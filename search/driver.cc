@@ -222,16 +222,19 @@ class Search {
   double trial_seconds_ = 0;
 };
 
-/// Trials are processes of this machine whose ranks are threads: all that a cpu needs, and a GPU by
-/// itself. Between GPUs, messages of threads would take other times than NCCL's.
-void RequireTrialsRunHere(const Cluster& cluster) {
+/// Throws EnvironmentError when this machine has not the GPUs of the cluster, or its trials would
+/// be measured with messages between threads where training has NCCL's.
+void RequireTrialsRunHere(const Cluster& cluster, Launcher launcher) {
   if (cluster.device == "cpu") return;
   const CudaAvailability& gpus = FindCudaDevices();
   std::string why;
   if (gpus.device_count == 0) {
     why = gpus.reason;
-  } else if (cluster.max_ranks > 1) {
-    why = fmt::format("trials run on one GPU, and the cluster has {}", cluster.max_ranks);
+  } else if (gpus.device_count < cluster.max_ranks) {
+    why = fmt::format("the cluster has {} GPUs, this machine {}", cluster.max_ranks,
+                      gpus.device_count);
+  } else if (cluster.max_ranks > 1 && launcher != Launcher::kMpirun) {
+    why = "ranks on several GPUs are started by --launcher mpirun";
   }
   if (why.empty()) return;
   throw EnvironmentError(
@@ -281,7 +284,7 @@ SearchResult RunSearch(const SearchOptions& options, Predictor& predictor, Trial
 }
 
 SearchResult RunSearch(const SearchOptions& options, SearchEvents& events) {
-  if (options.prove_count > 0) RequireTrialsRunHere(options.problem.cluster);
+  if (options.prove_count > 0) RequireTrialsRunHere(options.problem.cluster, options.launcher);
   const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(options.problem);
   ProcessTrialRunner runner("/proc/self/exe", {"profile"}, options.launcher);
   return RunSearch(options, *predictor, runner, events);
