@@ -7,6 +7,7 @@
 #include "engine/base/float16.h"
 #include "engine/base/units.h"
 #include "engine/ops/elementwise.h"
+#include "engine/ops/math.h"
 
 namespace trimtab {
 namespace {
@@ -31,10 +32,10 @@ std::vector<uint16_t> Map(std::span<const float> values, const Value& value) {
   return bits;
 }
 
-float MomentScale(std::span<const float> block) {
+float Largest(std::span<const float> values) {
   float largest = 0;
-  for (const float value : block) largest = std::max(largest, std::abs(value));
-  return largest / kMomentLargest;
+  for (const float value : values) largest = std::max(largest, std::abs(value));
+  return largest;
 }
 
 int64_t MomentBlocks(int64_t numel) { return (numel + kMomentBlock - 1) / kMomentBlock; }
@@ -129,11 +130,11 @@ void Optimizer::WriteMoments(Moment which, int64_t begin, std::span<const float>
   std::vector<uint16_t> bits;
   for (size_t first = 0; first < values.size(); first += kMomentBlock) {
     const auto block = values.subspan(first, std::min<size_t>(kMomentBlock, values.size() - first));
-    const float scale = MomentScale(block);
+    float scale = 0;
+    float inverse = 0;
+    MomentScale(Largest(block), scale, inverse);
     scales.push_back(scale);
-    for (const float value : block) {
-      bits.push_back(FloatToF16(scale > 0 ? value / scale : 0.0f));
-    }
+    for (const float value : block) bits.push_back(FloatToF16(value * inverse));
   }
   WriteBits(moment(which), at, bits);
   Tensor scale_target =

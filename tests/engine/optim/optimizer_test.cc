@@ -6,7 +6,6 @@
 #include <optional>
 #include <random>
 
-
 namespace trimtab {
 namespace {
 
