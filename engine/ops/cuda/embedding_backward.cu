@@ -18,8 +18,10 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarpSize;
 constexpr int kListThreads = 1024;
 constexpr int kBlocksPerMultiprocessor = 8;
-constexpr int kUnroll = 4;
 constexpr int kRare = kWarpSize;  // rows of a rare token at most
+// Accesses of a thread in flight: packs of a rare token's row, rows of a frequent token.
+constexpr int kRarePacks = 4;
+constexpr int kFrequentRows = 8;
 
 /// The grouping, in scratch.
 struct Groups {
@@ -130,24 +132,34 @@ __device__ __forceinline__ int SortLanes(int value, int lane) {
   return value;
 }
 
-// sums += rows[begin], rows[begin + 1], ... of dout, at this thread's pack of columns. `row_at`
-// gives the number of a row and is called by all lanes alike.
-template <int N, typename T, typename RowAt>
+// sums[s] += rows[begin], rows[begin + 1], ... of dout, at the pack of columns that begins at
+// column + s * kWarpSize * N. `row_at` gives the number of a row and is called by all lanes alike.
+// kRows rows are loaded at a time.
+template <int N, int kRows, int kPacks, typename T, typename RowAt>
 __device__ __forceinline__ void AddRows(const T* __restrict__ dout, int64_t columns, int64_t column,
-                                        int begin, int end, RowAt row_at, float (&sums)[N]) {
-  for (int first = begin; first < end; first += kUnroll) {
-    float terms[kUnroll][N] = {};
+                                        int begin, int end, RowAt row_at,
+                                        float (&sums)[kPacks][N]) {
+  for (int first = begin; first < end; first += kRows) {
+    Pack<T, N> terms[kRows][kPacks];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
+    for (int u = 0; u < kRows; ++u) {
       if (first + u >= end) continue;
-      const int64_t row = row_at(first + u);
-      if (column < columns) LoadFloats<N>(dout + row * columns + column, terms[u]);
+      const T* row = dout + row_at(first + u) * columns;
+#pragma unroll
+      for (int s = 0; s < kPacks; ++s) {
+        const int64_t start = column + s * kWarpSize * N;
+        if (start < columns) terms[u][s] = LoadPack<N>(row + start);
+      }
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
+    for (int u = 0; u < kRows; ++u) {
       if (first + u >= end) continue;
 #pragma unroll
-      for (int i = 0; i < N; ++i) sums[i] += terms[u][i];
+      for (int s = 0; s < kPacks; ++s) {
+        if (column + s * kWarpSize * N >= columns) continue;
+#pragma unroll
+        for (int i = 0; i < N; ++i) sums[s][i] += ToFloat(terms[u][s][i]);
+      }
     }
   }
 }
@@ -166,14 +178,22 @@ __global__ void __launch_bounds__(kThreads)
     const int begin = groups.places[token] - count;
     constexpr int kNone = 0x7fffffff;
     const int own = SortLanes(lane < count ? groups.rows[begin + lane] : kNone, lane);
-    const auto row_at = [&](int i) { return __shfl_sync(kWholeWarp, own, i); };
+    const auto row_at = [&](int i) { return int64_t{__shfl_sync(kWholeWarp, own, i)}; };
     G* out = dtable + token * columns;
-    for (int64_t start = 0; start < columns; start += int64_t{kWarpSize} * N) {
+    // Most of these tokens have a row or two: packs side by side keep the loads many.
+    constexpr int64_t kStep = int64_t{kWarpSize} * N;
+    for (int64_t start = 0; start < columns; start += kRarePacks * kStep) {
       const int64_t column = start + lane * N;
-      float sums[N] = {};
-      if (column < columns) LoadFloats<N>(out + column, sums);
-      AddRows<N>(dout, columns, column, 0, count, row_at, sums);
-      if (column < columns) StoreFloats(out + column, sums);
+      float sums[kRarePacks][N] = {};
+#pragma unroll
+      for (int s = 0; s < kRarePacks; ++s) {
+        if (column + s * kStep < columns) LoadFloats<N>(out + column + s * kStep, sums[s]);
+      }
+      AddRows<N, 2>(dout, columns, column, 0, count, row_at, sums);
+#pragma unroll
+      for (int s = 0; s < kRarePacks; ++s) {
+        if (column + s * kStep < columns) StoreFloats(out + column + s * kStep, sums[s]);
+      }
     }
   }
 }
@@ -195,20 +215,20 @@ __global__ void __launch_bounds__(kThreads)
     const int share = (count + kWarps - 1) / kWarps;
     const int begin = min(warp * share, count);
     const int end = min(begin + share, count);
-    float sums[N] = {};
-    AddRows<N>(
-        dout, columns, column, begin, end, [&](int i) { return rows[i]; }, sums);
+    float sums[1][N] = {};
+    AddRows<N, kFrequentRows>(
+        dout, columns, column, begin, end, [&](int i) { return int64_t{rows[i]}; }, sums);
 #pragma unroll
-    for (int i = 0; i < N; ++i) shares[warp][lane * N + i] = sums[i];
+    for (int i = 0; i < N; ++i) shares[warp][lane * N + i] = sums[0][i];
     __syncthreads();
     if (warp == 0 && column < columns) {
       G* out = dtable + token * columns + column;
-      LoadFloats<N>(out, sums);
+      LoadFloats<N>(out, sums[0]);
       for (int other = 0; other < kWarps; ++other) {
 #pragma unroll
-        for (int i = 0; i < N; ++i) sums[i] += shares[other][lane * N + i];
+        for (int i = 0; i < N; ++i) sums[0][i] += shares[other][lane * N + i];
       }
-      StoreFloats(out, sums);
+      StoreFloats(out, sums[0]);
     }
     __syncthreads();
   }
