@@ -102,6 +102,16 @@ TEST_F(BundleTest, RunsATestOfItsOwn) {
   EXPECT_NE(checks.output.find("\n4 passed, 0 failed\n"), std::string::npos) << checks.output;
 }
 
+TEST_F(BundleTest, TheBenchmarkOfKernelsRunsWithoutAGpuToo) {
+  const Outcome small = Shell(
+      fmt::format("env -i PATH=/usr/bin:/bin sh -c 'here=\"{0}\"; . \"$here/environment.sh\"; exec "
+                  "\"$here/benchmarks/kernels_benchmark\" --small'",
+                  root_.string()));
+  EXPECT_EQ(small.status, 0) << small.output;
+  EXPECT_NE(small.output.find("least of copy bandwidth"), std::string::npos) << small.output;
+  EXPECT_NE(small.output.find("fp8, split accumulation"), std::string::npos) << small.output;
+}
+
 TEST_F(BundleTest, CountsFailuresAndCrashes) {
   AddTest("bundled_one_fails", R"(echo '[       OK ] A.B (1 ms)'
 echo '[  FAILED  ] A.C, where GetParam() = 3 (2 ms)'
