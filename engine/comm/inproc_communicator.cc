@@ -1,6 +1,7 @@
 // Collectives over threads of one process. Each rank reads its peers' buffers, and where it
 // computes a result that all of them need, writes it straight into all of their buffers.
 #include <algorithm>
+#include <exception>
 #include <numeric>
 
 #include "engine/base/units.h"
@@ -130,16 +131,21 @@ class InprocCommunicator final : public Communicator {
   void Together(const InprocCall& call, const Work& work) {
     memory_.SetReady();
     shared_->Begin(rank(), call);
+    std::exception_ptr failure;
     try {
       memory_.AwaitReady(*shared_, rank());
       work();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    // The peers count on this rank to finish, whatever became of its part.
+    try {
       memory_.SetDone();
     } catch (...) {
-      // The peers count on this rank to finish, whatever became of its part.
-      shared_->Finish(rank());
-      throw;
+      if (failure == nullptr) failure = std::current_exception();
     }
     shared_->Finish(rank());
+    if (failure != nullptr) std::rethrow_exception(failure);
     memory_.AwaitDone();
   }
 

@@ -92,7 +92,7 @@ class MpirunTest : public testing::Test {
 
 TEST_F(MpirunTest, TrainsToTheBitsOfThreads) {
   for (const char* layout : {R"({"tp": 2})", R"({"tp": 2, "sp": true})", R"({"dp": 2, "zero": 1})",
-                             R"({"tp": 2, "dp": 2})"}) {
+                             R"({"dp": 2, "precision": "bf16"})", R"({"tp": 2, "dp": 2})"}) {
     const std::string arguments = "train --json --quiet --config " + WriteRun(layout);
     const int ranks = std::string(layout) == R"({"tp": 2, "dp": 2})" ? 4 : 2;
     const MpirunResult threads = RunAlone(arguments);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "engine/comm/cuda/emulated_comm.h"
 #include "tests/engine/comm/rank_threads.h"
 
 namespace trimtab {
@@ -191,6 +192,53 @@ TEST(Failure, AbortDuringWorkIsSafe) {
     });
     for (const RankEnd& end : ends) EXPECT_EQ(end.what, "stop");
   }
+}
+
+TEST(Failure, HostAndDeviceMemoryDoNotMix) {
+  const auto ends =
+      RunRanks(RankKind::kEmulatedCudaThreads, 2, [](Communicator& comm, Device& device) {
+        const auto host = MakeCpuDevice(1);
+        Tensor tensor = Floats(comm.rank() == 0 ? *host : device, 8);
+        comm.AllReduce(tensor);
+      });
+  for (const RankEnd& end : ends) {
+    EXPECT_NE(end.what.find("rank 1 calls all_reduce(sum) of 8 fp32 on cuda"), std::string::npos)
+        << end.what;
+  }
+}
+
+const Device* device_that_fails = nullptr;
+
+// A GPU that fails in the middle of a collective: the peers are not left waiting for its part.
+TEST(Failure, RankThatFailsAtItsPartLetsTheOthersFinish) {
+  static CudaComm broken = EmulatedCudaComm();
+  broken.reduce = [](Device& device, DType dtype, ReduceOp op, std::span<const void* const> sources,
+                     std::span<void* const> targets, int64_t begin, int64_t end, int64_t shift) {
+    if (&device == device_that_fails) throw EnvironmentError("the GPU has fallen off the bus");
+    EmulatedCudaComm().reduce(device, dtype, op, sources, targets, begin, end, shift);
+  };
+  const auto ends =
+      RunRanks(RankKind::kEmulatedCudaThreads, 3, [](Communicator& comm, Device& device) {
+        device.set_cuda_comm(&broken);
+        if (comm.rank() == 1) device_that_fails = &device;
+        comm.Barrier();
+        Tensor tensor = Floats(device, 1000);
+        comm.AllReduce(tensor);
+        comm.Barrier();  // rank 1 has left
+      });
+  EXPECT_EQ(ends[1].what, "the GPU has fallen off the bus");
+  EXPECT_FALSE(ends[1].comm_error);
+  for (const int rank : {0, 2}) {
+    const RankEnd& end = ends[static_cast<size_t>(rank)];
+    EXPECT_TRUE(end.comm_error);
+    EXPECT_NE(end.what.find("rank 1 has left"), std::string::npos) << end.what;
+  }
+}
+
+TEST(Failure, RanksOnGpusCannotBeCapturedTogether) {
+  RunRanksCleanly(RankKind::kEmulatedCudaThreads, 2,
+                  [](Communicator& comm, Device&) { EXPECT_FALSE(comm.CanCapture()); });
+  EXPECT_TRUE(MakeInprocGroup(GroupKind::kData, 1)[0]->CanCapture());
 }
 
 TEST(FailureDeathTest, ShapesAndPeersAreChecked) {
