@@ -44,6 +44,10 @@ std::string Describe(AttentionPass pass, const AttentionShape& s, DType dtype) {
                      pass == AttentionPass::kForward ? "forward" : "backward");
 }
 
+bool HasFusedKernels(const AttentionShape& shape, DType dtype) {
+  return (dtype == DType::kBf16 || dtype == DType::kF16) && shape.head_size % 8 == 0;
+}
+
 // While it lives, this thread may allocate although a stream is being captured.
 class AllowAllocation {
  public:
@@ -101,10 +105,15 @@ AttentionGraph GraphOf(AttentionPass pass, const AttentionShape& shape, const At
 
 Entry CudnnState::Build(CudaDevice& device, AttentionPass pass, const AttentionShape& shape,
                         DType dtype) {
-  if ((dtype != DType::kBf16 && dtype != DType::kF16) || shape.head_size % 8 != 0)
-    return {{},
+  if (!HasFusedKernels(shape, dtype))
+    return {nullptr,
             fmt::format("no fused kernel for head size {} in {}", shape.head_size, Name(dtype))};
   if (!CudnnUnavailable().empty()) return {nullptr, CudnnUnavailable()};
+  // As cudnn-frontend knows, which pads such sequences for these versions.
+  constexpr size_t kTakesAnySequence = 91600;
+  if (pass == AttentionPass::kBackward && shape.sequence % 128 != 0 &&
+      Cudnn().get_version() < kTakesAnySequence)
+    return {nullptr, "cuDNN before 9.16 needs sequences of a multiple of 128 tokens"};
 
   const cudaStream_t stream = device.Activate();
   const AllowAllocation allow;
@@ -154,8 +163,10 @@ const Entry& CudnnState::Find(CudaDevice& device, AttentionPass pass, const Atte
   } catch (const CudnnError& error) {
     entry.refusal = error.what();
   }
-  if (entry.plan == nullptr)
-    LogDebug("attention of {}: not by cuDNN: {}", Describe(pass, shape, dtype), entry.refusal);
+  if (entry.plan == nullptr && HasFusedKernels(shape, dtype)) {
+    LogWarning("attention of {}: not by cuDNN, so slower: {}", Describe(pass, shape, dtype),
+               entry.refusal);
+  }
   return entries_.emplace(key, std::move(entry)).first->second;
 }
 

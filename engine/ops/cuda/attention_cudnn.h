@@ -9,8 +9,8 @@
 namespace trimtab {
 
 /// Why cuDNN does not run this pass of `shape` on `device`, in one line; empty when it does. The
-/// first call for a shape builds its plan (up to a second) and says at debug level what came of it;
-/// later calls look it up.
+/// first call for a shape builds its plan (up to a second) and logs what came of it; later calls
+/// look it up.
 const std::string& CudnnAttentionRefusal(Device& device, AttentionPass pass,
                                          const AttentionShape& shape, DType dtype);
 
