@@ -8,7 +8,7 @@ namespace trimtab {
 
 /// Where the codes go. The matrix is [rows, kOutputs * columns], the outputs side by side.
 template <typename F8>
-struct Fp8Target {
+struct CodeTarget {
   F8* rows;        // or null
   F8* transposed;  // or null
   const float* scale;
@@ -18,7 +18,7 @@ struct Fp8Target {
 };
 
 template <typename F8>
-Fp8Target<F8> TargetOf(const Tensor& scale, const Fp8Output& out, float* partial = nullptr) {
+CodeTarget<F8> TargetOf(const Tensor& scale, const Fp8Output& out, float* partial = nullptr) {
   return {Data<F8>(out.rows),
           Data<F8>(out.transposed),
           Data<float>(scale),
@@ -91,7 +91,7 @@ inline constexpr int kResidentBlocks = sizeof(typename Producer::Raw) * 4 * Prod
 /// own, for its loads then stay in whole registers.
 template <bool kAligned, typename Producer, typename F8>
 __global__ void __launch_bounds__(kTileThreads, kAligned ? kResidentBlocks<Producer> : 1)
-    ProduceFp8Kernel(Producer producer, Fp8Target<F8> target, int64_t rows, int64_t columns) {
+    ProduceFp8Kernel(Producer producer, CodeTarget<F8> target, int64_t rows, int64_t columns) {
   constexpr int kOutputs = Producer::kOutputs;
   constexpr int kGroups = Producer::kGroups;
   using Tile = TransposedTile<kGroups>;
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(kTileThreads, kAligned ? kResidentBlocks<Produ
 /// `inputs_aligned`: the producer's Load may be used on every row.
 template <typename Producer, typename F8>
 void LaunchProduceFp8(const LaunchContext& context, const Producer& producer, int64_t rows,
-                      int64_t columns, Fp8Target<F8> target, bool inputs_aligned) {
+                      int64_t columns, CodeTarget<F8> target, bool inputs_aligned) {
   constexpr int64_t kRows = TransposedTile<Producer::kGroups>::kRows;
   target.transposed_aligned = rows % 16 == 0 && IsAligned(target.transposed);
   const bool aligned =
