@@ -215,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(
             "NoGpu",
             {"train", "--model", "gpt2-tiny", "--gbs", "8", "--seq", "8", "--cluster", "8xh100"},
             6,
-            "cuda"},
+            "CUDA"},
         BadInput{"UnwritableLog", {"models", "--log-file", "@text.txt/log"}, 6, "--log-file"},
         BadInput{"UnwritableDataset",
                  {"data", "build", "--input", "@text.txt", "--out", "@text.txt/o"},
