@@ -58,11 +58,10 @@ class Scheduler {
 
  private:
   static void FiberMain(void* scheduler) { static_cast<Scheduler*>(scheduler)->RunThreads(); }
-  void RunBlock(bool backwards, bool warp_by_warp);
+  void RunBlock();
   void RunThreads();
   void Wait(State state);
   void SwitchAway(Fiber& from);
-  int TakeReady();
   void Enter(int thread);
   void Release(int thread) {
     threads_[static_cast<size_t>(thread)].state = State::kReady;
@@ -76,8 +75,11 @@ class Scheduler {
   const LaunchShape* shape_ = nullptr;  // of the launch that runs
   const std::function<void()>* body_ = nullptr;
   int count_ = 0;  // threads of a block
-  bool backwards_ = false;
-  bool warp_by_warp_ = false;  // rather than all warps abreast
+  // How the threads of the running block take turns. Any way is allowed, so the blocks that run one
+  // after another do so in all four: what depends on it then shows.
+  unsigned turn_ = 0;
+  bool backwards_ = false;  // the last thread first
+  bool eager_ = false;      // who was released last goes on first: warps run ahead of each other
 
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
@@ -118,21 +120,20 @@ void Scheduler::Run(const LaunchShape& shape, const std::function<void()>& threa
 
   gridDim = {shape.grid.x, shape.grid.y, shape.grid.z};
   blockDim = {shape.block.x, shape.block.y, shape.block.z};
-  int block = 0;
   for (blockIdx.z = 0; blockIdx.z < shape.grid.z; ++blockIdx.z) {
     for (blockIdx.y = 0; blockIdx.y < shape.grid.y; ++blockIdx.y) {
       for (blockIdx.x = 0; blockIdx.x < shape.grid.x; ++blockIdx.x) {
-        RunBlock(block % 2 == 1, block / 2 % 2 == 1);
-        ++block;
+        RunBlock();
       }
     }
   }
   shape_ = nullptr;
 }
 
-void Scheduler::RunBlock(bool backwards, bool warp_by_warp) {
-  backwards_ = backwards;
-  warp_by_warp_ = warp_by_warp;
+void Scheduler::RunBlock() {
+  backwards_ = (turn_ & 1u) != 0;
+  eager_ = (turn_ & 2u) != 0;
+  ++turn_;
   // Every float format reads these bits as NaN.
   std::memset(shared_, 0xff, shape_->shared_bytes);
   threads_.assign(static_cast<size_t>(count_), Thread{});
@@ -170,8 +171,7 @@ void Scheduler::Enter(int thread) {
 // Goes on with whoever can: a thread not yet started, one released, or, when all are done, the
 // caller of the launch.
 void Scheduler::SwitchAway(Fiber& from) {
-  const bool some_are_ready = next_ready_ < ready_.size();
-  if (some_are_ready && (warp_by_warp_ || started_ == count_)) {
+  if (HasReady() && (eager_ || started_ == count_)) {
     const int thread = TakeReady();
     Enter(thread);
     Fiber& to = *threads_[static_cast<size_t>(thread)].fiber;
@@ -186,14 +186,9 @@ void Scheduler::SwitchAway(Fiber& from) {
   }
 }
 
-// The first that was released; warp by warp, the last, which is of the warp that ran just now.
 int Scheduler::TakeReady() {
-  const int thread = warp_by_warp_ ? ready_.back() : ready_[next_ready_];
-  if (warp_by_warp_) {
-    ready_.pop_back();
-  } else {
-    ++next_ready_;
-  }
+  const int thread = eager_ ? ready_.back() : ready_[next_ready_++];
+  if (eager_) ready_.pop_back();
   if (next_ready_ == ready_.size()) {
     ready_.clear();
     next_ready_ = 0;

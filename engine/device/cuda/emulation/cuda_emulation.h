@@ -3,10 +3,10 @@
 //
 // The threads of a block are fibers of the calling thread, run one at a time and switched only at
 // barriers and at collectives of a warp; blocks run one after another. Atomics are therefore plain
-// additions. Threads run forwards in even blocks and backwards in odd ones, and in every other pair
-// of blocks all warps abreast or one warp as far as it gets before the next: a missing barrier
-// shows as a wrong result. What a GPU leaves undefined stops the process with one line: a barrier
-// or a shuffle that not all of its threads reach, a shuffle from a lane that takes no part.
+// additions. Block after block the threads take turns in another way (forwards, backwards, in step,
+// warps far ahead of others), which shows up a missing barrier as a wrong result. What a GPU leaves
+// undefined stops the process with one line: a barrier or a shuffle that not all of its threads
+// reach, a shuffle from a lane that takes no part.
 #pragma once
 
 #include <algorithm>
