@@ -62,16 +62,21 @@ std::string RankingText(const SearchResult& result, int64_t top, bool bold) {
 
 /// What the precisions and optimizer states of the table are, and the best of each.
 std::string NumericsText(const SearchResult& result) {
-  std::string text;
-  std::vector<std::string> told;
+  std::vector<std::pair<std::string, std::string>> meanings;
+  size_t width = 8;
   const auto tell = [&](const std::string& name, const std::string& meaning) {
-    if (std::find(told.begin(), told.end(), meaning) != told.end()) return;
-    told.push_back(meaning);
-    text += fmt::format("{:<10}{}\n", name, meaning);
+    const std::pair<std::string, std::string> line = {name, meaning};
+    if (std::find(meanings.begin(), meanings.end(), line) != meanings.end()) return;
+    meanings.push_back(line);
+    width = std::max(width, name.size());
   };
   for (const NumericsRow& each : result.numerics) tell(each.precision, each.precision_means);
   for (const NumericsRow& each : result.numerics) {
     tell(each.optimizer_state, each.optimizer_state_means);
+  }
+  std::string text;
+  for (const auto& [name, meaning] : meanings) {
+    text += fmt::format("{:<{}}  {}\n", name, width, meaning);
   }
   for (const NumericsRow& each : result.numerics) {
     if (result.numerics.size() == 1) break;
@@ -79,7 +84,7 @@ std::string NumericsText(const SearchResult& result) {
                         result.ranking[each.row].groups);
     text += each.row == result.recommendation.row
                 ? ", recommended\n"
-                : fmt::format(", {:+.1f} % cost\n", 100 * each.extra_cost);
+                : fmt::format(", {:.1f} % worse\n", 100 * each.extra_cost);
   }
   return text;
 }

@@ -48,7 +48,7 @@ TEST(SearchText, TellsWhatWasPrunedRankedAndRecommended) {
            "\n2  tp=1,dp=2,mbs=4  fp32       reduced         -        800        -",
            "\nbf16      bf16 is this\nfp32      fp32 is that\nfull      full is that\n",
            "\nbest of bf16 full: tp=2,dp=1,mbs=4, recommended\n",
-           "\nbest of fp32 reduced: tp=1,dp=2,mbs=4, +12.5 % cost\n",
+           "\nbest of fp32 reduced: tp=1,dp=2,mbs=4, 12.5 % worse\n",
            "... and 1 more\n",
            "recommended: tp=2,dp=1,mbs=4,precision=bf16 at 1000 tokens/s (measured)\n",
            "besides compute, most of its step goes to exposed_tp (25.0 %)\n",
