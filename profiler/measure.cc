@@ -95,7 +95,7 @@ class RankLoop {
   }
 
   void BreakdownStep() {
-    TimingRecorder recorder;
+    TimingRecorder recorder(rank_.device());
     if (rank_.speaks()) rank_.device().set_recorder(&recorder);
     const double total = TimedStep();
     rank_.device().set_recorder(nullptr);

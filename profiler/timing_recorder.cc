@@ -12,10 +12,12 @@ void TimingRecorder::BeginComm(const CommRecord& message) {
 
 void TimingRecorder::Begin(std::string name) {
   name_ = std::move(name);
+  device_.Synchronize();
   start_ = std::chrono::steady_clock::now();
 }
 
 void TimingRecorder::End() {
+  device_.Synchronize();
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
   seconds_[name_] += elapsed.count();
 }

@@ -91,10 +91,15 @@ void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample) {
 }
 
 void Trainer::RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::function<void()>& work) {
-  // An observer looks at values on the host, which captured work cannot.
-  const bool capture = warm_ && !model_.observed() && device_.CanCapture() &&
-                       parallel_.tp->CanCapture() && parallel_.dp->CanCapture();
-  if (!capture) return work();
+  // An observer looks at values on the host, which captured work cannot; a recorder wants to see
+  // every op.
+  const bool capture = warm_ && !model_.observed() && device_.recorder() == nullptr &&
+                       device_.CanCapture() && parallel_.tp->CanCapture() &&
+                       parallel_.dp->CanCapture();
+  if (!capture) {
+    graphs_ = {};  // their memory is needed for this
+    return work();
+  }
   if (graph == nullptr) graph = device_.Capture(work);
   graph->Replay();
 }

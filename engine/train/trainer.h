@@ -64,7 +64,8 @@ class Trainer {
   /// gradients; the last one reduces them over the ranks.
   void RunMicroBatch(bool first, bool last);
   void RunUpdate();
-  /// Runs `work`; from the second step on, where the device can, as a captured graph.
+  /// Runs `work`; from the second step on, where the device can and nobody listens to its ops, as a
+  /// captured graph.
   void RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::function<void()>& work);
   double GlobalLoss();
 
@@ -82,10 +83,11 @@ class Trainer {
   Tensor gradient_scale_;  // [1]: loss scale / tokens of the global batch
   Tensor loss_sum_;        // [1]: of this rank's tokens
   bool warm_ = false;      // a step has run: every kernel has been chosen
-  struct {
+  struct Graphs {
     std::unique_ptr<CapturedWork> micro_batch[2][2];  // [first of a step][last of a step]
     std::unique_ptr<CapturedWork> update;
-  } graphs_;
+  };
+  Graphs graphs_;
 };
 
 /// Worker threads of one rank: run.threads_per_rank, or if that is 0 an equal share of this

@@ -116,6 +116,35 @@ INSTANTIATE_TEST_SUITE_P(Precisions, EmulatedDeviceTest,
                          testing::Combine(testing::Bool(), testing::ValuesIn(kPrecisions)),
                          CaseName);
 
+/// Counts the ops it is told of.
+class Counter final : public Recorder {
+ public:
+  void BeginOp(const OpRecord&) override { ++ops; }
+  void BeginComm(const CommRecord&) override {}
+  void End() override {}
+
+  int64_t ops = 0;
+};
+
+// Steps are captured from the second on; one that somebody listens to runs op by op again.
+TEST(EmulatedSteps, ARecorderSeesEveryOpAlsoAfterACapture) {
+  const RunConfig run = RunOf(/*llama=*/true, "precision=bf16");
+  const auto source = MakeSyntheticSource(run.model.vocab_size, /*seed=*/7);
+  const std::unique_ptr<Device> device = MakeEmulatedDevice();
+  const ParallelContext context = MakeMetaContext(run.layout, 0);
+  Trainer trainer(run, context, *device);
+  Counter counters[3];
+  for (int64_t step = 0; step < 4; ++step) {
+    // Not in the second step, which is captured.
+    if (step != 1) device->set_recorder(&counters[std::max<int64_t>(0, step - 1)]);
+    trainer.Step(*source, step);
+    device->set_recorder(nullptr);
+  }
+  EXPECT_GT(counters[0].ops, 0);
+  EXPECT_EQ(counters[1].ops, counters[0].ops);
+  EXPECT_EQ(counters[2].ops, counters[0].ops);
+}
+
 TEST(EmulatedRanks, TwoRunsGiveTheSameBits) {
   const RunConfig run = RunOf(/*llama=*/true, "tp=2,precision=bf16");
   const TrainedLosses first = TrainOn(MakeEmulatedRank, run);
