@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/log.h"
 #include "engine/ops/elementwise.h"
 
 namespace trimtab {
@@ -136,7 +137,14 @@ Fp8Snapshot Fp8State::Snapshot() const {
 }
 
 void Fp8State::Restore(const Fp8Snapshot& snapshot) {
-  if (!delayed() || snapshot.history != amax_.dim(0) || snapshot.layers != LayerNames()) return;
+  if (!delayed() || snapshot.history == 0) return;
+  if (snapshot.history != amax_.dim(0) || snapshot.layers != LayerNames()) {
+    LogWarning(
+        "fp8: the checkpoint's history of {} steps and {} layers is not this run's, of {} and "
+        "{}; the next step has current scales",
+        snapshot.history, snapshot.layers.size(), amax_.dim(0), layers_.size());
+    return;
+  }
   CopyFromHost(amax_, snapshot.amax);
   CopyFromHost(scales_.scale, snapshot.scale);
   CopyFromHost(scales_.inverse, snapshot.inverse);

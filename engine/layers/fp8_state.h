@@ -52,8 +52,9 @@ class Fp8State {
   /// At the end of a step: with delayed scaling, the scales of the next one.
   void EndStep(const ParallelContext& parallel);
 
-  /// For checkpoints. Restore leaves everything as it is when the snapshot is of other layers or of
-  /// another length of history: the next step then has current scales, like a first one.
+  /// For checkpoints. Restore warns, and leaves everything as it is, when the snapshot is of other
+  /// layers or of another length of history: the next step then has current scales, like a first
+  /// one.
   Fp8Snapshot Snapshot() const;
   void Restore(const Fp8Snapshot& snapshot);
 

@@ -2,37 +2,12 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <system_error>
-#include <vector>
-
 #include "engine/base/error.h"
+#include "engine/base/io/backend_file.h"
 #include "engine/device/cuda/backend.h"
 
 namespace trimtab {
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr char kFileName[] = "libtrimtab_cuda.so";
-constexpr char kRunfile[] = "trimtab/engine/libtrimtab_cuda.so";
-
-/// Where the backend may be, best first.
-std::vector<fs::path> Candidates() {
-  if (const char* chosen = std::getenv("TRIMTAB_CUDA_BACKEND")) return {chosen};
-  std::vector<fs::path> paths;
-  std::error_code ignored;
-  const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
-  if (!program.empty()) {
-    paths.push_back(program.parent_path() / kFileName);
-    paths.push_back(fs::path(program.string() + ".runfiles") / kRunfile);
-  }
-  if (const char* runfiles = std::getenv("RUNFILES_DIR")) {
-    paths.push_back(fs::path(runfiles) / kRunfile);
-  }
-  return paths;
-}
 
 struct Loaded {
   const CudaBackend* backend = nullptr;
@@ -42,25 +17,17 @@ struct Loaded {
 Loaded Failed(const std::string& reason) { return {nullptr, {0, reason}}; }
 
 Loaded Load() {
-  const std::vector<fs::path> candidates = Candidates();
-  std::error_code ignored;
-  fs::path found;
-  for (const fs::path& path : candidates) {
-    if (fs::exists(path, ignored)) {
-      found = path;
-      break;
-    }
-  }
-  if (found.empty()) {
-    return Failed(std::getenv("TRIMTAB_CUDA_BACKEND") != nullptr
-                      ? fmt::format("no CUDA backend at {}", candidates.front().string())
+  const BackendFile file = FindBackendFile("cuda");
+  if (file.path.empty()) {
+    return Failed(!file.chosen.empty()
+                      ? fmt::format("no CUDA backend at {}", file.chosen)
                       : "this build has no CUDA backend (made where there was no CUDA toolkit)");
   }
   // Never closed: devices and tensors made by the backend may outlive any owner of the handle.
-  void* library = dlopen(found.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(file.path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return Failed(fmt::format("cannot load the CUDA backend: {}", dlerror()));
   const auto entry = reinterpret_cast<CudaEntryPoint>(dlsym(library, kCudaEntryPoint));
-  if (entry == nullptr) return Failed(fmt::format("not a CUDA backend: {}", found.string()));
+  if (entry == nullptr) return Failed(fmt::format("not a CUDA backend: {}", file.path));
   const CudaBackend* backend = entry();
   return {backend, backend->find_devices()};
 }

@@ -153,19 +153,5 @@ TEST(EmulatedRanks, TwoRunsGiveTheSameBits) {
   EXPECT_EQ(first.grad_norms, second.grad_norms);
 }
 
-// The in-process communicator carries the messages of cuda devices.
-TEST(EmulatedRanks, LayoutsTrainLikeOneRank) {
-  const std::vector<std::pair<bool, const char*>> cases = {
-      {false, "tp=2,dp=2,recompute=full"}, {true, "tp=2,sp=1"}, {true, "dp=2,zero=1"}};
-  for (const auto& [llama, layout] : cases) {
-    SCOPED_TRACE(layout);
-    const TrainedLosses expected = TrainOn(MakeEmulatedRank, RunOf(llama, "precision=fp32"));
-    const RunConfig run = RunOf(llama, std::string(layout) + ",precision=fp32");
-    const TrainedLosses actual = TrainOn(MakeEmulatedRank, run);
-    EXPECT_LE(WorstDifference(actual.losses, expected.losses), 1e-6);
-    EXPECT_LE(WorstDifference(actual.grad_norms, expected.grad_norms), 1e-5);
-  }
-}
-
 }  // namespace
 }  // namespace trimtab
