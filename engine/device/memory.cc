@@ -14,6 +14,7 @@ std::string_view Name(MemoryTag tag) {
 }
 
 void MemoryTracker::Add(int64_t bytes, MemoryTag tag) {
+  if (uncounted_ > 0) return;
   if (limit_bytes_ > 0 && current_total_ + bytes > limit_bytes_) {
     throw OutOfMemoryError(fmt::format(
         "out of memory: {} for {} on top of {} in use passes the limit of {} per rank",
@@ -30,6 +31,7 @@ void MemoryTracker::Add(int64_t bytes, MemoryTag tag) {
 }
 
 void MemoryTracker::Remove(int64_t bytes, MemoryTag tag) {
+  if (uncounted_ > 0) return;
   const auto index = static_cast<size_t>(tag);
   current_[index] -= bytes;
   current_total_ -= bytes;

@@ -44,6 +44,19 @@ class MemoryTracker {
   /// Forgets past peaks: peaks restart from what is allocated now.
   void ResetPeaks();
 
+  /// While it lives, nothing is counted and no limit holds: for what measures a run and is not part
+  /// of it. What is allocated under one must be freed under one.
+  class Uncounted {
+   public:
+    explicit Uncounted(MemoryTracker& tracker) : tracker_(tracker) { ++tracker_.uncounted_; }
+    ~Uncounted() { --tracker_.uncounted_; }
+    Uncounted(const Uncounted&) = delete;
+    Uncounted& operator=(const Uncounted&) = delete;
+
+   private:
+    MemoryTracker& tracker_;
+  };
+
  private:
   BytesByTag current_{};
   BytesByTag peak_{};
@@ -51,6 +64,7 @@ class MemoryTracker {
   int64_t current_total_ = 0;
   int64_t peak_total_ = 0;
   int64_t limit_bytes_ = 0;
+  int uncounted_ = 0;
 };
 
 }  // namespace trimtab

@@ -61,6 +61,25 @@ TEST(MemoryTrackerTest, StopsWhenBytesComeBackTwice) {
   EXPECT_DEATH(memory.Remove(11, MemoryTag::kWeights), "11 bytes of weights returned twice");
 }
 
+TEST(MemoryTrackerTest, CountsNothingWhileUncounted) {
+  MemoryTracker memory;
+  memory.set_limit_bytes(100);
+  memory.Add(60, MemoryTag::kWeights);
+  {
+    const MemoryTracker::Uncounted uncounted(memory);
+    memory.Add(1000, MemoryTag::kWorkspace);  // past the limit, and nobody minds
+    const MemoryTracker::Uncounted nested(memory);
+    memory.Remove(400, MemoryTag::kWorkspace);
+  }
+  {
+    const MemoryTracker::Uncounted uncounted(memory);
+    memory.Remove(600, MemoryTag::kWorkspace);
+  }
+  EXPECT_EQ(memory.current_total(), 60);
+  EXPECT_EQ(memory.peak_total(), 60);
+  EXPECT_THROW(memory.Add(41, MemoryTag::kWorkspace), OutOfMemoryError);
+}
+
 TEST(MemoryTrackerTest, NamesEveryTag) {
   EXPECT_EQ(Name(MemoryTag::kWeights), "weights");
   EXPECT_EQ(Name(MemoryTag::kGradients), "gradients");
