@@ -104,6 +104,29 @@ TEST_F(Commands, DataBuildsWhatInfoReads) {
   EXPECT_EQ(info["max_token"], 256);
 }
 
+TEST_F(Commands, DataSaysWhichFormatItTakesAndWhy) {
+  WriteBytes(folder_ + "/a.txt", "one");
+  WriteBytes(folder_ + "/b.jsonl", "{\"text\": \"two\"}\n");
+  WriteBytes(folder_ + "/c", "\xff");
+  const auto build = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"data", "build", "--out", folder_ + "/d", "--input"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const CliResult result = RunCli(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.err;
+  };
+  const std::string a = folder_ + "/a.txt";
+  const std::string b = folder_ + "/b.jsonl";
+  EXPECT_NE(build({a}).find("format: text, from the names"), std::string::npos);
+  EXPECT_NE(build({b}).find("format: jsonl, from the names"), std::string::npos);
+  EXPECT_EQ(JsonOf({"data", "info", folder_ + "/d"})["tokens"], 4);
+  EXPECT_NE(build({a, b}).find("format: jsonl for 1, text for 1, from the"), std::string::npos);
+  EXPECT_NE(build({b, "--format", "text"}).find("format: text, as --format says"),
+            std::string::npos);
+  EXPECT_NE(build({folder_ + "/c", "--format", "bytes"}).find("format: bytes, as --format says"),
+            std::string::npos);
+}
+
 TEST_F(Commands, TrainWritesJsonLinesAndACheckpointItCanGoOnFrom) {
   MakeDataset(folder_ + "/d");
   const std::vector<std::string> base = {"train",  "--config",     run_,
