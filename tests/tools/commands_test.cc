@@ -84,11 +84,31 @@ TEST_F(Commands, ModelsListsThePresets) {
   EXPECT_EQ(json::parse(RunCli({"models", "llama2-7b"}).out)["num_layers"], 32);
 }
 
-TEST_F(Commands, ClustersAndDoctorDescribeTheMachine) {
+TEST_F(Commands, ClustersDescribesTheMachine) {
   EXPECT_NE(RunCli({"clusters"}).out.find("local"), std::string::npos);
   EXPECT_EQ(JsonOf({"clusters", "16x8xh100"})["max_ranks"], 128);
-  EXPECT_GE(JsonOf({"doctor"})["checks"].size(), 4u);
+}
+
+TEST_F(Commands, DoctorPrintsARowForEachCheck) {
+  const CliResult table = RunCli({"doctor"});
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_EQ(table.err, "");
+  const json checks = JsonOf({"doctor"})["checks"];
+  size_t row = 0;
+  for (const char* what : {"processor", "vector units", "memory", "disk", "GPUs", "CUDA driver",
+                           "CUDA runtime", "cuDNN", "NCCL", "MPI"}) {
+    EXPECT_NE(table.out.find(std::string("\n") + what + " "), std::string::npos) << table.out;
+    ASSERT_LT(row, checks.size());
+    EXPECT_EQ(checks[row]["check"], what);
+    EXPECT_TRUE(checks[row]["health"] == "ok" || checks[row]["health"] == "note") << checks[row];
+    EXPECT_NE(checks[row]["finding"], "");
+    ++row;
+  }
+}
+
+TEST_F(Commands, DoctorListsTheRules) {
   EXPECT_NE(RunCli({"doctor", "--rules"}).out.find("heads-divisible-by-tp"), std::string::npos);
+  EXPECT_GT(JsonOf({"doctor", "--rules"})["rules"].size(), 4u);
 }
 
 TEST_F(Commands, DataBuildsWhatInfoReads) {
