@@ -53,8 +53,8 @@ class DataBuildCommand : public Command {
                  {"tokens", summary.tokens},
                  {"input_bytes", summary.input_bytes}});
     } else {
-      Print(fmt::format("{}: {} documents, {} tokens from {}\n", options_.prefix,
-                        Thousands(summary.documents), Thousands(summary.tokens),
+      Print(fmt::format("{}: {}, {} from {}\n", options_.prefix,
+                        Counted(summary.documents, "document"), Counted(summary.tokens, "token"),
                         FormatBytes(summary.input_bytes)));
     }
     return 0;
@@ -85,7 +85,7 @@ class DataBuildCommand : public Command {
 class DataInfoCommand : public Command {
  public:
   std::string name() const override { return "data info"; }
-  std::string summary() const override { return "what a dataset holds, after checking it"; }
+  std::string summary() const override { return "check a dataset and show what it holds"; }
 
   void Declare(FlagSet& flags) override {
     flags.Positional("PREFIX", prefix_, "the dataset: PREFIX.bin and PREFIX.idx",
@@ -97,7 +97,7 @@ class DataInfoCommand : public Command {
     const int64_t largest = dataset.tokens() > 0 ? dataset.MaxToken() : -1;
     const std::string type(Name(dataset.token_type()));
     if (dataset.info() && largest >= dataset.info()->vocab_size) {
-      throw InputError(fmt::format("{}: holds id {}; expected 0 to {} by {}.json",
+      throw InputError(fmt::format("{}: holds token id {}; expected 0 to {}, as {}.json says",
                                    dataset.bin_path(), largest, dataset.info()->vocab_size - 1,
                                    prefix_));
     }

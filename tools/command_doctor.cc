@@ -16,7 +16,7 @@ class DoctorCommand : public Command {
  public:
   std::string name() const override { return "doctor"; }
   std::string summary() const override {
-    return "check that this machine is fit; list the legality rules";
+    return "check whether this machine is fit, or list the legality rules";
   }
 
   void Declare(FlagSet& flags) override {

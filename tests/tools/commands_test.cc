@@ -170,6 +170,11 @@ TEST_F(Commands, TrainWritesJsonLinesAndACheckpointItCanGoOnFrom) {
   ASSERT_EQ(more.size(), 2u);
   EXPECT_EQ(more[0]["step"], 7);
   EXPECT_EQ(train({"--steps", "6", "--log-every", "4"}).size(), 3u);
+  const CliResult done =
+      RunCli({"train", "--config", run_, "--steps", "6", "--load", folder_ + "/c"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_NE(done.err.find("6 of 6 steps were done before; no step is left"), std::string::npos)
+      << done.err;
 }
 
 TEST_F(Commands, TrainTakesARunFromFlags) {
