@@ -65,9 +65,8 @@ class ClustersCommand : public Command {
     Print(KeyValueText(
         {{"cluster", cluster.name},
          {"device", cluster.device},
-         {"ranks",
-          fmt::format("{} ({}, {} each)", cluster.max_ranks, Counted(cluster.nodes, "node"),
-                      Counted(cluster.ranks_per_node, "rank"))},
+         {"ranks", fmt::format("{} on {}, {} per node", cluster.max_ranks,
+                               Counted(cluster.nodes, "node"), cluster.ranks_per_node)},
          {"memory", FormatBytes(cluster.memory_bytes) +
                         (cluster.device == "cpu" ? ", shared by all ranks" : " per GPU")},
          {"profile", profile.name},

@@ -25,18 +25,18 @@ Check Row(const std::string& what, const FoundLibrary& found, const std::string&
   return {what, Health::kNote, fmt::format("broken: {}; {}", found.problem, without)};
 }
 
-/// " of release 580.95.05", from the driver's kernel module; empty where it does not say.
+/// "release 580.95.05, ", from the driver's kernel module; empty where it does not say.
 std::string DriverRelease() {
   std::ifstream file("/sys/module/nvidia/version");
   std::string release;
-  return std::getline(file, release) ? " of release " + release : "";
+  return std::getline(file, release) ? fmt::format("release {}, ", release) : "";
 }
 
 Check DriverRow(const FoundLibrary& driver, const FoundLibrary& runtime) {
   Check check = Row("CUDA driver", driver, "GPUs cannot be used");
   if (!driver.usable()) return check;
   check.finding =
-      fmt::format("for CUDA up to {}{} ({})", driver.version, DriverRelease(), driver.path);
+      fmt::format("{}for CUDA up to {} ({})", DriverRelease(), driver.version, driver.path);
   // Within a major version an older driver runs a newer runtime (CUDA Compatibility guide).
   if (runtime.usable() && driver.number / 1000 < runtime.number / 1000) {
     check.health = Health::kNote;

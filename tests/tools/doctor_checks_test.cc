@@ -30,7 +30,8 @@ TEST(DoctorChecks, ALibraryThatWorksShowsItsVersionAndFile) {
   }
   EXPECT_EQ(RowOf("NCCL", AllWell()).finding, "2.27.3 (/cuda/libnccl.so.2)");
   EXPECT_EQ(RowOf("MPI", AllWell()).finding, "Open MPI v4.1.4 (/lib/libmpi.so.40)");
-  EXPECT_TRUE(RowOf("CUDA driver", AllWell()).finding.starts_with("for CUDA up to 13.0"));
+  EXPECT_TRUE(
+      RowOf("CUDA driver", AllWell()).finding.ends_with("for CUDA up to 13.0 (/lib/libcuda.so.1)"));
 }
 
 TEST(DoctorChecks, AMissingLibraryIsANoteThatSaysWhatItMeans) {
