@@ -1,5 +1,4 @@
-#include <algorithm>
-
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
@@ -7,6 +6,7 @@
 #include "profiler/calibrate.h"
 #include "tools/command.h"
 #include "tools/progress.h"
+#include "tools/table.h"
 
 namespace trimtab {
 namespace {
@@ -14,15 +14,20 @@ namespace {
 class CalibrateCommand : public Command {
  public:
   std::string name() const override { return "calibrate"; }
-  std::string summary() const override { return "measure this machine, make its hardware profile"; }
+  std::string summary() const override {
+    return "measure this machine and write its hardware profile";
+  }
 
   void Declare(FlagSet& flags) override {
-    flags.Choice("--device", options_.device, {"cpu", "cuda"}, "what to measure");
-    flags.Text("--out", out_, "the profile to write, for --profile", FlagNeed::kRequired);
+    flags.Choice("--device", options_.device, {"cpu", "cuda"}, "device to measure");
+    flags.Text("--out", out_, "hardware profile to write, for --profile of other commands",
+               FlagNeed::kRequired);
     flags.Switch("--quick", options_.quick,
-                 "a coarser grid and fewer repeats: a third of the time");
-    flags.Texts("--modes", modes_,
-                "RANKSxTHREADS to measure; default: 1, 2, 4, ... ranks, up to two per core");
+                 "use a coarser grid and fewer repeats; takes a third of the time");
+    flags.Texts(
+        "--modes", modes_,
+        "RANKSxTHREADS to measure, such as 2x1; if left out, 1, 2, 4, ... ranks, up to two per "
+        "core");
   }
 
   int Run(const OutputOptions& output) override {
@@ -39,8 +44,8 @@ class CalibrateCommand : public Command {
       nlohmann::json json = ToJson(profile);
       PrintJson(json);
     } else {
-      Print(fmt::format("{}: {}, {} modes measured on {}\n", out_, profile.name,
-                        profile.modes.size(), profile.measured_on));
+      Print(fmt::format("{}: {}, {} measured on {}\n", out_, profile.name,
+                        Counted(std::ssize(profile.modes), "mode"), profile.measured_on));
     }
     return 0;
   }

@@ -14,11 +14,11 @@ namespace {
 class ClustersCommand : public Command {
  public:
   std::string name() const override { return "clusters"; }
-  std::string summary() const override { return "the built-in clusters, or one in full"; }
+  std::string summary() const override { return "list the built-in clusters, or show one in full"; }
 
   void Declare(FlagSet& flags) override {
     flags.Positional("CLUSTER", cluster_, "show this cluster and its hardware profile");
-    flags.Text("--profile", profile_, "show it with this hardware profile");
+    flags.Text("--profile", profile_, "show the cluster with this hardware profile");
   }
 
   int Run(const OutputOptions& output) override {
@@ -65,12 +65,13 @@ class ClustersCommand : public Command {
     Print(KeyValueText(
         {{"cluster", cluster.name},
          {"device", cluster.device},
-         {"ranks", fmt::format("{} ({} nodes of {})", cluster.max_ranks, cluster.nodes,
-                               cluster.ranks_per_node)},
+         {"ranks", fmt::format("{} on {}, {} per node", cluster.max_ranks,
+                               Counted(cluster.nodes, "node"), cluster.ranks_per_node)},
          {"memory", FormatBytes(cluster.memory_bytes) +
-                        (cluster.device == "cpu" ? " of the machine" : " of each GPU")},
+                        (cluster.device == "cpu" ? ", shared by all ranks" : " per GPU")},
          {"profile", profile.name},
-         {"measured on", profile.measured_on.empty() ? "nothing: modelled" : profile.measured_on},
+         {"measured on",
+          profile.measured_on.empty() ? "nothing; it is modelled" : profile.measured_on},
          {"modes measured", fmt::format("{}", profile.modes.size())}}));
   }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
@@ -15,22 +17,28 @@ namespace {
 class DataBuildCommand : public Command {
  public:
   std::string name() const override { return "data build"; }
-  std::string summary() const override { return "text or JSONL to a tokenised dataset"; }
+  std::string summary() const override { return "tokenise text or JSONL into a dataset"; }
 
   void Declare(FlagSet& flags) override {
-    flags.Texts("--input", options_.inputs, "text files", FlagNeed::kRequired);
-    flags.Text("--out", options_.prefix, "dataset PREFIX: writes PREFIX.bin, .idx and .json",
+    flags.Texts("--input", options_.inputs, "files of text or JSONL", FlagNeed::kRequired);
+    flags.Text("--out", options_.prefix, "the dataset's PREFIX: writes PREFIX.bin, .idx and .json",
                FlagNeed::kRequired);
-    flags.Choice("--format", format_, {"text", "jsonl"}, "text, or one JSON object a line");
+    flags.Choice("--format", format_, {"auto", "text", "jsonl", "bytes"},
+                 "text in UTF-8, JSONL (one object per line), or any bytes, unchecked; auto takes "
+                 ".jsonl and .json files as JSONL and all others as text");
     flags.Choice("--documents", documents_, {"file", "blank-line"},
-                 "text: a document is a whole file, or ends at a blank line");
+                 "text and bytes: each file is one document, or documents end at blank lines");
     flags.Text("--json-key", options_.json_key, "jsonl: the key that holds the text");
-    flags.Choice("--tokenizer", tokenizer_, {"byte"}, "256 bytes and an end-of-document id");
+    flags.Choice("--tokenizer", tokenizer_, {"byte"},
+                 "byte: one token per byte, and one that ends a document");
   }
 
   int Run(const OutputOptions& output) override {
-    options_.format = format_ == "text" ? CorpusFormat::kText : CorpusFormat::kJsonl;
+    if (format_ == "text") options_.format = CorpusFormat::kText;
+    if (format_ == "jsonl") options_.format = CorpusFormat::kJsonl;
+    if (format_ == "bytes") options_.format = CorpusFormat::kBytes;
     options_.split = documents_ == "file" ? DocumentSplit::kFile : DocumentSplit::kBlankLine;
+    LogInfo("{}", FormatText());
     Progress progress(output);
     options_.progress = [&progress](int64_t bytes) {
       progress.Update({.label = "MiB read", .done = bytes / kMiB});
@@ -45,16 +53,31 @@ class DataBuildCommand : public Command {
                  {"tokens", summary.tokens},
                  {"input_bytes", summary.input_bytes}});
     } else {
-      Print(fmt::format("{}: {} documents, {} tokens from {}\n", options_.prefix,
-                        Thousands(summary.documents), Thousands(summary.tokens),
+      Print(fmt::format("{}: {}, {} from {}\n", options_.prefix,
+                        Counted(summary.documents, "document"), Counted(summary.tokens, "token"),
                         FormatBytes(summary.input_bytes)));
     }
     return 0;
   }
 
  private:
+  /// Which format the inputs are read as, and why.
+  std::string FormatText() const {
+    if (options_.format) return fmt::format("format: {}, as --format says", format_);
+    const auto jsonl = std::count_if(
+        options_.inputs.begin(), options_.inputs.end(),
+        [](const std::string& path) { return FormatOfName(path) == CorpusFormat::kJsonl; });
+    const auto text = std::ssize(options_.inputs) - jsonl;
+    const std::string formats = text == 0 ? "jsonl"
+                                : jsonl == 0
+                                    ? "text"
+                                    : fmt::format("jsonl for {}, text for {}", jsonl, text);
+    return fmt::format("format: {}, from the names of the files (--format overrides this)",
+                       formats);
+  }
+
   CorpusOptions options_;
-  std::string format_ = "text";
+  std::string format_ = "auto";
   std::string documents_ = "file";
   std::string tokenizer_ = "byte";
 };
@@ -62,7 +85,7 @@ class DataBuildCommand : public Command {
 class DataInfoCommand : public Command {
  public:
   std::string name() const override { return "data info"; }
-  std::string summary() const override { return "what a dataset holds, after checking it"; }
+  std::string summary() const override { return "check a dataset and show what it holds"; }
 
   void Declare(FlagSet& flags) override {
     flags.Positional("PREFIX", prefix_, "the dataset: PREFIX.bin and PREFIX.idx",
@@ -74,7 +97,7 @@ class DataInfoCommand : public Command {
     const int64_t largest = dataset.tokens() > 0 ? dataset.MaxToken() : -1;
     const std::string type(Name(dataset.token_type()));
     if (dataset.info() && largest >= dataset.info()->vocab_size) {
-      throw InputError(fmt::format("{}: holds id {}; expected 0 to {} by {}.json",
+      throw InputError(fmt::format("{}: holds token id {}; expected 0 to {}, as {}.json says",
                                    dataset.bin_path(), largest, dataset.info()->vocab_size - 1,
                                    prefix_));
     }

@@ -24,7 +24,7 @@ std::string EstimateText(const RunConfig& run, const Cluster& cluster, const Est
       {"model",
        fmt::format("{} ({} parameters)", run.model.name, Thousands(run.model.parameter_count()))},
       {"cluster", fmt::format("{} ({})", cluster.name, cluster.profile.name)},
-      {"layout", fmt::format("{}: {} ranks", ToString(run.layout), estimate.ranks)},
+      {"layout", fmt::format("{} ({})", ToString(run.layout), Counted(estimate.ranks, "rank"))},
       {"precision",
        fmt::format("{}: {}", run.layout.precision, DescribePrecision(run.layout.precision))},
       {"optimizer state",
@@ -41,7 +41,7 @@ std::string EstimateText(const RunConfig& run, const Cluster& cluster, const Est
       {"tokens/s", fmt::format("{:.1f}", estimate.tokens_per_s())},
       {"tokens/s/rank", fmt::format("{:.1f}", estimate.tokens_per_s_per_gpu())},
       {"model TFLOP/s/rank", fmt::format("{:.4g}", estimate.model_tflops_per_gpu())},
-      {"peak memory", FormatBytes(memory.peak_total) + " (fullest rank)"},
+      {"peak memory", FormatBytes(memory.peak_total) + " on the fullest rank"},
       {"  weights", FormatBytes(memory.weights)},
       {"  gradients", FormatBytes(memory.gradients)},
       {"  optimizer", FormatBytes(memory.optimizer)},
@@ -52,13 +52,17 @@ std::string EstimateText(const RunConfig& run, const Cluster& cluster, const Est
 class EstimateCommand : public Command {
  public:
   std::string name() const override { return "estimate"; }
-  std::string summary() const override { return "predict one configuration: time, memory, why"; }
+  std::string summary() const override {
+    return "predict the step time and memory of one configuration";
+  }
 
   void Declare(FlagSet& flags) override {
     run_flags_.Declare(flags);
     cluster_flags_.Declare(flags);
-    flags.Choice("--tier", tier_, {"closed-form", "dry-run"},
-                 "count in microseconds, or dry-run the real step op by op");
+    flags.Choice(
+        "--tier", tier_, {"closed-form", "dry-run"},
+        "closed-form: count operations, in microseconds; dry-run: go through the real step op "
+        "by op");
     flags.Text("--trace", trace_, "write the dry run's timeline here (chrome://tracing, Perfetto)");
   }
 
@@ -85,7 +89,7 @@ class EstimateCommand : public Command {
     // A prediction of what cannot run is still worth seeing; the exit code says that it cannot.
     const int64_t limit = MemoryLimit(run, cluster);
     if (limit == 0 || estimate.memory.peak_total <= limit) return 0;
-    throw InfeasibleError(fmt::format("needs {} of memory per rank; {} are there",
+    throw InfeasibleError(fmt::format("needs {} of memory per rank; only {} is available",
                                       FormatBytes(estimate.memory.peak_total), FormatBytes(limit)));
   }
 

@@ -20,7 +20,7 @@ std::string ShortCount(int64_t count) {
 class ModelsCommand : public Command {
  public:
   std::string name() const override { return "models"; }
-  std::string summary() const override { return "the built-in models, or one in full"; }
+  std::string summary() const override { return "list the built-in models, or show one in full"; }
 
   void Declare(FlagSet& flags) override {
     flags.Positional("MODEL", model_, "show this preset or file as model JSON");

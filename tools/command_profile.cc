@@ -42,19 +42,19 @@ std::string MeasurementText(const RunConfig& run, const Measurement& measurement
       {"tokens/s", fmt::format("{:.1f}", measurement.tokens_per_s)},
       {"tokens/s/rank", fmt::format("{:.1f}", measurement.tokens_per_s_per_gpu)},
       {"model TFLOP/s/rank", fmt::format("{:.4f}", measurement.model_tflops_per_gpu)},
-      {"peak memory", FormatBytes(measurement.peak_mem_bytes) + " (fullest rank)"}};
+      {"peak memory", FormatBytes(measurement.peak_mem_bytes) + " on the fullest rank"}};
   for (const auto& [tag, bytes] : measurement.memory_bytes) {
     rows.emplace_back("  " + tag, FormatBytes(bytes));
   }
   if (measurement.power) {
     const MeasuredPower& power = *measurement.power;
     rows.emplace_back("power",
-                      fmt::format("{:.0f} W, {:.3g} J a token, {:.0f} MHz, {:.0f} C", power.watts,
+                      fmt::format("{:.0f} W, {:.3g} J per token, {:.0f} MHz, {:.0f} C", power.watts,
                                   power.joules_per_token, power.clock_mhz, power.temperature_c));
   }
   if (!measurement.losses.empty()) {
     rows.emplace_back("losses",
-                      fmt::format("{:.4f} to {:.4f} in {} steps", measurement.losses.front(),
+                      fmt::format("{:.4f} to {:.4f} over {} steps", measurement.losses.front(),
                                   measurement.losses.back(), measurement.losses.size()));
   }
   const auto parts = SortedParts(measurement);
@@ -84,8 +84,9 @@ std::string Fp8ScanText(const Fp8Scan& scan, bool bold) {
   }
   return table.ToText(bold) +
          fmt::format(
-             "\nerrors of fp8 against bf16, the worst of {} steps; past {} of a product a "
-             "layer had better stay in bf16\n{} of {} layers; for RUN.json:\n\"fp8\": {}\n",
+             "\nerrors of fp8 relative to bf16, the worst of {} steps; a layer should stay in bf16 "
+             "if the error of a product exceeds {}\n{} of {} layers should; for "
+             "RUN.json:\n\"fp8\": {}\n",
              scan.steps, percent(scan.threshold), scan.proposed.bf16_layers.size(),
              scan.layers.size(), ToJson(scan).at("fp8").dump());
 }
@@ -101,19 +102,20 @@ class ProfileCommand : public Command {
     run_flags_.Declare(flags);
     cluster_flags_.Declare(flags);
     launcher_.Declare(flags);
-    flags.Integer("--steps", options_.steps, 1, kMaxSteps, "least number of measured steps");
-    flags.Integer("--warmup", options_.warmup, 0, kMaxSteps, "steps before the measured ones");
+    flags.Integer("--steps", options_.steps, 1, kMaxSteps, "measure at least this many steps");
+    flags.Integer("--warmup", options_.warmup, 0, kMaxSteps, "steps to run before measuring");
     flags.Integer("--max-steps", options_.max_steps, 1, kMaxSteps,
-                  "most measured steps, while the median has not settled");
+                  "measure at most this many steps if the median does not settle");
     flags.Number("--max-seconds", options_.max_seconds, 0, 1e9,
-                 "no further step starts after measuring for this long");
+                 "start no further step after measuring for this many seconds");
     flags.Switch("--fp8-scan", fp8_scan_,
-                 "instead: compare fp8 with bf16 layer by layer over --steps (4) steps of --data, "
-                 "and propose which layers stay in bf16");
-    flags.Number("--fp8-threshold", scan_.threshold, 0, 10,
-                 "with --fp8-scan: relative error of a product past which a layer stays in bf16");
+                 "instead, compare fp8 with bf16 layer by layer over --steps (default 4) steps of "
+                 "--data, and propose which layers to keep in bf16");
+    flags.Number(
+        "--fp8-threshold", scan_.threshold, 0, 10,
+        "with --fp8-scan: keep a layer in bf16 if a product's relative error exceeds this");
     flags.Text("--result", result_, "append the result to this file, as a search's trial does");
-    flags.Text("--attempt", attempt_, "with --result: the id noted with the result");
+    flags.Text("--attempt", attempt_, "with --result: the id to record with the result");
   }
 
   int Run(const OutputOptions& output) override {
@@ -147,7 +149,8 @@ class ProfileCommand : public Command {
  private:
   int RunFp8Scan(const RunConfig& run, const OutputOptions& output) {
     if (flags_->Given("--steps")) scan_.steps = options_.steps;
-    if (run.data.empty()) LogWarning("--fp8-scan of synthetic tokens: real ones come with --data");
+    if (run.data.empty())
+      LogWarning("--fp8-scan uses synthetic tokens; give --data to scan real ones");
     LogInfo("scanning {} on one rank in bf16", run.model.name);
     Progress progress(output);
     scan_.progress = [&](int64_t done, int64_t total) {

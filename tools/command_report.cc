@@ -10,11 +10,12 @@ namespace {
 class ReportCommand : public Command {
  public:
   std::string name() const override { return "report"; }
-  std::string summary() const override { return "JSON and HTML from a study"; }
+  std::string summary() const override { return "write the report of a study, as JSON and HTML"; }
 
   void Declare(FlagSet& flags) override {
-    flags.Text("--study", study_, "the study of a search", FlagNeed::kRequired);
-    flags.Text("--out", out_, "folder for report.json and REPORT.html", FlagNeed::kRequired);
+    flags.Text("--study", study_, "study file of a search", FlagNeed::kRequired);
+    flags.Text("--out", out_, "folder to write report.json and REPORT.html to",
+               FlagNeed::kRequired);
   }
 
   int Run(const OutputOptions& output) override {

@@ -35,7 +35,7 @@ class TrainCommand : public Command {
  public:
   std::string name() const override { return "train"; }
   std::string summary() const override {
-    return "train with a configuration, or a search's winner";
+    return "train with a configuration or with a search's winner";
   }
 
   void Declare(FlagSet& flags) override {
@@ -43,13 +43,14 @@ class TrainCommand : public Command {
     cluster_flags_.Declare(flags);
     launcher_.Declare(flags);
     flags.Integer("--steps", steps_, 0, std::numeric_limits<int32_t>::max(),
-                  "steps in all; the run's if left out, or 50");
+                  "total number of steps; if left out, as in the run, or 50");
     flags.Text("--checkpoint", options_.checkpoint, "folder to save to at the end (and on Ctrl-C)");
-    flags.Text("--load", options_.load, "checkpoint folder to go on from, written by any layout");
+    flags.Text("--load", options_.load,
+               "checkpoint folder to continue from, whichever layout wrote it");
     flags.Integer("--save-every", options_.save_every, 0, std::numeric_limits<int32_t>::max(),
-                  "also save every so many steps");
+                  "also save every N steps");
     flags.Integer("--log-every", log_every_, 1, std::numeric_limits<int32_t>::max(),
-                  "print every so many steps (the first and last always)");
+                  "print every N steps, and always the first and the last");
   }
 
   int Run(const OutputOptions& output) override {
@@ -61,14 +62,17 @@ class TrainCommand : public Command {
     CatchStopSignals();
     Progress progress(output);
     options_.stop_requested = [] { return ToStopSignal(RequestedStop()); };
-    options_.on_step = [&](const TrainingStep& step) { ShowStep(run, output, progress, step); };
+    options_.on_step = [&](const TrainingStep& step) {
+      trained_ = true;
+      ShowStep(run, output, progress, step);
+    };
     options_.on_save = [&](int64_t step, double seconds) {
       progress.Event(fmt::format("saved step {} to {} in {}", step, options_.checkpoint,
                                  FormatSeconds(seconds)));
     };
-    progress.Event(fmt::format("training {} ({} parameters) with {} on {} for {} steps of {}",
+    progress.Event(fmt::format("training {} ({} parameters) with {} on {}: {} on {}",
                                run.model.name, Thousands(run.model.parameter_count()),
-                               ToString(run.layout), run.device, run.steps,
+                               ToString(run.layout), run.device, Counted(run.steps, "step"),
                                run.data.empty() ? "synthetic tokens" : run.data));
     const TrainingSummary summary = RunTraining(run, options_);
     progress.Clear();
@@ -99,8 +103,8 @@ class TrainCommand : public Command {
       PrintJson(line, /*one_line=*/true);
     } else if (step.skipped) {
       progress.Event(
-          fmt::format("step {}: gradients overflowed at loss scale {}; skipped, and the "
-                      "scale is halved",
+          fmt::format("step {}: gradients overflowed at loss scale {}; step skipped, "
+                      "scale halved",
                       step.step, step.loss_scale));
     } else if (shown) {
       progress.Clear();
@@ -115,12 +119,17 @@ class TrainCommand : public Command {
   }
 
   int Finish(const RunConfig& run, const TrainingSummary& summary) const {
-    LogInfo("{} of {} steps done, loss {:.4f}, peak memory {} per rank", summary.steps_done,
-            run.steps, summary.last_loss, FormatBytes(summary.peak_mem_bytes));
+    if (trained_) {
+      LogInfo("{} of {} steps done, loss {:.4f}, peak memory {} per rank", summary.steps_done,
+              run.steps, summary.last_loss, FormatBytes(summary.peak_mem_bytes));
+    } else if (summary.stopped_by == StopSignal::kNone) {
+      LogInfo("{} of {} steps were done before; no step is left", summary.steps_done, run.steps);
+    }
+
     if (summary.stopped_by == StopSignal::kNone) return 0;
     const bool saved = summary.stopped_by == StopSignal::kDrain && !options_.checkpoint.empty();
     LogWarning("stopped after step {}; {}", summary.steps_done,
-               saved ? "go on with --load " + options_.checkpoint : "nothing was saved");
+               saved ? "continue with --load " + options_.checkpoint : "nothing was saved");
     return StopExitCode();
   }
 
@@ -130,6 +139,7 @@ class TrainCommand : public Command {
   TrainingOptions options_;
   int64_t steps_ = 0;
   int64_t log_every_ = 1;
+  bool trained_ = false;  // any step, in this run of the command
 };
 
 }  // namespace

@@ -94,19 +94,20 @@ nlohmann::json ToJson(const ErrorSummary& summary) {
 
 std::string SummaryText(const char* what, const ErrorSummary& summary) {
   if (summary.runs == 0) return "";
-  return fmt::format("{} error over {} runs: median {:.1f} %, mean {:.1f} %, most {:.1f} %\n", what,
-                     summary.runs, 100 * summary.median, 100 * summary.mean, 100 * summary.max);
+  return fmt::format("{} error over {}: median {:.1f} %, mean {:.1f} %, largest {:.1f} %\n", what,
+                     Counted(summary.runs, "run"), 100 * summary.median, 100 * summary.mean,
+                     100 * summary.max);
 }
 
 class ValidateCommand : public Command {
  public:
   std::string name() const override { return "validate"; }
-  std::string summary() const override { return "predictions against measured runs"; }
+  std::string summary() const override { return "compare predictions with measured runs"; }
 
   void Declare(FlagSet& flags) override {
     flags.Text("--runs", runs_, "JSON file of measured runs", FlagNeed::kRequired);
     cluster_flags_.Declare(flags);
-    flags.Choice("--tier", tier_, {"closed-form", "dry-run"}, "what predicts");
+    flags.Choice("--tier", tier_, {"closed-form", "dry-run"}, "how to predict");
   }
 
   int Run(const OutputOptions& output) override {

@@ -30,22 +30,26 @@ Cluster ClusterFlags::ResolveForRunning() const {
 
 void RunFlags::Declare(FlagSet& flags) {
   flags_ = &flags;
-  flags.Text("--config", config, "RUN.json, or REPORT.json of a search (its recommended run)");
-  flags.Text("--model", model, "preset (see 'trimtab models') or model JSON; instead of --config");
+  flags.Text("--config", config,
+             "RUN.json, or the report.json of a search, for its recommended run");
+  flags.Text("--model", model,
+             "preset (see 'trimtab models') or model JSON file; instead of --config");
   flags.Integer("--gbs", global_batch, 1, kMax32, "global batch, in sequences");
   flags.Integer("--seq", sequence_length, 1, kMax32, "sequence length, in tokens");
   flags.Text("--layout", layout,
              "tp=2,mbs=4,recompute=full,...; keys tp sp cp pp vp ep etp dp zero schedule mbs "
-             "recompute precision master moments grads; what is left out is default");
-  flags.Text("--precision", precision, "fp32, tf32, bf16, fp16 or fp8; the run's if left out");
+             "recompute precision master moments grads; keys left out take their defaults");
+  flags.Text("--precision", precision, "fp32, tf32, bf16, fp16 or fp8; if left out, as in the run");
   flags.Text("--optimizer-state", optimizer_state,
-             "full, reduced, minimal or MASTER/MOMENTS/GRADS; the run's if left out");
-  flags.Text("--data", data, "dataset PREFIX (see 'trimtab data build'); synthetic if left out");
+             "full, reduced, minimal or MASTER/MOMENTS/GRADS; if left out, as in the run");
+  flags.Text("--data", data,
+             "dataset PREFIX (see 'trimtab data build'); if left out, synthetic tokens");
   flags.Bytes("--memory-per-rank", memory_per_rank_bytes, "memory limit of each rank, e.g. 8GiB");
   flags.Integer("--threads", threads_per_rank, 0, 1024,
-                "threads of each rank; an equal share of the cores if left out");
-  flags.Integer("--seed", seed, 0, std::numeric_limits<int64_t>::max(), "of weights and shuffling");
-  flags.Number("--lr", learning_rate, 0, 1e3, "peak learning rate; the run's if left out");
+                "threads per rank; if left out, an equal share of the cores");
+  flags.Integer("--seed", seed, 0, std::numeric_limits<int64_t>::max(),
+                "seed of the weights and the shuffling");
+  flags.Number("--lr", learning_rate, 0, 1e3, "peak learning rate; if left out, as in the run");
 }
 
 RunConfig RunFlags::FromParts(const Cluster& cluster) const {
@@ -72,7 +76,7 @@ RunConfig RunFlags::Resolve(const Cluster& cluster) const {
   } else {
     const std::string other = flags_->FirstGiven({"--model", "--gbs", "--seq", "--layout"});
     if (!other.empty()) {
-      throw UsageError(fmt::format("{} contradicts --config, which holds it", other));
+      throw UsageError(fmt::format("{} contradicts --config, which already says it", other));
     }
     run = LoadRunConfig(config);
   }
@@ -92,7 +96,7 @@ RunConfig RunFlags::Resolve(const Cluster& cluster) const {
   }
   RequireLegal(run);
   if (run.layout.world_size() > cluster.max_ranks) {
-    throw InfeasibleError(fmt::format("the layout takes {} ranks; the cluster '{}' has at most {}",
+    throw InfeasibleError(fmt::format("the layout needs {} ranks; the cluster '{}' has at most {}",
                                       run.layout.world_size(), cluster.name, cluster.max_ranks));
   }
   return run;

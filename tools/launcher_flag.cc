@@ -36,13 +36,13 @@ std::vector<std::string> OtherArguments() {
 
 void LauncherFlag::Declare(FlagSet& flags) {
   flags.Choice(kFlag, launcher_, {"inproc", "mpirun"},
-               "ranks as threads, or as processes that mpirun starts here");
+               "run ranks as threads, or as processes that mpirun starts on this machine");
 }
 
 void LauncherFlag::StartRanks(int64_t ranks) const {
   if (launcher_ != "mpirun") return;
   if (FindMpiLaunch()) {
-    throw UsageError("--launcher mpirun in a process that mpirun started; leave it out");
+    throw UsageError("mpirun started this process already; leave out --launcher mpirun");
   }
   std::vector<std::string> command = MpirunCommand(ranks);
   for (std::string& argument : OtherArguments()) command.push_back(std::move(argument));

@@ -35,9 +35,10 @@ std::vector<std::unique_ptr<Command>> MakeCommands() {
 void DeclareOutputFlags(FlagSet& flags, OutputOptions& output) {
   flags.Switch("--json", output.json, "print JSON instead of tables");
   flags.Switch("-v,--verbose", output.verbose, "log more");
-  flags.Switch("-q,--quiet", output.quiet, "log warnings and errors only, no progress");
+  flags.Switch("-q,--quiet", output.quiet, "log only warnings and errors, and show no progress");
   flags.Text("--log-file", output.log_file, "also write the log to this file");
-  flags.Choice("--color", output.color, {"auto", "always", "never"}, "colours on a terminal");
+  flags.Choice("--color", output.color, {"auto", "always", "never"},
+               "when to use colours; auto: on a terminal");
 }
 
 /// The command line as a tree of CLI11 apps. Unknown words are let through and refused by Resolve,
@@ -92,7 +93,7 @@ class CommandTree {
       const std::string group = name.substr(0, blank);
       CLI::App*& app = groups_[group];
       if (app == nullptr) {
-        app = root_.add_subcommand(group, "make and look at datasets: data build, data info");
+        app = root_.add_subcommand(group, "build and inspect datasets: data build, data info");
         app->allow_extras();
         DeclareOutputFlags(*group_flags_.emplace_back(std::make_unique<FlagSet>(*app)), output_);
       }
@@ -149,7 +150,8 @@ int RunChecked(int argc, const char* const* argv) {
     return 0;
   }
   OutputOptions output = tree.output();
-  if (output.verbose && output.quiet) throw UsageError("--verbose and --quiet contradict");
+  if (output.verbose && output.quiet)
+    throw UsageError("--verbose and --quiet contradict each other");
   if (!Speaks()) {
     // What every rank would say, rank 0 says.
     output = {};

@@ -55,7 +55,9 @@ std::string KeyValueText(const std::vector<std::pair<std::string, std::string>>&
   for (const auto& row : rows) width = std::max(width, Width(row.first));
   std::string text;
   for (const auto& row : rows) {
-    text += Pad(row.first, width, Align::kLeft) + "  " + row.second + "\n";
+    text +=
+        row.second.empty() ? row.first : Pad(row.first, width, Align::kLeft) + "  " + row.second;
+    text += '\n';
   }
   return text;
 }
@@ -68,6 +70,10 @@ std::string Thousands(int64_t value) {
     digits.insert(i, 1, ',');
   }
   return digits;
+}
+
+std::string Counted(int64_t count, const std::string& noun) {
+  return Thousands(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
 }  // namespace trimtab

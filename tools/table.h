@@ -35,4 +35,7 @@ std::string KeyValueText(const std::vector<std::pair<std::string, std::string>>&
 /// 1234567 -> "1,234,567".
 std::string Thousands(int64_t value);
 
+/// "1 step", "1,200 steps".
+std::string Counted(int64_t count, const std::string& noun);
+
 }  // namespace trimtab

@@ -103,7 +103,7 @@ constexpr Rule kRules[] = {
     {"pp-unsupported", "Pipeline parallelism is not available.",
      [](const RunConfig& run) { return run.layout.pp == 1; },
      [](const RunConfig& run) { return Unsupported("pp", run.layout.pp, "pp=1 only"); }},
-    {"vp-unsupported", "Several model chunks per pipeline rank are not available.",
+    {"vp-unsupported", "More than one model chunk per pipeline rank is not available.",
      [](const RunConfig& run) { return run.layout.vp == 1; },
      [](const RunConfig& run) { return Unsupported("vp", run.layout.vp, "vp=1 only"); }},
     {"ep-unsupported", "Expert parallelism is not available.",
@@ -112,22 +112,22 @@ constexpr Rule kRules[] = {
     {"etp-unsupported", "Tensor parallelism of experts is not available.",
      [](const RunConfig& run) { return run.layout.etp == 1; },
      [](const RunConfig& run) { return Unsupported("etp", run.layout.etp, "etp=1 only"); }},
-    {"schedule-unsupported", "Without pipeline parallelism there is one schedule, 1f1b.",
+    {"schedule-unsupported", "Without pipeline parallelism, 1f1b is the only schedule.",
      [](const RunConfig& run) { return run.layout.schedule == "1f1b"; },
      [](const RunConfig& run) {
        return Unsupported("schedule", run.layout.schedule, "schedule=1f1b only");
      }},
-    {"zero-unsupported", "The optimizer state can be sharded (1), gradients and weights can not.",
+    {"zero-unsupported", "Optimizer state can be sharded (1); gradients and weights cannot.",
      [](const RunConfig& run) { return run.layout.zero == 0 || run.layout.zero == 1; },
      [](const RunConfig& run) {
        return Unsupported("zero", run.layout.zero, "zero=0 and zero=1");
      }},
-    {"tf32-requires-cuda", "TF32 is how a GPU rounds the operands of a product.",
+    {"tf32-requires-cuda", "TF32 needs a GPU.",
      [](const RunConfig& run) { return run.layout.precision != "tf32" || run.device == "cuda"; },
      [](const RunConfig& run) {
        return fmt::format("precision=tf32 on device {}; use fp32 there", run.device);
      }},
-    {"remainder-requires-bf16-weights", "A 16-bit remainder completes a bf16 weight to fp32.",
+    {"remainder-requires-bf16-weights", "A 16-bit remainder extends a bf16 weight to fp32.",
      [](const RunConfig& run) {
        return run.layout.master != "remainder" || TypesOf(run.layout).weights == DType::kBf16;
      },
@@ -135,8 +135,7 @@ constexpr Rule kRules[] = {
        return fmt::format("master=remainder needs precision bf16 or fp8, and it is {}",
                           run.layout.precision);
      }},
-    {"bf16-gradients-require-bf16-weights",
-     "Gradients are fp32, or bf16 as the products that make them.",
+    {"bf16-gradients-require-bf16-weights", "Gradients are fp32, or bf16 if the weights are bf16.",
      [](const RunConfig& run) {
        return run.layout.gradients != "bf16" || TypesOf(run.layout).weights == DType::kBf16;
      },
@@ -145,18 +144,18 @@ constexpr Rule kRules[] = {
                           run.layout.precision);
      }},
 
-    {"hidden-divisible-by-heads", "Heads split the hidden size evenly.",
+    {"hidden-divisible-by-heads", "Heads divide the hidden size evenly.",
      [](const RunConfig& run) { return run.model.hidden_size % run.model.num_heads == 0; },
      [](const RunConfig& run) {
        return NotDivisible("hidden_size", run.model.hidden_size, "num_heads", run.model.num_heads);
      }},
-    {"heads-divisible-by-kv-heads", "Every key/value head serves as many query heads.",
+    {"heads-divisible-by-kv-heads", "Every key/value head serves the same number of query heads.",
      [](const RunConfig& run) { return run.model.num_heads % run.model.num_kv_heads == 0; },
      [](const RunConfig& run) {
        return NotDivisible("num_heads", run.model.num_heads, "num_kv_heads",
                            run.model.num_kv_heads);
      }},
-    {"head-size-even-with-rope", "Rotary positions turn pairs of a head's elements.",
+    {"head-size-even-with-rope", "Rotary positions rotate a head's elements in pairs.",
      [](const RunConfig& run) {
        return run.model.position != PositionKind::kRope || run.model.head_size() % 2 == 0;
      },
@@ -164,7 +163,7 @@ constexpr Rule kRules[] = {
        return fmt::format("hidden_size {} / num_heads {} makes heads of {}, which is odd",
                           run.model.hidden_size, run.model.num_heads, run.model.head_size());
      }},
-    {"sequence-within-positions", "Learned positions cover the sequence.",
+    {"sequence-within-positions", "The sequence is no longer than the learned positions.",
      [](const RunConfig& run) {
        return run.model.position != PositionKind::kLearned ||
               run.sequence_length <= run.model.max_sequence_length;
@@ -173,22 +172,23 @@ constexpr Rule kRules[] = {
        return fmt::format("sequence_length {} passes the {} learned positions of the model",
                           run.sequence_length, run.model.max_sequence_length);
      }},
-    {"heads-divisible-by-tp", "Each tensor-parallel rank computes as many heads.",
+    {"heads-divisible-by-tp", "Every tensor-parallel rank computes the same number of heads.",
      [](const RunConfig& run) { return run.model.num_heads % run.layout.tp == 0; },
      [](const RunConfig& run) {
        return NotDivisible("num_heads", run.model.num_heads, "tp", run.layout.tp);
      }},
-    {"kv-heads-divisible-by-tp", "Each tensor-parallel rank holds as many key/value heads.",
+    {"kv-heads-divisible-by-tp",
+     "Every tensor-parallel rank holds the same number of key/value heads.",
      [](const RunConfig& run) { return run.model.num_kv_heads % run.layout.tp == 0; },
      [](const RunConfig& run) {
        return NotDivisible("num_kv_heads", run.model.num_kv_heads, "tp", run.layout.tp);
      }},
-    {"ffn-divisible-by-tp", "Each tensor-parallel rank computes as many MLP columns.",
+    {"ffn-divisible-by-tp", "Every tensor-parallel rank computes the same number of MLP columns.",
      [](const RunConfig& run) { return run.model.ffn_hidden_size % run.layout.tp == 0; },
      [](const RunConfig& run) {
        return NotDivisible("ffn_hidden_size", run.model.ffn_hidden_size, "tp", run.layout.tp);
      }},
-    {"fp8-sizes-divisible-by-16", "fp8 products run over multiples of 16.",
+    {"fp8-sizes-divisible-by-16", "The sizes of fp8 products are multiples of 16.",
      [](const RunConfig& run) { return !TypesOf(run.layout).fp8 || UnevenForFp8(run).empty(); },
      [](const RunConfig& run) { return UnevenForFp8(run); }},
     {"sp-requires-tp", "Sequence parallelism shards over the tensor-parallel ranks.",
@@ -211,7 +211,8 @@ constexpr Rule kRules[] = {
        return fmt::format("zero={} needs dp of at least 2, and dp is {}", run.layout.zero,
                           run.layout.dp);
      }},
-    {"global-batch-divisible", "Every data-parallel rank runs as many whole micro batches.",
+    {"global-batch-divisible",
+     "Every data-parallel rank runs the same number of whole micro batches.",
      [](const RunConfig& run) {
        return run.global_batch % (run.layout.micro_batch * run.layout.dp) == 0;
      },
@@ -219,7 +220,7 @@ constexpr Rule kRules[] = {
        return fmt::format("global_batch {} is not divisible by mbs {} x dp {}", run.global_batch,
                           run.layout.micro_batch, run.layout.dp);
      }},
-    {"recompute-layers-within-model", "No more layers are recomputed than there are.",
+    {"recompute-layers-within-model", "No more layers are recomputed than the model has.",
      [](const RunConfig& run) {
        const RecomputeConfig& recompute = run.layout.recompute;
        return recompute.kind == RecomputeKind::kNone || recompute.num_layers == -1 ||

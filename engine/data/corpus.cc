@@ -1,51 +1,48 @@
 #include "engine/data/corpus.h"
 
-#include <cerrno>
-#include <cstring>
+#include <cctype>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
 #include "engine/data/indexed_dataset.h"
+#include "engine/data/line_reader.h"
 
 namespace trimtab {
 namespace {
 
 constexpr int64_t kProgressBytes = int64_t{4} << 20;
 
-/// Reads the lines of one file, with the file and line number for messages.
-class LineReader {
- public:
-  explicit LineReader(const std::string& path) : path_(path) {
-    if (std::filesystem::is_directory(path)) {
-      throw InputError(fmt::format("{}: is a folder; expected a file", path));
-    }
-    errno = 0;
-    stream_.open(path, std::ios::binary);
-    if (!stream_) {
-      throw InputError(fmt::format("{}: cannot open it: {}", path, std::strerror(errno)));
-    }
+constexpr char kJsonLines[] = "JSON lines: one JSON object per line";
+
+/// Why `line` is not a JSON object, and what was expected instead.
+std::string JsonFault(const std::string& line, const nlohmann::json::parse_error& error) {
+  const char first = line[line.find_first_not_of(" \t\r")];
+  if (first == '[') {
+    return fmt::format("this looks like a JSON array; expected {}", kJsonLines);
   }
-
-  /// The next line without its newline; `ended` says whether it had one.
-  bool Next(std::string& line, bool& ended) {
-    if (!std::getline(stream_, line)) {
-      if (stream_.bad()) throw InputError(fmt::format("{}: cannot read it", path_));
-      return false;
-    }
-    ended = !stream_.eof();
-    ++number_;
-    return true;
+  if (first == '{' && error.byte > line.size()) {
+    return fmt::format("the object does not end on this line; expected {}, all on that line",
+                       kJsonLines);
   }
+  return fmt::format("not valid JSON at column {}; expected {}", error.byte, kJsonLines);
+}
 
-  std::string where() const { return fmt::format("{}:{}", path_, number_); }
-
- private:
-  std::string path_;
-  std::ifstream stream_;
-  int64_t number_ = 0;
-};
+/// The object in a line of JSONL.
+nlohmann::json ParseLine(const std::string& line, const LineReader& reader) {
+  nlohmann::json json;
+  try {
+    json = nlohmann::json::parse(line);
+  } catch (const nlohmann::json::parse_error& error) {
+    throw InputError(fmt::format("{}: {}", reader.where(), JsonFault(line, error)));
+  } catch (const nlohmann::json::out_of_range&) {
+    throw InputError(
+        fmt::format("{}: a number is too large; expected {}", reader.where(), kJsonLines));
+  }
+  if (json.is_object()) return json;
+  throw InputError(
+      fmt::format("{}: a JSON {}; expected {}", reader.where(), json.type_name(), kJsonLines));
+}
 
 class CorpusBuilder {
  public:
@@ -56,10 +53,11 @@ class CorpusBuilder {
 
   CorpusSummary Build() {
     for (const std::string& input : options_.inputs) {
-      if (options_.format == CorpusFormat::kText) {
-        AddText(input);
-      } else {
+      const CorpusFormat format = options_.format.value_or(FormatOfName(input));
+      if (format == CorpusFormat::kJsonl) {
         AddJsonl(input);
+      } else {
+        AddText(input, format == CorpusFormat::kText ? LineCheck::kUtf8 : LineCheck::kNone);
       }
     }
     if (builder_.documents() == 0) {
@@ -73,8 +71,9 @@ class CorpusBuilder {
   }
 
  private:
-  void AddText(const std::string& path) {
-    LineReader reader(path);
+  void AddText(const std::string& path, LineCheck check) {
+    LineReader reader(path, check, "text in UTF-8 (--format bytes takes any file as it is)",
+                      /*name_line=*/false);
     std::string document;
     std::string line;
     bool ended = false;
@@ -93,16 +92,14 @@ class CorpusBuilder {
   }
 
   void AddJsonl(const std::string& path) {
-    LineReader reader(path);
+    LineReader reader(path, LineCheck::kUtf8, fmt::format("{}, in UTF-8", kJsonLines),
+                      /*name_line=*/true);
     std::string line;
     bool ended = false;
     while (reader.Next(line, ended)) {
       Count(static_cast<int64_t>(line.size()) + (ended ? 1 : 0));
       if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-      const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-      if (!json.is_object()) {
-        throw InputError(fmt::format("{}: not JSON; expected one object a line", reader.where()));
-      }
+      const nlohmann::json json = ParseLine(line, reader);
       const auto text = json.find(options_.json_key);
       if (text == json.end() || !text->is_string()) {
         throw InputError(
@@ -138,6 +135,13 @@ class CorpusBuilder {
 };
 
 }  // namespace
+
+CorpusFormat FormatOfName(const std::string& path) {
+  std::string extension = std::filesystem::path(path).extension().string();
+  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const bool is_json = extension == ".jsonl" || extension == ".json";
+  return is_json ? CorpusFormat::kJsonl : CorpusFormat::kText;
+}
 
 CorpusSummary BuildCorpus(const CorpusOptions& options, const Tokenizer& tokenizer) {
   return CorpusBuilder(options, tokenizer).Build();

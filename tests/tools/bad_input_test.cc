@@ -45,6 +45,16 @@ void MakeFiles(const std::string& folder) {
   write("text.txt", "hello");
   write("bad.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"b\"}\n");
   write("short.txt", "abc");
+  std::string noise;  // that is not UTF-8 from its third byte on
+  for (uint32_t i = 0, state = 1; i < 200000; ++i, state = state * 1664525 + 1013904223) {
+    noise += static_cast<char>(state >> 24);
+  }
+  write("noise.bin", "ab\x80" + noise);
+  write("nul.txt", std::string("a\0b", 3));
+  write("torn.txt", "caf\xc3");
+  write("latin1.jsonl", "{\"text\": \"a\"}\n{\"text\": \"caf\xe9\"}\n");
+  write("array.json", "[{\"text\": \"a\"}, {\"text\": \"b\"}]\n");
+  write("pretty.json", "{\n  \"text\": \"a\"\n}\n");
   MakeDataset(folder + "/data");
   MakeDataset(folder + "/cut");
   std::filesystem::resize_file(folder + "/cut.bin", 100);
@@ -183,9 +193,37 @@ INSTANTIATE_TEST_SUITE_P(
                  3,
                  "is a folder"},
         BadInput{"BadJsonl",
-                 {"data", "build", "--input", "@bad.jsonl", "--format", "jsonl", "--out", "@o"},
+                 {"data", "build", "--input", "@bad.jsonl", "--out", "@o"},
                  3,
                  "bad.jsonl:2: $.text"},
+        BadInput{"NoiseAsText",
+                 {"data", "build", "--input", "@noise.bin", "--out", "@o"},
+                 3,
+                 "noise.bin: invalid UTF-8 (0x80) at byte 2 of the file; expected text in UTF-8"},
+        BadInput{"NulInText",
+                 {"data", "build", "--input", "@nul.txt", "--out", "@o"},
+                 3,
+                 "nul.txt: a NUL byte at byte 1"},
+        BadInput{"TruncatedText",
+                 {"data", "build", "--input", "@torn.txt", "--out", "@o"},
+                 3,
+                 "torn.txt: a truncated UTF-8 character at byte 3"},
+        BadInput{"Latin1Jsonl",
+                 {"data", "build", "--input", "@latin1.jsonl", "--out", "@o"},
+                 3,
+                 "latin1.jsonl:2: invalid UTF-8 (0x22 within a character) at byte 27"},
+        BadInput{"TextAsJsonl",
+                 {"data", "build", "--input", "@text.txt", "--format", "jsonl", "--out", "@o"},
+                 3,
+                 "text.txt:1: not valid JSON at column 1; expected JSON lines"},
+        BadInput{"JsonArray",
+                 {"data", "build", "--input", "@array.json", "--out", "@o"},
+                 3,
+                 "array.json:1: a JSON array; expected JSON lines: one JSON object per line"},
+        BadInput{"PrettyJson",
+                 {"data", "build", "--input", "@pretty.json", "--out", "@o"},
+                 3,
+                 "pretty.json:1: the object does not end on this line; expected JSON lines"},
         BadInput{"NoRuns", {"validate", "--runs", "@runs.json"}, 3, "$.runs"},
         BadInput{
             "MissingStudy", {"report", "--study", "@nothing.db", "--out", "@o"}, 3, "nothing.db"}),

@@ -84,11 +84,31 @@ TEST_F(Commands, ModelsListsThePresets) {
   EXPECT_EQ(json::parse(RunCli({"models", "llama2-7b"}).out)["num_layers"], 32);
 }
 
-TEST_F(Commands, ClustersAndDoctorDescribeTheMachine) {
+TEST_F(Commands, ClustersDescribesTheMachine) {
   EXPECT_NE(RunCli({"clusters"}).out.find("local"), std::string::npos);
   EXPECT_EQ(JsonOf({"clusters", "16x8xh100"})["max_ranks"], 128);
-  EXPECT_GE(JsonOf({"doctor"})["checks"].size(), 4u);
+}
+
+TEST_F(Commands, DoctorPrintsARowForEachCheck) {
+  const CliResult table = RunCli({"doctor"});
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_EQ(table.err, "");
+  const json checks = JsonOf({"doctor"})["checks"];
+  size_t row = 0;
+  for (const char* what : {"processor", "vector units", "memory", "disk", "GPUs", "CUDA driver",
+                           "CUDA runtime", "cuDNN", "NCCL", "MPI"}) {
+    EXPECT_NE(table.out.find(std::string("\n") + what + " "), std::string::npos) << table.out;
+    ASSERT_LT(row, checks.size());
+    EXPECT_EQ(checks[row]["check"], what);
+    EXPECT_TRUE(checks[row]["health"] == "ok" || checks[row]["health"] == "note") << checks[row];
+    EXPECT_NE(checks[row]["finding"], "");
+    ++row;
+  }
+}
+
+TEST_F(Commands, DoctorListsTheRules) {
   EXPECT_NE(RunCli({"doctor", "--rules"}).out.find("heads-divisible-by-tp"), std::string::npos);
+  EXPECT_GT(JsonOf({"doctor", "--rules"})["rules"].size(), 4u);
 }
 
 TEST_F(Commands, DataBuildsWhatInfoReads) {
@@ -102,6 +122,29 @@ TEST_F(Commands, DataBuildsWhatInfoReads) {
   EXPECT_EQ(info["documents"], 2);
   EXPECT_EQ(info["vocab_size"], 257);
   EXPECT_EQ(info["max_token"], 256);
+}
+
+TEST_F(Commands, DataSaysWhichFormatItTakesAndWhy) {
+  WriteBytes(folder_ + "/a.txt", "one");
+  WriteBytes(folder_ + "/b.jsonl", "{\"text\": \"two\"}\n");
+  WriteBytes(folder_ + "/c", "\xff");
+  const auto build = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"data", "build", "--out", folder_ + "/d", "--input"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const CliResult result = RunCli(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.err;
+  };
+  const std::string a = folder_ + "/a.txt";
+  const std::string b = folder_ + "/b.jsonl";
+  EXPECT_NE(build({a}).find("format: text, from the names"), std::string::npos);
+  EXPECT_NE(build({b}).find("format: jsonl, from the names"), std::string::npos);
+  EXPECT_EQ(JsonOf({"data", "info", folder_ + "/d"})["tokens"], 4);
+  EXPECT_NE(build({a, b}).find("format: jsonl for 1, text for 1, from the"), std::string::npos);
+  EXPECT_NE(build({b, "--format", "text"}).find("format: text, as --format says"),
+            std::string::npos);
+  EXPECT_NE(build({folder_ + "/c", "--format", "bytes"}).find("format: bytes, as --format says"),
+            std::string::npos);
 }
 
 TEST_F(Commands, TrainWritesJsonLinesAndACheckpointItCanGoOnFrom) {
@@ -127,6 +170,11 @@ TEST_F(Commands, TrainWritesJsonLinesAndACheckpointItCanGoOnFrom) {
   ASSERT_EQ(more.size(), 2u);
   EXPECT_EQ(more[0]["step"], 7);
   EXPECT_EQ(train({"--steps", "6", "--log-every", "4"}).size(), 3u);
+  const CliResult done =
+      RunCli({"train", "--config", run_, "--steps", "6", "--load", folder_ + "/c"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_NE(done.err.find("6 of 6 steps were done before; no step is left"), std::string::npos)
+      << done.err;
 }
 
 TEST_F(Commands, TrainTakesARunFromFlags) {

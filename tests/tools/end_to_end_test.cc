@@ -130,7 +130,7 @@ TEST_F(EndToEnd, CtrlCSavesAndTheRunGoesOn) {
   program.Signal(SIGINT);
   const CliResult stopped = program.Wait();
   EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
-  EXPECT_NE(stopped.err.find("go on with --load"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("continue with --load"), std::string::npos) << stopped.err;
 
   std::vector<std::string> more = train;
   more[6] = "2";  // fewer than are done: nothing is left to do

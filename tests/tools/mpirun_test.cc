@@ -112,7 +112,7 @@ TEST_F(MpirunTest, LauncherFlagStartsTheRanks) {
   const MpirunResult twice = RunRanks(2, arguments + " --launcher=mpirun");
   EXPECT_EQ(twice.exit_code, 2);
   EXPECT_EQ(twice.output,
-            "trimtab: --launcher mpirun in a process that mpirun started; leave it out\n");
+            "trimtab: mpirun started this process already; leave out --launcher mpirun\n");
 }
 
 TEST_F(MpirunTest, CheckpointIsThatOfThreads) {
