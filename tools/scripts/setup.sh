@@ -20,6 +20,11 @@ die() {
   exit "$1"
 }
 
+# Whether this machine shows an NVIDIA GPU.
+gpu_visible() {
+  [[ -e /dev/nvidiactl ]] || nvidia-smi -L 2>/dev/null | grep -q '^GPU '
+}
+
 # Prints those of the named packages that are not installed.
 missing_packages() {
   local installed

@@ -21,7 +21,7 @@ Loaded Load() {
   if (file.path.empty()) {
     return Failed(!file.chosen.empty()
                       ? fmt::format("no CUDA backend at {}", file.chosen)
-                      : "this build has no CUDA backend (made where there was no CUDA toolkit)");
+                      : "this build has no CUDA backend (made where there was no CUDA toolkit or no GPU)");
   }
   // Never closed: devices and tensors made by the backend may outlive any owner of the handle.
   void* library = dlopen(file.path.c_str(), RTLD_NOW | RTLD_LOCAL);
