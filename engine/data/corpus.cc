@@ -1,5 +1,7 @@
 #include "engine/data/corpus.h"
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
