@@ -1,15 +1,25 @@
 """The macros that every BUILD file of the project uses instead of the bare cc_* rules."""
 
-load("//build:copts.bzl", "TRIMTAB_COPTS", "TRIMTAB_LINKOPTS")
+load("//build:copts.bzl", "RUNS_ONCE_COPTS", "TRIMTAB_COPTS", "TRIMTAB_LINKOPTS")
 
-def trimtab_library(name, srcs = [], hdrs = [], deps = [], copts = [], **kwargs):
-    """A C++ library. `alwayslink = True` is for sources that register themselves at start-up."""
+def trimtab_library(
+        name,
+        srcs = [],
+        hdrs = [],
+        deps = [],
+        copts = [],
+        runs_once = False,
+        **kwargs):
+    """A C++ library. `alwayslink = True` is for sources that register themselves at start-up.
+
+    `runs_once = True` is for code whose speed nobody notices: less to optimise, sooner compiled.
+    """
     native.cc_library(
         name = name,
         srcs = srcs,
         hdrs = hdrs,
         deps = deps,
-        copts = TRIMTAB_COPTS + copts,
+        copts = TRIMTAB_COPTS + (RUNS_ONCE_COPTS if runs_once else []) + copts,
         # Only the archive is of use: tests and binaries link statically.
         linkstatic = True,
         **kwargs

@@ -1,5 +1,7 @@
 #include "tools/flags.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>

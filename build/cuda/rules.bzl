@@ -27,6 +27,15 @@ cuda_arch_flag = rule(
     build_setting = config.string(flag = True),
 )
 
+def _cuda_backend_flag_impl(ctx):
+    # Read by config_setting alone.
+    return []
+
+cuda_backend_flag = rule(
+    implementation = _cuda_backend_flag_impl,
+    build_setting = config.bool(flag = True),
+)
+
 def _cuda_objects_impl(ctx):
     context = cc_common.merge_cc_infos(
         cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],

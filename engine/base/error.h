@@ -4,7 +4,7 @@
 // A programmer's fault is TRIMTAB_ASSERT, which stays on in release builds.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>

@@ -1,7 +1,7 @@
 // Logging: everything for people goes to stderr (and --log-file); stdout is for data only.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 #include <utility>

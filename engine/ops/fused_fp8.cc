@@ -34,12 +34,17 @@ OpRecord NormRecord(OpKind kind, int64_t rows, int64_t columns, DType dtype, boo
 
 Fp8Copies CopiesOf(const Fp8Output& out) { return {out.rows.defined(), out.transposed.defined()}; }
 
-void CheckOutput(OpKind op, const Tensor& scale, const Fp8Output& out, int64_t rows,
-                 int64_t columns, const Device& device) {
+DType TypeOf(OpKind op, const Fp8Output& out) {
   const Fp8Copies copies = CopiesOf(out);
   TRIMTAB_ASSERT(copies.rows || copies.transposed, "{}: no output is defined", Name(op));
   const DType dtype = copies.rows ? out.rows.dtype() : out.transposed.dtype();
   TRIMTAB_ASSERT(IsFp8(dtype), "{}: out is {}, expected fp8", Name(op), Name(dtype));
+  return dtype;
+}
+
+void CheckOutput(OpKind op, const Tensor& scale, const Fp8Output& out, int64_t rows,
+                 int64_t columns, const Device& device, DType dtype) {
+  const Fp8Copies copies = CopiesOf(out);
   CheckOperand(op, "scale", scale, {1}, device);
   if (copies.rows) CheckOperand(op, "out.rows", out.rows, {rows, columns}, device, dtype);
   if (copies.transposed) {
@@ -56,7 +61,7 @@ void CheckNorm(OpKind op, const Tensor& x, const Tensor& weight, const Tensor& s
   CheckOperand(op, "weight", weight, {x.dim(1)}, device, x.dtype());
   CheckOperand(op, "rstd", rstd, {x.dim(0)}, device);
   TRIMTAB_ASSERT(out.rows.defined(), "{}: out.rows is undefined", Name(op));
-  CheckOutput(op, scale, out, x.dim(0), x.dim(1), device);
+  CheckOutput(op, scale, out, x.dim(0), x.dim(1), device, TypeOf(op, out));
 }
 
 /// A result of [rows, columns] in fp32 on its way to fp8, of the cpu kernels. `out` must be defined
@@ -146,7 +151,7 @@ void GeluForwardFp8(const Tensor& x, const Tensor& scale, Fp8Output& out) {
   CheckMatrix(kOp, "x", x);
   CheckPlainFloat(kOp, "x", x);
   Device& device = x.device();
-  CheckOutput(kOp, scale, out, x.dim(0), x.dim(1), device);
+  CheckOutput(kOp, scale, out, x.dim(0), x.dim(1), device, TypeOf(kOp, out));
   const OpScope scope(device, GeluForwardFp8Record(x.dim(0), x.dim(1), x.dtype(), CopiesOf(out)));
   if (device.kind() == DeviceKind::kCuda) {
     return CudaKernel(device, kOp, &CudaOps::gelu_forward_fp8)(x, scale, out);
@@ -166,7 +171,7 @@ void GeluBackwardFp8(const Tensor& x, const Tensor& dy, const Tensor& scale, Fp8
   const int64_t rows = x.dim(0);
   const int64_t columns = x.dim(1);
   CheckOperand(kOp, "dy", dy, x.shape(), device, x.dtype());
-  CheckOutput(kOp, scale, out, rows, columns, device);
+  CheckOutput(kOp, scale, out, rows, columns, device, DType::kF8E5M2);
   const bool sums = dbias.defined();
   if (sums) {
     CheckPlainFloat(kOp, "dbias", dbias);
@@ -195,7 +200,7 @@ void SwiGluForwardFp8(const Tensor& gate_up, const Tensor& scale, Fp8Output& out
   const int64_t rows = gate_up.dim(0);
   const int64_t columns = gate_up.dim(1) / 2;
   CheckOperand(kOp, "gate_up", gate_up, {rows, 2 * columns}, device, gate_up.dtype());
-  CheckOutput(kOp, scale, out, rows, columns, device);
+  CheckOutput(kOp, scale, out, rows, columns, device, DType::kF8E4M3);
   const OpScope scope(device,
                       SwiGluForwardFp8Record(rows, columns, gate_up.dtype(), CopiesOf(out)));
   if (device.kind() == DeviceKind::kCuda) {
@@ -216,7 +221,7 @@ void SwiGluBackwardFp8(const Tensor& gate_up, const Tensor& dy, const Tensor& sc
   const int64_t rows = dy.dim(0);
   const int64_t columns = dy.dim(1);
   CheckOperand(kOp, "gate_up", gate_up, {rows, 2 * columns}, device, dy.dtype());
-  CheckOutput(kOp, scale, out, rows, 2 * columns, device);
+  CheckOutput(kOp, scale, out, rows, 2 * columns, device, DType::kF8E5M2);
   const OpScope scope(device, SwiGluBackwardFp8Record(rows, columns, dy.dtype(), CopiesOf(out)));
   if (device.kind() == DeviceKind::kCuda) {
     return CudaKernel(device, kOp, &CudaOps::swiglu_backward_fp8)(gate_up, dy, scale, out);

@@ -3,9 +3,10 @@
 // the result, and reading it once or twice.
 //
 // The fp32 result is scaled and rounded to fp8 as it is: there is no rounding to the operands' type
-// on the way. `scale` is fp32 [1]. out.rows and out.transposed are of one fp8 type; out.amax, if
-// defined, is raised to the largest magnitude before scaling. x is fp32, bf16 or fp16, and so is
-// what the op reads beside it, of the same type.
+// on the way. `scale` is fp32 [1]. out.rows and out.transposed are of one fp8 type: either, but
+// e4m3 for SwiGLU and e5m2 for gradients, which is what training asks for (each type of each kernel
+// costs seconds to compile). out.amax, if defined, is raised to the largest magnitude before
+// scaling. x is fp32, bf16 or fp16, and so is what the op reads beside it, of the same type.
 #pragma once
 
 #include <cstdint>
@@ -42,14 +43,14 @@ void RmsNormForwardFp8(const Tensor& x, const Tensor& weight, double epsilon, co
 
 /// out [N, F] = gelu(x), x [N, F].
 void GeluForwardFp8(const Tensor& x, const Tensor& scale, Fp8Output& out);
-/// out [N, F] = dy * gelu'(x). dbias [F] (fp32 or bf16), if defined, is overwritten by the column
-/// sums of that, before scaling, or added to with `accumulate`.
+/// out [N, F], e5m2 = dy * gelu'(x). dbias [F] (fp32 or bf16), if defined, is overwritten by the
+/// column sums of that, before scaling, or added to with `accumulate`.
 void GeluBackwardFp8(const Tensor& x, const Tensor& dy, const Tensor& scale, Fp8Output& out,
                      Tensor& dbias, bool accumulate);
 
-/// out [N, F] = silu(gate) * up from gate_up [N, 2F].
+/// out [N, F], e4m3 = silu(gate) * up from gate_up [N, 2F].
 void SwiGluForwardFp8(const Tensor& gate_up, const Tensor& scale, Fp8Output& out);
-/// out [N, 2F] = the gradient of gate_up [N, 2F] from dy [N, F].
+/// out [N, 2F], e5m2 = the gradient of gate_up [N, 2F] from dy [N, F].
 void SwiGluBackwardFp8(const Tensor& gate_up, const Tensor& dy, const Tensor& scale,
                        Fp8Output& out);
 

@@ -6,9 +6,11 @@ BAZEL="${BAZEL:-/usr/bin/bazel}"
 
 BUILD_PACKAGES=(
   bazel-bootstrap bazel-rules-java g++ python3
-  libcli11-dev libdnnl-dev libfmt-dev libgtest-dev libopenmpi-dev libspdlog-dev libsqlite3-dev
-  nlohmann-json3-dev openmpi-bin
+  libcli11-dev libdnnl-dev libfmt-dev libgtest-dev libjs-vega libopenmpi-dev libspdlog-dev
+  libsqlite3-dev nlohmann-json3-dev openmpi-bin
 )
+# What only a test uses; where it is missing, that test is skipped.
+TEST_PACKAGES=(chromium)
 
 say() { printf '== %s\n' "$*" >&2; }
 
@@ -16,6 +18,11 @@ say() { printf '== %s\n' "$*" >&2; }
 die() {
   printf 'error: %s\n' "$2" >&2
   exit "$1"
+}
+
+# Whether this machine shows an NVIDIA GPU.
+gpu_visible() {
+  [[ -e /dev/nvidiactl ]] || nvidia-smi -L 2>/dev/null | grep -q '^GPU '
 }
 
 # Prints those of the named packages that are not installed.

@@ -1,10 +1,12 @@
 """Counts GoogleTest cases over everything one `bazel test` ran, from its build event file.
 
-Prints the skipped and the failed cases, then one last line: "N passed, N failed". A test that did
-not build, or crashed before it could report, counts as one failed case. Exits 1 when any failed.
+Prints how many cases were skipped for which reason and the failed cases, then one last line:
+"N passed, N failed". A test that did not build, or crashed before it could report, counts as one
+failed case. Exits 1 when any failed.
 """
 
 import argparse
+import collections
 import json
 import sys
 import urllib.parse
@@ -15,20 +17,28 @@ COMPLETE = (0, 3)
 
 
 def read_events(path):
-    """Returns (all test labels, those that cannot build here, {(label, shard): last result})."""
-    labels, incompatible, results = set(), set(), {}
+    """Reads what became of the tests.
+
+    Returns ({label: tags}, labels that cannot build here, labels that should but did not build,
+    {(label, shard): last result}).
+    """
+    tests, incompatible, broken, results = {}, set(), set(), {}
     with open(path, encoding="utf-8") as lines:
         for line in lines:
             event = json.loads(line)
             identity = event.get("id", {})
             if "testSize" in event.get("configured", {}):
-                labels.add(identity["targetConfigured"]["label"])
+                label = identity["targetConfigured"]["label"]
+                tests[label] = event["configured"].get("tag", [])
             elif event.get("aborted", {}).get("reason") == "SKIPPED":
                 incompatible.add(identity["targetCompleted"]["label"])
+            elif "targetCompleted" in identity:
+                if not event.get("completed", {}).get("success"):
+                    broken.add(identity["targetCompleted"]["label"])
             elif "testResult" in event:
                 result = identity["testResult"]
                 results[result["label"], result.get("shard", 0)] = event["testResult"]
-    return labels, labels & incompatible, results
+    return tests, incompatible.intersection(tests), broken, results
 
 
 def skip_reason(case):
@@ -56,15 +66,32 @@ def count_cases(xml_path):
     return passed, failed, skipped
 
 
+def print_skipped(skipped, list_path):
+    """One line per reason, the most frequent first; every case goes to the file."""
+    for reason, count in collections.Counter(reason for _, reason in skipped).most_common():
+        print(f"skipped: {count} {'case' if count == 1 else 'cases'}: {reason}")
+    with open(list_path, "w", encoding="utf-8") as file:
+        file.writelines(f"{name}: {reason}\n" for name, reason in skipped)
+    if skipped:
+        print(f"skipped cases by name: {list_path}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("events")
     parser.add_argument("--bazel-status", type=int, required=True)
+    parser.add_argument("--skipped-list", required=True, help="file to write")
+    parser.add_argument("--left-out", metavar="TAG", help="tests with this tag were not to run")
     arguments = parser.parse_args()
 
-    labels, incompatible, results = read_events(arguments.events)
+    tests, incompatible, broken, results = read_events(arguments.events)
+    reported = {label for label, _ in results}
+    left_out = {label for label, tags in tests.items() if arguments.left_out in tags}
+    left_out -= incompatible | broken
     passed, failed = 0, []
     skipped = [(label, "needs the CUDA toolkit") for label in sorted(incompatible)]
+    skipped += [(label, f"{arguments.left_out}, left to tools/test --all")
+                for label in sorted(left_out)]
     for (label, _), result in sorted(results.items()):
         outputs = {o["name"]: o.get("uri", "") for o in result.get("testActionOutput", [])}
         case_failures = []
@@ -76,13 +103,12 @@ def main():
             skipped += [(f"{label} {name}", reason) for name, reason in case_skipped]
         if result["status"] != "PASSED" and not case_failures:
             failed.append(f'{label} ({result["status"].lower()} without a report)')
-    reported = {label for label, _ in results} | incompatible
-    failed += [f"{label} (did not run)" for label in sorted(labels - reported)]
+    failed += [f"{label} (did not run)"
+               for label in sorted(set(tests) - reported - incompatible - left_out)]
     if arguments.bazel_status not in COMPLETE and not failed:
         failed.append(f"the build (bazel exited with {arguments.bazel_status})")
 
-    for name, reason in skipped:
-        print(f"skipped: {name}: {reason}")
+    print_skipped(skipped, arguments.skipped_list)
     for name in failed:
         print(f"failed: {name}")
     print(f"{passed} passed, {len(failed)} failed")

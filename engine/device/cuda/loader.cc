@@ -19,9 +19,10 @@ Loaded Failed(const std::string& reason) { return {nullptr, {0, reason}}; }
 Loaded Load() {
   const BackendFile file = FindBackendFile("cuda");
   if (file.path.empty()) {
-    return Failed(!file.chosen.empty()
-                      ? fmt::format("no CUDA backend at {}", file.chosen)
-                      : "this build has no CUDA backend (made where there was no CUDA toolkit)");
+    return Failed(
+        !file.chosen.empty()
+            ? fmt::format("no CUDA backend at {}", file.chosen)
+            : "this build has no CUDA backend (made where there was no CUDA toolkit or no GPU)");
   }
   // Never closed: devices and tensors made by the backend may outlive any owner of the handle.
   void* library = dlopen(file.path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -131,26 +131,20 @@ struct SwiGluBackwardProducer {
   }
 };
 
-// Calls `function` with null pointers of the type of what is read and of the codes.
-template <typename Function>
-void Dispatch(DType dtype, const Fp8Output& out, Function&& function) {
-  DispatchFloat(dtype, [&](auto* value) {
-    DispatchFp8(TypeOf(out), [&](auto* code) { function(value, code); });
-  });
-}
-
 template <typename Pointer>
 using Stored = std::remove_pointer_t<Pointer>;
 
 void GeluForwardFp8Cuda(const Tensor& x, const Tensor& scale, Fp8Output& out) {
   if (x.numel() == 0) return;
   const LaunchContext context = ContextOf(scale.device());
-  Dispatch(x.dtype(), out, [&](auto* value, auto* code) {
+  DispatchFloat(x.dtype(), [&](auto* value) {
     using T = Stored<decltype(value)>;
-    using F8 = Stored<decltype(code)>;
-    const GeluProducer<T> producer = {Data<T>(x), x.dim(1)};
-    LaunchProduceFp8(context, producer, x.dim(0), x.dim(1), TargetOf<F8>(scale, out),
-                     RowsAligned<T>(x.dim(1), x.raw()));
+    DispatchFp8(TypeOf(out), [&](auto* code) {
+      using F8 = Stored<decltype(code)>;
+      const GeluProducer<T> producer = {Data<T>(x), x.dim(1)};
+      LaunchProduceFp8(context, producer, x.dim(0), x.dim(1), TargetOf<F8>(scale, out),
+                       RowsAligned<T>(x.dim(1), x.raw()));
+    });
   });
 }
 
@@ -162,13 +156,13 @@ void GeluBackwardFp8Cuda(const Tensor& x, const Tensor& dy, const Tensor& scale,
   const LaunchContext context = ContextOf(scale.device());
   const int64_t parts = (rows + kTileRowsPerGroup - 1) / kTileRowsPerGroup;
   float* partial = dbias.defined() ? context.Scratch<float>(parts * columns) : nullptr;
-  Dispatch(x.dtype(), out, [&](auto* value, auto* code) {
+  DispatchFloat(x.dtype(), [&](auto* value) {
     using T = Stored<decltype(value)>;
-    using F8 = Stored<decltype(code)>;
     using Producer = GeluBackwardProducer<T>;
     static_assert(Producer::kGroups == 1);  // parts
     LaunchProduceFp8(context, Producer{Data<T>(x), Data<T>(dy), columns}, rows, columns,
-                     TargetOf<F8>(scale, out, partial), RowsAligned<T>(columns, x.raw(), dy.raw()));
+                     TargetOf<E5M2>(scale, out, partial),
+                     RowsAligned<T>(columns, x.raw(), dy.raw()));
   });
   if (!dbias.defined()) return;
   DispatchGradient(dbias.dtype(), [&](auto* gradient) {
@@ -182,11 +176,10 @@ void SwiGluForwardFp8Cuda(const Tensor& gate_up, const Tensor& scale, Fp8Output&
   if (gate_up.numel() == 0) return;
   const LaunchContext context = ContextOf(scale.device());
   const int64_t columns = gate_up.dim(1) / 2;
-  Dispatch(gate_up.dtype(), out, [&](auto* value, auto* code) {
+  DispatchFloat(gate_up.dtype(), [&](auto* value) {
     using T = Stored<decltype(value)>;
-    using F8 = Stored<decltype(code)>;
     const SwiGluProducer<T> producer = {Data<T>(gate_up), columns};
-    LaunchProduceFp8(context, producer, gate_up.dim(0), columns, TargetOf<F8>(scale, out),
+    LaunchProduceFp8(context, producer, gate_up.dim(0), columns, TargetOf<E4M3>(scale, out),
                      RowsAligned<T>(columns, gate_up.raw()));
   });
 }
@@ -196,11 +189,10 @@ void SwiGluBackwardFp8Cuda(const Tensor& gate_up, const Tensor& dy, const Tensor
   if (dy.numel() == 0) return;
   const LaunchContext context = ContextOf(scale.device());
   const int64_t columns = dy.dim(1);
-  Dispatch(dy.dtype(), out, [&](auto* value, auto* code) {
+  DispatchFloat(dy.dtype(), [&](auto* value) {
     using T = Stored<decltype(value)>;
-    using F8 = Stored<decltype(code)>;
     const SwiGluBackwardProducer<T> producer = {Data<T>(gate_up), Data<T>(dy), columns};
-    LaunchProduceFp8(context, producer, dy.dim(0), columns, TargetOf<F8>(scale, out),
+    LaunchProduceFp8(context, producer, dy.dim(0), columns, TargetOf<E5M2>(scale, out),
                      RowsAligned<T>(columns, gate_up.raw(), dy.raw()));
   });
 }

@@ -313,9 +313,10 @@ class Benchmark {
     Fp8Output dgate_up = NewFp8(2 * sizes_.ffn, DType::kF8E5M2);
     Report("swiglu backward to fp8", [&] { SwiGluBackwardFp8(gate_up, dy, scale, dgate_up); });
     Report("gelu forward to fp8", [&] { GeluForwardFp8(dy, scale, act); });
+    Fp8Output dx = NewFp8(sizes_.ffn, DType::kF8E5M2);
     Tensor dbias = New({sizes_.ffn}, DType::kF32);
     Report("gelu backward to fp8, and of bias",
-           [&] { GeluBackwardFp8(dy, dy, scale, act, dbias, false); });
+           [&] { GeluBackwardFp8(dy, dy, scale, dx, dbias, false); });
   }
 
   void Products(int64_t tokens, bool fp8, bool fast) {
