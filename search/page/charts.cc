@@ -41,8 +41,10 @@ Chart Throughput(const json& report) {
     data.rows.push_back({{"rank", (*row)["rank"]},
                          {"layout", (*row)["layout"]},
                          {"tokens_per_s", middle},
-                         {"low", figure["low"].is_null() ? middle : figure["low"]},
-                         {"high", figure["high"].is_null() ? middle : figure["high"]},
+                         {"low", figure["low"]},
+                         {"high", figure["high"]},
+                         {"from", figure["low"].is_null() ? middle : figure["low"]},
+                         {"to", figure["high"].is_null() ? middle : figure["high"]},
                          {"trust", figure["trust"]},
                          {"standing", (*row)["standing"]}});
   }

@@ -56,7 +56,7 @@ std::string LayoutHtml(const std::string& layout) {
 std::string Grouped(double value) {
   const double size = std::abs(value);
   if (size < 1000 && size != std::floor(size)) {
-    return WithTrueMinus(size >= 1 ? fmt::format("{:.1f}", value) : fmt::format("{:.3g}", value));
+    return WithTrueMinus(size >= 100 ? fmt::format("{:.1f}", value) : fmt::format("{:.3g}", value));
   }
   std::string text = fmt::format("{:.0f}", size);
   for (size_t place = text.size(); place > 3;) {

@@ -18,7 +18,7 @@ std::string EscapedText(const nlohmann::json& text);
 /// A layout as code that may wrap at its commas.
 std::string LayoutHtml(const std::string& layout);
 
-/// "3,986", "123.4" below a thousand, "0.082" below one.
+/// "3,986", "123.4" below a thousand, "1.01" below a hundred.
 std::string Grouped(double value);
 
 /// 0.025 as "2.5 %", 0.95 as "95 %".

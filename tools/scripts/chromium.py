@@ -80,7 +80,8 @@ class Browser:
 class Page:
     """One file, opened in a tab of its own and drawn."""
 
-    def __init__(self, browser, path, width=1280, height=900, dark=False, scripts=True):
+    def __init__(self, browser, path, width=1280, height=900, dark=False, scripts=True,
+                 media="screen"):
         self._browser = browser
         target = browser.send("Target.createTarget", url="about:blank")["targetId"]
         self._session = browser.send(
@@ -89,7 +90,7 @@ class Page:
             self.send(f"{domain}.enable")
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height,
                   deviceScaleFactor=1, mobile=width < 600)
-        self.send("Emulation.setEmulatedMedia", features=[
+        self.send("Emulation.setEmulatedMedia", media=media, features=[
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.send("Emulation.setScriptExecutionDisabled", value=not scripts)
         self.url = pathlib.Path(path).resolve().as_uri()

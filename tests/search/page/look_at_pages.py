@@ -3,7 +3,7 @@
 
 usage: look_at_pages.py SCRATCH PAGE...
 
-A PAGE is FILE:WIDTH:light, FILE:WIDTH:dark or FILE:WIDTH:noscript. Exits 77 without a browser.
+A PAGE is FILE:WIDTH:MODE with the mode light, dark, noscript or print. Exits 77 without a browser.
 """
 
 import json
@@ -88,7 +88,8 @@ def colours_of(png):
 
 
 def look(browser, file, width, mode):
-    page = chromium.Page(browser, file, int(width), dark=mode == "dark", scripts=mode != "noscript")
+    page = chromium.Page(browser, file, int(width), dark=mode == "dark", scripts=mode != "noscript",
+                         media="print" if mode == "print" else "screen")
     seen = {
         "overflow": page.evaluate(OVERFLOW),
         "width": page.evaluate("innerWidth"),

@@ -155,6 +155,7 @@ TEST(Page, PrintsNumbersAsPeopleReadThem) {
   EXPECT_EQ(Grouped(3986.4), "3,986");
   EXPECT_EQ(Grouped(1234567), "1,234,567");
   EXPECT_EQ(Grouped(123.45), "123.5");
+  EXPECT_EQ(Grouped(1.012), "1.01");
   EXPECT_EQ(Grouped(0.0824), "0.0824");
   EXPECT_EQ(Grouped(0), "0");
   EXPECT_EQ(Grouped(-4200), "−4,200");
