@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
@@ -10,6 +11,7 @@
 #include "search/page/layout_words.h"
 #include "search/page/parts.h"
 #include "tests/search/page/page_fixtures.h"
+#include "tests/search/schema_check.h"
 
 namespace trimtab {
 namespace {
@@ -30,6 +32,15 @@ size_t Count(const std::string& text, const std::string& part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
   return count;
+}
+
+TEST(Page, ItsFixturesFollowTheSchema) {
+  std::ifstream file("search/report.schema.json");
+  const nlohmann::json schema = nlohmann::json::parse(file);
+  for (const nlohmann::json& report :
+       {MeasuredReport(), PredictedReport(), LonelyReport(), LargeReport(1200), HostileReport()}) {
+    EXPECT_EQ(SchemaBreach(schema, report), "");
+  }
 }
 
 TEST(Page, SaysTheVerdictInWords) {
