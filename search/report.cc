@@ -11,7 +11,7 @@
 namespace trimtab {
 namespace {
 
-constexpr int kReportSchemaVersion = 2;
+constexpr int kReportSchemaVersion = 3;
 
 std::string DescriptionOf(const std::string& rule_id) {
   for (const Rule& rule : LegalityRules()) {
@@ -39,7 +39,44 @@ nlohmann::json MeasuredJson(const CandidateRecord& candidate) {
   Measurement measured = *candidate.measured;
   const double peak = candidate.prediction()->peak_flops_per_rank;
   measured.mfu = peak > 0 ? measured.model_tflops_per_gpu * 1e12 / peak : 0;
-  return ToJson(measured);
+  nlohmann::json json = ToJson(measured);
+  json["tokens_per_s_as_clocked"] = measured.tokens_per_s;
+  return json;
+}
+
+/// The figure that the order goes by: the measured one where there is one.
+nlohmann::json FigureJson(const CandidateRecord& candidate) {
+  const Prediction& prediction = *candidate.prediction();
+  if (candidate.measured) {
+    return {{"tokens_per_s", candidate.measured->tokens_per_s},
+            {"low", nullptr},
+            {"high", nullptr},
+            {"trust", "measured"}};
+  }
+  const double tokens = prediction.tokens_per_s * prediction.step_time_s;
+  return {{"tokens_per_s", prediction.tokens_per_s},
+          {"low", tokens / prediction.step_time_high_s},
+          {"high", tokens / prediction.step_time_low_s},
+          {"trust", prediction.trust}};
+}
+
+std::string Standing(const std::string& state, size_t rank) {
+  if (state == "predicted") return state;
+  if (state != "measured") return "failed";
+  return rank == 0 ? "best" : "behind";
+}
+
+/// Nothing is raced yet: every finalist is measured once.
+nlohmann::json RaceJson() {
+  return {{"ended", "not_run"},
+          {"indifference", 0.01},
+          {"confidence", 0.95},
+          {"rounds", 0},
+          {"visits", 0},
+          {"tied", nlohmann::json::array()},
+          {"unseparated", nlohmann::json::array()},
+          {"probe", {{"exponent", 1.0}, {"stands_for_steps", true}, {"note", ""}}},
+          {"throttled_modes", nlohmann::json::array()}};
 }
 
 nlohmann::json RowJson(const SearchResult& result, size_t rank) {
@@ -57,6 +94,10 @@ nlohmann::json RowJson(const SearchResult& result, size_t rank) {
       {"threads_per_rank", candidate.run.threads_per_rank},
       {"state", row.state},
       {"message", candidate.last_message},
+      {"figure", FigureJson(candidate)},
+      {"standing", Standing(row.state, rank)},
+      {"visits", candidate.measured ? 1 : 0},
+      {"against_best", nullptr},
       {"predicted", prediction},
       {"measured", MeasuredJson(candidate)},
       {"error",
@@ -78,15 +119,33 @@ nlohmann::json NumericsJson(const SearchResult& result) {
   return rows;
 }
 
+nlohmann::json BindsJson(const SearchResult& result) {
+  const Recommendation& choice = result.recommendation;
+  const Prediction& prediction = *result.recommended_candidate().prediction();
+  const auto compute = prediction.breakdown_s.find("compute");
+  const double share =
+      compute == prediction.breakdown_s.end() ? 0 : compute->second / prediction.step_time_s;
+  return {{"what", choice.binds},
+          {"share", choice.binds_share},
+          {"compute_share", share},
+          {"text", fmt::format("{:.0f} % of the step computes, {:.1f} % is {}", share * 100,
+                               choice.binds_share * 100, choice.binds)}};
+}
+
 nlohmann::json RecommendedJson(const SearchResult& result) {
   const Recommendation& choice = result.recommendation;
   nlohmann::json recommended = RowJson(result, choice.row);
   recommended["run"] = ToJson(result.recommended_candidate().run);
-  recommended["binds"] = {{"what", choice.binds}, {"share", choice.binds_share}};
+  recommended["limit_bytes"] = nullptr;
+  recommended["headroom_bytes"] = nullptr;
+  recommended["default"] = nullptr;
+  recommended["binds"] = BindsJson(result);
   recommended["alternative"] = nullptr;
   if (choice.alternative) {
     recommended["alternative"] = {{"layout", result.ranking[*choice.alternative].layout},
-                                  {"extra_cost", choice.alternative_cost}};
+                                  {"extra_cost", choice.alternative_cost},
+                                  {"low", nullptr},
+                                  {"high", nullptr}};
   }
   recommended["contender"] = nullptr;
   if (choice.contender) {
@@ -124,6 +183,8 @@ nlohmann::json ReportJson(const SearchResult& result) {
         {"failed", failed},
         {"partial", result.partial},
         {"partial_reason", result.partial_reason}}},
+      {"race", RaceJson()},
+      {"machine", nullptr},
       {"accuracy",
        {{"proved", accuracy.proved},
         {"median_step_time_error", accuracy.median_step_time_error},

@@ -5,15 +5,12 @@
 #include <string>
 
 #include "search/driver.h"
+#include "search/page/page.h"
 
 namespace trimtab {
 
 /// The report. `recommended.run` is a RunConfig: `trimtab train --config report.json` takes it.
 nlohmann::json ReportJson(const SearchResult& result);
-
-/// A page that stands alone: tables, and predicted against measured as inline SVG. `report` is what
-/// ReportJson returns.
-std::string ReportHtml(const nlohmann::json& report);
 
 /// Writes DIR/report.json and DIR/REPORT.html, each whole or not at all; creates DIR.
 /// Throws StorageError.

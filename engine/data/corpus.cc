@@ -1,5 +1,7 @@
 #include "engine/data/corpus.h"
 
+#include <fmt/format.h>
+
 #include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>

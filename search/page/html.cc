@@ -1,0 +1,136 @@
+#include "search/page/html.h"
+
+#include <cmath>
+
+#include "engine/base/error.h"
+#include "engine/base/units.h"
+
+namespace trimtab {
+namespace {
+
+bool IsNumber(Shown shown) { return shown != Shown::kText && shown != Shown::kLayout; }
+
+const char* ClassOf(Shown shown) { return IsNumber(shown) ? "number" : "text"; }
+
+std::string WithTrueMinus(std::string text) {
+  if (text.starts_with('-')) text.replace(0, 1, "\u2212");
+  return text;
+}
+
+}  // namespace
+
+std::string Escape(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
+std::string EscapedText(const nlohmann::json& text) { return Escape(text.get<std::string>()); }
+
+std::string LayoutHtml(const std::string& layout) {
+  std::string html = "<code>";
+  for (const char c : layout) {
+    html += Escape(std::string_view(&c, 1));
+    if (c == ',') html += "<wbr>";
+  }
+  return html + "</code>";
+}
+
+std::string Grouped(double value) {
+  const double size = std::abs(value);
+  if (size < 1000 && size != std::floor(size)) {
+    return WithTrueMinus(size >= 100 ? fmt::format("{:.1f}", value) : fmt::format("{:.3g}", value));
+  }
+  std::string text = fmt::format("{:.0f}", size);
+  for (size_t place = text.size(); place > 3;) {
+    place -= 3;
+    text.insert(place, 1, ',');
+  }
+  if (value < 0) text.insert(0, "\u2212");
+  return text;
+}
+
+std::string Percent(double fraction) {
+  std::string number = fmt::format("{:.1f}", fraction * 100);
+  if (number.ends_with(".0")) number.resize(number.size() - 2);
+  return WithTrueMinus(number + " %");
+}
+
+std::string SignedPercent(double fraction) {
+  return WithTrueMinus(fmt::format("{:+.1f} %", fraction * 100));
+}
+
+std::string TrustLabel(const std::string& trust) {
+  return fmt::format("<span class=\"trust {0}\">{0}</span>", Escape(trust));
+}
+
+std::string Counted(int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", Grouped(static_cast<double>(count)), noun, count == 1 ? "" : "s");
+}
+
+std::string Listed(const std::vector<std::string>& items) {
+  std::string text;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) text += i + 1 == items.size() ? " and " : ", ";
+    text += items[i];
+  }
+  return text;
+}
+
+std::string ShownText(const nlohmann::json& value, Shown shown) {
+  if (value.is_null()) return "";
+  switch (shown) {
+    case Shown::kText:
+    case Shown::kLayout:
+      return value.get<std::string>();
+    case Shown::kCount:
+    case Shown::kFigure:
+      return Grouped(value.get<double>());
+    case Shown::kBytes:
+      return FormatBytes(value.get<int64_t>());
+    case Shown::kSeconds:
+      return fmt::format("{:.4g} s", value.get<double>());
+    case Shown::kPercent:
+      return Percent(value.get<double>());
+    case Shown::kSignedPercent:
+      return SignedPercent(value.get<double>());
+  }
+  TRIMTAB_ASSERT(false, "column kind {}", static_cast<int>(shown));
+}
+
+std::string Table(const std::vector<Column>& columns, const nlohmann::json& rows) {
+  std::string html = "<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr>";
+  for (const Column& column : columns) {
+    html += fmt::format("<th class=\"{}\">{}</th>", ClassOf(column.shown), Escape(column.heading));
+  }
+  html += "</tr></thead>\n<tbody>\n";
+  for (const nlohmann::json& row : rows) {
+    html += "<tr>";
+    for (const Column& column : columns) {
+      const std::string text = ShownText(row.at(column.field), column.shown);
+      html += fmt::format("<td class=\"{}\">{}</td>", ClassOf(column.shown),
+                          column.shown == Shown::kLayout ? LayoutHtml(text) : Escape(text));
+    }
+    html += "</tr>\n";
+  }
+  return html + "</tbody></table></div>\n";
+}
+
+}  // namespace trimtab

@@ -1,0 +1,16 @@
+// Layout words: a layout as one would say it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trimtab {
+
+/// "2-way tensor parallel with sequence parallel, micro batch 4, fp32"; the layout itself when it
+/// is not one that this version knows.
+std::string LayoutWords(const std::string& layout);
+
+/// "2 ranks × 1 thread", or "8 GPUs".
+std::string PlaceWords(const std::string& device, int64_t ranks, int64_t threads);
+
+}  // namespace trimtab

@@ -1,0 +1,45 @@
+#include "search/page/page.h"
+
+#include <map>
+#include <string_view>
+
+#include "engine/base/error.h"
+#include "search/page/chart.h"
+#include "search/page/page_assets.h"
+#include "search/page/sections.h"
+
+namespace trimtab {
+namespace {
+
+/// The template with every {{name}} replaced. One pass: what is put in is not looked at again.
+std::string Fill(std::string_view text,
+                 const std::map<std::string_view, std::string_view>& values) {
+  std::string filled;
+  while (true) {
+    const size_t begin = text.find("{{");
+    filled += text.substr(0, begin);
+    if (begin == std::string_view::npos) return filled;
+    const size_t end = text.find("}}", begin);
+    filled += values.at(text.substr(begin + 2, end - begin - 2));
+    text.remove_prefix(end + 2);
+  }
+}
+
+}  // namespace
+
+std::string ReportHtml(const nlohmann::json& report) {
+  const nlohmann::json& problem = report["problem"];
+  const std::string title =
+      EscapedText(problem["model"]["name"]) + " on " + EscapedText(problem["cluster"]["name"]);
+  std::string charts;
+  for (const Chart& chart : Charts(report)) charts += ChartHtml(chart);
+  const std::string body = VerdictHtml(report) + RaceHtml(report) + "<div class=\"charts\">\n" +
+                           charts + "</div>\n" + RankingHtml(report) + DetailsHtml(report);
+  return Fill(PageAsset("page.html"), {{"title", title},
+                                       {"style", PageAsset("page.css")},
+                                       {"body", body},
+                                       {"vega", PageAsset("vega.js")},
+                                       {"script", PageAsset("page.js")}});
+}
+
+}  // namespace trimtab

@@ -1,0 +1,147 @@
+'use strict';
+// Draws the charts, and makes the ranking sort and filter. Without it the page is complete, if
+// plainer: every figure stands in a table.
+
+const ROWS_IN_SIGHT = 20;
+
+// Colours are the style sheet's variables, so the charts follow light, dark and print by themselves.
+const CHART_STYLE = {
+  background: 'transparent',
+  padding: {left: 2, right: 4, top: 2, bottom: 6},
+  axis: {
+    labelColor: 'var(--quiet)', titleColor: 'var(--quiet)', gridColor: 'var(--line)',
+    domainColor: 'var(--line)', tickColor: 'var(--line)', titleFontWeight: 'normal',
+    labelFontSize: 11, titleFontSize: 12,
+  },
+  legend: {labelColor: 'var(--ink)', labelFontSize: 12, labelLimit: 240},
+};
+
+// Shows lines of [what, how much] beside the pointer; as text, never as markup.
+function showTooltip(handler, event, item, lines) {
+  document.querySelectorAll('.tooltip').forEach(old => old.remove());
+  if (!lines) return;
+  const box = document.body.appendChild(document.createElement('div'));
+  box.className = 'tooltip';
+  for (const [what, value] of lines) {
+    box.appendChild(document.createElement('div')).textContent = what + ': ' + value;
+  }
+  const left = Math.min(event.clientX + 12, innerWidth - box.offsetWidth - 4);
+  const top = Math.min(event.clientY + 12, innerHeight - box.offsetHeight - 4);
+  box.style.left = Math.max(4, left) + 'px';
+  box.style.top = Math.max(4, top) + 'px';
+}
+
+function drawChart(figure) {
+  const plot = figure.querySelector('.plot');
+  const specification = JSON.parse(figure.querySelector('script').textContent);
+  // The interpreter evaluates a chart's expressions without making code of text.
+  const view = new vega.View(vega.parse(specification, CHART_STYLE, {ast: true}), {
+    expr: vega.expressionInterpreter, renderer: 'svg', container: plot, hover: false,
+    tooltip: showTooltip,
+  });
+  let width = plot.clientWidth;
+  const drawn = view.width(width).runAsync();
+  new ResizeObserver(() => {
+    if (plot.clientWidth === width || plot.clientWidth === 0) return;
+    width = plot.clientWidth;
+    view.width(width).runAsync();
+  }).observe(plot);
+  return drawn;
+}
+
+// The number at the head of a cell; cells without one come last.
+function numberOf(text) {
+  const number = parseFloat(text.replace(/,/g, '').replace('\u2212', '-'));
+  return Number.isNaN(number) ? Infinity : number;
+}
+
+// ">= 3000" and the like compare with the number; anything else must occur in the text.
+function matches(text, wanted) {
+  const comparison = /^\s*([<>]=?)\s*(-?[\d.,]+)\s*$/.exec(wanted);
+  if (!comparison) return text.toLowerCase().includes(wanted.trim().toLowerCase());
+  const number = numberOf(text);
+  const bound = numberOf(comparison[2]);
+  if (number === Infinity) return false;
+  if (comparison[1][0] === '<') return number < bound || (comparison[1] === '<=' && number === bound);
+  return number > bound || (comparison[1] === '>=' && number === bound);
+}
+
+function makeInteractive(section) {
+  const table = section.querySelector('table');
+  const body = table.tBodies[0];
+  const folded = section.querySelector('details.rest');
+  if (folded) {
+    body.append(...folded.querySelector('tbody').rows);
+    folded.remove();
+  }
+  const rows = [...body.rows];
+  const heads = [...table.tHead.rows[0].cells];
+  const texts = new Map(rows.map(row => [row, [...row.cells].map(cell => cell.textContent)]));
+  const more = document.createElement('button');
+  more.type = 'button';
+  more.className = 'more-rows';
+  table.parentElement.after(more);
+  const tools = document.createElement('button');
+  tools.type = 'button';
+  tools.className = 'tools';
+  tools.textContent = 'Sort and filter';
+  table.parentElement.before(tools);
+  const filters = [];
+  let sorted = {column: 0, down: false};
+  let all = false;
+
+  function update() {
+    const wanted = filters.map(filter => filter.value);
+    let found = 0;
+    for (const row of rows) {
+      const fits = wanted.every((want, i) => want.trim() === '' || matches(texts.get(row)[i], want));
+      if (fits) ++found;
+      row.classList.toggle('out', !fits || (!all && found > ROWS_IN_SIGHT));
+    }
+    more.hidden = found <= ROWS_IN_SIGHT;
+    more.textContent = all ? 'Show the first ' + ROWS_IN_SIGHT : 'Show all ' + found + ' rows';
+  }
+
+  function sortBy(column) {
+    sorted = {column, down: sorted.column === column && !sorted.down};
+    const sign = sorted.down ? -1 : 1;
+    const isNumber = heads[column].classList.contains('number');
+    const compare = (a, b) => {
+      const [left, right] = [texts.get(a)[column], texts.get(b)[column]];
+      if (!isNumber) return sign * left.localeCompare(right);
+      const [x, y] = [numberOf(left), numberOf(right)];
+      if (x === y) return 0;
+      return x === Infinity ? 1 : y === Infinity ? -1 : sign * (x - y);
+    };
+    rows.sort(compare);
+    body.append(...rows);
+    heads.forEach((head, i) => head.setAttribute('aria-sort',
+      i !== column ? 'none' : sorted.down ? 'descending' : 'ascending'));
+    update();
+  }
+
+  heads.forEach((head, i) => {
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.textContent = head.textContent;
+    button.title = 'Sort by this column';
+    button.addEventListener('click', () => sortBy(i));
+    const input = document.createElement('input');
+    input.setAttribute('aria-label', 'Filter by ' + button.textContent);
+    input.title = head.classList.contains('number') ? 'For example > 100' : 'Text to look for';
+    input.addEventListener('input', update);
+    filters.push(input);
+    head.replaceChildren(button, input);
+  });
+  tools.addEventListener('click', () => table.classList.toggle('with-tools'));
+  more.addEventListener('click', () => {
+    all = !all;
+    update();
+  });
+  update();
+}
+
+makeInteractive(document.getElementById('ranking'));
+Promise.all([...document.querySelectorAll('.chart')].map(drawChart)).then(() => {
+  document.documentElement.dataset.drawn = 'true';
+});

@@ -1,0 +1,91 @@
+#include <map>
+
+#include "engine/base/error.h"
+#include "search/page/html.h"
+#include "search/page/sections.h"
+
+namespace trimtab {
+namespace {
+
+using nlohmann::json;
+
+std::string LayoutList(const json& layouts) {
+  std::vector<std::string> items;
+  for (const json& layout : layouts) items.push_back(LayoutHtml(layout.get<std::string>()));
+  return Listed(items);
+}
+
+/// How the race ended, as the rest of "The race ...".
+std::string EndWords(const std::string& ended) {
+  static const std::map<std::string, std::string> kWords = {
+      {"separated", "ended when first place was clear"},
+      {"tie", "ended in a tie: those in first place differ by too little to matter"},
+      {"rounds", "ended with its last round"},
+      {"budget", "ended with the time budget"},
+      {"stopped", "was stopped"}};
+  return kWords.at(ended);
+}
+
+std::string Conduct(const json& report) {
+  const json& race = report["race"];
+  const json& proof = report["proof"];
+  if (race["ended"] != "not_run") {
+    return fmt::format(
+        "The race {}, after {} and {}. Intervals hold at {}; layouts within {} of "
+        "each other count as equal.",
+        EndWords(race["ended"].get<std::string>()), Counted(race["rounds"].get<int64_t>(), "round"),
+        Counted(race["visits"].get<int64_t>(), "visit"), Percent(race["confidence"].get<double>()),
+        Percent(race["indifference"].get<double>()));
+  }
+  if (proof["measured"] == 0) return "No candidate was measured, so the predictions decide.";
+  return "The finalists were measured once each, without a race.";
+}
+
+std::string ProbeWords(const json& probe) {
+  std::string words;
+  if (!probe["stands_for_steps"].get<bool>()) {
+    words =
+        "The probe did not follow the steps' own speed here, so figures are less even than "
+        "they could be. ";
+  }
+  return words + EscapedText(probe["note"]);
+}
+
+}  // namespace
+
+std::string RaceHtml(const json& report) {
+  const json& race = report["race"];
+  const json& proof = report["proof"];
+  const json& accuracy = report["accuracy"];
+  std::vector<std::string> sentences = {Conduct(report)};
+  if (!race["unseparated"].empty()) {
+    sentences.push_back("Not yet told apart from the first: " + LayoutList(race["unseparated"]) +
+                        ".");
+  }
+  if (!race["throttled_modes"].empty()) {
+    std::vector<std::string> modes;
+    for (const json& mode : race["throttled_modes"]) modes.push_back(EscapedText(mode));
+    sentences.push_back("The machine held back " + Listed(modes) +
+                        ": its steps slowed down more than the machine did.");
+  }
+  if (const std::string words = ProbeWords(race["probe"]); !words.empty()) {
+    sentences.push_back(words);
+  }
+  if (proof["failed"] != 0) {
+    sentences.push_back(Counted(proof["failed"].get<int64_t>(), "trial") +
+                        " failed; the ranking says why.");
+  }
+  if (accuracy["proved"] != 0) {
+    sentences.push_back(fmt::format(
+        "Predictions of {}: step time off by {} (median), {} (most); peak memory by at most {}.",
+        Counted(accuracy["proved"].get<int64_t>(), "measured layout"),
+        Percent(accuracy["median_step_time_error"].get<double>()),
+        Percent(accuracy["max_step_time_error"].get<double>()),
+        Percent(accuracy["max_peak_mem_error"].get<double>())));
+  }
+  std::string html = "<section>\n<h2>How it was decided</h2>\n";
+  for (const std::string& sentence : sentences) html += fmt::format("<p>{}</p>\n", sentence);
+  return html + "</section>\n";
+}
+
+}  // namespace trimtab

@@ -1,0 +1,92 @@
+#include "tests/search/page/page_fixtures.h"
+
+#include <fstream>
+#include <string>
+
+namespace trimtab {
+namespace {
+
+using nlohmann::json;
+
+void MakePredicted(json& row) {
+  row["state"] = "predicted";
+  row["standing"] = "predicted";
+  row["message"] = "";
+  row["measured"] = nullptr;
+  row["against_best"] = nullptr;
+  row["visits"] = 0;
+  row["error"] = {{"step_time", nullptr}, {"peak_mem", nullptr}};
+  row["figure"] = {{"tokens_per_s", row["predicted"]["tokens_per_s"]},
+                   {"low", nullptr},
+                   {"high", nullptr},
+                   {"trust", row["predicted"]["trust"]}};
+}
+
+}  // namespace
+
+json MeasuredReport() {
+  std::ifstream file("testdata/report/report.json");
+  return json::parse(file);
+}
+
+json PredictedReport() {
+  json report = MeasuredReport();
+  for (json& row : report["ranking"]) MakePredicted(row);
+  MakePredicted(report["recommended"]);
+  report["machine"] = nullptr;
+  report["race"]["ended"] = "not_run";
+  report["race"]["rounds"] = 0;
+  report["race"]["visits"] = 0;
+  report["race"]["throttled_modes"] = json::array();
+  report["proof"] = {{"planned", 0},
+                     {"measured", 0},
+                     {"failed", 0},
+                     {"partial", true},
+                     {"partial_reason", "the time budget was over"}};
+  report["accuracy"]["proved"] = 0;
+  return report;
+}
+
+json LonelyReport() {
+  json report = PredictedReport();
+  const json row = report["ranking"][0];
+  report["ranking"] = json::array({row});
+  report["space"] = {{"enumerated", 1}, {"feasible", 1}, {"pruned", json::array()}};
+  for (const char* field : {"limit_bytes", "headroom_bytes", "default", "alternative"}) {
+    report["recommended"][field] = nullptr;
+  }
+  report["profile"] = {{"name", "generic"}, {"measured_on", ""}};
+  return report;
+}
+
+json LargeReport(int64_t rows) {
+  json report = MeasuredReport();
+  const json last = report["ranking"].back();
+  for (int64_t rank = static_cast<int64_t>(report["ranking"].size()) + 1; rank <= rows; ++rank) {
+    json row = last;
+    row["rank"] = rank;
+    row["layout"] =
+        "tp=8,sp=1,cp=4,pp=16,vp=2,ep=8,etp=2,dp=64,zero=1,mbs=" + std::to_string(rank) +
+        ",recompute=full,precision=bf16,master=remainder";
+    report["ranking"].push_back(row);
+  }
+  return report;
+}
+
+json HostileReport() {
+  json report = MeasuredReport();
+  const std::string hostile =
+      "</script><script>console.error(1)</script><img src=x onerror=alert(1)>\"'`{{vega}}]]>";
+  report["problem"]["model"]["name"] = hostile;
+  report["problem"]["cluster"]["name"] = hostile;
+  report["ranking"][0]["layout"] = hostile;
+  report["ranking"][1]["message"] = hostile;
+  report["recommended"]["layout"] = hostile;
+  report["recommended"]["binds"]["text"] = hostile;
+  report["space"]["pruned"][0]["rule"] = hostile;
+  report["machine"]["text"] = hostile + "\xff";
+  report["study"] = hostile;
+  return report;
+}
+
+}  // namespace trimtab
