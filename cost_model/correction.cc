@@ -9,10 +9,13 @@
 namespace trimtab {
 namespace {
 
-// A single trial says nothing about its own spread.
-constexpr double kHalfWidthOfOneSample = 0.15;
-constexpr double kLeastHalfWidth = 0.05;
-constexpr double kDeviationsOfHalfWidth = 3;
+// What predictions are taken to scatter by around a mode's factor before any are seen (a standard
+// deviation, relative), and how many samples that is worth.
+constexpr double kExpectedScatter = 0.03;
+constexpr double kExpectedScatterWeight = 4;
+// Half-width over standard error. More than a normal distribution's 95 % needs: what was measured
+// first was chosen for its good predictions, which are the more hopeful ones.
+constexpr double kErrorsOfHalfWidth = 2.0;
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -24,13 +27,15 @@ Correction::Factor FitFactor(const std::vector<double>& ratios) {
   Correction::Factor factor;
   factor.ratio = Median(ratios);
   factor.samples = static_cast<int64_t>(ratios.size());
-  factor.half_width = kHalfWidthOfOneSample;
-  if (ratios.size() < 2) return factor;
-  std::vector<double> deviations;
+  double sum = kExpectedScatterWeight * kExpectedScatter * kExpectedScatter;
+  double freedom = kExpectedScatterWeight - 1;
   for (const double ratio : ratios) {
-    deviations.push_back(std::abs(ratio - factor.ratio) / factor.ratio);
+    const double deviation = ratio / factor.ratio - 1;
+    sum += deviation * deviation;
+    freedom += 1;
   }
-  factor.half_width = std::max(kLeastHalfWidth, kDeviationsOfHalfWidth * Median(deviations));
+  const auto samples = static_cast<double>(ratios.size());
+  factor.half_width = kErrorsOfHalfWidth * std::sqrt(sum / freedom * (1 + 1 / samples));
   return factor;
 }
 

@@ -99,6 +99,10 @@ struct ModeTables {
   std::map<std::string, PrecisionFactors> precisions;
   /// What a step costs / the sum of its prices, from steps of a small reference model.
   double step_factor = 1;
+  /// Seconds of one round of the reference probe at the speed that the tables are of; 0 = unknown.
+  double probe_s = 0;
+  /// How far off its ratio to the other modes' may be: a relative standard error.
+  double probe_spread = 0;
   std::string source;  // how all of this was measured
 
   bool operator==(const ModeTables&) const = default;

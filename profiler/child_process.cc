@@ -3,21 +3,18 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
-#include <thread>
+#include <utility>
 
 #include "engine/base/error.h"
 
 namespace trimtab {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-constexpr auto kPollInterval = std::chrono::milliseconds(10);
 
 /// A file descriptor that is closed when it goes away.
 class Fd {
@@ -28,6 +25,7 @@ class Fd {
   Fd& operator=(const Fd&) = delete;
 
   int get() const { return fd_; }
+  int Release() { return std::exchange(fd_, -1); }
   void Close() {
     if (fd_ >= 0) close(fd_);
     fd_ = -1;
@@ -39,7 +37,7 @@ class Fd {
 
 /// In the child, between fork and exec: async-signal-safe calls only, and never returns. Reports
 /// errno of a failed exec through `report_fd`, which a successful exec closes.
-[[noreturn]] void Become(const char* program, char* const* argv, int null_fd, int log_fd,
+[[noreturn]] void Become(const char* program, char* const* argv, int stdin_fd, int log_fd,
                          int report_fd, pid_t driver) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -51,7 +49,7 @@ class Fd {
   if (oom_fd >= 0) {
     [[maybe_unused]] const ssize_t ignored = write(oom_fd, "1000", 4);
   }
-  dup2(null_fd, STDIN_FILENO);
+  dup2(stdin_fd, STDIN_FILENO);
   dup2(log_fd, STDOUT_FILENO);
   dup2(log_fd, STDERR_FILENO);
   execv(program, argv);
@@ -60,29 +58,39 @@ class Fd {
   _exit(127);
 }
 
-/// Starts the child; its pid. Throws EnvironmentError when it does not get as far as `program`.
-pid_t Start(const std::string& program, const std::vector<std::string>& arguments, int log_fd) {
+}  // namespace
+
+ChildProcess::ChildProcess(const std::string& program, const std::vector<std::string>& arguments,
+                           const std::string& log_path) {
+  const Fd log(open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (log.get() < 0) {
+    throw StorageError(fmt::format("{}: cannot open: {}", log_path, std::strerror(errno)));
+  }
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
 
-  const Fd null_fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const auto refuse = [&](int error) {
+    throw EnvironmentError(fmt::format("cannot start {}: {}", program, std::strerror(error)));
+  };
+  // A socket, not a pipe: telling a child that has ended must not raise SIGPIPE.
+  int line[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, line) != 0) refuse(errno);
+  Fd ours(line[0]);
+  Fd theirs(line[1]);
   int ends[2];
-  if (null_fd.get() < 0 || pipe2(ends, O_CLOEXEC) != 0) {
-    throw EnvironmentError(fmt::format("cannot start {}: {}", program, std::strerror(errno)));
-  }
+  if (pipe2(ends, O_CLOEXEC) != 0) refuse(errno);
   const Fd report_read(ends[0]);
   Fd report_write(ends[1]);
   const pid_t driver = getpid();
   const pid_t child = fork();
-  if (child < 0) {
-    throw EnvironmentError(fmt::format("cannot start {}: {}", program, std::strerror(errno)));
-  }
+  if (child < 0) refuse(errno);
   if (child == 0) {
-    Become(program.c_str(), argv.data(), null_fd.get(), log_fd, report_write.get(), driver);
+    Become(program.c_str(), argv.data(), theirs.get(), log.get(), report_write.get(), driver);
   }
   setpgid(child, child);  // here too: whoever is first, the group exists before it is killed
   report_write.Close();
+  theirs.Close();
   int error = 0;
   ssize_t count = 0;
   do {
@@ -90,50 +98,53 @@ pid_t Start(const std::string& program, const std::vector<std::string>& argument
   } while (count < 0 && errno == EINTR);
   if (count == sizeof(error)) {
     waitpid(child, nullptr, 0);
-    throw EnvironmentError(fmt::format("cannot start {}: {}", program, std::strerror(error)));
+    refuse(error);
   }
-  return child;
+  pid_ = child;
+  stdin_ = ours.Release();
 }
 
-/// True once the child is a zombie; leaves it one.
-bool HasEnded(pid_t child) {
+ChildProcess::~ChildProcess() {
+  Kill();
+  Wait();
+}
+
+void ChildProcess::Tell(const std::string& line) {
+  const std::string text = line + "\n";
+  // A line is far smaller than a socket's buffer, so it goes whole or not at all.
+  [[maybe_unused]] const ssize_t ignored = send(stdin_, text.data(), text.size(), MSG_NOSIGNAL);
+}
+
+void ChildProcess::Hush() {
+  if (stdin_ >= 0) close(stdin_);
+  stdin_ = -1;
+}
+
+bool ChildProcess::HasEnded() const {
+  if (pid_ == 0) return true;
   siginfo_t info{};
-  waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT);
-  return info.si_pid == child;
+  // Leaves it a zombie: until it is reaped, its id is still its own.
+  waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
+  return info.si_pid == pid_;
 }
 
-}  // namespace
+void ChildProcess::Kill() {
+  if (pid_ != 0) kill(-pid_, SIGKILL);
+}
 
-ChildExit RunChild(const std::string& program, const std::vector<std::string>& arguments,
-                   const std::string& log_path, double time_limit_s,
-                   const std::function<bool()>& cancelled) {
-  const Fd log(open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (log.get() < 0) {
-    throw StorageError(fmt::format("{}: cannot open: {}", log_path, std::strerror(errno)));
+ChildExit ChildProcess::Wait() {
+  Hush();
+  if (pid_ == 0) return exit_;
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
   }
-  const Clock::time_point start = Clock::now();
-  const auto elapsed_s = [&] {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  };
-  const pid_t child = Start(program, arguments, log.get());
-
-  ChildExit end;
-  while (!HasEnded(child)) {
-    if (!end.timed_out && !end.cancelled) {
-      end.cancelled = cancelled && cancelled();
-      end.timed_out = !end.cancelled && time_limit_s > 0 && elapsed_s() > time_limit_s;
-      if (end.cancelled || end.timed_out) kill(-child, SIGKILL);
-    }
-    std::this_thread::sleep_for(kPollInterval);
-  }
-  // Whatever the child started itself goes with it. Before it is reaped: its id is still its own.
-  kill(-child, SIGKILL);
+  Kill();
   int status = 0;
-  waitpid(child, &status, 0);
-  end.seconds = elapsed_s();
-  end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  end.exit_code = WIFSIGNALED(status) ? 128 + end.signal : WEXITSTATUS(status);
-  return end;
+  waitpid(pid_, &status, 0);
+  pid_ = 0;
+  exit_.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  exit_.exit_code = WIFSIGNALED(status) ? 128 + exit_.signal : WEXITSTATUS(status);
+  return exit_;
 }
 
 }  // namespace trimtab

@@ -12,8 +12,8 @@
 #include "engine/base/log.h"
 #include "engine/config/rules.h"
 #include "engine/device/cuda/loader.h"
-#include "engine/train/ranks.h"
 #include "engine/train/trainer.h"
+#include "profiler/probe.h"
 #include "profiler/stats.h"
 #include "profiler/timing_recorder.h"
 #include "profiler/token_source.h"
@@ -24,16 +24,19 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxLosses = 10;
+// Between two readings of the probe: long enough that readings stay a small part of a visit.
+constexpr double kBlockSeconds = 0.25;
+constexpr int64_t kAnyLength = 1000;  // of a run that has none
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// What the rank that speaks for this process measured, and of all ranks the memory.
+/// What the rank that speaks for this process measured in one visit, and of all ranks the memory.
 struct Measured {
   std::vector<double> step_times_s;
   double counted_s = 0;
-  std::vector<double> losses;
+  std::vector<StepBlock> blocks;
   std::map<std::string, double> breakdown_s;
   struct RankMemory {
     int64_t peak = 0;
@@ -47,36 +50,97 @@ struct Measured {
 bool IsFinished(const MeasureOptions& options, const Measured& measured) {
   const int64_t count = static_cast<int64_t>(measured.step_times_s.size());
   if (count >= options.max_steps || measured.counted_s >= options.max_seconds) return true;
-  if (count < options.steps) return false;
+  if (count < options.steps || measured.counted_s < options.min_seconds) return false;
   const double median = Median(measured.step_times_s);
   return MedianAbsoluteDeviation(measured.step_times_s, median) <= options.stable_mad * median;
 }
 
-class RankLoop {
+Measurement Summarize(const RunConfig& run, const MeasureOptions& options, Measured measured) {
+  const double ranks = static_cast<double>(run.layout.world_size());
+  Measurement m;
+  m.step_time_s = Median(measured.step_times_s);
+  m.step_time_mad_s = MedianAbsoluteDeviation(measured.step_times_s, m.step_time_s);
+  m.steps_measured = static_cast<int64_t>(measured.step_times_s.size());
+  m.tokens_per_s = static_cast<double>(run.global_batch * run.sequence_length) / m.step_time_s;
+  m.tokens_per_s_per_gpu = m.tokens_per_s / ranks;
+  const double flops_per_s = static_cast<double>(ModelFlops(run)) / m.step_time_s / ranks;
+  m.model_tflops_per_gpu = flops_per_s / 1e12;
+  if (options.peak_flops_per_rank > 0) m.mfu = flops_per_s / options.peak_flops_per_rank;
+
+  const auto fullest =
+      std::max_element(measured.memory.begin(), measured.memory.end(),
+                       [](const auto& a, const auto& b) { return a.peak < b.peak; });
+  m.peak_mem_bytes = fullest->peak;
+  for (size_t tag = 0; tag < kMemoryTagCount; ++tag) {
+    m.memory_bytes[std::string(Name(static_cast<MemoryTag>(tag)))] = fullest->by_tag[tag];
+  }
+  m.breakdown_s = std::move(measured.breakdown_s);
+  m.blocks = std::move(measured.blocks);
+  m.precision = run.layout.precision;
+  m.optimizer_state = OptimizerStateName(run.layout);
+  const int64_t tokens = m.steps_measured * run.global_batch * run.sequence_length;
+  m.power = TotalPower(measured.power, static_cast<double>(tokens));
+  return m;
+}
+
+}  // namespace
+
+class Visitor::Loop {
  public:
-  RankLoop(const RunConfig& run, const MeasureOptions& options, const TokenSource& source,
-           Rank& rank)
-      : options_(options),
+  Loop(const RunConfig& run, const MeasureOptions& options, const TokenSource& source, Rank& rank)
+      : run_(run),
+        options_(options),
         source_(source),
         rank_(rank),
         power_(OpenPower(rank)),
-        trainer_(run, rank.parallel(), rank.device()) {}
+        trainer_(run, rank.parallel(), rank.device()),
+        probe_(rank) {}
 
-  Measured Run() {
-    for (int64_t i = 0; i < options_.warmup; ++i) TimedStep();
+  Measurement Visit() {
+    measured_ = {};
+    ++visits_;
+    for (int64_t i = 0; visits_ == 1 && i < options_.warmup; ++i) TimedStep();
     if (power_ != nullptr) power_->Start();
-    while (!Finished()) {
-      const double seconds = TimedStep();
-      measured_.step_times_s.push_back(seconds);
-      measured_.counted_s += seconds;
-    }
+    CountSteps();
     GatherPower();
-    if (options_.breakdown) BreakdownStep();
+    if (visits_ == options_.breakdown_visit) BreakdownStep();
     GatherMemory();
-    return std::move(measured_);
+    Measurement measurement = Summarize(run_, options_, std::move(measured_));
+    measurement.losses = losses_;
+    return measurement;
   }
 
  private:
+  enum class Next : int64_t { kStep, kBlock, kEnd };
+
+  /// Blocks of steps, a reading of the probe before, between and after them.
+  void CountSteps() {
+    double before = probe_.Seconds();
+    for (Next next = Next::kStep; next != Next::kEnd;) {
+      double block_s = 0;
+      int64_t steps = 0;
+      do {
+        const double seconds = TimedStep();
+        measured_.step_times_s.push_back(seconds);
+        measured_.counted_s += seconds;
+        block_s += seconds;
+        ++steps;
+        next = WhatNext(block_s);
+      } while (next == Next::kStep);
+      const double after = probe_.Seconds();
+      measured_.blocks.push_back(
+          {.step_s = block_s / static_cast<double>(steps), .probe_s = std::sqrt(before * after)});
+      before = after;
+    }
+  }
+
+  /// Rank 0's decision, the same for all.
+  Next WhatNext(double block_s) {
+    Next next = block_s < kBlockSeconds ? Next::kStep : Next::kBlock;
+    if (IsFinished(options_, measured_)) next = Next::kEnd;
+    return static_cast<Next>(rank_.FromFirst(static_cast<int64_t>(next)));
+  }
+
   /// From all ranks ready to all ranks done.
   double TimedStep() {
     rank_.Barrier();
@@ -85,13 +149,8 @@ class RankLoop {
     rank_.device().Synchronize();
     rank_.Barrier();
     const double seconds = SecondsSince(start);
-    if (measured_.losses.size() < kMaxLosses) measured_.losses.push_back(result.loss);
+    if (losses_.size() < kMaxLosses) losses_.push_back(result.loss);
     return seconds;
-  }
-
-  /// Rank 0's decision, the same for all.
-  bool Finished() {
-    return rank_.FromFirst(!measured_.step_times_s.empty() && IsFinished(options_, measured_)) != 0;
   }
 
   void BreakdownStep() {
@@ -150,61 +209,45 @@ class RankLoop {
     }
   }
 
+  const RunConfig& run_;
   const MeasureOptions& options_;
   const TokenSource& source_;
   Rank& rank_;
   std::unique_ptr<PowerSampler> power_;  // nullptr: not known
   Trainer trainer_;
-  Measured measured_;
+  Probe probe_;
+  Measured measured_;           // of this visit
+  std::vector<double> losses_;  // of the run's first steps
+  int64_t visits_ = 0;
   int64_t step_ = 0;
 };
 
-Measurement Summarize(const RunConfig& run, const MeasureOptions& options, Measured measured) {
-  const double ranks = static_cast<double>(run.layout.world_size());
-  Measurement m;
-  m.step_time_s = Median(measured.step_times_s);
-  m.step_time_mad_s = MedianAbsoluteDeviation(measured.step_times_s, m.step_time_s);
-  m.steps_measured = static_cast<int64_t>(measured.step_times_s.size());
-  m.tokens_per_s = static_cast<double>(run.global_batch * run.sequence_length) / m.step_time_s;
-  m.tokens_per_s_per_gpu = m.tokens_per_s / ranks;
-  const double flops_per_s = static_cast<double>(ModelFlops(run)) / m.step_time_s / ranks;
-  m.model_tflops_per_gpu = flops_per_s / 1e12;
-  if (options.peak_flops_per_rank > 0) m.mfu = flops_per_s / options.peak_flops_per_rank;
+Visitor::Visitor(const RunConfig& run, const MeasureOptions& options, const TokenSource& source,
+                 Rank& rank)
+    : loop_(std::make_unique<Loop>(run, options, source, rank)) {}
 
-  const auto fullest =
-      std::max_element(measured.memory.begin(), measured.memory.end(),
-                       [](const auto& a, const auto& b) { return a.peak < b.peak; });
-  m.peak_mem_bytes = fullest->peak;
-  for (size_t tag = 0; tag < kMemoryTagCount; ++tag) {
-    m.memory_bytes[std::string(Name(static_cast<MemoryTag>(tag)))] = fullest->by_tag[tag];
-  }
-  m.breakdown_s = std::move(measured.breakdown_s);
-  m.losses = std::move(measured.losses);
-  m.precision = run.layout.precision;
-  m.optimizer_state = OptimizerStateName(run.layout);
-  const int64_t tokens = m.steps_measured * run.global_batch * run.sequence_length;
-  m.power = TotalPower(measured.power, static_cast<double>(tokens));
-  return m;
+Visitor::~Visitor() = default;
+
+Measurement Visitor::Visit() { return loop_->Visit(); }
+
+RunConfig WithLength(RunConfig run) {
+  if (run.steps == 0) run.steps = kAnyLength;
+  return run;
 }
-
-}  // namespace
 
 Measurement Measure(const RunConfig& run, const MeasureOptions& options) {
   TRIMTAB_ASSERT(options.steps >= 1 && options.max_steps >= options.steps && options.warmup >= 0,
                  "measure {} to {} steps after {}", options.steps, options.max_steps,
                  options.warmup);
   RequireLegal(run);
-  RunConfig whole = run;
-  // The learning rate needs a length; what is measured does not depend on it.
-  if (whole.steps == 0) whole.steps = options.warmup + options.max_steps + 1;
-
+  const RunConfig whole = WithLength(run);
   const std::unique_ptr<TokenSource> source = OpenTokenSource(whole);
-  Measured result;
+  Measurement result;
   RunRanks(whole, [&](Rank& rank) {
-    Measured mine = RankLoop(whole, options, *source, rank).Run();
+    Measurement mine = Visitor(whole, options, *source, rank).Visit();
     if (rank.speaks()) result = std::move(mine);
   });
-  return Summarize(run, options, std::move(result));
+  return result;
 }
 
 }  // namespace trimtab

@@ -1,11 +1,12 @@
 // Measure: what one configuration really does on this machine.
 //
-// Runs the engine's own training step on in-process ranks of this process. A search never calls it
+// Runs the engine's own training step on the ranks of this process. A search never calls it
 // directly: it launches a child process that does (trial.h), so that a crash costs one trial.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
@@ -13,7 +14,9 @@
 #include <vector>
 
 #include "engine/config/run_config.h"
+#include "engine/data/token_source.h"
 #include "engine/device/memory.h"
+#include "engine/train/ranks.h"
 
 namespace trimtab {
 
@@ -21,10 +24,20 @@ struct MeasureOptions {
   int64_t warmup = 2;              // steps run and not counted, >= 0
   int64_t steps = 10;              // least number of counted steps, >= 1
   int64_t max_steps = 200;         // most counted steps, when the median will not settle
+  double min_seconds = 0;          // counted steps take at least this long together
   double max_seconds = 60;         // no further step starts once counted steps have taken this long
   double stable_mad = 0.02;        // stop once MAD / median of the step time is at or below this
   double peak_flops_per_rank = 0;  // what mfu is measured against; 0 = unknown
-  bool breakdown = true;           // run one more, timed op by op and not counted, for breakdown_s
+  int64_t breakdown_visit = 1;     // runs one step more, timed op by op and not counted, for
+                                   // breakdown_s; 0 = none does
+};
+
+/// Steps between two readings of the probe (profiler/probe.h).
+struct StepBlock {
+  double step_s = 0;   // mean of its steps
+  double probe_s = 0;  // of a round of the probe: the geometric mean of the readings around it
+
+  bool operator==(const StepBlock&) const = default;
 };
 
 /// What the GPUs of a run drew while steps were counted.
@@ -66,10 +79,34 @@ struct Measurement {
   std::string precision;        // of the run; empty in results of older versions, as the next
   std::string optimizer_state;  // its name: cost_model/numerics.h
   std::optional<MeasuredPower> power;  // where the devices tell
+  std::vector<StepBlock> blocks;       // all counted steps, with the machine's speed around them;
+                                       // none in results of older versions
 };
 
-/// Measures `run` on its `device` with `data`, or synthetic tokens when that is empty.
-/// Throws InfeasibleError (illegal), OutOfMemoryError, InputError (data), EnvironmentError
+/// One rank of a run that is measured in one visit or several, with pauses in between. Every rank
+/// makes the same calls.
+class Visitor {
+ public:
+  /// Allocates what the run trains with. All must outlive it.
+  Visitor(const RunConfig& run, const MeasureOptions& options, const TokenSource& source,
+          Rank& rank);
+  ~Visitor();
+
+  /// Measures from where the last visit ended; the first one warms up before. The figures are whole
+  /// on the ranks that speak (Rank::speaks).
+  Measurement Visit();
+
+ private:
+  class Loop;
+  std::unique_ptr<Loop> loop_;
+};
+
+/// `run` with a length that its learning rate can go by, where it has none: what is measured does
+/// not depend on it.
+RunConfig WithLength(RunConfig run);
+
+/// Measures `run` in one visit, on its `device` with `data`, or synthetic tokens when that is
+/// empty. Throws InfeasibleError (illegal), OutOfMemoryError, InputError (data), EnvironmentError
 /// (device).
 Measurement Measure(const RunConfig& run, const MeasureOptions& options);
 

@@ -15,6 +15,13 @@ nlohmann::json PowerToJson(const std::optional<MeasuredPower>& power) {
           {"temperature_c", power->temperature_c}};
 }
 
+/// [[step_s, probe_s], ...]
+nlohmann::json BlocksToJson(const std::vector<StepBlock>& blocks) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const StepBlock& block : blocks) list.push_back({block.step_s, block.probe_s});
+  return list;
+}
+
 }  // namespace
 
 std::optional<MeasuredPower> TotalPower(std::span<const GpuPower> gpus, double tokens) {
@@ -48,6 +55,7 @@ nlohmann::json ToJson(const Measurement& measurement) {
       {"precision", m.precision},
       {"optimizer_state", m.optimizer_state},
       {"power", PowerToJson(m.power)},
+      {"blocks", BlocksToJson(m.blocks)},
   };
 }
 
@@ -75,6 +83,11 @@ Measurement MeasurementFromJson(const nlohmann::json& json, const std::string& w
       power.at("joules_per_token").get_to(m.power->joules_per_token);
       power.at("clock_mhz").get_to(m.power->clock_mhz);
       power.at("temperature_c").get_to(m.power->temperature_c);
+    }
+    if (json.contains("blocks")) {
+      for (const nlohmann::json& block : json.at("blocks")) {
+        m.blocks.push_back({block.at(0).get<double>(), block.at(1).get<double>()});
+      }
     }
     return m;
   } catch (const nlohmann::json::exception& error) {

@@ -24,6 +24,7 @@ namespace {
 
 constexpr int kSchemaVersion = 1;
 constexpr int64_t kMaxFileBytes = kGiB;
+constexpr double kSharedLockWaitSeconds = 5;
 
 constexpr std::array<std::pair<TrialState, std::string_view>, 6> kStateNames = {{
     {TrialState::kDone, "done"},
@@ -85,21 +86,34 @@ TrialState ParseTrialState(const std::string& name) {
   throw InputError(fmt::format("\"{}\" is not the state of a trial", name));
 }
 
-ResultsFile::ResultsFile(std::string path, double wait_s) : path_(std::move(path)) {
-  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd_ < 0) ThrowStorage(path_, "open", errno);
+namespace {
+
+/// Opens and locks the file within `wait_s`; its descriptor. `operation` is LOCK_SH or LOCK_EX.
+int OpenLocked(const std::string& path, int operation, double wait_s) {
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) ThrowStorage(path, "open", errno);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(wait_s);
-  while (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+  while (flock(fd, operation | LOCK_NB) != 0) {
     const int error = errno;
     const bool retry = error == EWOULDBLOCK || error == EINTR;
     if (retry && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       continue;
     }
-    close(fd_);
-    if (!retry) ThrowStorage(path_, "lock", error);
-    throw StorageError(fmt::format("{}: a trial of another search is still running", path_));
+    close(fd);
+    if (!retry) ThrowStorage(path, "lock", error);
+    throw StorageError(fmt::format("{}: a trial of another search is still running", path));
   }
+  return fd;
+}
+
+}  // namespace
+
+ResultsFile::ResultsFile(std::string path)
+    : path_(std::move(path)), fd_(OpenLocked(path_, LOCK_SH, kSharedLockWaitSeconds)) {}
+
+void AwaitWorkersGone(const std::string& path, double wait_s) {
+  close(OpenLocked(path, LOCK_EX, wait_s));
 }
 
 ResultsFile::~ResultsFile() { close(fd_); }

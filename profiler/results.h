@@ -21,19 +21,19 @@ TrialState ParseTrialState(const std::string& name);
 
 /// One line: {"schema_version", "attempt", "state", "message", "measurement"}.
 struct TrialResult {
-  std::string attempt;                     // the id given with --attempt
-  TrialState state = TrialState::kFailed;  // kDone, kOutOfMemory or kFailed
-  std::string message;                     // empty when done
-  std::optional<Measurement> measurement;  // present exactly when done
+  std::string attempt{};                     // the id of the visit
+  TrialState state = TrialState::kFailed;    // kDone, kOutOfMemory or kFailed
+  std::string message{};                     // empty when done
+  std::optional<Measurement> measurement{};  // present exactly when done
 };
 
-/// An open results file, locked against every other writer for as long as this object lives. The
-/// lock is what lets a resumed driver know that no worker of a killed driver is still at work.
+/// An open results file. Workers hold it together and take turns, as their driver tells them; the
+/// lock that they share is what lets a resumed driver know that no worker of a killed one is left.
 class ResultsFile {
  public:
-  /// Creates the file if it is not there and waits up to `wait_s` for the lock.
-  /// Throws StorageError (unwritable, or locked by a trial that still runs).
-  ResultsFile(std::string path, double wait_s);
+  /// Creates the file if it is not there. Throws StorageError (unwritable, or a driver is waiting
+  /// for the workers of an earlier one to leave).
+  explicit ResultsFile(std::string path);
   ~ResultsFile();
   ResultsFile(const ResultsFile&) = delete;
   ResultsFile& operator=(const ResultsFile&) = delete;
@@ -46,6 +46,10 @@ class ResultsFile {
   std::string path_;
   int fd_ = -1;
 };
+
+/// Waits up to `wait_s` until no worker holds the results file any more.
+/// Throws StorageError when one still does, or the file cannot be opened.
+void AwaitWorkersGone(const std::string& path, double wait_s);
 
 /// Every finished line of `path`, in order; lines that are torn or not a result are skipped.
 /// A file that does not exist holds none. Throws StorageError when it cannot be read.

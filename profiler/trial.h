@@ -1,11 +1,15 @@
-// Trials: one measurement in a child process, watched, limited and classified.
+// Trials: visits to a configuration in a child process, watched, limited and classified.
 //
-// The child is `trimtab profile --config RUN.json --result FILE --attempt ID --steps N --warmup N
-// --max-steps N --max-seconds S`; it ends by appending a line to FILE (results.h). A crash or an
-// out-of-memory costs that trial and nothing else; a killed driver takes its child with it.
+// The child is `trimtab profile --config RUN.json --result FILE --steps N ...`. It reads "visit ID"
+// on its stdin, measures, appends a line to FILE (results.h), and waits for the next: parked, it
+// keeps its memory and uses no core. At the end of its stdin it leaves. A crash or an out-of-memory
+// costs that visit and nothing else; a killed driver takes its children with it.
 #pragma once
 
 #include <functional>
+#include <iosfwd>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,56 +22,72 @@ namespace trimtab {
 /// What to measure and where the result goes.
 struct TrialRequest {
   RunConfig run;
-  std::string attempt;       // unique in `results_path`
+  std::string key;           // names the configuration: visits of one key may share a worker
+  std::string attempt;       // names the visit; unique in `results_path`
   std::string results_path;  // the worker appends here
   std::string log_path;      // the child's stdout and stderr are appended here
   double time_limit_s = 0;   // the child is killed after this long; 0 = no limit
+  int64_t memory_bytes = 0;  // that the worker is expected to hold while parked, all ranks together
   MeasureOptions measure;
 };
 
-/// How the child ended. A measurement, if there is one, is in the results file.
+/// How the visit ended. A measurement, if there is one, is in the results file.
 struct TrialOutcome {
   TrialState state = TrialState::kFailed;
-  int exit_code = 0;    // of the child; 128 + n when signal n ended it
+  int exit_code = 0;    // of a child that ended; 128 + n when signal n ended it
   std::string message;  // one line; empty when done
-  double seconds = 0;   // wall time of the trial
+  double seconds = 0;   // wall time of the visit
 };
 
-/// Runs trials one at a time. Tests put a fake in its place.
+/// Runs visits one at a time. Tests put a fake in its place.
 class TrialRunner {
  public:
   virtual ~TrialRunner() = default;
-  /// Returns when the trial has ended. `cancelled` is polled about 50 times a second; once true the
-  /// child is killed and the outcome is kCancelled. What the trial did is a value; throws only
+  /// Returns when the visit has ended. `cancelled` is polled about 50 times a second; once true the
+  /// child is killed and the outcome is kCancelled. What the visit did is a value; throws only
   /// EnvironmentError (no process can be started) and StorageError (log or config unwritable).
   virtual TrialOutcome Run(const TrialRequest& request, const std::function<bool()>& cancelled) = 0;
+  /// Configuration `key` is not expected to be visited again: its worker leaves.
+  virtual void Release(const std::string& /*key*/) {}
 };
 
-/// Child processes of this machine. `program` is the `trimtab` binary; `extra_arguments` go before
-/// the worker's own. With `launcher` kMpirun the child is an mpirun that starts this program once
-/// per rank. Call it from one thread that outlives the trial: the kernel ties the child's life to
-/// the thread that started it.
+/// How ProcessTrialRunner starts its children.
+struct WorkerOptions {
+  std::string program = "/proc/self/exe";            // the `trimtab` binary
+  std::vector<std::string> arguments = {"profile"};  // before the worker's own
+  Launcher launcher = Launcher::kInproc;             // kMpirun: starts it once per rank
+  int64_t parked_bytes = 0;  // workers park while they hold no more than this together
+};
+
+/// Child processes of this machine. Call it from one thread that outlives the workers: the kernel
+/// ties a child's life to the thread that started it.
 class ProcessTrialRunner : public TrialRunner {
  public:
-  explicit ProcessTrialRunner(std::string program = "/proc/self/exe",
-                              std::vector<std::string> extra_arguments = {"profile"},
-                              Launcher launcher = Launcher::kInproc);
+  explicit ProcessTrialRunner(WorkerOptions options = {});
+  ~ProcessTrialRunner() override;
   TrialOutcome Run(const TrialRequest& request, const std::function<bool()>& cancelled) override;
+  void Release(const std::string& key) override;
 
  private:
-  std::string program_;
-  std::vector<std::string> extra_arguments_;
-  Launcher launcher_;
+  struct Worker;
+
+  Worker& Start(const TrialRequest& request);
+  /// Ends the workers that there is no room for.
+  void MakeRoom();
+
+  WorkerOptions options_;
+  std::vector<std::unique_ptr<Worker>> workers_;  // the last visited one last
 };
 
-/// The worker's side of `trimtab profile --result`: measures `run`, appends the line, returns what
-/// it appended. Of the ranks that are processes, rank 0 writes it. Out of memory and failures are
-/// written as results, not thrown; the caller exits with WorkerExitCode. Throws StorageError if the
-/// line cannot be written.
-TrialResult RunWorker(const RunConfig& run, const MeasureOptions& options,
-                      const std::string& results_path, const std::string& attempt);
+/// The worker's side of `trimtab profile --result`: for each "visit ID" that `commands` says,
+/// measures `run` and appends a line; returns what it appended last, or nothing. Of the ranks that
+/// are processes, rank 0 reads and writes. Out of memory and failures are written as results, not
+/// thrown, and end it; the caller exits with WorkerExitCode. Throws StorageError if a line cannot
+/// be written, InputError for a command it does not know.
+std::optional<TrialResult> RunWorker(const RunConfig& run, const MeasureOptions& options,
+                                     const std::string& results_path, std::istream& commands);
 
-/// 0 done, 4 out of memory, 1 otherwise.
-int WorkerExitCode(const TrialResult& result);
+/// 0 done or never asked, 4 out of memory, 1 otherwise.
+int WorkerExitCode(const std::optional<TrialResult>& result);
 
 }  // namespace trimtab

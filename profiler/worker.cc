@@ -1,44 +1,94 @@
 #include <exception>
+#include <istream>
 #include <new>
 #include <optional>
 
 #include "engine/base/error.h"
 #include "engine/comm/mpi_launch.h"
+#include "engine/config/rules.h"
+#include "profiler/token_source.h"
 #include "profiler/trial.h"
 
 namespace trimtab {
 namespace {
 
-/// How long a worker waits for the worker before it to be gone.
-constexpr double kLockWaitSeconds = 30;
+constexpr std::string_view kVisit = "visit ";
+
+/// The process that reads commands and writes results: the only one, or rank 0 of those that mpirun
+/// started. The others learn from it when to visit.
+class Clerk {
+ public:
+  Clerk(const std::string& results_path, std::istream& commands) : commands_(commands) {
+    if (LaunchedRank() == 0) results_.emplace(results_path);
+  }
+
+  /// Waits for the next command. False when there is none any more.
+  bool NextVisit() {
+    if (!results_) return true;
+    std::string line;
+    if (!std::getline(commands_, line)) return false;
+    if (!line.starts_with(kVisit)) {
+      throw InputError(fmt::format("stdin: \"{}\": expected \"visit ID\"", line));
+    }
+    attempt_ = line.substr(kVisit.size());
+    return true;
+  }
+
+  void Write(TrialResult result) {
+    result.attempt = attempt_;
+    if (results_) results_->Append(result);
+    last_ = std::move(result);
+  }
+
+  const std::optional<TrialResult>& last() const { return last_; }
+
+ private:
+  std::istream& commands_;
+  std::optional<ResultsFile> results_;
+  std::string attempt_;
+  std::optional<TrialResult> last_;
+};
+
+void VisitWhenTold(const RunConfig& run, const MeasureOptions& options, Clerk& clerk) {
+  const RunConfig whole = WithLength(run);
+  RequireLegal(whole);
+  const std::unique_ptr<TokenSource> source = OpenTokenSource(whole);
+  RunRanks(whole, [&](Rank& rank) {
+    Visitor visitor(whole, options, *source, rank);
+    bool again = true;  // the first command has been read
+    while (again) {
+      Measurement measurement = visitor.Visit();
+      if (rank.speaks()) {
+        clerk.Write({.state = TrialState::kDone, .measurement = std::move(measurement)});
+      }
+      again = rank.FromFirst(rank.index() == 0 && clerk.NextVisit() ? 1 : 0) != 0;
+    }
+  });
+}
 
 }  // namespace
 
-TrialResult RunWorker(const RunConfig& run, const MeasureOptions& options,
-                      const std::string& results_path, const std::string& attempt) {
-  const bool writes = LaunchedRank() == 0;
-  std::optional<ResultsFile> results;
-  if (writes) results.emplace(results_path, kLockWaitSeconds);
-  TrialResult result{
-      .attempt = attempt, .state = TrialState::kFailed, .message = "", .measurement = {}};
+std::optional<TrialResult> RunWorker(const RunConfig& run, const MeasureOptions& options,
+                                     const std::string& results_path, std::istream& commands) {
+  Clerk clerk(results_path, commands);
+  if (!clerk.NextVisit()) return std::nullopt;
   try {
-    result.measurement = Measure(run, options);
-    result.state = TrialState::kDone;
+    VisitWhenTold(run, options, clerk);
+  } catch (const StorageError&) {
+    throw;
   } catch (const OutOfMemoryError& error) {
-    result.state = TrialState::kOutOfMemory;
-    result.message = error.what();
+    clerk.Write({.state = TrialState::kOutOfMemory, .message = error.what()});
   } catch (const std::bad_alloc&) {
-    result.state = TrialState::kOutOfMemory;
-    result.message = "the machine has no more memory";
+    clerk.Write({.state = TrialState::kOutOfMemory, .message = "the machine has no more memory"});
   } catch (const std::exception& error) {
-    result.message = error.what();
+    clerk.Write({.state = TrialState::kFailed, .message = error.what()});
   }
-  if (writes) results->Append(result);
-  return result;
+  return clerk.last();
 }
 
-int WorkerExitCode(const TrialResult& result) {
-  switch (result.state) {
+int WorkerExitCode(const std::optional<TrialResult>& result) {
+  if (!result) return static_cast<int>(ExitCode::kOk);
+  switch (result->state) {
     case TrialState::kDone:
       return static_cast<int>(ExitCode::kOk);
     case TrialState::kOutOfMemory:

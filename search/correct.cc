@@ -4,15 +4,10 @@
 
 #include "cost_model/correction.h"
 #include "cost_model/estimate.h"
+#include "search/race.h"
 
 namespace trimtab {
 namespace {
-
-Mode ModeOfCandidate(const RunConfig& run) {
-  if (run.device != "cpu") return {};
-  return {.ranks = static_cast<int>(run.layout.world_size()),
-          .threads = static_cast<int>(run.threads_per_rank)};
-}
 
 void Scale(const Correction::Factor& factor, Prediction& prediction) {
   prediction.step_time_s *= factor.ratio;
@@ -28,13 +23,13 @@ void CorrectOnePrecision(const std::string& precision, std::vector<CandidateReco
   std::vector<PredictionSample> samples;
   for (const CandidateRecord& candidate : candidates) {
     if (!candidate.measured || candidate.run.layout.precision != precision) continue;
-    samples.push_back({.mode = ModeOfCandidate(candidate.run),
+    samples.push_back({.mode = ModeOf(candidate.run),
                        .predicted_s = candidate.prediction()->step_time_s,
                        .measured_s = candidate.measured->step_time_s});
   }
   const Correction correction = FitCorrection(samples);
   for (CandidateRecord& candidate : candidates) {
-    const auto factor = correction.factors.find(ModeOfCandidate(candidate.run));
+    const auto factor = correction.factors.find(ModeOf(candidate.run));
     if (candidate.run.layout.precision != precision) continue;
     if (candidate.measured || factor == correction.factors.end()) continue;
     if (candidate.closed_form) Scale(factor->second, *candidate.closed_form);

@@ -9,7 +9,6 @@
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
 #include "engine/device/cuda/loader.h"
-#include "search/correct.h"
 
 namespace trimtab {
 namespace {
@@ -95,6 +94,30 @@ SpaceSummary Summarize(const std::vector<CandidateRecord>& candidates) {
                                     candidates[first->candidate].last_message));
 }
 
+std::map<Mode, ProbeReference> ReferencesOf(const Study& study) {
+  return ProbeReferences(HardwareProfileFromJson(study.profile(), study.path()));
+}
+
+RaceRules RulesOf(const SearchGoal& goal) {
+  return {.objective = ParseObjective(goal.objective),
+          .prove_count = goal.prove_count,
+          .indifference = goal.indifference,
+          .most_rounds = goal.most_rounds};
+}
+
+/// Why the race of `result` did not end; empty when it did.
+std::string WhyOpen(const SearchResult& result, const RaceStep& step) {
+  const int64_t racing = static_cast<int64_t>(result.race.With(Standing::kRacing).size());
+  const std::string open =
+      racing > 0 ? fmt::format("{} candidates are not told apart from the best yet", racing)
+                 : "some candidates that may be better were not visited";
+  if (step.end == RaceEnd::kRounds) {
+    return fmt::format("{} rounds were not enough: {}", result.rules.most_rounds, open);
+  }
+  const bool over = !step.visit && step.begin_round.empty();
+  return over ? "" : open;
+}
+
 class Search {
  public:
   Search(const SearchOptions& options, Predictor& predictor, TrialRunner& runner,
@@ -103,10 +126,14 @@ class Search {
         predictor_(predictor),
         runner_(runner),
         events_(events),
-        study_(Study::Open(options.study_path, options.problem, options.study)) {}
+        study_(Study::Open(options.study_path, options.problem, options.study)),
+        references_(ReferencesOf(*study_)) {}
 
   SearchResult Run() {
-    study_->SetGoal({.objective = Name(options_.objective), .prove_count = options_.prove_count});
+    study_->SetGoal({.objective = Name(options_.race.objective),
+                     .prove_count = options_.race.prove_count,
+                     .indifference = options_.race.indifference,
+                     .most_rounds = options_.race.most_rounds});
     const int64_t ingested = study_->Recover();
     const bool resumed = study_->enumerated();
     if (!resumed) StoreSpace();
@@ -120,7 +147,7 @@ class Search {
     events_.OnSpace(summary);
     if (summary.feasible == 0) ThrowInfeasible(summary, candidates_);
     DryRunBest();
-    std::string stopped_by = Prove();
+    std::string stopped_by = RunRace();
     SearchResult result = ResultFromStudy(*study_);
     if (result.partial && !stopped_by.empty()) result.partial_reason = std::move(stopped_by);
     return result;
@@ -137,7 +164,7 @@ class Search {
 
   void DryRunBest() {
     const std::vector<size_t> chosen =
-        ChooseDryRuns(options_.objective, candidates_, options_.dry_run_count);
+        ChooseDryRuns(options_.race.objective, candidates_, options_.dry_run_count);
     int64_t done = 0;
     for (const size_t index : chosen) {
       if (events_.stop_requested() != StopRequest::kNone) return;
@@ -151,58 +178,90 @@ class Search {
     }
   }
 
-  /// Runs trials until all planned ones are settled. Returns why it stopped before that; empty when
-  /// it did not.
-  std::string Prove() {
+  /// Takes the steps of the race until it ends. Returns why it stopped before that; empty when it
+  /// did not.
+  std::string RunRace() {
+    if (options_.race.prove_count == 0) return "";
     while (true) {
-      plan_ = PlanProof(options_.objective, candidates_, options_.prove_count);
-      if (!plan_.next) return "";
+      Judge();
+      const RaceStep step = NextStep(options_.race, race_, candidates_, study_->Rounds());
+      FinishRounds(step.visit.has_value());
+      if (!step.visit && step.begin_round.empty()) return "";
       if (events_.stop_requested() != StopRequest::kNone) return "stopped on request";
       if (options_.budget_s > 0 && elapsed_s() >= options_.budget_s) {
         return fmt::format("the budget of {} was used up", FormatSeconds(options_.budget_s));
       }
-      RunTrial(*plan_.next);
+      if (step.visit) {
+        Visit(*step.visit, study_->Rounds().back().id);
+      } else {
+        BeginRound(step.begin_round);
+      }
     }
   }
 
-  void RunTrial(size_t index) {
-    const Attempt attempt = study_->BeginAttempt(candidates_[index].id);
-    events_.OnTrialStart(candidates_[index], Progress(/*running=*/1));
+  void Judge() {
+    candidates_ = study_->Candidates();
+    race_ = JudgeRace(options_.race, candidates_, references_);
+    ApplyRace(race_, candidates_);
+  }
+
+  void BeginRound(const std::vector<size_t>& order) {
+    std::vector<int64_t> ids;
+    for (const size_t index : order) ids.push_back(candidates_[index].id);
+    // Those that are left out for good need no worker any more.
+    for (const size_t index : race_.With(Standing::kBehind))
+      runner_.Release(candidates_[index].key);
+    study_->BeginRound(ids);
+  }
+
+  /// Notes the speed of rounds that are over, unless the last is `open`.
+  void FinishRounds(bool open) {
+    if (!race_.fit) return;
+    for (const RoundRecord& round : study_->Rounds()) {
+      const auto speed = race_.fit->speed_of_round().find(round.id);
+      if (round.speed || speed == race_.fit->speed_of_round().end()) continue;
+      if (open && round.id == study_->Rounds().back().id) continue;
+      study_->FinishRound(round.id, speed->second);
+      events_.OnRoundEnd(study_->Rounds().at(static_cast<size_t>(round.id - 1)), Progress());
+    }
+  }
+
+  void Visit(size_t index, int64_t round) {
+    const CandidateRecord& candidate = candidates_[index];
+    const Attempt attempt = study_->BeginAttempt(candidate.id, round);
+    events_.OnVisitStart(candidate, Progress());
     TrialRequest request;
-    request.run = candidates_[index].run;
+    request.run = candidate.run;
+    request.key = candidate.key;
     request.attempt = attempt.token;
     request.results_path = study_->results_path();
     request.log_path = study_->log_path();
     request.time_limit_s = options_.trial_time_limit_s;
-    request.measure = options_.measure;
+    request.memory_bytes =
+        candidate.prediction()->peak_mem_bytes * candidate.run.layout.world_size();
+    request.measure = options_.visit;
     const TrialOutcome outcome =
         runner_.Run(request, [this] { return events_.stop_requested() == StopRequest::kCancel; });
     study_->IngestResults();
     study_->FinishAttempt(attempt, outcome);
-
-    ++trials_;
-    trial_seconds_ += outcome.seconds;
-    candidates_ = study_->Candidates();
-    plan_ = PlanProof(options_.objective, candidates_, options_.prove_count);
-    events_.OnTrialEnd(candidates_[index], outcome, Progress(/*running=*/0));
+    Judge();
+    events_.OnVisitEnd(candidates_[index], outcome, Progress());
   }
 
-  TrialProgress Progress(int64_t running) const {
-    TrialProgress progress;
-    progress.done = plan_.measured;
-    progress.failed = plan_.failed;
-    progress.running = running;
-    progress.total = static_cast<int64_t>(plan_.candidates.size());
+  RaceProgress Progress() const {
+    RaceProgress progress;
     progress.elapsed_s = elapsed_s();
-    if (trials_ > 0) {
-      progress.eta_s =
-          trial_seconds_ / static_cast<double>(trials_) * static_cast<double>(plan_.remaining());
+    const std::vector<RoundRecord> rounds = study_->Rounds();
+    if (!rounds.empty()) progress.round = rounds.back().id;
+    for (const CandidateRecord& candidate : candidates_) {
+      progress.visits += static_cast<int64_t>(candidate.visits.size());
     }
-    const std::vector<size_t> best = RankByMeasurement(options_.objective, candidates_);
-    if (!best.empty()) {
-      progress.best_tokens_per_s = candidates_[best.front()].measured->tokens_per_s;
-      progress.best_layout = candidates_[best.front()].key;
-    }
+    progress.failed = static_cast<int64_t>(race_.With(Standing::kFailed).size());
+    if (!race_.best) return progress;
+    progress.racing = 1 + static_cast<int64_t>(race_.With(Standing::kRacing).size());
+    progress.speed = race_.fit->speed_of_round().rbegin()->second.median;
+    progress.best_tokens_per_s = candidates_[*race_.best].measured->tokens_per_s;
+    progress.best_layout = candidates_[*race_.best].key;
     return progress;
   }
 
@@ -216,10 +275,9 @@ class Search {
   SearchEvents& events_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::unique_ptr<Study> study_;
+  const std::map<Mode, ProbeReference> references_;
   std::vector<CandidateRecord> candidates_;
-  ProofPlan plan_;
-  int64_t trials_ = 0;  // of this process
-  double trial_seconds_ = 0;
+  Race race_;
 };
 
 /// Throws EnvironmentError when this machine has not the GPUs of the cluster, or its trials would
@@ -242,40 +300,60 @@ void RequireTrialsRunHere(const Cluster& cluster, Launcher launcher) {
                   cluster.name, why));
 }
 
+/// What workers may hold while they wait for their next visit. Each visit needs as much again as
+/// one of them holds, and on a GPU what its libraries take.
+int64_t MemoryForParkedWorkers(const Cluster& cluster) {
+  if (cluster.device == "cpu") return cluster.memory_bytes / 2;
+  const auto gpu = static_cast<int64_t>(cluster.profile.memory_bytes.value);
+  return gpu * cluster.max_ranks / 4;
+}
+
 }  // namespace
 
 SearchResult ResultFromStudy(const Study& study) {
   SearchResult result;
-  const SearchGoal goal = study.goal();
   const nlohmann::json profile = study.profile();
   result.study_path = study.path();
   result.problem = study.problem().dump();
   result.profile_name = profile.value("name", "");
   result.profile_measured_on = profile.value("measured_on", "");
   result.versions = study.Versions();
-  result.objective = ParseObjective(goal.objective);
+  result.rules = RulesOf(study.goal());
+  const Objective objective = result.rules.objective;
   result.candidates = study.Candidates();
+  result.rounds = study.Rounds();
   result.space = Summarize(result.candidates);
   if (result.space.feasible == 0) ThrowInfeasible(result.space, result.candidates);
 
-  const ProofPlan plan = PlanProof(result.objective, result.candidates, goal.prove_count);
-  result.to_prove = static_cast<int64_t>(plan.candidates.size());
-  result.partial = plan.remaining() > 0;
-  if (result.partial) {
-    result.partial_reason =
-        fmt::format("{} of {} trials are not done", plan.remaining(), result.to_prove);
+  result.race = JudgeRace(result.rules, result.candidates, ReferencesOf(study));
+  ApplyRace(result.race, result.candidates);
+  if (result.rules.prove_count > 0) {
+    const RaceStep step = NextStep(result.rules, result.race, result.candidates, result.rounds);
+    result.race.end = step.end;
+    result.partial_reason = WhyOpen(result, step);
+    result.partial = !result.partial_reason.empty();
   }
-  CorrectPredictions(result.candidates);
-  result.ranking = RankAll(result.objective, result.candidates);
+  result.ranking = RankAll(result.rules, result.race, result.candidates);
   const std::optional<Recommendation> choice =
-      Recommend(result.objective, result.candidates, result.ranking);
-  if (!choice || (!choice->measured && plan.failed > 0 && !result.partial)) {
+      Recommend(objective, result.candidates, result.ranking);
+  const bool failed = !result.race.With(Standing::kFailed).empty();
+  if (!choice || (!choice->measured && failed && !result.partial)) {
     ThrowNothingRan(result.ranking, result.candidates);
   }
   result.recommendation = *choice;
-  result.numerics = SummarizeNumerics(result.objective, result.candidates, result.ranking);
+  result.numerics = SummarizeNumerics(objective, result.candidates, result.ranking);
   result.accuracy = SummarizeAccuracy(result.ranking);
   return result;
+}
+
+MeasureOptions SearchOptions::QuickVisit() {
+  MeasureOptions visit;
+  visit.warmup = 1;
+  visit.steps = 2;
+  visit.min_seconds = 1;
+  visit.breakdown_visit = 2;  // of those that stay in the race
+  visit.stable_mad = 1;       // always so: the race decides what is enough
+  return visit;
 }
 
 SearchResult RunSearch(const SearchOptions& options, Predictor& predictor, TrialRunner& runner,
@@ -284,9 +362,10 @@ SearchResult RunSearch(const SearchOptions& options, Predictor& predictor, Trial
 }
 
 SearchResult RunSearch(const SearchOptions& options, SearchEvents& events) {
-  if (options.prove_count > 0) RequireTrialsRunHere(options.problem.cluster, options.launcher);
+  if (options.race.prove_count > 0) RequireTrialsRunHere(options.problem.cluster, options.launcher);
   const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(options.problem);
-  ProcessTrialRunner runner("/proc/self/exe", {"profile"}, options.launcher);
+  ProcessTrialRunner runner({.launcher = options.launcher,
+                             .parked_bytes = MemoryForParkedWorkers(options.problem.cluster)});
   return RunSearch(options, *predictor, runner, events);
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "search/race.h"
 #include "search/recommend.h"
 #include "search/study.h"
 
@@ -15,15 +16,17 @@ namespace trimtab {
 
 struct SearchOptions {
   Problem problem;
-  Objective objective = Objective::kThroughput;
   int64_t dry_run_count = 32;       // candidates that get a dry run
-  int64_t prove_count = 4;          // candidates that get measured; 0 = predictions only
-  double budget_s = 0;              // no further trial starts after this long; 0 = no limit
-  double trial_time_limit_s = 300;  // a trial is killed after this long
-  MeasureOptions measure;
+  RaceRules race;                   // prove_count 0 = predictions only
+  double budget_s = 0;              // no further visit starts after this long; 0 = no limit
+  double trial_time_limit_s = 300;  // a visit is killed after this long
+  MeasureOptions visit = QuickVisit();
   Launcher launcher = Launcher::kInproc;  // of a trial's ranks
   std::string study_path;
   StudyOptions study;
+
+  /// A few steps: what a race repeats as often as it needs.
+  static MeasureOptions QuickVisit();
 };
 
 /// Candidates counted by what happened to them. `pruned` has a row per rule that pruned anything,
@@ -34,13 +37,13 @@ struct SpaceSummary {
   std::vector<std::pair<std::string, int64_t>> pruned;
 };
 
-struct TrialProgress {
-  int64_t done = 0;
-  int64_t failed = 0;
-  int64_t running = 0;  // 0 or 1
-  int64_t total = 0;    // that this search proves
+struct RaceProgress {
+  int64_t round = 0;
+  int64_t visits = 0;  // done, of all rounds
+  int64_t racing = 0;  // candidates not told apart from the best yet, with the best itself
+  int64_t failed = 0;  // candidates
   double elapsed_s = 0;
-  double eta_s = -1;  // from the mean trial so far; -1 = not known yet
+  double speed = 0;  // of the machine in the last round; 0 = not known
   double best_tokens_per_s = 0;
   std::string best_layout;
 };
@@ -55,29 +58,31 @@ class SearchEvents {
   virtual void OnResume(int64_t /*measured*/, int64_t /*ingested*/) {}
   virtual void OnSpace(const SpaceSummary& /*summary*/) {}
   virtual void OnDryRun(int64_t /*done*/, int64_t /*total*/) {}
-  virtual void OnTrialStart(const CandidateRecord& /*candidate*/,
-                            const TrialProgress& /*progress*/) {}
-  virtual void OnTrialEnd(const CandidateRecord& /*candidate*/, const TrialOutcome& /*outcome*/,
-                          const TrialProgress& /*progress*/) {}
+  virtual void OnVisitStart(const CandidateRecord& /*candidate*/,
+                            const RaceProgress& /*progress*/) {}
+  virtual void OnVisitEnd(const CandidateRecord& /*candidate*/, const TrialOutcome& /*outcome*/,
+                          const RaceProgress& /*progress*/) {}
+  virtual void OnRoundEnd(const RoundRecord& /*round*/, const RaceProgress& /*progress*/) {}
   /// Polled often. kDrain: the running trial ends, no other starts. kCancel: it is killed.
   virtual StopRequest stop_requested() { return StopRequest::kNone; }
 };
 
 struct SearchResult {
   std::string study_path;
-  Objective objective = Objective::kThroughput;
+  RaceRules rules;
   SpaceSummary space;
   std::vector<CandidateRecord> candidates;
+  Race race;
+  std::vector<RoundRecord> rounds;
   std::vector<RankingRow> ranking;  // of those in the running
   Recommendation recommendation;
   std::vector<NumericsRow> numerics;
   Accuracy accuracy;
-  int64_t to_prove = 0;      // candidates this search meant to prove
   std::string problem;       // JSON text, as ToJson(const Problem&)
   std::string profile_name;  // of the hardware profile that priced the predictions
   std::string profile_measured_on;
   std::vector<std::pair<std::string, std::string>> versions;  // component, version
-  bool partial = false;        // budget or a stop request ended it before all were proved
+  bool partial = false;        // the race is open: a budget, a stop request or the rounds ended it
   std::string partial_reason;  // one line; empty when whole
 
   const RankingRow& recommended() const { return ranking.at(recommendation.row); }

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost_model/estimate.h"
 #include "cost_model/numerics.h"
+#include "engine/base/error.h"
 #include "profiler/stats.h"
 
 namespace trimtab {
@@ -23,7 +25,25 @@ std::string GroupsOf(ParallelConfig layout) {
   return ToString(layout);
 }
 
-RankingRow MakeRow(const std::vector<CandidateRecord>& candidates, size_t index) {
+RankingRow::Figure FigureOf(const CandidateRecord& candidate) {
+  if (candidate.measured) {
+    const double rate = candidate.measured->tokens_per_s;
+    const double factor = std::exp(candidate.measured_half_width);
+    return {.tokens_per_s = rate,
+            .low = rate / factor,
+            .high = rate * factor,
+            .trust = std::string(Name(Trust::kMeasured))};
+  }
+  const Prediction& prediction = *candidate.prediction();
+  const double tokens = prediction.tokens_per_s * prediction.step_time_s;
+  return {.tokens_per_s = prediction.tokens_per_s,
+          .low = tokens / prediction.step_time_high_s,
+          .high = tokens / prediction.step_time_low_s,
+          .trust = prediction.trust};
+}
+
+RankingRow MakeRow(const RaceRules& rules, const Race& race,
+                   const std::vector<CandidateRecord>& candidates, size_t index) {
   const CandidateRecord& candidate = candidates[index];
   const Prediction& prediction = *candidate.prediction();
   RankingRow row;
@@ -36,7 +56,18 @@ RankingRow MakeRow(const std::vector<CandidateRecord>& candidates, size_t index)
   row.predicted_peak_mem_bytes = prediction.peak_mem_bytes;
   row.prediction_tier = candidate.dry_run ? "dry_run" : "closed_form";
   row.state = "predicted";
-  if (candidate.measured) {
+  row.standing = race.standing[index];
+  row.visits = static_cast<int64_t>(candidate.visits.size());
+  row.figure = FigureOf(candidate);
+  if (race.entrant[index] && race.best) {
+    const RaceFit::Estimate worse = race.AgainstBest(rules, candidates, index);
+    row.against_best = {.by = std::expm1(worse.log),
+                        .low = std::expm1(worse.low()),
+                        .high = std::expm1(worse.high())};
+  }
+  if (row.standing == Standing::kFailed) {
+    row.state = candidate.last_state;
+  } else if (candidate.measured) {
     const Measurement& measured = *candidate.measured;
     row.state = "measured";
     row.measured_tokens_per_s = measured.tokens_per_s;
@@ -44,8 +75,6 @@ RankingRow MakeRow(const std::vector<CandidateRecord>& candidates, size_t index)
     row.step_time_error = RelativeError(prediction.step_time_s, measured.step_time_s);
     row.peak_mem_error = RelativeError(static_cast<double>(prediction.peak_mem_bytes),
                                        static_cast<double>(measured.peak_mem_bytes));
-  } else if (IsSettled(candidate)) {
-    row.state = candidate.last_state;
   }
   return row;
 }
@@ -57,19 +86,72 @@ double ScoreOf(Objective objective, const std::vector<CandidateRecord>& candidat
                row.measured_peak_mem_bytes.value_or(row.predicted_peak_mem_bytes));
 }
 
+/// Of a part of a step's time, in words.
+std::string PartInWords(const std::string& part) {
+  static const std::map<std::string, std::string> kWords = {
+      {"exposed_tp", "tensor-parallel messages that compute does not hide"},
+      {"exposed_dp", "data-parallel messages that compute does not hide"},
+      {"optimizer", "the optimizer"},
+      {"recompute", "recomputing activations"},
+      {"bubble", "the pipeline's bubble"},
+  };
+  const auto words = kWords.find(part);
+  return words == kWords.end() ? part : words->second;
+}
+
+/// What one would start with, on as many ranks as there are GPUs.
+bool IsPlain(const RunConfig& run, int64_t gpus, const ParallelConfig& numerics) {
+  ParallelConfig plain;
+  plain.dp = run.device == "cpu" ? 1 : gpus;
+  plain.precision = numerics.precision;
+  plain.master = numerics.master;
+  plain.moments = numerics.moments;
+  plain.gradients = numerics.gradients;
+  return ToString(run.layout) == ToString(plain);
+}
+
 }  // namespace
 
-std::vector<RankingRow> RankAll(Objective objective,
+Binding WhatBinds(const Prediction& prediction) {
+  Binding binding;
+  for (const auto& [part, seconds] : prediction.breakdown_s) {
+    const double share = seconds / prediction.step_time_s;
+    if (part == "compute") {
+      binding.compute_share = share;
+    } else if (share > binding.share) {
+      binding.what = part;
+      binding.share = share;
+    }
+  }
+  const std::string other =
+      binding.what.empty()
+          ? ""
+          : fmt::format(", {:.1f} % is {}", 100 * binding.share, PartInWords(binding.what));
+  if (binding.compute_share >= 0.5) {
+    binding.text = fmt::format("compute-bound: {:.0f} % of the step computes{}",
+                               100 * binding.compute_share, other);
+  } else {
+    binding.text = fmt::format("not compute-bound: only {:.0f} % of the step computes{}",
+                               100 * binding.compute_share, other);
+  }
+  return binding;
+}
+
+std::vector<RankingRow> RankAll(const RaceRules& rules, const Race& race,
                                 const std::vector<CandidateRecord>& candidates) {
   std::vector<RankingRow> rows;
-  for (const size_t index : RankByMeasurement(objective, candidates)) {
-    rows.push_back(MakeRow(candidates, index));
-  }
   std::vector<RankingRow> failed;
-  for (const size_t index : RankByPrediction(objective, candidates)) {
-    if (candidates[index].measured) continue;
-    std::vector<RankingRow>& part = IsSettled(candidates[index]) ? failed : rows;
-    part.push_back(MakeRow(candidates, index));
+  if (race.best) rows.push_back(MakeRow(rules, race, candidates, *race.best));
+  for (const size_t index : RankByMeasurement(rules.objective, candidates)) {
+    if (index == race.best || race.standing[index] == Standing::kFailed) continue;
+    rows.push_back(MakeRow(rules, race, candidates, index));
+  }
+  for (const size_t index : RankByPrediction(rules.objective, candidates)) {
+    if (race.standing[index] == Standing::kFailed) {
+      failed.push_back(MakeRow(rules, race, candidates, index));
+    } else if (!candidates[index].measured) {
+      rows.push_back(MakeRow(rules, race, candidates, index));
+    }
   }
   rows.insert(rows.end(), failed.begin(), failed.end());
   return rows;
@@ -85,17 +167,12 @@ std::optional<Recommendation> Recommend(Objective objective,
 
   Recommendation choice;
   choice.measured = winner.state == "measured";
-  const Prediction& prediction = *candidates[winner.candidate].prediction();
-  for (const auto& [part, seconds] : prediction.breakdown_s) {
-    const double share = seconds / prediction.step_time_s;
-    if (part == "compute" || share <= choice.binds_share) continue;
-    choice.binds = part;
-    choice.binds_share = share;
-  }
+  choice.binds = WhatBinds(*candidates[winner.candidate].prediction());
   if (ranking.size() > 1 && ranking[1].state == winner.state) {
     choice.alternative = 1;
-    choice.alternative_cost =
+    const double by =
         ScoreOf(objective, candidates, ranking[1]) / ScoreOf(objective, candidates, winner) - 1;
+    choice.alternative_cost = ranking[1].against_best.value_or(RankingRow::Worse{by, by, by});
   }
   const auto unproved = std::find_if(ranking.begin(), ranking.end(), [](const RankingRow& row) {
     return row.state == "predicted";
@@ -107,6 +184,19 @@ std::optional<Recommendation> Recommend(Objective objective,
       choice.contender = static_cast<size_t>(unproved - ranking.begin());
       choice.contender_gain = gain;
     }
+  }
+  const ParallelConfig& numerics = candidates[winner.candidate].run.layout;
+  int64_t gpus = 0;
+  for (const RankingRow& row : ranking) {
+    gpus = std::max(gpus, candidates[row.candidate].run.layout.world_size());
+  }
+  for (size_t i = 0; i < ranking.size(); ++i) {
+    if (ranking[i].standing == Standing::kFailed ||
+        !IsPlain(candidates[ranking[i].candidate].run, gpus, numerics)) {
+      continue;
+    }
+    choice.plain = i;
+    choice.plain_gain = winner.figure.tokens_per_s / ranking[i].figure.tokens_per_s - 1;
   }
   return choice;
 }

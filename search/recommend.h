@@ -7,11 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "search/strategy.h"
+#include "search/race.h"
 
 namespace trimtab {
 
-/// One line of the ranking. Errors are (predicted - measured) / measured.
+/// One line of the ranking. Errors are (predicted - measured) / measured, both at the speed of the
+/// machine that the predictions are of.
 struct RankingRow {
   size_t candidate = 0;  // index into SearchResult::candidates
   std::string layout;
@@ -26,27 +27,57 @@ struct RankingRow {
   std::optional<double> step_time_error;
   std::optional<double> peak_mem_error;
   std::string state;  // "measured", "predicted", or how its trial failed
+  Standing standing = Standing::kPredicted;
+  int64_t visits = 0;
+  /// The figure that decides its place: measured where it was visited, else predicted.
+  struct Figure {
+    double tokens_per_s = 0;
+    double low = 0;  // of the interval
+    double high = 0;
+    std::string trust;  // measured | calibrated | modelled
+  } figure;
+  /// How much worse its score is than the best one's, by their visits of the same rounds: 0.03 = 3
+  /// %.
+  struct Worse {
+    double by = 0;
+    double low = 0;
+    double high = 0;
+  };
+  std::optional<Worse> against_best;
 };
+
+/// What a step's time goes to.
+struct Binding {
+  std::string what;          // the largest part besides compute: "exposed_dp", "optimizer", ...
+  double share = 0;          // of the predicted step time, 0..1
+  double compute_share = 0;  // likewise
+  std::string text;          // in a sentence
+};
+Binding WhatBinds(const Prediction& prediction);
 
 /// The choice. Indices into the ranking.
 struct Recommendation {
   size_t row = 0;
-  bool measured = false;   // false: nothing was proved, the prediction decides
-  std::string binds;       // what most of the step goes to besides compute: "exposed_dp", ...
-  double binds_share = 0;  // of the predicted step time, 0..1
-  std::optional<size_t> alternative;  // the next best row of the same kind
-  double alternative_cost = 0;        // how much worse its score is: 0.03 = 3 %
+  bool measured = false;  // false: nothing was proved, the prediction decides
+  Binding binds;
+  std::optional<size_t> alternative;     // the next best row of the same kind
+  RankingRow::Worse alternative_cost{};  // how much worse its score is
   // The best unproved row, where its prediction, corrected by what was measured, beats the measured
   // winner: worth proving next.
   std::optional<size_t> contender;
   double contender_gain = 0;  // how much better its score is expected to be: 0.03 = 3 %
+  /// What one would start with: data parallel over all GPUs, on a cpu one rank with all cores;
+  /// micro batch 1, numerics as recommended. None where that is not in the running.
+  std::optional<size_t> plain;
+  double plain_gain = 0;  // tokens/s against it: 0.5 = half as much again
 };
 
-/// Measured candidates best first, then predicted ones best first, then those whose trial failed.
-std::vector<RankingRow> RankAll(Objective objective,
+/// The best, then the other measured candidates best first, then predicted ones best first, then
+/// those whose trial failed.
+std::vector<RankingRow> RankAll(const RaceRules& rules, const Race& race,
                                 const std::vector<CandidateRecord>& candidates);
 
-/// The measured best; with nothing measured, the best predicted. nullopt when nothing runs at all.
+/// The first of the ranking, if it runs. nullopt when nothing runs at all.
 std::optional<Recommendation> Recommend(Objective objective,
                                         const std::vector<CandidateRecord>& candidates,
                                         const std::vector<RankingRow>& ranking);

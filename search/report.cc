@@ -7,11 +7,17 @@
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/config/rules.h"
+#include "profiler/stats.h"
 
 namespace trimtab {
 namespace {
 
 constexpr int kReportSchemaVersion = 3;
+
+std::string InWords(const Mode& mode) {
+  return fmt::format("{} rank{} x {} thread{}", mode.ranks, mode.ranks == 1 ? "" : "s",
+                     mode.threads, mode.threads == 1 ? "" : "s");
+}
 
 std::string DescriptionOf(const std::string& rule_id) {
   for (const Rule& rule : LegalityRules()) {
@@ -33,50 +39,29 @@ nlohmann::json OrNull(const std::optional<T>& value) {
   return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
 }
 
-/// A measurement with its MFU against the peak that the prediction knows.
+/// A measurement at the calibrated speed of the machine, with its MFU against the peak that the
+/// prediction knows.
 nlohmann::json MeasuredJson(const CandidateRecord& candidate) {
   if (!candidate.measured) return nullptr;
   Measurement measured = *candidate.measured;
   const double peak = candidate.prediction()->peak_flops_per_rank;
   measured.mfu = peak > 0 ? measured.model_tflops_per_gpu * 1e12 / peak : 0;
+  std::vector<double> as_clocked;
+  for (const VisitRecord& visit : candidate.visits) {
+    as_clocked.push_back(visit.measurement.tokens_per_s);
+  }
   nlohmann::json json = ToJson(measured);
-  json["tokens_per_s_as_clocked"] = measured.tokens_per_s;
+  json.erase("blocks");  // of single visits, which stand under machine
+  json["tokens_per_s_as_clocked"] = as_clocked.empty() ? measured.tokens_per_s : Median(as_clocked);
   return json;
 }
 
-/// The figure that the order goes by: the measured one where there is one.
-nlohmann::json FigureJson(const CandidateRecord& candidate) {
-  const Prediction& prediction = *candidate.prediction();
-  if (candidate.measured) {
-    return {{"tokens_per_s", candidate.measured->tokens_per_s},
-            {"low", nullptr},
-            {"high", nullptr},
-            {"trust", "measured"}};
-  }
-  const double tokens = prediction.tokens_per_s * prediction.step_time_s;
-  return {{"tokens_per_s", prediction.tokens_per_s},
-          {"low", tokens / prediction.step_time_high_s},
-          {"high", tokens / prediction.step_time_low_s},
-          {"trust", prediction.trust}};
-}
-
-std::string Standing(const std::string& state, size_t rank) {
-  if (state == "predicted") return state;
-  if (state != "measured") return "failed";
-  return rank == 0 ? "best" : "behind";
-}
-
-/// Nothing is raced yet: every finalist is measured once.
-nlohmann::json RaceJson() {
-  return {{"ended", "not_run"},
-          {"indifference", 0.01},
-          {"confidence", 0.95},
-          {"rounds", 0},
-          {"visits", 0},
-          {"tied", nlohmann::json::array()},
-          {"unseparated", nlohmann::json::array()},
-          {"probe", {{"exponent", 1.0}, {"stands_for_steps", true}, {"note", ""}}},
-          {"throttled_modes", nlohmann::json::array()}};
+nlohmann::json WorseJson(const std::optional<RankingRow::Worse>& worse) {
+  if (!worse) return nullptr;
+  // As throughput: 0.975 = as many tokens for what the best takes for 1.
+  return {{"ratio", 1 / (1 + worse->by)},
+          {"low", 1 / (1 + worse->high)},
+          {"high", 1 / (1 + worse->low)}};
 }
 
 nlohmann::json RowJson(const SearchResult& result, size_t rank) {
@@ -94,10 +79,14 @@ nlohmann::json RowJson(const SearchResult& result, size_t rank) {
       {"threads_per_rank", candidate.run.threads_per_rank},
       {"state", row.state},
       {"message", candidate.last_message},
-      {"figure", FigureJson(candidate)},
-      {"standing", Standing(row.state, rank)},
-      {"visits", candidate.measured ? 1 : 0},
-      {"against_best", nullptr},
+      {"figure",
+       {{"tokens_per_s", row.figure.tokens_per_s},
+        {"low", row.figure.low},
+        {"high", row.figure.high},
+        {"trust", row.figure.trust}}},
+      {"standing", Name(row.standing)},
+      {"visits", row.visits},
+      {"against_best", WorseJson(row.against_best)},
       {"predicted", prediction},
       {"measured", MeasuredJson(candidate)},
       {"error",
@@ -119,33 +108,34 @@ nlohmann::json NumericsJson(const SearchResult& result) {
   return rows;
 }
 
-nlohmann::json BindsJson(const SearchResult& result) {
-  const Recommendation& choice = result.recommendation;
-  const Prediction& prediction = *result.recommended_candidate().prediction();
-  const auto compute = prediction.breakdown_s.find("compute");
-  const double share =
-      compute == prediction.breakdown_s.end() ? 0 : compute->second / prediction.step_time_s;
-  return {{"what", choice.binds},
-          {"share", choice.binds_share},
-          {"compute_share", share},
-          {"text", fmt::format("{:.0f} % of the step computes, {:.1f} % is {}", share * 100,
-                               choice.binds_share * 100, choice.binds)}};
-}
-
 nlohmann::json RecommendedJson(const SearchResult& result) {
   const Recommendation& choice = result.recommendation;
   nlohmann::json recommended = RowJson(result, choice.row);
   recommended["run"] = ToJson(result.recommended_candidate().run);
-  recommended["limit_bytes"] = nullptr;
-  recommended["headroom_bytes"] = nullptr;
+  recommended["binds"] = {{"what", choice.binds.what},
+                          {"share", choice.binds.share},
+                          {"compute_share", choice.binds.compute_share},
+                          {"text", choice.binds.text}};
+  const int64_t limit = result.recommended_candidate().run.memory_per_rank_bytes;
+  const nlohmann::json& figures =
+      recommended["measured"].is_null() ? recommended["predicted"] : recommended["measured"];
+  recommended["limit_bytes"] = limit > 0 ? nlohmann::json(limit) : nullptr;
+  recommended["headroom_bytes"] =
+      limit > 0 ? nlohmann::json(limit - figures["peak_mem_bytes"].get<int64_t>()) : nullptr;
   recommended["default"] = nullptr;
-  recommended["binds"] = BindsJson(result);
+  if (choice.plain) {
+    const RankingRow& plain = result.ranking[*choice.plain];
+    recommended["default"] = {{"layout", plain.layout},
+                              {"tokens_per_s", plain.figure.tokens_per_s},
+                              {"trust", plain.figure.trust},
+                              {"gain", choice.plain_gain}};
+  }
   recommended["alternative"] = nullptr;
   if (choice.alternative) {
     recommended["alternative"] = {{"layout", result.ranking[*choice.alternative].layout},
-                                  {"extra_cost", choice.alternative_cost},
-                                  {"low", nullptr},
-                                  {"high", nullptr}};
+                                  {"extra_cost", choice.alternative_cost.by},
+                                  {"low", choice.alternative_cost.low},
+                                  {"high", choice.alternative_cost.high}};
   }
   recommended["contender"] = nullptr;
   if (choice.contender) {
@@ -155,7 +145,101 @@ nlohmann::json RecommendedJson(const SearchResult& result) {
   return recommended;
 }
 
+nlohmann::json LayoutsJson(const SearchResult& result, Standing standing) {
+  nlohmann::json layouts = nlohmann::json::array();
+  for (const size_t index : result.race.With(standing)) {
+    layouts.push_back(result.candidates[index].key);
+  }
+  return layouts;
+}
+
+nlohmann::json RaceJson(const SearchResult& result) {
+  const Race& race = result.race;
+  int64_t visits = 0;
+  for (const CandidateRecord& candidate : result.candidates) {
+    visits += static_cast<int64_t>(candidate.visits.size());
+  }
+  nlohmann::json tied = LayoutsJson(result, Standing::kTied);
+  if (!tied.empty()) tied.insert(tied.begin(), result.candidates[*race.best].key);
+  nlohmann::json throttled = nlohmann::json::array();
+  if (race.fit) {
+    for (const Mode& mode : race.fit->throttled()) throttled.push_back(InWords(mode));
+  }
+  return {
+      {"ended", Name(race.end)},
+      {"indifference", result.rules.indifference},
+      {"confidence", result.rules.confidence},
+      {"rounds", result.rounds.size()},
+      {"visits", visits},
+      {"tied", std::move(tied)},
+      {"unseparated", LayoutsJson(result, Standing::kRacing)},
+      {"probe",
+       {{"exponent", race.fit ? race.fit->exponent() : 1},
+        {"stands_for_steps", !race.fit || race.fit->stands_for_steps()},
+        {"note", ProbeNote(result)}}},
+      {"throttled_modes", std::move(throttled)},
+  };
+}
+
+nlohmann::json MachineJson(const SearchResult& result) {
+  if (!result.race.fit || !result.race.fit->probed()) return nullptr;
+  const RaceFit& fit = *result.race.fit;
+  nlohmann::json rounds = nlohmann::json::array();
+  for (const RoundRecord& round : result.rounds) {
+    const auto speed = fit.speed_of_round().find(round.id);
+    if (speed == fit.speed_of_round().end()) continue;
+    rounds.push_back({{"round", round.id},
+                      {"at_s", round.at_s},
+                      {"seconds", round.seconds},
+                      {"speed", speed->second.median},
+                      {"speed_low", speed->second.low},
+                      {"speed_high", speed->second.high}});
+  }
+  nlohmann::json visits = nlohmann::json::array();
+  size_t next = 0;  // the fit has them in this order
+  for (const CandidateRecord& candidate : result.candidates) {
+    for (const VisitRecord& visit : candidate.visits) {
+      const double speed = fit.speed_of_visit()[next++];
+      visits.push_back({{"round", visit.round},
+                        {"layout", candidate.key},
+                        {"at_s", visit.at_s},
+                        {"speed", speed},
+                        {"tokens_per_s", visit.measurement.tokens_per_s},
+                        {"tokens_per_s_even", visit.measurement.tokens_per_s / speed}});
+    }
+  }
+  return {{"relative_to", fit.calibrated() ? "calibration" : "search"},
+          {"speed_low", fit.speed().low},
+          {"speed_median", fit.speed().median},
+          {"speed_high", fit.speed().high},
+          {"text", MachineSpeedText(result)},
+          {"rounds", std::move(rounds)},
+          {"visits", std::move(visits)}};
+}
+
 }  // namespace
+
+std::string MachineSpeedText(const SearchResult& result) {
+  if (!result.race.fit || !result.race.fit->probed()) return "";
+  const RaceFit& fit = *result.race.fit;
+  return fmt::format("this machine ran at {:.2f} to {:.2f} of its {} speed during the search",
+                     fit.speed().low, fit.speed().high, fit.calibrated() ? "calibrated" : "median");
+}
+
+std::string ProbeNote(const SearchResult& result) {
+  if (!result.race.fit || !result.race.fit->probed()) return "";
+  std::string note;
+  if (!result.race.fit->stands_for_steps()) {
+    note = fmt::format(
+        "the machine's speed wandered, but steps followed only {:.0f} % of what the probe saw",
+        100 * result.race.fit->exponent());
+  }
+  for (const Mode& mode : result.race.fit->throttled()) {
+    note += fmt::format("{}{} ran at another speed beside the others than in the calibration",
+                        note.empty() ? "" : "; ", InWords(mode));
+  }
+  return note;
+}
 
 nlohmann::json ReportJson(const SearchResult& result) {
   nlohmann::json ranking = nlohmann::json::array();
@@ -175,16 +259,16 @@ nlohmann::json ReportJson(const SearchResult& result) {
        std::map<std::string, std::string>(result.versions.begin(), result.versions.end())},
       {"problem", nlohmann::json::parse(result.problem)},
       {"profile", {{"name", result.profile_name}, {"measured_on", result.profile_measured_on}}},
-      {"objective", Name(result.objective)},
+      {"objective", Name(result.rules.objective)},
       {"space", SpaceJson(result.space)},
       {"proof",
-       {{"planned", result.to_prove},
+       {{"planned", result.rules.prove_count},
         {"measured", measured},
         {"failed", failed},
         {"partial", result.partial},
         {"partial_reason", result.partial_reason}}},
-      {"race", RaceJson()},
-      {"machine", nullptr},
+      {"race", RaceJson(result)},
+      {"machine", MachineJson(result)},
       {"accuracy",
        {{"proved", accuracy.proved},
         {"median_step_time_error", accuracy.median_step_time_error},

@@ -12,6 +12,11 @@ namespace trimtab {
 /// The report. `recommended.run` is a RunConfig: `trimtab train --config report.json` takes it.
 nlohmann::json ReportJson(const SearchResult& result);
 
+/// How far the machine's speed wandered, in a line; empty when no visit was probed.
+std::string MachineSpeedText(const SearchResult& result);
+/// What the probe does not explain, in a line; empty when nothing.
+std::string ProbeNote(const SearchResult& result);
+
 /// Writes DIR/report.json and DIR/REPORT.html, each whole or not at all; creates DIR.
 /// Throws StorageError.
 void WriteReport(const SearchResult& result, const std::string& directory);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -15,12 +14,11 @@ namespace {
 const std::vector<std::string> kObjectiveNames = {"throughput", "memory", "cost"};
 
 /// What candidates are ordered by, smallest first.
-using SortKey = std::tuple<int, double, double>;
+using SortKey = std::pair<double, double>;  // score, seconds of a step
 
 SortKey PredictionKey(Objective objective, const CandidateRecord& candidate,
                       const Prediction& prediction) {
-  return {candidate.dry_run ? 0 : 1,
-          Score(objective, candidate.run, prediction.tokens_per_s, prediction.peak_mem_bytes),
+  return {Score(objective, candidate.run, prediction.tokens_per_s, prediction.peak_mem_bytes),
           prediction.step_time_s};
 }
 
@@ -79,8 +77,7 @@ std::vector<size_t> RankByMeasurement(Objective objective,
   return SortedBy(candidates, [&](const CandidateRecord& candidate) -> std::optional<SortKey> {
     if (!candidate.pruned_by.empty() || !candidate.measured) return std::nullopt;
     const Measurement& measured = *candidate.measured;
-    return SortKey{0,
-                   Score(objective, candidate.run, measured.tokens_per_s, measured.peak_mem_bytes),
+    return SortKey{Score(objective, candidate.run, measured.tokens_per_s, measured.peak_mem_bytes),
                    measured.step_time_s};
   });
 }
@@ -94,7 +91,7 @@ std::vector<size_t> ChooseDryRuns(Objective objective,
         if (!considered || !candidate.closed_form) return std::nullopt;
         const Prediction& prediction = *candidate.closed_form;
         return SortKey{
-            0, Score(objective, candidate.run, prediction.tokens_per_s, prediction.peak_mem_bytes),
+            Score(objective, candidate.run, prediction.tokens_per_s, prediction.peak_mem_bytes),
             prediction.step_time_s};
       });
   chosen.resize(std::min(chosen.size(), static_cast<size_t>(count)));
@@ -102,29 +99,9 @@ std::vector<size_t> ChooseDryRuns(Objective objective,
   return chosen;
 }
 
-bool IsSettled(const CandidateRecord& candidate) {
-  if (candidate.measured) return true;
-  if (candidate.attempts == 0) return false;
-  return candidate.last_state != Name(TrialState::kCrashed) || candidate.attempts >= 2;
-}
-
-ProofPlan PlanProof(Objective objective, const std::vector<CandidateRecord>& candidates,
-                    int64_t count) {
-  ProofPlan plan;
-  for (const size_t index : RankByPrediction(objective, candidates)) {
-    const int64_t tried = static_cast<int64_t>(plan.candidates.size());
-    if (tried - plan.failed >= count || tried >= 2 * count) break;
-    const CandidateRecord& candidate = candidates[index];
-    plan.candidates.push_back(index);
-    if (candidate.measured) {
-      ++plan.measured;
-    } else if (IsSettled(candidate)) {
-      ++plan.failed;
-    } else if (!plan.next) {
-      plan.next = index;
-    }
-  }
-  return plan;
+bool HasFailed(const CandidateRecord& candidate) {
+  if (candidate.failures == 0) return false;
+  return candidate.last_state != Name(TrialState::kCrashed) || candidate.failures >= 2;
 }
 
 }  // namespace trimtab

@@ -1,8 +1,8 @@
-// Strategy: which candidates to look at more closely, and which to prove.
+// Strategy: what is best, and which candidates to look at more closely.
 //
 // Three tiers, each cheaper than the next and each asked only about the best of the one before:
-// every legal candidate gets a closed form, the best `dry_run_count` a dry run, the best
-// `prove_count` of those a measurement, in predicted order.
+// every legal candidate gets a closed form, the best `dry_run_count` a dry run, and the best of
+// those race each other (race.h).
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,8 @@ Objective ParseObjective(const std::string& text);
 double Score(Objective objective, const RunConfig& run, double tokens_per_s,
              int64_t peak_mem_bytes);
 
-/// Indices of the candidates in the running, best first by their best prediction: those with a dry
-/// run, then those with a closed form only. Ties go to the shorter step, then to the order of the
-/// space. A failed trial does not move a candidate.
+/// Indices of the candidates in the running, best first by their best prediction. Ties go to the
+/// shorter step, then to the order of the space. A failed trial does not move a candidate.
 std::vector<size_t> RankByPrediction(Objective objective,
                                      const std::vector<CandidateRecord>& candidates);
 
@@ -44,22 +43,8 @@ std::vector<size_t> RankByMeasurement(Objective objective,
 std::vector<size_t> ChooseDryRuns(Objective objective,
                                   const std::vector<CandidateRecord>& candidates, int64_t count);
 
-/// The candidate's trials are over: measured, or tried and given up. A crash is tried once more;
-/// out of memory, a time-out and a failure that explains itself are believed at once.
-bool IsSettled(const CandidateRecord& candidate);
-
-/// What is proved: in predicted order, until `count` are measured. One that fails is replaced by
-/// the next, up to 2 * `count` candidates in all, so that a machine on which nothing runs is found
-/// out early.
-struct ProofPlan {
-  std::vector<size_t> candidates;  // those measured, failed and still to do, in predicted order
-  int64_t measured = 0;
-  int64_t failed = 0;
-  std::optional<size_t> next;  // the first that is not settled
-
-  int64_t remaining() const { return static_cast<int64_t>(candidates.size()) - measured - failed; }
-};
-ProofPlan PlanProof(Objective objective, const std::vector<CandidateRecord>& candidates,
-                    int64_t count);
+/// The candidate's trials fail, and no other is started. A crash is tried once more; out of memory,
+/// a time-out and a failure that explains itself are believed at once.
+bool HasFailed(const CandidateRecord& candidate);
 
 }  // namespace trimtab

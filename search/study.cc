@@ -108,29 +108,39 @@ bool Study::CheckSchema() {
 
 void Study::Create(const Problem& problem) {
   database_->Transaction([&] {
+    database_->Execute(kRoundsSchema);
     database_->Execute(kStudySchema);
     database_->Execute(fmt::format("PRAGMA application_id = {}", kStudyApplicationId));
     database_->Execute(fmt::format("PRAGMA user_version = {}", kStudySchemaVersion));
     const std::string text = ToJson(problem).dump();
     database_
         ->Prepare("INSERT INTO study VALUES (1, lower(hex(randomblob(8))), " TRIMTAB_SQL_NOW
-                  ", ?1, ?2, ?3, ?4, 0, 0)")
+                  ", ?1, ?2, ?3, ?4, 0, 0, ?5, ?6)")
         .Bind(1, text)
         .Bind(2, Hash(text))
         .Bind(3, ToJson(problem.cluster.profile).dump())
         .Bind(4, SearchGoal().objective)
+        .Bind(5, SearchGoal().indifference)
+        .Bind(6, SearchGoal().most_rounds)
         .Run();
   });
 }
 
 void Study::Migrate() {
-  if (database_->QueryInt("PRAGMA user_version") == kStudySchemaVersion) return;
+  const int64_t version = database_->QueryInt("PRAGMA user_version");
+  if (version == kStudySchemaVersion) return;
   const std::string text = problem().dump();
   database_->Transaction([&] {
     database_->Prepare("UPDATE study SET problem = ?1, problem_hash = ?2")
         .Bind(1, text)
         .Bind(2, Hash(text))
         .Run();
+    if (version < 3) {
+      database_->Execute(kRoundsSchema);
+      database_->Execute("ALTER TABLE study ADD COLUMN indifference REAL NOT NULL DEFAULT 0.01");
+      database_->Execute("ALTER TABLE study ADD COLUMN most_rounds INTEGER NOT NULL DEFAULT 40");
+      database_->Execute("ALTER TABLE attempts ADD COLUMN round_id INTEGER REFERENCES rounds (id)");
+    }
     database_->Execute(fmt::format("PRAGMA user_version = {}", kStudySchemaVersion));
   });
 }
@@ -170,16 +180,29 @@ nlohmann::json Study::problem() const { return Modern(JsonColumn("problem")); }
 nlohmann::json Study::profile() const { return JsonColumn("profile"); }
 
 SearchGoal Study::goal() const {
+  SearchGoal goal;
   Statement query = database_->Prepare("SELECT objective, prove_count FROM study");
   if (!query.Step()) ThrowDamaged("it has no goal");
-  return {.objective = query.Text(0), .prove_count = query.Int(1)};
+  goal.objective = query.Text(0);
+  goal.prove_count = query.Int(1);
+  if (!HasRounds()) return goal;
+  Statement race = database_->Prepare("SELECT indifference, most_rounds FROM study");
+  race.Step();
+  goal.indifference = race.Real(0);
+  goal.most_rounds = race.Int(1);
+  return goal;
 }
 
 void Study::SetGoal(const SearchGoal& goal) {
   database_->Transaction([&] {
-    database_->Prepare("UPDATE study SET objective = ?1, prove_count = ?2")
+    database_
+        ->Prepare(
+            "UPDATE study SET objective = ?1, prove_count = ?2, indifference = ?3, "
+            "most_rounds = ?4")
         .Bind(1, goal.objective)
         .Bind(2, goal.prove_count)
+        .Bind(3, goal.indifference)
+        .Bind(4, goal.most_rounds)
         .Run();
   });
 }

@@ -15,9 +15,27 @@
 
 #include "profiler/trial.h"
 #include "search/predictor.h"
+#include "search/race_fit.h"
 #include "search/sqlite.h"
 
 namespace trimtab {
+
+/// One finished visit of a race.
+struct VisitRecord {
+  int64_t round = 0;
+  double at_s = 0;  // when it ended, since the study was made
+  Measurement measurement{};
+};
+
+/// One round of a race. `speed` is the machine's against its calibration, or against the race's
+/// median without one; known once all its visits are done.
+struct RoundRecord {
+  int64_t id = 0;                     // from 1
+  std::vector<int64_t> candidates{};  // ids, in the order of their visits
+  double at_s = 0;                    // when it began, since the study was made
+  double seconds = 0;                 // it took so far; 0 = not known
+  std::optional<RaceSpeed> speed{};
+};
 
 /// A candidate and all that is known about it.
 struct CandidateRecord {
@@ -29,9 +47,12 @@ struct CandidateRecord {
   std::optional<Prediction> closed_form;
   std::optional<Prediction> dry_run;
   bool corrected = false;  // the predictions were scaled by what others measured; never stored
+  std::vector<VisitRecord> visits;
+  /// What all visits say together (race.h). Without visits: the last measurement of an older study.
   std::optional<Measurement> measured;
-  int64_t attempts = 0;    // finished ones; interrupted ones do not count
-  std::string last_state;  // of the last finished attempt: a TrialState's name; empty = none
+  double measured_half_width = 0;  // of the interval of its step time, relative; 0 = not known
+  int64_t failures = 0;    // trials that failed; cancelled and interrupted ones do not count
+  std::string last_state;  // of the last of these: a TrialState's name; empty = none
   std::string last_message;
 
   /// The best prediction there is: of the dry run, else the closed form. nullptr = none.
@@ -50,6 +71,8 @@ struct Attempt {
 struct SearchGoal {
   std::string objective = "throughput";
   int64_t prove_count = 0;
+  double indifference = 0.01;
+  int64_t most_rounds = 40;
 };
 
 struct StudyOptions {
@@ -93,7 +116,14 @@ class Study {
   void StoreDryRun(int64_t candidate, const Prediction& prediction, const std::string& pruned_by,
                    const std::string& pruned_why);
 
-  Attempt BeginAttempt(int64_t candidate);
+  /// Begins the next round of the race; its number.
+  int64_t BeginRound(const std::vector<int64_t>& candidates);
+  /// Notes how fast the machine ran in a round whose visits are done.
+  void FinishRound(int64_t round, const RaceSpeed& speed);
+  std::vector<RoundRecord> Rounds() const;
+
+  /// A visit of `round` about to start.
+  Attempt BeginAttempt(int64_t candidate, int64_t round);
   /// How the attempt ended, when no line in the results file says so already.
   void FinishAttempt(const Attempt& attempt, const TrialOutcome& outcome);
   /// Takes in every finished line of the results file that is not in yet. Returns how many.
@@ -117,6 +147,7 @@ class Study {
   void NoteVersion(const std::string& component, const std::string& version);
   void StorePrediction(int64_t candidate, const char* tier, const Prediction& prediction);
   bool StoreResult(const TrialResult& result);
+  bool HasRounds() const;
   /// Rewrites what an older version of the program stored.
   void Migrate();
   nlohmann::json JsonColumn(const char* column) const;

@@ -1,5 +1,6 @@
 // The rows of a study: candidates, predictions, attempts and measurements.
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,7 +14,16 @@ namespace {
 /// How long a resumed driver waits for the worker of a killed one to be gone.
 constexpr double kWorkerWaitSeconds = 30;
 
+/// SQL: seconds from the making of the study to the moment in `column`.
+std::string SecondsOf(const char* column) {
+  return fmt::format("(julianday({}) - (SELECT julianday(created_at) FROM study)) * 86400.0",
+                     column);
+}
+
 }  // namespace
+
+/// A study that an older version made and nobody has resumed has no rounds.
+bool Study::HasRounds() const { return database_->QueryInt("PRAGMA user_version") >= 3; }
 
 void Study::StorePrediction(int64_t candidate, const char* tier, const Prediction& prediction) {
   database_->Prepare("INSERT INTO predictions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
@@ -58,7 +68,58 @@ void Study::StoreDryRun(int64_t candidate, const Prediction& prediction,
   });
 }
 
-Attempt Study::BeginAttempt(int64_t candidate) {
+int64_t Study::BeginRound(const std::vector<int64_t>& candidates) {
+  int64_t round = 0;
+  database_->Transaction([&] {
+    round = database_->QueryInt("SELECT coalesce(max(id), 0) + 1 FROM rounds");
+    database_
+        ->Prepare("INSERT INTO rounds (id, candidates, started_at) VALUES (?1, ?2, " TRIMTAB_SQL_NOW
+                  ")")
+        .Bind(1, round)
+        .Bind(2, nlohmann::json(candidates).dump())
+        .Run();
+  });
+  return round;
+}
+
+void Study::FinishRound(int64_t round, const RaceSpeed& speed) {
+  database_->Transaction([&] {
+    database_
+        ->Prepare("UPDATE rounds SET finished_at = " TRIMTAB_SQL_NOW
+                  ", speed = ?2, speed_low = ?3, speed_high = ?4 WHERE id = ?1")
+        .Bind(1, round)
+        .Bind(2, speed.median)
+        .Bind(3, speed.low)
+        .Bind(4, speed.high)
+        .Run();
+  });
+}
+
+std::vector<RoundRecord> Study::Rounds() const {
+  std::vector<RoundRecord> rounds;
+  if (!HasRounds()) return rounds;
+  Statement query = database_->Prepare(fmt::format(
+      "SELECT id, candidates, {}, {}, speed, speed_low, speed_high FROM rounds ORDER BY id",
+      SecondsOf("started_at"), SecondsOf("finished_at")));
+  while (query.Step()) {
+    RoundRecord& round = rounds.emplace_back();
+    round.id = query.Int(0);
+    const nlohmann::json ids = nlohmann::json::parse(query.Text(1), nullptr, false);
+    if (!ids.is_array()) ThrowDamaged(fmt::format("round {} visits nothing", round.id));
+    for (const nlohmann::json& id : ids) {
+      if (!id.is_number_integer())
+        ThrowDamaged(fmt::format("round {} visits {}", round.id, id.dump()));
+      round.candidates.push_back(id.get<int64_t>());
+    }
+    round.at_s = query.Real(2);
+    if (query.IsNull(4)) continue;
+    round.seconds = query.Real(3) - round.at_s;
+    round.speed = {.median = query.Real(4), .low = query.Real(5), .high = query.Real(6)};
+  }
+  return rounds;
+}
+
+Attempt Study::BeginAttempt(int64_t candidate, int64_t round) {
   Attempt attempt;
   database_->Transaction([&] {
     attempt.id = database_->QueryInt("SELECT coalesce(max(id), 0) + 1 FROM attempts");
@@ -67,10 +128,11 @@ Attempt Study::BeginAttempt(int64_t candidate) {
     attempt.token = fmt::format("{}-{}", uuid.Text(0), attempt.id);
     database_
         ->Prepare("INSERT INTO attempts VALUES (?1, ?2, ?3, 'running', " TRIMTAB_SQL_NOW
-                  ", NULL, NULL, '')")
+                  ", NULL, NULL, '', ?4)")
         .Bind(1, attempt.id)
         .Bind(2, candidate)
         .Bind(3, attempt.token)
+        .Bind(4, round)
         .Run();
   });
   return attempt;
@@ -129,7 +191,7 @@ int64_t Study::IngestResults() {
 
 int64_t Study::Recover() {
   // Whoever holds the file is a worker that a killed driver left; its line may still come.
-  const ResultsFile no_worker_left(results_path(), kWorkerWaitSeconds);
+  AwaitWorkersGone(results_path(), kWorkerWaitSeconds);
   const int64_t ingested = IngestResults();
   database_->Transaction([&] {
     database_->Execute("UPDATE attempts SET state = 'interrupted', finished_at = " TRIMTAB_SQL_NOW
@@ -140,22 +202,25 @@ int64_t Study::Recover() {
 
 std::vector<CandidateRecord> Study::Candidates() const {
   std::vector<CandidateRecord> candidates;
+  // A failure is what ended a trial without a measurement, other than the user or a kill.
   Statement query = database_->Prepare(R"sql(
     SELECT c.id, c.key, c.run, c.pruned_by, c.pruned_why, closed.detail, dry.detail,
            (SELECT m.detail FROM measurements m JOIN attempts a ON a.id = m.attempt_id
             WHERE a.candidate_id = c.id ORDER BY a.id DESC LIMIT 1),
            (SELECT count(*) FROM attempts a WHERE a.candidate_id = c.id
-            AND a.state NOT IN ('running', 'cancelled', 'interrupted')),
+            AND a.state NOT IN ('running', 'done', 'cancelled', 'interrupted')),
            last.state, last.message
     FROM candidates c
     LEFT JOIN predictions closed ON closed.candidate_id = c.id AND closed.tier = 'closed_form'
     LEFT JOIN predictions dry ON dry.candidate_id = c.id AND dry.tier = 'dry_run'
     LEFT JOIN attempts last ON last.id =
            (SELECT max(a.id) FROM attempts a WHERE a.candidate_id = c.id
-            AND a.state NOT IN ('running', 'cancelled', 'interrupted'))
+            AND a.state NOT IN ('running', 'done', 'cancelled', 'interrupted'))
     ORDER BY c.id)sql");
+  std::map<int64_t, size_t> index;
   try {
     while (query.Step()) {
+      index[query.Int(0)] = candidates.size();
       CandidateRecord& candidate = candidates.emplace_back();
       candidate.id = query.Int(0);
       candidate.key = query.Text(1);
@@ -166,9 +231,24 @@ std::vector<CandidateRecord> Study::Candidates() const {
       if (!query.IsNull(5)) candidate.closed_form = PredictionFromJson(json(5), candidate.key);
       if (!query.IsNull(6)) candidate.dry_run = PredictionFromJson(json(6), candidate.key);
       if (!query.IsNull(7)) candidate.measured = MeasurementFromJson(json(7), candidate.key);
-      candidate.attempts = query.Int(8);
+      candidate.failures = query.Int(8);
       candidate.last_state = query.Text(9);
       candidate.last_message = query.Text(10);
+    }
+    if (!HasRounds()) return candidates;
+    Statement visits = database_->Prepare(
+        fmt::format("SELECT a.candidate_id, a.round_id, {}, m.detail FROM measurements m "
+                    "JOIN attempts a ON a.id = m.attempt_id WHERE a.round_id IS NOT NULL "
+                    "ORDER BY a.id",
+                    SecondsOf("a.finished_at")));
+    while (visits.Step()) {
+      const auto at = index.find(visits.Int(0));
+      if (at == index.end()) ThrowDamaged("a visit of no candidate");
+      CandidateRecord& candidate = candidates[at->second];
+      candidate.visits.push_back({.round = visits.Int(1),
+                                  .at_s = visits.Real(2),
+                                  .measurement = MeasurementFromJson(
+                                      nlohmann::json::parse(visits.Text(3)), candidate.key)});
     }
   } catch (const nlohmann::json::exception& error) {
     ThrowDamaged(error.what());

@@ -7,9 +7,23 @@
 
 namespace trimtab {
 
-inline constexpr int kStudySchemaVersion = 2;
+inline constexpr int kStudySchemaVersion = 3;
 inline constexpr int kStudyApplicationId = 0x54524D54;  // "TRMT"
 
+/// Since schema 3.
+inline constexpr char kRoundsSchema[] = R"sql(
+CREATE TABLE rounds (
+  id           INTEGER PRIMARY KEY,
+  candidates   TEXT NOT NULL,
+  started_at   TEXT NOT NULL,
+  finished_at  TEXT,
+  speed        REAL,
+  speed_low    REAL,
+  speed_high   REAL
+) STRICT;
+)sql";
+
+/// All other tables.
 inline constexpr char kStudySchema[] = R"sql(
 CREATE TABLE study (
   id            INTEGER PRIMARY KEY CHECK (id = 1),
@@ -20,7 +34,9 @@ CREATE TABLE study (
   profile       TEXT NOT NULL,
   objective     TEXT NOT NULL,
   prove_count   INTEGER NOT NULL,
-  enumerated    INTEGER NOT NULL CHECK (enumerated IN (0, 1))
+  enumerated    INTEGER NOT NULL CHECK (enumerated IN (0, 1)),
+  indifference  REAL NOT NULL DEFAULT 0.01,
+  most_rounds   INTEGER NOT NULL DEFAULT 40
 ) STRICT;
 
 CREATE TABLE versions (
@@ -60,6 +76,7 @@ CREATE TABLE attempts (
   finished_at   TEXT,
   exit_code     INTEGER,
   message       TEXT NOT NULL,
+  round_id      INTEGER REFERENCES rounds (id),
   CHECK ((state = 'running') = (finished_at IS NULL))
 ) STRICT;
 

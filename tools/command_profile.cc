@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iostream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -114,14 +115,18 @@ class ProfileCommand : public Command {
     flags.Number(
         "--fp8-threshold", scan_.threshold, 0, 10,
         "with --fp8-scan: keep a layer in bf16 if a product's relative error exceeds this");
-    flags.Text("--result", result_, "append the result to this file, as a search's trial does");
-    flags.Text("--attempt", attempt_, "with --result: the id to record with the result");
+    flags.Number("--min-seconds", options_.min_seconds, 0, 1e9,
+                 "measure for at least this many seconds");
+    flags.Number("--stable-mad", options_.stable_mad, 0, 1e9,
+                 "the median has settled once MAD / median is at most this");
+    flags.Integer("--breakdown-visit", options_.breakdown_visit, 0, kMaxSteps,
+                  "time one more step op by op after this visit; 0 = after none");
+    flags.Text("--result", result_,
+               "measure whenever stdin says \"visit ID\", and append the result to this file, as a "
+               "search's worker does");
   }
 
   int Run(const OutputOptions& output) override {
-    if (result_.empty() != attempt_.empty()) {
-      throw UsageError("--result and --attempt belong together: expected both or neither");
-    }
     options_.max_steps = std::max(options_.max_steps, options_.steps);
     if (!result_.empty()) return RunTrial();
 
@@ -171,7 +176,7 @@ class ProfileCommand : public Command {
   /// The worker of a search: its driver checked the run, and reads the result from the file.
   int RunTrial() {
     const RunConfig run = run_flags_.Resolve(cluster_flags_.ResolveForRunning());
-    return WorkerExitCode(RunWorker(run, options_, result_, attempt_));
+    return WorkerExitCode(RunWorker(run, options_, result_, std::cin));
   }
 
   const FlagSet* flags_ = nullptr;
@@ -182,7 +187,6 @@ class ProfileCommand : public Command {
   bool fp8_scan_ = false;
   Fp8ScanOptions scan_;
   std::string result_;
-  std::string attempt_;
 };
 
 }  // namespace

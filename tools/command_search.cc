@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -41,15 +42,18 @@ class SearchProgress : public SearchEvents {
       progress_.Event(fmt::format("{} dry runs done", total));
     }
   }
-  void OnTrialStart(const CandidateRecord& candidate, const TrialProgress& trial) override {
-    progress_.Event(
-        fmt::format("trial {}/{}: {}", trial.done + trial.failed + 1, trial.total, candidate.key));
-    Show(trial);
+  void OnVisitStart(const CandidateRecord& candidate, const RaceProgress& race) override {
+    (void)candidate;
+    Show(race);
   }
-  void OnTrialEnd(const CandidateRecord& candidate, const TrialOutcome& outcome,
-                  const TrialProgress& trial) override {
-    progress_.Event(TrialText(candidate, outcome, trial));
-    Show(trial);
+  void OnVisitEnd(const CandidateRecord& candidate, const TrialOutcome& outcome,
+                  const RaceProgress& race) override {
+    progress_.Event(VisitText(candidate, outcome, race));
+    Show(race);
+  }
+  void OnRoundEnd(const RoundRecord& round, const RaceProgress& race) override {
+    progress_.Event(RoundText(round, race));
+    Show(race);
   }
   StopRequest stop_requested() override {
     Show(last_);
@@ -66,24 +70,35 @@ class SearchProgress : public SearchEvents {
   void Clear() { progress_.Clear(); }
 
  private:
-  void Show(const TrialProgress& trial) {
-    last_ = trial;
-    if (trial.total == 0) return;
-    progress_.Update({.label = "proving",
-                      .done = trial.done + trial.failed,
-                      .failed = trial.failed,
-                      .running = trial.running,
-                      .total = trial.total,
-                      .best = trial.best_tokens_per_s > 0
-                                  ? fmt::format("{:.0f} tokens/s", trial.best_tokens_per_s)
-                                  : "",
-                      .eta_s = trial.eta_s});
+  /// A race has no total: it takes as many rounds as telling the candidates apart does.
+  void Show(const RaceProgress& race) {
+    last_ = race;
+    if (race.round == 0) return;
+    progress_.Update({.label = fmt::format("round {}, {} racing", race.round, race.racing),
+                      .done = race.visits,
+                      .failed = race.failed,
+                      .running = 1,
+                      .best = race.best_tokens_per_s > 0
+                                  ? fmt::format("{:.0f} tokens/s", race.best_tokens_per_s)
+                                  : ""});
   }
 
   Progress progress_;
   const std::string& caveat_;
-  TrialProgress last_;
+  RaceProgress last_;
 };
+
+/// "1%" or "0.01" as a share, from 0 to less than 1. Throws UsageError naming `flag`.
+double ParsePercent(const std::string& text, const std::string& flag) {
+  const bool percent = text.ends_with('%');
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end) / (percent ? 100 : 1);
+  const bool whole = end != text.c_str() && std::string(end) == (percent ? "%" : "");
+  if (!whole || !(value >= 0 && value < 1)) {
+    throw UsageError(fmt::format("{}: \"{}\": expected a share such as 1% or 0.01", flag, text));
+  }
+  return value;
+}
 
 class SearchCommand : public Command {
  public:
@@ -118,15 +133,20 @@ class SearchCommand : public Command {
     flags.Integer("--top", top_, 1, kMax32, "rows of the ranking to print");
     flags.Integer("--dry-runs", options_.dry_run_count, 0, kMax32,
                   "candidates that get a dry run after the closed form");
-    flags.Integer("--prove", options_.prove_count, 0, kMax32, "candidates to measure");
-    flags.Integer("--trial-steps", options_.measure.steps, 1, kMax32,
-                  "steps a trial measures at least");
-    flags.Number("--trial-seconds", options_.measure.max_seconds, 0, 1e9,
-                 "seconds a trial measures at most");
-    flags.Number("--trial-limit", options_.trial_time_limit_s, 0, 1e9,
-                 "seconds after which a trial is killed; 0 = never");
+    flags.Integer("--prove", options_.race.prove_count, 0, kMax32,
+                  "candidates to measure in any case; others follow while they may be better; 0 = "
+                  "predict only");
+    flags.Text("--indifference", indifference_, "a difference of less than this is a tie, e.g. 1%");
+    flags.Integer("--rounds", options_.race.most_rounds, 1, kMax32,
+                  "rounds of visits after which the race ends (exit code 5)");
+    flags.Integer("--visit-steps", options_.visit.steps, 1, kMax32,
+                  "steps a visit measures at least");
+    flags.Number("--visit-seconds", options_.visit.min_seconds, 0, 1e9,
+                 "seconds a visit measures at least");
+    flags.Number("--visit-limit", options_.trial_time_limit_s, 0, 1e9,
+                 "seconds after which a visit is killed; 0 = never");
     flags.Number("--budget", options_.budget_s, 0, 1e9,
-                 "seconds after which no trial starts (exit code 5); no limit if left out");
+                 "seconds after which no visit starts (exit code 5); no limit if left out");
     flags.Choice("--launcher", launcher_, {"local", "mpirun"},
                  "a trial's ranks: threads of a process, or processes that mpirun starts here");
     flags.Text("--data", problem.data,
@@ -148,10 +168,11 @@ class SearchCommand : public Command {
     }
     problem.precisions = ResolvePrecisions(problem.precisions, problem.cluster.profile);
     problem.optimizer_states = ResolveOptimizerStates(problem.optimizer_states);
-    options_.objective = ParseObjective(objective_);
+    options_.race.objective = ParseObjective(objective_);
+    options_.race.indifference = ParsePercent(indifference_, "--indifference");
     options_.launcher = launcher_ == "mpirun" ? Launcher::kMpirun : Launcher::kInproc;
     options_.study.program_version = kVersion;
-    options_.measure.max_steps = std::max(options_.measure.max_steps, options_.measure.steps);
+    options_.visit.max_steps = std::max(options_.visit.max_steps, options_.visit.steps);
 
     CatchStopSignals();
     SearchProgress events(output, problem.cluster.caveat);
@@ -178,6 +199,7 @@ class SearchCommand : public Command {
   ClusterFlags cluster_flags_;
   std::string model_;
   std::string objective_ = "throughput";
+  std::string indifference_ = "1%";
   std::string launcher_ = "local";
   std::string report_;
   int64_t top_ = 10;

@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
+#include "search/report.h"
 #include "tools/table.h"
 
 namespace trimtab {
@@ -31,27 +32,38 @@ std::string PrunedText(const SpaceSummary& space) {
   return text;
 }
 
+/// "3986 +-1.1 %" of a figure and its interval.
+std::string WithInterval(const RankingRow::Figure& figure) {
+  const double half_width = figure.high / figure.tokens_per_s - 1;
+  return fmt::format("{:.0f} +-{:.1f} %", figure.tokens_per_s, 100 * half_width);
+}
+
 std::string RankingText(const SearchResult& result, int64_t top, bool bold) {
   Table table({{"#", Align::kRight},
                {"layout"},
                {"precision"},
                {"state"},
                {"tokens/s", Align::kRight},
+               {"is"},
+               {"behind", Align::kRight},
                {"predicted", Align::kRight},
                {"error", Align::kRight},
                {"peak memory", Align::kRight},
-               {"predicted", Align::kRight},
                {"error", Align::kRight},
-               {"outcome"}});
+               {"visits", Align::kRight},
+               {"standing"}});
   const size_t rows = std::min(result.ranking.size(), static_cast<size_t>(top));
   for (size_t i = 0; i < rows; ++i) {
     const RankingRow& row = result.ranking[i];
-    table.AddRow({fmt::format("{}", i + 1), row.groups, row.precision, row.optimizer_state,
-                  row.measured_tokens_per_s ? Rate(*row.measured_tokens_per_s) : "-",
-                  Rate(row.predicted_tokens_per_s), Percent(RateError(row)),
-                  row.measured_peak_mem_bytes ? FormatBytes(*row.measured_peak_mem_bytes) : "-",
-                  FormatBytes(row.predicted_peak_mem_bytes), Percent(row.peak_mem_error),
-                  row.state});
+    const bool failed = row.standing == Standing::kFailed;
+    table.AddRow(
+        {fmt::format("{}", i + 1), row.groups, row.precision, row.optimizer_state,
+         failed ? "-" : WithInterval(row.figure), failed ? "-" : row.figure.trust,
+         row.against_best && i > 0 ? fmt::format("{:.1f} %", 100 * row.against_best->by) : "-",
+         Rate(row.predicted_tokens_per_s), Percent(RateError(row)),
+         FormatBytes(row.measured_peak_mem_bytes.value_or(row.predicted_peak_mem_bytes)),
+         Percent(row.peak_mem_error), fmt::format("{}", row.visits),
+         failed ? row.state : Name(row.standing)});
   }
   std::string text = table.ToText(bold);
   if (rows < result.ranking.size()) {
@@ -89,33 +101,62 @@ std::string NumericsText(const SearchResult& result) {
   return text;
 }
 
+/// How the race ended, in a sentence.
+std::string VerdictText(const SearchResult& result) {
+  const RaceRules& rules = result.rules;
+  const std::string percent = fmt::format("{:.3g} %", 100 * rules.indifference);
+  std::string tied;
+  for (const size_t index : result.race.With(Standing::kTied)) {
+    tied += (tied.empty() ? "" : "; ") + result.candidates[index].key;
+  }
+  switch (result.race.end) {
+    case RaceEnd::kNotRun:
+      return "nothing was measured: the prediction decides\n";
+    case RaceEnd::kSeparated:
+      return fmt::format("it is ahead of every other ({:.0f} % sure)\n", 100 * rules.confidence);
+    case RaceEnd::kTie:
+      return fmt::format(
+          "a tie: these are within {} of it, and it needs the least memory of them: {}\n", percent,
+          tied);
+    case RaceEnd::kOpen:
+    case RaceEnd::kRounds:
+      return fmt::format("not settled yet: {}\n", result.partial_reason);
+  }
+  return "";
+}
+
 std::string RecommendationText(const SearchResult& result) {
   const RankingRow& best = result.recommended();
   const Recommendation& recommendation = result.recommendation;
-  const double rate = best.measured_tokens_per_s.value_or(best.predicted_tokens_per_s);
-  std::string text = fmt::format("recommended: {} at {} tokens/s ({})\n", best.layout, Rate(rate),
-                                 recommendation.measured ? "measured" : "predicted only");
-  if (!recommendation.binds.empty()) {
-    text += fmt::format("besides compute, most of its step goes to {} ({:.1f} %)\n",
-                        recommendation.binds, 100 * recommendation.binds_share);
-  }
+  std::string text = fmt::format("recommended: {} at {} tokens/s ({})\n", best.layout,
+                                 WithInterval(best.figure), best.figure.trust);
+  text += VerdictText(result);
+  text += recommendation.binds.text + "\n";
   if (recommendation.alternative) {
-    text += fmt::format("next best: {}, {:.1f} % worse\n",
-                        result.ranking[*recommendation.alternative].layout,
-                        100 * recommendation.alternative_cost);
+    const RankingRow::Worse& cost = recommendation.alternative_cost;
+    text += fmt::format("next best: {}, {:.1f} % slower ({:.1f} to {:.1f} %)\n",
+                        result.ranking[*recommendation.alternative].layout, 100 * cost.by,
+                        100 * cost.low, 100 * cost.high);
+  }
+  if (recommendation.plain && *recommendation.plain != recommendation.row) {
+    const RankingRow& plain = result.ranking[*recommendation.plain];
+    text += fmt::format("against the plain default, {}: {:+.0f} % tokens/s (its speed is {})\n",
+                        plain.layout, 100 * recommendation.plain_gain, plain.figure.trust);
   }
   if (recommendation.contender) {
-    text += fmt::format("worth proving too: {}, expected {:.1f} % better\n",
+    text += fmt::format("worth measuring next: {}, expected to be {:.1f} % better\n",
                         result.ranking[*recommendation.contender].layout,
                         100 * recommendation.contender_gain);
   }
   if (result.accuracy.proved > 0) {
     text += fmt::format(
-        "predictions of {} measured: step time off by {:.1f} % (median), {:.1f} % "
-        "(most); peak memory by at most {:.1f} %\n",
-        result.accuracy.proved, 100 * result.accuracy.median_step_time_error,
-        100 * result.accuracy.max_step_time_error, 100 * result.accuracy.max_peak_mem_error);
+        "predictions off by {:.1f} % in the median, {:.1f} % at most, at equal machine speed ({} "
+        "measured); peak memory by at most {:.1f} %\n",
+        100 * result.accuracy.median_step_time_error, 100 * result.accuracy.max_step_time_error,
+        result.accuracy.proved, 100 * result.accuracy.max_peak_mem_error);
   }
+  if (const std::string speed = MachineSpeedText(result); !speed.empty()) text += speed + "\n";
+  if (const std::string note = ProbeNote(result); !note.empty()) text += note + "\n";
   return text;
 }
 
@@ -126,26 +167,28 @@ std::string SearchText(const SearchResult& result, int64_t top, bool bold) {
          NumericsText(result) + "\n" + RecommendationText(result);
 }
 
-std::string TrialText(const CandidateRecord& candidate, const TrialOutcome& outcome,
-                      const TrialProgress& progress) {
-  std::string text = fmt::format("trial {}/{}: {}", progress.done + progress.failed, progress.total,
-                                 candidate.key);
-  if (outcome.state == TrialState::kDone && candidate.measured) {
-    text += fmt::format(": {} tokens/s", Rate(candidate.measured->tokens_per_s));
+std::string VisitText(const CandidateRecord& candidate, const TrialOutcome& outcome,
+                      const RaceProgress& progress) {
+  std::string text =
+      fmt::format("round {}, visit {}: {}", progress.round, progress.visits, candidate.key);
+  if (outcome.state == TrialState::kDone && !candidate.visits.empty()) {
+    text += fmt::format(": {} tokens/s", Rate(candidate.visits.back().measurement.tokens_per_s));
   } else {
     text += ": " + Name(outcome.state);
     if (!outcome.message.empty() && outcome.message != Name(outcome.state)) {
       text += ": " + outcome.message;
     }
   }
-  text += fmt::format(" in {}", FormatSeconds(outcome.seconds));
-  if (progress.best_tokens_per_s > 0) {
-    text += fmt::format("; best {} tokens/s", Rate(progress.best_tokens_per_s));
-  }
-  if (progress.eta_s >= 0 && progress.done + progress.failed < progress.total) {
-    text += fmt::format("; ETA {}", FormatSeconds(progress.eta_s));
-  }
-  return text;
+  return text + fmt::format(" in {}", FormatSeconds(outcome.seconds));
+}
+
+std::string RoundText(const RoundRecord& round, const RaceProgress& progress) {
+  std::string text = fmt::format("round {} done", round.id);
+  if (progress.speed > 0)
+    text += fmt::format(", the machine at {:.2f} of its speed", progress.speed);
+  text += fmt::format(": best {} at {} tokens/s", progress.best_layout,
+                      Rate(progress.best_tokens_per_s));
+  return text + fmt::format("; {} still racing", progress.racing);
 }
 
 }  // namespace trimtab

@@ -10,8 +10,9 @@ namespace trimtab {
 /// What was pruned by which rule, the first `top` rows of the ranking, and the recommendation.
 std::string SearchText(const SearchResult& result, int64_t top, bool bold);
 
-/// One line about a trial that ended.
-std::string TrialText(const CandidateRecord& candidate, const TrialOutcome& outcome,
-                      const TrialProgress& progress);
+/// One line about a visit that ended, and about a round.
+std::string VisitText(const CandidateRecord& candidate, const TrialOutcome& outcome,
+                      const RaceProgress& progress);
+std::string RoundText(const RoundRecord& round, const RaceProgress& progress);
 
 }  // namespace trimtab

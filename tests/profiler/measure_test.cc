@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -104,7 +106,7 @@ TEST(Measure, TheBreakdownCoversOneStep) {
   EXPECT_TRUE(m.breakdown_s.contains("all_reduce:tp"));
   EXPECT_TRUE(m.breakdown_s.contains("other"));
   MeasureOptions options = FewSteps();
-  options.breakdown = false;
+  options.breakdown_visit = 0;
   EXPECT_TRUE(Measure(run, options).breakdown_s.empty());
 }
 
@@ -113,7 +115,7 @@ TEST(Measure, LossesAreThoseOfTraining) {
   RunConfig two = TinyRun();
   two.layout.dp = 2;
   MeasureOptions options = FewSteps();
-  options.breakdown = false;
+  options.breakdown_visit = 0;
   options.max_steps = 3;
   const Measurement a = Measure(one, options);
   const Measurement b = Measure(two, options);
@@ -154,19 +156,49 @@ TEST(Measure, RefusesWhatCannotRun) {
 
 TEST(Worker, WritesWhatHappened) {
   const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/worker_results";
+  const auto work = [&](const RunConfig& run, const std::string& commands) {
+    std::istringstream stream(commands);
+    return WorkerExitCode(RunWorker(run, FewSteps(), path, stream));
+  };
   RunConfig run = TinyRun();
-  EXPECT_EQ(WorkerExitCode(RunWorker(run, FewSteps(), path, "s-1")), 0);
+  EXPECT_EQ(work(run, ""), 0) << "never told to measure";
+  EXPECT_TRUE(ReadResults(path).empty());
+  EXPECT_EQ(work(run, "visit s-1\nvisit s-2\n"), 0);
   run.memory_per_rank_bytes = 1000;
-  EXPECT_EQ(WorkerExitCode(RunWorker(run, FewSteps(), path, "s-2")), 4);
+  EXPECT_EQ(work(run, "visit s-3\nvisit s-4\n"), 4);
   run.memory_per_rank_bytes = 0;
   run.data = "/nonexistent/text";
-  EXPECT_EQ(WorkerExitCode(RunWorker(run, FewSteps(), path, "s-3")), 1);
+  EXPECT_EQ(work(run, "visit s-5\n"), 1);
   const std::vector<TrialResult> results = ReadResults(path);
-  ASSERT_EQ(results.size(), 3u);
+  ASSERT_EQ(results.size(), 4u);
+  for (size_t i = 0; i < results.size(); ++i) {
+    EXPECT_EQ(results[i].attempt, i < 3 ? fmt::format("s-{}", i + 1) : "s-5");
+  }
   EXPECT_EQ(results[0].state, TrialState::kDone);
-  EXPECT_EQ(results[1].state, TrialState::kOutOfMemory);
-  EXPECT_EQ(results[2].state, TrialState::kFailed);
-  EXPECT_NE(results[2].message.find("/nonexistent/text"), std::string::npos);
+  EXPECT_EQ(results[1].state, TrialState::kDone);
+  EXPECT_EQ(results[1].measurement->peak_mem_bytes, results[0].measurement->peak_mem_bytes);
+  EXPECT_EQ(results[1].measurement->losses.size(), 10u)
+      << "the run went on, and did not begin anew";
+  EXPECT_EQ(results[2].state, TrialState::kOutOfMemory);
+  EXPECT_EQ(results[3].state, TrialState::kFailed);
+  EXPECT_NE(results[3].message.find("/nonexistent/text"), std::string::npos);
+}
+
+TEST(Worker, RefusesACommandItDoesNotKnow) {
+  const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/worker_commands";
+  std::istringstream stream("dance\n");
+  EXPECT_THROW(RunWorker(TinyRun(), FewSteps(), path, stream), InputError);
+}
+
+TEST(Measure, BlocksHoldEveryCountedStepWithTheMachinesSpeed) {
+  const Measurement measurement = Measure(TinyRun(), FewSteps());
+  ASSERT_FALSE(measurement.blocks.empty());
+  for (const StepBlock& block : measurement.blocks) {
+    EXPECT_GT(block.step_s, 0);
+    EXPECT_GT(block.probe_s, 0);
+  }
+  const Measurement read = MeasurementFromJson(ToJson(measurement), "text");
+  EXPECT_EQ(read.blocks, measurement.blocks);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ TrialResult Done(const std::string& attempt) {
 TEST(Results, ComeBackAsWritten) {
   const std::string path = Path("round_trip");
   {
-    ResultsFile file(path, 0);
+    ResultsFile file(path);
     file.Append(Done("a-1"));
     file.Append({.attempt = "a-2",
                  .state = TrialState::kOutOfMemory,
@@ -59,14 +59,14 @@ TEST(Results, ComeBackAsWritten) {
 
 TEST(Results, WhatIsTornSaysNothingAndHarmsNothing) {
   const std::string path = Path("torn");
-  ResultsFile(path, 0).Append(Done("a-1"));
+  ResultsFile(path).Append(Done("a-1"));
   const auto whole = std::filesystem::file_size(path);
-  ResultsFile(path, 0).Append(Done("a-2"));
+  ResultsFile(path).Append(Done("a-2"));
   const auto both = std::filesystem::file_size(path);
   for (auto keep = both - 1; keep > whole; keep -= 37) {
     std::filesystem::resize_file(path, keep);
     EXPECT_EQ(ReadResults(path).size(), 1u);
-    ResultsFile(path, 0).Append(Done("a-3"));
+    ResultsFile(path).Append(Done("a-3"));
     const std::vector<TrialResult> results = ReadResults(path);
     // Cut before its newline alone, the line is whole once another one follows.
     ASSERT_EQ(results.size(), keep == both - 1 ? 3u : 2u) << "kept " << keep;
@@ -81,7 +81,7 @@ TEST(Results, LinesThatAreNoResultAreSkipped) {
                       << "\n"
                       << R"({"schema_version": 1, "attempt": "x", "state": "odd", "message": ""})"
                       << "\n";
-  ResultsFile(path, 0).Append(Done("a-1"));
+  ResultsFile(path).Append(Done("a-1"));
   const std::vector<TrialResult> results = ReadResults(path);
   ASSERT_EQ(results.size(), 1u);
   EXPECT_EQ(results[0].attempt, "a-1");
@@ -89,20 +89,27 @@ TEST(Results, LinesThatAreNoResultAreSkipped) {
 
 TEST(Results, AMissingFileHoldsNone) { EXPECT_TRUE(ReadResults(Path("missing")).empty()); }
 
-TEST(Results, OneWriterAtATime) {
+TEST(Results, ADriverKnowsWhenWorkersAreGone) {
   const std::string path = Path("locked");
-  ResultsFile first(path, 0);
-  EXPECT_THROW(ResultsFile(path, 0.05), StorageError);
+  {
+    ResultsFile first(path);
+    ResultsFile second(path);  // workers share the file
+    second.Append(Done("a-1"));
+    first.Append(Done("a-2"));
+    EXPECT_THROW(AwaitWorkersGone(path, 0.05), StorageError);
+  }
+  AwaitWorkersGone(path, 0);
+  EXPECT_EQ(ReadResults(path).size(), 2u);
 }
 
 TEST(Results, AnUnwritablePlaceIsAStorageError) {
-  EXPECT_THROW(ResultsFile("/nonexistent/results", 0), StorageError);
+  EXPECT_THROW(ResultsFile("/nonexistent/results"), StorageError);
 }
 
 /// With a limit on the size of files, writes fail as on a full disk.
 TEST(Results, AFullDiskLeavesTheFileAsItWas) {
   const std::string path = Path("full");
-  ResultsFile(path, 0).Append(Done("a-1"));
+  ResultsFile(path).Append(Done("a-1"));
   const auto size = std::filesystem::file_size(path);
   const pid_t child = fork();
   if (child == 0) {
@@ -111,7 +118,7 @@ TEST(Results, AFullDiskLeavesTheFileAsItWas) {
     setrlimit(RLIMIT_FSIZE, &limit);
     int code = 1;
     try {
-      ResultsFile(path, 0).Append(Done("a-2"));
+      ResultsFile(path).Append(Done("a-2"));
     } catch (const StorageError&) {
       code = 42;
     }

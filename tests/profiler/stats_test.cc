@@ -20,5 +20,12 @@ TEST(Stats, DeviationIgnoresOneDisturbance) {
   EXPECT_EQ(MedianAbsoluteDeviation({3, 3, 3}, 3), 0);
 }
 
+TEST(Stats, StudentQuantilesAreThoseOfTheTables) {
+  EXPECT_NEAR(StudentQuantile(0.95, 2), 4.303, 1e-3);
+  EXPECT_NEAR(StudentQuantile(0.95, 10), 2.228, 1e-3);
+  EXPECT_NEAR(StudentQuantile(0.99, 5), 4.032, 1e-3);
+  EXPECT_NEAR(StudentQuantile(0.95, 1000), 1.962, 1e-3);
+}
+
 }  // namespace
 }  // namespace trimtab

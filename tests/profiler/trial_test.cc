@@ -17,7 +17,8 @@
 namespace trimtab {
 namespace {
 
-/// Trials whose child is a shell script: $2 is the config, $4 the results file, $6 the attempt.
+/// Trials whose child is a shell script: $2 is the config, $4 the results file; "visit ID" comes on
+/// stdin.
 class TrialTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -30,6 +31,7 @@ class TrialTest : public ::testing::Test {
   TrialRequest Request() const {
     TrialRequest request;
     request.run.global_batch = 17;
+    request.key = "layout";
     request.attempt = "study-1";
     request.results_path = folder_ + "/results";
     request.log_path = folder_ + "/log";
@@ -37,12 +39,17 @@ class TrialTest : public ::testing::Test {
     return request;
   }
 
+  static ProcessTrialRunner Runner(const std::string& script, int64_t parked_bytes = 0) {
+    return ProcessTrialRunner(
+        {.program = "/bin/sh", .arguments = {script}, .parked_bytes = parked_bytes});
+  }
+
   TrialOutcome Run(const std::string& script, double time_limit_s = 20) {
     const std::string path = folder_ + "/script.sh";
     std::ofstream(path) << script;
     TrialRequest request = Request();
     request.time_limit_s = time_limit_s;
-    return ProcessTrialRunner("/bin/sh", {path}).Run(request, [this] { return cancelled_; });
+    return Runner(path).Run(request, [this] { return cancelled_; });
   }
 
   std::string folder_;
@@ -50,8 +57,9 @@ class TrialTest : public ::testing::Test {
 };
 
 constexpr char kWriteOutOfMemory[] =
+    "read visit id\n"
     "printf '{\"schema_version\":1,\"attempt\":\"%s\",\"state\":\"out_of_memory\","
-    "\"message\":\"needs 9 GiB\"}\\n' \"$6\" >> \"$4\"\n";
+    "\"message\":\"needs 9 GiB\"}\\n' \"$id\" >> \"$4\"\n";
 
 TEST_F(TrialTest, TheLineInTheResultsFileDecides) {
   const TrialOutcome outcome = Run(std::string(kWriteOutOfMemory) + "exit 4\n");
@@ -117,8 +125,9 @@ TEST_F(TrialTest, AFullDiskInTheChildIsAStorageError) {
 }
 
 TEST_F(TrialTest, AProgramThatIsNotThereIsAnEnvironmentError) {
-  EXPECT_THROW(ProcessTrialRunner("/nonexistent/trimtab").Run(Request(), [] { return false; }),
-               EnvironmentError);
+  EXPECT_THROW(
+      ProcessTrialRunner({.program = "/nonexistent/trimtab"}).Run(Request(), [] { return false; }),
+      EnvironmentError);
 }
 
 TEST_F(TrialTest, TheChildGetsTheRunAndTheOptions) {
@@ -128,8 +137,77 @@ TEST_F(TrialTest, TheChildGetsTheRunAndTheOptions) {
   EXPECT_NE(config.find("\"global_batch\": 17"), std::string::npos) << config;
   std::string arguments;
   std::getline(std::ifstream(folder_ + "/results.run.json.arguments"), arguments);
-  EXPECT_NE(arguments.find("--attempt study-1 --steps 10 --warmup 2 "), std::string::npos)
-      << arguments;
+  EXPECT_NE(arguments.find("--steps 10 --warmup 2 "), std::string::npos) << arguments;
+}
+
+/// A worker that measures whenever it is told, and notes each start in $2.starts.
+constexpr char kPatientWorker[] =
+    "echo start >> \"$2.starts\"\n"
+    "while read visit id; do\n"
+    "  cat \"$2.line\" | sed \"s/ID/$id/\" >> \"$4\"\n"
+    "done\n";
+
+class ParkingTest : public TrialTest {
+ protected:
+  void SetUp() override {
+    TrialTest::SetUp();
+    std::ofstream(folder_ + "/worker.sh") << kPatientWorker;
+    TrialResult result{.attempt = "ID", .state = TrialState::kDone};
+    result.measurement.emplace();
+    ResultsFile(folder_ + "/results.run.json.line").Append(result);
+  }
+
+  TrialState Visit(ProcessTrialRunner& runner, const std::string& key, const std::string& id) {
+    TrialRequest request = Request();
+    request.key = key;
+    request.attempt = id;
+    request.memory_bytes = 100;
+    return runner.Run(request, nullptr).state;
+  }
+
+  size_t Starts() const {
+    std::ifstream file(folder_ + "/results.run.json.starts");
+    size_t starts = 0;
+    for (std::string line; std::getline(file, line);) ++starts;
+    return starts;
+  }
+};
+
+TEST_F(ParkingTest, AWorkerServesSeveralVisitsOfItsCandidate) {
+  ProcessTrialRunner runner = Runner(folder_ + "/worker.sh", /*parked_bytes=*/200);
+  EXPECT_EQ(Visit(runner, "a", "1"), TrialState::kDone);
+  EXPECT_EQ(Visit(runner, "b", "2"), TrialState::kDone);
+  EXPECT_EQ(Visit(runner, "a", "3"), TrialState::kDone);
+  EXPECT_EQ(Visit(runner, "b", "4"), TrialState::kDone);
+  EXPECT_EQ(Starts(), 2u);
+  EXPECT_EQ(ReadResults(folder_ + "/results").size(), 4u);
+}
+
+TEST_F(ParkingTest, WorkersThatDoNotFitStartAgain) {
+  ProcessTrialRunner runner = Runner(folder_ + "/worker.sh", /*parked_bytes=*/199);
+  for (const char* id : {"1", "2"}) EXPECT_EQ(Visit(runner, "a", id), TrialState::kDone);
+  EXPECT_EQ(Starts(), 1u);
+  EXPECT_EQ(Visit(runner, "b", "3"), TrialState::kDone);  // no room for both: "a" leaves
+  EXPECT_EQ(Visit(runner, "a", "4"), TrialState::kDone);
+  EXPECT_EQ(Starts(), 3u);
+}
+
+TEST_F(ParkingTest, AReleasedWorkerLeaves) {
+  ProcessTrialRunner runner = Runner(folder_ + "/worker.sh", /*parked_bytes=*/1000);
+  EXPECT_EQ(Visit(runner, "a", "1"), TrialState::kDone);
+  runner.Release("a");
+  EXPECT_EQ(Visit(runner, "a", "2"), TrialState::kDone);
+  EXPECT_EQ(Starts(), 2u);
+}
+
+TEST_F(ParkingTest, AWorkerThatDiedWhileParkedIsReplaced) {
+  std::ofstream(folder_ + "/worker.sh") << "echo start >> \"$2.starts\"\nread visit id\n"
+                                           "cat \"$2.line\" | sed \"s/ID/$id/\" >> \"$4\"\n";
+  ProcessTrialRunner runner = Runner(folder_ + "/worker.sh", /*parked_bytes=*/1000);
+  EXPECT_EQ(Visit(runner, "a", "1"), TrialState::kDone);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(Visit(runner, "a", "2"), TrialState::kDone);
+  EXPECT_EQ(Starts(), 2u);
 }
 
 TEST_F(TrialTest, AKilledDriverTakesItsTrialWithIt) {
@@ -139,7 +217,8 @@ TEST_F(TrialTest, AKilledDriverTakesItsTrialWithIt) {
                         << pid_path << "; sleep 30; sleep 30\n";
   const pid_t driver = fork();
   if (driver == 0) {
-    RunChild("/bin/sh", {script}, folder_ + "/log", 0, nullptr);
+    ChildProcess child("/bin/sh", {script}, folder_ + "/log");
+    child.Wait();
     _exit(0);
   }
   pid_t trial = 0;

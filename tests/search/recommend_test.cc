@@ -24,8 +24,10 @@ void Measured(CandidateRecord& candidate, double seconds) {
   candidate.measured->step_time_s = seconds;
   candidate.measured->tokens_per_s = 100 / seconds;
   candidate.measured->peak_mem_bytes = 800;
-  candidate.attempts = 1;
-  candidate.last_state = "done";
+}
+
+std::vector<RankingRow> Rank(const std::vector<CandidateRecord>& candidates) {
+  return RankAll({}, JudgeRace({}, candidates, {}), candidates);
 }
 
 TEST(Recommend, TheMeasuredBestWinsOverTheBetterPredicted) {
@@ -33,9 +35,9 @@ TEST(Recommend, TheMeasuredBestWinsOverTheBetterPredicted) {
                                              Candidate("c", 0.5), Candidate("d", 0.1)};
   Measured(candidates[0], 2.2);
   Measured(candidates[1], 2.0);
-  candidates[3].attempts = 1;
+  candidates[3].failures = 1;
   candidates[3].last_state = "out_of_memory";
-  const std::vector<RankingRow> ranking = RankAll(Objective::kThroughput, candidates);
+  const std::vector<RankingRow> ranking = Rank(candidates);
   ASSERT_EQ(ranking.size(), 4u);
   EXPECT_EQ(ranking[0].layout, "b");
   EXPECT_EQ(ranking[1].layout, "a");
@@ -51,10 +53,14 @@ TEST(Recommend, TheMeasuredBestWinsOverTheBetterPredicted) {
   ASSERT_TRUE(choice.has_value());
   EXPECT_EQ(choice->row, 0u);
   EXPECT_TRUE(choice->measured);
-  EXPECT_EQ(choice->binds, "exposed_dp");
-  EXPECT_DOUBLE_EQ(choice->binds_share, 0.4);
+  EXPECT_EQ(choice->binds.what, "exposed_dp");
+  EXPECT_DOUBLE_EQ(choice->binds.share, 0.4);
+  EXPECT_EQ(
+      choice->binds.text,
+      "compute-bound: 60 % of the step computes, 40.0 % is data-parallel messages that compute "
+      "does not hide");
   EXPECT_EQ(choice->alternative, 1u);
-  EXPECT_NEAR(choice->alternative_cost, 0.1, 1e-12);
+  EXPECT_NEAR(choice->alternative_cost.by, 0.1, 1e-12);
 
   const Accuracy accuracy = SummarizeAccuracy(ranking);
   EXPECT_EQ(accuracy.proved, 2);
@@ -66,8 +72,7 @@ TEST(Recommend, TheMeasuredBestWinsOverTheBetterPredicted) {
 TEST(Recommend, AMeasuredWinnerIsNotComparedWithPredictions) {
   std::vector<CandidateRecord> candidates = {Candidate("a", 1.0), Candidate("b", 2.0)};
   Measured(candidates[0], 1.0);
-  const auto choice =
-      Recommend(Objective::kThroughput, candidates, RankAll(Objective::kThroughput, candidates));
+  const auto choice = Recommend(Objective::kThroughput, candidates, Rank(candidates));
   EXPECT_EQ(choice->alternative, std::nullopt);
 }
 
@@ -75,8 +80,7 @@ TEST(Recommend, AnUnprovedOneExpectedToBeatTheWinnerIsNamed) {
   std::vector<CandidateRecord> candidates = {Candidate("a", 1.0), Candidate("b", 1.5)};
   Measured(candidates[0], 2.0);
   const auto recommend = [&] {
-    return Recommend(Objective::kThroughput, candidates,
-                     RankAll(Objective::kThroughput, candidates));
+    return Recommend(Objective::kThroughput, candidates, Rank(candidates));
   };
   EXPECT_EQ(recommend()->contender, std::nullopt) << "a prediction that nothing backs";
   candidates[1].corrected = true;
@@ -86,9 +90,20 @@ TEST(Recommend, AnUnprovedOneExpectedToBeatTheWinnerIsNamed) {
   EXPECT_EQ(recommend()->contender, std::nullopt);
 }
 
+TEST(Recommend, ThePlainLayoutIsWhatOneWouldStartWith) {
+  std::vector<CandidateRecord> candidates = {Candidate("best", 1.0), Candidate("plain", 1.5)};
+  candidates[0].run.layout.tp = 2;
+  candidates[0].run.layout.micro_batch = 4;
+  const auto choice = Recommend(Objective::kThroughput, candidates, Rank(candidates));
+  ASSERT_EQ(choice->plain, 1u);
+  EXPECT_NEAR(choice->plain_gain, 0.5, 1e-12);
+  candidates[1].run.layout.micro_batch = 2;
+  EXPECT_EQ(Recommend(Objective::kThroughput, candidates, Rank(candidates))->plain, std::nullopt);
+}
+
 TEST(Recommend, WithNothingMeasuredThePredictionDecides) {
   const std::vector<CandidateRecord> candidates = {Candidate("a", 2.0), Candidate("b", 1.0)};
-  const std::vector<RankingRow> ranking = RankAll(Objective::kThroughput, candidates);
+  const std::vector<RankingRow> ranking = Rank(candidates);
   const auto choice = Recommend(Objective::kThroughput, candidates, ranking);
   ASSERT_TRUE(choice.has_value());
   EXPECT_FALSE(choice->measured);
@@ -98,11 +113,9 @@ TEST(Recommend, WithNothingMeasuredThePredictionDecides) {
 
 TEST(Recommend, NothingThatFailedIsRecommended) {
   std::vector<CandidateRecord> candidates = {Candidate("a", 2.0)};
-  candidates[0].attempts = 1;
+  candidates[0].failures = 1;
   candidates[0].last_state = "failed";
-  EXPECT_FALSE(
-      Recommend(Objective::kThroughput, candidates, RankAll(Objective::kThroughput, candidates))
-          .has_value());
+  EXPECT_FALSE(Recommend(Objective::kThroughput, candidates, Rank(candidates)).has_value());
   EXPECT_FALSE(Recommend(Objective::kThroughput, {}, {}).has_value());
 }
 

@@ -37,7 +37,7 @@ SearchResult Search(const SearchOptions& options) {
 TEST(Report, FollowsItsSchemaWhetherProvedOrNot) {
   for (const int64_t prove_count : {0, 1, 3}) {
     SearchOptions options = TinySearch(ScratchPath("schema.db"));
-    options.prove_count = prove_count;
+    options.race.prove_count = prove_count;
     const nlohmann::json report = ReportJson(Search(options));
     EXPECT_EQ(SchemaBreach(Schema(), report), "") << "proved " << prove_count;
     EXPECT_EQ(report["proof"]["measured"], prove_count);

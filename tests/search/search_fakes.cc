@@ -32,8 +32,8 @@ Problem TinyProblem() {
   problem.cluster.ranks_per_node = 4;
   problem.cluster.cores = 2;
   problem.cluster.memory_bytes = int64_t{8} << 30;
+  problem.cluster.profile = BuiltinProfile("cpu");
   problem.cluster.profile.name = "fake-cpu";
-  problem.cluster.profile.device = "cpu";
   problem.global_batch = 4;
   problem.sequence_length = 16;
   return problem;
@@ -43,7 +43,7 @@ SearchOptions TinySearch(const std::string& study_path) {
   SearchOptions options;
   options.problem = TinyProblem();
   options.dry_run_count = 4;
-  options.prove_count = 3;
+  options.race.prove_count = 3;
   options.study_path = study_path;
   options.study.program_version = "test";
   return options;
@@ -89,6 +89,7 @@ Measurement FakeMeasurement(const RunConfig& run) {
   measurement.memory_bytes = {{"weights", prediction.peak_mem_bytes}};
   measurement.breakdown_s = {{"gemm", measurement.step_time_s}};
   measurement.losses = {5.0, 4.5};
+  measurement.blocks.assign(3, {.step_s = measurement.step_time_s, .probe_s = 0.005});
   return measurement;
 }
 
@@ -116,13 +117,20 @@ TrialOutcome FakeRunner::Run(const TrialRequest& request, const std::function<bo
                      .state = outcome.state,
                      .message = outcome.message,
                      .measurement = {}};
-  if (outcome.state == TrialState::kDone) result.measurement = FakeMeasurement(request.run);
+  if (outcome.state == TrialState::kDone) {
+    result.measurement = FakeMeasurement(request.run);
+    const double factor = 1 + noise * (static_cast<double>(random_() % 1001) / 500 - 1);
+    for (StepBlock& block : result.measurement->blocks) {
+      if (step_s > 0) block.step_s = step_s;
+      block.step_s *= layout == slow_layout ? 2 * factor : factor;
+    }
+  }
   {
     // A write that is cut short by a kill leaves a torn line.
     std::ofstream(request.results_path, std::ios::app)
         << R"({"schema_version": 1, "attem)" << std::flush;
     moment();
-    ResultsFile(request.results_path, 1).Append(result);
+    ResultsFile(request.results_path).Append(result);
   }
   ++runs[layout];
   moment();

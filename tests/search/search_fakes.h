@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <map>
+#include <random>
+#include <set>
 #include <string>
 
 #include "profiler/trial.h"
@@ -37,10 +39,19 @@ class FakeRunner : public TrialRunner {
  public:
   TrialOutcome Run(const TrialRequest& request, const std::function<bool()>& cancelled) override;
 
+  void Release(const std::string& key) override { released.insert(key); }
+
   /// By layout: how its first trials end, when not well. What is not listed succeeds.
   std::map<std::string, std::vector<TrialState>> failures;
   std::map<std::string, int64_t> runs;  // finished trials by layout
-  std::function<void()> tick;           // called at every moment at which a driver might be killed
+  std::set<std::string> released;
+  double noise = 0;            // of a visit's figures, relative
+  std::string slow_layout;     // takes twice as long
+  double step_s = 0;           // of every layout; 0 = FakeMeasurement's
+  std::function<void()> tick;  // called at every moment at which a driver might be killed
+
+ private:
+  std::mt19937_64 random_;
 };
 
 }  // namespace trimtab

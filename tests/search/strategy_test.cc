@@ -21,7 +21,7 @@ CandidateRecord Predicted(double step_time_s, int64_t peak_mem_bytes, int64_t ra
 }
 
 void Fail(CandidateRecord& candidate, TrialState state) {
-  ++candidate.attempts;
+  ++candidate.failures;
   candidate.last_state = Name(state);
 }
 
@@ -60,37 +60,15 @@ TEST(Strategy, OnlyACrashIsTriedAgainAndOnlyOnce) {
   for (const TrialState state :
        {TrialState::kOutOfMemory, TrialState::kTimedOut, TrialState::kFailed}) {
     CandidateRecord candidate = Predicted(1, 1);
-    EXPECT_FALSE(IsSettled(candidate));
+    EXPECT_FALSE(HasFailed(candidate));
     Fail(candidate, state);
-    EXPECT_TRUE(IsSettled(candidate)) << Name(state);
+    EXPECT_TRUE(HasFailed(candidate)) << Name(state);
   }
   CandidateRecord candidate = Predicted(1, 1);
   Fail(candidate, TrialState::kCrashed);
-  EXPECT_FALSE(IsSettled(candidate));
+  EXPECT_FALSE(HasFailed(candidate));
   Fail(candidate, TrialState::kCrashed);
-  EXPECT_TRUE(IsSettled(candidate));
-}
-
-TEST(Strategy, FailuresAreReplacedUpToTwiceTheCount) {
-  std::vector<CandidateRecord> candidates;
-  for (int i = 0; i < 10; ++i) candidates.push_back(Predicted(1 + i, 1));
-  ProofPlan plan = PlanProof(Objective::kThroughput, candidates, 2);
-  EXPECT_EQ(plan.candidates, (std::vector<size_t>{0, 1}));
-  EXPECT_EQ(plan.next, 0u);
-
-  Fail(candidates[0], TrialState::kOutOfMemory);
-  candidates[1].measured.emplace();
-  plan = PlanProof(Objective::kThroughput, candidates, 2);
-  EXPECT_EQ(plan.candidates, (std::vector<size_t>{0, 1, 2}));
-  EXPECT_EQ(plan.next, 2u);
-  EXPECT_EQ(plan.measured, 1);
-  EXPECT_EQ(plan.failed, 1);
-  EXPECT_EQ(plan.remaining(), 1);
-
-  for (size_t i = 2; i < 10; ++i) Fail(candidates[i], TrialState::kOutOfMemory);
-  plan = PlanProof(Objective::kThroughput, candidates, 2);
-  EXPECT_EQ(plan.candidates.size(), 4u);
-  EXPECT_EQ(plan.next, std::nullopt);
+  EXPECT_TRUE(HasFailed(candidate));
 }
 
 TEST(Strategy, NamesComeBack) {

@@ -33,7 +33,7 @@ std::vector<CandidateRecord> SomeCandidates() {
 }
 
 void AppendDone(const Study& study, const Attempt& attempt, const RunConfig& run) {
-  ResultsFile(study.results_path(), 1)
+  ResultsFile(study.results_path())
       .Append({.attempt = attempt.token,
                .state = TrialState::kDone,
                .message = "",
@@ -73,7 +73,7 @@ TEST(Study, KeepsWhatIsStored) {
     EXPECT_EQ(read[i].key, stored[i].key);
     EXPECT_EQ(read[i].run, stored[i].run);
     EXPECT_EQ(read[i].closed_form, stored[i].closed_form);
-    EXPECT_EQ(read[i].attempts, 0);
+    EXPECT_EQ(read[i].failures, 0);
   }
   EXPECT_EQ(read[1].pruned_why, "too large after all");
   EXPECT_TRUE(read[1].dry_run.has_value());
@@ -84,7 +84,8 @@ TEST(Study, TakesEachResultInOnce) {
   auto study = Study::Open(ScratchPath("once.db"), TinyProblem(), {});
   const std::vector<CandidateRecord> candidates = SomeCandidates();
   study->StoreCandidates(candidates);
-  const Attempt attempt = study->BeginAttempt(1);
+  const int64_t round = study->BeginRound({1});
+  const Attempt attempt = study->BeginAttempt(1, round);
   AppendDone(*study, attempt, candidates[0].run);
   AppendDone(*study, attempt, candidates[0].run);
   AppendDone(*study, {.id = 1, .token = "another-study-1"}, candidates[0].run);
@@ -93,8 +94,10 @@ TEST(Study, TakesEachResultInOnce) {
   EXPECT_EQ(study->IngestResults(), 0);
   study->FinishAttempt(attempt, {.state = TrialState::kCrashed, .message = "after its result"});
   const CandidateRecord read = study->Candidates()[0];
-  EXPECT_EQ(read.attempts, 1);
-  EXPECT_EQ(read.last_state, "done");
+  EXPECT_EQ(read.failures, 0);
+  ASSERT_EQ(read.visits.size(), 1u);
+  EXPECT_EQ(read.visits[0].round, round);
+  EXPECT_EQ(read.visits[0].measurement.blocks, FakeMeasurement(candidates[0].run).blocks);
   ASSERT_TRUE(read.measured.has_value());
   EXPECT_EQ(read.measured->tokens_per_s, FakeMeasurement(candidates[0].run).tokens_per_s);
   EXPECT_EQ(read.measured->losses, (std::vector<double>{5.0, 4.5}));
@@ -106,15 +109,37 @@ TEST(Study, RecoversFinishedAttemptsAndForgetsUnfinishedOnes) {
   {
     auto study = Study::Open(path, TinyProblem(), {});
     study->StoreCandidates(candidates);
-    AppendDone(*study, study->BeginAttempt(1), candidates[0].run);
-    study->BeginAttempt(2);
+    const int64_t round = study->BeginRound({2, 1});
+    AppendDone(*study, study->BeginAttempt(1, round), candidates[0].run);
+    study->BeginAttempt(2, round);
   }
   auto study = Study::Open(path, TinyProblem(), kResume);
   EXPECT_EQ(study->Recover(), 1);
   EXPECT_EQ(study->Recover(), 0);
   EXPECT_TRUE(study->Candidates()[0].measured.has_value());
-  EXPECT_EQ(study->Candidates()[1].attempts, 0);
-  EXPECT_EQ(study->BeginAttempt(2).id, 3);
+  EXPECT_EQ(study->Candidates()[1].failures, 0);
+  EXPECT_EQ(study->BeginAttempt(2, 1).id, 3);
+}
+
+TEST(Study, KeepsRoundsAndTheirSpeed) {
+  const std::string path = ScratchPath("rounds.db");
+  {
+    auto study = Study::Open(path, TinyProblem(), {});
+    study->StoreCandidates(SomeCandidates());
+    EXPECT_EQ(study->BeginRound({3, 1, 2}), 1);
+    study->FinishRound(1, {.median = 0.7, .low = 0.4, .high = 0.9});
+    EXPECT_EQ(study->BeginRound({2}), 2);
+  }
+  const std::vector<RoundRecord> rounds = Study::OpenExisting(path)->Rounds();
+  ASSERT_EQ(rounds.size(), 2u);
+  EXPECT_EQ(rounds[0].candidates, (std::vector<int64_t>{3, 1, 2}));
+  EXPECT_GE(rounds[0].at_s, 0);
+  ASSERT_TRUE(rounds[0].speed.has_value());
+  EXPECT_EQ(rounds[0].speed->low, 0.4);
+  EXPECT_EQ(rounds[0].speed->median, 0.7);
+  EXPECT_EQ(rounds[0].speed->high, 0.9);
+  EXPECT_EQ(rounds[1].id, 2);
+  EXPECT_FALSE(rounds[1].speed.has_value());
 }
 
 TEST(Study, AnExistingFileNeedsResume) {
@@ -143,10 +168,22 @@ TEST(Study, ASecondDriverIsRefused) {
   EXPECT_EQ(error, path + ": in use by another trimtab process");
 }
 
+/// Takes from a study what schema 3 brought. Measurements had no blocks then.
+void MakeSchemaTwo(const std::string& path) {
+  Database database(path, false);
+  database.Execute("UPDATE measurements SET detail = json_remove(detail, '$.blocks')");
+  database.Execute("ALTER TABLE attempts DROP COLUMN round_id");
+  database.Execute("ALTER TABLE study DROP COLUMN indifference");
+  database.Execute("ALTER TABLE study DROP COLUMN most_rounds");
+  database.Execute("DROP TABLE rounds");
+  database.Execute("PRAGMA user_version = 2");
+}
+
 // As version 1 of the schema stored it: one precision, fp32 optimizer state.
 TEST(Study, AStudyOfTheFirstSchemaIsReadAndResumed) {
   const std::string path = ScratchPath("older.db");
   Study::Open(path, TinyProblem(), {})->StoreCandidates(SomeCandidates());
+  MakeSchemaTwo(path);
   {
     nlohmann::json problem = ToJson(TinyProblem());
     problem.erase("precisions");
@@ -165,8 +202,34 @@ TEST(Study, AStudyOfTheFirstSchemaIsReadAndResumed) {
   EXPECT_NE(ErrorOf<InputError>([&] { Study::Open(path, other, kResume); }).find("precisions"),
             std::string::npos);
   EXPECT_EQ(Study::Open(path, TinyProblem(), kResume)->Candidates().size(), 3u);
-  EXPECT_EQ(Database(path, false).QueryInt("PRAGMA user_version"), 2);
+  EXPECT_EQ(Database(path, false).QueryInt("PRAGMA user_version"), 3);
   Study::Open(path, TinyProblem(), kResume);
+}
+
+TEST(Study, AStudyOfTheSecondSchemaKeepsItsMeasurements) {
+  const std::string path = ScratchPath("second.db");
+  const std::vector<CandidateRecord> candidates = SomeCandidates();
+  {
+    auto study = Study::Open(path, TinyProblem(), {});
+    study->StoreCandidates(candidates);
+    AppendDone(*study, study->BeginAttempt(1, study->BeginRound({1})), candidates[0].run);
+    study->IngestResults();
+  }
+  MakeSchemaTwo(path);
+  const double rate = FakeMeasurement(candidates[0].run).tokens_per_s;
+  const auto check = [&](const Study& study) {
+    EXPECT_TRUE(study.Rounds().empty());
+    EXPECT_EQ(study.goal().indifference, 0.01);
+    const CandidateRecord first = study.Candidates()[0];
+    EXPECT_TRUE(first.visits.empty()) << "it was measured outside any race";
+    ASSERT_TRUE(first.measured.has_value());
+    EXPECT_EQ(first.measured->tokens_per_s, rate);
+  };
+  check(*Study::OpenExisting(path));
+  EXPECT_EQ(Database(path, false).QueryInt("PRAGMA user_version"), 2) << "reading changes nothing";
+  auto study = Study::Open(path, TinyProblem(), kResume);
+  check(*study);
+  EXPECT_EQ(study->BeginRound({1, 2}), 1);
 }
 
 TEST(Study, ANewerSchemaIsRefused) {
@@ -222,7 +285,7 @@ TEST(Study, AFailedWriteLosesNothingStored) {
       const auto size = static_cast<rlim_t>(std::filesystem::file_size(path));
       const rlimit limit = {size, size};
       setrlimit(RLIMIT_FSIZE, &limit);
-      for (int i = 0; i < 10000; ++i) study->BeginAttempt(1);
+      for (int i = 0; i < 10000; ++i) study->BeginRound({1});
       code = 1;
     } catch (const StorageError&) {
       code = 42;
@@ -235,7 +298,7 @@ TEST(Study, AFailedWriteLosesNothingStored) {
   EXPECT_EQ(WEXITSTATUS(status), 42);
   auto study = Study::Open(path, TinyProblem(), kResume);
   EXPECT_EQ(study->Candidates().size(), 3u);
-  study->BeginAttempt(1);
+  study->BeginRound({1});
 }
 
 }  // namespace

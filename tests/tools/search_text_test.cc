@@ -20,6 +20,9 @@ SearchResult SomeResult() {
   measured.measured_peak_mem_bytes = 2048;
   measured.peak_mem_error = 0;
   measured.state = "measured";
+  measured.standing = Standing::kBest;
+  measured.visits = 3;
+  measured.figure = {.tokens_per_s = 1000, .low = 990, .high = 1011, .trust = "measured"};
   RankingRow predicted;
   predicted.layout = "tp=1,dp=2,mbs=4";
   predicted.groups = predicted.layout;
@@ -27,14 +30,17 @@ SearchResult SomeResult() {
   predicted.optimizer_state = "reduced";
   predicted.predicted_tokens_per_s = 800;
   predicted.state = "predicted";
+  predicted.figure = {.tokens_per_s = 800, .low = 760, .high = 840, .trust = "modelled"};
   result.ranking = {measured, predicted, predicted};
   result.numerics = {{"bf16", "full", "bf16 is this", "full is that", 0, 0},
                      {"fp32", "reduced", "fp32 is that", "reduced is this", 1, 0.125}};
   result.recommendation.measured = true;
-  result.recommendation.binds = "exposed_tp";
-  result.recommendation.binds_share = 0.25;
+  result.recommendation.binds.text = "compute-bound: 74 % of the step computes";
   result.recommendation.alternative = 1;
-  result.recommendation.alternative_cost = 0.125;
+  result.recommendation.alternative_cost = {.by = 0.125, .low = 0.1, .high = 0.15};
+  result.recommendation.plain = 2;
+  result.recommendation.plain_gain = 0.25;
+  result.race.end = RaceEnd::kSeparated;
   result.recommendation.contender = 2;
   result.recommendation.contender_gain = 0.03;
   return result;
@@ -44,46 +50,66 @@ TEST(SearchText, TellsWhatWasPrunedRankedAndRecommended) {
   const std::string text = SearchText(SomeResult(), 2, /*bold=*/false);
   for (const char* part : {
            "10 candidates, 3 left after pruning\n      5  zero-requires-dp\n      2  memory\n",
-           "\n1  tp=2,dp=1,mbs=4  bf16       full         1000        900  -10.0 %",
-           "\n2  tp=1,dp=2,mbs=4  fp32       reduced         -        800        -",
+           "\n1  tp=2,dp=1,mbs=4  bf16       full     1000 +-1.1 %  measured       -        900  "
+           "-10.0 %",
+           "\n2  tp=1,dp=2,mbs=4  fp32       reduced   800 +-5.0 %  modelled       -        800    "
+           "    -",
            "\nbf16      bf16 is this\nfp32      fp32 is that\nfull      full is that\n",
            "\nbest of bf16 full: tp=2,dp=1,mbs=4, recommended\n",
            "\nbest of fp32 reduced: tp=1,dp=2,mbs=4, 12.5 % worse\n",
            "... and 1 more\n",
-           "recommended: tp=2,dp=1,mbs=4,precision=bf16 at 1000 tokens/s (measured)\n",
-           "besides compute, most of its step goes to exposed_tp (25.0 %)\n",
-           "next best: tp=1,dp=2,mbs=4, 12.5 % worse\n",
-           "worth proving too: tp=1,dp=2,mbs=4, expected 3.0 % better\n",
+           "recommended: tp=2,dp=1,mbs=4,precision=bf16 at 1000 +-1.1 % tokens/s (measured)\n",
+           "it is ahead of every other (95 % sure)\n",
+           "compute-bound: 74 % of the step computes\n",
+           "next best: tp=1,dp=2,mbs=4, 12.5 % slower (10.0 to 15.0 %)\n",
+           "against the plain default, tp=1,dp=2,mbs=4: +25 % tokens/s (its speed is modelled)\n",
+           "worth measuring next: tp=1,dp=2,mbs=4, expected to be 3.0 % better\n",
        }) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
   }
 }
 
-TEST(SearchText, TellsHowATrialEnded) {
+TEST(SearchText, TellsHowTheRaceEnded) {
+  SearchResult result = SomeResult();
+  result.race.end = RaceEnd::kNotRun;
+  EXPECT_NE(SearchText(result, 2, false).find("nothing was measured: the prediction decides\n"),
+            std::string::npos);
+  result.race.end = RaceEnd::kTie;
+  result.candidates.resize(2);
+  result.candidates[1].key = "tp=4";
+  result.race.standing = {Standing::kBest, Standing::kTied};
+  EXPECT_NE(SearchText(result, 2, false).find("a tie: these are within 1 % of it"),
+            std::string::npos);
+  EXPECT_NE(SearchText(result, 2, false).find(": tp=4\n"), std::string::npos);
+  result.race.end = RaceEnd::kRounds;
+  result.partial_reason = "40 rounds were not enough";
+  EXPECT_NE(SearchText(result, 2, false).find("not settled yet: 40 rounds were not enough\n"),
+            std::string::npos);
+}
+
+TEST(SearchText, TellsHowAVisitAndARoundEnded) {
   CandidateRecord candidate;
   candidate.key = "tp=2";
-  TrialProgress progress;
-  progress.done = 1;
-  progress.failed = 1;
-  progress.total = 4;
-  progress.eta_s = 8;
-  progress.best_tokens_per_s = 310;
+  RaceProgress progress;
+  progress.round = 2;
+  progress.visits = 5;
   TrialOutcome outcome;
   outcome.state = TrialState::kFailed;
   outcome.message = "exit code 1";
   outcome.seconds = 4;
-  EXPECT_EQ(TrialText(candidate, outcome, progress),
-            "trial 2/4: tp=2: failed: exit code 1 in 4 s; best 310 tokens/s; ETA 8 s");
-  progress = {};
-  progress.total = 4;
-  outcome.state = TrialState::kCancelled;
-  outcome.message = "cancelled";
-  EXPECT_EQ(TrialText(candidate, outcome, progress), "trial 0/4: tp=2: cancelled in 4 s");
-  progress.done = 4;
+  EXPECT_EQ(VisitText(candidate, outcome, progress),
+            "round 2, visit 5: tp=2: failed: exit code 1 in 4 s");
   outcome.state = TrialState::kDone;
-  candidate.measured = Measurement{};
-  candidate.measured->tokens_per_s = 123.4;
-  EXPECT_EQ(TrialText(candidate, outcome, progress), "trial 4/4: tp=2: 123 tokens/s in 4 s");
+  candidate.visits.push_back({.round = 2});
+  candidate.visits.back().measurement.tokens_per_s = 310;
+  EXPECT_EQ(VisitText(candidate, outcome, progress), "round 2, visit 5: tp=2: 310 tokens/s in 4 s");
+  progress.racing = 3;
+  progress.speed = 0.8;
+  progress.best_layout = "tp=2";
+  progress.best_tokens_per_s = 388;
+  EXPECT_EQ(RoundText({.id = 2}, progress),
+            "round 2 done, the machine at 0.80 of its speed: best tp=2 at 388 tokens/s; 3 still "
+            "racing");
 }
 
 }  // namespace

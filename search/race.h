@@ -1,0 +1,93 @@
+// Race: which candidate is visited next, when a race is over, and who has won.
+//
+// Finalists are visited in rounds, each in an order of its own, a few steps a visit, so that all of
+// them see the same machine on average and the fit (race_fit.h) can tell them apart however its
+// speed wanders. One whose interval lies wholly behind the best one's leaves; a newcomer enters
+// while its predicted interval reaches the best. All of this follows from what a study holds: a
+// search that was killed goes on with the very step it would have taken.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "search/race_fit.h"
+#include "search/strategy.h"
+
+namespace trimtab {
+
+struct RaceRules {
+  Objective objective = Objective::kThroughput;
+  int64_t prove_count = 4;     // the best by prediction, which are visited in any case
+  double indifference = 0.01;  // a difference of less than this does not matter
+  double confidence = 0.95;    // of intervals
+  int64_t most_rounds = 40;
+};
+
+/// Where a candidate stands.
+enum class Standing {
+  kPredicted,  // not visited
+  kFailed,     // its trial fails
+  kRacing,     // may still be better than the best by more than the indifference
+  kBehind,     // behind the best by more than the indifference
+  kTied,       // within the indifference of the best, as far as can be told
+  kBest,
+};
+std::string Name(Standing standing);
+
+enum class RaceEnd {
+  kNotRun,     // nothing was visited
+  kOpen,       // more visits would tell more
+  kSeparated,  // the best is ahead of all others
+  kTie,        // so it is, but for some within the indifference
+  kRounds,     // the rounds are used up
+};
+std::string Name(RaceEnd end);
+
+/// What the visits so far say. Indices are of the candidates it was judged from.
+struct Race {
+  /// Which entrant of the fit a candidate is.
+  std::vector<std::optional<size_t>> entrant;
+  std::optional<RaceFit> fit;  // none before the first visit
+  std::optional<size_t> best;
+  std::vector<Standing> standing;
+  RaceEnd end = RaceEnd::kNotRun;
+
+  /// The score of a visited candidate against the best one's, in logarithms: 0.01 = 1 % worse.
+  RaceFit::Estimate AgainstBest(const RaceRules& rules,
+                                const std::vector<CandidateRecord>& candidates,
+                                size_t candidate) const;
+  std::vector<size_t> With(Standing standing) const;
+};
+
+/// Judges the visits of `candidates`. Of those that are surely within the indifference of the
+/// first, the one that needs the least memory is best, then the one with the shortest layout.
+/// `references`: what the probe should take, by mode; may be empty.
+Race JudgeRace(const RaceRules& rules, const std::vector<CandidateRecord>& candidates,
+               const std::map<Mode, ProbeReference>& references);
+
+/// Gives every visited candidate its figures: `measured` at the machine's calibrated speed, with an
+/// interval, and corrects the predictions of the others by them.
+void ApplyRace(const Race& race, std::vector<CandidateRecord>& candidates);
+
+/// The mode a candidate's ranks run in. All GPUs are one mode.
+Mode ModeOf(const RunConfig& run);
+
+/// What the probe takes at the speed that `profile` is of, by mode; empty where it does not say.
+std::map<Mode, ProbeReference> ProbeReferences(const HardwareProfile& profile);
+
+/// What a race does next: visits a candidate in the open round, begins a round, or ends.
+struct RaceStep {
+  std::optional<size_t> visit;
+  std::vector<size_t> begin_round;  // the order of its visits
+  RaceEnd end = RaceEnd::kOpen;
+};
+
+/// `candidates` with ApplyRace applied; `rounds` in order.
+RaceStep NextStep(const RaceRules& rules, const Race& race,
+                  const std::vector<CandidateRecord>& candidates,
+                  const std::vector<RoundRecord>& rounds);
+
+}  // namespace trimtab

@@ -1,0 +1,116 @@
+// Race fit: what the visits of a race say about its entrants, on a machine whose speed wanders.
+//
+// Every visit is a few blocks of steps with the probe's readings around them. Logarithms turn
+// speeds into sums: a block takes (its layout) + (the machine at that moment). The fit first takes
+// off what the probe saw, by as much as steps have been seen to follow the probe; then it takes off
+// what the visits of one round share; what is left of each entrant are its own seconds, and the
+// scatter says how sure they are.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "cost_model/hardware_profile.h"
+
+namespace trimtab {
+
+/// Steps between two readings of the probe.
+struct RaceBlock {
+  double step_s = 0;   // seconds of one step
+  double probe_s = 0;  // of the probe around them; 0 = not read
+};
+
+/// Ranks x threads and what the probe should take there.
+struct ProbeReference {
+  double probe_s = 0;  // at the speed of the calibration; 0 = not calibrated
+  double spread = 0;   // relative error expected of its ratio to the other modes
+};
+
+struct RaceVisit {
+  size_t entrant = 0;
+  int64_t round = 0;
+  Mode mode{};
+  std::vector<RaceBlock> blocks{};  // at least one
+};
+
+/// The machine's speed against its calibration, or where there is none against this race's median.
+struct RaceSpeed {
+  double median = 1;
+  double low = 1;
+  double high = 1;
+};
+
+class RaceFit {
+ public:
+  /// Fits all `visits` of `entrants` layouts; intervals hold with `confidence` (0..1).
+  RaceFit(const std::vector<RaceVisit>& visits, size_t entrants,
+          const std::map<Mode, ProbeReference>& references, double confidence);
+
+  struct Estimate {
+    double log = 0;         // natural logarithm
+    double half_width = 0;  // of the interval, in the same unit
+    double low() const { return log - half_width; }
+    double high() const { return log + half_width; }
+  };
+
+  bool visited(size_t entrant) const { return count_.at(entrant) > 0; }
+  int64_t visits(size_t entrant) const { return count_.at(entrant); }
+  /// Seconds of a step of the entrant at the machine's calibrated speed. It must have been visited.
+  Estimate StepTime(size_t entrant) const;
+  /// Seconds of a step of `entrant` against those of `other`. Both must have been visited.
+  Estimate Ratio(size_t entrant, size_t other) const;
+
+  /// What one visit's figure scatters by, relative, once the machine's speed is taken off.
+  double scatter() const { return scatter_; }
+
+  const std::map<int64_t, RaceSpeed>& speed_of_round() const { return speed_of_round_; }
+  const RaceSpeed& speed() const { return speed_; }
+  /// Of each visit, in the order given.
+  const std::vector<double>& speed_of_visit() const { return speed_of_visit_; }
+  /// Whether the machine's speed is known of every visit.
+  bool probed() const { return probed_; }
+  /// Whether speeds are against a calibration.
+  bool calibrated() const { return calibrated_; }
+
+  /// By how much steps follow the probe: 1 = a machine at half its speed takes twice as long.
+  double exponent() const { return exponent_; }
+  /// False where the machine's speed wandered and the steps did not go with the probe.
+  bool stands_for_steps() const { return stands_for_steps_; }
+  /// Modes that ran at another speed beside the others than their calibration explains.
+  const std::vector<Mode>& throttled() const { return throttled_; }
+
+ private:
+  struct Reading;  // one visit, in logarithms
+
+  void CompareModes(std::vector<Reading>& readings,
+                    const std::map<Mode, ProbeReference>& references);
+  void TakeOffNoise(std::vector<Reading>& readings);
+  void FindExponent(const std::vector<Reading>& readings);
+  void FitLevels(const std::vector<Reading>& readings);
+  void SummariseSpeed(const std::vector<Reading>& readings);
+  /// Variance that two modes' references add to the ratio of two entrants.
+  double ModeVariance(size_t entrant, size_t other) const;
+
+  double confidence_;
+  std::vector<int64_t> count_;  // visits, by entrant
+  std::vector<size_t> mode_;    // by entrant: index into modes_
+  std::vector<Mode> modes_;     // that were visited
+  std::vector<std::vector<double>> mode_covariance_;
+  std::vector<double> corrected_;  // by entrant: what share of its visits' slowness was taken off
+  std::vector<double> level_;      // log seconds at calibrated speed, by entrant
+  std::vector<std::vector<double>> covariance_;  // of the levels, without what modes add
+  double scatter_ = 0;
+  double quantile_ = 0;  // half-width / standard error
+  std::map<int64_t, RaceSpeed> speed_of_round_;
+  std::vector<double> speed_of_visit_;
+  RaceSpeed speed_;
+  double mean_slowness_ = 0;  // log of 1 / speed
+  double exponent_ = 1;
+  bool probed_ = true;
+  bool calibrated_ = true;
+  bool stands_for_steps_ = true;
+  std::vector<Mode> throttled_;
+};
+
+}  // namespace trimtab

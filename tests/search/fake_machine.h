@@ -1,0 +1,81 @@
+// A machine whose speed follows a trace, and races on it in virtual time.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "search/race.h"
+
+namespace trimtab {
+
+/// Speed by second, 1 = calibrated. Beyond its end it begins again.
+using SpeedTrace = std::vector<double>;
+
+/// Kinds of trace that MakeTrace knows.
+inline const std::vector<std::string> kTraceKinds = {"quiet",  "walk",  "steps",
+                                                     "bursts", "mixed", "throttled"};
+/// `seconds` of it, drawn with `seed`:
+/// quiet      1.0
+/// walk       wanders between 0.35 and 1.0 within minutes
+/// steps      jumps to another speed every half a minute or so
+/// bursts     1.0, and a third of that for some seconds now and then
+/// mixed      a walk with bursts
+/// throttled  as quiet: what is throttled is one mode (FakeMachine)
+SpeedTrace MakeTrace(const std::string& kind, int seconds, uint64_t seed);
+
+/// Both columns of a recorded trace (second,core0,core1), their smaller one: all ranks wait for the
+/// slowest.
+SpeedTrace ReadTrace(const std::string& path);
+
+struct FakeMachineOptions {
+  SpeedTrace trace;
+  uint64_t seed = 1;
+  double step_noise = 0.004;   // relative standard deviations
+  double probe_noise = 0.02;   // of one reading
+  double model_error = 0.03;   // of predictions, per candidate
+  double reference_error = 0;  // of the probe's references between modes
+  bool throttled = false;      // one mode runs at half its speed for half of the time
+};
+
+/// One race over the layouts of a tiny problem, as a driver would run it.
+class FakeMachine {
+ public:
+  explicit FakeMachine(const FakeMachineOptions& options);
+
+  struct Outcome {
+    Race race;
+    double regret = 0;          // of the recommended against the true best: 0.01 = 1 % slower
+    double seconds = 0;         // all visits took, of virtual time
+    double single_seconds = 0;  // that single visits of the first candidates would have taken
+    int64_t rounds = 0;
+    int64_t visits = 0;
+    int64_t intervals = 0;        // of visited candidates against the recommended
+    int64_t intervals_right = 0;  // that hold the truth
+  };
+  Outcome Run(const RaceRules& rules);
+
+  /// For tests that set the truth themselves.
+  std::vector<CandidateRecord>& candidates() { return candidates_; }
+  void SetTrueStep(size_t candidate, double seconds) { true_step_s_.at(candidate) = seconds; }
+  double true_step_s(size_t candidate) const { return true_step_s_.at(candidate); }
+
+ private:
+  double Noise(double deviation);
+  /// Passes the time that `work_s` takes at full speed; how long that was.
+  double Work(double work_s, const Mode& mode);
+  double Speed(const Mode& mode) const;
+  Measurement Visit(size_t candidate);
+
+  FakeMachineOptions options_;
+  std::mt19937_64 random_;
+  std::vector<CandidateRecord> candidates_;
+  std::vector<double> true_step_s_;
+  std::map<Mode, double> true_probe_s_;
+  std::map<Mode, ProbeReference> references_;
+  Mode throttled_mode_{};
+  double now_s_ = 0;
+};
+
+}  // namespace trimtab

@@ -1,0 +1,59 @@
+// Races on fake machines whose true speeds are known: how often the recommendation is within 1 % of
+// the true best, how often intervals hold the truth, and what a race costs against single visits.
+//
+//   bazel run //tests/search:race_benchmark -- [searches of each kind]
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "profiler/stats.h"
+#include "tests/search/fake_machine.h"
+
+namespace trimtab {
+namespace {
+
+void Main(int searches) {
+  fmt::print("{:<10} {:>9} {:>9} {:>9} {:>10} {:>8} {:>8} {:>8} {:>8}\n", "trace", "within 1%",
+             "regret95", "worst", "intervals", "rounds", "visits", "time/1x", "scatter");
+  for (const std::string& kind : kTraceKinds) {
+    std::vector<double> regrets;
+    std::vector<double> rounds;
+    std::vector<double> visits;
+    std::vector<double> times;
+    std::vector<double> scatters;
+    int64_t intervals = 0;
+    int64_t right = 0;
+    for (int i = 0; i < searches; ++i) {
+      FakeMachineOptions options;
+      options.seed = static_cast<uint64_t>(1000 + i);
+      options.trace = MakeTrace(kind, 3600, options.seed);
+      options.throttled = kind == "throttled";
+      options.reference_error = 0.015;
+      const FakeMachine::Outcome outcome = FakeMachine(options).Run({});
+      regrets.push_back(outcome.regret);
+      rounds.push_back(static_cast<double>(outcome.rounds));
+      visits.push_back(static_cast<double>(outcome.visits));
+      times.push_back(outcome.seconds / outcome.single_seconds);
+      scatters.push_back(100 * outcome.race.fit->scatter());
+      intervals += outcome.intervals;
+      right += outcome.intervals_right;
+    }
+    std::sort(regrets.begin(), regrets.end());
+    const auto within =
+        std::count_if(regrets.begin(), regrets.end(), [](double r) { return r <= 0.01; });
+    fmt::print(
+        "{:<10} {:>8.1f}% {:>8.2f}% {:>8.2f}% {:>9.1f}% {:>8.0f} {:>8.0f} {:>8.2f} {:>7.2f}%\n",
+        kind, 100.0 * static_cast<double>(within) / searches,
+        100 * regrets[static_cast<size_t>(0.95 * searches)], 100 * regrets.back(),
+        100.0 * static_cast<double>(right) / static_cast<double>(intervals), Median(rounds),
+        Median(visits), Median(times), Median(scatters));
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+}  // namespace trimtab
+
+int main(int argc, char** argv) { trimtab::Main(argc > 1 ? std::max(1, std::atoi(argv[1])) : 40); }

@@ -1,0 +1,146 @@
+#include "search/race.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/search/fake_machine.h"
+
+namespace trimtab {
+namespace {
+
+constexpr char kRecorded[] = "testdata/speed_traces/shared_host.csv";
+constexpr int kTraceSeconds = 3600;
+
+FakeMachineOptions Options(const std::string& kind, uint64_t seed) {
+  FakeMachineOptions options;
+  options.seed = seed;
+  options.trace = kind == "recorded" ? ReadTrace(kRecorded) : MakeTrace(kind, kTraceSeconds, seed);
+  options.throttled = kind == "throttled";
+  options.reference_error = 0.015;
+  return options;
+}
+
+/// What many races on machines of known speed came to.
+struct Tally {
+  int64_t searches = 0;
+  int64_t within = 0;  // recommendations within the indifference of the true best
+  int64_t intervals = 0;
+  int64_t intervals_right = 0;
+  double seconds = 0;
+  double single_seconds = 0;
+
+  void Add(const FakeMachine::Outcome& outcome, const RaceRules& rules) {
+    ++searches;
+    within += outcome.regret <= rules.indifference ? 1 : 0;
+    intervals += outcome.intervals;
+    intervals_right += outcome.intervals_right;
+    seconds += outcome.seconds;
+    single_seconds += outcome.single_seconds;
+  }
+};
+
+TEST(Race, RecommendsTheTrueBestHoweverTheMachineWanders) {
+  std::vector<std::string> kinds = kTraceKinds;
+  kinds.push_back("recorded");
+  constexpr int kSearchesOfAKind = 30;
+  const RaceRules rules;
+  Tally all;
+  for (const std::string& kind : kinds) {
+    Tally tally;
+    for (int i = 0; i < kSearchesOfAKind; ++i) {
+      const FakeMachine::Outcome outcome =
+          FakeMachine(Options(kind, static_cast<uint64_t>(1000 + i))).Run(rules);
+      tally.Add(outcome, rules);
+      all.Add(outcome, rules);
+    }
+    RecordProperty(kind + "_within", static_cast<int>(tally.within));
+    RecordProperty(kind + "_intervals_percent",
+                   static_cast<int>(100 * tally.intervals_right / tally.intervals));
+  }
+  EXPECT_GE(all.searches, 200);
+  EXPECT_GE(static_cast<double>(all.within), 0.95 * static_cast<double>(all.searches));
+  EXPECT_GE(static_cast<double>(all.intervals_right), 0.90 * static_cast<double>(all.intervals));
+}
+
+TEST(Race, CostsLittleOnAQuietMachine) {
+  Tally tally;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    tally.Add(FakeMachine(Options("quiet", seed)).Run({}), {});
+  }
+  EXPECT_LE(tally.seconds, 1.3 * tally.single_seconds);
+}
+
+TEST(Race, ATrueTieIsCalledATie) {
+  int64_t ties = 0;
+  int64_t told_apart = 0;
+  constexpr int kRaces = 40;
+  for (uint64_t seed = 1; seed <= kRaces; ++seed) {
+    const bool quiet = seed % 2 == 0;
+    FakeMachine machine(Options(quiet ? "quiet" : "walk", seed));
+    // The two that are predicted best are equally fast, and faster than all others.
+    const std::vector<size_t> order =
+        RankByPrediction(Objective::kThroughput, machine.candidates());
+    machine.SetTrueStep(order[0], 0.4);
+    machine.SetTrueStep(order[1], 0.4);
+    const FakeMachine::Outcome outcome = machine.Run({});
+    const size_t best = *outcome.race.best;
+    ASSERT_TRUE(best == order[0] || best == order[1]);
+    const Standing other = outcome.race.standing[best == order[0] ? order[1] : order[0]];
+    ties += quiet && outcome.race.end == RaceEnd::kTie && other == Standing::kTied ? 1 : 0;
+    told_apart += other == Standing::kBehind ? 1 : 0;
+  }
+  EXPECT_GE(ties, 0.9 * kRaces / 2) << "of those on a quiet machine";
+  EXPECT_LE(told_apart, 0.1 * kRaces) << "whatever the machine does";
+}
+
+TEST(Race, OfThoseThatTieTheLeanestIsRecommended) {
+  int64_t leanest = 0;
+  constexpr int kRaces = 20;
+  for (uint64_t seed = 1; seed <= kRaces; ++seed) {
+    FakeMachineOptions options = Options("quiet", seed);
+    options.step_noise = 0.0005;
+    options.probe_noise = 0.0005;
+    FakeMachine machine(options);
+    const std::vector<size_t> order =
+        RankByPrediction(Objective::kThroughput, machine.candidates());
+    machine.SetTrueStep(order[0], 0.4);
+    machine.SetTrueStep(order[1], 0.4);
+    const size_t lean = std::min(order[0], order[1]);  // memory grows with the number
+    leanest += machine.Run({}).race.best == lean ? 1 : 0;
+  }
+  EXPECT_GE(leanest, 0.9 * kRaces);
+}
+
+TEST(Race, TheSameVisitsGiveTheSameNextStep) {
+  const FakeMachine::Outcome first = FakeMachine(Options("mixed", 7)).Run({});
+  const FakeMachine::Outcome again = FakeMachine(Options("mixed", 7)).Run({});
+  EXPECT_EQ(first.visits, again.visits);
+  EXPECT_EQ(first.race.best, again.race.best);
+  EXPECT_EQ(first.seconds, again.seconds);
+}
+
+TEST(Race, WithMemoryAsTheObjectiveEveryFinalistIsVisitedOnce) {
+  const FakeMachine::Outcome outcome =
+      FakeMachine(Options("walk", 3)).Run({.objective = Objective::kMemory});
+  EXPECT_EQ(outcome.rounds, 1);
+  EXPECT_EQ(outcome.visits, 4);
+  EXPECT_EQ(outcome.race.best, 0u);  // memory grows with the number
+}
+
+TEST(Race, NamesAreThoseOfTheReport) {
+  EXPECT_EQ(Name(Standing::kPredicted), "predicted");
+  EXPECT_EQ(Name(Standing::kFailed), "failed");
+  EXPECT_EQ(Name(Standing::kRacing), "racing");
+  EXPECT_EQ(Name(Standing::kBehind), "behind");
+  EXPECT_EQ(Name(Standing::kTied), "tied");
+  EXPECT_EQ(Name(Standing::kBest), "best");
+  EXPECT_EQ(Name(RaceEnd::kNotRun), "not_run");
+  EXPECT_EQ(Name(RaceEnd::kSeparated), "separated");
+  EXPECT_EQ(Name(RaceEnd::kTie), "tie");
+  EXPECT_EQ(Name(RaceEnd::kRounds), "rounds");
+}
+
+}  // namespace
+}  // namespace trimtab
