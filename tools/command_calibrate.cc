@@ -1,11 +1,10 @@
-#include <algorithm>
-
 #include <nlohmann/json.hpp>
 
-#include "engine/base/error.h"
+#include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "profiler/calibrate.h"
 #include "tools/command.h"
+#include "tools/machine_profile.h"
 #include "tools/progress.h"
 
 namespace trimtab {
@@ -18,15 +17,20 @@ class CalibrateCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags.Choice("--device", options_.device, {"cpu", "cuda"}, "what to measure");
-    flags.Text("--out", out_, "the profile to write, for --profile", FlagNeed::kRequired);
+    flags.Text("--out", out_,
+               "the profile to write, for --profile; if left out, the one that is used where no "
+               "--profile is given");
     flags.Switch("--quick", options_.quick,
-                 "a coarser grid and fewer repeats: a third of the time");
+                 "a coarser grid and fewer passes: about a minute instead of up to ten");
     flags.Texts("--modes", modes_,
                 "RANKSxTHREADS to measure; default: 1, 2, 4, ... ranks, up to two per core");
   }
 
   int Run(const OutputOptions& output) override {
     for (const std::string& mode : modes_) options_.modes.push_back(ParseMode(mode, "--modes"));
+    // What cannot be written shows now, not after minutes.
+    if (out_.empty()) out_ = PrepareMachineProfilePath();
+    RequireWritable(out_);
     Progress progress(output);
     options_.progress = [&](std::string_view part, int done, int total) {
       if (!progress.shows_bar()) progress.Event(fmt::format("{}/{} {}", done + 1, total, part));
@@ -35,6 +39,9 @@ class CalibrateCommand : public Command {
     const HardwareProfile profile = Calibrate(options_);
     SaveHardwareProfile(profile, out_);
     progress.Clear();
+    if (const std::string caveat = SpreadCaveat(profile); !caveat.empty()) {
+      LogWarning("{}", caveat);
+    }
     if (output.json) {
       nlohmann::json json = ToJson(profile);
       PrintJson(json);

@@ -256,7 +256,8 @@ TEST_F(Commands, SearchOnGpusConsidersBf16AndFp8) {
   const json a100 =
       SearchJson({"--model", "llama2-7b", "--cluster", "8xa100", "--study", folder_ + "/a100.db"});
   EXPECT_EQ(a100["problem"]["precisions"], json::array({"bf16"})) << "it has no fp8";
-  const json cpu = SearchJson({"--model", "gpt2-tiny", "--study", folder_ + "/cpu.db"});
+  const json cpu =
+      SearchJson({"--model", "gpt2-tiny", "--profile", "generic", "--study", folder_ + "/cpu.db"});
   EXPECT_EQ(cpu["problem"]["precisions"], json::array({"fp32"}));
   EXPECT_EQ(cpu["problem"]["optimizer_states"], json::array({"full"}));
 }
