@@ -10,11 +10,14 @@
 #include "engine/config/rules.h"
 #include "engine/device/cuda/loader.h"
 #include "tools/command.h"
+#include "tools/doctor_speed.h"
 #include "tools/table.h"
 #include "tools/version.h"
 
 namespace trimtab {
 namespace {
+
+constexpr double kSpeedSeconds = 10;
 
 enum class Health { kOk, kNote, kBad };
 
@@ -83,6 +86,7 @@ class DoctorCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags.Switch("--rules", rules_, "list the rules a configuration must satisfy");
+    flags.Switch("--no-speed", no_speed_, "leave out the ten seconds that look at the speed");
   }
 
   int Run(const OutputOptions& output) override {
@@ -90,8 +94,12 @@ class DoctorCommand : public Command {
       PrintRules(output);
       return 0;
     }
-    const std::vector<Check> checks = {CheckProcessor(), CheckVectorUnits(), CheckMemory(),
-                                       CheckDisk(), CheckGpus()};
+    std::vector<Check> checks = {CheckProcessor(), CheckVectorUnits(), CheckMemory(), CheckDisk(),
+                                 CheckGpus()};
+    if (!no_speed_) {
+      const SpeedFinding speed = CheckSpeed(kSpeedSeconds);
+      checks.push_back({"speed", speed.steady ? Health::kOk : Health::kNote, speed.text});
+    }
     if (output.json) {
       nlohmann::json list = nlohmann::json::array();
       for (const Check& check : checks) {
@@ -128,6 +136,7 @@ class DoctorCommand : public Command {
   }
 
   bool rules_ = false;
+  bool no_speed_ = false;
 };
 
 }  // namespace
