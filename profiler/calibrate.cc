@@ -137,8 +137,12 @@ class Calibration {
     for (size_t i = 0; i < modes_.size(); ++i) {
       ModeReadings& mode = modes_[i];
       mode.probe = probes[i];
+      std::vector<Pass> whole(probe_s_.size());
       for (const auto& [table, passes] : mode.passes) {
-        mode.combined[table] = CombinePasses(passes, mode.probe.seconds);
+        for (size_t pass = 0; pass < passes.size(); ++pass) Append(passes[pass], whole[pass]);
+      }
+      for (const auto& [table, passes] : mode.passes) {
+        mode.combined[table] = CombinePasses(passes, whole, mode.probe.seconds);
       }
     }
   }

@@ -68,15 +68,6 @@ RunConfig GroupsOf(int group, const Mode& mode) {
   return run;
 }
 
-/// Pieces of different rigs stay apart.
-void Append(Pass more, Pass& pass) {
-  const int shift = pass.empty() || more.empty() ? 0 : pass.back().piece + 1 - more.front().piece;
-  for (Reading& reading : more) {
-    reading.piece += shift;
-    pass.push_back(reading);
-  }
-}
-
 /// Whole training steps, after one that finds caches, pages and thread pools cold.
 Pass StepReadings(const RunConfig& run, const CalibrationPlan& plan) {
   const auto source = MakeSyntheticSource(run.model.vocab_size, run.seed);
@@ -107,8 +98,8 @@ Visit VisitMode(const Mode& mode, const CalibrationPlan& plan) {
       ModeTables not_yet;  // what they come to is known after all passes
       for (size_t i = begin; i < end; ++i) {
         parts[i].measure(rig, plan, not_yet);
-        Pass readings = rig.TakeReadings();
-        if (rank.speaks()) Append(std::move(readings), visit[parts[i].table]);
+        const Pass readings = rig.TakeReadings();
+        if (rank.speaks()) Append(readings, visit[parts[i].table]);
       }
     });
   }

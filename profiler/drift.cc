@@ -12,6 +12,7 @@
 namespace trimtab {
 namespace {
 
+constexpr size_t kFewPieces = 12;              // fewer have no slope of their own
 constexpr double kSteepest = 1.2;              // slope of seconds over probe seconds
 constexpr double kDeviationsOfSigma = 1.4826;  // median absolute deviations of a normal's sigma
 constexpr double kErrorOfMedian = 1.2533;      // against that of a mean, of normal values
@@ -53,20 +54,8 @@ std::vector<Piece> Pieces(const std::vector<Pass>& passes) {
   return pieces;
 }
 
-}  // namespace
-
-double StandardErrorOfMedian(const std::vector<double>& values) {
-  const size_t count = values.size();
-  if (count < 2) return 0;
-  const double small = count - 2 < kSmallSample.size()
-                           ? kSmallSample[count - 2]
-                           : static_cast<double>(count) / (static_cast<double>(count) - 0.8);
-  const double sigma = kDeviationsOfSigma * small * MedianAbsoluteDeviation(values, Median(values));
-  return kErrorOfMedian * sigma / std::sqrt(static_cast<double>(count));
-}
-
-double DriftSlope(const std::vector<Pass>& passes) {
-  const std::vector<Piece> pieces = Pieces(passes);
+/// Slope of log seconds over log probe seconds: a median over pairs, weighted by their distance.
+double SlopeOf(const std::vector<Piece>& pieces) {
   std::vector<std::pair<double, double>> slopes;  // and their weights
   double total = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
@@ -87,9 +76,33 @@ double DriftSlope(const std::vector<Pass>& passes) {
   return 0;
 }
 
-CombinedTable CombinePasses(const std::vector<Pass>& passes, double reference_probe_s) {
+}  // namespace
+
+void Append(const Pass& more, Pass& pass) {
+  const int shift = pass.empty() || more.empty() ? 0 : pass.back().piece + 1 - more.front().piece;
+  for (Reading reading : more) {
+    reading.piece += shift;
+    pass.push_back(reading);
+  }
+}
+
+double StandardErrorOfMedian(const std::vector<double>& values) {
+  const size_t count = values.size();
+  if (count < 2) return 0;
+  const double small = count - 2 < kSmallSample.size()
+                           ? kSmallSample[count - 2]
+                           : static_cast<double>(count) / (static_cast<double>(count) - 0.8);
+  const double sigma = kDeviationsOfSigma * small * MedianAbsoluteDeviation(values, Median(values));
+  return kErrorOfMedian * sigma / std::sqrt(static_cast<double>(count));
+}
+
+double DriftSlope(const std::vector<Pass>& passes) { return SlopeOf(Pieces(passes)); }
+
+CombinedTable CombinePasses(const std::vector<Pass>& passes, const std::vector<Pass>& whole,
+                            double reference_probe_s) {
   TRIMTAB_ASSERT(!passes.empty(), "a table without passes");
-  const double slope = DriftSlope(passes);
+  const std::vector<Piece> pieces = Pieces(passes);
+  const double slope = pieces.size() < kFewPieces ? DriftSlope(whole) : SlopeOf(pieces);
   CombinedTable table;
   std::vector<double> errors;
   for (size_t cell = 0; cell < passes.front().size(); ++cell) {

@@ -17,6 +17,9 @@ struct Reading {
 /// What one pass read: one reading of each cell of a table, the same cells in every pass.
 using Pass = std::vector<Reading>;
 
+/// Adds readings to a pass. Pieces of the one stay apart from those of the other.
+void Append(const Pass& more, Pass& pass);
+
 /// A standard error of the median of `values` that a few wild ones do not move: from their median
 /// absolute deviation. 0 for fewer than two.
 double StandardErrorOfMedian(const std::vector<double>& values);
@@ -33,8 +36,11 @@ struct CombinedTable {
 };
 
 /// Median over `passes` of each cell's seconds, each first taken to the speed at which the probe
-/// takes `reference_probe_s`, as far as DriftSlope says that helps. There is at least one pass.
-CombinedTable CombinePasses(const std::vector<Pass>& passes, double reference_probe_s);
+/// takes `reference_probe_s`, as far as DriftSlope says that helps: of the table itself, or of the
+/// `whole` mode where the table has too few pieces for a slope of its own, which would fit their
+/// noise and hide it from the spread. There is at least one pass.
+CombinedTable CombinePasses(const std::vector<Pass>& passes, const std::vector<Pass>& whole,
+                            double reference_probe_s);
 
 /// The probe's seconds at the speed that a profile stands for.
 struct ProbeReference {

@@ -79,7 +79,8 @@ Ratio WorstRatio(const Readings& readings) {
   std::vector<double> off;  // log of what was found / what is true, of each mode
   Ratio worst;
   for (size_t mode = 0; mode < kModes.size(); ++mode) {
-    const CombinedTable table = CombinePasses(readings.tables[mode], probes[mode].seconds);
+    const CombinedTable table =
+        CombinePasses(readings.tables[mode], readings.tables[mode], probes[mode].seconds);
     double mean = 0;
     for (size_t cell = 0; cell < table.seconds.size(); ++cell) {
       mean += std::log(table.seconds[cell] / kModes[mode].cells[cell]) /
@@ -134,7 +135,7 @@ TEST(DriftSlope, IsSmallWhereTheProbeIsAllNoise) {
 }
 
 TEST(CombinePasses, OnePassIsTakenAsItIs) {
-  const CombinedTable table = CombinePasses({{{2.0, 1e-3, 0}, {3.0, 1e-3, 0}}}, 2e-3);
+  const CombinedTable table = CombinePasses({{{2.0, 1e-3, 0}, {3.0, 1e-3, 0}}}, {{}}, 2e-3);
   EXPECT_NEAR(table.seconds[0], 2.0, 1e-12);
   EXPECT_NEAR(table.seconds[1], 3.0, 1e-12);
   EXPECT_EQ(table.spread, 0);
@@ -143,11 +144,28 @@ TEST(CombinePasses, OnePassIsTakenAsItIs) {
 TEST(CombinePasses, TakesDriftOutAndLeavesNoSpread) {
   const auto falls = [](const Turn& at) { return 1.0 - 0.1 * at.pass; };
   const Readings readings = Simulate(6, falls, {}, 1);
-  const CombinedTable table = CombinePasses(readings.tables[1], kModes[1].probe_s);
+  const CombinedTable table =
+      CombinePasses(readings.tables[1], readings.tables[1], kModes[1].probe_s);
   for (size_t cell = 0; cell < kModes[1].cells.size(); ++cell) {
     EXPECT_NEAR(table.seconds[cell] / kModes[1].cells[cell], 1, 1e-9);
   }
   EXPECT_NEAR(table.spread, 0, 1e-9);
+}
+
+TEST(CombinePasses, FewPiecesDoNotHideTheirNoiseInASlope) {
+  // Two timings of one cell that a slope of 1 would make agree, though the mode's other work says
+  // that the probe has nothing to tell.
+  const std::vector<Pass> few = {{{2.0, 1e-3, 0}}, {{2.2, 1.1e-3, 0}}};
+  const std::vector<Pass> whole = {{{1.0, 1e-3, 0}}, {{1.0, 1.1e-3, 0}}};
+  EXPECT_GT(CombinePasses(few, whole, 1e-3).spread, 0.03);
+}
+
+TEST(Append, KeepsPiecesApart) {
+  Pass pass = {{1, 1, 0}, {2, 1, 3}};
+  Append({{3, 1, 0}, {4, 1, 1}}, pass);
+  ASSERT_EQ(pass.size(), 4u);
+  EXPECT_EQ(pass[2].piece, 4);
+  EXPECT_EQ(pass[3].piece, 5);
 }
 
 TEST(ReferenceProbes, OneModeStandsForItsMedian) {
