@@ -1,5 +1,7 @@
 #include "cost_model/finish.h"
 
+#include <cmath>
+
 #include "engine/config/run_config.h"
 
 namespace trimtab {
@@ -9,6 +11,7 @@ namespace {
 // differ by from their prediction. Modelled: rooflines are right within a factor.
 constexpr double kCalibratedHalfWidth = 0.25;
 constexpr double kModelledHalfWidth = 1.0;
+constexpr double kSpreadsOfHalfWidth = 2;  // standard errors of what the tables may be off by
 
 }  // namespace
 
@@ -25,7 +28,10 @@ void FinishEstimate(const RunConfig& run, const Cluster& cluster, const Pricer& 
   estimate.step_time_s = parts.total();
   const bool calibrated = pricer.calibrated() && cluster.calibrated;
   estimate.trust = calibrated ? Trust::kCalibrated : Trust::kModelled;
-  SetInterval(estimate, calibrated ? kCalibratedHalfWidth : kModelledHalfWidth);
+  // What the model is off by and what its tables are off by are independent of each other.
+  const double calibrated_half_width =
+      std::hypot(kCalibratedHalfWidth, kSpreadsOfHalfWidth * pricer.spread());
+  SetInterval(estimate, calibrated ? calibrated_half_width : kModelledHalfWidth);
   estimate.model_flops = ModelFlops(run);
   estimate.tokens = run.global_batch * run.sequence_length;
   estimate.ranks = run.layout.world_size();

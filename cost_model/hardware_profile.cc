@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -65,6 +66,16 @@ Mode ParseMode(const std::string& text, const std::string& what) {
   }
   throw UsageError(
       fmt::format("{}: expected ranks x threads, such as 2x1, got \"{}\"", what, text));
+}
+
+double SpreadOf(const ModeTables& tables) {
+  double worst_table = 0;
+  double step = 0;
+  for (const auto& [name, spread] : tables.spread) {
+    double& which = name == "step" ? step : worst_table;
+    which = std::max(which, spread);
+  }
+  return std::hypot(worst_table, step, tables.probe_spread);
 }
 
 HardwareProfile LoadHardwareProfile(const std::string& path) {

@@ -103,10 +103,16 @@ struct ModeTables {
   double probe_s = 0;
   /// How far off its ratio to the other modes' may be: a relative standard error.
   double probe_spread = 0;
+  /// How far off a table may be, likewise, by its name: "gemm", "attention", "ops", "collectives",
+  /// "step". Empty = unknown, in profiles of older versions.
+  std::map<std::string, double> spread;
   std::string source;  // how all of this was measured
 
   bool operator==(const ModeTables&) const = default;
 };
+/// How far off a step priced by `tables` may be because of how they were measured, a relative
+/// standard error: the worst table, the step factor and the probe, as independent errors add up.
+double SpreadOf(const ModeTables& tables);
 
 /// Efficiency at one size (share of peak): the smallest dimension of a product, or the sequence
 /// length of attention.

@@ -209,6 +209,7 @@ Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_p
   calibrated_ = tables->mode == mode;
   scale_ = CoresPerRank(tables->mode, cores) / CoresPerRank(mode, cores);
   step_factor_ = tables->step_factor;
+  spread_ = SpreadOf(*tables);
   for (const auto& [name, factors] : tables->precisions) {
     for (size_t i = 0; i < kRateCount; ++i) {
       if (name == RateName(static_cast<Rate>(i))) rates_[i].factors = factors;

@@ -41,6 +41,8 @@ class Pricer {
   bool calibrated() const { return calibrated_; }
   /// Multiplies the sum of prices of a step (ModeTables::step_factor).
   double step_factor() const { return step_factor_; }
+  /// How far off the tables may be (SpreadOf); 0 without tables, or when it is not known.
+  double spread() const { return spread_; }
 
  private:
   /// What products are told apart by.
@@ -61,6 +63,7 @@ class Pricer {
   bool calibrated_ = false;
   double scale_ = 1;  // seconds in this mode / seconds in the mode of the tables
   double step_factor_ = 1;
+  double spread_ = 0;
   std::array<LogGrid3, 2> gemm_;       // seconds per FLOP, by accumulate
   std::array<LogGrid3, 2> attention_;  // seconds per FLOP, forward and backward
   std::array<LogCurve, kOpKindCount> ops_;

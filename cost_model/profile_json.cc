@@ -13,6 +13,8 @@ constexpr int64_t kSchemaVersion = 1;
 constexpr double kLargest = 1e30;
 constexpr double kLongest = 1e6;  // seconds of one op
 constexpr int64_t kLargestDim = int64_t{1} << 40;
+constexpr double kWidestSpread = 100;
+constexpr const char* kSpreadTables[] = {"gemm", "attention", "ops", "collectives", "step"};
 
 const std::vector<std::string>& OriginNames() {
   static const std::vector<std::string> names = {"datasheet", "published", "measured", "modelled"};
@@ -131,6 +133,16 @@ ModeTables ModeFromJson(const nlohmann::json& json, const std::string& where) {
   }
   object.Text("source", tables.source, Need::kRequired);
   object.Number("step_factor", tables.step_factor, 0.1, 10, Need::kRequired);
+  object.Number("probe_s", tables.probe_s, 0, kLongest);
+  object.Number("probe_spread", tables.probe_spread, 0, kWidestSpread);
+  if (const nlohmann::json* spread = object.Find("spread")) {
+    StrictObject by_table(*spread, object.Where("spread"));
+    for (const char* table : kSpreadTables) {
+      if (by_table.Find(table) == nullptr) continue;
+      by_table.Number(table, tables.spread[table], 0, kWidestSpread);
+    }
+    by_table.Finish();
+  }
   if (const nlohmann::json* precisions = object.Find("precisions")) {
     StrictObject by_name(*precisions, object.Where("precisions"));
     RequireRateNames(*precisions, by_name);
@@ -203,6 +215,9 @@ nlohmann::json ModeToJson(const ModeTables& tables) {
   return {{"mode", ToString(tables.mode)},
           {"source", tables.source},
           {"step_factor", tables.step_factor},
+          {"probe_s", tables.probe_s},
+          {"probe_spread", tables.probe_spread},
+          {"spread", tables.spread},
           {"precisions", precisions},
           {"gemm", gemm},
           {"attention", attention},

@@ -6,289 +6,210 @@
 #include <ctime>
 #include <limits>
 #include <map>
-#include <memory>
+#include <random>
 #include <utility>
 
 #include "cost_model/cluster.h"
 #include "cost_model/dry_run.h"
 #include "engine/base/error.h"
-#include "engine/train/trainer.h"
-#include "profiler/calibrate_ops.h"
-#include "profiler/calibrate_precision.h"
-#include "profiler/calibrate_rig.h"
+#include "profiler/calibrate_visit.h"
+#include "profiler/drift.h"
 #include "profiler/stats.h"
 
 namespace trimtab {
 namespace {
 
-// Ranks of the default modes: others borrow the nearest mode's tables, and a search of one machine
-// rarely gains from more.
-constexpr int kMostRanks = 16;
-constexpr int kMostRanksQuick = 4;
-constexpr int kReferenceRounds = 4;  // calls of RunReferenceSteps
+using Clock = std::chrono::steady_clock;
 
-/// Runs `body` on every rank of a mode as the engine runs them: threads of this process, each with
-/// its own device. `layout` says how they form groups.
-void RunRanks(const ParallelConfig& layout, int threads,
-              const std::function<void(ParallelContext&, Device&)>& body) {
-  RunInprocRanks(layout, [&](ParallelContext& context) {
-    const std::unique_ptr<Device> device = MakeCpuDevice(threads);
-    body(context, *device);
-  });
+constexpr double kWideSpread = 0.05;
+constexpr int kFewestPasses = 2;  // fewer have no spread
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// 1, 2, 4, ... ranks that share the cores, up to two ranks per core.
-std::vector<Mode> DefaultModes(int cores, int most_ranks) {
-  std::vector<Mode> modes;
-  for (int ranks = 1; ranks <= std::min(2 * cores, most_ranks); ranks *= 2) {
-    modes.push_back({ranks, std::max(1, cores / ranks)});
+std::string Today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[16];
+  std::strftime(text, sizeof(text), "%Y-%m-%d", &utc);
+  return text;
+}
+
+/// Seconds of a probe round during a visit: the median over its readings.
+double ProbeOf(const Visit& visit) {
+  std::vector<double> readings;
+  for (const auto& [table, pass] : visit) {
+    for (const Reading& reading : pass) readings.push_back(reading.probe_s);
   }
-  return modes;
+  return Median(std::move(readings));
 }
 
-/// The layouts that one mode's step factor is taken from: all ranks in one tensor-parallel group,
-/// and all in one data-parallel group.
-std::vector<ParallelConfig> ReferenceLayouts(int ranks) {
-  std::vector<ParallelConfig> layouts(ranks > 1 ? 2 : 1);
-  layouts.front().tp = ranks;
-  layouts.back().dp = ranks;
-  if (ranks == 1) layouts.front() = {};
-  for (ParallelConfig& layout : layouts) layout.micro_batch = 2;
-  return layouts;
+/// The roofline's rates as the tables have them, for utilisation and for modes without tables.
+void SummarisePeaks(HardwareProfile& profile) {
+  double best_rate_per_core = 0;
+  double best_bandwidth = 0;
+  for (const ModeTables& tables : profile.modes) {
+    for (const GemmPoint& point : tables.gemm) {
+      const double flops = 2.0 * static_cast<double>(point.m * point.n * point.k);
+      // Ranks beyond the cores would count a core twice.
+      const auto cores = static_cast<double>(
+          std::min<int64_t>(tables.mode.ranks * tables.mode.threads, CoresOfThisMachine()));
+      best_rate_per_core =
+          std::max(best_rate_per_core, flops / point.seconds * tables.mode.ranks / cores);
+    }
+    const auto streams = tables.ops.find(OpKind::kAdamW);
+    if (streams == tables.ops.end()) continue;
+    const BytesPoint& largest = streams->second.back();
+    best_bandwidth = std::max(
+        best_bandwidth, static_cast<double>(largest.bytes) / largest.seconds * tables.mode.ranks);
+  }
+  profile.peak_flops["fp32"] = {best_rate_per_core, Origin::kMeasured,
+                                "fastest matrix product of the calibration, per core"};
+  for (const char* precision : {"bf16", "fp16", "fp8"}) {
+    double fastest = std::numeric_limits<double>::infinity();
+    for (const ModeTables& tables : profile.modes) {
+      fastest = std::min(fastest, tables.precisions.at(precision).gemm);
+    }
+    profile.peak_flops[precision] = {best_rate_per_core / fastest, Origin::kMeasured,
+                                     "the fp32 rate over what such operands cost more"};
+  }
+  profile.memory_bandwidth = {best_bandwidth, Origin::kMeasured,
+                              "AdamW over cold memory, all ranks together"};
 }
 
-/// A small model of GPT-2's shape that any mode can run: its heads divide by many ranks.
-RunConfig ReferenceRun(const ParallelConfig& layout, const Mode& mode) {
-  RunConfig run;
-  ModelConfig& model = run.model;
-  model.name = "reference";
-  model.vocab_size = 512;
-  model.num_heads = std::max(8, mode.ranks);
-  model.num_kv_heads = model.num_heads;
-  model.hidden_size = 48 * model.num_heads;
-  model.num_layers = 3;
-  model.ffn_hidden_size = 4 * model.hidden_size;
-  model.max_sequence_length = 128;
-  run.layout = layout;
-  run.sequence_length = 128;
-  run.global_batch = std::max<int64_t>(4, 2 * layout.dp);
-  run.steps = 100;
-  run.threads_per_rank = mode.threads;
-  return run;
-}
-
-/// Seconds of `steps` training steps, after one that finds caches, pages and thread pools cold.
-std::vector<double> StepSeconds(const RunConfig& run, int steps) {
-  std::vector<double> seconds;
-  RunRanks(run.layout, static_cast<int>(run.threads_per_rank),
-           [&](ParallelContext& context, Device& device) {
-             Trainer trainer(run, context, device);
-             const auto source = MakeSyntheticSource(run.model.vocab_size, run.seed);
-             for (int step = 0; step <= steps; ++step) {
-               context.world->Barrier();
-               const auto begin = std::chrono::steady_clock::now();
-               trainer.Step(*source, step);
-               context.world->Barrier();
-               const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-               if (step > 0 && context.rank == 0) seconds.push_back(took.count());
-             }
-           });
-  return seconds;
-}
-
-/// Calibration of one machine, mode by mode.
+/// Calibration of one machine, pass by pass over all modes.
 class Calibration {
  public:
   Calibration(const CalibrateOptions& options, std::vector<Mode> modes)
-      : options_(options),
-        modes_(std::move(modes)),
+      : progress_(options.progress),
         plan_(options.plan ? *options.plan : MakeCalibrationPlan(options.quick)) {
-    rig_options_.repeats = plan_.repeats;
-    rig_options_.window_s = plan_.window_s;
+    for (const Mode& mode : modes) modes_.emplace_back().mode = mode;
   }
 
   HardwareProfile Run() {
-    profile_ = BuiltinProfile("cpu");
-    profile_.name = "calibrated cpu";
-    profile_.measured_on = fmt::format("{}, {}", DescribeThisMachine(), Today());
-    for (const Mode& mode : modes_) {
-      ModeTables& tables = profile_.modes.emplace_back();
-      tables.mode = mode;
-      tables.source = fmt::format("trimtab calibrate: medians of {} windows of at least {} ms",
-                                  plan_.repeats, plan_.window_s * 1e3);
-    }
-    // Part by part, not mode by mode: a machine whose speed drifts then treats all modes alike.
-    // Steps are run in between, so that they and the tables see the same machine on average.
-    RunReferenceSteps();
-    for (ModeTables& tables : profile_.modes) tables.gemm = Products(tables.mode);
-    RunReferenceSteps();
-    for (ModeTables& tables : profile_.modes) tables.attention = Attention(tables.mode);
-    RunReferenceSteps();
-    for (ModeTables& tables : profile_.modes) tables.ops = Ops(tables.mode);
-    for (ModeTables& tables : profile_.modes) tables.precisions = Precisions(tables.mode);
-    for (ModeTables& tables : profile_.modes) {
-      if (tables.mode.ranks > 1) AddCollectives(tables);
-    }
-    RunReferenceSteps();
-    SummarisePeaks();
-    FitStepFactors();
-    return profile_;
+    do {
+      const Clock::time_point start = Clock::now();
+      OnePass();
+      Combine();
+      longest_pass_s_ = std::max(longest_pass_s_, SecondsSince(start));
+    } while (!IsEnough());
+    return MakeProfile();
   }
 
  private:
-  static std::string Today() {
-    const std::time_t now = std::time(nullptr);
-    std::tm utc{};
-    gmtime_r(&now, &utc);
-    char text[16];
-    std::strftime(text, sizeof(text), "%Y-%m-%d", &utc);
-    return text;
-  }
-
-  void Announce(const std::string& part) {
-    if (options_.progress) options_.progress(part, done_, Parts());
-    ++done_;
-  }
-
-  int Parts() const {
-    int parts = kReferenceRounds;
-    for (const Mode& mode : modes_) {
-      parts += 4;  // products, attention, other ops, other precisions
-      for (int size = 2; size <= mode.ranks; ++size) parts += mode.ranks % size == 0 ? 1 : 0;
-    }
-    return parts;
-  }
-
-  /// Runs one part on every rank of a mode and keeps the first rank's table.
-  template <typename Table>
-  Table OnRanks(const ParallelConfig& layout, const Mode& mode, const std::string& part,
-                const std::function<Table(Rig&, const CalibrationPlan&)>& measure) {
-    Announce(fmt::format("{} on {} ranks x {} threads", part, mode.ranks, mode.threads));
-    Table table;
-    RigClock clock(static_cast<size_t>(mode.ranks));
-    RunRanks(layout, mode.threads, [&](ParallelContext& context, Device& device) {
-      Rig rig(rig_options_, context, device, clock);
-      Table mine = measure(rig, plan_);
-      if (context.rank == 0) table = std::move(mine);
-    });
-    return table;
-  }
-
-  static ParallelConfig AllTensorParallel(const Mode& mode) {
-    ParallelConfig layout;
-    layout.tp = mode.ranks;
-    return layout;
-  }
-
-  std::vector<GemmPoint> Products(const Mode& mode) {
-    return OnRanks<std::vector<GemmPoint>>(AllTensorParallel(mode), mode, "matrix products",
-                                           MeasureGemm);
-  }
-  std::vector<AttentionPoint> Attention(const Mode& mode) {
-    return OnRanks<std::vector<AttentionPoint>>(AllTensorParallel(mode), mode, "attention",
-                                                MeasureAttention);
-  }
-  std::map<OpKind, std::vector<BytesPoint>> Ops(const Mode& mode) {
-    return OnRanks<std::map<OpKind, std::vector<BytesPoint>>>(AllTensorParallel(mode), mode,
-                                                              "other ops", MeasureOps);
-  }
-
-  std::map<std::string, PrecisionFactors> Precisions(const Mode& mode) {
-    return OnRanks<std::map<std::string, PrecisionFactors>>(
-        AllTensorParallel(mode), mode, "bf16, fp16 and fp8", MeasurePrecisions);
-  }
-
-  /// For every size of group that the mode's ranks divide into.
-  void AddCollectives(ModeTables& tables) {
-    for (int size = 2; size <= tables.mode.ranks; ++size) {
-      if (tables.mode.ranks % size != 0) continue;
-      ParallelConfig groups;
-      groups.tp = size;
-      groups.dp = tables.mode.ranks / size;
-      const auto measured = OnRanks<std::map<CollectiveKind, std::vector<BytesPoint>>>(
-          groups, tables.mode, fmt::format("collectives of {}", size), MeasureCollectives);
-      for (const auto& [kind, points] : measured) tables.collectives[{kind, size}] = points;
-    }
-  }
-
-  /// The roofline's rates as measured, for utilisation and for modes without tables.
-  void SummarisePeaks() {
-    double best_rate_per_core = 0;
-    double best_bandwidth = 0;
-    for (const ModeTables& tables : profile_.modes) {
-      for (const GemmPoint& point : tables.gemm) {
-        const double flops = 2.0 * static_cast<double>(point.m * point.n * point.k);
-        // Ranks beyond the cores would count a core twice.
-        const auto cores = static_cast<double>(
-            std::min<int64_t>(tables.mode.ranks * tables.mode.threads, CoresOfThisMachine()));
-        best_rate_per_core =
-            std::max(best_rate_per_core, flops / point.seconds * tables.mode.ranks / cores);
-      }
-      const auto streams = tables.ops.find(OpKind::kAdamW);
-      if (streams == tables.ops.end()) continue;
-      const BytesPoint& largest = streams->second.back();
-      best_bandwidth = std::max(
-          best_bandwidth, static_cast<double>(largest.bytes) / largest.seconds * tables.mode.ranks);
-    }
-    profile_.peak_flops["fp32"] = {best_rate_per_core, Origin::kMeasured,
-                                   "fastest matrix product of the calibration, per core"};
-    for (const char* precision : {"bf16", "fp16", "fp8"}) {
-      double fastest = std::numeric_limits<double>::infinity();
-      for (const ModeTables& tables : profile_.modes) {
-        fastest = std::min(fastest, tables.precisions.at(precision).gemm);
-      }
-      profile_.peak_flops[precision] = {best_rate_per_core / fastest, Origin::kMeasured,
-                                        "the fp32 rate over what such operands cost more"};
-    }
-    profile_.memory_bandwidth = {best_bandwidth, Origin::kMeasured,
-                                 "AdamW over cold memory, all ranks together"};
-  }
-
-  /// One round of reference steps, every layout of every mode in turn.
-  void RunReferenceSteps() {
-    Announce("whole steps");
-    size_t next = 0;
-    for (const Mode& mode : modes_) {
-      for (const ParallelConfig& layout : ReferenceLayouts(mode.ranks)) {
-        if (next == references_.size())
-          references_.push_back({ReferenceRun(layout, mode), mode, {}});
-        Reference& reference = references_[next++];
-        for (const double each : StepSeconds(reference.run, plan_.reference_steps)) {
-          reference.seconds.push_back(each);
-        }
-      }
-    }
-  }
-
-  /// Steps against the sums of their prices. The tables and the steps are two measurements of the
-  /// machine's speed, at different moments: the factor goes half the way (of logs) from the one to
-  /// the other, which on a machine of unsteady speed is nearer the truth than either.
-  void FitStepFactors() {
-    const Cluster cluster = LocalMachine(profile_);
-    for (ModeTables& tables : profile_.modes) {
-      std::vector<double> ratios;
-      for (const Reference& reference : references_) {
-        if (reference.mode != tables.mode) continue;
-        ratios.push_back(Median(reference.seconds) / DryRun(reference.run, cluster).step_time_s);
-      }
-      tables.step_factor = std::sqrt(Median(std::move(ratios)));
-    }
-  }
-
-  /// Steps of the reference model in one layout.
-  struct Reference {
-    RunConfig run;
+  /// One mode: everything read in it, and what that comes to.
+  struct ModeReadings {
     Mode mode;
-    std::vector<double> seconds;
+    std::map<std::string, std::vector<Pass>> passes;  // by table
+    ProbeReference probe;
+    std::map<std::string, CombinedTable> combined;
   };
 
-  const CalibrateOptions& options_;
-  std::vector<Mode> modes_;
+  void OnePass() {
+    // An order of its own for every pass: no mode always follows the same other one.
+    std::vector<size_t> order(modes_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), random_);
+    std::vector<double>& probes = probe_s_.emplace_back(modes_.size());
+    for (const size_t i : order) {
+      ModeReadings& mode = modes_[i];
+      Announce(mode.mode);
+      const Visit visit = VisitMode(mode.mode, plan_);
+      probes[i] = ProbeOf(visit);
+      for (const auto& [table, pass] : visit) mode.passes[table].push_back(pass);
+    }
+  }
+
+  void Announce(const Mode& mode) {
+    const int passes = static_cast<int>(probe_s_.size());
+    const int total = std::max(passes, plan_.least_passes) * static_cast<int>(modes_.size());
+    if (progress_) {
+      progress_(fmt::format("pass {}: {} ranks x {} threads", passes, mode.ranks, mode.threads),
+                visits_, total);
+    }
+    ++visits_;
+  }
+
+  void Combine() {
+    const std::vector<ProbeReference> probes = ReferenceProbes(probe_s_);
+    for (size_t i = 0; i < modes_.size(); ++i) {
+      ModeReadings& mode = modes_[i];
+      mode.probe = probes[i];
+      std::vector<Pass> whole(probe_s_.size());
+      for (const auto& [table, passes] : mode.passes) {
+        for (size_t pass = 0; pass < passes.size(); ++pass) Append(passes[pass], whole[pass]);
+      }
+      for (const auto& [table, passes] : mode.passes) {
+        mode.combined[table] = CombinePasses(passes, whole, mode.probe.seconds);
+      }
+    }
+  }
+
+  bool IsEnough() const {
+    const int passes = static_cast<int>(probe_s_.size());
+    if (passes < std::min(kFewestPasses, plan_.least_passes)) return false;
+    if (SecondsSince(start_) + longest_pass_s_ > plan_.most_seconds) return true;
+    if (passes < plan_.least_passes) return false;
+    double widest = 0;
+    for (const ModeReadings& mode : modes_) {
+      widest = std::max(widest, mode.probe.spread);
+      for (const auto& [table, combined] : mode.combined) {
+        widest = std::max(widest, combined.spread);
+      }
+    }
+    return widest <= plan_.enough_spread;
+  }
+
+  HardwareProfile MakeProfile() {
+    HardwareProfile profile = BuiltinProfile("cpu");
+    profile.name = "calibrated cpu";
+    profile.measured_on = fmt::format("{}, {}", DescribeThisMachine(), Today());
+    for (const ModeReadings& mode : modes_) {
+      ModeTables& tables = profile.modes.emplace_back();
+      tables.mode = mode.mode;
+      tables.source = fmt::format(
+          "trimtab calibrate: medians of {} passes, windows of at least {} ms, each taken to the "
+          "speed at which the probe takes probe_s",
+          probe_s_.size(), plan_.window_s * 1e3);
+      tables.probe_s = mode.probe.seconds;
+      tables.probe_spread = mode.probe.spread;
+      std::map<std::string, std::vector<double>> seconds;
+      for (const auto& [table, combined] : mode.combined) {
+        seconds[table] = combined.seconds;
+        // Precisions are ratios of neighbouring readings, which drift does not touch.
+        if (table != "precisions") tables.spread[table] = combined.spread;
+      }
+      FillTables(plan_, seconds, tables);
+    }
+    SummarisePeaks(profile);
+    FitStepFactors(profile);
+    return profile;
+  }
+
+  /// What steps of the reference runs took, against the sums of their prices.
+  void FitStepFactors(HardwareProfile& profile) const {
+    const Cluster cluster = LocalMachine(profile);
+    for (size_t i = 0; i < modes_.size(); ++i) {
+      const std::vector<double>& steps = modes_[i].combined.at("step").seconds;
+      const std::vector<RunConfig> runs = ReferenceRuns(modes_[i].mode);
+      std::vector<double> ratios;
+      for (size_t run = 0; run < runs.size(); ++run) {
+        ratios.push_back(steps[run] / DryRun(runs[run], cluster).step_time_s);
+      }
+      profile.modes[i].step_factor = Median(std::move(ratios));
+    }
+  }
+
+  const std::function<void(std::string_view part, int done, int total)>& progress_;
   CalibrationPlan plan_;
-  RigOptions rig_options_;
-  HardwareProfile profile_;
-  std::vector<Reference> references_;
-  int done_ = 0;
+  std::vector<ModeReadings> modes_;
+  std::vector<std::vector<double>> probe_s_;  // [pass][mode]
+  std::mt19937_64 random_;                    // of a fixed seed
+  Clock::time_point start_ = Clock::now();
+  double longest_pass_s_ = 0;
+  int visits_ = 0;
 };
 
 }  // namespace
@@ -300,10 +221,29 @@ HardwareProfile Calibrate(const CalibrateOptions& options) {
   }
   std::vector<Mode> modes = options.modes;
   if (modes.empty()) {
-    modes = DefaultModes(static_cast<int>(CoresOfThisMachine()),
-                         options.quick ? kMostRanksQuick : kMostRanks);
+    modes = DefaultModes(static_cast<int>(CoresOfThisMachine()), options.quick);
   }
   return Calibration(options, std::move(modes)).Run();
+}
+
+std::string SpreadCaveat(const HardwareProfile& profile) {
+  double widest = kWideSpread;
+  std::string where;
+  for (const ModeTables& tables : profile.modes) {
+    const auto consider = [&](double spread, const std::string& what) {
+      if (spread <= widest) return;
+      widest = spread;
+      where =
+          fmt::format("{} of {} ranks x {} threads", what, tables.mode.ranks, tables.mode.threads);
+    };
+    for (const auto& [table, spread] : tables.spread) consider(spread, table);
+    consider(tables.probe_spread, "probe");
+  }
+  if (where.empty()) return "";
+  return fmt::format(
+      "this machine's speed wanders: the profile may be off by {:.0f} % ({}), and its predictions "
+      "have wider intervals; calibrate again when the machine has less other work",
+      100 * widest, where);
 }
 
 }  // namespace trimtab

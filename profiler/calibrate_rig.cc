@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 #include <vector>
 
+#include "engine/base/error.h"
 #include "engine/ops/elementwise.h"
-#include "profiler/stats.h"
 
 namespace trimtab {
 namespace {
 
 constexpr double kMostCalls = 2000;  // of one window
+// Short against the seconds in which a machine's speed changes, long against a probe reading.
+constexpr double kPieceSeconds = 0.2;
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -21,47 +24,96 @@ double Now() {
 
 void FillForTiming(Tensor& tensor) { Fill(tensor, 0.01f); }
 
-ColdPool::ColdPool(Device& device)
-    : device_(device),
-      buffer_(Tensor::Empty(device, {kBytes / SizeOf(DType::kF32)}, DType::kF32,
-                            MemoryTag::kWorkspace)) {
-  FillForTiming(buffer_);
+Rig::Rig(double window_s, Rank& rank, RigClock& clock)
+    : window_s_(window_s),
+      rank_(rank),
+      clock_(&clock),
+      probe_(std::make_unique<Probe>(rank)),
+      probe_before_s_(probe_->Seconds()),
+      inputs_(rank.device()),
+      outputs_(rank.device()) {}
+
+Rig::Rig(std::span<const double>& answers, Rank& rank)
+    : rank_(rank), answers_(&answers), inputs_(rank.device()), outputs_(rank.device()) {}
+
+double Rig::NextAnswer() {
+  TRIMTAB_ASSERT(!answers_->empty(), "more timings are asked for than were taken");
+  const double answer = answers_->front();
+  *answers_ = answers_->subspan(1);
+  return answer;
 }
 
 double Rig::Window(const std::function<void()>& work, int calls) {
-  const auto rank = static_cast<size_t>(context_.rank);
-  context_.world->Barrier();
+  const auto rank = static_cast<size_t>(rank_.index());
+  rank_.Barrier();
   // Ranks beyond the cores leave a barrier one after the other, so no rank's own clock will do.
-  clock_.begin_s[rank] = Now();
+  clock_->begin_s[rank] = Now();
   for (int call = 0; call < calls; ++call) work();
-  clock_.end_s[rank] = Now();
-  context_.world->Barrier();
-  return *std::max_element(clock_.end_s.begin(), clock_.end_s.end()) -
-         *std::min_element(clock_.begin_s.begin(), clock_.begin_s.end());
+  clock_->end_s[rank] = Now();
+  rank_.Barrier();
+  const double seconds = *std::max_element(clock_->end_s.begin(), clock_->end_s.end()) -
+                         *std::min_element(clock_->begin_s.begin(), clock_->begin_s.end());
+  piece_s_ += seconds;
+  return seconds;
 }
 
 double Rig::Seconds(const std::function<void()>& work) {
+  if (answers_ != nullptr) return NextAnswer();
   Window(work, 1);  // finds code and pages in place for the next
-  const double once_s = Window(work, 1);
-  const double wanted = options_.window_s / std::max(once_s, 1e-7);
-  const int calls = static_cast<int>(std::clamp(std::ceil(wanted), 1.0, kMostCalls));
-  std::vector<double> samples;
-  for (int repeat = 0; repeat < options_.repeats; ++repeat) {
-    samples.push_back(Window(work, calls) / calls);
+  double seconds = Window(work, 1);
+  // A call shorter than a window only says how many of them to time.
+  if (seconds < window_s_) {
+    const double calls = std::min(std::ceil(window_s_ / std::max(seconds, 1e-7)), kMostCalls);
+    seconds = Window(work, static_cast<int>(calls)) / calls;
   }
-  return Median(std::move(samples));
+  AddReading(seconds);
+  return seconds;
+}
+
+double Rig::SecondsOfCalls(const std::function<void()>& work, int calls) {
+  if (answers_ != nullptr) return NextAnswer();
+  const double seconds = Window(work, calls) / calls;
+  AddReading(seconds);
+  return seconds;
+}
+
+void Rig::AddReading(double seconds) {
+  readings_.push_back({.seconds = seconds, .piece = piece_});
+  // The sum is the same on every rank, so all of them read the probe together.
+  if (piece_s_ >= kPieceSeconds) ClosePiece();
+}
+
+void Rig::ClosePiece() {
+  const double after_s = probe_->Seconds();
+  for (; closed_ < readings_.size(); ++closed_) {
+    readings_[closed_].probe_s = std::sqrt(probe_before_s_ * after_s);
+  }
+  probe_before_s_ = after_s;
+  piece_s_ = 0;
+  ++piece_;
+}
+
+Pass Rig::TakeReadings() {
+  if (closed_ < readings_.size()) ClosePiece();
+  closed_ = 0;
+  return std::exchange(readings_, {});
 }
 
 Tensor ColdPool::Next(const Shape& shape) {
+  constexpr int64_t kNumel = kBytes / SizeOf(DType::kF32);
   const int64_t numel = shape.numel();
-  if (numel > buffer_.numel()) {
+  if (numel > kNumel) {
     if (!oversize_.defined() || oversize_.numel() < numel) {
       oversize_ = Tensor::Empty(device_, {numel}, DType::kF32, MemoryTag::kWorkspace);
       FillForTiming(oversize_);
     }
     return oversize_.Slice(0, shape);
   }
-  if (next_ + numel > buffer_.numel()) next_ = 0;
+  if (!buffer_.defined()) {
+    buffer_ = Tensor::Empty(device_, {kNumel}, DType::kF32, MemoryTag::kWorkspace);
+    FillForTiming(buffer_);
+  }
+  if (next_ + numel > kNumel) next_ = 0;
   const Tensor part = buffer_.Slice(next_, shape);
   next_ += numel;
   return part;

@@ -1,10 +1,11 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "engine/base/error.h"
+#include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "profiler/calibrate.h"
 #include "tools/command.h"
+#include "tools/machine_profile.h"
 #include "tools/progress.h"
 #include "tools/table.h"
 
@@ -20,10 +21,11 @@ class CalibrateCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags.Choice("--device", options_.device, {"cpu", "cuda"}, "device to measure");
-    flags.Text("--out", out_, "hardware profile to write, for --profile of other commands",
-               FlagNeed::kRequired);
+    flags.Text("--out", out_,
+               "hardware profile to write, for --profile of other commands; if left out, the one "
+               "that they use where no --profile is given");
     flags.Switch("--quick", options_.quick,
-                 "use a coarser grid and fewer repeats; takes a third of the time");
+                 "use a coarser grid and fewer passes; takes about a minute instead of up to ten");
     flags.Texts(
         "--modes", modes_,
         "RANKSxTHREADS to measure, such as 2x1; if left out, 1, 2, 4, ... ranks, up to two per "
@@ -32,6 +34,9 @@ class CalibrateCommand : public Command {
 
   int Run(const OutputOptions& output) override {
     for (const std::string& mode : modes_) options_.modes.push_back(ParseMode(mode, "--modes"));
+    // What cannot be written shows now, not after minutes.
+    if (out_.empty()) out_ = PrepareMachineProfilePath();
+    RequireWritable(out_);
     Progress progress(output);
     options_.progress = [&](std::string_view part, int done, int total) {
       if (!progress.shows_bar()) progress.Event(fmt::format("{}/{} {}", done + 1, total, part));
@@ -40,6 +45,9 @@ class CalibrateCommand : public Command {
     const HardwareProfile profile = Calibrate(options_);
     SaveHardwareProfile(profile, out_);
     progress.Clear();
+    if (const std::string caveat = SpreadCaveat(profile); !caveat.empty()) {
+      LogWarning("{}", caveat);
+    }
     if (output.json) {
       nlohmann::json json = ToJson(profile);
       PrintJson(json);

@@ -6,11 +6,14 @@
 #include "engine/config/rules.h"
 #include "tools/command.h"
 #include "tools/doctor_checks.h"
+#include "tools/doctor_speed.h"
 #include "tools/table.h"
 #include "tools/version.h"
 
 namespace trimtab {
 namespace {
+
+constexpr double kSpeedSeconds = 10;
 
 class DoctorCommand : public Command {
  public:
@@ -21,6 +24,7 @@ class DoctorCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags.Switch("--rules", rules_, "list the rules a configuration must satisfy");
+    flags.Switch("--no-speed", no_speed_, "leave out the ten seconds that look at the speed");
   }
 
   int Run(const OutputOptions& output) override {
@@ -31,6 +35,10 @@ class DoctorCommand : public Command {
     std::vector<Check> checks = CheckMachine();
     checks.push_back(CheckGpus());
     for (Check& check : CheckLibraries(FindLibraryVersions())) checks.push_back(std::move(check));
+    if (!no_speed_) {
+      const SpeedFinding speed = CheckSpeed(kSpeedSeconds);
+      checks.push_back({"speed", speed.steady ? Health::kOk : Health::kNote, speed.text});
+    }
     if (output.json) {
       nlohmann::json list = nlohmann::json::array();
       for (const Check& check : checks) {
@@ -69,6 +77,7 @@ class DoctorCommand : public Command {
   }
 
   bool rules_ = false;
+  bool no_speed_ = false;
 };
 
 }  // namespace

@@ -162,7 +162,7 @@ class SearchCommand : public Command {
   int Run(const OutputOptions& output) override {
     Problem& problem = options_.problem;
     problem.model = LoadModelConfig(model_);
-    problem.cluster = cluster_flags_.Resolve();
+    problem.cluster = cluster_flags_.ResolveMeasuring(output);
     if (!flags_->Given("--precision") && problem.cluster.device == "cuda") {
       problem.precisions = {"auto"};
     }

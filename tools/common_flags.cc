@@ -5,6 +5,7 @@
 #include "cost_model/numerics.h"
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
+#include "tools/machine_profile.h"
 
 namespace trimtab {
 namespace {
@@ -16,7 +17,22 @@ constexpr int64_t kMaxLocalRanks = 256;  // threads of this process; more would 
 
 void ClusterFlags::Declare(FlagSet& flags) {
   flags.Text("--cluster", cluster, "'local', NODESxGPUSxKIND such as 8xh200, or a cluster JSON");
-  flags.Text("--profile", profile, "hardware profile of the cluster (see 'trimtab calibrate')");
+  flags.Text(
+      "--profile", profile,
+      "hardware profile of the cluster (see 'trimtab calibrate'), or 'generic'; if left out, "
+      "'local' takes this machine's own once 'search' or 'calibrate' has measured it");
+}
+
+Cluster ClusterFlags::Resolve() const {
+  if (takes_machine_profile()) {
+    if (auto kept = KeptMachineProfile(MachineProfilePath())) return LocalMachine(*std::move(kept));
+  }
+  return LoadCluster(cluster, profile == "generic" ? "" : profile);
+}
+
+Cluster ClusterFlags::ResolveMeasuring(const OutputOptions& output) const {
+  if (!takes_machine_profile()) return Resolve();
+  return LocalMachine(MachineProfile(MachineProfilePath(), [&] { return MeasureMachine(output); }));
 }
 
 Cluster ClusterFlags::ResolveForRunning() const {

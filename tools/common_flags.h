@@ -6,6 +6,7 @@
 #include "cost_model/cluster.h"
 #include "engine/config/run_config.h"
 #include "tools/flags.h"
+#include "tools/output.h"
 
 namespace trimtab {
 
@@ -15,10 +16,16 @@ struct ClusterFlags {
   std::string profile;
 
   void Declare(FlagSet& flags);
-  /// The cluster, to predict with.
-  Cluster Resolve() const { return LoadCluster(cluster, profile); }
+  /// The cluster, to predict with. Without --profile, "local" takes the profile of this machine
+  /// that is kept (machine_profile.h), or else the generic one, which "generic" asks for.
+  Cluster Resolve() const;
+  /// The same, but a profile of this machine that is not there yet is measured first.
+  Cluster ResolveMeasuring(const OutputOptions& output) const;
   /// The cluster, to run on: nothing is priced, so "local" needs no profile of this machine.
   Cluster ResolveForRunning() const;
+
+ private:
+  bool takes_machine_profile() const { return cluster == "local" && profile.empty(); }
 };
 
 /// Either --config FILE, or --model, --gbs, --seq, --layout and friends. Some flags also change a

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "cost_model/finish.h"
 #include "engine/config/run_config.h"
 
 namespace trimtab {
@@ -35,6 +37,34 @@ TEST(Estimate, RatesFollowFromTheStep) {
   EXPECT_EQ(estimate.mfu(), 0) << "no peak, no utilisation";
   estimate.peak_flops_per_rank = 8e12;
   EXPECT_DOUBLE_EQ(estimate.mfu(), 0.25);
+}
+
+/// The estimate of a step on this machine, calibrated with tables of `spread`.
+Estimate FinishedWith(double spread) {
+  HardwareProfile profile = BuiltinProfile("cpu");
+  profile.measured_on = DescribeThisMachine() + ", 2026-11-22";
+  ModeTables& tables = profile.modes.emplace_back();
+  tables.mode = {1, 1};
+  if (spread > 0) tables.spread["gemm"] = spread;
+  const Cluster cluster = LocalMachine(profile);
+  RunConfig run;
+  run.model = LoadModelConfig("gpt2-10m");
+  run.threads_per_rank = 1;
+  Estimate estimate;
+  estimate.breakdown_s.compute = 2;
+  FinishEstimate(run, cluster, Pricer(profile, {1, 1}, 1, 1), estimate);
+  return estimate;
+}
+
+TEST(Estimate, TheIntervalHoldsWhatTheTablesMayBeOffBy) {
+  const Estimate known = FinishedWith(0);
+  EXPECT_EQ(known.trust, Trust::kCalibrated);
+  EXPECT_DOUBLE_EQ(known.step_time_high_s, 2.5) << "the model's own error";
+  const Estimate rough = FinishedWith(0.1);
+  EXPECT_DOUBLE_EQ(rough.step_time_s, known.step_time_s);
+  const double half_width = std::hypot(0.25, 2 * 0.1);
+  EXPECT_NEAR(rough.step_time_high_s, 2 * (1 + half_width), 1e-12);
+  EXPECT_NEAR(rough.step_time_low_s, 2 / (1 + half_width), 1e-12);
 }
 
 TEST(Estimate, JsonNamesTheConventionAndTheMessages) {

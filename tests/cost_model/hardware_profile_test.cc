@@ -24,6 +24,9 @@ HardwareProfile MeasuredProfile() {
   tables.mode = {2, 1};
   tables.source = "a test";
   tables.step_factor = 1.1;
+  tables.probe_s = 2e-3;
+  tables.probe_spread = 0.01;
+  tables.spread = {{"gemm", 0.02}, {"step", 0.03}};
   tables.precisions["bf16"] = {.gemm = 1.2, .attention = 1.1, .ops = 0.9};
   tables.gemm = {{16, 32, 64, false, 1e-6}, {16, 32, 64, true, 2e-6}};
   tables.attention = {{8, 64, 32, 1e-5, 3e-5}};
@@ -89,6 +92,23 @@ TEST(HardwareProfile, CurvesOfAPrecisionSurviveAFile) {
   EXPECT_EQ(LoadHardwareProfile(path), profile);
 }
 
+// Profiles of older versions do not know how far off they may be.
+TEST(HardwareProfile, SpreadMayBeUnknown) {
+  nlohmann::json json = ToJson(MeasuredProfile());
+  for (const char* key : {"probe_s", "probe_spread", "spread"}) json["modes"][0].erase(key);
+  const HardwareProfile profile = HardwareProfileFromJson(json, "p.json: $");
+  EXPECT_EQ(profile.modes[0].probe_s, 0);
+  EXPECT_TRUE(profile.modes[0].spread.empty());
+  EXPECT_EQ(SpreadOf(profile.modes[0]), 0);
+}
+
+TEST(HardwareProfile, SpreadsAddUpAsIndependentErrorsDo) {
+  ModeTables tables;
+  tables.spread = {{"gemm", 0.02}, {"ops", 0.06}, {"step", 0.03}};
+  tables.probe_spread = 0.02;
+  EXPECT_NEAR(SpreadOf(tables), 0.07, 1e-12) << "0.06, 0.03 and 0.02";
+}
+
 // Profiles of older versions have one number for attention.
 TEST(HardwareProfile, OneAttentionEfficiencyStandsForBothDirections) {
   nlohmann::json json = ToJson(MeasuredProfile());
@@ -142,6 +162,15 @@ TEST(HardwareProfile, ReadingIsStrict) {
   bad = good;
   bad["modes"][0]["precisions"]["int8"] = bad["modes"][0]["precisions"]["bf16"];
   EXPECT_NE(RefusalOf(bad).find("$.modes[0].precisions.int8"), std::string::npos);
+  bad = good;
+  bad["modes"][0]["spread"]["gem"] = 0.1;
+  EXPECT_NE(RefusalOf(bad).find("$.modes[0].spread.gem"), std::string::npos);
+  bad = good;
+  bad["modes"][0]["spread"]["gemm"] = -0.1;
+  EXPECT_NE(RefusalOf(bad).find("$.modes[0].spread.gemm"), std::string::npos);
+  bad = good;
+  bad["modes"][0]["probe_s"] = "fast";
+  EXPECT_NE(RefusalOf(bad).find("$.modes[0].probe_s"), std::string::npos);
   bad = good;
   bad["peak_flops"].erase("fp32");
   EXPECT_NE(RefusalOf(bad).find("$.peak_flops.fp32"), std::string::npos);

@@ -6,13 +6,15 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <thread>
 
 #include "cost_model/cluster.h"
 #include "cost_model/numerics.h"
-#include "profiler/calibrate_ops.h"
 #include "profiler/calibrate_precision.h"
 #include "profiler/calibrate_rig.h"
+#include "profiler/calibrate_tables.h"
+#include "profiler/calibrate_visit.h"
 
 namespace trimtab {
 namespace {
@@ -33,12 +35,12 @@ CalibrationPlan TinyPlan() {
 }
 
 void OnRanks(int ranks, const std::function<void(Rig&)>& body) {
-  ParallelConfig layout;
-  layout.tp = ranks;
+  RunConfig run;
+  run.layout.tp = ranks;
+  run.threads_per_rank = 1;
   RigClock clock(static_cast<size_t>(ranks));
-  RunInprocRanks(layout, [&](ParallelContext& context) {
-    const std::unique_ptr<Device> device = MakeCpuDevice(1);
-    Rig rig({.repeats = 1, .window_s = 1e-5}, context, *device, clock);
+  RunRanks(run, [&](Rank& rank) {
+    Rig rig(1e-5, rank, clock);
     body(rig);
   });
 }
@@ -62,6 +64,73 @@ TEST(ColdPool, HandsOutPartsInTurnAndLargeTensorsWhole) {
   const Tensor large = pool.Next({ColdPool::kBytes});
   EXPECT_EQ(large.numel(), ColdPool::kBytes);
   EXPECT_GT(first.f32()[0], 0);
+}
+
+TEST(Rig, EveryTimingHasTheSpeedAroundIt) {
+  OnRanks(2, [](Rig& rig) {
+    const auto sleep = [] { std::this_thread::sleep_for(std::chrono::milliseconds(60)); };
+    const double first = rig.Seconds(sleep);
+    rig.Seconds(sleep);
+    const double last = rig.SecondsOfCalls([] {}, 3);
+    const Pass readings = rig.TakeReadings();
+    ASSERT_EQ(readings.size(), 3u);
+    EXPECT_EQ(readings[0].seconds, first);
+    EXPECT_EQ(readings[2].seconds, last);
+    for (const Reading& reading : readings) EXPECT_GT(reading.probe_s, 0);
+    // Two timings of two calls each are longer than a piece.
+    EXPECT_EQ(readings[0].piece, readings[1].piece);
+    EXPECT_NE(readings[1].piece, readings[2].piece);
+    EXPECT_TRUE(rig.TakeReadings().empty());
+  });
+}
+
+TEST(Rig, AnswersWhatItIsTold) {
+  const std::vector<double> answers = {3, 1, 2};
+  std::span<const double> left = answers;
+  RunRanks(RunConfig(), [&](Rank& rank) {
+    Rig told(left, rank);
+    EXPECT_EQ(told.Seconds([] { FAIL() << "was run"; }), 3);
+    EXPECT_EQ(told.SecondsOfCalls([] { FAIL() << "was run"; }, 2), 1);
+  });
+  EXPECT_EQ(left.size(), 1u);
+}
+
+TEST(Calibration, EveryReadingOfAVisitFindsItsPlaceInATable) {
+  const CalibrationPlan plan = TinyPlan();
+  ModeTables tables;
+  tables.mode = {4, 1};
+  std::map<std::string, std::vector<double>> seconds;
+  double next = 1;
+  for (const auto& [table, pass] : VisitMode(tables.mode, plan)) {
+    for (size_t i = 0; i < pass.size(); ++i) {
+      EXPECT_GT(pass[i].seconds, 0) << table;
+      EXPECT_GT(pass[i].probe_s, 0) << table;
+      EXPECT_GE(pass[i].piece, pass[i > 0 ? i - 1 : 0].piece) << table;
+      seconds[table].push_back(next++);
+    }
+  }
+  EXPECT_EQ(seconds.at("step").size(), ReferenceRuns(tables.mode).size());
+  FillTables(plan, seconds, tables);
+  // Groups of four ranks are measured first; each has two sizes of message.
+  const auto all_reduce = [&](int ranks) {
+    return tables.collectives.at({CollectiveKind::kAllReduce, ranks}).front().seconds;
+  };
+  EXPECT_EQ(all_reduce(4), seconds.at("collectives").front());
+  EXPECT_EQ(all_reduce(2), seconds.at("collectives")[seconds.at("collectives").size() / 2]);
+  EXPECT_EQ(tables.attention.back().backward_s, seconds.at("attention").back());
+  EXPECT_EQ(tables.gemm.size(), seconds.at("gemm").size());
+}
+
+TEST(SpreadCaveat, NamesTheWorstTable) {
+  HardwareProfile profile = BuiltinProfile("cpu");
+  ModeTables& tables = profile.modes.emplace_back();
+  tables.mode = {2, 1};
+  tables.spread = {{"gemm", 0.03}, {"ops", 0.04}};
+  EXPECT_EQ(SpreadCaveat(profile), "");
+  tables.spread["ops"] = 0.12;
+  tables.spread["step"] = 0.08;
+  const std::string caveat = SpreadCaveat(profile);
+  EXPECT_NE(caveat.find("12 % (ops of 2 ranks x 1 threads)"), std::string::npos) << caveat;
 }
 
 TEST(Calibration, MeasuresEveryKindOfOp) {
@@ -135,6 +204,16 @@ TEST(Calibrate, MakesAProfileThatCalibratesThisMachine) {
     EXPECT_EQ(Unpriceable(profile, precision), "");
   }
   EXPECT_TRUE(LocalMachine(profile).calibrated);
+  for (const ModeTables& tables : profile.modes) {
+    EXPECT_GT(tables.probe_s, 0);
+    EXPECT_EQ(tables.spread.contains("collectives"), tables.mode.ranks > 1);
+    for (const char* table : {"gemm", "attention", "ops", "step"}) {
+      EXPECT_TRUE(tables.spread.contains(table)) << table;
+    }
+    EXPECT_EQ(tables.gemm.size(), 2u * 2 * 2 * 2);
+    EXPECT_EQ(tables.ops.size() + 3, static_cast<size_t>(kOpKindCount));
+    EXPECT_GT(tables.step_factor, 0);
+  }
 }
 
 }  // namespace

@@ -74,6 +74,8 @@ TEST_F(EndToEnd, SearchProvesRecommendsAndTrains) {
                                            "gpt2-tiny",
                                            "--cluster",
                                            "local",
+                                           "--profile",
+                                           "generic",
                                            "--gbs",
                                            "4",
                                            "--seq",

@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -18,6 +20,14 @@ constexpr size_t kBufferBytes = size_t{1} << 20;
 
 AtomicFile::AtomicFile(std::string path)
     : path_(std::move(path)), file_(File::Create(path_ + ".tmp")) {}
+
+void RequireWritable(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw StorageError(fmt::format("{}: cannot write to it: it is a folder", path));
+  }
+  const AtomicFile removed_again(path);
+}
 
 AtomicFile::~AtomicFile() {
   if (!committed_) ::unlink(file_.path().c_str());

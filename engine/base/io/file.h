@@ -90,6 +90,10 @@ class AtomicFile {
   bool committed_ = false;
 };
 
+/// Throws StorageError where an AtomicFile at `path` would fail: for whoever works for minutes
+/// before there is something to write. What stands at `path` stays.
+void RequireWritable(const std::string& path);
+
 /// The whole of a text file of at most `max_bytes`. Throws InputError.
 std::string ReadTextFile(const std::string& path, int64_t max_bytes);
 

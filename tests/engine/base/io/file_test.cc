@@ -43,6 +43,16 @@ TEST(AtomicFile, RefusesAFolderThatIsNotThere) {
       std::string::npos);
 }
 
+TEST(RequireWritable, SaysSoBeforeTheWorkAndTouchesNothing) {
+  const std::string folder = ScratchFolder();
+  WriteBytes(folder + "/file", "old");
+  RequireWritable(folder + "/file");
+  EXPECT_EQ(ReadBytes(folder + "/file"), "old");
+  EXPECT_FALSE(std::filesystem::exists(folder + "/file.tmp"));
+  EXPECT_THROW(RequireWritable(folder + "/file/below"), StorageError);
+  EXPECT_THROW(RequireWritable(folder), StorageError);
+}
+
 TEST(File, AFullDiskIsAStorageErrorThatNamesTheFile) {
   File file = File::Create("/dev/full");
   const std::string text = "text";

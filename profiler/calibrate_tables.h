@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cost_model/hardware_profile.h"
-#include "profiler/calibrate.h"
+#include "profiler/calibrate_plan.h"
 #include "profiler/calibrate_rig.h"
 
 namespace trimtab {

@@ -1,0 +1,124 @@
+#include "profiler/calibrate_tables.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "engine/ops/attention.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/gemm.h"
+#include "profiler/calibrate_op_cases.h"
+
+namespace trimtab {
+namespace {
+
+double MeasureProduct(Rig& rig, int64_t m, int64_t n, int64_t k) {
+  // A forward product and an input gradient, which a step has in equal number.
+  const double both = rig.Seconds([&] {
+    {
+      Tensor c = rig.Fresh({m, n});
+      Gemm(rig.ColdInput({m, k}), Transpose::kNo, rig.ColdInput({n, k}), Transpose::kYes, c);
+    }
+    Tensor c = rig.Fresh({m, n});
+    Gemm(rig.ColdInput({m, k}), Transpose::kNo, rig.ColdInput({k, n}), Transpose::kNo, c);
+  });
+  return both / 2;
+}
+
+double MeasureWeightGradient(Rig& rig, int64_t m, int64_t n, int64_t k) {
+  return rig.Seconds([&] {
+    Tensor gradient = rig.ColdOutput({m, n});
+    Gemm(rig.ColdInput({k, m}), Transpose::kYes, rig.ColdInput({k, n}), Transpose::kNo, gradient,
+         {.accumulate = true});
+  });
+}
+
+}  // namespace
+
+std::vector<GemmPoint> MeasureGemm(Rig& rig, const CalibrationPlan& plan) {
+  std::vector<GemmPoint> points;
+  for (const int64_t tokens : plan.gemm_m) {
+    for (const int64_t a : plan.gemm_nk) {
+      for (const int64_t b : plan.gemm_nk) {
+        if (2 * tokens * a * b > plan.most_flops) continue;
+        points.push_back({tokens, a, b, false, MeasureProduct(rig, tokens, a, b)});
+        // The weight gradient of the same layer multiplies over the tokens.
+        points.push_back({a, b, tokens, true, MeasureWeightGradient(rig, a, b, tokens)});
+      }
+    }
+  }
+  return points;
+}
+
+std::vector<AttentionPoint> MeasureAttention(Rig& rig, const CalibrationPlan& plan) {
+  std::vector<AttentionPoint> points;
+  for (const int64_t heads : plan.batch_heads) {
+    for (const int64_t sequence : plan.sequences) {
+      for (const int64_t head_size : plan.head_sizes) {
+        const AttentionShape shape = {.batch = 1,
+                                      .sequence = sequence,
+                                      .heads = heads,
+                                      .kv_heads = heads,
+                                      .head_size = head_size};
+        if (AttentionBackwardRecord(shape).flops > plan.most_flops) continue;
+        const Shape qkv_shape = {shape.tokens(), shape.qkv_size()};
+        const Shape out_shape = {shape.tokens(), heads * head_size};
+        Tensor log_sum_exp = rig.Fresh({1, heads, sequence});
+        AttentionPoint point = {heads, sequence, head_size, 0, 0};
+        point.forward_s = rig.Seconds([&] {
+          Tensor out = rig.Fresh(out_shape);
+          AttentionForward(shape, rig.ColdInput(qkv_shape), out, log_sum_exp);
+        });
+        point.backward_s = rig.Seconds([&] {
+          Tensor dqkv = rig.Fresh(qkv_shape);
+          AttentionBackward(shape, rig.ColdInput(qkv_shape), rig.ColdInput(out_shape), log_sum_exp,
+                            rig.ColdInput(out_shape), dqkv);
+        });
+        points.push_back(point);
+      }
+    }
+  }
+  return points;
+}
+
+std::map<OpKind, std::vector<BytesPoint>> MeasureOps(Rig& rig, const CalibrationPlan& plan) {
+  std::map<OpKind, std::vector<BytesPoint>> tables;
+  for (const int64_t bytes : plan.op_bytes) {
+    for (OpCase& each : OpCases(rig, bytes).All()) {
+      std::vector<BytesPoint>& points = tables[each.record.kind];
+      // Sizes of less than a row come out alike.
+      if (!points.empty() && points.back().bytes >= each.record.bytes) continue;
+      points.push_back({each.record.bytes, rig.Seconds(each.run)});
+    }
+  }
+  return tables;
+}
+
+std::map<CollectiveKind, std::vector<BytesPoint>> MeasureCollectives(Rig& rig,
+                                                                     const CalibrationPlan& plan) {
+  std::map<CollectiveKind, std::vector<BytesPoint>> tables;
+  Communicator& group = *rig.context().tp;
+  for (const int64_t bytes : plan.message_bytes) {
+    const int64_t part = std::max<int64_t>(1, bytes / SizeOf(DType::kF32) / group.size());
+    const int64_t numel = part * group.size();
+    const int64_t message = numel * SizeOf(DType::kF32);
+    Tensor whole = rig.Fresh({numel});
+    Fill(whole, 0.0f);  // zeros stay zeros however often they are added up
+    Tensor shard = rig.Fresh({part});
+    Fill(shard, 0.0f);
+    const auto add = [&](CollectiveKind kind, const std::function<void()>& run) {
+      tables[kind].push_back({message, rig.Seconds(run)});
+    };
+    add(CollectiveKind::kAllReduce, [&] { group.AllReduce(whole); });
+    add(CollectiveKind::kReduceScatter, [&] {
+      Tensor out = rig.Fresh({part});
+      group.ReduceScatter(whole, out);
+    });
+    add(CollectiveKind::kAllGather, [&] {
+      Tensor out = rig.Fresh({numel});
+      group.AllGather(shard, out);
+    });
+  }
+  return tables;
+}
+
+}  // namespace trimtab

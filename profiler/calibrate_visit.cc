@@ -1,0 +1,147 @@
+#include "profiler/calibrate_visit.h"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "engine/train/trainer.h"
+#include "profiler/calibrate_precision.h"
+#include "profiler/calibrate_rig.h"
+#include "profiler/calibrate_tables.h"
+
+namespace trimtab {
+namespace {
+
+/// Something to measure, with the ranks in tensor-parallel groups of `group`.
+struct Part {
+  std::string table;
+  int group = 1;
+  std::function<void(Rig& rig, const CalibrationPlan& plan, ModeTables& tables)> measure;
+};
+
+/// In order of groups: that of all ranks first.
+std::vector<Part> PartsOf(const Mode& mode) {
+  std::vector<Part> parts = {
+      {"gemm", mode.ranks,
+       [](Rig& rig, const CalibrationPlan& plan, ModeTables& tables) {
+         tables.gemm = MeasureGemm(rig, plan);
+       }},
+      {"attention", mode.ranks,
+       [](Rig& rig, const CalibrationPlan& plan, ModeTables& tables) {
+         tables.attention = MeasureAttention(rig, plan);
+       }},
+      {"ops", mode.ranks,
+       [](Rig& rig, const CalibrationPlan& plan, ModeTables& tables) {
+         tables.ops = MeasureOps(rig, plan);
+       }},
+      {"precisions", mode.ranks, [](Rig& rig, const CalibrationPlan& plan, ModeTables& tables) {
+         tables.precisions = MeasurePrecisions(rig, plan);
+       }}};
+  for (int group = mode.ranks; group >= 2; --group) {
+    if (mode.ranks % group != 0) continue;
+    parts.push_back(
+        {"collectives", group, [group](Rig& rig, const CalibrationPlan& plan, ModeTables& tables) {
+           for (auto& [kind, points] : MeasureCollectives(rig, plan)) {
+             tables.collectives[{kind, group}] = points;
+           }
+         }});
+  }
+  return parts;
+}
+
+/// Runs `body` on every rank of `run` as the engine runs them: threads of this process, each with
+/// its own device.
+void RunRanksHere(const RunConfig& run, const std::function<void(Rank&)>& body) {
+  RunInprocRanks(run.layout, [&](ParallelContext& context) {
+    const std::unique_ptr<Device> device = MakeCpuDevice(static_cast<int>(run.threads_per_rank));
+    Rank rank(run, context, *device, /*in_process=*/true);
+    body(rank);
+  });
+}
+
+RunConfig GroupsOf(int group, const Mode& mode) {
+  RunConfig run;
+  run.layout.tp = group;
+  run.layout.dp = mode.ranks / group;
+  run.threads_per_rank = mode.threads;
+  return run;
+}
+
+/// Whole training steps, after one that finds caches, pages and thread pools cold.
+Pass StepReadings(const RunConfig& run, const CalibrationPlan& plan) {
+  const auto source = MakeSyntheticSource(run.model.vocab_size, run.seed);
+  RigClock clock(static_cast<size_t>(run.layout.world_size()));
+  Pass readings;
+  RunRanksHere(run, [&](Rank& rank) {
+    Trainer trainer(run, rank.parallel(), rank.device());
+    int64_t step = 0;
+    trainer.Step(*source, step++);
+    Rig rig(plan.window_s, rank, clock);
+    rig.SecondsOfCalls([&] { trainer.Step(*source, step++); }, plan.reference_steps);
+    Pass mine = rig.TakeReadings();
+    if (rank.speaks()) readings = std::move(mine);
+  });
+  return readings;
+}
+
+}  // namespace
+
+Visit VisitMode(const Mode& mode, const CalibrationPlan& plan) {
+  Visit visit;
+  RigClock clock(static_cast<size_t>(mode.ranks));
+  const std::vector<Part> parts = PartsOf(mode);
+  for (size_t begin = 0, end = 0; begin < parts.size(); begin = end) {
+    while (end < parts.size() && parts[end].group == parts[begin].group) ++end;
+    RunRanksHere(GroupsOf(parts[begin].group, mode), [&](Rank& rank) {
+      Rig rig(plan.window_s, rank, clock);
+      ModeTables not_yet;  // what they come to is known after all passes
+      for (size_t i = begin; i < end; ++i) {
+        parts[i].measure(rig, plan, not_yet);
+        const Pass readings = rig.TakeReadings();
+        if (rank.speaks()) Append(readings, visit[parts[i].table]);
+      }
+    });
+  }
+  for (const RunConfig& run : ReferenceRuns(mode)) {
+    Append(StepReadings(run, plan), visit["step"]);
+  }
+  return visit;
+}
+
+void FillTables(const CalibrationPlan& plan,
+                const std::map<std::string, std::vector<double>>& seconds, ModeTables& tables) {
+  std::map<std::string, std::span<const double>> left(seconds.begin(), seconds.end());
+  for (const Part& part : PartsOf(tables.mode)) {
+    RunRanksHere(GroupsOf(part.group, tables.mode), [&](Rank& rank) {
+      if (!rank.speaks()) return;
+      Rig rig(left.at(part.table), rank);
+      part.measure(rig, plan, tables);
+    });
+  }
+}
+
+std::vector<RunConfig> ReferenceRuns(const Mode& mode) {
+  RunConfig run;
+  ModelConfig& model = run.model;
+  model.name = "reference";
+  model.vocab_size = 512;
+  model.num_heads = std::max(8, mode.ranks);  // they divide by many ranks
+  model.num_kv_heads = model.num_heads;
+  model.hidden_size = 48 * model.num_heads;
+  model.num_layers = 3;
+  model.ffn_hidden_size = 4 * model.hidden_size;
+  model.max_sequence_length = 128;
+  run.sequence_length = 128;
+  run.steps = 100;
+  run.threads_per_rank = mode.threads;
+  run.layout.micro_batch = 2;
+
+  std::vector<RunConfig> runs(mode.ranks > 1 ? 2 : 1, run);
+  runs.front().layout.tp = mode.ranks;
+  if (mode.ranks > 1) runs.back().layout.dp = mode.ranks;
+  for (RunConfig& each : runs) each.global_batch = std::max<int64_t>(4, 2 * each.layout.dp);
+  return runs;
+}
+
+}  // namespace trimtab
