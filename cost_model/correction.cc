@@ -16,6 +16,7 @@ constexpr double kExpectedScatterWeight = 4;
 // Half-width over standard error. More than a normal distribution's 95 % needs: what was measured
 // first was chosen for its good predictions, which are the more hopeful ones.
 constexpr double kErrorsOfHalfWidth = 2.0;
+constexpr double kUnusual = 3;  // standard deviations
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -29,8 +30,12 @@ Correction::Factor FitFactor(const std::vector<double>& ratios) {
   factor.samples = static_cast<int64_t>(ratios.size());
   double sum = kExpectedScatterWeight * kExpectedScatter * kExpectedScatter;
   double freedom = kExpectedScatterWeight - 1;
-  for (const double ratio : ratios) {
-    const double deviation = ratio / factor.ratio - 1;
+  std::vector<double> deviations;
+  for (const double ratio : ratios) deviations.push_back(std::abs(ratio / factor.ratio - 1));
+  // A disturbed trial counts as one that is just unusual.
+  const double most = kUnusual * std::max(kExpectedScatter, Median(deviations) / 0.6745);
+  for (const double each : deviations) {
+    const double deviation = std::min(each, most);
     sum += deviation * deviation;
     freedom += 1;
   }

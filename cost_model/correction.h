@@ -26,8 +26,9 @@ struct Correction {
   std::map<Mode, Factor> factors;
 };
 
-/// Median ratio measured / predicted per mode, and three times the median deviation from it as
-/// half-width (at least 5 %, 15 % for a single sample). Medians: one disturbed trial moves nothing.
+/// Median ratio measured / predicted per mode. The half-width is twice the standard error expected
+/// of one more prediction: from the deviations so far, and before there are many from what is usual
+/// (3 %). One disturbed trial moves little.
 /// Samples with a time <= 0 are a programmer's fault.
 Correction FitCorrection(std::span<const PredictionSample> samples);
 

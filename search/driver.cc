@@ -182,8 +182,8 @@ class Search {
   /// did not.
   std::string RunRace() {
     if (options_.race.prove_count == 0) return "";
+    Judge();
     while (true) {
-      Judge();
       const RaceStep step = NextStep(options_.race, race_, candidates_, study_->Rounds());
       FinishRounds(step.visit.has_value());
       if (!step.visit && step.begin_round.empty()) return "";

@@ -14,9 +14,11 @@ namespace trimtab {
 namespace {
 
 constexpr uint64_t kOrderSeed = 0x7472696d;
-// Newcomers of one round. They enter a few at a time, since each measured one makes the predicted
-// intervals of the others narrower.
-constexpr size_t kNewcomersARound = 4;
+// A visit that scatters by less than this tells candidates apart better than predictions do.
+constexpr double kTellingScatter = 0.01;
+constexpr int64_t kNewcomersARound = 4;
+constexpr int64_t kVisitsToLeave = 3;
+constexpr double kEarly = 1.5;
 
 constexpr std::array kStandingNames = {"predicted", "failed", "racing", "behind", "tied", "best"};
 constexpr std::array kEndNames = {"not_run", "open", "separated", "tie", "rounds"};
@@ -97,6 +99,15 @@ double BestExpected(Objective objective, const CandidateRecord& candidate) {
   return LogScore(objective, candidate, std::log(candidate.prediction()->step_time_low_s));
 }
 
+/// How many newcomers may enter. On a quiet machine one visit tells whether a newcomer is worth
+/// another; where noise keeps candidates from being told apart, more of them at a time would only
+/// be known less well, so no more race than are measured in any case.
+int64_t RoomForNewcomers(const RaceRules& rules, const Race& race) {
+  if (!race.fit) return rules.prove_count;
+  if (race.fit->scatter() < kTellingScatter) return kNewcomersARound;
+  return rules.prove_count - 1 - static_cast<int64_t>(race.With(Standing::kRacing).size());
+}
+
 /// Candidates that no visit has told about yet and that may be better than the best, in predicted
 /// order.
 std::vector<size_t> Newcomers(const RaceRules& rules, const Race& race,
@@ -107,6 +118,7 @@ std::vector<size_t> Newcomers(const RaceRules& rules, const Race& race,
     if (!candidate.visits.empty()) ++visited;
     if (HasFailed(candidate)) ++failed;
   }
+  const int64_t room = RoomForNewcomers(rules, race);
   std::vector<size_t> newcomers;
   for (const size_t index : RankByPrediction(rules.objective, candidates)) {
     if (!candidates[index].visits.empty() || HasFailed(candidates[index])) continue;
@@ -117,7 +129,7 @@ std::vector<size_t> Newcomers(const RaceRules& rules, const Race& race,
       if (visited + failed + entering < 2 * rules.prove_count) newcomers.push_back(index);
       continue;
     }
-    if (newcomers.size() >= kNewcomersARound) break;
+    if (entering >= room) break;
     if (!race.best || rules.objective == Objective::kMemory) break;
     const double best = LogScoreOf(race, rules.objective, candidates, *race.best);
     const double reach = BestExpected(rules.objective, candidates[index]) - best;
@@ -196,7 +208,11 @@ Race JudgeRace(const RaceRules& rules, const std::vector<CandidateRecord>& candi
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (!race.entrant[i] || race.standing[i] == Standing::kFailed || i == *first) continue;
     const RaceFit::Estimate worse = Against(race, rules.objective, candidates, i, *first);
-    if (worse.log - wider * worse.half_width < -Matters(rules)) {
+    // Where visits are disturbed one by one, one or two of them may all have been.
+    const bool early = race.fit->scatter() > kTellingScatter &&
+                       race.fit->visits(*race.entrant[i]) < kVisitsToLeave;
+    const double reach = wider * (early ? kEarly : 1) * worse.half_width;
+    if (worse.log - reach < -Matters(rules)) {
       race.standing[i] = Standing::kRacing;
     } else {
       // It may be better, but by too little to matter.

@@ -166,21 +166,21 @@ void RaceFit::TakeOffNoise(std::vector<Reading>& readings) {
       bends.push_back(2 * change * change);
     }
   }
-  mean_slowness_ = Median(all);
+  const double middle = Median(all);
   // Blocks share the readings between them, so a bend varies as much as one reading does. The
   // median of its square is 0.455 of its mean.
   const double reading = bends.empty() ? kReadingNoise * kReadingNoise : Median(bends) / 0.455;
-  const double deviation = MedianAbsoluteDeviation(all, mean_slowness_) / 0.6745;
+  const double deviation = MedianAbsoluteDeviation(all, middle) / 0.6745;
   for (Reading& each : readings) {
     const double noise = 1.1 * reading / static_cast<double>(each.slowness.size() + 1);
-    const double off = Mean(each.slowness) - mean_slowness_;
+    const double off = Mean(each.slowness) - middle;
     const double wander = std::max(0.0, deviation * deviation - noise);
     const double usual = wander == 0 ? 0 : wander / (wander + noise);
     const double large = off == 0 ? 0 : 1 / (1 + std::pow(4 * noise / (off * off), 3));
     const double kept = std::max(usual, large);
     corrected_[each.entrant] += kept / static_cast<double>(count_[each.entrant]);
     for (double& slowness : each.slowness) {
-      slowness = mean_slowness_ + kept * (slowness - mean_slowness_);
+      slowness = middle + kept * (slowness - middle);
     }
   }
 }
@@ -240,9 +240,7 @@ void RaceFit::FitLevels(const std::vector<Reading>& readings) {
   for (const Reading& each : readings) {
     std::vector<double> blocks;
     for (size_t i = 0; i < each.steps.size(); ++i) {
-      // All of what the machine was slower by throughout; of what it wandered, as steps follow.
-      blocks.push_back(each.steps[i] - mean_slowness_ -
-                       exponent_ * (each.slowness[i] - mean_slowness_));
+      blocks.push_back(each.steps[i] - exponent_ * each.slowness[i]);
     }
     cells.push_back({IndexIn(visited, each.entrant), each.column, Median(blocks)});
     columns = std::max(columns, each.column + 1);

@@ -105,7 +105,6 @@ class RaceFit {
   std::map<int64_t, RaceSpeed> speed_of_round_;
   std::vector<double> speed_of_visit_;
   RaceSpeed speed_;
-  double mean_slowness_ = 0;  // log of 1 / speed
   double exponent_ = 1;
   bool probed_ = true;
   bool calibrated_ = true;

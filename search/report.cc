@@ -280,12 +280,17 @@ nlohmann::json ReportJson(const SearchResult& result) {
   };
 }
 
-void WriteReport(const SearchResult& result, const std::string& directory) {
+void PrepareReport(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) {
     throw StorageError(fmt::format("{}: cannot create: {}", directory, error.message()));
   }
+  RequireWritable(directory + "/report.json");
+}
+
+void WriteReport(const SearchResult& result, const std::string& directory) {
+  PrepareReport(directory);
   const nlohmann::json report = ReportJson(result);
   AtomicFile json(directory + "/report.json");
   json.Append(report.dump(2) + "\n");

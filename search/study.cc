@@ -46,6 +46,14 @@ nlohmann::json Modern(nlohmann::json problem) {
 
 }  // namespace
 
+void RequireNewOrResumed(const std::string& path, const StudyOptions& options) {
+  if (options.resume || !std::filesystem::exists(path)) return;
+  throw UsageError(fmt::format(
+      "{}: this study exists already; go on with it with --resume, or name another file "
+      "with --study",
+      path));
+}
+
 Study::Study(std::unique_ptr<Database> database)
     : path_(database->path()), database_(std::move(database)) {}
 
@@ -53,13 +61,7 @@ Study::~Study() = default;
 
 std::unique_ptr<Study> Study::Open(const std::string& path, const Problem& problem,
                                    const StudyOptions& options) {
-  const bool exists = std::filesystem::exists(path);
-  if (exists && !options.resume) {
-    throw UsageError(
-        fmt::format("{}: this study exists already; go on with it with --resume, or name another "
-                    "file with --study",
-                    path));
-  }
+  RequireNewOrResumed(path, options);
   auto database = std::make_unique<Database>(path, /*create=*/true);
   database->set_after_write(options.after_write);
   std::unique_ptr<Study> study(new Study(std::move(database)));

@@ -4,6 +4,7 @@
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "profiler/calibrate.h"
+#include "profiler/calibrate_plan.h"
 #include "tools/command.h"
 #include "tools/machine_profile.h"
 #include "tools/progress.h"
@@ -26,6 +27,9 @@ class CalibrateCommand : public Command {
                "that they use where no --profile is given");
     flags.Switch("--quick", options_.quick,
                  "use a coarser grid and fewer passes; takes about a minute instead of up to ten");
+    flags.Number(
+        "--seconds", seconds_, 1, 1e6,
+        "measure for at most this long, two passes in any case; 90 with --quick, else 600");
     flags.Texts(
         "--modes", modes_,
         "RANKSxTHREADS to measure, such as 2x1; if left out, 1, 2, 4, ... ranks, up to two per "
@@ -37,6 +41,8 @@ class CalibrateCommand : public Command {
     // What cannot be written shows now, not after minutes.
     if (out_.empty()) out_ = PrepareMachineProfilePath();
     RequireWritable(out_);
+    options_.plan = MakeCalibrationPlan(options_.quick);
+    if (seconds_ > 0) options_.plan->most_seconds = seconds_;
     Progress progress(output);
     options_.progress = [&](std::string_view part, int done, int total) {
       if (!progress.shows_bar()) progress.Event(fmt::format("{}/{} {}", done + 1, total, part));
@@ -60,6 +66,7 @@ class CalibrateCommand : public Command {
 
  private:
   CalibrateOptions options_;
+  double seconds_ = 0;  // 0 = the plan's own
   std::string out_;
   std::vector<std::string> modes_;
 };

@@ -162,14 +162,17 @@ class SearchCommand : public Command {
   int Run(const OutputOptions& output) override {
     Problem& problem = options_.problem;
     problem.model = LoadModelConfig(model_);
+    // What can be refused is refused before the minute that measuring the machine may take.
+    problem.optimizer_states = ResolveOptimizerStates(problem.optimizer_states);
+    options_.race.objective = ParseObjective(objective_);
+    options_.race.indifference = ParsePercent(indifference_, "--indifference");
+    RequireNewOrResumed(options_.study_path, options_.study);
+    if (!report_.empty()) PrepareReport(report_);
     problem.cluster = cluster_flags_.ResolveMeasuring(output);
     if (!flags_->Given("--precision") && problem.cluster.device == "cuda") {
       problem.precisions = {"auto"};
     }
     problem.precisions = ResolvePrecisions(problem.precisions, problem.cluster.profile);
-    problem.optimizer_states = ResolveOptimizerStates(problem.optimizer_states);
-    options_.race.objective = ParseObjective(objective_);
-    options_.race.indifference = ParsePercent(indifference_, "--indifference");
     options_.launcher = launcher_ == "mpirun" ? Launcher::kMpirun : Launcher::kInproc;
     options_.study.program_version = kVersion;
     options_.visit.max_steps = std::max(options_.visit.max_steps, options_.visit.steps);

@@ -21,8 +21,7 @@ std::string EndWords(const std::string& ended) {
       {"separated", "ended when first place was clear"},
       {"tie", "ended in a tie: those in first place differ by too little to matter"},
       {"rounds", "ended with its last round"},
-      {"budget", "ended with the time budget"},
-      {"stopped", "was stopped"}};
+      {"open", "was not finished"}};
   return kWords.at(ended);
 }
 
@@ -61,12 +60,6 @@ std::string RaceHtml(const json& report) {
   if (!race["unseparated"].empty()) {
     sentences.push_back("Not yet told apart from the first: " + LayoutList(race["unseparated"]) +
                         ".");
-  }
-  if (!race["throttled_modes"].empty()) {
-    std::vector<std::string> modes;
-    for (const json& mode : race["throttled_modes"]) modes.push_back(EscapedText(mode));
-    sentences.push_back("The machine held back " + Listed(modes) +
-                        ": its steps slowed down more than the machine did.");
   }
   if (const std::string words = ProbeWords(race["probe"]); !words.empty()) {
     sentences.push_back(words);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 namespace trimtab {
@@ -18,9 +19,11 @@ TEST(FitCorrection, TakesTheMedianRatioOfEachMode) {
   ASSERT_EQ(correction.factors.size(), 2u);
   EXPECT_DOUBLE_EQ(correction.factors.at(one).ratio, 1.2);
   EXPECT_EQ(correction.factors.at(one).samples, 3);
-  EXPECT_DOUBLE_EQ(correction.factors.at(one).half_width, 0.05);
+  // Four expected samples of 3 %, and the disturbed one as three times that; one more prediction.
+  EXPECT_NEAR(correction.factors.at(one).half_width,
+              2 * std::sqrt((4 * 0.0009 + 0.0081) / 6 * (1 + 1.0 / 3)), 1e-12);
   EXPECT_DOUBLE_EQ(correction.factors.at(two).ratio, 0.9);
-  EXPECT_DOUBLE_EQ(correction.factors.at(two).half_width, 0.15);
+  EXPECT_NEAR(correction.factors.at(two).half_width, 2 * std::sqrt(4 * 0.0009 / 4 * 2), 1e-12);
 }
 
 TEST(FitCorrection, NothingMeasuredCorrectsNothing) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <iostream>
+#include <sstream>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -196,16 +199,20 @@ TEST_F(Commands, ProfileMeasures) {
             std::string::npos);
 }
 
-TEST_F(Commands, ProfileAppendsTheResultOfATrial) {
+TEST_F(Commands, ProfileAppendsAResultWheneverItIsTold) {
   const std::string results = folder_ + "/results.jsonl";
-  const CliResult result = RunCli({"profile", "--config", run_, "--result", results, "--attempt",
-                                   "a1", "--steps", "1", "--max-seconds", "1"});
+  std::istringstream commands("visit a1\nvisit a2\n");
+  std::streambuf* const terminal = std::cin.rdbuf(commands.rdbuf());
+  const CliResult result = RunCli(
+      {"profile", "--config", run_, "--result", results, "--steps", "1", "--max-seconds", "1"});
+  std::cin.rdbuf(terminal);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, "");
   const std::vector<json> lines = JsonLines(ReadBytes(results));
-  ASSERT_EQ(lines.size(), 1u);
+  ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(lines[0]["attempt"], "a1");
-  EXPECT_EQ(lines[0]["state"], "done");
+  EXPECT_EQ(lines[1]["attempt"], "a2");
+  EXPECT_EQ(lines[1]["state"], "done");
 }
 
 TEST_F(Commands, EstimateAgreesBetweenItsTiers) {

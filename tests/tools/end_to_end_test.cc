@@ -82,10 +82,12 @@ TEST_F(EndToEnd, SearchProvesRecommendsAndTrains) {
                                            "16",
                                            "--prove",
                                            "2",
-                                           "--trial-steps",
+                                           "--visit-steps",
                                            "2",
-                                           "--trial-seconds",
-                                           "0.2",
+                                           "--visit-seconds",
+                                           "0.1",
+                                           "--rounds",
+                                           "2",
                                            "--data",
                                            folder_ + "/data",
                                            "--study",
@@ -95,15 +97,16 @@ TEST_F(EndToEnd, SearchProvesRecommendsAndTrains) {
                                            folder_ + "/report",
                                            "--json"};
   const CliResult first = Run(search);
-  ASSERT_EQ(first.exit_code, 0) << first.err;
+  // Two rounds may not tell them apart on a busy machine, which is a result too.
+  ASSERT_TRUE(first.exit_code == 0 || first.exit_code == 5) << first.err;
   const json report = json::parse(ReadBytes(folder_ + "/report/report.json"));
   EXPECT_EQ(json::parse(first.out)["recommended"], report["recommended"]);
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/report/REPORT.html"));
-  EXPECT_NE(first.err.find("trial 2/2"), std::string::npos) << first.err;
+  EXPECT_NE(first.err.find("round 1, visit 2: "), std::string::npos) << first.err;
 
   const CliResult again = Run(search);
-  EXPECT_EQ(again.exit_code, 0) << again.err;
-  EXPECT_EQ(again.err.find("trial 1/"), std::string::npos) << again.err;
+  EXPECT_EQ(again.exit_code, first.exit_code) << again.err;
+  EXPECT_EQ(again.err.find("visit "), std::string::npos) << again.err;
 
   const CliResult shown =
       Run({"report", "--study", folder_ + "/study.db", "--out", folder_ + "/again"});

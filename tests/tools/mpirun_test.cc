@@ -145,38 +145,49 @@ TEST_F(MpirunTest, ProfilesAndWritesOneResult) {
   EXPECT_GT(json["step_time_s"].get<double>(), 0);
 
   const std::string results = folder_ + "/results.jsonl";
+  const std::string commands = folder_ + "/commands";
+  std::ofstream(commands) << "visit a1\nvisit a2\n";
   const MpirunResult trial = RunRanks(
-      2, "profile --quiet --steps 2 --attempt a1 --result " + results + " --config " + run);
+      2, "profile --quiet --steps 2 --result " + results + " --config " + run + " < " + commands);
   EXPECT_EQ(trial.exit_code, 0) << trial.output;
   const std::string written = ReadFile(results);
-  EXPECT_EQ(std::count(written.begin(), written.end(), '\n'), 1) << written;
+  EXPECT_EQ(std::count(written.begin(), written.end(), '\n'), 2) << written;
 }
 
 TEST_F(MpirunTest, TrialOfASearchRunsUnderMpirun) {
   TrialRequest request = {
       .run = LoadRunConfig(WriteRun(R"({"tp": 2})")),
-      .attempt = "under_mpirun",
+      .key = "tp=2",
+      .attempt = "first",
       .results_path = folder_ + "/results.jsonl",
       .log_path = folder_ + "/log",
+      .memory_bytes = 1,
       .measure = {.warmup = 1, .steps = 2, .max_steps = 2},
   };
   ::setenv("TRIMTAB_MPI_BACKEND", FindBackendFile("mpi").path.c_str(), /*overwrite=*/1);
-  ProcessTrialRunner runner("tools/trimtab", {"profile"}, Launcher::kMpirun);
-  const TrialOutcome done = runner.Run(request, [] { return false; });
-  EXPECT_EQ(done.state, TrialState::kDone) << done.message << ReadFile(request.log_path);
+  ProcessTrialRunner runner(
+      {.program = "tools/trimtab", .launcher = Launcher::kMpirun, .parked_bytes = 1});
+  const auto run = [&] { return runner.Run(request, [] { return false; }); };
+  EXPECT_EQ(run().state, TrialState::kDone) << ReadFile(request.log_path);
+  request.attempt = "second";
+  EXPECT_EQ(run().state, TrialState::kDone) << ReadFile(request.log_path);
   const std::vector<TrialResult> results = ReadResults(request.results_path);
-  ASSERT_EQ(results.size(), 1u);
-  EXPECT_EQ(results[0].measurement->steps_measured, 2);
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[1].measurement->steps_measured, 2);
+  EXPECT_EQ(results[1].measurement->losses.size(), 6u) << "its worker went on from the first visit";
+
+  runner.Release(request.key);
+  EXPECT_FALSE(AnyProcessHas(request.results_path)) << "a released worker leaves";
 
   // No rank outlives the mpirun that the driver kills.
   request.attempt = "too_long_under_mpirun";
   request.measure = {.steps = 1000000, .max_steps = 1000000, .max_seconds = 1e6};
   request.time_limit_s = 3;
-  EXPECT_EQ(runner.Run(request, [] { return false; }).state, TrialState::kTimedOut);
-  for (int tries = 0; tries < 100 && AnyProcessHas(request.attempt); ++tries) {
+  EXPECT_EQ(run().state, TrialState::kTimedOut);
+  for (int tries = 0; tries < 100 && AnyProcessHas(request.results_path); ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  EXPECT_FALSE(AnyProcessHas(request.attempt));
+  EXPECT_FALSE(AnyProcessHas(request.results_path));
 }
 
 TEST_F(MpirunTest, WorldOfAnotherSizeIsRefused) {
