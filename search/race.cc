@@ -19,6 +19,8 @@ constexpr double kTellingScatter = 0.01;
 constexpr int64_t kNewcomersARound = 4;
 constexpr int64_t kVisitsToLeave = 3;
 constexpr double kEarly = 1.5;
+// Behind by this many times the indifference is no tie, however unsure.
+constexpr double kClearlyBehind = 3;
 
 constexpr std::array kStandingNames = {"predicted", "failed", "racing", "behind", "tied", "best"};
 constexpr std::array kEndNames = {"not_run", "open", "separated", "tie", "rounds"};
@@ -216,7 +218,8 @@ Race JudgeRace(const RaceRules& rules, const std::vector<CandidateRecord>& candi
       race.standing[i] = Standing::kRacing;
     } else {
       // It may be better, but by too little to matter.
-      const bool behind = worse.log > indifferent && worse.low() > 0;
+      const bool behind =
+          worse.log > kClearlyBehind * indifferent || (worse.log > indifferent && worse.low() > 0);
       race.standing[i] = behind ? Standing::kBehind : Standing::kTied;
     }
     // Only one that is surely as good takes the place of the first.
