@@ -54,6 +54,11 @@ bool WriteAll(int fd, const std::string& text) {
 
 std::string ToString(const Mode& mode) { return fmt::format("{}x{}", mode.ranks, mode.threads); }
 
+std::string InWords(const Mode& mode) {
+  return fmt::format("{} rank{} x {} thread{}", mode.ranks, mode.ranks == 1 ? "" : "s",
+                     mode.threads, mode.threads == 1 ? "" : "s");
+}
+
 Mode ParseMode(const std::string& text, const std::string& what) {
   Mode mode;
   const char* end = text.data() + text.size();

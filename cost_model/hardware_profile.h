@@ -41,6 +41,8 @@ struct Mode {
 };
 /// "2x1": ranks x threads.
 std::string ToString(const Mode& mode);
+/// "2 ranks x 1 thread".
+std::string InWords(const Mode& mode);
 /// Inverse of ToString. Throws UsageError naming `what`.
 Mode ParseMode(const std::string& text, const std::string& what);
 

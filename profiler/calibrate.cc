@@ -126,8 +126,7 @@ class Calibration {
     const int passes = static_cast<int>(probe_s_.size());
     const int total = std::max(passes, plan_.least_passes) * static_cast<int>(modes_.size());
     if (progress_) {
-      progress_(fmt::format("pass {}: {} ranks x {} threads", passes, mode.ranks, mode.threads),
-                visits_, total);
+      progress_(fmt::format("pass {}: {}", passes, InWords(mode)), visits_, total);
     }
     ++visits_;
   }
@@ -233,8 +232,7 @@ std::string SpreadCaveat(const HardwareProfile& profile) {
     const auto consider = [&](double spread, const std::string& what) {
       if (spread <= widest) return;
       widest = spread;
-      where =
-          fmt::format("{} of {} ranks x {} threads", what, tables.mode.ranks, tables.mode.threads);
+      where = fmt::format("{} of {}", what, InWords(tables.mode));
     };
     for (const auto& [table, spread] : tables.spread) consider(spread, table);
     consider(tables.probe_spread, "probe");

@@ -14,11 +14,6 @@ namespace {
 
 constexpr int kReportSchemaVersion = 3;
 
-std::string InWords(const Mode& mode) {
-  return fmt::format("{} rank{} x {} thread{}", mode.ranks, mode.ranks == 1 ? "" : "s",
-                     mode.threads, mode.threads == 1 ? "" : "s");
-}
-
 std::string DescriptionOf(const std::string& rule_id) {
   for (const Rule& rule : LegalityRules()) {
     if (rule_id == rule.id) return rule.description;

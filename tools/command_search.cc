@@ -42,8 +42,7 @@ class SearchProgress : public SearchEvents {
       progress_.Event(fmt::format("{} dry runs done", total));
     }
   }
-  void OnVisitStart(const CandidateRecord& candidate, const RaceProgress& race) override {
-    (void)candidate;
+  void OnVisitStart(const CandidateRecord& /*candidate*/, const RaceProgress& race) override {
     Show(race);
   }
   void OnVisitEnd(const CandidateRecord& candidate, const TrialOutcome& outcome,

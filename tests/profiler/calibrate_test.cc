@@ -130,7 +130,7 @@ TEST(SpreadCaveat, NamesTheWorstTable) {
   tables.spread["ops"] = 0.12;
   tables.spread["step"] = 0.08;
   const std::string caveat = SpreadCaveat(profile);
-  EXPECT_NE(caveat.find("12 % (ops of 2 ranks x 1 threads)"), std::string::npos) << caveat;
+  EXPECT_NE(caveat.find("12 % (ops of 2 ranks x 1 thread)"), std::string::npos) << caveat;
 }
 
 TEST(Calibration, MeasuresEveryKindOfOp) {
