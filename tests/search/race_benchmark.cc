@@ -2,7 +2,7 @@
 // the true best, how often intervals hold the truth, and what a race costs against single visits of
 // ten steps to its first candidates (at full speed).
 //
-//   bazel run //tests/search:race_benchmark -- [searches of each kind]
+//   bazel run //tests/search:race_benchmark -- [searches of each kind] [first seed]
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@
 namespace trimtab {
 namespace {
 
-void Main(int searches) {
+void Main(int searches, uint64_t first_seed) {
   fmt::print("{:<10} {:>9} {:>9} {:>9} {:>10} {:>8} {:>8} {:>8} {:>8}\n", "trace", "within 1%",
              "regret95", "worst", "intervals", "rounds", "visits", "time/1x", "scatter");
   for (const std::string& kind : kTraceKinds) {
@@ -29,7 +29,7 @@ void Main(int searches) {
     int64_t right = 0;
     for (int i = 0; i < searches; ++i) {
       FakeMachineOptions options;
-      options.seed = static_cast<uint64_t>(1000 + i);
+      options.seed = first_seed + static_cast<uint64_t>(i);
       options.trace = MakeTrace(kind, 3600, options.seed);
       options.throttled = kind == "throttled";
       options.reference_error = 0.015;
@@ -59,4 +59,7 @@ void Main(int searches) {
 }  // namespace
 }  // namespace trimtab
 
-int main(int argc, char** argv) { trimtab::Main(argc > 1 ? std::max(1, std::atoi(argv[1])) : 40); }
+int main(int argc, char** argv) {
+  trimtab::Main(argc > 1 ? std::max(1, std::atoi(argv[1])) : 40,
+                argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1000);
+}
