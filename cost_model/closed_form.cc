@@ -6,30 +6,15 @@
 #include <utility>
 #include <vector>
 
-#include "cost_model/block_cost.h"
 #include "cost_model/finish.h"
-#include "cost_model/fp8_plan.h"
+#include "cost_model/piece_cost.h"
 #include "cost_model/price.h"
-#include "cost_model/update_cost.h"
+#include "cost_model/recording.h"
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
 
 namespace trimtab {
 namespace {
-
-/// Everything about a micro batch on one rank but its layers, which need not be alike.
-struct Blocks {
-  BlockCost embedding;
-  BlockCost head;
-  int64_t stream_bytes = 0;  // [rows, C]
-  int64_t ids_bytes = 0;     // tokens and targets [N]
-};
-
-/// A run of layers that cost alike.
-struct LayerCosts {
-  const BlockCost* cost = nullptr;
-  int64_t layers = 0;
-};
 
 /// Packs small counts into one key; a count too large for its field is refused.
 class KeyPacker {
@@ -47,68 +32,77 @@ class KeyPacker {
   uint64_t key_ = 0;
 };
 
-/// How many of `layers` layers run their forward pass twice.
-int64_t RecomputedLayers(const RecomputeConfig& recompute, int64_t layers) {
-  if (recompute.kind == RecomputeKind::kNone) return 0;
-  return recompute.num_layers < 0 ? layers : std::min(recompute.num_layers, layers);
-}
+/// The three ways through a part of the model.
+struct PassCosts {
+  PieceCost forward;
+  PieceCost backward_overwriting;
+  PieceCost backward_adding;
 
-/// `runs` cut in two: the first `count` layers, and the rest.
-std::pair<std::vector<LayerCosts>, std::vector<LayerCosts>> Split(
-    const std::vector<LayerCosts>& runs, int64_t count) {
-  std::pair<std::vector<LayerCosts>, std::vector<LayerCosts>> parts;
-  for (const LayerCosts& run : runs) {
-    const int64_t first = std::min(run.layers, count);
-    if (first > 0) parts.first.push_back({run.cost, first});
-    if (run.layers > first) parts.second.push_back({run.cost, run.layers - first});
-    count -= first;
+  void AppendForward(const PassCosts& next, int64_t times) { forward.Append(next.forward, times); }
+  void AppendBackward(const PassCosts& next, int64_t times) {
+    backward_overwriting.Append(next.backward_overwriting, times);
+    backward_adding.Append(next.backward_adding, times);
   }
-  return parts;
-}
-
-struct MemoryPeaks {
-  int64_t activations = 0;
-  int64_t total = 0;  // both above what persists
 };
 
-/// Follows GptModel::Forward and Backward over the layers, of which the first ones keep only their
-/// input. Layers of a run are alike, so its peak lies at its last one.
-MemoryPeaks PeaksOfMicroBatch(const Blocks& blocks, const std::vector<LayerCosts>& recomputed,
-                              const std::vector<LayerCosts>& kept) {
-  const int64_t x = blocks.stream_bytes;
-  MemoryPeaks peaks;
-  const auto see = [&peaks](int64_t base, const BlockCost& block) {
-    peaks.total = std::max(peaks.total, base + block.forward_peak);
-    peaks.activations = std::max(peaks.activations, base + block.forward_activations_peak);
-  };
-  const auto see_backward = [&peaks](int64_t base, const BlockCost& block) {
-    peaks.total = std::max(peaks.total, base + block.backward_peak);
-  };
+/// A micro batch of a model with one layer.
+struct KindCosts {
+  PassCosts embedding;
+  PassCosts layer;
+  PassCosts head;
+  int64_t input_bytes = 0;
+};
 
-  see(blocks.ids_bytes, blocks.embedding);
-  // In use when a layer is entered: ids, the inputs up to its own, and what kept layers hold.
-  int64_t entered = blocks.ids_bytes;
-  for (const LayerCosts& run : recomputed) {
-    const BlockCost& layer = *run.cost;
-    entered += run.layers * x;
-    see(entered, layer);
-    // Its backward pass, before which it runs forward once more. Backward passes carry one more
-    // [rows, C]: the gradient of the residual stream.
-    peaks.total = std::max(peaks.total, entered + x + layer.forward_peak);
-    see_backward(entered + layer.kept_bytes + x, layer);
+/// A micro batch of the whole model.
+struct MicroBatchCosts {
+  PassCosts passes;
+  int64_t input_bytes = 0;  // in use before it
+};
+
+/// The pieces of `kind` among those of one pass, priced.
+PieceCost PriceOf(PieceKind kind, const std::vector<Recording>& pieces,
+                  const ParallelConfig& layout, const Pricer& pricer) {
+  const auto is_kind = [kind](const Recording& each) { return each.piece.kind == kind; };
+  const auto begin = std::find_if(pieces.begin(), pieces.end(), is_kind);
+  const auto end = std::find_if_not(begin, pieces.end(), is_kind);
+  return PriceOf(std::span(begin, end), layout, pricer);
+}
+
+PassCosts PriceOf(PieceKind kind, const MicroBatchRecording& recording,
+                  const ParallelConfig& layout, const Pricer& pricer) {
+  return {.forward = PriceOf(kind, recording.forward, layout, pricer),
+          .backward_overwriting = PriceOf(kind, recording.backward_overwriting, layout, pricer),
+          .backward_adding = PriceOf(kind, recording.backward_adding, layout, pricer)};
+}
+
+/// The end of a step, and what stays in memory between steps.
+struct UpdateCosts {
+  PieceCost update;
+  BytesByTag held{};
+
+  int64_t held_as(MemoryTag tag) const { return held[static_cast<size_t>(tag)]; }
+};
+
+/// Neighbouring layers that are recorded alike.
+struct LayerRun {
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t kind = 0;  // the first layer of the model like these, recomputation aside
+};
+
+/// The model's layers under a plan of recomputation; `first_alike` as FirstAlike says.
+std::vector<LayerRun> RunsOf(const std::vector<int64_t>& first_alike,
+                             const RecomputeConfig& recompute) {
+  std::vector<LayerRun> runs;
+  for (size_t i = 0; i < first_alike.size(); ++i) {
+    const auto layer = static_cast<int64_t>(i);
+    const bool same =
+        !runs.empty() && runs.back().kind == first_alike[i] &&
+        RecomputeOfLayer(recompute, runs.back().first) == RecomputeOfLayer(recompute, layer);
+    if (!same) runs.push_back({.first = layer, .kind = first_alike[i]});
+    ++runs.back().count;
   }
-  for (const LayerCosts& run : kept) {
-    const BlockCost& layer = *run.cost;
-    entered += run.layers * x + (run.layers - 1) * layer.kept_bytes;
-    see(entered, layer);
-    entered += layer.kept_bytes;
-    see_backward(entered + x, layer);
-  }
-  const int64_t at_head = entered + x;
-  see(at_head, blocks.head);
-  see_backward(at_head + blocks.head.kept_bytes, blocks.head);
-  see_backward(blocks.ids_bytes + x, blocks.embedding);
-  return peaks;
+  return runs;
 }
 
 bool SequenceParallel(const ParallelConfig& layout) {
@@ -131,27 +125,24 @@ class ClosedFormEstimator::Impl {
     std::string precision;
     Fp8Config fp8;
     Pricer pricer;
-    std::vector<LayerRun> layers;
+    std::vector<int64_t> first_alike;
   };
 
   /// The index of the run's setting.
   size_t SettingOf(const RunConfig& run);
-  BlockShape ShapeOf(const Setting& setting, const ParallelConfig& layout) const;
-  /// The key of what a micro batch costs.
-  static KeyPacker BlockKey(size_t setting, const ParallelConfig& layout);
-  const Blocks& BlocksOf(size_t setting, const ParallelConfig& layout);
-  const BlockCost& LayerOf(size_t setting, const ParallelConfig& layout, const Fp8Linears& fp8);
-  const UpdateCost& UpdateOf(size_t setting, const ParallelConfig& layout);
-  const FlatLayout& FlatOf(int64_t tp);
+  /// The key of what a micro batch costs in a setting, but for recomputation.
+  static KeyPacker ShapeKey(size_t setting, const ParallelConfig& layout);
+  const MicroBatchCosts& MicroBatchOf(size_t setting, const RunConfig& run);
+  const KindCosts& KindOf(size_t setting, const RunConfig& run, const LayerRun& layers);
+  const UpdateCosts& UpdateOf(size_t setting, const RunConfig& run);
 
   ModelConfig model_;
   int64_t sequence_;
   Cluster cluster_;
   std::vector<Setting> settings_;
-  std::unordered_map<uint64_t, Blocks> blocks_;
-  std::unordered_map<uint64_t, BlockCost> layers_;
-  std::unordered_map<uint64_t, UpdateCost> updates_;
-  std::unordered_map<int64_t, FlatLayout> flats_;
+  std::unordered_map<uint64_t, MicroBatchCosts> micro_batches_;
+  std::unordered_map<uint64_t, KindCosts> kinds_;
+  std::unordered_map<uint64_t, UpdateCosts> updates_;
 };
 
 size_t ClosedFormEstimator::Impl::SettingOf(const RunConfig& run) {
@@ -166,149 +157,141 @@ size_t ClosedFormEstimator::Impl::SettingOf(const RunConfig& run) {
        .precision = precision,
        .fp8 = run.fp8,
        .pricer = Pricer(cluster_.profile, mode, cluster_.ranks_per_node, cluster_.cores, precision),
-       .layers = precision == "fp8" ? PlanFp8(model_, run.fp8)
-                                    : std::vector<LayerRun>{{{}, model_.num_layers}}});
+       .first_alike = FirstAlike(run)});
   return settings_.size() - 1;
 }
 
-const FlatLayout& ClosedFormEstimator::Impl::FlatOf(int64_t tp) {
-  const auto found = flats_.find(tp);
-  if (found != flats_.end()) return found->second;
-  return flats_.emplace(tp, PlanFlatLayout(model_, tp)).first->second;
-}
-
-BlockShape ClosedFormEstimator::Impl::ShapeOf(const Setting& setting,
-                                              const ParallelConfig& layout) const {
-  return {.tp = layout.tp,
-          .sequence_parallel = SequenceParallel(layout),
-          .micro_batch = layout.micro_batch,
-          .sequence = sequence_,
-          .executor = ExecutorOf(setting.mode, cluster_),
-          .types = TypesOf(layout),
-          .current_scaling = setting.fp8.scaling == "current"};
-}
-
-KeyPacker ClosedFormEstimator::Impl::BlockKey(size_t setting, const ParallelConfig& layout) {
+KeyPacker ClosedFormEstimator::Impl::ShapeKey(size_t setting, const ParallelConfig& layout) {
   return KeyPacker()
-      .Put(static_cast<int64_t>(setting), 16)
-      .Put(layout.tp, 16)
+      .Put(static_cast<int64_t>(setting), 10)
+      .Put(layout.tp, 14)
       .Put(SequenceParallel(layout) ? 1 : 0, 1)
       .Put(layout.micro_batch, 20)
       .Put(TypesOf(layout).gradients);
 }
 
-const Blocks& ClosedFormEstimator::Impl::BlocksOf(size_t setting, const ParallelConfig& layout) {
-  const uint64_t key = BlockKey(setting, layout).key();
-  const auto found = blocks_.find(key);
-  if (found != blocks_.end()) return found->second;
-  const Pricer& pricer = settings_[setting].pricer;
-  const BlockShape shape = ShapeOf(settings_[setting], layout);
-  const Blocks blocks = {
-      .embedding = EmbeddingCost(model_, shape, pricer),
-      .head = HeadCost(model_, shape, pricer),
-      .stream_bytes = SizeOf(shape.types.activations) * shape.rows() * model_.hidden_size,
-      .ids_bytes = 2 * SizeOf(DType::kI32) * shape.tokens()};
-  return blocks_.emplace(key, blocks).first->second;
-}
-
-const BlockCost& ClosedFormEstimator::Impl::LayerOf(size_t setting, const ParallelConfig& layout,
-                                                    const Fp8Linears& fp8) {
-  KeyPacker packer = BlockKey(setting, layout);
-  for (const bool each : fp8) packer.Put(each ? 1 : 0, 1);
-  const auto found = layers_.find(packer.key());
-  if (found != layers_.end()) return found->second;
-  BlockShape shape = ShapeOf(settings_[setting], layout);
-  shape.fp8 = fp8;
-  const BlockCost cost = LayerCost(model_, shape, settings_[setting].pricer);
-  return layers_.emplace(packer.key(), cost).first->second;
-}
-
-const UpdateCost& ClosedFormEstimator::Impl::UpdateOf(size_t setting,
-                                                      const ParallelConfig& layout) {
+const KindCosts& ClosedFormEstimator::Impl::KindOf(size_t setting, const RunConfig& run,
+                                                   const LayerRun& layers) {
   const Setting& shared = settings_[setting];
-  UpdateShape shape = {.tp = layout.tp,
-                       .dp = layout.dp,
-                       .sequence_parallel = SequenceParallel(layout),
-                       .sharded = layout.zero >= 1 && layout.dp > 1,
-                       .types = TypesOf(layout)};
+  const RecomputeConfig recompute = RecomputeOfLayer(run.layout.recompute, layers.first);
+  const uint64_t key = ShapeKey(setting, run.layout)
+                           .Put(static_cast<int64_t>(recompute.kind), 1)
+                           .Put(layers.kind, 15)
+                           .key();
+  const auto found = kinds_.find(key);
+  if (found != kinds_.end()) return found->second;
+  const MicroBatchRecording recording =
+      RecordMicroBatch(run, layers.first, ExecutorOf(shared.mode, cluster_));
+  const auto price = [&](PieceKind kind) {
+    return PriceOf(kind, recording, run.layout, shared.pricer);
+  };
+  return kinds_
+      .emplace(key, KindCosts{.embedding = price(PieceKind::kEmbedding),
+                              .layer = price(PieceKind::kLayer),
+                              .head = price(PieceKind::kHead),
+                              .input_bytes = recording.input_bytes})
+      .first->second;
+}
+
+const MicroBatchCosts& ClosedFormEstimator::Impl::MicroBatchOf(size_t setting,
+                                                               const RunConfig& run) {
+  const RecomputeConfig& recompute = run.layout.recompute;
+  const uint64_t key = ShapeKey(setting, run.layout)
+                           .Put(static_cast<int64_t>(recompute.kind), 1)
+                           .Put(recompute.num_layers + 1, 15)
+                           .key();
+  const auto found = micro_batches_.find(key);
+  if (found != micro_batches_.end()) return found->second;
+  const std::vector<LayerRun> runs = RunsOf(settings_[setting].first_alike, recompute);
+  const KindCosts& ends = KindOf(setting, run, runs.front());
+  PassCosts all;
+  all.AppendForward(ends.embedding, 1);
+  for (const LayerRun& each : runs) all.AppendForward(KindOf(setting, run, each).layer, each.count);
+  all.AppendForward(ends.head, 1);
+  all.AppendBackward(ends.head, 1);
+  for (size_t i = runs.size(); i-- > 0;) {
+    all.AppendBackward(KindOf(setting, run, runs[i]).layer, runs[i].count);
+  }
+  all.AppendBackward(ends.embedding, 1);
+  return micro_batches_
+      .emplace(key, MicroBatchCosts{.passes = std::move(all), .input_bytes = ends.input_bytes})
+      .first->second;
+}
+
+const UpdateCosts& ClosedFormEstimator::Impl::UpdateOf(size_t setting, const RunConfig& run) {
+  const ParallelConfig& layout = run.layout;
+  const Setting& shared = settings_[setting];
+  const TrainingTypes types = TypesOf(layout);
   const uint64_t key = KeyPacker()
-                           .Put(static_cast<int64_t>(setting), 16)
-                           .Put(shape.tp, 16)
-                           .Put(shape.dp, 18)
-                           .Put(shape.sequence_parallel ? 1 : 0, 1)
-                           .Put(shape.sharded ? 1 : 0, 1)
-                           .Put(shape.types.master)
-                           .Put(shape.types.moments)
-                           .Put(shape.types.gradients)
+                           .Put(static_cast<int64_t>(setting), 10)
+                           .Put(layout.tp, 14)
+                           .Put(layout.dp, 18)
+                           .Put(SequenceParallel(layout) ? 1 : 0, 1)
+                           .Put(layout.zero >= 1 && layout.dp > 1 ? 1 : 0, 1)
+                           .Put(types.master)
+                           .Put(types.moments)
+                           .Put(types.gradients)
                            .key();
   const auto found = updates_.find(key);
   if (found != updates_.end()) return found->second;
-  if (shape.types.fp8) {
-    shape.fp8 = {.layers = CountFp8(shared.layers),
-                 .shapes = LinearShapes(model_, layout.tp),
-                 .delayed = shared.fp8.scaling == "delayed",
-                 .history = shared.fp8.history};
-  }
-  return updates_.emplace(key, PriceUpdate(FlatOf(layout.tp), shape, shared.pricer)).first->second;
+  const UpdateRecording recording = RecordUpdate(run, ExecutorOf(shared.mode, cluster_));
+  return updates_
+      .emplace(key, UpdateCosts{.update = trimtab::PriceOf(std::span(&recording.update, 1), layout,
+                                                           shared.pricer),
+                                .held = recording.held})
+      .first->second;
 }
 
 Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
-  const ParallelConfig& layout = run.layout;
   TRIMTAB_ASSERT(run.sequence_length == sequence_ && run.model.num_layers == model_.num_layers &&
                      run.model.hidden_size == model_.hidden_size,
                  "this estimator is for {} at sequence length {}", model_.name, sequence_);
   const size_t setting = SettingOf(run);
-  const Blocks& blocks = BlocksOf(setting, layout);
-  const UpdateCost& update = UpdateOf(setting, layout);
-  std::vector<LayerCosts> layers;
-  for (const LayerRun& each : settings_[setting].layers) {
-    layers.push_back({&LayerOf(setting, layout, each.fp8), each.layers});
-  }
+  const MicroBatchCosts& costs = MicroBatchOf(setting, run);
+  const PassCosts& micro_batch = costs.passes;
+  const UpdateCosts& end = UpdateOf(setting, run);
   const int64_t micro_batches = run.num_micro_batches();
-  const auto [recomputed, kept] =
-      Split(layers, RecomputedLayers(layout.recompute, model_.num_layers));
-
-  Cost total;
-  const auto add_block = [&](const BlockCost& block, int64_t times) {
-    total.Add(block.forward, times * micro_batches);
-    total.Add(block.backward_first, times);
-    total.Add(block.backward_accumulate, times * (micro_batches - 1));
-  };
-  add_block(blocks.embedding, 1);
-  for (const LayerCosts& each : layers) add_block(*each.cost, each.layers);
-  add_block(blocks.head, 1);
-  Cost recompute;
-  for (const LayerCosts& each : recomputed) {
-    recompute.Add(each.cost->forward, each.layers * micro_batches);
-  }
 
   Estimate estimate;
   Breakdown& parts = estimate.breakdown_s;
-  parts.compute = total.compute_s;
-  parts.exposed_tp = total.tp_s + update.tp_s;
-  parts.exposed_dp = update.dp_s;
-  parts.recompute = recompute.compute_s + recompute.tp_s;
-  parts.optimizer = update.optimizer_s;
-
-  total.Add(recompute, 1);
-  estimate.hardware_flops = total.flops;
-  estimate.op_count = total.ops + update.ops;
-  estimate.comm = update.comm;
-  const auto add = [&estimate](CollectiveKind kind, const CommTotal& more) {
-    CommTotal& sum = estimate.comm.at(kind, GroupKind::kTensor);
-    sum.count += more.count;
-    sum.bytes += more.bytes;
+  const auto add = [&](const PieceCost& cost, int64_t times) {
+    const auto factor = static_cast<double>(times);
+    parts.recompute += factor * cost.recompute_s;
+    parts.exposed_tp += factor * cost.message_s[static_cast<size_t>(GroupKind::kTensor)];
+    parts.exposed_dp += factor * (cost.message_s[static_cast<size_t>(GroupKind::kData)] +
+                                  cost.message_s[static_cast<size_t>(GroupKind::kWorld)]);
+    estimate.hardware_flops += times * cost.flops;
+    estimate.op_count += times * cost.ops;
+    for (const MessageCount& each : cost.messages) {
+      CommTotal& total = estimate.comm.at(each.kind, each.group);
+      total.count += times * each.count;
+      total.bytes += times * each.bytes;
+    }
   };
-  add(CollectiveKind::kAllReduce, total.tp_all_reduce);
-  add(CollectiveKind::kReduceScatter, total.tp_reduce_scatter);
-  add(CollectiveKind::kAllGather, total.tp_all_gather);
+  add(micro_batch.forward, micro_batches);
+  add(micro_batch.backward_overwriting, 1);
+  add(micro_batch.backward_adding, micro_batches - 1);
+  add(end.update, 1);
+  parts.compute = static_cast<double>(micro_batches) * micro_batch.forward.compute_s +
+                  micro_batch.backward_overwriting.compute_s +
+                  static_cast<double>(micro_batches - 1) * micro_batch.backward_adding.compute_s;
+  parts.optimizer = end.update.compute_s;
 
-  const MemoryPeaks peaks = PeaksOfMicroBatch(blocks, recomputed, kept);
-  estimate.memory = {.weights = update.weight_bytes,
-                     .gradients = update.gradient_bytes,
-                     .optimizer = update.optimizer_bytes,
-                     .activations = peaks.activations};
-  estimate.memory.peak_total = estimate.memory.persistent() + peaks.total;
+  const auto peak_of = [&](MemorySpan PieceCost::*span) {
+    const MemorySpan& forward = micro_batch.forward.*span;
+    int64_t peak = std::max(forward.Then(micro_batch.backward_overwriting.*span).peak,
+                            (end.update.*span).peak);
+    if (micro_batches > 1) {
+      peak = std::max(peak, forward.Then(micro_batch.backward_adding.*span).peak);
+    }
+    return peak;
+  };
+  MemoryEstimate& memory = estimate.memory;
+  memory.weights = end.held_as(MemoryTag::kWeights);
+  memory.gradients = end.held_as(MemoryTag::kGradients);
+  memory.optimizer = end.held_as(MemoryTag::kOptimizer);
+  memory.activations = costs.input_bytes + peak_of(&PieceCost::activations);
+  memory.peak_total = memory.persistent() + costs.input_bytes + peak_of(&PieceCost::total);
   FinishEstimate(run, cluster_, settings_[setting].pricer, estimate);
   return estimate;
 }

@@ -30,16 +30,16 @@ std::string Describe(const OpRecord& op) {
 /// Prices every op and message of a rank, one after the other as the engine issues them.
 class PricingRecorder final : public Recorder {
  public:
-  PricingRecorder(const Pricer& pricer, int64_t tp, bool with_timeline)
-      : pricer_(pricer), tp_(tp), with_timeline_(with_timeline) {}
+  PricingRecorder(const Pricer& pricer, const ParallelConfig& layout, bool with_timeline)
+      : pricer_(pricer), layout_(layout), with_timeline_(with_timeline) {}
+
+  void EnterPiece(const PieceRecord& piece) override { piece_ = piece; }
 
   void BeginOp(const OpRecord& op) override {
     const double seconds = pricer_.Seconds(op);
-    // The update begins with the scales of all tensors in fp8, if there are any, then the norm. In
-    // micro batches scales are set one by one.
-    updating_ |=
-        op.kind == OpKind::kSumSquares || (op.kind == OpKind::kFp8Scales && op.dims[0] > 1);
-    (updating_ ? estimate.breakdown_s.optimizer : estimate.breakdown_s.compute) += seconds;
+    Breakdown& parts = estimate.breakdown_s;
+    double& part = piece_.kind == PieceKind::kUpdate ? parts.optimizer : parts.compute;
+    (recomputes() ? parts.recompute : part) += seconds;
     estimate.hardware_flops += op.flops;
     ++estimate.op_count;
     if (with_timeline_) timeline.push_back({Describe(op), "compute", now_s_, seconds});
@@ -47,10 +47,10 @@ class PricingRecorder final : public Recorder {
   }
 
   void BeginComm(const CommRecord& message) override {
-    const bool tensor = message.group == GroupKind::kTensor;
-    const double seconds =
-        pricer_.Seconds(message, message.group == GroupKind::kData ? tp_ : int64_t{1});
-    (tensor ? estimate.breakdown_s.exposed_tp : estimate.breakdown_s.exposed_dp) += seconds;
+    const double seconds = pricer_.Seconds(message, StrideOf(message.group, layout_));
+    Breakdown& parts = estimate.breakdown_s;
+    double& part = message.group == GroupKind::kTensor ? parts.exposed_tp : parts.exposed_dp;
+    (recomputes() ? parts.recompute : part) += seconds;
     CommTotal& total = estimate.comm.at(message.kind, message.group);
     ++total.count;
     total.bytes += message.bytes;
@@ -71,10 +71,12 @@ class PricingRecorder final : public Recorder {
   std::vector<TimelineEvent> timeline;
 
  private:
+  bool recomputes() const { return piece_.pass == PassKind::kRecompute; }
+
   const Pricer& pricer_;
-  int64_t tp_;
+  const ParallelConfig& layout_;
   bool with_timeline_;
-  bool updating_ = false;
+  PieceRecord piece_;
   double now_s_ = 0;
 };
 
@@ -100,7 +102,7 @@ RankResult DryRank(const RunConfig& run, const Pricer& pricer, int rank, const E
                            .gradients = bytes(MemoryTag::kGradients),
                            .optimizer = bytes(MemoryTag::kOptimizer)};
   device->memory().ResetPeaks();
-  PricingRecorder recorder(pricer, run.layout.tp, with_timeline);
+  PricingRecorder recorder(pricer, run.layout, with_timeline);
   device->set_recorder(&recorder);
   trainer.Step(*MakeSyntheticSource(run.model.vocab_size, run.seed), 0);
   device->set_recorder(nullptr);
@@ -114,19 +116,6 @@ RankResult DryRank(const RunConfig& run, const Pricer& pricer, int rank, const E
   result.seconds = recorder.now_s();
   result.timeline = std::move(recorder.timeline);
   return result;
-}
-
-/// Moves what recomputation adds out of the other parts: the same step without it does everything
-/// else alike.
-void SplitRecompute(const RunConfig& run, const Pricer& pricer, const Executor& executor,
-                    Breakdown& parts) {
-  if (run.layout.recompute.kind == RecomputeKind::kNone) return;
-  RunConfig without = run;
-  without.layout.recompute = {};
-  const Breakdown rest = DryRank(without, pricer, 0, executor, false).estimate.breakdown_s;
-  parts.recompute = parts.total() - rest.total();
-  parts.compute = rest.compute;
-  parts.exposed_tp = rest.exposed_tp;
 }
 
 }  // namespace
@@ -159,8 +148,6 @@ DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_
     }
   }
   result.estimate.memory = memory;
-
-  SplitRecompute(unlimited, pricer, executor, result.estimate.breakdown_s);
   FinishEstimate(run, cluster, pricer, result.estimate);
   return result;
 }

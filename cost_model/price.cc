@@ -156,6 +156,10 @@ bool Accumulates(const OpRecord& op) {
 
 }  // namespace
 
+int64_t StrideOf(GroupKind group, const ParallelConfig& layout) {
+  return group == GroupKind::kData ? layout.tp : 1;
+}
+
 const char* Pricer::RateName(Rate rate) {
   static constexpr std::array<const char*, kRateCount> kNames = {"fp32", "tf32", "bf16", "fp16",
                                                                  "fp8"};

@@ -8,9 +8,13 @@
 
 #include "cost_model/hardware_profile.h"
 #include "cost_model/interpolate.h"
+#include "engine/config/parallel_config.h"
 #include "engine/device/record.h"
 
 namespace trimtab {
+
+/// Distance in ranks between neighbours of a group in `layout`.
+int64_t StrideOf(GroupKind group, const ParallelConfig& layout);
 
 /// Prices ops and messages in one mode of one profile. Made once, then tens of nanoseconds per
 /// price; holds no reference to the profile. A const Pricer may be used by many threads.
@@ -32,7 +36,7 @@ class Pricer {
          const std::string& precision = "fp32");
 
   double Seconds(const OpRecord& op) const;
-  /// `stride`: distance in ranks between neighbours of the group (1 for tp, tp for dp).
+  /// `stride`: StrideOf the message's group.
   double Seconds(const CommRecord& message, int64_t stride) const;
 
   /// FLOP/s of one rank in the run's precision.

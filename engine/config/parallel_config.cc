@@ -119,6 +119,12 @@ std::vector<std::string> Split(const std::string& text, char separator) {
 
 }  // namespace
 
+RecomputeConfig RecomputeOfLayer(const RecomputeConfig& recompute, int64_t layer) {
+  const bool within = recompute.num_layers < 0 || layer < recompute.num_layers;
+  if (recompute.kind == RecomputeKind::kNone || !within) return {};
+  return {.kind = recompute.kind};
+}
+
 std::string ToString(const RecomputeConfig& recompute) {
   if (recompute.kind == RecomputeKind::kNone) return "none";
   if (recompute.num_layers < 0) return "full";

@@ -41,6 +41,9 @@ struct ParallelConfig {
   bool operator==(const ParallelConfig&) const = default;
 };
 
+/// What the plan comes to for one layer of a stage: none, or full.
+RecomputeConfig RecomputeOfLayer(const RecomputeConfig& recompute, int64_t layer);
+
 /// "none", "full", "full:block:3".
 std::string ToString(const RecomputeConfig& recompute);
 /// Inverse of ToString. Throws UsageError naming `what`.

@@ -101,6 +101,10 @@ class Device {
   /// Where ops and messages are reported; nullptr = nobody listens. Not owned.
   void set_recorder(Recorder* recorder) { recorder_ = recorder; }
   Recorder* recorder() const { return recorder_; }
+  /// Tells whoever listens that what follows belongs to `piece`.
+  void EnterPiece(const PieceRecord& piece) {
+    if (recorder_ != nullptr) recorder_->EnterPiece(piece);
+  }
 
  protected:
   Device(DeviceKind kind, const Executor& executor) : kind_(kind), executor_(executor) {}

@@ -55,4 +55,15 @@ std::string_view Name(GroupKind group) {
   return kNames[static_cast<size_t>(group)];
 }
 
+std::string_view Name(PieceKind piece) {
+  static constexpr std::array<std::string_view, 4> kNames = {"embedding", "layer", "head",
+                                                             "update"};
+  return kNames[static_cast<size_t>(piece)];
+}
+
+std::string_view Name(PassKind pass) {
+  static constexpr std::array<std::string_view, 3> kNames = {"forward", "recompute", "backward"};
+  return kNames[static_cast<size_t>(pass)];
+}
+
 }  // namespace trimtab

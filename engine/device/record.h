@@ -101,6 +101,24 @@ struct CommRecord {
   bool operator==(const CommRecord&) const = default;
 };
 
+/// What a training step is made of.
+enum class PieceKind : int { kEmbedding, kLayer, kHead, kUpdate };
+/// Which way through it. An update has one way; recomputation lies within a backward pass.
+enum class PassKind : int { kForward, kRecompute, kBackward };
+
+/// "embedding", "layer", "head", "update"; "forward", "recompute", "backward".
+std::string_view Name(PieceKind piece);
+std::string_view Name(PassKind pass);
+
+/// A piece of the step, as the rank comes to it.
+struct PieceRecord {
+  PieceKind kind{};
+  PassKind pass{};
+  int64_t layer = 0;  // of the model; with kLayer
+
+  bool operator==(const PieceRecord&) const = default;
+};
+
 /// A listener. `Begin*` is called before the work, `End` after it, on the rank's own thread.
 class Recorder {
  public:
@@ -108,6 +126,8 @@ class Recorder {
   virtual void BeginOp(const OpRecord& op) = 0;
   virtual void BeginComm(const CommRecord& message) = 0;
   virtual void End() = 0;
+  /// What follows, up to the next call, belongs to `piece`.
+  virtual void EnterPiece(const PieceRecord& /*piece*/) {}
 };
 
 }  // namespace trimtab

@@ -30,7 +30,7 @@ int Fp8State::Declare(const std::string& name, const Parameter& weight) {
   return static_cast<int>(layers_.size()) - 1;
 }
 
-void Fp8State::Allocate(Device& device) {
+void Fp8State::RequireNamedLayers() const {
   for (const std::string& kept : config_.bf16_layers) {
     const auto matches = [&kept](const std::string& name) {
       return !ComputesInFp8({.bf16_layers = {kept}}, name);
@@ -42,6 +42,15 @@ void Fp8State::Allocate(Device& device) {
           kept, names_.empty() ? "" : names_.front()));
     }
   }
+}
+
+std::vector<bool> Fp8State::InFp8() const {
+  std::vector<bool> in_fp8;
+  for (const std::string& name : names_) in_fp8.push_back(ComputesInFp8(config_, name));
+  return in_fp8;
+}
+
+void Fp8State::Allocate(Device& device) {
   const int64_t count = static_cast<int64_t>(layers_.size());
   const int64_t slots = kOperands * count;
   if (delayed()) amax_ = NewScalars(device, {config_.history, slots}, 0.0f);

@@ -43,9 +43,12 @@ class Fp8State {
 
   /// Adds the linear layer `name`: its index, or -1 when the configuration keeps it in bf16.
   int Declare(const std::string& name, const Parameter& weight);
-  /// Allocates scales and fp8 weights. Throws InputError when the configuration names a layer that
-  /// is not there.
+  /// Throws InputError when the configuration names a layer that was not declared.
+  void RequireNamedLayers() const;
+  /// Allocates scales and fp8 weights.
   void Allocate(Device& device);
+  /// For each linear layer declared, whether it computes in fp8.
+  std::vector<bool> InFp8() const;
 
   /// Quantises every weight anew: after the first values, a checkpoint, an optimizer step.
   void QuantizeWeights(const ParallelContext& parallel);

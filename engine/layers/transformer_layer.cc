@@ -4,6 +4,10 @@
 
 namespace trimtab {
 
+std::string TransformerLayer::NameOf(int64_t number) {
+  return "decoder.layers." + std::to_string(number);
+}
+
 TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& context,
                                    const std::string& name)
     : input_norm_(store, context, name + ".input_layernorm"),

@@ -20,6 +20,9 @@ struct TransformerLayerSaved {
 
 class TransformerLayer {
  public:
+  /// The name of layer `number` of a model: "decoder.layers.3".
+  static std::string NameOf(int64_t number);
+
   TransformerLayer(ParameterStore& store, const LayerContext& context, const std::string& name);
 
   /// The residual stream after the layer [rows, C], an activation, from the one before it.

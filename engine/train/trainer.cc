@@ -58,15 +58,16 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
       optimizer_(run_.optimizer, parallel, Allocated(store_, device, run_)),
       reducer_(parallel, store_, BucketCuts(model_)) {
   if (TypesOf(run_.layout).loss_scaling) loss_scaler_ = LossScaler(run_.loss_scale);
-  const Shape tokens = {run_.layout.micro_batch * run_.sequence_length};
-  tokens_ = Tensor::Empty(device, tokens, DType::kI32, MemoryTag::kActivations);
-  targets_ = Tensor::Empty(device, tokens, DType::kI32, MemoryTag::kActivations);
+  batch_ = MicroBatch::Empty(model_.context());
   gradient_scale_ = Tensor::Empty(device, {1}, DType::kF32, MemoryTag::kOptimizer);
   loss_sum_ = Tensor::Empty(device, {1}, DType::kF32, MemoryTag::kOptimizer);
   store_.Initialize(run_.seed, [this](int64_t begin, std::span<const float> values) {
     optimizer_.WriteWeights(begin, values);
   });
-  if (fp8_ != nullptr) fp8_->Allocate(device);
+  if (fp8_ != nullptr) {
+    fp8_->RequireNamedLayers();
+    fp8_->Allocate(device);
+  }
   WeightsChanged();
 }
 
@@ -86,8 +87,8 @@ void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample) {
     std::copy_n(sample.begin(), sequence, tokens.begin() + static_cast<int64_t>(b * sequence));
     std::copy_n(sample.begin() + 1, sequence, targets.begin() + static_cast<int64_t>(b * sequence));
   }
-  CopyFromHost(tokens_, tokens);
-  CopyFromHost(targets_, targets);
+  CopyFromHost(batch_.tokens, tokens);
+  CopyFromHost(batch_.targets, targets);
 }
 
 void Trainer::RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::function<void()>& work) {
@@ -107,24 +108,25 @@ void Trainer::RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::funct
 void Trainer::RunMicroBatch(bool first, bool last) {
   RunCaptured(graphs_.micro_batch[first ? 1 : 0][last ? 1 : 0], [&] {
     MicroBatchState state;
-    model_.Forward(tokens_, targets_, gradient_scale_, loss_sum_, state);
+    model_.Forward(batch_, gradient_scale_, loss_sum_, state);
     model_.Backward(state, /*accumulate=*/!first, [&](int64_t offset) {
       if (last) reducer_.OnComplete(offset);
     });
-    if (last) reducer_.Finish();
+    if (last) ReduceGradients();
   });
 }
 
-void Trainer::RunUpdate() {
+void Trainer::EndStep() {
+  device_.EnterPiece({PieceKind::kUpdate});
   RunCaptured(graphs_.update, [&] {
     if (fp8_ != nullptr) fp8_->EndStep(parallel_);
     optimizer_.Update();
     WeightsChanged();
   });
+  if (parallel_.layout.dp > 1) parallel_.dp->AllReduce(loss_sum_);
 }
 
-double Trainer::GlobalLoss() {
-  if (parallel_.layout.dp > 1) parallel_.dp->AllReduce(loss_sum_);
+double Trainer::MeanLoss() {
   float total = 0;
   CopyToHost(loss_sum_, std::span<float>(&total, 1));
   return static_cast<double>(total) / static_cast<double>(run_.global_batch * run_.sequence_length);
@@ -146,10 +148,10 @@ StepResult Trainer::Step(const TokenSource& source, int64_t step) {
     RunMicroBatch(m == 0, m + 1 == micro_batches);
   }
   optimizer_.Prepare(result.learning_rate, step - loss_scaler_.skipped(), result.loss_scale);
-  RunUpdate();
+  EndStep();
   warm_ = true;
 
-  result.loss = GlobalLoss();
+  result.loss = MeanLoss();
   const UpdateOutcome outcome = optimizer_.Outcome();
   result.grad_norm = outcome.grad_norm;
   result.skipped = !outcome.applied;

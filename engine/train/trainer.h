@@ -40,6 +40,12 @@ class Trainer {
   /// fall further).
   StepResult Step(const TokenSource& source, int64_t step);
 
+  /// The two parts of Step that follow its micro batches; a dry run may ask for them alone.
+  /// Sums over the ranks what is left of the gradients.
+  void ReduceGradients() { reducer_.Finish(); }
+  /// fp8 scales, clipping, AdamW, gathering of weights; the sum of the loss over the ranks.
+  void EndStep();
+
   const RunConfig& run() const { return run_; }
   const ParallelContext& parallel() const { return parallel_; }
   GptModel& model() { return model_; }
@@ -63,11 +69,10 @@ class Trainer {
   /// Forward and backward pass of the batch. The first micro batch of a step overwrites the
   /// gradients; the last one reduces them over the ranks.
   void RunMicroBatch(bool first, bool last);
-  void RunUpdate();
   /// Runs `work`; from the second step on, where the device can and nobody listens to its ops, as a
   /// captured graph.
   void RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::function<void()>& work);
-  double GlobalLoss();
+  double MeanLoss();
 
   RunConfig run_;
   const ParallelContext& parallel_;
@@ -78,8 +83,7 @@ class Trainer {
   Optimizer optimizer_;
   GradientReducer reducer_;
   LossScaler loss_scaler_;
-  Tensor tokens_;          // [N] int32
-  Tensor targets_;         // [N] int32
+  MicroBatch batch_;
   Tensor gradient_scale_;  // [1]: loss scale / tokens of the global batch
   Tensor loss_sum_;        // [1]: of this rank's tokens
   bool warm_ = false;      // a step has run: every kernel has been chosen

@@ -28,6 +28,7 @@ class Fixture {
   void Allocate() {
     store_.Allocate(*device_, DType::kBf16, DType::kF32, 1);
     store_.Initialize(1);
+    state_.RequireNamedLayers();
     state_.Allocate(*device_);
     state_.QuantizeWeights(context_);
   }

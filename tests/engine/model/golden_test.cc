@@ -83,31 +83,29 @@ class Golden {
 
   /// The sum of the losses of micro batch `index`, with gradients scaled by `scale`.
   double Forward(int64_t index, float scale, MicroBatchState& state, Tensor* logits = nullptr) {
-    const auto [tokens, targets] = MicroBatch(index);
     Tensor scale_tensor = Tensor::Empty(*device_, {1}, DType::kF32, MemoryTag::kWorkspace);
     Tensor loss_sum = Tensor::Empty(*device_, {1}, DType::kF32, MemoryTag::kWorkspace);
     CopyFromHost(scale_tensor, std::vector<float>{scale});
     CopyFromHost(loss_sum, std::vector<float>{0.0f});
-    trainer_.model().Forward(tokens, targets, scale_tensor, loss_sum, state, logits);
+    trainer_.model().Forward(Batch(index), scale_tensor, loss_sum, state, logits);
     return HostCopy(loss_sum)[0];
   }
 
  private:
-  /// Tokens and targets of micro batch `index`.
-  std::pair<Tensor, Tensor> MicroBatch(int64_t index) {
+  /// Micro batch `index`.
+  MicroBatch Batch(int64_t index) {
     const int64_t batch = run_.layout.micro_batch;
     const int64_t length = run_.sequence_length;
-    Tensor tokens = Tensor::Empty(*device_, {batch * length}, DType::kI32, MemoryTag::kWorkspace);
-    Tensor targets = Tensor::Empty(*device_, {batch * length}, DType::kI32, MemoryTag::kWorkspace);
+    MicroBatch micro_batch = MicroBatch::Empty(trainer_.model().context());
     std::vector<int32_t> sample(static_cast<size_t>(length + 1));
     for (int64_t b = 0; b < batch; ++b) {
       tokens_.Sample(index * batch + b, sample);
-      Tensor row = tokens.Slice(b * length, {length});
+      Tensor row = micro_batch.tokens.Slice(b * length, {length});
       CopyFromHost(row, std::span<const int32_t>(sample).first(static_cast<size_t>(length)));
-      row = targets.Slice(b * length, {length});
+      row = micro_batch.targets.Slice(b * length, {length});
       CopyFromHost(row, std::span<const int32_t>(sample).last(static_cast<size_t>(length)));
     }
-    return {tokens, targets};
+    return micro_batch;
   }
 
   SafetensorsReader file_;

@@ -38,12 +38,11 @@ class ModelUnderTest {
         parameter->weight.f32()[i] = norm ? 1.0f + 0.1f * normal(random) : 0.2f * normal(random);
       }
     }
-    const int64_t tokens = run_.layout.micro_batch * run_.sequence_length;
-    tokens_ = Tensor::Empty(*device_, {tokens}, DType::kI32, MemoryTag::kWorkspace);
-    targets_ = Tensor::Empty(*device_, {tokens}, DType::kI32, MemoryTag::kWorkspace);
+    batch_ = MicroBatch::Empty(model_.context());
     std::uniform_int_distribution<int32_t> id(0, static_cast<int32_t>(run_.model.vocab_size - 1));
-    for (int64_t i = 0; i < tokens; ++i) tokens_.i32()[i] = id(random);
-    for (int64_t i = 0; i < tokens; ++i) targets_.i32()[i] = id(random);
+    for (Tensor* ids : {&batch_.tokens, &batch_.targets}) {
+      for (int64_t i = 0; i < ids->numel(); ++i) ids->i32()[i] = id(random);
+    }
     gradient_scale_ = Tensor::Empty(*device_, {1}, DType::kF32, MemoryTag::kWorkspace);
     loss_sum_ = Tensor::Empty(*device_, {1}, DType::kF32, MemoryTag::kWorkspace);
     gradient_scale_.f32()[0] = 1.0f;
@@ -63,7 +62,7 @@ class ModelUnderTest {
  private:
   double Forward(MicroBatchState& state) {
     loss_sum_.f32()[0] = 0.0f;
-    model_.Forward(tokens_, targets_, gradient_scale_, loss_sum_, state);
+    model_.Forward(batch_, gradient_scale_, loss_sum_, state);
     return loss_sum_.f32()[0];
   }
 
@@ -72,8 +71,7 @@ class ModelUnderTest {
   ParallelContext parallel_;
   ParameterStore store_;
   GptModel model_;
-  Tensor tokens_;
-  Tensor targets_;
+  MicroBatch batch_;
   Tensor gradient_scale_;
   Tensor loss_sum_;
 };

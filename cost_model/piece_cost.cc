@@ -1,0 +1,58 @@
+#include "cost_model/piece_cost.h"
+
+#include <algorithm>
+
+namespace trimtab {
+namespace {
+
+void Add(const MessageCount& more, int64_t times, std::vector<MessageCount>& messages) {
+  auto found = std::find_if(messages.begin(), messages.end(), [&](const MessageCount& each) {
+    return each.kind == more.kind && each.group == more.group;
+  });
+  if (found == messages.end()) {
+    found = messages.insert(messages.end(), {.kind = more.kind, .group = more.group});
+  }
+  found->count += times * more.count;
+  found->bytes += times * more.bytes;
+}
+
+}  // namespace
+
+void PieceCost::Append(const PieceCost& next, int64_t times) {
+  const auto factor = static_cast<double>(times);
+  compute_s += factor * next.compute_s;
+  recompute_s += factor * next.recompute_s;
+  for (size_t i = 0; i < message_s.size(); ++i) message_s[i] += factor * next.message_s[i];
+  flops += times * next.flops;
+  ops += times * next.ops;
+  for (const MessageCount& each : next.messages) Add(each, times, messages);
+  total = total.Then(next.total.Times(times));
+  activations = activations.Then(next.activations.Times(times));
+}
+
+PieceCost PriceOf(std::span<const Recording> pieces, const ParallelConfig& layout,
+                  const Pricer& pricer) {
+  PieceCost cost;
+  for (const Recording& piece : pieces) {
+    const bool recompute = piece.piece.pass == PassKind::kRecompute;
+    for (const RecordedEvent& event : piece.events) {
+      if (const auto* op = std::get_if<OpRecord>(&event)) {
+        (recompute ? cost.recompute_s : cost.compute_s) += pricer.Seconds(*op);
+        cost.flops += op->flops;
+        ++cost.ops;
+        continue;
+      }
+      const CommRecord& message = std::get<CommRecord>(event);
+      const double seconds = pricer.Seconds(message, StrideOf(message.group, layout));
+      double& part =
+          recompute ? cost.recompute_s : cost.message_s[static_cast<size_t>(message.group)];
+      part += seconds;
+      Add({message.kind, message.group, 1, message.bytes}, 1, cost.messages);
+    }
+    cost.total = cost.total.Then(piece.total);
+    cost.activations = cost.activations.Then(piece.activations);
+  }
+  return cost;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,42 @@
+// What recordings cost: their ops and messages priced and added up.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cost_model/price.h"
+#include "cost_model/recording.h"
+#include "engine/config/parallel_config.h"
+
+namespace trimtab {
+
+/// Messages of one kind in one group.
+struct MessageCount {
+  CollectiveKind kind{};
+  GroupKind group{};
+  int64_t count = 0;
+  int64_t bytes = 0;  // sum of CommRecord::bytes
+};
+
+/// Pieces that run one after the other.
+struct PieceCost {
+  double compute_s = 0;    // without recomputation
+  double recompute_s = 0;  // of recomputation: ops and messages
+  std::array<double, kGroupKindCount> message_s{};
+  int64_t flops = 0;
+  int64_t ops = 0;
+  std::vector<MessageCount> messages;
+  MemorySpan total;
+  MemorySpan activations;
+
+  /// Goes on with `next`, so many times (>= 1).
+  void Append(const PieceCost& next, int64_t times = 1);
+};
+
+/// Prices `pieces` of a run in `layout`.
+PieceCost PriceOf(std::span<const Recording> pieces, const ParallelConfig& layout,
+                  const Pricer& pricer);
+
+}  // namespace trimtab

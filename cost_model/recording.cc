@@ -1,0 +1,157 @@
+#include "cost_model/recording.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "engine/model/gpt_model.h"
+#include "engine/train/trainer.h"
+
+namespace trimtab {
+namespace {
+
+/// Enough for any piece of a layer, so that noting one moves no memory.
+constexpr size_t kTypicalEvents = 64;
+
+/// Notes what happens on its device, piece by piece.
+class PieceRecorder final : public Recorder {
+ public:
+  explicit PieceRecorder(Device& device) : device_(device) { device_.set_recorder(this); }
+  ~PieceRecorder() override { device_.set_recorder(nullptr); }
+  PieceRecorder(const PieceRecorder&) = delete;
+  PieceRecorder& operator=(const PieceRecorder&) = delete;
+
+  void EnterPiece(const PieceRecord& piece) override {
+    if (open_ && pieces_.back().piece == piece) return;
+    Close();
+    pieces_.emplace_back().piece = piece;
+    pieces_.back().events.reserve(kTypicalEvents);
+    open_ = true;
+    device_.memory().ResetPeaks();
+    total_before_ = device_.memory().current_total();
+    activations_before_ = Activations(device_.memory().current_by_tag());
+  }
+  void BeginOp(const OpRecord& op) override { pieces_.back().events.emplace_back(op); }
+  void BeginComm(const CommRecord& message) override {
+    pieces_.back().events.emplace_back(message);
+  }
+  void End() override {}
+
+  /// The pieces since the last call.
+  std::vector<Recording> Take() {
+    Close();
+    return std::exchange(pieces_, {});
+  }
+
+ private:
+  static int64_t Activations(const BytesByTag& bytes) {
+    return bytes[static_cast<size_t>(MemoryTag::kActivations)];
+  }
+
+  void Close() {
+    if (!open_) return;
+    open_ = false;
+    const MemoryTracker& memory = device_.memory();
+    Recording& piece = pieces_.back();
+    piece.total = {memory.current_total() - total_before_, memory.peak_total() - total_before_};
+    piece.activations = {Activations(memory.current_by_tag()) - activations_before_,
+                         Activations(memory.peak_by_tag()) - activations_before_};
+  }
+
+  Device& device_;
+  std::vector<Recording> pieces_;
+  bool open_ = false;
+  int64_t total_before_ = 0;
+  int64_t activations_before_ = 0;
+};
+
+/// What a recorded model stands on.
+struct Stage {
+  Stage(const RunConfig& run, const ModelConfig& model, const Executor& executor)
+      : device(MakeMetaDevice(executor.threads, executor.kind)),
+        parallel(MakeMetaContext(run.layout, 0)),
+        fp8(run.fp8),
+        context{.device = *device,
+                .parallel = parallel,
+                .model = model,
+                .micro_batch = run.layout.micro_batch,
+                .sequence = run.sequence_length,
+                .types = TypesOf(run.layout),
+                .fp8 = TypesOf(run.layout).fp8 ? &fp8 : nullptr} {}
+
+  std::unique_ptr<Device> device;
+  ParallelContext parallel;
+  Fp8State fp8;
+  LayerContext context;
+  ParameterStore store;
+};
+
+}  // namespace
+
+MemorySpan MemorySpan::Then(const MemorySpan& next) const {
+  return {change + next.change, std::max(peak, change + next.peak)};
+}
+
+MemorySpan MemorySpan::Times(int64_t times) const {
+  return {times * change, peak + std::max<int64_t>(0, (times - 1) * change)};
+}
+
+MicroBatchRecording RecordMicroBatch(const RunConfig& run, int64_t layer,
+                                     const Executor& executor) {
+  RunConfig one = run;
+  one.model.num_layers = 1;
+  one.layout.recompute = RecomputeOfLayer(run.layout.recompute, layer);
+  Stage stage(one, one.model, executor);
+  Device& device = *stage.device;
+  const GptModel model(stage.store, stage.context, layer);
+  stage.store.Allocate(device, stage.context.types.weights, stage.context.types.gradients, 1);
+  if (stage.context.fp8 != nullptr) stage.fp8.Allocate(device);
+
+  const MicroBatch batch = MicroBatch::Empty(stage.context);
+  MicroBatchRecording recording;
+  recording.input_bytes =
+      device.memory().current_by_tag()[static_cast<size_t>(MemoryTag::kActivations)];
+  const Tensor scalar = Tensor::Empty(device, {1}, DType::kF32, MemoryTag::kOptimizer);
+  Tensor loss_sum = scalar;
+  PieceRecorder recorder(device);
+  for (const bool accumulate : {false, true}) {
+    MicroBatchState state;
+    model.Forward(batch, scalar, loss_sum, state);
+    recording.forward = recorder.Take();
+    model.Backward(state, accumulate);
+    (accumulate ? recording.backward_adding : recording.backward_overwriting) = recorder.Take();
+  }
+  return recording;
+}
+
+UpdateRecording RecordUpdate(const RunConfig& run, const Executor& executor) {
+  const std::unique_ptr<Device> device = MakeMetaDevice(executor.threads, executor.kind);
+  const ParallelContext parallel = MakeMetaContext(run.layout, 0);
+  Trainer trainer(run, parallel, *device);
+  UpdateRecording recording;
+  recording.held = device->memory().current_by_tag();
+  recording.held[static_cast<size_t>(MemoryTag::kActivations)] = 0;
+  PieceRecorder recorder(*device);
+  device->EnterPiece({PieceKind::kUpdate});
+  trainer.ReduceGradients();
+  trainer.EndStep();
+  recording.update = std::move(recorder.Take().front());
+  return recording;
+}
+
+std::vector<int64_t> FirstAlike(const RunConfig& run) {
+  std::vector<int64_t> alike(static_cast<size_t>(run.model.num_layers), 0);
+  if (!TypesOf(run.layout).fp8 || run.fp8.bf16_layers.empty()) return alike;
+  const Executor any;
+  std::vector<std::vector<bool>> seen;
+  for (int64_t i = 0; i < run.model.num_layers; ++i) {
+    Stage stage(run, run.model, any);
+    const TransformerLayer layer(stage.store, stage.context, TransformerLayer::NameOf(i));
+    seen.push_back(stage.fp8.InFp8());
+    const auto first = std::find(seen.begin(), seen.end(), seen.back());
+    alike[static_cast<size_t>(i)] = first - seen.begin();
+  }
+  return alike;
+}
+
+}  // namespace trimtab
