@@ -28,9 +28,12 @@ class Embedding {
   int64_t vocab_start_ = 0;
 };
 
-/// Declares a [padded V / tp, C] table, used for the token embedding and for an untied output
-/// projection. Padding rows are zero.
+/// The name of the token table.
+inline constexpr char kTokenTable[] = "embedding.word_embeddings.weight";
+
+/// Declares a [padded V / tp, C] table, used for the token embedding and for an output projection
+/// that does not share its table on this rank. Padding rows are zero.
 Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
-                             const std::string& name);
+                             const std::string& name, bool duplicate = false);
 
 }  // namespace trimtab

@@ -5,12 +5,23 @@
 
 namespace trimtab {
 
-LmHead::LmHead(ParameterStore& store, const LayerContext& context, const Embedding& embedding)
+namespace {
+
+Parameter& OutputTable(ParameterStore& store, const LayerContext& context,
+                       const Embedding* embedding) {
+  if (!context.model.tied_embeddings) {
+    return DeclareVocabTable(store, context, "output_layer.weight");
+  }
+  if (embedding != nullptr) return embedding->token_table();
+  return DeclareVocabTable(store, context, kTokenTable, /*duplicate=*/true);
+}
+
+}  // namespace
+
+LmHead::LmHead(ParameterStore& store, const LayerContext& context, const Embedding* embedding)
     : final_norm_(store, context, "decoder.final_layernorm"),
-      output_layer_(context.model.tied_embeddings
-                        ? embedding.token_table()
-                        : DeclareVocabTable(store, context, "output_layer.weight")),
-      vocab_start_(embedding.vocab_start()) {}
+      output_layer_(OutputTable(store, context, embedding)),
+      vocab_start_(context.parallel.tp_rank * output_layer_.weight().spec.rows) {}
 
 void LmHead::Forward(const LayerContext& context, const Tensor& x, const Tensor& targets,
                      const Tensor& gradient_scale, Tensor& loss_sum, LmHeadSaved& saved,

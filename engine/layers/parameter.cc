@@ -66,16 +66,24 @@ Parameter& ParameterStore::Declare(ParameterSpec spec) {
   return *declared_.back();
 }
 
-void ParameterStore::Allocate(Device& device, DType weights, DType gradients, int64_t shards) {
-  for (const bool tensor_parallel : {true, false}) {
+void ParameterStore::Place() {
+  const auto place = [this](bool tensor_parallel, bool duplicate) {
     for (const auto& parameter : declared_) {
-      if (parameter->spec.tensor_parallel != tensor_parallel) continue;
+      const ParameterSpec& spec = parameter->spec;
+      if (spec.tensor_parallel != tensor_parallel || spec.duplicate != duplicate) continue;
       parameter->offset = numel_;
       numel_ += RoundUp(parameter->numel(), kParameterAlignment);
       ordered_.push_back(parameter.get());
     }
-    if (tensor_parallel) tensor_parallel_numel_ = numel_;
-  }
+    return numel_;
+  };
+  own_tensor_parallel_numel_ = place(/*tensor_parallel=*/true, /*duplicate=*/false);
+  tensor_parallel_numel_ = place(/*tensor_parallel=*/true, /*duplicate=*/true);
+  place(/*tensor_parallel=*/false, /*duplicate=*/false);
+}
+
+void ParameterStore::Allocate(Device& device, DType weights, DType gradients, int64_t shards) {
+  Place();
   const Shape flat = {RoundUp(numel_, shards * kParameterAlignment)};
   weights_ = Tensor::Empty(device, flat, weights, MemoryTag::kWeights);
   gradients_ = Tensor::Empty(device, flat, gradients, MemoryTag::kGradients);

@@ -1,11 +1,11 @@
 // Parameters: declared by layers, stored in one flat buffer of weights and one of gradients.
 //
-// The flat buffers hold first every tensor-parallel parameter, then every replicated one, each in
-// declaration order, at a multiple of kParameterAlignment elements: aligned for vector and tensor
-// core loads, and for the blocks of the optimizer's scaled state. Layers are declared in forward
-// order, so the backward pass completes the first part from its end: data-parallel buckets can
-// leave as soon as they are complete. The second part is contiguous, so that sequence parallelism
-// reduces it with one message.
+// The flat buffers hold first every tensor-parallel parameter, duplicates last, then every
+// replicated one, each in declaration order, at a multiple of kParameterAlignment elements: aligned
+// for vector and tensor core loads, and for the blocks of the optimizer's scaled state. Layers are
+// declared in forward order, so the backward pass completes the first part from its end:
+// data-parallel buckets can leave as soon as they are complete. The last part is contiguous, so that
+// sequence parallelism reduces it with one message.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +44,7 @@ struct ParameterSpec {
   int64_t columns = 1;
   bool is_matrix = true;        // weight decay applies; otherwise the local shape is [rows]
   bool tensor_parallel = true;  // sharded over tp; false = the same on every tp rank
+  bool duplicate = false;       // an earlier pipeline stage has it too, and counts it
   InitKind init = InitKind::kZeros;
   double init_std = 0;
   Partition partition;
@@ -66,6 +67,9 @@ class ParameterStore {
   /// Adds a parameter. The reference stays valid; its tensors are undefined until Allocate().
   Parameter& Declare(ParameterSpec spec);
 
+  /// Gives every parameter its place in the flat buffers. Once, after the last Declare; Allocate
+  /// does it itself.
+  void Place();
   /// Allocates the flat buffers of the given types, divisible into `shards` aligned parts (padding
   /// is zero), and binds every parameter to its place.
   void Allocate(Device& device, DType weights, DType gradients, int64_t shards);
@@ -82,6 +86,8 @@ class ParameterStore {
   int64_t padded_numel() const { return weights_.numel(); }
   /// Elements [0, tensor_parallel_numel) are sharded over tp, the rest is replicated.
   int64_t tensor_parallel_numel() const { return tensor_parallel_numel_; }
+  /// Of these, elements [0, own_tensor_parallel_numel) are no duplicates.
+  int64_t own_tensor_parallel_numel() const { return own_tensor_parallel_numel_; }
   /// All of them, gaps included.
   int64_t numel() const { return numel_; }
 
@@ -95,6 +101,7 @@ class ParameterStore {
   Tensor gradients_;
   int64_t numel_ = 0;
   int64_t tensor_parallel_numel_ = 0;
+  int64_t own_tensor_parallel_numel_ = 0;
 };
 
 /// A shard of contiguous rows: rank `tp_rank` of `tp` holds its share of each block of rows. Fused

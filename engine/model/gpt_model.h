@@ -1,7 +1,8 @@
-// A GPT-family model on one rank: embedding, L transformer layers, output head.
+// A GPT-family model, or one chunk of it: embedding, transformer layers, output head.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "engine/layers/embedding.h"
@@ -10,41 +11,71 @@
 
 namespace trimtab {
 
-/// What goes into a micro batch: the token ids and those to predict, [N] int32 each.
-struct MicroBatch {
-  Tensor tokens;
-  Tensor targets;
+/// The part of a model that one GptModel holds.
+struct ModelChunk {
+  int64_t first_layer = 0;
+  int64_t num_layers = 0;
+  bool embedding = true;  // before the layers
+  bool head = true;       // after them
+};
 
+/// All of it.
+ModelChunk WholeModel(const ModelConfig& model);
+
+/// What goes into a chunk for one micro batch.
+struct MicroBatch {
+  Tensor tokens;   // [N] int32; with the embedding
+  Tensor targets;  // [N] int32, the ids to predict; with the head
+  Tensor hidden;   // [rows, C]; without the embedding: what the chunk before it returned
+
+  /// Memory for both kinds of ids.
   static MicroBatch Empty(const LayerContext& context);
 };
 
-/// What the model keeps of one micro batch between Forward and Backward.
+/// What a chunk keeps of one micro batch between Forward and the end of Backward.
 struct MicroBatchState {
-  Tensor tokens;                              // [N] int32
+  Tensor tokens;                              // [N] int32; with the embedding
   std::vector<Tensor> inputs;                 // per layer and then the head: its input [rows, C]
   std::vector<TransformerLayerSaved> layers;  // empty where the layer recomputes
   LmHeadSaved head;
+  // Between BackwardInput and BackwardWeight:
+  std::vector<DeferredGradients> deferred;  // of the head, then of the layers, the last one first
+  Tensor dembedding;                        // [rows, C], of the embedding's result
 };
 
 class GptModel {
  public:
-  /// Declares every parameter in `store`, in forward order. The first of the model's layers is
-  /// called number `first_layer`.
-  GptModel(ParameterStore& store, const LayerContext& context, int64_t first_layer = 0);
+  /// Declares every parameter of the chunk in `store`, in forward order.
+  GptModel(ParameterStore& store, const LayerContext& context, const ModelChunk& chunk);
 
-  /// Adds the sum of the cross-entropy over the micro batch to loss_sum [1]. See LmHead::Forward
-  /// for `gradient_scale` [1] and `logits`.
-  void Forward(const MicroBatch& batch, const Tensor& gradient_scale, Tensor& loss_sum,
-               MicroBatchState& state, Tensor* logits = nullptr) const;
+  /// The residual stream [rows, C] after the chunk, for the next one. With the head it is undefined
+  /// instead, and the sum of the cross-entropy over the micro batch is added to loss_sum [1]. See
+  /// LmHead::Forward for `gradient_scale` [1] and `logits`.
+  Tensor Forward(const MicroBatch& batch, const Tensor& gradient_scale, Tensor& loss_sum,
+                 MicroBatchState& state, Tensor* logits = nullptr) const;
 
-  /// Adds to the gradients (overwrites them when not `accumulate`) and empties `state`.
-  /// `on_complete(offset)`, if set, is told whenever the gradients of all tensor-parallel
-  /// parameters from flat element `offset` on are final for this micro batch.
-  void Backward(MicroBatchState& state, bool accumulate,
-                const std::function<void(int64_t offset)>& on_complete = {}) const;
+  /// Told that the gradients of all tensor-parallel parameters of the chunk from flat element
+  /// `offset` on are final for this micro batch.
+  using OnComplete = std::function<void(int64_t offset)>;
 
+  /// The gradient of batch.hidden [rows, C], undefined with the embedding, from that of what Forward
+  /// returned, which it takes as memory. Adds to the gradients of the weights (overwrites them when
+  /// not `accumulate`) and empties `state`.
+  Tensor Backward(MicroBatchState& state, Tensor dy, bool accumulate,
+                  const OnComplete& on_complete = {}) const;
+
+  // The same in two parts. The first leaves the gradients of matrices to the second.
+
+  Tensor BackwardInput(MicroBatchState& state, Tensor dy, bool accumulate) const;
+  void BackwardWeight(MicroBatchState& state, bool accumulate,
+                      const OnComplete& on_complete = {}) const;
+
+  const ModelChunk& chunk() const { return chunk_; }
   const std::vector<TransformerLayer>& layers() const { return layers_; }
   const LayerContext& context() const { return context_; }
+  /// The table of a model that ties embedding and output projection, where the chunk has it;
+  /// nullptr otherwise.
+  Parameter* tied_table() const;
 
   /// Told what linear layers multiply from now on; nullptr = nobody. Not owned.
   void Observe(LinearObserver* observer) { context_.observer = observer; }
@@ -55,11 +86,17 @@ class GptModel {
   bool Recomputes(size_t index) const;
   void EnterLayer(PassKind pass, size_t index) const;
 
+  // Backward, piece by piece.
+  Tensor HeadBackward(const LayerContext& context, MicroBatchState& state, bool accumulate) const;
+  void LayerBackward(const LayerContext& context, size_t index, MicroBatchState& state, Tensor& dx,
+                     bool accumulate) const;
+  void EmbeddingBackward(const MicroBatchState& state, const Tensor& dx, bool accumulate) const;
+
   LayerContext context_;
-  int64_t first_layer_;
-  Embedding embedding_;
+  ModelChunk chunk_;
+  std::optional<Embedding> embedding_;
   std::vector<TransformerLayer> layers_;
-  LmHead head_;
+  std::optional<LmHead> head_;
 };
 
 }  // namespace trimtab

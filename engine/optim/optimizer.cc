@@ -201,13 +201,13 @@ AdamWState Optimizer::StateOf(const Run& run) {
 }
 
 void Optimizer::Update() {
-  // Tensor-parallel parameters count on every tp rank, replicated ones once.
-  const int64_t split = store_.tensor_parallel_numel();
-  SumSquaresWithin(0, split, 0);
-  SumSquaresWithin(split, store_.numel(), 1);
+  // Tensor-parallel parameters count on every tp rank, replicated ones once, duplicates never.
+  SumSquaresWithin(0, store_.own_tensor_parallel_numel(), 0);
+  SumSquaresWithin(store_.tensor_parallel_numel(), store_.numel(), 1);
   if (sharded_) parallel_.dp->AllReduce(sums_);
   Tensor split_sum = sums_.Slice(0, {1});
   if (parallel_.layout.tp > 1) parallel_.tp->AllReduce(split_sum);
+  if (parallel_.layout.pp > 1) parallel_.pp->AllReduce(sums_);
   Clip(sums_, static_cast<float>(config_.clip_grad), scalars_);
 
   AdamWConfig config = {.beta1 = static_cast<float>(config_.beta1),

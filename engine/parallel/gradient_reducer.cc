@@ -2,26 +2,39 @@
 
 namespace trimtab {
 
-std::vector<Bucket> PlanBuckets(const std::vector<int64_t>& cut_points, int64_t numel,
+namespace {
+
+/// The tensor-parallel part of the buffer without the shared table.
+Bucket OwnRange(const ParameterStore& store, const Parameter* shared) {
+  const int64_t end = store.own_tensor_parallel_numel();
+  if (shared == nullptr || shared->spec.duplicate) return {0, end};
+  TRIMTAB_ASSERT(shared->offset == 0, "{} is at {}", shared->spec.name, shared->offset);
+  return {RoundUp(shared->numel(), kParameterAlignment), end};
+}
+
+}  // namespace
+
+std::vector<Bucket> PlanBuckets(const std::vector<int64_t>& cut_points, const Bucket& range,
                                 int64_t min_numel) {
   std::vector<Bucket> buckets;
-  int64_t end = numel;
+  int64_t end = range.end;
   for (size_t i = cut_points.size(); i-- > 0;) {
     const int64_t begin = cut_points[i];
-    if (begin > 0 && end - begin >= min_numel) {
+    if (begin > range.begin && end - begin >= min_numel) {
       buckets.push_back({begin, end});
       end = begin;
     }
   }
-  if (end > 0) buckets.push_back({0, end});
+  if (end > range.begin) buckets.push_back({range.begin, end});
   return buckets;
 }
 
 GradientReducer::GradientReducer(const ParallelContext& parallel, ParameterStore& store,
-                                 std::vector<int64_t> cut_points)
+                                 const std::vector<int64_t>& cut_points, Parameter* shared)
     : parallel_(parallel),
       store_(store),
-      buckets_(PlanBuckets(cut_points, store.tensor_parallel_numel(),
+      shared_(shared),
+      buckets_(PlanBuckets(cut_points, OwnRange(store, shared),
                            kBucketBytes / SizeOf(store.gradients().dtype()))) {}
 
 void GradientReducer::OnComplete(int64_t offset) {
@@ -34,10 +47,12 @@ void GradientReducer::OnComplete(int64_t offset) {
 }
 
 void GradientReducer::Finish() {
+  if (shared_ != nullptr) parallel_.embedding->AllReduce(shared_->gradient);
   const int64_t replicated_begin = store_.tensor_parallel_numel();
   const int64_t replicated = store_.numel() - replicated_begin;
   Tensor replicated_part = store_.gradients().Slice(replicated_begin, {replicated});
-  if (parallel_.layout.tp > 1 && parallel_.layout.sequence_parallel) {
+  // A stage of nothing but the embedding may have none.
+  if (parallel_.layout.tp > 1 && parallel_.layout.sequence_parallel && replicated > 0) {
     parallel_.tp->AllReduce(replicated_part);
   }
   if (parallel_.layout.dp == 1) return;
