@@ -41,9 +41,9 @@ class GradientReducer {
   /// from `offset` on are final on this rank.
   void OnComplete(int64_t offset);
 
-  /// Call after that backward pass: reduces what is left, first over the embedding group (the shared
-  /// table) and tp (replicated parameters under sequence parallelism hold partial gradients there),
-  /// then over dp.
+  /// Call after that backward pass: reduces what is left, first over the embedding group (the
+  /// shared table) and tp (replicated parameters under sequence parallelism hold partial gradients
+  /// there), then over dp.
   void Finish();
 
  private:

@@ -114,12 +114,15 @@ std::vector<Message> OrderMessages(const PipelineShape& shape, const Clock& cloc
                           clock.backward(chunk, m).index});
     }
   }
-  std::sort(messages.begin(), messages.end(), [](const Message& a, const Message& b) {
-    // Where several are ready at once, those nearer to where they come from: a stage can then ask
-    // for its next input before it passes on its last result.
-    const int64_t from_a = a.gradient ? -a.from : a.from;
-    const int64_t from_b = b.gradient ? -b.from : b.from;
-    return std::tie(a.ready, a.gradient, from_a) < std::tie(b.ready, b.gradient, from_b);
+  // Where several are ready at once, those that start nearer to where data come from: a stage can
+  // then ask for its next input before it passes on its last result.
+  const auto distance = [&shape](const Message& message) {
+    const int64_t stage = message.from % shape.pp;
+    return message.gradient ? shape.pp - stage : stage;
+  };
+  std::sort(messages.begin(), messages.end(), [&distance](const Message& a, const Message& b) {
+    return std::tuple(a.ready, a.gradient, distance(a), a.from) <
+           std::tuple(b.ready, b.gradient, distance(b), b.from);
   });
   return messages;
 }
