@@ -128,7 +128,7 @@ class ClosedFormEstimator::Impl {
   /// What runs of one mode, precision and fp8 configuration share.
   struct Setting {
     Mode mode;
-    std::string precision;
+    Precision precision = Precision::kFp32;
     Fp8Config fp8;
     Pricer pricer;
     std::vector<LayerRun> layers;
@@ -156,7 +156,7 @@ class ClosedFormEstimator::Impl {
 
 size_t ClosedFormEstimator::Impl::SettingOf(const RunConfig& run) {
   const Mode mode = ModeOf(run, cluster_);
-  const std::string& precision = run.layout.precision;
+  const Precision precision = run.layout.precision;
   for (size_t i = 0; i < settings_.size(); ++i) {
     const Setting& each = settings_[i];
     if (each.mode == mode && each.precision == precision && each.fp8 == run.fp8) return i;
@@ -166,8 +166,8 @@ size_t ClosedFormEstimator::Impl::SettingOf(const RunConfig& run) {
        .precision = precision,
        .fp8 = run.fp8,
        .pricer = Pricer(cluster_.profile, mode, cluster_.ranks_per_node, cluster_.cores, precision),
-       .layers = precision == "fp8" ? PlanFp8(model_, run.fp8)
-                                    : std::vector<LayerRun>{{{}, model_.num_layers}}});
+       .layers = precision == Precision::kFp8 ? PlanFp8(model_, run.fp8)
+                                              : std::vector<LayerRun>{{{}, model_.num_layers}}});
   return settings_.size() - 1;
 }
 
