@@ -43,6 +43,9 @@ const std::map<std::string, Breach>& Breaches() {
       {"run-limits-not-negative",
        {[](RunConfig& run) { run.threads_per_rank = -2; },
         "threads_per_rank is -2; must be at least 0"}},
+      {"tp-overlap-unsupported",
+       {[](RunConfig& run) { run.layout.tp_overlap_chunks = 4; },
+        "tp_overlap_chunks is 4; this version runs tp_overlap_chunks=1 only"}},
       {"cp-unsupported",
        {[](RunConfig& run) { run.layout.cp = 2; }, "cp is 2; this version runs cp=1 only"}},
       {"pp-unsupported",
@@ -54,23 +57,26 @@ const std::map<std::string, Breach>& Breaches() {
       {"etp-unsupported",
        {[](RunConfig& run) { run.layout.etp = 2; }, "etp is 2; this version runs etp=1 only"}},
       {"schedule-unsupported",
-       {[](RunConfig& run) { run.layout.schedule = "gpipe"; },
+       {[](RunConfig& run) { run.layout.schedule = Schedule::kGpipe; },
         "schedule is gpipe; this version runs schedule=1f1b only"}},
       {"zero-unsupported",
        {[](RunConfig& run) { run.layout.zero = 2; },
         "zero is 2; this version runs zero=0 and zero=1"}},
+      {"recompute-unsupported",
+       {[](RunConfig& run) { run.layout.recompute = ParseRecompute("selective:mlp", ""); },
+        "recompute is selective:mlp; this version runs recompute=none, full and full:block:N"}},
       {"tf32-requires-cuda",
-       {[](RunConfig& run) { run.layout.precision = "tf32"; },
+       {[](RunConfig& run) { run.layout.precision = Precision::kTf32; },
         "precision=tf32 on device cpu; use fp32 there"}},
       {"remainder-requires-bf16-weights",
-       {[](RunConfig& run) { run.layout.master = "remainder"; },
+       {[](RunConfig& run) { run.layout.master = MasterWeights::kRemainder; },
         "master=remainder needs precision bf16 or fp8, and it is fp32"}},
       {"bf16-gradients-require-bf16-weights",
-       {[](RunConfig& run) { run.layout.gradients = "bf16"; },
+       {[](RunConfig& run) { run.layout.gradients = DType::kBf16; },
         "grads=bf16 needs precision bf16 or fp8, and it is fp32"}},
       {"fp8-sizes-divisible-by-16",
        {[](RunConfig& run) {
-          run.layout.precision = "fp8";
+          run.layout.precision = Precision::kFp8;
           run.sequence_length = 4;
         },
         "fp8: mbs x sequence_length is 8, no multiple of 16"}},
@@ -140,6 +146,31 @@ TEST(Rules, EachBreachBreaksItsRuleAndNoOther) {
       const bool also = kAlsoBroken.contains(id) && kAlsoBroken.at(id).contains(rule.id);
       EXPECT_EQ(rule.holds(run), rule.id != id && !also) << id << " against " << rule.id;
     }
+  }
+}
+
+// A dimension may have several settings; its one -unsupported rule names the one that is in the
+// way.
+TEST(Rules, WhatIsNotThereYetIsRefusedByItsDimension) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"cp_comm_type=all_gather",
+       "cp-unsupported: cp_comm_type is all_gather; this version runs cp=1 only"},
+      {"stages=3+5", "pp-unsupported: stages is 3+5; this version runs stages=auto only"},
+      {"shard=2", "zero-unsupported: shard is 2; this version runs shard=0 only"},
+      {"reshard_after_forward=0",
+       "zero-unsupported: reshard_after_forward is 0; this version runs 1 only"},
+      {"overlap_grad_reduce=0",
+       "zero-unsupported: overlap_grad_reduce is 0; this version runs 1 only"},
+      {"overlap_param_gather=1",
+       "zero-unsupported: overlap_param_gather is 1; this version runs 0 only"},
+      {"recompute=full:uniform:2",
+       "recompute-unsupported: recompute is full:uniform:2; this version runs recompute=none, full "
+       "and full:block:N"},
+  };
+  for (const auto& [layout, message] : cases) {
+    RunConfig run = Legal();
+    run.layout = ParseLayout(layout, 0);
+    EXPECT_EQ(ErrorText<InfeasibleError>([&run] { RequireLegal(run); }), message);
   }
 }
 
