@@ -48,17 +48,29 @@ const std::map<std::string, Breach>& Breaches() {
         "tp_overlap_chunks is 4; this version runs tp_overlap_chunks=1 only"}},
       {"cp-unsupported",
        {[](RunConfig& run) { run.layout.cp = 2; }, "cp is 2; this version runs cp=1 only"}},
-      {"pp-unsupported",
-       {[](RunConfig& run) { run.layout.pp = 4; }, "pp is 4; this version runs pp=1 only"}},
-      {"vp-unsupported",
-       {[](RunConfig& run) { run.layout.vp = 2; }, "vp is 2; this version runs vp=1 only"}},
       {"ep-unsupported",
        {[](RunConfig& run) { run.layout.ep = 2; }, "ep is 2; this version runs ep=1 only"}},
       {"etp-unsupported",
        {[](RunConfig& run) { run.layout.etp = 2; }, "etp is 2; this version runs etp=1 only"}},
-      {"schedule-unsupported",
+      {"schedule-requires-pp",
        {[](RunConfig& run) { run.layout.schedule = Schedule::kGpipe; },
-        "schedule is gpipe; this version runs schedule=1f1b only"}},
+        "schedule=gpipe needs pp of at least 2, and pp is 1"}},
+      {"vp-with-interleaved-schedule",
+       {[](RunConfig& run) { run.layout.vp = 2; },
+        "vp is 2 and schedule 1f1b; vp above 1 goes with interleaved-1f1b alone"}},
+      {"chunks-not-empty",
+       {[](RunConfig& run) { run.layout.pp = 64; },
+        "pp 64 x vp 1 makes more chunks than 8 layers, the embedding and the loss can fill"}},
+      {"stages-cover-model",
+       {[](RunConfig& run) { run.layout.stages = ParseStageLayers("3+2", ""); },
+        "stages=3+2 lists 2 chunks and 5 layers; expected pp 1 x vp 1 and 8"}},
+      {"micro-batches-divisible-by-pp",
+       {[](RunConfig& run) {
+          run.layout.pp = 4;
+          run.layout.vp = 2;
+          run.layout.schedule = Schedule::kInterleaved1F1B;
+        },
+        "with schedule=interleaved-1f1b, 2 micro batches are not divisible by pp 4"}},
       {"zero-unsupported",
        {[](RunConfig& run) { run.layout.zero = 2; },
         "zero is 2; this version runs zero=0 and zero=1"}},
@@ -155,7 +167,6 @@ TEST(Rules, WhatIsNotThereYetIsRefusedByItsDimension) {
   const std::pair<const char*, const char*> cases[] = {
       {"cp_comm_type=all_gather",
        "cp-unsupported: cp_comm_type is all_gather; this version runs cp=1 only"},
-      {"stages=3+5", "pp-unsupported: stages is 3+5; this version runs stages=auto only"},
       {"shard=2", "zero-unsupported: shard is 2; this version runs shard=0 only"},
       {"reshard_after_forward=0",
        "zero-unsupported: reshard_after_forward is 0; this version runs 1 only"},
@@ -172,6 +183,16 @@ TEST(Rules, WhatIsNotThereYetIsRefusedByItsDimension) {
     run.layout = ParseLayout(layout, 0);
     EXPECT_EQ(ErrorText<InfeasibleError>([&run] { RequireLegal(run); }), message);
   }
+}
+
+TEST(Rules, OnlyTheEndsOfAPipelineMayGoWithoutLayers) {
+  RunConfig run = Legal();
+  run.layout = ParseLayout("pp=3,stages=0+8+0", 0);
+  EXPECT_NO_THROW(RequireLegal(run));
+  run.layout = ParseLayout("pp=3,stages=4+0+4", 0);
+  EXPECT_EQ(ErrorText<InfeasibleError>([&run] { RequireLegal(run); }),
+            "stages-cover-model: stages=4+0+4 leaves chunk 1 empty; expected a layer in every chunk "
+            "but the first and the last");
 }
 
 TEST(Rules, EveryRuleHasACaseAnIdAndADescription) {
