@@ -99,11 +99,10 @@ MemorySpan MemorySpan::Times(int64_t times) const {
 MicroBatchRecording RecordMicroBatch(const RunConfig& run, int64_t layer,
                                      const Executor& executor) {
   RunConfig one = run;
-  one.model.num_layers = 1;
   one.layout.recompute = RecomputeOfLayer(run.layout.recompute, layer);
   Stage stage(one, one.model, executor);
   Device& device = *stage.device;
-  const GptModel model(stage.store, stage.context, layer);
+  const GptModel model(stage.store, stage.context, {.first_layer = layer, .num_layers = 1});
   stage.store.Allocate(device, stage.context.types.weights, stage.context.types.gradients, 1);
   if (stage.context.fp8 != nullptr) stage.fp8.Allocate(device);
 
@@ -118,7 +117,7 @@ MicroBatchRecording RecordMicroBatch(const RunConfig& run, int64_t layer,
     MicroBatchState state;
     model.Forward(batch, scalar, loss_sum, state);
     recording.forward = recorder.Take();
-    model.Backward(state, accumulate);
+    model.Backward(state, {}, accumulate);
     (accumulate ? recording.backward_adding : recording.backward_overwriting) = recorder.Take();
   }
   return recording;

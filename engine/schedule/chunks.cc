@@ -1,7 +1,5 @@
 #include "engine/schedule/chunks.h"
 
-#include <numeric>
-
 #include "engine/base/error.h"
 
 namespace trimtab {
@@ -22,16 +20,15 @@ std::vector<int64_t> Balanced(int64_t num_layers, int64_t chunks) {
 }  // namespace
 
 std::vector<LayerRange> CutLayers(int64_t num_layers, int64_t chunks,
-                                  std::span<const int64_t> counts) {
+                                  const StageLayers& counts) {
+  TRIMTAB_ASSERT(counts.empty() || (counts.size() == chunks && counts.sum() == num_layers),
+                 "{} given for {} layers over {} chunks", ToString(counts), num_layers, chunks);
   const std::vector<int64_t> balanced =
       counts.empty() ? Balanced(num_layers, chunks) : std::vector<int64_t>();
-  if (counts.empty()) counts = balanced;
-  TRIMTAB_ASSERT(static_cast<int64_t>(counts.size()) == chunks &&
-                     std::accumulate(counts.begin(), counts.end(), int64_t{0}) == num_layers,
-                 "{} chunks given for {} of {} layers", counts.size(), chunks, num_layers);
   std::vector<LayerRange> ranges;
   int64_t first = 0;
-  for (const int64_t count : counts) {
+  for (int64_t i = 0; i < chunks; ++i) {
+    const int64_t count = counts.empty() ? balanced[static_cast<size_t>(i)] : counts[i];
     ranges.push_back({first, count});
     first += count;
   }

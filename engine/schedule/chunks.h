@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
+
+#include "engine/config/stage_layers.h"
 
 namespace trimtab {
 
@@ -21,6 +22,6 @@ struct LayerRange {
 /// the last, then the later chunks of the rest get the larger share: later stages hold fewer micro
 /// batches. Where the chunks divide the layers evenly, every chunk gets the same number.
 std::vector<LayerRange> CutLayers(int64_t num_layers, int64_t chunks,
-                                  std::span<const int64_t> counts = {});
+                                  const StageLayers& counts = {});
 
 }  // namespace trimtab

@@ -132,7 +132,7 @@ const ScheduleRow& RowOf(Schedule schedule) {
   const auto* row =
       std::find_if(std::begin(kSchedules), std::end(kSchedules),
                    [schedule](const ScheduleRow& each) { return each.schedule == schedule; });
-  TRIMTAB_ASSERT(row != std::end(kSchedules), "schedule {} has no row", static_cast<int>(schedule));
+  TRIMTAB_ASSERT(row != std::end(kSchedules), "{} has no row", Name(schedule));
   return *row;
 }
 

@@ -4,11 +4,10 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/config/parallel_config.h"
 #include "engine/schedule/action.h"
 
 namespace trimtab {
-
-enum class Schedule : uint8_t { k1F1B, kGpipe, kInterleaved1F1B, kZeroBubble };
 
 /// The pipeline that a schedule is made for.
 struct PipelineShape {

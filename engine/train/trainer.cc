@@ -37,7 +37,7 @@ void Upload(Tensor& scalar, double value) {
 std::vector<ModelChunk> ChunksOf(const RunConfig& run, int64_t pp_rank) {
   const ParallelConfig& layout = run.layout;
   const int64_t count = layout.pp * layout.vp;
-  const std::vector<LayerRange> cut = CutLayers(run.model.num_layers, count);
+  const std::vector<LayerRange> cut = CutLayers(run.model.num_layers, count, layout.stages);
   std::vector<ModelChunk> chunks;
   for (int64_t i = pp_rank; i < count; i += layout.pp) {
     const LayerRange& layers = cut[static_cast<size_t>(i)];

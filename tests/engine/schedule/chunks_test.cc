@@ -57,7 +57,7 @@ TEST(CutLayersTest, BalancesEveryCut) {
 
 TEST(CutLayersTest, TakesTheCountsGiven) {
   const std::vector<LayerRange> expected = {{0, 1}, {1, 0}, {1, 4}};
-  EXPECT_EQ(CutLayers(5, 3, std::vector<int64_t>{1, 0, 4}), expected);
+  EXPECT_EQ(CutLayers(5, 3, StageLayers(Layers{1, 0, 4})), expected);
 }
 
 }  // namespace
