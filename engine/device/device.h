@@ -101,6 +101,8 @@ class Device {
   /// Where ops and messages are reported; nullptr = nobody listens. Not owned.
   void set_recorder(Recorder* recorder) { recorder_ = recorder; }
   Recorder* recorder() const { return recorder_; }
+  /// Numbers the asynchronous messages of this device: 1, 2, ...
+  int64_t NextMessageId() { return ++last_message_id_; }
 
  protected:
   Device(DeviceKind kind, const Executor& executor) : kind_(kind), executor_(executor) {}
@@ -115,6 +117,7 @@ class Device {
   Executor executor_;
   MemoryTracker memory_;
   Recorder* recorder_ = nullptr;
+  int64_t last_message_id_ = 0;
   const CudaOps* cuda_ops_ = nullptr;
   const CudaComm* cuda_comm_ = nullptr;
 };

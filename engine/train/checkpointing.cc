@@ -66,7 +66,7 @@ void WriteState(Trainer& trainer, CheckpointWriter& writer) {
                  if (!parameter.spec.tensor_parallel && parallel.tp_rank != 0) return;
                  const bool sharded =
                      kind == StateKind::kWeight ? weights_sharded : optimizer.sharded();
-                 if (!sharded && parallel.dp_rank != 0) return;
+                 if (!sharded && parallel.dp->rank() != 0) return;
                  host.resize(static_cast<size_t>(part.numel));
                  const int64_t begin = parameter.offset + part.begin;
                  if (kind == StateKind::kWeight) {
