@@ -45,9 +45,10 @@ std::string StagesFault(const RunConfig& run) {
   }
   for (int64_t i = 1; i + 1 < chunks; ++i) {
     if (stages[i] > 0) continue;
-    return fmt::format("stages={} leaves chunk {} empty; expected a layer in every chunk but the "
-                       "first and the last",
-                       ToString(stages), i);
+    return fmt::format(
+        "stages={} leaves chunk {} empty; expected a layer in every chunk but the "
+        "first and the last",
+        ToString(stages), i);
   }
   return "";
 }
@@ -204,13 +205,12 @@ constexpr Rule kRules[] = {
      }},
     {"chunks-not-empty",
      "Every model chunk of a pipeline holds a layer, or the embedding, or the loss.",
+     [](const RunConfig& run) { return run.layout.pp * run.layout.vp <= run.model.num_layers + 2; },
      [](const RunConfig& run) {
-       return run.layout.pp * run.layout.vp <= run.model.num_layers + 2;
-     },
-     [](const RunConfig& run) {
-       return fmt::format("pp {} x vp {} makes more chunks than {} layers, the embedding and the "
-                          "loss can fill",
-                          run.layout.pp, run.layout.vp, run.model.num_layers);
+       return fmt::format(
+           "pp {} x vp {} makes more chunks than {} layers, the embedding and the "
+           "loss can fill",
+           run.layout.pp, run.layout.vp, run.model.num_layers);
      }},
     {"stages-cover-model", "A list of layers per chunk has one entry for each and all layers.",
      [](const RunConfig& run) { return StagesFault(run).empty(); },
@@ -298,9 +298,10 @@ constexpr Rule kRules[] = {
               run.num_micro_batches() % run.layout.pp == 0;
      },
      [](const RunConfig& run) {
-       return fmt::format("with schedule=interleaved-1f1b, {} micro batches are not divisible by "
-                          "pp {}",
-                          run.num_micro_batches(), run.layout.pp);
+       return fmt::format(
+           "with schedule=interleaved-1f1b, {} micro batches are not divisible by "
+           "pp {}",
+           run.num_micro_batches(), run.layout.pp);
      }},
     {"recompute-layers-within-model", "No more layers are recomputed than the model has.",
      [](const RunConfig& run) {

@@ -61,9 +61,9 @@ class Fp8State {
   /// At the end of a step: with delayed scaling, the scales of the next one.
   void EndStep(const ParallelContext& parallel);
 
-  /// For checkpoints. Restore takes the layers of this rank out of a snapshot of more. It warns, and
-  /// leaves everything as it is, when one is missing or the history is of another length: the next
-  /// step then has current scales, like a first one.
+  /// For checkpoints. Restore takes the layers of this rank out of a snapshot of more. It warns,
+  /// and leaves everything as it is, when one is missing or the history is of another length: the
+  /// next step then has current scales, like a first one.
   Fp8Snapshot Snapshot() const;
   void Restore(const Fp8Snapshot& snapshot);
 

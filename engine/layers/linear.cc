@@ -94,10 +94,10 @@ Tensor ColumnParallelLinear::Backward(const LayerContext& context, const LinearS
     if (context.deferred == nullptr) {
       WeightGradient(context, backward, saved, accumulate);
     } else {
-      context.deferred->push_back([this, part = backward.WeightPart(), saved](
-                                      const LayerContext& later, bool add) {
-        WeightGradient(later, part, saved, add);
-      });
+      context.deferred->push_back(
+          [this, part = backward.WeightPart(), saved](const LayerContext& later, bool add) {
+            WeightGradient(later, part, saved, add);
+          });
     }
     dx = context.New({context.tokens(), weight().spec.columns}, MemoryTag::kWorkspace);
     backward.InputGradient(context, dx);

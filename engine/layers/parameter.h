@@ -4,8 +4,8 @@
 // replicated one, each in declaration order, at a multiple of kParameterAlignment elements: aligned
 // for vector and tensor core loads, and for the blocks of the optimizer's scaled state. Layers are
 // declared in forward order, so the backward pass completes the first part from its end:
-// data-parallel buckets can leave as soon as they are complete. The last part is contiguous, so that
-// sequence parallelism reduces it with one message.
+// data-parallel buckets can leave as soon as they are complete. The last part is contiguous, so
+// that sequence parallelism reduces it with one message.
 #pragma once
 
 #include <cstdint>

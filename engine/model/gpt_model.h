@@ -58,9 +58,9 @@ class GptModel {
   /// `offset` on are final for this micro batch.
   using OnComplete = std::function<void(int64_t offset)>;
 
-  /// The gradient of batch.hidden [rows, C], undefined with the embedding, from that of what Forward
-  /// returned, which it takes as memory. Adds to the gradients of the weights (overwrites them when
-  /// not `accumulate`) and empties `state`.
+  /// The gradient of batch.hidden [rows, C], undefined with the embedding, from that of what
+  /// Forward returned, which it takes as memory. Adds to the gradients of the weights (overwrites
+  /// them when not `accumulate`) and empties `state`.
   Tensor Backward(MicroBatchState& state, Tensor dy, bool accumulate,
                   const OnComplete& on_complete = {}) const;
 

@@ -41,19 +41,20 @@ class GradientReducer {
   /// from `offset` on are final on this rank.
   void OnComplete(int64_t offset);
 
-  /// Call after that backward pass: reduces what is left, first over the embedding group (the shared
-  /// table) and tp (replicated parameters under sequence parallelism hold partial gradients there),
-  /// then over dp.
+  /// Call after that backward pass: reduces what is left, first over the embedding group (the
+  /// shared table) and tp (replicated parameters under sequence parallelism hold partial gradients
+  /// there), then over dp.
   void Finish();
 
  private:
-  bool sharded() const { return parallel_.layout.zero >= 1 && parallel_.layout.dp > 1; }
+  bool sharded() const { return parallel_.layout.zero >= 1 && parallel_.dp->size() > 1; }
 
   const ParallelContext& parallel_;
   ParameterStore& store_;
   Parameter* shared_;
   std::vector<Bucket> buckets_;
   size_t next_bucket_ = 0;
+  std::vector<CommHandle> reductions_;  // under way
 };
 
 }  // namespace trimtab

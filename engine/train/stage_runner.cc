@@ -7,10 +7,7 @@ namespace trimtab {
 
 StageRunner::StageRunner(std::vector<const GptModel*> chunks, StageProgram program,
                          const LossTensors& loss, Fp8State* fp8, GptModel::OnComplete on_complete)
-    : program_(std::move(program)),
-      loss_(loss),
-      fp8_(fp8),
-      on_complete_(std::move(on_complete)) {
+    : program_(std::move(program)), loss_(loss), fp8_(fp8), on_complete_(std::move(on_complete)) {
   for (const Action& action : program_) {
     micro_batches_ = std::max<int64_t>(micro_batches_, action.micro_batch + 1);
   }
@@ -86,9 +83,9 @@ Tensor StageRunner::Await(ActionKind receive, const Action& taker) {
 }
 
 std::vector<StageRunner::Message> StageRunner::TakeSends() {
-  const auto first = std::stable_partition(
-      messages_.begin(), messages_.end(),
-      [](const Message& message) { return !IsSend(message.action.kind); });
+  const auto first =
+      std::stable_partition(messages_.begin(), messages_.end(),
+                            [](const Message& message) { return !IsSend(message.action.kind); });
   std::vector<Message> sends(std::make_move_iterator(first),
                              std::make_move_iterator(messages_.end()));
   messages_.erase(first, messages_.end());

@@ -127,8 +127,11 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
   });
   if (fp8_ != nullptr) {
     // Other stages may have the layers that the configuration names.
-    const bool whole = run_.layout.pp == 1;
-    (whole ? *fp8_ : WholeModelDeclaration(run_, parallel, device).fp8).RequireNamedLayers();
+    if (run_.layout.pp == 1) {
+      fp8_->RequireNamedLayers();
+    } else {
+      WholeModelDeclaration(run_, parallel, device).fp8.RequireNamedLayers();
+    }
     fp8_->Allocate(device, stage_.in_flight());
   }
   WeightsChanged();
@@ -138,8 +141,7 @@ WholeModelDeclaration::WholeModelDeclaration(const RunConfig& run, const Paralle
                                              Device& device)
     : fp8(run.fp8) {
   const bool in_fp8 = TypesOf(run.layout).fp8;
-  const GptModel model(parameters,
-                       ContextOf(run, parallel, device, in_fp8 ? &fp8 : nullptr),
+  const GptModel model(parameters, ContextOf(run, parallel, device, in_fp8 ? &fp8 : nullptr),
                        WholeModel(run.model));
   parameters.Place();
 }
@@ -230,9 +232,9 @@ double Trainer::MeanLoss() {
 }
 
 StepResult Trainer::Step(const TokenSource& source, int64_t step) {
-  const int64_t first_sample =
-      step * run_.global_batch +
-      parallel_.dp_rank * run_.num_micro_batches() * run_.layout.micro_batch;
+  const int64_t first_sample = step * run_.global_batch + parallel_.dp_rank *
+                                                              run_.num_micro_batches() *
+                                                              run_.layout.micro_batch;
   StepResult result = {.learning_rate = LearningRate(run_.optimizer, step, run_.steps),
                        .loss_scale = loss_scaler_.scale()};
   // The gradient of the mean over the global batch: data-parallel ranks then simply add up.

@@ -86,7 +86,7 @@ class Trainer {
   Optimizer optimizer_;
   GradientReducer reducer_;
   LossScaler loss_scaler_;
-  LossTensors loss_;   // loss scale / tokens of the global batch; sum over this rank's tokens
+  LossTensors loss_;  // loss scale / tokens of the global batch; sum over this rank's tokens
   StageRunner stage_;
   bool warm_ = false;  // a step has run: every kernel has been chosen
   struct Graphs {

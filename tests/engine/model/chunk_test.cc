@@ -1,4 +1,5 @@
-// A model cut into chunks computes what the whole one does, its backward pass in one part or in two.
+// A model cut into chunks computes what the whole one does, its backward pass in one part or in
+// two.
 #include <gtest/gtest.h>
 
 #include <map>
