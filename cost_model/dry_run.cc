@@ -63,6 +63,8 @@ class PricingRecorder final : public Recorder {
     now_s_ += seconds;
   }
 
+  // Messages are priced one after the other, as if each were waited for at once.
+  void BeginWait(const CommRecord&) override {}
   void End() override {}
 
   double now_s() const { return now_s_; }
@@ -122,6 +124,7 @@ RankResult DryRank(const RunConfig& run, const Pricer& pricer, int rank, const E
 
 DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_timeline) {
   RequireLegal(run);
+  RequireEstimable(run);
   RunConfig unlimited = run;
   unlimited.memory_per_rank_bytes = 0;  // the estimate says how much memory it takes
   const Mode mode = ModeOf(run, cluster);

@@ -45,10 +45,10 @@ int64_t MomentBlocks(int64_t numel) { return (numel + kMomentBlock - 1) / kMomen
 Optimizer::Optimizer(const OptimizerConfig& config, const ParallelContext& parallel,
                      ParameterStore& store)
     : config_(config), parallel_(parallel), store_(store) {
-  const int64_t dp = parallel.layout.dp;
+  const int64_t dp = parallel.dp->size();
   sharded_ = parallel.layout.zero >= 1 && dp > 1;
   const int64_t numel = sharded_ ? store.padded_numel() / dp : store.padded_numel();
-  shard_begin_ = sharded_ ? parallel.dp_rank * numel : 0;
+  shard_begin_ = sharded_ ? parallel.dp->rank() * numel : 0;
 
   const TrainingTypes types = TypesOf(parallel.layout);
   Device& device = store.weights().device();

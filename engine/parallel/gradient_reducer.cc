@@ -38,11 +38,11 @@ GradientReducer::GradientReducer(const ParallelContext& parallel, ParameterStore
                            kBucketBytes / SizeOf(store.gradients().dtype()))) {}
 
 void GradientReducer::OnComplete(int64_t offset) {
-  if (parallel_.layout.dp == 1 || sharded()) return;
+  if (parallel_.dp->size() == 1 || sharded()) return;
   while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].begin >= offset) {
     const Bucket& bucket = buckets_[next_bucket_++];
     Tensor part = store_.gradients().Slice(bucket.begin, {bucket.end - bucket.begin});
-    parallel_.dp->AllReduceAsync(part);
+    reductions_.push_back(parallel_.dp->AllReduceAsync(part));
   }
 }
 
@@ -55,17 +55,19 @@ void GradientReducer::Finish() {
   if (parallel_.layout.tp > 1 && parallel_.layout.sequence_parallel && replicated > 0) {
     parallel_.tp->AllReduce(replicated_part);
   }
-  if (parallel_.layout.dp == 1) return;
+  if (parallel_.dp->size() == 1) return;
   if (sharded()) {
     Tensor& gradients = store_.gradients();
-    const int64_t shard = gradients.numel() / parallel_.layout.dp;
-    Tensor own = gradients.Slice(parallel_.dp_rank * shard, {shard});
+    const int64_t shard = gradients.numel() / parallel_.dp->size();
+    Tensor own = gradients.Slice(parallel_.dp->rank() * shard, {shard});
     parallel_.dp->ReduceScatter(gradients, own);
     return;
   }
   OnComplete(0);
-  parallel_.dp->AllReduceAsync(replicated_part);
-  parallel_.dp->WaitAll();
+  if (shared_ != nullptr) reductions_.push_back(parallel_.dp->AllReduceAsync(shared_->gradient));
+  if (replicated > 0) reductions_.push_back(parallel_.dp->AllReduceAsync(replicated_part));
+  for (CommHandle& reduction : reductions_) reduction.Wait();
+  reductions_.clear();
   next_bucket_ = 0;
 }
 

@@ -47,13 +47,14 @@ class GradientReducer {
   void Finish();
 
  private:
-  bool sharded() const { return parallel_.layout.zero >= 1 && parallel_.layout.dp > 1; }
+  bool sharded() const { return parallel_.layout.zero >= 1 && parallel_.dp->size() > 1; }
 
   const ParallelContext& parallel_;
   ParameterStore& store_;
   Parameter* shared_;
   std::vector<Bucket> buckets_;
   size_t next_bucket_ = 0;
+  std::vector<CommHandle> reductions_;  // under way
 };
 
 }  // namespace trimtab

@@ -127,8 +127,11 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
   });
   if (fp8_ != nullptr) {
     // Other stages may have the layers that the configuration names.
-    const bool whole = run_.layout.pp == 1;
-    (whole ? *fp8_ : WholeModelDeclaration(run_, parallel, device).fp8).RequireNamedLayers();
+    if (run_.layout.pp == 1) {
+      fp8_->RequireNamedLayers();
+    } else {
+      WholeModelDeclaration(run_, parallel, device).fp8.RequireNamedLayers();
+    }
     fp8_->Allocate(device, stage_.in_flight());
   }
   WeightsChanged();
