@@ -108,25 +108,51 @@ MicroBatchRecording RecordMicroBatch(const RunConfig& run, int64_t layer,
   if (stage.context.fp8 != nullptr) stage.fp8.Allocate(device);
 
   const MicroBatch batch = MicroBatch::Empty(stage.context);
-  MicroBatchRecording recording;
-  recording.input_bytes =
-      device.memory().current_by_tag()[static_cast<size_t>(MemoryTag::kActivations)];
   const Tensor scalar = Tensor::Empty(device, {1}, DType::kF32, MemoryTag::kOptimizer);
   Tensor loss_sum = scalar;
   PieceRecorder recorder(device);
+  MicroBatchRecording recording;
   for (const bool accumulate : {false, true}) {
     MicroBatchState state;
     model.Forward(batch, scalar, loss_sum, state);
-    recording.forward = recorder.Take();
-    model.Backward(state, {}, accumulate);
-    (accumulate ? recording.backward_adding : recording.backward_overwriting) = recorder.Take();
+    recording.ways[kForwardWay] = recorder.Take();
+    if (run.layout.schedule == Schedule::kZeroBubble) {
+      model.BackwardInput(state, {}, accumulate);
+      recording.ways[accumulate ? kInputAdding : kInputSetting] = recorder.Take();
+      model.BackwardWeight(state, accumulate);
+      recording.ways[accumulate ? kWeightAdding : kWeightSetting] = recorder.Take();
+    } else {
+      model.Backward(state, {}, accumulate);
+      recording.ways[accumulate ? kBackwardAdding : kBackwardSetting] = recorder.Take();
+    }
   }
   return recording;
 }
 
-UpdateRecording RecordUpdate(const RunConfig& run, const Executor& executor) {
+MessageRecording RecordMessages(const RunConfig& run, const Executor& executor) {
+  const Stage stage(run, run.model, executor);
+  const auto record = [&stage](ActionKind kind) {
+    Tensor message = NewMessage(stage.context, kind);
+    PieceRecorder recorder(*stage.device);
+    stage.device->EnterPiece({});
+    stage.parallel.pp->RecvAsync(message, 1).Wait();
+    return std::get<CommRecord>(recorder.Take().front().events.front());
+  };
+  return {.activation = record(ActionKind::kRecvActivation),
+          .gradient = record(ActionKind::kRecvGradient)};
+}
+
+int64_t RecordIds(const RunConfig& run, const ModelChunk& chunk, int64_t in_flight,
+                  const Executor& executor) {
+  const Stage stage(run, run.model, executor);
+  const std::vector<MicroBatch> batches = NewBatches(stage.context, chunk, in_flight);
+  return stage.device->memory().current_total();
+}
+
+UpdateRecording RecordUpdate(const RunConfig& run, int64_t stage, const Executor& executor) {
   const std::unique_ptr<Device> device = MakeMetaDevice(executor.threads, executor.kind);
-  const ParallelContext parallel = MakeMetaContext(run.layout, 0);
+  const int rank = RankAt(run.layout, {.pp = static_cast<int>(stage)});
+  const ParallelContext parallel = MakeMetaContext(run.layout, rank);
   Trainer trainer(run, parallel, *device);
   UpdateRecording recording;
   recording.held = device->memory().current_by_tag();

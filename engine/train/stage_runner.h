@@ -17,6 +17,13 @@ struct LossTensors {
   Tensor loss_sum;        // [1]
 };
 
+/// Memory for what travels between chunks, an activation or a gradient [rows, C], at the receiver.
+Tensor NewMessage(const LayerContext& context, ActionKind receive);
+
+/// Memory for the ids that a chunk takes, `in_flight` micro batches of them.
+std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk& chunk,
+                                   int64_t in_flight);
+
 class StageRunner {
  public:
   /// `chunks`: those of the stage, in the order of the model; they must outlive the runner.
@@ -52,8 +59,6 @@ class StageRunner {
   };
 
   size_t SlotOf(const Action& action) const;
-  /// Activation or gradient between chunks: [rows, C].
-  Tensor NewInput(ActionKind receive) const;
   void Submit(const Action& message);
   /// The data of a receive under way.
   Tensor Await(ActionKind receive, const Action& taker);
