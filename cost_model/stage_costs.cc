@@ -60,7 +60,7 @@ void Append(const Ways& next, bool forward, int64_t times, Ways& ways) {
   for (size_t way = kForwardWay + 1; way < kWayCount; ++way) ways[way].Append(next[way], times);
 }
 
-/// A micro batch of a model with one layer.
+/// A micro batch of a chunk with one layer; what it has no end of costs nothing.
 struct KindCosts {
   Ways embedding;
   Ways layer;
@@ -188,8 +188,9 @@ class StepCosts::Impl {
   Key ShapeKey(size_t setting, const ParallelConfig& layout) const;
   Key PipelineKey(size_t setting, const RunConfig& run);
 
-  const KindCosts& KindOf(size_t setting, const RunConfig& run, int64_t layer,
-                          const RecomputeConfig& recompute);
+  /// One layer of a chunk, number `index` there, with the chunk's ends.
+  const KindCosts& KindOf(size_t setting, const RunConfig& run, const ModelChunk& chunk,
+                          int64_t index);
   Ways ChunkOf(size_t setting, const RunConfig& run, const ModelChunk& chunk);
   const std::vector<StageCosts>& StagesOf(size_t setting, const RunConfig& run);
   const std::vector<EndCosts>& EndsOf(size_t setting, const RunConfig& run);
@@ -254,17 +255,25 @@ Key StepCosts::Impl::PipelineKey(size_t setting, const RunConfig& run) {
       .Put(NumberOf(layout.stages), 20);
 }
 
-const KindCosts& StepCosts::Impl::KindOf(size_t setting, const RunConfig& run, int64_t layer,
-                                         const RecomputeConfig& recompute) {
+const KindCosts& StepCosts::Impl::KindOf(size_t setting, const RunConfig& run,
+                                         const ModelChunk& chunk, int64_t index) {
   const Setting& shared = settings_[setting];
-  const Key key = ShapeKey(setting, run.layout)
-                      .Put(recompute.kind)
-                      .Put(shared.first_alike[static_cast<size_t>(layer)], 20);
+  const RecomputeConfig recompute = RecomputeOfLayer(run.layout.recompute, index);
+  const bool has_layer = chunk.num_layers > 0;
+  const int64_t layer = chunk.first_layer + index;
+  Key key = ShapeKey(setting, run.layout)
+                .Put(chunk.embedding ? 1 : 0, 1)
+                .Put(chunk.head ? 1 : 0, 1)
+                .Put(recompute.kind)
+                .Put(has_layer ? 1 + shared.first_alike[static_cast<size_t>(layer)] : 0, 20);
   const auto found = kinds_.find(key);
   if (found != kinds_.end()) return found->second;
-  RunConfig as_layer = run;
-  as_layer.layout.recompute = recompute;
-  const MicroBatchRecording recording = RecordMicroBatch(as_layer, layer, shared.executor);
+  RunConfig one = run;
+  one.layout.recompute = recompute;
+  ModelChunk cut = chunk;
+  cut.first_layer = layer;
+  cut.num_layers = has_layer ? 1 : 0;
+  const MicroBatchRecording recording = RecordMicroBatch(one, cut, shared.executor);
   const auto price = [&](PieceKind kind) {
     return PriceOf(kind, recording, run.layout, shared.pricer);
   };
@@ -283,12 +292,11 @@ Ways StepCosts::Impl::ChunkOf(size_t setting, const RunConfig& run, const ModelC
   };
   std::vector<Layers> layers;
   for (int64_t i = 0; i < chunk.num_layers; ++i) {
-    const KindCosts& kind =
-        KindOf(setting, run, chunk.first_layer + i, RecomputeOfLayer(run.layout.recompute, i));
+    const KindCosts& kind = KindOf(setting, run, chunk, i);
     if (layers.empty() || layers.back().kind != &kind) layers.push_back({&kind, 0});
     ++layers.back().count;
   }
-  const KindCosts& ends = !layers.empty() ? *layers.front().kind : KindOf(setting, run, 0, {});
+  const KindCosts& ends = KindOf(setting, run, chunk, 0);
   Ways ways;
   for (const bool forward : {true, false}) {
     const bool first = forward ? chunk.embedding : chunk.head;
