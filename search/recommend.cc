@@ -90,7 +90,9 @@ double ScoreOf(Objective objective, const std::vector<CandidateRecord>& candidat
 std::string PartInWords(const std::string& part) {
   static const std::map<std::string, std::string> kWords = {
       {"exposed_tp", "tensor-parallel messages that compute does not hide"},
+      {"exposed_cp", "context-parallel messages that compute does not hide"},
       {"exposed_dp", "data-parallel messages that compute does not hide"},
+      {"exposed_pp", "messages between pipeline stages that compute does not hide"},
       {"optimizer", "the optimizer"},
       {"recompute", "recomputing activations"},
       {"bubble", "the pipeline's bubble"},

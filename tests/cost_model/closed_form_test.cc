@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <random>
 #include <set>
@@ -290,7 +291,7 @@ TEST(ClosedForm, RefusesAnIllegalLayout) {
   EXPECT_THROW(ClosedForm(run, GenericCpu()), InfeasibleError);
 }
 
-/// What the allocators of a real run's ranks saw in one step.
+/// What the allocator of the fullest of a real run's ranks saw in one step.
 struct RealPeaks {
   int64_t total = 0;
   int64_t activations = 0;
@@ -306,8 +307,8 @@ RealPeaks RunForReal(const RunConfig& run) {
     trainer.Step(*MakeSyntheticSource(run.model.vocab_size, run.seed), 0);
     const std::lock_guard lock(mutex);
     const auto tag = static_cast<size_t>(MemoryTag::kActivations);
-    peaks.total = std::max(peaks.total, device->memory().peak_total());
-    peaks.activations = std::max(peaks.activations, device->memory().peak_by_tag()[tag]);
+    if (device->memory().peak_total() <= peaks.total) return;
+    peaks = {device->memory().peak_total(), device->memory().peak_by_tag()[tag]};
   });
   return peaks;
 }
@@ -350,19 +351,42 @@ TEST(DryRun, PeakEqualsTheCpuRunToTheByteInEveryPrecision) {
   }
 }
 
+/// Whether slices of one stream of one stage lie within one another or apart.
+void ExpectNested(const std::vector<TimelineEvent>& timeline) {
+  std::map<std::pair<int64_t, std::string>, std::vector<double>> open;  // ends of slices around
+  for (const TimelineEvent& event : timeline) {
+    constexpr double kRounding = 1e-12;
+    std::vector<double>& ends = open[{event.stage, event.stream}];
+    while (!ends.empty() && ends.back() <= event.start_s + kRounding) ends.pop_back();
+    const double end = event.start_s + event.duration_s;
+    if (!ends.empty()) {
+      EXPECT_LE(end, ends.back() + kRounding) << event.name;
+    }
+    ends.push_back(end);
+  }
+}
+
 TEST(DryRun, TimelineCoversTheStep) {
   RunConfig run = EveryRun(TinyGpt2(), 4, 20, 1).front();
-  run.layout.tp = 2;
-  run.layout.dp = 2;
-  const DryRunResult result = DryRunStep(run, GenericCpu(), true);
-  double end = 0;
-  for (const TimelineEvent& event : result.timeline) {
-    EXPECT_GE(event.start_s, end - 1e-12);
-    end = event.start_s + event.duration_s;
+  for (const char* layout :
+       {"tp=2,dp=2", "tp=2,pp=3,mbs=2", "pp=2,schedule=zero-bubble,recompute=full"}) {
+    SCOPED_TRACE(layout);
+    run.layout = ParseLayout(layout, 0);
+    const DryRunResult result = DryRunStep(run, GenericCpu(), true);
+    double end = 0;
+    std::set<int64_t> stages;
+    for (const TimelineEvent& event : result.timeline) {
+      end = std::max(end, event.start_s + event.duration_s);
+      stages.insert(event.stage);
+    }
+    EXPECT_EQ(static_cast<int64_t>(stages.size()), run.layout.pp);
+    const Breakdown& parts = result.estimate.breakdown_s;
+    EXPECT_NEAR(end, result.estimate.step_time_s - parts.overhead, 1e-9);
+    EXPECT_EQ(parts.exposed_tp > 0, run.layout.tp > 1);
+    EXPECT_EQ(parts.bubble > 0, run.layout.pp > 1);
+    EXPECT_GT(result.timeline.size(), 100u);
+    ExpectNested(result.timeline);
   }
-  EXPECT_NEAR(end, result.estimate.step_time_s - result.estimate.breakdown_s.overhead, 1e-9);
-  EXPECT_GT(result.estimate.breakdown_s.exposed_tp, 0);
-  EXPECT_GT(result.timeline.size(), 100u);
 }
 
 }  // namespace
