@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -52,6 +55,18 @@ bool AnyProcessHas(const std::string& word) {
     if (ReadFile(entry.path().string() + "/cmdline").find(word) != std::string::npos) return true;
   }
   return false;
+}
+
+/// The process that is rank `rank` of a run with `word` in its command line; 0 if there is none.
+pid_t ProcessOfRank(int rank, const std::string& word) {
+  const std::string variable = fmt::format("OMPI_COMM_WORLD_RANK={}", rank) + '\0';
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string path = entry.path().string();
+    if (ReadFile(path + "/cmdline").find(word) == std::string::npos) continue;
+    if (ReadFile(path + "/environ").find(variable) == std::string::npos) continue;
+    return std::stoi(entry.path().filename().string());
+  }
+  return 0;
 }
 
 class MpirunTest : public testing::Test {
@@ -188,6 +203,72 @@ TEST_F(MpirunTest, TrialOfASearchRunsUnderMpirun) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   EXPECT_FALSE(AnyProcessHas(request.results_path));
+}
+
+// A rank of a training run that goes away, by a signal: the run ends, and says which.
+TEST_F(MpirunTest, LostRankIsNamedAndEndsTheRun) {
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    const std::string train =
+        "train --quiet --steps 100000000 --config " + WriteRun(R"({"dp": 2})");
+    MpirunResult result;
+    std::thread run([&] {
+      result = RunUnderMpirun(2, "tools/trimtab " + train, "TRIMTAB_HEARTBEAT_TIMEOUT_S=3");
+    });
+    pid_t victim = 0;
+    for (int tries = 0; tries < 1000 && victim == 0; ++tries) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      victim = ProcessOfRank(1, folder_);
+    }
+    std::this_thread::sleep_for(std::chrono::seconds(2));  // it trains by now
+    EXPECT_NE(victim, 0);
+    const auto begin = std::chrono::steady_clock::now();
+    if (victim != 0) ::kill(victim, signal);
+    run.join();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    EXPECT_LT(took.count(), 30);
+    EXPECT_NE(result.exit_code, 0);
+    const std::string told =
+        signal == SIGKILL ? "rank 1 has died" : "rank 1 has been silent for 3 s";
+    EXPECT_NE(result.output.find(told), std::string::npos) << result.output;
+    EXPECT_EQ(result.output.find(told), result.output.rfind(told)) << result.output;
+    EXPECT_FALSE(AnyProcessHas(folder_)) << "a process is left";
+  }
+}
+
+// A worker that waits for its next command is not held to the limit on waits.
+TEST_F(MpirunTest, ParkedWorkerMayWait) {
+  const std::string run = WriteRun(R"({"dp": 2})");
+  const std::string commands = folder_ + "/commands";
+  ASSERT_EQ(::mkfifo(commands.c_str(), 0600), 0);
+  std::thread driver([&commands] {
+    std::ofstream pipe(commands);
+    pipe << "visit a1\n" << std::flush;
+    std::this_thread::sleep_for(std::chrono::seconds(12));
+    pipe << "visit a2\n" << std::flush;
+  });
+  const std::string results = folder_ + "/results.jsonl";
+  const MpirunResult trial = RunUnderMpirun(2,
+                                            "tools/trimtab profile --quiet --steps 2 --result " +
+                                                results + " --config " + run + " < " + commands,
+                                            "TRIMTAB_COMM_TIMEOUT_S=5");
+  driver.join();
+  EXPECT_EQ(trial.exit_code, 0) << trial.output;
+  const std::string written = ReadFile(results);
+  EXPECT_EQ(std::count(written.begin(), written.end(), '\n'), 2) << written;
+}
+
+TEST_F(MpirunTest, OtherLaunchersAreRefused) {
+  const std::string run = WriteRun(R"({"dp": 2})");
+  ::setenv("WORLD_SIZE", "8", 1);
+  ::setenv("RANK", "0", 1);
+  const MpirunResult result = RunAlone("train --quiet --config " + run);
+  ::unsetenv("WORLD_SIZE");
+  ::unsetenv("RANK");
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_EQ(result.output,
+            "trimtab: torchrun says that this is process 0 of 8 (WORLD_SIZE=8), but every one of "
+            "them would run all ranks; expected one process, or Open MPI's mpirun to start the "
+            "ranks\n");
 }
 
 TEST_F(MpirunTest, WorldOfAnotherSizeIsRefused) {
