@@ -16,7 +16,9 @@ TEST(PlanBucketsTest, SmallModelsTakeOneBucket) {
   EXPECT_EQ(PlanBuckets({}, {0, 100}, 1), expected);
 }
 
-TEST(PlanBucketsTest, NothingToReduceTakesNoBucket) { EXPECT_TRUE(PlanBuckets({0}, {0, 0}, 1).empty()); }
+TEST(PlanBucketsTest, NothingToReduceTakesNoBucket) {
+  EXPECT_TRUE(PlanBuckets({0}, {0, 0}, 1).empty());
+}
 
 TEST(PlanBucketsTest, StaysWithinItsRange) {
   const std::vector<Bucket> expected = {{60, 90}, {30, 60}, {20, 30}};
