@@ -115,7 +115,11 @@ std::vector<Message> OrderMessages(const PipelineShape& shape, const Clock& cloc
     }
   }
   std::sort(messages.begin(), messages.end(), [](const Message& a, const Message& b) {
-    return std::tie(a.ready, a.gradient, a.from) < std::tie(b.ready, b.gradient, b.from);
+    // Where several are ready at once, those nearer to where they come from: a stage can then ask
+    // for its next input before it passes on its last result.
+    const int64_t from_a = a.gradient ? -a.from : a.from;
+    const int64_t from_b = b.gradient ? -b.from : b.from;
+    return std::tie(a.ready, a.gradient, from_a) < std::tie(b.ready, b.gradient, from_b);
   });
   return messages;
 }
