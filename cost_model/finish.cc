@@ -16,8 +16,10 @@ constexpr double kSpreadsOfHalfWidth = 2;  // standard errors of what the tables
 
 }  // namespace
 
+bool IsEstimable(const RunConfig& run) { return run.layout.pp == 1; }
+
 void RequireEstimable(const RunConfig& run) {
-  if (run.layout.pp == 1) return;
+  if (IsEstimable(run)) return;
   throw InfeasibleError(fmt::format("pp is {}; this version estimates pp=1 only", run.layout.pp));
 }
 

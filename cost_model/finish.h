@@ -7,7 +7,9 @@
 
 namespace trimtab {
 
-/// Throws InfeasibleError where this version cannot say what a run takes: on a pipeline.
+/// Whether this version can say what a run takes: not on a pipeline.
+bool IsEstimable(const RunConfig& run);
+/// Throws InfeasibleError where it cannot.
 void RequireEstimable(const RunConfig& run);
 
 /// Fills what follows from the run and the breakdown's parts: overhead, step time and interval,

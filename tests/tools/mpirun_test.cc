@@ -107,7 +107,9 @@ class MpirunTest : public testing::Test {
 
 TEST_F(MpirunTest, TrainsToTheBitsOfThreads) {
   for (const char* layout : {R"({"tp": 2})", R"({"tp": 2, "sp": true})", R"({"dp": 2, "zero": 1})",
-                             R"({"dp": 2, "precision": "bf16"})", R"({"tp": 2, "dp": 2})"}) {
+                             R"({"dp": 2, "precision": "bf16"})", R"({"tp": 2, "dp": 2})",
+                             R"({"pp": 2, "schedule": "zero-bubble"})",
+                             R"({"pp": 2, "vp": 2, "schedule": "interleaved-1f1b"})"}) {
     const std::string arguments = "train --json --quiet --config " + WriteRun(layout);
     const int ranks = std::string(layout) == R"({"tp": 2, "dp": 2})" ? 4 : 2;
     const MpirunResult threads = RunAlone(arguments);
@@ -131,23 +133,25 @@ TEST_F(MpirunTest, LauncherFlagStartsTheRanks) {
 }
 
 TEST_F(MpirunTest, CheckpointIsThatOfThreads) {
-  const std::string run = WriteRun(R"({"tp": 2, "dp": 2, "zero": 1})");
-  const std::string train = "train --quiet --config " + run + " --checkpoint " + folder_;
-  const MpirunResult threads = RunAlone(train + "/threads");
-  const MpirunResult processes = RunRanks(4, train + "/processes");
-  ASSERT_EQ(threads.exit_code, 0) << threads.output;
-  ASSERT_EQ(processes.exit_code, 0) << processes.output;
-  int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/threads")) {
-    const std::string name = entry.path().filename().string();
-    EXPECT_EQ(ReadFile(entry.path().string()), ReadFile(folder_ + "/processes/" + name)) << name;
-    ++files;
+  for (const char* layout : {R"({"tp": 2, "dp": 2, "zero": 1})", R"({"pp": 2, "dp": 2})"}) {
+    const std::string train =
+        "train --quiet --config " + WriteRun(layout) + " --checkpoint " + folder_;
+    const MpirunResult threads = RunAlone(train + "/threads");
+    const MpirunResult processes = RunRanks(4, train + "/processes");
+    ASSERT_EQ(threads.exit_code, 0) << threads.output;
+    ASSERT_EQ(processes.exit_code, 0) << processes.output;
+    int files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/threads")) {
+      const std::string name = entry.path().filename().string();
+      EXPECT_EQ(ReadFile(entry.path().string()), ReadFile(folder_ + "/processes/" + name)) << name;
+      ++files;
+    }
+    EXPECT_EQ(files, 3);
+    const MpirunResult resumed =
+        RunRanks(4, train + "/processes --steps 7 --json --load " + folder_ + "/processes");
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+    EXPECT_EQ(Steps(resumed.output).size(), 2u) << resumed.output;
   }
-  EXPECT_EQ(files, 3);
-  const MpirunResult resumed =
-      RunRanks(4, train + "/processes --steps 7 --json --load " + folder_ + "/processes");
-  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
-  EXPECT_EQ(Steps(resumed.output).size(), 2u) << resumed.output;
 }
 
 TEST_F(MpirunTest, ProfilesAndWritesOneResult) {

@@ -52,6 +52,19 @@ TEST(ParameterStoreTest, PutsTensorParallelParametersFirst) {
   EXPECT_EQ(store.weights().f32()[2 * kParameterAlignment], 0.0f) << "padding";
 }
 
+TEST(ParameterStoreTest, PutsDuplicatesBehindOtherTensorParallelParameters) {
+  ParameterStore store;
+  ParameterSpec table = NormalSpec("table", 2, 3, WholePartition(2, 3));
+  table.duplicate = true;
+  const Parameter& duplicate = store.Declare(table);
+  const Parameter& linear = store.Declare(NormalSpec("linear", 2, 3, WholePartition(2, 3)));
+  store.Place();
+  EXPECT_EQ(linear.offset, 0);
+  EXPECT_EQ(duplicate.offset, kParameterAlignment);
+  EXPECT_EQ(store.own_tensor_parallel_numel(), kParameterAlignment);
+  EXPECT_EQ(store.tensor_parallel_numel(), 2 * kParameterAlignment);
+}
+
 TEST(ParameterStoreTest, InitialValuesDoNotDependOnTheLayout) {
   const std::vector<int64_t> blocks = {8, 4, 4};
   const std::vector<float> whole =
