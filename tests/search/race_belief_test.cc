@@ -30,7 +30,7 @@ TEST(RaceBelief, WithoutVisitsItIsThePredictions) {
   const RaceBelief belief({{.predicted = 1.0, .group_error = 0.04, .group = 0},
                            {.predicted = 1.2, .group_error = 0.04, .group = 0},
                            {.predicted = 1.2, .group_error = 0.04, .group = 1}},
-                          nullptr);
+                          FitOf({}, 0, 0));
   EXPECT_DOUBLE_EQ(belief.mean(1), 1.2);
   EXPECT_NEAR(belief.Deviation(1, 0), std::sqrt(2) * 0.03, 1e-12) << "what they share cancels";
   EXPECT_NEAR(belief.Deviation(2, 0), std::sqrt(2) * 0.05, 1e-12);
@@ -48,7 +48,7 @@ TEST(RaceBelief, WhatOnesPredictionIsOffByMovesTheOthersOfItsGroup) {
        {.predicted = 0, .group_error = 0.2, .group = 0, .measured = measured, .entrant = 1},
        {.predicted = 0, .group_error = 0.2, .group = 0},
        {.predicted = 0, .group_error = 0.2, .group = 1}},
-      &fit);
+      fit);
   EXPECT_NEAR(belief.mean(2), measured, 0.01);
   EXPECT_DOUBLE_EQ(belief.mean(3), 0);
   EXPECT_LT(belief.Deviation(2, 0), 0.05);
@@ -61,7 +61,7 @@ TEST(RaceBelief, SteadyVisitsDecideAndNoisyOnesMovePredictions) {
     const RaceBelief belief(
         {{.predicted = 0, .group_error = 0.1, .measured = fit.StepTime(0).log, .entrant = 0},
          {.predicted = 0, .group_error = 0.1, .measured = fit.StepTime(1).log, .entrant = 1}},
-        &fit);
+        fit);
     const double ratio = belief.mean(1) - belief.mean(0);
     if (scatter < 0.01) {
       EXPECT_NEAR(ratio, std::log(1.1), 0.003);
@@ -78,7 +78,7 @@ TEST(RaceBelief, SaysBeforehandWhatAVisitLeavesInDoubt) {
       {{.predicted = 0, .group_error = 0.1, .measured = fit.StepTime(0).log, .entrant = 0},
        {.predicted = 0, .group_error = 0.1, .measured = fit.StepTime(1).log, .entrant = 1},
        {.predicted = 0.02, .group_error = 0.1}},
-      &fit);
+      fit);
   belief.BeginRound();
   double doubt = belief.Doubt(0, kMargin);
   for (const size_t visited : {size_t{2}, size_t{1}, size_t{0}}) {
