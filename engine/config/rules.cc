@@ -1,5 +1,7 @@
 #include "engine/config/rules.h"
 
+#include <string_view>
+
 #include "engine/base/error.h"
 
 namespace trimtab {
@@ -325,6 +327,8 @@ const Rule* FirstBrokenRule(const RunConfig& run) {
   }
   return nullptr;
 }
+
+bool IsUnsupported(const Rule& rule) { return std::string_view(rule.id).ends_with("-unsupported"); }
 
 void RequireLegal(const RunConfig& run) {
   const Rule* broken = FirstBrokenRule(run);
