@@ -97,13 +97,14 @@ MemorySpan MemorySpan::Times(int64_t times) const {
   return {times * change, peak + std::max<int64_t>(0, (times - 1) * change)};
 }
 
-MicroBatchRecording RecordMicroBatch(const RunConfig& run, int64_t layer,
+MicroBatchRecording RecordMicroBatch(const RunConfig& run, const RecomputeGroup& group,
                                      const Executor& executor) {
   RunConfig one = run;
-  one.layout.recompute = RecomputeOfLayer(run.layout.recompute, layer);
+  one.layout.recompute = RecomputeWithin(run.layout.recompute, group);
   Stage stage(one, one.model, executor);
   Device& device = *stage.device;
-  const GptModel model(stage.store, stage.context, {.first_layer = layer, .num_layers = 1});
+  const GptModel model(stage.store, stage.context,
+                       {.first_layer = group.first, .num_layers = group.count});
   stage.store.Allocate(device, stage.context.types.weights, stage.context.types.gradients, 1);
   if (stage.context.fp8 != nullptr) stage.fp8.Allocate(device);
 

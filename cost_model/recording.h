@@ -52,14 +52,15 @@ enum Way : size_t {
   kWayCount
 };
 
-/// The pieces of a micro batch of a model with one layer, in the order they ran each way.
+/// The pieces of a micro batch of a model with one group of layers, in the order they ran each way.
 struct MicroBatchRecording {
   std::array<std::vector<Recording>, kWayCount> ways;
 };
 
-/// Records embedding, layer number `layer` of the run's model, and head, on rank 0. Backward passes
+/// Records embedding, the layers `group` of the run's model, and head, on rank 0. Backward passes
 /// are recorded whole, or in parts where the run's schedule takes them so.
-MicroBatchRecording RecordMicroBatch(const RunConfig& run, int64_t layer, const Executor& executor);
+MicroBatchRecording RecordMicroBatch(const RunConfig& run, const RecomputeGroup& group,
+                                     const Executor& executor);
 
 /// What travels between neighbouring chunks of the model, as it is received.
 struct MessageRecording {

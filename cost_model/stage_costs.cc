@@ -60,12 +60,20 @@ void Append(const Ways& next, bool forward, int64_t times, Ways& ways) {
   for (size_t way = kForwardWay + 1; way < kWayCount; ++way) ways[way].Append(next[way], times);
 }
 
-/// A micro batch of a model with one layer.
+/// A micro batch of a model with one group of layers.
 struct KindCosts {
   Ways embedding;
-  Ways layer;
+  Ways layers;
   Ways head;
 };
+
+/// The first layer from which on the model is like `group`, but for recomputation; `first_alike` as
+/// FirstAlike says.
+int64_t FirstGroupAlike(const std::vector<int64_t>& first_alike, const RecomputeGroup& group) {
+  const auto layers = first_alike.begin() + group.first;
+  const auto end = layers + group.count;
+  return std::search(first_alike.begin(), end, layers, end) - first_alike.begin();
+}
 
 /// The pieces of `kind` among those of a recording, priced.
 Ways PriceOf(PieceKind kind, const MicroBatchRecording& recording, const ParallelConfig& layout,
@@ -188,8 +196,8 @@ class StepCosts::Impl {
   Key ShapeKey(size_t setting, const ParallelConfig& layout) const;
   Key PipelineKey(size_t setting, const RunConfig& run);
 
-  const KindCosts& KindOf(size_t setting, const RunConfig& run, int64_t layer,
-                          const RecomputeConfig& recompute);
+  /// `group` counts layers from the model's first.
+  const KindCosts& KindOf(size_t setting, const RunConfig& run, const RecomputeGroup& group);
   Ways ChunkOf(size_t setting, const RunConfig& run, const ModelChunk& chunk);
   const std::vector<StageCosts>& StagesOf(size_t setting, const RunConfig& run);
   const std::vector<EndCosts>& EndsOf(size_t setting, const RunConfig& run);
@@ -254,49 +262,51 @@ Key StepCosts::Impl::PipelineKey(size_t setting, const RunConfig& run) {
       .Put(NumberOf(layout.stages), 20);
 }
 
-const KindCosts& StepCosts::Impl::KindOf(size_t setting, const RunConfig& run, int64_t layer,
-                                         const RecomputeConfig& recompute) {
+const KindCosts& StepCosts::Impl::KindOf(size_t setting, const RunConfig& run,
+                                         const RecomputeGroup& group) {
   const Setting& shared = settings_[setting];
   const Key key = ShapeKey(setting, run.layout)
-                      .Put(recompute.kind)
-                      .Put(shared.first_alike[static_cast<size_t>(layer)], 20);
+                      .Put(run.layout.recompute.modules.bits, kRecomputeModuleCount)
+                      .Put(group.recomputed ? 1 : 0, 1)
+                      .Put(group.count, 20)
+                      .Put(FirstGroupAlike(shared.first_alike, group), 20);
   const auto found = kinds_.find(key);
   if (found != kinds_.end()) return found->second;
-  RunConfig as_layer = run;
-  as_layer.layout.recompute = recompute;
-  const MicroBatchRecording recording = RecordMicroBatch(as_layer, layer, shared.executor);
+  const MicroBatchRecording recording = RecordMicroBatch(run, group, shared.executor);
   const auto price = [&](PieceKind kind) {
     return PriceOf(kind, recording, run.layout, shared.pricer);
   };
   return kinds_
       .emplace(key, KindCosts{.embedding = price(PieceKind::kEmbedding),
-                              .layer = price(PieceKind::kLayer),
+                              .layers = price(PieceKind::kLayer),
                               .head = price(PieceKind::kHead)})
       .first->second;
 }
 
 Ways StepCosts::Impl::ChunkOf(size_t setting, const RunConfig& run, const ModelChunk& chunk) {
-  /// Neighbouring layers that cost alike.
-  struct Layers {
+  /// Neighbouring groups that cost alike.
+  struct Groups {
     const KindCosts* kind = nullptr;
     int64_t count = 0;
   };
-  std::vector<Layers> layers;
-  for (int64_t i = 0; i < chunk.num_layers; ++i) {
-    const KindCosts& kind =
-        KindOf(setting, run, chunk.first_layer + i, RecomputeOfLayer(run.layout.recompute, i));
-    if (layers.empty() || layers.back().kind != &kind) layers.push_back({&kind, 0});
-    ++layers.back().count;
+  std::vector<Groups> groups;
+  for (int64_t i = 0; i < chunk.num_layers;) {
+    RecomputeGroup group = RecomputeGroupOf(run.layout.recompute, i, chunk.num_layers);
+    i += group.count;
+    group.first += chunk.first_layer;
+    const KindCosts& kind = KindOf(setting, run, group);
+    if (groups.empty() || groups.back().kind != &kind) groups.push_back({&kind, 0});
+    ++groups.back().count;
   }
-  const KindCosts& ends = !layers.empty() ? *layers.front().kind : KindOf(setting, run, 0, {});
+  const KindCosts& ends = !groups.empty() ? *groups.front().kind : KindOf(setting, run, {});
   Ways ways;
   for (const bool forward : {true, false}) {
     const bool first = forward ? chunk.embedding : chunk.head;
     const bool last = forward ? chunk.head : chunk.embedding;
     if (first) Append(forward ? ends.embedding : ends.head, forward, 1, ways);
-    for (const Layers& each : layers) Append(each.kind->layer, forward, each.count, ways);
+    for (const Groups& each : groups) Append(each.kind->layers, forward, each.count, ways);
     if (last) Append(forward ? ends.head : ends.embedding, forward, 1, ways);
-    std::reverse(layers.begin(), layers.end());
+    std::reverse(groups.begin(), groups.end());
   }
   return ways;
 }

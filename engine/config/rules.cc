@@ -153,16 +153,6 @@ constexpr Rule kRules[] = {
      "Optimizer state can be sharded over all of dp (1); gradients and weights cannot.",
      [](const RunConfig& run) { return UnsupportedSharding(run.layout).empty(); },
      [](const RunConfig& run) { return UnsupportedSharding(run.layout); }},
-    {"recompute-unsupported", "Whole layers are recomputed, each on its own.",
-     [](const RunConfig& run) {
-       const RecomputeConfig& recompute = run.layout.recompute;
-       return recompute.kind != RecomputeKind::kSelective &&
-              recompute.method == RecomputeMethod::kBlock;
-     },
-     [](const RunConfig& run) {
-       return Unsupported("recompute", ToString(run.layout.recompute),
-                          "recompute=none, full and full:block:N");
-     }},
     {"tf32-requires-cuda", "TF32 needs a GPU.",
      [](const RunConfig& run) {
        return run.layout.precision != Precision::kTf32 || run.device == "cuda";
