@@ -12,7 +12,7 @@
 //   logits     the gradient of the logits             the final norm         lm_head.cc
 //
 // A result goes in whatever form the linear layer after it keeps it, an fp8 copy included. The
-// product of that layer is not made again, so nothing is summed over the ranks a second time.
+// product of that layer is not made again, so no activations are summed over the ranks twice.
 // Megatron-Core keeps the result of core_attn; here it goes too, since tile by tile there is little
 // else to drop. Whole layers are the model's to recompute (engine/model/gpt_model.cc).
 #pragma once
