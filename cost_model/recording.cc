@@ -97,33 +97,38 @@ MemorySpan MemorySpan::Times(int64_t times) const {
   return {times * change, peak + std::max<int64_t>(0, (times - 1) * change)};
 }
 
-MicroBatchRecording RecordMicroBatch(const RunConfig& run, const RecomputeGroup& group,
+MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chunk,
                                      const Executor& executor) {
-  RunConfig one = run;
-  one.layout.recompute = RecomputeWithin(run.layout.recompute, group);
-  Stage stage(one, one.model, executor);
+  Stage stage(run, run.model, executor);
   Device& device = *stage.device;
-  const GptModel model(stage.store, stage.context,
-                       {.first_layer = group.first, .num_layers = group.count});
+  const GptModel model(stage.store, stage.context, chunk);
   stage.store.Allocate(device, stage.context.types.weights, stage.context.types.gradients, 1);
   if (stage.context.fp8 != nullptr) stage.fp8.Allocate(device);
 
-  const MicroBatch batch = MicroBatch::Empty(stage.context);
+  const MicroBatch ids = NewBatches(stage.context, chunk, 1).front();
   const Tensor scalar = Tensor::Empty(device, {1}, DType::kF32, MemoryTag::kOptimizer);
   Tensor loss_sum = scalar;
   PieceRecorder recorder(device);
   MicroBatchRecording recording;
+  // What other chunks send is in memory before the pieces that take it begin.
+  const auto received = [&](bool needed, ActionKind kind) {
+    return needed ? NewMessage(stage.context, kind) : Tensor();
+  };
   for (const bool accumulate : {false, true}) {
     MicroBatchState state;
-    model.Forward(batch, scalar, loss_sum, state);
+    MicroBatch batch = ids;
+    batch.hidden = received(!chunk.embedding, ActionKind::kRecvActivation);
+    Tensor result = model.Forward(batch, scalar, loss_sum, state);
+    batch = {};
     recording.ways[kForwardWay] = recorder.Take();
+    result = received(!chunk.head, ActionKind::kRecvGradient);
     if (run.layout.schedule == Schedule::kZeroBubble) {
-      model.BackwardInput(state, {}, accumulate);
+      result = model.BackwardInput(state, std::move(result), accumulate);
       recording.ways[accumulate ? kInputAdding : kInputSetting] = recorder.Take();
       model.BackwardWeight(state, accumulate);
       recording.ways[accumulate ? kWeightAdding : kWeightSetting] = recorder.Take();
     } else {
-      model.Backward(state, {}, accumulate);
+      result = model.Backward(state, std::move(result), accumulate);
       recording.ways[accumulate ? kBackwardAdding : kBackwardSetting] = recorder.Take();
     }
   }

@@ -52,14 +52,14 @@ enum Way : size_t {
   kWayCount
 };
 
-/// The pieces of a micro batch of a model with one group of layers, in the order they ran each way.
+/// The pieces of a micro batch of a chunk, in the order they ran each way.
 struct MicroBatchRecording {
   std::array<std::vector<Recording>, kWayCount> ways;
 };
 
-/// Records embedding, the layers `group` of the run's model, and head, on rank 0. Backward passes
-/// are recorded whole, or in parts where the run's schedule takes them so.
-MicroBatchRecording RecordMicroBatch(const RunConfig& run, const RecomputeGroup& group,
+/// Records a chunk of the run's model, on rank 0. Backward passes are recorded whole, or in parts
+/// where the run's schedule takes them so.
+MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chunk,
                                      const Executor& executor);
 
 /// What travels between neighbouring chunks of the model, as it is received.

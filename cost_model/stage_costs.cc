@@ -60,18 +60,18 @@ void Append(const Ways& next, bool forward, int64_t times, Ways& ways) {
   for (size_t way = kForwardWay + 1; way < kWayCount; ++way) ways[way].Append(next[way], times);
 }
 
-/// A micro batch of a model with one group of layers.
+/// A micro batch of a chunk with one group of layers; what it has no end of costs nothing.
 struct KindCosts {
   Ways embedding;
   Ways layers;
   Ways head;
 };
 
-/// The first layer from which on the model is like `group`, but for recomputation; `first_alike` as
-/// FirstAlike says.
-int64_t FirstGroupAlike(const std::vector<int64_t>& first_alike, const RecomputeGroup& group) {
-  const auto layers = first_alike.begin() + group.first;
-  const auto end = layers + group.count;
+/// The first layer from which on the model is like the layers of `chunk`, but for recomputation;
+/// `first_alike` as FirstAlike says.
+int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChunk& chunk) {
+  const auto layers = first_alike.begin() + chunk.first_layer;
+  const auto end = layers + chunk.num_layers;
   return std::search(first_alike.begin(), end, layers, end) - first_alike.begin();
 }
 
@@ -196,8 +196,9 @@ class StepCosts::Impl {
   Key ShapeKey(size_t setting, const ParallelConfig& layout) const;
   Key PipelineKey(size_t setting, const RunConfig& run);
 
-  /// `group` counts layers from the model's first.
-  const KindCosts& KindOf(size_t setting, const RunConfig& run, const RecomputeGroup& group);
+  /// A group of layers of a chunk, counted from the chunk's first, with the chunk's ends.
+  const KindCosts& KindOf(size_t setting, const RunConfig& run, const ModelChunk& chunk,
+                          const RecomputeGroup& group);
   Ways ChunkOf(size_t setting, const RunConfig& run, const ModelChunk& chunk);
   const std::vector<StageCosts>& StagesOf(size_t setting, const RunConfig& run);
   const std::vector<EndCosts>& EndsOf(size_t setting, const RunConfig& run);
@@ -263,16 +264,23 @@ Key StepCosts::Impl::PipelineKey(size_t setting, const RunConfig& run) {
 }
 
 const KindCosts& StepCosts::Impl::KindOf(size_t setting, const RunConfig& run,
-                                         const RecomputeGroup& group) {
+                                         const ModelChunk& chunk, const RecomputeGroup& group) {
   const Setting& shared = settings_[setting];
+  ModelChunk cut = chunk;
+  cut.first_layer += group.first;
+  cut.num_layers = group.count;
   const Key key = ShapeKey(setting, run.layout)
+                      .Put(chunk.embedding ? 1 : 0, 1)
+                      .Put(chunk.head ? 1 : 0, 1)
                       .Put(run.layout.recompute.modules.bits, kRecomputeModuleCount)
                       .Put(group.recomputed ? 1 : 0, 1)
                       .Put(group.count, 20)
-                      .Put(FirstGroupAlike(shared.first_alike, group), 20);
+                      .Put(FirstLayersAlike(shared.first_alike, cut), 20);
   const auto found = kinds_.find(key);
   if (found != kinds_.end()) return found->second;
-  const MicroBatchRecording recording = RecordMicroBatch(run, group, shared.executor);
+  RunConfig one = run;
+  one.layout.recompute = RecomputeWithin(run.layout.recompute, group);
+  const MicroBatchRecording recording = RecordMicroBatch(one, cut, shared.executor);
   const auto price = [&](PieceKind kind) {
     return PriceOf(kind, recording, run.layout, shared.pricer);
   };
@@ -291,14 +299,14 @@ Ways StepCosts::Impl::ChunkOf(size_t setting, const RunConfig& run, const ModelC
   };
   std::vector<Groups> groups;
   for (int64_t i = 0; i < chunk.num_layers;) {
-    RecomputeGroup group = RecomputeGroupOf(run.layout.recompute, i, chunk.num_layers);
+    const RecomputeGroup group = RecomputeGroupOf(run.layout.recompute, i, chunk.num_layers);
     i += group.count;
-    group.first += chunk.first_layer;
-    const KindCosts& kind = KindOf(setting, run, group);
+    const KindCosts& kind = KindOf(setting, run, chunk, group);
     if (groups.empty() || groups.back().kind != &kind) groups.push_back({&kind, 0});
     ++groups.back().count;
   }
-  const KindCosts& ends = !groups.empty() ? *groups.front().kind : KindOf(setting, run, {});
+  const KindCosts& ends =
+      !groups.empty() ? *groups.front().kind : KindOf(setting, run, chunk, {.count = 0});
   Ways ways;
   for (const bool forward : {true, false}) {
     const bool first = forward ? chunk.embedding : chunk.head;

@@ -25,14 +25,13 @@ std::string Unsupported(const char* what, const auto& value, const char* only) {
   return fmt::format("{} is {}; this version runs {}", what, value, only);
 }
 
-/// An empty string, or which setting of sharded data parallelism is not there yet.
+/// Which setting of sharded data parallelism is not there yet, of a layout that has one.
 std::string UnsupportedSharding(const ParallelConfig& layout) {
   if (layout.zero > 1) return Unsupported("zero", layout.zero, "zero=0 and zero=1");
   if (layout.shard != 0) return Unsupported("shard", layout.shard, "shard=0 only");
   if (!layout.reshard_after_forward) return Unsupported("reshard_after_forward", 0, "1 only");
   if (!layout.overlap_grad_reduce) return Unsupported("overlap_grad_reduce", 0, "1 only");
-  if (layout.overlap_param_gather) return Unsupported("overlap_param_gather", 1, "0 only");
-  return "";
+  return Unsupported("overlap_param_gather", 1, "0 only");
 }
 
 /// An empty string, or what is wrong with the layers listed for each chunk.
@@ -151,7 +150,11 @@ constexpr Rule kRules[] = {
      [](const RunConfig& run) { return Unsupported("etp", run.layout.etp, "etp=1 only"); }},
     {"zero-unsupported",
      "Optimizer state can be sharded over all of dp (1); gradients and weights cannot.",
-     [](const RunConfig& run) { return UnsupportedSharding(run.layout).empty(); },
+     [](const RunConfig& run) {
+       const ParallelConfig& p = run.layout;
+       return p.zero <= 1 && p.shard == 0 && p.reshard_after_forward && p.overlap_grad_reduce &&
+              !p.overlap_param_gather;
+     },
      [](const RunConfig& run) { return UnsupportedSharding(run.layout); }},
     {"tf32-requires-cuda", "TF32 needs a GPU.",
      [](const RunConfig& run) {
