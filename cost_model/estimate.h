@@ -28,7 +28,7 @@ struct Breakdown {
   double exposed_dp = 0;  // for data-parallel and world ones
   double exposed_pp = 0;  // for those between pipeline stages
   double bubble = 0;      // waiting for other pipeline stages to have something to send
-  double recompute = 0;   // forward passes that the backward pass runs again
+  double recompute = 0;   // what backward passes run again
   double optimizer = 0;   // clipping and AdamW
   double overhead = 0;    // what a step costs beyond its ops and messages
 

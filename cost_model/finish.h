@@ -7,11 +7,6 @@
 
 namespace trimtab {
 
-/// Whether this version can say what a run takes: not on a pipeline.
-bool IsEstimable(const RunConfig& run);
-/// Throws InfeasibleError where it cannot.
-void RequireEstimable(const RunConfig& run);
-
 /// Fills what follows from the run and the breakdown's parts: overhead, step time and interval,
 /// trust, model FLOPs, tokens, ranks, peak rate.
 void FinishEstimate(const RunConfig& run, const Cluster& cluster, const Pricer& pricer,

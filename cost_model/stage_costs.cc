@@ -60,12 +60,20 @@ void Append(const Ways& next, bool forward, int64_t times, Ways& ways) {
   for (size_t way = kForwardWay + 1; way < kWayCount; ++way) ways[way].Append(next[way], times);
 }
 
-/// A micro batch of a chunk with one layer; what it has no end of costs nothing.
+/// A micro batch of a chunk with one group of layers; what it has no end of costs nothing.
 struct KindCosts {
   Ways embedding;
-  Ways layer;
+  Ways layers;
   Ways head;
 };
+
+/// The first layer from which on the model is like the layers of `chunk`, but for recomputation;
+/// `first_alike` as FirstAlike says.
+int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChunk& chunk) {
+  const auto layers = first_alike.begin() + chunk.first_layer;
+  const auto end = layers + chunk.num_layers;
+  return std::search(first_alike.begin(), end, layers, end) - first_alike.begin();
+}
 
 /// The pieces of `kind` among those of a recording, priced.
 Ways PriceOf(PieceKind kind, const MicroBatchRecording& recording, const ParallelConfig& layout,
@@ -188,9 +196,9 @@ class StepCosts::Impl {
   Key ShapeKey(size_t setting, const ParallelConfig& layout) const;
   Key PipelineKey(size_t setting, const RunConfig& run);
 
-  /// One layer of a chunk, number `index` there, with the chunk's ends.
+  /// A group of layers of a chunk, counted from the chunk's first, with the chunk's ends.
   const KindCosts& KindOf(size_t setting, const RunConfig& run, const ModelChunk& chunk,
-                          int64_t index);
+                          const RecomputeGroup& group);
   Ways ChunkOf(size_t setting, const RunConfig& run, const ModelChunk& chunk);
   const std::vector<StageCosts>& StagesOf(size_t setting, const RunConfig& run);
   const std::vector<EndCosts>& EndsOf(size_t setting, const RunConfig& run);
@@ -256,55 +264,57 @@ Key StepCosts::Impl::PipelineKey(size_t setting, const RunConfig& run) {
 }
 
 const KindCosts& StepCosts::Impl::KindOf(size_t setting, const RunConfig& run,
-                                         const ModelChunk& chunk, int64_t index) {
+                                         const ModelChunk& chunk, const RecomputeGroup& group) {
   const Setting& shared = settings_[setting];
-  const RecomputeConfig recompute = RecomputeOfLayer(run.layout.recompute, index);
-  const bool has_layer = chunk.num_layers > 0;
-  const int64_t layer = chunk.first_layer + index;
-  Key key = ShapeKey(setting, run.layout)
-                .Put(chunk.embedding ? 1 : 0, 1)
-                .Put(chunk.head ? 1 : 0, 1)
-                .Put(recompute.kind)
-                .Put(has_layer ? 1 + shared.first_alike[static_cast<size_t>(layer)] : 0, 20);
+  ModelChunk cut = chunk;
+  cut.first_layer += group.first;
+  cut.num_layers = group.count;
+  const Key key = ShapeKey(setting, run.layout)
+                      .Put(chunk.embedding ? 1 : 0, 1)
+                      .Put(chunk.head ? 1 : 0, 1)
+                      .Put(run.layout.recompute.modules.bits, kRecomputeModuleCount)
+                      .Put(group.recomputed ? 1 : 0, 1)
+                      .Put(group.count, 20)
+                      .Put(FirstLayersAlike(shared.first_alike, cut), 20);
   const auto found = kinds_.find(key);
   if (found != kinds_.end()) return found->second;
   RunConfig one = run;
-  one.layout.recompute = recompute;
-  ModelChunk cut = chunk;
-  cut.first_layer = layer;
-  cut.num_layers = has_layer ? 1 : 0;
+  one.layout.recompute = RecomputeWithin(run.layout.recompute, group);
   const MicroBatchRecording recording = RecordMicroBatch(one, cut, shared.executor);
   const auto price = [&](PieceKind kind) {
     return PriceOf(kind, recording, run.layout, shared.pricer);
   };
   return kinds_
       .emplace(key, KindCosts{.embedding = price(PieceKind::kEmbedding),
-                              .layer = price(PieceKind::kLayer),
+                              .layers = price(PieceKind::kLayer),
                               .head = price(PieceKind::kHead)})
       .first->second;
 }
 
 Ways StepCosts::Impl::ChunkOf(size_t setting, const RunConfig& run, const ModelChunk& chunk) {
-  /// Neighbouring layers that cost alike.
-  struct Layers {
+  /// Neighbouring groups that cost alike.
+  struct Groups {
     const KindCosts* kind = nullptr;
     int64_t count = 0;
   };
-  std::vector<Layers> layers;
-  for (int64_t i = 0; i < chunk.num_layers; ++i) {
-    const KindCosts& kind = KindOf(setting, run, chunk, i);
-    if (layers.empty() || layers.back().kind != &kind) layers.push_back({&kind, 0});
-    ++layers.back().count;
+  std::vector<Groups> groups;
+  for (int64_t i = 0; i < chunk.num_layers;) {
+    const RecomputeGroup group = RecomputeGroupOf(run.layout.recompute, i, chunk.num_layers);
+    i += group.count;
+    const KindCosts& kind = KindOf(setting, run, chunk, group);
+    if (groups.empty() || groups.back().kind != &kind) groups.push_back({&kind, 0});
+    ++groups.back().count;
   }
-  const KindCosts& ends = KindOf(setting, run, chunk, 0);
+  const KindCosts& ends =
+      !groups.empty() ? *groups.front().kind : KindOf(setting, run, chunk, {.count = 0});
   Ways ways;
   for (const bool forward : {true, false}) {
     const bool first = forward ? chunk.embedding : chunk.head;
     const bool last = forward ? chunk.head : chunk.embedding;
     if (first) Append(forward ? ends.embedding : ends.head, forward, 1, ways);
-    for (const Layers& each : layers) Append(each.kind->layer, forward, each.count, ways);
+    for (const Groups& each : groups) Append(each.kind->layers, forward, each.count, ways);
     if (last) Append(forward ? ends.head : ends.embedding, forward, 1, ways);
-    std::reverse(layers.begin(), layers.end());
+    std::reverse(groups.begin(), groups.end());
   }
   return ways;
 }

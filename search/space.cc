@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "cost_model/finish.h"
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
 #include "search/space_rows.h"
@@ -65,7 +64,7 @@ class Walk {
     const ParallelConfig before = run_.layout;
     for (const int64_t value : values) {
       row.bind(problem_, value, run_);
-      if (IsEstimable(run_) && FirstBroken(unsupported_) == nullptr) each();
+      if (FirstBroken(unsupported_) == nullptr) each();
       run_.layout = before;
     }
   }

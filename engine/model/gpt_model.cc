@@ -28,10 +28,9 @@ Parameter* GptModel::tied_table() const {
   return head_ ? &head_->output_table() : nullptr;
 }
 
-bool GptModel::Recomputes(size_t index) const {
-  const RecomputeConfig plan =
-      RecomputeOfLayer(context_.parallel.layout.recompute, static_cast<int64_t>(index));
-  return plan.kind == RecomputeKind::kFull;
+RecomputeGroup GptModel::GroupOf(size_t index) const {
+  return RecomputeGroupOf(context_.parallel.layout.recompute, static_cast<int64_t>(index),
+                          static_cast<int64_t>(layers_.size()));
 }
 
 void GptModel::EnterLayer(PassKind pass, size_t index) const {
@@ -54,7 +53,9 @@ Tensor GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, 
     EnterLayer(PassKind::kForward, i);
     TransformerLayerSaved saved;
     state.inputs.push_back(layers_[i].Forward(context_, state.inputs.back(), saved));
-    if (!Recomputes(i)) state.layers[i] = std::move(saved);
+    const RecomputeGroup group = GroupOf(i);
+    if (!group.recomputed) state.layers[i] = std::move(saved);
+    if (group.first < static_cast<int64_t>(i)) state.inputs[i] = {};
   }
   if (!head_) {
     Tensor hidden = std::move(state.inputs.back());
@@ -65,6 +66,14 @@ Tensor GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, 
   head_->Forward(context_, state.inputs.back(), batch.targets, gradient_scale, loss_sum, state.head,
                  logits);
   return {};
+}
+
+void GptModel::Recompute(MicroBatchState& state, size_t last) const {
+  for (auto i = static_cast<size_t>(GroupOf(last).first); i <= last; ++i) {
+    EnterLayer(PassKind::kRecompute, i);
+    Tensor y = layers_[i].Forward(context_, state.inputs[i], state.layers[i]);
+    if (i < last) state.inputs[i + 1] = std::move(y);
+  }
 }
 
 Tensor GptModel::HeadBackward(const LayerContext& context, MicroBatchState& state,
@@ -78,14 +87,9 @@ Tensor GptModel::HeadBackward(const LayerContext& context, MicroBatchState& stat
 
 void GptModel::LayerBackward(const LayerContext& context, size_t index, MicroBatchState& state,
                              Tensor& dx, bool accumulate) const {
-  const TransformerLayer& layer = layers_[index];
-  const Tensor& x = state.inputs.back();
-  if (Recomputes(index)) {
-    EnterLayer(PassKind::kRecompute, index);
-    layer.Forward(context, x, state.layers[index]);
-  }
+  if (!state.layers[index].defined()) Recompute(state, index);
   EnterLayer(PassKind::kBackward, index);
-  layer.Backward(context, x, state.layers[index], dx, accumulate);
+  layers_[index].Backward(context, state.inputs.back(), state.layers[index], dx, accumulate);
   state.layers[index] = {};
   state.inputs.pop_back();
 }

@@ -36,9 +36,11 @@ struct MicroBatch {
 
 /// What a chunk keeps of one micro batch between Forward and the end of Backward.
 struct MicroBatchState {
-  Tensor tokens;                              // [N] int32; with the embedding
-  std::vector<Tensor> inputs;                 // per layer and then the head: its input [rows, C]
-  std::vector<TransformerLayerSaved> layers;  // empty where the layer recomputes
+  Tensor tokens;  // [N] int32; with the embedding
+  // Per layer and then the head: its input [rows, C]. Undefined within a group of layers that are
+  // recomputed together, which keeps only the first one's.
+  std::vector<Tensor> inputs;
+  std::vector<TransformerLayerSaved> layers;  // undefined where the layer is recomputed
   LmHeadSaved head;
   // Between BackwardInput and BackwardWeight:
   std::vector<DeferredGradients> deferred;  // of the head, then of the layers, the last one first
@@ -84,8 +86,10 @@ class GptModel {
   bool observed() const { return context_.observer != nullptr; }
 
  private:
-  /// Whether layer `index` drops its state after Forward and runs it again in Backward.
-  bool Recomputes(size_t index) const;
+  /// The layers that are recomputed together with layer `index`, if it is.
+  RecomputeGroup GroupOf(size_t index) const;
+  /// Runs the group that ends at layer `last` forward again, keeping everything.
+  void Recompute(MicroBatchState& state, size_t last) const;
   void EnterLayer(PassKind pass, size_t index) const;
 
   // Backward, piece by piece.

@@ -201,6 +201,23 @@ void DrawNumerics(std::mt19937& random, RunConfig& run) {
   if (random() % 2 == 0) run.fp8.bf16_layers = {layers[random() % layers.size()]};
 }
 
+RecomputeConfig RandomPlan(std::mt19937& random) {
+  const std::string layers = std::to_string(1 + random() % 7);
+  switch (random() % 5) {
+    case 0:
+      return {};
+    case 1:
+      return ParseRecompute("full", "plan");
+    case 2:
+      return ParseRecompute("full:block:" + layers, "plan");
+    case 3:
+      return ParseRecompute("full:uniform:" + layers, "plan");
+    default:
+      const auto modules = static_cast<uint8_t>(1 + random() % 31);
+      return {.kind = RecomputeKind::kSelective, .modules = {.bits = modules}};
+  }
+}
+
 /// A legal run drawn at random: any family, odd sizes, any layout, any precision.
 RunConfig RandomRun(std::mt19937& random) {
   const auto pick = [&random](std::initializer_list<int64_t> choices) {
@@ -237,10 +254,7 @@ RunConfig RandomRun(std::mt19937& random) {
     layout.sequence_parallel = pick({0, 1}) != 0;
     layout.micro_batch = pick({1, 2, 3});
     layout.zero = pick({0, 1});
-    layout.recompute.kind = pick({0, 1}) != 0 ? RecomputeKind::kFull : RecomputeKind::kNone;
-    if (layout.recompute.kind == RecomputeKind::kFull) {
-      layout.recompute.num_layers = pick({-1, 1, 2, 7});
-    }
+    layout.recompute = RandomPlan(random);
     if (FirstBrokenRule(run) == nullptr) return run;
   }
 }

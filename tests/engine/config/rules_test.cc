@@ -74,9 +74,6 @@ const std::map<std::string, Breach>& Breaches() {
       {"zero-unsupported",
        {[](RunConfig& run) { run.layout.zero = 2; },
         "zero is 2; this version runs zero=0 and zero=1"}},
-      {"recompute-unsupported",
-       {[](RunConfig& run) { run.layout.recompute = ParseRecompute("selective:mlp", ""); },
-        "recompute is selective:mlp; this version runs recompute=none, full and full:block:N"}},
       {"tf32-requires-cuda",
        {[](RunConfig& run) { run.layout.precision = Precision::kTf32; },
         "precision=tf32 on device cpu; use fp32 there"}},
@@ -174,9 +171,6 @@ TEST(Rules, WhatIsNotThereYetIsRefusedByItsDimension) {
        "zero-unsupported: overlap_grad_reduce is 0; this version runs 1 only"},
       {"overlap_param_gather=1",
        "zero-unsupported: overlap_param_gather is 1; this version runs 0 only"},
-      {"recompute=full:uniform:2",
-       "recompute-unsupported: recompute is full:uniform:2; this version runs recompute=none, full "
-       "and full:block:N"},
   };
   for (const auto& [layout, message] : cases) {
     RunConfig run = Legal();

@@ -54,13 +54,13 @@ constexpr const char* kBeside[] = {
     "mbs=1",
     "mbs=3",
     "mbs=12",  // a single micro batch
-    "mbs=1,recompute=full",
+    "mbs=1,recompute=full:uniform:2",
     "mbs=2,recompute=full:block:1",
     "mbs=2,tp=2",
     "mbs=1,tp=2,sp=1",
     "mbs=1,dp=2",
     "mbs=2,dp=2,zero=1",
-    "mbs=1,tp=2,sp=1,dp=2,zero=1,recompute=full:block:1",
+    "mbs=1,tp=2,sp=1,dp=2,zero=1,recompute=selective:core_attn+layernorm+mlp_act+logits",
 };
 
 using Case = std::tuple<bool, bool, std::string>;  // Llama's family, tied embeddings, layout
