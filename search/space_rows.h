@@ -28,8 +28,7 @@ struct SpaceRow {
 /// Every dimension, in the order in which they are bound.
 ///
 /// Rows list what a search should try, also what the engine cannot run yet: a value that breaks an
-/// -unsupported rule is no part of the space until that rule goes, nor is one that cannot be
-/// estimated.
+/// -unsupported rule is no part of the space until that rule goes.
 const std::vector<SpaceRow>& SpaceRows();
 
 }  // namespace trimtab
