@@ -100,7 +100,7 @@ std::vector<size_t> Newcomers(const RaceRules& rules,
 std::vector<Contestant> ContestantsOf(const RaceRules& rules,
                                       const std::vector<CandidateRecord>& candidates, Race& race) {
   std::vector<Contestant> contestants;
-  std::vector<std::pair<Mode, Precision>> groups;
+  std::vector<std::pair<Mode, std::string>> groups;
   size_t unvisited = 0;
   for (const size_t index : RankByPrediction(rules.objective, candidates)) {
     const CandidateRecord& candidate = candidates[index];
