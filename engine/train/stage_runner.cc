@@ -16,11 +16,13 @@ std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk
   const auto ids = [&context] {
     return Tensor::Empty(context.device, {context.tokens()}, DType::kI32, MemoryTag::kActivations);
   };
-  // The backward pass needs the tokens again, but not the targets.
-  const Tensor targets = chunk.head ? ids() : Tensor();
+  // The backward pass needs the tokens again, but not the targets, unless it makes the loss anew.
+  const bool again = context.Recomputes(RecomputeModule::kLogits);
+  const Tensor shared = chunk.head && !again ? ids() : Tensor();
   std::vector<MicroBatch> batches;
   for (int64_t i = 0; i < in_flight; ++i) {
     const Tensor tokens = chunk.embedding ? ids() : Tensor();
+    const Tensor targets = chunk.head && again ? ids() : shared;
     batches.push_back({.tokens = tokens, .targets = targets, .hidden = {}});
   }
   return batches;

@@ -37,6 +37,31 @@ struct Expected {
   }
 };
 
+/// The pipelines of a row of stages: schedule and chunks per rank.
+std::vector<std::pair<Schedule, int64_t>> PipelinesOf(int64_t pp, int64_t num_layers) {
+  if (pp == 1) return {{Schedule::k1F1B, 1}};
+  std::vector<std::pair<Schedule, int64_t>> pipelines = {{Schedule::k1F1B, 1}};
+  for (int64_t vp = 2; vp <= num_layers; ++vp) {
+    if (num_layers % (vp * pp) == 0) pipelines.push_back({Schedule::kInterleaved1F1B, vp});
+  }
+  pipelines.push_back({Schedule::kZeroBubble, 1});
+  pipelines.push_back({Schedule::kGpipe, 1});
+  return pipelines;
+}
+
+/// Looks at what does not change the groups of ranks.
+void LookAtVariants(const Problem& problem, RunConfig run, Expected& expected) {
+  for (int64_t mbs = 1; mbs <= problem.max_micro_batch; ++mbs) {
+    if (problem.global_batch % mbs != 0) continue;
+    run.layout.micro_batch = mbs;
+    for (const char* recompute :
+         {"none", "full", "selective:core_attn", "selective:core_attn+layernorm+mlp_act"}) {
+      run.layout.recompute = ParseRecompute(recompute, "");
+      for (run.layout.zero = 0; run.layout.zero <= 1; ++run.layout.zero) expected.Look(run);
+    }
+  }
+}
+
 Expected TheLongWay(const Problem& problem, const std::vector<int64_t>& world_sizes) {
   Expected expected;
   RunConfig run;
@@ -48,17 +73,16 @@ Expected TheLongWay(const Problem& problem, const std::vector<int64_t>& world_si
   for (const int64_t ranks : world_sizes) {
     for (run.layout.tp = 1; run.layout.tp <= ranks; ++run.layout.tp) {
       if (ranks % run.layout.tp != 0) continue;
-      run.layout.dp = ranks / run.layout.tp;
       for (const bool sp : {false, true}) {
         if (sp && run.layout.tp == 1) continue;
         run.layout.sequence_parallel = sp;
-        for (int64_t mbs = 1; mbs <= problem.max_micro_batch; ++mbs) {
-          if (problem.global_batch % mbs != 0) continue;
-          run.layout.micro_batch = mbs;
-          for (const char* recompute :
-               {"none", "full", "selective:core_attn", "selective:core_attn+layernorm+mlp_act"}) {
-            run.layout.recompute = ParseRecompute(recompute, "");
-            for (run.layout.zero = 0; run.layout.zero <= 1; ++run.layout.zero) expected.Look(run);
+        for (run.layout.pp = 1; run.layout.pp <= problem.model.num_layers; ++run.layout.pp) {
+          if (ranks / run.layout.tp % run.layout.pp != 0) continue;
+          run.layout.dp = ranks / run.layout.tp / run.layout.pp;
+          for (const auto& [schedule, vp] : PipelinesOf(run.layout.pp, problem.model.num_layers)) {
+            run.layout.schedule = schedule;
+            run.layout.vp = vp;
+            LookAtVariants(problem, run, expected);
           }
         }
       }
@@ -106,9 +130,10 @@ TEST(Space, PruningBranchesCountsWhatLookingAtEachWouldCount) {
 }
 
 TEST(Space, HoldsEveryCombinationOnce) {
-  // Shapes: 1 rank: tp1; 2: tp1, tp2 (sp off, on); 4: tp1, tp2 (2), tp4 (2). Each with micro batch
-  // 1, 2, 4, four plans of recompute, two of sharding.
-  EXPECT_EQ(Count(TinyProblem()).enumerated, (1 + 3 + 5) * 3 * 4 * 2);
+  // Two layers, so pipelines have two stages and three schedules. Shapes: 1 rank: tp1; 2: tp1, tp2
+  // (sp off, on), pp2 (3); 4: tp1, tp2 (2), tp4 (2), pp2 (3), tp2 pp2 (2 x 3). Each with micro
+  // batch 1, 2, 4, four plans of recompute, two of sharding.
+  EXPECT_EQ(Count(TinyProblem()).enumerated, (1 + 6 + 14) * 3 * 4 * 2);
   const std::vector<RunConfig> candidates = LegalCandidates(TinyProblem());
   std::set<std::string> keys;
   for (const RunConfig& run : candidates) keys.insert(CandidateKey(run));
