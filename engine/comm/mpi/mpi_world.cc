@@ -21,7 +21,7 @@ constexpr int kHeaderTag = 1;
 constexpr int kDataTag = 2;
 constexpr int kSetupTag = 3;
 // A rank that waits gives its core away: the one it waits for may need it.
-constexpr int kPollsBeforeSleep = 2000;
+constexpr auto kLongWait = std::chrono::milliseconds(2);
 constexpr auto kSleep = std::chrono::microseconds(50);
 constexpr int kPollsPerNotice = 16;
 constexpr auto kTimeToTell = std::chrono::seconds(2);
@@ -191,23 +191,24 @@ void MpiWorld::Move(const Place& place, const CommCall& call, std::span<const Tr
 void MpiWorld::Await(int batch, const Place& place, const CommCall& call, int partner) {
   NoteCall();
   Waiting waiting(monitor_.get());
+  const Clock::time_point begin = Clock::now();
+  bool long_wait = false;
   try {
     for (int polls = 1; !transport_->Poll(batch); ++polls) {
-      if (polls % kPollsPerNotice == 0) {
+      if (long_wait || polls % kPollsPerNotice == 0) {
         ThrowIfFailed();
         if (partner >= 0 && finished_[static_cast<size_t>(partner)] > runs_finished_) {
           throw Error(ExitCode::kInternal,
                       fmt::format("rank {} calls {} in the {} group, but rank {} has finished",
                                   rank(), call.Describe(), Name(place.group), partner));
         }
+        long_wait = Clock::now() - begin > kLongWait;
       }
-      if (polls < kPollsBeforeSleep) {
+      if (!long_wait) {
         sched_yield();
         continue;
       }
-      polls = kPollsBeforeSleep;
       waiting.Tell(place.group, call);
-      ThrowIfFailed();
       std::this_thread::sleep_for(kSleep);
     }
   } catch (...) {
