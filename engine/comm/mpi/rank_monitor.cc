@@ -23,8 +23,6 @@ constexpr auto kGap = seconds(3);
 // How long the rank's own thread has to tell the user, and then to end the process.
 constexpr auto kTellAfter = milliseconds(300);
 constexpr auto kEndAfter = seconds(5);
-// Beats are that old when they are judged.
-constexpr int64_t kBeatAgeMs = 1500;
 constexpr size_t kListedRanks = 8;
 
 seconds ReadSeconds(const char* name, int64_t least, int64_t otherwise) {
@@ -121,10 +119,8 @@ void RankMonitor::Run() {
     }
     last = now;
     LookForLostRanks(now);
-    if (now >= next_beat_) {
-      Beat();
-      if (hub()) LookForStalledRanks();
-    }
+    if (now >= next_beat_) Beat();
+    if (hub()) LookForStalledRanks(now);
     EndIfOverdue(now);
     SayFarewell();
   }
@@ -168,6 +164,7 @@ void RankMonitor::Take(Peer& peer, const MonitorFrame& frame) {
       break;
     default:
       peer.state = frame;
+      peer.beat = peer.heard;
   }
 }
 
@@ -219,34 +216,46 @@ void RankMonitor::LookForLostRanks(Clock::time_point now) {
   }
 }
 
-void RankMonitor::LookForStalledRanks() {
+void RankMonitor::LookForStalledRanks(Clock::time_point now) {
   if (failed_) return;
-  std::vector<MonitorFrame> states = {OwnState()};
+  const MonitorFrame own = OwnState();
+  std::vector<const MonitorFrame*> states = {&own};
+  bool fresh = true;
   for (const Peer& peer : peers_) {
-    if (peer.rank >= 0 && !peer.left) states.push_back(peer.state);
+    if (peer.rank < 0 || peer.left) continue;
+    states.push_back(&peer.state);
+    fresh &= stall_seen_ && peer.beat > *stall_seen_;
   }
   const int64_t limit_ms = Milliseconds(limits_.wait);
-  const auto waits_too_long = [&](const MonitorFrame& state) {
-    return state.waiting_ms >= limit_ms && state.unlimited == 0;
-  };
-  const auto waiting = std::find_if(states.begin(), states.end(), waits_too_long);
-  if (waiting == states.end()) return;
+  const auto waiting = std::find_if(states.begin(), states.end(), [&](const MonitorFrame* state) {
+    return state->waiting_ms >= limit_ms && state->unlimited == 0;
+  });
+  if (waiting == states.end()) {
+    stall_seen_.reset();
+    return;
+  }
+  if (!stall_seen_) stall_seen_ = now;
+  if (!fresh) return;  // what the others did a while ago accuses nobody
   const std::string limit =
-      fmt::format("for {} s, the limit ($TRIMTAB_COMM_TIMEOUT_S)", limits_.wait.count());
-  for (const MonitorFrame& state : states) {
-    if (state.waiting_ms >= 0 || state.idle_ms + kBeatAgeMs < limit_ms) continue;
-    return Found(MonitorFrame::kStalled, state.rank,
-                 fmt::format("rank {} makes no progress: it has called nothing {}, and rank {} {}",
-                             state.rank, limit, waiting->rank, waiting->Text()));
+      fmt::format("for longer than {} s ($TRIMTAB_COMM_TIMEOUT_S)", limits_.wait.count());
+  for (const MonitorFrame* state : states) {
+    if (state->waiting_ms >= 0 || state->idle_ms < limit_ms / 2) continue;
+    return Found(
+        MonitorFrame::kStalled, state->rank,
+        fmt::format("rank {} makes no progress: it has called nothing for {} s, and rank {} "
+                    "{}, {}",
+                    state->rank, state->idle_ms / 1000, (*waiting)->rank, (*waiting)->Text(),
+                    limit));
   }
   std::sort(states.begin(), states.end(),
-            [](const auto& a, const auto& b) { return a.rank < b.rank; });
+            [](const MonitorFrame* a, const MonitorFrame* b) { return a->rank < b->rank; });
   std::string text = fmt::format("no progress {}:", limit);
   for (size_t i = 0; i < std::min(states.size(), kListedRanks); ++i) {
-    text += fmt::format("{} rank {} {}", i == 0 ? "" : ",", states[i].rank,
-                        states[i].waiting_ms < 0 ? "works" : states[i].Text());
+    text += fmt::format("{} rank {} {}", i == 0 ? "" : ",", states[i]->rank,
+                        states[i]->waiting_ms < 0 ? "works" : states[i]->Text());
   }
-  Found(MonitorFrame::kStalled, waiting->rank, text);
+  if (states.size() > kListedRanks) text += ", ...";
+  Found(MonitorFrame::kStalled, (*waiting)->rank, text);
 }
 
 void RankMonitor::Found(MonitorFrame::Kind kind, int rank, const std::string& what) {
@@ -262,7 +271,9 @@ void RankMonitor::Found(MonitorFrame::Kind kind, int rank, const std::string& wh
   MonitorFrame frame = {.kind = kind, .rank = rank};
   frame.SetText(what);
   for (Peer& peer : peers_) {
-    if (peer.rank >= 0 && peer.rank != rank) peer.link.Send(frame);
+    // A rank that is lost need not hear of it; one that only stands still may wake up to.
+    const bool lost = kind == MonitorFrame::kLost && peer.rank == rank;
+    if (peer.rank >= 0 && !lost) peer.link.Send(frame);
   }
 }
 

@@ -75,7 +75,8 @@ class RankMonitor {
     MonitorLink link;
     Clock::time_point heard;
     bool left = false;
-    MonitorFrame state{};
+    MonitorFrame state{};      // as of its last beat
+    Clock::time_point beat{};  // when that came
   };
 
   void Run();
@@ -84,7 +85,7 @@ class RankMonitor {
   void Take(Peer& peer, const MonitorFrame& frame);
   void Beat();
   void LookForLostRanks(Clock::time_point now);
-  void LookForStalledRanks();
+  void LookForStalledRanks(Clock::time_point now);
   /// Notes the failure, and at rank 0 tells all others.
   void Found(MonitorFrame::Kind kind, int rank, const std::string& what);
   void EndIfOverdue(Clock::time_point now);
@@ -100,6 +101,7 @@ class RankMonitor {
   Clock::time_point started_;  // later by the time in which this process stood still
   Clock::time_point judges_from_;
   Clock::time_point next_beat_;
+  std::optional<Clock::time_point> stall_seen_;  // when some rank was seen to wait for too long
 
   std::atomic<int64_t> called_ms_{0};
   std::atomic<bool> unlimited_{false};

@@ -28,7 +28,7 @@ TEST_F(MpiLosses, WhoHoldsUpAChainIsNamed) {
   const MpirunResult result = RunUnderMpirun(
       3, "tests/engine/comm/mpi_scenarios hangs_at_the_end_of_a_chain", "TRIMTAB_COMM_TIMEOUT_S=2");
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.output.find("rank 2 makes no progress: it has called nothing for 2 s"),
+  EXPECT_NE(result.output.find("rank 2 makes no progress: it has called nothing for "),
             std::string::npos)
       << result.output;
 }
