@@ -32,6 +32,17 @@ class KeyPacker {
   uint64_t key_ = 0;
 };
 
+/// Two words: counts of one rank's work, and what tells apart the rest.
+using CostKey = std::pair<uint64_t, uint64_t>;
+struct HashCostKey {
+  size_t operator()(const CostKey& key) const {
+    constexpr uint64_t kOdd = 0x9E3779B97F4A7C15ULL;
+    return static_cast<size_t>((key.first * kOdd ^ key.second) * kOdd);
+  }
+};
+template <typename Cost>
+using CostMap = std::unordered_map<CostKey, Cost, HashCostKey>;
+
 /// The three ways through a part of the model.
 struct PassCosts {
   PieceCost forward;
@@ -45,10 +56,10 @@ struct PassCosts {
   }
 };
 
-/// A micro batch of a model with one layer.
+/// A micro batch of a model whose layers are alike.
 struct KindCosts {
   PassCosts embedding;
-  PassCosts layer;
+  std::vector<PassCosts> layers;  // as many as were recorded
   PassCosts head;
   int64_t input_bytes = 0;
 };
@@ -59,20 +70,25 @@ struct MicroBatchCosts {
   int64_t input_bytes = 0;  // in use before it
 };
 
-/// The pieces of `kind` among those of one pass, priced.
-PieceCost PriceOf(PieceKind kind, const std::vector<Recording>& pieces,
+/// The pieces of `kind` (and of layer number `layer`) among those of one pass, priced.
+PieceCost PriceOf(PieceKind kind, int64_t layer, const std::vector<Recording>& pieces,
                   const ParallelConfig& layout, const Pricer& pricer) {
-  const auto is_kind = [kind](const Recording& each) { return each.piece.kind == kind; };
-  const auto begin = std::find_if(pieces.begin(), pieces.end(), is_kind);
-  const auto end = std::find_if_not(begin, pieces.end(), is_kind);
+  const auto is_asked = [kind, layer](const Recording& each) {
+    return each.piece.kind == kind && each.piece.layer == layer;
+  };
+  const auto begin = std::find_if(pieces.begin(), pieces.end(), is_asked);
+  const auto end = std::find_if_not(begin, pieces.end(), is_asked);
   return PriceOf(std::span(begin, end), layout, pricer);
 }
 
-PassCosts PriceOf(PieceKind kind, const MicroBatchRecording& recording,
+PassCosts PriceOf(PieceKind kind, int64_t layer, const MicroBatchRecording& recording,
                   const ParallelConfig& layout, const Pricer& pricer) {
-  return {.forward = PriceOf(kind, recording.forward, layout, pricer),
-          .backward_overwriting = PriceOf(kind, recording.backward_overwriting, layout, pricer),
-          .backward_adding = PriceOf(kind, recording.backward_adding, layout, pricer)};
+  const auto price = [&](const std::vector<Recording>& pieces) {
+    return PriceOf(kind, layer, pieces, layout, pricer);
+  };
+  return {.forward = price(recording.forward),
+          .backward_overwriting = price(recording.backward_overwriting),
+          .backward_adding = price(recording.backward_adding)};
 }
 
 /// The end of a step, and what stays in memory between steps.
@@ -83,23 +99,33 @@ struct UpdateCosts {
   int64_t held_as(MemoryTag tag) const { return held[static_cast<size_t>(tag)]; }
 };
 
-/// Neighbouring layers that are recorded alike.
+/// Neighbouring layers that cost alike.
 struct LayerRun {
   int64_t first = 0;
   int64_t count = 0;
-  int64_t kind = 0;  // the first layer of the model like these, recomputation aside
+  int64_t kind = 0;      // the first layer of the model like these, recomputation aside
+  int64_t recorded = 0;  // the one that stands for them, of those that were recorded
 };
 
-/// The model's layers under a plan of recomputation; `first_alike` as FirstAlike says.
-std::vector<LayerRun> RunsOf(const std::vector<int64_t>& first_alike,
-                             const RecomputeConfig& recompute) {
+/// Of `recorded` layers, which one stands for layer `layer` of `layers`: the first one for the
+/// first, the last one for the last.
+int64_t StandsFor(int64_t layer, int64_t layers, int64_t recorded) {
+  if (layer == 0) return 0;
+  return layer == layers - 1 ? recorded - 1 : std::min<int64_t>(1, recorded - 1);
+}
+
+/// The layers of the run's model under its plan of recomputation; `first_alike` as FirstAlike says.
+std::vector<LayerRun> RunsOf(const RunConfig& run, const std::vector<int64_t>& first_alike) {
+  const RecomputeConfig& recompute = run.layout.recompute;
+  const int64_t layers = run.model.num_layers;
   std::vector<LayerRun> runs;
-  for (size_t i = 0; i < first_alike.size(); ++i) {
-    const auto layer = static_cast<int64_t>(i);
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const int64_t kind = first_alike[static_cast<size_t>(layer)];
+    const int64_t recorded = StandsFor(layer, layers, RecordedLayers(run));
     const bool same =
-        !runs.empty() && runs.back().kind == first_alike[i] &&
+        !runs.empty() && runs.back().kind == kind && runs.back().recorded == recorded &&
         RecomputeOfLayer(recompute, runs.back().first) == RecomputeOfLayer(recompute, layer);
-    if (!same) runs.push_back({.first = layer, .kind = first_alike[i]});
+    if (!same) runs.push_back({.first = layer, .kind = kind, .recorded = recorded});
     ++runs.back().count;
   }
   return runs;
@@ -108,6 +134,9 @@ std::vector<LayerRun> RunsOf(const std::vector<int64_t>& first_alike,
 bool SequenceParallel(const ParallelConfig& layout) {
   return layout.sequence_parallel && layout.tp > 1;
 }
+
+/// The stage of sharding that comes to something.
+int64_t StageOf(const ParallelConfig& layout) { return layout.dp > 1 ? layout.zero : 0; }
 
 }  // namespace
 
@@ -130,8 +159,10 @@ class ClosedFormEstimator::Impl {
 
   /// The index of the run's setting.
   size_t SettingOf(const RunConfig& run);
-  /// The key of what a micro batch costs in a setting, but for recomputation.
-  static KeyPacker ShapeKey(size_t setting, const ParallelConfig& layout);
+  /// The key of what a micro batch costs in a setting under `recompute`; `detail` tells apart what
+  /// these do not.
+  static CostKey MicroBatchKey(size_t setting, const ParallelConfig& layout,
+                               const RecomputeConfig& recompute, int64_t detail);
   const MicroBatchCosts& MicroBatchOf(size_t setting, const RunConfig& run);
   const KindCosts& KindOf(size_t setting, const RunConfig& run, const LayerRun& layers);
   const UpdateCosts& UpdateOf(size_t setting, const RunConfig& run);
@@ -140,8 +171,8 @@ class ClosedFormEstimator::Impl {
   int64_t sequence_;
   Cluster cluster_;
   std::vector<Setting> settings_;
-  std::unordered_map<uint64_t, MicroBatchCosts> micro_batches_;
-  std::unordered_map<uint64_t, KindCosts> kinds_;
+  CostMap<MicroBatchCosts> micro_batches_;
+  CostMap<KindCosts> kinds_;
   std::unordered_map<uint64_t, UpdateCosts> updates_;
 };
 
@@ -161,57 +192,63 @@ size_t ClosedFormEstimator::Impl::SettingOf(const RunConfig& run) {
   return settings_.size() - 1;
 }
 
-KeyPacker ClosedFormEstimator::Impl::ShapeKey(size_t setting, const ParallelConfig& layout) {
-  return KeyPacker()
-      .Put(static_cast<int64_t>(setting), 10)
+CostKey ClosedFormEstimator::Impl::MicroBatchKey(size_t setting, const ParallelConfig& layout,
+                                                 const RecomputeConfig& recompute,
+                                                 int64_t detail) {
+  const int64_t stage = StageOf(layout);
+  KeyPacker work;
+  work.Put(static_cast<int64_t>(setting), 10)
       .Put(layout.tp, 14)
       .Put(SequenceParallel(layout) ? 1 : 0, 1)
       .Put(layout.micro_batch, 20)
       .Put(TypesOf(layout).gradients);
+  KeyPacker rest;
+  rest.Put(static_cast<int64_t>(recompute.kind), 1).Put(detail, 15);
+  // Micro batches talk to the data-parallel ranks from stage 2 on.
+  if (stage >= 2) rest.Put(stage, 2).Put(layout.dp, 18).Put(layout.reshard_after_forward ? 1 : 0, 1);
+  return {work.key(), rest.key()};
 }
 
 const KindCosts& ClosedFormEstimator::Impl::KindOf(size_t setting, const RunConfig& run,
                                                    const LayerRun& layers) {
   const Setting& shared = settings_[setting];
-  const RecomputeConfig recompute = RecomputeOfLayer(run.layout.recompute, layers.first);
-  const uint64_t key = ShapeKey(setting, run.layout)
-                           .Put(static_cast<int64_t>(recompute.kind), 1)
-                           .Put(layers.kind, 15)
-                           .key();
+  const CostKey key =
+      MicroBatchKey(setting, run.layout, RecomputeOfLayer(run.layout.recompute, layers.first),
+                    layers.kind);
   const auto found = kinds_.find(key);
   if (found != kinds_.end()) return found->second;
   const MicroBatchRecording recording =
       RecordMicroBatch(run, layers.first, ExecutorOf(shared.mode, cluster_));
-  const auto price = [&](PieceKind kind) {
-    return PriceOf(kind, recording, run.layout, shared.pricer);
+  const auto price = [&](PieceKind kind, int64_t layer) {
+    return PriceOf(kind, layer, recording, run.layout, shared.pricer);
   };
-  return kinds_
-      .emplace(key, KindCosts{.embedding = price(PieceKind::kEmbedding),
-                              .layer = price(PieceKind::kLayer),
-                              .head = price(PieceKind::kHead),
-                              .input_bytes = recording.input_bytes})
-      .first->second;
+  KindCosts costs = {.embedding = price(PieceKind::kEmbedding, 0),
+                     .layers = {},
+                     .head = price(PieceKind::kHead, 0),
+                     .input_bytes = recording.input_bytes};
+  for (int64_t i = 0; i < recording.layers; ++i) {
+    costs.layers.push_back(price(PieceKind::kLayer, i));
+  }
+  return kinds_.emplace(key, std::move(costs)).first->second;
 }
 
 const MicroBatchCosts& ClosedFormEstimator::Impl::MicroBatchOf(size_t setting,
                                                                const RunConfig& run) {
   const RecomputeConfig& recompute = run.layout.recompute;
-  const uint64_t key = ShapeKey(setting, run.layout)
-                           .Put(static_cast<int64_t>(recompute.kind), 1)
-                           .Put(recompute.num_layers + 1, 15)
-                           .key();
+  const CostKey key = MicroBatchKey(setting, run.layout, recompute, recompute.num_layers + 1);
   const auto found = micro_batches_.find(key);
   if (found != micro_batches_.end()) return found->second;
-  const std::vector<LayerRun> runs = RunsOf(settings_[setting].first_alike, recompute);
+  const std::vector<LayerRun> runs = RunsOf(run, settings_[setting].first_alike);
+  const auto costs_of = [&](const LayerRun& each) -> const PassCosts& {
+    return KindOf(setting, run, each).layers[static_cast<size_t>(each.recorded)];
+  };
   const KindCosts& ends = KindOf(setting, run, runs.front());
   PassCosts all;
   all.AppendForward(ends.embedding, 1);
-  for (const LayerRun& each : runs) all.AppendForward(KindOf(setting, run, each).layer, each.count);
+  for (const LayerRun& each : runs) all.AppendForward(costs_of(each), each.count);
   all.AppendForward(ends.head, 1);
   all.AppendBackward(ends.head, 1);
-  for (size_t i = runs.size(); i-- > 0;) {
-    all.AppendBackward(KindOf(setting, run, runs[i]).layer, runs[i].count);
-  }
+  for (size_t i = runs.size(); i-- > 0;) all.AppendBackward(costs_of(runs[i]), runs[i].count);
   all.AppendBackward(ends.embedding, 1);
   return micro_batches_
       .emplace(key, MicroBatchCosts{.passes = std::move(all), .input_bytes = ends.input_bytes})
@@ -227,7 +264,7 @@ const UpdateCosts& ClosedFormEstimator::Impl::UpdateOf(size_t setting, const Run
                            .Put(layout.tp, 14)
                            .Put(layout.dp, 18)
                            .Put(SequenceParallel(layout) ? 1 : 0, 1)
-                           .Put(layout.zero >= 1 && layout.dp > 1 ? 1 : 0, 1)
+                           .Put(StageOf(layout), 2)
                            .Put(types.master)
                            .Put(types.moments)
                            .Put(types.gradients)

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "engine/model/gpt_model.h"
+#include "engine/parallel/sharded_data_parallel.h"
 #include "engine/train/trainer.h"
 
 namespace trimtab {
@@ -86,6 +88,24 @@ struct Stage {
   ParameterStore store;
 };
 
+/// The fp8 settings of a model of `count` layers that are all like number `layer`.
+Fp8Config AllLike(const Fp8Config& fp8, int64_t layer, int64_t count) {
+  const std::string name = TransformerLayer::NameOf(layer);
+  const std::string any_layer = "decoder.layers.";
+  Fp8Config all = fp8;
+  all.bf16_layers.clear();
+  for (const std::string& kept : fp8.bf16_layers) {
+    if (!kept.starts_with(any_layer)) {
+      all.bf16_layers.push_back(kept);
+    } else if (kept == name || kept.starts_with(name + ".")) {
+      for (int64_t i = 0; i < count; ++i) {
+        all.bf16_layers.push_back(TransformerLayer::NameOf(i) + kept.substr(name.size()));
+      }
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 MemorySpan MemorySpan::Then(const MemorySpan& next) const {
@@ -96,30 +116,41 @@ MemorySpan MemorySpan::Times(int64_t times) const {
   return {times * change, peak + std::max<int64_t>(0, (times - 1) * change)};
 }
 
+int64_t RecordedLayers(const RunConfig& run) {
+  const bool neighbours = run.layout.zero >= 2 && run.layout.dp > 1;
+  return std::min<int64_t>(run.model.num_layers, neighbours ? 3 : 1);
+}
+
 MicroBatchRecording RecordMicroBatch(const RunConfig& run, int64_t layer,
                                      const Executor& executor) {
-  RunConfig one = run;
-  one.model.num_layers = 1;
-  one.layout.recompute = RecomputeOfLayer(run.layout.recompute, layer);
-  Stage stage(one, one.model, executor);
+  MicroBatchRecording recording = {.layers = RecordedLayers(run)};
+  RunConfig alike = run;
+  alike.model.num_layers = recording.layers;
+  alike.layout.recompute = RecomputeOfLayer(run.layout.recompute, layer);
+  alike.fp8 = AllLike(run.fp8, layer, recording.layers);
+  Stage stage(alike, alike.model, executor);
   Device& device = *stage.device;
-  const GptModel model(stage.store, stage.context, layer);
-  stage.store.Allocate(device, stage.context.types.weights, stage.context.types.gradients, 1);
-  if (stage.context.fp8 != nullptr) stage.fp8.Allocate(device);
+  GptModel model(stage.store, stage.context);
+  ShardedDataParallel data_parallel(stage.parallel, stage.store, device, stage.context.fp8);
+  model.set_hooks(&data_parallel);
+  if (stage.context.fp8 != nullptr) {
+    stage.fp8.Allocate(device, !data_parallel.shards().weights_sharded());
+  }
 
   const MicroBatch batch = MicroBatch::Empty(stage.context);
-  MicroBatchRecording recording;
   recording.input_bytes =
       device.memory().current_by_tag()[static_cast<size_t>(MemoryTag::kActivations)];
   const Tensor scalar = Tensor::Empty(device, {1}, DType::kF32, MemoryTag::kOptimizer);
   Tensor loss_sum = scalar;
   PieceRecorder recorder(device);
-  for (const bool accumulate : {false, true}) {
+  for (const bool first : {true, false}) {
     MicroBatchState state;
     model.Forward(batch, scalar, loss_sum, state);
     recording.forward = recorder.Take();
-    model.Backward(state, accumulate);
-    (accumulate ? recording.backward_adding : recording.backward_overwriting) = recorder.Take();
+    data_parallel.StartBackward(first, /*last=*/false);
+    model.Backward(state, data_parallel.accumulates());
+    data_parallel.FinishBackward();
+    (first ? recording.backward_overwriting : recording.backward_adding) = recorder.Take();
   }
   return recording;
 }

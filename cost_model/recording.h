@@ -37,15 +37,21 @@ struct Recording {
   MemorySpan activations;  // of what is allocated as an activation
 };
 
-/// The pieces of a micro batch of a model with one layer, in the order they ran.
+/// The pieces of a micro batch, in the order they ran.
 struct MicroBatchRecording {
+  int64_t layers = 1;  // of the model that was recorded: all alike
   std::vector<Recording> forward;
   std::vector<Recording> backward_overwriting;  // of the first micro batch: it sets the gradients
   std::vector<Recording> backward_adding;       // of the others: they add to them
   int64_t input_bytes = 0;                      // activations in use before it: tokens and targets
 };
 
-/// Records embedding, layer number `layer` of the run's model, and head, on rank 0.
+/// Layers that stand for all those that are alike: one, or the first, a middle and the last one
+/// where a piece also does work for its neighbours (sharded gradients and weights).
+int64_t RecordedLayers(const RunConfig& run);
+
+/// Records embedding, head, and between them RecordedLayers layers like number `layer` of the run's
+/// model, on rank 0.
 MicroBatchRecording RecordMicroBatch(const RunConfig& run, int64_t layer, const Executor& executor);
 
 /// The end of a step, and what a rank holds between steps.

@@ -31,8 +31,6 @@ class SelfAttention {
   Tensor Backward(const LayerContext& context, const SelfAttentionSaved& saved, const Tensor& dy,
                   bool accumulate) const;
 
-  const Parameter& first_parameter() const { return linear_qkv_.weight(); }
-
  private:
   ColumnParallelLinear linear_qkv_;
   RowParallelLinear linear_proj_;

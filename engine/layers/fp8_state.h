@@ -45,13 +45,17 @@ class Fp8State {
   int Declare(const std::string& name, const Parameter& weight);
   /// Throws InputError when the configuration names a layer that was not declared.
   void RequireNamedLayers() const;
-  /// Allocates scales and fp8 weights.
-  void Allocate(Device& device);
+  /// Allocates scales and, if `keeps_weights`, the fp8 weights. Otherwise these are there only
+  /// between QuantizeUnit and ReleaseUnit.
+  void Allocate(Device& device, bool keeps_weights = true);
   /// For each linear layer declared, whether it computes in fp8.
   std::vector<bool> InFp8() const;
 
   /// Quantises every weight anew: after the first values, a checkpoint, an optimizer step.
   void QuantizeWeights(const ParallelContext& parallel);
+  /// Makes the fp8 weights of one unit of parameters from its weights; frees them.
+  void QuantizeUnit(const ParallelContext& parallel, size_t unit);
+  void ReleaseUnit(size_t unit);
   /// At the end of a step: with delayed scaling, the scales of the next one.
   void EndStep(const ParallelContext& parallel);
 
@@ -88,6 +92,15 @@ class Fp8State {
     Fp8Weight fp8;
   };
   static constexpr int64_t kOperands = 2;
+
+  /// Indices [begin, end) into layers_.
+  struct LayerRange {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+  LayerRange LayersOf(size_t unit) const;
+  void AllocateWeights(Device& device, const LayerRange& range, MemoryTag tag);
+  void QuantizeRange(const ParallelContext& parallel, const LayerRange& range);
 
   std::vector<std::string> LayerNames() const;
   static size_t Index(int layer) { return static_cast<size_t>(layer); }

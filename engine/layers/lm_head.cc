@@ -10,7 +10,9 @@ LmHead::LmHead(ParameterStore& store, const LayerContext& context, const Embeddi
       output_layer_(context.model.tied_embeddings
                         ? embedding.token_table()
                         : DeclareVocabTable(store, context, "output_layer.weight")),
-      vocab_start_(embedding.vocab_start()) {}
+      vocab_start_(embedding.vocab_start()) {
+  if (context.model.tied_embeddings) store.AlsoUse(embedding.token_table());
+}
 
 void LmHead::Forward(const LayerContext& context, const Tensor& x, const Tensor& targets,
                      const Tensor& gradient_scale, Tensor& loss_sum, LmHeadSaved& saved,

@@ -31,10 +31,6 @@ class TransformerLayer {
   void Backward(const LayerContext& context, const Tensor& x, const TransformerLayerSaved& saved,
                 Tensor& dx, bool accumulate) const;
 
-  /// The tensor-parallel parameter with the lowest offset: gradients from there on to the next
-  /// layer's are final after Backward.
-  const Parameter& first_parameter() const { return attention_.first_parameter(); }
-
  private:
   Norm input_norm_;
   SelfAttention attention_;

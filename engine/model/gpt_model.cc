@@ -1,5 +1,6 @@
 #include "engine/model/gpt_model.h"
 
+#include <optional>
 #include <utility>
 
 namespace trimtab {
@@ -11,18 +12,18 @@ MicroBatch MicroBatch::Empty(const LayerContext& context) {
   return {.tokens = ids(), .targets = ids()};
 }
 
-GptModel::GptModel(ParameterStore& store, const LayerContext& context, int64_t first_layer)
+GptModel::GptModel(ParameterStore& store, const LayerContext& context)
     : context_(context),
-      first_layer_(first_layer),
-      embedding_(store, context_),
+      first_unit_(store.units().size()),
+      embedding_(store.BeginUnit(/*reads_weights_backward=*/false), context_),
       layers_([&] {
         std::vector<TransformerLayer> layers;
         for (int64_t i = 0; i < context_.model.num_layers; ++i) {
-          layers.emplace_back(store, context_, TransformerLayer::NameOf(first_layer + i));
+          layers.emplace_back(store.BeginUnit(), context_, TransformerLayer::NameOf(i));
         }
         return layers;
       }()),
-      head_(store, context_, embedding_) {}
+      head_(store.BeginUnit(), context_, embedding_) {}
 
 bool GptModel::Recomputes(size_t index) const {
   const RecomputeConfig plan =
@@ -31,7 +32,7 @@ bool GptModel::Recomputes(size_t index) const {
 }
 
 void GptModel::EnterLayer(PassKind pass, size_t index) const {
-  context_.device.EnterPiece({PieceKind::kLayer, pass, first_layer_ + static_cast<int64_t>(index)});
+  context_.device.EnterPiece({PieceKind::kLayer, pass, static_cast<int64_t>(index)});
 }
 
 void GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, Tensor& loss_sum,
@@ -40,39 +41,48 @@ void GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, Te
   state.layers.resize(layers_.size());
   state.inputs.clear();
   context_.device.EnterPiece({PieceKind::kEmbedding, PassKind::kForward});
+  hooks_->BeginForward(first_unit_, LayerUnit(0));
   state.inputs.push_back(embedding_.Forward(context_, batch.tokens));
+  hooks_->EndForward(first_unit_);
   for (size_t i = 0; i < layers_.size(); ++i) {
     EnterLayer(PassKind::kForward, i);
+    hooks_->BeginForward(LayerUnit(i), LayerUnit(i + 1));
     TransformerLayerSaved saved;
     state.inputs.push_back(layers_[i].Forward(context_, state.inputs.back(), saved));
     if (!Recomputes(i)) state.layers[i] = std::move(saved);
+    hooks_->EndForward(LayerUnit(i));
   }
   context_.device.EnterPiece({PieceKind::kHead, PassKind::kForward});
+  hooks_->BeginForward(HeadUnit(), std::nullopt);
   head_.Forward(context_, state.inputs.back(), batch.targets, gradient_scale, loss_sum, state.head,
                 logits);
 }
 
-void GptModel::Backward(MicroBatchState& state, bool accumulate,
-                        const std::function<void(int64_t offset)>& on_complete) const {
+void GptModel::Backward(MicroBatchState& state, bool accumulate) const {
   context_.device.EnterPiece({PieceKind::kHead, PassKind::kBackward});
+  hooks_->BeginBackward(HeadUnit(), LayerUnit(layers_.size() - 1));
   Tensor dx = head_.Backward(context_, state.inputs.back(), state.head, accumulate);
   state.head = {};
   state.inputs.pop_back();
+  hooks_->EndBackward(HeadUnit());
   for (size_t i = layers_.size(); i-- > 0;) {
+    EnterLayer(PassKind::kBackward, i);
+    hooks_->BeginBackward(LayerUnit(i), i > 0 ? std::optional(LayerUnit(i - 1)) : std::nullopt);
     const Tensor& x = state.inputs.back();
     if (Recomputes(i)) {
       EnterLayer(PassKind::kRecompute, i);
       layers_[i].Forward(context_, x, state.layers[i]);
+      EnterLayer(PassKind::kBackward, i);
     }
-    EnterLayer(PassKind::kBackward, i);
     layers_[i].Backward(context_, x, state.layers[i], dx, accumulate);
     state.layers[i] = {};
     state.inputs.pop_back();
-    if (on_complete) on_complete(layers_[i].first_parameter().offset);
+    hooks_->EndBackward(LayerUnit(i));
   }
   context_.device.EnterPiece({PieceKind::kEmbedding, PassKind::kBackward});
+  hooks_->BeginBackward(first_unit_, std::nullopt);
   embedding_.Backward(context_, state.tokens, dx, accumulate, context_.model.tied_embeddings);
-  if (on_complete) on_complete(0);
+  hooks_->EndBackward(first_unit_);
   state = {};
 }
 

@@ -1,53 +1,62 @@
-// Data-parallel gradient reduction over the flat gradient buffer.
+// GradientReducer: sums gradients over the data-parallel ranks, beside the backward pass.
 //
-// zero 0: buckets of at least `kBucketBytes`, cut from the end of the tensor-parallel part, are
-// all-reduced as soon as the backward pass has completed them, beside the rest of that pass where
-// the communicator has a stream of its own; the replicated part goes last.
-// zero 1: one reduce-scatter of the whole buffer, each rank receiving the shard it updates.
+// Stages 0 and 1 send a bucket once a step, when the last micro batch has completed it: all-reduced,
+// or reduce-scattered in place. Stages 2 and 3 give a unit memory for its gradients when its
+// backward pass begins, and reduce-scatter them when it ends, into the shard (the first micro batch)
+// or to be added to it; while one unit is on its way the next one is computed. Replicated
+// parameters, of which sequence parallelism leaves each tp rank a part of the gradient, are summed
+// over tp before.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <vector>
 
-#include "engine/base/units.h"
-#include "engine/comm/parallel_context.h"
-#include "engine/layers/parameter.h"
+#include "engine/parallel/parameter_shards.h"
 
 namespace trimtab {
 
-/// Size from which on a bucket is sent: large enough that latency no longer matters.
-inline constexpr int64_t kBucketBytes = 25 * kMiB;
-
-/// Element ranges [begin, end) of the buckets over [0, numel), the last elements first. Cuts are
-/// only made at `cut_points` (ascending offsets), when at least `min_numel` elements have gathered.
-struct Bucket {
-  int64_t begin = 0;
-  int64_t end = 0;
-  bool operator==(const Bucket&) const = default;
-};
-std::vector<Bucket> PlanBuckets(const std::vector<int64_t>& cut_points, int64_t numel,
-                                int64_t min_numel);
-
 class GradientReducer {
  public:
-  GradientReducer(const ParallelContext& parallel, ParameterStore& store,
-                  std::vector<int64_t> cut_points);
+  /// Both must outlive this.
+  GradientReducer(const ParallelContext& parallel, ParameterShards& shards);
 
-  /// Call during the backward pass of the last micro batch: gradients of the tensor-parallel part
-  /// from `offset` on are final on this rank.
-  void OnComplete(int64_t offset);
+  /// The backward pass of a micro batch begins: the first, the last of a step?
+  void StartBackward(bool first, bool last);
+  /// Whether that backward pass must add to the gradients that it finds.
+  bool accumulates() const { return !first_ && !shards_.gradients_sharded(); }
 
-  /// Call after that backward pass: reduces what is left, first over tp (replicated parameters
-  /// under sequence parallelism hold partial gradients there), then over dp.
-  void Finish();
+  /// Gradients of the unit, and of those whose parameters it uses, are about to be written.
+  void Begin(size_t unit);
+  /// Those of its own parameters are final for this micro batch.
+  void Complete(size_t unit);
+  /// The backward pass is over: waits for what is under way.
+  void FinishBackward();
+
+  /// Sends what a step sends once, whatever its micro batches, and waits for it.
+  void ReduceAll();
 
  private:
-  bool sharded() const { return parallel_.layout.zero >= 1 && parallel_.layout.dp > 1; }
+  /// A bucket that was sent.
+  struct Reduction {
+    size_t bucket = 0;
+    Tensor gradients;
+    CommHandle handle;
+  };
+
+  /// Gives the unit zeroed gaps and undefined gradients, unless it has gradients already.
+  void AllocateUnit(size_t unit);
+  void SumReplicated(size_t unit, const Tensor& bucket, const FlatRange& range);
+  void Send(size_t bucket);
+  void Wait();
 
   const ParallelContext& parallel_;
-  ParameterStore& store_;
-  std::vector<Bucket> buckets_;
-  size_t next_bucket_ = 0;
+  ParameterShards& shards_;
+  std::vector<size_t> bucket_of_;  // by unit
+  std::vector<size_t> completed_;  // units, by bucket
+  std::vector<Tensor> units_;      // with sharded gradients: those being written
+  std::vector<Reduction> reductions_;
+  bool first_ = true;
+  bool last_ = true;
 };
 
 }  // namespace trimtab

@@ -16,13 +16,6 @@ const RunConfig& Legal(const RunConfig& run) {
   return run;
 }
 
-/// Allocates the store once the model has declared its parameters.
-ParameterStore& Allocated(ParameterStore& store, Device& device, const RunConfig& run) {
-  const TrainingTypes types = TypesOf(run.layout);
-  store.Allocate(device, types.weights, types.gradients, run.layout.dp);
-  return store;
-}
-
 std::unique_ptr<Fp8State> MakeFp8State(const RunConfig& run) {
   return TypesOf(run.layout).fp8 ? std::make_unique<Fp8State>(run.fp8) : nullptr;
 }
@@ -30,15 +23,6 @@ std::unique_ptr<Fp8State> MakeFp8State(const RunConfig& run) {
 void Upload(Tensor& scalar, double value) {
   const float host = static_cast<float>(value);
   CopyFromHost(scalar, std::span<const float>(&host, 1));
-}
-
-/// Offsets at which a data-parallel bucket may begin: the first parameter of each layer.
-std::vector<int64_t> BucketCuts(const GptModel& model) {
-  std::vector<int64_t> cuts;
-  for (const TransformerLayer& layer : model.layers()) {
-    cuts.push_back(layer.first_parameter().offset);
-  }
-  return cuts;
 }
 
 }  // namespace
@@ -55,24 +39,30 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
                                   .sequence = run_.sequence_length,
                                   .types = TypesOf(run_.layout),
                                   .fp8 = fp8_.get()}),
-      optimizer_(run_.optimizer, parallel, Allocated(store_, device, run_)),
-      reducer_(parallel, store_, BucketCuts(model_)) {
+      data_parallel_(parallel, store_, device, fp8_.get()),
+      optimizer_(run_.optimizer, parallel, data_parallel_.shards()) {
+  model_.set_hooks(&data_parallel_);
   if (TypesOf(run_.layout).loss_scaling) loss_scaler_ = LossScaler(run_.loss_scale);
   batch_ = MicroBatch::Empty(model_.context());
   gradient_scale_ = Tensor::Empty(device, {1}, DType::kF32, MemoryTag::kOptimizer);
   loss_sum_ = Tensor::Empty(device, {1}, DType::kF32, MemoryTag::kOptimizer);
-  store_.Initialize(run_.seed, [this](int64_t begin, std::span<const float> values) {
-    optimizer_.WriteWeights(begin, values);
-  });
+  if (device.kind() != DeviceKind::kMeta) {
+    store_.MakeInitialValues(
+        run_.seed, HostThreads(device),
+        [this](const Parameter& parameter, int64_t begin, std::span<const float> values) {
+          optimizer_.WriteWeights(parameter.offset + begin, values);
+        });
+  }
   if (fp8_ != nullptr) {
     fp8_->RequireNamedLayers();
-    fp8_->Allocate(device);
+    fp8_->Allocate(device, /*keeps_weights=*/!shards().weights_sharded());
   }
   WeightsChanged();
 }
 
 void Trainer::WeightsChanged() {
-  if (fp8_ != nullptr) fp8_->QuantizeWeights(parallel_);
+  // Sharded ones are quantised whenever they are gathered.
+  if (fp8_ != nullptr && !shards().weights_sharded()) fp8_->QuantizeWeights(parallel_);
 }
 
 void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample) {
@@ -109,10 +99,9 @@ void Trainer::RunMicroBatch(bool first, bool last) {
   RunCaptured(graphs_.micro_batch[first ? 1 : 0][last ? 1 : 0], [&] {
     MicroBatchState state;
     model_.Forward(batch_, gradient_scale_, loss_sum_, state);
-    model_.Backward(state, /*accumulate=*/!first, [&](int64_t offset) {
-      if (last) reducer_.OnComplete(offset);
-    });
-    if (last) ReduceGradients();
+    data_parallel_.StartBackward(first, last);
+    model_.Backward(state, data_parallel_.accumulates());
+    data_parallel_.FinishBackward();
   });
 }
 
@@ -121,6 +110,7 @@ void Trainer::EndStep() {
   RunCaptured(graphs_.update, [&] {
     if (fp8_ != nullptr) fp8_->EndStep(parallel_);
     optimizer_.Update();
+    data_parallel_.GatherUpdated();
     WeightsChanged();
   });
   if (parallel_.layout.dp > 1) parallel_.dp->AllReduce(loss_sum_);

@@ -13,7 +13,7 @@
 #include "engine/model/gpt_model.h"
 #include "engine/optim/loss_scaler.h"
 #include "engine/optim/optimizer.h"
-#include "engine/parallel/gradient_reducer.h"
+#include "engine/parallel/sharded_data_parallel.h"
 
 namespace trimtab {
 
@@ -40,9 +40,11 @@ class Trainer {
   /// fall further).
   StepResult Step(const TokenSource& source, int64_t step);
 
-  /// The two parts of Step that follow its micro batches; a dry run may ask for them alone.
-  /// Sums over the ranks what is left of the gradients.
-  void ReduceGradients() { reducer_.Finish(); }
+  // What a step does once, whatever its micro batches; a dry run may ask for it alone.
+
+  /// Sums over the ranks the gradients that are not sharded. In a step this lies within the last
+  /// backward pass.
+  void ReduceGradients() { data_parallel_.ReduceAll(); }
   /// fp8 scales, clipping, AdamW, gathering of weights; the sum of the loss over the ranks.
   void EndStep();
 
@@ -50,6 +52,7 @@ class Trainer {
   const ParallelContext& parallel() const { return parallel_; }
   GptModel& model() { return model_; }
   ParameterStore& parameters() { return store_; }
+  ParameterShards& shards() { return data_parallel_.shards(); }
   Optimizer& optimizer() { return optimizer_; }
 
   /// Call after weights were written from outside: a checkpoint.
@@ -80,8 +83,8 @@ class Trainer {
   ParameterStore store_;
   std::unique_ptr<Fp8State> fp8_;  // with precision fp8
   GptModel model_;
+  ShardedDataParallel data_parallel_;
   Optimizer optimizer_;
-  GradientReducer reducer_;
   LossScaler loss_scaler_;
   MicroBatch batch_;
   Tensor gradient_scale_;  // [1]: loss scale / tokens of the global batch
