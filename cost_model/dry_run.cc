@@ -63,6 +63,8 @@ class PricingRecorder final : public Recorder {
     now_s_ += seconds;
   }
 
+  // Messages are priced one after the other, as if each were waited for at once.
+  void BeginWait(const CommRecord&) override {}
   void End() override {}
 
   double now_s() const { return now_s_; }

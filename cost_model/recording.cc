@@ -37,6 +37,7 @@ class PieceRecorder final : public Recorder {
   void BeginComm(const CommRecord& message) override {
     pieces_.back().events.emplace_back(message);
   }
+  void BeginWait(const CommRecord&) override {}
   void End() override {}
 
   /// The pieces since the last call.

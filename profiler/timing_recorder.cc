@@ -10,6 +10,8 @@ void TimingRecorder::BeginComm(const CommRecord& message) {
   Begin(std::string(Name(message.kind)) + ":" + std::string(Name(message.group)));
 }
 
+void TimingRecorder::BeginWait(const CommRecord& message) { BeginComm(message); }
+
 void TimingRecorder::Begin(std::string name) {
   name_ = std::move(name);
   device_.Synchronize();

@@ -17,9 +17,11 @@ class TimingRecorder : public Recorder {
 
   void BeginOp(const OpRecord& op) override;
   void BeginComm(const CommRecord& message) override;
+  void BeginWait(const CommRecord& message) override;
   void End() override;
 
-  /// By op name, or "collective:group" for messages.
+  /// By op name, or "collective:group" for messages. Waiting for an asynchronous message adds to
+  /// its time.
   const std::map<std::string, double>& seconds() const { return seconds_; }
 
  private:

@@ -32,11 +32,6 @@ void CheckPair(const char* what, const Tensor& in, const Tensor& out) {
   TRIMTAB_ASSERT(&in.device() == &out.device(), "{} between two devices", what);
 }
 
-void CheckPeer(const char* what, int rank, int peer, int size) {
-  TRIMTAB_ASSERT(peer >= 0 && peer < size, "{}: rank {} is not in a group of {}", what, peer, size);
-  TRIMTAB_ASSERT(peer != rank, "{}: rank {} talks to itself", what, rank);
-}
-
 /// What a collective of one rank comes down to.
 void CopyUnlessSame(const Tensor& in, Tensor& out) {
   const DeviceKind kind = out.device().kind();
@@ -49,52 +44,94 @@ void CopyUnlessSame(const Tensor& in, Tensor& out) {
 
 }  // namespace
 
-void Communicator::AllReduceWith(AllReduceWork work, Tensor& buffer, ReduceOp op) {
-  TRIMTAB_ASSERT(buffer.defined(), "all-reduce of an undefined tensor");
-  if (size_ == 1) return;
-  const ReportMessage report(buffer, {CollectiveKind::kAllReduce, group_, size_, buffer.bytes()});
-  (this->*work)(buffer, op);
+template <typename Work>
+void Communicator::Run(const Tensor& tensor, const CommRecord& message, const Work& work) {
+  const ReportMessage report(tensor, message);
+  try {
+    work();
+  } catch (...) {
+    failed_->store(true);
+    throw;
+  }
 }
 
-void Communicator::ReduceScatterWith(PairWork work, const Tensor& in, Tensor& out) {
+template <typename Work>
+CommHandle Communicator::Submit(const Tensor& in, const Tensor& out, CommRecord message,
+                                const Work& work) {
+  message.id = in.device().NextMessageId();
+  Pending pending;
+  Run(in, message, [&] { pending = work(); });
+  return CommHandle(std::make_unique<CommHandle::State>(
+      CommHandle::State{message, in, out, failed_, std::move(pending)}));
+}
+
+CommRecord Communicator::AllReduceRecord(const Tensor& buffer) const {
+  TRIMTAB_ASSERT(buffer.defined(), "all-reduce of an undefined tensor");
+  return {CollectiveKind::kAllReduce, group_, size_, buffer.bytes()};
+}
+
+CommRecord Communicator::ReduceScatterRecord(const Tensor& in, const Tensor& out) const {
   CheckPair("reduce-scatter", in, out);
   TRIMTAB_ASSERT(in.numel() == out.numel() * size_, "reduce-scatter over {} ranks: {} into {}",
                  size_, in.shape().ToString(), out.shape().ToString());
-  if (size_ == 1) return CopyUnlessSame(in, out);
-  const ReportMessage report(in, {CollectiveKind::kReduceScatter, group_, size_, in.bytes()});
-  (this->*work)(in, out);
+  return {CollectiveKind::kReduceScatter, group_, size_, in.bytes()};
 }
 
-void Communicator::AllGatherWith(PairWork work, const Tensor& in, Tensor& out) {
+CommRecord Communicator::AllGatherRecord(const Tensor& in, const Tensor& out) const {
   CheckPair("all-gather", in, out);
   TRIMTAB_ASSERT(out.numel() == in.numel() * size_, "all-gather over {} ranks: {} into {}", size_,
                  in.shape().ToString(), out.shape().ToString());
-  if (size_ == 1) return CopyUnlessSame(in, out);
-  const ReportMessage report(out, {CollectiveKind::kAllGather, group_, size_, out.bytes()});
-  (this->*work)(in, out);
+  return {CollectiveKind::kAllGather, group_, size_, out.bytes()};
+}
+
+CommRecord Communicator::MessageRecord(CollectiveKind kind, const Tensor& tensor, int peer) const {
+  TRIMTAB_ASSERT(tensor.defined(), "{} of an undefined tensor", Name(kind));
+  TRIMTAB_ASSERT(peer >= 0 && peer < size_, "{}: rank {} is not in a group of {}", Name(kind), peer,
+                 size_);
+  TRIMTAB_ASSERT(peer != rank_, "{}: rank {} talks to itself", Name(kind), rank_);
+  return {kind, group_, size_, tensor.bytes(), peer};
 }
 
 void Communicator::AllReduce(Tensor& buffer, ReduceOp op) {
-  AllReduceWith(&Communicator::DoAllReduce, buffer, op);
-}
-void Communicator::AllReduceAsync(Tensor& buffer, ReduceOp op) {
-  AllReduceWith(&Communicator::DoAllReduceAsync, buffer, op);
-}
-void Communicator::ReduceScatter(const Tensor& in, Tensor& out) {
-  ReduceScatterWith(&Communicator::DoReduceScatter, in, out);
-}
-void Communicator::ReduceScatterAsync(const Tensor& in, Tensor& out) {
-  ReduceScatterWith(&Communicator::DoReduceScatterAsync, in, out);
-}
-void Communicator::AllGather(const Tensor& in, Tensor& out) {
-  AllGatherWith(&Communicator::DoAllGather, in, out);
-}
-void Communicator::AllGatherAsync(const Tensor& in, Tensor& out) {
-  AllGatherWith(&Communicator::DoAllGatherAsync, in, out);
+  const CommRecord message = AllReduceRecord(buffer);
+  if (size_ == 1) return;
+  Run(buffer, message, [&] { DoAllReduce(buffer, op); });
 }
 
-void Communicator::WaitAll() {
-  if (size_ > 1) DoWaitAll();
+CommHandle Communicator::AllReduceAsync(Tensor& buffer, ReduceOp op) {
+  const CommRecord message = AllReduceRecord(buffer);
+  if (size_ == 1) return {};
+  return Submit(buffer, buffer, message, [&] { return DoAllReduceAsync(buffer, op); });
+}
+
+void Communicator::ReduceScatter(const Tensor& in, Tensor& out) {
+  const CommRecord message = ReduceScatterRecord(in, out);
+  if (size_ == 1) return CopyUnlessSame(in, out);
+  Run(in, message, [&] { DoReduceScatter(in, out); });
+}
+
+CommHandle Communicator::ReduceScatterAsync(const Tensor& in, Tensor& out) {
+  const CommRecord message = ReduceScatterRecord(in, out);
+  if (size_ == 1) {
+    CopyUnlessSame(in, out);
+    return {};
+  }
+  return Submit(in, out, message, [&] { return DoReduceScatterAsync(in, out); });
+}
+
+void Communicator::AllGather(const Tensor& in, Tensor& out) {
+  const CommRecord message = AllGatherRecord(in, out);
+  if (size_ == 1) return CopyUnlessSame(in, out);
+  Run(in, message, [&] { DoAllGather(in, out); });
+}
+
+CommHandle Communicator::AllGatherAsync(const Tensor& in, Tensor& out) {
+  const CommRecord message = AllGatherRecord(in, out);
+  if (size_ == 1) {
+    CopyUnlessSame(in, out);
+    return {};
+  }
+  return Submit(in, out, message, [&] { return DoAllGatherAsync(in, out); });
 }
 
 void Communicator::Broadcast(Tensor& buffer, int root) {
@@ -102,8 +139,8 @@ void Communicator::Broadcast(Tensor& buffer, int root) {
   TRIMTAB_ASSERT(root >= 0 && root < size_, "broadcast: root {} is not in a group of {}", root,
                  size_);
   if (size_ == 1) return;
-  const ReportMessage report(buffer, {CollectiveKind::kBroadcast, group_, size_, buffer.bytes()});
-  DoBroadcast(buffer, root);
+  Run(buffer, {CollectiveKind::kBroadcast, group_, size_, buffer.bytes(), root},
+      [&] { DoBroadcast(buffer, root); });
 }
 
 void Communicator::AllToAll(const Tensor& in, Tensor& out) {
@@ -116,26 +153,54 @@ void Communicator::AllToAll(const Tensor& in, Tensor& out) {
   const auto* to = static_cast<const char*>(out.raw());
   TRIMTAB_ASSERT(from == nullptr || from + in.bytes() <= to || to + out.bytes() <= from,
                  "all-to-all: input and output overlap");
-  const ReportMessage report(in, {CollectiveKind::kAllToAll, group_, size_, in.bytes()});
-  DoAllToAll(in, out);
+  Run(in, {CollectiveKind::kAllToAll, group_, size_, in.bytes()}, [&] { DoAllToAll(in, out); });
+}
+
+CommHandle Communicator::SendAsync(const Tensor& tensor, int destination) {
+  return Submit(tensor, {}, MessageRecord(CollectiveKind::kSend, tensor, destination),
+                [&] { return DoSendAsync(tensor, destination); });
+}
+
+CommHandle Communicator::RecvAsync(Tensor& tensor, int source) {
+  return Submit(tensor, {}, MessageRecord(CollectiveKind::kRecv, tensor, source),
+                [&] { return DoRecvAsync(tensor, source); });
 }
 
 void Communicator::Send(const Tensor& tensor, int destination) {
-  TRIMTAB_ASSERT(tensor.defined(), "send of an undefined tensor");
-  CheckPeer("send", rank_, destination, size_);
-  const ReportMessage report(tensor, {CollectiveKind::kSend, group_, size_, tensor.bytes()});
-  DoSend(tensor, destination);
+  Run(tensor, MessageRecord(CollectiveKind::kSend, tensor, destination),
+      [&] { DoSend(tensor, destination); });
 }
 
 void Communicator::Recv(Tensor& tensor, int source) {
-  TRIMTAB_ASSERT(tensor.defined(), "receive into an undefined tensor");
-  CheckPeer("receive", rank_, source, size_);
-  const ReportMessage report(tensor, {CollectiveKind::kRecv, group_, size_, tensor.bytes()});
-  DoRecv(tensor, source);
+  Run(tensor, MessageRecord(CollectiveKind::kRecv, tensor, source),
+      [&] { DoRecv(tensor, source); });
 }
 
 void Communicator::Barrier() {
   if (size_ > 1) DoBarrier();
+}
+
+Communicator::Pending Communicator::DoAllReduceAsync(Tensor& buffer, ReduceOp op) {
+  DoAllReduce(buffer, op);
+  return nullptr;
+}
+
+Communicator::Pending Communicator::DoReduceScatterAsync(const Tensor& in, Tensor& out) {
+  DoReduceScatter(in, out);
+  return nullptr;
+}
+
+Communicator::Pending Communicator::DoAllGatherAsync(const Tensor& in, Tensor& out) {
+  DoAllGather(in, out);
+  return nullptr;
+}
+
+void Communicator::DoSend(const Tensor& tensor, int destination) {
+  if (const Pending sent = DoSendAsync(tensor, destination)) sent->Wait();
+}
+
+void Communicator::DoRecv(Tensor& tensor, int source) {
+  if (const Pending received = DoRecvAsync(tensor, source)) received->Wait();
 }
 
 const CudaComm& CudaCommOf(const Device& device) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/comm/comm_handle.h"
 #include "engine/device/tensor.h"
 
 namespace trimtab {
@@ -27,7 +28,7 @@ enum class ReduceOp { kSum, kMax };
 
 class Communicator {
  public:
-  virtual ~Communicator() = default;
+  virtual ~Communicator() { failed_->store(true); }
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
@@ -50,16 +51,19 @@ class Communicator {
   /// out part i = in part `rank` of rank i; in and out [n * size], not overlapping.
   void AllToAll(const Tensor& in, Tensor& out);
 
-  // The same, submitted without waiting: until WaitAll, nobody may write the input, or read or
-  // write the output, and both must live. A communicator with no stream of its own does the work
-  // at once.
-  void AllReduceAsync(Tensor& buffer, ReduceOp op = ReduceOp::kSum);
-  void ReduceScatterAsync(const Tensor& in, Tensor& out);
-  void AllGatherAsync(const Tensor& in, Tensor& out);
-  /// What is submitted after this sees the results of every asynchronous call before it.
-  void WaitAll();
+  // The same, submitted without waiting; the handle is waited for. A communicator with no stream of
+  // its own may do the work at once.
+  [[nodiscard]] CommHandle AllReduceAsync(Tensor& buffer, ReduceOp op = ReduceOp::kSum);
+  [[nodiscard]] CommHandle ReduceScatterAsync(const Tensor& in, Tensor& out);
+  [[nodiscard]] CommHandle AllGatherAsync(const Tensor& in, Tensor& out);
 
-  /// Blocking; a Send completes when the matching Recv has taken the data.
+  /// Messages between two ranks. Those from one rank to another match in the order in which they
+  /// are submitted. Any number may be under way, to and from any ranks, beside collectives, and
+  /// they may be waited for in any order. A send is complete when the matching receive has the
+  /// data.
+  [[nodiscard]] CommHandle SendAsync(const Tensor& tensor, int destination);
+  [[nodiscard]] CommHandle RecvAsync(Tensor& tensor, int source);
+  /// The same, waited for.
   void Send(const Tensor& tensor, int destination);
   void Recv(Tensor& tensor, int source);
   /// Returns when every rank has entered.
@@ -69,7 +73,10 @@ class Communicator {
   bool CanCapture() const { return size_ == 1 || DoCanCapture(); }
 
   /// Marks the group as failed: ranks waiting in it, and all later calls, throw CommError.
-  virtual void Abort(const std::string& reason) = 0;
+  void Abort(const std::string& reason) {
+    failed_->store(true);
+    DoAbort(reason);
+  }
 
  protected:
   Communicator(GroupKind group, int rank, int size) : group_(group), rank_(rank), size_(size) {}
@@ -79,25 +86,38 @@ class Communicator {
   virtual void DoAllGather(const Tensor& in, Tensor& out) = 0;
   virtual void DoBroadcast(Tensor& buffer, int root) = 0;
   virtual void DoAllToAll(const Tensor& in, Tensor& out) = 0;
-  virtual void DoSend(const Tensor& tensor, int destination) = 0;
-  virtual void DoRecv(Tensor& tensor, int source) = 0;
   virtual void DoBarrier() = 0;
-  virtual void DoAllReduceAsync(Tensor& buffer, ReduceOp op) { DoAllReduce(buffer, op); }
-  virtual void DoReduceScatterAsync(const Tensor& in, Tensor& out) { DoReduceScatter(in, out); }
-  virtual void DoAllGatherAsync(const Tensor& in, Tensor& out) { DoAllGather(in, out); }
-  virtual void DoWaitAll() {}
+  virtual void DoAbort(const std::string& reason) = 0;
   virtual bool DoCanCapture() const { return false; }
 
+  /// Work that is submitted; nullptr when it was done at once.
+  using Pending = std::unique_ptr<PendingMessage>;
+  virtual Pending DoAllReduceAsync(Tensor& buffer, ReduceOp op);
+  virtual Pending DoReduceScatterAsync(const Tensor& in, Tensor& out);
+  virtual Pending DoAllGatherAsync(const Tensor& in, Tensor& out);
+  virtual Pending DoSendAsync(const Tensor& tensor, int destination) = 0;
+  virtual Pending DoRecvAsync(Tensor& tensor, int source) = 0;
+  virtual void DoSend(const Tensor& tensor, int destination);
+  virtual void DoRecv(Tensor& tensor, int source);
+
  private:
-  using AllReduceWork = void (Communicator::*)(Tensor&, ReduceOp);
-  using PairWork = void (Communicator::*)(const Tensor&, Tensor&);
-  void AllReduceWith(AllReduceWork work, Tensor& buffer, ReduceOp op);
-  void ReduceScatterWith(PairWork work, const Tensor& in, Tensor& out);
-  void AllGatherWith(PairWork work, const Tensor& in, Tensor& out);
+  // Check the tensors and describe the message.
+  CommRecord AllReduceRecord(const Tensor& buffer) const;
+  CommRecord ReduceScatterRecord(const Tensor& in, const Tensor& out) const;
+  CommRecord AllGatherRecord(const Tensor& in, const Tensor& out) const;
+  CommRecord MessageRecord(CollectiveKind kind, const Tensor& tensor, int peer) const;
+  /// Reports the message while `work` runs, and notes when that throws.
+  template <typename Work>
+  void Run(const Tensor& tensor, const CommRecord& message, const Work& work);
+  /// As Run, for work that returns Pending.
+  template <typename Work>
+  CommHandle Submit(const Tensor& in, const Tensor& out, CommRecord message, const Work& work);
 
   GroupKind group_;
   int rank_;
   int size_;
+  // What handles of this rank ask. True also once the communicator is gone.
+  std::shared_ptr<std::atomic<bool>> failed_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 /// The communicators of `size` ranks that are threads of this process: element i is for rank i.

@@ -15,6 +15,28 @@ namespace {
 // and enough that small buffers are not torn between cores.
 constexpr int64_t kSliceAlignment = 256;
 
+/// A message that its peer moves, or this rank has moved.
+class InprocPending final : public PendingMessage {
+ public:
+  InprocPending(std::shared_ptr<InprocGroup> group, Device& device,
+                std::shared_ptr<InprocMessage> message)
+      : group_(std::move(group)), device_(device), message_(std::move(message)) {}
+  ~InprocPending() override {
+    if (message_ != nullptr) group_->Withdraw(*message_);
+  }
+
+  void Wait() override {
+    const std::shared_ptr<InprocMessage> message = std::move(message_);
+    group_->Await(*message);
+    if (message->moved != nullptr) message->moved->Await(device_);
+  }
+
+ private:
+  std::shared_ptr<InprocGroup> group_;
+  Device& device_;
+  std::shared_ptr<InprocMessage> message_;  // null once it has been waited for
+};
+
 class InprocCommunicator final : public Communicator {
  public:
   InprocCommunicator(std::shared_ptr<InprocGroup> group, int rank)
@@ -26,9 +48,9 @@ class InprocCommunicator final : public Communicator {
   }
   ~InprocCommunicator() override { shared_->Leave(rank()); }
 
-  void Abort(const std::string& reason) override { shared_->Abort(reason); }
-
  protected:
+  void DoAbort(const std::string& reason) override { shared_->Abort(reason); }
+
   void DoAllReduce(Tensor& buffer, ReduceOp op) override {
     const int64_t count = buffer.numel();
     Together(MakeCall(CollectiveKind::kAllReduce, buffer, count, op, -1, &buffer, &buffer), [&] {
@@ -85,24 +107,11 @@ class InprocCommunicator final : public Communicator {
     });
   }
 
-  void DoSend(const Tensor& tensor, int destination) override {
-    const InprocCall call = MakeCall(CollectiveKind::kSend, tensor, tensor.numel(), ReduceOp::kSum,
-                                     destination, &tensor, nullptr);
-    memory_.SetReady();
-    shared_->Send(rank(), call);
+  Pending DoSendAsync(const Tensor& tensor, int destination) override {
+    return SubmitMessage(CollectiveKind::kSend, tensor, destination);
   }
-
-  void DoRecv(Tensor& tensor, int source) override {
-    const InprocCall call = MakeCall(CollectiveKind::kRecv, tensor, tensor.numel(), ReduceOp::kSum,
-                                     source, nullptr, &tensor);
-    shared_->Recv(rank(), call, [&](const InprocCall& sender) {
-      memory_.AwaitReady(sender);
-      memory_.Copy(sender.in, 0, tensor, 0, tensor.numel());
-      memory_.SetDone();
-      // In the sender's place, which sleeps until this has happened. Were it to do so itself, the
-      // mark might have moved on, behind work that waits for the sender.
-      memory_.LetAwaitDone(sender);
-    });
+  Pending DoRecvAsync(Tensor& tensor, int source) override {
+    return SubmitMessage(CollectiveKind::kRecv, tensor, source);
   }
 
   void DoBarrier() override {
@@ -123,6 +132,19 @@ class InprocCommunicator final : public Communicator {
     if (out != nullptr) call.out = out->raw();
     memory_.Use(tensor.device(), call);
     return call;
+  }
+
+  Pending SubmitMessage(CollectiveKind kind, const Tensor& tensor, int peer) {
+    const bool sends = kind == CollectiveKind::kSend;
+    InprocCall call = MakeCall(kind, tensor, tensor.numel(), ReduceOp::kSum, peer,
+                               sends ? &tensor : nullptr, sends ? nullptr : &tensor);
+    call.ready = memory_.SetMark();
+    return std::make_unique<InprocPending>(
+        shared_, tensor.device(), shared_->Submit(rank(), call, [&](const InprocCall& other) {
+          memory_.AwaitReady(other);
+          memory_.Copy(sends ? call.in : other.in, sends ? other.out : call.out, tensor.bytes());
+          return memory_.SetMark();
+        }));
   }
 
   /// Runs this rank's part of a collective, `work`, between those of all ranks arriving and all of

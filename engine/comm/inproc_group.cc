@@ -1,5 +1,6 @@
 #include "engine/comm/inproc_group.h"
 
+#include <algorithm>
 #include <thread>
 
 namespace trimtab {
@@ -40,7 +41,8 @@ void InprocGroup::Begin(int rank, const InprocCall& call) {
     ThrowIfAborted();
     slot(rank).call = call;
     if (arrived_ == 0) first_arrived_ = rank;
-    if (!call.Matches(slot(first_arrived_).call)) FailMismatch(first_arrived_, rank);
+    const InprocCall& first = slot(first_arrived_).call;
+    if (!call.Matches(first)) FailMismatch(first_arrived_, first, rank, call);
     seen = epoch_.load(std::memory_order_relaxed);
     if (++arrived_ == size()) {
       arrived_ = 0;
@@ -49,7 +51,7 @@ void InprocGroup::Begin(int rank, const InprocCall& call) {
       return;
     }
   }
-  WaitWhile(rank, epoch_, seen);
+  WaitWhile(rank, call, epoch_, seen);
   // An abort after the meeting changes nothing here: the peers count on this rank's part.
   if (epoch_.load(std::memory_order_acquire) - seen >= kOneMeeting) return;
   const std::lock_guard lock(mutex_);
@@ -67,55 +69,70 @@ void InprocGroup::Finish(int rank) {
   for (;;) {
     const uint32_t seen = epoch_.load(std::memory_order_acquire);
     if (seen / kOneMeeting != before) return;
-    WaitWhile(rank, epoch_, seen);
+    WaitWhile(rank, call(rank), epoch_, seen);
   }
 }
 
-void InprocGroup::Post(int rank, const InprocCall& call) {
-  Slot& mine = slot(rank);
+std::shared_ptr<InprocMessage> InprocGroup::TakeOtherEnd(int rank, const CommCall& call) {
+  const auto found = std::find_if(posted_.begin(), posted_.end(), [&](const auto& other) {
+    return other->rank == call.peer && other->call.peer == rank && other->call.kind != call.kind;
+  });
+  if (found == posted_.end()) return nullptr;
+  const std::shared_ptr<InprocMessage> other = *found;
+  if (!call.Completes(other->call, other->rank, rank)) {
+    FailMismatch(other->rank, other->call, rank, call);
+  }
+  posted_.erase(found);
+  return other;
+}
+
+std::shared_ptr<InprocMessage> InprocGroup::Submit(int rank, const InprocCall& call,
+                                                   const Move& move) {
+  const auto mine = std::make_shared<InprocMessage>();
+  mine->rank = rank;
+  mine->call = call;
+  std::shared_ptr<InprocMessage> other;
   {
     const std::lock_guard lock(mutex_);
     ThrowIfAborted();
-    mine.call = call;
-    Slot& other = slot(call.peer);
-    if (other.message_posted && other.call.peer == rank && other.call.kind != call.kind) {
-      if (!call.Completes(other.call, call.peer, rank)) FailMismatch(call.peer, rank);
-      other.message_posted = false;
-      mine.progress.store(kMatched, std::memory_order_relaxed);
-      other.progress.store(kMatched, std::memory_order_release);
-      other.progress.notify_one();
-      return;
+    other = TakeOtherEnd(rank, call);
+    if (other == nullptr) {
+      posted_.push_back(mine);
+      return mine;
     }
-    mine.message_posted = true;
-    mine.progress.store(kPosted, std::memory_order_relaxed);
   }
-  WaitWhile(rank, mine.progress, kPosted);
-  if (mine.progress.load(std::memory_order_acquire) != kAborted) return;
+  // An abort touches posted messages only, so from here on the peer counts on this rank.
+  const auto end = [&other](InprocMessage::Progress progress) {
+    other->progress.store(progress, std::memory_order_release);
+    other->progress.notify_one();
+  };
+  try {
+    other->moved = move(other->call);
+  } catch (const std::exception& error) {
+    Abort(error.what());
+    end(InprocMessage::kAborted);
+    throw;
+  }
+  end(InprocMessage::kMoved);
+  mine->progress.store(InprocMessage::kMoved, std::memory_order_relaxed);
+  return mine;
+}
+
+void InprocGroup::Await(const InprocMessage& message) {
+  WaitWhile(message.rank, message.call, message.progress, InprocMessage::kPosted);
+  if (message.progress.load(std::memory_order_acquire) == InprocMessage::kMoved) return;
   const std::lock_guard lock(mutex_);
   ThrowIfAborted();
 }
 
-void InprocGroup::Send(int rank, const InprocCall& call) {
-  Post(rank, call);
-  // An abort touches posted messages only, so from here on the receiver is sure to take the data.
-  WaitWhile(rank, slot(rank).progress, kMatched);
-}
-
-void InprocGroup::Recv(int rank, const InprocCall& call,
-                       const std::function<void(const InprocCall& sender)>& take) {
-  Post(rank, call);
-  Slot& sender = slot(call.peer);
-  const auto release = [&sender] {
-    sender.progress.store(kTaken, std::memory_order_release);
-    sender.progress.notify_one();
-  };
-  try {
-    take(sender.call);
-  } catch (...) {
-    release();
-    throw;
+void InprocGroup::Withdraw(const InprocMessage& message) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto is_message = [&message](const auto& each) { return each.get() == &message; };
+    if (std::erase_if(posted_, is_message) > 0) return;
   }
-  release();
+  // The peer is at its finite work.
+  message.progress.wait(InprocMessage::kPosted, std::memory_order_acquire);
 }
 
 void InprocGroup::Abort(const std::string& reason) {
@@ -132,26 +149,27 @@ void InprocGroup::AbortLocked(const std::string& reason) {
   abort_reason_ = reason.empty() ? "aborted" : reason;
   epoch_.fetch_or(kAbortedBit, std::memory_order_release);
   epoch_.notify_all();
-  for (Slot& each : slots_) {
-    if (!each.message_posted) continue;
-    each.progress.store(kAborted, std::memory_order_release);
-    each.progress.notify_one();
+  for (const auto& message : posted_) {
+    message->progress.store(InprocMessage::kAborted, std::memory_order_release);
+    message->progress.notify_one();
   }
+  posted_.clear();
 }
 
-void InprocGroup::FailMismatch(int a, int b) {
-  const std::string reason = DescribeMismatch(kind_, size(), a, call(a), b, call(b));
+void InprocGroup::FailMismatch(int a, const CommCall& call_a, int b, const CommCall& call_b) {
+  const std::string reason = DescribeMismatch(kind_, size(), a, call_a, b, call_b);
   AbortLocked(reason);
   throw Error(ExitCode::kInternal, reason);
 }
 
-void InprocGroup::WaitWhile(int rank, const std::atomic<uint32_t>& word, uint32_t value) const {
+void InprocGroup::WaitWhile(int rank, const CommCall& call, const std::atomic<uint32_t>& word,
+                            uint32_t value) const {
   for (int i = 0; i < spins_; ++i) {
     if (word.load(std::memory_order_acquire) != value) return;
     Pause();
   }
-  board_->Wait(world_rank(rank), word, value, [this, rank] {
-    return fmt::format("calls {} in the {} group", call(rank).Describe(), Name(kind_));
+  board_->Wait(world_rank(rank), word, value, [this, &call] {
+    return fmt::format("calls {} in the {} group", call.Describe(), Name(kind_));
   });
 }
 

@@ -33,6 +33,17 @@ struct InprocCall : CommCall {
   std::shared_ptr<StreamMark> done;   // behind the rank's part, once it has called Finish
 };
 
+/// One end of a message under way, shared by the rank that submitted it and the group.
+struct InprocMessage {
+  enum Progress : uint32_t { kPosted, kMoved, kAborted };
+
+  int rank = 0;
+  InprocCall call;
+  std::shared_ptr<StreamMark>
+      moved;  // behind the move, where the other end has made it in a stream
+  std::atomic<uint32_t> progress{kPosted};
+};
+
 class InprocGroup {
  public:
   /// `world_ranks`: the rank on `board` of each rank of the group. The group must live for as long
@@ -52,11 +63,16 @@ class InprocGroup {
   /// Returns when every rank has finished. Never throws: each rank has only finite work left.
   void Finish(int rank);
 
-  /// Blocking messages. `take` is called with the sender's call and moves the data; the sender
-  /// does not return before it has. Throw as Begin does.
-  void Send(int rank, const InprocCall& call);
-  void Recv(int rank, const InprocCall& call,
-            const std::function<void(const InprocCall& sender)>& take);
+  /// Submits one end of a message. Where the other end is there already, in order of submission,
+  /// `move` is called with it, here and now, and moves the data; it returns the mark behind that.
+  /// Otherwise the rank that submits the other end does so: nobody has to wait for data to move.
+  /// Throws as Begin does.
+  using Move = std::function<std::shared_ptr<StreamMark>(const InprocCall& other)>;
+  std::shared_ptr<InprocMessage> Submit(int rank, const InprocCall& call, const Move& move);
+  /// Returns when the data has been moved. Throws CommError if the group was aborted before.
+  void Await(const InprocMessage& message);
+  /// Takes the message back; returns when nobody uses its buffer.
+  void Withdraw(const InprocMessage& message);
 
   /// Fails the group: whoever waits in it, and every later call, throws CommError(reason).
   void Abort(const std::string& reason);
@@ -66,23 +82,20 @@ class InprocGroup {
   void Leave(int rank) { board_->Leave(world_rank(rank)); }
 
  private:
-  enum Progress : uint32_t { kPosted, kMatched, kTaken, kAborted };  // of a message
-
   struct alignas(64) Slot {
-    InprocCall call;
-    bool message_posted = false;  // and not matched yet
-    std::atomic<uint32_t> progress{kPosted};
+    InprocCall call;  // of a collective
   };
 
   Slot& slot(int rank) { return slots_[static_cast<size_t>(rank)]; }
   int world_rank(int rank) const { return world_ranks_[static_cast<size_t>(rank)]; }
-  /// Posts one end of a message and waits for the other.
-  void Post(int rank, const InprocCall& call);
-  void WaitWhile(int rank, const std::atomic<uint32_t>& word, uint32_t value) const;
+  void WaitWhile(int rank, const CommCall& call, const std::atomic<uint32_t>& word,
+                 uint32_t value) const;
   // With mutex_ held:
   void ThrowIfAborted() const;
   void AbortLocked(const std::string& reason);
-  [[noreturn]] void FailMismatch(int a, int b);
+  [[noreturn]] void FailMismatch(int a, const CommCall& call_a, int b, const CommCall& call_b);
+  /// Takes the first message out that is the other end of `call`; nullptr where there is none.
+  std::shared_ptr<InprocMessage> TakeOtherEnd(int rank, const CommCall& call);
 
   const GroupKind kind_;
   const std::vector<int> world_ranks_;
@@ -90,6 +103,7 @@ class InprocGroup {
   const int spins_;
   std::mutex mutex_;
   std::vector<Slot> slots_;
+  std::vector<std::shared_ptr<InprocMessage>> posted_;  // not matched yet, in order of submission
   int arrived_ = 0;        // ranks in the collective that is being entered
   int first_arrived_ = 0;  // one of them
   std::string abort_reason_;

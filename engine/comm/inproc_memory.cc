@@ -58,18 +58,24 @@ void InprocMemory::AwaitDone() {
   for (const auto& done : peers_done_) done->Await(*device_);
 }
 
-void InprocMemory::LetAwaitDone(const InprocCall& peer) const {
-  if (on_stream()) done_->Await(*peer.device);
+std::shared_ptr<StreamMark> InprocMemory::SetMark() const {
+  if (!on_stream()) return nullptr;
+  std::shared_ptr<StreamMark> mark = CudaCommOf(*device_).make_mark(*device_);
+  mark->Set();
+  return mark;
 }
 
 void InprocMemory::Copy(const void* from, int64_t from_offset, Tensor& to, int64_t to_offset,
                         int64_t count) {
   const int64_t size = SizeOf(to.dtype());
-  const auto* source = static_cast<const char*>(from) + from_offset * size;
-  auto* target = static_cast<char*>(to.raw()) + to_offset * size;
-  if (count == 0 || source == target) return;
-  if (on_stream()) return CudaCommOf(*device_).copy(*device_, source, target, count * size);
-  std::memcpy(target, source, static_cast<size_t>(count * size));
+  Copy(static_cast<const char*>(from) + from_offset * size,
+       static_cast<char*>(to.raw()) + to_offset * size, count * size);
+}
+
+void InprocMemory::Copy(const void* from, void* to, int64_t bytes) {
+  if (bytes == 0 || from == to) return;
+  if (on_stream()) return CudaCommOf(*device_).copy(*device_, from, to, bytes);
+  std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
 void InprocMemory::Reduce(const Tensor& like, ReduceOp op, std::span<const void* const> sources,

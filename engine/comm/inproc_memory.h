@@ -19,7 +19,7 @@ class InprocMemory {
 
   // Of the device in use; without a stream the marks do nothing.
 
-  /// Sets the mark that the peers wait for before they touch this rank's buffers.
+  /// Sets the mark that the peers of a collective wait for before they touch this rank's buffers.
   void SetReady();
   /// Lets this rank's work wait for the buffers of all peers, or of one.
   void AwaitReady(const InprocGroup& group, int rank);
@@ -28,11 +28,12 @@ class InprocMemory {
   void SetDone();
   /// Lets this rank's later work wait for the parts of the peers it awaited last.
   void AwaitDone();
-  /// Lets the peer's later work wait for this rank's part.
-  void LetAwaitDone(const InprocCall& peer) const;
+  /// A mark of its own behind what was submitted so far; nullptr without a stream.
+  std::shared_ptr<StreamMark> SetMark() const;
 
   /// `count` elements of a peer's buffer `from` into `to`.
   void Copy(const void* from, int64_t from_offset, Tensor& to, int64_t to_offset, int64_t count);
+  void Copy(const void* from, void* to, int64_t bytes);
   /// As ReduceRange; `like` has the dtype.
   void Reduce(const Tensor& like, ReduceOp op, std::span<const void* const> sources,
               std::span<void* const> targets, int64_t begin, int64_t end, int64_t shift);

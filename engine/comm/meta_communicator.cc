@@ -8,17 +8,22 @@ class MetaCommunicator final : public Communicator {
  public:
   MetaCommunicator(GroupKind group, int rank, int size) : Communicator(group, rank, size) {}
 
-  void Abort(const std::string& reason) override { aborted_ = reason; }
-
  protected:
   void DoAllReduce(Tensor& buffer, ReduceOp) override { Check(buffer); }
   void DoReduceScatter(const Tensor& in, Tensor&) override { Check(in); }
   void DoAllGather(const Tensor& in, Tensor&) override { Check(in); }
   void DoBroadcast(Tensor& buffer, int) override { Check(buffer); }
   void DoAllToAll(const Tensor& in, Tensor&) override { Check(in); }
-  void DoSend(const Tensor& tensor, int) override { Check(tensor); }
-  void DoRecv(Tensor& tensor, int) override { Check(tensor); }
+  Pending DoSendAsync(const Tensor& tensor, int) override {
+    Check(tensor);
+    return nullptr;
+  }
+  Pending DoRecvAsync(Tensor& tensor, int) override {
+    Check(tensor);
+    return nullptr;
+  }
   void DoBarrier() override { ThrowIfAborted(); }
+  void DoAbort(const std::string& reason) override { aborted_ = reason; }
 
  private:
   // Real memory would be left as it was, which no caller can want.

@@ -1,9 +1,11 @@
 #include "engine/comm/parallel_context.h"
 
 #include <exception>
+#include <map>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/comm/inproc_group.h"
@@ -15,33 +17,26 @@ namespace {
 class InprocWorld {
  public:
   explicit InprocWorld(const ParallelConfig& layout) : layout_(layout) {
-    PlaceRank(layout, 0);  // checks the layout
     const int ranks = static_cast<int>(layout.world_size());
     const auto board = std::make_shared<WaitBoard>(ranks);
-    std::vector<int> everyone;
-    std::vector<std::vector<int>> by_dp_rank(static_cast<size_t>(layout.dp));
-    std::vector<std::vector<int>> by_tp_rank(static_cast<size_t>(layout.tp));
-    for (int rank = 0; rank < ranks; ++rank) {
-      const ParallelContext place = PlaceRank(layout, rank);
-      everyone.push_back(rank);
-      by_dp_rank[static_cast<size_t>(place.dp_rank)].push_back(rank);
-      by_tp_rank[static_cast<size_t>(place.tp_rank)].push_back(rank);
+    for (const ProcessGroup& row : kProcessGroups) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        std::vector<int> members = GroupMembers(layout, row.kind, rank);
+        if (members.front() != rank) continue;
+        groups_[{row.kind, rank}] =
+            std::make_shared<InprocGroup>(row.kind, std::move(members), board);
+      }
     }
-    world_ = std::make_shared<InprocGroup>(GroupKind::kWorld, everyone, board);
+    const std::vector<int> everyone = GroupMembers(layout, GroupKind::kWorld, 0);
     host_ = std::make_shared<InprocGroup>(GroupKind::kWorld, everyone, board);
-    for (const auto& members : by_dp_rank) {
-      tp_.push_back(std::make_shared<InprocGroup>(GroupKind::kTensor, members, board));
-    }
-    for (const auto& members : by_tp_rank) {
-      dp_.push_back(std::make_shared<InprocGroup>(GroupKind::kData, members, board));
-    }
   }
 
   ParallelContext Join(int rank) const {
-    ParallelContext context = PlaceRank(layout_, rank);
-    context.world = MakeInprocCommunicator(world_, rank);
-    context.tp = MakeInprocCommunicator(tp_[static_cast<size_t>(context.dp_rank)], context.tp_rank);
-    context.dp = MakeInprocCommunicator(dp_[static_cast<size_t>(context.tp_rank)], context.dp_rank);
+    ParallelContext context =
+        MakeContext(layout_, rank, [&](GroupKind kind, const GroupPlace& place) {
+          const int first = GroupMembers(layout_, kind, rank).front();
+          return MakeInprocCommunicator(groups_.at({kind, first}), place.rank);
+        });
     context.host = MakeInprocCommunicator(host_, rank);
     return context;
   }
@@ -56,10 +51,8 @@ class InprocWorld {
         failure_is_consequence_ = is_consequence;
       }
     }
-    world_->Abort(reason);
     host_->Abort(reason);
-    for (const auto& group : tp_) group->Abort(reason);
-    for (const auto& group : dp_) group->Abort(reason);
+    for (const auto& [key, group] : groups_) group->Abort(reason);
   }
 
   void RethrowFailure() const {
@@ -68,10 +61,8 @@ class InprocWorld {
 
  private:
   ParallelConfig layout_;
-  std::shared_ptr<InprocGroup> world_;
+  std::map<std::pair<GroupKind, int>, std::shared_ptr<InprocGroup>> groups_;  // by the first rank
   std::shared_ptr<InprocGroup> host_;
-  std::vector<std::shared_ptr<InprocGroup>> tp_;  // by dp rank
-  std::vector<std::shared_ptr<InprocGroup>> dp_;  // by tp rank
   std::mutex mutex_;
   std::exception_ptr failure_;
   bool failure_is_consequence_ = false;
@@ -94,27 +85,39 @@ void RunRank(InprocWorld& world, int rank,
 
 }  // namespace
 
+std::unique_ptr<Communicator>& ParallelContext::group(GroupKind kind) {
+  static constexpr std::array<std::unique_ptr<Communicator> ParallelContext::*, kGroupKindCount>
+      kMembers = {&ParallelContext::world, &ParallelContext::tp, &ParallelContext::cp,
+                  &ParallelContext::dp,    &ParallelContext::pp, &ParallelContext::embedding};
+  return this->*kMembers[static_cast<size_t>(kind)];
+}
+
 ParallelContext PlaceRank(const ParallelConfig& layout, int rank) {
-  TRIMTAB_ASSERT(layout.tp >= 1 && layout.dp >= 1 && layout.world_size() == layout.tp * layout.dp,
-                 "the engine runs tp x dp layouts, got {}", ToString(layout));
-  TRIMTAB_ASSERT(rank >= 0 && rank < layout.world_size(), "rank {} of a world of {}", rank,
-                 layout.world_size());
+  const RankPlace place = PlaceOf(layout, rank);
   ParallelContext context;
   context.layout = layout;
   context.rank = rank;
-  context.tp_rank = rank % static_cast<int>(layout.tp);
-  context.dp_rank = rank / static_cast<int>(layout.tp);
+  context.tp_rank = place.tp;
+  context.cp_rank = place.cp;
+  context.dp_rank = place.dp;
+  context.pp_rank = place.pp;
+  return context;
+}
+
+ParallelContext MakeContext(
+    const ParallelConfig& layout, int rank,
+    const std::function<std::unique_ptr<Communicator>(GroupKind, const GroupPlace&)>& make) {
+  ParallelContext context = PlaceRank(layout, rank);
+  for (const ProcessGroup& row : kProcessGroups) {
+    context.group(row.kind) = make(row.kind, PlaceInGroup(layout, row.kind, rank));
+  }
   return context;
 }
 
 ParallelContext MakeMetaContext(const ParallelConfig& layout, int rank) {
-  ParallelContext context = PlaceRank(layout, rank);
-  const auto tp = static_cast<int>(layout.tp);
-  const auto dp = static_cast<int>(layout.dp);
-  context.world = MakeMetaCommunicator(GroupKind::kWorld, rank, tp * dp);
-  context.tp = MakeMetaCommunicator(GroupKind::kTensor, context.tp_rank, tp);
-  context.dp = MakeMetaCommunicator(GroupKind::kData, context.dp_rank, dp);
-  return context;
+  return MakeContext(layout, rank, [](GroupKind kind, const GroupPlace& place) {
+    return MakeMetaCommunicator(kind, place.rank, place.size);
+  });
 }
 
 void RunInprocRanks(const ParallelConfig& layout,

@@ -1,31 +1,43 @@
-// ParallelContext: where one rank stands in the layout, and its groups.
-//
-// Rank order is tp fastest, then dp (Megatron-Core's order tp-cp-ep-dp-pp), so that a
-// tensor-parallel group is a run of neighbouring ranks.
+// ParallelContext: where one rank stands in the layout, and its groups (process_groups.h).
 #pragma once
 
 #include <functional>
 #include <memory>
 
 #include "engine/comm/communicator.h"
+#include "engine/comm/process_groups.h"
 #include "engine/config/parallel_config.h"
 
 namespace trimtab {
 
 struct ParallelContext {
   ParallelConfig layout;
-  int rank = 0;     // in the world
-  int tp_rank = 0;  // rank % tp
-  int dp_rank = 0;  // rank / tp
+  int rank = 0;  // in the world
+  // On the axes of the grid. The rank in a group is its communicator's: dp spans cp as well.
+  int tp_rank = 0;
+  int cp_rank = 0;
+  int dp_rank = 0;
+  int pp_rank = 0;
   std::unique_ptr<Communicator> world;
   std::unique_ptr<Communicator> tp;
+  std::unique_ptr<Communicator> cp;
   std::unique_ptr<Communicator> dp;
+  std::unique_ptr<Communicator> pp;
+  std::unique_ptr<Communicator> embedding;
   /// All ranks, over tensors in host memory whatever the rank's device. Null on meta.
   std::unique_ptr<Communicator> host;
+
+  std::unique_ptr<Communicator>& group(GroupKind kind);
 };
 
-/// The context of `rank` without its communicators. The layout must be one the engine can run.
+/// The context of `rank` without its communicators.
 ParallelContext PlaceRank(const ParallelConfig& layout, int rank);
+
+/// The same with what `make` returns for every row of kProcessGroups, in their order. `host` is
+/// left to the caller.
+ParallelContext MakeContext(
+    const ParallelConfig& layout, int rank,
+    const std::function<std::unique_ptr<Communicator>(GroupKind, const GroupPlace&)>& make);
 
 /// The context of rank `rank` with meta communicators.
 ParallelContext MakeMetaContext(const ParallelConfig& layout, int rank);

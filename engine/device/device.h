@@ -105,6 +105,8 @@ class Device {
   void EnterPiece(const PieceRecord& piece) {
     if (recorder_ != nullptr) recorder_->EnterPiece(piece);
   }
+  /// Numbers the asynchronous messages of this device: 1, 2, ...
+  int64_t NextMessageId() { return ++last_message_id_; }
 
  protected:
   Device(DeviceKind kind, const Executor& executor) : kind_(kind), executor_(executor) {}
@@ -119,6 +121,7 @@ class Device {
   Executor executor_;
   MemoryTracker memory_;
   Recorder* recorder_ = nullptr;
+  int64_t last_message_id_ = 0;
   const CudaOps* cuda_ops_ = nullptr;
   const CudaComm* cuda_comm_ = nullptr;
 };

@@ -51,7 +51,8 @@ std::string_view Name(CollectiveKind kind) {
 }
 
 std::string_view Name(GroupKind group) {
-  static constexpr std::array<std::string_view, kGroupKindCount> kNames = {"world", "tp", "dp"};
+  static constexpr std::array<std::string_view, kGroupKindCount> kNames = {
+      "world", "tp", "cp", "dp", "pp", "embedding"};
   return kNames[static_cast<size_t>(group)];
 }
 

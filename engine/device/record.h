@@ -83,11 +83,11 @@ inline constexpr int kCollectiveKindCount = static_cast<int>(CollectiveKind::kBa
 /// "all_reduce", ...
 std::string_view Name(CollectiveKind kind);
 
-/// The group a message belongs to.
-enum class GroupKind : int { kWorld, kTensor, kData };
-inline constexpr int kGroupKindCount = static_cast<int>(GroupKind::kData) + 1;
+/// The group a message belongs to. Which ranks are in it: engine/comm/process_groups.h.
+enum class GroupKind : int { kWorld, kTensor, kContext, kData, kPipeline, kEmbedding };
+inline constexpr int kGroupKindCount = static_cast<int>(GroupKind::kEmbedding) + 1;
 
-/// "world", "tp", "dp".
+/// "world", "tp", "cp", "dp", "pp", "embedding".
 std::string_view Name(GroupKind group);
 
 /// One message of this rank. `bytes` is the size of the full (unsharded) buffer: the buffer of an
@@ -97,7 +97,10 @@ struct CommRecord {
   GroupKind group{};
   int64_t ranks = 1;
   int64_t bytes = 0;
+  int peer = -1;   // rank in the group: other end of a send or receive, root of a broadcast
+  int64_t id = 0;  // of an asynchronous message, unique on its device; 0: the call itself waits
 
+  bool asynchronous() const { return id != 0; }
   bool operator==(const CommRecord&) const = default;
 };
 
@@ -124,7 +127,10 @@ class Recorder {
  public:
   virtual ~Recorder() = default;
   virtual void BeginOp(const OpRecord& op) = 0;
+  /// A message is submitted; one that is not asynchronous is also waited for.
   virtual void BeginComm(const CommRecord& message) = 0;
+  /// What follows waits for an asynchronous message, reported like this when it was submitted.
+  virtual void BeginWait(const CommRecord& message) = 0;
   virtual void End() = 0;
   /// What follows, up to the next call, belongs to `piece`.
   virtual void EnterPiece(const PieceRecord& /*piece*/) {}

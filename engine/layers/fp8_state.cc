@@ -134,7 +134,7 @@ void Fp8State::EndStep(const ParallelContext& parallel) {
   if (!delayed() || layers_.empty()) return;
   Tensor newest = amax_.Slice(0, {1, amax_.dim(1)});
   if (parallel.layout.tp > 1) parallel.tp->AllReduce(newest, ReduceOp::kMax);
-  if (parallel.layout.dp > 1) parallel.dp->AllReduce(newest, ReduceOp::kMax);
+  if (parallel.dp->size() > 1) parallel.dp->AllReduce(newest, ReduceOp::kMax);
   UpdateFp8Scales(fp8_max_, amax_, scales_);
   has_history_ = true;
 }

@@ -7,9 +7,11 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "engine/comm/cuda/nccl_check.h"
+#include "engine/comm/cuda/nccl_links.h"
 #include "engine/device/cuda/check.h"
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/device/cuda/stream.h"
@@ -51,6 +53,24 @@ ncclDataType_t TypeOf(DType dtype) {
 size_t Count(const Tensor& tensor) { return static_cast<size_t>(tensor.numel()); }
 size_t Bytes(const Tensor& tensor) { return static_cast<size_t>(tensor.bytes()); }
 
+/// Groups whose ranks send to their neighbours, of pipeline stages or on the ring of the context.
+bool SendsMessages(GroupKind group) {
+  return group == GroupKind::kPipeline || group == GroupKind::kContext;
+}
+
+/// What was submitted to a stream beside the device's own.
+class NcclPending final : public PendingMessage {
+ public:
+  NcclPending(const CudaDevice& device, cudaStream_t stream) : device_(device) {
+    after_.Record(stream);
+  }
+  void Wait() override { WaitForEvent(device_.Activate(), after_); }
+
+ private:
+  const CudaDevice& device_;
+  CudaEvent after_;
+};
+
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(Device& device, GroupKind group, int rank, int size, const NcclId& id)
@@ -63,6 +83,10 @@ class NcclCommunicator final : public Communicator {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 1;
     Check("ncclCommInitRankConfig", ncclCommInitRankConfig(&comm_, size, unique, rank, &config));
+    if (SendsMessages(group) && size > 1) {
+      links_.emplace(comm_, rank, size,
+                     [this](const char* call, ncclResult_t result) { Check(call, result); });
+    }
     FillBarrier();
   }
 
@@ -72,33 +96,42 @@ class NcclCommunicator final : public Communicator {
     // Destroying waits for what is under way. After a failure, here or in what unwinds now, a peer
     // may never do its part.
     if (failed_ || std::uncaught_exceptions() > 0) {
+      links_.reset();
       WarnIfNcclFailed("ncclCommAbort", ncclCommAbort(comm_));
     } else {
+      if (links_) links_->Destroy();
       WarnIfNcclFailed("ncclCommDestroy", ncclCommDestroy(comm_));
     }
   }
 
-  void Abort(const std::string& reason) override {
+ protected:
+  void DoAbort(const std::string& reason) override {
     const std::lock_guard lock(mutex_);
     if (aborted_.load()) return;
     reason_ = reason;
     aborted_.store(true);
     if (comm_ == nullptr) return;
+    if (links_) links_->Abort();
     WarnIfNcclFailed("ncclCommAbort", ncclCommAbort(comm_));
     comm_ = nullptr;
   }
 
- protected:
   void DoAllReduce(Tensor& buffer, ReduceOp op) override { AllReduceOn(Join(), buffer, op); }
   void DoReduceScatter(const Tensor& in, Tensor& out) override { ReduceScatterOn(Join(), in, out); }
   void DoAllGather(const Tensor& in, Tensor& out) override { AllGatherOn(Join(), in, out); }
 
-  void DoAllReduceAsync(Tensor& buffer, ReduceOp op) override { AllReduceOn(Fork(), buffer, op); }
-  void DoReduceScatterAsync(const Tensor& in, Tensor& out) override {
-    ReduceScatterOn(Fork(), in, out);
+  Pending DoAllReduceAsync(Tensor& buffer, ReduceOp op) override {
+    AllReduceOn(ForkHere(), buffer, op);
+    return MakePending(device_.comm_stream());
   }
-  void DoAllGatherAsync(const Tensor& in, Tensor& out) override { AllGatherOn(Fork(), in, out); }
-  void DoWaitAll() override { Join(); }
+  Pending DoReduceScatterAsync(const Tensor& in, Tensor& out) override {
+    ReduceScatterOn(ForkHere(), in, out);
+    return MakePending(device_.comm_stream());
+  }
+  Pending DoAllGatherAsync(const Tensor& in, Tensor& out) override {
+    AllGatherOn(ForkHere(), in, out);
+    return MakePending(device_.comm_stream());
+  }
 
   void DoBroadcast(Tensor& buffer, int root) override {
     CheckDevice(buffer);
@@ -129,19 +162,24 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  void DoSend(const Tensor& tensor, int destination) override {
+  Pending DoSendAsync(const Tensor& tensor, int destination) override {
     CheckDevice(tensor);
-    const cudaStream_t stream = Join();
-    Call("ncclSend", [&] {
-      return ncclSend(tensor.raw(), Bytes(tensor), ncclInt8, destination, comm_, stream);
+    const NcclLink link = LinkOr(links_ ? links_->to(destination) : nullptr, destination);
+    Fork(link.stream);
+    Call("ncclSend", link.comm, [&] {
+      return ncclSend(tensor.raw(), Bytes(tensor), ncclInt8, link.peer, link.comm, link.stream);
     });
+    return MakePending(link.stream);
   }
 
-  void DoRecv(Tensor& tensor, int source) override {
+  Pending DoRecvAsync(Tensor& tensor, int source) override {
     CheckDevice(tensor);
-    const cudaStream_t stream = Join();
-    Call("ncclRecv",
-         [&] { return ncclRecv(tensor.raw(), Bytes(tensor), ncclInt8, source, comm_, stream); });
+    const NcclLink link = LinkOr(links_ ? links_->from(source) : nullptr, source);
+    Fork(link.stream);
+    Call("ncclRecv", link.comm, [&] {
+      return ncclRecv(tensor.raw(), Bytes(tensor), ncclInt8, link.peer, link.comm, link.stream);
+    });
+    return MakePending(link.stream);
   }
 
   void DoBarrier() override {
@@ -165,15 +203,32 @@ class NcclCommunicator final : public Communicator {
     TRIMTAB_CUDA_CHECK(cudaMemsetAsync(barrier_.get(), 0, sizeof(int32_t), stream_));
   }
 
-  /// The stream for messages, behind what the device was given so far.
-  cudaStream_t Fork() {
+  /// Puts what `stream` is given next behind what the device was given so far.
+  void Fork(cudaStream_t stream) {
     before_.Record(device_.Activate());
-    WaitForEvent(device_.comm_stream(), before_);
+    WaitForEvent(stream, before_);
+  }
+
+  /// The stream for messages, behind what the device was given so far.
+  cudaStream_t ForkHere() {
+    Fork(device_.comm_stream());
     pending_ = true;
     return device_.comm_stream();
   }
 
-  /// The device's stream, behind the asynchronous calls so far.
+  Pending MakePending(cudaStream_t stream) const {
+    return std::make_unique<NcclPending>(device_, stream);
+  }
+
+  /// The way to or from `peer`: where there is none of its own, through the group's communicator.
+  NcclLink LinkOr(const NcclLink* link, int peer) {
+    if (link != nullptr) return *link;
+    pending_ = true;
+    return {comm_, device_.comm_stream(), peer};
+  }
+
+  /// The device's stream, behind the asynchronous calls of the group so far: NCCL works through
+  /// them in order.
   cudaStream_t Join() {
     const cudaStream_t stream = device_.Activate();
     if (pending_) {
@@ -210,20 +265,24 @@ class NcclCommunicator final : public Communicator {
   /// Makes a call of NCCL. Errors of the network or of a peer show up at a later call.
   template <typename Function>
   void Call(const char* name, const Function& function) {
+    Call(name, comm_, function);
+  }
+  template <typename Function>
+  void Call(const char* name, ncclComm_t comm, const Function& function) {
     const std::lock_guard lock(mutex_);
-    ThrowIfFailedLocked(name);
+    ThrowIfFailedLocked(name, comm);
     Check(name, function());
   }
 
   void ThrowIfFailed(const char* name) {
     const std::lock_guard lock(mutex_);
-    ThrowIfFailedLocked(name);
+    ThrowIfFailedLocked(name, comm_);
   }
 
-  void ThrowIfFailedLocked(const char* name) {
+  void ThrowIfFailedLocked(const char* name, ncclComm_t comm) {
     if (aborted_.load()) throw CommError(reason_);
     ncclResult_t failure = ncclSuccess;
-    Check("ncclCommGetAsyncError", ncclCommGetAsyncError(comm_, &failure));
+    Check("ncclCommGetAsyncError", ncclCommGetAsyncError(comm, &failure));
     if (failure != ncclInProgress) Check(name, failure);
   }
 
@@ -240,9 +299,10 @@ class NcclCommunicator final : public Communicator {
   DeviceMemory barrier_;
   CudaEvent before_;
   CudaEvent after_;
-  bool pending_ = false;  // asynchronous calls that nobody has waited for
+  bool pending_ = false;  // calls in the stream for messages that the device's has not joined
   std::mutex mutex_;      // Abort may come from another thread
   ncclComm_t comm_ = nullptr;
+  std::optional<NcclLinks> links_;
   std::atomic<bool> aborted_{false};
   bool failed_ = false;
   std::string reason_;

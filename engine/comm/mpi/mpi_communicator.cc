@@ -27,11 +27,11 @@ class MpiCommunicator final : public Communicator {
     sources_.resize(members_.size());
   }
 
-  void Abort(const std::string& reason) override {
+ protected:
+  void DoAbort(const std::string& reason) override {
     world_.Fail({.rank = world_.rank(), .message = reason});
   }
 
- protected:
   void DoAllReduce(Tensor& buffer, ReduceOp op) override {
     const CommCall call = MakeCall(CollectiveKind::kAllReduce, buffer, buffer.numel(), op, -1);
     world_.Agree(place(), call);
@@ -102,24 +102,11 @@ class MpiCommunicator final : public Communicator {
     });
   }
 
-  void DoSend(const Tensor& tensor, int destination) override {
-    const CommCall call =
-        MakeCall(CollectiveKind::kSend, tensor, tensor.numel(), ReduceOp::kSum, destination);
-    world_.Agree(place(), call);
-    const MpiWorld::Transfer transfer = {.peer = members_[static_cast<size_t>(destination)],
-                                         .send = tensor.raw(),
-                                         .send_bytes = tensor.bytes()};
-    world_.Move(place(), call, std::span(&transfer, 1));
+  Pending DoSendAsync(const Tensor& tensor, int destination) override {
+    return SubmitMessage(CollectiveKind::kSend, tensor, destination);
   }
-
-  void DoRecv(Tensor& tensor, int source) override {
-    const CommCall call =
-        MakeCall(CollectiveKind::kRecv, tensor, tensor.numel(), ReduceOp::kSum, source);
-    world_.Agree(place(), call);
-    const MpiWorld::Transfer transfer = {.peer = members_[static_cast<size_t>(source)],
-                                         .receive = tensor.raw(),
-                                         .receive_bytes = tensor.bytes()};
-    world_.Move(place(), call, std::span(&transfer, 1));
+  Pending DoRecvAsync(Tensor& tensor, int source) override {
+    return SubmitMessage(CollectiveKind::kRecv, tensor, source);
   }
 
   void DoBarrier() override { world_.Agree(place(), {}); }
@@ -138,6 +125,11 @@ class MpiCommunicator final : public Communicator {
     TRIMTAB_ASSERT(tensor.device().kind() == DeviceKind::kCpu,
                    "the MPI communicator moves host memory only");
     return {.kind = kind, .dtype = tensor.dtype(), .count = count, .op = op, .peer = peer};
+  }
+
+  Pending SubmitMessage(CollectiveKind kind, const Tensor& tensor, int peer) {
+    const CommCall call = MakeCall(kind, tensor, tensor.numel(), ReduceOp::kSum, peer);
+    return world_.Submit(place(), call, tensor.raw(), tensor.bytes());
   }
 
   static int64_t SliceElements(DType dtype) { return kSliceBytes / SizeOf(dtype); }

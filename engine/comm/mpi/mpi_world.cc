@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -64,31 +65,12 @@ RunFailure FromNotice(const std::string& text) {
 
 }  // namespace
 
-/// A call as it is shown to the peers.
-struct MpiWorld::Header {
-  int32_t group;
-  int32_t size;
-  int32_t rank;
-  int32_t kind;
-  int32_t dtype;
-  int32_t op;
-  int32_t peer;
-  int32_t finished;
-  int64_t count;
-
-  CommCall Call() const {
-    return {.kind = static_cast<CollectiveKind>(kind),
-            .dtype = static_cast<DType>(dtype),
-            .count = count,
-            .op = static_cast<ReduceOp>(op),
-            .peer = peer};
-  }
-};
-
 MpiWorld::MpiWorld(std::unique_ptr<MpiTransport> transport)
     : transport_(std::move(transport)),
       limit_(ReadLimit()),
-      failures_(static_cast<size_t>(transport_->size())) {}
+      batch_(transport_->NewBatch()),
+      failures_(static_cast<size_t>(transport_->size())),
+      finished_(static_cast<size_t>(transport_->size())) {}
 
 MpiWorld& MpiWorld::OfProcess() {
   if (!FindMpiLaunch()) throw EnvironmentError("mpirun did not start this process");
@@ -96,75 +78,70 @@ MpiWorld& MpiWorld::OfProcess() {
   return world;
 }
 
-MpiWorld::Header MpiWorld::MakeHeader(const Place& place, const CommCall& call) const {
-  return {.group = static_cast<int32_t>(place.group),
-          .size = static_cast<int32_t>(place.members.size()),
-          .rank = place.rank,
-          .kind = static_cast<int32_t>(call.kind),
-          .dtype = static_cast<int32_t>(call.dtype),
-          .op = static_cast<int32_t>(call.op),
-          .peer = call.peer,
-          .finished = 0,
-          .count = call.count};
-}
-
 void MpiWorld::Agree(const Place& place, const CommCall& call) {
   ThrowIfFailed();
-  const bool message = call.kind == CollectiveKind::kSend || call.kind == CollectiveKind::kRecv;
   const int size = static_cast<int>(place.members.size());
-  const Header mine = MakeHeader(place, call);
-  headers_.resize(static_cast<size_t>(size));
-  const auto takes_part = [&](int peer) {
-    return peer != place.rank && (!message || peer == call.peer);
-  };
+  const CallHeader mine = MakeCallHeader(place.group, size, place.rank, call);
+  headers_.resize(place.members.size());
   for (int peer = 0; peer < size; ++peer) {
-    if (!takes_part(peer)) continue;
+    if (peer == place.rank) continue;
     const int world_rank = place.members[static_cast<size_t>(peer)];
-    transport_->BeginReceive(world_rank, kHeaderTag, &headers_[static_cast<size_t>(peer)],
-                             sizeof(Header));
-    transport_->BeginSend(world_rank, kHeaderTag, &mine, sizeof(Header));
+    transport_->BeginReceive(batch_, world_rank, kHeaderTag, &headers_[static_cast<size_t>(peer)],
+                             sizeof(CallHeader));
+    transport_->BeginSend(batch_, world_rank, kHeaderTag, &mine, sizeof(CallHeader));
   }
-  Await(place, call);
+  Await(batch_, place, call);
   for (int peer = 0; peer < size; ++peer) {
-    if (!takes_part(peer)) continue;
-    const Header& other = headers_[static_cast<size_t>(peer)];
-    const CommCall theirs = other.Call();
-    const int world_rank = place.members[static_cast<size_t>(peer)];
-    if (other.group != mine.group || other.size != mine.size || other.finished != 0) {
-      throw Error(ExitCode::kInternal,
-                  fmt::format("rank {} calls {} in the {} group, but rank {} {}", rank(),
-                              call.Describe(), Name(place.group), world_rank,
-                              other.finished != 0
-                                  ? "has finished"
-                                  : fmt::format("calls {} in the {} group", theirs.Describe(),
-                                                Name(static_cast<GroupKind>(other.group)))));
-    }
-    const bool fits = message ? call.Completes(theirs, peer, place.rank) : call.Matches(theirs);
-    if (fits) continue;
-    throw Error(ExitCode::kInternal,
-                place.rank < peer
-                    ? DescribeMismatch(place.group, size, place.rank, call, peer, theirs)
-                    : DescribeMismatch(place.group, size, peer, theirs, place.rank, call));
+    if (peer != place.rank) CheckFits(place, call, peer, headers_[static_cast<size_t>(peer)]);
   }
+}
+
+void MpiWorld::CheckFits(const Place& place, const CommCall& call, int peer,
+                         const CallHeader& theirs) const {
+  const int size = static_cast<int>(place.members.size());
+  const CommCall other = theirs.Call();
+  const auto group = static_cast<GroupKind>(theirs.group);
+  if (group != place.group || theirs.size != size || theirs.finished != 0) {
+    const std::string what = theirs.finished != 0 ? "has finished"
+                                                  : fmt::format("calls {} in the {} group",
+                                                                other.Describe(), Name(group));
+    throw Error(ExitCode::kInternal, fmt::format("rank {} calls {} in the {} group, but rank {} {}",
+                                                 rank(), call.Describe(), Name(place.group),
+                                                 place.members[static_cast<size_t>(peer)], what));
+  }
+  const bool message = call.kind == CollectiveKind::kSend || call.kind == CollectiveKind::kRecv;
+  if (message ? call.Completes(other, peer, place.rank) : call.Matches(other)) return;
+  throw Error(ExitCode::kInternal,
+              place.rank < peer
+                  ? DescribeMismatch(place.group, size, place.rank, call, peer, other)
+                  : DescribeMismatch(place.group, size, peer, other, place.rank, call));
 }
 
 void MpiWorld::Move(const Place& place, const CommCall& call, std::span<const Transfer> transfers) {
   for (const Transfer& transfer : transfers) {
     if (transfer.receive_bytes == 0) continue;
-    transport_->BeginReceive(transfer.peer, kDataTag, transfer.receive, transfer.receive_bytes);
+    transport_->BeginReceive(batch_, transfer.peer, kDataTag, transfer.receive,
+                             transfer.receive_bytes);
   }
   for (const Transfer& transfer : transfers) {
     if (transfer.send_bytes == 0) continue;
-    transport_->BeginSend(transfer.peer, kDataTag, transfer.send, transfer.send_bytes);
+    transport_->BeginSend(batch_, transfer.peer, kDataTag, transfer.send, transfer.send_bytes);
   }
-  Await(place, call);
+  Await(batch_, place, call);
 }
 
-void MpiWorld::Await(const Place& place, const CommCall& call) {
+void MpiWorld::Await(int batch, const Place& place, const CommCall& call, int partner) {
   const Clock::time_point end = Clock::now() + limit_;
   try {
-    for (int polls = 1; !transport_->Poll(); ++polls) {
-      if (polls % kPollsPerNotice == 0) ThrowIfFailed();
+    for (int polls = 1; !transport_->Poll(batch); ++polls) {
+      if (polls % kPollsPerNotice == 0) {
+        ThrowIfFailed();
+        if (partner >= 0 && finished_[static_cast<size_t>(partner)] > runs_finished_) {
+          throw Error(ExitCode::kInternal,
+                      fmt::format("rank {} calls {} in the {} group, but rank {} has finished",
+                                  rank(), call.Describe(), Name(place.group), partner));
+        }
+      }
       if (polls < kPollsBeforeSleep) {
         sched_yield();
         continue;
@@ -180,7 +157,7 @@ void MpiWorld::Await(const Place& place, const CommCall& call) {
       std::this_thread::sleep_for(kSleep);
     }
   } catch (...) {
-    transport_->Cancel();
+    transport_->Cancel(batch);
     throw;
   }
 }
@@ -192,7 +169,11 @@ void MpiWorld::TakeNotices() {
     TRIMTAB_ASSERT(notice->size() >= sizeof(sender), "a notice of {} bytes", notice->size());
     std::memcpy(&sender, notice->data(), sizeof(sender));
     TRIMTAB_ASSERT(sender >= 0 && sender < size(), "a notice from rank {}", sender);
-    failures_[static_cast<size_t>(sender)] = FromNotice(notice->substr(sizeof(sender)));
+    if (notice->size() == sizeof(sender)) {
+      ++finished_[static_cast<size_t>(sender)];
+    } else {
+      failures_[static_cast<size_t>(sender)] = FromNotice(notice->substr(sizeof(sender)));
+    }
   }
 }
 
@@ -207,10 +188,14 @@ void MpiWorld::Fail(const RunFailure& failure) {
   std::optional<RunFailure>& mine = failures_[static_cast<size_t>(rank())];
   if (mine) return;
   mine = failure;
+  SendNotices(ToNotice(failure));
+}
+
+void MpiWorld::SendNotices(const std::string& text) {
   const int32_t sender = rank();
   std::string notice(sizeof(sender), '\0');
   std::memcpy(notice.data(), &sender, sizeof(sender));
-  notice += ToNotice(failure);
+  notice += text;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer != rank()) transport_->SendNotice(peer, notice);
   }
@@ -247,24 +232,32 @@ void MpiWorld::Finish() {
   std::iota(everyone.begin(), everyone.end(), 0);
   const Place place = {GroupKind::kWorld, rank(), everyone};
   ThrowIfFailed();
-  Header mine = MakeHeader(place, {});
+  SendNotices("");
+  CallHeader mine = MakeCallHeader(place.group, size(), rank(), {});
   mine.finished = 1;
   headers_.resize(everyone.size());
   for (const int peer : everyone) {
     if (peer == rank()) continue;
-    transport_->BeginReceive(peer, kHeaderTag, &headers_[static_cast<size_t>(peer)],
-                             sizeof(Header));
-    transport_->BeginSend(peer, kHeaderTag, &mine, sizeof(Header));
+    transport_->BeginReceive(batch_, peer, kHeaderTag, &headers_[static_cast<size_t>(peer)],
+                             sizeof(CallHeader));
+    transport_->BeginSend(batch_, peer, kHeaderTag, &mine, sizeof(CallHeader));
   }
-  Await(place, {});
+  Await(batch_, place, {});
   for (const int peer : everyone) {
-    const Header& other = headers_[static_cast<size_t>(peer)];
+    const CallHeader& other = headers_[static_cast<size_t>(peer)];
     if (peer == rank() || other.finished != 0) continue;
     throw Error(
         ExitCode::kInternal,
         fmt::format("rank {} has finished, but rank {} calls {} in the {} group", rank(), peer,
                     other.Call().Describe(), Name(static_cast<GroupKind>(other.group))));
   }
+  // The notices are on their way, and of no use to a later run of these processes.
+  ++finished_[static_cast<size_t>(rank())];
+  while (*std::min_element(finished_.begin(), finished_.end()) == runs_finished_) {
+    ThrowIfFailed();
+    sched_yield();
+  }
+  ++runs_finished_;
 }
 
 }  // namespace trimtab

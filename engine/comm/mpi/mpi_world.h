@@ -16,6 +16,8 @@
 
 #include "engine/base/error.h"
 #include "engine/comm/comm_call.h"
+#include "engine/comm/comm_handle.h"
+#include "engine/comm/mpi/call_header.h"
 #include "engine/comm/mpi/transport.h"
 
 namespace trimtab {
@@ -58,11 +60,16 @@ class MpiWorld {
     std::span<const int> members;
   };
 
-  /// Returns when all ranks of the group make the same call, or for a message its other end does.
+  /// Returns when all ranks of the group make the same call.
   /// Throws Error where the calls do not fit, CommError where a rank has failed.
   void Agree(const Place& place, const CommCall& call);
   /// Moves the bytes. The peers have agreed on the call.
   void Move(const Place& place, const CommCall& call, std::span<const Transfer> transfers);
+  /// Submits a message to or from another rank of the group, of `bytes` from or to `data`. Its Wait
+  /// throws as Agree does; a call that does not fit is noticed by the receiver. The members of
+  /// `place` must outlive the message.
+  std::unique_ptr<PendingMessage> Submit(const Place& place, const CommCall& call, void* data,
+                                         int64_t bytes);
 
   /// Tells every other rank that this one has failed, once. Later calls throw CommError.
   void Fail(const RunFailure& failure);
@@ -75,18 +82,27 @@ class MpiWorld {
   void Finish();
 
  private:
-  struct Header;
+  class Message;
 
-  Header MakeHeader(const Place& place, const CommCall& call) const;
-  /// Waits for the transfers that have begun.
-  void Await(const Place& place, const CommCall& call);
+  /// Waits for the transfers of the batch. Throws Error once rank `partner` of the world, if given,
+  /// has finished.
+  void Await(int batch, const Place& place, const CommCall& call, int partner = -1);
+  /// Throws Error when `call` of this rank and what rank `peer` of the group calls do not fit.
+  void CheckFits(const Place& place, const CommCall& call, int peer,
+                 const CallHeader& theirs) const;
+  /// To every other rank: a RunFailure, or that this rank has finished when `text` is empty.
+  void SendNotices(const std::string& text);
   void TakeNotices();
   void ThrowIfFailed();
 
   std::unique_ptr<MpiTransport> transport_;
   std::chrono::seconds limit_;
-  std::vector<Header> headers_;
-  std::vector<std::optional<RunFailure>> failures_;  // by world rank
+  int batch_;  // of the calls of whole groups
+  std::vector<CallHeader> headers_;
+  // By world rank.
+  std::vector<std::optional<RunFailure>> failures_;
+  std::vector<int> finished_;  // runs
+  int runs_finished_ = 0;      // by all ranks
 };
 
 }  // namespace trimtab

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <climits>
 #include <list>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -51,35 +52,49 @@ class OpenMpiTransport final : public MpiTransport {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  void BeginSend(int peer, int tag, const void* data, int64_t bytes) override {
+  int NewBatch() override { return ++last_batch_; }
+
+  void BeginSend(int batch, int peer, int tag, const void* data, int64_t bytes) override {
     ForEachPiece(bytes, [&](int64_t offset, int count) {
       TRIMTAB_MPI_CHECK(MPI_Isend, static_cast<const char*>(data) + offset, count, MPI_BYTE, peer,
-                        tag, transfers_, &requests_.emplace_back(MPI_REQUEST_NULL));
+                        tag, transfers_, NewRequest(batch));
     });
   }
 
-  void BeginReceive(int peer, int tag, void* data, int64_t bytes) override {
+  void BeginReceive(int batch, int peer, int tag, void* data, int64_t bytes) override {
     ForEachPiece(bytes, [&](int64_t offset, int count) {
       TRIMTAB_MPI_CHECK(MPI_Irecv, static_cast<char*>(data) + offset, count, MPI_BYTE, peer, tag,
-                        transfers_, &requests_.emplace_back(MPI_REQUEST_NULL));
+                        transfers_, NewRequest(batch));
     });
   }
 
-  bool Poll() override {
+  void BeginMatchedSend(int batch, int peer, int tag, const void* data, int64_t bytes) override {
+    ForEachPiece(bytes, [&](int64_t offset, int count) {
+      TRIMTAB_MPI_CHECK(MPI_Issend, static_cast<const char*>(data) + offset, count, MPI_BYTE, peer,
+                        tag, transfers_, NewRequest(batch));
+    });
+  }
+
+  bool Poll(int batch) override {
+    const auto found = batches_.find(batch);
+    if (found == batches_.end()) return true;
+    std::vector<MPI_Request>& requests = found->second;
     int done = 0;
-    TRIMTAB_MPI_CHECK(MPI_Testall, static_cast<int>(requests_.size()), requests_.data(), &done,
+    TRIMTAB_MPI_CHECK(MPI_Testall, static_cast<int>(requests.size()), requests.data(), &done,
                       MPI_STATUSES_IGNORE);
-    if (done != 0) requests_.clear();
+    if (done != 0) batches_.erase(found);
     return done != 0;
   }
 
-  void Cancel() override {
-    for (MPI_Request& request : requests_) {
+  void Cancel(int batch) override {
+    const auto found = batches_.find(batch);
+    if (found == batches_.end()) return;
+    for (MPI_Request& request : found->second) {
       if (request == MPI_REQUEST_NULL) continue;
       MPI_Cancel(&request);  // of no effect on what is under way
       MPI_Request_free(&request);
     }
-    requests_.clear();
+    batches_.erase(found);
   }
 
   void SendNotice(int peer, const std::string& text) override {
@@ -110,6 +125,8 @@ class OpenMpiTransport final : public MpiTransport {
   }
 
  private:
+  MPI_Request* NewRequest(int batch) { return &batches_[batch].emplace_back(MPI_REQUEST_NULL); }
+
   template <typename Begin>
   static void ForEachPiece(int64_t bytes, const Begin& begin) {
     int64_t offset = 0;
@@ -124,7 +141,8 @@ class OpenMpiTransport final : public MpiTransport {
   MPI_Comm notices_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
-  std::vector<MPI_Request> requests_;
+  int last_batch_ = 0;
+  std::map<int, std::vector<MPI_Request>> batches_;  // that are not known to be complete
   std::list<std::string> sent_notices_;
 };
 

@@ -18,14 +18,18 @@ class MpiTransport {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Transfers that begin here; the memory stays in use until Poll returns true. Between two ranks,
-  /// those of one tag match in order, with equal sizes at both ends.
-  virtual void BeginSend(int peer, int tag, const void* data, int64_t bytes) = 0;
-  virtual void BeginReceive(int peer, int tag, void* data, int64_t bytes) = 0;
-  /// Makes progress; whether all transfers are complete.
-  virtual bool Poll() = 0;
-  /// Forgets the transfers that are not complete. After this only notices are exchanged.
-  virtual void Cancel() = 0;
+  /// Names a set of transfers that are waited for together.
+  virtual int NewBatch() = 0;
+  /// Transfers that begin here; the memory stays in use until Poll of their batch returns true.
+  /// Between two ranks, those of one tag match in order, with equal sizes at both ends.
+  virtual void BeginSend(int batch, int peer, int tag, const void* data, int64_t bytes) = 0;
+  virtual void BeginReceive(int batch, int peer, int tag, void* data, int64_t bytes) = 0;
+  /// As BeginSend, and complete only once the peer has begun to receive.
+  virtual void BeginMatchedSend(int batch, int peer, int tag, const void* data, int64_t bytes) = 0;
+  /// Makes progress with all transfers; whether those of the batch are complete.
+  virtual bool Poll(int batch) = 0;
+  /// Forgets the transfers of the batch that are not complete: the run has failed.
+  virtual void Cancel(int batch) = 0;
 
   /// A message outside of all order, which a peer finds whatever else it does.
   virtual void SendNotice(int peer, const std::string& text) = 0;

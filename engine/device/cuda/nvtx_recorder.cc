@@ -7,6 +7,13 @@
 #include <string>
 
 namespace trimtab {
+namespace {
+
+std::string Describe(const CommRecord& message) {
+  return fmt::format("{} {} {} bytes", Name(message.kind), Name(message.group), message.bytes);
+}
+
+}  // namespace
 
 void NvtxRecorder::BeginOp(const OpRecord& op) {
   std::string name(Name(op.kind));
@@ -23,9 +30,11 @@ void NvtxRecorder::BeginOp(const OpRecord& op) {
 }
 
 void NvtxRecorder::BeginComm(const CommRecord& message) {
-  nvtxRangePushA(
-      fmt::format("{} {} {} bytes", Name(message.kind), Name(message.group), message.bytes)
-          .c_str());
+  nvtxRangePushA(Describe(message).c_str());
+}
+
+void NvtxRecorder::BeginWait(const CommRecord& message) {
+  nvtxRangePushA(("wait " + Describe(message)).c_str());
 }
 
 void NvtxRecorder::End() { nvtxRangePop(); }

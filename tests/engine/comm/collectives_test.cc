@@ -307,7 +307,7 @@ TEST_P(Reduction, IntegersWrapAround) {
   });
 }
 
-// The asynchronous forms give the same, and their buffers may be used after WaitAll.
+// The asynchronous forms give the same, and their buffers may be used once they were waited for.
 TEST_P(Reduction, AsynchronousFormsGiveTheSame) {
   RunRanksCleanly(GetParam(), kRanks, [](Communicator& comm, Device& device) {
     GuardedTensor sum(device, 100, DType::kF32);
@@ -316,11 +316,13 @@ TEST_P(Reduction, AsynchronousFormsGiveTheSame) {
     GuardedTensor gathered(device, 100, DType::kF32);
     FillFrom(sum.tensor(), comm.rank());
     FillFrom(parts.tensor(), comm.rank());
-    comm.AllReduceAsync(sum.tensor());
-    comm.ReduceScatterAsync(parts.tensor(), scattered.tensor());
-    comm.WaitAll();
-    comm.AllGatherAsync(scattered.tensor(), gathered.tensor());
-    comm.WaitAll();
+    CommHandle reduced = comm.AllReduceAsync(sum.tensor());
+    CommHandle scatter = comm.ReduceScatterAsync(parts.tensor(), scattered.tensor());
+    scatter.Wait();
+    CommHandle gather = comm.AllGatherAsync(scattered.tensor(), gathered.tensor());
+    gather.Wait();
+    gather.Wait();  // there is nothing left to wait for
+    reduced.Wait();
     const auto expected = [](int64_t i) { return SumOfValues(kRanks, i); };
     EXPECT_EQ(FirstDifference(sum.tensor(), expected), -1);
     EXPECT_EQ(FirstDifference(gathered.tensor(), expected), -1);

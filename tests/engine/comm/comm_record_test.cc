@@ -13,10 +13,15 @@ class Listener final : public Recorder {
     messages.push_back(message);
     ++open_;
   }
+  void BeginWait(const CommRecord& message) override {
+    waits.push_back(message);
+    ++open_;
+  }
   void End() override { --open_; }
   int open() const { return open_; }
 
   std::vector<CommRecord> messages;
+  std::vector<CommRecord> waits;
 
  private:
   int open_ = 0;
@@ -30,6 +35,7 @@ void CallEverything(Communicator& comm, Device& device, DType dtype) {
   Tensor part = make(4);
   Tensor whole = make(8);
   Tensor other = make(8);
+  Tensor received_part = make(4);
   comm.AllReduce(whole);
   comm.ReduceScatter(whole, part);
   comm.AllGather(part, whole);
@@ -43,17 +49,42 @@ void CallEverything(Communicator& comm, Device& device, DType dtype) {
     comm.Recv(part, 0);
     comm.Send(whole, 0);
   }
+  CommHandle reduced = comm.AllReduceAsync(whole);
+  CommHandle sent = comm.SendAsync(part, 1 - comm.rank());
+  CommHandle received = comm.RecvAsync(received_part, 1 - comm.rank());
+  received.Wait();
+  reduced.Wait();
+  CommHandle scattered = comm.ReduceScatterAsync(whole, received_part);
+  CommHandle gathered = comm.AllGatherAsync(part, other);
+  gathered.Wait();
+  scattered.Wait();
+  sent.Wait();
 }
 
 // Bytes of the full buffer, as record.h defines them.
+CommRecord Record(DType dtype, CollectiveKind kind, int64_t values, int peer = -1, int64_t id = 0) {
+  return {kind, GroupKind::kWorld, 2, values * SizeOf(dtype), peer, id};
+}
+
 std::vector<CommRecord> ExpectedOfRank0(DType dtype) {
-  const auto record = [dtype](CollectiveKind kind, int64_t values) {
-    return CommRecord{kind, GroupKind::kWorld, 2, values * SizeOf(dtype)};
-  };
-  return {record(CollectiveKind::kAllReduce, 8), record(CollectiveKind::kReduceScatter, 8),
-          record(CollectiveKind::kAllGather, 8), record(CollectiveKind::kBroadcast, 4),
-          record(CollectiveKind::kAllToAll, 8),  record(CollectiveKind::kSend, 4),
-          record(CollectiveKind::kRecv, 8)};
+  return {Record(dtype, CollectiveKind::kAllReduce, 8),
+          Record(dtype, CollectiveKind::kReduceScatter, 8),
+          Record(dtype, CollectiveKind::kAllGather, 8),
+          Record(dtype, CollectiveKind::kBroadcast, 4, 1),
+          Record(dtype, CollectiveKind::kAllToAll, 8),
+          Record(dtype, CollectiveKind::kSend, 4, 1),
+          Record(dtype, CollectiveKind::kRecv, 8, 1),
+          Record(dtype, CollectiveKind::kAllReduce, 8, -1, 1),
+          Record(dtype, CollectiveKind::kSend, 4, 1, 2),
+          Record(dtype, CollectiveKind::kRecv, 4, 1, 3),
+          Record(dtype, CollectiveKind::kReduceScatter, 8, -1, 4),
+          Record(dtype, CollectiveKind::kAllGather, 8, -1, 5)};
+}
+
+/// In the order in which they are waited for.
+std::vector<CommRecord> ExpectedWaitsOfRank0(DType dtype) {
+  const std::vector<CommRecord> messages = ExpectedOfRank0(dtype);
+  return {messages[9], messages[7], messages[11], messages[10], messages[8]};
 }
 
 TEST(CommRecord, CpuAndMetaReportTheSame) {
@@ -65,6 +96,7 @@ TEST(CommRecord, CpuAndMetaReportTheSame) {
       EXPECT_EQ(listener.open(), 0);
       if (comm.rank() == 0) {
         EXPECT_EQ(listener.messages, ExpectedOfRank0(dtype));
+        EXPECT_EQ(listener.waits, ExpectedWaitsOfRank0(dtype));
       }
     });
 
@@ -74,6 +106,7 @@ TEST(CommRecord, CpuAndMetaReportTheSame) {
     CallEverything(*MakeMetaCommunicator(GroupKind::kWorld, 0, 2), *meta, dtype);
     EXPECT_EQ(listener.open(), 0);
     EXPECT_EQ(listener.messages, ExpectedOfRank0(dtype));
+    EXPECT_EQ(listener.waits, ExpectedWaitsOfRank0(dtype));
   }
 }
 
@@ -99,8 +132,10 @@ TEST(CommRecord, OneRankReportsNothingAndCopies) {
   group[0]->AllReduce(buffer);
   group[0]->Broadcast(buffer, 0);
   group[0]->Barrier();
+  group[0]->AllReduceAsync(buffer).Wait();
   EXPECT_EQ(Get(buffer, 0), 3);
   EXPECT_TRUE(listener.messages.empty());
+  EXPECT_TRUE(listener.waits.empty());
 }
 
 TEST(CommRecord, MessageEndsAlsoWhenTheCallThrows) {
@@ -113,6 +148,21 @@ TEST(CommRecord, MessageEndsAlsoWhenTheCallThrows) {
   EXPECT_THROW(group[0]->AllReduce(buffer), CommError);
   EXPECT_EQ(listener.messages.size(), 1u);
   EXPECT_EQ(listener.open(), 0);
+}
+
+TEST(CommRecord, WaitEndsAlsoWhenItThrows) {
+  const auto device = MakeCpuDevice(1);
+  Listener listener;
+  device->set_recorder(&listener);
+  const auto group = MakeInprocGroup(GroupKind::kData, 2);
+  Tensor buffer = Tensor::Empty(*device, {1}, DType::kF32, MemoryTag::kCommunication);
+  CommHandle received = group[0]->RecvAsync(buffer, 1);
+  group[1]->Abort("gone");
+  EXPECT_THROW(received.Wait(), CommError);
+  EXPECT_EQ(listener.waits.size(), 1u);
+  EXPECT_EQ(listener.open(), 0);
+  received.Wait();
+  EXPECT_EQ(listener.waits.size(), 1u) << "there is nothing left to wait for";
 }
 
 TEST(MetaCommunicator, HasNoRealMemoryToLeaveUnchanged) {

@@ -110,6 +110,55 @@ INSTANTIATE_TEST_SUITE_P(
                  0,
                  {"deadlock", "rank 0 calls send of 8 fp32 to rank 1 in the world group",
                   "rank 1 calls send of 8 fp32 to rank 0"}},
+        Mismatch{"AsynchronousMessageSizes",
+                 2,
+                 [](Communicator& comm, Device& device) {
+                   Tensor first = Floats(device, 4);
+                   Tensor second = Floats(device, comm.rank() == 0 ? 8 : 9);
+                   const auto submit = [&](Tensor& tensor) {
+                     return comm.rank() == 0 ? comm.SendAsync(tensor, 1)
+                                             : comm.RecvAsync(tensor, 0);
+                   };
+                   CommHandle handles[] = {submit(first), submit(second)};
+                   handles[0].Wait();
+                   handles[1].Wait();
+                 },
+                 1,
+                 {"rank 0 calls send of 8 fp32 to rank 1", "rank 1 calls recv of 9 fp32 from"}},
+        Mismatch{
+            "EverybodyReceives",
+            3,
+            [](Communicator& comm, Device& device) {
+              Tensor from_next = Floats(device, 8);
+              Tensor from_previous = Floats(device, 9);
+              CommHandle next = comm.RecvAsync(from_next, (comm.rank() + 1) % 3);
+              CommHandle previous = comm.RecvAsync(from_previous, (comm.rank() + 2) % 3);
+              (comm.rank() == 1 ? previous : next).Wait();
+            },
+            0,
+            {"deadlock", "rank 0 calls recv of 8 fp32 from rank 1",
+             "rank 1 calls recv of 9 fp32 from rank 0 in the world group", "rank 2 calls recv"}},
+        Mismatch{"OneSendTooFew",
+                 3,
+                 [](Communicator& comm, Device& device) {
+                   std::vector<Tensor> tensors(3);
+                   std::vector<CommHandle> handles;
+                   const int messages = comm.rank() == 0 ? 2 : 3;
+                   for (int i = 0; i < messages; ++i) {
+                     Tensor& tensor = tensors[static_cast<size_t>(i)] = Floats(device, 8);
+                     if (comm.rank() > 0) {
+                       handles.push_back(comm.RecvAsync(tensor, comm.rank() - 1));
+                       handles.back().Wait();
+                     }
+                     if (comm.rank() < 2)
+                       handles.push_back(comm.SendAsync(tensor, comm.rank() + 1));
+                   }
+                   for (CommHandle& handle : handles) handle.Wait();
+                   comm.Barrier();
+                 },
+                 0,
+                 {"deadlock", "rank 0 calls barrier", "rank 1 calls recv of 8 fp32 from rank 0",
+                  "rank 2 calls recv of 8 fp32 from rank 1"}},
         Mismatch{"RingOfSends",
                  3,
                  [](Communicator& comm, Device& device) {
@@ -155,6 +204,41 @@ TEST(Failure, AbortWakesEveryWaitingRank) {
   for (int rank : {0, 1, 3}) {
     EXPECT_TRUE(ends[static_cast<size_t>(rank)].comm_error) << rank;
     EXPECT_EQ(ends[static_cast<size_t>(rank)].what, "no more paper");
+  }
+}
+
+// Rank 2 throws in the middle of a pipeline, with messages of its own under way; its neighbours
+// wait for theirs. Nobody touches a buffer that is gone (address sanitizer would see that).
+TEST(Failure, RankThatThrowsLeavesNobodyWaiting) {
+  for (int fails_at = 0; fails_at < 30; ++fails_at) {
+    const auto ends = RunRanks(4, [fails_at](Communicator& comm, Device& device) {
+      int steps = 0;
+      const auto step = [&] {
+        if (comm.rank() == 2 && steps++ == fails_at) throw StorageError("disk full");
+      };
+      try {
+        for (int round = 0; round < 6; ++round) {
+          std::vector<CommHandle> handles;
+          for (const int peer : {comm.rank() - 1, comm.rank() + 1}) {
+            if (peer < 0 || peer > 3) continue;
+            step();
+            Tensor received = Floats(device, 20000);
+            handles.push_back(comm.RecvAsync(received, peer));
+            step();
+            handles.push_back(comm.SendAsync(Floats(device, 20000), peer));
+          }
+          for (CommHandle& handle : handles) {
+            step();
+            handle.Wait();
+          }
+        }
+      } catch (const std::exception& error) {
+        comm.Abort(error.what());
+        throw;
+      }
+    });
+    for (const RankEnd& end : ends) EXPECT_EQ(end.what, "disk full");
+    EXPECT_FALSE(ends[2].comm_error);
   }
 }
 
@@ -239,6 +323,39 @@ TEST(Failure, RanksOnGpusCannotBeCapturedTogether) {
   RunRanksCleanly(RankKind::kEmulatedCudaThreads, 2,
                   [](Communicator& comm, Device&) { EXPECT_FALSE(comm.CanCapture()); });
   EXPECT_TRUE(MakeInprocGroup(GroupKind::kData, 1)[0]->CanCapture());
+}
+
+// A GPU that fails while it moves a message: neither end takes the data for granted.
+TEST(Failure, MessageThatCannotBeMovedFailsBothEnds) {
+  static CudaComm broken = EmulatedCudaComm();
+  broken.copy = [](Device&, const void*, void*, int64_t) {
+    throw EnvironmentError("the GPU has fallen off the bus");
+  };
+  const auto ends =
+      RunRanks(RankKind::kEmulatedCudaThreads, 2, [](Communicator& comm, Device& device) {
+        device.set_cuda_comm(&broken);
+        Tensor tensor = Floats(device, 1000);
+        if (comm.rank() == 0) return comm.Send(tensor, 1);
+        comm.Recv(tensor, 0);
+      });
+  for (const RankEnd& end : ends) EXPECT_EQ(end.what, "the GPU has fallen off the bus");
+  EXPECT_NE(ends[0].comm_error, ends[1].comm_error);
+}
+
+TEST(FailureDeathTest, HandlesAreWaitedFor) {
+  const auto device = MakeCpuDevice(1);
+  const auto group = MakeInprocGroup(GroupKind::kPipeline, 2);
+  Tensor tensor = Floats(*device, 3);
+  const auto drop = [&] { static_cast<void>(group[0]->SendAsync(tensor, 1)); };
+  EXPECT_DEATH(drop(), "nobody waited for send in the pp group");
+  const auto overwrite = [&] {
+    CommHandle handle = group[0]->SendAsync(tensor, 1);
+    handle = CommHandle();
+  };
+  EXPECT_DEATH(overwrite(), "nobody waited for send");
+  // Of a group that has failed, nobody needs the message.
+  CommHandle handle = group[0]->SendAsync(tensor, 1);
+  group[0]->Abort("gone");
 }
 
 TEST(FailureDeathTest, ShapesAndPeersAreChecked) {

@@ -44,6 +44,34 @@ const std::map<std::string, Scenario>& Scenarios() {
          if (context.rank == 0) return context.world->Send(tensor, 1);
          context.world->AllReduce(tensor);
        }},
+      {"asynchronous_sizes",
+       [](ParallelContext& context, Device& device) {
+         Tensor first = Floats(device, 4);
+         Tensor second = Floats(device, context.rank == 0 ? 8 : 9);
+         for (Tensor* tensor : {&first, &second}) {
+           CommHandle handle = context.rank == 0 ? context.world->SendAsync(*tensor, 1)
+                                                 : context.world->RecvAsync(*tensor, 0);
+           handle.Wait();
+         }
+         context.world->Barrier();
+       }},
+      {"receives_too_much",
+       [](ParallelContext& context, Device& device) {
+         Tensor tensor = Floats(device, 8);
+         if (context.rank == 1) return context.world->Send(tensor, 0);
+         context.world->Recv(tensor, 1);
+         context.world->Recv(tensor, 1);
+       }},
+      {"throws_with_messages_under_way",
+       [](ParallelContext& context, Device& device) {
+         Tensor sent = Floats(device, 1 << 20);
+         Tensor received = Floats(device, 1 << 20);
+         CommHandle handles[] = {context.world->SendAsync(sent, 1 - context.rank),
+                                 context.world->RecvAsync(received, 1 - context.rank),
+                                 context.world->RecvAsync(sent, 1 - context.rank)};
+         if (context.rank == 1) throw StorageError("disk full");
+         for (CommHandle& handle : handles) handle.Wait();
+       }},
       {"groups", [](ParallelContext& context,
                     Device&) { (context.rank == 0 ? context.world : context.dp)->Barrier(); }},
       {"finishes_early",

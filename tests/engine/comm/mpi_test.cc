@@ -25,6 +25,13 @@ TEST_F(Mpi, CollectivesGiveTheBitsOfThreads) {
   EXPECT_NE(result.output.find("[  PASSED  ]"), std::string::npos) << result.output;
 }
 
+TEST_F(Mpi, MessagesUnderWay) {
+  const MpirunResult result = RunUnderMpirun(
+      4, "tests/engine/comm/messages_test --gtest_filter='Processes/*' --gtest_brief=1");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("[  PASSED  ]"), std::string::npos) << result.output;
+}
+
 // NCCL itself, between two processes that share the GPU: slow, and good for this test only.
 TEST_F(Mpi, NcclCollectivesOfTwoProcessesOnOneGpu) {
   if (FindCudaDevices().device_count == 0) GTEST_SKIP() << FindCudaDevices().reason;
@@ -33,6 +40,15 @@ TEST_F(Mpi, NcclCollectivesOfTwoProcessesOnOneGpu) {
       "NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo");
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_EQ(result.output.find("SKIPPED"), std::string::npos) << result.output;
+}
+
+TEST_F(Mpi, NcclMessagesOfTwoProcessesOnOneGpu) {
+  if (FindCudaDevices().device_count == 0) GTEST_SKIP() << FindCudaDevices().reason;
+  const MpirunResult result = RunUnderMpirun(
+      2, "tests/engine/comm/messages_test --gtest_filter='CudaProcesses/*' --gtest_brief=1",
+      "NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("[  PASSED  ]"), std::string::npos) << result.output;
 }
 
 TEST_F(Mpi, EveryLayoutOfARunThatWorks) {
@@ -77,13 +93,21 @@ INSTANTIATE_TEST_SUITE_P(
                 ExitCode::kInternal,
                 {"rank 0 calls all_reduce(sum) of 8 fp32, but rank 1 calls broadcast of 8 fp32 "
                  "from rank 0"}},
-        Failure{"two_sends",
+        Failure{"two_sends", ExitCode::kInternal, {"has waited 1 s in send of 8 fp32 to rank "}},
+        Failure{"message_against_collective", ExitCode::kInternal, {" has waited 1 s in "}},
+        Failure{
+            "asynchronous_sizes",
+            ExitCode::kInternal,
+            {"rank 0: world group of 2 ranks: rank 0 calls send of 8 fp32 to rank 1, but rank 1 "
+             "calls recv of 9 fp32 from rank 0",
+             "rank 1: world group of 2 ranks: rank 0 calls send"}},
+        Failure{"receives_too_much",
                 ExitCode::kInternal,
-                {"rank 0 calls send of 8 fp32 to rank 1, but rank 1 calls send of 8 fp32 to rank "
-                 "0"}},
-        Failure{"message_against_collective",
-                ExitCode::kInternal,
-                {"rank 0 calls send of 8 fp32 to rank 1, but rank 1 calls all_reduce(sum)"}},
+                {"rank 0 calls recv of 8 fp32 from rank 1 in the world group, but rank 1 has "
+                 "finished"}},
+        Failure{"throws_with_messages_under_way",
+                ExitCode::kStorage,
+                {"rank 0: disk full", "rank 1: disk full"}},
         Failure{"groups",
                 ExitCode::kInternal,
                 {"rank 0: rank 0 calls barrier in the world group, but rank 1 calls barrier in the "

@@ -43,6 +43,21 @@ TEST(RunInprocRanks, PlacesRanksTensorParallelFirst) {
   EXPECT_EQ(ran.size(), 6u);
 }
 
+// Sums of powers of two say who is in each group.
+TEST(RunInprocRanks, GroupsSpanTheirAxes) {
+  const ParallelConfig layout = {.tp = 2, .cp = 2, .pp = 2, .dp = 2};
+  RunInprocRanks(layout, [&layout](ParallelContext& context) {
+    for (const ProcessGroup& row : kProcessGroups) {
+      double members = 0;
+      for (const int member : GroupMembers(layout, row.kind, context.rank)) members += 1 << member;
+      EXPECT_EQ(SumOverGroup(*context.group(row.kind), 1 << context.rank), members)
+          << Name(row.kind);
+    }
+    EXPECT_EQ(SumOverGroup(*context.dp, 1 << context.rank), (0b01010101 << context.tp_rank)
+                                                                << 8 * context.pp_rank);
+  });
+}
+
 // Rank 3 fails while its peers wait in every kind of group; its own exception comes out, with its
 // type, whichever thread ends first.
 TEST(RunInprocRanks, RethrowsTheCauseAndNotItsConsequences) {
@@ -134,8 +149,29 @@ TEST(MetaContext, AnyRankOfAnyWorld) {
   EXPECT_EQ(context.world->rank(), 4099);
 }
 
+TEST(MetaContext, StagesAndContextRanks) {
+  const ParallelConfig layout = {.tp = 8, .cp = 2, .pp = 16, .dp = 64};
+  // The last stage's rank with tp 5, cp 1, dp 7.
+  const int rank = 5 + 8 * (1 + 2 * (7 + 64 * 15));
+  const ParallelContext context = MakeMetaContext(layout, rank);
+  EXPECT_EQ(context.cp_rank, 1);
+  EXPECT_EQ(context.dp_rank, 7);
+  EXPECT_EQ(context.pp_rank, 15);
+  EXPECT_EQ(context.cp->size(), 2);
+  EXPECT_EQ(context.cp->group(), GroupKind::kContext);
+  EXPECT_EQ(context.dp->size(), 128) << "all ranks with the same weights";
+  EXPECT_EQ(context.dp->rank(), 1 + 2 * 7);
+  EXPECT_EQ(context.pp->size(), 16);
+  EXPECT_EQ(context.pp->rank(), 15);
+  EXPECT_EQ(context.pp->group(), GroupKind::kPipeline);
+  EXPECT_EQ(context.embedding->size(), 2);
+  EXPECT_EQ(context.embedding->rank(), 1);
+  EXPECT_EQ(context.embedding->group(), GroupKind::kEmbedding);
+  EXPECT_EQ(MakeMetaContext(layout, rank - 8 * 2 * 64).embedding->size(), 1) << "a stage between";
+}
+
 TEST(MetaContextDeathTest, RefusesWhatTheEngineCannotPlace) {
-  EXPECT_DEATH(MakeMetaContext({.tp = 2, .pp = 2}, 0), "tp x dp layouts");
+  EXPECT_DEATH(MakeMetaContext({.cp = 0}, 0), "an axis of 0 ranks");
   EXPECT_DEATH(MakeMetaContext({.tp = 2}, 2), "rank 2 of a world of 2");
 }
 

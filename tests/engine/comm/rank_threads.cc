@@ -86,7 +86,7 @@ struct NcclRank {
     MpiWorld& world = MpiWorld::OfProcess();
     setenv("NCCL_HOSTID", fmt::format("rank{}", world.rank()).c_str(), /*overwrite=*/1);
     device = MakeRankDevice(RankKind::kCudaProcesses);
-    context = MakeMpiContext(world, {.dp = world.size()}, *device);
+    context = MakeMpiContext(world, {.pp = world.size()}, *device);
   }
   static NcclRank& OfProcess() {
     static auto* rank = new NcclRank;
@@ -181,7 +181,7 @@ std::vector<RankEnd> RunRanks(RankKind kind, int size, const RankBody& body) {
   }
   if (kind == RankKind::kCudaProcesses) {
     NcclRank& rank = NcclRank::OfProcess();
-    RunBody([&] { body(*rank.context.world, *rank.device); },
+    RunBody([&] { body(*rank.context.pp, *rank.device); },
             ends[static_cast<size_t>(rank.context.rank)]);
     return ends;
   }

@@ -29,6 +29,7 @@ class RecordingDevice : public Recorder {
     ops_.push_back(op);
   }
   void BeginComm(const CommRecord&) override { ADD_FAILURE() << "an op sent a message"; }
+  void BeginWait(const CommRecord&) override { ADD_FAILURE() << "an op waited for a message"; }
   void End() override { --open_; }
 
   Device& device() { return *device_; }

@@ -121,6 +121,7 @@ class Counter final : public Recorder {
  public:
   void BeginOp(const OpRecord&) override { ++ops; }
   void BeginComm(const CommRecord&) override {}
+  void BeginWait(const CommRecord&) override {}
   void End() override {}
 
   int64_t ops = 0;

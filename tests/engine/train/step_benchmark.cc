@@ -32,6 +32,7 @@ class FlopCounter final : public Recorder {
  public:
   void BeginOp(const OpRecord& op) override { flops_ += op.flops; }
   void BeginComm(const CommRecord&) override {}
+  void BeginWait(const CommRecord&) override {}
   void End() override {}
   double flops() const { return static_cast<double>(flops_); }
 

@@ -41,13 +41,15 @@ TEST(NvtxRecorder, NamesOpsAndMessages) {
   NvtxRecorder recorder;
   recorder.BeginOp({.kind = OpKind::kGemm, .dtype = DType::kBf16, .dims = {4096, 12288, 4096}});
   recorder.End();
-  recorder.BeginComm({.kind = CollectiveKind::kAllReduce,
-                      .group = GroupKind::kData,
-                      .ranks = 8,
-                      .bytes = 1048576});
+  const CommRecord message = {
+      .kind = CollectiveKind::kAllReduce, .group = GroupKind::kData, .ranks = 8, .bytes = 1048576};
+  recorder.BeginComm(message);
+  recorder.End();
+  recorder.BeginWait(message);
   recorder.End();
   EXPECT_EQ(Events(), (std::vector<std::string>{"gemm 4096x12288x4096 bf16", "end",
-                                                "all_reduce dp 1048576 bytes", "end"}));
+                                                "all_reduce dp 1048576 bytes", "end",
+                                                "wait all_reduce dp 1048576 bytes", "end"}));
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ inline OpRecord CostOf(Device& device, const std::function<void()>& run) {
       sum.bytes += op.bytes;
     }
     void BeginComm(const CommRecord&) override {}
+    void BeginWait(const CommRecord&) override {}
     void End() override {}
     OpRecord sum;
   };

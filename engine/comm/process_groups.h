@@ -1,0 +1,67 @@
+// Process groups: which ranks of the grid talk to one another, as a table.
+//
+// The grid has the axes tp, cp, dp, pp, and rank numbers run along tp first (Megatron-Core's order
+// tp-cp-ep-dp-pp), so that a tensor-parallel group is a run of neighbouring ranks. A group spans
+// some of the axes: its ranks differ there and nowhere else. In the group they are numbered in the
+// order of their ranks in the world.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "engine/config/parallel_config.h"
+#include "engine/device/record.h"
+
+namespace trimtab {
+
+/// Where a rank stands on each axis.
+struct RankPlace {
+  int tp = 0;
+  int cp = 0;
+  int dp = 0;
+  int pp = 0;
+
+  bool operator==(const RankPlace&) const = default;
+};
+
+/// Axes of the grid, as bits.
+enum Axis : unsigned { kTpAxis = 1, kCpAxis = 2, kDpAxis = 4, kPpAxis = 8 };
+
+struct ProcessGroup {
+  GroupKind kind{};
+  unsigned axes = 0;
+  /// Only the first and the last rank of the axes take part; the others are groups of one.
+  bool ends_only = false;
+};
+
+/// Every group a rank is in.
+inline constexpr std::array<ProcessGroup, kGroupKindCount> kProcessGroups = {{
+    {GroupKind::kWorld, kTpAxis | kCpAxis | kDpAxis | kPpAxis},
+    {GroupKind::kTensor, kTpAxis},
+    {GroupKind::kContext, kCpAxis},
+    // Ranks with the same shard of the weights: gradients are summed over it.
+    {GroupKind::kData, kCpAxis | kDpAxis},
+    {GroupKind::kPipeline, kPpAxis},
+    // The two stages that share a tied embedding.
+    {GroupKind::kEmbedding, kPpAxis, /*ends_only=*/true},
+}};
+
+/// The layout's sizes must be at least 1, and `rank` in its world.
+RankPlace PlaceOf(const ParallelConfig& layout, int rank);
+/// Inverse of PlaceOf.
+int RankAt(const ParallelConfig& layout, const RankPlace& place);
+
+/// One rank's place in its group.
+struct GroupPlace {
+  int rank = 0;
+  int size = 1;
+  int stride = 1;  // between the group's first two ranks, in the world
+
+  bool operator==(const GroupPlace&) const = default;
+};
+GroupPlace PlaceInGroup(const ParallelConfig& layout, GroupKind group, int rank);
+
+/// The world ranks of the group that `rank` is in, in ascending order.
+std::vector<int> GroupMembers(const ParallelConfig& layout, GroupKind group, int rank);
+
+}  // namespace trimtab

@@ -1,0 +1,114 @@
+// Properties of the process groups over random grids.
+#include "engine/comm/process_groups.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+namespace trimtab {
+namespace {
+
+std::vector<ParallelConfig> RandomGrids() {
+  std::vector<ParallelConfig> grids = {{}, {.pp = 2}, {.tp = 2, .cp = 3, .pp = 4, .dp = 5}};
+  std::mt19937 random(7);
+  std::uniform_int_distribution<int64_t> size(1, 4);
+  while (grids.size() < 60) {
+    grids.push_back(
+        {.tp = size(random), .cp = size(random), .pp = size(random), .dp = size(random)});
+  }
+  return grids;
+}
+
+/// Whether two ranks are in one group, said of the places alone.
+bool Together(const ProcessGroup& group, const ParallelConfig& layout, const RankPlace& a,
+              const RankPlace& b) {
+  const auto same_unless = [&group](unsigned axis, int x, int y) {
+    return (group.axes & axis) != 0 || x == y;
+  };
+  const bool spanned = same_unless(kTpAxis, a.tp, b.tp) && same_unless(kCpAxis, a.cp, b.cp) &&
+                       same_unless(kDpAxis, a.dp, b.dp) && same_unless(kPpAxis, a.pp, b.pp);
+  if (!group.ends_only || a.pp == b.pp) return spanned;
+  const auto at_an_end = [&layout](int pp) { return pp == 0 || pp == layout.pp - 1; };
+  return spanned && at_an_end(a.pp) && at_an_end(b.pp);
+}
+
+TEST(ProcessGroups, PlacesAndRanksAreInverse) {
+  for (const ParallelConfig& layout : RandomGrids()) {
+    int rank = 0;
+    // tp fastest, then cp, dp and pp.
+    for (int pp = 0; pp < layout.pp; ++pp) {
+      for (int dp = 0; dp < layout.dp; ++dp) {
+        for (int cp = 0; cp < layout.cp; ++cp) {
+          for (int tp = 0; tp < layout.tp; ++tp, ++rank) {
+            const RankPlace place = {.tp = tp, .cp = cp, .dp = dp, .pp = pp};
+            EXPECT_EQ(PlaceOf(layout, rank), place);
+            EXPECT_EQ(RankAt(layout, place), rank);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ProcessGroups, AreTheRanksThatDifferOnTheirAxesOnly) {
+  for (const ParallelConfig& layout : RandomGrids()) {
+    const int world = static_cast<int>(layout.world_size());
+    for (const ProcessGroup& group : kProcessGroups) {
+      for (int rank = 0; rank < world; ++rank) {
+        std::vector<int> expected;
+        for (int other = 0; other < world; ++other) {
+          if (Together(group, layout, PlaceOf(layout, rank), PlaceOf(layout, other))) {
+            expected.push_back(other);
+          }
+        }
+        EXPECT_EQ(GroupMembers(layout, group.kind, rank), expected) << Name(group.kind);
+      }
+    }
+  }
+}
+
+TEST(ProcessGroups, PartitionTheWorldAndAgreeOnTheirMembers) {
+  for (const ParallelConfig& layout : RandomGrids()) {
+    const int world = static_cast<int>(layout.world_size());
+    for (const ProcessGroup& group : kProcessGroups) {
+      std::set<int> seen;
+      for (int rank = 0; rank < world; ++rank) {
+        const std::vector<int> members = GroupMembers(layout, group.kind, rank);
+        const GroupPlace place = PlaceInGroup(layout, group.kind, rank);
+        EXPECT_EQ(place.size, static_cast<int>(members.size()));
+        EXPECT_EQ(members[static_cast<size_t>(place.rank)], rank);
+        EXPECT_TRUE(std::is_sorted(members.begin(), members.end()));
+        EXPECT_EQ(place.stride, members.size() > 1 ? members[1] - members[0] : 1);
+        if (place.rank != 0) continue;
+        for (const int member : members) {
+          EXPECT_TRUE(seen.insert(member).second) << "in two groups";
+          EXPECT_EQ(GroupMembers(layout, group.kind, member), members);
+        }
+      }
+      EXPECT_EQ(static_cast<int>(seen.size()), world) << Name(group.kind);
+    }
+  }
+}
+
+TEST(ProcessGroups, HaveTheSizesOfTheirAxes) {
+  const ParallelConfig layout = {.tp = 2, .cp = 3, .pp = 5, .dp = 7};
+  const auto size = [&layout](GroupKind kind) { return PlaceInGroup(layout, kind, 0).size; };
+  EXPECT_EQ(size(GroupKind::kWorld), 210);
+  EXPECT_EQ(size(GroupKind::kTensor), 2);
+  EXPECT_EQ(size(GroupKind::kContext), 3);
+  EXPECT_EQ(size(GroupKind::kData), 21);
+  EXPECT_EQ(size(GroupKind::kPipeline), 5);
+  EXPECT_EQ(size(GroupKind::kEmbedding), 2);
+  EXPECT_EQ(PlaceInGroup(layout, GroupKind::kEmbedding, 42), GroupPlace()) << "the second stage";
+  EXPECT_EQ(PlaceInGroup({.pp = 1}, GroupKind::kEmbedding, 0), GroupPlace());
+}
+
+TEST(ProcessGroupsDeathTest, RefusesWhatIsNoPlace) {
+  EXPECT_DEATH(PlaceOf({.tp = 2}, 2), "rank 2 of a world of 2");
+  EXPECT_DEATH(PlaceOf({.dp = 0}, 0), "an axis of 0 ranks");
+}
+
+}  // namespace
+}  // namespace trimtab
