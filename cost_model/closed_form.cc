@@ -151,7 +151,7 @@ class ClosedFormEstimator::Impl {
   /// What runs of one mode, precision and fp8 configuration share.
   struct Setting {
     Mode mode;
-    std::string precision;
+    Precision precision = Precision::kFp32;
     Fp8Config fp8;
     Pricer pricer;
     std::vector<int64_t> first_alike;
@@ -178,7 +178,7 @@ class ClosedFormEstimator::Impl {
 
 size_t ClosedFormEstimator::Impl::SettingOf(const RunConfig& run) {
   const Mode mode = ModeOf(run, cluster_);
-  const std::string& precision = run.layout.precision;
+  const Precision precision = run.layout.precision;
   for (size_t i = 0; i < settings_.size(); ++i) {
     const Setting& each = settings_[i];
     if (each.mode == mode && each.precision == precision && each.fp8 == run.fp8) return i;

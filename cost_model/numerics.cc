@@ -1,44 +1,37 @@
 #include "cost_model/numerics.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
+#include <string_view>
 
 #include "engine/base/error.h"
 #include "engine/base/nearest_name.h"
 #include "engine/config/precision.h"
+#include "engine/config/text_values.h"
 #include "engine/ops/adamw.h"
 
 namespace trimtab {
 namespace {
 
-const std::vector<std::string> kMasters = {"fp32", "remainder"};
-const std::vector<std::string> kMoments = {"fp32", "bf16", "fp16"};
-const std::vector<std::string> kGradients = {"fp32", "bf16"};
+constexpr MasterWeights kMasters[] = {MasterWeights::kFp32, MasterWeights::kRemainder};
+constexpr DType kMoments[] = {DType::kF32, DType::kBf16, DType::kF16};
+constexpr DType kGradients[] = {DType::kF32, DType::kBf16};
 
 struct Preset {
   const char* name;
-  const char* master;
-  const char* moments;
-  const char* gradients;
+  MasterWeights master;
+  DType moments;
+  DType gradients;
 };
-constexpr std::array<Preset, 3> kPresets = {{{"full", "fp32", "fp32", "fp32"},
-                                             {"reduced", "remainder", "bf16", "fp32"},
-                                             {"minimal", "remainder", "bf16", "bf16"}}};
+constexpr Preset kPresets[] = {{"full", MasterWeights::kFp32, DType::kF32, DType::kF32},
+                               {"reduced", MasterWeights::kRemainder, DType::kBf16, DType::kF32},
+                               {"minimal", MasterWeights::kRemainder, DType::kBf16, DType::kBf16}};
 
-struct PrecisionText {
-  const char* name;
-  const char* description;
-};
-constexpr std::array<PrecisionText, 5> kPrecisions = {{
-    {"fp32", "weights, activations and products in fp32"},
-    {"tf32", "weights and activations in fp32; products round their operands to 10 bits"},
-    {"bf16", "weights, activations and products in bf16, sums in fp32"},
-    {"fp16", "weights, activations and products in fp16 with loss scaling, sums in fp32"},
-    {"fp8", "as bf16, but the layers' products take fp8 operands with a scale per tensor"},
-}};
+constexpr Precision kPrecisions[] = {Precision::kFp32, Precision::kTf32, Precision::kBf16,
+                                     Precision::kFp16, Precision::kFp8};
 
 std::string Joined(const ParallelConfig& layout) {
-  return layout.master + "/" + layout.moments + "/" + layout.gradients;
+  return fmt::format("{}/{}/{}", Name(layout.master), Name(layout.moments), Name(layout.gradients));
 }
 
 /// Whether masters may be remainders, and gradients bf16.
@@ -47,17 +40,23 @@ bool HasBf16Weights(const ParallelConfig& layout) {
 }
 
 void SetPreset(const Preset& preset, ParallelConfig& layout) {
-  layout.master = HasBf16Weights(layout) ? preset.master : "fp32";
+  layout.master = HasBf16Weights(layout) ? preset.master : MasterWeights::kFp32;
   layout.moments = preset.moments;
-  layout.gradients = HasBf16Weights(layout) ? preset.gradients : "fp32";
+  layout.gradients = HasBf16Weights(layout) ? preset.gradients : DType::kF32;
 }
 
-bool Contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+template <typename T>
+void AppendOnce(const T& value, std::vector<T>& values) {
+  if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
 }
 
-void AppendOnce(const std::string& name, std::vector<std::string>& names) {
-  if (!Contains(names, name)) names.push_back(name);
+/// Sets `value` to the one of `valid` that is called `name`; false if none is.
+template <typename Values, typename T>
+bool FindNamed(const Values& valid, std::string_view name, T& value) {
+  const auto found = std::find_if(std::begin(valid), std::end(valid),
+                                  [&](const T& each) { return Name(each) == name; });
+  if (found != std::end(valid)) value = *found;
+  return found != std::end(valid);
 }
 
 [[noreturn]] void ThrowUnknownState(const std::string& name) {
@@ -80,19 +79,11 @@ void SetOptimizerState(const std::string& name, ParallelConfig& layout) {
   for (const Preset& preset : kPresets) {
     if (name == preset.name) return SetPreset(preset, layout);
   }
-  const size_t first = name.find('/');
-  const size_t second = first == std::string::npos ? first : name.find('/', first + 1);
-  if (second == std::string::npos) ThrowUnknownState(name);
-  const std::string master = name.substr(0, first);
-  const std::string moments = name.substr(first + 1, second - first - 1);
-  const std::string gradients = name.substr(second + 1);
-  if (!Contains(kMasters, master) || !Contains(kMoments, moments) ||
-      !Contains(kGradients, gradients)) {
-    ThrowUnknownState(name);
-  }
-  layout.master = master;
-  layout.moments = moments;
-  layout.gradients = gradients;
+  const std::vector<std::string> parts = Split(name, '/');
+  const bool known = parts.size() == 3 && FindNamed(kMasters, parts[0], layout.master) &&
+                     FindNamed(kMoments, parts[1], layout.moments) &&
+                     FindNamed(kGradients, parts[2], layout.gradients);
+  if (!known) ThrowUnknownState(name);
 }
 
 std::string OptimizerStateName(const ParallelConfig& layout) {
@@ -104,7 +95,7 @@ std::string OptimizerStateName(const ParallelConfig& layout) {
   return Joined(layout);
 }
 
-std::vector<std::string> EveryOptimizerState(const std::string& precision) {
+std::vector<std::string> EveryOptimizerState(Precision precision) {
   ParallelConfig layout;
   layout.precision = precision;
   std::vector<std::string> names;
@@ -112,11 +103,11 @@ std::vector<std::string> EveryOptimizerState(const std::string& precision) {
     SetPreset(preset, layout);
     AppendOnce(OptimizerStateName(layout), names);
   }
-  for (const std::string& master : kMasters) {
-    if (master == "remainder" && !HasBf16Weights(layout)) continue;
-    for (const std::string& moments : kMoments) {
-      for (const std::string& gradients : kGradients) {
-        if (gradients == "bf16" && !HasBf16Weights(layout)) continue;
+  for (const MasterWeights master : kMasters) {
+    if (master == MasterWeights::kRemainder && !HasBf16Weights(layout)) continue;
+    for (const DType moments : kMoments) {
+      for (const DType gradients : kGradients) {
+        if (gradients == DType::kBf16 && !HasBf16Weights(layout)) continue;
         layout.master = master;
         layout.moments = moments;
         layout.gradients = gradients;
@@ -136,37 +127,45 @@ double BytesPerParameter(const ParallelConfig& layout) {
   return static_cast<double>(bytes) + scales;
 }
 
-std::vector<std::string> Precisions() {
-  std::vector<std::string> names;
-  for (const PrecisionText& each : kPrecisions) names.emplace_back(each.name);
-  return names;
+std::span<const Precision> Precisions() { return kPrecisions; }
+
+Precision ParsePrecision(const std::string& name) {
+  Precision precision{};
+  if (FindNamed(Precisions(), name, precision)) return precision;
+  std::vector<std::string> valid;
+  for (const Precision each : kPrecisions) valid.emplace_back(Name(each));
+  throw UsageError(fmt::format("unknown precision '{}'{}", name, SuggestName(name, valid)));
 }
 
-void RequirePrecision(const std::string& name) {
-  if (Contains(Precisions(), name)) return;
-  throw UsageError(fmt::format("unknown precision '{}'{}", name, SuggestName(name, Precisions())));
-}
-
-std::string DescribePrecision(const std::string& precision) {
-  for (const PrecisionText& each : kPrecisions) {
-    if (precision == each.name) return each.description;
+std::string DescribePrecision(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+      return "weights, activations and products in fp32";
+    case Precision::kTf32:
+      return "weights and activations in fp32; products round their operands to 10 bits";
+    case Precision::kBf16:
+      return "weights, activations and products in bf16, sums in fp32";
+    case Precision::kFp16:
+      return "weights, activations and products in fp16 with loss scaling, sums in fp32";
+    case Precision::kFp8:
+      return "as bf16, but the layers' products take fp8 operands with a scale per tensor";
   }
-  return "";
+  TRIMTAB_ASSERT(false, "precision {}", static_cast<int>(precision));
 }
 
 std::string DescribeOptimizerState(const ParallelConfig& layout) {
   const TrainingTypes types = TypesOf(layout);
   const std::string master = !types.has_master ? "fp32 weights as their own master"
-                             : layout.master == "remainder"
+                             : layout.master == MasterWeights::kRemainder
                                  ? "fp32 master as bf16 weight + 16-bit remainder"
                                  : "fp32 master beside the weights";
   return fmt::format("{}, {} moments, {} gradients: {:.4g} bytes a parameter", master,
-                     layout.moments, layout.gradients, BytesPerParameter(layout));
+                     Name(layout.moments), Name(layout.gradients), BytesPerParameter(layout));
 }
 
-std::string Unpriceable(const HardwareProfile& profile, const std::string& precision) {
-  std::vector<std::string> rates = {precision};
-  if (precision == "fp8") rates.emplace_back("bf16");  // of the products that stay in it
+std::string Unpriceable(const HardwareProfile& profile, Precision precision) {
+  std::vector<std::string> rates = {std::string(Name(precision))};
+  if (precision == Precision::kFp8) rates.emplace_back("bf16");  // of the products that stay in it
   for (const std::string& rate : rates) {
     const bool in_every_mode =
         rate == "fp32" ||
@@ -180,28 +179,28 @@ std::string Unpriceable(const HardwareProfile& profile, const std::string& preci
   return "";
 }
 
-std::vector<std::string> SensiblePrecisions(const HardwareProfile& profile) {
-  if (profile.device == "cpu") return {"fp32"};
-  std::vector<std::string> names;
-  for (const char* name : {"bf16", "fp8"}) {
-    if (Unpriceable(profile, name).empty()) names.emplace_back(name);
+std::vector<Precision> SensiblePrecisions(const HardwareProfile& profile) {
+  if (profile.device == "cpu") return {Precision::kFp32};
+  std::vector<Precision> sensible;
+  for (const Precision each : {Precision::kBf16, Precision::kFp8}) {
+    if (Unpriceable(profile, each).empty()) sensible.push_back(each);
   }
-  if (names.empty()) names.emplace_back("fp32");
-  return names;
+  if (sensible.empty()) sensible.push_back(Precision::kFp32);
+  return sensible;
 }
 
-std::vector<std::string> ResolvePrecisions(const std::vector<std::string>& names,
-                                           const HardwareProfile& profile) {
-  std::vector<std::string> resolved;
+std::vector<Precision> ResolvePrecisions(const std::vector<std::string>& names,
+                                         const HardwareProfile& profile) {
+  std::vector<Precision> resolved;
   for (const std::string& name : names) {
     if (name == "auto") {
-      for (const std::string& each : SensiblePrecisions(profile)) AppendOnce(each, resolved);
+      for (const Precision each : SensiblePrecisions(profile)) AppendOnce(each, resolved);
       continue;
     }
-    RequirePrecision(name);
-    const std::string why = Unpriceable(profile, name);
+    const Precision precision = ParsePrecision(name);
+    const std::string why = Unpriceable(profile, precision);
     if (!why.empty()) throw UsageError(fmt::format("precision {}: {}", name, why));
-    AppendOnce(name, resolved);
+    AppendOnce(precision, resolved);
   }
   if (resolved.empty()) throw UsageError("expected at least one precision");
   return resolved;

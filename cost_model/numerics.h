@@ -10,6 +10,7 @@
 // MASTER/MOMENTS/GRADS: remainder/fp16/bf16.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,32 +30,32 @@ void SetOptimizerState(const std::string& name, ParallelConfig& layout);
 std::string OptimizerStateName(const ParallelConfig& layout);
 
 /// Names of every legal state under `precision`: the presets first, then all others.
-std::vector<std::string> EveryOptimizerState(const std::string& precision);
+std::vector<std::string> EveryOptimizerState(Precision precision);
 
 /// What a layout keeps of each parameter between steps, all ranks together without replicas:
 /// weight, master, both moments (with the scales of fp16 ones) and gradient. Bytes.
 double BytesPerParameter(const ParallelConfig& layout);
 
 /// The five precisions, in the order of the table in engine/config/precision.h.
-std::vector<std::string> Precisions();
-/// Throws UsageError for anything else.
-void RequirePrecision(const std::string& name);
+std::span<const Precision> Precisions();
+/// The precision called `name`. Throws UsageError.
+Precision ParsePrecision(const std::string& name);
 /// A line each: what is stored and multiplied in what.
-std::string DescribePrecision(const std::string& precision);
+std::string DescribePrecision(Precision precision);
 std::string DescribeOptimizerState(const ParallelConfig& layout);
 
 /// Why `precision` cannot be priced on `profile`: it lacks the rate of its products. Empty when it
 /// can.
-std::string Unpriceable(const HardwareProfile& profile, const std::string& precision);
+std::string Unpriceable(const HardwareProfile& profile, Precision precision);
 
 /// The precisions worth trying on `profile` when nobody says which. A cpu multiplies nothing faster
 /// in fewer bits: fp32. A GPU: bf16 and fp8, as far as it has them.
-std::vector<std::string> SensiblePrecisions(const HardwareProfile& profile);
+std::vector<Precision> SensiblePrecisions(const HardwareProfile& profile);
 
-/// `names` with "auto" replaced by SensiblePrecisions; each once, in the order given. Throws
-/// UsageError for an unknown name, or one that the profile cannot price.
-std::vector<std::string> ResolvePrecisions(const std::vector<std::string>& names,
-                                           const HardwareProfile& profile);
+/// The precisions called `names`, with "auto" replaced by SensiblePrecisions; each once, in the
+/// order given. Throws UsageError for an unknown name, or one that the profile cannot price.
+std::vector<Precision> ResolvePrecisions(const std::vector<std::string>& names,
+                                         const HardwareProfile& profile);
 
 /// `names` checked, each once; "auto" stays, for what it stands for depends on the precision.
 /// Throws UsageError.

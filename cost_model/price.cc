@@ -160,36 +160,30 @@ int64_t StrideOf(GroupKind group, const ParallelConfig& layout) {
   return group == GroupKind::kData ? layout.tp : 1;
 }
 
-const char* Pricer::RateName(Rate rate) {
-  static constexpr std::array<const char*, kRateCount> kNames = {"fp32", "tf32", "bf16", "fp16",
-                                                                 "fp8"};
-  return kNames[static_cast<size_t>(rate)];
-}
-
-Pricer::Rate Pricer::RateOf(const OpRecord& op) const {
+Precision Pricer::RateOf(const OpRecord& op) const {
   switch (op.dtype) {
     case DType::kBf16:
-      return kBf16;
+      return Precision::kBf16;
     case DType::kF16:
-      return kFp16;
+      return Precision::kFp16;
     case DType::kF8E4M3:
     case DType::kF8E5M2:
-      return kFp8;
+      return Precision::kFp8;
     default:
-      return run_rate_ == kTf32 && op.kind == OpKind::kGemm ? kTf32 : kFp32;
+      return run_rate_ == Precision::kTf32 && op.kind == OpKind::kGemm ? Precision::kTf32
+                                                                       : Precision::kFp32;
   }
 }
 
 Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_per_node,
-               int64_t cores, const std::string& precision)
-    : ranks_per_node_(std::max<int64_t>(ranks_per_node, 1)) {
+               int64_t cores, Precision precision)
+    : run_rate_(precision), ranks_per_node_(std::max<int64_t>(ranks_per_node, 1)) {
   const std::string why = Unpriceable(profile, precision);
-  if (!why.empty()) throw UsageError(fmt::format("precision {}: {}", precision, why));
+  if (!why.empty()) throw UsageError(fmt::format("precision {}: {}", Name(precision), why));
   const bool cpu = profile.device == "cpu";
   const double share = cpu ? CoresPerRank(mode, cores) : 1;
   for (size_t i = 0; i < kRateCount; ++i) {
-    const std::string name = RateName(static_cast<Rate>(i));
-    if (name == precision) run_rate_ = static_cast<Rate>(i);
+    const std::string name(Name(static_cast<Precision>(i)));
     const auto peak = profile.peak_flops.find(name);
     if (peak != profile.peak_flops.end()) rates_[i].peak = peak->second.value * share;
     const auto own = profile.gemm_efficiency_of.find(name);
@@ -216,7 +210,7 @@ Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_p
   spread_ = SpreadOf(*tables);
   for (const auto& [name, factors] : tables->precisions) {
     for (size_t i = 0; i < kRateCount; ++i) {
-      if (name == RateName(static_cast<Rate>(i))) rates_[i].factors = factors;
+      if (name == Name(static_cast<Precision>(i))) rates_[i].factors = factors;
     }
   }
   for (size_t i = 0; i < 2; ++i) {

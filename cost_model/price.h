@@ -30,10 +30,10 @@ class Pricer {
  public:
   /// `ranks_per_node`: messages within so many neighbouring ranks use the link, others the network.
   /// `cores`: of the machine, for scaling between modes on a cpu; 0 = unknown.
-  /// `precision` of the run: under "tf32" fp32 products go by that rate; and its peak counts.
+  /// `precision` of the run: under tf32, fp32 products go by that rate; and its peak counts.
   /// Throws UsageError when the profile cannot price it (Unpriceable in numerics.h).
   Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_per_node, int64_t cores,
-         const std::string& precision = "fp32");
+         Precision precision = Precision::kFp32);
 
   double Seconds(const OpRecord& op) const;
   /// `stride`: StrideOf the message's group.
@@ -49,10 +49,9 @@ class Pricer {
   double spread() const { return spread_; }
 
  private:
-  /// What products are told apart by.
-  enum Rate { kFp32, kTf32, kBf16, kFp16, kFp8, kRateCount };
-  static const char* RateName(Rate rate);
-  Rate RateOf(const OpRecord& op) const;
+  /// What products are told apart by: the precision that they are the products of.
+  static constexpr size_t kRateCount = 5;
+  Precision RateOf(const OpRecord& op) const;
 
   struct RateTable {
     double peak = 0;  // FLOP/s of one rank; 0 = the profile has none
@@ -74,7 +73,7 @@ class Pricer {
   std::array<std::vector<LogCurve>, kCollectiveKindCount> collectives_;  // by ranks of the group
 
   std::array<RateTable, kRateCount> rates_;
-  Rate run_rate_ = kFp32;
+  Precision run_rate_ = Precision::kFp32;
   LogCurve attention_forward_;
   LogCurve attention_backward_;
   double bandwidth_ = 0;

@@ -124,18 +124,18 @@ int64_t RecordedLayers(const RunConfig& run) {
 
 MicroBatchRecording RecordMicroBatch(const RunConfig& run, int64_t layer,
                                      const Executor& executor) {
-  MicroBatchRecording recording = {.layers = RecordedLayers(run)};
+  MicroBatchRecording recording;
+  recording.layers = RecordedLayers(run);
   RunConfig alike = run;
-  alike.model.num_layers = recording.layers;
   alike.layout.recompute = RecomputeOfLayer(run.layout.recompute, layer);
   alike.fp8 = AllLike(run.fp8, layer, recording.layers);
   Stage stage(alike, alike.model, executor);
   Device& device = *stage.device;
-  GptModel model(stage.store, stage.context);
+  GptModel model(stage.store, stage.context, {.num_layers = recording.layers});
   ShardedDataParallel data_parallel(stage.parallel, stage.store, device, stage.context.fp8);
   model.set_hooks(&data_parallel);
   if (stage.context.fp8 != nullptr) {
-    stage.fp8.Allocate(device, !data_parallel.shards().weights_sharded());
+    stage.fp8.Allocate(device, /*in_flight=*/1, !data_parallel.shards().weights_sharded());
   }
 
   const MicroBatch batch = MicroBatch::Empty(stage.context);
@@ -149,7 +149,7 @@ MicroBatchRecording RecordMicroBatch(const RunConfig& run, int64_t layer,
     model.Forward(batch, scalar, loss_sum, state);
     recording.forward = recorder.Take();
     data_parallel.StartBackward(first, /*last=*/false);
-    model.Backward(state, data_parallel.accumulates());
+    model.Backward(state, {}, data_parallel.accumulates());
     data_parallel.FinishBackward();
     (first ? recording.backward_overwriting : recording.backward_adding) = recorder.Take();
   }

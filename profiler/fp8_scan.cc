@@ -199,9 +199,9 @@ RunConfig OneRankInBf16(const RunConfig& run) {
   scanned.layout.dp = 1;
   scanned.layout.sequence_parallel = false;
   scanned.layout.zero = 0;
-  scanned.layout.precision = "fp8";
+  scanned.layout.precision = Precision::kFp8;
   RequireLegal(scanned);
-  scanned.layout.precision = "bf16";
+  scanned.layout.precision = Precision::kBf16;
   return scanned;
 }
 

@@ -76,7 +76,7 @@ Measurement Summarize(const RunConfig& run, const MeasureOptions& options, Measu
   }
   m.breakdown_s = std::move(measured.breakdown_s);
   m.blocks = std::move(measured.blocks);
-  m.precision = run.layout.precision;
+  m.precision = Name(run.layout.precision);
   m.optimizer_state = OptimizerStateName(run.layout);
   const int64_t tokens = m.steps_measured * run.global_batch * run.sequence_length;
   m.power = TotalPower(measured.power, static_cast<double>(tokens));

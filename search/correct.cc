@@ -19,7 +19,7 @@ void Scale(const Correction::Factor& factor, Prediction& prediction) {
 }
 
 /// What was measured in one precision says nothing of the prices of another.
-void CorrectOnePrecision(const std::string& precision, std::vector<CandidateRecord>& candidates) {
+void CorrectOnePrecision(Precision precision, std::vector<CandidateRecord>& candidates) {
   std::vector<PredictionSample> samples;
   for (const CandidateRecord& candidate : candidates) {
     if (!candidate.measured || candidate.run.layout.precision != precision) continue;
@@ -41,11 +41,11 @@ void CorrectOnePrecision(const std::string& precision, std::vector<CandidateReco
 }  // namespace
 
 void CorrectPredictions(std::vector<CandidateRecord>& candidates) {
-  std::set<std::string> precisions;
+  std::set<Precision> precisions;
   for (const CandidateRecord& candidate : candidates) {
     precisions.insert(candidate.run.layout.precision);
   }
-  for (const std::string& precision : precisions) CorrectOnePrecision(precision, candidates);
+  for (const Precision precision : precisions) CorrectOnePrecision(precision, candidates);
 }
 
 }  // namespace trimtab

@@ -50,7 +50,7 @@ RankingRow MakeRow(const RaceRules& rules, const Race& race,
   row.candidate = index;
   row.layout = candidate.key;
   row.groups = GroupsOf(candidate.run.layout);
-  row.precision = candidate.run.layout.precision;
+  row.precision = Name(candidate.run.layout.precision);
   row.optimizer_state = OptimizerStateName(candidate.run.layout);
   row.predicted_tokens_per_s = prediction.tokens_per_s;
   row.predicted_peak_mem_bytes = prediction.peak_mem_bytes;
@@ -223,7 +223,7 @@ std::vector<NumericsRow> SummarizeNumerics(Objective objective,
     best.push_back(
         {.precision = row.precision,
          .optimizer_state = row.optimizer_state,
-         .precision_means = DescribePrecision(row.precision),
+         .precision_means = DescribePrecision(candidates[row.candidate].run.layout.precision),
          .optimizer_state_means = DescribeOptimizerState(candidates[row.candidate].run.layout),
          .row = i,
          .extra_cost = cost - 1});

@@ -54,7 +54,7 @@ RunConfig BaseRun(const Problem& problem, int64_t ranks) {
 std::vector<ParallelConfig> NumericsOf(const Problem& problem) {
   std::vector<ParallelConfig> numerics;
   std::set<std::string> seen;
-  for (const std::string& precision : problem.precisions) {
+  for (const Precision precision : problem.precisions) {
     std::vector<std::string> states;
     for (const std::string& state : problem.optimizer_states) {
       if (state != "auto") {
@@ -123,6 +123,8 @@ void RequireSensible(const Problem& problem) {
 }  // namespace
 
 nlohmann::json ToJson(const Problem& problem) {
+  nlohmann::json precisions = nlohmann::json::array();
+  for (const Precision each : problem.precisions) precisions.push_back(Name(each));
   return {
       {"model", ToJson(problem.model)},
       {"cluster",
@@ -135,7 +137,7 @@ nlohmann::json ToJson(const Problem& problem) {
         {"memory_bytes", problem.cluster.memory_bytes}}},
       {"global_batch", problem.global_batch},
       {"sequence_length", problem.sequence_length},
-      {"precisions", problem.precisions},
+      {"precisions", precisions},
       {"optimizer_states", problem.optimizer_states},
       {"memory_per_rank_bytes", problem.memory_per_rank_bytes},
       {"max_ranks", problem.max_ranks},

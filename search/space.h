@@ -18,10 +18,10 @@ struct Problem {
   Cluster cluster;
   int64_t global_batch = 0;
   int64_t sequence_length = 0;
-  /// Names of engine/config/precision.h and of cost_model/numerics.h; results differ in the last
-  /// digits between them, so a search considers only what is named here. "auto" among the states
+  /// Results differ in the last digits between precisions and between optimizer states (names of
+  /// cost_model/numerics.h), so a search considers only what is named here. "auto" among the states
   /// stands for all that are legal under a precision.
-  std::vector<std::string> precisions = {"fp32"};
+  std::vector<Precision> precisions = {Precision::kFp32};
   std::vector<std::string> optimizer_states = {"full"};
   int64_t memory_per_rank_bytes = 0;  // 0 = an equal share of the machine on cpu, the GPU's on cuda
   int64_t max_ranks = 0;              // on cpu, the most ranks to try; 0 = cluster.max_ranks

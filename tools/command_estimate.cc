@@ -26,7 +26,7 @@ std::string EstimateText(const RunConfig& run, const Cluster& cluster, const Est
       {"cluster", fmt::format("{} ({})", cluster.name, cluster.profile.name)},
       {"layout", fmt::format("{} ({})", ToString(run.layout), Counted(estimate.ranks, "rank"))},
       {"precision",
-       fmt::format("{}: {}", run.layout.precision, DescribePrecision(run.layout.precision))},
+       fmt::format("{}: {}", Name(run.layout.precision), DescribePrecision(run.layout.precision))},
       {"optimizer state",
        fmt::format("{}: {}", OptimizerStateName(run.layout), DescribeOptimizerState(run.layout))},
       {"step time", fmt::format("{} ({} to {}, {})", FormatSeconds(estimate.step_time_s),
@@ -79,7 +79,7 @@ class EstimateCommand : public Command {
       json["schema_version"] = 1;
       json["tier"] = tier_;
       json["cluster"] = cluster.name;
-      json["precision"] = run.layout.precision;
+      json["precision"] = Name(run.layout.precision);
       json["optimizer_state"] = OptimizerStateName(run.layout);
       json["run"] = ToJson(run);
       PrintJson(json);

@@ -34,7 +34,7 @@ std::string MeasurementText(const RunConfig& run, const Measurement& measurement
       {"model",
        fmt::format("{} ({} parameters)", run.model.name, Thousands(run.model.parameter_count()))},
       {"layout", ToString(run.layout)},
-      {"precision", run.layout.precision},
+      {"precision", std::string(Name(run.layout.precision))},
       {"optimizer state", OptimizerStateName(run.layout)},
       {"batch", fmt::format("{} sequences of {} tokens", run.global_batch, run.sequence_length)},
       {"step time",
@@ -135,7 +135,7 @@ class ProfileCommand : public Command {
     if (fp8_scan_) return RunFp8Scan(run, output);
     launcher_.StartRanks(run.layout.world_size());
     LogInfo("measuring {} with {}", run.model.name, ToString(run.layout));
-    const auto peak = cluster.profile.peak_flops.find(run.layout.precision);
+    const auto peak = cluster.profile.peak_flops.find(std::string(Name(run.layout.precision)));
     if (peak != cluster.profile.peak_flops.end() && cluster.device != "cpu") {
       options_.peak_flops_per_rank = peak->second.value;
     }

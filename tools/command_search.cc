@@ -116,7 +116,7 @@ class SearchCommand : public Command {
                   FlagNeed::kRequired);
     flags.Integer("--seq", problem.sequence_length, 1, kMax32, "sequence length, in tokens",
                   FlagNeed::kRequired);
-    flags.List("--precision", problem.precisions,
+    flags.List("--precision", precisions_,
                "precisions to consider: fp32, tf32, bf16, fp16, fp8, auto (what the device is best "
                "at: bf16,fp8 on GPUs); on GPUs auto if left out");
     flags.List("--optimizer-state", problem.optimizer_states,
@@ -168,10 +168,8 @@ class SearchCommand : public Command {
     RequireNewOrResumed(options_.study_path, options_.study);
     if (!report_.empty()) PrepareReport(report_);
     problem.cluster = cluster_flags_.ResolveMeasuring(output);
-    if (!flags_->Given("--precision") && problem.cluster.device == "cuda") {
-      problem.precisions = {"auto"};
-    }
-    problem.precisions = ResolvePrecisions(problem.precisions, problem.cluster.profile);
+    if (!flags_->Given("--precision") && problem.cluster.device == "cuda") precisions_ = {"auto"};
+    problem.precisions = ResolvePrecisions(precisions_, problem.cluster.profile);
     options_.launcher = launcher_ == "mpirun" ? Launcher::kMpirun : Launcher::kInproc;
     options_.study.program_version = kVersion;
     options_.visit.max_steps = std::max(options_.visit.max_steps, options_.visit.steps);
@@ -200,6 +198,7 @@ class SearchCommand : public Command {
   SearchOptions options_;
   ClusterFlags cluster_flags_;
   std::string model_;
+  std::vector<std::string> precisions_ = {"fp32"};
   std::string objective_ = "throughput";
   std::string indifference_ = "1%";
   std::string launcher_ = "local";

@@ -145,7 +145,7 @@ class ValidateCommand : public Command {
     nlohmann::json rows = nlohmann::json::array();
     for (const ValidatedRun& row : runs) {
       nlohmann::json json = {{"name", row.name},
-                             {"precision", row.run.layout.precision},
+                             {"precision", Name(row.run.layout.precision)},
                              {"optimizer_state", OptimizerStateName(row.run.layout)},
                              {"step_time_s", row.step_time_s},
                              {"predicted_step_time_s", row.estimate.step_time_s},
@@ -176,8 +176,9 @@ class ValidateCommand : public Command {
                  {"error", Align::kRight}});
     for (const ValidatedRun& row : runs) {
       const bool has_memory = row.peak_mem_bytes > 0;
-      table.AddRow({row.name, row.run.layout.precision, OptimizerStateName(row.run.layout),
-                    FormatSeconds(row.step_time_s), FormatSeconds(row.estimate.step_time_s),
+      table.AddRow({row.name, std::string(Name(row.run.layout.precision)),
+                    OptimizerStateName(row.run.layout), FormatSeconds(row.step_time_s),
+                    FormatSeconds(row.estimate.step_time_s),
                     fmt::format("{:+.1f} %", 100 * row.step_time_error()),
                     has_memory ? FormatBytes(row.peak_mem_bytes) : "-",
                     FormatBytes(row.estimate.memory.peak_total),

@@ -52,9 +52,10 @@ void RunFlags::Declare(FlagSet& flags) {
              "preset (see 'trimtab models') or model JSON file; instead of --config");
   flags.Integer("--gbs", global_batch, 1, kMax32, "global batch, in sequences");
   flags.Integer("--seq", sequence_length, 1, kMax32, "sequence length, in tokens");
-  flags.Text("--layout", layout,
-             "tp=2,mbs=4,recompute=full,...; keys tp sp cp pp vp ep etp dp zero schedule mbs "
-             "recompute precision master moments grads; keys left out take their defaults");
+  flags.Text(
+      "--layout", layout,
+      "tp=2,mbs=4,recompute=full,...; the keys are below, those left out take their defaults");
+  flags.AfterHelp([] { return "Keys of --layout:\n" + DescribeLayoutKeys(); });
   flags.Text("--precision", precision, "fp32, tf32, bf16, fp16 or fp8; if left out, as in the run");
   flags.Text("--optimizer-state", optimizer_state,
              "full, reduced, minimal or MASTER/MOMENTS/GRADS; if left out, as in the run");
@@ -97,8 +98,7 @@ RunConfig RunFlags::Resolve(const Cluster& cluster) const {
     run = LoadRunConfig(config);
   }
   if (flags_->Given("--precision")) {
-    RequirePrecision(precision);
-    run.layout.precision = precision;
+    run.layout.precision = ParsePrecision(precision);
   }
   if (flags_->Given("--optimizer-state")) SetOptimizerState(optimizer_state, run.layout);
   if (flags_->Given("--data")) run.data = data;

@@ -120,6 +120,8 @@ void FlagSet::Positional(const std::string& name, std::string& value, const std:
   Remember(name, app_.add_option(name, value, help), need);
 }
 
+void FlagSet::AfterHelp(std::string (*text)()) { app_.footer(text); }
+
 bool FlagSet::Given(const std::string& flag) const { return !FirstGiven({flag}).empty(); }
 
 std::string FlagSet::FirstGiven(const std::vector<std::string>& flags) const {

@@ -43,6 +43,9 @@ class FlagSet {
   void Positional(const std::string& name, std::string& value, const std::string& help,
                   FlagNeed need = FlagNeed::kOptional);
 
+  /// Text that --help prints after the flags, made when it is asked for.
+  void AfterHelp(std::string (*text)());
+
   /// Whether the flag was on the command line.
   bool Given(const std::string& flag) const;
   /// The first of `flags` that was on the command line; empty if none was.

@@ -4,62 +4,81 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "engine/base/dtype.h"
+#include "engine/config/recompute.h"
+#include "engine/config/stage_layers.h"
 
 namespace trimtab {
 
-enum class RecomputeKind { kNone, kFull };
+/// The order in which a pipeline stage runs its micro batches.
+enum class Schedule : uint8_t { k1F1B, kGpipe, kInterleaved1F1B, kZeroBubble };
+/// "1f1b", "gpipe", "interleaved-1f1b", "zero-bubble".
+std::string_view Name(Schedule schedule);
 
-/// Activation recomputation. `full` with method `block`: the first `num_layers` layers of the
-/// stage keep only their input and run Forward again in the backward pass.
-struct RecomputeConfig {
-  RecomputeKind kind = RecomputeKind::kNone;
-  int64_t num_layers = -1;  // with kFull: layers recomputed per stage; -1 = all of them
+/// How context-parallel ranks reach each other's keys and values.
+enum class CpCommType : uint8_t { kP2p, kAllGather };  // around a ring; all at once
+/// "p2p", "all_gather".
+std::string_view Name(CpCommType type);
 
-  bool operator==(const RecomputeConfig&) const = default;
-};
+/// What a step stores and multiplies in: precision.h.
+enum class Precision : uint8_t { kFp32, kTf32, kBf16, kFp16, kFp8 };
+/// "fp32", "tf32", "bf16", "fp16", "fp8".
+std::string_view Name(Precision precision);
 
-/// A layout. world = tp * cp * pp * dp.
+/// Master weights beside 16-bit ones: whole, or the 16 bits that a bf16 weight leaves out.
+enum class MasterWeights : uint8_t { kFp32, kRemainder };
+/// "fp32", "remainder".
+std::string_view Name(MasterWeights master);
+
+/// A layout. world = tp * cp * pp * dp. A small value: copied freely, compared member by member.
+/// layout_keys.h has the key of each member, with its meaning and its range.
 struct ParallelConfig {
   int64_t tp = 1;                  // tensor parallel size
-  bool sequence_parallel = false;  // shard the token dimension outside attention and MLP (with tp)
+  bool sequence_parallel = false;  // shard tokens outside attention and MLP (with tp)
+  int64_t tp_overlap_chunks = 1;   // of each tp collective beside its products
   int64_t cp = 1;                  // context parallel size
-  int64_t pp = 1;                  // pipeline parallel size
-  int64_t vp = 1;                  // model chunks per pipeline rank
-  int64_t ep = 1;                  // expert parallel size
-  int64_t etp = 1;                 // tensor parallel size of the experts
-  int64_t dp = 1;                  // data parallel size
-  int64_t zero = 0;                // sharding stage 0..3
-  std::string schedule = "1f1b";
-  int64_t micro_batch = 1;  // sequences per micro batch and data-parallel rank
+  CpCommType cp_comm_type = CpCommType::kP2p;
+  int64_t pp = 1;                     // pipeline parallel size
+  int64_t vp = 1;                     // model chunks per pipeline rank
+  StageLayers stages{};               // layers of each chunk
+  int64_t ep = 1;                     // expert parallel size
+  int64_t etp = 1;                    // tensor parallel size of the experts
+  int64_t dp = 1;                     // data parallel size
+  int64_t zero = 0;                   // sharding stage 0..3
+  int64_t shard = 0;                  // ranks a replica is sharded over; 0 = dp
+  bool reshard_after_forward = true;  // with zero 3
+  bool overlap_grad_reduce = true;    // gradient reduction beside the backward pass
+  bool overlap_param_gather = false;  // parameter gather beside the forward pass
+  Schedule schedule = Schedule::k1F1B;
+  int64_t micro_batch = 1;  // sequences per micro batch and dp rank
   RecomputeConfig recompute{};
-  std::string precision = "fp32";  // fp32, tf32, bf16, fp16, fp8: see precision.h
-  std::string master = "fp32";     // master weights beside 16-bit ones: fp32, remainder
-  std::string moments = "fp32";    // of the optimizer: fp32, bf16, fp16
-  std::string gradients = "fp32";  // of the weights: fp32, bf16
+  Precision precision = Precision::kFp32;
+  MasterWeights master = MasterWeights::kFp32;
+  DType moments = DType::kF32;    // of the optimizer: fp32, bf16, fp16
+  DType gradients = DType::kF32;  // of the weights: fp32, bf16
 
   int64_t world_size() const { return tp * cp * pp * dp; }
   bool operator==(const ParallelConfig&) const = default;
 };
+static_assert(std::is_trivially_copyable_v<ParallelConfig>);
 
-/// What the plan comes to for one layer of a stage: none, or full.
-RecomputeConfig RecomputeOfLayer(const RecomputeConfig& recompute, int64_t layer);
-
-/// "none", "full", "full:block:3".
-std::string ToString(const RecomputeConfig& recompute);
-/// Inverse of ToString. Throws UsageError naming `what`.
-RecomputeConfig ParseRecompute(const std::string& text, const std::string& what);
-
-/// "tp=2,sp=1,dp=1,zero=0,mbs=4,recompute=none": only what differs from the default, except that
-/// tp, dp and mbs are always there. Stable: used as the key of a layout in a study.
+/// "tp=2,sp=1,dp=1,zero=1,mbs=4": only what differs from the default, except that tp, dp and mbs
+/// are always there. Stable: used as the key of a layout in a study.
 std::string ToString(const ParallelConfig& layout);
 
 /// Parses --layout "tp=8,pp=2,...". When the text has no dp, it is world_size / (tp*cp*pp);
 /// world_size 0 means "derive nothing": dp defaults to 1.
-/// Throws UsageError naming the key and, for an unknown key, the nearest valid one.
+/// Throws UsageError naming the key and, for an unknown key or value, the nearest valid one.
 ParallelConfig ParseLayout(const std::string& text, int64_t world_size);
 
 /// Strict JSON, as in RUN.json under $.layout. `where` prefixes error messages.
 ParallelConfig ParallelConfigFromJson(const nlohmann::json& json, const std::string& where);
 nlohmann::json ToJson(const ParallelConfig& layout);
+
+/// One line per key of a layout: its name, its values, what it means. For the command's help.
+std::string DescribeLayoutKeys();
 
 }  // namespace trimtab

@@ -8,27 +8,33 @@
 namespace trimtab {
 namespace {
 
-DType DTypeNamed(const std::string& name) {
-  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
-    if (Name(dtype) == name) return dtype;
+DType WeightsIn(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+    case Precision::kTf32:
+      return DType::kF32;
+    case Precision::kBf16:
+    case Precision::kFp8:
+      return DType::kBf16;
+    case Precision::kFp16:
+      return DType::kF16;
   }
-  TRIMTAB_ASSERT(false, "no type is called '{}'", name);
+  TRIMTAB_ASSERT(false, "precision {}", static_cast<int>(precision));
 }
 
 }  // namespace
 
 TrainingTypes TypesOf(const ParallelConfig& layout) {
   TrainingTypes types;
-  types.fp8 = layout.precision == "fp8";
-  types.tf32 = layout.precision == "tf32";
-  types.loss_scaling = layout.precision == "fp16";
-  const bool full = layout.precision == "fp32" || types.tf32;
-  types.weights = full ? DType::kF32 : types.fp8 ? DType::kBf16 : DTypeNamed(layout.precision);
+  types.fp8 = layout.precision == Precision::kFp8;
+  types.tf32 = layout.precision == Precision::kTf32;
+  types.loss_scaling = layout.precision == Precision::kFp16;
+  types.weights = WeightsIn(layout.precision);
   types.activations = types.weights;
-  types.has_master = !full;
-  types.master = layout.master == "remainder" ? DType::kU16 : DType::kF32;
-  types.moments = DTypeNamed(layout.moments);
-  types.gradients = DTypeNamed(layout.gradients);
+  types.has_master = types.weights != DType::kF32;
+  types.master = layout.master == MasterWeights::kRemainder ? DType::kU16 : DType::kF32;
+  types.moments = layout.moments;
+  types.gradients = layout.gradients;
   return types;
 }
 

@@ -3,9 +3,9 @@
 //   precision  weights  activations  matrix products                 master weights
 //   fp32       fp32     fp32         fp32                            the weights themselves
 //   tf32       fp32     fp32         fp32 operands rounded to TF32   the weights themselves (cuda)
-//   bf16       bf16     bf16         bf16                            fp32, or bf16 + 16-bit
-//   remainder fp16       fp16     fp16         fp16, loss scaled               fp32 fp8        bf16
-//   bf16         fp8 in the layers' linears      fp32, or bf16 + 16-bit remainder
+//   bf16       bf16     bf16         bf16                            fp32, or a 16-bit remainder
+//   fp16       fp16     fp16         fp16, loss scaled               fp32
+//   fp8        bf16     bf16         fp8 in the layers' linears      fp32, or a 16-bit remainder
 //
 // Sums are fp32 everywhere. Moments and gradients have types of their own.
 #pragma once

@@ -23,6 +23,35 @@ std::string Unsupported(const char* what, const auto& value, const char* only) {
   return fmt::format("{} is {}; this version runs {}", what, value, only);
 }
 
+/// An empty string, or which setting of sharded data parallelism is not there yet.
+std::string UnsupportedSharding(const ParallelConfig& layout) {
+  if (layout.zero > 1) return Unsupported("zero", layout.zero, "zero=0 and zero=1");
+  if (layout.shard != 0) return Unsupported("shard", layout.shard, "shard=0 only");
+  if (!layout.reshard_after_forward) return Unsupported("reshard_after_forward", 0, "1 only");
+  if (!layout.overlap_grad_reduce) return Unsupported("overlap_grad_reduce", 0, "1 only");
+  if (layout.overlap_param_gather) return Unsupported("overlap_param_gather", 1, "0 only");
+  return "";
+}
+
+/// An empty string, or what is wrong with the layers listed for each chunk.
+std::string StagesFault(const RunConfig& run) {
+  const StageLayers& stages = run.layout.stages;
+  const int64_t chunks = run.layout.pp * run.layout.vp;
+  if (stages.empty()) return "";
+  if (stages.size() != chunks || stages.sum() != run.model.num_layers) {
+    return fmt::format("stages={} lists {} chunks and {} layers; expected pp {} x vp {} and {}",
+                       ToString(stages), stages.size(), stages.sum(), run.layout.pp, run.layout.vp,
+                       run.model.num_layers);
+  }
+  for (int64_t i = 1; i + 1 < chunks; ++i) {
+    if (stages[i] > 0) continue;
+    return fmt::format("stages={} leaves chunk {} empty; expected a layer in every chunk but the "
+                       "first and the last",
+                       ToString(stages), i);
+  }
+  return "";
+}
+
 std::string NotDivisible(const char* what, int64_t value, const char* by, int64_t divisor) {
   return fmt::format("{} {} is not divisible by {} {}", what, value, by, divisor);
 }
@@ -97,53 +126,95 @@ constexpr Rule kRules[] = {
                     0);
      }},
 
+    {"tp-overlap-unsupported", "Tensor-parallel collectives do not overlap with their products.",
+     [](const RunConfig& run) { return run.layout.tp_overlap_chunks == 1; },
+     [](const RunConfig& run) {
+       return Unsupported("tp_overlap_chunks", run.layout.tp_overlap_chunks,
+                          "tp_overlap_chunks=1 only");
+     }},
     {"cp-unsupported", "Context parallelism is not available.",
-     [](const RunConfig& run) { return run.layout.cp == 1; },
-     [](const RunConfig& run) { return Unsupported("cp", run.layout.cp, "cp=1 only"); }},
-    {"pp-unsupported", "Pipeline parallelism is not available.",
-     [](const RunConfig& run) { return run.layout.pp == 1; },
-     [](const RunConfig& run) { return Unsupported("pp", run.layout.pp, "pp=1 only"); }},
-    {"vp-unsupported", "More than one model chunk per pipeline rank is not available.",
-     [](const RunConfig& run) { return run.layout.vp == 1; },
-     [](const RunConfig& run) { return Unsupported("vp", run.layout.vp, "vp=1 only"); }},
+     [](const RunConfig& run) {
+       return run.layout.cp == 1 && run.layout.cp_comm_type == CpCommType::kP2p;
+     },
+     [](const RunConfig& run) {
+       if (run.layout.cp > 1) return Unsupported("cp", run.layout.cp, "cp=1 only");
+       return Unsupported("cp_comm_type", Name(run.layout.cp_comm_type), "cp=1 only");
+     }},
     {"ep-unsupported", "Expert parallelism is not available.",
      [](const RunConfig& run) { return run.layout.ep == 1; },
      [](const RunConfig& run) { return Unsupported("ep", run.layout.ep, "ep=1 only"); }},
     {"etp-unsupported", "Tensor parallelism of experts is not available.",
      [](const RunConfig& run) { return run.layout.etp == 1; },
      [](const RunConfig& run) { return Unsupported("etp", run.layout.etp, "etp=1 only"); }},
-    {"schedule-unsupported", "Without pipeline parallelism, 1f1b is the only schedule.",
-     [](const RunConfig& run) { return run.layout.schedule == "1f1b"; },
+    {"zero-unsupported",
+     "Optimizer state can be sharded over all of dp (1); gradients and weights cannot.",
+     [](const RunConfig& run) { return UnsupportedSharding(run.layout).empty(); },
+     [](const RunConfig& run) { return UnsupportedSharding(run.layout); }},
+    {"recompute-unsupported", "Whole layers are recomputed, each on its own.",
      [](const RunConfig& run) {
-       return Unsupported("schedule", run.layout.schedule, "schedule=1f1b only");
-     }},
-    {"zero-unsupported", "Optimizer state can be sharded (1); gradients and weights cannot.",
-     [](const RunConfig& run) { return run.layout.zero == 0 || run.layout.zero == 1; },
+       const RecomputeConfig& recompute = run.layout.recompute;
+       return recompute.kind != RecomputeKind::kSelective &&
+              recompute.method == RecomputeMethod::kBlock;
+     },
      [](const RunConfig& run) {
-       return Unsupported("zero", run.layout.zero, "zero=0 and zero=1");
+       return Unsupported("recompute", ToString(run.layout.recompute),
+                          "recompute=none, full and full:block:N");
      }},
     {"tf32-requires-cuda", "TF32 needs a GPU.",
-     [](const RunConfig& run) { return run.layout.precision != "tf32" || run.device == "cuda"; },
+     [](const RunConfig& run) {
+       return run.layout.precision != Precision::kTf32 || run.device == "cuda";
+     },
      [](const RunConfig& run) {
        return fmt::format("precision=tf32 on device {}; use fp32 there", run.device);
      }},
     {"remainder-requires-bf16-weights", "A 16-bit remainder extends a bf16 weight to fp32.",
      [](const RunConfig& run) {
-       return run.layout.master != "remainder" || TypesOf(run.layout).weights == DType::kBf16;
+       return run.layout.master != MasterWeights::kRemainder ||
+              TypesOf(run.layout).weights == DType::kBf16;
      },
      [](const RunConfig& run) {
        return fmt::format("master=remainder needs precision bf16 or fp8, and it is {}",
-                          run.layout.precision);
+                          Name(run.layout.precision));
      }},
     {"bf16-gradients-require-bf16-weights", "Gradients are fp32, or bf16 if the weights are bf16.",
      [](const RunConfig& run) {
-       return run.layout.gradients != "bf16" || TypesOf(run.layout).weights == DType::kBf16;
+       return run.layout.gradients != DType::kBf16 || TypesOf(run.layout).weights == DType::kBf16;
      },
      [](const RunConfig& run) {
        return fmt::format("grads=bf16 needs precision bf16 or fp8, and it is {}",
-                          run.layout.precision);
+                          Name(run.layout.precision));
      }},
 
+    {"schedule-requires-pp", "Schedules other than 1f1b order the micro batches of a pipeline.",
+     [](const RunConfig& run) {
+       return run.layout.schedule == Schedule::k1F1B || run.layout.pp > 1;
+     },
+     [](const RunConfig& run) {
+       return fmt::format("schedule={} needs pp of at least 2, and pp is {}",
+                          Name(run.layout.schedule), run.layout.pp);
+     }},
+    {"vp-with-interleaved-schedule",
+     "The interleaved schedule, and no other, runs several model chunks per pipeline rank.",
+     [](const RunConfig& run) {
+       return (run.layout.vp > 1) == (run.layout.schedule == Schedule::kInterleaved1F1B);
+     },
+     [](const RunConfig& run) {
+       return fmt::format("vp is {} and schedule {}; vp above 1 goes with interleaved-1f1b alone",
+                          run.layout.vp, Name(run.layout.schedule));
+     }},
+    {"chunks-not-empty",
+     "Every model chunk of a pipeline holds a layer, or the embedding, or the loss.",
+     [](const RunConfig& run) {
+       return run.layout.pp * run.layout.vp <= run.model.num_layers + 2;
+     },
+     [](const RunConfig& run) {
+       return fmt::format("pp {} x vp {} makes more chunks than {} layers, the embedding and the "
+                          "loss can fill",
+                          run.layout.pp, run.layout.vp, run.model.num_layers);
+     }},
+    {"stages-cover-model", "A list of layers per chunk has one entry for each and all layers.",
+     [](const RunConfig& run) { return StagesFault(run).empty(); },
+     [](const RunConfig& run) { return StagesFault(run); }},
     {"hidden-divisible-by-heads", "Heads divide the hidden size evenly.",
      [](const RunConfig& run) { return run.model.hidden_size % run.model.num_heads == 0; },
      [](const RunConfig& run) {
@@ -219,6 +290,17 @@ constexpr Rule kRules[] = {
      [](const RunConfig& run) {
        return fmt::format("global_batch {} is not divisible by mbs {} x dp {}", run.global_batch,
                           run.layout.micro_batch, run.layout.dp);
+     }},
+    {"micro-batches-divisible-by-pp",
+     "The interleaved schedule takes micro batches in groups of the pipeline's size.",
+     [](const RunConfig& run) {
+       return run.layout.schedule != Schedule::kInterleaved1F1B ||
+              run.num_micro_batches() % run.layout.pp == 0;
+     },
+     [](const RunConfig& run) {
+       return fmt::format("with schedule=interleaved-1f1b, {} micro batches are not divisible by "
+                          "pp {}",
+                          run.num_micro_batches(), run.layout.pp);
      }},
     {"recompute-layers-within-model", "No more layers are recomputed than the model has.",
      [](const RunConfig& run) {

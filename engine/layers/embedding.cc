@@ -9,7 +9,7 @@
 namespace trimtab {
 
 Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
-                             const std::string& name) {
+                             const std::string& name, bool duplicate) {
   const ModelConfig& model = context.model;
   const int64_t rows = model.padded_vocab_size(context.tp()) / context.tp();
   const int64_t start = context.parallel.tp_rank * rows;
@@ -18,14 +18,16 @@ Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
   return store.Declare({.name = name,
                         .rows = rows,
                         .columns = model.hidden_size,
+                        .duplicate = duplicate,
                         .init = InitKind::kNormal,
                         .init_std = model.init_std,
                         .partition = partition});
 }
 
 Embedding::Embedding(ParameterStore& store, const LayerContext& context)
-    : tokens_(&DeclareVocabTable(store, context, "embedding.word_embeddings.weight")),
+    : tokens_(&DeclareVocabTable(store.BeginUnit(), context, kTokenTable)),
       vocab_start_(context.parallel.tp_rank * tokens_->spec.rows) {
+  store.BeginUnit(/*reads_weights_backward=*/false).AlsoUse(*tokens_);
   const ModelConfig& model = context.model;
   if (model.position != PositionKind::kLearned) return;
   positions_ =

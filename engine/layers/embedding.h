@@ -8,6 +8,8 @@ namespace trimtab {
 
 class Embedding {
  public:
+  /// Declares the token table in a unit of its own, since a head may share it, and a unit of the
+  /// rest.
   Embedding(ParameterStore& store, const LayerContext& context);
 
   /// x [rows, C], an activation, from tokens [N] (int32).
@@ -28,9 +30,12 @@ class Embedding {
   int64_t vocab_start_ = 0;
 };
 
-/// Declares a [padded V / tp, C] table, used for the token embedding and for an untied output
-/// projection. Padding rows are zero.
+/// The name of the token table.
+inline constexpr char kTokenTable[] = "embedding.word_embeddings.weight";
+
+/// Declares a [padded V / tp, C] table, used for the token embedding and for an output projection
+/// that does not share its table on this rank. Padding rows are zero.
 Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
-                             const std::string& name);
+                             const std::string& name, bool duplicate = false);
 
 }  // namespace trimtab

@@ -7,7 +7,8 @@
 
 namespace trimtab {
 
-/// The scales of delayed scaling, the same on every rank. Empty: there is no history.
+/// The scales of delayed scaling: of the whole model, or of the layers of one rank. Empty: there is
+/// no history.
 struct Fp8Snapshot {
   std::vector<std::string> layers{};  // S = 2 per layer: its input, the gradient of its output
   int64_t history = 0;                // steps

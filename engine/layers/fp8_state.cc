@@ -50,14 +50,16 @@ std::vector<bool> Fp8State::InFp8() const {
   return in_fp8;
 }
 
-void Fp8State::Allocate(Device& device, bool keeps_weights) {
+void Fp8State::Allocate(Device& device, int64_t in_flight, bool keeps_weights) {
   const int64_t count = static_cast<int64_t>(layers_.size());
   const int64_t slots = kOperands * count;
   if (delayed()) amax_ = NewScalars(device, {config_.history, slots}, 0.0f);
   current_amax_ = NewScalars(device, {1, 1}, 0.0f);
   // A dry run stands for any step but the first.
   has_history_ = device.kind() == DeviceKind::kMeta;
-  scales_ = {NewScalars(device, {slots}, 1.0f), NewScalars(device, {slots}, 1.0f)};
+  in_flight_ = in_flight;
+  const Shape all_slots = {in_flight * slots};
+  scales_ = {NewScalars(device, all_slots, 1.0f), NewScalars(device, all_slots, 1.0f)};
   fp8_max_ = NewScalars(device, {slots}, 0.0f);
   std::vector<float> largest(static_cast<size_t>(slots));
   for (int64_t i = 0; i < slots; ++i) {
@@ -135,14 +137,25 @@ void Fp8State::EndStep(const ParallelContext& parallel) {
   Tensor newest = amax_.Slice(0, {1, amax_.dim(1)});
   if (parallel.layout.tp > 1) parallel.tp->AllReduce(newest, ReduceOp::kMax);
   if (parallel.dp->size() > 1) parallel.dp->AllReduce(newest, ReduceOp::kMax);
-  UpdateFp8Scales(fp8_max_, amax_, scales_);
+  Fp8Scales scales = DelayedScales();
+  UpdateFp8Scales(fp8_max_, amax_, scales);
   has_history_ = true;
+}
+
+Fp8Scales Fp8State::DelayedScales() const {
+  const Shape slots = fp8_max_.shape();
+  return {scales_.scale.Slice(0, slots), scales_.inverse.Slice(0, slots)};
+}
+
+Fp8Scales Fp8State::ScalesOf(int64_t slot) const {
+  const int64_t at = (current() ? micro_batch_ * fp8_max_.numel() : 0) + slot;
+  return {At(scales_.scale, at), At(scales_.inverse, at)};
 }
 
 void Fp8State::SetCurrentScale(const ParallelContext& parallel, int64_t slot, bool sharded) {
   Tensor amax = current_amax_.Slice(0, {1});
   if (sharded && parallel.layout.tp > 1) parallel.tp->AllReduce(amax, ReduceOp::kMax);
-  Fp8Scales scale = {At(scales_.scale, slot), At(scales_.inverse, slot)};
+  Fp8Scales scale = ScalesOf(slot);
   UpdateFp8Scales(At(fp8_max_, slot), current_amax_, scale);
 }
 
@@ -151,14 +164,13 @@ void Fp8State::Quantize(const ParallelContext& parallel, int layer, Operand oper
                         Tensor transposed) {
   const int64_t slot = Slot(layer, operand);
   Fp8Output out = {.rows = std::move(rows), .transposed = std::move(transposed), .amax = {}};
-  const bool current = !delayed() || !has_history_;
-  if (current && !keep_scale) {
+  if (current() && !keep_scale) {
     Tensor amax = current_amax_.Slice(0, {1});
     Amax(x, amax);
     SetCurrentScale(parallel, slot, sharded);
   }
   if (delayed()) out.amax = amax_.Slice(slot, {1});
-  trimtab::Quantize(x, At(scales_.scale, slot), out);
+  trimtab::Quantize(x, ScalesOf(slot).scale, out);
 }
 
 std::vector<std::string> Fp8State::LayerNames() const {
@@ -175,23 +187,40 @@ Fp8Snapshot Fp8State::Snapshot() const {
     CopyToHost(tensor, values);
   };
   read(amax_, snapshot.amax);
-  read(scales_.scale, snapshot.scale);
-  read(scales_.inverse, snapshot.inverse);
+  const Fp8Scales scales = DelayedScales();
+  read(scales.scale, snapshot.scale);
+  read(scales.inverse, snapshot.inverse);
   return snapshot;
 }
 
 void Fp8State::Restore(const Fp8Snapshot& snapshot) {
-  if (!delayed() || snapshot.history == 0) return;
-  if (snapshot.history != amax_.dim(0) || snapshot.layers != LayerNames()) {
+  if (!delayed() || snapshot.history == 0 || layers_.empty()) return;
+  const size_t own = layers_.size() * kOperands;
+  const size_t all = snapshot.layers.size() * kOperands;
+  std::vector<size_t> slots;  // of the snapshot, for each of this rank
+  for (const std::string& name : LayerNames()) {
+    const auto found = std::find(snapshot.layers.begin(), snapshot.layers.end(), name);
+    if (found == snapshot.layers.end()) break;
+    const auto first = static_cast<size_t>(found - snapshot.layers.begin()) * kOperands;
+    for (size_t operand = 0; operand < kOperands; ++operand) slots.push_back(first + operand);
+  }
+  if (snapshot.history != amax_.dim(0) || slots.size() != own) {
     LogWarning(
         "fp8: the checkpoint's history of {} steps and {} layers is not this run's, of {} and "
         "{}; the next step has current scales",
         snapshot.history, snapshot.layers.size(), amax_.dim(0), layers_.size());
     return;
   }
-  CopyFromHost(amax_, snapshot.amax);
-  CopyFromHost(scales_.scale, snapshot.scale);
-  CopyFromHost(scales_.inverse, snapshot.inverse);
+  const auto pick = [&](const std::vector<float>& values, Tensor target) {
+    std::vector<float> picked;
+    for (size_t row = 0; row < values.size() / all; ++row) {
+      for (const size_t slot : slots) picked.push_back(values[row * all + slot]);
+    }
+    CopyFromHost(target, picked);
+  };
+  pick(snapshot.amax, amax_);
+  pick(snapshot.scale, DelayedScales().scale);
+  pick(snapshot.inverse, DelayedScales().inverse);
   has_history_ = true;
 }
 
@@ -210,7 +239,7 @@ std::optional<Fp8Target> Fp8State::Target(int layer, Operand operand, bool shard
 }
 
 void Fp8State::Write(const ParallelContext& parallel, Fp8Target& target, const FusedOp& op) {
-  const Tensor scale = At(scales_.scale, target.slot);
+  const Tensor scale = ScalesOf(target.slot).scale;
   if (!has_history_) {
     Fp8Output rehearsal = target.out;
     rehearsal.amax = current_amax_.Slice(0, {1});
@@ -221,7 +250,7 @@ void Fp8State::Write(const ParallelContext& parallel, Fp8Target& target, const F
 }
 
 Tensor Fp8State::inverse(int layer, Operand operand) const {
-  return At(scales_.inverse, Slot(layer, operand));
+  return ScalesOf(Slot(layer, operand)).inverse;
 }
 
 }  // namespace trimtab

@@ -45,9 +45,15 @@ class Fp8State {
   int Declare(const std::string& name, const Parameter& weight);
   /// Throws InputError when the configuration names a layer that was not declared.
   void RequireNamedLayers() const;
-  /// Allocates scales and, if `keeps_weights`, the fp8 weights. Otherwise these are there only
-  /// between QuantizeUnit and ReleaseUnit.
-  void Allocate(Device& device, bool keeps_weights = true);
+  /// Allocates scales and, if `keeps_weights`, the fp8 weights; otherwise these are there only
+  /// between QuantizeUnit and ReleaseUnit. `in_flight`: micro batches between whose passes those of
+  /// others may come.
+  void Allocate(Device& device, int64_t in_flight = 1, bool keeps_weights = true);
+  /// What is quantised from now on is of a micro batch of this number. Current scales are kept for
+  /// the last `in_flight` numbers.
+  void EnterMicroBatch(int64_t number) { micro_batch_ = number % in_flight_; }
+  /// Of the linear layers that compute in fp8.
+  std::vector<std::string> LayerNames() const;
   /// For each linear layer declared, whether it computes in fp8.
   std::vector<bool> InFp8() const;
 
@@ -59,9 +65,9 @@ class Fp8State {
   /// At the end of a step: with delayed scaling, the scales of the next one.
   void EndStep(const ParallelContext& parallel);
 
-  /// For checkpoints. Restore warns, and leaves everything as it is, when the snapshot is of other
-  /// layers or of another length of history: the next step then has current scales, like a first
-  /// one.
+  /// For checkpoints. Restore takes the layers of this rank out of a snapshot of more. It warns,
+  /// and leaves everything as it is, when one is missing or the history is of another length: the
+  /// next step then has current scales, like a first one.
   Fp8Snapshot Snapshot() const;
   void Restore(const Fp8Snapshot& snapshot);
 
@@ -102,24 +108,30 @@ class Fp8State {
   void AllocateWeights(Device& device, const LayerRange& range, MemoryTag tag);
   void QuantizeRange(const ParallelContext& parallel, const LayerRange& range);
 
-  std::vector<std::string> LayerNames() const;
   static size_t Index(int layer) { return static_cast<size_t>(layer); }
   int64_t Slot(int layer, Operand operand) const {
     return kOperands * layer + (operand == Operand::kGradient ? 1 : 0);
   }
   bool delayed() const { return config_.scaling == "delayed"; }
+  /// Whether scales are those of the tensor at hand.
+  bool current() const { return !delayed() || !has_history_; }
+  /// Of every operand [S], and of one [1].
+  Fp8Scales DelayedScales() const;
+  Fp8Scales ScalesOf(int64_t slot) const;
   /// Sets the scale of `slot` from current_amax_.
   void SetCurrentScale(const ParallelContext& parallel, int64_t slot, bool sharded);
 
   Fp8Config config_;
   bool has_history_ = false;
+  int64_t in_flight_ = 1;
+  int64_t micro_batch_ = 0;
   std::vector<std::string> names_;  // of all linear layers
   std::vector<Layer> layers_;
   // Inputs and gradients: S = 2 per layer. Weights: one per layer.
   Tensor amax_;          // [history, S]; only with delayed scaling
   Tensor current_amax_;  // [1, 1]: of the tensor at hand
   Tensor fp8_max_;       // [S]
-  Fp8Scales scales_;     // [S]
+  Fp8Scales scales_;     // [in_flight * S]; those of delayed scaling first
   Tensor weight_amax_;   // [1, layers]
   Tensor weight_max_;    // [layers]
   Fp8Scales weight_scales_;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 #include "engine/comm/parallel_context.h"
 #include "engine/config/model_config.h"
@@ -13,6 +15,12 @@ namespace trimtab {
 
 class Fp8State;
 class LinearObserver;
+struct LayerContext;
+
+/// Weight gradients that a backward pass has put off: each adds to its gradient, or overwrites it
+/// when not `accumulate`. Keeps the tensors it is the product of.
+using DeferredGradients =
+    std::vector<std::function<void(const LayerContext& context, bool accumulate)>>;
 
 struct LayerContext {
   Device& device;
@@ -23,6 +31,8 @@ struct LayerContext {
   TrainingTypes types{};
   Fp8State* fp8 = nullptr;             // scales and weights in fp8; set when types.fp8
   LinearObserver* observer = nullptr;  // sees what linear layers multiply; nullptr = nobody
+  // Where linear layers put off their weights' gradients; nullptr = they make them at once.
+  DeferredGradients* deferred = nullptr;
 
   int64_t tp() const { return parallel.layout.tp; }
   bool sequence_parallel() const { return parallel.layout.sequence_parallel && tp() > 1; }

@@ -89,16 +89,27 @@ Tensor ColumnParallelLinear::Backward(const LayerContext& context, const LinearS
   Tensor dx;
   {
     const LinearProducts::Backward backward =
-        written ? LinearProducts::Backward(products_, context, std::move(dy.fp8))
+        written ? LinearProducts::Backward(products_, std::move(dy.fp8))
                 : LinearProducts::Backward(products_, context, dy.matrix);
-    {
-      const Tensor full = products_.NeedsInput(saved) ? GatherRows(context, saved.input) : Tensor();
-      backward.WeightGradient(saved, full, accumulate);
+    if (context.deferred == nullptr) {
+      WeightGradient(context, backward, saved, accumulate);
+    } else {
+      context.deferred->push_back(
+          [this, part = backward.WeightPart(), saved](const LayerContext& later, bool add) {
+            WeightGradient(later, part, saved, add);
+          });
     }
     dx = context.New({context.tokens(), weight().spec.columns}, MemoryTag::kWorkspace);
-    backward.InputGradient(dx);
+    backward.InputGradient(context, dx);
   }
   return ReduceRows(context, std::move(dx), MemoryTag::kWorkspace);
+}
+
+void ColumnParallelLinear::WeightGradient(const LayerContext& context,
+                                          const LinearProducts::Backward& backward,
+                                          const LinearSaved& saved, bool accumulate) const {
+  const Tensor full = products_.NeedsInput(saved) ? GatherRows(context, saved.input) : Tensor();
+  backward.WeightGradient(context, saved, full, accumulate);
 }
 
 RowParallelLinear::RowParallelLinear(ParameterStore& store, const LayerContext& context,
@@ -134,12 +145,23 @@ Tensor RowParallelLinear::Forward(const LayerContext& context, LinearOperand x, 
 Tensor RowParallelLinear::Backward(const LayerContext& context, const LinearSaved& saved,
                                    const Tensor& dy, bool accumulate) const {
   if (bias_ != nullptr) BiasBackward(dy, bias_->gradient, accumulate);
-  const Tensor full = GatherRows(context, dy);
+  Tensor full = GatherRows(context, dy);
+  if (context.deferred != nullptr && !context.sequence_parallel() && !products_.fp8()) {
+    full = context.New(dy.shape(), MemoryTag::kActivations);
+    Copy(dy, full);
+  }
   const LinearProducts::Backward backward(products_, context, full);
-  backward.WeightGradient(saved, saved.input, accumulate);
+  if (context.deferred == nullptr) {
+    backward.WeightGradient(context, saved, saved.input, accumulate);
+  } else {
+    context.deferred->push_back(
+        [part = backward.WeightPart(), saved](const LayerContext& later, bool add) {
+          part.WeightGradient(later, saved, saved.input, add);
+        });
+  }
   Tensor dx =
       context.New({context.tokens(), products_.weight().spec.columns}, MemoryTag::kWorkspace);
-  backward.InputGradient(dx);
+  backward.InputGradient(context, dx);
   return dx;
 }
 

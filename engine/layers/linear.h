@@ -36,7 +36,8 @@ class ColumnParallelLinear {
   Tensor Forward(const LayerContext& context, LinearOperand x, MemoryTag tag,
                  LinearSaved& saved) const;
   /// dx [rows, in] from dy [N, out / tp]; adds to the gradients, or overwrites them when not
-  /// `accumulate`. Whoever wrote dy to a GradientTarget has done the bias's.
+  /// `accumulate`; with context.deferred the weight's later. Whoever wrote dy to a GradientTarget
+  /// has done the bias's.
   Tensor Backward(const LayerContext& context, const LinearSaved& saved, LinearOperand dy,
                   bool accumulate) const;
 
@@ -48,11 +49,14 @@ class ColumnParallelLinear {
     return products_.GradientTarget(context);
   }
 
-  const Parameter& weight() const { return products_.weight(); }
+  Parameter& weight() const { return products_.weight(); }
   /// nullptr without one.
   Parameter* bias() const { return bias_; }
 
  private:
+  void WeightGradient(const LayerContext& context, const LinearProducts::Backward& backward,
+                      const LinearSaved& saved, bool accumulate) const;
+
   LinearProducts products_;
   Parameter* bias_ = nullptr;
 };
@@ -71,7 +75,7 @@ class RowParallelLinear {
   std::optional<Fp8Target> InputTarget(const LayerContext& context) const {
     return products_.InputTarget(context);
   }
-  /// dx [N, in / tp] from dy [rows, out].
+  /// dx [N, in / tp] from dy [rows, out], which may be changed afterwards.
   Tensor Backward(const LayerContext& context, const LinearSaved& saved, const Tensor& dy,
                   bool accumulate) const;
 

@@ -76,9 +76,12 @@ void LinearProducts::Fp8Product(const LayerContext& context, const Tensor& rows,
 
 LinearProducts::Backward::Backward(const LinearProducts& products, const LayerContext& context,
                                    const Tensor& dy)
-    : products_(products), context_(context), dy_(dy) {
+    : products_(&products) {
   if (context.observer != nullptr) context.observer->OnBackward(products.name_, dy);
-  if (!products.fp8()) return;
+  if (!products.fp8()) {
+    dy_ = dy;
+    return;
+  }
   const int64_t tokens = dy.dim(0);
   const int64_t out = dy.dim(1);
   dy_fp8_ = NewFp8(context, {tokens, out}, DType::kF8E5M2, MemoryTag::kWorkspace);
@@ -88,27 +91,25 @@ LinearProducts::Backward::Backward(const LinearProducts& products, const LayerCo
                         dy_fp8_transposed_);
 }
 
-LinearProducts::Backward::Backward(const LinearProducts& products, const LayerContext& context,
-                                   Fp8Output dy)
-    : products_(products),
-      context_(context),
+LinearProducts::Backward::Backward(const LinearProducts& products, Fp8Output dy)
+    : products_(&products),
       dy_fp8_(std::move(dy.rows)),
       dy_fp8_transposed_(std::move(dy.transposed)) {}
 
-void LinearProducts::Backward::WeightGradient(const LinearSaved& saved, const Tensor& x,
-                                              bool accumulate) const {
-  Tensor& gradient = products_.weight_->gradient;
-  if (!products_.fp8()) {
+void LinearProducts::Backward::WeightGradient(const LayerContext& context, const LinearSaved& saved,
+                                              const Tensor& x, bool accumulate) const {
+  Tensor& gradient = products_->weight_->gradient;
+  if (!products_->fp8()) {
     Gemm(dy_, Transpose::kYes, x, Transpose::kNo, gradient,
-         {.accumulate = accumulate, .tf32 = context_.types.tf32});
+         {.accumulate = accumulate, .tf32 = context.types.tf32});
     return;
   }
-  Fp8State& fp8 = *context_.fp8;
-  const int layer = products_.fp8_layer_;
+  Fp8State& fp8 = *context.fp8;
+  const int layer = products_->fp8_layer_;
   Tensor input = saved.input_transposed;
   if (!input.defined()) {
-    input = NewFp8(context_, {x.dim(1), x.dim(0)}, DType::kF8E4M3, MemoryTag::kWorkspace);
-    fp8.Quantize(context_.parallel, layer, Operand::kInput, x, products_.input_sharded_,
+    input = NewFp8(context, {x.dim(1), x.dim(0)}, DType::kF8E4M3, MemoryTag::kWorkspace);
+    fp8.Quantize(context.parallel, layer, Operand::kInput, x, products_->input_sharded_,
                  /*keep_scale=*/true, {}, input);
   }
   Gemm(dy_fp8_transposed_, Transpose::kNo, input, Transpose::kYes, gradient,
@@ -117,15 +118,21 @@ void LinearProducts::Backward::WeightGradient(const LinearSaved& saved, const Te
         .scale_b = fp8.inverse(layer, Operand::kInput)});
 }
 
-void LinearProducts::Backward::InputGradient(Tensor& dx) const {
-  const Parameter& weight = *products_.weight_;
-  if (!products_.fp8()) {
-    Gemm(dy_, Transpose::kNo, weight.weight, Transpose::kNo, dx, {.tf32 = context_.types.tf32});
+LinearProducts::Backward LinearProducts::Backward::WeightPart() const {
+  Backward part = *this;
+  part.dy_fp8_ = {};
+  return part;
+}
+
+void LinearProducts::Backward::InputGradient(const LayerContext& context, Tensor& dx) const {
+  const Parameter& weight = *products_->weight_;
+  if (!products_->fp8()) {
+    Gemm(dy_, Transpose::kNo, weight.weight, Transpose::kNo, dx, {.tf32 = context.types.tf32});
     return;
   }
-  const Fp8Weight& fp8_weight = context_.fp8->weight(products_.fp8_layer_);
+  const Fp8Weight& fp8_weight = context.fp8->weight(products_->fp8_layer_);
   Gemm(dy_fp8_, Transpose::kNo, fp8_weight.transposed, Transpose::kYes, dx,
-       {.scale_a = context_.fp8->inverse(products_.fp8_layer_, Operand::kGradient),
+       {.scale_a = context.fp8->inverse(products_->fp8_layer_, Operand::kGradient),
         .scale_b = fp8_weight.inverse});
 }
 

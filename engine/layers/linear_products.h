@@ -64,28 +64,31 @@ class LinearProducts {
   /// Whether WeightGradient needs x (gathered again), that is: fp8 kept no copy of it.
   bool NeedsInput(const LinearSaved& saved) const { return saved.input.defined(); }
 
+  bool fp8() const { return fp8_layer_ >= 0; }
+
   /// One backward pass: makes what both products need of dy once.
   class Backward {
    public:
     Backward(const LinearProducts& products, const LayerContext& context, const Tensor& dy);
     /// From the copies of a GradientTarget.
-    Backward(const LinearProducts& products, const LayerContext& context, Fp8Output dy);
+    Backward(const LinearProducts& products, Fp8Output dy);
     /// Adds to the weight's gradient, or overwrites it when not `accumulate`. `x` is the gathered
     /// input where NeedsInput, else undefined.
-    void WeightGradient(const LinearSaved& saved, const Tensor& x, bool accumulate) const;
+    void WeightGradient(const LayerContext& context, const LinearSaved& saved, const Tensor& x,
+                        bool accumulate) const;
+    /// What WeightGradient alone needs of this.
+    Backward WeightPart() const;
     /// dx [N, in] of the activations' type.
-    void InputGradient(Tensor& dx) const;
+    void InputGradient(const LayerContext& context, Tensor& dx) const;
 
    private:
-    const LinearProducts& products_;
-    const LayerContext& context_;
-    Tensor dy_;
+    const LinearProducts* products_;
+    Tensor dy_;                 // not in fp8
     Tensor dy_fp8_;             // [N, out]
     Tensor dy_fp8_transposed_;  // [out, N]
   };
 
  private:
-  bool fp8() const { return fp8_layer_ >= 0; }
   void Fp8Product(const LayerContext& context, const Tensor& rows, const Tensor& bias,
                   Tensor& y) const;
 

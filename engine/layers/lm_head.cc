@@ -5,13 +5,27 @@
 
 namespace trimtab {
 
-LmHead::LmHead(ParameterStore& store, const LayerContext& context, const Embedding& embedding)
-    : final_norm_(store, context, "decoder.final_layernorm"),
-      output_layer_(context.model.tied_embeddings
-                        ? embedding.token_table()
-                        : DeclareVocabTable(store, context, "output_layer.weight")),
-      vocab_start_(embedding.vocab_start()) {
-  if (context.model.tied_embeddings) store.AlsoUse(embedding.token_table());
+namespace {
+
+/// The table that the head shares with the embedding; nullptr without one.
+Parameter* TiedTable(ParameterStore& store, const LayerContext& context,
+                     const Embedding* embedding) {
+  if (!context.model.tied_embeddings) return nullptr;
+  if (embedding != nullptr) return &embedding->token_table();
+  return &DeclareVocabTable(store.BeginUnit(), context, kTokenTable, /*duplicate=*/true);
+}
+
+}  // namespace
+
+LmHead::LmHead(ParameterStore& store, const LayerContext& context, const Embedding* embedding)
+    : LmHead(store, context, TiedTable(store, context, embedding)) {}
+
+LmHead::LmHead(ParameterStore& store, const LayerContext& context, Parameter* tied)
+    : final_norm_(store.BeginUnit(), context, "decoder.final_layernorm"),
+      output_layer_(tied != nullptr ? *tied
+                                    : DeclareVocabTable(store, context, "output_layer.weight")),
+      vocab_start_(context.parallel.tp_rank * output_layer_.weight().spec.rows) {
+  if (tied != nullptr) store.AlsoUse(*tied);
 }
 
 void LmHead::Forward(const LayerContext& context, const Tensor& x, const Tensor& targets,

@@ -16,8 +16,10 @@ struct LmHeadSaved {
 
 class LmHead {
  public:
-  /// Shares the embedding's token table when the model ties them, else declares its own.
-  LmHead(ParameterStore& store, const LayerContext& context, const Embedding& embedding);
+  /// Declares a unit with a table of its own, unless the model ties it to the embedding's.
+  /// `embedding` is that of this rank; nullptr when another pipeline stage has it: then a tied table
+  /// is a duplicate, in a unit of its own.
+  LmHead(ParameterStore& store, const LayerContext& context, const Embedding* embedding);
 
   /// Adds the sum over the N tokens of the cross-entropy against targets [N] (int32), from the
   /// residual stream x [rows, C], to loss_sum [1]. Gradients are those of `gradient_scale` [1]
@@ -30,7 +32,13 @@ class LmHead {
   Tensor Backward(const LayerContext& context, const Tensor& x, const LmHeadSaved& saved,
                   bool accumulate) const;
 
+  /// [padded V / tp, C]
+  Parameter& output_table() const { return output_layer_.weight(); }
+
  private:
+  /// `tied`: the table of the embedding; nullptr if the head has its own.
+  LmHead(ParameterStore& store, const LayerContext& context, Parameter* tied);
+
   Norm final_norm_;
   ColumnParallelLinear output_layer_;
   int64_t vocab_start_ = 0;

@@ -85,6 +85,7 @@ void ParameterStore::AlsoUse(const Parameter& parameter) {
   TRIMTAB_ASSERT(!units_.empty() && parameter.unit < units_.size() - 1,
                  "{} is no parameter of an earlier unit", parameter.spec.name);
   units_.back().also_uses.push_back(parameter.unit);
+  ++units_[parameter.unit].users;
 }
 
 void ParameterStore::Place(int64_t shards) {

@@ -1,7 +1,7 @@
 // Parameters: declared by layers, placed in one flat order, unit by unit.
 //
-// A unit is what is used together: the embedding, one layer, the head. It holds first its
-// tensor-parallel parameters, then the replicated ones, so that sequence parallelism sums those with
+// A unit is what is used together: the positions, one layer, the head; and the token table, which
+// embedding and head may share. It holds first its tensor-parallel parameters, then the replicated ones, so that sequence parallelism sums those with
 // one message; of both, matrices come first, so that weight decay changes seldom. Each parameter
 // begins at a multiple of kParameterAlignment elements: aligned for vector and tensor core loads,
 // and for the blocks of the optimizer's scaled state. Units stand in forward order. Whether all of
@@ -44,6 +44,7 @@ struct ParameterSpec {
   int64_t columns = 1;
   bool is_matrix = true;        // weight decay applies; otherwise the local shape is [rows]
   bool tensor_parallel = true;  // sharded over tp; false = the same on every tp rank
+  bool duplicate = false;       // an earlier pipeline stage has it too, and counts it
   InitKind init = InitKind::kZeros;
   double init_std = 0;
   Partition partition;
@@ -73,8 +74,9 @@ struct FlatRange {
 
 struct ParameterUnit {
   std::vector<Parameter*> parameters;  // in flat order
-  std::vector<size_t> also_uses;       // other units that hold parameters it uses: a tied table's
-  bool reads_weights_backward = true;  // its backward pass reads its weights
+  std::vector<size_t> also_uses;       // earlier units whose parameters it uses
+  int users = 0;                       // later units that use its parameters
+  bool reads_weights_backward = true;  // its backward pass reads weights
   FlatRange range;                     // padding included
   FlatRange tensor_parallel;           // split over tp
   FlatRange replicated;                // the same on every tp rank
@@ -88,7 +90,8 @@ class ParameterStore {
   /// Adds a parameter to the unit. The reference stays valid; its tensors are undefined until they
   /// are bound.
   Parameter& Declare(ParameterSpec spec);
-  /// Says that the unit also uses a parameter of an earlier one.
+  /// Says that the unit also uses an earlier one, that of `parameter`. A unit that others use is
+  /// not used on its own.
   void AlsoUse(const Parameter& parameter);
 
   /// Gives every parameter its place, and every unit a multiple of `shards` aligned parts. Once,

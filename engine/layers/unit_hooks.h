@@ -7,20 +7,24 @@
 namespace trimtab {
 
 /// Does nothing: the parameters of a rank on its own are always there. Units are numbered as in
-/// ParameterStore. `next` is the unit whose weights are used after this one, if that is known.
+/// ParameterStore; a unit stands for those that it also uses. `next` is the unit whose weights are
+/// read after this one's, if that is known.
 class UnitHooks {
  public:
   virtual ~UnitHooks() = default;
 
-  /// The weights are about to be read.
+  // The weights are read from Begin to End.
+
   virtual void BeginForward(size_t /*unit*/, std::optional<size_t> /*next*/) {}
-  /// They will not be read before the backward pass. Not told of a unit whose backward pass follows
-  /// at once.
+  /// Not told of the head, whose backward pass mostly follows at once.
   virtual void EndForward(size_t /*unit*/) {}
-  /// The weights are about to be read, and gradients to be written: for every micro batch once.
   virtual void BeginBackward(size_t /*unit*/, std::optional<size_t> /*next*/) {}
-  /// The gradients of the unit's own parameters are final for this micro batch.
   virtual void EndBackward(size_t /*unit*/) {}
+
+  /// Gradients are about to be written.
+  virtual void BeginGradients(size_t /*unit*/) {}
+  /// They are final for this micro batch.
+  virtual void EndGradients(size_t /*unit*/) {}
 };
 
 }  // namespace trimtab

@@ -1,29 +1,41 @@
 #include "engine/model/gpt_model.h"
 
-#include <optional>
 #include <utility>
 
 namespace trimtab {
+
+ModelChunk WholeModel(const ModelConfig& model) { return {.num_layers = model.num_layers}; }
 
 MicroBatch MicroBatch::Empty(const LayerContext& context) {
   const auto ids = [&context] {
     return Tensor::Empty(context.device, {context.tokens()}, DType::kI32, MemoryTag::kActivations);
   };
-  return {.tokens = ids(), .targets = ids()};
+  return {.tokens = ids(), .targets = ids(), .hidden = {}};
 }
 
-GptModel::GptModel(ParameterStore& store, const LayerContext& context)
-    : context_(context),
-      first_unit_(store.units().size()),
-      embedding_(store.BeginUnit(/*reads_weights_backward=*/false), context_),
-      layers_([&] {
-        std::vector<TransformerLayer> layers;
-        for (int64_t i = 0; i < context_.model.num_layers; ++i) {
-          layers.emplace_back(store.BeginUnit(), context_, TransformerLayer::NameOf(i));
-        }
-        return layers;
-      }()),
-      head_(store.BeginUnit(), context_, embedding_) {}
+GptModel::GptModel(ParameterStore& store, const LayerContext& context, const ModelChunk& chunk)
+    : context_(context), chunk_(chunk) {
+  const auto last_unit = [&store] { return store.units().size() - 1; };
+  if (chunk.embedding) {
+    embedding_.emplace(store, context_);
+    embedding_unit_ = last_unit();
+  }
+  first_layer_unit_ = store.units().size();
+  for (int64_t i = 0; i < chunk.num_layers; ++i) {
+    layers_.emplace_back(store.BeginUnit(), context_,
+                         TransformerLayer::NameOf(chunk.first_layer + i));
+  }
+  if (chunk.head) {
+    head_.emplace(store, context_, embedding_ ? &*embedding_ : nullptr);
+    head_unit_ = last_unit();
+  }
+}
+
+Parameter* GptModel::tied_table() const {
+  if (!context_.model.tied_embeddings) return nullptr;
+  if (embedding_) return &embedding_->token_table();
+  return head_ ? &head_->output_table() : nullptr;
+}
 
 bool GptModel::Recomputes(size_t index) const {
   const RecomputeConfig plan =
@@ -32,57 +44,137 @@ bool GptModel::Recomputes(size_t index) const {
 }
 
 void GptModel::EnterLayer(PassKind pass, size_t index) const {
-  context_.device.EnterPiece({PieceKind::kLayer, pass, static_cast<int64_t>(index)});
+  context_.device.EnterPiece(
+      {PieceKind::kLayer, pass, chunk_.first_layer + static_cast<int64_t>(index)});
 }
 
-void GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, Tensor& loss_sum,
-                       MicroBatchState& state, Tensor* logits) const {
-  state.tokens = batch.tokens;
+std::optional<size_t> GptModel::UnitFrom(size_t index) const {
+  if (index < layers_.size()) return LayerUnit(index);
+  return head_ ? std::optional(head_unit_) : std::nullopt;
+}
+
+Tensor GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, Tensor& loss_sum,
+                         MicroBatchState& state, Tensor* logits) const {
   state.layers.resize(layers_.size());
   state.inputs.clear();
-  context_.device.EnterPiece({PieceKind::kEmbedding, PassKind::kForward});
-  hooks_->BeginForward(first_unit_, LayerUnit(0));
-  state.inputs.push_back(embedding_.Forward(context_, batch.tokens));
-  hooks_->EndForward(first_unit_);
+  if (embedding_) {
+    state.tokens = batch.tokens;
+    context_.device.EnterPiece({PieceKind::kEmbedding, PassKind::kForward});
+    hooks_->BeginForward(embedding_unit_, UnitFrom(0));
+    state.inputs.push_back(embedding_->Forward(context_, batch.tokens));
+    hooks_->EndForward(embedding_unit_);
+  } else {
+    state.inputs.push_back(batch.hidden);
+  }
   for (size_t i = 0; i < layers_.size(); ++i) {
     EnterLayer(PassKind::kForward, i);
-    hooks_->BeginForward(LayerUnit(i), LayerUnit(i + 1));
+    hooks_->BeginForward(LayerUnit(i), UnitFrom(i + 1));
     TransformerLayerSaved saved;
     state.inputs.push_back(layers_[i].Forward(context_, state.inputs.back(), saved));
     if (!Recomputes(i)) state.layers[i] = std::move(saved);
     hooks_->EndForward(LayerUnit(i));
   }
+  if (!head_) {
+    Tensor hidden = std::move(state.inputs.back());
+    state.inputs.pop_back();
+    return hidden;
+  }
   context_.device.EnterPiece({PieceKind::kHead, PassKind::kForward});
-  hooks_->BeginForward(HeadUnit(), std::nullopt);
-  head_.Forward(context_, state.inputs.back(), batch.targets, gradient_scale, loss_sum, state.head,
-                logits);
+  hooks_->BeginForward(head_unit_, std::nullopt);
+  head_->Forward(context_, state.inputs.back(), batch.targets, gradient_scale, loss_sum, state.head,
+                 logits);
+  return {};
 }
 
-void GptModel::Backward(MicroBatchState& state, bool accumulate) const {
-  context_.device.EnterPiece({PieceKind::kHead, PassKind::kBackward});
-  hooks_->BeginBackward(HeadUnit(), LayerUnit(layers_.size() - 1));
-  Tensor dx = head_.Backward(context_, state.inputs.back(), state.head, accumulate);
+Tensor GptModel::HeadBackward(const LayerContext& context, MicroBatchState& state,
+                              bool accumulate) const {
+  context.device.EnterPiece({PieceKind::kHead, PassKind::kBackward});
+  const bool layers = !layers_.empty();
+  hooks_->BeginBackward(head_unit_,
+                        layers ? std::optional(LayerUnit(layers_.size() - 1)) : std::nullopt);
+  hooks_->BeginGradients(head_unit_);
+  Tensor dx = head_->Backward(context, state.inputs.back(), state.head, accumulate);
   state.head = {};
   state.inputs.pop_back();
-  hooks_->EndBackward(HeadUnit());
+  hooks_->EndBackward(head_unit_);
+  return dx;
+}
+
+void GptModel::LayerBackward(const LayerContext& context, size_t index, MicroBatchState& state,
+                             Tensor& dx, bool accumulate) const {
+  const TransformerLayer& layer = layers_[index];
+  const Tensor& x = state.inputs.back();
+  EnterLayer(PassKind::kBackward, index);
+  hooks_->BeginBackward(LayerUnit(index),
+                        index > 0 ? std::optional(LayerUnit(index - 1)) : std::nullopt);
+  if (Recomputes(index)) {
+    EnterLayer(PassKind::kRecompute, index);
+    layer.Forward(context, x, state.layers[index]);
+    EnterLayer(PassKind::kBackward, index);
+  }
+  hooks_->BeginGradients(LayerUnit(index));
+  layer.Backward(context, x, state.layers[index], dx, accumulate);
+  state.layers[index] = {};
+  state.inputs.pop_back();
+  hooks_->EndBackward(LayerUnit(index));
+}
+
+void GptModel::EmbeddingBackward(const MicroBatchState& state, const Tensor& dx,
+                                 bool accumulate) const {
+  context_.device.EnterPiece({PieceKind::kEmbedding, PassKind::kBackward});
+  hooks_->BeginGradients(embedding_unit_);
+  const bool written = context_.model.tied_embeddings && head_.has_value();
+  embedding_->Backward(context_, state.tokens, dx, accumulate, written);
+  hooks_->EndGradients(embedding_unit_);
+}
+
+Tensor GptModel::Backward(MicroBatchState& state, Tensor dy, bool accumulate) const {
+  Tensor dx = std::move(dy);
+  if (head_) {
+    dx = HeadBackward(context_, state, accumulate);
+    hooks_->EndGradients(head_unit_);
+  }
+  for (size_t i = layers_.size(); i-- > 0;) {
+    LayerBackward(context_, i, state, dx, accumulate);
+    hooks_->EndGradients(LayerUnit(i));
+  }
+  if (embedding_) {
+    EmbeddingBackward(state, dx, accumulate);
+    dx = {};
+  }
+  state = {};
+  return dx;
+}
+
+Tensor GptModel::BackwardInput(MicroBatchState& state, Tensor dy, bool accumulate) const {
+  LayerContext context = context_;
+  const auto put_off = [&]() -> const LayerContext& {
+    context.deferred = &state.deferred.emplace_back();
+    return context;
+  };
+  Tensor dx = head_ ? HeadBackward(put_off(), state, accumulate) : std::move(dy);
+  for (size_t i = layers_.size(); i-- > 0;) LayerBackward(put_off(), i, state, dx, accumulate);
+  if (embedding_) state.dembedding = std::exchange(dx, {});
+  return dx;
+}
+
+void GptModel::BackwardWeight(MicroBatchState& state, bool accumulate) const {
+  size_t next = 0;
+  const auto make = [&](size_t unit) {
+    hooks_->BeginGradients(unit);
+    for (const auto& gradient : state.deferred[next]) gradient(context_, accumulate);
+    state.deferred[next++].clear();
+    hooks_->EndGradients(unit);
+  };
+  if (head_) {
+    context_.device.EnterPiece({PieceKind::kHead, PassKind::kBackward});
+    make(head_unit_);
+  }
   for (size_t i = layers_.size(); i-- > 0;) {
     EnterLayer(PassKind::kBackward, i);
-    hooks_->BeginBackward(LayerUnit(i), i > 0 ? std::optional(LayerUnit(i - 1)) : std::nullopt);
-    const Tensor& x = state.inputs.back();
-    if (Recomputes(i)) {
-      EnterLayer(PassKind::kRecompute, i);
-      layers_[i].Forward(context_, x, state.layers[i]);
-      EnterLayer(PassKind::kBackward, i);
-    }
-    layers_[i].Backward(context_, x, state.layers[i], dx, accumulate);
-    state.layers[i] = {};
-    state.inputs.pop_back();
-    hooks_->EndBackward(LayerUnit(i));
+    make(LayerUnit(i));
   }
-  context_.device.EnterPiece({PieceKind::kEmbedding, PassKind::kBackward});
-  hooks_->BeginBackward(first_unit_, std::nullopt);
-  embedding_.Backward(context_, state.tokens, dx, accumulate, context_.model.tied_embeddings);
-  hooks_->EndBackward(first_unit_);
+  if (embedding_) EmbeddingBackward(state, state.dembedding, accumulate);
   state = {};
 }
 

@@ -1,6 +1,7 @@
-// A GPT-family model on one rank: embedding, L transformer layers, output head.
+// A GPT-family model, or one chunk of it: embedding, transformer layers, output head.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "engine/layers/embedding.h"
@@ -10,38 +11,65 @@
 
 namespace trimtab {
 
-/// What goes into a micro batch: the token ids and those to predict, [N] int32 each.
-struct MicroBatch {
-  Tensor tokens;
-  Tensor targets;
+/// The part of a model that one GptModel holds.
+struct ModelChunk {
+  int64_t first_layer = 0;
+  int64_t num_layers = 0;
+  bool embedding = true;  // before the layers
+  bool head = true;       // after them
+};
 
+/// All of it.
+ModelChunk WholeModel(const ModelConfig& model);
+
+/// What goes into a chunk for one micro batch.
+struct MicroBatch {
+  Tensor tokens;   // [N] int32; with the embedding
+  Tensor targets;  // [N] int32, the ids to predict; with the head
+  Tensor hidden;   // [rows, C]; without the embedding: what the chunk before it returned
+
+  /// Memory for both kinds of ids.
   static MicroBatch Empty(const LayerContext& context);
 };
 
-/// What the model keeps of one micro batch between Forward and Backward.
+/// What a chunk keeps of one micro batch between Forward and the end of Backward.
 struct MicroBatchState {
-  Tensor tokens;                              // [N] int32
+  Tensor tokens;                              // [N] int32; with the embedding
   std::vector<Tensor> inputs;                 // per layer and then the head: its input [rows, C]
   std::vector<TransformerLayerSaved> layers;  // empty where the layer recomputes
   LmHeadSaved head;
+  // Between BackwardInput and BackwardWeight:
+  std::vector<DeferredGradients> deferred;  // of the head, then of the layers, the last one first
+  Tensor dembedding;                        // [rows, C], of the embedding's result
 };
 
 class GptModel {
  public:
-  /// Declares every parameter in `store`, in forward order: a unit for the embedding, one for each
-  /// layer, one for the head.
-  GptModel(ParameterStore& store, const LayerContext& context);
+  /// Declares every parameter of the chunk in `store`, in forward order.
+  GptModel(ParameterStore& store, const LayerContext& context, const ModelChunk& chunk);
 
-  /// Adds the sum of the cross-entropy over the micro batch to loss_sum [1]. See LmHead::Forward
-  /// for `gradient_scale` [1] and `logits`.
-  void Forward(const MicroBatch& batch, const Tensor& gradient_scale, Tensor& loss_sum,
-               MicroBatchState& state, Tensor* logits = nullptr) const;
+  /// The residual stream [rows, C] after the chunk, for the next one. With the head it is undefined
+  /// instead, and the sum of the cross-entropy over the micro batch is added to loss_sum [1]. See
+  /// LmHead::Forward for `gradient_scale` [1] and `logits`.
+  Tensor Forward(const MicroBatch& batch, const Tensor& gradient_scale, Tensor& loss_sum,
+                 MicroBatchState& state, Tensor* logits = nullptr) const;
 
-  /// Adds to the gradients (overwrites them when not `accumulate`) and empties `state`.
-  void Backward(MicroBatchState& state, bool accumulate) const;
+  /// The gradient of batch.hidden [rows, C], undefined with the embedding, from that of what
+  /// Forward returned, which it takes as memory. Adds to the gradients of the weights (overwrites
+  /// them when not `accumulate`) and empties `state`.
+  Tensor Backward(MicroBatchState& state, Tensor dy, bool accumulate) const;
 
+  // The same in two parts. The first leaves the gradients of matrices to the second.
+
+  Tensor BackwardInput(MicroBatchState& state, Tensor dy, bool accumulate) const;
+  void BackwardWeight(MicroBatchState& state, bool accumulate) const;
+
+  const ModelChunk& chunk() const { return chunk_; }
   const std::vector<TransformerLayer>& layers() const { return layers_; }
   const LayerContext& context() const { return context_; }
+  /// The table of a model that ties embedding and output projection, where the chunk has it;
+  /// nullptr otherwise.
+  Parameter* tied_table() const;
 
   /// Told what linear layers multiply from now on; nullptr = nobody. Not owned.
   void Observe(LinearObserver* observer) { context_.observer = observer; }
@@ -53,17 +81,27 @@ class GptModel {
   /// Whether layer `index` drops its state after Forward and runs it again in Backward.
   bool Recomputes(size_t index) const;
   void EnterLayer(PassKind pass, size_t index) const;
-  // Units of parameters: the embedding's is the first.
-  size_t LayerUnit(size_t index) const { return first_unit_ + 1 + index; }
-  size_t HeadUnit() const { return LayerUnit(layers_.size()); }
+  size_t LayerUnit(size_t index) const { return first_layer_unit_ + index; }
+  /// The unit whose weights the forward pass reads in layer `index`: behind the layers, the head's.
+  std::optional<size_t> UnitFrom(size_t index) const;
+
+  // Backward, piece by piece.
+  Tensor HeadBackward(const LayerContext& context, MicroBatchState& state, bool accumulate) const;
+  void LayerBackward(const LayerContext& context, size_t index, MicroBatchState& state, Tensor& dx,
+                     bool accumulate) const;
+  void EmbeddingBackward(const MicroBatchState& state, const Tensor& dx, bool accumulate) const;
 
   LayerContext context_;
+  ModelChunk chunk_;
+  std::optional<Embedding> embedding_;
+  std::vector<TransformerLayer> layers_;
+  std::optional<LmHead> head_;
+  // Units of parameters.
+  size_t embedding_unit_ = 0;
+  size_t first_layer_unit_ = 0;
+  size_t head_unit_ = 0;
   UnitHooks no_hooks_;
   UnitHooks* hooks_ = &no_hooks_;
-  size_t first_unit_;
-  Embedding embedding_;
-  std::vector<TransformerLayer> layers_;
-  LmHead head_;
 };
 
 }  // namespace trimtab

@@ -59,7 +59,8 @@ Optimizer::Optimizer(const OptimizerConfig& config, const ParallelContext& paral
     m_scale_ = zeros(MomentBlocks(numel), DType::kF32);
     v_scale_ = zeros(MomentBlocks(numel), DType::kF32);
   }
-  sums_ = zeros(2 * static_cast<int64_t>(shards.store().units().size()), DType::kF32);
+  unit_sums_ = zeros(2 * static_cast<int64_t>(shards.store().units().size()), DType::kF32);
+  sums_ = zeros(2, DType::kF32);
   scalars_ = zeros(kUpdateScalarCount, DType::kF32);
   PlanRuns();
   PlanNorm();
@@ -92,8 +93,11 @@ void Optimizer::PlanNorm() {
   const std::vector<ParameterUnit>& units = shards_.store().units();
   const auto count = static_cast<int64_t>(units.size());
   for (int64_t i = 0; i < count; ++i) {
-    add(units[static_cast<size_t>(i)].tensor_parallel, i);
-    add(units[static_cast<size_t>(i)].replicated, count + i);
+    const ParameterUnit& unit = units[static_cast<size_t>(i)];
+    // Duplicates have a unit of their own, and count where they first are.
+    if (!unit.parameters.empty() && unit.parameters.front()->spec.duplicate) continue;
+    add(unit.tensor_parallel, i);
+    add(unit.replicated, count + i);
   }
 }
 
@@ -215,15 +219,20 @@ AdamWState Optimizer::StateOf(const OwnedPart& part) {
 }
 
 void Optimizer::Update() {
-  Fill(sums_, 0.0f);
+  // Slots of parts that other ranks have stay zero.
   for (const NormPart& each : norm_parts_) {
-    Tensor sum = sums_.Slice(each.slot, {1});
+    Tensor sum = unit_sums_.Slice(each.slot, {1});
     SumSquares(shards_.Gradients(each.part), sum);
   }
+  const int64_t units = unit_sums_.numel() / 2;
+  Tensor split_sum = sums_.Slice(0, {1});
+  Tensor replicated_sum = sums_.Slice(1, {1});
+  Sum(unit_sums_.Slice(0, {units}), split_sum, /*accumulate=*/false);
+  Sum(unit_sums_.Slice(units, {units}), replicated_sum, /*accumulate=*/false);
   if (shards_.updates_sharded()) parallel_.dp->AllReduce(sums_);
   // Tensor-parallel parameters count on every tp rank, replicated ones once.
-  Tensor split_sums = sums_.Slice(0, {sums_.numel() / 2});
-  if (parallel_.layout.tp > 1) parallel_.tp->AllReduce(split_sums);
+  if (parallel_.layout.tp > 1) parallel_.tp->AllReduce(split_sum);
+  if (parallel_.layout.pp > 1) parallel_.pp->AllReduce(sums_);
   Clip(sums_, static_cast<float>(config_.clip_grad), scalars_);
 
   AdamWConfig config = {.beta1 = static_cast<float>(config_.beta1),

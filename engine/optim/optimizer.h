@@ -53,7 +53,7 @@ class Optimizer {
     OwnedPart part;
     bool decay = false;
   };
-  /// Gradients whose squares are summed at once, into one slot of sums_.
+  /// Gradients whose squares are summed at once, into one slot of unit_sums_.
   struct NormPart {
     OwnedPart part;
     int64_t slot = 0;
@@ -79,8 +79,9 @@ class Optimizer {
   Tensor v_;
   Tensor m_scale_;  // with fp16 moments
   Tensor v_scale_;
-  Tensor sums_;  // [2 * units]: squares of each unit's tensor-parallel gradients, then of replicated
-  Tensor scalars_;  // [kUpdateScalarCount]
+  Tensor unit_sums_;  // [2 * units]: squares of tensor-parallel gradients, then of replicated ones
+  Tensor sums_;       // [2]: the same of all units
+  Tensor scalars_;    // [kUpdateScalarCount]
 };
 
 }  // namespace trimtab

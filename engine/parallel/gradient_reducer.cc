@@ -2,23 +2,32 @@
 
 #include <utility>
 
+#include "engine/config/parallel_config.h"
 #include "engine/ops/elementwise.h"
 
 namespace trimtab {
 
-GradientReducer::GradientReducer(const ParallelContext& parallel, ParameterShards& shards)
+GradientReducer::GradientReducer(const ParallelContext& parallel, ParameterShards& shards,
+                                 Parameter* shared)
     : parallel_(parallel),
       shards_(shards),
-      completed_(shards.buckets().size()),
-      units_(shards.store().units().size()) {
-  for (size_t i = 0; i < shards.buckets().size(); ++i) {
-    bucket_of_.resize(shards.buckets()[i].end_unit, i);
+      shared_(shared),
+      split_backward_(parallel.layout.schedule == Schedule::kZeroBubble),
+      units_(shards.store().units().size()),
+      buckets_(shards.buckets().size()) {
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    const Bucket& bucket = shards.buckets()[i];
+    for (size_t unit = bucket.first_unit; unit < bucket.end_unit; ++unit) units_[unit].bucket = i;
   }
 }
 
 void GradientReducer::StartBackward(bool first, bool last) {
   first_ = first;
   last_ = last;
+}
+
+bool GradientReducer::accumulates() const {
+  return shards_.gradients_sharded() ? split_backward_ : !first_;
 }
 
 void GradientReducer::Begin(size_t unit) {
@@ -28,26 +37,39 @@ void GradientReducer::Begin(size_t unit) {
 }
 
 void GradientReducer::AllocateUnit(size_t unit) {
-  Tensor& gradients = units_[unit];
-  if (gradients.defined()) return;
+  Tensor& gradients = units_[unit].gradients;
   const ParameterUnit& layout = shards_.store().units()[unit];
+  if (gradients.defined() || layout.range.numel() == 0) return;
   gradients = Tensor::Empty(shards_.device(), {layout.range.numel()}, shards_.gradients().dtype(),
                             MemoryTag::kCommunication);
-  // They are summed and squared with the rest.
-  for (const FlatRange& gap : layout.gaps) {
-    Tensor zeros = gradients.Slice(gap.begin - layout.range.begin, {gap.numel()});
-    Fill(zeros, 0.0f);
+  if (split_backward_) {
+    Fill(gradients, 0.0f);
+  } else {
+    // They are summed and squared with the rest.
+    for (const FlatRange& gap : layout.gaps) {
+      Tensor zeros = gradients.Slice(gap.begin - layout.range.begin, {gap.numel()});
+      Fill(zeros, 0.0f);
+    }
   }
   shards_.store().BindGradients(unit, gradients);
 }
 
-void GradientReducer::Complete(size_t unit) {
+void GradientReducer::End(size_t unit) {
   if (!last_ && !shards_.gradients_sharded()) return;
-  const size_t bucket = bucket_of_[unit];
-  const Bucket& all = shards_.buckets()[bucket];
-  if (++completed_[bucket] < all.end_unit - all.first_unit) return;
-  completed_[bucket] = 0;
-  Send(bucket);
+  const std::vector<ParameterUnit>& units = shards_.store().units();
+  EndUse(unit, 1);
+  for (const size_t other : units[unit].also_uses) EndUse(other, units[other].users);
+}
+
+void GradientReducer::EndUse(size_t unit, int uses) {
+  Unit& state = units_[unit];
+  if (++state.ended < uses) return;
+  state.ended = 0;
+  const Bucket& bucket = shards_.buckets()[state.bucket];
+  BucketState& sent = buckets_[state.bucket];
+  if (++sent.completed < bucket.end_unit - bucket.first_unit) return;
+  sent.completed = 0;
+  Send(state.bucket);
 }
 
 void GradientReducer::SumReplicated(size_t unit, const Tensor& bucket, const FlatRange& range) {
@@ -58,12 +80,14 @@ void GradientReducer::SumReplicated(size_t unit, const Tensor& bucket, const Fla
 }
 
 void GradientReducer::Send(size_t bucket) {
+  buckets_[bucket].sent = true;
+  const Bucket& sent = shards_.buckets()[bucket];
+  if (sent.range.numel() == 0) return;
   // One at a time, where each has memory of its own.
   if (shards_.gradients_sharded()) Wait();
-  const Bucket& sent = shards_.buckets()[bucket];
-  Reduction reduction = {.bucket = bucket};
+  Reduction reduction = {.bucket = bucket, .gradients = {}, .handle = {}};
   reduction.gradients = shards_.gradients_sharded()
-                            ? std::exchange(units_[sent.first_unit], {})
+                            ? std::exchange(units_[sent.first_unit].gradients, {})
                             : shards_.gradients().Slice(sent.range.begin, {sent.range.numel()});
   if (parallel_.layout.tp > 1 && parallel_.layout.sequence_parallel) {
     for (size_t unit = sent.first_unit; unit < sent.end_unit; ++unit) {
@@ -97,12 +121,22 @@ void GradientReducer::Wait() {
   reductions_.clear();
 }
 
-void GradientReducer::FinishBackward() { Wait(); }
+void GradientReducer::FinishBackward() {
+  if (shards_.gradients_sharded()) Wait();
+}
 
-void GradientReducer::ReduceAll() {
-  if (shards_.gradients_sharded()) return;
-  for (size_t bucket = shards_.buckets().size(); bucket-- > 0;) Send(bucket);
+void GradientReducer::FinishStep() {
+  for (size_t bucket = buckets_.size(); bucket-- > 0;) {
+    BucketState& state = buckets_[bucket];
+    if (!state.sent && !shards_.gradients_sharded()) Send(bucket);
+    state.sent = false;
+  }
   Wait();
+  if (shared_ == nullptr) return;
+  const OwnedPart part = shards_.Within({shared_->offset, shared_->offset + shared_->numel()});
+  if (part.numel == 0) return;
+  Tensor gradients = shards_.Gradients(part);
+  parallel_.embedding->AllReduce(gradients);
 }
 
 }  // namespace trimtab

@@ -1,11 +1,11 @@
 // GradientReducer: sums gradients over the data-parallel ranks, beside the backward pass.
 //
 // Stages 0 and 1 send a bucket once a step, when the last micro batch has completed it: all-reduced,
-// or reduce-scattered in place. Stages 2 and 3 give a unit memory for its gradients when its
-// backward pass begins, and reduce-scatter them when it ends, into the shard (the first micro batch)
-// or to be added to it; while one unit is on its way the next one is computed. Replicated
-// parameters, of which sequence parallelism leaves each tp rank a part of the gradient, are summed
-// over tp before.
+// or reduce-scattered in place. Stages 2 and 3 give a unit memory for its gradients when they are
+// about to be written, and reduce-scatter them when a micro batch has completed them, into the shard
+// (the first micro batch) or to be added to it; while one unit is on its way the next one is
+// computed. Replicated parameters, of which sequence parallelism leaves each tp rank a part of the
+// gradient, are summed over tp before.
 #pragma once
 
 #include <cstddef>
@@ -17,23 +17,25 @@ namespace trimtab {
 
 class GradientReducer {
  public:
-  /// Both must outlive this.
-  GradientReducer(const ParallelContext& parallel, ParameterShards& shards);
+  /// `shared`: the table that another pipeline stage holds too; nullptr = none. All must outlive
+  /// this.
+  GradientReducer(const ParallelContext& parallel, ParameterShards& shards, Parameter* shared);
 
-  /// The backward pass of a micro batch begins: the first, the last of a step?
+  /// What is told from now on is of a micro batch: the first, the last of a step?
   void StartBackward(bool first, bool last);
-  /// Whether that backward pass must add to the gradients that it finds.
-  bool accumulates() const { return !first_ && !shards_.gradients_sharded(); }
+  /// Whether its gradients must be added to those that it finds.
+  bool accumulates() const;
 
-  /// Gradients of the unit, and of those whose parameters it uses, are about to be written.
+  /// Gradients of the unit, and of those it also uses, are about to be written.
   void Begin(size_t unit);
-  /// Those of its own parameters are final for this micro batch.
-  void Complete(size_t unit);
-  /// The backward pass is over: waits for what is under way.
+  /// They are final for this micro batch, if no other unit uses them.
+  void End(size_t unit);
+  /// The backward pass of a micro batch through a chunk of the model is over: waits where gradients
+  /// on their way have memory of their own.
   void FinishBackward();
-
-  /// Sends what a step sends once, whatever its micro batches, and waits for it.
-  void ReduceAll();
+  /// The last one is over: sends what was not sent, and waits for all. Sums the shared table over
+  /// the two stages.
+  void FinishStep();
 
  private:
   /// A bucket that was sent.
@@ -43,17 +45,31 @@ class GradientReducer {
     CommHandle handle;
   };
 
-  /// Gives the unit zeroed gaps and undefined gradients, unless it has gradients already.
+  /// Gives the unit memory for gradients, unless it has some; at least its gaps are zero.
   void AllocateUnit(size_t unit);
+  /// One more of the units whose gradients the unit holds is done.
+  void EndUse(size_t unit, int uses);
   void SumReplicated(size_t unit, const Tensor& bucket, const FlatRange& range);
   void Send(size_t bucket);
   void Wait();
 
   const ParallelContext& parallel_;
   ParameterShards& shards_;
-  std::vector<size_t> bucket_of_;  // by unit
-  std::vector<size_t> completed_;  // units, by bucket
-  std::vector<Tensor> units_;      // with sharded gradients: those being written
+  Parameter* shared_;
+  // A backward pass in two parts leaves some gradients of later micro batches beside those of this
+  // one; these then travel together.
+  bool split_backward_;
+  struct Unit {
+    size_t bucket = 0;
+    int ended = 0;     // uses in this micro batch
+    Tensor gradients;  // with sharded gradients: being written
+  };
+  std::vector<Unit> units_;
+  struct BucketState {
+    size_t completed = 0;  // units
+    bool sent = false;     // in this step
+  };
+  std::vector<BucketState> buckets_;
   std::vector<Reduction> reductions_;
   bool first_ = true;
   bool last_ = true;

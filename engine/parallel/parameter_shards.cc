@@ -16,28 +16,20 @@ Tensor Zeros(Device& device, int64_t numel, DType dtype, MemoryTag tag) {
 
 }  // namespace
 
-std::vector<Bucket> PlanBuckets(const std::vector<int64_t>& unit_numel, int64_t min_numel,
+std::vector<Bucket> PlanBuckets(const std::vector<ParameterUnit>& units, int64_t min_numel,
                                 int64_t shards) {
   std::vector<Bucket> buckets;  // the last units first
-  int64_t numel = 0;
-  for (size_t unit = unit_numel.size(); unit-- > 0;) {
-    if (buckets.empty() || numel >= min_numel) {
-      buckets.push_back({.end_unit = unit + 1});
-      numel = 0;
+  for (size_t i = units.size(); i-- > 0;) {
+    const FlatRange& range = units[i].range;
+    const bool alone = units[i].users > 0 || (i + 1 < units.size() && units[i + 1].users > 0);
+    if (buckets.empty() || alone || buckets.back().range.numel() >= min_numel) {
+      buckets.push_back({.end_unit = i + 1, .range = {range.end, range.end}});
     }
-    buckets.back().first_unit = unit;
-    numel += unit_numel[unit];
+    buckets.back().first_unit = i;
+    buckets.back().range.begin = range.begin;
+    buckets.back().shard_begin = range.begin / shards;
   }
   std::reverse(buckets.begin(), buckets.end());
-  int64_t begin = 0;
-  for (Bucket& bucket : buckets) {
-    bucket.range = {begin, begin};
-    for (size_t unit = bucket.first_unit; unit < bucket.end_unit; ++unit) {
-      bucket.range.end += unit_numel[unit];
-    }
-    bucket.shard_begin = begin / shards;
-    begin = bucket.range.end;
-  }
   return buckets;
 }
 
@@ -49,15 +41,13 @@ ParameterShards::ParameterShards(const ParallelContext& parallel, ParameterStore
       shards_(stage_ >= 1 ? parallel.dp->size() : 1) {
   store.Place(shards_);
   const TrainingTypes types = TypesOf(parallel.layout);
-  std::vector<int64_t> unit_numel;
-  for (const ParameterUnit& unit : store.units()) unit_numel.push_back(unit.range.numel());
-  const int64_t min_numel = gradients_sharded() ? 1 : kBucketBytes / SizeOf(types.gradients);
-  buckets_ = PlanBuckets(unit_numel, min_numel, shards_);
+  const int64_t min_numel = gradients_sharded() ? 0 : kBucketBytes / SizeOf(types.gradients);
+  buckets_ = PlanBuckets(store.units(), min_numel, shards_);
   weights_ = Zeros(device, weights_sharded() ? numel() : store.numel(), types.weights,
                    MemoryTag::kWeights);
   gradients_ = Zeros(device, gradients_sharded() ? numel() : store.numel(), types.gradients,
                      MemoryTag::kGradients);
-  for (size_t unit = 0; unit < unit_numel.size(); ++unit) {
+  for (size_t unit = 0; unit < store.units().size(); ++unit) {
     const FlatRange& range = store.units()[unit].range;
     const Shape shape = {range.numel()};
     if (!weights_sharded()) store.BindWeights(unit, weights_.Slice(range.begin, shape));

@@ -34,9 +34,10 @@ struct Bucket {
   bool operator==(const Bucket&) const = default;
 };
 
-/// Buckets over units of the given sizes, in flat order, each at least `min_numel` elements but for
-/// the first: the backward pass ends there. For a shard of 1 / `shards`.
-std::vector<Bucket> PlanBuckets(const std::vector<int64_t>& unit_numel, int64_t min_numel,
+/// Buckets of at least `min_numel` elements, in flat order, collected from the last unit, which the
+/// backward pass completes first. What another pipeline stage may hold too, a unit that others use,
+/// is a bucket of its own, so that it is cut alike there. For shards of 1 / `shards`.
+std::vector<Bucket> PlanBuckets(const std::vector<ParameterUnit>& units, int64_t min_numel,
                                 int64_t shards);
 
 /// Elements of the flat order that this rank updates.

@@ -5,10 +5,10 @@
 namespace trimtab {
 
 ShardedDataParallel::ShardedDataParallel(const ParallelContext& parallel, ParameterStore& store,
-                                         Device& device, Fp8State* fp8)
+                                         Device& device, Fp8State* fp8, Parameter* shared)
     : parallel_(parallel),
       shards_(parallel, store, device),
-      reducer_(parallel, shards_),
+      reducer_(parallel, shards_, shared),
       gatherer_(parallel, shards_, fp8),
       reshard_after_forward_(parallel.layout.reshard_after_forward) {}
 
@@ -37,21 +37,18 @@ void ShardedDataParallel::EndForward(size_t unit) {
 }
 
 void ShardedDataParallel::BeginBackward(size_t unit, std::optional<size_t> next) {
-  const bool reads_weights = shards_.store().units()[unit].reads_weights_backward;
-  if (shards_.weights_sharded() && reads_weights) Acquire(unit, next);
-  reducer_.Begin(unit);
+  if (shards_.weights_sharded()) Acquire(unit, next);
 }
 
 void ShardedDataParallel::EndBackward(size_t unit) {
-  const bool reads_weights = shards_.store().units()[unit].reads_weights_backward;
-  if (shards_.weights_sharded() && reads_weights) Release(unit);
-  reducer_.Complete(unit);
+  if (shards_.weights_sharded()) Release(unit);
 }
 
 void ShardedDataParallel::GatherUpdated() {
   if (!shards_.updates_sharded() || shards_.weights_sharded()) return;
   std::vector<CommHandle> gathers;
   for (const Bucket& bucket : shards_.buckets()) {
+    if (bucket.range.numel() == 0) continue;
     Tensor all = shards_.weights().Slice(bucket.range.begin, {bucket.range.numel()});
     gathers.push_back(parallel_.dp->AllGatherAsync(shards_.Weights(shards_.PartOf(bucket)), all));
   }

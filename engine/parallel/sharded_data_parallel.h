@@ -14,17 +14,18 @@ namespace trimtab {
 class ShardedDataParallel final : public UnitHooks {
  public:
   /// Places and allocates the parameters that `store` has declared, as ParameterShards says. `fp8`
-  /// is nullptr unless the precision is fp8. All must outlive this.
+  /// is nullptr unless the precision is fp8; `shared` is the table that another pipeline stage holds
+  /// too, or nullptr. All must outlive this.
   ShardedDataParallel(const ParallelContext& parallel, ParameterStore& store, Device& device,
-                      Fp8State* fp8);
+                      Fp8State* fp8, Parameter* shared = nullptr);
 
   ParameterShards& shards() { return shards_; }
 
-  // Around each backward pass; see GradientReducer.
+  // Around backward passes; see GradientReducer.
   void StartBackward(bool first, bool last) { reducer_.StartBackward(first, last); }
   bool accumulates() const { return reducer_.accumulates(); }
   void FinishBackward() { reducer_.FinishBackward(); }
-  void ReduceAll() { reducer_.ReduceAll(); }
+  void FinishStep() { reducer_.FinishStep(); }
 
   /// Call when the ranks have updated their shards: where weights are kept whole, gathers them.
   void GatherUpdated();
@@ -33,6 +34,8 @@ class ShardedDataParallel final : public UnitHooks {
   void EndForward(size_t unit) override;
   void BeginBackward(size_t unit, std::optional<size_t> next) override;
   void EndBackward(size_t unit) override;
+  void BeginGradients(size_t unit) override { reducer_.Begin(unit); }
+  void EndGradients(size_t unit) override { reducer_.End(unit); }
 
  private:
   /// Makes the weights ready that the unit uses, and begins to gather those of `next`, so that they

@@ -8,8 +8,8 @@ WeightGatherer::WeightGatherer(const ParallelContext& parallel, ParameterShards&
 
 void WeightGatherer::Prefetch(size_t unit) {
   Unit& state = units_[unit];
-  if (state.weights.defined()) return;
   const Bucket& bucket = shards_.buckets()[unit];  // in this stage they are the same
+  if (state.weights.defined() || bucket.range.numel() == 0) return;
   state.weights = Tensor::Empty(shards_.device(), {bucket.range.numel()},
                                 shards_.weights().dtype(), MemoryTag::kCommunication);
   state.gather =
@@ -18,8 +18,8 @@ void WeightGatherer::Prefetch(size_t unit) {
 
 void WeightGatherer::Acquire(size_t unit) {
   Unit& state = units_[unit];
-  if (state.ready) return;
   Prefetch(unit);
+  if (state.ready || !state.weights.defined()) return;
   state.gather.Wait();
   shards_.store().BindWeights(unit, state.weights);
   if (fp8_ != nullptr) fp8_->QuantizeUnit(parallel_, unit);
@@ -27,6 +27,7 @@ void WeightGatherer::Acquire(size_t unit) {
 }
 
 void WeightGatherer::Release(size_t unit) {
+  if (!units_[unit].ready) return;
   shards_.store().BindWeights(unit, {});
   if (fp8_ != nullptr) fp8_->ReleaseUnit(unit);
   units_[unit] = {};

@@ -7,6 +7,7 @@
 
 #include "engine/config/rules.h"
 #include "engine/optim/lr_schedule.h"
+#include "engine/schedule/chunks.h"
 
 namespace trimtab {
 namespace {
@@ -25,6 +26,80 @@ void Upload(Tensor& scalar, double value) {
   CopyFromHost(scalar, std::span<const float>(&host, 1));
 }
 
+/// The chunks of the model on pipeline rank `pp_rank`, in order.
+std::vector<ModelChunk> ChunksOf(const RunConfig& run, int64_t pp_rank) {
+  const ParallelConfig& layout = run.layout;
+  const int64_t count = layout.pp * layout.vp;
+  const std::vector<LayerRange> cut = CutLayers(run.model.num_layers, count, layout.stages);
+  std::vector<ModelChunk> chunks;
+  for (int64_t i = pp_rank; i < count; i += layout.pp) {
+    const LayerRange& layers = cut[static_cast<size_t>(i)];
+    chunks.push_back({layers.first, layers.count, i == 0, i + 1 == count});
+  }
+  return chunks;
+}
+
+std::vector<std::unique_ptr<GptModel>> MakeChunks(ParameterStore& store,
+                                                  const LayerContext& context,
+                                                  const RunConfig& run) {
+  std::vector<std::unique_ptr<GptModel>> chunks;
+  for (const ModelChunk& chunk : ChunksOf(run, context.parallel.pp_rank)) {
+    chunks.push_back(std::make_unique<GptModel>(store, context, chunk));
+  }
+  return chunks;
+}
+
+/// What a rank of this place does in a step.
+StageProgram ProgramOf(const RunConfig& run, int64_t pp_rank) {
+  const ParallelConfig& layout = run.layout;
+  const PipelineShape shape = {layout.pp, layout.vp, run.num_micro_batches()};
+  return PlanPipeline(layout.schedule, shape)[static_cast<size_t>(pp_rank)];
+}
+
+std::vector<const GptModel*> Pointers(const std::vector<std::unique_ptr<GptModel>>& chunks) {
+  std::vector<const GptModel*> pointers;
+  for (const auto& chunk : chunks) pointers.push_back(chunk.get());
+  return pointers;
+}
+
+/// The table that first and last stage share; nullptr where there is none, or one for both uses.
+Parameter* SharedTable(const std::vector<std::unique_ptr<GptModel>>& chunks,
+                       const ParallelContext& parallel) {
+  if (parallel.layout.pp == 1) return nullptr;
+  for (const auto& chunk : chunks) {
+    if (Parameter* table = chunk->tied_table()) return table;
+  }
+  return nullptr;
+}
+
+/// Data parallelism of the chunks, which declare its parameters and tell it what they use.
+std::unique_ptr<ShardedDataParallel> MakeDataParallel(
+    const std::vector<std::unique_ptr<GptModel>>& chunks, const ParallelContext& parallel,
+    ParameterStore& store, Device& device, Fp8State* fp8) {
+  auto data_parallel = std::make_unique<ShardedDataParallel>(parallel, store, device, fp8,
+                                                             SharedTable(chunks, parallel));
+  for (const auto& chunk : chunks) chunk->set_hooks(data_parallel.get());
+  return data_parallel;
+}
+
+LossTensors NewLossTensors(Device& device) {
+  const auto scalar = [&device] {
+    return Tensor::Empty(device, {1}, DType::kF32, MemoryTag::kOptimizer);
+  };
+  return {.gradient_scale = scalar(), .loss_sum = scalar()};
+}
+
+LayerContext ContextOf(const RunConfig& run, const ParallelContext& parallel, Device& device,
+                       Fp8State* fp8) {
+  return {.device = device,
+          .parallel = parallel,
+          .model = run.model,
+          .micro_batch = run.layout.micro_batch,
+          .sequence = run.sequence_length,
+          .types = TypesOf(run.layout),
+          .fp8 = fp8};
+}
+
 }  // namespace
 
 Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& device)
@@ -32,20 +107,13 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
       parallel_(parallel),
       device_(device),
       fp8_(MakeFp8State(run_)),
-      model_(store_, LayerContext{.device = device,
-                                  .parallel = parallel,
-                                  .model = run_.model,
-                                  .micro_batch = run_.layout.micro_batch,
-                                  .sequence = run_.sequence_length,
-                                  .types = TypesOf(run_.layout),
-                                  .fp8 = fp8_.get()}),
-      data_parallel_(parallel, store_, device, fp8_.get()),
-      optimizer_(run_.optimizer, parallel, data_parallel_.shards()) {
-  model_.set_hooks(&data_parallel_);
+      chunks_(MakeChunks(store_, ContextOf(run_, parallel, device, fp8_.get()), run_)),
+      data_parallel_(MakeDataParallel(chunks_, parallel, store_, device, fp8_.get())),
+      optimizer_(run_.optimizer, parallel, shards()),
+      loss_(NewLossTensors(device)),
+      stage_(Pointers(chunks_), ProgramOf(run_, parallel.pp_rank), loss_, fp8_.get(),
+             *data_parallel_) {
   if (TypesOf(run_.layout).loss_scaling) loss_scaler_ = LossScaler(run_.loss_scale);
-  batch_ = MicroBatch::Empty(model_.context());
-  gradient_scale_ = Tensor::Empty(device, {1}, DType::kF32, MemoryTag::kOptimizer);
-  loss_sum_ = Tensor::Empty(device, {1}, DType::kF32, MemoryTag::kOptimizer);
   if (device.kind() != DeviceKind::kMeta) {
     store_.MakeInitialValues(
         run_.seed, HostThreads(device),
@@ -54,10 +122,28 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
         });
   }
   if (fp8_ != nullptr) {
-    fp8_->RequireNamedLayers();
-    fp8_->Allocate(device, /*keeps_weights=*/!shards().weights_sharded());
+    // Other stages may have the layers that the configuration names.
+    if (run_.layout.pp == 1) {
+      fp8_->RequireNamedLayers();
+    } else {
+      WholeModelDeclaration(run_, parallel, device).fp8.RequireNamedLayers();
+    }
+    fp8_->Allocate(device, stage_.in_flight(), /*keeps_weights=*/!shards().weights_sharded());
   }
   WeightsChanged();
+}
+
+WholeModelDeclaration::WholeModelDeclaration(const RunConfig& run, const ParallelContext& parallel,
+                                             Device& device)
+    : fp8(run.fp8) {
+  const bool in_fp8 = TypesOf(run.layout).fp8;
+  const GptModel model(parameters, ContextOf(run, parallel, device, in_fp8 ? &fp8 : nullptr),
+                       WholeModel(run.model));
+  parameters.Place(/*shards=*/1);
+}
+
+void Trainer::Observe(LinearObserver* observer) {
+  for (const auto& chunk : chunks_) chunk->Observe(observer);
 }
 
 void Trainer::WeightsChanged() {
@@ -65,28 +151,32 @@ void Trainer::WeightsChanged() {
   if (fp8_ != nullptr && !shards().weights_sharded()) fp8_->QuantizeWeights(parallel_);
 }
 
-void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample) {
-  if (device_.kind() == DeviceKind::kMeta) return;
-  const auto batch = static_cast<size_t>(run_.layout.micro_batch);
+void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample, const MicroBatch& batch) {
+  const bool none = !batch.tokens.defined() && !batch.targets.defined();
+  if (none || device_.kind() == DeviceKind::kMeta) return;
+  const auto size = static_cast<size_t>(run_.layout.micro_batch);
   const auto sequence = static_cast<size_t>(run_.sequence_length);
-  std::vector<int32_t> tokens(batch * sequence);
-  std::vector<int32_t> targets(batch * sequence);
+  std::vector<int32_t> tokens(size * sequence);
+  std::vector<int32_t> targets(size * sequence);
   std::vector<int32_t> sample(sequence + 1);
-  for (size_t b = 0; b < batch; ++b) {
+  for (size_t b = 0; b < size; ++b) {
     source.Sample(first_sample + static_cast<int64_t>(b), sample);
     std::copy_n(sample.begin(), sequence, tokens.begin() + static_cast<int64_t>(b * sequence));
     std::copy_n(sample.begin() + 1, sequence, targets.begin() + static_cast<int64_t>(b * sequence));
   }
-  CopyFromHost(batch_.tokens, tokens);
-  CopyFromHost(batch_.targets, targets);
+  const auto put = [](Tensor target, const std::vector<int32_t>& ids) {
+    if (target.defined()) CopyFromHost(target, ids);
+  };
+  put(batch.tokens, tokens);
+  put(batch.targets, targets);
 }
 
 void Trainer::RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::function<void()>& work) {
   // An observer looks at values on the host, which captured work cannot; a recorder wants to see
   // every op.
-  const bool capture = warm_ && !model_.observed() && device_.recorder() == nullptr &&
+  const bool capture = warm_ && !chunks_.front()->observed() && device_.recorder() == nullptr &&
                        device_.CanCapture() && parallel_.tp->CanCapture() &&
-                       parallel_.dp->CanCapture();
+                       parallel_.dp->CanCapture() && parallel_.pp->CanCapture();
   if (!capture) {
     graphs_ = {};  // their memory is needed for this
     return work();
@@ -95,14 +185,30 @@ void Trainer::RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::funct
   graph->Replay();
 }
 
-void Trainer::RunMicroBatch(bool first, bool last) {
-  RunCaptured(graphs_.micro_batch[first ? 1 : 0][last ? 1 : 0], [&] {
-    MicroBatchState state;
-    model_.Forward(batch_, gradient_scale_, loss_sum_, state);
-    data_parallel_.StartBackward(first, last);
-    model_.Backward(state, data_parallel_.accumulates());
-    data_parallel_.FinishBackward();
-  });
+void Trainer::RunMicroBatches(const TokenSource& source, int64_t first_sample) {
+  // Where no message comes between, forward and backward pass of a micro batch are one graph.
+  const bool alone = parallel_.layout.pp == 1;
+  const std::span<const Action> program = stage_.program();
+  const size_t at_once = alone ? 2 : 1;
+  for (size_t i = 0; i < program.size(); i += at_once) {
+    const Action& first = program[i];
+    const bool last = i + at_once == program.size();
+    if (first.kind == ActionKind::kForward) {
+      LoadBatch(source, first_sample + first.micro_batch * run_.layout.micro_batch,
+                stage_.BatchOf(first));
+    }
+    const auto run = [&] {
+      for (const Action& action : program.subspan(i, at_once)) stage_.Run(action);
+      if (!last) return;
+      stage_.Finish();
+      ReduceGradients();
+    };
+    if (alone) {
+      RunCaptured(graphs_.micro_batch[i == 0 ? 1 : 0][last ? 1 : 0], run);
+    } else {
+      run();
+    }
+  }
 }
 
 void Trainer::EndStep() {
@@ -110,33 +216,31 @@ void Trainer::EndStep() {
   RunCaptured(graphs_.update, [&] {
     if (fp8_ != nullptr) fp8_->EndStep(parallel_);
     optimizer_.Update();
-    data_parallel_.GatherUpdated();
+    data_parallel_->GatherUpdated();
     WeightsChanged();
   });
-  if (parallel_.layout.dp > 1) parallel_.dp->AllReduce(loss_sum_);
+  if (parallel_.dp->size() > 1) parallel_.dp->AllReduce(loss_.loss_sum);
+  if (parallel_.layout.pp > 1) parallel_.pp->AllReduce(loss_.loss_sum);
 }
 
 double Trainer::MeanLoss() {
   float total = 0;
-  CopyToHost(loss_sum_, std::span<float>(&total, 1));
+  CopyToHost(loss_.loss_sum, std::span<float>(&total, 1));
   return static_cast<double>(total) / static_cast<double>(run_.global_batch * run_.sequence_length);
 }
 
 StepResult Trainer::Step(const TokenSource& source, int64_t step) {
-  const int64_t micro_batches = run_.num_micro_batches();
-  const int64_t first_sample =
-      step * run_.global_batch + parallel_.dp_rank * micro_batches * run_.layout.micro_batch;
+  const int64_t first_sample = step * run_.global_batch + parallel_.dp_rank *
+                                                              run_.num_micro_batches() *
+                                                              run_.layout.micro_batch;
   StepResult result = {.learning_rate = LearningRate(run_.optimizer, step, run_.steps),
                        .loss_scale = loss_scaler_.scale()};
   // The gradient of the mean over the global batch: data-parallel ranks then simply add up.
   const auto tokens = static_cast<double>(run_.global_batch * run_.sequence_length);
-  Upload(gradient_scale_, result.loss_scale / tokens);
-  Upload(loss_sum_, 0.0);
+  Upload(loss_.gradient_scale, result.loss_scale / tokens);
+  Upload(loss_.loss_sum, 0.0);
 
-  for (int64_t m = 0; m < micro_batches; ++m) {
-    LoadBatch(source, first_sample + m * run_.layout.micro_batch);
-    RunMicroBatch(m == 0, m + 1 == micro_batches);
-  }
+  RunMicroBatches(source, first_sample);
   optimizer_.Prepare(result.learning_rate, step - loss_scaler_.skipped(), result.loss_scale);
   EndStep();
   warm_ = true;

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "engine/config/run_config.h"
 #include "engine/data/token_source.h"
@@ -14,6 +16,7 @@
 #include "engine/optim/loss_scaler.h"
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/sharded_data_parallel.h"
+#include "engine/train/stage_runner.h"
 
 namespace trimtab {
 
@@ -40,19 +43,18 @@ class Trainer {
   /// fall further).
   StepResult Step(const TokenSource& source, int64_t step);
 
-  // What a step does once, whatever its micro batches; a dry run may ask for it alone.
-
-  /// Sums over the ranks the gradients that are not sharded. In a step this lies within the last
-  /// backward pass.
-  void ReduceGradients() { data_parallel_.ReduceAll(); }
+  /// The two parts of Step that follow its micro batches; a dry run may ask for them alone.
+  /// Sums over the ranks what is left of the gradients.
+  void ReduceGradients() { data_parallel_->FinishStep(); }
   /// fp8 scales, clipping, AdamW, gathering of weights; the sum of the loss over the ranks.
   void EndStep();
 
   const RunConfig& run() const { return run_; }
   const ParallelContext& parallel() const { return parallel_; }
-  GptModel& model() { return model_; }
+  /// The chunks of the model that this rank holds, in order: one, unless the pipeline interleaves.
+  const std::vector<std::unique_ptr<GptModel>>& chunks() const { return chunks_; }
   ParameterStore& parameters() { return store_; }
-  ParameterShards& shards() { return data_parallel_.shards(); }
+  ParameterShards& shards() { return data_parallel_->shards(); }
   Optimizer& optimizer() { return optimizer_; }
 
   /// Call after weights were written from outside: a checkpoint.
@@ -64,14 +66,13 @@ class Trainer {
   Fp8State* fp8() { return fp8_.get(); }
 
   /// Told what linear layers multiply from now on; nullptr = nobody. Not owned.
-  void Observe(LinearObserver* observer) { model_.Observe(observer); }
+  void Observe(LinearObserver* observer);
 
  private:
-  /// Fills the batch with the sequences from sample `first_sample` on.
-  void LoadBatch(const TokenSource& source, int64_t first_sample);
-  /// Forward and backward pass of the batch. The first micro batch of a step overwrites the
-  /// gradients; the last one reduces them over the ranks.
-  void RunMicroBatch(bool first, bool last);
+  /// Fills the ids that the chunk has use for with the sequences from sample `first_sample` on.
+  void LoadBatch(const TokenSource& source, int64_t first_sample, const MicroBatch& batch);
+  /// All micro batches of a step, of which the first is at sample `first_sample`.
+  void RunMicroBatches(const TokenSource& source, int64_t first_sample);
   /// Runs `work`; from the second step on, where the device can and nobody listens to its ops, as a
   /// captured graph.
   void RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::function<void()>& work);
@@ -82,19 +83,27 @@ class Trainer {
   Device& device_;
   ParameterStore store_;
   std::unique_ptr<Fp8State> fp8_;  // with precision fp8
-  GptModel model_;
-  ShardedDataParallel data_parallel_;
+  std::vector<std::unique_ptr<GptModel>> chunks_;
+  std::unique_ptr<ShardedDataParallel> data_parallel_;
   Optimizer optimizer_;
   LossScaler loss_scaler_;
-  MicroBatch batch_;
-  Tensor gradient_scale_;  // [1]: loss scale / tokens of the global batch
-  Tensor loss_sum_;        // [1]: of this rank's tokens
-  bool warm_ = false;      // a step has run: every kernel has been chosen
+  LossTensors loss_;  // loss scale / tokens of the global batch; sum over this rank's tokens
+  StageRunner stage_;
+  bool warm_ = false;  // a step has run: every kernel has been chosen
   struct Graphs {
     std::unique_ptr<CapturedWork> micro_batch[2][2];  // [first of a step][last of a step]
     std::unique_ptr<CapturedWork> update;
   };
   Graphs graphs_;
+};
+
+/// The whole model of a run as it would be declared on this rank without a pipeline: its parameters
+/// in their order, without memory.
+struct WholeModelDeclaration {
+  WholeModelDeclaration(const RunConfig& run, const ParallelContext& parallel, Device& device);
+
+  ParameterStore parameters;
+  Fp8State fp8;
 };
 
 /// Worker threads of one rank: run.threads_per_rank, or if that is 0 an equal share of this

@@ -47,10 +47,14 @@ std::string LayoutWords(const std::string& layout_text) {
   if (layout.recompute.kind != RecomputeKind::kNone) {
     words += fmt::format("recompute {}, ", ToString(layout.recompute));
   }
-  words += layout.precision;
-  if (layout.master != "fp32") words += fmt::format(" with {} masters", layout.master);
-  if (layout.moments != "fp32") words += fmt::format(", {} moments", layout.moments);
-  if (layout.gradients != "fp32") words += fmt::format(", {} gradients", layout.gradients);
+  words += Name(layout.precision);
+  if (layout.master != MasterWeights::kFp32) {
+    words += fmt::format(" with {} masters", Name(layout.master));
+  }
+  if (layout.moments != DType::kF32) words += fmt::format(", {} moments", Name(layout.moments));
+  if (layout.gradients != DType::kF32) {
+    words += fmt::format(", {} gradients", Name(layout.gradients));
+  }
   return words;
 }
 

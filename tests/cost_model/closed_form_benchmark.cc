@@ -1,13 +1,16 @@
-// Prints how many candidates a second the closed form estimates on one core.
+// Prints what a recording takes, and how many candidates a second the closed form estimates on one
+// core.
 //
 //   bazel run //tests/cost_model:closed_form_benchmark
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cstdio>
+#include <functional>
 #include <vector>
 
 #include "cost_model/closed_form.h"
+#include "cost_model/recording.h"
 #include "engine/config/rules.h"
 
 namespace trimtab {
@@ -42,23 +45,48 @@ std::vector<RunConfig> Candidates(const ModelConfig& model, const Cluster& clust
   return runs;
 }
 
+double SecondsOf(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// The median over kRounds calls.
+double TypicalSeconds(const std::function<void()>& work) {
+  std::vector<double> seconds;
+  for (int round = 0; round < kRounds; ++round) seconds.push_back(SecondsOf(work));
+  std::nth_element(seconds.begin(), seconds.begin() + kRounds / 2, seconds.end());
+  return seconds[kRounds / 2];
+}
+
 int Run() {
   const Cluster cluster = LoadCluster("128x8xh100");
   const ModelConfig model = LoadModelConfig("gpt3-175b");
   const std::vector<RunConfig> runs = Candidates(model, cluster);
-  ClosedFormEstimator estimator(model, 2048, cluster);
+  const Executor gpu = {DeviceKind::kCuda, 1};
+  const RunConfig& run = runs.back();
+  fmt::print(
+      "recording a micro batch of one layer: {:.0f} us; the update of {} layers: {:.0f} us\n",
+      1e6 * TypicalSeconds([&] { RecordMicroBatch(run, 0, gpu); }), model.num_layers,
+      1e6 * TypicalSeconds([&] { RecordUpdate(run, gpu); }));
+
   double checksum = 0;
-  for (const RunConfig& run : runs) checksum += estimator.Run(run).step_time_s;
-  const auto begin = std::chrono::steady_clock::now();
-  for (int round = 0; round < kRounds; ++round) {
-    // A new estimator: what it remembers within a search is part of what is measured.
+  const auto estimate_all = [&](ClosedFormEstimator& estimator) {
+    for (const RunConfig& each : runs) checksum += estimator.Run(each).step_time_s;
+  };
+  // What is recorded within a search, once, and what every further candidate takes.
+  const double cold_s = TypicalSeconds([&] {
     ClosedFormEstimator fresh(model, 2048, cluster);
-    for (const RunConfig& run : runs) checksum += fresh.Run(run).step_time_s;
-  }
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  const double candidates = static_cast<double>(runs.size()) * kRounds;
-  fmt::print("{} layouts, {:.0f} candidates/s on one core ({:.2f} us each; checksum {:.3g})\n",
-             runs.size(), candidates / took.count(), 1e6 * took.count() / candidates, checksum);
+    estimate_all(fresh);
+  });
+  ClosedFormEstimator estimator(model, 2048, cluster);
+  estimate_all(estimator);
+  const double warm_s = TypicalSeconds([&] { estimate_all(estimator); });
+  const auto count = static_cast<double>(runs.size());
+  fmt::print(
+      "{} layouts on one core: {:.0f} candidates/s, recordings included; {:.0f} warm "
+      "({:.2f} us each; checksum {:.3g})\n",
+      runs.size(), count / cold_s, count / warm_s, 1e6 * warm_s / count, checksum);
   return 0;
 }
 

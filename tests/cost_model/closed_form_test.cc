@@ -85,7 +85,7 @@ TEST(ClosedForm, EqualsTheDryRunOnGpus) {
 }
 
 /// Every legal run under `precision` and every optimizer state.
-std::vector<RunConfig> EveryRunIn(const std::string& precision, const std::string& device) {
+std::vector<RunConfig> EveryRunIn(Precision precision, const std::string& device) {
   std::vector<RunConfig> runs;
   for (const std::string& state : EveryOptimizerState(precision)) {
     for (RunConfig run : EveryRun(TinyFp8Llama(), 4, 16, 8)) {
@@ -99,15 +99,16 @@ std::vector<RunConfig> EveryRunIn(const std::string& precision, const std::strin
 }
 
 TEST(ClosedForm, EqualsTheDryRunInEveryPrecisionAndOptimizerState) {
-  for (const char* precision : {"fp32", "bf16", "fp16", "fp8"}) {
+  for (const Precision precision :
+       {Precision::kFp32, Precision::kBf16, Precision::kFp16, Precision::kFp8}) {
     const std::vector<RunConfig> runs = EveryRunIn(precision, "cpu");
-    EXPECT_GT(runs.size(), 200u) << precision;
+    EXPECT_GT(runs.size(), 200u) << Name(precision);
     ExpectTiersAgree(runs, GenericCpu());
   }
 }
 
 TEST(ClosedForm, EqualsTheDryRunInEveryPrecisionOnGpus) {
-  for (const std::string& precision : Precisions()) {
+  for (const Precision precision : Precisions()) {
     ExpectTiersAgree(EveryRunIn(precision, "cuda"), LoadCluster("2x8xh200"));
   }
 }
@@ -122,7 +123,7 @@ TEST(ClosedForm, EqualsTheDryRunWhereLayersDifferInPrecision) {
     std::vector<RunConfig> runs;
     for (const std::vector<std::string>& layers : kept) {
       for (RunConfig run : EveryRun(TinyFp8Llama(), 4, 16, 8)) {
-        run.layout.precision = "fp8";
+        run.layout.precision = Precision::kFp8;
         run.fp8 = {.scaling = scaling, .history = 3, .bf16_layers = layers};
         if (FirstBrokenRule(run) == nullptr) runs.push_back(run);
       }
@@ -132,14 +133,14 @@ TEST(ClosedForm, EqualsTheDryRunWhereLayersDifferInPrecision) {
 }
 
 TEST(ClosedForm, ALayerThatIsNotThereIsRefused) {
-  RunConfig run = EveryRunIn("fp8", "cpu").front();
+  RunConfig run = EveryRunIn(Precision::kFp8, "cpu").front();
   run.fp8.bf16_layers = {"decoder.layers.3"};
   EXPECT_THROW(ClosedForm(run, GenericCpu()), InputError);
   EXPECT_THROW(DryRun(run, GenericCpu()), InputError);
 }
 
 TEST(ClosedForm, APrecisionWithoutARateIsRefused) {
-  const RunConfig run = EveryRunIn("fp8", "cuda").front();
+  const RunConfig run = EveryRunIn(Precision::kFp8, "cuda").front();
   EXPECT_THROW(ClosedForm(run, LoadCluster("8xa100")), UsageError);
   EXPECT_THROW(DryRun(run, LoadCluster("8xa100")), UsageError);
 }
@@ -160,8 +161,7 @@ TEST(ClosedForm, EqualsTheDryRunWithSeveralGradientBuckets) {
 
 /// Draws precision, optimizer state and fp8 settings.
 void DrawNumerics(std::mt19937& random, RunConfig& run) {
-  const std::vector<std::string> precisions = Precisions();
-  run.layout.precision = precisions[random() % precisions.size()];
+  run.layout.precision = Precisions()[random() % Precisions().size()];
   const std::vector<std::string> states = EveryOptimizerState(run.layout.precision);
   SetOptimizerState(states[random() % states.size()], run.layout);
   run.fp8.scaling = random() % 2 == 0 ? "delayed" : "current";
@@ -179,7 +179,7 @@ RunConfig RandomRun(std::mt19937& random) {
   for (;;) {
     RunConfig run;
     DrawNumerics(random, run);
-    const bool fp8 = run.layout.precision == "fp8";  // wants multiples of 16
+    const bool fp8 = run.layout.precision == Precision::kFp8;  // wants multiples of 16
     ModelConfig& model = run.model;
     model.name = "random";
     model.num_heads = pick({1, 2, 4, 6, 8, 12});
@@ -196,7 +196,7 @@ RunConfig RandomRun(std::mt19937& random) {
     model.position = pick({0, 1}) != 0 ? PositionKind::kRope : PositionKind::kLearned;
     model.bias = pick({0, 1}) != 0;
     model.tied_embeddings = pick({0, 1}) != 0;
-    run.device = pick({0, 1}) != 0 || run.layout.precision == "tf32" ? "cuda" : "cpu";
+    run.device = pick({0, 1}) != 0 || run.layout.precision == Precision::kTf32 ? "cuda" : "cpu";
     run.sequence_length = fp8 ? pick({8, 16, 24}) : pick({1, 6, 12, 24});
     run.global_batch = pick({1, 2, 6, 12, 24});
     run.steps = 1;
@@ -219,7 +219,7 @@ TEST(ClosedForm, EqualsTheDryRunOnRandomModelsAndLayouts) {
   std::mt19937 random(20240611);
   const Cluster cpu = GenericCpu();
   const Cluster gpus = LoadCluster("4x8xh200");
-  std::set<std::string> precisions;
+  std::set<Precision> precisions;
   for (int i = 0; i < 1000; ++i) {
     const RunConfig run = RandomRun(random);
     const Cluster& cluster = run.device == "cuda" ? gpus : cpu;
@@ -306,7 +306,7 @@ TEST(DryRun, PeakEqualsTheCpuRunToTheByteOverEveryLayoutOfALlama) {
 }
 
 TEST(DryRun, PeakEqualsTheCpuRunToTheByteInEveryPrecision) {
-  for (const char* precision : {"bf16", "fp16", "fp8"}) {
+  for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp8}) {
     const std::vector<RunConfig> all = EveryRunIn(precision, "cpu");
     std::vector<RunConfig> some;
     for (size_t i = 0; i < all.size(); i += 41) some.push_back(all[i]);

@@ -81,24 +81,25 @@ TEST(Pricer, RooflineIsBoundByComputeOrByMemory) {
 
 TEST(Pricer, AGpuHasARateForEveryTypeOfProduct) {
   const HardwareProfile profile = BuiltinProfile("h200-sxm");
-  const auto seconds = [&](const char* precision, DType dtype) {
+  const auto seconds = [&](Precision precision, DType dtype) {
     return Pricer(profile, {1, 1}, 8, 0, precision)
         .Seconds(GemmRecord(8192, 8192, 8192, false, {dtype, dtype, DType::kF32}));
   };
-  const double bf16 = seconds("bf16", DType::kBf16);
-  EXPECT_NEAR(seconds("fp16", DType::kF16), bf16, 0.01 * bf16);
+  const double bf16 = seconds(Precision::kBf16, DType::kBf16);
+  EXPECT_NEAR(seconds(Precision::kFp16, DType::kF16), bf16, 0.01 * bf16);
   for (const DType fp8 : {DType::kF8E4M3, DType::kF8E5M2}) {
-    EXPECT_LT(seconds("fp8", fp8), 0.65 * bf16);
-    EXPECT_GT(seconds("fp8", fp8), 0.45 * bf16);
+    EXPECT_LT(seconds(Precision::kFp8, fp8), 0.65 * bf16);
+    EXPECT_GT(seconds(Precision::kFp8, fp8), 0.45 * bf16);
   }
-  EXPECT_GT(seconds("tf32", DType::kF32), 1.8 * bf16);
-  EXPECT_GT(seconds("fp32", DType::kF32), 5 * seconds("tf32", DType::kF32));
-  EXPECT_EQ(Pricer(profile, {1, 1}, 8, 0, "fp8").peak_flops(), profile.peak_flops.at("fp8").value);
+  EXPECT_GT(seconds(Precision::kTf32, DType::kF32), 1.8 * bf16);
+  EXPECT_GT(seconds(Precision::kFp32, DType::kF32), 5 * seconds(Precision::kTf32, DType::kF32));
+  EXPECT_EQ(Pricer(profile, {1, 1}, 8, 0, Precision::kFp8).peak_flops(),
+            profile.peak_flops.at("fp8").value);
 }
 
 TEST(Pricer, ACpuPaysForConversions) {
   HardwareProfile profile = TableProfile();
-  const auto pricer = [&] { return Pricer(profile, {2, 1}, 8, 2, "bf16"); };
+  const auto pricer = [&] { return Pricer(profile, {2, 1}, 8, 2, Precision::kBf16); };
   EXPECT_THROW(pricer(), UsageError) << "measured in fp32 only";
   profile.modes[0].precisions["bf16"] = {.gemm = 1.5, .attention = 2, .ops = 3};
   EXPECT_NEAR(

@@ -200,7 +200,8 @@ TEST(Calibrate, MakesAProfileThatCalibratesThisMachine) {
   EXPECT_FALSE(profile.modes[1].collectives.empty());
   EXPECT_GT(profile.peak_flops.at("fp32").value, 0);
   EXPECT_EQ(profile.peak_flops.at("fp32").origin, Origin::kMeasured);
-  for (const std::string precision : {"fp32", "bf16", "fp16", "fp8"}) {
+  for (const Precision precision :
+       {Precision::kFp32, Precision::kBf16, Precision::kFp16, Precision::kFp8}) {
     EXPECT_EQ(Unpriceable(profile, precision), "");
   }
   EXPECT_TRUE(LocalMachine(profile).calibrated);

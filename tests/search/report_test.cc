@@ -65,7 +65,7 @@ TEST(Report, TheSchemaNoticesBreaches) {
 
 TEST(Report, TellsWhatEachPrecisionIsAndCosts) {
   SearchOptions options = TinySearch(ScratchPath("numerics.db"));
-  options.problem.precisions = {"fp32", "bf16"};
+  options.problem.precisions = {Precision::kFp32, Precision::kBf16};
   options.problem.optimizer_states = {"full", "reduced"};
   const SearchResult result = Search(options);
   const nlohmann::json report = ReportJson(result);

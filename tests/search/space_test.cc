@@ -60,11 +60,11 @@ TEST(Space, GpusAreAllUsed) {
 TEST(Space, HoldsEveryPrecisionAndOptimizerStateOnce) {
   const size_t once = EnumerateCandidates(TinyProblem()).size();
   Problem problem = TinyProblem();
-  problem.precisions = {"fp32", "bf16"};
+  problem.precisions = {Precision::kFp32, Precision::kBf16};
   problem.optimizer_states = {"full", "minimal", "remainder/bf16/bf16"};
   std::map<std::string, size_t> count;
   for (const RunConfig& run : EnumerateCandidates(problem)) {
-    ++count[run.layout.precision + " " + OptimizerStateName(run.layout)];
+    ++count[fmt::format("{} {}", Name(run.layout.precision), OptimizerStateName(run.layout))];
   }
   // The last two states are one under bf16; fp32 has neither remainders nor bf16 gradients, and
   // the state written out is left to the rules to refuse.

@@ -198,7 +198,7 @@ TEST(Study, AStudyOfTheFirstSchemaIsReadAndResumed) {
   EXPECT_EQ(Database(path, false).QueryInt("PRAGMA user_version"), 1) << "reading changes nothing";
 
   Problem other = TinyProblem();
-  other.precisions = {"bf16"};
+  other.precisions = {Precision::kBf16};
   EXPECT_NE(ErrorOf<InputError>([&] { Study::Open(path, other, kResume); }).find("precisions"),
             std::string::npos);
   EXPECT_EQ(Study::Open(path, TinyProblem(), kResume)->Candidates().size(), 3u);

@@ -46,9 +46,6 @@ const std::map<std::string, std::string> kExpected = {
     {"report_with_bad_run",
      ": $.recommended.run.sequence_length: expected an integer from 1 to 134217728, got \"64\""},
     {"report_without_run", ": $.recommended.run: required, but missing"},
-    {"selective_recompute",
-     ": $.layout.recompute: 'selective' is not available in this version; available: none, full, "
-     "full:block:N"},
     {"number_for_layer_name", ": $.fp8.bf16_layers[1]: expected the name of a layer, got 3"},
     {"loss_scale_below_one",
      ": $.loss_scale.initial: expected a number from 1 to 4294967296, got 0.5"},
@@ -61,6 +58,9 @@ const std::map<std::string, std::string> kExpected = {
     {"unknown_device", ": $.device: expected one of cpu, cuda, got \"tpu\"; did you mean 'cpu'?"},
     {"unknown_key", ": $.step: unknown key; did you mean 'steps'?"},
     {"unknown_layout_key", ": $.layout.mbz: unknown key; did you mean 'mbs'?"},
+    {"unknown_recompute",
+     ": $.layout.recompute: unknown recomputation 'selectiv'; available: none, "
+     "selective[:MODULE+MODULE...], full, full:uniform:N, full:block:N"},
     {"unknown_preset",
      ": $.model: expected an object or the name of a preset, got \"gpt2-10\"; did you mean "
      "'gpt2-10m'?"},

@@ -43,34 +43,52 @@ const std::map<std::string, Breach>& Breaches() {
       {"run-limits-not-negative",
        {[](RunConfig& run) { run.threads_per_rank = -2; },
         "threads_per_rank is -2; must be at least 0"}},
+      {"tp-overlap-unsupported",
+       {[](RunConfig& run) { run.layout.tp_overlap_chunks = 4; },
+        "tp_overlap_chunks is 4; this version runs tp_overlap_chunks=1 only"}},
       {"cp-unsupported",
        {[](RunConfig& run) { run.layout.cp = 2; }, "cp is 2; this version runs cp=1 only"}},
-      {"pp-unsupported",
-       {[](RunConfig& run) { run.layout.pp = 4; }, "pp is 4; this version runs pp=1 only"}},
-      {"vp-unsupported",
-       {[](RunConfig& run) { run.layout.vp = 2; }, "vp is 2; this version runs vp=1 only"}},
       {"ep-unsupported",
        {[](RunConfig& run) { run.layout.ep = 2; }, "ep is 2; this version runs ep=1 only"}},
       {"etp-unsupported",
        {[](RunConfig& run) { run.layout.etp = 2; }, "etp is 2; this version runs etp=1 only"}},
-      {"schedule-unsupported",
-       {[](RunConfig& run) { run.layout.schedule = "gpipe"; },
-        "schedule is gpipe; this version runs schedule=1f1b only"}},
+      {"schedule-requires-pp",
+       {[](RunConfig& run) { run.layout.schedule = Schedule::kGpipe; },
+        "schedule=gpipe needs pp of at least 2, and pp is 1"}},
+      {"vp-with-interleaved-schedule",
+       {[](RunConfig& run) { run.layout.vp = 2; },
+        "vp is 2 and schedule 1f1b; vp above 1 goes with interleaved-1f1b alone"}},
+      {"chunks-not-empty",
+       {[](RunConfig& run) { run.layout.pp = 64; },
+        "pp 64 x vp 1 makes more chunks than 8 layers, the embedding and the loss can fill"}},
+      {"stages-cover-model",
+       {[](RunConfig& run) { run.layout.stages = ParseStageLayers("3+2", ""); },
+        "stages=3+2 lists 2 chunks and 5 layers; expected pp 1 x vp 1 and 8"}},
+      {"micro-batches-divisible-by-pp",
+       {[](RunConfig& run) {
+          run.layout.pp = 4;
+          run.layout.vp = 2;
+          run.layout.schedule = Schedule::kInterleaved1F1B;
+        },
+        "with schedule=interleaved-1f1b, 2 micro batches are not divisible by pp 4"}},
       {"zero-unsupported",
        {[](RunConfig& run) { run.layout.zero = 2; },
         "zero is 2; this version runs zero=0 and zero=1"}},
+      {"recompute-unsupported",
+       {[](RunConfig& run) { run.layout.recompute = ParseRecompute("selective:mlp", ""); },
+        "recompute is selective:mlp; this version runs recompute=none, full and full:block:N"}},
       {"tf32-requires-cuda",
-       {[](RunConfig& run) { run.layout.precision = "tf32"; },
+       {[](RunConfig& run) { run.layout.precision = Precision::kTf32; },
         "precision=tf32 on device cpu; use fp32 there"}},
       {"remainder-requires-bf16-weights",
-       {[](RunConfig& run) { run.layout.master = "remainder"; },
+       {[](RunConfig& run) { run.layout.master = MasterWeights::kRemainder; },
         "master=remainder needs precision bf16 or fp8, and it is fp32"}},
       {"bf16-gradients-require-bf16-weights",
-       {[](RunConfig& run) { run.layout.gradients = "bf16"; },
+       {[](RunConfig& run) { run.layout.gradients = DType::kBf16; },
         "grads=bf16 needs precision bf16 or fp8, and it is fp32"}},
       {"fp8-sizes-divisible-by-16",
        {[](RunConfig& run) {
-          run.layout.precision = "fp8";
+          run.layout.precision = Precision::kFp8;
           run.sequence_length = 4;
         },
         "fp8: mbs x sequence_length is 8, no multiple of 16"}},
@@ -141,6 +159,40 @@ TEST(Rules, EachBreachBreaksItsRuleAndNoOther) {
       EXPECT_EQ(rule.holds(run), rule.id != id && !also) << id << " against " << rule.id;
     }
   }
+}
+
+// A dimension may have several settings; its one -unsupported rule names the one that is in the
+// way.
+TEST(Rules, WhatIsNotThereYetIsRefusedByItsDimension) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"cp_comm_type=all_gather",
+       "cp-unsupported: cp_comm_type is all_gather; this version runs cp=1 only"},
+      {"shard=2", "zero-unsupported: shard is 2; this version runs shard=0 only"},
+      {"reshard_after_forward=0",
+       "zero-unsupported: reshard_after_forward is 0; this version runs 1 only"},
+      {"overlap_grad_reduce=0",
+       "zero-unsupported: overlap_grad_reduce is 0; this version runs 1 only"},
+      {"overlap_param_gather=1",
+       "zero-unsupported: overlap_param_gather is 1; this version runs 0 only"},
+      {"recompute=full:uniform:2",
+       "recompute-unsupported: recompute is full:uniform:2; this version runs recompute=none, full "
+       "and full:block:N"},
+  };
+  for (const auto& [layout, message] : cases) {
+    RunConfig run = Legal();
+    run.layout = ParseLayout(layout, 0);
+    EXPECT_EQ(ErrorText<InfeasibleError>([&run] { RequireLegal(run); }), message);
+  }
+}
+
+TEST(Rules, OnlyTheEndsOfAPipelineMayGoWithoutLayers) {
+  RunConfig run = Legal();
+  run.layout = ParseLayout("pp=3,stages=0+8+0", 0);
+  EXPECT_NO_THROW(RequireLegal(run));
+  run.layout = ParseLayout("pp=3,stages=4+0+4", 0);
+  EXPECT_EQ(ErrorText<InfeasibleError>([&run] { RequireLegal(run); }),
+            "stages-cover-model: stages=4+0+4 leaves chunk 1 empty; expected a layer in every chunk "
+            "but the first and the last");
 }
 
 TEST(Rules, EveryRuleHasACaseAnIdAndADescription) {

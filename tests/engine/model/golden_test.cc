@@ -149,7 +149,7 @@ TEST_P(GoldenTest, EveryGradientMatches) {
   for (int64_t m = 0; m < run.num_micro_batches(); ++m) {
     MicroBatchState state;
     loss += scale * golden_->Forward(m, scale, state);
-    golden_->trainer().model().Backward(state, /*accumulate=*/m > 0);
+    golden_->trainer().model().Backward(state, {}, /*accumulate=*/m > 0);
   }
   EXPECT_NEAR(loss, golden_->Values("losses")[0], kLossTolerance * loss);
   for (const Parameter* parameter : golden_->trainer().parameters().parameters()) {

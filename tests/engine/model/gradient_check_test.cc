@@ -22,11 +22,13 @@ class ModelUnderTest {
       : run_(run),
         device_(MakeCpuDevice(1)),
         parallel_(MakeMetaContext(run_.layout, 0)),
-        model_(store_, LayerContext{.device = *device_,
-                                    .parallel = parallel_,
-                                    .model = run_.model,
-                                    .micro_batch = run_.layout.micro_batch,
-                                    .sequence = run_.sequence_length}) {
+        model_(store_,
+               LayerContext{.device = *device_,
+                            .parallel = parallel_,
+                            .model = run_.model,
+                            .micro_batch = run_.layout.micro_batch,
+                            .sequence = run_.sequence_length},
+               WholeModel(run_.model)) {
     store_.Allocate(*device_, DType::kF32, DType::kF32, 1);
     store_.Initialize(3);
     // Weights of normal size, so that every path carries a gradient well above the noise.
@@ -55,7 +57,7 @@ class ModelUnderTest {
   void Backward() {
     MicroBatchState state;
     Forward(state);
-    model_.Backward(state, /*accumulate=*/false);
+    model_.Backward(state, {}, /*accumulate=*/false);
   }
   ParameterStore& store() { return store_; }
 

@@ -1,0 +1,234 @@
+#include "cost_model/timeline.h"
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+constexpr double kNever = -1;
+
+constexpr size_t kSender = 0;
+constexpr size_t kReceiver = 1;
+
+/// One message between two stages.
+struct Message {
+  size_t stage[2] = {0, 0};
+  double submitted_s[2] = {kNever, kNever};
+  double start_s = kNever;
+  double end_s = kNever;
+};
+
+class Simulation {
+ public:
+  Simulation(std::span<const StageProgram> programs, std::span<const StageSeconds> seconds,
+             bool with_slices)
+      : programs_(programs), seconds_(seconds), states_(programs.size()) {
+    result_.stages.resize(programs.size());
+    if (with_slices) result_.slices.resize(programs.size());
+    for (size_t stage = 0; stage < programs.size(); ++stage) {
+      chunks_ = std::max(chunks_, seconds[stage].chunks.size());
+      states_[stage].begun.resize(seconds[stage].chunks.size());
+      for (const Action& action : programs[stage]) {
+        micro_batches_ = std::max(micro_batches_, static_cast<size_t>(action.micro_batch) + 1);
+      }
+    }
+    messages_.resize(2 * programs.size() * chunks_ * micro_batches_);
+  }
+
+  PipelineTimeline Run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t stage = 0; stage < programs_.size(); ++stage) {
+        while (Advance(stage)) moved = true;
+      }
+    }
+    for (size_t stage = 0; stage < programs_.size(); ++stage) {
+      State& state = states_[stage];
+      TRIMTAB_ASSERT(state.next == programs_[stage].size() && state.sends.empty(),
+                     "the stages of the pipeline wait for each other");
+      result_.stages[stage].end_s = state.now_s + seconds_[stage].end;
+    }
+    return std::move(result_);
+  }
+
+ private:
+  /// Where a stage stands.
+  struct State {
+    size_t next = 0;  // in its program
+    double now_s = 0;
+    bool computed = false;              // the pass at `next` has run, its sends are to be awaited
+    std::vector<bool> begun;            // by chunk: a backward pass has overwritten its gradients
+    std::vector<const Message*> sends;  // submitted and not waited for
+    std::vector<Message*> stream;       // submitted and not begun, from stream_next on
+    size_t stream_next = 0;
+    double stream_free_s = 0;
+  };
+
+  /// Activations are known by the chunk that receives them, gradients by the one that sends them:
+  /// either way the later of the two.
+  Message& MessageOf(size_t stage, const Action& action) {
+    const bool gradient =
+        action.kind == ActionKind::kSendGradient || action.kind == ActionKind::kRecvGradient;
+    const bool later_is_own =
+        action.kind == ActionKind::kRecvActivation || action.kind == ActionKind::kSendGradient;
+    auto later = static_cast<size_t>(action.chunk) * programs_.size() + stage;
+    if (!later_is_own) ++later;
+    const size_t kind = gradient ? 1 : 0;
+    return messages_[(kind * programs_.size() * chunks_ + later) * micro_batches_ +
+                     static_cast<size_t>(action.micro_batch)];
+  }
+
+  /// Whether stage `stage` got any further.
+  bool Advance(size_t stage) {
+    State& state = states_[stage];
+    const StageProgram& program = programs_[stage];
+    if (state.next == program.size()) return AwaitSends(stage);
+    const Action& action = program[state.next];
+    if (!IsCompute(action.kind)) {
+      Submit(stage, action);
+      ++state.next;
+      return true;
+    }
+    if (!state.computed) return Compute(stage, action);
+    if (!state.sends.empty() && !AwaitSends(stage)) return false;
+    state.computed = false;
+    ++state.next;
+    return true;
+  }
+
+  void Submit(size_t stage, const Action& action) {
+    State& state = states_[stage];
+    Message& message = MessageOf(stage, action);
+    const size_t end = IsSend(action.kind) ? kSender : kReceiver;
+    message.stage[end] = stage;
+    message.submitted_s[end] = state.now_s;
+    if (end == kSender) state.sends.push_back(&message);
+    state.stream.push_back(&message);
+    Start(stage);
+  }
+
+  /// Starts what can start at the head of the stream of `stage`, and what that makes way for.
+  void Start(size_t stage) {
+    State& state = states_[stage];
+    while (state.stream_next < state.stream.size()) {
+      Message& message = *state.stream[state.stream_next];
+      if (message.submitted_s[kSender] == kNever || message.submitted_s[kReceiver] == kNever)
+        return;
+      const size_t other = message.stage[kSender] + message.stage[kReceiver] - stage;
+      State& peer = states_[other];
+      if (peer.stream[peer.stream_next] != &message) return;
+      message.start_s = std::max({message.submitted_s[kSender], message.submitted_s[kReceiver],
+                                  state.stream_free_s, peer.stream_free_s});
+      message.end_s = message.start_s + std::max(seconds_[stage].message, seconds_[other].message);
+      for (State* end : {&state, &peer}) {
+        end->stream_free_s = message.end_s;
+        ++end->stream_next;
+      }
+      Start(other);
+    }
+  }
+
+  /// Lets `stage` wait for `message`, which has an end.
+  void Wait(size_t stage, const Message& message) {
+    State& state = states_[stage];
+    StageTimeline& times = result_.stages[stage];
+    const double begun_s = std::max(state.now_s, message.start_s);
+    const double done_s = std::max(state.now_s, message.end_s);
+    times.bubble_s += begun_s - state.now_s;
+    times.exposed_s += done_s - begun_s;
+    state.now_s = done_s;
+  }
+
+  /// Waits for every send; false when the end of one is not known yet.
+  bool AwaitSends(size_t stage) {
+    State& state = states_[stage];
+    if (state.sends.empty()) return false;
+    for (const Message* message : state.sends) {
+      if (message->end_s == kNever) return false;
+    }
+    for (const Message* message : state.sends) Wait(stage, *message);
+    state.sends.clear();
+    return true;
+  }
+
+  bool Compute(size_t stage, const Action& action) {
+    State& state = states_[stage];
+    const Message* input = InputOf(stage, action);
+    if (input != nullptr) {
+      if (input->end_s == kNever) return false;
+      Wait(stage, *input);
+    }
+    const double start_s = state.now_s;
+    state.now_s += SecondsOf(stage, action);
+    result_.stages[stage].compute_s += state.now_s - start_s;
+    if (!result_.slices.empty()) {
+      result_.slices[stage].push_back({action, start_s, state.now_s});
+    }
+    state.computed = true;
+    return true;
+  }
+
+  /// The message that a pass takes its data from; nullptr at the ends of the model.
+  const Message* InputOf(size_t stage, const Action& action) {
+    const size_t number = static_cast<size_t>(action.chunk) * programs_.size() + stage;
+    Action receive = action;
+    if (action.kind == ActionKind::kForward) {
+      receive.kind = ActionKind::kRecvActivation;
+      return number == 0 ? nullptr : &MessageOf(stage, receive);
+    }
+    if (action.kind == ActionKind::kBackwardWeight) return nullptr;
+    receive.kind = ActionKind::kRecvGradient;
+    const bool last = number + 1 == programs_.size() * chunks_;
+    return last ? nullptr : &MessageOf(stage, receive);
+  }
+
+  double SecondsOf(size_t stage, const Action& action) {
+    const auto chunk = static_cast<size_t>(action.chunk);
+    const ChunkSeconds& seconds = seconds_[stage].chunks[chunk];
+    double total = 0;
+    switch (action.kind) {
+      case ActionKind::kForward:
+        return seconds.forward;
+      case ActionKind::kBackwardInput:
+        return seconds.backward_input;
+      case ActionKind::kBackward:
+        total = seconds.backward_input + seconds.backward_weight;
+        break;
+      default:
+        total = seconds.backward_weight;
+        break;
+    }
+    if (states_[stage].begun[chunk]) return total;
+    states_[stage].begun[chunk] = true;
+    return total - seconds.overwriting_less;
+  }
+
+  std::span<const StageProgram> programs_;
+  std::span<const StageSeconds> seconds_;
+  std::vector<State> states_;
+  std::vector<Message> messages_;
+  size_t chunks_ = 1;
+  size_t micro_batches_ = 1;
+  PipelineTimeline result_;
+};
+
+}  // namespace
+
+size_t PipelineTimeline::slowest() const {
+  const auto later = [](const StageTimeline& a, const StageTimeline& b) {
+    return a.end_s < b.end_s;
+  };
+  return static_cast<size_t>(std::max_element(stages.begin(), stages.end(), later) -
+                             stages.begin());
+}
+
+PipelineTimeline RunPipeline(std::span<const StageProgram> programs,
+                             std::span<const StageSeconds> seconds, bool with_slices) {
+  TRIMTAB_ASSERT(programs.size() == seconds.size() && !programs.empty(),
+                 "{} programs and the seconds of {} stages", programs.size(), seconds.size());
+  return Simulation(programs, seconds, with_slices).Run();
+}
+
+}  // namespace trimtab

@@ -1,0 +1,60 @@
+// The timeline of a pipeline: its stages' programs executed against each other with prices for
+// seconds. One rank stands for each stage.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/schedule/action.h"
+
+namespace trimtab {
+
+/// Seconds of the passes of one model chunk of a stage, for one micro batch. A backward pass in two
+/// parts takes `backward_input` and `backward_weight`, one in one part both. The first backward
+/// pass of a chunk in a step overwrites gradients instead of adding to them: it takes
+/// `overwriting_less` less.
+struct ChunkSeconds {
+  double forward = 0;
+  double backward_input = 0;
+  double backward_weight = 0;
+  double overwriting_less = 0;
+};
+
+struct StageSeconds {
+  std::vector<ChunkSeconds> chunks;
+  double message = 0;  // an activation or a gradient, to or from a neighbour
+  double end = 0;      // reduction and update, when the program is done
+};
+
+/// What one stage spends its time on, from the start of the step to its own end.
+struct StageTimeline {
+  double compute_s = 0;  // in passes, whatever these consist of
+  double exposed_s = 0;  // waiting for messages on their way
+  double bubble_s = 0;   // waiting for a neighbour to have something to send, or take
+  double end_s = 0;      // the sum of the three, and `StageSeconds::end`
+};
+
+/// One action, when it was under way.
+struct TimelineSlice {
+  Action action;
+  double start_s = 0;
+  double end_s = 0;
+};
+
+struct PipelineTimeline {
+  std::vector<StageTimeline> stages;
+  std::vector<std::vector<TimelineSlice>> slices;  // by stage, in order of their ends; if asked for
+
+  /// The stage that ends last.
+  size_t slowest() const;
+};
+
+/// Runs `programs`, one per stage. A stage submits its messages in the order of its program to one
+/// stream of its own, beside its passes; a message starts when both ends have submitted it and both
+/// streams are free, and takes the longer of the two stages' times. It is waited for as Action
+/// says.
+PipelineTimeline RunPipeline(std::span<const StageProgram> programs,
+                             std::span<const StageSeconds> seconds, bool with_slices);
+
+}  // namespace trimtab

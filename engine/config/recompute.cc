@@ -1,0 +1,86 @@
+#include "engine/config/recompute.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/nearest_name.h"
+#include "engine/config/model_limits.h"
+#include "engine/config/text_values.h"
+
+namespace trimtab {
+namespace {
+
+const std::array<std::string, kRecomputeModuleCount> kModuleNames = {"core_attn", "norm", "mlp_act",
+                                                                     "mlp", "logits"};
+
+RecomputeModules ParseModules(const std::string& text, const std::string& what) {
+  RecomputeModules modules;
+  for (const std::string& name : Split(text, '+')) {
+    const auto* found = std::find(kModuleNames.begin(), kModuleNames.end(), name);
+    if (found == kModuleNames.end()) {
+      throw UsageError(
+          fmt::format("{}: unknown module '{}'{}", what, name, SuggestName(name, kModuleNames)));
+    }
+    const auto module = static_cast<RecomputeModule>(found - kModuleNames.begin());
+    if (modules.Has(module)) throw UsageError(fmt::format("{}: {} is given twice", what, name));
+    modules.Add(module);
+  }
+  return modules;
+}
+
+}  // namespace
+
+std::string_view Name(RecomputeModule module) { return kModuleNames[static_cast<size_t>(module)]; }
+
+RecomputeConfig RecomputeOfLayer(const RecomputeConfig& recompute, int64_t layer) {
+  const bool within = recompute.num_layers < 0 || layer < recompute.num_layers;
+  if (recompute.kind == RecomputeKind::kNone || !within) return {};
+  return {.kind = recompute.kind};
+}
+
+std::string ToString(const RecomputeConfig& recompute) {
+  switch (recompute.kind) {
+    case RecomputeKind::kNone:
+      return "none";
+    case RecomputeKind::kSelective: {
+      std::string text;
+      for (int i = 0; i < kRecomputeModuleCount; ++i) {
+        const auto module = static_cast<RecomputeModule>(i);
+        if (!recompute.modules.Has(module)) continue;
+        text += fmt::format("{}{}", text.empty() ? "selective:" : "+", Name(module));
+      }
+      return text;
+    }
+    case RecomputeKind::kFull:
+      break;
+  }
+  if (recompute.num_layers < 0) return "full";
+  const char* method = recompute.method == RecomputeMethod::kBlock ? "block" : "uniform";
+  return fmt::format("full:{}:{}", method, recompute.num_layers);
+}
+
+RecomputeConfig ParseRecompute(const std::string& text, const std::string& what) {
+  if (text == "none") return {};
+  if (text == "full") return {.kind = RecomputeKind::kFull};
+  const std::vector<std::string> parts = Split(text, ':');
+  if (parts[0] == "selective" && parts.size() <= 2) {
+    const std::string& modules = parts.size() == 2 ? parts[1] : kModuleNames[0];
+    return {.kind = RecomputeKind::kSelective, .modules = ParseModules(modules, what)};
+  }
+  int64_t layers = 0;
+  const bool counts = parts.size() == 3 && parts[0] == "full" &&
+                      (parts[1] == "block" || parts[1] == "uniform") &&
+                      ParseInteger(parts[2], layers) && layers >= 1 && layers <= kMaxLayers;
+  if (!counts) {
+    throw UsageError(
+        fmt::format("{}: unknown recomputation '{}'; available: {}", what, text, kRecomputeForms));
+  }
+  if (parts[1] == "block") return {.kind = RecomputeKind::kFull, .num_layers = layers};
+  // Groups of one layer are the same as recomputing every layer on its own.
+  if (layers == 1) return {.kind = RecomputeKind::kFull};
+  return {.kind = RecomputeKind::kFull, .num_layers = layers, .method = RecomputeMethod::kUniform};
+}
+
+}  // namespace trimtab

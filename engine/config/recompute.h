@@ -1,0 +1,67 @@
+// Activation recomputation: what the forward pass does not keep, and the backward pass makes anew.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace trimtab {
+
+enum class RecomputeKind : uint8_t { kNone, kSelective, kFull };
+
+/// Which layers of a stage `full` recomputes (Megatron-Core's recompute_method).
+enum class RecomputeMethod : uint8_t {
+  kBlock,    // the first num_layers, each on its own; the rest keep everything
+  kUniform,  // all, in groups of num_layers: only the input of a group is kept
+};
+
+/// What `selective` recomputes.
+enum class RecomputeModule : uint8_t {
+  kCoreAttn,  // attention without its projections
+  kNorm,      // both norms of a layer
+  kMlpAct,    // the activation function of the MLP
+  kMlp,       // the whole MLP
+  kLogits,    // the output projection
+};
+inline constexpr int kRecomputeModuleCount = 5;
+
+/// "core_attn", "norm", "mlp_act", "mlp", "logits".
+std::string_view Name(RecomputeModule module);
+
+/// A set of modules.
+struct RecomputeModules {
+  uint8_t bits = 0;
+
+  bool Has(RecomputeModule module) const { return (bits >> static_cast<int>(module) & 1) != 0; }
+  void Add(RecomputeModule module) {
+    bits = static_cast<uint8_t>(bits | 1 << static_cast<int>(module));
+  }
+  bool operator==(const RecomputeModules&) const = default;
+};
+
+/// A plan of recomputation. What its kind has no use for keeps its default, so that equal plans
+/// compare equal.
+struct RecomputeConfig {
+  RecomputeKind kind = RecomputeKind::kNone;
+  int64_t num_layers = -1;                           // with kFull; -1 = all, each on its own
+  RecomputeMethod method = RecomputeMethod::kBlock;  // with kFull
+  RecomputeModules modules{};                        // with kSelective
+
+  bool operator==(const RecomputeConfig&) const = default;
+};
+
+/// What the plan comes to for one layer of a stage: none, or full.
+RecomputeConfig RecomputeOfLayer(const RecomputeConfig& recompute, int64_t layer);
+
+/// The forms that ParseRecompute reads.
+inline constexpr char kRecomputeForms[] =
+    "none, selective[:MODULE+MODULE...], full, full:uniform:N, full:block:N";
+
+/// "none", "selective:core_attn+mlp_act", "full", "full:uniform:2", "full:block:3".
+std::string ToString(const RecomputeConfig& recompute);
+
+/// Inverse of ToString; "selective" alone stands for the attention core, and full:uniform:1 for
+/// full. Throws UsageError naming `what`.
+RecomputeConfig ParseRecompute(const std::string& text, const std::string& what);
+
+}  // namespace trimtab
