@@ -343,6 +343,7 @@ Estimate ClosedFormEstimator::Run(const RunConfig& run) { return impl_->Run(run)
 
 Estimate ClosedForm(const RunConfig& run, const Cluster& cluster) {
   RequireLegal(run);
+  RequireEstimable(run);
   return ClosedFormEstimator(run.model, run.sequence_length, cluster).Run(run);
 }
 

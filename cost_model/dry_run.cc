@@ -124,6 +124,7 @@ RankResult DryRank(const RunConfig& run, const Pricer& pricer, int rank, const E
 
 DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_timeline) {
   RequireLegal(run);
+  RequireEstimable(run);
   RunConfig unlimited = run;
   unlimited.memory_per_rank_bytes = 0;  // the estimate says how much memory it takes
   const Mode mode = ModeOf(run, cluster);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "engine/base/error.h"
 #include "engine/config/run_config.h"
 
 namespace trimtab {
@@ -14,6 +15,11 @@ constexpr double kModelledHalfWidth = 1.0;
 constexpr double kSpreadsOfHalfWidth = 2;  // standard errors of what the tables may be off by
 
 }  // namespace
+
+void RequireEstimable(const RunConfig& run) {
+  if (run.layout.pp == 1) return;
+  throw InfeasibleError(fmt::format("pp is {}; this version estimates pp=1 only", run.layout.pp));
+}
 
 void FinishEstimate(const RunConfig& run, const Cluster& cluster, const Pricer& pricer,
                     Estimate& estimate) {

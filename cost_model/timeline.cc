@@ -15,6 +15,7 @@ constexpr size_t kReceiver = 1;
 /// One message between two stages.
 struct Message {
   size_t stage[2] = {0, 0};
+  size_t action[2] = {0, 0};  // in the program of its stage
   double submitted_s[2] = {kNever, kNever};
   double start_s = kNever;
   double end_s = kNever;
@@ -22,15 +23,16 @@ struct Message {
 
 class Simulation {
  public:
-  Simulation(std::span<const StageProgram> programs, std::span<const StageSeconds> seconds,
-             bool with_slices)
+  Simulation(std::span<const StageProgram> programs, std::span<const StageSeconds> seconds)
       : programs_(programs), seconds_(seconds), states_(programs.size()) {
     result_.stages.resize(programs.size());
-    if (with_slices) result_.slices.resize(programs.size());
     for (size_t stage = 0; stage < programs.size(); ++stage) {
-      chunks_ = std::max(chunks_, seconds[stage].chunks.size());
-      states_[stage].begun.resize(seconds[stage].chunks.size());
+      TRIMTAB_ASSERT(seconds[stage].actions.size() == programs[stage].size(),
+                     "stage {}: the seconds of {} actions, where its program has {}", stage,
+                     seconds[stage].actions.size(), programs[stage].size());
+      result_.slices.emplace_back(programs[stage].size());
       for (const Action& action : programs[stage]) {
+        chunks_ = std::max(chunks_, static_cast<size_t>(action.chunk) + 1);
         micro_batches_ = std::max(micro_batches_, static_cast<size_t>(action.micro_batch) + 1);
       }
     }
@@ -103,6 +105,7 @@ class Simulation {
     Message& message = MessageOf(stage, action);
     const size_t end = IsSend(action.kind) ? kSender : kReceiver;
     message.stage[end] = stage;
+    message.action[end] = state.next;
     message.submitted_s[end] = state.now_s;
     if (end == kSender) state.sends.push_back(&message);
     state.stream.push_back(&message);
@@ -121,10 +124,15 @@ class Simulation {
       if (peer.stream[peer.stream_next] != &message) return;
       message.start_s = std::max({message.submitted_s[kSender], message.submitted_s[kReceiver],
                                   state.stream_free_s, peer.stream_free_s});
-      message.end_s = message.start_s + std::max(seconds_[stage].message, seconds_[other].message);
-      for (State* end : {&state, &peer}) {
-        end->stream_free_s = message.end_s;
-        ++end->stream_next;
+      const auto way_s = [&](size_t end) {
+        return seconds_[message.stage[end]].actions[message.action[end]];
+      };
+      message.end_s = message.start_s + std::max(way_s(kSender), way_s(kReceiver));
+      for (const size_t end : {kSender, kReceiver}) {
+        State& at = states_[message.stage[end]];
+        at.stream_free_s = message.end_s;
+        ++at.stream_next;
+        result_.slices[message.stage[end]][message.action[end]] = {message.start_s, message.end_s};
       }
       Start(other);
     }
@@ -161,11 +169,9 @@ class Simulation {
       Wait(stage, *input);
     }
     const double start_s = state.now_s;
-    state.now_s += SecondsOf(stage, action);
+    state.now_s += seconds_[stage].actions[state.next];
     result_.stages[stage].compute_s += state.now_s - start_s;
-    if (!result_.slices.empty()) {
-      result_.slices[stage].push_back({action, start_s, state.now_s});
-    }
+    result_.slices[stage][state.next] = {start_s, state.now_s};
     state.computed = true;
     return true;
   }
@@ -182,27 +188,6 @@ class Simulation {
     receive.kind = ActionKind::kRecvGradient;
     const bool last = number + 1 == programs_.size() * chunks_;
     return last ? nullptr : &MessageOf(stage, receive);
-  }
-
-  double SecondsOf(size_t stage, const Action& action) {
-    const auto chunk = static_cast<size_t>(action.chunk);
-    const ChunkSeconds& seconds = seconds_[stage].chunks[chunk];
-    double total = 0;
-    switch (action.kind) {
-      case ActionKind::kForward:
-        return seconds.forward;
-      case ActionKind::kBackwardInput:
-        return seconds.backward_input;
-      case ActionKind::kBackward:
-        total = seconds.backward_input + seconds.backward_weight;
-        break;
-      default:
-        total = seconds.backward_weight;
-        break;
-    }
-    if (states_[stage].begun[chunk]) return total;
-    states_[stage].begun[chunk] = true;
-    return total - seconds.overwriting_less;
   }
 
   std::span<const StageProgram> programs_;
@@ -225,10 +210,10 @@ size_t PipelineTimeline::slowest() const {
 }
 
 PipelineTimeline RunPipeline(std::span<const StageProgram> programs,
-                             std::span<const StageSeconds> seconds, bool with_slices) {
+                             std::span<const StageSeconds> seconds) {
   TRIMTAB_ASSERT(programs.size() == seconds.size() && !programs.empty(),
                  "{} programs and the seconds of {} stages", programs.size(), seconds.size());
-  return Simulation(programs, seconds, with_slices).Run();
+  return Simulation(programs, seconds).Run();
 }
 
 }  // namespace trimtab

@@ -10,21 +10,11 @@
 
 namespace trimtab {
 
-/// Seconds of the passes of one model chunk of a stage, for one micro batch. A backward pass in two
-/// parts takes `backward_input` and `backward_weight`, one in one part both. The first backward
-/// pass of a chunk in a step overwrites gradients instead of adding to them: it takes
-/// `overwriting_less` less.
-struct ChunkSeconds {
-  double forward = 0;
-  double backward_input = 0;
-  double backward_weight = 0;
-  double overwriting_less = 0;
-};
-
+/// What a stage's program takes.
 struct StageSeconds {
-  std::vector<ChunkSeconds> chunks;
-  double message = 0;  // an activation or a gradient, to or from a neighbour
-  double end = 0;      // reduction and update, when the program is done
+  std::vector<double>
+      actions;     // of each action of the program, in its order; of a message: its way
+  double end = 0;  // reduction and update, when the program is done
 };
 
 /// What one stage spends its time on, from the start of the step to its own end.
@@ -35,16 +25,15 @@ struct StageTimeline {
   double end_s = 0;      // the sum of the three, and `StageSeconds::end`
 };
 
-/// One action, when it was under way.
+/// When an action was under way.
 struct TimelineSlice {
-  Action action;
   double start_s = 0;
   double end_s = 0;
 };
 
 struct PipelineTimeline {
   std::vector<StageTimeline> stages;
-  std::vector<std::vector<TimelineSlice>> slices;  // by stage, in order of their ends; if asked for
+  std::vector<std::vector<TimelineSlice>> slices;  // by stage, then by action of its program
 
   /// The stage that ends last.
   size_t slowest() const;
@@ -55,6 +44,6 @@ struct PipelineTimeline {
 /// streams are free, and takes the longer of the two stages' times. It is waited for as Action
 /// says.
 PipelineTimeline RunPipeline(std::span<const StageProgram> programs,
-                             std::span<const StageSeconds> seconds, bool with_slices);
+                             std::span<const StageSeconds> seconds);
 
 }  // namespace trimtab

@@ -55,7 +55,7 @@ void CheckCheckpointTarget(const std::string& directory);
 /// what was at DIR stays as it was. All failures are StorageErrors.
 class CheckpointWriter {
  public:
-  /// `parameters` are those of any one rank; only names and full shapes are taken from them. A
+  /// `parameters` are all of the model's; only names and full shapes are taken from them. A
   /// writer of another process that made the files may be joined: it must exist until this one
   /// has finished.
   CheckpointWriter(std::string directory, CheckpointHeader header,

@@ -25,9 +25,7 @@ std::string Unsupported(const char* what, const auto& value, const char* only) {
 
 /// An empty string, or which setting of sharded data parallelism is not there yet.
 std::string UnsupportedSharding(const ParallelConfig& layout) {
-  if (layout.zero > 1) return Unsupported("zero", layout.zero, "zero=0 and zero=1");
   if (layout.shard != 0) return Unsupported("shard", layout.shard, "shard=0 only");
-  if (!layout.reshard_after_forward) return Unsupported("reshard_after_forward", 0, "1 only");
   if (!layout.overlap_grad_reduce) return Unsupported("overlap_grad_reduce", 0, "1 only");
   if (layout.overlap_param_gather) return Unsupported("overlap_param_gather", 1, "0 only");
   return "";
@@ -45,9 +43,10 @@ std::string StagesFault(const RunConfig& run) {
   }
   for (int64_t i = 1; i + 1 < chunks; ++i) {
     if (stages[i] > 0) continue;
-    return fmt::format("stages={} leaves chunk {} empty; expected a layer in every chunk but the "
-                       "first and the last",
-                       ToString(stages), i);
+    return fmt::format(
+        "stages={} leaves chunk {} empty; expected a layer in every chunk but the "
+        "first and the last",
+        ToString(stages), i);
   }
   return "";
 }
@@ -146,8 +145,7 @@ constexpr Rule kRules[] = {
     {"etp-unsupported", "Tensor parallelism of experts is not available.",
      [](const RunConfig& run) { return run.layout.etp == 1; },
      [](const RunConfig& run) { return Unsupported("etp", run.layout.etp, "etp=1 only"); }},
-    {"zero-unsupported",
-     "Optimizer state can be sharded over all of dp (1); gradients and weights cannot.",
+    {"sharding-unsupported", "Replicas are sharded over all of dp.",
      [](const RunConfig& run) { return UnsupportedSharding(run.layout).empty(); },
      [](const RunConfig& run) { return UnsupportedSharding(run.layout); }},
     {"recompute-unsupported", "Whole layers are recomputed, each on its own.",
@@ -204,13 +202,12 @@ constexpr Rule kRules[] = {
      }},
     {"chunks-not-empty",
      "Every model chunk of a pipeline holds a layer, or the embedding, or the loss.",
+     [](const RunConfig& run) { return run.layout.pp * run.layout.vp <= run.model.num_layers + 2; },
      [](const RunConfig& run) {
-       return run.layout.pp * run.layout.vp <= run.model.num_layers + 2;
-     },
-     [](const RunConfig& run) {
-       return fmt::format("pp {} x vp {} makes more chunks than {} layers, the embedding and the "
-                          "loss can fill",
-                          run.layout.pp, run.layout.vp, run.model.num_layers);
+       return fmt::format(
+           "pp {} x vp {} makes more chunks than {} layers, the embedding and the "
+           "loss can fill",
+           run.layout.pp, run.layout.vp, run.model.num_layers);
      }},
     {"stages-cover-model", "A list of layers per chunk has one entry for each and all layers.",
      [](const RunConfig& run) { return StagesFault(run).empty(); },
@@ -276,7 +273,15 @@ constexpr Rule kRules[] = {
        return fmt::format("with sp=1, mbs {} x sequence_length {} is not divisible by tp {}",
                           run.layout.micro_batch, run.sequence_length, run.layout.tp);
      }},
-    {"zero-requires-dp", "The optimizer state is sharded over the data-parallel ranks.",
+    {"resharding-requires-sharded-weights", "Only sharded weights are freed after a forward pass.",
+     [](const RunConfig& run) {
+       return run.layout.reshard_after_forward || run.layout.zero == 3;
+     },
+     [](const RunConfig& run) {
+       return fmt::format("reshard_after_forward=0 goes with zero=3, and zero is {}",
+                          run.layout.zero);
+     }},
+    {"zero-requires-dp", "What is sharded is so over the data-parallel ranks.",
      [](const RunConfig& run) { return run.layout.zero == 0 || run.layout.dp > 1; },
      [](const RunConfig& run) {
        return fmt::format("zero={} needs dp of at least 2, and dp is {}", run.layout.zero,
@@ -298,9 +303,10 @@ constexpr Rule kRules[] = {
               run.num_micro_batches() % run.layout.pp == 0;
      },
      [](const RunConfig& run) {
-       return fmt::format("with schedule=interleaved-1f1b, {} micro batches are not divisible by "
-                          "pp {}",
-                          run.num_micro_batches(), run.layout.pp);
+       return fmt::format(
+           "with schedule=interleaved-1f1b, {} micro batches are not divisible by "
+           "pp {}",
+           run.num_micro_batches(), run.layout.pp);
      }},
     {"recompute-layers-within-model", "No more layers are recomputed than the model has.",
      [](const RunConfig& run) {

@@ -19,8 +19,7 @@ std::vector<int64_t> Balanced(int64_t num_layers, int64_t chunks) {
 
 }  // namespace
 
-std::vector<LayerRange> CutLayers(int64_t num_layers, int64_t chunks,
-                                  const StageLayers& counts) {
+std::vector<LayerRange> CutLayers(int64_t num_layers, int64_t chunks, const StageLayers& counts) {
   TRIMTAB_ASSERT(counts.empty() || (counts.size() == chunks && counts.sum() == num_layers),
                  "{} given for {} layers over {} chunks", ToString(counts), num_layers, chunks);
   const std::vector<int64_t> balanced =

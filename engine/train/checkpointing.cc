@@ -27,6 +27,52 @@ void ForEachSlice(Trainer& trainer, bool whole_weights, const Move& move) {
   }
 }
 
+/// The sum over all ranks.
+void SumOverRanks(const ParallelContext& parallel, std::vector<float>& values) {
+  const std::unique_ptr<Device> host = MakeCpuDevice(1);
+  Tensor tensor = Tensor::Empty(*host, {static_cast<int64_t>(values.size())}, DType::kF32,
+                                MemoryTag::kCommunication);
+  CopyFromHost(tensor, values);
+  parallel.host->AllReduce(tensor);
+  CopyToHost(tensor, values);
+}
+
+/// The scales of all pipeline stages, in the order of the model.
+Fp8Snapshot WholeSnapshot(Trainer& trainer) {
+  const ParallelContext& parallel = trainer.parallel();
+  const Fp8Snapshot own = trainer.fp8()->Snapshot();
+  if (parallel.layout.pp == 1) return own;
+  Fp8Snapshot whole;
+  whole.layers = DeclareWholeModel(trainer).fp8.LayerNames();
+  whole.history = trainer.run().fp8.history;
+  // One rank of each stage puts its columns into [history + 2, S]: largest values, scales,
+  // inverses. The last element counts who has any.
+  const auto history = static_cast<size_t>(whole.history);
+  const size_t columns = 2 * whole.layers.size();
+  std::vector<float> values((history + 2) * columns + 1);
+  const size_t own_columns = 2 * own.layers.size();
+  const bool speaks = parallel.tp_rank == 0 && parallel.dp->rank() == 0;
+  for (size_t from = 0; speaks && from < own_columns; ++from) {
+    const auto layer = std::find(whole.layers.begin(), whole.layers.end(), own.layers[from / 2]);
+    const size_t to = 2 * static_cast<size_t>(layer - whole.layers.begin()) + from % 2;
+    for (size_t row = 0; row < history; ++row) {
+      values[row * columns + to] = own.amax[row * own_columns + from];
+    }
+    values[history * columns + to] = own.scale[from];
+    values[(history + 1) * columns + to] = own.inverse[from];
+    values.back() = 1;
+  }
+  SumOverRanks(parallel, values);
+  if (values.back() == 0) return {};
+  const auto row = [&](size_t index) {
+    return values.begin() + static_cast<int64_t>(index * columns);
+  };
+  whole.amax.assign(row(0), row(history));
+  whole.scale.assign(row(history), row(history + 1));
+  whole.inverse.assign(row(history + 1), row(history + 2));
+  return whole;
+}
+
 Optimizer::Moment MomentOf(StateKind kind) {
   return kind == StateKind::kFirstMoment ? Optimizer::Moment::kFirst : Optimizer::Moment::kSecond;
 }
@@ -40,7 +86,7 @@ CheckpointHeader HeaderOf(Trainer& trainer, int64_t step) {
     const LossScaler& scaler = trainer.loss_scaler();
     header.loss_scale = {scaler.scale(), scaler.good_steps(), scaler.skipped()};
   }
-  if (trainer.fp8() != nullptr) header.fp8 = trainer.fp8()->Snapshot();
+  if (trainer.fp8() != nullptr) header.fp8 = WholeSnapshot(trainer);
   return header;
 }
 
@@ -52,7 +98,8 @@ void WriteState(Trainer& trainer, CheckpointWriter& writer) {
   std::vector<float> host;
   ForEachSlice(trainer, /*whole_weights=*/false,
                [&](StateKind kind, const Parameter& parameter, const Part& part) {
-                 // So with tensor-parallel ranks.
+                 // So with tensor-parallel ranks, and pipeline stages.
+                 if (parameter.spec.duplicate) return;
                  if (!parameter.spec.tensor_parallel && parallel.tp_rank != 0) return;
                  host.resize(static_cast<size_t>(part.numel));
                  const int64_t begin = parameter.offset + part.begin;
@@ -87,9 +134,13 @@ void ReadState(Trainer& trainer, const CheckpointReader& reader) {
   trainer.WeightsChanged();
 }
 
-std::vector<const ParameterSpec*> ParameterSpecs(Trainer& trainer) {
+WholeModelDeclaration DeclareWholeModel(Trainer& trainer) {
+  return {trainer.run(), trainer.parallel(), trainer.parameters().weights().device()};
+}
+
+std::vector<const ParameterSpec*> ParameterSpecs(const ParameterStore& parameters) {
   std::vector<const ParameterSpec*> specs;
-  for (const Parameter* parameter : trainer.parameters().parameters()) {
+  for (const Parameter* parameter : parameters.parameters()) {
     specs.push_back(&parameter->spec);
   }
   return specs;

@@ -6,7 +6,8 @@
 
 namespace trimtab {
 
-/// What the checkpoint says of the run after `step` steps: the same on every rank.
+/// What the checkpoint says of the run after `step` steps: the same on every rank. Every rank calls
+/// it.
 CheckpointHeader HeaderOf(Trainer& trainer, int64_t step);
 
 /// Writes this rank's part of weights and moments. Every rank of the run calls it, with the one
@@ -17,7 +18,10 @@ void WriteState(Trainer& trainer, CheckpointWriter& writer);
 /// Throws InputError when the checkpoint is of another model, StorageError when it is unreadable.
 void ReadState(Trainer& trainer, const CheckpointReader& reader);
 
-/// The parameters a CheckpointWriter is made for.
-std::vector<const ParameterSpec*> ParameterSpecs(Trainer& trainer);
+/// The model of the trainer's run, of which it may hold a few chunks only.
+WholeModelDeclaration DeclareWholeModel(Trainer& trainer);
+
+/// What a CheckpointWriter for the whole model is made for. `parameters` must outlive it.
+std::vector<const ParameterSpec*> ParameterSpecs(const ParameterStore& parameters);
 
 }  // namespace trimtab

@@ -95,10 +95,11 @@ class RankLoop {
   void Save(int64_t step) {
     if (options_.checkpoint.empty()) return;
     const Clock::time_point start = Clock::now();
-    if (rank_.index() == 0) MakeWriter(step, FileRole::kMake);
+    const CheckpointHeader header = HeaderOf(trainer_, step);
+    if (rank_.index() == 0) MakeWriter(header, FileRole::kMake);
     rank_.Barrier();
     // Threads share the writer of rank 0; a process has one of its own.
-    if (rank_.speaks() && rank_.index() != 0) MakeWriter(step, FileRole::kJoin);
+    if (rank_.speaks() && rank_.index() != 0) MakeWriter(header, FileRole::kJoin);
     WriteState(trainer_, *shared_.writer);
     int64_t written = 0;
     if (rank_.speaks() && rank_.index() != 0) {
@@ -114,10 +115,10 @@ class RankLoop {
     if (options_.on_save) options_.on_save(step, SecondsSince(start));
   }
 
-  void MakeWriter(int64_t step, FileRole role) {
-    const std::vector<const ParameterSpec*> parameters = ParameterSpecs(trainer_);
-    shared_.writer = std::make_unique<CheckpointWriter>(options_.checkpoint,
-                                                        HeaderOf(trainer_, step), parameters, role);
+  void MakeWriter(const CheckpointHeader& header, FileRole role) {
+    const WholeModelDeclaration model = DeclareWholeModel(trainer_);
+    shared_.writer = std::make_unique<CheckpointWriter>(options_.checkpoint, header,
+                                                        ParameterSpecs(model.parameters), role);
   }
 
   const RunConfig& run_;

@@ -10,17 +10,25 @@
 namespace trimtab {
 namespace {
 
-/// Stages that all take `times` for a micro batch, in equal shares of their chunks.
-std::vector<StageSeconds> EqualStages(const PipelineShape& shape, const StageTimes& times,
-                                      double message = 0) {
-  const auto chunks = static_cast<double>(shape.vp);
-  const ChunkSeconds chunk = {.forward = times.forward / chunks,
-                              .backward_input = times.backward_input / chunks,
-                              .backward_weight = times.backward_weight / chunks};
-  const StageSeconds stage = {
-      .chunks = std::vector<ChunkSeconds>(static_cast<size_t>(shape.vp), chunk),
-      .message = message};
-  return std::vector<StageSeconds>(static_cast<size_t>(shape.pp), stage);
+/// What `programs` take when every stage takes `times` for a micro batch, in equal shares of its
+/// chunks, and every message `message`.
+std::vector<StageSeconds> SecondsOf(const std::vector<StageProgram>& programs, int64_t vp,
+                                    const StageTimes& times, double message) {
+  std::vector<StageSeconds> stages;
+  for (const StageProgram& program : programs) {
+    StageSeconds& stage = stages.emplace_back();
+    for (const Action& action : program) {
+      double seconds = message * static_cast<double>(vp);
+      if (action.kind == ActionKind::kForward) seconds = times.forward;
+      if (action.kind == ActionKind::kBackward) {
+        seconds = times.backward_input + times.backward_weight;
+      }
+      if (action.kind == ActionKind::kBackwardInput) seconds = times.backward_input;
+      if (action.kind == ActionKind::kBackwardWeight) seconds = times.backward_weight;
+      stage.actions.push_back(seconds / static_cast<double>(vp));
+    }
+  }
+  return stages;
 }
 
 double Work(const PipelineShape& shape, const StageTimes& times) {
@@ -45,8 +53,9 @@ std::vector<std::pair<Schedule, PipelineShape>> Cases() {
 TEST(Timeline, StandsIdleAsTheScheduleSaysWhenMessagesTakeNoTime) {
   const StageTimes times = {.forward = 1, .backward_input = 1, .backward_weight = 1};
   for (const auto& [schedule, shape] : Cases()) {
+    const auto programs = PlanPipeline(schedule, shape);
     const PipelineTimeline timeline =
-        RunPipeline(PlanPipeline(schedule, shape), EqualStages(shape, times), false);
+        RunPipeline(programs, SecondsOf(programs, shape.vp, times, 0));
     const StageTimeline& slowest = timeline.stages[timeline.slowest()];
     const double idle = RowOf(schedule).idle_time(shape, times);
     EXPECT_NEAR(slowest.end_s, Work(shape, times) + idle, 1e-9)
@@ -59,38 +68,36 @@ TEST(Timeline, AccountsForEverySecondOfEveryStage) {
   std::mt19937 random(7);
   std::uniform_real_distribution<double> seconds(0.1, 2);
   for (const auto& [schedule, shape] : Cases()) {
-    std::vector<StageSeconds> stages = EqualStages(shape, {}, seconds(random) / 4);
+    const auto programs = PlanPipeline(schedule, shape);
+    std::vector<StageSeconds> stages = SecondsOf(programs, shape.vp, {}, 0);
     for (StageSeconds& stage : stages) {
-      for (ChunkSeconds& chunk : stage.chunks) {
-        chunk = {seconds(random), seconds(random), seconds(random), 0.05};
-      }
+      for (double& action : stage.actions) action = seconds(random);
       stage.end = seconds(random);
     }
-    const auto programs = PlanPipeline(schedule, shape);
-    const PipelineTimeline timeline = RunPipeline(programs, stages, true);
+    const PipelineTimeline timeline = RunPipeline(programs, stages);
     for (size_t i = 0; i < stages.size(); ++i) {
       const StageTimeline& stage = timeline.stages[i];
       double work = 0;
-      for (const ChunkSeconds& chunk : stages[i].chunks) {
-        work += static_cast<double>(shape.micro_batches) *
-                    (chunk.forward + chunk.backward_input + chunk.backward_weight) -
-                chunk.overwriting_less;
+      double end = 0;
+      for (size_t j = 0; j < programs[i].size(); ++j) {
+        const TimelineSlice& slice = timeline.slices[i][j];
+        EXPECT_GE(slice.end_s - slice.start_s, stages[i].actions[j] - 1e-9);
+        if (!IsCompute(programs[i][j].kind)) continue;
+        work += stages[i].actions[j];
+        EXPECT_GE(slice.start_s, end) << "a stage does one pass at a time";
+        end = slice.end_s;
       }
       EXPECT_NEAR(stage.compute_s, work, 1e-9);
       EXPECT_NEAR(stage.compute_s + stage.exposed_s + stage.bubble_s + stages[i].end, stage.end_s,
                   1e-9);
-      double end = 0;
-      for (const TimelineSlice& slice : timeline.slices[i]) {
-        EXPECT_GE(slice.start_s, end - 1e-12) << "a stage does one pass at a time";
-        end = slice.end_s;
-      }
     }
   }
 }
 
 double EndOf(Schedule schedule, const PipelineShape& shape, double message) {
+  const auto programs = PlanPipeline(schedule, shape);
   const PipelineTimeline timeline =
-      RunPipeline(PlanPipeline(schedule, shape), EqualStages(shape, {}, message), false);
+      RunPipeline(programs, SecondsOf(programs, shape.vp, {}, message));
   return timeline.stages[timeline.slowest()].end_s;
 }
 

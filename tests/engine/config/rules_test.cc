@@ -190,9 +190,10 @@ TEST(Rules, OnlyTheEndsOfAPipelineMayGoWithoutLayers) {
   run.layout = ParseLayout("pp=3,stages=0+8+0", 0);
   EXPECT_NO_THROW(RequireLegal(run));
   run.layout = ParseLayout("pp=3,stages=4+0+4", 0);
-  EXPECT_EQ(ErrorText<InfeasibleError>([&run] { RequireLegal(run); }),
-            "stages-cover-model: stages=4+0+4 leaves chunk 1 empty; expected a layer in every chunk "
-            "but the first and the last");
+  EXPECT_EQ(
+      ErrorText<InfeasibleError>([&run] { RequireLegal(run); }),
+      "stages-cover-model: stages=4+0+4 leaves chunk 1 empty; expected a layer in every chunk "
+      "but the first and the last");
 }
 
 TEST(Rules, EveryRuleHasACaseAnIdAndADescription) {

@@ -80,6 +80,7 @@ class Golden {
   const RunConfig& run() const { return run_; }
   const TokenSource& tokens() const { return tokens_; }
   Trainer& trainer() { return trainer_; }
+  const GptModel& model() { return *trainer_.chunks().front(); }
 
   /// The sum of the losses of micro batch `index`, with gradients scaled by `scale`.
   double Forward(int64_t index, float scale, MicroBatchState& state, Tensor* logits = nullptr) {
@@ -87,7 +88,7 @@ class Golden {
     Tensor loss_sum = Tensor::Empty(*device_, {1}, DType::kF32, MemoryTag::kWorkspace);
     CopyFromHost(scale_tensor, std::vector<float>{scale});
     CopyFromHost(loss_sum, std::vector<float>{0.0f});
-    trainer_.model().Forward(Batch(index), scale_tensor, loss_sum, state, logits);
+    model().Forward(Batch(index), scale_tensor, loss_sum, state, logits);
     return HostCopy(loss_sum)[0];
   }
 
@@ -96,7 +97,7 @@ class Golden {
   MicroBatch Batch(int64_t index) {
     const int64_t batch = run_.layout.micro_batch;
     const int64_t length = run_.sequence_length;
-    MicroBatch micro_batch = MicroBatch::Empty(trainer_.model().context());
+    MicroBatch micro_batch = MicroBatch::Empty(model().context());
     std::vector<int32_t> sample(static_cast<size_t>(length + 1));
     for (int64_t b = 0; b < batch; ++b) {
       tokens_.Sample(index * batch + b, sample);
@@ -149,7 +150,7 @@ TEST_P(GoldenTest, EveryGradientMatches) {
   for (int64_t m = 0; m < run.num_micro_batches(); ++m) {
     MicroBatchState state;
     loss += scale * golden_->Forward(m, scale, state);
-    golden_->trainer().model().Backward(state, {}, /*accumulate=*/m > 0);
+    golden_->model().Backward(state, {}, /*accumulate=*/m > 0);
   }
   EXPECT_NEAR(loss, golden_->Values("losses")[0], kLossTolerance * loss);
   for (const Parameter* parameter : golden_->trainer().parameters().parameters()) {
@@ -180,7 +181,7 @@ TEST_P(GoldenTest, ContinuesBitEqualFromACheckpoint) {
   const std::string directory =
       fmt::format("{}/golden_{}_{}{}", testing::TempDir(), stem, target.device, target.threads);
   for (int64_t step = 0; step < 4; ++step) golden_->trainer().Step(golden_->tokens(), step);
-  const std::vector<const ParameterSpec*> specs = ParameterSpecs(golden_->trainer());
+  const std::vector<const ParameterSpec*> specs = ParameterSpecs(golden_->trainer().parameters());
   CheckpointWriter writer(directory, {.run = golden_->run(), .step = 4}, specs);
   WriteState(golden_->trainer(), writer);
   writer.Finish();
