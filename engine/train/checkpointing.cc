@@ -135,7 +135,7 @@ void ReadState(Trainer& trainer, const CheckpointReader& reader) {
 }
 
 WholeModelDeclaration DeclareWholeModel(Trainer& trainer) {
-  return {trainer.run(), trainer.parallel(), trainer.parameters().weights().device()};
+  return {trainer.run(), trainer.parallel(), trainer.shards().device()};
 }
 
 std::vector<const ParameterSpec*> ParameterSpecs(const ParameterStore& parameters) {

@@ -32,8 +32,11 @@ constexpr const char* kLayouts[] = {"tp=2,mbs=4",
                                     "tp=2,sp=1,mbs=4",
                                     "dp=2,mbs=4",
                                     "dp=2,zero=1,mbs=4",
+                                    "dp=2,zero=2,mbs=2",
+                                    "dp=2,zero=3,mbs=2",
                                     "mbs=4,recompute=full:block:2",
-                                    "tp=2,sp=1,dp=2,zero=1,mbs=4,recompute=full"};
+                                    "tp=2,sp=1,dp=2,zero=1,mbs=4,recompute=full",
+                                    "tp=2,sp=1,dp=2,zero=3,mbs=2,recompute=full"};
 
 using Parameter = std::tuple<bool, PrecisionCase, const char*, const char*>;
 
