@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cost_model/finish.h"
 #include "cost_model/price.h"
+#include "cost_model/timeline.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
+#include "engine/schedule/pipeline.h"
 #include "engine/train/trainer.h"
 
 namespace trimtab {
@@ -30,81 +33,96 @@ std::string Describe(const OpRecord& op) {
 /// Prices every op and message of a rank, one after the other as the engine issues them.
 class PricingRecorder final : public Recorder {
  public:
-  PricingRecorder(const Pricer& pricer, const ParallelConfig& layout, bool with_timeline)
-      : pricer_(pricer), layout_(layout), with_timeline_(with_timeline) {}
+  PricingRecorder(const Pricer& pricer, const ParallelConfig& layout, size_t actions,
+                  bool with_timeline)
+      : pricer_(pricer), layout_(layout), with_timeline_(with_timeline) {
+    seconds.actions.resize(actions);
+    events.resize(actions + 1);
+  }
 
-  void EnterPiece(const PieceRecord& piece) override { piece_ = piece; }
+  void EnterAction(int64_t index) override { action_ = static_cast<size_t>(index); }
+  void EnterPiece(const PieceRecord& piece) override {
+    piece_ = piece;
+    if (piece.kind == PieceKind::kUpdate) action_ = seconds.actions.size();
+  }
 
   void BeginOp(const OpRecord& op) override {
-    const double seconds = pricer_.Seconds(op);
+    const double op_s = pricer_.Seconds(op);
     Breakdown& parts = estimate.breakdown_s;
     double& part = piece_.kind == PieceKind::kUpdate ? parts.optimizer : parts.compute;
-    (recomputes() ? parts.recompute : part) += seconds;
+    (recomputes() ? parts.recompute : part) += op_s;
     estimate.hardware_flops += op.flops;
     ++estimate.op_count;
-    if (with_timeline_) timeline.push_back({Describe(op), "compute", now_s_, seconds});
-    now_s_ += seconds;
+    if (with_timeline_) events[action_].push_back({Describe(op), "compute", now(), op_s});
+    now() += op_s;
   }
 
   void BeginComm(const CommRecord& message) override {
-    const double seconds = pricer_.Seconds(message, StrideOf(message.group, layout_));
-    Breakdown& parts = estimate.breakdown_s;
-    double& part = message.group == GroupKind::kTensor ? parts.exposed_tp : parts.exposed_dp;
-    (recomputes() ? parts.recompute : part) += seconds;
+    const double message_s = pricer_.Seconds(message, StrideOf(message.group, layout_));
     CommTotal& total = estimate.comm.at(message.kind, message.group);
     ++total.count;
     total.bytes += message.bytes;
     if (with_timeline_) {
       const std::string group(Name(message.group));
-      timeline.push_back(
+      events[action_].push_back(
           {fmt::format("{} {} {}", Name(message.kind), group, FormatBytes(message.bytes)), group,
-           now_s_, seconds});
+           now(), message_s});
     }
-    now_s_ += seconds;
+    now() += message_s;
+    // Between stages it runs beside the passes: what shows of it, the pipeline's timeline says.
+    const bool beside =
+        message.kind == CollectiveKind::kSend || message.kind == CollectiveKind::kRecv;
+    if (beside) return;
+    Breakdown& parts = estimate.breakdown_s;
+    (recomputes() ? parts.recompute : parts.exposed(message.group)) += message_s;
   }
 
-  // Messages are priced one after the other, as if each were waited for at once.
+  // Other messages are priced one after the other, as if each were waited for at once.
   void BeginWait(const CommRecord&) override {}
   void End() override {}
 
-  double now_s() const { return now_s_; }
-
   Estimate estimate;
-  std::vector<TimelineEvent> timeline;
+  StageSeconds seconds;
+  std::vector<std::vector<TimelineEvent>> events;  // by action, from its start; the end's come last
 
  private:
   bool recomputes() const { return piece_.pass == PassKind::kRecompute; }
+  /// Seconds of the action so far.
+  double& now() {
+    return action_ < seconds.actions.size() ? seconds.actions[action_] : seconds.end;
+  }
 
   const Pricer& pricer_;
   const ParallelConfig& layout_;
   bool with_timeline_;
   PieceRecord piece_;
-  double now_s_ = 0;
+  size_t action_ = 0;
 };
 
-/// What one rank's dry step says.
-struct RankResult {
+/// What the dry step of one rank of a stage says.
+struct StageResult {
   Estimate estimate;
-  double seconds = 0;
+  StageSeconds seconds;
   BytesByTag peak_by_tag{};
   BytesByTag by_tag_at_peak{};
-  std::vector<TimelineEvent> timeline;
+  std::vector<std::vector<TimelineEvent>> events;
 };
 
-RankResult DryRank(const RunConfig& run, const Pricer& pricer, int rank, const Executor& executor,
-                   bool with_timeline) {
+StageResult DryStage(const RunConfig& run, const Pricer& pricer, int64_t stage, size_t actions,
+                     const Executor& executor, bool with_timeline) {
   const std::unique_ptr<Device> device = MakeMetaDevice(executor.threads, executor.kind);
-  const ParallelContext context = MakeMetaContext(run.layout, rank);
+  const ParallelContext context =
+      MakeMetaContext(run.layout, RankAt(run.layout, {.pp = static_cast<int>(stage)}));
   Trainer trainer(run, context, *device);
   const auto bytes = [&device](MemoryTag tag) {
     return device->memory().current_by_tag()[static_cast<size_t>(tag)];
   };
-  RankResult result;
+  StageResult result;
   MemoryEstimate memory = {.weights = bytes(MemoryTag::kWeights),
                            .gradients = bytes(MemoryTag::kGradients),
                            .optimizer = bytes(MemoryTag::kOptimizer)};
   device->memory().ResetPeaks();
-  PricingRecorder recorder(pricer, run.layout, with_timeline);
+  PricingRecorder recorder(pricer, run.layout, actions, with_timeline);
   device->set_recorder(&recorder);
   trainer.Step(*MakeSyntheticSource(run.model.vocab_size, run.seed), 0);
   device->set_recorder(nullptr);
@@ -115,42 +133,64 @@ RankResult DryRank(const RunConfig& run, const Pricer& pricer, int rank, const E
   memory.peak_total = device->memory().peak_total();
   result.estimate = recorder.estimate;
   result.estimate.memory = memory;
-  result.seconds = recorder.now_s();
-  result.timeline = std::move(recorder.timeline);
+  result.seconds = std::move(recorder.seconds);
+  result.events = std::move(recorder.events);
   return result;
+}
+
+/// The events of a stage at the times at which its actions run.
+std::vector<TimelineEvent> Place(StageResult& stage, const std::vector<TimelineSlice>& slices,
+                                 double end_s, int64_t number) {
+  std::vector<TimelineEvent> placed;
+  for (size_t i = 0; i < stage.events.size(); ++i) {
+    const double begin_s = i < slices.size() ? slices[i].start_s : end_s - stage.seconds.end;
+    for (TimelineEvent& event : stage.events[i]) {
+      event.stage = number;
+      event.start_s += begin_s;
+      placed.push_back(std::move(event));
+    }
+  }
+  return placed;
 }
 
 }  // namespace
 
 DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_timeline) {
   RequireLegal(run);
-  RequireEstimable(run);
-  RunConfig unlimited = run;
-  unlimited.memory_per_rank_bytes = 0;  // the estimate says how much memory it takes
+  const ParallelConfig& layout = run.layout;
   const Mode mode = ModeOf(run, cluster);
   const Pricer pricer(cluster.profile, mode, cluster.ranks_per_node, cluster.cores,
-                      run.layout.precision);
-  const Executor executor = ExecutorOf(mode, cluster);
+                      layout.precision);
+  const std::vector<StageProgram> programs =
+      PlanPipeline(layout.schedule, {layout.pp, layout.vp, run.num_micro_batches()});
 
   DryRunResult result;
-  double slowest_s = -1;
-  int64_t fullest = -1;
-  MemoryEstimate memory;
-  for (int rank = 0; rank < run.layout.tp; ++rank) {
-    RankResult each = DryRank(unlimited, pricer, rank, executor, with_timeline);
-    if (each.estimate.memory.peak_total > fullest) {
-      fullest = each.estimate.memory.peak_total;
-      memory = each.estimate.memory;
-      result.peak_by_tag = each.peak_by_tag;
-      result.by_tag_at_peak = each.by_tag_at_peak;
-    }
-    if (each.seconds > slowest_s) {
-      slowest_s = each.seconds;
-      result.estimate = each.estimate;
-      result.timeline = std::move(each.timeline);
+  std::vector<StageResult> stages;
+  std::vector<StageSeconds> seconds;
+  size_t fullest = 0;
+  for (size_t i = 0; i < programs.size(); ++i) {
+    stages.push_back(DryStage(run, pricer, static_cast<int64_t>(i), programs[i].size(),
+                              ExecutorOf(mode, cluster), with_timeline));
+    seconds.push_back(stages.back().seconds);
+    const auto peak = [&stages](size_t stage) { return stages[stage].estimate.memory.peak_total; };
+    if (peak(i) > peak(fullest)) fullest = i;
+  }
+  const PipelineTimeline timeline = RunPipeline(programs, seconds);
+  const size_t slowest = timeline.slowest();
+  if (with_timeline) {
+    for (size_t i = 0; i < stages.size(); ++i) {
+      for (TimelineEvent& event : Place(stages[i], timeline.slices[i], timeline.stages[i].end_s,
+                                        static_cast<int64_t>(i))) {
+        result.timeline.push_back(std::move(event));
+      }
     }
   }
-  result.estimate.memory = memory;
+  result.estimate = stages[slowest].estimate;
+  result.estimate.breakdown_s.bubble = timeline.stages[slowest].bubble_s;
+  result.estimate.breakdown_s.exposed_pp += timeline.stages[slowest].exposed_s;
+  result.estimate.memory = stages[fullest].estimate.memory;
+  result.peak_by_tag = stages[fullest].peak_by_tag;
+  result.by_tag_at_peak = stages[fullest].by_tag_at_peak;
   FinishEstimate(run, cluster, pricer, result.estimate);
   return result;
 }
@@ -161,22 +201,24 @@ Estimate DryRun(const RunConfig& run, const Cluster& cluster) {
 
 void WriteChromeTrace(const std::vector<TimelineEvent>& timeline, const std::string& path) {
   nlohmann::json events = nlohmann::json::array();
-  std::vector<std::string> streams;  // the format numbers them and names them apart
+  // The format numbers processes (here: stages) and threads (streams), and names them apart.
+  std::map<std::pair<int64_t, std::string>, int64_t> streams;
+  const auto name = [&events](const char* what, int64_t stage, int64_t stream,
+                              const std::string& text) {
+    events.push_back(
+        {{"name", what}, {"ph", "M"}, {"pid", stage}, {"tid", stream}, {"args", {{"name", text}}}});
+  };
   for (const TimelineEvent& event : timeline) {
-    const auto found = std::find(streams.begin(), streams.end(), event.stream);
-    const auto stream = found - streams.begin();
-    if (found == streams.end()) {
-      streams.push_back(event.stream);
-      events.push_back({{"name", "thread_name"},
-                        {"ph", "M"},
-                        {"pid", 0},
-                        {"tid", stream},
-                        {"args", {{"name", event.stream}}}});
+    const auto [found, added] =
+        streams.try_emplace({event.stage, event.stream}, static_cast<int64_t>(streams.size()));
+    if (added) {
+      name("process_name", event.stage, 0, fmt::format("stage {}", event.stage));
+      name("thread_name", event.stage, found->second, event.stream);
     }
     events.push_back({{"name", event.name},
                       {"ph", "X"},
-                      {"pid", 0},
-                      {"tid", stream},
+                      {"pid", event.stage},
+                      {"tid", found->second},
                       {"ts", event.start_s * 1e6},
                       {"dur", event.duration_s * 1e6}});
   }

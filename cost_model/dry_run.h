@@ -10,22 +10,24 @@
 
 namespace trimtab {
 
-/// One op or message of the rank's timeline.
+/// One op, message or pass of a stage's timeline.
 struct TimelineEvent {
   std::string name;    // "gemm 512x768x768", "all_reduce tp 1.50 MiB"
   std::string stream;  // "compute" or "tp", "dp", "world"
   double start_s = 0;
   double duration_s = 0;
+  int64_t stage = 0;
 };
 
 struct DryRunResult {
-  Estimate estimate;                    // of the slowest rank, with the memory of the fullest
+  Estimate estimate;                    // of the slowest stage, with the memory of the fullest
   BytesByTag peak_by_tag{};             // of the fullest rank: each tag's own peak
   BytesByTag by_tag_at_peak{};          // of the fullest rank: the split at its peak
-  std::vector<TimelineEvent> timeline;  // of the slowest rank; empty unless asked for
+  std::vector<TimelineEvent> timeline;  // of every stage; empty unless asked for
 };
 
-/// Steps one rank of every tensor-parallel position through one training step.
+/// Steps one rank of every pipeline stage through one training step, and the stages' programs
+/// against each other.
 /// Throws InfeasibleError if `run` breaks a legality rule, UsageError where the profile cannot
 /// price its precision, InputError where `run.fp8` names a layer that is not there.
 DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_timeline);

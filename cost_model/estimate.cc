@@ -31,9 +31,26 @@ int64_t ModelFlops(const RunConfig& run) {
   return tokens * (6 * weights + attention);
 }
 
+double& Breakdown::exposed(GroupKind group) {
+  switch (group) {
+    case GroupKind::kTensor:
+      return exposed_tp;
+    case GroupKind::kContext:
+      return exposed_cp;
+    case GroupKind::kPipeline:
+    case GroupKind::kEmbedding:
+      return exposed_pp;
+    case GroupKind::kData:
+    case GroupKind::kWorld:
+      break;
+  }
+  return exposed_dp;
+}
+
 void Scale(Breakdown& parts, double factor) {
-  for (double* part : {&parts.compute, &parts.exposed_tp, &parts.exposed_dp, &parts.recompute,
-                       &parts.optimizer, &parts.overhead}) {
+  for (double* part :
+       {&parts.compute, &parts.exposed_tp, &parts.exposed_cp, &parts.exposed_dp, &parts.exposed_pp,
+        &parts.bubble, &parts.recompute, &parts.optimizer, &parts.overhead}) {
     *part *= factor;
   }
 }
@@ -81,7 +98,10 @@ nlohmann::json ToJson(const Estimate& estimate) {
       {"breakdown_s",
        {{"compute", parts.compute},
         {"exposed_tp", parts.exposed_tp},
+        {"exposed_cp", parts.exposed_cp},
         {"exposed_dp", parts.exposed_dp},
+        {"exposed_pp", parts.exposed_pp},
+        {"bubble", parts.bubble},
         {"recompute", parts.recompute},
         {"optimizer", parts.optimizer},
         {"overhead", parts.overhead}}},

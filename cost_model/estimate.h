@@ -24,14 +24,20 @@ std::string_view Name(Trust trust);
 struct Breakdown {
   double compute = 0;     // forward and backward of the micro batches
   double exposed_tp = 0;  // waiting for tensor-parallel messages
-  double exposed_dp = 0;  // waiting for data-parallel and world messages
-  double recompute = 0;   // the second forward pass of recomputed layers
+  double exposed_cp = 0;  // for context-parallel ones
+  double exposed_dp = 0;  // for data-parallel and world ones
+  double exposed_pp = 0;  // for those between pipeline stages
+  double bubble = 0;      // waiting for other pipeline stages to have something to send
+  double recompute = 0;   // forward passes that the backward pass runs again
   double optimizer = 0;   // clipping and AdamW
   double overhead = 0;    // what a step costs beyond its ops and messages
 
   double total() const {
-    return compute + exposed_tp + exposed_dp + recompute + optimizer + overhead;
+    return compute + exposed_tp + exposed_cp + exposed_dp + exposed_pp + bubble + recompute +
+           optimizer + overhead;
   }
+  /// The part that messages of `group` are waited for in.
+  double& exposed(GroupKind group);
 };
 
 /// Multiplies every part by `factor`.

@@ -1,6 +1,7 @@
 #include "cost_model/piece_cost.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace trimtab {
 namespace {
@@ -17,6 +18,10 @@ void Add(const MessageCount& more, int64_t times, std::vector<MessageCount>& mes
 }
 
 }  // namespace
+
+double PieceCost::seconds() const {
+  return std::accumulate(message_s.begin(), message_s.end(), compute_s + recompute_s);
+}
 
 void PieceCost::Append(const PieceCost& next, int64_t times) {
   const auto factor = static_cast<double>(times);

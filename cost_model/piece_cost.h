@@ -31,6 +31,8 @@ struct PieceCost {
   MemorySpan total;
   MemorySpan activations;
 
+  /// Of everything, one after the other.
+  double seconds() const;
   /// Goes on with `next`, so many times (>= 1).
   void Append(const PieceCost& next, int64_t times = 1);
 };

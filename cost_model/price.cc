@@ -6,6 +6,7 @@
 
 #include "cost_model/numerics.h"
 #include "engine/base/error.h"
+#include "engine/comm/process_groups.h"
 #include "engine/ops/adamw.h"
 
 namespace trimtab {
@@ -157,7 +158,7 @@ bool Accumulates(const OpRecord& op) {
 }  // namespace
 
 int64_t StrideOf(GroupKind group, const ParallelConfig& layout) {
-  return group == GroupKind::kData ? layout.tp : 1;
+  return PlaceInGroup(layout, group, 0).stride;
 }
 
 Precision Pricer::RateOf(const OpRecord& op) const {

@@ -92,11 +92,10 @@ struct Stage {
 /// The fp8 settings of a model of `count` layers that are all like number `layer`.
 Fp8Config AllLike(const Fp8Config& fp8, int64_t layer, int64_t count) {
   const std::string name = TransformerLayer::NameOf(layer);
-  const std::string any_layer = "decoder.layers.";
   Fp8Config all = fp8;
   all.bf16_layers.clear();
   for (const std::string& kept : fp8.bf16_layers) {
-    if (!kept.starts_with(any_layer)) {
+    if (!kept.starts_with("decoder.layers.")) {
       all.bf16_layers.push_back(kept);
     } else if (kept == name || kept.starts_with(name + ".")) {
       for (int64_t i = 0; i < count; ++i) {
@@ -117,48 +116,82 @@ MemorySpan MemorySpan::Times(int64_t times) const {
   return {times * change, peak + std::max<int64_t>(0, (times - 1) * change)};
 }
 
-int64_t RecordedLayers(const RunConfig& run) {
-  const bool neighbours = run.layout.zero >= 2 && run.layout.dp > 1;
-  return std::min<int64_t>(run.model.num_layers, neighbours ? 3 : 1);
+ModelChunk RecordedChunk(const RunConfig& run, const ModelChunk& chunk) {
+  if (run.layout.zero < 2) return {.num_layers = 1};
+  return {.num_layers = std::min<int64_t>(chunk.num_layers, 3),
+          .embedding = chunk.embedding,
+          .head = chunk.head};
 }
 
-MicroBatchRecording RecordMicroBatch(const RunConfig& run, int64_t layer,
+MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chunk, int64_t layer,
                                      const Executor& executor) {
-  MicroBatchRecording recording;
-  recording.layers = RecordedLayers(run);
   RunConfig alike = run;
   alike.layout.recompute = RecomputeOfLayer(run.layout.recompute, layer);
-  alike.fp8 = AllLike(run.fp8, layer, recording.layers);
+  alike.fp8 = AllLike(run.fp8, layer, chunk.num_layers);
   Stage stage(alike, alike.model, executor);
   Device& device = *stage.device;
-  GptModel model(stage.store, stage.context, {.num_layers = recording.layers});
+  GptModel model(stage.store, stage.context, chunk);
   ShardedDataParallel data_parallel(stage.parallel, stage.store, device, stage.context.fp8);
   model.set_hooks(&data_parallel);
   if (stage.context.fp8 != nullptr) {
     stage.fp8.Allocate(device, /*in_flight=*/1, !data_parallel.shards().weights_sharded());
   }
 
-  const MicroBatch batch = MicroBatch::Empty(stage.context);
-  recording.input_bytes =
-      device.memory().current_by_tag()[static_cast<size_t>(MemoryTag::kActivations)];
+  MicroBatch batch = MicroBatch::Empty(stage.context);
   const Tensor scalar = Tensor::Empty(device, {1}, DType::kF32, MemoryTag::kOptimizer);
   Tensor loss_sum = scalar;
+  const auto received = [&](bool from_neighbour, ActionKind receive) {
+    return from_neighbour ? NewMessage(stage.context, receive) : Tensor();
+  };
   PieceRecorder recorder(device);
+  MicroBatchRecording recording;
   for (const bool first : {true, false}) {
     MicroBatchState state;
-    model.Forward(batch, scalar, loss_sum, state);
-    recording.forward = recorder.Take();
+    batch.hidden = received(!chunk.embedding, ActionKind::kRecvActivation);
+    Tensor result = model.Forward(batch, scalar, loss_sum, state);
+    recording.ways[kForwardWay] = recorder.Take();
+    batch.hidden = {};
+    result = received(!chunk.head, ActionKind::kRecvGradient);
     data_parallel.StartBackward(first, /*last=*/false);
-    model.Backward(state, {}, data_parallel.accumulates());
-    data_parallel.FinishBackward();
-    (first ? recording.backward_overwriting : recording.backward_adding) = recorder.Take();
+    const bool accumulate = data_parallel.accumulates();
+    if (run.layout.schedule == Schedule::kZeroBubble) {
+      result = model.BackwardInput(state, std::move(result), accumulate);
+      recording.ways[first ? kInputSetting : kInputAdding] = recorder.Take();
+      model.BackwardWeight(state, accumulate);
+      recording.ways[first ? kWeightSetting : kWeightAdding] = recorder.Take();
+    } else {
+      result = model.Backward(state, std::move(result), accumulate);
+      data_parallel.FinishBackward();
+      recording.ways[first ? kBackwardSetting : kBackwardAdding] = recorder.Take();
+    }
   }
   return recording;
 }
 
-UpdateRecording RecordUpdate(const RunConfig& run, const Executor& executor) {
+MessageRecording RecordMessages(const RunConfig& run, const Executor& executor) {
+  const Stage stage(run, run.model, executor);
+  const auto record = [&stage](ActionKind kind) {
+    Tensor message = NewMessage(stage.context, kind);
+    PieceRecorder recorder(*stage.device);
+    stage.device->EnterPiece({});
+    stage.parallel.pp->RecvAsync(message, 1).Wait();
+    return std::get<CommRecord>(recorder.Take().front().events.front());
+  };
+  return {.activation = record(ActionKind::kRecvActivation),
+          .gradient = record(ActionKind::kRecvGradient)};
+}
+
+int64_t RecordIds(const RunConfig& run, const ModelChunk& chunk, int64_t in_flight,
+                  const Executor& executor) {
+  const Stage stage(run, run.model, executor);
+  const std::vector<MicroBatch> batches = NewBatches(stage.context, chunk, in_flight);
+  return stage.device->memory().current_total();
+}
+
+UpdateRecording RecordUpdate(const RunConfig& run, int64_t stage, const Executor& executor) {
   const std::unique_ptr<Device> device = MakeMetaDevice(executor.threads, executor.kind);
-  const ParallelContext parallel = MakeMetaContext(run.layout, 0);
+  const int rank = RankAt(run.layout, {.pp = static_cast<int>(stage)});
+  const ParallelContext parallel = MakeMetaContext(run.layout, rank);
   Trainer trainer(run, parallel, *device);
   UpdateRecording recording;
   recording.held = device->memory().current_by_tag();

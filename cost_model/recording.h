@@ -3,6 +3,7 @@
 // other file of this floor knows what a layer, an optimizer or a reduction does.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <variant>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "engine/device/device.h"
 #include "engine/device/memory.h"
 #include "engine/device/record.h"
+#include "engine/model/gpt_model.h"
 
 namespace trimtab {
 
@@ -37,32 +39,55 @@ struct Recording {
   MemorySpan activations;  // of what is allocated as an activation
 };
 
-/// The pieces of a micro batch, in the order they ran.
-struct MicroBatchRecording {
-  int64_t layers = 1;  // of the model that was recorded: all alike
-  std::vector<Recording> forward;
-  std::vector<Recording> backward_overwriting;  // of the first micro batch: it sets the gradients
-  std::vector<Recording> backward_adding;       // of the others: they add to them
-  int64_t input_bytes = 0;                      // activations in use before it: tokens and targets
+/// The ways through a chunk of the model. A step's first backward pass through a chunk sets the
+/// gradients, the others add to them; the last four are its parts, under zero-bubble schedules.
+enum Way : size_t {
+  kForwardWay,
+  kBackwardSetting,
+  kBackwardAdding,
+  kInputSetting,
+  kInputAdding,
+  kWeightSetting,
+  kWeightAdding,
+  kWayCount
 };
 
-/// Layers that stand for all those that are alike: one, or the first, a middle and the last one
-/// where a piece also does work for its neighbours (sharded gradients and weights).
-int64_t RecordedLayers(const RunConfig& run);
+/// The pieces of a micro batch, in the order they ran each way.
+struct MicroBatchRecording {
+  std::array<std::vector<Recording>, kWayCount> ways;
+};
 
-/// Records embedding, head, and between them RecordedLayers layers like number `layer` of the run's
-/// model, on rank 0.
-MicroBatchRecording RecordMicroBatch(const RunConfig& run, int64_t layer, const Executor& executor);
+/// The chunk to record for `chunk` of the run. Where a piece works for itself alone, one layer
+/// between embedding and head stands for all. Sharded gradients and weights are moved for the next
+/// piece too: then the first, a middle and the last layer stand for theirs, with the same ends.
+ModelChunk RecordedChunk(const RunConfig& run, const ModelChunk& chunk);
+
+/// Records `chunk`, whose layers are to be like number `layer` of the run's model, on rank 0.
+/// Backward passes are recorded whole, or in parts where the run's schedule takes them so.
+MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chunk, int64_t layer,
+                                     const Executor& executor);
+
+/// What travels between neighbouring chunks of the model, as it is received.
+struct MessageRecording {
+  CommRecord activation;
+  CommRecord gradient;
+};
+/// Only with a pipeline.
+MessageRecording RecordMessages(const RunConfig& run, const Executor& executor);
+
+/// Memory for the ids of the chunk's micro batches, `in_flight` at once. Bytes, of activations.
+int64_t RecordIds(const RunConfig& run, const ModelChunk& chunk, int64_t in_flight,
+                  const Executor& executor);
 
 /// The end of a step, and what a rank holds between steps.
 struct UpdateRecording {
   Recording update;   // reduction of all gradients, clipping, AdamW, gathering
-  BytesByTag held{};  // but for the inputs of a micro batch
+  BytesByTag held{};  // but for the ids of micro batches
 };
 
-/// Records the end of a step of rank 0, with all its parameters. Throws InputError where `run.fp8`
-/// names a layer that is not there.
-UpdateRecording RecordUpdate(const RunConfig& run, const Executor& executor);
+/// Records the end of a step of the first rank of pipeline stage `stage`, with all its parameters.
+/// Throws InputError where `run.fp8` names a layer that is not there.
+UpdateRecording RecordUpdate(const RunConfig& run, int64_t stage, const Executor& executor);
 
 /// For each layer of the run's model, the first one that is like it: recorded alike, but for its
 /// number and for recomputation.

@@ -25,6 +25,9 @@ std::string Unsupported(const char* what, const auto& value, const char* only) {
 
 /// An empty string, or which setting of sharded data parallelism is not there yet.
 std::string UnsupportedSharding(const ParallelConfig& layout) {
+  if (layout.zero >= 2 && layout.schedule == Schedule::kZeroBubble) {
+    return Unsupported("zero", layout.zero, "zero=0 and zero=1 with schedule=zero-bubble");
+  }
   if (layout.shard != 0) return Unsupported("shard", layout.shard, "shard=0 only");
   if (!layout.overlap_grad_reduce) return Unsupported("overlap_grad_reduce", 0, "1 only");
   if (layout.overlap_param_gather) return Unsupported("overlap_param_gather", 1, "0 only");
@@ -145,7 +148,8 @@ constexpr Rule kRules[] = {
     {"etp-unsupported", "Tensor parallelism of experts is not available.",
      [](const RunConfig& run) { return run.layout.etp == 1; },
      [](const RunConfig& run) { return Unsupported("etp", run.layout.etp, "etp=1 only"); }},
-    {"sharding-unsupported", "Replicas are sharded over all of dp.",
+    {"sharding-unsupported",
+     "Replicas are sharded over all of dp; gradients not where they are made in two parts.",
      [](const RunConfig& run) { return UnsupportedSharding(run.layout).empty(); },
      [](const RunConfig& run) { return UnsupportedSharding(run.layout); }},
     {"recompute-unsupported", "Whole layers are recomputed, each on its own.",
@@ -273,13 +277,15 @@ constexpr Rule kRules[] = {
        return fmt::format("with sp=1, mbs {} x sequence_length {} is not divisible by tp {}",
                           run.layout.micro_batch, run.sequence_length, run.layout.tp);
      }},
-    {"resharding-requires-sharded-weights", "Only sharded weights are freed after a forward pass.",
+    {"resharding-requires-sharded-weights",
+     "Only sharded weights are freed after a forward pass; in a pipeline they always are.",
      [](const RunConfig& run) {
-       return run.layout.reshard_after_forward || run.layout.zero == 3;
+       return run.layout.reshard_after_forward || (run.layout.zero == 3 && run.layout.pp == 1);
      },
      [](const RunConfig& run) {
-       return fmt::format("reshard_after_forward=0 goes with zero=3, and zero is {}",
-                          run.layout.zero);
+       return fmt::format(
+           "reshard_after_forward=0 goes with zero=3 and pp=1, and zero is {}, pp {}",
+           run.layout.zero, run.layout.pp);
      }},
     {"zero-requires-dp", "What is sharded is so over the data-parallel ranks.",
      [](const RunConfig& run) { return run.layout.zero == 0 || run.layout.dp > 1; },

@@ -101,7 +101,10 @@ class Device {
   /// Where ops and messages are reported; nullptr = nobody listens. Not owned.
   void set_recorder(Recorder* recorder) { recorder_ = recorder; }
   Recorder* recorder() const { return recorder_; }
-  /// Tells whoever listens that what follows belongs to `piece`.
+  /// Tells whoever listens what it is that follows: see Recorder.
+  void EnterAction(int64_t index) {
+    if (recorder_ != nullptr) recorder_->EnterAction(index);
+  }
   void EnterPiece(const PieceRecord& piece) {
     if (recorder_ != nullptr) recorder_->EnterPiece(piece);
   }

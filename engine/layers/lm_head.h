@@ -17,8 +17,8 @@ struct LmHeadSaved {
 class LmHead {
  public:
   /// Declares a unit with a table of its own, unless the model ties it to the embedding's.
-  /// `embedding` is that of this rank; nullptr when another pipeline stage has it: then a tied table
-  /// is a duplicate, in a unit of its own.
+  /// `embedding` is that of this rank; nullptr when another pipeline stage has it: then a tied
+  /// table is a duplicate, in a unit of its own.
   LmHead(ParameterStore& store, const LayerContext& context, const Embedding* embedding);
 
   /// Adds the sum over the N tokens of the cross-entropy against targets [N] (int32), from the

@@ -91,10 +91,9 @@ void ParameterStore::AlsoUse(const Parameter& parameter) {
 void ParameterStore::Place(int64_t shards) {
   TRIMTAB_ASSERT(ordered_.empty(), "parameters are placed twice");
   for (ParameterUnit& unit : units_) {
-    std::stable_sort(unit.parameters.begin(), unit.parameters.end(),
-                     [](const Parameter* a, const Parameter* b) {
-                       return PlaceInUnit(*a) < PlaceInUnit(*b);
-                     });
+    std::stable_sort(
+        unit.parameters.begin(), unit.parameters.end(),
+        [](const Parameter* a, const Parameter* b) { return PlaceInUnit(*a) < PlaceInUnit(*b); });
     const auto skip_to = [this, &unit](int64_t end) {
       if (end == numel_) return;
       if (!unit.gaps.empty() && unit.gaps.back().end == numel_) {

@@ -1,11 +1,12 @@
 // Parameters: declared by layers, placed in one flat order, unit by unit.
 //
 // A unit is what is used together: the positions, one layer, the head; and the token table, which
-// embedding and head may share. It holds first its tensor-parallel parameters, then the replicated ones, so that sequence parallelism sums those with
-// one message; of both, matrices come first, so that weight decay changes seldom. Each parameter
-// begins at a multiple of kParameterAlignment elements: aligned for vector and tensor core loads,
-// and for the blocks of the optimizer's scaled state. Units stand in forward order. Whether all of
-// them are in memory at once is for data parallelism to decide (engine/parallel).
+// embedding and head may share. It holds first its tensor-parallel parameters, then the replicated
+// ones, so that sequence parallelism sums those with one message; of both, matrices come first, so
+// that weight decay changes seldom. Each parameter begins at a multiple of kParameterAlignment
+// elements: aligned for vector and tensor core loads, and for the blocks of the optimizer's scaled
+// state. Units stand in forward order. Whether all of them are in memory at once is for data
+// parallelism to decide (engine/parallel).
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ class UnitHooks {
   // The weights are read from Begin to End.
 
   virtual void BeginForward(size_t /*unit*/, std::optional<size_t> /*next*/) {}
-  /// Not told of the head, whose backward pass mostly follows at once.
+  /// Not told of where the backward pass follows at once.
   virtual void EndForward(size_t /*unit*/) {}
   virtual void BeginBackward(size_t /*unit*/, std::optional<size_t> /*next*/) {}
   virtual void EndBackward(size_t /*unit*/) {}

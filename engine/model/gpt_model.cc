@@ -83,6 +83,8 @@ Tensor GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, 
   hooks_->BeginForward(head_unit_, std::nullopt);
   head_->Forward(context_, state.inputs.back(), batch.targets, gradient_scale, loss_sum, state.head,
                  logits);
+  // Elsewhere its backward pass follows at once.
+  if (context_.parallel.layout.schedule == Schedule::kGpipe) hooks_->EndForward(head_unit_);
   return {};
 }
 

@@ -17,6 +17,8 @@ struct ModelChunk {
   int64_t num_layers = 0;
   bool embedding = true;  // before the layers
   bool head = true;       // after them
+
+  bool operator==(const ModelChunk&) const = default;
 };
 
 /// All of it.

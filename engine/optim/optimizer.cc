@@ -112,10 +112,10 @@ OwnedPart Optimizer::Owned(int64_t begin, size_t count) const {
 void Optimizer::WriteWeights(int64_t begin, std::span<const float> values) {
   const int64_t end = begin + static_cast<int64_t>(values.size());
   const OwnedPart part = shards_.Within({begin, end});
-  const std::span<const float> own =
-      part.numel == 0 ? std::span<const float>()
-                      : values.subspan(static_cast<size_t>(part.begin - begin),
-                                       static_cast<size_t>(part.numel));
+  const std::span<const float> own = part.numel == 0
+                                         ? std::span<const float>()
+                                         : values.subspan(static_cast<size_t>(part.begin - begin),
+                                                          static_cast<size_t>(part.numel));
   const bool remainder = has_master() && master_.dtype() == DType::kU16;
   const auto write = [remainder](Tensor weights, std::span<const float> kept) {
     if (remainder) {

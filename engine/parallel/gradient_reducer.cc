@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "engine/config/parallel_config.h"
 #include "engine/ops/elementwise.h"
 
 namespace trimtab {
@@ -12,7 +11,6 @@ GradientReducer::GradientReducer(const ParallelContext& parallel, ParameterShard
     : parallel_(parallel),
       shards_(shards),
       shared_(shared),
-      split_backward_(parallel.layout.schedule == Schedule::kZeroBubble),
       units_(shards.store().units().size()),
       buckets_(shards.buckets().size()) {
   for (size_t i = 0; i < buckets_.size(); ++i) {
@@ -24,10 +22,6 @@ GradientReducer::GradientReducer(const ParallelContext& parallel, ParameterShard
 void GradientReducer::StartBackward(bool first, bool last) {
   first_ = first;
   last_ = last;
-}
-
-bool GradientReducer::accumulates() const {
-  return shards_.gradients_sharded() ? split_backward_ : !first_;
 }
 
 void GradientReducer::Begin(size_t unit) {
@@ -42,14 +36,10 @@ void GradientReducer::AllocateUnit(size_t unit) {
   if (gradients.defined() || layout.range.numel() == 0) return;
   gradients = Tensor::Empty(shards_.device(), {layout.range.numel()}, shards_.gradients().dtype(),
                             MemoryTag::kCommunication);
-  if (split_backward_) {
-    Fill(gradients, 0.0f);
-  } else {
-    // They are summed and squared with the rest.
-    for (const FlatRange& gap : layout.gaps) {
-      Tensor zeros = gradients.Slice(gap.begin - layout.range.begin, {gap.numel()});
-      Fill(zeros, 0.0f);
-    }
+  // Gaps are summed and squared with the rest.
+  for (const FlatRange& gap : layout.gaps) {
+    Tensor zeros = gradients.Slice(gap.begin - layout.range.begin, {gap.numel()});
+    Fill(zeros, 0.0f);
   }
   shards_.store().BindGradients(unit, gradients);
 }

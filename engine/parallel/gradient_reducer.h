@@ -1,11 +1,11 @@
 // GradientReducer: sums gradients over the data-parallel ranks, beside the backward pass.
 //
-// Stages 0 and 1 send a bucket once a step, when the last micro batch has completed it: all-reduced,
-// or reduce-scattered in place. Stages 2 and 3 give a unit memory for its gradients when they are
-// about to be written, and reduce-scatter them when a micro batch has completed them, into the shard
-// (the first micro batch) or to be added to it; while one unit is on its way the next one is
-// computed. Replicated parameters, of which sequence parallelism leaves each tp rank a part of the
-// gradient, are summed over tp before.
+// Stages 0 and 1 send a bucket once a step, when the last micro batch has completed it:
+// all-reduced, or reduce-scattered in place. Stages 2 and 3 give a unit memory for its gradients
+// when they are about to be written, and reduce-scatter them when a micro batch has completed them,
+// into the shard (the first micro batch) or to be added to it; while one unit is on its way the
+// next one is computed. Replicated parameters, of which sequence parallelism leaves each tp rank a
+// part of the gradient, are summed over tp before.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class GradientReducer {
   /// What is told from now on is of a micro batch: the first, the last of a step?
   void StartBackward(bool first, bool last);
   /// Whether its gradients must be added to those that it finds.
-  bool accumulates() const;
+  bool accumulates() const { return !first_ && !shards_.gradients_sharded(); }
 
   /// Gradients of the unit, and of those it also uses, are about to be written.
   void Begin(size_t unit);
@@ -45,7 +45,7 @@ class GradientReducer {
     CommHandle handle;
   };
 
-  /// Gives the unit memory for gradients, unless it has some; at least its gaps are zero.
+  /// Gives the unit memory for gradients, of which only the gaps are zero, unless it has some.
   void AllocateUnit(size_t unit);
   /// One more of the units whose gradients the unit holds is done.
   void EndUse(size_t unit, int uses);
@@ -56,9 +56,6 @@ class GradientReducer {
   const ParallelContext& parallel_;
   ParameterShards& shards_;
   Parameter* shared_;
-  // A backward pass in two parts leaves some gradients of later micro batches beside those of this
-  // one; these then travel together.
-  bool split_backward_;
   struct Unit {
     size_t bucket = 0;
     int ended = 0;     // uses in this micro batch

@@ -63,9 +63,8 @@ OwnedPart ParameterShards::PartOf(const Bucket& bucket) const {
 
 OwnedPart ParameterShards::Within(const FlatRange& range) const {
   const auto bucket =
-      std::partition_point(buckets_.begin(), buckets_.end(), [&range](const Bucket& each) {
-        return each.range.end <= range.begin;
-      });
+      std::partition_point(buckets_.begin(), buckets_.end(),
+                           [&range](const Bucket& each) { return each.range.end <= range.begin; });
   if (bucket == buckets_.end()) return {};
   const OwnedPart own = PartOf(*bucket);
   const int64_t begin = std::max(range.begin, own.begin);

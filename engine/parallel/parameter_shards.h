@@ -1,5 +1,5 @@
-// ParameterShards: which weights and gradients a rank keeps from step to step, and which elements it
-// updates, by sharding stage (ZeRO, Rajbhandari et al., arXiv:1910.02054):
+// ParameterShards: which weights and gradients a rank keeps from step to step, and which elements
+// it updates, by sharding stage (ZeRO, Rajbhandari et al., arXiv:1910.02054):
 //
 //   stage  weights  gradients  updates
 //   0      all      all        all

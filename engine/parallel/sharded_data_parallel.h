@@ -14,8 +14,8 @@ namespace trimtab {
 class ShardedDataParallel final : public UnitHooks {
  public:
   /// Places and allocates the parameters that `store` has declared, as ParameterShards says. `fp8`
-  /// is nullptr unless the precision is fp8; `shared` is the table that another pipeline stage holds
-  /// too, or nullptr. All must outlive this.
+  /// is nullptr unless the precision is fp8; `shared` is the table that another pipeline stage
+  /// holds too, or nullptr. All must outlive this.
   ShardedDataParallel(const ParallelContext& parallel, ParameterStore& store, Device& device,
                       Fp8State* fp8, Parameter* shared = nullptr);
 

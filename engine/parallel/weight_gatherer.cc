@@ -10,8 +10,8 @@ void WeightGatherer::Prefetch(size_t unit) {
   Unit& state = units_[unit];
   const Bucket& bucket = shards_.buckets()[unit];  // in this stage they are the same
   if (state.weights.defined() || bucket.range.numel() == 0) return;
-  state.weights = Tensor::Empty(shards_.device(), {bucket.range.numel()},
-                                shards_.weights().dtype(), MemoryTag::kCommunication);
+  state.weights = Tensor::Empty(shards_.device(), {bucket.range.numel()}, shards_.weights().dtype(),
+                                MemoryTag::kCommunication);
   state.gather =
       parallel_.dp->AllGatherAsync(shards_.Weights(shards_.PartOf(bucket)), state.weights);
 }

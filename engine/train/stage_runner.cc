@@ -5,9 +5,29 @@
 
 namespace trimtab {
 
+Tensor NewMessage(const LayerContext& context, ActionKind receive) {
+  const bool activation = receive == ActionKind::kRecvActivation;
+  return context.New({context.rows(), context.model.hidden_size},
+                     activation ? MemoryTag::kActivations : MemoryTag::kCommunication);
+}
+
+std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk& chunk,
+                                   int64_t in_flight) {
+  const auto ids = [&context] {
+    return Tensor::Empty(context.device, {context.tokens()}, DType::kI32, MemoryTag::kActivations);
+  };
+  // The backward pass needs the tokens again, but not the targets.
+  const Tensor targets = chunk.head ? ids() : Tensor();
+  std::vector<MicroBatch> batches;
+  for (int64_t i = 0; i < in_flight; ++i) {
+    const Tensor tokens = chunk.embedding ? ids() : Tensor();
+    batches.push_back({.tokens = tokens, .targets = targets, .hidden = {}});
+  }
+  return batches;
+}
+
 StageRunner::StageRunner(std::vector<const GptModel*> chunks, StageProgram program,
-                         const LossTensors& loss, Fp8State* fp8,
-                         ShardedDataParallel& data_parallel)
+                         const LossTensors& loss, Fp8State* fp8, ShardedDataParallel& data_parallel)
     : program_(std::move(program)), loss_(loss), fp8_(fp8), data_parallel_(data_parallel) {
   for (const Action& action : program_) {
     micro_batches_ = std::max<int64_t>(micro_batches_, action.micro_batch + 1);
@@ -16,20 +36,10 @@ StageRunner::StageRunner(std::vector<const GptModel*> chunks, StageProgram progr
     const int64_t in_flight = MicroBatchesInFlight(program_, static_cast<int64_t>(i));
     in_flight_ = std::max(in_flight_, in_flight);
     const GptModel& model = *chunks[i];
-    const auto ids = [&model] {
-      const LayerContext& context = model.context();
-      return Tensor::Empty(context.device, {context.tokens()}, DType::kI32,
-                           MemoryTag::kActivations);
-    };
     Chunk& chunk = chunks_.emplace_back();
     chunk.model = &model;
     chunk.states.resize(static_cast<size_t>(in_flight));
-    // The backward pass needs the tokens again, but not the targets.
-    const Tensor targets = model.chunk().head ? ids() : Tensor();
-    for (int64_t slot = 0; slot < in_flight; ++slot) {
-      const Tensor tokens = model.chunk().embedding ? ids() : Tensor();
-      chunk.batches.push_back({.tokens = tokens, .targets = targets, .hidden = {}});
-    }
+    chunk.batches = NewBatches(model.context(), model.chunk(), in_flight);
   }
 }
 
@@ -54,17 +64,11 @@ void StageRunner::Finish() {
   for (Message& send : TakeSends()) send.handle.Wait();
 }
 
-Tensor StageRunner::NewInput(ActionKind receive) const {
-  const LayerContext& context = chunks_.front().model->context();
-  const bool activation = receive == ActionKind::kRecvActivation;
-  return context.New({context.rows(), context.model.hidden_size},
-                     activation ? MemoryTag::kActivations : MemoryTag::kCommunication);
-}
-
 void StageRunner::Submit(const Action& message) {
   Communicator& stages = *chunks_.front().model->context().parallel.pp;
   const bool send = IsSend(message.kind);
-  Tensor tensor = send ? std::exchange(result_, {}) : NewInput(message.kind);
+  Tensor tensor = send ? std::exchange(result_, {})
+                       : NewMessage(chunks_.front().model->context(), message.kind);
   CommHandle handle =
       send ? stages.SendAsync(tensor, message.peer) : stages.RecvAsync(tensor, message.peer);
   messages_.push_back({message, std::move(tensor), std::move(handle)});

@@ -18,11 +18,18 @@ struct LossTensors {
   Tensor loss_sum;        // [1]
 };
 
+/// Memory for what travels between chunks, an activation or a gradient [rows, C], at the receiver.
+Tensor NewMessage(const LayerContext& context, ActionKind receive);
+
+/// Memory for the ids that a chunk takes, `in_flight` micro batches of them.
+std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk& chunk,
+                                   int64_t in_flight);
+
 class StageRunner {
  public:
   /// `chunks`: those of the stage, in the order of the model; they must outlive the runner.
-  /// Allocates memory for the ids of as many micro batches as are in flight. `data_parallel` must be
-  /// what the chunks' hooks are.
+  /// Allocates memory for the ids of as many micro batches as are in flight. `data_parallel` must
+  /// be what the chunks' hooks are.
   StageRunner(std::vector<const GptModel*> chunks, StageProgram program, const LossTensors& loss,
               Fp8State* fp8, ShardedDataParallel& data_parallel);
 
@@ -53,8 +60,6 @@ class StageRunner {
   };
 
   size_t SlotOf(const Action& action) const;
-  /// Activation or gradient between chunks: [rows, C].
-  Tensor NewInput(ActionKind receive) const;
   void Submit(const Action& message);
   /// The data of a receive under way.
   Tensor Await(ActionKind receive, const Action& taker);

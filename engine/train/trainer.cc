@@ -26,19 +26,6 @@ void Upload(Tensor& scalar, double value) {
   CopyFromHost(scalar, std::span<const float>(&host, 1));
 }
 
-/// The chunks of the model on pipeline rank `pp_rank`, in order.
-std::vector<ModelChunk> ChunksOf(const RunConfig& run, int64_t pp_rank) {
-  const ParallelConfig& layout = run.layout;
-  const int64_t count = layout.pp * layout.vp;
-  const std::vector<LayerRange> cut = CutLayers(run.model.num_layers, count, layout.stages);
-  std::vector<ModelChunk> chunks;
-  for (int64_t i = pp_rank; i < count; i += layout.pp) {
-    const LayerRange& layers = cut[static_cast<size_t>(i)];
-    chunks.push_back({layers.first, layers.count, i == 0, i + 1 == count});
-  }
-  return chunks;
-}
-
 std::vector<std::unique_ptr<GptModel>> MakeChunks(ParameterStore& store,
                                                   const LayerContext& context,
                                                   const RunConfig& run) {
@@ -101,6 +88,18 @@ LayerContext ContextOf(const RunConfig& run, const ParallelContext& parallel, De
 }
 
 }  // namespace
+
+std::vector<ModelChunk> ChunksOf(const RunConfig& run, int64_t pp_rank) {
+  const ParallelConfig& layout = run.layout;
+  const int64_t count = layout.pp * layout.vp;
+  const std::vector<LayerRange> cut = CutLayers(run.model.num_layers, count, layout.stages);
+  std::vector<ModelChunk> chunks;
+  for (int64_t i = pp_rank; i < count; i += layout.pp) {
+    const LayerRange& layers = cut[static_cast<size_t>(i)];
+    chunks.push_back({layers.first, layers.count, i == 0, i + 1 == count});
+  }
+  return chunks;
+}
 
 Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& device)
     : run_(Legal(run)),
@@ -198,7 +197,10 @@ void Trainer::RunMicroBatches(const TokenSource& source, int64_t first_sample) {
                 stage_.BatchOf(first));
     }
     const auto run = [&] {
-      for (const Action& action : program.subspan(i, at_once)) stage_.Run(action);
+      for (size_t j = i; j < i + at_once; ++j) {
+        device_.EnterAction(static_cast<int64_t>(j));
+        stage_.Run(program[j]);
+      }
       if (!last) return;
       stage_.Finish();
       ReduceGradients();

@@ -28,6 +28,9 @@ struct StepResult {
   bool skipped = false;  // fp16: gradients overflowed, so weights stayed and the loss scale halved
 };
 
+/// The chunks of the run's model on pipeline rank `pp_rank`, in order.
+std::vector<ModelChunk> ChunksOf(const RunConfig& run, int64_t pp_rank);
+
 class Trainer {
  public:
   /// Allocates weights, gradients and optimizer state on `device` and initialises the weights from

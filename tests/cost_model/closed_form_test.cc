@@ -206,7 +206,8 @@ RunConfig RandomRun(std::mt19937& random) {
     layout.dp = pick({1, 2, 3, 5});
     layout.sequence_parallel = pick({0, 1}) != 0;
     layout.micro_batch = pick({1, 2, 3});
-    layout.zero = pick({0, 1});
+    layout.zero = pick({0, 1, 2, 3});
+    layout.reshard_after_forward = pick({0, 1, 1}) != 0;
     layout.recompute.kind = pick({0, 1}) != 0 ? RecomputeKind::kFull : RecomputeKind::kNone;
     if (layout.recompute.kind == RecomputeKind::kFull) {
       layout.recompute.num_layers = pick({-1, 1, 2, 7});

@@ -69,7 +69,7 @@ inline std::vector<RunConfig> EveryRun(const ModelConfig& model, int64_t global_
         if (sequence_parallel && tp == 1) continue;
         for (int64_t micro_batch = 1; micro_batch * dp <= global_batch; ++micro_batch) {
           for (const char* recompute : {"none", "full", "full:block:1"}) {
-            for (const int64_t zero : {0, 1}) {
+            for (const int64_t zero : {0, 1, 2, 3}) {
               run.layout = {};
               run.layout.dp = dp;
               run.layout.tp = tp;

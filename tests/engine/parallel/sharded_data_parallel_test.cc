@@ -24,10 +24,8 @@ struct Model {
   }
 
   Parameter* Declare(const std::string& name) {
-    return &store.Declare({.name = name,
-                           .rows = 3,
-                           .columns = kColumns,
-                           .partition = WholePartition(3, kColumns)});
+    return &store.Declare(
+        {.name = name, .rows = 3, .columns = kColumns, .partition = WholePartition(3, kColumns)});
   }
 
   ParameterStore store;

@@ -10,6 +10,7 @@ namespace trimtab {
 TrainedLosses TrainOnRanks(const RunConfig& run, const TokenSource& source, int64_t steps) {
   TrainedLosses result;
   std::vector<std::vector<double>> losses(static_cast<size_t>(run.layout.world_size()));
+  std::vector<std::vector<double>> grad_norms(losses.size());
   result.peak_bytes.resize(losses.size());
   RunRanks(run, [&](Rank& this_rank) {
     const auto rank = static_cast<size_t>(this_rank.index());
@@ -17,12 +18,14 @@ TrainedLosses TrainOnRanks(const RunConfig& run, const TokenSource& source, int6
     for (int64_t step = 0; step < steps; ++step) {
       const StepResult step_result = trainer.Step(source, step);
       losses[rank].push_back(step_result.loss);
-      if (rank == 0) result.grad_norms.push_back(step_result.grad_norm);
+      grad_norms[rank].push_back(step_result.grad_norm);
     }
     result.peak_bytes[rank] = this_rank.device().memory().peak_total();
   });
   result.losses = losses[0];
+  result.grad_norms = grad_norms[0];
   for (const auto& other : losses) EXPECT_EQ(other, losses[0]) << "ranks report different losses";
+  for (const auto& other : grad_norms) EXPECT_EQ(other, grad_norms[0]) << "different norms";
   return result;
 }
 

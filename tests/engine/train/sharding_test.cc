@@ -61,13 +61,13 @@ std::vector<Case> EveryStage() {
 }
 
 std::vector<Case> EveryStageInAPipeline() {
-  std::vector<std::string> layouts;
-  for (const char* stage : {"zero=1", "zero=2", "zero=3", "zero=3,reshard_after_forward=0"}) {
+  std::vector<std::string> layouts = {"pp=2,dp=2,mbs=2,zero=1,schedule=zero-bubble",
+                                      "pp=3,dp=2,mbs=1,zero=1,schedule=zero-bubble"};
+  for (const int zero : {1, 2, 3}) {
     for (const char* ranks :
          {"pp=2,dp=2,mbs=2", "pp=2,dp=2,mbs=2,schedule=gpipe", "pp=2,dp=3,mbs=1",
-          "pp=2,dp=2,mbs=2,schedule=zero-bubble", "pp=3,dp=2,mbs=1,schedule=zero-bubble",
           "pp=2,vp=2,dp=3,mbs=1,schedule=interleaved-1f1b", "tp=2,sp=1,pp=2,dp=2,mbs=1"}) {
-      layouts.push_back(fmt::format("{},{}", ranks, stage));
+      layouts.push_back(fmt::format("{},zero={}", ranks, zero));
     }
   }
   return Legal(layouts);
@@ -150,9 +150,10 @@ class FailingListener final : public Recorder {
 };
 
 TEST(ShardingFailure, EndsAllRanksWithItsCause) {
-  for (const auto& [kind, count] :
-       {std::pair{CollectiveKind::kAllGather, 4}, {CollectiveKind::kAllGather, 9},
-        {CollectiveKind::kReduceScatter, 2}, {CollectiveKind::kReduceScatter, 7}}) {
+  for (const auto& [kind, count] : {std::pair{CollectiveKind::kAllGather, 4},
+                                    {CollectiveKind::kAllGather, 9},
+                                    {CollectiveKind::kReduceScatter, 2},
+                                    {CollectiveKind::kReduceScatter, 7}}) {
     RunConfig run = SmallRun(/*llama=*/false);
     run.layout = ParseLayout("dp=4,zero=3,mbs=1", 0);
     const auto source = MakeSyntheticSource(run.model.vocab_size, /*seed=*/7);

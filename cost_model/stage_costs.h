@@ -1,0 +1,58 @@
+// What the stages of a run cost: the programs of its pipeline carried out with recordings. What is
+// made for one shape is remembered, so that a further layout costs a few sums.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cost_model/cluster.h"
+#include "cost_model/piece_cost.h"
+#include "engine/config/run_config.h"
+#include "engine/schedule/schedules.h"
+
+namespace trimtab {
+
+/// The micro batches of a step on one rank of a pipeline stage.
+struct StageCosts {
+  PieceCost passes;                    // all of them
+  std::vector<MessageCount> messages;  // to and from other stages
+  double message_s = 0;                // the longer of an activation and a gradient
+  StageTimes times;        // of a micro batch; a backward pass in one part counts as `input`
+  int64_t total_peak = 0;  // bytes above what is held between steps
+  int64_t activations_peak = 0;
+};
+
+/// The end of a step on one rank of a stage, and what stays in memory between steps.
+struct EndCosts {
+  PieceCost update;
+  BytesByTag held{};
+
+  int64_t held_as(MemoryTag tag) const { return held[static_cast<size_t>(tag)]; }
+};
+
+/// A step, by stage. Valid until the next call of StepCosts::Of.
+struct StepView {
+  const std::vector<StageCosts>& stages;
+  const std::vector<EndCosts>& ends;
+  const Pricer& pricer;
+};
+
+/// Not thread-safe: one per thread.
+class StepCosts {
+ public:
+  /// Of layouts of one model at one sequence length. Keeps references to neither argument.
+  StepCosts(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster);
+  ~StepCosts();
+  StepCosts(StepCosts&&) noexcept;
+
+  /// `run` has this model and sequence length and breaks no legality rule; anything else is a
+  /// programmer's fault. Throws UsageError where the profile cannot price the run's precision,
+  /// InputError where `run.fp8` names a layer that is not there.
+  StepView Of(const RunConfig& run);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trimtab
