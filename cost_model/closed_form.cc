@@ -45,6 +45,17 @@ MemoryEstimate MemoryOf(const StageCosts& stage, const EndCosts& end) {
   return memory;
 }
 
+Estimate EstimateOf(const StageCosts& stage, const EndCosts& end) {
+  Estimate estimate;
+  Add(stage.passes, estimate);
+  Count(stage.messages, estimate);
+  Add(end.update, estimate);
+  estimate.breakdown_s.compute = stage.passes.compute_s;
+  estimate.breakdown_s.optimizer = end.update.compute_s;
+  estimate.memory = MemoryOf(stage, end);
+  return estimate;
+}
+
 }  // namespace
 
 class ClosedFormEstimator::Impl {
@@ -53,6 +64,7 @@ class ClosedFormEstimator::Impl {
       : cluster_(cluster), costs_(model, sequence_length, cluster) {}
 
   Estimate Run(const RunConfig& run);
+  std::vector<Estimate> Stages(const RunConfig& run);
 
  private:
   Cluster cluster_;
@@ -63,8 +75,7 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   const StepView step = costs_.Of(run);
   size_t slowest = 0;
   double slowest_s = -1;
-  Estimate estimate;
-  estimate.memory.peak_total = -1;
+  MemoryEstimate memory = {.peak_total = -1};
   for (size_t i = 0; i < step.stages.size(); ++i) {
     const StageCosts& stage = step.stages[i];
     const double seconds =
@@ -73,22 +84,26 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
       slowest = i;
       slowest_s = seconds;
     }
-    const MemoryEstimate memory = MemoryOf(stage, step.ends[i]);
-    if (memory.peak_total > estimate.memory.peak_total) estimate.memory = memory;
+    const MemoryEstimate own = MemoryOf(stage, step.ends[i]);
+    if (own.peak_total > memory.peak_total) memory = own;
   }
-
   const StageCosts& stage = step.stages[slowest];
-  Add(stage.passes, estimate);
-  Count(stage.messages, estimate);
-  Add(step.ends[slowest].update, estimate);
-  Breakdown& parts = estimate.breakdown_s;
-  parts.compute = stage.passes.compute_s;
-  parts.optimizer = step.ends[slowest].update.compute_s;
-  parts.bubble = IdleSeconds(run, stage);
+  Estimate estimate = EstimateOf(stage, step.ends[slowest]);
+  estimate.memory = memory;
+  estimate.breakdown_s.bubble = IdleSeconds(run, stage);
   // Messages between stages run beside the passes, but for those that fill and drain the pipeline.
-  parts.exposed_pp += 2 * static_cast<double>(run.layout.pp - 1) * stage.message_s;
+  estimate.breakdown_s.exposed_pp += 2 * static_cast<double>(run.layout.pp - 1) * stage.message_s;
   FinishEstimate(run, cluster_, step.pricer, estimate);
   return estimate;
+}
+
+std::vector<Estimate> ClosedFormEstimator::Impl::Stages(const RunConfig& run) {
+  const StepView step = costs_.Of(run);
+  std::vector<Estimate> stages;
+  for (size_t i = 0; i < step.stages.size(); ++i) {
+    stages.push_back(EstimateOf(step.stages[i], step.ends[i]));
+  }
+  return stages;
 }
 
 ClosedFormEstimator::ClosedFormEstimator(const ModelConfig& model, int64_t sequence_length,
@@ -98,6 +113,9 @@ ClosedFormEstimator::~ClosedFormEstimator() = default;
 ClosedFormEstimator::ClosedFormEstimator(ClosedFormEstimator&&) noexcept = default;
 
 Estimate ClosedFormEstimator::Run(const RunConfig& run) { return impl_->Run(run); }
+std::vector<Estimate> ClosedFormEstimator::Stages(const RunConfig& run) {
+  return impl_->Stages(run);
+}
 
 Estimate ClosedForm(const RunConfig& run, const Cluster& cluster) {
   RequireLegal(run);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "cost_model/cluster.h"
 #include "cost_model/estimate.h"
@@ -24,6 +25,9 @@ class ClosedFormEstimator {
   /// else is a programmer's fault. Throws UsageError where the profile cannot price the run's
   /// precision, InputError where `run.fp8` names a layer that is not there.
   Estimate Run(const RunConfig& run);
+  /// What the ranks of each pipeline stage do and hold, stage by stage; no times but the parts that
+  /// are their own.
+  std::vector<Estimate> Stages(const RunConfig& run);
 
  private:
   class Impl;

@@ -195,6 +195,15 @@ DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_
   return result;
 }
 
+Estimate DryRunStage(const RunConfig& run, const Cluster& cluster, int64_t stage) {
+  RequireLegal(run);
+  const Mode mode = ModeOf(run, cluster);
+  const Pricer pricer(cluster.profile, mode, cluster.ranks_per_node, cluster.cores,
+                      run.layout.precision);
+  const size_t actions = ProgramOf(run, stage).size();
+  return DryStage(run, pricer, stage, actions, ExecutorOf(mode, cluster), false).estimate;
+}
+
 Estimate DryRun(const RunConfig& run, const Cluster& cluster) {
   return DryRunStep(run, cluster, false).estimate;
 }

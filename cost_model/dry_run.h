@@ -32,6 +32,9 @@ struct DryRunResult {
 /// price its precision, InputError where `run.fp8` names a layer that is not there.
 DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_timeline);
 
+/// What a rank of one pipeline stage does and holds; no times but the parts that are its own.
+Estimate DryRunStage(const RunConfig& run, const Cluster& cluster, int64_t stage);
+
 /// DryRunStep's estimate.
 Estimate DryRun(const RunConfig& run, const Cluster& cluster);
 

@@ -89,7 +89,23 @@ struct Stage {
   ParameterStore store;
 };
 
-/// The fp8 settings of a model of `count` layers that are all like number `layer`.
+}  // namespace
+
+MemorySpan MemorySpan::Then(const MemorySpan& next) const {
+  return {change + next.change, std::max(peak, change + next.peak)};
+}
+
+MemorySpan MemorySpan::Times(int64_t times) const {
+  return {times * change, peak + std::max<int64_t>(0, (times - 1) * change)};
+}
+
+ModelChunk RecordedChunk(const RunConfig& run, const ModelChunk& chunk) {
+  const int64_t most = run.layout.zero >= 2 ? 3 : 1;
+  return {.num_layers = std::min(chunk.num_layers, most),
+          .embedding = chunk.embedding,
+          .head = chunk.head};
+}
+
 Fp8Config AllLike(const Fp8Config& fp8, int64_t layer, int64_t count) {
   const std::string name = TransformerLayer::NameOf(layer);
   Fp8Config all = fp8;
@@ -106,29 +122,9 @@ Fp8Config AllLike(const Fp8Config& fp8, int64_t layer, int64_t count) {
   return all;
 }
 
-}  // namespace
-
-MemorySpan MemorySpan::Then(const MemorySpan& next) const {
-  return {change + next.change, std::max(peak, change + next.peak)};
-}
-
-MemorySpan MemorySpan::Times(int64_t times) const {
-  return {times * change, peak + std::max<int64_t>(0, (times - 1) * change)};
-}
-
-ModelChunk RecordedChunk(const RunConfig& run, const ModelChunk& chunk) {
-  if (run.layout.zero < 2) return {.num_layers = 1};
-  return {.num_layers = std::min<int64_t>(chunk.num_layers, 3),
-          .embedding = chunk.embedding,
-          .head = chunk.head};
-}
-
-MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chunk, int64_t layer,
+MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chunk,
                                      const Executor& executor) {
-  RunConfig alike = run;
-  alike.layout.recompute = RecomputeOfLayer(run.layout.recompute, layer);
-  alike.fp8 = AllLike(run.fp8, layer, chunk.num_layers);
-  Stage stage(alike, alike.model, executor);
+  Stage stage(run, run.model, executor);
   Device& device = *stage.device;
   GptModel model(stage.store, stage.context, chunk);
   ShardedDataParallel data_parallel(stage.parallel, stage.store, device, stage.context.fp8);
@@ -137,20 +133,22 @@ MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chu
     stage.fp8.Allocate(device, /*in_flight=*/1, !data_parallel.shards().weights_sharded());
   }
 
-  MicroBatch batch = MicroBatch::Empty(stage.context);
+  const MicroBatch ids = NewBatches(stage.context, chunk, 1).front();
   const Tensor scalar = Tensor::Empty(device, {1}, DType::kF32, MemoryTag::kOptimizer);
   Tensor loss_sum = scalar;
-  const auto received = [&](bool from_neighbour, ActionKind receive) {
-    return from_neighbour ? NewMessage(stage.context, receive) : Tensor();
-  };
   PieceRecorder recorder(device);
   MicroBatchRecording recording;
+  // What other chunks send is in memory before the pieces that take it begin.
+  const auto received = [&](bool needed, ActionKind kind) {
+    return needed ? NewMessage(stage.context, kind) : Tensor();
+  };
   for (const bool first : {true, false}) {
     MicroBatchState state;
+    MicroBatch batch = ids;
     batch.hidden = received(!chunk.embedding, ActionKind::kRecvActivation);
     Tensor result = model.Forward(batch, scalar, loss_sum, state);
+    batch = {};
     recording.ways[kForwardWay] = recorder.Take();
-    batch.hidden = {};
     result = received(!chunk.head, ActionKind::kRecvGradient);
     data_parallel.StartBackward(first, /*last=*/false);
     const bool accumulate = data_parallel.accumulates();

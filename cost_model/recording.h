@@ -52,19 +52,22 @@ enum Way : size_t {
   kWayCount
 };
 
-/// The pieces of a micro batch, in the order they ran each way.
+/// The pieces of a micro batch of a chunk, in the order they ran each way.
 struct MicroBatchRecording {
   std::array<std::vector<Recording>, kWayCount> ways;
 };
 
-/// The chunk to record for `chunk` of the run. Where a piece works for itself alone, one layer
-/// between embedding and head stands for all. Sharded gradients and weights are moved for the next
-/// piece too: then the first, a middle and the last layer stand for theirs, with the same ends.
+/// The chunk to record for `chunk` of the run, numbered from 0. Where a layer works for itself
+/// alone, one stands for all. Sharded gradients and weights are moved for the next piece too: then
+/// the first, a middle and the last layer stand for theirs.
 ModelChunk RecordedChunk(const RunConfig& run, const ModelChunk& chunk);
+/// The fp8 settings of a chunk of `count` layers, numbered from 0, that are all like number
+/// `layer`.
+Fp8Config AllLike(const Fp8Config& fp8, int64_t layer, int64_t count);
 
-/// Records `chunk`, whose layers are to be like number `layer` of the run's model, on rank 0.
-/// Backward passes are recorded whole, or in parts where the run's schedule takes them so.
-MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chunk, int64_t layer,
+/// Records a chunk of the run's model, on rank 0. Backward passes are recorded whole, or in parts
+/// where the run's schedule takes them so.
+MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chunk,
                                      const Executor& executor);
 
 /// What travels between neighbouring chunks of the model, as it is received.

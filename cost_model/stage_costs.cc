@@ -60,7 +60,7 @@ void Append(const Ways& next, bool forward, int64_t times, Ways& ways) {
   for (size_t way = kForwardWay + 1; way < kWayCount; ++way) ways[way].Append(next[way], times);
 }
 
-/// A micro batch of a chunk whose layers are alike.
+/// A micro batch of a chunk whose layers are alike; what it has no end of costs nothing.
 struct KindCosts {
   Ways embedding;
   std::vector<Ways> layers;
@@ -197,9 +197,9 @@ class StepCosts::Impl {
   Key ShapeKey(size_t setting, const ParallelConfig& layout) const;
   Key PipelineKey(size_t setting, const RunConfig& run);
 
-  /// Of a chunk like `chunk` whose layers are like number `layer` of the model.
+  /// A chunk of layers that are all like number `index` of `chunk`, with the chunk's ends.
   const KindCosts& KindOf(size_t setting, const RunConfig& run, const ModelChunk& chunk,
-                          int64_t layer, const RecomputeConfig& recompute);
+                          int64_t index);
   Ways ChunkOf(size_t setting, const RunConfig& run, const ModelChunk& chunk);
   const std::vector<StageCosts>& StagesOf(size_t setting, const RunConfig& run);
   const std::vector<EndCosts>& EndsOf(size_t setting, const RunConfig& run);
@@ -269,22 +269,24 @@ Key StepCosts::Impl::PipelineKey(size_t setting, const RunConfig& run) {
 }
 
 const KindCosts& StepCosts::Impl::KindOf(size_t setting, const RunConfig& run,
-                                         const ModelChunk& chunk, int64_t layer,
-                                         const RecomputeConfig& recompute) {
+                                         const ModelChunk& chunk, int64_t index) {
   const Setting& shared = settings_[setting];
+  const RecomputeConfig recompute = RecomputeOfLayer(run.layout.recompute, index);
   const ModelChunk recorded = RecordedChunk(run, chunk);
-  const Key key = ShapeKey(setting, run.layout)
-                      .Put(recorded.embedding ? 1 : 0, 1)
-                      .Put(recorded.num_layers, 2)
-                      .Put(recorded.head ? 1 : 0, 1)
-                      .Put(recompute.kind)
-                      .Put(shared.first_alike[static_cast<size_t>(layer)], 20);
+  const bool has_layer = chunk.num_layers > 0;
+  const int64_t layer = chunk.first_layer + index;
+  Key key = ShapeKey(setting, run.layout)
+                .Put(recorded.embedding ? 1 : 0, 1)
+                .Put(recorded.num_layers, 2)
+                .Put(recorded.head ? 1 : 0, 1)
+                .Put(recompute.kind)
+                .Put(has_layer ? 1 + shared.first_alike[static_cast<size_t>(layer)] : 0, 20);
   const auto found = kinds_.find(key);
   if (found != kinds_.end()) return found->second;
-  RunConfig as_layer = run;
-  as_layer.layout.recompute = recompute;
-  const MicroBatchRecording recording =
-      RecordMicroBatch(as_layer, recorded, layer, shared.executor);
+  RunConfig alike = run;
+  alike.layout.recompute = recompute;
+  alike.fp8 = AllLike(run.fp8, layer, recorded.num_layers);
+  const MicroBatchRecording recording = RecordMicroBatch(alike, recorded, shared.executor);
   const auto price = [&](PieceKind kind, int64_t number) {
     return PriceOf(kind, number, recording, run.layout, shared.pricer);
   };
@@ -304,16 +306,12 @@ Ways StepCosts::Impl::ChunkOf(size_t setting, const RunConfig& run, const ModelC
     int64_t count = 0;
   };
   std::vector<Layers> layers;
-  const KindCosts* any = nullptr;
   for (int64_t i = 0; i < chunk.num_layers; ++i) {
-    const KindCosts& kind = KindOf(setting, run, chunk, chunk.first_layer + i,
-                                   RecomputeOfLayer(run.layout.recompute, i));
-    const Ways& like = kind.Layer(i, chunk.num_layers);
+    const Ways& like = KindOf(setting, run, chunk, i).Layer(i, chunk.num_layers);
     if (layers.empty() || layers.back().ways != &like) layers.push_back({&like, 0});
     ++layers.back().count;
-    any = &kind;
   }
-  const KindCosts& ends = any != nullptr ? *any : KindOf(setting, run, chunk, 0, {});
+  const KindCosts& ends = KindOf(setting, run, chunk, 0);
   Ways ways;
   for (const bool forward : {true, false}) {
     const bool first = forward ? chunk.embedding : chunk.head;

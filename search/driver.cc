@@ -23,25 +23,27 @@ std::string MemoryBreach(const RunConfig& run, const Prediction& prediction) {
                      FormatBytes(limit));
 }
 
+/// A legal candidate with its first prediction.
 CandidateRecord Screen(const RunConfig& run, Predictor& predictor) {
   CandidateRecord candidate;
   candidate.key = CandidateKey(run);
   candidate.run = run;
-  if (const Rule* rule = FirstBrokenRule(run)) {
-    candidate.pruned_by = rule->id;
-    candidate.pruned_why = rule->message(run);
-    return candidate;
-  }
   candidate.closed_form = predictor.ClosedForm(run);
   candidate.pruned_why = MemoryBreach(run, *candidate.closed_form);
   if (!candidate.pruned_why.empty()) candidate.pruned_by = kMemory;
   return candidate;
 }
 
-SpaceSummary Summarize(const std::vector<CandidateRecord>& candidates) {
-  std::map<std::string, int64_t> counts;
+/// `pruned_by_rules`: those that are not among `candidates`.
+SpaceSummary Summarize(const PrunedCounts& pruned_by_rules,
+                       const std::vector<CandidateRecord>& candidates) {
   SpaceSummary summary;
   summary.enumerated = static_cast<int64_t>(candidates.size());
+  std::map<std::string, int64_t> counts;
+  for (const auto& [rule, count] : pruned_by_rules) {
+    counts[rule] += count;
+    summary.enumerated += count;
+  }
   for (const CandidateRecord& candidate : candidates) {
     if (candidate.pruned_by.empty()) {
       ++summary.feasible;
@@ -143,7 +145,7 @@ class Search {
                                           [](const auto& c) { return c.measured.has_value(); });
       events_.OnResume(measured, ingested);
     }
-    const SpaceSummary summary = Summarize(candidates_);
+    const SpaceSummary summary = Summarize(study_->Pruned(), candidates_);
     events_.OnSpace(summary);
     if (summary.feasible == 0) ThrowInfeasible(summary, candidates_);
     DryRunBest();
@@ -156,10 +158,10 @@ class Search {
  private:
   void StoreSpace() {
     std::vector<CandidateRecord> screened;
-    for (const RunConfig& run : EnumerateCandidates(options_.problem)) {
+    const SpaceCounts counts = WalkSpace(options_.problem, [&](const RunConfig& run) {
       screened.push_back(Screen(run, predictor_));
-    }
-    study_->StoreCandidates(screened);
+    });
+    study_->StoreCandidates(screened, counts.pruned);
   }
 
   void DryRunBest() {
@@ -322,7 +324,7 @@ SearchResult ResultFromStudy(const Study& study) {
   const Objective objective = result.rules.objective;
   result.candidates = study.Candidates();
   result.rounds = study.Rounds();
-  result.space = Summarize(result.candidates);
+  result.space = Summarize(study.Pruned(), result.candidates);
   if (result.space.feasible == 0) ThrowInfeasible(result.space, result.candidates);
 
   result.race = JudgeRace(result.rules, result.candidates, ReferencesOf(study));

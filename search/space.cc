@@ -1,39 +1,19 @@
 #include "search/space.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <string_view>
 
-#include "cost_model/numerics.h"
 #include "engine/base/error.h"
+#include "engine/config/rules.h"
+#include "search/space_rows.h"
 
 namespace trimtab {
 namespace {
 
-std::vector<int64_t> Divisors(int64_t n, int64_t largest) {
-  std::vector<int64_t> divisors;
-  for (int64_t i = 1; i <= std::min(n, largest); ++i) {
-    if (n % i == 0) divisors.push_back(i);
-  }
-  return divisors;
-}
-
-/// How many ranks a run may have: on cpu that is itself a choice.
-std::vector<int64_t> WorldSizes(const Problem& problem) {
-  if (problem.cluster.device != "cpu") return {problem.cluster.max_ranks};
-  const int64_t most = problem.max_ranks > 0 ? problem.max_ranks : problem.cluster.max_ranks;
-  std::vector<int64_t> sizes;
-  for (int64_t ranks = 1; ranks <= most; ranks *= 2) sizes.push_back(ranks);
-  return sizes;
-}
-
-int64_t ThreadsOf(const Problem& problem, int64_t ranks) {
-  if (problem.cluster.device != "cpu") return 1;
-  return std::max<int64_t>(1, problem.cluster.cores / ranks);
-}
-
-/// What all candidates of one world size share.
-RunConfig BaseRun(const Problem& problem, int64_t ranks) {
+/// What all candidates share.
+RunConfig BaseRun(const Problem& problem) {
   RunConfig run;
   run.model = problem.model;
   run.optimizer = problem.optimizer;
@@ -43,68 +23,97 @@ RunConfig BaseRun(const Problem& problem, int64_t ranks) {
   run.steps = problem.steps;
   run.seed = problem.seed;
   run.data = problem.data;
-  run.threads_per_rank = ThreadsOf(problem, ranks);
-  run.layout.dp = ranks;
-  run.memory_per_rank_bytes = MemoryLimitBytes(problem, run);
   return run;
 }
 
-/// Layouts with every precision and optimizer state of the problem, each combination once: two
-/// names may mean the same under one precision.
-std::vector<ParallelConfig> NumericsOf(const Problem& problem) {
-  std::vector<ParallelConfig> numerics;
-  std::set<std::string> seen;
-  for (const Precision precision : problem.precisions) {
-    std::vector<std::string> states;
-    for (const std::string& state : problem.optimizer_states) {
-      if (state != "auto") {
-        states.push_back(state);
-        continue;
-      }
-      for (std::string& each : EveryOptimizerState(precision)) states.push_back(std::move(each));
+/// Walks the product of the rows, depth first, in one RunConfig that is bound and bound again.
+class Walk {
+ public:
+  Walk(const Problem& problem, const std::function<void(const RunConfig& run)>& visit)
+      : problem_(problem), visit_(visit), run_(BaseRun(problem)), values_(rows_.size()) {
+    for (const Rule& rule : LegalityRules()) {
+      if (IsUnsupported(rule)) unsupported_.push_back(&rule);
     }
-    for (const std::string& state : states) {
-      ParallelConfig layout;
-      layout.precision = precision;
-      SetOptimizerState(state, layout);
-      if (seen.insert(ToString(layout)).second) numerics.push_back(layout);
-    }
-  }
-  return numerics;
-}
-
-/// Appends every combination of the choices that do not change the shape of the groups.
-void AppendVariants(const Problem& problem, RunConfig run, std::vector<RunConfig>& candidates) {
-  for (const int64_t micro_batch : Divisors(problem.global_batch, problem.max_micro_batch)) {
-    for (const RecomputeKind recompute : {RecomputeKind::kNone, RecomputeKind::kFull}) {
-      for (const int64_t zero : {0, 1}) {
-        run.layout.micro_batch = micro_batch;
-        run.layout.recompute = {.kind = recompute, .num_layers = -1};
-        run.layout.zero = zero;
-        candidates.push_back(run);
+    for (const SpaceRow& row : rows_) {
+      std::vector<const Rule*>& settled = settled_.emplace_back();
+      for (const Rule& rule : LegalityRules()) {
+        const auto is_rule = [&](const char* id) { return std::string_view(id) == rule.id; };
+        if (std::any_of(row.settles.begin(), row.settles.end(), is_rule)) settled.push_back(&rule);
       }
     }
   }
-}
 
-/// Appends every layout on `ranks` ranks under the precision and optimizer state of `numerics`.
-void AppendLayouts(const Problem& problem, const ParallelConfig& numerics, int64_t ranks,
-                   std::vector<RunConfig>& candidates) {
-  RunConfig run = BaseRun(problem, ranks);
-  run.layout.precision = numerics.precision;
-  run.layout.master = numerics.master;
-  run.layout.moments = numerics.moments;
-  run.layout.gradients = numerics.gradients;
-  for (const int64_t tp : Divisors(ranks, ranks)) {
-    run.layout.tp = tp;
-    run.layout.dp = ranks / tp;
-    run.layout.sequence_parallel = false;
-    AppendVariants(problem, run, candidates);
-    if (tp == 1) continue;
-    run.layout.sequence_parallel = true;
-    AppendVariants(problem, run, candidates);
+  SpaceCounts Run() {
+    Descend(0);
+    for (const Rule& rule : LegalityRules()) {
+      const auto found = pruned_.find(&rule);
+      if (found != pruned_.end()) counts_.pruned.emplace_back(rule.id, found->second);
+    }
+    return std::move(counts_);
   }
-}
+
+ private:
+  /// Calls `each` for every value of row `depth` that this version runs, with the value bound.
+  template <typename Each>
+  void ForEachValue(size_t depth, Each each) {
+    const SpaceRow& row = rows_[depth];
+    if (!row.applies(problem_, run_)) return each();
+    std::vector<int64_t>& values = values_[depth];
+    values.clear();
+    row.values(problem_, run_, values);
+    const ParallelConfig before = run_.layout;
+    for (const int64_t value : values) {
+      row.bind(problem_, value, run_);
+      if (FirstBroken(unsupported_) == nullptr) each();
+      run_.layout = before;
+    }
+  }
+
+  void Descend(size_t depth) {
+    if (depth == rows_.size()) return Judge();
+    ForEachValue(depth, [&] {
+      const Rule* broken = FirstBroken(settled_[depth]);
+      if (broken == nullptr) return Descend(depth + 1);
+      Prune(*broken, CountBelow(depth + 1));
+    });
+  }
+
+  int64_t CountBelow(size_t depth) {
+    if (depth == rows_.size()) return 1;
+    int64_t count = 0;
+    ForEachValue(depth, [&] { count += CountBelow(depth + 1); });
+    return count;
+  }
+
+  void Judge() {
+    if (const Rule* broken = FirstBrokenRule(run_)) return Prune(*broken, 1);
+    ++counts_.enumerated;
+    ++counts_.legal;
+    visit_(run_);
+  }
+
+  void Prune(const Rule& rule, int64_t count) {
+    counts_.enumerated += count;
+    pruned_[&rule] += count;
+  }
+
+  const Rule* FirstBroken(const std::vector<const Rule*>& rules) const {
+    for (const Rule* rule : rules) {
+      if (!rule->holds(run_)) return rule;
+    }
+    return nullptr;
+  }
+
+  const Problem& problem_;
+  const std::function<void(const RunConfig& run)>& visit_;
+  const std::vector<SpaceRow>& rows_ = SpaceRows();
+  RunConfig run_;
+  std::vector<std::vector<int64_t>> values_;       // of each row, as far as it is bound
+  std::vector<std::vector<const Rule*>> settled_;  // by each row
+  std::vector<const Rule*> unsupported_;
+  std::map<const Rule*, int64_t> pruned_;
+  SpaceCounts counts_;
+};
 
 void RequireSensible(const Problem& problem) {
   if (problem.global_batch < 1 || problem.sequence_length < 1) {
@@ -143,22 +152,17 @@ nlohmann::json ToJson(const Problem& problem) {
       {"max_ranks", problem.max_ranks},
       {"max_micro_batch", problem.max_micro_batch},
       // The settings of a run that are not part of its layout, in the form of RUN.json.
-      {"optimizer", ToJson(BaseRun(problem, 1)).at("optimizer")},
+      {"optimizer", ToJson(BaseRun(problem)).at("optimizer")},
       {"seed", problem.seed},
       {"data", problem.data},
       {"steps", problem.steps},
   };
 }
 
-std::vector<RunConfig> EnumerateCandidates(const Problem& problem) {
+SpaceCounts WalkSpace(const Problem& problem,
+                      const std::function<void(const RunConfig& run)>& visit) {
   RequireSensible(problem);
-  std::vector<RunConfig> candidates;
-  for (const ParallelConfig& numerics : NumericsOf(problem)) {
-    for (const int64_t ranks : WorldSizes(problem)) {
-      AppendLayouts(problem, numerics, ranks, candidates);
-    }
-  }
-  return candidates;
+  return Walk(problem, visit).Run();
 }
 
 int64_t MemoryLimitBytes(const Problem& problem, const RunConfig& run) {

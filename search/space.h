@@ -1,9 +1,11 @@
-// Space: every candidate configuration of a problem.
+// Space: every candidate configuration of a problem, walked and never stored.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cost_model/cluster.h"
@@ -35,15 +37,22 @@ struct Problem {
 /// The identity of a problem, as stored in a study: everything but the prices of the profile.
 nlohmann::json ToJson(const Problem& problem);
 
-/// Every candidate, legal or not, in a fixed order. Throws UsageError when the problem itself makes
-/// no sense (a global batch of 0).
-///
-/// cpu: world sizes 1, 2, 4, ... up to max_ranks, each with cores / ranks threads (at least 1).
-/// cuda: all GPUs of the cluster. Then tp over the divisors of the world size, sequence parallel
-/// off and on (with tp > 1), micro batch over the divisors of the global batch up to
-/// max_micro_batch, recompute none and full, optimizer sharding 0 and 1; all of that for every
-/// precision and optimizer state of the problem.
-std::vector<RunConfig> EnumerateCandidates(const Problem& problem);
+/// Ids of rules and how many candidates each pruned.
+using PrunedCounts = std::vector<std::pair<std::string, int64_t>>;
+
+/// Candidates counted by what a walk made of them: enumerated = legal + the sum of pruned.
+struct SpaceCounts {
+  int64_t enumerated = 0;
+  int64_t legal = 0;
+  /// In the order of the rules. A candidate that breaks several counts for one of them.
+  PrunedCounts pruned{};
+};
+
+/// Calls `visit` for every legal candidate, in a fixed order, and counts the others. Nothing is
+/// stored: `visit` sees each candidate as long as the call takes. What the space is made of:
+/// space_rows.h. Throws UsageError when the problem itself makes no sense (a global batch of 0).
+SpaceCounts WalkSpace(const Problem& problem,
+                      const std::function<void(const RunConfig& run)>& visit);
 
 /// Bytes a rank of `run` may use under `problem`; 0 = unknown, no limit.
 int64_t MemoryLimitBytes(const Problem& problem, const RunConfig& run);

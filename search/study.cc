@@ -111,6 +111,7 @@ bool Study::CheckSchema() {
 void Study::Create(const Problem& problem) {
   database_->Transaction([&] {
     database_->Execute(kRoundsSchema);
+    database_->Execute(kPrunedSchema);
     database_->Execute(kStudySchema);
     database_->Execute(fmt::format("PRAGMA application_id = {}", kStudyApplicationId));
     database_->Execute(fmt::format("PRAGMA user_version = {}", kStudySchemaVersion));
@@ -143,6 +144,7 @@ void Study::Migrate() {
       database_->Execute("ALTER TABLE study ADD COLUMN most_rounds INTEGER NOT NULL DEFAULT 40");
       database_->Execute("ALTER TABLE attempts ADD COLUMN round_id INTEGER REFERENCES rounds (id)");
     }
+    if (version < 4) database_->Execute(kPrunedSchema);
     database_->Execute(fmt::format("PRAGMA user_version = {}", kStudySchemaVersion));
   });
 }
@@ -187,7 +189,7 @@ SearchGoal Study::goal() const {
   if (!query.Step()) ThrowDamaged("it has no goal");
   goal.objective = query.Text(0);
   goal.prove_count = query.Int(1);
-  if (!HasRounds()) return goal;
+  if (schema_version() < 3) return goal;
   Statement race = database_->Prepare("SELECT indifference, most_rounds FROM study");
   race.Step();
   goal.indifference = race.Real(0);

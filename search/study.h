@@ -113,8 +113,12 @@ class Study {
 
   /// True once every candidate is stored.
   bool enumerated() const;
-  /// Stores all candidates with their closed-form predictions, at once.
-  void StoreCandidates(const std::vector<CandidateRecord>& candidates);
+  /// Stores the legal candidates with their closed-form predictions, and how many others each rule
+  /// pruned, at once.
+  void StoreCandidates(const std::vector<CandidateRecord>& candidates,
+                       const PrunedCounts& pruned = {});
+  /// What rules pruned, as it was stored. Older studies have none: they hold every candidate.
+  PrunedCounts Pruned() const;
   /// Stores a dry run; `pruned_by` "memory" takes the candidate out of the running.
   void StoreDryRun(int64_t candidate, const Prediction& prediction, const std::string& pruned_by,
                    const std::string& pruned_why);
@@ -150,7 +154,7 @@ class Study {
   void NoteVersion(const std::string& component, const std::string& version);
   void StorePrediction(int64_t candidate, const char* tier, const Prediction& prediction);
   bool StoreResult(const TrialResult& result);
-  bool HasRounds() const;
+  int64_t schema_version() const { return database_->QueryInt("PRAGMA user_version"); }
   /// Rewrites what an older version of the program stored.
   void Migrate();
   nlohmann::json JsonColumn(const char* column) const;

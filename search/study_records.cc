@@ -22,9 +22,6 @@ std::string SecondsOf(const char* column) {
 
 }  // namespace
 
-/// A study that an older version made and nobody has resumed has no rounds.
-bool Study::HasRounds() const { return database_->QueryInt("PRAGMA user_version") >= 3; }
-
 void Study::StorePrediction(int64_t candidate, const char* tier, const Prediction& prediction) {
   database_->Prepare("INSERT INTO predictions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
       .Bind(1, candidate)
@@ -37,7 +34,8 @@ void Study::StorePrediction(int64_t candidate, const char* tier, const Predictio
       .Run();
 }
 
-void Study::StoreCandidates(const std::vector<CandidateRecord>& candidates) {
+void Study::StoreCandidates(const std::vector<CandidateRecord>& candidates,
+                            const PrunedCounts& pruned) {
   database_->Transaction([&] {
     Statement insert = database_->Prepare(
         "INSERT INTO candidates (key, run, pruned_by, pruned_why) VALUES (?1, ?2, ?3, ?4)");
@@ -51,8 +49,20 @@ void Study::StoreCandidates(const std::vector<CandidateRecord>& candidates) {
         StorePrediction(database_->last_insert_id(), "closed_form", *candidate.closed_form);
       }
     }
+    Statement count = database_->Prepare("INSERT INTO pruned VALUES (?1, ?2)");
+    for (const auto& [rule, candidates_pruned] : pruned) {
+      count.Bind(1, rule).Bind(2, candidates_pruned).Run();
+    }
     database_->Execute("UPDATE study SET enumerated = 1");
   });
+}
+
+PrunedCounts Study::Pruned() const {
+  PrunedCounts pruned;
+  if (schema_version() < 4) return pruned;
+  Statement query = database_->Prepare("SELECT rule, candidates FROM pruned ORDER BY rowid");
+  while (query.Step()) pruned.emplace_back(query.Text(0), query.Int(1));
+  return pruned;
 }
 
 void Study::StoreDryRun(int64_t candidate, const Prediction& prediction,
@@ -97,7 +107,7 @@ void Study::FinishRound(int64_t round, const RaceSpeed& speed) {
 
 std::vector<RoundRecord> Study::Rounds() const {
   std::vector<RoundRecord> rounds;
-  if (!HasRounds()) return rounds;
+  if (schema_version() < 3) return rounds;  // of an older version, never resumed
   Statement query = database_->Prepare(fmt::format(
       "SELECT id, candidates, {}, {}, speed, speed_low, speed_high FROM rounds ORDER BY id",
       SecondsOf("started_at"), SecondsOf("finished_at")));
@@ -235,7 +245,7 @@ std::vector<CandidateRecord> Study::Candidates() const {
       candidate.last_state = query.Text(9);
       candidate.last_message = query.Text(10);
     }
-    if (!HasRounds()) return candidates;
+    if (schema_version() < 3) return candidates;
     Statement visits = database_->Prepare(
         fmt::format("SELECT a.candidate_id, a.round_id, {}, m.detail FROM measurements m "
                     "JOIN attempts a ON a.id = m.attempt_id WHERE a.round_id IS NOT NULL "

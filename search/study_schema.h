@@ -7,7 +7,7 @@
 
 namespace trimtab {
 
-inline constexpr int kStudySchemaVersion = 3;
+inline constexpr int kStudySchemaVersion = 4;
 inline constexpr int kStudyApplicationId = 0x54524D54;  // "TRMT"
 
 /// Since schema 3.
@@ -20,6 +20,14 @@ CREATE TABLE rounds (
   speed        REAL,
   speed_low    REAL,
   speed_high   REAL
+) STRICT;
+)sql";
+
+/// Since schema 4.
+inline constexpr char kPrunedSchema[] = R"sql(
+CREATE TABLE pruned (
+  rule        TEXT PRIMARY KEY,
+  candidates  INTEGER NOT NULL CHECK (candidates > 0)
 ) STRICT;
 )sql";
 

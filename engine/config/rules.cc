@@ -1,5 +1,7 @@
 #include "engine/config/rules.h"
 
+#include <string_view>
+
 #include "engine/base/error.h"
 
 namespace trimtab {
@@ -23,15 +25,14 @@ std::string Unsupported(const char* what, const auto& value, const char* only) {
   return fmt::format("{} is {}; this version runs {}", what, value, only);
 }
 
-/// An empty string, or which setting of sharded data parallelism is not there yet.
+/// Which setting of sharded data parallelism is not there yet, of a layout that has one.
 std::string UnsupportedSharding(const ParallelConfig& layout) {
   if (layout.zero >= 2 && layout.schedule == Schedule::kZeroBubble) {
     return Unsupported("zero", layout.zero, "zero=0 and zero=1 with schedule=zero-bubble");
   }
   if (layout.shard != 0) return Unsupported("shard", layout.shard, "shard=0 only");
   if (!layout.overlap_grad_reduce) return Unsupported("overlap_grad_reduce", 0, "1 only");
-  if (layout.overlap_param_gather) return Unsupported("overlap_param_gather", 1, "0 only");
-  return "";
+  return Unsupported("overlap_param_gather", 1, "0 only");
 }
 
 /// An empty string, or what is wrong with the layers listed for each chunk.
@@ -150,7 +151,11 @@ constexpr Rule kRules[] = {
      [](const RunConfig& run) { return Unsupported("etp", run.layout.etp, "etp=1 only"); }},
     {"sharding-unsupported",
      "Replicas are sharded over all of dp; gradients not where they are made in two parts.",
-     [](const RunConfig& run) { return UnsupportedSharding(run.layout).empty(); },
+     [](const RunConfig& run) {
+       const ParallelConfig& p = run.layout;
+       const bool in_parts = p.zero >= 2 && p.schedule == Schedule::kZeroBubble;
+       return !in_parts && p.shard == 0 && p.overlap_grad_reduce && !p.overlap_param_gather;
+     },
      [](const RunConfig& run) { return UnsupportedSharding(run.layout); }},
     {"recompute-unsupported", "Whole layers are recomputed, each on its own.",
      [](const RunConfig& run) {
@@ -336,6 +341,8 @@ const Rule* FirstBrokenRule(const RunConfig& run) {
   }
   return nullptr;
 }
+
+bool IsUnsupported(const Rule& rule) { return std::string_view(rule.id).ends_with("-unsupported"); }
 
 void RequireLegal(const RunConfig& run) {
   const Rule* broken = FirstBrokenRule(run);

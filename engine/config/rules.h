@@ -23,6 +23,9 @@ std::span<const Rule> LegalityRules();
 /// The first rule `run` breaks, or nullptr if it is legal.
 const Rule* FirstBrokenRule(const RunConfig& run);
 
+/// Whether `rule` says what the engine does not do yet, rather than what cannot be.
+bool IsUnsupported(const Rule& rule);
+
 /// Throws InfeasibleError "rule-id: message" if `run` breaks a rule.
 void RequireLegal(const RunConfig& run);
 

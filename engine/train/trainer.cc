@@ -36,13 +36,6 @@ std::vector<std::unique_ptr<GptModel>> MakeChunks(ParameterStore& store,
   return chunks;
 }
 
-/// What a rank of this place does in a step.
-StageProgram ProgramOf(const RunConfig& run, int64_t pp_rank) {
-  const ParallelConfig& layout = run.layout;
-  const PipelineShape shape = {layout.pp, layout.vp, run.num_micro_batches()};
-  return PlanPipeline(layout.schedule, shape)[static_cast<size_t>(pp_rank)];
-}
-
 std::vector<const GptModel*> Pointers(const std::vector<std::unique_ptr<GptModel>>& chunks) {
   std::vector<const GptModel*> pointers;
   for (const auto& chunk : chunks) pointers.push_back(chunk.get());
@@ -99,6 +92,12 @@ std::vector<ModelChunk> ChunksOf(const RunConfig& run, int64_t pp_rank) {
     chunks.push_back({layers.first, layers.count, i == 0, i + 1 == count});
   }
   return chunks;
+}
+
+StageProgram ProgramOf(const RunConfig& run, int64_t pp_rank) {
+  const ParallelConfig& layout = run.layout;
+  const PipelineShape shape = {layout.pp, layout.vp, run.num_micro_batches()};
+  return PlanPipeline(layout.schedule, shape)[static_cast<size_t>(pp_rank)];
 }
 
 Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& device)

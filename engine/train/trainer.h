@@ -31,6 +31,9 @@ struct StepResult {
 /// The chunks of the run's model on pipeline rank `pp_rank`, in order.
 std::vector<ModelChunk> ChunksOf(const RunConfig& run, int64_t pp_rank);
 
+/// What a rank of pipeline rank `pp_rank` does in a step.
+StageProgram ProgramOf(const RunConfig& run, int64_t pp_rank);
+
 class Trainer {
  public:
   /// Allocates weights, gradients and optimizer state on `device` and initialises the weights from

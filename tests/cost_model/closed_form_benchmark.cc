@@ -67,8 +67,8 @@ int Run() {
   const RunConfig& run = runs.back();
   fmt::print(
       "recording a micro batch of one layer: {:.0f} us; the update of {} layers: {:.0f} us\n",
-      1e6 * TypicalSeconds([&] { RecordMicroBatch(run, {.num_layers = 1}, 0, gpu); }),
-      model.num_layers, 1e6 * TypicalSeconds([&] { RecordUpdate(run, gpu); }));
+      1e6 * TypicalSeconds([&] { RecordMicroBatch(run, {.num_layers = 1}, gpu); }),
+      model.num_layers, 1e6 * TypicalSeconds([&] { RecordUpdate(run, 0, gpu); }));
 
   double checksum = 0;
   const auto estimate_all = [&](ClosedFormEstimator& estimator) {

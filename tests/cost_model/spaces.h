@@ -87,4 +87,30 @@ inline std::vector<RunConfig> EveryRun(const ModelConfig& model, int64_t global_
   return runs;
 }
 
+/// Every legal pipeline of `model` over schedules x pp x vp x dp x tp x sequence parallel x
+/// recompute x zero, even and uneven, with 1 to 3 micro batches a stage.
+inline std::vector<RunConfig> EveryPipeline(const ModelConfig& model, int64_t sequence,
+                                            int64_t most_ranks) {
+  std::vector<RunConfig> runs;
+  for (RunConfig run : EveryRun(model, 12, sequence, most_ranks)) {
+    for (const char* pipeline :
+         {"pp=2", "pp=3", "pp=2,schedule=gpipe", "pp=2,schedule=zero-bubble",
+          "pp=3,schedule=zero-bubble", "pp=2,vp=2,schedule=interleaved-1f1b", "pp=2,stages=1+2"}) {
+      const ParallelConfig keys = ParseLayout(pipeline, 0);
+      run.layout.pp = keys.pp;
+      run.layout.vp = keys.vp;
+      run.layout.schedule = keys.schedule;
+      run.layout.stages = keys.stages;
+      const int64_t samples = run.layout.micro_batch * run.layout.dp;
+      if (run.layout.world_size() > most_ranks || run.layout.micro_batch > 2) continue;
+      for (int64_t micro_batches = keys.pp; micro_batches <= 3 * keys.pp;
+           micro_batches += keys.pp) {
+        run.global_batch = samples * micro_batches;
+        if (FirstBrokenRule(run) == nullptr) runs.push_back(run);
+      }
+    }
+  }
+  return runs;
+}
+
 }  // namespace trimtab

@@ -5,7 +5,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "engine/config/rules.h"
 #include "search/space.h"
 #include "tests/search/search_fakes.h"
 
@@ -86,8 +85,7 @@ SpeedTrace ReadTrace(const std::string& path) {
 FakeMachine::FakeMachine(const FakeMachineOptions& options)
     : options_(options), random_(options.seed) {
   const double spread = std::max(options.reference_error, 0.005);
-  for (const RunConfig& run : EnumerateCandidates(TinyProblem())) {
-    if (FirstBrokenRule(run) != nullptr) continue;
+  for (const RunConfig& run : LegalCandidates(TinyProblem())) {
     const Mode mode = ModeOf(run);
     if (!references_.contains(mode)) {
       true_probe_s_[mode] = 0.005 * std::exp(0.2 * Normal(random_));

@@ -39,6 +39,12 @@ Problem TinyProblem() {
   return problem;
 }
 
+std::vector<RunConfig> LegalCandidates(const Problem& problem) {
+  std::vector<RunConfig> candidates;
+  WalkSpace(problem, [&](const RunConfig& run) { candidates.push_back(run); });
+  return candidates;
+}
+
 SearchOptions TinySearch(const std::string& study_path) {
   SearchOptions options;
   options.problem = TinyProblem();

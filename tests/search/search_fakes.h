@@ -19,6 +19,9 @@ std::string ScratchPath(const std::string& name);
 /// A tiny model on a cpu of two cores, up to four ranks: a space of a few dozen layouts.
 Problem TinyProblem();
 
+/// Every legal candidate of `problem`, in the order of the walk.
+std::vector<RunConfig> LegalCandidates(const Problem& problem);
+
 /// Options of a search of TinyProblem that proves three candidates.
 SearchOptions TinySearch(const std::string& study_path);
 

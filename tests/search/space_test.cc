@@ -9,23 +9,119 @@
 #include "cost_model/numerics.h"
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
+#include "search/space_rows.h"
 #include "tests/search/search_fakes.h"
 
 namespace trimtab {
 namespace {
 
+SpaceCounts Count(const Problem& problem) {
+  return WalkSpace(problem, [](const RunConfig&) {});
+}
+
+/// What a walk should find, by looking at each candidate on its own: what this version can run of
+/// a problem with one precision and full optimizer state.
+struct Expected {
+  std::vector<std::string> legal;
+  std::map<std::string, int64_t> pruned;
+  int64_t enumerated = 0;
+
+  void Look(const RunConfig& run) {
+    ++enumerated;
+    const Rule* broken = FirstBrokenRule(run);
+    if (broken == nullptr) {
+      legal.push_back(CandidateKey(run));
+    } else {
+      ++pruned[broken->id];
+    }
+  }
+};
+
+Expected TheLongWay(const Problem& problem, const std::vector<int64_t>& world_sizes) {
+  Expected expected;
+  RunConfig run;
+  run.model = problem.model;
+  run.device = problem.cluster.device;
+  run.global_batch = problem.global_batch;
+  run.sequence_length = problem.sequence_length;
+  run.layout.precision = problem.precisions.front();
+  for (const int64_t ranks : world_sizes) {
+    for (run.layout.tp = 1; run.layout.tp <= ranks; ++run.layout.tp) {
+      if (ranks % run.layout.tp != 0) continue;
+      run.layout.dp = ranks / run.layout.tp;
+      for (const bool sp : {false, true}) {
+        if (sp && run.layout.tp == 1) continue;
+        run.layout.sequence_parallel = sp;
+        for (int64_t mbs = 1; mbs <= problem.max_micro_batch; ++mbs) {
+          if (problem.global_batch % mbs != 0) continue;
+          run.layout.micro_batch = mbs;
+          for (const char* recompute : {"none", "full"}) {
+            run.layout.recompute = ParseRecompute(recompute, "");
+            for (run.layout.zero = 0; run.layout.zero <= 1; ++run.layout.zero) expected.Look(run);
+          }
+        }
+      }
+    }
+  }
+  return expected;
+}
+
+void ExpectWalk(const Problem& problem, const std::vector<int64_t>& world_sizes) {
+  const Expected expected = TheLongWay(problem, world_sizes);
+  std::vector<std::string> legal;
+  const SpaceCounts counts =
+      WalkSpace(problem, [&](const RunConfig& run) { legal.push_back(CandidateKey(run)); });
+  EXPECT_EQ(legal, expected.legal);
+  EXPECT_EQ(counts.legal, static_cast<int64_t>(legal.size()));
+  EXPECT_EQ(counts.enumerated, expected.enumerated);
+  const std::map<std::string, int64_t> pruned(counts.pruned.begin(), counts.pruned.end());
+  EXPECT_EQ(pruned, expected.pruned);
+}
+
+// Whole branches are pruned at once; what is left and what is counted is as if each candidate had
+// been looked at.
+TEST(Space, PruningBranchesCountsWhatLookingAtEachWouldCount) {
+  ExpectWalk(TinyProblem(), {1, 2, 4});
+
+  Problem odd = TinyProblem();
+  odd.model.num_heads = 6;
+  odd.model.num_kv_heads = 3;
+  odd.model.hidden_size = 48;
+  odd.model.ffn_hidden_size = 50;
+  odd.global_batch = 12;
+  odd.sequence_length = 15;
+  odd.max_ranks = 16;
+  ExpectWalk(odd, {1, 2, 4, 8, 16});
+
+  Problem fp8 = odd;
+  fp8.cluster.device = "cuda";
+  fp8.cluster.max_ranks = 12;
+  fp8.precisions = {Precision::kFp8};
+  ExpectWalk(fp8, {12});
+
+  Problem wrong = TinyProblem();
+  wrong.model.num_heads = 3;
+  ExpectWalk(wrong, {1, 2, 4});
+}
+
 TEST(Space, HoldsEveryCombinationOnce) {
-  const std::vector<RunConfig> candidates = EnumerateCandidates(TinyProblem());
   // Shapes: 1 rank: tp1; 2: tp1, tp2 (sp off, on); 4: tp1, tp2 (2), tp4 (2). Each with micro batch
   // 1, 2, 4, two kinds of recompute, two of sharding.
-  EXPECT_EQ(candidates.size(), (1u + 3u + 5u) * 3 * 2 * 2);
+  EXPECT_EQ(Count(TinyProblem()).enumerated, (1 + 3 + 5) * 3 * 2 * 2);
+  const std::vector<RunConfig> candidates = LegalCandidates(TinyProblem());
   std::set<std::string> keys;
   for (const RunConfig& run : candidates) keys.insert(CandidateKey(run));
   EXPECT_EQ(keys.size(), candidates.size());
 }
 
+TEST(Space, WhatTheEngineCannotRunYetIsNoPartOfIt) {
+  for (const auto& [id, count] : Count(TinyProblem()).pruned) {
+    EXPECT_FALSE(id.ends_with("-unsupported")) << id << " pruned " << count;
+  }
+}
+
 TEST(Space, SharesTheCoresAmongTheRanks) {
-  for (const RunConfig& run : EnumerateCandidates(TinyProblem())) {
+  for (const RunConfig& run : LegalCandidates(TinyProblem())) {
     const int64_t ranks = run.layout.world_size();
     EXPECT_EQ(run.threads_per_rank, ranks == 1 ? 2 : 1);
     EXPECT_EQ(run.memory_per_rank_bytes, (int64_t{8} << 30) / ranks);
@@ -37,7 +133,7 @@ TEST(Space, LimitsAreRespected) {
   problem.max_ranks = 3;
   problem.max_micro_batch = 2;
   problem.memory_per_rank_bytes = 12345;
-  for (const RunConfig& run : EnumerateCandidates(problem)) {
+  for (const RunConfig& run : LegalCandidates(problem)) {
     EXPECT_LE(run.layout.world_size(), 2);
     EXPECT_LE(run.layout.micro_batch, 2);
     EXPECT_EQ(run.memory_per_rank_bytes, 12345);
@@ -48,8 +144,13 @@ TEST(Space, GpusAreAllUsed) {
   Problem problem = TinyProblem();
   problem.cluster.device = "cuda";
   problem.cluster.max_ranks = 6;
+  problem.model.num_heads = 12;
+  problem.model.num_kv_heads = 12;
+  problem.model.hidden_size = 96;
+  problem.model.ffn_hidden_size = 192;
+  problem.global_batch = 12;
   std::set<int64_t> tensor_parallel;
-  for (const RunConfig& run : EnumerateCandidates(problem)) {
+  for (const RunConfig& run : LegalCandidates(problem)) {
     EXPECT_EQ(run.layout.world_size(), 6);
     EXPECT_EQ(run.memory_per_rank_bytes, problem.cluster.memory_bytes);
     tensor_parallel.insert(run.layout.tp);
@@ -58,37 +159,99 @@ TEST(Space, GpusAreAllUsed) {
 }
 
 TEST(Space, HoldsEveryPrecisionAndOptimizerStateOnce) {
-  const size_t once = EnumerateCandidates(TinyProblem()).size();
+  const SpaceCounts once = Count(TinyProblem());
   Problem problem = TinyProblem();
   problem.precisions = {Precision::kFp32, Precision::kBf16};
   problem.optimizer_states = {"full", "minimal", "remainder/bf16/bf16"};
-  std::map<std::string, size_t> count;
-  for (const RunConfig& run : EnumerateCandidates(problem)) {
-    ++count[fmt::format("{} {}", Name(run.layout.precision), OptimizerStateName(run.layout))];
-  }
+  std::map<std::string, int64_t> found;
+  const SpaceCounts counts = WalkSpace(problem, [&](const RunConfig& run) {
+    ++found[fmt::format("{} {}", Name(run.layout.precision), OptimizerStateName(run.layout))];
+  });
   // The last two states are one under bf16; fp32 has neither remainders nor bf16 gradients, and
   // the state written out is left to the rules to refuse.
-  const std::map<std::string, size_t> expected = {{"fp32 full", once},
-                                                  {"fp32 reduced", once},
-                                                  {"fp32 remainder/bf16/bf16", once},
-                                                  {"bf16 full", once},
-                                                  {"bf16 minimal", once}};
-  EXPECT_EQ(count, expected);
+  const std::map<std::string, int64_t> expected = {{"fp32 full", once.legal},
+                                                   {"fp32 reduced", once.legal},
+                                                   {"bf16 full", once.legal},
+                                                   {"bf16 minimal", once.legal}};
+  EXPECT_EQ(found, expected);
+  EXPECT_EQ(counts.enumerated, 5 * once.enumerated);
+  EXPECT_EQ(counts.pruned.front(),
+            (std::pair<std::string, int64_t>{"remainder-requires-bf16-weights", once.enumerated}));
 
   problem.optimizer_states = {"auto"};
   std::set<std::string> keys;
-  const std::vector<RunConfig> all = EnumerateCandidates(problem);
+  const std::vector<RunConfig> all = LegalCandidates(problem);
   for (const RunConfig& run : all) keys.insert(CandidateKey(run));
-  EXPECT_EQ(all.size(), (3 + 12) * once);
+  EXPECT_EQ(static_cast<int64_t>(all.size()), (3 + 12) * once.legal);
   EXPECT_EQ(keys.size(), all.size());
 }
 
-TEST(Space, SomeCandidatesAreLegalAndSomeAreNot) {
-  int64_t legal = 0;
-  const std::vector<RunConfig> candidates = EnumerateCandidates(TinyProblem());
-  for (const RunConfig& run : candidates) legal += FirstBrokenRule(run) == nullptr ? 1 : 0;
-  EXPECT_GT(legal, 10);
-  EXPECT_LT(legal, static_cast<int64_t>(candidates.size()));
+// 735134400 has 1344 divisors. Nothing is stored, and branches are counted rather than visited.
+TEST(Space, MillionsAreWalked) {
+  Problem problem = TinyProblem();
+  problem.cluster.device = "cuda";
+  problem.cluster.max_ranks = 8;
+  problem.global_batch = problem.max_micro_batch = 735134400;
+  problem.precisions = {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16,
+                        Precision::kFp8};
+  problem.optimizer_states = {"auto"};
+  int64_t visited = 0;
+  const SpaceCounts counts = WalkSpace(problem, [&](const RunConfig&) { ++visited; });
+  EXPECT_GT(counts.enumerated, 1'000'000);
+  EXPECT_EQ(counts.legal, visited);
+  EXPECT_GT(visited, 100'000);
+  int64_t pruned = 0;
+  for (const auto& [id, count] : counts.pruned) pruned += count;
+  EXPECT_EQ(counts.legal + pruned, counts.enumerated);
+}
+
+const SpaceRow& RowCalled(const std::string& name) {
+  for (const SpaceRow& row : SpaceRows()) {
+    if (row.name == name) return row;
+  }
+  throw std::out_of_range(name);
+}
+
+std::vector<int64_t> ValuesOf(const std::string& name, const Problem& problem,
+                              const RunConfig& bound) {
+  std::vector<int64_t> values;
+  RowCalled(name).values(problem, bound, values);
+  return values;
+}
+
+// Also of dimensions that the engine does not run yet.
+TEST(SpaceRows, ValuesFollowFromWhatIsBound) {
+  using Values = std::vector<int64_t>;
+  Problem problem = TinyProblem();
+  problem.model.num_layers = 12;
+  problem.sequence_length = 4;
+  RunConfig bound;
+  bound.layout.dp = 12;
+  EXPECT_EQ(ValuesOf("tp", problem, bound), (Values{1, 2, 3, 4, 6, 12}));
+  EXPECT_EQ(ValuesOf("cp", problem, bound), (Values{1, 2, 3, 4})) << "at most a token each";
+  problem.model.num_layers = 6;
+  EXPECT_EQ(ValuesOf("pp", problem, bound), (Values{1, 2, 3, 4, 6})) << "at most a layer each";
+  EXPECT_EQ(ValuesOf("zero", problem, bound), (Values{0, 1, 2, 3}));
+
+  EXPECT_FALSE(RowCalled("schedule").applies(problem, bound)) << "without a pipeline";
+  RowCalled("pp").bind(problem, 3, bound);
+  EXPECT_EQ(bound.layout.pp, 3);
+  EXPECT_EQ(bound.layout.dp, 4);
+  EXPECT_TRUE(RowCalled("schedule").applies(problem, bound));
+  EXPECT_FALSE(RowCalled("vp").applies(problem, bound)) << "1f1b has one chunk per rank";
+  RowCalled("schedule").bind(problem, static_cast<int64_t>(Schedule::kInterleaved1F1B), bound);
+  EXPECT_TRUE(RowCalled("vp").applies(problem, bound));
+  EXPECT_EQ(ValuesOf("vp", problem, bound), (Values{2}));
+  problem.model.num_layers = 36;
+  EXPECT_EQ(ValuesOf("vp", problem, bound), (Values{2, 3, 4, 6, 12}));
+}
+
+TEST(SpaceRows, SettleRulesThatThereAre) {
+  std::set<std::string> ids;
+  for (const Rule& rule : LegalityRules()) ids.insert(rule.id);
+  for (const SpaceRow& row : SpaceRows()) {
+    for (const char* id : row.settles) EXPECT_TRUE(ids.contains(id)) << row.name << ": " << id;
+  }
 }
 
 TEST(Space, ThePricesAreNotPartOfTheProblem) {
@@ -103,10 +266,10 @@ TEST(Space, ThePricesAreNotPartOfTheProblem) {
 TEST(Space, RefusesAnEmptyBatchAndNoPrecision) {
   Problem problem = TinyProblem();
   problem.global_batch = 0;
-  EXPECT_THROW(EnumerateCandidates(problem), UsageError);
+  EXPECT_THROW(Count(problem), UsageError);
   problem = TinyProblem();
   problem.precisions.clear();
-  EXPECT_THROW(EnumerateCandidates(problem), UsageError);
+  EXPECT_THROW(Count(problem), UsageError);
 }
 
 }  // namespace

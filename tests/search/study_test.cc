@@ -20,7 +20,7 @@ const StudyOptions kResume = {.resume = true};
 
 std::vector<CandidateRecord> SomeCandidates() {
   std::vector<CandidateRecord> candidates;
-  for (const RunConfig& run : EnumerateCandidates(TinyProblem())) {
+  for (const RunConfig& run : LegalCandidates(TinyProblem())) {
     CandidateRecord& candidate = candidates.emplace_back();
     candidate.key = CandidateKey(run);
     candidate.run = run;
@@ -53,16 +53,18 @@ std::string ErrorOf(const std::function<void()>& body) {
 TEST(Study, KeepsWhatIsStored) {
   const std::string path = ScratchPath("keeps.db");
   const std::vector<CandidateRecord> stored = SomeCandidates();
+  const PrunedCounts pruned = {{"sp-requires-tp", 3}, {"global-batch-divisible", 10'000'000'000}};
   {
     auto study = Study::Open(path, TinyProblem(), {.program_version = "1"});
     EXPECT_FALSE(study->enumerated());
-    study->StoreCandidates(stored);
+    study->StoreCandidates(stored, pruned);
     study->SetGoal({.objective = "memory", .prove_count = 7});
     const Prediction dry_run = FakePredictor().DryRun(stored[1].run);
     study->StoreDryRun(2, dry_run, "memory", "too large after all");
   }
   auto study = Study::OpenExisting(path);
   EXPECT_TRUE(study->enumerated());
+  EXPECT_EQ(study->Pruned(), pruned);
   EXPECT_EQ(study->goal().objective, "memory");
   EXPECT_EQ(study->goal().prove_count, 7);
   EXPECT_EQ(study->problem(), ToJson(TinyProblem()));
@@ -168,8 +170,16 @@ TEST(Study, ASecondDriverIsRefused) {
   EXPECT_EQ(error, path + ": in use by another trimtab process");
 }
 
-/// Takes from a study what schema 3 brought. Measurements had no blocks then.
+/// Takes from a study what schema 4 brought.
+void MakeSchemaThree(const std::string& path) {
+  Database database(path, false);
+  database.Execute("DROP TABLE pruned");
+  database.Execute("PRAGMA user_version = 3");
+}
+
+/// And what schema 3 brought. Measurements had no blocks before.
 void MakeSchemaTwo(const std::string& path) {
+  MakeSchemaThree(path);
   Database database(path, false);
   database.Execute("UPDATE measurements SET detail = json_remove(detail, '$.blocks')");
   database.Execute("ALTER TABLE attempts DROP COLUMN round_id");
@@ -202,7 +212,7 @@ TEST(Study, AStudyOfTheFirstSchemaIsReadAndResumed) {
   EXPECT_NE(ErrorOf<InputError>([&] { Study::Open(path, other, kResume); }).find("precisions"),
             std::string::npos);
   EXPECT_EQ(Study::Open(path, TinyProblem(), kResume)->Candidates().size(), 3u);
-  EXPECT_EQ(Database(path, false).QueryInt("PRAGMA user_version"), 3);
+  EXPECT_EQ(Database(path, false).QueryInt("PRAGMA user_version"), 4);
   Study::Open(path, TinyProblem(), kResume);
 }
 
@@ -230,6 +240,20 @@ TEST(Study, AStudyOfTheSecondSchemaKeepsItsMeasurements) {
   auto study = Study::Open(path, TinyProblem(), kResume);
   check(*study);
   EXPECT_EQ(study->BeginRound({1, 2}), 1);
+}
+
+// It kept every candidate that a rule pruned as a row.
+TEST(Study, AStudyOfTheThirdSchemaKeepsWhatWasPruned) {
+  const std::string path = ScratchPath("third.db");
+  std::vector<CandidateRecord> candidates = SomeCandidates();
+  candidates[1].pruned_by = "zero-requires-dp";
+  candidates[1].pruned_why = "zero=1 needs dp of at least 2, and dp is 1";
+  Study::Open(path, TinyProblem(), {})->StoreCandidates(candidates);
+  MakeSchemaThree(path);
+  EXPECT_TRUE(Study::OpenExisting(path)->Pruned().empty());
+  auto study = Study::Open(path, TinyProblem(), kResume);
+  EXPECT_TRUE(study->Pruned().empty());
+  EXPECT_EQ(study->Candidates()[1].pruned_by, "zero-requires-dp");
 }
 
 TEST(Study, ANewerSchemaIsRefused) {

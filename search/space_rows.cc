@@ -1,0 +1,254 @@
+#include "search/space_rows.h"
+
+#include <algorithm>
+#include <array>
+
+#include "cost_model/numerics.h"
+
+namespace trimtab {
+namespace {
+
+/// Values are numbers; what they are numbers of is the row's own business.
+using Values = std::vector<int64_t>;
+
+bool Always(const Problem&, const RunConfig&) { return true; }
+
+/// Appends the divisors of `n` up to `largest`, ascending.
+void AppendDivisors(int64_t n, int64_t largest, Values& values) {
+  const auto first = static_cast<std::ptrdiff_t>(values.size());
+  for (int64_t i = 1; i * i <= n; ++i) {
+    if (n % i != 0) continue;
+    if (i <= largest) values.push_back(i);
+    if (i != n / i && n / i <= largest) values.push_back(n / i);
+  }
+  std::sort(values.begin() + first, values.end());
+}
+
+/// What the plans of the recompute row are, lightest first.
+const std::array<RecomputeConfig, 4>& RecomputePlans() {
+  static const std::array<RecomputeConfig, 4> plans = {
+      ParseRecompute("none", "plan"), ParseRecompute("full", "plan"),
+      ParseRecompute("selective:core_attn", "plan"),
+      ParseRecompute("selective:core_attn+norm+mlp_act", "plan")};
+  return plans;
+}
+
+constexpr std::array<Schedule, 4> kSchedules = {Schedule::k1F1B, Schedule::kInterleaved1F1B,
+                                                Schedule::kZeroBubble, Schedule::kGpipe};
+
+/// Optimizer states of the problem under the precision of `bound`, each once: two names may mean
+/// the same.
+std::vector<ParallelConfig> OptimizerStates(const Problem& problem, const RunConfig& bound) {
+  std::vector<ParallelConfig> states;
+  const auto append = [&](const std::string& name) {
+    ParallelConfig layout;
+    layout.precision = bound.layout.precision;
+    SetOptimizerState(name, layout);
+    if (std::find(states.begin(), states.end(), layout) == states.end()) states.push_back(layout);
+  };
+  for (const std::string& name : problem.optimizer_states) {
+    if (name != "auto") {
+      append(name);
+      continue;
+    }
+    for (const std::string& each : EveryOptimizerState(bound.layout.precision)) append(each);
+  }
+  return states;
+}
+
+/// The ranks that no row has used yet are data parallel; a row takes its share of them.
+void TakeRanks(int64_t count, int64_t& size, ParallelConfig& layout) {
+  size = count;
+  layout.dp /= count;
+}
+
+SpaceRow PrecisionRow() {
+  return {.name = "precision",
+          .applies = Always,
+          .values =
+              [](const Problem& problem, const RunConfig&, Values& values) {
+                for (const Precision each : problem.precisions) {
+                  const auto value = static_cast<int64_t>(each);
+                  if (std::find(values.begin(), values.end(), value) == values.end()) {
+                    values.push_back(value);
+                  }
+                }
+              },
+          .bind = [](const Problem&, int64_t value,
+                     RunConfig& run) { run.layout.precision = static_cast<Precision>(value); },
+          // The model's own rules are settled before anything is bound.
+          .settles = {"model-sizes-positive", "run-sizes-positive", "tf32-requires-cuda",
+                      "hidden-divisible-by-heads", "heads-divisible-by-kv-heads",
+                      "head-size-even-with-rope", "sequence-within-positions"}};
+}
+
+SpaceRow OptimizerStateRow() {
+  return {.name = "optimizer state",
+          .applies = Always,
+          .values =
+              [](const Problem& problem, const RunConfig& bound, Values& values) {
+                const size_t count = OptimizerStates(problem, bound).size();
+                for (size_t i = 0; i < count; ++i) values.push_back(static_cast<int64_t>(i));
+              },
+          .bind =
+              [](const Problem& problem, int64_t value, RunConfig& run) {
+                const ParallelConfig state =
+                    OptimizerStates(problem, run)[static_cast<size_t>(value)];
+                run.layout.master = state.master;
+                run.layout.moments = state.moments;
+                run.layout.gradients = state.gradients;
+              },
+          .settles = {"remainder-requires-bf16-weights", "bf16-gradients-require-bf16-weights"}};
+}
+
+/// How many ranks a run has: on cpu that is itself a choice.
+SpaceRow RanksRow() {
+  return {.name = "ranks",
+          .applies = Always,
+          .values =
+              [](const Problem& problem, const RunConfig&, Values& values) {
+                const Cluster& cluster = problem.cluster;
+                if (cluster.device != "cpu") return values.push_back(cluster.max_ranks);
+                const int64_t most = problem.max_ranks > 0 ? problem.max_ranks : cluster.max_ranks;
+                for (int64_t ranks = 1; ranks <= most; ranks *= 2) values.push_back(ranks);
+              },
+          .bind =
+              [](const Problem& problem, int64_t value, RunConfig& run) {
+                run.layout.dp = value;
+                run.threads_per_rank = problem.cluster.device == "cpu"
+                                           ? std::max<int64_t>(1, problem.cluster.cores / value)
+                                           : 1;
+                run.memory_per_rank_bytes = MemoryLimitBytes(problem, run);
+              },
+          .settles = {}};
+}
+
+SpaceRow TensorParallelRow() {
+  return {
+      .name = "tp",
+      .applies = Always,
+      .values = [](const Problem&, const RunConfig& bound,
+                   Values& values) { AppendDivisors(bound.layout.dp, bound.layout.dp, values); },
+      .bind = [](const Problem&, int64_t value,
+                 RunConfig& run) { TakeRanks(value, run.layout.tp, run.layout); },
+      .settles = {"heads-divisible-by-tp", "kv-heads-divisible-by-tp", "ffn-divisible-by-tp"}};
+}
+
+SpaceRow SequenceParallelRow() {
+  return {.name = "sp",
+          .applies = [](const Problem&, const RunConfig& bound) { return bound.layout.tp > 1; },
+          .values =
+              [](const Problem&, const RunConfig&, Values& values) {
+                values.insert(values.end(), {0, 1});
+              },
+          .bind = [](const Problem&, int64_t value,
+                     RunConfig& run) { run.layout.sequence_parallel = value != 0; },
+          .settles = {}};
+}
+
+SpaceRow ContextParallelRow() {
+  return {.name = "cp",
+          .applies = Always,
+          .values =
+              [](const Problem& problem, const RunConfig& bound, Values& values) {
+                AppendDivisors(bound.layout.dp, problem.sequence_length, values);
+              },
+          .bind = [](const Problem&, int64_t value,
+                     RunConfig& run) { TakeRanks(value, run.layout.cp, run.layout); },
+          .settles = {}};
+}
+
+SpaceRow PipelineParallelRow() {
+  return {.name = "pp",
+          .applies = Always,
+          .values =
+              [](const Problem& problem, const RunConfig& bound, Values& values) {
+                AppendDivisors(bound.layout.dp, problem.model.num_layers, values);
+              },
+          .bind = [](const Problem&, int64_t value,
+                     RunConfig& run) { TakeRanks(value, run.layout.pp, run.layout); },
+          .settles = {}};
+}
+
+SpaceRow ScheduleRow() {
+  return {.name = "schedule",
+          .applies = [](const Problem&, const RunConfig& bound) { return bound.layout.pp > 1; },
+          .values =
+              [](const Problem&, const RunConfig&, Values& values) {
+                for (const Schedule each : kSchedules) values.push_back(static_cast<int64_t>(each));
+              },
+          .bind = [](const Problem&, int64_t value,
+                     RunConfig& run) { run.layout.schedule = static_cast<Schedule>(value); },
+          .settles = {}};
+}
+
+/// Chunks of equal size: more of them than two layers' worth of imbalance is never better.
+SpaceRow VirtualPipelineRow() {
+  return {.name = "vp",
+          .applies =
+              [](const Problem&, const RunConfig& bound) {
+                return bound.layout.schedule == Schedule::kInterleaved1F1B;
+              },
+          .values =
+              [](const Problem& problem, const RunConfig& bound, Values& values) {
+                const int64_t layers = problem.model.num_layers;
+                for (int64_t vp = 2; vp * bound.layout.pp <= layers; ++vp) {
+                  if (layers % (vp * bound.layout.pp) == 0) values.push_back(vp);
+                }
+              },
+          .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.vp = value; },
+          .settles = {}};
+}
+
+SpaceRow MicroBatchRow() {
+  return {
+      .name = "mbs",
+      .applies = Always,
+      .values =
+          [](const Problem& problem, const RunConfig&, Values& values) {
+            AppendDivisors(problem.global_batch, problem.max_micro_batch, values);
+          },
+      .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.micro_batch = value; },
+      .settles = {"fp8-sizes-divisible-by-16", "tokens-divisible-by-tp-with-sp",
+                  "global-batch-divisible"}};
+}
+
+SpaceRow RecomputeRow() {
+  return {.name = "recompute",
+          .applies = Always,
+          .values =
+              [](const Problem&, const RunConfig&, Values& values) {
+                for (size_t i = 0; i < RecomputePlans().size(); ++i) {
+                  values.push_back(static_cast<int64_t>(i));
+                }
+              },
+          .bind =
+              [](const Problem&, int64_t value, RunConfig& run) {
+                run.layout.recompute = RecomputePlans()[static_cast<size_t>(value)];
+              },
+          .settles = {}};
+}
+
+SpaceRow ZeroRow() {
+  return {.name = "zero",
+          .applies = Always,
+          .values =
+              [](const Problem&, const RunConfig&, Values& values) {
+                values.insert(values.end(), {0, 1, 2, 3});
+              },
+          .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.zero = value; },
+          .settles = {}};
+}
+
+}  // namespace
+
+const std::vector<SpaceRow>& SpaceRows() {
+  static const std::vector<SpaceRow> rows = {
+      PrecisionRow(),        OptimizerStateRow(),   RanksRow(),
+      TensorParallelRow(),   SequenceParallelRow(), ContextParallelRow(),
+      PipelineParallelRow(), ScheduleRow(),         VirtualPipelineRow(),
+      MicroBatchRow(),       RecomputeRow(),        ZeroRow()};
+  return rows;
+}
+
+}  // namespace trimtab

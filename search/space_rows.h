@@ -1,0 +1,34 @@
+// The dimensions of the search as rows: the space is their product.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/config/rules.h"
+#include "search/space.h"
+
+namespace trimtab {
+
+/// One dimension. Rows are bound from the first to the last; `bound` has what the rows above have
+/// bound, and the default of everything below.
+struct SpaceRow {
+  const char* name;
+  /// Whether the dimension exists there. Where it does not, its default stays.
+  bool (*applies)(const Problem& problem, const RunConfig& bound);
+  /// Appends its values, in the order of the search. What they stand for only `bind` knows. None at
+  /// all: what is bound leads nowhere.
+  void (*values)(const Problem& problem, const RunConfig& bound, std::vector<int64_t>& values);
+  void (*bind)(const Problem& problem, int64_t value, RunConfig& run);
+  /// Rules that hold or do not whatever the rows below bind, in the order of LegalityRules(): one
+  /// that does not prunes all that is below at once.
+  std::vector<const char*> settles;
+};
+
+/// Every dimension, in the order in which they are bound.
+///
+/// Rows list what a search should try, also what the engine cannot run yet: a value that breaks an
+/// -unsupported rule is no part of the space until that rule goes.
+const std::vector<SpaceRow>& SpaceRows();
+
+}  // namespace trimtab
