@@ -30,6 +30,19 @@ std::string Describe(const OpRecord& op) {
   return text;
 }
 
+/// "layer 3 forward", "head backward", "update".
+std::string Describe(const PieceRecord& piece) {
+  if (piece.kind == PieceKind::kUpdate) return std::string(Name(piece.kind));
+  const std::string number = piece.kind == PieceKind::kLayer ? fmt::format(" {}", piece.layer) : "";
+  return fmt::format("{}{} {}", Name(piece.kind), number, Name(piece.pass));
+}
+
+/// "forward of micro batch 3", and of which chunk where a stage has several.
+std::string Describe(const Action& action, int64_t chunks) {
+  const std::string chunk = chunks > 1 ? fmt::format(", chunk {}", action.chunk) : "";
+  return fmt::format("{} of micro batch {}{}", Name(action.kind), action.micro_batch, chunk);
+}
+
 /// Prices every op and message of a rank, one after the other as the engine issues them.
 class PricingRecorder final : public Recorder {
  public:
@@ -40,10 +53,25 @@ class PricingRecorder final : public Recorder {
     events.resize(actions + 1);
   }
 
-  void EnterAction(int64_t index) override { action_ = static_cast<size_t>(index); }
+  void EnterAction(int64_t index) override {
+    ClosePiece();
+    action_ = static_cast<size_t>(index);
+  }
   void EnterPiece(const PieceRecord& piece) override {
+    ClosePiece();
     piece_ = piece;
     if (piece.kind == PieceKind::kUpdate) action_ = seconds.actions.size();
+    if (!with_timeline_) return;
+    piece_event_ = events[action_].size();
+    events[action_].push_back({Describe(piece), "compute", now(), 0});
+    open_ = true;
+  }
+  /// Call at the end of the step.
+  void ClosePiece() {
+    if (!open_) return;
+    TimelineEvent& event = events[action_][piece_event_];
+    event.duration_s = now() - event.start_s;
+    open_ = false;
   }
 
   void BeginOp(const OpRecord& op) override {
@@ -59,6 +87,13 @@ class PricingRecorder final : public Recorder {
 
   void BeginComm(const CommRecord& message) override {
     const double message_s = pricer_.Seconds(message, StrideOf(message.group, layout_));
+    // Between stages it runs beside the passes: what shows of it, the pipeline's timeline says.
+    const bool beside =
+        message.kind == CollectiveKind::kSend || message.kind == CollectiveKind::kRecv;
+    // Other asynchronous messages hold up no pass. They are priced as if nothing hid them, at the
+    // end, where they are waited for.
+    const size_t action = action_;
+    if (message.asynchronous() && !beside) action_ = seconds.actions.size();
     CommTotal& total = estimate.comm.at(message.kind, message.group);
     ++total.count;
     total.bytes += message.bytes;
@@ -69,15 +104,12 @@ class PricingRecorder final : public Recorder {
            now(), message_s});
     }
     now() += message_s;
-    // Between stages it runs beside the passes: what shows of it, the pipeline's timeline says.
-    const bool beside =
-        message.kind == CollectiveKind::kSend || message.kind == CollectiveKind::kRecv;
+    action_ = action;
     if (beside) return;
     Breakdown& parts = estimate.breakdown_s;
     (recomputes() ? parts.recompute : parts.exposed(message.group)) += message_s;
   }
 
-  // Other messages are priced one after the other, as if each were waited for at once.
   void BeginWait(const CommRecord&) override {}
   void End() override {}
 
@@ -97,6 +129,8 @@ class PricingRecorder final : public Recorder {
   bool with_timeline_;
   PieceRecord piece_;
   size_t action_ = 0;
+  bool open_ = false;  // the piece at events[action_][piece_event_] has no end yet
+  size_t piece_event_ = 0;
 };
 
 /// What the dry step of one rank of a stage says.
@@ -126,6 +160,7 @@ StageResult DryStage(const RunConfig& run, const Pricer& pricer, int64_t stage, 
   device->set_recorder(&recorder);
   trainer.Step(*MakeSyntheticSource(run.model.vocab_size, run.seed), 0);
   device->set_recorder(nullptr);
+  recorder.ClosePiece();
 
   result.peak_by_tag = device->memory().peak_by_tag();
   result.by_tag_at_peak = device->memory().by_tag_at_peak();
@@ -138,19 +173,24 @@ StageResult DryStage(const RunConfig& run, const Pricer& pricer, int64_t stage, 
   return result;
 }
 
-/// The events of a stage at the times at which its actions run.
-std::vector<TimelineEvent> Place(StageResult& stage, const std::vector<TimelineSlice>& slices,
-                                 double end_s, int64_t number) {
-  std::vector<TimelineEvent> placed;
+/// Appends the events of stage `number` at the times at which its actions run, each pass around its
+/// own.
+void Place(StageResult& stage, const StageProgram& program, int64_t chunks,
+           const PipelineTimeline& timeline, size_t number, std::vector<TimelineEvent>& placed) {
   for (size_t i = 0; i < stage.events.size(); ++i) {
-    const double begin_s = i < slices.size() ? slices[i].start_s : end_s - stage.seconds.end;
+    const bool end = i == program.size();
+    const double begin_s = end ? timeline.stages[number].end_s - stage.seconds.end
+                               : timeline.slices[number][i].start_s;
+    if (!end && IsCompute(program[i].kind)) {
+      placed.push_back({Describe(program[i], chunks), "compute", begin_s, stage.seconds.actions[i],
+                        static_cast<int64_t>(number)});
+    }
     for (TimelineEvent& event : stage.events[i]) {
-      event.stage = number;
+      event.stage = static_cast<int64_t>(number);
       event.start_s += begin_s;
       placed.push_back(std::move(event));
     }
   }
-  return placed;
 }
 
 }  // namespace
@@ -179,10 +219,7 @@ DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_
   const size_t slowest = timeline.slowest();
   if (with_timeline) {
     for (size_t i = 0; i < stages.size(); ++i) {
-      for (TimelineEvent& event : Place(stages[i], timeline.slices[i], timeline.stages[i].end_s,
-                                        static_cast<int64_t>(i))) {
-        result.timeline.push_back(std::move(event));
-      }
+      Place(stages[i], programs[i], layout.vp, timeline, i, result.timeline);
     }
   }
   result.estimate = stages[slowest].estimate;

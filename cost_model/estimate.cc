@@ -47,12 +47,14 @@ double& Breakdown::exposed(GroupKind group) {
   return exposed_dp;
 }
 
+double Breakdown::total() const {
+  double sum = 0;
+  for (const BreakdownPart& part : kBreakdownParts) sum += this->*part.seconds;
+  return sum;
+}
+
 void Scale(Breakdown& parts, double factor) {
-  for (double* part :
-       {&parts.compute, &parts.exposed_tp, &parts.exposed_cp, &parts.exposed_dp, &parts.exposed_pp,
-        &parts.bubble, &parts.recompute, &parts.optimizer, &parts.overhead}) {
-    *part *= factor;
-  }
+  for (const BreakdownPart& part : kBreakdownParts) parts.*part.seconds *= factor;
 }
 
 void SetInterval(Estimate& estimate, double half_width) {
@@ -73,7 +75,10 @@ nlohmann::json ToJson(const Estimate& estimate) {
                           {"bytes", total.bytes}});
     }
   }
-  const Breakdown& parts = estimate.breakdown_s;
+  nlohmann::json breakdown = nlohmann::json::object();
+  for (const BreakdownPart& part : kBreakdownParts) {
+    breakdown[part.key] = estimate.breakdown_s.*part.seconds;
+  }
   const MemoryEstimate& memory = estimate.memory;
   nlohmann::json json = {
       {"step_time_s", estimate.step_time_s},
@@ -95,16 +100,7 @@ nlohmann::json ToJson(const Estimate& estimate) {
         {"optimizer", memory.optimizer},
         {"activations", memory.activations},
         {"peak_total", memory.peak_total}}},
-      {"breakdown_s",
-       {{"compute", parts.compute},
-        {"exposed_tp", parts.exposed_tp},
-        {"exposed_cp", parts.exposed_cp},
-        {"exposed_dp", parts.exposed_dp},
-        {"exposed_pp", parts.exposed_pp},
-        {"bubble", parts.bubble},
-        {"recompute", parts.recompute},
-        {"optimizer", parts.optimizer},
-        {"overhead", parts.overhead}}},
+      {"breakdown_s", breakdown},
       {"messages", messages}};
   json["mfu"] =
       estimate.peak_flops_per_rank > 0 ? nlohmann::json(estimate.mfu()) : nlohmann::json(nullptr);

@@ -28,16 +28,31 @@ struct Breakdown {
   double exposed_dp = 0;  // for data-parallel and world ones
   double exposed_pp = 0;  // for those between pipeline stages
   double bubble = 0;      // waiting for other pipeline stages to have something to send
-  double recompute = 0;   // forward passes that the backward pass runs again
+  double recompute = 0;   // what backward passes run again
   double optimizer = 0;   // clipping and AdamW
   double overhead = 0;    // what a step costs beyond its ops and messages
 
-  double total() const {
-    return compute + exposed_tp + exposed_cp + exposed_dp + exposed_pp + bubble + recompute +
-           optimizer + overhead;
-  }
+  double total() const;
   /// The part that messages of `group` are waited for in.
   double& exposed(GroupKind group);
+};
+
+/// A part of a step: its key in JSON, in words, and its member.
+struct BreakdownPart {
+  const char* key;
+  const char* words;
+  double Breakdown::*seconds;
+};
+inline constexpr std::array kBreakdownParts = {
+    BreakdownPart{"compute", "compute", &Breakdown::compute},
+    BreakdownPart{"exposed_tp", "exposed tp", &Breakdown::exposed_tp},
+    BreakdownPart{"exposed_cp", "exposed cp", &Breakdown::exposed_cp},
+    BreakdownPart{"exposed_dp", "exposed dp", &Breakdown::exposed_dp},
+    BreakdownPart{"exposed_pp", "exposed pp", &Breakdown::exposed_pp},
+    BreakdownPart{"bubble", "pipeline bubble", &Breakdown::bubble},
+    BreakdownPart{"recompute", "recompute", &Breakdown::recompute},
+    BreakdownPart{"optimizer", "optimizer", &Breakdown::optimizer},
+    BreakdownPart{"overhead", "overhead", &Breakdown::overhead},
 };
 
 /// Multiplies every part by `factor`.

@@ -16,11 +16,6 @@ constexpr double kSpreadsOfHalfWidth = 2;  // standard errors of what the tables
 
 }  // namespace
 
-void RequireEstimable(const RunConfig& run) {
-  if (run.layout.pp == 1) return;
-  throw InfeasibleError(fmt::format("pp is {}; this version estimates pp=1 only", run.layout.pp));
-}
-
 void FinishEstimate(const RunConfig& run, const Cluster& cluster, const Pricer& pricer,
                     Estimate& estimate) {
   Breakdown& parts = estimate.breakdown_s;

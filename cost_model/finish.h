@@ -7,9 +7,6 @@
 
 namespace trimtab {
 
-/// Throws InfeasibleError where this version cannot say what a run takes: on a pipeline.
-void RequireEstimable(const RunConfig& run);
-
 /// Fills what follows from the run and the breakdown's parts: overhead, step time and interval,
 /// trust, model FLOPs, tokens, ranks, peak rate.
 void FinishEstimate(const RunConfig& run, const Cluster& cluster, const Pricer& pricer,

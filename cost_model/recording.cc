@@ -99,27 +99,29 @@ MemorySpan MemorySpan::Times(int64_t times) const {
   return {times * change, peak + std::max<int64_t>(0, (times - 1) * change)};
 }
 
-ModelChunk RecordedChunk(const RunConfig& run, const ModelChunk& chunk) {
-  const int64_t most = run.layout.zero >= 2 ? 3 : 1;
-  return {.num_layers = std::min(chunk.num_layers, most),
-          .embedding = chunk.embedding,
-          .head = chunk.head};
+int64_t RecordedGroups(const RunConfig& run, const ModelChunk& chunk, const RecomputeGroup& group) {
+  return run.layout.zero >= 2 && group.count < chunk.num_layers ? 3 : 1;
 }
 
-Fp8Config AllLike(const Fp8Config& fp8, int64_t layer, int64_t count) {
-  const std::string name = TransformerLayer::NameOf(layer);
-  Fp8Config all = fp8;
-  all.bf16_layers.clear();
-  for (const std::string& kept : fp8.bf16_layers) {
+RunConfig Repeated(const RunConfig& run, const ModelChunk& layers, const RecomputeGroup& group,
+                   int64_t groups) {
+  RunConfig repeated = run;
+  repeated.layout.recompute = RecomputeWithin(run.layout.recompute, group);
+  std::vector<std::string>& all = repeated.fp8.bf16_layers;
+  all.clear();
+  for (const std::string& kept : run.fp8.bf16_layers) {
     if (!kept.starts_with("decoder.layers.")) {
-      all.bf16_layers.push_back(kept);
-    } else if (kept == name || kept.starts_with(name + ".")) {
-      for (int64_t i = 0; i < count; ++i) {
-        all.bf16_layers.push_back(TransformerLayer::NameOf(i) + kept.substr(name.size()));
-      }
+      all.push_back(kept);
+      continue;
+    }
+    for (int64_t i = 0; i < groups * layers.num_layers; ++i) {
+      const int64_t like = layers.first_layer + i % layers.num_layers;
+      const std::string name = TransformerLayer::NameOf(like);
+      if (kept != name && !kept.starts_with(name + ".")) continue;
+      all.push_back(TransformerLayer::NameOf(i) + kept.substr(name.size()));
     }
   }
-  return all;
+  return repeated;
 }
 
 MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chunk,

@@ -60,25 +60,34 @@ void Append(const Ways& next, bool forward, int64_t times, Ways& ways) {
   for (size_t way = kForwardWay + 1; way < kWayCount; ++way) ways[way].Append(next[way], times);
 }
 
-/// A micro batch of a chunk whose layers are alike; what it has no end of costs nothing.
+/// A micro batch of a chunk whose groups of layers are alike; what it has no end of costs nothing.
 struct KindCosts {
   Ways embedding;
-  std::vector<Ways> layers;
+  std::vector<Ways> groups;
   Ways head;
 
-  /// Of layer `index` of `layers`: the first and the last one stand for theirs.
-  const Ways& Layer(int64_t index, int64_t num_layers) const {
-    const size_t last = layers.size() - 1;
-    if (index == 0) return layers.front();
-    return index == num_layers - 1 ? layers[last] : layers[std::min<size_t>(1, last)];
+  /// Of layers from `first` on, up to `end`, of `num_layers`: the first and the last group of a
+  /// chunk stand for theirs.
+  const Ways& Group(int64_t first, int64_t end, int64_t num_layers) const {
+    const size_t last = groups.size() - 1;
+    if (first == 0) return groups.front();
+    return end == num_layers ? groups[last] : groups[std::min<size_t>(1, last)];
   }
 };
 
-/// The pieces of `kind` (and of layer number `layer`) among those of a recording, priced.
-Ways PriceOf(PieceKind kind, int64_t layer, const MicroBatchRecording& recording,
+/// The first layer from which on the model is like the layers of `chunk`, but for recomputation;
+/// `first_alike` as FirstAlike says.
+int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChunk& chunk) {
+  const auto layers = first_alike.begin() + chunk.first_layer;
+  const auto end = layers + chunk.num_layers;
+  return std::search(first_alike.begin(), end, layers, end) - first_alike.begin();
+}
+
+/// The pieces of `kind` (and of layers [first, first + count)) among those of a recording, priced.
+Ways PriceOf(PieceKind kind, int64_t first, int64_t count, const MicroBatchRecording& recording,
              const ParallelConfig& layout, const Pricer& pricer) {
-  const auto is_kind = [kind, layer](const Recording& each) {
-    return each.piece.kind == kind && each.piece.layer == layer;
+  const auto is_kind = [=](const Recording& each) {
+    return each.piece.kind == kind && each.piece.layer >= first && each.piece.layer < first + count;
   };
   Ways ways;
   for (size_t way = 0; way < kWayCount; ++way) {
@@ -197,9 +206,10 @@ class StepCosts::Impl {
   Key ShapeKey(size_t setting, const ParallelConfig& layout) const;
   Key PipelineKey(size_t setting, const RunConfig& run);
 
-  /// A chunk of layers that are all like number `index` of `chunk`, with the chunk's ends.
+  /// A group of layers of a chunk, counted from the chunk's first, among others that are like it,
+  /// with the chunk's ends.
   const KindCosts& KindOf(size_t setting, const RunConfig& run, const ModelChunk& chunk,
-                          int64_t index);
+                          const RecomputeGroup& group);
   Ways ChunkOf(size_t setting, const RunConfig& run, const ModelChunk& chunk);
   const std::vector<StageCosts>& StagesOf(size_t setting, const RunConfig& run);
   const std::vector<EndCosts>& EndsOf(size_t setting, const RunConfig& run);
@@ -269,57 +279,63 @@ Key StepCosts::Impl::PipelineKey(size_t setting, const RunConfig& run) {
 }
 
 const KindCosts& StepCosts::Impl::KindOf(size_t setting, const RunConfig& run,
-                                         const ModelChunk& chunk, int64_t index) {
+                                         const ModelChunk& chunk, const RecomputeGroup& group) {
   const Setting& shared = settings_[setting];
-  const RecomputeConfig recompute = RecomputeOfLayer(run.layout.recompute, index);
-  const ModelChunk recorded = RecordedChunk(run, chunk);
-  const bool has_layer = chunk.num_layers > 0;
-  const int64_t layer = chunk.first_layer + index;
-  Key key = ShapeKey(setting, run.layout)
-                .Put(recorded.embedding ? 1 : 0, 1)
-                .Put(recorded.num_layers, 2)
-                .Put(recorded.head ? 1 : 0, 1)
-                .Put(recompute.kind)
-                .Put(has_layer ? 1 + shared.first_alike[static_cast<size_t>(layer)] : 0, 20);
+  const int64_t groups = RecordedGroups(run, chunk, group);
+  ModelChunk cut = chunk;
+  cut.first_layer += group.first;
+  cut.num_layers = group.count;
+  const Key key = ShapeKey(setting, run.layout)
+                      .Put(chunk.embedding ? 1 : 0, 1)
+                      .Put(chunk.head ? 1 : 0, 1)
+                      .Put(run.layout.recompute.modules.bits, kRecomputeModuleCount)
+                      .Put(group.recomputed ? 1 : 0, 1)
+                      .Put(groups, 2)
+                      .Put(group.count, 20)
+                      .Put(FirstLayersAlike(shared.first_alike, cut), 20);
   const auto found = kinds_.find(key);
   if (found != kinds_.end()) return found->second;
-  RunConfig alike = run;
-  alike.layout.recompute = recompute;
-  alike.fp8 = AllLike(run.fp8, layer, recorded.num_layers);
-  const MicroBatchRecording recording = RecordMicroBatch(alike, recorded, shared.executor);
-  const auto price = [&](PieceKind kind, int64_t number) {
-    return PriceOf(kind, number, recording, run.layout, shared.pricer);
+  const MicroBatchRecording recording = RecordMicroBatch(
+      Repeated(run, cut, group, groups),
+      {.num_layers = groups * group.count, .embedding = chunk.embedding, .head = chunk.head},
+      shared.executor);
+  const auto price = [&](PieceKind kind, int64_t first, int64_t count) {
+    return PriceOf(kind, first, count, recording, run.layout, shared.pricer);
   };
-  KindCosts costs = {.embedding = price(PieceKind::kEmbedding, 0),
-                     .layers = {},
-                     .head = price(PieceKind::kHead, 0)};
-  for (int64_t i = 0; i < recorded.num_layers; ++i) {
-    costs.layers.push_back(price(PieceKind::kLayer, i));
+  KindCosts costs = {.embedding = price(PieceKind::kEmbedding, 0, 1),
+                     .groups = {},
+                     .head = price(PieceKind::kHead, 0, 1)};
+  for (int64_t i = 0; i < groups; ++i) {
+    costs.groups.push_back(price(PieceKind::kLayer, i * group.count, group.count));
   }
   return kinds_.emplace(key, std::move(costs)).first->second;
 }
 
 Ways StepCosts::Impl::ChunkOf(size_t setting, const RunConfig& run, const ModelChunk& chunk) {
-  /// Neighbouring layers that cost alike.
-  struct Layers {
+  /// Neighbouring groups that cost alike.
+  struct Groups {
     const Ways* ways = nullptr;
     int64_t count = 0;
   };
-  std::vector<Layers> layers;
-  for (int64_t i = 0; i < chunk.num_layers; ++i) {
-    const Ways& like = KindOf(setting, run, chunk, i).Layer(i, chunk.num_layers);
-    if (layers.empty() || layers.back().ways != &like) layers.push_back({&like, 0});
-    ++layers.back().count;
+  std::vector<Groups> groups;
+  const KindCosts* any = nullptr;
+  for (int64_t i = 0; i < chunk.num_layers;) {
+    const RecomputeGroup group = RecomputeGroupOf(run.layout.recompute, i, chunk.num_layers);
+    i += group.count;
+    any = &KindOf(setting, run, chunk, group);
+    const Ways& like = any->Group(group.first, i, chunk.num_layers);
+    if (groups.empty() || groups.back().ways != &like) groups.push_back({&like, 0});
+    ++groups.back().count;
   }
-  const KindCosts& ends = KindOf(setting, run, chunk, 0);
+  const KindCosts& ends = any != nullptr ? *any : KindOf(setting, run, chunk, {.count = 0});
   Ways ways;
   for (const bool forward : {true, false}) {
     const bool first = forward ? chunk.embedding : chunk.head;
     const bool last = forward ? chunk.head : chunk.embedding;
     if (first) Append(forward ? ends.embedding : ends.head, forward, 1, ways);
-    for (const Layers& each : layers) Append(*each.ways, forward, each.count, ways);
+    for (const Groups& each : groups) Append(*each.ways, forward, each.count, ways);
     if (last) Append(forward ? ends.head : ends.embedding, forward, 1, ways);
-    std::reverse(layers.begin(), layers.end());
+    std::reverse(groups.begin(), groups.end());
   }
   return ways;
 }

@@ -17,8 +17,8 @@ struct StageCosts {
   PieceCost passes;                    // all of them
   std::vector<MessageCount> messages;  // to and from other stages
   double message_s = 0;                // the longer of an activation and a gradient
-  StageTimes times;        // of a micro batch; a backward pass in one part counts as `input`
-  int64_t total_peak = 0;  // bytes above what is held between steps
+  StageTimes times = {0, 0, 0};  // of a micro batch; a backward pass in one part counts as `input`
+  int64_t total_peak = 0;        // bytes above what is held between steps
   int64_t activations_peak = 0;
 };
 

@@ -61,7 +61,7 @@ void VisitWhenTold(const RunConfig& run, const MeasureOptions& options, Clerk& c
       if (rank.speaks()) {
         clerk.Write({.state = TrialState::kDone, .measurement = std::move(measurement)});
       }
-      again = rank.FromFirst(rank.index() == 0 && clerk.NextVisit() ? 1 : 0) != 0;
+      again = rank.AwaitFirst([&clerk] { return clerk.NextVisit() ? 1 : 0; }) != 0;
     }
   });
 }

@@ -11,8 +11,7 @@ namespace trimtab {
 namespace {
 
 Prediction FromEstimate(const Estimate& estimate) {
-  const Breakdown& b = estimate.breakdown_s;
-  return {
+  Prediction prediction = {
       .step_time_s = estimate.step_time_s,
       .step_time_low_s = estimate.step_time_low_s,
       .step_time_high_s = estimate.step_time_high_s,
@@ -20,13 +19,12 @@ Prediction FromEstimate(const Estimate& estimate) {
       .peak_mem_bytes = estimate.memory.peak_total,
       .peak_flops_per_rank = estimate.peak_flops_per_rank,
       .trust = std::string(Name(estimate.trust)),
-      .breakdown_s = {{"compute", b.compute},
-                      {"exposed_tp", b.exposed_tp},
-                      {"exposed_dp", b.exposed_dp},
-                      {"recompute", b.recompute},
-                      {"optimizer", b.optimizer},
-                      {"overhead", b.overhead}},
+      .breakdown_s = {},
   };
+  for (const BreakdownPart& part : kBreakdownParts) {
+    prediction.breakdown_s[part.key] = estimate.breakdown_s.*part.seconds;
+  }
+  return prediction;
 }
 
 class CostModelPredictor : public Predictor {

@@ -59,7 +59,7 @@ RankingRow MakeRow(const RaceRules& rules, const Race& race,
   row.standing = race.standing[index];
   row.visits = static_cast<int64_t>(candidate.visits.size());
   row.figure = FigureOf(candidate);
-  if (race.entrant[index] && race.best) {
+  if (race.entrant[index] && race.contestant[index] && race.best) {
     const RaceFit::Estimate worse = race.AgainstBest(rules, candidates, index);
     row.against_best = {.by = std::expm1(worse.log),
                         .low = std::expm1(worse.low()),
@@ -90,7 +90,9 @@ double ScoreOf(Objective objective, const std::vector<CandidateRecord>& candidat
 std::string PartInWords(const std::string& part) {
   static const std::map<std::string, std::string> kWords = {
       {"exposed_tp", "tensor-parallel messages that compute does not hide"},
+      {"exposed_cp", "context-parallel messages that compute does not hide"},
       {"exposed_dp", "data-parallel messages that compute does not hide"},
+      {"exposed_pp", "messages between pipeline stages that compute does not hide"},
       {"optimizer", "the optimizer"},
       {"recompute", "recomputing activations"},
       {"bubble", "the pipeline's bubble"},

@@ -29,7 +29,7 @@ const std::array<RecomputeConfig, 4>& RecomputePlans() {
   static const std::array<RecomputeConfig, 4> plans = {
       ParseRecompute("none", "plan"), ParseRecompute("full", "plan"),
       ParseRecompute("selective:core_attn", "plan"),
-      ParseRecompute("selective:core_attn+norm+mlp_act", "plan")};
+      ParseRecompute("selective:core_attn+layernorm+mlp_act", "plan")};
   return plans;
 }
 

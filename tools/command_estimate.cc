@@ -32,20 +32,20 @@ std::string EstimateText(const RunConfig& run, const Cluster& cluster, const Est
       {"step time", fmt::format("{} ({} to {}, {})", FormatSeconds(estimate.step_time_s),
                                 FormatSeconds(estimate.step_time_low_s),
                                 FormatSeconds(estimate.step_time_high_s), Name(estimate.trust))},
-      {"  compute", share(parts.compute)},
-      {"  exposed tp", share(parts.exposed_tp)},
-      {"  exposed dp", share(parts.exposed_dp)},
-      {"  recompute", share(parts.recompute)},
-      {"  optimizer", share(parts.optimizer)},
-      {"  overhead", share(parts.overhead)},
-      {"tokens/s", fmt::format("{:.1f}", estimate.tokens_per_s())},
-      {"tokens/s/rank", fmt::format("{:.1f}", estimate.tokens_per_s_per_gpu())},
-      {"model TFLOP/s/rank", fmt::format("{:.4g}", estimate.model_tflops_per_gpu())},
-      {"peak memory", FormatBytes(memory.peak_total) + " on the fullest rank"},
-      {"  weights", FormatBytes(memory.weights)},
-      {"  gradients", FormatBytes(memory.gradients)},
-      {"  optimizer", FormatBytes(memory.optimizer)},
-      {"  activations", FormatBytes(memory.activations)}};
+  };
+  for (const BreakdownPart& part : kBreakdownParts) {
+    const double seconds = parts.*part.seconds;
+    if (seconds != 0) rows.push_back({fmt::format("  {}", part.words), share(seconds)});
+  }
+  rows.insert(rows.end(),
+              {{"tokens/s", fmt::format("{:.1f}", estimate.tokens_per_s())},
+               {"tokens/s/rank", fmt::format("{:.1f}", estimate.tokens_per_s_per_gpu())},
+               {"model TFLOP/s/rank", fmt::format("{:.4g}", estimate.model_tflops_per_gpu())},
+               {"peak memory", FormatBytes(memory.peak_total) + " on the fullest rank"},
+               {"  weights", FormatBytes(memory.weights)},
+               {"  gradients", FormatBytes(memory.gradients)},
+               {"  optimizer", FormatBytes(memory.optimizer)},
+               {"  activations", FormatBytes(memory.activations)}});
   return KeyValueText(rows);
 }
 
@@ -63,7 +63,8 @@ class EstimateCommand : public Command {
         "--tier", tier_, {"closed-form", "dry-run"},
         "closed-form: count operations, in microseconds; dry-run: go through the real step op "
         "by op");
-    flags.Text("--trace", trace_, "write the dry run's timeline here (chrome://tracing, Perfetto)");
+    flags.Text("--trace", trace_,
+               "write the timeline of every pipeline stage here (chrome://tracing, Perfetto)");
   }
 
   int Run(const OutputOptions& output) override {

@@ -1,4 +1,4 @@
-// Whether mpirun started this process, and as which of how many: read from the environment, without
+// Which launcher started this process, and as which of how many: read from the environment, without
 // MPI.
 #pragma once
 
@@ -14,10 +14,15 @@ struct MpiLaunch {
 };
 
 /// What Open MPI's mpirun set for this process; nothing when it was started in another way.
-/// Throws EnvironmentError when the variables contradict each other.
+/// Throws EnvironmentError when the variables are incomplete or contradict each other.
 std::optional<MpiLaunch> FindMpiLaunch();
 
 /// This process's rank; 0 when mpirun did not start it.
 int LaunchedRank();
+
+/// To be called before ranks run as threads of this process. Throws EnvironmentError when another
+/// launcher than Open MPI's mpirun (torchrun, srun, another MPI) says that this is one of several
+/// processes, each of which would run all ranks; or says so by half.
+void RefuseOtherLaunchers();
 
 }  // namespace trimtab

@@ -12,8 +12,8 @@
 namespace trimtab {
 namespace {
 
-const std::array<std::string, kRecomputeModuleCount> kModuleNames = {"core_attn", "norm", "mlp_act",
-                                                                     "mlp", "logits"};
+const std::array<std::string, kRecomputeModuleCount> kModuleNames = {"core_attn", "layernorm",
+                                                                     "mlp_act", "mlp", "logits"};
 
 RecomputeModules ParseModules(const std::string& text, const std::string& what) {
   RecomputeModules modules;
@@ -34,10 +34,24 @@ RecomputeModules ParseModules(const std::string& text, const std::string& what) 
 
 std::string_view Name(RecomputeModule module) { return kModuleNames[static_cast<size_t>(module)]; }
 
-RecomputeConfig RecomputeOfLayer(const RecomputeConfig& recompute, int64_t layer) {
-  const bool within = recompute.num_layers < 0 || layer < recompute.num_layers;
-  if (recompute.kind == RecomputeKind::kNone || !within) return {};
-  return {.kind = recompute.kind};
+RecomputeGroup RecomputeGroupOf(const RecomputeConfig& recompute, int64_t layer,
+                                int64_t num_layers) {
+  if (recompute.kind != RecomputeKind::kFull) return {.first = layer};
+  if (recompute.method == RecomputeMethod::kBlock) {
+    const bool within = recompute.num_layers < 0 || layer < recompute.num_layers;
+    return {.first = layer, .recomputed = within};
+  }
+  const int64_t first = layer - layer % recompute.num_layers;
+  return {.first = first,
+          .count = std::min(recompute.num_layers, num_layers - first),
+          .recomputed = true};
+}
+
+RecomputeConfig RecomputeWithin(const RecomputeConfig& recompute, const RecomputeGroup& group) {
+  if (recompute.kind != RecomputeKind::kFull) return recompute;
+  if (!group.recomputed) return {};
+  return {
+      .kind = RecomputeKind::kFull, .num_layers = group.count, .method = RecomputeMethod::kUniform};
 }
 
 std::string ToString(const RecomputeConfig& recompute) {

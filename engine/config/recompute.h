@@ -17,15 +17,15 @@ enum class RecomputeMethod : uint8_t {
 
 /// What `selective` recomputes.
 enum class RecomputeModule : uint8_t {
-  kCoreAttn,  // attention without its projections
-  kNorm,      // both norms of a layer
-  kMlpAct,    // the activation function of the MLP
-  kMlp,       // the whole MLP
-  kLogits,    // the output projection
+  kCoreAttn,   // attention without its projections
+  kLayerNorm,  // both norms of a layer
+  kMlpAct,     // the activation function of the MLP
+  kMlp,        // the whole MLP, its norm included
+  kLogits,     // the output projection and the gradient of the loss
 };
 inline constexpr int kRecomputeModuleCount = 5;
 
-/// "core_attn", "norm", "mlp_act", "mlp", "logits".
+/// "core_attn", "layernorm", "mlp_act", "mlp", "logits".
 std::string_view Name(RecomputeModule module);
 
 /// A set of modules.
@@ -50,8 +50,20 @@ struct RecomputeConfig {
   bool operator==(const RecomputeConfig&) const = default;
 };
 
-/// What the plan comes to for one layer of a stage: none, or full.
-RecomputeConfig RecomputeOfLayer(const RecomputeConfig& recompute, int64_t layer);
+/// Neighbouring layers of a stage whose backward passes begin together.
+struct RecomputeGroup {
+  int64_t first = 0;
+  int64_t count = 1;
+  bool recomputed = false;  // only the input of the first is kept, and all of them run again
+
+  bool operator==(const RecomputeGroup&) const = default;
+};
+/// The group of layer `layer` (from 0) of a stage of `num_layers`. What is not recomputed as a
+/// whole is a group of its own; the last group of full:uniform:N may be smaller.
+RecomputeGroup RecomputeGroupOf(const RecomputeConfig& recompute, int64_t layer,
+                                int64_t num_layers);
+/// The plan that does to a stage of the layers of `group` alone what `recompute` does to them.
+RecomputeConfig RecomputeWithin(const RecomputeConfig& recompute, const RecomputeGroup& group);
 
 /// The forms that ParseRecompute reads.
 inline constexpr char kRecomputeForms[] =

@@ -157,16 +157,6 @@ constexpr Rule kRules[] = {
        return !in_parts && p.shard == 0 && p.overlap_grad_reduce && !p.overlap_param_gather;
      },
      [](const RunConfig& run) { return UnsupportedSharding(run.layout); }},
-    {"recompute-unsupported", "Whole layers are recomputed, each on its own.",
-     [](const RunConfig& run) {
-       const RecomputeConfig& recompute = run.layout.recompute;
-       return recompute.kind != RecomputeKind::kSelective &&
-              recompute.method == RecomputeMethod::kBlock;
-     },
-     [](const RunConfig& run) {
-       return Unsupported("recompute", ToString(run.layout.recompute),
-                          "recompute=none, full and full:block:N");
-     }},
     {"tf32-requires-cuda", "TF32 needs a GPU.",
      [](const RunConfig& run) {
        return run.layout.precision != Precision::kTf32 || run.device == "cuda";

@@ -106,8 +106,11 @@ class Device {
     if (recorder_ != nullptr) recorder_->EnterAction(index);
   }
   void EnterPiece(const PieceRecord& piece) {
+    piece_ = piece;
     if (recorder_ != nullptr) recorder_->EnterPiece(piece);
   }
+  /// The last piece that was entered.
+  const PieceRecord& piece() const { return piece_; }
   /// Numbers the asynchronous messages of this device: 1, 2, ...
   int64_t NextMessageId() { return ++last_message_id_; }
 
@@ -124,6 +127,7 @@ class Device {
   Executor executor_;
   MemoryTracker memory_;
   Recorder* recorder_ = nullptr;
+  PieceRecord piece_;
   int64_t last_message_id_ = 0;
   const CudaOps* cuda_ops_ = nullptr;
   const CudaComm* cuda_comm_ = nullptr;

@@ -132,7 +132,8 @@ class Recorder {
   /// What follows waits for an asynchronous message, reported like this when it was submitted.
   virtual void BeginWait(const CommRecord& message) = 0;
   virtual void End() = 0;
-  /// What follows, up to the next call, is action number `index` of the rank's pipeline program.
+  /// What follows, up to the next call, is action number `index` of the rank's pipeline program,
+  /// or what comes after the last one.
   virtual void EnterAction(int64_t /*index*/) {}
   /// What follows, up to the next call, belongs to `piece`.
   virtual void EnterPiece(const PieceRecord& /*piece*/) {}

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/layers/recompute.h"
+
 namespace trimtab {
 namespace {
 
@@ -32,22 +34,37 @@ SelfAttention::SelfAttention(ParameterStore& store, const LayerContext& context,
       linear_proj_(store, context, name + ".linear_proj", context.model.hidden_size,
                    context.model.hidden_size, context.model.bias, ResidualStd(context.model)) {}
 
-Tensor SelfAttention::Forward(const LayerContext& context, LinearOperand x,
-                              SelfAttentionSaved& saved) const {
+void SelfAttention::ForwardCore(const LayerContext& context, SelfAttentionSaved& saved) const {
   const AttentionShape shape = ShapeOf(context);
-  saved.qkv = linear_qkv_.Forward(context, std::move(x), MemoryTag::kActivations, saved.linear_qkv);
-  if (context.model.position == PositionKind::kRope) {
-    Rope(shape, context.model.rope_theta, /*inverse=*/false, saved.qkv);
-  }
   saved.out = context.New({shape.tokens(), shape.heads * shape.head_size}, MemoryTag::kActivations);
   saved.log_sum_exp =
       context.NewF32({shape.batch, shape.heads, shape.sequence}, MemoryTag::kActivations);
   AttentionForward(shape, saved.qkv, saved.out, saved.log_sum_exp);
-  return linear_proj_.Forward(context, saved.out, MemoryTag::kActivations, saved.linear_proj);
 }
 
-Tensor SelfAttention::Backward(const LayerContext& context, const SelfAttentionSaved& saved,
+Tensor SelfAttention::Forward(const LayerContext& context, LinearOperand x,
+                              SelfAttentionSaved& saved) const {
+  saved.qkv = linear_qkv_.Forward(context, std::move(x), MemoryTag::kActivations, saved.linear_qkv);
+  if (context.model.position == PositionKind::kRope) {
+    Rope(ShapeOf(context), context.model.rope_theta, /*inverse=*/false, saved.qkv);
+  }
+  ForwardCore(context, saved);
+  Tensor y = linear_proj_.Forward(context, saved.out, MemoryTag::kActivations, saved.linear_proj);
+  if (context.Recomputes(RecomputeModule::kCoreAttn)) {
+    saved.out = {};
+    saved.log_sum_exp = {};
+    saved.linear_proj = {};
+  }
+  return y;
+}
+
+Tensor SelfAttention::Backward(const LayerContext& context, SelfAttentionSaved& saved,
                                const Tensor& dy, bool accumulate) const {
+  if (!saved.out.defined()) {
+    const RecomputePass recompute(context.device);
+    ForwardCore(context, saved);
+    linear_proj_.Keep(context, saved.out, saved.linear_proj);
+  }
   const AttentionShape shape = ShapeOf(context);
   Tensor dqkv = context.New(saved.qkv.shape(), MemoryTag::kWorkspace);
   {

@@ -11,7 +11,8 @@ namespace trimtab {
 /// What SelfAttention keeps between Forward and Backward.
 struct SelfAttentionSaved {
   LinearSaved linear_qkv;
-  Tensor qkv;          // [N, (H + 2*KV)*D / tp], rotated
+  Tensor qkv;  // [N, (H + 2*KV)*D / tp], rotated
+  // Undefined, like linear_proj, where core_attn is recomputed:
   Tensor out;          // [N, C / tp]
   Tensor log_sum_exp;  // [B, H / tp, T]
   LinearSaved linear_proj;
@@ -27,11 +28,19 @@ class SelfAttention {
   std::optional<Fp8Target> InputTarget(const LayerContext& context) const {
     return linear_qkv_.InputTarget(context);
   }
+  /// Keeps x again where the norm before it is recomputed.
+  void RecomputeInput(const LayerContext& context, const LinearOperand& x,
+                      SelfAttentionSaved& saved) const {
+    linear_qkv_.Keep(context, x, saved.linear_qkv);
+  }
   /// dx [rows, C] from dy [rows, C].
-  Tensor Backward(const LayerContext& context, const SelfAttentionSaved& saved, const Tensor& dy,
+  Tensor Backward(const LayerContext& context, SelfAttentionSaved& saved, const Tensor& dy,
                   bool accumulate) const;
 
  private:
+  /// Attention itself: saved.out and saved.log_sum_exp from saved.qkv.
+  void ForwardCore(const LayerContext& context, SelfAttentionSaved& saved) const;
+
   ColumnParallelLinear linear_qkv_;
   RowParallelLinear linear_proj_;
 };

@@ -9,6 +9,7 @@
 #include "engine/comm/parallel_context.h"
 #include "engine/config/model_config.h"
 #include "engine/config/precision.h"
+#include "engine/config/recompute.h"
 #include "engine/device/tensor.h"
 
 namespace trimtab {
@@ -42,6 +43,11 @@ struct LayerContext {
   int64_t rows() const { return sequence_parallel() ? tokens() / tp() : tokens(); }
   /// First row of the residual stream on this rank.
   int64_t row_begin() const { return sequence_parallel() ? parallel.tp_rank * rows() : 0; }
+
+  /// Whether `module` is made again in the backward pass (recompute.h).
+  bool Recomputes(RecomputeModule module) const {
+    return parallel.layout.recompute.modules.Has(module);
+  }
 
   /// Uninitialised memory of the activations' type; `tag` says whether it outlives the layer call.
   Tensor New(const Shape& shape, MemoryTag tag) const {

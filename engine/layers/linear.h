@@ -41,6 +41,11 @@ class ColumnParallelLinear {
   Tensor Backward(const LayerContext& context, const LinearSaved& saved, LinearOperand dy,
                   bool accumulate) const;
 
+  /// Fills `saved` as Forward does, without the product.
+  void Keep(const LayerContext& context, const LinearOperand& x, LinearSaved& saved) const {
+    products_.Keep(context, x, saved);
+  }
+
   /// Where a fused op may write x or dy itself.
   std::optional<Fp8Target> InputTarget(const LayerContext& context) const {
     return products_.InputTarget(context);
@@ -71,6 +76,10 @@ class RowParallelLinear {
   /// y [rows, out] under `tag` from x [N, in / tp].
   Tensor Forward(const LayerContext& context, LinearOperand x, MemoryTag tag,
                  LinearSaved& saved) const;
+  /// Fills `saved` as Forward does, without the product.
+  void Keep(const LayerContext& context, const LinearOperand& x, LinearSaved& saved) const {
+    products_.Keep(context, x, saved);
+  }
   /// Where a fused op may write x itself.
   std::optional<Fp8Target> InputTarget(const LayerContext& context) const {
     return products_.InputTarget(context);

@@ -32,9 +32,8 @@ void LinearProducts::Forward(const LayerContext& context, const Tensor& x, const
   }
   const int64_t tokens = x.dim(0);
   const int64_t in = x.dim(1);
-  const bool keep_shard = context.sequence_parallel() && !input_sharded_;
   const Tensor rows = NewFp8(context, {tokens, in}, DType::kF8E4M3, MemoryTag::kWorkspace);
-  if (keep_shard) {
+  if (KeepsShard(context)) {
     saved.input = shard;
   } else {
     saved.input_transposed = NewFp8(context, {in, tokens}, DType::kF8E4M3, MemoryTag::kActivations);
@@ -45,9 +44,7 @@ void LinearProducts::Forward(const LayerContext& context, const Tensor& x, const
 }
 
 std::optional<Fp8Target> LinearProducts::InputTarget(const LayerContext& context) const {
-  // Under sequence parallelism the input of a column-parallel layer is gathered first.
-  const bool gathered = context.sequence_parallel() && !input_sharded_;
-  if (!fp8() || gathered || context.observer != nullptr) return std::nullopt;
+  if (!fp8() || KeepsShard(context) || context.observer != nullptr) return std::nullopt;
   return context.fp8->Target(fp8_layer_, Operand::kInput, input_sharded_, context.tokens(),
                              weight_->spec.columns, MemoryTag::kActivations);
 }
@@ -62,6 +59,22 @@ void LinearProducts::Forward(const LayerContext& context, const Fp8Output& x, co
                              Tensor& y, LinearSaved& saved) const {
   saved.input_transposed = x.transposed;
   Fp8Product(context, x.rows, bias, y);
+}
+
+void LinearProducts::Keep(const LayerContext& context, const LinearOperand& x,
+                          LinearSaved& saved) const {
+  if (x.fp8.transposed.defined()) {
+    saved.input_transposed = x.fp8.transposed;
+    return;
+  }
+  if (!fp8() || KeepsShard(context)) {
+    saved.input = x.matrix;
+    return;
+  }
+  saved.input_transposed =
+      NewFp8(context, {x.matrix.dim(1), x.matrix.dim(0)}, DType::kF8E4M3, MemoryTag::kActivations);
+  context.fp8->Quantize(context.parallel, fp8_layer_, Operand::kInput, x.matrix, input_sharded_,
+                        /*keep_scale=*/true, {}, saved.input_transposed);
 }
 
 void LinearProducts::Fp8Product(const LayerContext& context, const Tensor& rows, const Tensor& bias,

@@ -31,10 +31,13 @@ struct LinearOperand {
   LinearOperand(Fp8Output written) : fp8(std::move(written)) {}  // NOLINT: so are its copies
 };
 
-/// What a linear layer keeps of its input. One of the two is defined.
+/// What a linear layer keeps of its input: one of the two, or neither where the input is made again
+/// in the backward pass.
 struct LinearSaved {
   Tensor input;             // [rows, in], as the layer got it
   Tensor input_transposed;  // [in, N], fp8
+
+  bool defined() const { return input.defined() || input_transposed.defined(); }
 };
 
 class LinearProducts {
@@ -60,6 +63,10 @@ class LinearProducts {
   /// The same from the copies of an InputTarget.
   void Forward(const LayerContext& context, const Fp8Output& x, const Tensor& bias, Tensor& y,
                LinearSaved& saved) const;
+
+  /// Fills `saved` as Forward does, without the product. `x` is what the layer got: a shard of
+  /// [N, in] where sequence parallelism gathers it.
+  void Keep(const LayerContext& context, const LinearOperand& x, LinearSaved& saved) const;
 
   /// Whether WeightGradient needs x (gathered again), that is: fp8 kept no copy of it.
   bool NeedsInput(const LinearSaved& saved) const { return saved.input.defined(); }
@@ -89,6 +96,10 @@ class LinearProducts {
   };
 
  private:
+  /// Whether x is gathered first: of that, only the shard is kept.
+  bool KeepsShard(const LayerContext& context) const {
+    return context.sequence_parallel() && !input_sharded_;
+  }
   void Fp8Product(const LayerContext& context, const Tensor& rows, const Tensor& bias,
                   Tensor& y) const;
 

@@ -1,5 +1,8 @@
 #include "engine/layers/lm_head.h"
 
+#include <utility>
+
+#include "engine/layers/recompute.h"
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/elementwise.h"
 
@@ -28,13 +31,12 @@ LmHead::LmHead(ParameterStore& store, const LayerContext& context, Parameter* ti
   if (tied != nullptr) store.AlsoUse(*tied);
 }
 
-void LmHead::Forward(const LayerContext& context, const Tensor& x, const Tensor& targets,
-                     const Tensor& gradient_scale, Tensor& loss_sum, LmHeadSaved& saved,
-                     Tensor* logits) const {
+Tensor LmHead::Losses(const LayerContext& context, LinearOperand normed, LmHeadSaved& saved,
+                      Tensor* logits) const {
   const VocabShard shard = {.start = vocab_start_, .valid = context.model.vocab_size};
   const int64_t tokens = context.tokens();
-  saved.dlogits = output_layer_.Forward(context, final_norm_.Forward(context, x, saved.norm),
-                                        MemoryTag::kActivations, saved.output_layer);
+  saved.dlogits = output_layer_.Forward(context, std::move(normed), MemoryTag::kActivations,
+                                        saved.output_layer);
   if (logits != nullptr) {
     *logits = context.New(saved.dlogits.shape(), MemoryTag::kWorkspace);
     Copy(saved.dlogits, *logits);
@@ -45,14 +47,29 @@ void LmHead::Forward(const LayerContext& context, const Tensor& x, const Tensor&
   Tensor losses = context.NewF32({tokens}, MemoryTag::kWorkspace);
   CrossEntropyMax(saved.dlogits, shard, row_max);
   if (context.tp() > 1) context.parallel.tp->AllReduce(row_max, ReduceOp::kMax);
-  CrossEntropySum(saved.dlogits, targets, shard, row_max, sums);
+  CrossEntropySum(saved.dlogits, saved.targets, shard, row_max, sums);
   if (context.tp() > 1) context.parallel.tp->AllReduce(sums);
-  CrossEntropyGrad(targets, shard, row_max, sums, gradient_scale, saved.dlogits, losses);
-  Sum(losses, loss_sum, /*accumulate=*/true);
+  CrossEntropyGrad(saved.targets, shard, row_max, sums, saved.gradient_scale, saved.dlogits,
+                   losses);
+  return losses;
 }
 
-Tensor LmHead::Backward(const LayerContext& context, const Tensor& x, const LmHeadSaved& saved,
+void LmHead::Forward(const LayerContext& context, const Tensor& x, const Tensor& targets,
+                     const Tensor& gradient_scale, Tensor& loss_sum, LmHeadSaved& saved,
+                     Tensor* logits) const {
+  saved.targets = targets;
+  saved.gradient_scale = gradient_scale;
+  Sum(Losses(context, final_norm_.Forward(context, x, saved.norm), saved, logits), loss_sum,
+      /*accumulate=*/true);
+  if (context.Recomputes(RecomputeModule::kLogits)) saved.dlogits = {};
+}
+
+Tensor LmHead::Backward(const LayerContext& context, const Tensor& x, LmHeadSaved& saved,
                         bool accumulate) const {
+  if (!saved.dlogits.defined()) {
+    const RecomputePass recompute(context.device);
+    Losses(context, saved.output_layer.input, saved, /*logits=*/nullptr);
+  }
   const Tensor dhidden =
       output_layer_.Backward(context, saved.output_layer, saved.dlogits, accumulate);
   Tensor dx = context.New(x.shape(), MemoryTag::kWorkspace);

@@ -11,7 +11,10 @@ namespace trimtab {
 struct LmHeadSaved {
   NormSaved norm;
   LinearSaved output_layer;  // its input is the normalised stream [rows, C]
-  Tensor dlogits;            // [N, padded V / tp]: the logits, replaced by their gradient
+  Tensor targets;            // [N] int32
+  Tensor gradient_scale;     // [1]
+  Tensor dlogits;  // [N, padded V / tp]: the logits, replaced by their gradient; undefined where
+                   // they are recomputed
 };
 
 class LmHead {
@@ -29,7 +32,7 @@ class LmHead {
                const Tensor& gradient_scale, Tensor& loss_sum, LmHeadSaved& saved,
                Tensor* logits = nullptr) const;
   /// Gradient of x [rows, C], in a new workspace tensor.
-  Tensor Backward(const LayerContext& context, const Tensor& x, const LmHeadSaved& saved,
+  Tensor Backward(const LayerContext& context, const Tensor& x, LmHeadSaved& saved,
                   bool accumulate) const;
 
   /// [padded V / tp, C]
@@ -38,6 +41,9 @@ class LmHead {
  private:
   /// `tied`: the table of the embedding; nullptr if the head has its own.
   LmHead(ParameterStore& store, const LayerContext& context, Parameter* tied);
+  /// The cross-entropy of each token [N] and saved.dlogits, from the normalised stream.
+  Tensor Losses(const LayerContext& context, LinearOperand normed, LmHeadSaved& saved,
+                Tensor* logits) const;
 
   Norm final_norm_;
   ColumnParallelLinear output_layer_;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/layers/recompute.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/fused_fp8.h"
 
@@ -73,12 +74,24 @@ LinearOperand Mlp::ActivationBackward(const LayerContext& context, const MlpSave
 
 Tensor Mlp::Forward(const LayerContext& context, LinearOperand x, MlpSaved& saved) const {
   saved.fc1 = linear_fc1_.Forward(context, std::move(x), MemoryTag::kActivations, saved.linear_fc1);
-  return linear_fc2_.Forward(context, ActivationForward(context, saved), MemoryTag::kActivations,
-                             saved.linear_fc2);
+  Tensor y = linear_fc2_.Forward(context, ActivationForward(context, saved),
+                                 MemoryTag::kActivations, saved.linear_fc2);
+  if (context.Recomputes(RecomputeModule::kMlpAct)) saved.linear_fc2 = {};
+  return y;
 }
 
-Tensor Mlp::Backward(const LayerContext& context, const MlpSaved& saved, const Tensor& dy,
+void Mlp::Recompute(const LayerContext& context, LinearOperand x, MlpSaved& saved) const {
+  if (saved.fc1.defined()) return linear_fc1_.Keep(context, x, saved.linear_fc1);
+  saved.fc1 = linear_fc1_.Forward(context, std::move(x), MemoryTag::kActivations, saved.linear_fc1);
+  linear_fc2_.Keep(context, ActivationForward(context, saved), saved.linear_fc2);
+}
+
+Tensor Mlp::Backward(const LayerContext& context, MlpSaved& saved, const Tensor& dy,
                      bool accumulate) const {
+  if (!saved.linear_fc2.defined()) {
+    const RecomputePass recompute(context.device);
+    linear_fc2_.Keep(context, ActivationForward(context, saved), saved.linear_fc2);
+  }
   LinearOperand dfc1 = ActivationBackward(
       context, saved, linear_fc2_.Backward(context, saved.linear_fc2, dy, accumulate), accumulate);
   return linear_fc1_.Backward(context, saved.linear_fc1, std::move(dfc1), accumulate);

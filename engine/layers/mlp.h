@@ -11,7 +11,7 @@ namespace trimtab {
 struct MlpSaved {
   LinearSaved linear_fc1;
   Tensor fc1;              // [N, F / tp], or gate and up [N, 2F / tp]: before the activation
-  LinearSaved linear_fc2;  // its input is the activation [N, F / tp]
+  LinearSaved linear_fc2;  // its input is the activation [N, F / tp]; nothing with mlp_act
 };
 
 class Mlp {
@@ -24,8 +24,11 @@ class Mlp {
   std::optional<Fp8Target> InputTarget(const LayerContext& context) const {
     return linear_fc1_.InputTarget(context);
   }
+  /// Makes again, from x, what `saved` lacks because the norm before it, or all of it, is
+  /// recomputed.
+  void Recompute(const LayerContext& context, LinearOperand x, MlpSaved& saved) const;
   /// dx [rows, C] from dy [rows, C].
-  Tensor Backward(const LayerContext& context, const MlpSaved& saved, const Tensor& dy,
+  Tensor Backward(const LayerContext& context, MlpSaved& saved, const Tensor& dy,
                   bool accumulate) const;
 
  private:

@@ -9,13 +9,18 @@
 
 namespace trimtab {
 
-/// Everything a layer keeps between Forward and Backward, beside its input.
+/// Everything a layer keeps between Forward and Backward, beside its input. Norms and what goes
+/// into the linear layers after them are undefined where they are recomputed, and so is the whole
+/// MLP.
 struct TransformerLayerSaved {
   NormSaved input_norm;
   SelfAttentionSaved attention;
   Tensor middle;  // [rows, C], the residual stream between attention and MLP
   NormSaved mlp_norm;
   MlpSaved mlp;
+
+  /// Nothing of a layer is kept where all of it is recomputed.
+  bool defined() const { return middle.defined(); }
 };
 
 class TransformerLayer {
@@ -28,10 +33,18 @@ class TransformerLayer {
   /// The residual stream after the layer [rows, C], an activation, from the one before it.
   Tensor Forward(const LayerContext& context, const Tensor& x, TransformerLayerSaved& saved) const;
   /// Turns dx, the gradient of the output [rows, C], into that of the input, in place.
-  void Backward(const LayerContext& context, const Tensor& x, const TransformerLayerSaved& saved,
+  void Backward(const LayerContext& context, const Tensor& x, TransformerLayerSaved& saved,
                 Tensor& dx, bool accumulate) const;
 
  private:
+  /// Drops what of norms and MLP is recomputed, once attention or the MLP has used it.
+  static void DropInputNorm(const LayerContext& context, TransformerLayerSaved& saved);
+  static void DropMlp(const LayerContext& context, TransformerLayerSaved& saved);
+  /// Make it again.
+  void RecomputeInputNorm(const LayerContext& context, const Tensor& x,
+                          TransformerLayerSaved& saved) const;
+  void RecomputeMlp(const LayerContext& context, TransformerLayerSaved& saved) const;
+
   Norm input_norm_;
   SelfAttention attention_;
   Norm mlp_norm_;

@@ -37,10 +37,9 @@ Parameter* GptModel::tied_table() const {
   return head_ ? &head_->output_table() : nullptr;
 }
 
-bool GptModel::Recomputes(size_t index) const {
-  const RecomputeConfig plan =
-      RecomputeOfLayer(context_.parallel.layout.recompute, static_cast<int64_t>(index));
-  return plan.kind == RecomputeKind::kFull;
+RecomputeGroup GptModel::GroupOf(size_t index) const {
+  return RecomputeGroupOf(context_.parallel.layout.recompute, static_cast<int64_t>(index),
+                          static_cast<int64_t>(layers_.size()));
 }
 
 void GptModel::EnterLayer(PassKind pass, size_t index) const {
@@ -71,7 +70,9 @@ Tensor GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, 
     hooks_->BeginForward(LayerUnit(i), UnitFrom(i + 1));
     TransformerLayerSaved saved;
     state.inputs.push_back(layers_[i].Forward(context_, state.inputs.back(), saved));
-    if (!Recomputes(i)) state.layers[i] = std::move(saved);
+    const RecomputeGroup group = GroupOf(i);
+    if (!group.recomputed) state.layers[i] = std::move(saved);
+    if (group.first < static_cast<int64_t>(i)) state.inputs[i] = {};
     hooks_->EndForward(LayerUnit(i));
   }
   if (!head_) {
@@ -88,12 +89,28 @@ Tensor GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, 
   return {};
 }
 
+std::optional<size_t> GptModel::UnitBelow(size_t index, const MicroBatchState& state) const {
+  if (index == 0) return std::nullopt;
+  const bool again = !state.layers[index - 1].defined();
+  return LayerUnit(again ? static_cast<size_t>(GroupOf(index - 1).first) : index - 1);
+}
+
+void GptModel::Recompute(MicroBatchState& state, size_t last) const {
+  for (auto i = static_cast<size_t>(GroupOf(last).first); i <= last; ++i) {
+    EnterLayer(PassKind::kBackward, i);
+    hooks_->BeginForward(LayerUnit(i), i < last ? LayerUnit(i + 1) : UnitBelow(last, state));
+    EnterLayer(PassKind::kRecompute, i);
+    Tensor y = layers_[i].Forward(context_, state.inputs[i], state.layers[i]);
+    if (i == last) return;  // its backward pass follows at once
+    state.inputs[i + 1] = std::move(y);
+    hooks_->EndForward(LayerUnit(i));
+  }
+}
+
 Tensor GptModel::HeadBackward(const LayerContext& context, MicroBatchState& state,
                               bool accumulate) const {
   context.device.EnterPiece({PieceKind::kHead, PassKind::kBackward});
-  const bool layers = !layers_.empty();
-  hooks_->BeginBackward(head_unit_,
-                        layers ? std::optional(LayerUnit(layers_.size() - 1)) : std::nullopt);
+  hooks_->BeginBackward(head_unit_, UnitBelow(layers_.size(), state));
   hooks_->BeginGradients(head_unit_);
   Tensor dx = head_->Backward(context, state.inputs.back(), state.head, accumulate);
   state.head = {};
@@ -104,18 +121,11 @@ Tensor GptModel::HeadBackward(const LayerContext& context, MicroBatchState& stat
 
 void GptModel::LayerBackward(const LayerContext& context, size_t index, MicroBatchState& state,
                              Tensor& dx, bool accumulate) const {
-  const TransformerLayer& layer = layers_[index];
-  const Tensor& x = state.inputs.back();
+  if (!state.layers[index].defined()) Recompute(state, index);
   EnterLayer(PassKind::kBackward, index);
-  hooks_->BeginBackward(LayerUnit(index),
-                        index > 0 ? std::optional(LayerUnit(index - 1)) : std::nullopt);
-  if (Recomputes(index)) {
-    EnterLayer(PassKind::kRecompute, index);
-    layer.Forward(context, x, state.layers[index]);
-    EnterLayer(PassKind::kBackward, index);
-  }
+  hooks_->BeginBackward(LayerUnit(index), UnitBelow(index, state));
   hooks_->BeginGradients(LayerUnit(index));
-  layer.Backward(context, x, state.layers[index], dx, accumulate);
+  layers_[index].Backward(context, state.inputs.back(), state.layers[index], dx, accumulate);
   state.layers[index] = {};
   state.inputs.pop_back();
   hooks_->EndBackward(LayerUnit(index));

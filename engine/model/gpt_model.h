@@ -36,9 +36,11 @@ struct MicroBatch {
 
 /// What a chunk keeps of one micro batch between Forward and the end of Backward.
 struct MicroBatchState {
-  Tensor tokens;                              // [N] int32; with the embedding
-  std::vector<Tensor> inputs;                 // per layer and then the head: its input [rows, C]
-  std::vector<TransformerLayerSaved> layers;  // empty where the layer recomputes
+  Tensor tokens;  // [N] int32; with the embedding
+  // Per layer and then the head: its input [rows, C]. Undefined within a group of layers that are
+  // recomputed together, which keeps only the first one's.
+  std::vector<Tensor> inputs;
+  std::vector<TransformerLayerSaved> layers;  // undefined where the layer is recomputed
   LmHeadSaved head;
   // Between BackwardInput and BackwardWeight:
   std::vector<DeferredGradients> deferred;  // of the head, then of the layers, the last one first
@@ -80,12 +82,17 @@ class GptModel {
   void set_hooks(UnitHooks* hooks) { hooks_ = hooks; }
 
  private:
-  /// Whether layer `index` drops its state after Forward and runs it again in Backward.
-  bool Recomputes(size_t index) const;
+  /// The layers that are recomputed together with layer `index`, if it is.
+  RecomputeGroup GroupOf(size_t index) const;
+  /// Runs the group that ends at layer `last` forward again, keeping everything.
+  void Recompute(MicroBatchState& state, size_t last) const;
   void EnterLayer(PassKind pass, size_t index) const;
   size_t LayerUnit(size_t index) const { return first_layer_unit_ + index; }
   /// The unit whose weights the forward pass reads in layer `index`: behind the layers, the head's.
   std::optional<size_t> UnitFrom(size_t index) const;
+  /// The unit whose weights the backward pass reads after those of layer `index`: of the layer
+  /// before it, or the first of the group that has to run again.
+  std::optional<size_t> UnitBelow(size_t index, const MicroBatchState& state) const;
 
   // Backward, piece by piece.
   Tensor HeadBackward(const LayerContext& context, MicroBatchState& state, bool accumulate) const;

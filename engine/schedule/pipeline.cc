@@ -166,6 +166,7 @@ std::vector<StageProgram> PlanPipeline(Schedule schedule, const PipelineShape& s
   for (int64_t stage = 0; stage < shape.pp; ++stage) {
     programs.push_back(row.compute(shape, stage));
   }
+  if (shape.pp == 1) return programs;
   const Clock clock(shape, programs);
   std::vector<std::vector<Placed>> messages(programs.size());
   for (const Message& message : OrderMessages(shape, clock)) {

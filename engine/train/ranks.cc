@@ -61,6 +61,7 @@ void RunMpiRank(const RunConfig& run, const MpiLaunch& launch,
   // A rank never outlives its mpirun, however that ends.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   MpiWorld& world = MpiWorld::OfProcess();
+  world.Start();
   try {
     const std::unique_ptr<Device> device = MakeRankDevice(run, launch.local_rank);
     ParallelContext context = MakeMpiContext(world, run.layout, *device);
@@ -91,6 +92,16 @@ int64_t Rank::FromFirst(int64_t value) {
   return *data;
 }
 
+int64_t Rank::AwaitFirst(const std::function<int64_t()>& value) {
+  const auto set_unlimited = [this](bool unlimited) {
+    if (!in_process_) MpiWorld::OfProcess().set_unlimited(unlimited);
+  };
+  set_unlimited(true);
+  const int64_t result = FromFirst(index() == 0 ? value() : 0);
+  set_unlimited(false);
+  return result;
+}
+
 std::vector<int64_t> Rank::Gather(std::span<const int64_t> values) {
   const auto count = static_cast<int64_t>(values.size());
   const int64_t ranks = parallel_.host->size();
@@ -104,6 +115,7 @@ std::vector<int64_t> Rank::Gather(std::span<const int64_t> values) {
 
 void RunRanks(const RunConfig& run, const std::function<void(Rank& rank)>& body) {
   if (const auto launch = FindMpiLaunch()) return RunMpiRank(run, *launch, body);
+  RefuseOtherLaunchers();
   RunInprocRanks(run.layout, [&](ParallelContext& context) {
     const std::unique_ptr<Device> device = MakeRankDevice(run, context.rank);
     Rank rank(run, context, *device, /*in_process=*/true);

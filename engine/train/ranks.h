@@ -33,6 +33,9 @@ class Rank {
   void Barrier() { parallel_.host->Barrier(); }
   /// What rank 0 passed.
   int64_t FromFirst(int64_t value);
+  /// What `value` returns on rank 0, which alone calls it. That may take any time: no limit on
+  /// waits holds meanwhile.
+  int64_t AwaitFirst(const std::function<int64_t()>& value);
   /// What every rank passed, one after the other. All pass the same number of values.
   std::vector<int64_t> Gather(std::span<const int64_t> values);
 

@@ -201,6 +201,7 @@ void Trainer::RunMicroBatches(const TokenSource& source, int64_t first_sample) {
         stage_.Run(program[j]);
       }
       if (!last) return;
+      device_.EnterAction(static_cast<int64_t>(program.size()));
       stage_.Finish();
       ReduceGradients();
     };

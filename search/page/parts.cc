@@ -11,10 +11,13 @@ namespace trimtab {
 namespace {
 
 // In the order of the bars. The first few are of predictions, the next of measurements.
-constexpr std::array<std::string_view, 11> kStepParts = {"compute",
+constexpr std::array<std::string_view, 14> kStepParts = {"compute",
                                                          "recompute",
                                                          "tensor-parallel messages",
+                                                         "context-parallel messages",
                                                          "data-parallel messages",
+                                                         "messages between stages",
+                                                         "pipeline bubble",
                                                          "optimizer",
                                                          "overhead",
                                                          "matrix products",
@@ -30,7 +33,10 @@ constexpr std::array<std::string_view, 7> kMemoryParts = {
 /// messages carry their group behind a colon.
 std::string_view StepPartOf(std::string_view entry) {
   if (entry == "exposed_tp") return "tensor-parallel messages";
+  if (entry == "exposed_cp") return "context-parallel messages";
   if (entry == "exposed_dp") return "data-parallel messages";
+  if (entry == "exposed_pp") return "messages between stages";
+  if (entry == "bubble") return "pipeline bubble";
   const auto* known = std::find(kStepParts.begin(), kStepParts.end(), entry);
   if (known != kStepParts.end()) return *known;
   if (entry.find(':') != std::string_view::npos) return "messages";

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <set>
 
@@ -199,6 +200,23 @@ void DrawNumerics(std::mt19937& random, RunConfig& run) {
   if (random() % 2 == 0) run.fp8.bf16_layers = {layers[random() % layers.size()]};
 }
 
+RecomputeConfig RandomPlan(std::mt19937& random) {
+  const std::string layers = std::to_string(1 + random() % 7);
+  switch (random() % 5) {
+    case 0:
+      return {};
+    case 1:
+      return ParseRecompute("full", "plan");
+    case 2:
+      return ParseRecompute("full:block:" + layers, "plan");
+    case 3:
+      return ParseRecompute("full:uniform:" + layers, "plan");
+    default:
+      const auto modules = static_cast<uint8_t>(1 + random() % 31);
+      return {.kind = RecomputeKind::kSelective, .modules = {.bits = modules}};
+  }
+}
+
 /// A legal run drawn at random: any family, odd sizes, any layout, any precision.
 RunConfig RandomRun(std::mt19937& random) {
   const auto pick = [&random](std::initializer_list<int64_t> choices) {
@@ -236,10 +254,7 @@ RunConfig RandomRun(std::mt19937& random) {
     layout.micro_batch = pick({1, 2, 3});
     layout.zero = pick({0, 1, 2, 3});
     layout.reshard_after_forward = pick({0, 1, 1}) != 0;
-    layout.recompute.kind = pick({0, 1}) != 0 ? RecomputeKind::kFull : RecomputeKind::kNone;
-    if (layout.recompute.kind == RecomputeKind::kFull) {
-      layout.recompute.num_layers = pick({-1, 1, 2, 7});
-    }
+    layout.recompute = RandomPlan(random);
     if (FirstBrokenRule(run) == nullptr) return run;
   }
 }
@@ -350,19 +365,42 @@ TEST(DryRun, PeakEqualsTheCpuRunToTheByteInEveryPrecision) {
   }
 }
 
+/// Whether slices of one stream of one stage lie within one another or apart.
+void ExpectNested(const std::vector<TimelineEvent>& timeline) {
+  std::map<std::pair<int64_t, std::string>, std::vector<double>> open;  // ends of slices around
+  for (const TimelineEvent& event : timeline) {
+    constexpr double kRounding = 1e-12;
+    std::vector<double>& ends = open[{event.stage, event.stream}];
+    while (!ends.empty() && ends.back() <= event.start_s + kRounding) ends.pop_back();
+    const double end = event.start_s + event.duration_s;
+    if (!ends.empty()) {
+      EXPECT_LE(end, ends.back() + kRounding) << event.name;
+    }
+    ends.push_back(end);
+  }
+}
+
 TEST(DryRun, TimelineCoversTheStep) {
   RunConfig run = EveryRun(TinyGpt2(), 4, 20, 1).front();
-  run.layout.tp = 2;
-  run.layout.dp = 2;
-  const DryRunResult result = DryRunStep(run, GenericCpu(), true);
-  double end = 0;
-  for (const TimelineEvent& event : result.timeline) {
-    EXPECT_GE(event.start_s, end - 1e-12);
-    end = event.start_s + event.duration_s;
+  for (const char* layout :
+       {"tp=2,dp=2", "tp=2,pp=3,mbs=2", "pp=2,schedule=zero-bubble,recompute=full"}) {
+    SCOPED_TRACE(layout);
+    run.layout = ParseLayout(layout, 0);
+    const DryRunResult result = DryRunStep(run, GenericCpu(), true);
+    double end = 0;
+    std::set<int64_t> stages;
+    for (const TimelineEvent& event : result.timeline) {
+      end = std::max(end, event.start_s + event.duration_s);
+      stages.insert(event.stage);
+    }
+    EXPECT_EQ(static_cast<int64_t>(stages.size()), run.layout.pp);
+    const Breakdown& parts = result.estimate.breakdown_s;
+    EXPECT_NEAR(end, result.estimate.step_time_s - parts.overhead, 1e-9);
+    EXPECT_EQ(parts.exposed_tp > 0, run.layout.tp > 1);
+    EXPECT_EQ(parts.bubble > 0, run.layout.pp > 1);
+    EXPECT_GT(result.timeline.size(), 100u);
+    ExpectNested(result.timeline);
   }
-  EXPECT_NEAR(end, result.estimate.step_time_s - result.estimate.breakdown_s.overhead, 1e-9);
-  EXPECT_GT(result.estimate.breakdown_s.exposed_tp, 0);
-  EXPECT_GT(result.timeline.size(), 100u);
 }
 
 }  // namespace

@@ -68,7 +68,9 @@ inline std::vector<RunConfig> EveryRun(const ModelConfig& model, int64_t global_
       for (const bool sequence_parallel : {false, true}) {
         if (sequence_parallel && tp == 1) continue;
         for (int64_t micro_batch = 1; micro_batch * dp <= global_batch; ++micro_batch) {
-          for (const char* recompute : {"none", "full", "full:block:1"}) {
+          for (const char* recompute :
+               {"none", "full", "full:block:1", "full:uniform:2", "selective:core_attn+mlp_act",
+                "selective:layernorm+mlp+logits"}) {
             for (const int64_t zero : {0, 1, 2, 3}) {
               run.layout = {};
               run.layout.dp = dp;

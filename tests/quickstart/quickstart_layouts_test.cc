@@ -1,12 +1,17 @@
-// Every layout the quickstart's search enumerates trains to the same ten losses as one rank.
+// The layouts that the quickstart's search enumerates train to the same ten losses as one rank: a
+// sample of them, or under TRIMTAB_EXHAUSTIVE every one.
 //
-// The problem is read from the quickstart itself. Its model is slimmed (width, depth, sequence) so
-// that a hundred layouts train in seconds; what decides a layout - heads, global batch, vocabulary,
-// ranks - stays as it is.
+// The problem is read from the quickstart itself. Its model is slimmed (width, sequence) so that a
+// hundred layouts train in seconds; what decides a layout - heads, layers, global batch,
+// vocabulary, ranks - stays as it is.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <iostream>
+#include <limits>
 #include <map>
+#include <random>
 
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
@@ -47,7 +52,6 @@ Problem QuickstartProblem() {
 RunConfig Slimmed(RunConfig run) {
   run.model.hidden_size = run.model.num_heads * 8;
   run.model.ffn_hidden_size = 2 * run.model.hidden_size;
-  run.model.num_layers = 2;
   run.sequence_length = 16;
   run.threads_per_rank = 1;
   run.steps = kSteps;
@@ -56,7 +60,13 @@ RunConfig Slimmed(RunConfig run) {
   return run;
 }
 
-TEST(QuickstartLayoutsTest, EveryLayoutTrainsLikeOneRank) {
+#ifdef TRIMTAB_EXHAUSTIVE
+constexpr size_t kSample = std::numeric_limits<size_t>::max();
+#else
+constexpr size_t kSample = 100;
+#endif
+
+TEST(QuickstartLayoutsTest, LayoutsTrainLikeOneRank) {
   const Problem problem = QuickstartProblem();
   std::vector<RunConfig> candidates;
   WalkSpace(problem, [&](const RunConfig& run) { candidates.push_back(run); });
@@ -65,7 +75,9 @@ TEST(QuickstartLayoutsTest, EveryLayoutTrainsLikeOneRank) {
   const auto source = MakeSyntheticSource(reference.model.vocab_size, /*seed=*/9);
   const std::vector<double> losses = TrainOnRanks(reference, *source, kSteps).losses;
 
-  size_t trained = 0;
+  const size_t all = candidates.size();
+  std::shuffle(candidates.begin(), candidates.end(), std::mt19937(1));
+  candidates.resize(std::min(all, kSample));
   for (const RunConfig& candidate : candidates) {
     const RunConfig run = Slimmed(candidate);
     ASSERT_EQ(FirstBrokenRule(run), nullptr) << CandidateKey(run);
@@ -74,9 +86,9 @@ TEST(QuickstartLayoutsTest, EveryLayoutTrainsLikeOneRank) {
       ASSERT_NEAR(actual[step], losses[step], kTolerance * losses[step])
           << CandidateKey(run) << " step " << step;
     }
-    ++trained;
   }
-  EXPECT_GE(trained, 50u) << "the quickstart searches a real space";
+  std::cout << "trained " << candidates.size() << " of " << all << " layouts\n";
+  EXPECT_GE(candidates.size(), 50u) << "the quickstart searches a real space";
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "tests/search/search_fakes.h"
 
+#include <bit>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -60,8 +61,9 @@ Prediction FakePredictor::ClosedForm(const RunConfig& run) {
   const ParallelConfig& layout = run.layout;
   double step_s = 1.0 / static_cast<double>(layout.micro_batch);
   step_s += 0.1 * static_cast<double>(layout.tp) + 0.01 * static_cast<double>(layout.dp);
+  const auto modules = std::popcount(layout.recompute.modules.bits);
   const bool full = layout.recompute.kind == RecomputeKind::kFull;
-  const double recompute_s = full ? 0.3 : 0;
+  const double recompute_s = full ? 0.3 : 0.05 * modules;
   Prediction prediction;
   prediction.step_time_s = step_s + recompute_s;
   prediction.step_time_low_s = prediction.step_time_s * 0.9;

@@ -55,7 +55,8 @@ Expected TheLongWay(const Problem& problem, const std::vector<int64_t>& world_si
         for (int64_t mbs = 1; mbs <= problem.max_micro_batch; ++mbs) {
           if (problem.global_batch % mbs != 0) continue;
           run.layout.micro_batch = mbs;
-          for (const char* recompute : {"none", "full"}) {
+          for (const char* recompute :
+               {"none", "full", "selective:core_attn", "selective:core_attn+layernorm+mlp_act"}) {
             run.layout.recompute = ParseRecompute(recompute, "");
             for (run.layout.zero = 0; run.layout.zero <= 3; ++run.layout.zero) expected.Look(run);
           }
@@ -106,8 +107,8 @@ TEST(Space, PruningBranchesCountsWhatLookingAtEachWouldCount) {
 
 TEST(Space, HoldsEveryCombinationOnce) {
   // Shapes: 1 rank: tp1; 2: tp1, tp2 (sp off, on); 4: tp1, tp2 (2), tp4 (2). Each with micro batch
-  // 1, 2, 4, two kinds of recompute, four of sharding.
-  EXPECT_EQ(Count(TinyProblem()).enumerated, (1 + 3 + 5) * 3 * 2 * 4);
+  // 1, 2, 4, four plans of recompute, four of sharding.
+  EXPECT_EQ(Count(TinyProblem()).enumerated, (1 + 3 + 5) * 3 * 4 * 4);
   const std::vector<RunConfig> candidates = LegalCandidates(TinyProblem());
   std::set<std::string> keys;
   for (const RunConfig& run : candidates) keys.insert(CandidateKey(run));

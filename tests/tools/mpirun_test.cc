@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -54,6 +57,18 @@ bool AnyProcessHas(const std::string& word) {
   return false;
 }
 
+/// The process that is rank `rank` of a run with `word` in its command line; 0 if there is none.
+pid_t ProcessOfRank(int rank, const std::string& word) {
+  const std::string variable = fmt::format("OMPI_COMM_WORLD_RANK={}", rank) + '\0';
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string path = entry.path().string();
+    if (ReadFile(path + "/cmdline").find(word) == std::string::npos) continue;
+    if (ReadFile(path + "/environ").find(variable) == std::string::npos) continue;
+    return std::stoi(entry.path().filename().string());
+  }
+  return 0;
+}
+
 class MpirunTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -92,7 +107,9 @@ class MpirunTest : public testing::Test {
 
 TEST_F(MpirunTest, TrainsToTheBitsOfThreads) {
   for (const char* layout : {R"({"tp": 2})", R"({"tp": 2, "sp": true})", R"({"dp": 2, "zero": 1})",
-                             R"({"dp": 2, "precision": "bf16"})", R"({"tp": 2, "dp": 2})"}) {
+                             R"({"dp": 2, "precision": "bf16"})", R"({"tp": 2, "dp": 2})",
+                             R"({"pp": 2, "schedule": "zero-bubble"})",
+                             R"({"pp": 2, "vp": 2, "schedule": "interleaved-1f1b"})"}) {
     const std::string arguments = "train --json --quiet --config " + WriteRun(layout);
     const int ranks = std::string(layout) == R"({"tp": 2, "dp": 2})" ? 4 : 2;
     const MpirunResult threads = RunAlone(arguments);
@@ -116,23 +133,25 @@ TEST_F(MpirunTest, LauncherFlagStartsTheRanks) {
 }
 
 TEST_F(MpirunTest, CheckpointIsThatOfThreads) {
-  const std::string run = WriteRun(R"({"tp": 2, "dp": 2, "zero": 1})");
-  const std::string train = "train --quiet --config " + run + " --checkpoint " + folder_;
-  const MpirunResult threads = RunAlone(train + "/threads");
-  const MpirunResult processes = RunRanks(4, train + "/processes");
-  ASSERT_EQ(threads.exit_code, 0) << threads.output;
-  ASSERT_EQ(processes.exit_code, 0) << processes.output;
-  int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/threads")) {
-    const std::string name = entry.path().filename().string();
-    EXPECT_EQ(ReadFile(entry.path().string()), ReadFile(folder_ + "/processes/" + name)) << name;
-    ++files;
+  for (const char* layout : {R"({"tp": 2, "dp": 2, "zero": 1})", R"({"pp": 2, "dp": 2})"}) {
+    const std::string train =
+        "train --quiet --config " + WriteRun(layout) + " --checkpoint " + folder_;
+    const MpirunResult threads = RunAlone(train + "/threads");
+    const MpirunResult processes = RunRanks(4, train + "/processes");
+    ASSERT_EQ(threads.exit_code, 0) << threads.output;
+    ASSERT_EQ(processes.exit_code, 0) << processes.output;
+    int files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/threads")) {
+      const std::string name = entry.path().filename().string();
+      EXPECT_EQ(ReadFile(entry.path().string()), ReadFile(folder_ + "/processes/" + name)) << name;
+      ++files;
+    }
+    EXPECT_EQ(files, 3);
+    const MpirunResult resumed =
+        RunRanks(4, train + "/processes --steps 7 --json --load " + folder_ + "/processes");
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+    EXPECT_EQ(Steps(resumed.output).size(), 2u) << resumed.output;
   }
-  EXPECT_EQ(files, 3);
-  const MpirunResult resumed =
-      RunRanks(4, train + "/processes --steps 7 --json --load " + folder_ + "/processes");
-  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
-  EXPECT_EQ(Steps(resumed.output).size(), 2u) << resumed.output;
 }
 
 TEST_F(MpirunTest, ProfilesAndWritesOneResult) {
@@ -188,6 +207,72 @@ TEST_F(MpirunTest, TrialOfASearchRunsUnderMpirun) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   EXPECT_FALSE(AnyProcessHas(request.results_path));
+}
+
+// A rank of a training run that goes away, by a signal: the run ends, and says which.
+TEST_F(MpirunTest, LostRankIsNamedAndEndsTheRun) {
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    const std::string train =
+        "train --quiet --steps 100000000 --config " + WriteRun(R"({"dp": 2})");
+    MpirunResult result;
+    std::thread run([&] {
+      result = RunUnderMpirun(2, "tools/trimtab " + train, "TRIMTAB_HEARTBEAT_TIMEOUT_S=3");
+    });
+    pid_t victim = 0;
+    for (int tries = 0; tries < 1000 && victim == 0; ++tries) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      victim = ProcessOfRank(1, folder_);
+    }
+    std::this_thread::sleep_for(std::chrono::seconds(2));  // it trains by now
+    EXPECT_NE(victim, 0);
+    const auto begin = std::chrono::steady_clock::now();
+    if (victim != 0) ::kill(victim, signal);
+    run.join();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    EXPECT_LT(took.count(), 30);
+    EXPECT_NE(result.exit_code, 0);
+    const std::string told =
+        signal == SIGKILL ? "rank 1 has died" : "rank 1 has been silent for 3 s";
+    EXPECT_NE(result.output.find(told), std::string::npos) << result.output;
+    EXPECT_EQ(result.output.find(told), result.output.rfind(told)) << result.output;
+    EXPECT_FALSE(AnyProcessHas(folder_)) << "a process is left";
+  }
+}
+
+// A worker that waits for its next command is not held to the limit on waits.
+TEST_F(MpirunTest, ParkedWorkerMayWait) {
+  const std::string run = WriteRun(R"({"dp": 2})");
+  const std::string commands = folder_ + "/commands";
+  ASSERT_EQ(::mkfifo(commands.c_str(), 0600), 0);
+  std::thread driver([&commands] {
+    std::ofstream pipe(commands);
+    pipe << "visit a1\n" << std::flush;
+    std::this_thread::sleep_for(std::chrono::seconds(12));
+    pipe << "visit a2\n" << std::flush;
+  });
+  const std::string results = folder_ + "/results.jsonl";
+  const MpirunResult trial = RunUnderMpirun(2,
+                                            "tools/trimtab profile --quiet --steps 2 --result " +
+                                                results + " --config " + run + " < " + commands,
+                                            "TRIMTAB_COMM_TIMEOUT_S=5");
+  driver.join();
+  EXPECT_EQ(trial.exit_code, 0) << trial.output;
+  const std::string written = ReadFile(results);
+  EXPECT_EQ(std::count(written.begin(), written.end(), '\n'), 2) << written;
+}
+
+TEST_F(MpirunTest, OtherLaunchersAreRefused) {
+  const std::string run = WriteRun(R"({"dp": 2})");
+  ::setenv("WORLD_SIZE", "8", 1);
+  ::setenv("RANK", "0", 1);
+  const MpirunResult result = RunAlone("train --quiet --config " + run);
+  ::unsetenv("WORLD_SIZE");
+  ::unsetenv("RANK");
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_EQ(result.output,
+            "trimtab: torchrun says that this is process 0 of 8 (WORLD_SIZE=8), but every one of "
+            "them would run all ranks; expected one process, or Open MPI's mpirun to start the "
+            "ranks\n");
 }
 
 TEST_F(MpirunTest, WorldOfAnotherSizeIsRefused) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
 #include "engine/base/units.h"
 #include "engine/comm/reduce_kernels.h"
@@ -17,6 +18,28 @@ constexpr int64_t kSliceBytes = kMiB;
 char* At(const void* base, int64_t elements, DType dtype) {
   return static_cast<char*>(const_cast<void*>(base)) + elements * SizeOf(dtype);
 }
+
+using Scratch = std::shared_ptr<std::vector<char>>;
+
+/// Around a collective: where it throws, its buffers outlive it.
+class KeepOnFailure {
+ public:
+  KeepOnFailure(const Tensor& in, const Tensor& out, const Scratch& scratch)
+      : in_(in), out_(out), scratch_(scratch) {}
+  ~KeepOnFailure() {
+    if (std::uncaught_exceptions() == exceptions_) return;
+    for (const Tensor* tensor : {&in_, &out_}) MpiWorld::Keep(std::make_shared<Tensor>(*tensor));
+    MpiWorld::Keep(scratch_);
+  }
+  KeepOnFailure(const KeepOnFailure&) = delete;
+  KeepOnFailure& operator=(const KeepOnFailure&) = delete;
+
+ private:
+  const Tensor& in_;
+  const Tensor& out_;
+  const Scratch& scratch_;
+  const int exceptions_ = std::uncaught_exceptions();
+};
 
 class MpiCommunicator final : public Communicator {
  public:
@@ -33,6 +56,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   void DoAllReduce(Tensor& buffer, ReduceOp op) override {
+    const KeepOnFailure keep(buffer, buffer, scratch_);
     const CommCall call = MakeCall(CollectiveKind::kAllReduce, buffer, buffer.numel(), op, -1);
     world_.Agree(place(), call);
     const int64_t slice = SliceElements(buffer.dtype());
@@ -43,6 +67,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   void DoReduceScatter(const Tensor& in, Tensor& out) override {
+    const KeepOnFailure keep(in, out, scratch_);
     const int64_t part = out.numel();
     const CommCall call = MakeCall(CollectiveKind::kReduceScatter, in, part, ReduceOp::kSum, -1);
     world_.Agree(place(), call);
@@ -59,6 +84,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   void DoAllGather(const Tensor& in, Tensor& out) override {
+    const KeepOnFailure keep(in, out, scratch_);
     const int64_t part = in.numel();
     const CommCall call = MakeCall(CollectiveKind::kAllGather, in, part, ReduceOp::kSum, -1);
     world_.Agree(place(), call);
@@ -72,6 +98,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   void DoBroadcast(Tensor& buffer, int root) override {
+    const KeepOnFailure keep(buffer, buffer, scratch_);
     const CommCall call =
         MakeCall(CollectiveKind::kBroadcast, buffer, buffer.numel(), ReduceOp::kSum, root);
     world_.Agree(place(), call);
@@ -87,6 +114,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   void DoAllToAll(const Tensor& in, Tensor& out) override {
+    const KeepOnFailure keep(in, out, scratch_);
     const int64_t part = in.numel() / size();
     const int64_t bytes = part * SizeOf(in.dtype());
     const CommCall call = MakeCall(CollectiveKind::kAllToAll, in, part, ReduceOp::kSum, -1);
@@ -129,7 +157,7 @@ class MpiCommunicator final : public Communicator {
 
   Pending SubmitMessage(CollectiveKind kind, const Tensor& tensor, int peer) {
     const CommCall call = MakeCall(kind, tensor, tensor.numel(), ReduceOp::kSum, peer);
-    return world_.Submit(place(), call, tensor.raw(), tensor.bytes());
+    return world_.Submit(place(), call, tensor);
   }
 
   static int64_t SliceElements(DType dtype) { return kSliceBytes / SizeOf(dtype); }
@@ -152,16 +180,16 @@ class MpiCommunicator final : public Communicator {
   void ReduceHere(const CommCall& call, const PieceOf& piece_of, const void* in, void* out) {
     const Piece own = piece_of(rank());
     const int64_t bytes = own.count * SizeOf(call.dtype);
-    scratch_.resize(static_cast<size_t>(bytes * size()));
+    scratch_->resize(static_cast<size_t>(bytes * size()));
     Exchange(call, [&](int peer, MpiWorld::Transfer& transfer) {
       const Piece piece = piece_of(peer);
       transfer.send = At(in, piece.begin, call.dtype);
       transfer.send_bytes = piece.count * SizeOf(call.dtype);
-      transfer.receive = scratch_.data() + bytes * peer;
+      transfer.receive = scratch_->data() + bytes * peer;
       transfer.receive_bytes = bytes;
     });
     for (int peer = 0; peer < size(); ++peer) {
-      sources_[static_cast<size_t>(peer)] = scratch_.data() + bytes * peer;
+      sources_[static_cast<size_t>(peer)] = scratch_->data() + bytes * peer;
     }
     sources_[static_cast<size_t>(rank())] = At(in, own.begin, call.dtype);
     ReduceRange(call.dtype, call.op, sources_, std::span(&out, 1), 0, own.count, 0);
@@ -188,7 +216,7 @@ class MpiCommunicator final : public Communicator {
   MpiWorld& world_;
   std::vector<int> members_;
   std::vector<MpiWorld::Transfer> transfers_;
-  std::vector<char> scratch_;
+  Scratch scratch_ = std::make_shared<std::vector<char>>();
   std::vector<const void*> sources_;
 };
 

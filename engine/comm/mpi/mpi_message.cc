@@ -15,24 +15,26 @@ int DataTag(GroupKind group) { return HeaderTag(group) + 1; }
 
 class MpiWorld::Message final : public PendingMessage {
  public:
-  Message(MpiWorld& world, const Place& place, const CommCall& call, void* data, int64_t bytes)
+  Message(MpiWorld& world, const Place& place, const CommCall& call, const Tensor& tensor)
       : world_(world),
         place_(place),
         call_(call),
-        header_(
-            MakeCallHeader(place.group, static_cast<int>(place.members.size()), place.rank, call)),
+        memory_(std::make_shared<Memory>()),
         header_batch_(world.transport_->NewBatch()),
         data_batch_(world.transport_->NewBatch()) {
+    memory_->tensor = tensor;
+    CallHeader& header = memory_->header;
+    header = MakeCallHeader(place.group, static_cast<int>(place.members.size()), place.rank, call);
     MpiTransport& transport = *world.transport_;
-    const int peer = place.members[static_cast<size_t>(call.peer)];
+    const int header_tag = HeaderTag(place.group);
+    const int data_tag = DataTag(place.group);
+    const int64_t bytes = tensor.bytes();
     if (sends()) {
-      transport.BeginMatchedSend(header_batch_, peer, HeaderTag(place.group), &header_,
-                                 sizeof(header_));
-      if (bytes > 0) transport.BeginSend(data_batch_, peer, DataTag(place.group), data, bytes);
+      transport.BeginMatchedSend(header_batch_, peer(), header_tag, &header, sizeof(header));
+      if (bytes > 0) transport.BeginSend(data_batch_, peer(), data_tag, tensor.raw(), bytes);
     } else {
-      transport.BeginReceive(header_batch_, peer, HeaderTag(place.group), &header_,
-                             sizeof(header_));
-      if (bytes > 0) transport.BeginReceive(data_batch_, peer, DataTag(place.group), data, bytes);
+      transport.BeginReceive(header_batch_, peer(), header_tag, &header, sizeof(header));
+      if (bytes > 0) transport.BeginReceive(data_batch_, peer(), data_tag, tensor.raw(), bytes);
     }
   }
 
@@ -40,32 +42,41 @@ class MpiWorld::Message final : public PendingMessage {
     if (done_) return;
     world_.transport_->Cancel(header_batch_);
     world_.transport_->Cancel(data_batch_);
+    Keep(memory_);
   }
 
   void Wait() override {
     world_.ThrowIfFailed();
-    world_.Await(header_batch_, place_, call_, place_.members[static_cast<size_t>(call_.peer)]);
-    if (!sends()) world_.CheckFits(place_, call_, call_.peer, header_);
+    world_.Await(header_batch_, place_, call_, peer());
+    if (!sends()) world_.CheckFits(place_, call_, call_.peer, memory_->header);
     world_.Await(data_batch_, place_, call_);
     done_ = true;
   }
 
  private:
+  /// What MPI reads and writes.
+  struct Memory {
+    CallHeader header{};  // the sender's
+    Tensor tensor;
+  };
+
   bool sends() const { return call_.kind == CollectiveKind::kSend; }
+  int peer() const { return place_.members[static_cast<size_t>(call_.peer)]; }
 
   MpiWorld& world_;
   const Place place_;
   const CommCall call_;
-  CallHeader header_;  // the sender's
+  const std::shared_ptr<Memory> memory_;
   const int header_batch_;
   const int data_batch_;
   bool done_ = false;
 };
 
 std::unique_ptr<PendingMessage> MpiWorld::Submit(const Place& place, const CommCall& call,
-                                                 void* data, int64_t bytes) {
+                                                 const Tensor& tensor) {
   ThrowIfFailed();
-  return std::make_unique<Message>(*this, place, call, data, bytes);
+  NoteCall();
+  return std::make_unique<Message>(*this, place, call, tensor);
 }
 
 }  // namespace trimtab

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "engine/base/log.h"
+#include "engine/comm/mpi/monitor_link.h"
 #include "engine/comm/mpi_launch.h"
 
 namespace trimtab {
@@ -18,23 +19,33 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kHeaderTag = 1;
 constexpr int kDataTag = 2;
-constexpr int kDefaultLimitSeconds = 1800;
+constexpr int kSetupTag = 3;
 // A rank that waits gives its core away: the one it waits for may need it.
 constexpr int kPollsBeforeSleep = 2000;
 constexpr auto kSleep = std::chrono::microseconds(50);
 constexpr int kPollsPerNotice = 16;
+constexpr auto kTimeToTell = std::chrono::seconds(2);
 
-std::chrono::seconds ReadLimit() {
-  const char* text = std::getenv("TRIMTAB_COMM_TIMEOUT_S");
-  if (text == nullptr) return std::chrono::seconds(kDefaultLimitSeconds);
-  char* end = nullptr;
-  const int64_t seconds = std::strtol(text, &end, 10);
-  if (end == text || *end != '\0' || seconds < 1) {
-    throw UsageError(
-        fmt::format("TRIMTAB_COMM_TIMEOUT_S is '{}'; expected a number of seconds", text));
+/// Tells the monitor of a wait for as long as it lives, once it has become long.
+class Waiting {
+ public:
+  explicit Waiting(RankMonitor* monitor) : monitor_(monitor) {}
+  ~Waiting() {
+    if (told_) monitor_->EndWait();
   }
-  return std::chrono::seconds(seconds);
-}
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+  void Tell(GroupKind group, const CommCall& call) {
+    if (told_ || monitor_ == nullptr) return;
+    told_ = true;
+    monitor_->BeginWait(fmt::format("calls {} in the {} group", call.Describe(), Name(group)));
+  }
+
+ private:
+  RankMonitor* monitor_;
+  bool told_ = false;
+};
 
 /// Of a RunFailure, before its message.
 struct NoticeHeader {
@@ -65,30 +76,77 @@ RunFailure FromNotice(const std::string& text) {
 
 }  // namespace
 
-MpiWorld::MpiWorld(std::unique_ptr<MpiTransport> transport)
+MpiWorld::MpiWorld(std::unique_ptr<MpiTransport> transport, int local_rank, int local_size)
     : transport_(std::move(transport)),
-      limit_(ReadLimit()),
       batch_(transport_->NewBatch()),
       failures_(static_cast<size_t>(transport_->size())),
-      finished_(static_cast<size_t>(transport_->size())) {}
+      finished_(static_cast<size_t>(transport_->size())) {
+  const MonitorLimits limits = ReadMonitorLimits();
+  if (size() > 1) StartMonitor(limits, local_rank, local_size);
+}
+
+MpiWorld::~MpiWorld() {
+  if (monitor_ == nullptr) return;
+  if (!running_ && !monitor_->lost()) {
+    monitor_->Farewell();
+    transport_.reset();
+    return;
+  }
+  // MPI ends in good order only with all ranks. Rank 0 gets the time to say why.
+  if (rank() != 0) std::this_thread::sleep_for(kTimeToTell);
+  transport_->AbortAll(static_cast<int>(ExitCode::kInternal));
+}
 
 MpiWorld& MpiWorld::OfProcess() {
-  if (!FindMpiLaunch()) throw EnvironmentError("mpirun did not start this process");
-  static MpiWorld world(StartMpi());
+  const std::optional<MpiLaunch> launch = FindMpiLaunch();
+  if (!launch) throw EnvironmentError("mpirun did not start this process");
+  static MpiWorld world(
+      [&launch] {
+        auto transport = StartMpi();
+        if (transport->rank() == launch->rank && transport->size() == launch->size) {
+          return transport;
+        }
+        throw EnvironmentError(fmt::format(
+            "mpirun started this process as rank {} of {}, but MPI takes it for rank {} of {}; "
+            "expected the mpirun of the MPI library that is loaded",
+            launch->rank, launch->size, transport->rank(), transport->size()));
+      }(),
+      launch->local_rank, launch->local_size);
   return world;
+}
+
+void MpiWorld::StartMonitor(const MonitorLimits& limits, int local_rank, int local_size) {
+  MonitorSetup setup = {.rank = rank(), .size = size(), .local_rank = local_rank};
+  try {
+    if (rank() == 0) {
+      setup.socket = ListenForRanks(local_size == size(), setup.address);
+      for (int peer = 1; peer < size(); ++peer) {
+        transport_->BeginSend(batch_, peer, kSetupTag, &setup.address, sizeof(setup.address));
+      }
+    } else {
+      transport_->BeginReceive(batch_, 0, kSetupTag, &setup.address, sizeof(setup.address));
+    }
+    while (!transport_->Poll(batch_)) std::this_thread::sleep_for(kSleep);
+    if (rank() != 0) setup.socket = ConnectToFirstRank(setup.address, rank());
+    monitor_ = std::make_unique<RankMonitor>(limits, std::move(setup));
+  } catch (const Error& error) {
+    // The others wait for this rank, and cannot know.
+    LogLine(LogLevel::kError, error.what());
+    transport_->AbortAll(static_cast<int>(error.code()));
+  }
 }
 
 void MpiWorld::Agree(const Place& place, const CommCall& call) {
   ThrowIfFailed();
   const int size = static_cast<int>(place.members.size());
-  const CallHeader mine = MakeCallHeader(place.group, size, place.rank, call);
+  own_header_ = MakeCallHeader(place.group, size, place.rank, call);
   headers_.resize(place.members.size());
   for (int peer = 0; peer < size; ++peer) {
     if (peer == place.rank) continue;
     const int world_rank = place.members[static_cast<size_t>(peer)];
     transport_->BeginReceive(batch_, world_rank, kHeaderTag, &headers_[static_cast<size_t>(peer)],
                              sizeof(CallHeader));
-    transport_->BeginSend(batch_, world_rank, kHeaderTag, &mine, sizeof(CallHeader));
+    transport_->BeginSend(batch_, world_rank, kHeaderTag, &own_header_, sizeof(CallHeader));
   }
   Await(batch_, place, call);
   for (int peer = 0; peer < size; ++peer) {
@@ -131,7 +189,8 @@ void MpiWorld::Move(const Place& place, const CommCall& call, std::span<const Tr
 }
 
 void MpiWorld::Await(int batch, const Place& place, const CommCall& call, int partner) {
-  const Clock::time_point end = Clock::now() + limit_;
+  NoteCall();
+  Waiting waiting(monitor_.get());
   try {
     for (int polls = 1; !transport_->Poll(batch); ++polls) {
       if (polls % kPollsPerNotice == 0) {
@@ -147,19 +206,20 @@ void MpiWorld::Await(int batch, const Place& place, const CommCall& call, int pa
         continue;
       }
       polls = kPollsBeforeSleep;
+      waiting.Tell(place.group, call);
       ThrowIfFailed();
-      if (Clock::now() >= end) {
-        throw CommError(
-            fmt::format("rank {} has waited {} s in {} of the {} group (the limit, "
-                        "$TRIMTAB_COMM_TIMEOUT_S)",
-                        rank(), limit_.count(), call.Describe(), Name(place.group)));
-      }
       std::this_thread::sleep_for(kSleep);
     }
   } catch (...) {
     transport_->Cancel(batch);
     throw;
   }
+}
+
+void MpiWorld::Keep(std::shared_ptr<const void> memory) {
+  // Never destroyed: the devices that the memory came from end before the process does.
+  static auto* const kept = new std::vector<std::shared_ptr<const void>>;
+  kept->push_back(std::move(memory));
 }
 
 void MpiWorld::TakeNotices() {
@@ -182,13 +242,16 @@ void MpiWorld::ThrowIfFailed() {
   for (const std::optional<RunFailure>& failure : failures_) {
     if (failure) throw CommError(failure->message);
   }
+  if (monitor_ == nullptr) return;
+  if (const auto failure = monitor_->failure()) throw CommError(failure->message);
 }
 
 void MpiWorld::Fail(const RunFailure& failure) {
   std::optional<RunFailure>& mine = failures_[static_cast<size_t>(rank())];
   if (mine) return;
   mine = failure;
-  SendNotices(ToNotice(failure));
+  // Of a lost rank the others know, and it takes no notice.
+  if (monitor_ == nullptr || !monitor_->lost()) SendNotices(ToNotice(failure));
 }
 
 void MpiWorld::SendNotices(const std::string& text) {
@@ -202,6 +265,7 @@ void MpiWorld::SendNotices(const std::string& text) {
 }
 
 RunFailure MpiWorld::AgreeOnFailure(std::chrono::milliseconds patience) {
+  running_ = false;
   const Clock::time_point end = Clock::now() + patience;
   const auto first = [this](bool consequence) -> const RunFailure* {
     for (const std::optional<RunFailure>& each : failures_) {
@@ -217,6 +281,13 @@ RunFailure MpiWorld::AgreeOnFailure(std::chrono::milliseconds patience) {
       if (!failures_[static_cast<size_t>(peer)]) missing = peer;
     }
     if (missing < 0) return best();
+    if (monitor_->lost()) {
+      const RunFailure failure = first(false) != nullptr ? best() : *monitor_->failure();
+      if (rank() == 0 && !monitor_->ClaimTelling()) {
+        transport_->AbortAll(static_cast<int>(failure.code));  // the monitor has told the user
+      }
+      return failure;
+    }
     if (Clock::now() >= end) {
       const RunFailure failure = best();
       LogLine(LogLevel::kError, fmt::format("{}; rank {} does not answer, so all are ended",
@@ -233,14 +304,14 @@ void MpiWorld::Finish() {
   const Place place = {GroupKind::kWorld, rank(), everyone};
   ThrowIfFailed();
   SendNotices("");
-  CallHeader mine = MakeCallHeader(place.group, size(), rank(), {});
-  mine.finished = 1;
+  own_header_ = MakeCallHeader(place.group, size(), rank(), {});
+  own_header_.finished = 1;
   headers_.resize(everyone.size());
   for (const int peer : everyone) {
     if (peer == rank()) continue;
     transport_->BeginReceive(batch_, peer, kHeaderTag, &headers_[static_cast<size_t>(peer)],
                              sizeof(CallHeader));
-    transport_->BeginSend(batch_, peer, kHeaderTag, &mine, sizeof(CallHeader));
+    transport_->BeginSend(batch_, peer, kHeaderTag, &own_header_, sizeof(CallHeader));
   }
   Await(batch_, place, {});
   for (const int peer : everyone) {
@@ -258,6 +329,7 @@ void MpiWorld::Finish() {
     sched_yield();
   }
   ++runs_finished_;
+  running_ = false;
 }
 
 }  // namespace trimtab

@@ -3,7 +3,7 @@
 //
 // Before anything moves, the ranks of a call tell one another what they are about to do, so calls
 // that do not fit throw on every rank instead of hanging. A rank that waits finds out when another
-// has failed. What waits for longer than $TRIMTAB_COMM_TIMEOUT_S seconds (default 1800) throws.
+// has failed, is lost, or holds it up for longer than it may (rank_monitor.h).
 #pragma once
 
 #include <chrono>
@@ -18,27 +18,25 @@
 #include "engine/comm/comm_call.h"
 #include "engine/comm/comm_handle.h"
 #include "engine/comm/mpi/call_header.h"
+#include "engine/comm/mpi/rank_monitor.h"
+#include "engine/comm/mpi/run_failure.h"
 #include "engine/comm/mpi/transport.h"
 
 namespace trimtab {
 
-/// Why a run failed, as all its processes come to know it.
-struct RunFailure {
-  ExitCode code = ExitCode::kInternal;
-  bool out_of_memory = false;
-  bool consequence = false;  // of another rank's failure
-  int rank = 0;              // on which it happened
-  std::string message = {};
-};
-
 class MpiWorld {
  public:
-  explicit MpiWorld(std::unique_ptr<MpiTransport> transport);
+  /// `local_rank`: among the processes of this machine, `local_size` of them. Every process makes
+  /// its world together with the others.
+  MpiWorld(std::unique_ptr<MpiTransport> transport, int local_rank, int local_size);
+  /// Ends MPI, or all processes where a rank is lost or this one leaves in the middle of a run.
+  ~MpiWorld();
   MpiWorld(const MpiWorld&) = delete;
   MpiWorld& operator=(const MpiWorld&) = delete;
 
   /// The world of this process; MPI starts at the first call and ends with the process.
-  /// Throws EnvironmentError when mpirun did not start it, or the MPI backend cannot be loaded.
+  /// Throws EnvironmentError when mpirun did not start it, the MPI backend cannot be loaded, or MPI
+  /// knows of another world than mpirun's.
   static MpiWorld& OfProcess();
 
   int rank() const { return transport_->rank(); }
@@ -65,17 +63,25 @@ class MpiWorld {
   void Agree(const Place& place, const CommCall& call);
   /// Moves the bytes. The peers have agreed on the call.
   void Move(const Place& place, const CommCall& call, std::span<const Transfer> transfers);
-  /// Submits a message to or from another rank of the group, of `bytes` from or to `data`. Its Wait
+  /// Submits a message of `tensor`, in host memory, to or from another rank of the group. Its Wait
   /// throws as Agree does; a call that does not fit is noticed by the receiver. The members of
   /// `place` must outlive the message.
-  std::unique_ptr<PendingMessage> Submit(const Place& place, const CommCall& call, void* data,
-                                         int64_t bytes);
+  std::unique_ptr<PendingMessage> Submit(const Place& place, const CommCall& call,
+                                         const Tensor& tensor);
+  /// Keeps memory until the process ends: after a call that failed, MPI may still use its buffers.
+  static void Keep(std::shared_ptr<const void> memory);
 
+  /// A run begins: until Finish or AgreeOnFailure, a process that ends is one that died.
+  void Start() { running_ = true; }
+  /// While set, waits of this rank may take any time.
+  void set_unlimited(bool unlimited) {
+    if (monitor_) monitor_->set_unlimited(unlimited);
+  }
   /// Tells every other rank that this one has failed, once. Later calls throw CommError.
   void Fail(const RunFailure& failure);
   /// After Fail: waits until all ranks have failed as well, and returns the failure that came first
-  /// in rank order among those that are no consequence. Ends all processes where some rank does not
-  /// answer within `patience`.
+  /// in rank order among those that are no consequence; returns at once where a rank is lost. Ends
+  /// all processes where some rank does not answer within `patience`.
   RunFailure AgreeOnFailure(std::chrono::milliseconds patience = std::chrono::seconds(10));
 
   /// Returns when every rank has come this far: the end of a run that went well.
@@ -84,6 +90,10 @@ class MpiWorld {
  private:
   class Message;
 
+  void StartMonitor(const MonitorLimits& limits, int local_rank, int local_size);
+  void NoteCall() {
+    if (monitor_) monitor_->NoteCall();
+  }
   /// Waits for the transfers of the batch. Throws Error once rank `partner` of the world, if given,
   /// has finished.
   void Await(int batch, const Place& place, const CommCall& call, int partner = -1);
@@ -96,8 +106,10 @@ class MpiWorld {
   void ThrowIfFailed();
 
   std::unique_ptr<MpiTransport> transport_;
-  std::chrono::seconds limit_;
+  std::unique_ptr<RankMonitor> monitor_;  // null in a world of one
+  bool running_ = false;
   int batch_;  // of the calls of whole groups
+  CallHeader own_header_{};
   std::vector<CallHeader> headers_;
   // By world rank.
   std::vector<std::optional<RunFailure>> failures_;

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/base/error.h"
 
@@ -42,6 +45,74 @@ TEST_F(MpiLaunchTest, ReadsWhatMpirunSays) {
   EXPECT_EQ(launch->local_size, 4);
   EXPECT_EQ(LaunchedRank(), 5);
 }
+
+TEST_F(MpiLaunchTest, RefusesHalfOfIt) {
+  setenv("OMPI_COMM_WORLD_RANK", "1", 1);
+  try {
+    FindMpiLaunch();
+    FAIL() << "nothing was thrown";
+  } catch (const EnvironmentError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "OMPI_COMM_WORLD_RANK is set, but OMPI_COMM_WORLD_SIZE is not; expected what mpirun "
+        "sets, or none of it");
+  }
+}
+
+struct Environment {
+  const char* name;
+  std::vector<std::pair<const char*, const char*>> variables;
+  std::string refused;  // begins the message; empty: nothing is refused
+};
+
+class OtherLaunchers : public testing::TestWithParam<Environment> {
+ protected:
+  void SetUp() override { Clear(); }
+  void TearDown() override { Clear(); }
+  static void Clear() {
+    for (const char* name : {"WORLD_SIZE", "RANK", "LOCAL_RANK", "PMI_SIZE", "PMI_RANK",
+                             "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "SLURM_STEP_NUM_TASKS",
+                             "SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID"}) {
+      unsetenv(name);
+    }
+  }
+};
+
+TEST_P(OtherLaunchers, AreRefusedWhenThereAreSeveralProcesses) {
+  for (const auto& [name, value] : GetParam().variables) setenv(name, value, 1);
+  std::string message;
+  try {
+    RefuseOtherLaunchers();
+  } catch (const EnvironmentError& error) {
+    message = error.what();
+  }
+  EXPECT_EQ(message.substr(0, GetParam().refused.size()), GetParam().refused);
+  EXPECT_EQ(message.empty(), GetParam().refused.empty()) << message;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Environments, OtherLaunchers,
+    testing::Values(
+        Environment{"Nothing", {}, ""},
+        Environment{"Torchrun",
+                    {{"WORLD_SIZE", "8"}, {"RANK", "3"}},
+                    "torchrun says that this is process 3 of 8 (WORLD_SIZE=8), but every one"},
+        Environment{"TorchrunOfOne", {{"WORLD_SIZE", "1"}, {"RANK", "0"}}, ""},
+        Environment{"RankWithoutWorld", {{"RANK", "0"}}, "RANK is '0' and WORLD_SIZE is '', which"},
+        Environment{"WorldWithoutRank", {{"WORLD_SIZE", "8"}}, "RANK is '' and WORLD_SIZE is '8'"},
+        Environment{"NoNumber", {{"RANK", "x"}, {"WORLD_SIZE", "2"}}, "RANK is 'x'"},
+        Environment{"OutsideTheWorld", {{"RANK", "2"}, {"WORLD_SIZE", "2"}}, "RANK is '2'"},
+        Environment{"StepOfEight",
+                    {{"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_PROCID", "0"}},
+                    "srun says that this is process 0 of 8 (SLURM_STEP_NUM_TASKS=8)"},
+        Environment{"StepOfOne", {{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}}, ""},
+        Environment{"BatchScript",
+                    {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "64"}, {"SLURM_PROCID", "0"}},
+                    ""},
+        Environment{"Mpich",
+                    {{"PMI_SIZE", "4"}, {"PMI_RANK", "1"}},
+                    "an MPI that is not Open MPI says that this is process 1 of 4"}),
+    [](const auto& param) { return param.param.name; });
 
 TEST_F(MpiLaunchTest, RefusesWhatMakesNoSense) {
   Set("8", "8", "0", "4");

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <string>
@@ -100,9 +102,23 @@ const std::map<std::string, Scenario>& Scenarios() {
          if (context.rank == 1) std::this_thread::sleep_for(std::chrono::seconds(60));
          context.world->Barrier();
        }},
-      {"dies",
+      {"hangs_at_the_end_of_a_chain",
+       [](ParallelContext& context, Device& device) {
+         Tensor tensor = Floats(device, 8);
+         if (context.rank < 2) return context.world->Recv(tensor, context.rank + 1);
+         std::this_thread::sleep_for(std::chrono::seconds(60));
+       }},
+      {"computes_for_long",
        [](ParallelContext& context, Device&) {
-         if (context.rank == 1) ::_exit(9);
+         if (context.rank == 1) std::this_thread::sleep_for(std::chrono::seconds(6));
+         context.world->Barrier();
+       }},
+      {"waits_without_limit",
+       [](ParallelContext& context, Device&) {
+         MpiWorld::OfProcess().set_unlimited(true);
+         if (context.rank == 0) std::this_thread::sleep_for(std::chrono::seconds(4));
+         context.world->Barrier();
+         MpiWorld::OfProcess().set_unlimited(false);
          context.world->Barrier();
        }},
       {"works",
@@ -117,6 +133,27 @@ const std::map<std::string, Scenario>& Scenarios() {
   return scenarios;
 }
 
+/// "how:rank:others": rank `rank` goes away as `how` says, while the others wait or work.
+Scenario LossOf(const std::string& name) {
+  const size_t first = name.find(':');
+  const size_t second = name.find(':', first + 1);
+  if (second == std::string::npos) return nullptr;
+  const std::string how = name.substr(0, first);
+  const int victim = std::stoi(name.substr(first + 1, second - first - 1));
+  const bool others_work = name.substr(second + 1) == "work";
+  return [=](ParallelContext& context, Device&) {
+    context.world->Barrier();
+    if (context.rank == victim) {
+      if (how == "killed") ::raise(SIGKILL);
+      if (how == "stopped") ::raise(SIGSTOP);
+      if (how == "leaves") ::_exit(9);
+      if (how == "exits") std::exit(0);
+    }
+    if (others_work) std::this_thread::sleep_for(std::chrono::seconds(60));
+    context.world->Barrier();
+  };
+}
+
 void Say(int rank, const std::string& what) {
   // One write, so that the lines of two processes do not mix.
   const std::string line = fmt::format("rank {}: {}\n", rank, what);
@@ -125,6 +162,7 @@ void Say(int rank, const std::string& what) {
 
 int Run(const Scenario& scenario) {
   MpiWorld& world = MpiWorld::OfProcess();
+  world.Start();
   RunFailure mine = {.rank = world.rank()};
   try {
     const auto device = MakeCpuDevice(1);
@@ -149,6 +187,12 @@ int Run(const Scenario& scenario) {
 }  // namespace trimtab
 
 int main(int argc, char** argv) {
-  if (argc != 2 || !trimtab::Scenarios().contains(argv[1])) return 64;
-  return trimtab::Run(trimtab::Scenarios().at(argv[1]));
+  // What follows the name only marks the processes of this run.
+  if (argc < 2) return 64;
+  // As the command does: mpirun sends it when another rank has died.
+  std::signal(SIGTERM, [](int) {});
+  const auto found = trimtab::Scenarios().find(argv[1]);
+  const trimtab::Scenario scenario =
+      found == trimtab::Scenarios().end() ? trimtab::LossOf(argv[1]) : found->second;
+  return scenario ? trimtab::Run(scenario) : 64;
 }

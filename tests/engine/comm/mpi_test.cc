@@ -2,6 +2,14 @@
 // runs that go wrong.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
 #include "engine/base/error.h"
 #include "engine/comm/mpi/mpi_context.h"
 #include "engine/device/cuda/loader.h"
@@ -93,8 +101,15 @@ INSTANTIATE_TEST_SUITE_P(
                 ExitCode::kInternal,
                 {"rank 0 calls all_reduce(sum) of 8 fp32, but rank 1 calls broadcast of 8 fp32 "
                  "from rank 0"}},
-        Failure{"two_sends", ExitCode::kInternal, {"has waited 1 s in send of 8 fp32 to rank "}},
-        Failure{"message_against_collective", ExitCode::kInternal, {" has waited 1 s in "}},
+        Failure{"two_sends",
+                ExitCode::kInternal,
+                {"rank 0: no progress for 1 s, the limit ($TRIMTAB_COMM_TIMEOUT_S): rank 0 calls "
+                 "send of 8 fp32 to rank 1 in the world group, rank 1 calls send of 8 fp32 to rank "
+                 "0 in the world group"}},
+        Failure{"message_against_collective",
+                ExitCode::kInternal,
+                {"no progress for 1 s", "rank 0 calls send of 8 fp32 to rank 1",
+                 "rank 1 calls all_reduce(sum) of 8 fp32"}},
         Failure{
             "asynchronous_sizes",
             ExitCode::kInternal,
@@ -121,14 +136,94 @@ INSTANTIATE_TEST_SUITE_P(
         Failure{"out_of_memory", ExitCode::kInfeasible, {"rank 0: out of memory"}},
         Failure{"hangs",
                 ExitCode::kInternal,
-                {"rank 0: rank 0 has waited 1 s in barrier of the world group",
+                {"rank 0: rank 1 makes no progress: it has called nothing for 1 s, the limit "
+                 "($TRIMTAB_COMM_TIMEOUT_S), and rank 0 calls barrier in the world group",
                  "rank 1 does not answer, so all are ended"}}),
     [](const auto& param) { return param.param.scenario; });
 
-TEST_F(Mpi, RankThatDiesEndsTheOthers) {
-  const MpirunResult result = RunUnderMpirun(2, "tests/engine/comm/mpi_scenarios dies");
-  EXPECT_NE(result.exit_code, 0) << result.output;
+TEST_F(Mpi, WhoHoldsUpAChainIsNamed) {
+  const MpirunResult result = RunUnderMpirun(
+      3, "tests/engine/comm/mpi_scenarios hangs_at_the_end_of_a_chain", "TRIMTAB_COMM_TIMEOUT_S=2");
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.output.find("rank 2 makes no progress: it has called nothing for 2 s"),
+            std::string::npos)
+      << result.output;
 }
+
+TEST_F(Mpi, ComputingOrParkedRanksAreNotLost) {
+  const std::pair<const char*, const char*> runs[] = {
+      {"computes_for_long", "TRIMTAB_HEARTBEAT_TIMEOUT_S=3"},
+      {"waits_without_limit", "TRIMTAB_COMM_TIMEOUT_S=1"}};
+  for (const auto& [scenario, limits] : runs) {
+    const MpirunResult result =
+        RunUnderMpirun(2, std::string("tests/engine/comm/mpi_scenarios ") + scenario, limits);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+  }
+}
+
+TEST_F(Mpi, LimitsMustBeNumbers) {
+  const MpirunResult result = RunUnderMpirun(2, "tests/engine/comm/mpi_scenarios works",
+                                             "TRIMTAB_HEARTBEAT_TIMEOUT_S=soon");
+  EXPECT_NE(result.exit_code, 0);
+}
+
+/// Whether some process has `word` in its command line.
+bool AnyProcessHas(const std::string& word) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+    std::string line;
+    std::getline(file, line);
+    if (line.find(word) != std::string::npos) return true;
+  }
+  return false;
+}
+
+struct Loss {
+  const char* scenario;
+  int ranks;
+  const char* limits;
+  std::string told;
+};
+
+void PrintTo(const Loss& loss, std::ostream* out) { *out << loss.scenario; }
+
+class MpiLoss : public Mpi, public testing::WithParamInterface<Loss> {};
+
+TEST_P(MpiLoss, IsNamedAndEndsAllProcessesInTime) {
+  const std::string mark = fmt::format("mark_of_{}", ::getpid());
+  const auto begin = std::chrono::steady_clock::now();
+  const MpirunResult result = RunUnderMpirun(
+      GetParam().ranks,
+      fmt::format("tests/engine/comm/mpi_scenarios {} {}", GetParam().scenario, mark),
+      GetParam().limits);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_NE(result.exit_code, 0) << result.output;
+  EXPECT_LT(took.count(), 30);
+  EXPECT_NE(result.output.find(GetParam().told), std::string::npos) << result.output;
+  EXPECT_FALSE(AnyProcessHas(mark)) << "a process is left";
+}
+
+constexpr char kSoon[] = "TRIMTAB_HEARTBEAT_TIMEOUT_S=3";
+
+INSTANTIATE_TEST_SUITE_P(
+    Losses, MpiLoss,
+    testing::Values(Loss{"killed:1:wait", 2, kSoon, "rank 0: rank 1 has died"},
+                    Loss{"killed:1:work", 3, kSoon, "rank 1 has died"},
+                    Loss{"killed:0:wait", 3, kSoon, "rank 1: rank 0 has died"},
+                    Loss{"killed:0:work", 2, kSoon, "rank 0 has died"},
+                    // With the limit that users have.
+                    Loss{"stopped:1:wait", 2, "", "rank 0: rank 1 has been silent for 10 s"},
+                    Loss{"stopped:2:work", 3, kSoon, "rank 2 has been silent for 3 s"},
+                    Loss{"stopped:0:wait", 3, kSoon, "rank 1: rank 0 has been silent for 3 s"},
+                    Loss{"stopped:0:work", 2, kSoon, "rank 0 has been silent for 3 s"},
+                    Loss{"leaves:1:wait", 2, kSoon, "rank 0: rank 1 has died"},
+                    Loss{"exits:1:wait", 2, kSoon, "rank 0: rank 1 has died"},
+                    Loss{"exits:1:work", 2, kSoon, "rank 1 has died"}),
+    [](const auto& param) {
+      std::string name = param.param.scenario;
+      std::replace(name.begin(), name.end(), ':', '_');
+      return name;
+    });
 
 TEST(MpiContext, RefusesAWorldOfAnotherSize) {
   try {

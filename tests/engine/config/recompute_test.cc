@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "engine/base/error.h"
 #include "tests/engine/config/error_text.h"
 
@@ -18,9 +20,9 @@ TEST(Recompute, ReadsEveryForm) {
       ParseRecompute("full:uniform:4", "r"),
       (RecomputeConfig{
           .kind = RecomputeKind::kFull, .num_layers = 4, .method = RecomputeMethod::kUniform}));
-  const RecomputeConfig selective = ParseRecompute("selective:mlp_act+norm", "r");
+  const RecomputeConfig selective = ParseRecompute("selective:mlp_act+layernorm", "r");
   EXPECT_EQ(selective.kind, RecomputeKind::kSelective);
-  EXPECT_TRUE(selective.modules.Has(RecomputeModule::kNorm));
+  EXPECT_TRUE(selective.modules.Has(RecomputeModule::kLayerNorm));
   EXPECT_TRUE(selective.modules.Has(RecomputeModule::kMlpAct));
   EXPECT_FALSE(selective.modules.Has(RecomputeModule::kMlp));
   EXPECT_FALSE(selective.modules.Has(RecomputeModule::kCoreAttn));
@@ -30,12 +32,47 @@ TEST(Recompute, ReadsEveryForm) {
 TEST(Recompute, WritesWhatItReads) {
   for (const char* text :
        {"none", "full", "full:block:12", "full:uniform:2", "selective:core_attn",
-        "selective:norm+mlp_act", "selective:core_attn+norm+mlp_act+mlp+logits"}) {
+        "selective:layernorm+mlp_act", "selective:core_attn+layernorm+mlp_act+mlp+logits"}) {
     EXPECT_EQ(ToString(ParseRecompute(text, "r")), text);
   }
   EXPECT_EQ(ToString(ParseRecompute("selective", "r")), "selective:core_attn");
-  EXPECT_EQ(ToString(ParseRecompute("selective:mlp_act+norm", "r")), "selective:norm+mlp_act")
+  EXPECT_EQ(ToString(ParseRecompute("selective:mlp_act+layernorm", "r")),
+            "selective:layernorm+mlp_act")
       << "the order of the modules does not matter";
+}
+
+std::vector<RecomputeGroup> GroupsOf(const std::string& plan, int64_t num_layers) {
+  const RecomputeConfig recompute = ParseRecompute(plan, "r");
+  std::vector<RecomputeGroup> groups;
+  for (int64_t layer = 0; layer < num_layers; layer += groups.back().count) {
+    groups.push_back(RecomputeGroupOf(recompute, layer, num_layers));
+    for (int64_t i = layer; i < layer + groups.back().count; ++i) {
+      EXPECT_EQ(RecomputeGroupOf(recompute, i, num_layers), groups.back()) << plan;
+    }
+  }
+  return groups;
+}
+
+TEST(Recompute, CutsAStageIntoGroups) {
+  using Groups = std::vector<RecomputeGroup>;
+  EXPECT_EQ(GroupsOf("none", 2), (Groups{{0, 1, false}, {1, 1, false}}));
+  EXPECT_EQ(GroupsOf("selective", 1), (Groups{{0, 1, false}}));
+  EXPECT_EQ(GroupsOf("full", 2), (Groups{{0, 1, true}, {1, 1, true}}));
+  EXPECT_EQ(GroupsOf("full:block:1", 3), (Groups{{0, 1, true}, {1, 1, false}, {2, 1, false}}));
+  EXPECT_EQ(GroupsOf("full:uniform:2", 5), (Groups{{0, 2, true}, {2, 2, true}, {4, 1, true}}));
+  EXPECT_EQ(GroupsOf("full:uniform:9", 2), (Groups{{0, 2, true}}));
+}
+
+TEST(Recompute, OfAGroupIsThatOfAStageOfItsOwn) {
+  for (const char* plan : {"none", "selective:mlp", "full", "full:block:3", "full:uniform:3"}) {
+    for (RecomputeGroup group : GroupsOf(plan, 8)) {
+      const RecomputeConfig within = RecomputeWithin(ParseRecompute(plan, "r"), group);
+      group.first = 0;
+      EXPECT_EQ(RecomputeGroupOf(within, 0, group.count), group) << plan;
+    }
+  }
+  const RecomputeConfig selective = ParseRecompute("selective:mlp", "r");
+  EXPECT_EQ(RecomputeWithin(selective, {}), selective);
 }
 
 TEST(Recompute, RefusesWhatItDoesNotKnow) {
@@ -50,7 +87,7 @@ TEST(Recompute, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(ErrorText<UsageError>([] { ParseRecompute("selective:core_atn", "r"); }),
             "r: unknown module 'core_atn'; did you mean 'core_attn'?");
   EXPECT_EQ(ErrorText<UsageError>([] { ParseRecompute("selective:", "r"); }),
-            "r: unknown module ''; valid: core_attn, norm, mlp_act, mlp, logits");
+            "r: unknown module ''; valid: core_attn, layernorm, mlp_act, mlp, logits");
   EXPECT_EQ(ErrorText<UsageError>([] { ParseRecompute("selective:mlp+mlp", "r"); }),
             "r: mlp is given twice");
 }

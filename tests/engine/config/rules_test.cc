@@ -77,9 +77,6 @@ const std::map<std::string, Breach>& Breaches() {
       {"resharding-requires-sharded-weights",
        {[](RunConfig& run) { run.layout.reshard_after_forward = false; },
         "reshard_after_forward=0 goes with zero=3 and pp=1, and zero is 1, pp 1"}},
-      {"recompute-unsupported",
-       {[](RunConfig& run) { run.layout.recompute = ParseRecompute("selective:mlp", ""); },
-        "recompute is selective:mlp; this version runs recompute=none, full and full:block:N"}},
       {"tf32-requires-cuda",
        {[](RunConfig& run) { run.layout.precision = Precision::kTf32; },
         "precision=tf32 on device cpu; use fp32 there"}},
@@ -178,9 +175,6 @@ TEST(Rules, WhatIsNotThereYetIsRefusedByItsDimension) {
        "sharding-unsupported: overlap_grad_reduce is 0; this version runs 1 only"},
       {"overlap_param_gather=1",
        "sharding-unsupported: overlap_param_gather is 1; this version runs 0 only"},
-      {"recompute=full:uniform:2",
-       "recompute-unsupported: recompute is full:uniform:2; this version runs recompute=none, full "
-       "and full:block:N"},
   };
   for (const auto& [layout, message] : cases) {
     RunConfig run = Legal();

@@ -25,11 +25,11 @@ class Fixture {
       indices_.push_back(state_.Declare(name, weight));
     }
   }
-  void Allocate() {
+  void Allocate(int64_t in_flight = 1) {
     store_.Allocate(*device_, DType::kBf16, DType::kF32);
     store_.Initialize(1);
     state_.RequireNamedLayers();
-    state_.Allocate(*device_);
+    state_.Allocate(*device_, in_flight);
     state_.QuantizeWeights(context_);
   }
 
@@ -39,9 +39,9 @@ class Fixture {
     std::fill_n(x.f32(), x.numel(), value);
     const Tensor rows = Tensor::Empty(*device_, {16, 16}, DType::kF8E4M3, MemoryTag::kWorkspace);
     state_.Quantize(context_, 0, Fp8State::Operand::kInput, x, false, false, rows, {});
-    return E4M3ToFloat(static_cast<const uint8_t*>(rows.raw())[0]) *
-           state_.inverse(0, Fp8State::Operand::kInput).f32()[0];
+    return E4M3ToFloat(static_cast<const uint8_t*>(rows.raw())[0]) * Inverse();
   }
+  float Inverse() const { return state_.inverse(0, Fp8State::Operand::kInput).f32()[0]; }
 
   ParallelContext& context() { return context_; }
   Fp8State& state() { return state_; }
@@ -110,6 +110,27 @@ TEST(Fp8StateTest, DelayedScalingFollowsTheLastSteps) {
     fixture.state().EndStep(fixture.context());
   }
   EXPECT_NEAR(fixture.RoundTrip(1.0f), 1e-4f, 1e-9f) << "1 has left the history";
+}
+
+TEST(Fp8StateTest, MicroBatchesInFlightKeepTheirCurrentScales) {
+  Fixture fixture({.scaling = "delayed", .history = 2});
+  fixture.Allocate(/*in_flight=*/2);
+  std::vector<float> inverses;
+  for (const float value : {1.0f, 1e-3f}) {
+    fixture.state().EnterMicroBatch(static_cast<int64_t>(inverses.size()));
+    EXPECT_NEAR(fixture.RoundTrip(value), value, 1e-6f * value);
+    inverses.push_back(fixture.Inverse());
+  }
+  for (const int64_t number : {0, 1}) {
+    fixture.state().EnterMicroBatch(number);
+    EXPECT_EQ(fixture.Inverse(), inverses[static_cast<size_t>(number)]);
+  }
+  // The scales of delayed scaling are the same for all.
+  fixture.state().EndStep(fixture.context());
+  for (const int64_t number : {2, 3}) {
+    fixture.state().EnterMicroBatch(number);
+    EXPECT_EQ(fixture.Inverse(), inverses[0]);
+  }
 }
 
 TEST(Fp8StateTest, GoesOnFromASnapshot) {

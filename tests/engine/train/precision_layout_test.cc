@@ -96,7 +96,9 @@ TEST_P(PrecisionMemoryTest, DryRunPeakIsTheMeasuredPeak) {
   const DeviceKind kind = name == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
   for (const bool llama : {false, true}) {
     for (const PrecisionCase& precision : kPrecisions) {
-      for (const char* layout : {"mbs=4", "mbs=4,recompute=full"}) {
+      for (const char* layout : {"mbs=4", "mbs=4,recompute=full", "mbs=4,recompute=full:uniform:2",
+                                 "mbs=4,recompute=selective:core_attn+layernorm+mlp_act",
+                                 "mbs=4,recompute=selective:mlp+logits"}) {
         const RunConfig run = RunOf(llama, std::string(layout) + "," + precision.precision, name);
         const auto source = MakeSyntheticSource(run.model.vocab_size, /*seed=*/7);
         const auto device = MakeMetaDevice(1, kind);

@@ -1,0 +1,124 @@
+// What runs again in a backward pass, and where the recorder is told so.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "engine/model/gpt_model.h"
+#include "tests/engine/train/run_losses.h"
+
+namespace trimtab {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+/// Notes the pieces, and what is done under recomputation.
+class RecomputeRecorder final : public Recorder {
+ public:
+  void EnterPiece(const PieceRecord& piece) override {
+    piece_ = piece;
+    const std::string layer =
+        piece.kind == PieceKind::kLayer ? fmt::format(" {}", piece.layer) : "";
+    pieces.push_back(fmt::format("{}{} {}", Name(piece.kind), layer, Name(piece.pass)));
+  }
+  void BeginOp(const OpRecord& op) override { Note(Name(op.kind)); }
+  void BeginComm(const CommRecord& message) override { Note(Name(message.kind)); }
+  void BeginWait(const CommRecord& /*message*/) override {}
+  void End() override {}
+
+  Strings pieces;
+  Strings recomputed;
+
+ private:
+  void Note(std::string_view name) {
+    if (piece_.pass == PassKind::kRecompute) recomputed.emplace_back(name);
+  }
+
+  PieceRecord piece_;
+};
+
+/// What a dry backward pass of a small GPT-2 of `layers` layers reports.
+RecomputeRecorder Backward(const std::string& plan, int64_t layers, const std::string& layout) {
+  RunConfig run = SmallRun(/*llama=*/false);
+  run.model.num_layers = layers;
+  run.layout = ParseLayout(fmt::format("recompute={},{}", plan, layout), 0);
+  const std::unique_ptr<Device> device = MakeMetaDevice(1);
+  const ParallelContext parallel = MakeMetaContext(run.layout, 0);
+  ParameterStore store;
+  const GptModel model(store,
+                       LayerContext{.device = *device,
+                                    .parallel = parallel,
+                                    .model = run.model,
+                                    .micro_batch = run.layout.micro_batch,
+                                    .sequence = run.sequence_length},
+                       WholeModel(run.model));
+  store.Allocate(*device, DType::kF32, DType::kF32);
+  Tensor scalar = Tensor::Empty(*device, {1}, DType::kF32, MemoryTag::kWorkspace);
+  MicroBatchState state;
+  model.Forward(MicroBatch::Empty(model.context()), scalar, scalar, state);
+  RecomputeRecorder recorder;
+  device->set_recorder(&recorder);
+  model.Backward(state, /*dy=*/{}, /*accumulate=*/false);
+  device->set_recorder(nullptr);
+  return recorder;
+}
+
+Strings Recomputed(const std::string& plan, const std::string& layout = "mbs=1") {
+  return Backward(plan, 1, layout).recomputed;
+}
+
+TEST(Recompute, RunsNoMoreThanWhatIsMissing) {
+  EXPECT_EQ(Recomputed("none"), Strings());
+  EXPECT_EQ(Recomputed("selective"), Strings{"attention_forward"});
+  EXPECT_EQ(Recomputed("selective:layernorm"),
+            (Strings{"layer_norm_forward", "layer_norm_forward"}));
+  EXPECT_EQ(Recomputed("selective:mlp_act"), Strings{"gelu_forward"});
+  const Strings mlp = {"layer_norm_forward", "gemm", "gelu_forward"};
+  EXPECT_EQ(Recomputed("selective:mlp"), mlp);
+  EXPECT_EQ(Recomputed("selective:mlp_act+mlp"), mlp);
+  const Strings logits = {"gemm", "cross_entropy_max", "cross_entropy_sum", "cross_entropy_grad"};
+  EXPECT_EQ(Recomputed("selective:logits"), logits);
+
+  Strings every = logits;
+  every.insert(every.end(), mlp.begin(), mlp.end());
+  every.insert(every.end(), {"layer_norm_forward", "attention_forward"});
+  EXPECT_EQ(Recomputed("selective:core_attn+layernorm+mlp_act+mlp+logits"), every);
+  EXPECT_EQ(Recomputed("full"),
+            (Strings{"layer_norm_forward", "gemm", "attention_forward", "gemm", "add",
+                     "layer_norm_forward", "gemm", "gelu_forward", "gemm", "add"}));
+}
+
+// The products whose results are summed over the ranks do not run again.
+TEST(Recompute, OfModulesSendsOnlyWhatSequenceParallelismGathers) {
+  EXPECT_EQ(Recomputed("selective:mlp", "tp=2"),
+            (Strings{"layer_norm_forward", "gemm", "gelu_forward"}));
+  EXPECT_EQ(Recomputed("selective:mlp", "tp=2,sp=1"),
+            (Strings{"layer_norm_forward", "all_gather", "gemm", "gelu_forward"}));
+  EXPECT_EQ(
+      Recomputed("selective:core_attn+layernorm+mlp_act", "tp=2,sp=1"),
+      (Strings{"layer_norm_forward", "gelu_forward", "layer_norm_forward", "attention_forward"}));
+}
+
+TEST(Recompute, OfModulesLiesWithinItsPiece) {
+  EXPECT_EQ(
+      Backward("selective", 2, "mbs=1").pieces,
+      (Strings{"head backward", "layer 1 backward", "layer 1 recompute", "layer 1 backward",
+               "layer 0 backward", "layer 0 recompute", "layer 0 backward", "embedding backward"}));
+  EXPECT_EQ(Backward("selective:logits", 1, "mbs=1").pieces,
+            (Strings{"head backward", "head recompute", "head backward", "layer 0 backward",
+                     "embedding backward"}));
+}
+
+TEST(Recompute, OfLayersRunsGroupByGroup) {
+  EXPECT_EQ(
+      Backward("full:uniform:2", 3, "mbs=1").pieces,
+      (Strings{"head backward", "layer 2 recompute", "layer 2 backward", "layer 0 recompute",
+               "layer 1 recompute", "layer 1 backward", "layer 0 backward", "embedding backward"}));
+  EXPECT_EQ(Backward("full:block:1", 2, "mbs=1").pieces,
+            (Strings{"head backward", "layer 1 backward", "layer 0 recompute", "layer 0 backward",
+                     "embedding backward"}));
+}
+
+}  // namespace
+}  // namespace trimtab
