@@ -110,14 +110,16 @@ TEST(Recompute, OfModulesLiesWithinItsPiece) {
                      "embedding backward"}));
 }
 
+// What a layer does before it runs again, its weights being gathered, belongs to its backward pass.
 TEST(Recompute, OfLayersRunsGroupByGroup) {
   EXPECT_EQ(
       Backward("full:uniform:2", 3, "mbs=1").pieces,
-      (Strings{"head backward", "layer 2 recompute", "layer 2 backward", "layer 0 recompute",
-               "layer 1 recompute", "layer 1 backward", "layer 0 backward", "embedding backward"}));
+      (Strings{"head backward", "layer 2 backward", "layer 2 recompute", "layer 2 backward",
+               "layer 0 backward", "layer 0 recompute", "layer 1 backward", "layer 1 recompute",
+               "layer 1 backward", "layer 0 backward", "embedding backward"}));
   EXPECT_EQ(Backward("full:block:1", 2, "mbs=1").pieces,
-            (Strings{"head backward", "layer 1 backward", "layer 0 recompute", "layer 0 backward",
-                     "embedding backward"}));
+            (Strings{"head backward", "layer 1 backward", "layer 0 backward", "layer 0 recompute",
+                     "layer 0 backward", "embedding backward"}));
 }
 
 }  // namespace
