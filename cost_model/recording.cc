@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "engine/model/gpt_model.h"
+#include "engine/parallel/sharded_data_parallel.h"
 #include "engine/train/trainer.h"
 
 namespace trimtab {
@@ -97,13 +99,41 @@ MemorySpan MemorySpan::Times(int64_t times) const {
   return {times * change, peak + std::max<int64_t>(0, (times - 1) * change)};
 }
 
+int64_t RecordedGroups(const RunConfig& run, const ModelChunk& chunk, const RecomputeGroup& group) {
+  return run.layout.zero >= 2 && group.count < chunk.num_layers ? 3 : 1;
+}
+
+RunConfig Repeated(const RunConfig& run, const ModelChunk& layers, const RecomputeGroup& group,
+                   int64_t groups) {
+  RunConfig repeated = run;
+  repeated.layout.recompute = RecomputeWithin(run.layout.recompute, group);
+  std::vector<std::string>& all = repeated.fp8.bf16_layers;
+  all.clear();
+  for (const std::string& kept : run.fp8.bf16_layers) {
+    if (!kept.starts_with("decoder.layers.")) {
+      all.push_back(kept);
+      continue;
+    }
+    for (int64_t i = 0; i < groups * layers.num_layers; ++i) {
+      const int64_t like = layers.first_layer + i % layers.num_layers;
+      const std::string name = TransformerLayer::NameOf(like);
+      if (kept != name && !kept.starts_with(name + ".")) continue;
+      all.push_back(TransformerLayer::NameOf(i) + kept.substr(name.size()));
+    }
+  }
+  return repeated;
+}
+
 MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chunk,
                                      const Executor& executor) {
   Stage stage(run, run.model, executor);
   Device& device = *stage.device;
-  const GptModel model(stage.store, stage.context, chunk);
-  stage.store.Allocate(device, stage.context.types.weights, stage.context.types.gradients, 1);
-  if (stage.context.fp8 != nullptr) stage.fp8.Allocate(device);
+  GptModel model(stage.store, stage.context, chunk);
+  ShardedDataParallel data_parallel(stage.parallel, stage.store, device, stage.context.fp8);
+  model.set_hooks(&data_parallel);
+  if (stage.context.fp8 != nullptr) {
+    stage.fp8.Allocate(device, /*in_flight=*/1, !data_parallel.shards().weights_sharded());
+  }
 
   const MicroBatch ids = NewBatches(stage.context, chunk, 1).front();
   const Tensor scalar = Tensor::Empty(device, {1}, DType::kF32, MemoryTag::kOptimizer);
@@ -114,7 +144,7 @@ MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chu
   const auto received = [&](bool needed, ActionKind kind) {
     return needed ? NewMessage(stage.context, kind) : Tensor();
   };
-  for (const bool accumulate : {false, true}) {
+  for (const bool first : {true, false}) {
     MicroBatchState state;
     MicroBatch batch = ids;
     batch.hidden = received(!chunk.embedding, ActionKind::kRecvActivation);
@@ -122,14 +152,17 @@ MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chu
     batch = {};
     recording.ways[kForwardWay] = recorder.Take();
     result = received(!chunk.head, ActionKind::kRecvGradient);
+    data_parallel.StartBackward(first, /*last=*/false);
+    const bool accumulate = data_parallel.accumulates();
     if (run.layout.schedule == Schedule::kZeroBubble) {
       result = model.BackwardInput(state, std::move(result), accumulate);
-      recording.ways[accumulate ? kInputAdding : kInputSetting] = recorder.Take();
+      recording.ways[first ? kInputSetting : kInputAdding] = recorder.Take();
       model.BackwardWeight(state, accumulate);
-      recording.ways[accumulate ? kWeightAdding : kWeightSetting] = recorder.Take();
+      recording.ways[first ? kWeightSetting : kWeightAdding] = recorder.Take();
     } else {
       result = model.Backward(state, std::move(result), accumulate);
-      recording.ways[accumulate ? kBackwardAdding : kBackwardSetting] = recorder.Take();
+      data_parallel.FinishBackward();
+      recording.ways[first ? kBackwardSetting : kBackwardAdding] = recorder.Take();
     }
   }
   return recording;

@@ -60,11 +60,19 @@ void Append(const Ways& next, bool forward, int64_t times, Ways& ways) {
   for (size_t way = kForwardWay + 1; way < kWayCount; ++way) ways[way].Append(next[way], times);
 }
 
-/// A micro batch of a chunk with one group of layers; what it has no end of costs nothing.
+/// A micro batch of a chunk whose groups of layers are alike; what it has no end of costs nothing.
 struct KindCosts {
   Ways embedding;
-  Ways layers;
+  std::vector<Ways> groups;
   Ways head;
+
+  /// Of layers from `first` on, up to `end`, of `num_layers`: the first and the last group of a
+  /// chunk stand for theirs.
+  const Ways& Group(int64_t first, int64_t end, int64_t num_layers) const {
+    const size_t last = groups.size() - 1;
+    if (first == 0) return groups.front();
+    return end == num_layers ? groups[last] : groups[std::min<size_t>(1, last)];
+  }
 };
 
 /// The first layer from which on the model is like the layers of `chunk`, but for recomputation;
@@ -75,10 +83,12 @@ int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChu
   return std::search(first_alike.begin(), end, layers, end) - first_alike.begin();
 }
 
-/// The pieces of `kind` among those of a recording, priced.
-Ways PriceOf(PieceKind kind, const MicroBatchRecording& recording, const ParallelConfig& layout,
-             const Pricer& pricer) {
-  const auto is_kind = [kind](const Recording& each) { return each.piece.kind == kind; };
+/// The pieces of `kind` (and of layers [first, first + count)) among those of a recording, priced.
+Ways PriceOf(PieceKind kind, int64_t first, int64_t count, const MicroBatchRecording& recording,
+             const ParallelConfig& layout, const Pricer& pricer) {
+  const auto is_kind = [=](const Recording& each) {
+    return each.piece.kind == kind && each.piece.layer >= first && each.piece.layer < first + count;
+  };
   Ways ways;
   for (size_t way = 0; way < kWayCount; ++way) {
     const std::vector<Recording>& pieces = recording.ways[way];
@@ -196,7 +206,8 @@ class StepCosts::Impl {
   Key ShapeKey(size_t setting, const ParallelConfig& layout) const;
   Key PipelineKey(size_t setting, const RunConfig& run);
 
-  /// A group of layers of a chunk, counted from the chunk's first, with the chunk's ends.
+  /// A group of layers of a chunk, counted from the chunk's first, among others that are like it,
+  /// with the chunk's ends.
   const KindCosts& KindOf(size_t setting, const RunConfig& run, const ModelChunk& chunk,
                           const RecomputeGroup& group);
   Ways ChunkOf(size_t setting, const RunConfig& run, const ModelChunk& chunk);
@@ -244,7 +255,11 @@ Key StepCosts::Impl::ShapeKey(size_t setting, const ParallelConfig& layout) cons
       .Put(SequenceParallel(layout) ? 1 : 0, 1)
       .Put(layout.micro_batch, 24)
       .Put(layout.gradients)
-      .Put(layout.schedule);
+      .Put(layout.schedule)
+      // Passes talk to the data-parallel ranks from stage 2 on.
+      .Put(layout.zero >= 2 ? layout.zero : 0, 2)
+      .Put(layout.zero >= 2 ? layout.dp : 0, 20)
+      .Put(layout.reshard_after_forward ? 1 : 0, 1);
 }
 
 Key StepCosts::Impl::PipelineKey(size_t setting, const RunConfig& run) {
@@ -266,6 +281,7 @@ Key StepCosts::Impl::PipelineKey(size_t setting, const RunConfig& run) {
 const KindCosts& StepCosts::Impl::KindOf(size_t setting, const RunConfig& run,
                                          const ModelChunk& chunk, const RecomputeGroup& group) {
   const Setting& shared = settings_[setting];
+  const int64_t groups = RecordedGroups(run, chunk, group);
   ModelChunk cut = chunk;
   cut.first_layer += group.first;
   cut.num_layers = group.count;
@@ -274,45 +290,50 @@ const KindCosts& StepCosts::Impl::KindOf(size_t setting, const RunConfig& run,
                       .Put(chunk.head ? 1 : 0, 1)
                       .Put(run.layout.recompute.modules.bits, kRecomputeModuleCount)
                       .Put(group.recomputed ? 1 : 0, 1)
+                      .Put(groups, 2)
                       .Put(group.count, 20)
                       .Put(FirstLayersAlike(shared.first_alike, cut), 20);
   const auto found = kinds_.find(key);
   if (found != kinds_.end()) return found->second;
-  RunConfig one = run;
-  one.layout.recompute = RecomputeWithin(run.layout.recompute, group);
-  const MicroBatchRecording recording = RecordMicroBatch(one, cut, shared.executor);
-  const auto price = [&](PieceKind kind) {
-    return PriceOf(kind, recording, run.layout, shared.pricer);
+  const MicroBatchRecording recording = RecordMicroBatch(
+      Repeated(run, cut, group, groups),
+      {.num_layers = groups * group.count, .embedding = chunk.embedding, .head = chunk.head},
+      shared.executor);
+  const auto price = [&](PieceKind kind, int64_t first, int64_t count) {
+    return PriceOf(kind, first, count, recording, run.layout, shared.pricer);
   };
-  return kinds_
-      .emplace(key, KindCosts{.embedding = price(PieceKind::kEmbedding),
-                              .layers = price(PieceKind::kLayer),
-                              .head = price(PieceKind::kHead)})
-      .first->second;
+  KindCosts costs = {.embedding = price(PieceKind::kEmbedding, 0, 1),
+                     .groups = {},
+                     .head = price(PieceKind::kHead, 0, 1)};
+  for (int64_t i = 0; i < groups; ++i) {
+    costs.groups.push_back(price(PieceKind::kLayer, i * group.count, group.count));
+  }
+  return kinds_.emplace(key, std::move(costs)).first->second;
 }
 
 Ways StepCosts::Impl::ChunkOf(size_t setting, const RunConfig& run, const ModelChunk& chunk) {
   /// Neighbouring groups that cost alike.
   struct Groups {
-    const KindCosts* kind = nullptr;
+    const Ways* ways = nullptr;
     int64_t count = 0;
   };
   std::vector<Groups> groups;
+  const KindCosts* any = nullptr;
   for (int64_t i = 0; i < chunk.num_layers;) {
     const RecomputeGroup group = RecomputeGroupOf(run.layout.recompute, i, chunk.num_layers);
     i += group.count;
-    const KindCosts& kind = KindOf(setting, run, chunk, group);
-    if (groups.empty() || groups.back().kind != &kind) groups.push_back({&kind, 0});
+    any = &KindOf(setting, run, chunk, group);
+    const Ways& like = any->Group(group.first, i, chunk.num_layers);
+    if (groups.empty() || groups.back().ways != &like) groups.push_back({&like, 0});
     ++groups.back().count;
   }
-  const KindCosts& ends =
-      !groups.empty() ? *groups.front().kind : KindOf(setting, run, chunk, {.count = 0});
+  const KindCosts& ends = any != nullptr ? *any : KindOf(setting, run, chunk, {.count = 0});
   Ways ways;
   for (const bool forward : {true, false}) {
     const bool first = forward ? chunk.embedding : chunk.head;
     const bool last = forward ? chunk.head : chunk.embedding;
     if (first) Append(forward ? ends.embedding : ends.head, forward, 1, ways);
-    for (const Groups& each : groups) Append(each.kind->layers, forward, each.count, ways);
+    for (const Groups& each : groups) Append(*each.ways, forward, each.count, ways);
     if (last) Append(forward ? ends.head : ends.embedding, forward, 1, ways);
     std::reverse(groups.begin(), groups.end());
   }

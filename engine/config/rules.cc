@@ -27,9 +27,10 @@ std::string Unsupported(const char* what, const auto& value, const char* only) {
 
 /// Which setting of sharded data parallelism is not there yet, of a layout that has one.
 std::string UnsupportedSharding(const ParallelConfig& layout) {
-  if (layout.zero > 1) return Unsupported("zero", layout.zero, "zero=0 and zero=1");
+  if (layout.zero >= 2 && layout.schedule == Schedule::kZeroBubble) {
+    return Unsupported("zero", layout.zero, "zero=0 and zero=1 with schedule=zero-bubble");
+  }
   if (layout.shard != 0) return Unsupported("shard", layout.shard, "shard=0 only");
-  if (!layout.reshard_after_forward) return Unsupported("reshard_after_forward", 0, "1 only");
   if (!layout.overlap_grad_reduce) return Unsupported("overlap_grad_reduce", 0, "1 only");
   return Unsupported("overlap_param_gather", 1, "0 only");
 }
@@ -148,12 +149,12 @@ constexpr Rule kRules[] = {
     {"etp-unsupported", "Tensor parallelism of experts is not available.",
      [](const RunConfig& run) { return run.layout.etp == 1; },
      [](const RunConfig& run) { return Unsupported("etp", run.layout.etp, "etp=1 only"); }},
-    {"zero-unsupported",
-     "Optimizer state can be sharded over all of dp (1); gradients and weights cannot.",
+    {"sharding-unsupported",
+     "Replicas are sharded over all of dp; gradients not where they are made in two parts.",
      [](const RunConfig& run) {
        const ParallelConfig& p = run.layout;
-       return p.zero <= 1 && p.shard == 0 && p.reshard_after_forward && p.overlap_grad_reduce &&
-              !p.overlap_param_gather;
+       const bool in_parts = p.zero >= 2 && p.schedule == Schedule::kZeroBubble;
+       return !in_parts && p.shard == 0 && p.overlap_grad_reduce && !p.overlap_param_gather;
      },
      [](const RunConfig& run) { return UnsupportedSharding(run.layout); }},
     {"tf32-requires-cuda", "TF32 needs a GPU.",
@@ -271,7 +272,17 @@ constexpr Rule kRules[] = {
        return fmt::format("with sp=1, mbs {} x sequence_length {} is not divisible by tp {}",
                           run.layout.micro_batch, run.sequence_length, run.layout.tp);
      }},
-    {"zero-requires-dp", "The optimizer state is sharded over the data-parallel ranks.",
+    {"resharding-requires-sharded-weights",
+     "Only sharded weights are freed after a forward pass; in a pipeline they always are.",
+     [](const RunConfig& run) {
+       return run.layout.reshard_after_forward || (run.layout.zero == 3 && run.layout.pp == 1);
+     },
+     [](const RunConfig& run) {
+       return fmt::format(
+           "reshard_after_forward=0 goes with zero=3 and pp=1, and zero is {}, pp {}",
+           run.layout.zero, run.layout.pp);
+     }},
+    {"zero-requires-dp", "What is sharded is so over the data-parallel ranks.",
      [](const RunConfig& run) { return run.layout.zero == 0 || run.layout.dp > 1; },
      [](const RunConfig& run) {
        return fmt::format("zero={} needs dp of at least 2, and dp is {}", run.layout.zero,

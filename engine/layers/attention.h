@@ -37,8 +37,6 @@ class SelfAttention {
   Tensor Backward(const LayerContext& context, SelfAttentionSaved& saved, const Tensor& dy,
                   bool accumulate) const;
 
-  const Parameter& first_parameter() const { return linear_qkv_.weight(); }
-
  private:
   /// Attention itself: saved.out and saved.log_sum_exp from saved.qkv.
   void ForwardCore(const LayerContext& context, SelfAttentionSaved& saved) const;

@@ -25,8 +25,9 @@ Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
 }
 
 Embedding::Embedding(ParameterStore& store, const LayerContext& context)
-    : tokens_(&DeclareVocabTable(store, context, kTokenTable)),
+    : tokens_(&DeclareVocabTable(store.BeginUnit(), context, kTokenTable)),
       vocab_start_(context.parallel.tp_rank * tokens_->spec.rows) {
+  store.BeginUnit(/*reads_weights_backward=*/false).AlsoUse(*tokens_);
   const ModelConfig& model = context.model;
   if (model.position != PositionKind::kLearned) return;
   positions_ =

@@ -8,6 +8,8 @@ namespace trimtab {
 
 class Embedding {
  public:
+  /// Declares the token table in a unit of its own, since a head may share it, and a unit of the
+  /// rest.
   Embedding(ParameterStore& store, const LayerContext& context);
 
   /// x [rows, C], an activation, from tokens [N] (int32).

@@ -50,7 +50,7 @@ std::vector<bool> Fp8State::InFp8() const {
   return in_fp8;
 }
 
-void Fp8State::Allocate(Device& device, int64_t in_flight) {
+void Fp8State::Allocate(Device& device, int64_t in_flight, bool keeps_weights) {
   const int64_t count = static_cast<int64_t>(layers_.size());
   const int64_t slots = kOperands * count;
   if (delayed()) amax_ = NewScalars(device, {config_.history, slots}, 0.0f);
@@ -70,30 +70,65 @@ void Fp8State::Allocate(Device& device, int64_t in_flight) {
   weight_max_ = NewScalars(device, {count}, Fp8Max(kForward));
   weight_scales_ = {NewScalars(device, {count}, 1.0f), NewScalars(device, {count}, 1.0f)};
   for (int64_t i = 0; i < count; ++i) {
-    Layer& layer = layers_[static_cast<size_t>(i)];
-    const ParameterSpec& spec = layer.parameter->spec;
-    layer.fp8 = {
-        .rows = Tensor::Empty(device, {spec.rows, spec.columns}, kForward, MemoryTag::kWeights),
-        .transposed =
-            Tensor::Empty(device, {spec.columns, spec.rows}, kForward, MemoryTag::kWeights),
-        .inverse = At(weight_scales_.inverse, i)};
+    layers_[static_cast<size_t>(i)].fp8.inverse = At(weight_scales_.inverse, i);
+  }
+  if (keeps_weights) AllocateWeights(device, {0, layers_.size()}, MemoryTag::kWeights);
+}
+
+void Fp8State::AllocateWeights(Device& device, const LayerRange& range, MemoryTag tag) {
+  for (size_t i = range.begin; i < range.end; ++i) {
+    const ParameterSpec& spec = layers_[i].parameter->spec;
+    Fp8Weight& fp8 = layers_[i].fp8;
+    fp8.rows = Tensor::Empty(device, {spec.rows, spec.columns}, kForward, tag);
+    fp8.transposed = Tensor::Empty(device, {spec.columns, spec.rows}, kForward, tag);
   }
 }
 
+Fp8State::LayerRange Fp8State::LayersOf(size_t unit) const {
+  // Layers are declared in the order of the units.
+  const auto before = [unit](const Layer& layer) { return layer.parameter->unit < unit; };
+  const auto within = [unit](const Layer& layer) { return layer.parameter->unit == unit; };
+  const auto begin = std::partition_point(layers_.begin(), layers_.end(), before);
+  const auto end = std::partition_point(begin, layers_.end(), within);
+  return {static_cast<size_t>(begin - layers_.begin()), static_cast<size_t>(end - layers_.begin())};
+}
+
 void Fp8State::QuantizeWeights(const ParallelContext& parallel) {
-  if (layers_.empty()) return;
-  const int64_t count = static_cast<int64_t>(layers_.size());
+  QuantizeRange(parallel, {0, layers_.size()});
+}
+
+void Fp8State::QuantizeUnit(const ParallelContext& parallel, size_t unit) {
+  const LayerRange range = LayersOf(unit);
+  AllocateWeights(weight_amax_.device(), range, MemoryTag::kWorkspace);
+  QuantizeRange(parallel, range);
+}
+
+void Fp8State::ReleaseUnit(size_t unit) {
+  const LayerRange range = LayersOf(unit);
+  for (size_t i = range.begin; i < range.end; ++i) {
+    layers_[i].fp8.rows = {};
+    layers_[i].fp8.transposed = {};
+  }
+}
+
+void Fp8State::QuantizeRange(const ParallelContext& parallel, const LayerRange& range) {
+  if (range.begin == range.end) return;
+  const auto first = static_cast<int64_t>(range.begin);
+  const auto count = static_cast<int64_t>(range.end - range.begin);
+  Tensor amaxes = weight_amax_.Slice(first, {1, count});
   for (int64_t i = 0; i < count; ++i) {
-    Tensor amax = weight_amax_.Slice(i, {1});
-    Amax(layers_[static_cast<size_t>(i)].parameter->weight, amax);
+    Tensor amax = amaxes.Slice(i, {1});
+    Amax(layers_[static_cast<size_t>(first + i)].parameter->weight, amax);
   }
   // Shards of one weight share a scale, so that a layout does not show in the values.
-  if (parallel.layout.tp > 1) parallel.tp->AllReduce(weight_amax_, ReduceOp::kMax);
-  UpdateFp8Scales(weight_max_, weight_amax_, weight_scales_);
+  if (parallel.layout.tp > 1) parallel.tp->AllReduce(amaxes, ReduceOp::kMax);
+  Fp8Scales scales = {weight_scales_.scale.Slice(first, {count}),
+                      weight_scales_.inverse.Slice(first, {count})};
+  UpdateFp8Scales(weight_max_.Slice(first, {count}), amaxes, scales);
   for (int64_t i = 0; i < count; ++i) {
-    Layer& layer = layers_[static_cast<size_t>(i)];
+    Layer& layer = layers_[static_cast<size_t>(first + i)];
     Fp8Output out = {.rows = layer.fp8.rows, .transposed = layer.fp8.transposed, .amax = {}};
-    trimtab::Quantize(layer.parameter->weight, At(weight_scales_.scale, i), out);
+    trimtab::Quantize(layer.parameter->weight, At(scales.scale, i), out);
   }
 }
 

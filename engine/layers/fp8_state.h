@@ -45,9 +45,10 @@ class Fp8State {
   int Declare(const std::string& name, const Parameter& weight);
   /// Throws InputError when the configuration names a layer that was not declared.
   void RequireNamedLayers() const;
-  /// Allocates scales and fp8 weights. `in_flight`: micro batches between whose passes those of
+  /// Allocates scales and, if `keeps_weights`, the fp8 weights; otherwise these are there only
+  /// between QuantizeUnit and ReleaseUnit. `in_flight`: micro batches between whose passes those of
   /// others may come.
-  void Allocate(Device& device, int64_t in_flight = 1);
+  void Allocate(Device& device, int64_t in_flight = 1, bool keeps_weights = true);
   /// What is quantised from now on is of a micro batch of this number. Current scales are kept for
   /// the last `in_flight` numbers.
   void EnterMicroBatch(int64_t number) { micro_batch_ = number % in_flight_; }
@@ -58,6 +59,9 @@ class Fp8State {
 
   /// Quantises every weight anew: after the first values, a checkpoint, an optimizer step.
   void QuantizeWeights(const ParallelContext& parallel);
+  /// Makes the fp8 weights of one unit of parameters from its weights; frees them.
+  void QuantizeUnit(const ParallelContext& parallel, size_t unit);
+  void ReleaseUnit(size_t unit);
   /// At the end of a step: with delayed scaling, the scales of the next one.
   void EndStep(const ParallelContext& parallel);
 
@@ -94,6 +98,15 @@ class Fp8State {
     Fp8Weight fp8;
   };
   static constexpr int64_t kOperands = 2;
+
+  /// Indices [begin, end) into layers_.
+  struct LayerRange {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+  LayerRange LayersOf(size_t unit) const;
+  void AllocateWeights(Device& device, const LayerRange& range, MemoryTag tag);
+  void QuantizeRange(const ParallelContext& parallel, const LayerRange& range);
 
   static size_t Index(int layer) { return static_cast<size_t>(layer); }
   int64_t Slot(int layer, Operand operand) const {

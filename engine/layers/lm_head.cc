@@ -10,21 +10,26 @@ namespace trimtab {
 
 namespace {
 
-Parameter& OutputTable(ParameterStore& store, const LayerContext& context,
-                       const Embedding* embedding) {
-  if (!context.model.tied_embeddings) {
-    return DeclareVocabTable(store, context, "output_layer.weight");
-  }
-  if (embedding != nullptr) return embedding->token_table();
-  return DeclareVocabTable(store, context, kTokenTable, /*duplicate=*/true);
+/// The table that the head shares with the embedding; nullptr without one.
+Parameter* TiedTable(ParameterStore& store, const LayerContext& context,
+                     const Embedding* embedding) {
+  if (!context.model.tied_embeddings) return nullptr;
+  if (embedding != nullptr) return &embedding->token_table();
+  return &DeclareVocabTable(store.BeginUnit(), context, kTokenTable, /*duplicate=*/true);
 }
 
 }  // namespace
 
 LmHead::LmHead(ParameterStore& store, const LayerContext& context, const Embedding* embedding)
-    : final_norm_(store, context, "decoder.final_layernorm"),
-      output_layer_(OutputTable(store, context, embedding)),
-      vocab_start_(context.parallel.tp_rank * output_layer_.weight().spec.rows) {}
+    : LmHead(store, context, TiedTable(store, context, embedding)) {}
+
+LmHead::LmHead(ParameterStore& store, const LayerContext& context, Parameter* tied)
+    : final_norm_(store.BeginUnit(), context, "decoder.final_layernorm"),
+      output_layer_(tied != nullptr ? *tied
+                                    : DeclareVocabTable(store, context, "output_layer.weight")),
+      vocab_start_(context.parallel.tp_rank * output_layer_.weight().spec.rows) {
+  if (tied != nullptr) store.AlsoUse(*tied);
+}
 
 Tensor LmHead::Losses(const LayerContext& context, LinearOperand normed, LmHeadSaved& saved,
                       Tensor* logits) const {

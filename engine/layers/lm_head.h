@@ -19,8 +19,9 @@ struct LmHeadSaved {
 
 class LmHead {
  public:
-  /// Declares a table of its own, unless the model ties it to the embedding's. `embedding` is that
-  /// of this rank; nullptr when another pipeline stage has it: then a tied table is a duplicate.
+  /// Declares a unit with a table of its own, unless the model ties it to the embedding's.
+  /// `embedding` is that of this rank; nullptr when another pipeline stage has it: then a tied
+  /// table is a duplicate, in a unit of its own.
   LmHead(ParameterStore& store, const LayerContext& context, const Embedding* embedding);
 
   /// Adds the sum over the N tokens of the cross-entropy against targets [N] (int32), from the
@@ -38,6 +39,8 @@ class LmHead {
   Parameter& output_table() const { return output_layer_.weight(); }
 
  private:
+  /// `tied`: the table of the embedding; nullptr if the head has its own.
+  LmHead(ParameterStore& store, const LayerContext& context, Parameter* tied);
   /// The cross-entropy of each token [N] and saved.dlogits, from the normalised stream.
   Tensor Losses(const LayerContext& context, LinearOperand normed, LmHeadSaved& saved,
                 Tensor* logits) const;

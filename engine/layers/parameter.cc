@@ -51,60 +51,98 @@ void FillRow(const ParameterSpec& spec, uint64_t key, int64_t global_row, std::s
 /// Rows of initial values made at a time, in elements: enough to hide the cost of a copy.
 constexpr int64_t kChunk = int64_t{1} << 22;
 
-/// Initial values are made on the host, by this many threads.
-int HostThreads(const Device& device) {
-  if (device.kind() == DeviceKind::kCpu) return device.threads();
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+/// Where a parameter stands within its unit.
+int PlaceInUnit(const Parameter& parameter) {
+  return (parameter.spec.tensor_parallel ? 0 : 2) + (parameter.spec.is_matrix ? 0 : 1);
+}
+
+Tensor ViewOf(const Tensor& unit, const FlatRange& range, const Parameter& parameter) {
+  if (!unit.defined()) return {};
+  const ParameterSpec& spec = parameter.spec;
+  const Shape shape = spec.is_matrix ? Shape{spec.rows, spec.columns} : Shape{spec.rows};
+  return unit.Slice(parameter.offset - range.begin, shape);
 }
 
 }  // namespace
 
+ParameterStore& ParameterStore::BeginUnit(bool reads_weights_backward) {
+  units_.emplace_back().reads_weights_backward = reads_weights_backward;
+  return *this;
+}
+
 Parameter& ParameterStore::Declare(ParameterSpec spec) {
-  TRIMTAB_ASSERT(!weights_.defined(), "parameter {} declared after Allocate", spec.name);
+  TRIMTAB_ASSERT(ordered_.empty(), "parameter {} declared after Place", spec.name);
+  if (units_.empty()) BeginUnit();
   declared_.push_back(std::make_unique<Parameter>());
-  declared_.back()->spec = std::move(spec);
-  return *declared_.back();
+  Parameter& parameter = *declared_.back();
+  parameter.spec = std::move(spec);
+  parameter.unit = units_.size() - 1;
+  units_.back().parameters.push_back(&parameter);
+  return parameter;
 }
 
-void ParameterStore::Place() {
-  const auto place = [this](bool tensor_parallel, bool duplicate) {
-    for (const auto& parameter : declared_) {
-      const ParameterSpec& spec = parameter->spec;
-      if (spec.tensor_parallel != tensor_parallel || spec.duplicate != duplicate) continue;
+void ParameterStore::AlsoUse(const Parameter& parameter) {
+  TRIMTAB_ASSERT(!units_.empty() && parameter.unit < units_.size() - 1,
+                 "{} is no parameter of an earlier unit", parameter.spec.name);
+  units_.back().also_uses.push_back(parameter.unit);
+  ++units_[parameter.unit].users;
+}
+
+void ParameterStore::Place(int64_t shards) {
+  TRIMTAB_ASSERT(ordered_.empty(), "parameters are placed twice");
+  for (ParameterUnit& unit : units_) {
+    std::stable_sort(
+        unit.parameters.begin(), unit.parameters.end(),
+        [](const Parameter* a, const Parameter* b) { return PlaceInUnit(*a) < PlaceInUnit(*b); });
+    const auto skip_to = [this, &unit](int64_t end) {
+      if (end == numel_) return;
+      if (!unit.gaps.empty() && unit.gaps.back().end == numel_) {
+        unit.gaps.back().end = end;
+      } else {
+        unit.gaps.push_back({numel_, end});
+      }
+      numel_ = end;
+    };
+    const int64_t begin = numel_;
+    int64_t replicated_begin = begin;
+    for (Parameter* parameter : unit.parameters) {
       parameter->offset = numel_;
-      numel_ += RoundUp(parameter->numel(), kParameterAlignment);
-      ordered_.push_back(parameter.get());
+      numel_ += parameter->numel();
+      skip_to(RoundUp(numel_, kParameterAlignment));
+      if (parameter->spec.tensor_parallel) replicated_begin = numel_;
+      ordered_.push_back(parameter);
     }
-    return numel_;
-  };
-  own_tensor_parallel_numel_ = place(/*tensor_parallel=*/true, /*duplicate=*/false);
-  tensor_parallel_numel_ = place(/*tensor_parallel=*/true, /*duplicate=*/true);
-  place(/*tensor_parallel=*/false, /*duplicate=*/false);
-}
-
-void ParameterStore::Allocate(Device& device, DType weights, DType gradients, int64_t shards) {
-  Place();
-  const Shape flat = {RoundUp(numel_, shards * kParameterAlignment)};
-  weights_ = Tensor::Empty(device, flat, weights, MemoryTag::kWeights);
-  gradients_ = Tensor::Empty(device, flat, gradients, MemoryTag::kGradients);
-  for (Parameter* parameter : ordered_) {
-    const ParameterSpec& spec = parameter->spec;
-    const Shape shape = spec.is_matrix ? Shape{spec.rows, spec.columns} : Shape{spec.rows};
-    parameter->weight = weights_.Slice(parameter->offset, shape);
-    parameter->gradient = gradients_.Slice(parameter->offset, shape);
+    unit.tensor_parallel = {begin, replicated_begin};
+    unit.replicated = {replicated_begin, numel_};
+    skip_to(begin + RoundUp(numel_ - begin, shards * kParameterAlignment));
+    unit.range = {begin, numel_};
   }
 }
 
-void ParameterStore::Initialize(uint64_t seed, const PutValues& put) {
-  if (weights_.device().kind() == DeviceKind::kMeta) return;
-  Fill(weights_, 0.0f);
-  Fill(gradients_, 0.0f);
-  const PutValues put_weights = [this](int64_t begin, std::span<const float> values) {
-    Tensor target = weights_.Slice(begin, {static_cast<int64_t>(values.size())});
-    CopyFromHost(target, values);
-  };
-  const PutValues& receive = put ? put : put_weights;
-  const int threads = HostThreads(weights_.device());
+void ParameterStore::BindWeights(size_t unit, const Tensor& values) {
+  const ParameterUnit& bound = units_[unit];
+  for (Parameter* each : bound.parameters) each->weight = ViewOf(values, bound.range, *each);
+}
+
+void ParameterStore::BindGradients(size_t unit, const Tensor& values) {
+  const ParameterUnit& bound = units_[unit];
+  for (Parameter* each : bound.parameters) each->gradient = ViewOf(values, bound.range, *each);
+}
+
+void ParameterStore::Allocate(Device& device, DType weights, DType gradients) {
+  Place(/*shards=*/1);
+  Tensor all_weights = Tensor::Empty(device, {numel_}, weights, MemoryTag::kWeights);
+  Tensor all_gradients = Tensor::Empty(device, {numel_}, gradients, MemoryTag::kGradients);
+  Fill(all_weights, 0.0f);
+  Fill(all_gradients, 0.0f);
+  for (size_t i = 0; i < units_.size(); ++i) {
+    const FlatRange& range = units_[i].range;
+    BindWeights(i, all_weights.Slice(range.begin, {range.numel()}));
+    BindGradients(i, all_gradients.Slice(range.begin, {range.numel()}));
+  }
+}
+
+void ParameterStore::MakeInitialValues(uint64_t seed, int threads, const PutValues& put) const {
   std::vector<float> values;
   for (const Parameter* parameter : ordered_) {
     const ParameterSpec& spec = parameter->spec;
@@ -122,10 +160,26 @@ void ParameterStore::Initialize(uint64_t seed, const PutValues& put) {
                                               static_cast<size_t>(columns)));
           }
         });
-        receive(parameter->offset + (segment.local_begin + first) * columns, values);
+        put(*parameter, (segment.local_begin + first) * columns, values);
       }
     }
   }
+}
+
+void ParameterStore::Initialize(uint64_t seed) {
+  const Device& device = ordered_.front()->weight.device();
+  if (device.kind() == DeviceKind::kMeta) return;
+  MakeInitialValues(seed, HostThreads(device),
+                    [](const Parameter& parameter, int64_t begin, std::span<const float> values) {
+                      Tensor target =
+                          parameter.weight.Slice(begin, {static_cast<int64_t>(values.size())});
+                      CopyFromHost(target, values);
+                    });
+}
+
+int HostThreads(const Device& device) {
+  if (device.kind() == DeviceKind::kCpu) return device.threads();
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 Partition RowBlocksPartition(const std::vector<int64_t>& block_rows, int64_t columns, int64_t tp,

@@ -1,11 +1,12 @@
-// Parameters: declared by layers, stored in one flat buffer of weights and one of gradients.
+// Parameters: declared by layers, placed in one flat order, unit by unit.
 //
-// The flat buffers hold first every tensor-parallel parameter, duplicates last, then every
-// replicated one, each in declaration order, at a multiple of kParameterAlignment elements: aligned
-// for vector and tensor core loads, and for the blocks of the optimizer's scaled state. Layers are
-// declared in forward order, so the backward pass completes the first part from its end:
-// data-parallel buckets can leave as soon as they are complete. The last part is contiguous, so
-// that sequence parallelism reduces it with one message.
+// A unit is what is used together: the positions, one layer, the head; and the token table, which
+// embedding and head may share. It holds first its tensor-parallel parameters, then the replicated
+// ones, so that sequence parallelism sums those with one message; of both, matrices come first, so
+// that weight decay changes seldom. Each parameter begins at a multiple of kParameterAlignment
+// elements: aligned for vector and tensor core loads, and for the blocks of the optimizer's scaled
+// state. Units stand in forward order. Whether all of them are in memory at once is for data
+// parallelism to decide (engine/parallel).
 #pragma once
 
 #include <cstdint>
@@ -52,8 +53,9 @@ struct ParameterSpec {
 
 struct Parameter {
   ParameterSpec spec;
-  int64_t offset = 0;  // first element in the flat buffers
-  Tensor weight;       // [rows, columns] or [rows]
+  size_t unit = 0;     // index among the store's
+  int64_t offset = 0;  // first element in the flat order
+  Tensor weight;       // [rows, columns] or [rows]; undefined while it is not in memory
   Tensor gradient;
 
   int64_t numel() const { return spec.rows * spec.columns; }
@@ -62,47 +64,71 @@ struct Parameter {
 /// Elements.
 inline constexpr int64_t kParameterAlignment = 128;
 
+/// Elements [begin, end) of the flat order.
+struct FlatRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  int64_t numel() const { return end - begin; }
+  bool operator==(const FlatRange&) const = default;
+};
+
+struct ParameterUnit {
+  std::vector<Parameter*> parameters;  // in flat order
+  std::vector<size_t> also_uses;       // earlier units whose parameters it uses
+  int users = 0;                       // later units that use its parameters
+  bool reads_weights_backward = true;  // its backward pass reads weights
+  FlatRange range;                     // padding included
+  FlatRange tensor_parallel;           // split over tp
+  FlatRange replicated;                // the same on every tp rank
+  std::vector<FlatRange> gaps;         // what no parameter takes
+};
+
 class ParameterStore {
  public:
-  /// Adds a parameter. The reference stays valid; its tensors are undefined until Allocate().
+  /// What is declared from now on belongs to a new unit. Without a call there is one unit.
+  ParameterStore& BeginUnit(bool reads_weights_backward = true);
+  /// Adds a parameter to the unit. The reference stays valid; its tensors are undefined until they
+  /// are bound.
   Parameter& Declare(ParameterSpec spec);
+  /// Says that the unit also uses an earlier one, that of `parameter`. A unit that others use is
+  /// not used on its own.
+  void AlsoUse(const Parameter& parameter);
 
-  /// Gives every parameter its place in the flat buffers. Once, after the last Declare; Allocate
-  /// does it itself.
-  void Place();
-  /// Allocates the flat buffers of the given types, divisible into `shards` aligned parts (padding
-  /// is zero), and binds every parameter to its place.
-  void Allocate(Device& device, DType weights, DType gradients, int64_t shards);
+  /// Gives every parameter its place, and every unit a multiple of `shards` aligned parts. Once,
+  /// after all is declared.
+  void Place(int64_t shards);
+  /// Makes the weights (gradients) of a unit views of `values` [unit.range.numel()]; undefined
+  /// `values` unbind them.
+  void BindWeights(size_t unit, const Tensor& values);
+  void BindGradients(size_t unit, const Tensor& values);
+  /// Place(1), and zeroed memory for all weights and gradients: as one rank on its own has them.
+  void Allocate(Device& device, DType weights, DType gradients);
 
-  /// Receives the initial values of elements [begin, begin + values.size()) of the flat buffer.
-  using PutValues = std::function<void(int64_t begin, std::span<const float> values)>;
-  /// Zeroes the buffers and makes the initial weights. A value depends only on seed, name and the
-  /// position in the full parameter, so every layout starts from the same model. `put` takes the
-  /// values; without one they are rounded into weights(). No effect on meta.
-  void Initialize(uint64_t seed, const PutValues& put = {});
+  /// Receives initial values of a parameter, from its element `begin` on.
+  using PutValues =
+      std::function<void(const Parameter& parameter, int64_t begin, std::span<const float> values)>;
+  /// Makes the initial weights, on the host with `threads` threads. A value depends only on seed,
+  /// name and the position in the full parameter, so every layout starts from the same model.
+  void MakeInitialValues(uint64_t seed, int threads, const PutValues& put) const;
+  /// Rounds them into the weights, all of which are bound. No effect on meta.
+  void Initialize(uint64_t seed);
 
-  Tensor& weights() { return weights_; }      // [padded_numel]
-  Tensor& gradients() { return gradients_; }  // [padded_numel]
-  int64_t padded_numel() const { return weights_.numel(); }
-  /// Elements [0, tensor_parallel_numel) are sharded over tp, the rest is replicated.
-  int64_t tensor_parallel_numel() const { return tensor_parallel_numel_; }
-  /// Of these, elements [0, own_tensor_parallel_numel) are no duplicates.
-  int64_t own_tensor_parallel_numel() const { return own_tensor_parallel_numel_; }
-  /// All of them, gaps included.
-  int64_t numel() const { return numel_; }
-
+  const std::vector<ParameterUnit>& units() const { return units_; }
   /// In flat order.
   const std::vector<Parameter*>& parameters() const { return ordered_; }
+  /// Of the flat order, padding included.
+  int64_t numel() const { return numel_; }
 
  private:
   std::vector<std::unique_ptr<Parameter>> declared_;
+  std::vector<ParameterUnit> units_;
   std::vector<Parameter*> ordered_;
-  Tensor weights_;
-  Tensor gradients_;
   int64_t numel_ = 0;
-  int64_t tensor_parallel_numel_ = 0;
-  int64_t own_tensor_parallel_numel_ = 0;
 };
+
+/// Threads that make initial values for `device`.
+int HostThreads(const Device& device);
 
 /// A shard of contiguous rows: rank `tp_rank` of `tp` holds its share of each block of rows. Fused
 /// projections list their blocks (query, key, value), which are sharded one by one.

@@ -36,10 +36,6 @@ class TransformerLayer {
   void Backward(const LayerContext& context, const Tensor& x, TransformerLayerSaved& saved,
                 Tensor& dx, bool accumulate) const;
 
-  /// The tensor-parallel parameter with the lowest offset: gradients from there on to the next
-  /// layer's are final after Backward.
-  const Parameter& first_parameter() const { return attention_.first_parameter(); }
-
  private:
   /// Drops what of norms and MLP is recomputed, once attention or the MLP has used it.
   static void DropInputNorm(const LayerContext& context, TransformerLayerSaved& saved);

@@ -15,11 +15,20 @@ MicroBatch MicroBatch::Empty(const LayerContext& context) {
 
 GptModel::GptModel(ParameterStore& store, const LayerContext& context, const ModelChunk& chunk)
     : context_(context), chunk_(chunk) {
-  if (chunk.embedding) embedding_.emplace(store, context_);
-  for (int64_t i = 0; i < chunk.num_layers; ++i) {
-    layers_.emplace_back(store, context_, TransformerLayer::NameOf(chunk.first_layer + i));
+  const auto last_unit = [&store] { return store.units().size() - 1; };
+  if (chunk.embedding) {
+    embedding_.emplace(store, context_);
+    embedding_unit_ = last_unit();
   }
-  if (chunk.head) head_.emplace(store, context_, embedding_ ? &*embedding_ : nullptr);
+  first_layer_unit_ = store.units().size();
+  for (int64_t i = 0; i < chunk.num_layers; ++i) {
+    layers_.emplace_back(store.BeginUnit(), context_,
+                         TransformerLayer::NameOf(chunk.first_layer + i));
+  }
+  if (chunk.head) {
+    head_.emplace(store, context_, embedding_ ? &*embedding_ : nullptr);
+    head_unit_ = last_unit();
+  }
 }
 
 Parameter* GptModel::tied_table() const {
@@ -38,6 +47,11 @@ void GptModel::EnterLayer(PassKind pass, size_t index) const {
       {PieceKind::kLayer, pass, chunk_.first_layer + static_cast<int64_t>(index)});
 }
 
+std::optional<size_t> GptModel::UnitFrom(size_t index) const {
+  if (index < layers_.size()) return LayerUnit(index);
+  return head_ ? std::optional(head_unit_) : std::nullopt;
+}
+
 Tensor GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, Tensor& loss_sum,
                          MicroBatchState& state, Tensor* logits) const {
   state.layers.resize(layers_.size());
@@ -45,17 +59,21 @@ Tensor GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, 
   if (embedding_) {
     state.tokens = batch.tokens;
     context_.device.EnterPiece({PieceKind::kEmbedding, PassKind::kForward});
+    hooks_->BeginForward(embedding_unit_, UnitFrom(0));
     state.inputs.push_back(embedding_->Forward(context_, batch.tokens));
+    hooks_->EndForward(embedding_unit_);
   } else {
     state.inputs.push_back(batch.hidden);
   }
   for (size_t i = 0; i < layers_.size(); ++i) {
     EnterLayer(PassKind::kForward, i);
+    hooks_->BeginForward(LayerUnit(i), UnitFrom(i + 1));
     TransformerLayerSaved saved;
     state.inputs.push_back(layers_[i].Forward(context_, state.inputs.back(), saved));
     const RecomputeGroup group = GroupOf(i);
     if (!group.recomputed) state.layers[i] = std::move(saved);
     if (group.first < static_cast<int64_t>(i)) state.inputs[i] = {};
+    hooks_->EndForward(LayerUnit(i));
   }
   if (!head_) {
     Tensor hidden = std::move(state.inputs.back());
@@ -63,25 +81,41 @@ Tensor GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, 
     return hidden;
   }
   context_.device.EnterPiece({PieceKind::kHead, PassKind::kForward});
+  hooks_->BeginForward(head_unit_, std::nullopt);
   head_->Forward(context_, state.inputs.back(), batch.targets, gradient_scale, loss_sum, state.head,
                  logits);
+  // Elsewhere its backward pass follows at once.
+  if (context_.parallel.layout.schedule == Schedule::kGpipe) hooks_->EndForward(head_unit_);
   return {};
+}
+
+std::optional<size_t> GptModel::UnitBelow(size_t index, const MicroBatchState& state) const {
+  if (index == 0) return std::nullopt;
+  const bool again = !state.layers[index - 1].defined();
+  return LayerUnit(again ? static_cast<size_t>(GroupOf(index - 1).first) : index - 1);
 }
 
 void GptModel::Recompute(MicroBatchState& state, size_t last) const {
   for (auto i = static_cast<size_t>(GroupOf(last).first); i <= last; ++i) {
+    EnterLayer(PassKind::kBackward, i);
+    hooks_->BeginForward(LayerUnit(i), i < last ? LayerUnit(i + 1) : UnitBelow(last, state));
     EnterLayer(PassKind::kRecompute, i);
     Tensor y = layers_[i].Forward(context_, state.inputs[i], state.layers[i]);
-    if (i < last) state.inputs[i + 1] = std::move(y);
+    if (i == last) return;  // its backward pass follows at once
+    state.inputs[i + 1] = std::move(y);
+    hooks_->EndForward(LayerUnit(i));
   }
 }
 
 Tensor GptModel::HeadBackward(const LayerContext& context, MicroBatchState& state,
                               bool accumulate) const {
   context.device.EnterPiece({PieceKind::kHead, PassKind::kBackward});
+  hooks_->BeginBackward(head_unit_, UnitBelow(layers_.size(), state));
+  hooks_->BeginGradients(head_unit_);
   Tensor dx = head_->Backward(context, state.inputs.back(), state.head, accumulate);
   state.head = {};
   state.inputs.pop_back();
+  hooks_->EndBackward(head_unit_);
   return dx;
 }
 
@@ -89,28 +123,35 @@ void GptModel::LayerBackward(const LayerContext& context, size_t index, MicroBat
                              Tensor& dx, bool accumulate) const {
   if (!state.layers[index].defined()) Recompute(state, index);
   EnterLayer(PassKind::kBackward, index);
+  hooks_->BeginBackward(LayerUnit(index), UnitBelow(index, state));
+  hooks_->BeginGradients(LayerUnit(index));
   layers_[index].Backward(context, state.inputs.back(), state.layers[index], dx, accumulate);
   state.layers[index] = {};
   state.inputs.pop_back();
+  hooks_->EndBackward(LayerUnit(index));
 }
 
 void GptModel::EmbeddingBackward(const MicroBatchState& state, const Tensor& dx,
                                  bool accumulate) const {
   context_.device.EnterPiece({PieceKind::kEmbedding, PassKind::kBackward});
+  hooks_->BeginGradients(embedding_unit_);
   const bool written = context_.model.tied_embeddings && head_.has_value();
   embedding_->Backward(context_, state.tokens, dx, accumulate, written);
+  hooks_->EndGradients(embedding_unit_);
 }
 
-Tensor GptModel::Backward(MicroBatchState& state, Tensor dy, bool accumulate,
-                          const OnComplete& on_complete) const {
-  Tensor dx = head_ ? HeadBackward(context_, state, accumulate) : std::move(dy);
+Tensor GptModel::Backward(MicroBatchState& state, Tensor dy, bool accumulate) const {
+  Tensor dx = std::move(dy);
+  if (head_) {
+    dx = HeadBackward(context_, state, accumulate);
+    hooks_->EndGradients(head_unit_);
+  }
   for (size_t i = layers_.size(); i-- > 0;) {
     LayerBackward(context_, i, state, dx, accumulate);
-    if (on_complete) on_complete(layers_[i].first_parameter().offset);
+    hooks_->EndGradients(LayerUnit(i));
   }
   if (embedding_) {
     EmbeddingBackward(state, dx, accumulate);
-    if (on_complete) on_complete(0);
     dx = {};
   }
   state = {};
@@ -129,26 +170,23 @@ Tensor GptModel::BackwardInput(MicroBatchState& state, Tensor dy, bool accumulat
   return dx;
 }
 
-void GptModel::BackwardWeight(MicroBatchState& state, bool accumulate,
-                              const OnComplete& on_complete) const {
+void GptModel::BackwardWeight(MicroBatchState& state, bool accumulate) const {
   size_t next = 0;
-  const auto make = [&] {
+  const auto make = [&](size_t unit) {
+    hooks_->BeginGradients(unit);
     for (const auto& gradient : state.deferred[next]) gradient(context_, accumulate);
     state.deferred[next++].clear();
+    hooks_->EndGradients(unit);
   };
   if (head_) {
     context_.device.EnterPiece({PieceKind::kHead, PassKind::kBackward});
-    make();
+    make(head_unit_);
   }
   for (size_t i = layers_.size(); i-- > 0;) {
     EnterLayer(PassKind::kBackward, i);
-    make();
-    if (on_complete) on_complete(layers_[i].first_parameter().offset);
+    make(LayerUnit(i));
   }
-  if (embedding_) {
-    EmbeddingBackward(state, state.dembedding, accumulate);
-    if (on_complete) on_complete(0);
-  }
+  if (embedding_) EmbeddingBackward(state, state.dembedding, accumulate);
   state = {};
 }
 

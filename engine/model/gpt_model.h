@@ -1,13 +1,13 @@
 // A GPT-family model, or one chunk of it: embedding, transformer layers, output head.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <vector>
 
 #include "engine/layers/embedding.h"
 #include "engine/layers/lm_head.h"
 #include "engine/layers/transformer_layer.h"
+#include "engine/layers/unit_hooks.h"
 
 namespace trimtab {
 
@@ -58,21 +58,15 @@ class GptModel {
   Tensor Forward(const MicroBatch& batch, const Tensor& gradient_scale, Tensor& loss_sum,
                  MicroBatchState& state, Tensor* logits = nullptr) const;
 
-  /// Told that the gradients of all tensor-parallel parameters of the chunk from flat element
-  /// `offset` on are final for this micro batch.
-  using OnComplete = std::function<void(int64_t offset)>;
-
   /// The gradient of batch.hidden [rows, C], undefined with the embedding, from that of what
   /// Forward returned, which it takes as memory. Adds to the gradients of the weights (overwrites
   /// them when not `accumulate`) and empties `state`.
-  Tensor Backward(MicroBatchState& state, Tensor dy, bool accumulate,
-                  const OnComplete& on_complete = {}) const;
+  Tensor Backward(MicroBatchState& state, Tensor dy, bool accumulate) const;
 
   // The same in two parts. The first leaves the gradients of matrices to the second.
 
   Tensor BackwardInput(MicroBatchState& state, Tensor dy, bool accumulate) const;
-  void BackwardWeight(MicroBatchState& state, bool accumulate,
-                      const OnComplete& on_complete = {}) const;
+  void BackwardWeight(MicroBatchState& state, bool accumulate) const;
 
   const ModelChunk& chunk() const { return chunk_; }
   const std::vector<TransformerLayer>& layers() const { return layers_; }
@@ -84,6 +78,8 @@ class GptModel {
   /// Told what linear layers multiply from now on; nullptr = nobody. Not owned.
   void Observe(LinearObserver* observer) { context_.observer = observer; }
   bool observed() const { return context_.observer != nullptr; }
+  /// Whom to tell of the units of parameters in use from now on. Not owned.
+  void set_hooks(UnitHooks* hooks) { hooks_ = hooks; }
 
  private:
   /// The layers that are recomputed together with layer `index`, if it is.
@@ -91,6 +87,12 @@ class GptModel {
   /// Runs the group that ends at layer `last` forward again, keeping everything.
   void Recompute(MicroBatchState& state, size_t last) const;
   void EnterLayer(PassKind pass, size_t index) const;
+  size_t LayerUnit(size_t index) const { return first_layer_unit_ + index; }
+  /// The unit whose weights the forward pass reads in layer `index`: behind the layers, the head's.
+  std::optional<size_t> UnitFrom(size_t index) const;
+  /// The unit whose weights the backward pass reads after those of layer `index`: of the layer
+  /// before it, or the first of the group that has to run again.
+  std::optional<size_t> UnitBelow(size_t index, const MicroBatchState& state) const;
 
   // Backward, piece by piece.
   Tensor HeadBackward(const LayerContext& context, MicroBatchState& state, bool accumulate) const;
@@ -103,6 +105,12 @@ class GptModel {
   std::optional<Embedding> embedding_;
   std::vector<TransformerLayer> layers_;
   std::optional<LmHead> head_;
+  // Units of parameters.
+  size_t embedding_unit_ = 0;
+  size_t first_layer_unit_ = 0;
+  size_t head_unit_ = 0;
+  UnitHooks no_hooks_;
+  UnitHooks* hooks_ = &no_hooks_;
 };
 
 }  // namespace trimtab

@@ -43,17 +43,12 @@ int64_t MomentBlocks(int64_t numel) { return (numel + kMomentBlock - 1) / kMomen
 }  // namespace
 
 Optimizer::Optimizer(const OptimizerConfig& config, const ParallelContext& parallel,
-                     ParameterStore& store)
-    : config_(config), parallel_(parallel), store_(store) {
-  const int64_t dp = parallel.dp->size();
-  sharded_ = parallel.layout.zero >= 1 && dp > 1;
-  const int64_t numel = sharded_ ? store.padded_numel() / dp : store.padded_numel();
-  shard_begin_ = sharded_ ? parallel.dp->rank() * numel : 0;
-
+                     ParameterShards& shards)
+    : config_(config), parallel_(parallel), shards_(shards) {
+  const int64_t numel = shards.numel();
   const TrainingTypes types = TypesOf(parallel.layout);
-  Device& device = store.weights().device();
-  const auto zeros = [&device](int64_t count, DType dtype) {
-    Tensor tensor = Tensor::Empty(device, {count}, dtype, MemoryTag::kOptimizer);
+  const auto zeros = [&shards](int64_t count, DType dtype) {
+    Tensor tensor = Tensor::Empty(shards.device(), {count}, dtype, MemoryTag::kOptimizer);
     Fill(tensor, 0.0f);
     return tensor;
   };
@@ -64,65 +59,98 @@ Optimizer::Optimizer(const OptimizerConfig& config, const ParallelContext& paral
     m_scale_ = zeros(MomentBlocks(numel), DType::kF32);
     v_scale_ = zeros(MomentBlocks(numel), DType::kF32);
   }
+  unit_sums_ = zeros(2 * static_cast<int64_t>(shards.store().units().size()), DType::kF32);
   sums_ = zeros(2, DType::kF32);
   scalars_ = zeros(kUpdateScalarCount, DType::kF32);
+  PlanRuns();
+  PlanNorm();
+}
 
-  for (const Parameter* parameter : store.parameters()) {
+void Optimizer::PlanRuns() {
+  for (const Parameter* parameter : shards_.store().parameters()) {
     // With the gap that aligns the next parameter, so that runs join and blocks stay whole.
-    const int64_t aligned_end =
-        RoundUp(parameter->offset + parameter->numel(), kParameterAlignment);
-    const int64_t begin = std::max(parameter->offset, shard_begin_);
-    const int64_t end = std::min(aligned_end, shard_end());
-    if (begin >= end) continue;
+    const int64_t end = RoundUp(parameter->offset + parameter->numel(), kParameterAlignment);
+    const OwnedPart part = shards_.Within({parameter->offset, end});
+    if (part.numel == 0) continue;
     const bool decay = parameter->spec.is_matrix;
-    if (!runs_.empty() && runs_.back().end == begin && runs_.back().decay == decay) {
-      runs_.back().end = end;
+    const OwnedPart* last = runs_.empty() ? nullptr : &runs_.back().part;
+    const bool joins = last != nullptr && runs_.back().decay == decay &&
+                       last->begin + last->numel == part.begin &&
+                       last->shard_begin + last->numel == part.shard_begin;
+    if (joins) {
+      runs_.back().part.numel += part.numel;
     } else {
-      runs_.push_back({begin, end, decay});
+      runs_.push_back({part, decay});
     }
   }
 }
 
+void Optimizer::PlanNorm() {
+  const auto add = [this](const FlatRange& range, int64_t slot) {
+    const OwnedPart part = shards_.Within(range);
+    if (part.numel > 0) norm_parts_.push_back({part, slot});
+  };
+  const std::vector<ParameterUnit>& units = shards_.store().units();
+  const auto count = static_cast<int64_t>(units.size());
+  for (int64_t i = 0; i < count; ++i) {
+    const ParameterUnit& unit = units[static_cast<size_t>(i)];
+    // Duplicates have a unit of their own, and count where they first are.
+    if (!unit.parameters.empty() && unit.parameters.front()->spec.duplicate) continue;
+    add(unit.tensor_parallel, i);
+    add(unit.replicated, count + i);
+  }
+}
+
+OwnedPart Optimizer::Owned(int64_t begin, size_t count) const {
+  const int64_t end = begin + static_cast<int64_t>(count);
+  const OwnedPart part = shards_.Within({begin, end});
+  TRIMTAB_ASSERT(part.begin == begin && part.begin + part.numel == end,
+                 "elements {} to {} are updated elsewhere", begin, end);
+  return part;
+}
+
 void Optimizer::WriteWeights(int64_t begin, std::span<const float> values) {
   const int64_t end = begin + static_cast<int64_t>(values.size());
+  const OwnedPart part = shards_.Within({begin, end});
+  const std::span<const float> own = part.numel == 0
+                                         ? std::span<const float>()
+                                         : values.subspan(static_cast<size_t>(part.begin - begin),
+                                                          static_cast<size_t>(part.numel));
   const bool remainder = has_master() && master_.dtype() == DType::kU16;
-  if (remainder) {
-    WriteBits(store_.weights(), begin, Map(values, MasterWeightBits));
-  } else {
-    Tensor weights = store_.weights().Slice(begin, {end - begin});
-    CopyFromHost(weights, values);
-  }
+  const auto write = [remainder](Tensor weights, std::span<const float> kept) {
+    if (remainder) {
+      WriteBits(weights, 0, Map(kept, MasterWeightBits));
+    } else {
+      CopyFromHost(weights, kept);
+    }
+  };
+  if (!shards_.weights_sharded()) write(shards_.weights().Slice(begin, {end - begin}), values);
+  if (part.numel == 0) return;
+  if (shards_.weights_sharded()) write(shards_.Weights(part), own);
   if (!has_master()) return;
-  const int64_t own_begin = std::max(begin, shard_begin_);
-  const int64_t own_end = std::min(end, shard_end());
-  if (own_begin >= own_end) return;
-  const auto own = values.subspan(static_cast<size_t>(own_begin - begin),
-                                  static_cast<size_t>(own_end - own_begin));
   if (remainder) {
-    WriteBits(master_, own_begin - shard_begin_, Map(own, MasterRemainder));
+    WriteBits(master_, part.shard_begin, Map(own, MasterRemainder));
   } else {
-    Tensor master = master_.Slice(own_begin - shard_begin_, {own_end - own_begin});
+    Tensor master = master_.Slice(part.shard_begin, {part.numel});
     CopyFromHost(master, own);
   }
 }
 
 void Optimizer::ReadWeights(int64_t begin, std::span<float> values) const {
-  const auto count = static_cast<int64_t>(values.size());
-  if (!has_master()) return CopyToHost(store_.weights().Slice(begin, {count}), values);
-  TRIMTAB_ASSERT(begin >= shard_begin_ && begin + count <= shard_end(),
-                 "weights {} to {} have their masters elsewhere", begin, begin + count);
+  const OwnedPart part = Owned(begin, values.size());
+  if (!has_master()) return CopyToHost(shards_.Weights(part), values);
   if (master_.dtype() == DType::kF32) {
-    return CopyToHost(master_.Slice(begin - shard_begin_, {count}), values);
+    return CopyToHost(master_.Slice(part.shard_begin, {part.numel}), values);
   }
-  const std::vector<uint16_t> weights = ReadBits(store_.weights(), begin, values.size());
-  const std::vector<uint16_t> rest = ReadBits(master_, begin - shard_begin_, values.size());
+  const std::vector<uint16_t> weights = ReadBits(shards_.Weights(part), 0, values.size());
+  const std::vector<uint16_t> rest = ReadBits(master_, part.shard_begin, values.size());
   std::transform(weights.begin(), weights.end(), rest.begin(), values.begin(), JoinMaster);
 }
 
 void Optimizer::WriteMoments(Moment which, int64_t begin, std::span<const float> values) {
-  const int64_t at = begin - shard_begin_;
-  const auto count = static_cast<int64_t>(values.size());
-  Tensor target = moment(which).Slice(at, {count});
+  const OwnedPart part = Owned(begin, values.size());
+  const int64_t at = part.shard_begin;
+  Tensor target = moment(which).Slice(at, {part.numel});
   if (target.dtype() != DType::kF16) return CopyFromHost(target, values);
   TRIMTAB_ASSERT(at % kMomentBlock == 0, "fp16 moments are written in whole blocks, not from {}",
                  at);
@@ -143,8 +171,9 @@ void Optimizer::WriteMoments(Moment which, int64_t begin, std::span<const float>
 }
 
 void Optimizer::ReadMoments(Moment which, int64_t begin, std::span<float> values) const {
-  const int64_t at = begin - shard_begin_;
-  const auto count = static_cast<int64_t>(values.size());
+  const OwnedPart part = Owned(begin, values.size());
+  const int64_t at = part.shard_begin;
+  const int64_t count = part.numel;
   const bool first = which == Moment::kFirst;
   const Tensor& source = first ? m_ : v_;
   CopyToHost(source.Slice(at, {count}), values);
@@ -173,27 +202,16 @@ void Optimizer::Prepare(double learning_rate, int64_t updates, double loss_scale
   CopyFromHost(target, scalars);
 }
 
-void Optimizer::SumSquaresWithin(int64_t begin, int64_t end, int64_t slot) {
-  begin = std::max(begin, shard_begin_);
-  end = std::min(end, shard_end());
-  Tensor sum = sums_.Slice(slot, {1});
-  if (begin >= end) {
-    Fill(sum, 0.0f);
-  } else {
-    SumSquares(store_.gradients().Slice(begin, {end - begin}), sum);
-  }
-}
-
-AdamWState Optimizer::StateOf(const Run& run) {
-  const Shape shape = {run.end - run.begin};
-  const int64_t at = run.begin - shard_begin_;
+AdamWState Optimizer::StateOf(const OwnedPart& part) {
+  const Shape shape = {part.numel};
+  const int64_t at = part.shard_begin;
   AdamWState state;
-  state.weight = store_.weights().Slice(run.begin, shape);
+  state.weight = shards_.Weights(part);
   state.m = m_.Slice(at, shape);
   state.v = v_.Slice(at, shape);
   if (has_master()) state.master = master_.Slice(at, shape);
   if (m_scale_.defined()) {
-    const Shape blocks = {MomentBlocks(shape.numel())};
+    const Shape blocks = {MomentBlocks(part.numel)};
     state.m_scale = m_scale_.Slice(at / kMomentBlock, blocks);
     state.v_scale = v_scale_.Slice(at / kMomentBlock, blocks);
   }
@@ -201,11 +219,18 @@ AdamWState Optimizer::StateOf(const Run& run) {
 }
 
 void Optimizer::Update() {
-  // Tensor-parallel parameters count on every tp rank, replicated ones once, duplicates never.
-  SumSquaresWithin(0, store_.own_tensor_parallel_numel(), 0);
-  SumSquaresWithin(store_.tensor_parallel_numel(), store_.numel(), 1);
-  if (sharded_) parallel_.dp->AllReduce(sums_);
+  // Slots of parts that other ranks have stay zero.
+  for (const NormPart& each : norm_parts_) {
+    Tensor sum = unit_sums_.Slice(each.slot, {1});
+    SumSquares(shards_.Gradients(each.part), sum);
+  }
+  const int64_t units = unit_sums_.numel() / 2;
   Tensor split_sum = sums_.Slice(0, {1});
+  Tensor replicated_sum = sums_.Slice(1, {1});
+  Sum(unit_sums_.Slice(0, {units}), split_sum, /*accumulate=*/false);
+  Sum(unit_sums_.Slice(units, {units}), replicated_sum, /*accumulate=*/false);
+  if (shards_.updates_sharded()) parallel_.dp->AllReduce(sums_);
+  // Tensor-parallel parameters count on every tp rank, replicated ones once.
   if (parallel_.layout.tp > 1) parallel_.tp->AllReduce(split_sum);
   if (parallel_.layout.pp > 1) parallel_.pp->AllReduce(sums_);
   Clip(sums_, static_cast<float>(config_.clip_grad), scalars_);
@@ -215,12 +240,8 @@ void Optimizer::Update() {
                         .epsilon = static_cast<float>(config_.epsilon)};
   for (const Run& run : runs_) {
     config.weight_decay = run.decay ? static_cast<float>(config_.weight_decay) : 0.0f;
-    AdamWState state = StateOf(run);
-    AdamW(config, scalars_, store_.gradients().Slice(run.begin, {run.end - run.begin}), state);
-  }
-  if (sharded_) {
-    Tensor& weights = store_.weights();
-    parallel_.dp->AllGather(weights.Slice(shard_begin_, {m_.numel()}), weights);
+    AdamWState state = StateOf(run.part);
+    AdamW(config, scalars_, shards_.Gradients(run.part), state);
   }
 }
 

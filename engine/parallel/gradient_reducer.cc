@@ -1,74 +1,132 @@
 #include "engine/parallel/gradient_reducer.h"
 
+#include <utility>
+
+#include "engine/ops/elementwise.h"
+
 namespace trimtab {
 
-namespace {
-
-/// The tensor-parallel part of the buffer without the shared table.
-Bucket OwnRange(const ParameterStore& store, const Parameter* shared) {
-  const int64_t end = store.own_tensor_parallel_numel();
-  if (shared == nullptr || shared->spec.duplicate) return {0, end};
-  TRIMTAB_ASSERT(shared->offset == 0, "{} is at {}", shared->spec.name, shared->offset);
-  return {RoundUp(shared->numel(), kParameterAlignment), end};
+GradientReducer::GradientReducer(const ParallelContext& parallel, ParameterShards& shards,
+                                 Parameter* shared)
+    : parallel_(parallel),
+      shards_(shards),
+      shared_(shared),
+      units_(shards.store().units().size()),
+      buckets_(shards.buckets().size()) {
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    const Bucket& bucket = shards.buckets()[i];
+    for (size_t unit = bucket.first_unit; unit < bucket.end_unit; ++unit) units_[unit].bucket = i;
+  }
 }
 
-}  // namespace
+void GradientReducer::StartBackward(bool first, bool last) {
+  first_ = first;
+  last_ = last;
+}
 
-std::vector<Bucket> PlanBuckets(const std::vector<int64_t>& cut_points, const Bucket& range,
-                                int64_t min_numel) {
-  std::vector<Bucket> buckets;
-  int64_t end = range.end;
-  for (size_t i = cut_points.size(); i-- > 0;) {
-    const int64_t begin = cut_points[i];
-    if (begin > range.begin && end - begin >= min_numel) {
-      buckets.push_back({begin, end});
-      end = begin;
+void GradientReducer::Begin(size_t unit) {
+  if (!shards_.gradients_sharded()) return;
+  AllocateUnit(unit);
+  for (const size_t other : shards_.store().units()[unit].also_uses) AllocateUnit(other);
+}
+
+void GradientReducer::AllocateUnit(size_t unit) {
+  Tensor& gradients = units_[unit].gradients;
+  const ParameterUnit& layout = shards_.store().units()[unit];
+  if (gradients.defined() || layout.range.numel() == 0) return;
+  gradients = Tensor::Empty(shards_.device(), {layout.range.numel()}, shards_.gradients().dtype(),
+                            MemoryTag::kCommunication);
+  // Gaps are summed and squared with the rest.
+  for (const FlatRange& gap : layout.gaps) {
+    Tensor zeros = gradients.Slice(gap.begin - layout.range.begin, {gap.numel()});
+    Fill(zeros, 0.0f);
+  }
+  shards_.store().BindGradients(unit, gradients);
+}
+
+void GradientReducer::End(size_t unit) {
+  if (!last_ && !shards_.gradients_sharded()) return;
+  const std::vector<ParameterUnit>& units = shards_.store().units();
+  EndUse(unit, 1);
+  for (const size_t other : units[unit].also_uses) EndUse(other, units[other].users);
+}
+
+void GradientReducer::EndUse(size_t unit, int uses) {
+  Unit& state = units_[unit];
+  if (++state.ended < uses) return;
+  state.ended = 0;
+  const Bucket& bucket = shards_.buckets()[state.bucket];
+  BucketState& sent = buckets_[state.bucket];
+  if (++sent.completed < bucket.end_unit - bucket.first_unit) return;
+  sent.completed = 0;
+  Send(state.bucket);
+}
+
+void GradientReducer::SumReplicated(size_t unit, const Tensor& bucket, const FlatRange& range) {
+  const FlatRange& replicated = shards_.store().units()[unit].replicated;
+  if (replicated.numel() == 0) return;
+  Tensor part = bucket.Slice(replicated.begin - range.begin, {replicated.numel()});
+  parallel_.tp->AllReduce(part);
+}
+
+void GradientReducer::Send(size_t bucket) {
+  buckets_[bucket].sent = true;
+  const Bucket& sent = shards_.buckets()[bucket];
+  if (sent.range.numel() == 0) return;
+  // One at a time, where each has memory of its own.
+  if (shards_.gradients_sharded()) Wait();
+  Reduction reduction = {.bucket = bucket, .gradients = {}, .handle = {}};
+  reduction.gradients = shards_.gradients_sharded()
+                            ? std::exchange(units_[sent.first_unit].gradients, {})
+                            : shards_.gradients().Slice(sent.range.begin, {sent.range.numel()});
+  if (parallel_.layout.tp > 1 && parallel_.layout.sequence_parallel) {
+    for (size_t unit = sent.first_unit; unit < sent.end_unit; ++unit) {
+      SumReplicated(unit, reduction.gradients, sent.range);
     }
   }
-  if (end > range.begin) buckets.push_back({range.begin, end});
-  return buckets;
-}
-
-GradientReducer::GradientReducer(const ParallelContext& parallel, ParameterStore& store,
-                                 const std::vector<int64_t>& cut_points, Parameter* shared)
-    : parallel_(parallel),
-      store_(store),
-      shared_(shared),
-      buckets_(PlanBuckets(cut_points, OwnRange(store, shared),
-                           kBucketBytes / SizeOf(store.gradients().dtype()))) {}
-
-void GradientReducer::OnComplete(int64_t offset) {
-  if (parallel_.dp->size() == 1 || sharded()) return;
-  while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].begin >= offset) {
-    const Bucket& bucket = buckets_[next_bucket_++];
-    Tensor part = store_.gradients().Slice(bucket.begin, {bucket.end - bucket.begin});
-    reductions_.push_back(parallel_.dp->AllReduceAsync(part));
-  }
-}
-
-void GradientReducer::Finish() {
-  if (shared_ != nullptr) parallel_.embedding->AllReduce(shared_->gradient);
-  const int64_t replicated_begin = store_.tensor_parallel_numel();
-  const int64_t replicated = store_.numel() - replicated_begin;
-  Tensor replicated_part = store_.gradients().Slice(replicated_begin, {replicated});
-  // A stage of nothing but the embedding may have none.
-  if (parallel_.layout.tp > 1 && parallel_.layout.sequence_parallel && replicated > 0) {
-    parallel_.tp->AllReduce(replicated_part);
-  }
   if (parallel_.dp->size() == 1) return;
-  if (sharded()) {
-    Tensor& gradients = store_.gradients();
-    const int64_t shard = gradients.numel() / parallel_.dp->size();
-    Tensor own = gradients.Slice(parallel_.dp->rank() * shard, {shard});
-    parallel_.dp->ReduceScatter(gradients, own);
-    return;
+  if (!shards_.updates_sharded()) {
+    reduction.handle = parallel_.dp->AllReduceAsync(reduction.gradients);
+  } else {
+    const OwnedPart part = shards_.PartOf(sent);
+    Tensor own = reduction.gradients.Slice(part.begin - sent.range.begin, {part.numel});
+    if (shards_.gradients_sharded() && first_) own = shards_.Gradients(part);
+    reduction.handle = parallel_.dp->ReduceScatterAsync(reduction.gradients, own);
   }
-  OnComplete(0);
-  if (shared_ != nullptr) reductions_.push_back(parallel_.dp->AllReduceAsync(shared_->gradient));
-  if (replicated > 0) reductions_.push_back(parallel_.dp->AllReduceAsync(replicated_part));
-  for (CommHandle& reduction : reductions_) reduction.Wait();
+  reductions_.push_back(std::move(reduction));
+}
+
+void GradientReducer::Wait() {
+  for (Reduction& reduction : reductions_) {
+    reduction.handle.Wait();
+    if (!shards_.gradients_sharded()) continue;
+    const Bucket& bucket = shards_.buckets()[reduction.bucket];
+    if (!first_) {
+      const OwnedPart part = shards_.PartOf(bucket);
+      Tensor sum = shards_.Gradients(part);
+      Add(reduction.gradients.Slice(part.begin - bucket.range.begin, {part.numel}), sum);
+    }
+    shards_.store().BindGradients(bucket.first_unit, {});
+  }
   reductions_.clear();
-  next_bucket_ = 0;
+}
+
+void GradientReducer::FinishBackward() {
+  if (shards_.gradients_sharded()) Wait();
+}
+
+void GradientReducer::FinishStep() {
+  for (size_t bucket = buckets_.size(); bucket-- > 0;) {
+    BucketState& state = buckets_[bucket];
+    if (!state.sent && !shards_.gradients_sharded()) Send(bucket);
+    state.sent = false;
+  }
+  Wait();
+  if (shared_ == nullptr) return;
+  const OwnedPart part = shards_.Within({shared_->offset, shared_->offset + shared_->numel()});
+  if (part.numel == 0) return;
+  Tensor gradients = shards_.Gradients(part);
+  parallel_.embedding->AllReduce(gradients);
 }
 
 }  // namespace trimtab

@@ -1,60 +1,75 @@
-// Data-parallel gradient reduction over the flat gradient buffer.
+// GradientReducer: sums gradients over the data-parallel ranks, beside the backward pass.
 //
-// zero 0: buckets of at least `kBucketBytes`, cut from the end of the tensor-parallel part, are
-// all-reduced as soon as the backward pass has completed them, beside the rest of that pass where
-// the communicator has a stream of its own; the replicated part goes last.
-// zero 1: one reduce-scatter of the whole buffer, each rank receiving the shard it updates.
-// A table that first and last pipeline stage share is summed over the two before either.
+// Stages 0 and 1 send a bucket once a step, when the last micro batch has completed it:
+// all-reduced, or reduce-scattered in place. Stages 2 and 3 give a unit memory for its gradients
+// when they are about to be written, and reduce-scatter them when a micro batch has completed them,
+// into the shard (the first micro batch) or to be added to it; while one unit is on its way the
+// next one is computed. Replicated parameters, of which sequence parallelism leaves each tp rank a
+// part of the gradient, are summed over tp before.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <vector>
 
-#include "engine/base/units.h"
-#include "engine/comm/parallel_context.h"
-#include "engine/layers/parameter.h"
+#include "engine/parallel/parameter_shards.h"
 
 namespace trimtab {
 
-/// Size from which on a bucket is sent: large enough that latency no longer matters.
-inline constexpr int64_t kBucketBytes = 25 * kMiB;
-
-/// Elements [begin, end) of the flat buffer.
-struct Bucket {
-  int64_t begin = 0;
-  int64_t end = 0;
-  bool operator==(const Bucket&) const = default;
-};
-/// The buckets over `range`, the last elements first. Cuts are only made at `cut_points` (ascending
-/// offsets), when at least `min_numel` elements have gathered.
-std::vector<Bucket> PlanBuckets(const std::vector<int64_t>& cut_points, const Bucket& range,
-                                int64_t min_numel);
-
 class GradientReducer {
  public:
-  /// `shared`: the table that another pipeline stage holds too; nullptr = none. It is the first or
-  /// the last of the tensor-parallel part.
-  GradientReducer(const ParallelContext& parallel, ParameterStore& store,
-                  const std::vector<int64_t>& cut_points, Parameter* shared);
+  /// `shared`: the table that another pipeline stage holds too; nullptr = none. All must outlive
+  /// this.
+  GradientReducer(const ParallelContext& parallel, ParameterShards& shards, Parameter* shared);
 
-  /// Call during the backward pass of the last micro batch: gradients of the tensor-parallel part
-  /// from `offset` on are final on this rank.
-  void OnComplete(int64_t offset);
+  /// What is told from now on is of a micro batch: the first, the last of a step?
+  void StartBackward(bool first, bool last);
+  /// Whether its gradients must be added to those that it finds.
+  bool accumulates() const { return !first_ && !shards_.gradients_sharded(); }
 
-  /// Call after that backward pass: reduces what is left, first over the embedding group (the
-  /// shared table) and tp (replicated parameters under sequence parallelism hold partial gradients
-  /// there), then over dp.
-  void Finish();
+  /// Gradients of the unit, and of those it also uses, are about to be written.
+  void Begin(size_t unit);
+  /// They are final for this micro batch, if no other unit uses them.
+  void End(size_t unit);
+  /// The backward pass of a micro batch through a chunk of the model is over: waits where gradients
+  /// on their way have memory of their own.
+  void FinishBackward();
+  /// The last one is over: sends what was not sent, and waits for all. Sums the shared table over
+  /// the two stages.
+  void FinishStep();
 
  private:
-  bool sharded() const { return parallel_.layout.zero >= 1 && parallel_.dp->size() > 1; }
+  /// A bucket that was sent.
+  struct Reduction {
+    size_t bucket = 0;
+    Tensor gradients;
+    CommHandle handle;
+  };
+
+  /// Gives the unit memory for gradients, of which only the gaps are zero, unless it has some.
+  void AllocateUnit(size_t unit);
+  /// One more of the units whose gradients the unit holds is done.
+  void EndUse(size_t unit, int uses);
+  void SumReplicated(size_t unit, const Tensor& bucket, const FlatRange& range);
+  void Send(size_t bucket);
+  void Wait();
 
   const ParallelContext& parallel_;
-  ParameterStore& store_;
+  ParameterShards& shards_;
   Parameter* shared_;
-  std::vector<Bucket> buckets_;
-  size_t next_bucket_ = 0;
-  std::vector<CommHandle> reductions_;  // under way
+  struct Unit {
+    size_t bucket = 0;
+    int ended = 0;     // uses in this micro batch
+    Tensor gradients;  // with sharded gradients: being written
+  };
+  std::vector<Unit> units_;
+  struct BucketState {
+    size_t completed = 0;  // units
+    bool sent = false;     // in this step
+  };
+  std::vector<BucketState> buckets_;
+  std::vector<Reduction> reductions_;
+  bool first_ = true;
+  bool last_ = true;
 };
 
 }  // namespace trimtab

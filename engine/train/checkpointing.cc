@@ -5,32 +5,21 @@
 namespace trimtab {
 namespace {
 
-/// The part of `parameter` that lies in [begin, end) of the flat buffer.
-struct Overlap {
-  int64_t begin = 0;  // elements into the parameter
+/// Elements of a parameter.
+struct Part {
+  int64_t begin = 0;
   int64_t numel = 0;
 };
 
-Overlap OverlapWith(const Parameter& parameter, int64_t begin, int64_t end) {
-  const int64_t first = std::max(parameter.offset, begin);
-  const int64_t last = std::min(parameter.offset + parameter.numel(), end);
-  return {first - parameter.offset, std::max<int64_t>(last - first, 0)};
-}
-
-/// Whether the fp32 weights, like the moments, are spread over the data-parallel ranks.
-bool WeightsSharded(const Optimizer& optimizer) {
-  return optimizer.sharded() && optimizer.has_master();
-}
-
-/// Calls move(kind, parameter, overlap) for everything of this rank's state that a checkpoint
-/// holds.
+/// Calls move(kind, parameter, part) for the elements of this rank's state that it updates; of the
+/// weights, for all with `whole_weights`.
 template <typename Move>
 void ForEachSlice(Trainer& trainer, bool whole_weights, const Move& move) {
-  const Optimizer& optimizer = trainer.optimizer();
   for (const Parameter* parameter : trainer.parameters().parameters()) {
-    const Overlap whole = {0, parameter->numel()};
-    const Overlap own = OverlapWith(*parameter, optimizer.shard_begin(), optimizer.shard_end());
-    const Overlap& weights = whole_weights ? whole : own;
+    const OwnedPart owned =
+        trainer.shards().Within({parameter->offset, parameter->offset + parameter->numel()});
+    const Part own = {owned.begin - parameter->offset, owned.numel};
+    const Part weights = whole_weights ? Part{0, parameter->numel()} : own;
     if (weights.numel > 0) move(StateKind::kWeight, *parameter, weights);
     if (own.numel == 0) continue;
     move(StateKind::kFirstMoment, *parameter, own);
@@ -103,17 +92,15 @@ CheckpointHeader HeaderOf(Trainer& trainer, int64_t step) {
 
 void WriteState(Trainer& trainer, CheckpointWriter& writer) {
   const ParallelContext& parallel = trainer.parallel();
+  // Where every data-parallel rank has the same, the first one's is written.
+  if (!trainer.shards().updates_sharded() && parallel.dp->rank() != 0) return;
   const Optimizer& optimizer = trainer.optimizer();
-  const bool weights_sharded = WeightsSharded(optimizer);
   std::vector<float> host;
-  ForEachSlice(trainer, !weights_sharded,
-               [&](StateKind kind, const Parameter& parameter, const Overlap& part) {
-                 // Of copies that are the same on several ranks, the first rank's is written.
+  ForEachSlice(trainer, /*whole_weights=*/false,
+               [&](StateKind kind, const Parameter& parameter, const Part& part) {
+                 // So with tensor-parallel ranks, and pipeline stages.
                  if (parameter.spec.duplicate) return;
                  if (!parameter.spec.tensor_parallel && parallel.tp_rank != 0) return;
-                 const bool sharded =
-                     kind == StateKind::kWeight ? weights_sharded : optimizer.sharded();
-                 if (!sharded && parallel.dp->rank() != 0) return;
                  host.resize(static_cast<size_t>(part.numel));
                  const int64_t begin = parameter.offset + part.begin;
                  if (kind == StateKind::kWeight) {
@@ -128,8 +115,8 @@ void WriteState(Trainer& trainer, CheckpointWriter& writer) {
 void ReadState(Trainer& trainer, const CheckpointReader& reader) {
   Optimizer& optimizer = trainer.optimizer();
   std::vector<float> host;
-  ForEachSlice(trainer, /*whole_weights=*/true,
-               [&](StateKind kind, const Parameter& parameter, const Overlap& part) {
+  ForEachSlice(trainer, /*whole_weights=*/!trainer.shards().weights_sharded(),
+               [&](StateKind kind, const Parameter& parameter, const Part& part) {
                  host.assign(static_cast<size_t>(part.numel), 0.0f);  // padding is in no checkpoint
                  reader.Read(kind, {.spec = &parameter.spec, .begin = part.begin, .values = host});
                  const int64_t begin = parameter.offset + part.begin;
@@ -148,7 +135,7 @@ void ReadState(Trainer& trainer, const CheckpointReader& reader) {
 }
 
 WholeModelDeclaration DeclareWholeModel(Trainer& trainer) {
-  return {trainer.run(), trainer.parallel(), trainer.parameters().weights().device()};
+  return {trainer.run(), trainer.parallel(), trainer.shards().device()};
 }
 
 std::vector<const ParameterSpec*> ParameterSpecs(const ParameterStore& parameters) {

@@ -29,8 +29,8 @@ std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk
 }
 
 StageRunner::StageRunner(std::vector<const GptModel*> chunks, StageProgram program,
-                         const LossTensors& loss, Fp8State* fp8, GptModel::OnComplete on_complete)
-    : program_(std::move(program)), loss_(loss), fp8_(fp8), on_complete_(std::move(on_complete)) {
+                         const LossTensors& loss, Fp8State* fp8, ShardedDataParallel& data_parallel)
+    : program_(std::move(program)), loss_(loss), fp8_(fp8), data_parallel_(data_parallel) {
   for (const Action& action : program_) {
     micro_batches_ = std::max<int64_t>(micro_batches_, action.micro_batch + 1);
   }
@@ -104,9 +104,6 @@ void StageRunner::Compute(const Action& action) {
   const GptModel& model = *chunk.model;
   MicroBatchState& state = chunk.states[SlotOf(action)];
   if (fp8_ != nullptr) fp8_->EnterMicroBatch(action.micro_batch);
-  const bool accumulate = action.micro_batch > 0;
-  const bool last = action.micro_batch + 1 == micro_batches_;
-  const auto on_complete = last ? on_complete_ : GptModel::OnComplete();
   const auto gradient = [&] {
     return model.chunk().head ? Tensor() : Await(ActionKind::kRecvGradient, action);
   };
@@ -114,13 +111,18 @@ void StageRunner::Compute(const Action& action) {
     MicroBatch batch = chunk.batches[SlotOf(action)];
     if (!model.chunk().embedding) batch.hidden = Await(ActionKind::kRecvActivation, action);
     result_ = model.Forward(batch, loss_.gradient_scale, loss_.loss_sum, state);
-  } else if (action.kind == ActionKind::kBackward) {
-    result_ = model.Backward(state, gradient(), accumulate, on_complete);
+    return;
+  }
+  data_parallel_.StartBackward(action.micro_batch == 0, action.micro_batch + 1 == micro_batches_);
+  const bool accumulate = data_parallel_.accumulates();
+  if (action.kind == ActionKind::kBackward) {
+    result_ = model.Backward(state, gradient(), accumulate);
   } else if (action.kind == ActionKind::kBackwardInput) {
     result_ = model.BackwardInput(state, gradient(), accumulate);
   } else {
-    model.BackwardWeight(state, accumulate, on_complete);
+    model.BackwardWeight(state, accumulate);
   }
+  data_parallel_.FinishBackward();
 }
 
 }  // namespace trimtab

@@ -7,6 +7,7 @@
 
 #include "engine/layers/fp8_state.h"
 #include "engine/model/gpt_model.h"
+#include "engine/parallel/sharded_data_parallel.h"
 #include "engine/schedule/pipeline.h"
 
 namespace trimtab {
@@ -27,10 +28,10 @@ std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk
 class StageRunner {
  public:
   /// `chunks`: those of the stage, in the order of the model; they must outlive the runner.
-  /// Allocates memory for the ids of as many micro batches as are in flight. `on_complete` hears of
-  /// the last micro batch of a step, with an offset into the flat buffer of all chunks.
+  /// Allocates memory for the ids of as many micro batches as are in flight. `data_parallel` must
+  /// be what the chunks' hooks are.
   StageRunner(std::vector<const GptModel*> chunks, StageProgram program, const LossTensors& loss,
-              Fp8State* fp8, GptModel::OnComplete on_complete);
+              Fp8State* fp8, ShardedDataParallel& data_parallel);
 
   const StageProgram& program() const { return program_; }
   /// Micro batches of one chunk that are in flight at once, at most.
@@ -69,7 +70,7 @@ class StageRunner {
   StageProgram program_;
   LossTensors loss_;
   Fp8State* fp8_;
-  GptModel::OnComplete on_complete_;
+  ShardedDataParallel& data_parallel_;
   int64_t micro_batches_ = 0;
   int64_t in_flight_ = 1;
   Tensor result_;  // of the last compute action, until it is sent

@@ -17,13 +17,6 @@ const RunConfig& Legal(const RunConfig& run) {
   return run;
 }
 
-/// Allocates the store once the model has declared its parameters.
-ParameterStore& Allocated(ParameterStore& store, Device& device, const RunConfig& run) {
-  const TrainingTypes types = TypesOf(run.layout);
-  store.Allocate(device, types.weights, types.gradients, run.layout.dp);
-  return store;
-}
-
 std::unique_ptr<Fp8State> MakeFp8State(const RunConfig& run) {
   return TypesOf(run.layout).fp8 ? std::make_unique<Fp8State>(run.fp8) : nullptr;
 }
@@ -49,17 +42,6 @@ std::vector<const GptModel*> Pointers(const std::vector<std::unique_ptr<GptModel
   return pointers;
 }
 
-/// Offsets at which a data-parallel bucket may begin: the first parameter of each layer.
-std::vector<int64_t> BucketCuts(const std::vector<std::unique_ptr<GptModel>>& chunks) {
-  std::vector<int64_t> cuts;
-  for (const auto& chunk : chunks) {
-    for (const TransformerLayer& layer : chunk->layers()) {
-      cuts.push_back(layer.first_parameter().offset);
-    }
-  }
-  return cuts;
-}
-
 /// The table that first and last stage share; nullptr where there is none, or one for both uses.
 Parameter* SharedTable(const std::vector<std::unique_ptr<GptModel>>& chunks,
                        const ParallelContext& parallel) {
@@ -68,6 +50,16 @@ Parameter* SharedTable(const std::vector<std::unique_ptr<GptModel>>& chunks,
     if (Parameter* table = chunk->tied_table()) return table;
   }
   return nullptr;
+}
+
+/// Data parallelism of the chunks, which declare its parameters and tell it what they use.
+std::unique_ptr<ShardedDataParallel> MakeDataParallel(
+    const std::vector<std::unique_ptr<GptModel>>& chunks, const ParallelContext& parallel,
+    ParameterStore& store, Device& device, Fp8State* fp8) {
+  auto data_parallel = std::make_unique<ShardedDataParallel>(parallel, store, device, fp8,
+                                                             SharedTable(chunks, parallel));
+  for (const auto& chunk : chunks) chunk->set_hooks(data_parallel.get());
+  return data_parallel;
 }
 
 LossTensors NewLossTensors(Device& device) {
@@ -114,15 +106,19 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
       device_(device),
       fp8_(MakeFp8State(run_)),
       chunks_(MakeChunks(store_, ContextOf(run_, parallel, device, fp8_.get()), run_)),
-      optimizer_(run_.optimizer, parallel, Allocated(store_, device, run_)),
-      reducer_(parallel, store_, BucketCuts(chunks_), SharedTable(chunks_, parallel)),
+      data_parallel_(MakeDataParallel(chunks_, parallel, store_, device, fp8_.get())),
+      optimizer_(run_.optimizer, parallel, shards()),
       loss_(NewLossTensors(device)),
       stage_(Pointers(chunks_), ProgramOf(run_, parallel.pp_rank), loss_, fp8_.get(),
-             [this](int64_t offset) { reducer_.OnComplete(offset); }) {
+             *data_parallel_) {
   if (TypesOf(run_.layout).loss_scaling) loss_scaler_ = LossScaler(run_.loss_scale);
-  store_.Initialize(run_.seed, [this](int64_t begin, std::span<const float> values) {
-    optimizer_.WriteWeights(begin, values);
-  });
+  if (device.kind() != DeviceKind::kMeta) {
+    store_.MakeInitialValues(
+        run_.seed, HostThreads(device),
+        [this](const Parameter& parameter, int64_t begin, std::span<const float> values) {
+          optimizer_.WriteWeights(parameter.offset + begin, values);
+        });
+  }
   if (fp8_ != nullptr) {
     // Other stages may have the layers that the configuration names.
     if (run_.layout.pp == 1) {
@@ -130,7 +126,7 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
     } else {
       WholeModelDeclaration(run_, parallel, device).fp8.RequireNamedLayers();
     }
-    fp8_->Allocate(device, stage_.in_flight());
+    fp8_->Allocate(device, stage_.in_flight(), /*keeps_weights=*/!shards().weights_sharded());
   }
   WeightsChanged();
 }
@@ -141,7 +137,7 @@ WholeModelDeclaration::WholeModelDeclaration(const RunConfig& run, const Paralle
   const bool in_fp8 = TypesOf(run.layout).fp8;
   const GptModel model(parameters, ContextOf(run, parallel, device, in_fp8 ? &fp8 : nullptr),
                        WholeModel(run.model));
-  parameters.Place();
+  parameters.Place(/*shards=*/1);
 }
 
 void Trainer::Observe(LinearObserver* observer) {
@@ -149,7 +145,8 @@ void Trainer::Observe(LinearObserver* observer) {
 }
 
 void Trainer::WeightsChanged() {
-  if (fp8_ != nullptr) fp8_->QuantizeWeights(parallel_);
+  // Sharded ones are quantised whenever they are gathered.
+  if (fp8_ != nullptr && !shards().weights_sharded()) fp8_->QuantizeWeights(parallel_);
 }
 
 void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample, const MicroBatch& batch) {
@@ -221,9 +218,10 @@ void Trainer::EndStep() {
   RunCaptured(graphs_.update, [&] {
     if (fp8_ != nullptr) fp8_->EndStep(parallel_);
     optimizer_.Update();
+    data_parallel_->GatherUpdated();
     WeightsChanged();
   });
-  if (parallel_.layout.dp > 1) parallel_.dp->AllReduce(loss_.loss_sum);
+  if (parallel_.dp->size() > 1) parallel_.dp->AllReduce(loss_.loss_sum);
   if (parallel_.layout.pp > 1) parallel_.pp->AllReduce(loss_.loss_sum);
 }
 

@@ -15,7 +15,7 @@
 #include "engine/model/gpt_model.h"
 #include "engine/optim/loss_scaler.h"
 #include "engine/optim/optimizer.h"
-#include "engine/parallel/gradient_reducer.h"
+#include "engine/parallel/sharded_data_parallel.h"
 #include "engine/train/stage_runner.h"
 
 namespace trimtab {
@@ -51,7 +51,7 @@ class Trainer {
 
   /// The two parts of Step that follow its micro batches; a dry run may ask for them alone.
   /// Sums over the ranks what is left of the gradients.
-  void ReduceGradients() { reducer_.Finish(); }
+  void ReduceGradients() { data_parallel_->FinishStep(); }
   /// fp8 scales, clipping, AdamW, gathering of weights; the sum of the loss over the ranks.
   void EndStep();
 
@@ -60,6 +60,7 @@ class Trainer {
   /// The chunks of the model that this rank holds, in order: one, unless the pipeline interleaves.
   const std::vector<std::unique_ptr<GptModel>>& chunks() const { return chunks_; }
   ParameterStore& parameters() { return store_; }
+  ParameterShards& shards() { return data_parallel_->shards(); }
   Optimizer& optimizer() { return optimizer_; }
 
   /// Call after weights were written from outside: a checkpoint.
@@ -89,8 +90,8 @@ class Trainer {
   ParameterStore store_;
   std::unique_ptr<Fp8State> fp8_;  // with precision fp8
   std::vector<std::unique_ptr<GptModel>> chunks_;
+  std::unique_ptr<ShardedDataParallel> data_parallel_;
   Optimizer optimizer_;
-  GradientReducer reducer_;
   LossScaler loss_scaler_;
   LossTensors loss_;  // loss scale / tokens of the global batch; sum over this rank's tokens
   StageRunner stage_;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <random>
 #include <set>
 
@@ -253,7 +252,8 @@ RunConfig RandomRun(std::mt19937& random) {
     layout.dp = pick({1, 2, 3, 5});
     layout.sequence_parallel = pick({0, 1}) != 0;
     layout.micro_batch = pick({1, 2, 3});
-    layout.zero = pick({0, 1});
+    layout.zero = pick({0, 1, 2, 3});
+    layout.reshard_after_forward = pick({0, 1, 1}) != 0;
     layout.recompute = RandomPlan(random);
     if (FirstBrokenRule(run) == nullptr) return run;
   }
@@ -305,26 +305,26 @@ TEST(ClosedForm, RefusesAnIllegalLayout) {
   EXPECT_THROW(ClosedForm(run, GenericCpu()), InfeasibleError);
 }
 
-/// What the allocator of the fullest of a real run's ranks saw in one step.
+/// What the allocator of a real run's fullest rank saw in one step.
 struct RealPeaks {
   int64_t total = 0;
   int64_t activations = 0;
 };
 
 RealPeaks RunForReal(const RunConfig& run) {
-  RealPeaks peaks;
-  std::mutex mutex;
+  std::vector<RealPeaks> ranks(static_cast<size_t>(run.layout.world_size()));
   RunInprocRanks(run.layout, [&](ParallelContext& context) {
     const std::unique_ptr<Device> device = MakeCpuDevice(static_cast<int>(run.threads_per_rank));
     Trainer trainer(run, context, *device);
     device->memory().ResetPeaks();
     trainer.Step(*MakeSyntheticSource(run.model.vocab_size, run.seed), 0);
-    const std::lock_guard lock(mutex);
     const auto tag = static_cast<size_t>(MemoryTag::kActivations);
-    if (device->memory().peak_total() <= peaks.total) return;
-    peaks = {device->memory().peak_total(), device->memory().peak_by_tag()[tag]};
+    ranks[static_cast<size_t>(context.rank)] = {device->memory().peak_total(),
+                                                device->memory().peak_by_tag()[tag]};
   });
-  return peaks;
+  return *std::max_element(ranks.begin(), ranks.end(), [](const auto& left, const auto& right) {
+    return left.total < right.total;
+  });
 }
 
 void ExpectRealPeaks(const std::vector<RunConfig>& runs) {

@@ -71,7 +71,7 @@ inline std::vector<RunConfig> EveryRun(const ModelConfig& model, int64_t global_
           for (const char* recompute :
                {"none", "full", "full:block:1", "full:uniform:2", "selective:core_attn+mlp_act",
                 "selective:layernorm+mlp+logits"}) {
-            for (const int64_t zero : {0, 1}) {
+            for (const int64_t zero : {0, 1, 2, 3}) {
               run.layout = {};
               run.layout.dp = dp;
               run.layout.tp = tp;

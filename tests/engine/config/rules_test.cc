@@ -71,9 +71,12 @@ const std::map<std::string, Breach>& Breaches() {
           run.layout.schedule = Schedule::kInterleaved1F1B;
         },
         "with schedule=interleaved-1f1b, 2 micro batches are not divisible by pp 4"}},
-      {"zero-unsupported",
-       {[](RunConfig& run) { run.layout.zero = 2; },
-        "zero is 2; this version runs zero=0 and zero=1"}},
+      {"sharding-unsupported",
+       {[](RunConfig& run) { run.layout.shard = 2; },
+        "shard is 2; this version runs shard=0 only"}},
+      {"resharding-requires-sharded-weights",
+       {[](RunConfig& run) { run.layout.reshard_after_forward = false; },
+        "reshard_after_forward=0 goes with zero=3 and pp=1, and zero is 1, pp 1"}},
       {"tf32-requires-cuda",
        {[](RunConfig& run) { run.layout.precision = Precision::kTf32; },
         "precision=tf32 on device cpu; use fp32 there"}},
@@ -164,13 +167,14 @@ TEST(Rules, WhatIsNotThereYetIsRefusedByItsDimension) {
   const std::pair<const char*, const char*> cases[] = {
       {"cp_comm_type=all_gather",
        "cp-unsupported: cp_comm_type is all_gather; this version runs cp=1 only"},
-      {"shard=2", "zero-unsupported: shard is 2; this version runs shard=0 only"},
-      {"reshard_after_forward=0",
-       "zero-unsupported: reshard_after_forward is 0; this version runs 1 only"},
+      {"shard=2", "sharding-unsupported: shard is 2; this version runs shard=0 only"},
+      {"pp=2,dp=2,zero=2,schedule=zero-bubble",
+       "sharding-unsupported: zero is 2; this version runs zero=0 and zero=1 with "
+       "schedule=zero-bubble"},
       {"overlap_grad_reduce=0",
-       "zero-unsupported: overlap_grad_reduce is 0; this version runs 1 only"},
+       "sharding-unsupported: overlap_grad_reduce is 0; this version runs 1 only"},
       {"overlap_param_gather=1",
-       "zero-unsupported: overlap_param_gather is 1; this version runs 0 only"},
+       "sharding-unsupported: overlap_param_gather is 1; this version runs 0 only"},
   };
   for (const auto& [layout, message] : cases) {
     RunConfig run = Legal();

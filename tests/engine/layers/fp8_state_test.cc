@@ -26,7 +26,7 @@ class Fixture {
     }
   }
   void Allocate(int64_t in_flight = 1) {
-    store_.Allocate(*device_, DType::kBf16, DType::kF32, 1);
+    store_.Allocate(*device_, DType::kBf16, DType::kF32);
     store_.Initialize(1);
     state_.RequireNamedLayers();
     state_.Allocate(*device_, in_flight);

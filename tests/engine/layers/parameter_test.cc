@@ -21,48 +21,79 @@ std::vector<float> InitialValues(const ParameterSpec& spec) {
   const auto device = MakeCpuDevice(1);
   ParameterStore store;
   const Parameter& parameter = store.Declare(spec);
-  store.Allocate(*device, DType::kF32, DType::kF32, 1);
+  store.Allocate(*device, DType::kF32, DType::kF32);
   store.Initialize(1234);
   std::vector<float> values(static_cast<size_t>(parameter.numel()));
   CopyToHost(parameter.weight, values);
   return values;
 }
 
-TEST(ParameterStoreTest, PutsTensorParallelParametersFirst) {
-  const auto device = MakeCpuDevice(1);
-  ParameterStore store;
-  ParameterSpec replicated = {.name = "norm",
-                              .rows = 5,
-                              .is_matrix = false,
-                              .tensor_parallel = false,
-                              .init = InitKind::kOnes,
-                              .partition = WholePartition(5, 1)};
-  const Parameter& norm = store.Declare(replicated);
-  const Parameter& linear = store.Declare(NormalSpec("linear", 2, 3, WholePartition(2, 3)));
-  store.Allocate(*device, DType::kF32, DType::kBf16, 3);
-  EXPECT_EQ(linear.offset, 0);
-  EXPECT_EQ(norm.offset, kParameterAlignment);
-  EXPECT_EQ(store.tensor_parallel_numel(), kParameterAlignment);
-  EXPECT_EQ(store.numel(), 2 * kParameterAlignment);
-  EXPECT_EQ(store.padded_numel(), 3 * kParameterAlignment) << "three aligned shards";
-  EXPECT_EQ(norm.gradient.dtype(), DType::kBf16);
-  store.Initialize(1);
-  EXPECT_EQ(norm.weight.f32()[0], 1.0f);
-  EXPECT_EQ(store.weights().f32()[6], 0.0f) << "the gap before the next parameter";
-  EXPECT_EQ(store.weights().f32()[2 * kParameterAlignment], 0.0f) << "padding";
+ParameterSpec VectorSpec(const std::string& name, int64_t rows, bool tensor_parallel) {
+  return {.name = name,
+          .rows = rows,
+          .is_matrix = false,
+          .tensor_parallel = tensor_parallel,
+          .init = InitKind::kOnes,
+          .partition = WholePartition(rows, 1)};
 }
 
-TEST(ParameterStoreTest, PutsDuplicatesBehindOtherTensorParallelParameters) {
+// Of a unit: matrices, then vectors, split over tp; then what is replicated; then padding.
+TEST(ParameterStoreTest, PlacesUnitAfterUnit) {
+  constexpr int64_t kBlock = kParameterAlignment;
   ParameterStore store;
-  ParameterSpec table = NormalSpec("table", 2, 3, WholePartition(2, 3));
-  table.duplicate = true;
-  const Parameter& duplicate = store.Declare(table);
+  const Parameter& norm = store.Declare(VectorSpec("norm", 5, /*tensor_parallel=*/false));
+  const Parameter& bias = store.Declare(VectorSpec("bias", kBlock, /*tensor_parallel=*/true));
   const Parameter& linear = store.Declare(NormalSpec("linear", 2, 3, WholePartition(2, 3)));
-  store.Place();
+  store.BeginUnit();
+  const Parameter& other = store.Declare(NormalSpec("other", 2, kBlock, WholePartition(2, kBlock)));
+  store.AlsoUse(linear);
+  store.Place(/*shards=*/2);
+
   EXPECT_EQ(linear.offset, 0);
-  EXPECT_EQ(duplicate.offset, kParameterAlignment);
-  EXPECT_EQ(store.own_tensor_parallel_numel(), kParameterAlignment);
-  EXPECT_EQ(store.tensor_parallel_numel(), 2 * kParameterAlignment);
+  EXPECT_EQ(bias.offset, kBlock);
+  EXPECT_EQ(norm.offset, 2 * kBlock);
+  EXPECT_EQ(other.offset, 4 * kBlock);
+  EXPECT_EQ(store.numel(), 6 * kBlock);
+  ASSERT_EQ(store.units().size(), 2u);
+  const ParameterUnit& first = store.units()[0];
+  EXPECT_EQ(first.range, (FlatRange{0, 4 * kBlock})) << "two aligned shards";
+  EXPECT_EQ(first.tensor_parallel, (FlatRange{0, 2 * kBlock}));
+  EXPECT_EQ(first.replicated, (FlatRange{2 * kBlock, 3 * kBlock}));
+  EXPECT_EQ(first.gaps, (std::vector<FlatRange>{{6, kBlock}, {2 * kBlock + 5, 4 * kBlock}}));
+  EXPECT_EQ(first.users, 1);
+  EXPECT_EQ(store.units()[1].also_uses, (std::vector<size_t>{0}));
+  EXPECT_TRUE(store.units()[1].gaps.empty());
+}
+
+TEST(ParameterStoreTest, BindsAndUnbindsAUnit) {
+  const auto device = MakeCpuDevice(1);
+  ParameterStore store;
+  const Parameter& linear = store.Declare(NormalSpec("linear", 2, 3, WholePartition(2, 3)));
+  const Parameter& norm = store.Declare(VectorSpec("norm", 5, /*tensor_parallel=*/false));
+  store.Place(/*shards=*/1);
+  EXPECT_FALSE(linear.weight.defined());
+  Tensor values =
+      Tensor::Empty(*device, {store.units()[0].range.numel()}, DType::kF32, MemoryTag::kWeights);
+  values.f32()[kParameterAlignment] = 4;
+  store.BindWeights(0, values);
+  EXPECT_EQ(linear.weight.shape(), (Shape{2, 3}));
+  EXPECT_EQ(norm.weight.f32()[0], 4);
+  EXPECT_FALSE(norm.gradient.defined());
+  store.BindWeights(0, {});
+  EXPECT_FALSE(norm.weight.defined());
+}
+
+TEST(ParameterStoreTest, AllocatesZeroedMemory) {
+  const auto device = MakeCpuDevice(1);
+  ParameterStore store;
+  const Parameter& norm = store.Declare(VectorSpec("norm", 5, /*tensor_parallel=*/false));
+  store.Allocate(*device, DType::kF32, DType::kBf16);
+  EXPECT_EQ(norm.gradient.dtype(), DType::kBf16);
+  EXPECT_EQ(norm.weight.f32()[4], 0.0f);
+  EXPECT_EQ(norm.weight.f32()[5], 0.0f) << "padding";
+  store.Initialize(1);
+  EXPECT_EQ(norm.weight.f32()[4], 1.0f);
+  EXPECT_EQ(norm.weight.f32()[5], 0.0f);
 }
 
 TEST(ParameterStoreTest, InitialValuesDoNotDependOnTheLayout) {

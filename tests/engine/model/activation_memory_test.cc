@@ -62,7 +62,7 @@ int64_t KeptBytes(const std::string& plan, const Layout& layout, int64_t layers)
                                   .sequence = kSequence,
                                   .types = TypesOf(parallel)},
                      WholeModel(model));
-  store.Allocate(*device, DType::kBf16, DType::kF32, 1);
+  store.Allocate(*device, DType::kBf16, DType::kF32);
   const MicroBatch batch = MicroBatch::Empty(gpt.context());
   Tensor scalar = Tensor::Empty(*device, {1}, DType::kF32, MemoryTag::kOptimizer);
   MicroBatchState state;

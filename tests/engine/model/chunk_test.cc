@@ -22,7 +22,7 @@ struct Pass {
 struct ChunkUnderTest {
   ChunkUnderTest(const LayerContext& context, const ModelChunk& chunk)
       : model(store, context, chunk) {
-    store.Allocate(context.device, DType::kF32, DType::kF32, 1);
+    store.Allocate(context.device, DType::kF32, DType::kF32);
     store.Initialize(3);
   }
 

@@ -29,7 +29,7 @@ class ModelUnderTest {
                             .micro_batch = run_.layout.micro_batch,
                             .sequence = run_.sequence_length},
                WholeModel(run_.model)) {
-    store_.Allocate(*device_, DType::kF32, DType::kF32, 1);
+    store_.Allocate(*device_, DType::kF32, DType::kF32);
     store_.Initialize(3);
     // Weights of normal size, so that every path carries a gradient well above the noise.
     std::mt19937 random(11);

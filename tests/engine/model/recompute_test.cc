@@ -53,7 +53,7 @@ RecomputeRecorder Backward(const std::string& plan, int64_t layers, const std::s
                                     .micro_batch = run.layout.micro_batch,
                                     .sequence = run.sequence_length},
                        WholeModel(run.model));
-  store.Allocate(*device, DType::kF32, DType::kF32, 1);
+  store.Allocate(*device, DType::kF32, DType::kF32);
   Tensor scalar = Tensor::Empty(*device, {1}, DType::kF32, MemoryTag::kWorkspace);
   MicroBatchState state;
   model.Forward(MicroBatch::Empty(model.context()), scalar, scalar, state);
@@ -110,14 +110,16 @@ TEST(Recompute, OfModulesLiesWithinItsPiece) {
                      "embedding backward"}));
 }
 
+// What a layer does before it runs again, its weights being gathered, belongs to its backward pass.
 TEST(Recompute, OfLayersRunsGroupByGroup) {
   EXPECT_EQ(
       Backward("full:uniform:2", 3, "mbs=1").pieces,
-      (Strings{"head backward", "layer 2 recompute", "layer 2 backward", "layer 0 recompute",
-               "layer 1 recompute", "layer 1 backward", "layer 0 backward", "embedding backward"}));
+      (Strings{"head backward", "layer 2 backward", "layer 2 recompute", "layer 2 backward",
+               "layer 0 backward", "layer 0 recompute", "layer 1 backward", "layer 1 recompute",
+               "layer 1 backward", "layer 0 backward", "embedding backward"}));
   EXPECT_EQ(Backward("full:block:1", 2, "mbs=1").pieces,
-            (Strings{"head backward", "layer 1 backward", "layer 0 recompute", "layer 0 backward",
-                     "embedding backward"}));
+            (Strings{"head backward", "layer 1 backward", "layer 0 backward", "layer 0 recompute",
+                     "layer 0 backward", "embedding backward"}));
 }
 
 }  // namespace

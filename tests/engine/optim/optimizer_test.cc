@@ -23,15 +23,14 @@ class Fixture {
  public:
   explicit Fixture(const std::string& layout, int dp_rank = 0)
       : device_(MakeCpuDevice(1)), context_(MakeMetaContext(ParseLayout(layout, 0), dp_rank)) {
-    const TrainingTypes types = TypesOf(context_.layout);
     store_.Declare(Matrix("a", 7, 30));
     store_.Declare(Matrix("b", 5, 64));
-    store_.Allocate(*device_, types.weights, types.gradients, context_.layout.dp);
-    optimizer_.emplace(OptimizerConfig{}, context_, store_);
-    store_.Initialize(1);
+    shards_.emplace(context_, store_, *device_);
+    optimizer_.emplace(OptimizerConfig{}, context_, *shards_);
   }
 
   ParameterStore& store() { return store_; }
+  ParameterShards& shards() { return *shards_; }
   Optimizer& optimizer() { return *optimizer_; }
   MemoryTracker& memory() { return device_->memory(); }
 
@@ -39,6 +38,7 @@ class Fixture {
   std::unique_ptr<Device> device_;
   ParallelContext context_;
   ParameterStore store_;
+  std::optional<ParameterShards> shards_;
   std::optional<Optimizer> optimizer_;
 };
 
@@ -61,7 +61,7 @@ TEST_P(OptimizerStateTest, WeightsKeepTheirFp32Values) {
   fixture.optimizer().ReadWeights(10, back);
   EXPECT_EQ(back, values);
   std::vector<float> stored(values.size());
-  CopyToHost(fixture.store().weights().Slice(10, {200}), stored);
+  CopyToHost(fixture.shards().weights().Slice(10, {200}), stored);
   for (size_t i = 0; i < values.size(); ++i) {
     EXPECT_NEAR(stored[i], values[i], std::abs(values[i]) / 256)
         << "the weight is the rounded value";
@@ -102,18 +102,23 @@ INSTANTIATE_TEST_SUITE_P(States, OptimizerStateTest,
                            return name;
                          });
 
-TEST(OptimizerTest, ShardsHoldTheirOwnMasters) {
-  Fixture fixture("dp=2,zero=1,precision=bf16", /*dp_rank=*/1);
+class ShardedOptimizerTest : public testing::TestWithParam<int> {};
+
+TEST_P(ShardedOptimizerTest, ShardsHoldTheirOwnMasters) {
+  Fixture fixture(fmt::format("dp=2,zero={},precision=bf16", GetParam()), /*dp_rank=*/1);
   Optimizer& optimizer = fixture.optimizer();
-  const int64_t begin = optimizer.shard_begin();
-  EXPECT_EQ(begin % kParameterAlignment, 0);
-  EXPECT_EQ(optimizer.shard_end(), fixture.store().padded_numel());
+  ASSERT_EQ(fixture.shards().buckets().size(), 1u);
+  const OwnedPart part = fixture.shards().PartOf(fixture.shards().buckets()[0]);
+  EXPECT_EQ(part.begin % kParameterAlignment, 0);
+  EXPECT_EQ(part.begin + part.numel, fixture.store().numel());
   const std::vector<float> values = Normals(fixture.store().numel(), 1.0f);
   optimizer.WriteWeights(0, values);
-  std::vector<float> own(static_cast<size_t>(fixture.store().numel() - begin));
-  optimizer.ReadWeights(begin, own);
-  EXPECT_TRUE(std::equal(own.begin(), own.end(), values.begin() + begin));
+  std::vector<float> own(static_cast<size_t>(part.numel));
+  optimizer.ReadWeights(part.begin, own);
+  EXPECT_TRUE(std::equal(own.begin(), own.end(), values.begin() + part.begin));
 }
+
+INSTANTIATE_TEST_SUITE_P(Stages, ShardedOptimizerTest, testing::Values(1, 2, 3));
 
 // Bytes per parameter of state beside weights and gradients.
 TEST(OptimizerTest, TakesTheBytesOfItsState) {
@@ -123,12 +128,12 @@ TEST(OptimizerTest, TakesTheBytesOfItsState) {
       {"precision=bf16,master=remainder,moments=bf16", 6},
       {"precision=bf16,moments=fp16", 4 + 4 + 8.0 / kMomentBlock},
   };
-  const double scalars = (2 + kUpdateScalarCount) * 4;
+  const double scalars = (2 + 2 + kUpdateScalarCount) * 4;
   for (const auto& [layout, bytes] : cases) {
     Fixture fixture(layout);
     const auto tag = static_cast<size_t>(MemoryTag::kOptimizer);
     EXPECT_EQ(static_cast<double>(fixture.memory().current_by_tag()[tag]),
-              bytes * static_cast<double>(fixture.store().padded_numel()) + scalars)
+              bytes * static_cast<double>(fixture.store().numel()) + scalars)
         << layout;
   }
 }
@@ -143,7 +148,7 @@ TEST(OptimizerTest, MastersFollowFp32Weights) {
     std::vector<float> gradients = Normals(numel, 0.01f);
     for (Fixture* fixture : {&exact, &reduced}) {
       fixture->optimizer().WriteWeights(0, weights);
-      Tensor all = fixture->store().gradients().Slice(0, {numel});
+      Tensor all = fixture->shards().gradients().Slice(0, {numel});
       CopyFromHost(all, gradients);
       for (int64_t step = 0; step < 3; ++step) {
         fixture->optimizer().Prepare(1e-3, step, 1.0);
@@ -166,7 +171,7 @@ TEST(OptimizerTest, AnInfiniteGradientChangesNothing) {
   fixture.optimizer().WriteWeights(0, weights);
   std::vector<float> gradients(static_cast<size_t>(numel), 0.01f);
   gradients[3] = INFINITY;
-  Tensor all = fixture.store().gradients().Slice(0, {numel});
+  Tensor all = fixture.shards().gradients().Slice(0, {numel});
   CopyFromHost(all, gradients);
   fixture.optimizer().Prepare(1e-3, 0, 1024.0);
   fixture.optimizer().Update();

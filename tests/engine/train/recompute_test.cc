@@ -59,7 +59,7 @@ std::vector<Outcome> Train(const RunConfig& run) {
       outcome.losses.push_back(result.loss);
       outcome.grad_norms.push_back(result.grad_norm);
     }
-    const Tensor& weights = trainer.parameters().weights();
+    const Tensor& weights = trainer.shards().weights();
     outcome.weights.resize(static_cast<size_t>(weights.numel()));
     CopyToHost(weights, outcome.weights);
     if (trainer.fp8() == nullptr) return;

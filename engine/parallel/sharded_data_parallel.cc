@@ -1,0 +1,58 @@
+#include "engine/parallel/sharded_data_parallel.h"
+
+#include <vector>
+
+namespace trimtab {
+
+ShardedDataParallel::ShardedDataParallel(const ParallelContext& parallel, ParameterStore& store,
+                                         Device& device, Fp8State* fp8, Parameter* shared)
+    : parallel_(parallel),
+      shards_(parallel, store, device),
+      reducer_(parallel, shards_, shared),
+      gatherer_(parallel, shards_, fp8),
+      reshard_after_forward_(parallel.layout.reshard_after_forward) {}
+
+void ShardedDataParallel::Acquire(size_t unit, std::optional<size_t> next) {
+  const std::vector<ParameterUnit>& units = shards_.store().units();
+  gatherer_.Acquire(unit);
+  for (const size_t other : units[unit].also_uses) gatherer_.Acquire(other);
+  if (!next) return;
+  gatherer_.Prefetch(*next);
+  for (const size_t other : units[*next].also_uses) gatherer_.Prefetch(other);
+}
+
+void ShardedDataParallel::Release(size_t unit) {
+  gatherer_.Release(unit);
+  for (const size_t other : shards_.store().units()[unit].also_uses) gatherer_.Release(other);
+}
+
+void ShardedDataParallel::BeginForward(size_t unit, std::optional<size_t> next) {
+  if (shards_.weights_sharded()) Acquire(unit, next);
+}
+
+void ShardedDataParallel::EndForward(size_t unit) {
+  if (!shards_.weights_sharded()) return;
+  const bool needed_again = shards_.store().units()[unit].reads_weights_backward;
+  if (reshard_after_forward_ || !needed_again) Release(unit);
+}
+
+void ShardedDataParallel::BeginBackward(size_t unit, std::optional<size_t> next) {
+  if (shards_.weights_sharded()) Acquire(unit, next);
+}
+
+void ShardedDataParallel::EndBackward(size_t unit) {
+  if (shards_.weights_sharded()) Release(unit);
+}
+
+void ShardedDataParallel::GatherUpdated() {
+  if (!shards_.updates_sharded() || shards_.weights_sharded()) return;
+  std::vector<CommHandle> gathers;
+  for (const Bucket& bucket : shards_.buckets()) {
+    if (bucket.range.numel() == 0) continue;
+    Tensor all = shards_.weights().Slice(bucket.range.begin, {bucket.range.numel()});
+    gathers.push_back(parallel_.dp->AllGatherAsync(shards_.Weights(shards_.PartOf(bucket)), all));
+  }
+  for (CommHandle& gather : gathers) gather.Wait();
+}
+
+}  // namespace trimtab

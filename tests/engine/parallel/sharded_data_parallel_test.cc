@@ -1,0 +1,159 @@
+// A model of two matrices, whose gradients are written by hand, over stages and ranks.
+#include "engine/parallel/sharded_data_parallel.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+#include <numeric>
+
+namespace trimtab {
+namespace {
+
+constexpr int64_t kColumns = 50;  // leaves gaps
+
+/// A store of a table that the later units share, and two units.
+struct Model {
+  Model() {
+    table = Declare("table");
+    store.BeginUnit().AlsoUse(*table);
+    first = Declare("first");
+    store.BeginUnit().AlsoUse(*table);
+    last = Declare("last");
+  }
+
+  Parameter* Declare(const std::string& name) {
+    return &store.Declare(
+        {.name = name, .rows = 3, .columns = kColumns, .partition = WholePartition(3, kColumns)});
+  }
+
+  ParameterStore store;
+  Parameter* table = nullptr;
+  Parameter* first = nullptr;
+  Parameter* last = nullptr;
+};
+
+void Write(Tensor gradient, float value, bool accumulate) {
+  for (int64_t i = 0; i < gradient.numel(); ++i) {
+    gradient.f32()[i] = value + (accumulate ? gradient.f32()[i] : 0);
+  }
+}
+
+/// The backward pass of micro batch `m` on rank `rank`: every gradient is told apart by its value.
+void Backward(Model& model, ShardedDataParallel& parallel, int rank, int m, int micro_batches) {
+  parallel.StartBackward(m == 0, m + 1 == micro_batches);
+  const bool accumulate = parallel.accumulates();
+  const float scale = static_cast<float>((rank + 1) * (m + 1));
+  parallel.BeginGradients(2);
+  Write(model.last->gradient, scale, accumulate);
+  Write(model.table->gradient, 10 * scale, accumulate);
+  parallel.EndGradients(2);
+  parallel.BeginGradients(1);
+  Write(model.first->gradient, 100 * scale, accumulate);
+  Write(model.table->gradient, 1000 * scale, /*accumulate=*/true);
+  parallel.EndGradients(1);
+  parallel.FinishBackward();
+}
+
+class StagesTest : public testing::TestWithParam<std::tuple<int, int>> {};
+
+TEST_P(StagesTest, GradientsAreSummedOverRanksAndMicroBatches) {
+  const auto& [zero, dp] = GetParam();
+  constexpr int kMicroBatches = 3;
+  const ParallelConfig layout = ParseLayout(fmt::format("dp={},zero={}", dp, zero), 0);
+  std::mutex mutex;
+  std::map<std::string, int64_t> seen;
+  RunInprocRanks(layout, [&](ParallelContext& context) {
+    const std::unique_ptr<Device> device = MakeCpuDevice(1);
+    Model model;
+    ShardedDataParallel parallel(context, model.store, *device, nullptr);
+    const int64_t held = device->memory().current_total();
+    for (int step = 0; step < 2; ++step) {
+      for (int m = 0; m < kMicroBatches; ++m) {
+        Backward(model, parallel, context.rank, m, kMicroBatches);
+      }
+      parallel.FinishStep();
+    }
+    EXPECT_EQ(device->memory().current_total(), held) << "nothing is left over";
+
+    const float all = static_cast<float>(dp * (dp + 1) / 2 * 6);  // of ranks, of micro batches
+    const std::lock_guard lock(mutex);
+    for (const auto& [parameter, factor] :
+         {std::pair{model.table, 1010.0f}, {model.first, 100.0f}, {model.last, 1.0f}}) {
+      const FlatRange range = {parameter->offset, parameter->offset + parameter->numel()};
+      const OwnedPart part = parallel.shards().Within(range);
+      if (part.numel == 0) continue;
+      seen[parameter->spec.name] += part.numel;
+      const Tensor gradients = parallel.shards().Gradients(part);
+      for (int64_t i = 0; i < part.numel; ++i) ASSERT_EQ(gradients.f32()[i], factor * all);
+    }
+    // What no parameter takes adds nothing to the norm.
+    for (const ParameterUnit& unit : model.store.units()) {
+      ASSERT_FALSE(unit.gaps.empty());
+      for (const FlatRange& gap : unit.gaps) {
+        const OwnedPart part = parallel.shards().Within(gap);
+        if (part.numel == 0) continue;
+        const Tensor gradients = parallel.shards().Gradients(part);
+        for (int64_t i = 0; i < part.numel; ++i) ASSERT_EQ(gradients.f32()[i], 0.0f);
+      }
+    }
+  });
+  const int64_t copies = zero == 0 ? dp : 1;
+  for (const char* name : {"table", "first", "last"}) EXPECT_EQ(seen[name], 3 * kColumns * copies);
+}
+
+TEST_P(StagesTest, WeightsAreThereWhileTheyAreUsed) {
+  const auto& [zero, dp] = GetParam();
+  for (const bool reshard : {true, false}) {
+    ParallelConfig layout = ParseLayout(fmt::format("dp={},zero={}", dp, zero), 0);
+    layout.reshard_after_forward = reshard;
+    RunInprocRanks(layout, [&](ParallelContext& context) {
+      const std::unique_ptr<Device> device = MakeCpuDevice(1);
+      Model model;
+      ShardedDataParallel parallel(context, model.store, *device, nullptr);
+      const int64_t held = device->memory().current_total();
+      // Each rank updates its part: element i becomes i.
+      for (const Bucket& bucket : parallel.shards().buckets()) {
+        const OwnedPart part = parallel.shards().PartOf(bucket);
+        Tensor weights = parallel.shards().Weights(part);
+        std::iota(weights.f32(), weights.f32() + part.numel, static_cast<float>(part.begin));
+      }
+      parallel.GatherUpdated();
+      const auto expect = [](const Parameter& parameter) {
+        ASSERT_TRUE(parameter.weight.defined()) << parameter.spec.name;
+        for (int64_t i = 0; i < parameter.numel(); ++i) {
+          ASSERT_EQ(parameter.weight.f32()[i], static_cast<float>(parameter.offset + i));
+        }
+      };
+      const bool kept = zero < 3;
+      parallel.BeginForward(1, 2);
+      expect(*model.first);
+      expect(*model.table);
+      parallel.EndForward(1);
+      EXPECT_EQ(model.first->weight.defined(), kept || !reshard);
+      parallel.BeginForward(2, std::nullopt);
+      expect(*model.last);
+      expect(*model.table);
+      parallel.BeginBackward(2, 1);
+      expect(*model.last);
+      parallel.EndBackward(2);
+      EXPECT_EQ(model.last->weight.defined(), kept);
+      parallel.BeginBackward(1, std::nullopt);
+      expect(*model.first);
+      expect(*model.table);
+      parallel.EndBackward(1);
+      EXPECT_EQ(device->memory().current_total(), held);
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, StagesTest,
+                         testing::Combine(testing::Values(0, 1, 2, 3), testing::Values(2, 3, 4)),
+                         [](const auto& test) {
+                           return fmt::format("zero{}_dp{}", std::get<0>(test.param),
+                                              std::get<1>(test.param));
+                         });
+
+}  // namespace
+}  // namespace trimtab

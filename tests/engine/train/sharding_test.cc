@@ -1,0 +1,173 @@
+// Every stage of sharding trains to the same losses as one rank, in every company.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/config/rules.h"
+#include "engine/train/ranks.h"
+#include "tests/engine/train/run_losses.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int64_t kSteps = 5;
+constexpr double kTolerance = 1e-5;  // relative; fp32 sums in another order
+
+struct Case {
+  bool llama = false;
+  ParallelConfig layout;
+};
+
+RunConfig RunOf(const Case& test_case) {
+  RunConfig run = SmallRun(test_case.llama);
+  run.global_batch = 12;
+  run.layout = test_case.layout;
+  return run;
+}
+
+std::string CaseName(const testing::TestParamInfo<Case>& info) {
+  std::string name =
+      fmt::format("{}_{}", info.param.llama ? "llama" : "gpt2", ToString(info.param.layout));
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return name;
+}
+
+std::vector<Case> Legal(const std::vector<std::string>& layouts) {
+  std::vector<Case> cases;
+  for (const bool llama : {false, true}) {
+    for (const std::string& text : layouts) {
+      const Case test_case = {llama, ParseLayout(text, 0)};
+      const Rule* broken = FirstBrokenRule(RunOf(test_case));
+      EXPECT_EQ(broken, nullptr) << text << ": " << (broken == nullptr ? "" : broken->id);
+      cases.push_back(test_case);
+    }
+  }
+  return cases;
+}
+
+std::vector<Case> EveryStage() {
+  std::vector<std::string> layouts;
+  for (const char* stage : {"zero=1", "zero=2", "zero=3", "zero=3,reshard_after_forward=0"}) {
+    for (const char* ranks : {"dp=2,mbs=1", "dp=2,mbs=6", "dp=3,mbs=2", "dp=4,mbs=1", "dp=4,mbs=3",
+                              "tp=2,dp=2,mbs=2", "tp=2,sp=1,dp=2,mbs=2", "tp=2,sp=1,dp=3,mbs=4"}) {
+      for (const char* recompute : {"none", "full", "full:block:2"}) {
+        layouts.push_back(fmt::format("{},{},recompute={}", ranks, stage, recompute));
+      }
+    }
+  }
+  return Legal(layouts);
+}
+
+std::vector<Case> EveryStageInAPipeline() {
+  std::vector<std::string> layouts = {"pp=2,dp=2,mbs=2,zero=1,schedule=zero-bubble",
+                                      "pp=3,dp=2,mbs=1,zero=1,schedule=zero-bubble"};
+  for (const int zero : {1, 2, 3}) {
+    for (const char* ranks :
+         {"pp=2,dp=2,mbs=2", "pp=2,dp=2,mbs=2,schedule=gpipe", "pp=2,dp=3,mbs=1",
+          "pp=2,vp=2,dp=3,mbs=1,schedule=interleaved-1f1b", "tp=2,sp=1,pp=2,dp=2,mbs=1"}) {
+      layouts.push_back(fmt::format("{},zero={}", ranks, zero));
+    }
+  }
+  return Legal(layouts);
+}
+
+class ShardingTest : public testing::TestWithParam<Case> {};
+
+TEST_P(ShardingTest, TrainsLikeOneRank) {
+  const RunConfig run = RunOf(GetParam());
+  RunConfig single = run;
+  single.layout = {};
+  const auto source = MakeSyntheticSource(run.model.vocab_size, /*seed=*/7);
+  const TrainedLosses expected = TrainOnRanks(single, *source, kSteps);
+  const TrainedLosses actual = TrainOnRanks(run, *source, kSteps);
+  for (size_t step = 0; step < kSteps; ++step) {
+    EXPECT_NEAR(actual.losses[step], expected.losses[step], kTolerance * expected.losses[step])
+        << "step " << step;
+  }
+  // The gradient norm sees every gradient, also of parameters that hardly move the loss.
+  EXPECT_NEAR(actual.grad_norms[0], expected.grad_norms[0],
+              10 * kTolerance * expected.grad_norms[0]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, ShardingTest, testing::ValuesIn(EveryStage()), CaseName);
+INSTANTIATE_TEST_SUITE_P(Pipelines, ShardingTest, testing::ValuesIn(EveryStageInAPipeline()),
+                         CaseName);
+
+// Bytes per parameter: 2 + 2 + 12 with bf16 weights and gradients, fp32 masters and moments.
+// arXiv:1910.02054, figure 1: 7.5 billion parameters on 64 ranks take 120, 31.4, 16.6 and 1.9 GB.
+TEST(ShardingMemory, IsWhatThePaperSays) {
+  RunConfig run;
+  run.model = {.name = "7.5B",
+               .vocab_size = 50257,
+               .hidden_size = 4096,
+               .num_layers = 36,
+               .num_heads = 32,
+               .num_kv_heads = 32,
+               .ffn_hidden_size = 16384,
+               .max_sequence_length = 1024};
+  run.sequence_length = 16;
+  run.global_batch = 64;
+  const double parameters = 7.46e9;  // 36 x 12 x 4096^2 + 50257 x 4096, and what is small
+  const double in_gb[] = {120, 31.4, 16.6, 1.88};
+  for (const int64_t zero : {0, 1, 2, 3}) {
+    run.layout = ParseLayout(fmt::format("dp=64,zero={},precision=bf16,grads=bf16", zero), 0);
+    const auto device = MakeMetaDevice(1);
+    const ParallelContext context = MakeMetaContext(run.layout, 0);
+    const Trainer trainer(run, context, *device);
+    const auto bytes = [&device](MemoryTag tag) {
+      return static_cast<double>(device->memory().current_by_tag()[static_cast<size_t>(tag)]);
+    };
+    const double weights = 2 * parameters / (zero >= 3 ? 64 : 1);
+    const double gradients = 2 * parameters / (zero >= 2 ? 64 : 1);
+    const double optimizer = 12 * parameters / (zero >= 1 ? 64 : 1);
+    EXPECT_NEAR(bytes(MemoryTag::kWeights), weights, 0.002 * weights) << zero;
+    EXPECT_NEAR(bytes(MemoryTag::kGradients), gradients, 0.002 * gradients) << zero;
+    EXPECT_NEAR(bytes(MemoryTag::kOptimizer), optimizer, 0.002 * optimizer) << zero;
+    const double all = weights + gradients + optimizer;
+    EXPECT_NEAR(all / 1e9, in_gb[zero], 0.01 * in_gb[zero]);
+  }
+}
+
+/// Fails when the `count`th message of a kind is submitted.
+class FailingListener final : public Recorder {
+ public:
+  FailingListener(CollectiveKind kind, int count) : kind_(kind), left_(count) {}
+
+  void BeginOp(const OpRecord&) override {}
+  void BeginComm(const CommRecord& message) override {
+    if (message.kind == kind_ && message.group == GroupKind::kData && --left_ == 0) {
+      throw StorageError("the disk is full");
+    }
+  }
+  void BeginWait(const CommRecord&) override {}
+  void End() override {}
+
+ private:
+  CollectiveKind kind_;
+  int left_;
+};
+
+TEST(ShardingFailure, EndsAllRanksWithItsCause) {
+  for (const auto& [kind, count] : {std::pair{CollectiveKind::kAllGather, 4},
+                                    {CollectiveKind::kAllGather, 9},
+                                    {CollectiveKind::kReduceScatter, 2},
+                                    {CollectiveKind::kReduceScatter, 7}}) {
+    RunConfig run = SmallRun(/*llama=*/false);
+    run.layout = ParseLayout("dp=4,zero=3,mbs=1", 0);
+    const auto source = MakeSyntheticSource(run.model.vocab_size, /*seed=*/7);
+    const auto train = [&] {
+      RunRanks(run, [&](Rank& rank) {
+        FailingListener listener(kind, count);
+        Trainer trainer(run, rank.parallel(), rank.device());
+        if (rank.index() == 2) rank.device().set_recorder(&listener);
+        for (int64_t step = 0; step < 3; ++step) trainer.Step(*source, step);
+      });
+    };
+    EXPECT_THROW(train(), StorageError);
+  }
+}
+
+}  // namespace
+}  // namespace trimtab
