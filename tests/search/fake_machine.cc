@@ -88,7 +88,7 @@ FakeMachine::FakeMachine(const FakeMachineOptions& options)
   for (const RunConfig& run : LegalCandidates(TinyProblem())) {
     // As many candidates as the races were studied with.
     const bool selective = run.layout.recompute.kind == RecomputeKind::kSelective;
-    if (selective || run.layout.pp > 1) continue;
+    if (selective || run.layout.pp > 1 || run.layout.zero > 1) continue;
     const Mode mode = ModeOf(run);
     if (!references_.contains(mode)) {
       true_probe_s_[mode] = 0.005 * std::exp(0.2 * Normal(random_));
