@@ -16,11 +16,13 @@ std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk
   const auto ids = [&context] {
     return Tensor::Empty(context.device, {context.tokens()}, DType::kI32, MemoryTag::kActivations);
   };
-  // The backward pass needs the tokens again, but not the targets.
-  const Tensor targets = chunk.head ? ids() : Tensor();
+  // The backward pass needs the tokens again, but the targets only to make the logits again.
+  const bool keeps_targets = context.Recomputes(RecomputeModule::kLogits);
   std::vector<MicroBatch> batches;
+  Tensor targets;
   for (int64_t i = 0; i < in_flight; ++i) {
     const Tensor tokens = chunk.embedding ? ids() : Tensor();
+    if (chunk.head && (i == 0 || keeps_targets)) targets = ids();
     batches.push_back({.tokens = tokens, .targets = targets, .hidden = {}});
   }
   return batches;
