@@ -112,7 +112,7 @@ std::string WhyOpen(const SearchResult& result, const RaceStep& step) {
   const int64_t racing = static_cast<int64_t>(result.race.With(Standing::kRacing).size());
   const std::string open =
       racing > 0 ? fmt::format("{} candidates are not told apart from the best yet", racing)
-                 : "some candidates that may be better were not visited";
+                 : "the best was visited only once, or some that may be better not at all";
   if (step.end == RaceEnd::kRounds) {
     return fmt::format("{} rounds were not enough: {}", result.rules.most_rounds, open);
   }

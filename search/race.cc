@@ -14,11 +14,16 @@ namespace trimtab {
 namespace {
 
 constexpr uint64_t kOrderSeed = 0x7472696d;
-// A visit that scatters by less than this tells candidates apart better than predictions do.
-constexpr double kTellingScatter = 0.01;
-constexpr int64_t kNewcomersARound = 4;
-constexpr int64_t kVisitsToLeave = 3;
-constexpr double kEarly = 1.5;
+// Against a later one: a worker starts, and warms up.
+constexpr double kFirstVisitCost = 2;
+// Of a round. Visits of one round are compared most surely, but are chosen without the others'
+// outcome.
+constexpr size_t kVisitsOfARound = 3;
+// Of the best. How much visits scatter shows only when one is repeated.
+constexpr int64_t kLeastVisits = 2;
+// Candidates that were not visited and are thought about: the best by prediction. It bounds the
+// time that thinking takes; no further one has any chance to speak of.
+constexpr size_t kMostUnvisited = 64;
 // Behind by this many times the indifference is no tie, however unsure.
 constexpr double kClearlyBehind = 3;
 
@@ -33,31 +38,6 @@ double LogScore(Objective objective, const CandidateRecord& candidate, double lo
                            ? candidate.prediction()->peak_mem_bytes
                            : candidate.visits.back().measurement.peak_mem_bytes;
   return std::log(Score(objective, candidate.run, tokens / std::exp(log_s), peak));
-}
-
-double LogScoreOf(const Race& race, Objective objective,
-                  const std::vector<CandidateRecord>& candidates, size_t index) {
-  return LogScore(objective, candidates[index], race.fit->StepTime(*race.entrant[index]).log);
-}
-
-/// The upper end of the score's interval. The best is the one that is surely good: not one of which
-/// a single lucky visit is known.
-double WorstOf(const Race& race, Objective objective,
-               const std::vector<CandidateRecord>& candidates, size_t index) {
-  const double unsure =
-      objective == Objective::kMemory ? 0 : race.fit->StepTime(*race.entrant[index]).half_width;
-  return LogScoreOf(race, objective, candidates, index) + unsure;
-}
-
-/// How much worse than `other`, by their scores. Memory is measured to the byte.
-RaceFit::Estimate Against(const Race& race, Objective objective,
-                          const std::vector<CandidateRecord>& candidates, size_t index,
-                          size_t other) {
-  RaceFit::Estimate estimate = race.fit->Ratio(*race.entrant[index], *race.entrant[other]);
-  estimate.log = LogScoreOf(race, objective, candidates, index) -
-                 LogScoreOf(race, objective, candidates, other);
-  if (objective == Objective::kMemory) estimate.half_width = 0;
-  return estimate;
 }
 
 std::vector<RaceVisit> VisitsOf(const std::vector<CandidateRecord>& candidates, Race& race) {
@@ -92,27 +72,13 @@ void Shuffle(int64_t round, std::vector<size_t>& order) {
   for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
 }
 
-/// How much better a candidate must perhaps be to be looked at further, in logarithms. What is left
-/// out costs at most this and what the intervals miss: together within the indifference.
-double Matters(const RaceRules& rules) { return std::log1p(rules.indifference) / 2; }
+/// The chance left that another is better by more than the indifference, at which a race ends.
+double AllowedDoubt(const RaceRules& rules) { return 1 - rules.confidence; }
 
-/// The low end of the candidate's predicted score, in logarithms.
-double BestExpected(Objective objective, const CandidateRecord& candidate) {
-  return LogScore(objective, candidate, std::log(candidate.prediction()->step_time_low_s));
-}
+double Indifference(const RaceRules& rules) { return std::log1p(rules.indifference); }
 
-/// How many newcomers may enter. On a quiet machine one visit tells whether a newcomer is worth
-/// another; where noise keeps candidates from being told apart, more of them at a time would only
-/// be known less well, so no more race than are measured in any case.
-int64_t RoomForNewcomers(const RaceRules& rules, const Race& race) {
-  if (!race.fit) return rules.prove_count;
-  if (race.fit->scatter() < kTellingScatter) return kNewcomersARound;
-  return rules.prove_count - 1 - static_cast<int64_t>(race.With(Standing::kRacing).size());
-}
-
-/// Candidates that no visit has told about yet and that may be better than the best, in predicted
-/// order.
-std::vector<size_t> Newcomers(const RaceRules& rules, const Race& race,
+/// The best by prediction that are visited in any case and were not yet.
+std::vector<size_t> Newcomers(const RaceRules& rules,
                               const std::vector<CandidateRecord>& candidates) {
   int64_t visited = 0;
   int64_t failed = 0;
@@ -120,24 +86,126 @@ std::vector<size_t> Newcomers(const RaceRules& rules, const Race& race,
     if (!candidate.visits.empty()) ++visited;
     if (HasFailed(candidate)) ++failed;
   }
-  const int64_t room = RoomForNewcomers(rules, race);
   std::vector<size_t> newcomers;
   for (const size_t index : RankByPrediction(rules.objective, candidates)) {
     if (!candidates[index].visits.empty() || HasFailed(candidates[index])) continue;
-    const auto entering = static_cast<int64_t>(newcomers.size());
-    if (visited + entering < rules.prove_count) {
-      // One that fails is replaced by the next, up to as many again: a machine on which nothing
-      // runs is found out early.
-      if (visited + failed + entering < 2 * rules.prove_count) newcomers.push_back(index);
-      continue;
-    }
-    if (entering >= room) break;
-    if (!race.best || rules.objective == Objective::kMemory) break;
-    const double best = LogScoreOf(race, rules.objective, candidates, *race.best);
-    const double reach = BestExpected(rules.objective, candidates[index]) - best;
-    if (reach < -Matters(rules)) newcomers.push_back(index);
+    const int64_t tried = visited + static_cast<int64_t>(newcomers.size());
+    // One that fails is replaced by the next, up to as many again: a machine on which nothing runs
+    // is found out early.
+    if (tried >= rules.prove_count || tried + failed >= 2 * rules.prove_count) break;
+    newcomers.push_back(index);
   }
   return newcomers;
+}
+
+/// Those that may win, with what is known of them; notes their numbers in `race`.
+std::vector<Contestant> ContestantsOf(const RaceRules& rules,
+                                      const std::vector<CandidateRecord>& candidates, Race& race) {
+  std::vector<Contestant> contestants;
+  std::vector<std::pair<Mode, Precision>> groups;
+  size_t unvisited = 0;
+  for (const size_t index : RankByPrediction(rules.objective, candidates)) {
+    const CandidateRecord& candidate = candidates[index];
+    if (HasFailed(candidate)) continue;
+    if (!race.entrant[index] && ++unvisited > kMostUnvisited) continue;
+    race.contestant[index] = contestants.size();
+    Contestant& mine = contestants.emplace_back();
+    const Prediction& prediction = *candidate.prediction();
+    mine.predicted = LogScore(rules.objective, candidate, std::log(prediction.step_time_s));
+    // An interval reaches two standard deviations to either side.
+    mine.group_error = std::log(prediction.step_time_high_s / prediction.step_time_low_s) / 4;
+    const std::pair group = {ModeOf(candidate.run), candidate.run.layout.precision};
+    const auto at = std::find(groups.begin(), groups.end(), group);
+    mine.group = static_cast<size_t>(at - groups.begin());
+    if (at == groups.end()) groups.push_back(group);
+    if (!race.entrant[index]) continue;
+    mine.entrant = *race.entrant[index];
+    mine.measured = LogScore(rules.objective, candidate, race.fit->StepTime(mine.entrant).log);
+  }
+  return contestants;
+}
+
+/// The best may have been lucky.
+bool BestIsUnproved(const RaceRules& rules, const Race& race) {
+  return rules.objective != Objective::kMemory &&
+         race.fit->visits(*race.entrant[*race.best]) < kLeastVisits;
+}
+
+/// Fills up a round that visits `round` in any case: with one visit after the other, each the one
+/// that takes most doubt about the best for the time it costs.
+void PlanRound(const RaceRules& rules, const Race& race,
+               const std::vector<CandidateRecord>& candidates, std::vector<size_t>& round) {
+  RaceBelief belief = *race.belief;
+  belief.BeginRound();
+  if (BestIsUnproved(rules, race)) round.push_back(*race.best);
+  for (const size_t index : round) {
+    if (race.contestant[index]) belief.Visit(*race.contestant[index]);
+  }
+  const size_t best = *race.contestant[*race.best];
+  const double margin = Indifference(rules);
+  while (round.size() < kVisitsOfARound) {
+    const double doubt = belief.Doubt(best, margin);
+    if (doubt <= AllowedDoubt(rules)) return;
+    std::optional<size_t> next;
+    double most = 0;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (!race.contestant[i] || std::find(round.begin(), round.end(), i) != round.end()) continue;
+      const double cost = candidates[i].visits.empty() ? kFirstVisitCost : 1;
+      const double gain = (doubt - belief.DoubtAfter(*race.contestant[i], best, margin)) / cost;
+      if (gain <= most) continue;
+      most = gain;
+      next = i;
+    }
+    if (!next) return;
+    belief.Visit(*race.contestant[*next]);
+    round.push_back(*next);
+  }
+}
+
+/// The best of `visited`: of the one that is expected to be and those that it is not better than by
+/// more than the indifference, as surely as a race must know, the simplest.
+size_t ChooseBest(const RaceRules& rules, const Race& race,
+                  const std::vector<CandidateRecord>& candidates,
+                  const std::vector<size_t>& visited) {
+  const auto simpler = [&](size_t a, size_t b) {
+    return Simplicity(candidates[a]) < Simplicity(candidates[b]);
+  };
+  // Memory is measured to the byte.
+  if (rules.objective == Objective::kMemory) {
+    return *std::min_element(visited.begin(), visited.end(), simpler);
+  }
+  const auto better = [&](size_t a, size_t b) {
+    return race.belief->mean(*race.contestant[a]) < race.belief->mean(*race.contestant[b]);
+  };
+  const size_t first = *std::min_element(visited.begin(), visited.end(), better);
+  size_t best = first;
+  for (const size_t i : visited) {
+    const double worse =
+        race.belief->Chance(*race.contestant[first], *race.contestant[i], Indifference(rules));
+    if (worse <= AllowedDoubt(rules) && simpler(i, best)) best = i;
+  }
+  return best;
+}
+
+/// Which candidates may still be better than the best: all but the least likely ones that have, all
+/// together, no more than the allowed chance.
+std::vector<bool> MayBeBetter(const RaceRules& rules, const Race& race) {
+  std::vector<bool> may(race.contestant.size(), false);
+  if (rules.objective == Objective::kMemory) return may;
+  std::vector<std::pair<double, size_t>> chances;
+  for (size_t i = 0; i < race.contestant.size(); ++i) {
+    if (!race.contestant[i]) continue;
+    chances.emplace_back(
+        race.belief->Chance(*race.contestant[i], *race.contestant[*race.best], Indifference(rules)),
+        i);
+  }
+  std::sort(chances.begin(), chances.end());
+  double together = 0;
+  for (const auto& [chance, i] : chances) {
+    together += chance;
+    may[i] = together > AllowedDoubt(rules);
+  }
+  return may;
 }
 
 bool VisitedIn(const CandidateRecord& candidate, int64_t round) {
@@ -169,7 +237,14 @@ std::map<Mode, ProbeReference> ProbeReferences(const HardwareProfile& profile) {
 RaceFit::Estimate Race::AgainstBest(const RaceRules& rules,
                                     const std::vector<CandidateRecord>& candidates,
                                     size_t candidate) const {
-  return Against(*this, rules.objective, candidates, candidate, *best);
+  if (rules.objective == Objective::kMemory) {
+    const double bytes = LogScore(rules.objective, candidates[candidate], 0);
+    return {bytes - LogScore(rules.objective, candidates[*best], 0), 0};
+  }
+  const size_t mine = *contestant[candidate];
+  const size_t other = *contestant[*best];
+  return {belief->mean(mine) - belief->mean(other),
+          fit->normal_quantile() * belief->Deviation(mine, other)};
 }
 
 std::vector<size_t> Race::With(Standing wanted) const {
@@ -184,54 +259,40 @@ Race JudgeRace(const RaceRules& rules, const std::vector<CandidateRecord>& candi
                const std::map<Mode, ProbeReference>& references) {
   Race race;
   race.entrant.resize(candidates.size());
+  race.contestant.resize(candidates.size());
   race.standing.assign(candidates.size(), Standing::kPredicted);
   const std::vector<RaceVisit> visits = VisitsOf(candidates, race);
   const auto entrants = static_cast<size_t>(std::count_if(
       race.entrant.begin(), race.entrant.end(), [](const auto& e) { return e.has_value(); }));
-  if (!visits.empty()) race.fit.emplace(visits, entrants, references, rules.confidence);
-
-  std::optional<size_t> first;
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (HasFailed(candidates[i])) race.standing[i] = Standing::kFailed;
-    if (!race.entrant[i] || race.standing[i] == Standing::kFailed) continue;
-    if (!first || WorstOf(race, rules.objective, candidates, i) <
-                      WorstOf(race, rules.objective, candidates, *first)) {
-      first = i;
-    }
   }
-  if (!first) return race;
-  const double indifferent = std::log1p(rules.indifference);
-  // A race looks again after every round, and one look in twenty misleads: wider intervals keep
-  // that from adding up in long ones.
-  const auto looks = static_cast<double>(race.fit->speed_of_round().size());
-  const double wider = 1.25 - std::min(0.25, 1 / looks);
-  race.best = first;
-  race.end = RaceEnd::kSeparated;
+  if (visits.empty()) return race;
+  race.fit.emplace(visits, entrants, references, rules.confidence);
+  race.belief.emplace(ContestantsOf(rules, candidates, race), *race.fit);
+  std::vector<size_t> visited;  // and may be recommended
   for (size_t i = 0; i < candidates.size(); ++i) {
-    if (!race.entrant[i] || race.standing[i] == Standing::kFailed || i == *first) continue;
-    const RaceFit::Estimate worse = Against(race, rules.objective, candidates, i, *first);
-    // Where visits are disturbed one by one, one or two of them may all have been.
-    const bool early = race.fit->scatter() > kTellingScatter &&
-                       race.fit->visits(*race.entrant[i]) < kVisitsToLeave;
-    const double reach = wider * (early ? kEarly : 1) * worse.half_width;
-    if (worse.log - reach < -Matters(rules)) {
-      race.standing[i] = Standing::kRacing;
-    } else {
-      // It may be better, but by too little to matter.
-      const bool behind =
-          worse.log > kClearlyBehind * indifferent || (worse.log > indifferent && worse.low() > 0);
-      race.standing[i] = behind ? Standing::kBehind : Standing::kTied;
-    }
-    // Only one that is surely as good takes the place of the first.
-    if (worse.high() <= indifferent &&
-        Simplicity(candidates[i]) < Simplicity(candidates[*race.best])) {
-      race.best = i;
-    }
+    if (race.entrant[i] && race.contestant[i]) visited.push_back(i);
   }
-  race.standing[*first] = Standing::kTied;
+  if (visited.empty()) return race;
+
+  race.best = ChooseBest(rules, race, candidates, visited);
+  const std::vector<bool> may_be_better = MayBeBetter(rules, race);
+  for (const size_t i : visited) {
+    const RaceFit::Estimate worse = race.AgainstBest(rules, candidates, i);
+    const double margin = Indifference(rules);
+    const bool behind =
+        worse.log > kClearlyBehind * margin || (worse.log > margin && worse.low() > 0);
+    race.standing[i] = may_be_better[i] ? Standing::kRacing
+                       : behind         ? Standing::kBehind
+                                        : Standing::kTied;
+  }
   race.standing[*race.best] = Standing::kBest;
-  if (!race.With(Standing::kTied).empty()) race.end = RaceEnd::kTie;
-  if (!race.With(Standing::kRacing).empty()) race.end = RaceEnd::kOpen;
+  race.end = race.With(Standing::kTied).empty() ? RaceEnd::kSeparated : RaceEnd::kTie;
+  if (BestIsUnproved(rules, race) ||
+      std::find(may_be_better.begin(), may_be_better.end(), true) != may_be_better.end()) {
+    race.end = RaceEnd::kOpen;
+  }
   return race;
 }
 
@@ -279,19 +340,17 @@ RaceStep NextStep(const RaceRules& rules, const Race& race,
       return step;
     }
   }
-  const std::vector<size_t> racing = race.With(Standing::kRacing);
-  const std::vector<size_t> newcomers = Newcomers(rules, race, candidates);
-  if (racing.empty() && newcomers.empty()) {
+  step.begin_round = Newcomers(rules, candidates);
+  if (race.best && race.end == RaceEnd::kOpen) {
+    PlanRound(rules, race, candidates, step.begin_round);
+  }
+  if (step.begin_round.empty()) {
     step.end = race.end;
     return step;
   }
   if (static_cast<int64_t>(rounds.size()) >= rules.most_rounds) {
-    step.end = RaceEnd::kRounds;
-    return step;
+    return {.visit = std::nullopt, .begin_round = {}, .end = RaceEnd::kRounds};
   }
-  step.begin_round = newcomers;
-  step.begin_round.insert(step.begin_round.end(), racing.begin(), racing.end());
-  if (race.best) step.begin_round.push_back(*race.best);
   std::sort(step.begin_round.begin(), step.begin_round.end());
   Shuffle(rounds.empty() ? 1 : rounds.back().id + 1, step.begin_round);
   return step;

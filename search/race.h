@@ -1,10 +1,10 @@
 // Race: which candidate is visited next, when a race is over, and who has won.
 //
-// Finalists are visited in rounds, each in an order of its own, a few steps a visit, so that all of
-// them see the same machine on average and the fit (race_fit.h) can tell them apart however its
-// speed wanders. One whose interval lies wholly behind the best one's leaves; a newcomer enters
-// while its predicted interval reaches the best. All of this follows from what a study holds: a
-// search that was killed goes on with the very step it would have taken.
+// Candidates are visited in rounds, a few steps a visit, so that those of a round see the same
+// machine and the fit (race_fit.h) can tell them apart however its speed wanders. Each round makes
+// the visits that take off most doubt about the best (race_belief.h) for the time they cost, and
+// the race ends when little is left. All of this follows from what a study holds: a search that was
+// killed goes on with the very step it would have taken.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "search/race_belief.h"
 #include "search/race_fit.h"
 #include "search/strategy.h"
 
@@ -22,7 +23,7 @@ struct RaceRules {
   Objective objective = Objective::kThroughput;
   int64_t prove_count = 4;     // the best by prediction, which are visited in any case
   double indifference = 0.01;  // a difference of less than this does not matter
-  double confidence = 0.95;    // of intervals
+  double confidence = 0.95;    // of intervals, and that none is better than the best by more
   int64_t most_rounds = 40;
 };
 
@@ -51,20 +52,26 @@ struct Race {
   /// Which entrant of the fit a candidate is.
   std::vector<std::optional<size_t>> entrant;
   std::optional<RaceFit> fit;  // none before the first visit
+  /// Which contestant of the belief a candidate is: none that fails, or that prediction puts far
+  /// behind.
+  std::vector<std::optional<size_t>> contestant;
+  std::optional<RaceBelief> belief;  // none before the first visit
   std::optional<size_t> best;
   std::vector<Standing> standing;
   RaceEnd end = RaceEnd::kNotRun;
 
-  /// The score of a visited candidate against the best one's, in logarithms: 0.01 = 1 % worse.
+  /// The score of a contestant against the best one's, as visits and predictions together say, in
+  /// logarithms: 0.01 = 1 % worse.
   RaceFit::Estimate AgainstBest(const RaceRules& rules,
                                 const std::vector<CandidateRecord>& candidates,
                                 size_t candidate) const;
   std::vector<size_t> With(Standing standing) const;
 };
 
-/// Judges the visits of `candidates`. Of those that are surely within the indifference of the
-/// first, the one that needs the least memory is best, then the one with the shortest layout.
-/// `references`: what the probe should take, by mode; may be empty.
+/// Judges the visits of `candidates`. The best is the one expected to be; of those that surely no
+/// other is better than by more than the indifference, the one that needs the least memory, then
+/// the one with the shortest layout. `references`: what the probe should take, by mode; may be
+/// empty.
 Race JudgeRace(const RaceRules& rules, const std::vector<CandidateRecord>& candidates,
                const std::map<Mode, ProbeReference>& references);
 
@@ -85,7 +92,7 @@ struct RaceStep {
   RaceEnd end = RaceEnd::kOpen;
 };
 
-/// `candidates` with ApplyRace applied; `rounds` in order.
+/// `race` as judged from `candidates`, which have ApplyRace applied since; `rounds` in order.
 RaceStep NextStep(const RaceRules& rules, const Race& race,
                   const std::vector<CandidateRecord>& candidates,
                   const std::vector<RoundRecord>& rounds);

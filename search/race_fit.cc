@@ -29,6 +29,7 @@ constexpr double kReadingNoise = 0.02;  // of the probe, where visits have too f
 constexpr double kVisitScatter = 0.004;
 constexpr double kFirstVisitScatter = 0.007;
 constexpr int64_t kLeastAgain = 2;
+constexpr double kMany = 1e6;  // degrees of freedom of a normal distribution
 
 double Mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -167,6 +168,7 @@ void RaceFit::TakeOffNoise(std::vector<Reading>& readings) {
     }
   }
   const double middle = Median(all);
+  double square = 0;
   // Blocks share the readings between them, so a bend varies as much as one reading does. The
   // median of its square is 0.455 of its mean.
   const double reading = bends.empty() ? kReadingNoise * kReadingNoise : Median(bends) / 0.455;
@@ -179,10 +181,12 @@ void RaceFit::TakeOffNoise(std::vector<Reading>& readings) {
     const double large = off == 0 ? 0 : 1 / (1 + std::pow(4 * noise / (off * off), 3));
     const double kept = std::max(usual, large);
     corrected_[each.entrant] += kept / static_cast<double>(count_[each.entrant]);
+    square += kept * kept * off * off;
     for (double& slowness : each.slowness) {
       slowness = middle + kept * (slowness - middle);
     }
   }
+  wander_ = std::sqrt(square / static_cast<double>(readings.size()));
 }
 
 /// Steps take as much longer as the probe does, unless the visits clearly say otherwise.
@@ -263,6 +267,8 @@ void RaceFit::FitLevels(const std::vector<Reading>& readings) {
   const double expected = again < kLeastAgain ? kFirstVisitScatter : kVisitScatter;
   options.expected_scatter = std::max(expected, Median(ranges));
   options.expected_scatter_weight = 2;
+  // With the probe's slowness off, a round shares what is left where steps follow it not quite.
+  if (probed_) options.expected_columns = std::max(kVisitScatter, kSlopeLeast * wander_);
   const TwoWayFit fit = FitTwoWay(cells, visited.size(), columns, options);
   for (size_t i = 0; i < visited.size(); ++i) {
     level_[visited[i]] = fit.rows[i] + middle;
@@ -271,7 +277,9 @@ void RaceFit::FitLevels(const std::vector<Reading>& readings) {
     }
   }
   scatter_ = std::sqrt(fit.variance);
+  round_scatter_ = std::sqrt(fit.column_variance);
   quantile_ = StudentQuantile(confidence_, fit.degrees_of_freedom);
+  normal_quantile_ = StudentQuantile(confidence_, kMany);
 }
 
 void RaceFit::SummariseSpeed(const std::vector<Reading>& readings) {
@@ -288,29 +296,19 @@ void RaceFit::SummariseSpeed(const std::vector<Reading>& readings) {
   speed_ = Summarise(std::move(all));
 }
 
-double RaceFit::ModeVariance(size_t entrant, size_t other) const {
-  const size_t a = mode_[entrant];
-  const size_t b = mode_[other];
-  if (a == b) return 0;
-  // It matters as far as the readings were used.
-  const double used = (corrected_[entrant] + corrected_[other]) / 2;
-  return used * used *
-         (mode_covariance_[a][a] + mode_covariance_[b][b] - 2 * mode_covariance_[a][b]);
-}
-
 RaceFit::Estimate RaceFit::StepTime(size_t entrant) const {
   TRIMTAB_ASSERT(visited(entrant), "entrant {} was not visited", entrant);
   return {level_[entrant], quantile_ * std::sqrt(covariance_[entrant][entrant])};
 }
 
-RaceFit::Estimate RaceFit::Ratio(size_t entrant, size_t other) const {
+double RaceFit::Covariance(size_t entrant, size_t other) const {
   TRIMTAB_ASSERT(visited(entrant) && visited(other), "entrants {} and {} were not both visited",
                  entrant, other);
-  if (entrant == other) return {};
-  const double variance = covariance_[entrant][entrant] + covariance_[other][other] -
-                          2 * covariance_[entrant][other] +
-                          exponent_ * exponent_ * ModeVariance(entrant, other);
-  return {level_[entrant] - level_[other], quantile_ * std::sqrt(std::max(0.0, variance))};
+  // What a mode's reference is off by matters as far as the readings were used.
+  const double modes = exponent_ * exponent_ * corrected_[entrant] * corrected_[other] *
+                       mode_covariance_[mode_[entrant]][mode_[other]];
+  const double wider = quantile_ / normal_quantile_;
+  return wider * wider * (covariance_[entrant][other] + modes);
 }
 
 }  // namespace trimtab

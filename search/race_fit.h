@@ -58,11 +58,18 @@ class RaceFit {
   int64_t visits(size_t entrant) const { return count_.at(entrant); }
   /// Seconds of a step of the entrant at the machine's calibrated speed. It must have been visited.
   Estimate StepTime(size_t entrant) const;
-  /// Seconds of a step of `entrant` against those of `other`. Both must have been visited.
-  Estimate Ratio(size_t entrant, size_t other) const;
+  /// Of the logarithms of two entrants' step times, which must have been visited. As if normal: as
+  /// much wider as Student's distribution is than that at the fit's confidence.
+  double Covariance(size_t entrant, size_t other) const;
+
+  /// Half-width of an interval, at the fit's confidence, over the standard deviation of what is
+  /// normal.
+  double normal_quantile() const { return normal_quantile_; }
 
   /// What one visit's figure scatters by, relative, once the machine's speed is taken off.
   double scatter() const { return scatter_; }
+  /// What the visits of one round share beyond that, relative.
+  double round_scatter() const { return round_scatter_; }
 
   const std::map<int64_t, RaceSpeed>& speed_of_round() const { return speed_of_round_; }
   const RaceSpeed& speed() const { return speed_; }
@@ -89,8 +96,6 @@ class RaceFit {
   void FindExponent(const std::vector<Reading>& readings);
   void FitLevels(const std::vector<Reading>& readings);
   void SummariseSpeed(const std::vector<Reading>& readings);
-  /// Variance that two modes' references add to the ratio of two entrants.
-  double ModeVariance(size_t entrant, size_t other) const;
 
   double confidence_;
   std::vector<int64_t> count_;  // visits, by entrant
@@ -101,7 +106,10 @@ class RaceFit {
   std::vector<double> level_;      // log seconds at calibrated speed, by entrant
   std::vector<std::vector<double>> covariance_;  // of the levels, without what modes add
   double scatter_ = 0;
+  double round_scatter_ = 0;
+  double wander_ = 0;    // of the machine's slowness from visit to visit, a standard deviation
   double quantile_ = 0;  // half-width / standard error
+  double normal_quantile_ = 0;
   std::map<int64_t, RaceSpeed> speed_of_round_;
   std::vector<double> speed_of_visit_;
   RaceSpeed speed_;

@@ -59,7 +59,7 @@ RankingRow MakeRow(const RaceRules& rules, const Race& race,
   row.standing = race.standing[index];
   row.visits = static_cast<int64_t>(candidate.visits.size());
   row.figure = FigureOf(candidate);
-  if (race.entrant[index] && race.best) {
+  if (race.entrant[index] && race.contestant[index] && race.best) {
     const RaceFit::Estimate worse = race.AgainstBest(rules, candidates, index);
     row.against_best = {.by = std::expm1(worse.log),
                         .low = std::expm1(worse.low()),

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/base/error.h"
+#include "search/matrix.h"
 
 namespace trimtab {
 namespace {
@@ -11,31 +11,10 @@ namespace {
 constexpr int kIterations = 40;
 constexpr double kSettled = 1e-3;  // relative change of both scatters at which it ends early
 constexpr double kWhole = 2;       // standard deviations within which a cell counts whole
-// What columns are taken to scatter by before any is seen, and how many columns' worth that is.
-constexpr double kExpectedColumns = 0.1;
+// What that leaves of a normal distribution's variance: the mean of min(z^2, 4).
+constexpr double kVarianceLeft = 0.92;
+// How many columns' worth of evidence their expected scatter is.
 constexpr double kExpectedColumnsWeight = 2;
-
-using Matrix = std::vector<std::vector<double>>;
-
-/// Inverse of a symmetric positive definite matrix, by Gauss-Jordan elimination in place.
-void Invert(Matrix& matrix) {
-  const size_t n = matrix.size();
-  for (size_t pivot = 0; pivot < n; ++pivot) {
-    const double inverse = 1 / matrix[pivot][pivot];
-    TRIMTAB_ASSERT(std::isfinite(inverse), "row {} of the table has no cell", pivot);
-    matrix[pivot][pivot] = 1;
-    for (double& value : matrix[pivot]) value *= inverse;
-    for (size_t row = 0; row < n; ++row) {
-      if (row == pivot) continue;
-      const double factor = matrix[row][pivot];
-      if (factor == 0) continue;
-      matrix[row][pivot] = 0;
-      for (size_t column = 0; column < n; ++column) {
-        matrix[row][column] -= factor * matrix[pivot][column];
-      }
-    }
-  }
-}
 
 std::vector<double> WeightsOf(const std::vector<TableCell>& cells) {
   std::vector<double> weights;
@@ -54,7 +33,7 @@ class Fitter {
         options_(options),
         weights_(WeightsOf(cells)),
         variance_(options.expected_scatter * options.expected_scatter),
-        column_variance_(kExpectedColumns * kExpectedColumns) {}
+        column_variance_(options.expected_columns * options.expected_columns) {}
 
   TwoWayFit Fit() {
     for (int i = 0; i < kIterations; ++i) {
@@ -75,6 +54,7 @@ class Fitter {
       fit.covariance[row].assign(begin, begin + static_cast<std::ptrdiff_t>(rows_));
     }
     fit.variance = variance_;
+    fit.column_variance = column_variance_;
     fit.degrees_of_freedom =
         std::max(0.0, static_cast<double>(cells_.size()) - static_cast<double>(size_) + 1) +
         options_.expected_scatter_weight;
@@ -102,7 +82,7 @@ class Fitter {
     for (size_t column = rows_; column < size_; ++column) {
       covariance_[column][column] += 1 / column_variance_;
     }
-    Invert(covariance_);
+    InvertSymmetric(covariance_);
     levels_.assign(size_, 0.0);
     for (size_t i = 0; i < size_; ++i) {
       for (size_t j = 0; j < size_; ++j) levels_[i] += covariance_[i][j] * right[j];
@@ -123,12 +103,12 @@ class Fitter {
       const double limit = kWhole * kWhole * variance_ / given;
       const double square = residual * residual;
       weights_[i] = square <= limit ? given : given * limit / square;
-      sum += weights_[i] * (residual * residual + unsure);
+      sum += weights_[i] * (residual * residual / kVarianceLeft + unsure);
       count += 1;
     }
     variance_ = sum / count;
 
-    sum = kExpectedColumnsWeight * kExpectedColumns * kExpectedColumns;
+    sum = kExpectedColumnsWeight * options_.expected_columns * options_.expected_columns;
     count = kExpectedColumnsWeight;
     for (size_t column = rows_; column < size_; ++column) {
       sum += levels_[column] * levels_[column] + covariance_[column][column];

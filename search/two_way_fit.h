@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "search/matrix.h"
+
 namespace trimtab {
 
 /// One value of the table: about row + column. A cell may occur more than once.
@@ -21,13 +23,16 @@ struct TwoWayOptions {
   /// cells' worth of evidence it is.
   double expected_scatter = 0.01;
   double expected_scatter_weight = 3;
+  /// What columns are taken to scatter by before any is seen.
+  double expected_columns = 0.1;
 };
 
 struct TwoWayFit {
   std::vector<double> rows;
-  std::vector<std::vector<double>> covariance;  // of the rows
-  double variance = 0;                          // of one cell
-  double degrees_of_freedom = 0;                // behind `variance`
+  Matrix covariance;    // of the rows
+  double variance = 0;  // of one cell
+  double column_variance = 0;
+  double degrees_of_freedom = 0;  // behind `variance`
 };
 
 /// Fits value = row + column + scatter by maximum likelihood. Columns are drawn from one normal

@@ -11,6 +11,7 @@
 namespace trimtab {
 namespace {
 
+constexpr int kTraceSeconds = 3600;
 constexpr double kStartSeconds = 0.6;   // of a worker, until its first step
 constexpr double kProbeSeconds = 0.03;  // of a reading
 constexpr double kStepSeconds = 0.5;    // about
@@ -64,6 +65,19 @@ SpeedTrace MakeTrace(const std::string& kind, int seconds, uint64_t seed) {
   if (kind == "mixed") trace = Walk(seconds, random);
   if (kind == "bursts" || kind == "mixed") AddBursts(trace, random);
   return trace;
+}
+
+FakeMachineOptions MakeMachine(const std::string& kind, uint64_t seed) {
+  FakeMachineOptions options;
+  options.seed = seed;
+  options.trace = MakeTrace(kind, kTraceSeconds, seed);
+  options.throttled = kind == "throttled";
+  options.reference_error = 0.015;
+  if (kind == "loaded") {
+    std::mt19937_64 random(seed);
+    options.visit_noise = Uniform(random, 0.05, 0.10);
+  }
+  return options;
 }
 
 SpeedTrace ReadTrace(const std::string& path) {
@@ -139,7 +153,8 @@ double FakeMachine::Work(double work_s, const Mode& mode) {
 Measurement FakeMachine::Visit(size_t index) {
   const CandidateRecord& candidate = candidates_[index];
   const Mode mode = ModeOf(candidate.run);
-  const double step_s = true_step_s_[index];
+  double step_s = true_step_s_[index];
+  if (options_.visit_noise > 0) step_s *= Noise(options_.visit_noise);
   if (candidate.visits.empty()) Work(kStartSeconds + step_s, mode);
   const auto probe = [&] {
     return Work(kProbeSeconds, mode) / kProbeSeconds * true_probe_s_[mode] *
@@ -160,7 +175,7 @@ Measurement FakeMachine::Visit(size_t index) {
   return measurement;
 }
 
-FakeMachine::Outcome FakeMachine::Run(const RaceRules& rules) {
+FakeMachine::Outcome FakeMachine::Run(const RaceRules& rules, int64_t most_visits) {
   Outcome outcome;
   const std::vector<size_t> ranked = RankByPrediction(rules.objective, candidates_);
   for (size_t i = 0; i < ranked.size() && static_cast<int64_t>(i) < rules.prove_count; ++i) {
@@ -173,6 +188,7 @@ FakeMachine::Outcome FakeMachine::Run(const RaceRules& rules) {
     outcome.race = JudgeRace(rules, judged, references_);
     ApplyRace(outcome.race, judged);
     const RaceStep step = NextStep(rules, outcome.race, judged, rounds);
+    if (outcome.visits >= most_visits) break;
     if (step.visit) {
       const Measurement measurement = Visit(*step.visit);
       candidates_[*step.visit].visits.push_back(

@@ -2,7 +2,7 @@
 // the true best, how often intervals hold the truth, and what a race costs against single visits of
 // ten steps to its first candidates (at full speed).
 //
-//   bazel run //tests/search:race_benchmark -- [searches of each kind] [first seed]
+//   bazel run //tests/search:race_benchmark -- [searches of each kind] [first seed] [kinds]
 
 #include <fmt/format.h>
 
@@ -15,10 +15,17 @@
 namespace trimtab {
 namespace {
 
-void Main(int searches, uint64_t first_seed) {
-  fmt::print("{:<10} {:>9} {:>9} {:>9} {:>10} {:>8} {:>8} {:>8} {:>8}\n", "trace", "within 1%",
-             "regret95", "worst", "intervals", "rounds", "visits", "time/1x", "scatter");
-  for (const std::string& kind : kTraceKinds) {
+constexpr int64_t kVisitsUnderLoad = 30;  // what a minute has room for
+
+void Main(int searches, uint64_t first_seed, std::vector<std::string> kinds) {
+  if (kinds.empty()) {
+    kinds = kTraceKinds;
+    kinds.push_back("loaded");
+  }
+  fmt::print("{:<10} {:>9} {:>9} {:>9} {:>9} {:>10} {:>8} {:>8} {:>8} {:>8}\n", "trace",
+             "within 1%", "median", "regret95", "worst", "intervals", "rounds", "visits", "time/1x",
+             "scatter");
+  for (const std::string& kind : kinds) {
     std::vector<double> regrets;
     std::vector<double> rounds;
     std::vector<double> visits;
@@ -28,12 +35,9 @@ void Main(int searches, uint64_t first_seed) {
     int64_t intervals = 0;
     int64_t right = 0;
     for (int i = 0; i < searches; ++i) {
-      FakeMachineOptions options;
-      options.seed = first_seed + static_cast<uint64_t>(i);
-      options.trace = MakeTrace(kind, 3600, options.seed);
-      options.throttled = kind == "throttled";
-      options.reference_error = 0.015;
-      const FakeMachine::Outcome outcome = FakeMachine(options).Run({});
+      const FakeMachineOptions options = MakeMachine(kind, first_seed + static_cast<uint64_t>(i));
+      const FakeMachine::Outcome outcome =
+          FakeMachine(options).Run({}, kind == "loaded" ? kVisitsUnderLoad : 1000);
       regrets.push_back(outcome.regret);
       rounds.push_back(static_cast<double>(outcome.rounds));
       visits.push_back(static_cast<double>(outcome.visits));
@@ -47,8 +51,9 @@ void Main(int searches, uint64_t first_seed) {
     const auto within =
         std::count_if(regrets.begin(), regrets.end(), [](double r) { return r <= 0.01; });
     fmt::print(
-        "{:<10} {:>8.1f}% {:>8.2f}% {:>8.2f}% {:>9.1f}% {:>8.0f} {:>8.0f} {:>8.2f} {:>7.2f}%\n",
-        kind, 100.0 * static_cast<double>(within) / searches,
+        "{:<10} {:>8.1f}% {:>8.2f}% {:>8.2f}% {:>8.2f}% {:>9.1f}% {:>8.0f} {:>8.0f} {:>8.2f} "
+        "{:>7.2f}%\n",
+        kind, 100.0 * static_cast<double>(within) / searches, 100 * Median(regrets),
         100 * regrets[static_cast<size_t>(0.95 * searches)], 100 * regrets.back(),
         100.0 * static_cast<double>(right) / static_cast<double>(intervals), Median(rounds),
         Median(visits), seconds / single_seconds, Median(scatters));
@@ -61,5 +66,6 @@ void Main(int searches, uint64_t first_seed) {
 
 int main(int argc, char** argv) {
   trimtab::Main(argc > 1 ? std::max(1, std::atoi(argv[1])) : 40,
-                argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1000);
+                argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1000,
+                {argv + std::min(argc, 3), argv + argc});
 }

@@ -1,0 +1,149 @@
+#include "search/race_belief.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace trimtab {
+namespace {
+
+// What predictions are expected to be off by, each for itself, before any was measured (a standard
+// deviation), and how many measured ones that is worth.
+constexpr double kOwnError = 0.03;
+constexpr double kOwnErrorWeight = 4;
+constexpr int kIterations = 20;
+
+/// The chance that a normal variable of this mean and deviation is below 0.
+double ChanceBelowZero(double mean, double deviation) {
+  if (deviation == 0) return mean < 0 ? 1 : 0;
+  return std::erfc(mean / deviation / std::numbers::sqrt2) / 2;
+}
+
+/// Covariance of two predictions' errors.
+double Prior(const std::vector<Contestant>& contestants, double own_variance, size_t i, size_t j) {
+  const Contestant& a = contestants[i];
+  const Contestant& b = contestants[j];
+  const double shared = a.group == b.group ? a.group_error * b.group_error : 0;
+  return shared + (i == j ? own_variance : 0);
+}
+
+}  // namespace
+
+RaceBelief::RaceBelief(const std::vector<Contestant>& contestants, const RaceFit& fit) {
+  const size_t n = contestants.size();
+  std::vector<size_t> measured;
+  for (size_t i = 0; i < n; ++i) {
+    mean_.push_back(contestants[i].predicted);
+    if (contestants[i].measured) measured.push_back(i);
+  }
+
+  // Expectation maximisation: how far each prediction is off given what they usually are off by,
+  // then the other way round.
+  double own = kOwnError * kOwnError;
+  Matrix weight;                     // inverse covariance of what was measured
+  std::vector<double> pull(n, 0.0);  // weight x (measured - predicted)
+  const auto weigh = [&] {
+    weight.assign(measured.size(), std::vector<double>(measured.size()));
+    for (size_t a = 0; a < measured.size(); ++a) {
+      for (size_t b = 0; b < measured.size(); ++b) {
+        weight[a][b] =
+            Prior(contestants, own, measured[a], measured[b]) +
+            fit.Covariance(contestants[measured[a]].entrant, contestants[measured[b]].entrant);
+      }
+    }
+    InvertSymmetric(weight);
+    for (size_t a = 0; a < measured.size(); ++a) {
+      pull[measured[a]] = 0;
+      for (size_t b = 0; b < measured.size(); ++b) {
+        const Contestant& other = contestants[measured[b]];
+        pull[measured[a]] += weight[a][b] * (*other.measured - other.predicted);
+      }
+    }
+  };
+  weigh();
+  for (int iteration = 0; iteration < kIterations; ++iteration) {
+    double square = kOwnErrorWeight * kOwnError * kOwnError;
+    for (size_t a = 0; a < measured.size(); ++a) {
+      const double error = own * pull[measured[a]];
+      square += error * error + own - own * own * weight[a][a];
+    }
+    own = square / (kOwnErrorWeight + static_cast<double>(measured.size()));
+    weigh();
+  }
+
+  covariance_.assign(n + 1, std::vector<double>(n + 1, 0.0));
+  Matrix gain(n, std::vector<double>(measured.size(), 0.0));  // prior x weight
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t a = 0; a < measured.size(); ++a) {
+      const double prior = Prior(contestants, own, i, measured[a]);
+      mean_[i] += prior * pull[measured[a]];
+      for (size_t b = 0; b < measured.size(); ++b) gain[i][b] += prior * weight[a][b];
+    }
+  }
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j < n; ++j) {
+      covariance_[i][j] = Prior(contestants, own, i, j);
+      for (size_t a = 0; a < measured.size(); ++a) {
+        covariance_[i][j] -= gain[i][a] * Prior(contestants, own, measured[a], j);
+      }
+    }
+  }
+  visit_variance_ = fit.scatter() * fit.scatter();
+  round_variance_ = fit.round_scatter() * fit.round_scatter();
+}
+
+double RaceBelief::Deviation(size_t contestant, size_t other) const {
+  const double variance = covariance_[contestant][contestant] + covariance_[other][other] -
+                          2 * covariance_[contestant][other];
+  return std::sqrt(std::max(0.0, variance));
+}
+
+double RaceBelief::Chance(size_t contestant, size_t other, double margin) const {
+  if (contestant == other) return 0;
+  return ChanceBelowZero(mean_[contestant] - mean_[other] + margin, Deviation(contestant, other));
+}
+
+double RaceBelief::Doubt(size_t other, double margin) const {
+  double doubt = 0;
+  for (size_t i = 0; i < size(); ++i) doubt += Chance(i, other, margin);
+  return doubt;
+}
+
+void RaceBelief::BeginRound() {
+  const size_t round = size();
+  for (size_t i = 0; i <= round; ++i) covariance_[i][round] = covariance_[round][i] = 0;
+  covariance_[round][round] = round_variance_;
+}
+
+double RaceBelief::Told(size_t contestant, std::vector<double>& covariance) const {
+  const size_t round = size();
+  covariance.resize(round + 1);
+  for (size_t i = 0; i <= round; ++i) {
+    covariance[i] = covariance_[i][contestant] + covariance_[i][round];
+  }
+  return covariance[contestant] + covariance[round] + visit_variance_;
+}
+
+void RaceBelief::Visit(size_t contestant) {
+  std::vector<double> told;
+  const double variance = Told(contestant, told);
+  for (size_t i = 0; i < told.size(); ++i) {
+    for (size_t j = 0; j < told.size(); ++j) covariance_[i][j] -= told[i] * told[j] / variance;
+  }
+}
+
+double RaceBelief::DoubtAfter(size_t contestant, size_t other, double margin) const {
+  std::vector<double> told;
+  const double variance = Told(contestant, told);
+  double doubt = 0;
+  for (size_t i = 0; i < size(); ++i) {
+    if (i == other) continue;
+    const double now = Deviation(i, other);
+    const double less = (told[i] - told[other]) * (told[i] - told[other]) / variance;
+    doubt += ChanceBelowZero(mean_[i] - mean_[other] + margin,
+                             std::sqrt(std::max(0.0, now * now - less)));
+  }
+  return doubt;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,60 @@
+// Race belief: what predictions and visits say together about the candidates of a race.
+//
+// A prediction is off by something that its group shares (a mode in one precision) and by an error
+// of its own, which the visited ones show the size of. Visits say what a candidate really takes, up
+// to the scatter of the fit (race_fit.h). Everything is normal, so that one mean and one covariance
+// of all candidates, visited or not, hold what is known: on a steady machine visits decide, on a
+// noisy one they move the predictions. The covariance also says beforehand what a visit would tell.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "search/matrix.h"
+#include "search/race_fit.h"
+
+namespace trimtab {
+
+/// One candidate. Logarithms are natural, and smaller is better.
+struct Contestant {
+  double predicted = 0;              // log of the score
+  double group_error = 0;            // standard deviation of what its group's predictions share
+  size_t group = 0;                  // from 0
+  std::optional<double> measured{};  // log of the score
+  size_t entrant = 0;                // of the fit, where measured
+};
+
+class RaceBelief {
+ public:
+  /// `fit` is of the visits that measured the measured ones.
+  RaceBelief(const std::vector<Contestant>& contestants, const RaceFit& fit);
+
+  size_t size() const { return mean_.size(); }
+  double mean(size_t contestant) const { return mean_[contestant]; }
+  /// Standard deviation of the score of `contestant` against that of `other`.
+  double Deviation(size_t contestant, size_t other) const;
+  /// The chance that `contestant` is better than `other` by more than `margin`.
+  double Chance(size_t contestant, size_t other, double margin) const;
+  /// The sum of that over all: at least the chance that anyone is.
+  double Doubt(size_t other, double margin) const;
+
+  /// Plans a round: the visits planned from here on share what the machine does in it.
+  void BeginRound();
+  /// Plans a visit. How much surer it makes is known before what it says: the covariance changes,
+  /// the means do not.
+  void Visit(size_t contestant);
+  /// Doubt(other, margin) after one more visit to `contestant`.
+  double DoubtAfter(size_t contestant, size_t other, double margin) const;
+
+ private:
+  /// The variance of what one more visit will say, and its covariance with everyone and the round.
+  double Told(size_t contestant, std::vector<double>& covariance) const;
+
+  std::vector<double> mean_;
+  Matrix covariance_;  // of the contestants, and of the round that is planned, in the last row
+  double visit_variance_ = 0;
+  double round_variance_ = 0;
+};
+
+}  // namespace trimtab

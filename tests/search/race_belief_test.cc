@@ -1,0 +1,96 @@
+#include "search/race_belief.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace trimtab {
+namespace {
+
+constexpr double kMargin = 0.01;
+
+/// Visits to entrants 0, 1, ... that scatter by `scatter`: `visits` each, in as many rounds.
+RaceFit FitOf(const std::vector<double>& step_s, int visits, double scatter) {
+  std::vector<RaceVisit> all;
+  for (int round = 0; round < visits; ++round) {
+    for (size_t i = 0; i < step_s.size(); ++i) {
+      // Up and down by turns, so that no mean is off.
+      const double off = (round + static_cast<int>(i)) % 2 == 0 ? scatter : -scatter;
+      RaceVisit& visit = all.emplace_back();
+      visit.entrant = i;
+      visit.round = round + 1;
+      visit.mode = {.ranks = 1, .threads = 1};
+      visit.blocks.assign(2, {.step_s = step_s[i] * std::exp(off), .probe_s = 0.01});
+    }
+  }
+  return RaceFit(all, step_s.size(), {}, 0.95);
+}
+
+TEST(RaceBelief, WithoutVisitsItIsThePredictions) {
+  const RaceBelief belief({{.predicted = 1.0, .group_error = 0.04, .group = 0},
+                           {.predicted = 1.2, .group_error = 0.04, .group = 0},
+                           {.predicted = 1.2, .group_error = 0.04, .group = 1}},
+                          FitOf({}, 0, 0));
+  EXPECT_DOUBLE_EQ(belief.mean(1), 1.2);
+  EXPECT_NEAR(belief.Deviation(1, 0), std::sqrt(2) * 0.03, 1e-12) << "what they share cancels";
+  EXPECT_NEAR(belief.Deviation(2, 0), std::sqrt(2) * 0.05, 1e-12);
+  EXPECT_NEAR(belief.Chance(0, 1, 0.2), 0.5, 1e-12);
+  EXPECT_DOUBLE_EQ(belief.Doubt(0, kMargin),
+                   belief.Chance(1, 0, kMargin) + belief.Chance(2, 0, kMargin));
+}
+
+TEST(RaceBelief, WhatOnesPredictionIsOffByMovesTheOthersOfItsGroup) {
+  // Both visited ones take 20 % longer than predicted.
+  const RaceFit fit = FitOf({1.2, 1.2}, 3, 0.001);
+  const double measured = std::log(1.2);
+  const RaceBelief belief(
+      {{.predicted = 0, .group_error = 0.2, .group = 0, .measured = measured, .entrant = 0},
+       {.predicted = 0, .group_error = 0.2, .group = 0, .measured = measured, .entrant = 1},
+       {.predicted = 0, .group_error = 0.2, .group = 0},
+       {.predicted = 0, .group_error = 0.2, .group = 1}},
+      fit);
+  EXPECT_NEAR(belief.mean(2), measured, 0.01);
+  EXPECT_DOUBLE_EQ(belief.mean(3), 0);
+  EXPECT_LT(belief.Deviation(2, 0), 0.05);
+  EXPECT_GT(belief.Deviation(3, 0), 0.2);
+}
+
+TEST(RaceBelief, SteadyVisitsDecideAndNoisyOnesMovePredictions) {
+  for (const double scatter : {0.002, 0.1}) {
+    const RaceFit fit = FitOf({1.0, 1.1}, 4, scatter);
+    const RaceBelief belief(
+        {{.predicted = 0, .group_error = 0.1, .measured = fit.StepTime(0).log, .entrant = 0},
+         {.predicted = 0, .group_error = 0.1, .measured = fit.StepTime(1).log, .entrant = 1}},
+        fit);
+    const double ratio = belief.mean(1) - belief.mean(0);
+    if (scatter < 0.01) {
+      EXPECT_NEAR(ratio, std::log(1.1), 0.003);
+    } else {
+      EXPECT_GT(ratio, 0);
+      EXPECT_LT(ratio, 0.6 * std::log(1.1));
+    }
+  }
+}
+
+TEST(RaceBelief, SaysBeforehandWhatAVisitLeavesInDoubt) {
+  const RaceFit fit = FitOf({1.0, 1.005}, 2, 0.01);
+  RaceBelief belief(
+      {{.predicted = 0, .group_error = 0.1, .measured = fit.StepTime(0).log, .entrant = 0},
+       {.predicted = 0, .group_error = 0.1, .measured = fit.StepTime(1).log, .entrant = 1},
+       {.predicted = 0.02, .group_error = 0.1}},
+      fit);
+  belief.BeginRound();
+  double doubt = belief.Doubt(0, kMargin);
+  for (const size_t visited : {size_t{2}, size_t{1}, size_t{0}}) {
+    const double after = belief.DoubtAfter(visited, 0, kMargin);
+    EXPECT_LT(after, doubt);
+    const double mean = belief.mean(visited);
+    belief.Visit(visited);
+    EXPECT_NEAR(belief.Doubt(0, kMargin), after, 1e-12);
+    EXPECT_EQ(belief.mean(visited), mean);
+    doubt = after;
+  }
+}
+
+}  // namespace
+}  // namespace trimtab
