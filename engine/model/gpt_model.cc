@@ -6,11 +6,21 @@ namespace trimtab {
 
 ModelChunk WholeModel(const ModelConfig& model) { return {.num_layers = model.num_layers}; }
 
-MicroBatch MicroBatch::Empty(const LayerContext& context) {
+std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk& chunk,
+                                   int64_t in_flight) {
   const auto ids = [&context] {
     return Tensor::Empty(context.device, {context.tokens()}, DType::kI32, MemoryTag::kActivations);
   };
-  return {.tokens = ids(), .targets = ids(), .hidden = {}};
+  // The backward pass needs the tokens again, but not the targets, unless it makes the loss anew.
+  const bool again = context.Recomputes(RecomputeModule::kLogits);
+  const Tensor shared = chunk.head && !again ? ids() : Tensor();
+  std::vector<MicroBatch> batches;
+  for (int64_t i = 0; i < in_flight; ++i) {
+    const Tensor tokens = chunk.embedding ? ids() : Tensor();
+    const Tensor targets = chunk.head && again ? ids() : shared;
+    batches.push_back({.tokens = tokens, .targets = targets, .hidden = {}});
+  }
+  return batches;
 }
 
 GptModel::GptModel(ParameterStore& store, const LayerContext& context, const ModelChunk& chunk)

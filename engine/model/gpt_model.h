@@ -29,10 +29,11 @@ struct MicroBatch {
   Tensor tokens;   // [N] int32; with the embedding
   Tensor targets;  // [N] int32, the ids to predict; with the head
   Tensor hidden;   // [rows, C]; without the embedding: what the chunk before it returned
-
-  /// Memory for both kinds of ids.
-  static MicroBatch Empty(const LayerContext& context);
 };
+
+/// Memory for the ids that a chunk takes, `in_flight` micro batches of them.
+std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk& chunk,
+                                   int64_t in_flight);
 
 /// What a chunk keeps of one micro batch between Forward and the end of Backward.
 struct MicroBatchState {

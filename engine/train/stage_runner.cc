@@ -11,23 +11,6 @@ Tensor NewMessage(const LayerContext& context, ActionKind receive) {
                      activation ? MemoryTag::kActivations : MemoryTag::kCommunication);
 }
 
-std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk& chunk,
-                                   int64_t in_flight) {
-  const auto ids = [&context] {
-    return Tensor::Empty(context.device, {context.tokens()}, DType::kI32, MemoryTag::kActivations);
-  };
-  // The backward pass needs the tokens again, but not the targets, unless it makes the loss anew.
-  const bool again = context.Recomputes(RecomputeModule::kLogits);
-  const Tensor shared = chunk.head && !again ? ids() : Tensor();
-  std::vector<MicroBatch> batches;
-  for (int64_t i = 0; i < in_flight; ++i) {
-    const Tensor tokens = chunk.embedding ? ids() : Tensor();
-    const Tensor targets = chunk.head && again ? ids() : shared;
-    batches.push_back({.tokens = tokens, .targets = targets, .hidden = {}});
-  }
-  return batches;
-}
-
 StageRunner::StageRunner(std::vector<const GptModel*> chunks, StageProgram program,
                          const LossTensors& loss, Fp8State* fp8, ShardedDataParallel& data_parallel)
     : program_(std::move(program)), loss_(loss), fp8_(fp8), data_parallel_(data_parallel) {

@@ -21,10 +21,6 @@ struct LossTensors {
 /// Memory for what travels between chunks, an activation or a gradient [rows, C], at the receiver.
 Tensor NewMessage(const LayerContext& context, ActionKind receive);
 
-/// Memory for the ids that a chunk takes, `in_flight` micro batches of them.
-std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk& chunk,
-                                   int64_t in_flight);
-
 class StageRunner {
  public:
   /// `chunks`: those of the stage, in the order of the model; they must outlive the runner.

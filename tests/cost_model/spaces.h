@@ -1,8 +1,11 @@
 // Small models and every layout of them, for tests that hold for all layouts.
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include "cost_model/cluster.h"
+#include "cost_model/numerics.h"
 #include "engine/config/rules.h"
 #include "engine/config/run_config.h"
 
@@ -113,6 +116,28 @@ inline std::vector<RunConfig> EveryPipeline(const ModelConfig& model, int64_t se
     }
   }
   return runs;
+}
+
+/// Every legal run under `precision` and every optimizer state.
+inline std::vector<RunConfig> EveryRunIn(Precision precision, const std::string& device) {
+  std::vector<RunConfig> runs;
+  for (const std::string& state : EveryOptimizerState(precision)) {
+    for (RunConfig run : EveryRun(TinyFp8Llama(), 4, 16, 8)) {
+      run.layout.precision = precision;
+      run.device = device;
+      SetOptimizerState(state, run.layout);
+      if (FirstBrokenRule(run) == nullptr) runs.push_back(run);
+    }
+  }
+  return runs;
+}
+
+/// Priced without tables.
+inline Cluster GenericCpu() { return LocalMachine(BuiltinProfile("cpu")); }
+
+inline std::string Describe(const RunConfig& run) {
+  return run.model.name + " gbs=" + std::to_string(run.global_batch) +
+         " seq=" + std::to_string(run.sequence_length) + " " + ToString(run.layout);
 }
 
 }  // namespace trimtab

@@ -216,8 +216,7 @@ TEST(Driver, ResumeMayProveMore) {
 
 TEST(Driver, RoundsThatDoNotSufficeAreAPartialResult) {
   Harness harness;
-  harness.runner.step_s = 1;  // alike, as far as 5 % of noise lets anyone see
-  harness.runner.noise = 0.05;
+  harness.runner.noise = 0.3;
   SearchOptions options = TinySearch(ScratchPath("noisy.db"));
   options.race.most_rounds = 2;
   const SearchResult result = harness.Run(options);

@@ -63,7 +63,7 @@ int64_t KeptBytes(const std::string& plan, const Layout& layout, int64_t layers)
                                   .types = TypesOf(parallel)},
                      WholeModel(model));
   store.Allocate(*device, DType::kBf16, DType::kF32);
-  const MicroBatch batch = MicroBatch::Empty(gpt.context());
+  const MicroBatch batch = NewBatches(gpt.context(), gpt.chunk(), 1).front();
   Tensor scalar = Tensor::Empty(*device, {1}, DType::kF32, MemoryTag::kOptimizer);
   MicroBatchState state;
   gpt.Forward(batch, scalar, scalar, state);

@@ -47,7 +47,7 @@ Pass RunChunks(const RunConfig& run, const std::vector<ModelChunk>& cut, bool tw
   scale.f32()[0] = 0.5f;
   loss.f32()[0] = 0;
   for (const bool accumulate : {false, true}) {
-    MicroBatch batch = MicroBatch::Empty(context);
+    MicroBatch batch = NewBatches(context, WholeModel(context.model), 1).front();
     for (int64_t i = 0; i < context.tokens(); ++i) {
       batch.tokens.i32()[i] = static_cast<int32_t>((7 * i + (accumulate ? 3 : 0)) % 61);
       batch.targets.i32()[i] = static_cast<int32_t>((5 * i + 1) % 61);

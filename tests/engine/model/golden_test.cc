@@ -97,7 +97,7 @@ class Golden {
   MicroBatch Batch(int64_t index) {
     const int64_t batch = run_.layout.micro_batch;
     const int64_t length = run_.sequence_length;
-    MicroBatch micro_batch = MicroBatch::Empty(model().context());
+    MicroBatch micro_batch = NewBatches(model().context(), model().chunk(), 1).front();
     std::vector<int32_t> sample(static_cast<size_t>(length + 1));
     for (int64_t b = 0; b < batch; ++b) {
       tokens_.Sample(index * batch + b, sample);

@@ -40,7 +40,7 @@ class ModelUnderTest {
         parameter->weight.f32()[i] = norm ? 1.0f + 0.1f * normal(random) : 0.2f * normal(random);
       }
     }
-    batch_ = MicroBatch::Empty(model_.context());
+    batch_ = NewBatches(model_.context(), model_.chunk(), 1).front();
     std::uniform_int_distribution<int32_t> id(0, static_cast<int32_t>(run_.model.vocab_size - 1));
     for (Tensor* ids : {&batch_.tokens, &batch_.targets}) {
       for (int64_t i = 0; i < ids->numel(); ++i) ids->i32()[i] = id(random);

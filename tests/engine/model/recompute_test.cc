@@ -56,7 +56,7 @@ RecomputeRecorder Backward(const std::string& plan, int64_t layers, const std::s
   store.Allocate(*device, DType::kF32, DType::kF32);
   Tensor scalar = Tensor::Empty(*device, {1}, DType::kF32, MemoryTag::kWorkspace);
   MicroBatchState state;
-  model.Forward(MicroBatch::Empty(model.context()), scalar, scalar, state);
+  model.Forward(NewBatches(model.context(), model.chunk(), 1).front(), scalar, scalar, state);
   RecomputeRecorder recorder;
   device->set_recorder(&recorder);
   model.Backward(state, /*dy=*/{}, /*accumulate=*/false);

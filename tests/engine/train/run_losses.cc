@@ -34,6 +34,17 @@ std::string WhyNotOn(const std::string& device) {
   return "no CUDA device: " + FindCudaDevices().reason;
 }
 
+void ExpectSameTraining(const TrainedLosses& actual, const TrainedLosses& expected,
+                        double tolerance) {
+  ASSERT_EQ(actual.losses.size(), expected.losses.size());
+  for (size_t step = 0; step < expected.losses.size(); ++step) {
+    EXPECT_NEAR(actual.losses[step], expected.losses[step], tolerance * expected.losses[step])
+        << "step " << step;
+  }
+  EXPECT_NEAR(actual.grad_norms[0], expected.grad_norms[0],
+              10 * tolerance * expected.grad_norms[0]);
+}
+
 RunConfig SmallRun(bool llama) {
   RunConfig run;
   run.model = {.name = llama ? "small-llama" : "small-gpt2",

@@ -19,6 +19,11 @@ struct TrainedLosses {
 };
 TrainedLosses TrainOnRanks(const RunConfig& run, const TokenSource& source, int64_t steps);
 
+/// Expects equal losses, up to `tolerance` of them, and equal gradient norms in the first step, up
+/// to ten times that: they see every gradient, also of parameters that hardly move the loss.
+void ExpectSameTraining(const TrainedLosses& actual, const TrainedLosses& expected,
+                        double tolerance);
+
 /// A small legal run to vary: GPT-2 or Llama family, 4 heads, 61 ids, T 12, global batch 8.
 RunConfig SmallRun(bool llama);
 

@@ -1,0 +1,177 @@
+#include "cost_model/chunk_costs.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace trimtab {
+namespace {
+
+void Append(const WayCosts& next, bool forward, int64_t times, WayCosts& ways) {
+  if (forward) return ways[kForwardWay].Append(next[kForwardWay], times);
+  for (size_t way = kForwardWay + 1; way < kWayCount; ++way) ways[way].Append(next[way], times);
+}
+
+/// The first layer from which on the model is like the layers of `chunk`, but for recomputation;
+/// `first_alike` as FirstAlike says.
+int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChunk& chunk) {
+  const auto layers = first_alike.begin() + chunk.first_layer;
+  const auto end = layers + chunk.num_layers;
+  return std::search(first_alike.begin(), end, layers, end) - first_alike.begin();
+}
+
+/// The pieces of `kind` (and of layers [first, first + count)) among those of a recording, priced.
+WayCosts PriceOf(PieceKind kind, int64_t first, int64_t count, const MicroBatchRecording& recording,
+                 const ParallelConfig& layout, const Pricer& pricer) {
+  const auto is_kind = [=](const Recording& each) {
+    return each.piece.kind == kind && each.piece.layer >= first && each.piece.layer < first + count;
+  };
+  WayCosts ways;
+  for (size_t way = 0; way < kWayCount; ++way) {
+    const std::vector<Recording>& pieces = recording.ways[way];
+    const auto begin = std::find_if(pieces.begin(), pieces.end(), is_kind);
+    const auto end = std::find_if_not(begin, pieces.end(), is_kind);
+    ways[way] = trimtab::PriceOf(std::span(begin, end), layout, pricer);
+  }
+  return ways;
+}
+
+}  // namespace
+
+const WayCosts& ChunkCosts::KindCosts::Group(int64_t first, int64_t end, int64_t num_layers) const {
+  const size_t last = groups.size() - 1;
+  if (first == 0) return groups.front();
+  return end == num_layers ? groups[last] : groups[std::min<size_t>(1, last)];
+}
+
+const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run) {
+  const Mode mode = ModeOf(run, cluster_);
+  const Precision precision = run.layout.precision;
+  for (const PriceSetting& each : settings_) {
+    if (each.mode == mode && each.precision == precision && each.fp8 == run.fp8) return each;
+  }
+  settings_.push_back(
+      {.number = static_cast<int64_t>(settings_.size()),
+       .mode = mode,
+       .precision = precision,
+       .fp8 = run.fp8,
+       .pricer = Pricer(cluster_.profile, mode, cluster_.ranks_per_node, cluster_.cores, precision),
+       .executor = ExecutorOf(mode, cluster_),
+       .first_alike = FirstAlike(run)});
+  return settings_.back();
+}
+
+PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig& layout) {
+  return PackedKey()
+      .Put(setting.number, 10)
+      .Put(layout.tp, 20)
+      .Put(layout.sequence_parallel ? 1 : 0, 1)
+      .Put(layout.micro_batch, 24)
+      .Put(layout.gradients)
+      .Put(layout.schedule)
+      // Passes talk to the data-parallel ranks from stage 2 on.
+      .Put(layout.zero >= 2 ? layout.zero : 0, 2)
+      .Put(layout.zero >= 2 ? layout.dp : 0, 20)
+      .Put(layout.reshard_after_forward ? 1 : 0, 1);
+}
+
+const ChunkCosts::KindCosts& ChunkCosts::KindOf(const PriceSetting& setting, const RunConfig& run,
+                                                const ModelChunk& chunk,
+                                                const RecomputeGroup& group) {
+  const int64_t groups = RecordedGroups(run, chunk, group);
+  ModelChunk cut = chunk;
+  cut.first_layer += group.first;
+  cut.num_layers = group.count;
+  const PackedKey key = ShapeKey(setting, run.layout)
+                            .Put(chunk.embedding ? 1 : 0, 1)
+                            .Put(chunk.head ? 1 : 0, 1)
+                            .Put(run.layout.recompute.modules.bits, kRecomputeModuleCount)
+                            .Put(group.recomputed ? 1 : 0, 1)
+                            .Put(groups, 2)
+                            .Put(group.count, 20)
+                            .Put(FirstLayersAlike(setting.first_alike, cut), 20);
+  const auto found = kinds_.find(key);
+  if (found != kinds_.end()) return found->second;
+  const MicroBatchRecording recording = RecordMicroBatch(
+      Repeated(run, cut, group, groups),
+      {.num_layers = groups * group.count, .embedding = chunk.embedding, .head = chunk.head},
+      setting.executor);
+  const auto price = [&](PieceKind kind, int64_t first, int64_t count) {
+    return PriceOf(kind, first, count, recording, run.layout, setting.pricer);
+  };
+  KindCosts costs = {.embedding = price(PieceKind::kEmbedding, 0, 1),
+                     .groups = {},
+                     .head = price(PieceKind::kHead, 0, 1)};
+  for (int64_t i = 0; i < groups; ++i) {
+    costs.groups.push_back(price(PieceKind::kLayer, i * group.count, group.count));
+  }
+  return kinds_.emplace(key, std::move(costs)).first->second;
+}
+
+WayCosts ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run,
+                             const ModelChunk& chunk) {
+  /// Neighbouring groups that cost alike.
+  struct Groups {
+    const WayCosts* ways = nullptr;
+    int64_t count = 0;
+  };
+  std::vector<Groups> groups;
+  const KindCosts* any = nullptr;
+  for (int64_t i = 0; i < chunk.num_layers;) {
+    const RecomputeGroup group = RecomputeGroupOf(run.layout.recompute, i, chunk.num_layers);
+    i += group.count;
+    any = &KindOf(setting, run, chunk, group);
+    const WayCosts& like = any->Group(group.first, i, chunk.num_layers);
+    if (groups.empty() || groups.back().ways != &like) groups.push_back({&like, 0});
+    ++groups.back().count;
+  }
+  const KindCosts& ends = any != nullptr ? *any : KindOf(setting, run, chunk, {.count = 0});
+  WayCosts ways;
+  for (const bool forward : {true, false}) {
+    const bool first = forward ? chunk.embedding : chunk.head;
+    const bool last = forward ? chunk.head : chunk.embedding;
+    if (first) Append(forward ? ends.embedding : ends.head, forward, 1, ways);
+    for (const Groups& each : groups) Append(*each.ways, forward, each.count, ways);
+    if (last) Append(forward ? ends.head : ends.embedding, forward, 1, ways);
+    std::reverse(groups.begin(), groups.end());
+  }
+  return ways;
+}
+
+const WayCosts& ChunkCosts::Of(const PriceSetting& setting, const RunConfig& run,
+                               const ModelChunk& chunk) {
+  const RecomputeConfig& recompute = run.layout.recompute;
+  const PackedKey key = ShapeKey(setting, run.layout)
+                            .Put(recompute.kind)
+                            .Put(recompute.method)
+                            .Put(recompute.modules.bits, kRecomputeModuleCount)
+                            .Put(recompute.num_layers + 1, 20)
+                            .Put(chunk.embedding ? 1 : 0, 1)
+                            .Put(chunk.head ? 1 : 0, 1)
+                            .Put(chunk.num_layers, 20)
+                            .Put(FirstLayersAlike(setting.first_alike, chunk), 20);
+  const auto found = chunks_.find(key);
+  if (found != chunks_.end()) return found->second;
+  return chunks_.emplace(key, Compose(setting, run, chunk)).first->second;
+}
+
+int64_t ChunkCosts::IdBytes(const PriceSetting& setting, const RunConfig& run,
+                            const ModelChunk& chunk, int64_t in_flight) {
+  const PackedKey key = ShapeKey(setting, run.layout)
+                            .Put(run.layout.recompute.modules.bits, kRecomputeModuleCount)
+                            .Put(chunk.embedding ? 1 : 0, 1)
+                            .Put(chunk.head ? 1 : 0, 1)
+                            .Put(in_flight, 40);
+  const auto found = id_bytes_.find(key);
+  if (found != id_bytes_.end()) return found->second;
+  return id_bytes_.emplace(key, RecordIds(run, chunk, in_flight, setting.executor)).first->second;
+}
+
+const MessageRecording& ChunkCosts::Messages(const PriceSetting& setting, const RunConfig& run) {
+  const PackedKey key = ShapeKey(setting, run.layout).Put(run.layout.pp, 20);
+  const auto found = messages_.find(key);
+  if (found != messages_.end()) return found->second;
+  return messages_.emplace(key, RecordMessages(run, setting.executor)).first->second;
+}
+
+}  // namespace trimtab

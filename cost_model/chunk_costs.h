@@ -1,0 +1,78 @@
+// What the chunks of a model cost: one micro batch through each, composed of recordings. Made once
+// for each shape and remembered.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "cost_model/cluster.h"
+#include "cost_model/packed_key.h"
+#include "cost_model/piece_cost.h"
+#include "cost_model/price.h"
+#include "cost_model/recording.h"
+#include "engine/config/run_config.h"
+
+namespace trimtab {
+
+/// What runs of one mode, precision and fp8 configuration share.
+struct PriceSetting {
+  int64_t number = 0;
+  Mode mode;
+  Precision precision = Precision::kFp32;
+  Fp8Config fp8;
+  Pricer pricer;
+  Executor executor;
+  std::vector<int64_t> first_alike;  // by layer: FirstAlike
+};
+
+/// A chunk, or a part of one, by the way through it.
+using WayCosts = std::array<PieceCost, kWayCount>;
+
+/// Not thread-safe: one per thread. What it returns lives as long as it does.
+class ChunkCosts {
+ public:
+  /// Of runs of one model at one sequence length.
+  explicit ChunkCosts(const Cluster& cluster) : cluster_(cluster) {}
+
+  /// Throws UsageError where the profile cannot price the run's precision.
+  const PriceSetting& SettingOf(const RunConfig& run);
+  /// The key of all that is recorded of a micro batch, but for recomputation.
+  static PackedKey ShapeKey(const PriceSetting& setting, const ParallelConfig& layout);
+
+  const WayCosts& Of(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk);
+  /// See RecordIds and RecordMessages.
+  int64_t IdBytes(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
+                  int64_t in_flight);
+  const MessageRecording& Messages(const PriceSetting& setting, const RunConfig& run);
+
+ private:
+  /// A micro batch of a chunk whose groups of layers are alike; what it has no end of costs
+  /// nothing.
+  struct KindCosts {
+    WayCosts embedding;
+    std::vector<WayCosts> groups;
+    WayCosts head;
+
+    /// Of layers from `first` on, up to `end`, of `num_layers`: the first and the last group of a
+    /// chunk stand for theirs.
+    const WayCosts& Group(int64_t first, int64_t end, int64_t num_layers) const;
+  };
+
+  /// A group of layers of a chunk, counted from the chunk's first, among others that are like it,
+  /// with the chunk's ends.
+  const KindCosts& KindOf(const PriceSetting& setting, const RunConfig& run,
+                          const ModelChunk& chunk, const RecomputeGroup& group);
+  WayCosts Compose(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk);
+
+  Cluster cluster_;
+  std::deque<PriceSetting> settings_;  // its elements stay where they are
+  std::unordered_map<PackedKey, KindCosts, PackedKey::Hash> kinds_;
+  std::unordered_map<PackedKey, WayCosts, PackedKey::Hash> chunks_;
+  std::unordered_map<PackedKey, int64_t, PackedKey::Hash> id_bytes_;
+  std::unordered_map<PackedKey, MessageRecording, PackedKey::Hash> messages_;
+};
+
+}  // namespace trimtab

@@ -1,0 +1,53 @@
+// PackedKey: small numbers in a few words, to look things up by.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+
+/// Equal where the same numbers were put in the same order. A number too large for its field is a
+/// programmer's fault, and so are more numbers than fit.
+class PackedKey {
+ public:
+  PackedKey& Put(int64_t value, int bits) {
+    TRIMTAB_ASSERT(value >= 0 && value < (int64_t{1} << bits), "{} does not fit {} bits", value,
+                   bits);
+    if (used_ + bits > kWordBits) {
+      ++word_;
+      used_ = 0;
+    }
+    TRIMTAB_ASSERT(word_ < words_.size(), "more numbers than a key has room for");
+    words_[word_] = (words_[word_] << bits) | static_cast<uint64_t>(value);
+    used_ += bits;
+    return *this;
+  }
+  /// One of at most eight values.
+  template <typename Enum>
+  PackedKey& Put(Enum value) {
+    return Put(static_cast<int64_t>(value), 3);
+  }
+  bool operator==(const PackedKey& other) const { return words_ == other.words_; }
+
+  struct Hash {
+    size_t operator()(const PackedKey& key) const {
+      uint64_t hash = 0;
+      for (const uint64_t word : key.words_) {
+        hash = (hash ^ word) * 0x9E3779B97F4A7C15ULL;
+        hash ^= hash >> 32;
+      }
+      return hash;
+    }
+  };
+
+ private:
+  static constexpr int kWordBits = 62;
+
+  std::array<uint64_t, 5> words_{};
+  size_t word_ = 0;
+  int used_ = 0;
+};
+
+}  // namespace trimtab

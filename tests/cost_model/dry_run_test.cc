@@ -1,0 +1,115 @@
+// The dry run and the real run on the cpu agree to the byte; its timeline is one.
+#include "cost_model/dry_run.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "engine/train/trainer.h"
+#include "tests/cost_model/spaces.h"
+
+namespace trimtab {
+namespace {
+
+/// What the allocator of a real run's fullest rank saw in one step.
+struct RealPeaks {
+  int64_t total = 0;
+  int64_t activations = 0;
+};
+
+RealPeaks RunForReal(const RunConfig& run) {
+  std::vector<RealPeaks> ranks(static_cast<size_t>(run.layout.world_size()));
+  RunInprocRanks(run.layout, [&](ParallelContext& context) {
+    const std::unique_ptr<Device> device = MakeCpuDevice(static_cast<int>(run.threads_per_rank));
+    Trainer trainer(run, context, *device);
+    device->memory().ResetPeaks();
+    trainer.Step(*MakeSyntheticSource(run.model.vocab_size, run.seed), 0);
+    const auto tag = static_cast<size_t>(MemoryTag::kActivations);
+    ranks[static_cast<size_t>(context.rank)] = {device->memory().peak_total(),
+                                                device->memory().peak_by_tag()[tag]};
+  });
+  return *std::max_element(ranks.begin(), ranks.end(), [](const auto& left, const auto& right) {
+    return left.total < right.total;
+  });
+}
+
+void ExpectRealPeaks(const std::vector<RunConfig>& runs) {
+  const Cluster cluster = GenericCpu();
+  for (const RunConfig& run : runs) {
+    SCOPED_TRACE(Describe(run));
+    const Estimate dry = DryRun(run, cluster);
+    const RealPeaks real = RunForReal(run);
+    EXPECT_EQ(dry.memory.peak_total, real.total);
+    EXPECT_EQ(dry.memory.activations, real.activations);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(DryRun, PeakEqualsTheCpuRunToTheByteOverEveryLayoutOfAGpt2) {
+  ExpectRealPeaks(EveryRun(TinyGpt2(), 4, 20, 4));
+}
+
+TEST(DryRun, PeakEqualsTheCpuRunToTheByteOverEveryLayoutOfALlama) {
+  std::vector<RunConfig> runs = EveryRun(TinyLlama(), 4, 12, 4);
+  for (RunConfig& run : runs) run.threads_per_rank = 2;
+  ExpectRealPeaks(runs);
+}
+
+TEST(DryRun, PeakEqualsTheCpuRunToTheByteOverPipelines) {
+  const std::vector<RunConfig> all = EveryPipeline(TinyGpt2(), 20, 6);
+  std::vector<RunConfig> some;
+  for (size_t i = 0; i < all.size(); i += 7) some.push_back(all[i]);
+  ExpectRealPeaks(some);
+}
+
+TEST(DryRun, PeakEqualsTheCpuRunToTheByteInEveryPrecision) {
+  for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp8}) {
+    const std::vector<RunConfig> all = EveryRunIn(precision, "cpu");
+    std::vector<RunConfig> some;
+    for (size_t i = 0; i < all.size(); i += 41) some.push_back(all[i]);
+    ExpectRealPeaks(some);
+  }
+}
+
+/// Whether slices of one stream of one stage lie within one another or apart.
+void ExpectNested(const std::vector<TimelineEvent>& timeline) {
+  std::map<std::pair<int64_t, std::string>, std::vector<double>> open;  // ends of slices around
+  for (const TimelineEvent& event : timeline) {
+    constexpr double kRounding = 1e-12;
+    std::vector<double>& ends = open[{event.stage, event.stream}];
+    while (!ends.empty() && ends.back() <= event.start_s + kRounding) ends.pop_back();
+    const double end = event.start_s + event.duration_s;
+    if (!ends.empty()) {
+      EXPECT_LE(end, ends.back() + kRounding) << event.name;
+    }
+    ends.push_back(end);
+  }
+}
+
+TEST(DryRun, TimelineCoversTheStep) {
+  RunConfig run = EveryRun(TinyGpt2(), 4, 20, 1).front();
+  for (const char* layout :
+       {"tp=2,dp=2", "tp=2,pp=3,mbs=2", "pp=2,schedule=zero-bubble,recompute=full"}) {
+    SCOPED_TRACE(layout);
+    run.layout = ParseLayout(layout, 0);
+    const DryRunResult result = DryRunStep(run, GenericCpu(), true);
+    double end = 0;
+    std::set<int64_t> stages;
+    for (const TimelineEvent& event : result.timeline) {
+      end = std::max(end, event.start_s + event.duration_s);
+      stages.insert(event.stage);
+    }
+    EXPECT_EQ(static_cast<int64_t>(stages.size()), run.layout.pp);
+    const Breakdown& parts = result.estimate.breakdown_s;
+    EXPECT_NEAR(end, result.estimate.step_time_s - parts.overhead, 1e-9);
+    EXPECT_EQ(parts.exposed_tp > 0, run.layout.tp > 1);
+    EXPECT_EQ(parts.bubble > 0, run.layout.pp > 1);
+    EXPECT_GT(result.timeline.size(), 100u);
+    ExpectNested(result.timeline);
+  }
+}
+
+}  // namespace
+}  // namespace trimtab
