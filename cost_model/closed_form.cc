@@ -17,6 +17,12 @@ double IdleSeconds(const RunConfig& run, const StageCosts& stage) {
   return RowOf(run.layout.schedule).idle_time(shape, stage.times);
 }
 
+/// Seconds of the reduction of gradients that run beside the last micro batch's backward passes.
+double HiddenSeconds(const RunConfig& run, const StageCosts& stage, const EndCosts& end) {
+  if (!run.layout.overlap_grad_reduce) return 0;
+  return std::min(end.hideable_s, stage.times.backward_input + stage.times.backward_weight);
+}
+
 void Count(const std::vector<MessageCount>& messages, Estimate& estimate) {
   for (const MessageCount& each : messages) {
     CommTotal& total = estimate.comm.at(each.kind, each.group);
@@ -45,13 +51,14 @@ MemoryEstimate MemoryOf(const StageCosts& stage, const EndCosts& end) {
   return memory;
 }
 
-Estimate EstimateOf(const StageCosts& stage, const EndCosts& end) {
+Estimate EstimateOf(const RunConfig& run, const StageCosts& stage, const EndCosts& end) {
   Estimate estimate;
   Add(stage.passes, estimate);
   Count(stage.messages, estimate);
   Add(end.update, estimate);
   estimate.breakdown_s.compute = stage.passes.compute_s;
   estimate.breakdown_s.optimizer = end.update.compute_s;
+  estimate.breakdown_s.exposed_dp -= HiddenSeconds(run, stage, end);
   estimate.memory = MemoryOf(stage, end);
   return estimate;
 }
@@ -78,17 +85,18 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   MemoryEstimate memory = {.peak_total = -1};
   for (size_t i = 0; i < step.stages.size(); ++i) {
     const StageCosts& stage = step.stages[i];
-    const double seconds =
-        stage.passes.seconds() + IdleSeconds(run, stage) + step.ends[i].update.seconds();
+    const EndCosts& end = step.ends[i];
+    const double seconds = stage.passes.seconds() + IdleSeconds(run, stage) + end.update.seconds() -
+                           HiddenSeconds(run, stage, end);
     if (seconds > slowest_s) {
       slowest = i;
       slowest_s = seconds;
     }
-    const MemoryEstimate own = MemoryOf(stage, step.ends[i]);
+    const MemoryEstimate own = MemoryOf(stage, end);
     if (own.peak_total > memory.peak_total) memory = own;
   }
   const StageCosts& stage = step.stages[slowest];
-  Estimate estimate = EstimateOf(stage, step.ends[slowest]);
+  Estimate estimate = EstimateOf(run, stage, step.ends[slowest]);
   estimate.memory = memory;
   estimate.breakdown_s.bubble = IdleSeconds(run, stage);
   // Messages between stages run beside the passes, but for those that fill and drain the pipeline.
@@ -101,7 +109,7 @@ std::vector<Estimate> ClosedFormEstimator::Impl::Stages(const RunConfig& run) {
   const StepView step = costs_.Of(run);
   std::vector<Estimate> stages;
   for (size_t i = 0; i < step.stages.size(); ++i) {
-    stages.push_back(EstimateOf(step.stages[i], step.ends[i]));
+    stages.push_back(EstimateOf(run, step.stages[i], step.ends[i]));
   }
   return stages;
 }

@@ -182,6 +182,7 @@ Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_p
   const std::string why = Unpriceable(profile, precision);
   if (!why.empty()) throw UsageError(fmt::format("precision {}: {}", Name(precision), why));
   const bool cpu = profile.device == "cpu";
+  overlaps_ = !cpu;
   const double share = cpu ? CoresPerRank(mode, cores) : 1;
   for (size_t i = 0; i < kRateCount; ++i) {
     const std::string name(Name(static_cast<Precision>(i)));

@@ -37,7 +37,9 @@ class PieceRecorder final : public Recorder {
   void BeginComm(const CommRecord& message) override {
     pieces_.back().events.emplace_back(message);
   }
-  void BeginWait(const CommRecord&) override {}
+  void BeginWait(const CommRecord& message) override {
+    pieces_.back().events.emplace_back(WaitRecord{message});
+  }
   void End() override {}
 
   /// The pieces since the last call.
@@ -199,6 +201,7 @@ UpdateRecording RecordUpdate(const RunConfig& run, int64_t stage, const Executor
   PieceRecorder recorder(*device);
   device->EnterPiece({PieceKind::kUpdate});
   trainer.ReduceGradients();
+  recording.reduction = std::move(recorder.Take().front());
   trainer.EndStep();
   recording.update = std::move(recorder.Take().front());
   return recording;

@@ -28,8 +28,13 @@ struct MemorySpan {
   bool operator==(const MemorySpan&) const = default;
 };
 
+/// An asynchronous message was waited for.
+struct WaitRecord {
+  CommRecord message;
+};
+
 /// What a piece did, in order.
-using RecordedEvent = std::variant<OpRecord, CommRecord>;
+using RecordedEvent = std::variant<OpRecord, CommRecord, WaitRecord>;
 
 /// One piece of the engine, once.
 struct Recording {
@@ -85,8 +90,9 @@ int64_t RecordIds(const RunConfig& run, const ModelChunk& chunk, int64_t in_flig
 
 /// The end of a step, and what a rank holds between steps.
 struct UpdateRecording {
-  Recording update;   // reduction of all gradients, clipping, AdamW, gathering
-  BytesByTag held{};  // but for the ids of micro batches
+  Recording reduction;  // of all gradients, as if none had been sent beside the backward pass
+  Recording update;     // clipping, AdamW, gathering
+  BytesByTag held{};    // but for the ids of micro batches
 };
 
 /// Records the end of a step of the first rank of pipeline stage `stage`, with all its parameters.

@@ -88,6 +88,32 @@ std::vector<MessageCount> CountMessages(const StageProgram& program,
   return counts;
 }
 
+/// All asynchronous messages of a reduction but the last, which has no pass left to run beside.
+double HideableSeconds(const Recording& reduction, const ParallelConfig& layout,
+                       const Pricer& pricer) {
+  if (!pricer.overlaps()) return 0;
+  double sum = 0;
+  double last = 0;
+  for (const RecordedEvent& event : reduction.events) {
+    const auto* message = std::get_if<CommRecord>(&event);
+    if (message == nullptr || !message->asynchronous()) continue;
+    last = pricer.Seconds(*message, StrideOf(message->group, layout));
+    sum += last;
+  }
+  return sum - last;
+}
+
+EndCosts EndOf(const UpdateRecording& recording, const ParallelConfig& layout,
+               const Pricer& pricer) {
+  EndCosts end = {.update = {},
+                  .hideable_s = HideableSeconds(recording.reduction, layout, pricer),
+                  .held = recording.held};
+  for (const Recording* piece : {&recording.reduction, &recording.update}) {
+    end.update.Append(PriceEach(std::span(piece, 1), layout, pricer).front());
+  }
+  return end;
+}
+
 }  // namespace
 
 class StepCosts::Impl {
@@ -221,8 +247,7 @@ const std::vector<EndCosts>& StepCosts::Impl::EndsOf(const PriceSetting& setting
       ends.push_back(ends[static_cast<size_t>(same - seen.begin())]);
     } else {
       const UpdateRecording recording = RecordUpdate(shorter, stage, setting.executor);
-      ends.push_back({.update = PriceOf(std::span(&recording.update, 1), layout, setting.pricer),
-                      .held = recording.held});
+      ends.push_back(EndOf(recording, layout, setting.pricer));
     }
     seen.push_back(std::move(chunks));
   }

