@@ -156,8 +156,10 @@ MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chu
     const bool accumulate = data_parallel.accumulates();
     if (run.layout.schedule == Schedule::kZeroBubble) {
       result = model.BackwardInput(state, std::move(result), accumulate);
+      data_parallel.FinishBackward();
       recording.ways[first ? kInputSetting : kInputAdding] = recorder.Take();
       model.BackwardWeight(state, accumulate);
+      data_parallel.FinishBackward();
       recording.ways[first ? kWeightSetting : kWeightAdding] = recorder.Take();
     } else {
       result = model.Backward(state, std::move(result), accumulate);

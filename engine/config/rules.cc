@@ -27,9 +27,6 @@ std::string Unsupported(const char* what, const auto& value, const char* only) {
 
 /// Which setting of sharded data parallelism is not there yet, of a layout that has one.
 std::string UnsupportedSharding(const ParallelConfig& layout) {
-  if (layout.zero >= 2 && layout.schedule == Schedule::kZeroBubble) {
-    return Unsupported("zero", layout.zero, "zero=0 and zero=1 with schedule=zero-bubble");
-  }
   if (layout.shard != 0) return Unsupported("shard", layout.shard, "shard=0 only");
   if (!layout.overlap_grad_reduce) return Unsupported("overlap_grad_reduce", 0, "1 only");
   return Unsupported("overlap_param_gather", 1, "0 only");
@@ -150,11 +147,10 @@ constexpr Rule kRules[] = {
      [](const RunConfig& run) { return run.layout.etp == 1; },
      [](const RunConfig& run) { return Unsupported("etp", run.layout.etp, "etp=1 only"); }},
     {"sharding-unsupported",
-     "Replicas are sharded over all of dp; gradients not where they are made in two parts.",
+     "Replicas are sharded over all of dp; messages overlap with passes in one way.",
      [](const RunConfig& run) {
        const ParallelConfig& p = run.layout;
-       const bool in_parts = p.zero >= 2 && p.schedule == Schedule::kZeroBubble;
-       return !in_parts && p.shard == 0 && p.overlap_grad_reduce && !p.overlap_param_gather;
+       return p.shard == 0 && p.overlap_grad_reduce && !p.overlap_param_gather;
      },
      [](const RunConfig& run) { return UnsupportedSharding(run.layout); }},
     {"tf32-requires-cuda", "TF32 needs a GPU.",

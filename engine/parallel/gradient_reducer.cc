@@ -1,5 +1,6 @@
 #include "engine/parallel/gradient_reducer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/ops/elementwise.h"
@@ -24,27 +25,50 @@ void GradientReducer::StartBackward(bool first, bool last) {
   last_ = last;
 }
 
-void GradientReducer::Begin(size_t unit) {
+void GradientReducer::Begin(size_t unit, GradientPart part) {
   if (!shards_.gradients_sharded()) return;
+  const ParameterUnit& layout = shards_.store().units()[unit];
+  std::deque<Tensor>& vectors = units_[unit].vectors;
+  if (part == GradientPart::kVectors) {
+    vectors.push_back(NewGradients(unit, layout.vectors));
+    return shards_.store().BindVectorGradients(unit, vectors.back());
+  }
   AllocateUnit(unit);
-  for (const size_t other : shards_.store().units()[unit].also_uses) AllocateUnit(other);
+  for (const size_t other : layout.also_uses) AllocateUnit(other);
+  if (part == GradientPart::kAll) return;
+  Tensor target = units_[unit].gradients.Slice(layout.vectors.begin - layout.range.begin,
+                                               {layout.vectors.numel()});
+  Copy(vectors.front(), target);
+  vectors.pop_front();
+}
+
+Tensor GradientReducer::NewGradients(size_t unit, const FlatRange& range) const {
+  Tensor gradients = Tensor::Empty(shards_.device(), {range.numel()}, shards_.gradients().dtype(),
+                                   MemoryTag::kCommunication);
+  // Gaps are summed and squared with the rest.
+  for (const FlatRange& gap : shards_.store().units()[unit].gaps) {
+    const int64_t begin = std::max(gap.begin, range.begin);
+    const int64_t end = std::min(gap.end, range.end);
+    if (begin >= end) continue;
+    Tensor zeros = gradients.Slice(begin - range.begin, {end - begin});
+    Fill(zeros, 0.0f);
+  }
+  return gradients;
 }
 
 void GradientReducer::AllocateUnit(size_t unit) {
   Tensor& gradients = units_[unit].gradients;
-  const ParameterUnit& layout = shards_.store().units()[unit];
-  if (gradients.defined() || layout.range.numel() == 0) return;
-  gradients = Tensor::Empty(shards_.device(), {layout.range.numel()}, shards_.gradients().dtype(),
-                            MemoryTag::kCommunication);
-  // Gaps are summed and squared with the rest.
-  for (const FlatRange& gap : layout.gaps) {
-    Tensor zeros = gradients.Slice(gap.begin - layout.range.begin, {gap.numel()});
-    Fill(zeros, 0.0f);
-  }
+  const FlatRange& range = shards_.store().units()[unit].range;
+  if (gradients.defined() || range.numel() == 0) return;
+  gradients = NewGradients(unit, range);
   shards_.store().BindGradients(unit, gradients);
 }
 
-void GradientReducer::End(size_t unit) {
+void GradientReducer::End(size_t unit, GradientPart part) {
+  if (part == GradientPart::kVectors) {
+    if (shards_.gradients_sharded()) shards_.store().BindVectorGradients(unit, {});
+    return;
+  }
   if (!last_ && !shards_.gradients_sharded()) return;
   const std::vector<ParameterUnit>& units = shards_.store().units();
   EndUse(unit, 1);

@@ -4,13 +4,16 @@
 // all-reduced, or reduce-scattered in place. Stages 2 and 3 give a unit memory for its gradients
 // when they are about to be written, and reduce-scatter them when a micro batch has completed them,
 // into the shard (the first micro batch) or to be added to it; while one unit is on its way the
-// next one is computed. Replicated parameters, of which sequence parallelism leaves each tp rank a
+// next one is computed. Where a backward pass is made in two parts, the gradients of vectors that
+// the first has made wait, by micro batch, for those of matrices, and go with them. Replicated parameters, of which sequence parallelism leaves each tp rank a
 // part of the gradient, are summed over tp before.
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <vector>
 
+#include "engine/layers/unit_hooks.h"
 #include "engine/parallel/parameter_shards.h"
 
 namespace trimtab {
@@ -27,10 +30,10 @@ class GradientReducer {
   bool accumulates() const { return !first_ && !shards_.gradients_sharded(); }
 
   /// Gradients of the unit, and of those it also uses, are about to be written.
-  void Begin(size_t unit);
+  void Begin(size_t unit, GradientPart part);
   /// They are final for this micro batch, if no other unit uses them.
-  void End(size_t unit);
-  /// The backward pass of a micro batch through a chunk of the model is over: waits where gradients
+  void End(size_t unit, GradientPart part);
+  /// The backward pass of a micro batch through a chunk of the model, or a part of it, is over: waits where gradients
   /// on their way have memory of their own.
   void FinishBackward();
   /// The last one is over: sends what was not sent, and waits for all. Sums the shared table over
@@ -45,7 +48,9 @@ class GradientReducer {
     CommHandle handle;
   };
 
-  /// Gives the unit memory for gradients, of which only the gaps are zero, unless it has some.
+  /// Memory for the gradients of `range`, which lies in the unit; of it only the gaps are zero.
+  Tensor NewGradients(size_t unit, const FlatRange& range) const;
+  /// Gives the unit memory for gradients, unless it has some.
   void AllocateUnit(size_t unit);
   /// One more of the units whose gradients the unit holds is done.
   void EndUse(size_t unit, int uses);
@@ -59,7 +64,9 @@ class GradientReducer {
   struct Unit {
     size_t bucket = 0;
     int ended = 0;     // uses in this micro batch
-    Tensor gradients;  // with sharded gradients: being written
+    // With sharded gradients:
+    Tensor gradients;            // being written
+    std::deque<Tensor> vectors;  // of micro batches whose matrices' are yet to be made, in order
   };
   std::vector<Unit> units_;
   struct BucketState {

@@ -34,8 +34,8 @@ class ShardedDataParallel final : public UnitHooks {
   void EndForward(size_t unit) override;
   void BeginBackward(size_t unit, std::optional<size_t> next) override;
   void EndBackward(size_t unit) override;
-  void BeginGradients(size_t unit) override { reducer_.Begin(unit); }
-  void EndGradients(size_t unit) override { reducer_.End(unit); }
+  void BeginGradients(size_t unit, GradientPart part) override { reducer_.Begin(unit, part); }
+  void EndGradients(size_t unit, GradientPart part) override { reducer_.End(unit, part); }
 
  private:
   /// Makes the weights ready that the unit uses, and begins to gather those of `next`, so that they

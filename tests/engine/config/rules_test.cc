@@ -168,9 +168,6 @@ TEST(Rules, WhatIsNotThereYetIsRefusedByItsDimension) {
       {"cp_comm_type=all_gather",
        "cp-unsupported: cp_comm_type is all_gather; this version runs cp=1 only"},
       {"shard=2", "sharding-unsupported: shard is 2; this version runs shard=0 only"},
-      {"pp=2,dp=2,zero=2,schedule=zero-bubble",
-       "sharding-unsupported: zero is 2; this version runs zero=0 and zero=1 with "
-       "schedule=zero-bubble"},
       {"overlap_grad_reduce=0",
        "sharding-unsupported: overlap_grad_reduce is 0; this version runs 1 only"},
       {"overlap_param_gather=1",

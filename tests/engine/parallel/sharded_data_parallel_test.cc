@@ -45,16 +45,32 @@ void Backward(Model& model, ShardedDataParallel& parallel, int rank, int m, int 
   parallel.StartBackward(m == 0, m + 1 == micro_batches);
   const bool accumulate = parallel.accumulates();
   const float scale = static_cast<float>((rank + 1) * (m + 1));
-  parallel.BeginGradients(2);
+  parallel.BeginGradients(2, GradientPart::kAll);
   Write(model.last->gradient, scale, accumulate);
   Write(model.table->gradient, 10 * scale, accumulate);
-  parallel.EndGradients(2);
-  parallel.BeginGradients(1);
+  parallel.EndGradients(2, GradientPart::kAll);
+  parallel.BeginGradients(1, GradientPart::kAll);
   Write(model.first->gradient, 100 * scale, accumulate);
   Write(model.table->gradient, 1000 * scale, /*accumulate=*/true);
-  parallel.EndGradients(1);
+  parallel.EndGradients(1, GradientPart::kAll);
   parallel.FinishBackward();
 }
+
+/// A model of one unit: a matrix, and a vector after it.
+struct Layer {
+  Layer() {
+    matrix = &store.Declare({.name = "matrix",
+                             .rows = 3,
+                             .columns = kColumns,
+                             .partition = WholePartition(3, kColumns)});
+    vector = &store.Declare(
+        {.name = "vector", .rows = 5, .is_matrix = false, .partition = WholePartition(5, 1)});
+  }
+
+  ParameterStore store;
+  Parameter* matrix = nullptr;
+  Parameter* vector = nullptr;
+};
 
 class StagesTest : public testing::TestWithParam<std::tuple<int, int>> {};
 
@@ -101,6 +117,42 @@ TEST_P(StagesTest, GradientsAreSummedOverRanksAndMicroBatches) {
   });
   const int64_t copies = zero == 0 ? dp : 1;
   for (const char* name : {"table", "first", "last"}) EXPECT_EQ(seen[name], 3 * kColumns * copies);
+}
+
+// The first parts of later micro batches come before the second parts of earlier ones.
+TEST_P(StagesTest, GradientsInTwoPartsAreSummedToo) {
+  const auto& [zero, dp] = GetParam();
+  const ParallelConfig layout = ParseLayout(fmt::format("dp={},zero={}", dp, zero), 0);
+  RunInprocRanks(layout, [&](ParallelContext& context) {
+    const std::unique_ptr<Device> device = MakeCpuDevice(1);
+    Layer layer;
+    ShardedDataParallel parallel(context, layer.store, *device, nullptr);
+    const int64_t held = device->memory().current_total();
+    const auto part = [&](int m, GradientPart which) {
+      parallel.StartBackward(m == 0, m == 2);
+      parallel.BeginGradients(0, which);
+      const Parameter& parameter = which == GradientPart::kVectors ? *layer.vector : *layer.matrix;
+      Write(parameter.gradient, static_cast<float>((context.rank + 1) * (m + 1)),
+            parallel.accumulates());
+      parallel.EndGradients(0, which);
+      parallel.FinishBackward();
+    };
+    for (int step = 0; step < 2; ++step) {
+      for (const int m : {0, 1}) part(m, GradientPart::kVectors);
+      part(0, GradientPart::kMatrices);
+      part(2, GradientPart::kVectors);
+      for (const int m : {1, 2}) part(m, GradientPart::kMatrices);
+      parallel.FinishStep();
+    }
+    EXPECT_EQ(device->memory().current_total(), held) << "nothing is left over";
+    const float all = static_cast<float>(dp * (dp + 1) / 2 * 6);
+    for (const Parameter* parameter : layer.store.parameters()) {
+      const FlatRange range = {parameter->offset, parameter->offset + parameter->numel()};
+      const OwnedPart own = parallel.shards().Within(range);
+      const Tensor gradients = own.numel == 0 ? Tensor() : parallel.shards().Gradients(own);
+      for (int64_t i = 0; i < own.numel; ++i) ASSERT_EQ(gradients.f32()[i], all);
+    }
+  });
 }
 
 TEST_P(StagesTest, WeightsAreThereWhileTheyAreUsed) {

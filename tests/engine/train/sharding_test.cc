@@ -61,12 +61,13 @@ std::vector<Case> EveryStage() {
 }
 
 std::vector<Case> EveryStageInAPipeline() {
-  std::vector<std::string> layouts = {"pp=2,dp=2,mbs=2,zero=1,schedule=zero-bubble",
-                                      "pp=3,dp=2,mbs=1,zero=1,schedule=zero-bubble"};
+  std::vector<std::string> layouts;
   for (const int zero : {1, 2, 3}) {
     for (const char* ranks :
          {"pp=2,dp=2,mbs=2", "pp=2,dp=2,mbs=2,schedule=gpipe", "pp=2,dp=3,mbs=1",
-          "pp=2,vp=2,dp=3,mbs=1,schedule=interleaved-1f1b", "tp=2,sp=1,pp=2,dp=2,mbs=1"}) {
+          "pp=2,vp=2,dp=3,mbs=1,schedule=interleaved-1f1b", "tp=2,sp=1,pp=2,dp=2,mbs=1",
+          "pp=2,dp=2,mbs=2,schedule=zero-bubble", "pp=3,dp=2,mbs=1,schedule=zero-bubble",
+          "pp=2,tp=2,sp=1,dp=2,mbs=1,schedule=zero-bubble,recompute=full:block:1"}) {
       layouts.push_back(fmt::format("{},zero={}", ranks, zero));
     }
   }
