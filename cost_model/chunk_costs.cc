@@ -8,8 +8,9 @@ namespace trimtab {
 namespace {
 
 void Append(const WayCosts& next, bool forward, int64_t times, WayCosts& ways) {
-  if (forward) return ways[kForwardWay].Append(next[kForwardWay], times);
-  for (size_t way = kForwardWay + 1; way < kWayCount; ++way) ways[way].Append(next[way], times);
+  const size_t begin = forward ? kForwardFirst : kBackwardSetting;
+  const size_t end = forward ? kBackwardSetting : kWayCount;
+  for (size_t way = begin; way < end; ++way) ways[way].Append(next[way], times);
 }
 
 /// The first layer from which on the model is like the layers of `chunk`, but for recomputation;

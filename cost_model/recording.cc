@@ -150,7 +150,7 @@ MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chu
     batch.hidden = received(!chunk.embedding, ActionKind::kRecvActivation);
     Tensor result = model.Forward(batch, scalar, loss_sum, state);
     batch = {};
-    recording.ways[kForwardWay] = recorder.Take();
+    recording.ways[first ? kForwardFirst : kForwardLater] = recorder.Take();
     result = received(!chunk.head, ActionKind::kRecvGradient);
     data_parallel.StartBackward(first, /*last=*/false);
     const bool accumulate = data_parallel.accumulates();

@@ -27,17 +27,23 @@ struct MemoryWalk {
 
 /// Which way an action of a program goes through its chunk.
 Way WayOf(const Action& action) {
-  const bool sets = action.micro_batch == 0;
+  const bool first = action.micro_batch == 0;
   switch (action.kind) {
     case ActionKind::kForward:
-      return kForwardWay;
+      return first ? kForwardFirst : kForwardLater;
     case ActionKind::kBackwardInput:
-      return sets ? kInputSetting : kInputAdding;
+      return first ? kInputSetting : kInputAdding;
     case ActionKind::kBackwardWeight:
-      return sets ? kWeightSetting : kWeightAdding;
+      return first ? kWeightSetting : kWeightAdding;
     default:
-      return sets ? kBackwardSetting : kBackwardAdding;
+      return first ? kBackwardSetting : kBackwardAdding;
   }
+}
+
+/// Whether a step goes this way once, with its first micro batch.
+bool IsFirst(size_t way) {
+  return way == kForwardFirst || way == kBackwardSetting || way == kInputSetting ||
+         way == kWeightSetting;
 }
 
 /// Follows the memory of a stage: what its passes take and keep, received messages from when they
@@ -158,12 +164,10 @@ const std::vector<StageCosts>& StepCosts::Impl::StagesOf(const PriceSetting& set
       const auto number = static_cast<int64_t>(chunks.size());
       const WayCosts& ways = *chunks.emplace_back(&chunks_.Of(setting, run, chunk));
       for (size_t way = 0; way < kWayCount; ++way) {
-        const bool once = way == kBackwardSetting || way == kInputSetting || way == kWeightSetting;
-        int64_t times = once ? 1 : micro_batches - 1;
-        if (way == kForwardWay) times = micro_batches;
+        const int64_t times = IsFirst(way) ? 1 : micro_batches - 1;
         if (times > 0) stage.passes.Append(ways[way], times);
       }
-      stage.times.forward += ways[kForwardWay].seconds();
+      stage.times.forward += ways[kForwardLater].seconds();
       stage.times.backward_input += ways[kBackwardAdding].seconds() + ways[kInputAdding].seconds();
       stage.times.backward_weight += ways[kWeightAdding].seconds();
       const int64_t ids =

@@ -268,15 +268,13 @@ constexpr Rule kRules[] = {
        return fmt::format("with sp=1, mbs {} x sequence_length {} is not divisible by tp {}",
                           run.layout.micro_batch, run.sequence_length, run.layout.tp);
      }},
-    {"resharding-requires-sharded-weights",
-     "Only sharded weights are freed after a forward pass; in a pipeline they always are.",
+    {"resharding-requires-sharded-weights", "Only sharded weights are freed after a forward pass.",
      [](const RunConfig& run) {
-       return run.layout.reshard_after_forward || (run.layout.zero == 3 && run.layout.pp == 1);
+       return run.layout.reshard_after_forward || run.layout.zero == 3;
      },
      [](const RunConfig& run) {
-       return fmt::format(
-           "reshard_after_forward=0 goes with zero=3 and pp=1, and zero is {}, pp {}",
-           run.layout.zero, run.layout.pp);
+       return fmt::format("reshard_after_forward=0 goes with zero=3, and zero is {}",
+                          run.layout.zero);
      }},
     {"zero-requires-dp", "What is sharded is so over the data-parallel ranks.",
      [](const RunConfig& run) { return run.layout.zero == 0 || run.layout.dp > 1; },

@@ -10,7 +10,13 @@ ShardedDataParallel::ShardedDataParallel(const ParallelContext& parallel, Parame
       shards_(parallel, store, device),
       reducer_(parallel, shards_, shared),
       gatherer_(parallel, shards_, fp8),
-      reshard_after_forward_(parallel.layout.reshard_after_forward) {}
+      keep_(KeepOf(parallel.layout)) {}
+
+ShardedDataParallel::Keep ShardedDataParallel::KeepOf(const ParallelConfig& layout) {
+  if (layout.reshard_after_forward) return Keep::kForPass;
+  // The passes of a pipeline's micro batches mix.
+  return layout.pp > 1 ? Keep::kForStep : Keep::kUntilBackward;
+}
 
 void ShardedDataParallel::Acquire(size_t unit, std::optional<size_t> next) {
   const std::vector<ParameterUnit>& units = shards_.store().units();
@@ -31,9 +37,9 @@ void ShardedDataParallel::BeginForward(size_t unit, std::optional<size_t> next) 
 }
 
 void ShardedDataParallel::EndForward(size_t unit) {
-  if (!shards_.weights_sharded()) return;
+  if (!shards_.weights_sharded() || keep_ == Keep::kForStep) return;
   const bool needed_again = shards_.store().units()[unit].reads_weights_backward;
-  if (reshard_after_forward_ || !needed_again) Release(unit);
+  if (keep_ == Keep::kForPass || !needed_again) Release(unit);
 }
 
 void ShardedDataParallel::BeginBackward(size_t unit, std::optional<size_t> next) {
@@ -41,7 +47,12 @@ void ShardedDataParallel::BeginBackward(size_t unit, std::optional<size_t> next)
 }
 
 void ShardedDataParallel::EndBackward(size_t unit) {
-  if (shards_.weights_sharded()) Release(unit);
+  if (shards_.weights_sharded() && keep_ != Keep::kForStep) Release(unit);
+}
+
+void ShardedDataParallel::FinishStep() {
+  gatherer_.ReleaseAll();
+  reducer_.FinishStep();
 }
 
 void ShardedDataParallel::GatherUpdated() {

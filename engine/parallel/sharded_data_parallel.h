@@ -25,7 +25,7 @@ class ShardedDataParallel final : public UnitHooks {
   void StartBackward(bool first, bool last) { reducer_.StartBackward(first, last); }
   bool accumulates() const { return reducer_.accumulates(); }
   void FinishBackward() { reducer_.FinishBackward(); }
-  void FinishStep() { reducer_.FinishStep(); }
+  void FinishStep();
 
   /// Call when the ranks have updated their shards: where weights are kept whole, gathers them.
   void GatherUpdated();
@@ -43,11 +43,15 @@ class ShardedDataParallel final : public UnitHooks {
   void Acquire(size_t unit, std::optional<size_t> next);
   void Release(size_t unit);
 
+  /// How long gathered weights stay.
+  enum class Keep { kForPass, kUntilBackward, kForStep };
+  static Keep KeepOf(const ParallelConfig& layout);
+
   const ParallelContext& parallel_;
   ParameterShards shards_;
   GradientReducer reducer_;
   WeightGatherer gatherer_;
-  bool reshard_after_forward_;
+  Keep keep_;
 };
 
 }  // namespace trimtab

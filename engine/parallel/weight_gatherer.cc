@@ -33,4 +33,8 @@ void WeightGatherer::Release(size_t unit) {
   units_[unit] = {};
 }
 
+void WeightGatherer::ReleaseAll() {
+  for (size_t unit = 0; unit < units_.size(); ++unit) Release(unit);
+}
+
 }  // namespace trimtab

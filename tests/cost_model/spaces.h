@@ -100,12 +100,15 @@ inline std::vector<RunConfig> EveryPipeline(const ModelConfig& model, int64_t se
   for (RunConfig run : EveryRun(model, 12, sequence, most_ranks)) {
     for (const char* pipeline :
          {"pp=2", "pp=3", "pp=2,schedule=gpipe", "pp=2,schedule=zero-bubble",
-          "pp=3,schedule=zero-bubble", "pp=2,vp=2,schedule=interleaved-1f1b", "pp=2,stages=1+2"}) {
+          "pp=3,schedule=zero-bubble", "pp=2,vp=2,schedule=interleaved-1f1b", "pp=2,stages=1+2",
+          "pp=2,reshard_after_forward=0",
+          "pp=2,schedule=zero-bubble,reshard_after_forward=0"}) {
       const ParallelConfig keys = ParseLayout(pipeline, 0);
       run.layout.pp = keys.pp;
       run.layout.vp = keys.vp;
       run.layout.schedule = keys.schedule;
       run.layout.stages = keys.stages;
+      run.layout.reshard_after_forward = keys.reshard_after_forward;
       const int64_t samples = run.layout.micro_batch * run.layout.dp;
       if (run.layout.world_size() > most_ranks || run.layout.micro_batch > 2) continue;
       for (int64_t micro_batches = keys.pp; micro_batches <= 3 * keys.pp;

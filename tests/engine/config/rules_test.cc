@@ -76,7 +76,7 @@ const std::map<std::string, Breach>& Breaches() {
         "shard is 2; this version runs shard=0 only"}},
       {"resharding-requires-sharded-weights",
        {[](RunConfig& run) { run.layout.reshard_after_forward = false; },
-        "reshard_after_forward=0 goes with zero=3 and pp=1, and zero is 1, pp 1"}},
+        "reshard_after_forward=0 goes with zero=3, and zero is 1"}},
       {"tf32-requires-cuda",
        {[](RunConfig& run) { run.layout.precision = Precision::kTf32; },
         "precision=tf32 on device cpu; use fp32 there"}},

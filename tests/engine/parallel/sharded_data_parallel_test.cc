@@ -200,6 +200,31 @@ TEST_P(StagesTest, WeightsAreThereWhileTheyAreUsed) {
   }
 }
 
+TEST(WeightGathererTest, KeepsWhatAPipelineHasGatheredToTheEndOfTheStep) {
+  const ParallelConfig layout = ParseLayout("dp=2,pp=2,zero=3,reshard_after_forward=0", 0);
+  RunInprocRanks(layout, [&](ParallelContext& context) {
+    const std::unique_ptr<Device> device = MakeCpuDevice(1);
+    Model model;
+    ShardedDataParallel parallel(context, model.store, *device, nullptr);
+    const int64_t held = device->memory().current_total();
+    for (int step = 0; step < 2; ++step) {
+      parallel.BeginForward(1, 2);
+      const void* gathered = model.first->weight.raw();
+      parallel.EndForward(1);
+      parallel.BeginForward(2, std::nullopt);
+      parallel.BeginBackward(2, 1);
+      parallel.EndBackward(2);
+      parallel.BeginBackward(1, std::nullopt);
+      parallel.EndBackward(1);
+      parallel.BeginForward(1, 2);
+      EXPECT_EQ(model.first->weight.raw(), gathered) << "not gathered again";
+      parallel.FinishStep();
+      EXPECT_FALSE(model.first->weight.defined());
+      EXPECT_EQ(device->memory().current_total(), held);
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Stages, StagesTest,
                          testing::Combine(testing::Values(0, 1, 2, 3), testing::Values(2, 3, 4)),
                          [](const auto& test) {

@@ -62,7 +62,7 @@ std::vector<Case> EveryStage() {
 
 std::vector<Case> EveryStageInAPipeline() {
   std::vector<std::string> layouts;
-  for (const int zero : {1, 2, 3}) {
+  for (const char* zero : {"1", "2", "3", "3,reshard_after_forward=0"}) {
     for (const char* ranks :
          {"pp=2,dp=2,mbs=2", "pp=2,dp=2,mbs=2,schedule=gpipe", "pp=2,dp=3,mbs=1",
           "pp=2,vp=2,dp=3,mbs=1,schedule=interleaved-1f1b", "tp=2,sp=1,pp=2,dp=2,mbs=1",
