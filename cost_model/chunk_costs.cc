@@ -73,6 +73,7 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
       // Passes talk to the data-parallel ranks from stage 2 on.
       .Put(layout.zero >= 2 ? layout.zero : 0, 2)
       .Put(layout.zero >= 2 ? layout.dp : 0, 20)
+      .Put(layout.zero >= 2 ? layout.shard : 0, 20)
       .Put(layout.reshard_after_forward ? 1 : 0, 1);
 }
 

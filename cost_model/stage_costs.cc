@@ -199,6 +199,7 @@ const std::vector<EndCosts>& StepCosts::Impl::EndsOf(const PriceSetting& setting
                       .Put(layout.dp, 20)
                       .Put(layout.sequence_parallel ? 1 : 0, 1)
                       .Put(layout.zero, 2)
+                      .Put(layout.shard, 20)
                       .Put(layout.master)
                       .Put(layout.moments)
                       .Put(layout.gradients)

@@ -27,7 +27,6 @@ std::string Unsupported(const char* what, const auto& value, const char* only) {
 
 /// Which setting of sharded data parallelism is not there yet, of a layout that has one.
 std::string UnsupportedSharding(const ParallelConfig& layout) {
-  if (layout.shard != 0) return Unsupported("shard", layout.shard, "shard=0 only");
   if (!layout.overlap_grad_reduce) return Unsupported("overlap_grad_reduce", 0, "1 only");
   return Unsupported("overlap_param_gather", 1, "0 only");
 }
@@ -146,11 +145,9 @@ constexpr Rule kRules[] = {
     {"etp-unsupported", "Tensor parallelism of experts is not available.",
      [](const RunConfig& run) { return run.layout.etp == 1; },
      [](const RunConfig& run) { return Unsupported("etp", run.layout.etp, "etp=1 only"); }},
-    {"sharding-unsupported",
-     "Replicas are sharded over all of dp; messages overlap with passes in one way.",
+    {"sharding-unsupported", "Messages overlap with passes in one way.",
      [](const RunConfig& run) {
-       const ParallelConfig& p = run.layout;
-       return p.shard == 0 && p.overlap_grad_reduce && !p.overlap_param_gather;
+       return run.layout.overlap_grad_reduce && !run.layout.overlap_param_gather;
      },
      [](const RunConfig& run) { return UnsupportedSharding(run.layout); }},
     {"tf32-requires-cuda", "TF32 needs a GPU.",
@@ -269,9 +266,7 @@ constexpr Rule kRules[] = {
                           run.layout.micro_batch, run.sequence_length, run.layout.tp);
      }},
     {"resharding-requires-sharded-weights", "Only sharded weights are freed after a forward pass.",
-     [](const RunConfig& run) {
-       return run.layout.reshard_after_forward || run.layout.zero == 3;
-     },
+     [](const RunConfig& run) { return run.layout.reshard_after_forward || run.layout.zero == 3; },
      [](const RunConfig& run) {
        return fmt::format("reshard_after_forward=0 goes with zero=3, and zero is {}",
                           run.layout.zero);
@@ -281,6 +276,20 @@ constexpr Rule kRules[] = {
      [](const RunConfig& run) {
        return fmt::format("zero={} needs dp of at least 2, and dp is {}", run.layout.zero,
                           run.layout.dp);
+     }},
+    {"shard-requires-zero", "The ranks that share a replica share what is sharded.",
+     [](const RunConfig& run) { return run.layout.shard == 0 || run.layout.zero >= 1; },
+     [](const RunConfig& run) {
+       return fmt::format("shard={} needs zero of at least 1, and zero is 0", run.layout.shard);
+     }},
+    {"shard-divides-data-ranks", "Sharded replicas are of equal size, of two ranks or more.",
+     [](const RunConfig& run) {
+       const ParallelConfig& p = run.layout;
+       return p.shard == 0 || (p.shard >= 2 && p.dp * p.cp % p.shard == 0);
+     },
+     [](const RunConfig& run) {
+       return fmt::format("shard={} is no divisor of dp {} x cp {} that is at least 2",
+                          run.layout.shard, run.layout.dp, run.layout.cp);
      }},
     {"global-batch-divisible",
      "Every data-parallel rank runs the same number of whole micro batches.",

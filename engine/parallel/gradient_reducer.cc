@@ -97,55 +97,65 @@ void GradientReducer::Send(size_t bucket) {
   buckets_[bucket].sent = true;
   const Bucket& sent = shards_.buckets()[bucket];
   if (sent.range.numel() == 0) return;
-  // One at a time, where each has memory of its own.
-  if (shards_.gradients_sharded()) Wait();
-  Reduction reduction = {.bucket = bucket, .gradients = {}, .handle = {}};
-  reduction.gradients = shards_.gradients_sharded()
-                            ? std::exchange(units_[sent.first_unit].gradients, {})
-                            : shards_.gradients().Slice(sent.range.begin, {sent.range.numel()});
+  // One at a time, where each has memory of its own; and each on its way to the other replicas
+  // while the next one is scattered.
+  if (shards_.gradients_sharded() || shards_.replica_group().size() > 1) Collect();
+  Tensor gradients = shards_.gradients_sharded()
+                         ? std::exchange(units_[sent.first_unit].gradients, {})
+                         : shards_.gradients().Slice(sent.range.begin, {sent.range.numel()});
   if (parallel_.layout.tp > 1 && parallel_.layout.sequence_parallel) {
     for (size_t unit = sent.first_unit; unit < sent.end_unit; ++unit) {
-      SumReplicated(unit, reduction.gradients, sent.range);
+      SumReplicated(unit, gradients, sent.range);
     }
   }
-  if (parallel_.dp->size() == 1) return;
-  if (!shards_.updates_sharded()) {
-    reduction.handle = parallel_.dp->AllReduceAsync(reduction.gradients);
-  } else {
-    const OwnedPart part = shards_.PartOf(sent);
-    Tensor own = reduction.gradients.Slice(part.begin - sent.range.begin, {part.numel});
-    if (shards_.gradients_sharded() && first_) own = shards_.Gradients(part);
-    reduction.handle = parallel_.dp->ReduceScatterAsync(reduction.gradients, own);
-  }
-  reductions_.push_back(std::move(reduction));
+  if (!shards_.updates_sharded()) return SumOverReplicas(bucket);
+  const OwnedPart part = shards_.PartOf(sent);
+  Tensor own = gradients.Slice(part.begin - sent.range.begin, {part.numel});
+  if (shards_.gradients_sharded() && first_) own = shards_.Gradients(part);
+  CommHandle handle = shards_.shard_group().ReduceScatterAsync(gradients, own);
+  scattered_.push_back({bucket, std::move(gradients), std::move(handle)});
 }
 
-void GradientReducer::Wait() {
-  for (Reduction& reduction : reductions_) {
-    reduction.handle.Wait();
-    if (!shards_.gradients_sharded()) continue;
-    const Bucket& bucket = shards_.buckets()[reduction.bucket];
+void GradientReducer::Collect() {
+  for (Scattered& scattered : scattered_) {
+    scattered.handle.Wait();
+    const Bucket& bucket = shards_.buckets()[scattered.bucket];
+    if (!shards_.gradients_sharded()) {
+      SumOverReplicas(scattered.bucket);
+      continue;
+    }
     if (!first_) {
       const OwnedPart part = shards_.PartOf(bucket);
       Tensor sum = shards_.Gradients(part);
-      Add(reduction.gradients.Slice(part.begin - bucket.range.begin, {part.numel}), sum);
+      Add(scattered.gradients.Slice(part.begin - bucket.range.begin, {part.numel}), sum);
     }
     shards_.store().BindGradients(bucket.first_unit, {});
+    if (last_) SumOverReplicas(scattered.bucket);
   }
-  reductions_.clear();
+  scattered_.clear();
+}
+
+void GradientReducer::SumOverReplicas(size_t bucket) {
+  buckets_[bucket].summed = true;
+  Tensor own = shards_.Gradients(shards_.PartOf(shards_.buckets()[bucket]));
+  if (own.numel() > 0) sums_.push_back(shards_.replica_group().AllReduceAsync(own));
 }
 
 void GradientReducer::FinishBackward() {
-  if (shards_.gradients_sharded()) Wait();
+  if (shards_.gradients_sharded()) Collect();
 }
 
 void GradientReducer::FinishStep() {
   for (size_t bucket = buckets_.size(); bucket-- > 0;) {
-    BucketState& state = buckets_[bucket];
-    if (!state.sent && !shards_.gradients_sharded()) Send(bucket);
-    state.sent = false;
+    if (!buckets_[bucket].sent && !shards_.gradients_sharded()) Send(bucket);
   }
-  Wait();
+  Collect();
+  for (size_t bucket = buckets_.size(); bucket-- > 0;) {
+    if (!buckets_[bucket].summed && shards_.gradients_sharded()) SumOverReplicas(bucket);
+    buckets_[bucket] = {};
+  }
+  for (CommHandle& sum : sums_) sum.Wait();
+  sums_.clear();
   if (shared_ == nullptr) return;
   const OwnedPart part = shards_.Within({shared_->offset, shared_->offset + shared_->numel()});
   if (part.numel == 0) return;

@@ -6,8 +6,7 @@ namespace trimtab {
 
 ShardedDataParallel::ShardedDataParallel(const ParallelContext& parallel, ParameterStore& store,
                                          Device& device, Fp8State* fp8, Parameter* shared)
-    : parallel_(parallel),
-      shards_(parallel, store, device),
+    : shards_(parallel, store, device),
       reducer_(parallel, shards_, shared),
       gatherer_(parallel, shards_, fp8),
       keep_(KeepOf(parallel.layout)) {}
@@ -61,7 +60,8 @@ void ShardedDataParallel::GatherUpdated() {
   for (const Bucket& bucket : shards_.buckets()) {
     if (bucket.range.numel() == 0) continue;
     Tensor all = shards_.weights().Slice(bucket.range.begin, {bucket.range.numel()});
-    gathers.push_back(parallel_.dp->AllGatherAsync(shards_.Weights(shards_.PartOf(bucket)), all));
+    gathers.push_back(
+        shards_.shard_group().AllGatherAsync(shards_.Weights(shards_.PartOf(bucket)), all));
   }
   for (CommHandle& gather : gathers) gather.Wait();
 }

@@ -47,7 +47,6 @@ class ShardedDataParallel final : public UnitHooks {
   enum class Keep { kForPass, kUntilBackward, kForStep };
   static Keep KeepOf(const ParallelConfig& layout);
 
-  const ParallelContext& parallel_;
   ParameterShards shards_;
   GradientReducer reducer_;
   WeightGatherer gatherer_;

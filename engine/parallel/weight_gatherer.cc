@@ -13,7 +13,7 @@ void WeightGatherer::Prefetch(size_t unit) {
   state.weights = Tensor::Empty(shards_.device(), {bucket.range.numel()}, shards_.weights().dtype(),
                                 MemoryTag::kCommunication);
   state.gather =
-      parallel_.dp->AllGatherAsync(shards_.Weights(shards_.PartOf(bucket)), state.weights);
+      shards_.shard_group().AllGatherAsync(shards_.Weights(shards_.PartOf(bucket)), state.weights);
 }
 
 void WeightGatherer::Acquire(size_t unit) {

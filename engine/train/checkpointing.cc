@@ -92,8 +92,8 @@ CheckpointHeader HeaderOf(Trainer& trainer, int64_t step) {
 
 void WriteState(Trainer& trainer, CheckpointWriter& writer) {
   const ParallelContext& parallel = trainer.parallel();
-  // Where every data-parallel rank has the same, the first one's is written.
-  if (!trainer.shards().updates_sharded() && parallel.dp->rank() != 0) return;
+  // Of ranks that have the same, the first one's is written.
+  if (trainer.shards().replica_group().rank() != 0) return;
   const Optimizer& optimizer = trainer.optimizer();
   std::vector<float> host;
   ForEachSlice(trainer, /*whole_weights=*/false,

@@ -101,8 +101,7 @@ inline std::vector<RunConfig> EveryPipeline(const ModelConfig& model, int64_t se
     for (const char* pipeline :
          {"pp=2", "pp=3", "pp=2,schedule=gpipe", "pp=2,schedule=zero-bubble",
           "pp=3,schedule=zero-bubble", "pp=2,vp=2,schedule=interleaved-1f1b", "pp=2,stages=1+2",
-          "pp=2,reshard_after_forward=0",
-          "pp=2,schedule=zero-bubble,reshard_after_forward=0"}) {
+          "pp=2,reshard_after_forward=0", "pp=2,schedule=zero-bubble,reshard_after_forward=0"}) {
       const ParallelConfig keys = ParseLayout(pipeline, 0);
       run.layout.pp = keys.pp;
       run.layout.vp = keys.vp;

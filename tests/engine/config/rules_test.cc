@@ -72,8 +72,8 @@ const std::map<std::string, Breach>& Breaches() {
         },
         "with schedule=interleaved-1f1b, 2 micro batches are not divisible by pp 4"}},
       {"sharding-unsupported",
-       {[](RunConfig& run) { run.layout.shard = 2; },
-        "shard is 2; this version runs shard=0 only"}},
+       {[](RunConfig& run) { run.layout.overlap_grad_reduce = false; },
+        "overlap_grad_reduce is 0; this version runs 1 only"}},
       {"resharding-requires-sharded-weights",
        {[](RunConfig& run) { run.layout.reshard_after_forward = false; },
         "reshard_after_forward=0 goes with zero=3, and zero is 1"}},
@@ -127,6 +127,15 @@ const std::map<std::string, Breach>& Breaches() {
         "with sp=1, mbs 1 x sequence_length 127 is not divisible by tp 2"}},
       {"zero-requires-dp",
        {[](RunConfig& run) { run.layout.dp = 1; }, "zero=1 needs dp of at least 2, and dp is 1"}},
+      {"shard-requires-zero",
+       {[](RunConfig& run) {
+          run.layout.zero = 0;
+          run.layout.shard = 2;
+        },
+        "shard=2 needs zero of at least 1, and zero is 0"}},
+      {"shard-divides-data-ranks",
+       {[](RunConfig& run) { run.layout.shard = 1; },
+        "shard=1 is no divisor of dp 2 x cp 1 that is at least 2"}},
       {"global-batch-divisible",
        {[](RunConfig& run) { run.global_batch = 6; },
         "global_batch 6 is not divisible by mbs 2 x dp 2"}},
@@ -167,7 +176,6 @@ TEST(Rules, WhatIsNotThereYetIsRefusedByItsDimension) {
   const std::pair<const char*, const char*> cases[] = {
       {"cp_comm_type=all_gather",
        "cp-unsupported: cp_comm_type is all_gather; this version runs cp=1 only"},
-      {"shard=2", "sharding-unsupported: shard is 2; this version runs shard=0 only"},
       {"overlap_grad_reduce=0",
        "sharding-unsupported: overlap_grad_reduce is 0; this version runs 1 only"},
       {"overlap_param_gather=1",

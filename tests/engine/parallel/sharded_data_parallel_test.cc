@@ -72,12 +72,19 @@ struct Layer {
   Parameter* vector = nullptr;
 };
 
-class StagesTest : public testing::TestWithParam<std::tuple<int, int>> {};
+/// Sharding stage, ranks, and of these those that share a replica.
+class StagesTest : public testing::TestWithParam<std::tuple<int, int, int>> {
+ protected:
+  static ParallelConfig Layout() {
+    const auto& [zero, dp, shard] = GetParam();
+    return ParseLayout(fmt::format("dp={},zero={},shard={}", dp, zero, shard), 0);
+  }
+};
 
 TEST_P(StagesTest, GradientsAreSummedOverRanksAndMicroBatches) {
-  const auto& [zero, dp] = GetParam();
   constexpr int kMicroBatches = 3;
-  const ParallelConfig layout = ParseLayout(fmt::format("dp={},zero={}", dp, zero), 0);
+  const ParallelConfig layout = Layout();
+  const auto dp = static_cast<int>(layout.dp);
   std::mutex mutex;
   std::map<std::string, int64_t> seen;
   RunInprocRanks(layout, [&](ParallelContext& context) {
@@ -115,14 +122,14 @@ TEST_P(StagesTest, GradientsAreSummedOverRanksAndMicroBatches) {
       }
     }
   });
-  const int64_t copies = zero == 0 ? dp : 1;
+  const int64_t copies = layout.zero == 0 ? dp : layout.shard == 0 ? 1 : dp / layout.shard;
   for (const char* name : {"table", "first", "last"}) EXPECT_EQ(seen[name], 3 * kColumns * copies);
 }
 
 // The first parts of later micro batches come before the second parts of earlier ones.
 TEST_P(StagesTest, GradientsInTwoPartsAreSummedToo) {
-  const auto& [zero, dp] = GetParam();
-  const ParallelConfig layout = ParseLayout(fmt::format("dp={},zero={}", dp, zero), 0);
+  const ParallelConfig layout = Layout();
+  const auto dp = static_cast<int>(layout.dp);
   RunInprocRanks(layout, [&](ParallelContext& context) {
     const std::unique_ptr<Device> device = MakeCpuDevice(1);
     Layer layer;
@@ -156,9 +163,8 @@ TEST_P(StagesTest, GradientsInTwoPartsAreSummedToo) {
 }
 
 TEST_P(StagesTest, WeightsAreThereWhileTheyAreUsed) {
-  const auto& [zero, dp] = GetParam();
   for (const bool reshard : {true, false}) {
-    ParallelConfig layout = ParseLayout(fmt::format("dp={},zero={}", dp, zero), 0);
+    ParallelConfig layout = Layout();
     layout.reshard_after_forward = reshard;
     RunInprocRanks(layout, [&](ParallelContext& context) {
       const std::unique_ptr<Device> device = MakeCpuDevice(1);
@@ -178,7 +184,7 @@ TEST_P(StagesTest, WeightsAreThereWhileTheyAreUsed) {
           ASSERT_EQ(parameter.weight.f32()[i], static_cast<float>(parameter.offset + i));
         }
       };
-      const bool kept = zero < 3;
+      const bool kept = layout.zero < 3;
       parallel.BeginForward(1, 2);
       expect(*model.first);
       expect(*model.table);
@@ -225,12 +231,24 @@ TEST(WeightGathererTest, KeepsWhatAPipelineHasGatheredToTheEndOfTheStep) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, StagesTest,
-                         testing::Combine(testing::Values(0, 1, 2, 3), testing::Values(2, 3, 4)),
-                         [](const auto& test) {
-                           return fmt::format("zero{}_dp{}", std::get<0>(test.param),
-                                              std::get<1>(test.param));
-                         });
+using Stage = std::tuple<int, int, int>;
+
+std::vector<Stage> EveryStage() {
+  std::vector<Stage> stages;
+  for (const int zero : {0, 1, 2, 3}) {
+    for (const int dp : {2, 3, 4}) stages.push_back({zero, dp, 0});
+    if (zero == 0) continue;
+    stages.push_back({zero, 4, 2});
+    stages.push_back({zero, 6, 2});
+    stages.push_back({zero, 6, 3});
+  }
+  return stages;
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, StagesTest, testing::ValuesIn(EveryStage()), [](const auto& test) {
+  return fmt::format("zero{}_dp{}_shard{}", std::get<0>(test.param), std::get<1>(test.param),
+                     std::get<2>(test.param));
+});
 
 }  // namespace
 }  // namespace trimtab
