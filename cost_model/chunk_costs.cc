@@ -74,7 +74,10 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
       .Put(layout.zero >= 2 ? layout.zero : 0, 2)
       .Put(layout.zero >= 2 ? layout.dp : 0, 20)
       .Put(layout.zero >= 2 ? layout.shard : 0, 20)
-      .Put(layout.reshard_after_forward ? 1 : 0, 1);
+      .Put(layout.reshard_after_forward ? 1 : 0, 1)
+      .Put(layout.overlap_grad_reduce ? 1 : 0, 1)
+      // fp8 copies of what is gathered then are made in the forward pass.
+      .Put(layout.overlap_param_gather ? 1 : 0, 1);
 }
 
 const ChunkCosts::KindCosts& ChunkCosts::KindOf(const PriceSetting& setting, const RunConfig& run,

@@ -200,6 +200,8 @@ const std::vector<EndCosts>& StepCosts::Impl::EndsOf(const PriceSetting& setting
                       .Put(layout.sequence_parallel ? 1 : 0, 1)
                       .Put(layout.zero, 2)
                       .Put(layout.shard, 20)
+                      .Put(layout.overlap_grad_reduce ? 1 : 0, 1)
+                      .Put(layout.overlap_param_gather ? 1 : 0, 1)
                       .Put(layout.master)
                       .Put(layout.moments)
                       .Put(layout.gradients)

@@ -25,12 +25,6 @@ std::string Unsupported(const char* what, const auto& value, const char* only) {
   return fmt::format("{} is {}; this version runs {}", what, value, only);
 }
 
-/// Which setting of sharded data parallelism is not there yet, of a layout that has one.
-std::string UnsupportedSharding(const ParallelConfig& layout) {
-  if (!layout.overlap_grad_reduce) return Unsupported("overlap_grad_reduce", 0, "1 only");
-  return Unsupported("overlap_param_gather", 1, "0 only");
-}
-
 /// An empty string, or what is wrong with the layers listed for each chunk.
 std::string StagesFault(const RunConfig& run) {
   const StageLayers& stages = run.layout.stages;
@@ -145,11 +139,6 @@ constexpr Rule kRules[] = {
     {"etp-unsupported", "Tensor parallelism of experts is not available.",
      [](const RunConfig& run) { return run.layout.etp == 1; },
      [](const RunConfig& run) { return Unsupported("etp", run.layout.etp, "etp=1 only"); }},
-    {"sharding-unsupported", "Messages overlap with passes in one way.",
-     [](const RunConfig& run) {
-       return run.layout.overlap_grad_reduce && !run.layout.overlap_param_gather;
-     },
-     [](const RunConfig& run) { return UnsupportedSharding(run.layout); }},
     {"tf32-requires-cuda", "TF32 needs a GPU.",
      [](const RunConfig& run) {
        return run.layout.precision != Precision::kTf32 || run.device == "cuda";
@@ -290,6 +279,16 @@ constexpr Rule kRules[] = {
      [](const RunConfig& run) {
        return fmt::format("shard={} is no divisor of dp {} x cp {} that is at least 2",
                           run.layout.shard, run.layout.dp, run.layout.cp);
+     }},
+    {"param-gather-overlap-requires-whole-weights",
+     "What is updated in shards and kept whole can be gathered beside the next forward pass; "
+     "sharded weights always are gathered beside passes.",
+     [](const RunConfig& run) {
+       return !run.layout.overlap_param_gather || run.layout.zero == 1 || run.layout.zero == 2;
+     },
+     [](const RunConfig& run) {
+       return fmt::format("overlap_param_gather=1 goes with zero=1 and zero=2, and zero is {}",
+                          run.layout.zero);
      }},
     {"global-batch-divisible",
      "Every data-parallel rank runs the same number of whole micro batches.",

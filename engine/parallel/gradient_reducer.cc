@@ -13,7 +13,8 @@ GradientReducer::GradientReducer(const ParallelContext& parallel, ParameterShard
       shards_(shards),
       shared_(shared),
       units_(shards.store().units().size()),
-      buckets_(shards.buckets().size()) {
+      buckets_(shards.buckets().size()),
+      overlap_(parallel.layout.overlap_grad_reduce) {
   for (size_t i = 0; i < buckets_.size(); ++i) {
     const Bucket& bucket = shards.buckets()[i];
     for (size_t unit = bucket.first_unit; unit < bucket.end_unit; ++unit) units_[unit].bucket = i;
@@ -69,7 +70,7 @@ void GradientReducer::End(size_t unit, GradientPart part) {
     if (shards_.gradients_sharded()) shards_.store().BindVectorGradients(unit, {});
     return;
   }
-  if (!last_ && !shards_.gradients_sharded()) return;
+  if (!(last_ && overlap_) && !shards_.gradients_sharded()) return;
   const std::vector<ParameterUnit>& units = shards_.store().units();
   EndUse(unit, 1);
   for (const size_t other : units[unit].also_uses) EndUse(other, units[other].users);
@@ -114,6 +115,7 @@ void GradientReducer::Send(size_t bucket) {
   if (shards_.gradients_sharded() && first_) own = shards_.Gradients(part);
   CommHandle handle = shards_.shard_group().ReduceScatterAsync(gradients, own);
   scattered_.push_back({bucket, std::move(gradients), std::move(handle)});
+  if (!overlap_) Collect();
 }
 
 void GradientReducer::Collect() {
@@ -130,7 +132,7 @@ void GradientReducer::Collect() {
       Add(scattered.gradients.Slice(part.begin - bucket.range.begin, {part.numel}), sum);
     }
     shards_.store().BindGradients(bucket.first_unit, {});
-    if (last_) SumOverReplicas(scattered.bucket);
+    if (last_ && overlap_) SumOverReplicas(scattered.bucket);
   }
   scattered_.clear();
 }

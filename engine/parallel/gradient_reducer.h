@@ -5,10 +5,11 @@
 // when they are about to be written, and reduce-scatter them when a micro batch has completed them,
 // into the shard (the first micro batch) or to be added to it; while one unit is on its way the
 // next one is computed. With several sharded replicas, what has been scattered within one of them
-// is then all-reduced across them, once a step. Where a backward pass is made in two parts, the
-// gradients of vectors that the first has made wait, by micro batch, for those of matrices, and go
-// with them. Replicated parameters, of which sequence parallelism leaves each tp rank a part of the
-// gradient, are summed over tp before.
+// is then all-reduced across them, once a step. Without layout.overlap_grad_reduce stages 0 and 1
+// send at the end of the step, and stages 2 and 3 wait for what they send. Where a backward pass is
+// made in two parts, the gradients of vectors that the first has made wait, by micro batch, for
+// those of matrices, and go with them. Replicated parameters, of which sequence parallelism leaves
+// each tp rank a part of the gradient, are summed over tp before.
 #pragma once
 
 #include <cstddef>
@@ -83,6 +84,7 @@ class GradientReducer {
   std::vector<BucketState> buckets_;
   std::vector<Scattered> scattered_;
   std::vector<CommHandle> sums_;  // over replicas
+  bool overlap_;
   bool first_ = true;
   bool last_ = true;
 };

@@ -1,7 +1,5 @@
 #include "engine/parallel/sharded_data_parallel.h"
 
-#include <vector>
-
 namespace trimtab {
 
 ShardedDataParallel::ShardedDataParallel(const ParallelContext& parallel, ParameterStore& store,
@@ -9,6 +7,7 @@ ShardedDataParallel::ShardedDataParallel(const ParallelContext& parallel, Parame
     : shards_(parallel, store, device),
       reducer_(parallel, shards_, shared),
       gatherer_(parallel, shards_, fp8),
+      updates_(parallel, shards_, fp8),
       keep_(KeepOf(parallel.layout)) {}
 
 ShardedDataParallel::Keep ShardedDataParallel::KeepOf(const ParallelConfig& layout) {
@@ -32,7 +31,9 @@ void ShardedDataParallel::Release(size_t unit) {
 }
 
 void ShardedDataParallel::BeginForward(size_t unit, std::optional<size_t> next) {
-  if (shards_.weights_sharded()) Acquire(unit, next);
+  if (shards_.weights_sharded()) return Acquire(unit, next);
+  updates_.Acquire(unit);
+  for (const size_t other : shards_.store().units()[unit].also_uses) updates_.Acquire(other);
 }
 
 void ShardedDataParallel::EndForward(size_t unit) {
@@ -55,15 +56,12 @@ void ShardedDataParallel::FinishStep() {
 }
 
 void ShardedDataParallel::GatherUpdated() {
-  if (!shards_.updates_sharded() || shards_.weights_sharded()) return;
-  std::vector<CommHandle> gathers;
-  for (const Bucket& bucket : shards_.buckets()) {
-    if (bucket.range.numel() == 0) continue;
-    Tensor all = shards_.weights().Slice(bucket.range.begin, {bucket.range.numel()});
-    gathers.push_back(
-        shards_.shard_group().AllGatherAsync(shards_.Weights(shards_.PartOf(bucket)), all));
-  }
-  for (CommHandle& gather : gathers) gather.Wait();
+  if (!shards_.weights_sharded()) updates_.Gather();
+}
+
+void ShardedDataParallel::WeightsChanged() {
+  // Sharded ones get fp8 copies whenever they are gathered.
+  if (!shards_.weights_sharded()) updates_.Changed();
 }
 
 }  // namespace trimtab

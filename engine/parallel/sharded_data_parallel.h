@@ -7,6 +7,7 @@
 #include "engine/layers/unit_hooks.h"
 #include "engine/parallel/gradient_reducer.h"
 #include "engine/parallel/parameter_shards.h"
+#include "engine/parallel/update_gatherer.h"
 #include "engine/parallel/weight_gatherer.h"
 
 namespace trimtab {
@@ -27,8 +28,13 @@ class ShardedDataParallel final : public UnitHooks {
   void FinishBackward() { reducer_.FinishBackward(); }
   void FinishStep();
 
-  /// Call when the ranks have updated their shards: where weights are kept whole, gathers them.
+  /// Call when the ranks have updated their shards: where weights are kept whole, gathers them, or
+  /// begins to (layout.overlap_param_gather).
   void GatherUpdated();
+  /// Call when all ranks have changed their weights alike, from outside.
+  void WeightsChanged();
+  /// Call before weights are read or written from outside.
+  void AwaitWeights() { updates_.Await(); }
 
   void BeginForward(size_t unit, std::optional<size_t> next) override;
   void EndForward(size_t unit) override;
@@ -50,6 +56,7 @@ class ShardedDataParallel final : public UnitHooks {
   ParameterShards shards_;
   GradientReducer reducer_;
   WeightGatherer gatherer_;
+  UpdateGatherer updates_;
   Keep keep_;
 };
 

@@ -91,6 +91,7 @@ CheckpointHeader HeaderOf(Trainer& trainer, int64_t step) {
 }
 
 void WriteState(Trainer& trainer, CheckpointWriter& writer) {
+  trainer.AwaitWeights();
   const ParallelContext& parallel = trainer.parallel();
   // Of ranks that have the same, the first one's is written.
   if (trainer.shards().replica_group().rank() != 0) return;
@@ -113,6 +114,7 @@ void WriteState(Trainer& trainer, CheckpointWriter& writer) {
 }
 
 void ReadState(Trainer& trainer, const CheckpointReader& reader) {
+  trainer.AwaitWeights();
   Optimizer& optimizer = trainer.optimizer();
   std::vector<float> host;
   ForEachSlice(trainer, /*whole_weights=*/!trainer.shards().weights_sharded(),

@@ -64,6 +64,10 @@ TEST(DryRun, PeakEqualsTheCpuRunToTheByteOverPipelines) {
   ExpectRealPeaks(some);
 }
 
+TEST(DryRun, PeakEqualsTheCpuRunToTheByteInEverySettingOfSharding) {
+  ExpectRealPeaks(RunsIn(ShardingSettings(), TinyGpt2(), 20));
+}
+
 TEST(DryRun, PeakEqualsTheCpuRunToTheByteInEveryPrecision) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp8}) {
     const std::vector<RunConfig> all = EveryRunIn(precision, "cpu");

@@ -120,6 +120,42 @@ inline std::vector<RunConfig> EveryPipeline(const ModelConfig& model, int64_t se
   return runs;
 }
 
+/// Legal runs of `model` in each of `layouts`, with one and with three micro batches.
+inline std::vector<RunConfig> RunsIn(const std::vector<std::string>& layouts,
+                                     const ModelConfig& model, int64_t sequence) {
+  std::vector<RunConfig> runs;
+  for (const std::string& layout : layouts) {
+    for (const int64_t micro_batches : {1, 3}) {
+      RunConfig run;
+      run.model = model;
+      run.layout = ParseLayout(layout, 0);
+      run.global_batch = micro_batches * run.layout.micro_batch * run.layout.dp;
+      run.sequence_length = sequence;
+      run.steps = 10;
+      run.threads_per_rank = 1;
+      if (FirstBrokenRule(run) == nullptr) runs.push_back(run);
+    }
+  }
+  return runs;
+}
+
+/// Settings of sharded data parallelism that EveryRun leaves at their defaults.
+inline std::vector<std::string> ShardingSettings() {
+  std::vector<std::string> layouts;
+  for (const char* setting :
+       {"zero=0,overlap_grad_reduce=0", "zero=1,overlap_grad_reduce=0",
+        "zero=1,overlap_param_gather=1", "zero=1,shard=2", "zero=2,overlap_grad_reduce=0",
+        "zero=2,shard=2,overlap_param_gather=1", "zero=3,shard=2",
+        "zero=3,shard=2,overlap_grad_reduce=0", "zero=3,reshard_after_forward=0,shard=2"}) {
+    for (const char* ranks :
+         {"dp=4,mbs=1", "dp=2,mbs=2", "tp=2,sp=1,dp=4,mbs=1,recompute=full:block:1",
+          "pp=2,dp=4,mbs=1", "pp=2,dp=4,mbs=1,schedule=zero-bubble"}) {
+      layouts.push_back(std::string(ranks) + "," + setting);
+    }
+  }
+  return layouts;
+}
+
 /// Every legal run under `precision` and every optimizer state.
 inline std::vector<RunConfig> EveryRunIn(Precision precision, const std::string& device) {
   std::vector<RunConfig> runs;

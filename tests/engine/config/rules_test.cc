@@ -71,9 +71,6 @@ const std::map<std::string, Breach>& Breaches() {
           run.layout.schedule = Schedule::kInterleaved1F1B;
         },
         "with schedule=interleaved-1f1b, 2 micro batches are not divisible by pp 4"}},
-      {"sharding-unsupported",
-       {[](RunConfig& run) { run.layout.overlap_grad_reduce = false; },
-        "overlap_grad_reduce is 0; this version runs 1 only"}},
       {"resharding-requires-sharded-weights",
        {[](RunConfig& run) { run.layout.reshard_after_forward = false; },
         "reshard_after_forward=0 goes with zero=3, and zero is 1"}},
@@ -136,6 +133,12 @@ const std::map<std::string, Breach>& Breaches() {
       {"shard-divides-data-ranks",
        {[](RunConfig& run) { run.layout.shard = 1; },
         "shard=1 is no divisor of dp 2 x cp 1 that is at least 2"}},
+      {"param-gather-overlap-requires-whole-weights",
+       {[](RunConfig& run) {
+          run.layout.zero = 3;
+          run.layout.overlap_param_gather = true;
+        },
+        "overlap_param_gather=1 goes with zero=1 and zero=2, and zero is 3"}},
       {"global-batch-divisible",
        {[](RunConfig& run) { run.global_batch = 6; },
         "global_batch 6 is not divisible by mbs 2 x dp 2"}},
@@ -176,10 +179,6 @@ TEST(Rules, WhatIsNotThereYetIsRefusedByItsDimension) {
   const std::pair<const char*, const char*> cases[] = {
       {"cp_comm_type=all_gather",
        "cp-unsupported: cp_comm_type is all_gather; this version runs cp=1 only"},
-      {"overlap_grad_reduce=0",
-       "sharding-unsupported: overlap_grad_reduce is 0; this version runs 1 only"},
-      {"overlap_param_gather=1",
-       "sharding-unsupported: overlap_param_gather is 1; this version runs 0 only"},
   };
   for (const auto& [layout, message] : cases) {
     RunConfig run = Legal();
