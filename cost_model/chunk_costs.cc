@@ -67,6 +67,7 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
       .Put(setting.number, 10)
       .Put(layout.tp, 20)
       .Put(layout.sequence_parallel ? 1 : 0, 1)
+      .Put(layout.tp_overlap_chunks, 7)
       .Put(layout.micro_batch, 24)
       .Put(layout.gradients)
       .Put(layout.schedule)

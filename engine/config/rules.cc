@@ -49,6 +49,13 @@ std::string NotDivisible(const char* what, int64_t value, const char* by, int64_
   return fmt::format("{} {} is not divisible by {} {}", what, value, by, divisor);
 }
 
+/// Rows of the residual stream on one rank.
+int64_t RowsPerRank(const RunConfig& run) {
+  const ParallelConfig& layout = run.layout;
+  const int64_t tokens = layout.micro_batch * run.sequence_length / layout.cp;
+  return layout.sequence_parallel ? tokens / layout.tp : tokens;
+}
+
 /// An empty string, or which size of an fp8 product on one rank is no multiple of 16.
 std::string UnevenForFp8(const RunConfig& run) {
   const int64_t tp = run.layout.tp;
@@ -84,11 +91,12 @@ constexpr Rule kRules[] = {
                      {"make_vocab_size_divisible_by", m.make_vocab_size_divisible_by}},
                     1);
      }},
-    {"layout-sizes-positive", "Every parallel size and the micro batch are at least 1.",
+    {"layout-sizes-positive",
+     "Every parallel size, the micro batch and the number of chunks are at least 1.",
      [](const RunConfig& run) {
        const ParallelConfig& p = run.layout;
        return p.tp >= 1 && p.cp >= 1 && p.pp >= 1 && p.vp >= 1 && p.ep >= 1 && p.etp >= 1 &&
-              p.dp >= 1 && p.micro_batch >= 1;
+              p.dp >= 1 && p.micro_batch >= 1 && p.tp_overlap_chunks >= 1;
      },
      [](const RunConfig& run) {
        const ParallelConfig& p = run.layout;
@@ -99,7 +107,8 @@ constexpr Rule kRules[] = {
                      {"ep", p.ep},
                      {"etp", p.etp},
                      {"dp", p.dp},
-                     {"mbs", p.micro_batch}},
+                     {"mbs", p.micro_batch},
+                     {"tp_overlap_chunks", p.tp_overlap_chunks}},
                     1);
      }},
     {"run-sizes-positive", "The global batch and the sequence length are at least 1.",
@@ -119,12 +128,6 @@ constexpr Rule kRules[] = {
                     0);
      }},
 
-    {"tp-overlap-unsupported", "Tensor-parallel collectives do not overlap with their products.",
-     [](const RunConfig& run) { return run.layout.tp_overlap_chunks == 1; },
-     [](const RunConfig& run) {
-       return Unsupported("tp_overlap_chunks", run.layout.tp_overlap_chunks,
-                          "tp_overlap_chunks=1 only");
-     }},
     {"cp-unsupported", "Context parallelism is not available.",
      [](const RunConfig& run) {
        return run.layout.cp == 1 && run.layout.cp_comm_type == CpCommType::kP2p;
@@ -253,6 +256,27 @@ constexpr Rule kRules[] = {
      [](const RunConfig& run) {
        return fmt::format("with sp=1, mbs {} x sequence_length {} is not divisible by tp {}",
                           run.layout.micro_batch, run.sequence_length, run.layout.tp);
+     }},
+    {"tp-overlap-requires-tp", "What overlaps is messages of tensor-parallel ranks.",
+     [](const RunConfig& run) { return run.layout.tp_overlap_chunks == 1 || run.layout.tp > 1; },
+     [](const RunConfig& run) {
+       return fmt::format("tp_overlap_chunks={} needs tp of at least 2, and tp is {}",
+                          run.layout.tp_overlap_chunks, run.layout.tp);
+     }},
+    {"tp-overlap-without-fp8", "fp8 quantises as a whole what overlapped products take in chunks.",
+     [](const RunConfig& run) {
+       return run.layout.tp_overlap_chunks == 1 || !TypesOf(run.layout).fp8;
+     },
+     [](const RunConfig& run) {
+       return fmt::format("tp_overlap_chunks={} goes with every precision but fp8",
+                          run.layout.tp_overlap_chunks);
+     }},
+    {"rows-divisible-by-tp-overlap-chunks",
+     "Chunks of overlapped products have the same number of each rank's rows.",
+     [](const RunConfig& run) { return RowsPerRank(run) % run.layout.tp_overlap_chunks == 0; },
+     [](const RunConfig& run) {
+       return NotDivisible("rows per rank", RowsPerRank(run), "tp_overlap_chunks",
+                           run.layout.tp_overlap_chunks);
      }},
     {"resharding-requires-sharded-weights", "Only sharded weights are freed after a forward pass.",
      [](const RunConfig& run) { return run.layout.reshard_after_forward || run.layout.zero == 3; },

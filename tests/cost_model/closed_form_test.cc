@@ -108,6 +108,13 @@ TEST(ClosedForm, EqualsTheDryRunInEverySettingOfSharding) {
   ExpectStagesAgree(fp8, GenericCpu());
 }
 
+TEST(ClosedForm, EqualsTheDryRunWhereTensorParallelMessagesOverlap) {
+  const std::vector<RunConfig> runs = RunsIn(TpOverlapSettings(), TinyGpt2(), 20);
+  EXPECT_GT(runs.size(), 20u);
+  ExpectStagesAgree(runs, GenericCpu());
+  ExpectStagesAgree(RunsIn(TpOverlapSettings(), TinyLlama(), 20), LoadCluster("2x8xh200"));
+}
+
 TEST(ClosedForm, EqualsTheDryRunOnGpus) {
   ExpectTiersAgree(EveryRun(TinyGpt2(), 4, 16, 16), LoadCluster("2x8xh200"));
 }
@@ -236,6 +243,7 @@ RunConfig RandomRun(std::mt19937& random) {
     layout.tp = pick({1, 2, 3, 4, 6});
     layout.dp = pick({1, 2, 3, 4, 5, 6});
     layout.sequence_parallel = pick({0, 1}) != 0;
+    layout.tp_overlap_chunks = pick({1, 1, 2, 3});
     layout.micro_batch = pick({1, 2, 3});
     layout.zero = pick({0, 1, 2, 3});
     layout.shard = pick({0, 0, 2, 3});

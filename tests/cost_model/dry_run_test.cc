@@ -68,6 +68,10 @@ TEST(DryRun, PeakEqualsTheCpuRunToTheByteInEverySettingOfSharding) {
   ExpectRealPeaks(RunsIn(ShardingSettings(), TinyGpt2(), 20));
 }
 
+TEST(DryRun, PeakEqualsTheCpuRunToTheByteWhereTensorParallelMessagesOverlap) {
+  ExpectRealPeaks(RunsIn(TpOverlapSettings(), TinyGpt2(), 20));
+}
+
 TEST(DryRun, PeakEqualsTheCpuRunToTheByteInEveryPrecision) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp8}) {
     const std::vector<RunConfig> all = EveryRunIn(precision, "cpu");

@@ -156,6 +156,21 @@ inline std::vector<std::string> ShardingSettings() {
   return layouts;
 }
 
+/// Tensor parallelism whose messages overlap with products.
+inline std::vector<std::string> TpOverlapSettings() {
+  std::vector<std::string> layouts;
+  for (const char* chunks : {"tp_overlap_chunks=2", "tp_overlap_chunks=5"}) {
+    for (const char* ranks :
+         {"tp=2,mbs=2", "tp=2,sp=1,mbs=2", "tp=4,sp=1,mbs=2,recompute=full:block:1",
+          "tp=2,sp=1,mbs=1,recompute=selective:layernorm+mlp+logits", "tp=2,sp=1,dp=2,mbs=1,zero=3",
+          "pp=2,tp=2,sp=1,mbs=1,schedule=zero-bubble", "pp=2,tp=2,mbs=1,schedule=zero-bubble",
+          "pp=2,tp=2,sp=1,mbs=2"}) {
+      layouts.push_back(std::string(ranks) + "," + chunks);
+    }
+  }
+  return layouts;
+}
+
 /// Every legal run under `precision` and every optimizer state.
 inline std::vector<RunConfig> EveryRunIn(Precision precision, const std::string& device) {
   std::vector<RunConfig> runs;

@@ -43,9 +43,6 @@ const std::map<std::string, Breach>& Breaches() {
       {"run-limits-not-negative",
        {[](RunConfig& run) { run.threads_per_rank = -2; },
         "threads_per_rank is -2; must be at least 0"}},
-      {"tp-overlap-unsupported",
-       {[](RunConfig& run) { run.layout.tp_overlap_chunks = 4; },
-        "tp_overlap_chunks is 4; this version runs tp_overlap_chunks=1 only"}},
       {"cp-unsupported",
        {[](RunConfig& run) { run.layout.cp = 2; }, "cp is 2; this version runs cp=1 only"}},
       {"ep-unsupported",
@@ -122,6 +119,22 @@ const std::map<std::string, Breach>& Breaches() {
           run.sequence_length = 127;
         },
         "with sp=1, mbs 1 x sequence_length 127 is not divisible by tp 2"}},
+      {"tp-overlap-requires-tp",
+       {[](RunConfig& run) {
+          run.layout.tp = 1;
+          run.layout.sequence_parallel = false;
+          run.layout.tp_overlap_chunks = 4;
+        },
+        "tp_overlap_chunks=4 needs tp of at least 2, and tp is 1"}},
+      {"tp-overlap-without-fp8",
+       {[](RunConfig& run) {
+          run.layout.precision = Precision::kFp8;
+          run.layout.tp_overlap_chunks = 4;
+        },
+        "tp_overlap_chunks=4 goes with every precision but fp8"}},
+      {"rows-divisible-by-tp-overlap-chunks",
+       {[](RunConfig& run) { run.layout.tp_overlap_chunks = 3; },
+        "rows per rank 128 is not divisible by tp_overlap_chunks 3"}},
       {"zero-requires-dp",
        {[](RunConfig& run) { run.layout.dp = 1; }, "zero=1 needs dp of at least 2, and dp is 1"}},
       {"shard-requires-zero",
