@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/finish.h"
+#include "cost_model/message_stream.h"
 #include "cost_model/price.h"
 #include "cost_model/timeline.h"
 #include "engine/base/error.h"
@@ -56,6 +57,7 @@ class PricingRecorder final : public Recorder {
   void EnterAction(int64_t index) override {
     ClosePiece();
     action_ = static_cast<size_t>(index);
+    stream_ = {};
   }
   void EnterPiece(const PieceRecord& piece) override {
     ClosePiece();
@@ -90,27 +92,26 @@ class PricingRecorder final : public Recorder {
     // Between stages it runs beside the passes: what shows of it, the pipeline's timeline says.
     const bool beside =
         message.kind == CollectiveKind::kSend || message.kind == CollectiveKind::kRecv;
-    // Other asynchronous messages hold up no pass. They are priced as if nothing hid them, at the
-    // end, where they are waited for.
-    const size_t action = action_;
-    if (message.asynchronous() && !beside) action_ = seconds.actions.size();
-    CommTotal& total = estimate.comm.at(message.kind, message.group);
-    ++total.count;
-    total.bytes += message.bytes;
-    if (with_timeline_) {
-      const std::string group(Name(message.group));
-      events[action_].push_back(
-          {fmt::format("{} {} {}", Name(message.kind), group, FormatBytes(message.bytes)), group,
-           now(), message_s});
+    Count(message);
+    if (pricer_.RunsBesideOps(message)) {
+      return Note(message, stream_.Submit(message.id, now(), message_s), message_s);
     }
+    // What is for later pieces holds up no pass. It is priced as if nothing hid it, at the end,
+    // where it is waited for.
+    const size_t action = action_;
+    if (!Pricer::StaysWithinPiece(message) && !beside) action_ = seconds.actions.size();
+    Note(message, now(), message_s);
     now() += message_s;
     action_ = action;
-    if (beside) return;
-    Breakdown& parts = estimate.breakdown_s;
-    (recomputes() ? parts.recompute : parts.exposed(message.group)) += message_s;
+    if (!beside) Expose(message, message_s);
   }
 
-  void BeginWait(const CommRecord&) override {}
+  void BeginWait(const CommRecord& message) override {
+    if (!pricer_.RunsBesideOps(message)) return;
+    const double wait_s = stream_.Wait(message.id, now());
+    now() += wait_s;
+    Expose(message, wait_s);
+  }
   void End() override {}
 
   Estimate estimate;
@@ -118,6 +119,24 @@ class PricingRecorder final : public Recorder {
   std::vector<std::vector<TimelineEvent>> events;  // by action, from its start; the end's come last
 
  private:
+  void Count(const CommRecord& message) {
+    CommTotal& total = estimate.comm.at(message.kind, message.group);
+    ++total.count;
+    total.bytes += message.bytes;
+  }
+  /// Puts the message on the timeline.
+  void Note(const CommRecord& message, double start_s, double message_s) {
+    if (!with_timeline_) return;
+    const std::string group(Name(message.group));
+    events[action_].push_back(
+        {fmt::format("{} {} {}", Name(message.kind), group, FormatBytes(message.bytes)), group,
+         start_s, message_s});
+  }
+  void Expose(const CommRecord& message, double seconds) {
+    Breakdown& parts = estimate.breakdown_s;
+    (recomputes() ? parts.recompute : parts.exposed(message.group)) += seconds;
+  }
+
   bool recomputes() const { return piece_.pass == PassKind::kRecompute; }
   /// Seconds of the action so far.
   double& now() {
@@ -129,7 +148,8 @@ class PricingRecorder final : public Recorder {
   bool with_timeline_;
   PieceRecord piece_;
   size_t action_ = 0;
-  bool open_ = false;  // the piece at events[action_][piece_event_] has no end yet
+  MessageStream stream_;  // of messages that the action waits for itself
+  bool open_ = false;     // the piece at events[action_][piece_event_] has no end yet
   size_t piece_event_ = 0;
 };
 

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <variant>
+
+#include "cost_model/message_stream.h"
+#include "engine/base/error.h"
 
 namespace trimtab {
 namespace {
@@ -16,6 +20,59 @@ void Add(const MessageCount& more, int64_t times, std::vector<MessageCount>& mes
   found->count += times * more.count;
   found->bytes += times * more.bytes;
 }
+
+/// Follows the ops and messages of one piece.
+class PieceWalk {
+ public:
+  PieceWalk(const PieceRecord& piece, const ParallelConfig& layout, const Pricer& pricer,
+            PieceCost& cost)
+      : recomputes_(piece.pass == PassKind::kRecompute),
+        layout_(layout),
+        pricer_(pricer),
+        cost_(cost) {}
+
+  void operator()(const OpRecord& op) {
+    const double seconds = pricer_.Seconds(op);
+    (recomputes_ ? cost_.recompute_s : cost_.compute_s) += seconds;
+    now_s_ += seconds;
+    cost_.flops += op.flops;
+    ++cost_.ops;
+  }
+
+  void operator()(const CommRecord& message) {
+    Add({message.kind, message.group, 1, message.bytes}, 1, cost_.messages);
+    const double seconds = pricer_.Seconds(message, StrideOf(message.group, layout_));
+    if (pricer_.RunsBesideOps(message)) {
+      stream_.Submit(message.id, now_s_, seconds);
+      return;
+    }
+    Expose(message, seconds);
+    if (Pricer::StaysWithinPiece(message)) now_s_ += seconds;
+  }
+
+  void operator()(const WaitRecord& wait) {
+    if (!pricer_.RunsBesideOps(wait.message)) return;
+    const double seconds = stream_.Wait(wait.message.id, now_s_);
+    Expose(wait.message, seconds);
+    now_s_ += seconds;
+  }
+
+  bool idle() const { return stream_.idle(); }
+
+ private:
+  void Expose(const CommRecord& message, double seconds) {
+    double& part =
+        recomputes_ ? cost_.recompute_s : cost_.message_s[static_cast<size_t>(message.group)];
+    part += seconds;
+  }
+
+  const bool recomputes_;
+  const ParallelConfig& layout_;
+  const Pricer& pricer_;
+  PieceCost& cost_;
+  MessageStream stream_;
+  double now_s_ = 0;
+};
 
 }  // namespace
 
@@ -39,21 +96,9 @@ PieceCost PriceOf(std::span<const Recording> pieces, const ParallelConfig& layou
                   const Pricer& pricer) {
   PieceCost cost;
   for (const Recording& piece : pieces) {
-    const bool recompute = piece.piece.pass == PassKind::kRecompute;
-    for (const RecordedEvent& event : piece.events) {
-      if (const auto* op = std::get_if<OpRecord>(&event)) {
-        (recompute ? cost.recompute_s : cost.compute_s) += pricer.Seconds(*op);
-        cost.flops += op->flops;
-        ++cost.ops;
-        continue;
-      }
-      const CommRecord& message = std::get<CommRecord>(event);
-      const double seconds = pricer.Seconds(message, StrideOf(message.group, layout));
-      double& part =
-          recompute ? cost.recompute_s : cost.message_s[static_cast<size_t>(message.group)];
-      part += seconds;
-      Add({message.kind, message.group, 1, message.bytes}, 1, cost.messages);
-    }
+    PieceWalk walk(piece.piece, layout, pricer, cost);
+    for (const RecordedEvent& event : piece.events) std::visit(walk, event);
+    TRIMTAB_ASSERT(walk.idle(), "a piece ends before its messages do");
     cost.total = cost.total.Then(piece.total);
     cost.activations = cost.activations.Then(piece.activations);
   }

@@ -39,6 +39,16 @@ class Pricer {
   /// `stride`: StrideOf the message's group.
   double Seconds(const CommRecord& message, int64_t stride) const;
 
+  /// Whether the message is waited for by the piece of the engine that submits it: all but those
+  /// asynchronous ones that are for later pieces. These are priced as if nothing hid them.
+  static bool StaysWithinPiece(const CommRecord& message) {
+    return !message.asynchronous() || message.group == GroupKind::kTensor;
+  }
+  /// Whether ops of that piece run beside it. A cpu's messages are done when they are submitted.
+  bool RunsBesideOps(const CommRecord& message) const {
+    return overlaps_ && message.asynchronous() && StaysWithinPiece(message);
+  }
+
   /// FLOP/s of one rank in the run's precision.
   double peak_flops() const { return rates_[static_cast<size_t>(run_rate_)].peak; }
   /// The tables were measured in exactly this mode.
@@ -62,6 +72,7 @@ class Pricer {
   double Roofline(const OpRecord& op) const;
   double Ring(const CommRecord& message, int64_t stride) const;
 
+  bool overlaps_ = false;
   bool has_tables_ = false;
   bool calibrated_ = false;
   double scale_ = 1;  // seconds in this mode / seconds in the mode of the tables

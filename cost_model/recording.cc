@@ -37,7 +37,9 @@ class PieceRecorder final : public Recorder {
   void BeginComm(const CommRecord& message) override {
     pieces_.back().events.emplace_back(message);
   }
-  void BeginWait(const CommRecord&) override {}
+  void BeginWait(const CommRecord& message) override {
+    pieces_.back().events.emplace_back(WaitRecord{message});
+  }
   void End() override {}
 
   /// The pieces since the last call.

@@ -28,8 +28,13 @@ struct MemorySpan {
   bool operator==(const MemorySpan&) const = default;
 };
 
+/// The wait for an asynchronous message.
+struct WaitRecord {
+  CommRecord message;
+};
+
 /// What a piece did, in order.
-using RecordedEvent = std::variant<OpRecord, CommRecord>;
+using RecordedEvent = std::variant<OpRecord, CommRecord, WaitRecord>;
 
 /// One piece of the engine, once.
 struct Recording {
