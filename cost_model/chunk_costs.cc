@@ -7,8 +7,9 @@ namespace trimtab {
 namespace {
 
 void Append(const WayCosts& next, bool forward, int64_t times, WayCosts& ways) {
-  if (forward) return ways[kForwardWay].Append(next[kForwardWay], times);
-  for (size_t way = kForwardWay + 1; way < kWayCount; ++way) ways[way].Append(next[way], times);
+  const size_t begin = forward ? kForwardFirst : kBackwardSetting;
+  const size_t end = forward ? kBackwardSetting : kWayCount;
+  for (size_t way = begin; way < end; ++way) ways[way].Append(next[way], times);
 }
 
 /// The first layer from which on the model is like the layers of `chunk`, but for recomputation;
@@ -67,13 +68,18 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
       .Put(setting.number, 10)
       .Put(layout.tp, 20)
       .Put(layout.sequence_parallel ? 1 : 0, 1)
+      .Put(layout.tp_overlap_chunks, 7)
       .Put(layout.micro_batch, 24)
       .Put(layout.gradients)
       .Put(layout.schedule)
       // Passes talk to the data-parallel ranks from stage 2 on.
       .Put(layout.zero >= 2 ? layout.zero : 0, 2)
       .Put(layout.zero >= 2 ? layout.dp : 0, 20)
-      .Put(layout.reshard_after_forward ? 1 : 0, 1);
+      .Put(layout.zero >= 2 ? layout.shard : 0, 20)
+      .Put(layout.reshard_after_forward ? 1 : 0, 1)
+      .Put(layout.overlap_grad_reduce ? 1 : 0, 1)
+      // fp8 copies of what is gathered then are made in the forward pass.
+      .Put(layout.overlap_param_gather ? 1 : 0, 1);
 }
 
 const ChunkCosts::KindCosts& ChunkCosts::KindOf(const PriceSetting& setting, const RunConfig& run,

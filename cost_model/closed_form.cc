@@ -17,10 +17,14 @@ double IdleSeconds(const RunConfig& run, const StageCosts& stage) {
   return RowOf(run.layout.schedule).idle_time(shape, stage.times);
 }
 
-/// Seconds of the reduction of gradients that run beside the last micro batch's backward passes.
-double HiddenSeconds(const RunConfig& run, const StageCosts& stage, const EndCosts& end) {
-  if (!run.layout.overlap_grad_reduce) return 0;
-  return std::min(end.hideable_s, stage.times.backward_input + stage.times.backward_weight);
+/// What passes change about the data-parallel messages of the end of a step, in seconds: they hide
+/// the reduction of gradients beside the last micro batch's backward passes, and wait for what is
+/// still under way in the next step's first forward passes.
+double BesidePasses(const RunConfig& run, const StageCosts& stage, const EndCosts& end) {
+  const double backward_s = stage.times.backward_input + stage.times.backward_weight;
+  const double hidden_s = run.layout.overlap_grad_reduce ? std::min(end.hideable_s, backward_s) : 0;
+  const double waited_s = end.next_first_s + std::max(0.0, end.next_rest_s - stage.times.forward);
+  return waited_s - hidden_s;
 }
 
 void Count(const std::vector<MessageCount>& messages, Estimate& estimate) {
@@ -58,7 +62,7 @@ Estimate EstimateOf(const RunConfig& run, const StageCosts& stage, const EndCost
   Add(end.update, estimate);
   estimate.breakdown_s.compute = stage.passes.compute_s;
   estimate.breakdown_s.optimizer = end.update.compute_s;
-  estimate.breakdown_s.exposed_dp -= HiddenSeconds(run, stage, end);
+  estimate.breakdown_s.exposed_dp += BesidePasses(run, stage, end);
   estimate.memory = MemoryOf(stage, end);
   return estimate;
 }
@@ -86,8 +90,8 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   for (size_t i = 0; i < step.stages.size(); ++i) {
     const StageCosts& stage = step.stages[i];
     const EndCosts& end = step.ends[i];
-    const double seconds = stage.passes.seconds() + IdleSeconds(run, stage) + end.update.seconds() -
-                           HiddenSeconds(run, stage, end);
+    const double seconds = stage.passes.seconds() + IdleSeconds(run, stage) + end.update.seconds() +
+                           BesidePasses(run, stage, end);
     if (seconds > slowest_s) {
       slowest = i;
       slowest_s = seconds;

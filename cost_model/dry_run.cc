@@ -50,7 +50,13 @@ StageResult DryStage(const RunConfig& run, const Pricer& pricer, int64_t stage, 
   device->memory().ResetPeaks();
   PricingRecorder recorder(pricer, run.layout, actions, with_timeline);
   device->set_recorder(&recorder);
-  trainer.Step(*MakeSyntheticSource(run.model.vocab_size, run.seed), 0);
+  const auto source = MakeSyntheticSource(run.model.vocab_size, run.seed);
+  trainer.Step(*source, 0);
+  if (run.layout.overlap_param_gather) {
+    // A step like any other finds weights on their way.
+    recorder.BeginNextStep();
+    trainer.Step(*source, 1);
+  }
   device->set_recorder(nullptr);
   recorder.Close();
 

@@ -53,6 +53,13 @@ void PricingRecorder::Close() {
   action_start_s_ = clock_.now_s();
 }
 
+void PricingRecorder::BeginNextStep() {
+  Close();
+  estimate_ = {};
+  seconds_ = {.actions = std::vector<double>(seconds_.actions.size())};
+  for (std::vector<TimelineEvent>& action : events_) action.clear();
+}
+
 void PricingRecorder::ClosePiece() {
   if (!open_) return;
   TimelineEvent& event = events_[action_][piece_event_];

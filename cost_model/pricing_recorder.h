@@ -28,6 +28,8 @@ class PricingRecorder final : public Recorder {
   void End() override {}
   /// Call at the end of the step.
   void Close();
+  /// Forgets the step, but for what it has left under way.
+  void BeginNextStep();
 
   /// FLOPs, ops, messages and the parts of the step that are this rank's own.
   const Estimate& estimate() const { return estimate_; }

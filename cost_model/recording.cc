@@ -152,14 +152,16 @@ MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chu
     batch.hidden = received(!chunk.embedding, ActionKind::kRecvActivation);
     Tensor result = model.Forward(batch, scalar, loss_sum, state);
     batch = {};
-    recording.ways[kForwardWay] = recorder.Take();
+    recording.ways[first ? kForwardFirst : kForwardLater] = recorder.Take();
     result = received(!chunk.head, ActionKind::kRecvGradient);
     data_parallel.StartBackward(first, /*last=*/false);
     const bool accumulate = data_parallel.accumulates();
     if (run.layout.schedule == Schedule::kZeroBubble) {
       result = model.BackwardInput(state, std::move(result), accumulate);
+      data_parallel.FinishBackward();
       recording.ways[first ? kInputSetting : kInputAdding] = recorder.Take();
       model.BackwardWeight(state, accumulate);
+      data_parallel.FinishBackward();
       recording.ways[first ? kWeightSetting : kWeightAdding] = recorder.Take();
     } else {
       result = model.Backward(state, std::move(result), accumulate);

@@ -44,10 +44,12 @@ struct Recording {
   MemorySpan activations;  // of what is allocated as an activation
 };
 
-/// The ways through a chunk of the model. A step's first backward pass through a chunk sets the
-/// gradients, the others add to them; the last four are its parts, under zero-bubble schedules.
+/// The ways through a chunk of the model. A step's first forward pass may gather weights that the
+/// later ones find; the first backward pass sets the gradients, the others add to them; the last
+/// four are its parts, under zero-bubble schedules.
 enum Way : size_t {
-  kForwardWay,
+  kForwardFirst,
+  kForwardLater,
   kBackwardSetting,
   kBackwardAdding,
   kInputSetting,

@@ -26,6 +26,9 @@ struct StageCosts {
 struct EndCosts {
   PieceCost update;       // reduction of gradients first, as if none had been sent before
   double hideable_s = 0;  // of that: what may run beside the backward passes before it
+  // Messages under way at its end, which the next step's first forward passes wait for:
+  double next_first_s = 0;  // what they need at once
+  double next_rest_s = 0;   // and what they need in time
   BytesByTag held{};
 
   int64_t held_as(MemoryTag tag) const { return held[static_cast<size_t>(tag)]; }

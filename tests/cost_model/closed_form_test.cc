@@ -115,6 +115,20 @@ TEST(ClosedForm, EqualsTheDryRunOfEveryStageOverPipelines) {
   ExpectStagesAgree(EveryPipeline(TinyLlama(), 12, 8), LoadCluster("2x8xh200"));
 }
 
+TEST(ClosedForm, EqualsTheDryRunInEverySettingOfSharding) {
+  ExpectStagesAgree(RunsIn(ShardingSettings(), TinyGpt2(), 20), GenericCpu());
+  std::vector<RunConfig> fp8 = RunsIn(ShardingSettings(), TinyFp8Llama(), 16);
+  for (RunConfig& run : fp8) run.layout.precision = Precision::kFp8;
+  ExpectStagesAgree(fp8, GenericCpu());
+}
+
+TEST(ClosedForm, EqualsTheDryRunWhereTensorParallelMessagesOverlap) {
+  const std::vector<RunConfig> runs = RunsIn(TpOverlapSettings(), TinyGpt2(), 20);
+  EXPECT_GT(runs.size(), 20u);
+  ExpectStagesAgree(runs, GenericCpu());
+  ExpectStagesAgree(RunsIn(TpOverlapSettings(), TinyLlama(), 20), LoadCluster("2x8xh200"));
+}
+
 TEST(ClosedForm, EqualsTheDryRunOnGpus) {
   ExpectTiersAgree(EveryRun(TinyGpt2(), 4, 16, 16), LoadCluster("2x8xh200"));
 }
@@ -241,11 +255,15 @@ RunConfig RandomRun(std::mt19937& random) {
     run.threads_per_rank = pick({1, 1, 2, 5});
     ParallelConfig& layout = run.layout;
     layout.tp = pick({1, 2, 3, 4, 6});
-    layout.dp = pick({1, 2, 3, 5});
+    layout.dp = pick({1, 2, 3, 4, 5, 6});
     layout.sequence_parallel = pick({0, 1}) != 0;
+    layout.tp_overlap_chunks = pick({1, 1, 2, 3});
     layout.micro_batch = pick({1, 2, 3});
     layout.zero = pick({0, 1, 2, 3});
+    layout.shard = pick({0, 0, 2, 3});
     layout.reshard_after_forward = pick({0, 1, 1}) != 0;
+    layout.overlap_grad_reduce = pick({0, 1}) != 0;
+    layout.overlap_param_gather = pick({0, 0, 1}) != 0;
     layout.recompute = RandomPlan(random);
     if (FirstBrokenRule(run) == nullptr) return run;
   }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -50,15 +51,42 @@ std::vector<std::pair<Schedule, int64_t>> PipelinesOf(int64_t pp, int64_t num_la
   return pipelines;
 }
 
+/// Looks at every way to shard. Messages overlap with ops on GPUs only.
+void LookAtSharding(const Problem& problem, RunConfig run, Expected& expected) {
+  const bool gpus = problem.cluster.device == "cuda";
+  for (run.layout.zero = 0; run.layout.zero <= 3; ++run.layout.zero) {
+    const int64_t zero = run.layout.zero;
+    for (int64_t shard = 0; shard < std::max<int64_t>(run.layout.dp, 1); ++shard) {
+      if (shard == 1 || (shard > 0 && (zero == 0 || run.layout.dp % shard != 0))) continue;
+      run.layout.shard = shard;
+      for (const bool reshard : {true, false}) {
+        if (!reshard && zero != 3) continue;
+        run.layout.reshard_after_forward = reshard;
+        for (const bool gather : {false, true}) {
+          if (gather && (!gpus || zero == 0 || zero == 3)) continue;
+          run.layout.overlap_param_gather = gather;
+          expected.Look(run);
+        }
+      }
+    }
+  }
+}
+
 /// Looks at what does not change the groups of ranks.
 void LookAtVariants(const Problem& problem, RunConfig run, Expected& expected) {
+  const bool fp8 = run.layout.precision == Precision::kFp8;
+  const bool overlaps = problem.cluster.device == "cuda" && run.layout.tp > 1 && !fp8;
   for (int64_t mbs = 1; mbs <= problem.max_micro_batch; ++mbs) {
     if (problem.global_batch % mbs != 0) continue;
     run.layout.micro_batch = mbs;
-    for (const char* recompute :
-         {"none", "full", "selective:core_attn", "selective:core_attn+layernorm+mlp_act"}) {
-      run.layout.recompute = ParseRecompute(recompute, "");
-      for (run.layout.zero = 0; run.layout.zero <= 3; ++run.layout.zero) expected.Look(run);
+    for (const int64_t chunks : {1, 2, 4}) {
+      if (chunks > 1 && !overlaps) continue;
+      run.layout.tp_overlap_chunks = chunks;
+      for (const char* recompute :
+           {"none", "full", "selective:core_attn", "selective:core_attn+layernorm+mlp_act"}) {
+        run.layout.recompute = ParseRecompute(recompute, "");
+        LookAtSharding(problem, run, expected);
+      }
     }
   }
 }
@@ -125,6 +153,10 @@ TEST(Space, PruningBranchesCountsWhatLookingAtEachWouldCount) {
   fp8.precisions = {Precision::kFp8};
   ExpectWalk(fp8, {12});
 
+  Problem bf16 = fp8;
+  bf16.precisions = {Precision::kBf16};
+  ExpectWalk(bf16, {12});
+
   Problem wrong = TinyProblem();
   wrong.model.num_heads = 3;
   ExpectWalk(wrong, {1, 2, 4});
@@ -133,9 +165,9 @@ TEST(Space, PruningBranchesCountsWhatLookingAtEachWouldCount) {
 TEST(Space, HoldsEveryCombinationOnce) {
   // Two layers, so pipelines have two stages and three schedules. Shapes: 1 rank: tp1; 2: tp1, tp2
   // (sp off, on), pp2 (3); 4: tp1, tp2 (2), tp4 (2), pp2 (3), tp2 pp2 (2 x 3). Each with micro
-  // batch 1, 2, 4, four plans of recompute, four of sharding, but for the four zero-bubble
-  // shapes, which shard nothing more than the optimizer.
-  EXPECT_EQ(Count(TinyProblem()).enumerated, (1 + 6 + 14) * 3 * 4 * 4 - 4 * 3 * 4 * 2);
+  // batch 1, 2, 4, four plans of recompute, and four stages of sharding, the last with and without
+  // resharding; four data-parallel ranks make two replicas as well, where anything is sharded.
+  EXPECT_EQ(Count(TinyProblem()).enumerated, (5 * (1 + 6 + 14) + 4) * 3 * 4);
   const std::vector<RunConfig> candidates = LegalCandidates(TinyProblem());
   std::set<std::string> keys;
   for (const RunConfig& run : candidates) keys.insert(CandidateKey(run));
@@ -260,6 +292,9 @@ TEST(SpaceRows, ValuesFollowFromWhatIsBound) {
   problem.model.num_layers = 6;
   EXPECT_EQ(ValuesOf("pp", problem, bound), (Values{1, 2, 3, 4, 6})) << "at most a layer each";
   EXPECT_EQ(ValuesOf("zero", problem, bound), (Values{0, 1, 2, 3}));
+  EXPECT_EQ(ValuesOf("shard", problem, bound), (Values{0, 2, 3, 4, 6})) << "all 12 ranks, or fewer";
+  EXPECT_FALSE(RowCalled("shard").applies(problem, bound)) << "nothing is sharded";
+  EXPECT_FALSE(RowCalled("tp_overlap_chunks").applies(problem, bound)) << "not on a cpu";
 
   EXPECT_FALSE(RowCalled("schedule").applies(problem, bound)) << "without a pipeline";
   RowCalled("pp").bind(problem, 3, bound);
