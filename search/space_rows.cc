@@ -258,16 +258,24 @@ SpaceRow ZeroRow() {
           .settles = {}};
 }
 
-/// Replicas that are sharded over all data-parallel ranks, or over fewer.
+/// Replicas that are sharded over all data-parallel ranks or, where these span nodes, over those of
+/// a node: within it links are alike, so that smaller replicas would only take more memory.
 SpaceRow ShardRow() {
   return {.name = "shard",
-          .applies = [](const Problem&, const RunConfig& bound) { return bound.layout.zero >= 1; },
+          .applies =
+              [](const Problem& problem, const RunConfig& bound) {
+                const ParallelConfig& layout = bound.layout;
+                return layout.zero >= 1 &&
+                       layout.tp * layout.cp * layout.dp > problem.cluster.ranks_per_node;
+              },
           .values =
-              [](const Problem&, const RunConfig& bound, Values& values) {
-                const int64_t ranks = bound.layout.dp * bound.layout.cp;
-                AppendDivisors(ranks, ranks - 1, values);
-                std::replace(values.begin(), values.end(), int64_t{1}, int64_t{0});
-                if (values.empty()) values.push_back(0);
+              [](const Problem& problem, const RunConfig& bound, Values& values) {
+                const ParallelConfig& layout = bound.layout;
+                AppendDivisors(layout.dp * layout.cp, problem.cluster.ranks_per_node / layout.tp,
+                               values);
+                const int64_t in_node = values.empty() ? 1 : values.back();
+                values = {0};
+                if (in_node > 1) values.push_back(in_node);
               },
           .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.shard = value; },
           .settles = {}};

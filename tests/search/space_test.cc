@@ -51,14 +51,24 @@ std::vector<std::pair<Schedule, int64_t>> PipelinesOf(int64_t pp, int64_t num_la
   return pipelines;
 }
 
+/// The ranks of a replica that fills a node; 0 where a node has all ranks, or one of them.
+int64_t ShardWithinNode(const Problem& problem, const ParallelConfig& layout) {
+  const int64_t node = problem.cluster.ranks_per_node;
+  if (layout.tp * layout.dp <= node) return 0;
+  for (int64_t shard = layout.dp - 1; shard > 1; --shard) {
+    if (layout.dp % shard == 0 && shard * layout.tp <= node) return shard;
+  }
+  return 0;
+}
+
 /// Looks at every way to shard. Messages overlap with ops on GPUs only.
 void LookAtSharding(const Problem& problem, RunConfig run, Expected& expected) {
   const bool gpus = problem.cluster.device == "cuda";
   for (run.layout.zero = 0; run.layout.zero <= 3; ++run.layout.zero) {
     const int64_t zero = run.layout.zero;
-    for (int64_t shard = 0; shard < std::max<int64_t>(run.layout.dp, 1); ++shard) {
-      if (shard == 1 || (shard > 0 && (zero == 0 || run.layout.dp % shard != 0))) continue;
-      run.layout.shard = shard;
+    for (const bool hybrid : {false, true}) {
+      run.layout.shard = hybrid ? ShardWithinNode(problem, run.layout) : 0;
+      if (hybrid && (zero == 0 || run.layout.shard == 0)) continue;
       for (const bool reshard : {true, false}) {
         if (!reshard && zero != 3) continue;
         run.layout.reshard_after_forward = reshard;
@@ -166,8 +176,8 @@ TEST(Space, HoldsEveryCombinationOnce) {
   // Two layers, so pipelines have two stages and three schedules. Shapes: 1 rank: tp1; 2: tp1, tp2
   // (sp off, on), pp2 (3); 4: tp1, tp2 (2), tp4 (2), pp2 (3), tp2 pp2 (2 x 3). Each with micro
   // batch 1, 2, 4, four plans of recompute, and four stages of sharding, the last with and without
-  // resharding; four data-parallel ranks make two replicas as well, where anything is sharded.
-  EXPECT_EQ(Count(TinyProblem()).enumerated, (5 * (1 + 6 + 14) + 4) * 3 * 4);
+  // resharding.
+  EXPECT_EQ(Count(TinyProblem()).enumerated, (1 + 6 + 14) * 3 * 4 * 5);
   const std::vector<RunConfig> candidates = LegalCandidates(TinyProblem());
   std::set<std::string> keys;
   for (const RunConfig& run : candidates) keys.insert(CandidateKey(run));
@@ -252,8 +262,7 @@ TEST(Space, MillionsAreWalked) {
   problem.cluster.device = "cuda";
   problem.cluster.max_ranks = 8;
   problem.global_batch = problem.max_micro_batch = 735134400;
-  problem.precisions = {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16,
-                        Precision::kFp8};
+  problem.precisions = {Precision::kFp32, Precision::kFp8};
   problem.optimizer_states = {"auto"};
   int64_t visited = 0;
   const SpaceCounts counts = WalkSpace(problem, [&](const RunConfig&) { ++visited; });
@@ -292,8 +301,16 @@ TEST(SpaceRows, ValuesFollowFromWhatIsBound) {
   problem.model.num_layers = 6;
   EXPECT_EQ(ValuesOf("pp", problem, bound), (Values{1, 2, 3, 4, 6})) << "at most a layer each";
   EXPECT_EQ(ValuesOf("zero", problem, bound), (Values{0, 1, 2, 3}));
-  EXPECT_EQ(ValuesOf("shard", problem, bound), (Values{0, 2, 3, 4, 6})) << "all 12 ranks, or fewer";
+  EXPECT_EQ(ValuesOf("shard", problem, bound), (Values{0, 4}))
+      << "all 12 ranks, or those of a node";
   EXPECT_FALSE(RowCalled("shard").applies(problem, bound)) << "nothing is sharded";
+  bound.layout.zero = 1;
+  EXPECT_TRUE(RowCalled("shard").applies(problem, bound));
+  bound.layout.tp = 4;
+  EXPECT_EQ(ValuesOf("shard", problem, bound), (Values{0})) << "a node has one of them";
+  bound.layout = {.dp = 4, .zero = 1};
+  EXPECT_FALSE(RowCalled("shard").applies(problem, bound)) << "all are in one node";
+  bound.layout = {.dp = 12};
   EXPECT_FALSE(RowCalled("tp_overlap_chunks").applies(problem, bound)) << "not on a cpu";
 
   EXPECT_FALSE(RowCalled("schedule").applies(problem, bound)) << "without a pipeline";
