@@ -32,6 +32,9 @@ constexpr LayoutCase kLayouts[] = {
     {true, "dp=2,zero=1", 3e-7, 2e-6},
     {true, "dp=2,zero=2", 3e-7, 2e-6},
     {false, "tp=2,sp=1,dp=2,zero=3", 3e-7, 2e-6},
+    {true, "tp=2,sp=1,tp_overlap_chunks=3", 3e-7, 2e-6},
+    {false, "tp=2,dp=2,zero=1,tp_overlap_chunks=2,overlap_param_gather=1", 3e-7, 2e-6},
+    {false, "dp=4,zero=2,shard=2", 3e-7, 2e-6},
     {false, "tp=2,dp=2,recompute=full", 3e-7, 2e-6},
     {false, "tp=2,dp=2,precision=bf16,master=remainder,moments=bf16,grads=bf16", 6e-5, 6e-3},
 };
