@@ -75,9 +75,10 @@ Tensor ColumnParallelLinear::Forward(const LayerContext& context, LinearOperand 
   const bool written = x.fp8.rows.defined();
   if (context.sequence_parallel() && context.tp_chunks() > 1) {
     Tensor y = context.New({context.tokens(), weight().spec.rows}, tag);
-    GatherInChunks(context, x.matrix, [&](const RowRun& run) {
-      Tensor rows = y.Rows(run.first, run.rows.dim(0));
-      products_.Multiply(context, run.rows, bias, rows);
+    GatherInChunks(context, x.matrix, [&](const Tensor& rows, const RowChunk& chunk) {
+      Tensor product = context.New({chunk.count(), y.dim(1)}, MemoryTag::kWorkspace);
+      products_.Multiply(context, rows, bias, product);
+      SpreadRows(product, chunk, y);
     });
     saved.input = x.matrix;
     return y;
@@ -124,7 +125,9 @@ Tensor ColumnParallelLinear::BackwardInChunks(const LayerContext& context, const
     gather = context.parallel.tp->AllGatherAsync(saved.input, input);
   }
   ChunkedReduction dx(context, weight().spec.columns, MemoryTag::kWorkspace,
-                      [&](RowRun& run) { backward.InputGradient(context, run.rows, run.first); });
+                      [&](const RowChunk& chunk, Tensor& partial) {
+                        products_.MultiplyBack(context, CollectRows(context, dy, chunk), partial);
+                      });
   gather.Wait();
   if (context.deferred == nullptr) {
     backward.WeightGradient(context, saved, input, accumulate);
@@ -169,8 +172,8 @@ Tensor RowParallelLinear::Forward(const LayerContext& context, LinearOperand x, 
   const bool fuse_bias = bias_ != nullptr && context.tp() == 1;
   Tensor y;
   if (context.tp_chunks() > 1) {
-    ChunkedReduction sum(context, out, tag, [&](RowRun& run) {
-      products_.Multiply(context, x.matrix.Rows(run.first, run.rows.dim(0)), /*bias=*/{}, run.rows);
+    ChunkedReduction sum(context, out, tag, [&](const RowChunk& chunk, Tensor& partial) {
+      products_.Multiply(context, CollectRows(context, x.matrix, chunk), /*bias=*/{}, partial);
     });
     saved.input = x.matrix;
     y = sum.Take();
@@ -196,16 +199,15 @@ Tensor RowParallelLinear::Backward(const LayerContext& context, const LinearSave
   if (bias_ != nullptr) BiasBackward(dy, bias_->gradient, accumulate);
   const int64_t in = products_.weight().spec.columns;
   if (context.sequence_parallel() && context.tp_chunks() > 1) {
-    const Tensor full = context.New({context.tokens(), dy.dim(1)}, MemoryTag::kWorkspace);
-    const LinearProducts::Backward backward(products_, context, full);
+    Tensor full = context.New({context.tokens(), dy.dim(1)}, MemoryTag::kWorkspace);
     Tensor dx = context.New({context.tokens(), in}, MemoryTag::kWorkspace);
-    GatherInChunks(context, dy, [&](const RowRun& run) {
-      Tensor arrived = full.Rows(run.first, run.rows.dim(0));
-      Copy(run.rows, arrived);
-      Tensor rows = dx.Rows(run.first, run.rows.dim(0));
-      backward.InputGradient(context, rows, run.first);
+    GatherInChunks(context, dy, [&](const Tensor& rows, const RowChunk& chunk) {
+      SpreadRows(rows, chunk, full);
+      Tensor product = context.New({chunk.count(), in}, MemoryTag::kWorkspace);
+      products_.MultiplyBack(context, rows, product);
+      SpreadRows(product, chunk, dx);
     });
-    WeightGradient(context, backward, saved, accumulate);
+    WeightGradient(context, LinearProducts::Backward(products_, context, full), saved, accumulate);
     return dx;
   }
   Tensor full = GatherRows(context, dy);

@@ -48,6 +48,11 @@ void LinearProducts::Multiply(const LayerContext& context, const Tensor& x, cons
        {.bias = bias, .tf32 = context.types.tf32});
 }
 
+void LinearProducts::MultiplyBack(const LayerContext& context, const Tensor& dy, Tensor& dx) const {
+  TRIMTAB_ASSERT(!fp8(), "{} multiplies in fp8", name_);
+  Gemm(dy, Transpose::kNo, weight_->weight, Transpose::kNo, dx, {.tf32 = context.types.tf32});
+}
+
 std::optional<Fp8Target> LinearProducts::InputTarget(const LayerContext& context) const {
   if (!fp8() || KeepsShard(context) || context.observer != nullptr) return std::nullopt;
   return context.fp8->Target(fp8_layer_, Operand::kInput, input_sharded_, context.tokens(),
@@ -142,16 +147,10 @@ LinearProducts::Backward LinearProducts::Backward::WeightPart() const {
   return part;
 }
 
-void LinearProducts::Backward::InputGradient(const LayerContext& context, Tensor& dx,
-                                             int64_t first) const {
-  const Parameter& weight = *products_->weight_;
-  const Tensor dy = (products_->fp8() ? dy_fp8_ : dy_).Rows(first, dx.dim(0));
-  if (!products_->fp8()) {
-    Gemm(dy, Transpose::kNo, weight.weight, Transpose::kNo, dx, {.tf32 = context.types.tf32});
-    return;
-  }
+void LinearProducts::Backward::InputGradient(const LayerContext& context, Tensor& dx) const {
+  if (!products_->fp8()) return products_->MultiplyBack(context, dy_, dx);
   const Fp8Weight& fp8_weight = context.fp8->weight(products_->fp8_layer_);
-  Gemm(dy, Transpose::kNo, fp8_weight.transposed, Transpose::kYes, dx,
+  Gemm(dy_fp8_, Transpose::kNo, fp8_weight.transposed, Transpose::kYes, dx,
        {.scale_a = context.fp8->inverse(products_->fp8_layer_, Operand::kGradient),
         .scale_b = fp8_weight.inverse});
 }

@@ -2,69 +2,78 @@
 
 #include <utility>
 
+#include "engine/ops/elementwise.h"
+
 namespace trimtab {
 namespace {
 
-/// How the rows of this rank are cut, and those of the whole.
-struct Chunks {
-  explicit Chunks(const LayerContext& context)
-      : count(context.tp_chunks()),
-        rows(context.rows() / count),
-        runs(context.sequence_parallel() ? context.tp() : 1),
-        rank_rows(context.rows()) {
-    TRIMTAB_ASSERT(context.rows() % count == 0, "{} rows in {} chunks", context.rows(), count);
-  }
+/// Rows of one rank in a chunk.
+int64_t RowsOfChunk(const LayerContext& context) {
+  const int64_t chunks = context.tp_chunks();
+  TRIMTAB_ASSERT(context.rows() % chunks == 0, "{} rows in {} chunks", context.rows(), chunks);
+  return context.rows() / chunks;
+}
 
-  /// The first row in the whole of run `run` of chunk `chunk`.
-  int64_t First(int64_t chunk, int64_t run) const { return run * rank_rows + chunk * rows; }
-
-  int64_t count;
-  int64_t rows;  // of one rank's in a chunk: a run
-  int64_t runs;  // of a chunk
-  int64_t rank_rows;
-};
+RowChunk ChunkOf(const LayerContext& context, int64_t index) {
+  const int64_t rows = RowsOfChunk(context);
+  return {.first = index * rows,
+          .rows = rows,
+          .runs = context.sequence_parallel() ? context.tp() : 1,
+          .stride = context.rows()};
+}
 
 }  // namespace
 
+Tensor CollectRows(const LayerContext& context, const Tensor& whole, const RowChunk& chunk) {
+  if (chunk.runs == 1) return whole.Rows(chunk.first, chunk.rows);
+  const Tensor rows = context.New({chunk.count(), whole.dim(1)}, MemoryTag::kWorkspace);
+  for (int64_t run = 0; run < chunk.runs; ++run) {
+    Tensor to = rows.Rows(run * chunk.rows, chunk.rows);
+    Copy(whole.Rows(chunk.first + run * chunk.stride, chunk.rows), to);
+  }
+  return rows;
+}
+
+void SpreadRows(const Tensor& rows, const RowChunk& chunk, Tensor& whole) {
+  for (int64_t run = 0; run < chunk.runs; ++run) {
+    Tensor to = whole.Rows(chunk.first + run * chunk.stride, chunk.rows);
+    Copy(rows.Rows(run * chunk.rows, chunk.rows), to);
+  }
+}
+
 void GatherInChunks(const LayerContext& context, const Tensor& x,
-                    const std::function<void(const RowRun& run)>& use) {
-  const Chunks chunks(context);
+                    const std::function<void(const Tensor& rows, const RowChunk& chunk)>& use) {
   struct Gather {
     Tensor rows;
     CommHandle handle;
   };
-  const auto submit = [&](int64_t chunk) {
-    Gather gather = {
-        .rows = context.New({chunks.runs * chunks.rows, x.dim(1)}, MemoryTag::kWorkspace),
-        .handle = {}};
+  const auto submit = [&](int64_t index) {
+    const RowChunk chunk = ChunkOf(context, index);
+    Gather gather = {.rows = context.New({chunk.count(), x.dim(1)}, MemoryTag::kWorkspace),
+                     .handle = {}};
     gather.handle =
-        context.parallel.tp->AllGatherAsync(x.Rows(chunk * chunks.rows, chunks.rows), gather.rows);
+        context.parallel.tp->AllGatherAsync(x.Rows(chunk.first, chunk.rows), gather.rows);
     return gather;
   };
   Gather next = submit(0);
-  for (int64_t chunk = 0; chunk < chunks.count; ++chunk) {
+  for (int64_t index = 0; index < context.tp_chunks(); ++index) {
     Gather gather = std::exchange(next, {});
-    if (chunk + 1 < chunks.count) next = submit(chunk + 1);
+    if (index + 1 < context.tp_chunks()) next = submit(index + 1);
     gather.handle.Wait();
-    for (int64_t run = 0; run < chunks.runs; ++run) {
-      use({chunks.First(chunk, run), gather.rows.Rows(run * chunks.rows, chunks.rows)});
-    }
+    use(gather.rows, ChunkOf(context, index));
   }
 }
 
-ChunkedReduction::ChunkedReduction(const LayerContext& context, int64_t columns, MemoryTag tag,
-                                   const std::function<void(RowRun& run)>& make)
+ChunkedReduction::ChunkedReduction(
+    const LayerContext& context, int64_t columns, MemoryTag tag,
+    const std::function<void(const RowChunk& chunk, Tensor& partial)>& make)
     : result_(context.New({context.rows(), columns}, tag)) {
-  const Chunks chunks(context);
   const bool scattered = context.sequence_parallel();
-  for (int64_t chunk = 0; chunk < chunks.count; ++chunk) {
-    Tensor own = result_.Rows(chunk * chunks.rows, chunks.rows);
-    Tensor partial =
-        scattered ? context.New({chunks.runs * chunks.rows, columns}, MemoryTag::kWorkspace) : own;
-    for (int64_t run = 0; run < chunks.runs; ++run) {
-      RowRun each = {chunks.First(chunk, run), partial.Rows(run * chunks.rows, chunks.rows)};
-      make(each);
-    }
+  for (int64_t index = 0; index < context.tp_chunks(); ++index) {
+    const RowChunk chunk = ChunkOf(context, index);
+    Tensor own = result_.Rows(chunk.first, chunk.rows);
+    Tensor partial = scattered ? context.New({chunk.count(), columns}, MemoryTag::kWorkspace) : own;
+    make(chunk, partial);
     last_.Wait();
     last_ = scattered ? context.parallel.tp->ReduceScatterAsync(partial, own)
                       : context.parallel.tp->AllReduceAsync(own);

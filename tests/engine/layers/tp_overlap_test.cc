@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/layers/linear.h"
+#include "engine/ops/elementwise.h"
 
 namespace trimtab {
 namespace {
@@ -59,14 +60,13 @@ TEST_P(TpOverlap, GathersEveryRowOnce) {
   OnRanks([](const LayerContext& context) {
     if (!context.sequence_parallel()) return;
     const Tensor x = Numbers(context, context.rows());
-    const Tensor gathered = context.New({context.tokens(), kColumns}, MemoryTag::kWorkspace);
+    Tensor gathered = context.New({context.tokens(), kColumns}, MemoryTag::kWorkspace);
     std::vector<int> seen(static_cast<size_t>(context.tokens()));
-    GatherInChunks(context, x, [&](const RowRun& run) {
-      for (int64_t row = 0; row < run.rows.dim(0); ++row) {
-        ++seen[static_cast<size_t>(run.first + row)];
-        for (int64_t c = 0; c < kColumns; ++c) {
-          gathered.f32()[(run.first + row) * kColumns + c] = run.rows.f32()[row * kColumns + c];
-        }
+    GatherInChunks(context, x, [&](const Tensor& rows, const RowChunk& chunk) {
+      SpreadRows(rows, chunk, gathered);
+      ExpectEqual(CollectRows(context, gathered, chunk), rows);
+      for (int64_t i = 0; i < chunk.count(); ++i) {
+        ++seen[static_cast<size_t>(chunk.first + i / chunk.rows * chunk.stride + i % chunk.rows)];
       }
     });
     EXPECT_EQ(seen, std::vector<int>(seen.size(), 1));
@@ -77,11 +77,10 @@ TEST_P(TpOverlap, GathersEveryRowOnce) {
 TEST_P(TpOverlap, SumsAsTheWholeDoes) {
   OnRanks([](const LayerContext& context) {
     const Tensor partial = Numbers(context, context.tokens());
-    ChunkedReduction reduction(context, kColumns, MemoryTag::kWorkspace, [&](RowRun& run) {
-      for (int64_t i = 0; i < run.rows.numel(); ++i) {
-        run.rows.f32()[i] = partial.f32()[run.first * kColumns + i];
-      }
-    });
+    ChunkedReduction reduction(context, kColumns, MemoryTag::kWorkspace,
+                               [&](const RowChunk& chunk, Tensor& rows) {
+                                 Copy(CollectRows(context, partial, chunk), rows);
+                               });
     const Tensor sum = reduction.Take();
     ExpectEqual(sum, ReduceRows(context, partial, MemoryTag::kWorkspace));
   });
@@ -153,14 +152,14 @@ TEST(TpOverlapProgram, OneMessageIsUnderWayBesideEachProduct) {
     return RowParallelLinear(store, context, "row", 4, 6, /*bias=*/false, 0.02);
   };
   using Counts = std::vector<int>;
-  // Three chunks of two runs each: the next chunk is gathered, or the one before reduced.
+  // Of three chunks: the next one is gathered, or the one before reduced.
   auto [forward, backward] = UnderWay("tp=2,sp=1,tp_overlap_chunks=3", column);
-  EXPECT_EQ(forward, (Counts{1, 1, 1, 1, 0, 0}));
-  EXPECT_EQ(backward, (Counts{1, 1, 2, 2, 2, 2, 1}))
+  EXPECT_EQ(forward, (Counts{1, 1, 0}));
+  EXPECT_EQ(backward, (Counts{1, 2, 2, 1}))
       << "the input is gathered; at the end its gradient is under way beside the weight's";
   std::tie(forward, backward) = UnderWay("tp=2,sp=1,tp_overlap_chunks=3", row);
-  EXPECT_EQ(forward, (Counts{0, 0, 1, 1, 1, 1}));
-  EXPECT_EQ(backward, (Counts{1, 1, 1, 1, 0, 0, 0})) << "the weight's gradient comes last";
+  EXPECT_EQ(forward, (Counts{0, 1, 1}));
+  EXPECT_EQ(backward, (Counts{1, 1, 0, 0})) << "the weight's gradient comes last";
   std::tie(forward, backward) = UnderWay("tp=2,tp_overlap_chunks=3", column);
   EXPECT_EQ(forward, (Counts{0})) << "nothing to gather";
   EXPECT_EQ(backward, (Counts{0, 1, 1, 1}));
