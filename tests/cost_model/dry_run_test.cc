@@ -130,7 +130,7 @@ TEST(DryRun, ProductsHideTheMessagesOfTensorParallelism) {
   const Cluster cluster = LoadCluster("8xh200");
   const auto estimate = [&](int chunks) {
     run.layout =
-        ParseLayout(fmt::format("tp=2,sp=1,mbs=4,precision=bf16,tp_overlap_chunks={}", chunks), 0);
+        ParseLayout(fmt::format("tp=8,sp=1,mbs=4,precision=bf16,tp_overlap_chunks={}", chunks), 0);
     return DryRun(run, cluster);
   };
   const Estimate whole = estimate(1);
