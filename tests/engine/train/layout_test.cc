@@ -51,7 +51,8 @@ std::vector<Case> AllCases() {
                 test_case.layout.zero = zero;
                 test_case.layout.micro_batch = mbs;
                 if (recomputed != 0) {
-                  test_case.layout.recompute = {RecomputeKind::kFull, recomputed};
+                  test_case.layout.recompute =
+                      ParseRecompute(recomputed > 0 ? "full:block:2" : "full", "plan");
                 }
                 const bool small = tp * dp <= 4 || (tp == 4 && dp == 2 && mbs == 2);
                 if (small && FirstBrokenRule(RunOf(test_case)) == nullptr) {

@@ -82,8 +82,8 @@ Values Stages(const RunConfig& bound) {
   return values;
 }
 
-/// Each module alone and all of them, and each form of `full`.
-Values Plans(const RunConfig&) {
+/// Each module alone and all of them, each form of `full`; and in a pipeline, plans by stage.
+Values Plans(const RunConfig& bound) {
   Values values = {"none", "full", "full:uniform:2", "full:block:1"};
   RecomputeConfig all = {.kind = RecomputeKind::kSelective};
   for (int i = 0; i < kRecomputeModuleCount; ++i) {
@@ -93,6 +93,13 @@ Values Plans(const RunConfig&) {
     values.push_back(ToString(one));
   }
   values.push_back(ToString(all));
+  if (bound.layout.pp == 1) return values;
+  constexpr const char* kMixed[] = {"full", "selective:core_attn+logits", "none", "full:uniform:2"};
+  std::string by_stage = kMixed[0];
+  for (int64_t stage = 1; stage < bound.layout.pp; ++stage) {
+    by_stage += fmt::format("/{}", kMixed[stage % 4]);
+  }
+  values.push_back(by_stage);
   return values;
 }
 
