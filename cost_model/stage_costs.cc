@@ -79,6 +79,26 @@ void FollowMemory(const StageProgram& program, const std::vector<const WayCosts*
   }
 }
 
+/// Adds up the passes at both ends of a step of `micro_batches`, those of its first micro batch as
+/// if they were like the others.
+void AddEnds(const StageProgram& program, const std::vector<const WayCosts*>& chunks,
+             int64_t micro_batches, StageCosts& stage) {
+  double all_s = 0;
+  bool completes = false;
+  for (Action action : program) {
+    if (!IsCompute(action.kind)) continue;
+    const bool first = action.micro_batch == 0;
+    completes |=
+        action.micro_batch + 1 == micro_batches &&
+        (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight);
+    action.micro_batch = 1;
+    const double pass_s = (*chunks[static_cast<size_t>(action.chunk)])[WayOf(action)].seconds();
+    all_s += pass_s;
+    if (first && action.kind == ActionKind::kForward) stage.first_passes_s = all_s;
+    if (completes) stage.last_passes_s += pass_s;
+  }
+}
+
 std::vector<MessageCount> CountMessages(const StageProgram& program,
                                         const MessageRecording& messages) {
   std::vector<MessageCount> counts = {{CollectiveKind::kSend, GroupKind::kPipeline},
@@ -230,6 +250,7 @@ const std::vector<StageCosts>& StepCosts::Impl::StagesOf(const PriceSetting& set
             stage.message_s, setting.pricer.Seconds(message, StrideOf(message.group, layout)));
       }
     }
+    AddEnds(program, chunks, shape.micro_batches, stage);
     FollowMemory(program, chunks, messages, total, activations);
     stage.total_peak = total.peak;
     stage.activations_peak = activations.peak;
