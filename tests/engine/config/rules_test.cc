@@ -46,8 +46,15 @@ const std::map<std::string, Breach>& Breaches() {
       {"tp-overlap-unsupported",
        {[](RunConfig& run) { run.layout.tp_overlap_chunks = 4; },
         "tp_overlap_chunks is 4; this version runs tp_overlap_chunks=1 only"}},
-      {"cp-unsupported",
-       {[](RunConfig& run) { run.layout.cp = 2; }, "cp is 2; this version runs cp=1 only"}},
+      {"cp-comm-type-requires-cp",
+       {[](RunConfig& run) { run.layout.cp_comm_type = CpCommType::kAllGather; },
+        "cp_comm_type=all_gather needs cp of at least 2, and cp is 1"}},
+      {"sequence-divisible-by-2cp",
+       {[](RunConfig& run) {
+          run.layout.cp = 2;
+          run.sequence_length = 130;
+        },
+        "sequence_length 130 is not divisible by 2 x cp 4"}},
       {"ep-unsupported",
        {[](RunConfig& run) { run.layout.ep = 2; }, "ep is 2; this version runs ep=1 only"}},
       {"etp-unsupported",
@@ -91,7 +98,7 @@ const std::map<std::string, Breach>& Breaches() {
           run.layout.precision = Precision::kFp8;
           run.sequence_length = 4;
         },
-        "fp8: mbs x sequence_length is 8, no multiple of 16"}},
+        "fp8: mbs x sequence_length / cp is 8, no multiple of 16"}},
       {"hidden-divisible-by-heads",
        {[](RunConfig& run) { run.model.hidden_size = 388; },
         "hidden_size 388 is not divisible by num_heads 8"}},
@@ -124,9 +131,10 @@ const std::map<std::string, Breach>& Breaches() {
           run.layout.micro_batch = 1;
           run.sequence_length = 127;
         },
-        "with sp=1, mbs 1 x sequence_length 127 is not divisible by tp 2"}},
+        "with sp=1, mbs 1 x sequence_length 127 / cp 1 is not divisible by tp 2"}},
       {"zero-requires-dp",
-       {[](RunConfig& run) { run.layout.dp = 1; }, "zero=1 needs dp of at least 2, and dp is 1"}},
+       {[](RunConfig& run) { run.layout.dp = 1; },
+        "zero=1 needs dp x cp of at least 2, and dp is 1, cp 1"}},
       {"global-batch-divisible",
        {[](RunConfig& run) { run.global_batch = 6; },
         "global_batch 6 is not divisible by mbs 2 x dp 2"}},
@@ -165,8 +173,6 @@ TEST(Rules, EachBreachBreaksItsRuleAndNoOther) {
 // way.
 TEST(Rules, WhatIsNotThereYetIsRefusedByItsDimension) {
   const std::pair<const char*, const char*> cases[] = {
-      {"cp_comm_type=all_gather",
-       "cp-unsupported: cp_comm_type is all_gather; this version runs cp=1 only"},
       {"shard=2", "sharding-unsupported: shard is 2; this version runs shard=0 only"},
       {"pp=2,dp=2,zero=2,schedule=zero-bubble",
        "sharding-unsupported: zero is 2; this version runs zero=0 and zero=1 with "
@@ -181,6 +187,19 @@ TEST(Rules, WhatIsNotThereYetIsRefusedByItsDimension) {
     run.layout = ParseLayout(layout, 0);
     EXPECT_EQ(ErrorText<InfeasibleError>([&run] { RequireLegal(run); }), message);
   }
+}
+
+TEST(Rules, ContextParallelRanksShareSequencesAndWhatIsSharded) {
+  RunConfig run = Legal();
+  run.layout = ParseLayout("cp=2,zero=3", 0);
+  EXPECT_EQ(FirstBrokenRule(run), nullptr);
+  run.layout = ParseLayout("tp=2,sp=1,cp=4,cp_comm_type=all_gather,mbs=2", 0);
+  EXPECT_EQ(FirstBrokenRule(run), nullptr);
+  run.sequence_length = 8;
+  EXPECT_EQ(FirstBrokenRule(run), nullptr) << "a run of one token";
+  run.layout.precision = Precision::kFp8;
+  EXPECT_EQ(ErrorText<InfeasibleError>([&run] { RequireLegal(run); }),
+            "fp8-sizes-divisible-by-16: fp8: mbs x sequence_length / cp is 4, no multiple of 16");
 }
 
 TEST(Rules, OnlyTheEndsOfAPipelineMayGoWithoutLayers) {
