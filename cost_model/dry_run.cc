@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/finish.h"
+#include "cost_model/overlap.h"
 #include "cost_model/price.h"
 #include "cost_model/timeline.h"
 #include "engine/base/error.h"
@@ -83,17 +84,20 @@ class PricingRecorder final : public Recorder {
     ++estimate.op_count;
     if (with_timeline_) events[action_].push_back({Describe(op), "compute", now(), op_s});
     now() += op_s;
+    clock_.Pass(op_s);
   }
 
   void BeginComm(const CommRecord& message) override {
     const double message_s = pricer_.Seconds(message, StrideOf(message.group, layout_));
     // Between stages it runs beside the passes: what shows of it, the pipeline's timeline says.
-    const bool beside =
-        message.kind == CollectiveKind::kSend || message.kind == CollectiveKind::kRecv;
+    const bool beside = message.group == GroupKind::kPipeline && message.asynchronous();
+    // Within a pass it runs beside the ops: what shows of it, the wait for it says.
+    const bool within = WaitedForWithinPiece(message);
     // Other asynchronous messages hold up no pass. They are priced as if nothing hid them, at the
     // end, where they are waited for.
     const size_t action = action_;
-    if (message.asynchronous() && !beside) action_ = seconds.actions.size();
+    if (message.asynchronous() && !beside && !within) action_ = seconds.actions.size();
+    const double delay_s = within ? clock_.Submit(message, message_s) : 0;
     CommTotal& total = estimate.comm.at(message.kind, message.group);
     ++total.count;
     total.bytes += message.bytes;
@@ -101,16 +105,22 @@ class PricingRecorder final : public Recorder {
       const std::string group(Name(message.group));
       events[action_].push_back(
           {fmt::format("{} {} {}", Name(message.kind), group, FormatBytes(message.bytes)), group,
-           now(), message_s});
+           now() + delay_s, message_s});
     }
+    if (within) return;
     now() += message_s;
     action_ = action;
     if (beside) return;
-    Breakdown& parts = estimate.breakdown_s;
-    (recomputes() ? parts.recompute : parts.exposed(message.group)) += message_s;
+    if (!message.asynchronous()) clock_.Pass(message_s);
+    PartOf(message) += message_s;
   }
 
-  void BeginWait(const CommRecord&) override {}
+  void BeginWait(const CommRecord& message) override {
+    if (!WaitedForWithinPiece(message)) return;
+    const double wait_s = clock_.Wait(message);
+    now() += wait_s;
+    PartOf(message) += wait_s;
+  }
   void End() override {}
 
   Estimate estimate;
@@ -119,6 +129,10 @@ class PricingRecorder final : public Recorder {
 
  private:
   bool recomputes() const { return piece_.pass == PassKind::kRecompute; }
+  double& PartOf(const CommRecord& message) {
+    Breakdown& parts = estimate.breakdown_s;
+    return recomputes() ? parts.recompute : parts.exposed(message.group);
+  }
   /// Seconds of the action so far.
   double& now() {
     return action_ < seconds.actions.size() ? seconds.actions[action_] : seconds.end;
@@ -128,6 +142,7 @@ class PricingRecorder final : public Recorder {
   const ParallelConfig& layout_;
   bool with_timeline_;
   PieceRecord piece_;
+  OverlapClock clock_;
   size_t action_ = 0;
   bool open_ = false;  // the piece at events[action_][piece_event_] has no end yet
   size_t piece_event_ = 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cost_model/overlap.h"
+
 namespace trimtab {
 namespace {
 
@@ -38,21 +40,34 @@ void PieceCost::Append(const PieceCost& next, int64_t times) {
 PieceCost PriceOf(std::span<const Recording> pieces, const ParallelConfig& layout,
                   const Pricer& pricer) {
   PieceCost cost;
+  OverlapClock clock;
   for (const Recording& piece : pieces) {
     const bool recompute = piece.piece.pass == PassKind::kRecompute;
+    const auto part_of = [&](const CommRecord& message) -> double& {
+      return recompute ? cost.recompute_s : cost.message_s[static_cast<size_t>(message.group)];
+    };
     for (const RecordedEvent& event : piece.events) {
       if (const auto* op = std::get_if<OpRecord>(&event)) {
-        (recompute ? cost.recompute_s : cost.compute_s) += pricer.Seconds(*op);
+        const double seconds = pricer.Seconds(*op);
+        (recompute ? cost.recompute_s : cost.compute_s) += seconds;
+        clock.Pass(seconds);
         cost.flops += op->flops;
         ++cost.ops;
         continue;
       }
+      if (const auto* wait = std::get_if<WaitRecord>(&event)) {
+        part_of(wait->message) += clock.Wait(wait->message);
+        continue;
+      }
       const CommRecord& message = std::get<CommRecord>(event);
-      const double seconds = pricer.Seconds(message, StrideOf(message.group, layout));
-      double& part =
-          recompute ? cost.recompute_s : cost.message_s[static_cast<size_t>(message.group)];
-      part += seconds;
       Add({message.kind, message.group, 1, message.bytes}, 1, cost.messages);
+      const double seconds = pricer.Seconds(message, StrideOf(message.group, layout));
+      if (WaitedForWithinPiece(message)) {
+        clock.Submit(message, seconds);
+      } else {
+        part_of(message) += seconds;
+        if (!message.asynchronous()) clock.Pass(seconds);
+      }
     }
     cost.total = cost.total.Then(piece.total);
     cost.activations = cost.activations.Then(piece.activations);

@@ -22,9 +22,9 @@ struct MessageCount {
 
 /// Pieces that run one after the other.
 struct PieceCost {
-  double compute_s = 0;    // without recomputation
-  double recompute_s = 0;  // of recomputation: ops and messages
-  std::array<double, kGroupKindCount> message_s{};
+  double compute_s = 0;                             // without recomputation
+  double recompute_s = 0;                           // of recomputation: ops and messages
+  std::array<double, kGroupKindCount> message_s{};  // what shows of messages
   int64_t flops = 0;
   int64_t ops = 0;
   std::vector<MessageCount> messages;

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "cost_model/overlap.h"
 #include "engine/model/gpt_model.h"
 #include "engine/parallel/sharded_data_parallel.h"
 #include "engine/train/trainer.h"
@@ -37,7 +38,9 @@ class PieceRecorder final : public Recorder {
   void BeginComm(const CommRecord& message) override {
     pieces_.back().events.emplace_back(message);
   }
-  void BeginWait(const CommRecord&) override {}
+  void BeginWait(const CommRecord& message) override {
+    if (WaitedForWithinPiece(message)) pieces_.back().events.emplace_back(WaitRecord{message});
+  }
   void End() override {}
 
   /// The pieces since the last call.

@@ -28,8 +28,13 @@ struct MemorySpan {
   bool operator==(const MemorySpan&) const = default;
 };
 
+/// A wait for a message that the same piece submitted (overlap.h).
+struct WaitRecord {
+  CommRecord message;
+};
+
 /// What a piece did, in order.
-using RecordedEvent = std::variant<OpRecord, CommRecord>;
+using RecordedEvent = std::variant<OpRecord, CommRecord, WaitRecord>;
 
 /// One piece of the engine, once.
 struct Recording {

@@ -49,6 +49,7 @@ void ExpectSameEstimate(const Estimate& closed, const Estimate& dry, bool pipeli
   const Breakdown& b = dry.breakdown_s;
   EXPECT_NEAR(a.compute, b.compute, tolerance);
   EXPECT_NEAR(a.exposed_tp, b.exposed_tp, tolerance);
+  EXPECT_NEAR(a.exposed_cp, b.exposed_cp, tolerance);
   EXPECT_NEAR(a.exposed_dp, b.exposed_dp, tolerance);
   EXPECT_NEAR(a.recompute, b.recompute, tolerance);
   EXPECT_NEAR(a.optimizer, b.optimizer, tolerance);
@@ -99,6 +100,13 @@ TEST(ClosedForm, EqualsTheDryRunOfEveryStageOverPipelines) {
   EXPECT_GT(runs.size(), 300u);
   ExpectStagesAgree(runs, GenericCpu());
   ExpectStagesAgree(EveryPipeline(TinyLlama(), 12, 8), LoadCluster("2x8xh200"));
+}
+
+TEST(ClosedForm, EqualsTheDryRunWhereSequencesAreCut) {
+  const std::vector<RunConfig> runs = EveryContextParallelRun(TinyGpt2(), 20, 10);
+  EXPECT_GT(runs.size(), 300u);
+  ExpectTiersAgree(runs, GenericCpu());
+  ExpectTiersAgree(EveryContextParallelRun(TinyLlama(), 12, 6), LoadCluster("2x8xh200"));
 }
 
 TEST(ClosedForm, EqualsTheDryRunOnGpus) {
@@ -228,6 +236,8 @@ RunConfig RandomRun(std::mt19937& random) {
     ParallelConfig& layout = run.layout;
     layout.tp = pick({1, 2, 3, 4, 6});
     layout.dp = pick({1, 2, 3, 5});
+    layout.cp = pick({1, 1, 2, 3});
+    if (layout.cp > 1 && pick({0, 1}) != 0) layout.cp_comm_type = CpCommType::kAllGather;
     layout.sequence_parallel = pick({0, 1}) != 0;
     layout.micro_batch = pick({1, 2, 3});
     layout.zero = pick({0, 1, 2, 3});
