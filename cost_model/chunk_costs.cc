@@ -1,15 +1,15 @@
 #include "cost_model/chunk_costs.h"
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 namespace trimtab {
 namespace {
 
 void Append(const WayCosts& next, bool forward, int64_t times, WayCosts& ways) {
-  if (forward) return ways[kForwardWay].Append(next[kForwardWay], times);
-  for (size_t way = kForwardWay + 1; way < kWayCount; ++way) ways[way].Append(next[way], times);
+  const size_t begin = forward ? kForwardFirst : kBackwardSetting;
+  const size_t end = forward ? kBackwardSetting : kWayCount;
+  for (size_t way = begin; way < end; ++way) ways[way].Append(next[way], times);
 }
 
 /// The first layer from which on the model is like the layers of `chunk`, but for recomputation;
@@ -20,18 +20,20 @@ int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChu
   return std::search(first_alike.begin(), end, layers, end) - first_alike.begin();
 }
 
-/// The pieces of `kind` (and of layers [first, first + count)) among those of a recording, priced.
-WayCosts PriceOf(PieceKind kind, int64_t first, int64_t count, const MicroBatchRecording& recording,
-                 const ParallelConfig& layout, const Pricer& pricer) {
-  const auto is_kind = [=](const Recording& each) {
-    return each.piece.kind == kind && each.piece.layer >= first && each.piece.layer < first + count;
-  };
+/// The pieces of each way of a recording, priced.
+using PricedWays = std::array<std::vector<PieceCost>, kWayCount>;
+
+/// The pieces of `kind` (and of layers [first, first + count)) among those of a recording.
+WayCosts CostsOf(PieceKind kind, int64_t first, int64_t count, const MicroBatchRecording& recording,
+                 const PricedWays& priced) {
   WayCosts ways;
   for (size_t way = 0; way < kWayCount; ++way) {
     const std::vector<Recording>& pieces = recording.ways[way];
-    const auto begin = std::find_if(pieces.begin(), pieces.end(), is_kind);
-    const auto end = std::find_if_not(begin, pieces.end(), is_kind);
-    ways[way] = trimtab::PriceOf(std::span(begin, end), layout, pricer);
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const PieceRecord& piece = pieces[i].piece;
+      if (piece.kind != kind || piece.layer < first || piece.layer >= first + count) continue;
+      ways[way].Append(priced[way][i]);
+    }
   }
   return ways;
 }
@@ -68,13 +70,18 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
       .Put(layout.sequence_parallel ? 1 : 0, 1)
       .Put(layout.cp, 20)
       .Put(layout.cp_comm_type)
+      .Put(layout.tp_overlap_chunks, 7)
       .Put(layout.micro_batch, 24)
       .Put(layout.gradients)
       .Put(layout.schedule)
       // Passes talk to the data-parallel ranks from stage 2 on.
       .Put(layout.zero >= 2 ? layout.zero : 0, 2)
       .Put(layout.zero >= 2 ? layout.dp : 0, 20)
-      .Put(layout.reshard_after_forward ? 1 : 0, 1);
+      .Put(layout.zero >= 2 ? layout.shard : 0, 20)
+      .Put(layout.reshard_after_forward ? 1 : 0, 1)
+      .Put(layout.overlap_grad_reduce ? 1 : 0, 1)
+      // fp8 copies of what is gathered then are made in the forward pass.
+      .Put(layout.overlap_param_gather ? 1 : 0, 1);
 }
 
 const ChunkCosts::KindCosts& ChunkCosts::KindOf(const PriceSetting& setting, const RunConfig& run,
@@ -98,8 +105,12 @@ const ChunkCosts::KindCosts& ChunkCosts::KindOf(const PriceSetting& setting, con
       Repeated(run, cut, group, groups),
       {.num_layers = groups * group.count, .embedding = chunk.embedding, .head = chunk.head},
       setting.executor);
+  PricedWays priced;
+  for (size_t way = 0; way < kWayCount; ++way) {
+    priced[way] = PriceEach(recording.ways[way], run.layout, setting.pricer);
+  }
   const auto price = [&](PieceKind kind, int64_t first, int64_t count) {
-    return PriceOf(kind, first, count, recording, run.layout, setting.pricer);
+    return CostsOf(kind, first, count, recording, priced);
   };
   KindCosts costs = {.embedding = price(PieceKind::kEmbedding, 0, 1),
                      .groups = {},

@@ -17,6 +17,16 @@ double IdleSeconds(const RunConfig& run, const StageCosts& stage) {
   return RowOf(run.layout.schedule).idle_time(shape, stage.times);
 }
 
+/// What passes change about the data-parallel messages of the end of a step, in seconds: they hide
+/// the reduction of gradients beside the last micro batch's backward passes, and wait for what is
+/// still under way in the next step's first forward passes.
+double BesidePasses(const RunConfig& run, const StageCosts& stage, const EndCosts& end) {
+  const double backward_s = stage.times.backward_input + stage.times.backward_weight;
+  const double hidden_s = run.layout.overlap_grad_reduce ? std::min(end.hideable_s, backward_s) : 0;
+  const double waited_s = end.next_first_s + std::max(0.0, end.next_rest_s - stage.times.forward);
+  return waited_s - hidden_s;
+}
+
 void Count(const std::vector<MessageCount>& messages, Estimate& estimate) {
   for (const MessageCount& each : messages) {
     CommTotal& total = estimate.comm.at(each.kind, each.group);
@@ -45,13 +55,14 @@ MemoryEstimate MemoryOf(const StageCosts& stage, const EndCosts& end) {
   return memory;
 }
 
-Estimate EstimateOf(const StageCosts& stage, const EndCosts& end) {
+Estimate EstimateOf(const RunConfig& run, const StageCosts& stage, const EndCosts& end) {
   Estimate estimate;
   Add(stage.passes, estimate);
   Count(stage.messages, estimate);
   Add(end.update, estimate);
   estimate.breakdown_s.compute = stage.passes.compute_s;
   estimate.breakdown_s.optimizer = end.update.compute_s;
+  estimate.breakdown_s.exposed_dp += BesidePasses(run, stage, end);
   estimate.memory = MemoryOf(stage, end);
   return estimate;
 }
@@ -78,17 +89,18 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   MemoryEstimate memory = {.peak_total = -1};
   for (size_t i = 0; i < step.stages.size(); ++i) {
     const StageCosts& stage = step.stages[i];
-    const double seconds =
-        stage.passes.seconds() + IdleSeconds(run, stage) + step.ends[i].update.seconds();
+    const EndCosts& end = step.ends[i];
+    const double seconds = stage.passes.seconds() + IdleSeconds(run, stage) + end.update.seconds() +
+                           BesidePasses(run, stage, end);
     if (seconds > slowest_s) {
       slowest = i;
       slowest_s = seconds;
     }
-    const MemoryEstimate own = MemoryOf(stage, step.ends[i]);
+    const MemoryEstimate own = MemoryOf(stage, end);
     if (own.peak_total > memory.peak_total) memory = own;
   }
   const StageCosts& stage = step.stages[slowest];
-  Estimate estimate = EstimateOf(stage, step.ends[slowest]);
+  Estimate estimate = EstimateOf(run, stage, step.ends[slowest]);
   estimate.memory = memory;
   estimate.breakdown_s.bubble = IdleSeconds(run, stage);
   // Messages between stages run beside the passes, but for those that fill and drain the pipeline.
@@ -101,7 +113,7 @@ std::vector<Estimate> ClosedFormEstimator::Impl::Stages(const RunConfig& run) {
   const StepView step = costs_.Of(run);
   std::vector<Estimate> stages;
   for (size_t i = 0; i < step.stages.size(); ++i) {
-    stages.push_back(EstimateOf(step.stages[i], step.ends[i]));
+    stages.push_back(EstimateOf(run, step.stages[i], step.ends[i]));
   }
   return stages;
 }

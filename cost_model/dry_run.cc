@@ -8,11 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/finish.h"
-#include "cost_model/overlap.h"
 #include "cost_model/price.h"
+#include "cost_model/pricing_recorder.h"
 #include "cost_model/timeline.h"
 #include "engine/base/error.h"
-#include "engine/base/units.h"
 #include "engine/config/rules.h"
 #include "engine/schedule/pipeline.h"
 #include "engine/train/trainer.h"
@@ -20,133 +19,11 @@
 namespace trimtab {
 namespace {
 
-std::string Describe(const OpRecord& op) {
-  std::string text(Name(op.kind));
-  const char* separator = " ";
-  for (const int64_t dim : op.dims) {
-    if (dim == 0) break;
-    text += fmt::format("{}{}", separator, dim);
-    separator = "x";
-  }
-  return text;
-}
-
-/// "layer 3 forward", "head backward", "update".
-std::string Describe(const PieceRecord& piece) {
-  if (piece.kind == PieceKind::kUpdate) return std::string(Name(piece.kind));
-  const std::string number = piece.kind == PieceKind::kLayer ? fmt::format(" {}", piece.layer) : "";
-  return fmt::format("{}{} {}", Name(piece.kind), number, Name(piece.pass));
-}
-
 /// "forward of micro batch 3", and of which chunk where a stage has several.
 std::string Describe(const Action& action, int64_t chunks) {
   const std::string chunk = chunks > 1 ? fmt::format(", chunk {}", action.chunk) : "";
   return fmt::format("{} of micro batch {}{}", Name(action.kind), action.micro_batch, chunk);
 }
-
-/// Prices every op and message of a rank, one after the other as the engine issues them.
-class PricingRecorder final : public Recorder {
- public:
-  PricingRecorder(const Pricer& pricer, const ParallelConfig& layout, size_t actions,
-                  bool with_timeline)
-      : pricer_(pricer), layout_(layout), with_timeline_(with_timeline) {
-    seconds.actions.resize(actions);
-    events.resize(actions + 1);
-  }
-
-  void EnterAction(int64_t index) override {
-    ClosePiece();
-    action_ = static_cast<size_t>(index);
-  }
-  void EnterPiece(const PieceRecord& piece) override {
-    ClosePiece();
-    piece_ = piece;
-    if (piece.kind == PieceKind::kUpdate) action_ = seconds.actions.size();
-    if (!with_timeline_) return;
-    piece_event_ = events[action_].size();
-    events[action_].push_back({Describe(piece), "compute", now(), 0});
-    open_ = true;
-  }
-  /// Call at the end of the step.
-  void ClosePiece() {
-    if (!open_) return;
-    TimelineEvent& event = events[action_][piece_event_];
-    event.duration_s = now() - event.start_s;
-    open_ = false;
-  }
-
-  void BeginOp(const OpRecord& op) override {
-    const double op_s = pricer_.Seconds(op);
-    Breakdown& parts = estimate.breakdown_s;
-    double& part = piece_.kind == PieceKind::kUpdate ? parts.optimizer : parts.compute;
-    (recomputes() ? parts.recompute : part) += op_s;
-    estimate.hardware_flops += op.flops;
-    ++estimate.op_count;
-    if (with_timeline_) events[action_].push_back({Describe(op), "compute", now(), op_s});
-    now() += op_s;
-    clock_.Pass(op_s);
-  }
-
-  void BeginComm(const CommRecord& message) override {
-    const double message_s = pricer_.Seconds(message, StrideOf(message.group, layout_));
-    // Between stages it runs beside the passes: what shows of it, the pipeline's timeline says.
-    const bool beside = message.group == GroupKind::kPipeline && message.asynchronous();
-    // Within a pass it runs beside the ops: what shows of it, the wait for it says.
-    const bool within = WaitedForWithinPiece(message);
-    // Other asynchronous messages hold up no pass. They are priced as if nothing hid them, at the
-    // end, where they are waited for.
-    const size_t action = action_;
-    if (message.asynchronous() && !beside && !within) action_ = seconds.actions.size();
-    const double delay_s = within ? clock_.Submit(message, message_s) : 0;
-    CommTotal& total = estimate.comm.at(message.kind, message.group);
-    ++total.count;
-    total.bytes += message.bytes;
-    if (with_timeline_) {
-      const std::string group(Name(message.group));
-      events[action_].push_back(
-          {fmt::format("{} {} {}", Name(message.kind), group, FormatBytes(message.bytes)), group,
-           now() + delay_s, message_s});
-    }
-    if (within) return;
-    now() += message_s;
-    action_ = action;
-    if (beside) return;
-    if (!message.asynchronous()) clock_.Pass(message_s);
-    PartOf(message) += message_s;
-  }
-
-  void BeginWait(const CommRecord& message) override {
-    if (!WaitedForWithinPiece(message)) return;
-    const double wait_s = clock_.Wait(message);
-    now() += wait_s;
-    PartOf(message) += wait_s;
-  }
-  void End() override {}
-
-  Estimate estimate;
-  StageSeconds seconds;
-  std::vector<std::vector<TimelineEvent>> events;  // by action, from its start; the end's come last
-
- private:
-  bool recomputes() const { return piece_.pass == PassKind::kRecompute; }
-  double& PartOf(const CommRecord& message) {
-    Breakdown& parts = estimate.breakdown_s;
-    return recomputes() ? parts.recompute : parts.exposed(message.group);
-  }
-  /// Seconds of the action so far.
-  double& now() {
-    return action_ < seconds.actions.size() ? seconds.actions[action_] : seconds.end;
-  }
-
-  const Pricer& pricer_;
-  const ParallelConfig& layout_;
-  bool with_timeline_;
-  PieceRecord piece_;
-  OverlapClock clock_;
-  size_t action_ = 0;
-  bool open_ = false;  // the piece at events[action_][piece_event_] has no end yet
-  size_t piece_event_ = 0;
-};
 
 /// What the dry step of one rank of a stage says.
 struct StageResult {
@@ -173,23 +50,29 @@ StageResult DryStage(const RunConfig& run, const Pricer& pricer, int64_t stage, 
   device->memory().ResetPeaks();
   PricingRecorder recorder(pricer, run.layout, actions, with_timeline);
   device->set_recorder(&recorder);
-  trainer.Step(*MakeSyntheticSource(run.model.vocab_size, run.seed), 0);
+  const auto source = MakeSyntheticSource(run.model.vocab_size, run.seed);
+  trainer.Step(*source, 0);
+  if (run.layout.overlap_param_gather) {
+    // A step like any other finds weights on their way.
+    recorder.BeginNextStep();
+    trainer.Step(*source, 1);
+  }
   device->set_recorder(nullptr);
-  recorder.ClosePiece();
+  recorder.Close();
 
   result.peak_by_tag = device->memory().peak_by_tag();
   result.by_tag_at_peak = device->memory().by_tag_at_peak();
   memory.activations = result.peak_by_tag[static_cast<size_t>(MemoryTag::kActivations)];
   memory.peak_total = device->memory().peak_total();
-  result.estimate = recorder.estimate;
+  result.estimate = recorder.estimate();
   result.estimate.memory = memory;
-  result.seconds = std::move(recorder.seconds);
-  result.events = std::move(recorder.events);
+  result.seconds = recorder.seconds();
+  result.events = recorder.events();
   return result;
 }
 
 /// Appends the events of stage `number` at the times at which its actions run, each pass around its
-/// own.
+/// own, and its waits for other stages.
 void Place(StageResult& stage, const StageProgram& program, int64_t chunks,
            const PipelineTimeline& timeline, size_t number, std::vector<TimelineEvent>& placed) {
   for (size_t i = 0; i < stage.events.size(); ++i) {
@@ -205,6 +88,10 @@ void Place(StageResult& stage, const StageProgram& program, int64_t chunks,
       event.start_s += begin_s;
       placed.push_back(std::move(event));
     }
+  }
+  for (const TimeSpan& wait : timeline.waits[number]) {
+    placed.push_back({"wait for a neighbour", "compute", wait.start_s, wait.seconds(),
+                      static_cast<int64_t>(number)});
   }
 }
 

@@ -41,6 +41,8 @@ double& Breakdown::exposed(GroupKind group) {
     case GroupKind::kEmbedding:
       return exposed_pp;
     case GroupKind::kData:
+    case GroupKind::kShard:
+    case GroupKind::kReplica:
     case GroupKind::kWorld:
       break;
   }

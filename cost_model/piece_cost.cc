@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "cost_model/overlap.h"
+#include "cost_model/stream_clock.h"
 
 namespace trimtab {
 namespace {
@@ -37,42 +37,37 @@ void PieceCost::Append(const PieceCost& next, int64_t times) {
   activations = activations.Then(next.activations.Times(times));
 }
 
-PieceCost PriceOf(std::span<const Recording> pieces, const ParallelConfig& layout,
-                  const Pricer& pricer) {
-  PieceCost cost;
-  OverlapClock clock;
+std::vector<PieceCost> PriceEach(std::span<const Recording> pieces, const ParallelConfig& layout,
+                                 const Pricer& pricer) {
+  StreamClock clock(pricer.overlaps());
+  std::vector<PieceCost> costs;
+  costs.reserve(pieces.size());
   for (const Recording& piece : pieces) {
+    PieceCost& cost = costs.emplace_back();
     const bool recompute = piece.piece.pass == PassKind::kRecompute;
-    const auto part_of = [&](const CommRecord& message) -> double& {
-      return recompute ? cost.recompute_s : cost.message_s[static_cast<size_t>(message.group)];
+    const auto waited = [&](GroupKind group) -> double& {
+      return recompute ? cost.recompute_s : cost.message_s[static_cast<size_t>(group)];
     };
     for (const RecordedEvent& event : piece.events) {
       if (const auto* op = std::get_if<OpRecord>(&event)) {
-        const double seconds = pricer.Seconds(*op);
-        (recompute ? cost.recompute_s : cost.compute_s) += seconds;
-        clock.Pass(seconds);
+        (recompute ? cost.recompute_s : cost.compute_s) +=
+            clock.Compute(pricer.Seconds(*op)).seconds();
         cost.flops += op->flops;
         ++cost.ops;
-        continue;
-      }
-      if (const auto* wait = std::get_if<WaitRecord>(&event)) {
-        part_of(wait->message) += clock.Wait(wait->message);
-        continue;
-      }
-      const CommRecord& message = std::get<CommRecord>(event);
-      Add({message.kind, message.group, 1, message.bytes}, 1, cost.messages);
-      const double seconds = pricer.Seconds(message, StrideOf(message.group, layout));
-      if (WaitedForWithinPiece(message)) {
-        clock.Submit(message, seconds);
+      } else if (const auto* message = std::get_if<CommRecord>(&event)) {
+        const double before_s = clock.now_s();
+        clock.Submit(*message, pricer.Seconds(*message, StrideOf(message->group, layout)));
+        waited(message->group) += clock.now_s() - before_s;
+        Add({message->kind, message->group, 1, message->bytes}, 1, cost.messages);
       } else {
-        part_of(message) += seconds;
-        if (!message.asynchronous()) clock.Pass(seconds);
+        const CommRecord& awaited = std::get<WaitRecord>(event).message;
+        waited(awaited.group) += clock.Wait(awaited).seconds();
       }
     }
-    cost.total = cost.total.Then(piece.total);
-    cost.activations = cost.activations.Then(piece.activations);
+    cost.total = piece.total;
+    cost.activations = piece.activations;
   }
-  return cost;
+  return costs;
 }
 
 }  // namespace trimtab

@@ -24,7 +24,7 @@ struct MessageCount {
 struct PieceCost {
   double compute_s = 0;                             // without recomputation
   double recompute_s = 0;                           // of recomputation: ops and messages
-  std::array<double, kGroupKindCount> message_s{};  // what shows of messages
+  std::array<double, kGroupKindCount> message_s{};  // waiting for messages of a group
   int64_t flops = 0;
   int64_t ops = 0;
   std::vector<MessageCount> messages;
@@ -37,8 +37,9 @@ struct PieceCost {
   void Append(const PieceCost& next, int64_t times = 1);
 };
 
-/// Prices `pieces` of a run in `layout`.
-PieceCost PriceOf(std::span<const Recording> pieces, const ParallelConfig& layout,
-                  const Pricer& pricer);
+/// Prices each of `pieces`, which follow one another, of a run in `layout`: what one leaves under
+/// way goes on beside the next.
+std::vector<PieceCost> PriceEach(std::span<const Recording> pieces, const ParallelConfig& layout,
+                                 const Pricer& pricer);
 
 }  // namespace trimtab

@@ -178,7 +178,9 @@ Precision Pricer::RateOf(const OpRecord& op) const {
 
 Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_per_node,
                int64_t cores, Precision precision)
-    : run_rate_(precision), ranks_per_node_(std::max<int64_t>(ranks_per_node, 1)) {
+    : overlaps_(profile.device != "cpu"),
+      run_rate_(precision),
+      ranks_per_node_(std::max<int64_t>(ranks_per_node, 1)) {
   const std::string why = Unpriceable(profile, precision);
   if (!why.empty()) throw UsageError(fmt::format("precision {}: {}", Name(precision), why));
   const bool cpu = profile.device == "cpu";

@@ -39,6 +39,8 @@ class Pricer {
   /// `stride`: StrideOf the message's group.
   double Seconds(const CommRecord& message, int64_t stride) const;
 
+  /// Whether asynchronous messages run beside ops. On a cpu the ranks' own threads carry them.
+  bool overlaps() const { return overlaps_; }
   /// FLOP/s of one rank in the run's precision.
   double peak_flops() const { return rates_[static_cast<size_t>(run_rate_)].peak; }
   /// The tables were measured in exactly this mode.
@@ -62,6 +64,7 @@ class Pricer {
   double Roofline(const OpRecord& op) const;
   double Ring(const CommRecord& message, int64_t stride) const;
 
+  bool overlaps_ = false;
   bool has_tables_ = false;
   bool calibrated_ = false;
   double scale_ = 1;  // seconds in this mode / seconds in the mode of the tables

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "cost_model/overlap.h"
 #include "engine/model/gpt_model.h"
 #include "engine/parallel/sharded_data_parallel.h"
 #include "engine/train/trainer.h"
@@ -39,7 +38,7 @@ class PieceRecorder final : public Recorder {
     pieces_.back().events.emplace_back(message);
   }
   void BeginWait(const CommRecord& message) override {
-    if (WaitedForWithinPiece(message)) pieces_.back().events.emplace_back(WaitRecord{message});
+    pieces_.back().events.emplace_back(WaitRecord{message});
   }
   void End() override {}
 
@@ -153,14 +152,16 @@ MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chu
     batch.hidden = received(!chunk.embedding, ActionKind::kRecvActivation);
     Tensor result = model.Forward(batch, scalar, loss_sum, state);
     batch = {};
-    recording.ways[kForwardWay] = recorder.Take();
+    recording.ways[first ? kForwardFirst : kForwardLater] = recorder.Take();
     result = received(!chunk.head, ActionKind::kRecvGradient);
     data_parallel.StartBackward(first, /*last=*/false);
     const bool accumulate = data_parallel.accumulates();
     if (run.layout.schedule == Schedule::kZeroBubble) {
       result = model.BackwardInput(state, std::move(result), accumulate);
+      data_parallel.FinishBackward();
       recording.ways[first ? kInputSetting : kInputAdding] = recorder.Take();
       model.BackwardWeight(state, accumulate);
+      data_parallel.FinishBackward();
       recording.ways[first ? kWeightSetting : kWeightAdding] = recorder.Take();
     } else {
       result = model.Backward(state, std::move(result), accumulate);
@@ -202,6 +203,7 @@ UpdateRecording RecordUpdate(const RunConfig& run, int64_t stage, const Executor
   PieceRecorder recorder(*device);
   device->EnterPiece({PieceKind::kUpdate});
   trainer.ReduceGradients();
+  recording.reduction = std::move(recorder.Take().front());
   trainer.EndStep();
   recording.update = std::move(recorder.Take().front());
   return recording;

@@ -28,7 +28,7 @@ struct MemorySpan {
   bool operator==(const MemorySpan&) const = default;
 };
 
-/// A wait for a message that the same piece submitted (overlap.h).
+/// An asynchronous message was waited for.
 struct WaitRecord {
   CommRecord message;
 };
@@ -44,10 +44,12 @@ struct Recording {
   MemorySpan activations;  // of what is allocated as an activation
 };
 
-/// The ways through a chunk of the model. A step's first backward pass through a chunk sets the
-/// gradients, the others add to them; the last four are its parts, under zero-bubble schedules.
+/// The ways through a chunk of the model. A step's first forward pass may gather weights that the
+/// later ones find; the first backward pass sets the gradients, the others add to them; the last
+/// four are its parts, under zero-bubble schedules.
 enum Way : size_t {
-  kForwardWay,
+  kForwardFirst,
+  kForwardLater,
   kBackwardSetting,
   kBackwardAdding,
   kInputSetting,
@@ -90,8 +92,9 @@ int64_t RecordIds(const RunConfig& run, const ModelChunk& chunk, int64_t in_flig
 
 /// The end of a step, and what a rank holds between steps.
 struct UpdateRecording {
-  Recording update;   // reduction of all gradients, clipping, AdamW, gathering
-  BytesByTag held{};  // but for the ids of micro batches
+  Recording reduction;  // of all gradients, as if none had been sent beside the backward pass
+  Recording update;     // clipping, AdamW, gathering
+  BytesByTag held{};    // but for the ids of micro batches
 };
 
 /// Records the end of a step of the first rank of pipeline stage `stage`, with all its parameters.

@@ -27,17 +27,23 @@ struct MemoryWalk {
 
 /// Which way an action of a program goes through its chunk.
 Way WayOf(const Action& action) {
-  const bool sets = action.micro_batch == 0;
+  const bool first = action.micro_batch == 0;
   switch (action.kind) {
     case ActionKind::kForward:
-      return kForwardWay;
+      return first ? kForwardFirst : kForwardLater;
     case ActionKind::kBackwardInput:
-      return sets ? kInputSetting : kInputAdding;
+      return first ? kInputSetting : kInputAdding;
     case ActionKind::kBackwardWeight:
-      return sets ? kWeightSetting : kWeightAdding;
+      return first ? kWeightSetting : kWeightAdding;
     default:
-      return sets ? kBackwardSetting : kBackwardAdding;
+      return first ? kBackwardSetting : kBackwardAdding;
   }
+}
+
+/// Whether a step goes this way once, with its first micro batch.
+bool IsFirst(size_t way) {
+  return way == kForwardFirst || way == kBackwardSetting || way == kInputSetting ||
+         way == kWeightSetting;
 }
 
 /// Follows the memory of a stage: what its passes take and keep, received messages from when they
@@ -86,6 +92,50 @@ std::vector<MessageCount> CountMessages(const StageProgram& program,
     count.bytes += (activation ? messages.activation : messages.gradient).bytes;
   }
   return counts;
+}
+
+/// All asynchronous messages of a reduction but the last, which has no pass left to run beside.
+double HideableSeconds(const Recording& reduction, const ParallelConfig& layout,
+                       const Pricer& pricer) {
+  if (!pricer.overlaps()) return 0;
+  double sum = 0;
+  double last = 0;
+  for (const RecordedEvent& event : reduction.events) {
+    const auto* message = std::get_if<CommRecord>(&event);
+    if (message == nullptr || !message->asynchronous()) continue;
+    last = pricer.Seconds(*message, StrideOf(message->group, layout));
+    sum += last;
+  }
+  return sum - last;
+}
+
+/// Asynchronous messages that the recording does not wait for.
+std::vector<CommRecord> UnderWay(const Recording& recording) {
+  std::vector<CommRecord> messages;
+  for (const RecordedEvent& event : recording.events) {
+    if (const auto* message = std::get_if<CommRecord>(&event)) {
+      if (message->asynchronous()) messages.push_back(*message);
+    } else if (const auto* wait = std::get_if<WaitRecord>(&event)) {
+      std::erase_if(messages, [&](const CommRecord& each) { return each.id == wait->message.id; });
+    }
+  }
+  return messages;
+}
+
+EndCosts EndOf(const UpdateRecording& recording, const ParallelConfig& layout,
+               const Pricer& pricer) {
+  EndCosts end = {.update = {},
+                  .hideable_s = HideableSeconds(recording.reduction, layout, pricer),
+                  .held = recording.held};
+  for (const Recording* piece : {&recording.reduction, &recording.update}) {
+    end.update.Append(PriceEach(std::span(piece, 1), layout, pricer).front());
+  }
+  if (!pricer.overlaps()) return end;
+  for (const CommRecord& message : UnderWay(recording.update)) {
+    const double seconds = pricer.Seconds(message, StrideOf(message.group, layout));
+    (end.next_first_s == 0 ? end.next_first_s : end.next_rest_s) += seconds;
+  }
+  return end;
 }
 
 }  // namespace
@@ -158,12 +208,10 @@ const std::vector<StageCosts>& StepCosts::Impl::StagesOf(const PriceSetting& set
       const auto number = static_cast<int64_t>(chunks.size());
       const WayCosts& ways = *chunks.emplace_back(&chunks_.Of(setting, run, chunk));
       for (size_t way = 0; way < kWayCount; ++way) {
-        const bool once = way == kBackwardSetting || way == kInputSetting || way == kWeightSetting;
-        int64_t times = once ? 1 : micro_batches - 1;
-        if (way == kForwardWay) times = micro_batches;
+        const int64_t times = IsFirst(way) ? 1 : micro_batches - 1;
         if (times > 0) stage.passes.Append(ways[way], times);
       }
-      stage.times.forward += ways[kForwardWay].seconds();
+      stage.times.forward += ways[kForwardLater].seconds();
       stage.times.backward_input += ways[kBackwardAdding].seconds() + ways[kInputAdding].seconds();
       stage.times.backward_weight += ways[kWeightAdding].seconds();
       const int64_t ids =
@@ -196,6 +244,9 @@ const std::vector<EndCosts>& StepCosts::Impl::EndsOf(const PriceSetting& setting
                       .Put(layout.dp, 20)
                       .Put(layout.sequence_parallel ? 1 : 0, 1)
                       .Put(layout.zero, 2)
+                      .Put(layout.shard, 20)
+                      .Put(layout.overlap_grad_reduce ? 1 : 0, 1)
+                      .Put(layout.overlap_param_gather ? 1 : 0, 1)
                       .Put(layout.master)
                       .Put(layout.moments)
                       .Put(layout.gradients)
@@ -222,8 +273,7 @@ const std::vector<EndCosts>& StepCosts::Impl::EndsOf(const PriceSetting& setting
       ends.push_back(ends[static_cast<size_t>(same - seen.begin())]);
     } else {
       const UpdateRecording recording = RecordUpdate(shorter, stage, setting.executor);
-      ends.push_back({.update = PriceOf(std::span(&recording.update, 1), layout, setting.pricer),
-                      .held = recording.held});
+      ends.push_back(EndOf(recording, layout, setting.pricer));
     }
     seen.push_back(std::move(chunks));
   }

@@ -26,6 +26,7 @@ class Simulation {
   Simulation(std::span<const StageProgram> programs, std::span<const StageSeconds> seconds)
       : programs_(programs), seconds_(seconds), states_(programs.size()) {
     result_.stages.resize(programs.size());
+    result_.waits.resize(programs.size());
     for (size_t stage = 0; stage < programs.size(); ++stage) {
       TRIMTAB_ASSERT(seconds[stage].actions.size() == programs[stage].size(),
                      "stage {}: the seconds of {} actions, where its program has {}", stage,
@@ -146,6 +147,7 @@ class Simulation {
     const double done_s = std::max(state.now_s, message.end_s);
     times.bubble_s += begun_s - state.now_s;
     times.exposed_s += done_s - begun_s;
+    if (done_s > state.now_s) result_.waits[stage].push_back({state.now_s, done_s});
     state.now_s = done_s;
   }
 

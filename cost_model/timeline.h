@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "cost_model/time_span.h"
 #include "engine/schedule/action.h"
 
 namespace trimtab {
@@ -25,15 +26,10 @@ struct StageTimeline {
   double end_s = 0;      // the sum of the three, and `StageSeconds::end`
 };
 
-/// When an action was under way.
-struct TimelineSlice {
-  double start_s = 0;
-  double end_s = 0;
-};
-
 struct PipelineTimeline {
   std::vector<StageTimeline> stages;
-  std::vector<std::vector<TimelineSlice>> slices;  // by stage, then by action of its program
+  std::vector<std::vector<TimeSpan>> slices;  // of actions: by stage, then in program order
+  std::vector<std::vector<TimeSpan>> waits;   // for neighbours and their messages: by stage
 
   /// The stage that ends last.
   size_t slowest() const;

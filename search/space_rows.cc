@@ -228,6 +228,24 @@ SpaceRow MicroBatchRow() {
                   "global-batch-divisible"}};
 }
 
+/// Whether messages get on beside ops: those of a cpu are done when they are submitted.
+bool Overlaps(const Problem& problem) { return problem.cluster.device != "cpu"; }
+
+SpaceRow TpOverlapRow() {
+  return {.name = "tp_overlap_chunks",
+          .applies =
+              [](const Problem& problem, const RunConfig& bound) {
+                return Overlaps(problem) && bound.layout.tp > 1 && !TypesOf(bound.layout).fp8;
+              },
+          .values =
+              [](const Problem&, const RunConfig&, Values& values) {
+                values.insert(values.end(), {1, 2, 4});
+              },
+          .bind = [](const Problem&, int64_t value,
+                     RunConfig& run) { run.layout.tp_overlap_chunks = value; },
+          .settles = {"rows-divisible-by-tp-overlap-chunks"}};
+}
+
 SpaceRow RecomputeRow() {
   return {.name = "recompute",
           .applies = Always,
@@ -255,6 +273,48 @@ SpaceRow ZeroRow() {
           .settles = {}};
 }
 
+/// Replicas that are sharded over all data-parallel ranks, or over fewer.
+SpaceRow ShardRow() {
+  return {.name = "shard",
+          .applies = [](const Problem&, const RunConfig& bound) { return bound.layout.zero >= 1; },
+          .values =
+              [](const Problem&, const RunConfig& bound, Values& values) {
+                const int64_t ranks = bound.layout.dp * bound.layout.cp;
+                AppendDivisors(ranks, ranks - 1, values);
+                std::replace(values.begin(), values.end(), int64_t{1}, int64_t{0});
+                if (values.empty()) values.push_back(0);
+              },
+          .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.shard = value; },
+          .settles = {}};
+}
+
+SpaceRow ReshardRow() {
+  return {.name = "reshard_after_forward",
+          .applies = [](const Problem&, const RunConfig& bound) { return bound.layout.zero == 3; },
+          .values =
+              [](const Problem&, const RunConfig&, Values& values) {
+                values.insert(values.end(), {1, 0});
+              },
+          .bind = [](const Problem&, int64_t value,
+                     RunConfig& run) { run.layout.reshard_after_forward = value != 0; },
+          .settles = {}};
+}
+
+SpaceRow ParamGatherRow() {
+  return {.name = "overlap_param_gather",
+          .applies =
+              [](const Problem& problem, const RunConfig& bound) {
+                return Overlaps(problem) && (bound.layout.zero == 1 || bound.layout.zero == 2);
+              },
+          .values =
+              [](const Problem&, const RunConfig&, Values& values) {
+                values.insert(values.end(), {0, 1});
+              },
+          .bind = [](const Problem&, int64_t value,
+                     RunConfig& run) { run.layout.overlap_param_gather = value != 0; },
+          .settles = {}};
+}
+
 }  // namespace
 
 const std::vector<SpaceRow>& SpaceRows() {
@@ -269,8 +329,12 @@ const std::vector<SpaceRow>& SpaceRows() {
                                              ScheduleRow(),
                                              VirtualPipelineRow(),
                                              MicroBatchRow(),
+                                             TpOverlapRow(),
                                              RecomputeRow(),
-                                             ZeroRow()};
+                                             ZeroRow(),
+                                             ShardRow(),
+                                             ReshardRow(),
+                                             ParamGatherRow()};
   return rows;
 }
 

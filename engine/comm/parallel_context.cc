@@ -87,8 +87,9 @@ void RunRank(InprocWorld& world, int rank,
 
 std::unique_ptr<Communicator>& ParallelContext::group(GroupKind kind) {
   static constexpr std::array<std::unique_ptr<Communicator> ParallelContext::*, kGroupKindCount>
-      kMembers = {&ParallelContext::world, &ParallelContext::tp, &ParallelContext::cp,
-                  &ParallelContext::dp,    &ParallelContext::pp, &ParallelContext::embedding};
+      kMembers = {&ParallelContext::world, &ParallelContext::tp,     &ParallelContext::cp,
+                  &ParallelContext::dp,    &ParallelContext::pp,     &ParallelContext::embedding,
+                  &ParallelContext::shard, &ParallelContext::replica};
   return this->*kMembers[static_cast<size_t>(kind)];
 }
 

@@ -24,6 +24,8 @@ struct ParallelContext {
   std::unique_ptr<Communicator> dp;
   std::unique_ptr<Communicator> pp;
   std::unique_ptr<Communicator> embedding;
+  std::unique_ptr<Communicator> shard;
+  std::unique_ptr<Communicator> replica;
   /// All ranks, over tensors in host memory whatever the rank's device. Null on meta.
   std::unique_ptr<Communicator> host;
 

@@ -1,5 +1,7 @@
 #include "engine/comm/process_groups.h"
 
+#include <bit>
+
 #include "engine/base/error.h"
 
 namespace trimtab {
@@ -13,31 +15,49 @@ std::array<int, kAxes> SizesOf(const ParallelConfig& layout) {
           static_cast<int>(layout.pp)};
 }
 
-/// What a group spans along one axis: `size` ranks, `step` apart, of which this one is `own`.
-struct Span {
+/// `size` ranks, `step` apart, of which this one is `own`.
+struct Row {
   int size = 1;
-  int step = 0;
+  int step = 1;
   int own = 0;
 };
 
-std::array<Span, kAxes> SpansOf(const ParallelConfig& layout, GroupKind kind, int rank) {
-  const ProcessGroup& group = kProcessGroups[static_cast<size_t>(kind)];
+/// The ranks along the axes of a group.
+Row RowOf(const ProcessGroup& group, const ParallelConfig& layout, int rank) {
   const std::array<int, kAxes> sizes = SizesOf(layout);
-  std::array<Span, kAxes> spans;
-  int step = 1;
+  Row row;
   for (size_t axis = 0; axis < kAxes; ++axis) {
-    const int size = sizes[axis];
-    const int own = rank / step % size;
     if ((group.axes >> axis & 1U) != 0) {
-      if (!group.ends_only) {
-        spans[axis] = {size, step, own};
-      } else if (size > 1 && (own == 0 || own == size - 1)) {
-        spans[axis] = {2, step * (size - 1), own == 0 ? 0 : 1};
-      }
+      row.size *= sizes[axis];
+    } else if (group.axes >> axis != 0) {
+      row.step *= sizes[axis];  // an axis below those of the group
     }
-    step *= size;
   }
-  return spans;
+  row.own = rank / row.step % row.size;
+  return row;
+}
+
+/// The part of a row that makes the group.
+Row Cut(const Row& row, GroupPart part, int shard) {
+  switch (part) {
+    case GroupPart::kAll:
+      return row;
+    case GroupPart::kEnds:
+      if (row.size == 1 || (row.own != 0 && row.own != row.size - 1)) return {};
+      return {2, row.step * (row.size - 1), row.own == 0 ? 0 : 1};
+    case GroupPart::kNeighbours:
+    case GroupPart::kAcross:
+      break;
+  }
+  if (shard == 0 || shard == row.size) return {};
+  TRIMTAB_ASSERT(row.size % shard == 0, "{} ranks in runs of {}", row.size, shard);
+  if (part == GroupPart::kNeighbours) return {shard, row.step, row.own % shard};
+  return {row.size / shard, row.step * shard, row.own / shard};
+}
+
+Row MembersOf(const ParallelConfig& layout, GroupKind kind, int rank) {
+  const ProcessGroup& group = kProcessGroups[static_cast<size_t>(kind)];
+  return Cut(RowOf(group, layout, rank), group.part, static_cast<int>(layout.shard));
 }
 
 constexpr bool InOrder() {
@@ -47,6 +67,15 @@ constexpr bool InOrder() {
   return true;
 }
 static_assert(InOrder(), "a row is found by its kind");
+
+constexpr bool AxesSideBySide() {
+  for (const ProcessGroup& group : kProcessGroups) {
+    const unsigned from_first = group.axes >> std::countr_zero(group.axes);
+    if (!std::has_single_bit(from_first + 1)) return false;
+  }
+  return true;
+}
+static_assert(AxesSideBySide(), "the ranks of a group are one row");
 
 }  // namespace
 
@@ -68,25 +97,14 @@ int RankAt(const ParallelConfig& layout, const RankPlace& place) {
 }
 
 GroupPlace PlaceInGroup(const ParallelConfig& layout, GroupKind group, int rank) {
-  GroupPlace place;
-  for (const Span& span : SpansOf(layout, group, rank)) {
-    if (place.size == 1 && span.size > 1) place.stride = span.step;
-    place.rank += place.size * span.own;
-    place.size *= span.size;
-  }
-  return place;
+  const Row row = MembersOf(layout, group, rank);
+  return {.rank = row.own, .size = row.size, .stride = row.size > 1 ? row.step : 1};
 }
 
 std::vector<int> GroupMembers(const ParallelConfig& layout, GroupKind group, int rank) {
-  const std::array<Span, kAxes> spans = SpansOf(layout, group, rank);
-  std::vector<int> members = {rank};
-  for (const Span& span : spans) members[0] -= span.own * span.step;
-  for (const Span& span : spans) {
-    const size_t before = members.size();
-    for (int i = 1; i < span.size; ++i) {
-      for (size_t each = 0; each < before; ++each) members.push_back(members[each] + i * span.step);
-    }
-  }
+  const Row row = MembersOf(layout, group, rank);
+  std::vector<int> members;
+  for (int i = 0; i < row.size; ++i) members.push_back(rank + (i - row.own) * row.step);
   return members;
 }
 

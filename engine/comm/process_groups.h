@@ -2,8 +2,9 @@
 //
 // The grid has the axes tp, cp, dp, pp, and rank numbers run along tp first (Megatron-Core's order
 // tp-cp-ep-dp-pp), so that a tensor-parallel group is a run of neighbouring ranks. A group spans
-// some of the axes: its ranks differ there and nowhere else. In the group they are numbered in the
-// order of their ranks in the world.
+// axes that stand side by side: its ranks differ there and nowhere else, and so are equally far
+// apart in the world. It is all of those ranks, or a part of them. In the group they are numbered
+// in the order of their ranks in the world.
 #pragma once
 
 #include <array>
@@ -27,11 +28,18 @@ struct RankPlace {
 /// Axes of the grid, as bits.
 enum Axis : unsigned { kTpAxis = 1, kCpAxis = 2, kDpAxis = 4, kPpAxis = 8 };
 
+/// Which of the ranks along its axes make a group. Those that do not take part are groups of one.
+enum class GroupPart {
+  kAll,
+  kEnds,        // the first and the last
+  kNeighbours,  // runs of layout.shard of them; no groups where that is 0, or all of them
+  kAcross,      // one of each such run
+};
+
 struct ProcessGroup {
   GroupKind kind{};
   unsigned axes = 0;
-  /// Only the first and the last rank of the axes take part; the others are groups of one.
-  bool ends_only = false;
+  GroupPart part = GroupPart::kAll;
 };
 
 /// Every group a rank is in.
@@ -43,10 +51,13 @@ inline constexpr std::array<ProcessGroup, kGroupKindCount> kProcessGroups = {{
     {GroupKind::kData, kCpAxis | kDpAxis},
     {GroupKind::kPipeline, kPpAxis},
     // The two stages that share a tied embedding.
-    {GroupKind::kEmbedding, kPpAxis, /*ends_only=*/true},
+    {GroupKind::kEmbedding, kPpAxis, GroupPart::kEnds},
+    // Hybrid sharding: ranks that share one sharded replica, and those with the same part of it.
+    {GroupKind::kShard, kCpAxis | kDpAxis, GroupPart::kNeighbours},
+    {GroupKind::kReplica, kCpAxis | kDpAxis, GroupPart::kAcross},
 }};
 
-/// The layout's sizes must be at least 1, and `rank` in its world.
+/// The layout's sizes must be at least 1, `rank` in its world, and what is sharded divided evenly.
 RankPlace PlaceOf(const ParallelConfig& layout, int rank);
 /// Inverse of PlaceOf.
 int RankAt(const ParallelConfig& layout, const RankPlace& place);

@@ -154,7 +154,8 @@ constexpr LayoutKey kKeys[] = {
     Switch<&P::overlap_grad_reduce>("overlap_grad_reduce",
                                     "reduce gradients beside the backward pass"),
     Switch<&P::overlap_param_gather>("overlap_param_gather",
-                                     "gather sharded weights beside the forward pass"),
+                                     "with zero=1, 2: gather updated weights beside the next "
+                                     "forward pass"),
     Word<&P::schedule, Schedule::k1F1B, Schedule::kGpipe, Schedule::kInterleaved1F1B,
          Schedule::kZeroBubble>("schedule", "order of micro batches on a pipeline stage"),
     Integer<&P::micro_batch, 1, kMaxBatch>("mbs", "sequences per micro batch", Printed::kAlways),

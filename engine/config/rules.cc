@@ -25,16 +25,6 @@ std::string Unsupported(const char* what, const auto& value, const char* only) {
   return fmt::format("{} is {}; this version runs {}", what, value, only);
 }
 
-/// Which setting of sharded data parallelism is not there yet, of a layout that has one.
-std::string UnsupportedSharding(const ParallelConfig& layout) {
-  if (layout.zero >= 2 && layout.schedule == Schedule::kZeroBubble) {
-    return Unsupported("zero", layout.zero, "zero=0 and zero=1 with schedule=zero-bubble");
-  }
-  if (layout.shard != 0) return Unsupported("shard", layout.shard, "shard=0 only");
-  if (!layout.overlap_grad_reduce) return Unsupported("overlap_grad_reduce", 0, "1 only");
-  return Unsupported("overlap_param_gather", 1, "0 only");
-}
-
 /// An empty string, or what is wrong with the layers listed for each chunk.
 std::string StagesFault(const RunConfig& run) {
   const StageLayers& stages = run.layout.stages;
@@ -62,6 +52,11 @@ std::string NotDivisible(const char* what, int64_t value, const char* by, int64_
 /// Tokens of a micro batch on one context-parallel rank.
 int64_t LocalTokens(const RunConfig& run) {
   return run.layout.micro_batch * run.sequence_length / run.layout.cp;
+}
+
+/// Rows of the residual stream on one rank.
+int64_t RowsPerRank(const RunConfig& run) {
+  return run.layout.sequence_parallel ? LocalTokens(run) / run.layout.tp : LocalTokens(run);
 }
 
 /// An empty string, or which size of an fp8 product on one rank is no multiple of 16.
@@ -99,11 +94,12 @@ constexpr Rule kRules[] = {
                      {"make_vocab_size_divisible_by", m.make_vocab_size_divisible_by}},
                     1);
      }},
-    {"layout-sizes-positive", "Every parallel size and the micro batch are at least 1.",
+    {"layout-sizes-positive",
+     "Every parallel size, the micro batch and the number of chunks are at least 1.",
      [](const RunConfig& run) {
        const ParallelConfig& p = run.layout;
        return p.tp >= 1 && p.cp >= 1 && p.pp >= 1 && p.vp >= 1 && p.ep >= 1 && p.etp >= 1 &&
-              p.dp >= 1 && p.micro_batch >= 1;
+              p.dp >= 1 && p.micro_batch >= 1 && p.tp_overlap_chunks >= 1;
      },
      [](const RunConfig& run) {
        const ParallelConfig& p = run.layout;
@@ -114,7 +110,8 @@ constexpr Rule kRules[] = {
                      {"ep", p.ep},
                      {"etp", p.etp},
                      {"dp", p.dp},
-                     {"mbs", p.micro_batch}},
+                     {"mbs", p.micro_batch},
+                     {"tp_overlap_chunks", p.tp_overlap_chunks}},
                     1);
      }},
     {"run-sizes-positive", "The global batch and the sequence length are at least 1.",
@@ -134,26 +131,12 @@ constexpr Rule kRules[] = {
                     0);
      }},
 
-    {"tp-overlap-unsupported", "Tensor-parallel collectives do not overlap with their products.",
-     [](const RunConfig& run) { return run.layout.tp_overlap_chunks == 1; },
-     [](const RunConfig& run) {
-       return Unsupported("tp_overlap_chunks", run.layout.tp_overlap_chunks,
-                          "tp_overlap_chunks=1 only");
-     }},
     {"ep-unsupported", "Expert parallelism is not available.",
      [](const RunConfig& run) { return run.layout.ep == 1; },
      [](const RunConfig& run) { return Unsupported("ep", run.layout.ep, "ep=1 only"); }},
     {"etp-unsupported", "Tensor parallelism of experts is not available.",
      [](const RunConfig& run) { return run.layout.etp == 1; },
      [](const RunConfig& run) { return Unsupported("etp", run.layout.etp, "etp=1 only"); }},
-    {"sharding-unsupported",
-     "Replicas are sharded over all of dp; gradients not where they are made in two parts.",
-     [](const RunConfig& run) {
-       const ParallelConfig& p = run.layout;
-       const bool in_parts = p.zero >= 2 && p.schedule == Schedule::kZeroBubble;
-       return !in_parts && p.shard == 0 && p.overlap_grad_reduce && !p.overlap_param_gather;
-     },
-     [](const RunConfig& run) { return UnsupportedSharding(run.layout); }},
     {"tf32-requires-cuda", "TF32 needs a GPU.",
      [](const RunConfig& run) {
        return run.layout.precision != Precision::kTf32 || run.device == "cuda";
@@ -286,21 +269,62 @@ constexpr Rule kRules[] = {
            "with sp=1, mbs {} x sequence_length {} / cp {} is not divisible by tp {}",
            run.layout.micro_batch, run.sequence_length, run.layout.cp, run.layout.tp);
      }},
-    {"resharding-requires-sharded-weights",
-     "Only sharded weights are freed after a forward pass; in a pipeline they always are.",
+    {"tp-overlap-requires-tp", "What overlaps is messages of tensor-parallel ranks.",
+     [](const RunConfig& run) { return run.layout.tp_overlap_chunks == 1 || run.layout.tp > 1; },
      [](const RunConfig& run) {
-       return run.layout.reshard_after_forward || (run.layout.zero == 3 && run.layout.pp == 1);
+       return fmt::format("tp_overlap_chunks={} needs tp of at least 2, and tp is {}",
+                          run.layout.tp_overlap_chunks, run.layout.tp);
+     }},
+    {"tp-overlap-without-fp8", "fp8 quantises as a whole what overlapped products take in chunks.",
+     [](const RunConfig& run) {
+       return run.layout.tp_overlap_chunks == 1 || !TypesOf(run.layout).fp8;
      },
      [](const RunConfig& run) {
-       return fmt::format(
-           "reshard_after_forward=0 goes with zero=3 and pp=1, and zero is {}, pp {}",
-           run.layout.zero, run.layout.pp);
+       return fmt::format("tp_overlap_chunks={} goes with every precision but fp8",
+                          run.layout.tp_overlap_chunks);
+     }},
+    {"rows-divisible-by-tp-overlap-chunks",
+     "Chunks of overlapped products have the same number of each rank's rows.",
+     [](const RunConfig& run) { return RowsPerRank(run) % run.layout.tp_overlap_chunks == 0; },
+     [](const RunConfig& run) {
+       return NotDivisible("rows per rank", RowsPerRank(run), "tp_overlap_chunks",
+                           run.layout.tp_overlap_chunks);
+     }},
+    {"resharding-requires-sharded-weights", "Only sharded weights are freed after a forward pass.",
+     [](const RunConfig& run) { return run.layout.reshard_after_forward || run.layout.zero == 3; },
+     [](const RunConfig& run) {
+       return fmt::format("reshard_after_forward=0 goes with zero=3, and zero is {}",
+                          run.layout.zero);
      }},
     {"zero-requires-dp", "What is sharded is so over the data- and context-parallel ranks.",
      [](const RunConfig& run) { return run.layout.zero == 0 || run.layout.dp * run.layout.cp > 1; },
      [](const RunConfig& run) {
        return fmt::format("zero={} needs dp x cp of at least 2, and dp is {}, cp {}",
                           run.layout.zero, run.layout.dp, run.layout.cp);
+     }},
+    {"shard-requires-zero", "The ranks that share a replica share what is sharded.",
+     [](const RunConfig& run) { return run.layout.shard == 0 || run.layout.zero >= 1; },
+     [](const RunConfig& run) {
+       return fmt::format("shard={} needs zero of at least 1, and zero is 0", run.layout.shard);
+     }},
+    {"shard-divides-data-ranks", "Sharded replicas are of equal size, of two ranks or more.",
+     [](const RunConfig& run) {
+       const ParallelConfig& p = run.layout;
+       return p.shard == 0 || (p.shard >= 2 && p.dp * p.cp % p.shard == 0);
+     },
+     [](const RunConfig& run) {
+       return fmt::format("shard={} is no divisor of dp {} x cp {} that is at least 2",
+                          run.layout.shard, run.layout.dp, run.layout.cp);
+     }},
+    {"param-gather-overlap-requires-whole-weights",
+     "What is updated in shards and kept whole can be gathered beside the next forward pass; "
+     "sharded weights always are gathered beside passes.",
+     [](const RunConfig& run) {
+       return !run.layout.overlap_param_gather || run.layout.zero == 1 || run.layout.zero == 2;
+     },
+     [](const RunConfig& run) {
+       return fmt::format("overlap_param_gather=1 goes with zero=1 and zero=2, and zero is {}",
+                          run.layout.zero);
      }},
     {"global-batch-divisible",
      "Every data-parallel rank runs the same number of whole micro batches.",

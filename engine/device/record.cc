@@ -52,7 +52,7 @@ std::string_view Name(CollectiveKind kind) {
 
 std::string_view Name(GroupKind group) {
   static constexpr std::array<std::string_view, kGroupKindCount> kNames = {
-      "world", "tp", "cp", "dp", "pp", "embedding"};
+      "world", "tp", "cp", "dp", "pp", "embedding", "shard", "replica"};
   return kNames[static_cast<size_t>(group)];
 }
 

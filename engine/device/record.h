@@ -84,10 +84,19 @@ inline constexpr int kCollectiveKindCount = static_cast<int>(CollectiveKind::kBa
 std::string_view Name(CollectiveKind kind);
 
 /// The group a message belongs to. Which ranks are in it: engine/comm/process_groups.h.
-enum class GroupKind : int { kWorld, kTensor, kContext, kData, kPipeline, kEmbedding };
-inline constexpr int kGroupKindCount = static_cast<int>(GroupKind::kEmbedding) + 1;
+enum class GroupKind : int {
+  kWorld,
+  kTensor,
+  kContext,
+  kData,
+  kPipeline,
+  kEmbedding,
+  kShard,
+  kReplica,
+};
+inline constexpr int kGroupKindCount = static_cast<int>(GroupKind::kReplica) + 1;
 
-/// "world", "tp", "cp", "dp", "pp", "embedding".
+/// "world", "tp", "cp", "dp", "pp", "embedding", "shard", "replica".
 std::string_view Name(GroupKind group);
 
 /// One message of this rank. `bytes` is the size of the full (unsharded) buffer: the buffer of an

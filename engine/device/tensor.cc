@@ -44,6 +44,11 @@ Tensor Tensor::Slice(int64_t offset, const Shape& shape) const {
   return slice;
 }
 
+Tensor Tensor::Rows(int64_t first, int64_t count) const {
+  TRIMTAB_ASSERT(shape_.rank() == 2, "rows of {}, which is no matrix", shape_.ToString());
+  return Slice(first * shape_[1], {count, shape_[1]});
+}
+
 void* Tensor::raw() const {
   TRIMTAB_ASSERT(defined(), "an undefined tensor has no data");
   char* base = static_cast<char*>(storage_->data());

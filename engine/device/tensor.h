@@ -52,6 +52,8 @@ class Tensor {
 
   /// `shape.numel()` elements starting `offset` elements into this tensor; shares the memory.
   Tensor Slice(int64_t offset, const Shape& shape) const;
+  /// `count` rows of this matrix [rows, columns], from row `first` on.
+  Tensor Rows(int64_t first, int64_t count) const;
   /// The same elements under another shape of equal numel.
   Tensor Reshape(const Shape& shape) const { return Slice(0, shape); }
 

@@ -99,7 +99,10 @@ void Fp8State::QuantizeWeights(const ParallelContext& parallel) {
 
 void Fp8State::QuantizeUnit(const ParallelContext& parallel, size_t unit) {
   const LayerRange range = LayersOf(unit);
-  AllocateWeights(weight_amax_.device(), range, MemoryTag::kWorkspace);
+  if (range.begin == range.end) return;
+  if (!layers_[range.begin].fp8.rows.defined()) {
+    AllocateWeights(weight_amax_.device(), range, MemoryTag::kWorkspace);
+  }
   QuantizeRange(parallel, range);
 }
 

@@ -59,7 +59,8 @@ class Fp8State {
 
   /// Quantises every weight anew: after the first values, a checkpoint, an optimizer step.
   void QuantizeWeights(const ParallelContext& parallel);
-  /// Makes the fp8 weights of one unit of parameters from its weights; frees them.
+  /// Makes the fp8 weights of one unit of parameters from its weights, in new memory where it keeps
+  /// none; frees them.
   void QuantizeUnit(const ParallelContext& parallel, size_t unit);
   void ReleaseUnit(size_t unit);
   /// At the end of a step: with delayed scaling, the scales of the next one.

@@ -37,6 +37,11 @@ struct LayerContext {
   DeferredGradients* deferred = nullptr;
 
   int64_t tp() const { return parallel.layout.tp; }
+  /// Chunks of rows in which collectives of linear layers overlap with products; 1 = none. Whoever
+  /// looks at what is multiplied sees it whole.
+  int64_t tp_chunks() const {
+    return tp() == 1 || observer != nullptr ? 1 : parallel.layout.tp_overlap_chunks;
+  }
   bool sequence_parallel() const { return parallel.layout.sequence_parallel && tp() > 1; }
   /// The positions of each sequence that this rank has.
   Positions positions() const {

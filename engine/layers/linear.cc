@@ -3,6 +3,7 @@
 #include <numeric>
 #include <utility>
 
+#include "engine/layers/tp_overlap.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
 
@@ -72,6 +73,15 @@ Tensor ColumnParallelLinear::Forward(const LayerContext& context, LinearOperand 
                                      LinearSaved& saved) const {
   const Tensor bias = bias_ != nullptr ? bias_->weight : Tensor();
   const bool written = x.fp8.rows.defined();
+  if (context.sequence_parallel() && context.tp_chunks() > 1) {
+    Tensor y = context.New({context.tokens(), weight().spec.rows}, tag);
+    GatherInChunks(context, x.matrix, [&](const RowRun& run) {
+      Tensor rows = y.Rows(run.first, run.rows.dim(0));
+      products_.Multiply(context, run.rows, bias, rows);
+    });
+    saved.input = x.matrix;
+    return y;
+  }
   const Tensor full = written ? Tensor() : GatherRows(context, x.matrix);
   Tensor y = context.New({context.tokens(), weight().spec.rows}, tag);
   if (written) {
@@ -86,6 +96,7 @@ Tensor ColumnParallelLinear::Backward(const LayerContext& context, const LinearS
                                       LinearOperand dy, bool accumulate) const {
   const bool written = dy.fp8.rows.defined();
   if (bias_ != nullptr && !written) BiasBackward(dy.matrix, bias_->gradient, accumulate);
+  if (context.tp_chunks() > 1) return BackwardInChunks(context, saved, dy.matrix, accumulate);
   Tensor dx;
   {
     const LinearProducts::Backward backward =
@@ -94,15 +105,42 @@ Tensor ColumnParallelLinear::Backward(const LayerContext& context, const LinearS
     if (context.deferred == nullptr) {
       WeightGradient(context, backward, saved, accumulate);
     } else {
-      context.deferred->push_back(
-          [this, part = backward.WeightPart(), saved](const LayerContext& later, bool add) {
-            WeightGradient(later, part, saved, add);
-          });
+      Defer(context, backward, saved);
     }
     dx = context.New({context.tokens(), weight().spec.columns}, MemoryTag::kWorkspace);
     backward.InputGradient(context, dx);
   }
   return ReduceRows(context, std::move(dx), MemoryTag::kWorkspace);
+}
+
+Tensor ColumnParallelLinear::BackwardInChunks(const LayerContext& context, const LinearSaved& saved,
+                                              const Tensor& dy, bool accumulate) const {
+  const LinearProducts::Backward backward(products_, context, dy);
+  // The whole input arrives while the gradient of the shard is made and summed.
+  Tensor input = saved.input;
+  CommHandle gather;
+  if (context.deferred == nullptr && context.sequence_parallel()) {
+    input = context.New({context.tokens(), weight().spec.columns}, MemoryTag::kWorkspace);
+    gather = context.parallel.tp->AllGatherAsync(saved.input, input);
+  }
+  ChunkedReduction dx(context, weight().spec.columns, MemoryTag::kWorkspace,
+                      [&](RowRun& run) { backward.InputGradient(context, run.rows, run.first); });
+  gather.Wait();
+  if (context.deferred == nullptr) {
+    backward.WeightGradient(context, saved, input, accumulate);
+  } else {
+    Defer(context, backward, saved);
+  }
+  return dx.Take();
+}
+
+void ColumnParallelLinear::Defer(const LayerContext& context,
+                                 const LinearProducts::Backward& backward,
+                                 const LinearSaved& saved) const {
+  context.deferred->push_back(
+      [this, part = backward.WeightPart(), saved](const LayerContext& later, bool add) {
+        WeightGradient(later, part, saved, add);
+      });
 }
 
 void ColumnParallelLinear::WeightGradient(const LayerContext& context,
@@ -127,17 +165,28 @@ RowParallelLinear::RowParallelLinear(ParameterStore& store, const LayerContext& 
 
 Tensor RowParallelLinear::Forward(const LayerContext& context, LinearOperand x, MemoryTag tag,
                                   LinearSaved& saved) const {
-  // The reduce-scatter of sequence parallelism writes to another tensor: the product is transient.
-  const MemoryTag product_tag = context.sequence_parallel() ? MemoryTag::kWorkspace : tag;
-  Tensor product = context.New({context.tokens(), products_.weight().spec.rows}, product_tag);
+  const int64_t out = products_.weight().spec.rows;
   const bool fuse_bias = bias_ != nullptr && context.tp() == 1;
-  const Tensor bias = fuse_bias ? bias_->weight : Tensor();
-  if (x.fp8.rows.defined()) {
-    products_.Forward(context, x.fp8, bias, product, saved);
+  Tensor y;
+  if (context.tp_chunks() > 1) {
+    ChunkedReduction sum(context, out, tag, [&](RowRun& run) {
+      products_.Multiply(context, x.matrix.Rows(run.first, run.rows.dim(0)), /*bias=*/{}, run.rows);
+    });
+    saved.input = x.matrix;
+    y = sum.Take();
   } else {
-    products_.Forward(context, x.matrix, x.matrix, bias, product, saved);
+    // The reduce-scatter of sequence parallelism writes to another tensor: the product is
+    // transient.
+    Tensor product = context.New({context.tokens(), out},
+                                 context.sequence_parallel() ? MemoryTag::kWorkspace : tag);
+    const Tensor bias = fuse_bias ? bias_->weight : Tensor();
+    if (x.fp8.rows.defined()) {
+      products_.Forward(context, x.fp8, bias, product, saved);
+    } else {
+      products_.Forward(context, x.matrix, x.matrix, bias, product, saved);
+    }
+    y = ReduceRows(context, std::move(product), tag);
   }
-  Tensor y = ReduceRows(context, std::move(product), tag);
   if (bias_ != nullptr && !fuse_bias) AddBias(bias_->weight, y);
   return y;
 }
@@ -145,24 +194,42 @@ Tensor RowParallelLinear::Forward(const LayerContext& context, LinearOperand x, 
 Tensor RowParallelLinear::Backward(const LayerContext& context, const LinearSaved& saved,
                                    const Tensor& dy, bool accumulate) const {
   if (bias_ != nullptr) BiasBackward(dy, bias_->gradient, accumulate);
+  const int64_t in = products_.weight().spec.columns;
+  if (context.sequence_parallel() && context.tp_chunks() > 1) {
+    const Tensor full = context.New({context.tokens(), dy.dim(1)}, MemoryTag::kWorkspace);
+    const LinearProducts::Backward backward(products_, context, full);
+    Tensor dx = context.New({context.tokens(), in}, MemoryTag::kWorkspace);
+    GatherInChunks(context, dy, [&](const RowRun& run) {
+      Tensor arrived = full.Rows(run.first, run.rows.dim(0));
+      Copy(run.rows, arrived);
+      Tensor rows = dx.Rows(run.first, run.rows.dim(0));
+      backward.InputGradient(context, rows, run.first);
+    });
+    WeightGradient(context, backward, saved, accumulate);
+    return dx;
+  }
   Tensor full = GatherRows(context, dy);
   if (context.deferred != nullptr && !context.sequence_parallel() && !products_.fp8()) {
     full = context.New(dy.shape(), MemoryTag::kActivations);
     Copy(dy, full);
   }
   const LinearProducts::Backward backward(products_, context, full);
-  if (context.deferred == nullptr) {
-    backward.WeightGradient(context, saved, saved.input, accumulate);
-  } else {
-    context.deferred->push_back(
-        [part = backward.WeightPart(), saved](const LayerContext& later, bool add) {
-          part.WeightGradient(later, saved, saved.input, add);
-        });
-  }
-  Tensor dx =
-      context.New({context.tokens(), products_.weight().spec.columns}, MemoryTag::kWorkspace);
+  WeightGradient(context, backward, saved, accumulate);
+  Tensor dx = context.New({context.tokens(), in}, MemoryTag::kWorkspace);
   backward.InputGradient(context, dx);
   return dx;
+}
+
+void RowParallelLinear::WeightGradient(const LayerContext& context,
+                                       const LinearProducts::Backward& backward,
+                                       const LinearSaved& saved, bool accumulate) const {
+  if (context.deferred == nullptr) {
+    return backward.WeightGradient(context, saved, saved.input, accumulate);
+  }
+  context.deferred->push_back(
+      [part = backward.WeightPart(), saved](const LayerContext& later, bool add) {
+        part.WeightGradient(later, saved, saved.input, add);
+      });
 }
 
 }  // namespace trimtab

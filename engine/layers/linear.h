@@ -61,6 +61,12 @@ class ColumnParallelLinear {
  private:
   void WeightGradient(const LayerContext& context, const LinearProducts::Backward& backward,
                       const LinearSaved& saved, bool accumulate) const;
+  /// Leaves WeightGradient to context.deferred.
+  void Defer(const LayerContext& context, const LinearProducts::Backward& backward,
+             const LinearSaved& saved) const;
+  /// Backward without the bias, in chunks (tp_overlap.h).
+  Tensor BackwardInChunks(const LayerContext& context, const LinearSaved& saved, const Tensor& dy,
+                          bool accumulate) const;
 
   LinearProducts products_;
   Parameter* bias_ = nullptr;
@@ -89,6 +95,10 @@ class RowParallelLinear {
                   bool accumulate) const;
 
  private:
+  /// Now, or left to context.deferred.
+  void WeightGradient(const LayerContext& context, const LinearProducts::Backward& backward,
+                      const LinearSaved& saved, bool accumulate) const;
+
   LinearProducts products_;
   Parameter* bias_ = nullptr;
 };

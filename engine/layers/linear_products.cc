@@ -26,9 +26,7 @@ void LinearProducts::Forward(const LayerContext& context, const Tensor& x, const
   if (context.observer != nullptr) context.observer->OnForward(name_, x, weight_->weight);
   if (!fp8()) {
     saved.input = shard;
-    Gemm(x, Transpose::kNo, weight_->weight, Transpose::kYes, y,
-         {.bias = bias, .tf32 = context.types.tf32});
-    return;
+    return Multiply(context, x, bias, y);
   }
   const int64_t tokens = x.dim(0);
   const int64_t in = x.dim(1);
@@ -41,6 +39,13 @@ void LinearProducts::Forward(const LayerContext& context, const Tensor& x, const
   context.fp8->Quantize(context.parallel, fp8_layer_, Operand::kInput, x, input_sharded_,
                         /*keep_scale=*/false, rows, saved.input_transposed);
   Fp8Product(context, rows, bias, y);
+}
+
+void LinearProducts::Multiply(const LayerContext& context, const Tensor& x, const Tensor& bias,
+                              Tensor& y) const {
+  TRIMTAB_ASSERT(!fp8(), "{} multiplies in fp8", name_);
+  Gemm(x, Transpose::kNo, weight_->weight, Transpose::kYes, y,
+       {.bias = bias, .tf32 = context.types.tf32});
 }
 
 std::optional<Fp8Target> LinearProducts::InputTarget(const LayerContext& context) const {
@@ -137,14 +142,16 @@ LinearProducts::Backward LinearProducts::Backward::WeightPart() const {
   return part;
 }
 
-void LinearProducts::Backward::InputGradient(const LayerContext& context, Tensor& dx) const {
+void LinearProducts::Backward::InputGradient(const LayerContext& context, Tensor& dx,
+                                             int64_t first) const {
   const Parameter& weight = *products_->weight_;
+  const Tensor dy = (products_->fp8() ? dy_fp8_ : dy_).Rows(first, dx.dim(0));
   if (!products_->fp8()) {
-    Gemm(dy_, Transpose::kNo, weight.weight, Transpose::kNo, dx, {.tf32 = context.types.tf32});
+    Gemm(dy, Transpose::kNo, weight.weight, Transpose::kNo, dx, {.tf32 = context.types.tf32});
     return;
   }
   const Fp8Weight& fp8_weight = context.fp8->weight(products_->fp8_layer_);
-  Gemm(dy_fp8_, Transpose::kNo, fp8_weight.transposed, Transpose::kYes, dx,
+  Gemm(dy, Transpose::kNo, fp8_weight.transposed, Transpose::kYes, dx,
        {.scale_a = context.fp8->inverse(products_->fp8_layer_, Operand::kGradient),
         .scale_b = fp8_weight.inverse});
 }

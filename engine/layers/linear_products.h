@@ -64,6 +64,9 @@ class LinearProducts {
   void Forward(const LayerContext& context, const Fp8Output& x, const Tensor& bias, Tensor& y,
                LinearSaved& saved) const;
 
+  /// Rows of y from those of x, which is not quantised. Keeps nothing.
+  void Multiply(const LayerContext& context, const Tensor& x, const Tensor& bias, Tensor& y) const;
+
   /// Fills `saved` as Forward does, without the product. `x` is what the layer got: a shard of
   /// [N, in] where sequence parallelism gathers it.
   void Keep(const LayerContext& context, const LinearOperand& x, LinearSaved& saved) const;
@@ -85,8 +88,8 @@ class LinearProducts {
                         bool accumulate) const;
     /// What WeightGradient alone needs of this.
     Backward WeightPart() const;
-    /// dx [N, in] of the activations' type.
-    void InputGradient(const LayerContext& context, Tensor& dx) const;
+    /// dx [N, in] of the activations' type; or some rows of it, from `first` on.
+    void InputGradient(const LayerContext& context, Tensor& dx, int64_t first = 0) const;
 
    private:
     const LinearProducts* products_;

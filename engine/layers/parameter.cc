@@ -53,7 +53,9 @@ constexpr int64_t kChunk = int64_t{1} << 22;
 
 /// Where a parameter stands within its unit.
 int PlaceInUnit(const Parameter& parameter) {
-  return (parameter.spec.tensor_parallel ? 0 : 2) + (parameter.spec.is_matrix ? 0 : 1);
+  const bool matrix = parameter.spec.is_matrix;
+  if (parameter.spec.tensor_parallel) return matrix ? 0 : 1;
+  return matrix ? 3 : 2;
 }
 
 Tensor ViewOf(const Tensor& unit, const FlatRange& range, const Parameter& parameter) {
@@ -110,6 +112,10 @@ void ParameterStore::Place(int64_t shards) {
       numel_ += parameter->numel();
       skip_to(RoundUp(numel_, kParameterAlignment));
       if (parameter->spec.tensor_parallel) replicated_begin = numel_;
+      if (!parameter->spec.is_matrix) {
+        if (unit.vectors.numel() == 0) unit.vectors.begin = parameter->offset;
+        unit.vectors.end = numel_;
+      }
       ordered_.push_back(parameter);
     }
     unit.tensor_parallel = {begin, replicated_begin};
@@ -127,6 +133,13 @@ void ParameterStore::BindWeights(size_t unit, const Tensor& values) {
 void ParameterStore::BindGradients(size_t unit, const Tensor& values) {
   const ParameterUnit& bound = units_[unit];
   for (Parameter* each : bound.parameters) each->gradient = ViewOf(values, bound.range, *each);
+}
+
+void ParameterStore::BindVectorGradients(size_t unit, const Tensor& values) {
+  const ParameterUnit& bound = units_[unit];
+  for (Parameter* each : bound.parameters) {
+    if (!each->spec.is_matrix) each->gradient = ViewOf(values, bound.vectors, *each);
+  }
 }
 
 void ParameterStore::Allocate(Device& device, DType weights, DType gradients) {

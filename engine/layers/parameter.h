@@ -2,11 +2,11 @@
 //
 // A unit is what is used together: the positions, one layer, the head; and the token table, which
 // embedding and head may share. It holds first its tensor-parallel parameters, then the replicated
-// ones, so that sequence parallelism sums those with one message; of both, matrices come first, so
-// that weight decay changes seldom. Each parameter begins at a multiple of kParameterAlignment
-// elements: aligned for vector and tensor core loads, and for the blocks of the optimizer's scaled
-// state. Units stand in forward order. Whether all of them are in memory at once is for data
-// parallelism to decide (engine/parallel).
+// ones, so that sequence parallelism sums those with one message; vectors stand together in the
+// middle, so that weight decay changes seldom and their gradients can be kept apart. Each parameter
+// begins at a multiple of kParameterAlignment elements: aligned for vector and tensor core loads,
+// and for the blocks of the optimizer's scaled state. Units stand in forward order. Whether all of
+// them are in memory at once is for data parallelism to decide (engine/parallel).
 #pragma once
 
 #include <cstdint>
@@ -81,6 +81,7 @@ struct ParameterUnit {
   FlatRange range;                     // padding included
   FlatRange tensor_parallel;           // split over tp
   FlatRange replicated;                // the same on every tp rank
+  FlatRange vectors;                   // of both: what is no matrix
   std::vector<FlatRange> gaps;         // what no parameter takes
 };
 
@@ -102,6 +103,8 @@ class ParameterStore {
   /// `values` unbind them.
   void BindWeights(size_t unit, const Tensor& values);
   void BindGradients(size_t unit, const Tensor& values);
+  /// The same for the vectors of the unit alone, of `values` [unit.vectors.numel()].
+  void BindVectorGradients(size_t unit, const Tensor& values);
   /// Place(1), and zeroed memory for all weights and gradients: as one rank on its own has them.
   void Allocate(Device& device, DType weights, DType gradients);
 

@@ -6,6 +6,10 @@
 
 namespace trimtab {
 
+/// Gradients of a unit: of all its parameters, or, where a backward pass is made in two parts, of
+/// the vectors (biases, norms) in the first and of the matrices in the second.
+enum class GradientPart { kAll, kVectors, kMatrices };
+
 /// Does nothing: the parameters of a rank on its own are always there. Units are numbered as in
 /// ParameterStore; a unit stands for those that it also uses. `next` is the unit whose weights are
 /// read after this one's, if that is known.
@@ -22,9 +26,9 @@ class UnitHooks {
   virtual void EndBackward(size_t /*unit*/) {}
 
   /// Gradients are about to be written.
-  virtual void BeginGradients(size_t /*unit*/) {}
+  virtual void BeginGradients(size_t /*unit*/, GradientPart /*part*/) {}
   /// They are final for this micro batch.
-  virtual void EndGradients(size_t /*unit*/) {}
+  virtual void EndGradients(size_t /*unit*/, GradientPart /*part*/) {}
 };
 
 }  // namespace trimtab

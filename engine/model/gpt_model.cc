@@ -3,6 +3,14 @@
 #include <utility>
 
 namespace trimtab {
+namespace {
+
+/// What of a unit's gradients a backward pass makes now.
+GradientPart PartOf(const LayerContext& context) {
+  return context.deferred == nullptr ? GradientPart::kAll : GradientPart::kVectors;
+}
+
+}  // namespace
 
 ModelChunk WholeModel(const ModelConfig& model) { return {.num_layers = model.num_layers}; }
 
@@ -121,11 +129,12 @@ Tensor GptModel::HeadBackward(const LayerContext& context, MicroBatchState& stat
                               bool accumulate) const {
   context.device.EnterPiece({PieceKind::kHead, PassKind::kBackward});
   hooks_->BeginBackward(head_unit_, UnitBelow(layers_.size(), state));
-  hooks_->BeginGradients(head_unit_);
+  hooks_->BeginGradients(head_unit_, PartOf(context));
   Tensor dx = head_->Backward(context, state.inputs.back(), state.head, accumulate);
   state.head = {};
   state.inputs.pop_back();
   hooks_->EndBackward(head_unit_);
+  hooks_->EndGradients(head_unit_, PartOf(context));
   return dx;
 }
 
@@ -134,32 +143,26 @@ void GptModel::LayerBackward(const LayerContext& context, size_t index, MicroBat
   if (!state.layers[index].defined()) Recompute(state, index);
   EnterLayer(PassKind::kBackward, index);
   hooks_->BeginBackward(LayerUnit(index), UnitBelow(index, state));
-  hooks_->BeginGradients(LayerUnit(index));
+  hooks_->BeginGradients(LayerUnit(index), PartOf(context));
   layers_[index].Backward(context, state.inputs.back(), state.layers[index], dx, accumulate);
   state.layers[index] = {};
   state.inputs.pop_back();
   hooks_->EndBackward(LayerUnit(index));
+  hooks_->EndGradients(LayerUnit(index), PartOf(context));
 }
 
 void GptModel::EmbeddingBackward(const MicroBatchState& state, const Tensor& dx,
                                  bool accumulate) const {
   context_.device.EnterPiece({PieceKind::kEmbedding, PassKind::kBackward});
-  hooks_->BeginGradients(embedding_unit_);
+  hooks_->BeginGradients(embedding_unit_, GradientPart::kAll);
   const bool written = context_.model.tied_embeddings && head_.has_value();
   embedding_->Backward(context_, state.tokens, dx, accumulate, written);
-  hooks_->EndGradients(embedding_unit_);
+  hooks_->EndGradients(embedding_unit_, GradientPart::kAll);
 }
 
 Tensor GptModel::Backward(MicroBatchState& state, Tensor dy, bool accumulate) const {
-  Tensor dx = std::move(dy);
-  if (head_) {
-    dx = HeadBackward(context_, state, accumulate);
-    hooks_->EndGradients(head_unit_);
-  }
-  for (size_t i = layers_.size(); i-- > 0;) {
-    LayerBackward(context_, i, state, dx, accumulate);
-    hooks_->EndGradients(LayerUnit(i));
-  }
+  Tensor dx = head_ ? HeadBackward(context_, state, accumulate) : std::move(dy);
+  for (size_t i = layers_.size(); i-- > 0;) LayerBackward(context_, i, state, dx, accumulate);
   if (embedding_) {
     EmbeddingBackward(state, dx, accumulate);
     dx = {};
@@ -183,10 +186,10 @@ Tensor GptModel::BackwardInput(MicroBatchState& state, Tensor dy, bool accumulat
 void GptModel::BackwardWeight(MicroBatchState& state, bool accumulate) const {
   size_t next = 0;
   const auto make = [&](size_t unit) {
-    hooks_->BeginGradients(unit);
+    hooks_->BeginGradients(unit, GradientPart::kMatrices);
     for (const auto& gradient : state.deferred[next]) gradient(context_, accumulate);
     state.deferred[next++].clear();
-    hooks_->EndGradients(unit);
+    hooks_->EndGradients(unit, GradientPart::kMatrices);
   };
   if (head_) {
     context_.device.EnterPiece({PieceKind::kHead, PassKind::kBackward});

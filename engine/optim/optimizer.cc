@@ -229,7 +229,7 @@ void Optimizer::Update() {
   Tensor replicated_sum = sums_.Slice(1, {1});
   Sum(unit_sums_.Slice(0, {units}), split_sum, /*accumulate=*/false);
   Sum(unit_sums_.Slice(units, {units}), replicated_sum, /*accumulate=*/false);
-  if (shards_.updates_sharded()) parallel_.dp->AllReduce(sums_);
+  shards_.shard_group().AllReduce(sums_);
   // Tensor-parallel parameters count on every tp rank, replicated ones once.
   if (parallel_.layout.tp > 1) parallel_.tp->AllReduce(split_sum);
   if (parallel_.layout.pp > 1) parallel_.pp->AllReduce(sums_);

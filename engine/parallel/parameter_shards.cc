@@ -14,6 +14,9 @@ Tensor Zeros(Device& device, int64_t numel, DType dtype, MemoryTag tag) {
   return tensor;
 }
 
+/// Whether a replica has some of the data-parallel ranks only.
+bool IsHybrid(const ParallelContext& parallel) { return parallel.shard->size() > 1; }
+
 }  // namespace
 
 std::vector<Bucket> PlanBuckets(const std::vector<ParameterUnit>& units, int64_t min_numel,
@@ -35,10 +38,11 @@ std::vector<Bucket> PlanBuckets(const std::vector<ParameterUnit>& units, int64_t
 
 ParameterShards::ParameterShards(const ParallelContext& parallel, ParameterStore& store,
                                  Device& device)
-    : parallel_(parallel),
-      store_(store),
+    : store_(store),
       stage_(parallel.dp->size() > 1 ? parallel.layout.zero : 0),
-      shards_(stage_ >= 1 ? parallel.dp->size() : 1) {
+      shard_group_(stage_ >= 1 && !IsHybrid(parallel) ? parallel.dp.get() : parallel.shard.get()),
+      replica_group_(stage_ == 0 ? parallel.dp.get() : parallel.replica.get()),
+      shards_(shard_group_->size()) {
   store.Place(shards_);
   const TrainingTypes types = TypesOf(parallel.layout);
   const int64_t min_numel = gradients_sharded() ? 0 : kBucketBytes / SizeOf(types.gradients);
@@ -57,8 +61,7 @@ ParameterShards::ParameterShards(const ParallelContext& parallel, ParameterStore
 
 OwnedPart ParameterShards::PartOf(const Bucket& bucket) const {
   const int64_t numel = bucket.range.numel() / shards_;
-  const int64_t rank = updates_sharded() ? parallel_.dp->rank() : 0;
-  return {bucket.range.begin + rank * numel, bucket.shard_begin, numel};
+  return {bucket.range.begin + shard_group_->rank() * numel, bucket.shard_begin, numel};
 }
 
 OwnedPart ParameterShards::Within(const FlatRange& range) const {

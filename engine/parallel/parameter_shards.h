@@ -7,8 +7,10 @@
 //   2      all      its shard  its shard
 //   3      a shard  its shard  its shard
 //
-// What is sent at once is a bucket: a run of units, cut into as many equal parts as there are
-// ranks. A rank's shard is its part of every bucket, one after the other.
+// A replica is sharded over all data-parallel ranks, or (hybrid sharding: Zhang et al., MiCS,
+// arXiv:2205.00119; Zhao et al., arXiv:2304.11277) over layout.shard neighbours of them, and there
+// are several. What is sent at once is a bucket: a run of units, cut into as many equal parts as a
+// replica has ranks. A rank's shard is its part of every bucket, one after the other.
 #pragma once
 
 #include <cstdint>
@@ -59,6 +61,10 @@ class ParameterShards {
   Device& device() const { return weights_.device(); }
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
+  /// The ranks that share this replica, and those that have the same shard in other replicas.
+  Communicator& shard_group() const { return *shard_group_; }
+  Communicator& replica_group() const { return *replica_group_; }
+
   /// Whether the rank updates a part only; keeps gradients, weights of that part only.
   bool updates_sharded() const { return shards_ > 1; }
   bool gradients_sharded() const { return stage_ >= 2; }
@@ -79,9 +85,10 @@ class ParameterShards {
   const Tensor& gradients() const { return gradients_; }
 
  private:
-  const ParallelContext& parallel_;
   ParameterStore& store_;
   int64_t stage_ = 0;
+  Communicator* shard_group_;
+  Communicator* replica_group_;
   int64_t shards_ = 1;
   std::vector<Bucket> buckets_;
   Tensor weights_;

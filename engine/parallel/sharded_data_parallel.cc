@@ -1,16 +1,20 @@
 #include "engine/parallel/sharded_data_parallel.h"
 
-#include <vector>
-
 namespace trimtab {
 
 ShardedDataParallel::ShardedDataParallel(const ParallelContext& parallel, ParameterStore& store,
                                          Device& device, Fp8State* fp8, Parameter* shared)
-    : parallel_(parallel),
-      shards_(parallel, store, device),
+    : shards_(parallel, store, device),
       reducer_(parallel, shards_, shared),
       gatherer_(parallel, shards_, fp8),
-      reshard_after_forward_(parallel.layout.reshard_after_forward) {}
+      updates_(parallel, shards_, fp8),
+      keep_(KeepOf(parallel.layout)) {}
+
+ShardedDataParallel::Keep ShardedDataParallel::KeepOf(const ParallelConfig& layout) {
+  if (layout.reshard_after_forward) return Keep::kForPass;
+  // The passes of a pipeline's micro batches mix.
+  return layout.pp > 1 ? Keep::kForStep : Keep::kUntilBackward;
+}
 
 void ShardedDataParallel::Acquire(size_t unit, std::optional<size_t> next) {
   const std::vector<ParameterUnit>& units = shards_.store().units();
@@ -27,13 +31,15 @@ void ShardedDataParallel::Release(size_t unit) {
 }
 
 void ShardedDataParallel::BeginForward(size_t unit, std::optional<size_t> next) {
-  if (shards_.weights_sharded()) Acquire(unit, next);
+  if (shards_.weights_sharded()) return Acquire(unit, next);
+  updates_.Acquire(unit);
+  for (const size_t other : shards_.store().units()[unit].also_uses) updates_.Acquire(other);
 }
 
 void ShardedDataParallel::EndForward(size_t unit) {
-  if (!shards_.weights_sharded()) return;
+  if (!shards_.weights_sharded() || keep_ == Keep::kForStep) return;
   const bool needed_again = shards_.store().units()[unit].reads_weights_backward;
-  if (reshard_after_forward_ || !needed_again) Release(unit);
+  if (keep_ == Keep::kForPass || !needed_again) Release(unit);
 }
 
 void ShardedDataParallel::BeginBackward(size_t unit, std::optional<size_t> next) {
@@ -41,18 +47,21 @@ void ShardedDataParallel::BeginBackward(size_t unit, std::optional<size_t> next)
 }
 
 void ShardedDataParallel::EndBackward(size_t unit) {
-  if (shards_.weights_sharded()) Release(unit);
+  if (shards_.weights_sharded() && keep_ != Keep::kForStep) Release(unit);
+}
+
+void ShardedDataParallel::FinishStep() {
+  gatherer_.ReleaseAll();
+  reducer_.FinishStep();
 }
 
 void ShardedDataParallel::GatherUpdated() {
-  if (!shards_.updates_sharded() || shards_.weights_sharded()) return;
-  std::vector<CommHandle> gathers;
-  for (const Bucket& bucket : shards_.buckets()) {
-    if (bucket.range.numel() == 0) continue;
-    Tensor all = shards_.weights().Slice(bucket.range.begin, {bucket.range.numel()});
-    gathers.push_back(parallel_.dp->AllGatherAsync(shards_.Weights(shards_.PartOf(bucket)), all));
-  }
-  for (CommHandle& gather : gathers) gather.Wait();
+  if (!shards_.weights_sharded()) updates_.Gather();
+}
+
+void ShardedDataParallel::WeightsChanged() {
+  // Sharded ones get fp8 copies whenever they are gathered.
+  if (!shards_.weights_sharded()) updates_.Changed();
 }
 
 }  // namespace trimtab

@@ -7,6 +7,7 @@
 #include "engine/layers/unit_hooks.h"
 #include "engine/parallel/gradient_reducer.h"
 #include "engine/parallel/parameter_shards.h"
+#include "engine/parallel/update_gatherer.h"
 #include "engine/parallel/weight_gatherer.h"
 
 namespace trimtab {
@@ -25,17 +26,22 @@ class ShardedDataParallel final : public UnitHooks {
   void StartBackward(bool first, bool last) { reducer_.StartBackward(first, last); }
   bool accumulates() const { return reducer_.accumulates(); }
   void FinishBackward() { reducer_.FinishBackward(); }
-  void FinishStep() { reducer_.FinishStep(); }
+  void FinishStep();
 
-  /// Call when the ranks have updated their shards: where weights are kept whole, gathers them.
+  /// Call when the ranks have updated their shards: where weights are kept whole, gathers them, or
+  /// begins to (layout.overlap_param_gather).
   void GatherUpdated();
+  /// Call when all ranks have changed their weights alike, from outside.
+  void WeightsChanged();
+  /// Call before weights are read or written from outside.
+  void AwaitWeights() { updates_.Await(); }
 
   void BeginForward(size_t unit, std::optional<size_t> next) override;
   void EndForward(size_t unit) override;
   void BeginBackward(size_t unit, std::optional<size_t> next) override;
   void EndBackward(size_t unit) override;
-  void BeginGradients(size_t unit) override { reducer_.Begin(unit); }
-  void EndGradients(size_t unit) override { reducer_.End(unit); }
+  void BeginGradients(size_t unit, GradientPart part) override { reducer_.Begin(unit, part); }
+  void EndGradients(size_t unit, GradientPart part) override { reducer_.End(unit, part); }
 
  private:
   /// Makes the weights ready that the unit uses, and begins to gather those of `next`, so that they
@@ -43,11 +49,15 @@ class ShardedDataParallel final : public UnitHooks {
   void Acquire(size_t unit, std::optional<size_t> next);
   void Release(size_t unit);
 
-  const ParallelContext& parallel_;
+  /// How long gathered weights stay.
+  enum class Keep { kForPass, kUntilBackward, kForStep };
+  static Keep KeepOf(const ParallelConfig& layout);
+
   ParameterShards shards_;
   GradientReducer reducer_;
   WeightGatherer gatherer_;
-  bool reshard_after_forward_;
+  UpdateGatherer updates_;
+  Keep keep_;
 };
 
 }  // namespace trimtab

@@ -13,7 +13,7 @@ void WeightGatherer::Prefetch(size_t unit) {
   state.weights = Tensor::Empty(shards_.device(), {bucket.range.numel()}, shards_.weights().dtype(),
                                 MemoryTag::kCommunication);
   state.gather =
-      parallel_.dp->AllGatherAsync(shards_.Weights(shards_.PartOf(bucket)), state.weights);
+      shards_.shard_group().AllGatherAsync(shards_.Weights(shards_.PartOf(bucket)), state.weights);
 }
 
 void WeightGatherer::Acquire(size_t unit) {
@@ -31,6 +31,10 @@ void WeightGatherer::Release(size_t unit) {
   shards_.store().BindWeights(unit, {});
   if (fp8_ != nullptr) fp8_->ReleaseUnit(unit);
   units_[unit] = {};
+}
+
+void WeightGatherer::ReleaseAll() {
+  for (size_t unit = 0; unit < units_.size(); ++unit) Release(unit);
 }
 
 }  // namespace trimtab

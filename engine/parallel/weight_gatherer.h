@@ -19,8 +19,9 @@ class WeightGatherer {
   void Prefetch(size_t unit);
   /// Makes them ready to use: waits for them, or gathers them now.
   void Acquire(size_t unit);
-  /// Frees them.
+  /// Frees them, if they are there.
   void Release(size_t unit);
+  void ReleaseAll();
 
  private:
   struct Unit {

@@ -91,9 +91,10 @@ CheckpointHeader HeaderOf(Trainer& trainer, int64_t step) {
 }
 
 void WriteState(Trainer& trainer, CheckpointWriter& writer) {
+  trainer.AwaitWeights();
   const ParallelContext& parallel = trainer.parallel();
-  // Where every data-parallel rank has the same, the first one's is written.
-  if (!trainer.shards().updates_sharded() && parallel.dp->rank() != 0) return;
+  // Of ranks that have the same, the first one's is written.
+  if (trainer.shards().replica_group().rank() != 0) return;
   const Optimizer& optimizer = trainer.optimizer();
   std::vector<float> host;
   ForEachSlice(trainer, /*whole_weights=*/false,
@@ -113,6 +114,7 @@ void WriteState(Trainer& trainer, CheckpointWriter& writer) {
 }
 
 void ReadState(Trainer& trainer, const CheckpointReader& reader) {
+  trainer.AwaitWeights();
   Optimizer& optimizer = trainer.optimizer();
   std::vector<float> host;
   ForEachSlice(trainer, /*whole_weights=*/!trainer.shards().weights_sharded(),

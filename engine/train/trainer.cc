@@ -144,11 +144,6 @@ void Trainer::Observe(LinearObserver* observer) {
   for (const auto& chunk : chunks_) chunk->Observe(observer);
 }
 
-void Trainer::WeightsChanged() {
-  // Sharded ones are quantised whenever they are gathered.
-  if (fp8_ != nullptr && !shards().weights_sharded()) fp8_->QuantizeWeights(parallel_);
-}
-
 void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample, const MicroBatch& batch) {
   const bool none = !batch.tokens.defined() && !batch.targets.defined();
   if (none || device_.kind() == DeviceKind::kMeta) return;
@@ -173,11 +168,11 @@ void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample, const M
 
 void Trainer::RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::function<void()>& work) {
   // An observer looks at values on the host, which captured work cannot; a recorder wants to see
-  // every op.
+  // every op. Messages from one graph to the next cannot be captured.
   const bool capture = warm_ && !chunks_.front()->observed() && device_.recorder() == nullptr &&
-                       device_.CanCapture() && parallel_.tp->CanCapture() &&
-                       parallel_.cp->CanCapture() && parallel_.dp->CanCapture() &&
-                       parallel_.pp->CanCapture();
+                       !parallel_.layout.overlap_param_gather && device_.CanCapture() &&
+                       parallel_.tp->CanCapture() && parallel_.cp->CanCapture() &&
+                       parallel_.dp->CanCapture() && parallel_.pp->CanCapture();
   if (!capture) {
     graphs_ = {};  // their memory is needed for this
     return work();
@@ -218,14 +213,14 @@ void Trainer::RunMicroBatches(const TokenSource& source, int64_t first_sample) {
 
 void Trainer::EndStep() {
   device_.EnterPiece({PieceKind::kUpdate});
+  // First: what is gathered at the end may be under way until the next step needs it.
+  if (parallel_.dp->size() > 1) parallel_.dp->AllReduce(loss_.loss_sum);
+  if (parallel_.layout.pp > 1) parallel_.pp->AllReduce(loss_.loss_sum);
   RunCaptured(graphs_.update, [&] {
     if (fp8_ != nullptr) fp8_->EndStep(parallel_);
     optimizer_.Update();
     data_parallel_->GatherUpdated();
-    WeightsChanged();
   });
-  if (parallel_.dp->size() > 1) parallel_.dp->AllReduce(loss_.loss_sum);
-  if (parallel_.layout.pp > 1) parallel_.pp->AllReduce(loss_.loss_sum);
 }
 
 double Trainer::MeanLoss() {

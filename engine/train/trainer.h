@@ -63,8 +63,10 @@ class Trainer {
   ParameterShards& shards() { return data_parallel_->shards(); }
   Optimizer& optimizer() { return optimizer_; }
 
-  /// Call after weights were written from outside: a checkpoint.
-  void WeightsChanged();
+  /// Call before weights are read or written from outside, and after they were written: a
+  /// checkpoint.
+  void AwaitWeights() { data_parallel_->AwaitWeights(); }
+  void WeightsChanged() { data_parallel_->WeightsChanged(); }
 
   /// What a checkpoint keeps beside weights and moments.
   LossScaler& loss_scaler() { return loss_scaler_; }

@@ -65,10 +65,14 @@ int Run() {
   const std::vector<RunConfig> runs = Candidates(model, cluster);
   const Executor gpu = {DeviceKind::kCuda, 1};
   const RunConfig& run = runs.back();
+  RunConfig in_stages = run;
+  in_stages.layout.pp = 16;
   fmt::print(
-      "recording a micro batch of one layer: {:.0f} us; the update of {} layers: {:.0f} us\n",
+      "recording a micro batch of one layer: {:.0f} us; the update of all {} layers: {:.0f} us, of "
+      "one of {} stages: {:.0f} us\n",
       1e6 * TypicalSeconds([&] { RecordMicroBatch(run, {.num_layers = 1}, gpu); }),
-      model.num_layers, 1e6 * TypicalSeconds([&] { RecordUpdate(run, 0, gpu); }));
+      model.num_layers, 1e6 * TypicalSeconds([&] { RecordUpdate(run, 0, gpu); }),
+      in_stages.layout.pp, 1e6 * TypicalSeconds([&] { RecordUpdate(in_stages, 1, gpu); }));
 
   double checksum = 0;
   const auto estimate_all = [&](ClosedFormEstimator& estimator) {

@@ -18,9 +18,20 @@ namespace {
 // The two tiers add the same prices in another order.
 constexpr double kTimeTolerance = 1e-9;
 
-/// `pipeline`: the closed form takes its bubble from the schedule's formula, the dry run from what
-/// the stages do; all else is the same if both take the same stage for the slowest.
-void ExpectSameEstimate(const Estimate& closed, const Estimate& dry, bool pipeline = false) {
+/// Where the tiers differ by design.
+struct Differences {
+  /// The closed form takes its bubble from the schedule's formula, the dry run from what the stages
+  /// do; all else is the same if both take the same stage for the slowest.
+  bool pipeline = false;
+  /// The closed form hides as much of the data-parallel messages as can be hidden at all.
+  bool overlap = false;
+};
+
+/// What the closed form may leave out of a step's time where it hides too much: models as small as
+/// these wait for latencies most of the time.
+constexpr double kHiddenShare = 0.2;
+
+void ExpectSameEstimate(const Estimate& closed, const Estimate& dry, Differences differences) {
   EXPECT_EQ(closed.hardware_flops, dry.hardware_flops);
   EXPECT_EQ(closed.op_count, dry.op_count);
   for (int kind = 0; kind < kCollectiveKindCount; ++kind) {
@@ -40,8 +51,11 @@ void ExpectSameEstimate(const Estimate& closed, const Estimate& dry, bool pipeli
   EXPECT_EQ(closed.memory.peak_total, dry.memory.peak_total);
 
   const double tolerance = kTimeTolerance * dry.breakdown_s.total();
-  if (!pipeline) {
-    EXPECT_NEAR(closed.step_time_s, dry.step_time_s, tolerance);
+  const double hidden = dry.breakdown_s.exposed_dp - closed.breakdown_s.exposed_dp;
+  EXPECT_GE(hidden, -tolerance);
+  EXPECT_LE(hidden, differences.overlap ? kHiddenShare * dry.breakdown_s.total() : tolerance);
+  if (!differences.pipeline) {
+    EXPECT_NEAR(closed.step_time_s + hidden, dry.step_time_s, tolerance);
     EXPECT_EQ(dry.breakdown_s.bubble, 0);
     EXPECT_EQ(dry.breakdown_s.exposed_pp, 0);
   }
@@ -50,7 +64,6 @@ void ExpectSameEstimate(const Estimate& closed, const Estimate& dry, bool pipeli
   EXPECT_NEAR(a.compute, b.compute, tolerance);
   EXPECT_NEAR(a.exposed_tp, b.exposed_tp, tolerance);
   EXPECT_NEAR(a.exposed_cp, b.exposed_cp, tolerance);
-  EXPECT_NEAR(a.exposed_dp, b.exposed_dp, tolerance);
   EXPECT_NEAR(a.recompute, b.recompute, tolerance);
   EXPECT_NEAR(a.optimizer, b.optimizer, tolerance);
   EXPECT_NEAR(a.overhead, b.overhead, tolerance);
@@ -61,7 +74,8 @@ void ExpectTiersAgree(const std::vector<RunConfig>& runs, const Cluster& cluster
   ClosedFormEstimator estimator(runs.front().model, runs.front().sequence_length, cluster);
   for (const RunConfig& run : runs) {
     SCOPED_TRACE(Describe(run));
-    ExpectSameEstimate(estimator.Run(run), DryRun(run, cluster));
+    ExpectSameEstimate(estimator.Run(run), DryRun(run, cluster),
+                       {.overlap = cluster.device != "cpu"});
     if (testing::Test::HasFailure()) return;
   }
 }
@@ -89,7 +103,7 @@ void ExpectStagesAgree(const std::vector<RunConfig>& runs, const Cluster& cluste
     for (int64_t stage = 0; stage < run.layout.pp; ++stage) {
       SCOPED_TRACE("stage " + std::to_string(stage));
       ExpectSameEstimate(stages[static_cast<size_t>(stage)], DryRunStage(run, cluster, stage),
-                         /*pipeline=*/true);
+                         {.pipeline = true, .overlap = cluster.device != "cpu"});
     }
     if (testing::Test::HasFailure()) return;
   }
@@ -107,6 +121,20 @@ TEST(ClosedForm, EqualsTheDryRunWhereSequencesAreCut) {
   EXPECT_GT(runs.size(), 300u);
   ExpectTiersAgree(runs, GenericCpu());
   ExpectTiersAgree(EveryContextParallelRun(TinyLlama(), 12, 6), LoadCluster("2x8xh200"));
+}
+
+TEST(ClosedForm, EqualsTheDryRunInEverySettingOfSharding) {
+  ExpectStagesAgree(RunsIn(ShardingSettings(), TinyGpt2(), 20), GenericCpu());
+  std::vector<RunConfig> fp8 = RunsIn(ShardingSettings(), TinyFp8Llama(), 16);
+  for (RunConfig& run : fp8) run.layout.precision = Precision::kFp8;
+  ExpectStagesAgree(fp8, GenericCpu());
+}
+
+TEST(ClosedForm, EqualsTheDryRunWhereTensorParallelMessagesOverlap) {
+  const std::vector<RunConfig> runs = RunsIn(TpOverlapSettings(), TinyGpt2(), 20);
+  EXPECT_GT(runs.size(), 20u);
+  ExpectStagesAgree(runs, GenericCpu());
+  ExpectStagesAgree(RunsIn(TpOverlapSettings(), TinyLlama(), 20), LoadCluster("2x8xh200"));
 }
 
 TEST(ClosedForm, EqualsTheDryRunOnGpus) {
@@ -235,13 +263,17 @@ RunConfig RandomRun(std::mt19937& random) {
     run.threads_per_rank = pick({1, 1, 2, 5});
     ParallelConfig& layout = run.layout;
     layout.tp = pick({1, 2, 3, 4, 6});
-    layout.dp = pick({1, 2, 3, 5});
+    layout.dp = pick({1, 2, 3, 4, 5, 6});
     layout.cp = pick({1, 1, 2, 3});
     if (layout.cp > 1 && pick({0, 1}) != 0) layout.cp_comm_type = CpCommType::kAllGather;
     layout.sequence_parallel = pick({0, 1}) != 0;
+    layout.tp_overlap_chunks = pick({1, 1, 2, 3});
     layout.micro_batch = pick({1, 2, 3});
     layout.zero = pick({0, 1, 2, 3});
+    layout.shard = pick({0, 0, 2, 3});
     layout.reshard_after_forward = pick({0, 1, 1}) != 0;
+    layout.overlap_grad_reduce = pick({0, 1}) != 0;
+    layout.overlap_param_gather = pick({0, 0, 1}) != 0;
     layout.recompute = RandomPlan(random);
     if (FirstBrokenRule(run) == nullptr) return run;
   }
@@ -257,7 +289,8 @@ TEST(ClosedForm, EqualsTheDryRunOnRandomModelsAndLayouts) {
     const Cluster& cluster = run.device == "cuda" ? gpus : cpu;
     precisions.insert(run.layout.precision);
     SCOPED_TRACE(Describe(run) + " model " + std::to_string(i));
-    ExpectSameEstimate(ClosedForm(run, cluster), DryRun(run, cluster));
+    ExpectSameEstimate(ClosedForm(run, cluster), DryRun(run, cluster),
+                       {.overlap = cluster.device != "cpu"});
     if (HasFailure()) return;
   }
   EXPECT_EQ(precisions.size(), 5u);
@@ -280,11 +313,31 @@ TEST(ClosedForm, TheStepFactorShowsAsOverheadOrScalesEveryPart) {
   EXPECT_EQ(plain.breakdown_s.overhead, 0);
   for (const double factor : {0.8, 1.5}) {
     const Estimate estimate = ClosedForm(run, WithStepFactor(factor));
-    ExpectSameEstimate(estimate, DryRun(run, WithStepFactor(factor)));
+    ExpectSameEstimate(estimate, DryRun(run, WithStepFactor(factor)), {});
     EXPECT_NEAR(estimate.step_time_s, factor * plain.step_time_s, 1e-9 * plain.step_time_s);
     EXPECT_NEAR(estimate.breakdown_s.total(), estimate.step_time_s, 1e-9 * plain.step_time_s);
     EXPECT_GE(estimate.breakdown_s.overhead, 0);
   }
+}
+
+// Of the ring only the last gradient's way home shows, where products take longer than messages; of
+// gathered keys and values, the reduce-scatter of all gradients.
+TEST(ClosedForm, ShowsWhatNothingHidesOfContextParallelMessages) {
+  RunConfig run;
+  run.model = LoadModelConfig("llama2-7b");
+  run.device = "cuda";
+  run.global_batch = 8;
+  run.sequence_length = 32768;
+  const Cluster cluster = LoadCluster("8xh200");
+  const auto exposed = [&](const char* layout) {
+    run.layout = ParseLayout(layout, 0);
+    return ClosedForm(run, cluster).breakdown_s.exposed_cp;
+  };
+  const double ring = exposed("cp=4,dp=2,precision=bf16");
+  const double gathered = exposed("cp=4,dp=2,precision=bf16,cp_comm_type=all_gather");
+  EXPECT_GT(ring, 0);
+  EXPECT_GT(gathered, 2 * ring);
+  EXPECT_LT(gathered, 5 * ring);
 }
 
 TEST(ClosedForm, RefusesAnIllegalLayout) {

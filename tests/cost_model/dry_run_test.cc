@@ -69,6 +69,14 @@ TEST(DryRun, PeakEqualsTheCpuRunToTheByteOverPipelines) {
   ExpectRealPeaks(some);
 }
 
+TEST(DryRun, PeakEqualsTheCpuRunToTheByteInEverySettingOfSharding) {
+  ExpectRealPeaks(RunsIn(ShardingSettings(), TinyGpt2(), 20));
+}
+
+TEST(DryRun, PeakEqualsTheCpuRunToTheByteWhereTensorParallelMessagesOverlap) {
+  ExpectRealPeaks(RunsIn(TpOverlapSettings(), TinyGpt2(), 20));
+}
+
 TEST(DryRun, PeakEqualsTheCpuRunToTheByteInEveryPrecision) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp8}) {
     const std::vector<RunConfig> all = EveryRunIn(precision, "cpu");
@@ -114,6 +122,42 @@ TEST(DryRun, TimelineCoversTheStep) {
     EXPECT_GT(result.timeline.size(), 100u);
     ExpectNested(result.timeline);
   }
+}
+
+// With wide layers the products of a chunk take longer than its messages.
+TEST(DryRun, ProductsHideTheMessagesOfTensorParallelism) {
+  RunConfig run;
+  run.model = LoadModelConfig("gpt3-13b");
+  run.device = "cuda";
+  run.sequence_length = 2048;
+  run.global_batch = 4;
+  const Cluster cluster = LoadCluster("8xh200");
+  const auto estimate = [&](int chunks) {
+    run.layout =
+        ParseLayout(fmt::format("tp=8,sp=1,mbs=4,precision=bf16,tp_overlap_chunks={}", chunks), 0);
+    return DryRun(run, cluster);
+  };
+  const Estimate whole = estimate(1);
+  const Estimate chunked = estimate(2);
+  EXPECT_EQ(chunked.hardware_flops, whole.hardware_flops);
+  EXPECT_LT(chunked.breakdown_s.exposed_tp, 0.6 * whole.breakdown_s.exposed_tp);
+  EXPECT_LT(chunked.step_time_s, whole.step_time_s);
+}
+
+TEST(DryRun, MessagesRunBesideProductsOnTheTimeline) {
+  RunConfig run;
+  run.model = TinyGpt2();
+  run.device = "cuda";
+  run.sequence_length = 20;
+  run.global_batch = 2;
+  run.layout = ParseLayout("tp=2,sp=1,mbs=2,tp_overlap_chunks=2", 0);
+  const DryRunResult result = DryRunStep(run, LoadCluster("8xh200"), true);
+  ExpectNested(result.timeline);
+  double messages_s = 0;
+  for (const TimelineEvent& event : result.timeline) {
+    if (event.stream == "tp") messages_s += event.duration_s;
+  }
+  EXPECT_GT(messages_s, result.estimate.breakdown_s.exposed_tp);
 }
 
 }  // namespace

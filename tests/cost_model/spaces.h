@@ -125,6 +125,7 @@ inline std::vector<RunConfig> EveryPipeline(const ModelConfig& model, int64_t se
     for (const char* pipeline :
          {"pp=2", "pp=3", "pp=2,schedule=gpipe", "pp=2,schedule=zero-bubble",
           "pp=3,schedule=zero-bubble", "pp=2,vp=2,schedule=interleaved-1f1b", "pp=2,stages=1+2",
+          "pp=2,reshard_after_forward=0", "pp=2,schedule=zero-bubble,reshard_after_forward=0",
           "pp=2,cp=2", "pp=2,cp=2,cp_comm_type=all_gather,schedule=zero-bubble"}) {
       const ParallelConfig keys = ParseLayout(pipeline, 0);
       run.layout.cp = keys.cp;
@@ -133,6 +134,7 @@ inline std::vector<RunConfig> EveryPipeline(const ModelConfig& model, int64_t se
       run.layout.vp = keys.vp;
       run.layout.schedule = keys.schedule;
       run.layout.stages = keys.stages;
+      run.layout.reshard_after_forward = keys.reshard_after_forward;
       const int64_t samples = run.layout.micro_batch * run.layout.dp;
       if (run.layout.world_size() > most_ranks || run.layout.micro_batch > 2) continue;
       for (int64_t micro_batches = keys.pp; micro_batches <= 3 * keys.pp;
@@ -143,6 +145,57 @@ inline std::vector<RunConfig> EveryPipeline(const ModelConfig& model, int64_t se
     }
   }
   return runs;
+}
+
+/// Legal runs of `model` in each of `layouts`, with one and with three micro batches.
+inline std::vector<RunConfig> RunsIn(const std::vector<std::string>& layouts,
+                                     const ModelConfig& model, int64_t sequence) {
+  std::vector<RunConfig> runs;
+  for (const std::string& layout : layouts) {
+    for (const int64_t micro_batches : {1, 3}) {
+      RunConfig run;
+      run.model = model;
+      run.layout = ParseLayout(layout, 0);
+      run.global_batch = micro_batches * run.layout.micro_batch * run.layout.dp;
+      run.sequence_length = sequence;
+      run.steps = 10;
+      run.threads_per_rank = 1;
+      if (FirstBrokenRule(run) == nullptr) runs.push_back(run);
+    }
+  }
+  return runs;
+}
+
+/// Settings of sharded data parallelism that EveryRun leaves at their defaults.
+inline std::vector<std::string> ShardingSettings() {
+  std::vector<std::string> layouts;
+  for (const char* setting :
+       {"zero=0,overlap_grad_reduce=0", "zero=1,overlap_grad_reduce=0",
+        "zero=1,overlap_param_gather=1", "zero=1,shard=2", "zero=2,overlap_grad_reduce=0",
+        "zero=2,shard=2,overlap_param_gather=1", "zero=3,shard=2",
+        "zero=3,shard=2,overlap_grad_reduce=0", "zero=3,reshard_after_forward=0,shard=2"}) {
+    for (const char* ranks :
+         {"dp=4,mbs=1", "dp=2,mbs=2", "tp=2,sp=1,dp=4,mbs=1,recompute=full:block:1",
+          "pp=2,dp=4,mbs=1", "pp=2,dp=4,mbs=1,schedule=zero-bubble"}) {
+      layouts.push_back(std::string(ranks) + "," + setting);
+    }
+  }
+  return layouts;
+}
+
+/// Tensor parallelism whose messages overlap with products.
+inline std::vector<std::string> TpOverlapSettings() {
+  std::vector<std::string> layouts;
+  for (const char* chunks : {"tp_overlap_chunks=2", "tp_overlap_chunks=5"}) {
+    for (const char* ranks :
+         {"tp=2,mbs=2", "tp=2,sp=1,mbs=2", "tp=4,sp=1,mbs=2,recompute=full:block:1",
+          "tp=2,sp=1,mbs=1,recompute=selective:layernorm+mlp+logits", "tp=2,sp=1,dp=2,mbs=1,zero=3",
+          "pp=2,tp=2,sp=1,mbs=1,schedule=zero-bubble", "pp=2,tp=2,mbs=1,schedule=zero-bubble",
+          "pp=2,tp=2,sp=1,mbs=2"}) {
+      layouts.push_back(std::string(ranks) + "," + chunks);
+    }
+  }
+  return layouts;
 }
 
 /// Every legal run under `precision` and every optimizer state.

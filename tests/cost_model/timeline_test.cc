@@ -80,7 +80,7 @@ TEST(Timeline, AccountsForEverySecondOfEveryStage) {
       double work = 0;
       double end = 0;
       for (size_t j = 0; j < programs[i].size(); ++j) {
-        const TimelineSlice& slice = timeline.slices[i][j];
+        const TimeSpan& slice = timeline.slices[i][j];
         EXPECT_GE(slice.end_s - slice.start_s, stages[i].actions[j] - 1e-9);
         if (!IsCompute(programs[i][j].kind)) continue;
         work += stages[i].actions[j];

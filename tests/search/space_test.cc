@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -61,15 +62,43 @@ std::vector<std::pair<int64_t, CpCommType>> CutsOf(int64_t ranks, int64_t sequen
   return cuts;
 }
 
+/// Looks at every way to shard. Messages overlap with ops on GPUs only.
+void LookAtSharding(const Problem& problem, RunConfig run, Expected& expected) {
+  const bool gpus = problem.cluster.device == "cuda";
+  const int64_t ranks = run.layout.dp * run.layout.cp;
+  for (run.layout.zero = 0; run.layout.zero <= 3; ++run.layout.zero) {
+    const int64_t zero = run.layout.zero;
+    for (int64_t shard = 0; shard < ranks; ++shard) {
+      if (shard == 1 || (shard > 0 && (zero == 0 || ranks % shard != 0))) continue;
+      run.layout.shard = shard;
+      for (const bool reshard : {true, false}) {
+        if (!reshard && zero != 3) continue;
+        run.layout.reshard_after_forward = reshard;
+        for (const bool gather : {false, true}) {
+          if (gather && (!gpus || zero == 0 || zero == 3)) continue;
+          run.layout.overlap_param_gather = gather;
+          expected.Look(run);
+        }
+      }
+    }
+  }
+}
+
 /// Looks at what does not change the groups of ranks.
 void LookAtVariants(const Problem& problem, RunConfig run, Expected& expected) {
+  const bool fp8 = run.layout.precision == Precision::kFp8;
+  const bool overlaps = problem.cluster.device == "cuda" && run.layout.tp > 1 && !fp8;
   for (int64_t mbs = 1; mbs <= problem.max_micro_batch; ++mbs) {
     if (problem.global_batch % mbs != 0) continue;
     run.layout.micro_batch = mbs;
-    for (const char* recompute :
-         {"none", "full", "selective:core_attn", "selective:core_attn+layernorm+mlp_act"}) {
-      run.layout.recompute = ParseRecompute(recompute, "");
-      for (run.layout.zero = 0; run.layout.zero <= 3; ++run.layout.zero) expected.Look(run);
+    for (const int64_t chunks : {1, 2, 4}) {
+      if (chunks > 1 && !overlaps) continue;
+      run.layout.tp_overlap_chunks = chunks;
+      for (const char* recompute :
+           {"none", "full", "selective:core_attn", "selective:core_attn+layernorm+mlp_act"}) {
+        run.layout.recompute = ParseRecompute(recompute, "");
+        LookAtSharding(problem, run, expected);
+      }
     }
   }
 }
@@ -145,6 +174,10 @@ TEST(Space, PruningBranchesCountsWhatLookingAtEachWouldCount) {
   fp8.precisions = {Precision::kFp8};
   ExpectWalk(fp8, {12});
 
+  Problem bf16 = fp8;
+  bf16.precisions = {Precision::kBf16};
+  ExpectWalk(bf16, {12});
+
   Problem wrong = TinyProblem();
   wrong.model.num_heads = 3;
   ExpectWalk(wrong, {1, 2, 4});
@@ -155,9 +188,10 @@ TEST(Space, HoldsEveryCombinationOnce) {
   // keys of others. Shapes of 1 rank: 1. Of 2 without tp: dp2, pp2 (3), cp2 (2), so 6; with tp2 (sp
   // off, on) those of 1 rank, twice: 8. Of 4 without tp: dp4, pp2 (3), cp2 (2) dp2, cp2 (2) pp2
   // (3), cp4 (2), so 14; with tp2 those of 2 without, twice; tp4 (2): 28. Each with micro batch 1,
-  // 2, 4, four plans of recompute, four of sharding, but for the six zero-bubble shapes, which
-  // shard nothing more than the optimizer.
-  EXPECT_EQ(Count(TinyProblem()).enumerated, (1 + 8 + 28) * 3 * 4 * 4 - 6 * 3 * 4 * 2);
+  // 2, 4, four plans of recompute, and four stages of sharding, the last with and without
+  // resharding; the five shapes of four data- or context-parallel ranks make two replicas as well,
+  // where anything is sharded.
+  EXPECT_EQ(Count(TinyProblem()).enumerated, (5 * (1 + 8 + 28) + 5 * 4) * 3 * 4);
   const std::vector<RunConfig> candidates = LegalCandidates(TinyProblem());
   std::set<std::string> keys;
   for (const RunConfig& run : candidates) keys.insert(CandidateKey(run));
@@ -282,6 +316,9 @@ TEST(SpaceRows, ValuesFollowFromWhatIsBound) {
   problem.model.num_layers = 6;
   EXPECT_EQ(ValuesOf("pp", problem, bound), (Values{1, 2, 3, 4, 6})) << "at most a layer each";
   EXPECT_EQ(ValuesOf("zero", problem, bound), (Values{0, 1, 2, 3}));
+  EXPECT_EQ(ValuesOf("shard", problem, bound), (Values{0, 2, 3, 4, 6})) << "all 12 ranks, or fewer";
+  EXPECT_FALSE(RowCalled("shard").applies(problem, bound)) << "nothing is sharded";
+  EXPECT_FALSE(RowCalled("tp_overlap_chunks").applies(problem, bound)) << "not on a cpu";
 
   EXPECT_FALSE(RowCalled("cp_comm_type").applies(problem, bound)) << "with nobody to talk to";
   RowCalled("cp").bind(problem, 2, bound);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -58,6 +59,10 @@ bool SendsMessages(GroupKind group) {
   return group == GroupKind::kPipeline || group == GroupKind::kContext;
 }
 
+/// Groups whose asynchronous collectives must not stand behind those of others: they are waited for
+/// within a layer.
+bool HasOwnStream(GroupKind group) { return group == GroupKind::kTensor; }
+
 /// What was submitted to a stream beside the device's own.
 class NcclPending final : public PendingMessage {
  public:
@@ -77,6 +82,9 @@ class NcclCommunicator final : public Communicator {
       : Communicator(group, rank, size),
         device_(static_cast<CudaDevice&>(device)),
         stream_((ChooseSettings(), device_.Activate())),
+        own_stream_(HasOwnStream(group) ? std::make_unique<CudaStream>(CudaStream::Priority::kHigh)
+                                        : nullptr),
+        async_stream_(own_stream_ ? own_stream_->get() : device_.comm_stream()),
         barrier_(AllocateDeviceMemory(sizeof(int32_t))) {
     ncclUniqueId unique;
     std::memcpy(&unique, id.data(), id.size());
@@ -122,15 +130,15 @@ class NcclCommunicator final : public Communicator {
 
   Pending DoAllReduceAsync(Tensor& buffer, ReduceOp op) override {
     AllReduceOn(ForkHere(), buffer, op);
-    return MakePending(device_.comm_stream());
+    return MakePending(async_stream_);
   }
   Pending DoReduceScatterAsync(const Tensor& in, Tensor& out) override {
     ReduceScatterOn(ForkHere(), in, out);
-    return MakePending(device_.comm_stream());
+    return MakePending(async_stream_);
   }
   Pending DoAllGatherAsync(const Tensor& in, Tensor& out) override {
     AllGatherOn(ForkHere(), in, out);
-    return MakePending(device_.comm_stream());
+    return MakePending(async_stream_);
   }
 
   void DoBroadcast(Tensor& buffer, int root) override {
@@ -209,11 +217,11 @@ class NcclCommunicator final : public Communicator {
     WaitForEvent(stream, before_);
   }
 
-  /// The stream for messages, behind what the device was given so far.
+  /// The stream for asynchronous messages, behind what the device was given so far.
   cudaStream_t ForkHere() {
-    Fork(device_.comm_stream());
+    Fork(async_stream_);
     pending_ = true;
-    return device_.comm_stream();
+    return async_stream_;
   }
 
   Pending MakePending(cudaStream_t stream) const {
@@ -224,7 +232,7 @@ class NcclCommunicator final : public Communicator {
   NcclLink LinkOr(const NcclLink* link, int peer) {
     if (link != nullptr) return *link;
     pending_ = true;
-    return {comm_, device_.comm_stream(), peer};
+    return {comm_, async_stream_, peer};
   }
 
   /// The device's stream, behind the asynchronous calls of the group so far: NCCL works through
@@ -232,7 +240,7 @@ class NcclCommunicator final : public Communicator {
   cudaStream_t Join() {
     const cudaStream_t stream = device_.Activate();
     if (pending_) {
-      after_.Record(device_.comm_stream());
+      after_.Record(async_stream_);
       WaitForEvent(stream, after_);
       pending_ = false;
     }
@@ -296,10 +304,12 @@ class NcclCommunicator final : public Communicator {
 
   CudaDevice& device_;
   cudaStream_t stream_;
+  std::unique_ptr<CudaStream> own_stream_;
+  cudaStream_t async_stream_;
   DeviceMemory barrier_;
   CudaEvent before_;
   CudaEvent after_;
-  bool pending_ = false;  // calls in the stream for messages that the device's has not joined
+  bool pending_ = false;  // calls in the asynchronous stream that the device's has not joined
   std::mutex mutex_;      // Abort may come from another thread
   ncclComm_t comm_ = nullptr;
   std::optional<NcclLinks> links_;

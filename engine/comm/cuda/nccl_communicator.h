@@ -10,7 +10,8 @@ NcclId MakeNcclId();
 
 /// Synchronous calls are part of the device's stream, so they order themselves and can be captured.
 /// Asynchronous ones go to the device's stream for messages, ahead of the ops beside them, and
-/// waiting joins it. Messages between neighbours of a pipeline or context group have streams of
+/// waiting joins it; those of a tensor group, which are waited for within a layer, to a stream of
+/// the group's own. Messages between neighbours of a pipeline or context group have streams of
 /// their own (nccl_links.h); those of other groups are done one after the other, in order of
 /// submission. NCCL picks the order of additions, the same in every run on the same machine, and
 /// adds 16-bit floats in their own precision; the maximum of a NaN and a number may be either.

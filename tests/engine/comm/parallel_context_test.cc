@@ -170,6 +170,17 @@ TEST(MetaContext, StagesAndContextRanks) {
   EXPECT_EQ(MakeMetaContext(layout, rank - 8 * 2 * 64).embedding->size(), 1) << "a stage between";
 }
 
+TEST(MetaContext, ShardsAndReplicas) {
+  const ParallelContext context = MakeMetaContext({.tp = 2, .dp = 8, .zero = 3, .shard = 4}, 11);
+  EXPECT_EQ(context.dp->rank(), 5);
+  EXPECT_EQ(context.shard->size(), 4);
+  EXPECT_EQ(context.shard->rank(), 1);
+  EXPECT_EQ(context.shard->group(), GroupKind::kShard);
+  EXPECT_EQ(context.replica->size(), 2);
+  EXPECT_EQ(context.replica->rank(), 1);
+  EXPECT_EQ(context.replica->group(), GroupKind::kReplica);
+}
+
 TEST(MetaContextDeathTest, RefusesWhatTheEngineCannotPlace) {
   EXPECT_DEATH(MakeMetaContext({.cp = 0}, 0), "an axis of 0 ranks");
   EXPECT_DEATH(MakeMetaContext({.tp = 2}, 2), "rank 2 of a world of 2");

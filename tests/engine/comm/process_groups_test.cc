@@ -14,11 +14,25 @@ std::vector<ParallelConfig> RandomGrids() {
   std::vector<ParallelConfig> grids = {{}, {.pp = 2}, {.tp = 2, .cp = 3, .pp = 4, .dp = 5}};
   std::mt19937 random(7);
   std::uniform_int_distribution<int64_t> size(1, 4);
-  while (grids.size() < 60) {
-    grids.push_back(
-        {.tp = size(random), .cp = size(random), .pp = size(random), .dp = size(random)});
+  while (grids.size() < 80) {
+    ParallelConfig grid = {
+        .tp = size(random), .cp = size(random), .pp = size(random), .dp = size(random)};
+    grid.shard = size(random) - 1;
+    if (grid.shard == 0 || grid.cp * grid.dp % grid.shard == 0) grids.push_back(grid);
   }
   return grids;
+}
+
+/// Whether two ranks that may be sharded over differ as those of a hybrid group do.
+bool InHybridGroup(GroupPart part, const ParallelConfig& layout, const RankPlace& a,
+                   const RankPlace& b) {
+  const auto shard = static_cast<int>(layout.shard);
+  if (shard == 0 || shard == layout.cp * layout.dp) return a == b;
+  const auto cp = static_cast<int>(layout.cp);
+  const int number_a = a.cp + cp * a.dp;
+  const int number_b = b.cp + cp * b.dp;
+  if (part == GroupPart::kNeighbours) return number_a / shard == number_b / shard;
+  return number_a % shard == number_b % shard;
 }
 
 /// Whether two ranks are in one group, said of the places alone.
@@ -29,7 +43,10 @@ bool Together(const ProcessGroup& group, const ParallelConfig& layout, const Ran
   };
   const bool spanned = same_unless(kTpAxis, a.tp, b.tp) && same_unless(kCpAxis, a.cp, b.cp) &&
                        same_unless(kDpAxis, a.dp, b.dp) && same_unless(kPpAxis, a.pp, b.pp);
-  if (!group.ends_only || a.pp == b.pp) return spanned;
+  if (group.part == GroupPart::kNeighbours || group.part == GroupPart::kAcross) {
+    return spanned && InHybridGroup(group.part, layout, a, b);
+  }
+  if (group.part == GroupPart::kAll || a.pp == b.pp) return spanned;
   const auto at_an_end = [&layout](int pp) { return pp == 0 || pp == layout.pp - 1; };
   return spanned && at_an_end(a.pp) && at_an_end(b.pp);
 }
@@ -103,11 +120,24 @@ TEST(ProcessGroups, HaveTheSizesOfTheirAxes) {
   EXPECT_EQ(size(GroupKind::kEmbedding), 2);
   EXPECT_EQ(PlaceInGroup(layout, GroupKind::kEmbedding, 42), GroupPlace()) << "the second stage";
   EXPECT_EQ(PlaceInGroup({.pp = 1}, GroupKind::kEmbedding, 0), GroupPlace());
+  EXPECT_EQ(size(GroupKind::kShard), 1) << "sharded over all";
+  EXPECT_EQ(size(GroupKind::kReplica), 1);
+}
+
+TEST(ProcessGroups, CutTheDataGroupIntoShardedReplicas) {
+  ParallelConfig layout = {.tp = 2, .cp = 2, .dp = 6};
+  layout.shard = 4;
+  using Members = std::vector<int>;
+  EXPECT_EQ(GroupMembers(layout, GroupKind::kShard, 3), (Members{1, 3, 5, 7}));
+  EXPECT_EQ(GroupMembers(layout, GroupKind::kReplica, 3), (Members{3, 11, 19}));
+  EXPECT_EQ(PlaceInGroup(layout, GroupKind::kReplica, 11),
+            (GroupPlace{.rank = 1, .size = 3, .stride = 8}));
 }
 
 TEST(ProcessGroupsDeathTest, RefusesWhatIsNoPlace) {
   EXPECT_DEATH(PlaceOf({.tp = 2}, 2), "rank 2 of a world of 2");
   EXPECT_DEATH(PlaceOf({.dp = 0}, 0), "an axis of 0 ranks");
+  EXPECT_DEATH(PlaceInGroup({.dp = 4, .shard = 3}, GroupKind::kShard, 0), "4 ranks in runs of 3");
 }
 
 }  // namespace

@@ -43,9 +43,6 @@ const std::map<std::string, Breach>& Breaches() {
       {"run-limits-not-negative",
        {[](RunConfig& run) { run.threads_per_rank = -2; },
         "threads_per_rank is -2; must be at least 0"}},
-      {"tp-overlap-unsupported",
-       {[](RunConfig& run) { run.layout.tp_overlap_chunks = 4; },
-        "tp_overlap_chunks is 4; this version runs tp_overlap_chunks=1 only"}},
       {"cp-comm-type-requires-cp",
        {[](RunConfig& run) { run.layout.cp_comm_type = CpCommType::kAllGather; },
         "cp_comm_type=all_gather needs cp of at least 2, and cp is 1"}},
@@ -78,12 +75,9 @@ const std::map<std::string, Breach>& Breaches() {
           run.layout.schedule = Schedule::kInterleaved1F1B;
         },
         "with schedule=interleaved-1f1b, 2 micro batches are not divisible by pp 4"}},
-      {"sharding-unsupported",
-       {[](RunConfig& run) { run.layout.shard = 2; },
-        "shard is 2; this version runs shard=0 only"}},
       {"resharding-requires-sharded-weights",
        {[](RunConfig& run) { run.layout.reshard_after_forward = false; },
-        "reshard_after_forward=0 goes with zero=3 and pp=1, and zero is 1, pp 1"}},
+        "reshard_after_forward=0 goes with zero=3, and zero is 1"}},
       {"tf32-requires-cuda",
        {[](RunConfig& run) { run.layout.precision = Precision::kTf32; },
         "precision=tf32 on device cpu; use fp32 there"}},
@@ -132,9 +126,40 @@ const std::map<std::string, Breach>& Breaches() {
           run.sequence_length = 127;
         },
         "with sp=1, mbs 1 x sequence_length 127 / cp 1 is not divisible by tp 2"}},
+      {"tp-overlap-requires-tp",
+       {[](RunConfig& run) {
+          run.layout.tp = 1;
+          run.layout.sequence_parallel = false;
+          run.layout.tp_overlap_chunks = 4;
+        },
+        "tp_overlap_chunks=4 needs tp of at least 2, and tp is 1"}},
+      {"tp-overlap-without-fp8",
+       {[](RunConfig& run) {
+          run.layout.precision = Precision::kFp8;
+          run.layout.tp_overlap_chunks = 4;
+        },
+        "tp_overlap_chunks=4 goes with every precision but fp8"}},
+      {"rows-divisible-by-tp-overlap-chunks",
+       {[](RunConfig& run) { run.layout.tp_overlap_chunks = 3; },
+        "rows per rank 128 is not divisible by tp_overlap_chunks 3"}},
       {"zero-requires-dp",
        {[](RunConfig& run) { run.layout.dp = 1; },
         "zero=1 needs dp x cp of at least 2, and dp is 1, cp 1"}},
+      {"shard-requires-zero",
+       {[](RunConfig& run) {
+          run.layout.zero = 0;
+          run.layout.shard = 2;
+        },
+        "shard=2 needs zero of at least 1, and zero is 0"}},
+      {"shard-divides-data-ranks",
+       {[](RunConfig& run) { run.layout.shard = 1; },
+        "shard=1 is no divisor of dp 2 x cp 1 that is at least 2"}},
+      {"param-gather-overlap-requires-whole-weights",
+       {[](RunConfig& run) {
+          run.layout.zero = 3;
+          run.layout.overlap_param_gather = true;
+        },
+        "overlap_param_gather=1 goes with zero=1 and zero=2, and zero is 3"}},
       {"global-batch-divisible",
        {[](RunConfig& run) { run.global_batch = 6; },
         "global_batch 6 is not divisible by mbs 2 x dp 2"}},
@@ -166,26 +191,6 @@ TEST(Rules, EachBreachBreaksItsRuleAndNoOther) {
       const bool also = kAlsoBroken.contains(id) && kAlsoBroken.at(id).contains(rule.id);
       EXPECT_EQ(rule.holds(run), rule.id != id && !also) << id << " against " << rule.id;
     }
-  }
-}
-
-// A dimension may have several settings; its one -unsupported rule names the one that is in the
-// way.
-TEST(Rules, WhatIsNotThereYetIsRefusedByItsDimension) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"shard=2", "sharding-unsupported: shard is 2; this version runs shard=0 only"},
-      {"pp=2,dp=2,zero=2,schedule=zero-bubble",
-       "sharding-unsupported: zero is 2; this version runs zero=0 and zero=1 with "
-       "schedule=zero-bubble"},
-      {"overlap_grad_reduce=0",
-       "sharding-unsupported: overlap_grad_reduce is 0; this version runs 1 only"},
-      {"overlap_param_gather=1",
-       "sharding-unsupported: overlap_param_gather is 1; this version runs 0 only"},
-  };
-  for (const auto& [layout, message] : cases) {
-    RunConfig run = Legal();
-    run.layout = ParseLayout(layout, 0);
-    EXPECT_EQ(ErrorText<InfeasibleError>([&run] { RequireLegal(run); }), message);
   }
 }
 

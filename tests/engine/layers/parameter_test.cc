@@ -37,7 +37,7 @@ ParameterSpec VectorSpec(const std::string& name, int64_t rows, bool tensor_para
           .partition = WholePartition(rows, 1)};
 }
 
-// Of a unit: matrices, then vectors, split over tp; then what is replicated; then padding.
+// Of a unit: matrices, then vectors, split over tp; then replicated vectors; then padding.
 TEST(ParameterStoreTest, PlacesUnitAfterUnit) {
   constexpr int64_t kBlock = kParameterAlignment;
   ParameterStore store;
@@ -59,6 +59,7 @@ TEST(ParameterStoreTest, PlacesUnitAfterUnit) {
   EXPECT_EQ(first.range, (FlatRange{0, 4 * kBlock})) << "two aligned shards";
   EXPECT_EQ(first.tensor_parallel, (FlatRange{0, 2 * kBlock}));
   EXPECT_EQ(first.replicated, (FlatRange{2 * kBlock, 3 * kBlock}));
+  EXPECT_EQ(first.vectors, (FlatRange{kBlock, 3 * kBlock}));
   EXPECT_EQ(first.gaps, (std::vector<FlatRange>{{6, kBlock}, {2 * kBlock + 5, 4 * kBlock}}));
   EXPECT_EQ(first.users, 1);
   EXPECT_EQ(store.units()[1].also_uses, (std::vector<size_t>{0}));

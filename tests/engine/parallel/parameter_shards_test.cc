@@ -85,14 +85,17 @@ TEST(ParameterShardsTest, KeepsWhatTheStageSays) {
   EXPECT_EQ(kept("dp=2,zero=1"), (std::array<int64_t, 3>{6, 6, 3}));
   EXPECT_EQ(kept("dp=2,zero=2"), (std::array<int64_t, 3>{6, 3, 3}));
   EXPECT_EQ(kept("dp=2,zero=3"), (std::array<int64_t, 3>{3, 3, 3}));
+  EXPECT_EQ(kept("dp=4,zero=3,shard=2"), (std::array<int64_t, 3>{3, 3, 3}));
 }
 
-TEST(ParameterShardsTest, EveryElementIsOwnedOnce) {
+TEST(ParameterShardsTest, EveryReplicaOwnsEveryElementOnce) {
   for (const int zero : {1, 2, 3}) {
-    for (const int dp : {2, 3, 4}) {
+    for (const auto& [dp, shard] : {std::pair{2, 0}, {3, 0}, {4, 0}, {4, 2}, {6, 3}, {4, 4}}) {
+      const int replicas = shard == 0 ? 1 : dp / shard;
       int64_t owned = 0;
       for (int rank = 0; rank < dp; ++rank) {
-        const Fixture fixture(fmt::format("dp={},zero={}", dp, zero), rank);
+        const Fixture fixture(fmt::format("dp={},zero={},shard={}", dp, zero, shard), rank);
+        EXPECT_EQ(fixture.shards->replica_group().size(), replicas);
         for (const Parameter* parameter : fixture.store.parameters()) {
           const FlatRange range = {parameter->offset, parameter->offset + parameter->numel()};
           const OwnedPart part = fixture.shards->Within(range);
@@ -101,7 +104,7 @@ TEST(ParameterShardsTest, EveryElementIsOwnedOnce) {
           EXPECT_LE(part.shard_begin + part.numel, fixture.shards->numel());
         }
       }
-      EXPECT_EQ(owned, 4 * kBlock) << "zero " << zero << " dp " << dp;
+      EXPECT_EQ(owned, 4 * kBlock * replicas) << "zero " << zero << " dp " << dp;
     }
   }
 }

@@ -72,7 +72,11 @@ INSTANTIATE_TEST_SUITE_P(
     Layouts, Resume,
     testing::Combine(testing::Bool(),
                      testing::Values("mbs=2", "tp=2,mbs=2", "dp=2,mbs=1", "dp=2,zero=1,mbs=2",
-                                     "dp=2,zero=2,mbs=1", "dp=2,zero=3,mbs=2,precision=bf16",
+                                     "dp=2,zero=2,mbs=1", "dp=4,zero=3,shard=2,mbs=1",
+                                     "dp=2,zero=2,overlap_param_gather=1,mbs=2,precision=bf16,"
+                                     "master=remainder",
+                                     "dp=2,zero=1,overlap_param_gather=1,mbs=4,precision=fp8",
+                                     "dp=2,zero=3,mbs=2,precision=bf16",
                                      "tp=2,dp=2,sp=1,zero=1,mbs=1", "mbs=4,precision=bf16",
                                      "dp=2,zero=1,mbs=2,precision=bf16,"
                                      "master=remainder,moments=bf16",
@@ -94,13 +98,16 @@ INSTANTIATE_TEST_SUITE_P(
 // What one layout saved, another goes on with; the losses agree up to the order of summation.
 TEST(RunTraining, GoesOnInAnotherLayout) {
   const Trained whole = Train(RunWith(true, "mbs=4"), {});
-  for (const char* saved : {"tp=2,dp=2,sp=1,zero=1,mbs=1", "dp=4,zero=2,mbs=1", "dp=2,zero=3,mbs=2",
-                            "tp=2,dp=2,sp=1,zero=3,mbs=2", "cp=2,tp=2,sp=1,zero=2,mbs=2"}) {
+  for (const char* saved :
+       {"tp=2,dp=2,sp=1,zero=1,mbs=1", "dp=4,zero=2,mbs=1", "dp=2,zero=3,mbs=2",
+        "tp=2,dp=2,sp=1,zero=3,mbs=2", "dp=4,zero=3,shard=2,mbs=1",
+        "dp=4,zero=1,shard=2,overlap_param_gather=1,mbs=2", "cp=2,tp=2,sp=1,zero=2,mbs=2"}) {
     const std::string folder = ScratchFolder();
     Train(RunWith(true, saved), {.checkpoint = folder + "/parts"}, /*stop_after=*/4);
     for (const char* loaded : {"mbs=4", "dp=4,zero=1,mbs=1", "tp=2,dp=1,mbs=8,recompute=full",
                                "dp=2,zero=2,mbs=2", "dp=4,zero=3,mbs=1", "pp=2,dp=2,zero=3",
-                               "cp=3,mbs=2", "cp=2,dp=2,zero=3,cp_comm_type=all_gather"}) {
+                               "dp=4,zero=2,shard=2,overlap_param_gather=1,mbs=1", "cp=3,mbs=2",
+                               "cp=2,dp=2,zero=3,cp_comm_type=all_gather"}) {
       const Trained second = Train(RunWith(true, loaded), {.load = folder + "/parts"});
       ASSERT_EQ(second.losses.size(), 6u);
       for (size_t i = 0; i < 6; ++i) {

@@ -1,0 +1,127 @@
+#include "cost_model/pricing_recorder.h"
+
+#include <fmt/format.h>
+
+#include "engine/base/units.h"
+
+namespace trimtab {
+namespace {
+
+constexpr char kCompute[] = "compute";
+
+std::string Describe(const OpRecord& op) {
+  std::string text(Name(op.kind));
+  const char* separator = " ";
+  for (const int64_t dim : op.dims) {
+    if (dim == 0) break;
+    text += fmt::format("{}{}", separator, dim);
+    separator = "x";
+  }
+  return text;
+}
+
+std::string Describe(const CommRecord& message) {
+  return fmt::format("{} {} {}", Name(message.kind), Name(message.group),
+                     FormatBytes(message.bytes));
+}
+
+/// "layer 3 forward", "head backward", "update".
+std::string Describe(const PieceRecord& piece) {
+  if (piece.kind == PieceKind::kUpdate) return std::string(Name(piece.kind));
+  const std::string number = piece.kind == PieceKind::kLayer ? fmt::format(" {}", piece.layer) : "";
+  return fmt::format("{}{} {}", Name(piece.kind), number, Name(piece.pass));
+}
+
+}  // namespace
+
+PricingRecorder::PricingRecorder(const Pricer& pricer, const ParallelConfig& layout, size_t actions,
+                                 bool with_timeline)
+    : pricer_(pricer), layout_(layout), with_timeline_(with_timeline), clock_(pricer.overlaps()) {
+  seconds_.actions.resize(actions);
+  events_.resize(actions + 1);
+}
+
+void PricingRecorder::EnterAction(int64_t index) {
+  Close();
+  action_ = static_cast<size_t>(index);
+}
+
+void PricingRecorder::Close() {
+  ClosePiece();
+  double& seconds = action_ < seconds_.actions.size() ? seconds_.actions[action_] : seconds_.end;
+  seconds += clock_.now_s() - action_start_s_;
+  action_start_s_ = clock_.now_s();
+}
+
+void PricingRecorder::BeginNextStep() {
+  Close();
+  estimate_ = {};
+  seconds_ = {.actions = std::vector<double>(seconds_.actions.size())};
+  for (std::vector<TimelineEvent>& action : events_) action.clear();
+}
+
+void PricingRecorder::ClosePiece() {
+  if (!open_) return;
+  TimelineEvent& event = events_[action_][piece_event_];
+  event.duration_s = clock_.now_s() - action_start_s_ - event.start_s;
+  open_ = false;
+}
+
+void PricingRecorder::EnterPiece(const PieceRecord& piece) {
+  ClosePiece();
+  piece_ = piece;
+  if (!with_timeline_) return;
+  piece_event_ = events_[action_].size();
+  AddEvent(Describe(piece), kCompute, {clock_.now_s(), clock_.now_s()});
+  open_ = true;
+}
+
+void PricingRecorder::BeginOp(const OpRecord& op) {
+  const TimeSpan span = clock_.Compute(pricer_.Seconds(op));
+  Breakdown& parts = estimate_.breakdown_s;
+  double& part = piece_.kind == PieceKind::kUpdate ? parts.optimizer : parts.compute;
+  (recomputes() ? parts.recompute : part) += span.seconds();
+  estimate_.hardware_flops += op.flops;
+  ++estimate_.op_count;
+  if (with_timeline_) AddEvent(Describe(op), kCompute, span);
+}
+
+void PricingRecorder::BeginComm(const CommRecord& message) {
+  const double message_s = pricer_.Seconds(message, StrideOf(message.group, layout_));
+  CommTotal& total = estimate_.comm.at(message.kind, message.group);
+  ++total.count;
+  total.bytes += message.bytes;
+  const std::string text = with_timeline_ ? Describe(message) : "";
+  const std::string stream(Name(message.group));
+  if (message.group == GroupKind::kPipeline && message.asynchronous()) {
+    // It is an action of its own. When it comes, the stages decide among themselves.
+    seconds_.actions[action_] = message_s;
+    if (with_timeline_) {
+      AddEvent(text, stream, {action_start_s_, action_start_s_ + message_s});
+    }
+    return;
+  }
+  const double before_s = clock_.now_s();
+  const TimeSpan span = clock_.Submit(message, message_s);
+  if (with_timeline_) AddEvent(text, stream, span);
+  AddWait(message.group, {before_s, clock_.now_s()}, text);
+}
+
+void PricingRecorder::BeginWait(const CommRecord& message) {
+  const TimeSpan span = clock_.Wait(message);
+  AddWait(message.group, span, with_timeline_ ? Describe(message) : "");
+}
+
+void PricingRecorder::AddWait(GroupKind group, const TimeSpan& span, const std::string& name) {
+  if (span.seconds() <= 0) return;
+  Breakdown& parts = estimate_.breakdown_s;
+  (recomputes() ? parts.recompute : parts.exposed(group)) += span.seconds();
+  if (with_timeline_) AddEvent("wait for " + name, kCompute, span);
+}
+
+void PricingRecorder::AddEvent(const std::string& name, const std::string& stream,
+                               const TimeSpan& span) {
+  events_[action_].push_back({name, stream, span.start_s - action_start_s_, span.seconds()});
+}
+
+}  // namespace trimtab

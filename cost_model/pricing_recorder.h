@@ -1,0 +1,61 @@
+// PricingRecorder: listens to one rank's step on the meta device and puts what it reports on
+// streams, op by op, with prices for seconds.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "cost_model/dry_run.h"
+#include "cost_model/price.h"
+#include "cost_model/stream_clock.h"
+#include "cost_model/timeline.h"
+#include "engine/config/parallel_config.h"
+
+namespace trimtab {
+
+class PricingRecorder final : public Recorder {
+ public:
+  /// `actions`: of the rank's pipeline program. Both references must outlive this.
+  PricingRecorder(const Pricer& pricer, const ParallelConfig& layout, size_t actions,
+                  bool with_timeline);
+
+  void EnterAction(int64_t index) override;
+  void EnterPiece(const PieceRecord& piece) override;
+  void BeginOp(const OpRecord& op) override;
+  void BeginComm(const CommRecord& message) override;
+  void BeginWait(const CommRecord& message) override;
+  void End() override {}
+  /// Call at the end of the step.
+  void Close();
+  /// Forgets the step, but for what it has left under way.
+  void BeginNextStep();
+
+  /// FLOPs, ops, messages and the parts of the step that are this rank's own.
+  const Estimate& estimate() const { return estimate_; }
+  const StageSeconds& seconds() const { return seconds_; }
+  /// By action, from its start; what comes after the last one comes last. Empty unless asked for.
+  const std::vector<std::vector<TimelineEvent>>& events() const { return events_; }
+
+ private:
+  bool recomputes() const { return piece_.pass == PassKind::kRecompute; }
+  void ClosePiece();
+  /// Seconds waited for a message of `group`.
+  void AddWait(GroupKind group, const TimeSpan& span, const std::string& name);
+  void AddEvent(const std::string& name, const std::string& stream, const TimeSpan& span);
+
+  const Pricer& pricer_;
+  const ParallelConfig& layout_;
+  bool with_timeline_;
+  StreamClock clock_;
+  Estimate estimate_;
+  StageSeconds seconds_;
+  std::vector<std::vector<TimelineEvent>> events_;
+  PieceRecord piece_;
+  size_t action_ = 0;
+  double action_start_s_ = 0;
+  bool open_ = false;  // the piece at events_[action_][piece_event_] has no end yet
+  size_t piece_event_ = 0;
+};
+
+}  // namespace trimtab

@@ -1,0 +1,37 @@
+#include "cost_model/stream_clock.h"
+
+#include <algorithm>
+
+namespace trimtab {
+
+TimeSpan StreamClock::Compute(double seconds) {
+  const double start_s = now_s_;
+  now_s_ += seconds;
+  return {start_s, now_s_};
+}
+
+TimeSpan StreamClock::Submit(const CommRecord& message, double seconds) {
+  const size_t way = message.kind == CollectiveKind::kRecv ? 1 : 0;
+  double& free_s = free_s_[static_cast<size_t>(message.group)][way];
+  const double start_s = std::max(now_s_, free_s);
+  free_s = start_s + seconds;
+  if (message.asynchronous() && overlaps_) {
+    under_way_.push_back({message.id, free_s});
+  } else {
+    now_s_ = free_s;
+  }
+  return {start_s, free_s};
+}
+
+TimeSpan StreamClock::Wait(const CommRecord& message) {
+  const double start_s = now_s_;
+  const auto found = std::find_if(under_way_.begin(), under_way_.end(),
+                                  [&](const UnderWay& each) { return each.id == message.id; });
+  if (found != under_way_.end()) {
+    now_s_ = std::max(now_s_, found->end_s);
+    under_way_.erase(found);
+  }
+  return {start_s, now_s_};
+}
+
+}  // namespace trimtab

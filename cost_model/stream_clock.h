@@ -1,0 +1,41 @@
+// StreamClock: when the ops and messages of one rank begin and end. Ops run one after the other;
+// messages run on a stream of their group, beside them where the device does that, until they are
+// waited for.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "cost_model/time_span.h"
+#include "engine/device/record.h"
+
+namespace trimtab {
+
+class StreamClock {
+ public:
+  /// `overlaps`: asynchronous messages run beside ops. On a cpu the rank's own thread carries them.
+  explicit StreamClock(bool overlaps) : overlaps_(overlaps) {}
+
+  /// Where the stream of ops stands.
+  double now_s() const { return now_s_; }
+  TimeSpan Compute(double seconds);
+  /// When a message that takes so long is on its way: behind the earlier ones of its group (sends
+  /// and receives pass each other). Waits for it unless it is asynchronous.
+  TimeSpan Submit(const CommRecord& message, double seconds);
+  /// What was waited for an asynchronous message; not at all where it was never submitted here.
+  TimeSpan Wait(const CommRecord& message);
+
+ private:
+  struct UnderWay {
+    int64_t id = 0;
+    double end_s = 0;
+  };
+
+  bool overlaps_;
+  double now_s_ = 0;
+  std::array<std::array<double, 2>, kGroupKindCount> free_s_{};  // by group; receives apart
+  std::vector<UnderWay> under_way_;
+};
+
+}  // namespace trimtab

@@ -1,0 +1,63 @@
+#include "cost_model/stream_clock.h"
+
+#include <gtest/gtest.h>
+
+namespace trimtab {
+namespace {
+
+CommRecord Message(GroupKind group, int64_t id, CollectiveKind kind = CollectiveKind::kAllReduce) {
+  return {.kind = kind, .group = group, .ranks = 2, .bytes = 8, .id = id};
+}
+
+TEST(StreamClock, AMessageThatIsNotAsynchronousHoldsUpTheOps) {
+  StreamClock clock(/*overlaps=*/true);
+  clock.Compute(1);
+  const TimeSpan span = clock.Submit(Message(GroupKind::kTensor, 0), 2);
+  EXPECT_EQ(span.start_s, 1);
+  EXPECT_EQ(span.end_s, 3);
+  EXPECT_EQ(clock.now_s(), 3);
+}
+
+TEST(StreamClock, WhatIsStillToGoIsWaitedFor) {
+  StreamClock clock(true);
+  clock.Submit(Message(GroupKind::kData, 1), 5);
+  clock.Compute(3);
+  EXPECT_EQ(clock.Wait(Message(GroupKind::kData, 1)).seconds(), 2);
+  EXPECT_EQ(clock.now_s(), 5);
+}
+
+TEST(StreamClock, WhatIsOverIsNotWaitedFor) {
+  StreamClock clock(true);
+  clock.Submit(Message(GroupKind::kData, 1), 2);
+  clock.Compute(3);
+  EXPECT_EQ(clock.Wait(Message(GroupKind::kData, 1)).seconds(), 0);
+  EXPECT_EQ(clock.now_s(), 3);
+}
+
+TEST(StreamClock, MessagesOfAGroupFollowOneAnother) {
+  StreamClock clock(true);
+  clock.Submit(Message(GroupKind::kData, 1), 4);
+  const TimeSpan second = clock.Submit(Message(GroupKind::kData, 2), 1);
+  EXPECT_EQ(second.start_s, 4);
+  EXPECT_EQ(clock.Submit(Message(GroupKind::kContext, 3), 1).start_s, 0) << "another stream";
+  EXPECT_EQ(clock.Wait(Message(GroupKind::kData, 2)).seconds(), 5);
+  EXPECT_EQ(clock.Wait(Message(GroupKind::kData, 1)).seconds(), 0);
+}
+
+TEST(StreamClock, SendsAndReceivesPassEachOther) {
+  StreamClock clock(true);
+  clock.Submit(Message(GroupKind::kContext, 1, CollectiveKind::kSend), 4);
+  EXPECT_EQ(clock.Submit(Message(GroupKind::kContext, 2, CollectiveKind::kRecv), 3).start_s, 0);
+}
+
+TEST(StreamClock, NothingRunsBesideOpsWhereTheDeviceCarriesMessagesItself) {
+  StreamClock clock(/*overlaps=*/false);
+  clock.Submit(Message(GroupKind::kData, 1), 5);
+  EXPECT_EQ(clock.now_s(), 5);
+  clock.Compute(1);
+  EXPECT_EQ(clock.Wait(Message(GroupKind::kData, 1)).seconds(), 0);
+  EXPECT_EQ(clock.now_s(), 6);
+}
+
+}  // namespace
+}  // namespace trimtab
