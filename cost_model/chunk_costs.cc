@@ -68,6 +68,8 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
       .Put(setting.number, 10)
       .Put(layout.tp, 20)
       .Put(layout.sequence_parallel ? 1 : 0, 1)
+      .Put(layout.cp, 20)
+      .Put(layout.cp_comm_type)
       .Put(layout.tp_overlap_chunks, 7)
       .Put(layout.micro_batch, 24)
       .Put(layout.gradients)

@@ -265,6 +265,7 @@ const std::vector<EndCosts>& StepCosts::Impl::EndsOf(const PriceSetting& setting
   PackedKey key = PackedKey()
                       .Put(setting.number, 10)
                       .Put(layout.tp, 20)
+                      .Put(layout.cp, 20)
                       .Put(layout.dp, 20)
                       .Put(layout.sequence_parallel ? 1 : 0, 1)
                       .Put(layout.zero, 2)

@@ -58,6 +58,13 @@ TEST(ClosedForm, EqualsTheDryRunOfEveryStageOverPipelines) {
   ExpectStagesAgree(EveryPipeline(TinyLlama(), 12, 8), LoadCluster("2x8xh200"));
 }
 
+TEST(ClosedForm, EqualsTheDryRunWhereSequencesAreCut) {
+  const std::vector<RunConfig> runs = EveryContextParallelRun(TinyGpt2(), 20, 10);
+  EXPECT_GT(runs.size(), 300u);
+  ExpectTiersAgree(runs, GenericCpu());
+  ExpectTiersAgree(EveryContextParallelRun(TinyLlama(), 12, 6), LoadCluster("2x8xh200"));
+}
+
 TEST(ClosedForm, EqualsTheDryRunInEverySettingOfSharding) {
   ExpectStagesAgree(RunsIn(ShardingSettings(), TinyGpt2(), 20), GenericCpu());
   std::vector<RunConfig> fp8 = RunsIn(ShardingSettings(), TinyFp8Llama(), 16);
@@ -199,6 +206,8 @@ RunConfig RandomRun(std::mt19937& random) {
     ParallelConfig& layout = run.layout;
     layout.tp = pick({1, 2, 3, 4, 6});
     layout.dp = pick({1, 2, 3, 4, 5, 6});
+    layout.cp = pick({1, 1, 2, 3});
+    if (layout.cp > 1 && pick({0, 1}) != 0) layout.cp_comm_type = CpCommType::kAllGather;
     layout.sequence_parallel = pick({0, 1}) != 0;
     layout.tp_overlap_chunks = pick({1, 1, 2, 3});
     layout.micro_batch = pick({1, 2, 3});
@@ -251,6 +260,26 @@ TEST(ClosedForm, TheStepFactorShowsAsOverheadOrScalesEveryPart) {
     EXPECT_NEAR(estimate.breakdown_s.total(), estimate.step_time_s, 1e-9 * plain.step_time_s);
     EXPECT_GE(estimate.breakdown_s.overhead, 0);
   }
+}
+
+// Of the ring only the last gradient's way home shows, where products take longer than messages; of
+// gathered keys and values, the reduce-scatter of all gradients.
+TEST(ClosedForm, ShowsWhatNothingHidesOfContextParallelMessages) {
+  RunConfig run;
+  run.model = LoadModelConfig("llama2-7b");
+  run.device = "cuda";
+  run.global_batch = 8;
+  run.sequence_length = 32768;
+  const Cluster cluster = LoadCluster("8xh200");
+  const auto exposed = [&](const char* layout) {
+    run.layout = ParseLayout(layout, 0);
+    return ClosedForm(run, cluster).breakdown_s.exposed_cp;
+  };
+  const double ring = exposed("cp=4,dp=2,precision=bf16");
+  const double gathered = exposed("cp=4,dp=2,precision=bf16,cp_comm_type=all_gather");
+  EXPECT_GT(ring, 0);
+  EXPECT_GT(gathered, 2 * ring);
+  EXPECT_LT(gathered, 5 * ring);
 }
 
 TEST(ClosedForm, RefusesAnIllegalLayout) {

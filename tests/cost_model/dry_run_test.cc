@@ -57,6 +57,11 @@ TEST(DryRun, PeakEqualsTheCpuRunToTheByteOverEveryLayoutOfALlama) {
   ExpectRealPeaks(runs);
 }
 
+TEST(DryRun, PeakEqualsTheCpuRunToTheByteWhereSequencesAreCut) {
+  ExpectRealPeaks(EveryContextParallelRun(TinyGpt2(), 20, 4));
+  ExpectRealPeaks(EveryContextParallelRun(TinyLlama(), 12, 4));
+}
+
 TEST(DryRun, PeakEqualsTheCpuRunToTheByteOverPipelines) {
   const std::vector<RunConfig> all = EveryPipeline(TinyGpt2(), 20, 6);
   std::vector<RunConfig> some;

@@ -51,13 +51,25 @@ std::vector<std::pair<Schedule, int64_t>> PipelinesOf(int64_t pp, int64_t num_la
   return pipelines;
 }
 
+/// The cuts of sequences over `ranks` ranks at most: context parallel sizes and their messages.
+std::vector<std::pair<int64_t, CpCommType>> CutsOf(int64_t ranks, int64_t sequence_length) {
+  std::vector<std::pair<int64_t, CpCommType>> cuts = {{1, CpCommType::kP2p}};
+  for (int64_t cp = 2; cp <= ranks && 2 * cp <= sequence_length; ++cp) {
+    if (ranks % cp != 0) continue;
+    cuts.push_back({cp, CpCommType::kP2p});
+    cuts.push_back({cp, CpCommType::kAllGather});
+  }
+  return cuts;
+}
+
 /// Looks at every way to shard. Messages overlap with ops on GPUs only.
 void LookAtSharding(const Problem& problem, RunConfig run, Expected& expected) {
   const bool gpus = problem.cluster.device == "cuda";
+  const int64_t ranks = run.layout.dp * run.layout.cp;
   for (run.layout.zero = 0; run.layout.zero <= 3; ++run.layout.zero) {
     const int64_t zero = run.layout.zero;
-    for (int64_t shard = 0; shard < std::max<int64_t>(run.layout.dp, 1); ++shard) {
-      if (shard == 1 || (shard > 0 && (zero == 0 || run.layout.dp % shard != 0))) continue;
+    for (int64_t shard = 0; shard < ranks; ++shard) {
+      if (shard == 1 || (shard > 0 && (zero == 0 || ranks % shard != 0))) continue;
       run.layout.shard = shard;
       for (const bool reshard : {true, false}) {
         if (!reshard && zero != 3) continue;
@@ -91,6 +103,19 @@ void LookAtVariants(const Problem& problem, RunConfig run, Expected& expected) {
   }
 }
 
+/// Looks at every pipeline, `ranks` being what is left of them for stages and replicas.
+void LookAtPipelines(const Problem& problem, RunConfig run, int64_t ranks, Expected& expected) {
+  for (run.layout.pp = 1; run.layout.pp <= problem.model.num_layers; ++run.layout.pp) {
+    if (ranks % run.layout.pp != 0) continue;
+    run.layout.dp = ranks / run.layout.pp;
+    for (const auto& [schedule, vp] : PipelinesOf(run.layout.pp, problem.model.num_layers)) {
+      run.layout.schedule = schedule;
+      run.layout.vp = vp;
+      LookAtVariants(problem, run, expected);
+    }
+  }
+}
+
 Expected TheLongWay(const Problem& problem, const std::vector<int64_t>& world_sizes) {
   Expected expected;
   RunConfig run;
@@ -105,14 +130,10 @@ Expected TheLongWay(const Problem& problem, const std::vector<int64_t>& world_si
       for (const bool sp : {false, true}) {
         if (sp && run.layout.tp == 1) continue;
         run.layout.sequence_parallel = sp;
-        for (run.layout.pp = 1; run.layout.pp <= problem.model.num_layers; ++run.layout.pp) {
-          if (ranks / run.layout.tp % run.layout.pp != 0) continue;
-          run.layout.dp = ranks / run.layout.tp / run.layout.pp;
-          for (const auto& [schedule, vp] : PipelinesOf(run.layout.pp, problem.model.num_layers)) {
-            run.layout.schedule = schedule;
-            run.layout.vp = vp;
-            LookAtVariants(problem, run, expected);
-          }
+        for (const auto& [cp, messages] : CutsOf(ranks / run.layout.tp, problem.sequence_length)) {
+          run.layout.cp = cp;
+          run.layout.cp_comm_type = messages;
+          LookAtPipelines(problem, run, ranks / run.layout.tp / cp, expected);
         }
       }
     }
@@ -163,11 +184,14 @@ TEST(Space, PruningBranchesCountsWhatLookingAtEachWouldCount) {
 }
 
 TEST(Space, HoldsEveryCombinationOnce) {
-  // Two layers, so pipelines have two stages and three schedules. Shapes: 1 rank: tp1; 2: tp1, tp2
-  // (sp off, on), pp2 (3); 4: tp1, tp2 (2), tp4 (2), pp2 (3), tp2 pp2 (2 x 3). Each with micro
-  // batch 1, 2, 4, four plans of recompute, and four stages of sharding, the last with and without
-  // resharding; four data-parallel ranks make two replicas as well, where anything is sharded.
-  EXPECT_EQ(Count(TinyProblem()).enumerated, (5 * (1 + 6 + 14) + 4) * 3 * 4);
+  // Two layers, so pipelines have two stages and three schedules; and there are two ways to the
+  // keys of others. Shapes of 1 rank: 1. Of 2 without tp: dp2, pp2 (3), cp2 (2), so 6; with tp2 (sp
+  // off, on) those of 1 rank, twice: 8. Of 4 without tp: dp4, pp2 (3), cp2 (2) dp2, cp2 (2) pp2
+  // (3), cp4 (2), so 14; with tp2 those of 2 without, twice; tp4 (2): 28. Each with micro batch 1,
+  // 2, 4, four plans of recompute, and four stages of sharding, the last with and without
+  // resharding; the five shapes of four data- or context-parallel ranks make two replicas as well,
+  // where anything is sharded.
+  EXPECT_EQ(Count(TinyProblem()).enumerated, (5 * (1 + 8 + 28) + 5 * 4) * 3 * 4);
   const std::vector<RunConfig> candidates = LegalCandidates(TinyProblem());
   std::set<std::string> keys;
   for (const RunConfig& run : candidates) keys.insert(CandidateKey(run));
@@ -284,17 +308,26 @@ TEST(SpaceRows, ValuesFollowFromWhatIsBound) {
   using Values = std::vector<int64_t>;
   Problem problem = TinyProblem();
   problem.model.num_layers = 12;
-  problem.sequence_length = 4;
+  problem.sequence_length = 8;
   RunConfig bound;
   bound.layout.dp = 12;
   EXPECT_EQ(ValuesOf("tp", problem, bound), (Values{1, 2, 3, 4, 6, 12}));
-  EXPECT_EQ(ValuesOf("cp", problem, bound), (Values{1, 2, 3, 4})) << "at most a token each";
+  EXPECT_EQ(ValuesOf("cp", problem, bound), (Values{1, 2, 3, 4})) << "at least two tokens each";
   problem.model.num_layers = 6;
   EXPECT_EQ(ValuesOf("pp", problem, bound), (Values{1, 2, 3, 4, 6})) << "at most a layer each";
   EXPECT_EQ(ValuesOf("zero", problem, bound), (Values{0, 1, 2, 3}));
   EXPECT_EQ(ValuesOf("shard", problem, bound), (Values{0, 2, 3, 4, 6})) << "all 12 ranks, or fewer";
   EXPECT_FALSE(RowCalled("shard").applies(problem, bound)) << "nothing is sharded";
   EXPECT_FALSE(RowCalled("tp_overlap_chunks").applies(problem, bound)) << "not on a cpu";
+
+  EXPECT_FALSE(RowCalled("cp_comm_type").applies(problem, bound)) << "with nobody to talk to";
+  RowCalled("cp").bind(problem, 2, bound);
+  EXPECT_EQ(bound.layout.cp, 2);
+  EXPECT_EQ(bound.layout.dp, 6);
+  EXPECT_TRUE(RowCalled("cp_comm_type").applies(problem, bound));
+  EXPECT_EQ(ValuesOf("cp_comm_type", problem, bound), (Values{0, 1}));
+  RowCalled("cp").bind(problem, 1, bound);
+  bound.layout.dp = 12;
 
   EXPECT_FALSE(RowCalled("schedule").applies(problem, bound)) << "without a pipeline";
   RowCalled("pp").bind(problem, 3, bound);

@@ -33,6 +33,8 @@ constexpr LayoutCase kLayouts[] = {
     {true, "dp=2,zero=2", 3e-7, 2e-6},
     {false, "tp=2,sp=1,dp=2,zero=3", 3e-7, 2e-6},
     {false, "tp=2,dp=2,recompute=full", 3e-7, 2e-6},
+    {true, "cp=2", 3e-7, 2e-6},
+    {false, "cp=3,cp_comm_type=all_gather", 3e-7, 2e-6},
     {false, "tp=2,dp=2,precision=bf16,master=remainder,moments=bf16,grads=bf16", 6e-5, 6e-3},
 };
 
