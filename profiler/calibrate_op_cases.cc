@@ -73,7 +73,8 @@ void OpCases::AddActivations(std::vector<OpCase>& cases) {
                                .kv_heads = kColumns / 64 / 4,
                                .head_size = 64};
   Tensor qkv = Warm({rope.tokens(), rope.qkv_size()});
-  cases.push_back({RopeRecord(rope), [=]() mutable { Rope(rope, 10000.0, false, qkv); }});
+  cases.push_back(
+      {RopeRecord(rope), [=]() mutable { Rope(rope, rope.sequence, 10000.0, false, qkv); }});
 }
 
 void OpCases::AddEmbeddings(std::vector<OpCase>& cases) {

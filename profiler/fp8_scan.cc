@@ -196,6 +196,8 @@ class Scanner : public LinearObserver {
 RunConfig OneRankInBf16(const RunConfig& run) {
   RunConfig scanned = run;
   scanned.layout.tp = 1;
+  scanned.layout.cp = 1;
+  scanned.layout.cp_comm_type = CpCommType::kP2p;
   scanned.layout.dp = 1;
   scanned.layout.sequence_parallel = false;
   scanned.layout.zero = 0;

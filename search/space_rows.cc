@@ -151,11 +151,26 @@ SpaceRow ContextParallelRow() {
           .applies = Always,
           .values =
               [](const Problem& problem, const RunConfig& bound, Values& values) {
-                AppendDivisors(bound.layout.dp, problem.sequence_length, values);
+                AppendDivisors(bound.layout.dp, std::max<int64_t>(1, problem.sequence_length / 2),
+                               values);
               },
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { TakeRanks(value, run.layout.cp, run.layout); },
-          .settles = {}};
+          .settles = {"sequence-divisible-by-2cp"}};
+}
+
+SpaceRow ContextMessagesRow() {
+  return {.name = "cp_comm_type",
+          .applies = [](const Problem&, const RunConfig& bound) { return bound.layout.cp > 1; },
+          .values =
+              [](const Problem&, const RunConfig&, Values& values) {
+                for (const CpCommType each : {CpCommType::kP2p, CpCommType::kAllGather}) {
+                  values.push_back(static_cast<int64_t>(each));
+                }
+              },
+          .bind = [](const Problem&, int64_t value,
+                     RunConfig& run) { run.layout.cp_comm_type = static_cast<CpCommType>(value); },
+          .settles = {"cp-comm-type-requires-cp"}};
 }
 
 SpaceRow PipelineParallelRow() {
@@ -317,6 +332,7 @@ const std::vector<SpaceRow>& SpaceRows() {
                                              TensorParallelRow(),
                                              SequenceParallelRow(),
                                              ContextParallelRow(),
+                                             ContextMessagesRow(),
                                              PipelineParallelRow(),
                                              ScheduleRow(),
                                              VirtualPipelineRow(),

@@ -49,11 +49,14 @@ std::string NotDivisible(const char* what, int64_t value, const char* by, int64_
   return fmt::format("{} {} is not divisible by {} {}", what, value, by, divisor);
 }
 
+/// Tokens of a micro batch on one context-parallel rank.
+int64_t LocalTokens(const RunConfig& run) {
+  return run.layout.micro_batch * run.sequence_length / run.layout.cp;
+}
+
 /// Rows of the residual stream on one rank.
 int64_t RowsPerRank(const RunConfig& run) {
-  const ParallelConfig& layout = run.layout;
-  const int64_t tokens = layout.micro_batch * run.sequence_length / layout.cp;
-  return layout.sequence_parallel ? tokens / layout.tp : tokens;
+  return run.layout.sequence_parallel ? LocalTokens(run) / run.layout.tp : LocalTokens(run);
 }
 
 /// An empty string, or which size of an fp8 product on one rank is no multiple of 16.
@@ -64,11 +67,21 @@ std::string UnevenForFp8(const RunConfig& run) {
       {"hidden_size / tp", run.model.hidden_size / tp},
       {"query, key and value columns / tp", run.model.qkv_size() / tp},
       {"ffn_hidden_size / tp", run.model.ffn_hidden_size / tp},
-      {"mbs x sequence_length", run.layout.micro_batch * run.sequence_length}};
+      {"mbs x sequence_length / cp", LocalTokens(run)}};
   for (const auto& [name, size] : sizes) {
     if (size % 16 != 0) return fmt::format("fp8: {} is {}, no multiple of 16", name, size);
   }
   return "";
+}
+
+/// The first plan that recomputes layers which the model does not have, or nullptr.
+const RecomputeConfig* ImpossiblePlan(const RunConfig& run) {
+  for (const StageRecompute::Run& stages : run.layout.recompute.runs()) {
+    const RecomputeConfig& plan = stages.plan;
+    if (plan.kind == RecomputeKind::kNone || plan.num_layers == -1) continue;
+    if (plan.num_layers < 1 || plan.num_layers > run.model.num_layers) return &plan;
+  }
+  return nullptr;
 }
 
 constexpr Rule kRules[] = {
@@ -128,14 +141,6 @@ constexpr Rule kRules[] = {
                     0);
      }},
 
-    {"cp-unsupported", "Context parallelism is not available.",
-     [](const RunConfig& run) {
-       return run.layout.cp == 1 && run.layout.cp_comm_type == CpCommType::kP2p;
-     },
-     [](const RunConfig& run) {
-       if (run.layout.cp > 1) return Unsupported("cp", run.layout.cp, "cp=1 only");
-       return Unsupported("cp_comm_type", Name(run.layout.cp_comm_type), "cp=1 only");
-     }},
     {"ep-unsupported", "Expert parallelism is not available.",
      [](const RunConfig& run) { return run.layout.ep == 1; },
      [](const RunConfig& run) { return Unsupported("ep", run.layout.ep, "ep=1 only"); }},
@@ -240,6 +245,23 @@ constexpr Rule kRules[] = {
      [](const RunConfig& run) {
        return NotDivisible("ffn_hidden_size", run.model.ffn_hidden_size, "tp", run.layout.tp);
      }},
+    {"cp-comm-type-requires-cp",
+     "Only context-parallel ranks have a way to reach each other's keys and values.",
+     [](const RunConfig& run) {
+       return run.layout.cp_comm_type == CpCommType::kP2p || run.layout.cp > 1;
+     },
+     [](const RunConfig& run) {
+       return fmt::format("cp_comm_type={} needs cp of at least 2, and cp is {}",
+                          Name(run.layout.cp_comm_type), run.layout.cp);
+     }},
+    {"sequence-divisible-by-2cp",
+     "Every context-parallel rank has two runs of a sequence, all of one length.",
+     [](const RunConfig& run) {
+       return run.layout.cp == 1 || run.sequence_length % (2 * run.layout.cp) == 0;
+     },
+     [](const RunConfig& run) {
+       return NotDivisible("sequence_length", run.sequence_length, "2 x cp", 2 * run.layout.cp);
+     }},
     {"fp8-sizes-divisible-by-16", "The sizes of fp8 products are multiples of 16.",
      [](const RunConfig& run) { return !TypesOf(run.layout).fp8 || UnevenForFp8(run).empty(); },
      [](const RunConfig& run) { return UnevenForFp8(run); }},
@@ -250,12 +272,12 @@ constexpr Rule kRules[] = {
      }},
     {"tokens-divisible-by-tp-with-sp", "Sequence parallelism splits a micro batch's tokens evenly.",
      [](const RunConfig& run) {
-       return !run.layout.sequence_parallel ||
-              run.layout.micro_batch * run.sequence_length % run.layout.tp == 0;
+       return !run.layout.sequence_parallel || LocalTokens(run) % run.layout.tp == 0;
      },
      [](const RunConfig& run) {
-       return fmt::format("with sp=1, mbs {} x sequence_length {} is not divisible by tp {}",
-                          run.layout.micro_batch, run.sequence_length, run.layout.tp);
+       return fmt::format(
+           "with sp=1, mbs {} x sequence_length {} / cp {} is not divisible by tp {}",
+           run.layout.micro_batch, run.sequence_length, run.layout.cp, run.layout.tp);
      }},
     {"tp-overlap-requires-tp", "What overlaps is messages of tensor-parallel ranks.",
      [](const RunConfig& run) { return run.layout.tp_overlap_chunks == 1 || run.layout.tp > 1; },
@@ -284,11 +306,11 @@ constexpr Rule kRules[] = {
        return fmt::format("reshard_after_forward=0 goes with zero=3, and zero is {}",
                           run.layout.zero);
      }},
-    {"zero-requires-dp", "What is sharded is so over the data-parallel ranks.",
-     [](const RunConfig& run) { return run.layout.zero == 0 || run.layout.dp > 1; },
+    {"zero-requires-dp", "What is sharded is so over the data- and context-parallel ranks.",
+     [](const RunConfig& run) { return run.layout.zero == 0 || run.layout.dp * run.layout.cp > 1; },
      [](const RunConfig& run) {
-       return fmt::format("zero={} needs dp of at least 2, and dp is {}", run.layout.zero,
-                          run.layout.dp);
+       return fmt::format("zero={} needs dp x cp of at least 2, and dp is {}, cp {}",
+                          run.layout.zero, run.layout.dp, run.layout.cp);
      }},
     {"shard-requires-zero", "The ranks that share a replica share what is sharded.",
      [](const RunConfig& run) { return run.layout.shard == 0 || run.layout.zero >= 1; },
@@ -335,15 +357,21 @@ constexpr Rule kRules[] = {
            "pp {}",
            run.num_micro_batches(), run.layout.pp);
      }},
-    {"recompute-layers-within-model", "No more layers are recomputed than the model has.",
+    {"recompute-plan-per-stage", "A list of recompute plans has one for every pipeline stage.",
      [](const RunConfig& run) {
-       const RecomputeConfig& recompute = run.layout.recompute;
-       return recompute.kind == RecomputeKind::kNone || recompute.num_layers == -1 ||
-              (recompute.num_layers >= 1 && recompute.num_layers <= run.model.num_layers);
+       const int64_t stages = run.layout.recompute.size();
+       return stages == 0 || stages == run.layout.pp;
      },
      [](const RunConfig& run) {
+       return fmt::format("recompute={} lists {} stages, and pp is {}",
+                          ToString(run.layout.recompute), run.layout.recompute.size(),
+                          run.layout.pp);
+     }},
+    {"recompute-layers-within-model", "No more layers are recomputed than the model has.",
+     [](const RunConfig& run) { return ImpossiblePlan(run) == nullptr; },
+     [](const RunConfig& run) {
        return fmt::format("recompute of {} layers, and the model has {}",
-                          run.layout.recompute.num_layers, run.model.num_layers);
+                          ImpossiblePlan(run)->num_layers, run.model.num_layers);
      }},
 };
 

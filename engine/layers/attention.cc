@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/layers/context_parallel.h"
 #include "engine/layers/recompute.h"
 
 namespace trimtab {
@@ -11,7 +12,7 @@ namespace {
 AttentionShape ShapeOf(const LayerContext& context) {
   const ModelConfig& model = context.model;
   return {.batch = context.micro_batch,
-          .sequence = context.sequence,
+          .sequence = context.positions().sequence,
           .heads = model.num_heads / context.tp(),
           .kv_heads = model.num_kv_heads / context.tp(),
           .head_size = model.head_size()};
@@ -39,14 +40,19 @@ void SelfAttention::ForwardCore(const LayerContext& context, SelfAttentionSaved&
   saved.out = context.New({shape.tokens(), shape.heads * shape.head_size}, MemoryTag::kActivations);
   saved.log_sum_exp =
       context.NewF32({shape.batch, shape.heads, shape.sequence}, MemoryTag::kActivations);
-  AttentionForward(shape, saved.qkv, saved.out, saved.log_sum_exp);
+  if (context.parallel.layout.cp > 1) {
+    ContextAttentionForward(context, shape, saved.qkv, saved.out, saved.log_sum_exp);
+  } else {
+    AttentionForward(shape, saved.qkv, saved.out, saved.log_sum_exp);
+  }
 }
 
 Tensor SelfAttention::Forward(const LayerContext& context, LinearOperand x,
                               SelfAttentionSaved& saved) const {
   saved.qkv = linear_qkv_.Forward(context, std::move(x), MemoryTag::kActivations, saved.linear_qkv);
   if (context.model.position == PositionKind::kRope) {
-    Rope(ShapeOf(context), context.model.rope_theta, /*inverse=*/false, saved.qkv);
+    Rope(ShapeOf(context), context.positions(), context.model.rope_theta, /*inverse=*/false,
+         saved.qkv);
   }
   ForwardCore(context, saved);
   Tensor y = linear_proj_.Forward(context, saved.out, MemoryTag::kActivations, saved.linear_proj);
@@ -69,10 +75,14 @@ Tensor SelfAttention::Backward(const LayerContext& context, SelfAttentionSaved& 
   Tensor dqkv = context.New(saved.qkv.shape(), MemoryTag::kWorkspace);
   {
     const Tensor dout = linear_proj_.Backward(context, saved.linear_proj, dy, accumulate);
-    AttentionBackward(shape, saved.qkv, saved.out, saved.log_sum_exp, dout, dqkv);
+    if (context.parallel.layout.cp > 1) {
+      ContextAttentionBackward(context, shape, saved.qkv, saved.out, saved.log_sum_exp, dout, dqkv);
+    } else {
+      AttentionBackward(shape, saved.qkv, saved.out, saved.log_sum_exp, dout, dqkv);
+    }
   }
   if (context.model.position == PositionKind::kRope) {
-    Rope(shape, context.model.rope_theta, /*inverse=*/true, dqkv);
+    Rope(shape, context.positions(), context.model.rope_theta, /*inverse=*/true, dqkv);
   }
   return linear_qkv_.Backward(context, saved.linear_qkv, dqkv, accumulate);
 }

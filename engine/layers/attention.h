@@ -14,7 +14,7 @@ struct SelfAttentionSaved {
   Tensor qkv;  // [N, (H + 2*KV)*D / tp], rotated
   // Undefined, like linear_proj, where core_attn is recomputed:
   Tensor out;          // [N, C / tp]
-  Tensor log_sum_exp;  // [B, H / tp, T]
+  Tensor log_sum_exp;  // [B, H / tp, T / cp]
   LinearSaved linear_proj;
 };
 

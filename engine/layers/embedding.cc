@@ -47,7 +47,7 @@ Tensor Embedding::Forward(const LayerContext& context, const Tensor& tokens) con
   EmbeddingForward(tokens, tokens_->weight, vocab_start_, partial);
   Tensor x = ReduceRows(context, std::move(partial), MemoryTag::kActivations);
   if (positions_ != nullptr) {
-    PositionForward(positions_->weight, context.row_begin(), context.sequence, x);
+    PositionForward(positions_->weight, context.row_begin(), context.positions(), x);
   }
   return x;
 }
@@ -56,7 +56,7 @@ void Embedding::Backward(const LayerContext& context, const Tensor& tokens, cons
                          bool accumulate, bool token_gradient_written) const {
   if (positions_ != nullptr) {
     if (!accumulate) Fill(positions_->gradient, 0.0f);
-    PositionBackward(dx, context.row_begin(), context.sequence, positions_->gradient);
+    PositionBackward(dx, context.row_begin(), context.positions(), positions_->gradient);
   }
   if (!accumulate && !token_gradient_written) Fill(tokens_->gradient, 0.0f);
   EmbeddingBackward(tokens, GatherRows(context, dx), vocab_start_, tokens_->gradient);

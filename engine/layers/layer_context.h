@@ -11,6 +11,7 @@
 #include "engine/config/precision.h"
 #include "engine/config/recompute.h"
 #include "engine/device/tensor.h"
+#include "engine/ops/positions.h"
 
 namespace trimtab {
 
@@ -28,7 +29,7 @@ struct LayerContext {
   const ParallelContext& parallel;
   const ModelConfig& model;
   int64_t micro_batch = 0;  // B of one micro batch
-  int64_t sequence = 0;     // T
+  int64_t sequence = 0;     // T, of which context-parallel ranks have a share each
   TrainingTypes types{};
   Fp8State* fp8 = nullptr;             // scales and weights in fp8; set when types.fp8
   LinearObserver* observer = nullptr;  // sees what linear layers multiply; nullptr = nobody
@@ -42,17 +43,21 @@ struct LayerContext {
     return tp() == 1 || observer != nullptr ? 1 : parallel.layout.tp_overlap_chunks;
   }
   bool sequence_parallel() const { return parallel.layout.sequence_parallel && tp() > 1; }
-  /// N = B*T, the rows of activations inside attention and MLP.
-  int64_t tokens() const { return micro_batch * sequence; }
+  /// The positions of each sequence that this rank has.
+  Positions positions() const {
+    return Positions::ZigZag(sequence, parallel.layout.cp, parallel.cp_rank);
+  }
+  /// N = B * T / cp, the rows of activations inside attention and MLP.
+  int64_t tokens() const { return micro_batch * sequence / parallel.layout.cp; }
   /// Rows of the residual stream on this rank: N, or N / tp with sequence parallelism.
   int64_t rows() const { return sequence_parallel() ? tokens() / tp() : tokens(); }
   /// First row of the residual stream on this rank.
   int64_t row_begin() const { return sequence_parallel() ? parallel.tp_rank * rows() : 0; }
 
+  /// The plan of this rank's pipeline stage.
+  const RecomputeConfig& recompute() const { return parallel.layout.recompute[parallel.pp_rank]; }
   /// Whether `module` is made again in the backward pass (recompute.h).
-  bool Recomputes(RecomputeModule module) const {
-    return parallel.layout.recompute.modules.Has(module);
-  }
+  bool Recomputes(RecomputeModule module) const { return recompute().modules.Has(module); }
 
   /// Uninitialised memory of the activations' type; `tag` says whether it outlives the layer call.
   Tensor New(const Shape& shape, MemoryTag tag) const {

@@ -1,25 +1,12 @@
 #include "engine/ops/attention.h"
 
 #include "engine/ops/attention_cpu.h"
+#include "engine/ops/attention_operands.h"
 #include "engine/ops/cuda_ops.h"
-#include "engine/ops/dispatch.h"
 #include "engine/ops/widen.h"
 
 namespace trimtab {
 namespace {
-
-void CheckAttention(OpKind op, const AttentionShape& s) {
-  TRIMTAB_ASSERT(s.batch >= 1 && s.sequence >= 1 && s.head_size >= 1 && s.kv_heads >= 1,
-                 "{}: batch {}, sequence {}, head size {}, kv heads {}, expected at least 1 each",
-                 Name(op), s.batch, s.sequence, s.head_size, s.kv_heads);
-  TRIMTAB_ASSERT(s.heads >= s.kv_heads && s.heads % s.kv_heads == 0,
-                 "{}: {} query heads are not a multiple of {} key/value heads", Name(op), s.heads,
-                 s.kv_heads);
-}
-
-Shape QkvShape(const AttentionShape& s) { return {s.tokens(), s.qkv_size()}; }
-Shape OutShape(const AttentionShape& s) { return {s.tokens(), s.heads * s.head_size}; }
-Shape LogSumExpShape(const AttentionShape& s) { return {s.batch, s.heads, s.sequence}; }
 
 // `products` matrix products over the causal half of the T x T scores; `values` of `dtype` beside
 // the log-sum-exp.
@@ -30,12 +17,6 @@ OpRecord Record(OpKind kind, const AttentionShape& s, int64_t products, int64_t 
           .dims = {s.batch * s.heads, s.sequence, s.head_size, s.kv_heads},
           .flops = products * s.batch * s.heads * s.head_size * s.sequence * (s.sequence + 1),
           .bytes = values * SizeOf(dtype) + LogSumExpShape(s).numel() * SizeOf(DType::kF32)};
-}
-
-// Undefined if no bytes are needed.
-Tensor Workspace(Device& device, int64_t bytes) {
-  if (bytes == 0) return {};
-  return Tensor::Empty(device, {bytes / SizeOf(DType::kF32)}, DType::kF32, MemoryTag::kWorkspace);
 }
 
 }  // namespace
@@ -74,7 +55,7 @@ void AttentionForward(const AttentionShape& shape, const Tensor& qkv, Tensor& ou
   CheckOperand(kOp, "log_sum_exp", log_sum_exp, LogSumExpShape(shape), device);
   const OpScope scope(device, AttentionForwardRecord(shape, dtype));
   const Tensor scratch =
-      Workspace(device, AttentionForwardWorkspaceBytes(shape, device.executor()));
+      AttentionScratch(device, AttentionForwardWorkspaceBytes(shape, device.executor()));
   if (device.kind() == DeviceKind::kCuda) {
     return CudaKernel(device, kOp, &CudaOps::attention_forward)(shape, qkv, out, log_sum_exp);
   }
@@ -97,7 +78,7 @@ void AttentionBackward(const AttentionShape& shape, const Tensor& qkv, const Ten
   CheckOperand(kOp, "dqkv", dqkv, QkvShape(shape), device, dtype);
   const OpScope scope(device, AttentionBackwardRecord(shape, dtype));
   const Tensor scratch =
-      Workspace(device, AttentionBackwardWorkspaceBytes(shape, device.executor()));
+      AttentionScratch(device, AttentionBackwardWorkspaceBytes(shape, device.executor()));
   if (device.kind() == DeviceKind::kCuda) {
     return CudaKernel(device, kOp, &CudaOps::attention_backward)(shape, qkv, out, log_sum_exp, dout,
                                                                  dqkv, scratch);
@@ -115,21 +96,24 @@ OpRecord RopeRecord(const AttentionShape& s, DType dtype) {
           .bytes = values * SizeOf(dtype)};
 }
 
-void Rope(const AttentionShape& shape, double theta, bool inverse, Tensor& qkv) {
+void Rope(const AttentionShape& shape, const Positions& positions, double theta, bool inverse,
+          Tensor& qkv) {
   constexpr OpKind kOp = OpKind::kRope;
   CheckAttention(kOp, shape);
   TRIMTAB_ASSERT(shape.head_size % 2 == 0 && shape.head_size <= kMaxRopeHeadSize,
                  "rope: head size {}, expected an even number of at most {}", shape.head_size,
                  kMaxRopeHeadSize);
+  TRIMTAB_ASSERT(positions.sequence == shape.sequence, "rope: positions of {} tokens, expected {}",
+                 positions.sequence, shape.sequence);
   Device& device = qkv.device();
   CheckPlainFloat(kOp, "qkv", qkv);
   CheckOperand(kOp, "qkv", qkv, QkvShape(shape), device, qkv.dtype());
   const OpScope scope(device, RopeRecord(shape, qkv.dtype()));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::rope)(shape, theta, inverse, qkv);
+    return CudaKernel(device, kOp, &CudaOps::rope)(shape, positions, theta, inverse, qkv);
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  RopeCpu(device.threads(), shape, theta, inverse, F32InOut(qkv).data());
+  RopeCpu(device.threads(), shape, positions, theta, inverse, F32InOut(qkv).data());
 }
 
 }  // namespace trimtab

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "engine/device/tensor.h"
+#include "engine/ops/positions.h"
 
 namespace trimtab {
 
@@ -42,9 +43,10 @@ void AttentionBackward(const AttentionShape& shape, const Tensor& qkv, const Ten
 /// Cost of one rotation over qkv [N, (H + 2*KV)*D].
 OpRecord RopeRecord(const AttentionShape& shape, DType dtype = DType::kF32);
 
-/// Rotates the query and key heads of qkv in place by their position (row % T), halves convention
-/// of Llama (Su et al., RoFormer, arXiv:2104.09864; pair i is dims i and i + D/2, frequency
-/// theta^(-2i/D)). `inverse` rotates back: the backward pass on dqkv.
-void Rope(const AttentionShape& shape, double theta, bool inverse, Tensor& qkv);
+/// Rotates the query and key heads of qkv in place by the positions of their T tokens, halves
+/// convention of Llama (Su et al., RoFormer, arXiv:2104.09864; pair i is dims i and i + D/2,
+/// frequency theta^(-2i/D)). `inverse` rotates back: the backward pass on dqkv.
+void Rope(const AttentionShape& shape, const Positions& positions, double theta, bool inverse,
+          Tensor& qkv);
 
 }  // namespace trimtab

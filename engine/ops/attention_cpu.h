@@ -17,6 +17,7 @@ void AttentionBackwardCpu(int threads, const AttentionShape& shape, const float*
                           float* dqkv, float* scratch);
 
 inline constexpr int64_t kMaxRopeHeadSize = 1024;
-void RopeCpu(int threads, const AttentionShape& shape, double theta, bool inverse, float* qkv);
+void RopeCpu(int threads, const AttentionShape& shape, const Positions& positions, double theta,
+             bool inverse, float* qkv);
 
 }  // namespace trimtab

@@ -8,6 +8,7 @@
 #include "engine/ops/activation.h"
 #include "engine/ops/adamw.h"
 #include "engine/ops/attention.h"
+#include "engine/ops/attention_block.h"
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/embedding.h"
@@ -26,6 +27,12 @@ struct CudaOps {
   void (*attention_backward)(const AttentionShape& shape, const Tensor& qkv, const Tensor& out,
                              const Tensor& log_sum_exp, const Tensor& dout, Tensor& dqkv,
                              const Tensor& scratch) = nullptr;
+  decltype(&AttentionBlockForward) attention_block_forward = nullptr;
+  /// As AttentionBlockBackward, with the scratch it asks for.
+  void (*attention_block_backward)(const AttentionShape& shape, const AttentionBlock& block,
+                                   const Tensor& qkv, const Tensor& kv, const Tensor& out,
+                                   const Tensor& log_sum_exp, const Tensor& dout, Tensor& dquery,
+                                   Tensor& dkv, const Tensor& scratch) = nullptr;
   decltype(&Rope) rope = nullptr;
   decltype(&LayerNormForward) layer_norm_forward = nullptr;
   decltype(&LayerNormBackward) layer_norm_backward = nullptr;
@@ -44,6 +51,7 @@ struct CudaOps {
   decltype(&CrossEntropyGrad) cross_entropy_grad = nullptr;
   decltype(&Add) add = nullptr;
   decltype(&Copy) copy = nullptr;
+  decltype(&CopyColumns) copy_columns = nullptr;
   decltype(&Fill) fill = nullptr;
   decltype(&AddBias) add_bias = nullptr;
   decltype(&Sum) sum = nullptr;

@@ -67,6 +67,31 @@ void Copy(const Tensor& source, Tensor& destination) {
              destination.raw());
 }
 
+void CopyColumns(const Tensor& source, int64_t from, Tensor& destination, int64_t to,
+                 int64_t columns) {
+  constexpr OpKind kOp = OpKind::kCopy;
+  CheckMatrix(kOp, "source", source);
+  CheckMatrix(kOp, "destination", destination);
+  CheckPlainFloat(kOp, "source", source);
+  CheckPlainFloat(kOp, "destination", destination);
+  Device& device = destination.device();
+  const int64_t rows = destination.dim(0);
+  CheckOperand(kOp, "source", source, {rows, source.dim(1)}, device, source.dtype());
+  TRIMTAB_ASSERT(from >= 0 && to >= 0 && columns >= 0 && from + columns <= source.dim(1) &&
+                     to + columns <= destination.dim(1),
+                 "copy: {} columns from {} of {} to {} of {}", columns, from, source.dim(1), to,
+                 destination.dim(1));
+  const OpScope scope(device, CopyRecord(rows * columns, source.dtype(), destination.dtype()));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::copy_columns)(source, from, destination, to, columns);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  CopyColumnsCpu(device.threads(), rows, columns,
+                 {source.dtype(), ElementAt(source.dtype(), source.raw(), from), source.dim(1)},
+                 {destination.dtype(), ElementAt(destination.dtype(), destination.raw(), to),
+                  destination.dim(1)});
+}
+
 void Fill(Tensor& x, float value) {
   constexpr OpKind kOp = OpKind::kFill;
   TRIMTAB_ASSERT(x.defined(), "fill: x is undefined");

@@ -18,6 +18,10 @@ OpRecord AddBiasRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32)
 void Add(const Tensor& x, Tensor& y);
 /// destination = source; between fp32, bf16 and fp16 it converts, rounding to nearest even.
 void Copy(const Tensor& source, Tensor& destination);
+/// Columns [to, to + columns) of destination = columns [from, from + columns) of source, matrices
+/// of as many rows; converts as Copy does.
+void CopyColumns(const Tensor& source, int64_t from, Tensor& destination, int64_t to,
+                 int64_t columns);
 /// x = value in every element (fp32, bf16, fp16; uint16 and fp8 only with 0).
 void Fill(Tensor& x, float value);
 /// x [rows, C] += bias [C] in every row, both of one type.

@@ -113,6 +113,17 @@ void AddCpu(int threads, int64_t n, DType dtype, const void* x, void* y) {
   });
 }
 
+void CopyColumnsCpu(int threads, int64_t rows, int64_t columns, const RowsOf<const void>& source,
+                    const RowsOf<void>& destination) {
+  ParallelFor(threads, rows, RowGrain(columns), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      ConvertCpu(/*threads=*/1, columns, source.dtype,
+                 ElementAt(source.dtype, source.data, row * source.stride), destination.dtype,
+                 ElementAt(destination.dtype, destination.data, row * destination.stride));
+    }
+  });
+}
+
 void FillCpu(int threads, int64_t n, float value, DType dtype, void* x) {
   ParallelFor(threads, n, kSpanGrain, [=](int64_t begin, int64_t end) {
     void* first = ElementAt(dtype, x, begin);

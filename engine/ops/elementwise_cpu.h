@@ -8,6 +8,15 @@
 namespace trimtab {
 
 void AddCpu(int threads, int64_t n, DType dtype, const void* x, void* y);
+/// Where the rows of a matrix lie: the first one, and elements from one to the next.
+template <typename Data>
+struct RowsOf {
+  DType dtype;
+  Data* data;
+  int64_t stride;
+};
+void CopyColumnsCpu(int threads, int64_t rows, int64_t columns, const RowsOf<const void>& source,
+                    const RowsOf<void>& destination);
 void FillCpu(int threads, int64_t n, float value, DType dtype, void* x);
 void AddBiasCpu(int threads, int64_t rows, int64_t columns, DType dtype, const void* bias, void* x);
 double SumSquaresCpu(int threads, int64_t n, DType dtype, const void* x);

@@ -108,48 +108,50 @@ void EmbeddingBackward(const Tensor& tokens, const Tensor& dout, int64_t vocab_s
 
 namespace {
 
-// Both directions: `table` [at least `sequence` rows, C] of `dtype`, `x` [rows, C].
-void CheckPosition(OpKind op, const Tensor& table, int64_t row_start, int64_t sequence, DType dtype,
-                   const Tensor& x) {
+// Both directions: `table` [more rows than there are positions, C] of `dtype`, `x` [rows, C].
+void CheckPosition(OpKind op, const Tensor& table, int64_t row_start, const Positions& positions,
+                   DType dtype, const Tensor& x) {
   CheckMatrix(op, "x", x);
   CheckMatrix(op, "table", table);
   CheckPlainFloat(op, "x", x);
   CheckPlainFloat(op, "table", table);
   CheckOperand(op, "table", table, {table.dim(0), x.dim(1)}, x.device(), dtype);
-  TRIMTAB_ASSERT(row_start >= 0 && sequence >= 1 && sequence <= table.dim(0),
-                 "{}: sequence {} from row {}, the table has {} positions", Name(op), sequence,
-                 row_start, table.dim(0));
+  TRIMTAB_ASSERT(row_start >= 0 && positions.sequence >= 1 && positions.end() <= table.dim(0),
+                 "{}: {} positions of a sequence up to {}, from row {}; the table has {}", Name(op),
+                 positions.sequence, positions.end(), row_start, table.dim(0));
 }
 
 }  // namespace
 
-void PositionForward(const Tensor& table, int64_t row_start, int64_t sequence, Tensor& x) {
+void PositionForward(const Tensor& table, int64_t row_start, const Positions& positions,
+                     Tensor& x) {
   constexpr OpKind kOp = OpKind::kPositionForward;
-  CheckPosition(kOp, table, row_start, sequence, x.dtype(), x);
+  CheckPosition(kOp, table, row_start, positions, x.dtype(), x);
   Device& device = x.device();
   const OpScope scope(device, PositionForwardRecord(x.dim(0), x.dim(1), x.dtype()));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::position_forward)(table, row_start, sequence, x);
+    return CudaKernel(device, kOp, &CudaOps::position_forward)(table, row_start, positions, x);
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  const Tensor used = table.Slice(0, {sequence, x.dim(1)});
-  PositionForwardCpu(device.threads(), x.dim(0), x.dim(1), F32In(used).data(), row_start, sequence,
+  const Tensor used = table.Slice(0, {positions.end(), x.dim(1)});
+  PositionForwardCpu(device.threads(), x.dim(0), x.dim(1), F32In(used).data(), row_start, positions,
                      F32InOut(x).data());
 }
 
-void PositionBackward(const Tensor& dx, int64_t row_start, int64_t sequence, Tensor& dtable) {
+void PositionBackward(const Tensor& dx, int64_t row_start, const Positions& positions,
+                      Tensor& dtable) {
   constexpr OpKind kOp = OpKind::kPositionBackward;
-  CheckPosition(kOp, dtable, row_start, sequence, dtable.dtype(), dx);
+  CheckPosition(kOp, dtable, row_start, positions, dtable.dtype(), dx);
   Device& device = dx.device();
   const OpScope scope(device,
                       PositionBackwardRecord(dx.dim(0), dx.dim(1), dx.dtype(), dtable.dtype()));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::position_backward)(dx, row_start, sequence, dtable);
+    return CudaKernel(device, kOp, &CudaOps::position_backward)(dx, row_start, positions, dtable);
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  const Tensor used = dtable.Slice(0, {sequence, dx.dim(1)});
-  PositionBackwardCpu(device.threads(), dx.dim(0), dx.dim(1), F32In(dx).data(), row_start, sequence,
-                      F32InOut(used).data());
+  const Tensor used = dtable.Slice(0, {positions.end(), dx.dim(1)});
+  PositionBackwardCpu(device.threads(), dx.dim(0), dx.dim(1), F32In(dx).data(), row_start,
+                      positions, F32InOut(used).data());
 }
 
 }  // namespace trimtab

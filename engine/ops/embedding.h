@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "engine/device/tensor.h"
+#include "engine/ops/positions.h"
 
 namespace trimtab {
 
@@ -23,10 +24,12 @@ void EmbeddingForward(const Tensor& tokens, const Tensor& table, int64_t vocab_s
 void EmbeddingBackward(const Tensor& tokens, const Tensor& dout, int64_t vocab_start,
                        Tensor& dtable);
 
-/// x [rows, C] += table[(row_start + row) % sequence]: rows are a run of the flattened [B, T].
-void PositionForward(const Tensor& table, int64_t row_start, int64_t sequence, Tensor& x);
+/// x [rows, C] += table[position]: rows are a run, from row_start on, of the flattened [B, T] that
+/// this rank has, T being positions.sequence.
+void PositionForward(const Tensor& table, int64_t row_start, const Positions& positions, Tensor& x);
 
-/// dtable[(row_start + row) % sequence] += dx row. Always adds.
-void PositionBackward(const Tensor& dx, int64_t row_start, int64_t sequence, Tensor& dtable);
+/// dtable[position] += dx row. Always adds.
+void PositionBackward(const Tensor& dx, int64_t row_start, const Positions& positions,
+                      Tensor& dtable);
 
 }  // namespace trimtab

@@ -68,6 +68,24 @@ TRIMTAB_HOST_DEVICE float SiluDerivative(float x) {
   return s + x * s * (e * s);
 }
 
+/// How the attentions of a query over two sets of keys become the one over both: what to multiply
+/// each result by, and the log-sum-exp of all scores.
+struct AttentionMerge {
+  float keep;    // of the attention so far
+  float weight;  // of the part that is added
+  float log_sum_exp;
+};
+
+/// From the log-sum-exps of the attention so far, -infinity where it has seen no key, and of the
+/// part (Liu et al., Ring Attention, arXiv:2310.01889).
+TRIMTAB_HOST_DEVICE AttentionMerge MergeAttention(float so_far, float part) {
+  const float highest = so_far < part ? part : so_far;
+  const float keep = Exp(so_far - highest);
+  const float weight = Exp(part - highest);
+  const float sum = keep + weight;
+  return {keep / sum, weight / sum, highest + std::log(sum)};
+}
+
 /// sin and cos of an angle of up to 1e8 in magnitude, each to about 1 ulp of 1: reduction by pi/2
 /// in double, then the Cephes library's sinf and cosf polynomials.
 TRIMTAB_HOST_DEVICE void SinCos(double angle, float& sine, float& cosine) {

@@ -31,7 +31,8 @@ TRIMTAB_CLONES void RotateHead(int64_t n, const float* sine, const float* cosine
 
 }  // namespace
 
-void RopeCpu(int threads, const AttentionShape& shape, double theta, bool inverse, float* qkv) {
+void RopeCpu(int threads, const AttentionShape& shape, const Positions& positions, double theta,
+             bool inverse, float* qkv) {
   const int64_t pairs = shape.head_size / 2;
   std::array<double, kMaxPairs> frequency;
   const double direction = inverse ? -1.0 : 1.0;
@@ -44,7 +45,7 @@ void RopeCpu(int threads, const AttentionShape& shape, double theta, bool invers
     float sine[kMaxPairs];
     float cosine[kMaxPairs];
     for (int64_t token = begin; token < end; ++token) {
-      const auto position = static_cast<double>(token % shape.sequence);
+      const auto position = static_cast<double>(positions.of(token % shape.sequence));
       SinCosRow(pairs, position, frequency.data(), sine, cosine);
       for (int64_t head = 0; head < shape.heads + shape.kv_heads; ++head) {
         float* low = qkv + token * width + head * shape.head_size;

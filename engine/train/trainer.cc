@@ -147,15 +147,17 @@ void Trainer::Observe(LinearObserver* observer) {
 void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample, const MicroBatch& batch) {
   const bool none = !batch.tokens.defined() && !batch.targets.defined();
   if (none || device_.kind() == DeviceKind::kMeta) return;
-  const auto size = static_cast<size_t>(run_.layout.micro_batch);
-  const auto sequence = static_cast<size_t>(run_.sequence_length);
-  std::vector<int32_t> tokens(size * sequence);
-  std::vector<int32_t> targets(size * sequence);
-  std::vector<int32_t> sample(sequence + 1);
-  for (size_t b = 0; b < size; ++b) {
-    source.Sample(first_sample + static_cast<int64_t>(b), sample);
-    std::copy_n(sample.begin(), sequence, tokens.begin() + static_cast<int64_t>(b * sequence));
-    std::copy_n(sample.begin() + 1, sequence, targets.begin() + static_cast<int64_t>(b * sequence));
+  const Positions positions = chunks_.front()->context().positions();
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> targets;
+  std::vector<int32_t> sample(static_cast<size_t>(run_.sequence_length) + 1);
+  for (int64_t b = 0; b < run_.layout.micro_batch; ++b) {
+    source.Sample(first_sample + b, sample);
+    for (int64_t token = 0; token < positions.sequence; ++token) {
+      const auto at = static_cast<size_t>(positions.of(token));
+      tokens.push_back(sample[at]);
+      targets.push_back(sample[at + 1]);
+    }
   }
   const auto put = [](Tensor target, const std::vector<int32_t>& ids) {
     if (target.defined()) CopyFromHost(target, ids);
@@ -169,8 +171,8 @@ void Trainer::RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::funct
   // every op. Messages from one graph to the next cannot be captured.
   const bool capture = warm_ && !chunks_.front()->observed() && device_.recorder() == nullptr &&
                        !parallel_.layout.overlap_param_gather && device_.CanCapture() &&
-                       parallel_.tp->CanCapture() && parallel_.dp->CanCapture() &&
-                       parallel_.pp->CanCapture();
+                       parallel_.tp->CanCapture() && parallel_.cp->CanCapture() &&
+                       parallel_.dp->CanCapture() && parallel_.pp->CanCapture();
   if (!capture) {
     graphs_ = {};  // their memory is needed for this
     return work();

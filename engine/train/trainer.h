@@ -44,9 +44,9 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   /// Optimizer step `step` (from 0) over samples [step * gbs, (step + 1) * gbs) of `source`, of
-  /// which this data-parallel rank takes its share. Every rank of the run calls it together.
-  /// Throws Error when loss or gradient norm are no longer finite (fp16: and the loss scale cannot
-  /// fall further).
+  /// which this data-parallel rank takes its share, cut over the context-parallel ranks. Every rank
+  /// of the run calls it together. Throws Error when loss or gradient norm are no longer finite
+  /// (fp16: and the loss scale cannot fall further).
   StepResult Step(const TokenSource& source, int64_t step);
 
   /// The two parts of Step that follow its micro batches; a dry run may ask for them alone.
@@ -77,7 +77,8 @@ class Trainer {
   void Observe(LinearObserver* observer);
 
  private:
-  /// Fills the ids that the chunk has use for with the sequences from sample `first_sample` on.
+  /// Fills the ids that the chunk has use for with the sequences from sample `first_sample` on, at
+  /// the positions that this rank has.
   void LoadBatch(const TokenSource& source, int64_t first_sample, const MicroBatch& batch);
   /// All micro batches of a step, of which the first is at sample `first_sample`.
   void RunMicroBatches(const TokenSource& source, int64_t first_sample);

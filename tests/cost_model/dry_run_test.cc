@@ -64,6 +64,11 @@ TEST(DryRun, PeakEqualsTheCpuRunToTheByteOverEveryLayoutOfALlama) {
   ExpectRealPeaks(runs);
 }
 
+TEST(DryRun, PeakEqualsTheCpuRunToTheByteWhereSequencesAreCut) {
+  ExpectRealPeaks(EveryContextParallelRun(TinyGpt2(), 20, 4));
+  ExpectRealPeaks(EveryContextParallelRun(TinyLlama(), 12, 4));
+}
+
 TEST(DryRun, PeakEqualsTheCpuRunToTheByteOverPipelines) {
   ExpectRealPeaks(EachOf(EveryPipeline(TinyGpt2(), 20, 6), 10));
 }

@@ -92,8 +92,32 @@ inline std::vector<RunConfig> EveryRun(const ModelConfig& model, int64_t global_
   return runs;
 }
 
+/// Every legal run of `model` whose sequences are cut over 2, 3 or 5 ranks, by either way to the
+/// keys of others.
+inline std::vector<RunConfig> EveryContextParallelRun(const ModelConfig& model, int64_t sequence,
+                                                      int64_t most_ranks) {
+  std::vector<RunConfig> runs;
+  for (RunConfig run : EveryRun(model, 4, sequence, most_ranks)) {
+    const bool sharded = run.layout.dp > 1;
+    for (const int64_t cp : {2, 3, 5}) {
+      run.layout.cp = cp;
+      if (run.layout.world_size() > most_ranks) continue;
+      for (const CpCommType messages : {CpCommType::kP2p, CpCommType::kAllGather}) {
+        run.layout.cp_comm_type = messages;
+        // Without data parallelism EveryRun shards nothing.
+        for (const int64_t zero : {0, 1, 2, 3}) {
+          if (!sharded) run.layout.zero = zero;
+          if (FirstBrokenRule(run) == nullptr) runs.push_back(run);
+          if (sharded) break;
+        }
+      }
+    }
+  }
+  return runs;
+}
+
 /// Every legal pipeline of `model` over schedules x pp x vp x dp x tp x sequence parallel x
-/// recompute x zero, even and uneven, with 1 to 3 micro batches a stage.
+/// recompute x zero, even and uneven, with 1 to 3 micro batches a stage; some over cp too.
 inline std::vector<RunConfig> EveryPipeline(const ModelConfig& model, int64_t sequence,
                                             int64_t most_ranks) {
   std::vector<RunConfig> runs;
@@ -101,8 +125,11 @@ inline std::vector<RunConfig> EveryPipeline(const ModelConfig& model, int64_t se
     for (const char* pipeline :
          {"pp=2", "pp=3", "pp=2,schedule=gpipe", "pp=2,schedule=zero-bubble",
           "pp=3,schedule=zero-bubble", "pp=2,vp=2,schedule=interleaved-1f1b", "pp=2,stages=1+2",
-          "pp=2,reshard_after_forward=0", "pp=2,schedule=zero-bubble,reshard_after_forward=0"}) {
+          "pp=2,reshard_after_forward=0", "pp=2,schedule=zero-bubble,reshard_after_forward=0",
+          "pp=2,cp=2", "pp=2,cp=2,cp_comm_type=all_gather,schedule=zero-bubble"}) {
       const ParallelConfig keys = ParseLayout(pipeline, 0);
+      run.layout.cp = keys.cp;
+      run.layout.cp_comm_type = keys.cp_comm_type;
       run.layout.pp = keys.pp;
       run.layout.vp = keys.vp;
       run.layout.schedule = keys.schedule;

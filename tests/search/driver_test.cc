@@ -85,7 +85,7 @@ TEST(Driver, CountsWhatEachRulePruned) {
     EXPECT_GT(count, 0) << rule;
     pruned += count;
   }
-  EXPECT_EQ(space.enumerated, 1260);
+  EXPECT_EQ(space.enumerated, 2220);
   EXPECT_EQ(space.feasible + pruned, space.enumerated);
   ASSERT_FALSE(space.pruned.empty());
   EXPECT_EQ(space.pruned.back().first, "memory");
@@ -101,7 +101,7 @@ TEST(Driver, NothingFeasibleSaysWhatPrunedEverything) {
     FAIL() << "found something";
   } catch (const InfeasibleError& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("all 1260 candidates were pruned"), std::string::npos) << text;
+    EXPECT_NE(text.find("all 2220 candidates were pruned"), std::string::npos) << text;
     EXPECT_NE(text.find("by memory; the leanest, "), std::string::npos) << text;
   }
   EXPECT_EQ(harness.events.started, 0);

@@ -54,11 +54,23 @@ std::vector<std::pair<Schedule, int64_t>> PipelinesOf(int64_t pp, int64_t num_la
 /// The ranks of a replica that fills a node; 0 where a node has all ranks, or one of them.
 int64_t ShardWithinNode(const Problem& problem, const ParallelConfig& layout) {
   const int64_t node = problem.cluster.ranks_per_node;
-  if (layout.tp * layout.dp <= node) return 0;
-  for (int64_t shard = layout.dp - 1; shard > 1; --shard) {
-    if (layout.dp % shard == 0 && shard * layout.tp <= node) return shard;
+  const int64_t ranks = layout.cp * layout.dp;
+  if (layout.tp * ranks <= node) return 0;
+  for (int64_t shard = ranks - 1; shard > 1; --shard) {
+    if (ranks % shard == 0 && shard * layout.tp <= node) return shard;
   }
   return 0;
+}
+
+/// The cuts of sequences over `ranks` ranks at most: context parallel sizes and their messages.
+std::vector<std::pair<int64_t, CpCommType>> CutsOf(int64_t ranks, int64_t sequence_length) {
+  std::vector<std::pair<int64_t, CpCommType>> cuts = {{1, CpCommType::kP2p}};
+  for (int64_t cp = 2; cp <= ranks && 2 * cp <= sequence_length; ++cp) {
+    if (ranks % cp != 0) continue;
+    cuts.push_back({cp, CpCommType::kP2p});
+    cuts.push_back({cp, CpCommType::kAllGather});
+  }
+  return cuts;
 }
 
 /// Looks at every way to shard. Messages overlap with ops on GPUs only.
@@ -101,6 +113,19 @@ void LookAtVariants(const Problem& problem, RunConfig run, Expected& expected) {
   }
 }
 
+/// Looks at every pipeline, `ranks` being what is left of them for stages and replicas.
+void LookAtPipelines(const Problem& problem, RunConfig run, int64_t ranks, Expected& expected) {
+  for (run.layout.pp = 1; run.layout.pp <= problem.model.num_layers; ++run.layout.pp) {
+    if (ranks % run.layout.pp != 0) continue;
+    run.layout.dp = ranks / run.layout.pp;
+    for (const auto& [schedule, vp] : PipelinesOf(run.layout.pp, problem.model.num_layers)) {
+      run.layout.schedule = schedule;
+      run.layout.vp = vp;
+      LookAtVariants(problem, run, expected);
+    }
+  }
+}
+
 Expected TheLongWay(const Problem& problem, const std::vector<int64_t>& world_sizes) {
   Expected expected;
   RunConfig run;
@@ -115,14 +140,10 @@ Expected TheLongWay(const Problem& problem, const std::vector<int64_t>& world_si
       for (const bool sp : {false, true}) {
         if (sp && run.layout.tp == 1) continue;
         run.layout.sequence_parallel = sp;
-        for (run.layout.pp = 1; run.layout.pp <= problem.model.num_layers; ++run.layout.pp) {
-          if (ranks / run.layout.tp % run.layout.pp != 0) continue;
-          run.layout.dp = ranks / run.layout.tp / run.layout.pp;
-          for (const auto& [schedule, vp] : PipelinesOf(run.layout.pp, problem.model.num_layers)) {
-            run.layout.schedule = schedule;
-            run.layout.vp = vp;
-            LookAtVariants(problem, run, expected);
-          }
+        for (const auto& [cp, messages] : CutsOf(ranks / run.layout.tp, problem.sequence_length)) {
+          run.layout.cp = cp;
+          run.layout.cp_comm_type = messages;
+          LookAtPipelines(problem, run, ranks / run.layout.tp / cp, expected);
         }
       }
     }
@@ -173,11 +194,13 @@ TEST(Space, PruningBranchesCountsWhatLookingAtEachWouldCount) {
 }
 
 TEST(Space, HoldsEveryCombinationOnce) {
-  // Two layers, so pipelines have two stages and three schedules. Shapes: 1 rank: tp1; 2: tp1, tp2
-  // (sp off, on), pp2 (3); 4: tp1, tp2 (2), tp4 (2), pp2 (3), tp2 pp2 (2 x 3). Each with micro
-  // batch 1, 2, 4, four plans of recompute, and four stages of sharding, the last with and without
+  // Two layers, so pipelines have two stages and three schedules; and there are two ways to the
+  // keys of others. Shapes of 1 rank: 1. Of 2 without tp: dp2, pp2 (3), cp2 (2), so 6; with tp2 (sp
+  // off, on) those of 1 rank, twice: 8. Of 4 without tp: dp4, pp2 (3), cp2 (2) dp2, cp2 (2) pp2
+  // (3), cp4 (2), so 14; with tp2 those of 2 without, twice; tp4 (2): 28. Each with micro batch 1,
+  // 2, 4, four plans of recompute, and four stages of sharding, the last with and without
   // resharding.
-  EXPECT_EQ(Count(TinyProblem()).enumerated, (1 + 6 + 14) * 3 * 4 * 5);
+  EXPECT_EQ(Count(TinyProblem()).enumerated, (1 + 8 + 28) * 3 * 4 * 5);
   const std::vector<RunConfig> candidates = LegalCandidates(TinyProblem());
   std::set<std::string> keys;
   for (const RunConfig& run : candidates) keys.insert(CandidateKey(run));
@@ -293,11 +316,11 @@ TEST(SpaceRows, ValuesFollowFromWhatIsBound) {
   using Values = std::vector<int64_t>;
   Problem problem = TinyProblem();
   problem.model.num_layers = 12;
-  problem.sequence_length = 4;
+  problem.sequence_length = 8;
   RunConfig bound;
   bound.layout.dp = 12;
   EXPECT_EQ(ValuesOf("tp", problem, bound), (Values{1, 2, 3, 4, 6, 12}));
-  EXPECT_EQ(ValuesOf("cp", problem, bound), (Values{1, 2, 3, 4})) << "at most a token each";
+  EXPECT_EQ(ValuesOf("cp", problem, bound), (Values{1, 2, 3, 4})) << "at least two tokens each";
   problem.model.num_layers = 6;
   EXPECT_EQ(ValuesOf("pp", problem, bound), (Values{1, 2, 3, 4, 6})) << "at most a layer each";
   EXPECT_EQ(ValuesOf("zero", problem, bound), (Values{0, 1, 2, 3}));
@@ -312,6 +335,15 @@ TEST(SpaceRows, ValuesFollowFromWhatIsBound) {
   EXPECT_FALSE(RowCalled("shard").applies(problem, bound)) << "all are in one node";
   bound.layout = {.dp = 12};
   EXPECT_FALSE(RowCalled("tp_overlap_chunks").applies(problem, bound)) << "not on a cpu";
+
+  EXPECT_FALSE(RowCalled("cp_comm_type").applies(problem, bound)) << "with nobody to talk to";
+  RowCalled("cp").bind(problem, 2, bound);
+  EXPECT_EQ(bound.layout.cp, 2);
+  EXPECT_EQ(bound.layout.dp, 6);
+  EXPECT_TRUE(RowCalled("cp_comm_type").applies(problem, bound));
+  EXPECT_EQ(ValuesOf("cp_comm_type", problem, bound), (Values{0, 1}));
+  RowCalled("cp").bind(problem, 1, bound);
+  bound.layout.dp = 12;
 
   EXPECT_FALSE(RowCalled("schedule").applies(problem, bound)) << "without a pipeline";
   RowCalled("pp").bind(problem, 3, bound);

@@ -33,6 +33,48 @@ void BackwardCuda(const AttentionShape& shape, const Tensor& qkv, const Tensor& 
                        call);
 }
 
+void BlockForwardCuda(const AttentionShape& shape, const AttentionBlock& block, const Tensor& qkv,
+                      const Tensor& kv, Tensor& out, Tensor& log_sum_exp) {
+  const AttentionBlockForwardCall call = {.shape = shape,
+                                          .block = block,
+                                          .dtype = qkv.dtype(),
+                                          .qkv = qkv.raw(),
+                                          .kv = kv.raw(),
+                                          .out = out.f32(),
+                                          .log_sum_exp = log_sum_exp.f32()};
+  const bool aligned = IsAligned(call.qkv) && IsAligned(call.kv) && IsAligned(call.out);
+  const LaunchContext context = ContextOf(out.device());
+  if (aligned && MmaAttentionTakes(shape, call.dtype)) {
+    AttentionBlockForwardMma(context, call);
+  } else {
+    AttentionBlockForwardSimple(context, call);
+  }
+}
+
+void BlockBackwardCuda(const AttentionShape& shape, const AttentionBlock& block, const Tensor& qkv,
+                       const Tensor& kv, const Tensor& out, const Tensor& log_sum_exp,
+                       const Tensor& dout, Tensor& dquery, Tensor& dkv, const Tensor& scratch) {
+  const AttentionBlockBackwardCall call = {.shape = shape,
+                                           .block = block,
+                                           .dtype = qkv.dtype(),
+                                           .qkv = qkv.raw(),
+                                           .kv = kv.raw(),
+                                           .out = out.raw(),
+                                           .log_sum_exp = log_sum_exp.f32(),
+                                           .dout = dout.raw(),
+                                           .dquery = dquery.f32(),
+                                           .dkv = dkv.raw(),
+                                           .row_sums = scratch.f32()};
+  const bool aligned = IsAligned(call.qkv) && IsAligned(call.kv) && IsAligned(call.dout) &&
+                       IsAligned(call.dquery) && IsAligned(call.dkv);
+  const LaunchContext context = ContextOf(dkv.device());
+  if (aligned && MmaAttentionTakes(shape, call.dtype)) {
+    AttentionBlockBackwardMma(context, call);
+  } else {
+    AttentionBlockBackwardSimple(context, call);
+  }
+}
+
 }  // namespace
 
 std::string_view Name(AttentionImplementation implementation) {
@@ -101,6 +143,8 @@ void RunAttentionBackward(Device& device, AttentionImplementation implementation
 void FillAttentionOps(CudaOps& ops) {
   ops.attention_forward = ForwardCuda;
   ops.attention_backward = BackwardCuda;
+  ops.attention_block_forward = BlockForwardCuda;
+  ops.attention_block_backward = BlockBackwardCuda;
 }
 
 }  // namespace trimtab

@@ -1,4 +1,5 @@
-// Where the heads of an attention call lie in memory, as kernels want it.
+// Where the heads of an attention call lie in memory, as kernels want it. The attention of whole
+// sequences is that of one block that holds them.
 #pragma once
 
 #include <cmath>
@@ -8,66 +9,115 @@
 
 namespace trimtab {
 
-/// Sizes of a call. Offsets are in elements from the first of qkv or dqkv, of out or dout, or of an
-/// array [B, H, T].
-struct AttentionGeometry {
-  int sequence;
+/// A block of queries and keys, and where the heads lie: offsets are in elements, from the first of
+/// qkv, kv, out (or dout, dquery) or an array [B, H, T] to the block's first row.
+struct BlockGeometry {
+  int size;  // queries of the block, and keys
+  bool causal;
   int heads;
   int kv_heads;
   int group;  // query heads per key/value head
   int head_size;
-  int64_t qkv_stride;  // between tokens of qkv
-  int64_t out_stride;  // and of out
-  float scale;         // 1 / sqrt(D)
+  int64_t sequence;  // tokens of a sequence
+  int64_t query;     // first of the block
+  int64_t key;
+  int64_t qkv_stride;  // between tokens
+  int64_t kv_stride;
+  int64_t out_stride;
+  float scale;  // 1 / sqrt(D)
 
-  explicit AttentionGeometry(const AttentionShape& s)
-      : sequence(static_cast<int>(s.sequence)),
+  /// Whole sequences, whose keys and values are in qkv: kv begins at the first key.
+  explicit BlockGeometry(const AttentionShape& s)
+      : BlockGeometry(s, {.size = s.sequence, .causal = true}) {
+    kv_stride = s.qkv_size();
+  }
+  BlockGeometry(const AttentionShape& s, const AttentionBlock& block)
+      : size(static_cast<int>(block.size)),
+        causal(block.causal),
         heads(static_cast<int>(s.heads)),
         kv_heads(static_cast<int>(s.kv_heads)),
         group(static_cast<int>(s.heads / s.kv_heads)),
         head_size(static_cast<int>(s.head_size)),
+        sequence(s.sequence),
+        query(block.query),
+        key(block.key),
         qkv_stride(s.qkv_size()),
+        kv_stride(2 * s.kv_heads * s.head_size),
         out_stride(s.heads * s.head_size),
         scale(1.0f / std::sqrt(static_cast<float>(s.head_size))) {}
 
   TRIMTAB_HOST_DEVICE int64_t Query(int batch, int head) const {
-    return int64_t{batch} * sequence * qkv_stride + int64_t{head} * head_size;
+    return (batch * sequence + query) * qkv_stride + int64_t{head} * head_size;
   }
   TRIMTAB_HOST_DEVICE int64_t Key(int batch, int kv_head) const {
-    return Query(batch, heads + kv_head);
+    return (batch * sequence + key) * kv_stride + int64_t{kv_head} * head_size;
   }
   TRIMTAB_HOST_DEVICE int64_t Value(int batch, int kv_head) const {
-    return Query(batch, heads + kv_heads + kv_head);
+    return Key(batch, kv_heads + kv_head);
   }
   TRIMTAB_HOST_DEVICE int64_t Out(int batch, int head) const {
-    return int64_t{batch} * sequence * out_stride + int64_t{head} * head_size;
+    return (batch * sequence + query) * out_stride + int64_t{head} * head_size;
   }
   TRIMTAB_HOST_DEVICE int64_t Row(int batch, int head) const {
-    return (int64_t{batch} * heads + head) * sequence;
+    return (int64_t{batch} * heads + head) * sequence + query;
+  }
+  /// Whether the block's query `i` sees its key `j`.
+  TRIMTAB_HOST_DEVICE bool Sees(int i, int j) const { return j < size && (!causal || j <= i); }
+  /// One past the last key that any of `rows` queries from `first` on sees.
+  TRIMTAB_HOST_DEVICE int KeysEnd(int first, int rows) const {
+    return causal && first + rows < size ? first + rows : size;
   }
 };
 
-/// What the kernels of the backward pass read and write.
-template <typename T>
+/// One block of threads per `rows` queries or keys of the block, head and sequence.
+inline dim3 AttentionGrid(const AttentionShape& s, int64_t size, int64_t rows, int64_t heads) {
+  return dim3(static_cast<unsigned>((size + rows - 1) / rows), static_cast<unsigned>(heads),
+              static_cast<unsigned>(s.batch));
+}
+
+/// What the kernels of the backward pass read and write. Gradients of queries are overwritten in
+/// dqkv, or added to sums of their own in fp32.
+template <typename T, typename Query>
 struct AttentionBackwardPointers {
   const T* qkv;
+  const T* kv;
   const T* dout;
   const float* log_sum_exp;
   const float* row_sums;
-  T* dqkv;
+  Query* dquery;  // of head 0 of the first token
+  int64_t dquery_stride;
+  T* dkv;  // as kv
 
-  explicit AttentionBackwardPointers(const AttentionBackwardCall& call)
-      : qkv(static_cast<const T*>(call.qkv)),
-        dout(static_cast<const T*>(call.dout)),
-        log_sum_exp(call.log_sum_exp),
-        row_sums(call.row_sums()),
-        dqkv(static_cast<T*>(call.dqkv)) {}
+  TRIMTAB_HOST_DEVICE Query* DQuery(const BlockGeometry& s, int batch, int head) const {
+    return dquery + (batch * s.sequence + s.query) * dquery_stride + int64_t{head} * s.head_size;
+  }
 };
 
-/// One block of threads per `rows` positions, head and sequence.
-inline dim3 AttentionGrid(const AttentionShape& s, int64_t rows, int64_t heads) {
-  return dim3(static_cast<unsigned>((s.sequence + rows - 1) / rows), static_cast<unsigned>(heads),
-              static_cast<unsigned>(s.batch));
+template <typename T>
+AttentionBackwardPointers<T, T> PointersOf(const AttentionBackwardCall& call) {
+  const int64_t query_columns = call.shape.heads * call.shape.head_size;
+  const T* qkv = static_cast<const T*>(call.qkv);
+  T* dqkv = static_cast<T*>(call.dqkv);
+  return {.qkv = qkv,
+          .kv = qkv + query_columns,
+          .dout = static_cast<const T*>(call.dout),
+          .log_sum_exp = call.log_sum_exp,
+          .row_sums = call.row_sums(),
+          .dquery = dqkv,
+          .dquery_stride = call.shape.qkv_size(),
+          .dkv = dqkv + query_columns};
+}
+
+template <typename T>
+AttentionBackwardPointers<T, float> PointersOf(const AttentionBlockBackwardCall& call) {
+  return {.qkv = static_cast<const T*>(call.qkv),
+          .kv = static_cast<const T*>(call.kv),
+          .dout = static_cast<const T*>(call.dout),
+          .log_sum_exp = call.log_sum_exp,
+          .row_sums = call.row_sums,
+          .dquery = call.dquery,
+          .dquery_stride = call.shape.heads * call.shape.head_size,
+          .dkv = static_cast<T*>(call.dkv)};
 }
 
 }  // namespace trimtab

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "engine/ops/attention.h"
+#include "engine/ops/attention_block.h"
 #include "engine/ops/cuda/context.h"
 
 namespace trimtab {
@@ -35,6 +36,30 @@ struct AttentionBackwardCall {
   float* row_sums() const { return scratch + shape.tokens() * shape.heads * shape.head_size; }
 };
 
+/// What AttentionBlockForward and AttentionBlockBackward are called with.
+struct AttentionBlockForwardCall {
+  AttentionShape shape;
+  AttentionBlock block;
+  DType dtype = DType::kF32;
+  const void* qkv = nullptr;
+  const void* kv = nullptr;
+  float* out = nullptr;
+  float* log_sum_exp = nullptr;
+};
+struct AttentionBlockBackwardCall {
+  AttentionShape shape;
+  AttentionBlock block;
+  DType dtype = DType::kF32;
+  const void* qkv = nullptr;
+  const void* kv = nullptr;
+  const void* out = nullptr;
+  const float* log_sum_exp = nullptr;
+  const void* dout = nullptr;
+  float* dquery = nullptr;
+  void* dkv = nullptr;
+  float* row_sums = nullptr;  // the op's scratch, [B, H, T]
+};
+
 enum class AttentionImplementation { kCudnn, kMma, kSimple };
 std::string_view Name(AttentionImplementation implementation);
 
@@ -60,14 +85,22 @@ void RunAttentionBackward(Device& device, AttentionImplementation implementation
 bool MmaAttentionTakes(const AttentionShape& shape, DType dtype);
 void AttentionForwardMma(const LaunchContext& context, const AttentionForwardCall& call);
 void AttentionBackwardMma(const LaunchContext& context, const AttentionBackwardCall& call);
+void AttentionBlockForwardMma(const LaunchContext& context, const AttentionBlockForwardCall& call);
+void AttentionBlockBackwardMma(const LaunchContext& context,
+                               const AttentionBlockBackwardCall& call);
 
 /// Plain CUDA C++ in fp32 arithmetic, any storage type: the last resort, and what the others are
 /// checked with. Deterministic. Head sizes up to kMaxSimpleHeadSize.
 inline constexpr int64_t kMaxSimpleHeadSize = 1024;
 void AttentionForwardSimple(const LaunchContext& context, const AttentionForwardCall& call);
 void AttentionBackwardSimple(const LaunchContext& context, const AttentionBackwardCall& call);
+void AttentionBlockForwardSimple(const LaunchContext& context,
+                                 const AttentionBlockForwardCall& call);
+void AttentionBlockBackwardSimple(const LaunchContext& context,
+                                  const AttentionBlockBackwardCall& call);
 
 /// row_sums[b, h, t] = sum over d of dout * out, what the softmax subtracts in the backward pass.
-void AttentionRowSums(const LaunchContext& context, const AttentionBackwardCall& call);
+void AttentionRowSums(const LaunchContext& context, const AttentionShape& shape, DType dtype,
+                      const void* out, const void* dout, float* row_sums);
 
 }  // namespace trimtab

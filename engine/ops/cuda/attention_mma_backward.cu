@@ -21,11 +21,11 @@ __device__ __forceinline__ float Probability(float score, float scale, float shi
   return hidden ? 0.0f : Exp2(score * scale - shift);
 }
 
-// dk and dv of one block of keys of one key/value head: over its query heads and their queries.
+// dk and dv of one tile of keys of one key/value head: over its query heads and their queries.
 // Rows of the products are keys, columns queries.
-template <typename T, int kHead>
+template <typename T, typename Query, int kHead, bool kAdd>
 __global__ void __launch_bounds__(kThreads, 1)
-    KeyValueKernel(AttentionGeometry g, AttentionBackwardPointers<T> p) {
+    KeyValueKernel(BlockGeometry g, AttentionBackwardPointers<T, Query> p) {
   T* keys = SharedMemory<T>();
   T* values = keys + kBlockRows * kHead;
   T* steps = values + kBlockRows * kHead;  // queries, then gradients of out, for each step
@@ -41,30 +41,30 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int row = static_cast<int>(threadIdx.x) / kWarpSize * 16;  // of this warp
   const float scale = g.scale * kLog2E;
 
-  // Queries before the block's first key see none of its keys.
-  const int first_query = first / kStepRows * kStepRows;
-  const int steps_per_head = (g.sequence - first_query + kStepRows - 1) / kStepRows;
+  // Causal queries before the tile's first key see none of its keys.
+  const int first_query = g.causal ? first / kStepRows * kStepRows : 0;
+  const int steps_per_head = (g.size - first_query + kStepRows - 1) / kStepRows;
   const int step_count = steps_per_head * g.group;
   const auto copy_step = [&](int step) {
     const int head = kv_head * g.group + step / steps_per_head;
     const int query = first_query + step % steps_per_head * kStepRows;
     T* tile = steps + step % 2 * 2 * kStepRows * kHead;
     CopyTile<kStepRows, kHead, kThreads>(tile, p.qkv + g.Query(batch, head), g.qkv_stride, query,
-                                         g.sequence);
+                                         g.size);
     CopyTile<kStepRows, kHead, kThreads>(tile + kStepRows * kHead, p.dout + g.Out(batch, head),
-                                         g.out_stride, query, g.sequence);
+                                         g.out_stride, query, g.size);
     const int i = static_cast<int>(threadIdx.x);
     if (i < 2 * kStepRows) {
       const float* source = (i < kStepRows ? p.log_sum_exp : p.row_sums) + g.Row(batch, head);
       const int at = query + i % kStepRows;
-      const bool valid = at < g.sequence;
+      const bool valid = at < g.size;
       CopyAsync<4>(rows + step % 2 * 2 * kStepRows + i, source + (valid ? at : 0), valid);
     }
     CommitCopies();
   };
 
-  CopyTile<kBlockRows, kHead, kThreads>(keys, p.qkv + key_at, g.qkv_stride, first, g.sequence);
-  CopyTile<kBlockRows, kHead, kThreads>(values, p.qkv + value_at, g.qkv_stride, first, g.sequence);
+  CopyTile<kBlockRows, kHead, kThreads>(keys, p.kv + key_at, g.kv_stride, first, g.size);
+  CopyTile<kBlockRows, kHead, kThreads>(values, p.kv + value_at, g.kv_stride, first, g.size);
   copy_step(0);
 
   FragmentC dkey[1][kHead / 8] = {};
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
     FragmentC probabilities[1][kStepRows / 8] = {};
     MultiplyTransposed<1, kStepRows, kHead>(keys, row, queries, probabilities);
-    const bool masked = first + row + 15 > query;
+    const bool masked = g.causal && first + row + 15 > query;
     // A query after the end has a zero gradient of out, so whatever its probability, it adds zero.
 #pragma unroll
     for (int n = 0; n < kStepRows / 8; ++n) {
@@ -126,16 +126,20 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
     for (int i = 0; i < 4; ++i) dkey[0][n][i] *= g.scale;
   }
-  // Only this warp has read these rows of the tiles.
-  StoreRows<1, kHead>(dkey, keys, row, p.dqkv + key_at, g.qkv_stride, first + row, g.sequence);
-  StoreRows<1, kHead>(dvalue, values, row, p.dqkv + value_at, g.qkv_stride, first + row,
-                      g.sequence);
+  if constexpr (kAdd) {
+    AddRows<1, kHead>(dkey, p.dkv + key_at, g.kv_stride, first + row, g.size);
+    AddRows<1, kHead>(dvalue, p.dkv + value_at, g.kv_stride, first + row, g.size);
+  } else {
+    // Only this warp has read these rows of the tiles.
+    StoreRows<1, kHead>(dkey, keys, row, p.dkv + key_at, g.kv_stride, first + row, g.size);
+    StoreRows<1, kHead>(dvalue, values, row, p.dkv + value_at, g.kv_stride, first + row, g.size);
+  }
 }
 
-// dq of one block of queries of one head: over the keys they see. Rows are queries, columns keys.
-template <typename T, int kHead>
+// dq of one tile of queries of one head: over the keys they see. Rows are queries, columns keys.
+template <typename T, typename Query, int kHead, bool kAdd>
 __global__ void __launch_bounds__(kThreads, 1)
-    QueryKernel(AttentionGeometry g, AttentionBackwardPointers<T> p) {
+    QueryKernel(BlockGeometry g, AttentionBackwardPointers<T, Query> p) {
   T* queries = SharedMemory<T>();
   T* douts = queries + kBlockRows * kHead;
   T* steps = douts + kBlockRows * kHead;  // keys, then values, for each step
@@ -144,10 +148,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kBlockRows;
   const int head = static_cast<int>(blockIdx.y);
   const int batch = static_cast<int>(blockIdx.z);
-  const int64_t query_at = g.Query(batch, head);
-  const T* key_head = p.qkv + g.Key(batch, head / g.group);
-  const T* value_head = p.qkv + g.Value(batch, head / g.group);
-  const int end = std::min(first + kBlockRows, g.sequence);
+  const T* key_head = p.kv + g.Key(batch, head / g.group);
+  const T* value_head = p.kv + g.Value(batch, head / g.group);
+  const int end = g.KeysEnd(first, kBlockRows);
 
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int row = static_cast<int>(threadIdx.x) / kWarpSize * 16;
@@ -157,7 +160,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int query = first + row + lane / 4 + i * 8;
-    const bool valid = query < g.sequence;
+    const bool valid = query < g.size;
     const int64_t at = g.Row(batch, head) + query;
     shift[i] = valid ? p.log_sum_exp[at] * kLog2E : 0.0f;
     row_sum[i] = valid ? p.row_sums[at] : 0.0f;
@@ -165,14 +168,15 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   const auto copy_step = [&](int key) {
     T* tile = steps + key / kStepRows % 2 * 2 * kStepRows * kHead;
-    CopyTile<kStepRows, kHead, kThreads>(tile, key_head, g.qkv_stride, key, g.sequence);
-    CopyTile<kStepRows, kHead, kThreads>(tile + kStepRows * kHead, value_head, g.qkv_stride, key,
-                                         g.sequence);
+    CopyTile<kStepRows, kHead, kThreads>(tile, key_head, g.kv_stride, key, g.size);
+    CopyTile<kStepRows, kHead, kThreads>(tile + kStepRows * kHead, value_head, g.kv_stride, key,
+                                         g.size);
     CommitCopies();
   };
-  CopyTile<kBlockRows, kHead, kThreads>(queries, p.qkv + query_at, g.qkv_stride, first, g.sequence);
+  CopyTile<kBlockRows, kHead, kThreads>(queries, p.qkv + g.Query(batch, head), g.qkv_stride, first,
+                                        g.size);
   CopyTile<kBlockRows, kHead, kThreads>(douts, p.dout + g.Out(batch, head), g.out_stride, first,
-                                        g.sequence);
+                                        g.size);
   copy_step(0);
 
   FragmentC dquery[1][kHead / 8] = {};
@@ -191,13 +195,13 @@ __global__ void __launch_bounds__(kThreads, 1)
     FragmentC scores[1][kStepRows / 8] = {};
     MultiplyTransposed<1, kStepRows, kHead>(queries, row, keys, scores);
     MultiplyTransposed<1, kStepRows, kHead>(douts, row, values, dscores);
-    const bool masked = key + kStepRows > first + row;
+    const bool masked = key + kStepRows > (g.causal ? first + row : g.size);
 #pragma unroll
     for (int n = 0; n < kStepRows / 8; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int query = first + row + lane / 4 + i / 2 * 8;
-        const bool hidden = masked && key + n * 8 + lane % 4 * 2 + i % 2 > query;
+        const bool hidden = masked && !g.Sees(query, key + n * 8 + lane % 4 * 2 + i % 2);
         const float probability = Probability(scores[0][n][i], scale, shift[i / 2], hidden);
         dscores[0][n][i] = probability * (dscores[0][n][i] - row_sum[i / 2]);
       }
@@ -211,44 +215,57 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
     for (int i = 0; i < 4; ++i) dquery[0][n][i] *= g.scale;
   }
-  StoreRows<1, kHead>(dquery, queries, row, p.dqkv + query_at, g.qkv_stride, first + row,
-                      g.sequence);
-}
-
-template <typename T, int kHead>
-void Backward(const LaunchContext& context, const AttentionBackwardCall& call) {
-  const AttentionShape& s = call.shape;
-  const AttentionGeometry geometry(s);
-  const AttentionBackwardPointers<T> pointers(call);
-  Launch(context, KeyValueKernel<T, kHead>, AttentionGrid(s, kBlockRows, s.kv_heads),
-         dim3(kThreads), kSharedBytes<T, kHead>, geometry, pointers);
-  Launch(context, QueryKernel<T, kHead>, AttentionGrid(s, kBlockRows, s.heads), dim3(kThreads),
-         kSharedBytes<T, kHead>, geometry, pointers);
-}
-
-template <typename T>
-void BackwardOfType(const LaunchContext& context, const AttentionBackwardCall& call) {
-  if (call.shape.head_size == 64) {
-    Backward<T, 64>(context, call);
+  Query* rows = p.DQuery(g, batch, head);
+  if constexpr (kAdd) {
+    AddRows<1, kHead>(dquery, rows, p.dquery_stride, first + row, g.size);
   } else {
-    Backward<T, 128>(context, call);
+    StoreRows<1, kHead>(dquery, queries, row, rows, p.dquery_stride, first + row, g.size);
+  }
+}
+
+template <bool kAdd, typename T, typename Query>
+void Backward(const LaunchContext& context, const AttentionShape& shape, const BlockGeometry& g,
+              const AttentionBackwardPointers<T, Query>& pointers) {
+  const auto launch = [&](auto head) {
+    constexpr int kHead = decltype(head)::value;
+    Launch(context, KeyValueKernel<T, Query, kHead, kAdd>,
+           AttentionGrid(shape, g.size, kBlockRows, g.kv_heads), dim3(kThreads),
+           kSharedBytes<T, kHead>, g, pointers);
+    Launch(context, QueryKernel<T, Query, kHead, kAdd>,
+           AttentionGrid(shape, g.size, kBlockRows, g.heads), dim3(kThreads),
+           kSharedBytes<T, kHead>, g, pointers);
+  };
+  if (g.head_size == 64) {
+    launch(std::integral_constant<int, 64>());
+  } else {
+    launch(std::integral_constant<int, 128>());
   }
 }
 
 }  // namespace
 
 void AttentionBackwardMma(const LaunchContext& context, const AttentionBackwardCall& call) {
-  TRIMTAB_ASSERT(MmaAttentionTakes(call.shape, call.dtype),
-                 "attention: no tensor-core kernel for head size {} in {}", call.shape.head_size,
-                 Name(call.dtype));
+  CheckMmaTakes(call.shape, call.dtype);
   TRIMTAB_ASSERT(IsAligned(call.qkv) && IsAligned(call.dout) && IsAligned(call.dqkv),
                  "attention: operands are not aligned to 16 bytes");
-  AttentionRowSums(context, call);
-  if (call.dtype == DType::kBf16) {
-    BackwardOfType<Bf16>(context, call);
-  } else {
-    BackwardOfType<F16>(context, call);
-  }
+  AttentionRowSums(context, call.shape, call.dtype, call.out, call.dout, call.row_sums());
+  Dispatch16Bit(call.dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    Backward<false>(context, call.shape, BlockGeometry(call.shape), PointersOf<T>(call));
+  });
+}
+
+void AttentionBlockBackwardMma(const LaunchContext& context,
+                               const AttentionBlockBackwardCall& call) {
+  CheckMmaTakes(call.shape, call.dtype);
+  TRIMTAB_ASSERT(IsAligned(call.qkv) && IsAligned(call.kv) && IsAligned(call.dout) &&
+                     IsAligned(call.dquery) && IsAligned(call.dkv),
+                 "attention: operands are not aligned to 16 bytes");
+  AttentionRowSums(context, call.shape, call.dtype, call.out, call.dout, call.row_sums);
+  Dispatch16Bit(call.dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    Backward<true>(context, call.shape, BlockGeometry(call.shape, call.block), PointersOf<T>(call));
+  });
 }
 
 }  // namespace trimtab

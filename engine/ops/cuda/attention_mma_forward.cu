@@ -21,10 +21,11 @@ struct OnlineSoftmax {
   float sum[kRowTiles][2];      // this lane's part
 };
 
-// One block of queries of one head, over the keys it sees.
-template <typename T, int kHead>
+// One tile of queries of one head, over the keys it sees. Writes out and log_sum_exp; with kAdd,
+// adds the block's keys to them.
+template <typename T, typename Out, int kHead, bool kAdd>
 __global__ void __launch_bounds__(Tiles<kHead>::kThreads)
-    ForwardKernel(AttentionGeometry g, const T* qkv, T* out, float* log_sum_exp) {
+    ForwardKernel(BlockGeometry g, const T* qkv, const T* kv, Out* out, float* log_sum_exp) {
   using Tile = Tiles<kHead>;
   constexpr int kRowTiles = Tile::kRowTiles;
   constexpr int kQueries = Tile::kQueries;
@@ -39,16 +40,16 @@ __global__ void __launch_bounds__(Tiles<kHead>::kThreads)
   const int head = static_cast<int>(blockIdx.y);
   const int batch = static_cast<int>(blockIdx.z);
   const T* query_head = qkv + g.Query(batch, head);
-  const T* key_head = qkv + g.Key(batch, head / g.group);
-  const T* value_head = qkv + g.Value(batch, head / g.group);
-  const int end = std::min(first + kQueries, g.sequence);  // no query sees a key from here on
+  const T* key_head = kv + g.Key(batch, head / g.group);
+  const T* value_head = kv + g.Value(batch, head / g.group);
+  const int end = g.KeysEnd(first, kQueries);  // no query sees a key from here on
 
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int row = static_cast<int>(threadIdx.x) / kWarpSize * kRowTiles * 16;  // of this warp
   const float scale = g.scale * kLog2E;  // exponentials to base 2
 
-  CopyTile<kQueries, kHead, kThreads>(queries, query_head, g.qkv_stride, first, g.sequence);
-  CopyTile<kKeys, kHead, kThreads>(keys, key_head, g.qkv_stride, 0, g.sequence);
+  CopyTile<kQueries, kHead, kThreads>(queries, query_head, g.qkv_stride, first, g.size);
+  CopyTile<kKeys, kHead, kThreads>(keys, key_head, g.kv_stride, 0, g.size);
   CommitCopies();
 
   FragmentC result[kRowTiles][kHead / 8] = {};
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(Tiles<kHead>::kThreads)
   for (int key = 0; key < end; key += kKeys) {
     WaitCopies<0>();
     __syncthreads();
-    CopyTile<kKeys, kHead, kThreads>(values, value_head, g.qkv_stride, key, g.sequence);
+    CopyTile<kKeys, kHead, kThreads>(values, value_head, g.kv_stride, key, g.size);
     CommitCopies();
 
     FragmentC scores[kRowTiles][kKeys / 8] = {};
@@ -71,7 +72,7 @@ __global__ void __launch_bounds__(Tiles<kHead>::kThreads)
     WaitCopies<0>();
     __syncthreads();
     if (key + kKeys < end) {
-      CopyTile<kKeys, kHead, kThreads>(keys, key_head, g.qkv_stride, key + kKeys, g.sequence);
+      CopyTile<kKeys, kHead, kThreads>(keys, key_head, g.kv_stride, key + kKeys, g.size);
       CommitCopies();
     }
 
@@ -81,12 +82,13 @@ __global__ void __launch_bounds__(Tiles<kHead>::kThreads)
       for (int i = 0; i < 2; ++i) {
         const int query = first + row + r * 16 + lane / 4 + i * 8;
         float highest = softmax.highest[r][i];
-        if (key + kKeys > first + row) {  // some key of the tile is hidden from some row
+        // Some key of the tile is hidden from some row.
+        if (key + kKeys > (g.causal ? first + row : g.size)) {
 #pragma unroll
           for (int n = 0; n < kKeys / 8; ++n) {
             const int column = key + n * 8 + lane % 4 * 2;
-            if (column > query) scores[r][n][2 * i] = -INFINITY;
-            if (column + 1 > query) scores[r][n][2 * i + 1] = -INFINITY;
+            if (!g.Sees(query, column)) scores[r][n][2 * i] = -INFINITY;
+            if (!g.Sees(query, column + 1)) scores[r][n][2 * i + 1] = -INFINITY;
           }
         }
 #pragma unroll
@@ -127,36 +129,47 @@ __global__ void __launch_bounds__(Tiles<kHead>::kThreads)
       float sum = softmax.sum[r][i];
       sum += __shfl_xor_sync(kWholeWarp, sum, 1);
       sum += __shfl_xor_sync(kWholeWarp, sum, 2);
-      const float inverse = 1.0f / sum;
-#pragma unroll
-      for (int n = 0; n < kHead / 8; ++n) {
-        result[r][n][2 * i] *= inverse;
-        result[r][n][2 * i + 1] *= inverse;
-      }
       const int query = first + row + r * 16 + lane / 4 + i * 8;
-      if (lane % 4 == 0 && query < g.sequence)
-        row_log_sum_exp[query] = softmax.highest[r][i] * g.scale + logf(sum);
+      const bool valid = query < g.size;
+      AttentionMerge merge = {0.0f, 1.0f, softmax.highest[r][i] * g.scale + logf(sum)};
+      if constexpr (kAdd) {
+        // The four lanes of a row read before one of them writes.
+        const float so_far = valid ? row_log_sum_exp[query] : 0.0f;
+        merge = MergeAttention(so_far, merge.log_sum_exp);
+        __syncwarp();
+        MergeRow<kHead>(result[r], i, merge.keep, merge.weight / sum,
+                        valid ? out + g.Out(batch, head) + query * g.out_stride : nullptr);
+      } else {
+        const float inverse = 1.0f / sum;
+#pragma unroll
+        for (int n = 0; n < kHead / 8; ++n) {
+          result[r][n][2 * i] *= inverse;
+          result[r][n][2 * i + 1] *= inverse;
+        }
+      }
+      if (lane % 4 == 0 && valid) row_log_sum_exp[query] = merge.log_sum_exp;
     }
   }
-  StoreRows<kRowTiles, kHead>(result, queries, row, out + g.Out(batch, head), g.out_stride,
-                              first + row, g.sequence);
+  if constexpr (!kAdd) {
+    StoreRows<kRowTiles, kHead>(result, queries, row, out + g.Out(batch, head), g.out_stride,
+                                first + row, g.size);
+  }
 }
 
-template <typename T, int kHead>
-void Forward(const LaunchContext& context, const AttentionForwardCall& call) {
-  using Tile = Tiles<kHead>;
-  const AttentionShape& s = call.shape;
-  Launch(context, ForwardKernel<T, kHead>, AttentionGrid(s, Tile::kQueries, s.heads),
-         dim3(Tile::kThreads), Tile::kSharedElements * sizeof(T), AttentionGeometry(s),
-         static_cast<const T*>(call.qkv), static_cast<T*>(call.out), call.log_sum_exp);
-}
-
-template <typename T>
-void ForwardOfType(const LaunchContext& context, const AttentionForwardCall& call) {
-  if (call.shape.head_size == 64) {
-    Forward<T, 64>(context, call);
+template <bool kAdd, typename T, typename Out>
+void Forward(const LaunchContext& context, const AttentionShape& shape, const BlockGeometry& g,
+             const T* qkv, const T* kv, Out* out, float* log_sum_exp) {
+  const auto launch = [&](auto head) {
+    constexpr int kHead = decltype(head)::value;
+    using Tile = Tiles<kHead>;
+    Launch(context, ForwardKernel<T, Out, kHead, kAdd>,
+           AttentionGrid(shape, g.size, Tile::kQueries, g.heads), dim3(Tile::kThreads),
+           Tile::kSharedElements * sizeof(T), g, qkv, kv, out, log_sum_exp);
+  };
+  if (g.head_size == 64) {
+    launch(std::integral_constant<int, 64>());
   } else {
-    Forward<T, 128>(context, call);
+    launch(std::integral_constant<int, 128>());
   }
 }
 
@@ -168,16 +181,28 @@ bool MmaAttentionTakes(const AttentionShape& shape, DType dtype) {
 }
 
 void AttentionForwardMma(const LaunchContext& context, const AttentionForwardCall& call) {
-  TRIMTAB_ASSERT(MmaAttentionTakes(call.shape, call.dtype),
-                 "attention: no tensor-core kernel for head size {} in {}", call.shape.head_size,
-                 Name(call.dtype));
+  CheckMmaTakes(call.shape, call.dtype);
   TRIMTAB_ASSERT(IsAligned(call.qkv) && IsAligned(call.out),
                  "attention: operands are not aligned to 16 bytes");
-  if (call.dtype == DType::kBf16) {
-    ForwardOfType<Bf16>(context, call);
-  } else {
-    ForwardOfType<F16>(context, call);
-  }
+  Dispatch16Bit(call.dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    const T* qkv = static_cast<const T*>(call.qkv);
+    Forward<false>(context, call.shape, BlockGeometry(call.shape), qkv,
+                   qkv + call.shape.heads * call.shape.head_size, static_cast<T*>(call.out),
+                   call.log_sum_exp);
+  });
+}
+
+void AttentionBlockForwardMma(const LaunchContext& context, const AttentionBlockForwardCall& call) {
+  CheckMmaTakes(call.shape, call.dtype);
+  TRIMTAB_ASSERT(IsAligned(call.qkv) && IsAligned(call.kv) && IsAligned(call.out),
+                 "attention: operands are not aligned to 16 bytes");
+  Dispatch16Bit(call.dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    Forward<true>(context, call.shape, BlockGeometry(call.shape, call.block),
+                  static_cast<const T*>(call.qkv), static_cast<const T*>(call.kv), call.out,
+                  call.log_sum_exp);
+  });
 }
 
 }  // namespace trimtab

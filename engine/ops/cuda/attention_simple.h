@@ -15,26 +15,27 @@ TRIMTAB_HOST_DEVICE int TileStride(int head_size) { return head_size + 1; }
 
 template <int kRows, typename T>
 __device__ void LoadTile(float* tile, const T* head, int64_t stride, int first,
-                         const AttentionGeometry& s) {
+                         const BlockGeometry& s) {
   for (int i = static_cast<int>(threadIdx.x); i < kRows * s.head_size; i += kThreads) {
     const int row = i / s.head_size;
     const int d = i % s.head_size;
-    const bool valid = first + row < s.sequence;
+    const bool valid = first + row < s.size;
     tile[row * TileStride(s.head_size) + d] =
         valid ? ToFloat(head[(first + row) * stride + d]) : 0.0f;
   }
 }
 
-template <int kRows, typename T>
+/// The rows of `head` = those of the tile times `scale`; or, with kAdd, plus those.
+template <int kRows, bool kAdd, typename T>
 __device__ void StoreTile(const float* tile, T* head, int64_t stride, int first,
-                          const AttentionGeometry& s, float scale) {
+                          const BlockGeometry& s, float scale) {
   for (int i = static_cast<int>(threadIdx.x); i < kRows * s.head_size; i += kThreads) {
     const int row = i / s.head_size;
     const int d = i % s.head_size;
-    if (first + row < s.sequence) {
-      head[(first + row) * stride + d] =
-          FromFloat<T>(tile[row * TileStride(s.head_size) + d] * scale);
-    }
+    if (first + row >= s.size) continue;
+    T& element = head[(first + row) * stride + d];
+    const float value = tile[row * TileStride(s.head_size) + d] * scale;
+    element = FromFloat<T>(kAdd ? ToFloat(element) + value : value);
   }
 }
 

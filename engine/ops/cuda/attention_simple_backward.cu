@@ -11,29 +11,29 @@ constexpr int64_t BackwardShared(int64_t head_size) {
 }
 
 // Probabilities and gradients of the scores of one tile of queries against one of keys.
-template <typename T, int kRows>
-__device__ void ScoreGradients(const AttentionGeometry& s, const AttentionBackwardPointers<T>& p,
+template <int kRows, typename T, typename Query>
+__device__ void ScoreGradients(const BlockGeometry& s, const AttentionBackwardPointers<T, Query>& p,
                                int64_t row, int first_query, int first_key, const float* queries,
                                const float* keys, const float* values, const float* douts,
                                float* probabilities, float* dscores) {
   DotRows<kRows>(queries, keys, s.head_size, [&](int i, int j, float dot) {
     const int query = first_query + i;
-    const bool visible = first_key + j <= query && query < s.sequence;
+    const bool visible = query < s.size && s.Sees(query, first_key + j);
     probabilities[i * (kRows + 1) + j] =
         visible ? Exp(dot * s.scale - p.log_sum_exp[row + query]) : 0.0f;
   });
   // The same thread computes both of a pair.
   DotRows<kRows>(douts, values, s.head_size, [&](int i, int j, float dot) {
     const int query = first_query + i;
-    const float row_sum = query < s.sequence ? p.row_sums[row + query] : 0.0f;
+    const float row_sum = query < s.size ? p.row_sums[row + query] : 0.0f;
     const int at = i * (kRows + 1) + j;
     dscores[at] = probabilities[at] * (dot - row_sum);
   });
 }
 
-template <typename T, int kRows>
+template <typename T, typename Query, int kRows, bool kAdd>
 __global__ void __launch_bounds__(kThreads)
-    KeyValueKernel(AttentionGeometry s, AttentionBackwardPointers<T> p) {
+    KeyValueKernel(BlockGeometry s, AttentionBackwardPointers<T, Query> p) {
   const int tile = kRows * TileStride(s.head_size);
   float* keys = SharedMemory<float>();
   float* values = keys + tile;
@@ -47,31 +47,31 @@ __global__ void __launch_bounds__(kThreads)
   const int first = static_cast<int>(blockIdx.x) * kRows;
   const int kv_head = static_cast<int>(blockIdx.y);
   const int batch = static_cast<int>(blockIdx.z);
-  LoadTile<kRows>(keys, p.qkv + s.Key(batch, kv_head), s.qkv_stride, first, s);
-  LoadTile<kRows>(values, p.qkv + s.Value(batch, kv_head), s.qkv_stride, first, s);
+  LoadTile<kRows>(keys, p.kv + s.Key(batch, kv_head), s.kv_stride, first, s);
+  LoadTile<kRows>(values, p.kv + s.Value(batch, kv_head), s.kv_stride, first, s);
   ZeroTile<kRows>(dkeys, s.head_size);
   ZeroTile<kRows>(dvalues, s.head_size);
   for (int head = kv_head * s.group; head < (kv_head + 1) * s.group; ++head) {
-    for (int query = first; query < s.sequence; query += kRows) {
+    for (int query = s.causal ? first : 0; query < s.size; query += kRows) {
       __syncthreads();
       LoadTile<kRows>(queries, p.qkv + s.Query(batch, head), s.qkv_stride, query, s);
       LoadTile<kRows>(douts, p.dout + s.Out(batch, head), s.out_stride, query, s);
       __syncthreads();
-      ScoreGradients<T, kRows>(s, p, s.Row(batch, head), query, first, queries, keys, values, douts,
-                               probabilities, dscores);
+      ScoreGradients<kRows>(s, p, s.Row(batch, head), query, first, queries, keys, values, douts,
+                            probabilities, dscores);
       __syncthreads();
       AddProduct<kRows, true>(dvalues, nullptr, probabilities, douts, s.head_size);
       AddProduct<kRows, true>(dkeys, nullptr, dscores, queries, s.head_size);
     }
   }
   __syncthreads();
-  StoreTile<kRows>(dkeys, p.dqkv + s.Key(batch, kv_head), s.qkv_stride, first, s, s.scale);
-  StoreTile<kRows>(dvalues, p.dqkv + s.Value(batch, kv_head), s.qkv_stride, first, s, 1.0f);
+  StoreTile<kRows, kAdd>(dkeys, p.dkv + s.Key(batch, kv_head), s.kv_stride, first, s, s.scale);
+  StoreTile<kRows, kAdd>(dvalues, p.dkv + s.Value(batch, kv_head), s.kv_stride, first, s, 1.0f);
 }
 
-template <typename T, int kRows>
+template <typename T, typename Query, int kRows, bool kAdd>
 __global__ void __launch_bounds__(kThreads)
-    QueryKernel(AttentionGeometry s, AttentionBackwardPointers<T> p) {
+    QueryKernel(BlockGeometry s, AttentionBackwardPointers<T, Query> p) {
   const int tile = kRows * TileStride(s.head_size);
   float* keys = SharedMemory<float>();
   float* values = keys + tile;
@@ -87,23 +87,24 @@ __global__ void __launch_bounds__(kThreads)
   LoadTile<kRows>(queries, p.qkv + s.Query(batch, head), s.qkv_stride, first, s);
   LoadTile<kRows>(douts, p.dout + s.Out(batch, head), s.out_stride, first, s);
   ZeroTile<kRows>(dqueries, s.head_size);
-  for (int key = 0; key <= first; key += kRows) {
+  const int end = s.KeysEnd(first, kRows);
+  for (int key = 0; key < end; key += kRows) {
     __syncthreads();
-    LoadTile<kRows>(keys, p.qkv + s.Key(batch, head / s.group), s.qkv_stride, key, s);
-    LoadTile<kRows>(values, p.qkv + s.Value(batch, head / s.group), s.qkv_stride, key, s);
+    LoadTile<kRows>(keys, p.kv + s.Key(batch, head / s.group), s.kv_stride, key, s);
+    LoadTile<kRows>(values, p.kv + s.Value(batch, head / s.group), s.kv_stride, key, s);
     __syncthreads();
-    ScoreGradients<T, kRows>(s, p, s.Row(batch, head), first, key, queries, keys, values, douts,
-                             probabilities, dscores);
+    ScoreGradients<kRows>(s, p, s.Row(batch, head), first, key, queries, keys, values, douts,
+                          probabilities, dscores);
     __syncthreads();
     AddProduct<kRows, false>(dqueries, nullptr, dscores, keys, s.head_size);
   }
   __syncthreads();
-  StoreTile<kRows>(dqueries, p.dqkv + s.Query(batch, head), s.qkv_stride, first, s, s.scale);
+  StoreTile<kRows, kAdd>(dqueries, p.DQuery(s, batch, head), p.dquery_stride, first, s, s.scale);
 }
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    RowSumKernel(AttentionGeometry s, int64_t rows, const T* out, const T* dout, float* row_sums) {
+    RowSumKernel(BlockGeometry s, int64_t rows, const T* out, const T* dout, float* row_sums) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int64_t warps = int64_t{gridDim.x} * (kThreads / kWarpSize);
   const int64_t warp = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / kWarpSize;
@@ -120,15 +121,22 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <typename T, int kRows>
-void Backward(const LaunchContext& context, const AttentionBackwardCall& call) {
-  const AttentionShape& s = call.shape;
-  const AttentionBackwardPointers<T> pointers(call);
-  const auto shared = static_cast<size_t>(BackwardShared<kRows>(s.head_size));
-  Launch(context, KeyValueKernel<T, kRows>, AttentionGrid(s, kRows, s.kv_heads), dim3(kThreads),
-         shared, AttentionGeometry(s), pointers);
-  Launch(context, QueryKernel<T, kRows>, AttentionGrid(s, kRows, s.heads), dim3(kThreads), shared,
-         AttentionGeometry(s), pointers);
+template <bool kAdd, typename T, typename Query>
+void Backward(const LaunchContext& context, const AttentionShape& shape, const BlockGeometry& s,
+              const AttentionBackwardPointers<T, Query>& pointers) {
+  const auto launch = [&](auto rows) {
+    constexpr int kRows = decltype(rows)::value;
+    const auto shared = static_cast<size_t>(BackwardShared<kRows>(s.head_size));
+    Launch(context, KeyValueKernel<T, Query, kRows, kAdd>,
+           AttentionGrid(shape, s.size, kRows, s.kv_heads), dim3(kThreads), shared, s, pointers);
+    Launch(context, QueryKernel<T, Query, kRows, kAdd>,
+           AttentionGrid(shape, s.size, kRows, s.heads), dim3(kThreads), shared, s, pointers);
+  };
+  if (BackwardShared<16>(s.head_size) <= kSharedLimit) {
+    launch(std::integral_constant<int, 16>());
+  } else {
+    launch(std::integral_constant<int, 2>());
+  }
 }
 
 static_assert(BackwardShared<2>(kMaxSimpleHeadSize) <= kSharedLimit);
@@ -137,25 +145,31 @@ static_assert(BackwardShared<2>(kMaxSimpleHeadSize) <= kSharedLimit);
 
 void AttentionBackwardSimple(const LaunchContext& context, const AttentionBackwardCall& call) {
   CheckHeadSize(call.shape);
-  AttentionRowSums(context, call);
+  AttentionRowSums(context, call.shape, call.dtype, call.out, call.dout, call.row_sums());
   DispatchFloat(call.dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    if (BackwardShared<16>(call.shape.head_size) <= kSharedLimit) {
-      Backward<T, 16>(context, call);
-    } else {
-      Backward<T, 2>(context, call);
-    }
+    Backward<false>(context, call.shape, BlockGeometry(call.shape), PointersOf<T>(call));
   });
 }
 
-void AttentionRowSums(const LaunchContext& context, const AttentionBackwardCall& call) {
-  const AttentionShape& s = call.shape;
-  const int64_t rows = s.tokens() * s.heads;
+void AttentionBlockBackwardSimple(const LaunchContext& context,
+                                  const AttentionBlockBackwardCall& call) {
+  CheckHeadSize(call.shape);
+  AttentionRowSums(context, call.shape, call.dtype, call.out, call.dout, call.row_sums);
   DispatchFloat(call.dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
+    Backward<true>(context, call.shape, BlockGeometry(call.shape, call.block), PointersOf<T>(call));
+  });
+}
+
+void AttentionRowSums(const LaunchContext& context, const AttentionShape& shape, DType dtype,
+                      const void* out, const void* dout, float* row_sums) {
+  const int64_t rows = shape.tokens() * shape.heads;
+  DispatchFloat(dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
     Launch(context, RowSumKernel<T>, dim3(GridFor(context, rows, kThreads / kWarpSize, 8)),
-           dim3(kThreads), 0, AttentionGeometry(s), rows, static_cast<const T*>(call.out),
-           static_cast<const T*>(call.dout), call.row_sums());
+           dim3(kThreads), 0, BlockGeometry(shape), rows, static_cast<const T*>(out),
+           static_cast<const T*>(dout), row_sums);
   });
 }
 

@@ -9,9 +9,11 @@ template <int kRows>
 constexpr int64_t ForwardShared(int64_t head_size) {
   return (3 * kRows * (head_size + 1) + kRows * (kRows + 1) + 3 * kRows) * int64_t{sizeof(float)};
 }
-template <typename T, int kRows>
+
+// Writes out and log_sum_exp; with kAdd, adds the block's keys to them.
+template <typename T, typename Out, int kRows, bool kAdd>
 __global__ void __launch_bounds__(kThreads)
-    ForwardKernel(AttentionGeometry s, const T* qkv, T* out, float* log_sum_exp) {
+    ForwardKernel(BlockGeometry s, const T* qkv, const T* kv, Out* out, float* log_sum_exp) {
   const int tile = kRows * TileStride(s.head_size);
   float* queries = SharedMemory<float>();
   float* keys = queries + tile;  // then values
@@ -31,15 +33,16 @@ __global__ void __launch_bounds__(kThreads)
     highest[thread] = -INFINITY;
     sum[thread] = 0.0f;
   }
-  for (int key = 0; key <= first; key += kRows) {
+  const int end = s.KeysEnd(first, kRows);
+  for (int key = 0; key < end; key += kRows) {
     __syncthreads();
-    LoadTile<kRows>(keys, qkv + s.Key(batch, head / s.group), s.qkv_stride, key, s);
+    LoadTile<kRows>(keys, kv + s.Key(batch, head / s.group), s.kv_stride, key, s);
     __syncthreads();
     DotRows<kRows>(queries, keys, s.head_size, [&](int i, int j, float dot) {
-      scores[i * (kRows + 1) + j] = key + j > first + i ? -INFINITY : dot * s.scale;
+      scores[i * (kRows + 1) + j] = s.Sees(first + i, key + j) ? dot * s.scale : -INFINITY;
     });
     __syncthreads();
-    LoadTile<kRows>(keys, qkv + s.Value(batch, head / s.group), s.qkv_stride, key, s);
+    LoadTile<kRows>(keys, kv + s.Value(batch, head / s.group), s.kv_stride, key, s);
     if (thread < kRows) {
       float* row = scores + thread * (kRows + 1);
       float top = highest[thread];
@@ -58,23 +61,44 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   if (thread < kRows) {
-    if (first + thread < s.sequence)
-      log_sum_exp[s.Row(batch, head) + first + thread] = highest[thread] + logf(sum[thread]);
-    sum[thread] = 1.0f / sum[thread];
+    const bool valid = first + thread < s.size;
+    float* row = log_sum_exp + s.Row(batch, head) + first + thread;
+    AttentionMerge merge = {0.0f, 1.0f, highest[thread] + logf(sum[thread])};
+    if (kAdd && valid) merge = MergeAttention(*row, merge.log_sum_exp);
+    if (valid) *row = merge.log_sum_exp;
+    sum[thread] = merge.weight / sum[thread];
+    correction[thread] = merge.keep;
   }
   __syncthreads();
-  for (int i = thread; i < kRows * s.head_size; i += kThreads)
-    result[i / s.head_size * TileStride(s.head_size) + i % s.head_size] *= sum[i / s.head_size];
+  Out* rows = out + s.Out(batch, head);
+  for (int i = thread; i < kRows * s.head_size; i += kThreads) {
+    const int row = i / s.head_size;
+    const int d = i % s.head_size;
+    float& value = result[row * TileStride(s.head_size) + d];
+    value *= sum[row];
+    if (kAdd && first + row < s.size) {
+      value += correction[row] * ToFloat(rows[(first + row) * s.out_stride + d]);
+    }
+  }
   __syncthreads();
-  StoreTile<kRows>(result, out + s.Out(batch, head), s.out_stride, first, s, 1.0f);
+  StoreTile<kRows, false>(result, rows, s.out_stride, first, s, 1.0f);
 }
 
-template <typename T, int kRows>
-void Forward(const LaunchContext& context, const AttentionForwardCall& call) {
-  const AttentionShape& s = call.shape;
-  Launch(context, ForwardKernel<T, kRows>, AttentionGrid(s, kRows, s.heads), dim3(kThreads),
-         static_cast<size_t>(ForwardShared<kRows>(s.head_size)), AttentionGeometry(s),
-         static_cast<const T*>(call.qkv), static_cast<T*>(call.out), call.log_sum_exp);
+template <bool kAdd, typename T, typename Out>
+void Forward(const LaunchContext& context, const AttentionShape& shape, const BlockGeometry& s,
+             const T* qkv, const T* kv, Out* out, float* log_sum_exp) {
+  CheckHeadSize(shape);
+  const auto launch = [&](auto rows) {
+    constexpr int kRows = decltype(rows)::value;
+    Launch(context, ForwardKernel<T, Out, kRows, kAdd>,
+           AttentionGrid(shape, s.size, kRows, s.heads), dim3(kThreads),
+           static_cast<size_t>(ForwardShared<kRows>(s.head_size)), s, qkv, kv, out, log_sum_exp);
+  };
+  if (ForwardShared<32>(s.head_size) <= kSharedLimit) {
+    launch(std::integral_constant<int, 32>());
+  } else {
+    launch(std::integral_constant<int, 4>());
+  }
 }
 
 static_assert(ForwardShared<4>(kMaxSimpleHeadSize) <= kSharedLimit);
@@ -82,14 +106,22 @@ static_assert(ForwardShared<4>(kMaxSimpleHeadSize) <= kSharedLimit);
 }  // namespace
 
 void AttentionForwardSimple(const LaunchContext& context, const AttentionForwardCall& call) {
-  CheckHeadSize(call.shape);
   DispatchFloat(call.dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    if (ForwardShared<32>(call.shape.head_size) <= kSharedLimit) {
-      Forward<T, 32>(context, call);
-    } else {
-      Forward<T, 4>(context, call);
-    }
+    const T* qkv = static_cast<const T*>(call.qkv);
+    const T* kv = qkv + call.shape.heads * call.shape.head_size;
+    Forward<false>(context, call.shape, BlockGeometry(call.shape), qkv, kv,
+                   static_cast<T*>(call.out), call.log_sum_exp);
+  });
+}
+
+void AttentionBlockForwardSimple(const LaunchContext& context,
+                                 const AttentionBlockForwardCall& call) {
+  DispatchFloat(call.dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    Forward<true>(context, call.shape, BlockGeometry(call.shape, call.block),
+                  static_cast<const T*>(call.qkv), static_cast<const T*>(call.kv), call.out,
+                  call.log_sum_exp);
   });
 }
 

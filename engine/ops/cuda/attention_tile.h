@@ -120,6 +120,55 @@ __device__ __forceinline__ void MultiplyFromRegisters(const FragmentC (&left)[kR
   }
 }
 
+/// Calls fn(T* type) with the 16-bit type that `dtype` is.
+template <typename Fn>
+void Dispatch16Bit(DType dtype, Fn fn) {
+  if (dtype == DType::kBf16) {
+    fn(static_cast<Bf16*>(nullptr));
+  } else {
+    fn(static_cast<F16*>(nullptr));
+  }
+}
+
+inline void CheckMmaTakes(const AttentionShape& shape, DType dtype) {
+  TRIMTAB_ASSERT(MmaAttentionTakes(shape, dtype),
+                 "attention: no tensor-core kernel for head size {} in {}", shape.head_size,
+                 Name(dtype));
+}
+
+/// x = x * keep + c * weight over this lane's elements of row `i` (0 or 1) of a row tile's result;
+/// `x` is the row's first element, or nullptr for none.
+template <int kHead, typename T>
+__device__ __forceinline__ void MergeRow(const FragmentC (&c)[kHead / 8], int i, float keep,
+                                         float weight, T* x) {
+  if (x == nullptr) return;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+#pragma unroll
+  for (int n = 0; n < kHead / 8; ++n) {
+    T* pair = x + n * 8 + lane % 4 * 2;
+    float values[2];
+    LoadFloats(pair, values);
+#pragma unroll
+    for (int j = 0; j < 2; ++j) values[j] = values[j] * keep + c[n][2 * i + j] * weight;
+    StoreFloats(pair, values);
+  }
+}
+
+/// Adds a warp's rows, 16 kRowTiles of them, to `head` from row `first`, up to row `end`.
+template <int kRowTiles, int kHead, typename T>
+__device__ __forceinline__ void AddRows(const FragmentC (&c)[kRowTiles][kHead / 8], T* head,
+                                        int64_t stride, int first, int end) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = first + r * 16 + lane / 4 + i * 8;
+      MergeRow<kHead>(c[r], i, 1.0f, 1.0f, row < end ? head + row * stride : nullptr);
+    }
+  }
+}
+
 /// Writes a warp's rows, 16 kRowTiles of them, to `head` from row `first`, up to row `end`,
 /// `stride` elements apart: through rows row .. of a tile that no other warp uses, for whole
 /// chunks.

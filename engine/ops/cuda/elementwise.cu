@@ -80,6 +80,22 @@ __global__ void __launch_bounds__(kThreads)
   if (last < n) destination[last] = FromFloat<To>(ToFloat(source[last]));
 }
 
+// The first packs * N columns of `rows` rows.
+template <int N, typename From, typename To>
+__global__ void __launch_bounds__(kThreads)
+    CopyColumnsKernel(const From* __restrict__ source, int64_t source_stride,
+                      To* __restrict__ destination, int64_t destination_stride, int64_t rows,
+                      int64_t packs) {
+  const Span span = SpanOfThread();
+  for (int64_t item = span.begin; item < rows * packs; item += span.stride) {
+    const int64_t row = item / packs;
+    const int64_t column = item % packs * N;
+    float values[N];
+    LoadFloats<N>(source + row * source_stride + column, values);
+    StoreFloats(destination + row * destination_stride + column, values);
+  }
+}
+
 template <int N, typename T>
 __global__ void __launch_bounds__(kThreads) FillKernel(float value, T* x, int64_t n) {
   const Span span = SpanOfThread();
@@ -171,6 +187,29 @@ void CopyCuda(const Tensor& source, Tensor& destination) {
   });
 }
 
+void CopyColumnsCuda(const Tensor& source, int64_t from, Tensor& destination, int64_t to,
+                     int64_t columns) {
+  const LaunchContext context = ContextOf(destination.device());
+  const int64_t rows = source.dim(0);
+  const int64_t source_stride = source.dim(1);
+  const int64_t destination_stride = destination.dim(1);
+  DispatchFloat(source.dtype(), [&](auto* source_type) {
+    DispatchFloat(destination.dtype(), [&](auto* destination_type) {
+      using From = std::remove_pointer_t<decltype(source_type)>;
+      using To = std::remove_pointer_t<decltype(destination_type)>;
+      constexpr int kPack = std::min(kPackSize<From>, kPackSize<To>);
+      const From* first = Data<const From>(source) + from;
+      To* target = Data<To>(destination) + to;
+      const bool aligned = IsAligned(first) && IsAligned(target) && columns % kPack == 0 &&
+                           source_stride % kPack == 0 && destination_stride % kPack == 0;
+      const int64_t packs = columns / (aligned ? kPack : 1);
+      Launch(context, aligned ? CopyColumnsKernel<kPack, From, To> : CopyColumnsKernel<1, From, To>,
+             GridOf(context, rows * packs, 1), kThreads, 0, first, source_stride, target,
+             destination_stride, rows, packs);
+    });
+  });
+}
+
 void FillCuda(Tensor& x, float value) {
   const LaunchContext context = ContextOf(x.device());
   // The bits of 0 are zeros in every type; not those of -0.
@@ -212,6 +251,7 @@ void AddBiasCuda(const Tensor& bias, Tensor& x) {
 void FillElementwiseOps(CudaOps& ops) {
   ops.add = AddCuda;
   ops.copy = CopyCuda;
+  ops.copy_columns = CopyColumnsCuda;
   ops.fill = FillCuda;
   ops.add_bias = AddBiasCuda;
 }

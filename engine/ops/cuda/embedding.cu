@@ -51,10 +51,10 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
 // x += row of the table.
 template <int N, typename T>
 __global__ void __launch_bounds__(kWarps* kWarpSize)
-    PositionForwardKernel(const T* __restrict__ table, int64_t row_start, int64_t sequence,
+    PositionForwardKernel(const T* __restrict__ table, int64_t row_start, Positions positions,
                           int64_t rows, int64_t columns, T* __restrict__ x) {
   ForEachRow(rows, [&](int64_t row) {
-    const T* from = table + (row_start + row) % sequence * columns;
+    const T* from = table + positions.of((row_start + row) % positions.sequence) * columns;
     T* to = x + row * columns;
     constexpr int64_t kStride = int64_t{kWarpSize} * N;
     for (int64_t first = threadIdx.x * N; first < columns; first += kUnroll * kStride) {
@@ -86,16 +86,18 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
 // neighbouring packs of a position.
 template <int N, typename T, typename G>
 __global__ void __launch_bounds__(kWarps* kWarpSize)
-    PositionBackwardKernel(const T* __restrict__ dx, int64_t row_start, int64_t sequence,
+    PositionBackwardKernel(const T* __restrict__ dx, int64_t row_start, Positions positions,
                            int64_t rows, int64_t columns, G* __restrict__ dtable) {
   const int64_t column = (int64_t{blockIdx.y} * kWarpSize + threadIdx.x) * N;
   if (column >= columns) return;
-  ForEachRow(sequence, [&](int64_t position) {
-    const int64_t ahead = position - row_start % sequence;
+  const int64_t sequence = positions.sequence;
+  ForEachRow(sequence, [&](int64_t token) {
+    const int64_t ahead = token - row_start % sequence;
     const int64_t begin = ahead < 0 ? ahead + sequence : ahead;
     if (begin >= rows) return;
+    G* sum = dtable + positions.of(token) * columns + column;
     float sums[N];
-    LoadFloats<N>(dtable + position * columns + column, sums);
+    LoadFloats<N>(sum, sums);
     for (int64_t first = begin; first < rows; first += kUnroll * sequence) {
       float terms[kUnroll][N];
 #pragma unroll
@@ -110,7 +112,7 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
         for (int i = 0; i < N; ++i) sums[i] += terms[u][i];
       }
     }
-    StoreFloats(dtable + position * columns + column, sums);
+    StoreFloats(sum, sums);
   });
 }
 
@@ -131,7 +133,8 @@ void EmbeddingForwardCuda(const Tensor& tokens, const Tensor& table, int64_t voc
   });
 }
 
-void PositionForwardCuda(const Tensor& table, int64_t row_start, int64_t sequence, Tensor& x) {
+void PositionForwardCuda(const Tensor& table, int64_t row_start, const Positions& positions,
+                         Tensor& x) {
   const LaunchContext context = ContextOf(x.device());
   const int64_t rows = x.dim(0);
   const int64_t columns = x.dim(1);
@@ -140,12 +143,13 @@ void PositionForwardCuda(const Tensor& table, int64_t row_start, int64_t sequenc
     const bool aligned = RowsAligned<T>(columns, table.raw(), x.raw());
     Launch(context, aligned ? PositionForwardKernel<kPackSize<T>, T> : PositionForwardKernel<1, T>,
            GridFor(context, rows, kWarps, kBlocksPerMultiprocessor), WarpBlock(), 0,
-           Data<const T>(table), row_start, sequence, rows, columns, Data<T>(x));
+           Data<const T>(table), row_start, positions, rows, columns, Data<T>(x));
   });
 }
 
 template <typename T, typename G>
-void PositionBackwardOf(const Tensor& dx, int64_t row_start, int64_t sequence, Tensor& dtable) {
+void PositionBackwardOf(const Tensor& dx, int64_t row_start, const Positions& positions,
+                        Tensor& dtable) {
   const LaunchContext context = ContextOf(dx.device());
   const int64_t rows = dx.dim(0);
   const int64_t columns = dx.dim(1);
@@ -153,18 +157,19 @@ void PositionBackwardOf(const Tensor& dx, int64_t row_start, int64_t sequence, T
   constexpr int kPack = std::min(kPackSize<T>, kPackSize<G>);
   const bool aligned = RowsAligned<T>(columns, dx.raw(), dtable.raw());
   const int64_t per_warp = int64_t{kWarpSize} * (aligned ? kPack : 1);
-  const dim3 grid(GridFor(context, sequence, kWarps, kBlocksPerMultiprocessor),
+  const dim3 grid(GridFor(context, positions.sequence, kWarps, kBlocksPerMultiprocessor),
                   static_cast<unsigned>((columns + per_warp - 1) / per_warp));
   Launch(context, aligned ? PositionBackwardKernel<kPack, T, G> : PositionBackwardKernel<1, T, G>,
-         grid, WarpBlock(), 0, Data<const T>(dx), row_start, sequence, rows, columns,
+         grid, WarpBlock(), 0, Data<const T>(dx), row_start, positions, rows, columns,
          Data<G>(dtable));
 }
 
-void PositionBackwardCuda(const Tensor& dx, int64_t row_start, int64_t sequence, Tensor& dtable) {
+void PositionBackwardCuda(const Tensor& dx, int64_t row_start, const Positions& positions,
+                          Tensor& dtable) {
   DispatchFloat(dx.dtype(), [&](auto* type) {
     DispatchGradient(dtable.dtype(), [&](auto* gradient) {
       PositionBackwardOf<std::remove_pointer_t<decltype(type)>,
-                         std::remove_pointer_t<decltype(gradient)>>(dx, row_start, sequence,
+                         std::remove_pointer_t<decltype(gradient)>>(dx, row_start, positions,
                                                                     dtable);
     });
   });

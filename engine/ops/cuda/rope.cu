@@ -21,7 +21,7 @@ struct Frequencies {
 struct RopeShape {
   int64_t tokens;
   int64_t width;  // of a token's qkv
-  int sequence;
+  Positions positions;
   int heads;  // that turn
   int pairs;  // per head
 };
@@ -74,7 +74,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = static_cast<int>(threadIdx.x); i < tokens * shape.pairs; i += kThreads) {
     const int token = i / shape.pairs;
     const int pair = i % shape.pairs;
-    const auto position = static_cast<double>((first_token + token) % shape.sequence);
+    const auto position =
+        static_cast<double>(shape.positions.of((first_token + token) % shape.positions.sequence));
     float* angles = table + token * 2 * shape.pairs + TableSlot<N>(pair, shape.pairs);
     SinCos(position * frequencies.per_position[pair], angles[0], angles[shape.pairs]);
   }
@@ -118,7 +119,8 @@ void LaunchRope(const LaunchContext& context, T* qkv, const RopeShape& shape,
          dim3(kThreads), table, qkv, shape, frequencies);
 }
 
-void RopeCuda(const AttentionShape& shape, double theta, bool inverse, Tensor& qkv) {
+void RopeCuda(const AttentionShape& shape, const Positions& positions, double theta, bool inverse,
+              Tensor& qkv) {
   const int64_t pairs = shape.head_size / 2;
   TRIMTAB_ASSERT(pairs <= kMostPairs, "rope on cuda: head size {} is above {}", shape.head_size,
                  2 * kMostPairs);
@@ -128,9 +130,9 @@ void RopeCuda(const AttentionShape& shape, double theta, bool inverse, Tensor& q
     const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(shape.head_size);
     frequencies.per_position[i] = direction * std::pow(theta, exponent);
   }
-  const RopeShape kernel_shape = {
-      shape.tokens(), shape.qkv_size(), static_cast<int>(shape.sequence),
-      static_cast<int>(shape.heads + shape.kv_heads), static_cast<int>(pairs)};
+  const RopeShape kernel_shape = {shape.tokens(), shape.qkv_size(), positions,
+                                  static_cast<int>(shape.heads + shape.kv_heads),
+                                  static_cast<int>(pairs)};
   if (kernel_shape.tokens == 0 || pairs == 0) return;
   const LaunchContext context = ContextOf(qkv.device());
   DispatchFloat(qkv.dtype(), [&](auto* value) {

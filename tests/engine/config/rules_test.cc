@@ -21,7 +21,7 @@ RunConfig Legal() {
                      .dp = 2,
                      .zero = 1,
                      .micro_batch = 2,
-                     .recompute = {.kind = RecomputeKind::kFull, .num_layers = 8}},
+                     .recompute = ParseStageRecompute("full:block:8", "")},
           .global_batch = 8,
           .sequence_length = 128};
 }
@@ -43,8 +43,15 @@ const std::map<std::string, Breach>& Breaches() {
       {"run-limits-not-negative",
        {[](RunConfig& run) { run.threads_per_rank = -2; },
         "threads_per_rank is -2; must be at least 0"}},
-      {"cp-unsupported",
-       {[](RunConfig& run) { run.layout.cp = 2; }, "cp is 2; this version runs cp=1 only"}},
+      {"cp-comm-type-requires-cp",
+       {[](RunConfig& run) { run.layout.cp_comm_type = CpCommType::kAllGather; },
+        "cp_comm_type=all_gather needs cp of at least 2, and cp is 1"}},
+      {"sequence-divisible-by-2cp",
+       {[](RunConfig& run) {
+          run.layout.cp = 2;
+          run.sequence_length = 130;
+        },
+        "sequence_length 130 is not divisible by 2 x cp 4"}},
       {"ep-unsupported",
        {[](RunConfig& run) { run.layout.ep = 2; }, "ep is 2; this version runs ep=1 only"}},
       {"etp-unsupported",
@@ -85,7 +92,7 @@ const std::map<std::string, Breach>& Breaches() {
           run.layout.precision = Precision::kFp8;
           run.sequence_length = 4;
         },
-        "fp8: mbs x sequence_length is 8, no multiple of 16"}},
+        "fp8: mbs x sequence_length / cp is 8, no multiple of 16"}},
       {"hidden-divisible-by-heads",
        {[](RunConfig& run) { run.model.hidden_size = 388; },
         "hidden_size 388 is not divisible by num_heads 8"}},
@@ -118,7 +125,7 @@ const std::map<std::string, Breach>& Breaches() {
           run.layout.micro_batch = 1;
           run.sequence_length = 127;
         },
-        "with sp=1, mbs 1 x sequence_length 127 is not divisible by tp 2"}},
+        "with sp=1, mbs 1 x sequence_length 127 / cp 1 is not divisible by tp 2"}},
       {"tp-overlap-requires-tp",
        {[](RunConfig& run) {
           run.layout.tp = 1;
@@ -136,7 +143,8 @@ const std::map<std::string, Breach>& Breaches() {
        {[](RunConfig& run) { run.layout.tp_overlap_chunks = 3; },
         "rows per rank 128 is not divisible by tp_overlap_chunks 3"}},
       {"zero-requires-dp",
-       {[](RunConfig& run) { run.layout.dp = 1; }, "zero=1 needs dp of at least 2, and dp is 1"}},
+       {[](RunConfig& run) { run.layout.dp = 1; },
+        "zero=1 needs dp x cp of at least 2, and dp is 1, cp 1"}},
       {"shard-requires-zero",
        {[](RunConfig& run) {
           run.layout.zero = 0;
@@ -156,8 +164,11 @@ const std::map<std::string, Breach>& Breaches() {
        {[](RunConfig& run) { run.global_batch = 6; },
         "global_batch 6 is not divisible by mbs 2 x dp 2"}},
       {"recompute-layers-within-model",
-       {[](RunConfig& run) { run.layout.recompute.num_layers = 9; },
+       {[](RunConfig& run) { run.layout.recompute = ParseStageRecompute("full:block:9", ""); },
         "recompute of 9 layers, and the model has 8"}},
+      {"recompute-plan-per-stage",
+       {[](RunConfig& run) { run.layout.recompute = ParseStageRecompute("3xfull/none", ""); },
+        "recompute=3xfull/none lists 4 stages, and pp is 1"}},
   };
   return breaches;
 }
@@ -186,18 +197,17 @@ TEST(Rules, EachBreachBreaksItsRuleAndNoOther) {
   }
 }
 
-// A dimension may have several settings; its one -unsupported rule names the one that is in the
-// way.
-TEST(Rules, WhatIsNotThereYetIsRefusedByItsDimension) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"cp_comm_type=all_gather",
-       "cp-unsupported: cp_comm_type is all_gather; this version runs cp=1 only"},
-  };
-  for (const auto& [layout, message] : cases) {
-    RunConfig run = Legal();
-    run.layout = ParseLayout(layout, 0);
-    EXPECT_EQ(ErrorText<InfeasibleError>([&run] { RequireLegal(run); }), message);
-  }
+TEST(Rules, ContextParallelRanksShareSequencesAndWhatIsSharded) {
+  RunConfig run = Legal();
+  run.layout = ParseLayout("cp=2,zero=3", 0);
+  EXPECT_EQ(FirstBrokenRule(run), nullptr);
+  run.layout = ParseLayout("tp=2,sp=1,cp=4,cp_comm_type=all_gather,mbs=2", 0);
+  EXPECT_EQ(FirstBrokenRule(run), nullptr);
+  run.sequence_length = 8;
+  EXPECT_EQ(FirstBrokenRule(run), nullptr) << "a run of one token";
+  run.layout.precision = Precision::kFp8;
+  EXPECT_EQ(ErrorText<InfeasibleError>([&run] { RequireLegal(run); }),
+            "fp8-sizes-divisible-by-16: fp8: mbs x sequence_length / cp is 4, no multiple of 16");
 }
 
 TEST(Rules, OnlyTheEndsOfAPipelineMayGoWithoutLayers) {

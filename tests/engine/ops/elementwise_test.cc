@@ -41,6 +41,40 @@ TEST_P(ElementwiseTest, CopiesIntoEveryType) {
   }
 }
 
+TEST_P(ElementwiseTest, CopiesColumnsAndNothingBesideThem) {
+  struct Columns {
+    int64_t from, source, to, destination, count;
+  };
+  for (const auto& [from, source, to, destination, count] :
+       {Columns{0, 1, 0, 1, 1}, {3, 10, 5, 17, 7}, {8, 24, 16, 40, 16}, {0, 300, 130, 430, 300}}) {
+    for (const int64_t rows : {1, 5, 70}) {
+      const auto x = Values(rows * source, 1);
+      for (const DType type : {DType::kF32, dtype()}) {
+        std::vector<float> expected = Rounded(type, RandomValues(rows * destination, 2));
+        Tensor y = Input({rows, destination}, expected, type);
+        for (int64_t i = 0; i < rows * count; ++i) {
+          const int64_t row = i / count;
+          expected[static_cast<size_t>(row * destination + to + i % count)] =
+              x[static_cast<size_t>(row * source + from + i % count)];
+        }
+        CopyColumns(Input({rows, source}, x), from, y, to, count);
+        EXPECT_EQ(Read(y), expected);
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, RoundsTheColumnsItCopies) {
+  const auto x = RandomValues(6 * 16, 1);
+  Tensor y = Output({6, 8});
+  CopyColumns(Input({6, 16}, x, DType::kF32), 8, y, 0, 8);
+  std::vector<float> expected;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (i % 16 >= 8) expected.push_back(x[i]);
+  }
+  EXPECT_EQ(Read(y), Rounded(dtype(), expected));
+}
+
 TEST_P(ElementwiseTest, ClearsRawBitsAndFp8) {
   for (const DType type : {DType::kU16, DType::kF8E4M3, DType::kF8E5M2}) {
     Tensor x = type == DType::kU16 ? RawBits(std::vector<uint16_t>(35, 7)) : Output({35}, type);

@@ -93,6 +93,37 @@ TEST_P(EmbeddingTest, PositionsFollowTheFlattenedRows) {
   }
 }
 
+TEST_P(EmbeddingTest, PositionsOfASharedSequenceAreThoseOfTheRank) {
+  constexpr int64_t kLength = 12;  // over two ranks: runs of three
+  constexpr int64_t kColumns = 17;
+  for (const int64_t rank : {0, 1}) {
+    const Positions positions = Positions::ZigZag(kLength, 2, rank);
+    for (const int64_t start : {0, 4}) {
+      constexpr int64_t kRows = 15;
+      const auto table = Values(kLength * kColumns, 4);
+      const auto x = Values(kRows * kColumns, 5);
+      auto expected_x = ToDouble(x);
+      const auto before = GradientValues(kLength * kColumns, 6);
+      auto expected_table = ToDouble(before);
+      const int64_t held[] = {3 * rank,     3 * rank + 1,  3 * rank + 2,
+                              9 - 3 * rank, 10 - 3 * rank, 11 - 3 * rank};
+      for (size_t i = 0; i < x.size(); ++i) {
+        const int64_t row = static_cast<int64_t>(i) / kColumns;
+        const auto at = static_cast<size_t>(held[(start + row) % 6] * kColumns +
+                                            static_cast<int64_t>(i) % kColumns);
+        expected_x[i] += table[at];
+        expected_table[at] += x[i];
+      }
+      Tensor x_device = Input({kRows, kColumns}, x);
+      Tensor dtable = Input({kLength, kColumns}, before, gradient_dtype());
+      PositionBackward(x_device, start, positions, dtable);
+      PositionForward(Input({kLength, kColumns}, table), start, positions, x_device);
+      ExpectClose(Read(x_device), expected_x, tolerance().elementwise, "x");
+      ExpectClose(Read(dtable), expected_table, tolerance(gradient_dtype()).reduction, "dtable");
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, EmbeddingTest, testing::ValuesIn(AllTargets()), TargetName);
 
 }  // namespace

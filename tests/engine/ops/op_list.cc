@@ -7,6 +7,7 @@
 #include "engine/ops/activation.h"
 #include "engine/ops/adamw.h"
 #include "engine/ops/attention.h"
+#include "engine/ops/attention_block.h"
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/embedding.h"
@@ -176,9 +177,40 @@ void AddAttention(std::vector<OpCase>& ops, const Types& t) {
   ops.back().workspace_bytes = [](const Executor& executor) {
     return AttentionBackwardWorkspaceBytes(kAttention, executor);
   };
+  static constexpr AttentionBlock kBlocks[] = {{.size = kAttention.sequence, .causal = true},
+                                               {.query = 66, .key = 1, .size = 65}};
+  for (const AttentionBlock& block : kBlocks) {
+    const char* name = block.causal ? "_causal_block" : "_block";
+    ops.push_back(
+        Case(AttentionBlockForwardRecord(kAttention, block, t.data), [t, block](Device& d) {
+          Tensor out = Values(d, kOut, 1);
+          Tensor log_sum_exp = Values(d, kLogSumExp, 2);
+          AttentionBlockForward(kAttention, block, Values(d, kQkv, 3, t.data),
+                                Values(d, KeyValueShape(kAttention), 4, t.data), out, log_sum_exp);
+          return std::vector<Tensor>{out, log_sum_exp};
+        }));
+    ops.back().name += name;
+    ops.back().workspace_bytes = [block](const Executor& executor) {
+      return AttentionBlockForwardWorkspaceBytes(kAttention, block, executor);
+    };
+    ops.push_back(
+        Case(AttentionBlockBackwardRecord(kAttention, block, t.data), [t, block](Device& d) {
+          Tensor dquery = Values(d, kOut, 1);
+          Tensor dkv = Values(d, KeyValueShape(kAttention), 2, t.data);
+          AttentionBlockBackward(kAttention, block, Values(d, kQkv, 3, t.data),
+                                 Values(d, KeyValueShape(kAttention), 4, t.data),
+                                 Values(d, kOut, 5, t.data), Values(d, kLogSumExp, 6),
+                                 Values(d, kOut, 7, t.data), dquery, dkv);
+          return std::vector<Tensor>{dquery, dkv};
+        }));
+    ops.back().name += name;
+    ops.back().workspace_bytes = [block](const Executor& executor) {
+      return AttentionBlockBackwardWorkspaceBytes(kAttention, block, executor);
+    };
+  }
   ops.push_back(Case(RopeRecord(kAttention, t.data), [t](Device& d) {
     Tensor qkv = Values(d, kQkv, 1, t.data);
-    Rope(kAttention, 10000.0, false, qkv);
+    Rope(kAttention, kAttention.sequence, 10000.0, false, qkv);
     return std::vector<Tensor>{qkv};
   }));
 }
@@ -239,6 +271,12 @@ void AddElementwise(std::vector<OpCase>& ops, const Types& t) {
     Copy(Values(d, {kNumel}, 2, t.data), y);
     return std::vector<Tensor>{y};
   }));
+  ops.push_back(Case(CopyRecord(kRows * 100, t.data, t.data), [t](Device& d) {
+    Tensor y = Values(d, {kRows, 120}, 1, t.data);
+    CopyColumns(Values(d, kMatrix, 2, t.data), 90, y, 13, 100);
+    return std::vector<Tensor>{y};
+  }));
+  ops.back().name += "_columns";
   ops.push_back(Case(FillRecord(kNumel, t.data), [t](Device& d) {
     Tensor x = Values(d, {kNumel}, 1, t.data);
     Fill(x, 3.0f);

@@ -156,7 +156,7 @@ void Attention(Bench& bench, int64_t batch, int64_t sequence) {
                [&] { AttentionForward(s, qkv, out, log_sum_exp); });
   bench.Report("attention backward", AttentionBackwardRecord(s), kLayers,
                [&] { AttentionBackward(s, qkv, out, log_sum_exp, out, dqkv); });
-  bench.Report("rope", RopeRecord(s), 0, [&] { Rope(s, 10000.0, false, qkv); });
+  bench.Report("rope", RopeRecord(s), 0, [&] { Rope(s, s.sequence, 10000.0, false, qkv); });
 }
 
 void Activations(Bench& bench, int64_t rows) {

@@ -6,7 +6,8 @@
 namespace trimtab {
 namespace {
 
-std::vector<double> Reference(const AttentionShape& s, double theta, std::vector<double> qkv) {
+std::vector<double> Reference(const AttentionShape& s, const Positions& positions, double theta,
+                              std::vector<double> qkv) {
   for (int64_t token = 0; token < s.tokens(); ++token) {
     for (int64_t head = 0; head < s.heads + s.kv_heads; ++head) {
       double* x = &qkv[static_cast<size_t>(token * s.qkv_size() + head * s.head_size)];
@@ -14,7 +15,7 @@ std::vector<double> Reference(const AttentionShape& s, double theta, std::vector
       for (int64_t i = 0; i < half; ++i) {
         const double frequency =
             std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(s.head_size));
-        const double angle = static_cast<double>(token % s.sequence) * frequency;
+        const double angle = static_cast<double>(positions.of(token % s.sequence)) * frequency;
         const double low = x[i];
         const double high = x[i + half];
         x[i] = low * std::cos(angle) - high * std::sin(angle);
@@ -39,12 +40,25 @@ TEST_P(RopeTest, RotatesQueriesAndKeysAndBack) {
       if (Skips(shape.numel())) continue;
       const auto values = Values(shape.numel(), 1);
       Tensor qkv = Input(shape, values);
-      Rope(s, theta, false, qkv);
-      ExpectClose(Read(qkv), Reference(s, theta, ToDouble(values)), tolerance().elementwise,
-                  "rotated");
-      Rope(s, theta, true, qkv);
+      Rope(s, s.sequence, theta, false, qkv);
+      ExpectClose(Read(qkv), Reference(s, s.sequence, theta, ToDouble(values)),
+                  tolerance().elementwise, "rotated");
+      Rope(s, s.sequence, theta, true, qkv);
       ExpectClose(Read(qkv), ToDouble(values), tolerance().chained, "rotated back");
     }
+  }
+}
+
+TEST_P(RopeTest, TurnsSharesOfASequenceByTheirPositions) {
+  const AttentionShape s = {.batch = 2, .sequence = 34, .heads = 2, .kv_heads = 1, .head_size = 6};
+  const Shape shape = {s.tokens(), s.qkv_size()};
+  const auto values = Values(shape.numel(), 1);
+  for (const int64_t rank : {0, 1, 2}) {
+    const Positions positions = Positions::ZigZag(3 * s.sequence, 3, rank);
+    Tensor qkv = Input(shape, values);
+    Rope(s, positions, 10000.0, false, qkv);
+    ExpectClose(Read(qkv), Reference(s, positions, 10000.0, ToDouble(values)),
+                tolerance().elementwise, "rotated");
   }
 }
 

@@ -36,6 +36,8 @@ constexpr LayoutCase kLayouts[] = {
     {false, "tp=2,dp=2,zero=1,tp_overlap_chunks=2,overlap_param_gather=1", 3e-7, 2e-6},
     {false, "dp=4,zero=2,shard=2", 3e-7, 2e-6},
     {false, "tp=2,dp=2,recompute=full", 3e-7, 2e-6},
+    {true, "cp=2", 3e-7, 2e-6},
+    {false, "cp=3,cp_comm_type=all_gather", 3e-7, 2e-6},
     {false, "tp=2,dp=2,precision=bf16,master=remainder,moments=bf16,grads=bf16", 6e-5, 6e-3},
 };
 

@@ -39,6 +39,8 @@ constexpr const char* kLayouts[] = {"tp=2,mbs=4",
                                     "mbs=4,recompute=full:block:2",
                                     "tp=2,sp=1,dp=2,zero=1,mbs=4,recompute=full",
                                     "tp=2,sp=1,dp=2,zero=3,mbs=4,recompute=full",
+                                    "cp=2,mbs=8",
+                                    "tp=2,sp=1,cp=3,mbs=4,cp_comm_type=all_gather",
                                     "pp=2,mbs=4",
                                     "pp=2,mbs=4,tp=2,sp=1,schedule=zero-bubble",
                                     "pp=2,vp=2,mbs=4,schedule=interleaved-1f1b"};

@@ -84,7 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
                                      "mbs=4,precision=fp8,grads=bf16", "pp=2,mbs=2",
                                      "pp=2,vp=2,mbs=4,schedule=interleaved-1f1b,precision=fp8",
                                      "pp=3,dp=2,zero=1,mbs=1,schedule=zero-bubble,"
-                                     "precision=bf16")),
+                                     "precision=bf16",
+                                     "cp=2,dp=2,zero=1,mbs=2,precision=bf16")),
     [](const auto& param) {
       std::string name = std::get<0>(param.param) ? "llama_" : "gpt_";
       for (const char c : std::string(std::get<1>(param.param))) {
@@ -97,14 +98,16 @@ INSTANTIATE_TEST_SUITE_P(
 // What one layout saved, another goes on with; the losses agree up to the order of summation.
 TEST(RunTraining, GoesOnInAnotherLayout) {
   const Trained whole = Train(RunWith(true, "mbs=4"), {});
-  for (const char* saved : {"tp=2,dp=2,sp=1,zero=1,mbs=1", "dp=4,zero=2,mbs=1", "dp=2,zero=3,mbs=2",
-                            "tp=2,dp=2,sp=1,zero=3,mbs=2", "dp=4,zero=3,shard=2,mbs=1",
-                            "dp=4,zero=1,shard=2,overlap_param_gather=1,mbs=2"}) {
+  for (const char* saved :
+       {"tp=2,dp=2,sp=1,zero=1,mbs=1", "dp=4,zero=2,mbs=1", "dp=2,zero=3,mbs=2",
+        "tp=2,dp=2,sp=1,zero=3,mbs=2", "dp=4,zero=3,shard=2,mbs=1",
+        "dp=4,zero=1,shard=2,overlap_param_gather=1,mbs=2", "cp=2,tp=2,sp=1,zero=2,mbs=2"}) {
     const std::string folder = ScratchFolder();
     Train(RunWith(true, saved), {.checkpoint = folder + "/parts"}, /*stop_after=*/4);
     for (const char* loaded : {"mbs=4", "dp=4,zero=1,mbs=1", "tp=2,dp=1,mbs=8,recompute=full",
                                "dp=2,zero=2,mbs=2", "dp=4,zero=3,mbs=1", "pp=2,dp=2,zero=3",
-                               "dp=4,zero=2,shard=2,overlap_param_gather=1,mbs=1"}) {
+                               "dp=4,zero=2,shard=2,overlap_param_gather=1,mbs=1", "cp=3,mbs=2",
+                               "cp=2,dp=2,zero=3,cp_comm_type=all_gather"}) {
       const Trained second = Train(RunWith(true, loaded), {.load = folder + "/parts"});
       ASSERT_EQ(second.losses.size(), 6u);
       for (size_t i = 0; i < 6; ++i) {

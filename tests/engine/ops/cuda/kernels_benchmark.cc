@@ -208,7 +208,7 @@ class Benchmark {
                                .kv_heads = sizes_.heads,
                                .head_size = sizes_.hidden / sizes_.heads};
     Tensor qkv = Random(Matrix(shape.qkv_size()));
-    Report("rope", [&] { Rope(shape, 10000.0, false, qkv); });
+    Report("rope", [&] { Rope(shape, shape.sequence, 10000.0, false, qkv); });
   }
 
   void Elementwise() {

@@ -175,7 +175,7 @@ TEST(RowKernelsTest, RopeOfManyAndOfLargeHeads) {
     for (const bool inverse : {false, true}) {
       ExpectSame({DType::kBf16, s.tokens(), s.qkv_size(), 0}, [&](Bench& b) {
         Tensor qkv = b.Values({s.tokens(), s.qkv_size()});
-        Rope(s, 10000.0, inverse, qkv);
+        Rope(s, s.sequence, 10000.0, inverse, qkv);
         return std::vector<Tensor>{qkv};
       });
     }
@@ -186,7 +186,7 @@ TEST(RowKernelsTest, RopeOfLatePositions) {
   constexpr AttentionShape kShape = {1, 131072, 1, 1, 4};
   ExpectSame({DType::kF32, kShape.tokens(), kShape.qkv_size(), 0}, [&](Bench& b) {
     Tensor qkv = b.Values({kShape.tokens(), kShape.qkv_size()});
-    Rope(kShape, 10000.0, false, qkv);
+    Rope(kShape, kShape.sequence, 10000.0, false, qkv);
     return std::vector<Tensor>{qkv.Slice(kShape.qkv_size() * 131000, {72, kShape.qkv_size()})};
   });
 }

@@ -1,0 +1,200 @@
+#include "engine/layers/context_parallel.h"
+
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "engine/ops/elementwise.h"
+
+namespace trimtab {
+namespace {
+
+/// Takes the keys and values of rank `source` (KeyValueShape).
+using Visit = std::function<void(int source, const Tensor& kv)>;
+/// Takes them, and their gradient to add to.
+using VisitBackward = std::function<void(int source, const Tensor& kv, Tensor& dkv)>;
+
+/// Whose keys and values are visited at `step`, beginning with the rank's own: on the ring, those
+/// that have come so far.
+int SourceAt(const Communicator& cp, int step) {
+  return (cp.rank() + cp.size() - step) % cp.size();
+}
+
+int64_t QueryColumns(const AttentionShape& shape) { return shape.heads * shape.head_size; }
+
+void TakeKeysValues(const AttentionShape& shape, const Tensor& qkv, Tensor& kv) {
+  CopyColumns(qkv, QueryColumns(shape), kv, 0, kv.dim(1));
+}
+
+Tensor NewKeysValues(const LayerContext& context, const AttentionShape& shape, int64_t ranks = 1) {
+  const Shape one = KeyValueShape(shape);
+  return context.New({ranks * one[0], one[1]}, MemoryTag::kCommunication);
+}
+
+/// A tensor on its way to the next rank of the ring, while another one comes from the rank before.
+class Pass {
+ public:
+  void Start(const LayerContext& context, const Tensor& tensor) {
+    Communicator& cp = *context.parallel.cp;
+    received_ = context.New(tensor.shape(), MemoryTag::kCommunication);
+    send_ = cp.SendAsync(tensor, (cp.rank() + 1) % cp.size());
+    receive_ = cp.RecvAsync(received_, (cp.rank() + cp.size() - 1) % cp.size());
+  }
+  /// What has come.
+  Tensor Finish() {
+    send_.Wait();
+    receive_.Wait();
+    return std::exchange(received_, {});
+  }
+
+ private:
+  Tensor received_;
+  CommHandle send_;
+  CommHandle receive_;
+};
+
+void VisitRing(const LayerContext& context, const AttentionShape& shape, const Tensor& qkv,
+               const Visit& visit) {
+  const Communicator& cp = *context.parallel.cp;
+  Tensor kv = NewKeysValues(context, shape);
+  TakeKeysValues(shape, qkv, kv);
+  Pass pass;
+  for (int step = 0; step < cp.size(); ++step) {
+    const bool more = step + 1 < cp.size();
+    if (more) pass.Start(context, kv);
+    visit(SourceAt(cp, step), kv);
+    if (more) kv = pass.Finish();
+  }
+}
+
+/// Returns the gradient of this rank's keys and values. A gradient follows what it is the gradient
+/// of, one step behind, and each rank adds its part, until it is back where it belongs.
+Tensor VisitRingBackward(const LayerContext& context, const AttentionShape& shape,
+                         const Tensor& qkv, const VisitBackward& visit) {
+  const Communicator& cp = *context.parallel.cp;
+  Tensor kv = NewKeysValues(context, shape);
+  TakeKeysValues(shape, qkv, kv);
+  Pass pass;
+  Pass gradient_pass;
+  for (int step = 0; step < cp.size(); ++step) {
+    const bool more = step + 1 < cp.size();
+    if (more) pass.Start(context, kv);
+    Tensor dkv = NewKeysValues(context, shape);
+    Fill(dkv, 0.0f);
+    visit(SourceAt(cp, step), kv, dkv);
+    if (step > 0) Add(gradient_pass.Finish(), dkv);
+    gradient_pass.Start(context, dkv);
+    if (more) kv = pass.Finish();
+  }
+  return gradient_pass.Finish();
+}
+
+/// The keys and values of all ranks on their way here: those of this rank are there.
+class Gathering {
+ public:
+  Gathering(const LayerContext& context, const AttentionShape& shape, const Tensor& qkv)
+      : shape_(shape),
+        rank_(context.parallel.cp->rank()),
+        all_(NewKeysValues(context, shape, context.parallel.cp->size())) {
+    Tensor own = Of(rank_, all_);
+    TakeKeysValues(shape, qkv, own);
+    handle_ = context.parallel.cp->AllGatherAsync(own, all_);
+  }
+
+  /// Those of `source`. Waits, if they are another rank's.
+  Tensor Await(int source) {
+    if (source != rank_) handle_.Wait();
+    return Of(source, all_);
+  }
+  /// The part of `source` in a tensor as all of them make one.
+  Tensor Of(int source, const Tensor& all) const {
+    const Shape part = KeyValueShape(shape_);
+    return all.Slice(source * part.numel(), part);
+  }
+
+ private:
+  AttentionShape shape_;
+  int rank_;
+  Tensor all_;
+  CommHandle handle_;
+};
+
+void VisitGathered(const LayerContext& context, const AttentionShape& shape, const Tensor& qkv,
+                   const Visit& visit) {
+  const Communicator& cp = *context.parallel.cp;
+  Gathering keys(context, shape, qkv);
+  for (int step = 0; step < cp.size(); ++step) {
+    const int source = SourceAt(cp, step);
+    visit(source, keys.Await(source));
+  }
+}
+
+/// Returns the gradient of this rank's keys and values.
+Tensor VisitGatheredBackward(const LayerContext& context, const AttentionShape& shape,
+                             const Tensor& qkv, const VisitBackward& visit) {
+  Communicator& cp = *context.parallel.cp;
+  Gathering keys(context, shape, qkv);
+  Tensor dkv = NewKeysValues(context, shape, cp.size());
+  Fill(dkv, 0.0f);
+  for (int step = 0; step < cp.size(); ++step) {
+    const int source = SourceAt(cp, step);
+    Tensor part = keys.Of(source, dkv);
+    visit(source, keys.Await(source), part);
+  }
+  Tensor own = keys.Of(cp.rank(), dkv);
+  cp.ReduceScatter(dkv, own);
+  return own;
+}
+
+bool OnRing(const LayerContext& context) {
+  return context.parallel.layout.cp_comm_type == CpCommType::kP2p;
+}
+
+}  // namespace
+
+std::vector<AttentionBlock> VisibleBlocks(int rank, int source, int64_t run) {
+  // A rank's tokens are in the order of their positions.
+  if (source == rank) return {{.query = 0, .key = 0, .size = 2 * run, .causal = true}};
+  // Its second run comes after the first one of every rank, and after the second one of those with
+  // a higher number; its first run after the first one of those with a lower.
+  const int64_t other = source < rank ? 0 : run;
+  return {{.query = run, .key = 0, .size = run}, {.query = other, .key = other, .size = run}};
+}
+
+void ContextAttentionForward(const LayerContext& context, const AttentionShape& shape,
+                             const Tensor& qkv, Tensor& out, Tensor& log_sum_exp) {
+  Tensor sum = context.NewF32(out.shape(), MemoryTag::kWorkspace);
+  Fill(sum, 0.0f);
+  Fill(log_sum_exp, -std::numeric_limits<float>::infinity());
+  const Visit visit = [&](int source, const Tensor& kv) {
+    for (const AttentionBlock& block :
+         VisibleBlocks(context.parallel.cp_rank, source, shape.sequence / 2)) {
+      AttentionBlockForward(shape, block, qkv, kv, sum, log_sum_exp);
+    }
+  };
+  if (OnRing(context)) {
+    VisitRing(context, shape, qkv, visit);
+  } else {
+    VisitGathered(context, shape, qkv, visit);
+  }
+  Copy(sum, out);
+}
+
+void ContextAttentionBackward(const LayerContext& context, const AttentionShape& shape,
+                              const Tensor& qkv, const Tensor& out, const Tensor& log_sum_exp,
+                              const Tensor& dout, Tensor& dqkv) {
+  Tensor dquery = context.NewF32(out.shape(), MemoryTag::kWorkspace);
+  Fill(dquery, 0.0f);
+  const VisitBackward visit = [&](int source, const Tensor& kv, Tensor& dkv) {
+    for (const AttentionBlock& block :
+         VisibleBlocks(context.parallel.cp_rank, source, shape.sequence / 2)) {
+      AttentionBlockBackward(shape, block, qkv, kv, out, log_sum_exp, dout, dquery, dkv);
+    }
+  };
+  const Tensor dkv = OnRing(context) ? VisitRingBackward(context, shape, qkv, visit)
+                                     : VisitGatheredBackward(context, shape, qkv, visit);
+  CopyColumns(dquery, 0, dqkv, 0, QueryColumns(shape));
+  CopyColumns(dkv, 0, dqkv, QueryColumns(shape), dkv.dim(1));
+}
+
+}  // namespace trimtab

@@ -1,0 +1,106 @@
+#include "engine/ops/attention_block_cpu.h"
+
+#include <algorithm>
+
+#include "engine/base/units.h"
+#include "engine/device/cpu/parallel.h"
+#include "engine/ops/attention_tile_cpu.h"
+
+namespace trimtab {
+namespace {
+
+int64_t TileRows(const AttentionBlock& block) { return std::min(kQueryTile, block.size); }
+
+// Where the block of one (sequence, query head) pair begins.
+struct BlockOffsets {
+  int64_t query;  // in qkv
+  int64_t key;    // in kv
+  int64_t value;
+  int64_t out;  // in out, dout and dquery
+  int64_t row;  // in log_sum_exp
+
+  BlockOffsets(const AttentionShape& s, const AttentionBlock& block, int64_t sequence_index,
+               int64_t head) {
+    const int64_t token = sequence_index * s.sequence + block.query;
+    const int64_t kv_head = head / (s.heads / s.kv_heads);
+    query = token * s.qkv_size() + head * s.head_size;
+    key = ((sequence_index * s.sequence + block.key) * 2 * s.kv_heads + kv_head) * s.head_size;
+    value = key + s.kv_heads * s.head_size;
+    out = (token * s.heads + head) * s.head_size;
+    row = (sequence_index * s.heads + head) * s.sequence + block.query;
+  }
+};
+
+// The block's queries from `first` on, and every key that they see.
+AttentionTile TileAt(const AttentionShape& s, const AttentionBlock& block, const BlockOffsets& at,
+                     int64_t first, const float* qkv, const float* kv) {
+  const int64_t rows = std::min(TileRows(block), block.size - first);
+  const int64_t kv_width = 2 * s.kv_heads * s.head_size;
+  return {.rows = rows,
+          .keys = block.causal ? first + rows : block.size,
+          .seen = block.causal ? first + 1 : block.size,
+          .head_size = s.head_size,
+          .query = HeadRows{qkv + at.query, s.qkv_size()}.From(first),
+          .key = {kv + at.key, kv_width},
+          .value = {kv + at.value, kv_width}};
+}
+
+}  // namespace
+
+int64_t AttentionBlockForwardScratchCpu(const AttentionShape& shape, const AttentionBlock& block) {
+  return TileRows(block) * (block.size + shape.head_size);
+}
+
+int64_t AttentionBlockBackwardScratchCpu(const AttentionBlock& block) {
+  return 2 * TileRows(block) * block.size;
+}
+
+void AttentionBlockForwardCpu(int threads, const AttentionShape& shape, const AttentionBlock& block,
+                              const float* qkv, const float* kv, float* out, float* log_sum_exp,
+                              float* scratch) {
+  UseThreads(1);  // a tile is one worker's
+  const int64_t tiles = CeilDiv(block.size, kQueryTile);
+  const int64_t worker_scratch = AttentionBlockForwardScratchCpu(shape, block);
+  const int64_t out_width = shape.heads * shape.head_size;
+  ParallelForEach(threads, shape.batch * shape.heads * tiles, [&](int64_t item, int worker) {
+    const int64_t pair = item / tiles;
+    // The longest rows first, so that the workers end together.
+    const int64_t first = (tiles - 1 - item % tiles) * kQueryTile;
+    const BlockOffsets at(shape, block, pair / shape.heads, pair % shape.heads);
+    const AttentionTile tile = TileAt(shape, block, at, first, qkv, kv);
+    float* part = scratch + worker * worker_scratch;
+    float sums[kQueryTile];
+    float part_log_sum_exp[kQueryTile];
+    ForwardTile(tile, part, shape.head_size, sums, part_log_sum_exp,
+                part + TileRows(block) * shape.head_size);
+    MergeTile(tile, part, sums, part_log_sum_exp, out + at.out + first * out_width, out_width,
+              log_sum_exp + at.row + first);
+  });
+}
+
+void AttentionBlockBackwardCpu(int threads, const AttentionShape& shape,
+                               const AttentionBlock& block, const float* qkv, const float* kv,
+                               const float* out, const float* log_sum_exp, const float* dout,
+                               float* dquery, float* dkv, float* scratch) {
+  UseThreads(1);
+  const int64_t group = shape.heads / shape.kv_heads;
+  const int64_t out_width = shape.heads * shape.head_size;
+  const int64_t worker_scratch = AttentionBlockBackwardScratchCpu(block);
+  // One worker per key/value head: its gradients are added up in one fixed order.
+  ParallelForEach(threads, shape.batch * shape.kv_heads, [&](int64_t item, int worker) {
+    const int64_t first_head = item % shape.kv_heads * group;
+    for (int64_t head = first_head; head < first_head + group; ++head) {
+      const BlockOffsets at(shape, block, item / shape.kv_heads, head);
+      for (int64_t first = 0; first < block.size; first += kQueryTile) {
+        const TileGradient gradient = {.out = HeadRows{out + at.out, out_width}.From(first),
+                                       .dout = HeadRows{dout + at.out, out_width}.From(first),
+                                       .log_sum_exp = log_sum_exp + at.row + first};
+        BackwardTile(TileAt(shape, block, at, first, qkv, kv), gradient,
+                     dquery + at.out + first * out_width, out_width, /*add_to_dquery=*/true,
+                     dkv + at.key, dkv + at.value, scratch + worker * worker_scratch);
+      }
+    }
+  });
+}
+
+}  // namespace trimtab

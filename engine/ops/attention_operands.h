@@ -1,0 +1,28 @@
+// What the dispatchers of attention.h and attention_block.h share.
+#pragma once
+
+#include "engine/ops/attention.h"
+#include "engine/ops/dispatch.h"
+
+namespace trimtab {
+
+inline Shape QkvShape(const AttentionShape& s) { return {s.tokens(), s.qkv_size()}; }
+inline Shape OutShape(const AttentionShape& s) { return {s.tokens(), s.heads * s.head_size}; }
+inline Shape LogSumExpShape(const AttentionShape& s) { return {s.batch, s.heads, s.sequence}; }
+
+inline void CheckAttention(OpKind op, const AttentionShape& s) {
+  TRIMTAB_ASSERT(s.batch >= 1 && s.sequence >= 1 && s.head_size >= 1 && s.kv_heads >= 1,
+                 "{}: batch {}, sequence {}, head size {}, kv heads {}, expected at least 1 each",
+                 Name(op), s.batch, s.sequence, s.head_size, s.kv_heads);
+  TRIMTAB_ASSERT(s.heads >= s.kv_heads && s.heads % s.kv_heads == 0,
+                 "{}: {} query heads are not a multiple of {} key/value heads", Name(op), s.heads,
+                 s.kv_heads);
+}
+
+/// An op's scratch; undefined if no bytes are needed.
+inline Tensor AttentionScratch(Device& device, int64_t bytes) {
+  if (bytes == 0) return {};
+  return Tensor::Empty(device, {bytes / SizeOf(DType::kF32)}, DType::kF32, MemoryTag::kWorkspace);
+}
+
+}  // namespace trimtab

@@ -1,0 +1,130 @@
+#include "engine/ops/attention_tile_cpu.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/ops/gemm_cpu.h"
+#include "engine/ops/kernel.h"
+#include "engine/ops/math.h"
+
+namespace trimtab {
+namespace {
+
+// scores[0..n) becomes exp(scores - max), unnormalised; returns the log-sum-exp.
+TRIMTAB_CLONES float SoftmaxRow(int64_t n, float* scores, float* sum_out) {
+  float highest = -std::numeric_limits<float>::infinity();
+#pragma omp simd reduction(max : highest)
+  for (int64_t i = 0; i < n; ++i) highest = highest < scores[i] ? scores[i] : highest;
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) {
+    const float e = Exp(scores[i] - highest);
+    scores[i] = e;
+    sum += e;
+  }
+  *sum_out = sum;
+  return highest + std::log(sum);
+}
+
+TRIMTAB_CLONES float Dot(int64_t n, const float* x, const float* y) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+// p becomes the probability, dp the gradient of the (scaled) score.
+TRIMTAB_CLONES void SoftmaxBackwardRow(int64_t n, float log_sum_exp, float delta, float scale,
+                                       float* p, float* dp) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const float probability = Exp(p[i] - log_sum_exp);
+    p[i] = probability;
+    dp[i] = probability * (dp[i] - delta) * scale;
+  }
+}
+
+TRIMTAB_CLONES void ScaleRow(int64_t n, float factor, float* x) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
+// y = y * keep + x * weight.
+TRIMTAB_CLONES void MergeRow(int64_t n, float weight, const float* x, float keep, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] = y[i] * keep + x[i] * weight;
+}
+
+MatrixView View(const HeadRows& rows, bool transposed = false) {
+  return {rows.data, rows.stride, transposed};
+}
+
+float ScaleOf(const AttentionTile& tile) {
+  return 1.0f / std::sqrt(static_cast<float>(tile.head_size));
+}
+
+int64_t Visible(const AttentionTile& tile, int64_t row) {
+  return std::min(tile.seen + row, tile.keys);
+}
+
+}  // namespace
+
+void ForwardTile(const AttentionTile& tile, float* out, int64_t out_stride, float* sums,
+                 float* log_sum_exp, float* scratch) {
+  const int64_t rows = tile.rows;
+  const int64_t keys = tile.keys;
+  Sgemm(rows, keys, tile.head_size, ScaleOf(tile), View(tile.query), View(tile.key, true), 0.0f,
+        scratch, keys);
+  for (int64_t i = 0; i < rows; ++i) {
+    float* row = scratch + i * keys;
+    const int64_t visible = Visible(tile, i);
+    log_sum_exp[i] = SoftmaxRow(visible, row, &sums[i]);
+    std::fill(row + visible, row + keys, 0.0f);
+  }
+  Sgemm(rows, tile.head_size, keys, 1.0f, {scratch, keys, false}, View(tile.value), 0.0f, out,
+        out_stride);
+}
+
+void NormaliseTile(const AttentionTile& tile, const float* sums, float* out, int64_t out_stride) {
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    ScaleRow(tile.head_size, 1.0f / sums[i], out + i * out_stride);
+  }
+}
+
+void MergeTile(const AttentionTile& tile, const float* part, const float* sums,
+               const float* part_log_sum_exp, float* out, int64_t out_stride, float* log_sum_exp) {
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    const AttentionMerge merge = MergeAttention(log_sum_exp[i], part_log_sum_exp[i]);
+    MergeRow(tile.head_size, merge.weight / sums[i], part + i * tile.head_size, merge.keep,
+             out + i * out_stride);
+    log_sum_exp[i] = merge.log_sum_exp;
+  }
+}
+
+void BackwardTile(const AttentionTile& tile, const TileGradient& gradient, float* dquery,
+                  int64_t dquery_stride, bool add_to_dquery, float* dkey, float* dvalue,
+                  float* scratch) {
+  const int64_t rows = tile.rows;
+  const int64_t keys = tile.keys;
+  const int64_t size = tile.head_size;
+  float* p = scratch;
+  float* dp = scratch + rows * keys;
+  Sgemm(rows, keys, size, ScaleOf(tile), View(tile.query), View(tile.key, true), 0.0f, p, keys);
+  Sgemm(rows, keys, size, 1.0f, View(gradient.dout), View(tile.value, true), 0.0f, dp, keys);
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t visible = Visible(tile, i);
+    const float delta = Dot(size, gradient.out.From(i).data, gradient.dout.From(i).data);
+    SoftmaxBackwardRow(visible, gradient.log_sum_exp[i], delta, ScaleOf(tile), p + i * keys,
+                       dp + i * keys);
+    std::fill(p + i * keys + visible, p + (i + 1) * keys, 0.0f);
+    std::fill(dp + i * keys + visible, dp + (i + 1) * keys, 0.0f);
+  }
+  Sgemm(keys, size, rows, 1.0f, {p, keys, true}, View(gradient.dout), 1.0f, dvalue,
+        tile.value.stride);
+  Sgemm(keys, size, rows, 1.0f, {dp, keys, true}, View(tile.query), 1.0f, dkey, tile.key.stride);
+  Sgemm(rows, size, keys, 1.0f, {dp, keys, false}, View(tile.key), add_to_dquery ? 1.0f : 0.0f,
+        dquery, dquery_stride);
+}
+
+}  // namespace trimtab

@@ -1,0 +1,56 @@
+// Attention of one tile: some queries of one head against all keys that they may see. What the cpu
+// kernels of attention.h and attention_block.h are made of; each call is one worker's.
+#pragma once
+
+#include <cstdint>
+
+namespace trimtab {
+
+inline constexpr int64_t kQueryTile = 64;  // query rows of one tile, at most
+
+/// The rows of a head, from one token on.
+struct HeadRows {
+  const float* data = nullptr;
+  int64_t stride = 0;  // between tokens, in floats
+
+  HeadRows From(int64_t token) const { return {data + token * stride, stride}; }
+};
+
+struct AttentionTile {
+  int64_t rows = 0;  // queries
+  int64_t keys = 0;
+  /// Keys that row 0 sees; each row sees one more than the one before it, at most all.
+  int64_t seen = 0;
+  int64_t head_size = 0;
+  HeadRows query;
+  HeadRows key;
+  HeadRows value;
+};
+
+/// out [rows, D], `out_stride` apart, = the sums of the values weighted by e^(score - the row's
+/// highest); of each row the sum of the weights, and the log-sum-exp of its scores. `scratch` holds
+/// rows * keys floats.
+void ForwardTile(const AttentionTile& tile, float* out, int64_t out_stride, float* sums,
+                 float* log_sum_exp, float* scratch);
+/// Divides each row of such an `out` by its sum: the attention over the tile's keys.
+void NormaliseTile(const AttentionTile& tile, const float* sums, float* out, int64_t out_stride);
+/// Adds a tile's result `part` [rows, D], not yet divided by `sums`, to the attention over other
+/// keys, `out` and `log_sum_exp`: each weighs as much as the scores it is of.
+void MergeTile(const AttentionTile& tile, const float* part, const float* sums,
+               const float* part_log_sum_exp, float* out, int64_t out_stride, float* log_sum_exp);
+
+/// What flows back into a tile: its rows of the attention's result and of its gradient, and the
+/// log-sum-exp [rows] of all that they saw.
+struct TileGradient {
+  HeadRows out;
+  HeadRows dout;
+  const float* log_sum_exp = nullptr;
+};
+
+/// Adds to dkey and dvalue, which lie as key and value do; dquery, as query does, is overwritten,
+/// or added to. `scratch` holds 2 * rows * keys floats.
+void BackwardTile(const AttentionTile& tile, const TileGradient& gradient, float* dquery,
+                  int64_t dquery_stride, bool add_to_dquery, float* dkey, float* dvalue,
+                  float* scratch);
+
+}  // namespace trimtab

@@ -1,0 +1,55 @@
+#include "engine/layers/context_parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace trimtab {
+namespace {
+
+// Every query sees the keys up to its own position, each once, whatever rank has them.
+TEST(VisibleBlocks, AddUpToTheCausalMask) {
+  for (const int ranks : {2, 3, 4, 7}) {
+    for (const int64_t run : {1, 3}) {
+      const int64_t length = 2 * ranks * run;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Positions queries = Positions::ZigZag(length, ranks, rank);
+        std::map<std::pair<int64_t, int64_t>, int> seen;
+        for (int source = 0; source < ranks; ++source) {
+          const Positions keys = Positions::ZigZag(length, ranks, source);
+          for (const AttentionBlock& block : VisibleBlocks(rank, source, run)) {
+            for (int64_t i = 0; i < block.size; ++i) {
+              for (int64_t j = 0; j < (block.causal ? i + 1 : block.size); ++j) {
+                ++seen[{queries.of(block.query + i), keys.of(block.key + j)}];
+              }
+            }
+          }
+        }
+        for (int64_t token = 0; token < queries.sequence; ++token) {
+          for (int64_t key = 0; key < length; ++key) {
+            const int64_t query = queries.of(token);
+            EXPECT_EQ((seen[{query, key}]), key <= query ? 1 : 0) << query << " sees " << key;
+          }
+        }
+      }
+    }
+  }
+}
+
+// So that the ranks go around the ring in step, and one stands for all where a step is priced.
+TEST(VisibleBlocks, AreAsLargeOnEveryRankAtEveryStep) {
+  constexpr int kRanks = 5;
+  const auto sizes_of = [](int rank, int step) {
+    std::vector<std::pair<int64_t, bool>> sizes;
+    for (const AttentionBlock& block : VisibleBlocks(rank, (rank + step) % kRanks, 6)) {
+      sizes.emplace_back(block.size, block.causal);
+    }
+    return sizes;
+  };
+  for (int step = 0; step < kRanks; ++step) {
+    for (int rank = 1; rank < kRanks; ++rank) EXPECT_EQ(sizes_of(rank, step), sizes_of(0, step));
+  }
+}
+
+}  // namespace
+}  // namespace trimtab

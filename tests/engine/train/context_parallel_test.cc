@@ -1,0 +1,220 @@
+// Sequences cut over ranks train to the losses of one rank, by either way to the keys of others and
+// in every company, and take the memory the dry run says.
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <map>
+#include <variant>
+
+#include "engine/base/error.h"
+#include "engine/config/rules.h"
+#include "engine/train/ranks.h"
+#include "tests/engine/train/run_losses.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int64_t kSteps = 5;
+constexpr double kTolerance = 1e-5;  // relative; fp32 sums in another order
+
+struct Family {
+  const char* name;
+  bool llama;
+  int64_t kv_heads;
+  PositionKind position;
+};
+constexpr Family kFamilies[] = {{"gpt2", false, 4, PositionKind::kLearned},
+                                {"llama", true, 2, PositionKind::kRope},
+                                {"grouped_gpt2", false, 2, PositionKind::kLearned},
+                                {"plain_llama", true, 4, PositionKind::kRope},
+                                {"rotary_gpt2", false, 4, PositionKind::kRope}};
+
+/// Four layers, 24 tokens: shares of two, three and four ranks come out even.
+RunConfig RunOf(const Family& family, const std::string& layout) {
+  RunConfig run = SmallRun(family.llama);
+  run.model.num_layers = 4;
+  run.model.num_kv_heads = family.kv_heads;
+  run.model.position = family.position;
+  run.model.max_sequence_length = 24;
+  run.sequence_length = 24;
+  run.layout = ParseLayout(layout, 0);
+  return run;
+}
+
+constexpr const char* kRanks[] = {"cp=2", "cp=3", "cp=4"};
+constexpr const char* kMessages[] = {"cp_comm_type=p2p", "cp_comm_type=all_gather"};
+
+using Case = std::tuple<Family, std::string>;
+
+std::vector<Case> CasesOf(std::initializer_list<Family> families,
+                          std::initializer_list<const char*> beside) {
+  std::vector<Case> cases;
+  for (const Family& family : families) {
+    for (const char* ranks : kRanks) {
+      for (const char* messages : kMessages) {
+        for (const char* more : beside) {
+          const std::string layout = fmt::format("{},{},{}", ranks, messages, more);
+          const RunConfig run = RunOf(family, layout);
+          if (run.layout.world_size() > 8) continue;
+          const Rule* broken = FirstBrokenRule(run);
+          EXPECT_EQ(broken, nullptr) << layout << ": " << (broken == nullptr ? "" : broken->id);
+          cases.emplace_back(family, layout);
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+std::string CaseName(const testing::TestParamInfo<Case>& info) {
+  std::string name = fmt::format("{}_{}", std::get<0>(info.param).name, std::get<1>(info.param));
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return name;
+}
+
+std::unique_ptr<TokenSource> SourceOf(const RunConfig& run) {
+  return MakeSyntheticSource(run.model.vocab_size, /*seed=*/7);
+}
+
+/// What one rank trains to.
+const TrainedLosses& Expected(const Family& family) {
+  static std::map<std::string, TrainedLosses> known;
+  const auto [entry, is_new] = known.try_emplace(family.name);
+  if (is_new) {
+    const RunConfig run = RunOf(family, "mbs=2");
+    entry->second = TrainOnRanks(run, *SourceOf(run), kSteps);
+  }
+  return entry->second;
+}
+
+class ContextParallelTest : public testing::TestWithParam<Case> {};
+
+TEST_P(ContextParallelTest, TrainsLikeOneRankInTheMemoryOfTheDryRun) {
+  const auto& [family, layout] = GetParam();
+  const RunConfig run = RunOf(family, layout);
+  const auto source = SourceOf(run);
+  const TrainedLosses actual = TrainOnRanks(run, *source, kSteps);
+  ExpectSameTraining(actual, Expected(family), kTolerance);
+  for (size_t rank = 0; rank < actual.peak_bytes.size(); ++rank) {
+    const auto device = MakeMetaDevice(1);
+    const ParallelContext context = MakeMetaContext(run.layout, static_cast<int>(rank));
+    Trainer dry(run, context, *device);
+    dry.Step(*source, 0);
+    EXPECT_EQ(actual.peak_bytes[rank], device->memory().peak_total()) << "rank " << rank;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, ContextParallelTest,
+    testing::ValuesIn(CasesOf({kFamilies[0], kFamilies[1]},
+                              {"mbs=1", "mbs=4", "tp=2,mbs=2", "tp=2,sp=1,mbs=1", "dp=2,mbs=2",
+                               "dp=2,zero=1,mbs=1", "zero=1,mbs=2", "zero=2,mbs=1", "zero=3,mbs=2",
+                               "dp=2,zero=3,mbs=2", "mbs=2,recompute=full",
+                               "mbs=1,recompute=full:uniform:2",
+                               "mbs=2,recompute=selective:core_attn+layernorm+mlp_act",
+                               "tp=2,sp=1,mbs=2,recompute=selective:core_attn+mlp+logits"})),
+    CaseName);
+
+INSTANTIATE_TEST_SUITE_P(Pipelines, ContextParallelTest,
+                         testing::ValuesIn(CasesOf({kFamilies[0], kFamilies[1]},
+                                                   {"pp=2,mbs=2", "pp=2,mbs=1,schedule=gpipe",
+                                                    "pp=2,mbs=2,schedule=zero-bubble",
+                                                    "pp=2,vp=2,mbs=2,schedule=interleaved-1f1b",
+                                                    "pp=2,zero=2,mbs=1", "tp=2,sp=1,pp=2,mbs=2",
+                                                    "pp=2,dp=2,zero=1,mbs=1"})),
+                         CaseName);
+
+INSTANTIATE_TEST_SUITE_P(Heads, ContextParallelTest,
+                         testing::ValuesIn(CasesOf({kFamilies[2], kFamilies[3], kFamilies[4]},
+                                                   {"mbs=2", "tp=2,sp=1,mbs=2"})),
+                         CaseName);
+
+/// What a rank reports, but for whom it talks to.
+class Listener final : public Recorder {
+ public:
+  using Event = std::variant<OpRecord, CommRecord>;
+
+  void BeginOp(const OpRecord& op) override { events.emplace_back(op); }
+  void BeginComm(const CommRecord& message) override { Note(message); }
+  void BeginWait(const CommRecord& message) override { Note(message); }
+  void End() override {}
+
+  std::vector<Event> events;
+
+ private:
+  void Note(CommRecord message) {
+    message.peer = -1;
+    events.emplace_back(message);
+  }
+};
+
+// A step is predicted from the program of one rank, which stands for all.
+TEST(ContextParallelProgram, IsOfTheSameCostOnEveryRank) {
+  for (const char* layout : {"cp=4,mbs=2", "cp=4,cp_comm_type=all_gather,mbs=1",
+                             "cp=3,tp=2,sp=1,mbs=2,recompute=selective:core_attn"}) {
+    const RunConfig run = RunOf(kFamilies[1], layout);
+    const auto source = SourceOf(run);
+    std::vector<std::vector<Listener::Event>> events;
+    for (int rank = 0; rank < run.layout.world_size(); ++rank) {
+      const auto device = MakeMetaDevice(1);
+      const ParallelContext context = MakeMetaContext(run.layout, rank);
+      Trainer trainer(run, context, *device);
+      Listener listener;
+      device->set_recorder(&listener);
+      trainer.Step(*source, 0);
+      device->set_recorder(nullptr);
+      events.push_back(std::move(listener.events));
+    }
+    for (const auto& each : events) EXPECT_TRUE(each == events.front()) << layout;
+  }
+}
+
+/// Fails when the `count`th message of a kind is submitted to the cp group.
+class FailingListener final : public Recorder {
+ public:
+  FailingListener(CollectiveKind kind, int count) : kind_(kind), left_(count) {}
+
+  void BeginOp(const OpRecord&) override {}
+  void BeginComm(const CommRecord& message) override {
+    if (message.kind == kind_ && message.group == GroupKind::kContext && --left_ == 0) {
+      throw StorageError("the disk is full");
+    }
+  }
+  void BeginWait(const CommRecord&) override {}
+  void End() override {}
+
+ private:
+  CollectiveKind kind_;
+  int left_;
+};
+
+TEST(ContextParallelFailure, EndsAllRanksWithItsCause) {
+  struct Failure {
+    const char* layout;
+    CollectiveKind kind;
+    int count;
+  };
+  for (const Failure& failure :
+       {Failure{"cp=4,mbs=1", CollectiveKind::kSend, 2},
+        {"cp=4,mbs=1", CollectiveKind::kRecv, 14},
+        {"cp=4,mbs=1", CollectiveKind::kSend, 21},
+        {"cp=4,cp_comm_type=all_gather,mbs=1", CollectiveKind::kAllGather, 6},
+        {"cp=4,cp_comm_type=all_gather,mbs=1", CollectiveKind::kReduceScatter, 2}}) {
+    const RunConfig run = RunOf(kFamilies[0], failure.layout);
+    const auto source = SourceOf(run);
+    const auto train = [&] {
+      RunRanks(run, [&](Rank& rank) {
+        FailingListener listener(failure.kind, failure.count);
+        Trainer trainer(run, rank.parallel(), rank.device());
+        if (rank.index() == 2) rank.device().set_recorder(&listener);
+        trainer.Step(*source, 0);
+      });
+    };
+    EXPECT_THROW(train(), StorageError) << failure.layout << " " << Name(failure.kind);
+  }
+}
+
+}  // namespace
+}  // namespace trimtab
