@@ -111,8 +111,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::ValuesIn(CasesOf({kFamilies[0], kFamilies[1]},
                               {"mbs=1", "mbs=4", "tp=2,mbs=2", "tp=2,sp=1,mbs=1", "dp=2,mbs=2",
                                "dp=2,zero=1,mbs=1", "zero=1,mbs=2", "zero=2,mbs=1", "zero=3,mbs=2",
-                               "dp=2,zero=3,mbs=2", "mbs=2,recompute=full",
-                               "mbs=1,recompute=full:uniform:2",
+                               "dp=2,zero=3,shard=2,mbs=1", "zero=1,overlap_param_gather=1,mbs=2",
+                               "tp=2,tp_overlap_chunks=2,mbs=2", "dp=2,zero=3,mbs=2",
+                               "mbs=2,recompute=full", "mbs=1,recompute=full:uniform:2",
                                "mbs=2,recompute=selective:core_attn+layernorm+mlp_act",
                                "tp=2,sp=1,mbs=2,recompute=selective:core_attn+mlp+logits"})),
     CaseName);
