@@ -94,7 +94,7 @@ const ChunkCosts::KindCosts& ChunkCosts::KindOf(const PriceSetting& setting, con
   const PackedKey key = ShapeKey(setting, run.layout)
                             .Put(chunk.embedding ? 1 : 0, 1)
                             .Put(chunk.head ? 1 : 0, 1)
-                            .Put(run.layout.recompute.modules.bits, kRecomputeModuleCount)
+                            .Put(run.layout.recompute[0].modules.bits, kRecomputeModuleCount)
                             .Put(group.recomputed ? 1 : 0, 1)
                             .Put(groups, 2)
                             .Put(group.count, 20)
@@ -131,7 +131,7 @@ WayCosts ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run,
   std::vector<Groups> groups;
   const KindCosts* any = nullptr;
   for (int64_t i = 0; i < chunk.num_layers;) {
-    const RecomputeGroup group = RecomputeGroupOf(run.layout.recompute, i, chunk.num_layers);
+    const RecomputeGroup group = RecomputeGroupOf(run.layout.recompute[0], i, chunk.num_layers);
     i += group.count;
     any = &KindOf(setting, run, chunk, group);
     const WayCosts& like = any->Group(group.first, i, chunk.num_layers);
@@ -153,7 +153,7 @@ WayCosts ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run,
 
 const WayCosts& ChunkCosts::Of(const PriceSetting& setting, const RunConfig& run,
                                const ModelChunk& chunk) {
-  const RecomputeConfig& recompute = run.layout.recompute;
+  const RecomputeConfig& recompute = run.layout.recompute[0];
   const PackedKey key = ShapeKey(setting, run.layout)
                             .Put(recompute.kind)
                             .Put(recompute.method)
@@ -171,7 +171,7 @@ const WayCosts& ChunkCosts::Of(const PriceSetting& setting, const RunConfig& run
 int64_t ChunkCosts::IdBytes(const PriceSetting& setting, const RunConfig& run,
                             const ModelChunk& chunk, int64_t in_flight) {
   const PackedKey key = ShapeKey(setting, run.layout)
-                            .Put(run.layout.recompute.modules.bits, kRecomputeModuleCount)
+                            .Put(run.layout.recompute[0].modules.bits, kRecomputeModuleCount)
                             .Put(chunk.embedding ? 1 : 0, 1)
                             .Put(chunk.head ? 1 : 0, 1)
                             .Put(in_flight, 40);

@@ -31,7 +31,8 @@ struct PriceSetting {
 /// A chunk, or a part of one, by the way through it.
 using WayCosts = std::array<PieceCost, kWayCount>;
 
-/// Not thread-safe: one per thread. What it returns lives as long as it does.
+/// Not thread-safe: one per thread. What it returns lives as long as it does. The runs it is asked
+/// about have one recompute plan, that of the chunk's stage.
 class ChunkCosts {
  public:
   /// Of runs of one model at one sequence length.

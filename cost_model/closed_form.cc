@@ -18,12 +18,12 @@ double IdleSeconds(const RunConfig& run, const StageCosts& stage) {
 }
 
 /// What passes change about the data-parallel messages of the end of a step, in seconds: they hide
-/// the reduction of gradients beside the last micro batch's backward passes, and wait for what is
-/// still under way in the next step's first forward passes.
+/// the reduction of gradients beside the last passes, and wait for what is still under way in the
+/// next step's first forward passes.
 double BesidePasses(const RunConfig& run, const StageCosts& stage, const EndCosts& end) {
-  const double backward_s = stage.times.backward_input + stage.times.backward_weight;
-  const double hidden_s = run.layout.overlap_grad_reduce ? std::min(end.hideable_s, backward_s) : 0;
-  const double waited_s = end.next_first_s + std::max(0.0, end.next_rest_s - stage.times.forward);
+  const double hidden_s =
+      run.layout.overlap_grad_reduce ? std::min(end.hideable_s, stage.last_passes_s) : 0;
+  const double waited_s = end.next_first_s + std::max(0.0, end.next_rest_s - stage.first_passes_s);
   return waited_s - hidden_s;
 }
 

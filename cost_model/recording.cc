@@ -108,7 +108,7 @@ int64_t RecordedGroups(const RunConfig& run, const ModelChunk& chunk, const Reco
 RunConfig Repeated(const RunConfig& run, const ModelChunk& layers, const RecomputeGroup& group,
                    int64_t groups) {
   RunConfig repeated = run;
-  repeated.layout.recompute = RecomputeWithin(run.layout.recompute, group);
+  repeated.layout.recompute = RecomputeWithin(run.layout.recompute[0], group);
   std::vector<std::string>& all = repeated.fp8.bf16_layers;
   all.clear();
   for (const std::string& kept : run.fp8.bf16_layers) {

@@ -73,8 +73,8 @@ int64_t RecordedGroups(const RunConfig& run, const ModelChunk& chunk, const Reco
 RunConfig Repeated(const RunConfig& run, const ModelChunk& layers, const RecomputeGroup& group,
                    int64_t groups);
 
-/// Records a chunk of the run's model, on rank 0. Backward passes are recorded whole, or in parts
-/// where the run's schedule takes them so.
+/// Records a chunk of the run's model, on rank 0, whose recompute plan holds for it. Backward
+/// passes are recorded whole, or in parts where the run's schedule takes them so.
 MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chunk,
                                      const Executor& executor);
 

@@ -79,6 +79,26 @@ void FollowMemory(const StageProgram& program, const std::vector<const WayCosts*
   }
 }
 
+/// Adds up the passes at both ends of a step of `micro_batches`, those of its first micro batch as
+/// if they were like the others.
+void AddEnds(const StageProgram& program, const std::vector<const WayCosts*>& chunks,
+             int64_t micro_batches, StageCosts& stage) {
+  double all_s = 0;
+  bool completes = false;
+  for (Action action : program) {
+    if (!IsCompute(action.kind)) continue;
+    const bool first = action.micro_batch == 0;
+    completes |=
+        action.micro_batch + 1 == micro_batches &&
+        (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight);
+    action.micro_batch = 1;
+    const double pass_s = (*chunks[static_cast<size_t>(action.chunk)])[WayOf(action)].seconds();
+    all_s += pass_s;
+    if (first && action.kind == ActionKind::kForward) stage.first_passes_s = all_s;
+    if (completes) stage.last_passes_s += pass_s;
+  }
+}
+
 std::vector<MessageCount> CountMessages(const StageProgram& program,
                                         const MessageRecording& messages) {
   std::vector<MessageCount> counts = {{CollectiveKind::kSend, GroupKind::kPipeline},
@@ -138,6 +158,15 @@ EndCosts EndOf(const UpdateRecording& recording, const ParallelConfig& layout,
   return end;
 }
 
+/// A list as a number, one for each that was met; 0 stands for an empty one.
+template <typename List>
+int64_t NumberOf(const List& list, std::vector<List>& met) {
+  if (list.size() == 0) return 0;
+  auto found = std::find(met.begin(), met.end(), list);
+  if (found == met.end()) found = met.insert(met.end(), list);
+  return found - met.begin() + 1;
+}
+
 }  // namespace
 
 class StepCosts::Impl {
@@ -148,8 +177,6 @@ class StepCosts::Impl {
   StepView Of(const RunConfig& run);
 
  private:
-  /// A list of layers per chunk as a number; 0 stands for none.
-  int64_t NumberOf(const StageLayers& stages);
   PackedKey PipelineKey(const PriceSetting& setting, const RunConfig& run);
   const std::vector<StageCosts>& StagesOf(const PriceSetting& setting, const RunConfig& run);
   const std::vector<EndCosts>& EndsOf(const PriceSetting& setting, const RunConfig& run);
@@ -157,21 +184,15 @@ class StepCosts::Impl {
   ModelConfig model_;
   int64_t sequence_;
   ChunkCosts chunks_;
-  std::vector<StageLayers> stage_layers_;
+  std::vector<StageLayers> stage_layers_;  // lists that were met
+  std::vector<StageRecompute> stage_recompute_;
   std::unordered_map<PackedKey, std::vector<StageCosts>, PackedKey::Hash> stages_;
   std::unordered_map<PackedKey, std::vector<EndCosts>, PackedKey::Hash> ends_;
 };
 
-int64_t StepCosts::Impl::NumberOf(const StageLayers& stages) {
-  if (stages.empty()) return 0;
-  auto found = std::find(stage_layers_.begin(), stage_layers_.end(), stages);
-  if (found == stage_layers_.end()) found = stage_layers_.insert(stage_layers_.end(), stages);
-  return found - stage_layers_.begin() + 1;
-}
-
 PackedKey StepCosts::Impl::PipelineKey(const PriceSetting& setting, const RunConfig& run) {
   const ParallelConfig& layout = run.layout;
-  const RecomputeConfig& recompute = layout.recompute;
+  const RecomputeConfig& recompute = layout.recompute[0];
   return ChunkCosts::ShapeKey(setting, layout)
       .Put(recompute.kind)
       .Put(recompute.method)
@@ -180,7 +201,8 @@ PackedKey StepCosts::Impl::PipelineKey(const PriceSetting& setting, const RunCon
       .Put(run.num_micro_batches(), 40)
       .Put(layout.pp, 20)
       .Put(layout.vp, 20)
-      .Put(NumberOf(layout.stages), 20);
+      .Put(NumberOf(layout.stages, stage_layers_), 20)
+      .Put(NumberOf(layout.recompute, stage_recompute_), 20);
 }
 
 const std::vector<StageCosts>& StepCosts::Impl::StagesOf(const PriceSetting& setting,
@@ -198,7 +220,9 @@ const std::vector<StageCosts>& StepCosts::Impl::StagesOf(const PriceSetting& set
   const MessageRecording messages = pipeline ? chunks_.Messages(setting, run) : MessageRecording{};
 
   std::vector<StageCosts> stages;
+  RunConfig own = run;
   for (int64_t pp_rank = 0; pp_rank < layout.pp; ++pp_rank) {
+    own.layout.recompute = layout.recompute[pp_rank];
     const StageProgram& program = programs[static_cast<size_t>(pp_rank)];
     StageCosts& stage = stages.emplace_back();
     std::vector<const WayCosts*> chunks;
@@ -206,7 +230,7 @@ const std::vector<StageCosts>& StepCosts::Impl::StagesOf(const PriceSetting& set
     MemoryWalk activations;
     for (const ModelChunk& chunk : ChunksOf(run, pp_rank)) {
       const auto number = static_cast<int64_t>(chunks.size());
-      const WayCosts& ways = *chunks.emplace_back(&chunks_.Of(setting, run, chunk));
+      const WayCosts& ways = *chunks.emplace_back(&chunks_.Of(setting, own, chunk));
       for (size_t way = 0; way < kWayCount; ++way) {
         const int64_t times = IsFirst(way) ? 1 : micro_batches - 1;
         if (times > 0) stage.passes.Append(ways[way], times);
@@ -215,7 +239,7 @@ const std::vector<StageCosts>& StepCosts::Impl::StagesOf(const PriceSetting& set
       stage.times.backward_input += ways[kBackwardAdding].seconds() + ways[kInputAdding].seconds();
       stage.times.backward_weight += ways[kWeightAdding].seconds();
       const int64_t ids =
-          chunks_.IdBytes(setting, run, chunk, MicroBatchesInFlight(program, number));
+          chunks_.IdBytes(setting, own, chunk, MicroBatchesInFlight(program, number));
       total.Take(ids);
       activations.Take(ids);
     }
@@ -226,6 +250,7 @@ const std::vector<StageCosts>& StepCosts::Impl::StagesOf(const PriceSetting& set
             stage.message_s, setting.pricer.Seconds(message, StrideOf(message.group, layout)));
       }
     }
+    AddEnds(program, chunks, shape.micro_batches, stage);
     FollowMemory(program, chunks, messages, total, activations);
     stage.total_peak = total.peak;
     stage.activations_peak = activations.peak;
@@ -252,7 +277,7 @@ const std::vector<EndCosts>& StepCosts::Impl::EndsOf(const PriceSetting& setting
                       .Put(layout.gradients)
                       .Put(layout.pp, 20)
                       .Put(layout.vp, 20)
-                      .Put(NumberOf(layout.stages), 20);
+                      .Put(NumberOf(layout.stages, stage_layers_), 20);
   // fp8 has scales for each micro batch in flight.
   if (fp8) key.Put(layout.schedule).Put(run.num_micro_batches(), 40);
   const auto found = ends_.find(key);

@@ -18,6 +18,8 @@ struct StageCosts {
   std::vector<MessageCount> messages;  // to and from other stages
   double message_s = 0;                // the longer of an activation and a gradient
   StageTimes times = {0, 0, 0};  // of a micro batch; a backward pass in one part counts as `input`
+  double first_passes_s = 0;     // until every chunk has had its first forward pass
+  double last_passes_s = 0;      // from the one on that completes the first gradients of the step
   int64_t total_peak = 0;        // bytes above what is held between steps
   int64_t activations_peak = 0;
 };

@@ -159,8 +159,9 @@ constexpr LayoutKey kKeys[] = {
     Word<&P::schedule, Schedule::k1F1B, Schedule::kGpipe, Schedule::kInterleaved1F1B,
          Schedule::kZeroBubble>("schedule", "order of micro batches on a pipeline stage"),
     Integer<&P::micro_batch, 1, kMaxBatch>("mbs", "sequences per micro batch", Printed::kAlways),
-    Text<&P::recompute, ParseRecompute>("recompute", "activations made anew in the backward pass",
-                                        []() -> std::string { return kRecomputeForms; }),
+    Text<&P::recompute, ParseStageRecompute>(
+        "recompute", "activations made anew in the backward pass",
+        [] { return fmt::format("{}; PLAN: {}", kStageRecomputeForms, kRecomputeForms); }),
     Word<&P::precision, Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16,
          Precision::kFp8>("precision", "of weights, activations and products"),
     Word<&P::master, MasterWeights::kFp32, MasterWeights::kRemainder>(

@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "engine/base/dtype.h"
-#include "engine/config/recompute.h"
 #include "engine/config/stage_layers.h"
+#include "engine/config/stage_recompute.h"
 
 namespace trimtab {
 
@@ -54,7 +54,7 @@ struct ParallelConfig {
   bool overlap_param_gather = false;  // parameter gather beside the forward pass
   Schedule schedule = Schedule::k1F1B;
   int64_t micro_batch = 1;  // sequences per micro batch and dp rank
-  RecomputeConfig recompute{};
+  StageRecompute recompute{};
   Precision precision = Precision::kFp32;
   MasterWeights master = MasterWeights::kFp32;
   DType moments = DType::kF32;    // of the optimizer: fp32, bf16, fp16

@@ -43,15 +43,16 @@ RecomputeGroup RecomputeGroupOf(const RecomputeConfig& recompute, int64_t layer,
   }
   const int64_t first = layer - layer % recompute.num_layers;
   return {.first = first,
-          .count = std::min(recompute.num_layers, num_layers - first),
+          .count = std::min<int64_t>(recompute.num_layers, num_layers - first),
           .recomputed = true};
 }
 
 RecomputeConfig RecomputeWithin(const RecomputeConfig& recompute, const RecomputeGroup& group) {
   if (recompute.kind != RecomputeKind::kFull) return recompute;
   if (!group.recomputed) return {};
-  return {
-      .kind = RecomputeKind::kFull, .num_layers = group.count, .method = RecomputeMethod::kUniform};
+  return {.kind = RecomputeKind::kFull,
+          .num_layers = static_cast<int32_t>(group.count),
+          .method = RecomputeMethod::kUniform};
 }
 
 std::string ToString(const RecomputeConfig& recompute) {
@@ -91,10 +92,11 @@ RecomputeConfig ParseRecompute(const std::string& text, const std::string& what)
     throw UsageError(
         fmt::format("{}: unknown recomputation '{}'; available: {}", what, text, kRecomputeForms));
   }
-  if (parts[1] == "block") return {.kind = RecomputeKind::kFull, .num_layers = layers};
+  const auto count = static_cast<int32_t>(layers);
+  if (parts[1] == "block") return {.kind = RecomputeKind::kFull, .num_layers = count};
   // Groups of one layer are the same as recomputing every layer on its own.
   if (layers == 1) return {.kind = RecomputeKind::kFull};
-  return {.kind = RecomputeKind::kFull, .num_layers = layers, .method = RecomputeMethod::kUniform};
+  return {.kind = RecomputeKind::kFull, .num_layers = count, .method = RecomputeMethod::kUniform};
 }
 
 }  // namespace trimtab

@@ -43,7 +43,7 @@ struct RecomputeModules {
 /// compare equal.
 struct RecomputeConfig {
   RecomputeKind kind = RecomputeKind::kNone;
-  int64_t num_layers = -1;                           // with kFull; -1 = all, each on its own
+  int32_t num_layers = -1;                           // with kFull; -1 = all, each on its own
   RecomputeMethod method = RecomputeMethod::kBlock;  // with kFull
   RecomputeModules modules{};                        // with kSelective
 

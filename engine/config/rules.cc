@@ -74,6 +74,16 @@ std::string UnevenForFp8(const RunConfig& run) {
   return "";
 }
 
+/// The first plan that recomputes layers which the model does not have, or nullptr.
+const RecomputeConfig* ImpossiblePlan(const RunConfig& run) {
+  for (const StageRecompute::Run& stages : run.layout.recompute.runs()) {
+    const RecomputeConfig& plan = stages.plan;
+    if (plan.kind == RecomputeKind::kNone || plan.num_layers == -1) continue;
+    if (plan.num_layers < 1 || plan.num_layers > run.model.num_layers) return &plan;
+  }
+  return nullptr;
+}
+
 constexpr Rule kRules[] = {
     {"model-sizes-positive", "Every size of the model is at least 1.",
      [](const RunConfig& run) {
@@ -347,15 +357,21 @@ constexpr Rule kRules[] = {
            "pp {}",
            run.num_micro_batches(), run.layout.pp);
      }},
-    {"recompute-layers-within-model", "No more layers are recomputed than the model has.",
+    {"recompute-plan-per-stage", "A list of recompute plans has one for every pipeline stage.",
      [](const RunConfig& run) {
-       const RecomputeConfig& recompute = run.layout.recompute;
-       return recompute.kind == RecomputeKind::kNone || recompute.num_layers == -1 ||
-              (recompute.num_layers >= 1 && recompute.num_layers <= run.model.num_layers);
+       const int64_t stages = run.layout.recompute.size();
+       return stages == 0 || stages == run.layout.pp;
      },
      [](const RunConfig& run) {
+       return fmt::format("recompute={} lists {} stages, and pp is {}",
+                          ToString(run.layout.recompute), run.layout.recompute.size(),
+                          run.layout.pp);
+     }},
+    {"recompute-layers-within-model", "No more layers are recomputed than the model has.",
+     [](const RunConfig& run) { return ImpossiblePlan(run) == nullptr; },
+     [](const RunConfig& run) {
        return fmt::format("recompute of {} layers, and the model has {}",
-                          run.layout.recompute.num_layers, run.model.num_layers);
+                          ImpossiblePlan(run)->num_layers, run.model.num_layers);
      }},
 };
 

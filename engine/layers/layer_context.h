@@ -54,10 +54,10 @@ struct LayerContext {
   /// First row of the residual stream on this rank.
   int64_t row_begin() const { return sequence_parallel() ? parallel.tp_rank * rows() : 0; }
 
+  /// The plan of this rank's pipeline stage.
+  const RecomputeConfig& recompute() const { return parallel.layout.recompute[parallel.pp_rank]; }
   /// Whether `module` is made again in the backward pass (recompute.h).
-  bool Recomputes(RecomputeModule module) const {
-    return parallel.layout.recompute.modules.Has(module);
-  }
+  bool Recomputes(RecomputeModule module) const { return recompute().modules.Has(module); }
 
   /// Uninitialised memory of the activations' type; `tag` says whether it outlives the layer call.
   Tensor New(const Shape& shape, MemoryTag tag) const {

@@ -56,7 +56,7 @@ Parameter* GptModel::tied_table() const {
 }
 
 RecomputeGroup GptModel::GroupOf(size_t index) const {
-  return RecomputeGroupOf(context_.parallel.layout.recompute, static_cast<int64_t>(index),
+  return RecomputeGroupOf(context_.recompute(), static_cast<int64_t>(index),
                           static_cast<int64_t>(layers_.size()));
 }
 

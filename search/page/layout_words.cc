@@ -44,7 +44,7 @@ std::string LayoutWords(const std::string& layout_text) {
   std::string words;
   for (const std::string& each : ParallelWords(layout)) words += each + ", ";
   words += fmt::format("micro batch {}, ", layout.micro_batch);
-  if (layout.recompute.kind != RecomputeKind::kNone) {
+  if (layout.recompute != StageRecompute()) {
     words += fmt::format("recompute {}, ", ToString(layout.recompute));
   }
   words += Name(layout.precision);

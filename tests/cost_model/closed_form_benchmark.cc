@@ -33,8 +33,9 @@ std::vector<RunConfig> Candidates(const ModelConfig& model, const Cluster& clust
           run.layout.sequence_parallel = sequence_parallel;
           for (run.layout.zero = 0; run.layout.zero <= 1; ++run.layout.zero) {
             for (int64_t layers = 0; layers <= model.num_layers; layers += 4) {
-              run.layout.recompute = {layers > 0 ? RecomputeKind::kFull : RecomputeKind::kNone,
-                                      layers > 0 ? layers : -1};
+              run.layout.recompute =
+                  layers > 0 ? ParseRecompute(fmt::format("full:block:{}", layers), "plan")
+                             : RecomputeConfig{};
               if (FirstBrokenRule(run) == nullptr) runs.push_back(run);
             }
           }

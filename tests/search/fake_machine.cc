@@ -101,7 +101,7 @@ FakeMachine::FakeMachine(const FakeMachineOptions& options)
   const double spread = std::max(options.reference_error, 0.005);
   for (const RunConfig& run : LegalCandidates(TinyProblem())) {
     // As many candidates as the races were studied with.
-    const bool selective = run.layout.recompute.kind == RecomputeKind::kSelective;
+    const bool selective = run.layout.recompute[0].kind == RecomputeKind::kSelective;
     if (selective || run.layout.pp > 1 || run.layout.zero > 1) continue;
     const Mode mode = ModeOf(run);
     if (!references_.contains(mode)) {

@@ -63,8 +63,8 @@ Prediction FakePredictor::ClosedForm(const RunConfig& run) {
   step_s += 0.1 * static_cast<double>(layout.tp) + 0.01 * static_cast<double>(layout.dp);
   step_s += 0.5 * static_cast<double>(layout.pp - 1);
   if (layout.zero > 1) step_s += 0.2 * static_cast<double>(layout.zero);
-  const auto modules = std::popcount(layout.recompute.modules.bits);
-  const bool full = layout.recompute.kind == RecomputeKind::kFull;
+  const auto modules = std::popcount(layout.recompute[0].modules.bits);
+  const bool full = layout.recompute[0].kind == RecomputeKind::kFull;
   const double recompute_s = full ? 0.3 : 0.05 * modules;
   Prediction prediction;
   prediction.step_time_s = step_s + recompute_s;

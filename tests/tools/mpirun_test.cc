@@ -49,14 +49,6 @@ std::vector<std::string> Steps(const std::string& output) {
   return steps;
 }
 
-/// Whether the command line of some process, that is not this one, has `word` in it.
-bool AnyProcessHas(const std::string& word) {
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    if (ReadFile(entry.path().string() + "/cmdline").find(word) != std::string::npos) return true;
-  }
-  return false;
-}
-
 /// The process that is rank `rank` of a run with `word` in its command line; 0 if there is none.
 pid_t ProcessOfRank(int rank, const std::string& word) {
   const std::string variable = fmt::format("OMPI_COMM_WORLD_RANK={}", rank) + '\0';

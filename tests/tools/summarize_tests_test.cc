@@ -85,6 +85,18 @@ TEST_F(SummarizeTestsTest, PrintsEachReasonOnceAndListsTheCases) {
             "//a Suite.Two: no GPU\n//a Suite.Three: no MPI\n//b Suite.Four: no GPU\n");
 }
 
+TEST_F(SummarizeTestsTest, AddsUpTheTotalsOfAllCases) {
+  const auto with = [](const std::string& property, int value) {
+    return fmt::format(R"(<properties><property name="{}" value="{}"/></properties>)", property,
+                       value);
+  };
+  Ran("//a", "PASSED",
+      Case("One", with("total_layouts_trained", 5)) +
+          Case("Two", with("total_layouts_trained", 7)));
+  Ran("//b", "PASSED", Case("Three", with("total_steps", 2)) + Case("Four", with("error", 3)));
+  EXPECT_EQ(Summarize(0).output, "layouts trained: 12\nsteps: 2\n4 passed, 0 failed\n");
+}
+
 TEST_F(SummarizeTestsTest, ProgramsThatLeaveNoReportFail) {
   // Bazel's stand-in for a report names no class.
   Ran("//exits", "PASSED", R"(<testcase name="exits" status="run"></testcase>)");

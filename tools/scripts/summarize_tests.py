@@ -1,6 +1,7 @@
 """Counts GoogleTest cases over everything one `bazel test` ran, from its build event file.
 
-Prints how many cases were skipped for which reason and the failed cases, then one last line:
+Prints how many cases were skipped for which reason, the totals that cases recorded (a property
+"total_layouts_trained" of 5 adds 5 to "layouts trained") and the failed cases, then one last line:
 "N passed, N failed". A test that did not build, or crashed before it could report, counts as one
 failed case. Exits 1 when any failed.
 """
@@ -14,6 +15,9 @@ import xml.etree.ElementTree as ElementTree
 
 # What `bazel test` exits with when it ran everything it was asked to: all passed, or some failed.
 COMPLETE = (0, 3)
+
+# Properties that are added up over all cases.
+TOTAL = "total_"
 
 
 def read_events(path):
@@ -50,9 +54,12 @@ def skip_reason(case):
 
 
 def count_cases(xml_path):
-    """Returns (passed count, failed names, [(skipped name, reason)]) of one test.xml."""
-    passed, failed, skipped = 0, [], []
+    """Returns (passed count, failed names, [(skipped name, reason)], totals) of one test.xml."""
+    passed, failed, skipped, totals = 0, [], [], collections.Counter()
     for case in ElementTree.parse(xml_path).getroot().iter("testcase"):
+        for node in case.iter("property"):
+            if node.get("name").startswith(TOTAL):
+                totals[node.get("name").removeprefix(TOTAL)] += int(node.get("value"))
         name = f'{case.get("classname")}.{case.get("name")}'
         if case.get("classname") is None:
             # Bazel's own stand-in for the report of a program that left none.
@@ -63,7 +70,7 @@ def count_cases(xml_path):
             skipped.append((name, skip_reason(case)))
         else:
             passed += 1
-    return passed, failed, skipped
+    return passed, failed, skipped, totals
 
 
 def print_skipped(skipped, list_path):
@@ -88,7 +95,7 @@ def main():
     reported = {label for label, _ in results}
     left_out = {label for label, tags in tests.items() if arguments.left_out in tags}
     left_out -= incompatible | broken
-    passed, failed = 0, []
+    passed, failed, totals = 0, [], collections.Counter()
     skipped = [(label, "needs the CUDA toolkit") for label in sorted(incompatible)]
     skipped += [(label, f"{arguments.left_out}, left to tools/test --all")
                 for label in sorted(left_out)]
@@ -97,8 +104,9 @@ def main():
         case_failures = []
         if "test.xml" in outputs:
             xml_path = urllib.parse.unquote(urllib.parse.urlparse(outputs["test.xml"]).path)
-            case_passed, case_failures, case_skipped = count_cases(xml_path)
+            case_passed, case_failures, case_skipped, case_totals = count_cases(xml_path)
             passed += case_passed
+            totals += case_totals
             failed += [f"{label} {name}" for name in case_failures]
             skipped += [(f"{label} {name}", reason) for name, reason in case_skipped]
         if result["status"] != "PASSED" and not case_failures:
@@ -109,6 +117,8 @@ def main():
         failed.append(f"the build (bazel exited with {arguments.bazel_status})")
 
     print_skipped(skipped, arguments.skipped_list)
+    for name, total in sorted(totals.items()):
+        print(f"{name.replace('_', ' ')}: {total}")
     for name in failed:
         print(f"failed: {name}")
     print(f"{passed} passed, {len(failed)} failed")

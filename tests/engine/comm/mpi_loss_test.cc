@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "tests/engine/comm/mpirun.h"
@@ -48,17 +46,6 @@ TEST_F(MpiLosses, LimitsMustBeNumbers) {
   const MpirunResult result = RunUnderMpirun(2, "tests/engine/comm/mpi_scenarios works",
                                              "TRIMTAB_HEARTBEAT_TIMEOUT_S=soon");
   EXPECT_NE(result.exit_code, 0);
-}
-
-/// Whether some process has `word` in its command line.
-bool AnyProcessHas(const std::string& word) {
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
-    std::string line;
-    std::getline(file, line);
-    if (line.find(word) != std::string::npos) return true;
-  }
-  return false;
 }
 
 struct Loss {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include "engine/base/io/backend_file.h"
 
@@ -35,6 +36,16 @@ MpirunResult RunUnderMpirun(int ranks, const std::string& command, const std::st
   const int status = ::pclose(pipe);
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
+}
+
+bool AnyProcessHas(const std::string& word) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+    std::string line;
+    std::getline(file, line);
+    if (line.find(word) != std::string::npos) return true;
+  }
+  return false;
 }
 
 }  // namespace trimtab

@@ -17,4 +17,7 @@ struct MpirunResult {
 MpirunResult RunUnderMpirun(int ranks, const std::string& command,
                             const std::string& environment = "");
 
+/// Whether the command line of some process has `word` in it.
+bool AnyProcessHas(const std::string& word);
+
 }  // namespace trimtab

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <numeric>
 
@@ -108,24 +107,6 @@ void RunBody(const std::function<void()>& body, RankEnd& end) {
 }
 
 }  // namespace
-
-Watchdog::Watchdog(std::string what, double limit_s)
-    : thread_([this, what = std::move(what), limit_s] {
-        std::unique_lock lock(mutex_);
-        const auto limit = std::chrono::duration<double>(limit_s);
-        if (done_changed_.wait_for(lock, limit, [this] { return done_; })) return;
-        fmt::print(stderr, "watchdog: {} still runs after {} s\n", what, limit_s);
-        std::_Exit(1);
-      }) {}
-
-Watchdog::~Watchdog() {
-  {
-    const std::lock_guard lock(mutex_);
-    done_ = true;
-  }
-  done_changed_.notify_one();
-  thread_.join();
-}
 
 std::string Name(RankKind kind) {
   switch (kind) {

@@ -1,32 +1,15 @@
 // Runs the ranks of one group, for tests of communicators.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "engine/comm/communicator.h"
+#include "tests/engine/comm/watchdog.h"
 
 namespace trimtab {
-
-/// Ends the process with a message unless it is destroyed in time: a hang becomes a failure.
-class Watchdog {
- public:
-  explicit Watchdog(std::string what, double limit_s = 30.0);
-  ~Watchdog();
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable done_changed_;
-  bool done_ = false;
-  std::thread thread_;
-};
 
 /// How the body of one rank ended.
 struct RankEnd {

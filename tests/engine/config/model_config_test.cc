@@ -18,16 +18,15 @@ TEST(ModelPresets, ParameterCountsEqualThePublishedOnes) {
       {"gpt2-774m", 774'030'080},        {"gpt2-1.5b", 1'557'611'200},
       {"tinyllama-1.1b", 1'100'048'384}, {"llama2-7b", 6'738'415'616},
       {"llama2-13b", 13'015'864'320},    {"llama2-70b", 68'976'648'192},
-      {"llama3-8b", 8'030'261'248},      {"llama3-70b", 70'553'706'496}};
+      {"llama3-8b", 8'030'261'248},      {"llama3-70b", 70'553'706'496},
+      {"llama3-405b", 405'853'388'800}};
   for (const auto& [name, count] : published) {
     EXPECT_EQ(LoadModelConfig(name).parameter_count(), count) << name;
   }
-  // Brown et al. 2020 give GPT-3's sizes rounded.
-  const std::pair<const char*, double> rounded[] = {{"gpt3-1.3b", 1.3e9},
-                                                    {"gpt3-2.7b", 2.7e9},
-                                                    {"gpt3-6.7b", 6.7e9},
-                                                    {"gpt3-13b", 13e9},
-                                                    {"gpt3-175b", 175e9}};
+  // Brown et al. 2020 give GPT-3's sizes rounded, as Smith et al. 2022 do MT-NLG's.
+  const std::pair<const char*, double> rounded[] = {{"gpt3-1.3b", 1.3e9}, {"gpt3-2.7b", 2.7e9},
+                                                    {"gpt3-6.7b", 6.7e9}, {"gpt3-13b", 13e9},
+                                                    {"gpt3-175b", 175e9}, {"mt-nlg-530b", 530e9}};
   for (const auto& [name, count] : rounded) {
     EXPECT_NEAR(static_cast<double>(LoadModelConfig(name).parameter_count()) / count, 1, 0.02)
         << name;

@@ -33,7 +33,7 @@ ParallelConfig EverythingSet() {
   layout.overlap_param_gather = true;
   layout.schedule = Schedule::kZeroBubble;
   layout.micro_batch = 5;
-  layout.recompute = {.kind = RecomputeKind::kFull, .num_layers = 7};
+  layout.recompute = ParseStageRecompute("2xfull:block:7/none/selective:mlp", "");
   layout.precision = Precision::kBf16;
   layout.master = MasterWeights::kRemainder;
   layout.moments = DType::kF16;
@@ -47,8 +47,8 @@ TEST(Layout, TextSaysWhatDiffersFromTheDefault) {
             "tp=8,sp=1,tp_overlap_chunks=4,cp=2,cp_comm_type=all_gather,pp=4,vp=3,"
             "stages=1+2+3+4+5+6+7+8+9+10+11+12,ep=16,etp=2,dp=32,zero=3,shard=8,"
             "reshard_after_forward=0,overlap_grad_reduce=0,overlap_param_gather=1,"
-            "schedule=zero-bubble,mbs=5,recompute=full:block:7,precision=bf16,master=remainder,"
-            "moments=fp16,grads=bf16");
+            "schedule=zero-bubble,mbs=5,recompute=2xfull:block:7/none/selective:mlp,precision=bf16,"
+            "master=remainder,moments=fp16,grads=bf16");
 }
 
 TEST(Layout, TextAndJsonRoundTrip) {

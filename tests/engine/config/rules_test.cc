@@ -21,7 +21,7 @@ RunConfig Legal() {
                      .dp = 2,
                      .zero = 1,
                      .micro_batch = 2,
-                     .recompute = {.kind = RecomputeKind::kFull, .num_layers = 8}},
+                     .recompute = ParseStageRecompute("full:block:8", "")},
           .global_batch = 8,
           .sequence_length = 128};
 }
@@ -164,8 +164,11 @@ const std::map<std::string, Breach>& Breaches() {
        {[](RunConfig& run) { run.global_batch = 6; },
         "global_batch 6 is not divisible by mbs 2 x dp 2"}},
       {"recompute-layers-within-model",
-       {[](RunConfig& run) { run.layout.recompute.num_layers = 9; },
+       {[](RunConfig& run) { run.layout.recompute = ParseStageRecompute("full:block:9", ""); },
         "recompute of 9 layers, and the model has 8"}},
+      {"recompute-plan-per-stage",
+       {[](RunConfig& run) { run.layout.recompute = ParseStageRecompute("3xfull/none", ""); },
+        "recompute=3xfull/none lists 4 stages, and pp is 1"}},
   };
   return breaches;
 }

@@ -83,7 +83,7 @@ class ChunkTest : public testing::TestWithParam<std::tuple<bool, bool>> {
   RunConfig Run() const {
     RunConfig run = SmallRun(std::get<0>(GetParam()));
     run.layout.micro_batch = 2;
-    if (std::get<1>(GetParam())) run.layout.recompute = {RecomputeKind::kFull, 1};
+    if (std::get<1>(GetParam())) run.layout.recompute = ParseRecompute("full:block:1", "plan");
     return run;
   }
 };

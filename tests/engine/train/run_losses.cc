@@ -29,6 +29,18 @@ TrainedLosses TrainOnRanks(const RunConfig& run, const TokenSource& source, int6
   return result;
 }
 
+std::vector<int64_t> DryRunPeaks(const RunConfig& run, const TokenSource& source) {
+  std::vector<int64_t> peaks;
+  for (int rank = 0; rank < run.layout.world_size(); ++rank) {
+    const auto device = MakeMetaDevice(1);
+    const ParallelContext context = MakeMetaContext(run.layout, rank);
+    Trainer dry(run, context, *device);
+    dry.Step(source, 0);
+    peaks.push_back(device->memory().peak_total());
+  }
+  return peaks;
+}
+
 std::string WhyNotOn(const std::string& device) {
   if (device == "cpu" || FindCudaDevices().device_count > 0) return "";
   return "no CUDA device: " + FindCudaDevices().reason;

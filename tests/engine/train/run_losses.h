@@ -19,6 +19,9 @@ struct TrainedLosses {
 };
 TrainedLosses TrainOnRanks(const RunConfig& run, const TokenSource& source, int64_t steps);
 
+/// The allocator peak of each rank in a step on the meta device.
+std::vector<int64_t> DryRunPeaks(const RunConfig& run, const TokenSource& source);
+
 /// Expects equal losses, up to `tolerance` of them, and equal gradient norms in the first step, up
 /// to ten times that: they see every gradient, also of parameters that hardly move the loss.
 void ExpectSameTraining(const TrainedLosses& actual, const TrainedLosses& expected,

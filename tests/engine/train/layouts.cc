@@ -1,0 +1,268 @@
+#include "tests/engine/train/layouts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <numeric>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/config/layout_keys.h"
+#include "engine/config/rules.h"
+#include "engine/config/text_values.h"
+#include "tests/engine/train/run_losses.h"
+
+namespace trimtab {
+namespace {
+
+using Values = std::vector<std::string>;
+
+const LayoutKey& KeyOf(std::string_view name) {
+  const std::span<const LayoutKey> keys = LayoutKeys();
+  const auto found = std::find_if(keys.begin(), keys.end(),
+                                  [name](const LayoutKey& key) { return name == key.name; });
+  TRIMTAB_ASSERT(found != keys.end(), "no key {}", name);
+  return *found;
+}
+
+/// What the key itself lists: "0 | 1", "0..3", "p2p | all_gather".
+Values Listed(const LayoutKey& key) {
+  const std::string text = key.values();
+  Values values;
+  if (const size_t dots = text.find(".."); dots != std::string::npos) {
+    for (int i = std::stoi(text); i <= std::stoi(text.substr(dots + 2)); ++i) {
+      values.push_back(std::to_string(i));
+    }
+    return values;
+  }
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(" | ", begin), text.size());
+    values.push_back(text.substr(begin, end - begin));
+    begin = end + 3;
+  }
+  return values;
+}
+
+template <int kFrom, int kTo>
+Values Numbers(const RunConfig&) {
+  Values values;
+  for (int i = kFrom; i <= kTo; ++i) values.push_back(std::to_string(i));
+  return values;
+}
+
+Values MicroBatches(const RunConfig& bound) {
+  Values values;
+  for (int64_t i = 1; i <= bound.global_batch; ++i) values.push_back(std::to_string(i));
+  return values;
+}
+
+/// What is not there cannot overlap.
+Values GradReduce(const RunConfig& bound) {
+  if (bound.layout.dp * bound.layout.cp == 1) return {"1"};
+  return {"1", "0"};
+}
+
+/// Balanced; most layers on the first chunk; an empty first chunk, and most on the last.
+Values Stages(const RunConfig& bound) {
+  const int64_t chunks = bound.layout.pp * bound.layout.vp;
+  const int64_t layers = bound.model.num_layers;
+  Values values = {"auto"};
+  if (chunks == 1 || chunks > layers) return values;
+  std::vector<int64_t> counts(static_cast<size_t>(chunks), 1);
+  counts.front() = layers - (chunks - 1);
+  values.push_back(ToString(StageLayers(counts)));
+  counts.front() = 0;
+  counts.back() = layers - (chunks - 2);
+  values.push_back(ToString(StageLayers(counts)));
+  return values;
+}
+
+/// Each module alone and all of them, each form of `full`; and in a pipeline, plans by stage.
+Values Plans(const RunConfig& bound) {
+  Values values = {"none", "full", "full:uniform:2", "full:block:1"};
+  RecomputeConfig all = {.kind = RecomputeKind::kSelective};
+  for (int i = 0; i < kRecomputeModuleCount; ++i) {
+    RecomputeConfig one = {.kind = RecomputeKind::kSelective};
+    one.modules.Add(static_cast<RecomputeModule>(i));
+    all.modules.Add(static_cast<RecomputeModule>(i));
+    values.push_back(ToString(one));
+  }
+  values.push_back(ToString(all));
+  if (bound.layout.pp == 1) return values;
+  constexpr const char* kMixed[] = {"full", "selective:core_attn+logits", "none", "full:uniform:2"};
+  std::string by_stage = kMixed[0];
+  for (int64_t stage = 1; stage < bound.layout.pp; ++stage) {
+    by_stage += fmt::format("/{}", kMixed[stage % 4]);
+  }
+  values.push_back(by_stage);
+  return values;
+}
+
+/// A key and its values, given what the rows above have bound.
+struct Row {
+  const char* key;
+  Values (*values)(const RunConfig& bound) = nullptr;  // none: those that the key lists
+  bool with_next = false;  // legal in company of the next key only: no rule is asked in between
+};
+
+/// In such an order that a layout is legal only if it is so with the default of every key below.
+constexpr Row kRows[] = {
+    {"mbs", MicroBatches},
+    {"pp", Numbers<1, 8>},
+    {"schedule", nullptr, /*with_next=*/true},
+    {"vp", Numbers<1, 4>},
+    {"tp", Numbers<1, 8>},
+    {"cp", Numbers<1, 8>},
+    {"cp_comm_type"},
+    {"dp", Numbers<1, 8>},
+    {"ep", Numbers<1, 2>},
+    {"etp", Numbers<1, 2>},
+    {"zero"},
+    {"shard", Numbers<0, 8>},
+    {"reshard_after_forward"},
+    {"overlap_grad_reduce", GradReduce},
+    {"overlap_param_gather"},
+    {"sp"},
+    {"tp_overlap_chunks", Numbers<1, 2>},
+    {"stages", Stages},
+    {"recompute", Plans},
+};
+constexpr size_t kRowCount = std::size(kRows);
+static_assert(kRowCount <= LayoutSpace::kMaxKeys);
+
+/// Keys that are not walked.
+constexpr std::string_view kNumerics[] = {"precision", "master", "moments", "grads"};
+
+/// A new key of a layout needs a row.
+void RequireEveryKey() {
+  for (const LayoutKey& key : LayoutKeys()) {
+    const std::string_view name = key.name;
+    const bool walked = std::any_of(std::begin(kRows), std::end(kRows),
+                                    [name](const Row& row) { return name == row.key; });
+    const bool numeric =
+        std::find(std::begin(kNumerics), std::end(kNumerics), name) != std::end(kNumerics);
+    TRIMTAB_ASSERT(walked != numeric, "key {} is walked: {}", name, walked);
+  }
+}
+
+}  // namespace
+
+RunConfig RunToLayOut(bool llama) {
+  RunConfig run = SmallRun(llama);
+  run.model.num_layers = 6;
+  run.model.num_heads = llama ? 12 : 8;
+  run.model.num_kv_heads = llama ? 6 : 8;
+  run.model.hidden_size = 2 * run.model.num_heads;
+  run.model.ffn_hidden_size = llama ? 24 : 32;
+  run.sequence_length = llama ? 12 : 16;
+  run.global_batch = llama ? 12 : 8;
+  return run;
+}
+
+RunConfig RunToLayOutInFp8(bool llama) {
+  RunConfig run = RunToLayOut(llama);
+  run.model.num_heads = 4;
+  run.model.num_kv_heads = llama ? 2 : 4;
+  run.model.hidden_size = 64;
+  run.model.ffn_hidden_size = 64;
+  run.model.num_layers = 4;
+  run.model.max_sequence_length = 32;
+  run.sequence_length = 32;
+  run.layout.precision = Precision::kFp8;
+  return run;
+}
+
+LayoutSpace::LayoutSpace(RunConfig base, int64_t most_ranks) : base_(std::move(base)) {
+  RequireEveryKey();
+  RunConfig run = base_;
+  Choices choices{};
+  Descend(0, most_ranks, run, choices);
+}
+
+void LayoutSpace::Descend(size_t depth, int64_t most_ranks, RunConfig& run, Choices& choices) {
+  if (depth == kRowCount) {
+    layouts_.push_back(run.layout);
+    choices_.push_back(choices);
+    return;
+  }
+  const Row& row = kRows[depth];
+  const LayoutKey& key = KeyOf(row.key);
+  const Values values = row.values != nullptr ? row.values(run) : Listed(key);
+  const ParallelConfig before = run.layout;
+  for (size_t i = 0; i < values.size(); ++i) {
+    key.parse(values[i], row.key, run.layout);
+    choices[depth] = static_cast<uint8_t>(i);
+    const bool fits = run.layout.world_size() <= most_ranks;
+    if (fits && (row.with_next || FirstBrokenRule(run) == nullptr)) {
+      Descend(depth + 1, most_ranks, run, choices);
+    }
+    run.layout = before;
+  }
+}
+
+RunConfig LayoutSpace::operator[](size_t index) const {
+  RunConfig run = base_;
+  run.layout = layouts_[index];
+  return run;
+}
+
+int LayoutSpace::Differences(size_t left, size_t right) const {
+  int differences = 0;
+  for (size_t i = 0; i < kRowCount; ++i) {
+    differences += choices_[left][i] != choices_[right][i] ? 1 : 0;
+  }
+  return differences;
+}
+
+std::vector<size_t> LayoutSpace::Sample(size_t count, uint32_t seed) const {
+  constexpr size_t kValues = 16;  // of a key, at most
+  constexpr size_t kAll = kRowCount * kValues;
+  std::vector<bool> seen(kAll * kAll);
+  std::vector<bool> taken(size());
+  std::vector<size_t> sample;
+  // How many pairs layout `index` has that were not seen yet; with `take`, they are seen then.
+  const auto news = [&](size_t index, bool take) {
+    size_t found = 0;
+    for (size_t i = 0; i < kRowCount; ++i) {
+      for (size_t j = i + 1; j < kRowCount; ++j) {
+        TRIMTAB_ASSERT(choices_[index][i] < kValues, "{} has more values", kRows[i].key);
+        const size_t left = i * kValues + choices_[index][i];
+        const size_t pair = left * kAll + j * kValues + choices_[index][j];
+        if (seen[pair]) continue;
+        ++found;
+        if (take) seen[pair] = true;
+      }
+    }
+    return found;
+  };
+  std::vector<size_t> order(size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::shuffle(order.begin(), order.end(), std::mt19937(seed));
+  // First those with many new pairs, so that few are needed; with 0 anything, to fill up.
+  for (const size_t least : {32, 16, 8, 4, 2, 1, 0}) {
+    for (const size_t index : order) {
+      if (least == 0 && sample.size() >= count) break;
+      if (taken[index] || news(index, false) < least) continue;
+      news(index, true);
+      taken[index] = true;
+      sample.push_back(index);
+    }
+  }
+  std::sort(sample.begin(), sample.end());
+  return sample;
+}
+
+std::string TestName(const ParallelConfig& layout) {
+  std::string name = ToString(layout);
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return name;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,56 @@
+// Every legal layout of a small dense model, for tests of what holds for all of them.
+//
+// Keys are bound one after the other, and the legality rules say what remains: a dimension is
+// walked from the day its -unsupported rule goes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/config/run_config.h"
+
+namespace trimtab {
+
+/// A run to be laid out, of six layers: GPT-2's family, with heads, batch and sequence that take
+/// sizes of 2, 4 and 8; or Llama's, with those that take 2, 3 and 6.
+RunConfig RunToLayOut(bool llama);
+/// The same for fp8, which takes multiples of 16: tp of 2 and 4.
+RunConfig RunToLayOutInFp8(bool llama);
+
+class LayoutSpace {
+ public:
+  /// Every legal layout of the model and the batch of `base` on at most `most_ranks` ranks, over
+  /// all keys but those of precision and optimizer state, which stay as they are in base.layout.
+  /// Keys without a short list of values take some: see kRows in layouts.cc.
+  explicit LayoutSpace(RunConfig base, int64_t most_ranks = 8);
+
+  size_t size() const { return layouts_.size(); }
+  /// `base` under layout number `index`.
+  RunConfig operator[](size_t index) const;
+  /// In how many keys two layouts differ.
+  int Differences(size_t left, size_t right) const;
+
+  /// Numbers of layouts drawn by `seed`, in ascending order: at least `count` of them, such that
+  /// all values of keys and all pairs of values of two keys that the space has occur.
+  std::vector<size_t> Sample(size_t count, uint32_t seed) const;
+
+  /// Keys that are walked, at most.
+  static constexpr size_t kMaxKeys = 24;
+
+ private:
+  /// The number of each key's value among its values.
+  using Choices = std::array<uint8_t, kMaxKeys>;
+
+  void Descend(size_t depth, int64_t most_ranks, RunConfig& run, Choices& choices);
+
+  RunConfig base_;
+  std::vector<ParallelConfig> layouts_;
+  std::vector<Choices> choices_;
+};
+
+/// A layout as part of the name of a test.
+std::string TestName(const ParallelConfig& layout);
+
+}  // namespace trimtab

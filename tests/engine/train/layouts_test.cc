@@ -1,0 +1,121 @@
+// The walk over layouts misses none, and a sample of it has everything beside everything.
+#include "tests/engine/train/layouts.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <unordered_set>
+
+#include "engine/config/layout_keys.h"
+#include "engine/config/rules.h"
+
+namespace trimtab {
+namespace {
+
+const LayoutSpace& Space(bool llama) {
+  static const LayoutSpace spaces[] = {LayoutSpace(RunToLayOut(false)),
+                                       LayoutSpace(RunToLayOut(true))};
+  return spaces[llama ? 1 : 0];
+}
+
+TEST(Layouts, AreLegalAndEachOnce) {
+  for (const bool llama : {false, true}) {
+    std::unordered_set<std::string> seen;
+    for (size_t i = 0; i < Space(llama).size(); ++i) {
+      const RunConfig run = Space(llama)[i];
+      ASSERT_EQ(FirstBrokenRule(run), nullptr) << ToString(run.layout);
+      ASSERT_LE(run.layout.world_size(), 8);
+      ASSERT_TRUE(seen.insert(ToString(run.layout)).second) << ToString(run.layout);
+    }
+    RecordProperty(llama ? "layouts_of_a_llama" : "layouts_of_a_gpt2", std::to_string(seen.size()));
+  }
+}
+
+TEST(Layouts, HaveEverySizeOfEveryDimension) {
+  std::map<std::string, std::set<int64_t>> sizes;
+  for (const bool llama : {false, true}) {
+    for (size_t i = 0; i < Space(llama).size(); ++i) {
+      const ParallelConfig layout = Space(llama)[i].layout;
+      sizes["tp"].insert(layout.tp);
+      sizes["cp"].insert(layout.cp);
+      sizes["pp"].insert(layout.pp);
+      sizes["dp"].insert(layout.dp);
+      sizes["world"].insert(layout.world_size());
+    }
+  }
+  EXPECT_EQ(sizes["tp"], (std::set<int64_t>{1, 2, 3, 4, 6, 8}));
+  EXPECT_EQ(sizes["cp"], (std::set<int64_t>{1, 2, 3, 4, 6, 8}));
+  EXPECT_EQ(sizes["pp"], (std::set<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(sizes["dp"], (std::set<int64_t>{1, 2, 3, 4, 6, 8}));
+  EXPECT_EQ(sizes["world"], (std::set<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+}
+
+// What two layouts make when one takes some keys of the other is in the space, if it is legal: the
+// walk gives up no branch that has a legal layout.
+TEST(Layouts, HaveAllThatTwoOfThemMakeTogether) {
+  constexpr int kTries = 30000;
+  std::mt19937 random(11);
+  for (const bool llama : {false, true}) {
+    const LayoutSpace& space = Space(llama);
+    std::unordered_set<std::string> known;
+    for (size_t i = 0; i < space.size(); ++i) known.insert(ToString(space[i].layout));
+    int legal = 0;
+    for (int i = 0; i < kTries; ++i) {
+      RunConfig run = space[random() % space.size()];
+      const ParallelConfig other = space[random() % space.size()].layout;
+      for (uint32_t keys = 1 + random() % 4; keys > 0; --keys) {
+        const LayoutKey& key = LayoutKeys()[random() % LayoutKeys().size()];
+        key.parse(key.print(other), key.name, run.layout);
+      }
+      if (run.layout.world_size() > 8 || FirstBrokenRule(run) != nullptr) continue;
+      // Legal, but nothing is there to overlap.
+      if (!run.layout.overlap_grad_reduce && run.layout.dp * run.layout.cp == 1) continue;
+      ++legal;
+      ASSERT_TRUE(known.contains(ToString(run.layout))) << ToString(run.layout);
+    }
+    EXPECT_GT(legal, kTries / 10);
+  }
+}
+
+/// "key=value" of every key; lists of layers count as one value, and lists of plans.
+std::vector<std::string> FeaturesOf(const ParallelConfig& layout) {
+  std::vector<std::string> features;
+  for (const LayoutKey& key : LayoutKeys()) {
+    std::string value = key.print(layout);
+    const std::string name = key.name;
+    const bool list = name == "stages" ? value != "auto" : value.find('/') != std::string::npos;
+    features.push_back(name + "=" + (list ? "list" : value));
+  }
+  return features;
+}
+
+std::set<std::pair<std::string, std::string>> PairsOf(const LayoutSpace& space,
+                                                      const std::vector<size_t>& layouts) {
+  std::set<std::pair<std::string, std::string>> pairs;
+  for (const size_t index : layouts) {
+    const std::vector<std::string> features = FeaturesOf(space[index].layout);
+    for (size_t i = 0; i < features.size(); ++i) {
+      for (size_t j = i + 1; j < features.size(); ++j) pairs.emplace(features[i], features[j]);
+    }
+  }
+  return pairs;
+}
+
+TEST(Layouts, SampleHasEveryPairOfValues) {
+  for (const bool llama : {false, true}) {
+    const LayoutSpace space(RunToLayOut(llama), 2);
+    std::vector<size_t> all;
+    for (size_t i = 0; i < space.size(); ++i) all.push_back(i);
+    const std::vector<size_t> sample = space.Sample(1, /*seed=*/5);
+    EXPECT_EQ(PairsOf(space, sample), PairsOf(space, all));
+    EXPECT_LT(sample.size(), 200u);
+    EXPECT_EQ(space.Sample(1, 5), sample) << "the same seed draws the same";
+    EXPECT_EQ(space.Sample(sample.size() + 100, 5).size(), sample.size() + 100);
+  }
+}
+
+}  // namespace
+}  // namespace trimtab
