@@ -40,12 +40,14 @@ TEST(Layouts, HaveEverySizeOfEveryDimension) {
     for (size_t i = 0; i < Space(llama).size(); ++i) {
       const ParallelConfig layout = Space(llama)[i].layout;
       sizes["tp"].insert(layout.tp);
+      sizes["cp"].insert(layout.cp);
       sizes["pp"].insert(layout.pp);
       sizes["dp"].insert(layout.dp);
       sizes["world"].insert(layout.world_size());
     }
   }
   EXPECT_EQ(sizes["tp"], (std::set<int64_t>{1, 2, 3, 4, 6, 8}));
+  EXPECT_EQ(sizes["cp"], (std::set<int64_t>{1, 2, 3, 4, 6, 8}));
   EXPECT_EQ(sizes["pp"], (std::set<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
   EXPECT_EQ(sizes["dp"], (std::set<int64_t>{1, 2, 3, 4, 6, 8}));
   EXPECT_EQ(sizes["world"], (std::set<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
