@@ -18,7 +18,7 @@ std::string_view Name(Trust trust) {
   return "";
 }
 
-int64_t ModelFlops(const RunConfig& run) {
+double ModelFlops(const RunConfig& run) {
   const ModelConfig& model = run.model;
   const int64_t hidden = model.hidden_size;
   const int64_t attention_weights = hidden * model.qkv_size() + hidden * hidden;
@@ -28,7 +28,8 @@ int64_t ModelFlops(const RunConfig& run) {
   const int64_t tokens = run.global_batch * run.sequence_length;
   // Scores and values: 2 products of 2 * T * C per token forward, twice that backward.
   const int64_t attention = 12 * model.num_layers * hidden * run.sequence_length;
-  return tokens * (6 * weights + attention);
+  // A step of a large cluster has more than 64 bits count.
+  return static_cast<double>(tokens) * static_cast<double>(6 * weights + attention);
 }
 
 double& Breakdown::exposed(GroupKind group) {

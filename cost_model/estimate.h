@@ -106,7 +106,7 @@ struct Estimate {
 
   /// Of the whole step, all ranks, by NVIDIA's convention: 6 per matrix weight and token, attention
   /// counted as the full square, no embedding look-up, no recompute.
-  int64_t model_flops = 0;
+  double model_flops = 0;
   int64_t tokens = 0;  // of the whole step
   int64_t ranks = 1;
   double peak_flops_per_rank = 0;  // of the run's precision; 0 = the profile has none
@@ -114,7 +114,7 @@ struct Estimate {
   double tokens_per_s() const { return static_cast<double>(tokens) / step_time_s; }
   double tokens_per_s_per_gpu() const { return tokens_per_s() / static_cast<double>(ranks); }
   double model_tflops_per_gpu() const {
-    return static_cast<double>(model_flops) / step_time_s / static_cast<double>(ranks) / 1e12;
+    return model_flops / step_time_s / static_cast<double>(ranks) / 1e12;
   }
   /// Model FLOPs utilisation; 0 when the profile has no peak.
   double mfu() const {
@@ -124,7 +124,7 @@ struct Estimate {
 
 /// Model FLOPs of one whole step by NVIDIA's convention (see Estimate::model_flops; Narayanan et
 /// al., arXiv:2104.04473, section 5.1, without the recompute term).
-int64_t ModelFlops(const RunConfig& run);
+double ModelFlops(const RunConfig& run);
 
 /// Sets the interval to the step time +- `half_width` of it (low: divided by 1 + half_width).
 void SetInterval(Estimate& estimate, double half_width);

@@ -63,7 +63,7 @@ Measurement Summarize(const RunConfig& run, const MeasureOptions& options, Measu
   m.steps_measured = static_cast<int64_t>(measured.step_times_s.size());
   m.tokens_per_s = static_cast<double>(run.global_batch * run.sequence_length) / m.step_time_s;
   m.tokens_per_s_per_gpu = m.tokens_per_s / ranks;
-  const double flops_per_s = static_cast<double>(ModelFlops(run)) / m.step_time_s / ranks;
+  const double flops_per_s = ModelFlops(run) / m.step_time_s / ranks;
   m.model_tflops_per_gpu = flops_per_s / 1e12;
   if (options.peak_flops_per_rank > 0) m.mfu = flops_per_s / options.peak_flops_per_rank;
 

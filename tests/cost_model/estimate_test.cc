@@ -22,7 +22,19 @@ TEST(ModelFlops, FollowsThePublishedFormula) {
   const double b = 1536, s = 2048, l = 96, h = 12288;
   const auto v = static_cast<double>(run.model.vocab_size);
   const double expected = 72 * b * s * l * h * h * (1 + s / (6 * h) + v / (12 * l * h));
-  EXPECT_NEAR(static_cast<double>(ModelFlops(run)), expected, 1e-9 * expected);
+  EXPECT_NEAR(ModelFlops(run), expected, 1e-9 * expected);
+}
+
+// Llama 3 405B on 16,384 GPUs: more FLOPs a step than a 64-bit integer holds. 6 per weight and token
+// but for the look-up of tokens, and the attention of 126 layers of 16384 columns.
+TEST(ModelFlops, HoldsAStepOfALargeCluster) {
+  RunConfig run;
+  run.model = LoadModelConfig("llama3-405b");
+  run.global_batch = 2048;
+  run.sequence_length = 8192;
+  const double weights = 405.85e9 - 128256.0 * 16384;
+  const double expected = 2048.0 * 8192 * (6 * weights + 12.0 * 126 * 16384 * 8192);
+  EXPECT_NEAR(ModelFlops(run), expected, 1e-3 * expected);
 }
 
 TEST(Estimate, RatesFollowFromTheStep) {
@@ -30,7 +42,7 @@ TEST(Estimate, RatesFollowFromTheStep) {
   estimate.step_time_s = 2;
   estimate.tokens = 8000;
   estimate.ranks = 4;
-  estimate.model_flops = int64_t{16'000'000'000'000};
+  estimate.model_flops = 16e12;
   EXPECT_DOUBLE_EQ(estimate.tokens_per_s(), 4000);
   EXPECT_DOUBLE_EQ(estimate.tokens_per_s_per_gpu(), 1000);
   EXPECT_DOUBLE_EQ(estimate.model_tflops_per_gpu(), 2);
