@@ -60,14 +60,14 @@ std::vector<Plan> DrawPlans(GroupKind group, size_t count) {
 class GroupFailureTest : public testing::TestWithParam<GroupKind> {};
 
 TEST_P(GroupFailureTest, EndsAllRanksNamingTheOneThatFailed) {
-  const std::vector<Plan> plans = DrawPlans(GetParam(), 30);
+  const std::vector<Plan> plans = DrawPlans(GetParam(), 12);
   if (plans.empty()) {
     GTEST_SKIP() << "no layout has messages in the " << Name(GetParam()) << " group";
   }
   for (const Plan& plan : plans) {
     SCOPED_TRACE(
         fmt::format("{}, rank {} at message {}", ToString(plan.run.layout), plan.rank, plan.nth));
-    const Watchdog watchdog("a run with a rank that fails");
+    const Watchdog watchdog("a run with a rank that fails", /*limit_s=*/200);
     const auto source = MakeSyntheticSource(plan.run.model.vocab_size, /*seed=*/7);
     const std::string told = fmt::format("rank {} failed: the disk is full", plan.rank);
     std::atomic<int64_t> knowing{0};
