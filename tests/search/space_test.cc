@@ -285,7 +285,6 @@ TEST(Space, MillionsAreWalked) {
   problem.cluster.device = "cuda";
   problem.cluster.max_ranks = 8;
   problem.global_batch = problem.max_micro_batch = 735134400;
-  problem.precisions = {Precision::kFp32, Precision::kFp8};
   problem.optimizer_states = {"auto"};
   int64_t visited = 0;
   const SpaceCounts counts = WalkSpace(problem, [&](const RunConfig&) { ++visited; });
