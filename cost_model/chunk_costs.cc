@@ -38,6 +38,14 @@ WayCosts CostsOf(PieceKind kind, int64_t first, int64_t count, const MicroBatchR
   return ways;
 }
 
+/// A schedule with the same passes, if in another order: zero-bubble ones have parts, and GPipe's
+/// free sharded weights at other times.
+Schedule PassesOf(const ParallelConfig& layout) {
+  if (layout.schedule == Schedule::kZeroBubble) return layout.schedule;
+  const bool frees = layout.schedule == Schedule::kGpipe && layout.zero == 3;
+  return frees ? Schedule::kGpipe : Schedule::k1F1B;
+}
+
 }  // namespace
 
 const WayCosts& ChunkCosts::KindCosts::Group(int64_t first, int64_t end, int64_t num_layers) const {
@@ -64,6 +72,8 @@ const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run) {
 }
 
 PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig& layout) {
+  // What makes no difference to a micro batch is left out: it would be recorded once for each.
+  const bool gradients_sharded = layout.zero >= 2;
   return PackedKey()
       .Put(setting.number, 10)
       .Put(layout.tp, 20)
@@ -73,15 +83,15 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
       .Put(layout.tp_overlap_chunks, 7)
       .Put(layout.micro_batch, 24)
       .Put(layout.gradients)
-      .Put(layout.schedule)
+      .Put(PassesOf(layout))
       // Passes talk to the data-parallel ranks from stage 2 on.
-      .Put(layout.zero >= 2 ? layout.zero : 0, 2)
-      .Put(layout.zero >= 2 ? layout.dp : 0, 20)
-      .Put(layout.zero >= 2 ? layout.shard : 0, 20)
+      .Put(gradients_sharded ? layout.zero : 0, 2)
+      .Put(gradients_sharded ? layout.dp : 0, 20)
+      .Put(gradients_sharded ? layout.shard : 0, 20)
+      .Put(gradients_sharded && !layout.overlap_grad_reduce ? 1 : 0, 1)
       .Put(layout.reshard_after_forward ? 1 : 0, 1)
-      .Put(layout.overlap_grad_reduce ? 1 : 0, 1)
       // fp8 copies of what is gathered then are made in the forward pass.
-      .Put(layout.overlap_param_gather ? 1 : 0, 1);
+      .Put(TypesOf(layout).fp8 && layout.overlap_param_gather ? 1 : 0, 1);
 }
 
 const ChunkCosts::KindCosts& ChunkCosts::KindOf(const PriceSetting& setting, const RunConfig& run,

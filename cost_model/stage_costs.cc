@@ -194,6 +194,7 @@ PackedKey StepCosts::Impl::PipelineKey(const PriceSetting& setting, const RunCon
   const ParallelConfig& layout = run.layout;
   const RecomputeConfig& recompute = layout.recompute[0];
   return ChunkCosts::ShapeKey(setting, layout)
+      .Put(layout.schedule)
       .Put(recompute.kind)
       .Put(recompute.method)
       .Put(recompute.modules.bits, kRecomputeModuleCount)

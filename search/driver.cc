@@ -9,11 +9,14 @@
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
 #include "engine/device/cuda/loader.h"
+#include "search/shortlist.h"
 
 namespace trimtab {
 namespace {
 
 constexpr char kMemory[] = "memory";
+/// Feasible, and not on the shortlist.
+constexpr char kUnlisted[] = "unlisted";
 
 /// Why a rank with this prediction does not fit; empty when it does.
 std::string MemoryBreach(const RunConfig& run, const Prediction& prediction) {
@@ -23,26 +26,25 @@ std::string MemoryBreach(const RunConfig& run, const Prediction& prediction) {
                      FormatBytes(limit));
 }
 
-/// A legal candidate with its first prediction.
-CandidateRecord Screen(const RunConfig& run, Predictor& predictor) {
+CandidateRecord Candidate(const RunConfig& run, const Prediction& prediction) {
   CandidateRecord candidate;
   candidate.key = CandidateKey(run);
   candidate.run = run;
-  candidate.closed_form = predictor.ClosedForm(run);
-  candidate.pruned_why = MemoryBreach(run, *candidate.closed_form);
+  candidate.closed_form = prediction;
+  candidate.pruned_why = MemoryBreach(run, prediction);
   if (!candidate.pruned_why.empty()) candidate.pruned_by = kMemory;
   return candidate;
 }
 
-/// `pruned_by_rules`: those that are not among `candidates`.
-SpaceSummary Summarize(const PrunedCounts& pruned_by_rules,
+/// `left_out`: those that are not among `candidates`.
+SpaceSummary Summarize(const PrunedCounts& left_out,
                        const std::vector<CandidateRecord>& candidates) {
   SpaceSummary summary;
   summary.enumerated = static_cast<int64_t>(candidates.size());
   std::map<std::string, int64_t> counts;
-  for (const auto& [rule, count] : pruned_by_rules) {
-    counts[rule] += count;
+  for (const auto& [why, count] : left_out) {
     summary.enumerated += count;
+    (why == kUnlisted ? summary.feasible : counts[why]) += count;
   }
   for (const CandidateRecord& candidate : candidates) {
     if (candidate.pruned_by.empty()) {
@@ -156,12 +158,32 @@ class Search {
   }
 
  private:
+  /// Stores what the search may look at closely, and counts the rest. Of those that do not fit, the
+  /// leanest is kept, to say how much is missing.
   void StoreSpace() {
-    std::vector<CandidateRecord> screened;
+    Shortlist shortlist;
+    std::optional<CandidateRecord> leanest;
+    int64_t too_large = 0;
     const SpaceCounts counts = WalkSpace(options_.problem, [&](const RunConfig& run) {
-      screened.push_back(Screen(run, predictor_));
+      const Prediction prediction = predictor_.ClosedForm(run);
+      const int64_t limit = run.memory_per_rank_bytes;
+      const int64_t peak = prediction.peak_mem_bytes;
+      if (limit == 0 || peak <= limit) return shortlist.Offer(run, prediction);
+      ++too_large;
+      if (leanest && leanest->closed_form->peak_mem_bytes <= peak) return;
+      leanest = Candidate(run, prediction);
     });
-    study_->StoreCandidates(screened, counts.pruned);
+    PrunedCounts left_out = counts.pruned;
+    std::vector<CandidateRecord> kept;
+    const int64_t fitting = shortlist.offered();
+    for (const auto& listed : shortlist.Take()) {
+      kept.push_back(Candidate(listed->run, listed->prediction));
+    }
+    const int64_t unlisted = fitting - static_cast<int64_t>(kept.size());
+    if (unlisted > 0) left_out.emplace_back(kUnlisted, unlisted);
+    if (too_large > 1) left_out.emplace_back(kMemory, too_large - 1);
+    if (leanest) kept.push_back(std::move(*leanest));
+    study_->StoreCandidates(kept, left_out);
   }
 
   void DryRunBest() {

@@ -102,14 +102,11 @@ std::string PartInWords(const std::string& part) {
 }
 
 /// What one would start with, on as many ranks as there are GPUs.
-bool IsPlain(const RunConfig& run, int64_t gpus, const ParallelConfig& numerics) {
-  ParallelConfig plain;
-  plain.dp = run.device == "cpu" ? 1 : gpus;
-  plain.precision = numerics.precision;
-  plain.master = numerics.master;
-  plain.moments = numerics.moments;
-  plain.gradients = numerics.gradients;
-  return ToString(run.layout) == ToString(plain);
+bool IsDefault(const RunConfig& run, int64_t gpus, const ParallelConfig& numerics) {
+  const ParallelConfig& layout = run.layout;
+  return IsPlain(layout) && layout.dp == (run.device == "cpu" ? 1 : gpus) &&
+         layout.precision == numerics.precision && layout.master == numerics.master &&
+         layout.moments == numerics.moments && layout.gradients == numerics.gradients;
 }
 
 }  // namespace
@@ -194,7 +191,7 @@ std::optional<Recommendation> Recommend(Objective objective,
   }
   for (size_t i = 0; i < ranking.size(); ++i) {
     if (ranking[i].standing == Standing::kFailed ||
-        !IsPlain(candidates[ranking[i].candidate].run, gpus, numerics)) {
+        !IsDefault(candidates[ranking[i].candidate].run, gpus, numerics)) {
       continue;
     }
     choice.plain = i;

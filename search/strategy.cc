@@ -13,15 +13,6 @@ namespace {
 
 const std::vector<std::string> kObjectiveNames = {"throughput", "memory", "cost"};
 
-/// What candidates are ordered by, smallest first.
-using SortKey = std::pair<double, double>;  // score, seconds of a step
-
-SortKey PredictionKey(Objective objective, const CandidateRecord& candidate,
-                      const Prediction& prediction) {
-  return {Score(objective, candidate.run, prediction.tokens_per_s, prediction.peak_mem_bytes),
-          prediction.step_time_s};
-}
-
 /// Indices with a key, by ascending key; equal keys keep their order.
 template <typename KeyOf>
 std::vector<size_t> SortedBy(const std::vector<CandidateRecord>& candidates, KeyOf key_of) {
@@ -63,12 +54,27 @@ double Score(Objective objective, const RunConfig& run, double tokens_per_s,
   TRIMTAB_ASSERT(false, "objective {}", static_cast<int>(objective));
 }
 
+SortKey PredictionKey(Objective objective, const RunConfig& run, const Prediction& prediction) {
+  return {Score(objective, run, prediction.tokens_per_s, prediction.peak_mem_bytes),
+          prediction.step_time_s};
+}
+
+bool IsPlain(const ParallelConfig& layout) {
+  ParallelConfig plain;
+  plain.dp = layout.dp;
+  plain.precision = layout.precision;
+  plain.master = layout.master;
+  plain.moments = layout.moments;
+  plain.gradients = layout.gradients;
+  return layout == plain;
+}
+
 std::vector<size_t> RankByPrediction(Objective objective,
                                      const std::vector<CandidateRecord>& candidates) {
   return SortedBy(candidates, [&](const CandidateRecord& candidate) -> std::optional<SortKey> {
     const Prediction* prediction = candidate.prediction();
     if (!candidate.pruned_by.empty() || prediction == nullptr) return std::nullopt;
-    return PredictionKey(objective, candidate, *prediction);
+    return PredictionKey(objective, candidate.run, *prediction);
   });
 }
 

@@ -5,9 +5,11 @@
 // those race each other (race.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "search/study.h"
@@ -20,6 +22,8 @@ enum class Objective {
   kMemory,      // least peak memory of the fullest rank
   kCost,  // least rank-seconds per token; on cpu, whose ranks share one machine, as throughput
 };
+inline constexpr std::array kObjectives = {Objective::kThroughput, Objective::kMemory,
+                                           Objective::kCost};
 std::string Name(Objective objective);
 /// Throws UsageError for anything but throughput, memory, cost.
 Objective ParseObjective(const std::string& text);
@@ -28,6 +32,13 @@ Objective ParseObjective(const std::string& text);
 /// rank-seconds per token.
 double Score(Objective objective, const RunConfig& run, double tokens_per_s,
              int64_t peak_mem_bytes);
+
+/// What candidates are ordered by, smallest first: the score, then the seconds of a step.
+using SortKey = std::pair<double, double>;
+SortKey PredictionKey(Objective objective, const RunConfig& run, const Prediction& prediction);
+
+/// Whether it is what one would start with: data parallelism alone, in micro batches of one.
+bool IsPlain(const ParallelConfig& layout);
 
 /// Indices of the candidates in the running, best first by their best prediction. Ties go to the
 /// shorter step, then to the order of the space. A failed trial does not move a candidate.

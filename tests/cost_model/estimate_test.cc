@@ -25,8 +25,8 @@ TEST(ModelFlops, FollowsThePublishedFormula) {
   EXPECT_NEAR(ModelFlops(run), expected, 1e-9 * expected);
 }
 
-// Llama 3 405B on 16,384 GPUs: more FLOPs a step than a 64-bit integer holds. 6 per weight and token
-// but for the look-up of tokens, and the attention of 126 layers of 16384 columns.
+// Llama 3 405B on 16,384 GPUs: more FLOPs a step than a 64-bit integer holds. 6 per weight and
+// token but for the look-up of tokens, and the attention of 126 layers of 16384 columns.
 TEST(ModelFlops, HoldsAStepOfALargeCluster) {
   RunConfig run;
   run.model = LoadModelConfig("llama3-405b");

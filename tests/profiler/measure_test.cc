@@ -50,8 +50,7 @@ TEST(Measure, FiguresAgreeWithEachOther) {
   EXPECT_GT(m.step_time_s, 0);
   EXPECT_DOUBLE_EQ(m.tokens_per_s, 4 * 16 / m.step_time_s);
   EXPECT_DOUBLE_EQ(m.tokens_per_s_per_gpu, m.tokens_per_s / 2);
-  EXPECT_DOUBLE_EQ(m.model_tflops_per_gpu,
-                   ModelFlops(run) / m.step_time_s / 2 / 1e12);
+  EXPECT_DOUBLE_EQ(m.model_tflops_per_gpu, ModelFlops(run) / m.step_time_s / 2 / 1e12);
   EXPECT_DOUBLE_EQ(m.mfu, m.model_tflops_per_gpu);
   int64_t bytes = 0;
   for (const auto& [tag, tag_bytes] : m.memory_bytes) bytes += tag_bytes;

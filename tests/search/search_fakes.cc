@@ -62,7 +62,11 @@ Prediction FakePredictor::ClosedForm(const RunConfig& run) {
   double step_s = 1.0 / static_cast<double>(layout.micro_batch);
   step_s += 0.1 * static_cast<double>(layout.tp) + 0.01 * static_cast<double>(layout.dp);
   step_s += 0.5 * static_cast<double>(layout.pp - 1);
+  step_s += 0.4 * static_cast<double>(layout.cp - 1);
+  if (layout.cp_comm_type == CpCommType::kAllGather) step_s += 0.02;
   if (layout.zero > 1) step_s += 0.2 * static_cast<double>(layout.zero);
+  if (layout.shard > 0) step_s += 0.05;
+  if (!layout.reshard_after_forward) step_s += 0.03;
   const auto modules = std::popcount(layout.recompute[0].modules.bits);
   const bool full = layout.recompute[0].kind == RecomputeKind::kFull;
   const double recompute_s = full ? 0.3 : 0.05 * modules;
