@@ -38,7 +38,7 @@ class InProcessRunner : public TrialRunner {
 
 TEST(RealSearch, PredictedPeaksAreMeasuredToTheByte) {
   SearchOptions options = RealSearch("real.db");
-  options.dry_run_count = 1000;
+  options.dry_run_count = 500;
   options.race.prove_count = 12;
   const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(options.problem);
   InProcessRunner runner;
@@ -48,13 +48,16 @@ TEST(RealSearch, PredictedPeaksAreMeasuredToTheByte) {
   EXPECT_EQ(result.accuracy.proved, options.race.prove_count);
   EXPECT_EQ(result.accuracy.max_peak_mem_error, 0);
   const double first_loss = result.recommended_candidate().measured->losses.at(0);
+  int64_t dry_runs = 0;
   for (const CandidateRecord& candidate : result.candidates) {
-    if (!candidate.pruned_by.empty()) continue;
+    if (!candidate.dry_run) continue;
+    ++dry_runs;
     SCOPED_TRACE(candidate.key);
     EXPECT_EQ(candidate.closed_form->peak_mem_bytes, candidate.dry_run->peak_mem_bytes);
     if (!candidate.measured) continue;
     EXPECT_NEAR(candidate.measured->losses.at(0), first_loss, 1e-5 * first_loss);
   }
+  EXPECT_EQ(dry_runs, options.dry_run_count);
 }
 
 TEST(RealSearch, ALimitAtThePredictedPeakIsEnough) {
