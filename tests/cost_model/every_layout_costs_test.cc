@@ -13,12 +13,6 @@
 namespace trimtab {
 namespace {
 
-const LayoutSpace& Space(bool llama) {
-  static const LayoutSpace spaces[] = {LayoutSpace(RunToLayOut(false)),
-                                       LayoutSpace(RunToLayOut(true))};
-  return spaces[llama ? 1 : 0];
-}
-
 /// Layouts whose costs one test case compares, with one estimator.
 struct Case {
   bool llama = false;
@@ -31,7 +25,7 @@ void PrintTo(const Case& test_case, std::ostream* out) { *out << test_case.name;
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
   for (const bool llama : {false, true}) {
-    const LayoutSpace& space = Space(llama);
+    const LayoutSpace& space = SpaceToLayOut(llama);
 #ifdef TRIMTAB_EXHAUSTIVE
     constexpr size_t kAtOnce = 1000;
     std::vector<size_t> layouts(space.size());
@@ -56,11 +50,11 @@ class EveryLayoutCostsTest : public testing::TestWithParam<Case> {};
 
 TEST_P(EveryLayoutCostsTest, ClosedFormIsTheDryRun) {
   const Case& test_case = GetParam();
-  const RunConfig base = Space(test_case.llama)[0];
+  const RunConfig base = SpaceToLayOut(test_case.llama)[0];
   const Cluster cluster = GenericCpu();
   ClosedFormEstimator estimator(base.model, base.sequence_length, cluster);
   for (const size_t index : test_case.layouts) {
-    const RunConfig run = Space(test_case.llama)[index];
+    const RunConfig run = SpaceToLayOut(test_case.llama)[index];
     SCOPED_TRACE(ToString(run.layout));
     ExpectSameStages(estimator, run, cluster);
     if (HasFailure()) return;

@@ -15,12 +15,6 @@ namespace {
 constexpr int64_t kSteps = 5;
 constexpr double kTolerance = 1e-5;  // relative; fp32 sums in another order
 
-const LayoutSpace& Space(bool llama) {
-  static const LayoutSpace spaces[] = {LayoutSpace(RunToLayOut(false)),
-                                       LayoutSpace(RunToLayOut(true))};
-  return spaces[llama ? 1 : 0];
-}
-
 /// Layouts that one test case trains.
 struct Case {
   bool llama = false;
@@ -33,7 +27,7 @@ void PrintTo(const Case& test_case, std::ostream* out) { *out << test_case.name;
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
   for (const bool llama : {false, true}) {
-    const LayoutSpace& space = Space(llama);
+    const LayoutSpace& space = SpaceToLayOut(llama);
     const std::string model = llama ? "llama" : "gpt2";
 #ifdef TRIMTAB_EXHAUSTIVE
     constexpr size_t kAtOnce = 200;
@@ -56,8 +50,8 @@ std::vector<Case> AllCases() {
 class EveryLayoutTest : public testing::TestWithParam<Case> {
  protected:
   static void TearDownTestSuite() {
-    std::cout << "trained " << trained_ << " of " << Space(false).size() + Space(true).size()
-              << " layouts\n";
+    std::cout << "trained " << trained_ << " of "
+              << SpaceToLayOut(false).size() + SpaceToLayOut(true).size() << " layouts\n";
   }
 
   /// What one rank trains to.
@@ -79,7 +73,7 @@ class EveryLayoutTest : public testing::TestWithParam<Case> {
 TEST_P(EveryLayoutTest, TrainsLikeOneRank) {
   const Case& test_case = GetParam();
   for (const size_t index : test_case.layouts) {
-    const RunConfig run = Space(test_case.llama)[index];
+    const RunConfig run = SpaceToLayOut(test_case.llama)[index];
     SCOPED_TRACE(ToString(run.layout));
     const auto source = Source(run);
     const TrainedLosses actual = TrainOnRanks(run, *source, kSteps);

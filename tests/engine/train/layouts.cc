@@ -251,6 +251,12 @@ std::vector<size_t> LayoutSpace::Sample(size_t count, uint32_t seed) const {
   return sample;
 }
 
+const LayoutSpace& SpaceToLayOut(bool llama) {
+  static const LayoutSpace spaces[] = {LayoutSpace(RunToLayOut(false)),
+                                       LayoutSpace(RunToLayOut(true))};
+  return spaces[llama ? 1 : 0];
+}
+
 std::string TestName(const ParallelConfig& layout) {
   std::string name = ToString(layout);
   for (char& c : name) {

@@ -50,6 +50,9 @@ class LayoutSpace {
   std::vector<Choices> choices_;
 };
 
+/// Every legal layout of RunToLayOut(llama) on up to eight ranks. Walked once.
+const LayoutSpace& SpaceToLayOut(bool llama);
+
 /// A layout as part of the name of a test.
 std::string TestName(const ParallelConfig& layout);
 

@@ -15,17 +15,11 @@
 namespace trimtab {
 namespace {
 
-const LayoutSpace& Space(bool llama) {
-  static const LayoutSpace spaces[] = {LayoutSpace(RunToLayOut(false)),
-                                       LayoutSpace(RunToLayOut(true))};
-  return spaces[llama ? 1 : 0];
-}
-
 TEST(Layouts, AreLegalAndEachOnce) {
   for (const bool llama : {false, true}) {
     std::unordered_set<std::string> seen;
-    for (size_t i = 0; i < Space(llama).size(); ++i) {
-      const RunConfig run = Space(llama)[i];
+    for (size_t i = 0; i < SpaceToLayOut(llama).size(); ++i) {
+      const RunConfig run = SpaceToLayOut(llama)[i];
       ASSERT_EQ(FirstBrokenRule(run), nullptr) << ToString(run.layout);
       ASSERT_LE(run.layout.world_size(), 8);
       ASSERT_TRUE(seen.insert(ToString(run.layout)).second) << ToString(run.layout);
@@ -37,8 +31,8 @@ TEST(Layouts, AreLegalAndEachOnce) {
 TEST(Layouts, HaveEverySizeOfEveryDimension) {
   std::map<std::string, std::set<int64_t>> sizes;
   for (const bool llama : {false, true}) {
-    for (size_t i = 0; i < Space(llama).size(); ++i) {
-      const ParallelConfig layout = Space(llama)[i].layout;
+    for (size_t i = 0; i < SpaceToLayOut(llama).size(); ++i) {
+      const ParallelConfig layout = SpaceToLayOut(llama)[i].layout;
       sizes["tp"].insert(layout.tp);
       sizes["cp"].insert(layout.cp);
       sizes["pp"].insert(layout.pp);
@@ -59,7 +53,7 @@ TEST(Layouts, HaveAllThatTwoOfThemMakeTogether) {
   constexpr int kTries = 30000;
   std::mt19937 random(11);
   for (const bool llama : {false, true}) {
-    const LayoutSpace& space = Space(llama);
+    const LayoutSpace& space = SpaceToLayOut(llama);
     std::unordered_set<std::string> known;
     for (size_t i = 0; i < space.size(); ++i) known.insert(ToString(space[i].layout));
     int legal = 0;
