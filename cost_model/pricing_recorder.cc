@@ -108,6 +108,7 @@ void PricingRecorder::BeginComm(const CommRecord& message) {
 }
 
 void PricingRecorder::BeginWait(const CommRecord& message) {
+  if (message.group == GroupKind::kPipeline) return;  // as above
   const TimeSpan span = clock_.Wait(message);
   AddWait(message.group, span, with_timeline_ ? Describe(message) : "");
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/base/error.h"
+
 namespace trimtab {
 
 TimeSpan StreamClock::Compute(double seconds) {
@@ -24,13 +26,14 @@ TimeSpan StreamClock::Submit(const CommRecord& message, double seconds) {
 }
 
 TimeSpan StreamClock::Wait(const CommRecord& message) {
+  if (!overlaps_) return {now_s_, now_s_};
   const double start_s = now_s_;
   const auto found = std::find_if(under_way_.begin(), under_way_.end(),
                                   [&](const UnderWay& each) { return each.id == message.id; });
-  if (found != under_way_.end()) {
-    now_s_ = std::max(now_s_, found->end_s);
-    under_way_.erase(found);
-  }
+  TRIMTAB_ASSERT(found != under_way_.end(), "message {} of {} is not under way", message.id,
+                 Name(message.group));
+  now_s_ = std::max(now_s_, found->end_s);
+  under_way_.erase(found);
   return {start_s, now_s_};
 }
 

@@ -23,7 +23,7 @@ class StreamClock {
   /// When a message that takes so long is on its way: behind the earlier ones of its group (sends
   /// and receives pass each other). Waits for it unless it is asynchronous.
   TimeSpan Submit(const CommRecord& message, double seconds);
-  /// What was waited for an asynchronous message; not at all where it was never submitted here.
+  /// What was waited for an asynchronous message that was submitted here and not waited for yet.
   TimeSpan Wait(const CommRecord& message);
 
  private:

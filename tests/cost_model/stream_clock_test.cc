@@ -59,5 +59,10 @@ TEST(StreamClock, NothingRunsBesideOpsWhereTheDeviceCarriesMessagesItself) {
   EXPECT_EQ(clock.now_s(), 6);
 }
 
+TEST(StreamClockDeathTest, WaitsOnlyForWhatIsUnderWay) {
+  StreamClock clock(true);
+  EXPECT_DEATH(clock.Wait(Message(GroupKind::kData, 7)), "message 7 of dp is not under way");
+}
+
 }  // namespace
 }  // namespace trimtab
