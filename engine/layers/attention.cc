@@ -26,7 +26,7 @@ double ResidualStd(const ModelConfig& model) {
 }  // namespace
 
 SelfAttention::SelfAttention(ParameterStore& store, const LayerContext& context,
-                             const std::string& name)
+                             const ModuleName& name)
     : linear_qkv_(
           store, context, name + ".linear_qkv", context.model.hidden_size,
           {context.model.hidden_size, context.model.num_kv_heads * context.model.head_size(),

@@ -20,7 +20,7 @@ struct SelfAttentionSaved {
 
 class SelfAttention {
  public:
-  SelfAttention(ParameterStore& store, const LayerContext& context, const std::string& name);
+  SelfAttention(ParameterStore& store, const LayerContext& context, const ModuleName& name);
 
   /// y [rows, C], an activation, from x [rows, C].
   Tensor Forward(const LayerContext& context, LinearOperand x, SelfAttentionSaved& saved) const;

@@ -9,7 +9,7 @@
 namespace trimtab {
 
 Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
-                             const std::string& name, bool duplicate) {
+                             const ModuleName& name, bool duplicate) {
   const ModelConfig& model = context.model;
   const int64_t rows = model.padded_vocab_size(context.tp()) / context.tp();
   const int64_t start = context.parallel.tp_rank * rows;

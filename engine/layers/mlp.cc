@@ -12,13 +12,14 @@ namespace {
 
 bool IsSwiGlu(const ModelConfig& model) { return model.activation == ActivationKind::kSwiGlu; }
 
-std::vector<int64_t> Fc1Blocks(const ModelConfig& model) {
-  return std::vector<int64_t>(IsSwiGlu(model) ? 2 : 1, model.ffn_hidden_size);
+RowBlocks Fc1Blocks(const ModelConfig& model) {
+  const int64_t rows = model.ffn_hidden_size;
+  return IsSwiGlu(model) ? RowBlocks{rows, rows} : RowBlocks{rows};
 }
 
 }  // namespace
 
-Mlp::Mlp(ParameterStore& store, const LayerContext& context, const std::string& name)
+Mlp::Mlp(ParameterStore& store, const LayerContext& context, const ModuleName& name)
     : linear_fc1_(store, context, name + ".linear_fc1", context.model.hidden_size,
                   Fc1Blocks(context.model), context.model.bias),
       linear_fc2_(store, context, name + ".linear_fc2", context.model.ffn_hidden_size,

@@ -16,7 +16,7 @@ struct MlpSaved {
 
 class Mlp {
  public:
-  Mlp(ParameterStore& store, const LayerContext& context, const std::string& name);
+  Mlp(ParameterStore& store, const LayerContext& context, const ModuleName& name);
 
   /// y [rows, C], an activation, from x [rows, C].
   Tensor Forward(const LayerContext& context, LinearOperand x, MlpSaved& saved) const;

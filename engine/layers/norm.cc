@@ -7,7 +7,7 @@
 
 namespace trimtab {
 
-Norm::Norm(ParameterStore& store, const LayerContext& context, const std::string& name) {
+Norm::Norm(ParameterStore& store, const LayerContext& context, const ModuleName& name) {
   const int64_t hidden = context.model.hidden_size;
   weight_ = &store.Declare({.name = name + ".weight",
                             .rows = hidden,

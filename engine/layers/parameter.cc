@@ -1,9 +1,11 @@
 #include "engine/layers/parameter.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <string_view>
 #include <thread>
-#include <utility>
 
 #include "engine/base/units.h"
 #include "engine/device/cpu/parallel.h"
@@ -20,7 +22,7 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-uint64_t HashName(const std::string& name) {
+uint64_t HashName(std::string_view name) {
   uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
   return hash;
@@ -51,8 +53,13 @@ void FillRow(const ParameterSpec& spec, uint64_t key, int64_t global_row, std::s
 /// Rows of initial values made at a time, in elements: enough to hide the cost of a copy.
 constexpr int64_t kChunk = int64_t{1} << 22;
 
+/// Parameters in a block.
+constexpr size_t kBlock = 64;
+
+/// Places within a unit.
+constexpr size_t kPlaces = 4;
 /// Where a parameter stands within its unit.
-int PlaceInUnit(const Parameter& parameter) {
+size_t PlaceInUnit(const Parameter& parameter) {
   const bool matrix = parameter.spec.is_matrix;
   if (parameter.spec.tensor_parallel) return matrix ? 0 : 1;
   return matrix ? 3 : 2;
@@ -68,18 +75,21 @@ Tensor ViewOf(const Tensor& unit, const FlatRange& range, const Parameter& param
 }  // namespace
 
 ParameterStore& ParameterStore::BeginUnit(bool reads_weights_backward) {
-  units_.emplace_back().reads_weights_backward = reads_weights_backward;
+  ParameterUnit& unit = units_.emplace_back();
+  unit.first_parameter = unit.end_parameter = ordered_.size();
+  unit.reads_weights_backward = reads_weights_backward;
   return *this;
 }
 
-Parameter& ParameterStore::Declare(ParameterSpec spec) {
-  TRIMTAB_ASSERT(ordered_.empty(), "parameter {} declared after Place", spec.name);
+Parameter& ParameterStore::Declare(const ParameterSpec& spec) {
+  TRIMTAB_ASSERT(!placed_, "parameter {} declared after Place", spec.name);
   if (units_.empty()) BeginUnit();
-  declared_.push_back(std::make_unique<Parameter>());
-  Parameter& parameter = *declared_.back();
-  parameter.spec = std::move(spec);
-  parameter.unit = units_.size() - 1;
-  units_.back().parameters.push_back(&parameter);
+  if (declared_.empty() || declared_.back().size() == kBlock) {
+    declared_.emplace_back().reserve(kBlock);
+  }
+  Parameter& parameter = declared_.back().emplace_back(spec, units_.size() - 1);
+  ordered_.push_back(&parameter);
+  units_.back().end_parameter = ordered_.size();
   return parameter;
 }
 
@@ -91,11 +101,18 @@ void ParameterStore::AlsoUse(const Parameter& parameter) {
 }
 
 void ParameterStore::Place(int64_t shards) {
-  TRIMTAB_ASSERT(ordered_.empty(), "parameters are placed twice");
+  TRIMTAB_ASSERT(!placed_, "parameters are placed twice");
+  placed_ = true;
+  std::array<std::vector<Parameter*>, kPlaces> sorted;
   for (ParameterUnit& unit : units_) {
-    std::stable_sort(
-        unit.parameters.begin(), unit.parameters.end(),
-        [](const Parameter* a, const Parameter* b) { return PlaceInUnit(*a) < PlaceInUnit(*b); });
+    for (Parameter* parameter : ParametersOf(unit)) {
+      sorted[PlaceInUnit(*parameter)].push_back(parameter);
+    }
+    auto next = ordered_.begin() + static_cast<std::ptrdiff_t>(unit.first_parameter);
+    for (std::vector<Parameter*>& place : sorted) {
+      next = std::copy(place.begin(), place.end(), next);
+      place.clear();
+    }
     const auto skip_to = [this, &unit](int64_t end) {
       if (end == numel_) return;
       if (!unit.gaps.empty() && unit.gaps.back().end == numel_) {
@@ -107,7 +124,7 @@ void ParameterStore::Place(int64_t shards) {
     };
     const int64_t begin = numel_;
     int64_t replicated_begin = begin;
-    for (Parameter* parameter : unit.parameters) {
+    for (Parameter* parameter : ParametersOf(unit)) {
       parameter->offset = numel_;
       numel_ += parameter->numel();
       skip_to(RoundUp(numel_, kParameterAlignment));
@@ -116,7 +133,6 @@ void ParameterStore::Place(int64_t shards) {
         if (unit.vectors.numel() == 0) unit.vectors.begin = parameter->offset;
         unit.vectors.end = numel_;
       }
-      ordered_.push_back(parameter);
     }
     unit.tensor_parallel = {begin, replicated_begin};
     unit.replicated = {replicated_begin, numel_};
@@ -127,17 +143,17 @@ void ParameterStore::Place(int64_t shards) {
 
 void ParameterStore::BindWeights(size_t unit, const Tensor& values) {
   const ParameterUnit& bound = units_[unit];
-  for (Parameter* each : bound.parameters) each->weight = ViewOf(values, bound.range, *each);
+  for (Parameter* each : ParametersOf(bound)) each->weight = ViewOf(values, bound.range, *each);
 }
 
 void ParameterStore::BindGradients(size_t unit, const Tensor& values) {
   const ParameterUnit& bound = units_[unit];
-  for (Parameter* each : bound.parameters) each->gradient = ViewOf(values, bound.range, *each);
+  for (Parameter* each : ParametersOf(bound)) each->gradient = ViewOf(values, bound.range, *each);
 }
 
 void ParameterStore::BindVectorGradients(size_t unit, const Tensor& values) {
   const ParameterUnit& bound = units_[unit];
-  for (Parameter* each : bound.parameters) {
+  for (Parameter* each : ParametersOf(bound)) {
     if (!each->spec.is_matrix) each->gradient = ViewOf(values, bound.vectors, *each);
   }
 }
@@ -159,7 +175,7 @@ void ParameterStore::MakeInitialValues(uint64_t seed, int threads, const PutValu
   std::vector<float> values;
   for (const Parameter* parameter : ordered_) {
     const ParameterSpec& spec = parameter->spec;
-    const uint64_t key = Mix(seed ^ HashName(spec.name));
+    const uint64_t key = Mix(seed ^ HashName(spec.name.view()));
     const int64_t columns = spec.columns;
     const int64_t rows_at_once = std::max<int64_t>(1, kChunk / columns);
     for (const RowSegment& segment : spec.partition.segments) {
@@ -195,7 +211,7 @@ int HostThreads(const Device& device) {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-Partition RowBlocksPartition(const std::vector<int64_t>& block_rows, int64_t columns, int64_t tp,
+Partition RowBlocksPartition(const RowBlocks& block_rows, int64_t columns, int64_t tp,
                              int64_t tp_rank) {
   Partition partition;
   partition.full_columns = columns;
@@ -221,7 +237,7 @@ Partition WholePartition(int64_t rows, int64_t columns) {
   Partition partition;
   partition.full_rows = rows;
   partition.full_columns = columns;
-  partition.segments = {{0, 0, rows}};
+  partition.segments.push_back({0, 0, rows});
   return partition;
 }
 

@@ -11,12 +11,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
+#include "engine/base/inline_vector.h"
 #include "engine/device/tensor.h"
+#include "engine/layers/module_name.h"
 
 namespace trimtab {
 
@@ -33,14 +33,14 @@ struct RowSegment {
 struct Partition {
   int64_t full_rows = 0;
   int64_t full_columns = 1;
-  std::vector<RowSegment> segments;
+  InlineVector<RowSegment, 3> segments;  // of query, key and value
   int64_t column_begin = 0;  // the shard holds columns [column_begin, column_begin + local columns)
 };
 
 enum class InitKind { kZeros, kOnes, kNormal };
 
 struct ParameterSpec {
-  std::string name;  // Megatron-Core's, e.g. "decoder.layers.0.mlp.linear_fc1.weight"
+  ModuleName name;   // Megatron-Core's, e.g. "decoder.layers.0.mlp.linear_fc1.weight"
   int64_t rows = 0;  // of the local shard, padding included
   int64_t columns = 1;
   bool is_matrix = true;        // weight decay applies; otherwise the local shape is [rows]
@@ -52,8 +52,11 @@ struct ParameterSpec {
 };
 
 struct Parameter {
+  explicit Parameter(const ParameterSpec& declared, size_t in_unit)
+      : spec(declared), unit(in_unit) {}
+
   ParameterSpec spec;
-  size_t unit = 0;     // index among the store's
+  size_t unit;         // index among the store's
   int64_t offset = 0;  // first element in the flat order
   Tensor weight;       // [rows, columns] or [rows]; undefined while it is not in memory
   Tensor gradient;
@@ -74,7 +77,8 @@ struct FlatRange {
 };
 
 struct ParameterUnit {
-  std::vector<Parameter*> parameters;  // in flat order
+  size_t first_parameter = 0;          // index among the store's, in flat order
+  size_t end_parameter = 0;            // one past its last one
   std::vector<size_t> also_uses;       // earlier units whose parameters it uses
   int users = 0;                       // later units that use its parameters
   bool reads_weights_backward = true;  // its backward pass reads weights
@@ -91,7 +95,7 @@ class ParameterStore {
   ParameterStore& BeginUnit(bool reads_weights_backward = true);
   /// Adds a parameter to the unit. The reference stays valid; its tensors are undefined until they
   /// are bound.
-  Parameter& Declare(ParameterSpec spec);
+  Parameter& Declare(const ParameterSpec& spec);
   /// Says that the unit also uses an earlier one, that of `parameter`. A unit that others use is
   /// not used on its own.
   void AlsoUse(const Parameter& parameter);
@@ -120,13 +124,19 @@ class ParameterStore {
   const std::vector<ParameterUnit>& units() const { return units_; }
   /// In flat order.
   const std::vector<Parameter*>& parameters() const { return ordered_; }
+  std::span<Parameter* const> ParametersOf(const ParameterUnit& unit) const {
+    return std::span(ordered_).subspan(unit.first_parameter,
+                                       unit.end_parameter - unit.first_parameter);
+  }
   /// Of the flat order, padding included.
   int64_t numel() const { return numel_; }
 
  private:
-  std::vector<std::unique_ptr<Parameter>> declared_;
+  /// In blocks of equal capacity, which never grow: parameters stay where they are.
+  std::vector<std::vector<Parameter>> declared_;
   std::vector<ParameterUnit> units_;
-  std::vector<Parameter*> ordered_;
+  std::vector<Parameter*> ordered_;  // as declared, until they are placed
+  bool placed_ = false;
   int64_t numel_ = 0;
 };
 
@@ -135,7 +145,8 @@ int HostThreads(const Device& device);
 
 /// A shard of contiguous rows: rank `tp_rank` of `tp` holds its share of each block of rows. Fused
 /// projections list their blocks (query, key, value), which are sharded one by one.
-Partition RowBlocksPartition(const std::vector<int64_t>& block_rows, int64_t columns, int64_t tp,
+using RowBlocks = InlineVector<int64_t, 3>;
+Partition RowBlocksPartition(const RowBlocks& block_rows, int64_t columns, int64_t tp,
                              int64_t tp_rank);
 
 /// A shard of contiguous columns.

@@ -7,12 +7,12 @@
 
 namespace trimtab {
 
-std::string TransformerLayer::NameOf(int64_t number) {
-  return "decoder.layers." + std::to_string(number);
+ModuleName TransformerLayer::NameOf(int64_t number) {
+  return "decoder.layers." + ModuleName(std::to_string(number));
 }
 
 TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& context,
-                                   const std::string& name)
+                                   const ModuleName& name)
     : input_norm_(store, context, name + ".input_layernorm"),
       attention_(store, context, name + ".self_attention"),
       mlp_norm_(store, context, name + ".pre_mlp_layernorm"),

@@ -1,8 +1,6 @@
 // One pre-norm transformer layer: x + attention(norm(x)), then x + mlp(norm(x)).
 #pragma once
 
-#include <string>
-
 #include "engine/layers/attention.h"
 #include "engine/layers/mlp.h"
 #include "engine/layers/norm.h"
@@ -26,9 +24,9 @@ struct TransformerLayerSaved {
 class TransformerLayer {
  public:
   /// The name of layer `number` of a model: "decoder.layers.3".
-  static std::string NameOf(int64_t number);
+  static ModuleName NameOf(int64_t number);
 
-  TransformerLayer(ParameterStore& store, const LayerContext& context, const std::string& name);
+  TransformerLayer(ParameterStore& store, const LayerContext& context, const ModuleName& name);
 
   /// The residual stream after the layer [rows, C], an activation, from the one before it.
   Tensor Forward(const LayerContext& context, const Tensor& x, TransformerLayerSaved& saved) const;

@@ -39,6 +39,7 @@ GptModel::GptModel(ParameterStore& store, const LayerContext& context, const Mod
     embedding_unit_ = last_unit();
   }
   first_layer_unit_ = store.units().size();
+  layers_.reserve(static_cast<size_t>(chunk.num_layers));
   for (int64_t i = 0; i < chunk.num_layers; ++i) {
     layers_.emplace_back(store.BeginUnit(), context_,
                          TransformerLayer::NameOf(chunk.first_layer + i));

@@ -67,12 +67,9 @@ Optimizer::Optimizer(const OptimizerConfig& config, const ParallelContext& paral
 }
 
 void Optimizer::PlanRuns() {
-  for (const Parameter* parameter : shards_.store().parameters()) {
-    // With the gap that aligns the next parameter, so that runs join and blocks stay whole.
-    const int64_t end = RoundUp(parameter->offset + parameter->numel(), kParameterAlignment);
-    const OwnedPart part = shards_.Within({parameter->offset, end});
-    if (part.numel == 0) continue;
-    const bool decay = parameter->spec.is_matrix;
+  const auto add = [this](const FlatRange& range, bool decay) {
+    const OwnedPart part = shards_.Within(range);
+    if (part.numel == 0) return;
     const OwnedPart* last = runs_.empty() ? nullptr : &runs_.back().part;
     const bool joins = last != nullptr && runs_.back().decay == decay &&
                        last->begin + last->numel == part.begin &&
@@ -82,6 +79,17 @@ void Optimizer::PlanRuns() {
     } else {
       runs_.push_back({part, decay});
     }
+  };
+  runs_.reserve(3 * shards_.store().units().size());
+  for (const ParameterUnit& unit : shards_.store().units()) {
+    // Matrices stand around the vectors. With the gaps that align them, so that runs join and
+    // blocks stay whole; without the padding of the unit.
+    const FlatRange used = {unit.tensor_parallel.begin, unit.replicated.end};
+    const FlatRange vectors =
+        unit.vectors.numel() > 0 ? unit.vectors : FlatRange{used.end, used.end};
+    add({used.begin, vectors.begin}, /*decay=*/true);
+    add(vectors, /*decay=*/false);
+    add({vectors.end, used.end}, /*decay=*/true);
   }
 }
 
@@ -92,10 +100,12 @@ void Optimizer::PlanNorm() {
   };
   const std::vector<ParameterUnit>& units = shards_.store().units();
   const auto count = static_cast<int64_t>(units.size());
+  norm_parts_.reserve(2 * units.size());
   for (int64_t i = 0; i < count; ++i) {
     const ParameterUnit& unit = units[static_cast<size_t>(i)];
     // Duplicates have a unit of their own, and count where they first are.
-    if (!unit.parameters.empty() && unit.parameters.front()->spec.duplicate) continue;
+    const std::span<Parameter* const> parameters = shards_.store().ParametersOf(unit);
+    if (!parameters.empty() && parameters.front()->spec.duplicate) continue;
     add(unit.tensor_parallel, i);
     add(unit.replicated, count + i);
   }

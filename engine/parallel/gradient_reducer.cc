@@ -27,9 +27,9 @@ void GradientReducer::StartBackward(bool first, bool last) {
 }
 
 void GradientReducer::Begin(size_t unit, GradientPart part) {
-  if (!shards_.gradients_sharded()) return;
+  if (!shards_.gradients_sharded()) return shards_.UseGradients(unit);
   const ParameterUnit& layout = shards_.store().units()[unit];
-  std::deque<Tensor>& vectors = units_[unit].vectors;
+  std::vector<Tensor>& vectors = units_[unit].vectors;
   if (part == GradientPart::kVectors) {
     vectors.push_back(NewGradients(unit, layout.vectors));
     return shards_.store().BindVectorGradients(unit, vectors.back());
@@ -40,7 +40,7 @@ void GradientReducer::Begin(size_t unit, GradientPart part) {
   Tensor target = units_[unit].gradients.Slice(layout.vectors.begin - layout.range.begin,
                                                {layout.vectors.numel()});
   Copy(vectors.front(), target);
-  vectors.pop_front();
+  vectors.erase(vectors.begin());
 }
 
 Tensor GradientReducer::NewGradients(size_t unit, const FlatRange& range) const {

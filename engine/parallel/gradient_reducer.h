@@ -13,7 +13,6 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <vector>
 
 #include "engine/layers/unit_hooks.h"
@@ -71,8 +70,8 @@ class GradientReducer {
     size_t bucket = 0;
     int ended = 0;  // uses in this micro batch
     // With sharded gradients:
-    Tensor gradients;            // being written
-    std::deque<Tensor> vectors;  // of micro batches whose matrices' are yet to be made, in order
+    Tensor gradients;             // being written
+    std::vector<Tensor> vectors;  // of micro batches whose matrices' are yet to be made, in order
   };
   std::vector<Unit> units_;
   struct BucketState {

@@ -51,12 +51,26 @@ ParameterShards::ParameterShards(const ParallelContext& parallel, ParameterStore
                    MemoryTag::kWeights);
   gradients_ = Zeros(device, gradients_sharded() ? numel() : store.numel(), types.gradients,
                      MemoryTag::kGradients);
-  for (size_t unit = 0; unit < store.units().size(); ++unit) {
-    const FlatRange& range = store.units()[unit].range;
-    const Shape shape = {range.numel()};
-    if (!weights_sharded()) store.BindWeights(unit, weights_.Slice(range.begin, shape));
-    if (!gradients_sharded()) store.BindGradients(unit, gradients_.Slice(range.begin, shape));
-  }
+}
+
+void ParameterShards::UseWeights(size_t unit) {
+  const ParameterUnit& used = store_.units()[unit];
+  for (const size_t other : used.also_uses) UseWeights(other);
+  const std::span<Parameter* const> parameters = store_.ParametersOf(used);
+  if (parameters.empty() || parameters.front()->weight.defined()) return;
+  store_.BindWeights(unit, weights_.Slice(used.range.begin, {used.range.numel()}));
+}
+
+void ParameterShards::UseAllWeights() {
+  for (size_t unit = 0; unit < store_.units().size(); ++unit) UseWeights(unit);
+}
+
+void ParameterShards::UseGradients(size_t unit) {
+  const ParameterUnit& used = store_.units()[unit];
+  for (const size_t other : used.also_uses) UseGradients(other);
+  const std::span<Parameter* const> parameters = store_.ParametersOf(used);
+  if (parameters.empty() || parameters.front()->gradient.defined()) return;
+  store_.BindGradients(unit, gradients_.Slice(used.range.begin, {used.range.numel()}));
 }
 
 OwnedPart ParameterShards::PartOf(const Bucket& bucket) const {

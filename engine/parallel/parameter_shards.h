@@ -51,8 +51,8 @@ struct OwnedPart {
 
 class ParameterShards {
  public:
-  /// Places the parameters of `store`, allocates what this rank keeps, zeroed, and binds it where
-  /// it is whole. All three must outlive this.
+  /// Places the parameters of `store` and allocates what this rank keeps, zeroed. All three must
+  /// outlive this.
   ParameterShards(const ParallelContext& parallel, ParameterStore& store, Device& device);
   ParameterShards(const ParameterShards&) = delete;
   ParameterShards& operator=(const ParameterShards&) = delete;
@@ -76,6 +76,12 @@ class ParameterShards {
   OwnedPart PartOf(const Bucket& bucket) const;
   /// Those of its elements that lie in `range`, which lies in one unit.
   OwnedPart Within(const FlatRange& range) const;
+
+  /// Binds the unit, and those that it also uses, to weights (gradients) that are kept whole,
+  /// unless it was done before. Most dry runs never use a parameter.
+  void UseWeights(size_t unit);
+  void UseAllWeights();
+  void UseGradients(size_t unit);
 
   /// Views of what this rank updates.
   Tensor Weights(const OwnedPart& part) const;

@@ -45,7 +45,10 @@ void UpdateGatherer::Gather() {
 
 void UpdateGatherer::Changed() {
   if (fp8_ == nullptr) return;
-  if (!beside_forward_) return fp8_->QuantizeWeights(parallel_);
+  if (!beside_forward_) {
+    shards_.UseAllWeights();
+    return fp8_->QuantizeWeights(parallel_);
+  }
   for (Unit& unit : units_) unit.changed = true;
 }
 

@@ -98,7 +98,7 @@ TEST(ParameterStoreTest, AllocatesZeroedMemory) {
 }
 
 TEST(ParameterStoreTest, InitialValuesDoNotDependOnTheLayout) {
-  const std::vector<int64_t> blocks = {8, 4, 4};
+  const RowBlocks blocks = {8, 4, 4};
   const std::vector<float> whole =
       InitialValues(NormalSpec("qkv", 16, 6, RowBlocksPartition(blocks, 6, 1, 0)));
   for (int64_t rank = 0; rank < 2; ++rank) {
