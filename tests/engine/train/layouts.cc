@@ -105,29 +105,43 @@ struct Row {
 };
 
 /// In such an order that a layout is legal only if it is so with the default of every key below.
-constexpr Row kRows[] = {
+/// Every value of each is walked with every value of the others...
+constexpr Row kCrossed[] = {
     {"mbs", Numbers<1, 3>},  // larger ones go the same ways
     {"pp", Numbers<1, 8>},
     {"schedule", nullptr, /*with_next=*/true},
     {"vp", Numbers<1, 4>},
     {"tp", Numbers<1, 8>},
     {"cp", Numbers<1, 8>},
-    {"cp_comm_type"},
     {"dp", Numbers<1, 8>},
     {"ep", Numbers<1, 2>},
     {"etp", Numbers<1, 2>},
     {"zero"},
     {"shard", Numbers<0, 8>},
+    {"sp"},
+};
+/// ... and with every value of each of these, which are walked side by side: all their products
+/// would be twenty times as many layouts, of which few tell anything new.
+constexpr Row kAlongside[] = {
+    {"cp_comm_type"},
     {"reshard_after_forward"},
     {"overlap_grad_reduce", GradReduce},
     {"overlap_param_gather"},
-    {"sp"},
     {"tp_overlap_chunks", Numbers<1, 2>},
     {"stages", Stages},
     {"recompute", Plans},
 };
-constexpr size_t kRowCount = std::size(kRows);
+constexpr size_t kCrossedCount = std::size(kCrossed);
+constexpr size_t kRowCount = kCrossedCount + std::size(kAlongside);
 static_assert(kRowCount <= LayoutSpace::kMaxKeys);
+
+const Row& RowAt(size_t i) {
+  return i < kCrossedCount ? kCrossed[i] : kAlongside[i - kCrossedCount];
+}
+
+Values ValuesOf(const Row& row, const RunConfig& bound) {
+  return row.values != nullptr ? row.values(bound) : Listed(KeyOf(row.key));
+}
 
 /// Keys that are not walked.
 constexpr std::string_view kNumerics[] = {"precision", "master", "moments", "grads"};
@@ -136,8 +150,8 @@ constexpr std::string_view kNumerics[] = {"precision", "master", "moments", "gra
 void RequireEveryKey() {
   for (const LayoutKey& key : LayoutKeys()) {
     const std::string_view name = key.name;
-    const bool walked = std::any_of(std::begin(kRows), std::end(kRows),
-                                    [name](const Row& row) { return name == row.key; });
+    bool walked = false;
+    for (size_t i = 0; i < kRowCount; ++i) walked = walked || name == RowAt(i).key;
     const bool numeric =
         std::find(std::begin(kNumerics), std::end(kNumerics), name) != std::end(kNumerics);
     TRIMTAB_ASSERT(walked != numeric, "key {} is walked: {}", name, walked);
@@ -179,14 +193,10 @@ LayoutSpace::LayoutSpace(RunConfig base, int64_t most_ranks) : base_(std::move(b
 }
 
 void LayoutSpace::Descend(size_t depth, int64_t most_ranks, RunConfig& run, Choices& choices) {
-  if (depth == kRowCount) {
-    layouts_.push_back(run.layout);
-    choices_.push_back(choices);
-    return;
-  }
-  const Row& row = kRows[depth];
+  if (depth == kCrossedCount) return AddAlongside(run, choices);
+  const Row& row = kCrossed[depth];
   const LayoutKey& key = KeyOf(row.key);
-  const Values values = row.values != nullptr ? row.values(run) : Listed(key);
+  const Values values = ValuesOf(row, run);
   const ParallelConfig before = run.layout;
   for (size_t i = 0; i < values.size(); ++i) {
     key.parse(values[i], row.key, run.layout);
@@ -196,6 +206,56 @@ void LayoutSpace::Descend(size_t depth, int64_t most_ranks, RunConfig& run, Choi
       Descend(depth + 1, most_ranks, run, choices);
     }
     run.layout = before;
+  }
+}
+
+void LayoutSpace::AddAlongside(const RunConfig& crossed, Choices choices) {
+  constexpr size_t kCount = std::size(kAlongside);
+  std::array<Values, kCount> values;
+  std::array<size_t, kCount> starts{};
+  size_t most_values = 0;
+  for (size_t i = 0; i < kCount; ++i) {
+    values[i] = ValuesOf(kAlongside[i], crossed);
+    starts[i] = random_() % values[i].size();  // so that all pairs of values meet somewhere
+    most_values = std::max(most_values, values[i].size());
+  }
+  const size_t first = layouts_.size();
+  const auto begin = [first](auto& list) {
+    return list.begin() + static_cast<std::ptrdiff_t>(first);
+  };
+  const auto add = [&](const ParallelConfig& layout) {
+    if (std::find(begin(layouts_), layouts_.end(), layout) != layouts_.end()) return;
+    for (size_t i = 0; i < kCount; ++i) {
+      const std::string value = KeyOf(kAlongside[i].key).print(layout);
+      const auto found = std::find(values[i].begin(), values[i].end(), value);
+      TRIMTAB_ASSERT(found != values[i].end(), "{} is no value of {}", value, kAlongside[i].key);
+      choices[kCrossedCount + i] = static_cast<uint8_t>(found - values[i].begin());
+    }
+    layouts_.push_back(layout);
+    choices_.push_back(choices);
+  };
+  // Gives a key one of its values, unless that breaks a rule.
+  const auto set = [&](size_t key, size_t value, RunConfig& run) {
+    const ParallelConfig before = run.layout;
+    KeyOf(kAlongside[key].key).parse(values[key][value], kAlongside[key].key, run.layout);
+    if (FirstBrokenRule(run) != nullptr) run.layout = before;
+  };
+  for (size_t turn = 0; turn < most_values; ++turn) {
+    RunConfig run = crossed;
+    for (size_t i = 0; i < kCount; ++i) set(i, (starts[i] + turn) % values[i].size(), run);
+    add(run.layout);
+  }
+  // What met only values that forbid it stands alone.
+  for (size_t i = 0; i < kCount; ++i) {
+    for (size_t value = 0; value < values[i].size(); ++value) {
+      const bool met = std::any_of(begin(choices_), choices_.end(), [&](const Choices& other) {
+        return other[kCrossedCount + i] == value;
+      });
+      if (met) continue;
+      RunConfig run = crossed;
+      set(i, value, run);
+      add(run.layout);
+    }
   }
 }
 
@@ -224,7 +284,7 @@ std::vector<size_t> LayoutSpace::Sample(size_t count, uint32_t seed) const {
     size_t found = 0;
     for (size_t i = 0; i < kRowCount; ++i) {
       for (size_t j = i + 1; j < kRowCount; ++j) {
-        TRIMTAB_ASSERT(choices_[index][i] < kValues, "{} has more values", kRows[i].key);
+        TRIMTAB_ASSERT(choices_[index][i] < kValues, "{} has more values", RowAt(i).key);
         const size_t left = i * kValues + choices_[index][i];
         const size_t pair = left * kAll + j * kValues + choices_[index][j];
         if (seen[pair]) continue;
@@ -249,6 +309,12 @@ std::vector<size_t> LayoutSpace::Sample(size_t count, uint32_t seed) const {
   }
   std::sort(sample.begin(), sample.end());
   return sample;
+}
+
+std::vector<std::string> LayoutSpace::AlongsideKeys() {
+  std::vector<std::string> names;
+  for (const Row& row : kAlongside) names.emplace_back(row.key);
+  return names;
 }
 
 const LayoutSpace& SpaceToLayOut(bool llama) {

@@ -7,6 +7,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <random>
+#include <string>
 #include <vector>
 
 #include "engine/config/run_config.h"
@@ -21,9 +23,11 @@ RunConfig RunToLayOutInFp8(bool llama);
 
 class LayoutSpace {
  public:
-  /// Every legal layout of the model and the batch of `base` on at most `most_ranks` ranks, over
-  /// all keys but those of precision and optimizer state, which stay as they are in base.layout.
-  /// Keys without a short list of values take some: see kRows in layouts.cc.
+  /// The legal layouts of the model and the batch of `base` on at most `most_ranks` ranks, over
+  /// all keys but those of precision and optimizer state, which stay as they are in base.layout:
+  /// every combination of the keys that say who does what, each with every value of the keys that
+  /// say how (kCrossed and kAlongside in layouts.cc). Keys without a short list of values take
+  /// some.
   explicit LayoutSpace(RunConfig base, int64_t most_ranks = 8);
 
   size_t size() const { return layouts_.size(); }
@@ -36,6 +40,9 @@ class LayoutSpace {
   /// all values of keys and all pairs of values of two keys that the space has occur.
   std::vector<size_t> Sample(size_t count, uint32_t seed) const;
 
+  /// The names of the keys that are walked alongside.
+  static std::vector<std::string> AlongsideKeys();
+
   /// Keys that are walked, at most.
   static constexpr size_t kMaxKeys = 24;
 
@@ -44,8 +51,11 @@ class LayoutSpace {
   using Choices = std::array<uint8_t, kMaxKeys>;
 
   void Descend(size_t depth, int64_t most_ranks, RunConfig& run, Choices& choices);
+  /// Adds the layouts that have the crossed keys of `crossed`, whose others have their defaults.
+  void AddAlongside(const RunConfig& crossed, Choices choices);
 
   RunConfig base_;
+  std::mt19937 random_{1};
   std::vector<ParallelConfig> layouts_;
   std::vector<Choices> choices_;
 };

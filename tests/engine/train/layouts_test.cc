@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <set>
@@ -47,28 +48,54 @@ TEST(Layouts, HaveEverySizeOfEveryDimension) {
   EXPECT_EQ(sizes["world"], (std::set<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
 }
 
+/// The layout with the default of every key that is walked alongside.
+ParallelConfig Crossed(ParallelConfig layout) {
+  const std::vector<std::string> alongside = LayoutSpace::AlongsideKeys();
+  for (const LayoutKey& key : LayoutKeys()) {
+    if (std::find(alongside.begin(), alongside.end(), key.name) == alongside.end()) continue;
+    key.parse(key.print(ParallelConfig()), key.name, layout);
+  }
+  return layout;
+}
+
 // What two layouts make when one takes some keys of the other is in the space, if it is legal: the
-// walk gives up no branch that has a legal layout.
+// walk gives up no branch that has a legal layout. Of a key that is walked alongside, its value is
+// there with the same crossed keys.
 TEST(Layouts, HaveAllThatTwoOfThemMakeTogether) {
   constexpr int kTries = 30000;
   std::mt19937 random(11);
   for (const bool llama : {false, true}) {
     const LayoutSpace& space = SpaceToLayOut(llama);
     std::unordered_set<std::string> known;
-    for (size_t i = 0; i < space.size(); ++i) known.insert(ToString(space[i].layout));
+    for (size_t i = 0; i < space.size(); ++i) {
+      const ParallelConfig layout = space[i].layout;
+      const std::string crossed = ToString(Crossed(layout));
+      for (const LayoutKey& key : LayoutKeys()) {
+        known.insert(crossed + " " + key.name + "=" + key.print(layout));
+      }
+    }
     int legal = 0;
     for (int i = 0; i < kTries; ++i) {
       RunConfig run = space[random() % space.size()];
+      run.layout = Crossed(run.layout);
       const ParallelConfig other = space[random() % space.size()].layout;
+      const auto take = [&](const LayoutKey& key, const ParallelConfig& from) {
+        key.parse(key.print(from), key.name, run.layout);
+      };
       for (uint32_t keys = 1 + random() % 4; keys > 0; --keys) {
-        const LayoutKey& key = LayoutKeys()[random() % LayoutKeys().size()];
-        key.parse(key.print(other), key.name, run.layout);
+        take(LayoutKeys()[random() % LayoutKeys().size()], Crossed(other));
       }
+      const std::string crossed = ToString(run.layout);
+      const LayoutKey& key = LayoutKeys()[random() % LayoutKeys().size()];
+      const ParallelConfig before = run.layout;
+      take(key, other);
+      if (Crossed(run.layout) != before) continue;
       if (run.layout.world_size() > 8 || FirstBrokenRule(run) != nullptr) continue;
       // Legal, but nothing is there to overlap.
       if (!run.layout.overlap_grad_reduce && run.layout.dp * run.layout.cp == 1) continue;
       ++legal;
-      ASSERT_TRUE(known.contains(ToString(run.layout))) << ToString(run.layout);
+      const std::string made = crossed + " " + key.name + "=" + key.print(run.layout);
+      ASSERT_TRUE(known.contains(made)) << made;
     }
     EXPECT_GT(legal, kTries / 10);
   }
