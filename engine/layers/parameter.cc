@@ -157,6 +157,7 @@ void ParameterStore::BindVectorGradients(size_t unit, const Tensor& values) {
 
 void ParameterStore::Allocate(Device& device, DType weights, DType gradients) {
   Place({});
+  buffers_.Allocate(device);
   Tensor all_weights = Tensor::Empty(device, {numel_}, weights, MemoryTag::kWeights);
   Tensor all_gradients = Tensor::Empty(device, {numel_}, gradients, MemoryTag::kGradients);
   Fill(all_weights, 0.0f);

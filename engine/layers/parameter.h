@@ -20,6 +20,7 @@
 
 #include "engine/comm/process_groups.h"
 #include "engine/device/tensor.h"
+#include "engine/layers/buffers.h"
 
 namespace trimtab {
 
@@ -120,7 +121,8 @@ class ParameterStore {
   void BindGradients(size_t unit, const Tensor& values);
   /// The same for the vectors of the unit alone, of `values` [unit.vectors.numel()].
   void BindVectorGradients(size_t unit, const Tensor& values);
-  /// Place({}), and zeroed memory for all weights and gradients: as one rank on its own has them.
+  /// Place({}), and zeroed memory for all weights, gradients and buffers: as one rank on its own has
+  /// them.
   void Allocate(Device& device, DType weights, DType gradients);
 
   /// Receives initial values of a parameter, from its element `begin` on.
@@ -131,6 +133,10 @@ class ParameterStore {
   void MakeInitialValues(uint64_t seed, int threads, const PutValues& put) const;
   /// Rounds them into the weights, all of which are bound. No effect on meta.
   void Initialize(uint64_t seed);
+
+  /// What layers keep beside their parameters.
+  BufferStore& buffers() { return buffers_; }
+  const BufferStore& buffers() const { return buffers_; }
 
   const std::vector<ParameterUnit>& units() const { return units_; }
   /// In flat order.
@@ -147,6 +153,7 @@ class ParameterStore {
   size_t current_ = 0;
   std::vector<Parameter*> ordered_;
   int64_t numel_ = 0;
+  BufferStore buffers_;
 };
 
 /// Threads that make initial values for `device`.
