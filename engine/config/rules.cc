@@ -1,8 +1,11 @@
 #include "engine/config/rules.h"
 
+#include <iterator>
 #include <string_view>
+#include <vector>
 
 #include "engine/base/error.h"
+#include "engine/config/rule_parts.h"
 
 namespace trimtab {
 namespace {
@@ -18,11 +21,6 @@ std::string Sizes(std::initializer_list<std::pair<const char*, int64_t>> sizes, 
     if (value < least) text += fmt::format("{}{} is {}", text.empty() ? "" : ", ", name, value);
   }
   return fmt::format("{}; must be at least {}", text, least);
-}
-
-/// "<what> is <value>; this version runs <only>".
-std::string Unsupported(const char* what, const auto& value, const char* only) {
-  return fmt::format("{} is {}; this version runs {}", what, value, only);
 }
 
 /// An empty string, or what is wrong with the layers listed for each chunk.
@@ -43,10 +41,6 @@ std::string StagesFault(const RunConfig& run) {
         ToString(stages), i);
   }
   return "";
-}
-
-std::string NotDivisible(const char* what, int64_t value, const char* by, int64_t divisor) {
-  return fmt::format("{} {} is not divisible by {} {}", what, value, by, divisor);
 }
 
 /// Tokens of a micro batch on one context-parallel rank.
@@ -141,12 +135,6 @@ constexpr Rule kRules[] = {
                     0);
      }},
 
-    {"ep-unsupported", "Expert parallelism is not available.",
-     [](const RunConfig& run) { return run.layout.ep == 1; },
-     [](const RunConfig& run) { return Unsupported("ep", run.layout.ep, "ep=1 only"); }},
-    {"etp-unsupported", "Tensor parallelism of experts is not available.",
-     [](const RunConfig& run) { return run.layout.etp == 1; },
-     [](const RunConfig& run) { return Unsupported("etp", run.layout.etp, "etp=1 only"); }},
     {"tf32-requires-cuda", "TF32 needs a GPU.",
      [](const RunConfig& run) {
        return run.layout.precision != Precision::kTf32 || run.device == "cuda";
@@ -377,10 +365,17 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> LegalityRules() { return kRules; }
+std::span<const Rule> LegalityRules() {
+  static const std::vector<Rule> rules = [] {
+    std::vector<Rule> all(std::begin(kRules), std::end(kRules));
+    all.insert(all.end(), ExpertRules().begin(), ExpertRules().end());
+    return all;
+  }();
+  return rules;
+}
 
 const Rule* FirstBrokenRule(const RunConfig& run) {
-  for (const Rule& rule : kRules) {
+  for (const Rule& rule : LegalityRules()) {
     if (!rule.holds(run)) return &rule;
   }
   return nullptr;
@@ -396,7 +391,8 @@ void RequireLegal(const RunConfig& run) {
 
 std::string DescribeRules() {
   std::string text;
-  for (const Rule& rule : kRules) text += fmt::format("{:<32}{}\n", rule.id, rule.description);
+  for (const Rule& rule : LegalityRules())
+    text += fmt::format("{:<32}{}\n", rule.id, rule.description);
   return text;
 }
 

@@ -31,6 +31,7 @@ class ModuleName {
 
   std::string_view view() const { return {text_.data(), size_}; }
   size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
 
   friend ModuleName operator+(const ModuleName& name, std::string_view text) {
     ModuleName longer = name;

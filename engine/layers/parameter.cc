@@ -1,9 +1,9 @@
 #include "engine/layers/parameter.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 #include <string_view>
 #include <thread>
 
@@ -75,10 +75,21 @@ Tensor ViewOf(const Tensor& unit, const FlatRange& range, const Parameter& param
 }  // namespace
 
 ParameterStore& ParameterStore::BeginUnit(bool reads_weights_backward) {
-  ParameterUnit& unit = units_.emplace_back();
-  unit.first_parameter = unit.end_parameter = ordered_.size();
-  unit.reads_weights_backward = reads_weights_backward;
+  units_.emplace_back().reads_weights_backward = reads_weights_backward;
+  current_ = units_.size() - 1;
   return *this;
+}
+
+size_t ParameterStore::ExpertUnit() {
+  for (const size_t used : units_[current_].also_uses) {
+    if (units_[used].grid == Grid::kExperts) return used;
+  }
+  const size_t unit = units_.size();
+  units_[current_].also_uses.push_back(unit);
+  ParameterUnit& added = units_.emplace_back();
+  added.grid = Grid::kExperts;
+  added.users = 1;
+  return unit;
 }
 
 Parameter& ParameterStore::Declare(const ParameterSpec& spec) {
@@ -87,32 +98,39 @@ Parameter& ParameterStore::Declare(const ParameterSpec& spec) {
   if (declared_.empty() || declared_.back().size() == kBlock) {
     declared_.emplace_back().reserve(kBlock);
   }
-  Parameter& parameter = declared_.back().emplace_back(spec, units_.size() - 1);
+  const size_t unit = spec.grid == Grid::kExperts ? ExpertUnit() : current_;
+  Parameter& parameter = declared_.back().emplace_back(spec, unit);
   ordered_.push_back(&parameter);
-  units_.back().end_parameter = ordered_.size();
   return parameter;
 }
 
 void ParameterStore::AlsoUse(const Parameter& parameter) {
-  TRIMTAB_ASSERT(!units_.empty() && parameter.unit < units_.size() - 1,
-                 "{} is no parameter of an earlier unit", parameter.spec.name);
-  units_.back().also_uses.push_back(parameter.unit);
+  TRIMTAB_ASSERT(parameter.unit < current_, "{} is no parameter of an earlier unit",
+                 parameter.spec.name);
+  units_[current_].also_uses.push_back(parameter.unit);
   ++units_[parameter.unit].users;
 }
 
-void ParameterStore::Place(int64_t shards) {
+void ParameterStore::SortByPlace() {
+  // Counted, not compared: dry runs do it by the thousand.
+  const auto key = [](const Parameter& each) { return kPlaces * each.unit + PlaceInUnit(each); };
+  std::vector<size_t> ends(kPlaces * units_.size() + 1);
+  for (const Parameter* parameter : ordered_) ++ends[key(*parameter) + 1];
+  std::partial_sum(ends.begin(), ends.end(), ends.begin());
+  for (size_t i = 0; i < units_.size(); ++i) {
+    units_[i].first_parameter = ends[kPlaces * i];
+    units_[i].end_parameter = ends[kPlaces * (i + 1)];
+  }
+  std::vector<Parameter*> sorted(ordered_.size());
+  for (Parameter* parameter : ordered_) sorted[ends[key(*parameter)]++] = parameter;
+  ordered_ = std::move(sorted);
+}
+
+void ParameterStore::Place(const ShardCounts& shards) {
   TRIMTAB_ASSERT(!placed_, "parameters are placed twice");
   placed_ = true;
-  std::array<std::vector<Parameter*>, kPlaces> sorted;
+  SortByPlace();
   for (ParameterUnit& unit : units_) {
-    for (Parameter* parameter : ParametersOf(unit)) {
-      sorted[PlaceInUnit(*parameter)].push_back(parameter);
-    }
-    auto next = ordered_.begin() + static_cast<std::ptrdiff_t>(unit.first_parameter);
-    for (std::vector<Parameter*>& place : sorted) {
-      next = std::copy(place.begin(), place.end(), next);
-      place.clear();
-    }
     const auto skip_to = [this, &unit](int64_t end) {
       if (end == numel_) return;
       if (!unit.gaps.empty() && unit.gaps.back().end == numel_) {
@@ -136,7 +154,7 @@ void ParameterStore::Place(int64_t shards) {
     }
     unit.tensor_parallel = {begin, replicated_begin};
     unit.replicated = {replicated_begin, numel_};
-    skip_to(begin + RoundUp(numel_ - begin, shards * kParameterAlignment));
+    skip_to(begin + RoundUp(numel_ - begin, shards.of(unit.grid) * kParameterAlignment));
     unit.range = {begin, numel_};
   }
 }
@@ -159,7 +177,8 @@ void ParameterStore::BindVectorGradients(size_t unit, const Tensor& values) {
 }
 
 void ParameterStore::Allocate(Device& device, DType weights, DType gradients) {
-  Place(/*shards=*/1);
+  Place({});
+  buffers_.Allocate(device);
   Tensor all_weights = Tensor::Empty(device, {numel_}, weights, MemoryTag::kWeights);
   Tensor all_gradients = Tensor::Empty(device, {numel_}, gradients, MemoryTag::kGradients);
   Fill(all_weights, 0.0f);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <iterator>
+#include <map>
 #include <numeric>
 #include <random>
 #include <string>
@@ -114,8 +115,9 @@ constexpr Row kCrossed[] = {
     {"tp", Numbers<1, 8>},
     {"cp", Numbers<1, 8>},
     {"dp", Numbers<1, 8>},
-    {"ep", Numbers<1, 2>},
-    {"etp", Numbers<1, 2>},
+    {"ep", Numbers<1, 8>},
+    {"etp", Numbers<1, 8>},
+    {"dispatch"},
     {"zero"},
     {"shard", Numbers<0, 8>},
     {"sp"},
@@ -146,6 +148,41 @@ Values ValuesOf(const Row& row, const RunConfig& bound) {
 /// Keys that are not walked.
 constexpr std::string_view kNumerics[] = {"precision", "master", "moments", "grads"};
 
+MoeConfig MoeOf(SmallModel model) {
+  switch (model) {
+    case SmallModel::kGpt2:
+    case SmallModel::kLlama:
+      break;
+    case SmallModel::kMixtral:
+      return {.num_experts = 8, .router_topk = 2, .ffn_hidden_size = 16, .aux_loss_coeff = 1e-2};
+    case SmallModel::kDeepSeek:
+      return {.num_experts = 16,
+              .router_topk = 4,
+              .ffn_hidden_size = 8,
+              .shared_ffn_hidden_size = 16,
+              .first_k_dense = 1,
+              .score = RouterScore::kSigmoid,
+              .norm_topk = true,
+              .topk_scaling_factor = 2.5,
+              .num_groups = 4,
+              .group_topk = 2,
+              .group_score = GroupScore::kSumOfTopTwo,
+              .expert_bias = true};
+    case SmallModel::kSwitch:
+      return {.num_experts = 2,
+              .router_topk = 1,
+              .ffn_hidden_size = 32,
+              .layer_freq = 2,
+              .layer_offset = 1,
+              .router = RouterKind::kSinkhorn,
+              .score = RouterScore::kSigmoid,
+              .z_loss_coeff = 1e-3,
+              .capacity_factor = 1.0,
+              .drop_policy = DropPolicy::kPosition};
+  }
+  return {};
+}
+
 /// A new key of a layout needs a row.
 void RequireEveryKey() {
   for (const LayoutKey& key : LayoutKeys()) {
@@ -160,20 +197,28 @@ void RequireEveryKey() {
 
 }  // namespace
 
-RunConfig RunToLayOut(bool llama) {
-  RunConfig run = SmallRun(llama);
+std::string_view Name(SmallModel model) {
+  static constexpr std::string_view kNames[] = {"gpt2", "llama", "mixtral", "deepseek", "switch"};
+  return kNames[static_cast<size_t>(model)];
+}
+
+RunConfig RunToLayOut(SmallModel model) {
+  const bool gpt2 = model == SmallModel::kGpt2 || model == SmallModel::kSwitch;
+  const bool threes = model == SmallModel::kLlama;
+  RunConfig run = SmallRun(!gpt2);
   run.model.num_layers = 6;
-  run.model.num_heads = llama ? 12 : 8;
-  run.model.num_kv_heads = llama ? 6 : 8;
+  run.model.num_heads = threes ? 12 : 8;
+  run.model.num_kv_heads = threes ? 6 : 8;
   run.model.hidden_size = 2 * run.model.num_heads;
-  run.model.ffn_hidden_size = llama ? 24 : 32;
-  run.sequence_length = llama ? 12 : 16;
-  run.global_batch = llama ? 12 : 8;
+  run.model.ffn_hidden_size = threes ? 24 : 32;
+  run.sequence_length = threes ? 12 : 16;
+  run.global_batch = threes ? 12 : 8;
+  run.model.moe = MoeOf(model);
   return run;
 }
 
 RunConfig RunToLayOutInFp8(bool llama) {
-  RunConfig run = RunToLayOut(llama);
+  RunConfig run = RunToLayOut(llama ? SmallModel::kLlama : SmallModel::kGpt2);
   run.model.num_heads = 4;
   run.model.num_kv_heads = llama ? 2 : 4;
   run.model.hidden_size = 64;
@@ -317,10 +362,11 @@ std::vector<std::string> LayoutSpace::AlongsideKeys() {
   return names;
 }
 
-const LayoutSpace& SpaceToLayOut(bool llama) {
-  static const LayoutSpace spaces[] = {LayoutSpace(RunToLayOut(false)),
-                                       LayoutSpace(RunToLayOut(true))};
-  return spaces[llama ? 1 : 0];
+const LayoutSpace& SpaceToLayOut(SmallModel model) {
+  static std::map<SmallModel, LayoutSpace> spaces;
+  const auto found = spaces.find(model);
+  if (found != spaces.end()) return found->second;
+  return spaces.try_emplace(model, RunToLayOut(model)).first->second;
 }
 
 std::string TestName(const ParallelConfig& layout) {
