@@ -102,10 +102,7 @@ int64_t ModelConfig::active_mlp_weights() const {
   return (num_layers - moe_layers) * weights(ffn_hidden_size) + moe_layers * moe_weights;
 }
 
-LayerKind ModelConfig::layer_kind(int64_t layer) const {
-  if (!layer_kinds.empty()) return layer_kinds.at(static_cast<size_t>(layer));
-  return {.moe = moe.is_moe_layer(layer)};
-}
+LayerKind ModelConfig::layer_kind(int64_t layer) const { return {.moe = moe.is_moe_layer(layer)}; }
 
 std::vector<std::string> ModelPresetNames() {
   std::vector<std::string> names;

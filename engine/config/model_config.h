@@ -44,7 +44,6 @@ struct ModelConfig {
   int64_t make_vocab_size_divisible_by = 128;  // per tensor-parallel rank, as Megatron-Core
 
   MoeConfig moe{};
-  std::vector<LayerKind> layer_kinds{};  // by layer, where no pattern holds: a part of a model
 
   LayerKind layer_kind(int64_t layer) const;
   int64_t head_size() const { return hidden_size / num_heads; }  // D

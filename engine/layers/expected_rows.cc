@@ -1,6 +1,10 @@
 #include "engine/layers/expected_rows.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "engine/base/units.h"
 
 namespace trimtab {
 namespace {
@@ -13,6 +17,29 @@ void AddInTurn(const MoeConfig& moe, int64_t first, int64_t count, std::vector<i
     // The experts in turn, from the first one on.
     const auto expert = static_cast<size_t>((begin + i) % moe.num_experts);
     rows[expert] += choices / moe.num_experts + (i < choices % moe.num_experts ? 1 : 0);
+  }
+}
+
+/// Makes the rows of this rank's experts so many times as many, at the cost of the others'.
+void FillOwnExperts(const LayerContext& context, std::vector<int64_t>& rows) {
+  const int64_t own = context.model.moe.num_experts / context.parallel.layout.ep;
+  const auto begin = rows.begin() + context.parallel.ep_rank * own;
+  const int64_t mean = std::accumulate(begin, begin + own, int64_t{0});
+  const double more = (context.routing.imbalance_factor - 1) * static_cast<double>(mean);
+  int64_t wanted = std::llround(more);
+  int64_t others = context.model.moe.num_experts - own;
+  int64_t moved = 0;
+  for (auto each = rows.begin(); each != rows.end() && others > 0; ++each) {
+    if (each >= begin && each < begin + own) continue;
+    const int64_t taken = std::min(*each, CeilDiv(wanted, others--));
+    *each -= taken;
+    wanted -= taken;
+    moved += taken;
+  }
+  for (int64_t left = own; left > 0; --left) {
+    const int64_t given = CeilDiv(moved, left);
+    begin[left - 1] += given;
+    moved -= given;
   }
 }
 
@@ -37,6 +64,7 @@ std::vector<int64_t> ExpectedRows(const LayerContext& context, int rank) {
   std::vector<int64_t> rows(experts);
   if (!context.routing.force_balance) {
     AddInTurn(moe, begin, context.rows(), rows);
+    FillOwnExperts(context, rows);
   } else {
     const Positions positions =
         Positions::ZigZag(context.sequence, context.parallel.layout.cp, place.cp);

@@ -13,7 +13,8 @@ namespace trimtab {
 int64_t PaddedRows(const LayerContext& context);
 
 /// Rows of each expert [E] that rank `rank` of the world has: exact where choices are made in turn
-/// or filled up, else as many for each.
+/// or filled up. Else as many for each, but for the experts of this context's own rank, which is
+/// taken for the fullest: they have routing.imbalance_factor as many.
 std::vector<int64_t> ExpectedRows(const LayerContext& context, int rank);
 
 }  // namespace trimtab

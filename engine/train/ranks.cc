@@ -66,7 +66,7 @@ void RunMpiRank(const RunConfig& run, const MpiLaunch& launch,
   try {
     RequireLegal(run);
     const std::unique_ptr<Device> device = MakeRankDevice(run, launch.local_rank);
-    ParallelContext context = MakeMpiContext(world, run.layout, *device);
+    ParallelContext context = MakeMpiContext(world, run.layout, *device, run.model.moe.used());
     Rank rank(run, context, *device, /*in_process=*/false);
     body(rank);
     world.Finish();

@@ -32,7 +32,8 @@ std::vector<Case> AllCases() {
     std::iota(layouts.begin(), layouts.end(), size_t{0});
 #else
     constexpr size_t kAtOnce = 500;
-    const std::vector<size_t> layouts = space.Sample(5000, /*seed=*/4);
+    const std::vector<size_t> layouts =
+        space.Sample(space[0].model.moe.used() ? 1000 : 5000, /*seed=*/4);
 #endif
     for (size_t first = 0; first < layouts.size(); first += kAtOnce) {
       const size_t end = std::min(first + kAtOnce, layouts.size());

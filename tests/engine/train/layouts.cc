@@ -56,9 +56,16 @@ Values Numbers(const RunConfig&) {
   return values;
 }
 
+// Models with experts have many layouts: of what experts have no part in, some values will do.
+
+Values MicroBatches(const RunConfig& bound) {
+  // Larger ones go the same ways.
+  return bound.model.moe.used() ? Numbers<1, 2>(bound) : Numbers<1, 3>(bound);
+}
+
 /// What is not there cannot overlap.
 Values GradReduce(const RunConfig& bound) {
-  if (bound.layout.dp * bound.layout.cp == 1) return {"1"};
+  if (bound.layout.dp * bound.layout.cp == 1 || bound.model.moe.used()) return {"1"};
   return {"1", "0"};
 }
 
@@ -67,7 +74,7 @@ Values Stages(const RunConfig& bound) {
   const int64_t chunks = bound.layout.pp * bound.layout.vp;
   const int64_t layers = bound.model.num_layers;
   Values values = {"auto"};
-  if (chunks == 1 || chunks > layers) return values;
+  if (chunks == 1 || chunks > layers || bound.model.moe.used()) return values;
   std::vector<int64_t> counts(static_cast<size_t>(chunks), 1);
   counts.front() = layers - (chunks - 1);
   values.push_back(ToString(StageLayers(counts)));
@@ -88,6 +95,7 @@ Values Plans(const RunConfig& bound) {
     values.push_back(ToString(one));
   }
   values.push_back(ToString(all));
+  if (bound.model.moe.used()) return {"none", "full", "selective:mlp", ToString(all)};
   if (bound.layout.pp == 1) return values;
   constexpr const char* kMixed[] = {"full", "selective:core_attn+logits", "none", "full:uniform:2"};
   std::string by_stage = kMixed[0];
@@ -108,7 +116,7 @@ struct Row {
 /// In such an order that a layout is legal only if it is so with the default of every key below.
 /// Every value of each is walked with every value of the others...
 constexpr Row kCrossed[] = {
-    {"mbs", Numbers<1, 3>},  // larger ones go the same ways
+    {"mbs", MicroBatches},
     {"pp", Numbers<1, 8>},
     {"schedule", nullptr, /*with_next=*/true},
     {"vp", Numbers<1, 4>},
