@@ -10,6 +10,7 @@ Writes NAME.json, a run configuration, and NAME.safetensors beside this script. 
   grad.P        gradient of each parameter after the first step's backward pass, before clipping
   losses        mean loss of ten optimizer steps
   grad_norms    global gradient norm of those steps, before clipping
+  router_losses what the routers' losses add to these losses, of models with experts
 The models are written out here with plain tensor operations, from the papers and not from the
 engine, so that the two agree only if both are right.
 """
@@ -66,6 +67,65 @@ LLAMA = dict(
     bias=False,
     tied_embeddings=False,
 )
+# As Mixtral (softmax over the chosen experts, a load-balancing loss and a z-loss), and as DeepSeek-V3
+# with plain attention (sigmoids, groups, a shared expert, a bias that balances, a first dense layer).
+MIXTRAL = dict(
+    LLAMA,
+    name="golden-mixtral",
+    moe={
+        "num_experts": 6,
+        "router_topk": 2,
+        "ffn_hidden_size": 24,
+        "aux_loss_coeff": 0.02,
+        "z_loss_coeff": 0.001,
+    },
+)
+DEEPSEEK = dict(
+    LLAMA,
+    name="golden-deepseek",
+    num_layers=3,
+    moe={
+        "num_experts": 8,
+        "router_topk": 3,
+        "ffn_hidden_size": 16,
+        "shared_ffn_hidden_size": 24,
+        "first_k_dense": 1,
+        "score": "sigmoid",
+        "norm_topk": True,
+        "topk_scaling_factor": 2.5,
+        "num_groups": 4,
+        "group_topk": 2,
+        "group_score": "sum_of_top_two",
+        "expert_bias": True,
+        "bias_update_rate": 0.02,
+        "aux_loss_coeff": 0.01,
+    },
+)
+
+
+def has_experts(model, layer):
+    return "moe" in model and layer >= model["moe"].get("first_k_dense", 0)
+
+
+def mlp_shapes(model, prefix, f):
+    c = model["hidden_size"]
+    fc1 = 2 * f if "glu" in model["activation"] else f
+    return {prefix + "linear_fc1.weight": (fc1, c), prefix + "linear_fc2.weight": (c, f)}
+
+
+def moe_shapes(model, prefix):
+    """The experts' matrices stand one below the other."""
+    moe, c = model["moe"], model["hidden_size"]
+    shapes = {prefix + "router.weight": (moe["num_experts"], c)}
+    for name, (rows, columns) in mlp_shapes(
+        model, prefix + "experts.", moe["ffn_hidden_size"]
+    ).items():
+        shapes[name] = (moe["num_experts"] * rows, columns)
+    if moe.get("shared_ffn_hidden_size", 0) > 0:
+        shapes.update(
+            mlp_shapes(model, prefix + "shared_experts.", moe["shared_ffn_hidden_size"])
+        )
+    return shapes
 
 
 # The families, by what they differ from the two above in.
@@ -171,7 +231,6 @@ def make_weights(model, generator):
     c, f, v = model["hidden_size"], model["ffn_hidden_size"], model["vocab_size"]
     d = head_size(model)
     qkv = (model["num_heads"] + 2 * model["num_kv_heads"]) * d
-    fc1 = 2 * f if "glu" in model["activation"] else f
     block = model.get("block", "sequential")
     shapes = {"embedding.word_embeddings.weight": (v, c)}
     if model["position"] == "learned":
@@ -192,8 +251,8 @@ def make_weights(model, generator):
             shapes[p + "post_mlp_layernorm.weight"] = (c,)
         if block != "parallel_shared_norm":
             shapes[p + "pre_mlp_layernorm.weight"] = (c,)
-        shapes[p + "mlp.linear_fc1.weight"] = (fc1, c)
-        shapes[p + "mlp.linear_fc2.weight"] = (c, f)
+        has = has_experts(model, i)
+        shapes.update(moe_shapes(model, p + "mlp.") if has else mlp_shapes(model, p + "mlp.", f))
     shapes["decoder.final_layernorm.weight"] = (c,)
     if not model["tied_embeddings"]:
         shapes["output_layer.weight"] = (v, c)
@@ -207,6 +266,8 @@ def make_weights(model, generator):
             values = 0.1 * values + (0.0 if model.get("norm_weight_plus_one") else 1.0)
         else:
             values = 0.15 * values
+        # Choices far enough apart that no rounding turns them over.
+        values = 3.0 * values if "router" in name else values
         weights[name] = values.float().double().requires_grad_(True)
     return weights
 
@@ -351,7 +412,77 @@ def mlp(model, w, name, x):
     return linear(w, name + ".linear_fc2", y)
 
 
-def layer(model, w, number, x):
+class Router:
+    """Routes one layer, and keeps what its losses and its bias need (DeepSeek-V3, Mixtral)."""
+
+    def __init__(self, moe):
+        self.moe = moe
+        self.bias = torch.zeros(moe["num_experts"], dtype=torch.float64)
+        self.load = torch.zeros(moe["num_experts"], dtype=torch.float64)
+
+    def choose(self, scores):
+        moe = self.moe
+        scores = scores + self.bias
+        groups = moe.get("num_groups", 1)
+        if groups > 1:
+            by_group = scores.view(*scores.shape[:-1], groups, -1)
+            worth = by_group.topk(2, dim=-1).values.sum(-1)
+            best = worth.topk(moe["group_topk"], dim=-1).indices
+            allowed = torch.zeros_like(worth, dtype=torch.bool).scatter(-1, best, True)
+            scores = by_group.masked_fill(~allowed[..., None], float("-inf")).flatten(-2)
+        return scores.topk(moe["router_topk"], dim=-1).indices
+
+    def route(self, logits):
+        """Experts and weights [B, T, k], and the losses' mean over the batch."""
+        moe = self.moe
+        k, experts = moe["router_topk"], moe["num_experts"]
+        if moe.get("score", "softmax") == "sigmoid":
+            scores = torch.sigmoid(logits)
+            chosen = self.choose(scores.detach())
+            weights = scores.gather(-1, chosen)
+            weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
+            p = scores / (scores.sum(-1, keepdim=True) + 1e-20)
+        else:
+            chosen = self.choose(logits.detach())
+            weights = logits.gather(-1, chosen).softmax(-1)
+            p = logits.softmax(-1)
+        self.load += F.one_hot(chosen, experts).sum((0, 1, 2)).double()
+        # The loss of each sequence: coeff * E / (k T^2) * sum over experts of (sum of p) * count.
+        by_score = F.one_hot(logits.detach().topk(k, dim=-1).indices, experts).sum((1, 2)).double()
+        t = logits.shape[1]
+        aux = (p.sum(1) * by_score).sum(-1) * (experts / (k * t * t))
+        z = logits.logsumexp(-1).pow(2).mean(-1)
+        loss = moe["aux_loss_coeff"] * aux + moe.get("z_loss_coeff", 0.0) * z
+        return chosen, weights * moe.get("topk_scaling_factor", 1.0), loss.mean()
+
+    def end_step(self):
+        if self.moe.get("expert_bias", False):
+            self.bias += self.moe["bias_update_rate"] * torch.sign(self.load.mean() - self.load)
+        self.load.zero_()
+
+
+def expert_mlp(model, w, name, x):
+    """Every expert on every token: [B, T, E, C]."""
+    experts = model["moe"]["num_experts"]
+    fc1, fc2 = (
+        w[f"{name}.experts.linear_{fc}.weight"].unflatten(0, (experts, -1)) for fc in ("fc1", "fc2")
+    )
+    gate, up = torch.einsum("btc,efc->btef", x, fc1).chunk(2, dim=-1)
+    return torch.einsum("btef,ecf->btec", F.silu(gate) * up, fc2)
+
+
+def moe_layer(model, w, name, x, router):
+    chosen, weights, loss = router.route(F.linear(x, w[name + ".router.weight"]))
+    out = expert_mlp(model, w, name, x)
+    index = chosen[..., None].expand(*chosen.shape, x.shape[-1])
+    y = (out.gather(2, index) * weights[..., None]).sum(2)
+    if name + ".shared_experts.linear_fc1.weight" in w:
+        y = y + mlp(model, w, name + ".shared_experts", x)
+    return y, loss
+
+
+def layer(model, w, number, x, router):
+    """The residual stream after the layer, and its router's loss."""
     p = f"decoder.layers.{number}."
     block = model.get("block", "sequential")
     period = model.get("full_attention_period", 0)
@@ -361,18 +492,22 @@ def layer(model, w, number, x):
     a = attention(model, w, p + "self_attention", normed, window)
     if block == "sandwich":
         a = norm(model, w, p + "post_attention_layernorm", a)
-    if block == "parallel_shared_norm":
-        return x + a + mlp(model, w, p + "mlp", normed)
-    if block == "parallel":
-        return x + a + mlp(model, w, p + "mlp", norm(model, w, p + "pre_mlp_layernorm", x))
-    x = x + a
-    m = mlp(model, w, p + "mlp", norm(model, w, p + "pre_mlp_layernorm", x))
+    before_mlp = x if "parallel" in block else x + a
+    if block != "parallel_shared_norm":
+        normed = norm(model, w, p + "pre_mlp_layernorm", before_mlp)
+    loss = 0.0
+    if has_experts(model, number):
+        m, loss = moe_layer(model, w, p + "mlp", normed, router)
+    else:
+        m = mlp(model, w, p + "mlp", normed)
     if block == "sandwich":
         m = norm(model, w, p + "post_mlp_layernorm", m)
-    return x + m
+    return x + a + m, loss
 
 
-def logits_of(model, w, tokens):
+def logits_of(model, w, tokens, routers):
+    """The logits [B, T, V], and the routers' losses added up over the layers."""
+    router_loss = torch.zeros((), dtype=torch.float64)
     x = w["embedding.word_embeddings.weight"][tokens] * model.get("embedding_scale", 1.0)
     if model["position"] == "learned":
         first = model.get("position_offset", 0)
@@ -380,11 +515,12 @@ def logits_of(model, w, tokens):
     if model.get("embedding_norm"):
         x = norm(model, w, "embedding.word_embeddings_layernorm", x)
     for i in range(model["num_layers"]):
-        x = layer(model, w, i, x)
+        x, loss = layer(model, w, i, x, routers.get(i))
+        router_loss = router_loss + loss
     x = norm(model, w, "decoder.final_layernorm", x)
     head = "embedding.word_embeddings.weight" if model["tied_embeddings"] else "output_layer.weight"
     logits = F.linear(x, w[head], w.get("output_layer.bias")) * model.get("logit_scale", 1.0)
-    return soft_cap(logits, model.get("logit_soft_cap", 0))
+    return soft_cap(logits, model.get("logit_soft_cap", 0)), router_loss
 
 
 def learning_rate(step):
@@ -435,25 +571,32 @@ def make_golden(stem, model, sequence, micro_batch, micro_batches):
         betas=(OPTIMIZER["beta1"], OPTIMIZER["beta2"]),
         eps=OPTIMIZER["epsilon"],
     )
-    losses, norms = [], []
+    layers = range(model["num_layers"])
+    routers = {i: Router(model["moe"]) for i in layers if has_experts(model, i)}
+    losses, norms, router_losses = [], [], []
     for step in range(STEPS):
         samples = tokens[step * batch : (step + 1) * batch]
-        logits = logits_of(model, weights, samples[:, :-1])
+        logits, router_loss = logits_of(model, weights, samples[:, :-1], routers)
         loss = F.cross_entropy(logits.flatten(0, 1), samples[:, 1:].flatten())
         optimizer.zero_grad()
-        loss.backward()
+        (loss + router_loss).backward()
         if step == 0:
             tensors["logits"] = logits[:micro_batch].detach().flatten(0, 1).float().numpy()
             for name, value in weights.items():
                 tensors["grad." + name] = value.grad.float().numpy().copy()
         losses.append(loss.item())
+        router_losses.append(router_loss.item())
         norm_before = torch.nn.utils.clip_grad_norm_(weights.values(), OPTIMIZER["clip_grad"])
         norms.append(norm_before.item())
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step)
         optimizer.step()
+        for router in routers.values():
+            router.end_step()
     tensors["losses"] = numpy.array(losses, dtype=numpy.float32)
     tensors["grad_norms"] = numpy.array(norms, dtype=numpy.float32)
+    if routers:
+        tensors["router_losses"] = numpy.array(router_losses, dtype=numpy.float32)
     write_safetensors(stem + ".safetensors", tensors)
     run = {
         "model": model,
@@ -472,7 +615,7 @@ def make_golden(stem, model, sequence, micro_batch, micro_batches):
 if __name__ == "__main__":
     here = os.path.dirname(os.path.abspath(__file__))
     families = [GPT2, LLAMA, FALCON, FALCON_MQA, GPTJ, NEOX, BLOOM, MPT, OPT, NEMOTRON]
-    families += [MISTRAL, QWEN2, QWEN3, GEMMA2, GLM4, LLAMA31, YARN]
+    families += [MISTRAL, QWEN2, QWEN3, GEMMA2, GLM4, LLAMA31, YARN, MIXTRAL, DEEPSEEK]
     for family in families:
         stem = family["name"].removeprefix("golden-").replace("-", "_")
         make_golden(os.path.join(here, stem), family, sequence=20, micro_batch=2, micro_batches=2)
