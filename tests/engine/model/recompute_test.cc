@@ -95,9 +95,9 @@ TEST(Recompute, OfModulesSendsOnlyWhatSequenceParallelismGathers) {
             (Strings{"layer_norm_forward", "gemm", "activation_forward"}));
   EXPECT_EQ(Recomputed("selective:mlp", "tp=2,sp=1"),
             (Strings{"layer_norm_forward", "all_gather", "gemm", "activation_forward"}));
-  EXPECT_EQ(
-      Recomputed("selective:core_attn+layernorm+mlp_act", "tp=2,sp=1"),
-      (Strings{"layer_norm_forward", "activation_forward", "layer_norm_forward", "attention_forward"}));
+  EXPECT_EQ(Recomputed("selective:core_attn+layernorm+mlp_act", "tp=2,sp=1"),
+            (Strings{"layer_norm_forward", "activation_forward", "layer_norm_forward",
+                     "attention_forward"}));
 }
 
 TEST(Recompute, OfModulesLiesWithinItsPiece) {
