@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Makes the golden files: tiny models trained by PyTorch in double precision.
+"""Makes the golden files: a tiny model of each family trained by PyTorch in double precision.
 
 Usage: ./make_goldens.py          (Debian packages python3-torch and python3-numpy)
 
@@ -11,8 +11,8 @@ Writes NAME.json, a run configuration, and NAME.safetensors beside this script. 
   losses        mean loss of ten optimizer steps
   grad_norms    global gradient norm of those steps, before clipping
   router_losses what the routers' losses add to these losses, of models with experts
-The models are written out here with plain tensor operations, from the papers and not from the
-engine, so that the two agree only if both are right.
+families.py lists the models. models.py writes them out with plain tensor operations, from the papers
+and not from the engine, so that the two agree only if both are right.
 """
 
 import json
@@ -23,6 +23,9 @@ import struct
 import numpy
 import torch
 import torch.nn.functional as F
+
+from families import FAMILIES
+from models import Router, has_experts, logits_of, make_weights
 
 STEPS = 10
 OPTIMIZER = {
@@ -36,267 +39,6 @@ OPTIMIZER = {
     "warmup_steps": 3,
     "decay_steps": 0,
 }
-GPT2 = {
-    "name": "golden-gpt2",
-    "vocab_size": 61,
-    "hidden_size": 32,
-    "num_layers": 2,
-    "num_heads": 4,
-    "num_kv_heads": 4,
-    "ffn_hidden_size": 128,
-    "max_sequence_length": 24,
-    "norm": "layernorm",
-    "activation": "gelu",
-    "position": "learned",
-    "norm_epsilon": 1e-5,
-    "rope_theta": 10000.0,
-    "bias": True,
-    "tied_embeddings": True,
-    "init_std": 0.02,
-    "make_vocab_size_divisible_by": 8,
-}
-LLAMA = dict(
-    GPT2,
-    name="golden-llama",
-    num_kv_heads=2,
-    ffn_hidden_size=48,
-    norm="rmsnorm",
-    activation="swiglu",
-    position="rope",
-    norm_epsilon=1e-6,
-    bias=False,
-    tied_embeddings=False,
-)
-# As Mixtral (softmax over the chosen experts, a load-balancing loss and a z-loss), and as DeepSeek-V3
-# with plain attention (sigmoids, groups, a shared expert, a bias that balances, a first dense layer).
-MIXTRAL = dict(
-    LLAMA,
-    name="golden-mixtral",
-    moe={
-        "num_experts": 6,
-        "router_topk": 2,
-        "ffn_hidden_size": 24,
-        "aux_loss_coeff": 0.02,
-        "z_loss_coeff": 0.001,
-    },
-)
-DEEPSEEK = dict(
-    LLAMA,
-    name="golden-deepseek",
-    num_layers=3,
-    moe={
-        "num_experts": 8,
-        "router_topk": 3,
-        "ffn_hidden_size": 16,
-        "shared_ffn_hidden_size": 24,
-        "first_k_dense": 1,
-        "score": "sigmoid",
-        "norm_topk": True,
-        "topk_scaling_factor": 2.5,
-        "num_groups": 4,
-        "group_topk": 2,
-        "group_score": "sum_of_top_two",
-        "expert_bias": True,
-        "bias_update_rate": 0.02,
-        "aux_loss_coeff": 0.01,
-    },
-)
-
-
-def has_experts(model, layer):
-    return "moe" in model and layer >= model["moe"].get("first_k_dense", 0)
-
-
-def mlp_shapes(model, prefix, f):
-    c = model["hidden_size"]
-    fc1 = 2 * f if model["activation"] == "swiglu" else f
-    return {prefix + "linear_fc1.weight": (fc1, c), prefix + "linear_fc2.weight": (c, f)}
-
-
-def moe_shapes(model, prefix):
-    """The experts' matrices stand one below the other."""
-    moe, c = model["moe"], model["hidden_size"]
-    shapes = {prefix + "router.weight": (moe["num_experts"], c)}
-    for name, (rows, columns) in mlp_shapes(
-        model, prefix + "experts.", moe["ffn_hidden_size"]
-    ).items():
-        shapes[name] = (moe["num_experts"] * rows, columns)
-    if moe.get("shared_ffn_hidden_size", 0) > 0:
-        shapes.update(
-            mlp_shapes(model, prefix + "shared_experts.", moe["shared_ffn_hidden_size"])
-        )
-    return shapes
-
-
-def make_weights(model, generator):
-    """Random weights for every parameter, spread wide enough that each one matters."""
-    c, f, v = model["hidden_size"], model["ffn_hidden_size"], model["vocab_size"]
-    d = c // model["num_heads"]
-    qkv = (model["num_heads"] + 2 * model["num_kv_heads"]) * d
-    shapes = {"embedding.word_embeddings.weight": (v, c)}
-    if model["position"] == "learned":
-        shapes["embedding.position_embeddings.weight"] = (model["max_sequence_length"], c)
-    for i in range(model["num_layers"]):
-        p = f"decoder.layers.{i}."
-        shapes[p + "input_layernorm.weight"] = (c,)
-        shapes[p + "self_attention.linear_qkv.weight"] = (qkv, c)
-        shapes[p + "self_attention.linear_proj.weight"] = (c, c)
-        shapes[p + "pre_mlp_layernorm.weight"] = (c,)
-        has = has_experts(model, i)
-        shapes.update(moe_shapes(model, p + "mlp.") if has else mlp_shapes(model, p + "mlp.", f))
-    shapes["decoder.final_layernorm.weight"] = (c,)
-    if not model["tied_embeddings"]:
-        shapes["output_layer.weight"] = (v, c)
-    for name in list(shapes):
-        is_norm = "layernorm" in name
-        if (is_norm and model["norm"] == "layernorm") or ("linear" in name and model["bias"]):
-            shapes[name.replace("weight", "bias")] = shapes[name][:1]
-    weights = {}
-    for name, shape in shapes.items():
-        values = torch.randn(shape, generator=generator, dtype=torch.float64)
-        values = 1.0 + 0.1 * values if "layernorm.weight" in name else 0.15 * values
-        # Choices far enough apart that no rounding turns them over.
-        values = 3.0 * values if "router" in name else values
-        weights[name] = values.float().double().requires_grad_(True)
-    return weights
-
-
-def norm(model, w, name, x):
-    if model["norm"] == "layernorm":
-        return F.layer_norm(
-            x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], model["norm_epsilon"]
-        )
-    scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + model["norm_epsilon"])
-    return x * scale * w[name + ".weight"]
-
-
-def linear(w, name, x):
-    return F.linear(x, w[name + ".weight"], w.get(name + ".bias"))
-
-
-def rotate(model, x):
-    """RoPE in the halves convention on x [B, heads, T, D]."""
-    t, d = x.shape[-2:]
-    frequency = model["rope_theta"] ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
-    angle = torch.outer(torch.arange(t, dtype=torch.float64), frequency)
-    cos, sin = torch.cos(angle), torch.sin(angle)
-    first, second = x[..., : d // 2], x[..., d // 2 :]
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
-
-
-def attention(model, w, name, x):
-    b, t, c = x.shape
-    h, kv = model["num_heads"], model["num_kv_heads"]
-    d = c // h
-    q, k, v = linear(w, name + ".linear_qkv", x).split([h * d, kv * d, kv * d], dim=-1)
-    q, k, v = (y.view(b, t, -1, d).transpose(1, 2) for y in (q, k, v))
-    if model["position"] == "rope":
-        q, k = rotate(model, q), rotate(model, k)
-    k, v = (y.repeat_interleave(h // kv, dim=1) for y in (k, v))
-    scores = q @ k.transpose(-1, -2) / math.sqrt(d)
-    future = torch.triu(torch.ones(t, t, dtype=torch.bool), diagonal=1)
-    out = scores.masked_fill(future, float("-inf")).softmax(-1) @ v
-    return linear(w, name + ".linear_proj", out.transpose(1, 2).reshape(b, t, c))
-
-
-def mlp(model, w, name, x):
-    y = linear(w, name + ".linear_fc1", x)
-    if model["activation"] == "swiglu":
-        gate, up = y.chunk(2, dim=-1)
-        y = F.silu(gate) * up
-    else:
-        y = F.gelu(y, approximate="tanh")
-    return linear(w, name + ".linear_fc2", y)
-
-
-class Router:
-    """Routes one layer, and keeps what its losses and its bias need (DeepSeek-V3, Mixtral)."""
-
-    def __init__(self, moe):
-        self.moe = moe
-        self.bias = torch.zeros(moe["num_experts"], dtype=torch.float64)
-        self.load = torch.zeros(moe["num_experts"], dtype=torch.float64)
-
-    def choose(self, scores):
-        moe = self.moe
-        scores = scores + self.bias
-        groups = moe.get("num_groups", 1)
-        if groups > 1:
-            by_group = scores.view(*scores.shape[:-1], groups, -1)
-            worth = by_group.topk(2, dim=-1).values.sum(-1)
-            best = worth.topk(moe["group_topk"], dim=-1).indices
-            allowed = torch.zeros_like(worth, dtype=torch.bool).scatter(-1, best, True)
-            scores = by_group.masked_fill(~allowed[..., None], float("-inf")).flatten(-2)
-        return scores.topk(moe["router_topk"], dim=-1).indices
-
-    def route(self, logits):
-        """Experts and weights [B, T, k], and the losses' mean over the batch."""
-        moe = self.moe
-        k, experts = moe["router_topk"], moe["num_experts"]
-        if moe.get("score", "softmax") == "sigmoid":
-            scores = torch.sigmoid(logits)
-            chosen = self.choose(scores.detach())
-            weights = scores.gather(-1, chosen)
-            weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
-            p = scores / (scores.sum(-1, keepdim=True) + 1e-20)
-        else:
-            chosen = self.choose(logits.detach())
-            weights = logits.gather(-1, chosen).softmax(-1)
-            p = logits.softmax(-1)
-        self.load += F.one_hot(chosen, experts).sum((0, 1, 2)).double()
-        # The loss of each sequence: coeff * E / (k T^2) * sum over experts of (sum of p) * count.
-        by_score = F.one_hot(logits.detach().topk(k, dim=-1).indices, experts).sum((1, 2)).double()
-        t = logits.shape[1]
-        aux = (p.sum(1) * by_score).sum(-1) * (experts / (k * t * t))
-        z = logits.logsumexp(-1).pow(2).mean(-1)
-        loss = moe["aux_loss_coeff"] * aux + moe.get("z_loss_coeff", 0.0) * z
-        return chosen, weights * moe.get("topk_scaling_factor", 1.0), loss.mean()
-
-    def end_step(self):
-        if self.moe.get("expert_bias", False):
-            self.bias += self.moe["bias_update_rate"] * torch.sign(self.load.mean() - self.load)
-        self.load.zero_()
-
-
-def expert_mlp(model, w, name, x):
-    """Every expert on every token: [B, T, E, C]."""
-    experts = model["moe"]["num_experts"]
-    fc1, fc2 = (
-        w[f"{name}.experts.linear_{fc}.weight"].unflatten(0, (experts, -1)) for fc in ("fc1", "fc2")
-    )
-    gate, up = torch.einsum("btc,efc->btef", x, fc1).chunk(2, dim=-1)
-    return torch.einsum("btef,ecf->btec", F.silu(gate) * up, fc2)
-
-
-def moe_layer(model, w, name, x, router):
-    chosen, weights, loss = router.route(F.linear(x, w[name + ".router.weight"]))
-    out = expert_mlp(model, w, name, x)
-    index = chosen[..., None].expand(*chosen.shape, x.shape[-1])
-    y = (out.gather(2, index) * weights[..., None]).sum(2)
-    if name + ".shared_experts.linear_fc1.weight" in w:
-        y = y + mlp(model, w, name + ".shared_experts", x)
-    return y, loss
-
-
-def logits_of(model, w, tokens, routers):
-    """The logits [B, T, V], and the routers' losses added up over the layers."""
-    router_loss = torch.zeros((), dtype=torch.float64)
-    x = w["embedding.word_embeddings.weight"][tokens]
-    if model["position"] == "learned":
-        x = x + w["embedding.position_embeddings.weight"][: tokens.shape[1]]
-    for i in range(model["num_layers"]):
-        p = f"decoder.layers.{i}."
-        x = x + attention(model, w, p + "self_attention", norm(model, w, p + "input_layernorm", x))
-        normed = norm(model, w, p + "pre_mlp_layernorm", x)
-        if has_experts(model, i):
-            y, loss = moe_layer(model, w, p + "mlp", normed, routers[i])
-            router_loss = router_loss + loss
-        else:
-            y = mlp(model, w, p + "mlp", normed)
-        x = x + y
-    x = norm(model, w, "decoder.final_layernorm", x)
-    head = "embedding.word_embeddings.weight" if model["tied_embeddings"] else "output_layer.weight"
-    return F.linear(x, w[head]), router_loss
 
 
 def learning_rate(step):
@@ -390,9 +132,6 @@ def make_golden(stem, model, sequence, micro_batch, micro_batches):
 
 if __name__ == "__main__":
     here = os.path.dirname(os.path.abspath(__file__))
-    make_golden(os.path.join(here, "gpt2"), GPT2, sequence=20, micro_batch=2, micro_batches=2)
-    make_golden(os.path.join(here, "llama"), LLAMA, sequence=20, micro_batch=2, micro_batches=2)
-    make_golden(os.path.join(here, "mixtral"), MIXTRAL, sequence=20, micro_batch=2, micro_batches=2)
-    make_golden(
-        os.path.join(here, "deepseek"), DEEPSEEK, sequence=20, micro_batch=2, micro_batches=2
-    )
+    for family in FAMILIES:
+        stem = family["name"].removeprefix("golden-").replace("-", "_")
+        make_golden(os.path.join(here, stem), family, sequence=20, micro_batch=2, micro_batches=2)

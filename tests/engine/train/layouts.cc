@@ -120,6 +120,7 @@ constexpr Row kCrossed[] = {
     {"pp", Numbers<1, 8>},
     {"schedule", nullptr, /*with_next=*/true},
     {"vp", Numbers<1, 4>},
+    {"sp", nullptr, /*with_next=*/true},
     {"tp", Numbers<1, 8>},
     {"cp", Numbers<1, 8>},
     {"dp", Numbers<1, 8>},
@@ -128,7 +129,6 @@ constexpr Row kCrossed[] = {
     {"dispatch"},
     {"zero"},
     {"shard", Numbers<0, 8>},
-    {"sp"},
 };
 /// ... and with every value of each of these, which are walked side by side: all their products
 /// would be twenty times as many layouts, of which few tell anything new.
