@@ -1,0 +1,36 @@
+// The tables behind hugging_face_names.h: a row for each layer of a model type.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string_view>
+
+namespace trimtab {
+
+/// How tensors of theirs hold a parameter of ours.
+enum class HuggingFaceForm {
+  kSame,        // one tensor, as ours
+  kTransposed,  // one tensor, matrices as [in, out] (GPT-2's Conv1D)
+  kStacked,     // tensors whose rows follow each other: query, key and value; or gate and up
+  kHeadGroups,  // one tensor: of each group of heads its queries, its key and its value
+};
+
+/// A layer: "NAME.weight", "NAME.bias" of ours are those of theirs. Each '*' stands for a number,
+/// the same in both.
+struct HuggingFaceRow {
+  std::string_view ours;
+  HuggingFaceForm form = HuggingFaceForm::kSame;
+  std::array<std::string_view, 3> theirs{};  // those used come first
+};
+
+struct HuggingFaceFamily {
+  std::string_view model_type;
+  std::string_view prefix;  // of the model's body
+  std::span<const HuggingFaceRow> rows;
+  std::span<const std::string_view> buffers{};
+};
+
+/// All model types whose tensors have names.
+std::span<const HuggingFaceFamily> HuggingFaceFamilies();
+
+}  // namespace trimtab
