@@ -25,6 +25,35 @@ std::string Unsupported(const char* what, const auto& value, const char* only) {
   return fmt::format("{} is {}; this version runs {}", what, value, only);
 }
 
+/// An empty string, or a field of the model that names what the layers do not do yet.
+std::string UnsupportedField(const ModelConfig& m) {
+  const ModelConfig usual;
+  const std::pair<const char*, bool> fields[] = {
+      {"activation", m.activation == usual.activation || m.activation == ActivationKind::kSwiGlu},
+      {"position", m.position == PositionKind::kLearned || m.position == PositionKind::kRope},
+      {"block", m.block == usual.block},
+      {"norm_bias", m.norm_bias},
+      {"norm_weight_plus_one", !m.norm_weight_plus_one},
+      {"embedding_norm", !m.embedding_norm},
+      {"embedding_scale", m.embedding_scale == 1.0},
+      {"output_bias", !m.output_bias},
+      {"logit_scale", m.logit_scale == 1.0},
+      {"logit_soft_cap", m.logit_soft_cap == 0},
+      {"attention_soft_cap", m.attention_soft_cap == 0},
+      {"attention_scale", m.attention_scale == 0},
+      {"query_key_norm", !m.query_key_norm},
+      {"qkv_clip", m.qkv_clip == 0},
+      {"position_offset", m.position_offset == 0},
+      {"rotary_fraction", m.rotary_fraction == 1.0},
+      {"rotary_interleaved", !m.rotary_interleaved},
+      {"rope_scaling", m.rope_scaling.kind == RopeScalingKind::kNone},
+      {"sliding_window", m.sliding_window == 0}};
+  for (const auto& [name, usual_value] : fields) {
+    if (!usual_value) return name;
+  }
+  return "";
+}
+
 /// An empty string, or what is wrong with the layers listed for each chunk.
 std::string StagesFault(const RunConfig& run) {
   const StageLayers& stages = run.layout.stages;
@@ -64,7 +93,7 @@ std::string UnevenForFp8(const RunConfig& run) {
   const int64_t tp = run.layout.tp;
   const std::pair<const char*, int64_t> sizes[] = {
       {"hidden_size", run.model.hidden_size},
-      {"hidden_size / tp", run.model.hidden_size / tp},
+      {"attention columns / tp", run.model.attention_size() / tp},
       {"query, key and value columns / tp", run.model.qkv_size() / tp},
       {"ffn_hidden_size / tp", run.model.ffn_hidden_size / tp},
       {"mbs x sequence_length / cp", LocalTokens(run)}};
@@ -201,8 +230,17 @@ constexpr Rule kRules[] = {
     {"stages-cover-model", "A list of layers per chunk has one entry for each and all layers.",
      [](const RunConfig& run) { return StagesFault(run).empty(); },
      [](const RunConfig& run) { return StagesFault(run); }},
-    {"hidden-divisible-by-heads", "Heads divide the hidden size evenly.",
-     [](const RunConfig& run) { return run.model.hidden_size % run.model.num_heads == 0; },
+    {"model-field-unsupported", "The layers do what the model's fields say.",
+     [](const RunConfig& run) { return UnsupportedField(run.model).empty(); },
+     [](const RunConfig& run) {
+       return fmt::format("{} of {} is not what this version runs", UnsupportedField(run.model),
+                          run.model.name);
+     }},
+    {"hidden-divisible-by-heads",
+     "Heads divide the hidden size evenly, or have a size of their own.",
+     [](const RunConfig& run) {
+       return run.model.head_dim > 0 || run.model.hidden_size % run.model.num_heads == 0;
+     },
      [](const RunConfig& run) {
        return NotDivisible("hidden_size", run.model.hidden_size, "num_heads", run.model.num_heads);
      }},

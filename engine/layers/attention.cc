@@ -29,10 +29,10 @@ SelfAttention::SelfAttention(ParameterStore& store, const LayerContext& context,
                              const std::string& name)
     : linear_qkv_(
           store, context, name + ".linear_qkv", context.model.hidden_size,
-          {context.model.hidden_size, context.model.num_kv_heads * context.model.head_size(),
+          {context.model.attention_size(), context.model.num_kv_heads * context.model.head_size(),
            context.model.num_kv_heads * context.model.head_size()},
-          context.model.bias),
-      linear_proj_(store, context, name + ".linear_proj", context.model.hidden_size,
+          context.model.has_qkv_bias()),
+      linear_proj_(store, context, name + ".linear_proj", context.model.attention_size(),
                    context.model.hidden_size, context.model.bias, ResidualStd(context.model)) {}
 
 void SelfAttention::ForwardCore(const LayerContext& context, SelfAttentionSaved& saved) const {

@@ -20,9 +20,9 @@ std::vector<int64_t> Fc1Blocks(const ModelConfig& model) {
 
 Mlp::Mlp(ParameterStore& store, const LayerContext& context, const std::string& name)
     : linear_fc1_(store, context, name + ".linear_fc1", context.model.hidden_size,
-                  Fc1Blocks(context.model), context.model.bias),
+                  Fc1Blocks(context.model), context.model.has_mlp_bias()),
       linear_fc2_(store, context, name + ".linear_fc2", context.model.ffn_hidden_size,
-                  context.model.hidden_size, context.model.bias,
+                  context.model.hidden_size, context.model.has_mlp_bias(),
                   context.model.init_std /
                       std::sqrt(2.0 * static_cast<double>(context.model.num_layers))) {}
 

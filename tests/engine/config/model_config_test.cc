@@ -75,6 +75,57 @@ TEST(ModelConfig, JsonRoundTripsForEveryPreset) {
   }
 }
 
+TEST(ModelConfig, JsonRoundTripsForEveryField) {
+  ModelConfig model = LoadModelConfig("llama-tiny");
+  model.activation = ActivationKind::kGeGluErf;
+  model.position = PositionKind::kNone;
+  model.block = BlockKind::kSandwich;
+  model.head_dim = 24;
+  model.qkv_bias = true;
+  model.mlp_bias = false;
+  model.norm_bias = false;
+  model.norm_weight_plus_one = true;
+  model.embedding_norm = true;
+  model.embedding_scale = 8.25;
+  model.output_bias = true;
+  model.logit_scale = 0.5;
+  model.logit_soft_cap = 30;
+  model.attention_soft_cap = 50;
+  model.attention_scale = 1.0 / 12.0;
+  model.query_key_norm = true;
+  model.qkv_clip = 8;
+  model.position_offset = 2;
+  model.rotary_fraction = 0.25;
+  model.rotary_interleaved = true;
+  model.rope_scaling = {.kind = RopeScalingKind::kYarn,
+                        .factor = 40,
+                        .original_length = 4096,
+                        .low_frequency = 2,
+                        .high_frequency = 3,
+                        .beta_fast = 31,
+                        .beta_slow = 2,
+                        .truncate = false,
+                        .attention_factor = 1.25};
+  model.sliding_window = 16;
+  model.full_attention_period = 2;
+  const nlohmann::json json = ToJson(model);
+  EXPECT_EQ(ModelConfigFromJson(nlohmann::json::parse(json.dump()), "f: $"), model);
+  // Each is written because it differs from the default, and no other key is.
+  EXPECT_EQ(json.size(), ToJson(ModelConfig{}).size() + 21);
+}
+
+TEST(ModelConfig, LayersWithAndWithoutAWindow) {
+  ModelConfig model = LoadModelConfig("llama-tiny");
+  EXPECT_EQ(model.layer_kind(0).sliding_window, 0);
+  model.sliding_window = 16;
+  EXPECT_EQ(model.layer_kind(1).sliding_window, 16);
+  model.full_attention_period = 2;
+  EXPECT_EQ(model.layer_kind(0).sliding_window, 16);
+  EXPECT_EQ(model.layer_kind(1).sliding_window, 0);
+  model.layer_kinds = {{.sliding_window = 5}, {}};
+  EXPECT_EQ(model.layer_kind(0).sliding_window, 5);
+}
+
 TEST(ModelConfig, OwnFileWithDefaults) {
   const ModelConfig model = LoadModelConfig("testdata/configs/models/own.json");
   EXPECT_EQ(model.name, "own-model");

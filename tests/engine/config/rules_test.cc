@@ -93,6 +93,9 @@ const std::map<std::string, Breach>& Breaches() {
           run.sequence_length = 4;
         },
         "fp8: mbs x sequence_length / cp is 8, no multiple of 16"}},
+      {"model-field-unsupported",
+       {[](RunConfig& run) { run.model.query_key_norm = true; },
+        "query_key_norm of llama-15m is not what this version runs"}},
       {"hidden-divisible-by-heads",
        {[](RunConfig& run) { run.model.hidden_size = 388; },
         "hidden_size 388 is not divisible by num_heads 8"}},
