@@ -72,9 +72,8 @@ void RunFlags::Declare(FlagSet& flags) {
 }
 
 RunConfig RunFlags::FromParts(const Cluster& cluster) const {
-  const std::pair<const char*, bool> needed[] = {{"--model", !model.empty()},
-                                                 {"--gbs", global_batch > 0},
-                                                 {"--seq", sequence_length > 0}};
+  const std::pair<const char*, bool> needed[] = {
+      {"--model", !model.empty()}, {"--gbs", global_batch > 0}, {"--seq", sequence_length > 0}};
   for (const auto& [flag, given] : needed) {
     if (!given) {
       throw UsageError(

@@ -153,9 +153,10 @@ const HuggingFaceFamily& FindHuggingFaceFamily(const std::string& model_type,
     if (family.model_type == model_type) return family;
     known.push_back(family.model_type);
   }
-  throw InputError(fmt::format("{}: the tensors of model_type '{}' are not known; expected one of "
-                               "{}",
-                               where, model_type, fmt::join(known, ", ")));
+  throw InputError(
+      fmt::format("{}: the tensors of model_type '{}' are not known; expected one of "
+                  "{}",
+                  where, model_type, fmt::join(known, ", ")));
 }
 
 HuggingFaceSource SourceOf(const HuggingFaceFamily& family, const ModelConfig& model,
@@ -188,8 +189,7 @@ bool IsPassedOver(const HuggingFaceFamily& family, const ModelConfig& model,
   if (std::any_of(family.buffers.begin(), family.buffers.end(), is)) return true;
   return model.tied_embeddings &&
          std::any_of(family.rows.begin(), family.rows.end(), [&](const HuggingFaceRow& row) {
-           return row.ours == "output_layer" &&
-                  name == std::string(row.theirs.front()) + ".weight";
+           return row.ours == "output_layer" && name == std::string(row.theirs.front()) + ".weight";
          });
 }
 

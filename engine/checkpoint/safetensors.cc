@@ -77,8 +77,10 @@ void SafetensorsWriter::Write(const SafetensorsEntry& entry, int64_t element,
   if (entry.dtype == DType::kF32) {
     file_.WriteAt(offset, std::as_bytes(values));
   } else {
-    const bool bf16 = entry.dtype == DType::kBf16;
-    const std::vector<uint16_t> rounded = Narrow(values, bf16 ? FloatToBf16 : FloatToF16);
+    const auto bf16 = [](float value) { return FloatToBf16(value); };
+    const auto fp16 = [](float value) { return FloatToF16(value); };
+    const std::vector<uint16_t> rounded =
+        entry.dtype == DType::kBf16 ? Narrow(values, bf16) : Narrow(values, fp16);
     file_.WriteAt(offset, std::as_bytes(std::span(rounded)));
   }
 }
@@ -127,13 +129,13 @@ void SafetensorsReader::Read(const SafetensorsEntry& entry, int64_t element,
       file_.bytes().data() + data_begin_ + entry.begin + element * SizeOf(*entry.dtype);
   switch (*entry.dtype) {
     case DType::kBf16:
-      return Widen<uint16_t>(from, stride, values, Bf16ToFloat);
+      return Widen<uint16_t>(from, stride, values, [](auto bits) { return Bf16ToFloat(bits); });
     case DType::kF16:
-      return Widen<uint16_t>(from, stride, values, F16ToFloat);
+      return Widen<uint16_t>(from, stride, values, [](auto bits) { return F16ToFloat(bits); });
     case DType::kF8E4M3:
-      return Widen<uint8_t>(from, stride, values, E4M3ToFloat);
+      return Widen<uint8_t>(from, stride, values, [](auto bits) { return E4M3ToFloat(bits); });
     case DType::kF8E5M2:
-      return Widen<uint8_t>(from, stride, values, E5M2ToFloat);
+      return Widen<uint8_t>(from, stride, values, [](auto bits) { return E5M2ToFloat(bits); });
     default:
       return Widen<float>(from, stride, values, [](float value) { return value; });
   }

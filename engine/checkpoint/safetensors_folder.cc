@@ -54,9 +54,10 @@ void SafetensorsFolder::OpenShards(const std::string& directory) {
   std::map<std::string, std::set<std::string>> shards;  // the tensors of each file
   for (const auto& [tensor, file] : map.items()) {
     if (!file.is_string() || !IsPlainFileName(file.get<std::string>())) {
-      throw InputError(fmt::format("{}: $.weight_map: tensor '{}' is in {}; expected the name of a "
-                                   ".safetensors file of the folder",
-                                   path, tensor, DescribeJson(file)));
+      throw InputError(
+          fmt::format("{}: $.weight_map: tensor '{}' is in {}; expected the name of a "
+                      ".safetensors file of the folder",
+                      path, tensor, DescribeJson(file)));
     }
     shards[file.get<std::string>()].insert(tensor);
   }
@@ -69,8 +70,8 @@ void SafetensorsFolder::OpenShards(const std::string& directory) {
     }
     for (const std::string& name : tensors) {
       if (shard.entries().contains(name)) continue;
-      throw InputError(fmt::format("{}: has no tensor '{}', which {} says is here", shard.path(),
-                                   name, path));
+      throw InputError(
+          fmt::format("{}: has no tensor '{}', which {} says is here", shard.path(), name, path));
     }
   }
 }

@@ -181,9 +181,8 @@ std::string LayOutSafetensors(std::vector<SafetensorsEntry>& entries,
     const TypeName& type = TypeOf(entry);
     entry.begin = next;
     entry.end = next += entry.numel() * type.bytes;
-    header[entry.name] = {{"dtype", type.name},
-                          {"shape", entry.shape},
-                          {"data_offsets", {entry.begin, entry.end}}};
+    header[entry.name] = {
+        {"dtype", type.name}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};
   }
   std::string text = header.dump();
   text.resize(static_cast<size_t>(RoundUp(static_cast<int64_t>(text.size()), 8)), ' ');

@@ -1,4 +1,4 @@
-// Reading a model's shape from a Hugging Face config.json.
+// A model's shape from and to a Hugging Face config.json.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -16,5 +16,9 @@ bool IsHuggingFaceConfig(const nlohmann::json& json);
 /// them: the engine trains without). Throws InputError for other model types and for features the
 /// engine does not have.
 ModelConfig ModelConfigFromHuggingFace(const nlohmann::json& json, const std::string& where);
+
+/// The config.json of a model, which reads back as the same but for its name and the padding of its
+/// vocabulary. Throws InputError when no model type that we know describes it.
+nlohmann::json ToHuggingFace(const ModelConfig& model);
 
 }  // namespace trimtab
