@@ -269,9 +269,11 @@ TEST(Safetensors, SurvivesMutatedFiles) {
   for (int round = 0; round < kRounds; ++round) {
     std::string bytes = valid;
     for (uint32_t edits = 1 + random() % 3; edits > 0 && !bytes.empty(); --edits) {
-      // The first bytes are the header's size.
-      const size_t at =
-          random() % (random() % 2 == 0 ? std::min<size_t>(8, bytes.size()) : bytes.size());
+      // Anywhere; in the header's size; in the data.
+      const size_t size = bytes.size();
+      const size_t places[] = {random() % size, random() % std::min<size_t>(8, size),
+                               size - 1 - random() % std::min<size_t>(40, size)};
+      const size_t at = places[random() % 3];
       switch (random() % 4) {
         case 0:
           bytes[at] = static_cast<char>(random());
@@ -287,6 +289,7 @@ TEST(Safetensors, SurvivesMutatedFiles) {
           break;
       }
     }
+    std::filesystem::remove(path);  // some file systems are slow to write over a file
     WriteBytes(path, bytes);
     try {
       const SafetensorsReader reader(path);
@@ -300,7 +303,7 @@ TEST(Safetensors, SurvivesMutatedFiles) {
       ASSERT_TRUE(std::string(error.what()).starts_with(path + ": ")) << error.what();
     }
   }
-  EXPECT_GT(accepted, kRounds / 20);  // data may hold anything
+  EXPECT_GT(accepted, kRounds / 50);  // data may hold anything
   EXPECT_LT(accepted, kRounds / 2);
 }
 
