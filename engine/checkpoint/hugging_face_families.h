@@ -2,8 +2,11 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <span>
 #include <string_view>
+
+#include "engine/config/model_config.h"
 
 namespace trimtab {
 
@@ -21,12 +24,14 @@ struct HuggingFaceRow {
   std::string_view ours;
   HuggingFaceForm form = HuggingFaceForm::kSame;
   std::array<std::string_view, 3> theirs{};  // those used come first
+  std::optional<BlockKind> block{};          // only in models of such blocks
 };
+using HuggingFaceRows = std::span<const HuggingFaceRow>;
 
 struct HuggingFaceFamily {
   std::string_view model_type;
-  std::string_view prefix;  // of the model's body
-  std::span<const HuggingFaceRow> rows;
+  std::string_view prefix;                // of the model's body
+  std::array<HuggingFaceRows, 4> rows{};  // the first that fits a layer holds
   std::span<const std::string_view> buffers{};
 };
 

@@ -48,6 +48,17 @@ std::string Fill(std::string_view pattern, const std::vector<std::string>& numbe
   return filled;
 }
 
+/// The row of a layer of ours; nullptr when there is none.
+const HuggingFaceRow* FindRow(const HuggingFaceFamily& family, const ModelConfig& model,
+                              std::string_view layer) {
+  for (const HuggingFaceRows rows : family.rows) {
+    for (const HuggingFaceRow& row : rows) {
+      if (row.block.value_or(model.block) == model.block && Match(row.ours, layer)) return &row;
+    }
+  }
+  return nullptr;
+}
+
 /// Heights of the stacked blocks of a parameter of `rows` rows.
 std::vector<int64_t> StackedRows(const ModelConfig& model, size_t blocks, int64_t rows) {
   if (blocks == 3) {
@@ -163,17 +174,17 @@ HuggingFaceSource SourceOf(const HuggingFaceFamily& family, const ModelConfig& m
                            const ParameterSpec& parameter) {
   const size_t dot = parameter.name.rfind('.');
   const std::string layer = parameter.name.substr(0, dot);
-  for (const HuggingFaceRow& row : family.rows) {
-    const auto numbers = Match(row.ours, layer);
-    if (!numbers) continue;
-    std::vector<std::string> names;
-    for (const std::string_view theirs : row.theirs) {
-      if (!theirs.empty()) names.push_back(Fill(theirs, *numbers) + parameter.name.substr(dot));
-    }
-    return SourceMaker(model, parameter, std::move(names)).Make(row.form);
+  const HuggingFaceRow* row = FindRow(family, model, layer);
+  if (row == nullptr) {
+    throw InputError(fmt::format("model '{}': a model of type {} has no parameter '{}'", model.name,
+                                 family.model_type, parameter.name));
   }
-  throw InputError(fmt::format("model '{}': a model of type {} has no parameter '{}'", model.name,
-                               family.model_type, parameter.name));
+  std::vector<std::string> names;
+  for (const std::string_view theirs : row->theirs) {
+    if (theirs.empty()) break;
+    names.push_back(Fill(theirs, *Match(row->ours, layer)) + parameter.name.substr(dot));
+  }
+  return SourceMaker(model, parameter, std::move(names)).Make(row->form);
 }
 
 std::string ShortName(const HuggingFaceFamily& family, const std::string& name) {
@@ -187,10 +198,9 @@ bool IsPassedOver(const HuggingFaceFamily& family, const ModelConfig& model,
            Match(ShortName(family, std::string(pattern)), name).has_value();
   };
   if (std::any_of(family.buffers.begin(), family.buffers.end(), is)) return true;
-  return model.tied_embeddings &&
-         std::any_of(family.rows.begin(), family.rows.end(), [&](const HuggingFaceRow& row) {
-           return row.ours == "output_layer" && name == std::string(row.theirs.front()) + ".weight";
-         });
+  const HuggingFaceRow* output = FindRow(family, model, "output_layer");
+  return model.tied_embeddings && output != nullptr &&
+         name == std::string(output->theirs.front()) + ".weight";
 }
 
 }  // namespace trimtab

@@ -168,8 +168,8 @@ def make_golden(name, model, config, dtype=torch.float32, shards=1, extra=lambda
             part = names[i * len(names) // shards : (i + 1) * len(names) // shards]
             write_safetensors(os.path.join(folder, file), {k: tensors[k] for k in part})
             weight_map.update({k: file for k in part})
-        index = {"metadata": {"total_size": 0}, "weight_map": weight_map}
-        index["metadata"]["total_size"] = sum(t.nelement() * t.element_size() for t in tensors.values())
+        total = sum(tensor.nelement() * tensor.element_size() for tensor in tensors.values())
+        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
         write_json(os.path.join(folder, "model.safetensors.index.json"), index)
     expected = {"tokens": tokens, "logits": logits, "loss": loss.reshape(1)}
     write_safetensors(
