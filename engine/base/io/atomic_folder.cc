@@ -27,12 +27,12 @@ AtomicFolder::AtomicFolder(std::string path)
     : path_(WithoutSlashes(std::move(path))), temporary_(path_ + ".tmp") {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(path_, error);
-  const bool empty = fs::is_directory(status) && fs::is_empty(path_, error) && !error;
-  if (fs::exists(status) && !empty) {
+  if (fs::exists(status) && !(fs::is_directory(status) && fs::is_empty(path_, error))) {
     throw StorageError(
         fmt::format("{}: is there already; expected a new or an empty folder", path_));
   }
   const fs::path parent = fs::path(path_).parent_path();
+  error.clear();  // that there is nothing is no error
   if (!parent.empty()) fs::create_directories(parent, error);
   if (error) {
     throw StorageError(fmt::format("{}: cannot create it: {}", parent.string(), error.message()));

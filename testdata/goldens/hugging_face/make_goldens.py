@@ -4,123 +4,25 @@
 Usage: ./make_goldens.py          (Debian packages python3-torch and python3-numpy)
 
 Writes NAME/config.json and NAME/*.safetensors, as Hugging Face's transformers would save the model,
-and NAME/expected.safetensors, computed in double precision:
+and NAME/expected.safetensors, computed in double precision by models.py:
   tokens   [B, T + 1]
   logits   [B * T, V] of all tokens but the last of each sequence
   loss     mean cross-entropy of predicting the next token
-Each model is written out with plain tensor operations over tensors of Hugging Face's names and
-shapes, from its modeling_*.py in transformers, and not from the engine.
 """
 
 import json
-import math
 import os
 import struct
+import sys
 
 import torch
 import torch.nn.functional as F
 
+sys.dont_write_bytecode = True  # of models.py, into this folder
+import models  # noqa: E402
+
 BATCH, SEQUENCE = 4, 12
 HERE = os.path.dirname(os.path.abspath(__file__))
-
-
-class Weights:
-    """Makes each tensor when it is first asked for: at random, spread so that each one matters."""
-
-    def __init__(self, dtype):
-        self.generator = torch.Generator().manual_seed(30)
-        self.dtype = dtype
-        self.tensors = {}
-
-    def __call__(self, name, *shape):
-        if name not in self.tensors:
-            values = torch.randn(shape, generator=self.generator, dtype=torch.float64)
-            is_norm = len(shape) == 1 and name.endswith("weight")
-            values = 1.0 + 0.1 * values if is_norm else 0.15 * values
-            self.tensors[name] = values.to(self.dtype)
-        assert self.tensors[name].shape == shape, name
-        return self.tensors[name].double()
-
-
-def linear(w, name, x, rows, bias):
-    weight = w(name + ".weight", rows, x.shape[-1])
-    return F.linear(x, weight, w(name + ".bias", rows) if bias else None)
-
-
-def conv1d(w, name, x, columns):
-    return x @ w(name + ".weight", x.shape[-1], columns) + w(name + ".bias", columns)
-
-
-def layer_norm(w, name, x, epsilon):
-    width = x.shape[-1]
-    return F.layer_norm(x, (width,), w(name + ".weight", width), w(name + ".bias", width), epsilon)
-
-
-def rms_norm(w, name, x, epsilon):
-    scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + epsilon)
-    return x * scale * w(name + ".weight", x.shape[-1])
-
-
-def heads(x, count):
-    """[B, T, count * D] to [B, count, T, D]."""
-    return x.view(*x.shape[:2], count, -1).transpose(1, 2)
-
-
-def rotate(x, theta):
-    """Rotary positions in halves, on [B, heads, T, D]."""
-    t, d = x.shape[-2:]
-    frequency = theta ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
-    angle = torch.outer(torch.arange(t, dtype=torch.float64), frequency)
-    cos, sin = torch.cos(angle), torch.sin(angle)
-    first, second = x[..., : d // 2], x[..., d // 2 :]
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
-
-
-def attend(q, k, v):
-    """Causal attention of [B, heads, T, D]; [B, T, heads * D]."""
-    k, v = (y.repeat_interleave(q.shape[1] // y.shape[1], dim=1) for y in (k, v))
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    t = scores.shape[-1]
-    future = torch.triu(torch.ones(t, t, dtype=torch.bool), diagonal=1)
-    out = scores.masked_fill(future, float("-inf")).softmax(-1) @ v
-    return out.transpose(1, 2).flatten(2)
-
-
-def gpt2(w, c, tokens):
-    width, epsilon = c["n_embd"], c["layer_norm_epsilon"]
-    table = w("wte.weight", c["vocab_size"], width)
-    x = table[tokens] + w("wpe.weight", c["n_positions"], width)[: tokens.shape[1]]
-    for i in range(c["n_layer"]):
-        p = f"h.{i}."
-        y = conv1d(w, p + "attn.c_attn", layer_norm(w, p + "ln_1", x, epsilon), 3 * width)
-        y = attend(*(heads(part, c["n_head"]) for part in y.split(width, dim=-1)))
-        x = x + conv1d(w, p + "attn.c_proj", y, width)
-        y = conv1d(w, p + "mlp.c_fc", layer_norm(w, p + "ln_2", x, epsilon), 4 * width)
-        x = x + conv1d(w, p + "mlp.c_proj", F.gelu(y, approximate="tanh"), width)
-    return F.linear(layer_norm(w, "ln_f", x, epsilon), table)
-
-
-def llama(w, c, tokens):
-    width, epsilon = c["hidden_size"], c["rms_norm_eps"]
-    count, kv = c["num_attention_heads"], c["num_key_value_heads"]
-    size = width // count
-    x = w("model.embed_tokens.weight", c["vocab_size"], width)[tokens]
-    for i in range(c["num_hidden_layers"]):
-        p = f"model.layers.{i}."
-        n = rms_norm(w, p + "input_layernorm", x, epsilon)
-        q, k, v = (
-            heads(linear(w, p + f"self_attn.{part}_proj", n, number * size, False), number)
-            for part, number in (("q", count), ("k", kv), ("v", kv))
-        )
-        y = attend(rotate(q, c["rope_theta"]), rotate(k, c["rope_theta"]), v)
-        x = x + linear(w, p + "self_attn.o_proj", y, width, False)
-        n = rms_norm(w, p + "post_attention_layernorm", x, epsilon)
-        gate, up = (
-            linear(w, p + f"mlp.{part}_proj", n, c["intermediate_size"], False)
-            for part in ("gate", "up")
-        )
-        x = x + linear(w, p + "mlp.down_proj", F.silu(gate) * up, width, False)
-    return linear(w, "lm_head", rms_norm(w, "model.norm", x, epsilon), c["vocab_size"], False)
 
 
 def write_safetensors(path, tensors):
@@ -147,8 +49,22 @@ def write_json(path, value):
         file.write("\n")
 
 
-def make_golden(name, model, config, dtype=torch.float32, shards=1, extra=lambda w: {}):
-    weights = Weights(dtype)
+def write_shards(folder, tensors, shards):
+    names = list(tensors)
+    weight_map = {}
+    for i in range(shards):
+        file = f"model-{i + 1:05}-of-{shards:05}.safetensors"
+        part = names[i * len(names) // shards : (i + 1) * len(names) // shards]
+        write_safetensors(os.path.join(folder, file), {name: tensors[name] for name in part})
+        weight_map.update({name: file for name in part})
+    total = sum(tensor.nelement() * tensor.element_size() for tensor in tensors.values())
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    write_json(os.path.join(folder, "model.safetensors.index.json"), index)
+
+
+def make_golden(name, model, config, dtype=torch.float32, shards=1, extra=None):
+    """`extra` makes tensors that are no parameters from those that are."""
+    weights = models.Weights(dtype)
     tokens = torch.randint(
         config["vocab_size"], (BATCH, SEQUENCE + 1), generator=weights.generator
     )
@@ -157,20 +73,11 @@ def make_golden(name, model, config, dtype=torch.float32, shards=1, extra=lambda
     folder = os.path.join(HERE, name)
     os.makedirs(folder, exist_ok=True)
     write_json(os.path.join(folder, "config.json"), config)
-    tensors = {**weights.tensors, **extra(weights.tensors)}
+    tensors = {**weights.tensors, **(extra(weights.tensors) if extra else {})}
     if shards == 1:
         write_safetensors(os.path.join(folder, "model.safetensors"), tensors)
     else:
-        names = list(tensors)
-        weight_map = {}
-        for i in range(shards):
-            file = f"model-{i + 1:05}-of-{shards:05}.safetensors"
-            part = names[i * len(names) // shards : (i + 1) * len(names) // shards]
-            write_safetensors(os.path.join(folder, file), {k: tensors[k] for k in part})
-            weight_map.update({k: file for k in part})
-        total = sum(tensor.nelement() * tensor.element_size() for tensor in tensors.values())
-        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-        write_json(os.path.join(folder, "model.safetensors.index.json"), index)
+        write_shards(folder, tensors, shards)
     expected = {"tokens": tokens, "logits": logits, "loss": loss.reshape(1)}
     write_safetensors(
         os.path.join(folder, "expected.safetensors"), {k: v.float() for k, v in expected.items()}
@@ -189,6 +96,76 @@ GPT2 = {
     "n_positions": 16,
     "vocab_size": 61,
 }
+GPTJ = dict(
+    GPT2, architectures=["GPTJForCausalLM"], model_type="gptj", rotary_dim=4,
+    tie_word_embeddings=False,
+)
+OPT = {
+    "architectures": ["OPTForCausalLM"],
+    "model_type": "opt",
+    "activation_function": "relu",
+    "do_layer_norm_before": True,
+    "ffn_dim": 128,
+    "hidden_size": 32,
+    "max_position_embeddings": 16,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "vocab_size": 61,
+    "word_embed_proj_dim": 32,
+}
+BLOOM = {
+    "architectures": ["BloomForCausalLM"],
+    "model_type": "bloom",
+    "apply_residual_connection_post_layernorm": False,
+    "hidden_size": 32,
+    "layer_norm_epsilon": 1e-5,
+    "n_head": 4,
+    "n_layer": 2,
+    "vocab_size": 61,
+}
+MPT = {
+    "architectures": ["MPTForCausalLM"],
+    "model_type": "mpt",
+    "attn_config": {"alibi": True, "alibi_bias_max": 8, "clip_qkv": None, "qk_ln": False},
+    "d_model": 32,
+    "expansion_ratio": 4,
+    "max_seq_len": 64,
+    "n_heads": 4,
+    "n_layers": 2,
+    "no_bias": True,
+    "vocab_size": 61,
+}
+GPT_NEOX = {
+    "architectures": ["GPTNeoXForCausalLM"],
+    "model_type": "gpt_neox",
+    "hidden_act": "gelu",
+    "hidden_size": 32,
+    "intermediate_size": 128,
+    "layer_norm_eps": 1e-5,
+    "max_position_embeddings": 64,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "rotary_emb_base": 10000,
+    "rotary_pct": 0.5,
+    "tie_word_embeddings": False,
+    "use_parallel_residual": True,
+    "vocab_size": 61,
+}
+FALCON = {
+    "architectures": ["FalconForCausalLM"],
+    "model_type": "falcon",
+    "alibi": False,
+    "bias": False,
+    "hidden_size": 32,
+    "layer_norm_epsilon": 1e-5,
+    "multi_query": True,
+    "new_decoder_architecture": False,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "parallel_attn": True,
+    "rope_theta": 10000.0,
+    "vocab_size": 61,
+}
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -205,17 +182,61 @@ LLAMA = {
     "torch_dtype": "bfloat16",
     "vocab_size": 61,
 }
+MISTRAL = dict(
+    LLAMA, architectures=["MistralForCausalLM"], model_type="mistral", sliding_window=5
+)
+QWEN2 = dict(
+    LLAMA, architectures=["Qwen2ForCausalLM"], model_type="qwen2", use_sliding_window=False
+)
+QWEN3 = dict(
+    LLAMA, architectures=["Qwen3ForCausalLM"], model_type="qwen3", head_dim=16,
+    attention_bias=False, use_sliding_window=False,
+)
+NEMOTRON = dict(
+    LLAMA, architectures=["NemotronForCausalLM"], model_type="nemotron", hidden_act="relu2",
+    norm_eps=1e-5, partial_rotary_factor=0.5,
+)
+del NEMOTRON["rms_norm_eps"]
+GEMMA2 = dict(
+    LLAMA, architectures=["Gemma2ForCausalLM"], model_type="gemma2", head_dim=16,
+    hidden_activation="gelu_pytorch_tanh", attn_logit_softcapping=5.0, final_logit_softcapping=3.0,
+    query_pre_attn_scalar=24, sliding_window=5, tie_word_embeddings=True,
+)
+del GEMMA2["hidden_act"]
+GLM4 = dict(
+    LLAMA, architectures=["Glm4ForCausalLM"], model_type="glm4", attention_bias=True, head_dim=8,
+    partial_rotary_factor=0.5,
+)
+GLM = dict(GLM4, architectures=["GlmForCausalLM"], model_type="glm")
 
 
 def main():
+    half = torch.bfloat16
     # The published file: no prefix, a buffer in each layer.
     make_golden(
-        "gpt2",
-        gpt2,
-        GPT2,
+        "gpt2", models.gpt2, GPT2,
         extra=lambda w: {f"h.{i}.attn.bias": torch.ones(1, 1, 4, 4).tril() for i in range(2)},
     )
-    make_golden("llama", llama, LLAMA, dtype=torch.bfloat16, shards=2)
+    make_golden("gptj", models.gptj, GPTJ, half)
+    make_golden("opt", models.opt, OPT, torch.float16)
+    make_golden("bloom", models.bloom, BLOOM, half)
+    make_golden("mpt", models.mpt, MPT, half)
+    make_golden("gpt_neox", models.gpt_neox, GPT_NEOX, torch.float16)
+    # The published file: a copy of the tied table.
+    make_golden(
+        "falcon_7b", models.falcon, FALCON, half,
+        extra=lambda w: {"lm_head.weight": w["transformer.word_embeddings.weight"]},
+    )
+    new = dict(FALCON, new_decoder_architecture=True, num_kv_heads=2)
+    make_golden("falcon_40b", models.falcon, new, half)
+    make_golden("llama", models.llama, LLAMA, half, shards=2)
+    make_golden("mistral", models.llama, MISTRAL, half)
+    make_golden("qwen2", models.llama, QWEN2, half)
+    make_golden("qwen3", models.llama, QWEN3, half, shards=3)
+    make_golden("nemotron", models.nemotron, NEMOTRON, half)
+    make_golden("gemma2", models.gemma2, GEMMA2, half)
+    make_golden("glm4", models.glm4, GLM4, half)
+    make_golden("glm", models.glm4, GLM, half)
 
 
 if __name__ == "__main__":
