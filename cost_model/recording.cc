@@ -109,6 +109,11 @@ RunConfig Repeated(const RunConfig& run, const ModelChunk& layers, const Recompu
                    int64_t groups) {
   RunConfig repeated = run;
   repeated.layout.recompute = RecomputeWithin(run.layout.recompute[0], group);
+  repeated.model.layer_kinds.clear();
+  for (int64_t i = 0; i < groups * layers.num_layers; ++i) {
+    const int64_t like = layers.first_layer + i % layers.num_layers;
+    repeated.model.layer_kinds.push_back(run.model.layer_kind(like));
+  }
   std::vector<std::string>& all = repeated.fp8.bf16_layers;
   all.clear();
   for (const std::string& kept : run.fp8.bf16_layers) {
@@ -211,13 +216,16 @@ UpdateRecording RecordUpdate(const RunConfig& run, int64_t stage, const Executor
 
 std::vector<int64_t> FirstAlike(const RunConfig& run) {
   std::vector<int64_t> alike(static_cast<size_t>(run.model.num_layers), 0);
-  if (!TypesOf(run.layout).fp8 || run.fp8.bf16_layers.empty()) return alike;
+  const bool precisions_differ = TypesOf(run.layout).fp8 && !run.fp8.bf16_layers.empty();
   const Executor any;
-  std::vector<std::vector<bool>> seen;
+  std::vector<std::pair<LayerKind, std::vector<bool>>> seen;  // and what computes in fp8
   for (int64_t i = 0; i < run.model.num_layers; ++i) {
-    Stage stage(run, run.model, any);
-    const TransformerLayer layer(stage.store, stage.context, TransformerLayer::NameOf(i));
-    seen.push_back(stage.fp8.InFp8());
+    auto& [kind, in_fp8] = seen.emplace_back(run.model.layer_kind(i), std::vector<bool>());
+    if (precisions_differ) {
+      Stage stage(run, run.model, any);
+      const TransformerLayer layer(stage.store, stage.context, i);
+      in_fp8 = stage.fp8.InFp8();
+    }
     const auto first = std::find(seen.begin(), seen.end(), seen.back());
     alike[static_cast<size_t>(i)] = first - seen.begin();
   }

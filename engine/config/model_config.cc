@@ -36,10 +36,9 @@ bool ModelConfig::gated() const {
 }
 
 int64_t ModelConfig::rotary_size() const {
-  // A product that rounds to just below a whole number must not lose a pair.
-  const auto dims =
-      static_cast<int64_t>(std::floor(static_cast<double>(head_size()) * rotary_fraction + 1e-9));
-  return dims / 2 * 2;
+  // A product that rounds to just below a whole number is that number.
+  return static_cast<int64_t>(
+      std::floor(static_cast<double>(head_size()) * rotary_fraction + 1e-9));
 }
 
 double ModelConfig::score_scale() const {

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/config/rope_scaling.h"
+
 namespace trimtab {
 
 enum class NormKind { kLayerNorm, kRmsNorm };
@@ -32,23 +34,6 @@ enum class BlockKind {
   kParallel,        // x += attention(n(x)) + mlp(m(x)): GPT-NeoX, Falcon 40B
   kParallelShared,  // x += attention(n(x)) + mlp(n(x)): GPT-J, Falcon 7B
   kSandwich,        // x += n'(attention(n(x))); x += m'(mlp(m(x))): Gemma 2
-};
-
-/// How the frequencies of rotary positions are changed for sequences longer than those first
-/// trained on. Formulas in engine/ops/rotary.h.
-enum class RopeScalingKind { kNone, kLinear, kLlama3, kYarn };
-struct RopeScaling {
-  RopeScalingKind kind = RopeScalingKind::kNone;
-  double factor = 1.0;
-  int64_t original_length = 0;  // positions first trained on; kLlama3, kYarn
-  double low_frequency = 1.0;   // kLlama3: wavelengths above original_length / this are scaled
-  double high_frequency = 4.0;  // kLlama3: those below original_length / this are not
-  double beta_fast = 32.0;      // kYarn: turns over original_length from which on none is scaled
-  double beta_slow = 1.0;       // kYarn: turns below which all are
-  bool truncate = true;         // kYarn: the range between ends at whole pairs
-  double attention_factor = 0;  // kYarn: multiplies cos and sin; 0 = 0.1 ln(factor) + 1
-
-  bool operator==(const RopeScaling&) const = default;
 };
 
 /// What is not the same in every layer of a model.
@@ -112,7 +97,7 @@ struct ModelConfig {
   bool has_qkv_bias() const { return qkv_bias.value_or(bias); }
   bool has_mlp_bias() const { return mlp_bias.value_or(bias); }
   bool has_norm_bias() const { return norm == NormKind::kLayerNorm && norm_bias; }
-  /// Dims of a head that rotary positions turn, an even number.
+  /// Dims of a head that rotary positions turn: D * rotary_fraction, rounded down.
   int64_t rotary_size() const;
   /// What the scores are multiplied by.
   double score_scale() const;

@@ -25,35 +25,6 @@ std::string Unsupported(const char* what, const auto& value, const char* only) {
   return fmt::format("{} is {}; this version runs {}", what, value, only);
 }
 
-/// An empty string, or a field of the model that names what the layers do not do yet.
-std::string UnsupportedField(const ModelConfig& m) {
-  const ModelConfig usual;
-  const std::pair<const char*, bool> fields[] = {
-      {"activation", m.activation == usual.activation || m.activation == ActivationKind::kSwiGlu},
-      {"position", m.position == PositionKind::kLearned || m.position == PositionKind::kRope},
-      {"block", m.block == usual.block},
-      {"norm_bias", m.norm_bias},
-      {"norm_weight_plus_one", !m.norm_weight_plus_one},
-      {"embedding_norm", !m.embedding_norm},
-      {"embedding_scale", m.embedding_scale == 1.0},
-      {"output_bias", !m.output_bias},
-      {"logit_scale", m.logit_scale == 1.0},
-      {"logit_soft_cap", m.logit_soft_cap == 0},
-      {"attention_soft_cap", m.attention_soft_cap == 0},
-      {"attention_scale", m.attention_scale == 0},
-      {"query_key_norm", !m.query_key_norm},
-      {"qkv_clip", m.qkv_clip == 0},
-      {"position_offset", m.position_offset == 0},
-      {"rotary_fraction", m.rotary_fraction == 1.0},
-      {"rotary_interleaved", !m.rotary_interleaved},
-      {"rope_scaling", m.rope_scaling.kind == RopeScalingKind::kNone},
-      {"sliding_window", m.sliding_window == 0}};
-  for (const auto& [name, usual_value] : fields) {
-    if (!usual_value) return name;
-  }
-  return "";
-}
-
 /// An empty string, or what is wrong with the layers listed for each chunk.
 std::string StagesFault(const RunConfig& run) {
   const StageLayers& stages = run.layout.stages;
@@ -230,12 +201,6 @@ constexpr Rule kRules[] = {
     {"stages-cover-model", "A list of layers per chunk has one entry for each and all layers.",
      [](const RunConfig& run) { return StagesFault(run).empty(); },
      [](const RunConfig& run) { return StagesFault(run); }},
-    {"model-field-unsupported", "The layers do what the model's fields say.",
-     [](const RunConfig& run) { return UnsupportedField(run.model).empty(); },
-     [](const RunConfig& run) {
-       return fmt::format("{} of {} is not what this version runs", UnsupportedField(run.model),
-                          run.model.name);
-     }},
     {"hidden-divisible-by-heads",
      "Heads divide the hidden size evenly, or have a size of their own.",
      [](const RunConfig& run) {
@@ -250,13 +215,43 @@ constexpr Rule kRules[] = {
        return NotDivisible("num_heads", run.model.num_heads, "num_kv_heads",
                            run.model.num_kv_heads);
      }},
-    {"head-size-even-with-rope", "Rotary positions rotate a head's elements in pairs.",
+    {"head-size-even-with-rope", "Rotary positions turn a head's elements in pairs, at least one.",
      [](const RunConfig& run) {
-       return run.model.position != PositionKind::kRope || run.model.head_size() % 2 == 0;
+       const int64_t size = run.model.rotary_size();
+       return run.model.position != PositionKind::kRope || (size >= 2 && size % 2 == 0);
      },
      [](const RunConfig& run) {
-       return fmt::format("hidden_size {} / num_heads {} makes heads of {}, which is odd",
-                          run.model.hidden_size, run.model.num_heads, run.model.head_size());
+       return fmt::format(
+           "head size {} x rotary_fraction {} makes {} elements that turn; expected an even number "
+           "of at least 2",
+           run.model.head_size(), run.model.rotary_fraction, run.model.rotary_size());
+     }},
+    {"qkv-clip-unsupported", "Queries, keys and values are not clamped.",
+     [](const RunConfig& run) { return run.model.qkv_clip == 0; },
+     [](const RunConfig& run) {
+       return Unsupported("qkv_clip", run.model.qkv_clip, "qkv_clip=0 only");
+     }},
+    {"rope-scaling-original-length",
+     "llama3 and yarn scale rotary positions by the length that the model was first trained on.",
+     [](const RunConfig& run) {
+       const RopeScaling& scaling = run.model.rope_scaling;
+       const bool needs_one =
+           scaling.kind == RopeScalingKind::kLlama3 || scaling.kind == RopeScalingKind::kYarn;
+       return !needs_one || scaling.original_length >= 1;
+     },
+     [](const RunConfig&) {
+       return std::string("rope_scaling needs an original_length of at least 1");
+     }},
+    {"window-and-alibi-without-cp",
+     "Blocks of keys that travel between context-parallel ranks have neither sliding windows nor "
+     "ALiBi.",
+     [](const RunConfig& run) {
+       return run.layout.cp == 1 ||
+              (run.model.sliding_window == 0 && run.model.position != PositionKind::kAlibi);
+     },
+     [](const RunConfig& run) {
+       return fmt::format("cp is {}, and the model has {}; use cp=1", run.layout.cp,
+                          run.model.sliding_window > 0 ? "a sliding window" : "ALiBi positions");
      }},
     {"sequence-within-positions", "The sequence is no longer than the learned positions.",
      [](const RunConfig& run) {

@@ -1,6 +1,7 @@
-// One pre-norm transformer layer: x + attention(norm(x)), then x + mlp(norm(x)).
+// One transformer layer: attention and MLP, added to the residual stream as BlockKind says.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "engine/layers/attention.h"
@@ -9,18 +10,27 @@
 
 namespace trimtab {
 
+/// What a norm after attention or MLP keeps; nothing in blocks without.
+struct PostNormSaved {
+  Tensor input;  // [rows, C], the result of attention or MLP
+  NormSaved norm;
+};
+
 /// Everything a layer keeps between Forward and Backward, beside its input. Norms and what goes
 /// into the linear layers after them are undefined where they are recomputed, and so is the whole
 /// MLP.
 struct TransformerLayerSaved {
   NormSaved input_norm;
   SelfAttentionSaved attention;
-  Tensor middle;  // [rows, C], the residual stream between attention and MLP
-  NormSaved mlp_norm;
+  PostNormSaved post_attention;
+  Tensor middle;       // [rows, C], the residual stream between attention and MLP; undefined where
+                       // they stand side by side
+  NormSaved mlp_norm;  // undefined where the MLP takes what attention takes
   MlpSaved mlp;
+  PostNormSaved post_mlp;
 
   /// Nothing of a layer is kept where all of it is recomputed.
-  bool defined() const { return middle.defined(); }
+  bool defined() const { return attention.qkv.defined(); }
 };
 
 class TransformerLayer {
@@ -28,7 +38,7 @@ class TransformerLayer {
   /// The name of layer `number` of a model: "decoder.layers.3".
   static std::string NameOf(int64_t number);
 
-  TransformerLayer(ParameterStore& store, const LayerContext& context, const std::string& name);
+  TransformerLayer(ParameterStore& store, const LayerContext& context, int64_t number);
 
   /// The residual stream after the layer [rows, C], an activation, from the one before it.
   Tensor Forward(const LayerContext& context, const Tensor& x, TransformerLayerSaved& saved) const;
@@ -37,18 +47,42 @@ class TransformerLayer {
                 Tensor& dx, bool accumulate) const;
 
  private:
-  /// Drops what of norms and MLP is recomputed, once attention or the MLP has used it.
-  static void DropInputNorm(const LayerContext& context, TransformerLayerSaved& saved);
+  TransformerLayer(ParameterStore& store, const LayerContext& context, const std::string& name,
+                   const LayerKind& kind);
+
+  bool parallel() const {
+    return block_ == BlockKind::kParallel || block_ == BlockKind::kParallelShared;
+  }
+  /// What the norm of the MLP reads.
+  const Tensor& MlpNormInput(const Tensor& x, const TransformerLayerSaved& saved) const {
+    return parallel() ? x : saved.middle;
+  }
+  /// The results of the norms.
+  LinearOperand AttentionInput(const LayerContext& context, const Tensor& x,
+                               TransformerLayerSaved& saved) const;
+  LinearOperand MlpInput(const LayerContext& context, const Tensor& x,
+                         TransformerLayerSaved& saved) const;
+  Tensor ForwardInParallel(const LayerContext& context, const Tensor& x,
+                           TransformerLayerSaved& saved) const;
+  void BackwardInParallel(const LayerContext& context, const Tensor& x,
+                          TransformerLayerSaved& saved, Tensor& dx, bool accumulate) const;
+
+  /// Drop what of norms and MLP is recomputed, once attention or the MLP has used it.
+  static void DropAttentionInput(const LayerContext& context, TransformerLayerSaved& saved);
   static void DropMlp(const LayerContext& context, TransformerLayerSaved& saved);
   /// Make it again.
-  void RecomputeInputNorm(const LayerContext& context, const Tensor& x,
-                          TransformerLayerSaved& saved) const;
-  void RecomputeMlp(const LayerContext& context, TransformerLayerSaved& saved) const;
+  void RecomputeAttentionInput(const LayerContext& context, const Tensor& x,
+                               TransformerLayerSaved& saved) const;
+  void RecomputeMlp(const LayerContext& context, const Tensor& x,
+                    TransformerLayerSaved& saved) const;
 
+  BlockKind block_;
   Norm input_norm_;
   SelfAttention attention_;
-  Norm mlp_norm_;
+  std::optional<Norm> post_attention_norm_;
+  std::optional<Norm> mlp_norm_;  // not where the MLP takes what attention takes
   Mlp mlp_;
+  std::optional<Norm> post_mlp_norm_;
 };
 
 }  // namespace trimtab

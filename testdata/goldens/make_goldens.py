@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Makes the golden files: tiny GPT-2 and Llama models trained by PyTorch in double precision.
+"""Makes the golden files: a tiny model of each family trained by PyTorch in double precision.
 
 Usage: ./make_goldens.py          (Debian packages python3-torch and python3-numpy)
 
@@ -68,97 +68,323 @@ LLAMA = dict(
 )
 
 
+# The families, by what they differ from the two above in.
+FALCON = dict(
+    GPT2,
+    name="golden-falcon",
+    num_heads=4,
+    num_kv_heads=2,
+    activation="gelu_erf",
+    position="rope",
+    bias=False,
+    block="parallel",
+)
+FALCON_MQA = dict(FALCON, name="golden-falcon-mqa", num_kv_heads=1, block="parallel_shared_norm")
+GPTJ = dict(
+    GPT2,
+    name="golden-gptj",
+    position="rope",
+    bias=False,
+    mlp_bias=True,
+    tied_embeddings=False,
+    output_bias=True,
+    block="parallel_shared_norm",
+    rotary_fraction=0.5,
+    rotary_interleaved=True,
+)
+NEOX = dict(
+    GPT2,
+    name="golden-neox",
+    activation="gelu_erf",
+    position="rope",
+    tied_embeddings=False,
+    block="parallel",
+    rotary_fraction=0.25,
+)
+BLOOM = dict(GPT2, name="golden-bloom", position="alibi", embedding_norm=True)
+MPT = dict(
+    GPT2, name="golden-mpt", position="alibi", activation="gelu_erf", bias=False, norm_bias=False
+)
+OPT = dict(GPT2, name="golden-opt", activation="relu", position_offset=2)
+NEMOTRON = dict(
+    GPT2,
+    name="golden-nemotron",
+    num_kv_heads=2,
+    activation="squared_relu",
+    position="rope",
+    bias=False,
+    tied_embeddings=False,
+    norm_weight_plus_one=True,
+    rotary_fraction=0.5,
+)
+MISTRAL = dict(LLAMA, name="golden-mistral", sliding_window=7)
+QWEN2 = dict(LLAMA, name="golden-qwen2", qkv_bias=True)
+QWEN3 = dict(LLAMA, name="golden-qwen3", head_size=12, query_key_norm=True, tied_embeddings=True)
+GEMMA2 = dict(
+    LLAMA,
+    name="golden-gemma2",
+    activation="geglu",
+    tied_embeddings=True,
+    block="sandwich",
+    head_size=12,
+    norm_weight_plus_one=True,
+    embedding_scale=5.5,
+    attention_scale=0.25,
+    attention_soft_cap=2.0,
+    logit_soft_cap=3.0,
+    sliding_window=6,
+    full_attention_period=2,
+)
+GLM4 = dict(
+    LLAMA,
+    name="golden-glm4",
+    qkv_bias=True,
+    block="sandwich",
+    rotary_fraction=0.5,
+    rotary_interleaved=True,
+)
+LLAMA31 = dict(
+    LLAMA,
+    name="golden-llama31",
+    rope_scaling={
+        "kind": "llama3",
+        "factor": 4.0,
+        "original_length": 16,
+        "low_frequency": 1.0,
+        "high_frequency": 4.0,
+    },
+)
+YARN = dict(
+    LLAMA,
+    name="golden-yarn",
+    logit_scale=0.6,
+    rope_scaling={"kind": "yarn", "factor": 4.0, "original_length": 16, "beta_fast": 4.0},
+)
+
+
+def head_size(model):
+    return model.get("head_size", model["hidden_size"] // model["num_heads"])
+
+
 def make_weights(model, generator):
     """Random weights for every parameter, spread wide enough that each one matters."""
     c, f, v = model["hidden_size"], model["ffn_hidden_size"], model["vocab_size"]
-    d = c // model["num_heads"]
+    d = head_size(model)
     qkv = (model["num_heads"] + 2 * model["num_kv_heads"]) * d
-    fc1 = 2 * f if model["activation"] == "swiglu" else f
+    fc1 = 2 * f if "glu" in model["activation"] else f
+    block = model.get("block", "sequential")
     shapes = {"embedding.word_embeddings.weight": (v, c)}
     if model["position"] == "learned":
-        shapes["embedding.position_embeddings.weight"] = (model["max_sequence_length"], c)
+        rows = model["max_sequence_length"] + model.get("position_offset", 0)
+        shapes["embedding.position_embeddings.weight"] = (rows, c)
+    if model.get("embedding_norm"):
+        shapes["embedding.word_embeddings_layernorm.weight"] = (c,)
     for i in range(model["num_layers"]):
         p = f"decoder.layers.{i}."
         shapes[p + "input_layernorm.weight"] = (c,)
         shapes[p + "self_attention.linear_qkv.weight"] = (qkv, c)
-        shapes[p + "self_attention.linear_proj.weight"] = (c, c)
-        shapes[p + "pre_mlp_layernorm.weight"] = (c,)
+        if model.get("query_key_norm"):
+            shapes[p + "self_attention.q_layernorm.weight"] = (d,)
+            shapes[p + "self_attention.k_layernorm.weight"] = (d,)
+        shapes[p + "self_attention.linear_proj.weight"] = (c, model["num_heads"] * d)
+        if block == "sandwich":
+            shapes[p + "post_attention_layernorm.weight"] = (c,)
+            shapes[p + "post_mlp_layernorm.weight"] = (c,)
+        if block != "parallel_shared_norm":
+            shapes[p + "pre_mlp_layernorm.weight"] = (c,)
         shapes[p + "mlp.linear_fc1.weight"] = (fc1, c)
         shapes[p + "mlp.linear_fc2.weight"] = (c, f)
     shapes["decoder.final_layernorm.weight"] = (c,)
     if not model["tied_embeddings"]:
         shapes["output_layer.weight"] = (v, c)
     for name in list(shapes):
-        is_norm = "layernorm" in name
-        if (is_norm and model["norm"] == "layernorm") or ("linear" in name and model["bias"]):
+        if has_bias(model, name):
             shapes[name.replace("weight", "bias")] = shapes[name][:1]
     weights = {}
     for name, shape in shapes.items():
         values = torch.randn(shape, generator=generator, dtype=torch.float64)
-        values = 1.0 + 0.1 * values if "layernorm.weight" in name else 0.15 * values
+        if "layernorm.weight" in name:
+            values = 0.1 * values + (0.0 if model.get("norm_weight_plus_one") else 1.0)
+        else:
+            values = 0.15 * values
         weights[name] = values.float().double().requires_grad_(True)
     return weights
 
 
-def norm(model, w, name, x):
-    if model["norm"] == "layernorm":
-        return F.layer_norm(
-            x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], model["norm_epsilon"]
-        )
+def has_bias(model, name):
+    if "q_layernorm" in name or "k_layernorm" in name:
+        return False
+    if "layernorm" in name:
+        return model["norm"] == "layernorm" and model.get("norm_bias", True)
+    if "linear_qkv" in name:
+        return model.get("qkv_bias", model["bias"])
+    if "mlp.linear" in name:
+        return model.get("mlp_bias", model["bias"])
+    if "output_layer" in name:
+        return model.get("output_bias", False)
+    return "linear" in name and model["bias"]
+
+
+def norm_weight(model, w, name):
+    return w[name + ".weight"] + (1.0 if model.get("norm_weight_plus_one") else 0.0)
+
+
+def rms_norm(model, w, name, x):
     scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + model["norm_epsilon"])
-    return x * scale * w[name + ".weight"]
+    return x * scale * norm_weight(model, w, name)
+
+
+def norm(model, w, name, x):
+    if model["norm"] == "rmsnorm":
+        return rms_norm(model, w, name, x)
+    weight = norm_weight(model, w, name)
+    return F.layer_norm(x, x.shape[-1:], weight, w.get(name + ".bias"), model["norm_epsilon"])
 
 
 def linear(w, name, x):
     return F.linear(x, w[name + ".weight"], w.get(name + ".bias"))
 
 
+def scaled(model, frequency, dims):
+    """Frequencies of rotary positions [dims / 2] after scaling, and what cos and sin are times."""
+    scaling = model.get("rope_scaling", {"kind": "none"})
+    if scaling["kind"] == "none":
+        return frequency, 1.0
+    factor, length = scaling["factor"], scaling["original_length"]
+    if scaling["kind"] == "llama3":
+        wavelength = 2 * math.pi / frequency
+        low, high = scaling["low_frequency"], scaling["high_frequency"]
+        smooth = (length / wavelength - low) / (high - low)
+        between = (1 - smooth) * frequency / factor + smooth * frequency
+        result = torch.where(wavelength > length / low, frequency / factor, between)
+        return torch.where(wavelength < length / high, frequency, result), 1.0
+
+    def pair(turns):
+        return dims * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(model["rope_theta"]))
+
+    first = max(math.floor(pair(scaling.get("beta_fast", 32.0))), 0)
+    last = min(math.ceil(pair(scaling.get("beta_slow", 1.0))), dims - 1)
+    ramp = ((torch.arange(dims // 2, dtype=torch.float64) - first) / (last - first)).clamp(0, 1)
+    return frequency / factor * ramp + frequency * (1 - ramp), 0.1 * math.log(factor) + 1
+
+
 def rotate(model, x):
-    """RoPE in the halves convention on x [B, heads, T, D]."""
+    """Rotary positions on x [B, heads, T, D]: pairs as halves of what turns, or as neighbours."""
     t, d = x.shape[-2:]
-    frequency = model["rope_theta"] ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
+    dims = int(d * model.get("rotary_fraction", 1.0))
+    frequency = model["rope_theta"] ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims)
+    frequency, factor = scaled(model, frequency, dims)
     angle = torch.outer(torch.arange(t, dtype=torch.float64), frequency)
-    cos, sin = torch.cos(angle), torch.sin(angle)
-    first, second = x[..., : d // 2], x[..., d // 2 :]
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+    cos, sin = torch.cos(angle) * factor, torch.sin(angle) * factor
+    turned, rest = x[..., :dims], x[..., dims:]
+    if model.get("rotary_interleaved"):
+        first, second = turned[..., 0::2], turned[..., 1::2]
+    else:
+        first, second = turned.chunk(2, dim=-1)
+    first, second = first * cos - second * sin, second * cos + first * sin
+    if model.get("rotary_interleaved"):
+        turned = torch.stack([first, second], dim=-1).flatten(-2)
+    else:
+        turned = torch.cat([first, second], dim=-1)
+    return torch.cat([turned, rest], dim=-1)
 
 
-def attention(model, w, name, x):
-    b, t, c = x.shape
-    h, kv = model["num_heads"], model["num_kv_heads"]
-    d = c // h
+def alibi_slopes(heads):
+    """Of the ALiBi paper's own code."""
+
+    def of_power(n):
+        return [2.0 ** (-8.0 * (i + 1) / n) for i in range(n)]
+
+    if math.log2(heads).is_integer():
+        return of_power(heads)
+    closest = 2 ** math.floor(math.log2(heads))
+    return of_power(closest) + of_power(2 * closest)[0::2][: heads - closest]
+
+
+def soft_cap(x, cap):
+    return cap * torch.tanh(x / cap) if cap else x
+
+
+def attention(model, w, name, x, window):
+    b, t, _ = x.shape
+    h, kv, d = model["num_heads"], model["num_kv_heads"], head_size(model)
     q, k, v = linear(w, name + ".linear_qkv", x).split([h * d, kv * d, kv * d], dim=-1)
     q, k, v = (y.view(b, t, -1, d).transpose(1, 2) for y in (q, k, v))
+    if model.get("query_key_norm"):
+        q = rms_norm(model, w, name + ".q_layernorm", q)
+        k = rms_norm(model, w, name + ".k_layernorm", k)
     if model["position"] == "rope":
         q, k = rotate(model, q), rotate(model, k)
     k, v = (y.repeat_interleave(h // kv, dim=1) for y in (k, v))
-    scores = q @ k.transpose(-1, -2) / math.sqrt(d)
-    future = torch.triu(torch.ones(t, t, dtype=torch.bool), diagonal=1)
-    out = scores.masked_fill(future, float("-inf")).softmax(-1) @ v
-    return linear(w, name + ".linear_proj", out.transpose(1, 2).reshape(b, t, c))
+    scores = q @ k.transpose(-1, -2) * model.get("attention_scale", 1 / math.sqrt(d))
+    scores = soft_cap(scores, model.get("attention_soft_cap", 0))
+    positions = torch.arange(t)
+    distance = positions[:, None] - positions[None, :]
+    if model["position"] == "alibi":
+        slopes = torch.tensor(alibi_slopes(h), dtype=torch.float64)
+        scores = scores - slopes[:, None, None] * distance
+    hidden = distance < 0
+    if window:
+        hidden = hidden | (distance >= window)
+    out = scores.masked_fill(hidden, float("-inf")).softmax(-1) @ v
+    return linear(w, name + ".linear_proj", out.transpose(1, 2).reshape(b, t, h * d))
+
+
+ACTIVATIONS = {
+    "gelu": lambda x: F.gelu(x, approximate="tanh"),
+    "geglu": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu_erf": F.gelu,
+    "relu": F.relu,
+    "squared_relu": lambda x: F.relu(x).square(),
+    "swiglu": F.silu,
+}
 
 
 def mlp(model, w, name, x):
     y = linear(w, name + ".linear_fc1", x)
-    if model["activation"] == "swiglu":
+    activation = ACTIVATIONS[model["activation"]]
+    if "glu" in model["activation"]:
         gate, up = y.chunk(2, dim=-1)
-        y = F.silu(gate) * up
+        y = activation(gate) * up
     else:
-        y = F.gelu(y, approximate="tanh")
+        y = activation(y)
     return linear(w, name + ".linear_fc2", y)
 
 
+def layer(model, w, number, x):
+    p = f"decoder.layers.{number}."
+    block = model.get("block", "sequential")
+    period = model.get("full_attention_period", 0)
+    full = period > 0 and (number + 1) % period == 0
+    window = 0 if full else model.get("sliding_window", 0)
+    normed = norm(model, w, p + "input_layernorm", x)
+    a = attention(model, w, p + "self_attention", normed, window)
+    if block == "sandwich":
+        a = norm(model, w, p + "post_attention_layernorm", a)
+    if block == "parallel_shared_norm":
+        return x + a + mlp(model, w, p + "mlp", normed)
+    if block == "parallel":
+        return x + a + mlp(model, w, p + "mlp", norm(model, w, p + "pre_mlp_layernorm", x))
+    x = x + a
+    m = mlp(model, w, p + "mlp", norm(model, w, p + "pre_mlp_layernorm", x))
+    if block == "sandwich":
+        m = norm(model, w, p + "post_mlp_layernorm", m)
+    return x + m
+
+
 def logits_of(model, w, tokens):
-    x = w["embedding.word_embeddings.weight"][tokens]
+    x = w["embedding.word_embeddings.weight"][tokens] * model.get("embedding_scale", 1.0)
     if model["position"] == "learned":
-        x = x + w["embedding.position_embeddings.weight"][: tokens.shape[1]]
+        first = model.get("position_offset", 0)
+        x = x + w["embedding.position_embeddings.weight"][first : first + tokens.shape[1]]
+    if model.get("embedding_norm"):
+        x = norm(model, w, "embedding.word_embeddings_layernorm", x)
     for i in range(model["num_layers"]):
-        p = f"decoder.layers.{i}."
-        x = x + attention(model, w, p + "self_attention", norm(model, w, p + "input_layernorm", x))
-        x = x + mlp(model, w, p + "mlp", norm(model, w, p + "pre_mlp_layernorm", x))
+        x = layer(model, w, i, x)
     x = norm(model, w, "decoder.final_layernorm", x)
     head = "embedding.word_embeddings.weight" if model["tied_embeddings"] else "output_layer.weight"
-    return F.linear(x, w[head])
+    logits = F.linear(x, w[head], w.get("output_layer.bias")) * model.get("logit_scale", 1.0)
+    return soft_cap(logits, model.get("logit_soft_cap", 0))
 
 
 def learning_rate(step):
@@ -245,5 +471,8 @@ def make_golden(stem, model, sequence, micro_batch, micro_batches):
 
 if __name__ == "__main__":
     here = os.path.dirname(os.path.abspath(__file__))
-    make_golden(os.path.join(here, "gpt2"), GPT2, sequence=20, micro_batch=2, micro_batches=2)
-    make_golden(os.path.join(here, "llama"), LLAMA, sequence=20, micro_batch=2, micro_batches=2)
+    families = [GPT2, LLAMA, FALCON, FALCON_MQA, GPTJ, NEOX, BLOOM, MPT, OPT, NEMOTRON]
+    families += [MISTRAL, QWEN2, QWEN3, GEMMA2, GLM4, LLAMA31, YARN]
+    for family in families:
+        stem = family["name"].removeprefix("golden-").replace("-", "_")
+        make_golden(os.path.join(here, stem), family, sequence=20, micro_batch=2, micro_batches=2)

@@ -201,11 +201,13 @@ std::string CaseName(const testing::TestParamInfo<std::tuple<std::string, Target
   return fmt::format("{}_{}_threads{}", stem, target.device, target.threads);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
-                         testing::Combine(testing::Values("gpt2", "llama"),
-                                          testing::Values(Target{"cpu", 1}, Target{"cpu", 2},
-                                                          Target{"cuda", 1})),
-                         CaseName);
+INSTANTIATE_TEST_SUITE_P(
+    Models, GoldenTest,
+    testing::Combine(testing::Values("gpt2", "llama", "falcon", "falcon_mqa", "gptj", "neox",
+                                     "bloom", "mpt", "opt", "nemotron", "mistral", "qwen2", "qwen3",
+                                     "gemma2", "glm4", "llama31", "yarn"),
+                     testing::Values(Target{"cpu", 1}, Target{"cpu", 2}, Target{"cuda", 1})),
+    CaseName);
 
 }  // namespace
 }  // namespace trimtab

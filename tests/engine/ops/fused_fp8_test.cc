@@ -131,7 +131,7 @@ TEST_P(FusedFp8Test, GeluForward) {
       Fp8Output out = NewOutput(c, type);
       GeluForwardFp8(Input(matrix, x), Scalar(scale), out);
       Tensor y = Output(matrix, DType::kF32);
-      GeluForward(Wide(matrix, x), y);
+      ActivationForward(ActivationFunction::kGelu, Wide(matrix, x), y);
       ExpectQuantised(out, y, scale);
     }
   }
@@ -147,7 +147,7 @@ TEST_P(FusedFp8Test, GeluBackwardAndItsBiasGradient) {
     const auto before = GradientValues(c.columns, 3);
     const float scale = ScaleFor(type, 1.1f);
     Tensor dx = Output(matrix, DType::kF32);
-    GeluBackward(Wide(matrix, x), Wide(matrix, dy), dx);
+    ActivationBackward(ActivationFunction::kGelu, Wide(matrix, x), Wide(matrix, dy), dx);
     for (const bool accumulate : {false, true}) {
       Fp8Output out = NewOutput(c, type);
       const DType g = gradient_dtype();
@@ -178,14 +178,15 @@ TEST_P(FusedFp8Test, SwiGlu) {
     Fp8Output out = NewOutput(c, DType::kF8E4M3);
     SwiGluForwardFp8(Input(pair, gate_up), Scalar(scale), out);
     Tensor y = Output(matrix, DType::kF32);
-    SwiGluForward(Wide(pair, gate_up), y);
+    GatedActivationForward(ActivationFunction::kSilu, Wide(pair, gate_up), y);
     ExpectQuantised(out, y, scale);
 
     const float gradient_scale = ScaleFor(DType::kF8E5M2, 2.0f);
     Fp8Output gradient = NewOutput({c.rows, 2 * c.columns}, DType::kF8E5M2);
     SwiGluBackwardFp8(Input(pair, gate_up), Input(matrix, dy), Scalar(gradient_scale), gradient);
     Tensor dgate_up = Output(pair, DType::kF32);
-    SwiGluBackward(Wide(pair, gate_up), Wide(matrix, dy), dgate_up);
+    GatedActivationBackward(ActivationFunction::kSilu, Wide(pair, gate_up), Wide(matrix, dy),
+                            dgate_up);
     ExpectQuantised(gradient, dgate_up, gradient_scale);
   }
 }

@@ -13,6 +13,7 @@
 #include "engine/ops/embedding.h"
 #include "engine/ops/fused_fp8.h"
 #include "engine/ops/gemm.h"
+#include "engine/ops/head_norm.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/quantize.h"
 #include "tests/engine/ops/op_test.h"
@@ -131,26 +132,47 @@ void AddNorms(std::vector<OpCase>& ops, const Types& t) {
   }));
 }
 
+void AddHeadNorms(std::vector<OpCase>& ops, const Types& t) {
+  static const Shape kQkv = {kAttention.tokens(), kAttention.qkv_size()};
+  static const Shape kRstd = {kAttention.tokens(), kAttention.heads + kAttention.kv_heads};
+  static const Shape kWeight = {kAttention.head_size};
+  ops.push_back(Case(HeadNormForwardRecord(kAttention, t.data), [t](Device& d) {
+    Tensor out = Values(d, kQkv, 1, t.data);
+    Tensor rstd = Values(d, kRstd, 2);
+    HeadNormForward(kAttention, Values(d, kQkv, 3, t.data), Values(d, kWeight, 4, t.data),
+                    Values(d, kWeight, 5, t.data), 1e-5, out, rstd);
+    return std::vector<Tensor>{out, rstd};
+  }));
+  ops.push_back(Case(HeadNormBackwardRecord(kAttention, t.data, t.gradient), [t](Device& d) {
+    Tensor dqkv = Values(d, kQkv, 1, t.data);
+    Tensor dweights = Values(d, {2, kAttention.head_size}, 2, t.gradient);
+    HeadNormBackward(kAttention, Values(d, kQkv, 3, t.data), Values(d, kWeight, 4, t.data),
+                     Values(d, kWeight, 5, t.data), Values(d, kRstd, 6), false, dqkv, dweights);
+    return std::vector<Tensor>{dqkv, dweights};
+  }));
+}
+
 void AddActivations(std::vector<OpCase>& ops, const Types& t) {
-  ops.push_back(Case(GeluForwardRecord(kRows, kColumns, t.data), [t](Device& d) {
+  ops.push_back(Case(ActivationForwardRecord(kRows, kColumns, t.data), [t](Device& d) {
     Tensor y = Values(d, kMatrix, 1, t.data);
-    GeluForward(Values(d, kMatrix, 2, t.data), y);
+    ActivationForward(ActivationFunction::kGelu, Values(d, kMatrix, 2, t.data), y);
     return std::vector<Tensor>{y};
   }));
-  ops.push_back(Case(GeluBackwardRecord(kRows, kColumns, t.data), [t](Device& d) {
+  ops.push_back(Case(ActivationBackwardRecord(kRows, kColumns, t.data), [t](Device& d) {
     Tensor dx = Values(d, kMatrix, 1, t.data);
-    GeluBackward(Values(d, kMatrix, 2, t.data), dx, dx);
+    ActivationBackward(ActivationFunction::kGelu, Values(d, kMatrix, 2, t.data), dx, dx);
     return std::vector<Tensor>{dx};
   }));
-  ops.push_back(Case(SwiGluForwardRecord(kRows, kColumns, t.data), [t](Device& d) {
+  ops.push_back(Case(GatedActivationForwardRecord(kRows, kColumns, t.data), [t](Device& d) {
     Tensor y = Values(d, kMatrix, 1, t.data);
-    SwiGluForward(Values(d, {kRows, 2 * kColumns}, 2, t.data), y);
+    GatedActivationForward(ActivationFunction::kSilu, Values(d, {kRows, 2 * kColumns}, 2, t.data),
+                           y);
     return std::vector<Tensor>{y};
   }));
-  ops.push_back(Case(SwiGluBackwardRecord(kRows, kColumns, t.data), [t](Device& d) {
+  ops.push_back(Case(GatedActivationBackwardRecord(kRows, kColumns, t.data), [t](Device& d) {
     Tensor dgate_up = Values(d, {kRows, 2 * kColumns}, 1, t.data);
-    SwiGluBackward(Values(d, {kRows, 2 * kColumns}, 2, t.data), Values(d, kMatrix, 3, t.data),
-                   dgate_up);
+    GatedActivationBackward(ActivationFunction::kSilu, Values(d, {kRows, 2 * kColumns}, 2, t.data),
+                            Values(d, kMatrix, 3, t.data), dgate_up);
     return std::vector<Tensor>{dgate_up};
   }));
 }
