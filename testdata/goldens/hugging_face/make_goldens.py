@@ -192,6 +192,15 @@ QWEN3 = dict(
     LLAMA, architectures=["Qwen3ForCausalLM"], model_type="qwen3", head_dim=16,
     attention_bias=False, use_sliding_window=False,
 )
+MIXTRAL = dict(
+    LLAMA, architectures=["MixtralForCausalLM"], model_type="mixtral", intermediate_size=16,
+    num_experts_per_tok=2, num_local_experts=4, router_aux_loss_coef=0.02,
+)
+QWEN3_MOE = dict(
+    QWEN3, architectures=["Qwen3MoeForCausalLM"], model_type="qwen3_moe", decoder_sparse_step=1,
+    mlp_only_layers=[], moe_intermediate_size=16, norm_topk_prob=True, num_experts=4,
+    num_experts_per_tok=2, router_aux_loss_coef=0.001,
+)
 NEMOTRON = dict(
     LLAMA, architectures=["NemotronForCausalLM"], model_type="nemotron", hidden_act="relu2",
     norm_eps=1e-5, partial_rotary_factor=0.5,
@@ -233,6 +242,8 @@ def main():
     make_golden("mistral", models.llama, MISTRAL, half)
     make_golden("qwen2", models.llama, QWEN2, half)
     make_golden("qwen3", models.llama, QWEN3, half, shards=3)
+    make_golden("mixtral", models.llama, MIXTRAL, half)
+    make_golden("qwen3_moe", models.llama, QWEN3_MOE, half, shards=2)
     make_golden("nemotron", models.nemotron, NEMOTRON, half)
     make_golden("gemma2", models.gemma2, GEMMA2, half)
     make_golden("glm4", models.glm4, GLM4, half)

@@ -244,7 +244,7 @@ def llama_attention(w, c, name, x, window=None, bias=False, turn=rotate):
         heads(linear(w, f"{name}.{part}_proj", x, number * size, bias), number)
         for part, number in (("q", count), ("k", kv), ("v", kv))
     )
-    if c["model_type"] == "qwen3":
+    if c["model_type"].startswith("qwen3"):
         q = rms_norm(w, name + ".q_norm", q, c["rms_norm_eps"])
         k = rms_norm(w, name + ".k_norm", k, c["rms_norm_eps"])
     q, k = (turn(y, c["rope_theta"], dims) for y in (q, k))
@@ -260,8 +260,29 @@ def gated_mlp(w, c, name, x, activation=F.silu):
     return linear(w, name + ".down_proj", activation(gate) * up, c["hidden_size"])
 
 
+def experts_mlp(w, c, name, x):
+    """Of Mixtral, and of Qwen 3 with other names: the highest of the softmax, over their sum."""
+    mixtral = c["model_type"] == "mixtral"
+    width = c["intermediate_size" if mixtral else "moe_intermediate_size"]
+    count = c["num_local_experts" if mixtral else "num_experts"]
+    name += ".block_sparse_moe" if mixtral else ".mlp"
+    gate, up, down = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
+    scores = linear(w, name + ".gate", x, count).softmax(-1)
+    top = scores.topk(c["num_experts_per_tok"], dim=-1)
+    chosen = torch.zeros_like(scores).scatter(-1, top.indices, top.values)
+    if mixtral or c["norm_topk_prob"]:
+        chosen = chosen / chosen.sum(-1, keepdim=True)
+    y = torch.zeros_like(x)
+    for e in range(count):
+        p = f"{name}.experts.{e}."
+        z = F.silu(linear(w, p + gate, x, width)) * linear(w, p + up, x, width)
+        y = y + chosen[..., e : e + 1] * linear(w, p + down, z, c["hidden_size"])
+    return y
+
+
 def llama(w, c, tokens):
-    """And Mistral, Qwen 2, Qwen 3."""
+    """And Mistral, Mixtral, Qwen 2, Qwen 3."""
+    experts = c["model_type"] in ("mixtral", "qwen3_moe")
     epsilon, bias = c["rms_norm_eps"], c["model_type"] == "qwen2"
     x = w("model.embed_tokens.weight", c["vocab_size"], c["hidden_size"])[tokens]
     for i in range(c["num_hidden_layers"]):
@@ -270,7 +291,7 @@ def llama(w, c, tokens):
         window = c["sliding_window"] if c["model_type"] == "mistral" else None
         x = x + llama_attention(w, c, p + "self_attn", n, window, bias)
         n = rms_norm(w, p + "post_attention_layernorm", x, epsilon)
-        x = x + gated_mlp(w, c, p + "mlp", n)
+        x = x + (experts_mlp(w, c, p[:-1], n) if experts else gated_mlp(w, c, p + "mlp", n))
     return linear(w, "lm_head", rms_norm(w, "model.norm", x, epsilon), c["vocab_size"])
 
 

@@ -218,6 +218,15 @@ TEST(Safetensors, RefusesAHeaderSizeBeyondTheFile) {
   EXPECT_THROW(SafetensorsReader{path}, InputError);
 }
 
+TEST(Safetensors, RefusesAHeaderOfMoreThanAHundredMegabytes) {
+  const std::string path = ScratchFolder() + "/x.safetensors";
+  const uint64_t size = 100'000'001;
+  WriteBytes(path, std::string(reinterpret_cast<const char*>(&size), sizeof(size)));
+  std::filesystem::resize_file(path, 2 * size);
+  EXPECT_EQ(MessageOf<InputError>([&] { SafetensorsReader{path}; }),
+            path + ": header of 100000001 bytes; expected at most 100000000");
+}
+
 // Whatever is done to the header, a reader refuses the file or reads tensors that lie within it.
 TEST(Safetensors, SurvivesMutatedHeaders) {
   const std::string path = ScratchFolder() + "/x.safetensors";
