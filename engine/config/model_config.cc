@@ -41,10 +41,6 @@ int64_t ModelConfig::rotary_size() const {
       std::floor(static_cast<double>(head_size()) * rotary_fraction + 1e-9));
 }
 
-double ModelConfig::score_scale() const {
-  return attention_scale > 0 ? attention_scale : 1.0 / std::sqrt(static_cast<double>(head_size()));
-}
-
 LayerKind ModelConfig::layer_kind(int64_t layer) const {
   if (!layer_kinds.empty()) return layer_kinds.at(static_cast<size_t>(layer));
   const bool full = full_attention_period > 0 && (layer + 1) % full_attention_period == 0;

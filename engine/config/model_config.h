@@ -99,8 +99,6 @@ struct ModelConfig {
   bool has_norm_bias() const { return norm == NormKind::kLayerNorm && norm_bias; }
   /// Dims of a head that rotary positions turn: D * rotary_fraction, rounded down.
   int64_t rotary_size() const;
-  /// What the scores are multiplied by.
-  double score_scale() const;
   /// Rows of the learned position table.
   int64_t position_rows() const { return max_sequence_length + position_offset; }
   LayerKind layer_kind(int64_t layer) const;

@@ -8,6 +8,7 @@
 #include "engine/device/cuda/loader.h"
 #include "engine/train/checkpointing.h"
 #include "engine/train/trainer.h"
+#include "tests/engine/train/families.h"
 #include "tests/engine/train/run_losses.h"
 
 namespace trimtab {
@@ -58,7 +59,7 @@ class Golden {
  public:
   Golden(const std::string& stem, const Target& target)
       : file_("testdata/goldens/" + stem + ".safetensors"),
-        run_(LoadRunConfig("testdata/goldens/" + stem + ".json")),
+        run_(GoldenRun(stem)),
         tokens_(file_),
         device_(MakeDevice(target)),
         parallel_(MakeMetaContext(run_.layout, 0)),
@@ -201,13 +202,11 @@ std::string CaseName(const testing::TestParamInfo<std::tuple<std::string, Target
   return fmt::format("{}_{}_threads{}", stem, target.device, target.threads);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, GoldenTest,
-    testing::Combine(testing::Values("gpt2", "llama", "falcon", "falcon_mqa", "gptj", "neox",
-                                     "bloom", "mpt", "opt", "nemotron", "mistral", "qwen2", "qwen3",
-                                     "gemma2", "glm4", "llama31", "yarn"),
-                     testing::Values(Target{"cpu", 1}, Target{"cpu", 2}, Target{"cuda", 1})),
-    CaseName);
+INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
+                         testing::Combine(testing::ValuesIn(FamilyNames()),
+                                          testing::Values(Target{"cpu", 1}, Target{"cpu", 2},
+                                                          Target{"cuda", 1})),
+                         CaseName);
 
 }  // namespace
 }  // namespace trimtab

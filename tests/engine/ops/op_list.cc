@@ -304,6 +304,11 @@ void AddElementwise(std::vector<OpCase>& ops, const Types& t) {
     Fill(x, 3.0f);
     return std::vector<Tensor>{x};
   }));
+  ops.push_back(Case(ApplySoftCapRecord(kNumel, t.data), [t](Device& d) {
+    Tensor x = Values(d, {kNumel}, 1, t.data);
+    ApplySoftCap({.scale = 0.5f, .cap = 2.0f}, x);
+    return std::vector<Tensor>{x};
+  }));
   ops.push_back(Case(AddBiasRecord(kRows, kColumns, t.data), [t](Device& d) {
     Tensor x = Values(d, kMatrix, 1, t.data);
     AddBias(Values(d, kVector, 2, t.data), x);
@@ -452,6 +457,7 @@ std::vector<OpCase> EveryOpIn(DType dtype, DType gradient) {
   std::vector<OpCase> ops;
   AddProducts(ops, types);
   AddNorms(ops, types);
+  AddHeadNorms(ops, types);
   AddActivations(ops, types);
   AddAttention(ops, types);
   AddEmbeddings(ops, types);

@@ -186,7 +186,10 @@ TEST_P(HuggingFaceTest, ExportsEveryTensorOfTheFolderItCameFrom) {
   EXPECT_EQ(static_cast<int64_t>(found), summary.tensors);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, HuggingFaceTest, testing::Values("gpt2", "llama"),
+INSTANTIATE_TEST_SUITE_P(Families, HuggingFaceTest,
+                         testing::Values("gpt2", "gptj", "opt", "bloom", "mpt", "gpt_neox",
+                                         "falcon_7b", "falcon_40b", "llama", "mistral", "qwen2",
+                                         "qwen3", "nemotron", "gemma2", "glm", "glm4"),
                          [](const auto& param) { return param.param; });
 
 }  // namespace
