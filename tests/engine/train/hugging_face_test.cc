@@ -4,9 +4,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <numeric>
 #include <random>
+#include <set>
 
 #include "engine/base/float16.h"
+#include "engine/config/hugging_face.h"
 #include "engine/config/rules.h"
 #include "engine/train/checkpointing.h"
 #include "engine/train/export_weights.h"
@@ -191,6 +196,28 @@ INSTANTIATE_TEST_SUITE_P(Families, HuggingFaceTest,
                                          "falcon_7b", "falcon_40b", "llama", "mistral", "qwen2",
                                          "qwen3", "nemotron", "gemma2", "glm", "glm4"),
                          [](const auto& param) { return param.param; });
+
+// At the sizes of the published models: each parameter has its place, and the tensors hold as many
+// numbers as the model has parameters.
+TEST(HuggingFacePresets, HaveTensorsForAllParameters) {
+  for (const std::string& preset : ModelPresetNames()) {
+    SCOPED_TRACE(preset);
+    const ModelConfig model = LoadModelConfig(preset);
+    const std::string type = ToHuggingFace(model)["model_type"].get<std::string>();
+    const HuggingFaceFamily& family = FindHuggingFaceFamily(type, preset);
+    const WholeModelDeclaration whole = DeclareWholeModel(model);
+    std::set<std::string> names;
+    int64_t elements = 0;
+    for (const ParameterSpec* parameter : ParameterSpecs(whole.parameters)) {
+      for (const HuggingFaceTensor& tensor : SourceOf(family, model, *parameter).tensors) {
+        EXPECT_TRUE(names.insert(tensor.name).second) << tensor.name;
+        elements += std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1},
+                                    std::multiplies<>());
+      }
+    }
+    EXPECT_EQ(elements, model.parameter_count());
+  }
+}
 
 }  // namespace
 }  // namespace trimtab
