@@ -48,23 +48,21 @@ Schedule PassesOf(const ParallelConfig& layout) {
 
 }  // namespace
 
-const WayCosts& ChunkCosts::KindCosts::Group(int64_t first, int64_t end, int64_t num_layers) const {
-  const size_t last = groups.size() - 1;
-  if (first == 0) return groups.front();
-  return end == num_layers ? groups[last] : groups[std::min<size_t>(1, last)];
-}
-
 const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run) {
   const Mode mode = ModeOf(run, cluster_);
   const Precision precision = run.layout.precision;
   for (const PriceSetting& each : settings_) {
-    if (each.mode == mode && each.precision == precision && each.fp8 == run.fp8) return each;
+    if (each.mode == mode && each.precision == precision && each.fp8 == run.fp8 &&
+        each.routing == run.routing) {
+      return each;
+    }
   }
   settings_.push_back(
       {.number = static_cast<int64_t>(settings_.size()),
        .mode = mode,
        .precision = precision,
        .fp8 = run.fp8,
+       .routing = run.routing,
        .pricer = Pricer(cluster_.profile, mode, cluster_.ranks_per_node, cluster_.cores, precision),
        .executor = ExecutorOf(mode, cluster_),
        .first_alike = FirstAlike(run)});
@@ -97,24 +95,27 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
 const ChunkCosts::KindCosts& ChunkCosts::KindOf(const PriceSetting& setting, const RunConfig& run,
                                                 const ModelChunk& chunk,
                                                 const RecomputeGroup& group) {
-  const int64_t groups = RecordedGroups(run, chunk, group);
+  const RecordedLayers layers = LayersToRecord(run, chunk, group);
   ModelChunk cut = chunk;
-  cut.first_layer += group.first;
-  cut.num_layers = group.count;
+  cut.first_layer += layers.first;
+  cut.num_layers = layers.count;
+  const RecomputeConfig& plan = layers.recompute;
   const PackedKey key = ShapeKey(setting, run.layout)
                             .Put(chunk.embedding ? 1 : 0, 1)
                             .Put(chunk.head ? 1 : 0, 1)
-                            .Put(run.layout.recompute[0].modules.bits, kRecomputeModuleCount)
-                            .Put(group.recomputed ? 1 : 0, 1)
-                            .Put(groups, 2)
-                            .Put(group.count, 20)
-                            .Put(FirstLayersAlike(setting.first_alike, cut), 20);
+                            .Put(plan.kind)
+                            .Put(plan.method)
+                            .Put(plan.modules.bits, kRecomputeModuleCount)
+                            .Put(plan.num_layers + 1, 16)
+                            .Put(group.first - layers.first, 16)
+                            .Put(group.count, 16)
+                            .Put(layers.count, 16)
+                            .Put(FirstLayersAlike(setting.first_alike, cut), 16);
   const auto found = kinds_.find(key);
   if (found != kinds_.end()) return found->second;
-  const MicroBatchRecording recording = RecordMicroBatch(
-      Repeated(run, cut, group, groups),
-      {.num_layers = groups * group.count, .embedding = chunk.embedding, .head = chunk.head},
-      setting.executor);
+  RunConfig alone = run;
+  alone.layout.recompute = plan;
+  const MicroBatchRecording recording = RecordMicroBatch(alone, cut, setting.executor);
   PricedWays priced;
   for (size_t way = 0; way < kWayCount; ++way) {
     priced[way] = PriceEach(recording.ways[way], run.layout, setting.pricer);
@@ -122,40 +123,38 @@ const ChunkCosts::KindCosts& ChunkCosts::KindOf(const PriceSetting& setting, con
   const auto price = [&](PieceKind kind, int64_t first, int64_t count) {
     return CostsOf(kind, first, count, recording, priced);
   };
-  KindCosts costs = {.embedding = price(PieceKind::kEmbedding, 0, 1),
-                     .groups = {},
-                     .head = price(PieceKind::kHead, 0, 1)};
-  for (int64_t i = 0; i < groups; ++i) {
-    costs.groups.push_back(price(PieceKind::kLayer, i * group.count, group.count));
-  }
-  return kinds_.emplace(key, std::move(costs)).first->second;
+  const KindCosts costs = {
+      .embedding = price(PieceKind::kEmbedding, 0, 1),
+      .group = price(PieceKind::kLayer, chunk.first_layer + group.first, group.count),
+      .head = price(PieceKind::kHead, 0, 1)};
+  return kinds_.emplace(key, costs).first->second;
 }
 
 WayCosts ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run,
                              const ModelChunk& chunk) {
   /// Neighbouring groups that cost alike.
   struct Groups {
-    const WayCosts* ways = nullptr;
+    const KindCosts* kind = nullptr;
     int64_t count = 0;
   };
   std::vector<Groups> groups;
-  const KindCosts* any = nullptr;
   for (int64_t i = 0; i < chunk.num_layers;) {
     const RecomputeGroup group = RecomputeGroupOf(run.layout.recompute[0], i, chunk.num_layers);
     i += group.count;
-    any = &KindOf(setting, run, chunk, group);
-    const WayCosts& like = any->Group(group.first, i, chunk.num_layers);
-    if (groups.empty() || groups.back().ways != &like) groups.push_back({&like, 0});
+    const KindCosts& kind = KindOf(setting, run, chunk, group);
+    if (groups.empty() || groups.back().kind != &kind) groups.push_back({&kind, 0});
     ++groups.back().count;
   }
-  const KindCosts& ends = any != nullptr ? *any : KindOf(setting, run, chunk, {.count = 0});
+  const KindCosts* none = groups.empty() ? &KindOf(setting, run, chunk, {.count = 0}) : nullptr;
+  const WayCosts& embedding = (none != nullptr ? none : groups.front().kind)->embedding;
+  const WayCosts& head = (none != nullptr ? none : groups.back().kind)->head;
   WayCosts ways;
   for (const bool forward : {true, false}) {
     const bool first = forward ? chunk.embedding : chunk.head;
     const bool last = forward ? chunk.head : chunk.embedding;
-    if (first) Append(forward ? ends.embedding : ends.head, forward, 1, ways);
-    for (const Groups& each : groups) Append(*each.ways, forward, each.count, ways);
-    if (last) Append(forward ? ends.head : ends.embedding, forward, 1, ways);
+    if (first) Append(forward ? embedding : head, forward, 1, ways);
+    for (const Groups& each : groups) Append(each.kind->group, forward, each.count, ways);
+    if (last) Append(forward ? head : embedding, forward, 1, ways);
     std::reverse(groups.begin(), groups.end());
   }
   return ways;

@@ -23,6 +23,7 @@ struct PriceSetting {
   Mode mode;
   Precision precision = Precision::kFp32;
   Fp8Config fp8;
+  RoutingConfig routing;
   Pricer pricer;
   Executor executor;
   std::vector<int64_t> first_alike;  // by layer: FirstAlike
@@ -50,20 +51,15 @@ class ChunkCosts {
   const MessageRecording& Messages(const PriceSetting& setting, const RunConfig& run);
 
  private:
-  /// A micro batch of a chunk whose groups of layers are alike; what it has no end of costs
-  /// nothing.
+  /// A micro batch through a group of layers of a chunk, and through the chunk's ends; what it has
+  /// no end of costs nothing.
   struct KindCosts {
     WayCosts embedding;
-    std::vector<WayCosts> groups;
+    WayCosts group;
     WayCosts head;
-
-    /// Of layers from `first` on, up to `end`, of `num_layers`: the first and the last group of a
-    /// chunk stand for theirs.
-    const WayCosts& Group(int64_t first, int64_t end, int64_t num_layers) const;
   };
 
-  /// A group of layers of a chunk, counted from the chunk's first, among others that are like it,
-  /// with the chunk's ends.
+  /// A group of layers of a chunk, counted from the chunk's first.
   const KindCosts& KindOf(const PriceSetting& setting, const RunConfig& run,
                           const ModelChunk& chunk, const RecomputeGroup& group);
   WayCosts Compose(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk);

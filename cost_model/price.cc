@@ -149,9 +149,17 @@ LogCurve ShareCurve(const EfficiencyCurve& curve) {
   return LogCurve(sizes, shares, LogCurve::Ends::kProportional, LogCurve::Ends::kHold);
 }
 
+bool IsProduct(const OpRecord& op) {
+  return op.kind == OpKind::kGemm || op.kind == OpKind::kGroupedGemm;
+}
+
+/// How many products of its dimensions an op is.
+int64_t ProductsOf(const OpRecord& op) { return op.kind == OpKind::kGroupedGemm ? op.dims[3] : 1; }
+
 /// A product that adds to its output moves it twice (see GemmRecord): how weight gradients show.
 bool Accumulates(const OpRecord& op) {
-  const int64_t once = op.dims[0] * op.dims[2] + op.dims[2] * op.dims[1] + op.dims[0] * op.dims[1];
+  const int64_t once = ProductsOf(op) * (op.dims[0] * op.dims[2] + op.dims[2] * op.dims[1] +
+                                         op.dims[0] * op.dims[1]);
   return op.bytes > once * SizeOf(op.dtype);
 }
 
@@ -171,8 +179,7 @@ Precision Pricer::RateOf(const OpRecord& op) const {
     case DType::kF8E5M2:
       return Precision::kFp8;
     default:
-      return run_rate_ == Precision::kTf32 && op.kind == OpKind::kGemm ? Precision::kTf32
-                                                                       : Precision::kFp32;
+      return run_rate_ == Precision::kTf32 && IsProduct(op) ? Precision::kTf32 : Precision::kFp32;
   }
 }
 
@@ -237,7 +244,7 @@ double Pricer::Seconds(const OpRecord& op) const {
   const auto flops = static_cast<double>(op.flops);
   const LogGrid3* grid = nullptr;
   double factor = factors.attention;
-  if (op.kind == OpKind::kGemm) {
+  if (IsProduct(op)) {
     grid = &gemm_[Accumulates(op) ? 1 : 0];
     factor = factors.gemm;
   } else if (op.kind == OpKind::kAttentionForward) {
@@ -272,7 +279,7 @@ double Pricer::Roofline(const OpRecord& op) const {
   if (op.flops > 0) {
     const RateTable& rate = rates_[static_cast<size_t>(RateOf(op))];
     double efficiency = 0;
-    if (op.kind == OpKind::kGemm) {
+    if (IsProduct(op)) {
       const int64_t smallest = std::min({op.dims[0], op.dims[1], op.dims[2]});
       efficiency = rate.efficiency.At(static_cast<double>(std::max<int64_t>(smallest, 1)));
     } else {
@@ -284,7 +291,8 @@ double Pricer::Roofline(const OpRecord& op) const {
     TRIMTAB_ASSERT(peak > 0, "the profile has no peak rate for {}", Name(op.dtype));
     compute_s = static_cast<double>(op.flops) / (peak * efficiency);
   }
-  return std::max(compute_s, static_cast<double>(op.bytes) / bandwidth_) + launch_overhead_s_;
+  return std::max(compute_s, static_cast<double>(op.bytes) / bandwidth_) +
+         static_cast<double>(ProductsOf(op)) * launch_overhead_s_;
 }
 
 double Pricer::Ring(const CommRecord& message, int64_t stride) const {

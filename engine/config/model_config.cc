@@ -1,5 +1,6 @@
 #include "engine/config/model_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,29 @@
 
 namespace trimtab {
 namespace {
+
+int64_t MoeLayers(const ModelConfig& model) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < model.num_layers; ++i) count += model.layer_kind(i).moe ? 1 : 0;
+  return count;
+}
+
+/// Parameters of an MLP of width `ffn`.
+int64_t MlpSize(const ModelConfig& model, int64_t ffn) {
+  const int64_t biases = model.has_mlp_bias() ? model.fc1_size(ffn) + model.hidden_size : 0;
+  return model.hidden_size * (model.fc1_size(ffn) + ffn) + biases;
+}
+
+/// Parameters of an MLP with experts, of which `experts` are counted.
+int64_t MoeSize(const ModelConfig& model, int64_t experts) {
+  const MoeConfig& moe = model.moe;
+  const int64_t router =
+      moe.num_experts * (model.hidden_size + (moe.router_bias ? 1 : 0) + (moe.expert_bias ? 1 : 0));
+  const int64_t shared =
+      moe.shared_ffn_hidden_size == 0 ? 0 : MlpSize(model, moe.shared_ffn_hidden_size);
+  const int64_t gate = moe.shared_expert_gate ? model.hidden_size : 0;
+  return experts * MlpSize(model, moe.ffn_hidden_size) + router + shared + gate;
+}
 
 ModelConfig LoadModelFile(std::string path) {
   if (std::filesystem::is_directory(path)) path += "/config.json";
@@ -42,9 +66,8 @@ int64_t ModelConfig::rotary_size() const {
 }
 
 LayerKind ModelConfig::layer_kind(int64_t layer) const {
-  if (!layer_kinds.empty()) return layer_kinds.at(static_cast<size_t>(layer));
   const bool full = full_attention_period > 0 && (layer + 1) % full_attention_period == 0;
-  return {.sliding_window = full ? 0 : sliding_window};
+  return {.sliding_window = full ? 0 : sliding_window, .moe = moe.is_moe_layer(layer)};
 }
 
 int64_t ModelConfig::parameter_count() const {
@@ -52,16 +75,31 @@ int64_t ModelConfig::parameter_count() const {
   const int64_t layer_norms = block == BlockKind::kParallelShared ? 1
                               : block == BlockKind::kSandwich     ? 4
                                                                   : 2;
-  const int64_t weights = hidden_size * qkv_size() + attention_size() * hidden_size +
-                          hidden_size * fc1_size() + ffn_hidden_size * hidden_size;
-  const int64_t biases = (has_qkv_bias() ? qkv_size() : 0) + (bias ? hidden_size : 0) +
-                         (has_mlp_bias() ? fc1_size() + hidden_size : 0);
-  const int64_t head_norms = query_key_norm ? 2 * head_size() : 0;
-  const int64_t layer = weights + biases + head_norms + layer_norms * norm_size;
+  const int64_t attention = hidden_size * qkv_size() + attention_size() * hidden_size +
+                            (has_qkv_bias() ? qkv_size() : 0) + (bias ? hidden_size : 0) +
+                            (query_key_norm ? 2 * head_size() : 0);
+  const int64_t moe_layers = MoeLayers(*this);
+  const int64_t mlps = (num_layers - moe_layers) * MlpSize(*this, ffn_hidden_size) +
+                       moe_layers * MoeSize(*this, moe.num_experts);
   const int64_t positions = position == PositionKind::kLearned ? position_rows() * hidden_size : 0;
   const int64_t embeddings = (tied_embeddings ? 1 : 2) * vocab_size * hidden_size;
   const int64_t ends = (embedding_norm ? 2 : 1) * norm_size + (output_bias ? vocab_size : 0);
-  return num_layers * layer + positions + embeddings + ends;
+  return num_layers * (attention + layer_norms * norm_size) + mlps + positions + embeddings + ends;
+}
+
+int64_t ModelConfig::active_parameter_count() const {
+  return parameter_count() -
+         MoeLayers(*this) * (MoeSize(*this, moe.num_experts) -
+                             MoeSize(*this, std::min(moe.router_topk, moe.num_experts)));
+}
+
+int64_t ModelConfig::active_mlp_weights() const {
+  const auto weights = [this](int64_t ffn) { return hidden_size * (fc1_size(ffn) + ffn); };
+  const int64_t moe_layers = MoeLayers(*this);
+  const int64_t moe_weights = moe.router_topk * weights(moe.ffn_hidden_size) +
+                              hidden_size * moe.num_experts + weights(moe.shared_ffn_hidden_size) +
+                              (moe.shared_expert_gate ? hidden_size : 0);
+  return (num_layers - moe_layers) * weights(ffn_hidden_size) + moe_layers * moe_weights;
 }
 
 std::vector<std::string> ModelPresetNames() {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/config/moe_config.h"
 #include "engine/config/rope_scaling.h"
 
 namespace trimtab {
@@ -39,6 +40,7 @@ enum class BlockKind {
 /// What is not the same in every layer of a model.
 struct LayerKind {
   int64_t sliding_window = 0;  // keys that a query sees, itself included; 0 = all before it
+  bool moe = false;            // experts in the place of the MLP
 
   bool operator==(const LayerKind&) const = default;
 };
@@ -83,7 +85,7 @@ struct ModelConfig {
   RopeScaling rope_scaling{};
   int64_t sliding_window = 0;         // as in LayerKind; 0 = no layer has one
   int64_t full_attention_period = 0;  // of so many layers the last has no window; 0 = all have it
-  std::vector<LayerKind> layer_kinds{};  // by layer, where the pattern above does not hold: a part
+  MoeConfig moe{};
 
   int64_t head_size() const { return head_dim > 0 ? head_dim : hidden_size / num_heads; }  // D
   /// Columns of the attention's result: H * D.
@@ -92,8 +94,10 @@ struct ModelConfig {
   int64_t qkv_size() const { return (num_heads + 2 * num_kv_heads) * head_size(); }
   /// Whether the activation multiplies two projections.
   bool gated() const;
-  /// Width of the first MLP projection: F, or 2F if gated (gate and up side by side).
-  int64_t fc1_size() const { return gated() ? 2 * ffn_hidden_size : ffn_hidden_size; }
+  /// Width of the first projection of an MLP of width `ffn`: that, or twice that if gated (gate and
+  /// up side by side).
+  int64_t fc1_size(int64_t ffn) const { return gated() ? 2 * ffn : ffn; }
+  int64_t fc1_size() const { return fc1_size(ffn_hidden_size); }
   bool has_qkv_bias() const { return qkv_bias.value_or(bias); }
   bool has_mlp_bias() const { return mlp_bias.value_or(bias); }
   bool has_norm_bias() const { return norm == NormKind::kLayerNorm && norm_bias; }
@@ -104,8 +108,12 @@ struct ModelConfig {
   LayerKind layer_kind(int64_t layer) const;
   /// V rounded up to make_vocab_size_divisible_by * tp; the added ids never enter the loss.
   int64_t padded_vocab_size(int64_t tp) const;
-  /// Trainable parameters with the unpadded vocabulary.
+  /// Elements of a checkpoint, with the unpadded vocabulary.
   int64_t parameter_count() const;
+  /// Of these, what one token is multiplied by or looks up: k of the E experts.
+  int64_t active_parameter_count() const;
+  /// Elements of the matrices that a token is multiplied by in the MLPs and experts of all layers.
+  int64_t active_mlp_weights() const;
 
   bool operator==(const ModelConfig&) const = default;
 };

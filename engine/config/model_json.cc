@@ -177,6 +177,9 @@ ModelConfig ModelConfigFromJson(const nlohmann::json& json, const std::string& w
   object.Number("init_std", model.init_std, 0.0, 10.0);
   object.Integer("make_vocab_size_divisible_by", model.make_vocab_size_divisible_by, 1, kMaxVocab);
   ReadFamilyFields(object, model);
+  if (const nlohmann::json* moe = object.Find("moe")) {
+    model.moe = MoeConfigFromJson(*moe, object.Where("moe"));
+  }
   object.Finish();
   return model;
 }
@@ -200,6 +203,7 @@ nlohmann::json ToJson(const ModelConfig& model) {
                          {"init_std", model.init_std},
                          {"make_vocab_size_divisible_by", model.make_vocab_size_divisible_by}};
   WriteFamilyFields(model, json);
+  if (model.moe.used()) json["moe"] = ToJson(model.moe);
   return json;
 }
 

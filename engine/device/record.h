@@ -52,8 +52,25 @@ enum class OpKind : int {
   kGeluBackwardFp8,
   kSwiGluForwardFp8,
   kSwiGluBackwardFp8,
+  kGroupedGemm,  // dims m, n, k of the mean group; groups
+  kGroupedAddBias,
+  kGroupedBiasBackward,
+  kRouterChoose,  // rows, experts, k (also those below)
+  kSinkhornChoose,
+  kRouterWeights,
+  kRouterWeightsBackward,
+  kRouterLossBackward,
+  kCountChoices,
+  kDropTokens,
+  kSortByExpert,
+  kUpdateExpertBias,   // numel: experts
+  kPermute,            // rows, columns; tokens, k
+  kUnpermute,          // the same
+  kUnpermuteBackward,  // the same
+  kGateRows,
+  kGateRowsBackward,
 };
-inline constexpr int kOpKindCount = static_cast<int>(OpKind::kSwiGluBackwardFp8) + 1;
+inline constexpr int kOpKindCount = static_cast<int>(OpKind::kGateRowsBackward) + 1;
 
 /// "gemm", "attention_forward", ...: the names used in hardware profiles and reports.
 std::string_view Name(OpKind kind);

@@ -10,9 +10,16 @@
 namespace trimtab {
 namespace {
 
-std::vector<int64_t> Fc1Blocks(const ModelConfig& model) {
-  return std::vector<int64_t>(model.gated() ? 2 : 1, model.ffn_hidden_size);
+std::vector<int64_t> Fc1Blocks(const ModelConfig& model, int64_t ffn) {
+  return std::vector<int64_t>(model.gated() ? 2 : 1, ffn);
 }
+
+/// Whether a fused op makes the activation in fp8.
+bool HasFusedFp8(ActivationKind kind) {
+  return kind == ActivationKind::kGelu || kind == ActivationKind::kSwiGlu;
+}
+
+}  // namespace
 
 ActivationFunction FunctionOf(ActivationKind kind) {
   switch (kind) {
@@ -32,18 +39,12 @@ ActivationFunction FunctionOf(ActivationKind kind) {
   TRIMTAB_ASSERT(false, "activation kind {}", static_cast<int>(kind));
 }
 
-/// Whether a fused op makes the activation in fp8.
-bool HasFusedFp8(ActivationKind kind) {
-  return kind == ActivationKind::kGelu || kind == ActivationKind::kSwiGlu;
-}
-
-}  // namespace
-
-Mlp::Mlp(ParameterStore& store, const LayerContext& context, const std::string& name)
-    : linear_fc1_(store, context, name + ".linear_fc1", context.model.hidden_size,
-                  Fc1Blocks(context.model), context.model.has_mlp_bias()),
-      linear_fc2_(store, context, name + ".linear_fc2", context.model.ffn_hidden_size,
-                  context.model.hidden_size, context.model.has_mlp_bias(),
+Mlp::Mlp(ParameterStore& store, const LayerContext& context, const std::string& name, int64_t ffn)
+    : ffn_(ffn),
+      linear_fc1_(store, context, name + ".linear_fc1", context.model.hidden_size,
+                  Fc1Blocks(context.model, ffn), context.model.has_mlp_bias()),
+      linear_fc2_(store, context, name + ".linear_fc2", ffn, context.model.hidden_size,
+                  context.model.has_mlp_bias(),
                   context.model.init_std /
                       std::sqrt(2.0 * static_cast<double>(context.model.num_layers))) {}
 
@@ -57,8 +58,7 @@ LinearOperand Mlp::ActivationForward(const LayerContext& context, const MlpSaved
         });
     return std::move(target->out);
   }
-  Tensor activation = context.New({context.tokens(), context.model.ffn_hidden_size / context.tp()},
-                                  MemoryTag::kActivations);
+  Tensor activation = context.New({context.tokens(), ffn_ / context.tp()}, MemoryTag::kActivations);
   (context.model.gated() ? GatedActivationForward : trimtab::ActivationForward)(
       FunctionOf(kind), saved.fc1, activation);
   return activation;

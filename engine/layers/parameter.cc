@@ -144,6 +144,7 @@ void ParameterStore::BindVectorGradients(size_t unit, const Tensor& values) {
 
 void ParameterStore::Allocate(Device& device, DType weights, DType gradients) {
   Place(/*shards=*/1);
+  buffers_.Allocate(device);
   Tensor all_weights = Tensor::Empty(device, {numel_}, weights, MemoryTag::kWeights);
   Tensor all_gradients = Tensor::Empty(device, {numel_}, gradients, MemoryTag::kGradients);
   Fill(all_weights, 0.0f);

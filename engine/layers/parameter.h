@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/device/tensor.h"
+#include "engine/layers/buffers.h"
 
 namespace trimtab {
 
@@ -105,7 +106,8 @@ class ParameterStore {
   void BindGradients(size_t unit, const Tensor& values);
   /// The same for the vectors of the unit alone, of `values` [unit.vectors.numel()].
   void BindVectorGradients(size_t unit, const Tensor& values);
-  /// Place(1), and zeroed memory for all weights and gradients: as one rank on its own has them.
+  /// Place(1), and zeroed memory for all weights, gradients and buffers: as one rank on its own has
+  /// them.
   void Allocate(Device& device, DType weights, DType gradients);
 
   /// Receives initial values of a parameter, from its element `begin` on.
@@ -116,6 +118,10 @@ class ParameterStore {
   void MakeInitialValues(uint64_t seed, int threads, const PutValues& put) const;
   /// Rounds them into the weights, all of which are bound. No effect on meta.
   void Initialize(uint64_t seed);
+
+  /// What layers keep beside their parameters.
+  BufferStore& buffers() { return buffers_; }
+  const BufferStore& buffers() const { return buffers_; }
 
   const std::vector<ParameterUnit>& units() const { return units_; }
   /// In flat order.
@@ -128,6 +134,7 @@ class ParameterStore {
   std::vector<ParameterUnit> units_;
   std::vector<Parameter*> ordered_;
   int64_t numel_ = 0;
+  BufferStore buffers_;
 };
 
 /// Threads that make initial values for `device`.

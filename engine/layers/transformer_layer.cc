@@ -53,9 +53,14 @@ TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& co
                                   name + ".post_attention_layernorm")),
       mlp_norm_(NormIf(block_ != BlockKind::kParallelShared, store, context,
                        name + ".pre_mlp_layernorm")),
-      mlp_(store, context, name + ".mlp"),
       post_mlp_norm_(
-          NormIf(block_ == BlockKind::kSandwich, store, context, name + ".post_mlp_layernorm")) {}
+          NormIf(block_ == BlockKind::kSandwich, store, context, name + ".post_mlp_layernorm")) {
+  if (kind.moe) {
+    moe_.emplace(store, context, name + ".mlp");
+  } else {
+    mlp_.emplace(store, context, name + ".mlp", context.model.ffn_hidden_size);
+  }
+}
 
 LinearOperand TransformerLayer::AttentionInput(const LayerContext& context, const Tensor& x,
                                                TransformerLayerSaved& saved) const {
@@ -67,7 +72,7 @@ LinearOperand TransformerLayer::AttentionInput(const LayerContext& context, cons
 LinearOperand TransformerLayer::MlpInput(const LayerContext& context, const Tensor& x,
                                          TransformerLayerSaved& saved) const {
   return mlp_norm_->Forward(context, MlpNormInput(x, saved), saved.mlp_norm,
-                            mlp_.InputTarget(context));
+                            mlp_ ? mlp_->InputTarget(context) : std::nullopt);
 }
 
 Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
@@ -78,7 +83,9 @@ Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
   DropAttentionInput(context, saved);
   saved.middle =
       AddBranch(context, post_attention_norm_, x, std::move(attention), saved.post_attention);
-  Tensor mlp = mlp_.Forward(context, MlpInput(context, x, saved), saved.mlp);
+  Tensor mlp = WithMlp(saved, [&](const auto& layer, auto& kept) {
+    return layer.Forward(context, MlpInput(context, x, saved), kept);
+  });
   DropMlp(context, saved);
   return AddBranch(context, post_mlp_norm_, saved.middle, std::move(mlp), saved.post_mlp);
 }
@@ -88,7 +95,9 @@ Tensor TransformerLayer::ForwardInParallel(const LayerContext& context, const Te
   LinearOperand input = AttentionInput(context, x, saved);
   const Tensor attention = attention_.Forward(context, input, saved.attention);
   if (mlp_norm_) input = MlpInput(context, x, saved);
-  Tensor y = mlp_.Forward(context, std::move(input), saved.mlp);
+  Tensor y = WithMlp(saved, [&](const auto& layer, auto& kept) {
+    return layer.Forward(context, std::move(input), kept);
+  });
   DropAttentionInput(context, saved);
   DropMlp(context, saved);
   Add(attention, y);
@@ -103,14 +112,17 @@ void TransformerLayer::DropAttentionInput(const LayerContext& context,
   saved.attention.linear_qkv = {};
 }
 
-void TransformerLayer::DropMlp(const LayerContext& context, TransformerLayerSaved& saved) {
-  if (context.Recomputes(RecomputeModule::kMlp)) {
-    saved.mlp_norm = {};
-    saved.mlp = {};
-  } else if (context.Recomputes(RecomputeModule::kLayerNorm)) {
-    saved.mlp_norm = {};
-    saved.mlp.linear_fc1 = {};
-  }
+void TransformerLayer::DropMlp(const LayerContext& context, TransformerLayerSaved& saved) const {
+  const bool all = context.Recomputes(RecomputeModule::kMlp);
+  if (!all && !context.Recomputes(RecomputeModule::kLayerNorm)) return;
+  saved.mlp_norm = {};
+  WithMlp(saved, [all](const auto&, auto& kept) {
+    if (all) {
+      kept = {};
+    } else {
+      kept.DropInput();
+    }
+  });
 }
 
 void TransformerLayer::RecomputeAttentionInput(const LayerContext& context, const Tensor& x,
@@ -122,14 +134,23 @@ void TransformerLayer::RecomputeAttentionInput(const LayerContext& context, cons
 
 void TransformerLayer::RecomputeMlp(const LayerContext& context, const Tensor& x,
                                     TransformerLayerSaved& saved) const {
-  if (saved.mlp.linear_fc1.defined()) return;
-  const RecomputePass recompute(context.device);
-  if (mlp_norm_) return mlp_.Recompute(context, MlpInput(context, x, saved), saved.mlp);
-  const LinearOperand input = AttentionInput(context, x, saved);
-  if (!saved.attention.linear_qkv.defined()) {
-    attention_.RecomputeInput(context, input, saved.attention);
-  }
-  mlp_.Recompute(context, input, saved.mlp);
+  WithMlp(saved, [&](const auto& mlp, auto& kept) {
+    if (kept.has_input()) return;
+    const RecomputePass recompute(context.device);
+    if (mlp_norm_) return mlp.Recompute(context, MlpInput(context, x, saved), kept);
+    const LinearOperand input = AttentionInput(context, x, saved);
+    if (!saved.attention.linear_qkv.defined()) {
+      attention_.RecomputeInput(context, input, saved.attention);
+    }
+    mlp.Recompute(context, input, kept);
+  });
+}
+
+Tensor TransformerLayer::MlpBackward(const LayerContext& context, const Tensor& dy,
+                                     TransformerLayerSaved& saved, bool accumulate) const {
+  return WithMlp(saved, [&](const auto& mlp, auto& kept) {
+    return mlp.Backward(context, kept, dy, accumulate);
+  });
 }
 
 void TransformerLayer::Backward(const LayerContext& context, const Tensor& x,
@@ -137,8 +158,8 @@ void TransformerLayer::Backward(const LayerContext& context, const Tensor& x,
   RecomputeMlp(context, x, saved);
   if (parallel()) return BackwardInParallel(context, x, saved, dx, accumulate);
   {
-    const Tensor dmlp = mlp_.Backward(
-        context, saved.mlp, BranchGradient(context, post_mlp_norm_, saved.post_mlp, dx, accumulate),
+    const Tensor dmlp = MlpBackward(
+        context, BranchGradient(context, post_mlp_norm_, saved.post_mlp, dx, accumulate), saved,
         accumulate);
     mlp_norm_->Backward(context, saved.middle, saved.mlp_norm, dmlp, dx, accumulate);
   }
@@ -154,7 +175,7 @@ void TransformerLayer::BackwardInParallel(const LayerContext& context, const Ten
                                           TransformerLayerSaved& saved, Tensor& dx,
                                           bool accumulate) const {
   // Both read the gradient of the output before either adds to it.
-  const Tensor dmlp = mlp_.Backward(context, saved.mlp, dx, accumulate);
+  const Tensor dmlp = MlpBackward(context, dx, saved, accumulate);
   RecomputeAttentionInput(context, x, saved);
   Tensor dattention = attention_.Backward(context, saved.attention, dx, accumulate);
   if (mlp_norm_) {

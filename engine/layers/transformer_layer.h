@@ -1,4 +1,5 @@
-// One transformer layer: attention and MLP, added to the residual stream as BlockKind says.
+// One transformer layer: attention and an MLP, dense or of experts, added to the residual stream as
+// BlockKind says.
 #pragma once
 
 #include <optional>
@@ -6,6 +7,7 @@
 
 #include "engine/layers/attention.h"
 #include "engine/layers/mlp.h"
+#include "engine/layers/moe_layer.h"
 #include "engine/layers/norm.h"
 
 namespace trimtab {
@@ -26,7 +28,8 @@ struct TransformerLayerSaved {
   Tensor middle;       // [rows, C], the residual stream between attention and MLP; undefined where
                        // they stand side by side
   NormSaved mlp_norm;  // undefined where the MLP takes what attention takes
-  MlpSaved mlp;
+  MlpSaved mlp;        // of a dense MLP
+  MoeSaved moe;        // of experts
   PostNormSaved post_mlp;
 
   /// Nothing of a layer is kept where all of it is recomputed.
@@ -38,6 +41,7 @@ class TransformerLayer {
   /// The name of layer `number` of a model: "decoder.layers.3".
   static std::string NameOf(int64_t number);
 
+  /// Layer `number` of the model.
   TransformerLayer(ParameterStore& store, const LayerContext& context, int64_t number);
 
   /// The residual stream after the layer [rows, C], an activation, from the one before it.
@@ -46,10 +50,18 @@ class TransformerLayer {
   void Backward(const LayerContext& context, const Tensor& x, TransformerLayerSaved& saved,
                 Tensor& dx, bool accumulate) const;
 
+  /// The layer's experts; nullptr where its MLP is dense.
+  const MoeLayer* moe() const { return moe_ ? &*moe_ : nullptr; }
+
  private:
   TransformerLayer(ParameterStore& store, const LayerContext& context, const std::string& name,
                    const LayerKind& kind);
 
+  /// use(layer, saved) with the MLP, dense or of experts, and what it keeps.
+  template <typename Use>
+  auto WithMlp(TransformerLayerSaved& saved, const Use& use) const {
+    return moe_ ? use(*moe_, saved.moe) : use(*mlp_, saved.mlp);
+  }
   bool parallel() const {
     return block_ == BlockKind::kParallel || block_ == BlockKind::kParallelShared;
   }
@@ -62,6 +74,9 @@ class TransformerLayer {
                                TransformerLayerSaved& saved) const;
   LinearOperand MlpInput(const LayerContext& context, const Tensor& x,
                          TransformerLayerSaved& saved) const;
+  /// The gradient of what the MLP got, from that of its result.
+  Tensor MlpBackward(const LayerContext& context, const Tensor& dy, TransformerLayerSaved& saved,
+                     bool accumulate) const;
   Tensor ForwardInParallel(const LayerContext& context, const Tensor& x,
                            TransformerLayerSaved& saved) const;
   void BackwardInParallel(const LayerContext& context, const Tensor& x,
@@ -69,7 +84,7 @@ class TransformerLayer {
 
   /// Drop what of norms and MLP is recomputed, once attention or the MLP has used it.
   static void DropAttentionInput(const LayerContext& context, TransformerLayerSaved& saved);
-  static void DropMlp(const LayerContext& context, TransformerLayerSaved& saved);
+  void DropMlp(const LayerContext& context, TransformerLayerSaved& saved) const;
   /// Make it again.
   void RecomputeAttentionInput(const LayerContext& context, const Tensor& x,
                                TransformerLayerSaved& saved) const;
@@ -81,7 +96,8 @@ class TransformerLayer {
   SelfAttention attention_;
   std::optional<Norm> post_attention_norm_;
   std::optional<Norm> mlp_norm_;  // not where the MLP takes what attention takes
-  Mlp mlp_;
+  std::optional<Mlp> mlp_;        // one of the two
+  std::optional<MoeLayer> moe_;
   std::optional<Norm> post_mlp_norm_;
 };
 

@@ -72,6 +72,7 @@ std::optional<size_t> GptModel::UnitFrom(size_t index) const {
 Tensor GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, Tensor& loss_sum,
                          MicroBatchState& state, Tensor* logits) const {
   state.layers.resize(layers_.size());
+  state.gradient_scale = gradient_scale;
   state.inputs.clear();
   if (embedding_) {
     state.tokens = batch.tokens;
@@ -143,7 +144,9 @@ void GptModel::LayerBackward(const LayerContext& context, size_t index, MicroBat
   EnterLayer(PassKind::kBackward, index);
   hooks_->BeginBackward(LayerUnit(index), UnitBelow(index, state));
   hooks_->BeginGradients(LayerUnit(index), PartOf(context));
-  layers_[index].Backward(context, state.inputs.back(), state.layers[index], dx, accumulate);
+  LayerContext scaled = context;
+  scaled.gradient_scale = state.gradient_scale;
+  layers_[index].Backward(scaled, state.inputs.back(), state.layers[index], dx, accumulate);
   state.layers[index] = {};
   state.inputs.pop_back();
   hooks_->EndBackward(LayerUnit(index));
@@ -201,6 +204,12 @@ void GptModel::BackwardWeight(MicroBatchState& state, bool accumulate) const {
   }
   if (embedding_) EmbeddingBackward(state, state.dembedding, accumulate);
   state = {};
+}
+
+void GptModel::EndStep() const {
+  for (const TransformerLayer& layer : layers_) {
+    if (layer.moe() != nullptr) layer.moe()->router().EndStep(context_);
+  }
 }
 
 }  // namespace trimtab

@@ -44,6 +44,7 @@ struct MicroBatchState {
   std::vector<Tensor> inputs;
   std::vector<TransformerLayerSaved> layers;  // undefined where the layer is recomputed
   LmHeadSaved head;
+  Tensor gradient_scale;  // [1], as Forward got it
   // Between BackwardInput and BackwardWeight:
   std::vector<DeferredGradients> deferred;  // of the head, then of the layers, the last one first
   Tensor dembedding;                        // [rows, C], of the embedding's result
@@ -69,6 +70,9 @@ class GptModel {
 
   Tensor BackwardInput(MicroBatchState& state, Tensor dy, bool accumulate) const;
   void BackwardWeight(MicroBatchState& state, bool accumulate) const;
+
+  /// What layers change at the end of a step, when statistics are of all ranks.
+  void EndStep() const;
 
   const ModelChunk& chunk() const { return chunk_; }
   const std::vector<TransformerLayer>& layers() const { return layers_; }

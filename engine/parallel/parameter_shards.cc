@@ -44,6 +44,7 @@ ParameterShards::ParameterShards(const ParallelContext& parallel, ParameterStore
       replica_group_(stage_ == 0 ? parallel.dp.get() : parallel.replica.get()),
       shards_(shard_group_->size()) {
   store.Place(shards_);
+  store.buffers().Allocate(device);
   const TrainingTypes types = TypesOf(parallel.layout);
   const int64_t min_numel = gradients_sharded() ? 0 : kBucketBytes / SizeOf(types.gradients);
   buckets_ = PlanBuckets(store.units(), min_numel, shards_);

@@ -19,6 +19,10 @@ void FillCudaOps(CudaOps& ops) {
   FillActivationFp8Ops(ops);
   FillBiasOps(ops);
   FillAttentionOps(ops);
+  FillRouterOps(ops);
+  FillSequenceRoutingOps(ops);
+  FillPermuteOps(ops);
+  FillGateRowsOps(ops);
 }
 
 }  // namespace trimtab

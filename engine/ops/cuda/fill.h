@@ -22,6 +22,10 @@ void FillActivationFp8Ops(CudaOps& ops);
 void FillBiasOps(CudaOps& ops);
 void FillAttentionOps(CudaOps& ops);
 void FillGemmOps(CudaOps& ops);
+void FillRouterOps(CudaOps& ops);
+void FillSequenceRoutingOps(CudaOps& ops);
+void FillPermuteOps(CudaOps& ops);
+void FillGateRowsOps(CudaOps& ops);
 
 /// All of the above.
 void FillCudaOps(CudaOps& ops);

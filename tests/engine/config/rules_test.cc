@@ -26,6 +26,8 @@ RunConfig Legal() {
           .sequence_length = 128};
 }
 
+MoeConfig Experts() { return {.num_experts = 8, .ffn_hidden_size = 32}; }
+
 struct Breach {
   std::function<void(RunConfig& run)> apply;
   std::string message;
@@ -131,6 +133,24 @@ const std::map<std::string, Breach>& Breaches() {
       {"ffn-divisible-by-tp",
        {[](RunConfig& run) { run.model.ffn_hidden_size = 1281; },
         "ffn_hidden_size 1281 is not divisible by tp 2"}},
+      {"moe-consistent",
+       {[](RunConfig& run) {
+          run.model.moe = Experts();
+          run.model.moe.router_topk = 9;
+        },
+        "router_topk 9 is more than num_experts 8"}},
+      {"expert-ffn-divisible-by-tp",
+       {[](RunConfig& run) {
+          run.model.moe = Experts();
+          run.model.moe.shared_ffn_hidden_size = 33;
+        },
+        "moe.shared_ffn_hidden_size 33 is not divisible by tp 2"}},
+      {"moe-fp8-unsupported",
+       {[](RunConfig& run) {
+          run.model.moe = Experts();
+          run.layout.precision = Precision::kFp8;
+        },
+        "precision is fp8; this version runs experts without fp8"}},
       {"sp-requires-tp",
        {[](RunConfig& run) { run.layout.tp = 1; }, "sp=1 needs tp of at least 2, and tp is 1"}},
       {"tokens-divisible-by-tp-with-sp",

@@ -169,11 +169,17 @@ TEST_P(GoldenTest, EveryGradientMatches) {
 TEST_P(GoldenTest, TenStepsTrainAlike) {
   const std::vector<float> losses = golden_->Values("losses");
   const std::vector<float> norms = golden_->Values("grad_norms");
+  const bool experts = golden_->run().model.moe.used();
+  const std::vector<float> router_losses =
+      experts ? golden_->Values("router_losses") : std::vector<float>();
   for (size_t step = 0; step < losses.size(); ++step) {
     const StepResult result =
         golden_->trainer().Step(golden_->tokens(), static_cast<int64_t>(step));
     EXPECT_NEAR(result.loss, losses[step], kLossTolerance * losses[step]) << "step " << step;
     EXPECT_NEAR(result.grad_norm, norms[step], kNormTolerance * norms[step]) << "step " << step;
+    if (!experts) continue;
+    const double router_loss = result.routing.aux_loss + result.routing.z_loss;
+    EXPECT_NEAR(router_loss, router_losses[step], kLossTolerance * router_losses[step]);
   }
 }
 
@@ -183,7 +189,7 @@ TEST_P(GoldenTest, ContinuesBitEqualFromACheckpoint) {
       fmt::format("{}/golden_{}_{}{}", testing::TempDir(), stem, target.device, target.threads);
   for (int64_t step = 0; step < 4; ++step) golden_->trainer().Step(golden_->tokens(), step);
   const std::vector<const ParameterSpec*> specs = ParameterSpecs(golden_->trainer().parameters());
-  CheckpointWriter writer(directory, {.run = golden_->run(), .step = 4}, specs);
+  CheckpointWriter writer(directory, HeaderOf(golden_->trainer(), 4), specs);
   WriteState(golden_->trainer(), writer);
   writer.Finish();
 
