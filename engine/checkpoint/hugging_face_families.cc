@@ -149,6 +149,25 @@ constexpr HuggingFaceRow kGateUp[] = {
 constexpr HuggingFaceRow kUp[] = {
     {"decoder.layers.*.mlp.linear_fc1", kSame, {"model.layers.*.mlp.up_proj"}},
 };
+constexpr HuggingFaceRow kMixtralExperts[] = {
+    {"decoder.layers.*.mlp.router", kSame, {"model.layers.*.block_sparse_moe.gate"}},
+    {"decoder.layers.*.mlp.experts.linear_fc1",
+     kExperts,
+     {"model.layers.*.block_sparse_moe.experts.*.w1",
+      "model.layers.*.block_sparse_moe.experts.*.w3"}},
+    {"decoder.layers.*.mlp.experts.linear_fc2",
+     kExperts,
+     {"model.layers.*.block_sparse_moe.experts.*.w2"}},
+};
+constexpr HuggingFaceRow kQwenExperts[] = {
+    {"decoder.layers.*.mlp.router", kSame, {"model.layers.*.mlp.gate"}},
+    {"decoder.layers.*.mlp.experts.linear_fc1",
+     kExperts,
+     {"model.layers.*.mlp.experts.*.gate_proj", "model.layers.*.mlp.experts.*.up_proj"}},
+    {"decoder.layers.*.mlp.experts.linear_fc2",
+     kExperts,
+     {"model.layers.*.mlp.experts.*.down_proj"}},
+};
 constexpr std::string_view kLlamaBuffers[] = {"model.layers.*.self_attn.rotary_emb.inv_freq"};
 
 constexpr HuggingFaceFamily kFamilies[] = {
@@ -163,8 +182,10 @@ constexpr HuggingFaceFamily kFamilies[] = {
     {"gpt_neox", "gpt_neox.", {kGptNeox}, kGptNeoxBuffers},
     {"llama", "model.", {kLlama, kLlamaNorms, kGateAndUp}, kLlamaBuffers},
     {"mistral", "model.", {kLlama, kLlamaNorms, kGateAndUp}, kLlamaBuffers},
+    {"mixtral", "model.", {kLlama, kLlamaNorms, kMixtralExperts}, kLlamaBuffers},
     {"qwen2", "model.", {kLlama, kLlamaNorms, kGateAndUp}, kLlamaBuffers},
     {"qwen3", "model.", {kLlama, kLlamaNorms, kGateAndUp}, kLlamaBuffers},
+    {"qwen3_moe", "model.", {kLlama, kLlamaNorms, kGateAndUp, kQwenExperts}, kLlamaBuffers},
     {"nemotron", "model.", {kLlama, kLlamaNorms, kUp}, kLlamaBuffers},
     {"gemma2", "model.", {kLlama, kGemma2Norms, kGateAndUp}, kLlamaBuffers},
     {"glm", "model.", {kLlama, kLlamaNorms, kGateUp}, kLlamaBuffers},

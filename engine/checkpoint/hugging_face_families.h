@@ -16,10 +16,11 @@ enum class HuggingFaceForm {
   kTransposed,  // one tensor, matrices as [in, out] (GPT-2's Conv1D)
   kStacked,     // tensors whose rows follow each other: query, key and value; or gate and up
   kHeadGroups,  // one tensor: of each group of heads its queries, its key and its value
+  kExperts,     // tensors of each expert: as kStacked, one expert after the other
 };
 
 /// A layer: "NAME.weight", "NAME.bias" of ours are those of theirs. Each '*' stands for a number,
-/// the same in both.
+/// the same in both; one more of theirs, for the number of the expert.
 struct HuggingFaceRow {
   std::string_view ours;
   HuggingFaceForm form = HuggingFaceForm::kSame;

@@ -59,14 +59,25 @@ const HuggingFaceRow* FindRow(const HuggingFaceFamily& family, const ModelConfig
   return nullptr;
 }
 
-/// Heights of the stacked blocks of a parameter of `rows` rows.
-std::vector<int64_t> StackedRows(const ModelConfig& model, size_t blocks, int64_t rows) {
-  if (blocks == 3) {
-    const int64_t queries = model.num_heads * model.head_size();
-    const int64_t keys = model.num_kv_heads * model.head_size();
-    return {queries, keys, keys};
+/// The layers of theirs that make one of ours, whose numbers are `numbers`.
+std::vector<std::string> LayersOf(const HuggingFaceRow& row, const ModelConfig& model,
+                                  std::vector<std::string> numbers) {
+  std::vector<std::string> layers;
+  const auto add = [&] {
+    for (const std::string_view theirs : row.theirs) {
+      if (!theirs.empty()) layers.push_back(Fill(theirs, numbers));
+    }
+  };
+  if (row.form != HuggingFaceForm::kExperts) {
+    add();
+    return layers;
   }
-  return std::vector<int64_t>(blocks, rows / static_cast<int64_t>(blocks));
+  numbers.emplace_back();
+  for (int64_t expert = 0; expert < model.moe.num_experts; ++expert) {
+    numbers.back() = std::to_string(expert);
+    add();
+  }
+  return layers;
 }
 
 /// Makes the source of one parameter.
@@ -90,7 +101,10 @@ class SourceMaker {
         Transposed();
         break;
       case HuggingFaceForm::kStacked:
-        Stacked();
+        Stacked(names_.size() == 3 ? HeadBlocks() : EqualBlocks());
+        break;
+      case HuggingFaceForm::kExperts:
+        Stacked(EqualBlocks());
         break;
       case HuggingFaceForm::kHeadGroups:
         HeadGroups();
@@ -126,8 +140,16 @@ class SourceMaker {
     next_ = rows_;
   }
 
-  void Stacked() {
-    const std::vector<int64_t> blocks = StackedRows(model_, names_.size(), rows_);
+  /// Rows of queries, keys and values.
+  std::vector<int64_t> HeadBlocks() const {
+    const int64_t queries = model_.num_heads * model_.head_size();
+    const int64_t keys = model_.num_kv_heads * model_.head_size();
+    return {queries, keys, keys};
+  }
+  std::vector<int64_t> EqualBlocks() const {
+    return std::vector<int64_t>(names_.size(), rows_ / static_cast<int64_t>(names_.size()));
+  }
+  void Stacked(const std::vector<int64_t>& blocks) {
     for (size_t i = 0; i < blocks.size(); ++i) {
       AddTensor(names_[i], blocks[i]);
       AddRows(blocks[i], 0);
@@ -179,11 +201,8 @@ HuggingFaceSource SourceOf(const HuggingFaceFamily& family, const ModelConfig& m
     throw InputError(fmt::format("model '{}': a model of type {} has no parameter '{}'", model.name,
                                  family.model_type, parameter.name));
   }
-  std::vector<std::string> names;
-  for (const std::string_view theirs : row->theirs) {
-    if (theirs.empty()) break;
-    names.push_back(Fill(theirs, *Match(row->ours, layer)) + parameter.name.substr(dot));
-  }
+  std::vector<std::string> names = LayersOf(*row, model, *Match(row->ours, layer));
+  for (std::string& name : names) name += parameter.name.substr(dot);
   return SourceMaker(model, parameter, std::move(names)).Make(row->form);
 }
 

@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 
 #include "engine/base/error.h"
 #include "engine/checkpoint/slice_runs.h"
@@ -15,27 +17,48 @@
 namespace trimtab {
 namespace {
 
-/// The part of a model's JSON that weights depend on.
-nlohmann::json ShapeOf(const ModelConfig& model) {
-  nlohmann::json json = ToJson(model);
-  for (const char* key : {"name", "init_std", "make_vocab_size_divisible_by"}) json.erase(key);
-  return json;
+/// Fields of a model's JSON that weights do not depend on.
+constexpr std::string_view kOfTraining[] = {
+    "name",
+    "init_std",
+    "make_vocab_size_divisible_by",
+    "moe.aux_loss_coeff",
+    "moe.z_loss_coeff",
+    "moe.bias_update_rate",
+    "moe.capacity_factor",
+    "moe.drop_policy",
+    "moe.pad_to_capacity",
+};
+
+/// The other ones: "hidden_size", "moe.num_experts".
+std::map<std::string, nlohmann::json> FieldsOf(const ModelConfig& model) {
+  std::map<std::string, nlohmann::json> fields;
+  const nlohmann::json flat = ToJson(model).flatten();
+  for (const auto& [path, value] : flat.items()) {
+    std::string name = path.substr(1);
+    std::replace(name.begin(), name.end(), '/', '.');
+    const bool kept =
+        std::find(std::begin(kOfTraining), std::end(kOfTraining), name) == std::end(kOfTraining);
+    if (kept) fields[name] = value;
+  }
+  return fields;
 }
 
 /// Refuses a config.json at `path` that describes another model than `model`.
 void RequireSameModel(const nlohmann::json& config, const ModelConfig& model,
                       const std::string& path) {
-  const nlohmann::json found = ShapeOf(ModelConfigFromHuggingFace(config, path + ": $"));
-  const nlohmann::json expected = ShapeOf(model);
-  nlohmann::json keys = expected;  // of both
-  keys.update(found);
-  for (const auto& [key, ignored] : keys.items()) {
-    const auto shown = [&name = key](const nlohmann::json& json) {
-      return json.contains(name) ? DescribeJson(json[name]) : "nothing";
+  const auto found = FieldsOf(ModelConfigFromHuggingFace(config, path + ": $"));
+  const auto expected = FieldsOf(model);
+  auto names = expected;  // of both
+  names.insert(found.begin(), found.end());
+  for (const auto& [name, ignored] : names) {
+    const auto shown = [&key = name](const auto& fields) {
+      const auto field = fields.find(key);
+      return field == fields.end() ? "nothing" : DescribeJson(field->second);
     };
-    if (expected.value(key, nlohmann::json()) == found.value(key, nlohmann::json())) continue;
+    if (shown(found) == shown(expected)) continue;
     throw InputError(fmt::format("{}: describes a model with {} {}; expected {}, as in '{}'", path,
-                                 key, shown(found), shown(expected), model.name));
+                                 name, shown(found), shown(expected), model.name));
   }
 }
 

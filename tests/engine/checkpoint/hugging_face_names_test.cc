@@ -109,6 +109,21 @@ TEST(HuggingFaceNames, UngroupsTheHeadsOfOneTensor) {
   EXPECT_EQ(row(20), name + "[168]");  // group 1, value: row 14
 }
 
+TEST(HuggingFaceNames, StacksExperts) {
+  ModelConfig model = SomeModel();
+  model.moe.num_experts = 3;
+  const std::string ours = "decoder.layers.2.mlp.experts.linear_";
+  const HuggingFaceSource fc1 =
+      SourceOf(Family("mixtral"), model, Matrix(ours + "fc1.weight", 3 * 10, 12));
+  ASSERT_EQ(fc1.tensors.size(), 6u);
+  EXPECT_EQ(Place(fc1, 10, 0), "model.layers.2.block_sparse_moe.experts.1.w1.weight[0]");
+  EXPECT_EQ(Place(fc1, 19, 2), "model.layers.2.block_sparse_moe.experts.1.w3.weight[50]");
+  // As many as there are of queries, keys and values.
+  const HuggingFaceSource fc2 =
+      SourceOf(Family("mixtral"), model, Matrix(ours + "fc2.weight", 3 * 12, 5));
+  EXPECT_EQ(Place(fc2, 35, 4), "model.layers.2.block_sparse_moe.experts.2.w2.weight[59]");
+}
+
 TEST(HuggingFaceNames, NamesFalconsNormsByItsBlocks) {
   ModelConfig model = SomeModel();
   const auto name = [&](const char* norm) {

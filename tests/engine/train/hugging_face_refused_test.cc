@@ -71,6 +71,21 @@ TEST_F(HuggingFaceRefusedTest, NumbersThatAreNoWeights) {
       "F32, BF16, F16, F8_E4M3 or F8_E5M2");
 }
 
+TEST_F(HuggingFaceRefusedTest, TheFolderOfAnotherModel) {
+  ModelConfig model = LoadModelConfig(kGolden);
+  const WholeModelDeclaration whole = DeclareWholeModel(model);
+  const auto open = [&] { HuggingFaceReader(kGolden, model, ParameterSpecs(whole.parameters)); };
+  model.name = "mine";
+  model.init_std = 0.5;  // what only training looks at may differ
+  model.make_vocab_size_divisible_by = 3;
+  open();
+  model.norm_epsilon = 1e-3;
+  EXPECT_EQ(MessageOf<InputError>(open),
+            kGolden +
+                "/config.json: describes a model with norm_epsilon 1e-05; expected 0.001, as "
+                "in 'mine'");
+}
+
 TEST_F(HuggingFaceRefusedTest, ButNotBuffersAndTheCopyOfASharedTable) {
   Open([](Entries& entries) {
     Add(entries, {.name = "h.0.attn.masked_bias", .dtype = DType::kI64, .shape = {}});
