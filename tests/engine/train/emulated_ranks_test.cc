@@ -38,6 +38,9 @@ constexpr LayoutCase kLayouts[] = {
     {false, "tp=2,dp=2,recompute=full", 3e-7, 2e-6},
     {true, "cp=2", 3e-7, 2e-6},
     {false, "cp=3,cp_comm_type=all_gather", 3e-7, 2e-6},
+    {true, "dp=2,ep=2", 3e-7, 2e-6},
+    {false, "tp=2,sp=1,dp=2,ep=2,etp=2,zero=1", 3e-7, 2e-6},
+    {true, "dp=2,ep=2,dispatch=allgather", 3e-7, 2e-6},
     {false, "tp=2,dp=2,precision=bf16,master=remainder,moments=bf16,grads=bf16", 6e-5, 6e-3},
 };
 
@@ -66,8 +69,9 @@ class EmulatedRanksTest : public testing::TestWithParam<LayoutCase> {};
 
 TEST_P(EmulatedRanksTest, TrainAsCpuRanksDo) {
   const LayoutCase& layout = GetParam();
-  RunConfig run = SmallRun(layout.llama);
-  run.layout = ParseLayout(fmt::format("mbs=2,{}", layout.layout), 0);
+  const ParallelConfig parsed = ParseLayout(fmt::format("mbs=2,{}", layout.layout), 0);
+  RunConfig run = parsed.ep > 1 ? SmallExpertRun(layout.llama) : SmallRun(layout.llama);
+  run.layout = parsed;
   const TrainedLosses expected = TrainOn(/*emulated=*/false, run);
   const TrainedLosses actual = TrainOn(/*emulated=*/true, run);
   ASSERT_EQ(actual.losses.size(), static_cast<size_t>(kSteps));
