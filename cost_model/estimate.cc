@@ -38,12 +38,19 @@ double& Breakdown::exposed(GroupKind group) {
       return exposed_tp;
     case GroupKind::kContext:
       return exposed_cp;
+    case GroupKind::kExpert:
+    case GroupKind::kExpertTensor:
+    case GroupKind::kExpertModel:
+      return exposed_ep;
     case GroupKind::kPipeline:
     case GroupKind::kEmbedding:
       return exposed_pp;
     case GroupKind::kData:
     case GroupKind::kShard:
     case GroupKind::kReplica:
+    case GroupKind::kExpertData:
+    case GroupKind::kExpertShard:
+    case GroupKind::kExpertReplica:
     case GroupKind::kWorld:
       break;
   }

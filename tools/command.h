@@ -30,6 +30,7 @@ std::unique_ptr<Command> MakeValidateCommand();
 std::unique_ptr<Command> MakeProfileCommand();
 std::unique_ptr<Command> MakeCalibrateCommand();
 std::unique_ptr<Command> MakeTrainCommand();
+std::unique_ptr<Command> MakeExportCommand();
 std::unique_ptr<Command> MakeDataBuildCommand();
 std::unique_ptr<Command> MakeDataInfoCommand();
 std::unique_ptr<Command> MakeReportCommand();

@@ -109,8 +109,10 @@ class SearchCommand : public Command {
   void Declare(FlagSet& flags) override {
     flags_ = &flags;
     Problem& problem = options_.problem;
-    flags.Text("--model", model_, "preset (see 'trimtab models') or model JSON",
-               FlagNeed::kRequired);
+    flags.Text(
+        "--model", model_,
+        "preset (see 'trimtab models'), model JSON, or Hugging Face config.json or its folder",
+        FlagNeed::kRequired);
     cluster_flags_.Declare(flags);
     flags.Integer("--gbs", problem.global_batch, 1, kMax32, "global batch, in sequences",
                   FlagNeed::kRequired);

@@ -47,6 +47,9 @@ class TrainCommand : public Command {
     flags.Text("--checkpoint", options_.checkpoint, "folder to save to at the end (and on Ctrl-C)");
     flags.Text("--load", options_.load,
                "checkpoint folder to continue from, whichever layout wrote it");
+    flags.Text("--load-hf", options_.load_hf,
+               "Hugging Face folder (config.json and safetensors files) whose weights to begin "
+               "with; also says which model, without --model");
     flags.Integer("--save-every", options_.save_every, 0, std::numeric_limits<int32_t>::max(),
                   "also save every N steps");
     flags.Integer("--log-every", log_every_, 1, std::numeric_limits<int32_t>::max(),
@@ -54,6 +57,10 @@ class TrainCommand : public Command {
   }
 
   int Run(const OutputOptions& output) override {
+    if (!options_.load.empty() && !options_.load_hf.empty()) {
+      throw UsageError("--load-hf contradicts --load, which continues with weights of its own");
+    }
+    if (run_flags_.config.empty() && run_flags_.model.empty()) run_flags_.model = options_.load_hf;
     const RunConfig run = ResolveRun();
     if (options_.save_every > 0 && options_.checkpoint.empty()) {
       throw UsageError("--save-every needs --checkpoint, the folder to save to");

@@ -1,6 +1,7 @@
 #include "tools/common_flags.h"
 
 #include <limits>
+#include <utility>
 
 #include "cost_model/numerics.h"
 #include "engine/base/error.h"
@@ -49,7 +50,8 @@ void RunFlags::Declare(FlagSet& flags) {
   flags.Text("--config", config,
              "RUN.json, or the report.json of a search, for its recommended run");
   flags.Text("--model", model,
-             "preset (see 'trimtab models') or model JSON file; instead of --config");
+             "preset (see 'trimtab models'), model JSON file, or Hugging Face config.json or its "
+             "folder; instead of --config");
   flags.Integer("--gbs", global_batch, 1, kMax32, "global batch, in sequences");
   flags.Integer("--seq", sequence_length, 1, kMax32, "sequence length, in tokens");
   flags.Text(
@@ -70,8 +72,10 @@ void RunFlags::Declare(FlagSet& flags) {
 }
 
 RunConfig RunFlags::FromParts(const Cluster& cluster) const {
-  for (const char* flag : {"--model", "--gbs", "--seq"}) {
-    if (!flags_->Given(flag)) {
+  const std::pair<const char*, bool> needed[] = {
+      {"--model", !model.empty()}, {"--gbs", global_batch > 0}, {"--seq", sequence_length > 0}};
+  for (const auto& [flag, given] : needed) {
+    if (!given) {
       throw UsageError(
           fmt::format("{} is missing; expected --config FILE, or --model, --gbs and --seq", flag));
     }

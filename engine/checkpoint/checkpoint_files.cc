@@ -23,7 +23,7 @@ std::string DocumentChecksum(json document) {
 json TensorsToJson(const std::vector<SafetensorsEntry>& tensors) {
   json list = json::array();
   for (const SafetensorsEntry& tensor : tensors) {
-    list.push_back({{"name", tensor.name}, {"dtype", Name(tensor.dtype)}, {"shape", tensor.shape}});
+    list.push_back({{"name", tensor.name}, {"dtype", Name(DType::kF32)}, {"shape", tensor.shape}});
   }
   return list;
 }

@@ -49,9 +49,9 @@ void CheckpointReader::Read(StateKind kind, const TensorSlice& slice) const {
   const SafetensorsEntry& entry = file.Find(TensorName(kind, slice.spec->name));
   const std::vector<int64_t> shape = FullShape(*slice.spec);
   if (entry.shape != shape || entry.dtype != DType::kF32) {
-    throw InputError(fmt::format("checkpoint tensor '{}' is {} [{}]; expected fp32 [{}]",
-                                 entry.name, Name(entry.dtype), fmt::join(entry.shape, ", "),
-                                 fmt::join(shape, ", ")));
+    throw InputError(fmt::format("checkpoint tensor '{}' is {}[{}]; expected fp32 [{}]", entry.name,
+                                 entry.dtype == DType::kF32 ? "fp32 " : "not fp32 ",
+                                 fmt::join(entry.shape, ", "), fmt::join(shape, ", ")));
   }
   const int64_t end = slice.begin + static_cast<int64_t>(slice.values.size());
   ForEachRun(*slice.spec, slice.begin, end, [&](int64_t local, int64_t full, int64_t count) {

@@ -5,19 +5,46 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/float16.h"
+#include "engine/base/float8.h"
 
 namespace trimtab {
 namespace {
 
 constexpr int64_t kSizeBytes = 8;
 
-void CheckRange(const SafetensorsEntry& entry, int64_t element, size_t count) {
-  TRIMTAB_ASSERT(entry.dtype == DType::kF32 && element >= 0 &&
-                     element + static_cast<int64_t>(count) <= entry.numel(),
-                 "elements [{}, +{}) of {} [{}]", element, count, entry.name, entry.numel());
+void CheckRange(const SafetensorsEntry& entry, int64_t element, size_t count, int64_t stride) {
+  const int64_t last = element + (static_cast<int64_t>(count) - 1) * stride;
+  TRIMTAB_ASSERT(element >= 0 && stride >= 1 && (count == 0 || last < entry.numel()),
+                 "elements {} to {} of {} [{}]", element, last, entry.name, entry.numel());
+}
+
+template <typename Stored, typename ToFloat>
+void Widen(const std::byte* from, int64_t stride, std::span<float> values, const ToFloat& widen) {
+  for (float& value : values) {
+    Stored stored;
+    std::memcpy(&stored, from, sizeof(stored));
+    value = widen(stored);
+    from += stride * static_cast<int64_t>(sizeof(stored));
+  }
+}
+
+/// The bytes of `values` as 16-bit floating point.
+template <typename Round>
+std::vector<uint16_t> Narrow(std::span<const float> values, const Round& round) {
+  std::vector<uint16_t> rounded(values.size());
+  std::transform(values.begin(), values.end(), rounded.begin(), round);
+  return rounded;
 }
 
 }  // namespace
+
+int64_t SafetensorsEntry::numel() const {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
+  int64_t elements = 1;
+  for (const int64_t dim : shape) elements *= dim;
+  return elements;
+}
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<SafetensorsEntry> entries,
                                      const std::map<std::string, std::string>& metadata,
@@ -44,8 +71,18 @@ const SafetensorsEntry& SafetensorsWriter::Find(const std::string& name) const {
 
 void SafetensorsWriter::Write(const SafetensorsEntry& entry, int64_t element,
                               std::span<const float> values) {
-  CheckRange(entry, element, values.size());
-  file_.WriteAt(data_begin_ + entry.begin + element * SizeOf(DType::kF32), std::as_bytes(values));
+  CheckRange(entry, element, values.size(), /*stride=*/1);
+  TRIMTAB_ASSERT(entry.dtype && IsPlainFloat(*entry.dtype), "{} is not written", entry.name);
+  const int64_t offset = data_begin_ + entry.begin + element * SizeOf(*entry.dtype);
+  if (entry.dtype == DType::kF32) {
+    file_.WriteAt(offset, std::as_bytes(values));
+  } else {
+    const auto bf16 = [](float value) { return FloatToBf16(value); };
+    const auto fp16 = [](float value) { return FloatToF16(value); };
+    const std::vector<uint16_t> rounded =
+        entry.dtype == DType::kBf16 ? Narrow(values, bf16) : Narrow(values, fp16);
+    file_.WriteAt(offset, std::as_bytes(std::span(rounded)));
+  }
 }
 
 void SafetensorsWriter::Finish() {
@@ -53,21 +90,21 @@ void SafetensorsWriter::Finish() {
   file_.Close();
 }
 
-SafetensorsReader::SafetensorsReader(const std::string& path) : file_(File::OpenForReading(path)) {
-  const int64_t file_bytes = file_.size();
-  uint64_t header_bytes = 0;
+SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path) {
+  const auto file_bytes = static_cast<int64_t>(file_.bytes().size());
   if (file_bytes < kSizeBytes) {
     throw InputError(
         fmt::format("{}: {} bytes; expected a header size of {}", path, file_bytes, kSizeBytes));
   }
-  file_.ReadAt(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, file_.bytes().data(), sizeof(header_bytes));
   const int64_t limit = std::min(file_bytes - kSizeBytes, kMaxSafetensorsHeaderBytes);
   if (header_bytes > static_cast<uint64_t>(limit)) {
     throw InputError(
         fmt::format("{}: header of {} bytes; expected at most {}", path, header_bytes, limit));
   }
-  std::string header(static_cast<size_t>(header_bytes), '\0');
-  file_.ReadAt(kSizeBytes, std::as_writable_bytes(std::span(header)));
+  const std::string_view header(reinterpret_cast<const char*>(file_.bytes().data()) + kSizeBytes,
+                                static_cast<size_t>(header_bytes));
   data_begin_ = kSizeBytes + static_cast<int64_t>(header_bytes);
   for (SafetensorsEntry& entry : ParseSafetensorsHeader(header, file_bytes - data_begin_, path)) {
     const std::string name = entry.name;
@@ -84,10 +121,24 @@ const SafetensorsEntry& SafetensorsReader::Find(const std::string& name) const {
 }
 
 void SafetensorsReader::Read(const SafetensorsEntry& entry, int64_t element,
-                             std::span<float> values) const {
-  CheckRange(entry, element, values.size());
-  file_.ReadAt(data_begin_ + entry.begin + element * SizeOf(DType::kF32),
-               std::as_writable_bytes(values));
+                             std::span<float> values, int64_t stride) const {
+  CheckRange(entry, element, values.size(), stride);
+  TRIMTAB_ASSERT(entry.dtype && (IsPlainFloat(*entry.dtype) || IsFp8(*entry.dtype)),
+                 "{} is no floating point", entry.name);
+  const std::byte* from =
+      file_.bytes().data() + data_begin_ + entry.begin + element * SizeOf(*entry.dtype);
+  switch (*entry.dtype) {
+    case DType::kBf16:
+      return Widen<uint16_t>(from, stride, values, [](auto bits) { return Bf16ToFloat(bits); });
+    case DType::kF16:
+      return Widen<uint16_t>(from, stride, values, [](auto bits) { return F16ToFloat(bits); });
+    case DType::kF8E4M3:
+      return Widen<uint8_t>(from, stride, values, [](auto bits) { return E4M3ToFloat(bits); });
+    case DType::kF8E5M2:
+      return Widen<uint8_t>(from, stride, values, [](auto bits) { return E5M2ToFloat(bits); });
+    default:
+      return Widen<float>(from, stride, values, [](float value) { return value; });
+  }
 }
 
 }  // namespace trimtab

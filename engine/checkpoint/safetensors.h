@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,12 +20,12 @@ namespace trimtab {
 /// One tensor of a file.
 struct SafetensorsEntry {
   std::string name;
-  DType dtype = DType::kF32;
+  std::optional<DType> dtype = DType::kF32;  // none: a type of the format that we cannot read
   std::vector<int64_t> shape;
   int64_t begin = 0;  // bytes from the start of the data
   int64_t end = 0;
 
-  int64_t numel() const { return (end - begin) / SizeOf(dtype); }
+  int64_t numel() const;
 };
 
 /// Largest header read, as in the reference implementation.
@@ -53,7 +54,8 @@ class SafetensorsWriter {
 
   /// Position of the tensor in the file. An unknown name is a programmer's fault.
   const SafetensorsEntry& Find(const std::string& name) const;
-  /// Writes elements from `element` on of an fp32 tensor. Safe from several threads.
+  /// Writes elements from `element` on, rounded to the tensor's type: fp32, bf16 or fp16. Safe from
+  /// several threads.
   void Write(const SafetensorsEntry& entry, int64_t element, std::span<const float> values);
   /// Flushes to the disk and closes.
   void Finish();
@@ -69,14 +71,17 @@ class SafetensorsReader {
   /// Reads and checks the header. Throws InputError.
   explicit SafetensorsReader(const std::string& path);
 
+  const std::string& path() const { return file_.path(); }
   const std::map<std::string, SafetensorsEntry>& entries() const { return entries_; }
   /// Throws InputError naming the file when the tensor is not there.
   const SafetensorsEntry& Find(const std::string& name) const;
-  /// Reads elements from `element` on of an fp32 tensor. Safe from several threads.
-  void Read(const SafetensorsEntry& entry, int64_t element, std::span<float> values) const;
+  /// Reads element, element + stride, ... of a tensor of fp32, bf16, fp16 or fp8 (as it is stored:
+  /// without a scale). Safe from several threads.
+  void Read(const SafetensorsEntry& entry, int64_t element, std::span<float> values,
+            int64_t stride = 1) const;
 
  private:
-  File file_;
+  MappedFile file_;
   std::map<std::string, SafetensorsEntry> entries_;
   int64_t data_begin_ = 0;
 };

@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -14,21 +16,36 @@ namespace {
 
 using nlohmann::json;
 
+/// A type of the format.
 struct TypeName {
-  DType dtype;
   std::string_view name;
+  int64_t bytes = 0;  // of one element
+  std::optional<DType> dtype = std::nullopt;
 };
-constexpr std::array<TypeName, 5> kTypeNames = {{{DType::kF32, "F32"},
-                                                 {DType::kBf16, "BF16"},
-                                                 {DType::kF16, "F16"},
-                                                 {DType::kI32, "I32"},
-                                                 {DType::kI64, "I64"}}};
+constexpr std::array<TypeName, 17> kTypeNames = {{{"F32", 4, DType::kF32},
+                                                  {"BF16", 2, DType::kBf16},
+                                                  {"F16", 2, DType::kF16},
+                                                  {"F8_E4M3", 1, DType::kF8E4M3},
+                                                  {"F8_E5M2", 1, DType::kF8E5M2},
+                                                  {"I32", 4, DType::kI32},
+                                                  {"I64", 8, DType::kI64},
+                                                  {"U16", 2, DType::kU16},
+                                                  {"F8_E8M0", 1},
+                                                  {"F64", 8},
+                                                  {"C64", 8},
+                                                  {"BOOL", 1},
+                                                  {"I8", 1},
+                                                  {"U8", 1},
+                                                  {"I16", 2},
+                                                  {"U32", 4},
+                                                  {"U64", 8}}};
 
-std::string_view FormatName(DType dtype) {
-  for (const TypeName& type : kTypeNames) {
-    if (type.dtype == dtype) return type.name;
-  }
-  return "?";
+const TypeName& TypeOf(const SafetensorsEntry& entry) {
+  const auto* type = std::find_if(kTypeNames.begin(), kTypeNames.end(), [&](const auto& known) {
+    return known.dtype && known.dtype == entry.dtype;
+  });
+  TRIMTAB_ASSERT(type != kTypeNames.end(), "{} has no type of the format", entry.name);
+  return *type;
 }
 
 [[noreturn]] void Fail(const std::string& where, const std::string& what) {
@@ -53,9 +70,10 @@ std::optional<int64_t> Size(const json& value) {
 }
 
 /// Bytes of a shape, or nothing when they pass `limit`.
-std::optional<int64_t> ShapeBytes(const std::vector<int64_t>& shape, DType dtype, int64_t limit) {
+std::optional<int64_t> ShapeBytes(const std::vector<int64_t>& shape, int64_t element_bytes,
+                                  int64_t limit) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
-  int64_t bytes = SizeOf(dtype);
+  int64_t bytes = element_bytes;
   for (const int64_t dim : shape) {
     if (bytes > limit / dim) return std::nullopt;
     bytes *= dim;
@@ -76,7 +94,11 @@ SafetensorsEntry ParseEntry(const std::string& name, const json& value, int64_t 
   const auto* type = std::find_if(kTypeNames.begin(), kTypeNames.end(), [&](const TypeName& known) {
     return dtype.is_string() && dtype.get_ref<const std::string&>() == known.name;
   });
-  if (type == kTypeNames.end()) Fail(at, "dtype is not one of F32, BF16, F16, I32, I64");
+  if (type == kTypeNames.end()) {
+    std::vector<std::string_view> names;
+    for (const TypeName& known : kTypeNames) names.push_back(known.name);
+    Fail(at, fmt::format("dtype is not one of {}", fmt::join(names, ", ")));
+  }
   entry.dtype = type->dtype;
   if (!value["shape"].is_array()) Fail(at, "shape is not a list");
   for (const json& dim : value["shape"]) {
@@ -93,7 +115,7 @@ SafetensorsEntry ParseEntry(const std::string& name, const json& value, int64_t 
   }
   entry.begin = *begin;
   entry.end = *end;
-  const std::optional<int64_t> bytes = ShapeBytes(entry.shape, entry.dtype, data_bytes);
+  const std::optional<int64_t> bytes = ShapeBytes(entry.shape, type->bytes, data_bytes);
   if (!bytes || *bytes != *end - *begin) {
     Fail(at, fmt::format("data_offsets span {} bytes, which its shape does not", *end - *begin));
   }
@@ -113,7 +135,7 @@ json ParseStrict(std::string_view text, const std::string& where) {
     return true;
   };
   json header = json::parse(text, watch, /*allow_exceptions=*/false);
-  if (!header.is_object()) Fail(where, "the header is not a JSON object");
+  if (!text.starts_with('{') || !header.is_object()) Fail(where, "the header is not a JSON object");
   if (repeated) Fail(where, "the header names a key twice");
   return header;
 }
@@ -156,13 +178,11 @@ std::string LayOutSafetensors(std::vector<SafetensorsEntry>& entries,
   header["__metadata__"] = metadata;
   int64_t next = 0;
   for (SafetensorsEntry& entry : entries) {
-    int64_t bytes = SizeOf(entry.dtype);
-    for (const int64_t dim : entry.shape) bytes *= dim;
+    const TypeName& type = TypeOf(entry);
     entry.begin = next;
-    entry.end = next += bytes;
-    header[entry.name] = {{"dtype", FormatName(entry.dtype)},
-                          {"shape", entry.shape},
-                          {"data_offsets", {entry.begin, entry.end}}};
+    entry.end = next += entry.numel() * type.bytes;
+    header[entry.name] = {
+        {"dtype", type.name}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};
   }
   std::string text = header.dump();
   text.resize(static_cast<size_t>(RoundUp(static_cast<int64_t>(text.size()), 8)), ' ');

@@ -113,14 +113,22 @@ enum class GroupKind : int {
   kEmbedding,
   kShard,
   kReplica,
+  kExpert,
+  kExpertTensor,
+  kExpertModel,
+  kExpertData,
+  kExpertShard,
+  kExpertReplica,
 };
-inline constexpr int kGroupKindCount = static_cast<int>(GroupKind::kReplica) + 1;
+inline constexpr int kGroupKindCount = static_cast<int>(GroupKind::kExpertReplica) + 1;
 
-/// "world", "tp", "cp", "dp", "pp", "embedding", "shard", "replica".
+/// "world", "tp", "cp", "dp", "pp", "embedding", "shard", "replica", "ep", "etp", "etp_ep", "edp",
+/// "expert_shard", "expert_replica".
 std::string_view Name(GroupKind group);
 
 /// One message of this rank. `bytes` is the size of the full (unsharded) buffer: the buffer of an
-/// all-reduce, the output of an all-gather, the input of a reduce-scatter, the tensor sent.
+/// all-reduce, the output of an all-gather, the input of a reduce-scatter, the tensor sent, the
+/// larger of what an all-to-all takes and gives.
 struct CommRecord {
   CollectiveKind kind{};
   GroupKind group{};

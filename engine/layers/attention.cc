@@ -22,7 +22,7 @@ Rotary RotaryOf(const ModelConfig& model) {
 
 /// The weight of a norm over heads, the same on all ranks.
 Parameter& DeclareHeadNorm(ParameterStore& store, const ModelConfig& model,
-                           const std::string& name) {
+                           const ModuleName& name) {
   return store.Declare({.name = name + ".weight",
                         .rows = model.head_size(),
                         .is_matrix = false,
@@ -39,7 +39,7 @@ double ResidualStd(const ModelConfig& model) {
 }  // namespace
 
 SelfAttention::SelfAttention(ParameterStore& store, const LayerContext& context,
-                             const std::string& name, const LayerKind& kind)
+                             const ModuleName& name, const LayerKind& kind)
     : kind_(kind),
       linear_qkv_(
           store, context, name + ".linear_qkv", context.model.hidden_size,

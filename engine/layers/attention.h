@@ -23,7 +23,7 @@ struct SelfAttentionSaved {
 
 class SelfAttention {
  public:
-  SelfAttention(ParameterStore& store, const LayerContext& context, const std::string& name,
+  SelfAttention(ParameterStore& store, const LayerContext& context, const ModuleName& name,
                 const LayerKind& kind);
 
   /// y [rows, C], an activation, from x [rows, C].

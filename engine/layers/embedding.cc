@@ -24,7 +24,7 @@ Tensor FromPositionZero(const ModelConfig& model, const Tensor& table) {
 }  // namespace
 
 Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
-                             const std::string& name, bool duplicate) {
+                             const ModuleName& name, bool duplicate) {
   const ModelConfig& model = context.model;
   const int64_t rows = model.padded_vocab_size(context.tp()) / context.tp();
   const int64_t start = context.parallel.tp_rank * rows;

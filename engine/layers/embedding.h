@@ -49,6 +49,6 @@ inline constexpr char kTokenTable[] = "embedding.word_embeddings.weight";
 /// Declares a [padded V / tp, C] table, used for the token embedding and for an output projection
 /// that does not share its table on this rank. Padding rows are zero.
 Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
-                             const std::string& name, bool duplicate = false);
+                             const ModuleName& name, bool duplicate = false);
 
 }  // namespace trimtab

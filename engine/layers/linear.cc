@@ -30,8 +30,7 @@ namespace {
 
 /// The [out / tp, in] weight of a column-parallel layer.
 Parameter& DeclareColumnWeight(ParameterStore& store, const LayerContext& context,
-                               const std::string& name, int64_t in,
-                               const std::vector<int64_t>& output_blocks) {
+                               const ModuleName& name, int64_t in, const RowBlocks& output_blocks) {
   const int64_t out = std::accumulate(output_blocks.begin(), output_blocks.end(), int64_t{0});
   return store.Declare(
       {.name = name + ".weight",
@@ -44,7 +43,7 @@ Parameter& DeclareColumnWeight(ParameterStore& store, const LayerContext& contex
 
 /// The [out, in / tp] weight of a row-parallel layer.
 Parameter& DeclareRowWeight(ParameterStore& store, const LayerContext& context,
-                            const std::string& name, int64_t in, int64_t out, double init_std) {
+                            const ModuleName& name, int64_t in, int64_t out, double init_std) {
   return store.Declare(
       {.name = name + ".weight",
        .rows = out,
@@ -57,9 +56,9 @@ Parameter& DeclareRowWeight(ParameterStore& store, const LayerContext& context,
 }  // namespace
 
 ColumnParallelLinear::ColumnParallelLinear(ParameterStore& store, const LayerContext& context,
-                                           const std::string& name, int64_t in,
-                                           const std::vector<int64_t>& output_blocks, bool bias)
-    : products_(context, name, DeclareColumnWeight(store, context, name, in, output_blocks),
+                                           const ModuleName& name, int64_t in,
+                                           const RowBlocks& output_blocks, bool bias)
+    : products_(context, DeclareColumnWeight(store, context, name, in, output_blocks),
                 /*input_sharded=*/false) {
   if (!bias) return;
   bias_ = &store.Declare(
@@ -154,9 +153,9 @@ void ColumnParallelLinear::WeightGradient(const LayerContext& context,
 }
 
 RowParallelLinear::RowParallelLinear(ParameterStore& store, const LayerContext& context,
-                                     const std::string& name, int64_t in, int64_t out, bool bias,
+                                     const ModuleName& name, int64_t in, int64_t out, bool bias,
                                      double init_std)
-    : products_(context, name, DeclareRowWeight(store, context, name, in, out, init_std),
+    : products_(context, DeclareRowWeight(store, context, name, in, out, init_std),
                 /*input_sharded=*/true) {
   if (!bias) return;
   bias_ = &store.Declare({.name = name + ".bias",

@@ -26,11 +26,11 @@ class ColumnParallelLinear {
  public:
   /// `output_blocks` are the row counts of fused projections (their sum is `out`), each sharded on
   /// its own. `bias` declares one.
-  ColumnParallelLinear(ParameterStore& store, const LayerContext& context, const std::string& name,
-                       int64_t in, const std::vector<int64_t>& output_blocks, bool bias);
+  ColumnParallelLinear(ParameterStore& store, const LayerContext& context, const ModuleName& name,
+                       int64_t in, const RowBlocks& output_blocks, bool bias);
   /// The output projection over `weight`, a [out / tp, in] parameter declared elsewhere: no bias,
   /// never fp8.
-  explicit ColumnParallelLinear(Parameter& weight) : products_(weight.spec.name, weight) {}
+  explicit ColumnParallelLinear(Parameter& weight) : products_(weight) {}
 
   /// y [N, out / tp] under `tag` from x [rows, in].
   Tensor Forward(const LayerContext& context, LinearOperand x, MemoryTag tag,
@@ -76,7 +76,7 @@ class ColumnParallelLinear {
 /// bias (the same on every rank) is added.
 class RowParallelLinear {
  public:
-  RowParallelLinear(ParameterStore& store, const LayerContext& context, const std::string& name,
+  RowParallelLinear(ParameterStore& store, const LayerContext& context, const ModuleName& name,
                     int64_t in, int64_t out, bool bias, double init_std);
 
   /// y [rows, out] under `tag` from x [N, in / tp].

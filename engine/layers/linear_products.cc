@@ -15,15 +15,19 @@ Tensor NewFp8(const LayerContext& context, const Shape& shape, DType dtype, Memo
 
 }  // namespace
 
-LinearProducts::LinearProducts(const LayerContext& context, const std::string& name,
-                               Parameter& weight, bool input_sharded)
-    : name_(name), weight_(&weight), input_sharded_(input_sharded) {
-  if (context.fp8 != nullptr) fp8_layer_ = context.fp8->Declare(name, weight);
+LinearProducts::LinearProducts(const LayerContext& context, Parameter& weight, bool input_sharded)
+    : weight_(&weight), input_sharded_(input_sharded) {
+  if (context.fp8 != nullptr) fp8_layer_ = context.fp8->Declare(name(), weight);
+}
+
+std::string LinearProducts::name() const {
+  const std::string weight = weight_->spec.name;
+  return weight.substr(0, weight.rfind('.'));
 }
 
 void LinearProducts::Forward(const LayerContext& context, const Tensor& x, const Tensor& shard,
                              const Tensor& bias, Tensor& y, LinearSaved& saved) const {
-  if (context.observer != nullptr) context.observer->OnForward(name_, x, weight_->weight);
+  if (context.observer != nullptr) context.observer->OnForward(name(), x, weight_->weight);
   if (!fp8()) {
     saved.input = shard;
     return Multiply(context, x, bias, y);
@@ -43,13 +47,13 @@ void LinearProducts::Forward(const LayerContext& context, const Tensor& x, const
 
 void LinearProducts::Multiply(const LayerContext& context, const Tensor& x, const Tensor& bias,
                               Tensor& y) const {
-  TRIMTAB_ASSERT(!fp8(), "{} multiplies in fp8", name_);
+  TRIMTAB_ASSERT(!fp8(), "{} multiplies in fp8", name());
   Gemm(x, Transpose::kNo, weight_->weight, Transpose::kYes, y,
        {.bias = bias, .tf32 = context.types.tf32});
 }
 
 void LinearProducts::MultiplyBack(const LayerContext& context, const Tensor& dy, Tensor& dx) const {
-  TRIMTAB_ASSERT(!fp8(), "{} multiplies in fp8", name_);
+  TRIMTAB_ASSERT(!fp8(), "{} multiplies in fp8", name());
   Gemm(dy, Transpose::kNo, weight_->weight, Transpose::kNo, dx, {.tf32 = context.types.tf32});
 }
 
@@ -100,7 +104,7 @@ void LinearProducts::Fp8Product(const LayerContext& context, const Tensor& rows,
 LinearProducts::Backward::Backward(const LinearProducts& products, const LayerContext& context,
                                    const Tensor& dy)
     : products_(&products) {
-  if (context.observer != nullptr) context.observer->OnBackward(products.name_, dy);
+  if (context.observer != nullptr) context.observer->OnBackward(products.name(), dy);
   if (!products.fp8()) {
     dy_ = dy;
     return;

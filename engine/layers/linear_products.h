@@ -42,12 +42,11 @@ struct LinearSaved {
 
 class LinearProducts {
  public:
-  /// With fp8 and under a name that is not kept in bf16, the layer quantises its operands.
+  /// With fp8, unless the layer is kept in bf16, it quantises its operands.
   /// `input_sharded`: each tp rank has a part of x (and all of dy), else all of x and a part of dy.
-  LinearProducts(const LayerContext& context, const std::string& name, Parameter& weight,
-                 bool input_sharded);
+  LinearProducts(const LayerContext& context, Parameter& weight, bool input_sharded);
   /// A layer that never computes in fp8: the output projection.
-  LinearProducts(const std::string& name, Parameter& weight) : name_(name), weight_(&weight) {}
+  explicit LinearProducts(Parameter& weight) : weight_(&weight) {}
 
   Parameter& weight() const { return *weight_; }
 
@@ -101,6 +100,8 @@ class LinearProducts {
   };
 
  private:
+  /// Of the layer: its weight's, without the last part.
+  std::string name() const;
   /// Whether x is gathered first: of that, only the shard is kept.
   bool KeepsShard(const LayerContext& context) const {
     return context.sequence_parallel() && !input_sharded_;
@@ -108,7 +109,6 @@ class LinearProducts {
   void Fp8Product(const LayerContext& context, const Tensor& rows, const Tensor& bias,
                   Tensor& y) const;
 
-  std::string name_;
   Parameter* weight_ = nullptr;
   int fp8_layer_ = -1;
   bool input_sharded_ = false;

@@ -10,8 +10,8 @@
 namespace trimtab {
 namespace {
 
-std::vector<int64_t> Fc1Blocks(const ModelConfig& model, int64_t ffn) {
-  return std::vector<int64_t>(model.gated() ? 2 : 1, ffn);
+RowBlocks Fc1Blocks(const ModelConfig& model, int64_t ffn) {
+  return model.gated() ? RowBlocks{ffn, ffn} : RowBlocks{ffn};
 }
 
 /// Whether a fused op makes the activation in fp8.
@@ -39,7 +39,7 @@ ActivationFunction FunctionOf(ActivationKind kind) {
   TRIMTAB_ASSERT(false, "activation kind {}", static_cast<int>(kind));
 }
 
-Mlp::Mlp(ParameterStore& store, const LayerContext& context, const std::string& name, int64_t ffn)
+Mlp::Mlp(ParameterStore& store, const LayerContext& context, const ModuleName& name, int64_t ffn)
     : ffn_(ffn),
       linear_fc1_(store, context, name + ".linear_fc1", context.model.hidden_size,
                   Fc1Blocks(context.model, ffn), context.model.has_mlp_bias()),

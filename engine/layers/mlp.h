@@ -25,7 +25,7 @@ struct MlpSaved {
 class Mlp {
  public:
   /// Of width `ffn`.
-  Mlp(ParameterStore& store, const LayerContext& context, const std::string& name, int64_t ffn);
+  Mlp(ParameterStore& store, const LayerContext& context, const ModuleName& name, int64_t ffn);
 
   /// y [rows, C], an activation, from x [rows, C].
   Tensor Forward(const LayerContext& context, LinearOperand x, MlpSaved& saved) const;

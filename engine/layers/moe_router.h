@@ -23,12 +23,12 @@ struct MoeRouterSaved {
 
 class MoeRouter {
  public:
-  MoeRouter(ParameterStore& store, const LayerContext& context, const std::string& name);
+  MoeRouter(ParameterStore& store, const LayerContext& context, const ModuleName& name);
 
   /// The experts that take each token [N, k] (int32), -1 for one that has dropped it, from
   /// x [rows, C].
   Tensor Forward(const LayerContext& context, const Tensor& x, MoeRouterSaved& saved) const;
-  /// Adds the gradient of x to dx [rows, C], from that of the weights [N, k].
+  /// Adds the gradient of x to dx [rows, C], from that of its tokens' weights [rows, k].
   void Backward(const LayerContext& context, const MoeRouterSaved& saved, const Tensor& dweights,
                 Tensor& dx, bool accumulate) const;
 

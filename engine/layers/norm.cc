@@ -6,7 +6,7 @@
 
 namespace trimtab {
 
-Norm::Norm(ParameterStore& store, const LayerContext& context, const std::string& name) {
+Norm::Norm(ParameterStore& store, const LayerContext& context, const ModuleName& name) {
   const ModelConfig& model = context.model;
   const int64_t hidden = model.hidden_size;
   weight_ = &store.Declare({.name = name + ".weight",

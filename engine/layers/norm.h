@@ -26,7 +26,7 @@ struct NormSaved {
 
 class Norm {
  public:
-  Norm(ParameterStore& store, const LayerContext& context, const std::string& name);
+  Norm(ParameterStore& store, const LayerContext& context, const ModuleName& name);
 
   /// The next linear layer's input from x [rows, C]: y [rows, C], kept as an activation, or its fp8
   /// copies where `target` is given.

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <numeric>
+#include <string_view>
 #include <thread>
-#include <utility>
 
 #include "engine/base/units.h"
 #include "engine/device/cpu/parallel.h"
@@ -20,7 +22,7 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-uint64_t HashName(const std::string& name) {
+uint64_t HashName(std::string_view name) {
   uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
   return hash;
@@ -51,8 +53,13 @@ void FillRow(const ParameterSpec& spec, uint64_t key, int64_t global_row, std::s
 /// Rows of initial values made at a time, in elements: enough to hide the cost of a copy.
 constexpr int64_t kChunk = int64_t{1} << 22;
 
+/// Parameters in a block.
+constexpr size_t kBlock = 64;
+
+/// Places within a unit.
+constexpr size_t kPlaces = 4;
 /// Where a parameter stands within its unit.
-int PlaceInUnit(const Parameter& parameter) {
+size_t PlaceInUnit(const Parameter& parameter) {
   const bool matrix = parameter.spec.is_matrix;
   if (parameter.spec.tensor_parallel) return matrix ? 0 : 1;
   return matrix ? 3 : 2;
@@ -69,33 +76,61 @@ Tensor ViewOf(const Tensor& unit, const FlatRange& range, const Parameter& param
 
 ParameterStore& ParameterStore::BeginUnit(bool reads_weights_backward) {
   units_.emplace_back().reads_weights_backward = reads_weights_backward;
+  current_ = units_.size() - 1;
   return *this;
 }
 
-Parameter& ParameterStore::Declare(ParameterSpec spec) {
-  TRIMTAB_ASSERT(ordered_.empty(), "parameter {} declared after Place", spec.name);
+size_t ParameterStore::ExpertUnit() {
+  for (const size_t used : units_[current_].also_uses) {
+    if (units_[used].grid == Grid::kExperts) return used;
+  }
+  const size_t unit = units_.size();
+  units_[current_].also_uses.push_back(unit);
+  ParameterUnit& added = units_.emplace_back();
+  added.grid = Grid::kExperts;
+  added.users = 1;
+  return unit;
+}
+
+Parameter& ParameterStore::Declare(const ParameterSpec& spec) {
+  TRIMTAB_ASSERT(!placed_, "parameter {} declared after Place", spec.name);
   if (units_.empty()) BeginUnit();
-  declared_.push_back(std::make_unique<Parameter>());
-  Parameter& parameter = *declared_.back();
-  parameter.spec = std::move(spec);
-  parameter.unit = units_.size() - 1;
-  units_.back().parameters.push_back(&parameter);
+  if (declared_.empty() || declared_.back().size() == kBlock) {
+    declared_.emplace_back().reserve(kBlock);
+  }
+  const size_t unit = spec.grid == Grid::kExperts ? ExpertUnit() : current_;
+  Parameter& parameter = declared_.back().emplace_back(spec, unit);
+  ordered_.push_back(&parameter);
   return parameter;
 }
 
 void ParameterStore::AlsoUse(const Parameter& parameter) {
-  TRIMTAB_ASSERT(!units_.empty() && parameter.unit < units_.size() - 1,
-                 "{} is no parameter of an earlier unit", parameter.spec.name);
-  units_.back().also_uses.push_back(parameter.unit);
+  TRIMTAB_ASSERT(parameter.unit < current_, "{} is no parameter of an earlier unit",
+                 parameter.spec.name);
+  units_[current_].also_uses.push_back(parameter.unit);
   ++units_[parameter.unit].users;
 }
 
-void ParameterStore::Place(int64_t shards) {
-  TRIMTAB_ASSERT(ordered_.empty(), "parameters are placed twice");
+void ParameterStore::SortByPlace() {
+  // Counted, not compared: dry runs do it by the thousand.
+  const auto key = [](const Parameter& each) { return kPlaces * each.unit + PlaceInUnit(each); };
+  std::vector<size_t> ends(kPlaces * units_.size() + 1);
+  for (const Parameter* parameter : ordered_) ++ends[key(*parameter) + 1];
+  std::partial_sum(ends.begin(), ends.end(), ends.begin());
+  for (size_t i = 0; i < units_.size(); ++i) {
+    units_[i].first_parameter = ends[kPlaces * i];
+    units_[i].end_parameter = ends[kPlaces * (i + 1)];
+  }
+  std::vector<Parameter*> sorted(ordered_.size());
+  for (Parameter* parameter : ordered_) sorted[ends[key(*parameter)]++] = parameter;
+  ordered_ = std::move(sorted);
+}
+
+void ParameterStore::Place(const ShardCounts& shards) {
+  TRIMTAB_ASSERT(!placed_, "parameters are placed twice");
+  placed_ = true;
+  SortByPlace();
   for (ParameterUnit& unit : units_) {
-    std::stable_sort(
-        unit.parameters.begin(), unit.parameters.end(),
-        [](const Parameter* a, const Parameter* b) { return PlaceInUnit(*a) < PlaceInUnit(*b); });
     const auto skip_to = [this, &unit](int64_t end) {
       if (end == numel_) return;
       if (!unit.gaps.empty() && unit.gaps.back().end == numel_) {
@@ -107,7 +142,7 @@ void ParameterStore::Place(int64_t shards) {
     };
     const int64_t begin = numel_;
     int64_t replicated_begin = begin;
-    for (Parameter* parameter : unit.parameters) {
+    for (Parameter* parameter : ParametersOf(unit)) {
       parameter->offset = numel_;
       numel_ += parameter->numel();
       skip_to(RoundUp(numel_, kParameterAlignment));
@@ -116,34 +151,33 @@ void ParameterStore::Place(int64_t shards) {
         if (unit.vectors.numel() == 0) unit.vectors.begin = parameter->offset;
         unit.vectors.end = numel_;
       }
-      ordered_.push_back(parameter);
     }
     unit.tensor_parallel = {begin, replicated_begin};
     unit.replicated = {replicated_begin, numel_};
-    skip_to(begin + RoundUp(numel_ - begin, shards * kParameterAlignment));
+    skip_to(begin + RoundUp(numel_ - begin, shards.of(unit.grid) * kParameterAlignment));
     unit.range = {begin, numel_};
   }
 }
 
 void ParameterStore::BindWeights(size_t unit, const Tensor& values) {
   const ParameterUnit& bound = units_[unit];
-  for (Parameter* each : bound.parameters) each->weight = ViewOf(values, bound.range, *each);
+  for (Parameter* each : ParametersOf(bound)) each->weight = ViewOf(values, bound.range, *each);
 }
 
 void ParameterStore::BindGradients(size_t unit, const Tensor& values) {
   const ParameterUnit& bound = units_[unit];
-  for (Parameter* each : bound.parameters) each->gradient = ViewOf(values, bound.range, *each);
+  for (Parameter* each : ParametersOf(bound)) each->gradient = ViewOf(values, bound.range, *each);
 }
 
 void ParameterStore::BindVectorGradients(size_t unit, const Tensor& values) {
   const ParameterUnit& bound = units_[unit];
-  for (Parameter* each : bound.parameters) {
+  for (Parameter* each : ParametersOf(bound)) {
     if (!each->spec.is_matrix) each->gradient = ViewOf(values, bound.vectors, *each);
   }
 }
 
 void ParameterStore::Allocate(Device& device, DType weights, DType gradients) {
-  Place(/*shards=*/1);
+  Place({});
   buffers_.Allocate(device);
   Tensor all_weights = Tensor::Empty(device, {numel_}, weights, MemoryTag::kWeights);
   Tensor all_gradients = Tensor::Empty(device, {numel_}, gradients, MemoryTag::kGradients);
@@ -160,7 +194,7 @@ void ParameterStore::MakeInitialValues(uint64_t seed, int threads, const PutValu
   std::vector<float> values;
   for (const Parameter* parameter : ordered_) {
     const ParameterSpec& spec = parameter->spec;
-    const uint64_t key = Mix(seed ^ HashName(spec.name));
+    const uint64_t key = Mix(seed ^ HashName(spec.name.view()));
     const int64_t columns = spec.columns;
     const int64_t rows_at_once = std::max<int64_t>(1, kChunk / columns);
     for (const RowSegment& segment : spec.partition.segments) {
@@ -196,7 +230,7 @@ int HostThreads(const Device& device) {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-Partition RowBlocksPartition(const std::vector<int64_t>& block_rows, int64_t columns, int64_t tp,
+Partition RowBlocksPartition(const RowBlocks& block_rows, int64_t columns, int64_t tp,
                              int64_t tp_rank) {
   Partition partition;
   partition.full_columns = columns;
@@ -222,7 +256,7 @@ Partition WholePartition(int64_t rows, int64_t columns) {
   Partition partition;
   partition.full_rows = rows;
   partition.full_columns = columns;
-  partition.segments = {{0, 0, rows}};
+  partition.segments.push_back({0, 0, rows});
   return partition;
 }
 

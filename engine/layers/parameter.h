@@ -1,23 +1,26 @@
 // Parameters: declared by layers, placed in one flat order, unit by unit.
 //
 // A unit is what is used together: the positions, one layer, the head; and the token table, which
-// embedding and head may share. It holds first its tensor-parallel parameters, then the replicated
-// ones, so that sequence parallelism sums those with one message; vectors stand together in the
-// middle, so that weight decay changes seldom and their gradients can be kept apart. Each parameter
-// begins at a multiple of kParameterAlignment elements: aligned for vector and tensor core loads,
-// and for the blocks of the optimizer's scaled state. Units stand in forward order. Whether all of
-// them are in memory at once is for data parallelism to decide (engine/parallel).
+// embedding and head may share. The experts of a layer, which other ranks hold too than the rest of
+// it, are a unit of their own that the layer's also uses. A unit holds first its tensor-parallel
+// parameters, then the replicated ones, so that sequence parallelism sums those with one message;
+// vectors stand together in the middle, so that weight decay changes seldom and their gradients can
+// be kept apart. Each parameter begins at a multiple of kParameterAlignment elements: aligned for
+// vector and tensor core loads, and for the blocks of the optimizer's scaled state. Units stand in
+// forward order. Whether all of them are in memory at once is for data parallelism to decide
+// (engine/parallel).
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
+#include "engine/base/inline_vector.h"
+#include "engine/comm/process_groups.h"
 #include "engine/device/tensor.h"
 #include "engine/layers/buffers.h"
+#include "engine/layers/module_name.h"
 
 namespace trimtab {
 
@@ -34,18 +37,19 @@ struct RowSegment {
 struct Partition {
   int64_t full_rows = 0;
   int64_t full_columns = 1;
-  std::vector<RowSegment> segments;
+  InlineVector<RowSegment, 3> segments;  // of query, key and value
   int64_t column_begin = 0;  // the shard holds columns [column_begin, column_begin + local columns)
 };
 
 enum class InitKind { kZeros, kOnes, kNormal };
 
 struct ParameterSpec {
-  std::string name;  // Megatron-Core's, e.g. "decoder.layers.0.mlp.linear_fc1.weight"
+  ModuleName name;   // Megatron-Core's, e.g. "decoder.layers.0.mlp.linear_fc1.weight"
   int64_t rows = 0;  // of the local shard, padding included
   int64_t columns = 1;
   bool is_matrix = true;        // weight decay applies; otherwise the local shape is [rows]
-  bool tensor_parallel = true;  // sharded over tp; false = the same on every tp rank
+  Grid grid = Grid::kDense;     // kExperts: of experts, of which an ep rank holds its own
+  bool tensor_parallel = true;  // sharded over tp (etp of experts); false = the same on all of them
   bool duplicate = false;       // an earlier pipeline stage has it too, and counts it
   InitKind init = InitKind::kZeros;
   double init_std = 0;
@@ -53,8 +57,11 @@ struct ParameterSpec {
 };
 
 struct Parameter {
+  explicit Parameter(const ParameterSpec& declared, size_t in_unit)
+      : spec(declared), unit(in_unit) {}
+
   ParameterSpec spec;
-  size_t unit = 0;     // index among the store's
+  size_t unit;         // index among the store's
   int64_t offset = 0;  // first element in the flat order
   Tensor weight;       // [rows, columns] or [rows]; undefined while it is not in memory
   Tensor gradient;
@@ -75,39 +82,51 @@ struct FlatRange {
 };
 
 struct ParameterUnit {
-  std::vector<Parameter*> parameters;  // in flat order
-  std::vector<size_t> also_uses;       // earlier units whose parameters it uses
-  int users = 0;                       // later units that use its parameters
+  Grid grid = Grid::kDense;            // of all its parameters
+  size_t first_parameter = 0;          // once placed: index among the store's
+  size_t end_parameter = 0;            // one past its last one
+  std::vector<size_t> also_uses;       // other units whose parameters it uses
+  int users = 0;                       // units that use its parameters as well
   bool reads_weights_backward = true;  // its backward pass reads weights
   FlatRange range;                     // padding included
-  FlatRange tensor_parallel;           // split over tp
-  FlatRange replicated;                // the same on every tp rank
+  FlatRange tensor_parallel;           // split over tp, or etp
+  FlatRange replicated;                // the same on every rank of it
   FlatRange vectors;                   // of both: what is no matrix
   std::vector<FlatRange> gaps;         // what no parameter takes
+};
+
+/// Into how many parts units are cut, by grid.
+struct ShardCounts {
+  int64_t dense = 1;
+  int64_t experts = 1;
+
+  int64_t of(Grid grid) const { return grid == Grid::kDense ? dense : experts; }
 };
 
 class ParameterStore {
  public:
   /// What is declared from now on belongs to a new unit. Without a call there is one unit.
   ParameterStore& BeginUnit(bool reads_weights_backward = true);
-  /// Adds a parameter to the unit. The reference stays valid; its tensors are undefined until they
-  /// are bound.
-  Parameter& Declare(ParameterSpec spec);
+  /// The unit that was begun last.
+  size_t current_unit() const { return current_; }
+  /// Adds a parameter to the unit, or to that of its experts. The reference stays valid; its
+  /// tensors are undefined until they are bound.
+  Parameter& Declare(const ParameterSpec& spec);
   /// Says that the unit also uses an earlier one, that of `parameter`. A unit that others use is
   /// not used on its own.
   void AlsoUse(const Parameter& parameter);
 
-  /// Gives every parameter its place, and every unit a multiple of `shards` aligned parts. Once,
+  /// Gives every parameter its place, and every unit so many aligned parts, or a multiple. Once,
   /// after all is declared.
-  void Place(int64_t shards);
+  void Place(const ShardCounts& shards);
   /// Makes the weights (gradients) of a unit views of `values` [unit.range.numel()]; undefined
   /// `values` unbind them.
   void BindWeights(size_t unit, const Tensor& values);
   void BindGradients(size_t unit, const Tensor& values);
   /// The same for the vectors of the unit alone, of `values` [unit.vectors.numel()].
   void BindVectorGradients(size_t unit, const Tensor& values);
-  /// Place(1), and zeroed memory for all weights, gradients and buffers: as one rank on its own has
-  /// them.
+  /// Place({}), and zeroed memory for all weights, gradients and buffers: as one rank on its own
+  /// has them.
   void Allocate(Device& device, DType weights, DType gradients);
 
   /// Receives initial values of a parameter, from its element `begin` on.
@@ -126,13 +145,25 @@ class ParameterStore {
   const std::vector<ParameterUnit>& units() const { return units_; }
   /// In flat order.
   const std::vector<Parameter*>& parameters() const { return ordered_; }
+  std::span<Parameter* const> ParametersOf(const ParameterUnit& unit) const {
+    return std::span(ordered_).subspan(unit.first_parameter,
+                                       unit.end_parameter - unit.first_parameter);
+  }
   /// Of the flat order, padding included.
   int64_t numel() const { return numel_; }
 
  private:
-  std::vector<std::unique_ptr<Parameter>> declared_;
+  /// The unit of the current one's experts, made when it is first asked for.
+  size_t ExpertUnit();
+  /// Brings the parameters of each unit together, in the order in which they stand there.
+  void SortByPlace();
+
+  /// In blocks of equal capacity, which never grow: parameters stay where they are.
+  std::vector<std::vector<Parameter>> declared_;
   std::vector<ParameterUnit> units_;
-  std::vector<Parameter*> ordered_;
+  size_t current_ = 0;
+  std::vector<Parameter*> ordered_;  // as declared, until they are placed
+  bool placed_ = false;
   int64_t numel_ = 0;
   BufferStore buffers_;
 };
@@ -142,7 +173,8 @@ int HostThreads(const Device& device);
 
 /// A shard of contiguous rows: rank `tp_rank` of `tp` holds its share of each block of rows. Fused
 /// projections list their blocks (query, key, value), which are sharded one by one.
-Partition RowBlocksPartition(const std::vector<int64_t>& block_rows, int64_t columns, int64_t tp,
+using RowBlocks = InlineVector<int64_t, 3>;
+Partition RowBlocksPartition(const RowBlocks& block_rows, int64_t columns, int64_t tp,
                              int64_t tp_rank);
 
 /// A shard of contiguous columns.

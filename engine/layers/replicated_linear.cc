@@ -17,7 +17,7 @@ Tensor As(const LayerContext& context, const Tensor& tensor, DType dtype) {
 }  // namespace
 
 ReplicatedLinear::ReplicatedLinear(ParameterStore& store, const LayerContext& context,
-                                   const std::string& weight_name, const std::string& bias_name,
+                                   const ModuleName& weight_name, const ModuleName& bias_name,
                                    int64_t in, int64_t out)
     : weight_(&store.Declare({.name = weight_name,
                               .rows = out,

@@ -13,7 +13,7 @@ class ReplicatedLinear {
  public:
   /// Declares `weight_name` [out, in] and, if `bias_name` is not empty, a bias [out].
   ReplicatedLinear(ParameterStore& store, const LayerContext& context,
-                   const std::string& weight_name, const std::string& bias_name, int64_t in,
+                   const ModuleName& weight_name, const ModuleName& bias_name, int64_t in,
                    int64_t out);
 
   /// y [rows, out] in fp32 under `tag`, from x [rows, in].

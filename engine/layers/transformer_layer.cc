@@ -10,18 +10,26 @@ namespace trimtab {
 namespace {
 
 std::optional<Norm> NormIf(bool has_one, ParameterStore& store, const LayerContext& context,
-                           const std::string& name) {
+                           const ModuleName& name) {
   return has_one ? std::optional<Norm>(std::in_place, store, context, name) : std::nullopt;
 }
 
-/// x + norm(branch), or x + branch without a norm; in the memory of the branch if it can be.
-Tensor AddBranch(const LayerContext& context, const std::optional<Norm>& norm, const Tensor& x,
-                 Tensor branch, PostNormSaved& saved) {
+/// scale * x + norm(branch), or scale * x + branch without a norm; in the memory of the branch if
+/// it can be.
+Tensor AddBranch(const LayerContext& context, const std::optional<Norm>& norm, float scale,
+                 const Tensor& x, Tensor branch, PostNormSaved& saved) {
   if (norm) {
     saved.input = std::move(branch);
     branch = norm->Forward(context, saved.input, saved.norm).matrix;
   }
-  Add(x, branch);
+  if (scale == 1.0f) {
+    Add(x, branch);
+  } else {
+    Tensor scaled = context.New(x.shape(), MemoryTag::kWorkspace);
+    Copy(x, scaled);
+    ApplySoftCap({.scale = scale}, scaled);
+    Add(scaled, branch);
+  }
   return branch;
 }
 
@@ -37,8 +45,8 @@ Tensor BranchGradient(const LayerContext& context, const std::optional<Norm>& no
 
 }  // namespace
 
-std::string TransformerLayer::NameOf(int64_t number) {
-  return "decoder.layers." + std::to_string(number);
+ModuleName TransformerLayer::NameOf(int64_t number) {
+  return "decoder.layers." + ModuleName(std::to_string(number));
 }
 
 TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& context,
@@ -46,9 +54,10 @@ TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& co
     : TransformerLayer(store, context, NameOf(number), context.model.layer_kind(number)) {}
 
 TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& context,
-                                   const std::string& name, const LayerKind& kind)
+                                   const ModuleName& name, const LayerKind& kind)
     : block_(context.model.block),
-      deep_norm_scale_(std::sqrt(2.0f * static_cast<float>(context.model.num_layers))),
+      stream_scale_(deep_norm() ? std::sqrt(2.0f * static_cast<float>(context.model.num_layers))
+                                : 1.0f),
       input_norm_(store, context, name + ".input_layernorm"),
       attention_(store, context, name + ".self_attention", kind),
       post_attention_norm_(NormIf(block_ == BlockKind::kSandwich, store, context,
@@ -82,29 +91,18 @@ Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
                                  TransformerLayerSaved& saved) const {
   if (parallel()) return ForwardInParallel(context, x, saved);
   LinearOperand input = AttentionInput(context, x, saved);
-  Tensor attention = attention_.Forward(context, input, saved.attention);
-  if (deep_norm()) AddNormed(context, input, attention);
-  input = {};
+  Tensor stream = deep_norm() ? input.matrix : x;
+  Tensor attention = attention_.Forward(context, std::move(input), saved.attention);
   DropAttentionInput(context, saved);
-  saved.middle = deep_norm() ? std::move(attention)
-                             : AddBranch(context, post_attention_norm_, x, std::move(attention),
-                                         saved.post_attention);
+  saved.middle = AddBranch(context, post_attention_norm_, stream_scale_, stream,
+                           std::move(attention), saved.post_attention);
   input = MlpInput(context, x, saved);
-  Tensor mlp = WithMlp(
-      saved, [&](const auto& layer, auto& kept) { return layer.Forward(context, input, kept); });
-  if (deep_norm()) AddNormed(context, input, mlp);
-  input = {};
+  stream = deep_norm() ? input.matrix : saved.middle;
+  Tensor mlp = WithMlp(saved, [&](const auto& layer, auto& kept) {
+    return layer.Forward(context, std::move(input), kept);
+  });
   DropMlp(context, saved);
-  if (deep_norm()) return mlp;
-  return AddBranch(context, post_mlp_norm_, saved.middle, std::move(mlp), saved.post_mlp);
-}
-
-void TransformerLayer::AddNormed(const LayerContext& context, const LinearOperand& normed,
-                                 Tensor& branch) const {
-  Tensor scaled = context.New(branch.shape(), MemoryTag::kWorkspace);
-  Copy(normed.matrix, scaled);
-  ApplySoftCap({.scale = deep_norm_scale_}, scaled);
-  Add(scaled, branch);
+  return AddBranch(context, post_mlp_norm_, stream_scale_, stream, std::move(mlp), saved.post_mlp);
 }
 
 void TransformerLayer::NormedGradient(const LayerContext& context, const Norm& norm,
@@ -112,7 +110,7 @@ void TransformerLayer::NormedGradient(const LayerContext& context, const Norm& n
                                       const Tensor& dbranch, Tensor& dx, bool accumulate) const {
   Tensor dnormed = context.New(dx.shape(), MemoryTag::kWorkspace);
   Copy(dx, dnormed);
-  ApplySoftCap({.scale = deep_norm_scale_}, dnormed);
+  ApplySoftCap({.scale = stream_scale_}, dnormed);
   Add(dbranch, dnormed);
   Fill(dx, 0.0f);
   norm.Backward(context, x, saved, dnormed, dx, accumulate);
@@ -121,8 +119,9 @@ void TransformerLayer::NormedGradient(const LayerContext& context, const Norm& n
 Tensor TransformerLayer::ForwardInParallel(const LayerContext& context, const Tensor& x,
                                            TransformerLayerSaved& saved) const {
   LinearOperand input = AttentionInput(context, x, saved);
-  const Tensor attention = attention_.Forward(context, input, saved.attention);
-  if (mlp_norm_) input = MlpInput(context, x, saved);
+  LinearOperand shared = mlp_norm_ ? LinearOperand() : input;
+  const Tensor attention = attention_.Forward(context, std::move(input), saved.attention);
+  input = mlp_norm_ ? MlpInput(context, x, saved) : std::move(shared);
   Tensor y = WithMlp(saved, [&](const auto& layer, auto& kept) {
     return layer.Forward(context, std::move(input), kept);
   });

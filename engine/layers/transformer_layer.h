@@ -3,7 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "engine/layers/attention.h"
 #include "engine/layers/mlp.h"
@@ -39,7 +38,7 @@ struct TransformerLayerSaved {
 class TransformerLayer {
  public:
   /// The name of layer `number` of a model: "decoder.layers.3".
-  static std::string NameOf(int64_t number);
+  static ModuleName NameOf(int64_t number);
 
   /// Layer `number` of the model.
   TransformerLayer(ParameterStore& store, const LayerContext& context, int64_t number);
@@ -54,7 +53,7 @@ class TransformerLayer {
   const MoeLayer* moe() const { return moe_ ? &*moe_ : nullptr; }
 
  private:
-  TransformerLayer(ParameterStore& store, const LayerContext& context, const std::string& name,
+  TransformerLayer(ParameterStore& store, const LayerContext& context, const ModuleName& name,
                    const LayerKind& kind);
 
   /// use(layer, saved) with the MLP, dense or of experts, and what it keeps.
@@ -78,9 +77,8 @@ class TransformerLayer {
   /// The gradient of what the MLP got, from that of its result.
   Tensor MlpBackward(const LayerContext& context, const Tensor& dy, TransformerLayerSaved& saved,
                      bool accumulate) const;
-  /// x = scale * n(x) + f(n(x)): the result, in the memory of `branch`, which is f(n(x)).
-  void AddNormed(const LayerContext& context, const LinearOperand& normed, Tensor& branch) const;
-  /// Turns dx, the gradient of that, into that of x, given what flows back through f.
+  /// Of deep_norm's scale * n(x) + f(n(x)): turns dx, the gradient of that, into that of x, given
+  /// what flows back through f.
   void NormedGradient(const LayerContext& context, const Norm& norm, const Tensor& x,
                       const NormSaved& saved, const Tensor& dbranch, Tensor& dx,
                       bool accumulate) const;
@@ -99,7 +97,7 @@ class TransformerLayer {
                     TransformerLayerSaved& saved) const;
 
   BlockKind block_;
-  float deep_norm_scale_;
+  float stream_scale_;  // multiplies what attention and MLP are added to
   Norm input_norm_;
   SelfAttention attention_;
   std::optional<Norm> post_attention_norm_;

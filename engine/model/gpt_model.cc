@@ -33,18 +33,18 @@ std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk
 
 GptModel::GptModel(ParameterStore& store, const LayerContext& context, const ModelChunk& chunk)
     : context_(context), chunk_(chunk) {
-  const auto last_unit = [&store] { return store.units().size() - 1; };
   if (chunk.embedding) {
     embedding_.emplace(store, context_);
-    embedding_unit_ = last_unit();
+    embedding_unit_ = store.current_unit();
   }
-  first_layer_unit_ = store.units().size();
+  layers_.reserve(static_cast<size_t>(chunk.num_layers));
   for (int64_t i = 0; i < chunk.num_layers; ++i) {
     layers_.emplace_back(store.BeginUnit(), context_, chunk.first_layer + i);
+    layer_units_.push_back(store.current_unit());
   }
   if (chunk.head) {
     head_.emplace(store, context_, embedding_ ? &*embedding_ : nullptr);
-    head_unit_ = last_unit();
+    head_unit_ = store.current_unit();
   }
 }
 

@@ -93,7 +93,7 @@ class GptModel {
   /// Runs the group that ends at layer `last` forward again, keeping everything.
   void Recompute(MicroBatchState& state, size_t last) const;
   void EnterLayer(PassKind pass, size_t index) const;
-  size_t LayerUnit(size_t index) const { return first_layer_unit_ + index; }
+  size_t LayerUnit(size_t index) const { return layer_units_[index]; }
   /// The unit whose weights the forward pass reads in layer `index`: behind the layers, the head's.
   std::optional<size_t> UnitFrom(size_t index) const;
   /// The unit whose weights the backward pass reads after those of layer `index`: of the layer
@@ -113,7 +113,7 @@ class GptModel {
   std::optional<LmHead> head_;
   // Units of parameters.
   size_t embedding_unit_ = 0;
-  size_t first_layer_unit_ = 0;
+  std::vector<size_t> layer_units_;
   size_t head_unit_ = 0;
   UnitHooks no_hooks_;
   UnitHooks* hooks_ = &no_hooks_;

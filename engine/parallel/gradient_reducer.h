@@ -13,7 +13,6 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <vector>
 
 #include "engine/layers/unit_hooks.h"
@@ -51,6 +50,10 @@ class GradientReducer {
     CommHandle handle;
   };
 
+  /// Memory for vectors of the unit.
+  void AllocateVectors(size_t unit);
+  /// The vectors of a micro batch, made earlier, into the unit's gradients.
+  void TakeVectors(size_t unit);
   /// Memory for the gradients of `range`, which lies in the unit; of it only the gaps are zero.
   Tensor NewGradients(size_t unit, const FlatRange& range) const;
   /// Gives the unit memory for gradients, unless it has some.
@@ -71,8 +74,8 @@ class GradientReducer {
     size_t bucket = 0;
     int ended = 0;  // uses in this micro batch
     // With sharded gradients:
-    Tensor gradients;            // being written
-    std::deque<Tensor> vectors;  // of micro batches whose matrices' are yet to be made, in order
+    Tensor gradients;             // being written
+    std::vector<Tensor> vectors;  // of micro batches whose matrices' are yet to be made, in order
   };
   std::vector<Unit> units_;
   struct BucketState {

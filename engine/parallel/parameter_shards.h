@@ -10,7 +10,9 @@
 // A replica is sharded over all data-parallel ranks, or (hybrid sharding: Zhang et al., MiCS,
 // arXiv:2205.00119; Zhao et al., arXiv:2304.11277) over layout.shard neighbours of them, and there
 // are several. What is sent at once is a bucket: a run of units, cut into as many equal parts as a
-// replica has ranks. A rank's shard is its part of every bucket, one after the other.
+// replica has ranks. A rank's shard is its part of every bucket, one after the other. Experts are
+// held by other ranks than the rest: their units are buckets of their own, sharded over the ranks
+// of the experts' grid that hold the same ones.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +34,16 @@ struct Bucket {
   size_t end_unit = 0;
   FlatRange range;
   int64_t shard_begin = 0;  // of the rank's part, in its shard
+  Grid grid = Grid::kDense;
 
   bool operator==(const Bucket&) const = default;
 };
 
 /// Buckets of at least `min_numel` elements, in flat order, collected from the last unit, which the
 /// backward pass completes first. What another pipeline stage may hold too, a unit that others use,
-/// is a bucket of its own, so that it is cut alike there. For shards of 1 / `shards`.
+/// is a bucket of its own, so that it is cut alike there; as are the experts of a layer.
 std::vector<Bucket> PlanBuckets(const std::vector<ParameterUnit>& units, int64_t min_numel,
-                                int64_t shards);
+                                const ShardCounts& shards);
 
 /// Elements of the flat order that this rank updates.
 struct OwnedPart {
@@ -51,8 +54,8 @@ struct OwnedPart {
 
 class ParameterShards {
  public:
-  /// Places the parameters of `store`, allocates what this rank keeps, zeroed, and binds it where
-  /// it is whole. All three must outlive this.
+  /// Places the parameters of `store` and allocates what this rank keeps, zeroed. All three must
+  /// outlive this.
   ParameterShards(const ParallelContext& parallel, ParameterStore& store, Device& device);
   ParameterShards(const ParameterShards&) = delete;
   ParameterShards& operator=(const ParameterShards&) = delete;
@@ -61,21 +64,28 @@ class ParameterShards {
   Device& device() const { return weights_.device(); }
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
-  /// The ranks that share this replica, and those that have the same shard in other replicas.
-  Communicator& shard_group() const { return *shard_group_; }
-  Communicator& replica_group() const { return *replica_group_; }
+  /// The ranks that share this replica of what is laid out over `grid`, and those that have the
+  /// same shard in other replicas.
+  Communicator& shard_group(Grid grid) const { return *GroupsOf(grid).shard; }
+  Communicator& replica_group(Grid grid) const { return *GroupsOf(grid).replica; }
 
   /// Whether the rank updates a part only; keeps gradients, weights of that part only.
-  bool updates_sharded() const { return shards_ > 1; }
+  bool updates_sharded() const { return stage_ >= 1; }
   bool gradients_sharded() const { return stage_ >= 2; }
   bool weights_sharded() const { return stage_ >= 3; }
 
   /// Elements this rank updates: the size of its shard.
-  int64_t numel() const { return store_.numel() / shards_; }
+  int64_t numel() const { return numel_; }
   /// This rank's part of a bucket.
   OwnedPart PartOf(const Bucket& bucket) const;
   /// Those of its elements that lie in `range`, which lies in one unit.
   OwnedPart Within(const FlatRange& range) const;
+
+  /// Binds the unit, and those that it also uses, to weights (gradients) that are kept whole,
+  /// unless it was done before. Most dry runs never use a parameter.
+  void UseWeights(size_t unit);
+  void UseAllWeights();
+  void UseGradients(size_t unit);
 
   /// Views of what this rank updates.
   Tensor Weights(const OwnedPart& part) const;
@@ -85,12 +95,18 @@ class ParameterShards {
   const Tensor& gradients() const { return gradients_; }
 
  private:
+  struct Groups {
+    Communicator* shard = nullptr;
+    Communicator* replica = nullptr;
+  };
+  const Groups& GroupsOf(Grid grid) const { return grid == Grid::kDense ? dense_ : experts_; }
+
   ParameterStore& store_;
   int64_t stage_ = 0;
-  Communicator* shard_group_;
-  Communicator* replica_group_;
-  int64_t shards_ = 1;
+  Groups dense_;
+  Groups experts_;
   std::vector<Bucket> buckets_;
+  int64_t numel_ = 0;
   Tensor weights_;
   Tensor gradients_;
 };

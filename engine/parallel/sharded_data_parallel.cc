@@ -32,6 +32,7 @@ void ShardedDataParallel::Release(size_t unit) {
 
 void ShardedDataParallel::BeginForward(size_t unit, std::optional<size_t> next) {
   if (shards_.weights_sharded()) return Acquire(unit, next);
+  shards_.UseWeights(unit);
   updates_.Acquire(unit);
   for (const size_t other : shards_.store().units()[unit].also_uses) updates_.Acquire(other);
 }
@@ -57,6 +58,11 @@ void ShardedDataParallel::FinishStep() {
 
 void ShardedDataParallel::GatherUpdated() {
   if (!shards_.weights_sharded()) updates_.Gather();
+}
+
+void ShardedDataParallel::AwaitWeights() {
+  updates_.Await();
+  if (!shards_.weights_sharded()) shards_.UseAllWeights();
 }
 
 void ShardedDataParallel::WeightsChanged() {

@@ -34,7 +34,7 @@ class ShardedDataParallel final : public UnitHooks {
   /// Call when all ranks have changed their weights alike, from outside.
   void WeightsChanged();
   /// Call before weights are read or written from outside.
-  void AwaitWeights() { updates_.Await(); }
+  void AwaitWeights();
 
   void BeginForward(size_t unit, std::optional<size_t> next) override;
   void EndForward(size_t unit) override;

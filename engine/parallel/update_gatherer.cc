@@ -35,8 +35,8 @@ void UpdateGatherer::Gather() {
       const Bucket& bucket = shards_.buckets()[i];
       if (bucket.range.numel() == 0) continue;
       Tensor all = shards_.weights().Slice(bucket.range.begin, {bucket.range.numel()});
-      gathers_[i] =
-          shards_.shard_group().AllGatherAsync(shards_.Weights(shards_.PartOf(bucket)), all);
+      gathers_[i] = shards_.shard_group(bucket.grid)
+                        .AllGatherAsync(shards_.Weights(shards_.PartOf(bucket)), all);
     }
     if (!beside_forward_) Await();
   }
@@ -45,7 +45,10 @@ void UpdateGatherer::Gather() {
 
 void UpdateGatherer::Changed() {
   if (fp8_ == nullptr) return;
-  if (!beside_forward_) return fp8_->QuantizeWeights(parallel_);
+  if (!beside_forward_) {
+    shards_.UseAllWeights();
+    return fp8_->QuantizeWeights(parallel_);
+  }
   for (Unit& unit : units_) unit.changed = true;
 }
 

@@ -12,15 +12,25 @@ struct Part {
   int64_t numel = 0;
 };
 
+/// Those that this rank updates.
+Part OwnPart(Trainer& trainer, const Parameter& parameter) {
+  const OwnedPart owned =
+      trainer.shards().Within({parameter.offset, parameter.offset + parameter.numel()});
+  return {owned.begin - parameter.offset, owned.numel};
+}
+
+/// Those of the weights that this rank updates; with `whole`, all.
+Part WeightsOf(Trainer& trainer, const Parameter& parameter, bool whole) {
+  return whole ? Part{0, parameter.numel()} : OwnPart(trainer, parameter);
+}
+
 /// Calls move(kind, parameter, part) for the elements of this rank's state that it updates; of the
 /// weights, for all with `whole_weights`.
 template <typename Move>
 void ForEachSlice(Trainer& trainer, bool whole_weights, const Move& move) {
   for (const Parameter* parameter : trainer.parameters().parameters()) {
-    const OwnedPart owned =
-        trainer.shards().Within({parameter->offset, parameter->offset + parameter->numel()});
-    const Part own = {owned.begin - parameter->offset, owned.numel};
-    const Part weights = whole_weights ? Part{0, parameter->numel()} : own;
+    const Part own = OwnPart(trainer, *parameter);
+    const Part weights = WeightsOf(trainer, *parameter, whole_weights);
     if (weights.numel > 0) move(StateKind::kWeight, *parameter, weights);
     if (own.numel == 0) continue;
     move(StateKind::kFirstMoment, *parameter, own);
@@ -135,15 +145,16 @@ CheckpointHeader HeaderOf(Trainer& trainer, int64_t step) {
 void WriteState(Trainer& trainer, CheckpointWriter& writer) {
   trainer.AwaitWeights();
   const ParallelContext& parallel = trainer.parallel();
-  // Of ranks that have the same, the first one's is written.
-  if (trainer.shards().replica_group().rank() != 0) return;
   const Optimizer& optimizer = trainer.optimizer();
   std::vector<float> host;
   ForEachSlice(trainer, /*whole_weights=*/false,
                [&](StateKind kind, const Parameter& parameter, const Part& part) {
-                 // So with tensor-parallel ranks, and pipeline stages.
+                 // Of ranks that have the same, the first one's is written.
+                 const Grid grid = parameter.spec.grid;
+                 if (trainer.shards().replica_group(grid).rank() != 0) return;
+                 const int split_rank = grid == Grid::kDense ? parallel.tp_rank : parallel.etp_rank;
+                 if (!parameter.spec.tensor_parallel && split_rank != 0) return;
                  if (parameter.spec.duplicate) return;
-                 if (!parameter.spec.tensor_parallel && parallel.tp_rank != 0) return;
                  host.resize(static_cast<size_t>(part.numel));
                  const int64_t begin = parameter.offset + part.begin;
                  if (kind == StateKind::kWeight) {
@@ -179,8 +190,33 @@ void ReadState(Trainer& trainer, const CheckpointReader& reader) {
   trainer.WeightsChanged();
 }
 
+void ReadWeights(Trainer& trainer, const HuggingFaceReader& reader) {
+  constexpr int64_t kAtOnce = int64_t{1} << 22;  // elements; what is held on the host beside them
+  trainer.AwaitWeights();
+  const bool whole = !trainer.shards().weights_sharded();
+  std::vector<float> host;
+  for (const Parameter* parameter : trainer.parameters().parameters()) {
+    const Part part = WeightsOf(trainer, *parameter, whole);
+    for (int64_t done = 0; done < part.numel; done += kAtOnce) {
+      const int64_t begin = part.begin + done;
+      // Padding is in no file.
+      host.assign(static_cast<size_t>(std::min(kAtOnce, part.numel - done)), 0.0f);
+      reader.Read({.spec = &parameter->spec, .begin = begin, .values = host});
+      trainer.optimizer().WriteWeights(parameter->offset + begin, host);
+    }
+  }
+  trainer.WeightsChanged();
+}
+
 WholeModelDeclaration DeclareWholeModel(Trainer& trainer) {
   return {trainer.run(), trainer.parallel(), trainer.shards().device()};
+}
+
+WholeModelDeclaration DeclareWholeModel(const ModelConfig& model) {
+  RunConfig alone;
+  alone.model = model;
+  const std::unique_ptr<Device> device = MakeMetaDevice(1);
+  return {alone, MakeMetaContext(alone.layout, 0), *device};
 }
 
 std::vector<const ParameterSpec*> ParameterSpecs(const ParameterStore& parameters) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/hugging_face_reader.h"
 #include "engine/train/trainer.h"
 
 namespace trimtab {
@@ -18,8 +19,14 @@ void WriteState(Trainer& trainer, CheckpointWriter& writer);
 /// Throws InputError when the checkpoint is of another model, StorageError when it is unreadable.
 void ReadState(Trainer& trainer, const CheckpointReader& reader);
 
+/// Fills this rank's weights; the rest of its state stays as in the first step of a run.
+void ReadWeights(Trainer& trainer, const HuggingFaceReader& reader);
+
 /// The model of the trainer's run, of which it may hold a few chunks only.
 WholeModelDeclaration DeclareWholeModel(Trainer& trainer);
+
+/// The model as one rank alone declares it.
+WholeModelDeclaration DeclareWholeModel(const ModelConfig& model);
 
 /// What a CheckpointWriter for the whole model is made for. `parameters` must outlive it.
 std::vector<const ParameterSpec*> ParameterSpecs(const ParameterStore& parameters);

@@ -38,8 +38,10 @@ class RankLoop {
         shared_(shared),
         trainer_(run, rank.parallel(), rank.device()) {}
 
-  void Run(const CheckpointReader* from) {
+  /// From the checkpoint `from`, or from the weights, or, with neither, from random weights.
+  void Run(const CheckpointReader* from, const HuggingFaceReader* weights) {
     int64_t step = 0;
+    if (weights != nullptr) ReadWeights(trainer_, *weights);
     if (from != nullptr) {
       ReadState(trainer_, *from);
       step = from->header().step;
@@ -149,6 +151,12 @@ std::unique_ptr<CheckpointReader> OpenCheckpoint(const RunConfig& run, const std
   return reader;
 }
 
+std::unique_ptr<HuggingFaceReader> OpenWeights(const RunConfig& run, const std::string& path) {
+  if (path.empty()) return nullptr;
+  const WholeModelDeclaration model = DeclareWholeModel(run.model);
+  return std::make_unique<HuggingFaceReader>(path, run.model, ParameterSpecs(model.parameters));
+}
+
 }  // namespace
 
 std::unique_ptr<TokenSource> OpenTokenSource(const RunConfig& run) {
@@ -166,10 +174,13 @@ TrainingSummary RunTraining(const RunConfig& run, const TrainingOptions& options
   if (!options.checkpoint.empty()) CheckCheckpointTarget(options.checkpoint);
   const std::unique_ptr<TokenSource> source = OpenTokenSource(run);
   const std::unique_ptr<CheckpointReader> from = OpenCheckpoint(run, options.load);
+  const std::unique_ptr<HuggingFaceReader> weights = OpenWeights(run, options.load_hf);
 
   Shared shared;
   shared.summary.first_step = from != nullptr ? from->header().step : 0;
-  RunRanks(run, [&](Rank& rank) { RankLoop(run, options, *source, rank, shared).Run(from.get()); });
+  RunRanks(run, [&](Rank& rank) {
+    RankLoop(run, options, *source, rank, shared).Run(from.get(), weights.get());
+  });
   return shared.summary;
 }
 

@@ -32,6 +32,7 @@ struct TrainingStep {
 
 struct TrainingOptions {
   std::string load = {};        // checkpoint to go on from; empty = from the first step
+  std::string load_hf = {};     // Hugging Face folder whose weights to begin with; empty = random
   std::string checkpoint = {};  // where to save; empty = nowhere
   int64_t save_every = 0;       // steps between saves before the last one; 0 = only at the end
   /// All are called on rank 0's thread, between steps; any may be empty, any may throw.
@@ -55,8 +56,8 @@ std::unique_ptr<TokenSource> OpenTokenSource(const RunConfig& run);
 /// Trains until run.steps steps are done in all. Going on from a checkpoint gives the same bits as
 /// never having stopped, as long as layout, threads and data stay the same; with another layout it
 /// gives the same up to rounding.
-/// Throws InfeasibleError, OutOfMemoryError, InputError (data; checkpoint of another model or
-/// global batch), StorageError (checkpoint), EnvironmentError (device).
+/// Throws InfeasibleError, OutOfMemoryError, InputError (data; weights; checkpoint of another model
+/// or global batch), StorageError (checkpoint), EnvironmentError (device).
 TrainingSummary RunTraining(const RunConfig& run, const TrainingOptions& options);
 
 }  // namespace trimtab

@@ -138,7 +138,7 @@ WholeModelDeclaration::WholeModelDeclaration(const RunConfig& run, const Paralle
   const bool in_fp8 = TypesOf(run.layout).fp8;
   const GptModel model(parameters, ContextOf(run, parallel, device, in_fp8 ? &fp8 : nullptr),
                        WholeModel(run.model));
-  parameters.Place(/*shards=*/1);
+  parameters.Place({});
 }
 
 void Trainer::Observe(LinearObserver* observer) {

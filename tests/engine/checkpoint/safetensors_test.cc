@@ -73,6 +73,66 @@ TEST(Safetensors, ReadsTheReferencesFile) {
   EXPECT_EQ(values, data);
 }
 
+/// A file with this header and these bytes of data.
+std::string FileOf(const std::string& header, const std::string& data) {
+  const uint64_t size = header.size();
+  std::string bytes(sizeof(size), '\0');
+  std::memcpy(bytes.data(), &size, sizeof(size));
+  return bytes + header + data;
+}
+
+TEST(Safetensors, ReadsEveryFloatingPointTypeAsFp32) {
+  const std::string path = ScratchFolder() + "/x.safetensors";
+  // -2.5 in each type, then 1.
+  const std::string data(
+      "\x20\xC0\x80\x3F"
+      "\x00\xC1\x00\x3C"
+      "\xC2\x38"
+      "\xC1\x3C"
+      "\x01",
+      13);
+  WriteBytes(path, FileOf(R"({"bf16":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},)"
+                          R"("f16":{"dtype":"F16","shape":[2],"data_offsets":[4,8]},)"
+                          R"("e4m3":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[8,10]},)"
+                          R"("e5m2":{"dtype":"F8_E5M2","shape":[2],"data_offsets":[10,12]},)"
+                          R"("mask":{"dtype":"BOOL","shape":[1],"data_offsets":[12,13]}})",
+                          data));
+  const SafetensorsReader reader(path);
+  for (const char* name : {"bf16", "f16", "e4m3", "e5m2"}) {
+    std::vector<float> values(2);
+    reader.Read(reader.Find(name), 0, values);
+    EXPECT_EQ(values, (std::vector<float>{-2.5f, 1.0f})) << name;
+  }
+  EXPECT_EQ(reader.Find("mask").dtype, std::nullopt);
+  EXPECT_EQ(reader.Find("mask").numel(), 1);
+}
+
+TEST(Safetensors, ReadsWithAStride) {
+  const std::string path = ScratchFolder() + "/x.safetensors";
+  WriteSome(path);
+  const SafetensorsReader reader(path);
+  std::vector<float> column(2);
+  reader.Read(reader.Find("a"), 1, column, /*stride=*/3);
+  EXPECT_EQ(column, (std::vector<float>{1, 4}));
+}
+
+TEST(Safetensors, RoundsToTheTypeOfTheTensor) {
+  const std::string path = ScratchFolder() + "/x.safetensors";
+  const std::vector<float> values = {1.0f, 1.00390625f, -3.14159265f, 65504.0f};
+  SafetensorsWriter writer(path,
+                           {{.name = "bf16", .dtype = DType::kBf16, .shape = {4}},
+                            {.name = "f16", .dtype = DType::kF16, .shape = {4}}},
+                           {});
+  for (const char* name : {"bf16", "f16"}) writer.Write(writer.Find(name), 0, values);
+  writer.Finish();
+  const SafetensorsReader reader(path);
+  std::vector<float> read(4);
+  reader.Read(reader.Find("bf16"), 0, read);
+  EXPECT_EQ(read, (std::vector<float>{1.0f, 1.0f, -3.140625f, 65536.0f}));
+  reader.Read(reader.Find("f16"), 0, read);
+  EXPECT_EQ(read, (std::vector<float>{1.0f, 1.00390625f, -3.140625f, 65504.0f}));
+}
+
 struct BadHeader {
   const char* name;
   const char* header;
@@ -95,6 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{"Empty", "", "not a JSON object"},
         BadHeader{"Truncated", R"({"x":{"dtype":"F32")", "not a JSON object"},
         BadHeader{"List", "[]", "not a JSON object"},
+        BadHeader{"BlankFirst", " {}", "not a JSON object"},
         BadHeader{"NotUtf8", "{\"\xff\xfe\":{}}", "not a JSON object"},
         BadHeader{"DeepNesting", "{\"x\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", "not a JSON object"},
         BadHeader{"NoTensorObject", R"({"x":3})", "expected an object of dtype"},
@@ -116,6 +177,10 @@ INSTANTIATE_TEST_SUITE_P(
                   "not a size"},
         BadHeader{"OverflowingShape",
                   R"({"x":{"dtype":"F32","shape":[4294967296,4294967296,4],)"
+                  R"("data_offsets":[0,16]}})",
+                  "its shape does not"},
+        BadHeader{"HugeBesideNothing",
+                  R"({"x":{"dtype":"F32","shape":[4611686018427387903,4611686018427387903,0],)"
                   R"("data_offsets":[0,16]}})",
                   "its shape does not"},
         BadHeader{"WrappingShape",
@@ -151,6 +216,15 @@ TEST(Safetensors, RefusesAHeaderSizeBeyondTheFile) {
   }
   WriteBytes(path, "1234567");
   EXPECT_THROW(SafetensorsReader{path}, InputError);
+}
+
+TEST(Safetensors, RefusesAHeaderOfMoreThanAHundredMegabytes) {
+  const std::string path = ScratchFolder() + "/x.safetensors";
+  const uint64_t size = 100'000'001;
+  WriteBytes(path, std::string(reinterpret_cast<const char*>(&size), sizeof(size)));
+  std::filesystem::resize_file(path, 2 * size);
+  EXPECT_EQ(MessageOf<InputError>([&] { SafetensorsReader{path}; }),
+            path + ": header of 100000001 bytes; expected at most 100000000");
 }
 
 // Whatever is done to the header, a reader refuses the file or reads tensors that lie within it.
@@ -192,6 +266,54 @@ TEST(Safetensors, SurvivesMutatedHeaders) {
   }
   EXPECT_GT(accepted, 0);
   EXPECT_LT(accepted, 15000);
+}
+
+// The same of whole files: sizes, headers and data cut, grown and changed.
+TEST(Safetensors, SurvivesMutatedFiles) {
+  const std::string path = ScratchFolder() + "/x.safetensors";
+  const std::string valid = WriteSome(path);
+  std::mt19937 random(2);
+  int accepted = 0;
+  constexpr int kRounds = 10000;
+  for (int round = 0; round < kRounds; ++round) {
+    std::string bytes = valid;
+    for (uint32_t edits = 1 + random() % 3; edits > 0 && !bytes.empty(); --edits) {
+      // Anywhere; in the header's size; in the data.
+      const size_t size = bytes.size();
+      const size_t places[] = {random() % size, random() % std::min<size_t>(8, size),
+                               size - 1 - random() % std::min<size_t>(40, size)};
+      const size_t at = places[random() % 3];
+      switch (random() % 4) {
+        case 0:
+          bytes[at] = static_cast<char>(random());
+          break;
+        case 1:
+          bytes[at] ^= static_cast<char>(1 << random() % 8);
+          break;
+        case 2:
+          bytes.resize(random() % (2 * bytes.size()), '\0');
+          break;
+        default:
+          bytes.erase(at, 1 + random() % 16);
+          break;
+      }
+    }
+    std::filesystem::remove(path);  // some file systems are slow to write over a file
+    WriteBytes(path, bytes);
+    try {
+      const SafetensorsReader reader(path);
+      for (const auto& [name, entry] : reader.entries()) {
+        if (entry.dtype != DType::kF32) continue;
+        std::vector<float> values(static_cast<size_t>(entry.numel()));
+        reader.Read(entry, 0, values);
+      }
+      ++accepted;
+    } catch (const InputError& error) {
+      ASSERT_TRUE(std::string(error.what()).starts_with(path + ": ")) << error.what();
+    }
+  }
+  EXPECT_GT(accepted, kRounds / 50);  // data may hold anything
+  EXPECT_LT(accepted, kRounds / 2);
 }
 
 TEST(Safetensors, AFullDiskIsAStorageError) {

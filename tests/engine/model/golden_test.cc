@@ -64,6 +64,7 @@ class Golden {
         device_(MakeDevice(target)),
         parallel_(MakeMetaContext(run_.layout, 0)),
         trainer_(run_, parallel_, *device_) {
+    trainer_.AwaitWeights();
     for (Parameter* parameter : trainer_.parameters().parameters()) {
       const std::vector<float> values = Values("weights." + parameter->spec.name);
       // Without the padding of the vocabulary.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <iterator>
+#include <map>
 #include <numeric>
 #include <random>
 #include <string>
@@ -55,9 +56,16 @@ Values Numbers(const RunConfig&) {
   return values;
 }
 
+// Models with experts have many layouts: of what experts have no part in, some values will do.
+
+Values MicroBatches(const RunConfig& bound) {
+  // Larger ones go the same ways.
+  return bound.model.moe.used() ? Numbers<1, 2>(bound) : Numbers<1, 3>(bound);
+}
+
 /// What is not there cannot overlap.
 Values GradReduce(const RunConfig& bound) {
-  if (bound.layout.dp * bound.layout.cp == 1) return {"1"};
+  if (bound.layout.dp * bound.layout.cp == 1 || bound.model.moe.used()) return {"1"};
   return {"1", "0"};
 }
 
@@ -66,7 +74,7 @@ Values Stages(const RunConfig& bound) {
   const int64_t chunks = bound.layout.pp * bound.layout.vp;
   const int64_t layers = bound.model.num_layers;
   Values values = {"auto"};
-  if (chunks == 1 || chunks > layers) return values;
+  if (chunks == 1 || chunks > layers || bound.model.moe.used()) return values;
   std::vector<int64_t> counts(static_cast<size_t>(chunks), 1);
   counts.front() = layers - (chunks - 1);
   values.push_back(ToString(StageLayers(counts)));
@@ -87,6 +95,7 @@ Values Plans(const RunConfig& bound) {
     values.push_back(ToString(one));
   }
   values.push_back(ToString(all));
+  if (bound.model.moe.used()) return {"none", "full", "selective:mlp", ToString(all)};
   if (bound.layout.pp == 1) return values;
   constexpr const char* kMixed[] = {"full", "selective:core_attn+logits", "none", "full:uniform:2"};
   std::string by_stage = kMixed[0];
@@ -105,39 +114,89 @@ struct Row {
 };
 
 /// In such an order that a layout is legal only if it is so with the default of every key below.
-constexpr Row kRows[] = {
-    {"mbs", Numbers<1, 3>},  // larger ones go the same ways
+/// Every value of each is walked with every value of the others...
+constexpr Row kCrossed[] = {
+    {"mbs", MicroBatches},
     {"pp", Numbers<1, 8>},
     {"schedule", nullptr, /*with_next=*/true},
     {"vp", Numbers<1, 4>},
+    {"sp", nullptr, /*with_next=*/true},
     {"tp", Numbers<1, 8>},
     {"cp", Numbers<1, 8>},
-    {"cp_comm_type"},
     {"dp", Numbers<1, 8>},
-    {"ep", Numbers<1, 2>},
-    {"etp", Numbers<1, 2>},
+    {"ep", Numbers<1, 8>},
+    {"etp", Numbers<1, 8>},
+    {"dispatch"},
     {"zero"},
     {"shard", Numbers<0, 8>},
+};
+/// ... and with every value of each of these, which are walked side by side: all their products
+/// would be twenty times as many layouts, of which few tell anything new.
+constexpr Row kAlongside[] = {
+    {"cp_comm_type"},
     {"reshard_after_forward"},
     {"overlap_grad_reduce", GradReduce},
     {"overlap_param_gather"},
-    {"sp"},
     {"tp_overlap_chunks", Numbers<1, 2>},
     {"stages", Stages},
     {"recompute", Plans},
 };
-constexpr size_t kRowCount = std::size(kRows);
+constexpr size_t kCrossedCount = std::size(kCrossed);
+constexpr size_t kRowCount = kCrossedCount + std::size(kAlongside);
 static_assert(kRowCount <= LayoutSpace::kMaxKeys);
+
+const Row& RowAt(size_t i) {
+  return i < kCrossedCount ? kCrossed[i] : kAlongside[i - kCrossedCount];
+}
+
+Values ValuesOf(const Row& row, const RunConfig& bound) {
+  return row.values != nullptr ? row.values(bound) : Listed(KeyOf(row.key));
+}
 
 /// Keys that are not walked.
 constexpr std::string_view kNumerics[] = {"precision", "master", "moments", "grads"};
+
+MoeConfig MoeOf(SmallModel model) {
+  switch (model) {
+    case SmallModel::kGpt2:
+    case SmallModel::kLlama:
+      break;
+    case SmallModel::kMixtral:
+      return {.num_experts = 8, .router_topk = 2, .ffn_hidden_size = 16, .aux_loss_coeff = 1e-2};
+    case SmallModel::kDeepSeek:
+      return {.num_experts = 16,
+              .router_topk = 4,
+              .ffn_hidden_size = 8,
+              .shared_ffn_hidden_size = 16,
+              .first_k_dense = 1,
+              .score = RouterScore::kSigmoid,
+              .norm_topk = true,
+              .topk_scaling_factor = 2.5,
+              .num_groups = 4,
+              .group_topk = 2,
+              .group_score = GroupScore::kSumOfTopTwo,
+              .expert_bias = true};
+    case SmallModel::kSwitch:
+      return {.num_experts = 2,
+              .router_topk = 1,
+              .ffn_hidden_size = 32,
+              .layer_freq = 2,
+              .layer_offset = 1,
+              .router = RouterKind::kSinkhorn,
+              .score = RouterScore::kSigmoid,
+              .z_loss_coeff = 1e-3,
+              .capacity_factor = 1.0,
+              .drop_policy = DropPolicy::kPosition};
+  }
+  return {};
+}
 
 /// A new key of a layout needs a row.
 void RequireEveryKey() {
   for (const LayoutKey& key : LayoutKeys()) {
     const std::string_view name = key.name;
-    const bool walked = std::any_of(std::begin(kRows), std::end(kRows),
-                                    [name](const Row& row) { return name == row.key; });
+    bool walked = false;
+    for (size_t i = 0; i < kRowCount; ++i) walked = walked || name == RowAt(i).key;
     const bool numeric =
         std::find(std::begin(kNumerics), std::end(kNumerics), name) != std::end(kNumerics);
     TRIMTAB_ASSERT(walked != numeric, "key {} is walked: {}", name, walked);
@@ -146,20 +205,28 @@ void RequireEveryKey() {
 
 }  // namespace
 
-RunConfig RunToLayOut(bool llama) {
-  RunConfig run = SmallRun(llama);
+std::string_view Name(SmallModel model) {
+  static constexpr std::string_view kNames[] = {"gpt2", "llama", "mixtral", "deepseek", "switch"};
+  return kNames[static_cast<size_t>(model)];
+}
+
+RunConfig RunToLayOut(SmallModel model) {
+  const bool gpt2 = model == SmallModel::kGpt2 || model == SmallModel::kSwitch;
+  const bool threes = model == SmallModel::kLlama;
+  RunConfig run = SmallRun(!gpt2);
   run.model.num_layers = 6;
-  run.model.num_heads = llama ? 12 : 8;
-  run.model.num_kv_heads = llama ? 6 : 8;
+  run.model.num_heads = threes ? 12 : 8;
+  run.model.num_kv_heads = threes ? 6 : 8;
   run.model.hidden_size = 2 * run.model.num_heads;
-  run.model.ffn_hidden_size = llama ? 24 : 32;
-  run.sequence_length = llama ? 12 : 16;
-  run.global_batch = llama ? 12 : 8;
+  run.model.ffn_hidden_size = threes ? 24 : 32;
+  run.sequence_length = threes ? 12 : 16;
+  run.global_batch = threes ? 12 : 8;
+  run.model.moe = MoeOf(model);
   return run;
 }
 
 RunConfig RunToLayOutInFp8(bool llama) {
-  RunConfig run = RunToLayOut(llama);
+  RunConfig run = RunToLayOut(llama ? SmallModel::kLlama : SmallModel::kGpt2);
   run.model.num_heads = 4;
   run.model.num_kv_heads = llama ? 2 : 4;
   run.model.hidden_size = 64;
@@ -179,14 +246,10 @@ LayoutSpace::LayoutSpace(RunConfig base, int64_t most_ranks) : base_(std::move(b
 }
 
 void LayoutSpace::Descend(size_t depth, int64_t most_ranks, RunConfig& run, Choices& choices) {
-  if (depth == kRowCount) {
-    layouts_.push_back(run.layout);
-    choices_.push_back(choices);
-    return;
-  }
-  const Row& row = kRows[depth];
+  if (depth == kCrossedCount) return AddAlongside(run, choices);
+  const Row& row = kCrossed[depth];
   const LayoutKey& key = KeyOf(row.key);
-  const Values values = row.values != nullptr ? row.values(run) : Listed(key);
+  const Values values = ValuesOf(row, run);
   const ParallelConfig before = run.layout;
   for (size_t i = 0; i < values.size(); ++i) {
     key.parse(values[i], row.key, run.layout);
@@ -196,6 +259,56 @@ void LayoutSpace::Descend(size_t depth, int64_t most_ranks, RunConfig& run, Choi
       Descend(depth + 1, most_ranks, run, choices);
     }
     run.layout = before;
+  }
+}
+
+void LayoutSpace::AddAlongside(const RunConfig& crossed, Choices choices) {
+  constexpr size_t kCount = std::size(kAlongside);
+  std::array<Values, kCount> values;
+  std::array<size_t, kCount> starts{};
+  size_t most_values = 0;
+  for (size_t i = 0; i < kCount; ++i) {
+    values[i] = ValuesOf(kAlongside[i], crossed);
+    starts[i] = random_() % values[i].size();  // so that all pairs of values meet somewhere
+    most_values = std::max(most_values, values[i].size());
+  }
+  const size_t first = layouts_.size();
+  const auto begin = [first](auto& list) {
+    return list.begin() + static_cast<std::ptrdiff_t>(first);
+  };
+  const auto add = [&](const ParallelConfig& layout) {
+    if (std::find(begin(layouts_), layouts_.end(), layout) != layouts_.end()) return;
+    for (size_t i = 0; i < kCount; ++i) {
+      const std::string value = KeyOf(kAlongside[i].key).print(layout);
+      const auto found = std::find(values[i].begin(), values[i].end(), value);
+      TRIMTAB_ASSERT(found != values[i].end(), "{} is no value of {}", value, kAlongside[i].key);
+      choices[kCrossedCount + i] = static_cast<uint8_t>(found - values[i].begin());
+    }
+    layouts_.push_back(layout);
+    choices_.push_back(choices);
+  };
+  // Gives a key one of its values, unless that breaks a rule.
+  const auto set = [&](size_t key, size_t value, RunConfig& run) {
+    const ParallelConfig before = run.layout;
+    KeyOf(kAlongside[key].key).parse(values[key][value], kAlongside[key].key, run.layout);
+    if (FirstBrokenRule(run) != nullptr) run.layout = before;
+  };
+  for (size_t turn = 0; turn < most_values; ++turn) {
+    RunConfig run = crossed;
+    for (size_t i = 0; i < kCount; ++i) set(i, (starts[i] + turn) % values[i].size(), run);
+    add(run.layout);
+  }
+  // What met only values that forbid it stands alone.
+  for (size_t i = 0; i < kCount; ++i) {
+    for (size_t value = 0; value < values[i].size(); ++value) {
+      const bool met = std::any_of(begin(choices_), choices_.end(), [&](const Choices& other) {
+        return other[kCrossedCount + i] == value;
+      });
+      if (met) continue;
+      RunConfig run = crossed;
+      set(i, value, run);
+      add(run.layout);
+    }
   }
 }
 
@@ -224,7 +337,7 @@ std::vector<size_t> LayoutSpace::Sample(size_t count, uint32_t seed) const {
     size_t found = 0;
     for (size_t i = 0; i < kRowCount; ++i) {
       for (size_t j = i + 1; j < kRowCount; ++j) {
-        TRIMTAB_ASSERT(choices_[index][i] < kValues, "{} has more values", kRows[i].key);
+        TRIMTAB_ASSERT(choices_[index][i] < kValues, "{} has more values", RowAt(i).key);
         const size_t left = i * kValues + choices_[index][i];
         const size_t pair = left * kAll + j * kValues + choices_[index][j];
         if (seen[pair]) continue;
@@ -251,10 +364,17 @@ std::vector<size_t> LayoutSpace::Sample(size_t count, uint32_t seed) const {
   return sample;
 }
 
-const LayoutSpace& SpaceToLayOut(bool llama) {
-  static const LayoutSpace spaces[] = {LayoutSpace(RunToLayOut(false)),
-                                       LayoutSpace(RunToLayOut(true))};
-  return spaces[llama ? 1 : 0];
+std::vector<std::string> LayoutSpace::AlongsideKeys() {
+  std::vector<std::string> names;
+  for (const Row& row : kAlongside) names.emplace_back(row.key);
+  return names;
+}
+
+const LayoutSpace& SpaceToLayOut(SmallModel model) {
+  static std::map<SmallModel, LayoutSpace> spaces;
+  const auto found = spaces.find(model);
+  if (found != spaces.end()) return found->second;
+  return spaces.try_emplace(model, RunToLayOut(model)).first->second;
 }
 
 std::string TestName(const ParallelConfig& layout) {

@@ -1,8 +1,10 @@
 // The walk over layouts misses none, and a sample of it has everything beside everything.
 #include "tests/engine/train/layouts.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <set>
@@ -16,27 +18,29 @@ namespace trimtab {
 namespace {
 
 TEST(Layouts, AreLegalAndEachOnce) {
-  for (const bool llama : {false, true}) {
+  for (const SmallModel model : kSmallModels) {
     std::unordered_set<std::string> seen;
-    for (size_t i = 0; i < SpaceToLayOut(llama).size(); ++i) {
-      const RunConfig run = SpaceToLayOut(llama)[i];
+    for (size_t i = 0; i < SpaceToLayOut(model).size(); ++i) {
+      const RunConfig run = SpaceToLayOut(model)[i];
       ASSERT_EQ(FirstBrokenRule(run), nullptr) << ToString(run.layout);
       ASSERT_LE(run.layout.world_size(), 8);
       ASSERT_TRUE(seen.insert(ToString(run.layout)).second) << ToString(run.layout);
     }
-    RecordProperty(llama ? "layouts_of_a_llama" : "layouts_of_a_gpt2", std::to_string(seen.size()));
+    RecordProperty(fmt::format("layouts_of_a_{}", Name(model)), std::to_string(seen.size()));
   }
 }
 
 TEST(Layouts, HaveEverySizeOfEveryDimension) {
   std::map<std::string, std::set<int64_t>> sizes;
-  for (const bool llama : {false, true}) {
-    for (size_t i = 0; i < SpaceToLayOut(llama).size(); ++i) {
-      const ParallelConfig layout = SpaceToLayOut(llama)[i].layout;
+  for (const SmallModel model : kSmallModels) {
+    for (size_t i = 0; i < SpaceToLayOut(model).size(); ++i) {
+      const ParallelConfig layout = SpaceToLayOut(model)[i].layout;
       sizes["tp"].insert(layout.tp);
       sizes["cp"].insert(layout.cp);
       sizes["pp"].insert(layout.pp);
       sizes["dp"].insert(layout.dp);
+      sizes["ep"].insert(layout.ep);
+      sizes["etp"].insert(layout.etp);
       sizes["world"].insert(layout.world_size());
     }
   }
@@ -44,31 +48,59 @@ TEST(Layouts, HaveEverySizeOfEveryDimension) {
   EXPECT_EQ(sizes["cp"], (std::set<int64_t>{1, 2, 3, 4, 6, 8}));
   EXPECT_EQ(sizes["pp"], (std::set<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
   EXPECT_EQ(sizes["dp"], (std::set<int64_t>{1, 2, 3, 4, 6, 8}));
+  EXPECT_EQ(sizes["ep"], (std::set<int64_t>{1, 2, 4, 8}));
+  EXPECT_EQ(sizes["etp"], (std::set<int64_t>{1, 2, 4, 8}));
   EXPECT_EQ(sizes["world"], (std::set<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
 }
 
+/// The layout with the default of every key that is walked alongside.
+ParallelConfig Crossed(ParallelConfig layout) {
+  const std::vector<std::string> alongside = LayoutSpace::AlongsideKeys();
+  for (const LayoutKey& key : LayoutKeys()) {
+    if (std::find(alongside.begin(), alongside.end(), key.name) == alongside.end()) continue;
+    key.parse(key.print(ParallelConfig()), key.name, layout);
+  }
+  return layout;
+}
+
 // What two layouts make when one takes some keys of the other is in the space, if it is legal: the
-// walk gives up no branch that has a legal layout.
+// walk gives up no branch that has a legal layout. Of a key that is walked alongside, its value is
+// there with the same crossed keys.
 TEST(Layouts, HaveAllThatTwoOfThemMakeTogether) {
   constexpr int kTries = 30000;
   std::mt19937 random(11);
-  for (const bool llama : {false, true}) {
-    const LayoutSpace& space = SpaceToLayOut(llama);
+  for (const SmallModel model : kSmallModels) {
+    const LayoutSpace& space = SpaceToLayOut(model);
     std::unordered_set<std::string> known;
-    for (size_t i = 0; i < space.size(); ++i) known.insert(ToString(space[i].layout));
+    for (size_t i = 0; i < space.size(); ++i) {
+      const ParallelConfig layout = space[i].layout;
+      const std::string crossed = ToString(Crossed(layout));
+      for (const LayoutKey& key : LayoutKeys()) {
+        known.insert(crossed + " " + key.name + "=" + key.print(layout));
+      }
+    }
     int legal = 0;
     for (int i = 0; i < kTries; ++i) {
       RunConfig run = space[random() % space.size()];
+      run.layout = Crossed(run.layout);
       const ParallelConfig other = space[random() % space.size()].layout;
+      const auto take = [&](const LayoutKey& key, const ParallelConfig& from) {
+        key.parse(key.print(from), key.name, run.layout);
+      };
       for (uint32_t keys = 1 + random() % 4; keys > 0; --keys) {
-        const LayoutKey& key = LayoutKeys()[random() % LayoutKeys().size()];
-        key.parse(key.print(other), key.name, run.layout);
+        take(LayoutKeys()[random() % LayoutKeys().size()], Crossed(other));
       }
+      const std::string crossed = ToString(run.layout);
+      const LayoutKey& key = LayoutKeys()[random() % LayoutKeys().size()];
+      const ParallelConfig before = run.layout;
+      take(key, other);
+      if (Crossed(run.layout) != before) continue;
       if (run.layout.world_size() > 8 || FirstBrokenRule(run) != nullptr) continue;
       // Legal, but nothing is there to overlap.
       if (!run.layout.overlap_grad_reduce && run.layout.dp * run.layout.cp == 1) continue;
       ++legal;
-      ASSERT_TRUE(known.contains(ToString(run.layout))) << ToString(run.layout);
+      const std::string made = crossed + " " + key.name + "=" + key.print(run.layout);
+      ASSERT_TRUE(known.contains(made)) << made;
     }
     EXPECT_GT(legal, kTries / 10);
   }
@@ -99,8 +131,8 @@ std::set<std::pair<std::string, std::string>> PairsOf(const LayoutSpace& space,
 }
 
 TEST(Layouts, SampleHasEveryPairOfValues) {
-  for (const bool llama : {false, true}) {
-    const LayoutSpace space(RunToLayOut(llama), 2);
+  for (const SmallModel model : kSmallModels) {
+    const LayoutSpace space(RunToLayOut(model), 2);
     std::vector<size_t> all;
     for (size_t i = 0; i < space.size(); ++i) all.push_back(i);
     const std::vector<size_t> sample = space.Sample(1, /*seed=*/5);

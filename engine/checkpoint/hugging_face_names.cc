@@ -1,0 +1,225 @@
+#include "engine/checkpoint/hugging_face_names.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+
+#include "engine/base/error.h"
+#include "engine/checkpoint/hugging_face_families.h"
+#include "engine/checkpoint/slice_runs.h"
+
+namespace trimtab {
+namespace {
+
+/// What the numbers in `name` are that the '*' of `pattern` stand for; nothing if it does not fit.
+std::optional<std::vector<std::string>> Match(std::string_view pattern, std::string_view name) {
+  std::vector<std::string> numbers;
+  size_t at = 0;
+  for (const char letter : pattern) {
+    if (letter == '*') {
+      const size_t begin = at;
+      while (at < name.size() && std::isdigit(static_cast<unsigned char>(name[at])) != 0) ++at;
+      if (at == begin) return std::nullopt;
+      numbers.emplace_back(name.substr(begin, at - begin));
+    } else if (at < name.size() && name[at] == letter) {
+      ++at;
+    } else {
+      return std::nullopt;
+    }
+  }
+  if (at != name.size()) return std::nullopt;
+  return numbers;
+}
+
+/// The pattern with its '*' replaced by `numbers`.
+std::string Fill(std::string_view pattern, const std::vector<std::string>& numbers) {
+  std::string filled;
+  size_t next = 0;
+  for (const char letter : pattern) {
+    if (letter == '*') {
+      filled += numbers.at(next++);
+    } else {
+      filled += letter;
+    }
+  }
+  return filled;
+}
+
+/// The row of a layer of ours; nullptr when there is none.
+const HuggingFaceRow* FindRow(const HuggingFaceFamily& family, const ModelConfig& model,
+                              std::string_view layer) {
+  for (const HuggingFaceRows rows : family.rows) {
+    for (const HuggingFaceRow& row : rows) {
+      if (row.block.value_or(model.block) == model.block && Match(row.ours, layer)) return &row;
+    }
+  }
+  return nullptr;
+}
+
+/// The layers of theirs that make one of ours, whose numbers are `numbers`.
+std::vector<std::string> LayersOf(const HuggingFaceRow& row, const ModelConfig& model,
+                                  std::vector<std::string> numbers) {
+  std::vector<std::string> layers;
+  const auto add = [&] {
+    for (const std::string_view theirs : row.theirs) {
+      if (!theirs.empty()) layers.push_back(Fill(theirs, numbers));
+    }
+  };
+  if (row.form != HuggingFaceForm::kExperts) {
+    add();
+    return layers;
+  }
+  numbers.emplace_back();
+  for (int64_t expert = 0; expert < model.moe.num_experts; ++expert) {
+    numbers.back() = std::to_string(expert);
+    add();
+  }
+  return layers;
+}
+
+/// Makes the source of one parameter.
+class SourceMaker {
+ public:
+  SourceMaker(const ModelConfig& model, const ParameterSpec& parameter,
+              std::vector<std::string> names)
+      : model_(model),
+        names_(std::move(names)),
+        rows_(parameter.partition.full_rows),
+        columns_(parameter.partition.full_columns),
+        is_matrix_(parameter.is_matrix) {}
+
+  HuggingFaceSource Make(HuggingFaceForm form) {
+    switch (form) {
+      case HuggingFaceForm::kSame:
+        AddTensor(names_.front(), rows_);
+        AddRows(rows_, 0);
+        break;
+      case HuggingFaceForm::kTransposed:
+        Transposed();
+        break;
+      case HuggingFaceForm::kStacked:
+        Stacked(names_.size() == 3 ? HeadBlocks() : EqualBlocks());
+        break;
+      case HuggingFaceForm::kExperts:
+        Stacked(EqualBlocks());
+        break;
+      case HuggingFaceForm::kHeadGroups:
+        HeadGroups();
+        break;
+    }
+    TRIMTAB_ASSERT(next_ == rows_, "{}: {} rows of {}", names_.front(), next_, rows_);
+    return std::move(source_);
+  }
+
+ private:
+  void AddTensor(const std::string& name, int64_t rows) {
+    source_.tensors.push_back({name, {rows}});
+    if (is_matrix_) source_.tensors.back().shape.push_back(columns_);
+  }
+
+  /// The next rows of ours, from row `first` of the last tensor on.
+  void AddRows(int64_t rows, int64_t first) {
+    source_.pieces.push_back({.begin = next_,
+                              .rows = rows,
+                              .tensor = source_.tensors.size() - 1,
+                              .first = first * columns_,
+                              .row_stride = columns_});
+    next_ += rows;
+  }
+
+  void Transposed() {
+    if (!is_matrix_) {
+      AddTensor(names_.front(), rows_);
+      return AddRows(rows_, 0);
+    }
+    source_.tensors.push_back({names_.front(), {columns_, rows_}});
+    source_.pieces.push_back({.rows = rows_, .column_stride = rows_});
+    next_ = rows_;
+  }
+
+  /// Rows of queries, keys and values.
+  std::vector<int64_t> HeadBlocks() const {
+    const int64_t queries = model_.num_heads * model_.head_size();
+    const int64_t keys = model_.num_kv_heads * model_.head_size();
+    return {queries, keys, keys};
+  }
+  std::vector<int64_t> EqualBlocks() const {
+    return std::vector<int64_t>(names_.size(), rows_ / static_cast<int64_t>(names_.size()));
+  }
+  void Stacked(const std::vector<int64_t>& blocks) {
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      AddTensor(names_[i], blocks[i]);
+      AddRows(blocks[i], 0);
+    }
+  }
+
+  void HeadGroups() {
+    AddTensor(names_.front(), rows_);
+    const int64_t head = model_.head_size();
+    const int64_t queries = model_.num_heads / model_.num_kv_heads;  // of a group
+    const int64_t group = (queries + 2) * head;
+    for (int64_t g = 0; g < model_.num_kv_heads; ++g) AddRows(queries * head, g * group);
+    for (int64_t g = 0; g < model_.num_kv_heads; ++g) AddRows(head, g * group + queries * head);
+    for (int64_t g = 0; g < model_.num_kv_heads; ++g) {
+      AddRows(head, g * group + (queries + 1) * head);
+    }
+  }
+
+  const ModelConfig& model_;
+  std::vector<std::string> names_;
+  int64_t rows_;
+  int64_t columns_;
+  bool is_matrix_;
+  HuggingFaceSource source_;
+  int64_t next_ = 0;  // row of ours
+};
+
+}  // namespace
+
+const HuggingFaceFamily& FindHuggingFaceFamily(const std::string& model_type,
+                                               const std::string& where) {
+  std::vector<std::string_view> known;
+  for (const HuggingFaceFamily& family : HuggingFaceFamilies()) {
+    if (family.model_type == model_type) return family;
+    known.push_back(family.model_type);
+  }
+  throw InputError(
+      fmt::format("{}: the tensors of model_type '{}' are not known; expected one of "
+                  "{}",
+                  where, model_type, fmt::join(known, ", ")));
+}
+
+HuggingFaceSource SourceOf(const HuggingFaceFamily& family, const ModelConfig& model,
+                           const ParameterSpec& parameter) {
+  const size_t dot = parameter.name.rfind('.');
+  const std::string layer = parameter.name.substr(0, dot);
+  const HuggingFaceRow* row = FindRow(family, model, layer);
+  if (row == nullptr) {
+    throw InputError(fmt::format("model '{}': a model of type {} has no parameter '{}'", model.name,
+                                 family.model_type, parameter.name));
+  }
+  std::vector<std::string> names = LayersOf(*row, model, *Match(row->ours, layer));
+  for (std::string& name : names) name += parameter.name.substr(dot);
+  return SourceMaker(model, parameter, std::move(names)).Make(row->form);
+}
+
+std::string ShortName(const HuggingFaceFamily& family, const std::string& name) {
+  return name.starts_with(family.prefix) ? name.substr(family.prefix.size()) : name;
+}
+
+bool IsPassedOver(const HuggingFaceFamily& family, const ModelConfig& model,
+                  const std::string& name) {
+  const auto is = [&](std::string_view pattern) {
+    return Match(pattern, name).has_value() ||
+           Match(ShortName(family, std::string(pattern)), name).has_value();
+  };
+  if (std::any_of(family.buffers.begin(), family.buffers.end(), is)) return true;
+  const HuggingFaceRow* output = FindRow(family, model, "output_layer");
+  return model.tied_embeddings && output != nullptr &&
+         name == std::string(output->theirs.front()) + ".weight";
+}
+
+}  // namespace trimtab

@@ -1,0 +1,149 @@
+#include "engine/checkpoint/hugging_face_reader.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+
+#include "engine/base/error.h"
+#include "engine/checkpoint/slice_runs.h"
+#include "engine/config/hugging_face.h"
+#include "engine/config/strict_json.h"
+
+namespace trimtab {
+namespace {
+
+/// Fields of a model's JSON that weights do not depend on.
+constexpr std::string_view kOfTraining[] = {
+    "name",
+    "init_std",
+    "make_vocab_size_divisible_by",
+    "moe.aux_loss_coeff",
+    "moe.z_loss_coeff",
+    "moe.bias_update_rate",
+    "moe.capacity_factor",
+    "moe.drop_policy",
+    "moe.pad_to_capacity",
+};
+
+/// The other ones: "hidden_size", "moe.num_experts".
+std::map<std::string, nlohmann::json> FieldsOf(const ModelConfig& model) {
+  std::map<std::string, nlohmann::json> fields;
+  const nlohmann::json flat = ToJson(model).flatten();
+  for (const auto& [path, value] : flat.items()) {
+    std::string name = path.substr(1);
+    std::replace(name.begin(), name.end(), '/', '.');
+    const bool kept =
+        std::find(std::begin(kOfTraining), std::end(kOfTraining), name) == std::end(kOfTraining);
+    if (kept) fields[name] = value;
+  }
+  return fields;
+}
+
+/// Refuses a config.json at `path` that describes another model than `model`.
+void RequireSameModel(const nlohmann::json& config, const ModelConfig& model,
+                      const std::string& path) {
+  const auto found = FieldsOf(ModelConfigFromHuggingFace(config, path + ": $"));
+  const auto expected = FieldsOf(model);
+  auto names = expected;  // of both
+  names.insert(found.begin(), found.end());
+  for (const auto& [name, ignored] : names) {
+    const auto shown = [&key = name](const auto& fields) {
+      const auto field = fields.find(key);
+      return field == fields.end() ? "nothing" : DescribeJson(field->second);
+    };
+    if (shown(found) == shown(expected)) continue;
+    throw InputError(fmt::format("{}: describes a model with {} {}; expected {}, as in '{}'", path,
+                                 name, shown(found), shown(expected), model.name));
+  }
+}
+
+bool IsReadable(const SafetensorsEntry& entry) {
+  return entry.dtype && (IsPlainFloat(*entry.dtype) || IsFp8(*entry.dtype));
+}
+
+}  // namespace
+
+HuggingFaceReader::HuggingFaceReader(const std::string& directory, const ModelConfig& model,
+                                     std::span<const ParameterSpec* const> parameters)
+    : folder_(directory) {
+  const std::string path = directory + "/config.json";
+  const nlohmann::json config = ReadJsonFile(path);
+  RequireSameModel(config, model, path);
+  const HuggingFaceFamily& family =
+      FindHuggingFaceFamily(config["model_type"].get<std::string>(), path);
+  const auto find = [&](const std::string& name) {
+    const auto found = folder_.tensors().find(name);
+    return found != folder_.tensors().end() ? found
+                                            : folder_.tensors().find(ShortName(family, name));
+  };
+  std::set<std::string> used;
+  for (const ParameterSpec* spec : parameters) {
+    const HuggingFaceSource source = SourceOf(family, model, *spec);
+    Parameter& parameter = parameters_[spec->name];
+    parameter.pieces = source.pieces;
+    for (const HuggingFaceTensor& expected : source.tensors) {
+      const auto found = find(expected.name);
+      if (found == folder_.tensors().end()) {
+        throw InputError(fmt::format("{}: no file has a tensor '{}'", directory, expected.name));
+      }
+      const SafetensorsFolder::Tensor& tensor = found->second;
+      if (tensor.entry->shape != expected.shape) {
+        throw InputError(fmt::format("{}: tensor '{}' is [{}]; expected [{}]", tensor.file->path(),
+                                     found->first, fmt::join(tensor.entry->shape, ", "),
+                                     fmt::join(expected.shape, ", ")));
+      }
+      if (!IsReadable(*tensor.entry)) {
+        throw InputError(
+            fmt::format("{}: tensor '{}' holds no floating point numbers; expected F32, BF16, F16, "
+                        "F8_E4M3 or F8_E5M2",
+                        tensor.file->path(), found->first));
+      }
+      parameter.tensors.push_back(tensor);
+      used.insert(found->first);
+    }
+  }
+  for (const auto& [name, tensor] : folder_.tensors()) {
+    if (used.contains(name) || IsPassedOver(family, model, name)) continue;
+    throw InputError(fmt::format("{}: tensor '{}' is no parameter of the model that {} describes",
+                                 tensor.file->path(), name, path));
+  }
+}
+
+void HuggingFaceReader::Read(const TensorSlice& slice) const {
+  const Parameter& parameter = parameters_.at(slice.spec->name);
+  const int64_t columns = slice.spec->partition.full_columns;
+  const int64_t end = slice.begin + static_cast<int64_t>(slice.values.size());
+  ForEachRun(*slice.spec, slice.begin, end, [&](int64_t local, int64_t full, int64_t count) {
+    ReadRun(
+        parameter, columns, full,
+        slice.values.subspan(static_cast<size_t>(local - slice.begin), static_cast<size_t>(count)));
+  });
+}
+
+void HuggingFaceReader::ReadRun(const Parameter& parameter, int64_t columns, int64_t full,
+                                std::span<float> values) {
+  while (!values.empty()) {
+    const int64_t row = full / columns;
+    const int64_t column = full % columns;
+    const auto next =
+        std::upper_bound(parameter.pieces.begin(), parameter.pieces.end(), row,
+                         [](int64_t at, const HuggingFacePiece& each) { return at < each.begin; });
+    const HuggingFacePiece& piece = *std::prev(next);
+    const bool dense = piece.column_stride == 1 && piece.row_stride == columns;
+    const int64_t end = dense ? (piece.begin + piece.rows) * columns : (row + 1) * columns;
+    const auto count = std::min(values.size(), static_cast<size_t>(end - full));
+    const SafetensorsFolder::Tensor& tensor = parameter.tensors[piece.tensor];
+    const int64_t element =
+        piece.first + (row - piece.begin) * piece.row_stride + column * piece.column_stride;
+    tensor.file->Read(*tensor.entry, element, values.first(count), piece.column_stride);
+    values = values.subspan(count);
+    full += static_cast<int64_t>(count);
+  }
+}
+
+}  // namespace trimtab

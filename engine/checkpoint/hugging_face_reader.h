@@ -1,0 +1,39 @@
+// The weights of a Hugging Face folder, for any layout.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/hugging_face_names.h"
+#include "engine/checkpoint/safetensors_folder.h"
+
+namespace trimtab {
+
+class HuggingFaceReader {
+ public:
+  /// Opens DIR/config.json and the weights beside it, and checks that they hold `model`: every one
+  /// of its `parameters` (all, whole) once, in its shape, and nothing else but buffers.
+  /// Throws InputError naming the file and the tensor, or the key.
+  HuggingFaceReader(const std::string& directory, const ModelConfig& model,
+                    std::span<const ParameterSpec* const> parameters);
+
+  /// Fills the slice's weights; what is padding there stays. Of the files, only what the slice
+  /// holds is read. Safe from several threads.
+  void Read(const TensorSlice& slice) const;
+
+ private:
+  struct Parameter {
+    std::vector<HuggingFacePiece> pieces;
+    std::vector<SafetensorsFolder::Tensor> tensors;
+  };
+  /// Reads elements [full, full + values.size()) of the whole parameter, which has `columns`.
+  static void ReadRun(const Parameter& parameter, int64_t columns, int64_t full,
+                      std::span<float> values);
+
+  SafetensorsFolder folder_;
+  std::map<std::string, Parameter> parameters_;
+};
+
+}  // namespace trimtab
