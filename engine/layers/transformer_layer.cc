@@ -1,5 +1,6 @@
 #include "engine/layers/transformer_layer.h"
 
+#include <cmath>
 #include <utility>
 
 #include "engine/layers/recompute.h"
@@ -13,14 +14,22 @@ std::optional<Norm> NormIf(bool has_one, ParameterStore& store, const LayerConte
   return has_one ? std::optional<Norm>(std::in_place, store, context, name) : std::nullopt;
 }
 
-/// x + norm(branch), or x + branch without a norm; in the memory of the branch if it can be.
-Tensor AddBranch(const LayerContext& context, const std::optional<Norm>& norm, const Tensor& x,
-                 Tensor branch, PostNormSaved& saved) {
+/// scale * x + norm(branch), or scale * x + branch without a norm; in the memory of the branch if
+/// it can be.
+Tensor AddBranch(const LayerContext& context, const std::optional<Norm>& norm, float scale,
+                 const Tensor& x, Tensor branch, PostNormSaved& saved) {
   if (norm) {
     saved.input = std::move(branch);
     branch = norm->Forward(context, saved.input, saved.norm).matrix;
   }
-  Add(x, branch);
+  if (scale == 1.0f) {
+    Add(x, branch);
+  } else {
+    Tensor scaled = context.New(x.shape(), MemoryTag::kWorkspace);
+    Copy(x, scaled);
+    ApplySoftCap({.scale = scale}, scaled);
+    Add(scaled, branch);
+  }
   return branch;
 }
 
@@ -47,6 +56,8 @@ TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& co
 TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& context,
                                    const ModuleName& name, const LayerKind& kind)
     : block_(context.model.block),
+      stream_scale_(deep_norm() ? std::sqrt(2.0f * static_cast<float>(context.model.num_layers))
+                                : 1.0f),
       input_norm_(store, context, name + ".input_layernorm"),
       attention_(store, context, name + ".self_attention", kind),
       post_attention_norm_(NormIf(block_ == BlockKind::kSandwich, store, context,
@@ -64,37 +75,53 @@ TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& co
 
 LinearOperand TransformerLayer::AttentionInput(const LayerContext& context, const Tensor& x,
                                                TransformerLayerSaved& saved) const {
-  // What two linear layers read is not written in the form that one of them wants.
-  return input_norm_.Forward(context, x, saved.input_norm,
-                             mlp_norm_ ? attention_.InputTarget(context) : std::nullopt);
+  // What others read too is not written in the form that the linear layer wants.
+  return input_norm_.Forward(
+      context, x, saved.input_norm,
+      mlp_norm_ && !deep_norm() ? attention_.InputTarget(context) : std::nullopt);
 }
 
 LinearOperand TransformerLayer::MlpInput(const LayerContext& context, const Tensor& x,
                                          TransformerLayerSaved& saved) const {
   return mlp_norm_->Forward(context, MlpNormInput(x, saved), saved.mlp_norm,
-                            mlp_ ? mlp_->InputTarget(context) : std::nullopt);
+                            mlp_ && !deep_norm() ? mlp_->InputTarget(context) : std::nullopt);
 }
 
 Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
                                  TransformerLayerSaved& saved) const {
   if (parallel()) return ForwardInParallel(context, x, saved);
-  Tensor attention =
-      attention_.Forward(context, AttentionInput(context, x, saved), saved.attention);
+  LinearOperand input = AttentionInput(context, x, saved);
+  Tensor stream = deep_norm() ? input.matrix : x;
+  Tensor attention = attention_.Forward(context, std::move(input), saved.attention);
   DropAttentionInput(context, saved);
-  saved.middle =
-      AddBranch(context, post_attention_norm_, x, std::move(attention), saved.post_attention);
+  saved.middle = AddBranch(context, post_attention_norm_, stream_scale_, stream,
+                           std::move(attention), saved.post_attention);
+  input = MlpInput(context, x, saved);
+  stream = deep_norm() ? input.matrix : saved.middle;
   Tensor mlp = WithMlp(saved, [&](const auto& layer, auto& kept) {
-    return layer.Forward(context, MlpInput(context, x, saved), kept);
+    return layer.Forward(context, std::move(input), kept);
   });
   DropMlp(context, saved);
-  return AddBranch(context, post_mlp_norm_, saved.middle, std::move(mlp), saved.post_mlp);
+  return AddBranch(context, post_mlp_norm_, stream_scale_, stream, std::move(mlp), saved.post_mlp);
+}
+
+void TransformerLayer::NormedGradient(const LayerContext& context, const Norm& norm,
+                                      const Tensor& x, const NormSaved& saved,
+                                      const Tensor& dbranch, Tensor& dx, bool accumulate) const {
+  Tensor dnormed = context.New(dx.shape(), MemoryTag::kWorkspace);
+  Copy(dx, dnormed);
+  ApplySoftCap({.scale = stream_scale_}, dnormed);
+  Add(dbranch, dnormed);
+  Fill(dx, 0.0f);
+  norm.Backward(context, x, saved, dnormed, dx, accumulate);
 }
 
 Tensor TransformerLayer::ForwardInParallel(const LayerContext& context, const Tensor& x,
                                            TransformerLayerSaved& saved) const {
   LinearOperand input = AttentionInput(context, x, saved);
-  const Tensor attention = attention_.Forward(context, input, saved.attention);
-  if (mlp_norm_) input = MlpInput(context, x, saved);
+  LinearOperand shared = mlp_norm_ ? LinearOperand() : input;
+  const Tensor attention = attention_.Forward(context, std::move(input), saved.attention);
+  input = mlp_norm_ ? MlpInput(context, x, saved) : std::move(shared);
   Tensor y = WithMlp(saved, [&](const auto& layer, auto& kept) {
     return layer.Forward(context, std::move(input), kept);
   });
@@ -161,13 +188,20 @@ void TransformerLayer::Backward(const LayerContext& context, const Tensor& x,
     const Tensor dmlp = MlpBackward(
         context, BranchGradient(context, post_mlp_norm_, saved.post_mlp, dx, accumulate), saved,
         accumulate);
-    mlp_norm_->Backward(context, saved.middle, saved.mlp_norm, dmlp, dx, accumulate);
+    if (deep_norm()) {
+      NormedGradient(context, *mlp_norm_, saved.middle, saved.mlp_norm, dmlp, dx, accumulate);
+    } else {
+      mlp_norm_->Backward(context, saved.middle, saved.mlp_norm, dmlp, dx, accumulate);
+    }
   }
   RecomputeAttentionInput(context, x, saved);
   const Tensor dattention = attention_.Backward(
       context, saved.attention,
       BranchGradient(context, post_attention_norm_, saved.post_attention, dx, accumulate),
       accumulate);
+  if (deep_norm()) {
+    return NormedGradient(context, input_norm_, x, saved.input_norm, dattention, dx, accumulate);
+  }
   input_norm_.Backward(context, x, saved.input_norm, dattention, dx, accumulate);
 }
 

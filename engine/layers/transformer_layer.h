@@ -64,6 +64,7 @@ class TransformerLayer {
   bool parallel() const {
     return block_ == BlockKind::kParallel || block_ == BlockKind::kParallelShared;
   }
+  bool deep_norm() const { return block_ == BlockKind::kDeepNorm; }
   /// What the norm of the MLP reads.
   const Tensor& MlpNormInput(const Tensor& x, const TransformerLayerSaved& saved) const {
     return parallel() ? x : saved.middle;
@@ -76,6 +77,11 @@ class TransformerLayer {
   /// The gradient of what the MLP got, from that of its result.
   Tensor MlpBackward(const LayerContext& context, const Tensor& dy, TransformerLayerSaved& saved,
                      bool accumulate) const;
+  /// Of deep_norm's scale * n(x) + f(n(x)): turns dx, the gradient of that, into that of x, given
+  /// what flows back through f.
+  void NormedGradient(const LayerContext& context, const Norm& norm, const Tensor& x,
+                      const NormSaved& saved, const Tensor& dbranch, Tensor& dx,
+                      bool accumulate) const;
   Tensor ForwardInParallel(const LayerContext& context, const Tensor& x,
                            TransformerLayerSaved& saved) const;
   void BackwardInParallel(const LayerContext& context, const Tensor& x,
@@ -91,6 +97,7 @@ class TransformerLayer {
                     TransformerLayerSaved& saved) const;
 
   BlockKind block_;
+  float stream_scale_;  // multiplies what attention and MLP are added to
   Norm input_norm_;
   SelfAttention attention_;
   std::optional<Norm> post_attention_norm_;
