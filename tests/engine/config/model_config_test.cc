@@ -168,8 +168,6 @@ TEST(ModelConfig, LayersWithAndWithoutAWindow) {
   model.full_attention_period = 2;
   EXPECT_EQ(model.layer_kind(0).sliding_window, 16);
   EXPECT_EQ(model.layer_kind(1).sliding_window, 0);
-  model.layer_kinds = {{.sliding_window = 5}, {}};
-  EXPECT_EQ(model.layer_kind(0).sliding_window, 5);
 }
 
 TEST(ModelConfig, OwnFileWithDefaults) {
