@@ -84,6 +84,7 @@ Tensor MoeLayer::Backward(const LayerContext& context, MoeSaved& saved, const Te
   {
     Tensor dout = CombineTokensBackward(context, saved.dispatch, saved.expert_out,
                                         saved.router.weights, GatherRows(context, dy), dweights);
+    saved.expert_out = {};
     const Tensor drows =
         experts_.Backward(context, saved.experts, saved.dispatch.expert_rows, dout, accumulate);
     dout = {};
