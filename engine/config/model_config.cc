@@ -1,5 +1,6 @@
 #include "engine/config/model_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -74,17 +75,16 @@ int64_t ModelConfig::parameter_count() const {
   const int64_t layer_norms = block == BlockKind::kParallelShared ? 1
                               : block == BlockKind::kSandwich     ? 4
                                                                   : 2;
-  const int64_t attention = hidden_size * (qkv_size() + attention_size()) +
-                            (has_qkv_bias() ? qkv_size() : 0) + (bias ? hidden_size : 0);
-  const int64_t head_norms = query_key_norm ? 2 * head_size() : 0;
-  const int64_t layer = attention + head_norms + layer_norms * norm_size;
+  const int64_t attention = hidden_size * qkv_size() + attention_size() * hidden_size +
+                            (has_qkv_bias() ? qkv_size() : 0) + (bias ? hidden_size : 0) +
+                            (query_key_norm ? 2 * head_size() : 0);
   const int64_t moe_layers = MoeLayers(*this);
   const int64_t mlps = (num_layers - moe_layers) * MlpSize(*this, ffn_hidden_size) +
                        moe_layers * MoeSize(*this, moe.num_experts);
   const int64_t positions = position == PositionKind::kLearned ? position_rows() * hidden_size : 0;
   const int64_t embeddings = (tied_embeddings ? 1 : 2) * vocab_size * hidden_size;
   const int64_t ends = (embedding_norm ? 2 : 1) * norm_size + (output_bias ? vocab_size : 0);
-  return num_layers * layer + mlps + positions + embeddings + ends;
+  return num_layers * (attention + layer_norms * norm_size) + mlps + positions + embeddings + ends;
 }
 
 int64_t ModelConfig::active_parameter_count() const {

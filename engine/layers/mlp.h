@@ -1,4 +1,4 @@
-// The feed-forward block: GELU (GPT-2) or SwiGLU (Llama) between two linear layers.
+// The feed-forward block: an activation function, gated or not, between two linear layers.
 #pragma once
 
 #include <string>

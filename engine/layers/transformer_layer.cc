@@ -1,5 +1,6 @@
 #include "engine/layers/transformer_layer.h"
 
+#include <cmath>
 #include <utility>
 
 #include "engine/layers/recompute.h"
@@ -47,58 +48,74 @@ TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& co
 TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& context,
                                    const std::string& name, const LayerKind& kind)
     : block_(context.model.block),
+      deep_norm_scale_(std::sqrt(2.0f * static_cast<float>(context.model.num_layers))),
       input_norm_(store, context, name + ".input_layernorm"),
       attention_(store, context, name + ".self_attention", kind),
       post_attention_norm_(NormIf(block_ == BlockKind::kSandwich, store, context,
                                   name + ".post_attention_layernorm")),
       mlp_norm_(NormIf(block_ != BlockKind::kParallelShared, store, context,
-                       name + ".pre_mlp_layernorm")) {
+                       name + ".pre_mlp_layernorm")),
+      post_mlp_norm_(
+          NormIf(block_ == BlockKind::kSandwich, store, context, name + ".post_mlp_layernorm")) {
   if (kind.moe) {
     moe_.emplace(store, context, name + ".mlp");
   } else {
     mlp_.emplace(store, context, name + ".mlp", context.model.ffn_hidden_size);
   }
-  post_mlp_norm_ =
-      NormIf(block_ == BlockKind::kSandwich, store, context, name + ".post_mlp_layernorm");
-}
-
-Tensor TransformerLayer::MlpForward(const LayerContext& context, LinearOperand x,
-                                    TransformerLayerSaved& saved) const {
-  return WithMlp(
-      saved, [&](const auto& mlp, auto& kept) { return mlp.Forward(context, std::move(x), kept); });
-}
-
-Tensor TransformerLayer::MlpBackward(const LayerContext& context, TransformerLayerSaved& saved,
-                                     const Tensor& dy, bool accumulate) const {
-  return WithMlp(saved, [&](const auto& mlp, auto& kept) {
-    return mlp.Backward(context, kept, dy, accumulate);
-  });
 }
 
 LinearOperand TransformerLayer::AttentionInput(const LayerContext& context, const Tensor& x,
                                                TransformerLayerSaved& saved) const {
-  // What two linear layers read is not written in the form that one of them wants.
-  return input_norm_.Forward(context, x, saved.input_norm,
-                             mlp_norm_ ? attention_.InputTarget(context) : std::nullopt);
+  // What others read too is not written in the form that the linear layer wants.
+  return input_norm_.Forward(
+      context, x, saved.input_norm,
+      mlp_norm_ && !deep_norm() ? attention_.InputTarget(context) : std::nullopt);
 }
 
 LinearOperand TransformerLayer::MlpInput(const LayerContext& context, const Tensor& x,
                                          TransformerLayerSaved& saved) const {
   return mlp_norm_->Forward(context, MlpNormInput(x, saved), saved.mlp_norm,
-                            mlp_ ? mlp_->InputTarget(context) : std::nullopt);
+                            mlp_ && !deep_norm() ? mlp_->InputTarget(context) : std::nullopt);
 }
 
 Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
                                  TransformerLayerSaved& saved) const {
   if (parallel()) return ForwardInParallel(context, x, saved);
-  Tensor attention =
-      attention_.Forward(context, AttentionInput(context, x, saved), saved.attention);
+  LinearOperand input = AttentionInput(context, x, saved);
+  Tensor attention = attention_.Forward(context, input, saved.attention);
+  if (deep_norm()) AddNormed(context, input, attention);
+  input = {};
   DropAttentionInput(context, saved);
-  saved.middle =
-      AddBranch(context, post_attention_norm_, x, std::move(attention), saved.post_attention);
-  Tensor mlp = MlpForward(context, MlpInput(context, x, saved), saved);
+  saved.middle = deep_norm() ? std::move(attention)
+                             : AddBranch(context, post_attention_norm_, x, std::move(attention),
+                                         saved.post_attention);
+  input = MlpInput(context, x, saved);
+  Tensor mlp = WithMlp(
+      saved, [&](const auto& layer, auto& kept) { return layer.Forward(context, input, kept); });
+  if (deep_norm()) AddNormed(context, input, mlp);
+  input = {};
   DropMlp(context, saved);
+  if (deep_norm()) return mlp;
   return AddBranch(context, post_mlp_norm_, saved.middle, std::move(mlp), saved.post_mlp);
+}
+
+void TransformerLayer::AddNormed(const LayerContext& context, const LinearOperand& normed,
+                                 Tensor& branch) const {
+  Tensor scaled = context.New(branch.shape(), MemoryTag::kWorkspace);
+  Copy(normed.matrix, scaled);
+  ApplySoftCap({.scale = deep_norm_scale_}, scaled);
+  Add(scaled, branch);
+}
+
+void TransformerLayer::NormedGradient(const LayerContext& context, const Norm& norm,
+                                      const Tensor& x, const NormSaved& saved,
+                                      const Tensor& dbranch, Tensor& dx, bool accumulate) const {
+  Tensor dnormed = context.New(dx.shape(), MemoryTag::kWorkspace);
+  Copy(dx, dnormed);
+  ApplySoftCap({.scale = deep_norm_scale_}, dnormed);
+  Add(dbranch, dnormed);
+  Fill(dx, 0.0f);
+  norm.Backward(context, x, saved, dnormed, dx, accumulate);
 }
 
 Tensor TransformerLayer::ForwardInParallel(const LayerContext& context, const Tensor& x,
@@ -106,7 +123,9 @@ Tensor TransformerLayer::ForwardInParallel(const LayerContext& context, const Te
   LinearOperand input = AttentionInput(context, x, saved);
   const Tensor attention = attention_.Forward(context, input, saved.attention);
   if (mlp_norm_) input = MlpInput(context, x, saved);
-  Tensor y = MlpForward(context, std::move(input), saved);
+  Tensor y = WithMlp(saved, [&](const auto& layer, auto& kept) {
+    return layer.Forward(context, std::move(input), kept);
+  });
   DropAttentionInput(context, saved);
   DropMlp(context, saved);
   Add(attention, y);
@@ -155,21 +174,35 @@ void TransformerLayer::RecomputeMlp(const LayerContext& context, const Tensor& x
   });
 }
 
+Tensor TransformerLayer::MlpBackward(const LayerContext& context, const Tensor& dy,
+                                     TransformerLayerSaved& saved, bool accumulate) const {
+  return WithMlp(saved, [&](const auto& mlp, auto& kept) {
+    return mlp.Backward(context, kept, dy, accumulate);
+  });
+}
+
 void TransformerLayer::Backward(const LayerContext& context, const Tensor& x,
                                 TransformerLayerSaved& saved, Tensor& dx, bool accumulate) const {
   RecomputeMlp(context, x, saved);
   if (parallel()) return BackwardInParallel(context, x, saved, dx, accumulate);
   {
     const Tensor dmlp = MlpBackward(
-        context, saved, BranchGradient(context, post_mlp_norm_, saved.post_mlp, dx, accumulate),
+        context, BranchGradient(context, post_mlp_norm_, saved.post_mlp, dx, accumulate), saved,
         accumulate);
-    mlp_norm_->Backward(context, saved.middle, saved.mlp_norm, dmlp, dx, accumulate);
+    if (deep_norm()) {
+      NormedGradient(context, *mlp_norm_, saved.middle, saved.mlp_norm, dmlp, dx, accumulate);
+    } else {
+      mlp_norm_->Backward(context, saved.middle, saved.mlp_norm, dmlp, dx, accumulate);
+    }
   }
   RecomputeAttentionInput(context, x, saved);
   const Tensor dattention = attention_.Backward(
       context, saved.attention,
       BranchGradient(context, post_attention_norm_, saved.post_attention, dx, accumulate),
       accumulate);
+  if (deep_norm()) {
+    return NormedGradient(context, input_norm_, x, saved.input_norm, dattention, dx, accumulate);
+  }
   input_norm_.Backward(context, x, saved.input_norm, dattention, dx, accumulate);
 }
 
@@ -177,7 +210,7 @@ void TransformerLayer::BackwardInParallel(const LayerContext& context, const Ten
                                           TransformerLayerSaved& saved, Tensor& dx,
                                           bool accumulate) const {
   // Both read the gradient of the output before either adds to it.
-  const Tensor dmlp = MlpBackward(context, saved, dx, accumulate);
+  const Tensor dmlp = MlpBackward(context, dx, saved, accumulate);
   RecomputeAttentionInput(context, x, saved);
   Tensor dattention = attention_.Backward(context, saved.attention, dx, accumulate);
   if (mlp_norm_) {

@@ -1,4 +1,4 @@
-// One transformer layer: attention and MLP, dense or of experts, added to the residual stream as
+// One transformer layer: attention and an MLP, dense or of experts, added to the residual stream as
 // BlockKind says.
 #pragma once
 
@@ -57,19 +57,15 @@ class TransformerLayer {
   TransformerLayer(ParameterStore& store, const LayerContext& context, const std::string& name,
                    const LayerKind& kind);
 
-  bool parallel() const {
-    return block_ == BlockKind::kParallel || block_ == BlockKind::kParallelShared;
-  }
   /// use(layer, saved) with the MLP, dense or of experts, and what it keeps.
   template <typename Use>
   auto WithMlp(TransformerLayerSaved& saved, const Use& use) const {
     return moe_ ? use(*moe_, saved.moe) : use(*mlp_, saved.mlp);
   }
-  /// The MLP's result from what goes into it, and the gradient of that from dy.
-  Tensor MlpForward(const LayerContext& context, LinearOperand x,
-                    TransformerLayerSaved& saved) const;
-  Tensor MlpBackward(const LayerContext& context, TransformerLayerSaved& saved, const Tensor& dy,
-                     bool accumulate) const;
+  bool parallel() const {
+    return block_ == BlockKind::kParallel || block_ == BlockKind::kParallelShared;
+  }
+  bool deep_norm() const { return block_ == BlockKind::kDeepNorm; }
   /// What the norm of the MLP reads.
   const Tensor& MlpNormInput(const Tensor& x, const TransformerLayerSaved& saved) const {
     return parallel() ? x : saved.middle;
@@ -79,6 +75,15 @@ class TransformerLayer {
                                TransformerLayerSaved& saved) const;
   LinearOperand MlpInput(const LayerContext& context, const Tensor& x,
                          TransformerLayerSaved& saved) const;
+  /// The gradient of what the MLP got, from that of its result.
+  Tensor MlpBackward(const LayerContext& context, const Tensor& dy, TransformerLayerSaved& saved,
+                     bool accumulate) const;
+  /// x = scale * n(x) + f(n(x)): the result, in the memory of `branch`, which is f(n(x)).
+  void AddNormed(const LayerContext& context, const LinearOperand& normed, Tensor& branch) const;
+  /// Turns dx, the gradient of that, into that of x, given what flows back through f.
+  void NormedGradient(const LayerContext& context, const Norm& norm, const Tensor& x,
+                      const NormSaved& saved, const Tensor& dbranch, Tensor& dx,
+                      bool accumulate) const;
   Tensor ForwardInParallel(const LayerContext& context, const Tensor& x,
                            TransformerLayerSaved& saved) const;
   void BackwardInParallel(const LayerContext& context, const Tensor& x,
@@ -94,6 +99,7 @@ class TransformerLayer {
                     TransformerLayerSaved& saved) const;
 
   BlockKind block_;
+  float deep_norm_scale_;
   Norm input_norm_;
   SelfAttention attention_;
   std::optional<Norm> post_attention_norm_;
