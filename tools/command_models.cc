@@ -24,11 +24,14 @@ class ModelsCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags.Positional("MODEL", model_, "show this preset or file as model JSON");
+    flags.Switch("--markdown", markdown_, "list names and sizes as a table in Markdown");
   }
 
   int Run(const OutputOptions& output) override {
     if (!model_.empty()) {
       PrintJson(ToJson(LoadModelConfig(model_)));
+    } else if (markdown_) {
+      PrintMarkdown();
     } else if (output.json) {
       PrintList();
     } else {
@@ -46,6 +49,21 @@ class ModelsCommand : public Command {
       models.push_back(std::move(model));
     }
     PrintJson({{"schema_version", 1}, {"models", std::move(models)}});
+  }
+
+  /// A row for each run of presets whose names begin alike.
+  static void PrintMarkdown() {
+    std::string text = "| family | presets (parameters) |\n| --- | --- |\n";
+    std::string row_of;
+    for (const std::string& name : ModelPresetNames()) {
+      const ModelConfig model = LoadModelConfig(name);
+      const std::string family = name.substr(0, name.find('-'));
+      if (family != row_of) text += fmt::format("{}| {} | ", row_of.empty() ? "" : " |\n", family);
+      text += fmt::format("{}`{}` ({})", family == row_of ? ", " : "", name,
+                          ShortCount(model.parameter_count()));
+      row_of = family;
+    }
+    Print(text + " |\n");
   }
 
   static void PrintTable(bool bold) {
@@ -70,6 +88,7 @@ class ModelsCommand : public Command {
   }
 
   std::string model_;
+  bool markdown_ = false;
 };
 
 }  // namespace

@@ -167,6 +167,37 @@ void ReadGlm(ConfigFile& file, ModelConfig& model) {
   model.qkv_bias = bias;
 }
 
+void ReadMixtral(ConfigFile& file, ModelConfig& model) {
+  ReadMistral(file, model);
+  StrictObject& object = file.object();
+  MoeConfig& moe = model.moe;
+  moe.num_experts = 8;
+  object.Integer("num_local_experts", moe.num_experts, 1, kMaxHeads);
+  object.Integer("num_experts_per_tok", moe.router_topk, 1, kMaxHeads);
+  moe.ffn_hidden_size = model.ffn_hidden_size;
+  object.Number("router_aux_loss_coef", moe.aux_loss_coeff, 0, 1e6);
+  file.RequireNeutral("router_jitter_noise", 0.0, "noise on what the router reads");
+}
+
+void ReadQwen3Moe(ConfigFile& file, ModelConfig& model) {
+  ReadQwen3(file, model);
+  StrictObject& object = file.object();
+  MoeConfig& moe = model.moe;
+  moe.num_experts = 128;
+  moe.router_topk = 8;
+  moe.ffn_hidden_size = 768;
+  object.Integer("num_experts", moe.num_experts, 1, kMaxHeads);
+  object.Integer("num_experts_per_tok", moe.router_topk, 1, kMaxHeads);
+  object.Integer("moe_intermediate_size", moe.ffn_hidden_size, 1, kMaxFfn);
+  object.Boolean("norm_topk_prob", moe.norm_topk);
+  object.Number("router_aux_loss_coef", moe.aux_loss_coeff, 0, 1e6);
+  // Layers step - 1, 2 step - 1, ... have experts.
+  object.Integer("decoder_sparse_step", moe.layer_freq, 1, kMaxLayers);
+  moe.layer_offset = moe.layer_freq - 1;
+  file.RequireNeutral("mlp_only_layers", nlohmann::json::array(),
+                      "a list of layers without experts");
+}
+
 struct ModelType {
   const char* name;
   ModelConfig (*family)();
@@ -190,6 +221,8 @@ constexpr ModelType kTypes[] = {
     {"gemma2", Gemma2Family, ReadGemma2},
     {"glm", GlmFamily, ReadGlm},
     {"glm4", Glm4Family, ReadGlm},
+    {"mixtral", MixtralFamily, ReadMixtral},
+    {"qwen3_moe", Qwen3MoeFamily, ReadQwen3Moe},
 };
 
 const ModelType& TypeOf(const StrictObject& object, const std::string& name) {

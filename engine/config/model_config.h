@@ -35,6 +35,9 @@ enum class BlockKind {
   kParallel,        // x += attention(n(x)) + mlp(m(x)): GPT-NeoX, Falcon 40B
   kParallelShared,  // x += attention(n(x)) + mlp(n(x)): GPT-J, Falcon 7B
   kSandwich,        // x += n'(attention(n(x))); x += m'(mlp(m(x))): Gemma 2
+  // x = n(x), x = a x + attention(x); x = m(x), x = a x + mlp(x), a = sqrt(2 L): GLM-130B's form of
+  // DeepNorm (arXiv:2203.00555)
+  kDeepNorm,
 };
 
 /// What is not the same in every layer of a model.

@@ -130,6 +130,37 @@ ModelConfig Glm4Family() {
   return model;
 }
 
+ModelConfig Glm130bFamily() {
+  ModelConfig model;
+  model.activation = ActivationKind::kGeGluErf;
+  model.position = PositionKind::kRope;
+  model.block = BlockKind::kDeepNorm;
+  return model;
+}
+
+ModelConfig MixtralFamily() {
+  ModelConfig model = LlamaFamily();
+  model.moe.aux_loss_coeff = 0.001;
+  return model;
+}
+
+ModelConfig Qwen3MoeFamily() {
+  ModelConfig model = Qwen3Family();
+  model.moe.pre_softmax = true;
+  model.moe.aux_loss_coeff = 0.001;
+  return model;
+}
+
+ModelConfig GrokFamily() {
+  ModelConfig model = LlamaFamily();
+  model.activation = ActivationKind::kGeGlu;
+  model.tied_embeddings = true;
+  model.block = BlockKind::kSandwich;
+  model.attention_soft_cap = 30;
+  model.moe.pre_softmax = true;
+  return model;
+}
+
 void Simplify(ModelConfig& model) {
   if (model.head_dim * model.num_heads == model.hidden_size) model.head_dim = 0;
   if (model.attention_scale == 1.0 / std::sqrt(static_cast<double>(model.head_size()))) {

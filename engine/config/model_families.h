@@ -26,6 +26,13 @@ ModelConfig Qwen3Family();
 ModelConfig Gemma2Family();
 ModelConfig GlmFamily();
 ModelConfig Glm4Family();
+/// GLM-130B, by THUDM's SwissArmyTransformer; its mask over the context is not described.
+ModelConfig Glm130bFamily();
+/// The numbers of experts are left to the model, here and below.
+ModelConfig MixtralFamily();
+ModelConfig Qwen3MoeFamily();
+/// Grok-1, by xai-org's model.py; the scales are left to the model too.
+ModelConfig GrokFamily();
 
 /// Clears fields that say what holds without them, so that equal models compare equal.
 void Simplify(ModelConfig& model);

@@ -15,8 +15,8 @@ const std::array<std::string, 2> kNormNames = {"layernorm", "rmsnorm"};
 const std::array<std::string, 7> kActivationNames = {"gelu",         "swiglu", "gelu_erf", "relu",
                                                      "squared_relu", "geglu",  "geglu_erf"};
 const std::array<std::string, 4> kPositionNames = {"learned", "rope", "alibi", "none"};
-const std::array<std::string, 4> kBlockNames = {"sequential", "parallel", "parallel_shared_norm",
-                                                "sandwich"};
+const std::array<std::string, 5> kBlockNames = {"sequential", "parallel", "parallel_shared_norm",
+                                                "sandwich", "deep_norm"};
 const std::array<std::string, 4> kRopeScalingNames = {"none", "linear", "llama3", "yarn"};
 
 constexpr double kMaxScale = 1e6;

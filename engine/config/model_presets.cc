@@ -164,6 +164,34 @@ constexpr Row kGlm4[] = {
     {"glm-4-32b-0414", 61, 6144, 48, 2, 23040, 151552, 32768, false, 1e-5, 10000.0, 128},
 };
 
+constexpr Row kGlm130b[] = {
+    {"glm-130b", 70, 12288, 96, 96, 32768, 150528, 2048, true},
+};
+
+// Their experts: how many, how many a token takes, how wide each is, and the weight of the loss
+// that balances them.
+struct Experts {
+  int64_t count, chosen, ffn;
+  double aux_loss = 0.001;
+};
+struct MoeRow {
+  Row row;
+  Experts experts;
+};
+
+constexpr MoeRow kMixtral[] = {
+    {{"mixtral-8x7b", 32, 4096, 32, 8, 14336, 32000, 32768, false, 1e-5, 1e6}, {8, 2, 14336, 0.02}},
+    {{"mixtral-8x22b", 56, 6144, 48, 8, 16384, 32000, 65536, false, 1e-5, 1e6}, {8, 2, 16384}},
+};
+constexpr MoeRow kQwen3Moe[] = {
+    {{"qwen3-30b-a3b", 48, 2048, 32, 4, 6144, 151936, 40960, false, 1e-6, 1e6, 128}, {128, 8, 768}},
+    {{"qwen3-235b-a22b", 94, 4096, 64, 4, 12288, 151936, 40960, false, 1e-6, 1e6, 128},
+     {128, 8, 1536}},
+};
+constexpr MoeRow kGrok[] = {
+    {{"grok-1", 64, 6144, 48, 8, 32768, 131072, 8192, true}, {8, 2, 32768, 0}},
+};
+
 /// Rows of one family; `change` makes what else they share of it.
 void Append(
     std::span<const Row> rows, const ModelConfig& family, std::vector<ModelConfig>& models,
@@ -187,6 +215,19 @@ void Append(
   }
 }
 
+void Append(
+    std::span<const MoeRow> rows, const ModelConfig& family, std::vector<ModelConfig>& models,
+    void (*change)(ModelConfig&) = [](ModelConfig&) {}) {
+  for (const auto& [row, experts] : rows) {
+    ModelConfig with_experts = family;
+    with_experts.moe.num_experts = experts.count;
+    with_experts.moe.router_topk = experts.chosen;
+    with_experts.moe.ffn_hidden_size = experts.ffn;
+    with_experts.moe.aux_loss_coeff = experts.aux_loss;
+    Append({&row, 1}, with_experts, models, change);
+  }
+}
+
 void ScaleByHiddenSize(ModelConfig& model) {
   model.embedding_scale = std::sqrt(static_cast<double>(model.hidden_size));
 }
@@ -199,9 +240,9 @@ std::vector<ModelConfig> MakePresets() {
   Append(kBloom, BloomFamily(), models);
   Append(kMpt, MptFamily(), models);
   Append(kGptJ, GptJFamily(), models);
-  Append(kPythia, GptNeoxFamily(), models);
   Append(kGptNeox20b, GptNeoxFamily(), models,
          [](ModelConfig& model) { model.activation = ActivationKind::kGelu; });
+  Append(kPythia, GptNeoxFamily(), models);
   Append(kFalcon7b, FalconFamily(), models);
   Append(kFalcon, FalconFamily(), models,
          [](ModelConfig& model) { model.block = BlockKind::kParallel; });
@@ -215,13 +256,21 @@ std::vector<ModelConfig> MakePresets() {
   Append(kMistral3, MistralFamily(), models, [](ModelConfig& model) { model.sliding_window = 0; });
   Append(kQwen2, Qwen2Family(), models);
   Append(kQwen3, Qwen3Family(), models);
+  Append(kQwen3Moe, Qwen3MoeFamily(), models,
+         [](ModelConfig& model) { model.moe.norm_topk = true; });
   Append(kGemma2, Gemma2Family(), models, ScaleByHiddenSize);
   Append(kGemma2Largest, Gemma2Family(), models, [](ModelConfig& model) {
     ScaleByHiddenSize(model);
     model.attention_scale = 1.0 / 12.0;
   });
+  Append(kGlm130b, Glm130bFamily(), models);
   Append(kGlm4Biased, Glm4Family(), models, [](ModelConfig& model) { model.qkv_bias = true; });
   Append(kGlm4, Glm4Family(), models);
+  Append(kMixtral, MixtralFamily(), models);
+  Append(kGrok, GrokFamily(), models, [](ModelConfig& model) {
+    ScaleByHiddenSize(model);
+    model.logit_scale = 1.0 / std::sqrt(3.0);
+  });
   return models;
 }
 

@@ -221,9 +221,31 @@ json GlmOfType(const ModelConfig& model, const char* type, const char* architect
 json Glm(const ModelConfig& model) { return GlmOfType(model, "glm", "GlmForCausalLM"); }
 json Glm4(const ModelConfig& model) { return GlmOfType(model, "glm4", "Glm4ForCausalLM"); }
 
-constexpr json (*kWriters[])(const ModelConfig& model) = {Gpt2,  GptJ,     GptNeox, Opt,     Bloom,
-                                                          Mpt,   Falcon,   Llama,   Mistral, Qwen2,
-                                                          Qwen3, Nemotron, Gemma2,  Glm,     Glm4};
+json Mixtral(const ModelConfig& model) {
+  json config = Mistral(model);
+  config["architectures"] = {"MixtralForCausalLM"};
+  config["model_type"] = "mixtral";
+  config["num_local_experts"] = model.moe.num_experts;
+  config["num_experts_per_tok"] = model.moe.router_topk;
+  config["router_aux_loss_coef"] = model.moe.aux_loss_coeff;
+  return config;
+}
+
+json Qwen3Moe(const ModelConfig& model) {
+  json config = Qwen(model, "qwen3_moe", "Qwen3MoeForCausalLM");
+  config["num_experts"] = model.moe.num_experts;
+  config["num_experts_per_tok"] = model.moe.router_topk;
+  config["moe_intermediate_size"] = model.moe.ffn_hidden_size;
+  config["norm_topk_prob"] = model.moe.norm_topk;
+  config["router_aux_loss_coef"] = model.moe.aux_loss_coeff;
+  config["decoder_sparse_step"] = model.moe.layer_freq;
+  config["mlp_only_layers"] = json::array();
+  return config;
+}
+
+constexpr json (*kWriters[])(const ModelConfig& model) = {
+    Gpt2,  GptJ,  GptNeox,  Opt,    Bloom, Mpt,  Falcon,  Llama,   Mistral,
+    Qwen2, Qwen3, Nemotron, Gemma2, Glm,   Glm4, Mixtral, Qwen3Moe};
 
 /// Whether the config.json describes the very model, but for its name.
 bool Describes(const json& config, const ModelConfig& model) {

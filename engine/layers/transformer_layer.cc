@@ -1,5 +1,6 @@
 #include "engine/layers/transformer_layer.h"
 
+#include <cmath>
 #include <utility>
 
 #include "engine/layers/recompute.h"
@@ -47,6 +48,7 @@ TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& co
 TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& context,
                                    const std::string& name, const LayerKind& kind)
     : block_(context.model.block),
+      deep_norm_scale_(std::sqrt(2.0f * static_cast<float>(context.model.num_layers))),
       input_norm_(store, context, name + ".input_layernorm"),
       attention_(store, context, name + ".self_attention", kind),
       post_attention_norm_(NormIf(block_ == BlockKind::kSandwich, store, context,
@@ -64,30 +66,56 @@ TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& co
 
 LinearOperand TransformerLayer::AttentionInput(const LayerContext& context, const Tensor& x,
                                                TransformerLayerSaved& saved) const {
-  // What two linear layers read is not written in the form that one of them wants.
-  return input_norm_.Forward(context, x, saved.input_norm,
-                             mlp_norm_ ? attention_.InputTarget(context) : std::nullopt);
+  // What others read too is not written in the form that the linear layer wants.
+  return input_norm_.Forward(
+      context, x, saved.input_norm,
+      mlp_norm_ && !deep_norm() ? attention_.InputTarget(context) : std::nullopt);
 }
 
 LinearOperand TransformerLayer::MlpInput(const LayerContext& context, const Tensor& x,
                                          TransformerLayerSaved& saved) const {
   return mlp_norm_->Forward(context, MlpNormInput(x, saved), saved.mlp_norm,
-                            mlp_ ? mlp_->InputTarget(context) : std::nullopt);
+                            mlp_ && !deep_norm() ? mlp_->InputTarget(context) : std::nullopt);
 }
 
 Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
                                  TransformerLayerSaved& saved) const {
   if (parallel()) return ForwardInParallel(context, x, saved);
-  Tensor attention =
-      attention_.Forward(context, AttentionInput(context, x, saved), saved.attention);
+  LinearOperand input = AttentionInput(context, x, saved);
+  Tensor attention = attention_.Forward(context, input, saved.attention);
+  if (deep_norm()) AddNormed(context, input, attention);
+  input = {};
   DropAttentionInput(context, saved);
-  saved.middle =
-      AddBranch(context, post_attention_norm_, x, std::move(attention), saved.post_attention);
-  Tensor mlp = WithMlp(saved, [&](const auto& layer, auto& kept) {
-    return layer.Forward(context, MlpInput(context, x, saved), kept);
-  });
+  saved.middle = deep_norm() ? std::move(attention)
+                             : AddBranch(context, post_attention_norm_, x, std::move(attention),
+                                         saved.post_attention);
+  input = MlpInput(context, x, saved);
+  Tensor mlp = WithMlp(
+      saved, [&](const auto& layer, auto& kept) { return layer.Forward(context, input, kept); });
+  if (deep_norm()) AddNormed(context, input, mlp);
+  input = {};
   DropMlp(context, saved);
+  if (deep_norm()) return mlp;
   return AddBranch(context, post_mlp_norm_, saved.middle, std::move(mlp), saved.post_mlp);
+}
+
+void TransformerLayer::AddNormed(const LayerContext& context, const LinearOperand& normed,
+                                 Tensor& branch) const {
+  Tensor scaled = context.New(branch.shape(), MemoryTag::kWorkspace);
+  Copy(normed.matrix, scaled);
+  ApplySoftCap({.scale = deep_norm_scale_}, scaled);
+  Add(scaled, branch);
+}
+
+void TransformerLayer::NormedGradient(const LayerContext& context, const Norm& norm,
+                                      const Tensor& x, const NormSaved& saved,
+                                      const Tensor& dbranch, Tensor& dx, bool accumulate) const {
+  Tensor dnormed = context.New(dx.shape(), MemoryTag::kWorkspace);
+  Copy(dx, dnormed);
+  ApplySoftCap({.scale = deep_norm_scale_}, dnormed);
+  Add(dbranch, dnormed);
+  Fill(dx, 0.0f);
+  norm.Backward(context, x, saved, dnormed, dx, accumulate);
 }
 
 Tensor TransformerLayer::ForwardInParallel(const LayerContext& context, const Tensor& x,
@@ -161,13 +189,20 @@ void TransformerLayer::Backward(const LayerContext& context, const Tensor& x,
     const Tensor dmlp = MlpBackward(
         context, BranchGradient(context, post_mlp_norm_, saved.post_mlp, dx, accumulate), saved,
         accumulate);
-    mlp_norm_->Backward(context, saved.middle, saved.mlp_norm, dmlp, dx, accumulate);
+    if (deep_norm()) {
+      NormedGradient(context, *mlp_norm_, saved.middle, saved.mlp_norm, dmlp, dx, accumulate);
+    } else {
+      mlp_norm_->Backward(context, saved.middle, saved.mlp_norm, dmlp, dx, accumulate);
+    }
   }
   RecomputeAttentionInput(context, x, saved);
   const Tensor dattention = attention_.Backward(
       context, saved.attention,
       BranchGradient(context, post_attention_norm_, saved.post_attention, dx, accumulate),
       accumulate);
+  if (deep_norm()) {
+    return NormedGradient(context, input_norm_, x, saved.input_norm, dattention, dx, accumulate);
+  }
   input_norm_.Backward(context, x, saved.input_norm, dattention, dx, accumulate);
 }
 

@@ -65,6 +65,7 @@ class TransformerLayer {
   bool parallel() const {
     return block_ == BlockKind::kParallel || block_ == BlockKind::kParallelShared;
   }
+  bool deep_norm() const { return block_ == BlockKind::kDeepNorm; }
   /// What the norm of the MLP reads.
   const Tensor& MlpNormInput(const Tensor& x, const TransformerLayerSaved& saved) const {
     return parallel() ? x : saved.middle;
@@ -77,6 +78,12 @@ class TransformerLayer {
   /// The gradient of what the MLP got, from that of its result.
   Tensor MlpBackward(const LayerContext& context, const Tensor& dy, TransformerLayerSaved& saved,
                      bool accumulate) const;
+  /// x = scale * n(x) + f(n(x)): the result, in the memory of `branch`, which is f(n(x)).
+  void AddNormed(const LayerContext& context, const LinearOperand& normed, Tensor& branch) const;
+  /// Turns dx, the gradient of that, into that of x, given what flows back through f.
+  void NormedGradient(const LayerContext& context, const Norm& norm, const Tensor& x,
+                      const NormSaved& saved, const Tensor& dbranch, Tensor& dx,
+                      bool accumulate) const;
   Tensor ForwardInParallel(const LayerContext& context, const Tensor& x,
                            TransformerLayerSaved& saved) const;
   void BackwardInParallel(const LayerContext& context, const Tensor& x,
@@ -92,6 +99,7 @@ class TransformerLayer {
                     TransformerLayerSaved& saved) const;
 
   BlockKind block_;
+  float deep_norm_scale_;
   Norm input_norm_;
   SelfAttention attention_;
   std::optional<Norm> post_attention_norm_;

@@ -142,6 +142,9 @@ GLM4 = dict(
     rotary_fraction=0.5,
     rotary_interleaved=True,
 )
+GLM130 = dict(
+    GPT2, name="golden-glm130", activation="geglu_erf", position="rope", block="deep_norm"
+)
 LLAMA31 = dict(
     LLAMA,
     name="golden-llama31",
@@ -161,4 +164,4 @@ YARN = dict(
 )
 
 FAMILIES = [GPT2, LLAMA, FALCON, FALCON_MQA, GPTJ, NEOX, BLOOM, MPT, OPT, NEMOTRON]
-FAMILIES += [MISTRAL, QWEN2, QWEN3, GEMMA2, GLM4, LLAMA31, YARN, MIXTRAL, DEEPSEEK]
+FAMILIES += [MISTRAL, QWEN2, QWEN3, GEMMA2, GLM4, GLM130, LLAMA31, YARN, MIXTRAL, DEEPSEEK]

@@ -11,8 +11,8 @@ Writes NAME.json, a run configuration, and NAME.safetensors beside this script. 
   losses        mean loss of ten optimizer steps
   grad_norms    global gradient norm of those steps, before clipping
   router_losses what the routers' losses add to these losses, of models with experts
-families.py lists the models. models.py writes them out with plain tensor operations, from the papers
-and not from the engine, so that the two agree only if both are right.
+families.py lists the models, and models.py writes them out with plain tensor operations, from the
+papers and not from the engine, so that the two agree only if both are right.
 """
 
 import json

@@ -204,6 +204,7 @@ ACTIVATIONS = {
     "gelu": lambda x: F.gelu(x, approximate="tanh"),
     "geglu": lambda x: F.gelu(x, approximate="tanh"),
     "gelu_erf": F.gelu,
+    "geglu_erf": F.gelu,
     "relu": F.relu,
     "squared_relu": lambda x: F.relu(x).square(),
     "swiglu": F.silu,
@@ -298,6 +299,11 @@ def layer(model, w, number, x, router):
     full = period > 0 and (number + 1) % period == 0
     window = 0 if full else model.get("sliding_window", 0)
     normed = norm(model, w, p + "input_layernorm", x)
+    if block == "deep_norm":
+        alpha = math.sqrt(2 * model["num_layers"])
+        x = alpha * normed + attention(model, w, p + "self_attention", normed, window)
+        normed = norm(model, w, p + "pre_mlp_layernorm", x)
+        return alpha * normed + mlp(model, w, p + "mlp", normed), 0.0
     a = attention(model, w, p + "self_attention", normed, window)
     if block == "sandwich":
         a = norm(model, w, p + "post_attention_layernorm", a)

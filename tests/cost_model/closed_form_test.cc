@@ -177,7 +177,7 @@ RecomputeConfig RandomPlan(std::mt19937& random) {
 void DrawFamily(std::mt19937& random, bool fp8, ModelConfig& model) {
   const auto often = [&random] { return random() % 2 == 0; };
   const auto seldom = [&random] { return random() % 4 == 0; };
-  model.block = static_cast<BlockKind>(seldom() ? random() % 4 : 0);
+  model.block = static_cast<BlockKind>(seldom() ? random() % 5 : 0);
   if (seldom()) model.head_dim = fp8 ? 32 : 10;
   if (seldom()) model.qkv_bias = often();
   if (seldom()) model.mlp_bias = often();

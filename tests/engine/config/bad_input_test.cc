@@ -60,6 +60,8 @@ const std::map<std::string, std::string> kExpected = {
      "'layernorm'?"},
     {"unknown_device", ": $.device: expected one of cpu, cuda, got \"tpu\"; did you mean 'cpu'?"},
     {"unknown_key", ": $.step: unknown key; did you mean 'steps'?"},
+    {"unknown_rope_scaling",
+     ": $.model.rope_scaling.kind: expected one of none, linear, llama3, yarn, got \"ntk\""},
     {"unknown_layout_key", ": $.layout.mbz: unknown key; did you mean 'mbs'?"},
     {"unknown_recompute",
      ": $.layout.recompute: unknown recomputation 'selectiv'; available: none, "

@@ -59,7 +59,10 @@ constexpr Published kPublished[] = {
     {"qwen3-14b", 14'768'307'200},      {"qwen3-32b", 32'762'123'264},
     {"gemma2-2b", 2'614'341'888},       {"gemma2-9b", 9'241'705'984},
     {"gemma2-27b", 27'227'128'320},     {"glm-4-9b-0414", 9'400'279'040},
-    {"glm-4-32b-0414", 32'566'081'536},
+    {"glm-4-32b-0414", 32'566'081'536}, {"glm-130b", 128'697'794'560},
+    {"mixtral-8x7b", 46'702'792'704},   {"mixtral-8x22b", 140'620'634'112},
+    {"qwen3-30b-a3b", 30'532'122'624},  {"qwen3-235b-a22b", 235'093'634'560},
+    {"grok-1", 315'684'820'992},
 };
 
 // The small ones, made for this project, and what they are called after.
@@ -82,6 +85,17 @@ TEST(ModelPresets, ParameterCountsEqualThePublishedOnes) {
   }
   for (const std::string& name : ModelPresetNames()) {
     EXPECT_TRUE(checked.contains(name)) << name << " has no count to be held to";
+  }
+}
+
+// Of the same models: what one token is multiplied by or looks up.
+TEST(ModelPresets, ActiveParametersOfModelsWithExperts) {
+  for (const auto& [name, active] : {Published{"mixtral-8x7b", 12'879'925'248},
+                                     {"mixtral-8x22b", 39'152'031'744},
+                                     {"qwen3-30b-a3b", 3'353'032'704},
+                                     {"qwen3-235b-a22b", 22'190'763'520},
+                                     {"grok-1", 83'756'587'008}}) {
+    EXPECT_EQ(LoadModelConfig(name).active_parameter_count(), active) << name;
   }
 }
 
@@ -168,8 +182,6 @@ TEST(ModelConfig, LayersWithAndWithoutAWindow) {
   model.full_attention_period = 2;
   EXPECT_EQ(model.layer_kind(0).sliding_window, 16);
   EXPECT_EQ(model.layer_kind(1).sliding_window, 0);
-  model.layer_kinds = {{.sliding_window = 5}, {}};
-  EXPECT_EQ(model.layer_kind(0).sliding_window, 5);
 }
 
 TEST(ModelConfig, OwnFileWithDefaults) {
