@@ -26,6 +26,7 @@ void FinishEstimate(const RunConfig& run, const Cluster& cluster, const Pricer& 
     // Steps went faster than their ops one by one: no part is at fault more than another.
     Scale(parts, pricer.step_factor());
   }
+  parts.overhead += pricer.step_s();
   estimate.step_time_s = parts.total();
   const bool calibrated = pricer.calibrated() && cluster.calibrated;
   estimate.trust = calibrated ? Trust::kCalibrated : Trust::kModelled;

@@ -14,6 +14,7 @@
 #include "profiler/stats.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
+#include "tools/published_validation.h"
 #include "tools/table.h"
 
 namespace trimtab {
@@ -105,12 +106,37 @@ class ValidateCommand : public Command {
   std::string summary() const override { return "compare predictions with measured runs"; }
 
   void Declare(FlagSet& flags) override {
-    flags.Text("--runs", runs_, "JSON file of measured runs", FlagNeed::kRequired);
+    flags.Text("--runs", runs_, "JSON file of measured runs, or a list of published ones",
+               FlagNeed::kRequired);
     cluster_flags_.Declare(flags);
     flags.Choice("--tier", tier_, {"closed-form", "dry-run"}, "how to predict");
   }
 
   int Run(const OutputOptions& output) override {
+    return ReadJsonFile(runs_).is_array() ? RunPublished(output) : RunMeasured(output);
+  }
+
+ private:
+  int RunPublished(const OutputOptions& output) const {
+    const PublishedRuns published = ReadPublishedRuns(runs_);
+    for (const std::string& field : published.unknown_fields) {
+      LogWarning("{}: the field {} is not known, and was not used", runs_, field);
+    }
+    const TakenRuns taken = TakeRuns(published.runs);
+    RunPredictor predictor;
+    std::vector<PredictedRun> runs;
+    for (const ValidationRow& row : taken.rows) runs.push_back({&row, predictor.Predict(row)});
+    if (output.json) {
+      nlohmann::json json = ValidationJson(runs, taken);
+      json["schema_version"] = 1;
+      PrintJson(json);
+    } else {
+      Print(ValidationText(runs, taken, UseColor(output, STDOUT_FILENO)));
+    }
+    return 0;
+  }
+
+  int RunMeasured(const OutputOptions& output) const {
     std::vector<ValidatedRun> runs = ReadRuns(runs_);
     std::map<std::string, Cluster> clusters;
     std::vector<double> time_errors;
@@ -139,7 +165,6 @@ class ValidateCommand : public Command {
     return 0;
   }
 
- private:
   void PrintAll(const std::vector<ValidatedRun>& runs, const ErrorSummary& time,
                 const ErrorSummary& memory) const {
     nlohmann::json rows = nlohmann::json::array();
