@@ -22,11 +22,13 @@ namespace trimtab {
 enum class Origin { kDatasheet, kPublished, kMeasured, kModelled, kFitted };
 std::string_view Name(Origin origin);
 
-/// One number and its provenance. `source` is a document, or how it was measured.
+/// One number and its provenance. `source` is a document, or how it was measured. `prior`: what was
+/// expected of a fitted number before the fit; 0 = it is not one.
 struct Quantity {
   double value = 0;
   Origin origin = Origin::kModelled;
   std::string source{};
+  double prior = 0;
 
   bool operator==(const Quantity&) const = default;
 };
@@ -129,6 +131,7 @@ struct EfficiencyCurve {
   std::vector<EfficiencyPoint> points;  // ascending sizes, at least one
   Origin origin = Origin::kModelled;
   std::string source;
+  double prior = 0;  // of the last point, as Quantity says
 
   bool operator==(const EfficiencyCurve&) const = default;
 };

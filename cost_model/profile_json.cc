@@ -223,6 +223,7 @@ EfficiencyCurve CurveFromJson(const nlohmann::json& json, const std::string& whe
   std::string origin;
   object.Choice("origin", origin, OriginNames(), Need::kRequired);
   object.Text("source", curve.source, Need::kRequired);
+  object.Number("prior", curve.prior, 0, 1);
   curve.origin = ParseOrigin(origin);
   for (const auto& row : Rows(object, "points", 2, 1, 1, Need::kRequired)) {
     RequirePositive(object, "points", {row[0]});
@@ -241,7 +242,10 @@ nlohmann::json CurveToJson(const EfficiencyCurve& curve) {
   nlohmann::json points = nlohmann::json::array();
   for (const EfficiencyPoint& point : curve.points)
     points.push_back({point.size, point.efficiency});
-  return {{"points", points}, {"origin", Name(curve.origin)}, {"source", curve.source}};
+  nlohmann::json json = {
+      {"points", points}, {"origin", Name(curve.origin)}, {"source", curve.source}};
+  if (curve.prior > 0) json["prior"] = curve.prior;
+  return json;
 }
 
 void ReadGemmEfficiency(StrictObject& object, HardwareProfile& profile) {

@@ -34,14 +34,17 @@ Quantity QuantityFromJson(const nlohmann::json& json, const std::string& where) 
   object.Number("value", quantity.value, 0, kLargest, Need::kRequired);
   object.Choice("origin", origin, OriginNames(), Need::kRequired);
   object.Text("source", quantity.source, Need::kRequired);
+  object.Number("prior", quantity.prior, 0, kLargest);
   object.Finish();
   quantity.origin = ParseOrigin(origin);
   return quantity;
 }
 
 nlohmann::json ToJson(const Quantity& quantity) {
-  return {
+  nlohmann::json json = {
       {"value", quantity.value}, {"origin", Name(quantity.origin)}, {"source", quantity.source}};
+  if (quantity.prior > 0) json["prior"] = quantity.prior;
+  return json;
 }
 
 std::vector<std::string> StringsFromJson(const nlohmann::json& json, const std::string& where) {

@@ -61,7 +61,7 @@ SoftwareStack SoftwareStackFromJson(const nlohmann::json& json, const std::strin
   if (const nlohmann::json* frameworks = object.Find("frameworks")) {
     stack.frameworks = StringsFromJson(*frameworks, object.Where("frameworks"));
   }
-  object.Integer("year", stack.year, 0, 2100);
+  object.Number("year", stack.year, 0, 2100);
   std::string kernel(Name(stack.attention_kernel));
   object.Choice("attention_kernel", kernel, KernelNames());
   const auto found = std::find(KernelNames().begin(), KernelNames().end(), kernel);
@@ -69,6 +69,7 @@ SoftwareStack SoftwareStackFromJson(const nlohmann::json& json, const std::strin
   object.Boolean("fp32_gradients", stack.fp32_gradients);
   object.Boolean("overlap_grad_reduce", stack.overlap_grad_reduce);
   object.Boolean("overlap_param_gather", stack.overlap_param_gather);
+  object.Boolean("shards_at_step_end", stack.shards_at_step_end);
   for (const StackNumber& number : StackNumbers()) {
     const nlohmann::json* value = object.Find(number.key);
     if (value != nullptr) stack.*number.member = QuantityFromJson(*value, object.Where(number.key));
@@ -91,7 +92,8 @@ nlohmann::json ToJson(const SoftwareStack& stack) {
                          {"attention_kernel", Name(stack.attention_kernel)},
                          {"fp32_gradients", stack.fp32_gradients},
                          {"overlap_grad_reduce", stack.overlap_grad_reduce},
-                         {"overlap_param_gather", stack.overlap_param_gather}};
+                         {"overlap_param_gather", stack.overlap_param_gather},
+                         {"shards_at_step_end", stack.shards_at_step_end}};
   // A number that nobody gave has no source, and is our engine's.
   for (const StackNumber& number : StackNumbers()) {
     const Quantity& quantity = stack.*number.member;
@@ -123,7 +125,7 @@ SoftwareStack LoadSoftwareStack(const std::string& name_or_path) {
                                SuggestName(name_or_path, StackNames())));
 }
 
-const SoftwareStack* StackOfFramework(const std::string& framework, int64_t year) {
+const SoftwareStack* StackOfFramework(const std::string& framework, double year) {
   const SoftwareStack* best = nullptr;
   size_t longest = 0;
   for (const SoftwareStack& stack : BuiltinStacks()) {
@@ -140,11 +142,11 @@ const SoftwareStack* StackOfFramework(const std::string& framework, int64_t year
   return best;
 }
 
-SoftwareStack InYear(const SoftwareStack& stack, int64_t year) {
+SoftwareStack InYear(const SoftwareStack& stack, double year) {
   SoftwareStack other = stack;
   if (stack.year == 0 || year == 0) return other;
   other.compute.value *=
-      std::pow(1 + stack.compute_per_year.value, static_cast<double>(year - stack.year));
+      std::pow(1 + stack.compute_per_year.value, year - stack.year);
   other.year = year;
   return other;
 }

@@ -28,12 +28,13 @@ struct SoftwareStack {
   std::string description = "our own engine";
   /// Beginnings of the framework's name in published tables that mean this stack.
   std::vector<std::string> frameworks;
-  int64_t year = 0;  // of the release that the numbers are of; 0 = no matter
+  double year = 0;  // of the release that the numbers are of, 2024.5 = mid 2024; 0 = no matter
 
   AttentionKernel attention_kernel = AttentionKernel::kCudnn;
   bool fp32_gradients = true;  // that are added up and sent; else bf16
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = true;
+  bool shards_at_step_end = false;  // whatever the sharding stage, weights stay whole in a step
 
   Quantity compute{1};           // speed of products, against the profile's
   Quantity compute_per_year{0};  // by how much a release a year later is faster, relative
@@ -71,8 +72,8 @@ const std::vector<SoftwareStack>& BuiltinStacks();
 SoftwareStack LoadSoftwareStack(const std::string& name_or_path);
 /// The stack of a framework as a published table names it, in the year of the release: of those
 /// with the longest matching beginning, the one of the nearest year; nullptr if there is none.
-const SoftwareStack* StackOfFramework(const std::string& framework, int64_t year);
+const SoftwareStack* StackOfFramework(const std::string& framework, double year);
 /// `stack` as a release of `year` would be.
-SoftwareStack InYear(const SoftwareStack& stack, int64_t year);
+SoftwareStack InYear(const SoftwareStack& stack, double year);
 
 }  // namespace trimtab

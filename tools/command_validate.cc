@@ -14,6 +14,7 @@
 #include "profiler/stats.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
+#include "tools/fit_report.h"
 #include "tools/published_validation.h"
 #include "tools/table.h"
 
@@ -108,6 +109,9 @@ class ValidateCommand : public Command {
   void Declare(FlagSet& flags) override {
     flags.Text("--runs", runs_, "JSON file of measured runs, or a list of published ones",
                FlagNeed::kRequired);
+    flags.Switch("--fit", fit_,
+                 "fit the constants of profiles and stacks to published runs, and say how they do "
+                 "on runs held out");
     cluster_flags_.Declare(flags);
     flags.Choice("--tier", tier_, {"closed-form", "dry-run"}, "how to predict");
   }
@@ -123,6 +127,7 @@ class ValidateCommand : public Command {
       LogWarning("{}: the field {} is not known, and was not used", runs_, field);
     }
     const TakenRuns taken = TakeRuns(published.runs);
+    if (fit_) return Fit(taken, output);
     RunPredictor predictor;
     std::vector<PredictedRun> runs;
     for (const ValidationRow& row : taken.rows) runs.push_back({&row, predictor.Predict(row)});
@@ -132,6 +137,22 @@ class ValidateCommand : public Command {
       PrintJson(json);
     } else {
       Print(ValidationText(runs, taken, UseColor(output, STDOUT_FILENO)));
+    }
+    return 0;
+  }
+
+  static int Fit(const TakenRuns& taken, const OutputOptions& output) {
+    std::vector<ValidationRow> rows;
+    for (const ValidationRow& row : taken.rows) {
+      if (row.tokens_per_s_per_gpu > 0) rows.push_back(row);
+    }
+    if (rows.empty()) throw InputError("--fit: no run in the file has a time and can be predicted");
+    RunPredictor predictor;
+    const FitResult fit = FitPublishedRuns(rows, predictor);
+    if (output.json) {
+      PrintJson({{"schema_version", 1}, {"fit", FitJson(fit, rows)}});
+    } else {
+      Print(FitText(fit, rows, UseColor(output, STDOUT_FILENO)));
     }
     return 0;
   }
@@ -213,6 +234,7 @@ class ValidateCommand : public Command {
   }
 
   std::string runs_;
+  bool fit_ = false;
   ClusterFlags cluster_flags_;
   std::string tier_ = "dry-run";
 };

@@ -12,10 +12,9 @@ namespace {
 /// What recordings are shared by: the same model and sequences on the same machines.
 std::string RecordingKey(const ValidationRow& row) {
   const Cluster& cluster = row.of.cluster;
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}", ToJson(row.of.run.model).dump(),
+  return fmt::format("{}|{}|{}|{}|{}|{}", ToJson(row.of.run.model).dump(),
                      row.of.run.sequence_length, cluster.profile.name, cluster.ranks_per_node,
-                     cluster.profile.network_bandwidth.value, cluster.stack.name,
-                     cluster.stack.year);
+                     cluster.profile.network_bandwidth.value, cluster.stack.name);
 }
 
 }  // namespace
@@ -33,12 +32,8 @@ double ValidationRow::StepSeconds() const {
 
 class RunPredictor::Impl {
  public:
-  Estimate Predict(const ValidationRow& row) {
-    ClosedFormEstimator& estimator = EstimatorOf(row);
-    estimator.SetPrices(row.of.cluster);
-    return estimator.Run(row.of.run);
-  }
-  Estimate PredictWith(const ValidationRow& row, const Cluster& cluster) {
+  Estimate Predict(const ValidationRow& row, Cluster cluster) {
+    cluster.stack = InYear(cluster.stack, row.of.release);
     ClosedFormEstimator& estimator = EstimatorOf(row);
     estimator.SetPrices(cluster);
     return estimator.Run(row.of.run);
@@ -63,9 +58,11 @@ class RunPredictor::Impl {
 
 RunPredictor::RunPredictor() : impl_(std::make_unique<Impl>()) {}
 RunPredictor::~RunPredictor() = default;
-Estimate RunPredictor::Predict(const ValidationRow& row) { return impl_->Predict(row); }
+Estimate RunPredictor::Predict(const ValidationRow& row) {
+  return impl_->Predict(row, row.of.cluster);
+}
 Estimate RunPredictor::PredictWith(const ValidationRow& row, const Cluster& cluster) {
-  return impl_->PredictWith(row, cluster);
+  return impl_->Predict(row, cluster);
 }
 
 TakenRuns TakeRuns(const std::vector<PublishedRun>& runs) {

@@ -119,6 +119,7 @@ void ReadLayout(const Reading& reading) {
   layout.dp = from.dp;
   const int64_t data_ranks = from.dp * from.cp;
   layout.zero = data_ranks > 1 ? from.zero_stage : 0;
+  if (stack.shards_at_step_end) layout.zero = std::min<int64_t>(layout.zero, 1);
   if (layout.zero > 0 && from.shard > 1 && from.shard < data_ranks) layout.shard = from.shard;
   layout.overlap_grad_reduce = stack.overlap_grad_reduce;
   layout.overlap_param_gather =
@@ -167,11 +168,12 @@ PublishedCase CaseOf(const PublishedRun& published) {
   result.refusal = published.Incomplete();
   if (!result.refusal.empty()) return result;
   ReadCluster(reading);
-  const SoftwareStack* stack = StackOfFramework(published.framework, published.year);
+  const SoftwareStack* stack = StackOfFramework(published.framework, published.Release());
   if (stack == nullptr) {
     reading.Assume(fmt::format("{} as our own engine", published.framework));
   } else {
-    result.cluster.stack = InYear(*stack, published.year);
+    result.cluster.stack = *stack;
+    result.release = published.Release();
   }
   result.run.device = "cuda";
   result.run.global_batch = published.global_batch;

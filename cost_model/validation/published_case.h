@@ -13,7 +13,8 @@ namespace trimtab {
 
 struct PublishedCase {
   RunConfig run;
-  Cluster cluster;  // with the stack that is assumed
+  Cluster cluster;  // with the stack that is assumed, as shipped
+  double release = 0;  // of the stack's software: InYear
   /// What is not the same as in the published run, in words.
   std::vector<std::string> assumptions;
   /// Why it cannot be predicted; empty if it can, and then everything above is set.

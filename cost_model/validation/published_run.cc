@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 
 #include "engine/base/error.h"
@@ -217,7 +218,7 @@ PublishedRun ReadRow(const nlohmann::json& json, const std::string& where,
   row.Texts("blockers", run.blockers);
   row.Boolean("simulatable", run.simulatable);
   row.Text("notes", run.notes);
-  row.ForPeople({"training_mode", "complete", "usable_for", "mp_mode", "hsdp", "param_state_bytes",
+  row.ForPeople({"training_mode", "vocab_note", "complete", "usable_for", "mp_mode", "hsdp", "param_state_bytes",
                  "moe_flex_dispatcher_backend", "moe_a2a_overlap", "cross_entropy"});
   row.Finish(unknown);
   return run;
@@ -249,6 +250,13 @@ double FlopsPerToken(const PublishedRun& run) {
 }
 
 }  // namespace
+
+double PublishedRun::Release() const {
+  static const std::regex kRelease("\\b(2[0-9])\\.(0[1-9]|1[0-2])\\b");
+  std::smatch found;
+  if (!std::regex_search(framework, found, kRelease)) return static_cast<double>(year) + 0.5;
+  return 2000 + std::stod(found[1]) + (std::stod(found[2]) - 0.5) / 12;
+}
 
 std::string PublishedRun::Incomplete() const {
   if (!missing.empty()) {

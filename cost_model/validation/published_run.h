@@ -99,6 +99,9 @@ struct PublishedRun {
   bool simulatable = false;
   std::string notes;
 
+  /// When the software was released, 2024.5 = mid 2024: from a release such as "24.07" in the
+  /// framework's name, else the year of the row.
+  double Release() const;
   /// Why nobody could simulate the run from what is told; empty if one can.
   std::string Incomplete() const;
   /// Tokens/s and GPU, from whichever measure is told, by the FLOPs that the source counts; 0 if
