@@ -99,13 +99,17 @@ const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run) {
   const Mode mode = ModeOf(run, cluster_);
   const Precision precision = run.layout.precision;
   for (const PriceSetting& each : settings_) {
-    if (each.mode == mode && each.precision == precision && each.fp8 == run.fp8) return each;
+    if (each.mode == mode && each.precision == precision && each.fp8 == run.fp8 &&
+        each.routing == run.routing) {
+      return each;
+    }
   }
   settings_.push_back(
       {.number = static_cast<int64_t>(settings_.size()),
        .mode = mode,
        .precision = precision,
        .fp8 = run.fp8,
+       .routing = run.routing,
        .pricer = PricerOf(cluster_, mode, precision),
        .executor = ExecutorOf(mode, cluster_),
        .first_alike = FirstAlike(run)});
@@ -121,6 +125,9 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
       .Put(layout.sequence_parallel ? 1 : 0, 1)
       .Put(layout.cp, 20)
       .Put(layout.cp_comm_type)
+      .Put(layout.ep, 20)
+      .Put(layout.etp, 20)
+      .Put(layout.dispatch)
       .Put(layout.tp_overlap_chunks, 7)
       .Put(layout.micro_batch, 24)
       .Put(layout.gradients)

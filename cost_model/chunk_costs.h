@@ -23,6 +23,7 @@ struct PriceSetting {
   Mode mode;
   Precision precision = Precision::kFp32;
   Fp8Config fp8;
+  RoutingConfig routing;
   Pricer pricer;
   Executor executor;
   std::vector<int64_t> first_alike;  // by layer: FirstAlike

@@ -22,9 +22,9 @@ double ModelFlops(const RunConfig& run) {
   const ModelConfig& model = run.model;
   const int64_t hidden = model.hidden_size;
   const int64_t attention_weights = hidden * model.qkv_size() + hidden * hidden;
-  const int64_t mlp_weights = hidden * model.fc1_size() + model.ffn_hidden_size * hidden;
   const int64_t output_weights = hidden * model.vocab_size;
-  const int64_t weights = model.num_layers * (attention_weights + mlp_weights) + output_weights;
+  const int64_t weights =
+      model.num_layers * attention_weights + model.active_mlp_weights() + output_weights;
   const int64_t tokens = run.global_batch * run.sequence_length;
   // Scores and values: 2 products of 2 * T * C per token forward, twice that backward.
   const int64_t attention = 12 * model.num_layers * hidden * run.sequence_length;
@@ -38,12 +38,19 @@ double& Breakdown::exposed(GroupKind group) {
       return exposed_tp;
     case GroupKind::kContext:
       return exposed_cp;
+    case GroupKind::kExpert:
+    case GroupKind::kExpertTensor:
+    case GroupKind::kExpertModel:
+      return exposed_ep;
     case GroupKind::kPipeline:
     case GroupKind::kEmbedding:
       return exposed_pp;
     case GroupKind::kData:
     case GroupKind::kShard:
     case GroupKind::kReplica:
+    case GroupKind::kExpertData:
+    case GroupKind::kExpertShard:
+    case GroupKind::kExpertReplica:
     case GroupKind::kWorld:
       break;
   }

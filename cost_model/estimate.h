@@ -25,6 +25,7 @@ struct Breakdown {
   double compute = 0;     // forward and backward of the micro batches
   double exposed_tp = 0;  // waiting for tensor-parallel messages
   double exposed_cp = 0;  // for context-parallel ones
+  double exposed_ep = 0;  // for those that carry tokens to experts and back
   double exposed_dp = 0;  // for data-parallel and world ones
   double exposed_pp = 0;  // for those between pipeline stages
   double bubble = 0;      // waiting for other pipeline stages to have something to send
@@ -48,6 +49,7 @@ inline constexpr std::array kBreakdownParts = {
     BreakdownPart{"compute", "compute", &Breakdown::compute},
     BreakdownPart{"exposed_tp", "exposed tp", &Breakdown::exposed_tp},
     BreakdownPart{"exposed_cp", "exposed cp", &Breakdown::exposed_cp},
+    BreakdownPart{"exposed_ep", "exposed ep", &Breakdown::exposed_ep},
     BreakdownPart{"exposed_dp", "exposed dp", &Breakdown::exposed_dp},
     BreakdownPart{"exposed_pp", "exposed pp", &Breakdown::exposed_pp},
     BreakdownPart{"bubble", "pipeline bubble", &Breakdown::bubble},

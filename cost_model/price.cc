@@ -170,22 +170,31 @@ constexpr double kScoreBytes = 2;
 constexpr double kFullHead = 128;
 constexpr double kSmallHeadExponent = 0.12;
 
+bool IsProduct(const OpRecord& op) {
+  return op.kind == OpKind::kGemm || op.kind == OpKind::kGroupedGemm;
+}
+
+/// How many products of its dimensions an op is.
+int64_t ProductsOf(const OpRecord& op) { return op.kind == OpKind::kGroupedGemm ? op.dims[3] : 1; }
+
 /// A product that adds to its output moves it twice (see GemmRecord): how weight gradients show.
 bool Accumulates(const OpRecord& op) {
-  const int64_t once = op.dims[0] * op.dims[2] + op.dims[2] * op.dims[1] + op.dims[0] * op.dims[1];
+  const int64_t once = ProductsOf(op) * (op.dims[0] * op.dims[2] + op.dims[2] * op.dims[1] +
+                                         op.dims[0] * op.dims[1]);
   return op.bytes > once * SizeOf(op.dtype);
 }
 
 }  // namespace
 
-double TileShare(int64_t m, int64_t n, int64_t multiprocessors) {
+double TileShare(int64_t m, int64_t n, int64_t products, int64_t multiprocessors) {
   double best = 0;
   for (const Tile& tile : kTiles) {
     const int64_t down = (m + tile.rows - 1) / tile.rows;
     const int64_t across = (n + tile.columns - 1) / tile.columns;
-    const int64_t waves = (down * across + multiprocessors - 1) / multiprocessors;
+    const int64_t tiles = products * down * across;
+    const int64_t waves = (tiles + multiprocessors - 1) / multiprocessors;
     const auto paid = static_cast<double>(waves * multiprocessors * tile.rows * tile.columns);
-    best = std::max(best, tile.speed * static_cast<double>(m) * static_cast<double>(n) / paid);
+    best = std::max(best, tile.speed * static_cast<double>(products * m * n) / paid);
   }
   return best;
 }
@@ -204,8 +213,7 @@ Precision Pricer::RateOf(const OpRecord& op) const {
     case DType::kF8E5M2:
       return Precision::kFp8;
     default:
-      return run_rate_ == Precision::kTf32 && op.kind == OpKind::kGemm ? Precision::kTf32
-                                                                       : Precision::kFp32;
+      return run_rate_ == Precision::kTf32 && IsProduct(op) ? Precision::kTf32 : Precision::kFp32;
   }
 }
 
@@ -286,7 +294,7 @@ double Pricer::Seconds(const OpRecord& op) const {
   const auto flops = static_cast<double>(op.flops);
   const LogGrid3* grid = nullptr;
   double factor = factors.attention;
-  if (op.kind == OpKind::kGemm) {
+  if (IsProduct(op)) {
     grid = &gemm_[Accumulates(op) ? 1 : 0];
     factor = factors.gemm;
   } else if (op.kind == OpKind::kAttentionForward) {
@@ -320,12 +328,14 @@ double Pricer::Seconds(const CommRecord& message, int64_t stride) const {
 double Pricer::Roofline(const OpRecord& op) const {
   const auto bytes = static_cast<double>(op.bytes);
   if (op.flops == 0) return bytes * memory_traffic_ / bandwidth_ + launch_overhead_s_;
-  if (op.kind != OpKind::kGemm) return Attention(op) + launch_overhead_s_;
+  if (!IsProduct(op)) return Attention(op) + launch_overhead_s_;
   const RateTable& rate = rates_[static_cast<size_t>(RateOf(op))];
   TRIMTAB_ASSERT(rate.peak > 0, "the profile has no peak rate for {}", Name(op.dtype));
   const int64_t smallest = std::min({op.dims[0], op.dims[1], op.dims[2]});
   double share = rate.efficiency.At(static_cast<double>(std::max<int64_t>(smallest, 1)));
-  if (multiprocessors_ > 0) share *= TileShare(op.dims[0], op.dims[1], multiprocessors_);
+  if (multiprocessors_ > 0) {
+    share *= TileShare(op.dims[0], op.dims[1], ProductsOf(op), multiprocessors_);
+  }
   const double compute_s = static_cast<double>(op.flops) / (rate.speed * share);
   return std::max(compute_s, bytes / bandwidth_) + launch_overhead_s_;
 }

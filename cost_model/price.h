@@ -14,10 +14,10 @@
 
 namespace trimtab {
 
-/// Share of its rate that a product of m rows and n columns reaches because it is cut into tiles,
-/// which fill whole waves of `multiprocessors` only: of the tile shapes that libraries have, the
-/// best one's. In (0, 1].
-double TileShare(int64_t m, int64_t n, int64_t multiprocessors);
+/// Share of its rate that so many products of m rows and n columns reach because they are cut into
+/// tiles, which fill whole waves of `multiprocessors` only: of the tile shapes that libraries have,
+/// the best one's. In (0, 1].
+double TileShare(int64_t m, int64_t n, int64_t products, int64_t multiprocessors);
 
 /// Distance in ranks between neighbours of a group in `layout`.
 int64_t StrideOf(GroupKind group, const ParallelConfig& layout);

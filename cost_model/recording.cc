@@ -70,19 +70,13 @@ class PieceRecorder final : public Recorder {
   int64_t activations_before_ = 0;
 };
 
-/// What a recorded model stands on.
+/// What a recorded model of a run, which must outlive it, stands on.
 struct Stage {
-  Stage(const RunConfig& run, const ModelConfig& model, const Executor& executor)
+  Stage(const RunConfig& run, const Executor& executor)
       : device(MakeMetaDevice(executor.threads, executor.kind)),
         parallel(MakeMetaContext(run.layout, 0)),
         fp8(run.fp8),
-        context{.device = *device,
-                .parallel = parallel,
-                .model = model,
-                .micro_batch = run.layout.micro_batch,
-                .sequence = run.sequence_length,
-                .types = TypesOf(run.layout),
-                .fp8 = TypesOf(run.layout).fp8 ? &fp8 : nullptr} {}
+        context(ContextOf(run, parallel, *device, TypesOf(run.layout).fp8 ? &fp8 : nullptr)) {}
 
   std::unique_ptr<Device> device;
   ParallelContext parallel;
@@ -109,6 +103,11 @@ RunConfig Repeated(const RunConfig& run, const ModelChunk& layers, const Recompu
                    int64_t groups) {
   RunConfig repeated = run;
   repeated.layout.recompute = RecomputeWithin(run.layout.recompute[0], group);
+  const auto like = [&layers](int64_t i) { return layers.first_layer + i % layers.num_layers; };
+  repeated.model.layer_kinds.clear();
+  for (int64_t i = 0; i < groups * layers.num_layers; ++i) {
+    repeated.model.layer_kinds.push_back(run.model.layer_kind(like(i)));
+  }
   std::vector<std::string>& all = repeated.fp8.bf16_layers;
   all.clear();
   for (const std::string& kept : run.fp8.bf16_layers) {
@@ -117,8 +116,7 @@ RunConfig Repeated(const RunConfig& run, const ModelChunk& layers, const Recompu
       continue;
     }
     for (int64_t i = 0; i < groups * layers.num_layers; ++i) {
-      const int64_t like = layers.first_layer + i % layers.num_layers;
-      const std::string name = TransformerLayer::NameOf(like);
+      const std::string name = TransformerLayer::NameOf(like(i));
       if (kept != name && !kept.starts_with(name + ".")) continue;
       all.push_back(TransformerLayer::NameOf(i) + kept.substr(name.size()));
     }
@@ -128,7 +126,7 @@ RunConfig Repeated(const RunConfig& run, const ModelChunk& layers, const Recompu
 
 MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chunk,
                                      const Executor& executor) {
-  Stage stage(run, run.model, executor);
+  Stage stage(run, executor);
   Device& device = *stage.device;
   GptModel model(stage.store, stage.context, chunk);
   ShardedDataParallel data_parallel(stage.parallel, stage.store, device, stage.context.fp8);
@@ -173,7 +171,7 @@ MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chu
 }
 
 MessageRecording RecordMessages(const RunConfig& run, const Executor& executor) {
-  const Stage stage(run, run.model, executor);
+  const Stage stage(run, executor);
   const auto record = [&stage](ActionKind kind) {
     Tensor message = NewMessage(stage.context, kind);
     PieceRecorder recorder(*stage.device);
@@ -187,7 +185,7 @@ MessageRecording RecordMessages(const RunConfig& run, const Executor& executor) 
 
 int64_t RecordIds(const RunConfig& run, const ModelChunk& chunk, int64_t in_flight,
                   const Executor& executor) {
-  const Stage stage(run, run.model, executor);
+  const Stage stage(run, executor);
   const std::vector<MicroBatch> batches = NewBatches(stage.context, chunk, in_flight);
   return stage.device->memory().current_total();
 }
@@ -210,16 +208,18 @@ UpdateRecording RecordUpdate(const RunConfig& run, int64_t stage, const Executor
 }
 
 std::vector<int64_t> FirstAlike(const RunConfig& run) {
-  std::vector<int64_t> alike(static_cast<size_t>(run.model.num_layers), 0);
-  if (!TypesOf(run.layout).fp8 || run.fp8.bf16_layers.empty()) return alike;
-  const Executor any;
-  std::vector<std::vector<bool>> seen;
+  const bool by_fp8 = TypesOf(run.layout).fp8 && !run.fp8.bf16_layers.empty();
+  const auto in_fp8 = [&run](int64_t number) {
+    const Executor any;
+    Stage stage(run, any);
+    const TransformerLayer layer(stage.store, stage.context, number);
+    return stage.fp8.InFp8();
+  };
+  std::vector<int64_t> alike;
+  std::vector<std::pair<LayerKind, std::vector<bool>>> seen;
   for (int64_t i = 0; i < run.model.num_layers; ++i) {
-    Stage stage(run, run.model, any);
-    const TransformerLayer layer(stage.store, stage.context, TransformerLayer::NameOf(i));
-    seen.push_back(stage.fp8.InFp8());
-    const auto first = std::find(seen.begin(), seen.end(), seen.back());
-    alike[static_cast<size_t>(i)] = first - seen.begin();
+    seen.emplace_back(run.model.layer_kind(i), by_fp8 ? in_fp8(i) : std::vector<bool>());
+    alike.push_back(std::find(seen.begin(), seen.end(), seen.back()) - seen.begin());
   }
   return alike;
 }

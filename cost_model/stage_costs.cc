@@ -362,6 +362,8 @@ const std::vector<EndCosts>& StepCosts::Impl::EndsOf(const PriceSetting& setting
                       .Put(layout.tp, 20)
                       .Put(layout.cp, 20)
                       .Put(layout.dp, 20)
+                      .Put(layout.ep, 20)
+                      .Put(layout.etp, 20)
                       .Put(layout.sequence_parallel ? 1 : 0, 1)
                       .Put(layout.zero, 2)
                       .Put(layout.shard, 20)

@@ -91,6 +91,7 @@ std::string PartInWords(const std::string& part) {
   static const std::map<std::string, std::string> kWords = {
       {"exposed_tp", "tensor-parallel messages that compute does not hide"},
       {"exposed_cp", "context-parallel messages that compute does not hide"},
+      {"exposed_ep", "messages to and from experts that compute does not hide"},
       {"exposed_dp", "data-parallel messages that compute does not hide"},
       {"exposed_pp", "messages between pipeline stages that compute does not hide"},
       {"optimizer", "the optimizer"},

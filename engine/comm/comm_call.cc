@@ -30,12 +30,21 @@ std::string CommCall::Describe() const {
       return fmt::format("send of {} to rank {}", what, peer);
     case CollectiveKind::kRecv:
       return fmt::format("recv of {} from rank {}", what, peer);
+    case CollectiveKind::kAllToAll:
+      return fmt::format("{} of {}{}", Name(kind), Name(dtype), on_gpu ? " on cuda" : "");
     case CollectiveKind::kReduceScatter:
     case CollectiveKind::kAllGather:
-    case CollectiveKind::kAllToAll:
       break;
   }
   return fmt::format("{} of {} per rank", Name(kind), what);
+}
+
+void CheckParts(GroupKind group, int sender, int64_t sent, int receiver, int64_t received) {
+  if (sent == received) return;
+  throw Error(ExitCode::kInternal,
+              fmt::format("all_to_all in the {} group: rank {} sends {} elements to rank {}, which "
+                          "expects {}",
+                          Name(group), sender, sent, receiver, received));
 }
 
 std::string DescribeMismatch(GroupKind group, int size, int a, const CommCall& call_a, int b,

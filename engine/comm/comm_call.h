@@ -9,7 +9,7 @@
 namespace trimtab {
 
 /// `count` elements: the buffer of an all-reduce, broadcast or message, the part of one rank
-/// otherwise.
+/// otherwise; 0 for an all-to-all, whose parts are apart (CheckParts).
 struct CommCall {
   CollectiveKind kind = CollectiveKind::kBarrier;
   DType dtype = DType::kF32;
@@ -24,6 +24,10 @@ struct CommCall {
   /// "all_reduce(sum) of 8 fp32", "send of 8 fp32 to rank 1".
   std::string Describe() const;
 };
+
+/// Throws Error unless an all-to-all has as many elements going from rank `sender` of the group to
+/// rank `receiver` at both ends.
+void CheckParts(GroupKind group, int sender, int64_t sent, int receiver, int64_t received);
 
 /// What to say when the calls of two ranks of a group do not fit together.
 std::string DescribeMismatch(GroupKind group, int size, int a, const CommCall& call_a, int b,

@@ -1,6 +1,7 @@
 // The checks and reports that every communicator shares; the work itself is in Do*.
 #include "engine/comm/communicator.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/comm/cuda_comm.h"
@@ -143,17 +144,35 @@ void Communicator::Broadcast(Tensor& buffer, int root) {
       [&] { DoBroadcast(buffer, root); });
 }
 
-void Communicator::AllToAll(const Tensor& in, Tensor& out) {
+void Communicator::AllToAll(const Tensor& in, std::span<const BufferPart> send, Tensor& out,
+                            std::span<const BufferPart> receive) {
   CheckPair("all-to-all", in, out);
-  TRIMTAB_ASSERT(in.numel() == out.numel() && in.numel() % size_ == 0,
-                 "all-to-all over {} ranks: {} into {}", size_, in.shape().ToString(),
-                 out.shape().ToString());
-  if (size_ == 1) return CopyUnlessSame(in, out);
+  const int64_t bytes = std::max(PartBytes(in, send), PartBytes(out, receive));
+  if (size_ == 1) {
+    TRIMTAB_ASSERT(send[0].count == receive[0].count, "all-to-all of one rank: {} into {}",
+                   send[0].count, receive[0].count);
+    Tensor target = out.Slice(receive[0].begin, {receive[0].count});
+    return CopyUnlessSame(in.Slice(send[0].begin, {send[0].count}), target);
+  }
   const auto* from = static_cast<const char*>(in.raw());
   const auto* to = static_cast<const char*>(out.raw());
   TRIMTAB_ASSERT(from == nullptr || from + in.bytes() <= to || to + out.bytes() <= from,
                  "all-to-all: input and output overlap");
-  Run(in, {CollectiveKind::kAllToAll, group_, size_, in.bytes()}, [&] { DoAllToAll(in, out); });
+  Run(in, {CollectiveKind::kAllToAll, group_, size_, bytes},
+      [&] { DoAllToAll(in, send, out, receive); });
+}
+
+int64_t Communicator::PartBytes(const Tensor& tensor, std::span<const BufferPart> parts) const {
+  TRIMTAB_ASSERT(static_cast<int>(parts.size()) == size_, "all-to-all over {} ranks: {} parts",
+                 size_, parts.size());
+  int64_t sum = 0;
+  for (const BufferPart& part : parts) {
+    TRIMTAB_ASSERT(part.begin >= 0 && part.count >= 0 && part.begin + part.count <= tensor.numel(),
+                   "all-to-all: {} elements from {} on, of {}", part.count, part.begin,
+                   tensor.shape().ToString());
+    sum += part.count;
+  }
+  return sum * SizeOf(tensor.dtype());
 }
 
 CommHandle Communicator::SendAsync(const Tensor& tensor, int destination) {

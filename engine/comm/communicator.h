@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,14 @@ struct CommError : Error {
 };
 
 enum class ReduceOp { kSum, kMax };
+
+/// Elements [begin, begin + count) of a buffer.
+struct BufferPart {
+  int64_t begin = 0;
+  int64_t count = 0;
+
+  bool operator==(const BufferPart&) const = default;
+};
 
 class Communicator {
  public:
@@ -48,8 +57,11 @@ class Communicator {
   /// out [n * size] = the in [n] of every rank, in rank order.
   void AllGather(const Tensor& in, Tensor& out);
   void Broadcast(Tensor& buffer, int root);
-  /// out part i = in part `rank` of rank i; in and out [n * size], not overlapping.
-  void AllToAll(const Tensor& in, Tensor& out);
+  /// Part send[i] of `in` goes to rank i, whose receive[rank()] part of `out` has as many elements.
+  /// Parts of `out` do not overlap, nor do in and out; parts of `in` may. What is in no part of
+  /// `out` stays as it is. Throws Error where a count is not that of the other end.
+  void AllToAll(const Tensor& in, std::span<const BufferPart> send, Tensor& out,
+                std::span<const BufferPart> receive);
 
   // The same, submitted without waiting; the handle is waited for. A communicator with no stream of
   // its own may do the work at once.
@@ -85,7 +97,8 @@ class Communicator {
   virtual void DoReduceScatter(const Tensor& in, Tensor& out) = 0;
   virtual void DoAllGather(const Tensor& in, Tensor& out) = 0;
   virtual void DoBroadcast(Tensor& buffer, int root) = 0;
-  virtual void DoAllToAll(const Tensor& in, Tensor& out) = 0;
+  virtual void DoAllToAll(const Tensor& in, std::span<const BufferPart> send, Tensor& out,
+                          std::span<const BufferPart> receive) = 0;
   virtual void DoBarrier() = 0;
   virtual void DoAbort(const std::string& reason) = 0;
   virtual bool DoCanCapture() const { return false; }
@@ -106,6 +119,8 @@ class Communicator {
   CommRecord ReduceScatterRecord(const Tensor& in, const Tensor& out) const;
   CommRecord AllGatherRecord(const Tensor& in, const Tensor& out) const;
   CommRecord MessageRecord(CollectiveKind kind, const Tensor& tensor, int peer) const;
+  /// Checks the parts, one for each rank, and says what they come to.
+  int64_t PartBytes(const Tensor& tensor, std::span<const BufferPart> parts) const;
   /// Reports the message while `work` runs, and notes when that throws.
   template <typename Work>
   void Run(const Tensor& tensor, const CommRecord& message, const Work& work);

@@ -96,13 +96,20 @@ class InprocCommunicator final : public Communicator {
     Together(call, [&] { memory_.Copy(shared_->call(root).in, 0, buffer, 0, buffer.numel()); });
   }
 
-  void DoAllToAll(const Tensor& in, Tensor& out) override {
-    const int64_t part = in.numel() / size();
-    const InprocCall call =
-        MakeCall(CollectiveKind::kAllToAll, in, part, ReduceOp::kSum, -1, &in, &out);
+  void DoAllToAll(const Tensor& in, std::span<const BufferPart> send, Tensor& out,
+                  std::span<const BufferPart> receive) override {
+    InprocCall call = MakeCall(CollectiveKind::kAllToAll, in, 0, ReduceOp::kSum, -1, &in, &out);
+    call.send = send;
+    call.receive = receive;
     Together(call, [&] {
+      const auto own = static_cast<size_t>(rank());
       for (int peer = 0; peer < size(); ++peer) {
-        memory_.Copy(shared_->call(peer).in, part * rank(), out, part * peer, part);
+        const auto other = static_cast<size_t>(peer);
+        const InprocCall& theirs = shared_->call(peer);
+        CheckParts(group(), rank(), send[other].count, peer, theirs.receive[own].count);
+        CheckParts(group(), peer, theirs.send[own].count, rank(), receive[other].count);
+        memory_.Copy(theirs.in, theirs.send[own].begin, out, receive[other].begin,
+                     receive[other].count);
       }
     });
   }

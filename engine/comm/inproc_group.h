@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ namespace trimtab {
 struct InprocCall : CommCall {
   const void* in = nullptr;
   void* out = nullptr;
+  std::span<const BufferPart> send;  // of an all-to-all
+  std::span<const BufferPart> receive;
   Device* device = nullptr;  // of the buffers; nullptr in a barrier
   // Null without a stream. Shared: a peer may come to wait for it after the rank has left.
   std::shared_ptr<StreamMark> ready;  // behind what made the buffers

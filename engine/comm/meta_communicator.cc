@@ -13,7 +13,10 @@ class MetaCommunicator final : public Communicator {
   void DoReduceScatter(const Tensor& in, Tensor&) override { Check(in); }
   void DoAllGather(const Tensor& in, Tensor&) override { Check(in); }
   void DoBroadcast(Tensor& buffer, int) override { Check(buffer); }
-  void DoAllToAll(const Tensor& in, Tensor&) override { Check(in); }
+  void DoAllToAll(const Tensor& in, std::span<const BufferPart>, Tensor&,
+                  std::span<const BufferPart>) override {
+    Check(in);
+  }
   Pending DoSendAsync(const Tensor& tensor, int) override {
     Check(tensor);
     return nullptr;

@@ -87,9 +87,13 @@ void RunRank(InprocWorld& world, int rank,
 
 std::unique_ptr<Communicator>& ParallelContext::group(GroupKind kind) {
   static constexpr std::array<std::unique_ptr<Communicator> ParallelContext::*, kGroupKindCount>
-      kMembers = {&ParallelContext::world, &ParallelContext::tp,     &ParallelContext::cp,
-                  &ParallelContext::dp,    &ParallelContext::pp,     &ParallelContext::embedding,
-                  &ParallelContext::shard, &ParallelContext::replica};
+      kMembers = {&ParallelContext::world,        &ParallelContext::tp,
+                  &ParallelContext::cp,           &ParallelContext::dp,
+                  &ParallelContext::pp,           &ParallelContext::embedding,
+                  &ParallelContext::shard,        &ParallelContext::replica,
+                  &ParallelContext::ep,           &ParallelContext::etp,
+                  &ParallelContext::etp_ep,       &ParallelContext::edp,
+                  &ParallelContext::expert_shard, &ParallelContext::expert_replica};
   return this->*kMembers[static_cast<size_t>(kind)];
 }
 
@@ -102,6 +106,9 @@ ParallelContext PlaceRank(const ParallelConfig& layout, int rank) {
   context.cp_rank = place.cp;
   context.dp_rank = place.dp;
   context.pp_rank = place.pp;
+  const ExpertPlace expert_place = ExpertPlaceOf(layout, rank);
+  context.etp_rank = expert_place.etp;
+  context.ep_rank = expert_place.ep;
   return context;
 }
 

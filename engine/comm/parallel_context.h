@@ -18,6 +18,9 @@ struct ParallelContext {
   int cp_rank = 0;
   int dp_rank = 0;
   int pp_rank = 0;
+  // On those of the experts' grid.
+  int etp_rank = 0;
+  int ep_rank = 0;
   std::unique_ptr<Communicator> world;
   std::unique_ptr<Communicator> tp;
   std::unique_ptr<Communicator> cp;
@@ -26,6 +29,12 @@ struct ParallelContext {
   std::unique_ptr<Communicator> embedding;
   std::unique_ptr<Communicator> shard;
   std::unique_ptr<Communicator> replica;
+  std::unique_ptr<Communicator> ep;
+  std::unique_ptr<Communicator> etp;
+  std::unique_ptr<Communicator> etp_ep;
+  std::unique_ptr<Communicator> edp;
+  std::unique_ptr<Communicator> expert_shard;
+  std::unique_ptr<Communicator> expert_replica;
   /// All ranks, over tensors in host memory whatever the rank's device. Null on meta.
   std::unique_ptr<Communicator> host;
 

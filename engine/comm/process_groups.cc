@@ -9,10 +9,17 @@ namespace {
 
 constexpr int kAxes = 4;
 
-/// Sizes of the axes, fastest first.
-std::array<int, kAxes> SizesOf(const ParallelConfig& layout) {
-  return {static_cast<int>(layout.tp), static_cast<int>(layout.cp), static_cast<int>(layout.dp),
-          static_cast<int>(layout.pp)};
+/// Sizes of the axes of a grid, fastest first.
+std::array<int, kAxes> SizesOf(const ParallelConfig& layout, Grid grid) {
+  const auto sizes = [&layout](int64_t first, int64_t second, int64_t third) {
+    return std::array<int, kAxes>{static_cast<int>(first), static_cast<int>(second),
+                                  static_cast<int>(third), static_cast<int>(layout.pp)};
+  };
+  if (grid == Grid::kDense) return sizes(layout.tp, layout.cp, layout.dp);
+  const int64_t stage = layout.tp * layout.cp * layout.dp;
+  TRIMTAB_ASSERT(stage % (layout.etp * layout.ep) == 0, "etp {} x ep {} of {} ranks of a stage",
+                 layout.etp, layout.ep, stage);
+  return sizes(layout.etp, layout.ep, layout.edp());
 }
 
 /// `size` ranks, `step` apart, of which this one is `own`.
@@ -24,7 +31,7 @@ struct Row {
 
 /// The ranks along the axes of a group.
 Row RowOf(const ProcessGroup& group, const ParallelConfig& layout, int rank) {
-  const std::array<int, kAxes> sizes = SizesOf(layout);
+  const std::array<int, kAxes> sizes = SizesOf(layout, group.grid);
   Row row;
   for (size_t axis = 0; axis < kAxes; ++axis) {
     if ((group.axes >> axis & 1U) != 0) {
@@ -57,7 +64,8 @@ Row Cut(const Row& row, GroupPart part, int shard) {
 
 Row MembersOf(const ParallelConfig& layout, GroupKind kind, int rank) {
   const ProcessGroup& group = kProcessGroups[static_cast<size_t>(kind)];
-  return Cut(RowOf(group, layout, rank), group.part, static_cast<int>(layout.shard));
+  const int64_t shard = group.grid == Grid::kDense ? layout.shard : layout.expert_shard();
+  return Cut(RowOf(group, layout, rank), group.part, static_cast<int>(shard));
 }
 
 constexpr bool InOrder() {
@@ -80,7 +88,7 @@ static_assert(AxesSideBySide(), "the ranks of a group are one row");
 }  // namespace
 
 RankPlace PlaceOf(const ParallelConfig& layout, int rank) {
-  const std::array<int, kAxes> sizes = SizesOf(layout);
+  const std::array<int, kAxes> sizes = SizesOf(layout, Grid::kDense);
   for (const int size : sizes) TRIMTAB_ASSERT(size >= 1, "an axis of {} ranks", size);
   TRIMTAB_ASSERT(rank >= 0 && rank < layout.world_size(), "rank {} of a world of {}", rank,
                  layout.world_size());
@@ -91,8 +99,13 @@ RankPlace PlaceOf(const ParallelConfig& layout, int rank) {
           .pp = rank / (tp * cp * dp)};
 }
 
+ExpertPlace ExpertPlaceOf(const ParallelConfig& layout, int rank) {
+  const auto [etp, ep, edp, pp] = SizesOf(layout, Grid::kExperts);
+  return {.etp = rank % etp, .ep = rank / etp % ep, .edp = rank / (etp * ep) % edp};
+}
+
 int RankAt(const ParallelConfig& layout, const RankPlace& place) {
-  const auto [tp, cp, dp, pp] = SizesOf(layout);
+  const auto [tp, cp, dp, pp] = SizesOf(layout, Grid::kDense);
   return place.tp + tp * (place.cp + cp * (place.dp + dp * place.pp));
 }
 

@@ -1,10 +1,12 @@
 // Process groups: which ranks of the grid talk to one another, as a table.
 //
-// The grid has the axes tp, cp, dp, pp, and rank numbers run along tp first (Megatron-Core's order
-// tp-cp-ep-dp-pp), so that a tensor-parallel group is a run of neighbouring ranks. A group spans
-// axes that stand side by side: its ranks differ there and nowhere else, and so are equally far
-// apart in the world. It is all of those ranks, or a part of them. In the group they are numbered
-// in the order of their ranks in the world.
+// The ranks stand in two grids (Megatron-Core's order tp-cp-ep-dp-pp): tp x cp x dp x pp, in which
+// all but experts is laid out, and etp x ep x edp x pp, for experts. Rank numbers run along the
+// first axis first, so that a tensor-parallel group is a run of neighbouring ranks; the ranks of a
+// pipeline stage are the same in both. A group spans axes of one grid that stand side by side: its
+// ranks differ there and nowhere else, and so are equally far apart in the world. It is all of
+// those ranks, or a part of them. In the group they are numbered in the order of their ranks in the
+// world.
 #pragma once
 
 #include <array>
@@ -25,14 +27,25 @@ struct RankPlace {
   bool operator==(const RankPlace&) const = default;
 };
 
-/// Axes of the grid, as bits.
+/// Where it stands on the axes of the experts' grid, beside pp.
+struct ExpertPlace {
+  int etp = 0;
+  int ep = 0;
+  int edp = 0;
+
+  bool operator==(const ExpertPlace&) const = default;
+};
+
+enum class Grid { kDense, kExperts };
+/// Axes of a grid, as bits.
 enum Axis : unsigned { kTpAxis = 1, kCpAxis = 2, kDpAxis = 4, kPpAxis = 8 };
+enum ExpertAxis : unsigned { kEtpAxis = 1, kEpAxis = 2, kEdpAxis = 4 };
 
 /// Which of the ranks along its axes make a group. Those that do not take part are groups of one.
 enum class GroupPart {
   kAll,
   kEnds,        // the first and the last
-  kNeighbours,  // runs of layout.shard of them; no groups where that is 0, or all of them
+  kNeighbours,  // runs of them, as layout.shard says; no groups where that is 0, or all of them
   kAcross,      // one of each such run
 };
 
@@ -40,6 +53,7 @@ struct ProcessGroup {
   GroupKind kind{};
   unsigned axes = 0;
   GroupPart part = GroupPart::kAll;
+  Grid grid = Grid::kDense;
 };
 
 /// Every group a rank is in.
@@ -55,10 +69,20 @@ inline constexpr std::array<ProcessGroup, kGroupKindCount> kProcessGroups = {{
     // Hybrid sharding: ranks that share one sharded replica, and those with the same part of it.
     {GroupKind::kShard, kCpAxis | kDpAxis, GroupPart::kNeighbours},
     {GroupKind::kReplica, kCpAxis | kDpAxis, GroupPart::kAcross},
+    // Ranks with different experts, and those that share each of them.
+    {GroupKind::kExpert, kEpAxis, GroupPart::kAll, Grid::kExperts},
+    {GroupKind::kExpertTensor, kEtpAxis, GroupPart::kAll, Grid::kExperts},
+    // Ranks that together have every expert once.
+    {GroupKind::kExpertModel, kEtpAxis | kEpAxis, GroupPart::kAll, Grid::kExperts},
+    // As kData, kShard and kReplica, of expert weights.
+    {GroupKind::kExpertData, kEdpAxis, GroupPart::kAll, Grid::kExperts},
+    {GroupKind::kExpertShard, kEdpAxis, GroupPart::kNeighbours, Grid::kExperts},
+    {GroupKind::kExpertReplica, kEdpAxis, GroupPart::kAcross, Grid::kExperts},
 }};
 
 /// The layout's sizes must be at least 1, `rank` in its world, and what is sharded divided evenly.
 RankPlace PlaceOf(const ParallelConfig& layout, int rank);
+ExpertPlace ExpertPlaceOf(const ParallelConfig& layout, int rank);
 /// Inverse of PlaceOf.
 int RankAt(const ParallelConfig& layout, const RankPlace& place);
 

@@ -144,6 +144,8 @@ constexpr LayoutKey kKeys[] = {
                                        []() -> std::string { return "auto | N+N+..."; }),
     Integer<&P::ep, 1, kMaxWorld>("ep", "expert parallel size"),
     Integer<&P::etp, 1, kMaxWorld>("etp", "tensor parallel size of the experts"),
+    Word<&P::dispatch, Dispatch::kAllToAll, Dispatch::kAllGather>(
+        "dispatch", "tokens: each to its experts' ranks, or all gathered by all of them"),
     Integer<&P::dp, 1, kMaxWorld>("dp", "data parallel size; derived if left out",
                                   Printed::kAlways),
     Integer<&P::zero, 0, 3>("zero", "shard over dp: 1 optimizer, 2 and gradients, 3 and weights"),

@@ -9,11 +9,20 @@
 #include <string>
 #include <vector>
 
+#include "engine/config/moe_config.h"
+
 namespace trimtab {
 
 enum class NormKind { kLayerNorm, kRmsNorm };
 enum class ActivationKind { kGelu, kSwiGlu };  // kGelu is the tanh approximation of GPT-2
 enum class PositionKind { kLearned, kRope };
+
+/// What is not the same in every layer of a model.
+struct LayerKind {
+  bool moe = false;  // experts in the place of the MLP
+
+  bool operator==(const LayerKind&) const = default;
+};
 
 struct ModelConfig {
   std::string name{};
@@ -34,17 +43,27 @@ struct ModelConfig {
   double init_std = 0.02;
   int64_t make_vocab_size_divisible_by = 128;  // per tensor-parallel rank, as Megatron-Core
 
+  MoeConfig moe{};
+  std::vector<LayerKind> layer_kinds{};  // by layer, where no pattern holds: a part of a model
+
+  LayerKind layer_kind(int64_t layer) const;
   int64_t head_size() const { return hidden_size / num_heads; }  // D
   /// Columns of the fused query/key/value projection: (H + 2 * kv heads) * D.
   int64_t qkv_size() const { return (num_heads + 2 * num_kv_heads) * head_size(); }
-  /// Width of the first MLP projection: F, or 2F with SwiGLU (gate and up side by side).
-  int64_t fc1_size() const {
-    return activation == ActivationKind::kSwiGlu ? 2 * ffn_hidden_size : ffn_hidden_size;
+  /// Width of the first projection of an MLP of width `ffn`: that, or twice that with SwiGLU (gate
+  /// and up side by side).
+  int64_t fc1_size(int64_t ffn) const {
+    return activation == ActivationKind::kSwiGlu ? 2 * ffn : ffn;
   }
+  int64_t fc1_size() const { return fc1_size(ffn_hidden_size); }
   /// V rounded up to make_vocab_size_divisible_by * tp; the added ids never enter the loss.
   int64_t padded_vocab_size(int64_t tp) const;
-  /// Trainable parameters with the unpadded vocabulary.
+  /// Elements of a checkpoint, with the unpadded vocabulary.
   int64_t parameter_count() const;
+  /// Of these, what one token is multiplied by or looks up: k of the E experts.
+  int64_t active_parameter_count() const;
+  /// Elements of the matrices that a token is multiplied by in the MLPs and experts of all layers.
+  int64_t active_mlp_weights() const;
 
   bool operator==(const ModelConfig&) const = default;
 };

@@ -56,6 +56,11 @@ std::string_view Name(CpCommType type) {
   return NameIn(kNames, type);
 }
 
+std::string_view Name(Dispatch dispatch) {
+  constexpr std::array<std::string_view, 2> kNames = {"alltoall", "allgather"};
+  return NameIn(kNames, dispatch);
+}
+
 std::string_view Name(Precision precision) {
   constexpr std::array<std::string_view, 5> kNames = {"fp32", "tf32", "bf16", "fp16", "fp8"};
   return NameIn(kNames, precision);

@@ -23,6 +23,11 @@ enum class CpCommType : uint8_t { kP2p, kAllGather };  // around a ring; all at 
 /// "p2p", "all_gather".
 std::string_view Name(CpCommType type);
 
+/// How tokens reach the ranks that hold their experts.
+enum class Dispatch : uint8_t { kAllToAll, kAllGather };  // each to its experts' ranks; all to all
+/// "alltoall", "allgather".
+std::string_view Name(Dispatch dispatch);
+
 /// What a step stores and multiplies in: precision.h.
 enum class Precision : uint8_t { kFp32, kTf32, kBf16, kFp16, kFp8 };
 /// "fp32", "tf32", "bf16", "fp16", "fp8".
@@ -33,7 +38,8 @@ enum class MasterWeights : uint8_t { kFp32, kRemainder };
 /// "fp32", "remainder".
 std::string_view Name(MasterWeights master);
 
-/// A layout. world = tp * cp * pp * dp. A small value: copied freely, compared member by member.
+/// A layout. world = tp * cp * pp * dp; a pipeline stage's ranks are also etp * ep * edp, for its
+/// experts. A small value: copied freely, compared member by member.
 /// layout_keys.h has the key of each member, with its meaning and its range.
 struct ParallelConfig {
   int64_t tp = 1;                  // tensor parallel size
@@ -41,11 +47,12 @@ struct ParallelConfig {
   int64_t tp_overlap_chunks = 1;   // of each tp collective beside its products
   int64_t cp = 1;                  // context parallel size
   CpCommType cp_comm_type = CpCommType::kP2p;
-  int64_t pp = 1;                     // pipeline parallel size
-  int64_t vp = 1;                     // model chunks per pipeline rank
-  StageLayers stages{};               // layers of each chunk
-  int64_t ep = 1;                     // expert parallel size
-  int64_t etp = 1;                    // tensor parallel size of the experts
+  int64_t pp = 1;        // pipeline parallel size
+  int64_t vp = 1;        // model chunks per pipeline rank
+  StageLayers stages{};  // layers of each chunk
+  int64_t ep = 1;        // expert parallel size
+  int64_t etp = 1;       // tensor parallel size of the experts
+  Dispatch dispatch = Dispatch::kAllToAll;
   int64_t dp = 1;                     // data parallel size
   int64_t zero = 0;                   // sharding stage 0..3
   int64_t shard = 0;                  // ranks a replica is sharded over; 0 = dp
@@ -61,6 +68,13 @@ struct ParallelConfig {
   DType gradients = DType::kF32;  // of the weights: fp32, bf16
 
   int64_t world_size() const { return tp * cp * pp * dp; }
+  /// Ranks that hold the same expert weights: the expert data parallel size.
+  int64_t edp() const { return tp * cp * dp / (etp * ep); }
+  /// `shard` for expert weights: those of its ranks that hold the same ones, or 1; 0 = edp.
+  int64_t expert_shard() const {
+    if (shard == 0) return 0;
+    return tp * shard > etp * ep ? tp * shard / (etp * ep) : 1;
+  }
   bool operator==(const ParallelConfig&) const = default;
 };
 static_assert(std::is_trivially_copyable_v<ParallelConfig>);

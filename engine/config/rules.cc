@@ -49,6 +49,18 @@ std::string NotDivisible(const char* what, int64_t value, const char* by, int64_
   return fmt::format("{} {} is not divisible by {} {}", what, value, by, divisor);
 }
 
+/// An empty string, or which width of the experts does not divide over tp.
+std::string UnevenExperts(const RunConfig& run) {
+  const MoeConfig& moe = run.model.moe;
+  if (!moe.used()) return "";
+  for (const auto& [name, ffn] :
+       {std::pair("moe.ffn_hidden_size", moe.ffn_hidden_size),
+        std::pair("moe.shared_ffn_hidden_size", moe.shared_ffn_hidden_size)}) {
+    if (ffn % run.layout.tp != 0) return NotDivisible(name, ffn, "tp", run.layout.tp);
+  }
+  return "";
+}
+
 /// Tokens of a micro batch on one context-parallel rank.
 int64_t LocalTokens(const RunConfig& run) {
   return run.layout.micro_batch * run.sequence_length / run.layout.cp;
@@ -244,6 +256,19 @@ constexpr Rule kRules[] = {
      [](const RunConfig& run) { return run.model.ffn_hidden_size % run.layout.tp == 0; },
      [](const RunConfig& run) {
        return NotDivisible("ffn_hidden_size", run.model.ffn_hidden_size, "tp", run.layout.tp);
+     }},
+    {"moe-consistent", "What the model says of its experts fits together.",
+     [](const RunConfig& run) { return FaultOf(run.model.moe).empty(); },
+     [](const RunConfig& run) { return FaultOf(run.model.moe); }},
+    {"expert-ffn-divisible-by-tp",
+     "Every tensor-parallel rank computes the same number of columns of each expert, and of the "
+     "shared ones.",
+     [](const RunConfig& run) { return UnevenExperts(run).empty(); },
+     [](const RunConfig& run) { return UnevenExperts(run); }},
+    {"moe-fp8-unsupported", "Experts compute in fp32, bf16 or fp16.",
+     [](const RunConfig& run) { return !run.model.moe.used() || !TypesOf(run.layout).fp8; },
+     [](const RunConfig& run) {
+       return Unsupported("precision", Name(run.layout.precision), "experts without fp8");
      }},
     {"cp-comm-type-requires-cp",
      "Only context-parallel ranks have a way to reach each other's keys and values.",

@@ -119,6 +119,9 @@ RunConfig RunConfigFromJson(const nlohmann::json& json, const std::string& where
   if (const nlohmann::json* scale = object.Find("loss_scale")) {
     run.loss_scale = LossScaleConfigFromJson(*scale, object.Where("loss_scale"));
   }
+  if (const nlohmann::json* routing = object.Find("routing")) {
+    run.routing = RoutingConfigFromJson(*routing, object.Where("routing"));
+  }
   object.Boolean("deterministic", run.deterministic);
   object.Choice("device", run.device, kDevices);
   object.Integer("global_batch", run.global_batch, 1, kMaxBatch, Need::kRequired);
@@ -145,6 +148,7 @@ nlohmann::json ToJson(const RunConfig& run) {
            {{"initial", run.loss_scale.initial},
             {"minimum", run.loss_scale.minimum},
             {"growth_interval", run.loss_scale.growth_interval}}},
+          {"routing", ToJson(run.routing)},
           {"deterministic", run.deterministic},
           {"device", run.device},
           {"global_batch", run.global_batch},

@@ -32,6 +32,7 @@ struct RunConfig {
   OptimizerConfig optimizer{};
   Fp8Config fp8{};               // with precision fp8
   LossScaleConfig loss_scale{};  // with precision fp16
+  RoutingConfig routing{};       // with experts
   bool deterministic = false;    // cuda: the same bits in every run; the other devices always are
   std::string device = "cpu";    // cpu | cuda
   int64_t global_batch = 1;      // sequences per optimizer step

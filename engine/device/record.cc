@@ -39,7 +39,24 @@ std::string_view Name(OpKind kind) {
                                                                         "gelu_forward_fp8",
                                                                         "gelu_backward_fp8",
                                                                         "swiglu_forward_fp8",
-                                                                        "swiglu_backward_fp8"};
+                                                                        "swiglu_backward_fp8",
+                                                                        "grouped_gemm",
+                                                                        "grouped_add_bias",
+                                                                        "grouped_bias_backward",
+                                                                        "router_choose",
+                                                                        "sinkhorn_choose",
+                                                                        "router_weights",
+                                                                        "router_weights_backward",
+                                                                        "router_loss_backward",
+                                                                        "count_choices",
+                                                                        "drop_tokens",
+                                                                        "sort_by_expert",
+                                                                        "update_expert_bias",
+                                                                        "permute",
+                                                                        "unpermute",
+                                                                        "unpermute_backward",
+                                                                        "gate_rows",
+                                                                        "gate_rows_backward"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -52,7 +69,8 @@ std::string_view Name(CollectiveKind kind) {
 
 std::string_view Name(GroupKind group) {
   static constexpr std::array<std::string_view, kGroupKindCount> kNames = {
-      "world", "tp", "cp", "dp", "pp", "embedding", "shard", "replica"};
+      "world",   "tp", "cp",  "dp",     "pp",  "embedding",    "shard",
+      "replica", "ep", "etp", "etp_ep", "edp", "expert_shard", "expert_replica"};
   return kNames[static_cast<size_t>(group)];
 }
 

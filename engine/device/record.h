@@ -49,8 +49,25 @@ enum class OpKind : int {
   kGeluBackwardFp8,
   kSwiGluForwardFp8,
   kSwiGluBackwardFp8,
+  kGroupedGemm,  // dims m, n, k of the mean group; groups
+  kGroupedAddBias,
+  kGroupedBiasBackward,
+  kRouterChoose,  // rows, experts, k (also those below)
+  kSinkhornChoose,
+  kRouterWeights,
+  kRouterWeightsBackward,
+  kRouterLossBackward,
+  kCountChoices,
+  kDropTokens,
+  kSortByExpert,
+  kUpdateExpertBias,   // numel: experts
+  kPermute,            // rows, columns; tokens, k
+  kUnpermute,          // the same
+  kUnpermuteBackward,  // the same
+  kGateRows,
+  kGateRowsBackward,
 };
-inline constexpr int kOpKindCount = static_cast<int>(OpKind::kSwiGluBackwardFp8) + 1;
+inline constexpr int kOpKindCount = static_cast<int>(OpKind::kGateRowsBackward) + 1;
 
 /// "gemm", "attention_forward", ...: the names used in hardware profiles and reports.
 std::string_view Name(OpKind kind);
@@ -93,14 +110,22 @@ enum class GroupKind : int {
   kEmbedding,
   kShard,
   kReplica,
+  kExpert,
+  kExpertTensor,
+  kExpertModel,
+  kExpertData,
+  kExpertShard,
+  kExpertReplica,
 };
-inline constexpr int kGroupKindCount = static_cast<int>(GroupKind::kReplica) + 1;
+inline constexpr int kGroupKindCount = static_cast<int>(GroupKind::kExpertReplica) + 1;
 
-/// "world", "tp", "cp", "dp", "pp", "embedding", "shard", "replica".
+/// "world", "tp", "cp", "dp", "pp", "embedding", "shard", "replica", "ep", "etp", "etp_ep", "edp",
+/// "expert_shard", "expert_replica".
 std::string_view Name(GroupKind group);
 
 /// One message of this rank. `bytes` is the size of the full (unsharded) buffer: the buffer of an
-/// all-reduce, the output of an all-gather, the input of a reduce-scatter, the tensor sent.
+/// all-reduce, the output of an all-gather, the input of a reduce-scatter, the tensor sent, the
+/// larger of what an all-to-all takes and gives.
 struct CommRecord {
   CollectiveKind kind{};
   GroupKind group{};

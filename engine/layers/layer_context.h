@@ -31,10 +31,13 @@ struct LayerContext {
   int64_t micro_batch = 0;  // B of one micro batch
   int64_t sequence = 0;     // T, of which context-parallel ranks have a share each
   TrainingTypes types{};
+  RoutingConfig routing{};             // with experts
   Fp8State* fp8 = nullptr;             // scales and weights in fp8; set when types.fp8
   LinearObserver* observer = nullptr;  // sees what linear layers multiply; nullptr = nobody
   // Where linear layers put off their weights' gradients; nullptr = they make them at once.
   DeferredGradients* deferred = nullptr;
+  // [1]: gradients are those of this times the sum over tokens of their losses. In backward passes.
+  Tensor gradient_scale{};
 
   int64_t tp() const { return parallel.layout.tp; }
   /// Chunks of rows in which collectives of linear layers overlap with products; 1 = none. Whoever

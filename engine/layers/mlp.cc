@@ -12,19 +12,20 @@ namespace {
 
 bool IsSwiGlu(const ModelConfig& model) { return model.activation == ActivationKind::kSwiGlu; }
 
-std::vector<int64_t> Fc1Blocks(const ModelConfig& model) {
-  return std::vector<int64_t>(IsSwiGlu(model) ? 2 : 1, model.ffn_hidden_size);
+std::vector<int64_t> Fc1Blocks(const ModelConfig& model, int64_t ffn) {
+  return std::vector<int64_t>(IsSwiGlu(model) ? 2 : 1, ffn);
 }
 
 }  // namespace
 
-Mlp::Mlp(ParameterStore& store, const LayerContext& context, const std::string& name)
-    : linear_fc1_(store, context, name + ".linear_fc1", context.model.hidden_size,
-                  Fc1Blocks(context.model), context.model.bias),
-      linear_fc2_(store, context, name + ".linear_fc2", context.model.ffn_hidden_size,
-                  context.model.hidden_size, context.model.bias,
-                  context.model.init_std /
-                      std::sqrt(2.0 * static_cast<double>(context.model.num_layers))) {}
+Mlp::Mlp(ParameterStore& store, const LayerContext& context, const std::string& name, int64_t ffn)
+    : ffn_(ffn),
+      linear_fc1_(store, context, name + ".linear_fc1", context.model.hidden_size,
+                  Fc1Blocks(context.model, ffn), context.model.bias),
+      linear_fc2_(
+          store, context, name + ".linear_fc2", ffn, context.model.hidden_size, context.model.bias,
+          context.model.init_std / std::sqrt(2.0 * static_cast<double>(context.model.num_layers))) {
+}
 
 LinearOperand Mlp::ActivationForward(const LayerContext& context, const MlpSaved& saved) const {
   const bool swiglu = IsSwiGlu(context.model);
@@ -35,8 +36,7 @@ LinearOperand Mlp::ActivationForward(const LayerContext& context, const MlpSaved
                        });
     return std::move(target->out);
   }
-  Tensor activation = context.New({context.tokens(), context.model.ffn_hidden_size / context.tp()},
-                                  MemoryTag::kActivations);
+  Tensor activation = context.New({context.tokens(), ffn_ / context.tp()}, MemoryTag::kActivations);
   (swiglu ? SwiGluForward : GeluForward)(saved.fc1, activation);
   return activation;
 }

@@ -12,11 +12,16 @@ struct MlpSaved {
   LinearSaved linear_fc1;
   Tensor fc1;              // [N, F / tp], or gate and up [N, 2F / tp]: before the activation
   LinearSaved linear_fc2;  // its input is the activation [N, F / tp]; nothing with mlp_act
+
+  /// Whether what the MLP got is there, and dropping it.
+  bool has_input() const { return linear_fc1.defined(); }
+  void DropInput() { linear_fc1 = {}; }
 };
 
 class Mlp {
  public:
-  Mlp(ParameterStore& store, const LayerContext& context, const std::string& name);
+  /// Of width `ffn`.
+  Mlp(ParameterStore& store, const LayerContext& context, const std::string& name, int64_t ffn);
 
   /// y [rows, C], an activation, from x [rows, C].
   Tensor Forward(const LayerContext& context, LinearOperand x, MlpSaved& saved) const;
@@ -37,6 +42,7 @@ class Mlp {
   LinearOperand ActivationBackward(const LayerContext& context, const MlpSaved& saved,
                                    Tensor dactivation, bool accumulate) const;
 
+  int64_t ffn_;  // F
   ColumnParallelLinear linear_fc1_;
   RowParallelLinear linear_fc2_;
 };

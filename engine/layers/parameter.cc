@@ -69,7 +69,20 @@ Tensor ViewOf(const Tensor& unit, const FlatRange& range, const Parameter& param
 
 ParameterStore& ParameterStore::BeginUnit(bool reads_weights_backward) {
   units_.emplace_back().reads_weights_backward = reads_weights_backward;
+  current_ = units_.size() - 1;
   return *this;
+}
+
+size_t ParameterStore::ExpertUnit() {
+  for (const size_t used : units_[current_].also_uses) {
+    if (units_[used].grid == Grid::kExperts) return used;
+  }
+  const size_t unit = units_.size();
+  units_[current_].also_uses.push_back(unit);
+  ParameterUnit& added = units_.emplace_back();
+  added.grid = Grid::kExperts;
+  added.users = 1;
+  return unit;
 }
 
 Parameter& ParameterStore::Declare(ParameterSpec spec) {
@@ -78,19 +91,19 @@ Parameter& ParameterStore::Declare(ParameterSpec spec) {
   declared_.push_back(std::make_unique<Parameter>());
   Parameter& parameter = *declared_.back();
   parameter.spec = std::move(spec);
-  parameter.unit = units_.size() - 1;
-  units_.back().parameters.push_back(&parameter);
+  parameter.unit = parameter.spec.grid == Grid::kExperts ? ExpertUnit() : current_;
+  units_[parameter.unit].parameters.push_back(&parameter);
   return parameter;
 }
 
 void ParameterStore::AlsoUse(const Parameter& parameter) {
-  TRIMTAB_ASSERT(!units_.empty() && parameter.unit < units_.size() - 1,
-                 "{} is no parameter of an earlier unit", parameter.spec.name);
-  units_.back().also_uses.push_back(parameter.unit);
+  TRIMTAB_ASSERT(parameter.unit < current_, "{} is no parameter of an earlier unit",
+                 parameter.spec.name);
+  units_[current_].also_uses.push_back(parameter.unit);
   ++units_[parameter.unit].users;
 }
 
-void ParameterStore::Place(int64_t shards) {
+void ParameterStore::Place(const ShardCounts& shards) {
   TRIMTAB_ASSERT(ordered_.empty(), "parameters are placed twice");
   for (ParameterUnit& unit : units_) {
     std::stable_sort(
@@ -120,7 +133,7 @@ void ParameterStore::Place(int64_t shards) {
     }
     unit.tensor_parallel = {begin, replicated_begin};
     unit.replicated = {replicated_begin, numel_};
-    skip_to(begin + RoundUp(numel_ - begin, shards * kParameterAlignment));
+    skip_to(begin + RoundUp(numel_ - begin, shards.of(unit.grid) * kParameterAlignment));
     unit.range = {begin, numel_};
   }
 }
@@ -143,7 +156,8 @@ void ParameterStore::BindVectorGradients(size_t unit, const Tensor& values) {
 }
 
 void ParameterStore::Allocate(Device& device, DType weights, DType gradients) {
-  Place(/*shards=*/1);
+  Place({});
+  buffers_.Allocate(device);
   Tensor all_weights = Tensor::Empty(device, {numel_}, weights, MemoryTag::kWeights);
   Tensor all_gradients = Tensor::Empty(device, {numel_}, gradients, MemoryTag::kGradients);
   Fill(all_weights, 0.0f);

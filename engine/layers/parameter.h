@@ -1,12 +1,14 @@
 // Parameters: declared by layers, placed in one flat order, unit by unit.
 //
 // A unit is what is used together: the positions, one layer, the head; and the token table, which
-// embedding and head may share. It holds first its tensor-parallel parameters, then the replicated
-// ones, so that sequence parallelism sums those with one message; vectors stand together in the
-// middle, so that weight decay changes seldom and their gradients can be kept apart. Each parameter
-// begins at a multiple of kParameterAlignment elements: aligned for vector and tensor core loads,
-// and for the blocks of the optimizer's scaled state. Units stand in forward order. Whether all of
-// them are in memory at once is for data parallelism to decide (engine/parallel).
+// embedding and head may share. The experts of a layer, which other ranks hold too than the rest of
+// it, are a unit of their own that the layer's also uses. A unit holds first its tensor-parallel
+// parameters, then the replicated ones, so that sequence parallelism sums those with one message;
+// vectors stand together in the middle, so that weight decay changes seldom and their gradients can
+// be kept apart. Each parameter begins at a multiple of kParameterAlignment elements: aligned for
+// vector and tensor core loads, and for the blocks of the optimizer's scaled state. Units stand in
+// forward order. Whether all of them are in memory at once is for data parallelism to decide
+// (engine/parallel).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +18,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/comm/process_groups.h"
 #include "engine/device/tensor.h"
+#include "engine/layers/buffers.h"
 
 namespace trimtab {
 
@@ -44,7 +48,8 @@ struct ParameterSpec {
   int64_t rows = 0;  // of the local shard, padding included
   int64_t columns = 1;
   bool is_matrix = true;        // weight decay applies; otherwise the local shape is [rows]
-  bool tensor_parallel = true;  // sharded over tp; false = the same on every tp rank
+  Grid grid = Grid::kDense;     // kExperts: of experts, of which an ep rank holds its own
+  bool tensor_parallel = true;  // sharded over tp (etp of experts); false = the same on all of them
   bool duplicate = false;       // an earlier pipeline stage has it too, and counts it
   InitKind init = InitKind::kZeros;
   double init_std = 0;
@@ -74,38 +79,50 @@ struct FlatRange {
 };
 
 struct ParameterUnit {
+  Grid grid = Grid::kDense;            // of all its parameters
   std::vector<Parameter*> parameters;  // in flat order
-  std::vector<size_t> also_uses;       // earlier units whose parameters it uses
-  int users = 0;                       // later units that use its parameters
+  std::vector<size_t> also_uses;       // other units whose parameters it uses
+  int users = 0;                       // units that use its parameters as well
   bool reads_weights_backward = true;  // its backward pass reads weights
   FlatRange range;                     // padding included
-  FlatRange tensor_parallel;           // split over tp
-  FlatRange replicated;                // the same on every tp rank
+  FlatRange tensor_parallel;           // split over tp, or etp
+  FlatRange replicated;                // the same on every rank of it
   FlatRange vectors;                   // of both: what is no matrix
   std::vector<FlatRange> gaps;         // what no parameter takes
+};
+
+/// Into how many parts units are cut, by grid.
+struct ShardCounts {
+  int64_t dense = 1;
+  int64_t experts = 1;
+
+  int64_t of(Grid grid) const { return grid == Grid::kDense ? dense : experts; }
 };
 
 class ParameterStore {
  public:
   /// What is declared from now on belongs to a new unit. Without a call there is one unit.
   ParameterStore& BeginUnit(bool reads_weights_backward = true);
-  /// Adds a parameter to the unit. The reference stays valid; its tensors are undefined until they
-  /// are bound.
+  /// The unit that was begun last.
+  size_t current_unit() const { return current_; }
+  /// Adds a parameter to the unit, or to that of its experts. The reference stays valid; its
+  /// tensors are undefined until they are bound.
   Parameter& Declare(ParameterSpec spec);
   /// Says that the unit also uses an earlier one, that of `parameter`. A unit that others use is
   /// not used on its own.
   void AlsoUse(const Parameter& parameter);
 
-  /// Gives every parameter its place, and every unit a multiple of `shards` aligned parts. Once,
+  /// Gives every parameter its place, and every unit so many aligned parts, or a multiple. Once,
   /// after all is declared.
-  void Place(int64_t shards);
+  void Place(const ShardCounts& shards);
   /// Makes the weights (gradients) of a unit views of `values` [unit.range.numel()]; undefined
   /// `values` unbind them.
   void BindWeights(size_t unit, const Tensor& values);
   void BindGradients(size_t unit, const Tensor& values);
   /// The same for the vectors of the unit alone, of `values` [unit.vectors.numel()].
   void BindVectorGradients(size_t unit, const Tensor& values);
-  /// Place(1), and zeroed memory for all weights and gradients: as one rank on its own has them.
+  /// Place({}), and zeroed memory for all weights, gradients and buffers: as one rank on its own has
+  /// them.
   void Allocate(Device& device, DType weights, DType gradients);
 
   /// Receives initial values of a parameter, from its element `begin` on.
@@ -117,6 +134,10 @@ class ParameterStore {
   /// Rounds them into the weights, all of which are bound. No effect on meta.
   void Initialize(uint64_t seed);
 
+  /// What layers keep beside their parameters.
+  BufferStore& buffers() { return buffers_; }
+  const BufferStore& buffers() const { return buffers_; }
+
   const std::vector<ParameterUnit>& units() const { return units_; }
   /// In flat order.
   const std::vector<Parameter*>& parameters() const { return ordered_; }
@@ -124,10 +145,15 @@ class ParameterStore {
   int64_t numel() const { return numel_; }
 
  private:
+  /// The unit of the current one's experts, made when it is first asked for.
+  size_t ExpertUnit();
+
   std::vector<std::unique_ptr<Parameter>> declared_;
   std::vector<ParameterUnit> units_;
+  size_t current_ = 0;
   std::vector<Parameter*> ordered_;
   int64_t numel_ = 0;
+  BufferStore buffers_;
 };
 
 /// Threads that make initial values for `device`.

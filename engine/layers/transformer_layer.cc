@@ -12,11 +12,17 @@ std::string TransformerLayer::NameOf(int64_t number) {
 }
 
 TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& context,
-                                   const std::string& name)
-    : input_norm_(store, context, name + ".input_layernorm"),
-      attention_(store, context, name + ".self_attention"),
-      mlp_norm_(store, context, name + ".pre_mlp_layernorm"),
-      mlp_(store, context, name + ".mlp") {}
+                                   int64_t number)
+    : input_norm_(store, context, NameOf(number) + ".input_layernorm"),
+      attention_(store, context, NameOf(number) + ".self_attention"),
+      mlp_norm_(store, context, NameOf(number) + ".pre_mlp_layernorm") {
+  const std::string name = NameOf(number) + ".mlp";
+  if (context.model.layer_kind(number).moe) {
+    moe_.emplace(store, context, name);
+  } else {
+    mlp_.emplace(store, context, name, context.model.ffn_hidden_size);
+  }
+}
 
 Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
                                  TransformerLayerSaved& saved) const {
@@ -25,9 +31,11 @@ Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
       saved.attention);
   DropInputNorm(context, saved);
   Add(x, saved.middle);
-  Tensor y = mlp_.Forward(
-      context, mlp_norm_.Forward(context, saved.middle, saved.mlp_norm, mlp_.InputTarget(context)),
-      saved.mlp);
+  Tensor y = WithMlp(saved, [&](const auto& mlp, auto& kept) {
+    return mlp.Forward(
+        context, mlp_norm_.Forward(context, saved.middle, saved.mlp_norm, mlp.InputTarget(context)),
+        kept);
+  });
   DropMlp(context, saved);
   Add(saved.middle, y);
   return y;
@@ -39,14 +47,17 @@ void TransformerLayer::DropInputNorm(const LayerContext& context, TransformerLay
   saved.attention.linear_qkv = {};
 }
 
-void TransformerLayer::DropMlp(const LayerContext& context, TransformerLayerSaved& saved) {
-  if (context.Recomputes(RecomputeModule::kMlp)) {
-    saved.mlp_norm = {};
-    saved.mlp = {};
-  } else if (context.Recomputes(RecomputeModule::kLayerNorm)) {
-    saved.mlp_norm = {};
-    saved.mlp.linear_fc1 = {};
-  }
+void TransformerLayer::DropMlp(const LayerContext& context, TransformerLayerSaved& saved) const {
+  const bool all = context.Recomputes(RecomputeModule::kMlp);
+  if (!all && !context.Recomputes(RecomputeModule::kLayerNorm)) return;
+  saved.mlp_norm = {};
+  WithMlp(saved, [all](const auto&, auto& kept) {
+    if (all) {
+      kept = {};
+    } else {
+      kept.DropInput();
+    }
+  });
 }
 
 void TransformerLayer::RecomputeInputNorm(const LayerContext& context, const Tensor& x,
@@ -60,18 +71,22 @@ void TransformerLayer::RecomputeInputNorm(const LayerContext& context, const Ten
 
 void TransformerLayer::RecomputeMlp(const LayerContext& context,
                                     TransformerLayerSaved& saved) const {
-  if (saved.mlp.linear_fc1.defined()) return;
-  const RecomputePass recompute(context.device);
-  mlp_.Recompute(
-      context, mlp_norm_.Forward(context, saved.middle, saved.mlp_norm, mlp_.InputTarget(context)),
-      saved.mlp);
+  WithMlp(saved, [&](const auto& mlp, auto& kept) {
+    if (kept.has_input()) return;
+    const RecomputePass recompute(context.device);
+    mlp.Recompute(
+        context, mlp_norm_.Forward(context, saved.middle, saved.mlp_norm, mlp.InputTarget(context)),
+        kept);
+  });
 }
 
 void TransformerLayer::Backward(const LayerContext& context, const Tensor& x,
                                 TransformerLayerSaved& saved, Tensor& dx, bool accumulate) const {
   RecomputeMlp(context, saved);
   {
-    const Tensor dmlp = mlp_.Backward(context, saved.mlp, dx, accumulate);
+    const Tensor dmlp = WithMlp(saved, [&](const auto& mlp, auto& kept) {
+      return mlp.Backward(context, kept, dx, accumulate);
+    });
     mlp_norm_.Backward(context, saved.middle, saved.mlp_norm, dmlp, dx, accumulate);
   }
   RecomputeInputNorm(context, x, saved);

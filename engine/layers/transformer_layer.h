@@ -1,10 +1,13 @@
-// One pre-norm transformer layer: x + attention(norm(x)), then x + mlp(norm(x)).
+// One pre-norm transformer layer: x + attention(norm(x)), then x + mlp(norm(x)), where the MLP may
+// be one of experts.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "engine/layers/attention.h"
 #include "engine/layers/mlp.h"
+#include "engine/layers/moe_layer.h"
 #include "engine/layers/norm.h"
 
 namespace trimtab {
@@ -17,7 +20,8 @@ struct TransformerLayerSaved {
   SelfAttentionSaved attention;
   Tensor middle;  // [rows, C], the residual stream between attention and MLP
   NormSaved mlp_norm;
-  MlpSaved mlp;
+  MlpSaved mlp;  // of a dense MLP
+  MoeSaved moe;  // of experts
 
   /// Nothing of a layer is kept where all of it is recomputed.
   bool defined() const { return middle.defined(); }
@@ -28,7 +32,8 @@ class TransformerLayer {
   /// The name of layer `number` of a model: "decoder.layers.3".
   static std::string NameOf(int64_t number);
 
-  TransformerLayer(ParameterStore& store, const LayerContext& context, const std::string& name);
+  /// Layer `number` of the model.
+  TransformerLayer(ParameterStore& store, const LayerContext& context, int64_t number);
 
   /// The residual stream after the layer [rows, C], an activation, from the one before it.
   Tensor Forward(const LayerContext& context, const Tensor& x, TransformerLayerSaved& saved) const;
@@ -36,10 +41,18 @@ class TransformerLayer {
   void Backward(const LayerContext& context, const Tensor& x, TransformerLayerSaved& saved,
                 Tensor& dx, bool accumulate) const;
 
+  /// The layer's experts; nullptr where its MLP is dense.
+  const MoeLayer* moe() const { return moe_ ? &*moe_ : nullptr; }
+
  private:
+  /// use(layer, saved) with the MLP, dense or of experts, and what it keeps.
+  template <typename Use>
+  auto WithMlp(TransformerLayerSaved& saved, const Use& use) const {
+    return moe_ ? use(*moe_, saved.moe) : use(*mlp_, saved.mlp);
+  }
   /// Drops what of norms and MLP is recomputed, once attention or the MLP has used it.
   static void DropInputNorm(const LayerContext& context, TransformerLayerSaved& saved);
-  static void DropMlp(const LayerContext& context, TransformerLayerSaved& saved);
+  void DropMlp(const LayerContext& context, TransformerLayerSaved& saved) const;
   /// Make it again.
   void RecomputeInputNorm(const LayerContext& context, const Tensor& x,
                           TransformerLayerSaved& saved) const;
@@ -48,7 +61,8 @@ class TransformerLayer {
   Norm input_norm_;
   SelfAttention attention_;
   Norm mlp_norm_;
-  Mlp mlp_;
+  std::optional<Mlp> mlp_;  // one of the two
+  std::optional<MoeLayer> moe_;
 };
 
 }  // namespace trimtab

@@ -33,19 +33,17 @@ std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk
 
 GptModel::GptModel(ParameterStore& store, const LayerContext& context, const ModelChunk& chunk)
     : context_(context), chunk_(chunk) {
-  const auto last_unit = [&store] { return store.units().size() - 1; };
   if (chunk.embedding) {
     embedding_.emplace(store, context_);
-    embedding_unit_ = last_unit();
+    embedding_unit_ = store.current_unit();
   }
-  first_layer_unit_ = store.units().size();
   for (int64_t i = 0; i < chunk.num_layers; ++i) {
-    layers_.emplace_back(store.BeginUnit(), context_,
-                         TransformerLayer::NameOf(chunk.first_layer + i));
+    layers_.emplace_back(store.BeginUnit(), context_, chunk.first_layer + i);
+    layer_units_.push_back(store.current_unit());
   }
   if (chunk.head) {
     head_.emplace(store, context_, embedding_ ? &*embedding_ : nullptr);
-    head_unit_ = last_unit();
+    head_unit_ = store.current_unit();
   }
 }
 
@@ -73,6 +71,7 @@ std::optional<size_t> GptModel::UnitFrom(size_t index) const {
 Tensor GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, Tensor& loss_sum,
                          MicroBatchState& state, Tensor* logits) const {
   state.layers.resize(layers_.size());
+  state.gradient_scale = gradient_scale;
   state.inputs.clear();
   if (embedding_) {
     state.tokens = batch.tokens;
@@ -144,7 +143,9 @@ void GptModel::LayerBackward(const LayerContext& context, size_t index, MicroBat
   EnterLayer(PassKind::kBackward, index);
   hooks_->BeginBackward(LayerUnit(index), UnitBelow(index, state));
   hooks_->BeginGradients(LayerUnit(index), PartOf(context));
-  layers_[index].Backward(context, state.inputs.back(), state.layers[index], dx, accumulate);
+  LayerContext scaled = context;
+  scaled.gradient_scale = state.gradient_scale;
+  layers_[index].Backward(scaled, state.inputs.back(), state.layers[index], dx, accumulate);
   state.layers[index] = {};
   state.inputs.pop_back();
   hooks_->EndBackward(LayerUnit(index));
@@ -201,6 +202,12 @@ void GptModel::BackwardWeight(MicroBatchState& state, bool accumulate) const {
   }
   if (embedding_) EmbeddingBackward(state, state.dembedding, accumulate);
   state = {};
+}
+
+void GptModel::EndStep() const {
+  for (const TransformerLayer& layer : layers_) {
+    if (layer.moe() != nullptr) layer.moe()->router().EndStep(context_);
+  }
 }
 
 }  // namespace trimtab

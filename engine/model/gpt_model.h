@@ -43,6 +43,7 @@ struct MicroBatchState {
   std::vector<Tensor> inputs;
   std::vector<TransformerLayerSaved> layers;  // undefined where the layer is recomputed
   LmHeadSaved head;
+  Tensor gradient_scale;  // [1], as Forward got it
   // Between BackwardInput and BackwardWeight:
   std::vector<DeferredGradients> deferred;  // of the head, then of the layers, the last one first
   Tensor dembedding;                        // [rows, C], of the embedding's result
@@ -69,6 +70,9 @@ class GptModel {
   Tensor BackwardInput(MicroBatchState& state, Tensor dy, bool accumulate) const;
   void BackwardWeight(MicroBatchState& state, bool accumulate) const;
 
+  /// What layers change at the end of a step, when statistics are of all ranks.
+  void EndStep() const;
+
   const ModelChunk& chunk() const { return chunk_; }
   const std::vector<TransformerLayer>& layers() const { return layers_; }
   const LayerContext& context() const { return context_; }
@@ -88,7 +92,7 @@ class GptModel {
   /// Runs the group that ends at layer `last` forward again, keeping everything.
   void Recompute(MicroBatchState& state, size_t last) const;
   void EnterLayer(PassKind pass, size_t index) const;
-  size_t LayerUnit(size_t index) const { return first_layer_unit_ + index; }
+  size_t LayerUnit(size_t index) const { return layer_units_[index]; }
   /// The unit whose weights the forward pass reads in layer `index`: behind the layers, the head's.
   std::optional<size_t> UnitFrom(size_t index) const;
   /// The unit whose weights the backward pass reads after those of layer `index`: of the layer
@@ -108,7 +112,7 @@ class GptModel {
   std::optional<LmHead> head_;
   // Units of parameters.
   size_t embedding_unit_ = 0;
-  size_t first_layer_unit_ = 0;
+  std::vector<size_t> layer_units_;
   size_t head_unit_ = 0;
   UnitHooks no_hooks_;
   UnitHooks* hooks_ = &no_hooks_;

@@ -13,9 +13,13 @@
 #include "engine/ops/elementwise.h"
 #include "engine/ops/embedding.h"
 #include "engine/ops/fused_fp8.h"
+#include "engine/ops/gate_rows.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/norm.h"
+#include "engine/ops/permute.h"
 #include "engine/ops/quantize.h"
+#include "engine/ops/router.h"
+#include "engine/ops/sequence_routing.h"
 
 namespace trimtab {
 
@@ -67,6 +71,21 @@ struct CudaOps {
   decltype(&GeluBackwardFp8) gelu_backward_fp8 = nullptr;
   decltype(&SwiGluForwardFp8) swiglu_forward_fp8 = nullptr;
   decltype(&SwiGluBackwardFp8) swiglu_backward_fp8 = nullptr;
+  decltype(&RouterChoose) router_choose = nullptr;
+  decltype(&RouterChooseInTurn) router_choose_in_turn = nullptr;
+  decltype(&SinkhornChoose) sinkhorn_choose = nullptr;
+  decltype(&RouterWeights) router_weights = nullptr;
+  decltype(&RouterWeightsBackward) router_weights_backward = nullptr;
+  decltype(&RouterLossBackward) router_loss_backward = nullptr;
+  decltype(&CountChoices) count_choices = nullptr;
+  decltype(&DropTokens) drop_tokens = nullptr;
+  decltype(&SortByExpert) sort_by_expert = nullptr;
+  decltype(&UpdateExpertBias) update_expert_bias = nullptr;
+  decltype(&Permute) permute = nullptr;
+  decltype(&Unpermute) unpermute = nullptr;
+  decltype(&UnpermuteBackward) unpermute_backward = nullptr;
+  decltype(&GateRows) gate_rows = nullptr;
+  decltype(&GateRowsBackward) gate_rows_backward = nullptr;
 };
 
 /// Throws EnvironmentError "op has no kernel on device": for dispatchers.

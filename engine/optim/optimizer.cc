@@ -59,8 +59,12 @@ Optimizer::Optimizer(const OptimizerConfig& config, const ParallelContext& paral
     m_scale_ = zeros(MomentBlocks(numel), DType::kF32);
     v_scale_ = zeros(MomentBlocks(numel), DType::kF32);
   }
-  unit_sums_ = zeros(2 * static_cast<int64_t>(shards.store().units().size()), DType::kF32);
-  sums_ = zeros(2, DType::kF32);
+  const std::vector<ParameterUnit>& units = shards.store().units();
+  const bool experts = std::any_of(units.begin(), units.end(), [](const ParameterUnit& unit) {
+    return unit.grid == Grid::kExperts;
+  });
+  sums_ = zeros(experts ? 3 : 2, DType::kF32);
+  unit_sums_ = zeros(sums_.numel() * static_cast<int64_t>(units.size()), DType::kF32);
   scalars_ = zeros(kUpdateScalarCount, DType::kF32);
   PlanRuns();
   PlanNorm();
@@ -96,8 +100,13 @@ void Optimizer::PlanNorm() {
     const ParameterUnit& unit = units[static_cast<size_t>(i)];
     // Duplicates have a unit of their own, and count where they first are.
     if (!unit.parameters.empty() && unit.parameters.front()->spec.duplicate) continue;
-    add(unit.tensor_parallel, i);
-    add(unit.replicated, count + i);
+    if (unit.grid == Grid::kDense) {
+      add(unit.tensor_parallel, kSplit * count + i);
+      add(unit.replicated, kReplicated * count + i);
+    } else {
+      // What the ranks of an expert share counts on the first of them.
+      add(parallel_.etp_rank == 0 ? unit.range : unit.tensor_parallel, kExperts * count + i);
+    }
   }
 }
 
@@ -218,22 +227,34 @@ AdamWState Optimizer::StateOf(const OwnedPart& part) {
   return state;
 }
 
-void Optimizer::Update() {
+Tensor Optimizer::GradientSquares() {
   // Slots of parts that other ranks have stay zero.
   for (const NormPart& each : norm_parts_) {
     Tensor sum = unit_sums_.Slice(each.slot, {1});
     SumSquares(shards_.Gradients(each.part), sum);
   }
-  const int64_t units = unit_sums_.numel() / 2;
-  Tensor split_sum = sums_.Slice(0, {1});
-  Tensor replicated_sum = sums_.Slice(1, {1});
-  Sum(unit_sums_.Slice(0, {units}), split_sum, /*accumulate=*/false);
-  Sum(unit_sums_.Slice(units, {units}), replicated_sum, /*accumulate=*/false);
-  shards_.shard_group().AllReduce(sums_);
+  const int64_t units = unit_sums_.numel() / sums_.numel();
+  for (int64_t each = 0; each < sums_.numel(); ++each) {
+    Tensor sum = sums_.Slice(each, {1});
+    Sum(unit_sums_.Slice(each * units, {units}), sum, /*accumulate=*/false);
+  }
+  Tensor dense_sums = sums_.Slice(0, {2});
+  Tensor split_sum = sums_.Slice(kSplit, {1});
+  shards_.shard_group(Grid::kDense).AllReduce(dense_sums);
   // Tensor-parallel parameters count on every tp rank, replicated ones once.
   if (parallel_.layout.tp > 1) parallel_.tp->AllReduce(split_sum);
-  if (parallel_.layout.pp > 1) parallel_.pp->AllReduce(sums_);
-  Clip(sums_, static_cast<float>(config_.clip_grad), scalars_);
+  if (has_experts()) {
+    Tensor expert_sum = sums_.Slice(kExperts, {1});
+    shards_.shard_group(Grid::kExperts).AllReduce(expert_sum);
+    parallel_.etp_ep->AllReduce(expert_sum);
+    Sum(expert_sum, split_sum, /*accumulate=*/true);
+  }
+  if (parallel_.layout.pp > 1) parallel_.pp->AllReduce(dense_sums);
+  return dense_sums;
+}
+
+void Optimizer::Update() {
+  Clip(GradientSquares(), static_cast<float>(config_.clip_grad), scalars_);
 
   AdamWConfig config = {.beta1 = static_cast<float>(config_.beta1),
                         .beta2 = static_cast<float>(config_.beta2),

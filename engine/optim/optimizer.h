@@ -59,9 +59,16 @@ class Optimizer {
     int64_t slot = 0;
   };
 
+  /// Gradients by the ranks that their squares are summed over: what is split over tp, what is the
+  /// same on every tp rank, experts where there are any.
+  enum NormClass : int64_t { kSplit, kReplicated, kExperts };
+
   bool has_master() const { return master_.defined(); }
+  bool has_experts() const { return sums_.numel() > kExperts; }
   void PlanRuns();
   void PlanNorm();
+  /// [2]: the squares of all gradients of the run add up to its sum.
+  Tensor GradientSquares();
   /// The elements as a part of the shard, of which they must be.
   OwnedPart Owned(int64_t begin, size_t count) const;
   AdamWState StateOf(const OwnedPart& part);
@@ -79,8 +86,8 @@ class Optimizer {
   Tensor v_;
   Tensor m_scale_;  // with fp16 moments
   Tensor v_scale_;
-  Tensor unit_sums_;  // [2 * units]: squares of tensor-parallel gradients, then of replicated ones
-  Tensor sums_;       // [2]: the same of all units
+  Tensor unit_sums_;  // [2 or 3 * units]: squares of gradients, by NormClass
+  Tensor sums_;       // [2 or 3]: the same of all units
   Tensor scalars_;    // [kUpdateScalarCount]
 };
 

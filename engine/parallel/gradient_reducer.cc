@@ -28,15 +28,30 @@ void GradientReducer::StartBackward(bool first, bool last) {
 
 void GradientReducer::Begin(size_t unit, GradientPart part) {
   if (!shards_.gradients_sharded()) return;
+  std::vector<size_t> used = shards_.store().units()[unit].also_uses;
+  used.insert(used.begin(), unit);
+  for (const size_t each : used) {
+    if (part == GradientPart::kVectors) {
+      AllocateVectors(each);
+    } else {
+      AllocateUnit(each);
+      if (part == GradientPart::kMatrices) TakeVectors(each);
+    }
+  }
+}
+
+void GradientReducer::AllocateVectors(size_t unit) {
+  const FlatRange& range = shards_.store().units()[unit].vectors;
+  if (range.numel() == 0) return;
+  std::deque<Tensor>& vectors = units_[unit].vectors;
+  vectors.push_back(NewGradients(unit, range));
+  shards_.store().BindVectorGradients(unit, vectors.back());
+}
+
+void GradientReducer::TakeVectors(size_t unit) {
   const ParameterUnit& layout = shards_.store().units()[unit];
   std::deque<Tensor>& vectors = units_[unit].vectors;
-  if (part == GradientPart::kVectors) {
-    vectors.push_back(NewGradients(unit, layout.vectors));
-    return shards_.store().BindVectorGradients(unit, vectors.back());
-  }
-  AllocateUnit(unit);
-  for (const size_t other : layout.also_uses) AllocateUnit(other);
-  if (part == GradientPart::kAll) return;
+  if (vectors.empty()) return;
   Tensor target = units_[unit].gradients.Slice(layout.vectors.begin - layout.range.begin,
                                                {layout.vectors.numel()});
   Copy(vectors.front(), target);
@@ -61,13 +76,20 @@ void GradientReducer::AllocateUnit(size_t unit) {
   Tensor& gradients = units_[unit].gradients;
   const FlatRange& range = shards_.store().units()[unit].range;
   if (gradients.defined() || range.numel() == 0) return;
-  gradients = NewGradients(unit, range);
+  // What no other rank holds needs no sum, and is made where it is kept.
+  const Bucket& bucket = shards_.buckets()[units_[unit].bucket];
+  const bool in_place = first_ && shards_.shard_group(bucket.grid).size() == 1;
+  gradients = in_place ? shards_.Gradients(shards_.PartOf(bucket)) : NewGradients(unit, range);
   shards_.store().BindGradients(unit, gradients);
 }
 
 void GradientReducer::End(size_t unit, GradientPart part) {
   if (part == GradientPart::kVectors) {
-    if (shards_.gradients_sharded()) shards_.store().BindVectorGradients(unit, {});
+    if (!shards_.gradients_sharded()) return;
+    shards_.store().BindVectorGradients(unit, {});
+    for (const size_t other : shards_.store().units()[unit].also_uses) {
+      shards_.store().BindVectorGradients(other, {});
+    }
     return;
   }
   if (!(last_ && overlap_) && !shards_.gradients_sharded()) return;
@@ -88,8 +110,10 @@ void GradientReducer::EndUse(size_t unit, int uses) {
 }
 
 void GradientReducer::SumReplicated(size_t unit, const Tensor& bucket, const FlatRange& range) {
-  const FlatRange& replicated = shards_.store().units()[unit].replicated;
-  if (replicated.numel() == 0) return;
+  const ParameterUnit& layout = shards_.store().units()[unit];
+  const FlatRange& replicated = layout.replicated;
+  // An expert's rows are the same on every rank that shares it.
+  if (replicated.numel() == 0 || layout.grid == Grid::kExperts) return;
   Tensor part = bucket.Slice(replicated.begin - range.begin, {replicated.numel()});
   parallel_.tp->AllReduce(part);
 }
@@ -100,7 +124,7 @@ void GradientReducer::Send(size_t bucket) {
   if (sent.range.numel() == 0) return;
   // One at a time, where each has memory of its own; and each on its way to the other replicas
   // while the next one is scattered.
-  if (shards_.gradients_sharded() || shards_.replica_group().size() > 1) Collect();
+  if (shards_.gradients_sharded() || shards_.replica_group(sent.grid).size() > 1) Collect();
   Tensor gradients = shards_.gradients_sharded()
                          ? std::exchange(units_[sent.first_unit].gradients, {})
                          : shards_.gradients().Slice(sent.range.begin, {sent.range.numel()});
@@ -113,7 +137,7 @@ void GradientReducer::Send(size_t bucket) {
   const OwnedPart part = shards_.PartOf(sent);
   Tensor own = gradients.Slice(part.begin - sent.range.begin, {part.numel});
   if (shards_.gradients_sharded() && first_) own = shards_.Gradients(part);
-  CommHandle handle = shards_.shard_group().ReduceScatterAsync(gradients, own);
+  CommHandle handle = shards_.shard_group(sent.grid).ReduceScatterAsync(gradients, own);
   scattered_.push_back({bucket, std::move(gradients), std::move(handle)});
   if (!overlap_) Collect();
 }
@@ -139,8 +163,9 @@ void GradientReducer::Collect() {
 
 void GradientReducer::SumOverReplicas(size_t bucket) {
   buckets_[bucket].summed = true;
-  Tensor own = shards_.Gradients(shards_.PartOf(shards_.buckets()[bucket]));
-  if (own.numel() > 0) sums_.push_back(shards_.replica_group().AllReduceAsync(own));
+  const Bucket& summed = shards_.buckets()[bucket];
+  Tensor own = shards_.Gradients(shards_.PartOf(summed));
+  if (own.numel() > 0) sums_.push_back(shards_.replica_group(summed.grid).AllReduceAsync(own));
 }
 
 void GradientReducer::FinishBackward() {

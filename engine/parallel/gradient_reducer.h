@@ -51,6 +51,10 @@ class GradientReducer {
     CommHandle handle;
   };
 
+  /// Memory for vectors of the unit.
+  void AllocateVectors(size_t unit);
+  /// The vectors of a micro batch, made earlier, into the unit's gradients.
+  void TakeVectors(size_t unit);
   /// Memory for the gradients of `range`, which lies in the unit; of it only the gaps are zero.
   Tensor NewGradients(size_t unit, const FlatRange& range) const;
   /// Gives the unit memory for gradients, unless it has some.

@@ -14,39 +14,46 @@ Tensor Zeros(Device& device, int64_t numel, DType dtype, MemoryTag tag) {
   return tensor;
 }
 
-/// Whether a replica has some of the data-parallel ranks only.
-bool IsHybrid(const ParallelContext& parallel) { return parallel.shard->size() > 1; }
-
 }  // namespace
 
 std::vector<Bucket> PlanBuckets(const std::vector<ParameterUnit>& units, int64_t min_numel,
-                                int64_t shards) {
+                                const ShardCounts& shards) {
   std::vector<Bucket> buckets;  // the last units first
   for (size_t i = units.size(); i-- > 0;) {
     const FlatRange& range = units[i].range;
     const bool alone = units[i].users > 0 || (i + 1 < units.size() && units[i + 1].users > 0);
     if (buckets.empty() || alone || buckets.back().range.numel() >= min_numel) {
-      buckets.push_back({.end_unit = i + 1, .range = {range.end, range.end}});
+      buckets.push_back(
+          {.end_unit = i + 1, .range = {range.end, range.end}, .grid = units[i].grid});
     }
     buckets.back().first_unit = i;
     buckets.back().range.begin = range.begin;
-    buckets.back().shard_begin = range.begin / shards;
   }
   std::reverse(buckets.begin(), buckets.end());
+  int64_t shard_begin = 0;
+  for (Bucket& bucket : buckets) {
+    bucket.shard_begin = shard_begin;
+    shard_begin += bucket.range.numel() / shards.of(bucket.grid);
+  }
   return buckets;
 }
 
 ParameterShards::ParameterShards(const ParallelContext& parallel, ParameterStore& store,
                                  Device& device)
-    : store_(store),
-      stage_(parallel.dp->size() > 1 ? parallel.layout.zero : 0),
-      shard_group_(stage_ >= 1 && !IsHybrid(parallel) ? parallel.dp.get() : parallel.shard.get()),
-      replica_group_(stage_ == 0 ? parallel.dp.get() : parallel.replica.get()),
-      shards_(shard_group_->size()) {
-  store.Place(shards_);
+    : store_(store), stage_(parallel.dp->size() > 1 ? parallel.layout.zero : 0) {
+  const auto groups = [this](Communicator& all, Communicator& within, Communicator& across) {
+    if (stage_ == 0) return Groups{.shard = &within, .replica = &all};
+    return Groups{.shard = across.size() > 1 ? &within : &all, .replica = &across};
+  };
+  dense_ = groups(*parallel.dp, *parallel.shard, *parallel.replica);
+  experts_ = groups(*parallel.edp, *parallel.expert_shard, *parallel.expert_replica);
+  const ShardCounts shards = {.dense = dense_.shard->size(), .experts = experts_.shard->size()};
+  store.Place(shards);
+  store.buffers().Allocate(device);
   const TrainingTypes types = TypesOf(parallel.layout);
   const int64_t min_numel = gradients_sharded() ? 0 : kBucketBytes / SizeOf(types.gradients);
-  buckets_ = PlanBuckets(store.units(), min_numel, shards_);
+  buckets_ = PlanBuckets(store.units(), min_numel, shards);
+  for (const Bucket& bucket : buckets_) numel_ += PartOf(bucket).numel;
   weights_ = Zeros(device, weights_sharded() ? numel() : store.numel(), types.weights,
                    MemoryTag::kWeights);
   gradients_ = Zeros(device, gradients_sharded() ? numel() : store.numel(), types.gradients,
@@ -60,8 +67,9 @@ ParameterShards::ParameterShards(const ParallelContext& parallel, ParameterStore
 }
 
 OwnedPart ParameterShards::PartOf(const Bucket& bucket) const {
-  const int64_t numel = bucket.range.numel() / shards_;
-  return {bucket.range.begin + shard_group_->rank() * numel, bucket.shard_begin, numel};
+  const Communicator& ranks = shard_group(bucket.grid);
+  const int64_t numel = bucket.range.numel() / ranks.size();
+  return {bucket.range.begin + ranks.rank() * numel, bucket.shard_begin, numel};
 }
 
 OwnedPart ParameterShards::Within(const FlatRange& range) const {

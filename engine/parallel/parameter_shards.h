@@ -10,7 +10,9 @@
 // A replica is sharded over all data-parallel ranks, or (hybrid sharding: Zhang et al., MiCS,
 // arXiv:2205.00119; Zhao et al., arXiv:2304.11277) over layout.shard neighbours of them, and there
 // are several. What is sent at once is a bucket: a run of units, cut into as many equal parts as a
-// replica has ranks. A rank's shard is its part of every bucket, one after the other.
+// replica has ranks. A rank's shard is its part of every bucket, one after the other. Experts are
+// held by other ranks than the rest: their units are buckets of their own, sharded over the ranks
+// of the experts' grid that hold the same ones.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +34,16 @@ struct Bucket {
   size_t end_unit = 0;
   FlatRange range;
   int64_t shard_begin = 0;  // of the rank's part, in its shard
+  Grid grid = Grid::kDense;
 
   bool operator==(const Bucket&) const = default;
 };
 
 /// Buckets of at least `min_numel` elements, in flat order, collected from the last unit, which the
 /// backward pass completes first. What another pipeline stage may hold too, a unit that others use,
-/// is a bucket of its own, so that it is cut alike there. For shards of 1 / `shards`.
+/// is a bucket of its own, so that it is cut alike there; as are the experts of a layer.
 std::vector<Bucket> PlanBuckets(const std::vector<ParameterUnit>& units, int64_t min_numel,
-                                int64_t shards);
+                                const ShardCounts& shards);
 
 /// Elements of the flat order that this rank updates.
 struct OwnedPart {
@@ -61,17 +64,18 @@ class ParameterShards {
   Device& device() const { return weights_.device(); }
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
-  /// The ranks that share this replica, and those that have the same shard in other replicas.
-  Communicator& shard_group() const { return *shard_group_; }
-  Communicator& replica_group() const { return *replica_group_; }
+  /// The ranks that share this replica of what is laid out over `grid`, and those that have the
+  /// same shard in other replicas.
+  Communicator& shard_group(Grid grid) const { return *GroupsOf(grid).shard; }
+  Communicator& replica_group(Grid grid) const { return *GroupsOf(grid).replica; }
 
   /// Whether the rank updates a part only; keeps gradients, weights of that part only.
-  bool updates_sharded() const { return shards_ > 1; }
+  bool updates_sharded() const { return stage_ >= 1; }
   bool gradients_sharded() const { return stage_ >= 2; }
   bool weights_sharded() const { return stage_ >= 3; }
 
   /// Elements this rank updates: the size of its shard.
-  int64_t numel() const { return store_.numel() / shards_; }
+  int64_t numel() const { return numel_; }
   /// This rank's part of a bucket.
   OwnedPart PartOf(const Bucket& bucket) const;
   /// Those of its elements that lie in `range`, which lies in one unit.
@@ -85,12 +89,18 @@ class ParameterShards {
   const Tensor& gradients() const { return gradients_; }
 
  private:
+  struct Groups {
+    Communicator* shard = nullptr;
+    Communicator* replica = nullptr;
+  };
+  const Groups& GroupsOf(Grid grid) const { return grid == Grid::kDense ? dense_ : experts_; }
+
   ParameterStore& store_;
   int64_t stage_ = 0;
-  Communicator* shard_group_;
-  Communicator* replica_group_;
-  int64_t shards_ = 1;
+  Groups dense_;
+  Groups experts_;
   std::vector<Bucket> buckets_;
+  int64_t numel_ = 0;
   Tensor weights_;
   Tensor gradients_;
 };

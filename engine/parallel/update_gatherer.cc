@@ -35,8 +35,8 @@ void UpdateGatherer::Gather() {
       const Bucket& bucket = shards_.buckets()[i];
       if (bucket.range.numel() == 0) continue;
       Tensor all = shards_.weights().Slice(bucket.range.begin, {bucket.range.numel()});
-      gathers_[i] =
-          shards_.shard_group().AllGatherAsync(shards_.Weights(shards_.PartOf(bucket)), all);
+      gathers_[i] = shards_.shard_group(bucket.grid)
+                        .AllGatherAsync(shards_.Weights(shards_.PartOf(bucket)), all);
     }
     if (!beside_forward_) Await();
   }

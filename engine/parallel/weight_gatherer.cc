@@ -10,10 +10,15 @@ void WeightGatherer::Prefetch(size_t unit) {
   Unit& state = units_[unit];
   const Bucket& bucket = shards_.buckets()[unit];  // in this stage they are the same
   if (state.weights.defined() || bucket.range.numel() == 0) return;
+  const Tensor own = shards_.Weights(shards_.PartOf(bucket));
+  Communicator& group = shards_.shard_group(bucket.grid);
+  if (group.size() == 1) {
+    state.weights = own;  // whole
+    return;
+  }
   state.weights = Tensor::Empty(shards_.device(), {bucket.range.numel()}, shards_.weights().dtype(),
                                 MemoryTag::kCommunication);
-  state.gather =
-      shards_.shard_group().AllGatherAsync(shards_.Weights(shards_.PartOf(bucket)), state.weights);
+  state.gather = group.AllGatherAsync(own, state.weights);
 }
 
 void WeightGatherer::Acquire(size_t unit) {

@@ -93,15 +93,16 @@ CheckpointHeader HeaderOf(Trainer& trainer, int64_t step) {
 void WriteState(Trainer& trainer, CheckpointWriter& writer) {
   trainer.AwaitWeights();
   const ParallelContext& parallel = trainer.parallel();
-  // Of ranks that have the same, the first one's is written.
-  if (trainer.shards().replica_group().rank() != 0) return;
   const Optimizer& optimizer = trainer.optimizer();
   std::vector<float> host;
   ForEachSlice(trainer, /*whole_weights=*/false,
                [&](StateKind kind, const Parameter& parameter, const Part& part) {
-                 // So with tensor-parallel ranks, and pipeline stages.
+                 // Of ranks that have the same, the first one's is written.
+                 const Grid grid = parameter.spec.grid;
+                 if (trainer.shards().replica_group(grid).rank() != 0) return;
+                 const int split_rank = grid == Grid::kDense ? parallel.tp_rank : parallel.etp_rank;
+                 if (!parameter.spec.tensor_parallel && split_rank != 0) return;
                  if (parameter.spec.duplicate) return;
-                 if (!parameter.spec.tensor_parallel && parallel.tp_rank != 0) return;
                  host.resize(static_cast<size_t>(part.numel));
                  const int64_t begin = parameter.offset + part.begin;
                  if (kind == StateKind::kWeight) {

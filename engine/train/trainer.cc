@@ -69,6 +69,8 @@ LossTensors NewLossTensors(Device& device) {
   return {.gradient_scale = scalar(), .loss_sum = scalar()};
 }
 
+}  // namespace
+
 LayerContext ContextOf(const RunConfig& run, const ParallelContext& parallel, Device& device,
                        Fp8State* fp8) {
   return {.device = device,
@@ -77,10 +79,9 @@ LayerContext ContextOf(const RunConfig& run, const ParallelContext& parallel, De
           .micro_batch = run.layout.micro_batch,
           .sequence = run.sequence_length,
           .types = TypesOf(run.layout),
+          .routing = run.routing,
           .fp8 = fp8};
 }
-
-}  // namespace
 
 std::vector<ModelChunk> ChunksOf(const RunConfig& run, int64_t pp_rank) {
   const ParallelConfig& layout = run.layout;
@@ -137,7 +138,7 @@ WholeModelDeclaration::WholeModelDeclaration(const RunConfig& run, const Paralle
   const bool in_fp8 = TypesOf(run.layout).fp8;
   const GptModel model(parameters, ContextOf(run, parallel, device, in_fp8 ? &fp8 : nullptr),
                        WholeModel(run.model));
-  parameters.Place(/*shards=*/1);
+  parameters.Place({});
 }
 
 void Trainer::Observe(LinearObserver* observer) {
@@ -168,11 +169,13 @@ void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample, const M
 
 void Trainer::RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::function<void()>& work) {
   // An observer looks at values on the host, which captured work cannot; a recorder wants to see
-  // every op. Messages from one graph to the next cannot be captured.
-  const bool capture = warm_ && !chunks_.front()->observed() && device_.recorder() == nullptr &&
-                       !parallel_.layout.overlap_param_gather && device_.CanCapture() &&
-                       parallel_.tp->CanCapture() && parallel_.cp->CanCapture() &&
-                       parallel_.dp->CanCapture() && parallel_.pp->CanCapture();
+  // every op. Messages from one graph to the next cannot be captured, nor can the number of tokens
+  // that each expert gets.
+  const bool capture = warm_ && !run_.model.moe.used() && !chunks_.front()->observed() &&
+                       device_.recorder() == nullptr && !parallel_.layout.overlap_param_gather &&
+                       device_.CanCapture() && parallel_.tp->CanCapture() &&
+                       parallel_.cp->CanCapture() && parallel_.dp->CanCapture() &&
+                       parallel_.pp->CanCapture();
   if (!capture) {
     graphs_ = {};  // their memory is needed for this
     return work();
@@ -216,11 +219,21 @@ void Trainer::EndStep() {
   // First: what is gathered at the end may be under way until the next step needs it.
   if (parallel_.dp->size() > 1) parallel_.dp->AllReduce(loss_.loss_sum);
   if (parallel_.layout.pp > 1) parallel_.pp->AllReduce(loss_.loss_sum);
+  EndRouting();
   RunCaptured(graphs_.update, [&] {
     if (fp8_ != nullptr) fp8_->EndStep(parallel_);
     optimizer_.Update();
     data_parallel_->GatherUpdated();
   });
+}
+
+void Trainer::EndRouting() {
+  Tensor statistics = store_.buffers().statistics();
+  if (!run_.model.moe.used()) return;
+  if (statistics.defined() && parallel_.dp->size() > 1) parallel_.dp->AllReduce(statistics);
+  for (const auto& chunk : chunks_) chunk->EndStep();
+  const auto tokens = static_cast<double>(run_.global_batch * run_.sequence_length);
+  routing_ = OverStages(ReportRouting(chunks_, tokens), parallel_, device_);
 }
 
 double Trainer::MeanLoss() {
@@ -239,6 +252,9 @@ StepResult Trainer::Step(const TokenSource& source, int64_t step) {
   const auto tokens = static_cast<double>(run_.global_batch * run_.sequence_length);
   Upload(loss_.gradient_scale, result.loss_scale / tokens);
   Upload(loss_.loss_sum, 0.0);
+  if (Tensor statistics = store_.buffers().statistics(); statistics.defined()) {
+    CopyFromHost(statistics, std::vector<float>(static_cast<size_t>(statistics.numel())));
+  }
 
   RunMicroBatches(source, first_sample);
   optimizer_.Prepare(result.learning_rate, step - loss_scaler_.skipped(), result.loss_scale);
@@ -246,6 +262,7 @@ StepResult Trainer::Step(const TokenSource& source, int64_t step) {
   warm_ = true;
 
   result.loss = MeanLoss();
+  result.routing = routing_;
   const UpdateOutcome outcome = optimizer_.Outcome();
   result.grad_norm = outcome.grad_norm;
   result.skipped = !outcome.applied;

@@ -16,6 +16,7 @@
 #include "engine/optim/loss_scaler.h"
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/sharded_data_parallel.h"
+#include "engine/train/routing_report.h"
 #include "engine/train/stage_runner.h"
 
 namespace trimtab {
@@ -26,6 +27,7 @@ struct StepResult {
   double learning_rate = 0;
   double loss_scale = 1;
   bool skipped = false;  // fp16: gradients overflowed, so weights stayed and the loss scale halved
+  RoutingReport routing{};  // with experts; its losses are no part of `loss`
 };
 
 /// The chunks of the run's model on pipeline rank `pp_rank`, in order.
@@ -33,6 +35,11 @@ std::vector<ModelChunk> ChunksOf(const RunConfig& run, int64_t pp_rank);
 
 /// What a rank of pipeline rank `pp_rank` does in a step.
 StageProgram ProgramOf(const RunConfig& run, int64_t pp_rank);
+
+/// What the layers of the run's model need to know on this rank. `run`, `parallel` and `device`
+/// must outlive it; `fp8` is nullptr unless the precision is fp8.
+LayerContext ContextOf(const RunConfig& run, const ParallelContext& parallel, Device& device,
+                       Fp8State* fp8);
 
 class Trainer {
  public:
@@ -52,7 +59,8 @@ class Trainer {
   /// The two parts of Step that follow its micro batches; a dry run may ask for them alone.
   /// Sums over the ranks what is left of the gradients.
   void ReduceGradients() { data_parallel_->FinishStep(); }
-  /// fp8 scales, clipping, AdamW, gathering of weights; the sum of the loss over the ranks.
+  /// fp8 scales, clipping, AdamW, gathering of weights; the sums over the ranks of the loss and of
+  /// what routers count, and what routers make of that.
   void EndStep();
 
   const RunConfig& run() const { return run_; }
@@ -85,6 +93,7 @@ class Trainer {
   /// Runs `work`; from the second step on, where the device can and nobody listens to its ops, as a
   /// captured graph.
   void RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::function<void()>& work);
+  void EndRouting();
   double MeanLoss();
 
   RunConfig run_;
@@ -98,7 +107,8 @@ class Trainer {
   LossScaler loss_scaler_;
   LossTensors loss_;  // loss scale / tokens of the global batch; sum over this rank's tokens
   StageRunner stage_;
-  bool warm_ = false;  // a step has run: every kernel has been chosen
+  RoutingReport routing_;  // of the last step
+  bool warm_ = false;      // a step has run: every kernel has been chosen
   struct Graphs {
     std::unique_ptr<CapturedWork> micro_batch[2][2];  // [first of a step][last of a step]
     std::unique_ptr<CapturedWork> update;

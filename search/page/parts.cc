@@ -11,10 +11,11 @@ namespace trimtab {
 namespace {
 
 // In the order of the bars. The first few are of predictions, the next of measurements.
-constexpr std::array<std::string_view, 14> kStepParts = {"compute",
+constexpr std::array<std::string_view, 15> kStepParts = {"compute",
                                                          "recompute",
                                                          "tensor-parallel messages",
                                                          "context-parallel messages",
+                                                         "messages to and from experts",
                                                          "data-parallel messages",
                                                          "messages between stages",
                                                          "pipeline bubble",
@@ -34,6 +35,7 @@ constexpr std::array<std::string_view, 7> kMemoryParts = {
 std::string_view StepPartOf(std::string_view entry) {
   if (entry == "exposed_tp") return "tensor-parallel messages";
   if (entry == "exposed_cp") return "context-parallel messages";
+  if (entry == "exposed_ep") return "messages to and from experts";
   if (entry == "exposed_dp") return "data-parallel messages";
   if (entry == "exposed_pp") return "messages between stages";
   if (entry == "bubble") return "pipeline bubble";

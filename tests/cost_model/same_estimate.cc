@@ -52,6 +52,7 @@ void ExpectSameEstimate(const Estimate& closed, const Estimate& dry, Differences
   EXPECT_NEAR(a.compute, b.compute, tolerance);
   EXPECT_NEAR(a.exposed_tp, b.exposed_tp, tolerance);
   EXPECT_NEAR(a.exposed_cp, b.exposed_cp, tolerance);
+  EXPECT_NEAR(a.exposed_ep, b.exposed_ep, tolerance);
   EXPECT_NEAR(a.recompute, b.recompute, tolerance);
   EXPECT_NEAR(a.optimizer, b.optimizer, tolerance);
   EXPECT_NEAR(a.overhead, b.overhead, tolerance);

@@ -150,20 +150,25 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  void DoAllToAll(const Tensor& in, Tensor& out) override {
+  void DoAllToAll(const Tensor& in, std::span<const BufferPart> send, Tensor& out,
+                  std::span<const BufferPart> receive) override {
     CheckDevice(in);
     const cudaStream_t stream = Join();
-    const size_t part = Bytes(in) / static_cast<size_t>(size());
+    const int64_t element = SizeOf(in.dtype());
+    const auto bytes = [element](int64_t count) { return static_cast<size_t>(count * element); };
     // One group: each send meets its receive while the others are under way.
     Call("ncclSend and ncclRecv", [&] {
       ncclResult_t result = ncclGroupStart();
       for (int peer = 0; peer < size() && result == ncclSuccess; ++peer) {
-        const size_t offset = part * static_cast<size_t>(peer);
-        result = ncclSend(static_cast<const char*>(in.raw()) + offset, part, ncclInt8, peer, comm_,
-                          stream);
-        if (result != ncclSuccess) break;
-        result =
-            ncclRecv(static_cast<char*>(out.raw()) + offset, part, ncclInt8, peer, comm_, stream);
+        const BufferPart& sent = send[static_cast<size_t>(peer)];
+        const BufferPart& received = receive[static_cast<size_t>(peer)];
+        if (sent.count > 0) {
+          result = ncclSend(static_cast<const char*>(in.raw()) + bytes(sent.begin),
+                            bytes(sent.count), ncclInt8, peer, comm_, stream);
+        }
+        if (result != ncclSuccess || received.count == 0) continue;
+        result = ncclRecv(static_cast<char*>(out.raw()) + bytes(received.begin),
+                          bytes(received.count), ncclInt8, peer, comm_, stream);
       }
       const ncclResult_t end = ncclGroupEnd();
       return result != ncclSuccess ? result : end;

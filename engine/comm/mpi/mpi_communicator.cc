@@ -3,6 +3,7 @@
 #include "engine/comm/mpi/mpi_communicator.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <exception>
 
@@ -113,20 +114,26 @@ class MpiCommunicator final : public Communicator {
     });
   }
 
-  void DoAllToAll(const Tensor& in, Tensor& out) override {
+  void DoAllToAll(const Tensor& in, std::span<const BufferPart> send, Tensor& out,
+                  std::span<const BufferPart> receive) override {
     const KeepOnFailure keep(in, out, scratch_);
-    const int64_t part = in.numel() / size();
-    const int64_t bytes = part * SizeOf(in.dtype());
-    const CommCall call = MakeCall(CollectiveKind::kAllToAll, in, part, ReduceOp::kSum, -1);
+    const CommCall call = MakeCall(CollectiveKind::kAllToAll, in, 0, ReduceOp::kSum, -1);
     world_.Agree(place(), call);
-    if (bytes > 0) {
-      std::memcpy(At(out.raw(), part * rank(), out.dtype()),
-                  At(in.raw(), part * rank(), in.dtype()), static_cast<size_t>(bytes));
+    CheckPeersParts(call, send, receive);
+    const auto own = static_cast<size_t>(rank());
+    const int64_t element = SizeOf(in.dtype());
+    if (send[own].count > 0) {
+      std::memcpy(At(out.raw(), receive[own].begin, out.dtype()),
+                  At(in.raw(), send[own].begin, in.dtype()),
+                  static_cast<size_t>(send[own].count * element));
     }
     Exchange(call, [&](int peer, MpiWorld::Transfer& transfer) {
-      transfer.send = At(in.raw(), part * peer, in.dtype());
-      transfer.receive = At(out.raw(), part * peer, out.dtype());
-      transfer.send_bytes = transfer.receive_bytes = bytes;
+      const BufferPart& sent = send[static_cast<size_t>(peer)];
+      const BufferPart& received = receive[static_cast<size_t>(peer)];
+      transfer.send = At(in.raw(), sent.begin, in.dtype());
+      transfer.send_bytes = sent.count * element;
+      transfer.receive = At(out.raw(), received.begin, out.dtype());
+      transfer.receive_bytes = received.count * element;
     });
   }
 
@@ -193,6 +200,32 @@ class MpiCommunicator final : public Communicator {
     }
     sources_[static_cast<size_t>(rank())] = At(in, own.begin, call.dtype);
     ReduceRange(call.dtype, call.op, sources_, std::span(&out, 1), 0, own.count, 0);
+  }
+
+  /// Throws on both ranks where one sends another number of elements than the other expects: they
+  /// tell each other both numbers, {sent, expected}.
+  void CheckPeersParts(const CommCall& call, std::span<const BufferPart> send,
+                       std::span<const BufferPart> receive) {
+    using Counts = std::array<int64_t, 2>;
+    scratch_->resize(2 * sizeof(Counts) * static_cast<size_t>(size()));
+    const auto counts = [this](int peer, bool own) {
+      return scratch_->data() + sizeof(Counts) * static_cast<size_t>(2 * peer + (own ? 1 : 0));
+    };
+    Exchange(call, [&](int peer, MpiWorld::Transfer& transfer) {
+      const auto other = static_cast<size_t>(peer);
+      const Counts own = {send[other].count, receive[other].count};
+      std::memcpy(counts(peer, true), own.data(), sizeof(Counts));
+      transfer.send = counts(peer, true);
+      transfer.receive = counts(peer, false);
+      transfer.send_bytes = transfer.receive_bytes = sizeof(Counts);
+    });
+    for (int peer = 0; peer < size(); ++peer) {
+      const auto other = static_cast<size_t>(peer);
+      Counts theirs = {receive[other].count, send[other].count};  // of this rank itself: as it is
+      if (peer != rank()) std::memcpy(theirs.data(), counts(peer, false), sizeof(Counts));
+      CheckParts(group(), rank(), send[other].count, peer, theirs[1]);
+      CheckParts(group(), peer, theirs[0], rank(), receive[other].count);
+    }
   }
 
   void AllReducePart(const CommCall& call, const Tensor& buffer) {

@@ -148,11 +148,40 @@ TEST_P(Collectives, AllToAllTransposesParts) {
     GuardedTensor in = Make(device, count * ranks());
     FillFrom(in.tensor(), comm.rank());
     GuardedTensor out = Make(device, count * ranks());
-    comm.AllToAll(in.tensor(), out.tensor());
+    std::vector<BufferPart> parts;
+    for (int peer = 0; peer < ranks(); ++peer) parts.push_back({peer * count, count});
+    comm.AllToAll(in.tensor(), parts, out.tensor(), parts);
     const auto expected = [&](int64_t i) {
       return Value(static_cast<int>(i / count), count * comm.rank() + i % count);
     };
     EXPECT_EQ(FirstDifference(out.tensor(), expected), -1);
+    EXPECT_TRUE(in.Intact() && out.Intact());
+  });
+}
+
+// Rank r sends rank p the elements from r + p on, (r + 2 p) % 5 times `count` / 4 of them: parts
+// overlap, and some are empty. They are put one behind the other, with a gap of one.
+TEST_P(Collectives, AllToAllOfUnevenParts) {
+  ForEachCount([this](Communicator& comm, Device& device, int64_t count) {
+    const auto size = [count](int from, int to) { return (from + 2 * to) % 5 * (count / 4); };
+    GuardedTensor in = Make(device, count + 2 * ranks());
+    FillFrom(in.tensor(), comm.rank());
+    std::vector<BufferPart> send;
+    std::vector<BufferPart> receive;
+    std::vector<double> expected;
+    for (int peer = 0; peer < ranks(); ++peer) {
+      send.push_back({comm.rank() + peer, size(comm.rank(), peer)});
+      const int64_t received = size(peer, comm.rank());
+      receive.push_back({static_cast<int64_t>(expected.size()), received});
+      for (int64_t i = 0; i < received; ++i) {
+        expected.push_back(Value(peer, comm.rank() + peer + i));
+      }
+      expected.push_back(7);
+    }
+    GuardedTensor out = Make(device, static_cast<int64_t>(expected.size()));
+    Fill(out.tensor(), [](int64_t) { return 7; });
+    comm.AllToAll(in.tensor(), send, out.tensor(), receive);
+    EXPECT_EQ(Load(out.tensor()), expected);
     EXPECT_TRUE(in.Intact() && out.Intact());
   });
 }

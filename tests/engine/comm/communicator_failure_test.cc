@@ -50,6 +50,20 @@ INSTANTIATE_TEST_SUITE_P(
                  },
                  1,
                  {"rank 1 calls broadcast of 8 fp32 from rank 2", "calls all_reduce(sum) of 8"}},
+        Mismatch{"Parts",
+                 2,
+                 [](Communicator& comm, Device& device) {
+                   const Tensor in = Floats(device, 8);
+                   Tensor out = Floats(device, 8);
+                   // 3 stay on the first rank, which sends 5; the other one expects 4.
+                   const bool first = comm.rank() == 0;
+                   const std::vector<BufferPart> send = {{0, 3}, {3, first ? 5 : 4}};
+                   const std::vector<BufferPart> receive = {{0, first ? 3 : 4}, {4, first ? 3 : 4}};
+                   comm.AllToAll(in, send, out, receive);
+                 },
+                 2,
+                 {"all_to_all in the world group: rank 0 sends 5 elements to rank 1, which expects "
+                  "4"}},
         Mismatch{"Sizes",
                  2,
                  [](Communicator& comm, Device& device) {
@@ -366,8 +380,10 @@ TEST(FailureDeathTest, ShapesAndPeersAreChecked) {
   Tensor undefined;
   EXPECT_DEATH(group[0]->AllGather(three, four), "all-gather over 2 ranks: \\[3\\] into \\[4\\]");
   EXPECT_DEATH(group[0]->ReduceScatter(four, three), "reduce-scatter over 2 ranks");
-  EXPECT_DEATH(group[0]->AllToAll(three, three), "all-to-all over 2 ranks");
-  EXPECT_DEATH(group[0]->AllToAll(four, four), "overlap");
+  const std::vector<BufferPart> halves = {{0, 2}, {2, 2}};
+  EXPECT_DEATH(group[0]->AllToAll(four, {halves.data(), 1}, four, halves), "2 ranks: 1 parts");
+  EXPECT_DEATH(group[0]->AllToAll(three, halves, three, halves), "2 elements from 2 on, of");
+  EXPECT_DEATH(group[0]->AllToAll(four, halves, four, halves), "overlap");
   EXPECT_DEATH(group[0]->AllReduce(undefined), "undefined");
   EXPECT_DEATH(group[0]->Broadcast(three, 2), "root 2 is not in a group of 2");
   EXPECT_DEATH(group[0]->Send(three, 0), "talks to itself");

@@ -45,7 +45,7 @@ TEST(RunInprocRanks, PlacesRanksTensorParallelFirst) {
 
 // Sums of powers of two say who is in each group.
 TEST(RunInprocRanks, GroupsSpanTheirAxes) {
-  const ParallelConfig layout = {.tp = 2, .cp = 2, .pp = 2, .dp = 2};
+  const ParallelConfig layout = {.tp = 2, .cp = 2, .pp = 2, .ep = 2, .etp = 2, .dp = 2};
   RunInprocRanks(layout, [&layout](ParallelContext& context) {
     for (const ProcessGroup& row : kProcessGroups) {
       double members = 0;

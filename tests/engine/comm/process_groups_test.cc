@@ -18,33 +18,56 @@ std::vector<ParallelConfig> RandomGrids() {
     ParallelConfig grid = {
         .tp = size(random), .cp = size(random), .pp = size(random), .dp = size(random)};
     grid.shard = size(random) - 1;
-    if (grid.shard == 0 || grid.cp * grid.dp % grid.shard == 0) grids.push_back(grid);
+    grid.etp = size(random);
+    grid.ep = size(random);
+    if (grid.tp * grid.cp * grid.dp % (grid.etp * grid.ep) != 0) grid.etp = grid.ep = 1;
+    const bool dense = grid.shard == 0 || grid.cp * grid.dp % grid.shard == 0;
+    const int64_t shard = grid.expert_shard();
+    if (dense && (shard == 0 || grid.edp() % shard == 0)) grids.push_back(grid);
   }
   return grids;
 }
 
-/// Whether two ranks that may be sharded over differ as those of a hybrid group do.
-bool InHybridGroup(GroupPart part, const ParallelConfig& layout, const RankPlace& a,
-                   const RankPlace& b) {
-  const auto shard = static_cast<int>(layout.shard);
-  if (shard == 0 || shard == layout.cp * layout.dp) return a == b;
-  const auto cp = static_cast<int>(layout.cp);
-  const int number_a = a.cp + cp * a.dp;
-  const int number_b = b.cp + cp * b.dp;
-  if (part == GroupPart::kNeighbours) return number_a / shard == number_b / shard;
-  return number_a % shard == number_b % shard;
+/// Whether those of `size` ranks that hold the same weights, numbers `a` and `b` of them, are in
+/// one hybrid group.
+bool InHybridGroup(GroupPart part, int64_t shard, int64_t size, int a, int b) {
+  const auto run = static_cast<int>(shard);
+  if (shard == 0 || shard == size) return a == b;
+  return part == GroupPart::kNeighbours ? a / run == b / run : a % run == b % run;
+}
+
+bool IsHybrid(const ProcessGroup& group) {
+  return group.part == GroupPart::kNeighbours || group.part == GroupPart::kAcross;
+}
+
+/// Together, of a group of the experts' grid.
+bool ExpertsTogether(const ProcessGroup& group, const ParallelConfig& layout, int rank, int other) {
+  if (PlaceOf(layout, rank).pp != PlaceOf(layout, other).pp) return false;
+  const ExpertPlace a = ExpertPlaceOf(layout, rank);
+  const ExpertPlace b = ExpertPlaceOf(layout, other);
+  const auto same_unless = [&group](unsigned axis, int x, int y) {
+    return (group.axes & axis) != 0 || x == y;
+  };
+  return same_unless(kEtpAxis, a.etp, b.etp) && same_unless(kEpAxis, a.ep, b.ep) &&
+         same_unless(kEdpAxis, a.edp, b.edp) &&
+         (!IsHybrid(group) ||
+          InHybridGroup(group.part, layout.expert_shard(), layout.edp(), a.edp, b.edp));
 }
 
 /// Whether two ranks are in one group, said of the places alone.
-bool Together(const ProcessGroup& group, const ParallelConfig& layout, const RankPlace& a,
-              const RankPlace& b) {
+bool Together(const ProcessGroup& group, const ParallelConfig& layout, int rank, int other) {
+  if (group.grid == Grid::kExperts) return ExpertsTogether(group, layout, rank, other);
+  const RankPlace a = PlaceOf(layout, rank);
+  const RankPlace b = PlaceOf(layout, other);
   const auto same_unless = [&group](unsigned axis, int x, int y) {
     return (group.axes & axis) != 0 || x == y;
   };
   const bool spanned = same_unless(kTpAxis, a.tp, b.tp) && same_unless(kCpAxis, a.cp, b.cp) &&
                        same_unless(kDpAxis, a.dp, b.dp) && same_unless(kPpAxis, a.pp, b.pp);
-  if (group.part == GroupPart::kNeighbours || group.part == GroupPart::kAcross) {
-    return spanned && InHybridGroup(group.part, layout, a, b);
+  if (IsHybrid(group)) {
+    const auto cp = static_cast<int>(layout.cp);
+    return spanned && InHybridGroup(group.part, layout.shard, layout.cp * layout.dp,
+                                    a.cp + cp * a.dp, b.cp + cp * b.dp);
   }
   if (group.part == GroupPart::kAll || a.pp == b.pp) return spanned;
   const auto at_an_end = [&layout](int pp) { return pp == 0 || pp == layout.pp - 1; };
@@ -76,9 +99,7 @@ TEST(ProcessGroups, AreTheRanksThatDifferOnTheirAxesOnly) {
       for (int rank = 0; rank < world; ++rank) {
         std::vector<int> expected;
         for (int other = 0; other < world; ++other) {
-          if (Together(group, layout, PlaceOf(layout, rank), PlaceOf(layout, other))) {
-            expected.push_back(other);
-          }
+          if (Together(group, layout, rank, other)) expected.push_back(other);
         }
         EXPECT_EQ(GroupMembers(layout, group.kind, rank), expected) << Name(group.kind);
       }
@@ -109,6 +130,34 @@ TEST(ProcessGroups, PartitionTheWorldAndAgreeOnTheirMembers) {
   }
 }
 
+// Within a stage: etp fastest, then ep and edp.
+TEST(ProcessGroups, ExpertsAreFoldedOverTheRanksOfAStage) {
+  const ParallelConfig layout = {.tp = 2, .cp = 2, .pp = 2, .ep = 4, .etp = 1, .dp = 3};
+  EXPECT_EQ(layout.edp(), 3);
+  EXPECT_EQ(ExpertPlaceOf(layout, 12 + 6), (ExpertPlace{.etp = 0, .ep = 2, .edp = 1}));
+  using Members = std::vector<int>;
+  EXPECT_EQ(GroupMembers(layout, GroupKind::kExpert, 18), (Members{16, 17, 18, 19}));
+  EXPECT_EQ(GroupMembers(layout, GroupKind::kExpertData, 18), (Members{14, 18, 22}));
+  const ParallelConfig split = {.tp = 4, .ep = 2, .etp = 2, .dp = 2};
+  EXPECT_EQ(GroupMembers(split, GroupKind::kExpertTensor, 5), (Members{4, 5}));
+  EXPECT_EQ(GroupMembers(split, GroupKind::kExpert, 5), (Members{5, 7}));
+  EXPECT_EQ(GroupMembers(split, GroupKind::kExpertModel, 5), (Members{4, 5, 6, 7}));
+  EXPECT_EQ(GroupMembers(split, GroupKind::kExpertData, 5), (Members{1, 5}));
+}
+
+// A replica's experts are sharded over those of its ranks that hold the same ones.
+TEST(ProcessGroups, ShardExpertsWithinTheReplica) {
+  ParallelConfig layout = {.tp = 2, .ep = 2, .dp = 8, .zero = 1, .shard = 4};
+  EXPECT_EQ(layout.expert_shard(), 4);
+  using Members = std::vector<int>;
+  EXPECT_EQ(GroupMembers(layout, GroupKind::kExpertShard, 11), (Members{9, 11, 13, 15}));
+  EXPECT_EQ(GroupMembers(layout, GroupKind::kExpertReplica, 11), (Members{3, 11}));
+  layout.ep = 8;
+  EXPECT_EQ(layout.expert_shard(), 1) << "each once in a replica";
+  EXPECT_EQ(GroupMembers(layout, GroupKind::kExpertShard, 11), (Members{11}));
+  EXPECT_EQ(GroupMembers(layout, GroupKind::kExpertReplica, 11), (Members{3, 11}));
+}
+
 TEST(ProcessGroups, HaveTheSizesOfTheirAxes) {
   const ParallelConfig layout = {.tp = 2, .cp = 3, .pp = 5, .dp = 7};
   const auto size = [&layout](GroupKind kind) { return PlaceInGroup(layout, kind, 0).size; };
@@ -137,6 +186,7 @@ TEST(ProcessGroups, CutTheDataGroupIntoShardedReplicas) {
 TEST(ProcessGroupsDeathTest, RefusesWhatIsNoPlace) {
   EXPECT_DEATH(PlaceOf({.tp = 2}, 2), "rank 2 of a world of 2");
   EXPECT_DEATH(PlaceOf({.dp = 0}, 0), "an axis of 0 ranks");
+  EXPECT_DEATH(ExpertPlaceOf({.ep = 4, .dp = 6}, 0), "etp 1 x ep 4 of 6 ranks of a stage");
   EXPECT_DEATH(PlaceInGroup({.dp = 4, .shard = 3}, GroupKind::kShard, 0), "4 ranks in runs of 3");
 }
 

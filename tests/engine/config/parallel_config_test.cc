@@ -25,6 +25,7 @@ ParallelConfig EverythingSet() {
   layout.stages = ParseStageLayers("1+2+3+4+5+6+7+8+9+10+11+12", "");
   layout.ep = 16;
   layout.etp = 2;
+  layout.dispatch = Dispatch::kAllGather;
   layout.dp = 32;
   layout.zero = 3;
   layout.shard = 8;
@@ -45,8 +46,8 @@ TEST(Layout, TextSaysWhatDiffersFromTheDefault) {
   EXPECT_EQ(ToString(ParallelConfig{}), "tp=1,dp=1,mbs=1");
   EXPECT_EQ(ToString(EverythingSet()),
             "tp=8,sp=1,tp_overlap_chunks=4,cp=2,cp_comm_type=all_gather,pp=4,vp=3,"
-            "stages=1+2+3+4+5+6+7+8+9+10+11+12,ep=16,etp=2,dp=32,zero=3,shard=8,"
-            "reshard_after_forward=0,overlap_grad_reduce=0,overlap_param_gather=1,"
+            "stages=1+2+3+4+5+6+7+8+9+10+11+12,ep=16,etp=2,dispatch=allgather,dp=32,zero=3,"
+            "shard=8,reshard_after_forward=0,overlap_grad_reduce=0,overlap_param_gather=1,"
             "schedule=zero-bubble,mbs=5,recompute=2xfull:block:7/none/selective:mlp,precision=bf16,"
             "master=remainder,moments=fp16,grads=bf16");
 }
@@ -110,9 +111,10 @@ TEST(Layout, DataParallelSizeIsDerived) {
 
 TEST(Layout, MistakesAreNamed) {
   const std::string valid =
-      "; valid: tp, sp, tp_overlap_chunks, cp, cp_comm_type, pp, vp, stages, ep, etp, dp, zero, "
-      "shard, reshard_after_forward, overlap_grad_reduce, overlap_param_gather, schedule, mbs, "
-      "recompute, precision, master, moments, grads";
+      "; valid: tp, sp, tp_overlap_chunks, cp, cp_comm_type, pp, vp, stages, ep, etp, dispatch, "
+      "dp, "
+      "zero, shard, reshard_after_forward, overlap_grad_reduce, overlap_param_gather, schedule, "
+      "mbs, recompute, precision, master, moments, grads";
   const std::pair<const char*, std::string> cases[] = {
       {"tpp=2", "layout: unknown key 'tpp'; did you mean 'tp'?"},
       {"tp=2,,dp=1", "layout: unknown key ''" + valid},

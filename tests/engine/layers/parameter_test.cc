@@ -47,7 +47,7 @@ TEST(ParameterStoreTest, PlacesUnitAfterUnit) {
   store.BeginUnit();
   const Parameter& other = store.Declare(NormalSpec("other", 2, kBlock, WholePartition(2, kBlock)));
   store.AlsoUse(linear);
-  store.Place(/*shards=*/2);
+  store.Place({.dense = 2});
 
   EXPECT_EQ(linear.offset, 0);
   EXPECT_EQ(bias.offset, kBlock);
@@ -71,7 +71,7 @@ TEST(ParameterStoreTest, BindsAndUnbindsAUnit) {
   ParameterStore store;
   const Parameter& linear = store.Declare(NormalSpec("linear", 2, 3, WholePartition(2, 3)));
   const Parameter& norm = store.Declare(VectorSpec("norm", 5, /*tensor_parallel=*/false));
-  store.Place(/*shards=*/1);
+  store.Place({});
   EXPECT_FALSE(linear.weight.defined());
   Tensor values =
       Tensor::Empty(*device, {store.units()[0].range.numel()}, DType::kF32, MemoryTag::kWeights);

@@ -25,24 +25,32 @@ std::vector<ParameterUnit> Units(const std::vector<int64_t>& sizes,
 TEST(PlanBucketsTest, CollectsFromTheEnd) {
   const std::vector<Bucket> expected = {
       {0, 1, {0, 10}, 0}, {1, 3, {10, 60}, 5}, {3, 5, {60, 100}, 30}};
-  EXPECT_EQ(PlanBuckets(Units({10, 20, 30, 20, 20}), 40, /*shards=*/2), expected);
+  EXPECT_EQ(PlanBuckets(Units({10, 20, 30, 20, 20}), 40, {.dense = 2}), expected);
 }
 
 TEST(PlanBucketsTest, SmallModelsTakeOneBucket) {
   const std::vector<Bucket> expected = {{0, 3, {0, 60}, 0}};
-  EXPECT_EQ(PlanBuckets(Units({10, 20, 30}), 1000, 1), expected);
+  EXPECT_EQ(PlanBuckets(Units({10, 20, 30}), 1000, {}), expected);
 }
 
 TEST(PlanBucketsTest, WhatOthersUseIsAlone) {
   const std::vector<Bucket> expected = {{0, 1, {0, 10}, 0}, {1, 3, {10, 60}, 10}};
-  EXPECT_EQ(PlanBuckets(Units({10, 20, 30}, {0}), 1000, 1), expected);
+  EXPECT_EQ(PlanBuckets(Units({10, 20, 30}, {0}), 1000, {}), expected);
   const std::vector<Bucket> in_the_middle = {
       {0, 1, {0, 10}, 0}, {1, 2, {10, 30}, 10}, {2, 3, {30, 60}, 30}};
-  EXPECT_EQ(PlanBuckets(Units({10, 20, 30}, {1}), 1000, 1), in_the_middle);
+  EXPECT_EQ(PlanBuckets(Units({10, 20, 30}, {1}), 1000, {}), in_the_middle);
+}
+
+TEST(PlanBucketsTest, ExpertsAreCutForThemselves) {
+  std::vector<ParameterUnit> units = Units({12, 24, 36}, {1});
+  units[1].grid = Grid::kExperts;
+  const std::vector<Bucket> expected = {
+      {0, 1, {0, 12}, 0}, {1, 2, {12, 36}, 3, Grid::kExperts}, {2, 3, {36, 72}, 15}};
+  EXPECT_EQ(PlanBuckets(units, 1000, {.dense = 4, .experts = 2}), expected);
 }
 
 TEST(PlanBucketsTest, OneBucketForEachUnit) {
-  const std::vector<Bucket> buckets = PlanBuckets(Units({10, 0, 30}), 0, 1);
+  const std::vector<Bucket> buckets = PlanBuckets(Units({10, 0, 30}), 0, {});
   ASSERT_EQ(buckets.size(), 3u);
   EXPECT_EQ(buckets[1].range.numel(), 0);
 }
@@ -95,7 +103,7 @@ TEST(ParameterShardsTest, EveryReplicaOwnsEveryElementOnce) {
       int64_t owned = 0;
       for (int rank = 0; rank < dp; ++rank) {
         const Fixture fixture(fmt::format("dp={},zero={},shard={}", dp, zero, shard), rank);
-        EXPECT_EQ(fixture.shards->replica_group().size(), replicas);
+        EXPECT_EQ(fixture.shards->replica_group(Grid::kDense).size(), replicas);
         for (const Parameter* parameter : fixture.store.parameters()) {
           const FlatRange range = {parameter->offset, parameter->offset + parameter->numel()};
           const OwnedPart part = fixture.shards->Within(range);

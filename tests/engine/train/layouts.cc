@@ -116,6 +116,7 @@ constexpr Row kRows[] = {
     {"dp", Numbers<1, 8>},
     {"ep", Numbers<1, 2>},
     {"etp", Numbers<1, 2>},
+    {"dispatch"},
     {"zero"},
     {"shard", Numbers<0, 8>},
     {"reshard_after_forward"},

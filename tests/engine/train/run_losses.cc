@@ -19,6 +19,7 @@ TrainedLosses TrainOnRanks(const RunConfig& run, const TokenSource& source, int6
       const StepResult step_result = trainer.Step(source, step);
       losses[rank].push_back(step_result.loss);
       grad_norms[rank].push_back(step_result.grad_norm);
+      if (rank == 0) result.routing.push_back(step_result.routing);
     }
     result.peak_bytes[rank] = this_rank.device().memory().peak_total();
   });

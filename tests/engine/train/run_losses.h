@@ -15,6 +15,7 @@ namespace trimtab {
 struct TrainedLosses {
   std::vector<double> losses;
   std::vector<double> grad_norms;
+  std::vector<RoutingReport> routing;
   std::vector<int64_t> peak_bytes;  // allocator peak of each rank
 };
 TrainedLosses TrainOnRanks(const RunConfig& run, const TokenSource& source, int64_t steps);

@@ -1,0 +1,54 @@
+// The experts of a layer on this rank: MLPs that are multiplied together, each with its own rows.
+// Their columns are split over tp as an MLP's are.
+#pragma once
+
+#include <string>
+
+#include "engine/layers/layer_context.h"
+#include "engine/layers/parameter.h"
+#include "engine/ops/grouped_gemm.h"
+
+namespace trimtab {
+
+/// What MoeExperts keeps between Forward and Backward.
+struct MoeExpertsSaved {
+  Tensor input;       // [R, C]
+  Tensor fc1;         // [R, F / tp], or gate and up [R, 2F / tp]: before the activation
+  Tensor activation;  // [R, F / tp]; undefined where it is recomputed
+};
+
+class MoeExperts {
+ public:
+  MoeExperts(ParameterStore& store, const LayerContext& context, const std::string& name);
+
+  /// y [R, C], an activation, from x [R, C], of whose rows each expert has `rows`: this rank's part
+  /// of a sum over tp.
+  Tensor Forward(const LayerContext& context, const Tensor& x, GroupRows rows,
+                 MoeExpertsSaved& saved) const;
+  /// Makes again what Forward's caller has dropped of `saved`.
+  void RecomputeActivation(const LayerContext& context, MoeExpertsSaved& saved) const {
+    saved.activation = Activation(context, saved.fc1);
+  }
+  /// This rank's part of dx [R, C], from dy [R, C].
+  Tensor Backward(const LayerContext& context, MoeExpertsSaved& saved, GroupRows rows,
+                  const Tensor& dy, bool accumulate) const;
+
+ private:
+  Tensor Activation(const LayerContext& context, const Tensor& fc1) const;
+  /// Gradients of the weight, and where there is one of the bias, from x [R, in] and dy [R, out].
+  void WeightGradient(const LayerContext& context, Parameter& weight, const Tensor& x,
+                      GroupRows rows, const Tensor& dy, bool accumulate) const;
+  void OutputBiasGradient(const LayerContext& context, GroupRows rows, const Tensor& dy,
+                          bool accumulate) const;
+  /// The matrices of all experts [E, out, in].
+  Tensor Matrices(const Tensor& parameter) const;
+  Tensor Vectors(const Tensor& parameter) const;
+
+  int64_t experts_;
+  Parameter* fc1_;                 // [E * fc1 / tp, C]: expert after expert
+  Parameter* fc2_;                 // [E * C, F / tp]
+  Parameter* fc1_bias_ = nullptr;  // [E * fc1 / tp]
+  Parameter* fc2_bias_ = nullptr;  // [E * C]: the same on every tp rank, of which the first adds it
+};
+
+}  // namespace trimtab

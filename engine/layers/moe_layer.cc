@@ -1,0 +1,98 @@
+#include "engine/layers/moe_layer.h"
+
+#include <utility>
+
+#include "engine/layers/recompute.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/gate_rows.h"
+
+namespace trimtab {
+
+MoeLayer::MoeLayer(ParameterStore& store, const LayerContext& context, const std::string& name)
+    : router_(store, context, name + ".router"), experts_(store, context, name + ".experts") {
+  const MoeConfig& moe = context.model.moe;
+  if (moe.shared_ffn_hidden_size == 0) return;
+  shared_.emplace(store, context, name + ".shared_experts", moe.shared_ffn_hidden_size);
+  if (!moe.shared_expert_gate) return;
+  shared_gate_.emplace(store, context, name + ".shared_experts.gate_weight",
+                       /*bias_name=*/std::string(), context.model.hidden_size, /*out=*/1);
+}
+
+void MoeLayer::ForwardExperts(const LayerContext& context, const Tensor& x, MoeSaved& saved) const {
+  const Tensor kept = router_.Forward(context, x, saved.router);
+  const Tensor rows = DispatchTokens(context, GatherRows(context, x), kept, saved.dispatch);
+  saved.expert_out = experts_.Forward(context, rows, saved.dispatch.expert_rows, saved.experts);
+}
+
+Tensor MoeLayer::ForwardShared(const LayerContext& context, const Tensor& x,
+                               MoeSaved& saved) const {
+  Tensor y = shared_->Forward(context, x, saved.shared);
+  if (!shared_gate_) return y;
+  saved.shared_gate = shared_gate_->Forward(context, x, MemoryTag::kActivations);
+  saved.shared_out = y;
+  Tensor gated = context.New(y.shape(), MemoryTag::kWorkspace);
+  GateRows(saved.shared_gate, y, gated);
+  return gated;
+}
+
+Tensor MoeLayer::Forward(const LayerContext& context, LinearOperand x, MoeSaved& saved) const {
+  ForwardExperts(context, x.matrix, saved);
+  // The reduce-scatter of sequence parallelism writes to another tensor.
+  const MemoryTag tag =
+      context.sequence_parallel() ? MemoryTag::kWorkspace : MemoryTag::kActivations;
+  Tensor y = ReduceRows(
+      context, CombineTokens(context, saved.dispatch, saved.expert_out, saved.router.weights, tag),
+      MemoryTag::kActivations);
+  if (shared_) Add(ForwardShared(context, x.matrix, saved), y);
+  if (context.Recomputes(RecomputeModule::kMlpAct)) saved.experts.activation = {};
+  return y;
+}
+
+void MoeLayer::Recompute(const LayerContext& context, LinearOperand x, MoeSaved& saved) const {
+  if (saved.expert_out.defined()) {
+    saved.router.input = x.matrix;
+    if (shared_) shared_->Recompute(context, std::move(x), saved.shared);
+    return;
+  }
+  ForwardExperts(context, x.matrix, saved);
+  if (shared_gate_) {
+    ForwardShared(context, x.matrix, saved);
+  } else if (shared_) {
+    shared_->Recompute(context, std::move(x), saved.shared);
+  }
+}
+
+void MoeLayer::SharedBackward(const LayerContext& context, MoeSaved& saved, const Tensor& dy,
+                              Tensor& dx, bool accumulate) const {
+  if (!shared_gate_) return Add(shared_->Backward(context, saved.shared, dy, accumulate), dx);
+  Tensor dshared = context.New(dy.shape(), MemoryTag::kWorkspace);
+  Tensor dgate = context.NewF32(saved.shared_gate.shape(), MemoryTag::kWorkspace);
+  GateRowsBackward(saved.shared_gate, saved.shared_out, dy, dshared, dgate);
+  Add(shared_->Backward(context, saved.shared, dshared, accumulate), dx);
+  shared_gate_->Backward(context, saved.router.input, dgate, dx, accumulate);
+}
+
+Tensor MoeLayer::Backward(const LayerContext& context, MoeSaved& saved, const Tensor& dy,
+                          bool accumulate) const {
+  if (!saved.experts.activation.defined()) {
+    const RecomputePass recompute(context.device);
+    experts_.RecomputeActivation(context, saved.experts);
+  }
+  Tensor dweights = context.NewF32(saved.router.weights.shape(), MemoryTag::kWorkspace);
+  Tensor dx;
+  {
+    Tensor dout = CombineTokensBackward(context, saved.dispatch, saved.expert_out,
+                                        saved.router.weights, GatherRows(context, dy), dweights);
+    const Tensor drows =
+        experts_.Backward(context, saved.experts, saved.dispatch.expert_rows, dout, accumulate);
+    dout = {};
+    dx = ReduceRows(context, DispatchTokensBackward(context, saved.dispatch, drows),
+                    MemoryTag::kWorkspace);
+  }
+  if (context.tp() > 1) context.parallel.tp->AllReduce(dweights);
+  router_.Backward(context, saved.router, dweights, dx, accumulate);
+  if (shared_) SharedBackward(context, saved, dy, dx, accumulate);
+  return dx;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,62 @@
+// The MLP of a layer with experts (mixture of experts; Shazeer et al., arXiv:1701.06538): each
+// token goes to k of E experts, and to the shared experts, if there are any (DeepSeekMoE,
+// arXiv:2401.06066).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "engine/layers/mlp.h"
+#include "engine/layers/moe_dispatcher.h"
+#include "engine/layers/moe_experts.h"
+#include "engine/layers/moe_router.h"
+
+namespace trimtab {
+
+/// What MoeLayer keeps between Forward and Backward.
+struct MoeSaved {
+  MoeRouterSaved router;
+  MoeDispatch dispatch;
+  MoeExpertsSaved experts;
+  Tensor expert_out;   // [R, C]
+  MlpSaved shared;     // with shared experts
+  Tensor shared_gate;  // [rows, 1] fp32; with a gate
+  Tensor shared_out;   // [rows, C], before the gate; with a gate
+
+  /// Whether what the layer got is there, and dropping it.
+  bool has_input() const { return router.input.defined(); }
+  void DropInput() {
+    router.input = {};
+    shared.DropInput();
+  }
+};
+
+class MoeLayer {
+ public:
+  MoeLayer(ParameterStore& store, const LayerContext& context, const std::string& name);
+
+  /// As Mlp's. Nothing of it is in fp8.
+  Tensor Forward(const LayerContext& context, LinearOperand x, MoeSaved& saved) const;
+  std::optional<Fp8Target> InputTarget(const LayerContext&) const { return std::nullopt; }
+  void Recompute(const LayerContext& context, LinearOperand x, MoeSaved& saved) const;
+  Tensor Backward(const LayerContext& context, MoeSaved& saved, const Tensor& dy,
+                  bool accumulate) const;
+
+  const MoeRouter& router() const { return router_; }
+
+ private:
+  /// From x [rows, C] to the experts' results, and the shared experts' gate.
+  void ForwardExperts(const LayerContext& context, const Tensor& x, MoeSaved& saved) const;
+  /// The shared experts' result [rows, C].
+  Tensor ForwardShared(const LayerContext& context, const Tensor& x, MoeSaved& saved) const;
+  /// Adds the gradient of x to dx [rows, C].
+  void SharedBackward(const LayerContext& context, MoeSaved& saved, const Tensor& dy, Tensor& dx,
+                      bool accumulate) const;
+
+  MoeRouter router_;
+  MoeExperts experts_;
+  std::optional<Mlp> shared_;
+  std::optional<ReplicatedLinear> shared_gate_;
+};
+
+}  // namespace trimtab

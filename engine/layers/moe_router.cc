@@ -1,0 +1,147 @@
+#include "engine/layers/moe_router.h"
+
+#include "engine/layers/linear.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/router.h"
+#include "engine/ops/sequence_routing.h"
+
+namespace trimtab {
+namespace {
+
+SequenceRows SequencesOf(const LayerContext& context) {
+  return {context.micro_batch, context.sequence, context.parallel.layout.cp};
+}
+
+/// `own` [N, ...] of all context-parallel ranks, one after the other.
+Tensor GatherSequences(const LayerContext& context, const Tensor& own) {
+  const int64_t ranks = context.parallel.layout.cp;
+  if (ranks == 1) return own;
+  Tensor all = Tensor::Empty(context.device, {ranks * own.dim(0), own.dim(1)}, own.dtype(),
+                             MemoryTag::kWorkspace);
+  context.parallel.cp->AllGather(own, all);
+  return all;
+}
+
+/// The rows of this rank among those of all context-parallel ranks.
+Tensor OwnRows(const LayerContext& context, const Tensor& all) {
+  return all.Rows(context.parallel.cp_rank * context.tokens(), context.tokens());
+}
+
+Tensor NewChoice(const LayerContext& context, int64_t rows, int64_t topk) {
+  return Tensor::Empty(context.device, {rows, topk}, DType::kI32, MemoryTag::kActivations);
+}
+
+/// What the load-balancing loss counts: the experts of the highest scores, as if no group or bias
+/// had been in the way (DeepSeek-V3, arXiv:2412.19437, equation 18; Megatron-Core alike).
+RouterOptions ByScoresAlone(const MoeConfig& moe) {
+  RouterOptions options = RouterOptionsOf(moe);
+  options.num_groups = options.group_topk = 1;
+  options.group_score = GroupScore::kMax;
+  return options;
+}
+
+}  // namespace
+
+MoeRouter::MoeRouter(ParameterStore& store, const LayerContext& context, const std::string& name)
+    : linear_(store, context, name + ".weight",
+              context.model.moe.router_bias ? name + ".bias" : std::string(),
+              context.model.hidden_size, context.model.moe.num_experts),
+      load_(&store.buffers().Declare(name + ".load", BufferKind::kStatistic,
+                                     context.model.moe.num_experts)),
+      losses_(&store.buffers().Declare(name + ".losses", BufferKind::kStatistic, 2)) {
+  if (!context.model.moe.expert_bias) return;
+  expert_bias_ = &store.buffers().Declare(name + ".expert_bias", BufferKind::kState,
+                                          context.model.moe.num_experts);
+}
+
+Tensor MoeRouter::Forward(const LayerContext& context, const Tensor& x,
+                          MoeRouterSaved& saved) const {
+  const MoeConfig& moe = context.model.moe;
+  saved.input = x;
+  if (context.sequence_parallel()) {
+    const Tensor own = linear_.Forward(context, x, MemoryTag::kWorkspace);
+    saved.logits = context.NewF32({context.tokens(), moe.num_experts}, MemoryTag::kActivations);
+    context.parallel.tp->AllGather(own, saved.logits);
+  } else {
+    saved.logits = linear_.Forward(context, x, MemoryTag::kActivations);
+  }
+  Choose(context, saved);
+  saved.weights = context.NewF32({context.tokens(), moe.router_topk}, MemoryTag::kActivations);
+  RouterWeights(saved.logits, saved.choice, RouterOptionsOf(moe), saved.weights);
+  return Keep(context, saved);
+}
+
+void MoeRouter::Choose(const LayerContext& context, MoeRouterSaved& saved) const {
+  const MoeConfig& moe = context.model.moe;
+  if (moe.router == RouterKind::kSinkhorn && !context.routing.force_balance) {
+    const SequenceRows sequences = SequencesOf(context);
+    Tensor choice = NewChoice(context, sequences.rows(), 1);
+    SinkhornChoose(sequences, GatherSequences(context, saved.logits), choice);
+    saved.choice = OwnRows(context, choice);
+    return;
+  }
+  saved.choice = NewChoice(context, context.tokens(), moe.router_topk);
+  if (context.routing.force_balance) {
+    RouterChooseInTurn(context.positions(), moe.num_experts, saved.choice);
+  } else {
+    const Tensor bias = expert_bias_ != nullptr ? expert_bias_->values : Tensor();
+    RouterChoose(saved.logits, bias, RouterOptionsOf(moe), saved.choice);
+  }
+}
+
+Tensor MoeRouter::Keep(const LayerContext& context, const MoeRouterSaved& saved) const {
+  const MoeConfig& moe = context.model.moe;
+  if (moe.capacity_factor == 0) return saved.choice;
+  const SequenceRows sequences = SequencesOf(context);
+  Tensor kept = Tensor::Empty(context.device, {sequences.rows(), moe.router_topk}, DType::kI32,
+                              MemoryTag::kWorkspace);
+  DropTokens(sequences, moe.num_experts, moe.capacity(context.sequence), moe.drop_policy,
+             GatherSequences(context, saved.choice), GatherSequences(context, saved.weights), kept);
+  return OwnRows(context, kept);
+}
+
+void MoeRouter::Backward(const LayerContext& context, const MoeRouterSaved& saved,
+                         const Tensor& dweights, Tensor& dx, bool accumulate) const {
+  Tensor load = load_->values.Reshape({1, load_->numel});
+  CountChoices(saved.choice, load, /*accumulate=*/true);
+  Tensor dlogits = context.NewF32(saved.logits.shape(), MemoryTag::kWorkspace);
+  RouterWeightsBackward(saved.logits, saved.choice, dweights, RouterOptionsOf(context.model.moe),
+                        dlogits);
+  LossesBackward(context, saved, dlogits);
+  linear_.Backward(context, saved.input, dlogits.Rows(context.row_begin(), context.rows()), dx,
+                   accumulate);
+}
+
+void MoeRouter::LossesBackward(const LayerContext& context, const MoeRouterSaved& saved,
+                               Tensor& dlogits) const {
+  const MoeConfig& moe = context.model.moe;
+  if (moe.aux_loss_coeff == 0 && moe.z_loss_coeff == 0) return;
+  Tensor choice = saved.choice;
+  if (expert_bias_ != nullptr || moe.group_topk < moe.num_groups) {
+    choice = Tensor::Empty(context.device, choice.shape(), DType::kI32, MemoryTag::kWorkspace);
+    RouterChoose(saved.logits, /*bias=*/{}, ByScoresAlone(moe), choice);
+  }
+  Tensor load = context.NewF32({context.micro_batch, moe.num_experts}, MemoryTag::kWorkspace);
+  CountChoices(choice, load, /*accumulate=*/false);
+  if (context.parallel.layout.cp > 1) context.parallel.cp->AllReduce(load);
+  const double choices = static_cast<double>(moe.router_topk * context.sequence);
+  const double aux_factor = moe.aux_loss_coeff * static_cast<double>(moe.num_experts) / choices;
+  Tensor losses = context.NewF32({2, context.tokens()}, MemoryTag::kWorkspace);
+  RouterLossBackward(saved.logits, load,
+                     {.score = moe.score,
+                      .aux_factor = static_cast<float>(aux_factor),
+                      .z_coeff = static_cast<float>(moe.z_loss_coeff)},
+                     context.gradient_scale, dlogits, losses);
+  for (int64_t i = 0; i < 2; ++i) {
+    Tensor sum = losses_->Part(i, 1);
+    Sum(losses.Slice(i * context.tokens(), {context.tokens()}), sum, /*accumulate=*/true);
+  }
+}
+
+void MoeRouter::EndStep(const LayerContext& context) const {
+  if (expert_bias_ == nullptr) return;
+  UpdateExpertBias(load_->values, static_cast<float>(context.model.moe.bias_update_rate),
+                   expert_bias_->values);
+}
+
+}  // namespace trimtab

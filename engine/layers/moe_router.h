@@ -1,0 +1,56 @@
+// The router of a layer with experts: which experts take a token, and with what weight.
+//
+// Every tensor-parallel rank routes all N tokens of its context-parallel share, from the logits
+// that sequence parallelism has the ranks make for their rows. What is decided over whole sequences
+// (ops/sequence_routing.h) sees the tokens of all context-parallel ranks, so that no layout changes
+// a decision. Losses and counts are made in the backward pass, which runs once for a micro batch.
+#pragma once
+
+#include <string>
+
+#include "engine/layers/buffers.h"
+#include "engine/layers/replicated_linear.h"
+
+namespace trimtab {
+
+/// What MoeRouter keeps between Forward and Backward.
+struct MoeRouterSaved {
+  Tensor input;    // [rows, C]; undefined where it is recomputed
+  Tensor logits;   // [N, E] fp32
+  Tensor choice;   // [N, k] int32: the experts of each token
+  Tensor weights;  // [N, k] fp32
+};
+
+class MoeRouter {
+ public:
+  MoeRouter(ParameterStore& store, const LayerContext& context, const std::string& name);
+
+  /// The experts that take each token [N, k] (int32), -1 for one that has dropped it, from
+  /// x [rows, C].
+  Tensor Forward(const LayerContext& context, const Tensor& x, MoeRouterSaved& saved) const;
+  /// Adds the gradient of x to dx [rows, C], from that of the weights [N, k].
+  void Backward(const LayerContext& context, const MoeRouterSaved& saved, const Tensor& dweights,
+                Tensor& dx, bool accumulate) const;
+
+  /// At the end of a step, when the statistics are of all ranks: moves the experts' bias.
+  void EndStep(const LayerContext& context) const;
+
+  /// How many choices of the step each expert got [E].
+  const Tensor& load() const { return load_->values; }
+  /// Sums over the step's tokens of the load-balancing loss and of the z-loss [2].
+  const Tensor& losses() const { return losses_->values; }
+
+ private:
+  void Choose(const LayerContext& context, MoeRouterSaved& saved) const;
+  Tensor Keep(const LayerContext& context, const MoeRouterSaved& saved) const;
+  /// Adds the gradients of the losses to dlogits [N, E].
+  void LossesBackward(const LayerContext& context, const MoeRouterSaved& saved,
+                      Tensor& dlogits) const;
+
+  ReplicatedLinear linear_;
+  Buffer* expert_bias_ = nullptr;
+  Buffer* load_;
+  Buffer* losses_;
+};
+
+}  // namespace trimtab

@@ -1,0 +1,22 @@
+// CPU kernels of permute.h.
+#pragma once
+
+#include <cstdint>
+
+namespace trimtab {
+
+void SortByExpertCpu(int64_t choices, const int32_t* choice, int64_t experts, int64_t padded_rows,
+                     int64_t rows, int32_t* row_of, int32_t* choice_of);
+void PermuteCpu(int threads, int64_t rows, int64_t row_bytes, const void* x,
+                const int32_t* choice_of, int64_t topk, void* out);
+/// `weights` may be null.
+void UnpermuteCpu(int threads, int64_t tokens, int64_t columns, int64_t topk, const float* rows,
+                  const int32_t* row_of, const float* weights, float* y);
+void UnpermuteRowsBackwardCpu(int threads, int64_t rows, int64_t columns, int64_t topk,
+                              const float* dy, const int32_t* choice_of, const float* weights,
+                              float* drows);
+void UnpermuteWeightsBackwardCpu(int threads, int64_t tokens, int64_t columns, int64_t topk,
+                                 const float* dy, const float* rows, const int32_t* row_of,
+                                 float* dweights);
+
+}  // namespace trimtab

@@ -1,0 +1,71 @@
+#include "tests/engine/train/moe_runs.h"
+
+#include "engine/base/error.h"
+#include "tests/engine/train/run_losses.h"
+
+namespace trimtab {
+namespace {
+
+MoeRun Of(const std::string& name, bool llama, const MoeConfig& moe, bool force_balance = false) {
+  RunConfig run = SmallRun(llama);
+  run.model.moe = moe;
+  run.routing.force_balance = force_balance;
+  // Logits far enough apart for choices that no rounding turns over.
+  run.model.init_std = 0.2;
+  return {name, run};
+}
+
+}  // namespace
+
+std::vector<MoeRun> SmallMoeRuns() {
+  const MoeConfig mixtral = {
+      .num_experts = 4, .router_topk = 2, .ffn_hidden_size = 48, .aux_loss_coeff = 0.02};
+  MoeConfig qwen = mixtral;
+  qwen.num_experts = 8;
+  qwen.ffn_hidden_size = 24;
+  qwen.pre_softmax = qwen.norm_topk = true;
+  qwen.shared_ffn_hidden_size = 24;
+  qwen.shared_expert_gate = true;
+  qwen.z_loss_coeff = 1e-2;
+  const MoeConfig deepseek = {.num_experts = 8,
+                              .router_topk = 3,
+                              .ffn_hidden_size = 24,
+                              .shared_ffn_hidden_size = 48,
+                              .first_k_dense = 1,
+                              .score = RouterScore::kSigmoid,
+                              .norm_topk = true,
+                              .topk_scaling_factor = 2.5,
+                              .num_groups = 4,
+                              .group_topk = 2,
+                              .group_score = GroupScore::kSumOfTopTwo,
+                              .expert_bias = true,
+                              .bias_update_rate = 0.05,
+                              .aux_loss_coeff = 1e-2};
+  const MoeConfig sinkhorn = {.num_experts = 4,
+                              .router_topk = 1,
+                              .ffn_hidden_size = 48,
+                              .layer_freq = 2,
+                              .layer_offset = 1,
+                              .router = RouterKind::kSinkhorn,
+                              .score = RouterScore::kSigmoid,
+                              .z_loss_coeff = 1e-2};
+  MoeConfig dropping = mixtral;
+  dropping.capacity_factor = 1.0;
+  dropping.router_bias = true;
+  MoeConfig padding = dropping;
+  padding.drop_policy = DropPolicy::kPosition;
+  padding.pad_to_capacity = true;
+  return {Of("mixtral", true, mixtral),        Of("qwen", true, qwen),
+          Of("deepseek", true, deepseek),      Of("sinkhorn", false, sinkhorn),
+          Of("dropping", false, dropping),     Of("padding", true, padding),
+          Of("balanced", true, mixtral, true), Of("balanced_biases", false, mixtral, true)};
+}
+
+RunConfig SmallMoeRun(const std::string& name) {
+  for (const MoeRun& each : SmallMoeRuns()) {
+    if (each.name == name) return each.run;
+  }
+  TRIMTAB_ASSERT(false, "no small run is called {}", name);
+}
+
+}  // namespace trimtab

@@ -1,0 +1,22 @@
+// Small runs of models with experts, one for each thing that routing can do.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/config/run_config.h"
+
+namespace trimtab {
+
+struct MoeRun {
+  std::string name;
+  RunConfig run;
+};
+
+/// As SmallRun, with experts: routers of every kind, drops, shared experts, dense layers among
+/// them.
+std::vector<MoeRun> SmallMoeRuns();
+/// One of them, by its name.
+RunConfig SmallMoeRun(const std::string& name);
+
+}  // namespace trimtab
