@@ -55,8 +55,9 @@ std::vector<PieceCost> PriceEach(std::span<const Recording> pieces, const Parall
     };
     for (const RecordedEvent& event : piece.events) {
       if (const auto* op = std::get_if<OpRecord>(&event)) {
-        (recompute ? cost.recompute_s : cost.compute_s) +=
-            clock.Compute(pricer.Seconds(*op)).seconds();
+        const bool in_layer = piece.piece.kind == PieceKind::kLayer;
+        const double op_s = in_layer ? pricer.SecondsInLayer(*op) : pricer.Seconds(*op);
+        (recompute ? cost.recompute_s : cost.compute_s) += clock.Compute(op_s).seconds();
         cost.flops += op->flops;
         ++cost.ops;
       } else if (const auto* message = std::get_if<CommRecord>(&event)) {

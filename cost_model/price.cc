@@ -228,6 +228,8 @@ Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_p
       memory_traffic_(stack.memory_traffic.value),
       host_layer_s_(stack.host_layer_s.value),
       host_tp_growth_(stack.host_tp_growth.value),
+      fp8_layers_(stack.fp8_layers),
+      dispatch_s_(stack.dispatch_s.value),
       tp_exposed_(stack.tp_exposed.value),
       dp_exposed_(stack.dp_exposed.value),
       slowdown_(stack.slowdown.value),
@@ -312,6 +314,16 @@ double Pricer::Seconds(const OpRecord& op) const {
   return factors.ops * scale_ * curve.At(static_cast<double>(std::max<int64_t>(Fp32Bytes(op), 1)));
 }
 
+double Pricer::SecondsInLayer(const OpRecord& op) const {
+  if (!fp8_layers_ || !IsProduct(op) || SizeOf(op.dtype) != 2) return Seconds(op);
+  OpRecord product = op;
+  product.dtype = DType::kF8E4M3;
+  // What is multiplied is read in 16 bits and written in 8 before; weights are so once a step.
+  constexpr double kCastBytes = 3;
+  const auto values = static_cast<double>(ProductsOf(op) * op.dims[0] * op.dims[2]);
+  return Seconds(product) + kCastBytes * values * memory_traffic_ / bandwidth_;
+}
+
 double Pricer::Seconds(const CommRecord& message, int64_t stride) const {
   const std::vector<LogCurve>& by_ranks = collectives_[static_cast<size_t>(message.kind)];
   const auto ranks = static_cast<size_t>(message.ranks);
@@ -327,6 +339,9 @@ double Pricer::Seconds(const CommRecord& message, int64_t stride) const {
 
 double Pricer::Roofline(const OpRecord& op) const {
   const auto bytes = static_cast<double>(op.bytes);
+  if (op.kind == OpKind::kSortByExpert) {
+    return dispatch_s_ + bytes * memory_traffic_ / bandwidth_ + launch_overhead_s_;
+  }
   if (op.flops == 0) return bytes * memory_traffic_ / bandwidth_ + launch_overhead_s_;
   if (!IsProduct(op)) return Attention(op) + launch_overhead_s_;
   const RateTable& rate = rates_[static_cast<size_t>(RateOf(op))];

@@ -43,6 +43,8 @@ class Pricer {
          Precision precision = Precision::kFp32, const SoftwareStack& stack = {});
 
   double Seconds(const OpRecord& op) const;
+  /// The same of an op of a layer, which a stack may do in fp8 where the record has 16 bits.
+  double SecondsInLayer(const OpRecord& op) const;
   /// `stride`: StrideOf the message's group. Of a tensor-parallel message that ops wait for, the
   /// part that the stack hides nothing of.
   double Seconds(const CommRecord& message, int64_t stride) const;
@@ -61,6 +63,10 @@ class Pricer {
   bool overlaps() const { return overlaps_; }
   /// FLOP/s of one rank in the run's precision.
   double peak_flops() const { return rates_[static_cast<size_t>(run_rate_)].peak; }
+  /// FLOP/s of one rank in the type of the op's operands.
+  double peak_flops_of(const OpRecord& op) const {
+    return rates_[static_cast<size_t>(RateOf(op))].peak;
+  }
   /// The tables were measured in exactly this mode.
   bool calibrated() const { return calibrated_; }
   /// Multiplies the sum of prices of a step (ModeTables::step_factor).
@@ -114,6 +120,8 @@ class Pricer {
   double memory_traffic_ = 1;
   double host_layer_s_ = 0;
   double host_tp_growth_ = 0;
+  bool fp8_layers_ = false;
+  double dispatch_s_ = 0;
   double tp_exposed_ = 1;
   double dp_exposed_ = 0;
   double slowdown_ = 0;

@@ -42,6 +42,7 @@ const std::vector<StackNumber>& StackNumbers() {
       {"tp_exposed", &SoftwareStack::tp_exposed},
       {"dp_exposed", &SoftwareStack::dp_exposed},
       {"network", &SoftwareStack::network},
+      {"dispatch_s", &SoftwareStack::dispatch_s},
       {"slowdown", &SoftwareStack::slowdown},
       {"recompute", &SoftwareStack::recompute},
       {"step_s", &SoftwareStack::step_s},

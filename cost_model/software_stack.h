@@ -27,13 +27,14 @@ struct SoftwareStack {
   std::string name = "trimtab";
   std::string description = "our own engine";
   /// Beginnings of the framework's name in published tables that mean this stack.
-  std::vector<std::string> frameworks;
+  std::vector<std::string> frameworks{};
   double year = 0;  // of the release that the numbers are of, 2024.5 = mid 2024; 0 = no matter
 
   AttentionKernel attention_kernel = AttentionKernel::kCudnn;
   bool fp32_gradients = true;  // that are added up and sent; else bf16
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = true;
+  bool fp8_layers = false;  // products of layers in fp8, where the run that is recorded has 16 bits
   bool shards_at_step_end = false;  // whatever the sharding stage, weights stay whole in a step
 
   Quantity compute{1};           // speed of products, against the profile's
@@ -45,6 +46,7 @@ struct SoftwareStack {
   Quantity tp_exposed{1};        // share of tensor-parallel messages that nothing hides
   Quantity dp_exposed{0};        // the same of data-parallel ones that our engine hides
   Quantity network{1};           // speed of messages between nodes, against the profile's
+  Quantity dispatch_s{0};        // of a layer's tokens to experts: the host waits for their counts
   Quantity slowdown{0};          // of ops, in seconds per second of message beside them
   Quantity recompute{1};         // share of a recomputed layer that does run again
   Quantity step_s{0};            // of a step beyond its ops and messages

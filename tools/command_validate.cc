@@ -8,10 +8,12 @@
 #include "cost_model/dry_run.h"
 #include "cost_model/numerics.h"
 #include "engine/base/error.h"
+#include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/config/strict_json.h"
 #include "profiler/stats.h"
+#include "search/page/page.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
 #include "tools/fit_report.h"
@@ -109,6 +111,8 @@ class ValidateCommand : public Command {
   void Declare(FlagSet& flags) override {
     flags.Text("--runs", runs_, "JSON file of measured runs, or a list of published ones",
                FlagNeed::kRequired);
+    flags.Text("--html", html_,
+               "write a page with published and predicted speeds as a chart here");
     flags.Switch("--fit", fit_,
                  "fit the constants of profiles and stacks to published runs, and say how they do "
                  "on runs held out");
@@ -131,8 +135,13 @@ class ValidateCommand : public Command {
     RunPredictor predictor;
     std::vector<PredictedRun> runs;
     for (const ValidationRow& row : taken.rows) runs.push_back({&row, predictor.Predict(row)});
+    nlohmann::json json = ValidationJson(runs, taken);
+    if (!html_.empty()) {
+      AtomicFile page(html_);
+      page.Append(AccuracyHtml(json));
+      page.Commit();
+    }
     if (output.json) {
-      nlohmann::json json = ValidationJson(runs, taken);
       json["schema_version"] = 1;
       PrintJson(json);
     } else {
@@ -234,6 +243,7 @@ class ValidateCommand : public Command {
   }
 
   std::string runs_;
+  std::string html_;
   bool fit_ = false;
   ClusterFlags cluster_flags_;
   std::string tier_ = "dry-run";

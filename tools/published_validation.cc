@@ -19,6 +19,7 @@ struct Figures {
   ErrorSummary step_time;
   ErrorSummary memory;
   RankSummary ranking;
+  double coverage = 0;  // share of rows within their interval
 };
 
 template <typename Runs>
@@ -26,14 +27,18 @@ Figures FiguresOf(const Runs& runs) {
   std::vector<double> step_time;
   std::vector<double> memory;
   std::vector<RankedRow> ranked;
+  double within = 0;
   for (const PredictedRun& run : runs) {
     if (run.has_memory()) memory.push_back(run.MemoryError());
     if (!run.has_time()) continue;
     step_time.push_back(run.StepTimeError());
+    within += run.WithinInterval() ? 1 : 0;
     ranked.push_back({run.row->Group(), 1 / run.estimate.tokens_per_s_per_gpu(),
                       1 / run.row->tokens_per_s_per_gpu});
   }
-  return {SummarizeErrors(step_time), SummarizeErrors(memory), SummarizeRanking(ranked)};
+  const double rows = static_cast<double>(std::max<size_t>(ranked.size(), 1));
+  return {SummarizeErrors(step_time), SummarizeErrors(memory), SummarizeRanking(ranked),
+          within / rows};
 }
 
 nlohmann::json ToJson(const ErrorSummary& errors) {
@@ -53,7 +58,8 @@ nlohmann::json ToJson(const Figures& figures) {
           {"kendall_distinct", ranking.kendall_distinct},
           {"spearman", ranking.spearman},
           {"top1_regret", ranking.top1_regret},
-          {"worst_regret", ranking.worst_regret}};
+          {"worst_regret", ranking.worst_regret},
+          {"interval_coverage", figures.coverage}};
 }
 
 std::map<std::string, std::vector<PredictedRun>> BySource(std::span<const PredictedRun> runs) {
@@ -75,7 +81,7 @@ nlohmann::json RowJson(const PredictedRun& run) {
       {"predicted_tokens_per_s_per_gpu", run.estimate.tokens_per_s_per_gpu()},
       {"predicted_step_time_s", run.estimate.step_time_s},
       {"step_time_interval_s", {run.estimate.step_time_low_s, run.estimate.step_time_high_s}},
-      {"predicted_peak_mem_bytes", run.estimate.memory.peak_total}};
+      {"predicted_peak_mem_bytes", run.PeakBytes()}};
   nlohmann::json parts = nlohmann::json::object();
   for (const BreakdownPart& part : kBreakdownParts) {
     parts[part.key] = run.estimate.breakdown_s.*part.seconds;

@@ -29,6 +29,7 @@ const std::vector<ConstantKind>& Kinds() {
       {"tp_exposed", true, 0.35, 0.1, 2.5, 1},
       {"dp_exposed", true, 0.5, 0.02, 1.3, 0},
       {"network", true, 0.25, 0.15, 1.6, 1},
+      {"dispatch_s", true, 0.5, 1e-4, 6e-3, 0},
       {"slowdown", true, 0.5, 0.02, 0.6, 0},
       {"recompute", true, 0.1, 0.5, 1.1, 1},
       {"step_s", true, 0.7, 0.002, 0.5, 0},

@@ -48,8 +48,15 @@ void ReadModel(const Reading& reading) {
     reading.Refuse(fmt::format("heads of {} beside hidden size {} / {} heads", from.head_dim,
                                from.hidden, from.heads));
   }
-  if (from.experts > 0) reading.Refuse("mixture of experts");
   if (!from.attention.empty()) reading.Refuse("attention: " + from.attention);
+  if (from.experts == 0) return;
+  model.moe.num_experts = from.experts;
+  model.moe.router_topk = from.topk;
+  model.moe.ffn_hidden_size = from.moe_ffn > 0 ? from.moe_ffn : from.ffn;
+  model.moe.shared_ffn_hidden_size = from.shared_expert_ffn;
+  model.moe.first_k_dense = from.first_dense_layers;
+  // Benchmarks balance their experts, or pad each to the same number of tokens.
+  reading.into.run.routing.force_balance = true;
 }
 
 RecomputeConfig FirstLayers(int64_t layers) {
@@ -92,7 +99,12 @@ RecomputeConfig RecomputeOf(const Reading& reading) {
 void ReadPrecision(const Reading& reading) {
   const PublishedRun& row = reading.row;
   ParallelConfig& layout = reading.into.run.layout;
-  if (row.precision == "fp8") {
+  SoftwareStack& stack = reading.into.cluster.stack;
+  if (row.precision == "fp8" && reading.into.run.model.moe.used()) {
+    // The engine has no experts in fp8.
+    layout.precision = Precision::kBf16;
+    stack.fp8_layers = true;
+  } else if (row.precision == "fp8") {
     layout.precision = Precision::kFp8;
   } else if (row.precision == "bf16" || row.precision == "fp16") {
     layout.precision = Precision::kBf16;
@@ -100,9 +112,12 @@ void ReadPrecision(const Reading& reading) {
   } else {
     reading.Refuse("precision " + row.precision);
   }
-  const bool fp32 = row.gradient_type.empty() ? reading.into.cluster.stack.fp32_gradients
+  const bool fp32 = row.gradient_type.empty() ? stack.fp32_gradients
                                               : row.gradient_type.starts_with("fp32");
   layout.gradients = fp32 ? DType::kF32 : DType::kBf16;
+  // A graph of the whole step asks the host for nothing; graphs of its parts spare half of it.
+  if (row.cuda_graphs == "full_iteration") stack.dispatch_s.value = 0;
+  if (row.cuda_graphs == "transformer_engine") stack.dispatch_s.value *= 0.5;
 }
 
 void ReadLayout(const Reading& reading) {

@@ -11,15 +11,15 @@
 namespace trimtab {
 
 struct PublishedModel {
-  std::string name;
+  std::string name{};
   int64_t layers = 0;
   int64_t hidden = 0;
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
   int64_t ffn = 0;
-  std::string ffn_kind;    // "gelu": two matrices; "swiglu": three
-  std::string activation;  // in words, where it is another than ffn_kind says
+  std::string ffn_kind{};    // "gelu": two matrices; "swiglu": three
+  std::string activation{};  // in words, where it is another than ffn_kind says
   int64_t vocab = 0;
   int64_t sequence = 0;
   bool tied_embeddings = false;
@@ -28,7 +28,7 @@ struct PublishedModel {
   int64_t moe_ffn = 0;
   int64_t shared_expert_ffn = 0;
   int64_t first_dense_layers = 0;
-  std::string attention;  // in words, where it is not grouped-query attention over everything
+  std::string attention{};  // in words, where it is not grouped-query attention over everything
   int64_t q_lora_rank = 0;
   int64_t kv_lora_rank = 0;
   int64_t qk_head_dim = 0;
@@ -37,7 +37,7 @@ struct PublishedModel {
 };
 
 struct PublishedHardware {
-  std::string gpu;
+  std::string gpu{};
   int64_t gpus = 0;
   int64_t gpus_per_node = 8;
   int64_t nvlink_domain = 0;      // GPUs that NVLink connects; 0 = those of a node
@@ -55,7 +55,7 @@ struct PublishedLayout {
   bool sequence_parallel = false;
   int64_t zero_stage = 0;
   int64_t shard = 0;  // ranks that share what is sharded; 0 = all data-parallel ones
-  std::string schedule;
+  std::string schedule{};
 };
 
 /// Of what is measured, 0 = not told. `peak_mem_bytes` in bytes of one GPU.
@@ -69,35 +69,35 @@ struct PublishedMeasurement {
   double mfu = 0;
   double peak_tflops = 0;  // that `mfu` is of
   double peak_mem_bytes = 0;
-  std::string mem_kind;
+  std::string mem_kind{};
   bool out_of_memory = false;
 };
 
 struct PublishedRun {
-  std::string id;
-  std::string family;
-  std::string source;
-  std::string framework;
+  std::string id{};
+  std::string family{};
+  std::string source{};
+  std::string framework{};
   int64_t year = 0;
   PublishedModel model;
   PublishedHardware hardware;
   PublishedLayout layout;
   int64_t micro_batch = 0;
   int64_t global_batch = 0;
-  std::string recompute;         // none, selective, full, block
+  std::string recompute{};         // none, selective, full, block
   int64_t recompute_layers = 0;  // with block
-  std::string recompute_detail;
-  std::vector<std::string> recompute_modules;
-  std::string precision;         // bf16, fp16, fp8, nvfp4
-  std::string precision_detail;  // the recipe
-  std::string gradient_type;     // that gradients are added up in; empty = the framework's usual
+  std::string recompute_detail{};
+  std::vector<std::string> recompute_modules{};
+  std::string precision{};         // bf16, fp16, fp8, nvfp4
+  std::string precision_detail{};  // the recipe
+  std::string gradient_type{};     // that gradients are added up in; empty = the framework's usual
   bool ends_count_as_layers = false;  // embedding and loss, where stages are cut
-  std::string cuda_graphs;
+  std::string cuda_graphs{};
   PublishedMeasurement measured;
-  std::vector<std::string> missing;   // null fields that a simulation needs
-  std::vector<std::string> blockers;  // what keeps the row out of a plain simulation
+  std::vector<std::string> missing{};   // null fields that a simulation needs
+  std::vector<std::string> blockers{};  // what keeps the row out of a plain simulation
   bool simulatable = false;
-  std::string notes;
+  std::string notes{};
 
   /// When the software was released, 2024.5 = mid 2024: from a release such as "24.07" in the
   /// framework's name, else the year of the row.
@@ -111,7 +111,7 @@ struct PublishedRun {
 
 struct PublishedRuns {
   std::vector<PublishedRun> runs;
-  std::vector<std::string> unknown_fields;  // "layout.foo": met in some row, and not used
+  std::vector<std::string> unknown_fields{};  // "layout.foo": met in some row, and not used
 };
 
 /// Reads the file. Throws InputError naming row and path of a field that is missing, of a wrong
