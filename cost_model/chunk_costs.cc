@@ -59,17 +59,20 @@ double LaunchesOf(size_t way, const PieceCost& cost) {
   }
 }
 
-/// Layers that the host launches in `host_s` forward each take no less. It is ahead of the device
-/// at times, so the larger of both times is a smooth one.
-void WaitForHost(double host_s, int64_t layers, WayCosts& ways) {
+/// Layers take no less than the host does to launch them. It is ahead of the device at times, so
+/// the larger of both times is a smooth one; a host that waits for each op adds its own.
+void WaitForHost(const Pricer& pricer, const ParallelConfig& layout, int64_t layers,
+                 WayCosts& ways) {
+  const double host_s = pricer.HostSeconds(layout);
   if (host_s <= 0) return;
-  constexpr double kSmoothness = 4;
+  constexpr double kAheadAtTimes = 4;
+  const double smoothness = pricer.blocking_launches() ? 1 : kAheadAtTimes;
   for (size_t way = 0; way < kWayCount; ++way) {
     const double device_s = ways[way].seconds();
     if (device_s <= 0) continue;
     const double launch_s = LaunchesOf(way, ways[way]) * static_cast<double>(layers) * host_s;
     const double both_s = std::pow(
-        std::pow(device_s, kSmoothness) + std::pow(launch_s, kSmoothness), 1 / kSmoothness);
+        std::pow(device_s, smoothness) + std::pow(launch_s, smoothness), 1 / smoothness);
     ways[way].host_s += both_s - device_s;
   }
 }
@@ -88,12 +91,6 @@ Schedule PassesOf(const ParallelConfig& layout) {
 }
 
 }  // namespace
-
-const WayCosts& ChunkCosts::KindCosts::Group(int64_t first, int64_t end, int64_t num_layers) const {
-  const size_t last = groups.size() - 1;
-  if (first == 0) return groups.front();
-  return end == num_layers ? groups[last] : groups[std::min<size_t>(1, last)];
-}
 
 const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run) {
   const Mode mode = ModeOf(run, cluster_);
@@ -145,28 +142,31 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
 const ChunkCosts::KindCosts& ChunkCosts::KindOf(const PriceSetting& setting, const RunConfig& run,
                                                 const ModelChunk& chunk,
                                                 const RecomputeGroup& group) {
-  const int64_t groups = RecordedGroups(run, chunk, group);
+  const RecordedLayers layers = LayersToRecord(run, chunk, group);
   ModelChunk cut = chunk;
-  cut.first_layer += group.first;
-  cut.num_layers = group.count;
+  cut.first_layer += layers.first;
+  cut.num_layers = layers.count;
+  const RecomputeConfig& plan = layers.recompute;
   const PackedKey key = ShapeKey(setting, run.layout)
                             .Put(chunk.embedding ? 1 : 0, 1)
                             .Put(chunk.head ? 1 : 0, 1)
-                            .Put(run.layout.recompute[0].modules.bits, kRecomputeModuleCount)
-                            .Put(group.recomputed ? 1 : 0, 1)
-                            .Put(groups, 2)
-                            .Put(group.count, 20)
-                            .Put(FirstLayersAlike(setting.first_alike, cut), 20);
+                            .Put(plan.kind)
+                            .Put(plan.method)
+                            .Put(plan.modules.bits, kRecomputeModuleCount)
+                            .Put(plan.num_layers + 1, 16)
+                            .Put(group.first - layers.first, 16)
+                            .Put(group.count, 16)
+                            .Put(layers.count, 16)
+                            .Put(FirstLayersAlike(setting.first_alike, cut), 16);
   auto found = kinds_.find(key);
   if (found == kinds_.end()) {
+    RunConfig alone = run;
+    alone.layout.recompute = plan;
     KindRecording kind;
     kind.layout = run.layout;
-    kind.groups = groups;
+    kind.first_layer = chunk.first_layer + group.first;
     kind.layers = group.count;
-    kind.recording = RecordMicroBatch(
-        Repeated(run, cut, group, groups),
-        {.num_layers = groups * group.count, .embedding = chunk.embedding, .head = chunk.head},
-        setting.executor);
+    kind.recording = RecordMicroBatch(alone, cut, setting.executor);
     kind.prices = prices_;
     kind.costs = PriceKind(setting, kind);
     if (!keep_) kind.recording = {};
@@ -190,13 +190,9 @@ ChunkCosts::KindCosts ChunkCosts::PriceKind(const PriceSetting& setting,
     return CostsOf(piece, first, count, kind.recording, priced);
   };
   KindCosts costs = {.embedding = price(PieceKind::kEmbedding, 0, 1),
-                     .groups = {},
+                     .group = price(PieceKind::kLayer, kind.first_layer, kind.layers),
                      .head = price(PieceKind::kHead, 0, 1)};
-  const double host_s = setting.pricer.HostSeconds(kind.layout);
-  for (int64_t i = 0; i < kind.groups; ++i) {
-    costs.groups.push_back(price(PieceKind::kLayer, i * kind.layers, kind.layers));
-    WaitForHost(host_s, kind.layers, costs.groups.back());
-  }
+  WaitForHost(setting.pricer, kind.layout, kind.layers, costs.group);
   return costs;
 }
 
@@ -213,27 +209,27 @@ WayCosts ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run,
                              const ModelChunk& chunk) {
   /// Neighbouring groups that cost alike.
   struct Groups {
-    const WayCosts* ways = nullptr;
+    const KindCosts* kind = nullptr;
     int64_t count = 0;
   };
   std::vector<Groups> groups;
-  const KindCosts* any = nullptr;
   for (int64_t i = 0; i < chunk.num_layers;) {
     const RecomputeGroup group = RecomputeGroupOf(run.layout.recompute[0], i, chunk.num_layers);
     i += group.count;
-    any = &KindOf(setting, run, chunk, group);
-    const WayCosts& like = any->Group(group.first, i, chunk.num_layers);
-    if (groups.empty() || groups.back().ways != &like) groups.push_back({&like, 0});
+    const KindCosts& kind = KindOf(setting, run, chunk, group);
+    if (groups.empty() || groups.back().kind != &kind) groups.push_back({&kind, 0});
     ++groups.back().count;
   }
-  const KindCosts& ends = any != nullptr ? *any : KindOf(setting, run, chunk, {.count = 0});
+  const KindCosts* none = groups.empty() ? &KindOf(setting, run, chunk, {.count = 0}) : nullptr;
+  const WayCosts& embedding = (none != nullptr ? none : groups.front().kind)->embedding;
+  const WayCosts& head = (none != nullptr ? none : groups.back().kind)->head;
   WayCosts ways;
   for (const bool forward : {true, false}) {
     const bool first = forward ? chunk.embedding : chunk.head;
     const bool last = forward ? chunk.head : chunk.embedding;
-    if (first) Append(forward ? ends.embedding : ends.head, forward, 1, ways);
-    for (const Groups& each : groups) Append(*each.ways, forward, each.count, ways);
-    if (last) Append(forward ? ends.head : ends.embedding, forward, 1, ways);
+    if (first) Append(forward ? embedding : head, forward, 1, ways);
+    for (const Groups& each : groups) Append(each.kind->group, forward, each.count, ways);
+    if (last) Append(forward ? head : embedding, forward, 1, ways);
     std::reverse(groups.begin(), groups.end());
   }
   return ways;

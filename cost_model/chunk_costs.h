@@ -56,22 +56,18 @@ class ChunkCosts {
   const MessageRecording& Messages(const PriceSetting& setting, const RunConfig& run);
 
  private:
-  /// A micro batch of a chunk whose groups of layers are alike; what it has no end of costs
-  /// nothing.
+  /// A micro batch through a group of layers of a chunk, and through the chunk's ends; what it has
+  /// no end of costs nothing.
   struct KindCosts {
     WayCosts embedding;
-    std::vector<WayCosts> groups;
+    WayCosts group;
     WayCosts head;
-
-    /// Of layers from `first` on, up to `end`, of `num_layers`: the first and the last group of a
-    /// chunk stand for theirs.
-    const WayCosts& Group(int64_t first, int64_t end, int64_t num_layers) const;
   };
   /// The same as it was recorded.
   struct KindRecording {
     ParallelConfig layout;
-    int64_t groups = 0;
-    int64_t layers = 0;             // of a group
+    int64_t first_layer = 0;        // of the group, in the model
+    int64_t layers = 0;             // of the group
     MicroBatchRecording recording;  // empty unless it is kept
     KindCosts costs;
     int64_t prices = 0;  // that `costs` are by
@@ -81,8 +77,7 @@ class ChunkCosts {
     int64_t prices = 0;
   };
 
-  /// A group of layers of a chunk, counted from the chunk's first, among others that are like it,
-  /// with the chunk's ends.
+  /// A group of layers of a chunk, counted from the chunk's first.
   const KindCosts& KindOf(const PriceSetting& setting, const RunConfig& run,
                           const ModelChunk& chunk, const RecomputeGroup& group);
   static KindCosts PriceKind(const PriceSetting& setting, const KindRecording& kind);

@@ -228,6 +228,7 @@ Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_p
       memory_traffic_(stack.memory_traffic.value),
       host_layer_s_(stack.host_layer_s.value),
       host_tp_growth_(stack.host_tp_growth.value),
+      blocking_launches_(stack.blocking_launches),
       fp8_layers_(stack.fp8_layers),
       dispatch_s_(stack.dispatch_s.value),
       tp_exposed_(stack.tp_exposed.value),

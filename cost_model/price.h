@@ -50,6 +50,8 @@ class Pricer {
   double Seconds(const CommRecord& message, int64_t stride) const;
   /// What a forward pass of one layer takes the host to launch under `layout`.
   double HostSeconds(const ParallelConfig& layout) const;
+  /// Whether the host waits for each op, so that its time and the device's add up.
+  bool blocking_launches() const { return blocking_launches_; }
   /// Share of data-parallel messages beside passes that is exposed all the same.
   double dp_exposed() const { return dp_exposed_; }
   /// Seconds that ops lose per second of message beside them.
@@ -120,6 +122,7 @@ class Pricer {
   double memory_traffic_ = 1;
   double host_layer_s_ = 0;
   double host_tp_growth_ = 0;
+  bool blocking_launches_ = false;
   bool fp8_layers_ = false;
   double dispatch_s_ = 0;
   double tp_exposed_ = 1;

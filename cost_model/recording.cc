@@ -95,33 +95,16 @@ MemorySpan MemorySpan::Times(int64_t times) const {
   return {times * change, peak + std::max<int64_t>(0, (times - 1) * change)};
 }
 
-int64_t RecordedGroups(const RunConfig& run, const ModelChunk& chunk, const RecomputeGroup& group) {
-  return run.layout.zero >= 2 && group.count < chunk.num_layers ? 3 : 1;
-}
-
-RunConfig Repeated(const RunConfig& run, const ModelChunk& layers, const RecomputeGroup& group,
-                   int64_t groups) {
-  RunConfig repeated = run;
-  repeated.layout.recompute = RecomputeWithin(run.layout.recompute[0], group);
-  const auto like = [&layers](int64_t i) { return layers.first_layer + i % layers.num_layers; };
-  repeated.model.layer_kinds.clear();
-  for (int64_t i = 0; i < groups * layers.num_layers; ++i) {
-    repeated.model.layer_kinds.push_back(run.model.layer_kind(like(i)));
+RecordedLayers LayersToRecord(const RunConfig& run, const ModelChunk& chunk,
+                              const RecomputeGroup& group) {
+  const RecomputeConfig& plan = run.layout.recompute[0];
+  int64_t first = group.first;
+  int64_t end = group.first + group.count;
+  if (run.layout.zero >= 2) {
+    if (first > 0) first = RecomputeGroupOf(plan, first - 1, chunk.num_layers).first;
+    if (end < chunk.num_layers) end += RecomputeGroupOf(plan, end, chunk.num_layers).count;
   }
-  std::vector<std::string>& all = repeated.fp8.bf16_layers;
-  all.clear();
-  for (const std::string& kept : run.fp8.bf16_layers) {
-    if (!kept.starts_with("decoder.layers.")) {
-      all.push_back(kept);
-      continue;
-    }
-    for (int64_t i = 0; i < groups * layers.num_layers; ++i) {
-      const std::string name = TransformerLayer::NameOf(like(i));
-      if (kept != name && !kept.starts_with(name + ".")) continue;
-      all.push_back(TransformerLayer::NameOf(i) + kept.substr(name.size()));
-    }
-  }
-  return repeated;
+  return {first, end - first, RecomputeWithin(plan, first, end - first)};
 }
 
 MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chunk,

@@ -64,14 +64,16 @@ struct MicroBatchRecording {
   std::array<std::vector<Recording>, kWayCount> ways;
 };
 
-/// How many groups of layers to record where `chunk` has some like `group`. One, where they work
-/// for themselves alone; sharded gradients and weights are moved for the next piece too: then the
-/// first, a middle and the last one stand for theirs.
-int64_t RecordedGroups(const RunConfig& run, const ModelChunk& chunk, const RecomputeGroup& group);
-/// The run with so many groups, numbered from layer 0, that are all like `layers` under the plan of
-/// `group`.
-RunConfig Repeated(const RunConfig& run, const ModelChunk& layers, const RecomputeGroup& group,
-                   int64_t groups);
+/// Layers of a chunk, counted from its first, that are recorded together, and their plan.
+struct RecordedLayers {
+  int64_t first = 0;
+  int64_t count = 0;
+  RecomputeConfig recompute;
+};
+/// Those that show what `group` of the chunk does: it alone, where layers work for themselves;
+/// sharded gradients and weights are moved for the next piece too: then its neighbours as well.
+RecordedLayers LayersToRecord(const RunConfig& run, const ModelChunk& chunk,
+                              const RecomputeGroup& group);
 
 /// Records a chunk of the run's model, on rank 0, whose recompute plan holds for it. Backward
 /// passes are recorded whole, or in parts where the run's schedule takes them so.

@@ -70,6 +70,7 @@ SoftwareStack SoftwareStackFromJson(const nlohmann::json& json, const std::strin
   object.Boolean("fp32_gradients", stack.fp32_gradients);
   object.Boolean("overlap_grad_reduce", stack.overlap_grad_reduce);
   object.Boolean("overlap_param_gather", stack.overlap_param_gather);
+  object.Boolean("blocking_launches", stack.blocking_launches);
   object.Boolean("shards_at_step_end", stack.shards_at_step_end);
   for (const StackNumber& number : StackNumbers()) {
     const nlohmann::json* value = object.Find(number.key);
@@ -94,6 +95,7 @@ nlohmann::json ToJson(const SoftwareStack& stack) {
                          {"fp32_gradients", stack.fp32_gradients},
                          {"overlap_grad_reduce", stack.overlap_grad_reduce},
                          {"overlap_param_gather", stack.overlap_param_gather},
+                         {"blocking_launches", stack.blocking_launches},
                          {"shards_at_step_end", stack.shards_at_step_end}};
   // A number that nobody gave has no source, and is our engine's.
   for (const StackNumber& number : StackNumbers()) {

@@ -34,6 +34,10 @@ class OpCases {
     AddUpdate(cases);
     AddFp8(cases);
     AddFusedFp8(cases);
+    AddRouters(cases);
+    AddChoices(cases);
+    AddDispatch(cases);
+    AddExperts(cases);
     return cases;
   }
 
@@ -68,6 +72,12 @@ class OpCases {
   void AddUpdate(std::vector<OpCase>& cases);
   void AddFp8(std::vector<OpCase>& cases);
   void AddFusedFp8(std::vector<OpCase>& cases);
+  void AddRouters(std::vector<OpCase>& cases);
+  void AddChoices(std::vector<OpCase>& cases);
+  void AddDispatch(std::vector<OpCase>& cases);
+  void AddExperts(std::vector<OpCase>& cases);
+  /// `topk` experts for each token, all as often.
+  Tensor Choices(int64_t tokens, int64_t topk);
   /// Fresh copies [rows, columns] in fp8, both ways.
   Fp8Output Copies(int64_t rows, int64_t columns, DType dtype) {
     const auto fresh = [&](const Shape& shape) {

@@ -38,17 +38,22 @@ void ReadModel(const Reading& reading) {
     model.position = PositionKind::kRope;
     model.bias = false;
   }
-  // What an activation computes from each element makes no difference to memory traffic.
   if (!from.activation.empty()) {
+    const bool squared = from.activation.find("squared ReLU") != std::string::npos;
+    model.activation = squared ? ActivationKind::kSquaredRelu : ActivationKind::kGeGlu;
     model.position = PositionKind::kRope;
     model.bias = false;
-    reading.Assume(fmt::format("{} moves what {} does", from.activation, from.ffn_kind));
   }
-  if (from.head_dim > 0 && from.head_dim * from.heads != from.hidden) {
-    reading.Refuse(fmt::format("heads of {} beside hidden size {} / {} heads", from.head_dim,
-                               from.hidden, from.heads));
+  model.head_dim = from.head_dim;
+  if (reading.row.framework.find("ALiBi") != std::string::npos) {
+    model.position = PositionKind::kAlibi;
   }
-  if (!from.attention.empty()) reading.Refuse("attention: " + from.attention);
+  if (from.attention.find("sliding window 128") != std::string::npos) {
+    model.sliding_window = 128;  // in every second layer: GPT-OSS
+    model.full_attention_period = 2;
+  } else if (!from.attention.empty()) {
+    reading.Refuse("attention: " + from.attention);
+  }
   if (from.experts == 0) return;
   model.moe.num_experts = from.experts;
   model.moe.router_topk = from.topk;

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -33,6 +34,7 @@ struct CheckpointHeader {
   int64_t samples = 0;
   LossScaleState loss_scale{};
   Fp8Snapshot fp8{};
+  std::map<std::string, std::vector<float>> buffers{};  // of the whole model, by name
 };
 
 /// What is kept of each parameter.

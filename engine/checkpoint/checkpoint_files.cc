@@ -28,8 +28,9 @@ json TensorsToJson(const std::vector<SafetensorsEntry>& tensors) {
   return list;
 }
 
-/// Adds what only some precisions have.
-void PutPrecisionState(const CheckpointHeader& header, json& root) {
+/// Adds what only some models and precisions have.
+void PutOptionalState(const CheckpointHeader& header, json& root) {
+  if (!header.buffers.empty()) root["buffers"] = header.buffers;
   const LossScaleState& scale = header.loss_scale;
   if (scale.scale > 0) {
     root["loss_scale"] = {
@@ -45,7 +46,8 @@ void PutPrecisionState(const CheckpointHeader& header, json& root) {
   }
 }
 
-void TakePrecisionState(const json& root, const std::string& path, CheckpointHeader& header) {
+void TakeOptionalState(const json& root, const std::string& path, CheckpointHeader& header) {
+  if (root.contains("buffers")) root["buffers"].get_to(header.buffers);
   if (root.contains("loss_scale")) {
     const json& scale = root["loss_scale"];
     header.loss_scale = {scale.at("scale").get<double>(), scale.at("good_steps").get<int64_t>(),
@@ -74,7 +76,7 @@ CheckpointDocument FromJson(const json& root, const std::string& path) {
   document.header.step = root.at("step").get<int64_t>();
   document.header.samples = root.at("samples").get<int64_t>();
   document.header.run = RunConfigFromJson(root.at("run"), path + ": $.run");
-  TakePrecisionState(root, path, document.header);
+  TakeOptionalState(root, path, document.header);
   for (const json& tensor : root.at("tensors")) {
     SafetensorsEntry entry;
     entry.name = tensor.at("name").get<std::string>();
@@ -101,7 +103,7 @@ std::string ToText(const CheckpointDocument& document) {
   json root = {{"schema_version", kSchemaVersion},           {"step", document.header.step},
                {"samples", document.header.samples},         {"run", ToJson(document.header.run)},
                {"tensors", TensorsToJson(document.tensors)}, {"files", json::object()}};
-  PutPrecisionState(document.header, root);
+  PutOptionalState(document.header, root);
   for (const auto& [name, digest] : document.files) {
     root["files"][name] = {{"bytes", digest.bytes}, {"xxh64", digest.xxh64}};
   }

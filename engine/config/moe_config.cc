@@ -44,6 +44,12 @@ int64_t MoeConfig::capacity(int64_t sequence_length) const {
 
 std::string FaultOf(const MoeConfig& moe) {
   if (!moe.used()) return "";
+  for (const auto& [name, size] :
+       {std::pair("router_topk", moe.router_topk),
+        std::pair("ffn_hidden_size", moe.ffn_hidden_size), std::pair("layer_freq", moe.layer_freq),
+        std::pair("num_groups", moe.num_groups), std::pair("group_topk", moe.group_topk)}) {
+    if (size < 1) return fmt::format("{} is {}; must be at least 1", name, size);
+  }
   if (moe.router_topk > moe.num_experts) {
     return fmt::format("router_topk {} is more than num_experts {}", moe.router_topk,
                        moe.num_experts);

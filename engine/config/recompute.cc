@@ -47,12 +47,15 @@ RecomputeGroup RecomputeGroupOf(const RecomputeConfig& recompute, int64_t layer,
           .recomputed = true};
 }
 
-RecomputeConfig RecomputeWithin(const RecomputeConfig& recompute, const RecomputeGroup& group) {
-  if (recompute.kind != RecomputeKind::kFull) return recompute;
-  if (!group.recomputed) return {};
-  return {.kind = RecomputeKind::kFull,
-          .num_layers = static_cast<int32_t>(group.count),
-          .method = RecomputeMethod::kUniform};
+RecomputeConfig RecomputeWithin(const RecomputeConfig& recompute, int64_t first, int64_t count) {
+  const bool block =
+      recompute.kind == RecomputeKind::kFull && recompute.method == RecomputeMethod::kBlock;
+  if (!block || recompute.num_layers < 0) return recompute;
+  const int64_t recomputed = std::clamp<int64_t>(recompute.num_layers - first, 0, count);
+  if (recomputed == 0) return {};
+  RecomputeConfig within = recompute;
+  within.num_layers = static_cast<int32_t>(recomputed);
+  return within;
 }
 
 std::string ToString(const RecomputeConfig& recompute) {

@@ -62,8 +62,9 @@ struct RecomputeGroup {
 /// whole is a group of its own; the last group of full:uniform:N may be smaller.
 RecomputeGroup RecomputeGroupOf(const RecomputeConfig& recompute, int64_t layer,
                                 int64_t num_layers);
-/// The plan that does to a stage of the layers of `group` alone what `recompute` does to them.
-RecomputeConfig RecomputeWithin(const RecomputeConfig& recompute, const RecomputeGroup& group);
+/// The plan that does to layers [first, first + count) of a stage alone, whole groups of them, what
+/// `recompute` does to them.
+RecomputeConfig RecomputeWithin(const RecomputeConfig& recompute, int64_t first, int64_t count);
 
 /// The forms that ParseRecompute reads.
 inline constexpr char kRecomputeForms[] =

@@ -1,11 +1,15 @@
-// The feed-forward block: GELU (GPT-2) or SwiGLU (Llama) between two linear layers.
+// The feed-forward block: an activation function, gated or not, between two linear layers.
 #pragma once
 
 #include <string>
 
 #include "engine/layers/linear.h"
+#include "engine/ops/activation.h"
 
 namespace trimtab {
+
+/// The function that an MLP, gated or not, applies.
+ActivationFunction FunctionOf(ActivationKind kind);
 
 /// What Mlp keeps between Forward and Backward.
 struct MlpSaved {

@@ -3,17 +3,16 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/layers/mlp.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/elementwise.h"
 
 namespace trimtab {
 namespace {
 
-bool IsSwiGlu(const ModelConfig& model) { return model.activation == ActivationKind::kSwiGlu; }
-
 /// The rows of fc1 of every expert: one block each, or gate and up.
 std::vector<int64_t> Fc1Blocks(const ModelConfig& model) {
-  const auto blocks = static_cast<size_t>(model.moe.num_experts * (IsSwiGlu(model) ? 2 : 1));
+  const auto blocks = static_cast<size_t>(model.moe.num_experts * (model.gated() ? 2 : 1));
   return std::vector<int64_t>(blocks, model.moe.ffn_hidden_size);
 }
 
@@ -41,7 +40,7 @@ MoeExperts::MoeExperts(ParameterStore& store, const LayerContext& context, const
                          .init = InitKind::kNormal,
                          .init_std = model.init_std / std::sqrt(2.0 * layers),
                          .partition = ColumnPartition(experts_ * hidden, ffn, tp, tp_rank)});
-  if (!model.bias) return;
+  if (!model.has_mlp_bias()) return;
   fc1_bias_ = &store.Declare({.name = name + ".linear_fc1.bias",
                               .rows = fc1_rows,
                               .is_matrix = false,
@@ -63,7 +62,8 @@ Tensor MoeExperts::Vectors(const Tensor& parameter) const {
 
 Tensor MoeExperts::Activation(const LayerContext& context, const Tensor& fc1) const {
   Tensor activation = context.New({fc1.dim(0), fc2_->spec.columns}, MemoryTag::kActivations);
-  (IsSwiGlu(context.model) ? SwiGluForward : GeluForward)(fc1, activation);
+  (context.model.gated() ? GatedActivationForward : ActivationForward)(
+      FunctionOf(context.model.activation), fc1, activation);
   return activation;
 }
 
@@ -116,12 +116,12 @@ Tensor MoeExperts::Backward(const LayerContext& context, MoeExpertsSaved& saved,
   Tensor dactivation = context.New(saved.activation.shape(), MemoryTag::kWorkspace);
   GroupedGemm(dy, Matrices(fc2_->weight), Transpose::kNo, rows, dactivation, tf32);
   Tensor dfc1 = dactivation;
-  if (IsSwiGlu(context.model)) {
+  if (context.model.gated()) {
     dfc1 = context.New(saved.fc1.shape(), MemoryTag::kWorkspace);
-    SwiGluBackward(saved.fc1, dactivation, dfc1);
+    GatedActivationBackward(FunctionOf(context.model.activation), saved.fc1, dactivation, dfc1);
     dactivation = {};
   } else {
-    GeluBackward(saved.fc1, dactivation, dfc1);
+    ActivationBackward(FunctionOf(context.model.activation), saved.fc1, dactivation, dfc1);
   }
   if (fc1_bias_ != nullptr) {
     Tensor gradient = Vectors(fc1_bias_->gradient);

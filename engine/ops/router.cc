@@ -66,8 +66,8 @@ void RouterChoose(const Tensor& logits, const Tensor& bias, const RouterOptions&
   CheckOperand(kOp, "logits", logits, {rows, experts}, device);
   CheckChoice(kOp, choice, rows, options.topk, device);
   if (bias.defined()) CheckOperand(kOp, "bias", bias, {experts}, device);
-  TRIMTAB_ASSERT(options.topk <= experts && experts % options.num_groups == 0 &&
-                     options.group_topk <= options.num_groups &&
+  TRIMTAB_ASSERT(experts % options.num_groups == 0 && options.group_topk <= options.num_groups &&
+                     options.topk <= experts / options.num_groups * options.group_topk &&
                      options.num_groups <= kMaxExpertGroups,
                  "{}: {} of {} experts, {} of {} groups", Name(kOp), options.topk, experts,
                  options.group_topk, options.num_groups);

@@ -1,6 +1,7 @@
 #include "engine/train/checkpointing.h"
 
 #include <algorithm>
+#include <map>
 
 namespace trimtab {
 namespace {
@@ -35,6 +36,46 @@ void SumOverRanks(const ParallelContext& parallel, std::vector<float>& values) {
   CopyFromHost(tensor, values);
   parallel.host->AllReduce(tensor);
   CopyToHost(tensor, values);
+}
+
+/// The buffers of the whole model that belong to it, by name. Every rank calls it.
+std::map<std::string, std::vector<float>> WholeBuffers(Trainer& trainer) {
+  const ParallelContext& parallel = trainer.parallel();
+  const WholeModelDeclaration whole = DeclareWholeModel(trainer);
+  std::vector<float> values;
+  for (const auto& buffer : whole.parameters.buffers().all()) {
+    if (buffer->kind != BufferKind::kState) continue;
+    std::vector<float> own(static_cast<size_t>(buffer->numel));
+    // One rank of the stage that has it speaks.
+    for (const auto& here : trainer.parameters().buffers().all()) {
+      const bool speaks = parallel.tp_rank == 0 && parallel.dp->rank() == 0;
+      if (speaks && here->name == buffer->name) CopyToHost(here->values, own);
+    }
+    values.insert(values.end(), own.begin(), own.end());
+  }
+  if (values.empty()) return {};
+  if (parallel.layout.world_size() > 1) SumOverRanks(parallel, values);
+  std::map<std::string, std::vector<float>> buffers;
+  auto next = values.begin();
+  for (const auto& buffer : whole.parameters.buffers().all()) {
+    if (buffer->kind != BufferKind::kState) continue;
+    buffers[buffer->name].assign(next, next + buffer->numel);
+    next += buffer->numel;
+  }
+  return buffers;
+}
+
+void ReadBuffers(Trainer& trainer, const CheckpointHeader& header) {
+  for (const auto& buffer : trainer.parameters().buffers().all()) {
+    if (buffer->kind != BufferKind::kState) continue;
+    const auto found = header.buffers.find(buffer->name);
+    if (found == header.buffers.end() ||
+        static_cast<int64_t>(found->second.size()) != buffer->numel) {
+      throw InputError(fmt::format("checkpoint: expected a buffer '{}' of {} values", buffer->name,
+                                   buffer->numel));
+    }
+    CopyFromHost(buffer->values, found->second);
+  }
 }
 
 /// The scales of all pipeline stages, in the order of the model.
@@ -87,6 +128,7 @@ CheckpointHeader HeaderOf(Trainer& trainer, int64_t step) {
     header.loss_scale = {scaler.scale(), scaler.good_steps(), scaler.skipped()};
   }
   if (trainer.fp8() != nullptr) header.fp8 = WholeSnapshot(trainer);
+  header.buffers = WholeBuffers(trainer);
   return header;
 }
 
@@ -134,6 +176,7 @@ void ReadState(Trainer& trainer, const CheckpointReader& reader) {
     trainer.loss_scaler().Restore(scale.scale, scale.good_steps, scale.skipped);
   }
   if (trainer.fp8() != nullptr) trainer.fp8()->Restore(reader.header().fp8);
+  ReadBuffers(trainer, reader.header());
   trainer.WeightsChanged();
 }
 

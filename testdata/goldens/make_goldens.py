@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Makes the golden files: tiny GPT-2 and Llama models trained by PyTorch in double precision.
+"""Makes the golden files: a tiny model of each family trained by PyTorch in double precision.
 
 Usage: ./make_goldens.py          (Debian packages python3-torch and python3-numpy)
 
@@ -10,8 +10,9 @@ Writes NAME.json, a run configuration, and NAME.safetensors beside this script. 
   grad.P        gradient of each parameter after the first step's backward pass, before clipping
   losses        mean loss of ten optimizer steps
   grad_norms    global gradient norm of those steps, before clipping
-The models are written out here with plain tensor operations, from the papers and not from the
-engine, so that the two agree only if both are right.
+  router_losses what the routers' losses add to these losses, of models with experts
+families.py lists the models. models.py writes them out with plain tensor operations, from the papers
+and not from the engine, so that the two agree only if both are right.
 """
 
 import json
@@ -22,6 +23,9 @@ import struct
 import numpy
 import torch
 import torch.nn.functional as F
+
+from families import FAMILIES
+from models import Router, has_experts, logits_of, make_weights
 
 STEPS = 10
 OPTIMIZER = {
@@ -35,130 +39,6 @@ OPTIMIZER = {
     "warmup_steps": 3,
     "decay_steps": 0,
 }
-GPT2 = {
-    "name": "golden-gpt2",
-    "vocab_size": 61,
-    "hidden_size": 32,
-    "num_layers": 2,
-    "num_heads": 4,
-    "num_kv_heads": 4,
-    "ffn_hidden_size": 128,
-    "max_sequence_length": 24,
-    "norm": "layernorm",
-    "activation": "gelu",
-    "position": "learned",
-    "norm_epsilon": 1e-5,
-    "rope_theta": 10000.0,
-    "bias": True,
-    "tied_embeddings": True,
-    "init_std": 0.02,
-    "make_vocab_size_divisible_by": 8,
-}
-LLAMA = dict(
-    GPT2,
-    name="golden-llama",
-    num_kv_heads=2,
-    ffn_hidden_size=48,
-    norm="rmsnorm",
-    activation="swiglu",
-    position="rope",
-    norm_epsilon=1e-6,
-    bias=False,
-    tied_embeddings=False,
-)
-
-
-def make_weights(model, generator):
-    """Random weights for every parameter, spread wide enough that each one matters."""
-    c, f, v = model["hidden_size"], model["ffn_hidden_size"], model["vocab_size"]
-    d = c // model["num_heads"]
-    qkv = (model["num_heads"] + 2 * model["num_kv_heads"]) * d
-    fc1 = 2 * f if model["activation"] == "swiglu" else f
-    shapes = {"embedding.word_embeddings.weight": (v, c)}
-    if model["position"] == "learned":
-        shapes["embedding.position_embeddings.weight"] = (model["max_sequence_length"], c)
-    for i in range(model["num_layers"]):
-        p = f"decoder.layers.{i}."
-        shapes[p + "input_layernorm.weight"] = (c,)
-        shapes[p + "self_attention.linear_qkv.weight"] = (qkv, c)
-        shapes[p + "self_attention.linear_proj.weight"] = (c, c)
-        shapes[p + "pre_mlp_layernorm.weight"] = (c,)
-        shapes[p + "mlp.linear_fc1.weight"] = (fc1, c)
-        shapes[p + "mlp.linear_fc2.weight"] = (c, f)
-    shapes["decoder.final_layernorm.weight"] = (c,)
-    if not model["tied_embeddings"]:
-        shapes["output_layer.weight"] = (v, c)
-    for name in list(shapes):
-        is_norm = "layernorm" in name
-        if (is_norm and model["norm"] == "layernorm") or ("linear" in name and model["bias"]):
-            shapes[name.replace("weight", "bias")] = shapes[name][:1]
-    weights = {}
-    for name, shape in shapes.items():
-        values = torch.randn(shape, generator=generator, dtype=torch.float64)
-        values = 1.0 + 0.1 * values if "layernorm.weight" in name else 0.15 * values
-        weights[name] = values.float().double().requires_grad_(True)
-    return weights
-
-
-def norm(model, w, name, x):
-    if model["norm"] == "layernorm":
-        return F.layer_norm(
-            x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], model["norm_epsilon"]
-        )
-    scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + model["norm_epsilon"])
-    return x * scale * w[name + ".weight"]
-
-
-def linear(w, name, x):
-    return F.linear(x, w[name + ".weight"], w.get(name + ".bias"))
-
-
-def rotate(model, x):
-    """RoPE in the halves convention on x [B, heads, T, D]."""
-    t, d = x.shape[-2:]
-    frequency = model["rope_theta"] ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
-    angle = torch.outer(torch.arange(t, dtype=torch.float64), frequency)
-    cos, sin = torch.cos(angle), torch.sin(angle)
-    first, second = x[..., : d // 2], x[..., d // 2 :]
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
-
-
-def attention(model, w, name, x):
-    b, t, c = x.shape
-    h, kv = model["num_heads"], model["num_kv_heads"]
-    d = c // h
-    q, k, v = linear(w, name + ".linear_qkv", x).split([h * d, kv * d, kv * d], dim=-1)
-    q, k, v = (y.view(b, t, -1, d).transpose(1, 2) for y in (q, k, v))
-    if model["position"] == "rope":
-        q, k = rotate(model, q), rotate(model, k)
-    k, v = (y.repeat_interleave(h // kv, dim=1) for y in (k, v))
-    scores = q @ k.transpose(-1, -2) / math.sqrt(d)
-    future = torch.triu(torch.ones(t, t, dtype=torch.bool), diagonal=1)
-    out = scores.masked_fill(future, float("-inf")).softmax(-1) @ v
-    return linear(w, name + ".linear_proj", out.transpose(1, 2).reshape(b, t, c))
-
-
-def mlp(model, w, name, x):
-    y = linear(w, name + ".linear_fc1", x)
-    if model["activation"] == "swiglu":
-        gate, up = y.chunk(2, dim=-1)
-        y = F.silu(gate) * up
-    else:
-        y = F.gelu(y, approximate="tanh")
-    return linear(w, name + ".linear_fc2", y)
-
-
-def logits_of(model, w, tokens):
-    x = w["embedding.word_embeddings.weight"][tokens]
-    if model["position"] == "learned":
-        x = x + w["embedding.position_embeddings.weight"][: tokens.shape[1]]
-    for i in range(model["num_layers"]):
-        p = f"decoder.layers.{i}."
-        x = x + attention(model, w, p + "self_attention", norm(model, w, p + "input_layernorm", x))
-        x = x + mlp(model, w, p + "mlp", norm(model, w, p + "pre_mlp_layernorm", x))
-    x = norm(model, w, "decoder.final_layernorm", x)
-    head = "embedding.word_embeddings.weight" if model["tied_embeddings"] else "output_layer.weight"
-    return F.linear(x, w[head])
 
 
 def learning_rate(step):
@@ -209,25 +89,32 @@ def make_golden(stem, model, sequence, micro_batch, micro_batches):
         betas=(OPTIMIZER["beta1"], OPTIMIZER["beta2"]),
         eps=OPTIMIZER["epsilon"],
     )
-    losses, norms = [], []
+    layers = range(model["num_layers"])
+    routers = {i: Router(model["moe"]) for i in layers if has_experts(model, i)}
+    losses, norms, router_losses = [], [], []
     for step in range(STEPS):
         samples = tokens[step * batch : (step + 1) * batch]
-        logits = logits_of(model, weights, samples[:, :-1])
+        logits, router_loss = logits_of(model, weights, samples[:, :-1], routers)
         loss = F.cross_entropy(logits.flatten(0, 1), samples[:, 1:].flatten())
         optimizer.zero_grad()
-        loss.backward()
+        (loss + router_loss).backward()
         if step == 0:
             tensors["logits"] = logits[:micro_batch].detach().flatten(0, 1).float().numpy()
             for name, value in weights.items():
                 tensors["grad." + name] = value.grad.float().numpy().copy()
         losses.append(loss.item())
+        router_losses.append(router_loss.item())
         norm_before = torch.nn.utils.clip_grad_norm_(weights.values(), OPTIMIZER["clip_grad"])
         norms.append(norm_before.item())
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step)
         optimizer.step()
+        for router in routers.values():
+            router.end_step()
     tensors["losses"] = numpy.array(losses, dtype=numpy.float32)
     tensors["grad_norms"] = numpy.array(norms, dtype=numpy.float32)
+    if routers:
+        tensors["router_losses"] = numpy.array(router_losses, dtype=numpy.float32)
     write_safetensors(stem + ".safetensors", tensors)
     run = {
         "model": model,
@@ -245,5 +132,6 @@ def make_golden(stem, model, sequence, micro_batch, micro_batches):
 
 if __name__ == "__main__":
     here = os.path.dirname(os.path.abspath(__file__))
-    make_golden(os.path.join(here, "gpt2"), GPT2, sequence=20, micro_batch=2, micro_batches=2)
-    make_golden(os.path.join(here, "llama"), LLAMA, sequence=20, micro_batch=2, micro_batches=2)
+    for family in FAMILIES:
+        stem = family["name"].removeprefix("golden-").replace("-", "_")
+        make_golden(os.path.join(here, stem), family, sequence=20, micro_batch=2, micro_batches=2)

@@ -10,6 +10,7 @@ void FillCudaOps(CudaOps& ops) {
   FillReductionOps(ops);
   FillClipOps(ops);
   FillNormOps(ops);
+  FillHeadNormOps(ops);
   FillActivationOps(ops);
   FillRopeOps(ops);
   FillAdamWOps(ops);
@@ -18,6 +19,10 @@ void FillCudaOps(CudaOps& ops) {
   FillActivationFp8Ops(ops);
   FillBiasOps(ops);
   FillAttentionOps(ops);
+  FillRouterOps(ops);
+  FillSequenceRoutingOps(ops);
+  FillPermuteOps(ops);
+  FillGateRowsOps(ops);
 }
 
 }  // namespace trimtab

@@ -12,6 +12,7 @@ void FillCrossEntropyOps(CudaOps& ops);
 void FillReductionOps(CudaOps& ops);
 void FillClipOps(CudaOps& ops);
 void FillNormOps(CudaOps& ops);
+void FillHeadNormOps(CudaOps& ops);
 void FillActivationOps(CudaOps& ops);
 void FillRopeOps(CudaOps& ops);
 void FillAdamWOps(CudaOps& ops);
@@ -21,6 +22,10 @@ void FillActivationFp8Ops(CudaOps& ops);
 void FillBiasOps(CudaOps& ops);
 void FillAttentionOps(CudaOps& ops);
 void FillGemmOps(CudaOps& ops);
+void FillRouterOps(CudaOps& ops);
+void FillSequenceRoutingOps(CudaOps& ops);
+void FillPermuteOps(CudaOps& ops);
+void FillGateRowsOps(CudaOps& ops);
 
 /// All of the above.
 void FillCudaOps(CudaOps& ops);

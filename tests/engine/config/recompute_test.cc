@@ -63,16 +63,24 @@ TEST(Recompute, CutsAStageIntoGroups) {
   EXPECT_EQ(GroupsOf("full:uniform:9", 2), (Groups{{0, 2, true}}));
 }
 
-TEST(Recompute, OfAGroupIsThatOfAStageOfItsOwn) {
-  for (const char* plan : {"none", "selective:mlp", "full", "full:block:3", "full:uniform:3"}) {
-    for (RecomputeGroup group : GroupsOf(plan, 8)) {
-      const RecomputeConfig within = RecomputeWithin(ParseRecompute(plan, "r"), group);
-      group.first = 0;
-      EXPECT_EQ(RecomputeGroupOf(within, 0, group.count), group) << plan;
+TEST(Recompute, OfSomeGroupsIsThatOfAStageOfTheirOwn) {
+  constexpr int64_t kLayers = 8;
+  for (const char* text : {"none", "selective:mlp", "full", "full:block:3", "full:uniform:3"}) {
+    const RecomputeConfig plan = ParseRecompute(text, "r");
+    const std::vector<RecomputeGroup> groups = GroupsOf(text, kLayers);
+    for (size_t begin = 0; begin < groups.size(); ++begin) {
+      for (size_t last = begin; last < groups.size(); ++last) {
+        const int64_t first = groups[begin].first;
+        const int64_t count = groups[last].first + groups[last].count - first;
+        const RecomputeConfig within = RecomputeWithin(plan, first, count);
+        for (size_t i = begin; i <= last; ++i) {
+          RecomputeGroup expected = groups[i];
+          expected.first -= first;
+          EXPECT_EQ(RecomputeGroupOf(within, expected.first, count), expected) << text;
+        }
+      }
     }
   }
-  const RecomputeConfig selective = ParseRecompute("selective:mlp", "r");
-  EXPECT_EQ(RecomputeWithin(selective, {}), selective);
 }
 
 TEST(Recompute, RefusesWhatItDoesNotKnow) {

@@ -26,6 +26,8 @@ RunConfig Legal() {
           .sequence_length = 128};
 }
 
+MoeConfig Experts() { return {.num_experts = 8, .ffn_hidden_size = 32}; }
+
 struct Breach {
   std::function<void(RunConfig& run)> apply;
   std::string message;
@@ -93,6 +95,18 @@ const std::map<std::string, Breach>& Breaches() {
           run.sequence_length = 4;
         },
         "fp8: mbs x sequence_length / cp is 8, no multiple of 16"}},
+      {"qkv-clip-unsupported",
+       {[](RunConfig& run) { run.model.qkv_clip = 8; },
+        "qkv_clip is 8; this version runs qkv_clip=0 only"}},
+      {"rope-scaling-original-length",
+       {[](RunConfig& run) { run.model.rope_scaling.kind = RopeScalingKind::kLlama3; },
+        "rope_scaling needs an original_length of at least 1"}},
+      {"window-and-alibi-without-cp",
+       {[](RunConfig& run) {
+          run.layout.cp = 2;
+          run.model.sliding_window = 16;
+        },
+        "cp is 2, and the model has a sliding window; use cp=1"}},
       {"hidden-divisible-by-heads",
        {[](RunConfig& run) { run.model.hidden_size = 388; },
         "hidden_size 388 is not divisible by num_heads 8"}},
@@ -101,7 +115,8 @@ const std::map<std::string, Breach>& Breaches() {
         "num_heads 8 is not divisible by num_kv_heads 6"}},
       {"head-size-even-with-rope",
        {[](RunConfig& run) { run.model.hidden_size = 8 * 47; },
-        "hidden_size 376 / num_heads 8 makes heads of 47, which is odd"}},
+        "head size 47 x rotary_fraction 1 makes 47 elements that turn; expected an even number of "
+        "at least 2"}},
       {"sequence-within-positions",
        {[](RunConfig& run) {
           run.model.position = PositionKind::kLearned;
@@ -118,6 +133,24 @@ const std::map<std::string, Breach>& Breaches() {
       {"ffn-divisible-by-tp",
        {[](RunConfig& run) { run.model.ffn_hidden_size = 1281; },
         "ffn_hidden_size 1281 is not divisible by tp 2"}},
+      {"moe-consistent",
+       {[](RunConfig& run) {
+          run.model.moe = Experts();
+          run.model.moe.router_topk = 9;
+        },
+        "router_topk 9 is more than num_experts 8"}},
+      {"expert-ffn-divisible-by-tp",
+       {[](RunConfig& run) {
+          run.model.moe = Experts();
+          run.model.moe.shared_ffn_hidden_size = 33;
+        },
+        "moe.shared_ffn_hidden_size 33 is not divisible by tp 2"}},
+      {"moe-fp8-unsupported",
+       {[](RunConfig& run) {
+          run.model.moe = Experts();
+          run.layout.precision = Precision::kFp8;
+        },
+        "precision is fp8; this version runs experts without fp8"}},
       {"sp-requires-tp",
        {[](RunConfig& run) { run.layout.tp = 1; }, "sp=1 needs tp of at least 2, and tp is 1"}},
       {"tokens-divisible-by-tp-with-sp",

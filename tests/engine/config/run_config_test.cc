@@ -31,6 +31,7 @@ RunConfig EverythingSet() {
                         .decay_steps = 1000},
           .fp8 = {.scaling = "current", .history = 4, .bf16_layers = {"decoder.layers.0"}},
           .loss_scale = {.initial = 1024, .minimum = 2, .growth_interval = 7},
+          .routing = {.force_balance = true, .imbalance_factor = 1.25},
           .deterministic = true,
           .device = "cuda",
           .global_batch = 12,

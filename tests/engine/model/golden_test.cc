@@ -8,6 +8,7 @@
 #include "engine/device/cuda/loader.h"
 #include "engine/train/checkpointing.h"
 #include "engine/train/trainer.h"
+#include "tests/engine/train/families.h"
 #include "tests/engine/train/run_losses.h"
 
 namespace trimtab {
@@ -58,7 +59,7 @@ class Golden {
  public:
   Golden(const std::string& stem, const Target& target)
       : file_("testdata/goldens/" + stem + ".safetensors"),
-        run_(LoadRunConfig("testdata/goldens/" + stem + ".json")),
+        run_(GoldenRun(stem)),
         tokens_(file_),
         device_(MakeDevice(target)),
         parallel_(MakeMetaContext(run_.layout, 0)),
@@ -168,11 +169,17 @@ TEST_P(GoldenTest, EveryGradientMatches) {
 TEST_P(GoldenTest, TenStepsTrainAlike) {
   const std::vector<float> losses = golden_->Values("losses");
   const std::vector<float> norms = golden_->Values("grad_norms");
+  const bool experts = golden_->run().model.moe.used();
+  const std::vector<float> router_losses =
+      experts ? golden_->Values("router_losses") : std::vector<float>();
   for (size_t step = 0; step < losses.size(); ++step) {
     const StepResult result =
         golden_->trainer().Step(golden_->tokens(), static_cast<int64_t>(step));
     EXPECT_NEAR(result.loss, losses[step], kLossTolerance * losses[step]) << "step " << step;
     EXPECT_NEAR(result.grad_norm, norms[step], kNormTolerance * norms[step]) << "step " << step;
+    if (!experts) continue;
+    const double router_loss = result.routing.aux_loss + result.routing.z_loss;
+    EXPECT_NEAR(router_loss, router_losses[step], kLossTolerance * router_losses[step]);
   }
 }
 
@@ -182,7 +189,7 @@ TEST_P(GoldenTest, ContinuesBitEqualFromACheckpoint) {
       fmt::format("{}/golden_{}_{}{}", testing::TempDir(), stem, target.device, target.threads);
   for (int64_t step = 0; step < 4; ++step) golden_->trainer().Step(golden_->tokens(), step);
   const std::vector<const ParameterSpec*> specs = ParameterSpecs(golden_->trainer().parameters());
-  CheckpointWriter writer(directory, {.run = golden_->run(), .step = 4}, specs);
+  CheckpointWriter writer(directory, HeaderOf(golden_->trainer(), 4), specs);
   WriteState(golden_->trainer(), writer);
   writer.Finish();
 
@@ -202,7 +209,7 @@ std::string CaseName(const testing::TestParamInfo<std::tuple<std::string, Target
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
-                         testing::Combine(testing::Values("gpt2", "llama"),
+                         testing::Combine(testing::ValuesIn(FamilyNames()),
                                           testing::Values(Target{"cpu", 1}, Target{"cpu", 2},
                                                           Target{"cuda", 1})),
                          CaseName);

@@ -6,6 +6,7 @@
 
 #include "engine/data/token_source.h"
 #include "engine/model/gpt_model.h"
+#include "tests/engine/train/moe_runs.h"
 #include "tests/engine/train/run_losses.h"
 
 namespace trimtab {
@@ -27,7 +28,8 @@ class ModelUnderTest {
                             .parallel = parallel_,
                             .model = run_.model,
                             .micro_batch = run_.layout.micro_batch,
-                            .sequence = run_.sequence_length},
+                            .sequence = run_.sequence_length,
+                            .routing = run_.routing},
                WholeModel(run_.model)) {
     store_.Allocate(*device_, DType::kF32, DType::kF32);
     store_.Initialize(3);
@@ -99,12 +101,39 @@ double DerivativeAlong(ModelUnderTest& model, Parameter& parameter,
   return difference / (2.0 * kEpsilon);
 }
 
-class GradientCheckTest : public testing::TestWithParam<bool> {};
+struct Case {
+  const char* name;
+  RunConfig run;
+};
+
+/// The test differentiates the loss of the language model alone.
+RunConfig WithoutLosses(RunConfig run) {
+  run.model.moe.aux_loss_coeff = run.model.moe.z_loss_coeff = 0;
+  return run;
+}
+
+/// Experts whose choices stay as they are while weights are moved.
+RunConfig Balanced(RunConfig run) {
+  run.routing.force_balance = true;
+  return run;
+}
+
+std::vector<Case> Cases() {
+  RunConfig llama = SmallRun(/*llama=*/true);
+  llama.model.num_kv_heads = 2;
+  return {{"gpt2", SmallRun(/*llama=*/false)},
+          {"llama", llama},
+          {"mixtral", Balanced(WithoutLosses(SmallMoeRun("mixtral")))},
+          {"qwen", Balanced(WithoutLosses(SmallMoeRun("qwen")))},
+          {"deepseek", Balanced(WithoutLosses(SmallMoeRun("deepseek")))},
+          {"biased_experts", Balanced(WithoutLosses(SmallMoeRun("dropping")))}};
+}
+
+class GradientCheckTest : public testing::TestWithParam<Case> {};
 
 TEST_P(GradientCheckTest, BackwardMatchesCentralDifferences) {
-  RunConfig run = SmallRun(/*llama=*/GetParam());
+  RunConfig run = GetParam().run;
   run.layout.micro_batch = 2;
-  if (GetParam()) run.model.num_kv_heads = 2;
   ModelUnderTest model(run);
   model.Backward();
   std::mt19937 random(5);
@@ -134,9 +163,8 @@ TEST_P(GradientCheckTest, BackwardMatchesCentralDifferences) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, GradientCheckTest, testing::Bool(), [](const auto& param_info) {
-  return param_info.param ? "llama" : "gpt2";
-});
+INSTANTIATE_TEST_SUITE_P(Families, GradientCheckTest, testing::ValuesIn(Cases()),
+                         [](const auto& param_info) { return param_info.param.name; });
 
 }  // namespace
 }  // namespace trimtab

@@ -73,8 +73,8 @@ TEST(Recompute, RunsNoMoreThanWhatIsMissing) {
   EXPECT_EQ(Recomputed("selective"), Strings{"attention_forward"});
   EXPECT_EQ(Recomputed("selective:layernorm"),
             (Strings{"layer_norm_forward", "layer_norm_forward"}));
-  EXPECT_EQ(Recomputed("selective:mlp_act"), Strings{"gelu_forward"});
-  const Strings mlp = {"layer_norm_forward", "gemm", "gelu_forward"};
+  EXPECT_EQ(Recomputed("selective:mlp_act"), Strings{"activation_forward"});
+  const Strings mlp = {"layer_norm_forward", "gemm", "activation_forward"};
   EXPECT_EQ(Recomputed("selective:mlp"), mlp);
   EXPECT_EQ(Recomputed("selective:mlp_act+mlp"), mlp);
   const Strings logits = {"gemm", "cross_entropy_max", "cross_entropy_sum", "cross_entropy_grad"};
@@ -86,18 +86,18 @@ TEST(Recompute, RunsNoMoreThanWhatIsMissing) {
   EXPECT_EQ(Recomputed("selective:core_attn+layernorm+mlp_act+mlp+logits"), every);
   EXPECT_EQ(Recomputed("full"),
             (Strings{"layer_norm_forward", "gemm", "attention_forward", "gemm", "add",
-                     "layer_norm_forward", "gemm", "gelu_forward", "gemm", "add"}));
+                     "layer_norm_forward", "gemm", "activation_forward", "gemm", "add"}));
 }
 
 // The products whose results are summed over the ranks do not run again.
 TEST(Recompute, OfModulesSendsOnlyWhatSequenceParallelismGathers) {
   EXPECT_EQ(Recomputed("selective:mlp", "tp=2"),
-            (Strings{"layer_norm_forward", "gemm", "gelu_forward"}));
+            (Strings{"layer_norm_forward", "gemm", "activation_forward"}));
   EXPECT_EQ(Recomputed("selective:mlp", "tp=2,sp=1"),
-            (Strings{"layer_norm_forward", "all_gather", "gemm", "gelu_forward"}));
-  EXPECT_EQ(
-      Recomputed("selective:core_attn+layernorm+mlp_act", "tp=2,sp=1"),
-      (Strings{"layer_norm_forward", "gelu_forward", "layer_norm_forward", "attention_forward"}));
+            (Strings{"layer_norm_forward", "all_gather", "gemm", "activation_forward"}));
+  EXPECT_EQ(Recomputed("selective:core_attn+layernorm+mlp_act", "tp=2,sp=1"),
+            (Strings{"layer_norm_forward", "activation_forward", "layer_norm_forward",
+                     "attention_forward"}));
 }
 
 TEST(Recompute, OfModulesLiesWithinItsPiece) {

@@ -21,7 +21,10 @@ struct OpCase {
 
 /// Ops over activations of `dtype` and gradients of weights of `gradient`.
 std::vector<OpCase> EveryOpIn(DType dtype, DType gradient);
-/// The same in fp32, in bf16 with bf16 gradients, in fp16; and what has types of its own.
+/// Those of them that belong to experts, and a router's, which are of one type.
+std::vector<OpCase> ExpertOpsIn(DType dtype, DType gradient);
+std::vector<OpCase> RouterOps();
+/// All of these in fp32, in bf16 with bf16 gradients, in fp16; and what has types of its own.
 std::vector<OpCase> EveryOp();
 
 }  // namespace trimtab

@@ -15,10 +15,14 @@ std::vector<std::vector<char>> Results(const OpCase& op, int threads) {
   return results;
 }
 
+bool IsProduct(const OpCase& op) {
+  return op.record.kind == OpKind::kGemm || op.record.kind == OpKind::kGroupedGemm;
+}
+
 TEST(ThreadsTest, EveryOpGivesTheSameBitsOnAnyNumberOfThreads) {
   for (const OpCase& op : EveryOp()) {
     // oneDNN may split a product's inner dimension over its workers.
-    if (op.record.kind == OpKind::kGemm) continue;
+    if (IsProduct(op)) continue;
     SCOPED_TRACE(op.name);
     const auto expected = Results(op, 1);
     for (const int threads : {1, 2, 3, 8}) {
@@ -29,7 +33,7 @@ TEST(ThreadsTest, EveryOpGivesTheSameBitsOnAnyNumberOfThreads) {
 
 TEST(ThreadsTest, AProductGivesTheSameBitsEveryTime) {
   for (const OpCase& op : EveryOp()) {
-    if (op.record.kind != OpKind::kGemm) continue;
+    if (!IsProduct(op)) continue;
     for (const int threads : {1, 2, 3}) {
       const auto expected = Results(op, threads);
       for (int repeat = 0; repeat < 5; ++repeat) EXPECT_EQ(Results(op, threads), expected);

@@ -16,35 +16,12 @@ namespace {
 constexpr int64_t kSteps = 5;
 constexpr double kTolerance = 1e-5;  // relative; fp32 sums in another order
 
-constexpr const char* kLayouts[] = {
-    "mbs=4",
-    "mbs=8,recompute=full",
-    "mbs=2,recompute=selective:mlp_act+layernorm",
-    "mbs=2,recompute=selective:mlp",
-    "tp=2,mbs=2",
-    "tp=2,sp=1,mbs=2",
-    "tp=2,sp=1,mbs=1,recompute=selective:mlp+core_attn",
-    "tp=2,sp=1,tp_overlap_chunks=2,mbs=2",
-    "dp=2,mbs=2,zero=1",
-    "dp=2,mbs=1,zero=2",
-    "dp=4,mbs=1,zero=3",
-    "cp=2,mbs=2",
-    "cp=3,mbs=1,cp_comm_type=all_gather",
-    "cp=2,tp=2,sp=1,mbs=1,zero=1",
-    "pp=2,mbs=1",
-    "pp=3,mbs=2,schedule=gpipe,recompute=full:uniform:1",
-    "pp=2,mbs=2,schedule=zero-bubble",
-    "pp=2,vp=2,mbs=1,schedule=interleaved-1f1b",
-    "pp=2,tp=2,sp=1,dp=2,mbs=1,zero=1,schedule=zero-bubble",
-    "pp=2,dp=2,zero=3,mbs=2,schedule=zero-bubble,recompute=selective:mlp_act",
-};
-
 using Case = std::tuple<std::string, std::string>;  // run, layout
 
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
   for (const MoeRun& each : SmallMoeRuns()) {
-    for (const char* layout : kLayouts) cases.emplace_back(each.name, layout);
+    for (const std::string& layout : SmallMoeLayouts()) cases.emplace_back(each.name, layout);
   }
   return cases;
 }

@@ -61,6 +61,31 @@ std::vector<MoeRun> SmallMoeRuns() {
           Of("balanced", true, mixtral, true), Of("balanced_biases", false, mixtral, true)};
 }
 
+std::vector<std::string> SmallMoeLayouts() {
+  return {
+      "mbs=4",
+      "mbs=8,recompute=full",
+      "mbs=2,recompute=selective:mlp_act+layernorm",
+      "mbs=2,recompute=selective:mlp",
+      "tp=2,mbs=2",
+      "tp=2,sp=1,mbs=2",
+      "tp=2,sp=1,mbs=1,recompute=selective:mlp+core_attn",
+      "tp=2,sp=1,tp_overlap_chunks=2,mbs=2",
+      "dp=2,mbs=2,zero=1",
+      "dp=2,mbs=1,zero=2",
+      "dp=4,mbs=1,zero=3",
+      "cp=2,mbs=2",
+      "cp=3,mbs=1,cp_comm_type=all_gather",
+      "cp=2,tp=2,sp=1,mbs=1,zero=1",
+      "pp=2,mbs=1",
+      "pp=3,mbs=2,schedule=gpipe,recompute=full:uniform:1",
+      "pp=2,mbs=2,schedule=zero-bubble",
+      "pp=2,vp=2,mbs=1,schedule=interleaved-1f1b",
+      "pp=2,tp=2,sp=1,dp=2,mbs=1,zero=1,schedule=zero-bubble",
+      "pp=2,dp=2,zero=3,mbs=2,schedule=zero-bubble,recompute=selective:mlp_act",
+  };
+}
+
 RunConfig SmallMoeRun(const std::string& name) {
   for (const MoeRun& each : SmallMoeRuns()) {
     if (each.name == name) return each.run;

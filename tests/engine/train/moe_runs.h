@@ -16,6 +16,8 @@ struct MoeRun {
 /// As SmallRun, with experts: routers of every kind, drops, shared experts, dense layers among
 /// them.
 std::vector<MoeRun> SmallMoeRuns();
+/// Layouts of every kind that all of them can take.
+std::vector<std::string> SmallMoeLayouts();
 /// One of them, by its name.
 RunConfig SmallMoeRun(const std::string& name);
 
