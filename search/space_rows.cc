@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "cost_model/numerics.h"
 
@@ -139,8 +140,9 @@ SpaceRow SequenceParallelRow() {
   return {.name = "sp",
           .applies = [](const Problem&, const RunConfig& bound) { return bound.layout.tp > 1; },
           .values =
-              [](const Problem&, const RunConfig&, Values& values) {
-                values.insert(values.end(), {0, 1});
+              [](const Problem& problem, const RunConfig&, Values& values) {
+                if (!problem.model.moe.used()) values.push_back(0);  // experts need it
+                values.push_back(1);
               },
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.sequence_parallel = value != 0; },
@@ -213,6 +215,55 @@ SpaceRow VirtualPipelineRow() {
                 }
               },
           .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.vp = value; },
+          .settles = {}};
+}
+
+/// Ranks of a pipeline stage that are not yet told apart by the experts they hold.
+int64_t ExpertRanks(const ParallelConfig& layout) {
+  return layout.tp * layout.cp * layout.dp / (layout.ep * layout.etp);
+}
+
+SpaceRow ExpertParallelRow() {
+  return {
+      .name = "ep",
+      .applies = [](const Problem& problem, const RunConfig&) { return problem.model.moe.used(); },
+      .values =
+          [](const Problem& problem, const RunConfig& bound, Values& values) {
+            const int64_t experts = problem.model.moe.num_experts;
+            AppendDivisors(std::gcd(experts, ExpertRanks(bound.layout)), experts, values);
+          },
+      .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.ep = value; },
+      .settles = {}};
+}
+
+/// Experts are small: they are never split over more ranks than the rest of a layer.
+SpaceRow ExpertTensorParallelRow() {
+  return {.name = "etp",
+          .applies =
+              [](const Problem& problem, const RunConfig& bound) {
+                return problem.model.moe.used() && bound.layout.tp > 1;
+              },
+          .values =
+              [](const Problem& problem, const RunConfig& bound, Values& values) {
+                const int64_t most = std::gcd(bound.layout.tp, problem.model.moe.ffn_hidden_size);
+                AppendDivisors(std::gcd(most, ExpertRanks(bound.layout)), most, values);
+              },
+          .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.etp = value; },
+          .settles = {}};
+}
+
+SpaceRow DispatchRow() {
+  return {.name = "dispatch",
+          .applies = [](const Problem&,
+                        const RunConfig& bound) { return bound.layout.ep * bound.layout.etp > 1; },
+          .values =
+              [](const Problem&, const RunConfig&, Values& values) {
+                for (const Dispatch each : {Dispatch::kAllToAll, Dispatch::kAllGather}) {
+                  values.push_back(static_cast<int64_t>(each));
+                }
+              },
+          .bind = [](const Problem&, int64_t value,
+                     RunConfig& run) { run.layout.dispatch = static_cast<Dispatch>(value); },
           .settles = {}};
 }
 
@@ -337,6 +388,9 @@ const std::vector<SpaceRow>& SpaceRows() {
                                              PipelineParallelRow(),
                                              ScheduleRow(),
                                              VirtualPipelineRow(),
+                                             ExpertParallelRow(),
+                                             ExpertTensorParallelRow(),
+                                             DispatchRow(),
                                              MicroBatchRow(),
                                              TpOverlapRow(),
                                              RecomputeRow(),

@@ -1,8 +1,11 @@
 #include "engine/config/rules.h"
 
+#include <iterator>
 #include <string_view>
+#include <vector>
 
 #include "engine/base/error.h"
+#include "engine/config/rule_parts.h"
 
 namespace trimtab {
 namespace {
@@ -18,11 +21,6 @@ std::string Sizes(std::initializer_list<std::pair<const char*, int64_t>> sizes, 
     if (value < least) text += fmt::format("{}{} is {}", text.empty() ? "" : ", ", name, value);
   }
   return fmt::format("{}; must be at least {}", text, least);
-}
-
-/// "<what> is <value>; this version runs <only>".
-std::string Unsupported(const char* what, const auto& value, const char* only) {
-  return fmt::format("{} is {}; this version runs {}", what, value, only);
 }
 
 /// An empty string, or what is wrong with the layers listed for each chunk.
@@ -41,22 +39,6 @@ std::string StagesFault(const RunConfig& run) {
         "stages={} leaves chunk {} empty; expected a layer in every chunk but the "
         "first and the last",
         ToString(stages), i);
-  }
-  return "";
-}
-
-std::string NotDivisible(const char* what, int64_t value, const char* by, int64_t divisor) {
-  return fmt::format("{} {} is not divisible by {} {}", what, value, by, divisor);
-}
-
-/// An empty string, or which width of the experts does not divide over tp.
-std::string UnevenExperts(const RunConfig& run) {
-  const MoeConfig& moe = run.model.moe;
-  if (!moe.used()) return "";
-  for (const auto& [name, ffn] :
-       {std::pair("moe.ffn_hidden_size", moe.ffn_hidden_size),
-        std::pair("moe.shared_ffn_hidden_size", moe.shared_ffn_hidden_size)}) {
-    if (ffn % run.layout.tp != 0) return NotDivisible(name, ffn, "tp", run.layout.tp);
   }
   return "";
 }
@@ -153,12 +135,6 @@ constexpr Rule kRules[] = {
                     0);
      }},
 
-    {"ep-unsupported", "Expert parallelism is not available.",
-     [](const RunConfig& run) { return run.layout.ep == 1; },
-     [](const RunConfig& run) { return Unsupported("ep", run.layout.ep, "ep=1 only"); }},
-    {"etp-unsupported", "Tensor parallelism of experts is not available.",
-     [](const RunConfig& run) { return run.layout.etp == 1; },
-     [](const RunConfig& run) { return Unsupported("etp", run.layout.etp, "etp=1 only"); }},
     {"tf32-requires-cuda", "TF32 needs a GPU.",
      [](const RunConfig& run) {
        return run.layout.precision != Precision::kTf32 || run.device == "cuda";
@@ -289,19 +265,6 @@ constexpr Rule kRules[] = {
      [](const RunConfig& run) { return run.model.ffn_hidden_size % run.layout.tp == 0; },
      [](const RunConfig& run) {
        return NotDivisible("ffn_hidden_size", run.model.ffn_hidden_size, "tp", run.layout.tp);
-     }},
-    {"moe-consistent", "What the model says of its experts fits together.",
-     [](const RunConfig& run) { return FaultOf(run.model.moe).empty(); },
-     [](const RunConfig& run) { return FaultOf(run.model.moe); }},
-    {"expert-ffn-divisible-by-tp",
-     "Every tensor-parallel rank computes the same number of columns of each expert, and of the "
-     "shared ones.",
-     [](const RunConfig& run) { return UnevenExperts(run).empty(); },
-     [](const RunConfig& run) { return UnevenExperts(run); }},
-    {"moe-fp8-unsupported", "Experts compute in fp32, bf16 or fp16.",
-     [](const RunConfig& run) { return !run.model.moe.used() || !TypesOf(run.layout).fp8; },
-     [](const RunConfig& run) {
-       return Unsupported("precision", Name(run.layout.precision), "experts without fp8");
      }},
     {"cp-comm-type-requires-cp",
      "Only context-parallel ranks have a way to reach each other's keys and values.",
@@ -435,10 +398,17 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> LegalityRules() { return kRules; }
+std::span<const Rule> LegalityRules() {
+  static const std::vector<Rule> rules = [] {
+    std::vector<Rule> all(std::begin(kRules), std::end(kRules));
+    all.insert(all.end(), ExpertRules().begin(), ExpertRules().end());
+    return all;
+  }();
+  return rules;
+}
 
 const Rule* FirstBrokenRule(const RunConfig& run) {
-  for (const Rule& rule : kRules) {
+  for (const Rule& rule : LegalityRules()) {
     if (!rule.holds(run)) return &rule;
   }
   return nullptr;
@@ -454,7 +424,8 @@ void RequireLegal(const RunConfig& run) {
 
 std::string DescribeRules() {
   std::string text;
-  for (const Rule& rule : kRules) text += fmt::format("{:<32}{}\n", rule.id, rule.description);
+  for (const Rule& rule : LegalityRules())
+    text += fmt::format("{:<32}{}\n", rule.id, rule.description);
   return text;
 }
 

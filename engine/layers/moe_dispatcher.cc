@@ -1,93 +1,159 @@
 #include "engine/layers/moe_dispatcher.h"
 
-#include <algorithm>
 #include <numeric>
+#include <utility>
 
+#include "engine/layers/expected_rows.h"
 #include "engine/ops/permute.h"
 #include "engine/ops/router.h"
 
 namespace trimtab {
 namespace {
 
-/// Rows that each expert has with pad_to_capacity: as many tokens as this rank can have of those
-/// that an expert takes. 0 without.
-int64_t PaddedRows(const LayerContext& context) {
-  const MoeConfig& moe = context.model.moe;
-  if (!moe.pad_to_capacity) return 0;
-  const int64_t share = context.positions().sequence;
-  return context.micro_batch * std::min(moe.capacity(context.sequence), share);
+/// Whether all ranks that together hold the experts see all their tokens.
+bool Gathers(const LayerContext& context) {
+  return context.parallel.layout.dispatch == Dispatch::kAllGather &&
+         context.parallel.etp_ep->size() > 1;
 }
 
-/// The rows of each expert where no token is looked at: exact where choices are made in turn, else
-/// as many for each.
-std::vector<int64_t> ExpectedRows(const LayerContext& context) {
-  const MoeConfig& moe = context.model.moe;
-  const Positions positions = context.positions();
-  std::vector<int64_t> rows(static_cast<size_t>(moe.num_experts));
-  for (int64_t token = 0; token < positions.sequence; ++token) {
-    const int64_t place = context.routing.force_balance ? positions.of(token) : token;
-    for (int64_t j = 0; j < moe.router_topk; ++j) {
-      rows[static_cast<size_t>((place * moe.router_topk + j) % moe.num_experts)] +=
-          context.micro_batch;
-    }
+/// `own` [rows, n] of all of those ranks, one after the other; without allgather `own` itself.
+Tensor GatherTokens(const LayerContext& context, const Tensor& own) {
+  if (!Gathers(context)) return own;
+  Communicator& group = *context.parallel.etp_ep;
+  Tensor all = Tensor::Empty(context.device, {group.size() * own.dim(0), own.dim(1)}, own.dtype(),
+                             MemoryTag::kWorkspace);
+  group.AllGather(own, all);
+  return all;
+}
+
+/// The sum over those ranks of `all`, of which this rank gets its own rows, under `tag`; without
+/// allgather `all` itself.
+Tensor ScatterTokens(const LayerContext& context, Tensor all, MemoryTag tag) {
+  if (!Gathers(context)) return all;
+  Communicator& group = *context.parallel.etp_ep;
+  Tensor own =
+      Tensor::Empty(context.device, {all.dim(0) / group.size(), all.dim(1)}, all.dtype(), tag);
+  group.ReduceScatter(all, own);
+  return own;
+}
+
+/// What is scattered goes to another tensor.
+MemoryTag TagOfAll(const LayerContext& context) {
+  return Gathers(context) ? MemoryTag::kWorkspace : MemoryTag::kActivations;
+}
+
+/// Rows [etp_ep ranks, E] that each of those ranks has for each expert.
+std::vector<int64_t> CountRows(const LayerContext& context, const Tensor& kept) {
+  Communicator& group = *context.parallel.etp_ep;
+  const int64_t experts = context.model.moe.num_experts;
+  const bool known = PaddedRows(context) > 0;
+  Tensor all = context.NewF32({group.size(), experts}, MemoryTag::kWorkspace);
+  if (!known) {
+    Tensor own = context.NewF32({1, experts}, MemoryTag::kWorkspace);
+    CountChoices(kept, own, /*accumulate=*/false);
+    group.AllGather(own, all);
   }
-  const int64_t most = context.micro_batch * moe.capacity(context.sequence);
-  for (int64_t& each : rows) each = std::min(each, most);
+  if (known || context.device.kind() == DeviceKind::kMeta) {
+    std::vector<int64_t> rows;
+    for (const int rank :
+         GroupMembers(context.parallel.layout, GroupKind::kExpertModel, context.parallel.rank)) {
+      const std::vector<int64_t> each = ExpectedRows(context, rank);
+      rows.insert(rows.end(), each.begin(), each.end());
+    }
+    return rows;
+  }
+  std::vector<float> host(static_cast<size_t>(all.numel()));
+  CopyToHost(all, host);
+  return {host.begin(), host.end()};
+}
+
+/// The sums over ranks of `counts` [ranks, E], of the experts of a range.
+std::vector<int64_t> RowsOf(const std::vector<int64_t>& counts, int64_t num_experts,
+                            const ExpertRange& experts) {
+  std::vector<int64_t> rows(static_cast<size_t>(experts.count));
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const int64_t expert = static_cast<int64_t>(i) % num_experts - experts.first;
+    if (expert >= 0 && expert < experts.count) rows[static_cast<size_t>(expert)] += counts[i];
+  }
   return rows;
 }
 
-std::vector<int64_t> CountRows(const LayerContext& context, const Tensor& kept) {
-  const int64_t experts = context.model.moe.num_experts;
-  if (const int64_t padded = PaddedRows(context); padded > 0) {
-    return std::vector<int64_t>(static_cast<size_t>(experts), padded);
-  }
-  Tensor counts = context.NewF32({1, experts}, MemoryTag::kWorkspace);
-  CountChoices(kept, counts, /*accumulate=*/false);
-  if (context.device.kind() == DeviceKind::kMeta) return ExpectedRows(context);
-  std::vector<float> host(static_cast<size_t>(experts));
-  CopyToHost(counts, host);
-  return {host.begin(), host.end()};
+int64_t Sum(const std::vector<int64_t>& values) {
+  return std::accumulate(values.begin(), values.end(), int64_t{0});
+}
+
+/// Rows [R, C] under `tag` of the tokens x [N, C] that choose `experts`, of which they have `rows`.
+Tensor SortTokens(const LayerContext& context, const Tensor& x, const Tensor& kept,
+                  const ExpertRange& experts, int64_t rows, int64_t padded_rows, MemoryTag tag,
+                  MoeDispatch& dispatch) {
+  const auto ids = [&context](const Shape& shape) {
+    return Tensor::Empty(context.device, shape, DType::kI32, MemoryTag::kActivations);
+  };
+  dispatch.row_of = ids(kept.shape());
+  dispatch.choice_of = ids({rows});
+  SortByExpert(kept, experts, padded_rows, dispatch.row_of, dispatch.choice_of);
+  Tensor sorted = context.New({rows, x.dim(1)}, tag);
+  Permute(x, dispatch.choice_of, kept.dim(1), sorted);
+  return sorted;
 }
 
 }  // namespace
 
 Tensor DispatchTokens(const LayerContext& context, const Tensor& x, const Tensor& kept,
                       MoeDispatch& dispatch) {
-  dispatch.expert_rows = CountRows(context, kept);
-  const int64_t count =
-      std::accumulate(dispatch.expert_rows.begin(), dispatch.expert_rows.end(), int64_t{0});
-  const auto ids = [&context](const Shape& shape) {
-    return Tensor::Empty(context.device, shape, DType::kI32, MemoryTag::kActivations);
-  };
-  dispatch.row_of = ids(kept.shape());
-  dispatch.choice_of = ids({count});
-  SortByExpert(kept, context.model.moe.num_experts, PaddedRows(context), dispatch.row_of,
-               dispatch.choice_of);
-  Tensor rows = context.New({count, x.dim(1)}, MemoryTag::kActivations);
-  Permute(x, dispatch.choice_of, kept.dim(1), rows);
-  return rows;
+  const ParallelContext& parallel = context.parallel;
+  const int64_t experts = context.model.moe.num_experts;
+  const int64_t local = experts / parallel.layout.ep;
+  std::vector<int64_t> counts = CountRows(context, kept);
+  const int64_t padded = PaddedRows(context);
+  if (parallel.etp_ep->size() == 1 || Gathers(context)) {
+    const ExpertRange own = {parallel.ep_rank * local, local};
+    dispatch.expert_rows = RowsOf(counts, experts, own);
+    return SortTokens(context, GatherTokens(context, x), GatherTokens(context, kept), own,
+                      Sum(dispatch.expert_rows), padded * parallel.etp_ep->size(),
+                      MemoryTag::kActivations, dispatch);
+  }
+  const auto row = counts.begin() + parallel.etp_ep->rank() * experts;
+  const int64_t sent = std::accumulate(row, row + experts, int64_t{0});
+  dispatch.exchange.emplace(context, std::move(counts));
+  dispatch.expert_rows = dispatch.exchange->expert_rows();
+  const Tensor rows =
+      SortTokens(context, x, kept, {0, experts}, sent, padded, MemoryTag::kWorkspace, dispatch);
+  return dispatch.exchange->Send(context, rows, MemoryTag::kActivations);
 }
 
 Tensor DispatchTokensBackward(const LayerContext& context, const MoeDispatch& dispatch,
                               const Tensor& drows) {
-  Tensor dx = context.New({dispatch.row_of.dim(0), drows.dim(1)}, MemoryTag::kWorkspace);
-  Unpermute(drows, dispatch.row_of, /*weights=*/{}, dx);
-  return dx;
+  const Tensor own =
+      dispatch.exchange ? dispatch.exchange->Return(context, drows, MemoryTag::kWorkspace) : drows;
+  Tensor dx = context.New({dispatch.row_of.dim(0), own.dim(1)}, MemoryTag::kWorkspace);
+  Unpermute(own, dispatch.row_of, /*weights=*/{}, dx);
+  return ScatterTokens(context, dx, MemoryTag::kWorkspace);
 }
 
-Tensor CombineTokens(const LayerContext& context, const MoeDispatch& dispatch, const Tensor& rows,
-                     const Tensor& weights, MemoryTag tag) {
-  Tensor y = context.New({dispatch.row_of.dim(0), rows.dim(1)}, tag);
-  Unpermute(rows, dispatch.row_of, weights, y);
-  return y;
+void ReturnResults(const LayerContext& context, const Tensor& rows, MoeDispatch& dispatch) {
+  dispatch.results =
+      dispatch.exchange ? dispatch.exchange->Return(context, rows, MemoryTag::kActivations) : rows;
+}
+
+Tensor CombineTokens(const LayerContext& context, const MoeDispatch& dispatch,
+                     const Tensor& weights) {
+  const Tensor& results = dispatch.results;
+  Tensor y = context.New({dispatch.row_of.dim(0), results.dim(1)}, TagOfAll(context));
+  Unpermute(results, dispatch.row_of, GatherTokens(context, weights), y);
+  return ScatterTokens(context, y, MemoryTag::kActivations);
 }
 
 Tensor CombineTokensBackward(const LayerContext& context, const MoeDispatch& dispatch,
-                             const Tensor& rows, const Tensor& weights, const Tensor& dy,
-                             Tensor& dweights) {
-  Tensor drows = context.New(rows.shape(), MemoryTag::kWorkspace);
-  UnpermuteBackward(dy, rows, dispatch.row_of, dispatch.choice_of, weights, drows, dweights);
-  return drows;
+                             const Tensor& weights, const Tensor& dy, Tensor& dweights) {
+  const Tensor all_weights = GatherTokens(context, weights);
+  Tensor dall = context.NewF32(all_weights.shape(), MemoryTag::kWorkspace);
+  Tensor drows = context.New(dispatch.results.shape(), MemoryTag::kWorkspace);
+  UnpermuteBackward(GatherTokens(context, dy), dispatch.results, dispatch.row_of,
+                    dispatch.choice_of, all_weights, drows, dall);
+  dweights = ScatterTokens(context, dall, MemoryTag::kWorkspace);
+  if (!dispatch.exchange) return drows;
+  return dispatch.exchange->Send(context, drows, MemoryTag::kWorkspace);
 }
 
 }  // namespace trimtab

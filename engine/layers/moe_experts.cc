@@ -10,46 +10,88 @@
 namespace trimtab {
 namespace {
 
-/// The rows of fc1 of every expert: one block each, or gate and up.
-std::vector<int64_t> Fc1Blocks(const ModelConfig& model) {
-  const auto blocks = static_cast<size_t>(model.moe.num_experts * (model.gated() ? 2 : 1));
-  return std::vector<int64_t>(blocks, model.moe.ffn_hidden_size);
+/// How experts are cut over the ranks.
+struct ExpertCut {
+  int64_t experts = 0;  // E / ep
+  int64_t first = 0;    // of them
+  int64_t all = 0;      // E
+  int64_t etp = 1;
+  int64_t etp_rank = 0;
+};
+
+ExpertCut CutOf(const LayerContext& context) {
+  const ParallelContext& parallel = context.parallel;
+  const int64_t all = context.model.moe.num_experts;
+  const int64_t experts = all / parallel.layout.ep;
+  return {experts, parallel.ep_rank * experts, all, parallel.layout.etp, parallel.etp_rank};
+}
+
+/// Of a parameter that has so many blocks of so many rows for every expert, one expert after the
+/// other: this rank's share of each block of its experts.
+Partition RowsOfExperts(const ExpertCut& cut, int64_t blocks, int64_t block_rows, int64_t columns) {
+  Partition partition = {.full_rows = cut.all * blocks * block_rows,
+                         .full_columns = columns,
+                         .segments = {},
+                         .column_begin = 0};
+  const int64_t share = block_rows / cut.etp;
+  for (int64_t i = 0; i < cut.experts * blocks; ++i) {
+    const int64_t block = cut.first * blocks + i;
+    partition.segments.push_back({i * share, block * block_rows + cut.etp_rank * share, share});
+  }
+  return partition;
+}
+
+/// Of a parameter of so many rows for every expert: all rows of this rank's experts.
+Partition WholeExperts(const ExpertCut& cut, int64_t rows, int64_t columns) {
+  Partition partition = WholePartition(cut.all * rows, columns);
+  partition.segments = {{0, cut.first * rows, cut.experts * rows}};
+  return partition;
+}
+
+/// The same, of which this rank has a share of the columns.
+Partition ColumnsOfExperts(const ExpertCut& cut, int64_t rows, int64_t columns) {
+  Partition partition = WholeExperts(cut, rows, columns);
+  partition.column_begin = cut.etp_rank * (columns / cut.etp);
+  return partition;
 }
 
 }  // namespace
 
 MoeExperts::MoeExperts(ParameterStore& store, const LayerContext& context, const std::string& name)
-    : experts_(context.model.moe.num_experts) {
+    : experts_(CutOf(context).experts) {
   const ModelConfig& model = context.model;
+  const ExpertCut cut = CutOf(context);
   const int64_t hidden = model.hidden_size;
   const int64_t ffn = model.moe.ffn_hidden_size;
-  const int64_t tp = context.tp();
-  const int64_t tp_rank = context.parallel.tp_rank;
-  const std::vector<int64_t> blocks = Fc1Blocks(model);
-  const int64_t fc1_rows = experts_ * model.fc1_size(ffn) / tp;
+  const int64_t blocks = model.gated() ? 2 : 1;  // gate and up
+  const int64_t fc1_rows = experts_ * blocks * ffn / cut.etp;
   const double layers = static_cast<double>(model.num_layers);
   fc1_ = &store.Declare({.name = name + ".linear_fc1.weight",
                          .rows = fc1_rows,
                          .columns = hidden,
+                         .grid = Grid::kExperts,
                          .init = InitKind::kNormal,
                          .init_std = model.init_std,
-                         .partition = RowBlocksPartition(blocks, hidden, tp, tp_rank)});
+                         .partition = RowsOfExperts(cut, blocks, ffn, hidden)});
   fc2_ = &store.Declare({.name = name + ".linear_fc2.weight",
                          .rows = experts_ * hidden,
-                         .columns = ffn / tp,
+                         .columns = ffn / cut.etp,
+                         .grid = Grid::kExperts,
                          .init = InitKind::kNormal,
                          .init_std = model.init_std / std::sqrt(2.0 * layers),
-                         .partition = ColumnPartition(experts_ * hidden, ffn, tp, tp_rank)});
+                         .partition = ColumnsOfExperts(cut, hidden, ffn)});
   if (!model.has_mlp_bias()) return;
   fc1_bias_ = &store.Declare({.name = name + ".linear_fc1.bias",
                               .rows = fc1_rows,
                               .is_matrix = false,
-                              .partition = RowBlocksPartition(blocks, 1, tp, tp_rank)});
+                              .grid = Grid::kExperts,
+                              .partition = RowsOfExperts(cut, blocks, ffn, 1)});
   fc2_bias_ = &store.Declare({.name = name + ".linear_fc2.bias",
                               .rows = experts_ * hidden,
                               .is_matrix = false,
+                              .grid = Grid::kExperts,
                               .tensor_parallel = false,
-                              .partition = WholePartition(experts_ * hidden, 1)});
+                              .partition = WholeExperts(cut, hidden, 1)});
 }
 
 Tensor MoeExperts::Matrices(const Tensor& parameter) const {
@@ -79,7 +121,7 @@ Tensor MoeExperts::Forward(const LayerContext& context, const Tensor& x, GroupRo
   saved.activation = Activation(context, saved.fc1);
   Tensor y = context.New(x.shape(), MemoryTag::kActivations);
   GroupedGemm(saved.activation, fc2, Transpose::kYes, rows, y, tf32);
-  if (fc2_bias_ != nullptr && context.parallel.tp_rank == 0) {
+  if (fc2_bias_ != nullptr && context.parallel.etp_rank == 0) {
     GroupedAddBias(Vectors(fc2_bias_->weight), rows, y);
   }
   return y;
@@ -97,21 +139,13 @@ void MoeExperts::WeightGradient(const LayerContext& context, Parameter& weight, 
   context.deferred->push_back(make);
 }
 
-void MoeExperts::OutputBiasGradient(const LayerContext& context, GroupRows rows, const Tensor& dy,
-                                    bool accumulate) const {
-  // Every tp rank sees all rows. Sequence parallelism sums what the ranks make, so one makes it.
-  if (!context.sequence_parallel() || context.parallel.tp_rank == 0) {
-    Tensor gradient = Vectors(fc2_bias_->gradient);
-    GroupedBiasBackward(dy, rows, gradient, accumulate);
-  } else if (!accumulate) {
-    Fill(fc2_bias_->gradient, 0.0f);
-  }
-}
-
 Tensor MoeExperts::Backward(const LayerContext& context, MoeExpertsSaved& saved, GroupRows rows,
                             const Tensor& dy, bool accumulate) const {
   const bool tf32 = context.types.tf32;
-  if (fc2_bias_ != nullptr) OutputBiasGradient(context, rows, dy, accumulate);
+  if (fc2_bias_ != nullptr) {
+    Tensor gradient = Vectors(fc2_bias_->gradient);
+    GroupedBiasBackward(dy, rows, gradient, accumulate);
+  }
   WeightGradient(context, *fc2_, saved.activation, rows, dy, accumulate);
   Tensor dactivation = context.New(saved.activation.shape(), MemoryTag::kWorkspace);
   GroupedGemm(dy, Matrices(fc2_->weight), Transpose::kNo, rows, dactivation, tf32);

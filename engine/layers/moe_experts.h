@@ -1,5 +1,6 @@
-// The experts of a layer on this rank: MLPs that are multiplied together, each with its own rows.
-// Their columns are split over tp as an MLP's are.
+// The experts of a layer on this rank, of which ep ranks have a share each: MLPs that are
+// multiplied together, each with its own rows. Their columns are split over etp as an MLP's are
+// over tp.
 #pragma once
 
 #include <string>
@@ -13,8 +14,8 @@ namespace trimtab {
 /// What MoeExperts keeps between Forward and Backward.
 struct MoeExpertsSaved {
   Tensor input;       // [R, C]
-  Tensor fc1;         // [R, F / tp], or gate and up [R, 2F / tp]: before the activation
-  Tensor activation;  // [R, F / tp]; undefined where it is recomputed
+  Tensor fc1;         // [R, F / etp], or gate and up [R, 2F / etp]: before the activation
+  Tensor activation;  // [R, F / etp]; undefined where it is recomputed
 };
 
 class MoeExperts {
@@ -22,7 +23,7 @@ class MoeExperts {
   MoeExperts(ParameterStore& store, const LayerContext& context, const std::string& name);
 
   /// y [R, C], an activation, from x [R, C], of whose rows each expert has `rows`: this rank's part
-  /// of a sum over tp.
+  /// of a sum over etp.
   Tensor Forward(const LayerContext& context, const Tensor& x, GroupRows rows,
                  MoeExpertsSaved& saved) const;
   /// Makes again what Forward's caller has dropped of `saved`.
@@ -38,17 +39,17 @@ class MoeExperts {
   /// Gradients of the weight, and where there is one of the bias, from x [R, in] and dy [R, out].
   void WeightGradient(const LayerContext& context, Parameter& weight, const Tensor& x,
                       GroupRows rows, const Tensor& dy, bool accumulate) const;
-  void OutputBiasGradient(const LayerContext& context, GroupRows rows, const Tensor& dy,
-                          bool accumulate) const;
-  /// The matrices of all experts [E, out, in].
+  /// The matrices of the rank's experts [E / ep, out, in].
   Tensor Matrices(const Tensor& parameter) const;
   Tensor Vectors(const Tensor& parameter) const;
 
-  int64_t experts_;
-  Parameter* fc1_;                 // [E * fc1 / tp, C]: expert after expert
-  Parameter* fc2_;                 // [E * C, F / tp]
-  Parameter* fc1_bias_ = nullptr;  // [E * fc1 / tp]
-  Parameter* fc2_bias_ = nullptr;  // [E * C]: the same on every tp rank, of which the first adds it
+  int64_t experts_;                // E / ep
+  Parameter* fc1_;                 // [E / ep * fc1 / etp, C]: expert after expert
+  Parameter* fc2_;                 // [E / ep * C, F / etp]
+  Parameter* fc1_bias_ = nullptr;  // [E / ep * fc1 / etp]
+  // [E / ep * C]: the same on every etp rank, of which the first adds it; each sees all rows, and
+  // so makes the whole gradient.
+  Parameter* fc2_bias_ = nullptr;
 };
 
 }  // namespace trimtab

@@ -18,10 +18,16 @@ MoeLayer::MoeLayer(ParameterStore& store, const LayerContext& context, const std
                        /*bias_name=*/std::string(), context.model.hidden_size, /*out=*/1);
 }
 
+Tensor MoeLayer::WeightsOf(const LayerContext& context, const MoeSaved& saved) {
+  return saved.router.weights.Rows(context.row_begin(), context.rows());
+}
+
 void MoeLayer::ForwardExperts(const LayerContext& context, const Tensor& x, MoeSaved& saved) const {
-  const Tensor kept = router_.Forward(context, x, saved.router);
-  const Tensor rows = DispatchTokens(context, GatherRows(context, x), kept, saved.dispatch);
-  saved.expert_out = experts_.Forward(context, rows, saved.dispatch.expert_rows, saved.experts);
+  const Tensor kept =
+      router_.Forward(context, x, saved.router).Rows(context.row_begin(), context.rows());
+  const Tensor rows = DispatchTokens(context, x, kept, saved.dispatch);
+  ReturnResults(context, experts_.Forward(context, rows, saved.dispatch.expert_rows, saved.experts),
+                saved.dispatch);
 }
 
 Tensor MoeLayer::ForwardShared(const LayerContext& context, const Tensor& x,
@@ -37,19 +43,14 @@ Tensor MoeLayer::ForwardShared(const LayerContext& context, const Tensor& x,
 
 Tensor MoeLayer::Forward(const LayerContext& context, LinearOperand x, MoeSaved& saved) const {
   ForwardExperts(context, x.matrix, saved);
-  // The reduce-scatter of sequence parallelism writes to another tensor.
-  const MemoryTag tag =
-      context.sequence_parallel() ? MemoryTag::kWorkspace : MemoryTag::kActivations;
-  Tensor y = ReduceRows(
-      context, CombineTokens(context, saved.dispatch, saved.expert_out, saved.router.weights, tag),
-      MemoryTag::kActivations);
+  Tensor y = CombineTokens(context, saved.dispatch, WeightsOf(context, saved));
   if (shared_) Add(ForwardShared(context, x.matrix, saved), y);
   if (context.Recomputes(RecomputeModule::kMlpAct)) saved.experts.activation = {};
   return y;
 }
 
 void MoeLayer::Recompute(const LayerContext& context, LinearOperand x, MoeSaved& saved) const {
-  if (saved.expert_out.defined()) {
+  if (saved.dispatch.results.defined()) {
     saved.router.input = x.matrix;
     if (shared_) shared_->Recompute(context, std::move(x), saved.shared);
     return;
@@ -78,18 +79,12 @@ Tensor MoeLayer::Backward(const LayerContext& context, MoeSaved& saved, const Te
     const RecomputePass recompute(context.device);
     experts_.RecomputeActivation(context, saved.experts);
   }
-  Tensor dweights = context.NewF32(saved.router.weights.shape(), MemoryTag::kWorkspace);
-  Tensor dx;
-  {
-    Tensor dout = CombineTokensBackward(context, saved.dispatch, saved.expert_out,
-                                        saved.router.weights, GatherRows(context, dy), dweights);
-    const Tensor drows =
-        experts_.Backward(context, saved.experts, saved.dispatch.expert_rows, dout, accumulate);
-    dout = {};
-    dx = ReduceRows(context, DispatchTokensBackward(context, saved.dispatch, drows),
-                    MemoryTag::kWorkspace);
-  }
-  if (context.tp() > 1) context.parallel.tp->AllReduce(dweights);
+  Tensor dweights;
+  Tensor drows =
+      CombineTokensBackward(context, saved.dispatch, WeightsOf(context, saved), dy, dweights);
+  drows = experts_.Backward(context, saved.experts, saved.dispatch.expert_rows, drows, accumulate);
+  Tensor dx = DispatchTokensBackward(context, saved.dispatch, drows);
+  drows = {};
   router_.Backward(context, saved.router, dweights, dx, accumulate);
   if (shared_) SharedBackward(context, saved, dy, dx, accumulate);
   return dx;

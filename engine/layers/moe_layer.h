@@ -18,7 +18,6 @@ struct MoeSaved {
   MoeRouterSaved router;
   MoeDispatch dispatch;
   MoeExpertsSaved experts;
-  Tensor expert_out;   // [R, C]
   MlpSaved shared;     // with shared experts
   Tensor shared_gate;  // [rows, 1] fp32; with a gate
   Tensor shared_out;   // [rows, C], before the gate; with a gate
@@ -45,7 +44,9 @@ class MoeLayer {
   const MoeRouter& router() const { return router_; }
 
  private:
-  /// From x [rows, C] to the experts' results, and the shared experts' gate.
+  /// The weights [rows, k] of this rank's tokens.
+  static Tensor WeightsOf(const LayerContext& context, const MoeSaved& saved);
+  /// From x [rows, C] to the experts' results.
   void ForwardExperts(const LayerContext& context, const Tensor& x, MoeSaved& saved) const;
   /// The shared experts' result [rows, C].
   Tensor ForwardShared(const LayerContext& context, const Tensor& x, MoeSaved& saved) const;

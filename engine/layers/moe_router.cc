@@ -104,12 +104,17 @@ void MoeRouter::Backward(const LayerContext& context, const MoeRouterSaved& save
                          const Tensor& dweights, Tensor& dx, bool accumulate) const {
   Tensor load = load_->values.Reshape({1, load_->numel});
   CountChoices(saved.choice, load, /*accumulate=*/true);
+  const auto own = [&context](const Tensor& all) {
+    return all.Rows(context.row_begin(), context.rows());
+  };
   Tensor dlogits = context.NewF32(saved.logits.shape(), MemoryTag::kWorkspace);
-  RouterWeightsBackward(saved.logits, saved.choice, dweights, RouterOptionsOf(context.model.moe),
-                        dlogits);
+  // The losses are made of all rows; those of other ranks add nothing here.
+  if (context.rows() < dlogits.dim(0)) Fill(dlogits, 0.0f);
+  Tensor dlogits_own = own(dlogits);
+  RouterWeightsBackward(own(saved.logits), own(saved.choice), dweights,
+                        RouterOptionsOf(context.model.moe), dlogits_own);
   LossesBackward(context, saved, dlogits);
-  linear_.Backward(context, saved.input, dlogits.Rows(context.row_begin(), context.rows()), dx,
-                   accumulate);
+  linear_.Backward(context, saved.input, dlogits_own, dx, accumulate);
 }
 
 void MoeRouter::LossesBackward(const LayerContext& context, const MoeRouterSaved& saved,

@@ -28,7 +28,7 @@ class MoeRouter {
   /// The experts that take each token [N, k] (int32), -1 for one that has dropped it, from
   /// x [rows, C].
   Tensor Forward(const LayerContext& context, const Tensor& x, MoeRouterSaved& saved) const;
-  /// Adds the gradient of x to dx [rows, C], from that of the weights [N, k].
+  /// Adds the gradient of x to dx [rows, C], from that of its tokens' weights [rows, k].
   void Backward(const LayerContext& context, const MoeRouterSaved& saved, const Tensor& dweights,
                 Tensor& dx, bool accumulate) const;
 

@@ -121,8 +121,8 @@ class ParameterStore {
   void BindGradients(size_t unit, const Tensor& values);
   /// The same for the vectors of the unit alone, of `values` [unit.vectors.numel()].
   void BindVectorGradients(size_t unit, const Tensor& values);
-  /// Place({}), and zeroed memory for all weights, gradients and buffers: as one rank on its own has
-  /// them.
+  /// Place({}), and zeroed memory for all weights, gradients and buffers: as one rank on its own
+  /// has them.
   void Allocate(Device& device, DType weights, DType gradients);
 
   /// Receives initial values of a parameter, from its element `begin` on.

@@ -46,8 +46,8 @@ OpRecord UnpermuteBackwardRecord(int64_t rows, int64_t columns, int64_t tokens, 
                    tokens * topk * (kId + 2 * kFloat) + rows * kId};
 }
 
-void SortByExpert(const Tensor& choice, int64_t experts, int64_t padded_rows, Tensor& row_of,
-                  Tensor& choice_of) {
+void SortByExpert(const Tensor& choice, const ExpertRange& experts, int64_t padded_rows,
+                  Tensor& row_of, Tensor& choice_of) {
   constexpr OpKind kOp = OpKind::kSortByExpert;
   CheckMatrix(kOp, "choice", choice);
   Device& device = choice.device();
@@ -56,17 +56,17 @@ void SortByExpert(const Tensor& choice, int64_t experts, int64_t padded_rows, Te
   CheckIds(kOp, "choice", choice, shape, device);
   CheckIds(kOp, "row_of", row_of, shape, device);
   CheckIds(kOp, "choice_of", choice_of, {rows}, device);
-  TRIMTAB_ASSERT(padded_rows == 0 || rows == experts * padded_rows,
+  TRIMTAB_ASSERT(padded_rows == 0 || rows == experts.count * padded_rows,
                  "{}: {} rows, expected {} of each of {} experts", Name(kOp), rows, padded_rows,
-                 experts);
-  const OpScope scope(device, SortByExpertRecord(rows, experts, shape[0], shape[1]));
+                 experts.count);
+  const OpScope scope(device, SortByExpertRecord(rows, experts.count, shape[0], shape[1]));
   if (device.kind() == DeviceKind::kCuda) {
     return CudaKernel(device, kOp, &CudaOps::sort_by_expert)(choice, experts, padded_rows, row_of,
                                                              choice_of);
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  SortByExpertCpu(choice.numel(), choice.i32(), experts, padded_rows, rows, row_of.i32(),
-                  choice_of.i32());
+  SortByExpertCpu(choice.numel(), choice.i32(), experts.first, experts.count, padded_rows, rows,
+                  row_of.i32(), choice_of.i32());
 }
 
 void Permute(const Tensor& x, const Tensor& choice_of, int64_t topk, Tensor& rows) {

@@ -16,12 +16,18 @@ OpRecord UnpermuteRecord(int64_t rows, int64_t columns, int64_t tokens, int64_t 
 OpRecord UnpermuteBackwardRecord(int64_t rows, int64_t columns, int64_t tokens, int64_t topk,
                                  DType dtype = DType::kF32);
 
+/// Experts [first, first + count).
+struct ExpertRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
 /// Where choices and rows find each other, all int32: row_of [N, k] the row of each choice, -1 for
-/// a choice of -1; choice_of [R] the choice of each row, -1 for one that only fills up. The rows of
-/// an expert are in the order of their choices. Each of `experts` has as many rows as choices, R
-/// being all of them, or, where padded_rows is above 0, so many.
-void SortByExpert(const Tensor& choice, int64_t experts, int64_t padded_rows, Tensor& row_of,
-                  Tensor& choice_of);
+/// a choice of none of `experts`; choice_of [R] the choice of each row, -1 for one that only fills
+/// up. The rows of an expert are in the order of their choices. Each of `experts` has as many rows
+/// as choices, R being all of them, or, where padded_rows is above 0, so many.
+void SortByExpert(const Tensor& choice, const ExpertRange& experts, int64_t padded_rows,
+                  Tensor& row_of, Tensor& choice_of);
 
 /// rows [R, C] = the token of each row's choice, of x [N, C]; zeros where the row has none.
 void Permute(const Tensor& x, const Tensor& choice_of, int64_t topk, Tensor& rows);

@@ -29,14 +29,19 @@ TRIMTAB_CLONES float DotRow(int64_t n, const float* x, const float* y) {
 
 }  // namespace
 
-void SortByExpertCpu(int64_t choices, const int32_t* choice, int64_t experts, int64_t padded_rows,
-                     int64_t rows, int32_t* row_of, int32_t* choice_of) {
+void SortByExpertCpu(int64_t choices, const int32_t* choice, int64_t first_expert, int64_t experts,
+                     int64_t padded_rows, int64_t rows, int32_t* row_of, int32_t* choice_of) {
+  // Counted from the first of the range; -1 for one that is not in it.
+  const auto expert_of = [&](int64_t c) {
+    const int64_t expert = choice[c] - first_expert;
+    return choice[c] < 0 || expert < 0 || expert >= experts ? int64_t{-1} : expert;
+  };
   std::vector<int64_t> next(static_cast<size_t>(experts) + 1);
   if (padded_rows > 0) {
     for (int64_t e = 0; e < experts; ++e) next[static_cast<size_t>(e)] = e * padded_rows;
   } else {
     for (int64_t c = 0; c < choices; ++c) {
-      if (choice[c] >= 0) ++next[static_cast<size_t>(choice[c]) + 1];
+      if (expert_of(c) >= 0) ++next[static_cast<size_t>(expert_of(c)) + 1];
     }
     for (int64_t e = 0; e < experts; ++e) {
       next[static_cast<size_t>(e) + 1] += next[static_cast<size_t>(e)];
@@ -45,8 +50,8 @@ void SortByExpertCpu(int64_t choices, const int32_t* choice, int64_t experts, in
   std::fill_n(choice_of, rows, -1);
   for (int64_t c = 0; c < choices; ++c) {
     row_of[c] = -1;
-    if (choice[c] < 0) continue;
-    const int64_t row = next[static_cast<size_t>(choice[c])]++;
+    if (expert_of(c) < 0) continue;
+    const int64_t row = next[static_cast<size_t>(expert_of(c))]++;
     row_of[c] = static_cast<int32_t>(row);
     choice_of[row] = static_cast<int32_t>(c);
   }

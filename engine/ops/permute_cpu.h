@@ -5,8 +5,8 @@
 
 namespace trimtab {
 
-void SortByExpertCpu(int64_t choices, const int32_t* choice, int64_t experts, int64_t padded_rows,
-                     int64_t rows, int32_t* row_of, int32_t* choice_of);
+void SortByExpertCpu(int64_t choices, const int32_t* choice, int64_t first_expert, int64_t experts,
+                     int64_t padded_rows, int64_t rows, int32_t* row_of, int32_t* choice_of);
 void PermuteCpu(int threads, int64_t rows, int64_t row_bytes, const void* x,
                 const int32_t* choice_of, int64_t topk, void* out);
 /// `weights` may be null.

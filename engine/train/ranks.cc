@@ -9,6 +9,7 @@
 #include "engine/base/error.h"
 #include "engine/comm/mpi/mpi_context.h"
 #include "engine/comm/mpi_launch.h"
+#include "engine/config/rules.h"
 #include "engine/device/cuda/loader.h"
 #include "engine/device/tensor.h"
 #include "engine/train/trainer.h"
@@ -63,8 +64,9 @@ void RunMpiRank(const RunConfig& run, const MpiLaunch& launch,
   MpiWorld& world = MpiWorld::OfProcess();
   world.Start();
   try {
+    RequireLegal(run);
     const std::unique_ptr<Device> device = MakeRankDevice(run, launch.local_rank);
-    ParallelContext context = MakeMpiContext(world, run.layout, *device);
+    ParallelContext context = MakeMpiContext(world, run.layout, *device, run.model.moe.used());
     Rank rank(run, context, *device, /*in_process=*/false);
     body(rank);
     world.Finish();
@@ -116,6 +118,7 @@ std::vector<int64_t> Rank::Gather(std::span<const int64_t> values) {
 void RunRanks(const RunConfig& run, const std::function<void(Rank& rank)>& body) {
   if (const auto launch = FindMpiLaunch()) return RunMpiRank(run, *launch, body);
   RefuseOtherLaunchers();
+  RequireLegal(run);
   RunInprocRanks(run.layout, [&](ParallelContext& context) {
     const std::unique_ptr<Device> device = MakeRankDevice(run, context.rank);
     Rank rank(run, context, *device, /*in_process=*/true);

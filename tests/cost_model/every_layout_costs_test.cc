@@ -1,5 +1,5 @@
-// The closed form and the dry run agree in every stage of every legal layout of two small models on
-// up to eight ranks: a sample of them, or under TRIMTAB_EXHAUSTIVE every one.
+// The closed form and the dry run agree in every stage of every legal layout of small models on up
+// to eight ranks: a sample of them, or under TRIMTAB_EXHAUSTIVE every one.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 /// Layouts whose costs one test case compares, with one estimator.
 struct Case {
-  bool llama = false;
+  SmallModel model = SmallModel::kGpt2;
   std::vector<size_t> layouts;
   std::string name;
 };
@@ -24,23 +24,23 @@ void PrintTo(const Case& test_case, std::ostream* out) { *out << test_case.name;
 
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
-  for (const bool llama : {false, true}) {
-    const LayoutSpace& space = SpaceToLayOut(llama);
+  for (const SmallModel model : kSmallModels) {
+    const LayoutSpace& space = SpaceToLayOut(model);
 #ifdef TRIMTAB_EXHAUSTIVE
     constexpr size_t kAtOnce = 1000;
     std::vector<size_t> layouts(space.size());
     std::iota(layouts.begin(), layouts.end(), size_t{0});
 #else
     constexpr size_t kAtOnce = 500;
-    const std::vector<size_t> layouts = space.Sample(5000, /*seed=*/4);
+    const std::vector<size_t> layouts =
+        space.Sample(space[0].model.moe.used() ? 1000 : 5000, /*seed=*/4);
 #endif
     for (size_t first = 0; first < layouts.size(); first += kAtOnce) {
       const size_t end = std::min(first + kAtOnce, layouts.size());
-      Case& added = cases.emplace_back(Case{.llama = llama, .layouts = {}, .name = {}});
+      Case& added = cases.emplace_back(Case{.model = model, .layouts = {}, .name = {}});
       added.layouts.assign(layouts.begin() + static_cast<int64_t>(first),
                            layouts.begin() + static_cast<int64_t>(end));
-      added.name = fmt::format("{}_{}_to_{}_of_{}", llama ? "llama" : "gpt2", first + 1, end,
-                               layouts.size());
+      added.name = fmt::format("{}_{}_to_{}_of_{}", Name(model), first + 1, end, layouts.size());
     }
   }
   return cases;
@@ -50,11 +50,12 @@ class EveryLayoutCostsTest : public testing::TestWithParam<Case> {};
 
 TEST_P(EveryLayoutCostsTest, ClosedFormIsTheDryRun) {
   const Case& test_case = GetParam();
-  const RunConfig base = SpaceToLayOut(test_case.llama)[0];
+  const RunConfig base = SpaceToLayOut(test_case.model)[0];
   const Cluster cluster = GenericCpu();
   ClosedFormEstimator estimator(base.model, base.sequence_length, cluster);
   for (const size_t index : test_case.layouts) {
-    const RunConfig run = SpaceToLayOut(test_case.llama)[index];
+    RunConfig run = SpaceToLayOut(test_case.model)[index];
+    run.routing.force_balance = run.model.moe.used();
     SCOPED_TRACE(ToString(run.layout));
     ExpectSameStages(estimator, run, cluster);
     if (HasFailure()) return;

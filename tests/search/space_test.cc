@@ -207,6 +207,29 @@ TEST(Space, HoldsEveryCombinationOnce) {
   EXPECT_EQ(keys.size(), candidates.size());
 }
 
+// On up to 4 ranks without tp or pipeline: ep is 1, or with two ranks or more 2, or with four 4,
+// each of those above 1 in both forms of dispatch.
+TEST(Space, LaysOutExpertsInEveryWay) {
+  Problem problem = TinyProblem();
+  problem.model.moe = {.num_experts = 4, .router_topk = 1, .ffn_hidden_size = 16};
+  std::map<std::string, std::set<std::string>> ways;  // of experts, by the rest of the shape
+  for (const RunConfig& run : LegalCandidates(problem)) {
+    const ParallelConfig& p = run.layout;
+    EXPECT_TRUE(p.tp == 1 || p.sequence_parallel);
+    ways[fmt::format("tp={},cp={},pp={},dp={}", p.tp, p.cp, p.pp, p.dp)].insert(
+        fmt::format("{}/{}/{}", p.ep, p.etp, Name(p.dispatch)));
+  }
+  using Ways = std::set<std::string>;
+  EXPECT_EQ(ways.at("tp=1,cp=1,pp=1,dp=1"), (Ways{"1/1/alltoall"}));
+  EXPECT_EQ(ways.at("tp=1,cp=1,pp=1,dp=2"),
+            (Ways{"1/1/alltoall", "2/1/alltoall", "2/1/allgather"}));
+  EXPECT_EQ(ways.at("tp=1,cp=2,pp=1,dp=2"), (Ways{"1/1/alltoall", "2/1/alltoall", "2/1/allgather",
+                                                  "4/1/alltoall", "4/1/allgather"}));
+  EXPECT_EQ(ways.at("tp=2,cp=1,pp=1,dp=1"), (Ways{"1/1/alltoall", "2/1/alltoall", "2/1/allgather",
+                                                  "1/2/alltoall", "1/2/allgather"}));
+  EXPECT_EQ(ways.at("tp=1,cp=1,pp=2,dp=1"), (Ways{"1/1/alltoall"})) << "a stage of one rank";
+}
+
 TEST(Space, WhatTheEngineCannotRunYetIsNoPartOfIt) {
   for (const auto& [id, count] : Count(TinyProblem()).pruned) {
     EXPECT_FALSE(id.ends_with("-unsupported")) << id << " pruned " << count;

@@ -34,7 +34,8 @@ void CheckMpiWorldSize(int processes, const ParallelConfig& layout) {
       processes, ToString(layout), layout.world_size(), layout.world_size()));
 }
 
-ParallelContext MakeMpiContext(MpiWorld& world, const ParallelConfig& layout, Device& device) {
+ParallelContext MakeMpiContext(MpiWorld& world, const ParallelConfig& layout, Device& device,
+                               bool has_experts) {
   CheckMpiWorldSize(world.size(), layout);
   const auto make_host = [&](GroupKind kind) {
     return MakeMpiCommunicator(world, kind, GroupMembers(layout, kind, world.rank()));
@@ -42,7 +43,9 @@ ParallelContext MakeMpiContext(MpiWorld& world, const ParallelConfig& layout, De
   ParallelContext context =
       MakeContext(layout, world.rank(), [&](GroupKind kind, const GroupPlace&) {
         auto host = make_host(kind);
-        if (device.kind() != DeviceKind::kCuda || host->size() == 1) return host;
+        const Grid grid = kProcessGroups[static_cast<size_t>(kind)].grid;
+        const bool used = has_experts || grid == Grid::kDense;
+        if (device.kind() != DeviceKind::kCuda || host->size() == 1 || !used) return host;
         return MakeNccl(*host, device);
       });
   context.host = make_host(GroupKind::kWorld);

@@ -10,8 +10,10 @@ namespace trimtab {
 void CheckMpiWorldSize(int processes, const ParallelConfig& layout);
 
 /// The context of this process's rank: MPI for the messages of a cpu device, NCCL for those of a
-/// cuda device. Every process of the world calls it together; both arguments must outlive it.
+/// cuda device, where groups of experts' ranks are made only if the model has experts: each takes
+/// memory. Every process of the world calls it together; `world` and `device` must outlive it.
 /// Throws as CheckMpiWorldSize; EnvironmentError when NCCL is missing.
-ParallelContext MakeMpiContext(MpiWorld& world, const ParallelConfig& layout, Device& device);
+ParallelContext MakeMpiContext(MpiWorld& world, const ParallelConfig& layout, Device& device,
+                               bool has_experts);
 
 }  // namespace trimtab

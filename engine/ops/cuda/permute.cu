@@ -32,17 +32,25 @@ dim3 WarpGrid(const LaunchContext& context, int64_t rows) {
   return dim3(GridFor(context, rows, kWarps, kBlocksPerMultiprocessor));
 }
 
+// A choice counted from the first of some experts; -1 for one of none of them.
+__device__ __forceinline__ int32_t AmongExperts(int32_t choice, const ExpertRange& experts) {
+  const int64_t expert = choice - experts.first;
+  return choice < 0 || expert < 0 || expert >= experts.count ? -1 : static_cast<int32_t>(expert);
+}
+
 // counts[chunk, e]: how often each expert stands in each chunk of choices.
 __global__ void __launch_bounds__(kThreads)
-    CountChunks(const int32_t* __restrict__ choice, int64_t choices, int64_t experts,
+    CountChunks(const int32_t* __restrict__ choice, int64_t choices, ExpertRange range,
                 int32_t* counts) {
+  const int64_t experts = range.count;
   int* const shared = SharedMemory<int>();
   for (int64_t e = threadIdx.x; e < experts; e += kThreads) shared[e] = 0;
   __syncthreads();
   const int64_t begin = int64_t{blockIdx.x} * kChunk;
   const int64_t end = begin + kChunk < choices ? begin + kChunk : choices;
   for (int64_t c = begin + threadIdx.x; c < end; c += kThreads) {
-    if (choice[c] >= 0) atomicAdd(&shared[choice[c]], 1);
+    const int32_t expert = AmongExperts(choice[c], range);
+    if (expert >= 0) atomicAdd(&shared[expert], 1);
   }
   __syncthreads();
   for (int64_t e = threadIdx.x; e < experts; e += kThreads) {
@@ -75,19 +83,21 @@ __global__ void __launch_bounds__(kThreads)
 
 // The rows of a chunk's choices, in their order.
 __global__ void __launch_bounds__(kThreads)
-    PlaceChoices(const int32_t* __restrict__ choice, int64_t choices, int64_t experts,
+    PlaceChoices(const int32_t* __restrict__ choice, int64_t choices, ExpertRange experts,
                  const int32_t* __restrict__ first_rows, int32_t* row_of, int32_t* choice_of) {
   __shared__ int32_t chunk[kChunk];
   const int64_t begin = int64_t{blockIdx.x} * kChunk;
   const int64_t count = begin + kChunk < choices ? kChunk : choices - begin;
-  for (int64_t i = threadIdx.x; i < count; i += kThreads) chunk[i] = choice[begin + i];
+  for (int64_t i = threadIdx.x; i < count; i += kThreads) {
+    chunk[i] = AmongExperts(choice[begin + i], experts);
+  }
   __syncthreads();
   for (int64_t i = threadIdx.x; i < count; i += kThreads) {
     if (chunk[i] < 0) {
       row_of[begin + i] = -1;
       continue;
     }
-    int32_t row = first_rows[int64_t{blockIdx.x} * experts + chunk[i]];
+    int32_t row = first_rows[int64_t{blockIdx.x} * experts.count + chunk[i]];
     for (int64_t before = 0; before < i; ++before) row += chunk[before] == chunk[i] ? 1 : 0;
     row_of[begin + i] = row;
     choice_of[row] = static_cast<int32_t>(begin + i);
@@ -178,19 +188,20 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-void SortByExpertCuda(const Tensor& choice, int64_t experts, int64_t padded_rows, Tensor& row_of,
-                      Tensor& choice_of) {
+void SortByExpertCuda(const Tensor& choice, const ExpertRange& experts, int64_t padded_rows,
+                      Tensor& row_of, Tensor& choice_of) {
   const LaunchContext context = ContextOf(choice.device());
   const int64_t choices = choice.numel();
   const int64_t chunks = (choices + kChunk - 1) / kChunk;
   const auto grid = dim3(static_cast<unsigned>(chunks));
-  const size_t shared = static_cast<size_t>(experts) * sizeof(int);
-  int32_t* const counts = context.Scratch<int32_t>(chunks * experts);
+  const size_t shared = static_cast<size_t>(experts.count) * sizeof(int);
+  int32_t* const counts = context.Scratch<int32_t>(chunks * experts.count);
   Launch(context, FillIds,
          dim3(GridFor(context, choice_of.numel(), kThreads, kBlocksPerMultiprocessor)), kThreads, 0,
          choice_of.numel(), -1, choice_of.i32());
   Launch(context, CountChunks, grid, kThreads, shared, choice.i32(), choices, experts, counts);
-  Launch(context, PlaceChunks, dim3(1), kThreads, shared, chunks, experts, padded_rows, counts);
+  Launch(context, PlaceChunks, dim3(1), kThreads, shared, chunks, experts.count, padded_rows,
+         counts);
   Launch(context, PlaceChoices, grid, kThreads, 0, choice.i32(), choices, experts, counts,
          row_of.i32(), choice_of.i32());
 }

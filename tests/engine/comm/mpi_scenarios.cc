@@ -166,7 +166,8 @@ int Run(const Scenario& scenario) {
   RunFailure mine = {.rank = world.rank()};
   try {
     const auto device = MakeCpuDevice(1);
-    ParallelContext context = MakeMpiContext(world, {.dp = world.size()}, *device);
+    ParallelContext context =
+        MakeMpiContext(world, {.dp = world.size()}, *device, /*has_experts=*/false);
     scenario(context, *device);
     world.Finish();
     Say(world.rank(), "done");

@@ -85,7 +85,7 @@ struct NcclRank {
     MpiWorld& world = MpiWorld::OfProcess();
     setenv("NCCL_HOSTID", fmt::format("rank{}", world.rank()).c_str(), /*overwrite=*/1);
     device = MakeRankDevice(RankKind::kCudaProcesses);
-    context = MakeMpiContext(world, {.pp = world.size()}, *device);
+    context = MakeMpiContext(world, {.pp = world.size()}, *device, /*has_experts=*/false);
   }
   static NcclRank& OfProcess() {
     static auto* rank = new NcclRank;

@@ -54,10 +54,63 @@ const std::map<std::string, Breach>& Breaches() {
           run.sequence_length = 130;
         },
         "sequence_length 130 is not divisible by 2 x cp 4"}},
-      {"ep-unsupported",
-       {[](RunConfig& run) { run.layout.ep = 2; }, "ep is 2; this version runs ep=1 only"}},
-      {"etp-unsupported",
-       {[](RunConfig& run) { run.layout.etp = 2; }, "etp is 2; this version runs etp=1 only"}},
+      {"moe-consistent",
+       {[](RunConfig& run) {
+          run.model.moe = Experts();
+          run.model.moe.router_topk = 9;
+        },
+        "router_topk 9 is more than num_experts 8"}},
+      {"expert-ranks-require-experts",
+       {[](RunConfig& run) { run.layout.ep = 2; }, "ep is 2, etp 1, and the model has no experts"}},
+      {"dispatch-requires-expert-ranks",
+       {[](RunConfig& run) { run.layout.dispatch = Dispatch::kAllGather; },
+        "dispatch=allgather needs ep x etp of at least 2, and ep is 1, etp 1"}},
+      {"experts-divisible-by-ep",
+       {[](RunConfig& run) {
+          run.model.moe = Experts();
+          run.model.moe.num_experts = 6;
+          run.layout.ep = 4;
+        },
+        "moe.num_experts 6 is not divisible by ep 4"}},
+      {"expert-ranks-divide-stage",
+       {[](RunConfig& run) {
+          run.model.moe = Experts();
+          run.layout.ep = 8;
+        },
+        "tp 2 x cp 1 x dp 2 is not divisible by etp 1 x ep 8"}},
+      {"expert-ffn-divisible-by-etp",
+       {[](RunConfig& run) {
+          run.model.moe = Experts();
+          run.model.moe.ffn_hidden_size = 65;
+          run.layout.etp = 2;
+        },
+        "moe.ffn_hidden_size 65 is not divisible by etp 2"}},
+      {"shared-experts-divisible-by-tp",
+       {[](RunConfig& run) {
+          run.model.moe = Experts();
+          run.model.moe.shared_ffn_hidden_size = 33;
+        },
+        "moe.shared_ffn_hidden_size 33 is not divisible by tp 2"}},
+      {"experts-require-sp-with-tp",
+       {[](RunConfig& run) {
+          run.model.moe = Experts();
+          run.layout.sequence_parallel = false;
+        },
+        "tp is 2, and experts need sp=1 with it"}},
+      {"shard-fits-experts",
+       {[](RunConfig& run) {
+          run.model.moe = Experts();
+          run.model.moe.num_experts = 12;
+          run.layout = ParseLayout("tp=2,sp=1,dp=12,zero=1,shard=4,ep=12,mbs=1", 0);
+          run.global_batch = 12;
+        },
+        "neither of tp 2 x shard 4 and etp 1 x ep 12 divides the other"}},
+      {"moe-fp8-unsupported",
+       {[](RunConfig& run) {
+          run.model.moe = Experts();
+          run.layout.precision = Precision::kFp8;
+        },
+        "precision is fp8; this version runs experts without fp8"}},
       {"schedule-requires-pp",
        {[](RunConfig& run) { run.layout.schedule = Schedule::kGpipe; },
         "schedule=gpipe needs pp of at least 2, and pp is 1"}},
@@ -133,24 +186,6 @@ const std::map<std::string, Breach>& Breaches() {
       {"ffn-divisible-by-tp",
        {[](RunConfig& run) { run.model.ffn_hidden_size = 1281; },
         "ffn_hidden_size 1281 is not divisible by tp 2"}},
-      {"moe-consistent",
-       {[](RunConfig& run) {
-          run.model.moe = Experts();
-          run.model.moe.router_topk = 9;
-        },
-        "router_topk 9 is more than num_experts 8"}},
-      {"expert-ffn-divisible-by-tp",
-       {[](RunConfig& run) {
-          run.model.moe = Experts();
-          run.model.moe.shared_ffn_hidden_size = 33;
-        },
-        "moe.shared_ffn_hidden_size 33 is not divisible by tp 2"}},
-      {"moe-fp8-unsupported",
-       {[](RunConfig& run) {
-          run.model.moe = Experts();
-          run.layout.precision = Precision::kFp8;
-        },
-        "precision is fp8; this version runs experts without fp8"}},
       {"sp-requires-tp",
        {[](RunConfig& run) { run.layout.tp = 1; }, "sp=1 needs tp of at least 2, and tp is 1"}},
       {"tokens-divisible-by-tp-with-sp",

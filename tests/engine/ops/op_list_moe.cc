@@ -111,14 +111,14 @@ std::vector<OpCase> RouterOps() {
   ops.push_back(ListCase(SortByExpertRecord(kRows, kExperts, kTokens, kTopk), [](Device& d) {
     Tensor row_of = Choice(d);
     Tensor choice_of = Mixed(d, {kRows});
-    SortByExpert(Choice(d), kExperts, 0, row_of, choice_of);
+    SortByExpert(Choice(d), {0, kExperts}, 0, row_of, choice_of);
     return std::vector<Tensor>{row_of, choice_of};
   }));
   ops.push_back(
       ListCase(SortByExpertRecord(kExperts * 400, kExperts, kTokens, kTopk), [](Device& d) {
         Tensor row_of = Choice(d);
         Tensor choice_of = ListIds(d, {kExperts * 400}, [](int64_t) { return 0; });
-        SortByExpert(Choice(d), kExperts, 400, row_of, choice_of);
+        SortByExpert(Choice(d), {0, kExperts}, 400, row_of, choice_of);
         return std::vector<Tensor>{row_of, choice_of};
       }));
   ops.back().name += "_padded";

@@ -34,18 +34,19 @@ class PermuteTest : public OpTest {
     std::vector<int32_t> row_of;
     std::vector<int32_t> choice_of;
   };
-  /// By looking for the choices of each expert in turn.
-  static Places PlacesOf(const std::vector<int32_t>& choice, int64_t padded_rows) {
+  /// By looking for the choices of each of some experts in turn.
+  static Places PlacesOf(const std::vector<int32_t>& choice, int64_t padded_rows,
+                         const ExpertRange& experts = {0, kExperts}) {
     Places places;
     places.row_of.assign(choice.size(), -1);
-    for (int32_t e = 0; e < kExperts; ++e) {
+    for (int64_t e = experts.first; e < experts.first + experts.count; ++e) {
       for (size_t c = 0; c < choice.size(); ++c) {
         if (choice[c] != e) continue;
         places.row_of[c] = static_cast<int32_t>(places.choice_of.size());
         places.choice_of.push_back(static_cast<int32_t>(c));
       }
       if (padded_rows > 0) {
-        places.choice_of.resize(static_cast<size_t>((e + 1) * padded_rows), -1);
+        places.choice_of.resize(static_cast<size_t>((e - experts.first + 1) * padded_rows), -1);
       }
     }
     return places;
@@ -60,13 +61,15 @@ class PermuteTest : public OpTest {
 TEST_P(PermuteTest, SortsChoicesByExpert) {
   for (const Sizes& s : AllSizes()) {
     const std::vector<int32_t> choice = Choice(s);
-    for (const int64_t padded : {int64_t{0}, s.tokens * s.topk}) {
-      const Places expected = PlacesOf(choice, padded);
-      Tensor row_of = Ids(std::vector<int32_t>(choice.size(), -7)).Reshape({s.tokens, s.topk});
-      Tensor choice_of = Ids(std::vector<int32_t>(expected.choice_of.size(), -7));
-      SortByExpert(Ids(choice).Reshape({s.tokens, s.topk}), kExperts, padded, row_of, choice_of);
-      EXPECT_EQ(ReadIds(row_of), expected.row_of);
-      EXPECT_EQ(ReadIds(choice_of), expected.choice_of);
+    for (const ExpertRange& experts : {ExpertRange{0, kExperts}, {1, 3}, {4, 1}}) {
+      for (const int64_t padded : {int64_t{0}, s.tokens * s.topk}) {
+        const Places expected = PlacesOf(choice, padded, experts);
+        Tensor row_of = Ids(std::vector<int32_t>(choice.size(), -7)).Reshape({s.tokens, s.topk});
+        Tensor choice_of = Ids(std::vector<int32_t>(expected.choice_of.size(), -7));
+        SortByExpert(Ids(choice).Reshape({s.tokens, s.topk}), experts, padded, row_of, choice_of);
+        EXPECT_EQ(ReadIds(row_of), expected.row_of);
+        EXPECT_EQ(ReadIds(choice_of), expected.choice_of);
+      }
     }
   }
 }

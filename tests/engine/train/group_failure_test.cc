@@ -41,7 +41,7 @@ std::vector<Plan> DrawPlan(const RunConfig& run, GroupKind group, std::mt19937& 
 
 /// Up to `count` failures in layouts of at least four ranks.
 std::vector<Plan> DrawPlans(GroupKind group, size_t count) {
-  static const LayoutSpace space(RunToLayOut(false));
+  static const LayoutSpace space(RunToLayOut(SmallModel::kMixtral));
   static const std::vector<size_t> sample = space.Sample(1, /*seed=*/2);
   std::vector<size_t> order = sample;
   std::mt19937 random(17 + static_cast<uint32_t>(group));

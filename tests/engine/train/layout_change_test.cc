@@ -6,6 +6,7 @@
 
 #include <map>
 #include <random>
+#include <span>
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/config/rules.h"
@@ -44,12 +45,13 @@ constexpr Numerics kOthers[] = {
 };
 
 /// Spaces of layouts are made once.
-const LayoutSpace& Space(bool llama, bool in_fp8) {
-  static std::map<std::pair<bool, bool>, LayoutSpace> spaces;
-  const auto found = spaces.find({llama, in_fp8});
+const LayoutSpace& Space(SmallModel model, bool in_fp8) {
+  static std::map<SmallModel, LayoutSpace> spaces;
+  if (!in_fp8) return SpaceToLayOut(model);
+  const auto found = spaces.find(model);
   if (found != spaces.end()) return found->second;
-  const RunConfig base = in_fp8 ? RunToLayOutInFp8(llama) : RunToLayOut(llama);
-  return spaces.try_emplace({llama, in_fp8}, base).first->second;
+  const RunConfig base = RunToLayOutInFp8(model == SmallModel::kLlama);
+  return spaces.try_emplace(model, base).first->second;
 }
 
 /// From which layout to which.
@@ -74,14 +76,14 @@ std::vector<Change> DrawChanges(const LayoutSpace& space, size_t count, uint32_t
 
 /// A test case.
 struct Case {
-  bool llama = false;
+  SmallModel model = SmallModel::kGpt2;
   Numerics numerics = kFp32;
   std::vector<Change> changes;
   std::string name;
 
   bool in_fp8_space() const { return std::string(numerics.name) != kFp32.name; }
   RunConfig Run(size_t index) const {
-    RunConfig run = Space(llama, in_fp8_space())[index];
+    RunConfig run = Space(model, in_fp8_space())[index];
     const ParallelConfig keys = ParseLayout(numerics.layout, 0);
     run.layout.precision = keys.precision;
     run.layout.master = keys.master;
@@ -96,28 +98,29 @@ struct Case {
 void PrintTo(const Case& test_case, std::ostream* out) { *out << test_case.name; }
 
 /// `count` for each model.
-std::vector<Case> CasesOf(const Numerics& numerics, size_t count) {
+std::vector<Case> CasesOf(const Numerics& numerics, std::span<const SmallModel> models,
+                          size_t count) {
   std::vector<Case> cases;
-  for (const bool llama : {false, true}) {
-    const Case common = {.llama = llama, .numerics = numerics, .changes = {}, .name = {}};
-    const LayoutSpace& space = Space(llama, common.in_fp8_space());
+  for (const SmallModel model : models) {
+    const Case common = {.model = model, .numerics = numerics, .changes = {}, .name = {}};
+    const LayoutSpace& space = Space(model, common.in_fp8_space());
     const std::vector<Change> changes = DrawChanges(space, kAtOnce * count, /*seed=*/3);
     for (size_t first = 0; first < changes.size(); first += kAtOnce) {
       const size_t end = first + kAtOnce;
       Case& added = cases.emplace_back(common);
       added.changes.assign(changes.begin() + static_cast<int64_t>(first),
                            changes.begin() + static_cast<int64_t>(end));
-      added.name = fmt::format("{}_{}_{}_to_{}_of_{}", numerics.name, llama ? "llama" : "gpt2",
-                               first + 1, end, changes.size());
+      added.name = fmt::format("{}_{}_{}_to_{}_of_{}", numerics.name, Name(model), first + 1, end,
+                               changes.size());
     }
   }
   return cases;
 }
 
 std::vector<Case> AllCases() {
-  std::vector<Case> cases = CasesOf(kFp32, 40);
+  std::vector<Case> cases = CasesOf(kFp32, kSmallModels, 40);
   for (const Numerics& numerics : kOthers) {
-    const std::vector<Case> more = CasesOf(numerics, 8);
+    const std::vector<Case> more = CasesOf(numerics, kDenseModels, 8);
     cases.insert(cases.end(), more.begin(), more.end());
   }
   return cases;
@@ -138,8 +141,8 @@ std::vector<double> Train(const RunConfig& run, TrainingOptions options, int64_t
 
 /// What one rank trains to.
 const std::vector<double>& Uninterrupted(const Case& test_case) {
-  static std::map<std::pair<bool, std::string>, std::vector<double>> known;
-  const auto [entry, is_new] = known.try_emplace({test_case.llama, test_case.numerics.name});
+  static std::map<std::pair<SmallModel, std::string>, std::vector<double>> known;
+  const auto [entry, is_new] = known.try_emplace({test_case.model, test_case.numerics.name});
   if (is_new) {
     RunConfig run = test_case.Run(0);
     run.layout = ParseLayout(test_case.numerics.layout, 0);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <iterator>
+#include <map>
 #include <numeric>
 #include <random>
 #include <string>
@@ -55,9 +56,16 @@ Values Numbers(const RunConfig&) {
   return values;
 }
 
+// Models with experts have many layouts: of what experts have no part in, some values will do.
+
+Values MicroBatches(const RunConfig& bound) {
+  // Larger ones go the same ways.
+  return bound.model.moe.used() ? Numbers<1, 2>(bound) : Numbers<1, 3>(bound);
+}
+
 /// What is not there cannot overlap.
 Values GradReduce(const RunConfig& bound) {
-  if (bound.layout.dp * bound.layout.cp == 1) return {"1"};
+  if (bound.layout.dp * bound.layout.cp == 1 || bound.model.moe.used()) return {"1"};
   return {"1", "0"};
 }
 
@@ -66,7 +74,7 @@ Values Stages(const RunConfig& bound) {
   const int64_t chunks = bound.layout.pp * bound.layout.vp;
   const int64_t layers = bound.model.num_layers;
   Values values = {"auto"};
-  if (chunks == 1 || chunks > layers) return values;
+  if (chunks == 1 || chunks > layers || bound.model.moe.used()) return values;
   std::vector<int64_t> counts(static_cast<size_t>(chunks), 1);
   counts.front() = layers - (chunks - 1);
   values.push_back(ToString(StageLayers(counts)));
@@ -87,6 +95,7 @@ Values Plans(const RunConfig& bound) {
     values.push_back(ToString(one));
   }
   values.push_back(ToString(all));
+  if (bound.model.moe.used()) return {"none", "full", "selective:mlp", ToString(all)};
   if (bound.layout.pp == 1) return values;
   constexpr const char* kMixed[] = {"full", "selective:core_attn+logits", "none", "full:uniform:2"};
   std::string by_stage = kMixed[0];
@@ -106,7 +115,7 @@ struct Row {
 
 /// In such an order that a layout is legal only if it is so with the default of every key below.
 constexpr Row kRows[] = {
-    {"mbs", Numbers<1, 3>},  // larger ones go the same ways
+    {"mbs", MicroBatches},
     {"pp", Numbers<1, 8>},
     {"schedule", nullptr, /*with_next=*/true},
     {"vp", Numbers<1, 4>},
@@ -114,8 +123,8 @@ constexpr Row kRows[] = {
     {"cp", Numbers<1, 8>},
     {"cp_comm_type"},
     {"dp", Numbers<1, 8>},
-    {"ep", Numbers<1, 2>},
-    {"etp", Numbers<1, 2>},
+    {"ep", Numbers<1, 8>},
+    {"etp", Numbers<1, 8>},
     {"dispatch"},
     {"zero"},
     {"shard", Numbers<0, 8>},
@@ -133,6 +142,41 @@ static_assert(kRowCount <= LayoutSpace::kMaxKeys);
 /// Keys that are not walked.
 constexpr std::string_view kNumerics[] = {"precision", "master", "moments", "grads"};
 
+MoeConfig MoeOf(SmallModel model) {
+  switch (model) {
+    case SmallModel::kGpt2:
+    case SmallModel::kLlama:
+      break;
+    case SmallModel::kMixtral:
+      return {.num_experts = 8, .router_topk = 2, .ffn_hidden_size = 16, .aux_loss_coeff = 1e-2};
+    case SmallModel::kDeepSeek:
+      return {.num_experts = 16,
+              .router_topk = 4,
+              .ffn_hidden_size = 8,
+              .shared_ffn_hidden_size = 16,
+              .first_k_dense = 1,
+              .score = RouterScore::kSigmoid,
+              .norm_topk = true,
+              .topk_scaling_factor = 2.5,
+              .num_groups = 4,
+              .group_topk = 2,
+              .group_score = GroupScore::kSumOfTopTwo,
+              .expert_bias = true};
+    case SmallModel::kSwitch:
+      return {.num_experts = 2,
+              .router_topk = 1,
+              .ffn_hidden_size = 32,
+              .layer_freq = 2,
+              .layer_offset = 1,
+              .router = RouterKind::kSinkhorn,
+              .score = RouterScore::kSigmoid,
+              .z_loss_coeff = 1e-3,
+              .capacity_factor = 1.0,
+              .drop_policy = DropPolicy::kPosition};
+  }
+  return {};
+}
+
 /// A new key of a layout needs a row.
 void RequireEveryKey() {
   for (const LayoutKey& key : LayoutKeys()) {
@@ -147,20 +191,28 @@ void RequireEveryKey() {
 
 }  // namespace
 
-RunConfig RunToLayOut(bool llama) {
-  RunConfig run = SmallRun(llama);
+std::string_view Name(SmallModel model) {
+  static constexpr std::string_view kNames[] = {"gpt2", "llama", "mixtral", "deepseek", "switch"};
+  return kNames[static_cast<size_t>(model)];
+}
+
+RunConfig RunToLayOut(SmallModel model) {
+  const bool gpt2 = model == SmallModel::kGpt2 || model == SmallModel::kSwitch;
+  const bool threes = model == SmallModel::kLlama;
+  RunConfig run = SmallRun(!gpt2);
   run.model.num_layers = 6;
-  run.model.num_heads = llama ? 12 : 8;
-  run.model.num_kv_heads = llama ? 6 : 8;
+  run.model.num_heads = threes ? 12 : 8;
+  run.model.num_kv_heads = threes ? 6 : 8;
   run.model.hidden_size = 2 * run.model.num_heads;
-  run.model.ffn_hidden_size = llama ? 24 : 32;
-  run.sequence_length = llama ? 12 : 16;
-  run.global_batch = llama ? 12 : 8;
+  run.model.ffn_hidden_size = threes ? 24 : 32;
+  run.sequence_length = threes ? 12 : 16;
+  run.global_batch = threes ? 12 : 8;
+  run.model.moe = MoeOf(model);
   return run;
 }
 
 RunConfig RunToLayOutInFp8(bool llama) {
-  RunConfig run = RunToLayOut(llama);
+  RunConfig run = RunToLayOut(llama ? SmallModel::kLlama : SmallModel::kGpt2);
   run.model.num_heads = 4;
   run.model.num_kv_heads = llama ? 2 : 4;
   run.model.hidden_size = 64;
@@ -252,10 +304,11 @@ std::vector<size_t> LayoutSpace::Sample(size_t count, uint32_t seed) const {
   return sample;
 }
 
-const LayoutSpace& SpaceToLayOut(bool llama) {
-  static const LayoutSpace spaces[] = {LayoutSpace(RunToLayOut(false)),
-                                       LayoutSpace(RunToLayOut(true))};
-  return spaces[llama ? 1 : 0];
+const LayoutSpace& SpaceToLayOut(SmallModel model) {
+  static std::map<SmallModel, LayoutSpace> spaces;
+  const auto found = spaces.find(model);
+  if (found != spaces.end()) return found->second;
+  return spaces.try_emplace(model, RunToLayOut(model)).first->second;
 }
 
 std::string TestName(const ParallelConfig& layout) {

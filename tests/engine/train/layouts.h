@@ -1,4 +1,4 @@
-// Every legal layout of a small dense model, for tests of what holds for all of them.
+// Every legal layout of a small model, for tests of what holds for all of them.
 //
 // Keys are bound one after the other, and the legality rules say what remains: a dimension is
 // walked from the day its -unsupported rule goes.
@@ -7,16 +7,33 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/config/run_config.h"
 
 namespace trimtab {
 
-/// A run to be laid out, of six layers: GPT-2's family, with heads, batch and sequence that take
-/// sizes of 2, 4 and 8; or Llama's, with those that take 2, 3 and 6.
-RunConfig RunToLayOut(bool llama);
-/// The same for fp8, which takes multiples of 16: tp of 2 and 4.
+/// Models of six layers.
+enum class SmallModel : uint8_t {
+  kGpt2,      // heads, batch and sequence take sizes of 2, 4 and 8; of those below Llama as well
+  kLlama,     // take 2, 3 and 6
+  kMixtral,   // 8 experts, two of which take a token by their softmax
+  kDeepSeek,  // 16 in groups, by sigmoids and a bias, beside shared ones; the first layer is dense
+  kSwitch,    // GPT-2 with 2 experts in every other layer, one of which takes a token by Sinkhorn's
+              // iteration and drops what is too much
+};
+inline constexpr SmallModel kSmallModels[] = {SmallModel::kGpt2, SmallModel::kLlama,
+                                              SmallModel::kMixtral, SmallModel::kDeepSeek,
+                                              SmallModel::kSwitch};
+inline constexpr SmallModel kDenseModels[] = {SmallModel::kGpt2, SmallModel::kLlama};
+/// "gpt2", "llama", "mixtral", "deepseek", "switch".
+std::string_view Name(SmallModel model);
+
+/// A run of the model, to be laid out.
+RunConfig RunToLayOut(SmallModel model);
+/// The same of a dense model for fp8, which takes multiples of 16: tp of 2 and 4.
 RunConfig RunToLayOutInFp8(bool llama);
 
 class LayoutSpace {
@@ -50,8 +67,8 @@ class LayoutSpace {
   std::vector<Choices> choices_;
 };
 
-/// Every legal layout of RunToLayOut(llama) on up to eight ranks. Walked once.
-const LayoutSpace& SpaceToLayOut(bool llama);
+/// Every legal layout of RunToLayOut(model) on up to eight ranks. Walked once.
+const LayoutSpace& SpaceToLayOut(SmallModel model);
 
 /// A layout as part of the name of a test.
 std::string TestName(const ParallelConfig& layout);

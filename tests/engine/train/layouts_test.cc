@@ -1,6 +1,7 @@
 // The walk over layouts misses none, and a sample of it has everything beside everything.
 #include "tests/engine/train/layouts.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -16,27 +17,29 @@ namespace trimtab {
 namespace {
 
 TEST(Layouts, AreLegalAndEachOnce) {
-  for (const bool llama : {false, true}) {
+  for (const SmallModel model : kSmallModels) {
     std::unordered_set<std::string> seen;
-    for (size_t i = 0; i < SpaceToLayOut(llama).size(); ++i) {
-      const RunConfig run = SpaceToLayOut(llama)[i];
+    for (size_t i = 0; i < SpaceToLayOut(model).size(); ++i) {
+      const RunConfig run = SpaceToLayOut(model)[i];
       ASSERT_EQ(FirstBrokenRule(run), nullptr) << ToString(run.layout);
       ASSERT_LE(run.layout.world_size(), 8);
       ASSERT_TRUE(seen.insert(ToString(run.layout)).second) << ToString(run.layout);
     }
-    RecordProperty(llama ? "layouts_of_a_llama" : "layouts_of_a_gpt2", std::to_string(seen.size()));
+    RecordProperty(fmt::format("layouts_of_a_{}", Name(model)), std::to_string(seen.size()));
   }
 }
 
 TEST(Layouts, HaveEverySizeOfEveryDimension) {
   std::map<std::string, std::set<int64_t>> sizes;
-  for (const bool llama : {false, true}) {
-    for (size_t i = 0; i < SpaceToLayOut(llama).size(); ++i) {
-      const ParallelConfig layout = SpaceToLayOut(llama)[i].layout;
+  for (const SmallModel model : kSmallModels) {
+    for (size_t i = 0; i < SpaceToLayOut(model).size(); ++i) {
+      const ParallelConfig layout = SpaceToLayOut(model)[i].layout;
       sizes["tp"].insert(layout.tp);
       sizes["cp"].insert(layout.cp);
       sizes["pp"].insert(layout.pp);
       sizes["dp"].insert(layout.dp);
+      sizes["ep"].insert(layout.ep);
+      sizes["etp"].insert(layout.etp);
       sizes["world"].insert(layout.world_size());
     }
   }
@@ -44,6 +47,8 @@ TEST(Layouts, HaveEverySizeOfEveryDimension) {
   EXPECT_EQ(sizes["cp"], (std::set<int64_t>{1, 2, 3, 4, 6, 8}));
   EXPECT_EQ(sizes["pp"], (std::set<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
   EXPECT_EQ(sizes["dp"], (std::set<int64_t>{1, 2, 3, 4, 6, 8}));
+  EXPECT_EQ(sizes["ep"], (std::set<int64_t>{1, 2, 4, 8}));
+  EXPECT_EQ(sizes["etp"], (std::set<int64_t>{1, 2, 4, 8}));
   EXPECT_EQ(sizes["world"], (std::set<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
 }
 
@@ -52,8 +57,8 @@ TEST(Layouts, HaveEverySizeOfEveryDimension) {
 TEST(Layouts, HaveAllThatTwoOfThemMakeTogether) {
   constexpr int kTries = 30000;
   std::mt19937 random(11);
-  for (const bool llama : {false, true}) {
-    const LayoutSpace& space = SpaceToLayOut(llama);
+  for (const SmallModel model : kSmallModels) {
+    const LayoutSpace& space = SpaceToLayOut(model);
     std::unordered_set<std::string> known;
     for (size_t i = 0; i < space.size(); ++i) known.insert(ToString(space[i].layout));
     int legal = 0;
@@ -99,8 +104,8 @@ std::set<std::pair<std::string, std::string>> PairsOf(const LayoutSpace& space,
 }
 
 TEST(Layouts, SampleHasEveryPairOfValues) {
-  for (const bool llama : {false, true}) {
-    const LayoutSpace space(RunToLayOut(llama), 2);
+  for (const SmallModel model : kSmallModels) {
+    const LayoutSpace space(RunToLayOut(model), 2);
     std::vector<size_t> all;
     for (size_t i = 0; i < space.size(); ++i) all.push_back(i);
     const std::vector<size_t> sample = space.Sample(1, /*seed=*/5);

@@ -67,7 +67,6 @@ std::vector<std::string> SmallMoeLayouts() {
       "mbs=8,recompute=full",
       "mbs=2,recompute=selective:mlp_act+layernorm",
       "mbs=2,recompute=selective:mlp",
-      "tp=2,mbs=2",
       "tp=2,sp=1,mbs=2",
       "tp=2,sp=1,mbs=1,recompute=selective:mlp+core_attn",
       "tp=2,sp=1,tp_overlap_chunks=2,mbs=2",
@@ -83,6 +82,19 @@ std::vector<std::string> SmallMoeLayouts() {
       "pp=2,vp=2,mbs=1,schedule=interleaved-1f1b",
       "pp=2,tp=2,sp=1,dp=2,mbs=1,zero=1,schedule=zero-bubble",
       "pp=2,dp=2,zero=3,mbs=2,schedule=zero-bubble,recompute=selective:mlp_act",
+      "dp=2,ep=2,mbs=2",
+      "dp=2,ep=2,dispatch=allgather,mbs=2",
+      "dp=4,ep=4,mbs=1,zero=2",
+      "dp=4,ep=2,mbs=1,zero=3,recompute=selective:mlp",
+      "dp=2,etp=2,mbs=2,zero=1",
+      "tp=2,sp=1,etp=2,mbs=2",
+      "tp=2,sp=1,ep=2,dispatch=allgather,mbs=2",
+      "tp=2,sp=1,dp=2,ep=2,etp=2,mbs=1,zero=1",
+      "tp=2,sp=1,dp=2,ep=2,etp=2,dispatch=allgather,mbs=1",
+      "cp=2,ep=2,mbs=2",
+      "cp=2,tp=2,sp=1,ep=4,mbs=1,recompute=full",
+      "pp=2,dp=2,ep=2,mbs=2,zero=2,schedule=zero-bubble",
+      "pp=2,tp=2,sp=1,ep=2,mbs=1,schedule=gpipe",
   };
 }
 

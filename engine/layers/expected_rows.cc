@@ -1,0 +1,88 @@
+#include "engine/layers/expected_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "engine/base/units.h"
+
+namespace trimtab {
+namespace {
+
+/// Adds the choices of tokens at positions [first, first + count), which are made in turn.
+void AddInTurn(const MoeConfig& moe, int64_t first, int64_t count, std::vector<int64_t>& rows) {
+  const int64_t choices = count * moe.router_topk;
+  const int64_t begin = first * moe.router_topk % moe.num_experts;
+  for (int64_t i = 0; i < moe.num_experts; ++i) {
+    // The experts in turn, from the first one on.
+    const auto expert = static_cast<size_t>((begin + i) % moe.num_experts);
+    rows[expert] += choices / moe.num_experts + (i < choices % moe.num_experts ? 1 : 0);
+  }
+}
+
+/// Makes the rows of this rank's experts so many times as many, at the cost of the others'.
+void FillOwnExperts(const LayerContext& context, std::vector<int64_t>& rows) {
+  const int64_t own = context.model.moe.num_experts / context.parallel.layout.ep;
+  const auto begin = rows.begin() + context.parallel.ep_rank * own;
+  const int64_t mean = std::accumulate(begin, begin + own, int64_t{0});
+  const double more = (context.routing.imbalance_factor - 1) * static_cast<double>(mean);
+  int64_t wanted = std::llround(more);
+  int64_t others = context.model.moe.num_experts - own;
+  int64_t moved = 0;
+  for (auto each = rows.begin(); each != rows.end() && others > 0; ++each) {
+    if (each >= begin && each < begin + own) continue;
+    const int64_t taken = std::min(*each, CeilDiv(wanted, others--));
+    *each -= taken;
+    wanted -= taken;
+    moved += taken;
+  }
+  for (int64_t left = own; left > 0; --left) {
+    const int64_t given = CeilDiv(moved, left);
+    begin[left - 1] += given;
+    moved -= given;
+  }
+}
+
+}  // namespace
+
+int64_t PaddedRows(const LayerContext& context) {
+  const MoeConfig& moe = context.model.moe;
+  if (!moe.pad_to_capacity) return 0;
+  const int64_t share = context.positions().sequence;
+  const int64_t taken = context.micro_batch * std::min(moe.capacity(context.sequence), share);
+  return std::min(taken, context.rows());
+}
+
+std::vector<int64_t> ExpectedRows(const LayerContext& context, int rank) {
+  const MoeConfig& moe = context.model.moe;
+  const auto experts = static_cast<size_t>(moe.num_experts);
+  if (const int64_t padded = PaddedRows(context); padded > 0) {
+    return std::vector<int64_t>(experts, padded);
+  }
+  const RankPlace place = PlaceOf(context.parallel.layout, rank);
+  const int64_t begin = context.sequence_parallel() ? place.tp * context.rows() : 0;
+  std::vector<int64_t> rows(experts);
+  if (!context.routing.force_balance) {
+    AddInTurn(moe, begin, context.rows(), rows);
+    FillOwnExperts(context, rows);
+  } else {
+    const Positions positions =
+        Positions::ZigZag(context.sequence, context.parallel.layout.cp, place.cp);
+    for (int64_t b = 0; b < context.micro_batch; ++b) {
+      // The two runs of positions that the rank has of a sequence.
+      for (const bool second : {false, true}) {
+        const int64_t run = second ? positions.run : 0;
+        const int64_t size = second ? positions.sequence - positions.run : positions.run;
+        const int64_t row = b * positions.sequence + run;
+        const int64_t first = std::max(begin, row);
+        const int64_t count = std::min(begin + context.rows(), row + size) - first;
+        if (count > 0) AddInTurn(moe, positions.of(run + first - row), count, rows);
+      }
+    }
+  }
+  const int64_t most = context.micro_batch * moe.capacity(context.sequence);
+  for (int64_t& each : rows) each = std::min(each, most);
+  return rows;
+}
+
+}  // namespace trimtab

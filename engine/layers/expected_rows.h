@@ -1,0 +1,20 @@
+// How many rows of tokens each rank has for each expert, where no token is looked at.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/layers/layer_context.h"
+
+namespace trimtab {
+
+/// Rows that each rank has for each expert with pad_to_capacity: as many as its tokens can be of
+/// those that an expert takes. 0 without.
+int64_t PaddedRows(const LayerContext& context);
+
+/// Rows of each expert [E] that rank `rank` of the world has: exact where choices are made in turn
+/// or filled up. Else as many for each, but for the experts of this context's own rank, which is
+/// taken for the fullest: they have routing.imbalance_factor as many.
+std::vector<int64_t> ExpectedRows(const LayerContext& context, int rank);
+
+}  // namespace trimtab
