@@ -71,8 +71,8 @@ void WaitForHost(const Pricer& pricer, const ParallelConfig& layout, int64_t lay
     const double device_s = ways[way].seconds();
     if (device_s <= 0) continue;
     const double launch_s = LaunchesOf(way, ways[way]) * static_cast<double>(layers) * host_s;
-    const double both_s = std::pow(
-        std::pow(device_s, smoothness) + std::pow(launch_s, smoothness), 1 / smoothness);
+    const double both_s =
+        std::pow(std::pow(device_s, smoothness) + std::pow(launch_s, smoothness), 1 / smoothness);
     ways[way].host_s += both_s - device_s;
   }
 }
@@ -101,15 +101,14 @@ const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run) {
       return each;
     }
   }
-  settings_.push_back(
-      {.number = static_cast<int64_t>(settings_.size()),
-       .mode = mode,
-       .precision = precision,
-       .fp8 = run.fp8,
-       .routing = run.routing,
-       .pricer = PricerOf(cluster_, mode, precision),
-       .executor = ExecutorOf(mode, cluster_),
-       .first_alike = FirstAlike(run)});
+  settings_.push_back({.number = static_cast<int64_t>(settings_.size()),
+                       .mode = mode,
+                       .precision = precision,
+                       .fp8 = run.fp8,
+                       .routing = run.routing,
+                       .pricer = PricerOf(cluster_, mode, precision),
+                       .executor = ExecutorOf(mode, cluster_),
+                       .first_alike = FirstAlike(run)});
   return settings_.back();
 }
 

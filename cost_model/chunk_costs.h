@@ -32,9 +32,8 @@ struct PriceSetting {
 /// A chunk, or a part of one, by the way through it.
 using WayCosts = std::array<PieceCost, kWayCount>;
 
-/// Not thread-safe: one per thread. What it returns lives as long as it does, and holds until prices
-/// are set. The runs it is asked
-/// about have one recompute plan, that of the chunk's stage.
+/// Not thread-safe: one per thread. What it returns lives as long as it does, and holds until
+/// prices are set. The runs it is asked about have one recompute plan, that of the chunk's stage.
 class ChunkCosts {
  public:
   /// Of runs of one model at one sequence length. `keep`: recordings, for the sake of SetPrices.
@@ -85,7 +84,7 @@ class ChunkCosts {
 
   Cluster cluster_;
   bool keep_;
-  int64_t prices_ = 0;  // how often they were set
+  int64_t prices_ = 0;                 // how often they were set
   std::deque<PriceSetting> settings_;  // its elements stay where they are
   std::unordered_map<PackedKey, KindRecording, PackedKey::Hash> kinds_;
   std::unordered_map<PackedKey, PricedChunk, PackedKey::Hash> chunks_;

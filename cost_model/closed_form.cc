@@ -36,9 +36,8 @@ double BesidePasses(const RunConfig& run, const StageCosts& stage, const EndCost
   const double hidden_s = run.layout.overlap_grad_reduce
                               ? std::min((1 - exposed) * end.hideable_s, stage.last_passes_s)
                               : 0;
-  const double waited_s =
-      end.next_first_s + exposed * end.next_rest_s +
-      std::max(0.0, (1 - exposed) * end.next_rest_s - stage.first_passes_s);
+  const double waited_s = end.next_first_s + exposed * end.next_rest_s +
+                          std::max(0.0, (1 - exposed) * end.next_rest_s - stage.first_passes_s);
   return waited_s - hidden_s;
 }
 

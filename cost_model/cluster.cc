@@ -228,9 +228,9 @@ std::vector<ClusterListing> ListClusters() {
       {"local", fmt::format("this machine's {} cores as ranks", CoresOfThisMachine())}};
   for (const std::string& kind : KindNames()) {
     const HardwareProfile& profile = *GpuOf(kind);
-    list.push_back({fmt::format("8x{}", kind),
-                    fmt::format("one node of 8 {} GPUs, {:.0f} GB each", profile.name,
-                                profile.memory_bytes.value / 1e9)});
+    list.push_back(
+        {fmt::format("8x{}", kind), fmt::format("one node of 8 {} GPUs, {:.0f} GB each",
+                                                profile.name, profile.memory_bytes.value / 1e9)});
   }
   list.push_back({"16x8xh100", "nodes x GPUs per node x kind, in any numbers"});
   return list;

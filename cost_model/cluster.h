@@ -22,7 +22,7 @@ struct Cluster {
   int64_t memory_bytes = 0;       // of the machine on cpu, of one GPU on cuda
   double price_per_gpu_hour = 0;  // 0 = unknown
   HardwareProfile profile;
-  SoftwareStack stack;  // what predictions assume to run there; our own engine
+  SoftwareStack stack;      // what predictions assume to run there; our own engine
   bool calibrated = false;  // the profile holds measurements of this machine
   std::string caveat;       // why predictions are rough, for people to read; empty = they are not
 };

@@ -42,8 +42,7 @@ class ExplainRecorder final : public Recorder {
     if (part.priced_by.empty()) part.priced_by = PricedBy(op);
   }
   void BeginComm(const CommRecord& message) override {
-    ExplainedPart& part =
-        PartOf(fmt::format("{} {}", Name(message.kind), Name(message.group)));
+    ExplainedPart& part = PartOf(fmt::format("{} {}", Name(message.kind), Name(message.group)));
     ++part.count;
     const int64_t stride = StrideOf(message.group, layout_);
     part.seconds += pricer_.Seconds(message, stride);
@@ -65,9 +64,8 @@ class ExplainRecorder final : public Recorder {
   std::vector<ExplainedPart> Parts() const {
     std::vector<ExplainedPart> parts;
     for (const auto& [name, part] : parts_) parts.push_back(part);
-    std::sort(parts.begin(), parts.end(), [](const ExplainedPart& a, const ExplainedPart& b) {
-      return a.seconds > b.seconds;
-    });
+    std::sort(parts.begin(), parts.end(),
+              [](const ExplainedPart& a, const ExplainedPart& b) { return a.seconds > b.seconds; });
     return parts;
   }
 

@@ -14,9 +14,9 @@ namespace trimtab {
 struct ExplainedPart {
   std::string what;  // "gemm bf16", "all_reduce tp"
   int64_t count = 0;
-  double seconds = 0;        // one after the other: what runs beside something else counts too
-  double light_s = 0;        // at the machine's peak rates and bandwidths, and without latency
-  std::string priced_by;     // the numbers of the profile and the stack, and their origins
+  double seconds = 0;     // one after the other: what runs beside something else counts too
+  double light_s = 0;     // at the machine's peak rates and bandwidths, and without latency
+  std::string priced_by;  // the numbers of the profile and the stack, and their origins
 };
 
 /// The parts of a step of the rank whose ops take longest, the longest first. Throws as DryRunStep

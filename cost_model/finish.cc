@@ -44,10 +44,9 @@ void FinishEstimate(const RunConfig& run, const Cluster& cluster, const Pricer& 
   estimate.trust = calibrated ? Trust::kCalibrated : Trust::kModelled;
   SetInterval(estimate, HalfWidthOf(cluster, pricer, calibrated));
   const SoftwareStack& stack = cluster.stack;
-  estimate.memory.peak_total +=
-      static_cast<int64_t>((stack.activations.value - 1) *
-                               static_cast<double>(estimate.memory.activations) +
-                           stack.memory_bytes.value);
+  estimate.memory.peak_total += static_cast<int64_t>(
+      (stack.activations.value - 1) * static_cast<double>(estimate.memory.activations) +
+      stack.memory_bytes.value);
   estimate.model_flops = ModelFlops(run);
   estimate.tokens = run.global_batch * run.sequence_length;
   estimate.ranks = run.layout.world_size();

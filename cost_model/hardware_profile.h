@@ -154,16 +154,16 @@ struct HardwareProfile {
   std::map<std::string, EfficiencyCurve> gemm_efficiency_of;
   EfficiencyCurve attention_forward;  // share of peak, causal half counted, by sequence length
   EfficiencyCurve attention_backward;
-  Quantity flash_attention_2{1};  // its speed against these curves
-  Quantity launch_overhead_s;     // of one op
-  Quantity link_latency_s;        // of one message within a node
-  Quantity link_bandwidth;        // bytes/s per rank and direction within a node
-  Quantity link_efficiency{1};    // share of it that collectives reach
-  Quantity network_latency_s;     // of one message between nodes
-  Quantity network_bandwidth;     // bytes/s per rank and direction between nodes
+  Quantity flash_attention_2{1};   // its speed against these curves
+  Quantity launch_overhead_s;      // of one op
+  Quantity link_latency_s;         // of one message within a node
+  Quantity link_bandwidth;         // bytes/s per rank and direction within a node
+  Quantity link_efficiency{1};     // share of it that collectives reach
+  Quantity network_latency_s;      // of one message between nodes
+  Quantity network_bandwidth;      // bytes/s per rank and direction between nodes
   Quantity network_efficiency{1};  // share of it that collectives reach
-  std::vector<ModeTables> modes;  // empty: the roofline above is all there is
-  std::string measured_on;        // processor and date of the measurement; may be empty
+  std::vector<ModeTables> modes;   // empty: the roofline above is all there is
+  std::string measured_on;         // processor and date of the measurement; may be empty
 
   bool operator==(const HardwareProfile&) const = default;
 };
@@ -177,7 +177,8 @@ HardwareProfile LoadHardwareProfile(const std::string& path);
 /// Writes a profile file, whole or not at all. Throws StorageError.
 void SaveHardwareProfile(const HardwareProfile& profile, const std::string& path);
 
-/// Names of the profiles inside the program: "a100-80gb", "h100-sxm", "h200-sxm", "b200", "cpu", ...
+/// Names of the profiles inside the program: "a100-80gb", "h100-sxm", "h200-sxm", "b200", "cpu",
+/// ...
 std::vector<std::string> BuiltinProfileNames();
 /// Throws UsageError for a name that is not built in.
 HardwareProfile BuiltinProfile(const std::string& name);

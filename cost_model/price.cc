@@ -258,8 +258,8 @@ Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_p
   link_latency_s_ = profile.link_latency_s.value;
   link_bandwidth_ = profile.link_bandwidth.value * profile.link_efficiency.value;
   network_latency_s_ = profile.network_latency_s.value;
-  network_bandwidth_ = profile.network_bandwidth.value * profile.network_efficiency.value *
-                       stack.network.value;
+  network_bandwidth_ =
+      profile.network_bandwidth.value * profile.network_efficiency.value * stack.network.value;
   if (attention_kernel_ == AttentionKernel::kFlash2) {
     attention_speed_ *= profile.flash_attention_2.value;
   }
@@ -401,9 +401,9 @@ double Pricer::Ring(const CommRecord& message, int64_t stride) const {
       within_domain ? link_bandwidth_ : std::min(link_bandwidth_, network_bandwidth_ * members);
   const double latency = within_domain ? link_latency_s_ : network_latency_s_;
   // A turn around the ring, which leaves each domain once.
-  const double turn_s = within_domain
-                            ? (ranks - 1) * link_latency_s_
-                            : (domains - 1) * network_latency_s_ + (ranks - domains) * link_latency_s_;
+  const double turn_s =
+      within_domain ? (ranks - 1) * link_latency_s_
+                    : (domains - 1) * network_latency_s_ + (ranks - domains) * link_latency_s_;
   const double share_s = static_cast<double>(message.bytes) / bandwidth * (ranks - 1) / ranks;
   const double all_s = static_cast<double>(message.bytes) / bandwidth;
   switch (message.kind) {

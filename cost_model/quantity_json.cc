@@ -48,9 +48,9 @@ nlohmann::json ToJson(const Quantity& quantity) {
 }
 
 std::vector<std::string> StringsFromJson(const nlohmann::json& json, const std::string& where) {
-  const bool all_texts = json.is_array() && std::all_of(json.begin(), json.end(), [](const auto& i) {
-                           return i.is_string();
-                         });
+  const bool all_texts =
+      json.is_array() &&
+      std::all_of(json.begin(), json.end(), [](const auto& i) { return i.is_string(); });
   if (!all_texts) {
     throw InputError(
         fmt::format("{}: expected a list of strings, got {}", where, DescribeJson(json)));

@@ -148,8 +148,7 @@ const SoftwareStack* StackOfFramework(const std::string& framework, double year)
 SoftwareStack InYear(const SoftwareStack& stack, double year) {
   SoftwareStack other = stack;
   if (stack.year == 0 || year == 0) return other;
-  other.compute.value *=
-      std::pow(1 + stack.compute_per_year.value, year - stack.year);
+  other.compute.value *= std::pow(1 + stack.compute_per_year.value, year - stack.year);
   other.year = year;
   return other;
 }

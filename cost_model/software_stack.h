@@ -35,7 +35,7 @@ struct SoftwareStack {
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = true;
   bool fp8_layers = false;  // products of layers in fp8, where the run that is recorded has 16 bits
-  bool blocking_launches = false;  // the host waits for each op: CUDA_LAUNCH_BLOCKING=1
+  bool blocking_launches = false;   // the host waits for each op: CUDA_LAUNCH_BLOCKING=1
   bool shards_at_step_end = false;  // whatever the sharding stage, weights stay whole in a step
 
   Quantity compute{1};           // speed of products, against the profile's

@@ -93,8 +93,7 @@ struct StagePlan {
 };
 
 /// Counts the passes at both ends of a step of `micro_batches`.
-void CountEnds(const StageProgram& program, size_t chunks, int64_t micro_batches,
-               StagePlan& plan) {
+void CountEnds(const StageProgram& program, size_t chunks, int64_t micro_batches, StagePlan& plan) {
   PassCounts all(chunks);
   plan.last_passes.resize(chunks);
   bool completes = false;
@@ -311,8 +310,8 @@ std::vector<StageCosts> StepCosts::Impl::PriceStages(const PriceSetting& setting
   if (layout.pp > 1) {
     const MessageRecording& messages = chunks_.Messages(setting, run);
     for (const CommRecord& message : {messages.activation, messages.gradient}) {
-      message_s = std::max(message_s,
-                           setting.pricer.Seconds(message, StrideOf(message.group, layout)));
+      message_s =
+          std::max(message_s, setting.pricer.Seconds(message, StrideOf(message.group, layout)));
     }
   }
   std::vector<StageCosts> stages;

@@ -111,8 +111,7 @@ class ValidateCommand : public Command {
   void Declare(FlagSet& flags) override {
     flags.Text("--runs", runs_, "JSON file of measured runs, or a list of published ones",
                FlagNeed::kRequired);
-    flags.Text("--html", html_,
-               "write a page with published and predicted speeds as a chart here");
+    flags.Text("--html", html_, "write a page with published and predicted speeds as a chart here");
     flags.Switch("--fit", fit_,
                  "fit the constants of profiles and stacks to published runs, and say how they do "
                  "on runs held out");

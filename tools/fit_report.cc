@@ -110,12 +110,11 @@ std::string FitText(const FitResult& fit, const std::vector<ValidationRow>& rows
   for (const NamedErrors& each : kErrors) {
     const std::vector<double>& errors = fit.*each.errors;
     const RankSummary ranking = RankingOf(errors, rows);
-    summary.AddRow({each.words, ErrorText(errors),
-                    fmt::format("{:.1f}", 100 * SummarizeErrors(errors).mean),
-                    fmt::format("{:.2f}", ranking.kendall),
-                    fmt::format("{:.2f}", ranking.kendall_distinct),
-                    fmt::format("{:.2f}", ranking.spearman),
-                    fmt::format("{:.1f}", 100 * ranking.top1_regret)});
+    summary.AddRow(
+        {each.words, ErrorText(errors), fmt::format("{:.1f}", 100 * SummarizeErrors(errors).mean),
+         fmt::format("{:.2f}", ranking.kendall), fmt::format("{:.2f}", ranking.kendall_distinct),
+         fmt::format("{:.2f}", ranking.spearman),
+         fmt::format("{:.1f}", 100 * ranking.top1_regret)});
   }
   Table sources({{"source"},
                  {"rows", Align::kRight},
@@ -130,11 +129,11 @@ std::string FitText(const FitResult& fit, const std::vector<ValidationRow>& rows
     }
     sources.AddRow(std::move(cells));
   }
-  Table without({{"5 folds by family without"}, {"% median / p90", Align::kRight},
-                 {"mean", Align::kRight}});
+  Table without(
+      {{"5 folds by family without"}, {"% median / p90", Align::kRight}, {"mean", Align::kRight}});
   for (const auto& [kind, errors] : fit.without) {
-    without.AddRow({kind, ErrorText(errors),
-                    fmt::format("{:.2f}", 100 * SummarizeErrors(errors).mean)});
+    without.AddRow(
+        {kind, ErrorText(errors), fmt::format("{:.2f}", 100 * SummarizeErrors(errors).mean)});
   }
   Table constants({{"constant"},
                    {"prior", Align::kRight},

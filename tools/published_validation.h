@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cost_model/validation/predictor.h"
 #include <nlohmann/json_fwd.hpp>
+#include "cost_model/validation/predictor.h"
 
 namespace trimtab {
 
@@ -17,9 +17,7 @@ struct PredictedRun {
 
   /// predicted / published - 1; only where that is published.
   double StepTimeError() const { return estimate.step_time_s / row->StepSeconds() - 1; }
-  double MemoryError() const {
-    return PeakBytes() / row->published.measured.peak_mem_bytes - 1;
-  }
+  double MemoryError() const { return PeakBytes() / row->published.measured.peak_mem_bytes - 1; }
   /// Of what was measured: tensors alone, where the source says that it asked the allocator.
   double PeakBytes() const {
     const bool tensors = row->published.measured.mem_kind.find("allocated") != std::string::npos;

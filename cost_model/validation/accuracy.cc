@@ -95,9 +95,8 @@ RankSummary SummarizeRanking(std::span<const RankedRow> rows) {
       }
     }
     const auto chosen = std::min_element(predicted.begin(), predicted.end()) - predicted.begin();
-    const double regret =
-        1 - *std::min_element(measured.begin(), measured.end()) /
-                measured[static_cast<size_t>(chosen)];
+    const double regret = 1 - *std::min_element(measured.begin(), measured.end()) /
+                                  measured[static_cast<size_t>(chosen)];
     summary.top1_regret += regret;
     summary.worst_regret = std::max(summary.worst_regret, regret);
     ++chosen_groups;

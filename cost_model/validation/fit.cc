@@ -160,7 +160,8 @@ class Fitter {
       const double scaled = residuals[i] / kHuberScale;
       loss += weights_[rows[i]] * kRatio * kRatio * (std::sqrt(1 + scaled * scaled) - 1);
     }
-    for (size_t i = 0; i < logs.size(); ++i) loss += 0.5 * PriorError(i, logs) * PriorError(i, logs);
+    for (size_t i = 0; i < logs.size(); ++i)
+      loss += 0.5 * PriorError(i, logs) * PriorError(i, logs);
     return loss;
   }
 
@@ -274,9 +275,7 @@ FitResult FitPublishedRuns(const std::vector<ValidationRow>& rows, RunPredictor&
   result.sds = fitter.Spreads(all, result.logs, jacobian);
 
   CrossValidation validation(fitter, rows.size(), result.logs, jacobian);
-  const auto fold = [&](size_t row) {
-    return std::to_string(FoldOf(rows[row].published.family));
-  };
+  const auto fold = [&](size_t row) { return std::to_string(FoldOf(rows[row].published.family)); };
   result.by_family = validation.Errors(fold);
   LogInfo("held out families in {} folds", kFolds);
   result.by_source = validation.Errors([&](size_t row) { return rows[row].published.source; });

@@ -65,8 +65,12 @@ constexpr ProfileNumber kProfileNumbers[] = {
 
 FitConstant ConstantOf(const ConstantKind& kind, const std::string& owner, double shipped,
                        double prior) {
-  FitConstant constant = {&kind, owner, shipped, std::log(prior / shipped),
-                          std::log(kind.least / shipped), std::log(kind.most / shipped)};
+  FitConstant constant = {&kind,
+                          owner,
+                          shipped,
+                          std::log(prior / shipped),
+                          std::log(kind.least / shipped),
+                          std::log(kind.most / shipped)};
   // A machine may lie outside of what is usual for others.
   constant.least = std::min(constant.least, constant.prior);
   constant.most = std::max(constant.most, constant.prior);

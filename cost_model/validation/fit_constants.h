@@ -13,12 +13,12 @@ namespace trimtab {
 
 /// What a constant is, whichever machine or stack it is of.
 struct ConstantKind {
-  std::string name;      // "gemm_efficiency"
-  bool of_stack = false; // else of a generation
-  double spread = 0;     // standard deviation of its logarithm before the fit
-  double least = 0;      // the range that it keeps its meaning in
+  std::string name;       // "gemm_efficiency"
+  bool of_stack = false;  // else of a generation
+  double spread = 0;      // standard deviation of its logarithm before the fit
+  double least = 0;       // the range that it keeps its meaning in
   double most = 0;
-  double neutral = 0;    // what says that there is no such effect; 0 = it cannot be left out
+  double neutral = 0;  // what says that there is no such effect; 0 = it cannot be left out
 };
 std::span<const ConstantKind> ConstantKinds();
 
@@ -27,8 +27,8 @@ struct FitConstant {
   const ConstantKind* kind = nullptr;
   std::string owner;  // the generation or the stack
   double shipped = 0;
-  double prior = 0;   // logarithm of the factor expected
-  double least = 0;   // and its range
+  double prior = 0;  // logarithm of the factor expected
+  double least = 0;  // and its range
   double most = 0;
 
   std::string Name() const { return owner + " " + kind->name; }

@@ -117,8 +117,8 @@ void ReadPrecision(const Reading& reading) {
   } else {
     reading.Refuse("precision " + row.precision);
   }
-  const bool fp32 = row.gradient_type.empty() ? stack.fp32_gradients
-                                              : row.gradient_type.starts_with("fp32");
+  const bool fp32 =
+      row.gradient_type.empty() ? stack.fp32_gradients : row.gradient_type.starts_with("fp32");
   layout.gradients = fp32 ? DType::kF32 : DType::kBf16;
   // A graph of the whole step asks the host for nothing; graphs of its parts spare half of it.
   if (row.cuda_graphs == "full_iteration") stack.dispatch_s.value = 0;

@@ -1,5 +1,5 @@
-// A published run as a run of our engine: the same model, layout and machine, and the software stack
-// that it was measured with. Or why it cannot be one.
+// A published run as a run of our engine: the same model, layout and machine, and the software
+// stack that it was measured with. Or why it cannot be one.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace trimtab {
 
 struct PublishedCase {
   RunConfig run;
-  Cluster cluster;  // with the stack that is assumed, as shipped
+  Cluster cluster;     // with the stack that is assumed, as shipped
   double release = 0;  // of the stack's software: InYear
   /// What is not the same as in the published run, in words.
   std::vector<std::string> assumptions;

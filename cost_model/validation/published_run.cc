@@ -176,8 +176,8 @@ void ReadMeasurement(const nlohmann::json& json, const std::string& where,
   std::string outcome;
   object.Text("outcome", outcome);
   measured.out_of_memory = outcome == "OOM";
-  object.ForPeople({"hfu", "tflops_consistent", "peak_mem_reserved_gb",
-                    "per_rank_max_allocated_mib"});
+  object.ForPeople(
+      {"hfu", "tflops_consistent", "peak_mem_reserved_gb", "per_rank_max_allocated_mib"});
   object.Finish(unknown);
 }
 
@@ -218,8 +218,9 @@ PublishedRun ReadRow(const nlohmann::json& json, const std::string& where,
   row.Texts("blockers", run.blockers);
   row.Boolean("simulatable", run.simulatable);
   row.Text("notes", run.notes);
-  row.ForPeople({"training_mode", "vocab_note", "complete", "usable_for", "mp_mode", "hsdp", "param_state_bytes",
-                 "moe_flex_dispatcher_backend", "moe_a2a_overlap", "cross_entropy"});
+  row.ForPeople({"training_mode", "vocab_note", "complete", "usable_for", "mp_mode", "hsdp",
+                 "param_state_bytes", "moe_flex_dispatcher_backend", "moe_a2a_overlap",
+                 "cross_entropy"});
   row.Finish(unknown);
   return run;
 }
@@ -233,17 +234,16 @@ double FlopsPerToken(const PublishedRun& run) {
   const auto kv = static_cast<double>(model.kv_heads * model.head_dim);
   const double matrices = model.ffn_kind == "swiglu" ? 3 : 2;
   const bool moe = model.experts > 0;
-  const double moe_ffn = moe ? static_cast<double>(model.topk * model.moe_ffn +
-                                                   model.shared_expert_ffn)
-                             : 0;
+  const double moe_ffn =
+      moe ? static_cast<double>(model.topk * model.moe_ffn + model.shared_expert_ffn) : 0;
   const auto dense_layers = static_cast<double>(moe ? model.first_dense_layers : model.layers);
   const auto layers = static_cast<double>(model.layers);
   const double attention_weights = hidden * (2 * heads + 2 * kv);
-  const double mlp_weights = matrices * hidden *
-                             (dense_layers * static_cast<double>(model.ffn) +
-                              (layers - dense_layers) * moe_ffn);
-  const double attention = 4 * heads * static_cast<double>(model.sequence) *
-                           (run.measured.causal_attention ? 0.5 : 1.0);
+  const double mlp_weights =
+      matrices * hidden *
+      (dense_layers * static_cast<double>(model.ffn) + (layers - dense_layers) * moe_ffn);
+  const double attention =
+      4 * heads * static_cast<double>(model.sequence) * (run.measured.causal_attention ? 0.5 : 1.0);
   const double layer_forward = 2 * (layers * attention_weights + mlp_weights) + layers * attention;
   const bool again = run.measured.hardware_flops && run.recompute == "full";
   return (again ? 4 : 3) * layer_forward + 6 * hidden * static_cast<double>(model.vocab);
@@ -269,11 +269,15 @@ std::string PublishedRun::Incomplete() const {
     for (const std::string& each : blockers) list += (list.empty() ? "" : "; ") + each;
     return list;
   }
-  const std::pair<const char*, int64_t> sizes[] = {
-      {"model.layers", model.layers}, {"model.hidden", model.hidden},
-      {"model.heads", model.heads},   {"model.ffn", model.ffn},
-      {"model.vocab", model.vocab},   {"model.seq", model.sequence},
-      {"hardware.gpus", hardware.gpus}, {"mbs", micro_batch}, {"gbs", global_batch}};
+  const std::pair<const char*, int64_t> sizes[] = {{"model.layers", model.layers},
+                                                   {"model.hidden", model.hidden},
+                                                   {"model.heads", model.heads},
+                                                   {"model.ffn", model.ffn},
+                                                   {"model.vocab", model.vocab},
+                                                   {"model.seq", model.sequence},
+                                                   {"hardware.gpus", hardware.gpus},
+                                                   {"mbs", micro_batch},
+                                                   {"gbs", global_batch}};
   for (const auto& [name, value] : sizes) {
     if (value < 1) return fmt::format("not told: {}", name);
   }

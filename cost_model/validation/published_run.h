@@ -84,7 +84,7 @@ struct PublishedRun {
   PublishedLayout layout;
   int64_t micro_batch = 0;
   int64_t global_batch = 0;
-  std::string recompute{};         // none, selective, full, block
+  std::string recompute{};       // none, selective, full, block
   int64_t recompute_layers = 0;  // with block
   std::string recompute_detail{};
   std::vector<std::string> recompute_modules{};

@@ -157,8 +157,8 @@ TEST(Pricer, WorkTakesLongerWhenThereIsMoreOfIt) {
   }
 }
 
-// Dao, arXiv:2307.08691, figure 4: FlashAttention-2 forward, causal, head size 128, at 16 k tokens on
-// an A100: about 190 TFLOP/s; a step reaches about three quarters of what the kernel does alone.
+// Dao, arXiv:2307.08691, figure 4: FlashAttention-2 forward, causal, head size 128, at 16 k tokens
+// on an A100: about 190 TFLOP/s; a step reaches about three quarters of what the kernel does alone.
 TEST(Pricer, AttentionOfAnA100IsFlashAttention2s) {
   HardwareProfile profile = BuiltinProfile("a100-80gb");
   profile.launch_overhead_s.value = 0;
@@ -181,13 +181,10 @@ TEST(Pricer, UnfusedAttentionMovesTheScores) {
   const AttentionShape shape = {
       .batch = 1, .sequence = 2048, .heads = 12, .kv_heads = 12, .head_size = 128};
   const OpRecord op = AttentionForwardRecord(shape, DType::kBf16);
-  const double fused_s =
-      Pricer(profile, {1, 1}, 8, 0, Precision::kBf16).Seconds(op);
-  const double unfused_s =
-      Pricer(profile, {1, 1}, 8, 0, Precision::kBf16, unfused).Seconds(op);
+  const double fused_s = Pricer(profile, {1, 1}, 8, 0, Precision::kBf16).Seconds(op);
+  const double unfused_s = Pricer(profile, {1, 1}, 8, 0, Precision::kBf16, unfused).Seconds(op);
   const double scores = 12.0 * 2048 * 2048;
-  const double bandwidth =
-      profile.memory_bandwidth.value * profile.bandwidth_efficiency.value;
+  const double bandwidth = profile.memory_bandwidth.value * profile.bandwidth_efficiency.value;
   EXPECT_GT(unfused_s, 7 * scores * 2 / bandwidth);
   EXPECT_LT(unfused_s, 7 * scores * 2 / bandwidth + 10 * fused_s);
 }

@@ -25,8 +25,8 @@ PublishedRun Llama70B() {
                .vocab = 128256,
                .sequence = 8192};
   run.hardware = {.gpu = "H100-SXM", .gpus = 64, .gpus_per_node = 8, .network_gbit_per_s = 400};
-  run.layout = {.tp = 4, .pp = 4, .vp = 5, .cp = 2, .dp = 2, .sequence_parallel = true,
-                .zero_stage = 1};
+  run.layout = {
+      .tp = 4, .pp = 4, .vp = 5, .cp = 2, .dp = 2, .sequence_parallel = true, .zero_stage = 1};
   run.micro_batch = 1;
   run.global_batch = 128;
   run.recompute = "none";

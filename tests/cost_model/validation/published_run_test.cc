@@ -85,20 +85,27 @@ TEST_F(PublishedRunFile, SaysWhyARunIsIncomplete) {
   EXPECT_EQ(Read(json::array({row_})).runs[0].Incomplete(), "activation offload");
 }
 
-// Narayanan et al., arXiv:2104.04473, table 1: 137 TFLOP/s a GPU of GPT 1.7B, recomputation counted,
-// by its formula 96 B s l h^2 (1 + s / 6h + V / 16lh).
+// Narayanan et al., arXiv:2104.04473, table 1: 137 TFLOP/s a GPU of GPT 1.7B, recomputation
+// counted, by its formula 96 B s l h^2 (1 + s / 6h + V / 16lh).
 TEST_F(PublishedRunFile, TurnsFlopsIntoTokensByTheSourcesConvention) {
   const double h = 2304;
   const double l = 24;
   const double s = 2048;
   const double v = 51200;
-  row_["model"].update({{"layers", 24}, {"hidden", 2304}, {"heads", 24}, {"kv_heads", 24},
-                        {"head_dim", 96}, {"ffn", 9216}, {"vocab", 51200}, {"seq", 2048}});
+  row_["model"].update({{"layers", 24},
+                        {"hidden", 2304},
+                        {"heads", 24},
+                        {"kv_heads", 24},
+                        {"head_dim", 96},
+                        {"ffn", 9216},
+                        {"vocab", 51200},
+                        {"seq", 2048}});
   row_["recompute"] = "full";
-  row_["measured"] = {{"tflops_per_gpu", 137}, {"flops_convention", "hardware"},
-                      {"attention_flops", "full"}};
+  row_["measured"] = {
+      {"tflops_per_gpu", 137}, {"flops_convention", "hardware"}, {"attention_flops", "full"}};
   const double flops = 96 * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
-  EXPECT_NEAR(Read(json::array({row_})).runs[0].TokensPerSecondPerGpu(1), 137e12 / flops, 1e-6 * 137e12 / flops);
+  EXPECT_NEAR(Read(json::array({row_})).runs[0].TokensPerSecondPerGpu(1), 137e12 / flops,
+              1e-6 * 137e12 / flops);
 }
 
 }  // namespace
