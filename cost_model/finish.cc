@@ -26,6 +26,17 @@ double HalfWidthOf(const Cluster& cluster, const Pricer& pricer, bool calibrated
   return fitted ? kFittedStackHalfWidth : kOtherStackHalfWidth;
 }
 
+/// Bytes of the fullest rank that a stack takes and our engine does not.
+int64_t BytesBeyondOurs(const RunConfig& run, const SoftwareStack& stack,
+                        const MemoryEstimate& memory) {
+  const ParallelConfig& layout = run.layout;
+  const int64_t tokens = layout.micro_batch * run.sequence_length / layout.cp;
+  const int64_t logits = tokens * run.model.padded_vocab_size(layout.tp) / layout.tp;
+  const double kept = (stack.activations.value - 1) * static_cast<double>(memory.activations);
+  return static_cast<int64_t>(kept + stack.logit_bytes.value * static_cast<double>(logits) +
+                              stack.memory_bytes.value);
+}
+
 }  // namespace
 
 void FinishEstimate(const RunConfig& run, const Cluster& cluster, const Pricer& pricer,
@@ -43,10 +54,7 @@ void FinishEstimate(const RunConfig& run, const Cluster& cluster, const Pricer& 
   const bool calibrated = pricer.calibrated() && cluster.calibrated;
   estimate.trust = calibrated ? Trust::kCalibrated : Trust::kModelled;
   SetInterval(estimate, HalfWidthOf(cluster, pricer, calibrated));
-  const SoftwareStack& stack = cluster.stack;
-  estimate.memory.peak_total += static_cast<int64_t>(
-      (stack.activations.value - 1) * static_cast<double>(estimate.memory.activations) +
-      stack.memory_bytes.value);
+  estimate.memory.peak_total += BytesBeyondOurs(run, cluster.stack, estimate.memory);
   estimate.model_flops = ModelFlops(run);
   estimate.tokens = run.global_batch * run.sequence_length;
   estimate.ranks = run.layout.world_size();

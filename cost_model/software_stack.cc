@@ -48,6 +48,7 @@ const std::vector<StackNumber>& StackNumbers() {
       {"step_s", &SoftwareStack::step_s},
       {"memory_bytes", &SoftwareStack::memory_bytes},
       {"activations", &SoftwareStack::activations},
+      {"logit_bytes", &SoftwareStack::logit_bytes},
   };
   return numbers;
 }

@@ -53,6 +53,7 @@ struct SoftwareStack {
   Quantity step_s{0};            // of a step beyond its ops and messages
   Quantity memory_bytes{0};      // of a GPU beyond tensors: context, libraries, slack
   Quantity activations{1};       // bytes kept for the backward pass, against ours
+  Quantity logit_bytes{0};       // of each logit of a micro batch, beyond ours
 
   bool operator==(const SoftwareStack&) const = default;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cost_model/numerics.h"
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
 
@@ -120,6 +121,10 @@ void ReadPrecision(const Reading& reading) {
   const bool fp32 =
       row.gradient_type.empty() ? stack.fp32_gradients : row.gradient_type.starts_with("fp32");
   layout.gradients = fp32 ? DType::kF32 : DType::kBf16;
+  constexpr int64_t kMinimalState = 10;  // bytes a parameter
+  if (row.state_bytes > 0 && row.state_bytes <= kMinimalState) {
+    SetOptimizerState("minimal", layout);
+  }
   // A graph of the whole step asks the host for nothing; graphs of its parts spare half of it.
   if (row.cuda_graphs == "full_iteration") stack.dispatch_s.value = 0;
   if (row.cuda_graphs == "transformer_engine") stack.dispatch_s.value *= 0.5;

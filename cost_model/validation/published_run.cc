@@ -210,6 +210,7 @@ PublishedRun ReadRow(const nlohmann::json& json, const std::string& where,
   row.Text("precision", run.precision);
   row.Text("precision_detail", run.precision_detail);
   row.Text("grad_accum_dtype", run.gradient_type);
+  row.Integer("param_state_bytes", run.state_bytes, 1, 64);
   std::string partition;
   row.Text("partition", partition);
   run.ends_count_as_layers = partition.find("embedding") != std::string::npos;
@@ -219,7 +220,7 @@ PublishedRun ReadRow(const nlohmann::json& json, const std::string& where,
   row.Boolean("simulatable", run.simulatable);
   row.Text("notes", run.notes);
   row.ForPeople({"training_mode", "vocab_note", "complete", "usable_for", "mp_mode", "hsdp",
-                 "param_state_bytes", "moe_flex_dispatcher_backend", "moe_a2a_overlap",
+                 "moe_flex_dispatcher_backend", "moe_a2a_overlap",
                  "cross_entropy"});
   row.Finish(unknown);
   return run;
