@@ -210,18 +210,17 @@ PublishedRun ReadRow(const nlohmann::json& json, const std::string& where,
   row.Text("precision", run.precision);
   row.Text("precision_detail", run.precision_detail);
   row.Text("grad_accum_dtype", run.gradient_type);
+  bool hybrid = false;  // sharded within a node
+  row.Boolean("hsdp", hybrid);
+  if (hybrid) run.layout.shard = run.hardware.gpus_per_node;
   row.Integer("param_state_bytes", run.state_bytes, 1, 64);
-  std::string partition;
-  row.Text("partition", partition);
-  run.ends_count_as_layers = partition.find("embedding") != std::string::npos;
   row.Text("cuda_graph_impl", run.cuda_graphs);
   row.Texts("missing", run.missing);
   row.Texts("blockers", run.blockers);
   row.Boolean("simulatable", run.simulatable);
   row.Text("notes", run.notes);
-  row.ForPeople({"training_mode", "vocab_note", "complete", "usable_for", "mp_mode", "hsdp",
-                 "moe_flex_dispatcher_backend", "moe_a2a_overlap",
-                 "cross_entropy"});
+  row.ForPeople({"training_mode", "vocab_note", "complete", "usable_for", "mp_mode", "partition",
+                 "moe_flex_dispatcher_backend", "moe_a2a_overlap", "cross_entropy"});
   row.Finish(unknown);
   return run;
 }

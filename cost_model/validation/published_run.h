@@ -91,8 +91,7 @@ struct PublishedRun {
   std::string precision{};         // bf16, fp16, fp8, nvfp4
   std::string precision_detail{};  // the recipe
   std::string gradient_type{};     // that gradients are added up in; empty = the framework's usual
-  int64_t state_bytes = 0;       // of a parameter, weight and gradient included; 0 = the usual
-  bool ends_count_as_layers = false;  // embedding and loss, where stages are cut
+  int64_t state_bytes = 0;         // of a parameter, weight and gradient included; 0 = the usual
   std::string cuda_graphs{};
   PublishedMeasurement measured;
   std::vector<std::string> missing{};   // null fields that a simulation needs
