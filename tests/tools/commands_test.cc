@@ -309,20 +309,54 @@ TEST_F(Commands, ValidateComparesPredictionsWithRuns) {
   EXPECT_EQ(result["peak_mem_error"]["runs"], 1);
 }
 
-// Runs of other programs on other people's machines, against rooflines: whole factors would show a
-// mistake, a quarter is what they differ by among themselves.
+// A sample of the runs that others published, of every source. Whole factors would show a mistake;
+// what held-out runs are off by stands in cost_model/README.md.
 TEST_F(Commands, PredictionsAgreeWithPublishedRuns) {
-  const json result =
-      JsonOf({"validate", "--runs", "testdata/published/runs.json", "--tier", "closed-form", "-q"});
-  ASSERT_EQ(result["runs"].size(), 15u);
-  for (const json& run : result["runs"]) {
-    EXPECT_LT(std::abs(run["step_time_error"].get<double>()), 0.5) << run.dump();
+  const json result = JsonOf({"validate", "--runs", "testdata/published/runs.json", "-q"});
+  const json& summary = result["summary"];
+  EXPECT_EQ(summary["taken"], result["rows"].size());
+  EXPECT_EQ(summary["skipped"], result["skipped_rows"].size());
+  for (const json& row : result["skipped_rows"]) EXPECT_NE(row["reason"], "") << row["id"];
+  for (const json& row : result["rows"]) {
+    double total = 0;
+    for (const json& part : row["breakdown_s"]) total += part.get<double>();
+    EXPECT_NEAR(total, row["predicted_step_time_s"], 1e-6 * total) << row["id"];
+    EXPECT_LT(std::abs(row["step_time_error"].get<double>()), 0.5) << row.dump();
   }
-  EXPECT_LT(result["step_time_error"]["median"], 0.2);
+  EXPECT_LT(summary["step_time_error"]["median"], 0.08);
+  EXPECT_LT(summary["step_time_error"]["p90"], 0.25);
+  EXPECT_GT(summary["memory_error"]["rows"], 0);
+  for (const char* figure : {"kendall", "spearman", "top1_regret"}) {
+    EXPECT_TRUE(summary[figure].is_number()) << figure;
+  }
 }
 
-// Llama 2 7B at sequence 4096 on 8 H200: 16,913 tokens/s a GPU in fp8 are published, and 14,000 to
-// 15,500 are in reach of bf16.
+TEST_F(Commands, EstimateNamesTheSoftwareItAssumes) {
+  const auto estimate = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"estimate",
+                                          "--model",
+                                          "llama2-7b",
+                                          "--cluster",
+                                          "8xh100",
+                                          "--gbs",
+                                          "64",
+                                          "--seq",
+                                          "4096",
+                                          "--layout",
+                                          "zero=1,precision=bf16",
+                                          "--tier",
+                                          "closed-form"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return JsonOf(arguments);
+  };
+  EXPECT_EQ(estimate({})["stack"], "trimtab");
+  const json theirs = estimate({"--stack", "llm-foundry"});
+  EXPECT_EQ(theirs["stack"], "llm-foundry");
+  EXPECT_GT(theirs["step_time_s"], estimate({})["step_time_s"]);
+}
+
+// Llama 2 7B at sequence 4096 on 8 H200: 16,913 tokens/s a GPU in fp8 are published, with NeMo of
+// early 2024, and no framework passed 15,500 in bf16.
 TEST_F(Commands, EstimatesLlamaOnH200InBothPrecisions) {
   const auto estimate = [](const char* precision, const char* state) {
     return JsonOf({"estimate", "--model", "llama2-7b", "--cluster", "8xh200", "--gbs", "128",
@@ -330,7 +364,7 @@ TEST_F(Commands, EstimatesLlamaOnH200InBothPrecisions) {
                    "--optimizer-state", state, "--tier", "closed-form"});
   };
   const json bf16 = estimate("bf16", "full");
-  EXPECT_GT(bf16["tokens_per_s_per_gpu"], 14000);
+  EXPECT_GT(bf16["tokens_per_s_per_gpu"], 12000);
   EXPECT_LT(bf16["tokens_per_s_per_gpu"], 15500);
   const json fp8 = estimate("fp8", "reduced");
   EXPECT_EQ(fp8["precision"], "fp8");
