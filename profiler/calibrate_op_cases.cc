@@ -46,26 +46,29 @@ void OpCases::AddNorms(std::vector<OpCase>& cases) {
 void OpCases::AddActivations(std::vector<OpCase>& cases) {
   const int64_t rows = Rows(2);
   const Tensor x = Warm({rows, kColumns});
-  cases.push_back({GeluForwardRecord(rows, kColumns), [=, this] {
+  cases.push_back({ActivationForwardRecord(rows, kColumns), [=, this] {
                      Tensor y = rig_.Fresh({rows, kColumns});
-                     GeluForward(x, y);
+                     ActivationForward(ActivationFunction::kGelu, x, y);
                    }});
   const int64_t back = Rows(3);
   Tensor dy = Warm({back, kColumns});
-  cases.push_back({GeluBackwardRecord(back, kColumns), [=, this]() mutable {
-                     GeluBackward(rig_.ColdInput({back, kColumns}), dy, dy);
-                   }});
+  cases.push_back(
+      {ActivationBackwardRecord(back, kColumns), [=, this]() mutable {
+         ActivationBackward(ActivationFunction::kGelu, rig_.ColdInput({back, kColumns}), dy, dy);
+       }});
   const int64_t gated = Rows(3);
   const Tensor gate_up = Warm({gated, 2 * kColumns});
-  cases.push_back({SwiGluForwardRecord(gated, kColumns), [=, this] {
+  cases.push_back({GatedActivationForwardRecord(gated, kColumns), [=, this] {
                      Tensor y = rig_.Fresh({gated, kColumns});
-                     SwiGluForward(gate_up, y);
+                     GatedActivationForward(ActivationFunction::kSilu, gate_up, y);
                    }});
   const int64_t gated_back = Rows(5);
   const Tensor gated_dy = Warm({gated_back, kColumns});
-  cases.push_back({SwiGluBackwardRecord(gated_back, kColumns), [=, this] {
+  cases.push_back({GatedActivationBackwardRecord(gated_back, kColumns), [=, this] {
                      Tensor dgate_up = rig_.Fresh({gated_back, 2 * kColumns});
-                     SwiGluBackward(rig_.ColdInput({gated_back, 2 * kColumns}), gated_dy, dgate_up);
+                     GatedActivationBackward(ActivationFunction::kSilu,
+                                             rig_.ColdInput({gated_back, 2 * kColumns}), gated_dy,
+                                             dgate_up);
                    }});
   const AttentionShape rope = {.batch = 1,
                                .sequence = Rows(2),

@@ -103,7 +103,7 @@ std::vector<Work> OtherOps(Rig& rig, const CalibrationPlan& plan) {
   const auto activation = [=, &rig](DType dtype) -> std::function<void()> {
     const Tensor x = NewFilled(rig, {rows, 2 * kColumns}, dtype);
     Tensor y = NewFilled(rig, shape, dtype);
-    return [=]() mutable { SwiGluForward(x, y); };
+    return [=]() mutable { GatedActivationForward(ActivationFunction::kSilu, x, y); };
   };
   const auto add = [=, &rig](DType dtype) -> std::function<void()> {
     const Tensor x = NewFilled(rig, shape, dtype);

@@ -85,7 +85,8 @@ SpaceRow PrecisionRow() {
           // The model's own rules are settled before anything is bound.
           .settles = {"model-sizes-positive", "run-sizes-positive", "tf32-requires-cuda",
                       "hidden-divisible-by-heads", "heads-divisible-by-kv-heads",
-                      "head-size-even-with-rope", "sequence-within-positions"}};
+                      "head-size-even-with-rope", "sequence-within-positions",
+                      "rope-scaling-original-length", "qkv-clip-unsupported"}};
 }
 
 SpaceRow OptimizerStateRow() {
@@ -163,7 +164,7 @@ SpaceRow ContextParallelRow() {
               },
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { TakeRanks(value, run.layout.cp, run.layout); },
-          .settles = {"sequence-divisible-by-2cp"}};
+          .settles = {"sequence-divisible-by-2cp", "window-and-alibi-without-cp"}};
 }
 
 SpaceRow ContextMessagesRow() {

@@ -1,7 +1,6 @@
 #include "engine/config/model_config.h"
 
-#include <algorithm>
-#include <array>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -9,30 +8,11 @@
 #include "engine/base/nearest_name.h"
 #include "engine/base/units.h"
 #include "engine/config/hugging_face.h"
-#include "engine/config/model_limits.h"
 #include "engine/config/model_presets.h"
 #include "engine/config/strict_json.h"
 
 namespace trimtab {
 namespace {
-
-// Names in JSON of the values of each enum, in the enum's order.
-const std::array<std::string, 2> kNormNames = {"layernorm", "rmsnorm"};
-const std::array<std::string, 2> kActivationNames = {"gelu", "swiglu"};
-const std::array<std::string, 2> kPositionNames = {"learned", "rope"};
-
-template <typename Enum>
-const std::string& NameOf(Enum value, const std::array<std::string, 2>& names) {
-  return names[static_cast<size_t>(value)];
-}
-
-template <typename Enum>
-void ReadEnum(StrictObject& object, const std::string& key, Enum& value,
-              const std::array<std::string, 2>& names) {
-  std::string name = NameOf(value, names);
-  object.Choice(key, name, names);
-  value = static_cast<Enum>(std::find(names.begin(), names.end(), name) - names.begin());
-}
 
 int64_t MoeLayers(const ModelConfig& model) {
   int64_t count = 0;
@@ -42,7 +22,7 @@ int64_t MoeLayers(const ModelConfig& model) {
 
 /// Parameters of an MLP of width `ffn`.
 int64_t MlpSize(const ModelConfig& model, int64_t ffn) {
-  const int64_t biases = model.bias ? model.fc1_size(ffn) + model.hidden_size : 0;
+  const int64_t biases = model.has_mlp_bias() ? model.fc1_size(ffn) + model.hidden_size : 0;
   return model.hidden_size * (model.fc1_size(ffn) + ffn) + biases;
 }
 
@@ -73,18 +53,38 @@ int64_t ModelConfig::padded_vocab_size(int64_t tp) const {
   return RoundUp(vocab_size, make_vocab_size_divisible_by * tp);
 }
 
+bool ModelConfig::gated() const {
+  return activation == ActivationKind::kSwiGlu || activation == ActivationKind::kGeGlu ||
+         activation == ActivationKind::kGeGluErf;
+}
+
+int64_t ModelConfig::rotary_size() const {
+  // A product that rounds to just below a whole number is that number.
+  return static_cast<int64_t>(
+      std::floor(static_cast<double>(head_size()) * rotary_fraction + 1e-9));
+}
+
+LayerKind ModelConfig::layer_kind(int64_t layer) const {
+  const bool full = full_attention_period > 0 && (layer + 1) % full_attention_period == 0;
+  return {.sliding_window = full ? 0 : sliding_window, .moe = moe.is_moe_layer(layer)};
+}
+
 int64_t ModelConfig::parameter_count() const {
-  const int64_t attention_size = num_heads * head_size();
-  const int64_t norm_size = norm == NormKind::kLayerNorm ? 2 * hidden_size : hidden_size;
-  const int64_t attention = hidden_size * qkv_size() + attention_size * hidden_size +
-                            (bias ? qkv_size() + hidden_size : 0);
-  const int64_t positions =
-      position == PositionKind::kLearned ? max_sequence_length * hidden_size : 0;
-  const int64_t embeddings = (tied_embeddings ? 1 : 2) * vocab_size * hidden_size;
+  const int64_t norm_size = has_norm_bias() ? 2 * hidden_size : hidden_size;
+  const int64_t layer_norms = block == BlockKind::kParallelShared ? 1
+                              : block == BlockKind::kSandwich     ? 4
+                                                                  : 2;
+  const int64_t attention = hidden_size * (qkv_size() + attention_size()) +
+                            (has_qkv_bias() ? qkv_size() : 0) + (bias ? hidden_size : 0);
+  const int64_t head_norms = query_key_norm ? 2 * head_size() : 0;
+  const int64_t layer = attention + head_norms + layer_norms * norm_size;
   const int64_t moe_layers = MoeLayers(*this);
   const int64_t mlps = (num_layers - moe_layers) * MlpSize(*this, ffn_hidden_size) +
                        moe_layers * MoeSize(*this, moe.num_experts);
-  return num_layers * (attention + 2 * norm_size) + mlps + norm_size + positions + embeddings;
+  const int64_t positions = position == PositionKind::kLearned ? position_rows() * hidden_size : 0;
+  const int64_t embeddings = (tied_embeddings ? 1 : 2) * vocab_size * hidden_size;
+  const int64_t ends = (embedding_norm ? 2 : 1) * norm_size + (output_bias ? vocab_size : 0);
+  return num_layers * layer + mlps + positions + embeddings + ends;
 }
 
 int64_t ModelConfig::active_parameter_count() const {
@@ -101,8 +101,6 @@ int64_t ModelConfig::active_mlp_weights() const {
                               (moe.shared_expert_gate ? hidden_size : 0);
   return (num_layers - moe_layers) * weights(ffn_hidden_size) + moe_layers * moe_weights;
 }
-
-LayerKind ModelConfig::layer_kind(int64_t layer) const { return {.moe = moe.is_moe_layer(layer)}; }
 
 std::vector<std::string> ModelPresetNames() {
   std::vector<std::string> names;
@@ -121,58 +119,6 @@ ModelConfig LoadModelConfig(const std::string& preset_or_path) {
   if (is_path) return LoadModelFile(preset_or_path);
   throw UsageError(fmt::format("model '{}' is neither a preset nor a file{}", preset_or_path,
                                SuggestName(preset_or_path, ModelPresetNames())));
-}
-
-ModelConfig ModelConfigFromJson(const nlohmann::json& json, const std::string& where) {
-  StrictObject object(json, where);
-  ModelConfig model;
-  object.Text("name", model.name);
-  object.Integer("vocab_size", model.vocab_size, 1, kMaxVocab, Need::kRequired);
-  object.Integer("hidden_size", model.hidden_size, 1, kMaxHidden, Need::kRequired);
-  object.Integer("num_layers", model.num_layers, 1, kMaxLayers, Need::kRequired);
-  object.Integer("num_heads", model.num_heads, 1, kMaxHeads, Need::kRequired);
-  model.num_kv_heads = model.num_heads;
-  object.Integer("num_kv_heads", model.num_kv_heads, 1, kMaxHeads);
-  model.ffn_hidden_size = 4 * model.hidden_size;
-  object.Integer("ffn_hidden_size", model.ffn_hidden_size, 1, kMaxFfn);
-  object.Integer("max_sequence_length", model.max_sequence_length, 1, kMaxSequence,
-                 Need::kRequired);
-  ReadEnum(object, "norm", model.norm, kNormNames);
-  ReadEnum(object, "activation", model.activation, kActivationNames);
-  ReadEnum(object, "position", model.position, kPositionNames);
-  object.Number("norm_epsilon", model.norm_epsilon, 1e-30, 1.0);
-  object.Number("rope_theta", model.rope_theta, 1.0, 1e12);
-  object.Boolean("bias", model.bias);
-  object.Boolean("tied_embeddings", model.tied_embeddings);
-  object.Number("init_std", model.init_std, 0.0, 10.0);
-  object.Integer("make_vocab_size_divisible_by", model.make_vocab_size_divisible_by, 1, kMaxVocab);
-  if (const nlohmann::json* moe = object.Find("moe")) {
-    model.moe = MoeConfigFromJson(*moe, object.Where("moe"));
-  }
-  object.Finish();
-  return model;
-}
-
-nlohmann::json ToJson(const ModelConfig& model) {
-  nlohmann::json json = {{"name", model.name},
-                         {"vocab_size", model.vocab_size},
-                         {"hidden_size", model.hidden_size},
-                         {"num_layers", model.num_layers},
-                         {"num_heads", model.num_heads},
-                         {"num_kv_heads", model.num_kv_heads},
-                         {"ffn_hidden_size", model.ffn_hidden_size},
-                         {"max_sequence_length", model.max_sequence_length},
-                         {"norm", NameOf(model.norm, kNormNames)},
-                         {"activation", NameOf(model.activation, kActivationNames)},
-                         {"position", NameOf(model.position, kPositionNames)},
-                         {"norm_epsilon", model.norm_epsilon},
-                         {"rope_theta", model.rope_theta},
-                         {"bias", model.bias},
-                         {"tied_embeddings", model.tied_embeddings},
-                         {"init_std", model.init_std},
-                         {"make_vocab_size_divisible_by", model.make_vocab_size_divisible_by}};
-  if (model.moe.used()) json["moe"] = ToJson(model.moe);
-  return json;
 }
 
 }  // namespace trimtab

@@ -1,4 +1,4 @@
-// The shape of a language model: GPT-2 family and Llama family.
+// The shape of a language model: what the families of GPT models differ in, as data.
 //
 // Letters fixed across the project: B batch, T sequence, C hidden, H heads, D head size, F ffn,
 // V vocab, L layers, N = B*T tokens.
@@ -6,20 +6,41 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/config/moe_config.h"
+#include "engine/config/rope_scaling.h"
 
 namespace trimtab {
 
 enum class NormKind { kLayerNorm, kRmsNorm };
-enum class ActivationKind { kGelu, kSwiGlu };  // kGelu is the tanh approximation of GPT-2
-enum class PositionKind { kLearned, kRope };
+/// kGelu and kGeGlu take the tanh approximation of GELU, kGeluErf and kGeGluErf the function
+/// itself; kSquaredRelu is max(x, 0)^2. Those ending in Glu multiply it by a second projection.
+enum class ActivationKind {
+  kGelu,
+  kSwiGlu,
+  kGeluErf,
+  kRelu,
+  kSquaredRelu,
+  kGeGlu,
+  kGeGluErf,
+};
+enum class PositionKind { kLearned, kRope, kAlibi, kNone };
+
+/// How a layer adds attention and MLP to the residual stream x; n, m are norms.
+enum class BlockKind {
+  kSequential,      // x += attention(n(x)); x += mlp(m(x))
+  kParallel,        // x += attention(n(x)) + mlp(m(x)): GPT-NeoX, Falcon 40B
+  kParallelShared,  // x += attention(n(x)) + mlp(n(x)): GPT-J, Falcon 7B
+  kSandwich,        // x += n'(attention(n(x))); x += m'(mlp(m(x))): Gemma 2
+};
 
 /// What is not the same in every layer of a model.
 struct LayerKind {
-  bool moe = false;  // experts in the place of the MLP
+  int64_t sliding_window = 0;  // keys that a query sees, itself included; 0 = all before it
+  bool moe = false;            // experts in the place of the MLP
 
   bool operator==(const LayerKind&) const = default;
 };
@@ -32,29 +53,59 @@ struct ModelConfig {
   int64_t num_heads = 0;            // H
   int64_t num_kv_heads = 0;         // key/value heads; == num_heads without grouped-query attention
   int64_t ffn_hidden_size = 0;      // F
-  int64_t max_sequence_length = 0;  // rows of the learned position table, which bound T
+  int64_t max_sequence_length = 0;  // positions of the learned table, which bound T
   NormKind norm = NormKind::kLayerNorm;
   ActivationKind activation = ActivationKind::kGelu;
   PositionKind position = PositionKind::kLearned;
   double norm_epsilon = 1e-5;
   double rope_theta = 10000.0;
-  bool bias = true;             // biases of the linear layers
+  bool bias = true;             // biases of the linear layers, where the next two do not say
   bool tied_embeddings = true;  // the output projection shares the token embedding
   double init_std = 0.02;
   int64_t make_vocab_size_divisible_by = 128;  // per tensor-parallel rank, as Megatron-Core
 
+  BlockKind block = BlockKind::kSequential;
+  int64_t head_dim = 0;               // D where it is not C / H; 0 = C / H
+  std::optional<bool> qkv_bias{};     // of the query/key/value projection
+  std::optional<bool> mlp_bias{};     // of both MLP projections
+  bool norm_bias = true;              // of LayerNorm
+  bool norm_weight_plus_one = false;  // norms multiply by 1 + weight, which begins at 0
+  bool embedding_norm = false;        // a norm between embedding and first layer: BLOOM
+  double embedding_scale = 1.0;       // multiplies the token embedding: Gemma's sqrt(C)
+  bool output_bias = false;           // of the output projection: GPT-J
+  double logit_scale = 1.0;           // multiplies the logits: Grok
+  double logit_soft_cap = 0;          // logits become cap * tanh(logits / cap); 0 = none
+  double attention_soft_cap = 0;      // likewise the scaled scores
+  double attention_scale = 0;         // multiplies the scores; 0 = 1 / sqrt(D)
+  bool query_key_norm = false;        // an RMSNorm over D of every query and key head
+  double qkv_clip = 0;                // queries, keys, values are clamped to +-this; 0 = not
+  int64_t position_offset = 0;        // row of the learned table for position 0: OPT's 2
+  double rotary_fraction = 1.0;       // of D that rotary positions turn, the first dims
+  bool rotary_interleaved = false;    // pairs are dims 2i, 2i + 1, not i, i + half
+  RopeScaling rope_scaling{};
+  int64_t sliding_window = 0;         // as in LayerKind; 0 = no layer has one
+  int64_t full_attention_period = 0;  // of so many layers the last has no window; 0 = all have it
   MoeConfig moe{};
 
-  LayerKind layer_kind(int64_t layer) const;
-  int64_t head_size() const { return hidden_size / num_heads; }  // D
+  int64_t head_size() const { return head_dim > 0 ? head_dim : hidden_size / num_heads; }  // D
+  /// Columns of the attention's result: H * D.
+  int64_t attention_size() const { return num_heads * head_size(); }
   /// Columns of the fused query/key/value projection: (H + 2 * kv heads) * D.
   int64_t qkv_size() const { return (num_heads + 2 * num_kv_heads) * head_size(); }
-  /// Width of the first projection of an MLP of width `ffn`: that, or twice that with SwiGLU (gate
-  /// and up side by side).
-  int64_t fc1_size(int64_t ffn) const {
-    return activation == ActivationKind::kSwiGlu ? 2 * ffn : ffn;
-  }
+  /// Whether the activation multiplies two projections.
+  bool gated() const;
+  /// Width of the first projection of an MLP of width `ffn`: that, or twice that if gated (gate and
+  /// up side by side).
+  int64_t fc1_size(int64_t ffn) const { return gated() ? 2 * ffn : ffn; }
   int64_t fc1_size() const { return fc1_size(ffn_hidden_size); }
+  bool has_qkv_bias() const { return qkv_bias.value_or(bias); }
+  bool has_mlp_bias() const { return mlp_bias.value_or(bias); }
+  bool has_norm_bias() const { return norm == NormKind::kLayerNorm && norm_bias; }
+  /// Dims of a head that rotary positions turn: D * rotary_fraction, rounded down.
+  int64_t rotary_size() const;
+  /// Rows of the learned position table.
+  int64_t position_rows() const { return max_sequence_length + position_offset; }
+  LayerKind layer_kind(int64_t layer) const;
   /// V rounded up to make_vocab_size_divisible_by * tp; the added ids never enter the loss.
   int64_t padded_vocab_size(int64_t tp) const;
   /// Elements of a checkpoint, with the unpadded vocabulary.
@@ -76,6 +127,7 @@ ModelConfig LoadModelConfig(const std::string& preset_or_path);
 
 /// Our own JSON form. `where` prefixes error messages ("run.json: $.model"). Strict.
 ModelConfig ModelConfigFromJson(const nlohmann::json& json, const std::string& where);
+/// Fields that many models leave at their defaults are written only where they differ from them.
 nlohmann::json ToJson(const ModelConfig& model);
 
 }  // namespace trimtab

@@ -19,10 +19,12 @@ enum class OpKind : int {
   kLayerNormBackward,
   kRmsNormForward,
   kRmsNormBackward,
-  kGeluForward,
-  kGeluBackward,
-  kSwiGluForward,
-  kSwiGluBackward,
+  kActivationForward,
+  kActivationBackward,
+  kGatedActivationForward,
+  kGatedActivationBackward,
+  kHeadNormForward,   // tokens, columns normed
+  kHeadNormBackward,  // likewise
   kRope,
   kAddBias,
   kBiasBackward,
@@ -38,6 +40,7 @@ enum class OpKind : int {
   kFill,        // numel
   kSum,         // numel
   kSumSquares,  // numel
+  kSoftCap,     // numel
   kClip,        // numel: scalars
   kAdamW,       // numel
   kAmax,        // numel

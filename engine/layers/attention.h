@@ -1,4 +1,5 @@
-// Causal self-attention: fused projection, rotary positions, attention, output projection.
+// Causal self-attention: fused projection, norms of query and key heads if the model has them,
+// rotary positions, attention, output projection.
 #pragma once
 
 #include <string>
@@ -11,7 +12,9 @@ namespace trimtab {
 /// What SelfAttention keeps between Forward and Backward.
 struct SelfAttentionSaved {
   LinearSaved linear_qkv;
-  Tensor qkv;  // [N, (H + 2*KV)*D / tp], rotated
+  Tensor projected;  // [N, (H + 2*KV)*D / tp]: before the norms of heads; undefined without them
+  Tensor head_rstd;  // [N, (H + KV) / tp], of those
+  Tensor qkv;        // [N, (H + 2*KV)*D / tp], rotated
   // Undefined, like linear_proj, where core_attn is recomputed:
   Tensor out;          // [N, C / tp]
   Tensor log_sum_exp;  // [B, H / tp, T / cp]
@@ -20,7 +23,8 @@ struct SelfAttentionSaved {
 
 class SelfAttention {
  public:
-  SelfAttention(ParameterStore& store, const LayerContext& context, const std::string& name);
+  SelfAttention(ParameterStore& store, const LayerContext& context, const std::string& name,
+                const LayerKind& kind);
 
   /// y [rows, C], an activation, from x [rows, C].
   Tensor Forward(const LayerContext& context, LinearOperand x, SelfAttentionSaved& saved) const;
@@ -38,11 +42,21 @@ class SelfAttention {
                   bool accumulate) const;
 
  private:
+  /// Of a micro batch on this rank.
+  AttentionShape ShapeOf(const LayerContext& context) const;
+  /// The norms of query and key heads: saved.qkv becomes saved.projected, its result saved.qkv; and
+  /// dqkv, in place, the gradient of saved.projected.
+  void HeadNormsForward(const LayerContext& context, SelfAttentionSaved& saved) const;
+  void HeadNormsBackward(const LayerContext& context, const SelfAttentionSaved& saved, Tensor& dqkv,
+                         bool accumulate) const;
   /// Attention itself: saved.out and saved.log_sum_exp from saved.qkv.
   void ForwardCore(const LayerContext& context, SelfAttentionSaved& saved) const;
 
+  LayerKind kind_;
   ColumnParallelLinear linear_qkv_;
   RowParallelLinear linear_proj_;
+  Parameter* query_norm_ = nullptr;
+  Parameter* key_norm_ = nullptr;
 };
 
 }  // namespace trimtab

@@ -1,12 +1,27 @@
 #include "engine/layers/embedding.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/layers/linear.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/embedding.h"
 
 namespace trimtab {
+
+namespace {
+
+SoftCap ScaleOf(const ModelConfig& model) {
+  return {.scale = static_cast<float>(model.embedding_scale)};
+}
+
+/// The rows of the position table, or of its gradient, from that of position 0 on.
+Tensor FromPositionZero(const ModelConfig& model, const Tensor& table) {
+  return table.Slice(model.position_offset * model.hidden_size,
+                     {model.max_sequence_length, model.hidden_size});
+}
+
+}  // namespace
 
 Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
                              const std::string& name, bool duplicate) {
@@ -27,38 +42,56 @@ Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
 Embedding::Embedding(ParameterStore& store, const LayerContext& context)
     : tokens_(&DeclareVocabTable(store.BeginUnit(), context, kTokenTable)),
       vocab_start_(context.parallel.tp_rank * tokens_->spec.rows) {
-  store.BeginUnit(/*reads_weights_backward=*/false).AlsoUse(*tokens_);
   const ModelConfig& model = context.model;
-  if (model.position != PositionKind::kLearned) return;
-  positions_ =
-      &store.Declare({.name = "embedding.position_embeddings.weight",
-                      .rows = model.max_sequence_length,
-                      .columns = model.hidden_size,
-                      .tensor_parallel = false,
-                      .init = InitKind::kNormal,
-                      .init_std = model.init_std,
-                      .partition = WholePartition(model.max_sequence_length, model.hidden_size)});
+  store.BeginUnit(/*reads_weights_backward=*/model.embedding_norm).AlsoUse(*tokens_);
+  if (model.position == PositionKind::kLearned) {
+    positions_ =
+        &store.Declare({.name = "embedding.position_embeddings.weight",
+                        .rows = model.position_rows(),
+                        .columns = model.hidden_size,
+                        .tensor_parallel = false,
+                        .init = InitKind::kNormal,
+                        .init_std = model.init_std,
+                        .partition = WholePartition(model.position_rows(), model.hidden_size)});
+  }
+  if (model.embedding_norm) norm_.emplace(store, context, "embedding.word_embeddings_layernorm");
 }
 
-Tensor Embedding::Forward(const LayerContext& context, const Tensor& tokens) const {
+Tensor Embedding::Forward(const LayerContext& context, const Tensor& tokens,
+                          EmbeddingSaved& saved) const {
   const MemoryTag partial_tag =
       context.sequence_parallel() ? MemoryTag::kWorkspace : MemoryTag::kActivations;
   Tensor partial = context.New({context.tokens(), context.model.hidden_size}, partial_tag);
   EmbeddingForward(tokens, tokens_->weight, vocab_start_, partial);
   Tensor x = ReduceRows(context, std::move(partial), MemoryTag::kActivations);
+  const SoftCap scale = ScaleOf(context.model);
+  if (!scale.identity()) ApplySoftCap(scale, x);
   if (positions_ != nullptr) {
-    PositionForward(positions_->weight, context.row_begin(), context.positions(), x);
+    PositionForward(FromPositionZero(context.model, positions_->weight), context.row_begin(),
+                    context.positions(), x);
   }
-  return x;
+  if (!norm_) return x;
+  saved.sum = x;
+  return norm_->Forward(context, x, saved.norm).matrix;
 }
 
-void Embedding::Backward(const LayerContext& context, const Tensor& tokens, const Tensor& dx,
-                         bool accumulate, bool token_gradient_written) const {
+void Embedding::Backward(const LayerContext& context, const Tensor& tokens,
+                         const EmbeddingSaved& saved, Tensor dx, bool accumulate,
+                         bool token_gradient_written) const {
+  if (norm_) {
+    Tensor dsum = context.New(dx.shape(), MemoryTag::kWorkspace);
+    Fill(dsum, 0.0f);
+    norm_->Backward(context, saved.sum, saved.norm, dx, dsum, accumulate);
+    dx = std::move(dsum);
+  }
   if (positions_ != nullptr) {
     if (!accumulate) Fill(positions_->gradient, 0.0f);
-    PositionBackward(dx, context.row_begin(), context.positions(), positions_->gradient);
+    Tensor gradient = FromPositionZero(context.model, positions_->gradient);
+    PositionBackward(dx, context.row_begin(), context.positions(), gradient);
   }
   if (!accumulate && !token_gradient_written) Fill(tokens_->gradient, 0.0f);
+  const SoftCap scale = ScaleOf(context.model);
+  if (!scale.identity()) ApplySoftCap(scale, dx);
   EmbeddingBackward(tokens, GatherRows(context, dx), vocab_start_, tokens_->gradient);
 }
 

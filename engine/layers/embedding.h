@@ -1,10 +1,20 @@
-// Vocabulary-parallel token embedding, with learned positions if the model has them.
+// Vocabulary-parallel token embedding, scaled, with learned positions and a norm if the model has
+// them.
 #pragma once
 
+#include <optional>
+
 #include "engine/layers/layer_context.h"
+#include "engine/layers/norm.h"
 #include "engine/layers/parameter.h"
 
 namespace trimtab {
+
+/// What Embedding keeps between Forward and Backward, beside the tokens; nothing without a norm.
+struct EmbeddingSaved {
+  Tensor sum;  // [rows, C]: before the norm
+  NormSaved norm;
+};
 
 class Embedding {
  public:
@@ -13,11 +23,13 @@ class Embedding {
   Embedding(ParameterStore& store, const LayerContext& context);
 
   /// x [rows, C], an activation, from tokens [N] (int32).
-  Tensor Forward(const LayerContext& context, const Tensor& tokens) const;
+  Tensor Forward(const LayerContext& context, const Tensor& tokens, EmbeddingSaved& saved) const;
   /// Adds to the gradients of the tables. When not `accumulate` they are cleared first, except for
   /// the token table if `token_gradient_written`: tied output projections have written it already.
-  void Backward(const LayerContext& context, const Tensor& tokens, const Tensor& dx,
-                bool accumulate, bool token_gradient_written) const;
+  void Backward(const LayerContext& context, const Tensor& tokens, const EmbeddingSaved& saved,
+                Tensor dx, bool accumulate, bool token_gradient_written) const;
+  /// Whether Backward reads weights.
+  bool reads_weights_backward() const { return norm_.has_value(); }
 
   /// [padded V / tp, C]
   Parameter& token_table() const { return *tokens_; }
@@ -27,6 +39,7 @@ class Embedding {
  private:
   Parameter* tokens_ = nullptr;
   Parameter* positions_ = nullptr;
+  std::optional<Norm> norm_;
   int64_t vocab_start_ = 0;
 };
 

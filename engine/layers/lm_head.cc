@@ -5,6 +5,7 @@
 #include "engine/layers/recompute.h"
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/elementwise.h"
+#include "engine/ops/gemm.h"
 
 namespace trimtab {
 
@@ -18,6 +19,21 @@ Parameter* TiedTable(ParameterStore& store, const LayerContext& context,
   return &DeclareVocabTable(store.BeginUnit(), context, kTokenTable, /*duplicate=*/true);
 }
 
+SoftCap SoftCapOf(const ModelConfig& model) {
+  return {.scale = static_cast<float>(model.logit_scale),
+          .cap = static_cast<float>(model.logit_soft_cap)};
+}
+
+/// One element per row of the vocabulary's table `table`.
+Parameter& DeclareOutputBias(ParameterStore& store, const Parameter& table) {
+  Partition partition = table.spec.partition;
+  partition.full_columns = 1;
+  return store.Declare({.name = "output_layer.bias",
+                        .rows = table.spec.rows,
+                        .is_matrix = false,
+                        .partition = partition});
+}
+
 }  // namespace
 
 LmHead::LmHead(ParameterStore& store, const LayerContext& context, const Embedding* embedding)
@@ -29,6 +45,7 @@ LmHead::LmHead(ParameterStore& store, const LayerContext& context, Parameter* ti
                                     : DeclareVocabTable(store, context, "output_layer.weight")),
       vocab_start_(context.parallel.tp_rank * output_layer_.weight().spec.rows) {
   if (tied != nullptr) store.AlsoUse(*tied);
+  if (context.model.output_bias) bias_ = &DeclareOutputBias(store, output_layer_.weight());
 }
 
 Tensor LmHead::Losses(const LayerContext& context, LinearOperand normed, LmHeadSaved& saved,
@@ -37,6 +54,9 @@ Tensor LmHead::Losses(const LayerContext& context, LinearOperand normed, LmHeadS
   const int64_t tokens = context.tokens();
   saved.dlogits = output_layer_.Forward(context, std::move(normed), MemoryTag::kActivations,
                                         saved.output_layer);
+  if (bias_ != nullptr) AddBias(bias_->weight, saved.dlogits);
+  const SoftCap soft_cap = SoftCapOf(context.model);
+  if (!soft_cap.identity()) ApplySoftCap(soft_cap, saved.dlogits);
   if (logits != nullptr) {
     *logits = context.New(saved.dlogits.shape(), MemoryTag::kWorkspace);
     Copy(saved.dlogits, *logits);
@@ -49,8 +69,8 @@ Tensor LmHead::Losses(const LayerContext& context, LinearOperand normed, LmHeadS
   if (context.tp() > 1) context.parallel.tp->AllReduce(row_max, ReduceOp::kMax);
   CrossEntropySum(saved.dlogits, saved.targets, shard, row_max, sums);
   if (context.tp() > 1) context.parallel.tp->AllReduce(sums);
-  CrossEntropyGrad(saved.targets, shard, row_max, sums, saved.gradient_scale, saved.dlogits,
-                   losses);
+  CrossEntropyGrad(saved.targets, shard, row_max, sums, saved.gradient_scale, saved.dlogits, losses,
+                   soft_cap);
   return losses;
 }
 
@@ -70,6 +90,7 @@ Tensor LmHead::Backward(const LayerContext& context, const Tensor& x, LmHeadSave
     const RecomputePass recompute(context.device);
     Losses(context, saved.output_layer.input, saved, /*logits=*/nullptr);
   }
+  if (bias_ != nullptr) BiasBackward(saved.dlogits, bias_->gradient, accumulate);
   const Tensor dhidden =
       output_layer_.Backward(context, saved.output_layer, saved.dlogits, accumulate);
   Tensor dx = context.New(x.shape(), MemoryTag::kWorkspace);

@@ -47,6 +47,7 @@ class LmHead {
 
   Norm final_norm_;
   ColumnParallelLinear output_layer_;
+  Parameter* bias_ = nullptr;
   int64_t vocab_start_ = 0;
 };
 

@@ -3,64 +3,52 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/layers/mlp_activation.h"
 #include "engine/layers/recompute.h"
-#include "engine/ops/activation.h"
 #include "engine/ops/fused_fp8.h"
 
 namespace trimtab {
 namespace {
 
-bool IsSwiGlu(const ModelConfig& model) { return model.activation == ActivationKind::kSwiGlu; }
-
 std::vector<int64_t> Fc1Blocks(const ModelConfig& model, int64_t ffn) {
-  return std::vector<int64_t>(IsSwiGlu(model) ? 2 : 1, ffn);
+  return std::vector<int64_t>(model.gated() ? 2 : 1, ffn);
 }
 
 }  // namespace
 
 Mlp::Mlp(ParameterStore& store, const LayerContext& context, const std::string& name, int64_t ffn)
-    : ffn_(ffn),
-      linear_fc1_(store, context, name + ".linear_fc1", context.model.hidden_size,
-                  Fc1Blocks(context.model, ffn), context.model.bias),
-      linear_fc2_(
-          store, context, name + ".linear_fc2", ffn, context.model.hidden_size, context.model.bias,
-          context.model.init_std / std::sqrt(2.0 * static_cast<double>(context.model.num_layers))) {
-}
+    : linear_fc1_(store, context, name + ".linear_fc1", context.model.hidden_size,
+                  Fc1Blocks(context.model, ffn), context.model.has_mlp_bias()),
+      linear_fc2_(store, context, name + ".linear_fc2", ffn, context.model.hidden_size,
+                  context.model.has_mlp_bias(),
+                  context.model.init_std /
+                      std::sqrt(2.0 * static_cast<double>(context.model.num_layers))) {}
 
 LinearOperand Mlp::ActivationForward(const LayerContext& context, const MlpSaved& saved) const {
-  const bool swiglu = IsSwiGlu(context.model);
-  if (std::optional<Fp8Target> target = linear_fc2_.InputTarget(context)) {
-    context.fp8->Write(context.parallel, *target,
-                       [&](const Tensor& scale, Fp8Output& out, bool /*rehearsal*/) {
-                         (swiglu ? SwiGluForwardFp8 : GeluForwardFp8)(saved.fc1, scale, out);
-                       });
+  const ActivationKind kind = context.model.activation;
+  if (std::optional<Fp8Target> target =
+          HasFusedFp8(kind) ? linear_fc2_.InputTarget(context) : std::nullopt) {
+    context.fp8->Write(
+        context.parallel, *target, [&](const Tensor& scale, Fp8Output& out, bool /*rehearsal*/) {
+          (context.model.gated() ? SwiGluForwardFp8 : GeluForwardFp8)(saved.fc1, scale, out);
+        });
     return std::move(target->out);
   }
-  Tensor activation = context.New({context.tokens(), ffn_ / context.tp()}, MemoryTag::kActivations);
-  (swiglu ? SwiGluForward : GeluForward)(saved.fc1, activation);
-  return activation;
+  return MlpActivation(context, saved.fc1);
 }
 
 LinearOperand Mlp::ActivationBackward(const LayerContext& context, const MlpSaved& saved,
                                       Tensor dactivation, bool accumulate) const {
+  const ActivationKind kind = context.model.activation;
+  const bool gated = context.model.gated();
   Parameter* bias = linear_fc1_.bias();
-  if (IsSwiGlu(context.model)) {
-    // The fused op makes no bias gradient.
-    if (std::optional<Fp8Target> target =
-            bias == nullptr ? linear_fc1_.GradientTarget(context) : std::nullopt) {
-      context.fp8->Write(context.parallel, *target,
-                         [&](const Tensor& scale, Fp8Output& out, bool /*rehearsal*/) {
-                           SwiGluBackwardFp8(saved.fc1, dactivation, scale, out);
-                         });
-      return std::move(target->out);
-    }
-    Tensor dgate_up = context.New(saved.fc1.shape(), MemoryTag::kWorkspace);
-    SwiGluBackward(saved.fc1, dactivation, dgate_up);
-    return dgate_up;
-  }
-  if (std::optional<Fp8Target> target = linear_fc1_.GradientTarget(context)) {
+  // The fused op of SwiGLU makes no bias gradient.
+  const bool fused = HasFusedFp8(kind) && !(gated && bias != nullptr);
+  if (std::optional<Fp8Target> target =
+          fused ? linear_fc1_.GradientTarget(context) : std::nullopt) {
     context.fp8->Write(context.parallel, *target,
                        [&](const Tensor& scale, Fp8Output& out, bool rehearsal) {
+                         if (gated) return SwiGluBackwardFp8(saved.fc1, dactivation, scale, out);
                          // A rehearsal must not add to the gradient.
                          const bool sum = bias != nullptr && !rehearsal;
                          Tensor dbias = sum ? bias->gradient : Tensor();
@@ -68,8 +56,7 @@ LinearOperand Mlp::ActivationBackward(const LayerContext& context, const MlpSave
                        });
     return std::move(target->out);
   }
-  GeluBackward(saved.fc1, dactivation, dactivation);
-  return dactivation;
+  return MlpActivationBackward(context, saved.fc1, std::move(dactivation));
 }
 
 Tensor Mlp::Forward(const LayerContext& context, LinearOperand x, MlpSaved& saved) const {

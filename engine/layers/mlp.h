@@ -42,7 +42,6 @@ class Mlp {
   LinearOperand ActivationBackward(const LayerContext& context, const MlpSaved& saved,
                                    Tensor dactivation, bool accumulate) const;
 
-  int64_t ffn_;  // F
   ColumnParallelLinear linear_fc1_;
   RowParallelLinear linear_fc2_;
 };

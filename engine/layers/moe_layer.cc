@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine/layers/mlp_activation.h"
 #include "engine/layers/recompute.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gate_rows.h"
@@ -77,7 +78,7 @@ Tensor MoeLayer::Backward(const LayerContext& context, MoeSaved& saved, const Te
                           bool accumulate) const {
   if (!saved.experts.activation.defined()) {
     const RecomputePass recompute(context.device);
-    experts_.RecomputeActivation(context, saved.experts);
+    saved.experts.activation = MlpActivation(context, saved.experts.fc1);
   }
   Tensor dweights;
   Tensor drows =

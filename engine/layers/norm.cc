@@ -3,19 +3,19 @@
 #include <utility>
 
 #include "engine/ops/fused_fp8.h"
-#include "engine/ops/norm.h"
 
 namespace trimtab {
 
 Norm::Norm(ParameterStore& store, const LayerContext& context, const std::string& name) {
-  const int64_t hidden = context.model.hidden_size;
+  const ModelConfig& model = context.model;
+  const int64_t hidden = model.hidden_size;
   weight_ = &store.Declare({.name = name + ".weight",
                             .rows = hidden,
                             .is_matrix = false,
                             .tensor_parallel = false,
-                            .init = InitKind::kOnes,
+                            .init = NormWeightInit(model),
                             .partition = WholePartition(hidden, 1)});
-  if (context.model.norm == NormKind::kRmsNorm) return;
+  if (!model.has_norm_bias()) return;
   bias_ = &store.Declare({.name = name + ".bias",
                           .rows = hidden,
                           .is_matrix = false,
@@ -25,37 +25,42 @@ Norm::Norm(ParameterStore& store, const LayerContext& context, const std::string
 
 LinearOperand Norm::Forward(const LayerContext& context, const Tensor& x, NormSaved& saved,
                             std::optional<Fp8Target> target) const {
-  const double epsilon = context.model.norm_epsilon;
+  const NormOptions options = NormOptionsOf(context.model);
+  const bool centered = context.model.norm == NormKind::kLayerNorm;
+  const Tensor bias = bias_ != nullptr ? bias_->weight : Tensor();
   saved.rstd = context.NewF32({x.dim(0)}, MemoryTag::kActivations);
-  if (bias_ != nullptr) saved.mean = context.NewF32({x.dim(0)}, MemoryTag::kActivations);
+  if (centered) saved.mean = context.NewF32({x.dim(0)}, MemoryTag::kActivations);
   if (target) {
     context.fp8->Write(context.parallel, *target,
                        [&](const Tensor& scale, Fp8Output& out, bool /*rehearsal*/) {
-                         if (bias_ == nullptr) {
-                           RmsNormForwardFp8(x, weight_->weight, epsilon, scale, out, saved.rstd);
+                         if (centered) {
+                           LayerNormForwardFp8(x, weight_->weight, bias, options, scale, out,
+                                               saved.mean, saved.rstd);
                          } else {
-                           LayerNormForwardFp8(x, weight_->weight, bias_->weight, epsilon, scale,
-                                               out, saved.mean, saved.rstd);
+                           RmsNormForwardFp8(x, weight_->weight, options, scale, out, saved.rstd);
                          }
                        });
     return std::move(target->out);
   }
   Tensor y = context.New(x.shape(), MemoryTag::kActivations);
-  if (bias_ == nullptr) {
-    RmsNormForward(x, weight_->weight, epsilon, y, saved.rstd);
+  if (centered) {
+    LayerNormForward(x, weight_->weight, bias, options, y, saved.mean, saved.rstd);
   } else {
-    LayerNormForward(x, weight_->weight, bias_->weight, epsilon, y, saved.mean, saved.rstd);
+    RmsNormForward(x, weight_->weight, options, y, saved.rstd);
   }
   return y;
 }
 
-void Norm::Backward(const LayerContext&, const Tensor& x, const NormSaved& saved, const Tensor& dy,
-                    Tensor& dx, bool accumulate) const {
-  if (bias_ == nullptr) {
-    RmsNormBackward(dy, x, weight_->weight, saved.rstd, dx, weight_->gradient, accumulate);
+void Norm::Backward(const LayerContext& context, const Tensor& x, const NormSaved& saved,
+                    const Tensor& dy, Tensor& dx, bool accumulate) const {
+  const bool plus_one = context.model.norm_weight_plus_one;
+  if (context.model.norm == NormKind::kLayerNorm) {
+    Tensor dbias = bias_ != nullptr ? bias_->gradient : Tensor();
+    LayerNormBackward(dy, x, weight_->weight, saved.mean, saved.rstd, dx, weight_->gradient, dbias,
+                      accumulate, plus_one);
   } else {
-    LayerNormBackward(dy, x, weight_->weight, saved.mean, saved.rstd, dx, weight_->gradient,
-                      bias_->gradient, accumulate);
+    RmsNormBackward(dy, x, weight_->weight, saved.rstd, dx, weight_->gradient, accumulate,
+                    plus_one);
   }
 }
 

@@ -6,8 +6,17 @@
 #include "engine/layers/layer_context.h"
 #include "engine/layers/linear_products.h"
 #include "engine/layers/parameter.h"
+#include "engine/ops/norm.h"
 
 namespace trimtab {
+
+inline NormOptions NormOptionsOf(const ModelConfig& model) {
+  return {model.norm_epsilon, model.norm_weight_plus_one};
+}
+/// Weights of norms begin by leaving the size of what they multiply as it is.
+inline InitKind NormWeightInit(const ModelConfig& model) {
+  return model.norm_weight_plus_one ? InitKind::kZeros : InitKind::kOnes;
+}
 
 /// What Norm keeps between Forward and Backward, beside its input.
 struct NormSaved {

@@ -1,5 +1,5 @@
-// One pre-norm transformer layer: x + attention(norm(x)), then x + mlp(norm(x)), where the MLP may
-// be one of experts.
+// One transformer layer: attention and MLP, dense or of experts, added to the residual stream as
+// BlockKind says.
 #pragma once
 
 #include <optional>
@@ -12,19 +12,28 @@
 
 namespace trimtab {
 
+/// What a norm after attention or MLP keeps; nothing in blocks without.
+struct PostNormSaved {
+  Tensor input;  // [rows, C], the result of attention or MLP
+  NormSaved norm;
+};
+
 /// Everything a layer keeps between Forward and Backward, beside its input. Norms and what goes
 /// into the linear layers after them are undefined where they are recomputed, and so is the whole
 /// MLP.
 struct TransformerLayerSaved {
   NormSaved input_norm;
   SelfAttentionSaved attention;
-  Tensor middle;  // [rows, C], the residual stream between attention and MLP
-  NormSaved mlp_norm;
-  MlpSaved mlp;  // of a dense MLP
-  MoeSaved moe;  // of experts
+  PostNormSaved post_attention;
+  Tensor middle;       // [rows, C], the residual stream between attention and MLP; undefined where
+                       // they stand side by side
+  NormSaved mlp_norm;  // undefined where the MLP takes what attention takes
+  MlpSaved mlp;        // of a dense MLP
+  MoeSaved moe;        // of experts
+  PostNormSaved post_mlp;
 
   /// Nothing of a layer is kept where all of it is recomputed.
-  bool defined() const { return middle.defined(); }
+  bool defined() const { return attention.qkv.defined(); }
 };
 
 class TransformerLayer {
@@ -45,24 +54,53 @@ class TransformerLayer {
   const MoeLayer* moe() const { return moe_ ? &*moe_ : nullptr; }
 
  private:
+  TransformerLayer(ParameterStore& store, const LayerContext& context, const std::string& name,
+                   const LayerKind& kind);
+
+  bool parallel() const {
+    return block_ == BlockKind::kParallel || block_ == BlockKind::kParallelShared;
+  }
   /// use(layer, saved) with the MLP, dense or of experts, and what it keeps.
   template <typename Use>
   auto WithMlp(TransformerLayerSaved& saved, const Use& use) const {
     return moe_ ? use(*moe_, saved.moe) : use(*mlp_, saved.mlp);
   }
-  /// Drops what of norms and MLP is recomputed, once attention or the MLP has used it.
-  static void DropInputNorm(const LayerContext& context, TransformerLayerSaved& saved);
+  /// The MLP's result from what goes into it, and the gradient of that from dy.
+  Tensor MlpForward(const LayerContext& context, LinearOperand x,
+                    TransformerLayerSaved& saved) const;
+  Tensor MlpBackward(const LayerContext& context, TransformerLayerSaved& saved, const Tensor& dy,
+                     bool accumulate) const;
+  /// What the norm of the MLP reads.
+  const Tensor& MlpNormInput(const Tensor& x, const TransformerLayerSaved& saved) const {
+    return parallel() ? x : saved.middle;
+  }
+  /// The results of the norms.
+  LinearOperand AttentionInput(const LayerContext& context, const Tensor& x,
+                               TransformerLayerSaved& saved) const;
+  LinearOperand MlpInput(const LayerContext& context, const Tensor& x,
+                         TransformerLayerSaved& saved) const;
+  Tensor ForwardInParallel(const LayerContext& context, const Tensor& x,
+                           TransformerLayerSaved& saved) const;
+  void BackwardInParallel(const LayerContext& context, const Tensor& x,
+                          TransformerLayerSaved& saved, Tensor& dx, bool accumulate) const;
+
+  /// Drop what of norms and MLP is recomputed, once attention or the MLP has used it.
+  static void DropAttentionInput(const LayerContext& context, TransformerLayerSaved& saved);
   void DropMlp(const LayerContext& context, TransformerLayerSaved& saved) const;
   /// Make it again.
-  void RecomputeInputNorm(const LayerContext& context, const Tensor& x,
-                          TransformerLayerSaved& saved) const;
-  void RecomputeMlp(const LayerContext& context, TransformerLayerSaved& saved) const;
+  void RecomputeAttentionInput(const LayerContext& context, const Tensor& x,
+                               TransformerLayerSaved& saved) const;
+  void RecomputeMlp(const LayerContext& context, const Tensor& x,
+                    TransformerLayerSaved& saved) const;
 
+  BlockKind block_;
   Norm input_norm_;
   SelfAttention attention_;
-  Norm mlp_norm_;
-  std::optional<Mlp> mlp_;  // one of the two
+  std::optional<Norm> post_attention_norm_;
+  std::optional<Norm> mlp_norm_;  // not where the MLP takes what attention takes
+  std::optional<Mlp> mlp_;        // one of the two
   std::optional<MoeLayer> moe_;
+  std::optional<Norm> post_mlp_norm_;
 };
 
 }  // namespace trimtab

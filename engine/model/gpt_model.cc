@@ -77,7 +77,7 @@ Tensor GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, 
     state.tokens = batch.tokens;
     context_.device.EnterPiece({PieceKind::kEmbedding, PassKind::kForward});
     hooks_->BeginForward(embedding_unit_, UnitFrom(0));
-    state.inputs.push_back(embedding_->Forward(context_, batch.tokens));
+    state.inputs.push_back(embedding_->Forward(context_, batch.tokens, state.embedding));
     hooks_->EndForward(embedding_unit_);
   } else {
     state.inputs.push_back(batch.hidden);
@@ -152,12 +152,14 @@ void GptModel::LayerBackward(const LayerContext& context, size_t index, MicroBat
   hooks_->EndGradients(LayerUnit(index), PartOf(context));
 }
 
-void GptModel::EmbeddingBackward(const MicroBatchState& state, const Tensor& dx,
-                                 bool accumulate) const {
+void GptModel::EmbeddingBackward(const MicroBatchState& state, Tensor dx, bool accumulate) const {
   context_.device.EnterPiece({PieceKind::kEmbedding, PassKind::kBackward});
+  const bool reads_weights = embedding_->reads_weights_backward();
+  if (reads_weights) hooks_->BeginBackward(embedding_unit_, std::nullopt);
   hooks_->BeginGradients(embedding_unit_, GradientPart::kAll);
   const bool written = context_.model.tied_embeddings && head_.has_value();
-  embedding_->Backward(context_, state.tokens, dx, accumulate, written);
+  embedding_->Backward(context_, state.tokens, state.embedding, std::move(dx), accumulate, written);
+  if (reads_weights) hooks_->EndBackward(embedding_unit_);
   hooks_->EndGradients(embedding_unit_, GradientPart::kAll);
 }
 
@@ -165,8 +167,7 @@ Tensor GptModel::Backward(MicroBatchState& state, Tensor dy, bool accumulate) co
   Tensor dx = head_ ? HeadBackward(context_, state, accumulate) : std::move(dy);
   for (size_t i = layers_.size(); i-- > 0;) LayerBackward(context_, i, state, dx, accumulate);
   if (embedding_) {
-    EmbeddingBackward(state, dx, accumulate);
-    dx = {};
+    EmbeddingBackward(state, std::exchange(dx, {}), accumulate);
   }
   state = {};
   return dx;

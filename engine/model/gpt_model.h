@@ -38,6 +38,7 @@ std::vector<MicroBatch> NewBatches(const LayerContext& context, const ModelChunk
 /// What a chunk keeps of one micro batch between Forward and the end of Backward.
 struct MicroBatchState {
   Tensor tokens;  // [N] int32; with the embedding
+  EmbeddingSaved embedding;
   // Per layer and then the head: its input [rows, C]. Undefined within a group of layers that are
   // recomputed together, which keeps only the first one's.
   std::vector<Tensor> inputs;
@@ -103,7 +104,7 @@ class GptModel {
   Tensor HeadBackward(const LayerContext& context, MicroBatchState& state, bool accumulate) const;
   void LayerBackward(const LayerContext& context, size_t index, MicroBatchState& state, Tensor& dx,
                      bool accumulate) const;
-  void EmbeddingBackward(const MicroBatchState& state, const Tensor& dx, bool accumulate) const;
+  void EmbeddingBackward(const MicroBatchState& state, Tensor dx, bool accumulate) const;
 
   LayerContext context_;
   ModelChunk chunk_;

@@ -4,24 +4,26 @@
 #include <cstdint>
 
 #include "engine/device/tensor.h"
+#include "engine/ops/math.h"
 
 namespace trimtab {
 
-OpRecord GeluForwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
-OpRecord GeluBackwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
+OpRecord ActivationForwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
+OpRecord ActivationBackwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
 /// `columns` is F, the width of the output (the input has 2F).
-OpRecord SwiGluForwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
-OpRecord SwiGluBackwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
+OpRecord GatedActivationForwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
+OpRecord GatedActivationBackwardRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
 
-/// y = gelu(x), tanh approximation (Hendrycks & Gimpel, arXiv:1606.08415); any equal shapes.
-void GeluForward(const Tensor& x, Tensor& y);
-/// dx = dy * gelu'(x); dx may be dy.
-void GeluBackward(const Tensor& x, const Tensor& dy, Tensor& dx);
+/// y = f(x); any equal shapes.
+void ActivationForward(ActivationFunction function, const Tensor& x, Tensor& y);
+/// dx = dy * f'(x); dx may be dy.
+void ActivationBackward(ActivationFunction function, const Tensor& x, const Tensor& dy, Tensor& dx);
 
-/// y [N, F] = silu(gate) * up, where gate_up [N, 2F] holds gate then up in each row
-/// (Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202).
-void SwiGluForward(const Tensor& gate_up, Tensor& y);
+/// y [N, F] = f(gate) * up, where gate_up [N, 2F] holds gate then up in each row (Shazeer, GLU
+/// Variants Improve Transformer, arXiv:2002.05202: SwiGLU with f = silu, GeGLU with gelu).
+void GatedActivationForward(ActivationFunction function, const Tensor& gate_up, Tensor& y);
 /// dgate_up [N, 2F] from dy [N, F].
-void SwiGluBackward(const Tensor& gate_up, const Tensor& dy, Tensor& dgate_up);
+void GatedActivationBackward(ActivationFunction function, const Tensor& gate_up, const Tensor& dy,
+                             Tensor& dgate_up);
 
 }  // namespace trimtab

@@ -2,67 +2,111 @@
 
 #include "engine/device/cpu/parallel.h"
 #include "engine/ops/kernel.h"
-#include "engine/ops/math.h"
 
 namespace trimtab {
 namespace {
 
-TRIMTAB_CLONES void GeluForwardSpan(int64_t n, const float* x, float* y) {
+// The loops, for one function each. Inlined into the clones below.
+
+template <ActivationFunction kFunction>
+TRIMTAB_HOST_DEVICE void ForwardLoop(int64_t n, const float* x, float* y) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) y[i] = Gelu(x[i]);
+  for (int64_t i = 0; i < n; ++i) y[i] = Activate<kFunction>(x[i]);
 }
 
-TRIMTAB_CLONES void GeluBackwardSpan(int64_t n, const float* x, const float* dy, float* dx) {
+template <ActivationFunction kFunction>
+TRIMTAB_HOST_DEVICE void BackwardLoop(int64_t n, const float* x, const float* dy, float* dx) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * GeluDerivative(x[i]);
+  for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * ActivateDerivative<kFunction>(x[i]);
 }
 
-TRIMTAB_CLONES void SwiGluForwardSpan(int64_t n, const float* gate, const float* up, float* y) {
+template <ActivationFunction kFunction>
+TRIMTAB_HOST_DEVICE void GatedForwardLoop(int64_t n, const float* gate, const float* up, float* y) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) y[i] = Silu(gate[i]) * up[i];
+  for (int64_t i = 0; i < n; ++i) y[i] = Activate<kFunction>(gate[i]) * up[i];
 }
 
-TRIMTAB_CLONES void SwiGluBackwardSpan(int64_t n, const float* gate, const float* up,
-                                       const float* dy, float* dgate, float* dup) {
+template <ActivationFunction kFunction>
+TRIMTAB_HOST_DEVICE void GatedBackwardLoop(int64_t n, const float* gate, const float* up,
+                                           const float* dy, float* dgate, float* dup) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     const float d = dy[i];
     const float g = gate[i];
-    dgate[i] = d * up[i] * SiluDerivative(g);
-    dup[i] = d * Silu(g);
+    dgate[i] = d * up[i] * ActivateDerivative<kFunction>(g);
+    dup[i] = d * Activate<kFunction>(g);
   }
 }
 
+// A lambda would not inherit the target of the clone around it, so each has a switch of its own.
+#define TRIMTAB_FOR_FUNCTION(loop, ...)                           \
+  switch (function) {                                             \
+    case ActivationFunction::kGelu:                               \
+      return loop<ActivationFunction::kGelu>(__VA_ARGS__);        \
+    case ActivationFunction::kGeluErf:                            \
+      return loop<ActivationFunction::kGeluErf>(__VA_ARGS__);     \
+    case ActivationFunction::kRelu:                               \
+      return loop<ActivationFunction::kRelu>(__VA_ARGS__);        \
+    case ActivationFunction::kSquaredRelu:                        \
+      return loop<ActivationFunction::kSquaredRelu>(__VA_ARGS__); \
+    case ActivationFunction::kSilu:                               \
+      return loop<ActivationFunction::kSilu>(__VA_ARGS__);        \
+  }
+
+TRIMTAB_CLONES void ForwardSpan(ActivationFunction function, int64_t n, const float* x,
+                                float* y){TRIMTAB_FOR_FUNCTION(ForwardLoop, n, x, y)}
+
+TRIMTAB_CLONES
+    void BackwardSpan(ActivationFunction function, int64_t n, const float* x, const float* dy,
+                      float* dx){TRIMTAB_FOR_FUNCTION(BackwardLoop, n, x, dy, dx)}
+
+TRIMTAB_CLONES
+    void GatedForwardSpan(ActivationFunction function, int64_t n, const float* gate,
+                          const float* up,
+                          float* y){TRIMTAB_FOR_FUNCTION(GatedForwardLoop, n, gate, up, y)}
+
+TRIMTAB_CLONES void GatedBackwardSpan(ActivationFunction function, int64_t n, const float* gate,
+                                      const float* up, const float* dy, float* dgate, float* dup) {
+  TRIMTAB_FOR_FUNCTION(GatedBackwardLoop, n, gate, up, dy, dgate, dup)
+}
+
+#undef TRIMTAB_FOR_FUNCTION
+
 }  // namespace
 
-void GeluForwardCpu(int threads, int64_t n, const float* x, float* y) {
+void ActivationForwardCpu(int threads, ActivationFunction function, int64_t n, const float* x,
+                          float* y) {
   ParallelFor(threads, n, kSpanGrain, [=](int64_t begin, int64_t end) {
-    GeluForwardSpan(end - begin, x + begin, y + begin);
+    ForwardSpan(function, end - begin, x + begin, y + begin);
   });
 }
 
-void GeluBackwardCpu(int threads, int64_t n, const float* x, const float* dy, float* dx) {
+void ActivationBackwardCpu(int threads, ActivationFunction function, int64_t n, const float* x,
+                           const float* dy, float* dx) {
   ParallelFor(threads, n, kSpanGrain, [=](int64_t begin, int64_t end) {
-    GeluBackwardSpan(end - begin, x + begin, dy + begin, dx + begin);
+    BackwardSpan(function, end - begin, x + begin, dy + begin, dx + begin);
   });
 }
 
-void SwiGluForwardCpu(int threads, int64_t rows, int64_t columns, const float* gate_up, float* y) {
+void GatedActivationForwardCpu(int threads, ActivationFunction function, int64_t rows,
+                               int64_t columns, const float* gate_up, float* y) {
   ParallelFor(threads, rows, RowGrain(columns), [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const float* gate = gate_up + row * 2 * columns;
-      SwiGluForwardSpan(columns, gate, gate + columns, y + row * columns);
+      GatedForwardSpan(function, columns, gate, gate + columns, y + row * columns);
     }
   });
 }
 
-void SwiGluBackwardCpu(int threads, int64_t rows, int64_t columns, const float* gate_up,
-                       const float* dy, float* dgate_up) {
+void GatedActivationBackwardCpu(int threads, ActivationFunction function, int64_t rows,
+                                int64_t columns, const float* gate_up, const float* dy,
+                                float* dgate_up) {
   ParallelFor(threads, rows, RowGrain(columns), [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const float* gate = gate_up + row * 2 * columns;
       float* dgate = dgate_up + row * 2 * columns;
-      SwiGluBackwardSpan(columns, gate, gate + columns, dy + row * columns, dgate, dgate + columns);
+      GatedBackwardSpan(function, columns, gate, gate + columns, dy + row * columns, dgate,
+                        dgate + columns);
     }
   });
 }

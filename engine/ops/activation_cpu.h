@@ -3,12 +3,18 @@
 
 #include <cstdint>
 
+#include "engine/ops/math.h"
+
 namespace trimtab {
 
-void GeluForwardCpu(int threads, int64_t n, const float* x, float* y);
-void GeluBackwardCpu(int threads, int64_t n, const float* x, const float* dy, float* dx);
-void SwiGluForwardCpu(int threads, int64_t rows, int64_t columns, const float* gate_up, float* y);
-void SwiGluBackwardCpu(int threads, int64_t rows, int64_t columns, const float* gate_up,
-                       const float* dy, float* dgate_up);
+void ActivationForwardCpu(int threads, ActivationFunction function, int64_t n, const float* x,
+                          float* y);
+void ActivationBackwardCpu(int threads, ActivationFunction function, int64_t n, const float* x,
+                           const float* dy, float* dx);
+void GatedActivationForwardCpu(int threads, ActivationFunction function, int64_t rows,
+                               int64_t columns, const float* gate_up, float* y);
+void GatedActivationBackwardCpu(int threads, ActivationFunction function, int64_t rows,
+                                int64_t columns, const float* gate_up, const float* dy,
+                                float* dgate_up);
 
 }  // namespace trimtab

@@ -1,5 +1,8 @@
 #include "engine/ops/attention.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "engine/ops/attention_cpu.h"
 #include "engine/ops/attention_operands.h"
 #include "engine/ops/cuda_ops.h"
@@ -8,18 +11,28 @@
 namespace trimtab {
 namespace {
 
-// `products` matrix products over the causal half of the T x T scores; `values` of `dtype` beside
+// `products` matrix products over the visible scores; `values` of `dtype` beside
 // the log-sum-exp.
 OpRecord Record(OpKind kind, const AttentionShape& s, int64_t products, int64_t values,
                 DType dtype) {
   return {.kind = kind,
           .dtype = dtype,
           .dims = {s.batch * s.heads, s.sequence, s.head_size, s.kv_heads},
-          .flops = products * s.batch * s.heads * s.head_size * s.sequence * (s.sequence + 1),
+          .flops = products * 2 * s.batch * s.heads * s.head_size * s.visible_scores(),
           .bytes = values * SizeOf(dtype) + LogSumExpShape(s).numel() * SizeOf(DType::kF32)};
 }
 
 }  // namespace
+
+double AttentionShape::score_scale() const {
+  return scores.scale > 0 ? scores.scale : 1.0 / std::sqrt(static_cast<double>(head_size));
+}
+
+int64_t AttentionShape::visible_scores() const {
+  const int64_t window = scores.window > 0 ? std::min(scores.window, sequence) : sequence;
+  // The first rows see fewer keys than a window holds.
+  return window * (window + 1) / 2 + (sequence - window) * window;
+}
 
 OpRecord AttentionForwardRecord(const AttentionShape& s, DType dtype) {
   const int64_t values = QkvShape(s).numel() + OutShape(s).numel();
@@ -96,13 +109,14 @@ OpRecord RopeRecord(const AttentionShape& s, DType dtype) {
           .bytes = values * SizeOf(dtype)};
 }
 
-void Rope(const AttentionShape& shape, const Positions& positions, double theta, bool inverse,
-          Tensor& qkv) {
+void Rope(const AttentionShape& shape, const Positions& positions, const Rotary& rotary,
+          bool inverse, Tensor& qkv) {
   constexpr OpKind kOp = OpKind::kRope;
   CheckAttention(kOp, shape);
-  TRIMTAB_ASSERT(shape.head_size % 2 == 0 && shape.head_size <= kMaxRopeHeadSize,
-                 "rope: head size {}, expected an even number of at most {}", shape.head_size,
-                 kMaxRopeHeadSize);
+  const int64_t dims = rotary.dims > 0 ? rotary.dims : shape.head_size;
+  TRIMTAB_ASSERT(dims % 2 == 0 && dims <= shape.head_size && dims <= kMaxRopeHeadSize,
+                 "rope: {} dims of a head of {}, expected an even number of at most {}", dims,
+                 shape.head_size, kMaxRopeHeadSize);
   TRIMTAB_ASSERT(positions.sequence == shape.sequence, "rope: positions of {} tokens, expected {}",
                  positions.sequence, shape.sequence);
   Device& device = qkv.device();
@@ -110,10 +124,10 @@ void Rope(const AttentionShape& shape, const Positions& positions, double theta,
   CheckOperand(kOp, "qkv", qkv, QkvShape(shape), device, qkv.dtype());
   const OpScope scope(device, RopeRecord(shape, qkv.dtype()));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::rope)(shape, positions, theta, inverse, qkv);
+    return CudaKernel(device, kOp, &CudaOps::rope)(shape, positions, rotary, inverse, qkv);
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  RopeCpu(device.threads(), shape, positions, theta, inverse, F32InOut(qkv).data());
+  RopeCpu(device.threads(), shape, positions, rotary, inverse, F32InOut(qkv).data());
 }
 
 }  // namespace trimtab

@@ -6,8 +6,25 @@
 
 #include "engine/device/tensor.h"
 #include "engine/ops/positions.h"
+#include "engine/ops/rotary.h"
 
 namespace trimtab {
+
+/// What becomes of the score s of a query and a key before the softmax, in this order: it is
+/// multiplied by `scale`, capped to soft_cap * tanh(s / soft_cap) (Gemma 2, arXiv:2408.00118,
+/// section 2), lowered by the head's slope for each token between the two (ALiBi, Press et al.,
+/// arXiv:2108.12409), and hidden where the key is not among the `window` last ones, the query's own
+/// included (Mistral, arXiv:2310.06825).
+struct ScoreOptions {
+  double scale = 0;         // 0 = 1 / sqrt(D)
+  double soft_cap = 0;      // 0 = none
+  int64_t window = 0;       // tokens; 0 = all
+  int64_t alibi_heads = 0;  // heads of the whole model, which set the slopes; 0 = no ALiBi
+  int64_t alibi_first = 0;  // which of them is the first here
+
+  /// Whether scores are only scaled and masked causally.
+  bool plain() const { return soft_cap == 0 && window == 0 && alibi_heads == 0; }
+};
 
 /// Shape of one attention call on this rank: heads are the rank's own.
 struct AttentionShape {
@@ -16,13 +33,18 @@ struct AttentionShape {
   int64_t heads = 0;      // query heads
   int64_t kv_heads = 0;   // key/value heads; query head h reads head h / (heads / kv_heads)
   int64_t head_size = 0;  // D
+  ScoreOptions scores{};
 
   int64_t tokens() const { return batch * sequence; }  // N
+  /// What scores are multiplied by.
+  double score_scale() const;
+  /// The scores of one head and sequence that are computed.
+  int64_t visible_scores() const;
   int64_t qkv_size() const { return (heads + 2 * kv_heads) * head_size; }
 };
 
-/// FLOPs count the causal half that is computed: forward 2 products, backward 5, each
-/// 2*D*T*(T+1)/2 per head and sequence.
+/// FLOPs count the scores that are computed, the causal half of T x T, or what of it a window
+/// leaves: forward 2 products, backward 5, each 2*D per score.
 OpRecord AttentionForwardRecord(const AttentionShape& shape, DType dtype = DType::kF32);
 OpRecord AttentionBackwardRecord(const AttentionShape& shape, DType dtype = DType::kF32);
 
@@ -43,10 +65,9 @@ void AttentionBackward(const AttentionShape& shape, const Tensor& qkv, const Ten
 /// Cost of one rotation over qkv [N, (H + 2*KV)*D].
 OpRecord RopeRecord(const AttentionShape& shape, DType dtype = DType::kF32);
 
-/// Rotates the query and key heads of qkv in place by the positions of their T tokens, halves
-/// convention of Llama (Su et al., RoFormer, arXiv:2104.09864; pair i is dims i and i + D/2,
-/// frequency theta^(-2i/D)). `inverse` rotates back: the backward pass on dqkv.
-void Rope(const AttentionShape& shape, const Positions& positions, double theta, bool inverse,
-          Tensor& qkv);
+/// Turns the query and key heads of qkv in place by the positions of their T tokens. `inverse`: the
+/// backward pass on dqkv.
+void Rope(const AttentionShape& shape, const Positions& positions, const Rotary& rotary,
+          bool inverse, Tensor& qkv);
 
 }  // namespace trimtab

@@ -10,6 +10,9 @@ namespace {
 
 void CheckBlock(OpKind op, const AttentionShape& s, const AttentionBlock& block) {
   CheckAttention(op, s);
+  TRIMTAB_ASSERT(s.scores.window == 0 && s.scores.alibi_heads == 0,
+                 "{}: blocks have neither windows nor ALiBi, which need to know where they stand",
+                 Name(op));
   const int64_t last = s.sequence - block.size;
   TRIMTAB_ASSERT(block.size >= 1 && block.query >= 0 && block.query <= last && block.key >= 0 &&
                      block.key <= last,

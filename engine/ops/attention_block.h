@@ -36,9 +36,10 @@ int64_t AttentionBlockForwardWorkspaceBytes(const AttentionShape& shape,
 int64_t AttentionBlockBackwardWorkspaceBytes(const AttentionShape& shape,
                                              const AttentionBlock& block, const Executor& executor);
 
-/// Adds the keys of `block` to the attention of its queries: to out [N, H*D] and log_sum_exp
-/// [B, H, T], both fp32, which begin as 0 and -infinity. Queries are those of qkv [N, (H +
-/// 2*KV)*D], keys and values those of kv (KeyValueShape), which has sequences of the same length.
+/// Scores have no window and no ALiBi. Adds the keys of `block` to the attention of its queries: to
+/// out [N, H*D] and log_sum_exp [B, H, T], both fp32, which begin as 0 and -infinity. Queries are
+/// those of qkv [N, (H + 2*KV)*D], keys and values those of kv (KeyValueShape), which has sequences
+/// of the same length.
 void AttentionBlockForward(const AttentionShape& shape, const AttentionBlock& block,
                            const Tensor& qkv, const Tensor& kv, Tensor& out, Tensor& log_sum_exp);
 

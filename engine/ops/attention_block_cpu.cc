@@ -39,6 +39,8 @@ AttentionTile TileAt(const AttentionShape& s, const AttentionBlock& block, const
   return {.rows = rows,
           .keys = block.causal ? first + rows : block.size,
           .seen = block.causal ? first + 1 : block.size,
+          .scale = static_cast<float>(s.score_scale()),
+          .soft_cap = static_cast<float>(s.scores.soft_cap),
           .head_size = s.head_size,
           .query = HeadRows{qkv + at.query, s.qkv_size()}.From(first),
           .key = {kv + at.key, kv_width},

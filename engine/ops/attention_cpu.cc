@@ -28,18 +28,28 @@ struct HeadOffsets {
   }
 };
 
-// The queries from `first` on, and every key up to the last of them.
-AttentionTile TileAt(const AttentionShape& s, const HeadOffsets& at, int64_t first,
+// The first key that the queries from `first` on see.
+int64_t FirstKey(const AttentionShape& s, int64_t first) {
+  return s.scores.window > 0 ? std::max<int64_t>(0, first + 1 - s.scores.window) : 0;
+}
+
+// The queries from `first` on, and every key that they see, up to the last of them.
+AttentionTile TileAt(const AttentionShape& s, const HeadOffsets& at, int64_t head, int64_t first,
                      const float* qkv) {
   const int64_t rows = std::min(TileRows(s), s.sequence - first);
   const int64_t width = s.qkv_size();
+  const int64_t first_key = FirstKey(s, first);
   return {.rows = rows,
-          .keys = first + rows,
-          .seen = first + 1,
+          .keys = first + rows - first_key,
+          .seen = first + 1 - first_key,
+          .window = s.scores.window,
+          .scale = static_cast<float>(s.score_scale()),
+          .soft_cap = static_cast<float>(s.scores.soft_cap),
+          .slope = AlibiSlope(s.scores.alibi_first + head, s.scores.alibi_heads),
           .head_size = s.head_size,
           .query = HeadRows{qkv + at.query, width}.From(first),
-          .key = {qkv + at.key, width},
-          .value = {qkv + at.value, width}};
+          .key = HeadRows{qkv + at.key, width}.From(first_key),
+          .value = HeadRows{qkv + at.value, width}.From(first_key)};
 }
 
 }  // namespace
@@ -63,7 +73,7 @@ void AttentionForwardCpu(int threads, const AttentionShape& shape, const float* 
     // The longest rows first, so that the workers end together.
     const int64_t first = (tiles - 1 - item % tiles) * kQueryTile;
     const HeadOffsets at(shape, pair / shape.heads, pair % shape.heads);
-    const AttentionTile tile = TileAt(shape, at, first, qkv);
+    const AttentionTile tile = TileAt(shape, at, pair % shape.heads, first, qkv);
     float* tile_out = out + at.out + first * out_width;
     float sums[kQueryTile];
     ForwardTile(tile, tile_out, out_width, sums, log_sum_exp + pair * shape.sequence + first,
@@ -96,8 +106,9 @@ void AttentionBackwardCpu(int threads, const AttentionShape& shape, const float*
         const TileGradient gradient = {.out = HeadRows{out + at.out, out_width}.From(first),
                                        .dout = HeadRows{dout + at.out, out_width}.From(first),
                                        .log_sum_exp = log_sum_exp + row + first};
-        BackwardTile(TileAt(shape, at, first, qkv), gradient, dqkv + at.query + first * width,
-                     width, /*add_to_dquery=*/false, dqkv + at.key, dqkv + at.value,
+        const int64_t keys = FirstKey(shape, first) * width;
+        BackwardTile(TileAt(shape, at, head, first, qkv), gradient, dqkv + at.query + first * width,
+                     width, /*add_to_dquery=*/false, dqkv + at.key + keys, dqkv + at.value + keys,
                      scratch + worker * worker_scratch);
       }
     }

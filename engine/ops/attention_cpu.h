@@ -16,8 +16,7 @@ void AttentionBackwardCpu(int threads, const AttentionShape& shape, const float*
                           const float* out, const float* log_sum_exp, const float* dout,
                           float* dqkv, float* scratch);
 
-inline constexpr int64_t kMaxRopeHeadSize = 1024;
-void RopeCpu(int threads, const AttentionShape& shape, const Positions& positions, double theta,
-             bool inverse, float* qkv);
+void RopeCpu(int threads, const AttentionShape& shape, const Positions& positions,
+             const Rotary& rotary, bool inverse, float* qkv);
 
 }  // namespace trimtab

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "engine/ops/gemm_cpu.h"
 #include "engine/ops/kernel.h"
@@ -34,6 +35,28 @@ TRIMTAB_CLONES float Dot(int64_t n, const float* x, const float* y) {
   return sum;
 }
 
+// scores[0..n) become soft_cap * tanh(scores / soft_cap).
+TRIMTAB_CLONES void SoftCapRow(int64_t n, float soft_cap, float* scores) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) scores[i] = soft_cap * Tanh(scores[i] / soft_cap);
+}
+
+// scores[i] loses `slope` for each key after it, up to key `last`.
+TRIMTAB_CLONES void AlibiRow(int64_t n, float slope, int64_t last, float* scores) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) scores[i] += slope * static_cast<float>(i - last);
+}
+
+// dp becomes dp - delta, times the derivative of the cap, given the capped scores.
+TRIMTAB_CLONES void SoftCapBackwardRow(int64_t n, float soft_cap, float delta, const float* capped,
+                                       float* dp) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const float t = capped[i] / soft_cap;
+    dp[i] = (dp[i] - delta) * (1.0f - t * t);
+  }
+}
+
 // p becomes the probability, dp the gradient of the (scaled) score.
 TRIMTAB_CLONES void SoftmaxBackwardRow(int64_t n, float log_sum_exp, float delta, float scale,
                                        float* p, float* dp) {
@@ -60,12 +83,26 @@ MatrixView View(const HeadRows& rows, bool transposed = false) {
   return {rows.data, rows.stride, transposed};
 }
 
-float ScaleOf(const AttentionTile& tile) {
-  return 1.0f / std::sqrt(static_cast<float>(tile.head_size));
-}
+// The keys [begin, end) that a row sees.
+struct VisibleKeys {
+  int64_t begin;
+  int64_t end;
 
-int64_t Visible(const AttentionTile& tile, int64_t row) {
-  return std::min(tile.seen + row, tile.keys);
+  VisibleKeys(const AttentionTile& tile, int64_t row)
+      : begin(tile.window > 0 ? std::max<int64_t>(0, tile.seen + row - tile.window) : 0),
+        end(std::min(tile.seen + row, tile.keys)) {}
+
+  // Of a row over all keys of the tile.
+  void HideOthers(int64_t keys, float* row) const {
+    std::fill(row, row + begin, 0.0f);
+    std::fill(row + end, row + keys, 0.0f);
+  }
+};
+
+// ALiBi of a row, whose visible scores begin at `scores`.
+void AddAlibi(const AttentionTile& tile, int64_t row, const VisibleKeys& visible, float* scores) {
+  if (tile.slope == 0.0f) return;
+  AlibiRow(visible.end - visible.begin, tile.slope, tile.seen + row - 1 - visible.begin, scores);
 }
 
 }  // namespace
@@ -74,13 +111,17 @@ void ForwardTile(const AttentionTile& tile, float* out, int64_t out_stride, floa
                  float* log_sum_exp, float* scratch) {
   const int64_t rows = tile.rows;
   const int64_t keys = tile.keys;
-  Sgemm(rows, keys, tile.head_size, ScaleOf(tile), View(tile.query), View(tile.key, true), 0.0f,
+  Sgemm(rows, keys, tile.head_size, tile.scale, View(tile.query), View(tile.key, true), 0.0f,
         scratch, keys);
   for (int64_t i = 0; i < rows; ++i) {
     float* row = scratch + i * keys;
-    const int64_t visible = Visible(tile, i);
-    log_sum_exp[i] = SoftmaxRow(visible, row, &sums[i]);
-    std::fill(row + visible, row + keys, 0.0f);
+    const VisibleKeys visible(tile, i);
+    const int64_t count = visible.end - visible.begin;
+    float* scores = row + visible.begin;
+    if (tile.soft_cap > 0) SoftCapRow(count, tile.soft_cap, scores);
+    AddAlibi(tile, i, visible, scores);
+    log_sum_exp[i] = SoftmaxRow(count, scores, &sums[i]);
+    visible.HideOthers(keys, row);
   }
   Sgemm(rows, tile.head_size, keys, 1.0f, {scratch, keys, false}, View(tile.value), 0.0f, out,
         out_stride);
@@ -110,15 +151,22 @@ void BackwardTile(const AttentionTile& tile, const TileGradient& gradient, float
   const int64_t size = tile.head_size;
   float* p = scratch;
   float* dp = scratch + rows * keys;
-  Sgemm(rows, keys, size, ScaleOf(tile), View(tile.query), View(tile.key, true), 0.0f, p, keys);
+  Sgemm(rows, keys, size, tile.scale, View(tile.query), View(tile.key, true), 0.0f, p, keys);
   Sgemm(rows, keys, size, 1.0f, View(gradient.dout), View(tile.value, true), 0.0f, dp, keys);
   for (int64_t i = 0; i < rows; ++i) {
-    const int64_t visible = Visible(tile, i);
-    const float delta = Dot(size, gradient.out.From(i).data, gradient.dout.From(i).data);
-    SoftmaxBackwardRow(visible, gradient.log_sum_exp[i], delta, ScaleOf(tile), p + i * keys,
-                       dp + i * keys);
-    std::fill(p + i * keys + visible, p + (i + 1) * keys, 0.0f);
-    std::fill(dp + i * keys + visible, dp + (i + 1) * keys, 0.0f);
+    const VisibleKeys visible(tile, i);
+    const int64_t count = visible.end - visible.begin;
+    float* scores = p + i * keys + visible.begin;
+    float* dscores = dp + i * keys + visible.begin;
+    float delta = Dot(size, gradient.out.From(i).data, gradient.dout.From(i).data);
+    if (tile.soft_cap > 0) {
+      SoftCapRow(count, tile.soft_cap, scores);
+      SoftCapBackwardRow(count, tile.soft_cap, std::exchange(delta, 0.0f), scores, dscores);
+    }
+    AddAlibi(tile, i, visible, scores);
+    SoftmaxBackwardRow(count, gradient.log_sum_exp[i], delta, tile.scale, scores, dscores);
+    visible.HideOthers(keys, p + i * keys);
+    visible.HideOthers(keys, dp + i * keys);
   }
   Sgemm(keys, size, rows, 1.0f, {p, keys, true}, View(gradient.dout), 1.0f, dvalue,
         tile.value.stride);

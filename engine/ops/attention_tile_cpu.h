@@ -19,8 +19,13 @@ struct HeadRows {
 struct AttentionTile {
   int64_t rows = 0;  // queries
   int64_t keys = 0;
-  /// Keys that row 0 sees; each row sees one more than the one before it, at most all.
+  /// Keys up to the last that row 0 sees; each row sees one more than the one before it, at most
+  /// all.
   int64_t seen = 0;
+  int64_t window = 0;  // keys that a row sees at most, the last ones; 0 = any number
+  float scale = 1;     // of the scores
+  float soft_cap = 0;  // 0 = none
+  float slope = 0;     // ALiBi: what a score loses per key before the last that the row sees
   int64_t head_size = 0;
   HeadRows query;
   HeadRows key;

@@ -77,7 +77,8 @@ void CrossEntropySum(const Tensor& logits, const Tensor& targets, const VocabSha
 }
 
 void CrossEntropyGrad(const Tensor& targets, const VocabShard& shard, const Tensor& row_max,
-                      const Tensor& sums, const Tensor& scale, Tensor& logits, Tensor& losses) {
+                      const Tensor& sums, const Tensor& scale, Tensor& logits, Tensor& losses,
+                      const SoftCap& soft_cap) {
   constexpr OpKind kOp = OpKind::kCrossEntropyGrad;
   CheckMatrix(kOp, "logits", logits);
   CheckPlainFloat(kOp, "logits", logits);
@@ -91,11 +92,11 @@ void CrossEntropyGrad(const Tensor& targets, const VocabShard& shard, const Tens
   const OpScope scope(device, CrossEntropyGradRecord(shape.rows, shape.columns, logits.dtype()));
   if (device.kind() == DeviceKind::kCuda) {
     return CudaKernel(device, kOp, &CudaOps::cross_entropy_grad)(targets, shard, row_max, sums,
-                                                                 scale, logits, losses);
+                                                                 scale, logits, losses, soft_cap);
   }
   if (device.kind() != DeviceKind::kCpu) return;
   CrossEntropyGradCpu(device.threads(), shape, targets.i32(), row_max.f32(), sums.f32(),
-                      *scale.f32(), F32InOut(logits).data(), losses.f32());
+                      *scale.f32(), soft_cap, F32InOut(logits).data(), losses.f32());
 }
 
 }  // namespace trimtab

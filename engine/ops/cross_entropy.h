@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "engine/device/tensor.h"
+#include "engine/ops/math.h"
 
 namespace trimtab {
 
@@ -30,8 +31,10 @@ void CrossEntropySum(const Tensor& logits, const Tensor& targets, const VocabSha
                      const Tensor& row_max, Tensor& sums);
 
 /// losses [N] = log(sums[0]) - sums[1]; logits becomes scale * (softmax - onehot(target)). `scale`
-/// [1] is a tensor because captured work must be able to read a new one.
+/// [1] is a tensor because captured work must be able to read a new one. Where `logits` are those
+/// of the model under a soft cap (ApplySoftCap), their gradient is that of the ones before it.
 void CrossEntropyGrad(const Tensor& targets, const VocabShard& shard, const Tensor& row_max,
-                      const Tensor& sums, const Tensor& scale, Tensor& logits, Tensor& losses);
+                      const Tensor& sums, const Tensor& scale, Tensor& logits, Tensor& losses,
+                      const SoftCap& soft_cap = {});
 
 }  // namespace trimtab

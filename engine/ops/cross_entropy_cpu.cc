@@ -33,6 +33,14 @@ TRIMTAB_CLONES void SpanScaledExp(int64_t n, float shift, float factor, float* x
   for (int64_t i = 0; i < n; ++i) x[i] = factor * Exp(x[i] - shift);
 }
 
+// The same, times the derivative of a soft cap that gave x.
+TRIMTAB_CLONES void SpanCappedExp(int64_t n, float shift, float factor, const SoftCap& soft_cap,
+                                  float* x) {
+  const SoftCap f = soft_cap;
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) x[i] = factor * Exp(x[i] - shift) * f.Derivative(x[i]);
+}
+
 // Column of `target` among the used ones, or -1.
 int64_t TargetColumn(const LogitsShape& shape, int32_t target) {
   const int64_t column = target - shape.first_id;
@@ -67,15 +75,20 @@ void CrossEntropySumCpu(int threads, const LogitsShape& shape, const float* logi
 }
 
 void CrossEntropyGradCpu(int threads, const LogitsShape& shape, const int32_t* targets,
-                         const float* row_max, const float* sums, float scale, float* logits,
-                         float* losses) {
+                         const float* row_max, const float* sums, float scale,
+                         const SoftCap& soft_cap, float* logits, float* losses) {
   ParallelFor(threads, shape.rows, RowGrain(shape.columns), [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       float* x = logits + row * shape.columns;
-      SpanScaledExp(shape.used, row_max[row], scale / sums[row], x);
-      std::fill(x + shape.used, x + shape.columns, 0.0f);
       const int64_t column = TargetColumn(shape, targets[row]);
-      if (column >= 0) x[column] -= scale;
+      const float slope = column < 0 ? 0.0f : soft_cap.Derivative(x[column]);
+      if (soft_cap.identity()) {
+        SpanScaledExp(shape.used, row_max[row], scale / sums[row], x);
+      } else {
+        SpanCappedExp(shape.used, row_max[row], scale / sums[row], soft_cap, x);
+      }
+      std::fill(x + shape.used, x + shape.columns, 0.0f);
+      if (column >= 0) x[column] -= scale * slope;
       losses[row] = std::log(sums[row]) - sums[shape.rows + row];
     }
   });

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "engine/ops/math.h"
+
 namespace trimtab {
 
 /// Rows of logits on this rank. `used` <= columns of them are ids of the vocabulary, the rest is
@@ -18,7 +20,7 @@ void CrossEntropyMaxCpu(int threads, const LogitsShape& shape, const float* logi
 void CrossEntropySumCpu(int threads, const LogitsShape& shape, const float* logits,
                         const int32_t* targets, const float* row_max, float* sums);
 void CrossEntropyGradCpu(int threads, const LogitsShape& shape, const int32_t* targets,
-                         const float* row_max, const float* sums, float scale, float* logits,
-                         float* losses);
+                         const float* row_max, const float* sums, float scale,
+                         const SoftCap& soft_cap, float* logits, float* losses);
 
 }  // namespace trimtab

@@ -15,6 +15,7 @@
 #include "engine/ops/fused_fp8.h"
 #include "engine/ops/gate_rows.h"
 #include "engine/ops/gemm.h"
+#include "engine/ops/head_norm.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/permute.h"
 #include "engine/ops/quantize.h"
@@ -38,14 +39,16 @@ struct CudaOps {
                                    const Tensor& log_sum_exp, const Tensor& dout, Tensor& dquery,
                                    Tensor& dkv, const Tensor& scratch) = nullptr;
   decltype(&Rope) rope = nullptr;
+  decltype(&HeadNormForward) head_norm_forward = nullptr;
+  decltype(&HeadNormBackward) head_norm_backward = nullptr;
   decltype(&LayerNormForward) layer_norm_forward = nullptr;
   decltype(&LayerNormBackward) layer_norm_backward = nullptr;
   decltype(&RmsNormForward) rms_norm_forward = nullptr;
   decltype(&RmsNormBackward) rms_norm_backward = nullptr;
-  decltype(&GeluForward) gelu_forward = nullptr;
-  decltype(&GeluBackward) gelu_backward = nullptr;
-  decltype(&SwiGluForward) swiglu_forward = nullptr;
-  decltype(&SwiGluBackward) swiglu_backward = nullptr;
+  decltype(&ActivationForward) activation_forward = nullptr;
+  decltype(&ActivationBackward) activation_backward = nullptr;
+  decltype(&GatedActivationForward) gated_activation_forward = nullptr;
+  decltype(&GatedActivationBackward) gated_activation_backward = nullptr;
   decltype(&EmbeddingForward) embedding_forward = nullptr;
   decltype(&EmbeddingBackward) embedding_backward = nullptr;
   decltype(&PositionForward) position_forward = nullptr;
@@ -57,6 +60,7 @@ struct CudaOps {
   decltype(&Copy) copy = nullptr;
   decltype(&CopyColumns) copy_columns = nullptr;
   decltype(&Fill) fill = nullptr;
+  decltype(&ApplySoftCap) apply_soft_cap = nullptr;
   decltype(&AddBias) add_bias = nullptr;
   decltype(&Sum) sum = nullptr;
   decltype(&SumSquares) sum_squares = nullptr;

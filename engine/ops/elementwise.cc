@@ -4,6 +4,7 @@
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
 #include "engine/ops/elementwise_cpu.h"
+#include "engine/ops/widen.h"
 
 namespace trimtab {
 namespace {
@@ -28,6 +29,10 @@ OpRecord SumRecord(int64_t numel) {
 }
 OpRecord SumSquaresRecord(int64_t numel, DType dtype) {
   return Record(OpKind::kSumSquares, numel, dtype, SizeOf(dtype));
+}
+
+OpRecord ApplySoftCapRecord(int64_t numel, DType dtype) {
+  return Record(OpKind::kSoftCap, numel, dtype, 2 * SizeOf(dtype));
 }
 
 OpRecord AddBiasRecord(int64_t rows, int64_t columns, DType dtype) {
@@ -103,6 +108,18 @@ void Fill(Tensor& x, float value) {
   if (device.kind() == DeviceKind::kCuda) return CudaKernel(device, kOp, &CudaOps::fill)(x, value);
   if (device.kind() != DeviceKind::kCpu) return;
   FillCpu(device.threads(), x.numel(), value, x.dtype(), x.raw());
+}
+
+void ApplySoftCap(const SoftCap& soft_cap, Tensor& x) {
+  constexpr OpKind kOp = OpKind::kSoftCap;
+  CheckPlainFloat(kOp, "x", x);
+  Device& device = x.device();
+  const OpScope scope(device, ApplySoftCapRecord(x.numel(), x.dtype()));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::apply_soft_cap)(soft_cap, x);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  SoftCapCpu(device.threads(), x.numel(), soft_cap, F32InOut(x).data());
 }
 
 void AddBias(const Tensor& bias, Tensor& x) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "engine/device/tensor.h"
+#include "engine/ops/math.h"
 
 namespace trimtab {
 
@@ -12,6 +13,7 @@ OpRecord CopyRecord(int64_t numel, DType source = DType::kF32, DType destination
 OpRecord FillRecord(int64_t numel, DType dtype = DType::kF32);
 OpRecord SumRecord(int64_t numel);
 OpRecord SumSquaresRecord(int64_t numel, DType dtype = DType::kF32);
+OpRecord ApplySoftCapRecord(int64_t numel, DType dtype = DType::kF32);
 OpRecord AddBiasRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
 
 /// y += x, both of one type of fp32, bf16, fp16.
@@ -24,6 +26,8 @@ void CopyColumns(const Tensor& source, int64_t from, Tensor& destination, int64_
                  int64_t columns);
 /// x = value in every element (fp32, bf16, fp16; uint16 and fp8 only with 0).
 void Fill(Tensor& x, float value);
+/// x = soft_cap.Apply(x) in every element (fp32, bf16, fp16).
+void ApplySoftCap(const SoftCap& soft_cap, Tensor& x);
 /// x [rows, C] += bias [C] in every row, both of one type.
 void AddBias(const Tensor& bias, Tensor& x);
 

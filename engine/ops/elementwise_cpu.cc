@@ -21,6 +21,17 @@ TRIMTAB_CLONES void AddSpan(int64_t n, const float* x, float* y) {
   for (int64_t i = 0; i < n; ++i) y[i] += x[i];
 }
 
+TRIMTAB_CLONES void SoftCapSpan(int64_t n, const SoftCap& soft_cap, float* x) {
+  const SoftCap f = soft_cap;
+  if (f.cap == 0.0f) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) x[i] *= f.scale;
+    return;
+  }
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) x[i] = f.cap * Tanh(x[i] * f.scale / f.cap);
+}
+
 // Sums run in this many lanes side by side: enough independent additions to hide their latency.
 constexpr int64_t kLanes = 32;
 
@@ -146,6 +157,11 @@ void AddBiasCpu(int threads, int64_t rows, int64_t columns, DType dtype, const v
       AddTyped(columns, dtype, bias, ElementAt(dtype, x, row * columns));
     }
   });
+}
+
+void SoftCapCpu(int threads, int64_t n, const SoftCap& soft_cap, float* x) {
+  ParallelFor(threads, n, kSpanGrain,
+              [=](int64_t begin, int64_t end) { SoftCapSpan(end - begin, soft_cap, x + begin); });
 }
 
 double SumSquaresCpu(int threads, int64_t n, DType dtype, const void* x) {

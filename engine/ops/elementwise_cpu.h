@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "engine/base/dtype.h"
+#include "engine/ops/math.h"
 
 namespace trimtab {
 
@@ -19,6 +20,7 @@ void CopyColumnsCpu(int threads, int64_t rows, int64_t columns, const RowsOf<con
                     const RowsOf<void>& destination);
 void FillCpu(int threads, int64_t n, float value, DType dtype, void* x);
 void AddBiasCpu(int threads, int64_t rows, int64_t columns, DType dtype, const void* bias, void* x);
+void SoftCapCpu(int threads, int64_t n, const SoftCap& soft_cap, float* x);
 double SumSquaresCpu(int threads, int64_t n, DType dtype, const void* x);
 double SumCpu(int threads, int64_t n, const float* x);
 

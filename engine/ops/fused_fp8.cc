@@ -82,8 +82,10 @@ void Store(const Device& device, int64_t rows, int64_t columns, const float* val
 
 }  // namespace
 
-OpRecord LayerNormForwardFp8Record(int64_t rows, int64_t columns, DType dtype, bool transposed) {
-  return NormRecord(OpKind::kLayerNormForwardFp8, rows, columns, dtype, transposed, 2, 2);
+OpRecord LayerNormForwardFp8Record(int64_t rows, int64_t columns, DType dtype, bool transposed,
+                                   bool bias) {
+  return NormRecord(OpKind::kLayerNormForwardFp8, rows, columns, dtype, transposed, bias ? 2 : 1,
+                    2);
 }
 OpRecord RmsNormForwardFp8Record(int64_t rows, int64_t columns, DType dtype, bool transposed) {
   return NormRecord(OpKind::kRmsNormForwardFp8, rows, columns, dtype, transposed, 1, 1);
@@ -106,29 +108,30 @@ OpRecord SwiGluBackwardFp8Record(int64_t rows, int64_t columns, DType dtype,
   return Record(OpKind::kSwiGluBackwardFp8, rows, columns, dtype, 3, 2, copies);
 }
 
-void LayerNormForwardFp8(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
-                         const Tensor& scale, Fp8Output& out, Tensor& mean, Tensor& rstd) {
+void LayerNormForwardFp8(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                         const NormOptions& options, const Tensor& scale, Fp8Output& out,
+                         Tensor& mean, Tensor& rstd) {
   constexpr OpKind kOp = OpKind::kLayerNormForwardFp8;
   CheckNorm(kOp, x, weight, scale, out, rstd);
   Device& device = x.device();
   const NormShape shape = {x.dim(0), x.dim(1)};
-  CheckOperand(kOp, "bias", bias, {shape.columns}, device, x.dtype());
+  if (bias.defined()) CheckOperand(kOp, "bias", bias, {shape.columns}, device, x.dtype());
   CheckOperand(kOp, "mean", mean, {shape.rows}, device);
   const OpScope scope(device, LayerNormForwardFp8Record(shape.rows, shape.columns, x.dtype(),
-                                                        out.transposed.defined()));
+                                                        out.transposed.defined(), bias.defined()));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::layer_norm_forward_fp8)(x, weight, bias, epsilon,
+    return CudaKernel(device, kOp, &CudaOps::layer_norm_forward_fp8)(x, weight, bias, options,
                                                                      scale, out, mean, rstd);
   }
   if (device.kind() != DeviceKind::kCpu) return;
   HostFloats y(x.numel());
   LayerNormForwardCpu(device.threads(), shape, F32In(x).data(), F32In(weight).data(),
-                      F32In(bias).data(), epsilon, y.data(), mean.f32(), rstd.f32());
+                      F32In(bias).data(), options, y.data(), mean.f32(), rstd.f32());
   Store(device, shape.rows, shape.columns, y.data(), scale, out);
 }
 
-void RmsNormForwardFp8(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& scale,
-                       Fp8Output& out, Tensor& rstd) {
+void RmsNormForwardFp8(const Tensor& x, const Tensor& weight, const NormOptions& options,
+                       const Tensor& scale, Fp8Output& out, Tensor& rstd) {
   constexpr OpKind kOp = OpKind::kRmsNormForwardFp8;
   CheckNorm(kOp, x, weight, scale, out, rstd);
   Device& device = x.device();
@@ -136,12 +139,12 @@ void RmsNormForwardFp8(const Tensor& x, const Tensor& weight, double epsilon, co
   const OpScope scope(device, RmsNormForwardFp8Record(shape.rows, shape.columns, x.dtype(),
                                                       out.transposed.defined()));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::rms_norm_forward_fp8)(x, weight, epsilon, scale, out,
+    return CudaKernel(device, kOp, &CudaOps::rms_norm_forward_fp8)(x, weight, options, scale, out,
                                                                    rstd);
   }
   if (device.kind() != DeviceKind::kCpu) return;
   HostFloats y(x.numel());
-  RmsNormForwardCpu(device.threads(), shape, F32In(x).data(), F32In(weight).data(), epsilon,
+  RmsNormForwardCpu(device.threads(), shape, F32In(x).data(), F32In(weight).data(), options,
                     y.data(), rstd.f32());
   Store(device, shape.rows, shape.columns, y.data(), scale, out);
 }
@@ -158,7 +161,8 @@ void GeluForwardFp8(const Tensor& x, const Tensor& scale, Fp8Output& out) {
   }
   if (device.kind() != DeviceKind::kCpu) return;
   HostFloats y(x.numel());
-  GeluForwardCpu(device.threads(), x.numel(), F32In(x).data(), y.data());
+  ActivationForwardCpu(device.threads(), ActivationFunction::kGelu, x.numel(), F32In(x).data(),
+                       y.data());
   Store(device, x.dim(0), x.dim(1), y.data(), scale, out);
 }
 
@@ -185,7 +189,8 @@ void GeluBackwardFp8(const Tensor& x, const Tensor& dy, const Tensor& scale, Fp8
   }
   if (device.kind() != DeviceKind::kCpu) return;
   HostFloats dx(x.numel());
-  GeluBackwardCpu(device.threads(), x.numel(), F32In(x).data(), F32In(dy).data(), dx.data());
+  ActivationBackwardCpu(device.threads(), ActivationFunction::kGelu, x.numel(), F32In(x).data(),
+                        F32In(dy).data(), dx.data());
   if (sums) {
     BiasBackwardCpu(device.threads(), rows, columns, dx.data(), F32InOut(dbias).data(), accumulate);
   }
@@ -208,7 +213,8 @@ void SwiGluForwardFp8(const Tensor& gate_up, const Tensor& scale, Fp8Output& out
   }
   if (device.kind() != DeviceKind::kCpu) return;
   HostFloats y(rows * columns);
-  SwiGluForwardCpu(device.threads(), rows, columns, F32In(gate_up).data(), y.data());
+  GatedActivationForwardCpu(device.threads(), ActivationFunction::kSilu, rows, columns,
+                            F32In(gate_up).data(), y.data());
   Store(device, rows, columns, y.data(), scale, out);
 }
 
@@ -228,8 +234,8 @@ void SwiGluBackwardFp8(const Tensor& gate_up, const Tensor& dy, const Tensor& sc
   }
   if (device.kind() != DeviceKind::kCpu) return;
   HostFloats dgate_up(gate_up.numel());
-  SwiGluBackwardCpu(device.threads(), rows, columns, F32In(gate_up).data(), F32In(dy).data(),
-                    dgate_up.data());
+  GatedActivationBackwardCpu(device.threads(), ActivationFunction::kSilu, rows, columns,
+                             F32In(gate_up).data(), F32In(dy).data(), dgate_up.data());
   Store(device, rows, 2 * columns, dgate_up.data(), scale, out);
 }
 

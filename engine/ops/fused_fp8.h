@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "engine/device/tensor.h"
+#include "engine/ops/norm.h"
 #include "engine/ops/quantize.h"
 
 namespace trimtab {
@@ -22,7 +23,8 @@ struct Fp8Copies {
   bool transposed = true;
 };
 
-OpRecord LayerNormForwardFp8Record(int64_t rows, int64_t columns, DType dtype, bool transposed);
+OpRecord LayerNormForwardFp8Record(int64_t rows, int64_t columns, DType dtype, bool transposed,
+                                   bool bias = true);
 OpRecord RmsNormForwardFp8Record(int64_t rows, int64_t columns, DType dtype, bool transposed);
 OpRecord GeluForwardFp8Record(int64_t rows, int64_t columns, DType dtype, const Fp8Copies& copies);
 /// `dbias` says whether the op sums it, and `gradient` what it is stored in.
@@ -35,11 +37,12 @@ OpRecord SwiGluBackwardFp8Record(int64_t rows, int64_t columns, DType dtype,
                                  const Fp8Copies& copies);
 
 /// out [rows, C] = LayerNormForward; out.rows must be defined.
-void LayerNormForwardFp8(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
-                         const Tensor& scale, Fp8Output& out, Tensor& mean, Tensor& rstd);
+void LayerNormForwardFp8(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                         const NormOptions& options, const Tensor& scale, Fp8Output& out,
+                         Tensor& mean, Tensor& rstd);
 /// out [rows, C] = RmsNormForward; out.rows must be defined.
-void RmsNormForwardFp8(const Tensor& x, const Tensor& weight, double epsilon, const Tensor& scale,
-                       Fp8Output& out, Tensor& rstd);
+void RmsNormForwardFp8(const Tensor& x, const Tensor& weight, const NormOptions& options,
+                       const Tensor& scale, Fp8Output& out, Tensor& rstd);
 
 /// out [N, F] = gelu(x), x [N, F].
 void GeluForwardFp8(const Tensor& x, const Tensor& scale, Fp8Output& out);

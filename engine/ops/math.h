@@ -68,6 +68,109 @@ TRIMTAB_HOST_DEVICE float SiluDerivative(float x) {
   return s + x * s * (e * s);
 }
 
+/// erf(x) to about 1 ulp: near 0 an odd polynomial, elsewhere 1 - e^p(|x|) (minimax polynomials by
+/// N. Juffa, stackoverflow.com/a/35148199).
+TRIMTAB_HOST_DEVICE float Erf(float x) {
+  const float t = x < 0.0f ? -x : x;
+  const float s = x * x;
+  float far = -1.72853470e-5f * t + 3.83197126e-4f;
+  far = far * s + (-3.88396438e-3f * t + 2.42546219e-2f);
+  far = far * t - 1.06777877e-1f;
+  far = far * t - 6.34846687e-1f;
+  far = far * t - 1.28717512e-1f;
+  far = 1.0f - Exp(far * t - t);
+  float near = -5.96761703e-4f;
+  near = near * s + 4.99119423e-3f;
+  near = near * s - 2.67681349e-2f;
+  near = near * s + 1.12819925e-1f;
+  near = near * s - 3.76125336e-1f;
+  near = near * s + 1.28379166e-1f;
+  near = near * x + x;
+  const float signed_far = x < 0.0f ? -far : far;
+  return t > 0.927734375f ? signed_far : near;
+}
+
+/// gelu(x) = x/2 (1 + erf(x / sqrt 2)).
+TRIMTAB_HOST_DEVICE float GeluErf(float x) {
+  return 0.5f * x * (1.0f + Erf(x * 0.70710678118654752f));
+}
+
+/// d GeluErf / dx: the normal distribution function, plus x times its density.
+TRIMTAB_HOST_DEVICE float GeluErfDerivative(float x) {
+  const float density = 0.39894228040143268f * Exp(-0.5f * x * x);
+  return 0.5f * (1.0f + Erf(x * 0.70710678118654752f)) + x * density;
+}
+
+/// tanh(x): near 0 the Cephes library's tanhf polynomial, elsewhere 1 - 2 / (e^2|x| + 1).
+TRIMTAB_HOST_DEVICE float Tanh(float x) {
+  const float t = x < 0.0f ? -x : x;
+  const float z = x * x;
+  float near = -5.70498872745e-3f;
+  near = near * z + 2.06390887954e-2f;
+  near = near * z - 5.37397155531e-2f;
+  near = near * z + 1.33314422036e-1f;
+  near = near * z - 3.33332819422e-1f;
+  near = near * z * x + x;
+  const float far = 1.0f - 2.0f / (Exp(2.0f * t) + 1.0f);
+  const float signed_far = x < 0.0f ? -far : far;
+  return t > 0.625f ? signed_far : near;
+}
+
+/// The activation functions of an MLP. kGelu is the tanh approximation, kGeluErf the function
+/// itself (Hendrycks & Gimpel, arXiv:1606.08415); kSquaredRelu is max(x, 0)^2 (So et al., Primer,
+/// arXiv:2109.08668).
+enum class ActivationFunction { kGelu, kGeluErf, kRelu, kSquaredRelu, kSilu };
+
+template <ActivationFunction kFunction>
+TRIMTAB_HOST_DEVICE float Activate(float x) {
+  const float positive = x > 0.0f ? x : 0.0f;
+  if constexpr (kFunction == ActivationFunction::kGelu) return Gelu(x);
+  if constexpr (kFunction == ActivationFunction::kGeluErf) return GeluErf(x);
+  if constexpr (kFunction == ActivationFunction::kRelu) return positive;
+  if constexpr (kFunction == ActivationFunction::kSquaredRelu) return positive * positive;
+  if constexpr (kFunction == ActivationFunction::kSilu) return Silu(x);
+}
+
+template <ActivationFunction kFunction>
+TRIMTAB_HOST_DEVICE float ActivateDerivative(float x) {
+  if constexpr (kFunction == ActivationFunction::kGelu) return GeluDerivative(x);
+  if constexpr (kFunction == ActivationFunction::kGeluErf) return GeluErfDerivative(x);
+  if constexpr (kFunction == ActivationFunction::kRelu) return x > 0.0f ? 1.0f : 0.0f;
+  if constexpr (kFunction == ActivationFunction::kSquaredRelu) return x > 0.0f ? 2.0f * x : 0.0f;
+  if constexpr (kFunction == ActivationFunction::kSilu) return SiluDerivative(x);
+}
+
+/// x * scale, and with a cap above 0, cap * tanh(x * scale / cap) (Gemma 2, arXiv:2408.00118).
+struct SoftCap {
+  float scale = 1.0f;
+  float cap = 0.0f;
+
+  bool identity() const { return scale == 1.0f && cap == 0.0f; }
+  TRIMTAB_HOST_DEVICE float Apply(float x) const {
+    const float scaled = x * scale;
+    return cap > 0.0f ? cap * Tanh(scaled / cap) : scaled;
+  }
+  /// The derivative where the result is `y`.
+  TRIMTAB_HOST_DEVICE float Derivative(float y) const {
+    const float t = cap > 0.0f ? y / cap : 0.0f;
+    return scale * (1.0f - t * t);
+  }
+};
+
+/// What ALiBi takes from a score of head `head` of `heads` per token between query and key (Press
+/// et al., arXiv:2108.12409, and its code for numbers of heads that are no power of 2): 2^(-8i/n)
+/// for i = 1, ..., n, the largest power of 2 in `heads`, then the odd steps of twice as many. 0
+/// without heads.
+TRIMTAB_HOST_DEVICE float AlibiSlope(int64_t head, int64_t heads) {
+  if (heads == 0) return 0.0f;
+  int64_t power = 1;
+  while (2 * power <= heads) power *= 2;
+  const double step =
+      head < power ? static_cast<double>(head + 1) / static_cast<double>(power)
+                   : static_cast<double>(2 * (head - power) + 1) / static_cast<double>(2 * power);
+  return static_cast<float>(std::exp2(-8.0 * step));
+}
+
 /// How the attentions of a query over two sets of keys become the one over both: what to multiply
 /// each result by, and the log-sum-exp of all scores.
 struct AttentionMerge {

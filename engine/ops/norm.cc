@@ -29,11 +29,13 @@ OpRecord BackwardRecord(OpKind kind, int64_t rows, int64_t columns, DType dtype,
 
 }  // namespace
 
-OpRecord LayerNormForwardRecord(int64_t rows, int64_t columns, DType dtype) {
-  return Record(OpKind::kLayerNormForward, rows, columns, dtype, 2, 2, 2);
+OpRecord LayerNormForwardRecord(int64_t rows, int64_t columns, DType dtype, bool bias) {
+  return Record(OpKind::kLayerNormForward, rows, columns, dtype, 2, bias ? 2 : 1, 2);
 }
-OpRecord LayerNormBackwardRecord(int64_t rows, int64_t columns, DType dtype, DType gradient) {
-  return BackwardRecord(OpKind::kLayerNormBackward, rows, columns, dtype, 2, gradient, 2);
+OpRecord LayerNormBackwardRecord(int64_t rows, int64_t columns, DType dtype, DType gradient,
+                                 bool bias) {
+  return BackwardRecord(OpKind::kLayerNormBackward, rows, columns, dtype, bias ? 2 : 1, gradient,
+                        2);
 }
 OpRecord RmsNormForwardRecord(int64_t rows, int64_t columns, DType dtype) {
   return Record(OpKind::kRmsNormForward, rows, columns, dtype, 2, 1, 1);
@@ -42,31 +44,32 @@ OpRecord RmsNormBackwardRecord(int64_t rows, int64_t columns, DType dtype, DType
   return BackwardRecord(OpKind::kRmsNormBackward, rows, columns, dtype, 1, gradient, 1);
 }
 
-void LayerNormForward(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
-                      Tensor& y, Tensor& mean, Tensor& rstd) {
+void LayerNormForward(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                      const NormOptions& options, Tensor& y, Tensor& mean, Tensor& rstd) {
   constexpr OpKind kOp = OpKind::kLayerNormForward;
   CheckMatrix(kOp, "x", x);
   Device& device = x.device();
   const NormShape shape = {x.dim(0), x.dim(1)};
   CheckPlainFloat(kOp, "x", x);
   CheckOperand(kOp, "weight", weight, {shape.columns}, device, x.dtype());
-  CheckOperand(kOp, "bias", bias, {shape.columns}, device, x.dtype());
+  if (bias.defined()) CheckOperand(kOp, "bias", bias, {shape.columns}, device, x.dtype());
   CheckOperand(kOp, "y", y, x.shape(), device, x.dtype());
   CheckOperand(kOp, "mean", mean, {shape.rows}, device);
   CheckOperand(kOp, "rstd", rstd, {shape.rows}, device);
-  const OpScope scope(device, LayerNormForwardRecord(shape.rows, shape.columns, x.dtype()));
+  const OpScope scope(device,
+                      LayerNormForwardRecord(shape.rows, shape.columns, x.dtype(), bias.defined()));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::layer_norm_forward)(x, weight, bias, epsilon, y, mean,
+    return CudaKernel(device, kOp, &CudaOps::layer_norm_forward)(x, weight, bias, options, y, mean,
                                                                  rstd);
   }
   if (device.kind() != DeviceKind::kCpu) return;
   LayerNormForwardCpu(device.threads(), shape, F32In(x).data(), F32In(weight).data(),
-                      F32In(bias).data(), epsilon, F32Out(y).data(), mean.f32(), rstd.f32());
+                      F32In(bias).data(), options, F32Out(y).data(), mean.f32(), rstd.f32());
 }
 
 void LayerNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
                        const Tensor& rstd, Tensor& dx, Tensor& dweight, Tensor& dbias,
-                       bool accumulate) {
+                       bool accumulate, bool weight_plus_one) {
   constexpr OpKind kOp = OpKind::kLayerNormBackward;
   CheckMatrix(kOp, "x", x);
   Device& device = x.device();
@@ -79,20 +82,21 @@ void LayerNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, 
   CheckOperand(kOp, "dx", dx, x.shape(), device, x.dtype());
   CheckPlainFloat(kOp, "dweight", dweight);
   CheckOperand(kOp, "dweight", dweight, {shape.columns}, device, dweight.dtype());
-  CheckOperand(kOp, "dbias", dbias, {shape.columns}, device, dweight.dtype());
-  const OpScope scope(
-      device, LayerNormBackwardRecord(shape.rows, shape.columns, x.dtype(), dweight.dtype()));
+  if (dbias.defined()) CheckOperand(kOp, "dbias", dbias, {shape.columns}, device, dweight.dtype());
+  const OpScope scope(device, LayerNormBackwardRecord(shape.rows, shape.columns, x.dtype(),
+                                                      dweight.dtype(), dbias.defined()));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::layer_norm_backward)(dy, x, weight, mean, rstd, dx,
-                                                                  dweight, dbias, accumulate);
+    return CudaKernel(device, kOp, &CudaOps::layer_norm_backward)(
+        dy, x, weight, mean, rstd, dx, dweight, dbias, accumulate, weight_plus_one);
   }
   if (device.kind() != DeviceKind::kCpu) return;
   LayerNormBackwardCpu(device.threads(), shape, F32In(dy).data(), F32In(x).data(),
                        F32In(weight).data(), mean.f32(), rstd.f32(), F32InOut(dx).data(),
-                       F32InOut(dweight).data(), F32InOut(dbias).data(), accumulate);
+                       F32InOut(dweight).data(), F32InOut(dbias).data(), accumulate,
+                       weight_plus_one);
 }
 
-void RmsNormForward(const Tensor& x, const Tensor& weight, double epsilon, Tensor& y,
+void RmsNormForward(const Tensor& x, const Tensor& weight, const NormOptions& options, Tensor& y,
                     Tensor& rstd) {
   constexpr OpKind kOp = OpKind::kRmsNormForward;
   CheckMatrix(kOp, "x", x);
@@ -104,15 +108,15 @@ void RmsNormForward(const Tensor& x, const Tensor& weight, double epsilon, Tenso
   CheckOperand(kOp, "rstd", rstd, {shape.rows}, device);
   const OpScope scope(device, RmsNormForwardRecord(shape.rows, shape.columns, x.dtype()));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::rms_norm_forward)(x, weight, epsilon, y, rstd);
+    return CudaKernel(device, kOp, &CudaOps::rms_norm_forward)(x, weight, options, y, rstd);
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  RmsNormForwardCpu(device.threads(), shape, F32In(x).data(), F32In(weight).data(), epsilon,
+  RmsNormForwardCpu(device.threads(), shape, F32In(x).data(), F32In(weight).data(), options,
                     F32Out(y).data(), rstd.f32());
 }
 
 void RmsNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd,
-                     Tensor& dx, Tensor& dweight, bool accumulate) {
+                     Tensor& dx, Tensor& dweight, bool accumulate, bool weight_plus_one) {
   constexpr OpKind kOp = OpKind::kRmsNormBackward;
   CheckMatrix(kOp, "x", x);
   Device& device = x.device();
@@ -128,12 +132,12 @@ void RmsNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, co
                       RmsNormBackwardRecord(shape.rows, shape.columns, x.dtype(), dweight.dtype()));
   if (device.kind() == DeviceKind::kCuda) {
     return CudaKernel(device, kOp, &CudaOps::rms_norm_backward)(dy, x, weight, rstd, dx, dweight,
-                                                                accumulate);
+                                                                accumulate, weight_plus_one);
   }
   if (device.kind() != DeviceKind::kCpu) return;
   RmsNormBackwardCpu(device.threads(), shape, F32In(dy).data(), F32In(x).data(),
                      F32In(weight).data(), rstd.f32(), F32InOut(dx).data(),
-                     F32InOut(dweight).data(), accumulate);
+                     F32InOut(dweight).data(), accumulate, weight_plus_one);
 }
 
 }  // namespace trimtab

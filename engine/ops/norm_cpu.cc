@@ -26,31 +26,29 @@ TRIMTAB_CLONES float RowSquares(int64_t n, const float* x, float mean) {
   return sum;
 }
 
-TRIMTAB_CLONES void LayerNormRow(int64_t n, const float* x, const float* weight, const float* bias,
-                                 float mean, float rstd, float* y) {
+// y = (x - mean) * rstd * (weight + offset) (+ bias).
+TRIMTAB_CLONES void NormRow(int64_t n, const float* x, const float* weight, float offset,
+                            const float* bias, float mean, float rstd, float* y) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * rstd * weight[i] + bias[i];
+  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * rstd * (weight[i] + offset);
+  if (bias == nullptr) return;
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] += bias[i];
 }
 
-TRIMTAB_CLONES void RmsNormRow(int64_t n, const float* x, const float* weight, float rstd,
-                               float* y) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * rstd * weight[i];
-}
-
-// The row's sums that dx needs: over g = dy * weight and the normalised xhat.
+// The row's sums that dx needs: over g = dy * (weight + offset) and the normalised xhat.
 struct RowSums {
   float g;
   float g_xhat;
 };
 
 TRIMTAB_CLONES RowSums GradientSums(int64_t n, const float* dy, const float* x, const float* weight,
-                                    float mean, float rstd) {
+                                    float offset, float mean, float rstd) {
   float g_sum = 0;
   float g_xhat_sum = 0;
 #pragma omp simd reduction(+ : g_sum, g_xhat_sum)
   for (int64_t i = 0; i < n; ++i) {
-    const float g = dy[i] * weight[i];
+    const float g = dy[i] * (weight[i] + offset);
     g_sum += g;
     g_xhat_sum += g * (x[i] - mean) * rstd;
   }
@@ -59,12 +57,12 @@ TRIMTAB_CLONES RowSums GradientSums(int64_t n, const float* dy, const float* x, 
 
 // dx += rstd * (g - shift - xhat * slope).
 TRIMTAB_CLONES void AddInputGradient(int64_t n, const float* dy, const float* x,
-                                     const float* weight, float mean, float rstd, float shift,
-                                     float slope, float* dx) {
+                                     const float* weight, float offset, float mean, float rstd,
+                                     float shift, float slope, float* dx) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     const float xhat = (x[i] - mean) * rstd;
-    dx[i] += rstd * (dy[i] * weight[i] - shift - xhat * slope);
+    dx[i] += rstd * (dy[i] * (weight[i] + offset) - shift - xhat * slope);
   }
 }
 
@@ -118,6 +116,8 @@ void WeightGradients(int threads, const NormShape& shape, const float* dy, const
   });
 }
 
+float OffsetOf(bool weight_plus_one) { return weight_plus_one ? 1.0f : 0.0f; }
+
 float ReciprocalRoot(double mean_square, double epsilon) {
   return static_cast<float>(1.0 / std::sqrt(mean_square + epsilon));
 }
@@ -125,7 +125,8 @@ float ReciprocalRoot(double mean_square, double epsilon) {
 }  // namespace
 
 void LayerNormForwardCpu(int threads, const NormShape& shape, const float* x, const float* weight,
-                         const float* bias, double epsilon, float* y, float* mean, float* rstd) {
+                         const float* bias, const NormOptions& options, float* y, float* mean,
+                         float* rstd) {
   const int64_t n = shape.columns;
   ParallelFor(threads, shape.rows, RowGrain(n), [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
@@ -134,53 +135,57 @@ void LayerNormForwardCpu(int threads, const NormShape& shape, const float* x, co
       const double variance =
           static_cast<double>(RowSquares(n, in, center)) / static_cast<double>(n);
       mean[row] = center;
-      rstd[row] = ReciprocalRoot(variance, epsilon);
-      LayerNormRow(n, in, weight, bias, center, rstd[row], y + row * n);
+      rstd[row] = ReciprocalRoot(variance, options.epsilon);
+      NormRow(n, in, weight, OffsetOf(options.weight_plus_one), bias, center, rstd[row],
+              y + row * n);
     }
   });
 }
 
 void LayerNormBackwardCpu(int threads, const NormShape& shape, const float* dy, const float* x,
                           const float* weight, const float* mean, const float* rstd, float* dx,
-                          float* dweight, float* dbias, bool accumulate) {
+                          float* dweight, float* dbias, bool accumulate, bool weight_plus_one) {
   const int64_t n = shape.columns;
+  const float offset = OffsetOf(weight_plus_one);
   ParallelFor(threads, shape.rows, RowGrain(n), [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const float* d = dy + row * n;
       const float* in = x + row * n;
-      const RowSums sums = GradientSums(n, d, in, weight, mean[row], rstd[row]);
+      const RowSums sums = GradientSums(n, d, in, weight, offset, mean[row], rstd[row]);
       const auto count = static_cast<float>(n);
-      AddInputGradient(n, d, in, weight, mean[row], rstd[row], sums.g / count, sums.g_xhat / count,
-                       dx + row * n);
+      AddInputGradient(n, d, in, weight, offset, mean[row], rstd[row], sums.g / count,
+                       sums.g_xhat / count, dx + row * n);
     }
   });
   WeightGradients(threads, shape, dy, x, mean, rstd, dweight, dbias, accumulate);
 }
 
 void RmsNormForwardCpu(int threads, const NormShape& shape, const float* x, const float* weight,
-                       double epsilon, float* y, float* rstd) {
+                       const NormOptions& options, float* y, float* rstd) {
   const int64_t n = shape.columns;
   ParallelFor(threads, shape.rows, RowGrain(n), [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const float* in = x + row * n;
       const double squares = RowSquares(n, in, 0.0f);
-      rstd[row] = ReciprocalRoot(squares / static_cast<double>(n), epsilon);
-      RmsNormRow(n, in, weight, rstd[row], y + row * n);
+      rstd[row] = ReciprocalRoot(squares / static_cast<double>(n), options.epsilon);
+      NormRow(n, in, weight, OffsetOf(options.weight_plus_one), nullptr, 0.0f, rstd[row],
+              y + row * n);
     }
   });
 }
 
 void RmsNormBackwardCpu(int threads, const NormShape& shape, const float* dy, const float* x,
                         const float* weight, const float* rstd, float* dx, float* dweight,
-                        bool accumulate) {
+                        bool accumulate, bool weight_plus_one) {
   const int64_t n = shape.columns;
+  const float offset = OffsetOf(weight_plus_one);
   ParallelFor(threads, shape.rows, RowGrain(n), [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const float* d = dy + row * n;
       const float* in = x + row * n;
-      const RowSums sums = GradientSums(n, d, in, weight, 0.0f, rstd[row]);
-      AddInputGradient(n, d, in, weight, 0.0f, rstd[row], 0.0f, sums.g_xhat / static_cast<float>(n),
-                       dx + row * n);
+      const RowSums sums = GradientSums(n, d, in, weight, offset, 0.0f, rstd[row]);
+      AddInputGradient(n, d, in, weight, offset, 0.0f, rstd[row], 0.0f,
+                       sums.g_xhat / static_cast<float>(n), dx + row * n);
     }
   });
   WeightGradients(threads, shape, dy, x, nullptr, rstd, dweight, nullptr, accumulate);

@@ -56,7 +56,9 @@ F32In::F32In(const Tensor& tensor, float factor) : buffer_(CountToWiden(tensor))
   data_ = buffer_.data();
 }
 
-F32Out::F32Out(const Tensor& tensor, bool read) : tensor_(tensor), buffer_(CountToWiden(tensor)) {
+F32Out::F32Out(const Tensor& tensor, bool read)
+    : tensor_(tensor), buffer_(CountToWiden(tensor)), data_(nullptr) {
+  if (!tensor.defined()) return;
   if (tensor.dtype() == DType::kF32) {
     data_ = tensor.f32();
     return;
@@ -67,7 +69,7 @@ F32Out::F32Out(const Tensor& tensor, bool read) : tensor_(tensor), buffer_(Count
 }
 
 F32Out::~F32Out() {
-  if (tensor_.dtype() == DType::kF32) return;
+  if (!tensor_.defined() || tensor_.dtype() == DType::kF32) return;
   RoundCpu(tensor_.device().threads(), tensor_.dtype(), tensor_.numel(), data_, tensor_.raw());
 }
 

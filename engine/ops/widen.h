@@ -40,7 +40,7 @@ class F32In {
   const float* data_;
 };
 
-/// A result. Unless the kernel also reads it, it writes all of it.
+/// A result. Unless the kernel also reads it, it writes all of it. Undefined tensors have no data.
 class F32Out {
  public:
   explicit F32Out(const Tensor& tensor, bool read = false);

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Makes the golden files: tiny models trained by PyTorch in double precision.
+"""Makes the golden files: a tiny model of each family trained by PyTorch in double precision.
 
 Usage: ./make_goldens.py          (Debian packages python3-torch and python3-numpy)
 
@@ -23,6 +23,8 @@ import struct
 import numpy
 import torch
 import torch.nn.functional as F
+
+import experts
 
 STEPS = 10
 OPTIMIZER = {
@@ -67,236 +69,335 @@ LLAMA = dict(
     bias=False,
     tied_embeddings=False,
 )
-# As Mixtral (softmax over the chosen experts, a load-balancing loss and a z-loss), and as DeepSeek-V3
-# with plain attention (sigmoids, groups, a shared expert, a bias that balances, a first dense layer).
-MIXTRAL = dict(
+
+
+# The families, by what they differ from the two above in.
+FALCON = dict(
+    GPT2,
+    name="golden-falcon",
+    num_heads=4,
+    num_kv_heads=2,
+    activation="gelu_erf",
+    position="rope",
+    bias=False,
+    block="parallel",
+)
+FALCON_MQA = dict(FALCON, name="golden-falcon-mqa", num_kv_heads=1, block="parallel_shared_norm")
+GPTJ = dict(
+    GPT2,
+    name="golden-gptj",
+    position="rope",
+    bias=False,
+    mlp_bias=True,
+    tied_embeddings=False,
+    output_bias=True,
+    block="parallel_shared_norm",
+    rotary_fraction=0.5,
+    rotary_interleaved=True,
+)
+NEOX = dict(
+    GPT2,
+    name="golden-neox",
+    activation="gelu_erf",
+    position="rope",
+    tied_embeddings=False,
+    block="parallel",
+    rotary_fraction=0.25,
+)
+BLOOM = dict(GPT2, name="golden-bloom", position="alibi", embedding_norm=True)
+MPT = dict(
+    GPT2, name="golden-mpt", position="alibi", activation="gelu_erf", bias=False, norm_bias=False
+)
+OPT = dict(GPT2, name="golden-opt", activation="relu", position_offset=2)
+NEMOTRON = dict(
+    GPT2,
+    name="golden-nemotron",
+    num_kv_heads=2,
+    activation="squared_relu",
+    position="rope",
+    bias=False,
+    tied_embeddings=False,
+    norm_weight_plus_one=True,
+    rotary_fraction=0.5,
+)
+MISTRAL = dict(LLAMA, name="golden-mistral", sliding_window=7)
+QWEN2 = dict(LLAMA, name="golden-qwen2", qkv_bias=True)
+QWEN3 = dict(LLAMA, name="golden-qwen3", head_size=12, query_key_norm=True, tied_embeddings=True)
+GEMMA2 = dict(
     LLAMA,
-    name="golden-mixtral",
-    moe={
-        "num_experts": 6,
-        "router_topk": 2,
-        "ffn_hidden_size": 24,
-        "aux_loss_coeff": 0.02,
-        "z_loss_coeff": 0.001,
+    name="golden-gemma2",
+    activation="geglu",
+    tied_embeddings=True,
+    block="sandwich",
+    head_size=12,
+    norm_weight_plus_one=True,
+    embedding_scale=5.5,
+    attention_scale=0.25,
+    attention_soft_cap=2.0,
+    logit_soft_cap=3.0,
+    sliding_window=6,
+    full_attention_period=2,
+)
+GLM4 = dict(
+    LLAMA,
+    name="golden-glm4",
+    qkv_bias=True,
+    block="sandwich",
+    rotary_fraction=0.5,
+    rotary_interleaved=True,
+)
+LLAMA31 = dict(
+    LLAMA,
+    name="golden-llama31",
+    rope_scaling={
+        "kind": "llama3",
+        "factor": 4.0,
+        "original_length": 16,
+        "low_frequency": 1.0,
+        "high_frequency": 4.0,
     },
 )
-DEEPSEEK = dict(
+YARN = dict(
     LLAMA,
-    name="golden-deepseek",
-    num_layers=3,
-    moe={
-        "num_experts": 8,
-        "router_topk": 3,
-        "ffn_hidden_size": 16,
-        "shared_ffn_hidden_size": 24,
-        "first_k_dense": 1,
-        "score": "sigmoid",
-        "norm_topk": True,
-        "topk_scaling_factor": 2.5,
-        "num_groups": 4,
-        "group_topk": 2,
-        "group_score": "sum_of_top_two",
-        "expert_bias": True,
-        "bias_update_rate": 0.02,
-        "aux_loss_coeff": 0.01,
-    },
+    name="golden-yarn",
+    logit_scale=0.6,
+    rope_scaling={"kind": "yarn", "factor": 4.0, "original_length": 16, "beta_fast": 4.0},
 )
+MIXTRAL = dict(LLAMA, name="golden-mixtral", moe=experts.MIXTRAL)
+DEEPSEEK = dict(LLAMA, name="golden-deepseek", num_layers=3, moe=experts.DEEPSEEK)
 
 
-def has_experts(model, layer):
-    return "moe" in model and layer >= model["moe"].get("first_k_dense", 0)
-
-
-def mlp_shapes(model, prefix, f):
-    c = model["hidden_size"]
-    fc1 = 2 * f if model["activation"] == "swiglu" else f
-    return {prefix + "linear_fc1.weight": (fc1, c), prefix + "linear_fc2.weight": (c, f)}
-
-
-def moe_shapes(model, prefix):
-    """The experts' matrices stand one below the other."""
-    moe, c = model["moe"], model["hidden_size"]
-    shapes = {prefix + "router.weight": (moe["num_experts"], c)}
-    for name, (rows, columns) in mlp_shapes(
-        model, prefix + "experts.", moe["ffn_hidden_size"]
-    ).items():
-        shapes[name] = (moe["num_experts"] * rows, columns)
-    if moe.get("shared_ffn_hidden_size", 0) > 0:
-        shapes.update(
-            mlp_shapes(model, prefix + "shared_experts.", moe["shared_ffn_hidden_size"])
-        )
-    return shapes
+def head_size(model):
+    return model.get("head_size", model["hidden_size"] // model["num_heads"])
 
 
 def make_weights(model, generator):
     """Random weights for every parameter, spread wide enough that each one matters."""
     c, f, v = model["hidden_size"], model["ffn_hidden_size"], model["vocab_size"]
-    d = c // model["num_heads"]
+    d = head_size(model)
     qkv = (model["num_heads"] + 2 * model["num_kv_heads"]) * d
+    fc1 = 2 * f if "glu" in model["activation"] else f
+    block = model.get("block", "sequential")
     shapes = {"embedding.word_embeddings.weight": (v, c)}
     if model["position"] == "learned":
-        shapes["embedding.position_embeddings.weight"] = (model["max_sequence_length"], c)
+        rows = model["max_sequence_length"] + model.get("position_offset", 0)
+        shapes["embedding.position_embeddings.weight"] = (rows, c)
+    if model.get("embedding_norm"):
+        shapes["embedding.word_embeddings_layernorm.weight"] = (c,)
     for i in range(model["num_layers"]):
         p = f"decoder.layers.{i}."
         shapes[p + "input_layernorm.weight"] = (c,)
         shapes[p + "self_attention.linear_qkv.weight"] = (qkv, c)
-        shapes[p + "self_attention.linear_proj.weight"] = (c, c)
-        shapes[p + "pre_mlp_layernorm.weight"] = (c,)
-        has = has_experts(model, i)
-        shapes.update(moe_shapes(model, p + "mlp.") if has else mlp_shapes(model, p + "mlp.", f))
+        if model.get("query_key_norm"):
+            shapes[p + "self_attention.q_layernorm.weight"] = (d,)
+            shapes[p + "self_attention.k_layernorm.weight"] = (d,)
+        shapes[p + "self_attention.linear_proj.weight"] = (c, model["num_heads"] * d)
+        if block == "sandwich":
+            shapes[p + "post_attention_layernorm.weight"] = (c,)
+            shapes[p + "post_mlp_layernorm.weight"] = (c,)
+        if block != "parallel_shared_norm":
+            shapes[p + "pre_mlp_layernorm.weight"] = (c,)
+        if experts.has_experts(model, i):
+            shapes.update(experts.shapes(model, p + "mlp."))
+            continue
+        shapes[p + "mlp.linear_fc1.weight"] = (fc1, c)
+        shapes[p + "mlp.linear_fc2.weight"] = (c, f)
     shapes["decoder.final_layernorm.weight"] = (c,)
     if not model["tied_embeddings"]:
         shapes["output_layer.weight"] = (v, c)
     for name in list(shapes):
-        is_norm = "layernorm" in name
-        if (is_norm and model["norm"] == "layernorm") or ("linear" in name and model["bias"]):
+        if has_bias(model, name):
             shapes[name.replace("weight", "bias")] = shapes[name][:1]
     weights = {}
     for name, shape in shapes.items():
         values = torch.randn(shape, generator=generator, dtype=torch.float64)
-        values = 1.0 + 0.1 * values if "layernorm.weight" in name else 0.15 * values
-        # Choices far enough apart that no rounding turns them over.
-        values = 3.0 * values if "router" in name else values
+        if "layernorm.weight" in name:
+            values = 0.1 * values + (0.0 if model.get("norm_weight_plus_one") else 1.0)
+        else:
+            # Routers choose by logits so far apart that no rounding turns a choice over.
+            values = (0.45 if "router" in name else 0.15) * values
         weights[name] = values.float().double().requires_grad_(True)
     return weights
 
 
-def norm(model, w, name, x):
-    if model["norm"] == "layernorm":
-        return F.layer_norm(
-            x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], model["norm_epsilon"]
-        )
+def has_bias(model, name):
+    if "q_layernorm" in name or "k_layernorm" in name:
+        return False
+    if "layernorm" in name:
+        return model["norm"] == "layernorm" and model.get("norm_bias", True)
+    if "linear_qkv" in name:
+        return model.get("qkv_bias", model["bias"])
+    if "mlp.linear" in name:
+        return model.get("mlp_bias", model["bias"])
+    if "output_layer" in name:
+        return model.get("output_bias", False)
+    return "linear" in name and model["bias"]
+
+
+def norm_weight(model, w, name):
+    return w[name + ".weight"] + (1.0 if model.get("norm_weight_plus_one") else 0.0)
+
+
+def rms_norm(model, w, name, x):
     scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + model["norm_epsilon"])
-    return x * scale * w[name + ".weight"]
+    return x * scale * norm_weight(model, w, name)
+
+
+def norm(model, w, name, x):
+    if model["norm"] == "rmsnorm":
+        return rms_norm(model, w, name, x)
+    weight = norm_weight(model, w, name)
+    return F.layer_norm(x, x.shape[-1:], weight, w.get(name + ".bias"), model["norm_epsilon"])
 
 
 def linear(w, name, x):
     return F.linear(x, w[name + ".weight"], w.get(name + ".bias"))
 
 
+def scaled(model, frequency, dims):
+    """Frequencies of rotary positions [dims / 2] after scaling, and what cos and sin are times."""
+    scaling = model.get("rope_scaling", {"kind": "none"})
+    if scaling["kind"] == "none":
+        return frequency, 1.0
+    factor, length = scaling["factor"], scaling["original_length"]
+    if scaling["kind"] == "llama3":
+        wavelength = 2 * math.pi / frequency
+        low, high = scaling["low_frequency"], scaling["high_frequency"]
+        smooth = (length / wavelength - low) / (high - low)
+        between = (1 - smooth) * frequency / factor + smooth * frequency
+        result = torch.where(wavelength > length / low, frequency / factor, between)
+        return torch.where(wavelength < length / high, frequency, result), 1.0
+
+    def pair(turns):
+        return dims * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(model["rope_theta"]))
+
+    first = max(math.floor(pair(scaling.get("beta_fast", 32.0))), 0)
+    last = min(math.ceil(pair(scaling.get("beta_slow", 1.0))), dims - 1)
+    ramp = ((torch.arange(dims // 2, dtype=torch.float64) - first) / (last - first)).clamp(0, 1)
+    return frequency / factor * ramp + frequency * (1 - ramp), 0.1 * math.log(factor) + 1
+
+
 def rotate(model, x):
-    """RoPE in the halves convention on x [B, heads, T, D]."""
+    """Rotary positions on x [B, heads, T, D]: pairs as halves of what turns, or as neighbours."""
     t, d = x.shape[-2:]
-    frequency = model["rope_theta"] ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
+    dims = int(d * model.get("rotary_fraction", 1.0))
+    frequency = model["rope_theta"] ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims)
+    frequency, factor = scaled(model, frequency, dims)
     angle = torch.outer(torch.arange(t, dtype=torch.float64), frequency)
-    cos, sin = torch.cos(angle), torch.sin(angle)
-    first, second = x[..., : d // 2], x[..., d // 2 :]
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+    cos, sin = torch.cos(angle) * factor, torch.sin(angle) * factor
+    turned, rest = x[..., :dims], x[..., dims:]
+    if model.get("rotary_interleaved"):
+        first, second = turned[..., 0::2], turned[..., 1::2]
+    else:
+        first, second = turned.chunk(2, dim=-1)
+    first, second = first * cos - second * sin, second * cos + first * sin
+    if model.get("rotary_interleaved"):
+        turned = torch.stack([first, second], dim=-1).flatten(-2)
+    else:
+        turned = torch.cat([first, second], dim=-1)
+    return torch.cat([turned, rest], dim=-1)
 
 
-def attention(model, w, name, x):
-    b, t, c = x.shape
-    h, kv = model["num_heads"], model["num_kv_heads"]
-    d = c // h
+def alibi_slopes(heads):
+    """Of the ALiBi paper's own code."""
+
+    def of_power(n):
+        return [2.0 ** (-8.0 * (i + 1) / n) for i in range(n)]
+
+    if math.log2(heads).is_integer():
+        return of_power(heads)
+    closest = 2 ** math.floor(math.log2(heads))
+    return of_power(closest) + of_power(2 * closest)[0::2][: heads - closest]
+
+
+def soft_cap(x, cap):
+    return cap * torch.tanh(x / cap) if cap else x
+
+
+def attention(model, w, name, x, window):
+    b, t, _ = x.shape
+    h, kv, d = model["num_heads"], model["num_kv_heads"], head_size(model)
     q, k, v = linear(w, name + ".linear_qkv", x).split([h * d, kv * d, kv * d], dim=-1)
     q, k, v = (y.view(b, t, -1, d).transpose(1, 2) for y in (q, k, v))
+    if model.get("query_key_norm"):
+        q = rms_norm(model, w, name + ".q_layernorm", q)
+        k = rms_norm(model, w, name + ".k_layernorm", k)
     if model["position"] == "rope":
         q, k = rotate(model, q), rotate(model, k)
     k, v = (y.repeat_interleave(h // kv, dim=1) for y in (k, v))
-    scores = q @ k.transpose(-1, -2) / math.sqrt(d)
-    future = torch.triu(torch.ones(t, t, dtype=torch.bool), diagonal=1)
-    out = scores.masked_fill(future, float("-inf")).softmax(-1) @ v
-    return linear(w, name + ".linear_proj", out.transpose(1, 2).reshape(b, t, c))
+    scores = q @ k.transpose(-1, -2) * model.get("attention_scale", 1 / math.sqrt(d))
+    scores = soft_cap(scores, model.get("attention_soft_cap", 0))
+    positions = torch.arange(t)
+    distance = positions[:, None] - positions[None, :]
+    if model["position"] == "alibi":
+        slopes = torch.tensor(alibi_slopes(h), dtype=torch.float64)
+        scores = scores - slopes[:, None, None] * distance
+    hidden = distance < 0
+    if window:
+        hidden = hidden | (distance >= window)
+    out = scores.masked_fill(hidden, float("-inf")).softmax(-1) @ v
+    return linear(w, name + ".linear_proj", out.transpose(1, 2).reshape(b, t, h * d))
+
+
+ACTIVATIONS = {
+    "gelu": lambda x: F.gelu(x, approximate="tanh"),
+    "geglu": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu_erf": F.gelu,
+    "relu": F.relu,
+    "squared_relu": lambda x: F.relu(x).square(),
+    "swiglu": F.silu,
+}
 
 
 def mlp(model, w, name, x):
     y = linear(w, name + ".linear_fc1", x)
-    if model["activation"] == "swiglu":
+    activation = ACTIVATIONS[model["activation"]]
+    if "glu" in model["activation"]:
         gate, up = y.chunk(2, dim=-1)
-        y = F.silu(gate) * up
+        y = activation(gate) * up
     else:
-        y = F.gelu(y, approximate="tanh")
+        y = activation(y)
     return linear(w, name + ".linear_fc2", y)
 
 
-class Router:
-    """Routes one layer, and keeps what its losses and its bias need (DeepSeek-V3, Mixtral)."""
-
-    def __init__(self, moe):
-        self.moe = moe
-        self.bias = torch.zeros(moe["num_experts"], dtype=torch.float64)
-        self.load = torch.zeros(moe["num_experts"], dtype=torch.float64)
-
-    def choose(self, scores):
-        moe = self.moe
-        scores = scores + self.bias
-        groups = moe.get("num_groups", 1)
-        if groups > 1:
-            by_group = scores.view(*scores.shape[:-1], groups, -1)
-            worth = by_group.topk(2, dim=-1).values.sum(-1)
-            best = worth.topk(moe["group_topk"], dim=-1).indices
-            allowed = torch.zeros_like(worth, dtype=torch.bool).scatter(-1, best, True)
-            scores = by_group.masked_fill(~allowed[..., None], float("-inf")).flatten(-2)
-        return scores.topk(moe["router_topk"], dim=-1).indices
-
-    def route(self, logits):
-        """Experts and weights [B, T, k], and the losses' mean over the batch."""
-        moe = self.moe
-        k, experts = moe["router_topk"], moe["num_experts"]
-        if moe.get("score", "softmax") == "sigmoid":
-            scores = torch.sigmoid(logits)
-            chosen = self.choose(scores.detach())
-            weights = scores.gather(-1, chosen)
-            weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
-            p = scores / (scores.sum(-1, keepdim=True) + 1e-20)
-        else:
-            chosen = self.choose(logits.detach())
-            weights = logits.gather(-1, chosen).softmax(-1)
-            p = logits.softmax(-1)
-        self.load += F.one_hot(chosen, experts).sum((0, 1, 2)).double()
-        # The loss of each sequence: coeff * E / (k T^2) * sum over experts of (sum of p) * count.
-        by_score = F.one_hot(logits.detach().topk(k, dim=-1).indices, experts).sum((1, 2)).double()
-        t = logits.shape[1]
-        aux = (p.sum(1) * by_score).sum(-1) * (experts / (k * t * t))
-        z = logits.logsumexp(-1).pow(2).mean(-1)
-        loss = moe["aux_loss_coeff"] * aux + moe.get("z_loss_coeff", 0.0) * z
-        return chosen, weights * moe.get("topk_scaling_factor", 1.0), loss.mean()
-
-    def end_step(self):
-        if self.moe.get("expert_bias", False):
-            self.bias += self.moe["bias_update_rate"] * torch.sign(self.load.mean() - self.load)
-        self.load.zero_()
-
-
-def expert_mlp(model, w, name, x):
-    """Every expert on every token: [B, T, E, C]."""
-    experts = model["moe"]["num_experts"]
-    fc1, fc2 = (
-        w[f"{name}.experts.linear_{fc}.weight"].unflatten(0, (experts, -1)) for fc in ("fc1", "fc2")
-    )
-    gate, up = torch.einsum("btc,efc->btef", x, fc1).chunk(2, dim=-1)
-    return torch.einsum("btef,ecf->btec", F.silu(gate) * up, fc2)
-
-
-def moe_layer(model, w, name, x, router):
-    chosen, weights, loss = router.route(F.linear(x, w[name + ".router.weight"]))
-    out = expert_mlp(model, w, name, x)
-    index = chosen[..., None].expand(*chosen.shape, x.shape[-1])
-    y = (out.gather(2, index) * weights[..., None]).sum(2)
-    if name + ".shared_experts.linear_fc1.weight" in w:
-        y = y + mlp(model, w, name + ".shared_experts", x)
-    return y, loss
+def layer(model, w, number, x, routers):
+    p = f"decoder.layers.{number}."
+    block = model.get("block", "sequential")
+    period = model.get("full_attention_period", 0)
+    full = period > 0 and (number + 1) % period == 0
+    window = 0 if full else model.get("sliding_window", 0)
+    normed = norm(model, w, p + "input_layernorm", x)
+    a = attention(model, w, p + "self_attention", normed, window)
+    if block == "sandwich":
+        a = norm(model, w, p + "post_attention_layernorm", a)
+    if block == "parallel_shared_norm":
+        return x + a + mlp(model, w, p + "mlp", normed)
+    if block == "parallel":
+        return x + a + mlp(model, w, p + "mlp", norm(model, w, p + "pre_mlp_layernorm", x))
+    x = x + a
+    normed = norm(model, w, p + "pre_mlp_layernorm", x)
+    if number in routers:
+        m = experts.moe_layer(model, w, p + "mlp", normed, routers[number], mlp)
+    else:
+        m = mlp(model, w, p + "mlp", normed)
+    if block == "sandwich":
+        m = norm(model, w, p + "post_mlp_layernorm", m)
+    return x + m
 
 
 def logits_of(model, w, tokens, routers):
-    """The logits [B, T, V], and the routers' losses added up over the layers."""
-    router_loss = torch.zeros((), dtype=torch.float64)
-    x = w["embedding.word_embeddings.weight"][tokens]
+    x = w["embedding.word_embeddings.weight"][tokens] * model.get("embedding_scale", 1.0)
     if model["position"] == "learned":
-        x = x + w["embedding.position_embeddings.weight"][: tokens.shape[1]]
+        first = model.get("position_offset", 0)
+        x = x + w["embedding.position_embeddings.weight"][first : first + tokens.shape[1]]
+    if model.get("embedding_norm"):
+        x = norm(model, w, "embedding.word_embeddings_layernorm", x)
     for i in range(model["num_layers"]):
-        p = f"decoder.layers.{i}."
-        x = x + attention(model, w, p + "self_attention", norm(model, w, p + "input_layernorm", x))
-        normed = norm(model, w, p + "pre_mlp_layernorm", x)
-        if has_experts(model, i):
-            y, loss = moe_layer(model, w, p + "mlp", normed, routers[i])
-            router_loss = router_loss + loss
-        else:
-            y = mlp(model, w, p + "mlp", normed)
-        x = x + y
+        x = layer(model, w, i, x, routers)
     x = norm(model, w, "decoder.final_layernorm", x)
     head = "embedding.word_embeddings.weight" if model["tied_embeddings"] else "output_layer.weight"
-    return F.linear(x, w[head]), router_loss
+    logits = F.linear(x, w[head], w.get("output_layer.bias")) * model.get("logit_scale", 1.0)
+    return soft_cap(logits, model.get("logit_soft_cap", 0))
 
 
 def learning_rate(step):
@@ -348,20 +449,21 @@ def make_golden(stem, model, sequence, micro_batch, micro_batches):
         eps=OPTIMIZER["epsilon"],
     )
     layers = range(model["num_layers"])
-    routers = {i: Router(model["moe"]) for i in layers if has_experts(model, i)}
+    routers = {i: experts.Router(model["moe"]) for i in layers if experts.has_experts(model, i)}
     losses, norms, router_losses = [], [], []
     for step in range(STEPS):
         samples = tokens[step * batch : (step + 1) * batch]
-        logits, router_loss = logits_of(model, weights, samples[:, :-1], routers)
+        logits = logits_of(model, weights, samples[:, :-1], routers)
         loss = F.cross_entropy(logits.flatten(0, 1), samples[:, 1:].flatten())
         optimizer.zero_grad()
+        router_loss = sum(router.loss for router in routers.values())
         (loss + router_loss).backward()
         if step == 0:
             tensors["logits"] = logits[:micro_batch].detach().flatten(0, 1).float().numpy()
             for name, value in weights.items():
                 tensors["grad." + name] = value.grad.float().numpy().copy()
         losses.append(loss.item())
-        router_losses.append(router_loss.item())
+        router_losses.append(float(router_loss))
         norm_before = torch.nn.utils.clip_grad_norm_(weights.values(), OPTIMIZER["clip_grad"])
         norms.append(norm_before.item())
         for group in optimizer.param_groups:
@@ -390,9 +492,8 @@ def make_golden(stem, model, sequence, micro_batch, micro_batches):
 
 if __name__ == "__main__":
     here = os.path.dirname(os.path.abspath(__file__))
-    make_golden(os.path.join(here, "gpt2"), GPT2, sequence=20, micro_batch=2, micro_batches=2)
-    make_golden(os.path.join(here, "llama"), LLAMA, sequence=20, micro_batch=2, micro_batches=2)
-    make_golden(os.path.join(here, "mixtral"), MIXTRAL, sequence=20, micro_batch=2, micro_batches=2)
-    make_golden(
-        os.path.join(here, "deepseek"), DEEPSEEK, sequence=20, micro_batch=2, micro_batches=2
-    )
+    families = [GPT2, LLAMA, FALCON, FALCON_MQA, GPTJ, NEOX, BLOOM, MPT, OPT, NEMOTRON]
+    families += [MISTRAL, QWEN2, QWEN3, GEMMA2, GLM4, LLAMA31, YARN, MIXTRAL, DEEPSEEK]
+    for family in families:
+        stem = family["name"].removeprefix("golden-").replace("-", "_")
+        make_golden(os.path.join(here, stem), family, sequence=20, micro_batch=2, micro_batches=2)

@@ -173,6 +173,27 @@ RecomputeConfig RandomPlan(std::mt19937& random) {
   }
 }
 
+/// What the families of dense models differ in.
+void DrawFamily(std::mt19937& random, bool fp8, ModelConfig& model) {
+  const auto often = [&random] { return random() % 2 == 0; };
+  const auto seldom = [&random] { return random() % 4 == 0; };
+  model.block = static_cast<BlockKind>(seldom() ? random() % 4 : 0);
+  if (seldom()) model.head_dim = fp8 ? 32 : 10;
+  if (seldom()) model.qkv_bias = often();
+  if (seldom()) model.mlp_bias = often();
+  model.norm_bias = !seldom();
+  model.norm_weight_plus_one = seldom();
+  model.embedding_norm = seldom();
+  model.embedding_scale = seldom() ? 2.5 : 1.0;
+  model.output_bias = seldom();
+  model.logit_soft_cap = seldom() ? 30 : 0;
+  model.attention_soft_cap = seldom() ? 50 : 0;
+  model.query_key_norm = seldom();
+  model.position_offset = seldom() ? 2 : 0;
+  model.sliding_window = seldom() ? 5 : 0;
+  model.full_attention_period = often() ? 2 : 0;
+}
+
 /// A legal run drawn at random: any family, odd sizes, any layout, any precision.
 RunConfig RandomRun(std::mt19937& random) {
   const auto pick = [&random](std::initializer_list<int64_t> choices) {
@@ -194,10 +215,11 @@ RunConfig RandomRun(std::mt19937& random) {
     model.make_vocab_size_divisible_by = pick({1, 8, 128});
     model.max_sequence_length = pick({24, 64});
     model.norm = pick({0, 1}) != 0 ? NormKind::kRmsNorm : NormKind::kLayerNorm;
-    model.activation = pick({0, 1}) != 0 ? ActivationKind::kSwiGlu : ActivationKind::kGelu;
-    model.position = pick({0, 1}) != 0 ? PositionKind::kRope : PositionKind::kLearned;
+    model.activation = static_cast<ActivationKind>(pick({0, 1, 0, 1, 2, 3, 4, 5, 6}));
+    model.position = static_cast<PositionKind>(pick({0, 1, 0, 1, 2, 3}));
     model.bias = pick({0, 1}) != 0;
     model.tied_embeddings = pick({0, 1}) != 0;
+    DrawFamily(random, fp8, model);
     run.device = pick({0, 1}) != 0 || run.layout.precision == Precision::kTf32 ? "cuda" : "cpu";
     run.sequence_length = fp8 ? pick({8, 16, 24}) : pick({1, 6, 12, 24});
     run.global_batch = pick({1, 2, 6, 12, 24});

@@ -150,6 +150,40 @@ TEST_F(Commands, DataSaysWhichFormatItTakesAndWhy) {
             std::string::npos);
 }
 
+TEST_F(Commands, TrainReportsWhatRoutersSay) {
+  json run = json::parse(kTinyRun);
+  run["model"] = {{"vocab_size", 257},
+                  {"hidden_size", 32},
+                  {"num_layers", 2},
+                  {"num_heads", 4},
+                  {"max_sequence_length", 64},
+                  {"moe",
+                   {{"num_experts", 4},
+                    {"ffn_hidden_size", 32},
+                    {"aux_loss_coeff", 0.01},
+                    {"expert_bias", true}}}};
+  run["optimizer"]["decay_steps"] = 10;
+  WriteBytes(run_, run.dump());
+  const std::vector<std::string> base = {"train", "--config", run_, "--json"};
+  const auto train = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), base.begin(), base.end());
+    const CliResult result = RunCli(more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return JsonLines(result.out);
+  };
+  const std::vector<json> steps = train({"--steps", "3"});
+  ASSERT_EQ(steps.size(), 3u);
+  EXPECT_NEAR(steps[0]["aux_loss"], 2 * 0.01, 0.01) << "two layers, close to balance";
+  EXPECT_EQ(steps[0]["z_loss"], 0);
+  EXPECT_GE(steps[0]["expert_imbalance"], 1);
+  // The bias of the experts is in the checkpoint.
+  train({"--steps", "2", "--checkpoint", folder_ + "/c"});
+  const std::vector<json> resumed = train({"--steps", "3", "--load", folder_ + "/c"});
+  ASSERT_EQ(resumed.size(), 1u);
+  EXPECT_EQ(resumed[0]["loss"], steps[2]["loss"]);
+  EXPECT_EQ(resumed[0]["expert_imbalance"], steps[2]["expert_imbalance"]);
+}
+
 TEST_F(Commands, TrainWritesJsonLinesAndACheckpointItCanGoOnFrom) {
   MakeDataset(folder_ + "/d");
   const std::vector<std::string> base = {"train",  "--config",     run_,

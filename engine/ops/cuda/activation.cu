@@ -1,4 +1,4 @@
-// GELU and SwiGLU. Contract in engine/ops/activation.h.
+// Activation functions. Contract in engine/ops/activation.h.
 #include "engine/ops/cuda/activation_math.h"
 #include "engine/ops/cuda/fill.h"
 #include "engine/ops/cuda/kernel.h"
@@ -12,8 +12,8 @@ constexpr int kThreads = 256;
 constexpr int kUnroll = 2;
 
 // Elements are independent: thread i of a block takes packs i, i + kThreads, ... of its stretch.
-template <typename T, int N>
-__global__ void __launch_bounds__(kThreads) GeluForwardKernel(const T* x, T* y, int64_t packs) {
+template <ActivationFunction kFunction, typename T, int N>
+__global__ void __launch_bounds__(kThreads) ForwardKernel(const T* x, T* y, int64_t packs) {
   const int64_t first = int64_t{blockIdx.x} * kThreads * kUnroll + threadIdx.x;
   float values[kUnroll][N];
 #pragma unroll
@@ -26,15 +26,16 @@ __global__ void __launch_bounds__(kThreads) GeluForwardKernel(const T* x, T* y, 
     const int64_t pack = first + u * kThreads;
     if (pack >= packs) break;
 #pragma unroll
-    for (int j = 0; j < N; ++j) values[u][j] = ActivationMath<T>::Gelu(values[u][j]);
+    for (int j = 0; j < N; ++j)
+      values[u][j] = ActivationMath<T>::template Value<kFunction>(values[u][j]);
     StoreFloats(y + pack * N, values[u]);
   }
 }
 
 // dx may be dy: each thread reads what it overwrites.
-template <typename T, int N>
+template <ActivationFunction kFunction, typename T, int N>
 __global__ void __launch_bounds__(kThreads)
-    GeluBackwardKernel(const T* x, const T* dy, T* dx, int64_t packs) {
+    BackwardKernel(const T* x, const T* dy, T* dx, int64_t packs) {
   const int64_t first = int64_t{blockIdx.x} * kThreads * kUnroll + threadIdx.x;
   Pack<T, N> in[kUnroll];
   Pack<T, N> gradient[kUnroll];
@@ -52,7 +53,8 @@ __global__ void __launch_bounds__(kThreads)
     float values[N];
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      values[j] = ToFloat(gradient[u][j]) * ActivationMath<T>::GeluDerivative(ToFloat(in[u][j]));
+      values[j] = ToFloat(gradient[u][j]) *
+                  ActivationMath<T>::template Derivative<kFunction>(ToFloat(in[u][j]));
     }
     StoreFloats(dx + pack * N, values);
   }
@@ -73,8 +75,8 @@ RowCut CutRows(int64_t packs) {
           static_cast<unsigned>((threads + kWarpSize - 1) / kWarpSize * kWarpSize)};
 }
 
-template <typename T, int N>
-__global__ void SwiGluForwardKernel(const T* gate_up, T* y, int64_t packs, int chunks) {
+template <ActivationFunction kFunction, typename T, int N>
+__global__ void GatedForwardKernel(const T* gate_up, T* y, int64_t packs, int chunks) {
   const int64_t row = blockIdx.x / static_cast<unsigned>(chunks);
   const int64_t pack =
       int64_t{blockIdx.x % static_cast<unsigned>(chunks)} * blockDim.x + threadIdx.x;
@@ -85,14 +87,14 @@ __global__ void SwiGluForwardKernel(const T* gate_up, T* y, int64_t packs, int c
   float values[N];
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    values[j] = ActivationMath<T>::Silu(ToFloat(gate[j])) * ToFloat(up[j]);
+    values[j] = ActivationMath<T>::template Value<kFunction>(ToFloat(gate[j])) * ToFloat(up[j]);
   }
   StoreFloats(y + (row * packs + pack) * N, values);
 }
 
-template <typename T, int N>
-__global__ void SwiGluBackwardKernel(const T* gate_up, const T* dy, T* dgate_up, int64_t packs,
-                                     int chunks) {
+template <ActivationFunction kFunction, typename T, int N>
+__global__ void GatedBackwardKernel(const T* gate_up, const T* dy, T* dgate_up, int64_t packs,
+                                    int chunks) {
   const int64_t row = blockIdx.x / static_cast<unsigned>(chunks);
   const int64_t pack =
       int64_t{blockIdx.x % static_cast<unsigned>(chunks)} * blockDim.x + threadIdx.x;
@@ -104,12 +106,35 @@ __global__ void SwiGluBackwardKernel(const T* gate_up, const T* dy, T* dgate_up,
   float out[2][N];  // gate's, up's
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    ActivationMath<T>::SwiGluBackward(ToFloat(gate[j]), ToFloat(up[j]), ToFloat(gradient[j]),
-                                      out[0][j], out[1][j]);
+    ActivationMath<T>::template GatedBackward<kFunction>(
+        ToFloat(gate[j]), ToFloat(up[j]), ToFloat(gradient[j]), out[0][j], out[1][j]);
   }
 #pragma unroll
   for (int k = 0; k < 2; ++k) {
     StoreFloats(dgate_up + ((2 * row + k) * packs + pack) * N, out[k]);
+  }
+}
+
+// Calls fn(std::integral_constant<ActivationFunction, function>, T* type) with the type of `dtype`.
+template <typename Fn>
+void DispatchFunction(ActivationFunction function, DType dtype, Fn fn) {
+  using enum ActivationFunction;
+  const auto with = [&]<ActivationFunction kFunction>() {
+    DispatchFloat(dtype, [&](auto* value) {
+      fn(std::integral_constant<ActivationFunction, kFunction>(), value);
+    });
+  };
+  switch (function) {
+    case kGelu:
+      return with.template operator()<kGelu>();
+    case kGeluErf:
+      return with.template operator()<kGeluErf>();
+    case kRelu:
+      return with.template operator()<kRelu>();
+    case kSquaredRelu:
+      return with.template operator()<kSquaredRelu>();
+    case kSilu:
+      return with.template operator()<kSilu>();
   }
 }
 
@@ -118,65 +143,73 @@ unsigned ElementBlocks(int64_t packs) {
   return static_cast<unsigned>((packs + kPerBlock - 1) / kPerBlock);
 }
 
-void GeluForwardCuda(const Tensor& x, Tensor& y) {
+void ActivationForwardCuda(ActivationFunction function, const Tensor& x, Tensor& y) {
   const LaunchContext context = ContextOf(y.device());
-  DispatchFloat(x.dtype(), [&](auto* value) {
+  DispatchFunction(function, x.dtype(), [&](auto chosen, auto* value) {
+    constexpr ActivationFunction kFunction = decltype(chosen)::value;
     using T = std::remove_pointer_t<decltype(value)>;
     constexpr int kN = kPackSize<T>;
     const int64_t n = x.numel();
     if (RowsAligned<T>(n, x.raw(), y.raw())) {
-      Launch(context, GeluForwardKernel<T, kN>, dim3(ElementBlocks(n / kN)), dim3(kThreads), 0,
-             Data<T>(x), Data<T>(y), n / kN);
+      Launch(context, ForwardKernel<kFunction, T, kN>, dim3(ElementBlocks(n / kN)), dim3(kThreads),
+             0, Data<T>(x), Data<T>(y), n / kN);
     } else {
-      Launch(context, GeluForwardKernel<T, 1>, dim3(ElementBlocks(n)), dim3(kThreads), 0,
+      Launch(context, ForwardKernel<kFunction, T, 1>, dim3(ElementBlocks(n)), dim3(kThreads), 0,
              Data<T>(x), Data<T>(y), n);
     }
   });
 }
 
-void GeluBackwardCuda(const Tensor& x, const Tensor& dy, Tensor& dx) {
+void ActivationBackwardCuda(ActivationFunction function, const Tensor& x, const Tensor& dy,
+                            Tensor& dx) {
   const LaunchContext context = ContextOf(dx.device());
-  DispatchFloat(x.dtype(), [&](auto* value) {
+  DispatchFunction(function, x.dtype(), [&](auto chosen, auto* value) {
+    constexpr ActivationFunction kFunction = decltype(chosen)::value;
     using T = std::remove_pointer_t<decltype(value)>;
     constexpr int kN = kPackSize<T>;
     const int64_t n = x.numel();
     if (RowsAligned<T>(n, x.raw(), dy.raw(), dx.raw())) {
-      Launch(context, GeluBackwardKernel<T, kN>, dim3(ElementBlocks(n / kN)), dim3(kThreads), 0,
-             Data<T>(x), Data<T>(dy), Data<T>(dx), n / kN);
+      Launch(context, BackwardKernel<kFunction, T, kN>, dim3(ElementBlocks(n / kN)), dim3(kThreads),
+             0, Data<T>(x), Data<T>(dy), Data<T>(dx), n / kN);
     } else {
-      Launch(context, GeluBackwardKernel<T, 1>, dim3(ElementBlocks(n)), dim3(kThreads), 0,
+      Launch(context, BackwardKernel<kFunction, T, 1>, dim3(ElementBlocks(n)), dim3(kThreads), 0,
              Data<T>(x), Data<T>(dy), Data<T>(dx), n);
     }
   });
 }
 
-void SwiGluForwardCuda(const Tensor& gate_up, Tensor& y) {
+void GatedActivationForwardCuda(ActivationFunction function, const Tensor& gate_up, Tensor& y) {
   const LaunchContext context = ContextOf(y.device());
   const int64_t rows = y.dim(0);
   const int64_t columns = y.dim(1);
   if (y.numel() == 0) return;
-  DispatchFloat(y.dtype(), [&](auto* value) {
+  DispatchFunction(function, y.dtype(), [&](auto chosen, auto* value) {
+    constexpr ActivationFunction kFunction = decltype(chosen)::value;
     using T = std::remove_pointer_t<decltype(value)>;
     constexpr int kN = kPackSize<T>;
     const bool aligned = RowsAligned<T>(columns, gate_up.raw(), y.raw());
     const RowCut cut = CutRows(aligned ? columns / kN : columns);
-    Launch(context, aligned ? SwiGluForwardKernel<T, kN> : SwiGluForwardKernel<T, 1>,
+    Launch(context,
+           aligned ? GatedForwardKernel<kFunction, T, kN> : GatedForwardKernel<kFunction, T, 1>,
            dim3(static_cast<unsigned>(rows * cut.chunks)), dim3(cut.block), 0, Data<T>(gate_up),
            Data<T>(y), cut.packs, cut.chunks);
   });
 }
 
-void SwiGluBackwardCuda(const Tensor& gate_up, const Tensor& dy, Tensor& dgate_up) {
+void GatedActivationBackwardCuda(ActivationFunction function, const Tensor& gate_up,
+                                 const Tensor& dy, Tensor& dgate_up) {
   const LaunchContext context = ContextOf(dgate_up.device());
   const int64_t rows = dy.dim(0);
   const int64_t columns = dy.dim(1);
   if (dy.numel() == 0) return;
-  DispatchFloat(dy.dtype(), [&](auto* value) {
+  DispatchFunction(function, dy.dtype(), [&](auto chosen, auto* value) {
+    constexpr ActivationFunction kFunction = decltype(chosen)::value;
     using T = std::remove_pointer_t<decltype(value)>;
     constexpr int kN = kPackSize<T>;
     const bool aligned = RowsAligned<T>(columns, gate_up.raw(), dy.raw(), dgate_up.raw());
     const RowCut cut = CutRows(aligned ? columns / kN : columns);
-    Launch(context, aligned ? SwiGluBackwardKernel<T, kN> : SwiGluBackwardKernel<T, 1>,
+    Launch(context,
+           aligned ? GatedBackwardKernel<kFunction, T, kN> : GatedBackwardKernel<kFunction, T, 1>,
            dim3(static_cast<unsigned>(rows * cut.chunks)), dim3(cut.block), 0, Data<T>(gate_up),
            Data<T>(dy), Data<T>(dgate_up), cut.packs, cut.chunks);
   });
@@ -185,10 +218,10 @@ void SwiGluBackwardCuda(const Tensor& gate_up, const Tensor& dy, Tensor& dgate_u
 }  // namespace
 
 void FillActivationOps(CudaOps& ops) {
-  ops.gelu_forward = GeluForwardCuda;
-  ops.gelu_backward = GeluBackwardCuda;
-  ops.swiglu_forward = SwiGluForwardCuda;
-  ops.swiglu_backward = SwiGluBackwardCuda;
+  ops.activation_forward = ActivationForwardCuda;
+  ops.activation_backward = ActivationBackwardCuda;
+  ops.gated_activation_forward = GatedActivationForwardCuda;
+  ops.gated_activation_backward = GatedActivationBackwardCuda;
 }
 
 }  // namespace trimtab

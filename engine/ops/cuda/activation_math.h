@@ -34,7 +34,32 @@ struct ActivationMath {
     return s + x * two_du * (s * (1.0f - s));
   }
 
-  /// The gradients of silu(gate) * up, given dy of it.
+  template <ActivationFunction kFunction>
+  static __device__ __forceinline__ float Value(float x) {
+    if constexpr (kFunction == ActivationFunction::kGelu) return Gelu(x);
+    if constexpr (kFunction == ActivationFunction::kSilu) return Silu(x);
+    return Activate<kFunction>(x);
+  }
+
+  template <ActivationFunction kFunction>
+  static __device__ __forceinline__ float Derivative(float x) {
+    if constexpr (kFunction == ActivationFunction::kGelu) return GeluDerivative(x);
+    return ActivateDerivative<kFunction>(x);
+  }
+
+  /// The gradients of f(gate) * up, given dy of it.
+  template <ActivationFunction kFunction>
+  static __device__ __forceinline__ void GatedBackward(float gate, float up, float dy, float& dgate,
+                                                       float& dup) {
+    if constexpr (kFunction == ActivationFunction::kSilu) {
+      SwiGluBackward(gate, up, dy, dgate, dup);
+    } else {
+      dgate = dy * up * Derivative<kFunction>(gate);
+      dup = dy * Value<kFunction>(gate);
+    }
+  }
+
+  /// The same of silu.
   static __device__ __forceinline__ void SwiGluBackward(float gate, float up, float dy,
                                                         float& dgate, float& dup) {
     if constexpr (std::is_same_v<T, float>) {

@@ -98,8 +98,9 @@ std::string AttentionRefusal(Device& device, AttentionImplementation implementat
       return CudnnAttentionRefusal(device, pass, shape, dtype);
     case AttentionImplementation::kMma:
       if (MmaAttentionTakes(shape, dtype)) return "";
-      return fmt::format("no tensor-core kernel for head size {} in {}", shape.head_size,
-                         Name(dtype));
+      return fmt::format("no tensor-core kernel for head size {} in {}{}", shape.head_size,
+                         Name(dtype),
+                         shape.scores.plain() ? "" : ", with capped, windowed or ALiBi scores");
     case AttentionImplementation::kSimple:
       if (shape.head_size <= kMaxSimpleHeadSize) return "";
       return fmt::format("head size {}, at most {}", shape.head_size, kMaxSimpleHeadSize);

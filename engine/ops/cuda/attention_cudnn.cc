@@ -2,7 +2,6 @@
 
 #include <cuda_runtime.h>
 
-#include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
@@ -32,10 +31,11 @@ struct Entry {
   std::string refusal;  // where there is none
 };
 
-using Key = std::tuple<AttentionPass, DType, int64_t, int64_t, int64_t, int64_t, int64_t>;
+// Capped, windowed and ALiBi scores are all refused; scales are no part of a plan.
+using Key = std::tuple<AttentionPass, DType, int64_t, int64_t, int64_t, int64_t, int64_t, bool>;
 
 Key KeyOf(AttentionPass pass, const AttentionShape& s, DType dtype) {
-  return {pass, dtype, s.batch, s.sequence, s.heads, s.kv_heads, s.head_size};
+  return {pass, dtype, s.batch, s.sequence, s.heads, s.kv_heads, s.head_size, s.scores.plain()};
 }
 
 std::string Describe(AttentionPass pass, const AttentionShape& s, DType dtype) {
@@ -45,7 +45,8 @@ std::string Describe(AttentionPass pass, const AttentionShape& s, DType dtype) {
 }
 
 bool HasFusedKernels(const AttentionShape& shape, DType dtype) {
-  return (dtype == DType::kBf16 || dtype == DType::kF16) && shape.head_size % 8 == 0;
+  return (dtype == DType::kBf16 || dtype == DType::kF16) && shape.head_size % 8 == 0 &&
+         shape.scores.plain();
 }
 
 // While it lives, this thread may allocate although a stream is being captured.
@@ -107,7 +108,8 @@ Entry CudnnState::Build(CudaDevice& device, AttentionPass pass, const AttentionS
                         DType dtype) {
   if (!HasFusedKernels(shape, dtype))
     return {nullptr,
-            fmt::format("no fused kernel for head size {} in {}", shape.head_size, Name(dtype))};
+            fmt::format("no fused kernel for head size {} in {}{}", shape.head_size, Name(dtype),
+                        shape.scores.plain() ? "" : ", with capped, windowed or ALiBi scores")};
   if (!CudnnUnavailable().empty()) return {nullptr, CudnnUnavailable()};
   // As cudnn-frontend knows, which pads such sequences for these versions.
   constexpr size_t kTakesAnySequence = 91600;
@@ -229,7 +231,7 @@ void AttentionForwardCudnn(Device& device, const AttentionForwardCall& call) {
   auto& cuda = static_cast<CudaDevice&>(device);
   const Plan& plan = PlanOf(cuda, AttentionPass::kForward, call.shape, call.dtype);
   const AttentionGraph& g = *plan.graph;
-  Scalars scalars{1.0f / std::sqrt(static_cast<float>(call.shape.head_size))};
+  Scalars scalars{static_cast<float>(call.shape.score_scale())};
   cuda.Activate();
   ForEachPart(call.shape, plan.part, [&](const PartOffsets& at) {
     CudnnExecute(cuda.State<CudnnState>().handle(), plan.plan,
@@ -248,7 +250,7 @@ void AttentionBackwardCudnn(Device& device, const AttentionBackwardCall& call) {
   auto& cuda = static_cast<CudaDevice&>(device);
   const Plan& plan = PlanOf(cuda, AttentionPass::kBackward, call.shape, call.dtype);
   const AttentionGraph& g = *plan.graph;
-  Scalars scalars{1.0f / std::sqrt(static_cast<float>(call.shape.head_size))};
+  Scalars scalars{static_cast<float>(call.shape.score_scale())};
   cuda.Activate();
   ForEachPart(call.shape, plan.part, [&](const PartOffsets& at) {
     CudnnExecute(cuda.State<CudnnState>().handle(), plan.plan,

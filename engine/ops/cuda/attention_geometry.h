@@ -24,7 +24,11 @@ struct BlockGeometry {
   int64_t qkv_stride;  // between tokens
   int64_t kv_stride;
   int64_t out_stride;
-  float scale;  // 1 / sqrt(D)
+  float scale;  // of the scores: as in ScoreOptions, like the next four
+  float soft_cap;
+  int window;
+  int alibi_heads;
+  int alibi_first;
 
   /// Whole sequences, whose keys and values are in qkv: kv begins at the first key.
   explicit BlockGeometry(const AttentionShape& s)
@@ -44,7 +48,11 @@ struct BlockGeometry {
         qkv_stride(s.qkv_size()),
         kv_stride(2 * s.kv_heads * s.head_size),
         out_stride(s.heads * s.head_size),
-        scale(1.0f / std::sqrt(static_cast<float>(s.head_size))) {}
+        scale(static_cast<float>(s.score_scale())),
+        soft_cap(static_cast<float>(s.scores.soft_cap)),
+        window(static_cast<int>(s.scores.window)),
+        alibi_heads(static_cast<int>(s.scores.alibi_heads)),
+        alibi_first(static_cast<int>(s.scores.alibi_first)) {}
 
   TRIMTAB_HOST_DEVICE int64_t Query(int batch, int head) const {
     return (batch * sequence + query) * qkv_stride + int64_t{head} * head_size;
@@ -62,7 +70,33 @@ struct BlockGeometry {
     return (int64_t{batch} * heads + head) * sequence + query;
   }
   /// Whether the block's query `i` sees its key `j`.
-  TRIMTAB_HOST_DEVICE bool Sees(int i, int j) const { return j < size && (!causal || j <= i); }
+  TRIMTAB_HOST_DEVICE bool Sees(int i, int j) const {
+    return j < size && (!causal || j <= i) && (window == 0 || i - j < window);
+  }
+  /// The first key that any query from `first` on sees, or one up to `step` - 1 before it: a
+  /// multiple of that.
+  TRIMTAB_HOST_DEVICE int KeysBegin(int first, int step) const {
+    const int begin = window == 0 || first < window ? 0 : first + 1 - window;
+    return begin / step * step;
+  }
+  /// One past the last query that sees any of `rows` keys from `first` on.
+  TRIMTAB_HOST_DEVICE int QueriesEnd(int first, int rows) const {
+    return window == 0 || first + rows - 1 >= size - window ? size : first + rows - 1 + window;
+  }
+  /// What ALiBi takes per token between a query of `head` and its key.
+  TRIMTAB_HOST_DEVICE float Slope(int head) const {
+    return AlibiSlope(alibi_first + head, alibi_heads);
+  }
+  /// A product of query and key, scaled and capped.
+  TRIMTAB_HOST_DEVICE float Capped(float dot) const {
+    const float score = dot * scale;
+    return soft_cap > 0.0f ? soft_cap * Tanh(score / soft_cap) : score;
+  }
+  /// The derivative of the cap where it gave `capped`.
+  TRIMTAB_HOST_DEVICE float CapSlope(float capped) const {
+    const float t = soft_cap > 0.0f ? capped / soft_cap : 0.0f;
+    return 1.0f - t * t;
+  }
   /// One past the last key that any of `rows` queries from `first` on sees.
   TRIMTAB_HOST_DEVICE int KeysEnd(int first, int rows) const {
     return causal && first + rows < size ? first + rows : size;

@@ -80,8 +80,9 @@ void RunAttentionBackward(Device& device, AttentionImplementation implementation
                           const AttentionBackwardCall& call);
 
 /// Tensor cores through mma.sync, online softmax (Dao, FlashAttention-2, arXiv:2307.08691): bf16
-/// and fp16, head sizes 64 and 128, operands aligned to 16 bytes. Deterministic: the backward pass
-/// has one kernel for dk and dv, which walks over queries, and one for dq, which walks over keys.
+/// and fp16, head sizes 64 and 128, plain scores, operands aligned to 16 bytes. Deterministic: the
+/// backward pass has one kernel for dk and dv, which walks over queries, and one for dq, which
+/// walks over keys.
 bool MmaAttentionTakes(const AttentionShape& shape, DType dtype);
 void AttentionForwardMma(const LaunchContext& context, const AttentionForwardCall& call);
 void AttentionBackwardMma(const LaunchContext& context, const AttentionBackwardCall& call);

@@ -177,7 +177,7 @@ void Forward(const LaunchContext& context, const AttentionShape& shape, const Bl
 
 bool MmaAttentionTakes(const AttentionShape& shape, DType dtype) {
   return (dtype == DType::kBf16 || dtype == DType::kF16) &&
-         (shape.head_size == 64 || shape.head_size == 128);
+         (shape.head_size == 64 || shape.head_size == 128) && shape.scores.plain();
 }
 
 void AttentionForwardMma(const LaunchContext& context, const AttentionForwardCall& call) {

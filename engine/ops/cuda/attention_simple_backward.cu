@@ -13,21 +13,24 @@ constexpr int64_t BackwardShared(int64_t head_size) {
 // Probabilities and gradients of the scores of one tile of queries against one of keys.
 template <int kRows, typename T, typename Query>
 __device__ void ScoreGradients(const BlockGeometry& s, const AttentionBackwardPointers<T, Query>& p,
-                               int64_t row, int first_query, int first_key, const float* queries,
-                               const float* keys, const float* values, const float* douts,
-                               float* probabilities, float* dscores) {
+                               int64_t row, float slope, int first_query, int first_key,
+                               const float* queries, const float* keys, const float* values,
+                               const float* douts, float* probabilities, float* dscores) {
   DotRows<kRows>(queries, keys, s.head_size, [&](int i, int j, float dot) {
     const int query = first_query + i;
     const bool visible = query < s.size && s.Sees(query, first_key + j);
-    probabilities[i * (kRows + 1) + j] =
-        visible ? Exp(dot * s.scale - p.log_sum_exp[row + query]) : 0.0f;
+    const float capped = s.Capped(dot);
+    const float score = capped - slope * static_cast<float>(query - first_key - j);
+    const int at = i * (kRows + 1) + j;
+    probabilities[at] = visible ? Exp(score - p.log_sum_exp[row + query]) : 0.0f;
+    dscores[at] = s.CapSlope(capped);
   });
   // The same thread computes both of a pair.
   DotRows<kRows>(douts, values, s.head_size, [&](int i, int j, float dot) {
     const int query = first_query + i;
     const float row_sum = query < s.size ? p.row_sums[row + query] : 0.0f;
     const int at = i * (kRows + 1) + j;
-    dscores[at] = probabilities[at] * (dot - row_sum);
+    dscores[at] *= probabilities[at] * (dot - row_sum);
   });
 }
 
@@ -52,13 +55,15 @@ __global__ void __launch_bounds__(kThreads)
   ZeroTile<kRows>(dkeys, s.head_size);
   ZeroTile<kRows>(dvalues, s.head_size);
   for (int head = kv_head * s.group; head < (kv_head + 1) * s.group; ++head) {
-    for (int query = s.causal ? first : 0; query < s.size; query += kRows) {
+    const float slope = s.Slope(head);
+    const int end = s.QueriesEnd(first, kRows);
+    for (int query = s.causal ? first : 0; query < end; query += kRows) {
       __syncthreads();
       LoadTile<kRows>(queries, p.qkv + s.Query(batch, head), s.qkv_stride, query, s);
       LoadTile<kRows>(douts, p.dout + s.Out(batch, head), s.out_stride, query, s);
       __syncthreads();
-      ScoreGradients<kRows>(s, p, s.Row(batch, head), query, first, queries, keys, values, douts,
-                            probabilities, dscores);
+      ScoreGradients<kRows>(s, p, s.Row(batch, head), slope, query, first, queries, keys, values,
+                            douts, probabilities, dscores);
       __syncthreads();
       AddProduct<kRows, true>(dvalues, nullptr, probabilities, douts, s.head_size);
       AddProduct<kRows, true>(dkeys, nullptr, dscores, queries, s.head_size);
@@ -87,13 +92,14 @@ __global__ void __launch_bounds__(kThreads)
   LoadTile<kRows>(queries, p.qkv + s.Query(batch, head), s.qkv_stride, first, s);
   LoadTile<kRows>(douts, p.dout + s.Out(batch, head), s.out_stride, first, s);
   ZeroTile<kRows>(dqueries, s.head_size);
+  const float slope = s.Slope(head);
   const int end = s.KeysEnd(first, kRows);
-  for (int key = 0; key < end; key += kRows) {
+  for (int key = s.KeysBegin(first, kRows); key < end; key += kRows) {
     __syncthreads();
     LoadTile<kRows>(keys, p.kv + s.Key(batch, head / s.group), s.kv_stride, key, s);
     LoadTile<kRows>(values, p.kv + s.Value(batch, head / s.group), s.kv_stride, key, s);
     __syncthreads();
-    ScoreGradients<kRows>(s, p, s.Row(batch, head), first, key, queries, keys, values, douts,
+    ScoreGradients<kRows>(s, p, s.Row(batch, head), slope, first, key, queries, keys, values, douts,
                           probabilities, dscores);
     __syncthreads();
     AddProduct<kRows, false>(dqueries, nullptr, dscores, keys, s.head_size);

@@ -33,13 +33,16 @@ __global__ void __launch_bounds__(kThreads)
     highest[thread] = -INFINITY;
     sum[thread] = 0.0f;
   }
+  const float slope = s.Slope(head);
   const int end = s.KeysEnd(first, kRows);
-  for (int key = 0; key < end; key += kRows) {
+  for (int key = s.KeysBegin(first, kRows); key < end; key += kRows) {
     __syncthreads();
     LoadTile<kRows>(keys, kv + s.Key(batch, head / s.group), s.kv_stride, key, s);
     __syncthreads();
     DotRows<kRows>(queries, keys, s.head_size, [&](int i, int j, float dot) {
-      scores[i * (kRows + 1) + j] = s.Sees(first + i, key + j) ? dot * s.scale : -INFINITY;
+      const float distance = static_cast<float>(first + i - key - j);
+      scores[i * (kRows + 1) + j] =
+          s.Sees(first + i, key + j) ? s.Capped(dot) - slope * distance : -INFINITY;
     });
     __syncthreads();
     LoadTile<kRows>(keys, kv + s.Value(batch, head / s.group), s.kv_stride, key, s);
@@ -47,12 +50,14 @@ __global__ void __launch_bounds__(kThreads)
       float* row = scores + thread * (kRows + 1);
       float top = highest[thread];
       for (int j = 0; j < kRows; ++j) top = fmaxf(top, row[j]);
+      // A window may begin after this tile: then the row has seen no key yet.
+      const float shift = top == -INFINITY ? 0.0f : top;
       float row_sum = 0.0f;
       for (int j = 0; j < kRows; ++j) {
-        row[j] = Exp(row[j] - top);
+        row[j] = Exp(row[j] - shift);
         row_sum += row[j];
       }
-      correction[thread] = Exp(highest[thread] - top);
+      correction[thread] = Exp(highest[thread] - shift);
       sum[thread] = sum[thread] * correction[thread] + row_sum;
       highest[thread] = top;
     }

@@ -61,7 +61,8 @@ __global__ void __launch_bounds__(kColumnSumWarps* kWarpSize)
   }
 }
 
-/// Where the sums go: out[k] [columns] is overwritten, or added to with `accumulate`.
+/// Where the sums go: out[k] [columns] is overwritten, or added to with `accumulate`. The last may
+/// be null: then nobody wants it.
 template <typename G>
 struct ColumnTargets {
   G* out[2] = {};
@@ -115,6 +116,7 @@ template <typename G>
 void LaunchSumPartials(const LaunchContext& context, const float* partial, int64_t parts,
                        int64_t columns, int outputs, const ColumnTargets<G>& targets) {
   const auto blocks = static_cast<unsigned>((columns + kWarpSize - 1) / kWarpSize);
+  if (targets.out[outputs - 1] == nullptr) --outputs;
   Launch(context, SumPartials<G>, dim3(blocks, static_cast<unsigned>(outputs)),
          dim3(kWarpSize * kWarpSize), 0, partial, parts, columns, targets);
 }

@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kThreads)
 template <int N, typename T>
 __global__ void __launch_bounds__(kThreads)
     GradKernel(Row row, const int32_t* __restrict__ targets, const float* __restrict__ row_max,
-               const float* __restrict__ sums, const float* __restrict__ scale,
+               const float* __restrict__ sums, const float* __restrict__ scale, SoftCap soft_cap,
                T* __restrict__ logits, float* __restrict__ losses) {
   T* x = logits + blockIdx.x * row.columns;
   const int64_t target = targets[blockIdx.x] - row.first_id;
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto gradient = [&](float logit, int64_t column) {
     if (column >= row.used) return 0.0f;
     const float softmax = factor * __expf(logit - largest);
-    return column == target ? softmax - one : softmax;
+    return (column == target ? softmax - one : softmax) * soft_cap.Derivative(logit);
   };
   constexpr int64_t kStride = int64_t{kThreads} * N;
   // Rows of several packs are whole packs: with N above 1, columns is a multiple of it.
@@ -144,7 +144,8 @@ void SumCuda(const Tensor& logits, const Tensor& targets, const VocabShard& shar
 }
 
 void GradCuda(const Tensor& targets, const VocabShard& shard, const Tensor& row_max,
-              const Tensor& sums, const Tensor& scale, Tensor& logits, Tensor& losses) {
+              const Tensor& sums, const Tensor& scale, Tensor& logits, Tensor& losses,
+              const SoftCap& soft_cap) {
   const LaunchContext context = ContextOf(logits.device());
   DispatchFloat(logits.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
@@ -152,7 +153,7 @@ void GradCuda(const Tensor& targets, const VocabShard& shard, const Tensor& row_
     Launch(context, aligned ? GradKernel<kPackSize<T>, T> : GradKernel<1, T>,
            static_cast<unsigned>(logits.dim(0)), kThreads, 0, RowOf(logits, shard),
            Data<const int32_t>(targets), Data<const float>(row_max), Data<const float>(sums),
-           Data<const float>(scale), Data<T>(logits), Data<float>(losses));
+           Data<const float>(scale), soft_cap, Data<T>(logits), Data<float>(losses));
   });
 }
 

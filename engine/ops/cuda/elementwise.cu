@@ -53,6 +53,21 @@ __global__ void __launch_bounds__(kThreads)
   if (last < n) y[last] = FromFloat<T>(ToFloat(y[last]) + ToFloat(x[last]));
 }
 
+template <int N, typename T>
+__global__ void __launch_bounds__(kThreads) SoftCapKernel(SoftCap soft_cap, T* x, int64_t n) {
+  const Span span = SpanOfThread();
+  const int64_t packs = n / N;
+  for (int64_t pack = span.begin; pack < packs; pack += span.stride) {
+    float values[N];
+    LoadFloats<N>(x + pack * N, values);
+#pragma unroll
+    for (int i = 0; i < N; ++i) values[i] = soft_cap.Apply(values[i]);
+    StoreFloats(x + pack * N, values);
+  }
+  const int64_t last = packs * N + span.begin;
+  if (last < n) x[last] = FromFloat<T>(soft_cap.Apply(ToFloat(x[last])));
+}
+
 template <int N, typename From, typename To>
 __global__ void __launch_bounds__(kThreads)
     ConvertKernel(const From* __restrict__ source, To* __restrict__ destination, int64_t n) {
@@ -227,6 +242,18 @@ void FillCuda(Tensor& x, float value) {
   });
 }
 
+void SoftCapCuda(const SoftCap& soft_cap, Tensor& x) {
+  const LaunchContext context = ContextOf(x.device());
+  DispatchFloat(x.dtype(), [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    constexpr int kPack = kPackSize<T>;
+    const bool aligned = IsAligned(x.raw());
+    Launch(context, aligned ? SoftCapKernel<kPack, T> : SoftCapKernel<1, T>,
+           GridOf(context, x.numel(), aligned ? kPack : 1), kThreads, 0, soft_cap, Data<T>(x),
+           x.numel());
+  });
+}
+
 void AddBiasCuda(const Tensor& bias, Tensor& x) {
   const LaunchContext context = ContextOf(x.device());
   const int64_t rows = x.dim(0);
@@ -253,6 +280,7 @@ void FillElementwiseOps(CudaOps& ops) {
   ops.copy = CopyCuda;
   ops.copy_columns = CopyColumnsCuda;
   ops.fill = FillCuda;
+  ops.apply_soft_cap = SoftCapCuda;
   ops.add_bias = AddBiasCuda;
 }
 

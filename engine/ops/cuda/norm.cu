@@ -8,7 +8,7 @@ namespace {
 
 // RMSNorm where `bias` and `mean` are undefined.
 template <bool kCentered>
-void Forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+void Forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const NormOptions& options,
              const Tensor& y, const Tensor& mean, const Tensor& rstd) {
   if (x.numel() == 0) return;
   const LaunchContext context = ContextOf(y.device());
@@ -21,7 +21,8 @@ void Forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double e
                              Data<float>(rstd),
                              x.dim(0),
                              static_cast<int>(x.dim(1)),
-                             static_cast<float>(epsilon)};
+                             static_cast<float>(options.epsilon),
+                             OffsetOf(options.weight_plus_one)};
     const bool aligned = RowsAligned<T>(x.dim(1), in.x, in.weight, in.bias, Data<T>(y));
     LaunchNormForward<kCentered>(context, in, PlainRows<T>{Data<T>(y)}, aligned);
   });
@@ -30,16 +31,22 @@ void Forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double e
 template <bool kCentered>
 void Backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
               const Tensor& rstd, const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
-              bool accumulate) {
+              bool accumulate, bool weight_plus_one) {
   if (x.dim(1) == 0) return;
   const LaunchContext context = ContextOf(dx.device());
   DispatchFloat(x.dtype(), [&](auto* value) {
     using T = std::remove_pointer_t<decltype(value)>;
     DispatchGradient(dweight.dtype(), [&](auto* gradient) {
       using G = std::remove_pointer_t<decltype(gradient)>;
-      const NormGradients<T> in = {
-          Data<T>(dy),       Data<T>(x),  Data<T>(weight), Data<float>(mean),
-          Data<float>(rstd), Data<T>(dx), x.dim(0),        static_cast<int>(x.dim(1))};
+      const NormGradients<T> in = {Data<T>(dy),
+                                   Data<T>(x),
+                                   Data<T>(weight),
+                                   Data<float>(mean),
+                                   Data<float>(rstd),
+                                   Data<T>(dx),
+                                   x.dim(0),
+                                   static_cast<int>(x.dim(1)),
+                                   OffsetOf(weight_plus_one)};
       const ColumnTargets<G> targets{{Data<G>(dweight), Data<G>(dbias)}, accumulate};
       const bool aligned = RowsAligned<T>(x.dim(1), in.dy, in.x, in.weight, in.dx);
       LaunchNormBackward<kCentered>(context, in, targets, aligned);
@@ -47,25 +54,27 @@ void Backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Ten
   });
 }
 
-void LayerNormForwardCuda(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
-                          Tensor& y, Tensor& mean, Tensor& rstd) {
-  Forward<true>(x, weight, bias, epsilon, y, mean, rstd);
+void LayerNormForwardCuda(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                          const NormOptions& options, Tensor& y, Tensor& mean, Tensor& rstd) {
+  Forward<true>(x, weight, bias, options, y, mean, rstd);
 }
 
 void LayerNormBackwardCuda(const Tensor& dy, const Tensor& x, const Tensor& weight,
                            const Tensor& mean, const Tensor& rstd, Tensor& dx, Tensor& dweight,
-                           Tensor& dbias, bool accumulate) {
-  Backward<true>(dy, x, weight, mean, rstd, dx, dweight, dbias, accumulate);
+                           Tensor& dbias, bool accumulate, bool weight_plus_one) {
+  Backward<true>(dy, x, weight, mean, rstd, dx, dweight, dbias, accumulate, weight_plus_one);
 }
 
-void RmsNormForwardCuda(const Tensor& x, const Tensor& weight, double epsilon, Tensor& y,
-                        Tensor& rstd) {
-  Forward<false>(x, weight, Tensor(), epsilon, y, Tensor(), rstd);
+void RmsNormForwardCuda(const Tensor& x, const Tensor& weight, const NormOptions& options,
+                        Tensor& y, Tensor& rstd) {
+  Forward<false>(x, weight, Tensor(), options, y, Tensor(), rstd);
 }
 
 void RmsNormBackwardCuda(const Tensor& dy, const Tensor& x, const Tensor& weight,
-                         const Tensor& rstd, Tensor& dx, Tensor& dweight, bool accumulate) {
-  Backward<false>(dy, x, weight, Tensor(), rstd, dx, dweight, Tensor(), accumulate);
+                         const Tensor& rstd, Tensor& dx, Tensor& dweight, bool accumulate,
+                         bool weight_plus_one) {
+  Backward<false>(dy, x, weight, Tensor(), rstd, dx, dweight, Tensor(), accumulate,
+                  weight_plus_one);
 }
 
 }  // namespace

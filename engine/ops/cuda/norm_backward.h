@@ -20,6 +20,7 @@ struct NormGradients {
   T* dx;
   int64_t rows;
   int columns;
+  float weight_offset;  // added to the weight
 };
 
 template <int kThreads>
@@ -73,7 +74,7 @@ __global__ void __launch_bounds__(kNormBackwardBlock<kThreads>,
       for (int j = 0; j < kN; ++j) {
         const float gradient = ToFloat(dy[i][j]);
         const float xhat = (ToFloat(x[i][j]) - mean) * rstd;
-        const float g = gradient * ToFloat(weight[j]);
+        const float g = gradient * (ToFloat(weight[j]) + in.weight_offset);
         sums[0] += g * xhat;
         total[0][i][j] += gradient * xhat;
         if constexpr (kCentered) {
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(kNormBackwardBlock<kThreads>,
 #pragma unroll
       for (int j = 0; j < kN; ++j) {
         const float xhat = (ToFloat(x[i][j]) - mean) * rstd;
-        const float g = ToFloat(dy[i][j]) * ToFloat(weight[j]);
+        const float g = ToFloat(dy[i][j]) * (ToFloat(weight[j]) + in.weight_offset);
         values[j] = ToFloat(dx[i][j]) + rstd * (g - shift - xhat * slope);
       }
       StoreFloats(in.dx + row * in.columns + column, values);
@@ -148,7 +149,7 @@ __global__ void __launch_bounds__(kAnyWidthThreads) NormBackwardAnyWidth(NormGra
     if constexpr (kCentered) mean = in.mean[row];
     float sums[2] = {0.0f, 0.0f};
     for (int i = static_cast<int>(threadIdx.x); i < in.columns; i += kAnyWidthThreads) {
-      const float g = ToFloat(dy[i]) * ToFloat(in.weight[i]);
+      const float g = ToFloat(dy[i]) * (ToFloat(in.weight[i]) + in.weight_offset);
       sums[0] += g * ((ToFloat(x[i]) - mean) * rstd);
       sums[1] += g;
     }
@@ -157,7 +158,7 @@ __global__ void __launch_bounds__(kAnyWidthThreads) NormBackwardAnyWidth(NormGra
     const float shift = kCentered ? sums[1] / count : 0.0f;
     for (int i = static_cast<int>(threadIdx.x); i < in.columns; i += kAnyWidthThreads) {
       const float xhat = (ToFloat(x[i]) - mean) * rstd;
-      const float g = ToFloat(dy[i]) * ToFloat(in.weight[i]);
+      const float g = ToFloat(dy[i]) * (ToFloat(in.weight[i]) + in.weight_offset);
       dx[i] = FromFloat<T>(ToFloat(dx[i]) + rstd * (g - shift - xhat * slope));
     }
   }

@@ -6,16 +6,20 @@
 
 namespace trimtab {
 
+/// What is added to weights that are stored less 1, and to others.
+inline float OffsetOf(bool weight_plus_one) { return weight_plus_one ? 1.0f : 0.0f; }
+
 template <typename T>
 struct NormInput {
   const T* x;
   const T* weight;
-  const T* bias;  // LayerNorm only
+  const T* bias;  // LayerNorm only; or null
   float* mean;    // LayerNorm only
   float* rstd;
   int64_t rows;
   int columns;
   float epsilon;
+  float weight_offset;  // added to the weight
 };
 
 /// Result in the type of x.
@@ -136,12 +140,14 @@ __global__ void __launch_bounds__(kNormBlock<kThreads>,
       const Pack<T, kN> weight = LoadPack<kN>(in.weight + column);
 #pragma unroll
       for (int j = 0; j < kN; ++j) {
-        values[j] = (ToFloat(x[i][j]) - mean) * rstd * ToFloat(weight[j]);
+        values[j] = (ToFloat(x[i][j]) - mean) * rstd * (ToFloat(weight[j]) + in.weight_offset);
       }
       if constexpr (kCentered) {
-        const Pack<T, kN> bias = LoadPack<kN>(in.bias + column);
+        if (in.bias != nullptr) {
+          const Pack<T, kN> bias = LoadPack<kN>(in.bias + column);
 #pragma unroll
-        for (int j = 0; j < kN; ++j) values[j] += ToFloat(bias[j]);
+          for (int j = 0; j < kN; ++j) values[j] += ToFloat(bias[j]);
+        }
       }
       output.Store(row * in.columns + column, values);
     }
@@ -181,8 +187,11 @@ __global__ void __launch_bounds__(kAnyWidthThreads)
       in.rstd[row] = rstd;
     }
     for (int i = static_cast<int>(threadIdx.x); i < in.columns; i += kAnyWidthThreads) {
-      float values[1] = {(ToFloat(x[i]) - mean) * rstd * ToFloat(in.weight[i])};
-      if constexpr (kCentered) values[0] += ToFloat(in.bias[i]);
+      float values[1] = {(ToFloat(x[i]) - mean) * rstd *
+                         (ToFloat(in.weight[i]) + in.weight_offset)};
+      if constexpr (kCentered) {
+        if (in.bias != nullptr) values[0] += ToFloat(in.bias[i]);
+      }
       output.Store(row * in.columns + i, values);
     }
   }

@@ -90,7 +90,7 @@ void Transpose(const LaunchContext& context, const Fp8Output& out) {
 
 // RMSNorm where `bias` and `mean` are undefined.
 template <bool kCentered>
-void Forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+void Forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const NormOptions& options,
              const Tensor& scale, const Fp8Output& out, const Tensor& mean, const Tensor& rstd) {
   if (x.numel() == 0) return;
   const LaunchContext context = ContextOf(scale.device());
@@ -106,7 +106,8 @@ void Forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double e
                                Data<float>(rstd),
                                x.dim(0),
                                static_cast<int>(x.dim(1)),
-                               static_cast<float>(epsilon)};
+                               static_cast<float>(options.epsilon),
+                               OffsetOf(options.weight_plus_one)};
       const Fp8Rows<F8> rows = {Data<F8>(out.rows), Data<float>(scale), Data<float>(out.amax)};
       const bool aligned = RowsAligned<T>(x.dim(1), in.x, in.weight, in.bias) &&
                            IsAligned(rows.rows, kN * static_cast<int64_t>(sizeof(F8)));
@@ -117,14 +118,14 @@ void Forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double e
 }
 
 void LayerNormForwardFp8Cuda(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                             double epsilon, const Tensor& scale, Fp8Output& out, Tensor& mean,
-                             Tensor& rstd) {
-  Forward<true>(x, weight, bias, epsilon, scale, out, mean, rstd);
+                             const NormOptions& options, const Tensor& scale, Fp8Output& out,
+                             Tensor& mean, Tensor& rstd) {
+  Forward<true>(x, weight, bias, options, scale, out, mean, rstd);
 }
 
-void RmsNormForwardFp8Cuda(const Tensor& x, const Tensor& weight, double epsilon,
+void RmsNormForwardFp8Cuda(const Tensor& x, const Tensor& weight, const NormOptions& options,
                            const Tensor& scale, Fp8Output& out, Tensor& rstd) {
-  Forward<false>(x, weight, Tensor(), epsilon, scale, out, Tensor(), rstd);
+  Forward<false>(x, weight, Tensor(), options, scale, out, Tensor(), rstd);
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // Rotary position embedding. Contract in engine/ops/attention.h.
-#include <cmath>
-
 #include "engine/ops/cuda/fill.h"
 #include "engine/ops/cuda/kernel.h"
 
@@ -10,20 +8,15 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kUnroll = 2;  // pairs of packs in flight per thread
 constexpr int kItems = kThreads * kUnroll;
-constexpr int kMostPairs = 512;  // as on the cpu
-
-// Pair i of a head turns by position * per_position[i]. From the host: the device's double pow is
-// slow, and these are the bits that the cpu uses.
-struct Frequencies {
-  double per_position[kMostPairs];
-};
-
 struct RopeShape {
   int64_t tokens;
   int64_t width;  // of a token's qkv
   Positions positions;
   int heads;  // that turn
-  int pairs;  // per head
+  int head_size;
+  int pairs;        // per head that turn
+  int pair_stride;  // between the first dims of neighbouring pairs
+  int pair_reach;   // from the first dim of a pair to the second
 };
 
 // Where the table holds pair `pair`: packs of N pairs are read as words of 4 values, and words that
@@ -35,12 +28,12 @@ __device__ __forceinline__ int TableSlot(int pair, int pairs) {
   return (word * (pairs / N) + pair / N) * kWord + pair % kWord;
 }
 
-// An item is N pairs of one head: two packs. Items are numbered over tokens, heads, packs; each
-// block takes kItems of them and first makes a table of the angles of their tokens, while the items
-// are on their way.
+// An item is N pairs of one head: two packs, or two single elements at any distance. Items are
+// numbered over tokens, heads, packs; each block takes kItems of them and first makes a table of
+// the angles of their tokens, while the items are on their way.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
-    RopeKernel(T* qkv, RopeShape shape, const Frequencies frequencies) {
+    RopeKernel(T* qkv, RopeShape shape, const RotaryFrequencies frequencies) {
   constexpr int kWord = N < 4 ? N : 4;
   float* table = SharedMemory<float>();
   const int packs = shape.pairs / N;
@@ -63,11 +56,11 @@ __global__ void __launch_bounds__(kThreads)
     const int token = within / per_token;
     const int head = within % per_token / packs;
     const int pack = within % packs;
-    target[u] = qkv + (first_token + token) * shape.width + int64_t{head} * 2 * shape.pairs +
-                int64_t{pack} * N;
+    target[u] = qkv + (first_token + token) * shape.width + int64_t{head} * shape.head_size +
+                int64_t{pack} * N * shape.pair_stride;
     entry[u] = token * 2 * shape.pairs + pack * kWord;
     low[u] = LoadPack<N>(target[u]);
-    high[u] = LoadPack<N>(target[u] + shape.pairs);
+    high[u] = LoadPack<N>(target[u] + shape.pair_reach);
   }
 
   const int tokens = (first_within + items - 1) / per_token + 1;
@@ -78,6 +71,8 @@ __global__ void __launch_bounds__(kThreads)
         static_cast<double>(shape.positions.of((first_token + token) % shape.positions.sequence));
     float* angles = table + token * 2 * shape.pairs + TableSlot<N>(pair, shape.pairs);
     SinCos(position * frequencies.per_position[pair], angles[0], angles[shape.pairs]);
+    angles[0] *= frequencies.factor;
+    angles[shape.pairs] *= frequencies.factor;
   }
   __syncthreads();
 
@@ -103,13 +98,13 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
     StoreFloats(target[u], turned_low);
-    StoreFloats(target[u] + shape.pairs, turned_high);
+    StoreFloats(target[u] + shape.pair_reach, turned_high);
   }
 }
 
 template <typename T, int N>
 void LaunchRope(const LaunchContext& context, T* qkv, const RopeShape& shape,
-                const Frequencies& frequencies) {
+                const RotaryFrequencies& frequencies) {
   const int64_t per_token = int64_t{shape.heads} * (shape.pairs / N);
   const int64_t items = shape.tokens * per_token;
   // A block's items may begin and end within a token.
@@ -119,28 +114,28 @@ void LaunchRope(const LaunchContext& context, T* qkv, const RopeShape& shape,
          dim3(kThreads), table, qkv, shape, frequencies);
 }
 
-void RopeCuda(const AttentionShape& shape, const Positions& positions, double theta, bool inverse,
-              Tensor& qkv) {
-  const int64_t pairs = shape.head_size / 2;
-  TRIMTAB_ASSERT(pairs <= kMostPairs, "rope on cuda: head size {} is above {}", shape.head_size,
-                 2 * kMostPairs);
-  Frequencies frequencies = {};
-  const double direction = inverse ? -1.0 : 1.0;
-  for (int64_t i = 0; i < pairs; ++i) {
-    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(shape.head_size);
-    frequencies.per_position[i] = direction * std::pow(theta, exponent);
-  }
-  const RopeShape kernel_shape = {shape.tokens(), shape.qkv_size(), positions,
-                                  static_cast<int>(shape.heads + shape.kv_heads),
-                                  static_cast<int>(pairs)};
+void RopeCuda(const AttentionShape& shape, const Positions& positions, const Rotary& rotary,
+              bool inverse, Tensor& qkv) {
+  const int64_t pairs = rotary.pairs(shape.head_size);
+  // From the host: the device's double pow is slow, and these are the bits that the cpu uses.
+  const RotaryFrequencies frequencies = FrequenciesOf(rotary, shape.head_size, inverse);
+  const RopeShape kernel_shape = {.tokens = shape.tokens(),
+                                  .width = shape.qkv_size(),
+                                  .positions = positions,
+                                  .heads = static_cast<int>(shape.heads + shape.kv_heads),
+                                  .head_size = static_cast<int>(shape.head_size),
+                                  .pairs = static_cast<int>(pairs),
+                                  .pair_stride = rotary.interleaved ? 2 : 1,
+                                  .pair_reach = rotary.interleaved ? 1 : static_cast<int>(pairs)};
   if (kernel_shape.tokens == 0 || pairs == 0) return;
   const LaunchContext context = ContextOf(qkv.device());
   DispatchFloat(qkv.dtype(), [&](auto* value) {
     using T = std::remove_pointer_t<decltype(value)>;
     constexpr int kN = kPackSize<T>;
     T* data = static_cast<T*>(qkv.raw());
-    // With whole packs in half a head, every head and every token begins on a pack.
-    if (RowsAligned<T>(pairs, data)) {
+    // With whole packs in a head and in half of what turns, all items begin on a pack.
+    if (!rotary.interleaved && RowsAligned<T>(pairs, data) &&
+        RowsAligned<T>(shape.head_size, data)) {
       LaunchRope<T, kN>(context, data, kernel_shape, frequencies);
     } else {
       LaunchRope<T, 1>(context, data, kernel_shape, frequencies);

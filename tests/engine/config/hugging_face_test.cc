@@ -41,8 +41,134 @@ TEST(HuggingFace, LlamaDefaults) {
   EXPECT_EQ(model.rope_theta, 1e6);
 }
 
+ModelConfig Read(const nlohmann::json& json) {
+  return ModelConfigFromHuggingFace(json, "c.json: $");
+}
+
+// What a file says of a preset's model reads back as the preset.
+TEST(HuggingFace, EveryPresetGoesThroughAFileOfItsType) {
+  for (const std::string& name : ModelPresetNames()) {
+    const ModelConfig model = LoadModelConfig(name);
+    const nlohmann::json config = ToHuggingFace(model);
+    ModelConfig read = Read(nlohmann::json::parse(config.dump()));
+    EXPECT_EQ(read.name, "");
+    read.name = name;
+    EXPECT_EQ(read, model) << name << " as " << config["model_type"];
+  }
+}
+
+TEST(HuggingFace, TypesOfPresets) {
+  for (const auto& [preset, type] : {std::pair{"gpt2-124m", "gpt2"},
+                                     {"opt-6.7b", "opt"},
+                                     {"bloom-560m", "bloom"},
+                                     {"mpt-7b", "mpt"},
+                                     {"gpt-j-6b", "gptj"},
+                                     {"gpt-neox-20b", "gpt_neox"},
+                                     {"falcon-7b", "falcon"},
+                                     {"falcon-40b", "falcon"},
+                                     {"nemotron-4-15b", "nemotron"},
+                                     {"llama3.1-8b", "llama"},
+                                     {"mistral-7b-v0.1", "mistral"},
+                                     {"qwen2.5-7b", "qwen2"},
+                                     {"qwen3-8b", "qwen3"},
+                                     {"gemma2-27b", "gemma2"},
+                                     {"glm-4-9b-0414", "glm4"}}) {
+    EXPECT_EQ(ToHuggingFace(LoadModelConfig(preset))["model_type"], type) << preset;
+  }
+}
+
+TEST(HuggingFace, NoTypeDescribesAnyMixtureOfFeatures) {
+  ModelConfig model = LoadModelConfig("llama-tiny");
+  model.embedding_norm = true;
+  EXPECT_EQ(ErrorText<InputError>([&model] { ToHuggingFace(model); }),
+            "model 'llama-tiny': no model type of Hugging Face that is known here describes it");
+}
+
+// As published: https://huggingface.co/tiiuae/falcon-7b, under both its types, where one key/value
+// head serves all, whatever the file lists.
+TEST(HuggingFace, Falcon) {
+  nlohmann::json json = {{"model_type", "falcon"},  {"hidden_size", 4544},
+                         {"num_hidden_layers", 32}, {"num_attention_heads", 71},
+                         {"num_kv_heads", 71},      {"vocab_size", 65024},
+                         {"multi_query", true},     {"new_decoder_architecture", false},
+                         {"parallel_attn", true},   {"bias", false},
+                         {"alibi", false},          {"layer_norm_epsilon", 1e-5}};
+  ModelConfig falcon = LoadModelConfig("falcon-7b");
+  falcon.name = "";
+  EXPECT_EQ(Read(json), falcon);
+  EXPECT_EQ(Read({{"model_type", "RefinedWebModel"},
+                  {"hidden_size", 4544},
+                  {"n_layer", 32},
+                  {"n_head", 71},
+                  {"vocab_size", 65024},
+                  {"multi_query", true},
+                  {"parallel_attn", true}}),
+            falcon);
+  falcon = LoadModelConfig("falcon-40b");
+  falcon.name = "";
+  EXPECT_EQ(Read({{"model_type", "RefinedWeb"},
+                  {"hidden_size", 8192},
+                  {"n_layer", 60},
+                  {"n_head", 128},
+                  {"n_head_kv", 8},
+                  {"vocab_size", 65024},
+                  {"parallel_attn", true}}),
+            falcon);
+  json["parallel_attn"] = false;
+  json["multi_query"] = false;
+  EXPECT_EQ(Read(json).block, BlockKind::kSequential);
+  EXPECT_EQ(Read(json).num_kv_heads, 71);
+}
+
+// Transformers 4 has theta and the scaling apart, 5 together; the kind was called "type" once.
+TEST(HuggingFace, RotaryPositionsInEveryForm) {
+  nlohmann::json json = ToHuggingFace(LoadModelConfig("llama3.1-8b"));
+  const ModelConfig expected = Read(json);
+  nlohmann::json together = json["rope_scaling"];
+  together["rope_theta"] = json["rope_theta"];
+  nlohmann::json newer = json;
+  newer.erase("rope_theta");
+  newer.erase("rope_scaling");
+  newer["rope_parameters"] = together;
+  EXPECT_EQ(Read(newer), expected);
+  nlohmann::json older = json;
+  older["rope_scaling"] = {{"type", "linear"}, {"factor", 4.0}};
+  EXPECT_EQ(Read(older).rope_scaling.kind, RopeScalingKind::kLinear);
+  EXPECT_EQ(Read(older).rope_scaling.factor, 4.0);
+  // DeepSeek's two exponents.
+  older["rope_scaling"] = {{"type", "yarn"},
+                           {"factor", 40.0},
+                           {"original_max_position_embeddings", 4096},
+                           {"mscale", 1.0},
+                           {"mscale_all_dim", 1.0}};
+  EXPECT_EQ(Read(older).rope_scaling.attention_factor, 1.0);
+}
+
+TEST(HuggingFace, NullIsNoWindowAndNoCapButElsewhereTheDefault) {
+  nlohmann::json json = ToHuggingFace(LoadModelConfig("mistral-7b-v0.1"));
+  json.erase("sliding_window");
+  EXPECT_EQ(Read(json).sliding_window, 4096);
+  json["sliding_window"] = nullptr;
+  EXPECT_EQ(Read(json).sliding_window, 0);
+  json["num_key_value_heads"] = nullptr;
+  EXPECT_EQ(Read(json).num_kv_heads, 32);
+  json = ToHuggingFace(LoadModelConfig("gemma2-2b"));
+  json["attn_logit_softcapping"] = nullptr;
+  EXPECT_EQ(Read(json).attention_soft_cap, 0);
+}
+
+TEST(HuggingFace, HeadSizesThatNeedNotDivideTheHiddenSize) {
+  nlohmann::json json = ToHuggingFace(LoadModelConfig("llama2-7b"));
+  json["head_dim"] = 64;
+  EXPECT_EQ(Read(json).head_size(), 64);
+  EXPECT_EQ(Read(json).qkv_size(), 3 * 32 * 64);
+  json = ToHuggingFace(LoadModelConfig("qwen3-4b"));
+  json.erase("head_dim");
+  EXPECT_EQ(Read(json).head_size(), 128);  // the default of its class, not 2560 / 32
+}
+
 struct Refused {
-  const char* file;
+  const char* preset;
   const char* key;
   nlohmann::json value;
   const char* message;  // after "c.json: $."
@@ -50,52 +176,81 @@ struct Refused {
 
 TEST(HuggingFace, RefusesFeaturesTheEngineDoesNotHave) {
   const Refused cases[] = {
-      {"gpt2.json", "model_type", "mixtral", "model_type: expected gpt2 or llama, got \"mixtral\""},
-      {"gpt2.json", "n_embd", 0, "n_embd: expected an integer from 1 to 1048576, got 0"},
-      {"gpt2.json", "activation_function", "relu",
-       "activation_function: expected gelu_new, the tanh approximation of GELU, got \"relu\""},
-      {"gpt2.json", "scale_attn_weights", false,
+      {"gpt2-124m", "model_type", "mixtral",
+       "model_type: expected one of gpt2, gptj, gpt_neox, opt, bloom, mpt, falcon, RefinedWeb, "
+       "RefinedWebModel, nemotron, llama, mistral, qwen2, qwen3, gemma2, glm, glm4, got "
+       "\"mixtral\""},
+      {"gpt2-124m", "n_embd", 0, "n_embd: expected an integer from 1 to 1048576, got 0"},
+      {"gpt2-124m", "activation_function", "silu",
+       "activation_function: expected one of gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, "
+       "relu2, got \"silu\""},
+      {"gpt2-124m", "scale_attn_weights", false,
        "scale_attn_weights: unscaled attention is not supported; expected true or no such key, "
        "got false"},
-      {"gpt2.json", "add_cross_attention", true,
+      {"gpt2-124m", "add_cross_attention", true,
        "add_cross_attention: cross attention is not supported; expected false or no such key, got "
        "true"},
-      {"llama3_8b.json",
+      {"opt-125m", "do_layer_norm_before", false,
+       "do_layer_norm_before: norms after attention and MLP is not supported; expected true or no "
+       "such key, got false"},
+      {"opt-125m", "word_embed_proj_dim", 512,
+       "word_embed_proj_dim: an embedding narrower than the model is not supported; expected 768 "
+       "or no such key, got 512"},
+      {"bloom-560m", "apply_residual_connection_post_layernorm", true,
+       "apply_residual_connection_post_layernorm: a residual stream of normed values is not "
+       "supported; expected false or no such key, got true"},
+      {"falcon-7b", "alibi", true,
+       "alibi: ALiBi, which Falcon scales in its own way, is not supported; expected false or no "
+       "such key, got true"},
+      {"mpt-7b", "n_heads", 24,
+       "n_heads: 24 heads, and MPT orders ALiBi's slopes in its own way unless that is a power of "
+       "2"},
+      {"llama3.1-8b",
        "rope_scaling",
        {{"rope_type", "llama3"}, {"factor", 8.0}},
-       "rope_scaling: scaled rotary positions are not supported; expected null, got an object"},
-      {"llama3_8b.json",
+       "rope_scaling.low_freq_factor: required, but missing"},
+      {"llama3.1-8b",
+       "rope_scaling",
+       {{"rope_type", "dynamic"}, {"factor", 2.0}},
+       "rope_scaling.rope_type: expected one of default, linear, llama3, yarn, got \"dynamic\""},
+      {"llama3.1-8b",
        "rope_parameters",
-       {{"rope_type", "yarn"}},
-       "rope_parameters.rope_type: scaling of rotary positions is not supported; expected "
-       "\"default\" or no such key, got \"yarn\""},
-      {"llama3_8b.json", "attention_bias", true,
-       "attention_bias: a bias in attention is not supported; expected false or no such key, got "
-       "true"},
-      {"llama3_8b.json", "mlp_bias", true,
-       "mlp_bias: a bias in the MLP is not supported; expected false or no such key, got true"},
-      {"llama3_8b.json", "hidden_act", "gelu",
-       "hidden_act: an activation other than SiLU is not supported; expected \"silu\" or no such "
-       "key, got \"gelu\""},
-      {"llama3_8b.json", "head_dim", 64,
-       "head_dim: head_dim 64 x 32 heads must make hidden_size 4096"},
+       {{"rope_type", "default"}, {"full_attention", 1}},
+       "rope_parameters.full_attention: unknown key; valid: rope_type"},
+      {"llama3.1-8b", "hidden_act", "gelu_quick",
+       "hidden_act: expected one of gelu, gelu_new, gelu_pytorch_tanh, silu, swish, got "
+       "\"gelu_quick\""},
+      {"llama3.2-1b", "layer_types", nlohmann::json::array({"full_attention"}),
+       "layer_types: expected an array of 16, one for each layer, got an array of 1"},
   };
   for (const Refused& refused : cases) {
-    nlohmann::json json = ReadJsonFile(kModels + refused.file);
+    nlohmann::json json = ToHuggingFace(LoadModelConfig(refused.preset));
     json[refused.key] = refused.value;
-    EXPECT_EQ(ErrorText<InputError>([&json] { ModelConfigFromHuggingFace(json, "c.json: $"); }),
+    EXPECT_EQ(ErrorText<InputError>([&json] { Read(json); }),
               std::string("c.json: $.") + refused.message);
   }
+}
+
+TEST(HuggingFace, LayerTypesMustBeThoseOfTheFamily) {
+  nlohmann::json json = ToHuggingFace(LoadModelConfig("gemma2-2b"));
+  nlohmann::json types = nlohmann::json::array();
+  for (int i = 0; i < 26; ++i) types.push_back(i % 2 == 0 ? "sliding_attention" : "full_attention");
+  json["layer_types"] = types;
+  EXPECT_EQ(Read(json).layer_kind(0).sliding_window, 4096);
+  json["layer_types"][3] = "sliding_attention";
+  EXPECT_EQ(ErrorText<InputError>([&json] { Read(json); }),
+            "c.json: $.layer_types[3]: expected full_attention, got \"sliding_attention\"");
 }
 
 TEST(HuggingFace, MissingModelTypeOrSizeIsNamed) {
   nlohmann::json json = ReadJsonFile(kModels + "gpt2.json");
   json.erase("n_layer");
-  EXPECT_EQ(ErrorText<InputError>([&json] { ModelConfigFromHuggingFace(json, "c.json: $"); }),
-            "c.json: $.n_layer: required, but missing");
+  EXPECT_EQ(ErrorText<InputError>([&json] { Read(json); }),
+            "c.json: $.num_hidden_layers: required, but missing, and so are its other names: "
+            "n_layer, n_layers");
   json.erase("model_type");
   EXPECT_TRUE(IsHuggingFaceConfig(json));
-  EXPECT_EQ(ErrorText<InputError>([&json] { ModelConfigFromHuggingFace(json, "c.json: $"); }),
+  EXPECT_EQ(ErrorText<InputError>([&json] { Read(json); }),
             "c.json: $.model_type: required, but missing");
 }
 

@@ -148,6 +148,18 @@ const std::map<std::string, Breach>& Breaches() {
           run.sequence_length = 4;
         },
         "fp8: mbs x sequence_length / cp is 8, no multiple of 16"}},
+      {"qkv-clip-unsupported",
+       {[](RunConfig& run) { run.model.qkv_clip = 8; },
+        "qkv_clip is 8; this version runs qkv_clip=0 only"}},
+      {"rope-scaling-original-length",
+       {[](RunConfig& run) { run.model.rope_scaling.kind = RopeScalingKind::kLlama3; },
+        "rope_scaling needs an original_length of at least 1"}},
+      {"window-and-alibi-without-cp",
+       {[](RunConfig& run) {
+          run.layout.cp = 2;
+          run.model.sliding_window = 16;
+        },
+        "cp is 2, and the model has a sliding window; use cp=1"}},
       {"hidden-divisible-by-heads",
        {[](RunConfig& run) { run.model.hidden_size = 388; },
         "hidden_size 388 is not divisible by num_heads 8"}},
@@ -156,7 +168,8 @@ const std::map<std::string, Breach>& Breaches() {
         "num_heads 8 is not divisible by num_kv_heads 6"}},
       {"head-size-even-with-rope",
        {[](RunConfig& run) { run.model.hidden_size = 8 * 47; },
-        "hidden_size 376 / num_heads 8 makes heads of 47, which is odd"}},
+        "head size 47 x rotary_fraction 1 makes 47 elements that turn; expected an even number of "
+        "at least 2"}},
       {"sequence-within-positions",
        {[](RunConfig& run) {
           run.model.position = PositionKind::kLearned;

@@ -8,6 +8,7 @@
 #include "engine/device/cuda/loader.h"
 #include "engine/train/checkpointing.h"
 #include "engine/train/trainer.h"
+#include "tests/engine/train/families.h"
 #include "tests/engine/train/run_losses.h"
 
 namespace trimtab {
@@ -58,7 +59,7 @@ class Golden {
  public:
   Golden(const std::string& stem, const Target& target)
       : file_("testdata/goldens/" + stem + ".safetensors"),
-        run_(LoadRunConfig("testdata/goldens/" + stem + ".json")),
+        run_(GoldenRun(stem)),
         tokens_(file_),
         device_(MakeDevice(target)),
         parallel_(MakeMetaContext(run_.layout, 0)),
@@ -208,7 +209,7 @@ std::string CaseName(const testing::TestParamInfo<std::tuple<std::string, Target
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
-                         testing::Combine(testing::Values("gpt2", "llama", "mixtral", "deepseek"),
+                         testing::Combine(testing::ValuesIn(FamilyNames()),
                                           testing::Values(Target{"cpu", 1}, Target{"cpu", 2},
                                                           Target{"cuda", 1})),
                          CaseName);

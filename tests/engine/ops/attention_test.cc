@@ -1,5 +1,6 @@
 #include "engine/ops/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -18,6 +19,36 @@ const std::vector<AttentionShape>& Cases() {
       {.batch = 1, .sequence = 64, .heads = 1, .kv_heads = 1, .head_size = 3},
       {.batch = 1, .sequence = 65, .heads = 3, .kv_heads = 1, .head_size = 2},
       {.batch = 1, .sequence = 130, .heads = 1, .kv_heads = 1, .head_size = 3},
+      {.batch = 1,
+       .sequence = 9,
+       .heads = 2,
+       .kv_heads = 1,
+       .head_size = 4,
+       .scores = {.scale = 0.8, .soft_cap = 1.5}},
+      {.batch = 2,
+       .sequence = 8,
+       .heads = 2,
+       .kv_heads = 2,
+       .head_size = 3,
+       .scores = {.alibi_heads = 6, .alibi_first = 3}},
+      {.batch = 1,
+       .sequence = 7,
+       .heads = 1,
+       .kv_heads = 1,
+       .head_size = 3,
+       .scores = {.window = 1}},
+      {.batch = 1,
+       .sequence = 78,
+       .heads = 2,
+       .kv_heads = 1,
+       .head_size = 2,
+       .scores = {.window = 10}},
+      {.batch = 1,
+       .sequence = 140,
+       .heads = 1,
+       .kv_heads = 1,
+       .head_size = 2,
+       .scores = {.scale = 0.9, .soft_cap = 2, .window = 67, .alibi_heads = 4, .alibi_first = 1}},
   };
   return cases;
 }
@@ -26,6 +57,20 @@ struct Result {
   std::vector<double> out;
   std::vector<double> log_sum_exp;
 };
+
+// Of 6 heads and of 4, from the paper: 2^-2, 2^-4, ... for 4; then 2^-1 and 2^-3, the odd ones
+// of 8.
+double SlopeOf(const ScoreOptions& scores, int64_t head) {
+  static const double of_four[] = {0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125};
+  return scores.alibi_heads == 0 ? 0.0 : of_four[scores.alibi_first + head];
+}
+
+double ScoreOf(const AttentionShape& s, double product, int64_t head, int64_t distance) {
+  const ScoreOptions& o = s.scores;
+  double score = product * (o.scale > 0 ? o.scale : 1 / std::sqrt(double(s.head_size)));
+  if (o.soft_cap > 0) score = o.soft_cap * std::tanh(score / o.soft_cap);
+  return score - SlopeOf(o, head) * static_cast<double>(distance);
+}
 
 Result Reference(const AttentionShape& s, std::span<const double> qkv) {
   Result result;
@@ -42,19 +87,21 @@ Result Reference(const AttentionShape& s, std::span<const double> qkv) {
       for (int64_t t = 0; t < s.sequence; ++t) {
         std::vector<double> weights;
         double sum = 0;
-        for (int64_t u = 0; u <= t; ++u) {
-          double score = 0;
+        const int64_t from =
+            s.scores.window > 0 ? std::max<int64_t>(0, t + 1 - s.scores.window) : 0;
+        for (int64_t u = from; u <= t; ++u) {
+          double product = 0;
           for (int64_t d = 0; d < s.head_size; ++d)
-            score += at(b, t, query + d) * at(b, u, key + d);
-          weights.push_back(std::exp(score / std::sqrt(static_cast<double>(s.head_size))));
+            product += at(b, t, query + d) * at(b, u, key + d);
+          weights.push_back(std::exp(ScoreOf(s, product, h, t - u)));
           sum += weights.back();
         }
         result.log_sum_exp[static_cast<size_t>((b * s.heads + h) * s.sequence + t)] = std::log(sum);
         double* out =
             &result.out[static_cast<size_t>(((b * s.sequence + t) * s.heads + h) * s.head_size)];
-        for (int64_t u = 0; u <= t; ++u) {
+        for (int64_t u = from; u <= t; ++u) {
           for (int64_t d = 0; d < s.head_size; ++d) {
-            out[d] += weights[static_cast<size_t>(u)] / sum * at(b, u, value + d);
+            out[d] += weights[static_cast<size_t>(u - from)] / sum * at(b, u, value + d);
           }
         }
       }
@@ -105,6 +152,26 @@ TEST_P(AttentionTest, MatchesItsFormulaAndDerivative) {
     AttentionBackward(s, qkv_device, out, log_sum_exp, Input(out_shape, dout), dqkv);
     ExpectClose(Read(dqkv), gradient, tolerance().chained, "dqkv");
   }
+}
+
+TEST(AlibiSlope, IsThePublishedOne) {
+  EXPECT_FLOAT_EQ(AlibiSlope(0, 8), 0.5f);
+  EXPECT_FLOAT_EQ(AlibiSlope(7, 8), 0.00390625f);
+  EXPECT_FLOAT_EQ(AlibiSlope(8, 12), 0.70710678f);
+  EXPECT_FLOAT_EQ(AlibiSlope(11, 12), 0.08838835f);
+  EXPECT_FLOAT_EQ(AlibiSlope(0, 112), 0.9170040432046712f);
+  EXPECT_FLOAT_EQ(AlibiSlope(63, 112), 0.00390625f);
+  EXPECT_FLOAT_EQ(AlibiSlope(64, 112), 0.9576032806985737f);
+  EXPECT_FLOAT_EQ(AlibiSlope(111, 112), 0.016316777850428427f);
+}
+
+TEST(AttentionRecord, CountsTheScoresThatAWindowLeaves) {
+  AttentionShape s = {.batch = 2, .sequence = 6, .heads = 3, .kv_heads = 3, .head_size = 4};
+  EXPECT_EQ(AttentionForwardRecord(s).flops, 2 * 2 * 3 * 4 * 2 * (1 + 2 + 3 + 4 + 5 + 6));
+  s.scores.window = 2;
+  EXPECT_EQ(AttentionForwardRecord(s).flops, 2 * 2 * 3 * 4 * 2 * (1 + 2 + 2 + 2 + 2 + 2));
+  s.scores.window = 9;
+  EXPECT_EQ(AttentionBackwardRecord(s).flops, 5 * 2 * 3 * 4 * 2 * 21);
 }
 
 TEST_P(AttentionTest, SurvivesScoresOfAnySize) {

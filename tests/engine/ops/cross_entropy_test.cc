@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/ops/elementwise.h"
 #include "tests/engine/ops/op_test.h"
 
 namespace trimtab {
@@ -125,6 +126,30 @@ TEST_P(CrossEntropyTest, GradientIsTheDerivativeOfTheLoss) {
                    losses);
   ExpectClose(Read(x), NumericGradient(ToDouble(logits), [](auto v) { return LossOf(v, 15, 4); }),
               tolerance().reduction, "dlogits");
+}
+
+TEST_P(CrossEntropyTest, GradientGoesThroughASoftCap) {
+  const SoftCap soft_cap = {.scale = 0.7f, .cap = 2.0f};
+  const auto logits = Values(17, 9, 3.0f);
+  const Tensor targets = Ids(std::vector<int32_t>{4});
+  const VocabShard shard = {.start = 0, .valid = 15};
+  Tensor x = Input({1, 17}, logits);
+  Tensor row_max = Output({1}, DType::kF32);
+  Tensor sums = Output({2, 1}, DType::kF32);
+  Tensor losses = Output({1}, DType::kF32);
+  ApplySoftCap(soft_cap, x);
+  CrossEntropyMax(x, shard, row_max);
+  CrossEntropySum(x, targets, shard, row_max, sums);
+  CrossEntropyGrad(targets, shard, row_max, sums, Input({1}, std::vector<float>{1}, DType::kF32), x,
+                   losses, soft_cap);
+  const auto loss = [](std::span<const double> v) {
+    std::vector<double> capped;
+    for (const double value : v) capped.push_back(2.0 * std::tanh(value * double{0.7f} / 2.0));
+    return LossOf(capped, 15, 4);
+  };
+  ExpectClose(Read(losses), std::vector<double>{loss(ToDouble(logits))}, tolerance().chained,
+              "loss");
+  ExpectClose(Read(x), NumericGradient(ToDouble(logits), loss), tolerance().chained, "dlogits");
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, CrossEntropyTest, testing::ValuesIn(AllTargets()), TargetName);

@@ -27,6 +27,23 @@ TEST_P(ElementwiseTest, AddsAndFills) {
   }
 }
 
+TEST_P(ElementwiseTest, ScalesAndCaps) {
+  for (const SoftCap& f : {SoftCap{.scale = 1.75f}, SoftCap{.scale = 0.5f, .cap = 3.0f}}) {
+    for (const int64_t count : kCounts) {
+      if (Skips(count)) continue;
+      const auto x = Values(count, 1, 20.0f);
+      std::vector<double> expected;
+      for (const double value : ToDouble(x)) {
+        const double scaled = value * double{f.scale};
+        expected.push_back(f.cap > 0 ? double{f.cap} * std::tanh(scaled / double{f.cap}) : scaled);
+      }
+      Tensor y = Input({count}, x);
+      ApplySoftCap(f, y);
+      ExpectClose(Read(y), expected, tolerance().elementwise, "soft cap");
+    }
+  }
+}
+
 TEST_P(ElementwiseTest, CopiesIntoEveryType) {
   for (const int64_t count : kCounts) {
     if (Skips(count)) continue;

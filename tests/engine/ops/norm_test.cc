@@ -30,16 +30,25 @@ Statistics StatisticsOf(std::span<const double> row, bool centered) {
   return {mean, 1.0 / std::sqrt(square + kEpsilon)};
 }
 
-// LayerNorm, or RMSNorm when `bias` is empty.
-std::vector<double> Reference(const NormCase& c, std::span<const double> x,
+struct Kind {
+  bool layer_norm;
+  bool bias;
+  bool plus_one;
+};
+constexpr Kind kLayerNorms[] = {{true, true, false}, {true, false, false}, {true, true, true}};
+constexpr Kind kRmsNorms[] = {{false, false, false}, {false, false, true}};
+
+// `bias` may be empty.
+std::vector<double> Reference(const NormCase& c, const Kind& kind, std::span<const double> x,
                               std::span<const double> weight, std::span<const double> bias) {
   std::vector<double> y(x.size());
   for (int64_t row = 0; row < c.rows; ++row) {
     const auto begin = static_cast<size_t>(row * c.columns);
     const auto statistics =
-        StatisticsOf(x.subspan(begin, static_cast<size_t>(c.columns)), !bias.empty());
+        StatisticsOf(x.subspan(begin, static_cast<size_t>(c.columns)), kind.layer_norm);
     for (size_t j = 0; j < weight.size(); ++j) {
-      y[begin + j] = (x[begin + j] - statistics.mean) * statistics.rstd * weight[j] +
+      y[begin + j] = (x[begin + j] - statistics.mean) * statistics.rstd *
+                         (weight[j] + (kind.plus_one ? 1.0 : 0.0)) +
                      (bias.empty() ? 0.0 : bias[j]);
     }
   }
@@ -49,12 +58,13 @@ std::vector<double> Reference(const NormCase& c, std::span<const double> x,
 // Runs one norm forward and backward and checks every output.
 class NormTest : public OpTest {
  protected:
-  void Check(const NormCase& c, bool layer_norm, bool accumulate) {
+  void Check(const NormCase& c, const Kind& kind, bool accumulate) {
+    const auto [layer_norm, with_bias, plus_one] = kind;
     const Shape matrix = {c.rows, c.columns};
     const Shape vector = {c.columns};
     const auto x = Values(matrix.numel(), 1, 3.0f);
     const auto weight = Values(c.columns, 2);
-    const auto bias = layer_norm ? Values(c.columns, 3) : std::vector<float>{};
+    const auto bias = with_bias ? Values(c.columns, 3) : std::vector<float>{};
     const auto dy = Values(matrix.numel(), 4);
     const auto dx_before = Values(matrix.numel(), 5);
     const auto dweight_before = GradientValues(c.columns, 6);
@@ -69,36 +79,39 @@ class NormTest : public OpTest {
     Tensor dx = Input(matrix, dx_before);
     const DType g = gradient_dtype();
     Tensor dweight = accumulate ? Input(vector, dweight_before, g) : Output(vector, g);
-    Tensor dbias = accumulate ? Input(vector, dbias_before, g) : Output(vector, g);
+    Tensor dbias;
+    if (with_bias) dbias = accumulate ? Input(vector, dbias_before, g) : Output(vector, g);
+    const NormOptions options(kEpsilon, plus_one);
     if (layer_norm) {
-      LayerNormForward(x_device, weight_device, Input(vector, bias), kEpsilon, y, mean, rstd);
+      LayerNormForward(x_device, weight_device, with_bias ? Input(vector, bias) : Tensor(), options,
+                       y, mean, rstd);
       LayerNormBackward(dy_device, x_device, weight_device, mean, rstd, dx, dweight, dbias,
-                        accumulate);
+                        accumulate, plus_one);
     } else {
-      RmsNormForward(x_device, weight_device, kEpsilon, y, rstd);
-      RmsNormBackward(dy_device, x_device, weight_device, rstd, dx, dweight, accumulate);
+      RmsNormForward(x_device, weight_device, options, y, rstd);
+      RmsNormBackward(dy_device, x_device, weight_device, rstd, dx, dweight, accumulate, plus_one);
     }
 
     const auto x64 = ToDouble(x);
     const auto weight64 = ToDouble(weight);
     const auto bias64 = ToDouble(bias);
     const auto dy64 = ToDouble(dy);
-    ExpectClose(Read(y), Reference(c, x64, weight64, bias64), tolerance().reduction, "y");
+    ExpectClose(Read(y), Reference(c, kind, x64, weight64, bias64), tolerance().reduction, "y");
     CheckStatistics(c, x64, layer_norm, mean, rstd);
 
     auto expected_dx = NumericGradient(x64, [&](std::span<const double> v) {
-      return Dot(Reference(c, v, weight64, bias64), dy64);
+      return Dot(Reference(c, kind, v, weight64, bias64), dy64);
     });
     for (size_t i = 0; i < x.size(); ++i) expected_dx[i] += dx_before[i];
     ExpectClose(Read(dx), expected_dx, tolerance().reduction, "dx");
     auto expected_dweight = NumericGradient(weight64, [&](std::span<const double> v) {
-      return Dot(Reference(c, x64, v, bias64), dy64);
+      return Dot(Reference(c, kind, x64, v, bias64), dy64);
     });
     AddIf(accumulate, dweight_before, expected_dweight);
     ExpectClose(Read(dweight), expected_dweight, tolerance(g).reduction, "dweight");
-    if (!layer_norm) return;
+    if (!with_bias) return;
     auto expected_dbias = NumericGradient(bias64, [&](std::span<const double> v) {
-      return Dot(Reference(c, x64, weight64, v), dy64);
+      return Dot(Reference(c, kind, x64, weight64, v), dy64);
     });
     AddIf(accumulate, dbias_before, expected_dbias);
     ExpectClose(Read(dbias), expected_dbias, tolerance(g).reduction, "dbias");
@@ -129,15 +142,19 @@ class NormTest : public OpTest {
 TEST_P(NormTest, LayerNormMatchesItsFormulaAndDerivative) {
   for (const NormCase& c : kCases) {
     if (c.columns == 1) continue;  // x - mean is 0: rstd is 1/sqrt(epsilon), all is rounding
-    Check(c, true, false);
-    Check(c, true, true);
+    for (const Kind& kind : kLayerNorms) {
+      Check(c, kind, false);
+      Check(c, kind, true);
+    }
   }
 }
 
 TEST_P(NormTest, RmsNormMatchesItsFormulaAndDerivative) {
   for (const NormCase& c : kCases) {
-    Check(c, false, false);
-    Check(c, false, true);
+    for (const Kind& kind : kRmsNorms) {
+      Check(c, kind, false);
+      Check(c, kind, true);
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include "engine/ops/embedding.h"
 #include "engine/ops/fused_fp8.h"
 #include "engine/ops/gemm.h"
+#include "engine/ops/head_norm.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/quantize.h"
 #include "tests/engine/ops/op_inputs.h"
@@ -108,26 +109,49 @@ void AddNorms(std::vector<OpCase>& ops, const Types& t) {
       }));
 }
 
+void AddHeadNorms(std::vector<OpCase>& ops, const Types& t) {
+  static const Shape kQkv = {kAttention.tokens(), kAttention.qkv_size()};
+  static const Shape kRstd = {kAttention.tokens(), kAttention.heads + kAttention.kv_heads};
+  static const Shape kWeight = {kAttention.head_size};
+  ops.push_back(ListCase(HeadNormForwardRecord(kAttention, t.data), [t](Device& d) {
+    Tensor out = ListValues(d, kQkv, 1, t.data);
+    Tensor rstd = ListValues(d, kRstd, 2);
+    HeadNormForward(kAttention, ListValues(d, kQkv, 3, t.data), ListValues(d, kWeight, 4, t.data),
+                    ListValues(d, kWeight, 5, t.data), 1e-5, out, rstd);
+    return std::vector<Tensor>{out, rstd};
+  }));
+  ops.push_back(ListCase(HeadNormBackwardRecord(kAttention, t.data, t.gradient), [t](Device& d) {
+    Tensor dqkv = ListValues(d, kQkv, 1, t.data);
+    Tensor dweights = ListValues(d, {2, kAttention.head_size}, 2, t.gradient);
+    HeadNormBackward(kAttention, ListValues(d, kQkv, 3, t.data), ListValues(d, kWeight, 4, t.data),
+                     ListValues(d, kWeight, 5, t.data), ListValues(d, kRstd, 6), false, dqkv,
+                     dweights);
+    return std::vector<Tensor>{dqkv, dweights};
+  }));
+}
+
 void AddActivations(std::vector<OpCase>& ops, const Types& t) {
-  ops.push_back(ListCase(GeluForwardRecord(kRows, kColumns, t.data), [t](Device& d) {
+  ops.push_back(ListCase(ActivationForwardRecord(kRows, kColumns, t.data), [t](Device& d) {
     Tensor y = ListValues(d, kMatrix, 1, t.data);
-    GeluForward(ListValues(d, kMatrix, 2, t.data), y);
+    ActivationForward(ActivationFunction::kGelu, ListValues(d, kMatrix, 2, t.data), y);
     return std::vector<Tensor>{y};
   }));
-  ops.push_back(ListCase(GeluBackwardRecord(kRows, kColumns, t.data), [t](Device& d) {
+  ops.push_back(ListCase(ActivationBackwardRecord(kRows, kColumns, t.data), [t](Device& d) {
     Tensor dx = ListValues(d, kMatrix, 1, t.data);
-    GeluBackward(ListValues(d, kMatrix, 2, t.data), dx, dx);
+    ActivationBackward(ActivationFunction::kGelu, ListValues(d, kMatrix, 2, t.data), dx, dx);
     return std::vector<Tensor>{dx};
   }));
-  ops.push_back(ListCase(SwiGluForwardRecord(kRows, kColumns, t.data), [t](Device& d) {
+  ops.push_back(ListCase(GatedActivationForwardRecord(kRows, kColumns, t.data), [t](Device& d) {
     Tensor y = ListValues(d, kMatrix, 1, t.data);
-    SwiGluForward(ListValues(d, {kRows, 2 * kColumns}, 2, t.data), y);
+    GatedActivationForward(ActivationFunction::kSilu,
+                           ListValues(d, {kRows, 2 * kColumns}, 2, t.data), y);
     return std::vector<Tensor>{y};
   }));
-  ops.push_back(ListCase(SwiGluBackwardRecord(kRows, kColumns, t.data), [t](Device& d) {
+  ops.push_back(ListCase(GatedActivationBackwardRecord(kRows, kColumns, t.data), [t](Device& d) {
     Tensor dgate_up = ListValues(d, {kRows, 2 * kColumns}, 1, t.data);
-    SwiGluBackward(ListValues(d, {kRows, 2 * kColumns}, 2, t.data),
-                   ListValues(d, kMatrix, 3, t.data), dgate_up);
+    GatedActivationBackward(ActivationFunction::kSilu,
+                            ListValues(d, {kRows, 2 * kColumns}, 2, t.data),
+                            ListValues(d, kMatrix, 3, t.data), dgate_up);
     return std::vector<Tensor>{dgate_up};
   }));
 }
@@ -259,6 +283,11 @@ void AddElementwise(std::vector<OpCase>& ops, const Types& t) {
   ops.push_back(ListCase(FillRecord(kNumel, t.data), [t](Device& d) {
     Tensor x = ListValues(d, {kNumel}, 1, t.data);
     Fill(x, 3.0f);
+    return std::vector<Tensor>{x};
+  }));
+  ops.push_back(ListCase(ApplySoftCapRecord(kNumel, t.data), [t](Device& d) {
+    Tensor x = ListValues(d, {kNumel}, 1, t.data);
+    ApplySoftCap({.scale = 0.5f, .cap = 2.0f}, x);
     return std::vector<Tensor>{x};
   }));
   ops.push_back(ListCase(AddBiasRecord(kRows, kColumns, t.data), [t](Device& d) {
@@ -410,6 +439,7 @@ std::vector<OpCase> EveryOpIn(DType dtype, DType gradient) {
   std::vector<OpCase> ops;
   AddProducts(ops, types);
   AddNorms(ops, types);
+  AddHeadNorms(ops, types);
   AddActivations(ops, types);
   AddAttention(ops, types);
   AddEmbeddings(ops, types);

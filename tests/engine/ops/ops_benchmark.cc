@@ -163,16 +163,16 @@ void Activations(Bench& bench, int64_t rows) {
   const Shape shape = {rows, 4 * kHidden};
   const Tensor x = bench.New(shape, 0.5f);
   Tensor y = bench.New(shape);
-  bench.Report("gelu forward", GeluForwardRecord(rows, 4 * kHidden), kLayers,
-               [&] { GeluForward(x, y); });
-  bench.Report("gelu backward", GeluBackwardRecord(rows, 4 * kHidden), kLayers,
-               [&] { GeluBackward(x, y, y); });
+  bench.Report("gelu forward", ActivationForwardRecord(rows, 4 * kHidden), kLayers,
+               [&] { ActivationForward(ActivationFunction::kGelu, x, y); });
+  bench.Report("gelu backward", ActivationBackwardRecord(rows, 4 * kHidden), kLayers,
+               [&] { ActivationBackward(ActivationFunction::kGelu, x, y, y); });
   const Tensor gate_up = bench.New({rows, 8 * kHidden}, 0.5f);
   Tensor dgate_up = bench.New({rows, 8 * kHidden});
-  bench.Report("swiglu forward", SwiGluForwardRecord(rows, 4 * kHidden), 0,
-               [&] { SwiGluForward(gate_up, y); });
-  bench.Report("swiglu backward", SwiGluBackwardRecord(rows, 4 * kHidden), 0,
-               [&] { SwiGluBackward(gate_up, y, dgate_up); });
+  bench.Report("swiglu forward", GatedActivationForwardRecord(rows, 4 * kHidden), 0,
+               [&] { GatedActivationForward(ActivationFunction::kSilu, gate_up, y); });
+  bench.Report("swiglu backward", GatedActivationBackwardRecord(rows, 4 * kHidden), 0,
+               [&] { GatedActivationBackward(ActivationFunction::kSilu, gate_up, y, dgate_up); });
 }
 
 void Vocabulary(Bench& bench, int64_t rows) {

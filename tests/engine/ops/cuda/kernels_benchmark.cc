@@ -196,12 +196,14 @@ class Benchmark {
     const Tensor gate_up = Random(Matrix(2 * sizes_.ffn));
     Tensor y = Random(Matrix(sizes_.ffn));
     Tensor dgate_up = New(Matrix(2 * sizes_.ffn), DType::kBf16);
-    Report("swiglu forward", [&] { SwiGluForward(gate_up, y); });
-    Report("swiglu backward", [&] { SwiGluBackward(gate_up, y, dgate_up); });
+    Report("swiglu forward",
+           [&] { GatedActivationForward(ActivationFunction::kSilu, gate_up, y); });
+    Report("swiglu backward",
+           [&] { GatedActivationBackward(ActivationFunction::kSilu, gate_up, y, dgate_up); });
     const Tensor x = Random(Matrix(sizes_.ffn));
     Tensor dx = New(Matrix(sizes_.ffn), DType::kBf16);
-    Report("gelu forward", [&] { GeluForward(x, y); });
-    Report("gelu backward", [&] { GeluBackward(x, y, dx); });
+    Report("gelu forward", [&] { ActivationForward(ActivationFunction::kGelu, x, y); });
+    Report("gelu backward", [&] { ActivationBackward(ActivationFunction::kGelu, x, y, dx); });
     const AttentionShape shape{.batch = sizes_.batch,
                                .sequence = sizes_.sequence,
                                .heads = sizes_.heads,

@@ -161,9 +161,9 @@ TEST(RowKernelsTest, SwiGluOfRowsOfSeveralBlocks) {
     ExpectSame(c, [&c](Bench& b) {
       const Tensor gate_up = b.Values({c.rows, 2 * c.columns});
       Tensor y = b.Values({c.rows, c.columns});
-      SwiGluForward(gate_up, y);
+      GatedActivationForward(ActivationFunction::kSilu, gate_up, y);
       Tensor dgate_up = b.Values({c.rows, 2 * c.columns});
-      SwiGluBackward(gate_up, y, dgate_up);
+      GatedActivationBackward(ActivationFunction::kSilu, gate_up, y, dgate_up);
       return std::vector<Tensor>{y, dgate_up};
     });
   }

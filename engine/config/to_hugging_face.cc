@@ -1,0 +1,255 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/config/hugging_face.h"
+
+namespace trimtab {
+namespace {
+
+using nlohmann::json;
+
+// Each writes what its model type can say; ToHuggingFace looks whether that was all.
+
+json Gpt2(const ModelConfig& model) {
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"model_type", "gpt2"},
+          {"n_embd", model.hidden_size},
+          {"n_layer", model.num_layers},
+          {"n_head", model.num_heads},
+          {"n_positions", model.max_sequence_length},
+          {"n_inner", model.ffn_hidden_size},
+          {"activation_function", "gelu_new"},
+          {"layer_norm_epsilon", model.norm_epsilon}};
+}
+
+json GptJ(const ModelConfig& model) {
+  json config = Gpt2(model);
+  config["architectures"] = {"GPTJForCausalLM"};
+  config["model_type"] = "gptj";
+  config["rotary_dim"] = model.rotary_size();
+  return config;
+}
+
+json GptNeox(const ModelConfig& model) {
+  const bool tanh = model.activation == ActivationKind::kGelu;
+  return {{"architectures", {"GPTNeoXForCausalLM"}},
+          {"model_type", "gpt_neox"},
+          {"hidden_size", model.hidden_size},
+          {"num_hidden_layers", model.num_layers},
+          {"num_attention_heads", model.num_heads},
+          {"max_position_embeddings", model.max_sequence_length},
+          {"intermediate_size", model.ffn_hidden_size},
+          {"hidden_act", tanh ? "gelu_fast" : "gelu"},
+          {"layer_norm_eps", model.norm_epsilon},
+          {"rotary_pct", model.rotary_fraction},
+          {"rotary_emb_base", model.rope_theta},
+          {"use_parallel_residual", model.block == BlockKind::kParallel},
+          {"attention_bias", model.bias}};
+}
+
+json Opt(const ModelConfig& model) {
+  return {{"architectures", {"OPTForCausalLM"}},
+          {"model_type", "opt"},
+          {"hidden_size", model.hidden_size},
+          {"num_hidden_layers", model.num_layers},
+          {"num_attention_heads", model.num_heads},
+          {"max_position_embeddings", model.max_sequence_length},
+          {"ffn_dim", model.ffn_hidden_size},
+          {"word_embed_proj_dim", model.hidden_size},
+          {"activation_function", "relu"},
+          {"do_layer_norm_before", true},
+          {"enable_bias", model.bias}};
+}
+
+json Bloom(const ModelConfig& model) {
+  return {{"architectures", {"BloomForCausalLM"}},
+          {"model_type", "bloom"},
+          {"hidden_size", model.hidden_size},
+          {"n_layer", model.num_layers},
+          {"n_head", model.num_heads},
+          {"seq_length", model.max_sequence_length},
+          {"layer_norm_epsilon", model.norm_epsilon}};
+}
+
+json Mpt(const ModelConfig& model) {
+  return {{"architectures", {"MPTForCausalLM"}},
+          {"model_type", "mpt"},
+          {"d_model", model.hidden_size},
+          {"n_layers", model.num_layers},
+          {"n_heads", model.num_heads},
+          {"max_seq_len", model.max_sequence_length},
+          {"expansion_ratio", model.ffn_hidden_size / model.hidden_size},
+          {"no_bias", !model.bias},
+          {"layer_norm_epsilon", model.norm_epsilon},
+          {"attn_config", {{"alibi", true}, {"kv_n_heads", model.num_kv_heads}}}};
+}
+
+json Falcon(const ModelConfig& model) {
+  const bool multi_query = model.num_kv_heads == 1;
+  json config = {{"architectures", {"FalconForCausalLM"}},
+                 {"model_type", "falcon"},
+                 {"hidden_size", model.hidden_size},
+                 {"num_hidden_layers", model.num_layers},
+                 {"num_attention_heads", model.num_heads},
+                 {"num_kv_heads", model.num_kv_heads},
+                 {"max_position_embeddings", model.max_sequence_length},
+                 {"ffn_hidden_size", model.ffn_hidden_size},
+                 {"activation", "gelu"},
+                 {"layer_norm_epsilon", model.norm_epsilon},
+                 {"rope_theta", model.rope_theta},
+                 {"bias", model.bias},
+                 {"alibi", false},
+                 {"multi_query", multi_query},
+                 {"new_decoder_architecture", false},
+                 {"parallel_attn", model.block != BlockKind::kSequential}};
+  if (model.block == BlockKind::kParallel ||
+      (model.block == BlockKind::kParallelShared && !multi_query)) {
+    config["new_decoder_architecture"] = true;
+    config["num_ln_in_parallel_attn"] = model.block == BlockKind::kParallel ? 2 : 1;
+  }
+  return config;
+}
+
+json RopeScalingOf(const RopeScaling& scaling) {
+  switch (scaling.kind) {
+    case RopeScalingKind::kNone:
+      return nullptr;
+    case RopeScalingKind::kLinear:
+      return {{"rope_type", "linear"}, {"factor", scaling.factor}};
+    case RopeScalingKind::kLlama3:
+      return {{"rope_type", "llama3"},
+              {"factor", scaling.factor},
+              {"original_max_position_embeddings", scaling.original_length},
+              {"low_freq_factor", scaling.low_frequency},
+              {"high_freq_factor", scaling.high_frequency}};
+    case RopeScalingKind::kYarn:
+      break;
+  }
+  json yarn = {{"rope_type", "yarn"},
+               {"factor", scaling.factor},
+               {"original_max_position_embeddings", scaling.original_length},
+               {"beta_fast", scaling.beta_fast},
+               {"beta_slow", scaling.beta_slow},
+               {"truncate", scaling.truncate}};
+  if (scaling.attention_factor > 0) yarn["attention_factor"] = scaling.attention_factor;
+  return yarn;
+}
+
+json Llama(const ModelConfig& model) {
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"hidden_size", model.hidden_size},
+          {"num_hidden_layers", model.num_layers},
+          {"num_attention_heads", model.num_heads},
+          {"num_key_value_heads", model.num_kv_heads},
+          {"head_dim", model.head_size()},
+          {"intermediate_size", model.ffn_hidden_size},
+          {"max_position_embeddings", model.max_sequence_length},
+          {"hidden_act", "silu"},
+          {"rms_norm_eps", model.norm_epsilon},
+          {"rope_theta", model.rope_theta},
+          {"rope_scaling", RopeScalingOf(model.rope_scaling)},
+          {"attention_bias", model.bias},
+          {"mlp_bias", model.has_mlp_bias()}};
+}
+
+/// Llama's keys under another name.
+json LikeLlama(const ModelConfig& model, const char* type, const char* architecture) {
+  json config = Llama(model);
+  config["architectures"] = {architecture};
+  config["model_type"] = type;
+  return config;
+}
+
+json Mistral(const ModelConfig& model) {
+  json config = LikeLlama(model, "mistral", "MistralForCausalLM");
+  config["sliding_window"] = nullptr;
+  if (model.sliding_window > 0) config["sliding_window"] = model.sliding_window;
+  return config;
+}
+
+json Qwen(const ModelConfig& model, const char* type, const char* architecture) {
+  json config = LikeLlama(model, type, architecture);
+  config["use_sliding_window"] = model.sliding_window > 0;
+  if (model.sliding_window > 0) {
+    config["sliding_window"] = model.sliding_window;
+    config["max_window_layers"] = 0;
+  }
+  return config;
+}
+
+json Qwen2(const ModelConfig& model) { return Qwen(model, "qwen2", "Qwen2ForCausalLM"); }
+json Qwen3(const ModelConfig& model) { return Qwen(model, "qwen3", "Qwen3ForCausalLM"); }
+
+json Nemotron(const ModelConfig& model) {
+  json config = LikeLlama(model, "nemotron", "NemotronForCausalLM");
+  config.erase("rms_norm_eps");
+  config["norm_eps"] = model.norm_epsilon;
+  config["hidden_act"] = "relu2";
+  config["partial_rotary_factor"] = model.rotary_fraction;
+  return config;
+}
+
+json Gemma2(const ModelConfig& model) {
+  json config = LikeLlama(model, "gemma2", "Gemma2ForCausalLM");
+  config.erase("hidden_act");
+  config["hidden_activation"] = "gelu_pytorch_tanh";
+  const double scale = model.attention_scale > 0
+                           ? model.attention_scale
+                           : 1.0 / std::sqrt(static_cast<double>(model.head_size()));
+  // A whole number in all files; its root loses the last bits.
+  config["query_pre_attn_scalar"] = std::round(1.0 / (scale * scale) * 1e6) / 1e6;
+  const auto put = [&config](const char* key, auto value) {
+    config[key] = nullptr;
+    if (value > 0) config[key] = value;
+  };
+  put("attn_logit_softcapping", model.attention_soft_cap);
+  put("final_logit_softcapping", model.logit_soft_cap);
+  put("sliding_window", model.sliding_window);
+  return config;
+}
+
+json GlmOfType(const ModelConfig& model, const char* type, const char* architecture) {
+  json config = LikeLlama(model, type, architecture);
+  config.erase("mlp_bias");
+  config["attention_bias"] = model.has_qkv_bias();
+  config["partial_rotary_factor"] = model.rotary_fraction;
+  return config;
+}
+
+json Glm(const ModelConfig& model) { return GlmOfType(model, "glm", "GlmForCausalLM"); }
+json Glm4(const ModelConfig& model) { return GlmOfType(model, "glm4", "Glm4ForCausalLM"); }
+
+constexpr json (*kWriters[])(const ModelConfig& model) = {Gpt2,  GptJ,     GptNeox, Opt,     Bloom,
+                                                          Mpt,   Falcon,   Llama,   Mistral, Qwen2,
+                                                          Qwen3, Nemotron, Gemma2,  Glm,     Glm4};
+
+/// Whether the config.json describes the very model, but for its name.
+bool Describes(const json& config, const ModelConfig& model) {
+  ModelConfig read;
+  try {
+    read = ModelConfigFromHuggingFace(config, model.name);
+  } catch (const InputError&) {
+    return false;  // the type has no such models
+  }
+  read.name = model.name;
+  read.make_vocab_size_divisible_by = model.make_vocab_size_divisible_by;
+  return read == model;
+}
+
+}  // namespace
+
+json ToHuggingFace(const ModelConfig& model) {
+  for (const auto write : kWriters) {
+    json config = write(model);
+    config["vocab_size"] = model.vocab_size;
+    config["initializer_range"] = model.init_std;
+    config["tie_word_embeddings"] = model.tied_embeddings;
+    if (Describes(config, model)) return config;
+  }
+  throw InputError(fmt::format(
+      "model '{}': no model type of Hugging Face that is known here describes it", model.name));
+}
+
+}  // namespace trimtab

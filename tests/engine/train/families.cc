@@ -1,0 +1,27 @@
+#include "tests/engine/train/families.h"
+
+namespace trimtab {
+
+const std::vector<std::string>& FamilyNames() {
+  static const std::vector<std::string> names = {
+      "gpt2", "llama",   "falcon",   "falcon_mqa", "gptj",    "neox",  "bloom",
+      "mpt",  "opt",     "nemotron", "mistral",    "qwen2",   "qwen3", "gemma2",
+      "glm4", "llama31", "yarn",     "mixtral",    "deepseek"};
+  return names;
+}
+
+RunConfig GoldenRun(const std::string& family) {
+  return LoadRunConfig("testdata/goldens/" + family + ".json");
+}
+
+RunConfig FamilyRun(const std::string& family) {
+  RunConfig run = GoldenRun(family);
+  run.model.num_layers = 4;
+  run.sequence_length = 16;
+  run.global_batch = 8;
+  run.layout = {};
+  run.threads_per_rank = 1;
+  return run;
+}
+
+}  // namespace trimtab
