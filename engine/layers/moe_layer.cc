@@ -83,6 +83,7 @@ Tensor MoeLayer::Backward(const LayerContext& context, MoeSaved& saved, const Te
   Tensor dweights;
   Tensor drows =
       CombineTokensBackward(context, saved.dispatch, WeightsOf(context, saved), dy, dweights);
+  saved.dispatch.results = {};
   drows = experts_.Backward(context, saved.experts, saved.dispatch.expert_rows, drows, accumulate);
   Tensor dx = DispatchTokensBackward(context, saved.dispatch, drows);
   drows = {};
