@@ -10,5 +10,7 @@ struct BuiltinProfileText {
   const char* json;
 };
 std::span<const BuiltinProfileText> BuiltinProfileTexts();
+/// The same of cost_model/stacks/*.json.
+std::span<const BuiltinProfileText> BuiltinStackTexts();
 
 }  // namespace trimtab

@@ -1,7 +1,10 @@
 #include "cost_model/chunk_costs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
+
+#include "engine/base/error.h"
 
 namespace trimtab {
 namespace {
@@ -10,14 +13,6 @@ void Append(const WayCosts& next, bool forward, int64_t times, WayCosts& ways) {
   const size_t begin = forward ? kForwardFirst : kBackwardSetting;
   const size_t end = forward ? kBackwardSetting : kWayCount;
   for (size_t way = begin; way < end; ++way) ways[way].Append(next[way], times);
-}
-
-/// The first layer from which on the model is like the layers of `chunk`, but for recomputation;
-/// `first_alike` as FirstAlike says.
-int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChunk& chunk) {
-  const auto layers = first_alike.begin() + chunk.first_layer;
-  const auto end = layers + chunk.num_layers;
-  return std::search(first_alike.begin(), end, layers, end) - first_alike.begin();
 }
 
 /// The pieces of each way of a recording, priced.
@@ -38,6 +33,47 @@ WayCosts CostsOf(PieceKind kind, int64_t first, int64_t count, const MicroBatchR
   return ways;
 }
 
+/// Forward passes that launching a way through a layer counts as: a backward pass launches twice as
+/// many ops, and recomputation a forward pass more.
+double LaunchesOf(size_t way, const PieceCost& cost) {
+  const bool again = cost.recompute_s > 0;
+  switch (way) {
+    case kForwardFirst:
+    case kForwardLater:
+    case kWeightSetting:
+    case kWeightAdding:
+      return 1;
+    case kInputSetting:
+    case kInputAdding:
+      return again ? 2 : 1;
+    default:
+      return again ? 3 : 2;
+  }
+}
+
+/// Layers take no less than the host does to launch them. It is ahead of the device at times, so
+/// the larger of both times is a smooth one; a host that waits for each op adds its own.
+void WaitForHost(const Pricer& pricer, const ParallelConfig& layout, int64_t layers,
+                 WayCosts& ways) {
+  const double host_s = pricer.HostSeconds(layout);
+  if (host_s <= 0) return;
+  constexpr double kAheadAtTimes = 4;
+  const double smoothness = pricer.blocking_launches() ? 1 : kAheadAtTimes;
+  for (size_t way = 0; way < kWayCount; ++way) {
+    const double device_s = ways[way].seconds();
+    if (device_s <= 0) continue;
+    const double launch_s = LaunchesOf(way, ways[way]) * static_cast<double>(layers) * host_s;
+    const double both_s =
+        std::pow(std::pow(device_s, smoothness) + std::pow(launch_s, smoothness), 1 / smoothness);
+    ways[way].host_s += both_s - device_s;
+  }
+}
+
+Pricer PricerOf(const Cluster& cluster, const Mode& mode, Precision precision) {
+  return Pricer(cluster.profile, mode, cluster.ranks_per_node, cluster.cores, precision,
+                cluster.stack);
+}
+
 /// A schedule with the same passes, if in another order: zero-bubble ones have parts, and GPipe's
 /// free sharded weights at other times.
 Schedule PassesOf(const ParallelConfig& layout) {
@@ -48,6 +84,12 @@ Schedule PassesOf(const ParallelConfig& layout) {
 
 }  // namespace
 
+int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChunk& chunk) {
+  const auto layers = first_alike.begin() + chunk.first_layer;
+  const auto end = layers + chunk.num_layers;
+  return std::search(first_alike.begin(), end, layers, end) - first_alike.begin();
+}
+
 const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run) {
   const Mode mode = ModeOf(run, cluster_);
   const Precision precision = run.layout.precision;
@@ -57,15 +99,14 @@ const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run) {
       return each;
     }
   }
-  settings_.push_back(
-      {.number = static_cast<int64_t>(settings_.size()),
-       .mode = mode,
-       .precision = precision,
-       .fp8 = run.fp8,
-       .routing = run.routing,
-       .pricer = Pricer(cluster_.profile, mode, cluster_.ranks_per_node, cluster_.cores, precision),
-       .executor = ExecutorOf(mode, cluster_),
-       .first_alike = FirstAlike(run)});
+  settings_.push_back({.number = static_cast<int64_t>(settings_.size()),
+                       .mode = mode,
+                       .precision = precision,
+                       .fp8 = run.fp8,
+                       .routing = run.routing,
+                       .pricer = PricerOf(cluster_, mode, precision),
+                       .executor = ExecutorOf(mode, cluster_),
+                       .first_alike = FirstAlike(run)});
   return settings_.back();
 }
 
@@ -114,23 +155,51 @@ const ChunkCosts::KindCosts& ChunkCosts::KindOf(const PriceSetting& setting, con
                             .Put(group.count, 16)
                             .Put(layers.count, 16)
                             .Put(FirstLayersAlike(setting.first_alike, cut), 16);
-  const auto found = kinds_.find(key);
-  if (found != kinds_.end()) return found->second;
-  RunConfig alone = run;
-  alone.layout.recompute = plan;
-  const MicroBatchRecording recording = RecordMicroBatch(alone, cut, setting.executor);
+  auto found = kinds_.find(key);
+  if (found == kinds_.end()) {
+    RunConfig alone = run;
+    alone.layout.recompute = plan;
+    KindRecording kind;
+    kind.layout = run.layout;
+    kind.first_layer = chunk.first_layer + group.first;
+    kind.layers = group.count;
+    kind.recording = RecordMicroBatch(alone, cut, setting.executor);
+    kind.prices = prices_;
+    kind.costs = PriceKind(setting, kind);
+    if (!keep_) kind.recording = {};
+    found = kinds_.emplace(key, std::move(kind)).first;
+  }
+  KindRecording& kind = found->second;
+  if (kind.prices != prices_) {
+    kind.costs = PriceKind(setting, kind);
+    kind.prices = prices_;
+  }
+  return kind.costs;
+}
+
+ChunkCosts::KindCosts ChunkCosts::PriceKind(const PriceSetting& setting,
+                                            const KindRecording& kind) {
   PricedWays priced;
   for (size_t way = 0; way < kWayCount; ++way) {
-    priced[way] = PriceEach(recording.ways[way], run.layout, setting.pricer);
+    priced[way] = PriceEach(kind.recording.ways[way], kind.layout, setting.pricer);
   }
-  const auto price = [&](PieceKind kind, int64_t first, int64_t count) {
-    return CostsOf(kind, first, count, recording, priced);
+  const auto price = [&](PieceKind piece, int64_t first, int64_t count) {
+    return CostsOf(piece, first, count, kind.recording, priced);
   };
-  const KindCosts costs = {
-      .embedding = price(PieceKind::kEmbedding, 0, 1),
-      .group = price(PieceKind::kLayer, chunk.first_layer + group.first, group.count),
-      .head = price(PieceKind::kHead, 0, 1)};
-  return kinds_.emplace(key, costs).first->second;
+  KindCosts costs = {.embedding = price(PieceKind::kEmbedding, 0, 1),
+                     .group = price(PieceKind::kLayer, kind.first_layer, kind.layers),
+                     .head = price(PieceKind::kHead, 0, 1)};
+  WaitForHost(setting.pricer, kind.layout, kind.layers, costs.group);
+  return costs;
+}
+
+void ChunkCosts::SetPrices(const Cluster& cluster) {
+  TRIMTAB_ASSERT(keep_, "only what was kept can be priced again");
+  cluster_ = cluster;
+  for (PriceSetting& setting : settings_) {
+    setting.pricer = PricerOf(cluster_, setting.mode, setting.precision);
+  }
+  ++prices_;
 }
 
 WayCosts ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run,
@@ -175,9 +244,12 @@ const WayCosts& ChunkCosts::Of(const PriceSetting& setting, const RunConfig& run
                             .Put(chunk.head ? 1 : 0, 1)
                             .Put(chunk.num_layers, 20)
                             .Put(FirstLayersAlike(setting.first_alike, chunk), 20);
-  const auto found = chunks_.find(key);
-  if (found != chunks_.end()) return found->second;
-  return chunks_.emplace(key, Compose(setting, run, chunk)).first->second;
+  const auto [found, is_new] = chunks_.try_emplace(key);
+  PricedChunk& priced = found->second;
+  if (is_new || priced.prices != prices_) {
+    priced = {.ways = Compose(setting, run, chunk), .prices = prices_};
+  }
+  return priced.ways;
 }
 
 int64_t ChunkCosts::IdBytes(const PriceSetting& setting, const RunConfig& run,

@@ -29,15 +29,23 @@ struct PriceSetting {
   std::vector<int64_t> first_alike;  // by layer: FirstAlike
 };
 
+/// The first layer from which on the model is like the layers of `chunk`, but for recomputation;
+/// `first_alike` as FirstAlike says.
+int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChunk& chunk);
+
 /// A chunk, or a part of one, by the way through it.
 using WayCosts = std::array<PieceCost, kWayCount>;
 
-/// Not thread-safe: one per thread. What it returns lives as long as it does. The runs it is asked
-/// about have one recompute plan, that of the chunk's stage.
+/// Not thread-safe: one per thread. What it returns lives as long as it does, and holds until
+/// prices are set. The runs it is asked about have one recompute plan, that of the chunk's stage.
 class ChunkCosts {
  public:
-  /// Of runs of one model at one sequence length.
-  explicit ChunkCosts(const Cluster& cluster) : cluster_(cluster) {}
+  /// Of runs of one model at one sequence length. `keep`: recordings, for the sake of SetPrices.
+  ChunkCosts(const Cluster& cluster, bool keep) : cluster_(cluster), keep_(keep) {}
+
+  /// From now on by the profile and the stack of `cluster`, which is the same otherwise. Recordings
+  /// were kept.
+  void SetPrices(const Cluster& cluster);
 
   /// Throws UsageError where the profile cannot price the run's precision.
   const PriceSetting& SettingOf(const RunConfig& run);
@@ -58,16 +66,32 @@ class ChunkCosts {
     WayCosts group;
     WayCosts head;
   };
+  /// The same as it was recorded.
+  struct KindRecording {
+    ParallelConfig layout;
+    int64_t first_layer = 0;        // of the group, in the model
+    int64_t layers = 0;             // of the group
+    MicroBatchRecording recording;  // empty unless it is kept
+    KindCosts costs;
+    int64_t prices = 0;  // that `costs` are by
+  };
+  struct PricedChunk {
+    WayCosts ways;
+    int64_t prices = 0;
+  };
 
   /// A group of layers of a chunk, counted from the chunk's first.
   const KindCosts& KindOf(const PriceSetting& setting, const RunConfig& run,
                           const ModelChunk& chunk, const RecomputeGroup& group);
+  static KindCosts PriceKind(const PriceSetting& setting, const KindRecording& kind);
   WayCosts Compose(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk);
 
   Cluster cluster_;
+  bool keep_;
+  int64_t prices_ = 0;                 // how often they were set
   std::deque<PriceSetting> settings_;  // its elements stay where they are
-  std::unordered_map<PackedKey, KindCosts, PackedKey::Hash> kinds_;
-  std::unordered_map<PackedKey, WayCosts, PackedKey::Hash> chunks_;
+  std::unordered_map<PackedKey, KindRecording, PackedKey::Hash> kinds_;
+  std::unordered_map<PackedKey, PricedChunk, PackedKey::Hash> chunks_;
   std::unordered_map<PackedKey, int64_t, PackedKey::Hash> id_bytes_;
   std::unordered_map<PackedKey, MessageRecording, PackedKey::Hash> messages_;
 };

@@ -10,20 +10,34 @@
 namespace trimtab {
 namespace {
 
-/// Seconds that a stage stands idle in a step in which all take as long as this one.
-double IdleSeconds(const RunConfig& run, const StageCosts& stage) {
+/// Seconds that a stage stands idle in a step: while micro batches pass the other stages, which
+/// take as long as they do on average.
+double IdleSeconds(const RunConfig& run, const std::vector<StageCosts>& stages,
+                   const StageCosts& stage) {
   if (run.layout.pp == 1) return 0;
+  StageTimes others = {-stage.times.forward, -stage.times.backward_input,
+                       -stage.times.backward_weight};
+  for (const StageCosts& each : stages) {
+    others.forward += each.times.forward;
+    others.backward_input += each.times.backward_input;
+    others.backward_weight += each.times.backward_weight;
+  }
+  const auto count = static_cast<double>(run.layout.pp - 1);
+  others = {others.forward / count, others.backward_input / count, others.backward_weight / count};
   const PipelineShape shape = {run.layout.pp, run.layout.vp, run.num_micro_batches()};
-  return RowOf(run.layout.schedule).idle_time(shape, stage.times);
+  return RowOf(run.layout.schedule).idle_time(shape, others);
 }
 
 /// What passes change about the data-parallel messages of the end of a step, in seconds: they hide
 /// the reduction of gradients beside the last passes, and wait for what is still under way in the
-/// next step's first forward passes.
-double BesidePasses(const RunConfig& run, const StageCosts& stage, const EndCosts& end) {
-  const double hidden_s =
-      run.layout.overlap_grad_reduce ? std::min(end.hideable_s, stage.last_passes_s) : 0;
-  const double waited_s = end.next_first_s + std::max(0.0, end.next_rest_s - stage.first_passes_s);
+/// next step's first forward passes. A stack may hide a share of them only.
+double BesidePasses(const RunConfig& run, const StageCosts& stage, const EndCosts& end,
+                    double exposed) {
+  const double hidden_s = run.layout.overlap_grad_reduce
+                              ? std::min((1 - exposed) * end.hideable_s, stage.last_passes_s)
+                              : 0;
+  const double waited_s = end.next_first_s + exposed * end.next_rest_s +
+                          std::max(0.0, (1 - exposed) * end.next_rest_s - stage.first_passes_s);
   return waited_s - hidden_s;
 }
 
@@ -38,6 +52,7 @@ void Count(const std::vector<MessageCount>& messages, Estimate& estimate) {
 void Add(const PieceCost& cost, Estimate& estimate) {
   Breakdown& parts = estimate.breakdown_s;
   parts.recompute += cost.recompute_s;
+  parts.host += cost.host_s;
   for (size_t i = 0; i < cost.message_s.size(); ++i) {
     parts.exposed(static_cast<GroupKind>(i)) += cost.message_s[i];
   }
@@ -55,14 +70,15 @@ MemoryEstimate MemoryOf(const StageCosts& stage, const EndCosts& end) {
   return memory;
 }
 
-Estimate EstimateOf(const RunConfig& run, const StageCosts& stage, const EndCosts& end) {
+Estimate EstimateOf(const RunConfig& run, const StageCosts& stage, const EndCosts& end,
+                    const Pricer& pricer) {
   Estimate estimate;
   Add(stage.passes, estimate);
   Count(stage.messages, estimate);
   Add(end.update, estimate);
   estimate.breakdown_s.compute = stage.passes.compute_s;
   estimate.breakdown_s.optimizer = end.update.compute_s;
-  estimate.breakdown_s.exposed_dp += BesidePasses(run, stage, end);
+  estimate.breakdown_s.exposed_dp += BesidePasses(run, stage, end, pricer.dp_exposed());
   estimate.memory = MemoryOf(stage, end);
   return estimate;
 }
@@ -71,11 +87,15 @@ Estimate EstimateOf(const RunConfig& run, const StageCosts& stage, const EndCost
 
 class ClosedFormEstimator::Impl {
  public:
-  Impl(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster)
-      : cluster_(cluster), costs_(model, sequence_length, cluster) {}
+  Impl(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster, bool keep)
+      : cluster_(cluster), costs_(model, sequence_length, cluster, keep) {}
 
   Estimate Run(const RunConfig& run);
   std::vector<Estimate> Stages(const RunConfig& run);
+  void SetPrices(const Cluster& cluster) {
+    cluster_ = cluster;
+    costs_.SetPrices(cluster);
+  }
 
  private:
   Cluster cluster_;
@@ -90,8 +110,9 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   for (size_t i = 0; i < step.stages.size(); ++i) {
     const StageCosts& stage = step.stages[i];
     const EndCosts& end = step.ends[i];
-    const double seconds = stage.passes.seconds() + IdleSeconds(run, stage) + end.update.seconds() +
-                           BesidePasses(run, stage, end);
+    const double seconds = stage.passes.seconds() + IdleSeconds(run, step.stages, stage) +
+                           end.update.seconds() +
+                           BesidePasses(run, stage, end, step.pricer.dp_exposed());
     if (seconds > slowest_s) {
       slowest = i;
       slowest_s = seconds;
@@ -100,9 +121,9 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
     if (own.peak_total > memory.peak_total) memory = own;
   }
   const StageCosts& stage = step.stages[slowest];
-  Estimate estimate = EstimateOf(run, stage, step.ends[slowest]);
+  Estimate estimate = EstimateOf(run, stage, step.ends[slowest], step.pricer);
   estimate.memory = memory;
-  estimate.breakdown_s.bubble = IdleSeconds(run, stage);
+  estimate.breakdown_s.bubble = IdleSeconds(run, step.stages, stage);
   // Messages between stages run beside the passes, but for those that fill and drain the pipeline.
   estimate.breakdown_s.exposed_pp += 2 * static_cast<double>(run.layout.pp - 1) * stage.message_s;
   FinishEstimate(run, cluster_, step.pricer, estimate);
@@ -113,18 +134,19 @@ std::vector<Estimate> ClosedFormEstimator::Impl::Stages(const RunConfig& run) {
   const StepView step = costs_.Of(run);
   std::vector<Estimate> stages;
   for (size_t i = 0; i < step.stages.size(); ++i) {
-    stages.push_back(EstimateOf(run, step.stages[i], step.ends[i]));
+    stages.push_back(EstimateOf(run, step.stages[i], step.ends[i], step.pricer));
   }
   return stages;
 }
 
 ClosedFormEstimator::ClosedFormEstimator(const ModelConfig& model, int64_t sequence_length,
-                                         const Cluster& cluster)
-    : impl_(std::make_unique<Impl>(model, sequence_length, cluster)) {}
+                                         const Cluster& cluster, bool keep)
+    : impl_(std::make_unique<Impl>(model, sequence_length, cluster, keep)) {}
 ClosedFormEstimator::~ClosedFormEstimator() = default;
 ClosedFormEstimator::ClosedFormEstimator(ClosedFormEstimator&&) noexcept = default;
 
 Estimate ClosedFormEstimator::Run(const RunConfig& run) { return impl_->Run(run); }
+void ClosedFormEstimator::SetPrices(const Cluster& cluster) { impl_->SetPrices(cluster); }
 std::vector<Estimate> ClosedFormEstimator::Stages(const RunConfig& run) {
   return impl_->Stages(run);
 }

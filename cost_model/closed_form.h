@@ -16,8 +16,9 @@ namespace trimtab {
 /// layout costs a few sums. Not thread-safe: one per thread.
 class ClosedFormEstimator {
  public:
-  /// Keeps references to neither argument.
-  ClosedFormEstimator(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster);
+  /// Keeps references to neither argument. `keep`: recordings, for the sake of SetPrices.
+  ClosedFormEstimator(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster,
+                      bool keep = false);
   ~ClosedFormEstimator();
   ClosedFormEstimator(ClosedFormEstimator&&) noexcept;
 
@@ -25,6 +26,9 @@ class ClosedFormEstimator {
   /// else is a programmer's fault. Throws UsageError where the profile cannot price the run's
   /// precision, InputError where `run.fp8` names a layer that is not there.
   Estimate Run(const RunConfig& run);
+  /// From now on prices by the profile and the stack of `cluster`, which is the same otherwise,
+  /// without recording anything again. Recordings were kept.
+  void SetPrices(const Cluster& cluster);
   /// What the ranks of each pipeline stage do and hold, stage by stage; no times but the parts that
   /// are their own.
   std::vector<Estimate> Stages(const RunConfig& run);

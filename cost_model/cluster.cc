@@ -22,25 +22,25 @@ constexpr int64_t kRanksPerCore = 2;  // of in-process ranks; beyond that they o
 constexpr int64_t kMostNodes = 1 << 16;
 constexpr int64_t kMostGpusPerNode = 1024;
 
-struct GpuKind {
-  const char* name;
-  const char* profile;
-};
-constexpr std::array<GpuKind, 4> kGpuKinds = {
-    {{"a100", "a100-80gb"}, {"h100", "h100-sxm"}, {"h200", "h200-sxm"}, {"b200", "b200"}}};
-
-/// The profile of a GPU kind or of a built-in profile's own name; empty if there is none.
-std::string ProfileOfKind(const std::string& kind) {
-  for (const GpuKind& each : kGpuKinds) {
-    if (kind == each.name || kind == each.profile) return each.profile;
-  }
-  return "";
+std::string Joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
 }
 
+/// Short names of the built-in GPUs: the first alias of each.
 std::vector<std::string> KindNames() {
   std::vector<std::string> names;
-  for (const GpuKind& each : kGpuKinds) names.emplace_back(each.name);
+  for (const HardwareProfile& profile : BuiltinProfiles()) {
+    if (profile.device == "cuda") names.push_back(profile.aliases.front());
+  }
   return names;
+}
+
+/// The profile of a GPU by its name or an alias, or nullptr.
+const HardwareProfile* GpuOf(const std::string& kind) {
+  const HardwareProfile* profile = FindBuiltinProfile(kind);
+  return profile != nullptr && profile->device == "cuda" ? profile : nullptr;
 }
 
 /// The value of the first line "key : value" of a file of the kernel; empty if there is none.
@@ -87,7 +87,7 @@ Cluster LocalCluster(const std::string& profile_path) {
 }
 
 Cluster GpuCluster(const std::string& name, int64_t nodes, int64_t gpus_per_node,
-                   const std::string& profile) {
+                   const HardwareProfile& profile) {
   Cluster cluster;
   cluster.name = name;
   cluster.device = "cuda";
@@ -95,7 +95,7 @@ Cluster GpuCluster(const std::string& name, int64_t nodes, int64_t gpus_per_node
   cluster.ranks_per_node = gpus_per_node;
   cluster.max_ranks = nodes * gpus_per_node;
   cluster.cores = 0;
-  cluster.profile = BuiltinProfile(profile);
+  cluster.profile = profile;
   cluster.memory_bytes = static_cast<int64_t>(cluster.profile.memory_bytes.value);
   return cluster;
 }
@@ -125,9 +125,9 @@ Cluster ClusterFromFile(const std::string& path) {
   object.Text("kind", kind, Need::kRequired);
   object.Integer("nodes", nodes, 1, kMostNodes);
   object.Integer("gpus_per_node", gpus_per_node, 1, kMostGpusPerNode, Need::kRequired);
-  const std::string profile = ProfileOfKind(kind);
-  if (profile.empty()) object.Refuse("kind", "one of a100, h100, h200, b200");
-  Cluster cluster = GpuCluster(name, nodes, gpus_per_node, profile);
+  const HardwareProfile* profile = GpuOf(kind);
+  if (profile == nullptr) object.Refuse("kind", "one of " + Joined(KindNames()));
+  Cluster cluster = GpuCluster(name, nodes, gpus_per_node, *profile);
   object.Number("price_per_gpu_hour", cluster.price_per_gpu_hour, 0, 1e6);
   HardwareProfile& hardware = cluster.profile;
   ReadLink(object, "link", hardware.link_bandwidth, hardware.link_latency_s, path);
@@ -168,8 +168,8 @@ Cluster NamedCluster(const std::string& name) {
         "(16x8xh100), or a cluster JSON file",
         name));
   }
-  const std::string profile = ProfileOfKind(kind);
-  if (profile.empty()) {
+  const HardwareProfile* profile = GpuOf(kind);
+  if (profile == nullptr) {
     throw UsageError(fmt::format("cluster '{}': no GPU is called '{}'{}", name, kind,
                                  SuggestName(kind, KindNames())));
   }
@@ -177,7 +177,7 @@ Cluster NamedCluster(const std::string& name) {
     throw UsageError(fmt::format("cluster '{}': expected 1 to {} nodes of 1 to {} GPUs", name,
                                  kMostNodes, kMostGpusPerNode));
   }
-  return GpuCluster(name, nodes, gpus, profile);
+  return GpuCluster(name, nodes, gpus, *profile);
 }
 
 }  // namespace
@@ -226,11 +226,11 @@ Cluster LoadCluster(const std::string& name_or_path, const std::string& profile_
 std::vector<ClusterListing> ListClusters() {
   std::vector<ClusterListing> list = {
       {"local", fmt::format("this machine's {} cores as ranks", CoresOfThisMachine())}};
-  for (const GpuKind& kind : kGpuKinds) {
-    const HardwareProfile profile = BuiltinProfile(kind.profile);
-    list.push_back({fmt::format("8x{}", kind.name),
-                    fmt::format("one node of 8 {} GPUs, {:.0f} GB each", profile.name,
-                                profile.memory_bytes.value / 1e9)});
+  for (const std::string& kind : KindNames()) {
+    const HardwareProfile& profile = *GpuOf(kind);
+    list.push_back(
+        {fmt::format("8x{}", kind), fmt::format("one node of 8 {} GPUs, {:.0f} GB each",
+                                                profile.name, profile.memory_bytes.value / 1e9)});
   }
   list.push_back({"16x8xh100", "nodes x GPUs per node x kind, in any numbers"});
   return list;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cost_model/hardware_profile.h"
+#include "cost_model/software_stack.h"
 #include "engine/config/run_config.h"
 #include "engine/device/device.h"
 
@@ -21,6 +22,7 @@ struct Cluster {
   int64_t memory_bytes = 0;       // of the machine on cpu, of one GPU on cuda
   double price_per_gpu_hour = 0;  // 0 = unknown
   HardwareProfile profile;
+  SoftwareStack stack;      // what predictions assume to run there; our own engine
   bool calibrated = false;  // the profile holds measurements of this machine
   std::string caveat;       // why predictions are rough, for people to read; empty = they are not
 };

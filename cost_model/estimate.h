@@ -30,6 +30,7 @@ struct Breakdown {
   double exposed_pp = 0;  // for those between pipeline stages
   double bubble = 0;      // waiting for other pipeline stages to have something to send
   double recompute = 0;   // what backward passes run again
+  double host = 0;        // waiting for the host to launch ops
   double optimizer = 0;   // clipping and AdamW
   double overhead = 0;    // what a step costs beyond its ops and messages
 
@@ -53,6 +54,7 @@ inline constexpr std::array kBreakdownParts = {
     BreakdownPart{"exposed_pp", "exposed pp", &Breakdown::exposed_pp},
     BreakdownPart{"bubble", "pipeline bubble", &Breakdown::bubble},
     BreakdownPart{"recompute", "recompute", &Breakdown::recompute},
+    BreakdownPart{"host", "waiting for the host", &Breakdown::host},
     BreakdownPart{"optimizer", "optimizer", &Breakdown::optimizer},
     BreakdownPart{"overhead", "overhead", &Breakdown::overhead},
 };

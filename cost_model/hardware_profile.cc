@@ -115,11 +115,31 @@ std::vector<std::string> BuiltinProfileNames() {
   return names;
 }
 
+const std::vector<HardwareProfile>& BuiltinProfiles() {
+  static const std::vector<HardwareProfile> profiles = [] {
+    std::vector<HardwareProfile> all;
+    for (const BuiltinProfileText& each : BuiltinProfileTexts()) {
+      const std::string where = std::string(each.name) + " (built in)";
+      all.push_back(HardwareProfileFromJson(ParseJsonText(each.json, where), where + ": $"));
+    }
+    return all;
+  }();
+  return profiles;
+}
+
+const HardwareProfile* FindBuiltinProfile(const std::string& name_or_alias) {
+  const auto is_name = [&](const std::string& each) {
+    return EditDistance(each, name_or_alias) == 0;
+  };
+  for (const HardwareProfile& profile : BuiltinProfiles()) {
+    if (is_name(profile.name) || std::ranges::any_of(profile.aliases, is_name)) return &profile;
+  }
+  return nullptr;
+}
+
 HardwareProfile BuiltinProfile(const std::string& name) {
-  for (const BuiltinProfileText& each : BuiltinProfileTexts()) {
-    if (name != each.name) continue;
-    const std::string where = name + " (built in)";
-    return HardwareProfileFromJson(ParseJsonText(each.json, where), where + ": $");
+  for (const HardwareProfile& profile : BuiltinProfiles()) {
+    if (profile.name == name) return profile;
   }
   throw UsageError(fmt::format("no hardware profile is called '{}'{}", name,
                                SuggestName(name, BuiltinProfileNames())));

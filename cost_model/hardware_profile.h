@@ -19,14 +19,16 @@
 namespace trimtab {
 
 /// Where a number comes from.
-enum class Origin { kDatasheet, kPublished, kMeasured, kModelled };
+enum class Origin { kDatasheet, kPublished, kMeasured, kModelled, kFitted };
 std::string_view Name(Origin origin);
 
-/// One number and its provenance. `source` is a document, or how it was measured.
+/// One number and its provenance. `source` is a document, or how it was measured. `prior`: what was
+/// expected of a fitted number before the fit; 0 = it is not one.
 struct Quantity {
   double value = 0;
   Origin origin = Origin::kModelled;
-  std::string source;
+  std::string source{};
+  double prior = 0;
 
   bool operator==(const Quantity&) const = default;
 };
@@ -129,13 +131,18 @@ struct EfficiencyCurve {
   std::vector<EfficiencyPoint> points;  // ascending sizes, at least one
   Origin origin = Origin::kModelled;
   std::string source;
+  double prior = 0;  // of the last point, as Quantity says
 
   bool operator==(const EfficiencyCurve&) const = default;
 };
 
 struct HardwareProfile {
   std::string name;
-  std::string device;  // cpu | cuda
+  std::vector<std::string> aliases;  // other names of the machine: "h100", "H100-SXM"
+  std::string generation;            // of its kind: machines of one share efficiencies
+  std::string device;                // cpu | cuda
+  int64_t multiprocessors = 0;       // of a GPU, over which products are cut into tiles; 0 = none
+  int64_t link_domain = 0;           // GPUs that the link joins, over nodes; 0 = those of a node
   /// FLOP/s of a GPU or of a cpu core, dense, by what is multiplied: "fp32", "tf32", "bf16",
   /// "fp16", "fp8". A precision without a rate cannot be priced.
   std::map<std::string, Quantity> peak_flops;
@@ -147,13 +154,16 @@ struct HardwareProfile {
   std::map<std::string, EfficiencyCurve> gemm_efficiency_of;
   EfficiencyCurve attention_forward;  // share of peak, causal half counted, by sequence length
   EfficiencyCurve attention_backward;
-  Quantity launch_overhead_s;     // of one op
-  Quantity link_latency_s;        // of one message within a node
-  Quantity link_bandwidth;        // bytes/s per rank and direction within a node
-  Quantity network_latency_s;     // of one message between nodes
-  Quantity network_bandwidth;     // bytes/s per rank and direction between nodes
-  std::vector<ModeTables> modes;  // empty: the roofline above is all there is
-  std::string measured_on;        // processor and date of the measurement; may be empty
+  Quantity flash_attention_2{1};   // its speed against these curves
+  Quantity launch_overhead_s;      // of one op
+  Quantity link_latency_s;         // of one message within a node
+  Quantity link_bandwidth;         // bytes/s per rank and direction within a node
+  Quantity link_efficiency{1};     // share of it that collectives reach
+  Quantity network_latency_s;      // of one message between nodes
+  Quantity network_bandwidth;      // bytes/s per rank and direction between nodes
+  Quantity network_efficiency{1};  // share of it that collectives reach
+  std::vector<ModeTables> modes;   // empty: the roofline above is all there is
+  std::string measured_on;         // processor and date of the measurement; may be empty
 
   bool operator==(const HardwareProfile&) const = default;
 };
@@ -167,9 +177,14 @@ HardwareProfile LoadHardwareProfile(const std::string& path);
 /// Writes a profile file, whole or not at all. Throws StorageError.
 void SaveHardwareProfile(const HardwareProfile& profile, const std::string& path);
 
-/// Names of the profiles inside the program: "a100-80gb", "h100-sxm", "h200-sxm", "b200", "cpu".
+/// Names of the profiles inside the program: "a100-80gb", "h100-sxm", "h200-sxm", "b200", "cpu",
+/// ...
 std::vector<std::string> BuiltinProfileNames();
 /// Throws UsageError for a name that is not built in.
 HardwareProfile BuiltinProfile(const std::string& name);
+/// The built-in profiles, read once.
+const std::vector<HardwareProfile>& BuiltinProfiles();
+/// The built-in profile of that name or alias, whatever its case; nullptr if there is none.
+const HardwareProfile* FindBuiltinProfile(const std::string& name_or_alias);
 
 }  // namespace trimtab

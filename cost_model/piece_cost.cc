@@ -22,13 +22,14 @@ void Add(const MessageCount& more, int64_t times, std::vector<MessageCount>& mes
 }  // namespace
 
 double PieceCost::seconds() const {
-  return std::accumulate(message_s.begin(), message_s.end(), compute_s + recompute_s);
+  return std::accumulate(message_s.begin(), message_s.end(), compute_s + recompute_s + host_s);
 }
 
 void PieceCost::Append(const PieceCost& next, int64_t times) {
   const auto factor = static_cast<double>(times);
   compute_s += factor * next.compute_s;
   recompute_s += factor * next.recompute_s;
+  host_s += factor * next.host_s;
   for (size_t i = 0; i < message_s.size(); ++i) message_s[i] += factor * next.message_s[i];
   flops += times * next.flops;
   ops += times * next.ops;
@@ -48,22 +49,32 @@ std::vector<PieceCost> PriceEach(std::span<const Recording> pieces, const Parall
     const auto waited = [&](GroupKind group) -> double& {
       return recompute ? cost.recompute_s : cost.message_s[static_cast<size_t>(group)];
     };
+    // Ops beside a message share the multiprocessors and the memory with it.
+    const auto slowed_by = [&](double message_s) {
+      if (pricer.overlaps()) cost.compute_s += pricer.slowdown() * message_s;
+    };
     for (const RecordedEvent& event : piece.events) {
       if (const auto* op = std::get_if<OpRecord>(&event)) {
-        (recompute ? cost.recompute_s : cost.compute_s) +=
-            clock.Compute(pricer.Seconds(*op)).seconds();
+        const bool in_layer = piece.piece.kind == PieceKind::kLayer;
+        const double op_s = in_layer ? pricer.SecondsInLayer(*op) : pricer.Seconds(*op);
+        (recompute ? cost.recompute_s : cost.compute_s) += clock.Compute(op_s).seconds();
         cost.flops += op->flops;
         ++cost.ops;
       } else if (const auto* message = std::get_if<CommRecord>(&event)) {
         const double before_s = clock.now_s();
-        clock.Submit(*message, pricer.Seconds(*message, StrideOf(message->group, layout)));
+        const double message_s = pricer.Seconds(*message, StrideOf(message->group, layout));
+        clock.Submit(*message, message_s);
+        if (message->asynchronous()) slowed_by(message_s);
         waited(message->group) += clock.now_s() - before_s;
         Add({message->kind, message->group, 1, message->bytes}, 1, cost.messages);
       } else {
         const CommRecord& awaited = std::get<WaitRecord>(event).message;
-        waited(awaited.group) += clock.Wait(awaited).seconds();
+        const double wait_s = clock.Wait(awaited).seconds();
+        waited(awaited.group) += wait_s;
+        slowed_by(-wait_s);
       }
     }
+    cost.recompute_s *= pricer.recompute();
     cost.total = piece.total;
     cost.activations = piece.activations;
   }

@@ -25,6 +25,7 @@ struct PieceCost {
   double compute_s = 0;                             // without recomputation
   double recompute_s = 0;                           // of recomputation: ops and messages
   std::array<double, kGroupKindCount> message_s{};  // waiting for messages of a group
+  double host_s = 0;                                // waiting for the host to launch ops
   int64_t flops = 0;
   int64_t ops = 0;
   std::vector<MessageCount> messages;

@@ -149,6 +149,27 @@ LogCurve ShareCurve(const EfficiencyCurve& curve) {
   return LogCurve(sizes, shares, LogCurve::Ends::kProportional, LogCurve::Ends::kHold);
 }
 
+/// A tile of an output: what one multiprocessor works on at a time, and its speed against others.
+struct Tile {
+  int64_t rows;
+  int64_t columns;
+  double speed;
+};
+/// The shapes of CUTLASS and cuBLAS; small ones reuse less of what they load.
+constexpr Tile kTiles[] = {
+    {256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.95}, {64, 128, 0.8}, {64, 64, 0.6}};
+
+// Attention that is not fused: a product's rate, for each of its matrices is small, and passes over
+// the square of scores in 16 bits: softmax, mask, scale, dropout and the products themselves.
+constexpr double kUnfusedProductShare = 0.53;
+constexpr double kUnfusedForwardPasses = 7;
+constexpr double kUnfusedBackwardPasses = 8.4;
+constexpr double kScoreBytes = 2;
+
+// Heads below this size leave tensor cores idle beside the exponentials.
+constexpr double kFullHead = 128;
+constexpr double kSmallHeadExponent = 0.12;
+
 bool IsProduct(const OpRecord& op) {
   return op.kind == OpKind::kGemm || op.kind == OpKind::kGroupedGemm;
 }
@@ -164,6 +185,19 @@ bool Accumulates(const OpRecord& op) {
 }
 
 }  // namespace
+
+double TileShare(int64_t m, int64_t n, int64_t products, int64_t multiprocessors) {
+  double best = 0;
+  for (const Tile& tile : kTiles) {
+    const int64_t down = (m + tile.rows - 1) / tile.rows;
+    const int64_t across = (n + tile.columns - 1) / tile.columns;
+    const int64_t tiles = products * down * across;
+    const int64_t waves = (tiles + multiprocessors - 1) / multiprocessors;
+    const auto paid = static_cast<double>(waves * multiprocessors * tile.rows * tile.columns);
+    best = std::max(best, tile.speed * static_cast<double>(products * m * n) / paid);
+  }
+  return best;
+}
 
 int64_t StrideOf(GroupKind group, const ParallelConfig& layout) {
   return PlaceInGroup(layout, group, 0).stride;
@@ -184,10 +218,24 @@ Precision Pricer::RateOf(const OpRecord& op) const {
 }
 
 Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_per_node,
-               int64_t cores, Precision precision)
+               int64_t cores, Precision precision, const SoftwareStack& stack)
     : overlaps_(profile.device != "cpu"),
       run_rate_(precision),
-      ranks_per_node_(std::max<int64_t>(ranks_per_node, 1)) {
+      link_domain_(std::max<int64_t>({ranks_per_node, profile.link_domain, 1})),
+      multiprocessors_(profile.multiprocessors),
+      attention_kernel_(stack.attention_kernel),
+      attention_speed_(stack.attention.value),
+      memory_traffic_(stack.memory_traffic.value),
+      host_layer_s_(stack.host_layer_s.value),
+      host_tp_growth_(stack.host_tp_growth.value),
+      blocking_launches_(stack.blocking_launches),
+      fp8_layers_(stack.fp8_layers),
+      dispatch_s_(stack.dispatch_s.value),
+      tp_exposed_(stack.tp_exposed.value),
+      dp_exposed_(stack.dp_exposed.value),
+      slowdown_(stack.slowdown.value),
+      recompute_(stack.recompute.value),
+      step_s_(stack.step_s.value) {
   const std::string why = Unpriceable(profile, precision);
   if (!why.empty()) throw UsageError(fmt::format("precision {}: {}", Name(precision), why));
   const bool cpu = profile.device == "cpu";
@@ -196,6 +244,7 @@ Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_p
     const std::string name(Name(static_cast<Precision>(i)));
     const auto peak = profile.peak_flops.find(name);
     if (peak != profile.peak_flops.end()) rates_[i].peak = peak->second.value * share;
+    rates_[i].speed = rates_[i].peak * stack.compute.value;
     const auto own = profile.gemm_efficiency_of.find(name);
     rates_[i].efficiency =
         ShareCurve(own == profile.gemm_efficiency_of.end() ? profile.gemm_efficiency : own->second);
@@ -207,9 +256,13 @@ Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_p
                (cpu ? std::max(1, mode.ranks) : 1);
   launch_overhead_s_ = profile.launch_overhead_s.value;
   link_latency_s_ = profile.link_latency_s.value;
-  link_bandwidth_ = profile.link_bandwidth.value;
+  link_bandwidth_ = profile.link_bandwidth.value * profile.link_efficiency.value;
   network_latency_s_ = profile.network_latency_s.value;
-  network_bandwidth_ = profile.network_bandwidth.value;
+  network_bandwidth_ =
+      profile.network_bandwidth.value * profile.network_efficiency.value * stack.network.value;
+  if (attention_kernel_ == AttentionKernel::kFlash2) {
+    attention_speed_ *= profile.flash_attention_2.value;
+  }
 
   const ModeTables* tables = NearestTables(profile, mode);
   if (tables == nullptr) return;
@@ -262,6 +315,16 @@ double Pricer::Seconds(const OpRecord& op) const {
   return factors.ops * scale_ * curve.At(static_cast<double>(std::max<int64_t>(Fp32Bytes(op), 1)));
 }
 
+double Pricer::SecondsInLayer(const OpRecord& op) const {
+  if (!fp8_layers_ || !IsProduct(op) || SizeOf(op.dtype) != 2) return Seconds(op);
+  OpRecord product = op;
+  product.dtype = DType::kF8E4M3;
+  // What is multiplied is read in 16 bits and written in 8 before; weights are so once a step.
+  constexpr double kCastBytes = 3;
+  const auto values = static_cast<double>(ProductsOf(op) * op.dims[0] * op.dims[2]);
+  return Seconds(product) + kCastBytes * values * memory_traffic_ / bandwidth_;
+}
+
 double Pricer::Seconds(const CommRecord& message, int64_t stride) const {
   const std::vector<LogCurve>& by_ranks = collectives_[static_cast<size_t>(message.kind)];
   const auto ranks = static_cast<size_t>(message.ranks);
@@ -271,47 +334,85 @@ double Pricer::Seconds(const CommRecord& message, int64_t stride) const {
   }
   // The largest group measured stands for one that was not.
   if (!by_ranks.empty()) return scale_ * by_ranks.back().At(bytes);
-  return Ring(message, stride);
+  const bool hidden = message.group == GroupKind::kTensor && !message.asynchronous();
+  return Ring(message, stride) * (hidden ? tp_exposed_ : 1);
 }
 
 double Pricer::Roofline(const OpRecord& op) const {
-  double compute_s = 0;
-  if (op.flops > 0) {
-    const RateTable& rate = rates_[static_cast<size_t>(RateOf(op))];
-    double efficiency = 0;
-    if (IsProduct(op)) {
-      const int64_t smallest = std::min({op.dims[0], op.dims[1], op.dims[2]});
-      efficiency = rate.efficiency.At(static_cast<double>(std::max<int64_t>(smallest, 1)));
-    } else {
-      const bool backward = op.kind == OpKind::kAttentionBackward;
-      efficiency =
-          (backward ? attention_backward_ : attention_forward_).At(static_cast<double>(op.dims[1]));
-    }
-    const double peak = rate.peak;
-    TRIMTAB_ASSERT(peak > 0, "the profile has no peak rate for {}", Name(op.dtype));
-    compute_s = static_cast<double>(op.flops) / (peak * efficiency);
+  const auto bytes = static_cast<double>(op.bytes);
+  if (op.kind == OpKind::kSortByExpert) {
+    return dispatch_s_ + bytes * memory_traffic_ / bandwidth_ + launch_overhead_s_;
   }
-  return std::max(compute_s, static_cast<double>(op.bytes) / bandwidth_) +
-         static_cast<double>(ProductsOf(op)) * launch_overhead_s_;
+  if (op.flops == 0) return bytes * memory_traffic_ / bandwidth_ + launch_overhead_s_;
+  if (!IsProduct(op)) return Attention(op) + launch_overhead_s_;
+  const RateTable& rate = rates_[static_cast<size_t>(RateOf(op))];
+  TRIMTAB_ASSERT(rate.peak > 0, "the profile has no peak rate for {}", Name(op.dtype));
+  const int64_t smallest = std::min({op.dims[0], op.dims[1], op.dims[2]});
+  double share = rate.efficiency.At(static_cast<double>(std::max<int64_t>(smallest, 1)));
+  if (multiprocessors_ > 0) {
+    share *= TileShare(op.dims[0], op.dims[1], ProductsOf(op), multiprocessors_);
+  }
+  const double compute_s = static_cast<double>(op.flops) / (rate.speed * share);
+  return std::max(compute_s, bytes / bandwidth_) + launch_overhead_s_;
+}
+
+double Pricer::Attention(const OpRecord& op) const {
+  if (attention_kernel_ == AttentionKernel::kUnfused) return UnfusedAttention(op);
+  const RateTable& rate = rates_[static_cast<size_t>(RateOf(op))];
+  TRIMTAB_ASSERT(rate.peak > 0, "the profile has no peak rate for {}", Name(op.dtype));
+  const bool backward = op.kind == OpKind::kAttentionBackward;
+  double share =
+      (backward ? attention_backward_ : attention_forward_).At(static_cast<double>(op.dims[1]));
+  const auto head = static_cast<double>(op.dims[2]);
+  if (multiprocessors_ > 0 && head < kFullHead) {
+    share *= std::pow(head / kFullHead, kSmallHeadExponent);
+  }
+  const double compute_s = static_cast<double>(op.flops) / (rate.peak * share * attention_speed_);
+  return std::max(compute_s, static_cast<double>(op.bytes) / bandwidth_);
+}
+
+double Pricer::UnfusedAttention(const OpRecord& op) const {
+  const RateTable& rate = rates_[static_cast<size_t>(RateOf(op))];
+  TRIMTAB_ASSERT(rate.peak > 0, "the profile has no peak rate for {}", Name(op.dtype));
+  const bool backward = op.kind == OpKind::kAttentionBackward;
+  // The record counts the causal half, of 2 products forward and 5 backward, one of which is the
+  // forward pass's again; what is not fused keeps the scores, and multiplies the whole square.
+  const double products = backward ? 4 : 2;
+  const double recorded = backward ? 5 : 2;
+  const double flops = 2 * static_cast<double>(op.flops) * products / recorded;
+  const double scores = flops / (2 * products * static_cast<double>(op.dims[2]));
+  const double share = rate.efficiency.At(kFullHead) * kUnfusedProductShare;
+  const double passes = backward ? kUnfusedBackwardPasses : kUnfusedForwardPasses;
+  return flops / (rate.speed * share * attention_speed_) +
+         passes * scores * kScoreBytes * memory_traffic_ / bandwidth_;
+}
+
+double Pricer::HostSeconds(const ParallelConfig& layout) const {
+  return host_layer_s_ * (1 + host_tp_growth_ * std::log2(static_cast<double>(layout.tp)));
 }
 
 double Pricer::Ring(const CommRecord& message, int64_t stride) const {
-  const bool within_node = stride * message.ranks <= ranks_per_node_;
-  const double latency = within_node ? link_latency_s_ : network_latency_s_;
-  // A group's rings leave a node through the ports of all its members there.
-  const auto members = static_cast<double>(std::max<int64_t>(1, ranks_per_node_ / stride));
-  const double bandwidth =
-      within_node ? link_bandwidth_ : std::min(link_bandwidth_, network_bandwidth_ * members);
+  // A group's rings leave a domain through the ports of all its members there.
+  const auto members = static_cast<double>(std::max<int64_t>(1, link_domain_ / stride));
   const auto ranks = static_cast<double>(message.ranks);
+  const double domains = std::ceil(ranks / members);
+  const bool within_domain = domains == 1;
+  const double bandwidth =
+      within_domain ? link_bandwidth_ : std::min(link_bandwidth_, network_bandwidth_ * members);
+  const double latency = within_domain ? link_latency_s_ : network_latency_s_;
+  // A turn around the ring, which leaves each domain once.
+  const double turn_s =
+      within_domain ? (ranks - 1) * link_latency_s_
+                    : (domains - 1) * network_latency_s_ + (ranks - domains) * link_latency_s_;
   const double share_s = static_cast<double>(message.bytes) / bandwidth * (ranks - 1) / ranks;
   const double all_s = static_cast<double>(message.bytes) / bandwidth;
   switch (message.kind) {
     case CollectiveKind::kAllReduce:
-      return 2 * (share_s + (ranks - 1) * latency);
+      return 2 * (share_s + turn_s);
     case CollectiveKind::kReduceScatter:
     case CollectiveKind::kAllGather:
     case CollectiveKind::kAllToAll:
-      return share_s + (ranks - 1) * latency;
+      return share_s + turn_s;
     case CollectiveKind::kBroadcast:
       return all_s + std::ceil(std::log2(ranks)) * latency;
     case CollectiveKind::kSend:

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/hardware_profile.h"
+#include "cost_model/quantity_json.h"
 #include "engine/base/error.h"
 #include "engine/config/strict_json.h"
 
@@ -10,23 +11,10 @@ namespace trimtab {
 namespace {
 
 constexpr int64_t kSchemaVersion = 1;
-constexpr double kLargest = 1e30;
 constexpr double kLongest = 1e6;  // seconds of one op
 constexpr int64_t kLargestDim = int64_t{1} << 40;
 constexpr double kWidestSpread = 100;
 constexpr const char* kSpreadTables[] = {"gemm", "attention", "ops", "collectives", "step"};
-
-const std::vector<std::string>& OriginNames() {
-  static const std::vector<std::string> names = {"datasheet", "published", "measured", "modelled"};
-  return names;
-}
-
-Origin ParseOrigin(const std::string& name) {
-  for (size_t i = 0; i < OriginNames().size(); ++i) {
-    if (OriginNames()[i] == name) return static_cast<Origin>(i);
-  }
-  return Origin::kModelled;
-}
 
 /// The enumerator called `name` among the first `count`, or -1.
 template <typename Enum>
@@ -35,23 +23,6 @@ int FindByName(const std::string& name, int count) {
     if (Name(static_cast<Enum>(i)) == name) return i;
   }
   return -1;
-}
-
-nlohmann::json QuantityToJson(const Quantity& quantity) {
-  return {
-      {"value", quantity.value}, {"origin", Name(quantity.origin)}, {"source", quantity.source}};
-}
-
-Quantity QuantityFromJson(const nlohmann::json& json, const std::string& where) {
-  Quantity quantity;
-  std::string origin;
-  StrictObject object(json, where);
-  object.Number("value", quantity.value, 0, kLargest, Need::kRequired);
-  object.Choice("origin", origin, OriginNames(), Need::kRequired);
-  object.Text("source", quantity.source, Need::kRequired);
-  object.Finish();
-  quantity.origin = ParseOrigin(origin);
-  return quantity;
 }
 
 /// The rows of a table under `key`: arrays of `columns` positive numbers, the first `integers` of
@@ -228,6 +199,7 @@ nlohmann::json ModeToJson(const ModeTables& tables) {
 struct QuantityField {
   const char* key;
   Quantity HardwareProfile::*member;
+  Need need = Need::kRequired;
 };
 constexpr QuantityField kQuantities[] = {
     {"memory_bytes", &HardwareProfile::memory_bytes},
@@ -238,6 +210,9 @@ constexpr QuantityField kQuantities[] = {
     {"link_bandwidth", &HardwareProfile::link_bandwidth},
     {"network_latency_s", &HardwareProfile::network_latency_s},
     {"network_bandwidth", &HardwareProfile::network_bandwidth},
+    {"link_efficiency", &HardwareProfile::link_efficiency, Need::kOptional},
+    {"network_efficiency", &HardwareProfile::network_efficiency, Need::kOptional},
+    {"flash_attention_2", &HardwareProfile::flash_attention_2, Need::kOptional},
 };
 
 /// `by_precision` takes what stands under that key, where the curve may have one.
@@ -248,6 +223,7 @@ EfficiencyCurve CurveFromJson(const nlohmann::json& json, const std::string& whe
   std::string origin;
   object.Choice("origin", origin, OriginNames(), Need::kRequired);
   object.Text("source", curve.source, Need::kRequired);
+  object.Number("prior", curve.prior, 0, 1);
   curve.origin = ParseOrigin(origin);
   for (const auto& row : Rows(object, "points", 2, 1, 1, Need::kRequired)) {
     RequirePositive(object, "points", {row[0]});
@@ -266,7 +242,10 @@ nlohmann::json CurveToJson(const EfficiencyCurve& curve) {
   nlohmann::json points = nlohmann::json::array();
   for (const EfficiencyPoint& point : curve.points)
     points.push_back({point.size, point.efficiency});
-  return {{"points", points}, {"origin", Name(curve.origin)}, {"source", curve.source}};
+  nlohmann::json json = {
+      {"points", points}, {"origin", Name(curve.origin)}, {"source", curve.source}};
+  if (curve.prior > 0) json["prior"] = curve.prior;
+  return json;
 }
 
 void ReadGemmEfficiency(StrictObject& object, HardwareProfile& profile) {
@@ -303,8 +282,6 @@ void ReadAttentionEfficiency(StrictObject& object, HardwareProfile& profile) {
 
 }  // namespace
 
-std::string_view Name(Origin origin) { return OriginNames()[static_cast<size_t>(origin)]; }
-
 HardwareProfile HardwareProfileFromJson(const nlohmann::json& json, const std::string& where) {
   HardwareProfile profile;
   StrictObject object(json, where);
@@ -314,6 +291,12 @@ HardwareProfile HardwareProfileFromJson(const nlohmann::json& json, const std::s
   const std::vector<std::string> devices = {"cpu", "cuda"};
   object.Choice("device", profile.device, devices, Need::kRequired);
   object.Text("measured_on", profile.measured_on);
+  object.Text("generation", profile.generation);
+  object.Integer("multiprocessors", profile.multiprocessors, 0, 1 << 16);
+  object.Integer("link_domain", profile.link_domain, 0, 1 << 16);
+  if (const nlohmann::json* aliases = object.Find("aliases")) {
+    profile.aliases = StringsFromJson(*aliases, object.Where("aliases"));
+  }
 
   const nlohmann::json* peaks = object.Find("peak_flops", Need::kRequired);
   StrictObject peaks_object(*peaks, object.Where("peak_flops"));
@@ -323,7 +306,8 @@ HardwareProfile HardwareProfileFromJson(const nlohmann::json& json, const std::s
   }
   peaks_object.Find("fp32", Need::kRequired);
   for (const QuantityField& field : kQuantities) {
-    const nlohmann::json* value = object.Find(field.key, Need::kRequired);
+    const nlohmann::json* value = object.Find(field.key, field.need);
+    if (value == nullptr) continue;
     profile.*field.member = QuantityFromJson(*value, object.Where(field.key));
   }
   for (const char* key :
@@ -347,13 +331,17 @@ nlohmann::json ToJson(const HardwareProfile& profile) {
   nlohmann::json json = {{"schema_version", kSchemaVersion},
                          {"name", profile.name},
                          {"device", profile.device},
-                         {"measured_on", profile.measured_on}};
+                         {"measured_on", profile.measured_on},
+                         {"aliases", profile.aliases},
+                         {"generation", profile.generation},
+                         {"multiprocessors", profile.multiprocessors},
+                         {"link_domain", profile.link_domain}};
   json["peak_flops"] = nlohmann::json::object();
   for (const auto& [dtype, rate] : profile.peak_flops) {
-    json["peak_flops"][dtype] = QuantityToJson(rate);
+    json["peak_flops"][dtype] = ToJson(rate);
   }
   for (const QuantityField& field : kQuantities) {
-    json[field.key] = QuantityToJson(profile.*field.member);
+    json[field.key] = ToJson(profile.*field.member);
   }
   json["gemm_efficiency"] = CurveToJson(profile.gemm_efficiency);
   for (const auto& [precision, curve] : profile.gemm_efficiency_of) {

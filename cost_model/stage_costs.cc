@@ -1,6 +1,7 @@
 #include "cost_model/stage_costs.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 #include <utility>
 
@@ -79,11 +80,22 @@ void FollowMemory(const StageProgram& program, const std::vector<const WayCosts*
   }
 }
 
-/// Adds up the passes at both ends of a step of `micro_batches`, those of its first micro batch as
-/// if they were like the others.
-void AddEnds(const StageProgram& program, const std::vector<const WayCosts*>& chunks,
-             int64_t micro_batches, StageCosts& stage) {
-  double all_s = 0;
+/// How often each way is gone through, by chunk.
+using PassCounts = std::vector<std::array<int64_t, kWayCount>>;
+
+/// What a stage does and holds, but for what it costs.
+struct StagePlan {
+  PassCounts first_passes;  // see StageCosts, as if those of the first micro batch were like others
+  PassCounts last_passes;
+  std::vector<MessageCount> messages;
+  int64_t total_peak = 0;
+  int64_t activations_peak = 0;
+};
+
+/// Counts the passes at both ends of a step of `micro_batches`.
+void CountEnds(const StageProgram& program, size_t chunks, int64_t micro_batches, StagePlan& plan) {
+  PassCounts all(chunks);
+  plan.last_passes.resize(chunks);
   bool completes = false;
   for (Action action : program) {
     if (!IsCompute(action.kind)) continue;
@@ -92,11 +104,22 @@ void AddEnds(const StageProgram& program, const std::vector<const WayCosts*>& ch
         action.micro_batch + 1 == micro_batches &&
         (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight);
     action.micro_batch = 1;
-    const double pass_s = (*chunks[static_cast<size_t>(action.chunk)])[WayOf(action)].seconds();
-    all_s += pass_s;
-    if (first && action.kind == ActionKind::kForward) stage.first_passes_s = all_s;
-    if (completes) stage.last_passes_s += pass_s;
+    const auto chunk = static_cast<size_t>(action.chunk);
+    ++all[chunk][WayOf(action)];
+    if (first && action.kind == ActionKind::kForward) plan.first_passes = all;
+    if (completes) ++plan.last_passes[chunk][WayOf(action)];
   }
+}
+
+double SecondsOf(const PassCounts& passes, const std::vector<const WayCosts*>& chunks) {
+  double sum = 0;
+  for (size_t chunk = 0; chunk < passes.size(); ++chunk) {
+    for (size_t way = 0; way < kWayCount; ++way) {
+      if (passes[chunk][way] == 0) continue;
+      sum += static_cast<double>(passes[chunk][way]) * (*chunks[chunk])[way].seconds();
+    }
+  }
+  return sum;
 }
 
 std::vector<MessageCount> CountMessages(const StageProgram& program,
@@ -171,23 +194,49 @@ int64_t NumberOf(const List& list, std::vector<List>& met) {
 
 class StepCosts::Impl {
  public:
-  Impl(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster)
-      : model_(model), sequence_(sequence_length), chunks_(cluster) {}
+  Impl(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster, bool keep)
+      : model_(model), sequence_(sequence_length), keep_(keep), chunks_(cluster, keep) {}
 
   StepView Of(const RunConfig& run);
+  void SetPrices(const Cluster& cluster) {
+    chunks_.SetPrices(cluster);
+    ++prices_;
+  }
 
  private:
   PackedKey PipelineKey(const PriceSetting& setting, const RunConfig& run);
+  std::vector<const WayCosts*> ChunksOfStage(const PriceSetting& setting, const RunConfig& run,
+                                             int64_t pp_rank);
+  std::vector<StagePlan> PlanStages(const PriceSetting& setting, const RunConfig& run);
+  std::vector<StageCosts> PriceStages(const PriceSetting& setting, const RunConfig& run,
+                                      const std::vector<StagePlan>& plans);
   const std::vector<StageCosts>& StagesOf(const PriceSetting& setting, const RunConfig& run);
   const std::vector<EndCosts>& EndsOf(const PriceSetting& setting, const RunConfig& run);
 
+  /// The stages of a pipeline, and how they end. Plans and recordings stay if they are kept.
+  struct Stages {
+    std::vector<StagePlan> plans;
+    std::vector<StageCosts> costs;
+    int64_t prices = 0;
+  };
+  struct Ends {
+    std::vector<UpdateRecording> recordings;
+    std::vector<size_t> recording_of;  // by stage
+    std::vector<EndCosts> costs;
+    int64_t prices = 0;
+  };
+
+  void RecordEnds(const PriceSetting& setting, const RunConfig& run, Ends& ends);
+
   ModelConfig model_;
   int64_t sequence_;
+  bool keep_;
+  int64_t prices_ = 0;  // how often they were set
   ChunkCosts chunks_;
   std::vector<StageLayers> stage_layers_;  // lists that were met
   std::vector<StageRecompute> stage_recompute_;
-  std::unordered_map<PackedKey, std::vector<StageCosts>, PackedKey::Hash> stages_;
-  std::unordered_map<PackedKey, std::vector<EndCosts>, PackedKey::Hash> ends_;
+  std::unordered_map<PackedKey, Stages, PackedKey::Hash> stages_;
+  std::unordered_map<PackedKey, Ends, PackedKey::Hash> ends_;
 };
 
 PackedKey StepCosts::Impl::PipelineKey(const PriceSetting& setting, const RunConfig& run) {
@@ -206,32 +255,72 @@ PackedKey StepCosts::Impl::PipelineKey(const PriceSetting& setting, const RunCon
       .Put(NumberOf(layout.recompute, stage_recompute_), 20);
 }
 
-const std::vector<StageCosts>& StepCosts::Impl::StagesOf(const PriceSetting& setting,
-                                                         const RunConfig& run) {
-  const PackedKey key = PipelineKey(setting, run);
-  const auto found = stages_.find(key);
-  if (found != stages_.end()) return found->second;
+std::vector<const WayCosts*> StepCosts::Impl::ChunksOfStage(const PriceSetting& setting,
+                                                            const RunConfig& run, int64_t pp_rank) {
+  RunConfig own = run;
+  own.layout.recompute = run.layout.recompute[pp_rank];
+  std::vector<const WayCosts*> chunks;
+  for (const ModelChunk& chunk : ChunksOf(run, pp_rank)) {
+    chunks.push_back(&chunks_.Of(setting, own, chunk));
+  }
+  return chunks;
+}
+
+std::vector<StagePlan> StepCosts::Impl::PlanStages(const PriceSetting& setting,
+                                                   const RunConfig& run) {
   const ParallelConfig& layout = run.layout;
-  const int64_t micro_batches = run.num_micro_batches();
   const bool pipeline = layout.pp > 1;
   // Without a pipeline all micro batches but the first hold the same memory.
-  const PipelineShape shape = {layout.pp, layout.vp,
-                               pipeline ? micro_batches : std::min<int64_t>(micro_batches, 2)};
+  const PipelineShape shape = {
+      layout.pp, layout.vp,
+      pipeline ? run.num_micro_batches() : std::min<int64_t>(run.num_micro_batches(), 2)};
   const std::vector<StageProgram> programs = PlanPipeline(layout.schedule, shape);
   const MessageRecording messages = pipeline ? chunks_.Messages(setting, run) : MessageRecording{};
-
-  std::vector<StageCosts> stages;
+  std::vector<StagePlan> plans;
   RunConfig own = run;
   for (int64_t pp_rank = 0; pp_rank < layout.pp; ++pp_rank) {
     own.layout.recompute = layout.recompute[pp_rank];
     const StageProgram& program = programs[static_cast<size_t>(pp_rank)];
-    StageCosts& stage = stages.emplace_back();
-    std::vector<const WayCosts*> chunks;
+    const std::vector<const WayCosts*> chunks = ChunksOfStage(setting, run, pp_rank);
+    StagePlan& plan = plans.emplace_back();
     MemoryWalk total;
     MemoryWalk activations;
+    int64_t number = 0;
     for (const ModelChunk& chunk : ChunksOf(run, pp_rank)) {
-      const auto number = static_cast<int64_t>(chunks.size());
-      const WayCosts& ways = *chunks.emplace_back(&chunks_.Of(setting, own, chunk));
+      const int64_t in_flight = MicroBatchesInFlight(program, number++);
+      const int64_t ids = chunks_.IdBytes(setting, own, chunk, in_flight);
+      total.Take(ids);
+      activations.Take(ids);
+    }
+    plan.messages = CountMessages(program, messages);
+    CountEnds(program, chunks.size(), shape.micro_batches, plan);
+    FollowMemory(program, chunks, messages, total, activations);
+    plan.total_peak = total.peak;
+    plan.activations_peak = activations.peak;
+  }
+  return plans;
+}
+
+std::vector<StageCosts> StepCosts::Impl::PriceStages(const PriceSetting& setting,
+                                                     const RunConfig& run,
+                                                     const std::vector<StagePlan>& plans) {
+  const ParallelConfig& layout = run.layout;
+  const int64_t micro_batches = run.num_micro_batches();
+  double message_s = 0;
+  if (layout.pp > 1) {
+    const MessageRecording& messages = chunks_.Messages(setting, run);
+    for (const CommRecord& message : {messages.activation, messages.gradient}) {
+      message_s =
+          std::max(message_s, setting.pricer.Seconds(message, StrideOf(message.group, layout)));
+    }
+  }
+  std::vector<StageCosts> stages;
+  for (int64_t pp_rank = 0; pp_rank < layout.pp; ++pp_rank) {
+    const StagePlan& plan = plans[static_cast<size_t>(pp_rank)];
+    const std::vector<const WayCosts*> chunks = ChunksOfStage(setting, run, pp_rank);
+    StageCosts& stage = stages.emplace_back();
+    for (const WayCosts* each : chunks) {
+      const WayCosts& ways = *each;
       for (size_t way = 0; way < kWayCount; ++way) {
         const int64_t times = IsFirst(way) ? 1 : micro_batches - 1;
         if (times > 0) stage.passes.Append(ways[way], times);
@@ -239,24 +328,28 @@ const std::vector<StageCosts>& StepCosts::Impl::StagesOf(const PriceSetting& set
       stage.times.forward += ways[kForwardLater].seconds();
       stage.times.backward_input += ways[kBackwardAdding].seconds() + ways[kInputAdding].seconds();
       stage.times.backward_weight += ways[kWeightAdding].seconds();
-      const int64_t ids =
-          chunks_.IdBytes(setting, own, chunk, MicroBatchesInFlight(program, number));
-      total.Take(ids);
-      activations.Take(ids);
     }
-    stage.messages = CountMessages(program, messages);
-    if (pipeline) {
-      for (const CommRecord& message : {messages.activation, messages.gradient}) {
-        stage.message_s = std::max(
-            stage.message_s, setting.pricer.Seconds(message, StrideOf(message.group, layout)));
-      }
-    }
-    AddEnds(program, chunks, shape.micro_batches, stage);
-    FollowMemory(program, chunks, messages, total, activations);
-    stage.total_peak = total.peak;
-    stage.activations_peak = activations.peak;
+    stage.messages = plan.messages;
+    stage.message_s = message_s;
+    stage.first_passes_s = SecondsOf(plan.first_passes, chunks);
+    stage.last_passes_s = SecondsOf(plan.last_passes, chunks);
+    stage.total_peak = plan.total_peak;
+    stage.activations_peak = plan.activations_peak;
   }
-  return stages_.emplace(key, std::move(stages)).first->second;
+  return stages;
+}
+
+const std::vector<StageCosts>& StepCosts::Impl::StagesOf(const PriceSetting& setting,
+                                                         const RunConfig& run) {
+  const auto [found, is_new] = stages_.try_emplace(PipelineKey(setting, run));
+  Stages& stages = found->second;
+  if (is_new) stages.plans = PlanStages(setting, run);
+  if (is_new || stages.prices != prices_) {
+    stages.costs = PriceStages(setting, run, stages.plans);
+    stages.prices = prices_;
+    if (!keep_) stages.plans.clear();
+  }
+  return stages.costs;
 }
 
 const std::vector<EndCosts>& StepCosts::Impl::EndsOf(const PriceSetting& setting,
@@ -283,29 +376,43 @@ const std::vector<EndCosts>& StepCosts::Impl::EndsOf(const PriceSetting& setting
                       .Put(NumberOf(layout.stages, stage_layers_), 20);
   // fp8 has scales for each micro batch in flight.
   if (fp8) key.Put(layout.schedule).Put(run.num_micro_batches(), 40);
-  const auto found = ends_.find(key);
-  if (found != ends_.end()) return found->second;
+  const auto [found, is_new] = ends_.try_emplace(key);
+  Ends& ends = found->second;
+  if (is_new) RecordEnds(setting, run, ends);
+  if (is_new || ends.prices != prices_) {
+    std::vector<EndCosts> costs;
+    for (const UpdateRecording& recording : ends.recordings) {
+      costs.push_back(EndOf(recording, layout, setting.pricer));
+    }
+    ends.costs.clear();
+    for (const size_t recording : ends.recording_of) ends.costs.push_back(costs[recording]);
+    ends.prices = prices_;
+    if (!keep_) ends.recordings.clear();
+  }
+  return ends.costs;
+}
+
+void StepCosts::Impl::RecordEnds(const PriceSetting& setting, const RunConfig& run, Ends& ends) {
+  const ParallelConfig& layout = run.layout;
+  const bool fp8 = TypesOf(layout).fp8;
   RunConfig shorter = run;
   if (!fp8) shorter.global_batch = layout.micro_batch * layout.dp * layout.pp;
-
-  std::vector<EndCosts> ends;
-  std::vector<std::vector<ModelChunk>> seen;
+  std::vector<std::vector<ModelChunk>> seen;  // by stage
   for (int64_t stage = 0; stage < layout.pp; ++stage) {
     // Stages with like chunks end alike.
     std::vector<ModelChunk> chunks = ChunksOf(run, stage);
-    if (run.fp8.bf16_layers.empty()) {
-      for (ModelChunk& chunk : chunks) chunk.first_layer = 0;
+    for (ModelChunk& chunk : chunks) {
+      chunk.first_layer = FirstLayersAlike(setting.first_alike, chunk);
     }
     const auto same = fp8 ? seen.end() : std::find(seen.begin(), seen.end(), chunks);
     if (same != seen.end()) {
-      ends.push_back(ends[static_cast<size_t>(same - seen.begin())]);
+      ends.recording_of.push_back(ends.recording_of[static_cast<size_t>(same - seen.begin())]);
     } else {
-      const UpdateRecording recording = RecordUpdate(shorter, stage, setting.executor);
-      ends.push_back(EndOf(recording, layout, setting.pricer));
+      ends.recording_of.push_back(ends.recordings.size());
+      ends.recordings.push_back(RecordUpdate(shorter, stage, setting.executor));
     }
     seen.push_back(std::move(chunks));
   }
-  return ends_.emplace(key, std::move(ends)).first->second;
 }
 
 StepView StepCosts::Impl::Of(const RunConfig& run) {
@@ -317,11 +424,13 @@ StepView StepCosts::Impl::Of(const RunConfig& run) {
   return {.stages = stages, .ends = EndsOf(setting, run), .pricer = setting.pricer};
 }
 
-StepCosts::StepCosts(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster)
-    : impl_(std::make_unique<Impl>(model, sequence_length, cluster)) {}
+StepCosts::StepCosts(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster,
+                     bool keep)
+    : impl_(std::make_unique<Impl>(model, sequence_length, cluster, keep)) {}
 StepCosts::~StepCosts() = default;
 StepCosts::StepCosts(StepCosts&&) noexcept = default;
 
 StepView StepCosts::Of(const RunConfig& run) { return impl_->Of(run); }
+void StepCosts::SetPrices(const Cluster& cluster) { impl_->SetPrices(cluster); }
 
 }  // namespace trimtab

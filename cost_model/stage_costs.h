@@ -47,7 +47,9 @@ struct StepView {
 class StepCosts {
  public:
   /// Of layouts of one model at one sequence length. Keeps references to neither argument.
-  StepCosts(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster);
+  /// `keep`: recordings, for the sake of SetPrices.
+  StepCosts(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster,
+            bool keep = false);
   ~StepCosts();
   StepCosts(StepCosts&&) noexcept;
 
@@ -55,6 +57,9 @@ class StepCosts {
   /// programmer's fault. Throws UsageError where the profile cannot price the run's precision,
   /// InputError where `run.fp8` names a layer that is not there.
   StepView Of(const RunConfig& run);
+  /// From now on by the profile and the stack of `cluster`, which is the same otherwise. Recordings
+  /// were kept.
+  void SetPrices(const Cluster& cluster);
 
  private:
   class Impl;

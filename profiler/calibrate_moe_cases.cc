@@ -75,7 +75,7 @@ void OpCases::AddChoices(std::vector<OpCase>& cases) {
                                 weights, kept);
                    }});
   cases.push_back({SortByExpertRecord(choices, kExperts, tokens, kTopk), [=]() mutable {
-                     SortByExpert(choice, kExperts, /*padded_rows=*/0, kept, choice_of);
+                     SortByExpert(choice, {0, kExperts}, /*padded_rows=*/0, kept, choice_of);
                    }});
 }
 
@@ -84,7 +84,7 @@ void OpCases::AddDispatch(std::vector<OpCase>& cases) {
   const int64_t rows = tokens * kTopk;
   Tensor row_of = Choices(tokens, kTopk);
   Tensor choice_of = Choices(rows, 1).Reshape({rows});
-  SortByExpert(Choices(tokens, kTopk), kExperts, /*padded_rows=*/0, row_of, choice_of);
+  SortByExpert(Choices(tokens, kTopk), {0, kExperts}, /*padded_rows=*/0, row_of, choice_of);
   const Tensor x = Warm({tokens, kColumns});
   const Tensor expert_out = Warm({rows, kColumns});
   const Tensor weights = Warm({tokens, kTopk});

@@ -7,6 +7,7 @@
 #include "engine/ops/elementwise.h"
 #include "engine/ops/embedding.h"
 #include "engine/ops/gemm.h"
+#include "engine/ops/head_norm.h"
 #include "engine/ops/norm.h"
 
 namespace trimtab {
@@ -40,6 +41,28 @@ void OpCases::AddNorms(std::vector<OpCase>& cases) {
   cases.push_back({RmsNormBackwardRecord(back, kColumns), [=, this]() mutable {
                      RmsNormBackward(dy, rig_.ColdInput({back, kColumns}), weight, back_rstd, dx,
                                      dweight, true);
+                   }});
+}
+
+void OpCases::AddHeadNorms(std::vector<OpCase>& cases) {
+  const AttentionShape shape = {.batch = 1,
+                                .sequence = Rows(2),
+                                .heads = kColumns / 64 / 2,
+                                .kv_heads = kColumns / 64 / 4,
+                                .head_size = 64};
+  const Shape matrix = {shape.tokens(), shape.qkv_size()};
+  const Tensor qkv = Warm(matrix);
+  const Tensor weight = Warm({shape.head_size});
+  Tensor rstd = Warm({shape.tokens(), shape.heads + shape.kv_heads});
+  cases.push_back({HeadNormForwardRecord(shape), [=, this]() mutable {
+                     Tensor out = rig_.Fresh(matrix);
+                     HeadNormForward(shape, qkv, weight, weight, 1e-5, out, rstd);
+                   }});
+  Tensor dqkv = Warm(matrix);
+  Tensor dweights = Warm({2, shape.head_size});
+  cases.push_back({HeadNormBackwardRecord(shape), [=, this]() mutable {
+                     HeadNormBackward(shape, rig_.ColdInput(matrix), weight, weight, rstd,
+                                      /*plus_one=*/false, dqkv, dweights);
                    }});
 }
 
@@ -145,6 +168,8 @@ void OpCases::AddElementwise(std::vector<OpCase>& cases) {
                      Tensor target = rig_.Fresh({rows, kColumns});
                      Fill(target, 0.01f);
                    }});
+  const SoftCap soft_cap = {.cap = 50.0f};
+  cases.push_back({ApplySoftCapRecord(numel), [=]() mutable { ApplySoftCap(soft_cap, y); }});
   cases.push_back({AddBiasRecord(rows, kColumns), [=]() mutable { AddBias(bias, y); }});
   cases.push_back(
       {BiasBackwardRecord(rows, kColumns), [=]() mutable { BiasBackward(y, dbias, true); }});

@@ -27,6 +27,7 @@ class OpCases {
   std::vector<OpCase> All() {
     std::vector<OpCase> cases;
     AddNorms(cases);
+    AddHeadNorms(cases);
     AddActivations(cases);
     AddEmbeddings(cases);
     AddLoss(cases);
@@ -65,6 +66,7 @@ class OpCases {
   }
 
   void AddNorms(std::vector<OpCase>& cases);
+  void AddHeadNorms(std::vector<OpCase>& cases);
   void AddActivations(std::vector<OpCase>& cases);
   void AddEmbeddings(std::vector<OpCase>& cases);
   void AddLoss(std::vector<OpCase>& cases);

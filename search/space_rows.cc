@@ -14,6 +14,11 @@ using Values = std::vector<int64_t>;
 
 bool Always(const Problem&, const RunConfig&) { return true; }
 
+template <int64_t... kValues>
+void Fixed(const Problem&, const RunConfig&, Values& values) {
+  values.insert(values.end(), {kValues...});
+}
+
 /// Appends the divisors of `n` up to `largest`, ascending.
 void AppendDivisors(int64_t n, int64_t largest, Values& values) {
   const auto first = static_cast<std::ptrdiff_t>(values.size());
@@ -289,10 +294,7 @@ SpaceRow TpOverlapRow() {
               [](const Problem& problem, const RunConfig& bound) {
                 return Overlaps(problem) && bound.layout.tp > 1 && !TypesOf(bound.layout).fp8;
               },
-          .values =
-              [](const Problem&, const RunConfig&, Values& values) {
-                values.insert(values.end(), {1, 2, 4});
-              },
+          .values = Fixed<1, 2, 4>,
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.tp_overlap_chunks = value; },
           .settles = {"rows-divisible-by-tp-overlap-chunks"}};
@@ -317,10 +319,7 @@ SpaceRow RecomputeRow() {
 SpaceRow ZeroRow() {
   return {.name = "zero",
           .applies = Always,
-          .values =
-              [](const Problem&, const RunConfig&, Values& values) {
-                values.insert(values.end(), {0, 1, 2, 3});
-              },
+          .values = Fixed<0, 1, 2, 3>,
           .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.zero = value; },
           .settles = {}};
 }
@@ -351,10 +350,7 @@ SpaceRow ShardRow() {
 SpaceRow ReshardRow() {
   return {.name = "reshard_after_forward",
           .applies = [](const Problem&, const RunConfig& bound) { return bound.layout.zero == 3; },
-          .values =
-              [](const Problem&, const RunConfig&, Values& values) {
-                values.insert(values.end(), {1, 0});
-              },
+          .values = Fixed<1, 0>,
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.reshard_after_forward = value != 0; },
           .settles = {}};
@@ -366,10 +362,7 @@ SpaceRow ParamGatherRow() {
               [](const Problem& problem, const RunConfig& bound) {
                 return Overlaps(problem) && (bound.layout.zero == 1 || bound.layout.zero == 2);
               },
-          .values =
-              [](const Problem&, const RunConfig&, Values& values) {
-                values.insert(values.end(), {0, 1});
-              },
+          .values = Fixed<0, 1>,
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.overlap_param_gather = value != 0; },
           .settles = {}};

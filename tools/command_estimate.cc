@@ -1,7 +1,10 @@
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include "cost_model/closed_form.h"
 #include "cost_model/dry_run.h"
+#include "cost_model/explain.h"
 #include "cost_model/numerics.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
@@ -24,6 +27,7 @@ std::string EstimateText(const RunConfig& run, const Cluster& cluster, const Est
       {"model",
        fmt::format("{} ({} parameters)", run.model.name, Thousands(run.model.parameter_count()))},
       {"cluster", fmt::format("{} ({})", cluster.name, cluster.profile.name)},
+      {"software", fmt::format("{}: {}", cluster.stack.name, cluster.stack.description)},
       {"layout", fmt::format("{} ({})", ToString(run.layout), Counted(estimate.ranks, "rank"))},
       {"precision",
        fmt::format("{}: {}", Name(run.layout.precision), DescribePrecision(run.layout.precision))},
@@ -49,6 +53,36 @@ std::string EstimateText(const RunConfig& run, const Cluster& cluster, const Est
   return KeyValueText(rows);
 }
 
+nlohmann::json ExplanationJson(const std::vector<ExplainedPart>& parts) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const ExplainedPart& part : parts) {
+    list.push_back({{"what", part.what},
+                    {"count", part.count},
+                    {"seconds", part.seconds},
+                    {"speed_of_light_s", part.light_s},
+                    {"priced_by", part.priced_by}});
+  }
+  return list;
+}
+
+std::string ExplanationText(const std::vector<ExplainedPart>& parts, bool bold) {
+  double total_s = 0;
+  for (const ExplainedPart& part : parts) total_s += part.seconds;
+  Table table({{"op or message"},
+               {"count", Align::kRight},
+               {"time", Align::kRight},
+               {"share", Align::kRight},
+               {"of the speed of light", Align::kRight},
+               {"priced by"}});
+  for (const ExplainedPart& part : parts) {
+    const double light = part.seconds > 0 ? part.light_s / part.seconds : 0;
+    table.AddRow({part.what, Thousands(part.count), FormatSeconds(part.seconds),
+                  fmt::format("{:.1f} %", 100 * part.seconds / total_s),
+                  fmt::format("{:.0f} %", 100 * light), part.priced_by});
+  }
+  return table.ToText(bold);
+}
+
 class EstimateCommand : public Command {
  public:
   std::string name() const override { return "estimate"; }
@@ -63,6 +97,11 @@ class EstimateCommand : public Command {
         "--tier", tier_, {"closed-form", "dry-run"},
         "closed-form: count operations, in microseconds; dry-run: go through the real step op "
         "by op");
+    flags.Text("--stack", stack_,
+               "software that runs there: a name such as nemo or torchtitan, or a file; needs "
+               "--tier closed-form");
+    flags.Switch("--explain", explain_,
+                 "list ops and messages with their times and where their prices come from");
     flags.Text("--trace", trace_,
                "write the timeline of every pipeline stage here (chrome://tracing, Perfetto)");
   }
@@ -71,7 +110,11 @@ class EstimateCommand : public Command {
     if (!trace_.empty() && tier_ != "dry-run") {
       throw UsageError("--trace needs --tier dry-run: a closed form has no timeline");
     }
-    const Cluster cluster = cluster_flags_.Resolve();
+    Cluster cluster = cluster_flags_.Resolve();
+    cluster.stack = LoadSoftwareStack(stack_);
+    if (stack_ != SoftwareStack().name && tier_ != "closed-form") {
+      throw UsageError("--stack needs --tier closed-form: a dry run is of our own engine");
+    }
     const RunConfig run = run_flags_.Resolve(cluster);
     const Estimate estimate = Predict(run, cluster);
     if (!cluster.caveat.empty()) LogWarning("{}", cluster.caveat);
@@ -80,12 +123,17 @@ class EstimateCommand : public Command {
       json["schema_version"] = 1;
       json["tier"] = tier_;
       json["cluster"] = cluster.name;
+      json["stack"] = cluster.stack.name;
       json["precision"] = Name(run.layout.precision);
       json["optimizer_state"] = OptimizerStateName(run.layout);
       json["run"] = ToJson(run);
+      if (explain_) json["explanation"] = ExplanationJson(ExplainStep(run, cluster));
       PrintJson(json);
     } else {
       Print(EstimateText(run, cluster, estimate));
+      if (explain_) {
+        Print("\n" + ExplanationText(ExplainStep(run, cluster), UseColor(output, STDOUT_FILENO)));
+      }
     }
     // A prediction of what cannot run is still worth seeing; the exit code says that it cannot.
     const int64_t limit = MemoryLimit(run, cluster);
@@ -115,6 +163,8 @@ class EstimateCommand : public Command {
   RunFlags run_flags_;
   ClusterFlags cluster_flags_;
   std::string tier_ = "dry-run";
+  bool explain_ = false;
+  std::string stack_ = SoftwareStack().name;
   std::string trace_;
 };
 

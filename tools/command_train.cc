@@ -107,6 +107,11 @@ class TrainCommand : public Command {
         line["loss_scale"] = step.loss_scale;
         line["skipped"] = step.skipped;
       }
+      if (run.model.moe.used()) {
+        line["aux_loss"] = step.routing.aux_loss;
+        line["z_loss"] = step.routing.z_loss;
+        line["expert_imbalance"] = step.routing.imbalance;
+      }
       PrintJson(line, /*one_line=*/true);
     } else if (step.skipped) {
       progress.Event(

@@ -8,12 +8,16 @@
 #include "cost_model/dry_run.h"
 #include "cost_model/numerics.h"
 #include "engine/base/error.h"
+#include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/config/strict_json.h"
 #include "profiler/stats.h"
+#include "search/page/page.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
+#include "tools/fit_report.h"
+#include "tools/published_validation.h"
 #include "tools/table.h"
 
 namespace trimtab {
@@ -105,12 +109,63 @@ class ValidateCommand : public Command {
   std::string summary() const override { return "compare predictions with measured runs"; }
 
   void Declare(FlagSet& flags) override {
-    flags.Text("--runs", runs_, "JSON file of measured runs", FlagNeed::kRequired);
+    flags.Text("--runs", runs_, "JSON file of measured runs, or a list of published ones",
+               FlagNeed::kRequired);
+    flags.Text("--html", html_, "write a page with published and predicted speeds as a chart here");
+    flags.Switch("--fit", fit_,
+                 "fit the constants of profiles and stacks to published runs, and say how they do "
+                 "on runs held out");
     cluster_flags_.Declare(flags);
     flags.Choice("--tier", tier_, {"closed-form", "dry-run"}, "how to predict");
   }
 
   int Run(const OutputOptions& output) override {
+    return ReadJsonFile(runs_).is_array() ? RunPublished(output) : RunMeasured(output);
+  }
+
+ private:
+  int RunPublished(const OutputOptions& output) const {
+    const PublishedRuns published = ReadPublishedRuns(runs_);
+    for (const std::string& field : published.unknown_fields) {
+      LogWarning("{}: the field {} is not known, and was not used", runs_, field);
+    }
+    const TakenRuns taken = TakeRuns(published.runs);
+    if (fit_) return Fit(taken, output);
+    RunPredictor predictor;
+    std::vector<PredictedRun> runs;
+    for (const ValidationRow& row : taken.rows) runs.push_back({&row, predictor.Predict(row)});
+    nlohmann::json json = ValidationJson(runs, taken);
+    if (!html_.empty()) {
+      AtomicFile page(html_);
+      page.Append(AccuracyHtml(json));
+      page.Commit();
+    }
+    if (output.json) {
+      json["schema_version"] = 1;
+      PrintJson(json);
+    } else {
+      Print(ValidationText(runs, taken, UseColor(output, STDOUT_FILENO)));
+    }
+    return 0;
+  }
+
+  static int Fit(const TakenRuns& taken, const OutputOptions& output) {
+    std::vector<ValidationRow> rows;
+    for (const ValidationRow& row : taken.rows) {
+      if (row.tokens_per_s_per_gpu > 0) rows.push_back(row);
+    }
+    if (rows.empty()) throw InputError("--fit: no run in the file has a time and can be predicted");
+    RunPredictor predictor;
+    const FitResult fit = FitPublishedRuns(rows, predictor);
+    if (output.json) {
+      PrintJson({{"schema_version", 1}, {"fit", FitJson(fit, rows)}});
+    } else {
+      Print(FitText(fit, rows, UseColor(output, STDOUT_FILENO)));
+    }
+    return 0;
+  }
+
+  int RunMeasured(const OutputOptions& output) const {
     std::vector<ValidatedRun> runs = ReadRuns(runs_);
     std::map<std::string, Cluster> clusters;
     std::vector<double> time_errors;
@@ -139,7 +194,6 @@ class ValidateCommand : public Command {
     return 0;
   }
 
- private:
   void PrintAll(const std::vector<ValidatedRun>& runs, const ErrorSummary& time,
                 const ErrorSummary& memory) const {
     nlohmann::json rows = nlohmann::json::array();
@@ -188,6 +242,8 @@ class ValidateCommand : public Command {
   }
 
   std::string runs_;
+  std::string html_;
+  bool fit_ = false;
   ClusterFlags cluster_flags_;
   std::string tier_ = "dry-run";
 };

@@ -194,15 +194,16 @@ const HuggingFaceFamily& FindHuggingFaceFamily(const std::string& model_type,
 
 HuggingFaceSource SourceOf(const HuggingFaceFamily& family, const ModelConfig& model,
                            const ParameterSpec& parameter) {
-  const size_t dot = parameter.name.rfind('.');
-  const std::string layer = parameter.name.substr(0, dot);
+  const std::string name = parameter.name;
+  const size_t dot = name.rfind('.');
+  const std::string layer = name.substr(0, dot);
   const HuggingFaceRow* row = FindRow(family, model, layer);
   if (row == nullptr) {
     throw InputError(fmt::format("model '{}': a model of type {} has no parameter '{}'", model.name,
-                                 family.model_type, parameter.name));
+                                 family.model_type, name));
   }
   std::vector<std::string> names = LayersOf(*row, model, *Match(row->ours, layer));
-  for (std::string& name : names) name += parameter.name.substr(dot);
+  for (std::string& each : names) each += name.substr(dot);
   return SourceMaker(model, parameter, std::move(names)).Make(row->form);
 }
 

@@ -10,7 +10,22 @@
 
 namespace trimtab {
 
-/// Rules about experts and the ranks that hold them, to be checked after the others.
+// The tables, in the order in which they are checked.
+//
+// A rule whose id ends in -unsupported says what the engine does not do yet, and goes away with the
+// code that does it. The others are properties of the mathematics.
+
+/// Sizes, limits and precision: what the others rely on.
+std::span<const Rule> RunRules();
+/// Schedules, chunks and the layers in them.
+std::span<const Rule> PipelineRules();
+/// What a model says of itself.
+std::span<const Rule> ModelRules();
+/// How layers are cut over tensor- and context-parallel ranks.
+std::span<const Rule> LayerRules();
+/// What is sharded over data-parallel ranks, batches, recomputation.
+std::span<const Rule> StepRules();
+/// Experts and the ranks that hold them.
 std::span<const Rule> ExpertRules();
 
 /// "<what> is <value>; this version runs <only>".

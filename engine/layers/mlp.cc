@@ -3,8 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/layers/mlp_activation.h"
 #include "engine/layers/recompute.h"
-#include "engine/ops/activation.h"
 #include "engine/ops/fused_fp8.h"
 
 namespace trimtab {
@@ -14,34 +14,10 @@ RowBlocks Fc1Blocks(const ModelConfig& model, int64_t ffn) {
   return model.gated() ? RowBlocks{ffn, ffn} : RowBlocks{ffn};
 }
 
-/// Whether a fused op makes the activation in fp8.
-bool HasFusedFp8(ActivationKind kind) {
-  return kind == ActivationKind::kGelu || kind == ActivationKind::kSwiGlu;
-}
-
 }  // namespace
 
-ActivationFunction FunctionOf(ActivationKind kind) {
-  switch (kind) {
-    case ActivationKind::kGelu:
-    case ActivationKind::kGeGlu:
-      return ActivationFunction::kGelu;
-    case ActivationKind::kGeluErf:
-    case ActivationKind::kGeGluErf:
-      return ActivationFunction::kGeluErf;
-    case ActivationKind::kRelu:
-      return ActivationFunction::kRelu;
-    case ActivationKind::kSquaredRelu:
-      return ActivationFunction::kSquaredRelu;
-    case ActivationKind::kSwiGlu:
-      return ActivationFunction::kSilu;
-  }
-  TRIMTAB_ASSERT(false, "activation kind {}", static_cast<int>(kind));
-}
-
 Mlp::Mlp(ParameterStore& store, const LayerContext& context, const ModuleName& name, int64_t ffn)
-    : ffn_(ffn),
-      linear_fc1_(store, context, name + ".linear_fc1", context.model.hidden_size,
+    : linear_fc1_(store, context, name + ".linear_fc1", context.model.hidden_size,
                   Fc1Blocks(context.model, ffn), context.model.has_mlp_bias()),
       linear_fc2_(store, context, name + ".linear_fc2", ffn, context.model.hidden_size,
                   context.model.has_mlp_bias(),
@@ -58,10 +34,7 @@ LinearOperand Mlp::ActivationForward(const LayerContext& context, const MlpSaved
         });
     return std::move(target->out);
   }
-  Tensor activation = context.New({context.tokens(), ffn_ / context.tp()}, MemoryTag::kActivations);
-  (context.model.gated() ? GatedActivationForward : trimtab::ActivationForward)(
-      FunctionOf(kind), saved.fc1, activation);
-  return activation;
+  return MlpActivation(context, saved.fc1);
 }
 
 LinearOperand Mlp::ActivationBackward(const LayerContext& context, const MlpSaved& saved,
@@ -83,13 +56,7 @@ LinearOperand Mlp::ActivationBackward(const LayerContext& context, const MlpSave
                        });
     return std::move(target->out);
   }
-  if (!gated) {
-    trimtab::ActivationBackward(FunctionOf(kind), saved.fc1, dactivation, dactivation);
-    return dactivation;
-  }
-  Tensor dgate_up = context.New(saved.fc1.shape(), MemoryTag::kWorkspace);
-  GatedActivationBackward(FunctionOf(kind), saved.fc1, dactivation, dgate_up);
-  return dgate_up;
+  return MlpActivationBackward(context, saved.fc1, std::move(dactivation));
 }
 
 Tensor Mlp::Forward(const LayerContext& context, LinearOperand x, MlpSaved& saved) const {

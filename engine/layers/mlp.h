@@ -4,12 +4,8 @@
 #include <string>
 
 #include "engine/layers/linear.h"
-#include "engine/ops/activation.h"
 
 namespace trimtab {
-
-/// The function that an MLP, gated or not, applies.
-ActivationFunction FunctionOf(ActivationKind kind);
 
 /// What Mlp keeps between Forward and Backward.
 struct MlpSaved {
@@ -46,7 +42,6 @@ class Mlp {
   LinearOperand ActivationBackward(const LayerContext& context, const MlpSaved& saved,
                                    Tensor dactivation, bool accumulate) const;
 
-  int64_t ffn_;  // F
   ColumnParallelLinear linear_fc1_;
   RowParallelLinear linear_fc2_;
 };

@@ -3,8 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/layers/mlp.h"
-#include "engine/ops/activation.h"
+#include "engine/layers/mlp_activation.h"
 #include "engine/ops/elementwise.h"
 
 namespace trimtab {
@@ -102,13 +101,6 @@ Tensor MoeExperts::Vectors(const Tensor& parameter) const {
   return parameter.Reshape({experts_, parameter.numel() / experts_});
 }
 
-Tensor MoeExperts::Activation(const LayerContext& context, const Tensor& fc1) const {
-  Tensor activation = context.New({fc1.dim(0), fc2_->spec.columns}, MemoryTag::kActivations);
-  (context.model.gated() ? GatedActivationForward : ActivationForward)(
-      FunctionOf(context.model.activation), fc1, activation);
-  return activation;
-}
-
 Tensor MoeExperts::Forward(const LayerContext& context, const Tensor& x, GroupRows rows,
                            MoeExpertsSaved& saved) const {
   const bool tf32 = context.types.tf32;
@@ -118,7 +110,7 @@ Tensor MoeExperts::Forward(const LayerContext& context, const Tensor& x, GroupRo
   saved.fc1 = context.New({x.dim(0), fc1.dim(1)}, MemoryTag::kActivations);
   GroupedGemm(x, fc1, Transpose::kYes, rows, saved.fc1, tf32);
   if (fc1_bias_ != nullptr) GroupedAddBias(Vectors(fc1_bias_->weight), rows, saved.fc1);
-  saved.activation = Activation(context, saved.fc1);
+  saved.activation = MlpActivation(context, saved.fc1);
   Tensor y = context.New(x.shape(), MemoryTag::kActivations);
   GroupedGemm(saved.activation, fc2, Transpose::kYes, rows, y, tf32);
   if (fc2_bias_ != nullptr && context.parallel.etp_rank == 0) {
@@ -149,14 +141,7 @@ Tensor MoeExperts::Backward(const LayerContext& context, MoeExpertsSaved& saved,
   WeightGradient(context, *fc2_, saved.activation, rows, dy, accumulate);
   Tensor dactivation = context.New(saved.activation.shape(), MemoryTag::kWorkspace);
   GroupedGemm(dy, Matrices(fc2_->weight), Transpose::kNo, rows, dactivation, tf32);
-  Tensor dfc1 = dactivation;
-  if (context.model.gated()) {
-    dfc1 = context.New(saved.fc1.shape(), MemoryTag::kWorkspace);
-    GatedActivationBackward(FunctionOf(context.model.activation), saved.fc1, dactivation, dfc1);
-    dactivation = {};
-  } else {
-    ActivationBackward(FunctionOf(context.model.activation), saved.fc1, dactivation, dfc1);
-  }
+  const Tensor dfc1 = MlpActivationBackward(context, saved.fc1, std::move(dactivation));
   if (fc1_bias_ != nullptr) {
     Tensor gradient = Vectors(fc1_bias_->gradient);
     GroupedBiasBackward(dfc1, rows, gradient, accumulate);

@@ -26,16 +26,11 @@ class MoeExperts {
   /// of a sum over etp.
   Tensor Forward(const LayerContext& context, const Tensor& x, GroupRows rows,
                  MoeExpertsSaved& saved) const;
-  /// Makes again what Forward's caller has dropped of `saved`.
-  void RecomputeActivation(const LayerContext& context, MoeExpertsSaved& saved) const {
-    saved.activation = Activation(context, saved.fc1);
-  }
   /// This rank's part of dx [R, C], from dy [R, C].
   Tensor Backward(const LayerContext& context, MoeExpertsSaved& saved, GroupRows rows,
                   const Tensor& dy, bool accumulate) const;
 
  private:
-  Tensor Activation(const LayerContext& context, const Tensor& fc1) const;
   /// Gradients of the weight, and where there is one of the bias, from x [R, in] and dy [R, out].
   void WeightGradient(const LayerContext& context, Parameter& weight, const Tensor& x,
                       GroupRows rows, const Tensor& dy, bool accumulate) const;

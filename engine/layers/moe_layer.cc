@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine/layers/mlp_activation.h"
 #include "engine/layers/recompute.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gate_rows.h"
@@ -77,11 +78,12 @@ Tensor MoeLayer::Backward(const LayerContext& context, MoeSaved& saved, const Te
                           bool accumulate) const {
   if (!saved.experts.activation.defined()) {
     const RecomputePass recompute(context.device);
-    experts_.RecomputeActivation(context, saved.experts);
+    saved.experts.activation = MlpActivation(context, saved.experts.fc1);
   }
   Tensor dweights;
   Tensor drows =
       CombineTokensBackward(context, saved.dispatch, WeightsOf(context, saved), dy, dweights);
+  saved.dispatch.results = {};
   drows = experts_.Backward(context, saved.experts, saved.dispatch.expert_rows, drows, accumulate);
   Tensor dx = DispatchTokensBackward(context, saved.dispatch, drows);
   drows = {};

@@ -58,12 +58,15 @@ Tensor MoeRouter::Forward(const LayerContext& context, const Tensor& x,
                           MoeRouterSaved& saved) const {
   const MoeConfig& moe = context.model.moe;
   saved.input = x;
-  if (context.sequence_parallel()) {
-    const Tensor own = linear_.Forward(context, x, MemoryTag::kWorkspace);
+  const bool gather = context.sequence_parallel();
+  Tensor logits =
+      linear_.Forward(context, x, gather ? MemoryTag::kWorkspace : MemoryTag::kActivations);
+  const SoftCap soft_cap = RouterOptionsOf(moe).soft_cap;
+  if (!soft_cap.identity()) ApplySoftCap(soft_cap, logits);
+  saved.logits = logits;
+  if (gather) {
     saved.logits = context.NewF32({context.tokens(), moe.num_experts}, MemoryTag::kActivations);
-    context.parallel.tp->AllGather(own, saved.logits);
-  } else {
-    saved.logits = linear_.Forward(context, x, MemoryTag::kActivations);
+    context.parallel.tp->AllGather(logits, saved.logits);
   }
   Choose(context, saved);
   saved.weights = context.NewF32({context.tokens(), moe.router_topk}, MemoryTag::kActivations);
@@ -135,7 +138,8 @@ void MoeRouter::LossesBackward(const LayerContext& context, const MoeRouterSaved
   RouterLossBackward(saved.logits, load,
                      {.score = moe.score,
                       .aux_factor = static_cast<float>(aux_factor),
-                      .z_coeff = static_cast<float>(moe.z_loss_coeff)},
+                      .z_coeff = static_cast<float>(moe.z_loss_coeff),
+                      .soft_cap = RouterOptionsOf(moe).soft_cap},
                      context.gradient_scale, dlogits, losses);
   for (int64_t i = 0; i < 2; ++i) {
     Tensor sum = losses_->Part(i, 1);

@@ -16,7 +16,7 @@ namespace trimtab {
 /// What MoeRouter keeps between Forward and Backward.
 struct MoeRouterSaved {
   Tensor input;    // [rows, C]; undefined where it is recomputed
-  Tensor logits;   // [N, E] fp32
+  Tensor logits;   // [N, E] fp32, after the soft cap
   Tensor choice;   // [N, k] int32: the experts of each token
   Tensor weights;  // [N, k] fp32
 };

@@ -29,7 +29,8 @@ RouterOptions RouterOptionsOf(const MoeConfig& moe) {
           .scaling_factor = static_cast<float>(moe.topk_scaling_factor),
           .num_groups = moe.num_groups,
           .group_topk = moe.group_topk,
-          .group_score = moe.group_score};
+          .group_score = moe.group_score,
+          .soft_cap = {.cap = static_cast<float>(moe.logit_soft_cap)}};
 }
 
 OpRecord RouterChooseRecord(int64_t rows, int64_t experts, int64_t topk, bool bias) {

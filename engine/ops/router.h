@@ -7,6 +7,7 @@
 
 #include "engine/config/moe_config.h"
 #include "engine/device/tensor.h"
+#include "engine/ops/math.h"
 #include "engine/ops/positions.h"
 
 namespace trimtab {
@@ -21,6 +22,7 @@ struct RouterOptions {
   int64_t num_groups = 1;  // at most kMaxExpertGroups
   int64_t group_topk = 1;
   GroupScore group_score = GroupScore::kMax;
+  SoftCap soft_cap{};  // that has been applied to the logits
 };
 RouterOptions RouterOptionsOf(const MoeConfig& moe);
 
@@ -46,7 +48,7 @@ void RouterChooseInTurn(const Positions& positions, int64_t experts, Tensor& cho
 ///   divided by their sum + 1e-20 with norm_topk; times scaling_factor.
 void RouterWeights(const Tensor& logits, const Tensor& choice, const RouterOptions& options,
                    Tensor& weights);
-/// dlogits [N, E], overwritten, from dweights [N, k].
+/// dlogits [N, E], overwritten, from dweights [N, k]: of the logits before the soft cap.
 void RouterWeightsBackward(const Tensor& logits, const Tensor& choice, const Tensor& dweights,
                            const RouterOptions& options, Tensor& dlogits);
 
@@ -55,6 +57,7 @@ struct RouterLossOptions {
   RouterScore score = RouterScore::kSoftmax;
   float aux_factor = 0;  // aux_loss_coeff * E / (k T)
   float z_coeff = 0;
+  SoftCap soft_cap{};  // as in RouterOptions
 };
 
 /// The losses of each token, with p the softmax of its logits (sigmoids: divided by their sum), and
@@ -63,7 +66,8 @@ struct RouterLossOptions {
 /// The mean of the first over the tokens of a sequence is the load-balancing loss of
 /// Megatron-Core's seq_aux_loss, coeff * E / (k T^2) * sum_e (sum_t p_te) load_e (arXiv:2101.03961,
 /// equation 4); that of the second the z-loss (arXiv:2202.08906, equation 5). Adds gradient_scale
-/// [1] times the gradient of their sum to dlogits [N, E]; loads are constants to it. The rows are N
+/// [1] times the gradient of their sum to dlogits [N, E]; the
+/// logits before the soft cap; loads are constants. The rows are N
 /// / B of each of B sequences.
 void RouterLossBackward(const Tensor& logits, const Tensor& load, const RouterLossOptions& options,
                         const Tensor& gradient_scale, Tensor& dlogits, Tensor& losses);

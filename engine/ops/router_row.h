@@ -181,7 +181,8 @@ TRIMTAB_HOST_DEVICE void WeightsOfRowBackward(const float* logits, const int32_t
     for (int64_t e = 0; e < experts; ++e) dlogits[e] = 0.0f;
     for (int64_t j = 0; j < o.topk; ++j) {
       const float s = scores.of(j);
-      dlogits[choice[j]] = factor * (dweights[j] - shared) * s * (1.0f - s);
+      dlogits[choice[j]] = factor * (dweights[j] - shared) * s * (1.0f - s) *
+                           o.soft_cap.Derivative(logits[choice[j]]);
     }
     return;
   }
@@ -189,11 +190,13 @@ TRIMTAB_HOST_DEVICE void WeightsOfRowBackward(const float* logits, const int32_t
   float mean = 0;
   for (int64_t j = 0; j < o.topk; ++j) mean += factor * (dweights[j] - shared) * scores.of(j);
   for (int64_t e = 0; e < experts; ++e) {
-    dlogits[e] = o.pre_softmax ? -mean * scores.softmax.of(logits[e]) : 0.0f;
+    dlogits[e] = o.pre_softmax
+                     ? -mean * scores.softmax.of(logits[e]) * o.soft_cap.Derivative(logits[e])
+                     : 0.0f;
   }
   for (int64_t j = 0; j < o.topk; ++j) {
     const float g = factor * (dweights[j] - shared);
-    dlogits[choice[j]] = scores.of(j) * (g - mean);
+    dlogits[choice[j]] = scores.of(j) * (g - mean) * o.soft_cap.Derivative(logits[choice[j]]);
   }
 }
 
@@ -220,7 +223,8 @@ TRIMTAB_HOST_DEVICE void LossOfRowBackward(const float* logits, const float* loa
     const float p = softmax.of(logits[e]);
     const float s = sigmoid ? Sigmoid(logits[e]) : 0.0f;
     const float slope = sigmoid ? s * (1.0f - s) * inverse_sum : p;
-    dlogits[e] += scale * (slope * (o.aux_factor * load[e] - aux) + 2.0f * o.z_coeff * z * p);
+    const float gradient = slope * (o.aux_factor * load[e] - aux) + 2.0f * o.z_coeff * z * p;
+    dlogits[e] += scale * gradient * o.soft_cap.Derivative(logits[e]);
   }
   losses[0] = aux;
   losses[stride] = o.z_coeff * z * z;

@@ -83,6 +83,7 @@ class RankLoop {
                       .learning_rate = result.learning_rate,
                       .loss_scale = result.loss_scale,
                       .skipped = result.skipped,
+                      .routing = result.routing,
                       .step_time_s = seconds,
                       .tokens_per_s = tokens / seconds});
   }

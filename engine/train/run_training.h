@@ -8,6 +8,7 @@
 
 #include "engine/config/run_config.h"
 #include "engine/data/token_source.h"
+#include "engine/train/routing_report.h"
 
 namespace trimtab {
 
@@ -24,9 +25,10 @@ struct TrainingStep {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
-  double loss_scale = 1;   // with fp16
-  bool skipped = false;    // with fp16: gradients overflowed, so nothing was updated
-  double step_time_s = 0;  // of the slowest rank
+  double loss_scale = 1;    // with fp16
+  bool skipped = false;     // with fp16: gradients overflowed, so nothing was updated
+  RoutingReport routing{};  // with experts
+  double step_time_s = 0;   // of the slowest rank
   double tokens_per_s = 0;
 };
 

@@ -27,6 +27,14 @@ std::string Fill(std::string_view text,
 
 }  // namespace
 
+std::string PageHtml(const std::string& title, const std::string& body) {
+  return Fill(PageAsset("page.html"), {{"title", title},
+                                       {"style", PageAsset("page.css")},
+                                       {"body", body},
+                                       {"vega", PageAsset("vega.js")},
+                                       {"script", PageAsset("page.js")}});
+}
+
 std::string ReportHtml(const nlohmann::json& report) {
   const nlohmann::json& problem = report["problem"];
   const std::string title =
@@ -35,11 +43,7 @@ std::string ReportHtml(const nlohmann::json& report) {
   for (const Chart& chart : Charts(report)) charts += ChartHtml(chart);
   const std::string body = VerdictHtml(report) + RaceHtml(report) + "<div class=\"charts\">\n" +
                            charts + "</div>\n" + RankingHtml(report) + DetailsHtml(report);
-  return Fill(PageAsset("page.html"), {{"title", title},
-                                       {"style", PageAsset("page.css")},
-                                       {"body", body},
-                                       {"vega", PageAsset("vega.js")},
-                                       {"script", PageAsset("page.js")}});
+  return PageHtml(title, body);
 }
 
 }  // namespace trimtab

@@ -10,4 +10,10 @@ namespace trimtab {
 /// tables still hold every figure. `report` is what ReportJson returns.
 std::string ReportHtml(const nlohmann::json& report);
 
+/// The same of what `trimtab validate` says of published runs: its `rows`.
+std::string AccuracyHtml(const nlohmann::json& validation);
+
+/// A page of that kind with this title and body, both HTML.
+std::string PageHtml(const std::string& title, const std::string& body);
+
 }  // namespace trimtab

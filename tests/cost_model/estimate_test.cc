@@ -37,6 +37,21 @@ TEST(ModelFlops, HoldsAStepOfALargeCluster) {
   EXPECT_NEAR(ModelFlops(run), expected, 1e-3 * expected);
 }
 
+// Of the experts, those that a token goes to: Mixtral 8x7B has 12.88e9 weights for each token, of
+// which the look-up of the token is no product.
+TEST(ModelFlops, CountActiveExperts) {
+  RunConfig run;
+  run.model = LoadModelConfig("llama2-7b");
+  run.model.num_kv_heads = 8;
+  run.model.moe = {.num_experts = 8, .router_topk = 2, .ffn_hidden_size = 14336};
+  run.global_batch = 1;
+  run.sequence_length = 4096;
+  const double norms = 65.0 * 4096;
+  const double weights = 12'879'925'248.0 - 32000.0 * 4096 - norms;
+  const double expected = 4096 * (6 * weights + 12.0 * 32 * 4096 * 4096);
+  EXPECT_NEAR(ModelFlops(run), expected, 1e-9 * expected);
+}
+
 TEST(Estimate, RatesFollowFromTheStep) {
   Estimate estimate;
   estimate.step_time_s = 2;

@@ -125,6 +125,117 @@ TEST(Pricer, AGroupUsesThePortsOfAllItsMembers) {
               0.1);
 }
 
+// 512 tiles of 256 x 128 on the 132 multiprocessors of an H100 are 4 waves, of 528 places.
+TEST(TileShare, CountsWholeWavesOfWholeTiles) {
+  EXPECT_DOUBLE_EQ(TileShare(4096, 4096, 1, 132), 512.0 / 528);
+  EXPECT_DOUBLE_EQ(TileShare(256, 128, 1, 1), 1);
+  EXPECT_DOUBLE_EQ(TileShare(256, 128, 132, 132), 1) << "products of a group share waves";
+  EXPECT_LT(TileShare(257, 128, 1, 1), 0.7) << "a row too many is half a tile";
+  for (int64_t size = 1; size <= 1 << 14; size = 3 * size / 2 + 1) {
+    EXPECT_GT(TileShare(size, 4096, 1, 132), 0);
+    EXPECT_LE(TileShare(size, 4096, 1, 132), 1);
+  }
+}
+
+TEST(Pricer, WorkTakesLongerWhenThereIsMoreOfIt) {
+  const Pricer pricer(BuiltinProfile("h100-sxm"), {1, 1}, 8, 0, Precision::kBf16);
+  const GemmTypes types = {DType::kBf16, DType::kBf16, DType::kBf16};
+  double before_s = 0;
+  for (int64_t rows = 128; rows <= 1 << 16; rows *= 2) {
+    const double rows_s = pricer.Seconds(GemmRecord(rows, 4096, 4096, false, types));
+    EXPECT_GE(rows_s, before_s) << rows;
+    before_s = rows_s;
+  }
+  before_s = 0;
+  for (int64_t tokens = 256; tokens <= 1 << 17; tokens *= 2) {
+    const AttentionShape shape = {
+        .batch = 1, .sequence = tokens, .heads = 16, .kv_heads = 16, .head_size = 128};
+    const double forward_s = pricer.Seconds(AttentionForwardRecord(shape, DType::kBf16));
+    EXPECT_GT(forward_s, before_s) << tokens;
+    EXPECT_GT(pricer.Seconds(AttentionBackwardRecord(shape, DType::kBf16)), forward_s);
+    before_s = forward_s;
+  }
+}
+
+// Dao, arXiv:2307.08691, figure 4: FlashAttention-2 forward, causal, head size 128, at 16 k tokens
+// on an A100: about 190 TFLOP/s; a step reaches about three quarters of what the kernel does alone.
+TEST(Pricer, AttentionOfAnA100IsFlashAttention2s) {
+  HardwareProfile profile = BuiltinProfile("a100-80gb");
+  profile.launch_overhead_s.value = 0;
+  const SoftwareStack flash = {.attention_kernel = AttentionKernel::kFlash2};
+  const Pricer pricer(profile, {1, 1}, 8, 0, Precision::kBf16, flash);
+  const AttentionShape shape = {
+      .batch = 1, .sequence = 16384, .heads = 16, .kv_heads = 16, .head_size = 128};
+  const OpRecord op = AttentionForwardRecord(shape, DType::kBf16);
+  const double rate = static_cast<double>(op.flops) / pricer.Seconds(op);
+  EXPECT_GT(rate, 0.6 * 190e12);
+  EXPECT_LT(rate, 0.9 * 190e12);
+}
+
+// Korthikanti et al., arXiv:2205.05198, section 4: scores of b a s^2, which pass through memory
+// several times in 16 bits where attention is not fused.
+TEST(Pricer, UnfusedAttentionMovesTheScores) {
+  HardwareProfile profile = BuiltinProfile("a100-80gb");
+  profile.launch_overhead_s.value = 0;
+  const SoftwareStack unfused = {.attention_kernel = AttentionKernel::kUnfused};
+  const AttentionShape shape = {
+      .batch = 1, .sequence = 2048, .heads = 12, .kv_heads = 12, .head_size = 128};
+  const OpRecord op = AttentionForwardRecord(shape, DType::kBf16);
+  const double fused_s = Pricer(profile, {1, 1}, 8, 0, Precision::kBf16).Seconds(op);
+  const double unfused_s = Pricer(profile, {1, 1}, 8, 0, Precision::kBf16, unfused).Seconds(op);
+  const double scores = 12.0 * 2048 * 2048;
+  const double bandwidth = profile.memory_bandwidth.value * profile.bandwidth_efficiency.value;
+  EXPECT_GT(unfused_s, 7 * scores * 2 / bandwidth);
+  EXPECT_LT(unfused_s, 7 * scores * 2 / bandwidth + 10 * fused_s);
+}
+
+// NCCL's performance notes: an all-reduce of S bytes takes 2 (n - 1) / n S / bus bandwidth.
+TEST(Pricer, AnAllReduceMovesTwiceItsShare) {
+  HardwareProfile profile = BuiltinProfile("h100-sxm");
+  profile.link_latency_s.value = 0;
+  const Pricer pricer(profile, {1, 1}, 8, 0);
+  const CommRecord message = {CollectiveKind::kAllReduce, GroupKind::kData, 8, 1 << 30};
+  const double bus = profile.link_bandwidth.value * profile.link_efficiency.value;
+  EXPECT_DOUBLE_EQ(pricer.Seconds(message, 1), 2 * 7.0 / 8 * (1 << 30) / bus);
+}
+
+// NVIDIA's GB200 NVL72 joins 72 GPUs of 18 trays by NVLink.
+TEST(Pricer, ALinkMayJoinSeveralNodes) {
+  const HardwareProfile rack = BuiltinProfile("gb200");
+  HardwareProfile trays = rack;
+  trays.link_domain = 0;
+  const CommRecord message = {CollectiveKind::kAllGather, GroupKind::kData, 16, 1 << 30};
+  const double rack_s = Pricer(rack, {1, 1}, 4, 0).Seconds(message, 4);
+  EXPECT_GT(Pricer(trays, {1, 1}, 4, 0).Seconds(message, 4), 10 * rack_s);
+  // 18 members of a group of stride 4 share their ports, where it leaves the rack.
+  const CommRecord wide = {CollectiveKind::kAllGather, GroupKind::kData, 64, 1 << 30};
+  EXPECT_LT(Pricer(rack, {1, 1}, 4, 0).Seconds(wide, 4),
+            Pricer(trays, {1, 1}, 4, 0).Seconds(wide, 4) / 10);
+}
+
+TEST(Pricer, AStackScalesWhatItSays) {
+  HardwareProfile profile = BuiltinProfile("h100-sxm");
+  profile.launch_overhead_s.value = 0;
+  const SoftwareStack stack = {.compute = {.value = 0.5},
+                               .memory_traffic = {.value = 3},
+                               .host_layer_s = {.value = 1e-3},
+                               .host_tp_growth = {.value = 0.07},
+                               .tp_exposed = {.value = 0.4}};
+  const Pricer ours(profile, {1, 1}, 8, 0, Precision::kBf16);
+  const Pricer theirs(profile, {1, 1}, 8, 0, Precision::kBf16, stack);
+  const OpRecord product =
+      GemmRecord(8192, 8192, 8192, false, {DType::kBf16, DType::kBf16, DType::kBf16});
+  EXPECT_NEAR(theirs.Seconds(product), 2 * ours.Seconds(product), 1e-12);
+  const OpRecord add = AddRecord(1 << 28);
+  EXPECT_NEAR(theirs.Seconds(add), 3 * ours.Seconds(add), 1e-12);
+  CommRecord message = {CollectiveKind::kAllReduce, GroupKind::kTensor, 8, 1 << 28};
+  EXPECT_NEAR(theirs.Seconds(message, 1), 0.4 * ours.Seconds(message, 1), 1e-12);
+  message.group = GroupKind::kData;
+  EXPECT_EQ(theirs.Seconds(message, 1), ours.Seconds(message, 1));
+  EXPECT_NEAR(theirs.HostSeconds({.tp = 8}), 1e-3 * (1 + 0.07 * 3), 1e-12);
+  EXPECT_EQ(ours.HostSeconds({.tp = 8}), 0);
+}
+
 TEST(Pricer, MissingCellsOfAGridTakeTheirNeighboursRate) {
   HardwareProfile profile = TableProfile();
   std::erase_if(profile.modes[0].gemm, [](const GemmPoint& point) {

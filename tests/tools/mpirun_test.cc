@@ -24,7 +24,7 @@ namespace {
 
 constexpr char kRun[] = R"({{
   "model": {{"name": "tiny", "vocab_size": 257, "hidden_size": 16, "num_layers": 2, "num_heads": 2,
-            "num_kv_heads": 2, "ffn_hidden_size": 32, "max_sequence_length": 16}},
+            "num_kv_heads": 2, "ffn_hidden_size": 32, "max_sequence_length": 16{}}},
   "global_batch": 4, "sequence_length": 8, "steps": 5, "layout": {}, {}
   "optimizer": {{"learning_rate": 0.01, "min_learning_rate": 0.001, "warmup_steps": 1}}
 }})";
@@ -72,10 +72,11 @@ class MpirunTest : public testing::Test {
     std::filesystem::create_directories(folder_);
   }
 
-  /// The path of a run of `layout`, a JSON object, with `more` members.
-  std::string WriteRun(const std::string& layout, const std::string& more = "") {
+  /// The path of a run of `layout`, a JSON object, with `more` members, and of those of its model.
+  std::string WriteRun(const std::string& layout, const std::string& more = "",
+                       const std::string& more_of_model = "") {
     const std::string path = folder_ + "/run.json";
-    std::ofstream(path) << fmt::format(kRun, layout, more);
+    std::ofstream(path) << fmt::format(kRun, more_of_model, layout, more);
     return path;
   }
 
@@ -104,6 +105,22 @@ TEST_F(MpirunTest, TrainsToTheBitsOfThreads) {
                              R"({"pp": 2, "vp": 2, "schedule": "interleaved-1f1b"})"}) {
     const std::string arguments = "train --json --quiet --config " + WriteRun(layout);
     const int ranks = std::string(layout) == R"({"tp": 2, "dp": 2})" ? 4 : 2;
+    const MpirunResult threads = RunAlone(arguments);
+    const MpirunResult processes = RunRanks(ranks, arguments);
+    ASSERT_EQ(threads.exit_code, 0) << threads.output;
+    ASSERT_EQ(processes.exit_code, 0) << processes.output;
+    EXPECT_EQ(Steps(processes.output).size(), 5u) << processes.output;
+    EXPECT_EQ(Steps(processes.output), Steps(threads.output)) << layout;
+  }
+}
+
+TEST_F(MpirunTest, TakesTokensToTheExpertsOfOtherProcesses) {
+  const std::string moe = R"(, "moe": {"num_experts": 4, "router_topk": 2, "ffn_hidden_size": 16})";
+  for (const auto& [ranks, layout] :
+       {std::pair{2, R"({"dp": 2, "ep": 2})"},
+        {2, R"({"tp": 2, "sp": true, "ep": 2, "dispatch": "allgather"})"},
+        {4, R"({"dp": 4, "ep": 2, "etp": 2, "zero": 1})"}}) {
+    const std::string arguments = "train --json --quiet --config " + WriteRun(layout, "", moe);
     const MpirunResult threads = RunAlone(arguments);
     const MpirunResult processes = RunRanks(ranks, arguments);
     ASSERT_EQ(threads.exit_code, 0) << threads.output;

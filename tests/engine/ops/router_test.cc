@@ -108,11 +108,21 @@ std::vector<RouterOptions> AllOptions(int64_t experts) {
        .num_groups = 4,
        .group_topk = 2,
        .group_score = GroupScore::kSumOfTopTwo},
-      {.topk = 1, .score = RouterScore::kSigmoid}};
+      {.topk = 1, .score = RouterScore::kSigmoid},
+      {.topk = 2, .soft_cap = {.cap = 4.0f}},
+      {.topk = 2, .pre_softmax = true, .soft_cap = {.cap = 4.0f}},
+      {.topk = 2, .score = RouterScore::kSigmoid, .soft_cap = {.cap = 4.0f}}};
   std::erase_if(all, [experts](const RouterOptions& o) {
     return o.topk > experts / o.num_groups * o.group_topk;
   });
   return all;
+}
+
+/// The derivative of the soft cap whose result is `y`.
+double CapSlope(const SoftCap& soft_cap, double y) {
+  if (soft_cap.cap == 0.0f) return 1.0;
+  const double t = y / static_cast<double>(soft_cap.cap);
+  return 1.0 - t * t;
 }
 
 struct Size {
@@ -216,7 +226,9 @@ TEST_P(RouterTest, WeightsMatchTheirFormulaAndDerivative) {
         const auto gradient = NumericGradient({logits_row.begin(), logits_row.end()}, [&](auto l) {
           return Dot(WeightsReference(l, chosen, o), d);
         });
-        expected_d.insert(expected_d.end(), gradient.begin(), gradient.end());
+        for (size_t e = 0; e < gradient.size(); ++e) {
+          expected_d.push_back(gradient[e] * CapSlope(o.soft_cap, logits_row[e]));
+        }
       }
       const Tensor logits_device = Input({size.rows, size.experts}, logits);
       const Tensor choice_device = Choices(size.rows, o.topk, choice);
@@ -235,7 +247,9 @@ TEST_P(RouterTest, LossesMatchTheirFormulaAndDerivative) {
   constexpr int64_t kSequences = 3;
   for (const Size& size : {Size{3, 4}, Size{21, 8}, Size{129, 60}}) {
     for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
-      const RouterLossOptions o = {.score = score, .aux_factor = 0.75f, .z_coeff = 0.5f};
+      const SoftCap cap = {.cap = size.experts == 8 ? 4.0f : 0.0f};
+      const RouterLossOptions o = {
+          .score = score, .aux_factor = 0.75f, .z_coeff = 0.5f, .soft_cap = cap};
       const auto logits = Values(size.rows * size.experts, 5, 3.0f);
       auto load = Values(kSequences * size.experts, 6, 4.0f);
       for (float& value : load) value = std::round(std::abs(value));
@@ -256,7 +270,8 @@ TEST_P(RouterTest, LossesMatchTheirFormulaAndDerivative) {
           return kScale * (both[0] + both[1]);
         });
         for (size_t e = 0; e < gradient.size(); ++e) {
-          expected_d[static_cast<size_t>(row * size.experts) + e] += gradient[e];
+          expected_d[static_cast<size_t>(row * size.experts) + e] +=
+              gradient[e] * CapSlope(cap, logits_row[e]);
         }
       }
       Tensor dlogits = Input({size.rows, size.experts}, before);

@@ -25,6 +25,7 @@ struct LayoutCase {
   // tolerances these are.
   double loss_tolerance;
   double norm_tolerance;
+  bool experts = false;
 };
 constexpr LayoutCase kLayouts[] = {
     {false, "tp=2", 3e-7, 2e-6},
@@ -38,6 +39,11 @@ constexpr LayoutCase kLayouts[] = {
     {false, "tp=2,dp=2,recompute=full", 3e-7, 2e-6},
     {true, "cp=2", 3e-7, 2e-6},
     {false, "cp=3,cp_comm_type=all_gather", 3e-7, 2e-6},
+    // Experts with large weights: one rank alone is as far from the cpu's.
+    {true, "dp=1", 1e-6, 1e-5, true},
+    {true, "dp=2,ep=2", 1e-6, 1e-5, true},
+    {false, "tp=2,sp=1,dp=2,ep=2,etp=2,zero=1", 1e-6, 1e-5, true},
+    {true, "dp=2,ep=2,dispatch=allgather", 1e-6, 1e-5, true},
     {false, "tp=2,dp=2,precision=bf16,master=remainder,moments=bf16,grads=bf16", 6e-5, 6e-3},
 };
 
@@ -66,7 +72,7 @@ class EmulatedRanksTest : public testing::TestWithParam<LayoutCase> {};
 
 TEST_P(EmulatedRanksTest, TrainAsCpuRanksDo) {
   const LayoutCase& layout = GetParam();
-  RunConfig run = SmallRun(layout.llama);
+  RunConfig run = layout.experts ? SmallExpertRun(layout.llama) : SmallRun(layout.llama);
   run.layout = ParseLayout(fmt::format("mbs=2,{}", layout.layout), 0);
   const TrainedLosses expected = TrainOn(/*emulated=*/false, run);
   const TrainedLosses actual = TrainOn(/*emulated=*/true, run);

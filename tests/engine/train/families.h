@@ -1,4 +1,4 @@
-// Tiny models of every dense family (testdata/goldens), for tests of what holds for all of them.
+// Tiny models of every family (testdata/goldens), for tests of what holds for all of them.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Models of every dense family under layouts drawn at random, on up to four ranks, train to the
+// Models of every family under layouts drawn at random, on up to four ranks, train to the
 // losses of one rank and take the memory that the dry run says. Every layout of GPT-2 and Llama is
 // every_layout_test's.
 #include <gtest/gtest.h>

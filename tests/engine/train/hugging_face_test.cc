@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 #include <set>
+#include <stdexcept>
 
 #include "engine/base/float16.h"
 #include "engine/config/hugging_face.h"
@@ -194,14 +195,30 @@ TEST_P(HuggingFaceTest, ExportsEveryTensorOfTheFolderItCameFrom) {
 INSTANTIATE_TEST_SUITE_P(Families, HuggingFaceTest,
                          testing::Values("gpt2", "gptj", "opt", "bloom", "mpt", "gpt_neox",
                                          "falcon_7b", "falcon_40b", "llama", "mistral", "qwen2",
-                                         "qwen3", "nemotron", "gemma2", "glm", "glm4"),
+                                         "qwen3", "nemotron", "gemma2", "glm", "glm4", "mixtral",
+                                         "qwen3_moe"),
                          [](const auto& param) { return param.param; });
+
+TEST(HuggingFaceExport, LeavesNothingWhenItIsStopped) {
+  const Golden golden("gpt2");
+  const std::string folder = ScratchFolder();
+  SaveLoaded(golden.run, golden.folder, folder + "/saved");
+  int parts = 0;
+  const auto stop_later = [&](int64_t /*bytes*/) {
+    if (++parts == 3) throw std::runtime_error("stopped");
+  };
+  EXPECT_EQ(MessageOf<std::runtime_error>(
+                [&] { ExportToHuggingFace(folder + "/saved", folder + "/hf", {}, stop_later); }),
+            "stopped");
+  EXPECT_FALSE(std::filesystem::exists(folder + "/hf"));
+  EXPECT_FALSE(std::filesystem::exists(folder + "/hf.tmp"));
+}
 
 // At the sizes of the published models: each parameter has its place, and the tensors hold as many
 // numbers as the model has parameters.
 TEST(HuggingFacePresets, HaveTensorsForAllParameters) {
   for (const std::string& preset : ModelPresetNames()) {
-    if (preset == "grok-1" || preset == "glm-130b") continue;  // published without a model type
+    if (preset == "grok-1" || preset == "glm-130b") continue;  // published without a type
     SCOPED_TRACE(preset);
     const ModelConfig model = LoadModelConfig(preset);
     const std::string type = ToHuggingFace(model)["model_type"].get<std::string>();

@@ -52,6 +52,7 @@ std::vector<MoeRun> SmallMoeRuns() {
   MoeConfig dropping = mixtral;
   dropping.capacity_factor = 1.0;
   dropping.router_bias = true;
+  dropping.logit_soft_cap = 2.0;
   MoeConfig padding = dropping;
   padding.drop_policy = DropPolicy::kPosition;
   padding.pad_to_capacity = true;

@@ -36,7 +36,7 @@ void GoAway(const std::string& how) {
 
 int Run(const std::string& layout, GroupKind group, int failing, int64_t nth,
         const std::string& how) {
-  RunConfig run = SmallRun(/*llama=*/false);
+  RunConfig run = SmallExpertRun(/*llama=*/false);
   run.layout = ParseLayout(layout, 0);
   const auto source = MakeSyntheticSource(run.model.vocab_size, /*seed=*/7);
   try {

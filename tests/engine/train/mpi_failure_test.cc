@@ -20,7 +20,8 @@ constexpr int kRanks = 4;
 
 /// Between them they use every group that a training step has.
 constexpr const char* kLayouts[] = {"pp=2,dp=2,zero=3,mbs=2", "tp=2,sp=1,pp=2,mbs=2",
-                                    "cp=2,pp=2,mbs=2", "dp=4,zero=3,shard=2,mbs=1"};
+                                    "cp=2,pp=2,mbs=2",        "dp=4,zero=3,shard=2,mbs=1",
+                                    "dp=4,ep=2,etp=2,mbs=1",  "dp=4,ep=2,zero=1,mbs=1"};
 
 /// Rank `rank` goes away at message number `nth` of a group.
 struct Plan {
@@ -32,7 +33,7 @@ struct Plan {
 /// In the second step of some rank that uses the group; nothing if no layout does.
 std::optional<Plan> PlanFor(GroupKind group, size_t variant) {
   for (const char* layout : kLayouts) {
-    RunConfig run = SmallRun(/*llama=*/false);
+    RunConfig run = SmallExpertRun(/*llama=*/false);
     run.layout = ParseLayout(layout, 0);
     if (FirstBrokenRule(run) != nullptr) continue;
     std::vector<Plan> plans;

@@ -85,4 +85,11 @@ RunConfig SmallRun(bool llama) {
   return run;
 }
 
+RunConfig SmallExpertRun(bool llama) {
+  RunConfig run = SmallRun(llama);
+  run.model.moe = {.num_experts = 4, .router_topk = 2, .ffn_hidden_size = 48};
+  run.model.init_std = 0.2;
+  return run;
+}
+
 }  // namespace trimtab

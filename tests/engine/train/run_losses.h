@@ -31,6 +31,10 @@ void ExpectSameTraining(const TrainedLosses& actual, const TrainedLosses& expect
 /// A small legal run to vary: GPT-2 or Llama family, 4 heads, 61 ids, T 12, global batch 8.
 RunConfig SmallRun(bool llama);
 
+/// The same with four experts in every layer, two of which take a token; no rounding turns a choice
+/// over.
+RunConfig SmallExpertRun(bool llama);
+
 /// Why a test cannot run on `device` ("cpu", "cuda"); empty when it can.
 std::string WhyNotOn(const std::string& device);
 

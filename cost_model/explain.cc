@@ -1,0 +1,134 @@
+#include "cost_model/explain.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+
+#include "cost_model/numerics.h"
+#include "cost_model/price.h"
+#include "engine/base/error.h"
+#include "engine/comm/process_groups.h"
+#include "engine/config/rules.h"
+#include "engine/train/trainer.h"
+
+namespace trimtab {
+namespace {
+
+std::string Of(const char* name, Origin origin) {
+  return fmt::format("{} ({})", name, Name(origin));
+}
+
+/// Adds up what a rank does in a step.
+class ExplainRecorder final : public Recorder {
+ public:
+  ExplainRecorder(const RunConfig& run, const Cluster& cluster, const Pricer& pricer)
+      : layout_(run.layout), cluster_(cluster), pricer_(pricer) {}
+
+  void EnterPiece(const PieceRecord& piece) override { piece_ = piece; }
+  void BeginOp(const OpRecord& op) override {
+    const bool multiplies = op.flops > 0;
+    const std::string type = multiplies ? fmt::format(" {}", Name(op.dtype)) : "";
+    ExplainedPart& part = PartOf(std::string(Name(op.kind)) + type);
+    ++part.count;
+    part.seconds +=
+        piece_.kind == PieceKind::kLayer ? pricer_.SecondsInLayer(op) : pricer_.Seconds(op);
+    const HardwareProfile& profile = cluster_.profile;
+    const auto bytes = static_cast<double>(op.bytes);
+    const double move_s = bytes / profile.memory_bandwidth.value;
+    const double multiply_s =
+        multiplies ? static_cast<double>(op.flops) / pricer_.peak_flops_of(op) : 0;
+    part.light_s += std::max(move_s, multiply_s);
+    if (part.priced_by.empty()) part.priced_by = PricedBy(op);
+  }
+  void BeginComm(const CommRecord& message) override {
+    ExplainedPart& part = PartOf(fmt::format("{} {}", Name(message.kind), Name(message.group)));
+    ++part.count;
+    const int64_t stride = StrideOf(message.group, layout_);
+    part.seconds += pricer_.Seconds(message, stride);
+    const HardwareProfile& profile = cluster_.profile;
+    const int64_t domain = std::max(cluster_.ranks_per_node, profile.link_domain);
+    const bool within = stride * message.ranks <= domain;
+    const Quantity& wire = within ? profile.link_bandwidth : profile.network_bandwidth;
+    const double ways = message.kind == CollectiveKind::kAllReduce ? 2 : 1;
+    const auto ports = static_cast<double>(within ? 1 : std::max<int64_t>(1, domain / stride));
+    part.light_s += ways * static_cast<double>(message.bytes) / (wire.value * ports);
+    if (!part.priced_by.empty()) return;
+    const Quantity& efficiency = within ? profile.link_efficiency : profile.network_efficiency;
+    part.priced_by = Of(within ? "link_bandwidth" : "network_bandwidth", wire.origin) + ", " +
+                     Of(within ? "link_efficiency" : "network_efficiency", efficiency.origin);
+  }
+  void BeginWait(const CommRecord& /*message*/) override {}
+  void End() override {}
+
+  std::vector<ExplainedPart> Parts() const {
+    std::vector<ExplainedPart> parts;
+    for (const auto& [name, part] : parts_) parts.push_back(part);
+    std::sort(parts.begin(), parts.end(),
+              [](const ExplainedPart& a, const ExplainedPart& b) { return a.seconds > b.seconds; });
+    return parts;
+  }
+
+ private:
+  ExplainedPart& PartOf(const std::string& what) {
+    ExplainedPart& part = parts_[what];
+    part.what = what;
+    return part;
+  }
+
+  std::string PricedBy(const OpRecord& op) const {
+    const HardwareProfile& profile = cluster_.profile;
+    const SoftwareStack& stack = cluster_.stack;
+    if (!profile.modes.empty()) return Of("tables of this machine", Origin::kMeasured);
+    if (op.flops == 0) {
+      return Of("bandwidth_efficiency", profile.bandwidth_efficiency.origin) + ", " +
+             Of("memory_traffic", stack.memory_traffic.origin);
+    }
+    const bool attention =
+        op.kind == OpKind::kAttentionForward || op.kind == OpKind::kAttentionBackward;
+    if (attention) {
+      return Of("attention", profile.attention_forward.origin) + ", " +
+             Of("the stack's", stack.attention.origin);
+    }
+    return Of("gemm_efficiency", profile.gemm_efficiency.origin) + ", " +
+           Of("compute", stack.compute.origin);
+  }
+
+  const ParallelConfig& layout_;
+  const Cluster& cluster_;
+  const Pricer& pricer_;
+  PieceRecord piece_;
+  std::map<std::string, ExplainedPart> parts_;
+};
+
+double SecondsOf(const std::vector<ExplainedPart>& parts) {
+  return std::accumulate(parts.begin(), parts.end(), 0.0,
+                         [](double sum, const ExplainedPart& part) { return sum + part.seconds; });
+}
+
+}  // namespace
+
+std::vector<ExplainedPart> ExplainStep(const RunConfig& run, const Cluster& cluster) {
+  RequireLegal(run);
+  const Mode mode = ModeOf(run, cluster);
+  const Pricer pricer(cluster.profile, mode, cluster.ranks_per_node, cluster.cores,
+                      run.layout.precision, cluster.stack);
+  const Executor executor = ExecutorOf(mode, cluster);
+  std::vector<ExplainedPart> longest;
+  for (int64_t stage = 0; stage < run.layout.pp; ++stage) {
+    const std::unique_ptr<Device> device = MakeMetaDevice(executor.threads, executor.kind);
+    const ParallelContext context =
+        MakeMetaContext(run.layout, RankAt(run.layout, {.pp = static_cast<int>(stage)}));
+    Trainer trainer(run, context, *device);
+    ExplainRecorder recorder(run, cluster, pricer);
+    device->set_recorder(&recorder);
+    const auto source = MakeSyntheticSource(run.model.vocab_size, run.seed);
+    trainer.Step(*source, 0);
+    device->set_recorder(nullptr);
+    std::vector<ExplainedPart> parts = recorder.Parts();
+    if (SecondsOf(parts) > SecondsOf(longest)) longest = std::move(parts);
+  }
+  return longest;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,157 @@
+#include "cost_model/software_stack.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "cost_model/builtin_profiles.h"
+#include "cost_model/quantity_json.h"
+#include "engine/base/error.h"
+#include "engine/base/nearest_name.h"
+#include "engine/config/strict_json.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int64_t kSchemaVersion = 1;
+
+const std::vector<std::string>& KernelNames() {
+  static const std::vector<std::string> names = {"cudnn", "flash2", "unfused"};
+  return names;
+}
+
+std::vector<std::string> StackNames() {
+  std::vector<std::string> names;
+  for (const SoftwareStack& each : BuiltinStacks()) names.push_back(each.name);
+  return names;
+}
+
+}  // namespace
+
+std::string_view Name(AttentionKernel kernel) { return KernelNames()[static_cast<size_t>(kernel)]; }
+
+const std::vector<StackNumber>& StackNumbers() {
+  static const std::vector<StackNumber> numbers = {
+      {"compute", &SoftwareStack::compute},
+      {"compute_per_year", &SoftwareStack::compute_per_year},
+      {"attention", &SoftwareStack::attention},
+      {"memory_traffic", &SoftwareStack::memory_traffic},
+      {"host_layer_s", &SoftwareStack::host_layer_s},
+      {"host_tp_growth", &SoftwareStack::host_tp_growth},
+      {"tp_exposed", &SoftwareStack::tp_exposed},
+      {"dp_exposed", &SoftwareStack::dp_exposed},
+      {"network", &SoftwareStack::network},
+      {"dispatch_s", &SoftwareStack::dispatch_s},
+      {"slowdown", &SoftwareStack::slowdown},
+      {"recompute", &SoftwareStack::recompute},
+      {"step_s", &SoftwareStack::step_s},
+      {"memory_bytes", &SoftwareStack::memory_bytes},
+      {"activations", &SoftwareStack::activations},
+      {"logit_bytes", &SoftwareStack::logit_bytes},
+  };
+  return numbers;
+}
+
+SoftwareStack SoftwareStackFromJson(const nlohmann::json& json, const std::string& where) {
+  SoftwareStack stack;
+  StrictObject object(json, where);
+  int64_t version = 0;
+  object.Integer("schema_version", version, kSchemaVersion, kSchemaVersion, Need::kRequired);
+  object.Text("name", stack.name, Need::kRequired);
+  object.Text("description", stack.description, Need::kRequired);
+  if (const nlohmann::json* frameworks = object.Find("frameworks")) {
+    stack.frameworks = StringsFromJson(*frameworks, object.Where("frameworks"));
+  }
+  object.Number("year", stack.year, 0, 2100);
+  std::string kernel(Name(stack.attention_kernel));
+  object.Choice("attention_kernel", kernel, KernelNames());
+  const auto found = std::find(KernelNames().begin(), KernelNames().end(), kernel);
+  stack.attention_kernel = static_cast<AttentionKernel>(found - KernelNames().begin());
+  object.Boolean("fp32_gradients", stack.fp32_gradients);
+  object.Boolean("overlap_grad_reduce", stack.overlap_grad_reduce);
+  object.Boolean("overlap_param_gather", stack.overlap_param_gather);
+  object.Boolean("blocking_launches", stack.blocking_launches);
+  object.Boolean("shards_at_step_end", stack.shards_at_step_end);
+  for (const StackNumber& number : StackNumbers()) {
+    const nlohmann::json* value = object.Find(number.key);
+    if (value != nullptr) stack.*number.member = QuantityFromJson(*value, object.Where(number.key));
+  }
+  for (const char* key : {"compute", "attention", "network"}) {
+    if (json.contains(key) && json.at(key).at("value").get<double>() <= 0) {
+      object.Refuse(key, "a value above 0");
+    }
+  }
+  object.Finish();
+  return stack;
+}
+
+nlohmann::json ToJson(const SoftwareStack& stack) {
+  nlohmann::json json = {{"schema_version", kSchemaVersion},
+                         {"name", stack.name},
+                         {"description", stack.description},
+                         {"frameworks", stack.frameworks},
+                         {"year", stack.year},
+                         {"attention_kernel", Name(stack.attention_kernel)},
+                         {"fp32_gradients", stack.fp32_gradients},
+                         {"overlap_grad_reduce", stack.overlap_grad_reduce},
+                         {"overlap_param_gather", stack.overlap_param_gather},
+                         {"blocking_launches", stack.blocking_launches},
+                         {"shards_at_step_end", stack.shards_at_step_end}};
+  // A number that nobody gave has no source, and is our engine's.
+  for (const StackNumber& number : StackNumbers()) {
+    const Quantity& quantity = stack.*number.member;
+    if (!quantity.source.empty()) json[number.key] = ToJson(quantity);
+  }
+  return json;
+}
+
+const std::vector<SoftwareStack>& BuiltinStacks() {
+  static const std::vector<SoftwareStack> stacks = [] {
+    std::vector<SoftwareStack> all = {SoftwareStack{}};
+    for (const BuiltinProfileText& each : BuiltinStackTexts()) {
+      const std::string where = std::string(each.name) + " (built in)";
+      all.push_back(SoftwareStackFromJson(ParseJsonText(each.json, where), where + ": $"));
+    }
+    return all;
+  }();
+  return stacks;
+}
+
+SoftwareStack LoadSoftwareStack(const std::string& name_or_path) {
+  for (const SoftwareStack& stack : BuiltinStacks()) {
+    if (stack.name == name_or_path) return stack;
+  }
+  if (name_or_path.ends_with(".json")) {
+    return SoftwareStackFromJson(ReadJsonFile(name_or_path), name_or_path + ": $");
+  }
+  throw UsageError(fmt::format("no software stack is called '{}'{}", name_or_path,
+                               SuggestName(name_or_path, StackNames())));
+}
+
+const SoftwareStack* StackOfFramework(const std::string& framework, double year) {
+  const SoftwareStack* best = nullptr;
+  size_t longest = 0;
+  for (const SoftwareStack& stack : BuiltinStacks()) {
+    for (const std::string& beginning : stack.frameworks) {
+      if (!framework.starts_with(beginning) || beginning.size() < longest) continue;
+      const bool longer = beginning.size() > longest;
+      const bool nearer =
+          best != nullptr && std::abs(stack.year - year) < std::abs(best->year - year);
+      if (!longer && !nearer) continue;
+      best = &stack;
+      longest = beginning.size();
+    }
+  }
+  return best;
+}
+
+SoftwareStack InYear(const SoftwareStack& stack, double year) {
+  SoftwareStack other = stack;
+  if (stack.year == 0 || year == 0) return other;
+  other.compute.value *= std::pow(1 + stack.compute_per_year.value, year - stack.year);
+  other.year = year;
+  return other;
+}
+
+}  // namespace trimtab

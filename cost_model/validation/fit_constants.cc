@@ -1,0 +1,160 @@
+#include "cost_model/validation/fit_constants.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+// Ranges: what kernels and networks of the kind are published to reach, with room for the software
+// around them; spreads: how much of that range is usual.
+const std::vector<ConstantKind>& Kinds() {
+  static const std::vector<ConstantKind> kinds = {
+      {"gemm_efficiency", false, 0.10, 0.40, 0.90, 0},
+      {"gemm_efficiency fp8", false, 0.10, 0.40, 0.85, 0},
+      {"attention", false, 0.15, 0.25, 0.90, 0},
+      {"flash_attention_2", false, 0.15, 0.25, 1.0, 0},
+      {"bandwidth_efficiency", false, 0.07, 0.70, 0.92, 0},
+      {"link_efficiency", false, 0.08, 0.60, 0.88, 0},
+      {"network_efficiency", false, 0.15, 0.40, 0.95, 0},
+      {"link_latency_s", false, 0.5, 0.5e-6, 20e-6, 0},
+      {"compute", true, 0.06, 0.75, 1.25, 1},
+      {"compute_per_year", true, 0.5, 0.01, 0.3, 0},
+      {"attention", true, 0.20, 0.4, 1.8, 1},
+      {"memory_traffic", true, 0.25, 0.5, 3.5, 1},
+      {"host_layer_s", true, 0.6, 5e-6, 3e-3, 0},
+      {"tp_exposed", true, 0.35, 0.1, 2.5, 1},
+      {"dp_exposed", true, 0.5, 0.02, 1.3, 0},
+      {"network", true, 0.25, 0.15, 1.6, 1},
+      {"dispatch_s", true, 0.5, 1e-4, 6e-3, 0},
+      {"slowdown", true, 0.5, 0.02, 0.6, 0},
+      {"recompute", true, 0.1, 0.5, 1.1, 1},
+      {"step_s", true, 0.7, 0.002, 0.5, 0},
+  };
+  return kinds;
+}
+
+const ConstantKind& KindOf(std::string_view name, bool of_stack) {
+  for (const ConstantKind& kind : Kinds()) {
+    if (kind.name == name && kind.of_stack == of_stack) return kind;
+  }
+  TRIMTAB_ASSERT(false, "no constant is called {}", name);
+  return Kinds().front();
+}
+
+double LastOf(const EfficiencyCurve& curve) { return curve.points.back().efficiency; }
+
+void Scale(EfficiencyCurve& curve, double factor) {
+  for (EfficiencyPoint& point : curve.points) point.efficiency *= factor;
+}
+
+struct ProfileNumber {
+  const char* kind;
+  Quantity HardwareProfile::*member;
+};
+constexpr ProfileNumber kProfileNumbers[] = {
+    {"flash_attention_2", &HardwareProfile::flash_attention_2},
+    {"bandwidth_efficiency", &HardwareProfile::bandwidth_efficiency},
+    {"link_efficiency", &HardwareProfile::link_efficiency},
+    {"network_efficiency", &HardwareProfile::network_efficiency},
+    {"link_latency_s", &HardwareProfile::link_latency_s},
+};
+
+FitConstant ConstantOf(const ConstantKind& kind, const std::string& owner, double shipped,
+                       double prior) {
+  FitConstant constant = {&kind,
+                          owner,
+                          shipped,
+                          std::log(prior / shipped),
+                          std::log(kind.least / shipped),
+                          std::log(kind.most / shipped)};
+  // A machine may lie outside of what is usual for others.
+  constant.least = std::min(constant.least, constant.prior);
+  constant.most = std::max(constant.most, constant.prior);
+  return constant;
+}
+
+void AddOfProfile(const HardwareProfile& profile, std::vector<FitConstant>& constants) {
+  const auto add = [&](const char* name, double shipped, double prior) {
+    if (prior <= 0 || shipped <= 0) return;
+    constants.push_back(ConstantOf(KindOf(name, false), profile.generation, shipped, prior));
+  };
+  add("gemm_efficiency", LastOf(profile.gemm_efficiency), profile.gemm_efficiency.prior);
+  const auto fp8 = profile.gemm_efficiency_of.find("fp8");
+  if (fp8 != profile.gemm_efficiency_of.end()) {
+    add("gemm_efficiency fp8", LastOf(fp8->second), fp8->second.prior);
+  }
+  add("attention", LastOf(profile.attention_forward), profile.attention_forward.prior);
+  for (const ProfileNumber& number : kProfileNumbers) {
+    const Quantity& quantity = profile.*number.member;
+    add(number.kind, quantity.value, quantity.prior);
+  }
+}
+
+void AddOfStack(const SoftwareStack& stack, std::vector<FitConstant>& constants) {
+  for (const StackNumber& number : StackNumbers()) {
+    const Quantity& quantity = stack.*number.member;
+    const auto known = std::ranges::any_of(Kinds(), [&](const ConstantKind& kind) {
+      return kind.of_stack && kind.name == number.key;
+    });
+    if (!known || quantity.prior <= 0 || quantity.value <= 0) continue;
+    constants.push_back(
+        ConstantOf(KindOf(number.key, true), stack.name, quantity.value, quantity.prior));
+  }
+}
+
+}  // namespace
+
+std::span<const ConstantKind> ConstantKinds() { return Kinds(); }
+
+std::vector<FitConstant> ConstantsOf(std::span<const Cluster* const> clusters) {
+  std::vector<FitConstant> constants;
+  std::vector<std::string> generations;
+  std::vector<std::string> stacks;
+  const auto is_new = [](const std::string& name, std::vector<std::string>& seen) {
+    if (std::ranges::find(seen, name) != seen.end()) return false;
+    seen.push_back(name);
+    return true;
+  };
+  for (const Cluster* cluster : clusters) {
+    if (is_new(cluster->profile.generation, generations)) {
+      AddOfProfile(cluster->profile, constants);
+    }
+    if (is_new(cluster->stack.name, stacks)) {
+      AddOfStack(LoadSoftwareStack(cluster->stack.name), constants);
+    }
+  }
+  return constants;
+}
+
+bool Concerns(const FitConstant& constant, const Cluster& cluster) {
+  return constant.owner ==
+         (constant.kind->of_stack ? cluster.stack.name : cluster.profile.generation);
+}
+
+void Apply(const FitConstant& constant, double factor, Cluster& cluster) {
+  const std::string& name = constant.kind->name;
+  if (constant.kind->of_stack) {
+    for (const StackNumber& number : StackNumbers()) {
+      if (name == number.key) (cluster.stack.*number.member).value *= factor;
+    }
+    return;
+  }
+  HardwareProfile& profile = cluster.profile;
+  for (const ProfileNumber& number : kProfileNumbers) {
+    if (name == number.kind) (profile.*number.member).value *= factor;
+  }
+  if (name == "gemm_efficiency") Scale(profile.gemm_efficiency, factor);
+  if (name == "gemm_efficiency fp8" && profile.gemm_efficiency_of.contains("fp8")) {
+    Scale(profile.gemm_efficiency_of["fp8"], factor);
+  }
+  if (name == "attention") {
+    Scale(profile.attention_forward, factor);
+    Scale(profile.attention_backward, factor);
+  }
+}
+
+}  // namespace trimtab

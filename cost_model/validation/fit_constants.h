@@ -1,0 +1,45 @@
+// The constants that published runs are fitted with: numbers of hardware profiles, shared by the
+// machines of a generation, and numbers of software stacks. Each with what was expected before,
+// how far it may be off, and the range in which it keeps its meaning.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cost_model/cluster.h"
+
+namespace trimtab {
+
+/// What a constant is, whichever machine or stack it is of.
+struct ConstantKind {
+  std::string name;       // "gemm_efficiency"
+  bool of_stack = false;  // else of a generation
+  double spread = 0;      // standard deviation of its logarithm before the fit
+  double least = 0;       // the range that it keeps its meaning in
+  double most = 0;
+  double neutral = 0;  // what says that there is no such effect; 0 = it cannot be left out
+};
+std::span<const ConstantKind> ConstantKinds();
+
+/// A constant as a factor of the shipped value: exp(logarithm of it).
+struct FitConstant {
+  const ConstantKind* kind = nullptr;
+  std::string owner;  // the generation or the stack
+  double shipped = 0;
+  double prior = 0;  // logarithm of the factor expected
+  double least = 0;  // and its range
+  double most = 0;
+
+  std::string Name() const { return owner + " " + kind->name; }
+};
+
+/// The constants of `clusters` that have a prior, each once.
+std::vector<FitConstant> ConstantsOf(std::span<const Cluster* const> clusters);
+
+/// Whether the price of a run on `cluster` depends on the constant.
+bool Concerns(const FitConstant& constant, const Cluster& cluster);
+/// Multiplies the constant in `cluster`, which it concerns, by `factor`.
+void Apply(const FitConstant& constant, double factor, Cluster& cluster);
+
+}  // namespace trimtab

@@ -1,0 +1,95 @@
+#include "cost_model/validation/predictor.h"
+
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "cost_model/numerics.h"
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+/// What recordings are shared by: the same model and sequences on the same machines.
+std::string RecordingKey(const ValidationRow& row) {
+  const Cluster& cluster = row.of.cluster;
+  return fmt::format("{}|{}|{}|{}|{}|{}", ToJson(row.of.run.model).dump(),
+                     row.of.run.sequence_length, cluster.profile.name, cluster.ranks_per_node,
+                     cluster.profile.network_bandwidth.value, cluster.stack.name);
+}
+
+}  // namespace
+
+std::string ValidationRow::Group() const {
+  return fmt::format("{}, {} x {} on {}", published.source, published.model.name,
+                     published.model.sequence, published.hardware.gpu);
+}
+
+double ValidationRow::StepSeconds() const {
+  const auto tokens =
+      static_cast<double>(published.global_batch) * static_cast<double>(published.model.sequence);
+  return tokens / tokens_per_s_per_gpu / static_cast<double>(published.hardware.gpus);
+}
+
+class RunPredictor::Impl {
+ public:
+  Estimate Predict(const ValidationRow& row, Cluster cluster) {
+    cluster.stack = InYear(cluster.stack, row.of.release);
+    ClosedFormEstimator& estimator = EstimatorOf(row);
+    estimator.SetPrices(cluster);
+    return estimator.Run(row.of.run);
+  }
+
+ private:
+  ClosedFormEstimator& EstimatorOf(const ValidationRow& row) {
+    ClosedFormEstimator*& known = by_row_[&row];
+    if (known != nullptr) return *known;
+    auto& made = estimators_[RecordingKey(row)];
+    if (made == nullptr) {
+      made = std::make_unique<ClosedFormEstimator>(row.of.run.model, row.of.run.sequence_length,
+                                                   row.of.cluster, /*keep=*/true);
+    }
+    known = made.get();
+    return *known;
+  }
+
+  std::unordered_map<std::string, std::unique_ptr<ClosedFormEstimator>> estimators_;
+  std::unordered_map<const ValidationRow*, ClosedFormEstimator*> by_row_;
+};
+
+RunPredictor::RunPredictor() : impl_(std::make_unique<Impl>()) {}
+RunPredictor::~RunPredictor() = default;
+Estimate RunPredictor::Predict(const ValidationRow& row) {
+  return impl_->Predict(row, row.of.cluster);
+}
+Estimate RunPredictor::PredictWith(const ValidationRow& row, const Cluster& cluster) {
+  return impl_->Predict(row, cluster);
+}
+
+TakenRuns TakeRuns(const std::vector<PublishedRun>& runs) {
+  TakenRuns taken;
+  for (const PublishedRun& run : runs) {
+    ValidationRow row = {.published = run, .of = CaseOf(run)};
+    if (row.of.refusal.empty()) {
+      const std::string precision(Name(row.of.run.layout.precision));
+      const auto& peaks = row.of.cluster.profile.peak_flops;
+      const auto peak = peaks.find(precision);
+      if (peak == peaks.end()) {
+        row.of.refusal = Unpriceable(row.of.cluster.profile, row.of.run.layout.precision);
+      } else {
+        row.tokens_per_s_per_gpu = run.TokensPerSecondPerGpu(peak->second.value);
+        if (row.tokens_per_s_per_gpu <= 0 && run.measured.peak_mem_bytes <= 0 &&
+            !run.measured.out_of_memory) {
+          row.of.refusal = "no outcome is told";
+        }
+      }
+    }
+    if (row.of.refusal.empty()) {
+      taken.rows.push_back(std::move(row));
+    } else {
+      taken.skipped.emplace_back(run.id, row.of.refusal);
+    }
+  }
+  return taken;
+}
+
+}  // namespace trimtab

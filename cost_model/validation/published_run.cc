@@ -1,0 +1,323 @@
+#include "cost_model/validation/published_run.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+
+#include "engine/base/error.h"
+#include "engine/base/nearest_name.h"
+#include "engine/config/strict_json.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int64_t kMostGpus = 1 << 20;
+constexpr int64_t kLargestSize = int64_t{1} << 31;
+constexpr double kLargestRate = 1e12;
+
+/// One object of a row. A null value is as good as none.
+class RowObject {
+ public:
+  RowObject(const nlohmann::json& json, const std::string& where, const std::string& section)
+      : told_(Told(json)), object_(told_.is_object() ? told_ : json, where), section_(section) {}
+
+  void Integer(const char* key, int64_t& value, int64_t min, int64_t max,
+               Need need = Need::kOptional) {
+    known_.emplace_back(key);
+    object_.Integer(key, value, min, max, need);
+  }
+  void Number(const char* key, double& value, double max = kLargestRate) {
+    known_.emplace_back(key);
+    object_.Number(key, value, 0, max);
+  }
+  void Boolean(const char* key, bool& value) {
+    known_.emplace_back(key);
+    object_.Boolean(key, value);
+  }
+  void Text(const char* key, std::string& value, Need need = Need::kOptional) {
+    known_.emplace_back(key);
+    object_.Text(key, value, need);
+  }
+  void Choice(const char* key, std::string& value, const std::vector<std::string>& valid) {
+    known_.emplace_back(key);
+    object_.Choice(key, value, valid);
+  }
+  void Texts(const char* key, std::vector<std::string>& values) {
+    const nlohmann::json* list = Find(key);
+    if (list == nullptr) return;
+    if (!list->is_array()) object_.Refuse(key, "a list of strings");
+    for (const nlohmann::json& each : *list) {
+      if (!each.is_string()) object_.Refuse(key, "a list of strings");
+      values.push_back(each.get<std::string>());
+    }
+  }
+  /// The value itself, or nullptr.
+  const nlohmann::json* Find(const char* key, Need need = Need::kOptional) {
+    known_.emplace_back(key);
+    return object_.Find(key, need);
+  }
+  /// Fields that say more to people than to a simulation.
+  void ForPeople(std::initializer_list<const char*> keys) {
+    for (const char* key : keys) known_.emplace_back(key);
+  }
+  std::string Where(const char* key) const { return object_.Where(key); }
+
+  /// Notes unknown fields; refuses one that is nearly a known field which is not there.
+  void Finish(std::set<std::string>& unknown) const {
+    for (const auto& [key, value] : told_.items()) {
+      if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+      const std::string nearest = NearestName(key, known_);
+      if (!nearest.empty() && !told_.contains(nearest) && EditDistance(key, nearest) <= 2) {
+        object_.Refuse(key, fmt::format("a known field, such as \"{}\"", nearest));
+      }
+      unknown.insert(section_ + key);
+    }
+  }
+
+ private:
+  static nlohmann::json Told(const nlohmann::json& json) {
+    if (!json.is_object()) return {};
+    nlohmann::json told = nlohmann::json::object();
+    for (const auto& [key, value] : json.items()) {
+      if (!value.is_null()) told[key] = value;
+    }
+    return told;
+  }
+
+  nlohmann::json told_;
+  StrictObject object_;
+  std::string section_;
+  std::vector<std::string> known_;
+};
+
+void ReadModel(const nlohmann::json& json, const std::string& where, PublishedModel& model,
+               std::set<std::string>& unknown) {
+  RowObject object(json, where, "model.");
+  object.Text("name", model.name, Need::kRequired);
+  object.Integer("layers", model.layers, 1, 1 << 16);
+  object.Integer("hidden", model.hidden, 1, kLargestSize);
+  object.Integer("heads", model.heads, 1, 1 << 16);
+  object.Integer("kv_heads", model.kv_heads, 1, 1 << 16);
+  object.Integer("head_dim", model.head_dim, 1, 1 << 16);
+  object.Integer("ffn", model.ffn, 1, kLargestSize);
+  object.Choice("ffn_kind", model.ffn_kind, {"gelu", "swiglu"});
+  object.Text("activation", model.activation);
+  object.Integer("vocab", model.vocab, 1, kLargestSize);
+  object.Integer("seq", model.sequence, 1, kLargestSize);
+  object.Boolean("tied_embeddings", model.tied_embeddings);
+  object.Integer("experts", model.experts, 1, 1 << 16);
+  object.Integer("topk", model.topk, 1, 1 << 16);
+  object.Integer("moe_ffn", model.moe_ffn, 1, kLargestSize);
+  object.Integer("shared_expert_ffn", model.shared_expert_ffn, 1, kLargestSize);
+  object.Integer("first_dense_layers", model.first_dense_layers, 0, 1 << 16);
+  object.Text("attention", model.attention);
+  object.Integer("q_lora_rank", model.q_lora_rank, 1, kLargestSize);
+  object.Integer("kv_lora_rank", model.kv_lora_rank, 1, kLargestSize);
+  object.Integer("qk_head_dim", model.qk_head_dim, 1, kLargestSize);
+  object.Integer("qk_rope_head_dim", model.qk_rope_head_dim, 1, kLargestSize);
+  object.Integer("v_head_dim", model.v_head_dim, 1, kLargestSize);
+  object.ForPeople({"n_params", "vocab_note", "dims_note", "capacity_factor"});
+  object.Finish(unknown);
+}
+
+void ReadHardware(const nlohmann::json& json, const std::string& where, PublishedHardware& hardware,
+                  std::set<std::string>& unknown) {
+  RowObject object(json, where, "hardware.");
+  object.Text("gpu", hardware.gpu, Need::kRequired);
+  object.Integer("gpus", hardware.gpus, 1, kMostGpus);
+  object.Integer("gpus_per_node", hardware.gpus_per_node, 1, kMostGpus);
+  object.Integer("nvlink_domain", hardware.nvlink_domain, 1, kMostGpus);
+  object.Number("inter_gbit_s_per_gpu", hardware.network_gbit_per_s);
+  double memory_gb = 0;
+  object.Number("mem_gb", memory_gb);
+  hardware.memory_bytes = 1e9 * memory_gb;
+  object.ForPeople({"intra", "inter", "power_w", "hbm"});
+  object.Finish(unknown);
+}
+
+void ReadLayout(const nlohmann::json& json, const std::string& where, PublishedLayout& layout,
+                std::set<std::string>& unknown) {
+  RowObject object(json, where, "layout.");
+  object.Integer("tp", layout.tp, 1, kMostGpus);
+  object.Integer("pp", layout.pp, 1, kMostGpus);
+  object.Integer("vp", layout.vp, 1, kMostGpus);
+  object.Integer("cp", layout.cp, 1, kMostGpus);
+  object.Integer("ep", layout.ep, 1, kMostGpus);
+  object.Integer("dp", layout.dp, 1, kMostGpus);
+  object.Boolean("sp", layout.sequence_parallel);
+  object.Integer("zero_stage", layout.zero_stage, 0, 3);
+  object.Integer("zero_group", layout.shard, 1, kMostGpus);
+  object.Integer("fsdp", layout.shard, 1, kMostGpus);
+  object.Text("schedule", layout.schedule);
+  object.ForPeople({"dist_optimizer"});
+  object.Finish(unknown);
+}
+
+void ReadMeasurement(const nlohmann::json& json, const std::string& where,
+                     PublishedMeasurement& measured, std::set<std::string>& unknown) {
+  RowObject object(json, where, "measured.");
+  object.Number("tokens_per_s_per_gpu", measured.tokens_per_s_per_gpu);
+  object.Number("step_time_s", measured.step_time_s);
+  object.Number("samples_per_s", measured.samples_per_s);
+  object.Number("tflops_per_gpu", measured.tflops_per_gpu);
+  object.Number("mfu", measured.mfu, 2);
+  object.Number("peak_used", measured.peak_tflops);
+  std::string convention = "model";
+  object.Choice("flops_convention", convention, {"model", "hardware"});
+  measured.hardware_flops = convention == "hardware";
+  std::string attention = "full";
+  object.Choice("attention_flops", attention, {"full", "causal"});
+  measured.causal_attention = attention == "causal";
+  double memory_gb = 0;
+  object.Number("peak_mem_gb", memory_gb);
+  measured.peak_mem_bytes = 1e9 * memory_gb;
+  object.Text("mem_kind", measured.mem_kind);
+  std::string outcome;
+  object.Text("outcome", outcome);
+  measured.out_of_memory = outcome == "OOM";
+  object.ForPeople(
+      {"hfu", "tflops_consistent", "peak_mem_reserved_gb", "per_rank_max_allocated_mib"});
+  object.Finish(unknown);
+}
+
+PublishedRun ReadRow(const nlohmann::json& json, const std::string& where,
+                     std::set<std::string>& unknown) {
+  PublishedRun run;
+  RowObject row(json, where, "");
+  row.Text("id", run.id, Need::kRequired);
+  row.Text("family", run.family);
+  row.Text("framework", run.framework);
+  row.Integer("year", run.year, 1990, 2100);
+  {
+    RowObject source(*row.Find("source", Need::kRequired), row.Where("source"), "source.");
+    source.Text("key", run.source, Need::kRequired);
+    source.ForPeople({"title", "where"});
+    source.Finish(unknown);
+  }
+  ReadModel(*row.Find("model", Need::kRequired), row.Where("model"), run.model, unknown);
+  ReadHardware(*row.Find("hardware", Need::kRequired), row.Where("hardware"), run.hardware,
+               unknown);
+  ReadLayout(*row.Find("layout", Need::kRequired), row.Where("layout"), run.layout, unknown);
+  ReadMeasurement(*row.Find("measured", Need::kRequired), row.Where("measured"), run.measured,
+                  unknown);
+  row.Integer("mbs", run.micro_batch, 1, kLargestSize);
+  row.Integer("gbs", run.global_batch, 1, kLargestSize);
+  row.Choice("recompute", run.recompute, {"none", "selective", "full", "block"});
+  row.Integer("recompute_layers", run.recompute_layers, 1, 1 << 16);
+  row.Text("recompute_detail", run.recompute_detail);
+  row.Texts("recompute_modules", run.recompute_modules);
+  row.Text("precision", run.precision);
+  row.Text("precision_detail", run.precision_detail);
+  row.Text("grad_accum_dtype", run.gradient_type);
+  bool hybrid = false;  // sharded within a node
+  row.Boolean("hsdp", hybrid);
+  if (hybrid) run.layout.shard = run.hardware.gpus_per_node;
+  row.Integer("param_state_bytes", run.state_bytes, 1, 64);
+  row.Text("cuda_graph_impl", run.cuda_graphs);
+  row.Texts("missing", run.missing);
+  row.Texts("blockers", run.blockers);
+  row.Boolean("simulatable", run.simulatable);
+  row.Text("notes", run.notes);
+  row.ForPeople({"training_mode", "vocab_note", "complete", "usable_for", "mp_mode", "partition",
+                 "moe_flex_dispatcher_backend", "moe_a2a_overlap", "cross_entropy"});
+  row.Finish(unknown);
+  return run;
+}
+
+/// FLOPs of one token, by the convention of the row (Korthikanti et al., arXiv:2205.05198,
+/// appendix A): 6 per weight that multiplies it, attention's two products, and what is recomputed.
+double FlopsPerToken(const PublishedRun& run) {
+  const PublishedModel& model = run.model;
+  const auto hidden = static_cast<double>(model.hidden);
+  const auto heads = static_cast<double>(model.heads * model.head_dim);
+  const auto kv = static_cast<double>(model.kv_heads * model.head_dim);
+  const double matrices = model.ffn_kind == "swiglu" ? 3 : 2;
+  const bool moe = model.experts > 0;
+  const double moe_ffn =
+      moe ? static_cast<double>(model.topk * model.moe_ffn + model.shared_expert_ffn) : 0;
+  const auto dense_layers = static_cast<double>(moe ? model.first_dense_layers : model.layers);
+  const auto layers = static_cast<double>(model.layers);
+  const double attention_weights = hidden * (2 * heads + 2 * kv);
+  const double mlp_weights =
+      matrices * hidden *
+      (dense_layers * static_cast<double>(model.ffn) + (layers - dense_layers) * moe_ffn);
+  const double attention =
+      4 * heads * static_cast<double>(model.sequence) * (run.measured.causal_attention ? 0.5 : 1.0);
+  const double layer_forward = 2 * (layers * attention_weights + mlp_weights) + layers * attention;
+  const bool again = run.measured.hardware_flops && run.recompute == "full";
+  return (again ? 4 : 3) * layer_forward + 6 * hidden * static_cast<double>(model.vocab);
+}
+
+}  // namespace
+
+double PublishedRun::Release() const {
+  static const std::regex kRelease("\\b(2[0-9])\\.(0[1-9]|1[0-2])\\b");
+  std::smatch found;
+  if (!std::regex_search(framework, found, kRelease)) return static_cast<double>(year) + 0.5;
+  return 2000 + std::stod(found[1]) + (std::stod(found[2]) - 0.5) / 12;
+}
+
+std::string PublishedRun::Incomplete() const {
+  if (!missing.empty()) {
+    std::string list;
+    for (const std::string& each : missing) list += (list.empty() ? "" : ", ") + each;
+    return "not told: " + list;
+  }
+  if (!blockers.empty()) {
+    std::string list;
+    for (const std::string& each : blockers) list += (list.empty() ? "" : "; ") + each;
+    return list;
+  }
+  const std::pair<const char*, int64_t> sizes[] = {{"model.layers", model.layers},
+                                                   {"model.hidden", model.hidden},
+                                                   {"model.heads", model.heads},
+                                                   {"model.ffn", model.ffn},
+                                                   {"model.vocab", model.vocab},
+                                                   {"model.seq", model.sequence},
+                                                   {"hardware.gpus", hardware.gpus},
+                                                   {"mbs", micro_batch},
+                                                   {"gbs", global_batch}};
+  for (const auto& [name, value] : sizes) {
+    if (value < 1) return fmt::format("not told: {}", name);
+  }
+  if (precision.empty()) return "not told: precision";
+  if (recompute.empty()) return "not told: recompute";
+  return "";
+}
+
+double PublishedRun::TokensPerSecondPerGpu(double peak_flops) const {
+  const auto gpus = static_cast<double>(hardware.gpus);
+  const auto sequence = static_cast<double>(model.sequence);
+  if (measured.tokens_per_s_per_gpu > 0) return measured.tokens_per_s_per_gpu;
+  if (measured.step_time_s > 0) {
+    return static_cast<double>(global_batch) * sequence / measured.step_time_s / gpus;
+  }
+  if (measured.samples_per_s > 0) return measured.samples_per_s * sequence / gpus;
+  double flops = measured.tflops_per_gpu * 1e12;
+  if (flops <= 0) {
+    flops = measured.mfu * (measured.peak_tflops > 0 ? measured.peak_tflops * 1e12 : peak_flops);
+  }
+  return flops / FlopsPerToken(*this);
+}
+
+PublishedRuns ReadPublishedRuns(const std::string& path) {
+  const nlohmann::json json = ReadJsonFile(path);
+  if (!json.is_array() || json.empty()) {
+    throw InputError(fmt::format("{}: $: expected a list of at least one published run, got {}",
+                                 path, DescribeJson(json)));
+  }
+  PublishedRuns runs;
+  std::set<std::string> unknown;
+  for (size_t i = 0; i < json.size(); ++i) {
+    std::string where = fmt::format("{}: $[{}]", path, i);
+    if (json[i].is_object() && json[i].contains("id") && json[i]["id"].is_string()) {
+      where = fmt::format("{}: {}: $[{}]", path, json[i]["id"].get<std::string>(), i);
+    }
+    runs.runs.push_back(ReadRow(json[i], where, unknown));
+  }
+  runs.unknown_fields.assign(unknown.begin(), unknown.end());
+  return runs;
+}
+
+}  // namespace trimtab

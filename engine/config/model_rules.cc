@@ -1,0 +1,74 @@
+#include "engine/config/rule_parts.h"
+
+namespace trimtab {
+namespace {
+
+constexpr Rule kRules[] = {
+    {"hidden-divisible-by-heads",
+     "Heads divide the hidden size evenly, or have a size of their own.",
+     [](const RunConfig& run) {
+       return run.model.head_dim > 0 || run.model.hidden_size % run.model.num_heads == 0;
+     },
+     [](const RunConfig& run) {
+       return NotDivisible("hidden_size", run.model.hidden_size, "num_heads", run.model.num_heads);
+     }},
+    {"heads-divisible-by-kv-heads", "Every key/value head serves the same number of query heads.",
+     [](const RunConfig& run) { return run.model.num_heads % run.model.num_kv_heads == 0; },
+     [](const RunConfig& run) {
+       return NotDivisible("num_heads", run.model.num_heads, "num_kv_heads",
+                           run.model.num_kv_heads);
+     }},
+    {"head-size-even-with-rope", "Rotary positions turn a head's elements in pairs, at least one.",
+     [](const RunConfig& run) {
+       const int64_t size = run.model.rotary_size();
+       return run.model.position != PositionKind::kRope || (size >= 2 && size % 2 == 0);
+     },
+     [](const RunConfig& run) {
+       return fmt::format(
+           "head size {} x rotary_fraction {} makes {} elements that turn; expected an even number "
+           "of at least 2",
+           run.model.head_size(), run.model.rotary_fraction, run.model.rotary_size());
+     }},
+    {"qkv-clip-unsupported", "Queries, keys and values are not clamped.",
+     [](const RunConfig& run) { return run.model.qkv_clip == 0; },
+     [](const RunConfig& run) {
+       return Unsupported("qkv_clip", run.model.qkv_clip, "qkv_clip=0 only");
+     }},
+    {"rope-scaling-original-length",
+     "llama3 and yarn scale rotary positions by the length that the model was first trained on.",
+     [](const RunConfig& run) {
+       const RopeScaling& scaling = run.model.rope_scaling;
+       const bool needs_one =
+           scaling.kind == RopeScalingKind::kLlama3 || scaling.kind == RopeScalingKind::kYarn;
+       return !needs_one || scaling.original_length >= 1;
+     },
+     [](const RunConfig&) {
+       return std::string("rope_scaling needs an original_length of at least 1");
+     }},
+    {"window-and-alibi-without-cp",
+     "Blocks of keys that travel between context-parallel ranks have neither sliding windows nor "
+     "ALiBi.",
+     [](const RunConfig& run) {
+       return run.layout.cp == 1 ||
+              (run.model.sliding_window == 0 && run.model.position != PositionKind::kAlibi);
+     },
+     [](const RunConfig& run) {
+       return fmt::format("cp is {}, and the model has {}; use cp=1", run.layout.cp,
+                          run.model.sliding_window > 0 ? "a sliding window" : "ALiBi positions");
+     }},
+    {"sequence-within-positions", "The sequence is no longer than the learned positions.",
+     [](const RunConfig& run) {
+       return run.model.position != PositionKind::kLearned ||
+              run.sequence_length <= run.model.max_sequence_length;
+     },
+     [](const RunConfig& run) {
+       return fmt::format("sequence_length {} passes the {} learned positions of the model",
+                          run.sequence_length, run.model.max_sequence_length);
+     }},
+};
+
+}  // namespace
+
+std::span<const Rule> ModelRules() { return kRules; }
+
+}  // namespace trimtab

@@ -1,0 +1,70 @@
+#include "cost_model/software_stack.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+TEST(SoftwareStack, OursChangesNothing) {
+  ASSERT_FALSE(BuiltinStacks().empty());
+  EXPECT_EQ(BuiltinStacks().front(), SoftwareStack());
+  EXPECT_EQ(LoadSoftwareStack("trimtab"), SoftwareStack());
+  for (const StackNumber& number : StackNumbers()) {
+    const double value = (SoftwareStack().*number.member).value;
+    EXPECT_TRUE(value == 0 || value == 1) << number.key;
+  }
+}
+
+TEST(SoftwareStack, BuiltinOnesAreWholeAndSurviveJson) {
+  std::set<std::string> names;
+  for (const SoftwareStack& stack : BuiltinStacks()) {
+    EXPECT_TRUE(names.insert(stack.name).second) << stack.name;
+    EXPECT_EQ(SoftwareStackFromJson(ToJson(stack), "$"), stack);
+    for (const StackNumber& number : StackNumbers()) {
+      const Quantity& quantity = stack.*number.member;
+      if (quantity == SoftwareStack().*number.member) continue;
+      EXPECT_FALSE(quantity.source.empty()) << stack.name << " " << number.key;
+    }
+  }
+}
+
+TEST(SoftwareStack, IsFoundByTheFrameworksName) {
+  const auto name = [](const std::string& framework, double year) {
+    const SoftwareStack* stack = StackOfFramework(framework, year);
+    return stack == nullptr ? std::string("none") : stack->name;
+  };
+  EXPECT_EQ(name("NeMo 24.12", 2024.9), "nemo");
+  EXPECT_EQ(name("NeMo / Megatron-Core (MLPerf)", 2024), "nemo-mlperf");
+  EXPECT_EQ(name("Megatron-LM 2021", 2021), "megatron-2021");
+  EXPECT_EQ(name("Megatron-LM 23e00ed0, TE 2.11", 2026), "megatron-2024")
+      << "of two with the same beginning, the one of the nearest year";
+  EXPECT_EQ(name("something else", 2024), "none");
+}
+
+TEST(SoftwareStack, LaterReleasesAreFaster) {
+  SoftwareStack stack;
+  stack.year = 2024;
+  stack.compute.value = 1.1;
+  stack.compute_per_year.value = 0.1;
+  EXPECT_DOUBLE_EQ(InYear(stack, 2026).compute.value, 1.1 * 1.1 * 1.1);
+  EXPECT_DOUBLE_EQ(InYear(stack, 2023).compute.value, 1.0);
+  EXPECT_EQ(InYear(SoftwareStack(), 2030), SoftwareStack());
+}
+
+TEST(SoftwareStack, RefusesWhatIsWrong) {
+  nlohmann::json json = ToJson(LoadSoftwareStack("nemo"));
+  json["compute"]["value"] = 0;
+  EXPECT_THROW(SoftwareStackFromJson(json, "$"), InputError);
+  json = ToJson(LoadSoftwareStack("nemo"));
+  json["speed"] = 1;
+  EXPECT_THROW(SoftwareStackFromJson(json, "$"), InputError);
+  EXPECT_THROW(LoadSoftwareStack("nemmo"), UsageError);
+}
+
+}  // namespace
+}  // namespace trimtab

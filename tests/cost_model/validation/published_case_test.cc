@@ -1,0 +1,121 @@
+#include "cost_model/validation/published_case.h"
+
+#include <gtest/gtest.h>
+
+#include "cost_model/validation/predictor.h"
+#include "engine/config/rules.h"
+
+namespace trimtab {
+namespace {
+
+PublishedRun Llama70B() {
+  PublishedRun run;
+  run.id = "llama";
+  run.source = "dgxc";
+  run.framework = "NeMo 24.12";
+  run.year = 2025;
+  run.model = {.name = "Llama-3.1-70B",
+               .layers = 80,
+               .hidden = 8192,
+               .heads = 64,
+               .kv_heads = 8,
+               .head_dim = 128,
+               .ffn = 28672,
+               .ffn_kind = "swiglu",
+               .vocab = 128256,
+               .sequence = 8192};
+  run.hardware = {.gpu = "H100-SXM", .gpus = 64, .gpus_per_node = 8, .network_gbit_per_s = 400};
+  run.layout = {
+      .tp = 4, .pp = 4, .vp = 5, .cp = 2, .dp = 2, .sequence_parallel = true, .zero_stage = 1};
+  run.micro_batch = 1;
+  run.global_batch = 128;
+  run.recompute = "none";
+  run.precision = "bf16";
+  run.measured.step_time_s = 14.66;
+  return run;
+}
+
+TEST(PublishedCase, IsTheSameRunOfOurEngine) {
+  const PublishedCase result = CaseOf(Llama70B());
+  ASSERT_EQ(result.refusal, "");
+  EXPECT_EQ(FirstBrokenRule(result.run), nullptr);
+  EXPECT_EQ(ToString(result.run.layout),
+            "tp=4,sp=1,cp=2,pp=4,vp=5,dp=2,zero=1,overlap_param_gather=1,"
+            "schedule=interleaved-1f1b,mbs=1,precision=bf16,grads=bf16");
+  EXPECT_EQ(result.run.model.activation, ActivationKind::kSwiGlu);
+  EXPECT_EQ(result.run.model.num_kv_heads, 8);
+  EXPECT_EQ(result.cluster.stack.name, "nemo");
+  EXPECT_EQ(result.cluster.nodes, 8);
+  EXPECT_EQ(result.cluster.profile.name, "h100-sxm");
+  EXPECT_EQ(result.cluster.profile.network_bandwidth.value, 50e9);
+}
+
+TEST(PublishedCase, SaysWhyItCannotBe) {
+  PublishedRun run = Llama70B();
+  run.hardware.gpu = "TPU v5p";
+  EXPECT_EQ(CaseOf(run).refusal, "no profile of the GPU TPU v5p");
+  run = Llama70B();
+  run.layout.dp = 4;
+  EXPECT_NE(CaseOf(run).refusal.find("64 GPUs"), std::string::npos);
+  run = Llama70B();
+  run.model.attention = "MLA";
+  EXPECT_EQ(CaseOf(run).refusal, "attention: MLA");
+  run = Llama70B();
+  run.layout.tp = 3;
+  run.hardware.gpus = 48;
+  EXPECT_NE(CaseOf(run).refusal.find("heads-divisible-by-tp"), std::string::npos);
+  run = Llama70B();
+  run.blockers = {"activation offload"};
+  EXPECT_EQ(CaseOf(run).refusal, "activation offload");
+}
+
+TEST(PublishedCase, AStackDecidesWhatIsNotTold) {
+  PublishedRun run = Llama70B();
+  run.framework = "Megatron-LM 2022";
+  EXPECT_EQ(CaseOf(run).cluster.stack.attention_kernel, AttentionKernel::kUnfused);
+  EXPECT_FALSE(CaseOf(run).run.layout.overlap_grad_reduce);
+  run.gradient_type = "fp32 (not sharded)";
+  EXPECT_EQ(CaseOf(run).run.layout.gradients, DType::kF32);
+  run.framework = "a new one";
+  const PublishedCase unknown = CaseOf(run);
+  EXPECT_EQ(unknown.cluster.stack, SoftwareStack());
+  ASSERT_FALSE(unknown.assumptions.empty());
+  EXPECT_NE(unknown.assumptions.front().find("a new one"), std::string::npos);
+}
+
+TEST(PublishedCase, CountsRecomputedLayers) {
+  PublishedRun run = Llama70B();
+  run.recompute = "full";
+  EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "full");
+  run.recompute = "block";
+  run.recompute_layers = 3;
+  EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "full:block:3");
+  run.recompute = "selective";
+  run.recompute_modules = {"norm", "mlp_activation"};
+  EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "selective:layernorm+mlp_act");
+  run.recompute_modules.clear();
+  EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "selective:core_attn");
+  run.recompute_detail = "every 2nd layer fully recomputed";
+  EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "full:block:2");
+}
+
+// What is recorded is priced again in the same way; and a breakdown adds up to its step.
+TEST(RunPredictor, PricesAgainWithoutRecording) {
+  const TakenRuns taken = TakeRuns({Llama70B()});
+  ASSERT_EQ(taken.rows.size(), 1u);
+  RunPredictor predictor;
+  const Estimate first = predictor.Predict(taken.rows[0]);
+  EXPECT_NEAR(first.breakdown_s.total(), first.step_time_s, 1e-9 * first.step_time_s);
+  Cluster slower = taken.rows[0].of.cluster;
+  slower.stack.compute.value /= 2;
+  const Estimate second = predictor.PredictWith(taken.rows[0], slower);
+  EXPECT_GT(second.step_time_s, 1.4 * first.step_time_s);
+  EXPECT_EQ(second.memory, first.memory);
+  EXPECT_EQ(predictor.Predict(taken.rows[0]).step_time_s, first.step_time_s);
+
+  RunPredictor fresh;
+  EXPECT_EQ(fresh.PredictWith(taken.rows[0], slower).step_time_s, second.step_time_s);
+}
+
+}  // namespace
+}  // namespace trimtab

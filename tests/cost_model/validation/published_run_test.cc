@@ -1,0 +1,112 @@
+#include "cost_model/validation/published_run.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kRow[] = R"({
+  "id": "one", "family": "f", "year": 2023, "framework": "NeMo 24.07",
+  "source": {"key": "somewhere", "title": "a table", "where": "a page"},
+  "model": {"name": "m", "layers": 2, "hidden": 64, "heads": 4, "kv_heads": 4, "head_dim": 16,
+            "ffn": 256, "ffn_kind": "gelu", "vocab": 100, "seq": 32, "tied_embeddings": true,
+            "experts": null, "topk": null},
+  "hardware": {"gpu": "H100-SXM", "mem_gb": 80, "gpus": 2, "gpus_per_node": 8,
+               "inter_gbit_s_per_gpu": null},
+  "layout": {"tp": 1, "pp": 1, "vp": 1, "cp": 1, "ep": 1, "dp": 2, "sp": false, "zero_stage": 1},
+  "mbs": 1, "gbs": 4, "recompute": "none", "precision": "bf16",
+  "measured": {"step_time_s": 0.5, "tokens_per_s_per_gpu": null, "tflops_per_gpu": null},
+  "complete": true, "missing": [], "blockers": [], "simulatable": true})";
+
+class PublishedRunFile : public testing::Test {
+ protected:
+  PublishedRuns Read(const json& rows) const {
+    std::ofstream(path_) << rows.dump();
+    return ReadPublishedRuns(path_);
+  }
+  std::string Refusal(const json& row) const {
+    try {
+      Read(json::array({row}));
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  const std::string path_ = testing::TempDir() + "/published.json";
+  json row_ = json::parse(kRow);
+};
+
+TEST_F(PublishedRunFile, ReadsWhatIsToldAndTakesNullForNothing) {
+  const PublishedRun run = Read(json::array({row_})).runs.at(0);
+  EXPECT_EQ(run.source, "somewhere");
+  EXPECT_EQ(run.model.hidden, 64);
+  EXPECT_EQ(run.model.experts, 0);
+  EXPECT_EQ(run.hardware.network_gbit_per_s, 0);
+  EXPECT_EQ(run.hardware.memory_bytes, 80e9);
+  EXPECT_EQ(run.Incomplete(), "");
+  EXPECT_NEAR(run.Release(), 2024 + 6.5 / 12, 1e-9);
+  EXPECT_DOUBLE_EQ(run.TokensPerSecondPerGpu(1), 4 * 32 / 0.5 / 2);
+}
+
+TEST_F(PublishedRunFile, NamesRowAndPathOfAWrongField) {
+  json bad = row_;
+  bad["layout"]["tp"] = "two";
+  EXPECT_NE(Refusal(bad).find("one: $[0].layout.tp"), std::string::npos) << Refusal(bad);
+  bad = row_;
+  bad["measured"].erase("step_time_s");
+  bad["measured"]["step_tims_s"] = 1;
+  EXPECT_NE(Refusal(bad).find("$[0].measured.step_tims_s"), std::string::npos) << Refusal(bad);
+  bad = row_;
+  bad.erase("model");
+  EXPECT_NE(Refusal(bad).find("$[0].model"), std::string::npos) << Refusal(bad);
+  bad = row_;
+  bad["recompute"] = "some";
+  EXPECT_NE(Refusal(bad).find("$[0].recompute"), std::string::npos) << Refusal(bad);
+  EXPECT_THROW(Read(json::array()), InputError);
+  EXPECT_THROW(Read(json::object()), InputError);
+}
+
+TEST_F(PublishedRunFile, NotesFieldsThatItDoesNotKnow) {
+  row_["model"]["colour"] = "blue";
+  EXPECT_EQ(Read(json::array({row_})).unknown_fields, std::vector<std::string>{"model.colour"});
+}
+
+TEST_F(PublishedRunFile, SaysWhyARunIsIncomplete) {
+  row_["mbs"] = nullptr;
+  EXPECT_NE(Read(json::array({row_})).runs[0].Incomplete().find("mbs"), std::string::npos);
+  row_["blockers"] = {"activation offload"};
+  EXPECT_EQ(Read(json::array({row_})).runs[0].Incomplete(), "activation offload");
+}
+
+// Narayanan et al., arXiv:2104.04473, table 1: 137 TFLOP/s a GPU of GPT 1.7B, recomputation
+// counted, by its formula 96 B s l h^2 (1 + s / 6h + V / 16lh).
+TEST_F(PublishedRunFile, TurnsFlopsIntoTokensByTheSourcesConvention) {
+  const double h = 2304;
+  const double l = 24;
+  const double s = 2048;
+  const double v = 51200;
+  row_["model"].update({{"layers", 24},
+                        {"hidden", 2304},
+                        {"heads", 24},
+                        {"kv_heads", 24},
+                        {"head_dim", 96},
+                        {"ffn", 9216},
+                        {"vocab", 51200},
+                        {"seq", 2048}});
+  row_["recompute"] = "full";
+  row_["measured"] = {
+      {"tflops_per_gpu", 137}, {"flops_convention", "hardware"}, {"attention_flops", "full"}};
+  const double flops = 96 * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
+  EXPECT_NEAR(Read(json::array({row_})).runs[0].TokensPerSecondPerGpu(1), 137e12 / flops,
+              1e-6 * 137e12 / flops);
+}
+
+}  // namespace
+}  // namespace trimtab

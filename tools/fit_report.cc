@@ -1,0 +1,153 @@
+#include "tools/fit_report.h"
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cost_model/validation/accuracy.h"
+#include "engine/base/error.h"
+#include "tools/table.h"
+
+namespace trimtab {
+namespace {
+
+struct NamedErrors {
+  const char* key;
+  const char* words;
+  std::vector<double> FitResult::*errors;
+};
+constexpr NamedErrors kErrors[] = {
+    {"fitted", "fitted to all rows", &FitResult::errors},
+    {"by_family", "5 folds, by family", &FitResult::by_family},
+    {"by_source", "one source left out", &FitResult::by_source},
+    {"by_gpu", "one GPU left out", &FitResult::by_gpu},
+};
+
+RankSummary RankingOf(const std::vector<double>& errors, const std::vector<ValidationRow>& rows) {
+  std::vector<RankedRow> ranked;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const double measured = 1 / rows[i].tokens_per_s_per_gpu;
+    ranked.push_back({rows[i].Group(), measured * (1 + errors[i]), measured});
+  }
+  return SummarizeRanking(ranked);
+}
+
+nlohmann::json ErrorsJson(const std::vector<double>& errors) {
+  const ErrorSummary summary = SummarizeErrors(errors);
+  return {{"median", summary.median},
+          {"p90", summary.p90},
+          {"mean", summary.mean},
+          {"max", summary.max}};
+}
+
+std::string ErrorText(const std::vector<double>& errors) {
+  const ErrorSummary summary = SummarizeErrors(errors);
+  return fmt::format("{:.1f} / {:.1f}", 100 * summary.median, 100 * summary.p90);
+}
+
+std::map<std::string, std::vector<size_t>> BySource(const std::vector<ValidationRow>& rows) {
+  std::map<std::string, std::vector<size_t>> by_source;
+  for (size_t i = 0; i < rows.size(); ++i) by_source[rows[i].published.source].push_back(i);
+  return by_source;
+}
+
+std::vector<double> Of(const std::vector<double>& errors, const std::vector<size_t>& rows) {
+  std::vector<double> picked;
+  for (const size_t row : rows) picked.push_back(errors[row]);
+  return picked;
+}
+
+}  // namespace
+
+nlohmann::json FitJson(const FitResult& fit, const std::vector<ValidationRow>& rows) {
+  nlohmann::json constants = nlohmann::json::array();
+  for (size_t i = 0; i < fit.constants.size(); ++i) {
+    const FitConstant& constant = fit.constants[i];
+    constants.push_back({{"of", constant.owner},
+                         {"name", constant.kind->name},
+                         {"factor", std::exp(fit.logs[i])},
+                         {"value", constant.shipped * std::exp(fit.logs[i])},
+                         {"prior", constant.shipped * std::exp(constant.prior)},
+                         {"sd_of_log", fit.sds[i]}});
+  }
+  nlohmann::json json = {{"constants", std::move(constants)}};
+  for (const NamedErrors& each : kErrors) {
+    const std::vector<double>& errors = fit.*each.errors;
+    json[each.key] = ErrorsJson(errors);
+    const RankSummary ranking = RankingOf(errors, rows);
+    json[each.key]["kendall"] = ranking.kendall;
+    json[each.key]["kendall_distinct"] = ranking.kendall_distinct;
+    json[each.key]["spearman"] = ranking.spearman;
+    json[each.key]["top1_regret"] = ranking.top1_regret;
+  }
+  for (const auto& [source, of_source] : BySource(rows)) {
+    for (const NamedErrors& each : kErrors) {
+      json["sources"][source][each.key] = ErrorsJson(Of(fit.*each.errors, of_source));
+    }
+  }
+  for (const auto& [kind, errors] : fit.without) json["without"][kind] = ErrorsJson(errors);
+  nlohmann::json held_out = nlohmann::json::array();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    held_out.push_back({{"id", rows[i].published.id},
+                        {"fitted", fit.errors[i]},
+                        {"by_family", fit.by_family[i]},
+                        {"by_source", fit.by_source[i]},
+                        {"by_gpu", fit.by_gpu[i]}});
+  }
+  json["rows"] = std::move(held_out);
+  return json;
+}
+
+std::string FitText(const FitResult& fit, const std::vector<ValidationRow>& rows, bool bold) {
+  Table summary({{"step time error"},
+                 {"% median / p90", Align::kRight},
+                 {"mean", Align::kRight},
+                 {"Kendall", Align::kRight},
+                 {"beyond 3 %", Align::kRight},
+                 {"Spearman", Align::kRight},
+                 {"top-1 regret %", Align::kRight}});
+  for (const NamedErrors& each : kErrors) {
+    const std::vector<double>& errors = fit.*each.errors;
+    const RankSummary ranking = RankingOf(errors, rows);
+    summary.AddRow(
+        {each.words, ErrorText(errors), fmt::format("{:.1f}", 100 * SummarizeErrors(errors).mean),
+         fmt::format("{:.2f}", ranking.kendall), fmt::format("{:.2f}", ranking.kendall_distinct),
+         fmt::format("{:.2f}", ranking.spearman),
+         fmt::format("{:.1f}", 100 * ranking.top1_regret)});
+  }
+  Table sources({{"source"},
+                 {"rows", Align::kRight},
+                 {"fitted", Align::kRight},
+                 {"by family", Align::kRight},
+                 {"source left out", Align::kRight},
+                 {"GPU left out", Align::kRight}});
+  for (const auto& [source, of_source] : BySource(rows)) {
+    std::vector<std::string> cells = {source, std::to_string(of_source.size())};
+    for (const NamedErrors& each : kErrors) {
+      cells.push_back(ErrorText(Of(fit.*each.errors, of_source)));
+    }
+    sources.AddRow(std::move(cells));
+  }
+  Table without(
+      {{"5 folds by family without"}, {"% median / p90", Align::kRight}, {"mean", Align::kRight}});
+  for (const auto& [kind, errors] : fit.without) {
+    without.AddRow(
+        {kind, ErrorText(errors), fmt::format("{:.2f}", 100 * SummarizeErrors(errors).mean)});
+  }
+  Table constants({{"constant"},
+                   {"prior", Align::kRight},
+                   {"fitted", Align::kRight},
+                   {"sd of log", Align::kRight}});
+  for (size_t i = 0; i < fit.constants.size(); ++i) {
+    const FitConstant& constant = fit.constants[i];
+    constants.AddRow({constant.Name(),
+                      fmt::format("{:.3g}", constant.shipped * std::exp(constant.prior)),
+                      fmt::format("{:.3g}", constant.shipped * std::exp(fit.logs[i])),
+                      fmt::format("{:.2f}", fit.sds[i])});
+  }
+  return summary.ToText(bold) + "\n" + sources.ToText(bold) + "\n" + without.ToText(bold) + "\n" +
+         constants.ToText(bold);
+}
+
+}  // namespace trimtab
