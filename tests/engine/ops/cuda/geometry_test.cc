@@ -22,7 +22,8 @@ std::vector<std::vector<char>> Results(const OpCase& op, const EmulatedDeviceOpt
 
 bool AddsUpByBlock(OpKind kind) {
   return kind == OpKind::kLayerNormBackward || kind == OpKind::kRmsNormBackward ||
-         kind == OpKind::kBiasBackward || kind == OpKind::kGroupedBiasBackward;
+         kind == OpKind::kHeadNormBackward || kind == OpKind::kBiasBackward ||
+         kind == OpKind::kGroupedBiasBackward;
 }
 
 TEST(GeometryTest, EveryOpGivesTheSameBitsOnAnyNumberOfMultiprocessors) {
