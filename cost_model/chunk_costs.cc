@@ -15,14 +15,6 @@ void Append(const WayCosts& next, bool forward, int64_t times, WayCosts& ways) {
   for (size_t way = begin; way < end; ++way) ways[way].Append(next[way], times);
 }
 
-/// The first layer from which on the model is like the layers of `chunk`, but for recomputation;
-/// `first_alike` as FirstAlike says.
-int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChunk& chunk) {
-  const auto layers = first_alike.begin() + chunk.first_layer;
-  const auto end = layers + chunk.num_layers;
-  return std::search(first_alike.begin(), end, layers, end) - first_alike.begin();
-}
-
 /// The pieces of each way of a recording, priced.
 using PricedWays = std::array<std::vector<PieceCost>, kWayCount>;
 
@@ -91,6 +83,12 @@ Schedule PassesOf(const ParallelConfig& layout) {
 }
 
 }  // namespace
+
+int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChunk& chunk) {
+  const auto layers = first_alike.begin() + chunk.first_layer;
+  const auto end = layers + chunk.num_layers;
+  return std::search(first_alike.begin(), end, layers, end) - first_alike.begin();
+}
 
 const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run) {
   const Mode mode = ModeOf(run, cluster_);

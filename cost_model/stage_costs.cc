@@ -401,8 +401,8 @@ void StepCosts::Impl::RecordEnds(const PriceSetting& setting, const RunConfig& r
   for (int64_t stage = 0; stage < layout.pp; ++stage) {
     // Stages with like chunks end alike.
     std::vector<ModelChunk> chunks = ChunksOf(run, stage);
-    if (run.fp8.bf16_layers.empty()) {
-      for (ModelChunk& chunk : chunks) chunk.first_layer = 0;
+    for (ModelChunk& chunk : chunks) {
+      chunk.first_layer = FirstLayersAlike(setting.first_alike, chunk);
     }
     const auto same = fp8 ? seen.end() : std::find(seen.begin(), seen.end(), chunks);
     if (same != seen.end()) {
