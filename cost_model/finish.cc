@@ -13,7 +13,7 @@ namespace {
 // when they are held out, with their family where the stack was fitted, with their source where it
 // was not (README.md). A cpu without measurements is right within a factor.
 constexpr double kCalibratedHalfWidth = 0.25;
-constexpr double kFittedStackHalfWidth = 0.11;
+constexpr double kFittedStackHalfWidth = 0.12;
 constexpr double kOtherStackHalfWidth = 0.20;
 constexpr double kModelledHalfWidth = 1.0;
 constexpr double kSpreadsOfHalfWidth = 2;  // standard errors of what the tables may be off by

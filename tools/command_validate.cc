@@ -129,11 +129,17 @@ class ValidateCommand : public Command {
     for (const std::string& field : published.unknown_fields) {
       LogWarning("{}: the field {} is not known, and was not used", runs_, field);
     }
-    const TakenRuns taken = TakeRuns(published.runs);
+    TakenRuns taken = TakeRuns(published.runs);
     if (fit_) return Fit(taken, output);
     RunPredictor predictor;
     std::vector<PredictedRun> runs;
-    for (const ValidationRow& row : taken.rows) runs.push_back({&row, predictor.Predict(row)});
+    for (const ValidationRow& row : taken.rows) {
+      try {
+        runs.push_back({&row, predictor.Predict(row)});
+      } catch (const Error& error) {  // one row says nothing about the others
+        taken.skipped.emplace_back(row.published.id, error.what());
+      }
+    }
     nlohmann::json json = ValidationJson(runs, taken);
     if (!html_.empty()) {
       AtomicFile page(html_);
