@@ -7,6 +7,7 @@
 #include "engine/ops/dispatch.h"
 #include "engine/ops/elementwise_cpu.h"
 #include "engine/ops/gemm_cpu.h"
+#include "engine/ops/grouped_gemm_cpu.h"
 #include "engine/ops/widen.h"
 
 namespace trimtab {
@@ -108,12 +109,7 @@ void GroupedGemm(const Tensor& a, const Tensor& b, Transpose trans_b, GroupRows 
   const F32In a32(a);
   const F32In b32(b);
   F32Out c32(c);
-  ForEachGroup(rows, [&](int64_t g, int64_t first, int64_t count) {
-    if (count == 0) return;
-    GemmCpu(device.threads(), count, n, k, {a32.data() + first * k, k, false},
-            {b32.data() + g * n * k, transposed ? k : n, transposed}, c32.data() + first * n,
-            /*accumulate=*/false, /*bias=*/nullptr);
-  });
+  GroupedGemmCpu(device.threads(), rows, n, k, a32.data(), b32.data(), transposed, c32.data());
 }
 
 void GroupedGemmWeights(const Tensor& a, const Tensor& b, GroupRows rows, Tensor& c,
@@ -154,15 +150,8 @@ void GroupedGemmWeights(const Tensor& a, const Tensor& b, GroupRows rows, Tensor
   const F32In a32(a);
   const F32In b32(b);
   F32Out c32(c, /*read=*/accumulate);
-  ForEachGroup(rows, [&](int64_t g, int64_t first, int64_t count) {
-    float* result = c32.data() + g * m * n;
-    if (count == 0) {
-      if (!accumulate) FillCpu(device.threads(), m * n, 0.0f, DType::kF32, result);
-      return;
-    }
-    GemmCpu(device.threads(), m, n, count, {a32.data() + first * m, m, true},
-            {b32.data() + first * n, n, false}, result, accumulate, /*bias=*/nullptr);
-  });
+  GroupedGemmWeightsCpu(device.threads(), rows, m, n, a32.data(), b32.data(), c32.data(),
+                        accumulate);
 }
 
 void GroupedAddBias(const Tensor& bias, GroupRows rows, Tensor& x) {

@@ -18,7 +18,7 @@ struct SequenceRows {
   int64_t sequence = 1;  // T
   int64_t ranks = 1;
 
-  int64_t rows() const { return batch * sequence; }
+  constexpr int64_t rows() const { return batch * sequence; }
   /// The row of the token at `position` of sequence b.
   TRIMTAB_HOST_DEVICE int64_t row(int64_t b, int64_t position) const {
     if (ranks == 1) return b * sequence + position;

@@ -1,0 +1,55 @@
+#include "engine/ops/grouped_gemm_cpu.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/device/cpu/parallel.h"
+#include "engine/ops/gemm_cpu.h"
+
+namespace trimtab {
+namespace {
+
+// Parts begin at multiples of oneDNN's widest kernel.
+constexpr int64_t kPartGrain = 48;
+
+}  // namespace
+
+void GroupedGemmCpu(int threads, std::span<const int64_t> rows, int64_t n, int64_t k,
+                    const float* a, const float* b, bool transposed, float* c) {
+  const int64_t all = std::accumulate(rows.begin(), rows.end(), int64_t{0});
+  UseThreads(threads);
+  // Each worker takes a run of rows, whichever groups they belong to.
+  ParallelFor(threads, all, kPartGrain, [&](int64_t begin, int64_t end) {
+    int64_t first = 0;
+    for (size_t g = 0; g < rows.size(); ++g) {
+      const int64_t from = std::max(begin, first);
+      const int64_t to = std::min(end, first + rows[g]);
+      first += rows[g];
+      if (from >= to) continue;
+      const float* matrix = b + static_cast<int64_t>(g) * n * k;
+      Sgemm(to - from, n, k, 1.0f, {a + from * k, k, false},
+            {matrix, transposed ? k : n, transposed}, 0.0f, c + from * n, n);
+    }
+  });
+}
+
+void GroupedGemmWeightsCpu(int threads, std::span<const int64_t> rows, int64_t m, int64_t n,
+                           const float* a, const float* b, float* c, bool accumulate) {
+  UseThreads(threads);
+  // Each worker takes some rows of every group's result.
+  ParallelFor(threads, m, kPartGrain, [&](int64_t begin, int64_t end) {
+    int64_t first = 0;
+    for (size_t g = 0; g < rows.size(); ++g) {
+      float* result = c + (static_cast<int64_t>(g) * m + begin) * n;
+      if (rows[g] > 0) {
+        Sgemm(end - begin, n, rows[g], 1.0f, {a + first * m + begin, m, true},
+              {b + first * n, n, false}, accumulate ? 1.0f : 0.0f, result, n);
+      } else if (!accumulate) {
+        std::fill_n(result, (end - begin) * n, 0.0f);
+      }
+      first += rows[g];
+    }
+  });
+}
+
+}  // namespace trimtab
