@@ -49,7 +49,7 @@ std::vector<int64_t> CountRows(const LayerContext& context, const Tensor& kept) 
   const bool known = PaddedRows(context) > 0;
   Tensor all = context.NewF32({group.size(), experts}, MemoryTag::kWorkspace);
   if (!known) {
-    Tensor own = context.NewF32({1, experts}, MemoryTag::kWorkspace);
+    Tensor own = all.Rows(group.rank(), 1);
     CountChoices(kept, own, /*accumulate=*/false);
     group.AllGather(own, all);
   }

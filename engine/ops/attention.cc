@@ -1,7 +1,6 @@
 #include "engine/ops/attention.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "engine/ops/attention_cpu.h"
 #include "engine/ops/attention_operands.h"
@@ -23,10 +22,6 @@ OpRecord Record(OpKind kind, const AttentionShape& s, int64_t products, int64_t 
 }
 
 }  // namespace
-
-double AttentionShape::score_scale() const {
-  return scores.scale > 0 ? scores.scale : 1.0 / std::sqrt(static_cast<double>(head_size));
-}
 
 int64_t AttentionShape::visible_scores() const {
   const int64_t window = scores.window > 0 ? std::min(scores.window, sequence) : sequence;

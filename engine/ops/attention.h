@@ -2,6 +2,7 @@
 // stored (Dao et al., FlashAttention, arXiv:2205.14135; backward from the saved log-sum-exp).
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "engine/device/tensor.h"
@@ -37,7 +38,9 @@ struct AttentionShape {
 
   int64_t tokens() const { return batch * sequence; }  // N
   /// What scores are multiplied by.
-  double score_scale() const;
+  double score_scale() const {
+    return scores.scale > 0 ? scores.scale : 1.0 / std::sqrt(static_cast<double>(head_size));
+  }
   /// The scores of one head and sequence that are computed.
   int64_t visible_scores() const;
   int64_t qkv_size() const { return (heads + 2 * kv_heads) * head_size; }

@@ -28,6 +28,11 @@ std::unique_ptr<Device> MakeRankDevice(const RunConfig& run, int index) {
   return MakeCudaDevice(index % gpus, run.deterministic);
 }
 
+/// Groups can be made of the ranks of a legal layout. Calibration lays ranks out without a model.
+void RequireGroups(const RunConfig& run) {
+  if (run.model != ModelConfig()) RequireLegal(run);
+}
+
 /// The failure that is being handled, as the other processes are to know it.
 RunFailure DescribeFailure(int rank) {
   RunFailure failure = {.rank = rank};
@@ -64,7 +69,7 @@ void RunMpiRank(const RunConfig& run, const MpiLaunch& launch,
   MpiWorld& world = MpiWorld::OfProcess();
   world.Start();
   try {
-    RequireLegal(run);
+    RequireGroups(run);
     const std::unique_ptr<Device> device = MakeRankDevice(run, launch.local_rank);
     ParallelContext context = MakeMpiContext(world, run.layout, *device, run.model.moe.used());
     Rank rank(run, context, *device, /*in_process=*/false);
@@ -118,7 +123,7 @@ std::vector<int64_t> Rank::Gather(std::span<const int64_t> values) {
 void RunRanks(const RunConfig& run, const std::function<void(Rank& rank)>& body) {
   if (const auto launch = FindMpiLaunch()) return RunMpiRank(run, *launch, body);
   RefuseOtherLaunchers();
-  RequireLegal(run);
+  RequireGroups(run);
   RunInprocRanks(run.layout, [&](ParallelContext& context) {
     const std::unique_ptr<Device> device = MakeRankDevice(run, context.rank);
     Rank rank(run, context, *device, /*in_process=*/true);

@@ -116,24 +116,19 @@ struct Row {
 /// In such an order that a layout is legal only if it is so with the default of every key below.
 /// Every value of each is walked with every value of the others...
 constexpr Row kCrossed[] = {
-    {"mbs", MicroBatches},
-    {"pp", Numbers<1, 8>},
-    {"schedule", nullptr, /*with_next=*/true},
-    {"vp", Numbers<1, 4>},
-    {"sp", nullptr, /*with_next=*/true},
-    {"tp", Numbers<1, 8>},
-    {"cp", Numbers<1, 8>},
-    {"dp", Numbers<1, 8>},
-    {"ep", Numbers<1, 8>},
-    {"etp", Numbers<1, 8>},
-    {"dispatch"},
-    {"zero"},
+    {"pp", Numbers<1, 8>},    {"schedule", nullptr, /*with_next=*/true},
+    {"vp", Numbers<1, 4>},    {"sp", nullptr, /*with_next=*/true},
+    {"tp", Numbers<1, 8>},    {"cp", Numbers<1, 8>},
+    {"dp", Numbers<1, 8>},    {"ep", Numbers<1, 8>},
+    {"etp", Numbers<1, 8>},   {"zero"},
     {"shard", Numbers<0, 8>},
 };
 /// ... and with every value of each of these, which are walked side by side: all their products
 /// would be twenty times as many layouts, of which few tell anything new.
 constexpr Row kAlongside[] = {
+    {"mbs", MicroBatches},
     {"cp_comm_type"},
+    {"dispatch"},
     {"reshard_after_forward"},
     {"overlap_grad_reduce", GradReduce},
     {"overlap_param_gather"},
