@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace trimtab {
@@ -14,10 +15,22 @@ namespace trimtab {
 /// Up to `kInline` elements in place; all of them elsewhere once there are more.
 template <typename T, size_t kInline>
 class InlineVector {
-  static_assert(std::is_trivially_copyable_v<T>);
+  static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T>);
 
  public:
-  InlineVector() = default;
+  InlineVector() {}  // NOLINT(modernize-use-equals-default): leaves few_ as it is
+  InlineVector(const InlineVector& other) : many_(other.many_), size_(other.size_) {
+    CopyFew(other);
+  }
+  InlineVector(InlineVector&& other) noexcept : many_(std::move(other.many_)), size_(other.size_) {
+    CopyFew(other);
+  }
+  InlineVector& operator=(const InlineVector& other) {
+    many_ = other.many_;
+    size_ = other.size_;
+    CopyFew(other);
+    return *this;
+  }
   InlineVector(std::initializer_list<T> values) {
     for (const T& value : values) push_back(value);
   }
@@ -43,8 +56,15 @@ class InlineVector {
   }
 
  private:
-  std::array<T, kInline> few_{};
-  std::vector<T> many_;  // all elements, where there are more than kInline
+  /// Of short lists, only what is there is copied.
+  void CopyFew(const InlineVector& other) {
+    if (size_ > kInline) return;
+    std::copy(other.few_.begin(), other.few_.begin() + static_cast<std::ptrdiff_t>(size_),
+              few_.begin());
+  }
+
+  std::array<T, kInline> few_;  // the first size_ of it
+  std::vector<T> many_;         // all elements, where there are more than kInline
   size_t size_ = 0;
 };
 

@@ -92,14 +92,14 @@ size_t ParameterStore::ExpertUnit() {
   return unit;
 }
 
-Parameter& ParameterStore::Declare(const ParameterSpec& spec) {
+Parameter& ParameterStore::Declare(ParameterSpec spec) {
   TRIMTAB_ASSERT(!placed_, "parameter {} declared after Place", spec.name);
   if (units_.empty()) BeginUnit();
   if (declared_.empty() || declared_.back().size() == kBlock) {
     declared_.emplace_back().reserve(kBlock);
   }
   const size_t unit = spec.grid == Grid::kExperts ? ExpertUnit() : current_;
-  Parameter& parameter = declared_.back().emplace_back(spec, unit);
+  Parameter& parameter = declared_.back().emplace_back(std::move(spec), unit);
   ordered_.push_back(&parameter);
   return parameter;
 }

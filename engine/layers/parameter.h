@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/base/inline_vector.h"
@@ -27,9 +28,9 @@ namespace trimtab {
 /// Rows [local_begin, local_begin + rows) of the rank's shard are the rows from global_begin on of
 /// the full parameter.
 struct RowSegment {
-  int64_t local_begin = 0;
-  int64_t global_begin = 0;
-  int64_t rows = 0;
+  int64_t local_begin;
+  int64_t global_begin;
+  int64_t rows;
 };
 
 /// Which part of a full parameter a rank holds. Every parameter is a matrix [rows, columns]; a
@@ -57,8 +58,7 @@ struct ParameterSpec {
 };
 
 struct Parameter {
-  explicit Parameter(const ParameterSpec& declared, size_t in_unit)
-      : spec(declared), unit(in_unit) {}
+  Parameter(ParameterSpec&& declared, size_t in_unit) : spec(std::move(declared)), unit(in_unit) {}
 
   ParameterSpec spec;
   size_t unit;         // index among the store's
@@ -111,7 +111,7 @@ class ParameterStore {
   size_t current_unit() const { return current_; }
   /// Adds a parameter to the unit, or to that of its experts. The reference stays valid; its
   /// tensors are undefined until they are bound.
-  Parameter& Declare(const ParameterSpec& spec);
+  Parameter& Declare(ParameterSpec spec);
   /// Says that the unit also uses an earlier one, that of `parameter`. A unit that others use is
   /// not used on its own.
   void AlsoUse(const Parameter& parameter);

@@ -236,6 +236,10 @@ RunConfig RunToLayOutInFp8(bool llama) {
 LayoutSpace::LayoutSpace(RunConfig base, int64_t most_ranks) : base_(std::move(base)) {
   RequireEveryKey();
   RunConfig run = base_;
+  for (size_t i = 0; i < kRowCount; ++i) {
+    const LayoutKey& key = KeyOf(RowAt(i).key);
+    key.parse(key.print(ParallelConfig()), key.name, run.layout);
+  }
   Choices choices{};
   Descend(0, most_ranks, run, choices);
 }
