@@ -86,7 +86,11 @@ class ModelsCommand : public Command {
     nlohmann::json models = nlohmann::json::array();
     for (const std::string& name : ModelPresetNames()) {
       nlohmann::json model = ToJson(LoadModelConfig(name));
-      model["parameters"] = LoadModelConfig(name).parameter_count();
+      const ModelConfig config = LoadModelConfig(name);
+      model["parameters"] = config.parameter_count();
+      if (config.mtp_modules > 0) {
+        model["mtp_parameters"] = config.mtp_modules * config.mtp_parameter_count();
+      }
       models.push_back(std::move(model));
     }
     PrintJson({{"schema_version", 1}, {"models", std::move(models)}});

@@ -22,6 +22,7 @@ constexpr std::string_view kOfTraining[] = {
     "name",
     "init_std",
     "make_vocab_size_divisible_by",
+    "mtp_modules",
     "moe.aux_loss_coeff",
     "moe.z_loss_coeff",
     "moe.bias_update_rate",

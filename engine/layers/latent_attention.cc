@@ -62,13 +62,12 @@ Tensor LatentAttention::Queries(const LayerContext& context, const LinearOperand
       saved.query);
 }
 
-Tensor LatentAttention::Forward(const LayerContext& context, const LinearOperand& x,
+void LatentAttention::MakeHeads(const LayerContext& context, const LinearOperand& x,
                                 LatentAttentionSaved& saved) const {
   const AttentionShape shape = core_.ShapeOf(context);
   const int64_t rank = context.model.latent.kv_lora_rank;
   const int64_t rotary = context.model.latent.qk_rope_head_dim;
   const int64_t rows = x.matrix.dim(0);
-  saved.input = x.matrix;
   const Tensor query = Queries(context, x, saved);
   Tensor compressed = context.New({rows, rank}, MemoryTag::kActivations);
   Tensor turning = context.New({rows, rotary}, MemoryTag::kWorkspace);
@@ -82,6 +81,12 @@ Tensor LatentAttention::Forward(const LayerContext& context, const LinearOperand
   saved.core.qkv = context.New({shape.tokens(), shape.qkv_size()}, MemoryTag::kActivations);
   JoinHeads(shape, context.positions(), RotaryOf(context.model), query, key_value,
             GatherRows(context, turning), saved.core.qkv);
+}
+
+Tensor LatentAttention::Forward(const LayerContext& context, const LinearOperand& x,
+                                LatentAttentionSaved& saved) const {
+  saved.input = x.matrix;
+  MakeHeads(context, x, saved);
   return core_.Forward(context, saved.core);
 }
 
@@ -107,13 +112,21 @@ Tensor LatentAttention::Backward(const LayerContext& context, LatentAttentionSav
   const AttentionShape shape = core_.ShapeOf(context);
   const int64_t rank = context.model.latent.kv_lora_rank;
   const int64_t rotary = context.model.latent.qk_rope_head_dim;
-  Tensor dquery = context.New({shape.tokens(), shape.query_size()}, MemoryTag::kWorkspace);
-  Tensor dkey_value = context.New(JoinedKeyValueShape(shape, rotary), MemoryTag::kWorkspace);
-  Tensor dturning = context.New({shape.tokens(), rotary}, MemoryTag::kWorkspace);
-  JoinHeadsBackward(shape, context.positions(), RotaryOf(context.model),
-                    core_.Backward(context, saved.core, dy, accumulate), dquery, dkey_value,
-                    dturning);
-  Tensor dx = QueriesBackward(context, saved, dquery, accumulate);
+  Tensor dx;
+  Tensor dkey_value;
+  Tensor dturning;
+  {
+    Tensor dquery;
+    {
+      const Tensor dqkv = core_.Backward(context, saved.core, dy, accumulate);
+      dquery = context.New({shape.tokens(), shape.query_size()}, MemoryTag::kWorkspace);
+      dkey_value = context.New(JoinedKeyValueShape(shape, rotary), MemoryTag::kWorkspace);
+      dturning = context.New({shape.tokens(), rotary}, MemoryTag::kWorkspace);
+      JoinHeadsBackward(shape, context.positions(), RotaryOf(context.model), dqkv, dquery,
+                        dkey_value, dturning);
+    }
+    dx = QueriesBackward(context, saved, dquery, accumulate);
+  }
   Tensor both = context.New({dx.dim(0), rank + rotary}, MemoryTag::kWorkspace);
   CopyColumns(key_value_up_.Backward(context, saved.key_value, dkey_value, accumulate), 0, both, 0,
               rank);

@@ -76,6 +76,9 @@ class LatentAttention {
   /// Queries [N, H*D / tp], transient.
   Tensor Queries(const LayerContext& context, const LinearOperand& x,
                  LatentAttentionSaved& saved) const;
+  /// saved.core.qkv from x.
+  void MakeHeads(const LayerContext& context, const LinearOperand& x,
+                 LatentAttentionSaved& saved) const;
   /// The gradient of x as far as queries make it, from theirs.
   Tensor QueriesBackward(const LayerContext& context, const LatentAttentionSaved& saved,
                          const Tensor& dquery, bool accumulate) const;

@@ -13,6 +13,7 @@
 #include "cost_model/stage_costs.h"
 #include "cost_model/timeline.h"
 #include "engine/config/rules.h"
+#include "engine/schedule/pipeline.h"
 
 namespace trimtab {
 namespace {
@@ -33,7 +34,8 @@ RunConfig DeepSeekV3(const Cluster& cluster) {
 
 /// Of every action of a stage.
 StageSeconds SecondsOf(const StageProgram& program, const StageCosts& stage, double end_s) {
-  StageSeconds seconds{.end = end_s};
+  StageSeconds seconds;
+  seconds.end = end_s;
   const StageTimes& times = stage.times;
   for (const Action& action : program) {
     switch (action.kind) {
