@@ -72,8 +72,8 @@ class EmulatedRanksTest : public testing::TestWithParam<LayoutCase> {};
 TEST_P(EmulatedRanksTest, TrainAsCpuRanksDo) {
   const LayoutCase& layout = GetParam();
   RunConfig run = layout.experts ? SmallExpertRun(layout.llama) : SmallRun(layout.llama);
-  // The first step of AdamW divides each gradient by its own size, so without this a rounding in one
-  // that is nearly zero, as many of an expert's are, moves its weight by a whole step.
+  // The first step of AdamW divides each gradient by its own size, so without this a rounding in
+  // one that is nearly zero, as many of an expert's are, moves its weight by a whole step.
   if (layout.experts) run.optimizer.epsilon = 1e-4;
   run.layout = ParseLayout(fmt::format("mbs=2,{}", layout.layout), 0);
   const TrainedLosses expected = TrainOn(/*emulated=*/false, run);
