@@ -7,7 +7,8 @@ constexpr Rule kRules[] = {
     {"hidden-divisible-by-heads",
      "Heads divide the hidden size evenly, or have a size of their own.",
      [](const RunConfig& run) {
-       return run.model.head_dim > 0 || run.model.hidden_size % run.model.num_heads == 0;
+       const ModelConfig& model = run.model;
+       return model.latent.used() || model.head_dim > 0 || model.hidden_size % model.num_heads == 0;
      },
      [](const RunConfig& run) {
        return NotDivisible("hidden_size", run.model.hidden_size, "num_heads", run.model.num_heads);

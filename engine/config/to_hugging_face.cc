@@ -266,7 +266,7 @@ json DeepSeek(const ModelConfig& model, const char* type, const char* architectu
   for (const char* key : {"head_dim", "mlp_bias"}) config.erase(key);
   const json latent = ToJson(model.latent);
   config["q_lora_rank"] = nullptr;
-  config.update(latent);
+  if (!latent.is_null()) config.update(latent);
   if (model.rope_scaling.kind == RopeScalingKind::kYarn && model.attention_scale > 0) {
     config["rope_scaling"]["mscale"] = ScaleExponent(model);
     config["rope_scaling"]["mscale_all_dim"] = ScaleExponent(model);

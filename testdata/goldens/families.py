@@ -61,7 +61,7 @@ DEEPSEEK = dict(
     },
     latent_attention={
         "q_lora_rank": 12,
-        "kv_lora_rank": 10,
+        "kv_lora_rank": 9,
         "qk_nope_head_dim": 6,
         "qk_rope_head_dim": 4,
         "v_head_dim": 7,
@@ -90,7 +90,7 @@ DEEPSEEK_V2 = dict(
     num_kv_heads=4,
     rotary_interleaved=True,
     latent_attention={
-        "kv_lora_rank": 12,
+        "kv_lora_rank": 8,
         "qk_nope_head_dim": 4,
         "qk_rope_head_dim": 4,
         "v_head_dim": 6,

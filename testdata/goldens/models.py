@@ -295,6 +295,15 @@ def mlp(model, w, name, x):
     return linear(w, name + ".linear_fc2", y)
 
 
+def choose_clearly(scores, count):
+    """The highest `count`; fails where rounding to fp32 might choose others."""
+    ordered = scores.sort(dim=-1, descending=True).values
+    if count < scores.shape[-1]:
+        gap = (ordered[..., count - 1] - ordered[..., count]).min().item()
+        assert gap > 2e-5, f"a choice by a margin of {gap}: take another model"
+    return scores.topk(count, dim=-1).indices
+
+
 class Router:
     """Routes one layer, and keeps what its losses and its bias need (DeepSeek-V3, Mixtral)."""
 
@@ -311,10 +320,10 @@ class Router:
             by_group = scores.view(*scores.shape[:-1], groups, -1)
             summed = 2 if moe.get("group_score") == "sum_of_top_two" else 1
             worth = by_group.topk(summed, dim=-1).values.sum(-1)
-            best = worth.topk(moe["group_topk"], dim=-1).indices
+            best = choose_clearly(worth, moe["group_topk"])
             allowed = torch.zeros_like(worth, dtype=torch.bool).scatter(-1, best, True)
             scores = by_group.masked_fill(~allowed[..., None], float("-inf")).flatten(-2)
-        return scores.topk(moe["router_topk"], dim=-1).indices
+        return choose_clearly(scores, moe["router_topk"])
 
     def route(self, logits):
         """Experts and weights [B, T, k], and the losses' mean over the batch."""

@@ -65,7 +65,7 @@ Tensor Random(Device& device, const Shape& shape, DType dtype, uint32_t seed) {
 
 void Measure(CudaDevice& device, const AttentionShape& s, DType dtype) {
   const Shape qkv_shape = {s.tokens(), s.qkv_size()};
-  const Shape out_shape = {s.tokens(), s.heads * s.head_size};
+  const Shape out_shape = {s.tokens(), s.out_size()};
   const Tensor qkv = Random(device, qkv_shape, dtype, 1);
   const Tensor dout = Random(device, out_shape, dtype, 2);
   const Tensor out = Tensor::Empty(device, out_shape, dtype, kTag);
