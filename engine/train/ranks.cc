@@ -72,9 +72,15 @@ void RunMpiRank(const RunConfig& run, const MpiLaunch& launch,
     RequireGroups(run);
     const std::unique_ptr<Device> device = MakeRankDevice(run, launch.local_rank);
     ParallelContext context = MakeMpiContext(world, run.layout, *device, run.model.moe.used());
-    Rank rank(run, context, *device, /*in_process=*/false);
-    body(rank);
-    world.Finish();
+    try {
+      Rank rank(run, context, *device, /*in_process=*/false);
+      body(rank);
+      world.Finish();
+    } catch (...) {
+      // Now, for what unwinds next may wait for the others: groups and GPU have work under way.
+      world.Fail(DescribeFailure(world.rank()));
+      throw;
+    }
     return;
   } catch (...) {
     world.Fail(DescribeFailure(world.rank()));

@@ -18,4 +18,7 @@ NcclId MakeNcclId();
 std::unique_ptr<Communicator> MakeNcclCommunicator(Device& device, GroupKind group, int rank,
                                                    int size, const NcclId& id);
 
+/// `watch`, which also ends waits of the device where one of its rank's communicators has failed.
+std::unique_ptr<WaitWatch> WatchNccl(Device& device, std::unique_ptr<WaitWatch> watch);
+
 }  // namespace trimtab

@@ -25,6 +25,18 @@ std::unique_ptr<Communicator> MakeNccl(Communicator& host, Device& device) {
   return cuda.make_nccl(device, host.group(), host.rank(), host.size(), id);
 }
 
+/// Finds out, while a rank waits for its GPU, that the others will not do their part.
+class DeviceWatch final : public WaitWatch {
+ public:
+  explicit DeviceWatch(MpiWorld& world) : world_(world) {}
+  void Begin() override { world_.BeginDeviceWait(); }
+  void End() override { world_.EndDeviceWait(); }
+  void Check() override { world_.ThrowIfFailed(); }
+
+ private:
+  MpiWorld& world_;
+};
+
 }  // namespace
 
 void CheckMpiWorldSize(int processes, const ParallelConfig& layout) {
@@ -49,6 +61,9 @@ ParallelContext MakeMpiContext(MpiWorld& world, const ParallelConfig& layout, De
         return MakeNccl(*host, device);
       });
   context.host = make_host(GroupKind::kWorld);
+  if (device.kind() == DeviceKind::kCuda && world.size() > 1) {
+    CudaCommOf(device).watch(device, std::make_unique<DeviceWatch>(world));
+  }
   return context;
 }
 

@@ -247,6 +247,14 @@ void MpiWorld::ThrowIfFailed() {
   if (const auto failure = monitor_->failure()) throw CommError(failure->message);
 }
 
+void MpiWorld::BeginDeviceWait() {
+  if (monitor_) monitor_->BeginWait("waits for its device");
+}
+
+void MpiWorld::EndDeviceWait() {
+  if (monitor_) monitor_->EndWait();
+}
+
 void MpiWorld::Fail(const RunFailure& failure) {
   std::optional<RunFailure>& mine = failures_[static_cast<size_t>(rank())];
   if (mine) return;

@@ -13,6 +13,7 @@
 #include "engine/device/cuda/check.h"
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/ops/cuda/attention_graph.h"
+#include "engine/ops/cuda/cudnn_limits.h"
 
 namespace trimtab {
 namespace {
@@ -114,11 +115,11 @@ Entry CudnnState::Build(CudaDevice& device, AttentionPass pass, const AttentionS
             fmt::format("no fused kernel for head size {} in {}{}", shape.head_size, Name(dtype),
                         shape.scores.plain() ? "" : ", with capped, windowed or ALiBi scores")};
   if (!CudnnUnavailable().empty()) return {nullptr, CudnnUnavailable()};
-  // As cudnn-frontend knows, which pads such sequences for these versions.
-  constexpr size_t kTakesAnySequence = 91600;
-  if (pass == AttentionPass::kBackward && shape.sequence % 128 != 0 &&
-      Cudnn().get_version() < kTakesAnySequence)
-    return {nullptr, "cuDNN before 9.16 needs sequences of a multiple of 128 tokens"};
+  if (pass == AttentionPass::kBackward) {
+    const auto version = static_cast<int64_t>(Cudnn().get_version());
+    const std::string refusal = CudnnBackwardRefusal(version, shape.sequence);
+    if (!refusal.empty()) return {nullptr, refusal};
+  }
 
   const cudaStream_t stream = device.Activate();
   const AllowAllocation allow;
@@ -143,6 +144,12 @@ Entry CudnnState::Build(CudaDevice& device, AttentionPass pass, const AttentionS
       }
       try {
         CudnnDescriptor plan = CudnnPlan(config, target);
+        // What it really takes; the configuration says what it may.
+        const int64_t taken = plan.GetInt64(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+        if (taken > CudaDevice::kScratchBytes) {
+          refusal = fmt::format("its plan needs {} bytes of workspace", taken);
+          continue;
+        }
         LogDebug("attention of {}: cuDNN's engine {}, {} sequences and {} key/value heads at once",
                  Describe(pass, shape, dtype), DescribeEngine(config).index, part.batch,
                  part.kv_heads);
