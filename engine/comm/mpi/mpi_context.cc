@@ -27,11 +27,11 @@ std::unique_ptr<Communicator> MakeNccl(Communicator& host, Device& device) {
 
 }  // namespace
 
-void CheckMpiWorldSize(int processes, const ParallelConfig& layout) {
+void CheckMpiWorldSize(int processes, const ParallelConfig& layout, const char* launcher) {
   if (processes == layout.world_size()) return;
   throw UsageError(fmt::format(
-      "mpirun started {} processes, but the layout {} has {} ranks; expected mpirun -n {}",
-      processes, ToString(layout), layout.world_size(), layout.world_size()));
+      "{} started {} processes, but the layout {} has {} ranks; expected {} -n {}", launcher,
+      processes, ToString(layout), layout.world_size(), launcher, layout.world_size()));
 }
 
 ParallelContext MakeMpiContext(MpiWorld& world, const ParallelConfig& layout, Device& device,
