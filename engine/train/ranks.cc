@@ -63,8 +63,8 @@ RunFailure DescribeFailure(int rank) {
 void RunMpiRank(const RunConfig& run, const MpiLaunch& launch,
                 const std::function<void(Rank& rank)>& body) {
   // Before MPI starts: a world of the wrong size is no failure of a run.
-  CheckMpiWorldSize(launch.size, run.layout);
-  // A rank never outlives its mpirun, however that ends.
+  CheckMpiWorldSize(launch.size, run.layout, launch.launcher);
+  // A rank never outlives the daemon that started it, however that ends.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   MpiWorld& world = MpiWorld::OfProcess();
   world.Start();

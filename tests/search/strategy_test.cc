@@ -56,21 +56,6 @@ TEST(Strategy, DryRunsGoToTheBestByClosedForm) {
   EXPECT_EQ(ChooseDryRuns(Objective::kThroughput, candidates, 99), (std::vector<size_t>{2, 0}));
 }
 
-TEST(Strategy, OnlyACrashIsTriedAgainAndOnlyOnce) {
-  for (const TrialState state :
-       {TrialState::kOutOfMemory, TrialState::kTimedOut, TrialState::kFailed}) {
-    CandidateRecord candidate = Predicted(1, 1);
-    EXPECT_FALSE(HasFailed(candidate));
-    Fail(candidate, state);
-    EXPECT_TRUE(HasFailed(candidate)) << Name(state);
-  }
-  CandidateRecord candidate = Predicted(1, 1);
-  Fail(candidate, TrialState::kCrashed);
-  EXPECT_FALSE(HasFailed(candidate));
-  Fail(candidate, TrialState::kCrashed);
-  EXPECT_TRUE(HasFailed(candidate));
-}
-
 TEST(Strategy, NamesComeBack) {
   for (const Objective objective : {Objective::kThroughput, Objective::kMemory, Objective::kCost}) {
     EXPECT_EQ(ParseObjective(Name(objective)), objective);

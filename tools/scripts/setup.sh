@@ -10,7 +10,8 @@ BUILD_PACKAGES=(
   libsqlite3-dev nlohmann-json3-dev openmpi-bin
 )
 # What only a test uses; where it is missing, that test is skipped.
-TEST_PACKAGES=(chromium)
+SLURM_PACKAGES=(munge slurm-client slurm-wlm-basic-plugins slurmctld slurmd)
+TEST_PACKAGES=(chromium "${SLURM_PACKAGES[@]}")
 
 say() { printf '== %s\n' "$*" >&2; }
 

@@ -39,11 +39,11 @@ class DeviceWatch final : public WaitWatch {
 
 }  // namespace
 
-void CheckMpiWorldSize(int processes, const ParallelConfig& layout) {
+void CheckMpiWorldSize(int processes, const ParallelConfig& layout, const char* launcher) {
   if (processes == layout.world_size()) return;
   throw UsageError(fmt::format(
-      "mpirun started {} processes, but the layout {} has {} ranks; expected mpirun -n {}",
-      processes, ToString(layout), layout.world_size(), layout.world_size()));
+      "{} started {} processes, but the layout {} has {} ranks; expected {} -n {}", launcher,
+      processes, ToString(layout), layout.world_size(), launcher, layout.world_size()));
 }
 
 ParallelContext MakeMpiContext(MpiWorld& world, const ParallelConfig& layout, Device& device,
