@@ -16,8 +16,7 @@ Parameter* TiedTable(ParameterStore& store, const LayerContext& context,
                      const Embedding* embedding) {
   if (!context.model.tied_embeddings) return nullptr;
   if (embedding != nullptr) return &embedding->token_table();
-  return &DeclareVocabTable(store.BeginUnit(), context, kTokenTable,
-                            VocabTable::kOutputDuplicate);
+  return &DeclareVocabTable(store.BeginUnit(), context, kTokenTable, VocabTable::kOutputDuplicate);
 }
 
 SoftCap SoftCapOf(const ModelConfig& model) {
@@ -53,10 +52,8 @@ LmHead::LmHead(ParameterStore& store, const LayerContext& context, Parameter* ti
   if (context.model.output_bias) bias_ = &DeclareOutputBias(store, output_layer_.weight());
 }
 
-Tensor LmHead::Logits(const LayerContext& context, LinearOperand normed,
-                      LinearSaved& saved) const {
-  Tensor logits =
-      output_layer_.Forward(context, std::move(normed), MemoryTag::kActivations, saved);
+Tensor LmHead::Logits(const LayerContext& context, LinearOperand normed, LinearSaved& saved) const {
+  Tensor logits = output_layer_.Forward(context, std::move(normed), MemoryTag::kActivations, saved);
   if (bias_ != nullptr) AddBias(bias_->weight, logits);
   const SoftCap soft_cap = SoftCapOf(context.model);
   if (!soft_cap.identity()) ApplySoftCap(soft_cap, logits);

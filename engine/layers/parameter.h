@@ -68,7 +68,8 @@ struct Parameter {
   int64_t offset = 0;  // first element in the flat order
   Tensor weight;       // [rows, columns] or [rows]; undefined while it is not in memory
   Tensor gradient;
-  // Serving multiplies by this: in the place of `weight`, or beside it where rows are looked up too.
+  // Serving multiplies by this: in the place of `weight`, or beside it where rows are looked up
+  // too.
   PackedMatrix packed;
 
   int64_t numel() const { return spec.rows * spec.columns; }

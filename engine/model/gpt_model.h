@@ -53,11 +53,11 @@ struct MicroBatchState {
 
 /// What goes into a chunk for one pass of serving, which has no backward pass.
 struct ServingPass {
-  Tensor tokens;                          // [N] int32; with the embedding
-  Tensor hidden;                          // [N, C]; without the embedding
-  const PagedRows* rows = nullptr;        // what the N rows are
-  std::span<const PagedCache> caches{};   // of the chunk's layers
-  Tensor outputs;                         // [M] int32: the rows whose logits are asked; with the head
+  Tensor tokens;                         // [N] int32; with the embedding
+  Tensor hidden;                         // [N, C]; without the embedding
+  const PagedRows* rows = nullptr;       // what the N rows are
+  std::span<const PagedCache> caches{};  // of the chunk's layers
+  Tensor outputs;  // [M] int32: the rows whose logits are asked; with the head
 };
 
 class GptModel {

@@ -122,9 +122,8 @@ void ForwardTile(const AttentionTile& tile, float* out, int64_t out_stride, floa
   for (int64_t i = 0; i < rows; ++i) {
     float* row = scratch + i * keys;
     const VisibleKeys visible(tile, i);
-    log_sum_exp[i] = WeighScores(
-        {tile.soft_cap, tile.slope, tile.seen + i - 1 - visible.begin},
-        visible.end - visible.begin, row + visible.begin, &sums[i]);
+    log_sum_exp[i] = WeighScores({tile.soft_cap, tile.slope, tile.seen + i - 1 - visible.begin},
+                                 visible.end - visible.begin, row + visible.begin, &sums[i]);
     visible.HideOthers(keys, row);
   }
   Sgemm(rows, tile.head_size, keys, 1.0f, {scratch, keys, false}, View(tile.value), 0.0f, out,

@@ -1,5 +1,5 @@
-// A matrix product whose every element is one chain of multiply-adds, in the order of k: so a row of
-// the result does not depend on how many others there are, nor on how the work is cut.
+// A matrix product whose every element is one chain of multiply-adds, in the order of k: so a row
+// of the result does not depend on how many others there are, nor on how the work is cut.
 #pragma once
 
 #include <cstdint>

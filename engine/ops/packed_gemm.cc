@@ -151,8 +151,8 @@ void Pack(std::span<const float> weights, int64_t index, PackedMatrix& packed) {
     std::fill(scales.begin(), scales.end(), 1.0f);
     const int64_t rows = std::min(kPanelRows, packed.out - p * kPanelRows);
     for (int64_t row = 0; row < rows; ++row) {
-      const auto values = weights.subspan(
-          static_cast<size_t>((p * kPanelRows + row) * packed.in), static_cast<size_t>(packed.in));
+      const auto values = weights.subspan(static_cast<size_t>((p * kPanelRows + row) * packed.in),
+                                          static_cast<size_t>(packed.in));
       for (int64_t first = 0; first < packed.in; first += group_columns) {
         float scale = 1;
         if (groups > 0) {
@@ -185,7 +185,8 @@ void Unpack(const PackedMatrix& packed, int64_t index, std::span<float> weights)
   for (int64_t p = 0; p < packed.panels(); ++p) {
     const int64_t at = index * packed.panels() + p;
     device.CopyToHost(panel.data(), source + at * panel_bytes, panel_bytes);
-    if (panel_scales > 0) CopyToHost(packed.scales.Slice(at * panel_scales, {panel_scales}), scales);
+    if (panel_scales > 0)
+      CopyToHost(packed.scales.Slice(at * panel_scales, {panel_scales}), scales);
     UnpackColumns(packed.format, panel.data(), scales.data(), 0, packed.in, block.data());
     const int64_t rows = std::min(kPanelRows, packed.out - p * kPanelRows);
     for (int64_t row = 0; row < rows; ++row) {

@@ -1,5 +1,5 @@
-// Products with weights that are packed for reading: y = x W^T (+ b), W [out, in] stored in panels of
-// columns of the result, as fp32 or in fewer bits.
+// Products with weights that are packed for reading: y = x W^T (+ b), W [out, in] stored in panels
+// of columns of the result, as fp32 or in fewer bits.
 //
 // A weight is a number of the packed type times a scale: of its row of W for e4m3 and int8, of its
 // row and a group of kInt4Group columns for int4, and none otherwise. On the cpu every element of y
@@ -56,8 +56,8 @@ void Unpack(const PackedMatrix& packed, int64_t index, std::span<float> weights)
 OpRecord PackedGemmRecord(int64_t m, const PackedMatrix& weight, DType dtype);
 OpRecord GroupedPackedGemmRecord(int64_t m, const PackedMatrix& weights, DType dtype);
 
-/// y [m, out] = x [m, in] W^T + bias [out], which may be undefined. x, bias of one type of fp32, bf16,
-/// fp16; y of that type or fp32.
+/// y [m, out] = x [m, in] W^T + bias [out], which may be undefined. x, bias of one type of fp32,
+/// bf16, fp16; y of that type or fp32.
 void PackedGemm(const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& y);
 
 /// y [M, out]: each group of rows of x [M, in] times the matrix of its own.

@@ -182,8 +182,8 @@ void PagedAttention(const AttentionShape& shape, const PagedRows& rows, const Te
   CheckOperand(kOp, "qkv", qkv, QkvShape(shape), device, qkv.dtype());
   CheckOperand(kOp, "out", out, OutShape(shape), device, qkv.dtype());
   const OpScope scope(device, PagedAttentionRecord(shape, rows, qkv.dtype(), cache.dtype()));
-  const Tensor scratch = AttentionScratch(
-      device, PagedAttentionWorkspaceBytes(shape, rows, cache, device.executor()));
+  const Tensor scratch =
+      AttentionScratch(device, PagedAttentionWorkspaceBytes(shape, rows, cache, device.executor()));
   if (device.kind() == DeviceKind::kCuda) {
     return CudaKernel(device, kOp, &CudaOps::paged_attention)(shape, rows, qkv, cache, out);
   }

@@ -76,8 +76,9 @@ OpRecord PagedAttentionRecord(const AttentionShape& shape, const PagedRows& rows
 int64_t PagedAttentionWorkspaceBytes(const AttentionShape& shape, const PagedRows& rows,
                                      const PagedCache& cache, const Executor& executor);
 
-/// Puts keys and values of qkv [N, (H + 2*KV)*D] where their positions belong. `shape` has N tokens.
-/// A scale is the largest magnitude of its token and head over the largest value of the type.
+/// Puts keys and values of qkv [N, (H + 2*KV)*D] where their positions belong. `shape` has N
+/// tokens. A scale is the largest magnitude of its token and head over the largest value of the
+/// type.
 void StoreKv(const AttentionShape& shape, const PagedRows& rows, const Tensor& qkv,
              const PagedCache& cache);
 

@@ -19,12 +19,12 @@ constexpr int64_t kTileRows = 64;
 
 // What the kernels need to know of a call.
 struct Geometry {
-  int64_t group;       // query heads of a key/value head
-  int64_t tile;        // rows of a sequence in one tile
+  int64_t group;  // query heads of a key/value head
+  int64_t tile;   // rows of a sequence in one tile
   int64_t block_size;
   int64_t head_size;
-  int64_t width;       // floats of one row of qkv
-  bool converts;       // the cache is not fp32
+  int64_t width;  // floats of one row of qkv
+  bool converts;  // the cache is not fp32
 
   Geometry(const AttentionShape& s, const PagedCache& cache)
       : group(s.heads / s.kv_heads),
@@ -154,8 +154,7 @@ class TileAttention {
   TileAttention(const AttentionShape& shape, const PagedRows& rows, const PagedCache& cache)
       : shape_(shape), rows_(rows), cache_(cache), geometry_(shape, cache) {}
 
-  void Run(const Tile& tile, int64_t kv_head, const float* qkv, float* out,
-           float* memory) const {
+  void Run(const Tile& tile, int64_t kv_head, const float* qkv, float* out, float* memory) const {
     const Geometry& g = geometry_;
     const TileScratch scratch(g, memory);
     const int64_t count = tile.rows * g.group;  // row r of head h is number r * group + h
@@ -193,8 +192,7 @@ class TileAttention {
     for (int64_t i = 0; i < count; ++i) {
       const int64_t row = tile.first_row + i / g.group;
       const int64_t head = kv_head * g.group + i % g.group;
-      ScaledCopy(g.head_size, 1.0f / sums[static_cast<size_t>(i)],
-                 scratch.result + i * g.head_size,
+      ScaledCopy(g.head_size, 1.0f / sums[static_cast<size_t>(i)], scratch.result + i * g.head_size,
                  out + (row * shape_.heads + head) * g.head_size);
     }
   }
@@ -216,8 +214,7 @@ class TileAttention {
   // The weights of the keys that a row sees, of which `last` is the last; 0 of all others.
   void WeighRow(int64_t last, int64_t head, int64_t stride, float* scores, float* sum) const {
     const ScoreOptions& options = shape_.scores;
-    const int64_t begin =
-        options.window > 0 ? std::max<int64_t>(0, last + 1 - options.window) : 0;
+    const int64_t begin = options.window > 0 ? std::max<int64_t>(0, last + 1 - options.window) : 0;
     WeighScores({.soft_cap = static_cast<float>(options.soft_cap),
                  .slope = AlibiSlope(options.alibi_first + head, options.alibi_heads),
                  .last = last - begin},
@@ -249,8 +246,7 @@ float StoreHead(DType dtype, int64_t n, const float* x, void* entries, int64_t s
   const float inverse = 1.0f / scale;
   for (int64_t i = 0; i < n; ++i) {
     if (dtype == DType::kI8) {
-      static_cast<int8_t*>(entries)[i * stride] =
-          static_cast<int8_t>(std::lrint(x[i] * inverse));
+      static_cast<int8_t*>(entries)[i * stride] = static_cast<int8_t>(std::lrint(x[i] * inverse));
     } else {
       const float value = x[i] * inverse;
       RoundSpan(dtype, 1, &value, ElementAt(dtype, entries, i * stride));
@@ -279,29 +275,29 @@ void StoreKvCpu(int threads, const AttentionShape& s, const PagedRows& rows, con
   const int64_t entries = s.head_size * size;  // of one head of a block
   const int64_t most_blocks = rows.blocks.dim(1);
   const DType dtype = cache.dtype();
-  ParallelFor(threads, s.tokens(), RowGrain(2 * s.kv_heads * s.head_size),
-              [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t position = rows.positions.i32()[row];
-      const int64_t sequence = rows.sequence_of.i32()[row];
-      const int64_t block = rows.blocks.i32()[sequence * most_blocks + position / size];
-      const int64_t slot = position % size;
-      const float* key = qkv + row * s.qkv_size() + s.heads * s.head_size;
-      const float* value = key + s.kv_heads * s.head_size;
-      for (int64_t head = 0; head < s.kv_heads; ++head) {
-        const int64_t index = block * s.kv_heads + head;
-        const float key_scale =
-            StoreHead(dtype, s.head_size, key + head * s.head_size,
-                      ElementAt(dtype, cache.keys.raw(), index * entries + slot), size);
-        const float value_scale = StoreHead(
-            dtype, s.head_size, value + head * s.head_size,
-            ElementAt(dtype, cache.values.raw(), index * entries + slot * s.head_size), 1);
-        if (!cache.scales.defined()) continue;
-        cache.scales.f32()[index * size + slot] = key_scale;
-        cache.scales.f32()[(cache.blocks() * s.kv_heads + index) * size + slot] = value_scale;
-      }
-    }
-  });
+  ParallelFor(
+      threads, s.tokens(), RowGrain(2 * s.kv_heads * s.head_size), [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          const int64_t position = rows.positions.i32()[row];
+          const int64_t sequence = rows.sequence_of.i32()[row];
+          const int64_t block = rows.blocks.i32()[sequence * most_blocks + position / size];
+          const int64_t slot = position % size;
+          const float* key = qkv + row * s.qkv_size() + s.heads * s.head_size;
+          const float* value = key + s.kv_heads * s.head_size;
+          for (int64_t head = 0; head < s.kv_heads; ++head) {
+            const int64_t index = block * s.kv_heads + head;
+            const float key_scale =
+                StoreHead(dtype, s.head_size, key + head * s.head_size,
+                          ElementAt(dtype, cache.keys.raw(), index * entries + slot), size);
+            const float value_scale = StoreHead(
+                dtype, s.head_size, value + head * s.head_size,
+                ElementAt(dtype, cache.values.raw(), index * entries + slot * s.head_size), 1);
+            if (!cache.scales.defined()) continue;
+            cache.scales.f32()[index * size + slot] = key_scale;
+            cache.scales.f32()[(cache.blocks() * s.kv_heads + index) * size + slot] = value_scale;
+          }
+        }
+      });
 }
 
 void PagedAttentionCpu(int threads, const AttentionShape& shape, const PagedRows& rows,

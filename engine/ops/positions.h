@@ -11,10 +11,10 @@ namespace trimtab {
 
 /// The positions of the tokens of each sequence on this rank: two runs, in their order; or a list.
 struct Positions {
-  int64_t sequence = 0;  // tokens of a sequence on this rank
-  int64_t run = 0;       // of these in the first run
-  int64_t first = 0;     // position of the first run's first token
-  int64_t second = 0;    // and of the second's
+  int64_t sequence = 0;           // tokens of a sequence on this rank
+  int64_t run = 0;                // of these in the first run
+  int64_t first = 0;              // position of the first run's first token
+  int64_t second = 0;             // and of the second's
   const int32_t* list = nullptr;  // [sequence], on the device; where there is one, it says all
   int64_t list_end = 0;           // one past its largest
 
