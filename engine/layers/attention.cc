@@ -104,6 +104,10 @@ void SelfAttention::HeadNormsBackward(const LayerContext& context, const SelfAtt
 void SelfAttention::ForwardCore(const LayerContext& context, SelfAttentionSaved& saved) const {
   const AttentionShape shape = ShapeOf(context);
   saved.out = context.New({shape.tokens(), shape.heads * shape.head_size}, MemoryTag::kActivations);
+  if (context.paged != nullptr) {
+    StoreKv(shape, *context.paged, saved.qkv, *context.cache);
+    return PagedAttention(shape, *context.paged, saved.qkv, *context.cache, saved.out);
+  }
   saved.log_sum_exp =
       context.NewF32({shape.batch, shape.heads, shape.sequence}, MemoryTag::kActivations);
   if (context.parallel.layout.cp > 1) {
