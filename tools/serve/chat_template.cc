@@ -219,4 +219,17 @@ ChatPrompt ChatTemplate::Render(const std::vector<ChatMessage>& messages) const 
   return prompt;
 }
 
+std::unique_ptr<ChatTemplate> FindChatTemplate(const std::string& name, const Tokenizer& tokenizer,
+                                               std::string& why) {
+  if (!name.empty()) return std::make_unique<ChatTemplate>(name, tokenizer);
+  const std::string jinja = tokenizer.chat_template();
+  const std::string known = ChatTemplate::Recognise(jinja);
+  if (!known.empty()) return std::make_unique<ChatTemplate>(known, tokenizer);
+  why = fmt::format("{}; expected --chat-template with one of {}",
+                    jinja.empty() ? "no chat template came with this model"
+                                  : "the chat template of this model is none that is known",
+                    fmt::join(ChatTemplate::Names(), ", "));
+  return nullptr;
+}
+
 }  // namespace trimtab

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,5 +47,10 @@ class ChatTemplate {
   std::string name_;
   const Tokenizer& tokenizer_;
 };
+
+/// The template of `name`, or, where that is empty, the one that came with the tokenizer. None of
+/// either: null, and `why` says what is missing. Throws InputError as ChatTemplate does.
+std::unique_ptr<ChatTemplate> FindChatTemplate(const std::string& name, const Tokenizer& tokenizer,
+                                               std::string& why);
 
 }  // namespace trimtab

@@ -10,6 +10,19 @@
 namespace trimtab {
 namespace {
 
+class Lines : public sentencepiece::SentenceIterator {
+ public:
+  explicit Lines(std::vector<std::string> lines) : lines_(std::move(lines)) {}
+  bool done() const override { return next_ == lines_.size(); }
+  void Next() override { ++next_; }
+  const std::string& value() const override { return lines_[next_]; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  std::vector<std::string> lines_;
+  size_t next_ = 0;
+};
+
 /// A model that SentencePiece itself trains on lines in many scripts.
 std::string TrainModel(const std::string& type) {
   std::vector<std::string> lines;
@@ -17,17 +30,18 @@ std::string TrainModel(const std::string& type) {
     for (const std::string& line : ManyScripts()) lines.push_back(line);
   }
   std::string model;
+  Lines iterator(std::move(lines));
   const auto status =
       sentencepiece::SentencePieceTrainer::Train({{"model_type", type},
                                                   {"vocab_size", "420"},
                                                   {"byte_fallback", "true"},
-                                                  {"character_coverage", "0.8"},
+                                                  {"character_coverage", "0.98"},
                                                   {"split_digits", "true"},
                                                   {"normalization_rule_name", "identity"},
                                                   {"remove_extra_whitespaces", "false"},
                                                   {"hard_vocab_limit", "false"},
                                                   {"minloglevel", "9"}},
-                                                 lines, &model);
+                                                 &iterator, &model);
   EXPECT_TRUE(status.ok()) << status.ToString();
   return model;
 }
@@ -39,7 +53,9 @@ TEST_P(SentencePiece, RoundTripsEveryScript) {
   EXPECT_EQ(tokenizer->name(), "sentencepiece");
   EXPECT_EQ(tokenizer->eod_id(), 2);
   EXPECT_EQ(tokenizer->prompt_prefix(), std::vector<int32_t>{1});
-  for (const std::string& line : ManyScripts()) {
+  std::vector<std::string> lines = ManyScripts();
+  lines.emplace_back("a rocket \U0001F680 that no piece has: bytes");
+  for (const std::string& line : lines) {
     std::vector<int32_t> ids;
     tokenizer->Encode(line, ids);
     EXPECT_EQ(tokenizer->Decode(ids), line);
