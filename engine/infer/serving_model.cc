@@ -79,7 +79,7 @@ void ServingModel::Place(Parameter& parameter, std::span<const float> values) {
     parameter.packed = NewPackedMatrix(device_, format, spec.multiplied, rows, spec.columns);
     const int64_t size = rows * spec.columns;
     for (int64_t i = 0; i < spec.multiplied && !values.empty(); ++i) {
-      Pack(values.subspan(static_cast<size_t>(i * size), static_cast<size_t>(size)), i,
+      PackWeights(values.subspan(static_cast<size_t>(i * size), static_cast<size_t>(size)), i,
            parameter.packed);
     }
   }
