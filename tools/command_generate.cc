@@ -46,7 +46,7 @@ class GenerateCommand : public Command {
   int Run(const OutputOptions& output) override {
     const std::vector<std::string> prompts = Prompts();
     const std::unique_ptr<WeightSource> weights = serving_.OpenWeights();
-    tokenizer_ = serving_.OpenTokenizer(*weights);
+    tokenizer_ = serving_.OpenTokenizerOf(*weights);
     const std::unique_ptr<Engine> engine = MakeEngine(serving_.Config(*weights), *weights);
     CatchStopSignals();
     for (const std::string& prompt : prompts) Ask(*engine, prompt);
@@ -89,7 +89,8 @@ class GenerateCommand : public Command {
 
   void Ask(Engine& engine, const std::string& prompt) {
     GenerationRequest request;
-    tokenizer_->Encode(prompt, request.prompt);
+    request.prompt = tokenizer_->prompt_prefix();
+    tokenizer_->Encode(prompt, SpecialNames::kTokens, request.prompt);
     request.max_tokens = max_tokens_;
     request.sampling = sampling_.options;
     request.sampling.seed = static_cast<uint64_t>(seed_);
@@ -107,7 +108,9 @@ class GenerateCommand : public Command {
     Answer& answer = answers_.at(update.id);
     for (const SampledToken& token : update.tokens) {
       answer.tokens.push_back(token.id);
-      Add(answer, answer.stream.Add(tokenizer_->Decode(std::span(&token.id, 1))), update.id, output);
+      std::string bytes;
+      tokenizer_->AppendBytes(token.id, bytes);
+      Add(answer, answer.stream.Add(bytes), update.id, output);
       if (answer.stream.stopped()) break;
     }
     if (answer.stream.stopped()) {

@@ -6,7 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "engine/data/indexed_dataset.h"
+#include "engine/data/open_tokenizer.h"
 
 namespace trimtab {
 namespace {
@@ -33,7 +33,8 @@ void ServingFlags::Declare(FlagSet& flags) {
   flags.Text("--load-hf", load_hf_,
              "Hugging Face folder (config.json and safetensors files) to serve, instead of --load");
   flags.Text("--tokenizer", tokenizer_,
-             "'byte'; if left out, that of the dataset which the checkpoint was trained on");
+             "'byte', tokenizer.json, tokenizer.model or a folder with one; if left out, that of the "
+             "folder, or of the dataset which the checkpoint was trained on");
   flags.Text("--layout", layout_, "tp=2,pp=2,...: how the model lies on the ranks");
   flags.Choice("--device", device_, {"cpu", "cuda"}, "what computes");
   flags.Integer("--threads-per-rank", config_.threads_per_rank, 0, 4096,
@@ -68,19 +69,19 @@ std::unique_ptr<WeightSource> ServingFlags::OpenWeights() const {
   return load_.empty() ? OpenHuggingFaceWeights(load_hf_) : OpenCheckpointWeights(load_);
 }
 
-std::unique_ptr<Tokenizer> ServingFlags::OpenTokenizer(const WeightSource& weights) const {
-  std::string name = tokenizer_;
-  if (name.empty() && !weights.data().empty()) {
-    const IndexedDataset data(weights.data());
-    if (data.info()) name = data.info()->tokenizer;
+std::unique_ptr<Tokenizer> ServingFlags::FindTokenizer(const WeightSource& weights) const {
+  if (!tokenizer_.empty()) return OpenTokenizer(tokenizer_);
+  const std::string& folder = load_.empty() ? load_hf_ : load_;
+  if (HasTokenizer(folder)) return OpenTokenizer(folder);
+  if (weights.data().empty()) {
+    throw UsageError(fmt::format(
+        "{}: nothing says how the model's tokens become text; expected --tokenizer", folder));
   }
-  if (name.empty()) {
-    throw UsageError("nothing says how the model's tokens become text; expected --tokenizer");
-  }
-  if (name != "byte") {
-    throw UsageError(fmt::format("--tokenizer: unknown tokenizer '{}'; expected 'byte'", name));
-  }
-  std::unique_ptr<Tokenizer> tokenizer = MakeByteTokenizer();
+  return OpenDatasetTokenizer(weights.data());
+}
+
+std::unique_ptr<Tokenizer> ServingFlags::OpenTokenizerOf(const WeightSource& weights) const {
+  std::unique_ptr<Tokenizer> tokenizer = FindTokenizer(weights);
   if (tokenizer->vocab_size() > weights.model().vocab_size) {
     throw InputError(fmt::format("the tokenizer has {} ids; expected at most the model's {}",
                                  tokenizer->vocab_size(), weights.model().vocab_size));

@@ -19,10 +19,12 @@ class ServingFlags {
 
   /// What the flags ask for. Throws UsageError, InputError, StorageError.
   std::unique_ptr<WeightSource> OpenWeights() const;
-  std::unique_ptr<Tokenizer> OpenTokenizer(const WeightSource& weights) const;
+  std::unique_ptr<Tokenizer> OpenTokenizerOf(const WeightSource& weights) const;
   ServingConfig Config(const WeightSource& weights) const;
 
  private:
+  std::unique_ptr<Tokenizer> FindTokenizer(const WeightSource& weights) const;
+
   std::string load_;
   std::string load_hf_;
   std::string tokenizer_;
