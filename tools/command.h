@@ -31,6 +31,7 @@ std::unique_ptr<Command> MakeProfileCommand();
 std::unique_ptr<Command> MakeCalibrateCommand();
 std::unique_ptr<Command> MakeTrainCommand();
 std::unique_ptr<Command> MakeExportCommand();
+std::unique_ptr<Command> MakeGenerateCommand();
 std::unique_ptr<Command> MakeDataBuildCommand();
 std::unique_ptr<Command> MakeDataInfoCommand();
 std::unique_ptr<Command> MakeReportCommand();

@@ -30,15 +30,15 @@ bool Int4GroupsFit(const ServingConfig& config) {
 }
 
 constexpr ServingRule kRules[] = {
-    {"serving-layout", "serving is laid out over tp, pp, ep and etp",
+    {"serving-layout", "serving is laid out over tp (with sp), pp, ep and etp",
      [](const ServingConfig& c) {
        const ParallelConfig& l = c.layout;
-       return !l.sequence_parallel && l.cp == 1 && l.vp == 1 && l.zero == 0 && l.dp == 1 &&
+       return l.cp == 1 && l.vp == 1 && l.zero == 0 && l.dp == 1 &&
               l.tp_overlap_chunks == 1;
      },
      [](const ServingConfig& c) {
        return fmt::format(
-           "layout {}; expected sp, cp, vp, zero, dp and tp_overlap_chunks at their "
+           "layout {}; expected cp, vp, zero, dp and tp_overlap_chunks at their "
            "defaults",
            ToString(c.layout));
      }},
@@ -56,14 +56,6 @@ constexpr ServingRule kRules[] = {
      [](const ServingConfig& c) {
        return fmt::format("a router of {}; expected one that looks at no other token",
                           c.model.moe.capacity_factor > 0 ? "limited capacity" : "kind sinkhorn");
-     }},
-    {"serving-experts", "experts are on every rank, or each of them is on one",
-     [](const ServingConfig& c) {
-       return !c.model.moe.used() || c.layout.tp == 1 || c.layout.ep * c.layout.etp == c.layout.tp;
-     },
-     [](const ServingConfig& c) {
-       return fmt::format("tp {}, ep {}, etp {}; expected ep * etp = tp", c.layout.tp, c.layout.ep,
-                          c.layout.etp);
      }},
     {"serving-int4-groups", "int4 weights have a scale for every 32 inputs",
      [](const ServingConfig& c) { return c.weights != WeightFormat::kInt4 || Int4GroupsFit(c); },

@@ -4,19 +4,21 @@
 #include <numeric>
 #include <utility>
 
+#include "engine/base/units.h"
 #include "engine/train/trainer.h"
 
 namespace trimtab {
 namespace {
 
-/// The rows of a plan, and those whose logits are asked.
+/// The rows of a plan, and those whose logits are asked; of both a multiple of `multiple`. Rows that
+/// fill up are a sequence of their own, which lies in the blocks from `spare_block` on.
 struct PlanRows {
   std::vector<PagedSequence> sequences;
   std::vector<std::vector<int32_t>> blocks;
   std::vector<int32_t> tokens;
   std::vector<int32_t> outputs;
 
-  explicit PlanRows(const StepPlan& plan) {
+  PlanRows(const StepPlan& plan, int64_t multiple, int64_t spare_block) {
     for (const PlannedSequence& each : plan.sequences) {
       const auto first = std::ssize(tokens);
       const auto count = std::ssize(each.tokens);
@@ -27,6 +29,16 @@ struct PlanRows {
         outputs.push_back(static_cast<int32_t>(first + row));
       }
     }
+    const auto count = std::ssize(tokens);
+    if (const int64_t more = RoundUp(count, multiple) - count; more > 0) {
+      sequences.push_back({count, more, 0});
+      tokens.resize(static_cast<size_t>(count + more));
+      auto& spare = blocks.emplace_back(static_cast<size_t>(more));
+      std::iota(spare.begin(), spare.end(), static_cast<int32_t>(spare_block));
+    }
+    // A step without logits has a head all the same.
+    outputs.resize(static_cast<size_t>(
+        RoundUp(std::max<int64_t>(1, std::ssize(outputs)), multiple)));
   }
 };
 
@@ -62,7 +74,7 @@ ServingModel::ServingModel(const ServingConfig& config, const ParallelContext& p
   LoadWeights(source);
   const ModelConfig& model = run_.model;
   for (int64_t i = 0; i < model_.chunk().num_layers; ++i) {
-    caches_.push_back(NewPagedCache(device, config_.cache_blocks, config_.block_size,
+    caches_.push_back(NewPagedCache(device, config_.cache_blocks + row_multiple() - 1, config_.block_size,
                                     model.num_kv_heads / parallel.layout.tp, model.head_size(),
                                     config_.cache));
   }
@@ -79,7 +91,7 @@ void ServingModel::Place(Parameter& parameter, std::span<const float> values) {
     parameter.packed = NewPackedMatrix(device_, format, spec.multiplied, rows, spec.columns);
     const int64_t size = rows * spec.columns;
     for (int64_t i = 0; i < spec.multiplied && !values.empty(); ++i) {
-      Pack(values.subspan(static_cast<size_t>(i * size), static_cast<size_t>(size)), i,
+      PackWeights(values.subspan(static_cast<size_t>(i * size), static_cast<size_t>(size)), i,
            parameter.packed);
     }
   }
@@ -113,7 +125,7 @@ void ServingModel::LoadBuffers(const WeightSource& source) {
 }
 
 std::vector<float> ServingModel::Run(const StepPlan& plan) {
-  const PlanRows rows(plan);
+  const PlanRows rows(plan, row_multiple(), config_.cache_blocks);
   const PagedRows paged =
       MakePagedRows(device_, rows.sequences, rows.blocks, MemoryTag::kActivations);
   ServingPass pass;
@@ -123,27 +135,24 @@ std::vector<float> ServingModel::Run(const StepPlan& plan) {
   if (model_.chunk().embedding) {
     pass.tokens = UploadIds(device_, rows.tokens);
   } else {
-    pass.hidden = context_.New({paged.count(), run_.model.hidden_size}, MemoryTag::kActivations);
+    pass.hidden = context_.New({paged.count() / row_multiple(), run_.model.hidden_size},
+                               MemoryTag::kActivations);
     parallel_.pp->Recv(pass.hidden, rank - 1);
   }
   if (!model_.chunk().head) {
     parallel_.pp->Send(model_.Serve(pass), rank + 1);
     return {};
   }
-  // A pass of prompts that go on has no logits to make, but its keys and values.
-  const bool none = rows.outputs.empty();
-  pass.outputs = UploadIds(device_, none ? std::vector<int32_t>{0} : rows.outputs);
-  const Tensor logits = model_.Serve(pass);
-  return none ? std::vector<float>() : CollectLogits(logits);
+  pass.outputs = UploadIds(device_, rows.outputs);
+  return CollectLogits(model_.Serve(pass), plan.logit_rows());
 }
 
-std::vector<float> ServingModel::CollectLogits(const Tensor& logits) const {
+std::vector<float> ServingModel::CollectLogits(const Tensor& logits, int64_t rows) const {
   const int64_t tp = parallel_.layout.tp;
-  const int64_t rows = logits.dim(0);
   const int64_t share = logits.dim(1);
   Tensor all = logits;
   if (tp > 1) {
-    all = context_.New({tp * rows, share}, MemoryTag::kCommunication);
+    all = context_.New({tp * logits.dim(0), share}, MemoryTag::kCommunication);
     parallel_.tp->AllGather(logits, all);
   }
   if (parallel_.tp_rank != 0 || device_.kind() == DeviceKind::kMeta) return {};
@@ -155,7 +164,7 @@ std::vector<float> ServingModel::CollectLogits(const Tensor& logits) const {
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t rank = 0; rank < tp; ++rank) {
       const int64_t used = std::clamp<int64_t>(vocab - rank * share, 0, share);
-      const auto first = shares.begin() + (rank * rows + row) * share;
+      const auto first = shares.begin() + (rank * logits.dim(0) + row) * share;
       whole.insert(whole.end(), first, first + used);
     }
   }

@@ -17,6 +17,7 @@ class CheckpointWeights final : public WeightSource {
   const std::map<std::string, std::vector<float>>& buffers() const override {
     return reader_.header().buffers;
   }
+  std::string data() const override { return reader_.header().run.data; }
 
  private:
   CheckpointReader reader_;

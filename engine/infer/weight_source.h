@@ -19,6 +19,8 @@ class WeightSource {
   virtual void Read(const TensorSlice& slice) const = 0;
   /// What the model keeps beside its parameters, by name.
   virtual const std::map<std::string, std::vector<float>>& buffers() const = 0;
+  /// Prefix of the dataset that the model was trained on; empty where that is not known.
+  virtual std::string data() const { return {}; }
 };
 
 /// A checkpoint of a training run. Throws StorageError.

@@ -128,10 +128,11 @@ Tensor GptModel::Serve(const ServingPass& pass) const {
   }
   if (!head_) return x;
   context.device.EnterPiece({PieceKind::kHead, PassKind::kForward});
+  x = GatherRows(context, x);
   context.sequence = pass.outputs.numel();
   context.paged = nullptr;
-  Tensor last = context.New({context.sequence, x.dim(1)}, MemoryTag::kActivations);
-  Permute(x, pass.outputs, /*topk=*/1, last);
+  Tensor last = context.New({context.rows(), x.dim(1)}, MemoryTag::kActivations);
+  Permute(x, pass.outputs.Slice(context.row_begin(), {context.rows()}), /*topk=*/1, last);
   return head_->Logits(context, last);
 }
 

@@ -133,7 +133,7 @@ PackedMatrix NewPackedMatrix(Device& device, WeightFormat format, int64_t matric
   return packed;
 }
 
-void Pack(std::span<const float> weights, int64_t index, PackedMatrix& packed) {
+void PackWeights(std::span<const float> weights, int64_t index, PackedMatrix& packed) {
   TRIMTAB_ASSERT(std::ssize(weights) == packed.out * packed.in && index < packed.matrices,
                  "{} weights as matrix {} of {}, {} by {}", weights.size(), index, packed.matrices,
                  packed.out, packed.in);
@@ -174,7 +174,7 @@ void Pack(std::span<const float> weights, int64_t index, PackedMatrix& packed) {
   }
 }
 
-void Unpack(const PackedMatrix& packed, int64_t index, std::span<float> weights) {
+void UnpackWeights(const PackedMatrix& packed, int64_t index, std::span<float> weights) {
   Device& device = packed.values.device();
   const int64_t panel_bytes = PanelBytes(packed);
   const int64_t panel_scales = packed.groups() * kPanelRows;

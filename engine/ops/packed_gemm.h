@@ -49,9 +49,9 @@ PackedMatrix MatrixOf(const PackedMatrix& packed, int64_t index);
 
 /// Rounds W [out, in], matrix `index`, into its place: to the nearest number that the format has,
 /// scales so that the largest magnitude is the format's largest. No effect on meta.
-void Pack(std::span<const float> weights, int64_t index, PackedMatrix& packed);
+void PackWeights(std::span<const float> weights, int64_t index, PackedMatrix& packed);
 /// What was packed, as it multiplies [out, in].
-void Unpack(const PackedMatrix& packed, int64_t index, std::span<float> weights);
+void UnpackWeights(const PackedMatrix& packed, int64_t index, std::span<float> weights);
 
 OpRecord PackedGemmRecord(int64_t m, const PackedMatrix& weight, DType dtype);
 OpRecord GroupedPackedGemmRecord(int64_t m, const PackedMatrix& weights, DType dtype);
