@@ -37,16 +37,21 @@ void OnStopSignal(int signal) {
 
 }  // namespace
 
-void CatchStopSignals() {
+void CatchStopSignals(bool announce) {
   signals_seen = 0;
   first_signal = 0;
-  speaks = LaunchedRank() == 0;  // mpirun passes a signal on to every rank
+  speaks = announce && LaunchedRank() == 0;  // mpirun passes a signal on to every rank
   struct sigaction action {};
   action.sa_handler = OnStopSignal;
   action.sa_flags = SA_RESTART;
   ::sigemptyset(&action.sa_mask);
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
+}
+
+void ReleaseStopSignals() {
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
 }
 
 StopLevel RequestedStop() {
