@@ -48,11 +48,11 @@ void OnStopSignal(int signal) {
 
 }  // namespace
 
-void CatchStopSignals() {
+void CatchStopSignals(bool announce) {
   signals_seen = 0;
   first_signal = 0;
   by_scheduler = false;
-  speaks = LaunchedRank() == 0;  // mpirun passes a signal on to every rank
+  speaks = announce && LaunchedRank() == 0;  // mpirun passes a signal on to every rank
   struct sigaction action {};
   action.sa_handler = OnStopSignal;
   action.sa_flags = SA_RESTART;
@@ -66,6 +66,10 @@ void CatchStopSignals() {
 }
 
 bool StoppedByScheduler() { return by_scheduler; }
+
+void ReleaseStopSignals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR2}) std::signal(signal, SIG_DFL);
+}
 
 StopLevel RequestedStop() {
   const int seen = signals_seen;

@@ -10,7 +10,10 @@ enum class StopLevel { kNone, kDrain, kCancel };
 
 /// Counts SIGINT, SIGTERM and SIGUSR2 from now on instead of dying of them; the third ends the
 /// process at once with 128 + n. Without it they end the process as usual. Forgets earlier ones.
-void CatchStopSignals();
+/// With `announce`, stderr says what each does.
+void CatchStopSignals(bool announce = true);
+/// From now on they end the process as usual again.
+void ReleaseStopSignals();
 
 StopLevel RequestedStop();
 /// 128 + the number of the first signal that came; 0 if none did.

@@ -65,7 +65,11 @@ std::string_view Name(OpKind kind) {
                                                                         "unpermute",
                                                                         "unpermute_backward",
                                                                         "gate_rows",
-                                                                        "gate_rows_backward"};
+                                                                        "gate_rows_backward",
+                                                                        "store_kv",
+                                                                        "paged_attention",
+                                                                        "packed_gemm",
+                                                                        "grouped_packed_gemm"};
   return kNames[static_cast<size_t>(kind)];
 }
 

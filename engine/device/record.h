@@ -75,8 +75,12 @@ enum class OpKind : int {
   kUnpermuteBackward,  // the same
   kGateRows,
   kGateRowsBackward,
+  kStoreKv,            // rows, columns: of keys and values
+  kPagedAttention,     // rows, query heads, D, kv heads
+  kPackedGemm,         // dims m, n, k
+  kGroupedPackedGemm,  // dims m, n, k of the mean group; groups
 };
-inline constexpr int kOpKindCount = static_cast<int>(OpKind::kGateRowsBackward) + 1;
+inline constexpr int kOpKindCount = static_cast<int>(OpKind::kGroupedPackedGemm) + 1;
 
 /// "gemm", "attention_forward", ...: the names used in hardware profiles and reports.
 std::string_view Name(OpKind kind);

@@ -60,6 +60,10 @@ AttentionShape CoreAttention::ShapeOf(const LayerContext& context) const {
 void CoreAttention::Attend(const LayerContext& context, CoreAttentionSaved& saved) const {
   const AttentionShape shape = ShapeOf(context);
   saved.out = context.New({shape.tokens(), shape.out_size()}, MemoryTag::kActivations);
+  if (context.paged != nullptr) {
+    StoreKv(shape, *context.paged, saved.qkv, *context.cache);
+    return PagedAttention(shape, *context.paged, saved.qkv, *context.cache, saved.out);
+  }
   saved.log_sum_exp =
       context.NewF32({shape.batch, shape.heads, shape.sequence}, MemoryTag::kActivations);
   if (context.parallel.layout.cp > 1) {

@@ -23,6 +23,7 @@ ReplicatedLinear::ReplicatedLinear(ParameterStore& store, const LayerContext& co
                               .rows = out,
                               .columns = in,
                               .tensor_parallel = false,
+                              .multiplied = 1,
                               .init = InitKind::kNormal,
                               .init_std = context.model.init_std,
                               .partition = WholePartition(out, in)})) {
@@ -38,7 +39,11 @@ Tensor ReplicatedLinear::Forward(const LayerContext& context, const Tensor& x, M
                                  DType type) const {
   Tensor y = Tensor::Empty(context.device, {x.dim(0), weight_->spec.rows}, type, tag);
   const Tensor bias = bias_ != nullptr ? As(context, bias_->weight, type) : Tensor();
-  Gemm(x, Transpose::kNo, weight_->weight, Transpose::kYes, y, {.bias = bias});
+  if (weight_->packed.defined()) {
+    PackedGemm(x, weight_->packed, bias, y);
+  } else {
+    Gemm(x, Transpose::kNo, weight_->weight, Transpose::kYes, y, {.bias = bias});
+  }
   return y;
 }
 

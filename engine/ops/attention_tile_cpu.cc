@@ -107,6 +107,12 @@ void AddAlibi(const AttentionTile& tile, int64_t row, const VisibleKeys& visible
 
 }  // namespace
 
+float WeighScores(const ScoreRow& row, int64_t n, float* scores, float* sum) {
+  if (row.soft_cap > 0) SoftCapRow(n, row.soft_cap, scores);
+  if (row.slope != 0.0f) AlibiRow(n, row.slope, row.last, scores);
+  return SoftmaxRow(n, scores, sum);
+}
+
 void ForwardTile(const AttentionTile& tile, float* out, int64_t out_stride, float* sums,
                  float* log_sum_exp, float* scratch) {
   const int64_t rows = tile.rows;
@@ -116,11 +122,8 @@ void ForwardTile(const AttentionTile& tile, float* out, int64_t out_stride, floa
   for (int64_t i = 0; i < rows; ++i) {
     float* row = scratch + i * keys;
     const VisibleKeys visible(tile, i);
-    const int64_t count = visible.end - visible.begin;
-    float* scores = row + visible.begin;
-    if (tile.soft_cap > 0) SoftCapRow(count, tile.soft_cap, scores);
-    AddAlibi(tile, i, visible, scores);
-    log_sum_exp[i] = SoftmaxRow(count, scores, &sums[i]);
+    log_sum_exp[i] = WeighScores({tile.soft_cap, tile.slope, tile.seen + i - 1 - visible.begin},
+                                 visible.end - visible.begin, row + visible.begin, &sums[i]);
     visible.HideOthers(keys, row);
   }
   Sgemm(rows, tile.value_size, keys, 1.0f, {scratch, keys, false}, View(tile.value), 0.0f, out,

@@ -33,6 +33,17 @@ struct AttentionTile {
   HeadRows value;
 };
 
+/// What becomes of the `n` scores of one query, the visible ones, before the softmax.
+struct ScoreRow {
+  float soft_cap = 0;  // 0 = none
+  float slope = 0;     // ALiBi: what a score loses per key before key `last`
+  int64_t last = 0;
+};
+
+/// Turns `scores` [n] into their weights e^(score - the highest), whose sum it puts into `sum`;
+/// returns the log-sum-exp.
+float WeighScores(const ScoreRow& row, int64_t n, float* scores, float* sum);
+
 /// out [rows, Dv], `out_stride` apart, = the sums of the values weighted by e^(score - the row's
 /// highest); of each row the sum of the weights, and the log-sum-exp of its scores. `scratch` holds
 /// rows * keys floats.

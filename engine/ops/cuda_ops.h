@@ -19,6 +19,8 @@
 #include "engine/ops/head_norm.h"
 #include "engine/ops/latent_heads.h"
 #include "engine/ops/norm.h"
+#include "engine/ops/packed_gemm.h"
+#include "engine/ops/paged_attention.h"
 #include "engine/ops/permute.h"
 #include "engine/ops/quantize.h"
 #include "engine/ops/router.h"
@@ -98,6 +100,9 @@ struct CudaOps {
   decltype(&UnpermuteBackward) unpermute_backward = nullptr;
   decltype(&GateRows) gate_rows = nullptr;
   decltype(&GateRowsBackward) gate_rows_backward = nullptr;
+  decltype(&StoreKv) store_kv = nullptr;
+  decltype(&PagedAttention) paged_attention = nullptr;
+  decltype(&PackedGemm) packed_gemm = nullptr;
 };
 
 /// Throws EnvironmentError "op has no kernel on device": for dispatchers.

@@ -25,6 +25,8 @@ void FillCudaOps(CudaOps& ops) {
   FillSequenceRoutingOps(ops);
   FillPermuteOps(ops);
   FillGateRowsOps(ops);
+  FillPagedAttentionOps(ops);
+  FillPackedGemmOps(ops);
 }
 
 }  // namespace trimtab

@@ -28,6 +28,8 @@ void FillRouterOps(CudaOps& ops);
 void FillSequenceRoutingOps(CudaOps& ops);
 void FillPermuteOps(CudaOps& ops);
 void FillGateRowsOps(CudaOps& ops);
+void FillPagedAttentionOps(CudaOps& ops);
+void FillPackedGemmOps(CudaOps& ops);
 
 /// All of the above.
 void FillCudaOps(CudaOps& ops);

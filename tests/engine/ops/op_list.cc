@@ -371,6 +371,7 @@ std::vector<OpCase> EveryOpIn(DType dtype, DType gradient) {
   AddFusedFp8(ops, types);
   for (OpCase& op : AttentionOpsIn(dtype, gradient)) ops.push_back(std::move(op));
   for (OpCase& op : ExpertOpsIn(dtype, gradient)) ops.push_back(std::move(op));
+  for (OpCase& op : ServingOpsIn(dtype)) ops.push_back(std::move(op));
   for (OpCase& op : ops) op.name += fmt::format("_{}", Name(dtype));
   return ops;
 }
