@@ -33,8 +33,7 @@ constexpr ServingRule kRules[] = {
     {"serving-layout", "serving is laid out over tp (with sp), pp, ep and etp",
      [](const ServingConfig& c) {
        const ParallelConfig& l = c.layout;
-       return l.cp == 1 && l.vp == 1 && l.zero == 0 && l.dp == 1 &&
-              l.tp_overlap_chunks == 1;
+       return l.cp == 1 && l.vp == 1 && l.zero == 0 && l.dp == 1 && l.tp_overlap_chunks == 1;
      },
      [](const ServingConfig& c) {
        return fmt::format(

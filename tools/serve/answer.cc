@@ -59,8 +59,8 @@ std::string Answer::Add(const std::vector<SampledToken>& tokens, FinishReason fi
   return Certain(std::move(text));
 }
 
-AnswerWriter::AnswerWriter(const ApiRequest& request, const Tokenizer& tokenizer,
-                           std::string model, std::string id, int64_t created)
+AnswerWriter::AnswerWriter(const ApiRequest& request, const Tokenizer& tokenizer, std::string model,
+                           std::string id, int64_t created)
     : endpoint_(request.endpoint),
       log_probabilities_(request.log_probabilities),
       include_usage_(request.include_usage),
@@ -120,9 +120,8 @@ json AnswerWriter::Usage(const Answer& answer) const {
 }
 
 std::string AnswerWriter::Body(const Answer& answer, const std::string& text) const {
-  json choice = {{"index", 0},
-                 {"logprobs", LogProbabilities(answer, 0)},
-                 {"finish_reason", answer.finish()}};
+  json choice = {
+      {"index", 0}, {"logprobs", LogProbabilities(answer, 0)}, {"finish_reason", answer.finish()}};
   if (endpoint_ == Endpoint::kChat) {
     choice["message"] = {{"role", "assistant"}, {"content", text}};
   } else {
@@ -173,8 +172,9 @@ std::string AnswerWriter::LastEvents(const Answer& answer) const {
 }
 
 std::string ErrorBody(const std::string& message, const std::string& type) {
-  return JsonText({{"error",
-                    {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}}}}) +
+  return JsonText(
+             {{"error",
+               {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}}}}) +
          "\n";
 }
 

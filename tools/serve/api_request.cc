@@ -145,8 +145,8 @@ class Parser {
       return id.is_number_integer() && id >= 0 && id < model_.vocab_size;
     };
     if (!prompt.is_array() || prompt.empty() || !std::all_of(prompt.begin(), prompt.end(), is_id)) {
-      object_.Refuse("prompt", fmt::format("one text, or a list of token ids below {}",
-                                           model_.vocab_size));
+      object_.Refuse("prompt",
+                     fmt::format("one text, or a list of token ids below {}", model_.vocab_size));
     }
     tokens = prompt.get<std::vector<int32_t>>();
   }
@@ -160,7 +160,8 @@ class Parser {
     }
     if (Given(object_, "logprobs")) object_.Boolean("logprobs", out_.log_probabilities);
     if (Given(object_, "top_logprobs")) {
-      if (!out_.log_probabilities) object_.Refuse("top_logprobs", "none without \"logprobs\": true");
+      if (!out_.log_probabilities)
+        object_.Refuse("top_logprobs", "none without \"logprobs\": true");
       object_.Integer("top_logprobs", generation.sampling.log_probabilities, 0,
                       kMaxLogProbabilities);
     }
