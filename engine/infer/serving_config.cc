@@ -133,7 +133,7 @@ RunConfig RunOf(const ServingConfig& config) {
   // Of what training needs beside these, the least.
   run.layout.micro_batch = 1;
   run.global_batch = run.layout.pp;
-  run.sequence_length = 1;
+  run.sequence_length = run.layout.tp;
   run.steps = 1;
   return run;
 }
