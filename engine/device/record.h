@@ -25,6 +25,10 @@ enum class OpKind : int {
   kGatedActivationBackward,
   kHeadNormForward,   // tokens, columns normed
   kHeadNormBackward,  // likewise
+  kJoinHeads,         // tokens, columns written
+  kJoinHeadsBackward,
+  kAttentionSink,  // tokens, columns
+  kAttentionSinkBackward,
   kRope,
   kAddBias,
   kBiasBackward,
@@ -41,11 +45,13 @@ enum class OpKind : int {
   kSum,         // numel
   kSumSquares,  // numel
   kSoftCap,     // numel
-  kClip,        // numel: scalars
-  kAdamW,       // numel
-  kAmax,        // numel
-  kQuantize,    // rows, columns
-  kFp8Scales,   // numel: scales set
+  kClamp,       // numel
+  kClampBackward,
+  kClip,       // numel: scalars
+  kAdamW,      // numel
+  kAmax,       // numel
+  kQuantize,   // rows, columns
+  kFp8Scales,  // numel: scales set
   kLayerNormForwardFp8,
   kRmsNormForwardFp8,
   kGeluForwardFp8,

@@ -34,10 +34,10 @@ ReplicatedLinear::ReplicatedLinear(ParameterStore& store, const LayerContext& co
                           .partition = WholePartition(out, 1)});
 }
 
-Tensor ReplicatedLinear::Forward(const LayerContext& context, const Tensor& x,
-                                 MemoryTag tag) const {
-  Tensor y = context.NewF32({x.dim(0), weight_->spec.rows}, tag);
-  const Tensor bias = bias_ != nullptr ? As(context, bias_->weight, DType::kF32) : Tensor();
+Tensor ReplicatedLinear::Forward(const LayerContext& context, const Tensor& x, MemoryTag tag,
+                                 DType type) const {
+  Tensor y = Tensor::Empty(context.device, {x.dim(0), weight_->spec.rows}, type, tag);
+  const Tensor bias = bias_ != nullptr ? As(context, bias_->weight, type) : Tensor();
   Gemm(x, Transpose::kNo, weight_->weight, Transpose::kYes, y, {.bias = bias});
   return y;
 }

@@ -33,21 +33,24 @@ struct Entry {
 };
 
 // Capped, windowed and ALiBi scores are all refused; scales are no part of a plan.
-using Key = std::tuple<AttentionPass, DType, int64_t, int64_t, int64_t, int64_t, int64_t, bool>;
+using Key =
+    std::tuple<AttentionPass, DType, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool>;
 
 Key KeyOf(AttentionPass pass, const AttentionShape& s, DType dtype) {
-  return {pass, dtype, s.batch, s.sequence, s.heads, s.kv_heads, s.head_size, s.scores.plain()};
+  return {pass,       dtype,       s.batch,        s.sequence,      s.heads,
+          s.kv_heads, s.head_size, s.value_size(), s.scores.plain()};
 }
 
 std::string Describe(AttentionPass pass, const AttentionShape& s, DType dtype) {
-  return fmt::format("{} sequences of {} tokens, {} heads over {}, head size {}, {}, {}", s.batch,
-                     s.sequence, s.heads, s.kv_heads, s.head_size, Name(dtype),
-                     pass == AttentionPass::kForward ? "forward" : "backward");
+  return fmt::format(
+      "{} sequences of {} tokens, {} heads over {}, head size {}, {} of values, {}, {}", s.batch,
+      s.sequence, s.heads, s.kv_heads, s.head_size, s.value_size(), Name(dtype),
+      pass == AttentionPass::kForward ? "forward" : "backward");
 }
 
 bool HasFusedKernels(const AttentionShape& shape, DType dtype) {
   return (dtype == DType::kBf16 || dtype == DType::kF16) && shape.head_size % 8 == 0 &&
-         shape.scores.plain();
+         shape.value_size() % 8 == 0 && shape.scores.plain();
 }
 
 // While it lives, this thread may allocate although a stream is being captured.
@@ -196,11 +199,12 @@ void ForEachPart(const AttentionShape& s, const AttentionPart& part, Function fu
       const int64_t head = kv_head * group;
       const int64_t token = batch * s.sequence;
       const int64_t qkv = token * s.qkv_size();
-      function(PartOffsets{.query = qkv + head * s.head_size,
-                           .key = qkv + (s.heads + kv_head) * s.head_size,
-                           .value = qkv + (s.heads + s.kv_heads + kv_head) * s.head_size,
-                           .out = (token * s.heads + head) * s.head_size,
-                           .rows = (batch * s.heads + head) * s.sequence});
+      function(PartOffsets{
+          .query = qkv + head * s.head_size,
+          .key = qkv + (s.heads + kv_head) * s.head_size,
+          .value = qkv + (s.heads + s.kv_heads) * s.head_size + kv_head * s.value_size(),
+          .out = token * s.out_size() + head * s.value_size(),
+          .rows = (batch * s.heads + head) * s.sequence});
     }
   }
 }

@@ -21,6 +21,8 @@ struct OpCase {
 
 /// Ops over activations of `dtype` and gradients of weights of `gradient`.
 std::vector<OpCase> EveryOpIn(DType dtype, DType gradient);
+/// Those of them that belong to attention.
+std::vector<OpCase> AttentionOpsIn(DType dtype, DType gradient);
 /// Those of them that belong to experts, and a router's, which are of one type.
 std::vector<OpCase> ExpertOpsIn(DType dtype, DType gradient);
 std::vector<OpCase> RouterOps();
