@@ -4,6 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/io/isolated_call.h"
+#include "engine/comm/nccl_versions.h"
 #include "engine/device/cuda/loader.h"
 #include "engine/ops/cuda/cudnn_limits.h"
 #include "tools/doctor_checks.h"
@@ -54,6 +55,15 @@ Check CudnnRow(const FoundLibrary& cudnn) {
   return check;
 }
 
+Check NcclRow(const FoundLibrary& nccl) {
+  Check check = Row("NCCL", nccl, "ranks in processes of their own cannot use GPUs");
+  if (nccl.usable() && !NcclKeepsLaunchOrder(nccl.number)) {
+    check.health = Health::kNote;
+    check.finding += ", older than 2.26: no pipeline or context parallelism over GPUs";
+  }
+  return check;
+}
+
 Check MpiRow(const FoundLibrary& mpi) {
   const std::string without = "ranks run as threads only, without mpirun";
   Check check = Row("MPI", mpi, without);
@@ -85,8 +95,7 @@ Check CheckGpus() {
 std::vector<Check> CheckLibraries(const LibraryVersions& found) {
   return {DriverRow(found.cuda_driver, found.cuda_runtime),
           Row("CUDA runtime", found.cuda_runtime, "GPUs cannot be used"), CudnnRow(found.cudnn),
-          Row("NCCL", found.nccl, "ranks in processes of their own cannot use GPUs"),
-          MpiRow(found.mpi)};
+          NcclRow(found.nccl), MpiRow(found.mpi)};
 }
 
 }  // namespace trimtab

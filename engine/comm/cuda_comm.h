@@ -8,7 +8,6 @@
 #include <string>
 
 #include "engine/comm/communicator.h"
-#include "engine/device/cuda/watched_wait.h"
 
 namespace trimtab {
 
@@ -47,9 +46,6 @@ struct CudaComm {
   NcclId (*make_nccl_id)() = nullptr;
   std::unique_ptr<Communicator> (*make_nccl)(Device& device, GroupKind group, int rank, int size,
                                              const NcclId& id) = nullptr;
-  /// From now on `watch` looks after the device's rank while the host waits for the device, and so
-  /// do the NCCL groups of the rank, whose errors end the wait too.
-  void (*watch)(Device& device, std::unique_ptr<WaitWatch> watch) = nullptr;
 };
 
 /// The table of a cuda device. Throws EnvironmentError where there is none.

@@ -25,9 +25,8 @@ compat=""
 for file in ${CUDA_HOME:+"$CUDA_HOME"/compat/libcuda.so.*.*} \
   /usr/local/cuda/compat/libcuda.so.*.* /usr/local/cuda-*/compat/libcuda.so.*.*; do
   release=${file##*/libcuda.so.}
-  if [ -e "$file" ] && [ -z "$compat" ] && [ "${module%%.*}" -lt "${release%%.*}" ] 2>/dev/null; then
-    compat=":${file%/*}"
-  fi
+  [ -e "$file" ] && [ -z "$compat" ] || continue
+  if [ "${module%%.*}" -lt "${release%%.*}" ] 2>/dev/null; then compat=":${file%/*}"; fi
 done
 
 caller_libraries="${LD_LIBRARY_PATH:-}"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/comm/cuda_comm.h"
+#include "engine/device/cuda/watched_wait.h"
 
 namespace trimtab {
 

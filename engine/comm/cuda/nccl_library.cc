@@ -6,10 +6,6 @@
 namespace trimtab {
 namespace {
 
-// 2.19: the first with ncclCommSplit's configuration and with messages within captures that are
-// made beside plain ones.
-constexpr int kOldestNccl = 21900;
-
 struct Loaded {
   NcclLibrary functions;
   std::string problem;
@@ -41,7 +37,7 @@ Loaded Load() {
   int version = 0;
   if (f.get_version(&version) != ncclSuccess || version < kOldestNccl) {
     result.problem = fmt::format("NCCL is version {}, needs {} or newer", NcclVersionName(version),
-                                 NcclVersionName(kOldestNccl));
+                                 NcclVersionName(static_cast<int>(kOldestNccl)));
   }
   return result;
 }

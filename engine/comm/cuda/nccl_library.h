@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "engine/comm/nccl_versions.h"
+
 namespace trimtab {
 
 /// The functions of NCCL that the project calls.
@@ -34,12 +36,6 @@ const std::string& NcclUnavailable();
 
 /// The library. Throws EnvironmentError with NcclUnavailable() where it is missing.
 const NcclLibrary& Nccl();
-
-/// Whether a NCCL of this version (22602 is 2.26.2) keeps kernels of several communicators in the
-/// order in which they were launched, on whatever streams: from 2.26 on, by
-/// NCCL_LAUNCH_ORDER_IMPLICIT. Ranks that start them in different orders can wait for one another
-/// for ever.
-constexpr bool NcclKeepsLaunchOrder(int version) { return version >= 22600; }
 
 /// "2.26.2".
 std::string NcclVersionName(int version);

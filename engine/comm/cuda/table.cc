@@ -49,10 +49,6 @@ void Connect(Device& reader, Device& owner) {
   TRIMTAB_CUDA_CHECK(status);
 }
 
-void Watch(Device& device, std::unique_ptr<WaitWatch> watch) {
-  static_cast<CudaDevice&>(device).set_watch(WatchNccl(device, std::move(watch)));
-}
-
 }  // namespace
 
 const CudaComm& CudaCommTable() {
@@ -63,7 +59,6 @@ const CudaComm& CudaCommTable() {
       .reduce = ReduceOnDevice,
       .make_nccl_id = MakeNcclId,
       .make_nccl = MakeNcclCommunicator,
-      .watch = Watch,
   };
   return kTable;
 }

@@ -4,6 +4,7 @@
 
 #include "engine/comm/cuda_comm.h"
 #include "engine/comm/mpi/mpi_communicator.h"
+#include "engine/device/cuda/loader.h"
 
 namespace trimtab {
 namespace {
@@ -62,7 +63,7 @@ ParallelContext MakeMpiContext(MpiWorld& world, const ParallelConfig& layout, De
       });
   context.host = make_host(GroupKind::kWorld);
   if (device.kind() == DeviceKind::kCuda && world.size() > 1) {
-    CudaCommOf(device).watch(device, std::make_unique<DeviceWatch>(world));
+    WatchDevice(device, std::make_unique<DeviceWatch>(world));
   }
   return context;
 }
