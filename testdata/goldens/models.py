@@ -234,7 +234,8 @@ def latent_qkv(model, w, name, x):
     latent = model["latent_attention"]
     fixed, turning = latent["qk_nope_head_dim"], latent["qk_rope_head_dim"]
     if "q_lora_rank" in latent:
-        compressed = rms_norm(model, w, name + ".q_layernorm", linear(w, name + ".linear_q_down_proj", x))
+        compressed = linear(w, name + ".linear_q_down_proj", x)
+        compressed = rms_norm(model, w, name + ".q_layernorm", compressed)
         q = linear(w, name + ".linear_q_up_proj", compressed)
     else:
         q = linear(w, name + ".linear_q_proj", x)

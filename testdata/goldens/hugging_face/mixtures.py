@@ -1,4 +1,5 @@
-"""The families with experts that models.py does not have: Qwen2-MoE, DeepSeek-V2 and V3, GPT-OSS, DBRX."""
+"""Families with experts that models.py does not have: Qwen2-MoE, DeepSeek-V2 and V3, GPT-OSS,
+DBRX."""
 
 import math
 
@@ -46,7 +47,8 @@ def latent_attention(w, c, name, x):
     if c["q_lora_rank"] is None:
         q = linear(w, name + ".q_proj", x, count * (fixed + turning))
     else:
-        y = rms_norm(w, name + ".q_a_layernorm", linear(w, name + ".q_a_proj", x, c["q_lora_rank"]), epsilon)
+        y = linear(w, name + ".q_a_proj", x, c["q_lora_rank"])
+        y = rms_norm(w, name + ".q_a_layernorm", y, epsilon)
         q = linear(w, name + ".q_b_proj", y, count * (fixed + turning))
     both = linear(w, name + ".kv_a_proj_with_mqa", x, rank + turning)
     y = rms_norm(w, name + ".kv_a_layernorm", both[..., :rank], epsilon)
@@ -84,7 +86,8 @@ def deepseek(w, c, tokens):
     x = w("model.embed_tokens.weight", c["vocab_size"], c["hidden_size"])[tokens]
     for i in range(c["num_hidden_layers"]):
         p = f"model.layers.{i}."
-        x = x + latent_attention(w, c, p + "self_attn", rms_norm(w, p + "input_layernorm", x, epsilon))
+        n = rms_norm(w, p + "input_layernorm", x, epsilon)
+        x = x + latent_attention(w, c, p + "self_attn", n)
         n = rms_norm(w, p + "post_attention_layernorm", x, epsilon)
         if i < c["first_k_dense_replace"]:
             x = x + gated_mlp(w, c, p + "mlp", n)
