@@ -17,11 +17,13 @@ SlurmAllocation::SlurmAllocation(const std::string& name, int64_t nodes,
                                  const std::vector<std::string>& command, double pending_limit_s)
     : owned_(true), pending_limit_s_(pending_limit_s) {
   for (const SlurmJob& job : FindJobs(name).value_or(std::vector<SlurmJob>())) {
-    if (job.nodes != nodes) continue;
-    id_ = job.id;
-    return;
+    if (job.phase() == JobPhase::kEnding) {
+      CancelJobs({job.id});  // it may be on its way back into the queue, where nobody needs it
+    } else if (job.nodes == nodes && id_.empty()) {
+      id_ = job.id;
+    }
   }
-  id_ = SubmitJob(command, name, nodes, kSubmitPatienceSeconds);
+  if (id_.empty()) id_ = SubmitJob(command, name, nodes, kSubmitPatienceSeconds);
 }
 
 SlurmAllocation::~SlurmAllocation() {
@@ -40,6 +42,7 @@ void SlurmAllocation::Take(const SlurmJob& job) {
       reason_.clear();
       return;
     case JobPhase::kWaiting:
+    case JobPhase::kEnding:  // perhaps only to begin again
     case JobPhase::kUnknown:
       reason_ = fmt::format("job {} is {} ({})", id_, job.state, job.reason);
       return;

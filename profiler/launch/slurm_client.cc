@@ -130,9 +130,7 @@ std::optional<std::vector<SlurmJob>> FindJobs(const std::string& name) {
                    "--user=" + std::to_string(::geteuid()), "--format=%i|%T|%D|%r"},
                   kAnswerSeconds);
   if (output.exit_code != 0) return std::nullopt;
-  std::vector<SlurmJob> jobs = ParseQueue(output.out);
-  std::erase_if(jobs, [](const SlurmJob& job) { return job.phase() == JobPhase::kEnding; });
-  return jobs;
+  return ParseQueue(output.out);
 }
 
 std::optional<SlurmJob> ShowJob(const std::string& id, bool& answered) {
@@ -171,7 +169,7 @@ std::string SubmitJob(const std::vector<std::string>& argv, const std::string& n
     std::this_thread::sleep_for(std::chrono::duration<double>(pause_s));
     // What seemed lost may have arrived.
     for (const SlurmJob& job : FindJobs(name).value_or(std::vector<SlurmJob>())) {
-      if (job.nodes == nodes) return job.id;
+      if (job.nodes == nodes && job.phase() != JobPhase::kEnding) return job.id;
     }
     pause_s = std::min(2 * pause_s, kLongestPauseSeconds);
   }

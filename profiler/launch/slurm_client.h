@@ -42,7 +42,7 @@ std::vector<SlurmJob> ParseQueue(const std::string& text);
 /// A line of scontrol show job --oneliner; nullopt where it is none.
 std::optional<SlurmJob> ParseJob(const std::string& text);
 
-/// This user's jobs in the queue that have the name and are not over; nullopt: nobody answers.
+/// This user's jobs in the queue that have the name; nullopt: nobody answers.
 std::optional<std::vector<SlurmJob>> FindJobs(const std::string& name);
 /// The job, also a while after its end; `answered`: the controller did.
 std::optional<SlurmJob> ShowJob(const std::string& id, bool& answered);

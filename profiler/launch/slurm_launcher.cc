@@ -136,7 +136,12 @@ class SlurmRun : public LaunchedRun {
   LaunchEnd Classify(const std::string& log) override {
     for (const std::string& node : FailedNodes(log)) ++failures_[node];
     const LaunchEnd said = EndByLog(log);
-    const JobPhase phase = allocation_->Refresh();
+    JobPhase phase = allocation_->Refresh();
+    const Clock::time_point deadline = Clock::now() + kGoneLimit;
+    while (phase == JobPhase::kEnding && Clock::now() < deadline) {
+      std::this_thread::sleep_for(kPause);
+      phase = allocation_->Refresh();
+    }
     return said != LaunchEnd::kExited ? said : EndByPhase(phase);
   }
 

@@ -9,10 +9,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "engine/base/error.h"
 #include "profiler/launch/command_output.h"
+#include "profiler/launch/launcher.h"
 #include "profiler/launch/slurm_allocation.h"
 
 namespace trimtab {
@@ -153,7 +155,7 @@ TEST_F(FakeSlurm, AKilledDriversJobIsTakenOver) {
   Command("squeue", "echo '3|COMPLETING|4|x'; echo '4|RUNNING|4|x'");
   { EXPECT_EQ(SlurmAllocation("name", 4, {"sbatch"}, 0).id(), "4"); }
   EXPECT_EQ(Count("sent"), 0);
-  EXPECT_EQ(Count("cancelled"), 1) << "whoever holds nodes gives them back";
+  EXPECT_EQ(Count("cancelled"), 2) << "what is ending, and whoever holds nodes gives them back";
 }
 
 TEST_F(FakeSlurm, ASilentControllerIsNoVerdict) {
@@ -194,6 +196,90 @@ TEST_F(FakeSlurm, AJobThatTheUserCancelledIsNotAskedForAgain) {
   Command("scontrol", "echo 'JobId=6 JobState=CANCELLED Reason=None'");
   SlurmAllocation allocation("name", 1, {"sbatch"}, 0);
   EXPECT_THROW(allocation.Ready(), EnvironmentError);
+}
+
+/// Steps of a launcher that end as a script says.
+class FakeSteps : public FakeSlurm {
+ protected:
+  void SetUp() override {
+    FakeSlurm::SetUp();
+    unsetenv("SLURM_JOB_ID");
+    Command("sbatch", "echo \"$@\" >> $FAKE/sent; echo 6");
+    Command("scontrol", "echo 'JobId=6 JobState=RUNNING Reason=None'");
+  }
+
+  /// One run whose srun is `script`.
+  LaunchEnd RunOnce(Launcher& launcher, const std::string& script) const {
+    Command("srun", script);
+    const auto run = launcher.Submit(
+        {.name = "run", .study = "study", .program = "/bin/true", .log_path = folder_ + "/log"});
+    while (run->Poll() != LaunchedRun::State::kEnded) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    run->Wait();
+    std::ifstream log(folder_ + "/log");
+    const std::string said(std::istreambuf_iterator<char>(log), {});
+    std::filesystem::remove(folder_ + "/log");
+    return run->Classify(said);
+  }
+  std::string Sent() const {
+    std::ifstream file(folder_ + "/sent");
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+};
+
+TEST_F(FakeSteps, SayHowTheyEnded) {
+  const auto launcher = MakeLauncher("slurm", {});
+  const std::string step = "echo 'slurmstepd: error: *** STEP 6.0 ON n0 CANCELLED AT 12:00 DUE TO ";
+  EXPECT_EQ(RunOnce(*launcher, "exit 3"), LaunchEnd::kExited);
+  EXPECT_EQ(RunOnce(*launcher, step + "TIME LIMIT ***'; exit 1"), LaunchEnd::kTimeLimit);
+  EXPECT_EQ(RunOnce(*launcher, step + "PREEMPTION ***'; exit 1"), LaunchEnd::kPreempted);
+  EXPECT_EQ(RunOnce(*launcher, "echo 'Detected 1 oom-kill event(s) in StepId=6.0'; exit 137"),
+            LaunchEnd::kOutOfMemory);
+  EXPECT_EQ(Count("sent"), 1) << "one job holds the nodes of all";
+}
+
+TEST_F(FakeSteps, TakeTheJobsWordWhereTheySayNothing) {
+  for (const auto& [state, end] : {std::pair{"PENDING", LaunchEnd::kPreempted},
+                                   {"PREEMPTED", LaunchEnd::kPreempted},
+                                   {"NODE_FAIL", LaunchEnd::kNodeLost},
+                                   {"TIMEOUT", LaunchEnd::kTimeLimit},
+                                   {"OUT_OF_MEMORY", LaunchEnd::kOutOfMemory}}) {
+    SetUp();
+    const auto launcher = MakeLauncher("slurm", {});
+    EXPECT_EQ(RunOnce(*launcher, fmt::format("rm -f $FAKE/scontrol; "
+                                             "printf '#!/bin/sh\\necho JobId=6 JobState={}' > "
+                                             "$FAKE/scontrol; chmod 700 $FAKE/scontrol; exit 1",
+                                             state)),
+              end)
+        << state;
+  }
+}
+
+TEST_F(FakeSteps, ANodeThatFailsTwiceIsLeftOut) {
+  const auto launcher = MakeLauncher("slurm", {"exclude=n9"});
+  const std::string failure = "echo 'srun: error: Node failure on n2' >&2; exit 1";
+  EXPECT_EQ(RunOnce(*launcher, failure), LaunchEnd::kNodeLost);
+  RunOnce(*launcher, "exit 0");
+  EXPECT_EQ(Count("sent"), 1) << "once is forgiven";
+  RunOnce(*launcher, failure);
+  RunOnce(*launcher, "exit 0");
+  EXPECT_EQ(Count("sent"), 2);
+  EXPECT_NE(Sent().find("--exclude=n9,n2"), std::string::npos) << Sent();
+  EXPECT_EQ(Count("cancelled"), 1) << "the job with the bad node is given up";
+}
+
+// Of a driver that was killed: its steps are ended, its nodes are kept.
+TEST_F(FakeSteps, LeftoversAreEnded) {
+  Command("squeue",
+          "case \"$*\" in\n"
+          "*--steps*) [ -e $FAKE/cancelled ] || echo '6.0|study-3' ;;\n"
+          "*--name=trimtab-study*) echo '6|RUNNING|1|None' ;;\nesac");
+  MakeLauncher("slurm", {})->EndLeftovers("study");
+  std::ifstream cancelled(folder_ + "/cancelled");
+  std::string line;
+  std::getline(cancelled, line);
+  EXPECT_EQ(line, "--signal=KILL 6.0");
 }
 
 }  // namespace

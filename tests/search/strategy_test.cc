@@ -20,11 +20,6 @@ CandidateRecord Predicted(double step_time_s, int64_t peak_mem_bytes, int64_t ra
   return candidate;
 }
 
-void Fail(CandidateRecord& candidate, TrialState state) {
-  ++candidate.failures;
-  candidate.last_state = Name(state);
-}
-
 TEST(Strategy, ObjectivesOrderDifferently) {
   const std::vector<CandidateRecord> candidates = {Predicted(1, 300, 8), Predicted(2, 200, 2),
                                                    Predicted(3, 100, 2)};

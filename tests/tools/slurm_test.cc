@@ -121,7 +121,7 @@ TEST_F(SlurmTest, AKilledDriverIsResumedAndItsNodesAreTakenOver) {
 }
 
 TEST_F(SlurmTest, TrainingThatIsToldToGoSavesAndIsRequeued) {
-  const std::string run = WriteRun(300);
+  const std::string run = WriteRun(160);
   const std::string train = "train --json --log-every 10 --config " + run;
   const pid_t job = Start(train + " --launcher slurm --launcher-options nodes=2 --checkpoint " +
                           work_ + "/checkpoint");
@@ -138,9 +138,9 @@ TEST_F(SlurmTest, TrainingThatIsToldToGoSavesAndIsRequeued) {
   EXPECT_TRUE(said("going on from")) << output;
   const std::map<int64_t, double> losses = Losses(output);
   const std::map<int64_t, double> undisturbed = Losses(Trimtab(train).output);
-  ASSERT_EQ(losses.rbegin()->first, 300);
+  ASSERT_EQ(losses.rbegin()->first, 160);
   // The step before the save was its last: what follows is that of a run that nobody stopped.
-  EXPECT_EQ(losses.at(300), undisturbed.at(300));
+  EXPECT_EQ(losses.at(160), undisturbed.at(160));
   EXPECT_GE(losses.size(), undisturbed.size());
 }
 
