@@ -52,7 +52,6 @@ ServingPricer::ServingPricer(const HardwareProfile& profile, const ServingGpu& g
   const double peak8 = PeakOf(profile, "fp8");
   if (peak16 <= 0) throw UsageError(fmt::format("profile {}: no bf16 rate", profile.name));
 
-  weight_rate_ = rate(gpu.weight_bandwidth.value * engine.bandwidth.value);
   kv_rate_ = rate(gpu.kv_bandwidth.value);
   other_rate_ = rate(gpu.other_bandwidth.value);
   double peak = peak16;
@@ -71,9 +70,11 @@ ServingPricer::ServingPricer(const HardwareProfile& profile, const ServingGpu& g
   } else if (weights != ServingPrecision::k16Bit) {
     widened = gpu.weight_only.value;  // to 16 bits, then multiplied
   }
+  weight_rate_ = rate(gpu.weight_bandwidth.value * engine.bandwidth.value);
+  low_rate_ = weight_rate_ * widened;
   const double speed = engine.compute.value;
   rate_16_ = peak16 * std::min(gpu.compute_16.value * speed, kMostCompute);
-  rate_low_ = peak * std::min(compute * speed, kMostCompute);
+  rate_low_ = peak * std::min(compute * speed, kMostCompute) * widened;
   expert_rate_ = rate(gpu.expert_bandwidth.value * engine.expert_bandwidth.value) * widened;
   expert_flops_ =
       peak * std::min(gpu.expert_compute.value * engine.expert_compute.value, kMostCompute);
@@ -91,8 +92,9 @@ ServingPricer::ServingPricer(const HardwareProfile& profile, const ServingGpu& g
 double ServingPricer::Product(const ServingProduct& product) const {
   const double bytes =
       product.low_precision ? weight_bytes_ : BytesPerWeight(ServingPrecision::k16Bit);
-  const double seconds = Join(product.weights * bytes / weight_rate_,
-                              product.flops / (product.low_precision ? rate_low_ : rate_16_));
+  const double read = product.low_precision ? low_rate_ : weight_rate_;
+  const double multiply = product.low_precision ? rate_low_ : rate_16_;
+  const double seconds = Join(product.weights * bytes / read, product.flops / multiply);
   return seconds + (product.low_precision && multiplies_fp4_ ? quantise_s_ : 0);
 }
 

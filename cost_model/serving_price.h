@@ -46,7 +46,8 @@ class ServingPricer {
   double weight_bytes_ = 0;
   double kv_bytes_ = 0;
   bool multiplies_fp4_ = false;
-  double weight_rate_ = 0;   // bytes/s
+  double weight_rate_ = 0;   // bytes/s, of weights in 16 bits
+  double low_rate_ = 0;      // of others
   double kv_rate_ = 0;
   double other_rate_ = 0;
   double expert_rate_ = 0;

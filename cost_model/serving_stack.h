@@ -17,7 +17,7 @@ struct ServingGpu {
   Quantity kv_bandwidth{};        // likewise, keys and values
   Quantity other_bandwidth{};     // likewise, in all other ops
   Quantity expert_bandwidth{};    // likewise, the weights of experts
-  Quantity weight_only{};         // of the last: weights that are widened before they multiply
+  Quantity weight_only{};         // speed with weights that are widened before they multiply
   Quantity compute_16{};          // of the peak, products in 16 bits
   Quantity compute_8{};           // in fp8
   Quantity compute_4{};           // in fp4

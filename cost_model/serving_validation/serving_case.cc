@@ -88,6 +88,21 @@ ServingBreakdown PriceCase(const ServingCase& of, const ServingGpu& gpu,
   return sum;
 }
 
+bool WaitedForRoom(const ServingCase& of, const ServingGpu& gpu, const ServingEngine& engine) {
+  constexpr double kLeastWait = 2.5;    // seconds: less may be a warm-up
+  constexpr double kLeastShare = 0.04;  // of a request's time: less may be the first requests' alone
+  // Against the time of all prompts in flight, one after the other. All of them come at once in the
+  // beginning alone, and where prompts are computed alone they queue for that too.
+  const double much = engine.policy == PromptPolicy::kAlone ? 1.5 : 0.25;
+  const PublishedServing& row = of.row;
+  if (row.kind != ServingKind::kServed || row.ttft_s < kLeastWait) return false;
+  const double answer = row.tpot_s * row.mean_length * static_cast<double>(row.output_tokens);
+  if (row.ttft_s < kLeastShare * (row.ttft_s + answer)) return false;
+  const ServingPricer pricer(*of.profile, gpu, engine, of.layout.weights, of.layout.kv_bytes);
+  const auto prompts = static_cast<double>(row.concurrency) / static_cast<double>(of.layout.dp);
+  return row.ttft_s > much * prompts * pricer.Price(of.prompt).seconds();
+}
+
 ServingCase CaseOf(const PublishedServing& row, ServingRecorders& recorders) {
   ServingCase result;
   result.row = row;
@@ -113,6 +128,7 @@ ServingCase CaseOf(const PublishedServing& row, ServingRecorders& recorders) {
   for (const CountedStep& each : result.plan.steps) {
     result.work.emplace_back(recorder.Record(each.step), each.count);
   }
+  result.prompt = recorder.Record({.prompts = 1, .prompt_tokens = load.input});
   if (row.kind == ServingKind::kServed) {
     result.measured_s = row.tpot_s;
   } else if (row.output_tokens_per_s > 0) {

@@ -15,7 +15,8 @@ constexpr double kHuberScale = 0.08;  // residuals beyond it count linearly
 constexpr double kSigma = 0.05;       // what rows are off by that nothing explains
 constexpr double kDifference = 0.02;  // of a number's logarithm, for derivatives
 constexpr double kGroupExponent = -0.5;
-constexpr int kMostSteps = 25;
+constexpr double kDone = 1e-5;        // a step that betters the loss by less is the last one
+constexpr int kMostSteps = 60;
 
 using Vector = std::vector<double>;
 using Matrix = std::vector<Vector>;
@@ -42,28 +43,39 @@ Vector Solve(Matrix a, Vector b) {
   return b;
 }
 
-/// A number that is fitted, of one GPU or engine.
+/// The logarithm of a number of one GPU or engine; or, without a quantity, of what is expected of
+/// all GPUs or engines: fitted too, so that one with few rows is taken to be like the others.
 struct Fitted {
   Quantity* quantity;
   const void* owner;
   double prior;
-  double spread;
+  double spread;  // of a number around the expected one, of the expected one around its prior
   double least;
   double most;
+  size_t expected;  // index of the expected one; its own where it is that
 };
+
+constexpr double kExpectedSpread = 0.4;
 
 template <typename T>
 void AddNumbers(const std::vector<ServingNumber<T>>& numbers, std::vector<T>& owners,
                 std::vector<Fitted>& fitted) {
-  for (T& owner : owners) {
-    for (const ServingNumber<T>& number : numbers) {
-      if (number.spread == 0) continue;
-      fitted.push_back({.quantity = &(owner.*number.member),
-                        .owner = &owner,
-                        .prior = std::log(number.prior),
-                        .spread = number.spread,
-                        .least = std::log(number.least),
-                        .most = std::log(number.most)});
+  for (const ServingNumber<T>& number : numbers) {
+    if (number.spread == 0) continue;
+    const size_t expected = fitted.size();
+    Fitted each = {.quantity = nullptr,
+                   .owner = nullptr,
+                   .prior = std::log(number.prior),
+                   .spread = kExpectedSpread,
+                   .least = std::log(number.least),
+                   .most = std::log(number.most),
+                   .expected = expected};
+    fitted.push_back(each);
+    each.spread = number.spread;
+    for (T& owner : owners) {
+      each.quantity = &(owner.*number.member);
+      each.owner = &owner;
+      fitted.push_back(each);
     }
   }
 }
@@ -90,7 +102,8 @@ class Fitter {
   void Run() {
     Vector logs;
     for (const Fitted& each : fitted_) {
-      logs.push_back(std::clamp(std::log(each.quantity->value), each.least, each.most));
+      const double log = each.quantity == nullptr ? each.prior : std::log(each.quantity->value);
+      logs.push_back(std::clamp(log, each.least, each.most));
     }
     Set(logs);
     double damping = 1e-3;
@@ -99,6 +112,7 @@ class Fitter {
       Matrix curvature;
       Vector gradient;
       Linearise(logs, curvature, gradient);
+      HoldAtBounds(logs, curvature, gradient);
       bool better = false;
       bool done = false;
       for (int attempt = 0; attempt < 6 && !better; ++attempt, damping *= 8) {
@@ -113,7 +127,7 @@ class Fitter {
         const double next_loss = Loss(next);
         if (!(next_loss < loss)) continue;
         better = true;
-        done = loss - next_loss < 1e-3 * loss;
+        done = loss - next_loss < kDone * loss;
         logs = next;
         loss = next_loss;
         damping /= 64;
@@ -125,7 +139,9 @@ class Fitter {
 
  private:
   void Set(const Vector& logs) {
-    for (size_t i = 0; i < logs.size(); ++i) fitted_[i].quantity->value = std::exp(logs[i]);
+    for (size_t i = 0; i < logs.size(); ++i) {
+      if (fitted_[i].quantity != nullptr) fitted_[i].quantity->value = std::exp(logs[i]);
+    }
   }
 
   /// Logarithm of predicted / measured seconds.
@@ -136,6 +152,12 @@ class Fitter {
     return std::log(cost.seconds() / of.measured_s);
   }
 
+  /// By how much a number is off what is expected of it.
+  double Off(size_t i, const Vector& logs) const {
+    const size_t expected = fitted_[i].expected;
+    return logs[i] - (expected == i ? fitted_[i].prior : logs[expected]);
+  }
+
   double Loss(const Vector& logs) const {
     constexpr double kRatio = kHuberScale / kSigma;
     double loss = 0;
@@ -144,7 +166,7 @@ class Fitter {
       loss += weights_[row] * kRatio * kRatio * (std::sqrt(1 + scaled * scaled) - 1);
     }
     for (size_t i = 0; i < logs.size(); ++i) {
-      const double off = (logs[i] - fitted_[i].prior) / fitted_[i].spread;
+      const double off = Off(i, logs) / fitted_[i].spread;
       loss += 0.5 * off * off;
     }
     return loss;
@@ -156,8 +178,14 @@ class Fitter {
     gradient.assign(n, 0);
     for (size_t i = 0; i < n; ++i) {
       const double precision = 1 / (fitted_[i].spread * fitted_[i].spread);
-      curvature[i][i] = precision;
-      gradient[i] = precision * (logs[i] - fitted_[i].prior);
+      const size_t expected = fitted_[i].expected;
+      curvature[i][i] += precision;
+      gradient[i] += precision * Off(i, logs);
+      if (expected == i) continue;
+      curvature[expected][expected] += precision;
+      curvature[i][expected] -= precision;
+      curvature[expected][i] -= precision;
+      gradient[expected] -= precision * Off(i, logs);
     }
     for (size_t row = 0; row < cases_.size(); ++row) {
       const double residual = Residual(row);
@@ -179,6 +207,19 @@ class Fitter {
     }
   }
 
+  /// Leaves out numbers that are at a bound and would go beyond it: the others then move as if
+  /// these were given.
+  void HoldAtBounds(const Vector& logs, Matrix& curvature, Vector& gradient) const {
+    for (size_t i = 0; i < logs.size(); ++i) {
+      const bool low = logs[i] <= fitted_[i].least && gradient[i] > 0;
+      const bool high = logs[i] >= fitted_[i].most && gradient[i] < 0;
+      if (!low && !high) continue;
+      for (size_t j = 0; j < logs.size(); ++j) curvature[i][j] = curvature[j][i] = 0;
+      curvature[i][i] = 1;
+      gradient[i] = 0;
+    }
+  }
+
   const std::vector<const ServingCase*>& cases_;
   ServingNumbers& numbers_;
   std::vector<Fitted> fitted_;
@@ -186,15 +227,15 @@ class Fitter {
   std::vector<std::vector<size_t>> concerned_;
 };
 
-std::string KeyOf(const ServingCase& of, HeldOut by) {
+std::string KeyOf(const ServingCase& of, LeftOut by) {
   switch (by) {
-    case HeldOut::kGroup:
+    case LeftOut::kGroup:
       return of.row.Group();
-    case HeldOut::kModel:
+    case LeftOut::kModel:
       return of.row.model_name;
-    case HeldOut::kGpu:
+    case LeftOut::kGpu:
       return of.row.gpu;
-    case HeldOut::kEngine:
+    case LeftOut::kEngine:
       return of.row.engine;
   }
   return "";
@@ -202,7 +243,7 @@ std::string KeyOf(const ServingCase& of, HeldOut by) {
 
 }  // namespace
 
-std::string_view Name(HeldOut by) {
+std::string_view Name(LeftOut by) {
   static constexpr std::array<std::string_view, 4> kNames = {"group", "model", "gpu", "engine"};
   return kNames[static_cast<size_t>(by)];
 }
@@ -230,6 +271,17 @@ ServingNumbers BuiltinNumbers(const std::vector<ServingCase>& cases) {
   return numbers;
 }
 
+ServingNumbers NumbersAtPriors(const std::vector<ServingCase>& cases) {
+  ServingNumbers numbers = BuiltinNumbers(cases);
+  std::vector<Fitted> fitted;
+  AddNumbers(ServingGpuNumbers(), numbers.gpus, fitted);
+  AddNumbers(ServingEngineNumbers(), numbers.engines, fitted);
+  for (const Fitted& each : fitted) {
+    if (each.quantity != nullptr) each.quantity->value = std::exp(each.prior);
+  }
+  return numbers;
+}
+
 double ErrorOf(const ServingCase& of, const ServingNumbers& numbers) {
   const double ratio =
       PriceCase(of, numbers.gpu(of.profile->generation), numbers.engine(of.engine->name))
@@ -246,7 +298,7 @@ ServingNumbers FitServing(const std::vector<const ServingCase*>& cases,
   return numbers;
 }
 
-ServingFit FitServingHeldOut(const std::vector<ServingCase>& cases, HeldOut by) {
+ServingFit FitServingHeldOut(const std::vector<ServingCase>& cases, LeftOut by) {
   ServingFit fit;
   std::set<std::string> keys;
   std::vector<const ServingCase*> all;
@@ -254,8 +306,7 @@ ServingFit FitServingHeldOut(const std::vector<ServingCase>& cases, HeldOut by) 
     keys.insert(KeyOf(each, by));
     all.push_back(&each);
   }
-  const ServingNumbers start = BuiltinNumbers(cases);
-  fit.numbers = FitServing(all, start);
+  fit.numbers = FitServing(all, NumbersAtPriors(cases));
   fit.held_out_errors.resize(cases.size());
   for (const std::string& key : keys) {
     std::vector<const ServingCase*> others;

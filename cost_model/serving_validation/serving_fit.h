@@ -13,9 +13,9 @@
 namespace trimtab {
 
 /// What a row is left out with.
-enum class HeldOut { kGroup, kModel, kGpu, kEngine };
+enum class LeftOut { kGroup, kModel, kGpu, kEngine };
 /// "group", "model", "gpu", "engine".
-std::string_view Name(HeldOut by);
+std::string_view Name(LeftOut by);
 
 /// All numbers.
 struct ServingNumbers {
@@ -27,6 +27,9 @@ struct ServingNumbers {
 };
 /// Those inside the program, for the GPUs and engines of `cases`.
 ServingNumbers BuiltinNumbers(const std::vector<ServingCase>& cases);
+
+/// The same at their priors: as if there were no rows.
+ServingNumbers NumbersAtPriors(const std::vector<ServingCase>& cases);
 
 /// predicted / measured - 1 of what the row says: time per token, or tokens/s.
 double ErrorOf(const ServingCase& of, const ServingNumbers& numbers);
@@ -40,6 +43,6 @@ struct ServingFit {
 ServingNumbers FitServing(const std::vector<const ServingCase*>& cases,
                           const ServingNumbers& start);
 /// Fits all cases, and again without each of the groups that `by` makes.
-ServingFit FitServingHeldOut(const std::vector<ServingCase>& cases, HeldOut by);
+ServingFit FitServingHeldOut(const std::vector<ServingCase>& cases, LeftOut by);
 
 }  // namespace trimtab
