@@ -203,6 +203,7 @@ ModelConfig DbrxFamily() {
   ModelConfig model = LlamaFamily();
   model.norm = NormKind::kLayerNorm;
   model.norm_bias = false;
+  model.norm_epsilon = 1e-5;
   return model;
 }
 
