@@ -39,8 +39,8 @@ function gpt2() {
 
 function llama3() {
   const bundle = path.join(modules, "llama3-tokenizer-js/bundle");
-  const loaded = require(path.join(bundle, "commonjs-llama3-tokenizer-with-baked-data.cjs"));
-  const tokenizer = loaded.default || loaded;
+  const file = path.join(bundle, "commonjs-llama3-tokenizer-with-baked-data.cjs");
+  const tokenizer = require(file).llama3Tokenizer;
   const vocab = {};
   tokenizer.vocabById.slice(0, 128000).forEach((token, id) => { vocab[token] = id; });
   // Its priorities are the order of the merges.
