@@ -73,7 +73,8 @@ TEST_F(Commands, HelpGoesToStdout) {
 TEST_F(Commands, HelpListsEveryCommand) {
   const std::string help = RunCli({"--help"}).out;
   for (const char* name : {"search", "estimate", "validate", "profile", "calibrate", "train",
-                           "data", "report", "models", "clusters", "doctor"}) {
+                           "generate", "chat", "serve", "bench", "data", "report", "models",
+                           "clusters", "doctor"}) {
     EXPECT_NE(help.find(std::string("\n  ") + name + " "), std::string::npos) << name;
   }
 }

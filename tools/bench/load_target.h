@@ -31,8 +31,8 @@ class LoadTarget {
 };
 
 struct HttpTargetOptions {
-  std::string url;    // "http://127.0.0.1:8000"
-  std::string model;  // as the server names it; empty: the first that it lists
+  std::string url{};    // "http://127.0.0.1:8000"
+  std::string model{};  // as the server names it; empty: the first that it lists
   std::string api_key{};
   double timeout_s = 600;
 };

@@ -33,7 +33,7 @@ std::string TrainModel(const std::string& type) {
   Lines iterator(std::move(lines));
   const auto status =
       sentencepiece::SentencePieceTrainer::Train({{"model_type", type},
-                                                  {"vocab_size", "420"},
+                                                  {"vocab_size", "600"},
                                                   {"byte_fallback", "true"},
                                                   {"character_coverage", "0.98"},
                                                   {"split_digits", "true"},

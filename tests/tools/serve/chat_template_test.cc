@@ -56,7 +56,9 @@ TEST_P(Template, WritesWhatTheModelWasTaught) {
   const std::string stop = GetParam().stop;
   EXPECT_EQ(prompt.stop_tokens.front(), tokenizer->eod_id());
   EXPECT_EQ(prompt.stop_tokens.size(), stop.empty() ? 1u : 2u);
-  if (!stop.empty()) EXPECT_EQ(prompt.stop_tokens.back(), tokenizer->SpecialId(stop));
+  if (!stop.empty()) {
+    EXPECT_EQ(prompt.stop_tokens.back(), tokenizer->SpecialId(stop));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

