@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost_model/tile_share.h"
 #include "engine/base/error.h"
 #include "engine/ops/attention.h"
 #include "engine/ops/elementwise.h"
