@@ -51,27 +51,20 @@ double LaunchesOf(size_t way, const PieceCost& cost) {
   }
 }
 
-/// Layers take no less than the host does to launch them. It is ahead of the device at times, so
-/// the larger of both times is a smooth one; a host that waits for each op adds its own.
 void WaitForHost(const Pricer& pricer, const ParallelConfig& layout, int64_t layers,
                  WayCosts& ways) {
-  const double host_s = pricer.HostSeconds(layout);
-  if (host_s <= 0) return;
-  constexpr double kAheadAtTimes = 4;
-  const double smoothness = pricer.blocking_launches() ? 1 : kAheadAtTimes;
   for (size_t way = 0; way < kWayCount; ++way) {
-    const double device_s = ways[way].seconds();
-    if (device_s <= 0) continue;
-    const double launch_s = LaunchesOf(way, ways[way]) * static_cast<double>(layers) * host_s;
-    const double both_s =
-        std::pow(std::pow(device_s, smoothness) + std::pow(launch_s, smoothness), 1 / smoothness);
-    ways[way].host_s += both_s - device_s;
+    PieceCost& cost = ways[way];
+    const Launches launches = {.passes = LaunchesOf(way, cost) * static_cast<double>(layers),
+                               .products = cost.products_of_groups};
+    cost.host_s += pricer.HostWait(layout, launches, cost.seconds());
   }
 }
 
-Pricer PricerOf(const Cluster& cluster, const Mode& mode, Precision precision) {
+Pricer PricerOf(const Cluster& cluster, const Mode& mode, Precision precision,
+                const MoeConfig& moe) {
   return Pricer(cluster.profile, mode, cluster.ranks_per_node, cluster.cores, precision,
-                cluster.stack);
+                cluster.stack, moe);
 }
 
 /// A schedule with the same passes, if in another order: zero-bubble ones have parts, and GPipe's
@@ -104,7 +97,8 @@ const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run) {
                        .precision = precision,
                        .fp8 = run.fp8,
                        .routing = run.routing,
-                       .pricer = PricerOf(cluster_, mode, precision),
+                       .moe = run.model.moe,
+                       .pricer = PricerOf(cluster_, mode, precision, run.model.moe),
                        .executor = ExecutorOf(mode, cluster_),
                        .first_alike = FirstAlike(run)});
   return settings_.back();
@@ -197,7 +191,7 @@ void ChunkCosts::SetPrices(const Cluster& cluster) {
   TRIMTAB_ASSERT(keep_, "only what was kept can be priced again");
   cluster_ = cluster;
   for (PriceSetting& setting : settings_) {
-    setting.pricer = PricerOf(cluster_, setting.mode, setting.precision);
+    setting.pricer = PricerOf(cluster_, setting.mode, setting.precision, setting.moe);
   }
   ++prices_;
 }

@@ -24,6 +24,7 @@ struct PriceSetting {
   Precision precision = Precision::kFp32;
   Fp8Config fp8;
   RoutingConfig routing;
+  MoeConfig moe;
   Pricer pricer;
   Executor executor;
   std::vector<int64_t> first_alike;  // by layer: FirstAlike

@@ -28,17 +28,24 @@ double IdleSeconds(const RunConfig& run, const std::vector<StageCosts>& stages,
   return RowOf(run.layout.schedule).idle_time(shape, others);
 }
 
-/// What passes change about the data-parallel messages of the end of a step, in seconds: they hide
-/// the reduction of gradients beside the last passes, and wait for what is still under way in the
-/// next step's first forward passes. A stack may hide a share of them only.
-double BesidePasses(const RunConfig& run, const StageCosts& stage, const EndCosts& end,
-                    double exposed) {
-  const double hidden_s = run.layout.overlap_grad_reduce
-                              ? std::min((1 - exposed) * end.hideable_s, stage.last_passes_s)
-                              : 0;
-  const double waited_s = end.next_first_s + exposed * end.next_rest_s +
-                          std::max(0.0, (1 - exposed) * end.next_rest_s - stage.first_passes_s);
-  return waited_s - hidden_s;
+/// What passes change about the data-parallel messages of the end of a step, in seconds.
+struct BesidePasses {
+  double exposed_s = 0;  // against all of the reduction, and none of the gathering
+  double slowed_s = 0;   // of ops, beside what is hidden
+  double seconds() const { return exposed_s + slowed_s; }
+};
+
+/// Passes hide the reduction of gradients beside the last of them, and wait for what is still under
+/// way in the next step's first forward passes. A stack may hide a share of them only.
+BesidePasses Beside(const RunConfig& run, const StageCosts& stage, const EndCosts& end,
+                    const Pricer& pricer) {
+  const double hidden_share = 1 - pricer.dp_exposed();
+  const double reduced_s = run.layout.overlap_grad_reduce
+                               ? std::min(hidden_share * end.hideable_s, stage.last_passes_s)
+                               : 0;
+  const double gathered_s = std::min(hidden_share * end.next_rest_s, stage.first_passes_s);
+  return {.exposed_s = end.next_first_s + end.next_rest_s - gathered_s - reduced_s,
+          .slowed_s = pricer.slowdown() * (reduced_s + gathered_s)};
 }
 
 void Count(const std::vector<MessageCount>& messages, Estimate& estimate) {
@@ -76,9 +83,10 @@ Estimate EstimateOf(const RunConfig& run, const StageCosts& stage, const EndCost
   Add(stage.passes, estimate);
   Count(stage.messages, estimate);
   Add(end.update, estimate);
-  estimate.breakdown_s.compute = stage.passes.compute_s;
+  const BesidePasses beside = Beside(run, stage, end, pricer);
+  estimate.breakdown_s.compute = stage.passes.compute_s + beside.slowed_s;
   estimate.breakdown_s.optimizer = end.update.compute_s;
-  estimate.breakdown_s.exposed_dp += BesidePasses(run, stage, end, pricer.dp_exposed());
+  estimate.breakdown_s.exposed_dp += beside.exposed_s;
   estimate.memory = MemoryOf(stage, end);
   return estimate;
 }
@@ -111,8 +119,7 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
     const StageCosts& stage = step.stages[i];
     const EndCosts& end = step.ends[i];
     const double seconds = stage.passes.seconds() + IdleSeconds(run, step.stages, stage) +
-                           end.update.seconds() +
-                           BesidePasses(run, stage, end, step.pricer.dp_exposed());
+                           end.update.seconds() + Beside(run, stage, end, step.pricer).seconds();
     if (seconds > slowest_s) {
       slowest = i;
       slowest_s = seconds;

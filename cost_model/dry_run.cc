@@ -102,7 +102,7 @@ DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_
   const ParallelConfig& layout = run.layout;
   const Mode mode = ModeOf(run, cluster);
   const Pricer pricer(cluster.profile, mode, cluster.ranks_per_node, cluster.cores,
-                      layout.precision, cluster.stack);
+                      layout.precision, cluster.stack, run.model.moe);
   const std::vector<StageProgram> programs =
       PlanPipeline(layout.schedule, {layout.pp, layout.vp, run.num_micro_batches()});
 
@@ -138,7 +138,7 @@ Estimate DryRunStage(const RunConfig& run, const Cluster& cluster, int64_t stage
   RequireLegal(run);
   const Mode mode = ModeOf(run, cluster);
   const Pricer pricer(cluster.profile, mode, cluster.ranks_per_node, cluster.cores,
-                      run.layout.precision, cluster.stack);
+                      run.layout.precision, cluster.stack, run.model.moe);
   const size_t actions = ProgramOf(run, stage).size();
   return DryStage(run, pricer, stage, actions, ExecutorOf(mode, cluster), false).estimate;
 }

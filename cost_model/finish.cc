@@ -8,13 +8,9 @@
 namespace trimtab {
 namespace {
 
-// Half-widths of the interval, relative. Calibrated: what layouts of small models were seen to
-// differ by from their prediction. GPUs: what four fifths of the published runs differ by less than
-// when they are held out, with their family where the stack was fitted, with their source where it
-// was not (README.md). A cpu without measurements is right within a factor.
+// Half-widths of the interval of a cpu, relative. Calibrated: what layouts of small models were
+// seen to differ by from their prediction. Without measurements it is right within a factor.
 constexpr double kCalibratedHalfWidth = 0.25;
-constexpr double kFittedStackHalfWidth = 0.12;
-constexpr double kOtherStackHalfWidth = 0.20;
 constexpr double kModelledHalfWidth = 1.0;
 constexpr double kSpreadsOfHalfWidth = 2;  // standard errors of what the tables may be off by
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
+#include <utility>
 
 #include "cost_model/stream_clock.h"
 
@@ -33,6 +35,7 @@ void PieceCost::Append(const PieceCost& next, int64_t times) {
   for (size_t i = 0; i < message_s.size(); ++i) message_s[i] += factor * next.message_s[i];
   flops += times * next.flops;
   ops += times * next.ops;
+  products_of_groups += times * next.products_of_groups;
   for (const MessageCount& each : next.messages) Add(each, times, messages);
   total = total.Then(next.total.Times(times));
   activations = activations.Then(next.activations.Times(times));
@@ -41,6 +44,7 @@ void PieceCost::Append(const PieceCost& next, int64_t times) {
 std::vector<PieceCost> PriceEach(std::span<const Recording> pieces, const ParallelConfig& layout,
                                  const Pricer& pricer) {
   StreamClock clock(pricer.overlaps());
+  std::unordered_map<int64_t, double> under_way_s;  // by message, of all of it
   std::vector<PieceCost> costs;
   costs.reserve(pieces.size());
   for (const Recording& piece : pieces) {
@@ -49,10 +53,6 @@ std::vector<PieceCost> PriceEach(std::span<const Recording> pieces, const Parall
     const auto waited = [&](GroupKind group) -> double& {
       return recompute ? cost.recompute_s : cost.message_s[static_cast<size_t>(group)];
     };
-    // Ops beside a message share the multiprocessors and the memory with it.
-    const auto slowed_by = [&](double message_s) {
-      if (pricer.overlaps()) cost.compute_s += pricer.slowdown() * message_s;
-    };
     for (const RecordedEvent& event : piece.events) {
       if (const auto* op = std::get_if<OpRecord>(&event)) {
         const bool in_layer = piece.piece.kind == PieceKind::kLayer;
@@ -60,18 +60,21 @@ std::vector<PieceCost> PriceEach(std::span<const Recording> pieces, const Parall
         (recompute ? cost.recompute_s : cost.compute_s) += clock.Compute(op_s).seconds();
         cost.flops += op->flops;
         ++cost.ops;
+        if (op->kind == OpKind::kGroupedGemm) cost.products_of_groups += ProductsOf(*op);
       } else if (const auto* message = std::get_if<CommRecord>(&event)) {
         const double before_s = clock.now_s();
         const double message_s = pricer.Seconds(*message, StrideOf(message->group, layout));
         clock.Submit(*message, message_s);
-        if (message->asynchronous()) slowed_by(message_s);
+        if (message->asynchronous()) under_way_s[message->id] = message_s;
         waited(message->group) += clock.now_s() - before_s;
         Add({message->kind, message->group, 1, message->bytes}, 1, cost.messages);
       } else {
         const CommRecord& awaited = std::get<WaitRecord>(event).message;
         const double wait_s = clock.Wait(awaited).seconds();
         waited(awaited.group) += wait_s;
-        slowed_by(-wait_s);
+        // Ops beside a message share the multiprocessors and the memory with it.
+        const double beside_s = std::exchange(under_way_s[awaited.id], 0) - wait_s;
+        cost.compute_s += pricer.slowdown() * std::max(0.0, beside_s);
       }
     }
     cost.recompute_s *= pricer.recompute();

@@ -28,6 +28,7 @@ struct PieceCost {
   double host_s = 0;                                // waiting for the host to launch ops
   int64_t flops = 0;
   int64_t ops = 0;
+  int64_t products_of_groups = 0;  // that a host may launch one by one
   std::vector<MessageCount> messages;
   MemorySpan total;
   MemorySpan activations;

@@ -39,7 +39,9 @@ const std::vector<StackNumber>& StackNumbers() {
       {"memory_traffic", &SoftwareStack::memory_traffic},
       {"host_layer_s", &SoftwareStack::host_layer_s},
       {"host_tp_growth", &SoftwareStack::host_tp_growth},
+      {"expert_launch_s", &SoftwareStack::expert_launch_s},
       {"tp_exposed", &SoftwareStack::tp_exposed},
+      {"ep_exposed", &SoftwareStack::ep_exposed},
       {"dp_exposed", &SoftwareStack::dp_exposed},
       {"network", &SoftwareStack::network},
       {"dispatch_s", &SoftwareStack::dispatch_s},
@@ -72,6 +74,7 @@ SoftwareStack SoftwareStackFromJson(const nlohmann::json& json, const std::strin
   object.Boolean("overlap_grad_reduce", stack.overlap_grad_reduce);
   object.Boolean("overlap_param_gather", stack.overlap_param_gather);
   object.Boolean("blocking_launches", stack.blocking_launches);
+  object.Boolean("tokens_once_per_node", stack.tokens_once_per_node);
   object.Boolean("shards_at_step_end", stack.shards_at_step_end);
   for (const StackNumber& number : StackNumbers()) {
     const nlohmann::json* value = object.Find(number.key);
@@ -97,6 +100,7 @@ nlohmann::json ToJson(const SoftwareStack& stack) {
                          {"overlap_grad_reduce", stack.overlap_grad_reduce},
                          {"overlap_param_gather", stack.overlap_param_gather},
                          {"blocking_launches", stack.blocking_launches},
+                         {"tokens_once_per_node", stack.tokens_once_per_node},
                          {"shards_at_step_end", stack.shards_at_step_end}};
   // A number that nobody gave has no source, and is our engine's.
   for (const StackNumber& number : StackNumbers()) {

@@ -35,7 +35,9 @@ struct SoftwareStack {
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = true;
   bool fp8_layers = false;  // products of layers in fp8, where the run that is recorded has 16 bits
-  bool blocking_launches = false;   // the host waits for each op: CUDA_LAUNCH_BLOCKING=1
+  bool blocking_launches = false;  // the host waits for each op: CUDA_LAUNCH_BLOCKING=1
+  bool tokens_once_per_node =
+      false;                        // that several experts of a node are for; else a copy for each
   bool shards_at_step_end = false;  // whatever the sharding stage, weights stay whole in a step
 
   Quantity compute{1};           // speed of products, against the profile's
@@ -44,7 +46,9 @@ struct SoftwareStack {
   Quantity memory_traffic{1};    // bytes that other ops move, against ours
   Quantity host_layer_s{0};      // of the host, to launch a forward pass of one layer
   Quantity host_tp_growth{0};    // by how much more with each doubling of tp, relative
+  Quantity expert_launch_s{0};   // of the host, to launch a product of one expert of a group
   Quantity tp_exposed{1};        // share of tensor-parallel messages that nothing hides
+  Quantity ep_exposed{1};        // the same of tokens on their way to experts and back
   Quantity dp_exposed{0};        // the same of data-parallel ones that our engine hides
   Quantity network{1};           // speed of messages between nodes, against the profile's
   Quantity dispatch_s{0};        // of a layer's tokens to experts: the host waits for their counts

@@ -1,12 +1,14 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "cost_model/closed_form.h"
 #include "cost_model/dry_run.h"
 #include "cost_model/numerics.h"
+#include "cost_model/validation/fitted_files.h"
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
@@ -116,11 +118,18 @@ class ValidateCommand : public Command {
     flags.Switch("--fit", fit_,
                  "fit the constants of profiles and stacks to published runs, and say how they do "
                  "on runs held out");
+    flags.Switch("--worths", worths_, "with --fit, also fit without each kind of constant");
+    flags.Text(
+        "--out", out_,
+        "with --fit, write the profiles and stacks with the fitted constants to this folder");
     cluster_flags_.Declare(flags);
     flags.Choice("--tier", tier_, {"closed-form", "dry-run"}, "how to predict");
   }
 
   int Run(const OutputOptions& output) override {
+    if (!fit_ && (worths_ || !out_.empty())) {
+      throw UsageError(fmt::format("{} needs --fit", worths_ ? "--worths" : "--out"));
+    }
     const nlohmann::json rows = ReadJsonFile(runs_);
     if (IsPublishedServing(rows)) return RunServing(rows, output);
     return rows.is_array() ? RunPublished(output) : RunMeasured(output);
@@ -163,7 +172,12 @@ class ValidateCommand : public Command {
     for (const ValidationRow& row : taken.rows) {
       try {
         runs.push_back({&row, predictor.Predict(row)});
-      } catch (const Error& error) {  // one row says nothing about the others
+      } catch (const Error& error) {
+        // That a run cannot be predicted says nothing about the others; that we cannot, does.
+        const bool of_row = error.code() == ExitCode::kUsage ||
+                            error.code() == ExitCode::kBadInput ||
+                            error.code() == ExitCode::kInfeasible;
+        if (!of_row) throw;
         taken.skipped.emplace_back(row.published.id, error.what());
       }
     }
@@ -182,20 +196,49 @@ class ValidateCommand : public Command {
     return 0;
   }
 
-  static int Fit(const TakenRuns& taken, const OutputOptions& output) {
-    std::vector<ValidationRow> rows;
-    for (const ValidationRow& row : taken.rows) {
-      if (row.tokens_per_s_per_gpu > 0) rows.push_back(row);
-    }
-    if (rows.empty()) throw InputError("--fit: no run in the file has a time and can be predicted");
+  int Fit(const TakenRuns& taken, const OutputOptions& output) const {
     RunPredictor predictor;
-    const FitResult fit = FitPublishedRuns(rows, predictor);
-    if (output.json) {
-      PrintJson({{"schema_version", 1}, {"fit", FitJson(fit, rows)}});
-    } else {
-      Print(FitText(fit, rows, UseColor(output, STDOUT_FILENO)));
+    std::vector<FitResult> fits;
+    nlohmann::json json = {{"schema_version", 1}};
+    for (const Outcome outcome : {Outcome::kStepTime, Outcome::kMemory}) {
+      const bool time = outcome == Outcome::kStepTime;
+      std::vector<ValidationRow> rows;
+      for (const ValidationRow& row : taken.rows) {
+        const double told = time ? row.tokens_per_s_per_gpu : row.published.measured.peak_mem_bytes;
+        if (told > 0) rows.push_back(row);
+      }
+      if (rows.empty()) continue;
+      fits.push_back(FitPublishedRuns(rows, predictor, outcome, worths_));
+      if (output.json) {
+        json[time ? "fit" : "memory_fit"] = FitJson(fits.back(), rows, outcome);
+      } else {
+        Print(FitText(fits.back(), rows, outcome, UseColor(output, STDOUT_FILENO)) + "\n");
+      }
     }
+    if (fits.empty()) {
+      throw InputError(
+          fmt::format("{}: --fit: no run that can be predicted has a time or a peak of "
+                      "memory",
+                      runs_));
+    }
+    if (output.json) PrintJson(json);
+    if (!out_.empty()) WriteFitted(fits);
     return 0;
+  }
+
+  void WriteFitted(const std::vector<FitResult>& fits) const {
+    for (const FittedFile& file : FittedFiles(fits)) {
+      const std::filesystem::path path = std::filesystem::path(out_) / file.path;
+      std::error_code failed;
+      std::filesystem::create_directories(path.parent_path(), failed);
+      if (failed) {
+        throw StorageError(fmt::format("{}: {}", path.parent_path().string(), failed.message()));
+      }
+      AtomicFile written(path.string());
+      written.Append(file.text);
+      written.Commit();
+    }
+    LogInfo("wrote profiles and stacks to {}", out_);
   }
 
   int RunMeasured(const OutputOptions& output) const {
@@ -277,6 +320,8 @@ class ValidateCommand : public Command {
   std::string runs_;
   std::string html_;
   bool fit_ = false;
+  bool worths_ = false;
+  std::string out_;
   ClusterFlags cluster_flags_;
   std::string tier_ = "dry-run";
 };

@@ -1,10 +1,11 @@
 #include "tools/fit_report.h"
 
+#include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "cost_model/finish.h"
 #include "cost_model/validation/accuracy.h"
 #include "engine/base/error.h"
 #include "tools/table.h"
@@ -15,14 +16,25 @@ namespace {
 struct NamedErrors {
   const char* key;
   const char* words;
-  std::vector<double> FitResult::*errors;
+  const std::vector<double>& errors;
+  double half_width;  // of the interval that such predictions have; 0 = the fit saw the rows
 };
-constexpr NamedErrors kErrors[] = {
-    {"fitted", "fitted to all rows", &FitResult::errors},
-    {"by_family", "5 folds, by family", &FitResult::by_family},
-    {"by_source", "one source left out", &FitResult::by_source},
-    {"by_gpu", "one GPU left out", &FitResult::by_gpu},
-};
+
+std::vector<NamedErrors> ErrorsOf(const FitResult& fit) {
+  return {{"fitted", "fitted to all rows", fit.errors, 0},
+          {"by_family", "5 folds, by family", fit.held_out.by_family, kFittedStackHalfWidth},
+          {"by_source", "one source left out", fit.held_out.by_source, kOtherStackHalfWidth},
+          {"by_gpu", "one GPU left out", fit.held_out.by_gpu, kOtherStackHalfWidth}};
+}
+
+/// Share of errors that an interval of such a half-width covers.
+double Coverage(const NamedErrors& each) {
+  double within = 0;
+  for (const double error : each.errors) {
+    within += std::abs(std::log1p(error)) <= std::log1p(each.half_width) ? 1 : 0;
+  }
+  return within / static_cast<double>(std::max<size_t>(each.errors.size(), 1));
+}
 
 RankSummary RankingOf(const std::vector<double>& errors, const std::vector<ValidationRow>& rows) {
   std::vector<RankedRow> ranked;
@@ -60,7 +72,8 @@ std::vector<double> Of(const std::vector<double>& errors, const std::vector<size
 
 }  // namespace
 
-nlohmann::json FitJson(const FitResult& fit, const std::vector<ValidationRow>& rows) {
+nlohmann::json FitJson(const FitResult& fit, const std::vector<ValidationRow>& rows,
+                       Outcome outcome) {
   nlohmann::json constants = nlohmann::json::array();
   for (size_t i = 0; i < fit.constants.size(); ++i) {
     const FitConstant& constant = fit.constants[i];
@@ -72,18 +85,19 @@ nlohmann::json FitJson(const FitResult& fit, const std::vector<ValidationRow>& r
                          {"sd_of_log", fit.sds[i]}});
   }
   nlohmann::json json = {{"constants", std::move(constants)}};
-  for (const NamedErrors& each : kErrors) {
-    const std::vector<double>& errors = fit.*each.errors;
-    json[each.key] = ErrorsJson(errors);
-    const RankSummary ranking = RankingOf(errors, rows);
+  for (const NamedErrors& each : ErrorsOf(fit)) {
+    json[each.key] = ErrorsJson(each.errors);
+    if (outcome != Outcome::kStepTime) continue;
+    if (each.half_width > 0) json[each.key]["interval_coverage"] = Coverage(each);
+    const RankSummary ranking = RankingOf(each.errors, rows);
     json[each.key]["kendall"] = ranking.kendall;
     json[each.key]["kendall_distinct"] = ranking.kendall_distinct;
     json[each.key]["spearman"] = ranking.spearman;
     json[each.key]["top1_regret"] = ranking.top1_regret;
   }
   for (const auto& [source, of_source] : BySource(rows)) {
-    for (const NamedErrors& each : kErrors) {
-      json["sources"][source][each.key] = ErrorsJson(Of(fit.*each.errors, of_source));
+    for (const NamedErrors& each : ErrorsOf(fit)) {
+      json["sources"][source][each.key] = ErrorsJson(Of(each.errors, of_source));
     }
   }
   for (const auto& [kind, errors] : fit.without) json["without"][kind] = ErrorsJson(errors);
@@ -91,30 +105,39 @@ nlohmann::json FitJson(const FitResult& fit, const std::vector<ValidationRow>& r
   for (size_t i = 0; i < rows.size(); ++i) {
     held_out.push_back({{"id", rows[i].published.id},
                         {"fitted", fit.errors[i]},
-                        {"by_family", fit.by_family[i]},
-                        {"by_source", fit.by_source[i]},
-                        {"by_gpu", fit.by_gpu[i]}});
+                        {"by_family", fit.held_out.by_family[i]},
+                        {"by_source", fit.held_out.by_source[i]},
+                        {"by_gpu", fit.held_out.by_gpu[i]}});
   }
   json["rows"] = std::move(held_out);
   return json;
 }
 
-std::string FitText(const FitResult& fit, const std::vector<ValidationRow>& rows, bool bold) {
-  Table summary({{"step time error"},
+std::string FitText(const FitResult& fit, const std::vector<ValidationRow>& rows, Outcome outcome,
+                    bool bold) {
+  const bool time = outcome == Outcome::kStepTime;
+  Table summary({{time ? "step time error" : "memory error"},
                  {"% median / p90", Align::kRight},
                  {"mean", Align::kRight},
                  {"Kendall", Align::kRight},
                  {"beyond 3 %", Align::kRight},
                  {"Spearman", Align::kRight},
-                 {"top-1 regret %", Align::kRight}});
-  for (const NamedErrors& each : kErrors) {
-    const std::vector<double>& errors = fit.*each.errors;
-    const RankSummary ranking = RankingOf(errors, rows);
-    summary.AddRow(
-        {each.words, ErrorText(errors), fmt::format("{:.1f}", 100 * SummarizeErrors(errors).mean),
-         fmt::format("{:.2f}", ranking.kendall), fmt::format("{:.2f}", ranking.kendall_distinct),
-         fmt::format("{:.2f}", ranking.spearman),
-         fmt::format("{:.1f}", 100 * ranking.top1_regret)});
+                 {"top-1 regret %", Align::kRight},
+                 {"within the 80 % interval", Align::kRight}});
+  for (const NamedErrors& each : ErrorsOf(fit)) {
+    std::vector<std::string> cells = {
+        each.words, ErrorText(each.errors),
+        fmt::format("{:.1f}", 100 * SummarizeErrors(each.errors).mean)};
+    if (time) {
+      const RankSummary ranking = RankingOf(each.errors, rows);
+      for (const double value : {ranking.kendall, ranking.kendall_distinct, ranking.spearman}) {
+        cells.push_back(fmt::format("{:.2f}", value));
+      }
+      cells.push_back(fmt::format("{:.1f}", 100 * ranking.top1_regret));
+      cells.push_back(each.half_width > 0 ? fmt::format("{:.0f} %", 100 * Coverage(each)) : "-");
+    }
+    cells.resize(7, "-");
+    summary.AddRow(std::move(cells));
   }
   Table sources({{"source"},
                  {"rows", Align::kRight},
@@ -124,8 +147,8 @@ std::string FitText(const FitResult& fit, const std::vector<ValidationRow>& rows
                  {"GPU left out", Align::kRight}});
   for (const auto& [source, of_source] : BySource(rows)) {
     std::vector<std::string> cells = {source, std::to_string(of_source.size())};
-    for (const NamedErrors& each : kErrors) {
-      cells.push_back(ErrorText(Of(fit.*each.errors, of_source)));
+    for (const NamedErrors& each : ErrorsOf(fit)) {
+      cells.push_back(ErrorText(Of(each.errors, of_source)));
     }
     sources.AddRow(std::move(cells));
   }

@@ -9,8 +9,10 @@
 
 namespace trimtab {
 
-/// `rows`: those that were fitted.
-nlohmann::json FitJson(const FitResult& fit, const std::vector<ValidationRow>& rows);
-std::string FitText(const FitResult& fit, const std::vector<ValidationRow>& rows, bool bold);
+/// `rows`: those that were fitted, to `outcome`.
+nlohmann::json FitJson(const FitResult& fit, const std::vector<ValidationRow>& rows,
+                       Outcome outcome);
+std::string FitText(const FitResult& fit, const std::vector<ValidationRow>& rows, Outcome outcome,
+                    bool bold);
 
 }  // namespace trimtab

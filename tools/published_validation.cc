@@ -15,6 +15,24 @@ namespace {
 
 constexpr size_t kWorstRows = 10;
 
+/// Whether runs are said to fit that did, and not to that did not.
+struct FitVerdicts {
+  int64_t ran = 0;
+  int64_t ran_said_to = 0;
+  int64_t ran_out = 0;
+  int64_t ran_out_said_to = 0;
+};
+
+FitVerdicts VerdictsOf(std::span<const PredictedRun> runs) {
+  FitVerdicts verdicts;
+  for (const PredictedRun& run : runs) {
+    const int64_t fits = SaidToFit(*run.row, run.estimate) ? 1 : 0;
+    ++(run.ran_out() ? verdicts.ran_out : verdicts.ran);
+    (run.ran_out() ? verdicts.ran_out_said_to : verdicts.ran_said_to) += fits;
+  }
+  return verdicts;
+}
+
 struct Figures {
   ErrorSummary step_time;
   ErrorSummary memory;
@@ -97,7 +115,8 @@ nlohmann::json RowJson(const PredictedRun& run) {
     json["mem_kind"] = row.published.measured.mem_kind;
     json["memory_error"] = run.MemoryError();
   }
-  if (row.published.measured.out_of_memory) json["outcome"] = "OOM";
+  json["said_to_fit"] = SaidToFit(row, run.estimate);
+  if (run.ran_out()) json["outcome"] = "OOM";
   return json;
 }
 
@@ -126,6 +145,11 @@ nlohmann::json ValidationJson(std::span<const PredictedRun> runs, const TakenRun
   nlohmann::json summary = ToJson(FiguresOf(runs));
   summary["taken"] = runs.size();
   summary["skipped"] = taken.skipped.size();
+  const FitVerdicts verdicts = VerdictsOf(runs);
+  summary["fits"] = {{"ran", verdicts.ran},
+                     {"ran_said_to_fit", verdicts.ran_said_to},
+                     {"out_of_memory", verdicts.ran_out},
+                     {"out_of_memory_said_to_fit", verdicts.ran_out_said_to}};
   nlohmann::json sources = nlohmann::json::object();
   for (const auto& [source, of_source] : BySource(runs)) {
     sources[source] = ToJson(FiguresOf(of_source));
@@ -181,7 +205,12 @@ std::string ValidationText(std::span<const PredictedRun> runs, const TakenRuns& 
   for (const auto& [reason, count] : reasons) {
     skipped.AddRow({fmt::format("{}", count), reason});
   }
-  return sources.ToText(bold) + "\n" + rows.ToText(bold) +
+  const FitVerdicts verdicts = VerdictsOf(runs);
+  const std::string fits =
+      fmt::format("{} of {} that ran are said to fit in memory, and {} of {} that ran out of it\n",
+                  verdicts.ran_said_to, Counted(verdicts.ran, "run"), verdicts.ran_out_said_to,
+                  verdicts.ran_out);
+  return sources.ToText(bold) + fits + "\n" + rows.ToText(bold) +
          (reasons.empty() ? "" : "\n" + skipped.ToText(bold));
 }
 

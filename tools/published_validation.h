@@ -18,16 +18,12 @@ struct PredictedRun {
   /// predicted / published - 1; only where that is published.
   double StepTimeError() const { return estimate.step_time_s / row->StepSeconds() - 1; }
   double MemoryError() const { return PeakBytes() / row->published.measured.peak_mem_bytes - 1; }
-  /// Of what was measured: tensors alone, where the source says that it asked the allocator.
-  double PeakBytes() const {
-    const bool tensors = row->published.measured.mem_kind.find("allocated") != std::string::npos;
-    return static_cast<double>(estimate.memory.peak_total) -
-           (tensors ? row->of.cluster.stack.memory_bytes.value : 0);
-  }
+  double PeakBytes() const { return PeakBytesAsMeasured(*row, row->of.cluster, estimate); }
   bool WithinInterval() const {
     return row->StepSeconds() >= estimate.step_time_low_s &&
            row->StepSeconds() <= estimate.step_time_high_s;
   }
+  bool ran_out() const { return row->published.measured.out_of_memory; }
   bool has_time() const { return row->tokens_per_s_per_gpu > 0; }
   bool has_memory() const { return row->published.measured.peak_mem_bytes > 0; }
 };

@@ -13,26 +13,30 @@ namespace {
 // around them; spreads: how much of that range is usual.
 const std::vector<ConstantKind>& Kinds() {
   static const std::vector<ConstantKind> kinds = {
-      {"gemm_efficiency", false, 0.10, 0.40, 0.90, 0},
-      {"gemm_efficiency fp8", false, 0.10, 0.40, 0.85, 0},
-      {"attention", false, 0.15, 0.25, 0.90, 0},
-      {"flash_attention_2", false, 0.15, 0.25, 1.0, 0},
-      {"bandwidth_efficiency", false, 0.07, 0.70, 0.92, 0},
-      {"link_efficiency", false, 0.08, 0.60, 0.88, 0},
-      {"network_efficiency", false, 0.15, 0.40, 0.95, 0},
-      {"link_latency_s", false, 0.5, 0.5e-6, 20e-6, 0},
-      {"compute", true, 0.06, 0.75, 1.25, 1},
-      {"compute_per_year", true, 0.5, 0.01, 0.3, 0},
-      {"attention", true, 0.20, 0.4, 1.8, 1},
-      {"memory_traffic", true, 0.25, 0.5, 3.5, 1},
-      {"host_layer_s", true, 0.6, 5e-6, 3e-3, 0},
-      {"tp_exposed", true, 0.35, 0.1, 2.5, 1},
-      {"dp_exposed", true, 0.5, 0.02, 1.3, 0},
-      {"network", true, 0.25, 0.15, 1.6, 1},
-      {"dispatch_s", true, 0.5, 1e-4, 6e-3, 0},
-      {"slowdown", true, 0.5, 0.02, 0.6, 0},
-      {"recompute", true, 0.1, 0.5, 1.1, 1},
-      {"step_s", true, 0.7, 0.002, 0.5, 0},
+      {"gemm_efficiency", Outcome::kStepTime, false, 0.10, 0.40, 0.90, 0},
+      {"gemm_efficiency fp8", Outcome::kStepTime, false, 0.10, 0.40, 0.85, 0},
+      {"attention", Outcome::kStepTime, false, 0.15, 0.25, 0.90, 0},
+      {"flash_attention_2", Outcome::kStepTime, false, 0.15, 0.25, 1.0, 0},
+      {"bandwidth_efficiency", Outcome::kStepTime, false, 0.07, 0.70, 0.92, 0},
+      {"link_efficiency", Outcome::kStepTime, false, 0.08, 0.60, 0.88, 0},
+      {"network_efficiency", Outcome::kStepTime, false, 0.15, 0.40, 0.95, 0},
+      {"link_latency_s", Outcome::kStepTime, false, 0.5, 0.5e-6, 20e-6, 0},
+      {"compute", Outcome::kStepTime, true, 0.06, 0.75, 1.25, 1},
+      {"compute_per_year", Outcome::kStepTime, true, 0.5, 0.01, 0.3, 0},
+      {"attention", Outcome::kStepTime, true, 0.20, 0.4, 1.8, 1},
+      {"memory_traffic", Outcome::kStepTime, true, 0.25, 0.5, 3.5, 1},
+      {"host_layer_s", Outcome::kStepTime, true, 0.6, 5e-6, 3e-3, 0},
+      {"expert_launch_s", Outcome::kStepTime, true, 0.7, 1e-6, 2e-4, 0},
+      {"tp_exposed", Outcome::kStepTime, true, 0.35, 0.1, 2.5, 1},
+      {"dp_exposed", Outcome::kStepTime, true, 0.5, 0.02, 1.3, 0},
+      {"network", Outcome::kStepTime, true, 0.25, 0.15, 1.6, 1},
+      {"dispatch_s", Outcome::kStepTime, true, 0.5, 1e-4, 6e-3, 0},
+      {"slowdown", Outcome::kStepTime, true, 0.5, 0.02, 0.6, 0},
+      {"recompute", Outcome::kStepTime, true, 0.1, 0.5, 1.1, 1},
+      {"step_s", Outcome::kStepTime, true, 0.7, 0.002, 0.5, 0},
+      {"memory_bytes", Outcome::kMemory, true, 0.6, 2e8, 2e10, 0},
+      {"activations", Outcome::kMemory, true, 0.25, 0.6, 2.5, 1},
+      {"logit_bytes", Outcome::kMemory, true, 0.7, 0.5, 16, 0},
   };
   return kinds;
 }
@@ -67,10 +71,12 @@ FitConstant ConstantOf(const ConstantKind& kind, const std::string& owner, doubl
                        double prior) {
   FitConstant constant = {&kind,
                           owner,
+                          /*shared=*/false,
                           shipped,
                           std::log(prior / shipped),
                           std::log(kind.least / shipped),
-                          std::log(kind.most / shipped)};
+                          std::log(kind.most / shipped),
+                          kind.spread};
   // A machine may lie outside of what is usual for others.
   constant.least = std::min(constant.least, constant.prior);
   constant.most = std::max(constant.most, constant.prior);
@@ -94,15 +100,38 @@ void AddOfProfile(const HardwareProfile& profile, std::vector<FitConstant>& cons
   }
 }
 
-void AddOfStack(const SoftwareStack& stack, std::vector<FitConstant>& constants) {
+/// The number of `stack` that a constant of stacks is of.
+template <typename Stack>
+auto& NumberOf(Stack& stack, const ConstantKind& kind) {
   for (const StackNumber& number : StackNumbers()) {
-    const Quantity& quantity = stack.*number.member;
-    const auto known = std::ranges::any_of(Kinds(), [&](const ConstantKind& kind) {
-      return kind.of_stack && kind.name == number.key;
-    });
-    if (!known || quantity.prior <= 0 || quantity.value <= 0) continue;
-    constants.push_back(
-        ConstantOf(KindOf(number.key, true), stack.name, quantity.value, quantity.prior));
+    if (kind.name == number.key) return stack.*number.member;
+  }
+  TRIMTAB_ASSERT(false, "stacks have no number {}", kind.name);
+  return stack.compute;
+}
+
+/// Of what stacks have in common, of the spread of each.
+constexpr double kSharedSpread = 0.5;
+
+/// A factor of what was expected of `kind`, unless it is there.
+void AddShared(const ConstantKind& kind, double expected, std::vector<FitConstant>& constants) {
+  const auto same = [&](const FitConstant& each) {
+    return each.shared && each.kind == &kind && each.shipped == expected;
+  };
+  if (std::ranges::any_of(constants, same)) return;
+  FitConstant shared = ConstantOf(kind, "stacks", expected, expected);
+  shared.shared = true;
+  shared.spread *= kSharedSpread;
+  constants.push_back(shared);
+}
+
+void AddOfStack(const SoftwareStack& stack, std::vector<FitConstant>& constants) {
+  for (const ConstantKind& kind : Kinds()) {
+    if (!kind.of_stack) continue;
+    const Quantity& quantity = NumberOf(stack, kind);
+    if (quantity.prior <= 0 || quantity.value <= 0) continue;
+    constants.push_back(ConstantOf(kind, stack.name, quantity.value, quantity.prior));
+    AddShared(kind, quantity.prior, constants);
   }
 }
 
@@ -110,7 +139,7 @@ void AddOfStack(const SoftwareStack& stack, std::vector<FitConstant>& constants)
 
 std::span<const ConstantKind> ConstantKinds() { return Kinds(); }
 
-std::vector<FitConstant> ConstantsOf(std::span<const Cluster* const> clusters) {
+std::vector<FitConstant> ConstantsOf(std::span<const Cluster* const> clusters, Outcome outcome) {
   std::vector<FitConstant> constants;
   std::vector<std::string> generations;
   std::vector<std::string> stacks;
@@ -127,10 +156,17 @@ std::vector<FitConstant> ConstantsOf(std::span<const Cluster* const> clusters) {
       AddOfStack(LoadSoftwareStack(cluster->stack.name), constants);
     }
   }
+  std::erase_if(constants, [&](const FitConstant& each) { return each.kind->outcome != outcome; });
   return constants;
 }
 
+std::string FitConstant::Name() const {
+  return shared ? fmt::format("{} {} of {:.3g}", owner, kind->name, shipped)
+                : fmt::format("{} {}", owner, kind->name);
+}
+
 bool Concerns(const FitConstant& constant, const Cluster& cluster) {
+  if (constant.shared) return NumberOf(cluster.stack, *constant.kind).prior == constant.shipped;
   return constant.owner ==
          (constant.kind->of_stack ? cluster.stack.name : cluster.profile.generation);
 }
@@ -138,9 +174,8 @@ bool Concerns(const FitConstant& constant, const Cluster& cluster) {
 void Apply(const FitConstant& constant, double factor, Cluster& cluster) {
   const std::string& name = constant.kind->name;
   if (constant.kind->of_stack) {
-    for (const StackNumber& number : StackNumbers()) {
-      if (name == number.key) (cluster.stack.*number.member).value *= factor;
-    }
+    double& value = NumberOf(cluster.stack, *constant.kind).value;
+    if (value > 0) value = std::clamp(value * factor, constant.kind->least, constant.kind->most);
     return;
   }
   HardwareProfile& profile = cluster.profile;

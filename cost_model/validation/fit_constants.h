@@ -11,9 +11,13 @@
 
 namespace trimtab {
 
+/// What is published of a run.
+enum class Outcome { kStepTime, kMemory };
+
 /// What a constant is, whichever machine or stack it is of.
 struct ConstantKind {
-  std::string name;       // "gemm_efficiency"
+  std::string name;  // "gemm_efficiency"
+  Outcome outcome{};
   bool of_stack = false;  // else of a generation
   double spread = 0;      // standard deviation of its logarithm before the fit
   double least = 0;       // the range that it keeps its meaning in
@@ -23,19 +27,24 @@ struct ConstantKind {
 std::span<const ConstantKind> ConstantKinds();
 
 /// A constant as a factor of the shipped value: exp(logarithm of it).
+///
+/// Stacks of which the same was expected are alike, so they also share a factor: what one of them
+/// is off by, another that no run is known of is likely to be off by too.
 struct FitConstant {
   const ConstantKind* kind = nullptr;
-  std::string owner;  // the generation or the stack
-  double shipped = 0;
-  double prior = 0;  // logarithm of the factor expected
-  double least = 0;  // and its range
+  std::string owner;  // the generation or the stack; "stacks" if it is shared
+  bool shared = false;
+  double shipped = 0;  // or of a shared one, what was expected of the stacks that share it
+  double prior = 0;    // logarithm of the factor expected
+  double least = 0;    // and its range
   double most = 0;
+  double spread = 0;  // standard deviation of the logarithm before the fit
 
-  std::string Name() const { return owner + " " + kind->name; }
+  std::string Name() const;
 };
 
-/// The constants of `clusters` that have a prior, each once.
-std::vector<FitConstant> ConstantsOf(std::span<const Cluster* const> clusters);
+/// The constants of `clusters` that have a prior and say something about `outcome`, each once.
+std::vector<FitConstant> ConstantsOf(std::span<const Cluster* const> clusters, Outcome outcome);
 
 /// Whether the price of a run on `cluster` depends on the constant.
 bool Concerns(const FitConstant& constant, const Cluster& cluster);

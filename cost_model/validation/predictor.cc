@@ -30,6 +30,17 @@ double ValidationRow::StepSeconds() const {
   return tokens / tokens_per_s_per_gpu / static_cast<double>(published.hardware.gpus);
 }
 
+double PeakBytesAsMeasured(const ValidationRow& row, const Cluster& cluster,
+                           const Estimate& estimate) {
+  const bool tensors = row.published.measured.mem_kind.find("allocated") != std::string::npos;
+  return static_cast<double>(estimate.memory.peak_total) -
+         (tensors ? cluster.stack.memory_bytes.value : 0);
+}
+
+bool SaidToFit(const ValidationRow& row, const Estimate& estimate) {
+  return estimate.memory.peak_total <= row.of.cluster.memory_bytes;
+}
+
 class RunPredictor::Impl {
  public:
   Estimate Predict(const ValidationRow& row, Cluster cluster) {

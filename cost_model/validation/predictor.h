@@ -22,6 +22,15 @@ struct ValidationRow {
   double StepSeconds() const;
 };
 
+/// Bytes of the fullest rank that the source of `row` would have seen, of an estimate on `cluster`:
+/// of tensors alone, where it says that it asked the allocator for what is allocated.
+double PeakBytesAsMeasured(const ValidationRow& row, const Cluster& cluster,
+                           const Estimate& estimate);
+
+/// Whether a run that needs so much is said to fit a GPU: with what the allocator sets aside and
+/// does not use.
+bool SaidToFit(const ValidationRow& row, const Estimate& estimate);
+
 /// Not thread-safe.
 class RunPredictor {
  public:

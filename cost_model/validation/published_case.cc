@@ -132,9 +132,24 @@ void ReadPrecision(const Reading& reading) {
   if (row.state_bytes > 0 && row.state_bytes <= kMinimalState) {
     SetOptimizerState("minimal", layout);
   }
-  // A graph of the whole step asks the host for nothing; graphs of its parts spare half of it.
-  if (row.cuda_graphs == "full_iteration") stack.dispatch_s.value = 0;
-  if (row.cuda_graphs == "transformer_engine") stack.dispatch_s.value *= 0.5;
+}
+
+/// What a run switches on or off of its stack.
+void ReadSwitches(const Reading& reading) {
+  const PublishedRun& row = reading.row;
+  SoftwareStack& stack = reading.into.cluster.stack;
+  if (row.cuda_graphs == "full_iteration") {  // asks the host for nothing
+    stack.dispatch_s.value = 0;
+    stack.expert_launch_s.value = 0;
+    stack.host_layer_s.value = 0;
+  } else if (row.cuda_graphs == "transformer_engine") {
+    stack.host_layer_s.value = 0;  // graphs of all but the experts
+    stack.dispatch_s.value *= 0.5;
+  }
+  stack.tokens_once_per_node |= !row.token_dispatcher.empty();
+  // Another micro batch's passes hide most of what the network needs for tokens.
+  constexpr double kOverlappedShare = 0.3;
+  if (row.experts_overlapped) stack.ep_exposed.value *= kOverlappedShare;
 }
 
 void ReadLayout(const Reading& reading) {
@@ -212,6 +227,7 @@ PublishedCase CaseOf(const PublishedRun& published) {
   result.run.sequence_length = published.model.sequence;
   ReadModel(reading);
   ReadPrecision(reading);
+  ReadSwitches(reading);
   ReadLayout(reading);
   if (!result.refusal.empty()) return result;
   const Rule* broken = FirstBrokenRule(result.run);

@@ -117,7 +117,8 @@ void ReadModel(const nlohmann::json& json, const std::string& where, PublishedMo
   object.Integer("qk_head_dim", model.qk_head_dim, 1, kLargestSize);
   object.Integer("qk_rope_head_dim", model.qk_rope_head_dim, 1, kLargestSize);
   object.Integer("v_head_dim", model.v_head_dim, 1, kLargestSize);
-  object.ForPeople({"n_params", "vocab_note", "dims_note", "capacity_factor"});
+  object.Number("capacity_factor", model.capacity_factor);
+  object.ForPeople({"n_params", "vocab_note", "dims_note"});
   object.Finish(unknown);
 }
 
@@ -214,13 +215,18 @@ PublishedRun ReadRow(const nlohmann::json& json, const std::string& where,
   row.Boolean("hsdp", hybrid);
   if (hybrid) run.layout.shard = run.hardware.gpus_per_node;
   row.Integer("param_state_bytes", run.state_bytes, 1, 64);
+  std::string mixed_precision;
+  row.Choice("mp_mode", mixed_precision, {"DEFAULT", "PURE"});
+  if (mixed_precision == "PURE") run.gradient_type = "bf16";
   row.Text("cuda_graph_impl", run.cuda_graphs);
+  row.Text("moe_flex_dispatcher_backend", run.token_dispatcher);
+  row.Boolean("moe_a2a_overlap", run.experts_overlapped);
   row.Texts("missing", run.missing);
   row.Texts("blockers", run.blockers);
   row.Boolean("simulatable", run.simulatable);
   row.Text("notes", run.notes);
-  row.ForPeople({"training_mode", "vocab_note", "complete", "usable_for", "mp_mode", "partition",
-                 "moe_flex_dispatcher_backend", "moe_a2a_overlap", "cross_entropy"});
+  row.ForPeople(
+      {"training_mode", "vocab_note", "complete", "usable_for", "partition", "cross_entropy"});
   row.Finish(unknown);
   return run;
 }

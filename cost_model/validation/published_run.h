@@ -28,7 +28,8 @@ struct PublishedModel {
   int64_t moe_ffn = 0;
   int64_t shared_expert_ffn = 0;
   int64_t first_dense_layers = 0;
-  std::string attention{};  // in words, where it is not grouped-query attention over everything
+  double capacity_factor = 0;  // of experts that are padded to it; 0 = not told
+  std::string attention{};     // in words, where it is not grouped-query attention over everything
   int64_t q_lora_rank = 0;
   int64_t kv_lora_rank = 0;
   int64_t qk_head_dim = 0;
@@ -93,6 +94,8 @@ struct PublishedRun {
   std::string gradient_type{};     // that gradients are added up in; empty = the framework's usual
   int64_t state_bytes = 0;         // of a parameter, weight and gradient included; 0 = the usual
   std::string cuda_graphs{};
+  std::string token_dispatcher{};   // "deepep", "hybridep"; empty = all-to-all messages
+  bool experts_overlapped = false;  // tokens travel beside another micro batch's passes
   PublishedMeasurement measured;
   std::vector<std::string> missing{};   // null fields that a simulation needs
   std::vector<std::string> blockers{};  // what keeps the row out of a plain simulation

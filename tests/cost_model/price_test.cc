@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "cost_model/tile_share.h"
 #include "engine/base/error.h"
 #include "engine/ops/attention.h"
 #include "engine/ops/elementwise.h"
@@ -232,8 +235,49 @@ TEST(Pricer, AStackScalesWhatItSays) {
   EXPECT_NEAR(theirs.Seconds(message, 1), 0.4 * ours.Seconds(message, 1), 1e-12);
   message.group = GroupKind::kData;
   EXPECT_EQ(theirs.Seconds(message, 1), ours.Seconds(message, 1));
-  EXPECT_NEAR(theirs.HostSeconds({.tp = 8}), 1e-3 * (1 + 0.07 * 3), 1e-12);
-  EXPECT_EQ(ours.HostSeconds({.tp = 8}), 0);
+}
+
+// A host of 1 ms a layer, 7 % more with each doubling of tp, and 20 us for each expert's product.
+TEST(Pricer, LayersWaitForTheHostThatLaunchesThem) {
+  SoftwareStack stack = {.host_layer_s = {.value = 1e-3},
+                         .host_tp_growth = {.value = 0.07},
+                         .expert_launch_s = {.value = 20e-6}};
+  const auto wait_s = [&](const Launches& launches, double device_s) {
+    return Pricer(BuiltinProfile("h100-sxm"), {1, 1}, 8, 0, Precision::kBf16, stack)
+        .HostWait({.tp = 8}, launches, device_s);
+  };
+  EXPECT_NEAR(wait_s({.passes = 1}, 1e-9), 1.21e-3, 1e-8);
+  EXPECT_NEAR(wait_s({.products = 16}, 1e-9), 320e-6, 1e-8);
+  EXPECT_NEAR(wait_s({.passes = 1}, 1.21e-3), (std::pow(2, 0.25) - 1) * 1.21e-3, 1e-9);
+  EXPECT_LT(wait_s({.passes = 1}, 1), 1e-9) << "a host that is ahead is not waited for";
+  stack.blocking_launches = true;
+  EXPECT_NEAR(wait_s({.passes = 1}, 1), 1.21e-3, 1e-12);
+  EXPECT_EQ(Pricer(BuiltinProfile("h100-sxm"), {1, 1}, 8, 0).HostWait({}, {.passes = 1}, 1), 0);
+}
+
+// 16 ranks in two nodes: half of what a rank sends leaves through its own port of 400 Gb/s. Of 8
+// copies of a token, 255 / 256 x 2 go there when a node gets it once.
+TEST(Pricer, TokensLeaveThroughThePortOfTheirRank) {
+  HardwareProfile profile = BuiltinProfile("h100-sxm");
+  profile.network_efficiency.value = 1;
+  profile.network_latency_s.value = profile.link_latency_s.value = 0;
+  const CommRecord tokens = {CollectiveKind::kAllToAll, GroupKind::kExpert, 16, 1 << 30};
+  const double port_s = 0.5 * (1 << 30) / 50e9;
+  SoftwareStack stack;
+  const auto seconds = [&] {
+    return Pricer(profile, {1, 1}, 8, 0, Precision::kBf16, stack, {.router_topk = 8})
+        .Seconds(tokens, 1);
+  };
+  EXPECT_NEAR(seconds(), port_s, 1e-9);
+  stack.ep_exposed.value = 0.5;
+  EXPECT_NEAR(seconds(), 0.5 * port_s, 1e-9);
+  stack.ep_exposed.value = 1;
+  stack.tokens_once_per_node = true;
+  EXPECT_NEAR(seconds(), 255.0 / 256 * 2 / 8 * port_s, 1e-9);
+  CommRecord within = tokens;
+  within.ranks = 8;
+  const double link = profile.link_bandwidth.value * profile.link_efficiency.value;
+  EXPECT_NEAR(Pricer(profile, {1, 1}, 8, 0).Seconds(within, 1), 0.875 * (1 << 30) / link, 1e-9);
 }
 
 TEST(Pricer, MissingCellsOfAGridTakeTheirNeighboursRate) {

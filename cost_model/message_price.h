@@ -1,0 +1,45 @@
+// Prices of messages from bandwidths and latencies of the links that they take.
+#pragma once
+
+#include <cstdint>
+
+#include "cost_model/hardware_profile.h"
+#include "cost_model/software_stack.h"
+#include "engine/config/moe_config.h"
+#include "engine/device/record.h"
+
+namespace trimtab {
+
+/// A domain is what the link joins: a node, or several. Beyond it the network is used.
+class MessagePrice {
+ public:
+  /// `ranks_per_node`: neighbouring ranks of a node. `moe`: whose tokens travel to experts.
+  MessagePrice(const HardwareProfile& profile, int64_t ranks_per_node, const SoftwareStack& stack,
+               const MoeConfig& moe);
+
+  /// `stride`: distance in ranks between neighbours of the message's group.
+  double Seconds(const CommRecord& message, int64_t stride) const;
+
+ private:
+  /// Where the ranks of a group are.
+  struct Spread {
+    double ranks = 1;
+    double members = 1;  // of a domain
+    double domains = 1;
+  };
+
+  double RingShare(const CommRecord& message, const Spread& spread) const;
+  double AllToAll(const CommRecord& message, const Spread& spread) const;
+  /// Of a turn around a ring, which leaves each domain once.
+  double TurnLatency(const Spread& spread) const;
+
+  int64_t domain_ranks_;
+  double link_latency_s_;
+  double link_bandwidth_;
+  double network_latency_s_;
+  double network_bandwidth_;
+  bool once_per_node_;
+  double tokens_copies_;
+};
+
+}  // namespace trimtab
