@@ -14,8 +14,11 @@ namespace trimtab {
 
 /// How much of a layout is chosen. What is not has its default, and `dp` has all ranks left.
 enum class LayoutPart : uint8_t {
-  kMicroBatch,  // numerics, ranks, tp, sp, cp, ep, etp, dispatch, overlap chunks, micro batch
-  kPasses,      // and recomputation and the pipeline: all but how replicas are sharded
+  kMicroBatch,  // numerics, ranks, tp, sp, cp, ep, etp, dispatch, overlap chunks, micro batch,
+                // recomputation
+  kPipeline,    // and the pipeline: all but how replicas are sharded
+  kPasses,      // the same, looked at more closely: dearer where sequences are cut
+  kSharding,    // all, but what moving shards about takes is not looked at
   kWhole,
 };
 

@@ -4,6 +4,7 @@
 
 #include "cost_model/estimate.h"
 #include "cost_model/finish.h"
+#include "engine/config/rules.h"
 #include "engine/schedule/chunks.h"
 #include "engine/schedule/schedules.h"
 
@@ -43,6 +44,19 @@ int64_t LeastInFlight(const RunConfig& run, int64_t stage) {
   return RowOf(schedule).max_in_flight(shape, stage);
 }
 
+/// Layers of micro batches that the first stage holds at once, at least, whichever pipeline the
+/// ranks left are made.
+int64_t LeastLayersHeld(const RunConfig& run) {
+  int64_t least = run.model.num_layers;
+  for (int64_t pp = 2; pp <= std::min(run.layout.dp, run.model.num_layers); ++pp) {
+    if (run.layout.dp % pp != 0) continue;
+    const int64_t micro_batches = run.global_batch * pp / (run.layout.micro_batch * run.layout.dp);
+    const int64_t layers = CutLayers(run.model.num_layers, pp, {}).front().count;
+    least = std::min(least, layers * std::min(pp, micro_batches));
+  }
+  return least;
+}
+
 /// What forward passes take, each at least: the first of a chunk, and a later one.
 struct ForwardBytes {
   MemorySpan first = {INT64_MAX, INT64_MAX};
@@ -70,31 +84,52 @@ struct ForwardBytes {
 }  // namespace
 
 StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen) {
-  return chosen == LayoutPart::kMicroBatch ? OfMicroBatch(run)
-                                           : OfPasses(run, chosen == LayoutPart::kWhole);
+  return chosen == LayoutPart::kMicroBatch ? OfMicroBatch(run) : OfPasses(run, chosen);
+}
+
+/// A rank does at least what it would if its part of the sequence were all of it.
+StepBounds::Priced StepBounds::PartOfSequence(const RunConfig& run) {
+  const int64_t cp = run.layout.cp;
+  RunConfig alone = run;
+  alone.sequence_length /= cp;
+  alone.layout.cp = 1;
+  alone.layout.cp_comm_type = CpCommType::kP2p;
+  alone.layout.dp *= cp;
+  alone.global_batch *= cp;
+  ChunkCosts& chunks =
+      cp == 1 ? *chunks_
+              : shorter_.try_emplace(alone.sequence_length, cluster_, false).first->second;
+  const PriceSetting& setting = chunks.SettingOf(alone);
+  return {std::move(alone), chunks, setting};
 }
 
 StepBound StepBounds::OfMicroBatch(const RunConfig& run) {
-  // A rank does at least what it would if its part of the sequence were all of it.
-  RunConfig alone = run;
-  alone.sequence_length /= run.layout.cp;
-  alone.layout.cp = 1;
-  alone.layout.cp_comm_type = CpCommType::kP2p;
-  alone.layout.dp *= run.layout.cp;
-  ChunkCosts& chunks =
-      run.layout.cp == 1
-          ? *chunks_
-          : shorter_.try_emplace(alone.sequence_length, cluster_, false).first->second;
-  const WayCosts& ways = chunks.Of(chunks.SettingOf(alone), alone, WholeModel(model_));
+  const auto& [alone, chunks, setting] = PartOfSequence(run);
+  RunConfig one_batch = alone;
+  one_batch.global_batch = alone.layout.micro_batch * alone.layout.dp;
+  if (FirstBrokenRule(one_batch) != nullptr) return {};  // no such run could be recorded
+  const ModelChunk whole = WholeModel(model_);
+  const WayCosts& ways = chunks.Of(setting, alone, whole);
   // Pipelines divide layers as replicas do batches; idle stages only add to that.
   const double micro_batches = static_cast<double>(run.global_batch) /
                                static_cast<double>(run.layout.micro_batch * run.layout.dp);
-  const PriceSetting& setting = chunks_->SettingOf(run);
-  return Finished(run, setting, micro_batches * LeastSeconds(ways), 0,
-                  HeldBytes(setting, run, /*whole=*/false, /*stage=*/0));
+  int64_t layer_bytes = 0;
+  const RecomputeConfig& plan = run.layout.recompute[0];
+  const bool alike = setting.first_alike.back() == 0 &&
+                     (plan.kind != RecomputeKind::kFull || plan.num_layers == -1);
+  if (alike && model_.num_layers > 1) {
+    ModelChunk fewer = whole;
+    --fewer.num_layers;
+    layer_bytes = ways[kForwardLater].total.change -
+                  chunks.Of(setting, alone, fewer)[kForwardLater].total.change;
+  }
+  return Finished(
+      run, setting, micro_batches * LeastSeconds(ways), 0,
+      HeldBytes(setting, run, /*sharded=*/false, /*stage=*/0) + layer_bytes * LeastLayersHeld(run));
 }
 
-StepBounds::Passes StepBounds::PassesOf(const PriceSetting& setting, const RunConfig& run) {
+StepBounds::Passes StepBounds::PassesOf(const Priced& priced) {
+  const auto& [run, chunks, setting] = priced;
   const ParallelConfig& layout = run.layout;
   const int64_t pp = layout.pp;
   const std::vector<LayerRange> cut = CutLayers(model_.num_layers, pp * layout.vp, layout.stages);
@@ -102,7 +137,7 @@ StepBounds::Passes StepBounds::PassesOf(const PriceSetting& setting, const RunCo
   std::vector<double> seconds(static_cast<size_t>(pp));
   std::vector<StageTimes> times(static_cast<size_t>(pp), {0, 0, 0});
   StageTimes all = {0, 0, 0};
-  const MessageRecording messages = pp > 1 ? chunks_->Messages(setting, run) : MessageRecording{};
+  const MessageRecording messages = pp > 1 ? chunks.Messages(setting, run) : MessageRecording{};
   ForwardBytes first_stage;
   ForwardBytes last_stage;
   ModelChunk before;
@@ -111,7 +146,7 @@ StepBounds::Passes StepBounds::PassesOf(const PriceSetting& setting, const RunCo
     const ModelChunk chunk = {cut[i].first, cut[i].count, i == 0, i + 1 == cut.size()};
     const bool same = ways != nullptr && alike && chunk.num_layers == before.num_layers &&
                       chunk.embedding == before.embedding && chunk.head == before.head;
-    if (!same) ways = &chunks_->Of(setting, run, chunk);
+    if (!same) ways = &chunks.Of(setting, run, chunk);
     before = chunk;
     const size_t stage = i % static_cast<size_t>(pp);
     Add(*ways, run.num_micro_batches(), seconds[stage], times[stage]);
@@ -149,25 +184,40 @@ StepBounds::Passes StepBounds::PassesOf(const PriceSetting& setting, const RunCo
   return passes;
 }
 
-StepBound StepBounds::OfPasses(const RunConfig& run, bool whole) {
+StepBounds::Passes StepBounds::PassesOf(const RunConfig& run, LayoutPart chosen) {
+  if (chosen == LayoutPart::kPipeline) return PassesOf(PartOfSequence(run));
   const PriceSetting& setting = chunks_->SettingOf(run);
-  const Passes passes = PassesOf(setting, run);
+  if (chosen == LayoutPart::kWhole) return PassesOf(Priced{run, *chunks_, setting});
+  RunConfig unsharded = run;
+  const ParallelConfig none;
+  unsharded.layout.zero = none.zero;
+  unsharded.layout.shard = none.shard;
+  unsharded.layout.reshard_after_forward = none.reshard_after_forward;
+  unsharded.layout.overlap_param_gather = none.overlap_param_gather;
+  return PassesOf(Priced{std::move(unsharded), *chunks_, setting});
+}
+
+StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen) {
+  const PriceSetting& setting = chunks_->SettingOf(run);
+  const Passes passes = PassesOf(run, chosen);
+  const bool sharded = chosen >= LayoutPart::kSharding;
   const int64_t bytes =
-      std::max(HeldBytes(setting, run, whole, 0) + passes.first_stage_bytes,
-               HeldBytes(setting, run, whole, run.layout.pp - 1) + passes.last_stage_bytes);
+      std::max(HeldBytes(setting, run, sharded, 0) + passes.first_stage_bytes,
+               HeldBytes(setting, run, sharded, run.layout.pp - 1) + passes.last_stage_bytes);
   return Finished(run, setting, passes.seconds, passes.messages_s, bytes);
 }
 
-int64_t StepBounds::HeldBytes(const PriceSetting& setting, const RunConfig& run, bool whole,
+int64_t StepBounds::HeldBytes(const PriceSetting& setting, const RunConfig& run, bool sharded,
                               int64_t stage) {
   RunConfig held = run;
   ParallelConfig& layout = held.layout;
-  if (!whole) layout.zero = layout.dp * layout.cp > 1 ? 3 : 0;  // all that can be sharded is
+  if (!sharded) layout.zero = layout.dp * layout.cp > 1 ? 3 : 0;  // all that can be sharded is
   layout.recompute = {};
   layout.tp_overlap_chunks = 1;
   layout.schedule = Schedule::k1F1B;
   layout.vp = 1;
   held.global_batch = layout.micro_batch * layout.dp * layout.pp;
+  if (FirstBrokenRule(held) != nullptr) return 0;
   const PackedKey key = PackedKey()
                             .Put(setting.number, 10)
                             .Put(layout.tp, 20)

@@ -35,10 +35,20 @@ class StepBounds {
     int64_t last_stage_bytes = 0;
   };
 
+  /// A run, and the costs of runs of its sequence length.
+  struct Priced {
+    RunConfig run;
+    ChunkCosts& chunks;
+    const PriceSetting& setting;
+  };
+
   StepBound OfMicroBatch(const RunConfig& run);
-  StepBound OfPasses(const RunConfig& run, bool whole);
-  Passes PassesOf(const PriceSetting& setting, const RunConfig& run);
-  int64_t HeldBytes(const PriceSetting& setting, const RunConfig& run, bool whole, int64_t stage);
+  StepBound OfPasses(const RunConfig& run, LayoutPart chosen);
+  Priced PartOfSequence(const RunConfig& run);
+  Passes PassesOf(const RunConfig& run, LayoutPart chosen);
+  Passes PassesOf(const Priced& priced);
+  /// What a rank of `stage` holds between steps; not `sharded`: if all that can be were.
+  int64_t HeldBytes(const PriceSetting& setting, const RunConfig& run, bool sharded, int64_t stage);
   StepBound Finished(const RunConfig& run, const PriceSetting& setting, double seconds,
                      double messages_s, int64_t bytes) const;
 

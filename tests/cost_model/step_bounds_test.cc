@@ -97,7 +97,7 @@ class RandomLayouts {
 RunConfig PartOf(RunConfig run, LayoutPart part) {
   ParallelConfig& layout = run.layout;
   const ParallelConfig none;
-  if (part != LayoutPart::kWhole) {
+  if (part < LayoutPart::kSharding) {
     layout.zero = none.zero;
     layout.shard = none.shard;
     layout.reshard_after_forward = none.reshard_after_forward;
@@ -108,12 +108,12 @@ RunConfig PartOf(RunConfig run, LayoutPart part) {
     layout.pp = none.pp;
     layout.vp = none.vp;
     layout.schedule = none.schedule;
-    layout.recompute = none.recompute;
   }
   return run;
 }
 
-constexpr LayoutPart kParts[] = {LayoutPart::kMicroBatch, LayoutPart::kPasses, LayoutPart::kWhole};
+constexpr LayoutPart kParts[] = {LayoutPart::kMicroBatch, LayoutPart::kPipeline,
+                                 LayoutPart::kPasses, LayoutPart::kSharding, LayoutPart::kWhole};
 
 void ExpectNothingIsBelowItsBounds(Place& place, int layouts) {
   RandomLayouts random;
