@@ -5,6 +5,7 @@
 
 #include "cost_model/finish.h"
 #include "cost_model/stage_costs.h"
+#include "cost_model/step_bounds.h"
 #include "engine/config/rules.h"
 
 namespace trimtab {
@@ -96,18 +97,25 @@ Estimate EstimateOf(const RunConfig& run, const StageCosts& stage, const EndCost
 class ClosedFormEstimator::Impl {
  public:
   Impl(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster, bool keep)
-      : cluster_(cluster), costs_(model, sequence_length, cluster, keep) {}
+      : model_(model),
+        cluster_(cluster),
+        costs_(model, sequence_length, cluster, keep),
+        bounds_(model, cluster, costs_.chunks()) {}
 
   Estimate Run(const RunConfig& run);
+  StepBound Bound(const RunConfig& run, LayoutPart chosen) { return bounds_.Of(run, chosen); }
   std::vector<Estimate> Stages(const RunConfig& run);
   void SetPrices(const Cluster& cluster) {
     cluster_ = cluster;
     costs_.SetPrices(cluster);
+    bounds_ = StepBounds(model_, cluster, costs_.chunks());
   }
 
  private:
+  ModelConfig model_;
   Cluster cluster_;
   StepCosts costs_;
+  StepBounds bounds_;
 };
 
 Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
@@ -153,6 +161,9 @@ ClosedFormEstimator::~ClosedFormEstimator() = default;
 ClosedFormEstimator::ClosedFormEstimator(ClosedFormEstimator&&) noexcept = default;
 
 Estimate ClosedFormEstimator::Run(const RunConfig& run) { return impl_->Run(run); }
+StepBound ClosedFormEstimator::Bound(const RunConfig& run, LayoutPart chosen) {
+  return impl_->Bound(run, chosen);
+}
 void ClosedFormEstimator::SetPrices(const Cluster& cluster) { impl_->SetPrices(cluster); }
 std::vector<Estimate> ClosedFormEstimator::Stages(const RunConfig& run) {
   return impl_->Stages(run);

@@ -2,6 +2,7 @@
 // engine. FLOPs, messages and memory agree exactly with the dry run.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -10,6 +11,22 @@
 #include "engine/config/run_config.h"
 
 namespace trimtab {
+
+/// How much of a layout is chosen. What is not has its default, and `dp` has all ranks left.
+enum class LayoutPart : uint8_t {
+  kMicroBatch,  // numerics, ranks, tp, sp, cp, ep, etp, dispatch, overlap chunks, micro batch,
+                // recomputation
+  kPipeline,    // and the pipeline: all but how replicas are sharded
+  kPasses,      // the same, looked at more closely: dearer where sequences are cut
+  kSharding,    // all, but what moving shards about takes is not looked at
+  kWhole,
+};
+
+/// No layout that the chosen part belongs to takes less.
+struct StepBound {
+  double step_time_s = 0;
+  int64_t peak_mem_bytes = 0;  // of the fullest rank
+};
 
 /// Estimates many layouts of one model at one sequence length. Remembers the cost of a layer per
 /// (tp, sequence parallel, micro batch, mode, precision, fp8 linears, gradients), so that a further
@@ -26,6 +43,9 @@ class ClosedFormEstimator {
   /// else is a programmer's fault. Throws UsageError where the profile cannot price the run's
   /// precision, InputError where `run.fp8` names a layer that is not there.
   Estimate Run(const RunConfig& run);
+  /// What no layout is below that `run` can still become. It breaks no rule that its chosen part
+  /// settles. Throws as Run does.
+  StepBound Bound(const RunConfig& run, LayoutPart chosen);
   /// From now on prices by the profile and the stack of `cluster`, which is the same otherwise,
   /// without recording anything again. Recordings were kept.
   void SetPrices(const Cluster& cluster);

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 
-#include "cost_model/chunk_costs.h"
 #include "engine/base/error.h"
 #include "engine/schedule/pipeline.h"
 #include "engine/train/trainer.h"
@@ -137,9 +137,10 @@ std::vector<MessageCount> CountMessages(const StageProgram& program,
   return counts;
 }
 
-/// All asynchronous messages of a reduction but the last, which has no pass left to run beside.
-double HideableSeconds(const Recording& reduction, const ParallelConfig& layout,
-                       const Pricer& pricer) {
+/// All asynchronous messages of a reduction but the last, which has no pass left to run beside; and
+/// no more than is waited for, where messages of several groups run beside each other.
+double HideableSeconds(const Recording& reduction, const PieceCost& cost,
+                       const ParallelConfig& layout, const Pricer& pricer) {
   if (!pricer.overlaps()) return 0;
   double sum = 0;
   double last = 0;
@@ -149,7 +150,7 @@ double HideableSeconds(const Recording& reduction, const ParallelConfig& layout,
     last = pricer.Seconds(*message, StrideOf(message->group, layout));
     sum += last;
   }
-  return sum - last;
+  return std::min(sum - last, std::accumulate(cost.message_s.begin(), cost.message_s.end(), 0.0));
 }
 
 /// Asynchronous messages that the recording does not wait for.
@@ -167,12 +168,10 @@ std::vector<CommRecord> UnderWay(const Recording& recording) {
 
 EndCosts EndOf(const UpdateRecording& recording, const ParallelConfig& layout,
                const Pricer& pricer) {
-  EndCosts end = {.update = {},
-                  .hideable_s = HideableSeconds(recording.reduction, layout, pricer),
+  EndCosts end = {.update = PriceEach(std::span(&recording.reduction, 1), layout, pricer).front(),
                   .held = recording.held};
-  for (const Recording* piece : {&recording.reduction, &recording.update}) {
-    end.update.Append(PriceEach(std::span(piece, 1), layout, pricer).front());
-  }
+  end.hideable_s = HideableSeconds(recording.reduction, end.update, layout, pricer);
+  end.update.Append(PriceEach(std::span(&recording.update, 1), layout, pricer).front());
   if (!pricer.overlaps()) return end;
   for (const CommRecord& message : UnderWay(recording.update)) {
     const double seconds = pricer.Seconds(message, StrideOf(message.group, layout));
@@ -198,6 +197,7 @@ class StepCosts::Impl {
       : model_(model), sequence_(sequence_length), keep_(keep), chunks_(cluster, keep) {}
 
   StepView Of(const RunConfig& run);
+  ChunkCosts& chunks() { return chunks_; }
   void SetPrices(const Cluster& cluster) {
     chunks_.SetPrices(cluster);
     ++prices_;
@@ -431,6 +431,7 @@ StepCosts::~StepCosts() = default;
 StepCosts::StepCosts(StepCosts&&) noexcept = default;
 
 StepView StepCosts::Of(const RunConfig& run) { return impl_->Of(run); }
+ChunkCosts& StepCosts::chunks() { return impl_->chunks(); }
 void StepCosts::SetPrices(const Cluster& cluster) { impl_->SetPrices(cluster); }
 
 }  // namespace trimtab

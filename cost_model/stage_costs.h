@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "cost_model/chunk_costs.h"
 #include "cost_model/cluster.h"
 #include "cost_model/piece_cost.h"
 #include "engine/config/run_config.h"
@@ -60,6 +61,8 @@ class StepCosts {
   /// From now on by the profile and the stack of `cluster`, which is the same otherwise. Recordings
   /// were kept.
   void SetPrices(const Cluster& cluster);
+  /// What the stages are made of.
+  ChunkCosts& chunks();
 
  private:
   class Impl;

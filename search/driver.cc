@@ -1,16 +1,20 @@
 #include "search/driver.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
 #include "engine/device/cuda/loader.h"
+#include "search/best_layouts.h"
 #include "search/retry.h"
-#include "search/shortlist.h"
+#include "search/space_tree.h"
 
 namespace trimtab {
 namespace {
@@ -18,6 +22,9 @@ namespace {
 constexpr char kMemory[] = "memory";
 /// Feasible, and not on the shortlist.
 constexpr char kUnlisted[] = "unlisted";
+/// Never looked at: cannot fit, and cannot be on the shortlist.
+constexpr char kMemoryBound[] = "memory-bound";
+constexpr char kBound[] = "bound";
 
 /// Why a rank with this prediction does not fit; empty when it does.
 std::string MemoryBreach(const RunConfig& run, const Prediction& prediction) {
@@ -41,26 +48,34 @@ CandidateRecord Candidate(const RunConfig& run, const Prediction& prediction) {
 SpaceSummary Summarize(const PrunedCounts& left_out,
                        const std::vector<CandidateRecord>& candidates) {
   SpaceSummary summary;
-  summary.enumerated = static_cast<int64_t>(candidates.size());
-  std::map<std::string, int64_t> counts;
-  for (const auto& [why, count] : left_out) {
-    summary.enumerated += count;
-    (why == kUnlisted ? summary.feasible : counts[why]) += count;
-  }
+  std::map<std::string, int64_t> counts(left_out.begin(), left_out.end());
+  const auto take = [&counts](const std::string& why) {
+    const auto found = counts.extract(why);
+    return found.empty() ? 0 : found.mapped();
+  };
+  summary.cut_by_bound = take(kBound);
+  summary.cut_by_memory = take(kMemoryBound);
+  summary.feasible = take(kUnlisted);
+  int64_t too_large = take(kMemory);
   for (const CandidateRecord& candidate : candidates) {
     if (candidate.pruned_by.empty()) {
       ++summary.feasible;
+    } else if (candidate.pruned_by == kMemory) {
+      ++too_large;
     } else {
       ++counts[candidate.pruned_by];
     }
   }
+  summary.visited = summary.feasible + too_large;
+  for (const auto& [rule, count] : counts) summary.cut_by_rule += count;
+  summary.size =
+      summary.visited + summary.cut_by_rule + summary.cut_by_memory + summary.cut_by_bound;
   for (const Rule& rule : LegalityRules()) {
-    if (const auto row = counts.extract(rule.id))
-      summary.pruned.emplace_back(row.key(), row.mapped());
+    if (const int64_t count = take(rule.id)) summary.pruned.emplace_back(rule.id, count);
   }
-  const int64_t memory = counts.contains(kMemory) ? counts.extract(kMemory).mapped() : 0;
   // What is left was pruned by rules of an older version of the program.
   for (const auto& [rule, count] : counts) summary.pruned.emplace_back(rule, count);
+  const int64_t memory = too_large + summary.cut_by_memory;
   if (memory > 0) summary.pruned.emplace_back(kMemory, memory);
   return summary;
 }
@@ -83,7 +98,23 @@ SpaceSummary Summarize(const PrunedCounts& left_out,
     reasons += fmt::format("; the leanest, {}, {}", leanest->key, leanest->pruned_why);
   }
   throw InfeasibleError(fmt::format("no feasible configuration: all {} candidates were pruned: {}",
-                                    summary.enumerated, reasons));
+                                    summary.size, reasons));
+}
+
+/// Narrowings left nothing: says which asks for what the space has not.
+[[noreturn]] void ThrowEmpty(Problem problem) {
+  const std::vector<Narrowing> narrowings = std::exchange(problem.narrowings, {});
+  const std::vector<std::vector<std::string>> values = SpaceTree(problem).ValuesByRow();
+  for (const Narrowing& each : narrowings) {
+    const std::vector<std::string>& valid = values[RowThatBinds(each.key)];
+    const bool listed = std::any_of(each.values.begin(), each.values.end(), [&](const auto& value) {
+      return std::find(valid.begin(), valid.end(), value) != valid.end();
+    });
+    if (each.forbidden || listed || each.key != SpaceRows()[RowThatBinds(each.key)].name) continue;
+    throw UsageError(fmt::format("no candidate has {}={}; its values here: {}", each.key,
+                                 fmt::join(each.values, ","), fmt::join(valid, ", ")));
+  }
+  throw UsageError("what --fix, --allow and --forbid leave of the space holds no candidate");
 }
 
 [[noreturn]] void ThrowNothingRan(const std::vector<RankingRow>& ranking,
@@ -135,6 +166,7 @@ class Search {
         references_(ReferencesOf(*study_)) {}
 
   SearchResult Run() {
+    RequireSameObjective();
     study_->SetGoal({.objective = Name(options_.race.objective),
                      .prove_count = options_.race.prove_count,
                      .indifference = options_.race.indifference,
@@ -162,31 +194,44 @@ class Search {
   }
 
  private:
-  /// Stores what the search may look at closely, and counts the rest. Of those that do not fit, the
+  /// What a study lists are the best by the objective that it began with.
+  void RequireSameObjective() const {
+    if (!study_->enumerated()) return;
+    const std::string began = study_->goal().objective;
+    if (began == Name(options_.race.objective)) return;
+    throw UsageError(fmt::format("--objective {}: {} lists the best by {}; expected that one",
+                                 Name(options_.race.objective), options_.study_path, began));
+  }
+
+  /// Stores what the search may look at closely, and counts the rest. Where nothing fits, the
   /// leanest is kept, to say how much is missing.
   void StoreSpace() {
-    Shortlist shortlist;
-    std::optional<CandidateRecord> leanest;
-    int64_t too_large = 0;
-    const SpaceCounts counts = WalkSpace(options_.problem, [&](const RunConfig& run) {
-      const Prediction prediction = predictor_.ClosedForm(run);
-      const int64_t limit = run.memory_per_rank_bytes;
-      const int64_t peak = prediction.peak_mem_bytes;
-      if (limit == 0 || peak <= limit) return shortlist.Offer(run, prediction);
-      ++too_large;
-      if (leanest && leanest->closed_form->peak_mem_bytes <= peak) return;
-      leanest = Candidate(run, prediction);
-    });
-    PrunedCounts left_out = counts.pruned;
+    const int threads = options_.threads > 0
+                            ? options_.threads
+                            : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    const BestLayouts best =
+        FindBestLayouts(options_.problem, Shortlist(options_.race.objective), predictor_, threads);
+    const WalkCounts& counts = best.counts;
+    if (counts.size == 0) ThrowEmpty(options_.problem);
     std::vector<CandidateRecord> kept;
-    const int64_t fitting = shortlist.offered();
-    for (const auto& listed : shortlist.Take()) {
-      kept.push_back(Candidate(listed->run, listed->prediction));
+    for (const auto& listed : best.list) kept.push_back(Candidate(listed->run, listed->prediction));
+    int64_t too_large = counts.visited - counts.fitting;
+    int64_t cut_by_memory = counts.cut_by_memory;
+    if (kept.empty() && too_large + cut_by_memory > 0) {
+      const std::optional<Shortlisted> leanest = FindLeanest(options_.problem, predictor_, threads);
+      TRIMTAB_ASSERT(leanest.has_value(), "{} candidates do not fit, and none is there",
+                     too_large + cut_by_memory);
+      kept.push_back(Candidate(leanest->run, leanest->prediction));
+      --(cut_by_memory > 0 ? cut_by_memory : too_large);
     }
-    const int64_t unlisted = fitting - static_cast<int64_t>(kept.size());
-    if (unlisted > 0) left_out.emplace_back(kUnlisted, unlisted);
-    if (too_large > 1) left_out.emplace_back(kMemory, too_large - 1);
-    if (leanest) kept.push_back(std::move(*leanest));
+    PrunedCounts left_out = counts.cut_by_rule;
+    const auto leave_out = [&left_out](const char* why, int64_t count) {
+      if (count > 0) left_out.emplace_back(why, count);
+    };
+    leave_out(kUnlisted, counts.fitting - static_cast<int64_t>(best.list.size()));
+    leave_out(kBound, counts.cut_by_bound);
+    leave_out(kMemoryBound, cut_by_memory);
+    leave_out(kMemory, too_large);
     study_->StoreCandidates(kept, left_out);
   }
 

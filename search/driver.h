@@ -24,6 +24,7 @@ struct SearchOptions {
   std::shared_ptr<Launcher> launcher = MakeLauncher("inproc", {});  // of a trial's ranks
   std::string study_path;
   StudyOptions study;
+  int threads = 0;  // of the walk over the space; 0 = one for each core
 
   /// What a runner is asked for a visit of `run`.
   TrialRequest RequestFor(const RunConfig& run, const std::string& token) const;
@@ -31,11 +32,16 @@ struct SearchOptions {
   static MeasureOptions QuickVisit();
 };
 
-/// Candidates counted by what happened to them. `pruned` has a row per rule that pruned anything,
-/// in the order of the rules, and "memory" last.
+/// Candidates counted by what happened to them, and with that the proof of the best predicted:
+/// size = visited + cut by a rule + cut_by_memory + cut_by_bound.
 struct SpaceSummary {
-  int64_t enumerated = 0;
-  int64_t feasible = 0;
+  int64_t size = 0;
+  int64_t visited = 0;   // got a closed form
+  int64_t feasible = 0;  // of those: fit
+  int64_t cut_by_rule = 0;
+  int64_t cut_by_memory = 0;  // cannot fit, by a bound
+  int64_t cut_by_bound = 0;   // certainly behind all that are listed, by a bound
+  /// By rule that pruned anything, in the order of the rules; "memory" last: cut, or visited.
   std::vector<std::pair<std::string, int64_t>> pruned;
 };
 

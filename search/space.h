@@ -10,6 +10,7 @@
 
 #include "cost_model/cluster.h"
 #include "engine/config/run_config.h"
+#include "search/narrowing.h"
 
 namespace trimtab {
 
@@ -28,11 +29,15 @@ struct Problem {
   int64_t memory_per_rank_bytes = 0;  // 0 = an equal share of the machine on cpu, the GPU's on cuda
   int64_t max_ranks = 0;              // on cpu, the most ranks to try; 0 = cluster.max_ranks
   int64_t max_micro_batch = 64;
+  std::vector<Narrowing> narrowings;  // all of them hold
   OptimizerConfig optimizer;
   uint64_t seed = 1234;
   std::string data;   // prefix of .bin/.idx for trials and the recommended run; empty = synthetic
   int64_t steps = 0;  // of the recommended run
 };
+
+/// Throws UsageError when the problem itself makes no sense (a global batch of 0).
+void RequireSensible(const Problem& problem);
 
 /// The identity of a problem, as stored in a study: everything but the prices of the profile.
 nlohmann::json ToJson(const Problem& problem);

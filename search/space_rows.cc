@@ -68,6 +68,11 @@ void TakeRanks(int64_t count, int64_t& size, ParallelConfig& layout) {
   layout.dp /= count;
 }
 
+/// Ranks that are not yet told apart by the experts they hold, nor by their pipeline stage.
+int64_t ExpertRanks(const ParallelConfig& layout) {
+  return layout.tp * layout.cp * layout.dp / (layout.ep * layout.etp);
+}
+
 SpaceRow PrecisionRow() {
   return {.name = "precision",
           .applies = Always,
@@ -105,7 +110,8 @@ SpaceRow OptimizerStateRow() {
                 run.layout.moments = state.moments;
                 run.layout.gradients = state.gradients;
               },
-          .settles = {"remainder-requires-bf16-weights", "bf16-gradients-require-bf16-weights"}};
+          .settles = {"remainder-requires-bf16-weights", "bf16-gradients-require-bf16-weights"},
+          .alone = true};
 }
 
 /// How many ranks a run has: on cpu that is itself a choice.
@@ -138,7 +144,8 @@ SpaceRow TensorParallelRow() {
                    Values& values) { AppendDivisors(bound.layout.dp, bound.layout.dp, values); },
       .bind = [](const Problem&, int64_t value,
                  RunConfig& run) { TakeRanks(value, run.layout.tp, run.layout); },
-      .settles = {"heads-divisible-by-tp", "kv-heads-divisible-by-tp", "ffn-divisible-by-tp"}};
+      .settles = {"heads-divisible-by-tp", "kv-heads-divisible-by-tp", "ffn-divisible-by-tp",
+                  "shared-experts-divisible-by-tp"}};
 }
 
 SpaceRow SequenceParallelRow() {
@@ -151,7 +158,8 @@ SpaceRow SequenceParallelRow() {
               },
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.sequence_parallel = value != 0; },
-          .settles = {}};
+          .settles = {},
+          .alone = true};
 }
 
 SpaceRow ContextParallelRow() {
@@ -178,7 +186,8 @@ SpaceRow ContextMessagesRow() {
               },
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.cp_comm_type = static_cast<CpCommType>(value); },
-          .settles = {"cp-comm-type-requires-cp"}};
+          .settles = {"cp-comm-type-requires-cp"},
+          .alone = true};
 }
 
 SpaceRow PipelineParallelRow() {
@@ -187,10 +196,12 @@ SpaceRow PipelineParallelRow() {
           .values =
               [](const Problem& problem, const RunConfig& bound, Values& values) {
                 AppendDivisors(bound.layout.dp, problem.model.num_layers, values);
+                const int64_t expert_ranks = ExpertRanks(bound.layout);
+                std::erase_if(values, [&](int64_t pp) { return expert_ranks % pp != 0; });
               },
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { TakeRanks(value, run.layout.pp, run.layout); },
-          .settles = {}};
+          .settles = {"global-batch-divisible"}};
 }
 
 SpaceRow ScheduleRow() {
@@ -202,7 +213,7 @@ SpaceRow ScheduleRow() {
               },
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.schedule = static_cast<Schedule>(value); },
-          .settles = {}};
+          .settles = {"micro-batches-divisible-by-pp"}};
 }
 
 /// Chunks of equal size: more of them than two layers' worth of imbalance is never better.
@@ -220,12 +231,8 @@ SpaceRow VirtualPipelineRow() {
                 }
               },
           .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.vp = value; },
-          .settles = {}};
-}
-
-/// Ranks of a pipeline stage that are not yet told apart by the experts they hold.
-int64_t ExpertRanks(const ParallelConfig& layout) {
-  return layout.tp * layout.cp * layout.dp / (layout.ep * layout.etp);
+          .settles = {},
+          .alone = true};
 }
 
 SpaceRow ExpertParallelRow() {
@@ -269,7 +276,8 @@ SpaceRow DispatchRow() {
               },
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.dispatch = static_cast<Dispatch>(value); },
-          .settles = {}};
+          .settles = {},
+          .alone = true};
 }
 
 SpaceRow MicroBatchRow() {
@@ -281,8 +289,8 @@ SpaceRow MicroBatchRow() {
             AppendDivisors(problem.global_batch, problem.max_micro_batch, values);
           },
       .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.micro_batch = value; },
-      .settles = {"fp8-sizes-divisible-by-16", "tokens-divisible-by-tp-with-sp",
-                  "global-batch-divisible"}};
+      .settles = {"fp8-sizes-divisible-by-16", "tokens-divisible-by-tp-with-sp"},
+      .alone = true};
 }
 
 /// Whether messages get on beside ops: those of a cpu are done when they are submitted.
@@ -297,7 +305,8 @@ SpaceRow TpOverlapRow() {
           .values = Fixed<1, 2, 4>,
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.tp_overlap_chunks = value; },
-          .settles = {"rows-divisible-by-tp-overlap-chunks"}};
+          .settles = {"rows-divisible-by-tp-overlap-chunks"},
+          .alone = true};
 }
 
 SpaceRow RecomputeRow() {
@@ -313,7 +322,8 @@ SpaceRow RecomputeRow() {
               [](const Problem&, int64_t value, RunConfig& run) {
                 run.layout.recompute = RecomputePlans()[static_cast<size_t>(value)];
               },
-          .settles = {}};
+          .settles = {},
+          .alone = true};
 }
 
 SpaceRow ZeroRow() {
@@ -321,7 +331,7 @@ SpaceRow ZeroRow() {
           .applies = Always,
           .values = Fixed<0, 1, 2, 3>,
           .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.zero = value; },
-          .settles = {}};
+          .settles = {"zero-requires-dp"}};
 }
 
 /// Replicas that are sharded over all data-parallel ranks or, where these span nodes, over those of
@@ -344,7 +354,8 @@ SpaceRow ShardRow() {
                 if (in_node > 1) values.push_back(in_node);
               },
           .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.shard = value; },
-          .settles = {}};
+          .settles = {},
+          .alone = true};
 }
 
 SpaceRow ReshardRow() {
@@ -353,7 +364,8 @@ SpaceRow ReshardRow() {
           .values = Fixed<1, 0>,
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.reshard_after_forward = value != 0; },
-          .settles = {}};
+          .settles = {},
+          .alone = true};
 }
 
 SpaceRow ParamGatherRow() {
@@ -365,7 +377,8 @@ SpaceRow ParamGatherRow() {
           .values = Fixed<0, 1>,
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.overlap_param_gather = value != 0; },
-          .settles = {}};
+          .settles = {},
+          .alone = true};
 }
 
 }  // namespace
@@ -378,15 +391,15 @@ const std::vector<SpaceRow>& SpaceRows() {
                                              SequenceParallelRow(),
                                              ContextParallelRow(),
                                              ContextMessagesRow(),
-                                             PipelineParallelRow(),
-                                             ScheduleRow(),
-                                             VirtualPipelineRow(),
                                              ExpertParallelRow(),
                                              ExpertTensorParallelRow(),
                                              DispatchRow(),
                                              MicroBatchRow(),
                                              TpOverlapRow(),
                                              RecomputeRow(),
+                                             PipelineParallelRow(),
+                                             ScheduleRow(),
+                                             VirtualPipelineRow(),
                                              ZeroRow(),
                                              ShardRow(),
                                              ReshardRow(),

@@ -23,6 +23,8 @@ struct SpaceRow {
   /// Rules that hold or do not whatever the rows below bind, in the order of LegalityRules(): one
   /// that does not prunes all that is below at once.
   std::vector<const char*> settles;
+  /// No row below looks at its value: below each there are as many candidates.
+  bool alone = false;
 };
 
 /// Every dimension, in the order in which they are bound.

@@ -18,6 +18,7 @@
 #include "tools/progress.h"
 #include "tools/search_text.h"
 #include "tools/signals.h"
+#include "tools/space_text.h"
 #include "tools/version.h"
 
 namespace trimtab {
@@ -37,8 +38,8 @@ class SearchProgress : public SearchEvents {
   }
   void OnSpace(const SpaceSummary& summary) override {
     if (!caveat_.empty()) LogWarning("{}", caveat_);
-    progress_.Event(fmt::format("{} candidates, {} pruned, {} left", summary.enumerated,
-                                summary.enumerated - summary.feasible, summary.feasible));
+    progress_.Event(fmt::format("{} candidates, {} looked at, {} fit", summary.size,
+                                summary.visited, summary.feasible));
   }
   void OnDryRun(int64_t done, int64_t total) override {
     progress_.Update({.label = "dry runs", .done = done, .total = total});
@@ -161,6 +162,12 @@ class SearchCommand : public Command {
     flags.Integer("--max-ranks", problem.max_ranks, 0, kMax32,
                   "most ranks; the cluster's if left out");
     flags.Integer("--max-micro-batch", problem.max_micro_batch, 1, kMax32, "largest micro batch");
+    flags.List("--fix", fixed_, "values that every candidate has: tp=8,schedule=1f1b");
+    flags.List("--allow", allowed_,
+               "values that candidates may have, by key: tp=4,8,recompute=none,full");
+    flags.List("--forbid", forbidden_, "values that no candidate has: zero=3,cp_comm_type=p2p");
+    flags.Switch("--space", only_space_,
+                 "print the dimensions, their values and what each rule removes; search nothing");
     flags.Integer("--top", top_, 1, kMax32, "rows of the ranking to print");
     flags.Integer("--dry-runs", options_.dry_run_count, 0, kMax32,
                   "candidates that get a dry run after the closed form");
@@ -197,11 +204,11 @@ class SearchCommand : public Command {
     options_.race.objective = ParseObjective(objective_);
     options_.race.indifference = ParsePercent(indifference_, "--indifference");
     options_.launcher = launcher_.Make();
+    problem.narrowings = Narrowings();
+    if (only_space_) return PrintSpace(output);
     if (!launcher_.plan()) RequireNewOrResumed(options_.study_path, options_.study);
     if (!report_.empty()) PrepareReport(report_);
-    problem.cluster = cluster_flags_.ResolveMeasuring(output);
-    if (!flags_->Given("--precision") && problem.cluster.device == "cuda") precisions_ = {"auto"};
-    problem.precisions = ResolvePrecisions(precisions_, problem.cluster.profile);
+    SetCluster(cluster_flags_.ResolveMeasuring(output));
     options_.study.program_version = kVersion;
     options_.visit.max_steps = std::max(options_.visit.max_steps, options_.visit.steps);
 
@@ -239,6 +246,39 @@ class SearchCommand : public Command {
     return 0;
   }
 
+  void SetCluster(Cluster cluster) {
+    Problem& problem = options_.problem;
+    problem.cluster = std::move(cluster);
+    if (!flags_->Given("--precision") && problem.cluster.device == "cuda") precisions_ = {"auto"};
+    problem.precisions = ResolvePrecisions(precisions_, problem.cluster.profile);
+  }
+
+  std::vector<Narrowing> Narrowings() const {
+    std::vector<Narrowing> all = ParseNarrowings(fixed_, "--fix", /*forbidden=*/false);
+    for (const Narrowing& each : all) {
+      if (each.values.size() == 1) continue;
+      throw UsageError(fmt::format("--fix {}: {} values; expected one, --allow takes several",
+                                   each.key, each.values.size()));
+    }
+    const auto add = [&all](const std::vector<Narrowing>& more) {
+      all.insert(all.end(), more.begin(), more.end());
+    };
+    add(ParseNarrowings(allowed_, "--allow", /*forbidden=*/false));
+    add(ParseNarrowings(forbidden_, "--forbid", /*forbidden=*/true));
+    return all;
+  }
+
+  int PrintSpace(const OutputOptions& output) {
+    SetCluster(cluster_flags_.Resolve());
+    const SpaceDescription space = DescribeSpace(options_.problem);
+    if (output.json) {
+      PrintJson(SpaceJson(space));
+    } else {
+      Print(SpaceText(space, UseColor(output, STDOUT_FILENO)));
+    }
+    return 0;
+  }
+
   const FlagSet* flags_ = nullptr;
   SearchOptions options_;
   ClusterFlags cluster_flags_;
@@ -248,6 +288,10 @@ class SearchCommand : public Command {
   std::string indifference_ = "1%";
   LauncherFlag launcher_;
   std::string report_;
+  std::vector<std::string> fixed_;
+  std::vector<std::string> allowed_;
+  std::vector<std::string> forbidden_;
+  bool only_space_ = false;
   int64_t top_ = 10;
 };
 

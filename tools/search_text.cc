@@ -24,11 +24,13 @@ std::optional<double> RateError(const RankingRow& row) {
 }
 
 std::string PrunedText(const SpaceSummary& space) {
-  std::string text =
-      fmt::format("{} candidates, {} left after pruning\n", space.enumerated, space.feasible);
+  std::string text = fmt::format("{} candidates, {} looked at, {} of these fit\n", space.size,
+                                 space.visited, space.feasible);
   for (const auto& [rule, count] : space.pruned) {
     text += fmt::format("  {:>5}  {}\n", count, rule);
   }
+  text += fmt::format("  {:>5}  cannot be among the best listed (proved by bounds, gap 0)\n",
+                      space.cut_by_bound);
   return text;
 }
 

@@ -180,17 +180,21 @@ Chart Machine(const json& report) {
 
 Chart Pruned(const json& report) {
   const json& space = report["space"];
-  return {.name = "pruned",
-          .title = "What was left out, and by which rule",
-          .caption = fmt::format("Of {}, {} can run here. Each of the others is counted under the "
-                                 "first rule it breaks.",
-                                 Counted(space["enumerated"].get<int64_t>(), "candidate"),
-                                 Grouped(space["feasible"].get<double>())),
-          .data = {{.name = "rows",
-                    .columns = {{"rule", "Rule"},
-                                {"count", "Left out", Shown::kCount},
-                                {"description", "What it says"}},
-                    .rows = space["pruned"]}}};
+  return {
+      .name = "pruned",
+      .title = "What was left out, and by which rule",
+      .caption = fmt::format(
+          "Of {}, {} were looked at, and {} of these can run here. {} are certainly behind: what "
+          "they could become at best was known. Each of the others is counted under a rule that "
+          "it breaks.",
+          Counted(space["size"].get<int64_t>(), "candidate"),
+          Grouped(space["visited"].get<double>()), Grouped(space["feasible"].get<double>()),
+          Grouped(space["cut_by_bound"].get<double>())),
+      .data = {{.name = "rows",
+                .columns = {{"rule", "Rule"},
+                            {"count", "Left out", Shown::kCount},
+                            {"description", "What it says"}},
+                .rows = space["pruned"]}}};
 }
 
 }  // namespace

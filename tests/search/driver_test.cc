@@ -85,8 +85,10 @@ TEST(Driver, CountsWhatEachRulePruned) {
     EXPECT_GT(count, 0) << rule;
     pruned += count;
   }
-  EXPECT_EQ(space.enumerated, 2220);
-  EXPECT_EQ(space.feasible + pruned, space.enumerated);
+  EXPECT_EQ(space.size, 2220);
+  EXPECT_EQ(space.feasible + space.cut_by_bound + pruned, space.size);
+  EXPECT_EQ(space.visited + space.cut_by_rule + space.cut_by_memory + space.cut_by_bound,
+            space.size);
   ASSERT_FALSE(space.pruned.empty());
   EXPECT_EQ(space.pruned.back().first, "memory");
   EXPECT_GT(space.feasible, 0);
@@ -212,6 +214,29 @@ TEST(Driver, ResumeMayProveMore) {
   options.race.prove_count = static_cast<int64_t>(before.size()) + 2;
   harness.Run(options);
   EXPECT_EQ(harness.runner.runs.size(), before.size() + 2);
+}
+
+TEST(Driver, NarrowingsThatLeaveNothingSayWhatThereIs) {
+  Harness harness;
+  SearchOptions options = TinySearch(ScratchPath("narrow.db"));
+  options.problem.narrowings = {{.key = "zero", .forbidden = false, .values = {"1"}},
+                                {.key = "tp", .forbidden = false, .values = {"3"}}};
+  try {
+    harness.Run(options);
+    FAIL() << "found something";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "no candidate has tp=3; its values here: 1, 2, 4");
+  }
+}
+
+TEST(Driver, AnotherObjectiveIsAnotherStudy) {
+  const std::string path = ScratchPath("objective.db");
+  Harness harness;
+  harness.Run(TinySearch(path));
+  SearchOptions options = TinySearch(path);
+  options.study.resume = true;
+  options.race.objective = Objective::kMemory;
+  EXPECT_THROW(harness.Run(options), UsageError);
 }
 
 TEST(Driver, RoundsThatDoNotSufficeAreAPartialResult) {

@@ -59,14 +59,24 @@ std::vector<int64_t> BestOf(const std::vector<Offered>& candidates, Objective ob
   return best;
 }
 
-TEST(Shortlist, KeepsTheBestByEachObjectiveOfAllAndOfEachClass) {
+/// Offers them in their order, or the other way round.
+void OfferAll(const std::vector<Offered>& candidates, bool backwards, Shortlist& shortlist) {
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const size_t number = backwards ? candidates.size() - 1 - i : i;
+    const Offered& each = candidates[number];
+    shortlist.Offer(static_cast<int64_t>(number), each.run, each.prediction);
+  }
+}
+
+TEST(Shortlist, KeepsTheBestByTheObjectiveOfAllAndOfEachClassInAnyOrder) {
   const std::vector<Offered> candidates = RandomCandidates(20'000);
-  Shortlist shortlist;
-  for (const Offered& each : candidates) shortlist.Offer(each.run, each.prediction);
-  EXPECT_EQ(shortlist.offered(), 20'000);
-  const std::set<int64_t> kept = NumbersOf(shortlist.Take());
-  EXPECT_LT(kept.size(), 3 * (Shortlist::kOfAll + 3 * Shortlist::kOfClass) + 1);
   for (const Objective objective : kObjectives) {
+    Shortlist shortlist(objective);
+    OfferAll(candidates, false, shortlist);
+    const std::set<int64_t> kept = NumbersOf(shortlist.Take());
+    EXPECT_LT(kept.size(), Shortlist::kOfAll + 3 * Shortlist::kOfClass + 1);
+    OfferAll(candidates, true, shortlist);
+    EXPECT_EQ(NumbersOf(shortlist.Take()), kept);
     const auto all = [](const Offered&) { return true; };
     for (const int64_t number : BestOf(candidates, objective, Shortlist::kOfAll, all)) {
       EXPECT_TRUE(kept.contains(number)) << Name(objective) << " " << number;
@@ -80,8 +90,8 @@ TEST(Shortlist, KeepsTheBestByEachObjectiveOfAllAndOfEachClass) {
 
 TEST(Shortlist, KeepsEverythingOfASmallSpaceInItsOrder) {
   const std::vector<Offered> candidates = RandomCandidates(Shortlist::kOfAll);
-  Shortlist shortlist;
-  for (const Offered& each : candidates) shortlist.Offer(each.run, each.prediction);
+  Shortlist shortlist(Objective::kThroughput);
+  OfferAll(candidates, false, shortlist);
   const auto list = shortlist.Take();
   ASSERT_EQ(list.size(), candidates.size());
   for (size_t i = 0; i < list.size(); ++i) {
@@ -99,8 +109,8 @@ TEST(Shortlist, KeepsPlainDataParallelismHoweverSlow) {
   plain.prediction.step_time_s = 1e6;
   plain.prediction.tokens_per_s = 1e-3;
   plain.prediction.peak_mem_bytes = 1'000'000;
-  Shortlist shortlist;
-  for (const Offered& each : candidates) shortlist.Offer(each.run, each.prediction);
+  Shortlist shortlist(Objective::kThroughput);
+  OfferAll(candidates, false, shortlist);
   EXPECT_TRUE(NumbersOf(shortlist.Take()).contains(777));
 }
 

@@ -152,10 +152,12 @@ Expected TheLongWay(const Problem& problem, const std::vector<int64_t>& world_si
 }
 
 void ExpectWalk(const Problem& problem, const std::vector<int64_t>& world_sizes) {
-  const Expected expected = TheLongWay(problem, world_sizes);
+  Expected expected = TheLongWay(problem, world_sizes);
   std::vector<std::string> legal;
   const SpaceCounts counts =
       WalkSpace(problem, [&](const RunConfig& run) { legal.push_back(CandidateKey(run)); });
+  std::sort(legal.begin(), legal.end());
+  std::sort(expected.legal.begin(), expected.legal.end());
   EXPECT_EQ(legal, expected.legal);
   EXPECT_EQ(counts.legal, static_cast<int64_t>(legal.size()));
   EXPECT_EQ(counts.enumerated, expected.enumerated);

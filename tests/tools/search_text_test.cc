@@ -8,7 +8,7 @@ namespace {
 SearchResult SomeResult() {
   SearchResult result;
   result.space = {
-      .enumerated = 10, .feasible = 3, .pruned = {{"zero-requires-dp", 5}, {"memory", 2}}};
+      .size = 10, .visited = 5, .feasible = 3, .pruned = {{"zero-requires-dp", 5}, {"memory", 2}}};
   RankingRow measured;
   measured.layout = "tp=2,dp=1,mbs=4,precision=bf16";
   measured.groups = "tp=2,dp=1,mbs=4";

@@ -1,0 +1,128 @@
+#include "search/space_tree.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "cost_model/numerics.h"
+#include "engine/base/error.h"
+#include "engine/config/layout_keys.h"
+
+namespace trimtab {
+
+namespace {
+
+/// What a row has bound, as a layout prints it.
+std::string ValueInWords(std::string_view row, const RunConfig& run) {
+  if (row == "ranks") return std::to_string(run.layout.world_size());
+  if (row == "optimizer state") return OptimizerStateName(run.layout);
+  const auto keys = LayoutKeys();
+  const auto key = std::find_if(keys.begin(), keys.end(),
+                                [&](const LayoutKey& each) { return row == each.name; });
+  TRIMTAB_ASSERT(key != keys.end(), "row {} is no key of a layout", row);
+  return key->print(run.layout);
+}
+
+}  // namespace
+
+RunConfig RootOf(const Problem& problem) {
+  RunConfig run;
+  run.model = problem.model;
+  run.optimizer = problem.optimizer;
+  run.device = problem.cluster.device;
+  run.global_batch = problem.global_batch;
+  run.sequence_length = problem.sequence_length;
+  run.steps = problem.steps;
+  run.seed = problem.seed;
+  run.data = problem.data;
+  return run;
+}
+
+Choice ChoiceOf(const RunConfig& run) {
+  return {run.layout, run.global_batch, run.threads_per_rank, run.memory_per_rank_bytes};
+}
+
+void Bind(const Choice& choice, RunConfig& run) {
+  run.layout = choice.layout;
+  run.global_batch = choice.global_batch;
+  run.threads_per_rank = choice.threads_per_rank;
+  run.memory_per_rank_bytes = choice.memory_per_rank_bytes;
+}
+
+const Rule* FirstBroken(const std::vector<const Rule*>& rules, const RunConfig& run) {
+  for (const Rule* rule : rules) {
+    if (!rule->holds(run)) return rule;
+  }
+  return nullptr;
+}
+
+PrunedCounts ByRule(const std::map<const Rule*, int64_t>& pruned) {
+  PrunedCounts counts;
+  for (const Rule& rule : LegalityRules()) {
+    const auto found = pruned.find(&rule);
+    // A branch may hold no candidate.
+    if (found == pruned.end() || found->second == 0) continue;
+    counts.emplace_back(rule.id, found->second);
+  }
+  return counts;
+}
+
+SpaceTree::SpaceTree(const Problem& problem)
+    : problem_(problem), values_(rows_.size()), narrowings_(rows_.size()) {
+  for (const Narrowing& each : problem.narrowings) {
+    narrowings_[RowThatBinds(each.key)].push_back(&each);
+  }
+  for (const Rule& rule : LegalityRules()) {
+    if (IsUnsupported(rule)) unsupported_.push_back(&rule);
+  }
+  for (const SpaceRow& row : rows_) {
+    std::vector<const Rule*>& settled = settled_.emplace_back();
+    for (const Rule& rule : LegalityRules()) {
+      const auto is_rule = [&](const char* id) { return std::string_view(id) == rule.id; };
+      if (std::any_of(row.settles.begin(), row.settles.end(), is_rule)) settled.push_back(&rule);
+    }
+  }
+}
+
+bool SpaceTree::Allows(size_t depth, const RunConfig& run) const {
+  const std::vector<const Narrowing*>& narrowings = narrowings_[depth];
+  return std::all_of(narrowings.begin(), narrowings.end(),
+                     [&](const Narrowing* each) { return each->Allows(run.layout); });
+}
+
+void SpaceTree::CollectValues(size_t depth, RunConfig& run,
+                              std::vector<std::vector<std::string>>& values) {
+  if (depth == rows_.size()) return;
+  bool first = true;
+  ForEachValue(depth, run, [&] {
+    std::vector<std::string>& met = values[depth];
+    std::string value = ValueInWords(rows_[depth].name, run);
+    if (std::find(met.begin(), met.end(), value) == met.end()) met.push_back(std::move(value));
+    if (std::exchange(first, false) || !rows_[depth].alone) CollectValues(depth + 1, run, values);
+  });
+}
+
+std::vector<std::vector<std::string>> SpaceTree::ValuesByRow() {
+  std::vector<std::vector<std::string>> values(rows_.size());
+  RunConfig run = RootOf(problem_);
+  CollectValues(0, run, values);
+  return values;
+}
+
+size_t SpaceTree::DepthBelow(const char* name) const {
+  const auto is_row = [&](const SpaceRow& row) { return std::string_view(row.name) == name; };
+  const auto found = std::find_if(rows_.begin(), rows_.end(), is_row);
+  TRIMTAB_ASSERT(found != rows_.end(), "no row is called {}", name);
+  return static_cast<size_t>(found - rows_.begin()) + 1;
+}
+
+int64_t SpaceTree::CountBelow(size_t depth, RunConfig& run) {
+  if (depth == rows_.size()) return 1;
+  int64_t count = 0;
+  int64_t values = 0;
+  ForEachValue(depth, run, [&] {
+    if (values++ == 0 || !rows_[depth].alone) count += CountBelow(depth + 1, run);
+  });
+  return rows_[depth].alone ? values * count : count;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,165 @@
+// No bound is above what it bounds: the closed form of random layouts, against the bounds of their
+// parts.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "cost_model/closed_form.h"
+#include "engine/config/rules.h"
+#include "tests/cost_model/spaces.h"
+
+namespace trimtab {
+namespace {
+
+/// A model on a cluster, and the estimator of its layouts.
+struct Place {
+  Place(ModelConfig its_model, const Cluster& its_cluster, int64_t batch, int64_t sequence)
+      : cluster(its_cluster), estimator(its_model, sequence, its_cluster) {
+    run.model = std::move(its_model);
+    run.device = cluster.device;
+    run.global_batch = batch;
+    run.sequence_length = sequence;
+    run.threads_per_rank = 1;
+  }
+
+  RunConfig run;
+  Cluster cluster;
+  ClosedFormEstimator estimator;
+};
+
+/// A cpu of four ranks and no measured tables.
+Cluster GenericCpu() {
+  Cluster cluster;
+  cluster.name = "cpu";
+  cluster.device = "cpu";
+  cluster.max_ranks = cluster.ranks_per_node = cluster.cores = 8;
+  cluster.profile = BuiltinProfile("cpu");
+  return cluster;
+}
+
+class RandomLayouts {
+ public:
+  /// A layout of all ranks of `place`, legal or not.
+  ParallelConfig Next(const Place& place) {
+    ParallelConfig layout;
+    layout.dp = place.cluster.max_ranks;
+    const ModelConfig& model = place.run.model;
+    layout.precision = place.cluster.device == "cpu" ? Precision::kFp32
+                       : place.cluster.profile.name.starts_with("h") && Chance(4)
+                           ? Precision::kFp8
+                           : Precision::kBf16;
+    const auto take = [&](int64_t& size, int64_t most) {
+      while (size < most && layout.dp % 2 == 0 && Chance(2)) {
+        size *= 2;
+        layout.dp /= 2;
+      }
+    };
+    take(layout.tp, 16);
+    take(layout.cp, 64);
+    take(layout.pp, model.num_layers);
+    layout.sequence_parallel = layout.tp > 1 && (model.moe.used() || Chance(2));
+    if (layout.tp > 1) layout.tp_overlap_chunks = int64_t{1} << (random_() % 3);
+    if (layout.cp > 1 && Chance(2)) layout.cp_comm_type = CpCommType::kAllGather;
+    if (layout.pp > 1) {
+      layout.schedule = static_cast<Schedule>(random_() % 4);
+      if (layout.schedule == Schedule::kInterleaved1F1B) layout.vp = 2 + random_() % 3;
+    }
+    while (model.moe.used() && layout.ep < model.moe.num_experts && Chance(2)) layout.ep *= 2;
+    while (model.moe.used() && layout.etp < layout.tp && Chance(2)) layout.etp *= 2;
+    if (layout.ep * layout.etp > 1 && Chance(2)) layout.dispatch = Dispatch::kAllGather;
+    layout.micro_batch = int64_t{1} << (random_() % 4);
+    const char* const plans[] = {"none",
+                                 "full",
+                                 "full:uniform:2",
+                                 "full:block:1",
+                                 "selective:core_attn",
+                                 "selective:layernorm+mlp+logits",
+                                 "selective:core_attn+layernorm+mlp_act"};
+    layout.recompute = ParseRecompute(plans[random_() % std::size(plans)], "plan");
+    if (layout.dp * layout.cp > 1) layout.zero = random_() % 4;
+    if (layout.zero > 0 && Chance(2)) layout.shard = layout.dp * layout.cp / 2;
+    if (layout.zero == 3) layout.reshard_after_forward = Chance(2);
+    if (layout.zero == 1 || layout.zero == 2) layout.overlap_param_gather = Chance(2);
+    return layout;
+  }
+
+ private:
+  bool Chance(uint32_t in) { return random_() % in == 0; }
+
+  std::mt19937 random_{7};
+};
+
+/// `run` with only `part` of its layout chosen.
+RunConfig PartOf(RunConfig run, LayoutPart part) {
+  ParallelConfig& layout = run.layout;
+  const ParallelConfig none;
+  if (part < LayoutPart::kSharding) {
+    layout.zero = none.zero;
+    layout.shard = none.shard;
+    layout.reshard_after_forward = none.reshard_after_forward;
+    layout.overlap_param_gather = none.overlap_param_gather;
+  }
+  if (part == LayoutPart::kMicroBatch) {
+    layout.dp *= layout.pp;
+    layout.pp = none.pp;
+    layout.vp = none.vp;
+    layout.schedule = none.schedule;
+  }
+  return run;
+}
+
+constexpr LayoutPart kParts[] = {LayoutPart::kMicroBatch, LayoutPart::kPipeline,
+                                 LayoutPart::kPasses, LayoutPart::kSharding, LayoutPart::kWhole};
+
+void ExpectNothingIsBelowItsBounds(Place& place, int layouts) {
+  RandomLayouts random;
+  int legal = 0;
+  std::map<LayoutPart, double> tightness;
+  for (int i = 0; i < 100 * layouts && legal < layouts; ++i) {
+    RunConfig run = place.run;
+    run.layout = random.Next(place);
+    if (FirstBrokenRule(run) != nullptr) continue;
+    ++legal;
+    const Estimate estimate = place.estimator.Run(run);
+    for (const LayoutPart part : kParts) {
+      const StepBound bound = place.estimator.Bound(PartOf(run, part), part);
+      const std::string what = fmt::format("{} {} part {}", run.model.name, ToString(run.layout),
+                                           static_cast<int>(part));
+      EXPECT_LE(bound.step_time_s, estimate.step_time_s) << what;
+      EXPECT_LE(bound.peak_mem_bytes, estimate.memory.peak_total) << what;
+      tightness[part] += bound.step_time_s / estimate.step_time_s / layouts;
+    }
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_EQ(legal, layouts) << place.run.model.name;
+  // What is bound by nothing cuts nothing.
+  EXPECT_GT(tightness[LayoutPart::kWhole], 0.5) << place.run.model.name;
+}
+
+TEST(StepBounds, OfLargeModelsOnGpus) {
+  Place gpt3(LoadModelConfig("gpt3-175b"), LoadCluster("16x8xa100"), 256, 2048);
+  ExpectNothingIsBelowItsBounds(gpt3, 400);
+  Place llama(LoadModelConfig("llama3-8b"), LoadCluster("2x8xh100"), 64, 8192);
+  ExpectNothingIsBelowItsBounds(llama, 600);
+}
+
+TEST(StepBounds, OfModelsWithExperts) {
+  Place mixtral(LoadModelConfig("mixtral-8x7b"), LoadCluster("4x8xh100"), 128, 4096);
+  ExpectNothingIsBelowItsBounds(mixtral, 600);
+}
+
+TEST(StepBounds, OfSmallModelsOnGpusAndCpus) {
+  for (const ModelConfig& model : {TinyGpt2(), TinyLlama(), TinyFp8Llama()}) {
+    for (const Cluster& cluster : {GenericCpu(), LoadCluster("8xh100")}) {
+      Place place(model, cluster, 64, 16);
+      ExpectNothingIsBelowItsBounds(place, 500);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trimtab

@@ -1,0 +1,147 @@
+// The best layouts, found without looking at each, are those that looking at each finds.
+#include "search/best_layouts.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+
+#include "search/predictor.h"
+#include "tests/search/search_fakes.h"
+
+namespace trimtab {
+namespace {
+
+struct Found {
+  std::set<std::string> keys;
+  int64_t size = 0;
+  PrunedCounts pruned;
+};
+
+Found FoundIn(const BestLayouts& best) {
+  Found found{.keys = {}, .size = best.counts.size, .pruned = best.counts.cut_by_rule};
+  for (const auto& each : best.list) found.keys.insert(CandidateKey(each->run));
+  return found;
+}
+
+/// Looks at each candidate.
+Found TheLongWay(const Problem& problem, Shortlist list, Predictor& predictor) {
+  int64_t number = 0;
+  const SpaceCounts counts = WalkSpace(problem, [&](const RunConfig& run) {
+    const Prediction prediction = predictor.ClosedForm(run);
+    const int64_t limit = run.memory_per_rank_bytes;
+    if (limit > 0 && prediction.peak_mem_bytes > limit) return;
+    list.Offer(number++, run, prediction);
+  });
+  Found found{.keys = {}, .size = counts.enumerated, .pruned = counts.pruned};
+  for (const auto& each : list.Take()) found.keys.insert(CandidateKey(each->run));
+  return found;
+}
+
+class RandomProblems {
+ public:
+  Problem Next() {
+    Problem problem = TinyProblem();
+    ModelConfig& model = problem.model;
+    model.num_layers = Pick(1, 6);
+    model.num_heads = model.num_kv_heads = Pick(1, 2) * 2;
+    model.hidden_size = model.num_heads * 16 * Pick(1, 3);
+    model.ffn_hidden_size = 32 * Pick(1, 4);
+    if (Pick(0, 3) == 0) {
+      model.moe = {.num_experts = 4, .router_topk = Pick(1, 2), .ffn_hidden_size = 32};
+    }
+    if (Pick(0, 1) == 0) {
+      problem.cluster.device = "cuda";
+      problem.cluster.profile = BuiltinProfile("h100-sxm");
+      problem.cluster.max_ranks = int64_t{1} << Pick(0, 3);
+      problem.cluster.ranks_per_node = 2;
+      problem.precisions = {Precision::kBf16};
+      if (Pick(0, 1) == 0 && !model.moe.used()) problem.precisions.push_back(Precision::kFp8);
+    } else {
+      problem.max_ranks = int64_t{1} << Pick(0, 2);
+    }
+    if (Pick(0, 3) == 0) problem.optimizer_states = {"auto"};
+    problem.sequence_length = 16 * Pick(1, 2);
+    problem.global_batch = Pick(1, 8) * 2;
+    problem.max_micro_batch = Pick(1, 4);
+    if (Pick(0, 3) > 0) problem.memory_per_rank_bytes = int64_t{30'000} << Pick(0, 6);
+    return problem;
+  }
+  int64_t Pick(int64_t from, int64_t to) {
+    return std::uniform_int_distribution<int64_t>(from, to)(random_);
+  }
+
+ private:
+  std::mt19937 random_{31};
+};
+
+#ifdef TRIMTAB_EXHAUSTIVE
+constexpr int kProblems = 3000;
+#else
+constexpr int kProblems = 60;
+#endif
+
+TEST(BestLayouts, AreThoseThatLookingAtEachFinds) {
+  RandomProblems random;
+  int64_t visited = 0;
+  int64_t cut_by_bound = 0;
+  int64_t cut_by_memory = 0;
+  for (int i = 0; i < kProblems; ++i) {
+    const Problem problem = random.Next();
+    const Shortlist list(kObjectives[static_cast<size_t>(random.Pick(0, 2))],
+                         static_cast<size_t>(random.Pick(1, 10)),
+                         static_cast<size_t>(random.Pick(0, 3)));
+    const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(problem);
+    const BestLayouts best = FindBestLayouts(problem, list, *predictor, 1);
+    const Found expected = TheLongWay(problem, list, *predictor);
+    EXPECT_EQ(FoundIn(best).keys, expected.keys) << ToJson(problem);
+    EXPECT_EQ(best.counts.size, expected.size) << ToJson(problem);
+    ASSERT_FALSE(testing::Test::HasFailure());
+    visited += best.counts.visited;
+    cut_by_bound += best.counts.cut_by_bound;
+    cut_by_memory += best.counts.cut_by_memory;
+  }
+  EXPECT_GT(cut_by_bound, visited) << "of a short list, most candidates need no visit";
+  EXPECT_GT(cut_by_memory, 0);
+}
+
+TEST(BestLayouts, DoNotDependOnTheNumberOfThreads) {
+  RandomProblems random;
+  for (int i = 0; i < 5; ++i) {
+    const Problem problem = random.Next();
+    const Shortlist list(Objective::kThroughput, 5, 2);
+    const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(problem);
+    const BestLayouts alone = FindBestLayouts(problem, list, *predictor, 1);
+    for (const int threads : {2, 3}) {
+      const BestLayouts together = FindBestLayouts(problem, list, *predictor, threads);
+      EXPECT_EQ(FoundIn(together).keys, FoundIn(alone).keys);
+      EXPECT_EQ(together.counts, alone.counts);
+    }
+  }
+}
+
+// A predictor without bounds: everything is visited.
+TEST(BestLayouts, WithoutBoundsLookAtEach) {
+  FakePredictor predictor;
+  const BestLayouts best =
+      FindBestLayouts(TinyProblem(), Shortlist(Objective::kThroughput), predictor, 2);
+  EXPECT_EQ(best.counts.visited, WalkSpace(TinyProblem(), [](const RunConfig&) {}).legal);
+  EXPECT_EQ(best.counts.cut_by_bound, 0);
+}
+
+TEST(BestLayouts, TheLeanestNeedsTheLeastMemory) {
+  const Problem problem = TinyProblem();
+  const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(problem);
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const RunConfig& run : LegalCandidates(problem)) {
+    least = std::min(least, predictor->ClosedForm(run).peak_mem_bytes);
+  }
+  const std::optional<Shortlisted> leanest = FindLeanest(problem, *predictor, 1);
+  ASSERT_TRUE(leanest.has_value());
+  EXPECT_EQ(leanest->prediction.peak_mem_bytes, least);
+}
+
+}  // namespace
+}  // namespace trimtab
