@@ -32,9 +32,10 @@ void ServingFlags::Declare(FlagSet& flags) {
   flags.Text("--load", load_, "checkpoint folder of 'trimtab train' to serve");
   flags.Text("--load-hf", load_hf_,
              "Hugging Face folder (config.json and safetensors files) to serve, instead of --load");
-  flags.Text("--tokenizer", tokenizer_,
-             "'byte', tokenizer.json, tokenizer.model or a folder with one; if left out, that of the "
-             "folder, or of the dataset which the checkpoint was trained on");
+  flags.Text(
+      "--tokenizer", tokenizer_,
+      "'byte', tokenizer.json, tokenizer.model or a folder with one; if left out, that of the "
+      "folder, or of the dataset which the checkpoint was trained on");
   flags.Text("--layout", layout_, "tp=2,pp=2,...: how the model lies on the ranks");
   flags.Choice("--device", device_, {"cpu", "cuda"}, "what computes");
   flags.Integer("--threads-per-rank", config_.threads_per_rank, 0, 4096,
@@ -48,8 +49,7 @@ void ServingFlags::Declare(FlagSet& flags) {
   flags.Integer("--cache-tokens", cache_tokens_, 0, kMax32,
                 "tokens that the cache holds; 0 = as many as --sequences of the full length have");
   flags.Integer("--block-size", config_.block_size, 1, 4096, "tokens in a block of the cache");
-  flags.Integer("--sequences", config_.limits.sequences, 1, 65536,
-                "sequences to work on at once");
+  flags.Integer("--sequences", config_.limits.sequences, 1, 65536, "sequences to work on at once");
   flags.Integer("--tokens-per-step", config_.limits.tokens_per_step, 1, kMax32,
                 "rows of a step at most; longer prompts are cut");
   flags.Integer("--max-length", max_length_, 0, kMax32,
@@ -101,8 +101,7 @@ ServingConfig ServingFlags::Config(const WeightSource& weights) const {
   config.cache_blocks = CeilDiv(cache_tokens_, config.block_size);
   config.prefix_cache = !no_prefix_cache_;
   config.limits.sequence_length = max_length_;
-  config.limits.tokens_per_step =
-      std::max(config.limits.tokens_per_step, config.limits.sequences);
+  config.limits.tokens_per_step = std::max(config.limits.tokens_per_step, config.limits.sequences);
   return config;
 }
 

@@ -33,8 +33,7 @@ constexpr ServingRule kRules[] = {
     {"serving-layout", "serving is laid out over tp (with sp), pp, ep and etp",
      [](const ServingConfig& c) {
        const ParallelConfig& l = c.layout;
-       return l.cp == 1 && l.vp == 1 && l.zero == 0 && l.dp == 1 &&
-              l.tp_overlap_chunks == 1;
+       return l.cp == 1 && l.vp == 1 && l.zero == 0 && l.dp == 1 && l.tp_overlap_chunks == 1;
      },
      [](const ServingConfig& c) {
        return fmt::format(
@@ -134,7 +133,7 @@ RunConfig RunOf(const ServingConfig& config) {
   // Of what training needs beside these, the least.
   run.layout.micro_batch = 1;
   run.global_batch = run.layout.pp;
-  run.sequence_length = 1;
+  run.sequence_length = run.layout.tp;
   run.steps = 1;
   return run;
 }

@@ -10,8 +10,8 @@
 namespace trimtab {
 namespace {
 
-/// The rows of a plan, and those whose logits are asked; of both a multiple of `multiple`. Rows that
-/// fill up are a sequence of their own, which lies in the blocks from `spare_block` on.
+/// The rows of a plan, and those whose logits are asked; of both a multiple of `multiple`. Rows
+/// that fill up are a sequence of their own, which lies in the blocks from `spare_block` on.
 struct PlanRows {
   std::vector<PagedSequence> sequences;
   std::vector<std::vector<int32_t>> blocks;
@@ -37,8 +37,8 @@ struct PlanRows {
       std::iota(spare.begin(), spare.end(), static_cast<int32_t>(spare_block));
     }
     // A step without logits has a head all the same.
-    outputs.resize(static_cast<size_t>(
-        RoundUp(std::max<int64_t>(1, std::ssize(outputs)), multiple)));
+    outputs.resize(
+        static_cast<size_t>(RoundUp(std::max<int64_t>(1, std::ssize(outputs)), multiple)));
   }
 };
 
@@ -74,9 +74,9 @@ ServingModel::ServingModel(const ServingConfig& config, const ParallelContext& p
   LoadWeights(source);
   const ModelConfig& model = run_.model;
   for (int64_t i = 0; i < model_.chunk().num_layers; ++i) {
-    caches_.push_back(NewPagedCache(device, config_.cache_blocks + row_multiple() - 1, config_.block_size,
-                                    model.num_kv_heads / parallel.layout.tp, model.head_size(),
-                                    config_.cache));
+    caches_.push_back(NewPagedCache(device, config_.cache_blocks + row_multiple() - 1,
+                                    config_.block_size, model.num_kv_heads / parallel.layout.tp,
+                                    model.head_size(), config_.cache));
   }
 }
 
@@ -92,7 +92,7 @@ void ServingModel::Place(Parameter& parameter, std::span<const float> values) {
     const int64_t size = rows * spec.columns;
     for (int64_t i = 0; i < spec.multiplied && !values.empty(); ++i) {
       PackWeights(values.subspan(static_cast<size_t>(i * size), static_cast<size_t>(size)), i,
-           parameter.packed);
+                  parameter.packed);
     }
   }
   if (packs && !spec.looked_up) return;

@@ -72,9 +72,9 @@ class GptModel {
                  MicroBatchState& state, Tensor* logits = nullptr) const;
 
   /// The residual stream [N, C] after the chunk, or with the head this rank's logits
-  /// [M, padded V / tp]. Keys and values go to the caches; nothing else is kept. N and M are multiples
-  /// of tp with sequence parallelism, of which `hidden` and the stream are this rank's rows; without
-  /// context parallelism.
+  /// [M, padded V / tp]. Keys and values go to the caches; nothing else is kept. N and M are
+  /// multiples of tp with sequence parallelism, of which `hidden` and the stream are this rank's
+  /// rows; without context parallelism.
   Tensor Serve(const ServingPass& pass) const;
 
   /// The gradient of batch.hidden [rows, C], undefined with the embedding, from that of what

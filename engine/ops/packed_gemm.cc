@@ -187,7 +187,8 @@ void UnpackWeights(const PackedMatrix& packed, int64_t index, std::span<float> w
     device.CopyToHost(panel.data(), source + at * panel_bytes, panel_bytes);
     if (panel_scales > 0)
       CopyToHost(packed.scales.Slice(at * panel_scales, {panel_scales}), scales);
-    UnpackColumns(packed.format, panel.data(), scales.data(), 0, packed.in, block.data());
+    UnpackColumns(packed.format, panel.data(), scales.empty() ? nullptr : scales.data(), 0,
+                  packed.in, block.data());
     const int64_t rows = std::min(kPanelRows, packed.out - p * kPanelRows);
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t column = 0; column < packed.in; ++column) {

@@ -5,8 +5,9 @@
 
 namespace trimtab {
 
-/// Columns [first, first + columns) of a panel, as they multiply, into block [columns, kPanelRows];
-/// with groups, `first` begins one. `panel` and `scales` are the panel's.
+/// Columns [first, first + columns) of a panel, as they multiply, into block [columns, kPanelRows].
+/// `scales` are those of these columns, null where the format has none; with int4, `first` begins a
+/// group.
 void UnpackColumns(WeightFormat format, const void* panel, const float* scales, int64_t first,
                    int64_t columns, float* block);
 

@@ -1,5 +1,6 @@
-// Products with packed weights, a thread for each element of the result: neighbours read neighbouring
-// rows of W. Right for few rows, which are bound by reading W. Contract in engine/ops/packed_gemm.h.
+// Products with packed weights, a thread for each element of the result: neighbours read
+// neighbouring rows of W. Right for few rows, which are bound by reading W. Contract in
+// engine/ops/packed_gemm.h.
 #include "engine/ops/cuda/fill.h"
 #include "engine/ops/cuda/kernel.h"
 

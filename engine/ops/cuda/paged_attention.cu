@@ -1,5 +1,6 @@
-// Attention over a paged cache, a warp for each row and query head: 32 keys at a time, with a running
-// maximum (Milakov & Gimelshein, arXiv:1805.02867). Contract in engine/ops/paged_attention.h.
+// Attention over a paged cache, a warp for each row and query head: 32 keys at a time, with a
+// running maximum (Milakov & Gimelshein, arXiv:1805.02867). Contract in
+// engine/ops/paged_attention.h.
 #include "engine/ops/cuda/fill.h"
 #include "engine/ops/cuda/kernel.h"
 
@@ -66,9 +67,8 @@ struct PagedGeometry {
 
 template <typename T, typename Entry>
 __global__ void __launch_bounds__(kThreads)
-    PagedAttentionKernel(PagedGeometry g, const T* __restrict__ qkv,
-                         const Entry* __restrict__ keys, const Entry* __restrict__ values,
-                         int64_t items, T* __restrict__ out) {
+    PagedAttentionKernel(PagedGeometry g, const T* __restrict__ qkv, const Entry* __restrict__ keys,
+                         const Entry* __restrict__ values, int64_t items, T* __restrict__ out) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   float* sums = SharedMemory<float>() + warp * g.head_size;
@@ -80,9 +80,8 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t kv_head = head / (g.heads / g.kv_heads);
     const int64_t sequence = g.sequence_of[row];
     const int64_t last = g.positions[row];
-    const int64_t begin = g.scores.window > 0 && last + 1 > g.scores.window
-                              ? last + 1 - g.scores.window
-                              : int64_t{0};
+    const int64_t begin =
+        g.scores.window > 0 && last + 1 > g.scores.window ? last + 1 - g.scores.window : int64_t{0};
     const T* query = qkv + row * g.width + head * g.head_size;
     const float slope = AlibiSlope(g.scores.alibi_first + head, g.scores.alibi_heads);
     for (int64_t d = lane; d < g.head_size; d += kWarpSize) sums[d] = 0;
@@ -199,8 +198,7 @@ void PagedAttentionCuda(const AttentionShape& shape, const PagedRows& rows, cons
   const LaunchContext context = ContextOf(qkv.device());
   const PagedGeometry geometry(shape, rows, cache);
   const int64_t items = shape.tokens() * shape.heads;
-  const size_t shared =
-      static_cast<size_t>(kThreads / kWarpSize * shape.head_size) * sizeof(float);
+  const size_t shared = static_cast<size_t>(kThreads / kWarpSize * shape.head_size) * sizeof(float);
   DispatchTypes(qkv.dtype(), cache.dtype(), [&](auto* row, auto* entry) {
     using T = std::remove_pointer_t<decltype(row)>;
     using Entry = std::remove_pointer_t<decltype(entry)>;

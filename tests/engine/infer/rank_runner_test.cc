@@ -26,8 +26,7 @@ std::vector<float> Serve(const GoldenWeights& weights, const ServingConfig& conf
   for (int64_t step = 0; done[0] < weights.sequence_length(); ++step) {
     StepPlan plan;
     for (int64_t i = 0; i < 2; ++i) {
-      const int64_t count =
-          std::min(weights.sequence_length() - done[i], 1 + (step + 2 * i) % 4);
+      const int64_t count = std::min(weights.sequence_length() - done[i], 1 + (step + 2 * i) % 4);
       if (count == 0) continue;
       const std::vector<int32_t> tokens = weights.Tokens(i);
       const auto first = tokens.begin() + done[i];

@@ -25,8 +25,8 @@ PagedRows Rows(Device& device) {
 }
 
 PagedCache Cache(Device& device, DType entries) {
-  PagedCache cache = NewPagedCache(device, kBlocks, kBlockSize, kShape.kv_heads, kShape.head_size,
-                                   entries);
+  PagedCache cache =
+      NewPagedCache(device, kBlocks, kBlockSize, kShape.kv_heads, kShape.head_size, entries);
   cache.keys = ListValues(device, cache.keys.shape(), 1, entries);
   cache.values = ListValues(device, cache.values.shape(), 2, entries);
   return cache;
@@ -53,13 +53,12 @@ std::vector<OpCase> ServingOpsIn(DType dtype) {
     StoreKv(kShape, Rows(d), qkv(d), cache);
     return std::vector<Tensor>{cache.keys, cache.values};
   }));
-  ops.push_back(ListCase(PagedAttentionRecord(kShape, Rows(*meta), dtype, dtype),
-                         [dtype, qkv](Device& d) {
-                           Tensor out = ListValues(
-                               d, {kShape.tokens(), kShape.heads * kShape.head_size}, 5, dtype);
-                           PagedAttention(kShape, Rows(d), qkv(d), Cache(d, dtype), out);
-                           return std::vector<Tensor>{out};
-                         }));
+  ops.push_back(
+      ListCase(PagedAttentionRecord(kShape, Rows(*meta), dtype, dtype), [dtype, qkv](Device& d) {
+        Tensor out = ListValues(d, {kShape.tokens(), kShape.heads * kShape.head_size}, 5, dtype);
+        PagedAttention(kShape, Rows(d), qkv(d), Cache(d, dtype), out);
+        return std::vector<Tensor>{out};
+      }));
   ops.back().workspace_bytes = [dtype](const Executor& executor) {
     const std::unique_ptr<Device> device = MakeMetaDevice(1);
     return PagedAttentionWorkspaceBytes(kShape, Rows(*device), Cache(*device, dtype), executor);

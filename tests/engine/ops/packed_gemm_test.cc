@@ -60,8 +60,8 @@ TEST_P(PackedGemmTest, MultipliesByWhatWasPacked) {
                   std::string(Name(format)));
       Tensor wide = Output({m, out}, DType::kF32);
       PackedGemm(Input({m, in}, x), weight, {}, wide);
-      ExpectClose(Read(wide), Product(ToDouble(x), w, out, in, {}),
-                  tolerance(DType::kF32).product, std::string(Name(format)) + " to fp32");
+      ExpectClose(Read(wide), Product(ToDouble(x), w, out, in, {}), tolerance(DType::kF32).product,
+                  std::string(Name(format)) + " to fp32");
     }
   }
 }
@@ -116,8 +116,7 @@ TEST(PackedGemmRowsTest, AreIndependentOnTheCpu) {
   constexpr int64_t kOut = 150;
   const std::vector<float> values = RandomValues(kRows * kIn, 3);
   const auto upload = [&](Device& device, int64_t first, int64_t count) {
-    const Tensor x =
-        Tensor::Empty(device, {count, kIn}, DType::kF32, MemoryTag::kActivations);
+    const Tensor x = Tensor::Empty(device, {count, kIn}, DType::kF32, MemoryTag::kActivations);
     Upload(x, std::span(values).subspan(static_cast<size_t>(first * kIn),
                                         static_cast<size_t>(count * kIn)));
     return x;

@@ -33,9 +33,7 @@ const std::vector<Case>& Cases() {
   return cases;
 }
 
-int64_t RowsOf(const Case& c) {
-  return c.sequences.back().first_row + c.sequences.back().rows;
-}
+int64_t RowsOf(const Case& c) { return c.sequences.back().first_row + c.sequences.back().rows; }
 
 // Of 4 heads, from the paper.
 double SlopeOf(const ScoreOptions& scores, int64_t head) {
@@ -52,8 +50,7 @@ struct History {
 std::vector<double> Attend(const AttentionShape& s, std::span<const double> query, int64_t head,
                            const History& history, int64_t last) {
   const int64_t kv = head / (s.heads / s.kv_heads) * s.head_size;
-  const int64_t begin =
-      s.scores.window > 0 ? std::max<int64_t>(0, last + 1 - s.scores.window) : 0;
+  const int64_t begin = s.scores.window > 0 ? std::max<int64_t>(0, last + 1 - s.scores.window) : 0;
   std::vector<double> out(static_cast<size_t>(s.head_size));
   double sum = 0;
   for (int64_t t = begin; t <= last; ++t) {
@@ -89,15 +86,14 @@ class PagedAttentionTest : public OpTest {
       const int64_t count = CeilDiv(each.end_position(), c.block_size);
       for (int64_t i = 0; i < count; ++i) own.insert(own.begin(), next++);  // backwards
     }
-    const PagedCache cache = NewPagedCache(device(), next, c.block_size, shape.kv_heads,
-                                           shape.head_size, entries);
+    const PagedCache cache =
+        NewPagedCache(device(), next, c.block_size, shape.kv_heads, shape.head_size, entries);
     std::vector<History> histories(c.sequences.size());
     StoreBefore(c, blocks, cache, histories);
 
     const auto values = Values(shape.tokens() * shape.qkv_size(), 99);
     const Tensor qkv = Input({shape.tokens(), shape.qkv_size()}, values);
-    const PagedRows rows =
-        MakePagedRows(device(), c.sequences, blocks, MemoryTag::kActivations);
+    const PagedRows rows = MakePagedRows(device(), c.sequences, blocks, MemoryTag::kActivations);
     StoreKv(shape, rows, qkv, cache);
     Tensor out = Output({shape.tokens(), shape.heads * shape.head_size});
     PagedAttention(shape, rows, qkv, cache, out);
@@ -144,8 +140,7 @@ class PagedAttentionTest : public OpTest {
       const int64_t before = c.sequences[i].first_position;
       if (before == 0) continue;
       const AttentionShape shape = Of(c, before);
-      const auto values =
-          Values(shape.tokens() * shape.qkv_size(), static_cast<uint32_t>(i + 1));
+      const auto values = Values(shape.tokens() * shape.qkv_size(), static_cast<uint32_t>(i + 1));
       const Tensor qkv = Input({shape.tokens(), shape.qkv_size()}, values);
       StoreKv(shape,
               MakePagedRows(device(), {{0, before, 0}}, std::span(&blocks[i], 1),
@@ -194,8 +189,8 @@ TEST(PagedAttentionRowsTest, AreIndependentOnTheCpu) {
     const PagedRows rows =
         MakePagedRows(*device, {{0, end - begin, begin}}, blocks, MemoryTag::kActivations);
     StoreKv(shape, rows, qkv, cache);
-    Tensor out = Tensor::Empty(*device, {end - begin, 6 * 24}, DType::kF32,
-                               MemoryTag::kActivations);
+    Tensor out =
+        Tensor::Empty(*device, {end - begin, 6 * 24}, DType::kF32, MemoryTag::kActivations);
     PagedAttention(shape, rows, qkv, cache, out);
     return Download(out);
   };
