@@ -12,5 +12,9 @@ struct BuiltinProfileText {
 std::span<const BuiltinProfileText> BuiltinProfileTexts();
 /// The same of cost_model/stacks/*.json.
 std::span<const BuiltinProfileText> BuiltinStackTexts();
+/// The same of cost_model/serving_gpus/*.json.
+std::span<const BuiltinProfileText> BuiltinServingGpuTexts();
+/// The same of cost_model/serving_engines/*.json.
+std::span<const BuiltinProfileText> BuiltinServingEngineTexts();
 
 }  // namespace trimtab

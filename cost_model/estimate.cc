@@ -21,13 +21,14 @@ std::string_view Name(Trust trust) {
 double ModelFlops(const RunConfig& run) {
   const ModelConfig& model = run.model;
   const int64_t hidden = model.hidden_size;
-  const int64_t attention_weights = hidden * (model.qkv_size() + model.attention_size());
   const int64_t output_weights = hidden * model.vocab_size;
   const int64_t weights =
-      model.num_layers * attention_weights + model.active_mlp_weights() + output_weights;
+      model.num_layers * model.attention_weights() + model.active_mlp_weights() + output_weights;
   const int64_t tokens = run.global_batch * run.sequence_length;
-  // Scores and values: 2 products of 2 * T * (H * D) per token forward, twice that backward.
-  const int64_t attention = 12 * model.num_layers * model.attention_size() * run.sequence_length;
+  // Scores and values: products of 2 * T * H * D and 2 * T * H * Dv per token forward, twice that
+  // backward.
+  const int64_t attention = 6 * model.num_layers * model.num_heads *
+                            (model.head_size() + model.value_size()) * run.sequence_length;
   // A step of a large cluster has more than 64 bits count.
   return static_cast<double>(tokens) * static_cast<double>(6 * weights + attention);
 }

@@ -1,4 +1,5 @@
 // The entry point of the CUDA backend, the shared object that programs load on demand.
+#include "engine/comm/cuda/nccl_communicator.h"
 #include "engine/comm/cuda/table.h"
 #include "engine/device/cuda/backend.h"
 #include "engine/device/cuda/cuda_device.h"
@@ -23,6 +24,10 @@ std::unique_ptr<Device> MakeDevice(const CudaDeviceOptions& options) {
   return device;
 }
 
+void SetWatch(Device& device, std::unique_ptr<WaitWatch> watch) {
+  static_cast<CudaDevice&>(device).set_watch(WatchNccl(device, std::move(watch)));
+}
+
 }  // namespace
 }  // namespace trimtab
 
@@ -30,6 +35,7 @@ extern "C" const trimtab::CudaBackend* trimtab_cuda_backend() {
   static constexpr trimtab::CudaBackend kBackend = {
       .find_devices = trimtab::FindDevicesOfDriver,
       .make_device = trimtab::MakeDevice,
+      .watch_device = trimtab::SetWatch,
       .pci_bus_id = trimtab::PciBusId,
   };
   return &kBackend;

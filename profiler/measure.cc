@@ -72,6 +72,7 @@ Measurement Summarize(const RunConfig& run, const MeasureOptions& options, Measu
                        [](const auto& a, const auto& b) { return a.peak < b.peak; });
   m.peak_mem_bytes = fullest->peak;
   for (size_t tag = 0; tag < kMemoryTagCount; ++tag) {
+    if (static_cast<MemoryTag>(tag) == MemoryTag::kKvCache) continue;  // training has none
     m.memory_bytes[std::string(Name(static_cast<MemoryTag>(tag)))] = fullest->by_tag[tag];
   }
   m.breakdown_s = std::move(measured.breakdown_s);

@@ -26,12 +26,15 @@ constexpr int kSchemaVersion = 1;
 constexpr int64_t kMaxFileBytes = kGiB;
 constexpr double kSharedLockWaitSeconds = 5;
 
-constexpr std::array<std::pair<TrialState, std::string_view>, 6> kStateNames = {{
+constexpr std::array<std::pair<TrialState, std::string_view>, 9> kStateNames = {{
     {TrialState::kDone, "done"},
     {TrialState::kOutOfMemory, "out_of_memory"},
+    {TrialState::kNumeric, "numeric"},
     {TrialState::kCrashed, "crashed"},
     {TrialState::kTimedOut, "timed_out"},
     {TrialState::kFailed, "failed"},
+    {TrialState::kLost, "lost"},
+    {TrialState::kPreempted, "preempted"},
     {TrialState::kCancelled, "cancelled"},
 }};
 

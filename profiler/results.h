@@ -14,7 +14,17 @@
 namespace trimtab {
 
 /// How a trial ended. Stored by name ("done", "out_of_memory", ...).
-enum class TrialState { kDone, kOutOfMemory, kCrashed, kTimedOut, kFailed, kCancelled };
+enum class TrialState {
+  kDone,
+  kOutOfMemory,
+  kNumeric,  // a loss that is no number, or a time that is none
+  kCrashed,
+  kTimedOut,
+  kFailed,
+  kLost,       // its node or its job went away
+  kPreempted,  // others got its nodes
+  kCancelled,
+};
 std::string Name(TrialState state);
 /// Inverse of Name. Throws InputError.
 TrialState ParseTrialState(const std::string& name);
@@ -22,7 +32,7 @@ TrialState ParseTrialState(const std::string& name);
 /// One line: {"schema_version", "attempt", "state", "message", "measurement"}.
 struct TrialResult {
   std::string attempt{};                     // the id of the visit
-  TrialState state = TrialState::kFailed;    // kDone, kOutOfMemory or kFailed
+  TrialState state = TrialState::kFailed;    // kDone, kOutOfMemory, kNumeric or kFailed
   std::string message{};                     // empty when done
   std::optional<Measurement> measurement{};  // present exactly when done
 };

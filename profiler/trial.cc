@@ -2,17 +2,19 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <thread>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
-#include "profiler/child_process.h"
+#include "engine/base/log.h"
 
 namespace trimtab {
 namespace {
@@ -33,11 +35,16 @@ int64_t FileSize(const std::string& path) {
   return error ? 0 : static_cast<int64_t>(size);
 }
 
-/// The last line that says something in what was appended to the log since `offset`.
-std::string LastLine(const std::string& log_path, int64_t offset) {
+/// The end of what was appended to the log since `offset`.
+std::string Tail(const std::string& log_path, int64_t offset) {
   std::ifstream log(log_path, std::ios::binary);
-  const int64_t end = FileSize(log_path);
-  log.seekg(std::max(offset, end - kMaxTailBytes));
+  log.seekg(std::max(offset, FileSize(log_path) - kMaxTailBytes));
+  return {std::istreambuf_iterator<char>(log), std::istreambuf_iterator<char>()};
+}
+
+/// Its last line that says something.
+std::string LastLine(const std::string& log_path, int64_t offset) {
+  std::istringstream log(Tail(log_path, offset));
   std::string line;
   std::string last;
   while (std::getline(log, line)) {
@@ -65,16 +72,31 @@ std::vector<std::string> Arguments(const TrialRequest& request, const std::strin
           "--max-seconds",     fmt::format("{}", request.measure.max_seconds)};
 }
 
-/// What a child that ended without a result was.
-void Classify(const ChildExit& end, const std::string& said, TrialOutcome& outcome) {
+/// What a worker that ended without a result was.
+void Classify(const ChildExit& end, LaunchEnd why, const std::string& said, TrialOutcome& outcome) {
   outcome.exit_code = end.exit_code;
-  if (end.signal != 0) {
-    outcome.state = TrialState::kCrashed;
-    outcome.message =
-        fmt::format("ended by signal {} ({}){}", end.signal, strsignal(end.signal), said);
+  const auto is = [&](TrialState state, const char* message) {
+    outcome.state = state;
+    outcome.message = message + said;
+  };
+  switch (why) {
+    case LaunchEnd::kTimeLimit:
+      return is(TrialState::kTimedOut, "ended by the time limit of its job");
+    case LaunchEnd::kPreempted:
+      return is(TrialState::kPreempted, "its nodes were given to another job");
+    case LaunchEnd::kNodeLost:
+      return is(TrialState::kLost, "its node or its job went away");
+    case LaunchEnd::kOutOfMemory:
+      return is(TrialState::kOutOfMemory, "ended for want of memory on its node");
+    case LaunchEnd::kExited:
+      break;
+  }
+  // What started the ranks says of a signal what a shell would.
+  const int signal = end.signal != 0 ? end.signal : end.exit_code > 128 ? end.exit_code - 128 : 0;
+  if (const char* name = strsignal(signal); signal > 0 && signal < NSIG && name != nullptr) {
+    is(TrialState::kCrashed, fmt::format("ended by signal {} ({})", signal, name).c_str());
   } else {
-    outcome.state = TrialState::kFailed;
-    outcome.message = fmt::format("exit code {} without a result{}", end.exit_code, said);
+    is(TrialState::kFailed, fmt::format("exit code {} without a result", end.exit_code).c_str());
   }
 }
 
@@ -83,32 +105,41 @@ void Classify(const ChildExit& end, const std::string& said, TrialOutcome& outco
 struct ProcessTrialRunner::Worker {
   std::string key;
   int64_t memory_bytes = 0;
-  ChildProcess child;
+  std::unique_ptr<LaunchedRun> run;
 };
 
 ProcessTrialRunner::ProcessTrialRunner(WorkerOptions options) : options_(std::move(options)) {}
 
 ProcessTrialRunner::~ProcessTrialRunner() = default;
 
+LaunchRequest WorkerLaunch(const WorkerOptions& options, const TrialRequest& request,
+                           const std::string& config_path) {
+  std::error_code error;
+  // Of this process, not of whatever will read it.
+  const std::string program = std::filesystem::canonical(options.program, error).string();
+  if (error) throw EnvironmentError(fmt::format("{}: {}", options.program, error.message()));
+  LaunchRequest launch = {.name = request.attempt,
+                          .study = request.study,
+                          .ranks = request.run.layout.world_size(),
+                          .ranks_per_node = request.ranks_per_node,
+                          .gpus = request.run.device != "cpu",
+                          .program = program,
+                          .arguments = options.arguments,
+                          .log_path = request.log_path};
+  for (std::string& argument : Arguments(request, config_path)) {
+    launch.arguments.push_back(std::move(argument));
+  }
+  return launch;
+}
+
 ProcessTrialRunner::Worker& ProcessTrialRunner::Start(const TrialRequest& request) {
   const std::string config_path = request.results_path + ".run.json";
+  const LaunchRequest launch = WorkerLaunch(options_, request, config_path);
   AtomicFile config(config_path);
   config.Append(ToJson(request.run).dump(2) + "\n");
   config.Commit();
-
-  std::string program = options_.program;
-  std::vector<std::string> arguments;
-  if (options_.launcher == Launcher::kMpirun) {
-    arguments = MpirunCommand(request.run.layout.world_size(), program);
-    program = arguments.front();
-    arguments.erase(arguments.begin());
-  }
-  arguments.insert(arguments.end(), options_.arguments.begin(), options_.arguments.end());
-  for (std::string& argument : Arguments(request, config_path)) {
-    arguments.push_back(std::move(argument));
-  }
-  workers_.push_back(std::unique_ptr<Worker>(new Worker{
-      request.key, request.memory_bytes, ChildProcess(program, arguments, request.log_path)}));
+  workers_.push_back(std::unique_ptr<Worker>(
+      new Worker{request.key, request.memory_bytes, options_.launcher->Submit(launch)}));
   return *workers_.back();
 }
 
@@ -118,32 +149,41 @@ void ProcessTrialRunner::MakeRoom() {
   // The one visited longest ago is wanted last.
   while (!workers_.empty() && bytes > options_.parked_bytes) {
     bytes -= workers_.front()->memory_bytes;
-    workers_.front()->child.Wait();
+    workers_.front()->run->Wait();
     workers_.erase(workers_.begin());
   }
 }
 
 void ProcessTrialRunner::Release(const std::string& key) {
   for (const auto& worker : workers_) {
-    if (worker->key == key) worker->child.Wait();
+    if (worker->key == key) worker->run->Wait();
   }
   std::erase_if(workers_, [&](const auto& worker) { return worker->key == key; });
 }
 
 TrialOutcome ProcessTrialRunner::Run(const TrialRequest& request,
                                      const std::function<bool()>& cancelled) {
-  const Clock::time_point start = Clock::now();
-  const int64_t log_offset = FileSize(request.log_path);
   const auto parked = std::find_if(workers_.begin(), workers_.end(),
                                    [&](const auto& each) { return each->key == request.key; });
-  if (parked != workers_.end() && (*parked)->child.HasEnded()) {
+  if (parked != workers_.end() && (*parked)->run->Poll() == LaunchedRun::State::kEnded) {
     workers_.erase(parked);
     return Run(request, cancelled);
   }
   if (parked != workers_.end()) std::rotate(parked, parked + 1, workers_.end());
+  const int64_t log_offset = FileSize(request.log_path);
   Worker& worker = parked != workers_.end() ? *workers_.back() : Start(request);
-  worker.child.Tell("visit " + request.attempt);
+  worker.run->Tell("visit " + request.attempt);
+  TrialOutcome outcome = Watch(*worker.run, request, log_offset, cancelled);
+  if (outcome.state == TrialState::kDone) {
+    MakeRoom();
+  } else {
+    Release(request.key);
+  }
+  return outcome;
+}
 
+TrialOutcome ProcessTrialRunner::Watch(LaunchedRun& run, const TrialRequest& request,
+                                       int64_t log_offset, const std::function<bool()>& cancelled) {
   TrialOutcome outcome;
   int64_t read = -1;  // bytes of the results file that hold no line of this visit
   const auto finished = [&] {
@@ -152,26 +192,41 @@ TrialOutcome ProcessTrialRunner::Run(const TrialRequest& request,
     read = size;
     const auto result = FindResult(request.results_path, request.attempt);
     if (!result) return false;
-    // A finished line is a finished visit, whatever becomes of the child afterwards.
+    // A finished line is a finished visit, whatever becomes of the worker afterwards.
     outcome.state = result->state;
     outcome.message = result->message;
     return true;
   };
+  const auto said = [&] {
+    const std::string last_line = LastLine(request.log_path, log_offset);
+    return last_line.empty() ? "" : "; it last said: " + last_line;
+  };
+  Clock::time_point start = Clock::now();
+  std::string waits_for;
   bool ended = false;
   bool killed = false;
   while (!finished()) {
     if (ended) {
-      const std::string last_line = LastLine(request.log_path, log_offset);
-      const ChildExit end = worker.child.Wait();
-      Release(request.key);
+      // The message first: what the launcher then says of the end is no word of the worker's.
+      const std::string last_words = said();
+      const ChildExit end = run.Wait();
       if (end.exit_code == static_cast<int>(ExitCode::kStorage)) {
-        throw StorageError(last_line.empty()
+        throw StorageError(last_words.empty()
                                ? request.results_path + ": the trial could not write its result"
-                               : last_line);
+                               : LastLine(request.log_path, log_offset));
       }
-      if (!killed) Classify(end, last_line.empty() ? "" : "; it last said: " + last_line, outcome);
-      outcome.seconds = SecondsSince(start);
-      return outcome;
+      if (!killed) {
+        Classify(end, run.Classify(Tail(request.log_path, log_offset)), last_words, outcome);
+      }
+      break;
+    }
+    const LaunchedRun::State state = run.Poll();
+    if (state == LaunchedRun::State::kWaiting) {
+      start = Clock::now();  // in the queue, no limit holds
+      if (const std::string why = run.WhyWaiting(); why != waits_for) {
+        waits_for = why;
+        LogInfo("waiting: {}", why);
+      }
     }
     const double seconds = SecondsSince(start);
     if (!killed && cancelled && cancelled()) {
@@ -180,22 +235,19 @@ TrialOutcome ProcessTrialRunner::Run(const TrialRequest& request,
       killed = true;
     } else if (!killed && request.time_limit_s > 0 && seconds > request.time_limit_s) {
       outcome.state = TrialState::kTimedOut;
-      const std::string last_line = LastLine(request.log_path, log_offset);
-      outcome.message = fmt::format("killed after the time limit of {} s{}", request.time_limit_s,
-                                    last_line.empty() ? "" : "; it last said: " + last_line);
+      outcome.message =
+          fmt::format("killed after the time limit of {} s{}", request.time_limit_s, said());
       killed = true;
     }
-    if (killed) worker.child.Kill();
-    ended = worker.child.HasEnded();
+    if (killed) {
+      run.Cancel();
+      ended = state == LaunchedRun::State::kWaiting;
+    }
+    ended = ended || state == LaunchedRun::State::kEnded;
     if (!ended) std::this_thread::sleep_for(kPollInterval);
   }
   outcome.seconds = SecondsSince(start);
-  if (outcome.state != TrialState::kDone) {
-    outcome.exit_code = worker.child.Wait().exit_code;
-    Release(request.key);
-  } else {
-    MakeRoom();
-  }
+  if (outcome.state != TrialState::kDone) outcome.exit_code = run.Wait().exit_code;
   return outcome;
 }
 

@@ -1,9 +1,10 @@
-// Trials: visits to a configuration in a child process, watched, limited and classified.
+// Trials: visits to a configuration in processes of its own, watched, limited and classified.
 //
-// The child is `trimtab profile --config RUN.json --result FILE --steps N ...`. It reads "visit ID"
-// on its stdin, measures, appends a line to FILE (results.h), and waits for the next: parked, it
-// keeps its memory and uses no core. At the end of its stdin it leaves. A crash or an out-of-memory
-// costs that visit and nothing else; a killed driver takes its children with it.
+// What a launcher (launch/launcher.h) starts is `trimtab profile --config RUN.json --result FILE
+// --steps N ...`. It reads "visit ID" on its stdin, measures, appends a line to FILE (results.h),
+// and waits for the next: parked, it keeps its memory and uses no core. At the end of its stdin it
+// leaves. A crash or an out-of-memory costs that visit and nothing else; a killed driver takes its
+// children with it.
 #pragma once
 
 #include <functional>
@@ -13,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "profiler/launch/launcher.h"
 #include "profiler/measure.h"
-#include "profiler/mpirun.h"
 #include "profiler/results.h"
 
 namespace trimtab {
@@ -22,11 +23,13 @@ namespace trimtab {
 /// What to measure and where the result goes.
 struct TrialRequest {
   RunConfig run;
-  std::string key;           // names the configuration: visits of one key may share a worker
-  std::string attempt;       // names the visit; unique in `results_path`
-  std::string results_path;  // the worker appends here
-  std::string log_path;      // the child's stdout and stderr are appended here
-  double time_limit_s = 0;   // the child is killed after this long; 0 = no limit
+  std::string key;             // names the configuration: visits of one key may share a worker
+  std::string attempt;         // names the visit; unique in `results_path`
+  std::string results_path;    // the worker appends here
+  std::string log_path;        // the worker's stdout and stderr are appended here
+  std::string study;           // whose visit it is: names what a killed driver leaves
+  int64_t ranks_per_node = 1;  // at most
+  double time_limit_s = 0;     // killed after it ran for this long; 0 = no limit
   int64_t memory_bytes = 0;  // that the worker is expected to hold while parked, all ranks together
   MeasureOptions measure;
 };
@@ -44,22 +47,29 @@ class TrialRunner {
  public:
   virtual ~TrialRunner() = default;
   /// Returns when the visit has ended. `cancelled` is polled about 50 times a second; once true the
-  /// child is killed and the outcome is kCancelled. What the visit did is a value; throws only
-  /// EnvironmentError (no process can be started) and StorageError (log or config unwritable).
+  /// worker is killed and the outcome is kCancelled. What the visit did is a value; throws only
+  /// EnvironmentError (nothing can be started) and StorageError (log or config unwritable).
   virtual TrialOutcome Run(const TrialRequest& request, const std::function<bool()>& cancelled) = 0;
   /// Configuration `key` is not expected to be visited again: its worker leaves.
   virtual void Release(const std::string& /*key*/) {}
+  /// Ends what a killed driver of `study` may have left running.
+  virtual void EndLeftovers(const std::string& /*study*/) {}
 };
 
-/// How ProcessTrialRunner starts its children.
+/// How ProcessTrialRunner starts its workers.
 struct WorkerOptions {
   std::string program = "/proc/self/exe";            // the `trimtab` binary
   std::vector<std::string> arguments = {"profile"};  // before the worker's own
-  Launcher launcher = Launcher::kInproc;             // kMpirun: starts it once per rank
+  std::shared_ptr<Launcher> launcher = MakeLauncher("inproc", {});
   int64_t parked_bytes = 0;  // workers park while they hold no more than this together
 };
 
-/// Child processes of this machine. Call it from one thread that outlives the workers: the kernel
+/// What the launcher is to start for `request`, the worker's RUN.json being at `config_path`.
+/// Throws EnvironmentError when the program is not there.
+LaunchRequest WorkerLaunch(const WorkerOptions& options, const TrialRequest& request,
+                           const std::string& config_path);
+
+/// Workers that a launcher starts. Call it from one thread that outlives the workers: the kernel
 /// ties a child's life to the thread that started it.
 class ProcessTrialRunner : public TrialRunner {
  public:
@@ -67,11 +77,15 @@ class ProcessTrialRunner : public TrialRunner {
   ~ProcessTrialRunner() override;
   TrialOutcome Run(const TrialRequest& request, const std::function<bool()>& cancelled) override;
   void Release(const std::string& key) override;
+  void EndLeftovers(const std::string& study) override { options_.launcher->EndLeftovers(study); }
 
  private:
   struct Worker;
 
   Worker& Start(const TrialRequest& request);
+  /// Until the visit has ended, in the results file or without a line there.
+  static TrialOutcome Watch(LaunchedRun& run, const TrialRequest& request, int64_t log_offset,
+                            const std::function<bool()>& cancelled);
   /// Ends the workers that there is no room for.
   void MakeRoom();
 
@@ -86,6 +100,10 @@ class ProcessTrialRunner : public TrialRunner {
 /// be written, InputError for a command it does not know.
 std::optional<TrialResult> RunWorker(const RunConfig& run, const MeasureOptions& options,
                                      const std::string& results_path, std::istream& commands);
+
+/// Why no figure of `measurement` can be believed: a loss or a time that is no positive number.
+/// Empty when all can.
+std::string WhyNotNumeric(const Measurement& measurement);
 
 /// 0 done or never asked, 4 out of memory, 1 otherwise.
 int WorkerExitCode(const std::optional<TrialResult>& result);

@@ -9,6 +9,7 @@
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
 #include "engine/device/cuda/loader.h"
+#include "search/retry.h"
 #include "search/shortlist.h"
 
 namespace trimtab {
@@ -138,6 +139,7 @@ class Search {
                      .prove_count = options_.race.prove_count,
                      .indifference = options_.race.indifference,
                      .most_rounds = options_.race.most_rounds});
+    runner_.EndLeftovers(study_->uuid());
     const int64_t ingested = study_->Recover();
     const bool resumed = study_->enumerated();
     if (!resumed) StoreSpace();
@@ -151,7 +153,9 @@ class Search {
     events_.OnSpace(summary);
     if (summary.feasible == 0) ThrowInfeasible(summary, candidates_);
     DryRunBest();
+    const double race_began_s = elapsed_s();
     std::string stopped_by = RunRace();
+    if (trials_s_ > 0) events_.OnRaceEnd(trials_s_, elapsed_s() - race_began_s - trials_s_);
     SearchResult result = ResultFromStudy(*study_);
     if (result.partial && !stopped_by.empty()) result.partial_reason = std::move(stopped_by);
     return result;
@@ -225,16 +229,31 @@ class Search {
 
   void Judge() {
     candidates_ = study_->Candidates();
+    PruneHopeless();
     race_ = JudgeRace(options_.race, candidates_, references_);
     ApplyRace(race_, candidates_);
+  }
+
+  /// A trial that ran out of memory says the same of every candidate that needs as much.
+  void PruneHopeless() {
+    std::vector<std::pair<int64_t, std::string>> pruned;
+    for (const auto& [index, why] : FindHopeless(candidates_)) {
+      candidates_[index].pruned_by = kMemory;
+      candidates_[index].pruned_why = why;
+      pruned.emplace_back(candidates_[index].id, why);
+    }
+    if (!pruned.empty()) study_->PruneForMemory(pruned);
   }
 
   void BeginRound(const std::vector<size_t>& order) {
     std::vector<int64_t> ids;
     for (const size_t index : order) ids.push_back(candidates_[index].id);
     // Those that are left out for good need no worker any more.
-    for (const size_t index : race_.With(Standing::kBehind))
+    const auto began = std::chrono::steady_clock::now();
+    for (const size_t index : race_.With(Standing::kBehind)) {
       runner_.Release(candidates_[index].key);
+    }
+    NoteTrials(began);
     study_->BeginRound(ids);
   }
 
@@ -254,22 +273,24 @@ class Search {
     const CandidateRecord& candidate = candidates_[index];
     const Attempt attempt = study_->BeginAttempt(candidate.id, round);
     events_.OnVisitStart(candidate, Progress());
-    TrialRequest request;
-    request.run = candidate.run;
-    request.key = candidate.key;
-    request.attempt = attempt.token;
-    request.results_path = study_->results_path();
-    request.log_path = study_->log_path();
-    request.time_limit_s = options_.trial_time_limit_s;
+    TrialRequest request = options_.RequestFor(candidate.run, attempt.token);
+    request.study = study_->uuid();
+    request.time_limit_s *= TimeLimitFactor(candidate);
     request.memory_bytes =
         candidate.prediction()->peak_mem_bytes * candidate.run.layout.world_size();
-    request.measure = options_.visit;
+    const auto asked = std::chrono::steady_clock::now();
     const TrialOutcome outcome =
         runner_.Run(request, [this] { return events_.stop_requested() == StopRequest::kCancel; });
+    NoteTrials(asked);
     study_->IngestResults();
     study_->FinishAttempt(attempt, outcome);
     Judge();
     events_.OnVisitEnd(candidates_[index], outcome, Progress());
+  }
+
+  /// Trials, or their ends, were waited for since then.
+  void NoteTrials(std::chrono::steady_clock::time_point since) {
+    trials_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count();
   }
 
   RaceProgress Progress() const {
@@ -300,14 +321,15 @@ class Search {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::unique_ptr<Study> study_;
   const std::map<Mode, ProbeReference> references_;
+  double trials_s_ = 0;  // spent waiting for trials
   std::vector<CandidateRecord> candidates_;
   Race race_;
 };
 
 /// Throws EnvironmentError when this machine has not the GPUs of the cluster, or its trials would
 /// be measured with messages between threads where training has NCCL's.
-void RequireTrialsRunHere(const Cluster& cluster, Launcher launcher) {
-  if (cluster.device == "cpu") return;
+void RequireTrialsRunHere(const Cluster& cluster, const Launcher& launcher) {
+  if (cluster.device == "cpu" || launcher.elsewhere()) return;
   const CudaAvailability& gpus = FindCudaDevices();
   std::string why;
   if (gpus.device_count == 0) {
@@ -315,8 +337,8 @@ void RequireTrialsRunHere(const Cluster& cluster, Launcher launcher) {
   } else if (gpus.device_count < cluster.max_ranks) {
     why = fmt::format("the cluster has {} GPUs, this machine {}", cluster.max_ranks,
                       gpus.device_count);
-  } else if (cluster.max_ranks > 1 && launcher != Launcher::kMpirun) {
-    why = "ranks on several GPUs are started by --launcher mpirun";
+  } else if (cluster.max_ranks > 1 && !launcher.ranks_are_processes()) {
+    why = "ranks on several GPUs are started by --launcher local";
   }
   if (why.empty()) return;
   throw EnvironmentError(
@@ -380,13 +402,41 @@ MeasureOptions SearchOptions::QuickVisit() {
   return visit;
 }
 
+TrialRequest SearchOptions::RequestFor(const RunConfig& run, const std::string& token) const {
+  TrialRequest request;
+  request.run = run;
+  request.key = CandidateKey(run);
+  request.attempt = token;
+  request.results_path = study_path + ".results.jsonl";
+  request.log_path = study_path + ".log";
+  request.ranks_per_node = problem.cluster.ranks_per_node;
+  request.time_limit_s = trial_time_limit_s;
+  request.measure = visit;
+  return request;
+}
+
+std::vector<LaunchPlan> PlanTrials(const SearchOptions& options, const SearchResult& ranked) {
+  std::vector<LaunchPlan> plans;
+  for (const RankingRow& row : ranked.ranking) {
+    if (static_cast<int64_t>(plans.size()) >= options.race.prove_count) break;
+    TrialRequest request = options.RequestFor(ranked.candidates[row.candidate].run,
+                                              fmt::format("STUDY-{}", plans.size() + 1));
+    request.study = "STUDY";
+    plans.push_back(
+        options.launcher->Plan(WorkerLaunch({}, request, request.results_path + ".run.json")));
+  }
+  return plans;
+}
+
 SearchResult RunSearch(const SearchOptions& options, Predictor& predictor, TrialRunner& runner,
                        SearchEvents& events) {
   return Search(options, predictor, runner, events).Run();
 }
 
 SearchResult RunSearch(const SearchOptions& options, SearchEvents& events) {
-  if (options.race.prove_count > 0) RequireTrialsRunHere(options.problem.cluster, options.launcher);
+  if (options.race.prove_count > 0) {
+    RequireTrialsRunHere(options.problem.cluster, *options.launcher);
+  }
   const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(options.problem);
   ProcessTrialRunner runner({.launcher = options.launcher,
                              .parked_bytes = MemoryForParkedWorkers(options.problem.cluster)});

@@ -21,10 +21,12 @@ struct SearchOptions {
   double budget_s = 0;              // no further visit starts after this long; 0 = no limit
   double trial_time_limit_s = 300;  // a visit is killed after this long
   MeasureOptions visit = QuickVisit();
-  Launcher launcher = Launcher::kInproc;  // of a trial's ranks
+  std::shared_ptr<Launcher> launcher = MakeLauncher("inproc", {});  // of a trial's ranks
   std::string study_path;
   StudyOptions study;
 
+  /// What a runner is asked for a visit of `run`.
+  TrialRequest RequestFor(const RunConfig& run, const std::string& token) const;
   /// A few steps: what a race repeats as often as it needs.
   static MeasureOptions QuickVisit();
 };
@@ -63,6 +65,8 @@ class SearchEvents {
   virtual void OnVisitEnd(const CandidateRecord& /*candidate*/, const TrialOutcome& /*outcome*/,
                           const RaceProgress& /*progress*/) {}
   virtual void OnRoundEnd(const RoundRecord& /*round*/, const RaceProgress& /*progress*/) {}
+  /// The race has stopped: of its seconds, those in which trials ran, and the driver's own.
+  virtual void OnRaceEnd(double /*trials_s*/, double /*own_s*/) {}
   /// Polled often. kDrain: the running trial ends, no other starts. kCancel: it is killed.
   virtual StopRequest stop_requested() { return StopRequest::kNone; }
 };
@@ -101,6 +105,9 @@ SearchResult RunSearch(const SearchOptions& options, Predictor& predictor, Trial
 /// With the cost model and child processes of this program. Throws EnvironmentError, before it
 /// touches the study, when trials are asked for that this machine cannot run.
 SearchResult RunSearch(const SearchOptions& options, SearchEvents& events);
+
+/// What the launcher would be asked for the best candidates that a search without trials found.
+std::vector<LaunchPlan> PlanTrials(const SearchOptions& options, const SearchResult& ranked);
 
 /// The result as the study has it, without running anything. Throws InfeasibleError when the study
 /// holds no candidate that runs.

@@ -9,6 +9,7 @@
 
 #include "engine/base/error.h"
 #include "search/correct.h"
+#include "search/retry.h"
 
 namespace trimtab {
 namespace {
@@ -336,6 +337,7 @@ RaceStep NextStep(const RaceRules& rules, const Race& race,
                                    [&](const CandidateRecord& each) { return each.id == id; });
       TRIMTAB_ASSERT(at != candidates.end(), "round {} visits candidate {}", rounds.back().id, id);
       if (VisitedIn(*at, rounds.back().id) || HasFailed(*at)) continue;
+      if (!at->pruned_by.empty()) continue;  // since the round began
       step.visit = static_cast<size_t>(at - candidates.begin());
       return step;
     }

@@ -1,7 +1,11 @@
 #include "search/sqlite.h"
 
 #include <sqlite3.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
+#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -9,12 +13,30 @@
 namespace trimtab {
 namespace {
 
+/// ", PID" of the process of this machine that holds a lock on the file, by /proc/locks; empty
+/// where that names none. (To open the file and ask would drop the locks that this process has on
+/// it.)
+std::string OwnerOf(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return "";
+  const std::string file =
+      fmt::format("{:02x}:{:02x}:{}", major(status.st_dev), minor(status.st_dev), status.st_ino);
+  std::ifstream locks("/proc/locks");
+  for (std::string line; std::getline(locks, line);) {
+    std::istringstream words(line);
+    std::string number, kind, advisory, mode, pid, place;
+    words >> number >> kind >> advisory >> mode >> pid >> place;
+    if (kind == "POSIX" && place == file) return ", process " + pid;
+  }
+  return "";
+}
+
 [[noreturn]] void ThrowSqlite(sqlite3* database, const std::string& path, int code) {
   const char* detail = database != nullptr ? sqlite3_errmsg(database) : sqlite3_errstr(code);
   switch (code & 0xff) {  // the primary code; the rest of the bits refine it
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      throw StorageError(fmt::format("{}: in use by another trimtab process", path));
+      throw StorageError(fmt::format("{}: in use by another trimtab{}", path, OwnerOf(path)));
     case SQLITE_FULL:
       throw StorageError(fmt::format("{}: the disk is full; what was stored before is safe", path));
     case SQLITE_NOTADB:

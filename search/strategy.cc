@@ -105,9 +105,4 @@ std::vector<size_t> ChooseDryRuns(Objective objective,
   return chosen;
 }
 
-bool HasFailed(const CandidateRecord& candidate) {
-  if (candidate.failures == 0) return false;
-  return candidate.last_state != Name(TrialState::kCrashed) || candidate.failures >= 2;
-}
-
 }  // namespace trimtab

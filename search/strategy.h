@@ -54,8 +54,4 @@ std::vector<size_t> RankByMeasurement(Objective objective,
 std::vector<size_t> ChooseDryRuns(Objective objective,
                                   const std::vector<CandidateRecord>& candidates, int64_t count);
 
-/// The candidate's trials fail, and no other is started. A crash is tried once more; out of memory,
-/// a time-out and a failure that explains itself are believed at once.
-bool HasFailed(const CandidateRecord& candidate);
-
 }  // namespace trimtab

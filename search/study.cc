@@ -113,6 +113,8 @@ void Study::Create(const Problem& problem) {
     database_->Execute(kRoundsSchema);
     database_->Execute(kPrunedSchema);
     database_->Execute(kStudySchema);
+    database_->Execute(kAttemptsSchema);
+    database_->Execute(kMeasurementsSchema);
     database_->Execute(fmt::format("PRAGMA application_id = {}", kStudyApplicationId));
     database_->Execute(fmt::format("PRAGMA user_version = {}", kStudySchemaVersion));
     const std::string text = ToJson(problem).dump();
@@ -145,6 +147,21 @@ void Study::Migrate() {
       database_->Execute("ALTER TABLE attempts ADD COLUMN round_id INTEGER REFERENCES rounds (id)");
     }
     if (version < 4) database_->Execute(kPrunedSchema);
+    if (version < 5) {
+      // A table's checks cannot be changed in place.
+      database_->Execute(
+          "CREATE TABLE old_measurements AS SELECT * FROM measurements;"
+          "DROP TABLE measurements;"
+          "DROP INDEX attempts_by_candidate;"
+          "ALTER TABLE attempts RENAME TO old_attempts");
+      database_->Execute(kAttemptsSchema);
+      database_->Execute(kMeasurementsSchema);
+      database_->Execute(
+          "INSERT INTO attempts SELECT * FROM old_attempts;"
+          "INSERT INTO measurements SELECT * FROM old_measurements;"
+          "DROP TABLE old_attempts;"
+          "DROP TABLE old_measurements");
+    }
     database_->Execute(fmt::format("PRAGMA user_version = {}", kStudySchemaVersion));
   });
 }
@@ -209,6 +226,12 @@ void Study::SetGoal(const SearchGoal& goal) {
         .Bind(4, goal.most_rounds)
         .Run();
   });
+}
+
+std::string Study::uuid() const {
+  Statement query = database_->Prepare("SELECT uuid FROM study");
+  if (!query.Step()) ThrowDamaged("it has no name");
+  return query.Text(0);
 }
 
 bool Study::enumerated() const { return database_->QueryInt("SELECT enumerated FROM study") != 0; }

@@ -51,8 +51,9 @@ struct CandidateRecord {
   /// What all visits say together (race.h). Without visits: the last measurement of an older study.
   std::optional<Measurement> measured;
   double measured_half_width = 0;  // of the interval of its step time, relative; 0 = not known
-  int64_t failures = 0;    // trials that failed; cancelled and interrupted ones do not count
-  std::string last_state;  // of the last of these: a TrialState's name; empty = none
+  int64_t failures = 0;            // trials that failed by themselves
+  int64_t losses = 0;              // trials whose nodes went away, or were given to others
+  std::string last_state;          // of the last that failed, or else was lost: a TrialState's name
   std::string last_message;
 
   /// The best prediction there is: of the dry run, else the closed form. nullptr = none.
@@ -102,6 +103,9 @@ class Study {
   /// Where the children's output goes: PATH.log.
   std::string log_path() const { return path_ + ".log"; }
 
+  /// 16 hexadecimal digits: what jobs and results of this study are named by.
+  std::string uuid() const;
+
   /// The problem, in the form of ToJson(const Problem&), also where an older version stored it.
   nlohmann::json problem() const;
   /// The hardware profile the predictions were made with.
@@ -122,6 +126,9 @@ class Study {
   /// Stores a dry run; `pruned_by` "memory" takes the candidate out of the running.
   void StoreDryRun(int64_t candidate, const Prediction& prediction, const std::string& pruned_by,
                    const std::string& pruned_why);
+
+  /// Takes candidates, by id and reason, out of the running for want of memory, at once.
+  void PruneForMemory(const std::vector<std::pair<int64_t, std::string>>& candidates);
 
   /// Begins the next round of the race; its number.
   int64_t BeginRound(const std::vector<int64_t>& candidates);

@@ -78,6 +78,14 @@ void Study::StoreDryRun(int64_t candidate, const Prediction& prediction,
   });
 }
 
+void Study::PruneForMemory(const std::vector<std::pair<int64_t, std::string>>& candidates) {
+  database_->Transaction([&] {
+    Statement update = database_->Prepare(
+        "UPDATE candidates SET pruned_by = 'memory', pruned_why = ?2 WHERE id = ?1");
+    for (const auto& [id, why] : candidates) update.Bind(1, id).Bind(2, why).Run();
+  });
+}
+
 int64_t Study::BeginRound(const std::vector<int64_t>& candidates) {
   int64_t round = 0;
   database_->Transaction([&] {
@@ -133,9 +141,7 @@ Attempt Study::BeginAttempt(int64_t candidate, int64_t round) {
   Attempt attempt;
   database_->Transaction([&] {
     attempt.id = database_->QueryInt("SELECT coalesce(max(id), 0) + 1 FROM attempts");
-    Statement uuid = database_->Prepare("SELECT uuid FROM study");
-    uuid.Step();
-    attempt.token = fmt::format("{}-{}", uuid.Text(0), attempt.id);
+    attempt.token = fmt::format("{}-{}", uuid(), attempt.id);
     database_
         ->Prepare("INSERT INTO attempts VALUES (?1, ?2, ?3, 'running', " TRIMTAB_SQL_NOW
                   ", NULL, NULL, '', ?4)")
@@ -212,20 +218,25 @@ int64_t Study::Recover() {
 
 std::vector<CandidateRecord> Study::Candidates() const {
   std::vector<CandidateRecord> candidates;
-  // A failure is what ended a trial without a measurement, other than the user or a kill.
+  // A failure is what ended a trial without a measurement, other than the user, a kill, or the
+  // loss of its nodes.
   Statement query = database_->Prepare(R"sql(
     SELECT c.id, c.key, c.run, c.pruned_by, c.pruned_why, closed.detail, dry.detail,
            (SELECT m.detail FROM measurements m JOIN attempts a ON a.id = m.attempt_id
             WHERE a.candidate_id = c.id ORDER BY a.id DESC LIMIT 1),
            (SELECT count(*) FROM attempts a WHERE a.candidate_id = c.id
-            AND a.state NOT IN ('running', 'done', 'cancelled', 'interrupted')),
+            AND a.state NOT IN ('running', 'done', 'cancelled', 'interrupted', 'lost',
+                                'preempted')),
+           (SELECT count(*) FROM attempts a WHERE a.candidate_id = c.id
+            AND a.state IN ('lost', 'preempted')),
            last.state, last.message
     FROM candidates c
     LEFT JOIN predictions closed ON closed.candidate_id = c.id AND closed.tier = 'closed_form'
     LEFT JOIN predictions dry ON dry.candidate_id = c.id AND dry.tier = 'dry_run'
     LEFT JOIN attempts last ON last.id =
-           (SELECT max(a.id) FROM attempts a WHERE a.candidate_id = c.id
-            AND a.state NOT IN ('running', 'done', 'cancelled', 'interrupted'))
+           (SELECT a.id FROM attempts a WHERE a.candidate_id = c.id
+            AND a.state NOT IN ('running', 'done', 'cancelled', 'interrupted')
+            ORDER BY a.state IN ('lost', 'preempted'), a.id DESC LIMIT 1)
     ORDER BY c.id)sql");
   std::map<int64_t, size_t> index;
   try {
@@ -242,8 +253,9 @@ std::vector<CandidateRecord> Study::Candidates() const {
       if (!query.IsNull(6)) candidate.dry_run = PredictionFromJson(json(6), candidate.key);
       if (!query.IsNull(7)) candidate.measured = MeasurementFromJson(json(7), candidate.key);
       candidate.failures = query.Int(8);
-      candidate.last_state = query.Text(9);
-      candidate.last_message = query.Text(10);
+      candidate.losses = query.Int(9);
+      candidate.last_state = query.Text(10);
+      candidate.last_message = query.Text(11);
     }
     if (schema_version() < 3) return candidates;
     Statement visits = database_->Prepare(

@@ -7,7 +7,7 @@
 
 namespace trimtab {
 
-inline constexpr int kStudySchemaVersion = 4;
+inline constexpr int kStudySchemaVersion = 5;
 inline constexpr int kStudyApplicationId = 0x54524D54;  // "TRMT"
 
 /// Since schema 3.
@@ -73,13 +73,17 @@ CREATE TABLE predictions (
   detail          TEXT NOT NULL,
   PRIMARY KEY (candidate_id, tier)
 ) STRICT;
+)sql";
 
+/// Since schema 5: until then an attempt was never numeric, lost or preempted.
+inline constexpr char kAttemptsSchema[] = R"sql(
 CREATE TABLE attempts (
   id            INTEGER PRIMARY KEY,
   candidate_id  INTEGER NOT NULL REFERENCES candidates (id),
   token         TEXT NOT NULL UNIQUE,
   state         TEXT NOT NULL CHECK (state IN ('running', 'done', 'out_of_memory', 'crashed',
-                                               'timed_out', 'failed', 'cancelled', 'interrupted')),
+                                               'timed_out', 'failed', 'cancelled', 'interrupted',
+                                               'numeric', 'lost', 'preempted')),
   started_at    TEXT NOT NULL,
   finished_at   TEXT,
   exit_code     INTEGER,
@@ -89,7 +93,9 @@ CREATE TABLE attempts (
 ) STRICT;
 
 CREATE INDEX attempts_by_candidate ON attempts (candidate_id);
+)sql";
 
+inline constexpr char kMeasurementsSchema[] = R"sql(
 CREATE TABLE measurements (
   attempt_id       INTEGER PRIMARY KEY REFERENCES attempts (id),
   step_time_s      REAL NOT NULL,

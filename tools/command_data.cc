@@ -7,6 +7,7 @@
 #include "engine/base/units.h"
 #include "engine/data/corpus.h"
 #include "engine/data/indexed_dataset.h"
+#include "engine/data/open_tokenizer.h"
 #include "tools/command.h"
 #include "tools/progress.h"
 #include "tools/table.h"
@@ -29,8 +30,9 @@ class DataBuildCommand : public Command {
     flags.Choice("--documents", documents_, {"file", "blank-line"},
                  "text and bytes: each file is one document, or documents end at blank lines");
     flags.Text("--json-key", options_.json_key, "jsonl: the key that holds the text");
-    flags.Choice("--tokenizer", tokenizer_, {"byte"},
-                 "byte: one token per byte, and one that ends a document");
+    flags.Text("--tokenizer", tokenizer_,
+               "byte (one token per byte, and one that ends a document), or a tokenizer.json "
+               "(Hugging Face), a tokenizer.model (SentencePiece), or a folder with one");
   }
 
   int Run(const OutputOptions& output) override {
@@ -43,7 +45,7 @@ class DataBuildCommand : public Command {
     options_.progress = [&progress](int64_t bytes) {
       progress.Update({.label = "MiB read", .done = bytes / kMiB});
     };
-    const CorpusSummary summary = BuildCorpus(options_, *MakeByteTokenizer());
+    const CorpusSummary summary = BuildCorpus(options_, *OpenTokenizer(tokenizer_));
     progress.Clear();
     if (output.json) {
       PrintJson({{"schema_version", 1},

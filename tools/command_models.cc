@@ -17,6 +17,47 @@ std::string ShortCount(int64_t count) {
   return Thousands(count);
 }
 
+/// What families are called, by what the names of their presets begin with.
+struct Family {
+  std::string_view prefix;
+  std::string_view title;
+};
+constexpr Family kFamilies[] = {
+    {"gpt2", "GPT-2"},
+    {"gpt3", "GPT-3"},
+    {"mt-nlg", "MT-NLG"},
+    {"opt", "OPT"},
+    {"bloom", "BLOOM"},
+    {"mpt", "MPT"},
+    {"gpt-j", "GPT-J"},
+    {"gpt-neox", "GPT-NeoX"},
+    {"pythia", "Pythia"},
+    {"falcon", "Falcon"},
+    {"minitron", "Nemotron"},
+    {"nemotron", "Nemotron"},
+    {"llama", "Llama"},
+    {"tinyllama", "Llama"},
+    {"mistral", "Mistral"},
+    {"qwen2.5", "Qwen2.5"},
+    {"qwen3", "Qwen3"},
+    {"qwen1.5-moe", "Qwen2-MoE"},
+    {"qwen2-57b", "Qwen2-MoE"},
+    {"gemma2", "Gemma 2"},
+    {"glm", "GLM"},
+    {"mixtral", "Mixtral"},
+    {"deepseek", "DeepSeek"},
+    {"gpt-oss", "GPT-OSS"},
+    {"dbrx", "DBRX"},
+    {"grok", "Grok"},
+};
+
+std::string FamilyOf(const std::string& preset) {
+  for (const Family& family : kFamilies) {
+    if (preset.starts_with(family.prefix)) return std::string(family.title);
+  }
+  TRIMTAB_ASSERT(false, "the family of preset '{}' has no name", preset);
+}
+
 class ModelsCommand : public Command {
  public:
   std::string name() const override { return "models"; }
@@ -45,19 +86,23 @@ class ModelsCommand : public Command {
     nlohmann::json models = nlohmann::json::array();
     for (const std::string& name : ModelPresetNames()) {
       nlohmann::json model = ToJson(LoadModelConfig(name));
-      model["parameters"] = LoadModelConfig(name).parameter_count();
+      const ModelConfig config = LoadModelConfig(name);
+      model["parameters"] = config.parameter_count();
+      if (config.mtp_modules > 0) {
+        model["mtp_parameters"] = config.mtp_modules * config.mtp_parameter_count();
+      }
       models.push_back(std::move(model));
     }
     PrintJson({{"schema_version", 1}, {"models", std::move(models)}});
   }
 
-  /// A row for each run of presets whose names begin alike.
+  /// A row for each run of presets of one family.
   static void PrintMarkdown() {
     std::string text = "| family | presets (parameters) |\n| --- | --- |\n";
     std::string row_of;
     for (const std::string& name : ModelPresetNames()) {
       const ModelConfig model = LoadModelConfig(name);
-      const std::string family = name.substr(0, name.find('-'));
+      const std::string family = FamilyOf(name);
       if (family != row_of) text += fmt::format("{}| {} | ", row_of.empty() ? "" : " |\n", family);
       text += fmt::format("{}`{}` ({})", family == row_of ? ", " : "", name,
                           ShortCount(model.parameter_count()));

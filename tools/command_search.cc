@@ -1,6 +1,9 @@
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +14,7 @@
 #include "search/report.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
+#include "tools/launcher_flag.h"
 #include "tools/progress.h"
 #include "tools/search_text.h"
 #include "tools/signals.h"
@@ -53,6 +57,11 @@ class SearchProgress : public SearchEvents {
   void OnRoundEnd(const RoundRecord& round, const RaceProgress& race) override {
     progress_.Event(RoundText(round, race));
     Show(race);
+  }
+  void OnRaceEnd(double trials_s, double own_s) override {
+    progress_.Event(fmt::format("trials took {}, the search itself {} ({:.1f} %)",
+                                FormatSeconds(trials_s), FormatSeconds(own_s),
+                                100 * own_s / trials_s));
   }
   StopRequest stop_requested() override {
     Show(last_);
@@ -98,6 +107,27 @@ double ParsePercent(const std::string& text, const std::string& flag) {
   }
   return value;
 }
+
+/// A folder of its own that goes away with it.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    path_ = (std::filesystem::temp_directory_path() / "trimtab-plan-XXXXXX").string();
+    if (::mkdtemp(path_.data()) == nullptr) {
+      throw StorageError(fmt::format("{}: cannot be made: {}", path_, std::strerror(errno)));
+    }
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 class SearchCommand : public Command {
  public:
@@ -148,8 +178,7 @@ class SearchCommand : public Command {
                  "seconds after which a visit is killed; 0 = never");
     flags.Number("--budget", options_.budget_s, 0, 1e9,
                  "seconds after which no visit starts (exit code 5); no limit if left out");
-    flags.Choice("--launcher", launcher_, {"local", "mpirun"},
-                 "a trial's ranks: threads of a process, or processes that mpirun starts here");
+    launcher_.Declare(flags);
     flags.Text("--data", problem.data,
                "dataset PREFIX of trials and winner; synthetic if left out");
     flags.Integer("--steps", problem.steps, 0, kMax32,
@@ -167,16 +196,17 @@ class SearchCommand : public Command {
     problem.optimizer_states = ResolveOptimizerStates(problem.optimizer_states);
     options_.race.objective = ParseObjective(objective_);
     options_.race.indifference = ParsePercent(indifference_, "--indifference");
-    RequireNewOrResumed(options_.study_path, options_.study);
+    options_.launcher = launcher_.Make();
+    if (!launcher_.plan()) RequireNewOrResumed(options_.study_path, options_.study);
     if (!report_.empty()) PrepareReport(report_);
     problem.cluster = cluster_flags_.ResolveMeasuring(output);
     if (!flags_->Given("--precision") && problem.cluster.device == "cuda") precisions_ = {"auto"};
     problem.precisions = ResolvePrecisions(precisions_, problem.cluster.profile);
-    options_.launcher = launcher_ == "mpirun" ? Launcher::kMpirun : Launcher::kInproc;
     options_.study.program_version = kVersion;
     options_.visit.max_steps = std::max(options_.visit.max_steps, options_.visit.steps);
 
     CatchStopSignals();
+    if (launcher_.plan()) return PrintPlan(output);
     SearchProgress events(output, problem.cluster.caveat);
     const SearchResult result = RunSearch(options_, events);
     events.Clear();
@@ -196,6 +226,19 @@ class SearchCommand : public Command {
   }
 
  private:
+  /// What the best candidates' trials would be started with, by prediction alone.
+  int PrintPlan(const OutputOptions& output) {
+    SearchOptions unproved = options_;
+    unproved.race.prove_count = 0;
+    const ScratchFolder folder;
+    unproved.study_path = folder.path() + "/study.db";
+    SearchProgress events(output, options_.problem.cluster.caveat);
+    const SearchResult ranked = RunSearch(unproved, events);
+    events.Clear();
+    for (const LaunchPlan& plan : PlanTrials(options_, ranked)) Print(ToText(plan) + "\n");
+    return 0;
+  }
+
   const FlagSet* flags_ = nullptr;
   SearchOptions options_;
   ClusterFlags cluster_flags_;
@@ -203,7 +246,7 @@ class SearchCommand : public Command {
   std::vector<std::string> precisions_ = {"fp32"};
   std::string objective_ = "throughput";
   std::string indifference_ = "1%";
-  std::string launcher_ = "local";
+  LauncherFlag launcher_;
   std::string report_;
   int64_t top_ = 10;
 };

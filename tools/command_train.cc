@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/train/run_training.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
@@ -13,6 +14,7 @@
 #include "tools/progress.h"
 #include "tools/signals.h"
 #include "tools/table.h"
+#include "tools/training_job.h"
 
 namespace trimtab {
 namespace {
@@ -50,6 +52,11 @@ class TrainCommand : public Command {
     flags.Text("--load-hf", options_.load_hf,
                "Hugging Face folder (config.json and safetensors files) whose weights to begin "
                "with; also says which model, without --model");
+    flags.Switch("--resume", resume_,
+                 "go on from the newest whole checkpoint in --checkpoint, if there is one");
+    flags.Integer("--time-limit-margin", margin_s_, 0, 24 * 3600,
+                  "seconds before the time limit of Slurm's job at which it is told to save; "
+                  "take what a save takes and a minute more");
     flags.Integer("--save-every", options_.save_every, 0, std::numeric_limits<int32_t>::max(),
                   "also save every N steps");
     flags.Integer("--log-every", log_every_, 1, std::numeric_limits<int32_t>::max(),
@@ -60,13 +67,22 @@ class TrainCommand : public Command {
     if (!options_.load.empty() && !options_.load_hf.empty()) {
       throw UsageError("--load-hf contradicts --load, which continues with weights of its own");
     }
+    if (resume_ && options_.checkpoint.empty()) {
+      throw UsageError("--resume needs --checkpoint, the folder to go on from");
+    }
+    CatchStopSignals();  // a scheduler may speak before the first step
     if (run_flags_.config.empty() && run_flags_.model.empty()) run_flags_.model = options_.load_hf;
-    const RunConfig run = ResolveRun();
+    const Cluster cluster = cluster_flags_.ResolveForRunning();
+    const RunConfig run = ResolveRun(cluster);
     if (options_.save_every > 0 && options_.checkpoint.empty()) {
       throw UsageError("--save-every needs --checkpoint, the folder to save to");
     }
-    launcher_.StartRanks(run.layout.world_size());
-    CatchStopSignals();
+    if (const auto code = RunAsJob(launcher_, run, cluster.ranks_per_node, options_.checkpoint,
+                                   resume_, margin_s_, output)) {
+      return *code;
+    }
+    if (launcher_.StartRanks(run, cluster.ranks_per_node)) return 0;
+    GoOn();
     Progress progress(output);
     options_.stop_requested = [] { return ToStopSignal(RequestedStop()); };
     options_.on_step = [&](const TrainingStep& step) {
@@ -87,8 +103,18 @@ class TrainCommand : public Command {
   }
 
  private:
-  RunConfig ResolveRun() const {
-    RunConfig run = run_flags_.Resolve(cluster_flags_.ResolveForRunning());
+  /// Under --resume, what there is counts before what the run began with.
+  void GoOn() {
+    if (!resume_) return;
+    const std::string newest = NewestCheckpoint(options_.checkpoint);
+    if (newest.empty()) return;
+    options_.load = newest;
+    options_.load_hf.clear();
+    LogInfo("going on from {}", newest);
+  }
+
+  RunConfig ResolveRun(const Cluster& cluster) const {
+    RunConfig run = run_flags_.Resolve(cluster);
     if (steps_ > 0) run.steps = steps_;
     if (run.steps == 0) run.steps = kDefaultSteps;
     return run;
@@ -142,7 +168,7 @@ class TrainCommand : public Command {
     const bool saved = summary.stopped_by == StopSignal::kDrain && !options_.checkpoint.empty();
     LogWarning("stopped after step {}; {}", summary.steps_done,
                saved ? "continue with --load " + options_.checkpoint : "nothing was saved");
-    return StopExitCode();
+    return StoppedByScheduler() && saved ? kRequeueExitCode : StopExitCode();
   }
 
   RunFlags run_flags_;
@@ -151,6 +177,8 @@ class TrainCommand : public Command {
   TrainingOptions options_;
   int64_t steps_ = 0;
   int64_t log_every_ = 1;
+  bool resume_ = false;
+  int64_t margin_s_ = 120;
   bool trained_ = false;  // any step, in this run of the command
 };
 

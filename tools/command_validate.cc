@@ -20,6 +20,7 @@
 #include "tools/common_flags.h"
 #include "tools/fit_report.h"
 #include "tools/published_validation.h"
+#include "tools/serving_validation.h"
 #include "tools/table.h"
 
 namespace trimtab {
@@ -111,7 +112,7 @@ class ValidateCommand : public Command {
   std::string summary() const override { return "compare predictions with measured runs"; }
 
   void Declare(FlagSet& flags) override {
-    flags.Text("--runs", runs_, "JSON file of measured runs, or a list of published ones",
+    flags.Text("--runs", runs_, "JSON file of measured runs, or a list of published ones or of published serving",
                FlagNeed::kRequired);
     flags.Text("--html", html_, "write a page with published and predicted speeds as a chart here");
     flags.Switch("--fit", fit_,
@@ -129,10 +130,38 @@ class ValidateCommand : public Command {
     if (!fit_ && (worths_ || !out_.empty())) {
       throw UsageError(fmt::format("{} needs --fit", worths_ ? "--worths" : "--out"));
     }
-    return ReadJsonFile(runs_).is_array() ? RunPublished(output) : RunMeasured(output);
+    const nlohmann::json rows = ReadJsonFile(runs_);
+    if (IsPublishedServing(rows)) return RunServing(rows, output);
+    return rows.is_array() ? RunPublished(output) : RunMeasured(output);
   }
 
  private:
+  int RunServing(const nlohmann::json& rows, const OutputOptions& output) const {
+    if (!html_.empty()) throw UsageError("--html: there is no page of published serving");
+    if (worths_) throw UsageError("--worths: the runs are of serving, and this is of training");
+    if (!out_.empty()) throw UsageError("--out: the runs are of serving, and this is of training");
+    const ServingCases taken = TakeServing(ReadPublishedServing(rows, runs_));
+    const bool bold = UseColor(output, STDOUT_FILENO);
+    if (fit_) {
+      const ServingFitReport report = ReportServingFit(taken, bold);
+      if (output.json) {
+        PrintJson({{"schema_version", 1}, {"fit", report.json}});
+      } else {
+        Print(report.text);
+      }
+      return 0;
+    }
+    const ServingNumbers numbers = BuiltinNumbers(taken.cases);
+    if (output.json) {
+      nlohmann::json json = ServingValidationJson(taken, numbers);
+      json["schema_version"] = 1;
+      PrintJson(json);
+    } else {
+      Print(ServingValidationText(taken, numbers, bold));
+    }
+    return 0;
+  }
+
   int RunPublished(const OutputOptions& output) const {
     const PublishedRuns published = ReadPublishedRuns(runs_);
     for (const std::string& field : published.unknown_fields) {

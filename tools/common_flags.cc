@@ -41,7 +41,7 @@ Cluster ClusterFlags::ResolveForRunning() const {
   Cluster local;
   local.name = "local";
   local.device = "cpu";
-  local.max_ranks = kMaxLocalRanks;
+  local.max_ranks = local.ranks_per_node = kMaxLocalRanks;
   return local;
 }
 

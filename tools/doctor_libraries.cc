@@ -4,7 +4,9 @@
 
 #include "engine/base/error.h"
 #include "engine/base/io/isolated_call.h"
+#include "engine/comm/nccl_versions.h"
 #include "engine/device/cuda/loader.h"
+#include "engine/ops/cuda/cudnn_limits.h"
 #include "tools/doctor_checks.h"
 
 namespace trimtab {
@@ -12,9 +14,6 @@ namespace {
 
 // Without its persistence daemon, the driver takes seconds to start each GPU.
 constexpr std::chrono::seconds kGpuPatience{60};
-
-// The oldest that engine/ops/cuda/cudnn_library.cc takes: 9.10.
-constexpr int64_t kOldestCudnn = 91000;
 
 /// A row; `without` says what it means that the library is absent or broken.
 Check Row(const std::string& what, const FoundLibrary& found, const std::string& without) {
@@ -51,7 +50,16 @@ Check CudnnRow(const FoundLibrary& cudnn) {
   Check check = Row("cuDNN", cudnn, without);
   if (cudnn.usable() && cudnn.number < kOldestCudnn) {
     check.health = Health::kNote;
-    check.finding += ", older than 9.10: " + without;
+    check.finding += fmt::format(", older than {}: {}", CudnnVersionName(kOldestCudnn), without);
+  }
+  return check;
+}
+
+Check NcclRow(const FoundLibrary& nccl) {
+  Check check = Row("NCCL", nccl, "ranks in processes of their own cannot use GPUs");
+  if (nccl.usable() && !NcclKeepsLaunchOrder(nccl.number)) {
+    check.health = Health::kNote;
+    check.finding += ", older than 2.26: no pipeline or context parallelism over GPUs";
   }
   return check;
 }
@@ -87,8 +95,7 @@ Check CheckGpus() {
 std::vector<Check> CheckLibraries(const LibraryVersions& found) {
   return {DriverRow(found.cuda_driver, found.cuda_runtime),
           Row("CUDA runtime", found.cuda_runtime, "GPUs cannot be used"), CudnnRow(found.cudnn),
-          Row("NCCL", found.nccl, "ranks in processes of their own cannot use GPUs"),
-          MpiRow(found.mpi)};
+          NcclRow(found.nccl), MpiRow(found.mpi)};
 }
 
 }  // namespace trimtab

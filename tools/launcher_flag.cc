@@ -4,48 +4,83 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/comm/mpi_launch.h"
-#include "profiler/mpirun.h"
+#include "tools/output.h"
 
 namespace trimtab {
 namespace {
 
 constexpr char kFlag[] = "--launcher";
+constexpr char kOptionsFlag[] = "--launcher-options";
+constexpr char kPlanFlag[] = "--plan";
 
-/// The flags this process was started with, without --launcher.
-std::vector<std::string> OtherArguments() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::vector<std::string> arguments;
-  std::string argument;
-  std::getline(file, argument, '\0');  // the program
-  while (std::getline(file, argument, '\0')) {
-    if (argument == kFlag) {
-      std::getline(file, argument, '\0');  // its value
-    } else if (!argument.starts_with(std::string(kFlag) + "=")) {
-      arguments.push_back(argument);
-    }
-  }
-  return arguments;
+bool IsFlag(const std::string& argument, const std::string& flag) {
+  return argument == flag || argument.starts_with(flag + "=");
 }
 
 }  // namespace
 
-void LauncherFlag::Declare(FlagSet& flags) {
-  flags.Choice(kFlag, launcher_, {"inproc", "mpirun"},
-               "run ranks as threads, or as processes that mpirun starts on this machine");
+std::vector<std::string> ArgumentsForRanks() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  std::string word;
+  std::getline(file, word, '\0');  // the program
+  while (std::getline(file, word, '\0')) words.push_back(word);
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (IsFlag(words[i], kPlanFlag)) continue;
+    if (IsFlag(words[i], kFlag)) {
+      i += words[i] == kFlag ? 1 : 0;  // its value
+    } else if (IsFlag(words[i], kOptionsFlag)) {
+      while (i + 1 < words.size() && !words[i + 1].starts_with("-")) ++i;  // its values
+    } else {
+      kept.push_back(words[i]);
+    }
+  }
+  return kept;
 }
 
-void LauncherFlag::StartRanks(int64_t ranks) const {
-  if (launcher_ != "mpirun") return;
-  if (FindMpiLaunch()) {
-    throw UsageError("mpirun started this process already; leave out --launcher mpirun");
+void LauncherFlag::Declare(FlagSet& flags) {
+  flags.Choice(kFlag, launcher_, LauncherNames(),
+               "how ranks are started: as threads (inproc), as processes under mpirun on this "
+               "machine (local) or over hosts (mpirun), as a step of Slurm's (slurm); kubernetes "
+               "is only planned");
+  flags.Texts(kOptionsFlag, options_,
+              "KEY=VALUE words for the launcher, such as partition=gpu account=me time=60");
+  flags.Switch(kPlanFlag, plan_, "print what the launcher would be sent, and send nothing");
+}
+
+LaunchRequest LauncherFlag::RequestFor(const RunConfig& run, int64_t ranks_per_node) const {
+  return {.name = "trimtab",
+          .study = "trimtab",
+          .ranks = run.layout.world_size(),
+          .ranks_per_node = ranks_per_node,
+          .gpus = run.device != "cpu",
+          .program = std::filesystem::canonical("/proc/self/exe").string(),
+          .arguments = ArgumentsForRanks(),
+          .log_path = "trimtab"};
+}
+
+bool LauncherFlag::StartRanks(const RunConfig& run, int64_t ranks_per_node) const {
+  const std::unique_ptr<Launcher> launcher = Make();
+  if (!launcher->ranks_are_processes() && !plan_) return false;
+  if (const auto launch = FindMpiLaunch()) {
+    throw UsageError(fmt::format("{} started this process already; leave out --launcher {}",
+                                 launch->launcher, launcher_));
   }
-  std::vector<std::string> command = MpirunCommand(ranks);
-  for (std::string& argument : OtherArguments()) command.push_back(std::move(argument));
+  const LaunchRequest request = RequestFor(run, ranks_per_node);
+  const LaunchPlan plan = launcher->PlanOnce(request);
+  if (plan_) {
+    Print(ToText(plan));
+    return true;
+  }
+  if (plan.start.empty()) launcher->Submit(request);  // which says why not
+  std::vector<std::string> command = plan.start;
+  command[0] = FindOnPath(command[0], launcher_ == "slurm" ? "slurm-client" : "openmpi-bin");
   std::vector<char*> argv;
   for (std::string& word : command) argv.push_back(word.data());
   argv.push_back(nullptr);

@@ -23,7 +23,11 @@ std::vector<std::unique_ptr<Command>> MakeCommands() {
   commands.push_back(MakeProfileCommand());
   commands.push_back(MakeCalibrateCommand());
   commands.push_back(MakeTrainCommand());
+  commands.push_back(MakeChatCommand());
+  commands.push_back(MakeServeCommand());
+  commands.push_back(MakeBenchCommand());
   commands.push_back(MakeExportCommand());
+  commands.push_back(MakeGenerateCommand());
   commands.push_back(MakeDataBuildCommand());
   commands.push_back(MakeDataInfoCommand());
   commands.push_back(MakeReportCommand());

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 
 #include "engine/comm/mpi_launch.h"
@@ -13,6 +14,7 @@ namespace {
 
 std::atomic<int> signals_seen = 0;
 std::atomic<int> first_signal = 0;
+std::atomic<bool> by_scheduler = false;
 std::atomic<bool> speaks = true;
 static_assert(std::atomic<int>::is_always_lock_free, "used by a signal handler");
 
@@ -21,6 +23,15 @@ void Say(const char* text) {
   if (!speaks) return;
   const auto ignored = ::write(STDERR_FILENO, text, std::strlen(text));
   static_cast<void>(ignored);
+}
+
+/// The scheduler speaks, which may say the same thing twice and means nothing more by it.
+void OnSchedulerSignal(int signal) {
+  int none = 0;
+  if (!first_signal.compare_exchange_strong(none, signal)) return;
+  by_scheduler = true;
+  signals_seen = 1;
+  Say("\ntrimtab: the scheduler wants the nodes: finishing the step and saving\n");
 }
 
 void OnStopSignal(int signal) {
@@ -37,16 +48,27 @@ void OnStopSignal(int signal) {
 
 }  // namespace
 
-void CatchStopSignals() {
+void CatchStopSignals(bool announce) {
   signals_seen = 0;
   first_signal = 0;
-  speaks = LaunchedRank() == 0;  // mpirun passes a signal on to every rank
+  by_scheduler = false;
+  speaks = announce && LaunchedRank() == 0;  // mpirun passes a signal on to every rank
   struct sigaction action {};
   action.sa_handler = OnStopSignal;
   action.sa_flags = SA_RESTART;
   ::sigemptyset(&action.sa_mask);
   ::sigaction(SIGINT, &action, nullptr);
+  const bool scheduled = std::getenv("SLURM_JOB_ID") != nullptr;
+  if (scheduled) action.sa_handler = OnSchedulerSignal;
   ::sigaction(SIGTERM, &action, nullptr);
+  action.sa_handler = OnSchedulerSignal;
+  ::sigaction(SIGUSR2, &action, nullptr);
+}
+
+bool StoppedByScheduler() { return by_scheduler; }
+
+void ReleaseStopSignals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR2}) std::signal(signal, SIG_DFL);
 }
 
 StopLevel RequestedStop() {

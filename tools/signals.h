@@ -4,16 +4,24 @@
 namespace trimtab {
 
 /// How often SIGINT or SIGTERM came: the first asks to finish what is running and save, the second
-/// to cancel it.
+/// to cancel it. A scheduler that wants its nodes back (SIGUSR2, and in a job of Slurm's SIGTERM)
+/// asks for the former, however often it says so.
 enum class StopLevel { kNone, kDrain, kCancel };
 
-/// Counts SIGINT and SIGTERM from now on instead of dying of them; the third ends the process at
-/// once with 128 + n. Without it they end the process as usual. Forgets earlier ones.
-void CatchStopSignals();
+/// Counts SIGINT, SIGTERM and SIGUSR2 from now on instead of dying of them; the third ends the
+/// process at once with 128 + n. Without it they end the process as usual. Forgets earlier ones.
+/// With `announce`, stderr says what each does.
+void CatchStopSignals(bool announce = true);
+/// From now on they end the process as usual again.
+void ReleaseStopSignals();
 
 StopLevel RequestedStop();
 /// 128 + the number of the first signal that came; 0 if none did.
 int StopExitCode();
+/// Whether it was the scheduler that asked: a run whose state is saved then ends with
+/// kRequeueExitCode, to be started again.
+bool StoppedByScheduler();
+inline constexpr int kRequeueExitCode = 85;
 
 /// Writing past a file size limit becomes an error of that write instead of the process's end.
 void IgnoreFileSizeSignal();

@@ -41,8 +41,16 @@ def _cuda_objects_impl(ctx):
         cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
     ).compilation_context
     flags = ["-std=c++20", "-O3", "--expt-relaxed-constexpr", "-Werror=all-warnings"]
-    for name in ctx.attr._arch[_ArchInfo].names:
+    names = ctx.attr._arch[_ArchInfo].names
+    for name in names:
         flags.append("-gencode=arch=%s,code=%s" % (name.replace("sm_", "compute_"), name))
+    if len(names) > 1:
+        # For GPUs to come the driver compiles this. Never that of sm_90a, which is for it alone.
+        virtual = names[-1].replace("sm_", "compute_")
+        flags.append("-gencode=arch=%s,code=%s" % (virtual, virtual))
+
+    # What each kernel takes goes to a file beside the object: see //tools:kernel_report.
+    flags.append("-Xptxas=-v")
 
     # The host compiler gets the project's flags, less the language standard: nvcc sets that.
     flags += ["-Xcompiler=" + flag for flag in TRIMTAB_COPTS if not flag.startswith("-std=")]
@@ -54,19 +62,26 @@ def _cuda_objects_impl(ctx):
     flags += ["-isystem=" + path for path in context.system_includes.to_list()]
 
     objects = []
+    reports = []
     for source in ctx.files.srcs:
         object = ctx.actions.declare_file("_objs/%s/%s.o" % (ctx.label.name, source.basename))
-        ctx.actions.run(
-            executable = CUDA_ROOT + "/bin/nvcc",
-            arguments = flags + ["-c", source.path, "-o", object.path],
+        report = ctx.actions.declare_file("_objs/%s/%s.ptxas" % (ctx.label.name, source.basename))
+        ctx.actions.run_shell(
+            command = 'report=$1; shift; "$@" 2>"$report" || { cat "$report" >&2; exit 1; }',
+            arguments = [report.path, CUDA_ROOT + "/bin/nvcc"] + flags +
+                        ["-c", source.path, "-o", object.path],
             inputs = depset([source] + ctx.files.hdrs, transitive = [context.headers]),
-            outputs = [object],
+            outputs = [object, report],
             mnemonic = "CudaCompile",
             progress_message = "Compiling %s with nvcc" % source.short_path,
             use_default_shell_env = True,
         )
         objects.append(object)
-    return DefaultInfo(files = depset(objects))
+        reports.append(report)
+    return [
+        DefaultInfo(files = depset(objects)),
+        OutputGroupInfo(ptxas = depset(reports)),
+    ]
 
 _cuda_objects = rule(
     implementation = _cuda_objects_impl,
@@ -104,6 +119,13 @@ def trimtab_cuda_library(name, srcs, hdrs = [], deps = [], **kwargs):
         alwayslink = True,
         linkstatic = True,
         **kwargs
+    )
+
+    # What ptxas said of its kernels.
+    native.filegroup(
+        name = name + "_ptxas",
+        srcs = [name + "_objects"],
+        output_group = "ptxas",
     )
 
 def trimtab_cuda_backend(name, deps, libraries, **kwargs):

@@ -52,6 +52,13 @@ void ReadModel(const Reading& reading) {
   if (from.attention.find("sliding window 128") != std::string::npos) {
     model.sliding_window = 128;  // in every second layer: GPT-OSS
     model.full_attention_period = 2;
+  } else if (from.kv_lora_rank > 0) {
+    model.head_dim = 0;
+    model.latent = {.q_lora_rank = from.q_lora_rank,
+                    .kv_lora_rank = from.kv_lora_rank,
+                    .qk_nope_head_dim = from.qk_head_dim,
+                    .qk_rope_head_dim = from.qk_rope_head_dim,
+                    .v_head_dim = from.v_head_dim};
   } else if (!from.attention.empty()) {
     reading.Refuse("attention: " + from.attention);
   }

@@ -231,25 +231,42 @@ PublishedRun ReadRow(const nlohmann::json& json, const std::string& where,
   return run;
 }
 
+/// Elements of the matrices of one layer's attention.
+double AttentionWeights(const PublishedModel& model) {
+  const int64_t hidden = model.hidden;
+  if (model.kv_lora_rank == 0) {
+    return static_cast<double>(hidden * 2 * (model.heads + model.kv_heads) * model.head_dim);
+  }
+  const int64_t queries = model.heads * (model.qk_head_dim + model.qk_rope_head_dim);
+  const int64_t query =
+      model.q_lora_rank > 0 ? model.q_lora_rank * (hidden + queries) : hidden * queries;
+  const int64_t down = hidden * (model.kv_lora_rank + model.qk_rope_head_dim);
+  const int64_t up = model.kv_lora_rank * model.heads * (model.qk_head_dim + model.v_head_dim);
+  return static_cast<double>(query + down + up + model.heads * model.v_head_dim * hidden);
+}
+
 /// FLOPs of one token, by the convention of the row (Korthikanti et al., arXiv:2205.05198,
 /// appendix A): 6 per weight that multiplies it, attention's two products, and what is recomputed.
 double FlopsPerToken(const PublishedRun& run) {
   const PublishedModel& model = run.model;
   const auto hidden = static_cast<double>(model.hidden);
-  const auto heads = static_cast<double>(model.heads * model.head_dim);
-  const auto kv = static_cast<double>(model.kv_heads * model.head_dim);
   const double matrices = model.ffn_kind == "swiglu" ? 3 : 2;
   const bool moe = model.experts > 0;
   const double moe_ffn =
       moe ? static_cast<double>(model.topk * model.moe_ffn + model.shared_expert_ffn) : 0;
   const auto dense_layers = static_cast<double>(moe ? model.first_dense_layers : model.layers);
   const auto layers = static_cast<double>(model.layers);
-  const double attention_weights = hidden * (2 * heads + 2 * kv);
+  const double attention_weights = AttentionWeights(model);
   const double mlp_weights =
       matrices * hidden *
       (dense_layers * static_cast<double>(model.ffn) + (layers - dense_layers) * moe_ffn);
-  const double attention =
-      4 * heads * static_cast<double>(model.sequence) * (run.measured.causal_attention ? 0.5 : 1.0);
+  const double columns =
+      static_cast<double>(model.heads) *
+      (static_cast<double>(model.kv_lora_rank > 0
+                               ? model.qk_head_dim + model.qk_rope_head_dim + model.v_head_dim
+                               : 2 * model.head_dim));
+  const double attention = 2 * columns * static_cast<double>(model.sequence) *
+                           (run.measured.causal_attention ? 0.5 : 1.0);
   const double layer_forward = 2 * (layers * attention_weights + mlp_weights) + layers * attention;
   const bool again = run.measured.hardware_flops && run.recompute == "full";
   return (again ? 4 : 3) * layer_forward + 6 * hidden * static_cast<double>(model.vocab);

@@ -20,6 +20,10 @@ std::string_view Name(DType dtype) {
       return "fp8_e5m2";
     case DType::kU16:
       return "uint16";
+    case DType::kI8:
+      return "int8";
+    case DType::kU8:
+      return "uint8";
   }
   return "?";
 }

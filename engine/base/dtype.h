@@ -15,6 +15,8 @@ enum class DType : int {
   kF8E4M3,  // fp8 of the forward pass: 4 exponent bits, largest 448, no infinity
   kF8E5M2,  // fp8 of gradients: 5 exponent bits, largest 57344
   kU16,     // raw bits: the lower half of an fp32 master weight
+  kI8,      // of quantised values, each times a scale
+  kU8,      // raw bits: two quantised values of 4 bits, the first one in the lower half
 };
 
 /// Bytes of one element.
@@ -31,6 +33,8 @@ constexpr int64_t SizeOf(DType dtype) {
       return 8;
     case DType::kF8E4M3:
     case DType::kF8E5M2:
+    case DType::kI8:
+    case DType::kU8:
       return 1;
   }
   return 0;

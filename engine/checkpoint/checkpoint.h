@@ -53,6 +53,11 @@ struct TensorSlice {
 /// nothing else. Throws StorageError otherwise. Ask before a long run, not after it.
 void CheckCheckpointTarget(const std::string& directory);
 
+/// The newest whole checkpoint that saving to `directory` has left: the folder itself, or what a
+/// save that was cut short has beside it. Empty when there is none. Checksums of what is returned
+/// have been verified; throws StorageError when nothing but damaged ones is left.
+std::string NewestCheckpoint(const std::string& directory);
+
 /// Writes DIR.tmp beside DIR and exchanges the two in Finish. Until then, and when anything fails,
 /// what was at DIR stays as it was. All failures are StorageErrors.
 class CheckpointWriter {

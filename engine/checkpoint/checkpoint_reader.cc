@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/checkpoint/checkpoint.h"
@@ -26,7 +28,43 @@ void CheckDigest(const CheckpointDocument& document, const std::string& director
                                expected->second.xxh64));
 }
 
+/// Steps done by the checkpoint; -1 where its header is not there or not whole.
+int64_t StepOf(const std::string& directory) {
+  const std::string path = directory + "/" + kHeaderFile;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return -1;
+  try {
+    return ParseCheckpointDocument(ReadTextFile(path, kMaxHeaderBytes), path).header.step;
+  } catch (const InputError&) {
+    return -1;
+  }
+}
+
 }  // namespace
+
+std::string NewestCheckpoint(const std::string& directory) {
+  std::vector<std::pair<int64_t, std::string>> found;
+  for (const char* suffix : {"", ".tmp", ".old"}) {
+    const int64_t step = StepOf(directory + suffix);
+    if (step >= 0) found.emplace_back(step, directory + suffix);
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string damage;
+  for (const auto& [step, path] : found) {
+    try {
+      const CheckpointReader whole(path);
+      return path;
+    } catch (const StorageError& error) {
+      if (damage.empty()) damage = error.what();
+    }
+  }
+  if (damage.empty() && std::filesystem::exists(directory + "/" + kHeaderFile)) {
+    damage = fmt::format("{}/{}: damaged", directory, kHeaderFile);
+  }
+  if (!damage.empty()) throw StorageError(damage);
+  return "";
+}
 
 CheckpointReader::CheckpointReader(const std::string& directory) {
   try {

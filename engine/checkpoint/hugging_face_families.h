@@ -17,10 +17,16 @@ enum class HuggingFaceForm {
   kStacked,     // tensors whose rows follow each other: query, key and value; or gate and up
   kHeadGroups,  // one tensor: of each group of heads its queries, its key and its value
   kExperts,     // tensors of each expert: as kStacked, one expert after the other
+  // Tensors of all experts:
+  kStackedExperts,         // as kStacked, each with the rows of one expert after the other
+  kTransposedRowsExperts,  // one, of the transposed matrix of one expert after the other
+  kTransposedExperts,      // one, [E, in, out]; vectors [E, out]
+  kInterleavedExperts,     // the same, with gate and up in turn in the place of one after the other
 };
 
-/// A layer: "NAME.weight", "NAME.bias" of ours are those of theirs. Each '*' stands for a number,
-/// the same in both; one more of theirs, for the number of the expert.
+/// A layer: "NAME.weight", "NAME.bias" of ours are those of theirs. Or a parameter, each by its
+/// full name. Each '*' stands for a number, the same in both; one more of theirs, for the number of
+/// the expert.
 struct HuggingFaceRow {
   std::string_view ours;
   HuggingFaceForm form = HuggingFaceForm::kSame;
@@ -32,7 +38,7 @@ using HuggingFaceRows = std::span<const HuggingFaceRow>;
 struct HuggingFaceFamily {
   std::string_view model_type;
   std::string_view prefix;                // of the model's body
-  std::array<HuggingFaceRows, 4> rows{};  // the first that fits a layer holds
+  std::array<HuggingFaceRows, 5> rows{};  // the first that fits a layer holds
   std::span<const std::string_view> buffers{};
 };
 

@@ -109,6 +109,21 @@ class SourceMaker {
       case HuggingFaceForm::kHeadGroups:
         HeadGroups();
         break;
+      case HuggingFaceForm::kStackedExperts:
+        StackedExperts();
+        break;
+      case HuggingFaceForm::kTransposedRowsExperts:
+        source_.tensors.push_back({names_.front(), {experts() * columns_, rows_ / experts()}});
+        TransposedExperts(1);
+        break;
+      case HuggingFaceForm::kTransposedExperts:
+        AddExpertsTensor();
+        TransposedExperts(1);
+        break;
+      case HuggingFaceForm::kInterleavedExperts:
+        AddExpertsTensor();
+        TransposedExperts(2);
+        break;
     }
     TRIMTAB_ASSERT(next_ == rows_, "{}: {} rows of {}", names_.front(), next_, rows_);
     return std::move(source_);
@@ -168,6 +183,45 @@ class SourceMaker {
     }
   }
 
+  int64_t experts() const { return model_.moe.num_experts; }
+
+  void StackedExperts() {
+    const auto parts = static_cast<int64_t>(names_.size());
+    const int64_t rows = rows_ / experts() / parts;  // of a part of one expert
+    for (const std::string& name : names_) AddTensor(name, rows * experts());
+    for (int64_t expert = 0; expert < experts(); ++expert) {
+      for (size_t part = 0; part < names_.size(); ++part) {
+        source_.pieces.push_back({.begin = next_,
+                                  .rows = rows,
+                                  .tensor = part,
+                                  .first = expert * rows * columns_,
+                                  .row_stride = columns_});
+        next_ += rows;
+      }
+    }
+  }
+
+  /// [E, in, out], or of a vector [E, out].
+  void AddExpertsTensor() {
+    source_.tensors.push_back({names_.front(), {experts()}});
+    if (is_matrix_) source_.tensors.back().shape.push_back(columns_);
+    source_.tensors.back().shape.push_back(rows_ / experts());
+  }
+  /// The rows of an expert are columns of theirs: those of `parts` parts in turn.
+  void TransposedExperts(int64_t parts) {
+    const int64_t out = rows_ / experts();
+    for (int64_t expert = 0; expert < experts(); ++expert) {
+      for (int64_t part = 0; part < parts; ++part) {
+        source_.pieces.push_back({.begin = next_,
+                                  .rows = out / parts,
+                                  .first = expert * columns_ * out + part,
+                                  .row_stride = parts,
+                                  .column_stride = is_matrix_ ? out : 1});
+        next_ += out / parts;
+      }
+    }
+  }
+
   const ModelConfig& model_;
   std::vector<std::string> names_;
   int64_t rows_;
@@ -197,6 +251,10 @@ HuggingFaceSource SourceOf(const HuggingFaceFamily& family, const ModelConfig& m
   const std::string name = parameter.name;
   const size_t dot = name.rfind('.');
   const std::string layer = name.substr(0, dot);
+  if (const HuggingFaceRow* row = FindRow(family, model, name)) {
+    return SourceMaker(model, parameter, LayersOf(*row, model, *Match(row->ours, name)))
+        .Make(row->form);
+  }
   const HuggingFaceRow* row = FindRow(family, model, layer);
   if (row == nullptr) {
     throw InputError(fmt::format("model '{}': a model of type {} has no parameter '{}'", model.name,
@@ -205,6 +263,14 @@ HuggingFaceSource SourceOf(const HuggingFaceFamily& family, const ModelConfig& m
   std::vector<std::string> names = LayersOf(*row, model, *Match(row->ours, layer));
   for (std::string& each : names) each += name.substr(dot);
   return SourceMaker(model, parameter, std::move(names)).Make(row->form);
+}
+
+ParameterSpec SpecOf(const Buffer& buffer) {
+  return {.name = buffer.name,
+          .rows = buffer.numel,
+          .is_matrix = false,
+          .tensor_parallel = false,
+          .partition = WholePartition(buffer.numel, 1)};
 }
 
 std::string ShortName(const HuggingFaceFamily& family, const std::string& name) {
@@ -218,6 +284,9 @@ bool IsPassedOver(const HuggingFaceFamily& family, const ModelConfig& model,
            Match(ShortName(family, std::string(pattern)), name).has_value();
   };
   if (std::any_of(family.buffers.begin(), family.buffers.end(), is)) return true;
+  for (int64_t i = model.num_layers; i < model.num_layers + model.mtp_modules; ++i) {
+    if (name.starts_with(fmt::format("{}layers.{}.", family.prefix, i))) return true;
+  }
   const HuggingFaceRow* output = FindRow(family, model, "output_layer");
   return model.tied_embeddings && output != nullptr &&
          name == std::string(output->theirs.front()) + ".weight";

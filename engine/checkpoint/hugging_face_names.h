@@ -44,6 +44,9 @@ struct HuggingFaceFamily;
 const HuggingFaceFamily& FindHuggingFaceFamily(const std::string& model_type,
                                                const std::string& where);
 
+/// What a buffer that belongs to the model looks like as a parameter: the same on all ranks.
+ParameterSpec SpecOf(const Buffer& buffer);
+
 /// Where the family's files hold the parameter, which is whole or a rank's share of one of `model`.
 /// Throws InputError when the family has no such parameter.
 HuggingFaceSource SourceOf(const HuggingFaceFamily& family, const ModelConfig& model,
@@ -54,7 +57,8 @@ HuggingFaceSource SourceOf(const HuggingFaceFamily& family, const ModelConfig& m
 std::string ShortName(const HuggingFaceFamily& family, const std::string& name);
 
 /// Whether a file of the family may hold the tensor although it is no parameter of `model`: buffers
-/// that are computed, and a copy of the token table where the output shares it.
+/// that are computed, a copy of the token table where the output shares it, and the layers of
+/// multi-token prediction, which are neither trained nor kept.
 bool IsPassedOver(const HuggingFaceFamily& family, const ModelConfig& model,
                   const std::string& name);
 

@@ -22,6 +22,7 @@ constexpr std::string_view kOfTraining[] = {
     "name",
     "init_std",
     "make_vocab_size_divisible_by",
+    "mtp_modules",
     "moe.aux_loss_coeff",
     "moe.z_loss_coeff",
     "moe.bias_update_rate",
@@ -69,48 +70,54 @@ bool IsReadable(const SafetensorsEntry& entry) {
 }  // namespace
 
 HuggingFaceReader::HuggingFaceReader(const std::string& directory, const ModelConfig& model,
-                                     std::span<const ParameterSpec* const> parameters)
-    : folder_(directory) {
+                                     const ParameterStore& declared)
+    : directory_(directory), folder_(directory) {
   const std::string path = directory + "/config.json";
   const nlohmann::json config = ReadJsonFile(path);
   RequireSameModel(config, model, path);
   const HuggingFaceFamily& family =
       FindHuggingFaceFamily(config["model_type"].get<std::string>(), path);
-  const auto find = [&](const std::string& name) {
-    const auto found = folder_.tensors().find(name);
-    return found != folder_.tensors().end() ? found
-                                            : folder_.tensors().find(ShortName(family, name));
-  };
   std::set<std::string> used;
-  for (const ParameterSpec* spec : parameters) {
-    const HuggingFaceSource source = SourceOf(family, model, *spec);
-    Parameter& parameter = parameters_[spec->name];
-    parameter.pieces = source.pieces;
-    for (const HuggingFaceTensor& expected : source.tensors) {
-      const auto found = find(expected.name);
-      if (found == folder_.tensors().end()) {
-        throw InputError(fmt::format("{}: no file has a tensor '{}'", directory, expected.name));
-      }
-      const SafetensorsFolder::Tensor& tensor = found->second;
-      if (tensor.entry->shape != expected.shape) {
-        throw InputError(fmt::format("{}: tensor '{}' is [{}]; expected [{}]", tensor.file->path(),
-                                     found->first, fmt::join(tensor.entry->shape, ", "),
-                                     fmt::join(expected.shape, ", ")));
-      }
-      if (!IsReadable(*tensor.entry)) {
-        throw InputError(
-            fmt::format("{}: tensor '{}' holds no floating point numbers; expected F32, BF16, F16, "
-                        "F8_E4M3 or F8_E5M2",
-                        tensor.file->path(), found->first));
-      }
-      parameter.tensors.push_back(tensor);
-      used.insert(found->first);
-    }
+  for (const trimtab::Parameter* parameter : declared.parameters()) {
+    Add(family, model, parameter->spec, used);
+  }
+  for (const auto& buffer : declared.buffers().all()) {
+    if (buffer->kind == BufferKind::kState) Add(family, model, SpecOf(*buffer), used);
   }
   for (const auto& [name, tensor] : folder_.tensors()) {
     if (used.contains(name) || IsPassedOver(family, model, name)) continue;
     throw InputError(fmt::format("{}: tensor '{}' is no parameter of the model that {} describes",
                                  tensor.file->path(), name, path));
+  }
+}
+
+void HuggingFaceReader::Add(const HuggingFaceFamily& family, const ModelConfig& model,
+                            const ParameterSpec& spec, std::set<std::string>& used) {
+  const HuggingFaceSource source = SourceOf(family, model, spec);
+  Parameter& parameter = parameters_[spec.name];
+  parameter.pieces = source.pieces;
+  for (const HuggingFaceTensor& expected : source.tensors) {
+    auto found = folder_.tensors().find(expected.name);
+    if (found == folder_.tensors().end()) {
+      found = folder_.tensors().find(ShortName(family, expected.name));
+    }
+    if (found == folder_.tensors().end()) {
+      throw InputError(fmt::format("{}: no file has a tensor '{}'", directory_, expected.name));
+    }
+    const SafetensorsFolder::Tensor& tensor = found->second;
+    if (tensor.entry->shape != expected.shape) {
+      throw InputError(fmt::format("{}: tensor '{}' is [{}]; expected [{}]", tensor.file->path(),
+                                   found->first, fmt::join(tensor.entry->shape, ", "),
+                                   fmt::join(expected.shape, ", ")));
+    }
+    if (!IsReadable(*tensor.entry)) {
+      throw InputError(
+          fmt::format("{}: tensor '{}' holds no floating point numbers; expected F32, BF16, F16, "
+                      "F8_E4M3 or F8_E5M2",
+                      tensor.file->path(), found->first));
+    }
+    parameter.tensors.push_back(tensor);
+    used.insert(found->first);
   }
 }
 

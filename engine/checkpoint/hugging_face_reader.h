@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 
@@ -14,10 +15,11 @@ namespace trimtab {
 class HuggingFaceReader {
  public:
   /// Opens DIR/config.json and the weights beside it, and checks that they hold `model`: every one
-  /// of its `parameters` (all, whole) once, in its shape, and nothing else but buffers.
+  /// of its parameters and of the buffers that belong to it (all of `declared`, whole) once, in its
+  /// shape, and nothing else but buffers that are computed.
   /// Throws InputError naming the file and the tensor, or the key.
   HuggingFaceReader(const std::string& directory, const ModelConfig& model,
-                    std::span<const ParameterSpec* const> parameters);
+                    const ParameterStore& declared);
 
   /// Fills the slice's weights; what is padding there stays. Of the files, only what the slice
   /// holds is read. Safe from several threads.
@@ -28,10 +30,14 @@ class HuggingFaceReader {
     std::vector<HuggingFacePiece> pieces;
     std::vector<SafetensorsFolder::Tensor> tensors;
   };
+  /// Finds the tensors of a parameter; their names go to `used`.
+  void Add(const HuggingFaceFamily& family, const ModelConfig& model, const ParameterSpec& spec,
+           std::set<std::string>& used);
   /// Reads elements [full, full + values.size()) of the whole parameter, which has `columns`.
   static void ReadRun(const Parameter& parameter, int64_t columns, int64_t full,
                       std::span<float> values);
 
+  std::string directory_;
   SafetensorsFolder folder_;
   std::map<std::string, Parameter> parameters_;
 };

@@ -50,13 +50,20 @@ Range Within(int64_t first, int64_t stride, int64_t count, int64_t begin, int64_
 }  // namespace
 
 HuggingFaceWriter::HuggingFaceWriter(const AtomicFolder& folder, const ModelConfig& model,
-                                     std::span<const ParameterSpec* const> parameters,
+                                     const ParameterStore& declared,
                                      const HuggingFaceOptions& options) {
   nlohmann::json config = ToHuggingFace(model);
   config["torch_dtype"] = TorchName(options.dtype);
   summary_.model_type = config["model_type"].get<std::string>();
   const HuggingFaceFamily& family = FindHuggingFaceFamily(summary_.model_type, model.name);
-  for (const ParameterSpec* parameter : parameters) AddParameter(family, model, *parameter);
+  for (const Parameter* parameter : declared.parameters()) {
+    AddParameter(family, model, parameter->spec);
+  }
+  for (const auto& buffer : declared.buffers().all()) {
+    if (buffer->kind != BufferKind::kState) continue;
+    buffers_.push_back(std::make_unique<ParameterSpec>(SpecOf(*buffer)));
+    AddParameter(family, model, *buffers_.back());
+  }
   MakeFiles(folder.temporary(), options);
   WriteJson(folder.temporary() + "/config.json", config);
 }
@@ -138,7 +145,13 @@ void HuggingFaceWriter::Read(const CheckpointReader& from, const Part& part, int
                              : Range{0, piece.rows};
   const Range cut =
       by_rows ? Range{0, columns} : Within(piece.first, piece.column_stride, columns, first, end);
+  const auto& buffers = from.header().buffers;
+  const auto buffer = buffers.find(part.parameter->name);
   const auto read = [&](int64_t row, int64_t column, std::span<float> target) {
+    if (buffer != buffers.end()) {
+      std::copy_n(buffer->second.begin() + (piece.begin + row), target.size(), target.begin());
+      return;
+    }
     from.Read(StateKind::kWeight, {.spec = part.parameter,
                                    .begin = (piece.begin + row) * columns + column,
                                    .values = target});

@@ -30,11 +30,11 @@ struct HuggingFaceSummary {
 
 class HuggingFaceWriter {
  public:
-  /// Makes room for `model` with all of its `parameters`, whole, in `folder`. Throws InputError
+  /// Makes room for `model` with all of its parameters and the buffers that belong to it, whole as
+  /// `declared` has them, in `folder`. Throws InputError
   /// when no Hugging Face model type describes the model, StorageError when there is no room.
   HuggingFaceWriter(const AtomicFolder& folder, const ModelConfig& model,
-                    std::span<const ParameterSpec* const> parameters,
-                    const HuggingFaceOptions& options);
+                    const ParameterStore& declared, const HuggingFaceOptions& options);
 
   /// Copies all weights from the checkpoint, a bounded part at a time, and flushes the files.
   /// `progress` is told the bytes done now and then; it may throw.
@@ -43,7 +43,7 @@ class HuggingFaceWriter {
   const HuggingFaceSummary& summary() const { return summary_; }
 
  private:
-  /// A piece of a parameter that is part of a tensor.
+  /// A piece of a parameter, or of a buffer, that is part of a tensor.
   struct Part {
     const ParameterSpec* parameter = nullptr;
     HuggingFacePiece piece;
@@ -61,6 +61,7 @@ class HuggingFaceWriter {
   static void Read(const CheckpointReader& from, const Part& part, int64_t first,
                    std::span<float> values);
 
+  std::vector<std::unique_ptr<ParameterSpec>> buffers_;  // as parameters
   std::vector<Tensor> tensors_;
   std::map<std::string, size_t> by_name_;
   std::vector<std::unique_ptr<SafetensorsWriter>> files_;

@@ -1,8 +1,11 @@
 #include "engine/comm/mpi_launch.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <string>
+#include <string_view>
 
 #include "engine/base/error.h"
 
@@ -24,11 +27,70 @@ std::optional<int> ParseNumber(const char* text) {
   return number;
 }
 
-int ReadNumber(const char* name) {
+/// `because` is set.
+int ReadNumber(const char* name, const char* launcher, const char* because) {
   const char* text = std::getenv(name);
   if (const std::optional<int> number = ParseNumber(text)) return *number;
-  throw EnvironmentError(fmt::format("{} is '{}' under mpirun; expected a number, as {} is set",
-                                     name, text == nullptr ? "" : text, kSize));
+  throw EnvironmentError(fmt::format("{} is '{}' under {}; expected a number, as {} is set", name,
+                                     text == nullptr ? "" : text, launcher, because));
+}
+
+// Of the steps that srun starts.
+constexpr char kStepSize[] = "SLURM_STEP_NUM_TASKS";
+constexpr char kStepRank[] = "SLURM_PROCID";
+constexpr char kStepLocalRank[] = "SLURM_LOCALID";
+constexpr char kStepTasks[] = "SLURM_STEP_TASKS_PER_NODE";
+constexpr char kStepNode[] = "SLURM_NODEID";
+/// The MPI library finds its ranks by it: set by srun --mpi=pmix.
+constexpr char kPmixRank[] = "PMIX_RANK";
+
+/// Tasks on node `index`, counted from 0, by a list such as "4(x2),1". nullopt for what is no such
+/// list, or too short.
+std::optional<int> TasksOnNode(std::string_view list, int index) {
+  while (!list.empty()) {
+    const std::string entry(list.substr(0, list.find(',')));
+    list.remove_prefix(std::min(list.size(), entry.size() + 1));
+    const size_t bracket = entry.find("(x");
+    int nodes = 1;
+    if (bracket != std::string::npos) {
+      const std::optional<int> repeats =
+          ParseNumber(entry.substr(bracket + 2, entry.size() - bracket - 3).c_str());
+      if (!repeats || !entry.ends_with(')')) return std::nullopt;
+      nodes = *repeats;
+    }
+    if (index < nodes) return ParseNumber(entry.substr(0, bracket).c_str());
+    index -= nodes;
+  }
+  return std::nullopt;
+}
+
+/// This process as one of several in a step of Slurm's whose ranks find each other.
+std::optional<MpiLaunch> FindStepLaunch() {
+  const char* size = std::getenv(kStepSize);
+  if (size == nullptr || std::getenv(kPmixRank) == nullptr) return std::nullopt;
+  MpiLaunch launch = {.launcher = "srun", .size = ReadNumber(kStepSize, "srun", kPmixRank)};
+  if (launch.size <= 1) return std::nullopt;
+  launch.rank = ReadNumber(kStepRank, "srun", kStepSize);
+  launch.local_rank = ReadNumber(kStepLocalRank, "srun", kStepSize);
+  const char* tasks = std::getenv(kStepTasks);
+  const std::optional<int> local =
+      TasksOnNode(tasks == nullptr ? "" : tasks, ReadNumber(kStepNode, "srun", kStepSize));
+  if (!local) {
+    throw EnvironmentError(fmt::format("{} is '{}' under srun; expected tasks such as 4(x2),1",
+                                       kStepTasks, tasks == nullptr ? "" : tasks));
+  }
+  launch.local_size = *local;
+  return launch;
+}
+
+void CheckPlace(const MpiLaunch& launch) {
+  if (launch.rank < launch.size && launch.local_rank < launch.local_size &&
+      launch.local_size <= launch.size) {
+    return;
+  }
+  throw EnvironmentError(fmt::format(
+      "{} says that this is rank {} of {}, and on its node {} of {}, which contradict each other",
+      launch.launcher, launch.rank, launch.size, launch.local_rank, launch.local_size));
 }
 
 /// How a launcher tells a process its place.
@@ -44,7 +106,7 @@ struct OtherLauncher {
 // counts is the step, which srun alone starts.
 constexpr OtherLauncher kOtherLaunchers[] = {
     {"torchrun", "WORLD_SIZE", "RANK"},
-    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", /*rank_alone=*/true},
+    {"srun", kStepSize, kStepRank, /*rank_alone=*/true},
     {"an MPI that is not Open MPI", "PMI_SIZE", "PMI_RANK"},
     {"MVAPICH", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
 };
@@ -65,7 +127,8 @@ void Refuse(const OtherLauncher& launcher) {
   if (*size > 1) {
     throw EnvironmentError(fmt::format(
         "{} says that this is process {} of {} ({}={}), but every one of them would run "
-        "all ranks; expected one process, or Open MPI's mpirun to start the ranks",
+        "all ranks; expected one process, or ranks started by Open MPI's mpirun or by srun "
+        "--mpi=pmix",
         launcher.name, *rank, *size, launcher.size, *size));
   }
 }
@@ -81,18 +144,16 @@ std::optional<MpiLaunch> FindMpiLaunch() {
                       "none of it",
                       name, kSize));
     }
-    return std::nullopt;
+    const std::optional<MpiLaunch> step = FindStepLaunch();
+    if (step) CheckPlace(*step);
+    return step;
   }
-  const MpiLaunch launch = {.rank = ReadNumber(kRank),
-                            .size = ReadNumber(kSize),
-                            .local_rank = ReadNumber(kLocalRank),
-                            .local_size = ReadNumber(kLocalSize)};
-  if (launch.rank >= launch.size || launch.local_rank >= launch.local_size ||
-      launch.local_size > launch.size) {
-    throw EnvironmentError(fmt::format("{}={}, {}={}, {}={} and {}={} contradict each other", kRank,
-                                       launch.rank, kSize, launch.size, kLocalRank,
-                                       launch.local_rank, kLocalSize, launch.local_size));
-  }
+  const auto number = [](const char* name) { return ReadNumber(name, "mpirun", kSize); };
+  const MpiLaunch launch = {.rank = number(kRank),
+                            .size = number(kSize),
+                            .local_rank = number(kLocalRank),
+                            .local_size = number(kLocalSize)};
+  CheckPlace(launch);
   return launch;
 }
 

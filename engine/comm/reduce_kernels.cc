@@ -131,6 +131,8 @@ void ReduceRange(DType dtype, ReduceOp op, std::span<const void* const> sources,
     case DType::kF8E4M3:
     case DType::kF8E5M2:
     case DType::kU16:
+    case DType::kI8:
+    case DType::kU8:
       break;
   }
   TRIMTAB_ASSERT(false, "no sum or maximum of {}", Name(dtype));

@@ -1,5 +1,6 @@
 #include "engine/config/hugging_face.h"
 
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -179,15 +180,12 @@ void ReadMixtral(ConfigFile& file, ModelConfig& model) {
   file.RequireNeutral("router_jitter_noise", 0.0, "noise on what the router reads");
 }
 
-void ReadQwen3Moe(ConfigFile& file, ModelConfig& model) {
-  ReadQwen3(file, model);
+// What versions 2 and 3 call alike.
+void ReadQwenExperts(ConfigFile& file, ModelConfig& model) {
   StrictObject& object = file.object();
   MoeConfig& moe = model.moe;
-  moe.num_experts = 128;
-  moe.router_topk = 8;
-  moe.ffn_hidden_size = 768;
-  object.Integer("num_experts", moe.num_experts, 1, kMaxHeads);
-  object.Integer("num_experts_per_tok", moe.router_topk, 1, kMaxHeads);
+  object.Integer("num_experts", moe.num_experts, 1, kMaxExperts);
+  object.Integer("num_experts_per_tok", moe.router_topk, 1, kMaxExperts);
   object.Integer("moe_intermediate_size", moe.ffn_hidden_size, 1, kMaxFfn);
   object.Boolean("norm_topk_prob", moe.norm_topk);
   object.Number("router_aux_loss_coef", moe.aux_loss_coeff, 0, 1e6);
@@ -196,6 +194,127 @@ void ReadQwen3Moe(ConfigFile& file, ModelConfig& model) {
   moe.layer_offset = moe.layer_freq - 1;
   file.RequireNeutral("mlp_only_layers", nlohmann::json::array(),
                       "a list of layers without experts");
+}
+
+void ReadQwen3Moe(ConfigFile& file, ModelConfig& model) {
+  ReadQwen3(file, model);
+  model.moe.num_experts = 128;
+  model.moe.router_topk = 8;
+  model.moe.ffn_hidden_size = 768;
+  ReadQwenExperts(file, model);
+}
+
+void ReadQwen2Moe(ConfigFile& file, ModelConfig& model) {
+  file.Activation("hidden_act", "silu", model);
+  ReadQwen2(file, model);
+  bool bias = true;
+  file.object().Boolean("qkv_bias", bias);
+  model.qkv_bias = bias;
+  model.moe.num_experts = 60;
+  model.moe.router_topk = 4;
+  model.moe.ffn_hidden_size = 1408;
+  model.moe.shared_ffn_hidden_size = 5632;
+  file.object().Integer("shared_expert_intermediate_size", model.moe.shared_ffn_hidden_size, 1,
+                        kMaxFfn);
+  ReadQwenExperts(file, model);
+}
+
+// Of versions 2 and 3: latent attention.
+void ReadLatentAttention(ConfigFile& file, ModelConfig& model) {
+  StrictObject& object = file.object();
+  LatentConfig& latent = model.latent;
+  object.Integer("q_lora_rank", latent.q_lora_rank, 1, kMaxHidden);
+  object.Integer("kv_lora_rank", latent.kv_lora_rank, 1, kMaxHidden, Need::kRequired);
+  object.Integer("qk_nope_head_dim", latent.qk_nope_head_dim, 1, kMaxHidden, Need::kRequired);
+  object.Integer("qk_rope_head_dim", latent.qk_rope_head_dim, 1, kMaxHidden, Need::kRequired);
+  object.Integer("v_head_dim", latent.v_head_dim, 1, kMaxHidden, Need::kRequired);
+  model.head_dim = 0;  // newer files call what turns so
+  file.RequireNeutral("attention_bias", false, "a bias in attention");
+  file.RequireNeutral("rope_interleave", true, "turning halves of what turns");
+  file.RequireNeutral("rms_norm_eps", 1e-6, "an epsilon that compressed vectors do not share");
+  file.Rope(model);
+  if (model.rope_scaling.kind != RopeScalingKind::kYarn) return;
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    double exponent = 0;
+    file.Within(key).object().Number("mscale_all_dim", exponent, 1e-6, 1e6);
+    if (exponent > 0) model.attention_scale = LatentAttentionScale(model, exponent);
+  }
+}
+
+void ReadDeepSeekExperts(ConfigFile& file, ModelConfig& model) {
+  StrictObject& object = file.object();
+  MoeConfig& moe = model.moe;
+  object.Integer("n_routed_experts", moe.num_experts, 1, kMaxExperts, Need::kRequired);
+  object.Integer("num_experts_per_tok", moe.router_topk, 1, kMaxExperts, Need::kRequired);
+  object.Integer("moe_intermediate_size", moe.ffn_hidden_size, 1, kMaxFfn, Need::kRequired);
+  int64_t shared = 0;
+  object.Integer("n_shared_experts", shared, 0, kMaxExperts);
+  moe.shared_ffn_hidden_size = shared * moe.ffn_hidden_size;
+  object.Integer("first_k_dense_replace", moe.first_k_dense, 0, kMaxLayers);
+  object.Integer("moe_layer_freq", moe.layer_freq, 1, kMaxLayers);
+  object.Number("routed_scaling_factor", moe.topk_scaling_factor, 1e-6, 1e6);
+  object.Number("aux_loss_alpha", moe.aux_loss_coeff, 0, 1e6);
+  file.RequireNeutral("seq_aux", true, "a loss over all sequences that balances experts");
+}
+
+void ReadGroups(ConfigFile& file, ModelConfig& model) {
+  file.object().Integer("n_group", model.moe.num_groups, 1, kMaxExpertGroups);
+  file.object().Integer("topk_group", model.moe.group_topk, 1, kMaxExpertGroups);
+}
+
+void ReadDeepSeekV2(ConfigFile& file, ModelConfig& model) {
+  file.Activation("hidden_act", "silu", model);
+  ReadLatentAttention(file, model);
+  ReadDeepSeekExperts(file, model);
+  file.RequireNeutral("scoring_func", "softmax", "another score");
+  file.RequireNeutral("norm_topk_prob", false, "weights divided by their sum");
+  std::string method = "greedy";
+  file.object().Choice("topk_method", method,
+                       std::array<std::string, 2>{"greedy", "group_limited_greedy"});
+  if (method == "group_limited_greedy") ReadGroups(file, model);
+}
+
+void ReadDeepSeekV3(ConfigFile& file, ModelConfig& model) {
+  file.Activation("hidden_act", "silu", model);
+  ReadLatentAttention(file, model);
+  ReadDeepSeekExperts(file, model);
+  ReadGroups(file, model);
+  file.object().Boolean("norm_topk_prob", model.moe.norm_topk);
+  file.RequireNeutral("scoring_func", "sigmoid", "another score");
+  file.RequireNeutral("topk_method", "noaux_tc", "another choice of experts");
+  file.object().Integer("num_nextn_predict_layers", model.mtp_modules, 0, kMaxLayers);
+}
+
+void ReadGptOss(ConfigFile& file, ModelConfig& model) {
+  StrictObject& object = file.object();
+  file.RequireNeutral("hidden_act", "silu", "another activation");
+  file.RequireNeutral("swiglu_limit", 7.0, "another limit of the activation");
+  file.RequireNeutral("attention_bias", true, "attention without biases");
+  file.Rope(model);
+  file.Nullable("sliding_window", model.sliding_window, kMaxSequence);
+  MoeConfig& moe = model.moe;
+  object.Integer("num_local_experts", moe.num_experts, 1, kMaxExperts, Need::kRequired);
+  object.Integer("num_experts_per_tok", moe.router_topk, 1, kMaxExperts, Need::kRequired);
+  moe.ffn_hidden_size = model.ffn_hidden_size;
+  moe.aux_loss_coeff = 0.9;
+  object.Number("router_aux_loss_coef", moe.aux_loss_coeff, 0, 1e6);
+}
+
+void ReadDbrx(ConfigFile& file, ModelConfig& model) {
+  {
+    ConfigFile in = file.Within("attn_config");
+    in.object().Integer("kv_n_heads", model.num_kv_heads, 1, kMaxHeads);
+    in.object().Number("clip_qkv", model.qkv_clip, 1e-6, 1e6);
+    in.object().Number("rope_theta", model.rope_theta, 1.0, 1e12);
+  }
+  ConfigFile in = file.Within("ffn_config");
+  MoeConfig& moe = model.moe;
+  in.object().Integer("ffn_hidden_size", model.ffn_hidden_size, 1, kMaxFfn, Need::kRequired);
+  moe.ffn_hidden_size = model.ffn_hidden_size;
+  in.object().Integer("moe_num_experts", moe.num_experts, 1, kMaxExperts, Need::kRequired);
+  in.object().Integer("moe_top_k", moe.router_topk, 1, kMaxExperts, Need::kRequired);
+  in.object().Number("moe_loss_weight", moe.aux_loss_coeff, 0, 1e6);
+  in.RequireNeutral("moe_normalize_expert_weights", 1, "weights of another norm");
 }
 
 struct ModelType {
@@ -223,6 +342,11 @@ constexpr ModelType kTypes[] = {
     {"glm4", Glm4Family, ReadGlm},
     {"mixtral", MixtralFamily, ReadMixtral},
     {"qwen3_moe", Qwen3MoeFamily, ReadQwen3Moe},
+    {"qwen2_moe", Qwen2MoeFamily, ReadQwen2Moe},
+    {"deepseek_v2", DeepSeekV2Family, ReadDeepSeekV2},
+    {"deepseek_v3", DeepSeekV3Family, ReadDeepSeekV3},
+    {"gpt_oss", GptOssFamily, ReadGptOss},
+    {"dbrx", DbrxFamily, ReadDbrx},
 };
 
 const ModelType& TypeOf(const StrictObject& object, const std::string& name) {
@@ -246,6 +370,7 @@ ModelConfig ModelConfigFromHuggingFace(const nlohmann::json& json, const std::st
   ModelConfig model = type.family();
   file.Sizes(model);
   type.read(file, model);
+  file.RequireSizes(model);
   file.LayerTypes(model);
   Simplify(model);
   return model;

@@ -111,8 +111,8 @@ void ConfigFile::Sizes(ModelConfig& model) {
   Integer(kHeads, model.num_heads, kMaxHeads, Need::kRequired);
   model.num_kv_heads = model.num_heads;
   Integer(kKvHeads, model.num_kv_heads, kMaxHeads);
-  model.ffn_hidden_size = 4 * model.hidden_size;
-  Integer(kFfn, model.ffn_hidden_size, kMaxFfn, model.gated() ? Need::kRequired : Need::kOptional);
+  model.ffn_hidden_size = model.gated() ? 0 : 4 * model.hidden_size;
+  Integer(kFfn, model.ffn_hidden_size, kMaxFfn);
   model.max_sequence_length = kUsualPositions;
   Integer(kPositions, model.max_sequence_length, kMaxSequence,
           model.position == PositionKind::kLearned ? Need::kRequired : Need::kOptional);
@@ -120,6 +120,12 @@ void ConfigFile::Sizes(ModelConfig& model) {
   Number(kEpsilon, model.norm_epsilon, 1e-30, 1.0);
   object_.Number("initializer_range", model.init_std, 0.0, 10.0);
   object_.Boolean("tie_word_embeddings", model.tied_embeddings);
+}
+
+void ConfigFile::RequireSizes(ModelConfig& model) {
+  if (model.ffn_hidden_size == 0) {
+    Integer(kFfn, model.ffn_hidden_size, kMaxFfn, Need::kRequired);
+  }
 }
 
 void ConfigFile::Activation(const std::string& key, const std::string& usual, ModelConfig& model) {

@@ -27,6 +27,8 @@ class ConfigFile {
 
   /// Name, sizes, epsilon, standard deviation, tied embeddings.
   void Sizes(ModelConfig& model);
+  /// Refuses a file that neither Sizes nor its type found the width of a gated MLP in.
+  void RequireSizes(ModelConfig& model);
   /// The activation `key` names, gated if the model's is; `usual` if the key is missing.
   void Activation(const std::string& key, const std::string& usual, ModelConfig& model);
   /// Base, turned fraction and scaling of rotary positions, at the top level or (from Transformers

@@ -27,6 +27,15 @@ int64_t MlpSize(const ModelConfig& model, int64_t ffn) {
   return model.hidden_size * (model.fc1_size(ffn) + ffn) + biases;
 }
 
+/// Parameters of attention.
+int64_t AttentionSize(const ModelConfig& model) {
+  const int64_t head_norms = model.query_key_norm ? 2 * model.head_size() : 0;
+  const int64_t latent_norms = model.latent.q_lora_rank + model.latent.kv_lora_rank;
+  return model.attention_weights() + (model.has_qkv_bias() ? model.qkv_size() : 0) +
+         (model.bias ? model.hidden_size : 0) + head_norms + latent_norms +
+         (model.attention_sinks ? model.num_heads : 0);
+}
+
 /// Parameters of an MLP with experts, of which `experts` are counted.
 int64_t MoeSize(const ModelConfig& model, int64_t experts) {
   const MoeConfig& moe = model.moe;
@@ -56,10 +65,11 @@ int64_t ModelConfig::padded_vocab_size(int64_t tp) const {
 
 bool ModelConfig::gated() const {
   return activation == ActivationKind::kSwiGlu || activation == ActivationKind::kGeGlu ||
-         activation == ActivationKind::kGeGluErf;
+         activation == ActivationKind::kGeGluErf || activation == ActivationKind::kClampedSwiGlu;
 }
 
 int64_t ModelConfig::rotary_size() const {
+  if (latent.used()) return latent.qk_rope_head_dim;
   // A product that rounds to just below a whole number is that number.
   return static_cast<int64_t>(
       std::floor(static_cast<double>(head_size()) * rotary_fraction + 1e-9));
@@ -70,21 +80,39 @@ LayerKind ModelConfig::layer_kind(int64_t layer) const {
   return {.sliding_window = full ? 0 : sliding_window, .moe = moe.is_moe_layer(layer)};
 }
 
+int64_t ModelConfig::attention_weights() const {
+  const int64_t out = attention_size() * hidden_size;
+  if (!latent.used()) return hidden_size * qkv_size() + out;
+  const int64_t queries = num_heads * head_size();
+  const int64_t rank = latent.q_lora_rank;
+  const int64_t query = rank > 0 ? rank * (hidden_size + queries) : hidden_size * queries;
+  const int64_t down = hidden_size * (latent.kv_lora_rank + latent.qk_rope_head_dim);
+  const int64_t up =
+      latent.kv_lora_rank * num_heads * (latent.qk_nope_head_dim + latent.v_head_dim);
+  return query + down + up + out;
+}
+
 int64_t ModelConfig::parameter_count() const {
   const int64_t norm_size = has_norm_bias() ? 2 * hidden_size : hidden_size;
   const int64_t layer_norms = block == BlockKind::kParallelShared ? 1
                               : block == BlockKind::kSandwich     ? 4
                                                                   : 2;
-  const int64_t attention = hidden_size * qkv_size() + attention_size() * hidden_size +
-                            (has_qkv_bias() ? qkv_size() : 0) + (bias ? hidden_size : 0) +
-                            (query_key_norm ? 2 * head_size() : 0);
   const int64_t moe_layers = MoeLayers(*this);
   const int64_t mlps = (num_layers - moe_layers) * MlpSize(*this, ffn_hidden_size) +
                        moe_layers * MoeSize(*this, moe.num_experts);
   const int64_t positions = position == PositionKind::kLearned ? position_rows() * hidden_size : 0;
   const int64_t embeddings = (tied_embeddings ? 1 : 2) * vocab_size * hidden_size;
   const int64_t ends = (embedding_norm ? 2 : 1) * norm_size + (output_bias ? vocab_size : 0);
-  return num_layers * (attention + layer_norms * norm_size) + mlps + positions + embeddings + ends;
+  return num_layers * (AttentionSize(*this) + layer_norms * norm_size) + mlps + positions +
+         embeddings + ends;
+}
+
+int64_t ModelConfig::mtp_parameter_count() const {
+  // Norms of the token and of the stream, their projection back to one, a layer, the last norm.
+  const int64_t norm_size = has_norm_bias() ? 2 * hidden_size : hidden_size;
+  const int64_t mlp =
+      moe.used() ? MoeSize(*this, moe.num_experts) : MlpSize(*this, ffn_hidden_size);
+  return 2 * hidden_size * hidden_size + AttentionSize(*this) + mlp + 5 * norm_size;
 }
 
 int64_t ModelConfig::active_parameter_count() const {

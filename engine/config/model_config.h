@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/config/latent_config.h"
 #include "engine/config/moe_config.h"
 #include "engine/config/rope_scaling.h"
 
@@ -18,6 +19,8 @@ namespace trimtab {
 enum class NormKind { kLayerNorm, kRmsNorm };
 /// kGelu and kGeGlu take the tanh approximation of GELU, kGeluErf and kGeGluErf the function
 /// itself; kSquaredRelu is max(x, 0)^2. Those ending in Glu multiply it by a second projection.
+/// kClampedSwiGlu: x sigmoid(1.702 x) of an x of at most 7, times 1 + the second kept within 7
+/// (GPT-OSS).
 enum class ActivationKind {
   kGelu,
   kSwiGlu,
@@ -26,6 +29,7 @@ enum class ActivationKind {
   kSquaredRelu,
   kGeGlu,
   kGeGluErf,
+  kClampedSwiGlu,
 };
 enum class PositionKind { kLearned, kRope, kAlibi, kNone };
 
@@ -82,19 +86,34 @@ struct ModelConfig {
   double attention_scale = 0;         // multiplies the scores; 0 = 1 / sqrt(D)
   bool query_key_norm = false;        // an RMSNorm over D of every query and key head
   double qkv_clip = 0;                // queries, keys, values are clamped to +-this; 0 = not
+  bool attention_sinks = false;       // a learned logit per head beside the scores: GPT-OSS
   int64_t position_offset = 0;        // row of the learned table for position 0: OPT's 2
   double rotary_fraction = 1.0;       // of D that rotary positions turn, the first dims
   bool rotary_interleaved = false;    // pairs are dims 2i, 2i + 1, not i, i + half
   RopeScaling rope_scaling{};
   int64_t sliding_window = 0;         // as in LayerKind; 0 = no layer has one
   int64_t full_attention_period = 0;  // of so many layers the last has no window; 0 = all have it
+  LatentConfig latent{};
   MoeConfig moe{};
+  // Layers that a published checkpoint has beside these, each of which predicts one token further
+  // (multi-token prediction, arXiv:2404.19737): counted, neither trained nor loaded.
+  int64_t mtp_modules = 0;
 
-  int64_t head_size() const { return head_dim > 0 ? head_dim : hidden_size / num_heads; }  // D
-  /// Columns of the attention's result: H * D.
-  int64_t attention_size() const { return num_heads * head_size(); }
-  /// Columns of the fused query/key/value projection: (H + 2 * kv heads) * D.
-  int64_t qkv_size() const { return (num_heads + 2 * num_kv_heads) * head_size(); }
+  /// Of queries and keys: D.
+  int64_t head_size() const {
+    if (latent.used()) return latent.qk_nope_head_dim + latent.qk_rope_head_dim;
+    return head_dim > 0 ? head_dim : hidden_size / num_heads;
+  }
+  /// Of values: Dv.
+  int64_t value_size() const { return latent.used() ? latent.v_head_dim : head_size(); }
+  /// Columns of the attention's result: H * Dv.
+  int64_t attention_size() const { return num_heads * value_size(); }
+  /// Columns of queries, keys and values: H * D + kv heads * (D + Dv).
+  int64_t qkv_size() const {
+    return num_heads * head_size() + num_kv_heads * (head_size() + value_size());
+  }
+  /// Elements of the matrices that attention multiplies a token by in one layer.
+  int64_t attention_weights() const;
   /// Whether the activation multiplies two projections.
   bool gated() const;
   /// Width of the first projection of an MLP of width `ffn`: that, or twice that if gated (gate and
@@ -104,7 +123,8 @@ struct ModelConfig {
   bool has_qkv_bias() const { return qkv_bias.value_or(bias); }
   bool has_mlp_bias() const { return mlp_bias.value_or(bias); }
   bool has_norm_bias() const { return norm == NormKind::kLayerNorm && norm_bias; }
-  /// Dims of a head that rotary positions turn: D * rotary_fraction, rounded down.
+  /// Dims of a head that rotary positions turn: D * rotary_fraction, rounded down; of latent
+  /// attention those that do.
   int64_t rotary_size() const;
   /// Rows of the learned position table.
   int64_t position_rows() const { return max_sequence_length + position_offset; }
@@ -113,6 +133,8 @@ struct ModelConfig {
   int64_t padded_vocab_size(int64_t tp) const;
   /// Elements of a checkpoint, with the unpadded vocabulary.
   int64_t parameter_count() const;
+  /// Of one multi-token-prediction module, without the token table and output that it shares.
+  int64_t mtp_parameter_count() const;
   /// Of these, what one token is multiplied by or looks up: k of the E experts.
   int64_t active_parameter_count() const;
   /// Elements of the matrices that a token is multiplied by in the MLPs and experts of all layers.

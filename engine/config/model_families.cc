@@ -161,6 +161,56 @@ ModelConfig GrokFamily() {
   return model;
 }
 
+ModelConfig Qwen2MoeFamily() {
+  ModelConfig model = Qwen2Family();
+  model.moe.pre_softmax = true;
+  model.moe.aux_loss_coeff = 0.001;
+  model.moe.shared_expert_gate = true;
+  return model;
+}
+
+ModelConfig DeepSeekV2Family() {
+  ModelConfig model = LlamaFamily();
+  model.rotary_interleaved = true;
+  model.moe.pre_softmax = true;
+  model.moe.aux_loss_coeff = 0.001;
+  return model;
+}
+
+ModelConfig DeepSeekV3Family() {
+  ModelConfig model = LlamaFamily();
+  model.rotary_interleaved = true;
+  model.moe.score = RouterScore::kSigmoid;
+  model.moe.norm_topk = true;
+  model.moe.group_score = GroupScore::kSumOfTopTwo;
+  model.moe.expert_bias = true;
+  model.moe.aux_loss_coeff = 0.0001;
+  return model;
+}
+
+ModelConfig GptOssFamily() {
+  ModelConfig model = LlamaFamily();
+  model.activation = ActivationKind::kClampedSwiGlu;
+  model.bias = true;
+  model.attention_sinks = true;
+  model.sliding_window = 128;
+  model.full_attention_period = 2;
+  model.moe.router_bias = true;
+  return model;
+}
+
+ModelConfig DbrxFamily() {
+  ModelConfig model = LlamaFamily();
+  model.norm = NormKind::kLayerNorm;
+  model.norm_bias = false;
+  return model;
+}
+
+double LatentAttentionScale(const ModelConfig& model, double exponent) {
+  const double m = 0.1 * exponent * std::log(model.rope_scaling.factor) + 1.0;
+  return m * m / std::sqrt(static_cast<double>(model.head_size()));
+}
+
 void Simplify(ModelConfig& model) {
   if (model.head_dim * model.num_heads == model.hidden_size) model.head_dim = 0;
   if (model.attention_scale == 1.0 / std::sqrt(static_cast<double>(model.head_size()))) {

@@ -33,9 +33,19 @@ ModelConfig MixtralFamily();
 ModelConfig Qwen3MoeFamily();
 /// Grok-1, by xai-org's model.py; the scales are left to the model too.
 ModelConfig GrokFamily();
+ModelConfig Qwen2MoeFamily();
+ModelConfig DeepSeekV2Family();
+ModelConfig DeepSeekV3Family();
+ModelConfig GptOssFamily();
+ModelConfig DbrxFamily();
 
 /// Clears fields that say what holds without them, so that equal models compare equal.
 void Simplify(ModelConfig& model);
+
+/// What scores of latent attention are multiplied by where yarn has scaled its positions: m^2 /
+/// sqrt(D), m = 0.1 * exponent * ln(factor) + 1, for cos and sin are left as they are (DeepSeek's
+/// mscale_all_dim).
+double LatentAttentionScale(const ModelConfig& model, double exponent);
 
 /// The scaling of rotary positions in Llama 3.1 (factor 8) and 3.2 (factor 32).
 RopeScaling Llama3Scaling(double factor);

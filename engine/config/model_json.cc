@@ -12,8 +12,8 @@ namespace {
 
 // Names in JSON of the values of each enum, in the enum's order.
 const std::array<std::string, 2> kNormNames = {"layernorm", "rmsnorm"};
-const std::array<std::string, 7> kActivationNames = {"gelu",         "swiglu", "gelu_erf", "relu",
-                                                     "squared_relu", "geglu",  "geglu_erf"};
+const std::array<std::string, 8> kActivationNames = {
+    "gelu", "swiglu", "gelu_erf", "relu", "squared_relu", "geglu", "geglu_erf", "clamped_swiglu"};
 const std::array<std::string, 4> kPositionNames = {"learned", "rope", "alibi", "none"};
 const std::array<std::string, 5> kBlockNames = {"sequential", "parallel", "parallel_shared_norm",
                                                 "sandwich", "deep_norm"};
@@ -74,6 +74,7 @@ constexpr Switch kSwitches[] = {
     {"embedding_norm", &ModelConfig::embedding_norm},
     {"output_bias", &ModelConfig::output_bias},
     {"query_key_norm", &ModelConfig::query_key_norm},
+    {"attention_sinks", &ModelConfig::attention_sinks},
     {"rotary_interleaved", &ModelConfig::rotary_interleaved},
 };
 
@@ -111,6 +112,7 @@ constexpr Integer kIntegers[] = {
     {"position_offset", &ModelConfig::position_offset, 0, kMaxSequence},
     {"sliding_window", &ModelConfig::sliding_window, 0, kMaxSequence},
     {"full_attention_period", &ModelConfig::full_attention_period, 0, kMaxLayers},
+    {"mtp_modules", &ModelConfig::mtp_modules, 0, kMaxLayers},
 };
 
 void ReadFamilyFields(StrictObject& object, ModelConfig& model) {
@@ -177,6 +179,9 @@ ModelConfig ModelConfigFromJson(const nlohmann::json& json, const std::string& w
   object.Number("init_std", model.init_std, 0.0, 10.0);
   object.Integer("make_vocab_size_divisible_by", model.make_vocab_size_divisible_by, 1, kMaxVocab);
   ReadFamilyFields(object, model);
+  if (const nlohmann::json* latent = object.Find("latent_attention")) {
+    model.latent = LatentConfigFromJson(*latent, object.Where("latent_attention"));
+  }
   if (const nlohmann::json* moe = object.Find("moe")) {
     model.moe = MoeConfigFromJson(*moe, object.Where("moe"));
   }
@@ -203,6 +208,7 @@ nlohmann::json ToJson(const ModelConfig& model) {
                          {"init_std", model.init_std},
                          {"make_vocab_size_divisible_by", model.make_vocab_size_divisible_by}};
   WriteFamilyFields(model, json);
+  if (model.latent.used()) json["latent_attention"] = ToJson(model.latent);
   if (model.moe.used()) json["moe"] = ToJson(model.moe);
   return json;
 }

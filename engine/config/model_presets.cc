@@ -188,6 +188,32 @@ constexpr MoeRow kQwen3Moe[] = {
     {{"qwen3-235b-a22b", 94, 4096, 64, 4, 12288, 151936, 40960, false, 1e-6, 1e6, 128},
      {128, 8, 1536}},
 };
+constexpr MoeRow kQwen2Moe[] = {
+    {{"qwen1.5-moe-a2.7b", 24, 2048, 16, 16, 5632, 151936, 8192, false, 1e-6, 1e6}, {60, 4, 1408}},
+    {{"qwen2-57b-a14b", 28, 3584, 28, 4, 18944, 151936, 131072, false, 1e-6, 1e6}, {64, 8, 2560}},
+};
+constexpr MoeRow kDeepSeekV2Lite[] = {
+    {{"deepseek-v2-lite", 27, 2048, 16, 16, 10944, 102400, 163840, false, 1e-6}, {64, 6, 1408}},
+};
+constexpr MoeRow kDeepSeekV2[] = {
+    {{"deepseek-v2", 60, 5120, 128, 128, 12288, 102400, 163840, false, 1e-6}, {160, 6, 1536}},
+};
+constexpr MoeRow kDeepSeekV3[] = {
+    {{"deepseek-v3", 61, 7168, 128, 128, 18432, 129280, 163840, false, 1e-6},
+     {256, 8, 2048, 0.0001}},
+    {{"deepseek-r1", 61, 7168, 128, 128, 18432, 129280, 163840, false, 1e-6},
+     {256, 8, 2048, 0.0001}},
+};
+constexpr MoeRow kGptOss[] = {
+    {{"gpt-oss-20b", 24, 2880, 64, 8, 2880, 201088, 131072, false, 1e-5, 150000.0, 64},
+     {32, 4, 2880, 0.9}},
+    {{"gpt-oss-120b", 36, 2880, 64, 8, 2880, 201088, 131072, false, 1e-5, 150000.0, 64},
+     {128, 4, 2880, 0.9}},
+};
+constexpr MoeRow kDbrx[] = {
+    {{"dbrx-132b", 40, 6144, 48, 8, 10752, 100352, 32768, false, 1e-5, 500000.0},
+     {16, 4, 10752, 0.05}},
+};
 constexpr MoeRow kGrok[] = {
     {{"grok-1", 64, 6144, 48, 8, 32768, 131072, 8192, true}, {8, 2, 32768, 0}},
 };
@@ -232,6 +258,18 @@ void ScaleByHiddenSize(ModelConfig& model) {
   model.embedding_scale = std::sqrt(static_cast<double>(model.hidden_size));
 }
 
+/// What the models of DeepSeek have in common beside their families.
+void MakeLatent(int64_t query_rank, double scale_exponent, ModelConfig& model) {
+  model.latent = {.q_lora_rank = query_rank,
+                  .kv_lora_rank = 512,
+                  .qk_nope_head_dim = 128,
+                  .qk_rope_head_dim = 64,
+                  .v_head_dim = 128};
+  model.rope_scaling = {
+      .kind = RopeScalingKind::kYarn, .factor = 40, .original_length = 4096, .attention_factor = 1};
+  model.attention_scale = LatentAttentionScale(model, scale_exponent);
+}
+
 std::vector<ModelConfig> MakePresets() {
   std::vector<ModelConfig> models;
   Append(kGpt2, Gpt2Family(), models);
@@ -267,6 +305,36 @@ std::vector<ModelConfig> MakePresets() {
   Append(kGlm4Biased, Glm4Family(), models, [](ModelConfig& model) { model.qkv_bias = true; });
   Append(kGlm4, Glm4Family(), models);
   Append(kMixtral, MixtralFamily(), models);
+  Append(kQwen2Moe, Qwen2MoeFamily(), models, [](ModelConfig& model) {
+    model.moe.shared_ffn_hidden_size = model.moe.ffn_hidden_size * (model.num_layers == 24 ? 4 : 8);
+  });
+  Append(kDeepSeekV2Lite, DeepSeekV2Family(), models, [](ModelConfig& model) {
+    MakeLatent(0, 0.707, model);
+    model.moe.shared_ffn_hidden_size = 2 * model.moe.ffn_hidden_size;
+    model.moe.first_k_dense = 1;
+  });
+  Append(kDeepSeekV2, DeepSeekV2Family(), models, [](ModelConfig& model) {
+    MakeLatent(1536, 0.707, model);
+    model.moe.shared_ffn_hidden_size = 2 * model.moe.ffn_hidden_size;
+    model.moe.first_k_dense = 1;
+    model.moe.num_groups = 8;
+    model.moe.group_topk = 3;
+    model.moe.topk_scaling_factor = 16;
+  });
+  Append(kDeepSeekV3, DeepSeekV3Family(), models, [](ModelConfig& model) {
+    MakeLatent(1536, 1, model);
+    model.moe.shared_ffn_hidden_size = model.moe.ffn_hidden_size;
+    model.moe.first_k_dense = 3;
+    model.moe.num_groups = 8;
+    model.moe.group_topk = 4;
+    model.moe.topk_scaling_factor = 2.5;
+    model.mtp_modules = 1;
+  });
+  Append(kGptOss, GptOssFamily(), models, [](ModelConfig& model) {
+    model.rope_scaling = {
+        .kind = RopeScalingKind::kYarn, .factor = 32, .original_length = 4096, .truncate = false};
+  });
+  Append(kDbrx, DbrxFamily(), models, [](ModelConfig& model) { model.qkv_clip = 8; });
   Append(kGrok, GrokFamily(), models, [](ModelConfig& model) {
     ScaleByHiddenSize(model);
     model.logit_scale = 1.0 / std::sqrt(3.0);

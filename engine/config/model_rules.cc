@@ -7,7 +7,8 @@ constexpr Rule kRules[] = {
     {"hidden-divisible-by-heads",
      "Heads divide the hidden size evenly, or have a size of their own.",
      [](const RunConfig& run) {
-       return run.model.head_dim > 0 || run.model.hidden_size % run.model.num_heads == 0;
+       const ModelConfig& model = run.model;
+       return model.latent.used() || model.head_dim > 0 || model.hidden_size % model.num_heads == 0;
      },
      [](const RunConfig& run) {
        return NotDivisible("hidden_size", run.model.hidden_size, "num_heads", run.model.num_heads);
@@ -29,10 +30,13 @@ constexpr Rule kRules[] = {
            "of at least 2",
            run.model.head_size(), run.model.rotary_fraction, run.model.rotary_size());
      }},
-    {"qkv-clip-unsupported", "Queries, keys and values are not clamped.",
-     [](const RunConfig& run) { return run.model.qkv_clip == 0; },
+    {"latent-attention-consistent", "What the model says of its latent attention fits together.",
+     [](const RunConfig& run) { return LatentFault(run.model).empty(); },
+     [](const RunConfig& run) { return "latent_attention: " + LatentFault(run.model); }},
+    {"latent-fp8-unsupported", "Latent attention computes in fp32, bf16 or fp16.",
+     [](const RunConfig& run) { return !run.model.latent.used() || !TypesOf(run.layout).fp8; },
      [](const RunConfig& run) {
-       return Unsupported("qkv_clip", run.model.qkv_clip, "qkv_clip=0 only");
+       return Unsupported("precision", Name(run.layout.precision), "latent attention without fp8");
      }},
     {"rope-scaling-original-length",
      "llama3 and yarn scale rotary positions by the length that the model was first trained on.",

@@ -243,9 +243,102 @@ json Qwen3Moe(const ModelConfig& model) {
   return config;
 }
 
+json Qwen2Moe(const ModelConfig& model) {
+  json config = Qwen3Moe(model);
+  config["architectures"] = {"Qwen2MoeForCausalLM"};
+  config["model_type"] = "qwen2_moe";
+  config.erase("attention_bias");
+  config["qkv_bias"] = model.has_qkv_bias();
+  config["shared_expert_intermediate_size"] = model.moe.shared_ffn_hidden_size;
+  return config;
+}
+
+/// DeepSeek's two exponents, which are equal: what makes the model's scale of scores.
+double ScaleExponent(const ModelConfig& model) {
+  const double m =
+      std::sqrt(model.attention_scale * std::sqrt(static_cast<double>(model.head_size())));
+  // Three digits in all files; the logarithm loses the last bits.
+  return std::round((m - 1.0) / (0.1 * std::log(model.rope_scaling.factor)) * 1e6) / 1e6;
+}
+
+json DeepSeek(const ModelConfig& model, const char* type, const char* architecture) {
+  json config = LikeLlama(model, type, architecture);
+  for (const char* key : {"head_dim", "mlp_bias"}) config.erase(key);
+  const json latent = ToJson(model.latent);
+  config["q_lora_rank"] = nullptr;
+  if (!latent.is_null()) config.update(latent);
+  if (model.rope_scaling.kind == RopeScalingKind::kYarn && model.attention_scale > 0) {
+    config["rope_scaling"]["mscale"] = ScaleExponent(model);
+    config["rope_scaling"]["mscale_all_dim"] = ScaleExponent(model);
+    config["rope_scaling"].erase("attention_factor");
+  }
+  const MoeConfig& moe = model.moe;
+  config["n_routed_experts"] = moe.num_experts;
+  config["num_experts_per_tok"] = moe.router_topk;
+  config["moe_intermediate_size"] = moe.ffn_hidden_size;
+  config["n_shared_experts"] =
+      moe.ffn_hidden_size == 0 ? 0 : moe.shared_ffn_hidden_size / moe.ffn_hidden_size;
+  config["first_k_dense_replace"] = moe.first_k_dense;
+  config["moe_layer_freq"] = moe.layer_freq;
+  config["routed_scaling_factor"] = moe.topk_scaling_factor;
+  config["aux_loss_alpha"] = moe.aux_loss_coeff;
+  config["seq_aux"] = true;
+  config["n_group"] = moe.num_groups;
+  config["topk_group"] = moe.group_topk;
+  config["norm_topk_prob"] = moe.norm_topk;
+  return config;
+}
+
+json DeepSeekV2(const ModelConfig& model) {
+  json config = DeepSeek(model, "deepseek_v2", "DeepseekV2ForCausalLM");
+  config["scoring_func"] = "softmax";
+  config["topk_method"] = model.moe.num_groups > 1 ? "group_limited_greedy" : "greedy";
+  return config;
+}
+
+json DeepSeekV3(const ModelConfig& model) {
+  json config = DeepSeek(model, "deepseek_v3", "DeepseekV3ForCausalLM");
+  config["scoring_func"] = "sigmoid";
+  config["topk_method"] = "noaux_tc";
+  config["num_nextn_predict_layers"] = model.mtp_modules;
+  return config;
+}
+
+json GptOss(const ModelConfig& model) {
+  json config = LikeLlama(model, "gpt_oss", "GptOssForCausalLM");
+  config.erase("mlp_bias");
+  config["swiglu_limit"] = 7.0;
+  config["sliding_window"] = nullptr;
+  if (model.sliding_window > 0) config["sliding_window"] = model.sliding_window;
+  config["num_local_experts"] = model.moe.num_experts;
+  config["num_experts_per_tok"] = model.moe.router_topk;
+  config["router_aux_loss_coef"] = model.moe.aux_loss_coeff;
+  return config;
+}
+
+json Dbrx(const ModelConfig& model) {
+  json config = {
+      {"architectures", {"DbrxForCausalLM"}},
+      {"model_type", "dbrx"},
+      {"d_model", model.hidden_size},
+      {"n_layers", model.num_layers},
+      {"n_heads", model.num_heads},
+      {"max_seq_len", model.max_sequence_length},
+      {"attn_config", {{"kv_n_heads", model.num_kv_heads}, {"rope_theta", model.rope_theta}}},
+      {"ffn_config",
+       {{"ffn_hidden_size", model.ffn_hidden_size},
+        {"moe_num_experts", model.moe.num_experts},
+        {"moe_top_k", model.moe.router_topk},
+        {"moe_loss_weight", model.moe.aux_loss_coeff},
+        {"moe_normalize_expert_weights", 1}}}};
+  if (model.qkv_clip > 0) config["attn_config"]["clip_qkv"] = model.qkv_clip;
+  return config;
+}
+
 constexpr json (*kWriters[])(const ModelConfig& model) = {
-    Gpt2,  GptJ,  GptNeox,  Opt,    Bloom, Mpt,  Falcon,  Llama,   Mistral,
-    Qwen2, Qwen3, Nemotron, Gemma2, Glm,   Glm4, Mixtral, Qwen3Moe};
+    Gpt2,     GptJ,     GptNeox,    Opt,        Bloom,  Mpt, Falcon, Llama,
+    Mistral,  Qwen2,    Qwen3,      Nemotron,   Gemma2, Glm, Glm4,   Mixtral,
+    Qwen3Moe, Qwen2Moe, DeepSeekV2, DeepSeekV3, GptOss, Dbrx};
 
 /// Whether the config.json describes the very model, but for its name.
 bool Describes(const json& config, const ModelConfig& model) {

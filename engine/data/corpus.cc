@@ -9,6 +9,7 @@
 #include "engine/base/error.h"
 #include "engine/data/indexed_dataset.h"
 #include "engine/data/line_reader.h"
+#include "engine/data/open_tokenizer.h"
 
 namespace trimtab {
 namespace {
@@ -66,6 +67,8 @@ class CorpusBuilder {
       throw InputError(fmt::format("{}: no text in it; expected at least one document",
                                    fmt::join(options_.inputs, ", ")));
     }
+    // A dataset of bytes says all of its tokenizer in one word.
+    if (tokenizer_.name() != "byte") WriteTokenizer(tokenizer_, TokenizerFolderOf(options_.prefix));
     builder_.Finish();
     summary_.documents = builder_.documents();
     summary_.tokens = builder_.tokens();

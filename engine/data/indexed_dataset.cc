@@ -27,7 +27,20 @@ T Element(std::span<const std::byte> bytes, int64_t i) {
   return ValueAt<T>(bytes, i * static_cast<int64_t>(sizeof(T)));
 }
 
-std::optional<DatasetInfo> ReadInfo(const std::string& path) {
+template <typename T>
+void Widen(std::span<const std::byte> bytes, int64_t begin, std::span<int32_t> out) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    const T value = Element<T>(bytes, begin + static_cast<int64_t>(i));
+    const bool fits = static_cast<int64_t>(value) >= 0 &&
+                      static_cast<int64_t>(value) <= std::numeric_limits<int32_t>::max();
+    out[i] = fits ? static_cast<int32_t>(value) : -1;
+  }
+}
+
+}  // namespace
+
+std::optional<DatasetInfo> ReadDatasetInfo(const std::string& prefix) {
+  const std::string path = idx::InfoPath(prefix);
   if (!std::filesystem::exists(path)) return std::nullopt;
   const nlohmann::json json = nlohmann::json::parse(ReadTextFile(path, kMaxInfoBytes), nullptr,
                                                     /*allow_exceptions=*/false);
@@ -49,18 +62,6 @@ std::optional<DatasetInfo> ReadInfo(const std::string& path) {
   }
   return info;
 }
-
-template <typename T>
-void Widen(std::span<const std::byte> bytes, int64_t begin, std::span<int32_t> out) {
-  for (size_t i = 0; i < out.size(); ++i) {
-    const T value = Element<T>(bytes, begin + static_cast<int64_t>(i));
-    const bool fits = static_cast<int64_t>(value) >= 0 &&
-                      static_cast<int64_t>(value) <= std::numeric_limits<int32_t>::max();
-    out[i] = fits ? static_cast<int32_t>(value) : -1;
-  }
-}
-
-}  // namespace
 
 std::string_view Name(TokenType type) {
   switch (type) {
@@ -101,9 +102,7 @@ TokenType TokenTypeFor(int64_t vocab_size) {
 }
 
 IndexedDataset::IndexedDataset(const std::string& prefix)
-    : index_(idx::IdxPath(prefix)),
-      bin_(idx::BinPath(prefix)),
-      info_(ReadInfo(idx::InfoPath(prefix))) {
+    : index_(idx::IdxPath(prefix)), bin_(idx::BinPath(prefix)), info_(ReadDatasetInfo(prefix)) {
   ParseIndex();
 }
 

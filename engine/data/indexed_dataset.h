@@ -39,6 +39,9 @@ struct DatasetInfo {
   bool operator==(const DatasetInfo&) const = default;
 };
 
+/// Reads PREFIX.json; nothing when there is none. Throws InputError when it is something else.
+std::optional<DatasetInfo> ReadDatasetInfo(const std::string& prefix);
+
 /// Adds documents one by one; the files appear only with Finish.
 class IndexedDatasetBuilder {
  public:

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,24 +11,54 @@
 
 namespace trimtab {
 
+/// What the names of special tokens ("<|endoftext|>") are, where they stand in a text.
+enum class SpecialNames {
+  kText,    // characters like any others: a document or a message cannot forge a token
+  kTokens,  // the tokens: for prompts whose writer may say everything
+};
+
+/// A file that describes a tokenizer, as OpenTokenizer finds it in a folder.
+struct TokenizerFile {
+  std::string name;
+  std::string content;
+};
+
+/// Safe to use from several threads.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// Appends the ids of `text` to `tokens`, without an end-of-document id.
-  virtual void Encode(std::string_view text, std::vector<int32_t>& tokens) const = 0;
-  /// The text of `tokens`; the end-of-document id stands for nothing.
-  /// Throws InputError for an id outside [0, vocab_size()).
+  /// Appends the ids of `text` to `tokens`, without an end-of-document id. Takes any bytes.
+  virtual void Encode(std::string_view text, SpecialNames names,
+                      std::vector<int32_t>& tokens) const = 0;
+  void Encode(std::string_view text, std::vector<int32_t>& tokens) const {
+    Encode(text, SpecialNames::kText, tokens);
+  }
+  /// The text of `tokens`; special tokens stand for nothing.
+  /// Throws InputError for an id that names no token.
   virtual std::string Decode(std::span<const int32_t> tokens) const = 0;
+  /// Appends the bytes that `token` adds to a text before it: perhaps only a part of a character.
+  /// Throws as Decode does.
+  virtual void AppendBytes(int32_t token, std::string& text) const = 0;
+
+  /// The id of the special token of this name.
+  virtual std::optional<int32_t> SpecialId(std::string_view name) const = 0;
+  /// What every prompt begins with: the id that begins a text, where the vocabulary has one.
+  virtual std::vector<int32_t> prompt_prefix() const = 0;
 
   virtual int64_t vocab_size() const = 0;
   /// The id that ends every document.
   virtual int32_t eod_id() const = 0;
-  /// As stored with a dataset: "byte".
+  /// The Jinja template of conversations that came with it; empty if none did.
+  virtual std::string chat_template() const = 0;
+  /// The kind, as stored with a dataset: "byte", "hugging-face", "sentencepiece".
   virtual std::string name() const = 0;
+  /// What describes it: OpenTokenizer makes the same ids of a folder with these files.
+  virtual std::vector<TokenizerFile> files() const = 0;
 };
 
-/// One token per byte, ids 0..255, and 256 at the end of a document: a vocabulary of 257.
+/// One token per byte, ids 0..255, and 256 at the end of a document: a vocabulary of 257. Its file
+/// is a tokenizer.json that Hugging Face's tokenizers read too.
 std::unique_ptr<Tokenizer> MakeByteTokenizer();
 
 }  // namespace trimtab

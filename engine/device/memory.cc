@@ -9,7 +9,7 @@ namespace trimtab {
 
 std::string_view Name(MemoryTag tag) {
   static constexpr std::array<std::string_view, kMemoryTagCount> kNames = {
-      "weights", "gradients", "optimizer", "activations", "workspace", "communication"};
+      "weights", "gradients", "optimizer", "activations", "workspace", "communication", "kv cache"};
   return kNames[static_cast<size_t>(tag)];
 }
 

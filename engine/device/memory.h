@@ -15,8 +15,9 @@ enum class MemoryTag : size_t {
   kActivations,    // kept between Forward and Backward
   kWorkspace,      // everything that lives within one op or one layer
   kCommunication,  // buffers of collectives
+  kKvCache,        // keys and values of sequences that are served
 };
-inline constexpr size_t kMemoryTagCount = 6;
+inline constexpr size_t kMemoryTagCount = 7;
 
 /// "weights", "gradients", ...
 std::string_view Name(MemoryTag tag);

@@ -16,6 +16,10 @@ std::string_view Name(OpKind kind) {
                                                                         "gated_activation_backward",
                                                                         "head_norm_forward",
                                                                         "head_norm_backward",
+                                                                        "join_heads",
+                                                                        "join_heads_backward",
+                                                                        "attention_sink",
+                                                                        "attention_sink_backward",
                                                                         "rope",
                                                                         "add_bias",
                                                                         "bias_backward",
@@ -32,6 +36,8 @@ std::string_view Name(OpKind kind) {
                                                                         "sum",
                                                                         "sum_squares",
                                                                         "soft_cap",
+                                                                        "clamp",
+                                                                        "clamp_backward",
                                                                         "clip",
                                                                         "adamw",
                                                                         "amax",
@@ -59,7 +65,11 @@ std::string_view Name(OpKind kind) {
                                                                         "unpermute",
                                                                         "unpermute_backward",
                                                                         "gate_rows",
-                                                                        "gate_rows_backward"};
+                                                                        "gate_rows_backward",
+                                                                        "store_kv",
+                                                                        "paged_attention",
+                                                                        "packed_gemm",
+                                                                        "grouped_packed_gemm"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -25,6 +25,10 @@ enum class OpKind : int {
   kGatedActivationBackward,
   kHeadNormForward,   // tokens, columns normed
   kHeadNormBackward,  // likewise
+  kJoinHeads,         // tokens, columns written
+  kJoinHeadsBackward,
+  kAttentionSink,  // tokens, columns
+  kAttentionSinkBackward,
   kRope,
   kAddBias,
   kBiasBackward,
@@ -41,11 +45,13 @@ enum class OpKind : int {
   kSum,         // numel
   kSumSquares,  // numel
   kSoftCap,     // numel
-  kClip,        // numel: scalars
-  kAdamW,       // numel
-  kAmax,        // numel
-  kQuantize,    // rows, columns
-  kFp8Scales,   // numel: scales set
+  kClamp,       // numel
+  kClampBackward,
+  kClip,       // numel: scalars
+  kAdamW,      // numel
+  kAmax,       // numel
+  kQuantize,   // rows, columns
+  kFp8Scales,  // numel: scales set
   kLayerNormForwardFp8,
   kRmsNormForwardFp8,
   kGeluForwardFp8,
@@ -69,8 +75,12 @@ enum class OpKind : int {
   kUnpermuteBackward,  // the same
   kGateRows,
   kGateRowsBackward,
+  kStoreKv,            // rows, columns: of keys and values
+  kPagedAttention,     // rows, query heads, D, kv heads
+  kPackedGemm,         // dims m, n, k
+  kGroupedPackedGemm,  // dims m, n, k of the mean group; groups
 };
-inline constexpr int kOpKindCount = static_cast<int>(OpKind::kGateRowsBackward) + 1;
+inline constexpr int kOpKindCount = static_cast<int>(OpKind::kGroupedPackedGemm) + 1;
 
 /// "gemm", "attention_forward", ...: the names used in hardware profiles and reports.
 std::string_view Name(OpKind kind);

@@ -1,24 +1,13 @@
 #include "engine/layers/attention.h"
 
-#include <cmath>
 #include <utility>
 
-#include "engine/layers/context_parallel.h"
 #include "engine/layers/norm.h"
-#include "engine/layers/recompute.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/head_norm.h"
 
 namespace trimtab {
 namespace {
-
-Rotary RotaryOf(const ModelConfig& model) {
-  Rotary rotary(model.rope_theta);
-  rotary.dims = model.rotary_size();
-  rotary.interleaved = model.rotary_interleaved;
-  rotary.scaling = model.rope_scaling;
-  return rotary;
-}
 
 /// The weight of a norm over heads, the same on all ranks.
 Parameter& DeclareHeadNorm(ParameterStore& store, const ModelConfig& model,
@@ -31,54 +20,35 @@ Parameter& DeclareHeadNorm(ParameterStore& store, const ModelConfig& model,
                         .partition = WholePartition(model.head_size(), 1)});
 }
 
-/// GPT-2's rule: projections back into the residual stream start smaller by sqrt(2 L).
-double ResidualStd(const ModelConfig& model) {
-  return model.init_std / std::sqrt(2.0 * static_cast<double>(model.num_layers));
+/// The value of `tensor`, which gets new memory.
+Tensor SetAside(const LayerContext& context, Tensor& tensor) {
+  return std::exchange(tensor, context.New(tensor.shape(), MemoryTag::kActivations));
 }
+
+float ClipOf(const LayerContext& context) { return static_cast<float>(context.model.qkv_clip); }
 
 }  // namespace
 
 SelfAttention::SelfAttention(ParameterStore& store, const LayerContext& context,
                              const ModuleName& name, const LayerKind& kind)
-    : kind_(kind),
-      linear_qkv_(
+    : linear_qkv_(
           store, context, name + ".linear_qkv", context.model.hidden_size,
           {context.model.attention_size(), context.model.num_kv_heads * context.model.head_size(),
            context.model.num_kv_heads * context.model.head_size()},
           context.model.has_qkv_bias()),
-      linear_proj_(store, context, name + ".linear_proj", context.model.attention_size(),
-                   context.model.hidden_size, context.model.bias, ResidualStd(context.model)) {
+      core_(store, context, name, kind) {
   if (!context.model.query_key_norm) return;
   query_norm_ = &DeclareHeadNorm(store, context.model, name + ".q_layernorm");
   key_norm_ = &DeclareHeadNorm(store, context.model, name + ".k_layernorm");
 }
 
-AttentionShape SelfAttention::ShapeOf(const LayerContext& context) const {
-  const ModelConfig& model = context.model;
-  const int64_t heads = model.num_heads / context.tp();
-  AttentionShape shape = {.batch = context.micro_batch,
-                          .sequence = context.positions().sequence,
-                          .heads = heads,
-                          .kv_heads = model.num_kv_heads / context.tp(),
-                          .head_size = model.head_size(),
-                          .scores = {.scale = model.attention_scale,
-                                     .soft_cap = model.attention_soft_cap,
-                                     .window = kind_.sliding_window}};
-  if (model.position == PositionKind::kAlibi) {
-    shape.scores.alibi_heads = model.num_heads;
-    shape.scores.alibi_first = context.parallel.tp_rank * heads;
-  }
-  return shape;
-}
-
 void SelfAttention::HeadNormsForward(const LayerContext& context, SelfAttentionSaved& saved) const {
-  const AttentionShape shape = ShapeOf(context);
-  saved.projected =
-      std::exchange(saved.qkv, context.New(saved.qkv.shape(), MemoryTag::kActivations));
+  const AttentionShape shape = core_.ShapeOf(context);
+  saved.unnormed = SetAside(context, saved.core.qkv);
   saved.head_rstd =
       context.NewF32({shape.tokens(), shape.heads + shape.kv_heads}, MemoryTag::kActivations);
-  HeadNormForward(shape, saved.projected, query_norm_->weight, key_norm_->weight,
-                  NormOptionsOf(context.model), saved.qkv, saved.head_rstd);
+  HeadNormForward(shape, saved.unnormed, query_norm_->weight, key_norm_->weight,
+                  NormOptionsOf(context.model), saved.core.qkv, saved.head_rstd);
 }
 
 void SelfAttention::HeadNormsBackward(const LayerContext& context, const SelfAttentionSaved& saved,
@@ -86,7 +56,7 @@ void SelfAttention::HeadNormsBackward(const LayerContext& context, const SelfAtt
   const int64_t head_size = context.model.head_size();
   Tensor dweights = Tensor::Empty(context.device, {2, head_size}, query_norm_->gradient.dtype(),
                                   MemoryTag::kWorkspace);
-  HeadNormBackward(ShapeOf(context), saved.projected, query_norm_->weight, key_norm_->weight,
+  HeadNormBackward(core_.ShapeOf(context), saved.unnormed, query_norm_->weight, key_norm_->weight,
                    saved.head_rstd, context.model.norm_weight_plus_one, dqkv, dweights);
   // Each rank has seen its own heads. With sequence parallelism, what is the same on all ranks is
   // summed at the end of the step.
@@ -101,57 +71,31 @@ void SelfAttention::HeadNormsBackward(const LayerContext& context, const SelfAtt
   }
 }
 
-void SelfAttention::ForwardCore(const LayerContext& context, SelfAttentionSaved& saved) const {
-  const AttentionShape shape = ShapeOf(context);
-  saved.out = context.New({shape.tokens(), shape.heads * shape.head_size}, MemoryTag::kActivations);
-  saved.log_sum_exp =
-      context.NewF32({shape.batch, shape.heads, shape.sequence}, MemoryTag::kActivations);
-  if (context.parallel.layout.cp > 1) {
-    ContextAttentionForward(context, shape, saved.qkv, saved.out, saved.log_sum_exp);
-  } else {
-    AttentionForward(shape, saved.qkv, saved.out, saved.log_sum_exp);
-  }
-}
-
 Tensor SelfAttention::Forward(const LayerContext& context, LinearOperand x,
                               SelfAttentionSaved& saved) const {
-  saved.qkv = linear_qkv_.Forward(context, std::move(x), MemoryTag::kActivations, saved.linear_qkv);
+  Tensor& qkv = saved.core.qkv;
+  qkv = linear_qkv_.Forward(context, std::move(x), MemoryTag::kActivations, saved.linear_qkv);
+  if (ClipOf(context) > 0) {
+    saved.projected = SetAside(context, qkv);
+    Clamp(saved.projected, ClipOf(context), qkv);
+  }
   if (query_norm_ != nullptr) HeadNormsForward(context, saved);
   if (context.model.position == PositionKind::kRope) {
-    Rope(ShapeOf(context), context.positions(), RotaryOf(context.model), /*inverse=*/false,
-         saved.qkv);
+    Rope(core_.ShapeOf(context), context.positions(), RotaryOf(context.model), /*inverse=*/false,
+         qkv);
   }
-  ForwardCore(context, saved);
-  Tensor y = linear_proj_.Forward(context, saved.out, MemoryTag::kActivations, saved.linear_proj);
-  if (context.Recomputes(RecomputeModule::kCoreAttn)) {
-    saved.out = {};
-    saved.log_sum_exp = {};
-    saved.linear_proj = {};
-  }
-  return y;
+  return core_.Forward(context, saved.core);
 }
 
 Tensor SelfAttention::Backward(const LayerContext& context, SelfAttentionSaved& saved,
                                const Tensor& dy, bool accumulate) const {
-  if (!saved.out.defined()) {
-    const RecomputePass recompute(context.device);
-    ForwardCore(context, saved);
-    linear_proj_.Keep(context, saved.out, saved.linear_proj);
-  }
-  const AttentionShape shape = ShapeOf(context);
-  Tensor dqkv = context.New(saved.qkv.shape(), MemoryTag::kWorkspace);
-  {
-    const Tensor dout = linear_proj_.Backward(context, saved.linear_proj, dy, accumulate);
-    if (context.parallel.layout.cp > 1) {
-      ContextAttentionBackward(context, shape, saved.qkv, saved.out, saved.log_sum_exp, dout, dqkv);
-    } else {
-      AttentionBackward(shape, saved.qkv, saved.out, saved.log_sum_exp, dout, dqkv);
-    }
-  }
+  Tensor dqkv = core_.Backward(context, saved.core, dy, accumulate);
   if (context.model.position == PositionKind::kRope) {
-    Rope(shape, context.positions(), RotaryOf(context.model), /*inverse=*/true, dqkv);
+    Rope(core_.ShapeOf(context), context.positions(), RotaryOf(context.model), /*inverse=*/true,
+         dqkv);
   }
   if (query_norm_ != nullptr) HeadNormsBackward(context, saved, dqkv, accumulate);
+  if (ClipOf(context) > 0) ClampBackward(saved.projected, ClipOf(context), dqkv);
   return linear_qkv_.Backward(context, saved.linear_qkv, dqkv, accumulate);
 }
 

@@ -1,24 +1,23 @@
-// Causal self-attention: fused projection, norms of query and key heads if the model has them,
-// rotary positions, attention, output projection.
+// Causal self-attention: fused projection, clamped if the model says so, norms of query and key
+// heads if it has them, rotary positions, attention.
 #pragma once
 
-#include <string>
-
-#include "engine/layers/linear.h"
-#include "engine/ops/attention.h"
+#include "engine/layers/core_attention.h"
 
 namespace trimtab {
 
 /// What SelfAttention keeps between Forward and Backward.
 struct SelfAttentionSaved {
   LinearSaved linear_qkv;
-  Tensor projected;  // [N, (H + 2*KV)*D / tp]: before the norms of heads; undefined without them
+  // [N, (H + 2*KV)*D / tp], undefined where the model has no such step:
+  Tensor projected;  // before it is clamped
+  Tensor unnormed;   // before the norms of heads
   Tensor head_rstd;  // [N, (H + KV) / tp], of those
-  Tensor qkv;        // [N, (H + 2*KV)*D / tp], rotated
-  // Undefined, like linear_proj, where core_attn is recomputed:
-  Tensor out;          // [N, C / tp]
-  Tensor log_sum_exp;  // [B, H / tp, T / cp]
-  LinearSaved linear_proj;
+  CoreAttentionSaved core;
+
+  bool defined() const { return core.qkv.defined(); }
+  bool has_input() const { return linear_qkv.defined(); }
+  void DropInput() { linear_qkv = {}; }
 };
 
 class SelfAttention {
@@ -42,19 +41,14 @@ class SelfAttention {
                   bool accumulate) const;
 
  private:
-  /// Of a micro batch on this rank.
-  AttentionShape ShapeOf(const LayerContext& context) const;
-  /// The norms of query and key heads: saved.qkv becomes saved.projected, its result saved.qkv; and
-  /// dqkv, in place, the gradient of saved.projected.
+  /// The norms of query and key heads: qkv becomes saved.unnormed, its result qkv; and dqkv, in
+  /// place, the gradient of saved.unnormed.
   void HeadNormsForward(const LayerContext& context, SelfAttentionSaved& saved) const;
   void HeadNormsBackward(const LayerContext& context, const SelfAttentionSaved& saved, Tensor& dqkv,
                          bool accumulate) const;
-  /// Attention itself: saved.out and saved.log_sum_exp from saved.qkv.
-  void ForwardCore(const LayerContext& context, SelfAttentionSaved& saved) const;
 
-  LayerKind kind_;
   ColumnParallelLinear linear_qkv_;
-  RowParallelLinear linear_proj_;
+  CoreAttention core_;
   Parameter* query_norm_ = nullptr;
   Parameter* key_norm_ = nullptr;
 };

@@ -20,10 +20,8 @@ int SourceAt(const Communicator& cp, int step) {
   return (cp.rank() + cp.size() - step) % cp.size();
 }
 
-int64_t QueryColumns(const AttentionShape& shape) { return shape.heads * shape.head_size; }
-
 void TakeKeysValues(const AttentionShape& shape, const Tensor& qkv, Tensor& kv) {
-  CopyColumns(qkv, QueryColumns(shape), kv, 0, kv.dim(1));
+  CopyColumns(qkv, shape.query_size(), kv, 0, kv.dim(1));
 }
 
 Tensor NewKeysValues(const LayerContext& context, const AttentionShape& shape, int64_t ranks = 1) {
@@ -183,7 +181,7 @@ void ContextAttentionForward(const LayerContext& context, const AttentionShape& 
 void ContextAttentionBackward(const LayerContext& context, const AttentionShape& shape,
                               const Tensor& qkv, const Tensor& out, const Tensor& log_sum_exp,
                               const Tensor& dout, Tensor& dqkv) {
-  Tensor dquery = context.NewF32(out.shape(), MemoryTag::kWorkspace);
+  Tensor dquery = context.NewF32({shape.tokens(), shape.query_size()}, MemoryTag::kWorkspace);
   Fill(dquery, 0.0f);
   const VisitBackward visit = [&](int source, const Tensor& kv, Tensor& dkv) {
     for (const AttentionBlock& block :
@@ -193,8 +191,8 @@ void ContextAttentionBackward(const LayerContext& context, const AttentionShape&
   };
   const Tensor dkv = OnRing(context) ? VisitRingBackward(context, shape, qkv, visit)
                                      : VisitGatheredBackward(context, shape, qkv, visit);
-  CopyColumns(dquery, 0, dqkv, 0, QueryColumns(shape));
-  CopyColumns(dkv, 0, dqkv, QueryColumns(shape), dkv.dim(1));
+  CopyColumns(dquery, 0, dqkv, 0, shape.query_size());
+  CopyColumns(dkv, 0, dqkv, shape.query_size(), dkv.dim(1));
 }
 
 }  // namespace trimtab

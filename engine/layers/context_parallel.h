@@ -17,8 +17,9 @@ namespace trimtab {
 /// tokens of half a rank's share of a sequence: one for its own, two of equal size for another's.
 std::vector<AttentionBlock> VisibleBlocks(int rank, int source, int64_t run);
 
-/// As AttentionForward over whole sequences, of this rank's queries: qkv [N, (H + 2*KV)*D], out
-/// [N, H*D] of the same type, log_sum_exp [B, H, T / cp]. `shape` is that of this rank's share.
+/// As AttentionForward over whole sequences, of this rank's queries: qkv [N, H*D + KV*(D + Dv)],
+/// out [N, H*Dv] of the same type, log_sum_exp [B, H, T / cp]. `shape` is that of this rank's
+/// share.
 void ContextAttentionForward(const LayerContext& context, const AttentionShape& shape,
                              const Tensor& qkv, Tensor& out, Tensor& log_sum_exp);
 

@@ -24,7 +24,7 @@ Tensor FromPositionZero(const ModelConfig& model, const Tensor& table) {
 }  // namespace
 
 Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
-                             const ModuleName& name, bool duplicate) {
+                             const ModuleName& name, VocabTable use) {
   const ModelConfig& model = context.model;
   const int64_t rows = model.padded_vocab_size(context.tp()) / context.tp();
   const int64_t start = context.parallel.tp_rank * rows;
@@ -33,14 +33,16 @@ Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
   return store.Declare({.name = name,
                         .rows = rows,
                         .columns = model.hidden_size,
-                        .duplicate = duplicate,
+                        .duplicate = use == VocabTable::kOutputDuplicate,
+                        .multiplied = use == VocabTable::kEmbedding ? 0 : 1,
+                        .looked_up = use == VocabTable::kEmbedding,
                         .init = InitKind::kNormal,
                         .init_std = model.init_std,
                         .partition = partition});
 }
 
 Embedding::Embedding(ParameterStore& store, const LayerContext& context)
-    : tokens_(&DeclareVocabTable(store.BeginUnit(), context, kTokenTable)),
+    : tokens_(&DeclareVocabTable(store.BeginUnit(), context, kTokenTable, VocabTable::kEmbedding)),
       vocab_start_(context.parallel.tp_rank * tokens_->spec.rows) {
   const ModelConfig& model = context.model;
   store.BeginUnit(/*reads_weights_backward=*/model.embedding_norm).AlsoUse(*tokens_);
@@ -50,6 +52,7 @@ Embedding::Embedding(ParameterStore& store, const LayerContext& context)
                         .rows = model.position_rows(),
                         .columns = model.hidden_size,
                         .tensor_parallel = false,
+                        .looked_up = true,
                         .init = InitKind::kNormal,
                         .init_std = model.init_std,
                         .partition = WholePartition(model.position_rows(), model.hidden_size)});

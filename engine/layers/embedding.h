@@ -46,9 +46,10 @@ class Embedding {
 /// The name of the token table.
 inline constexpr char kTokenTable[] = "embedding.word_embeddings.weight";
 
-/// Declares a [padded V / tp, C] table, used for the token embedding and for an output projection
-/// that does not share its table on this rank. Padding rows are zero.
+/// Declares a [padded V / tp, C] table, used for the token embedding (whose rows are looked up) and
+/// for an output projection that does not share its table on this rank. Padding rows are zero.
+enum class VocabTable { kEmbedding, kOutput, kOutputDuplicate };
 Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
-                             const ModuleName& name, bool duplicate = false);
+                             const ModuleName& name, VocabTable use);
 
 }  // namespace trimtab

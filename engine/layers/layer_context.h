@@ -11,6 +11,7 @@
 #include "engine/config/precision.h"
 #include "engine/config/recompute.h"
 #include "engine/device/tensor.h"
+#include "engine/ops/paged_attention.h"
 #include "engine/ops/positions.h"
 
 namespace trimtab {
@@ -36,6 +37,10 @@ struct LayerContext {
   LinearObserver* observer = nullptr;  // sees what linear layers multiply; nullptr = nobody
   // Where linear layers put off their weights' gradients; nullptr = they make them at once.
   DeferredGradients* deferred = nullptr;
+  // Serving: the rows of this pass, which then has one "sequence" of all of them, and where the
+  // layer's attention keeps keys and values; nullptr in training.
+  const PagedRows* paged = nullptr;
+  const PagedCache* cache = nullptr;
   // [1]: gradients are those of this times the sum over tokens of their losses. In backward passes.
   Tensor gradient_scale{};
 
@@ -46,8 +51,9 @@ struct LayerContext {
     return tp() == 1 || observer != nullptr ? 1 : parallel.layout.tp_overlap_chunks;
   }
   bool sequence_parallel() const { return parallel.layout.sequence_parallel && tp() > 1; }
-  /// The positions of each sequence that this rank has.
+  /// The positions of each sequence that this rank has; in serving, of each row.
   Positions positions() const {
+    if (paged != nullptr) return paged->ListedPositions();
     return Positions::ZigZag(sequence, parallel.layout.cp, parallel.cp_rank);
   }
   /// N = B * T / cp, the rows of activations inside attention and MLP.

@@ -36,6 +36,7 @@ Parameter& DeclareColumnWeight(ParameterStore& store, const LayerContext& contex
       {.name = name + ".weight",
        .rows = out / context.tp(),
        .columns = in,
+       .multiplied = 1,
        .init = InitKind::kNormal,
        .init_std = context.model.init_std,
        .partition = RowBlocksPartition(output_blocks, in, context.tp(), context.parallel.tp_rank)});
@@ -48,6 +49,7 @@ Parameter& DeclareRowWeight(ParameterStore& store, const LayerContext& context,
       {.name = name + ".weight",
        .rows = out,
        .columns = in / context.tp(),
+       .multiplied = 1,
        .init = InitKind::kNormal,
        .init_std = init_std,
        .partition = ColumnPartition(out, in, context.tp(), context.parallel.tp_rank)});

@@ -48,6 +48,7 @@ void LinearProducts::Forward(const LayerContext& context, const Tensor& x, const
 void LinearProducts::Multiply(const LayerContext& context, const Tensor& x, const Tensor& bias,
                               Tensor& y) const {
   TRIMTAB_ASSERT(!fp8(), "{} multiplies in fp8", name());
+  if (weight_->packed.defined()) return PackedGemm(x, weight_->packed, bias, y);
   Gemm(x, Transpose::kNo, weight_->weight, Transpose::kYes, y,
        {.bias = bias, .tf32 = context.types.tf32});
 }

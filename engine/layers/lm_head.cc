@@ -16,7 +16,7 @@ Parameter* TiedTable(ParameterStore& store, const LayerContext& context,
                      const Embedding* embedding) {
   if (!context.model.tied_embeddings) return nullptr;
   if (embedding != nullptr) return &embedding->token_table();
-  return &DeclareVocabTable(store.BeginUnit(), context, kTokenTable, /*duplicate=*/true);
+  return &DeclareVocabTable(store.BeginUnit(), context, kTokenTable, VocabTable::kOutputDuplicate);
 }
 
 SoftCap SoftCapOf(const ModelConfig& model) {
@@ -42,21 +42,35 @@ LmHead::LmHead(ParameterStore& store, const LayerContext& context, const Embeddi
 LmHead::LmHead(ParameterStore& store, const LayerContext& context, Parameter* tied)
     : final_norm_(store.BeginUnit(), context, "decoder.final_layernorm"),
       output_layer_(tied != nullptr ? *tied
-                                    : DeclareVocabTable(store, context, "output_layer.weight")),
+                                    : DeclareVocabTable(store, context, "output_layer.weight",
+                                                        VocabTable::kOutput)),
       vocab_start_(context.parallel.tp_rank * output_layer_.weight().spec.rows) {
-  if (tied != nullptr) store.AlsoUse(*tied);
+  if (tied != nullptr) {
+    store.AlsoUse(*tied);
+    tied->spec.multiplied = 1;
+  }
   if (context.model.output_bias) bias_ = &DeclareOutputBias(store, output_layer_.weight());
+}
+
+Tensor LmHead::Logits(const LayerContext& context, LinearOperand normed, LinearSaved& saved) const {
+  Tensor logits = output_layer_.Forward(context, std::move(normed), MemoryTag::kActivations, saved);
+  if (bias_ != nullptr) AddBias(bias_->weight, logits);
+  const SoftCap soft_cap = SoftCapOf(context.model);
+  if (!soft_cap.identity()) ApplySoftCap(soft_cap, logits);
+  return logits;
+}
+
+Tensor LmHead::Logits(const LayerContext& context, const Tensor& x) const {
+  NormSaved norm;
+  LinearSaved output;
+  return Logits(context, final_norm_.Forward(context, x, norm), output);
 }
 
 Tensor LmHead::Losses(const LayerContext& context, LinearOperand normed, LmHeadSaved& saved,
                       Tensor* logits) const {
   const VocabShard shard = {.start = vocab_start_, .valid = context.model.vocab_size};
   const int64_t tokens = context.tokens();
-  saved.dlogits = output_layer_.Forward(context, std::move(normed), MemoryTag::kActivations,
-                                        saved.output_layer);
-  if (bias_ != nullptr) AddBias(bias_->weight, saved.dlogits);
-  const SoftCap soft_cap = SoftCapOf(context.model);
-  if (!soft_cap.identity()) ApplySoftCap(soft_cap, saved.dlogits);
+  saved.dlogits = Logits(context, std::move(normed), saved.output_layer);
   if (logits != nullptr) {
     *logits = context.New(saved.dlogits.shape(), MemoryTag::kWorkspace);
     Copy(saved.dlogits, *logits);
@@ -70,7 +84,7 @@ Tensor LmHead::Losses(const LayerContext& context, LinearOperand normed, LmHeadS
   CrossEntropySum(saved.dlogits, saved.targets, shard, row_max, sums);
   if (context.tp() > 1) context.parallel.tp->AllReduce(sums);
   CrossEntropyGrad(saved.targets, shard, row_max, sums, saved.gradient_scale, saved.dlogits, losses,
-                   soft_cap);
+                   SoftCapOf(context.model));
   return losses;
 }
 

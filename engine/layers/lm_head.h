@@ -31,6 +31,8 @@ class LmHead {
   void Forward(const LayerContext& context, const Tensor& x, const Tensor& targets,
                const Tensor& gradient_scale, Tensor& loss_sum, LmHeadSaved& saved,
                Tensor* logits = nullptr) const;
+  /// This rank's logits [rows, padded V / tp], an activation, for serving.
+  Tensor Logits(const LayerContext& context, const Tensor& x) const;
   /// Gradient of x [rows, C], in a new workspace tensor.
   Tensor Backward(const LayerContext& context, const Tensor& x, LmHeadSaved& saved,
                   bool accumulate) const;
@@ -41,6 +43,8 @@ class LmHead {
  private:
   /// `tied`: the table of the embedding; nullptr if the head has its own.
   LmHead(ParameterStore& store, const LayerContext& context, Parameter* tied);
+  /// The same from the normalised stream.
+  Tensor Logits(const LayerContext& context, LinearOperand normed, LinearSaved& saved) const;
   /// The cross-entropy of each token [N] and saved.dlogits, from the normalised stream.
   Tensor Losses(const LayerContext& context, LinearOperand normed, LmHeadSaved& saved,
                 Tensor* logits) const;

@@ -19,6 +19,8 @@ ActivationFunction FunctionOf(ActivationKind kind) {
       return ActivationFunction::kSquaredRelu;
     case ActivationKind::kSwiGlu:
       return ActivationFunction::kSilu;
+    case ActivationKind::kClampedSwiGlu:
+      return ActivationFunction::kClampedSwish;
   }
   TRIMTAB_ASSERT(false, "activation kind {}", static_cast<int>(kind));
 }

@@ -69,6 +69,7 @@ MoeExperts::MoeExperts(ParameterStore& store, const LayerContext& context, const
                          .rows = fc1_rows,
                          .columns = hidden,
                          .grid = Grid::kExperts,
+                         .multiplied = experts_,
                          .init = InitKind::kNormal,
                          .init_std = model.init_std,
                          .partition = RowsOfExperts(cut, blocks, ffn, hidden)});
@@ -76,6 +77,7 @@ MoeExperts::MoeExperts(ParameterStore& store, const LayerContext& context, const
                          .rows = experts_ * hidden,
                          .columns = ffn / cut.etp,
                          .grid = Grid::kExperts,
+                         .multiplied = experts_,
                          .init = InitKind::kNormal,
                          .init_std = model.init_std / std::sqrt(2.0 * layers),
                          .partition = ColumnsOfExperts(cut, hidden, ffn)});
@@ -101,18 +103,21 @@ Tensor MoeExperts::Vectors(const Tensor& parameter) const {
   return parameter.Reshape({experts_, parameter.numel() / experts_});
 }
 
+void MoeExperts::Multiply(const LayerContext& context, const Parameter& weight, const Tensor& x,
+                          GroupRows rows, Tensor& y) const {
+  if (weight.packed.defined()) return GroupedPackedGemm(x, weight.packed, rows, y);
+  GroupedGemm(x, Matrices(weight.weight), Transpose::kYes, rows, y, context.types.tf32);
+}
+
 Tensor MoeExperts::Forward(const LayerContext& context, const Tensor& x, GroupRows rows,
                            MoeExpertsSaved& saved) const {
-  const bool tf32 = context.types.tf32;
-  const Tensor fc1 = Matrices(fc1_->weight);
-  const Tensor fc2 = Matrices(fc2_->weight);
   saved.input = x;
-  saved.fc1 = context.New({x.dim(0), fc1.dim(1)}, MemoryTag::kActivations);
-  GroupedGemm(x, fc1, Transpose::kYes, rows, saved.fc1, tf32);
+  saved.fc1 = context.New({x.dim(0), fc1_->spec.rows / experts_}, MemoryTag::kActivations);
+  Multiply(context, *fc1_, x, rows, saved.fc1);
   if (fc1_bias_ != nullptr) GroupedAddBias(Vectors(fc1_bias_->weight), rows, saved.fc1);
   saved.activation = MlpActivation(context, saved.fc1);
   Tensor y = context.New(x.shape(), MemoryTag::kActivations);
-  GroupedGemm(saved.activation, fc2, Transpose::kYes, rows, y, tf32);
+  Multiply(context, *fc2_, saved.activation, rows, y);
   if (fc2_bias_ != nullptr && context.parallel.etp_rank == 0) {
     GroupedAddBias(Vectors(fc2_bias_->weight), rows, y);
   }

@@ -34,6 +34,9 @@ class MoeExperts {
   /// Gradients of the weight, and where there is one of the bias, from x [R, in] and dy [R, out].
   void WeightGradient(const LayerContext& context, Parameter& weight, const Tensor& x,
                       GroupRows rows, const Tensor& dy, bool accumulate) const;
+  /// y [R, out] = every expert's rows of x times its matrix of `weight`.
+  void Multiply(const LayerContext& context, const Parameter& weight, const Tensor& x,
+                GroupRows rows, Tensor& y) const;
   /// The matrices of the rank's experts [E / ep, out, in].
   Tensor Matrices(const Tensor& parameter) const;
   Tensor Vectors(const Tensor& parameter) const;

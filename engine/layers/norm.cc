@@ -6,21 +6,21 @@
 
 namespace trimtab {
 
-Norm::Norm(ParameterStore& store, const LayerContext& context, const ModuleName& name) {
+Norm::Norm(ParameterStore& store, const LayerContext& context, const ModuleName& name,
+           int64_t columns) {
   const ModelConfig& model = context.model;
-  const int64_t hidden = model.hidden_size;
   weight_ = &store.Declare({.name = name + ".weight",
-                            .rows = hidden,
+                            .rows = columns,
                             .is_matrix = false,
                             .tensor_parallel = false,
                             .init = NormWeightInit(model),
-                            .partition = WholePartition(hidden, 1)});
+                            .partition = WholePartition(columns, 1)});
   if (!model.has_norm_bias()) return;
   bias_ = &store.Declare({.name = name + ".bias",
-                          .rows = hidden,
+                          .rows = columns,
                           .is_matrix = false,
                           .tensor_parallel = false,
-                          .partition = WholePartition(hidden, 1)});
+                          .partition = WholePartition(columns, 1)});
 }
 
 LinearOperand Norm::Forward(const LayerContext& context, const Tensor& x, NormSaved& saved,

@@ -26,7 +26,10 @@ struct NormSaved {
 
 class Norm {
  public:
-  Norm(ParameterStore& store, const LayerContext& context, const ModuleName& name);
+  /// Over the hidden size, or over vectors of `columns`.
+  Norm(ParameterStore& store, const LayerContext& context, const ModuleName& name)
+      : Norm(store, context, name, context.model.hidden_size) {}
+  Norm(ParameterStore& store, const LayerContext& context, const ModuleName& name, int64_t columns);
 
   /// The next linear layer's input from x [rows, C]: y [rows, C], kept as an activation, or its fp8
   /// copies where `target` is given.

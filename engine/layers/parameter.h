@@ -22,6 +22,7 @@
 #include "engine/device/tensor.h"
 #include "engine/layers/buffers.h"
 #include "engine/layers/module_name.h"
+#include "engine/ops/packed_gemm.h"
 
 namespace trimtab {
 
@@ -52,6 +53,8 @@ struct ParameterSpec {
   Grid grid = Grid::kDense;     // kExperts: of experts, of which an ep rank holds its own
   bool tensor_parallel = true;  // sharded over tp (etp of experts); false = the same on all of them
   bool duplicate = false;       // an earlier pipeline stage has it too, and counts it
+  int64_t multiplied = 0;       // matrices, one below the other, that rows are multiplied by
+  bool looked_up = false;       // rows of it are read as they are
   InitKind init = InitKind::kZeros;
   double init_std = 0;
   Partition partition;
@@ -65,6 +68,9 @@ struct Parameter {
   int64_t offset = 0;  // first element in the flat order
   Tensor weight;       // [rows, columns] or [rows]; undefined while it is not in memory
   Tensor gradient;
+  // Serving multiplies by this: in the place of `weight`, or beside it where rows are looked up
+  // too.
+  PackedMatrix packed;
 
   int64_t numel() const { return spec.rows * spec.columns; }
 };

@@ -5,7 +5,7 @@
 // again before it uses it:
 //
 //   module     what is dropped                        what it is made from   where
-//   core_attn  attention's result, its log-sum-exp    queries, keys, values  attention.cc
+//   core_attn  attention's result, its log-sum-exp    queries, keys, values  core_attention.cc
 //   layernorm  both norms' results                    the residual stream    transformer_layer.cc
 //   mlp_act    the activation function's result       what went into it      mlp.cc
 //   mlp        norm, fc1's result and activation      the residual stream    transformer_layer.cc

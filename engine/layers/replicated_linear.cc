@@ -23,6 +23,7 @@ ReplicatedLinear::ReplicatedLinear(ParameterStore& store, const LayerContext& co
                               .rows = out,
                               .columns = in,
                               .tensor_parallel = false,
+                              .multiplied = 1,
                               .init = InitKind::kNormal,
                               .init_std = context.model.init_std,
                               .partition = WholePartition(out, in)})) {
@@ -34,11 +35,15 @@ ReplicatedLinear::ReplicatedLinear(ParameterStore& store, const LayerContext& co
                           .partition = WholePartition(out, 1)});
 }
 
-Tensor ReplicatedLinear::Forward(const LayerContext& context, const Tensor& x,
-                                 MemoryTag tag) const {
-  Tensor y = context.NewF32({x.dim(0), weight_->spec.rows}, tag);
-  const Tensor bias = bias_ != nullptr ? As(context, bias_->weight, DType::kF32) : Tensor();
-  Gemm(x, Transpose::kNo, weight_->weight, Transpose::kYes, y, {.bias = bias});
+Tensor ReplicatedLinear::Forward(const LayerContext& context, const Tensor& x, MemoryTag tag,
+                                 DType type) const {
+  Tensor y = Tensor::Empty(context.device, {x.dim(0), weight_->spec.rows}, type, tag);
+  const Tensor bias = bias_ != nullptr ? As(context, bias_->weight, type) : Tensor();
+  if (weight_->packed.defined()) {
+    PackedGemm(x, weight_->packed, bias, y);
+  } else {
+    Gemm(x, Transpose::kNo, weight_->weight, Transpose::kYes, y, {.bias = bias});
+  }
   return y;
 }
 

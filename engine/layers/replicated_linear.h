@@ -1,5 +1,5 @@
-// A small linear layer that every tensor-parallel rank has whole, of whose result fp32 is asked:
-// a router, a gate. y = x W^T + b with W [out, in].
+// A small linear layer that every tensor-parallel rank has whole: a router, a gate, a projection to
+// a compressed vector. y = x W^T + b with W [out, in].
 #pragma once
 
 #include <string>
@@ -16,11 +16,12 @@ class ReplicatedLinear {
                    const ModuleName& weight_name, const ModuleName& bias_name, int64_t in,
                    int64_t out);
 
-  /// y [rows, out] in fp32 under `tag`, from x [rows, in].
-  Tensor Forward(const LayerContext& context, const Tensor& x, MemoryTag tag) const;
-  /// Adds the gradient of x to dx [rows, in], from dy [rows, out] in fp32. Adds to the gradients of
-  /// the weights, or overwrites them when not `accumulate`; with context.deferred the matrix's
-  /// later.
+  /// y [rows, out] in `type` under `tag`, from x [rows, in].
+  Tensor Forward(const LayerContext& context, const Tensor& x, MemoryTag tag,
+                 DType type = DType::kF32) const;
+  /// Adds the gradient of x to dx [rows, in], from dy [rows, out] of the type of y. Adds to the
+  /// gradients of the weights, or overwrites them when not `accumulate`; with context.deferred the
+  /// matrix's later.
   void Backward(const LayerContext& context, const Tensor& x, const Tensor& dy, Tensor& dx,
                 bool accumulate) const;
 

@@ -9,9 +9,11 @@
 namespace trimtab {
 namespace {
 
-std::optional<Norm> NormIf(bool has_one, ParameterStore& store, const LayerContext& context,
-                           const ModuleName& name) {
-  return has_one ? std::optional<Norm>(std::in_place, store, context, name) : std::nullopt;
+/// A layer made of `arguments`, in models that have one.
+template <typename Layer, typename... Arguments>
+std::optional<Layer> IfAny(bool has_one, Arguments&&... arguments) {
+  return has_one ? std::optional<Layer>(std::in_place, std::forward<Arguments>(arguments)...)
+                 : std::nullopt;
 }
 
 /// scale * x + norm(branch), or scale * x + branch without a norm; in the memory of the branch if
@@ -59,13 +61,16 @@ TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& co
       stream_scale_(deep_norm() ? std::sqrt(2.0f * static_cast<float>(context.model.num_layers))
                                 : 1.0f),
       input_norm_(store, context, name + ".input_layernorm"),
-      attention_(store, context, name + ".self_attention", kind),
-      post_attention_norm_(NormIf(block_ == BlockKind::kSandwich, store, context,
-                                  name + ".post_attention_layernorm")),
-      mlp_norm_(NormIf(block_ != BlockKind::kParallelShared, store, context,
-                       name + ".pre_mlp_layernorm")),
-      post_mlp_norm_(
-          NormIf(block_ == BlockKind::kSandwich, store, context, name + ".post_mlp_layernorm")) {
+      attention_(IfAny<SelfAttention>(!context.model.latent.used(), store, context,
+                                      name + ".self_attention", kind)),
+      latent_(IfAny<LatentAttention>(context.model.latent.used(), store, context,
+                                     name + ".self_attention", kind)),
+      post_attention_norm_(IfAny<Norm>(block_ == BlockKind::kSandwich, store, context,
+                                       name + ".post_attention_layernorm")),
+      mlp_norm_(IfAny<Norm>(block_ != BlockKind::kParallelShared, store, context,
+                            name + ".pre_mlp_layernorm")),
+      post_mlp_norm_(IfAny<Norm>(block_ == BlockKind::kSandwich, store, context,
+                                 name + ".post_mlp_layernorm")) {
   if (kind.moe) {
     moe_.emplace(store, context, name + ".mlp");
   } else {
@@ -78,7 +83,7 @@ LinearOperand TransformerLayer::AttentionInput(const LayerContext& context, cons
   // What others read too is not written in the form that the linear layer wants.
   return input_norm_.Forward(
       context, x, saved.input_norm,
-      mlp_norm_ && !deep_norm() ? attention_.InputTarget(context) : std::nullopt);
+      mlp_norm_ && !deep_norm() && attention_ ? attention_->InputTarget(context) : std::nullopt);
 }
 
 LinearOperand TransformerLayer::MlpInput(const LayerContext& context, const Tensor& x,
@@ -92,7 +97,9 @@ Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
   if (parallel()) return ForwardInParallel(context, x, saved);
   LinearOperand input = AttentionInput(context, x, saved);
   Tensor stream = deep_norm() ? input.matrix : x;
-  Tensor attention = attention_.Forward(context, std::move(input), saved.attention);
+  Tensor attention = WithAttention(saved, [&](const auto& layer, auto& kept) {
+    return layer.Forward(context, std::move(input), kept);
+  });
   DropAttentionInput(context, saved);
   saved.middle = AddBranch(context, post_attention_norm_, stream_scale_, stream,
                            std::move(attention), saved.post_attention);
@@ -120,7 +127,9 @@ Tensor TransformerLayer::ForwardInParallel(const LayerContext& context, const Te
                                            TransformerLayerSaved& saved) const {
   LinearOperand input = AttentionInput(context, x, saved);
   LinearOperand shared = mlp_norm_ ? LinearOperand() : input;
-  const Tensor attention = attention_.Forward(context, std::move(input), saved.attention);
+  const Tensor attention = WithAttention(saved, [&](const auto& layer, auto& kept) {
+    return layer.Forward(context, std::move(input), kept);
+  });
   input = mlp_norm_ ? MlpInput(context, x, saved) : std::move(shared);
   Tensor y = WithMlp(saved, [&](const auto& layer, auto& kept) {
     return layer.Forward(context, std::move(input), kept);
@@ -133,10 +142,10 @@ Tensor TransformerLayer::ForwardInParallel(const LayerContext& context, const Te
 }
 
 void TransformerLayer::DropAttentionInput(const LayerContext& context,
-                                          TransformerLayerSaved& saved) {
+                                          TransformerLayerSaved& saved) const {
   if (!context.Recomputes(RecomputeModule::kLayerNorm)) return;
   saved.input_norm = {};
-  saved.attention.linear_qkv = {};
+  WithAttention(saved, [](const auto&, auto& kept) { kept.DropInput(); });
 }
 
 void TransformerLayer::DropMlp(const LayerContext& context, TransformerLayerSaved& saved) const {
@@ -154,9 +163,11 @@ void TransformerLayer::DropMlp(const LayerContext& context, TransformerLayerSave
 
 void TransformerLayer::RecomputeAttentionInput(const LayerContext& context, const Tensor& x,
                                                TransformerLayerSaved& saved) const {
-  if (saved.attention.linear_qkv.defined()) return;
-  const RecomputePass recompute(context.device);
-  attention_.RecomputeInput(context, AttentionInput(context, x, saved), saved.attention);
+  WithAttention(saved, [&](const auto& attention, auto& kept) {
+    if (kept.has_input()) return;
+    const RecomputePass recompute(context.device);
+    attention.RecomputeInput(context, AttentionInput(context, x, saved), kept);
+  });
 }
 
 void TransformerLayer::RecomputeMlp(const LayerContext& context, const Tensor& x,
@@ -166,10 +177,17 @@ void TransformerLayer::RecomputeMlp(const LayerContext& context, const Tensor& x
     const RecomputePass recompute(context.device);
     if (mlp_norm_) return mlp.Recompute(context, MlpInput(context, x, saved), kept);
     const LinearOperand input = AttentionInput(context, x, saved);
-    if (!saved.attention.linear_qkv.defined()) {
-      attention_.RecomputeInput(context, input, saved.attention);
-    }
+    WithAttention(saved, [&](const auto& attention, auto& from) {
+      if (!from.has_input()) attention.RecomputeInput(context, input, from);
+    });
     mlp.Recompute(context, input, kept);
+  });
+}
+
+Tensor TransformerLayer::AttentionBackward(const LayerContext& context, const Tensor& dy,
+                                           TransformerLayerSaved& saved, bool accumulate) const {
+  return WithAttention(saved, [&](const auto& attention, auto& kept) {
+    return attention.Backward(context, kept, dy, accumulate);
   });
 }
 
@@ -195,10 +213,9 @@ void TransformerLayer::Backward(const LayerContext& context, const Tensor& x,
     }
   }
   RecomputeAttentionInput(context, x, saved);
-  const Tensor dattention = attention_.Backward(
-      context, saved.attention,
-      BranchGradient(context, post_attention_norm_, saved.post_attention, dx, accumulate),
-      accumulate);
+  const Tensor dattention = AttentionBackward(
+      context, BranchGradient(context, post_attention_norm_, saved.post_attention, dx, accumulate),
+      saved, accumulate);
   if (deep_norm()) {
     return NormedGradient(context, input_norm_, x, saved.input_norm, dattention, dx, accumulate);
   }
@@ -211,7 +228,7 @@ void TransformerLayer::BackwardInParallel(const LayerContext& context, const Ten
   // Both read the gradient of the output before either adds to it.
   const Tensor dmlp = MlpBackward(context, dx, saved, accumulate);
   RecomputeAttentionInput(context, x, saved);
-  Tensor dattention = attention_.Backward(context, saved.attention, dx, accumulate);
+  Tensor dattention = AttentionBackward(context, dx, saved, accumulate);
   if (mlp_norm_) {
     mlp_norm_->Backward(context, x, saved.mlp_norm, dmlp, dx, accumulate);
   } else {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/layers/attention.h"
+#include "engine/layers/latent_attention.h"
 #include "engine/layers/mlp.h"
 #include "engine/layers/moe_layer.h"
 #include "engine/layers/norm.h"
@@ -23,6 +24,7 @@ struct PostNormSaved {
 struct TransformerLayerSaved {
   NormSaved input_norm;
   SelfAttentionSaved attention;
+  LatentAttentionSaved latent;  // in the place of `attention`, where it is latent
   PostNormSaved post_attention;
   Tensor middle;       // [rows, C], the residual stream between attention and MLP; undefined where
                        // they stand side by side
@@ -32,7 +34,7 @@ struct TransformerLayerSaved {
   PostNormSaved post_mlp;
 
   /// Nothing of a layer is kept where all of it is recomputed.
-  bool defined() const { return attention.qkv.defined(); }
+  bool defined() const { return attention.defined() || latent.defined(); }
 };
 
 class TransformerLayer {
@@ -56,6 +58,11 @@ class TransformerLayer {
   TransformerLayer(ParameterStore& store, const LayerContext& context, const ModuleName& name,
                    const LayerKind& kind);
 
+  /// use(layer, saved) with the attention and what it keeps.
+  template <typename Use>
+  auto WithAttention(TransformerLayerSaved& saved, const Use& use) const {
+    return latent_ ? use(*latent_, saved.latent) : use(*attention_, saved.attention);
+  }
   /// use(layer, saved) with the MLP, dense or of experts, and what it keeps.
   template <typename Use>
   auto WithMlp(TransformerLayerSaved& saved, const Use& use) const {
@@ -74,7 +81,9 @@ class TransformerLayer {
                                TransformerLayerSaved& saved) const;
   LinearOperand MlpInput(const LayerContext& context, const Tensor& x,
                          TransformerLayerSaved& saved) const;
-  /// The gradient of what the MLP got, from that of its result.
+  /// The gradients of what attention and the MLP got, from those of their results.
+  Tensor AttentionBackward(const LayerContext& context, const Tensor& dy,
+                           TransformerLayerSaved& saved, bool accumulate) const;
   Tensor MlpBackward(const LayerContext& context, const Tensor& dy, TransformerLayerSaved& saved,
                      bool accumulate) const;
   /// Of deep_norm's scale * n(x) + f(n(x)): turns dx, the gradient of that, into that of x, given
@@ -88,7 +97,7 @@ class TransformerLayer {
                           TransformerLayerSaved& saved, Tensor& dx, bool accumulate) const;
 
   /// Drop what of norms and MLP is recomputed, once attention or the MLP has used it.
-  static void DropAttentionInput(const LayerContext& context, TransformerLayerSaved& saved);
+  void DropAttentionInput(const LayerContext& context, TransformerLayerSaved& saved) const;
   void DropMlp(const LayerContext& context, TransformerLayerSaved& saved) const;
   /// Make it again.
   void RecomputeAttentionInput(const LayerContext& context, const Tensor& x,
@@ -99,7 +108,8 @@ class TransformerLayer {
   BlockKind block_;
   float stream_scale_;  // multiplies what attention and MLP are added to
   Norm input_norm_;
-  SelfAttention attention_;
+  std::optional<SelfAttention> attention_;  // one of the two
+  std::optional<LatentAttention> latent_;
   std::optional<Norm> post_attention_norm_;
   std::optional<Norm> mlp_norm_;  // not where the MLP takes what attention takes
   std::optional<Mlp> mlp_;        // one of the two

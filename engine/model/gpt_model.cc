@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "engine/ops/permute.h"
+
 namespace trimtab {
 namespace {
 
@@ -105,6 +107,33 @@ Tensor GptModel::Forward(const MicroBatch& batch, const Tensor& gradient_scale, 
   // Elsewhere its backward pass follows at once.
   if (context_.parallel.layout.schedule == Schedule::kGpipe) hooks_->EndForward(head_unit_);
   return {};
+}
+
+Tensor GptModel::Serve(const ServingPass& pass) const {
+  LayerContext context = context_;
+  context.micro_batch = 1;
+  context.sequence = pass.rows->count();
+  context.paged = pass.rows;
+  Tensor x = pass.hidden;
+  if (embedding_) {
+    context.device.EnterPiece({PieceKind::kEmbedding, PassKind::kForward});
+    EmbeddingSaved saved;
+    x = embedding_->Forward(context, pass.tokens, saved);
+  }
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    EnterLayer(PassKind::kForward, i);
+    context.cache = &pass.caches[i];
+    TransformerLayerSaved saved;
+    x = layers_[i].Forward(context, x, saved);
+  }
+  if (!head_) return x;
+  context.device.EnterPiece({PieceKind::kHead, PassKind::kForward});
+  x = GatherRows(context, x);
+  context.sequence = pass.outputs.numel();
+  context.paged = nullptr;
+  Tensor last = context.New({context.rows(), x.dim(1)}, MemoryTag::kActivations);
+  Permute(x, pass.outputs.Slice(context.row_begin(), {context.rows()}), /*topk=*/1, last);
+  return head_->Logits(context, last);
 }
 
 std::optional<size_t> GptModel::UnitBelow(size_t index, const MicroBatchState& state) const {

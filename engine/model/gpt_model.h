@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/layers/embedding.h"
@@ -50,6 +51,15 @@ struct MicroBatchState {
   Tensor dembedding;                        // [rows, C], of the embedding's result
 };
 
+/// What goes into a chunk for one pass of serving, which has no backward pass.
+struct ServingPass {
+  Tensor tokens;                         // [N] int32; with the embedding
+  Tensor hidden;                         // [N, C]; without the embedding
+  const PagedRows* rows = nullptr;       // what the N rows are
+  std::span<const PagedCache> caches{};  // of the chunk's layers
+  Tensor outputs;  // [M] int32: the rows whose logits are asked; with the head
+};
+
 class GptModel {
  public:
   /// Declares every parameter of the chunk in `store`, in forward order.
@@ -60,6 +70,12 @@ class GptModel {
   /// LmHead::Forward for `gradient_scale` [1] and `logits`.
   Tensor Forward(const MicroBatch& batch, const Tensor& gradient_scale, Tensor& loss_sum,
                  MicroBatchState& state, Tensor* logits = nullptr) const;
+
+  /// The residual stream [N, C] after the chunk, or with the head this rank's logits
+  /// [M, padded V / tp]. Keys and values go to the caches; nothing else is kept. N and M are
+  /// multiples of tp with sequence parallelism, of which `hidden` and the stream are this rank's
+  /// rows; without context parallelism.
+  Tensor Serve(const ServingPass& pass) const;
 
   /// The gradient of batch.hidden [rows, C], undefined with the embedding, from that of what
   /// Forward returned, which it takes as memory. Adds to the gradients of the weights (overwrites

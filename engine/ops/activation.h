@@ -19,8 +19,9 @@ void ActivationForward(ActivationFunction function, const Tensor& x, Tensor& y);
 /// dx = dy * f'(x); dx may be dy.
 void ActivationBackward(ActivationFunction function, const Tensor& x, const Tensor& dy, Tensor& dx);
 
-/// y [N, F] = f(gate) * up, where gate_up [N, 2F] holds gate then up in each row (Shazeer, GLU
-/// Variants Improve Transformer, arXiv:2002.05202: SwiGLU with f = silu, GeGLU with gelu).
+/// y [N, F] = f(gate) * GateFactor(up), for all but kClampedSwish f(gate) * up, where gate_up [N,
+/// 2F] holds gate then up in each row (Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202:
+/// SwiGLU with f = silu, GeGLU with gelu).
 void GatedActivationForward(ActivationFunction function, const Tensor& gate_up, Tensor& y);
 /// dgate_up [N, 2F] from dy [N, F].
 void GatedActivationBackward(ActivationFunction function, const Tensor& gate_up, const Tensor& dy,

@@ -23,7 +23,8 @@ TRIMTAB_HOST_DEVICE void BackwardLoop(int64_t n, const float* x, const float* dy
 template <ActivationFunction kFunction>
 TRIMTAB_HOST_DEVICE void GatedForwardLoop(int64_t n, const float* gate, const float* up, float* y) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) y[i] = Activate<kFunction>(gate[i]) * up[i];
+  for (int64_t i = 0; i < n; ++i)
+    y[i] = Activate<kFunction>(gate[i]) * GateFactor<kFunction>(up[i]);
 }
 
 template <ActivationFunction kFunction>
@@ -33,24 +34,27 @@ TRIMTAB_HOST_DEVICE void GatedBackwardLoop(int64_t n, const float* gate, const f
   for (int64_t i = 0; i < n; ++i) {
     const float d = dy[i];
     const float g = gate[i];
-    dgate[i] = d * up[i] * ActivateDerivative<kFunction>(g);
-    dup[i] = d * Activate<kFunction>(g);
+    const float u = up[i];
+    dgate[i] = d * GateFactor<kFunction>(u) * ActivateDerivative<kFunction>(g);
+    dup[i] = d * GateFactorDerivative<kFunction>(u) * Activate<kFunction>(g);
   }
 }
 
 // A lambda would not inherit the target of the clone around it, so each has a switch of its own.
-#define TRIMTAB_FOR_FUNCTION(loop, ...)                           \
-  switch (function) {                                             \
-    case ActivationFunction::kGelu:                               \
-      return loop<ActivationFunction::kGelu>(__VA_ARGS__);        \
-    case ActivationFunction::kGeluErf:                            \
-      return loop<ActivationFunction::kGeluErf>(__VA_ARGS__);     \
-    case ActivationFunction::kRelu:                               \
-      return loop<ActivationFunction::kRelu>(__VA_ARGS__);        \
-    case ActivationFunction::kSquaredRelu:                        \
-      return loop<ActivationFunction::kSquaredRelu>(__VA_ARGS__); \
-    case ActivationFunction::kSilu:                               \
-      return loop<ActivationFunction::kSilu>(__VA_ARGS__);        \
+#define TRIMTAB_FOR_FUNCTION(loop, ...)                            \
+  switch (function) {                                              \
+    case ActivationFunction::kGelu:                                \
+      return loop<ActivationFunction::kGelu>(__VA_ARGS__);         \
+    case ActivationFunction::kGeluErf:                             \
+      return loop<ActivationFunction::kGeluErf>(__VA_ARGS__);      \
+    case ActivationFunction::kRelu:                                \
+      return loop<ActivationFunction::kRelu>(__VA_ARGS__);         \
+    case ActivationFunction::kSquaredRelu:                         \
+      return loop<ActivationFunction::kSquaredRelu>(__VA_ARGS__);  \
+    case ActivationFunction::kSilu:                                \
+      return loop<ActivationFunction::kSilu>(__VA_ARGS__);         \
+    case ActivationFunction::kClampedSwish:                        \
+      return loop<ActivationFunction::kClampedSwish>(__VA_ARGS__); \
   }
 
 TRIMTAB_CLONES void ForwardSpan(ActivationFunction function, int64_t n, const float* x,

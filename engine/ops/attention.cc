@@ -10,14 +10,14 @@
 namespace trimtab {
 namespace {
 
-// `products` matrix products over the visible scores; `values` of `dtype` beside
-// the log-sum-exp.
-OpRecord Record(OpKind kind, const AttentionShape& s, int64_t products, int64_t values,
+// Each visible score is multiplied or added up `columns` times; `values` of `dtype` beside the
+// log-sum-exp.
+OpRecord Record(OpKind kind, const AttentionShape& s, int64_t columns, int64_t values,
                 DType dtype) {
   return {.kind = kind,
           .dtype = dtype,
           .dims = {s.batch * s.heads, s.sequence, s.head_size, s.kv_heads},
-          .flops = products * 2 * s.batch * s.heads * s.head_size * s.visible_scores(),
+          .flops = columns * 2 * s.batch * s.heads * s.visible_scores(),
           .bytes = values * SizeOf(dtype) + LogSumExpShape(s).numel() * SizeOf(DType::kF32)};
 }
 
@@ -31,12 +31,12 @@ int64_t AttentionShape::visible_scores() const {
 
 OpRecord AttentionForwardRecord(const AttentionShape& s, DType dtype) {
   const int64_t values = QkvShape(s).numel() + OutShape(s).numel();
-  return Record(OpKind::kAttentionForward, s, 2, values, dtype);
+  return Record(OpKind::kAttentionForward, s, ForwardColumns(s), values, dtype);
 }
 
 OpRecord AttentionBackwardRecord(const AttentionShape& s, DType dtype) {
   const int64_t values = 2 * QkvShape(s).numel() + 2 * OutShape(s).numel();
-  return Record(OpKind::kAttentionBackward, s, 5, values, dtype);
+  return Record(OpKind::kAttentionBackward, s, BackwardColumns(s), values, dtype);
 }
 
 int64_t AttentionForwardWorkspaceBytes(const AttentionShape& shape, const Executor& executor) {
@@ -46,7 +46,7 @@ int64_t AttentionForwardWorkspaceBytes(const AttentionShape& shape, const Execut
 
 int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape, const Executor& executor) {
   const int64_t floats = executor.kind == DeviceKind::kCuda
-                             ? OutShape(shape).numel() + LogSumExpShape(shape).numel()
+                             ? QueryShape(shape).numel() + LogSumExpShape(shape).numel()
                              : executor.threads * AttentionBackwardScratchCpu(shape);
   return floats * SizeOf(DType::kF32);
 }

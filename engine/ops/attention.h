@@ -35,19 +35,25 @@ struct AttentionShape {
   int64_t kv_heads = 0;   // key/value heads; query head h reads head h / (heads / kv_heads)
   int64_t head_size = 0;  // D
   ScoreOptions scores{};
+  int64_t value_head_size = 0;  // Dv, of values and of the result; 0 = D
 
   int64_t tokens() const { return batch * sequence; }  // N
+  int64_t value_size() const { return value_head_size > 0 ? value_head_size : head_size; }
   /// What scores are multiplied by.
   double score_scale() const {
     return scores.scale > 0 ? scores.scale : 1.0 / std::sqrt(static_cast<double>(head_size));
   }
   /// The scores of one head and sequence that are computed.
   int64_t visible_scores() const;
-  int64_t qkv_size() const { return (heads + 2 * kv_heads) * head_size; }
+  /// Columns of a token's queries, of its keys and values, of both, of the result.
+  int64_t query_size() const { return heads * head_size; }
+  int64_t kv_size() const { return kv_heads * (head_size + value_size()); }
+  int64_t qkv_size() const { return query_size() + kv_size(); }
+  int64_t out_size() const { return heads * value_size(); }
 };
 
 /// FLOPs count the scores that are computed, the causal half of T x T, or what of it a window
-/// leaves: forward 2 products, backward 5, each 2*D per score.
+/// leaves: forward 2 products, backward 5, each 2*D per score, or 2*Dv where values are a factor.
 OpRecord AttentionForwardRecord(const AttentionShape& shape, DType dtype = DType::kF32);
 OpRecord AttentionBackwardRecord(const AttentionShape& shape, DType dtype = DType::kF32);
 
@@ -56,16 +62,16 @@ OpRecord AttentionBackwardRecord(const AttentionShape& shape, DType dtype = DTyp
 int64_t AttentionForwardWorkspaceBytes(const AttentionShape& shape, const Executor& executor);
 int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape, const Executor& executor);
 
-/// qkv [N, (H + 2*KV)*D]: per token all query heads, then key heads, then value heads.
-/// out [N, H*D] of the same type; log_sum_exp [B, H, T] fp32 is kept for the backward pass.
+/// qkv [N, H*D + KV*(D + Dv)]: per token all query heads, then key heads, then value heads.
+/// out [N, H*Dv] of the same type; log_sum_exp [B, H, T] fp32 is kept for the backward pass.
 void AttentionForward(const AttentionShape& shape, const Tensor& qkv, Tensor& out,
                       Tensor& log_sum_exp);
 
-/// Writes dqkv (same layout as qkv) from dout [N, H*D].
+/// Writes dqkv (same layout as qkv) from dout [N, H*Dv].
 void AttentionBackward(const AttentionShape& shape, const Tensor& qkv, const Tensor& out,
                        const Tensor& log_sum_exp, const Tensor& dout, Tensor& dqkv);
 
-/// Cost of one rotation over qkv [N, (H + 2*KV)*D].
+/// Cost of one rotation over qkv [N, H*D + KV*(D + Dv)].
 OpRecord RopeRecord(const AttentionShape& shape, DType dtype = DType::kF32);
 
 /// Turns the query and key heads of qkv in place by the positions of their T tokens. `inverse`: the

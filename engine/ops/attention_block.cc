@@ -20,37 +20,37 @@ void CheckBlock(OpKind op, const AttentionShape& s, const AttentionBlock& block)
                  block.query, block.key, s.sequence);
 }
 
-// `products` matrix products over the scores; `token_bytes` moved for each of the block's tokens.
+// Each score is multiplied or added up `columns` times; `token_bytes` moved for each of the block's
+// tokens.
 OpRecord Record(OpKind kind, const AttentionShape& s, const AttentionBlock& block, DType dtype,
-                int64_t products, int64_t token_bytes) {
+                int64_t columns, int64_t token_bytes) {
   const int64_t scores = block.causal ? block.size * (block.size + 1) / 2 : block.size * block.size;
   return {.kind = kind,
           .dtype = dtype,
           .dims = {s.batch * s.heads, block.size, s.head_size, s.kv_heads},
-          .flops = products * 2 * s.batch * s.heads * s.head_size * scores,
+          .flops = columns * 2 * s.batch * s.heads * scores,
           .bytes = s.batch * block.size * token_bytes};
 }
 
 }  // namespace
 
-Shape KeyValueShape(const AttentionShape& s) { return {s.tokens(), 2 * s.kv_heads * s.head_size}; }
+Shape KeyValueShape(const AttentionShape& s) { return {s.tokens(), s.kv_size()}; }
 
 OpRecord AttentionBlockForwardRecord(const AttentionShape& s, const AttentionBlock& block,
                                      DType dtype) {
   // Sums are read and written.
   const int64_t bytes =
-      s.qkv_size() * SizeOf(dtype) + 2 * (s.heads * s.head_size + s.heads) * SizeOf(DType::kF32);
-  return Record(OpKind::kAttentionForward, s, block, dtype, 2, bytes);
+      s.qkv_size() * SizeOf(dtype) + 2 * (s.out_size() + s.heads) * SizeOf(DType::kF32);
+  return Record(OpKind::kAttentionForward, s, block, dtype, ForwardColumns(s), bytes);
 }
 
 OpRecord AttentionBlockBackwardRecord(const AttentionShape& s, const AttentionBlock& block,
                                       DType dtype) {
   // qkv, out and dout; dkv and dquery are read and written.
-  const int64_t values =
-      s.qkv_size() + 2 * s.heads * s.head_size + 2 * 2 * s.kv_heads * s.head_size;
+  const int64_t values = s.qkv_size() + 2 * s.out_size() + 2 * s.kv_size();
   const int64_t bytes =
-      values * SizeOf(dtype) + (2 * s.heads * s.head_size + s.heads) * SizeOf(DType::kF32);
-  return Record(OpKind::kAttentionBackward, s, block, dtype, 5, bytes);
+      values * SizeOf(dtype) + (2 * s.query_size() + s.heads) * SizeOf(DType::kF32);
+  return Record(OpKind::kAttentionBackward, s, block, dtype, BackwardColumns(s), bytes);
 }
 
 int64_t AttentionBlockForwardWorkspaceBytes(const AttentionShape& shape,
@@ -105,7 +105,7 @@ void AttentionBlockBackward(const AttentionShape& shape, const AttentionBlock& b
   CheckOperand(kOp, "out", out, OutShape(shape), device, dtype);
   CheckOperand(kOp, "log_sum_exp", log_sum_exp, LogSumExpShape(shape), device);
   CheckOperand(kOp, "dout", dout, OutShape(shape), device, dtype);
-  CheckOperand(kOp, "dquery", dquery, OutShape(shape), device);
+  CheckOperand(kOp, "dquery", dquery, QueryShape(shape), device);
   CheckOperand(kOp, "dkv", dkv, KeyValueShape(shape), device, dtype);
   const OpScope scope(device, AttentionBlockBackwardRecord(shape, block, dtype));
   const Tensor scratch = AttentionScratch(

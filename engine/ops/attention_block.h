@@ -19,11 +19,12 @@ struct AttentionBlock {
   bool causal = false;
 };
 
-/// Shape of keys and values by themselves: [N, 2*KV*D], per token all key heads, then value heads.
+/// Shape of keys and values by themselves: [N, KV*(D + Dv)], per token all key heads, then value
+/// heads.
 Shape KeyValueShape(const AttentionShape& shape);
 
-/// FLOPs count the scores that are computed: forward 2 products, backward 5, each 2*D per score.
-/// Priced as attention of sequences of block.size.
+/// FLOPs count the scores that are computed: forward 2 products, backward 5, each 2*D or 2*Dv per
+/// score. Priced as attention of sequences of block.size.
 OpRecord AttentionBlockForwardRecord(const AttentionShape& shape, const AttentionBlock& block,
                                      DType dtype = DType::kF32);
 OpRecord AttentionBlockBackwardRecord(const AttentionShape& shape, const AttentionBlock& block,
@@ -37,14 +38,14 @@ int64_t AttentionBlockBackwardWorkspaceBytes(const AttentionShape& shape,
                                              const AttentionBlock& block, const Executor& executor);
 
 /// Scores have no window and no ALiBi. Adds the keys of `block` to the attention of its queries: to
-/// out [N, H*D] and log_sum_exp [B, H, T], both fp32, which begin as 0 and -infinity. Queries are
-/// those of qkv [N, (H + 2*KV)*D], keys and values those of kv (KeyValueShape), which has sequences
-/// of the same length.
+/// out [N, H*Dv] and log_sum_exp [B, H, T], both fp32, which begin as 0 and -infinity. Queries are
+/// those of qkv, keys and values those of kv (KeyValueShape), which has sequences of the same
+/// length.
 void AttentionBlockForward(const AttentionShape& shape, const AttentionBlock& block,
                            const Tensor& qkv, const Tensor& kv, Tensor& out, Tensor& log_sum_exp);
 
 /// Adds the block's part to dquery [N, H*D] (fp32) and dkv (as kv), from what the attention over
-/// all keys gave: out [N, H*D] of the type of qkv, log_sum_exp; and from dout [N, H*D].
+/// all keys gave: out [N, H*Dv] of the type of qkv, log_sum_exp; and from dout [N, H*Dv].
 void AttentionBlockBackward(const AttentionShape& shape, const AttentionBlock& block,
                             const Tensor& qkv, const Tensor& kv, const Tensor& out,
                             const Tensor& log_sum_exp, const Tensor& dout, Tensor& dquery,

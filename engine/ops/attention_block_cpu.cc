@@ -16,17 +16,20 @@ struct BlockOffsets {
   int64_t query;  // in qkv
   int64_t key;    // in kv
   int64_t value;
-  int64_t out;  // in out, dout and dquery
-  int64_t row;  // in log_sum_exp
+  int64_t out;     // in out and dout
+  int64_t dquery;  // in dquery
+  int64_t row;     // in log_sum_exp
 
   BlockOffsets(const AttentionShape& s, const AttentionBlock& block, int64_t sequence_index,
                int64_t head) {
     const int64_t token = sequence_index * s.sequence + block.query;
     const int64_t kv_head = head / (s.heads / s.kv_heads);
     query = token * s.qkv_size() + head * s.head_size;
-    key = ((sequence_index * s.sequence + block.key) * 2 * s.kv_heads + kv_head) * s.head_size;
-    value = key + s.kv_heads * s.head_size;
-    out = (token * s.heads + head) * s.head_size;
+    const int64_t first = (sequence_index * s.sequence + block.key) * s.kv_size();
+    key = first + kv_head * s.head_size;
+    value = first + s.kv_heads * s.head_size + kv_head * s.value_size();
+    out = token * s.out_size() + head * s.value_size();
+    dquery = token * s.query_size() + head * s.head_size;
     row = (sequence_index * s.heads + head) * s.sequence + block.query;
   }
 };
@@ -35,13 +38,14 @@ struct BlockOffsets {
 AttentionTile TileAt(const AttentionShape& s, const AttentionBlock& block, const BlockOffsets& at,
                      int64_t first, const float* qkv, const float* kv) {
   const int64_t rows = std::min(TileRows(block), block.size - first);
-  const int64_t kv_width = 2 * s.kv_heads * s.head_size;
+  const int64_t kv_width = s.kv_size();
   return {.rows = rows,
           .keys = block.causal ? first + rows : block.size,
           .seen = block.causal ? first + 1 : block.size,
           .scale = static_cast<float>(s.score_scale()),
           .soft_cap = static_cast<float>(s.scores.soft_cap),
           .head_size = s.head_size,
+          .value_size = s.value_size(),
           .query = HeadRows{qkv + at.query, s.qkv_size()}.From(first),
           .key = {kv + at.key, kv_width},
           .value = {kv + at.value, kv_width}};
@@ -50,7 +54,7 @@ AttentionTile TileAt(const AttentionShape& s, const AttentionBlock& block, const
 }  // namespace
 
 int64_t AttentionBlockForwardScratchCpu(const AttentionShape& shape, const AttentionBlock& block) {
-  return TileRows(block) * (block.size + shape.head_size);
+  return TileRows(block) * (block.size + shape.value_size());
 }
 
 int64_t AttentionBlockBackwardScratchCpu(const AttentionBlock& block) {
@@ -63,7 +67,7 @@ void AttentionBlockForwardCpu(int threads, const AttentionShape& shape, const At
   UseThreads(1);  // a tile is one worker's
   const int64_t tiles = CeilDiv(block.size, kQueryTile);
   const int64_t worker_scratch = AttentionBlockForwardScratchCpu(shape, block);
-  const int64_t out_width = shape.heads * shape.head_size;
+  const int64_t out_width = shape.out_size();
   ParallelForEach(threads, shape.batch * shape.heads * tiles, [&](int64_t item, int worker) {
     const int64_t pair = item / tiles;
     // The longest rows first, so that the workers end together.
@@ -73,8 +77,8 @@ void AttentionBlockForwardCpu(int threads, const AttentionShape& shape, const At
     float* part = scratch + worker * worker_scratch;
     float sums[kQueryTile];
     float part_log_sum_exp[kQueryTile];
-    ForwardTile(tile, part, shape.head_size, sums, part_log_sum_exp,
-                part + TileRows(block) * shape.head_size);
+    ForwardTile(tile, part, shape.value_size(), sums, part_log_sum_exp,
+                part + TileRows(block) * shape.value_size());
     MergeTile(tile, part, sums, part_log_sum_exp, out + at.out + first * out_width, out_width,
               log_sum_exp + at.row + first);
   });
@@ -86,7 +90,7 @@ void AttentionBlockBackwardCpu(int threads, const AttentionShape& shape,
                                float* dquery, float* dkv, float* scratch) {
   UseThreads(1);
   const int64_t group = shape.heads / shape.kv_heads;
-  const int64_t out_width = shape.heads * shape.head_size;
+  const int64_t out_width = shape.out_size();
   const int64_t worker_scratch = AttentionBlockBackwardScratchCpu(block);
   // One worker per key/value head: its gradients are added up in one fixed order.
   ParallelForEach(threads, shape.batch * shape.kv_heads, [&](int64_t item, int worker) {
@@ -98,8 +102,9 @@ void AttentionBlockBackwardCpu(int threads, const AttentionShape& shape,
                                        .dout = HeadRows{dout + at.out, out_width}.From(first),
                                        .log_sum_exp = log_sum_exp + at.row + first};
         BackwardTile(TileAt(shape, block, at, first, qkv, kv), gradient,
-                     dquery + at.out + first * out_width, out_width, /*add_to_dquery=*/true,
-                     dkv + at.key, dkv + at.value, scratch + worker * worker_scratch);
+                     dquery + at.dquery + first * shape.query_size(), shape.query_size(),
+                     /*add_to_dquery=*/true, dkv + at.key, dkv + at.value,
+                     scratch + worker * worker_scratch);
       }
     }
   });

@@ -23,8 +23,9 @@ struct HeadOffsets {
     const int64_t kv_head = head / (s.heads / s.kv_heads);
     query = token * s.qkv_size() + head * s.head_size;
     key = token * s.qkv_size() + (s.heads + kv_head) * s.head_size;
-    value = key + s.kv_heads * s.head_size;
-    out = (token * s.heads + head) * s.head_size;
+    value =
+        token * s.qkv_size() + s.query_size() + s.kv_heads * s.head_size + kv_head * s.value_size();
+    out = token * s.out_size() + head * s.value_size();
   }
 };
 
@@ -47,6 +48,7 @@ AttentionTile TileAt(const AttentionShape& s, const HeadOffsets& at, int64_t hea
           .soft_cap = static_cast<float>(s.scores.soft_cap),
           .slope = AlibiSlope(s.scores.alibi_first + head, s.scores.alibi_heads),
           .head_size = s.head_size,
+          .value_size = s.value_size(),
           .query = HeadRows{qkv + at.query, width}.From(first),
           .key = HeadRows{qkv + at.key, width}.From(first_key),
           .value = HeadRows{qkv + at.value, width}.From(first_key)};
@@ -67,7 +69,7 @@ void AttentionForwardCpu(int threads, const AttentionShape& shape, const float* 
   UseThreads(1);  // a tile is one worker's
   const int64_t tiles = CeilDiv(shape.sequence, kQueryTile);
   const int64_t worker_scratch = AttentionForwardScratchCpu(shape);
-  const int64_t out_width = shape.heads * shape.head_size;
+  const int64_t out_width = shape.out_size();
   ParallelForEach(threads, shape.batch * shape.heads * tiles, [&](int64_t item, int worker) {
     const int64_t pair = item / tiles;
     // The longest rows first, so that the workers end together.
@@ -88,7 +90,7 @@ void AttentionBackwardCpu(int threads, const AttentionShape& shape, const float*
   UseThreads(1);
   const int64_t group = shape.heads / shape.kv_heads;
   const int64_t width = shape.qkv_size();
-  const int64_t out_width = shape.heads * shape.head_size;
+  const int64_t out_width = shape.out_size();
   const int64_t worker_scratch = AttentionBackwardScratchCpu(shape);
   // One worker per key/value head: its gradients are added up in one fixed order.
   ParallelForEach(threads, shape.batch * shape.kv_heads, [&](int64_t item, int worker) {
@@ -97,7 +99,7 @@ void AttentionBackwardCpu(int threads, const AttentionShape& shape, const float*
     const HeadOffsets kv(shape, sequence_index, first_head);
     for (int64_t t = 0; t < shape.sequence; ++t) {
       std::fill_n(dqkv + kv.key + t * width, shape.head_size, 0.0f);
-      std::fill_n(dqkv + kv.value + t * width, shape.head_size, 0.0f);
+      std::fill_n(dqkv + kv.value + t * width, shape.value_size(), 0.0f);
     }
     for (int64_t head = first_head; head < first_head + group; ++head) {
       const HeadOffsets at(shape, sequence_index, head);

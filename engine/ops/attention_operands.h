@@ -7,8 +7,15 @@
 namespace trimtab {
 
 inline Shape QkvShape(const AttentionShape& s) { return {s.tokens(), s.qkv_size()}; }
-inline Shape OutShape(const AttentionShape& s) { return {s.tokens(), s.heads * s.head_size}; }
+inline Shape QueryShape(const AttentionShape& s) { return {s.tokens(), s.query_size()}; }
+inline Shape OutShape(const AttentionShape& s) { return {s.tokens(), s.out_size()}; }
 inline Shape LogSumExpShape(const AttentionShape& s) { return {s.batch, s.heads, s.sequence}; }
+
+/// Columns of the two products of the forward pass, and of the five of the backward pass.
+inline int64_t ForwardColumns(const AttentionShape& s) { return s.head_size + s.value_size(); }
+inline int64_t BackwardColumns(const AttentionShape& s) {
+  return 3 * s.head_size + 2 * s.value_size();
+}
 
 inline void CheckAttention(OpKind op, const AttentionShape& s) {
   TRIMTAB_ASSERT(s.batch >= 1 && s.sequence >= 1 && s.head_size >= 1 && s.kv_heads >= 1,

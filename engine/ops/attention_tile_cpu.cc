@@ -107,6 +107,12 @@ void AddAlibi(const AttentionTile& tile, int64_t row, const VisibleKeys& visible
 
 }  // namespace
 
+float WeighScores(const ScoreRow& row, int64_t n, float* scores, float* sum) {
+  if (row.soft_cap > 0) SoftCapRow(n, row.soft_cap, scores);
+  if (row.slope != 0.0f) AlibiRow(n, row.slope, row.last, scores);
+  return SoftmaxRow(n, scores, sum);
+}
+
 void ForwardTile(const AttentionTile& tile, float* out, int64_t out_stride, float* sums,
                  float* log_sum_exp, float* scratch) {
   const int64_t rows = tile.rows;
@@ -116,20 +122,17 @@ void ForwardTile(const AttentionTile& tile, float* out, int64_t out_stride, floa
   for (int64_t i = 0; i < rows; ++i) {
     float* row = scratch + i * keys;
     const VisibleKeys visible(tile, i);
-    const int64_t count = visible.end - visible.begin;
-    float* scores = row + visible.begin;
-    if (tile.soft_cap > 0) SoftCapRow(count, tile.soft_cap, scores);
-    AddAlibi(tile, i, visible, scores);
-    log_sum_exp[i] = SoftmaxRow(count, scores, &sums[i]);
+    log_sum_exp[i] = WeighScores({tile.soft_cap, tile.slope, tile.seen + i - 1 - visible.begin},
+                                 visible.end - visible.begin, row + visible.begin, &sums[i]);
     visible.HideOthers(keys, row);
   }
-  Sgemm(rows, tile.head_size, keys, 1.0f, {scratch, keys, false}, View(tile.value), 0.0f, out,
+  Sgemm(rows, tile.value_size, keys, 1.0f, {scratch, keys, false}, View(tile.value), 0.0f, out,
         out_stride);
 }
 
 void NormaliseTile(const AttentionTile& tile, const float* sums, float* out, int64_t out_stride) {
   for (int64_t i = 0; i < tile.rows; ++i) {
-    ScaleRow(tile.head_size, 1.0f / sums[i], out + i * out_stride);
+    ScaleRow(tile.value_size, 1.0f / sums[i], out + i * out_stride);
   }
 }
 
@@ -137,7 +140,7 @@ void MergeTile(const AttentionTile& tile, const float* part, const float* sums,
                const float* part_log_sum_exp, float* out, int64_t out_stride, float* log_sum_exp) {
   for (int64_t i = 0; i < tile.rows; ++i) {
     const AttentionMerge merge = MergeAttention(log_sum_exp[i], part_log_sum_exp[i]);
-    MergeRow(tile.head_size, merge.weight / sums[i], part + i * tile.head_size, merge.keep,
+    MergeRow(tile.value_size, merge.weight / sums[i], part + i * tile.value_size, merge.keep,
              out + i * out_stride);
     log_sum_exp[i] = merge.log_sum_exp;
   }
@@ -149,16 +152,17 @@ void BackwardTile(const AttentionTile& tile, const TileGradient& gradient, float
   const int64_t rows = tile.rows;
   const int64_t keys = tile.keys;
   const int64_t size = tile.head_size;
+  const int64_t value_size = tile.value_size;
   float* p = scratch;
   float* dp = scratch + rows * keys;
   Sgemm(rows, keys, size, tile.scale, View(tile.query), View(tile.key, true), 0.0f, p, keys);
-  Sgemm(rows, keys, size, 1.0f, View(gradient.dout), View(tile.value, true), 0.0f, dp, keys);
+  Sgemm(rows, keys, value_size, 1.0f, View(gradient.dout), View(tile.value, true), 0.0f, dp, keys);
   for (int64_t i = 0; i < rows; ++i) {
     const VisibleKeys visible(tile, i);
     const int64_t count = visible.end - visible.begin;
     float* scores = p + i * keys + visible.begin;
     float* dscores = dp + i * keys + visible.begin;
-    float delta = Dot(size, gradient.out.From(i).data, gradient.dout.From(i).data);
+    float delta = Dot(value_size, gradient.out.From(i).data, gradient.dout.From(i).data);
     if (tile.soft_cap > 0) {
       SoftCapRow(count, tile.soft_cap, scores);
       SoftCapBackwardRow(count, tile.soft_cap, std::exchange(delta, 0.0f), scores, dscores);
@@ -168,7 +172,7 @@ void BackwardTile(const AttentionTile& tile, const TileGradient& gradient, float
     visible.HideOthers(keys, p + i * keys);
     visible.HideOthers(keys, dp + i * keys);
   }
-  Sgemm(keys, size, rows, 1.0f, {p, keys, true}, View(gradient.dout), 1.0f, dvalue,
+  Sgemm(keys, value_size, rows, 1.0f, {p, keys, true}, View(gradient.dout), 1.0f, dvalue,
         tile.value.stride);
   Sgemm(keys, size, rows, 1.0f, {dp, keys, true}, View(tile.query), 1.0f, dkey, tile.key.stride);
   Sgemm(rows, size, keys, 1.0f, {dp, keys, false}, View(tile.key), add_to_dquery ? 1.0f : 0.0f,

@@ -22,24 +22,36 @@ struct AttentionTile {
   /// Keys up to the last that row 0 sees; each row sees one more than the one before it, at most
   /// all.
   int64_t seen = 0;
-  int64_t window = 0;  // keys that a row sees at most, the last ones; 0 = any number
-  float scale = 1;     // of the scores
-  float soft_cap = 0;  // 0 = none
-  float slope = 0;     // ALiBi: what a score loses per key before the last that the row sees
-  int64_t head_size = 0;
+  int64_t window = 0;      // keys that a row sees at most, the last ones; 0 = any number
+  float scale = 1;         // of the scores
+  float soft_cap = 0;      // 0 = none
+  float slope = 0;         // ALiBi: what a score loses per key before the last that the row sees
+  int64_t head_size = 0;   // D
+  int64_t value_size = 0;  // Dv
   HeadRows query;
   HeadRows key;
   HeadRows value;
 };
 
-/// out [rows, D], `out_stride` apart, = the sums of the values weighted by e^(score - the row's
+/// What becomes of the `n` scores of one query, the visible ones, before the softmax.
+struct ScoreRow {
+  float soft_cap = 0;  // 0 = none
+  float slope = 0;     // ALiBi: what a score loses per key before key `last`
+  int64_t last = 0;
+};
+
+/// Turns `scores` [n] into their weights e^(score - the highest), whose sum it puts into `sum`;
+/// returns the log-sum-exp.
+float WeighScores(const ScoreRow& row, int64_t n, float* scores, float* sum);
+
+/// out [rows, Dv], `out_stride` apart, = the sums of the values weighted by e^(score - the row's
 /// highest); of each row the sum of the weights, and the log-sum-exp of its scores. `scratch` holds
 /// rows * keys floats.
 void ForwardTile(const AttentionTile& tile, float* out, int64_t out_stride, float* sums,
                  float* log_sum_exp, float* scratch);
 /// Divides each row of such an `out` by its sum: the attention over the tile's keys.
 void NormaliseTile(const AttentionTile& tile, const float* sums, float* out, int64_t out_stride);
-/// Adds a tile's result `part` [rows, D], not yet divided by `sums`, to the attention over other
+/// Adds a tile's result `part` [rows, Dv], not yet divided by `sums`, to the attention over other
 /// keys, `out` and `log_sum_exp`: each weighs as much as the scores it is of.
 void MergeTile(const AttentionTile& tile, const float* part, const float* sums,
                const float* part_log_sum_exp, float* out, int64_t out_stride, float* log_sum_exp);

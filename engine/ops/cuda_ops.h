@@ -9,6 +9,7 @@
 #include "engine/ops/adamw.h"
 #include "engine/ops/attention.h"
 #include "engine/ops/attention_block.h"
+#include "engine/ops/attention_sink.h"
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/embedding.h"
@@ -16,7 +17,10 @@
 #include "engine/ops/gate_rows.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/head_norm.h"
+#include "engine/ops/latent_heads.h"
 #include "engine/ops/norm.h"
+#include "engine/ops/packed_gemm.h"
+#include "engine/ops/paged_attention.h"
 #include "engine/ops/permute.h"
 #include "engine/ops/quantize.h"
 #include "engine/ops/router.h"
@@ -38,6 +42,10 @@ struct CudaOps {
                                    const Tensor& qkv, const Tensor& kv, const Tensor& out,
                                    const Tensor& log_sum_exp, const Tensor& dout, Tensor& dquery,
                                    Tensor& dkv, const Tensor& scratch) = nullptr;
+  decltype(&AttentionSink) attention_sink = nullptr;
+  decltype(&AttentionSinkBackward) attention_sink_backward = nullptr;
+  decltype(&JoinHeads) join_heads = nullptr;
+  decltype(&JoinHeadsBackward) join_heads_backward = nullptr;
   decltype(&Rope) rope = nullptr;
   decltype(&HeadNormForward) head_norm_forward = nullptr;
   decltype(&HeadNormBackward) head_norm_backward = nullptr;
@@ -61,6 +69,8 @@ struct CudaOps {
   decltype(&CopyColumns) copy_columns = nullptr;
   decltype(&Fill) fill = nullptr;
   decltype(&ApplySoftCap) apply_soft_cap = nullptr;
+  decltype(&Clamp) clamp = nullptr;
+  decltype(&ClampBackward) clamp_backward = nullptr;
   decltype(&AddBias) add_bias = nullptr;
   decltype(&Sum) sum = nullptr;
   decltype(&SumSquares) sum_squares = nullptr;
@@ -90,6 +100,9 @@ struct CudaOps {
   decltype(&UnpermuteBackward) unpermute_backward = nullptr;
   decltype(&GateRows) gate_rows = nullptr;
   decltype(&GateRowsBackward) gate_rows_backward = nullptr;
+  decltype(&StoreKv) store_kv = nullptr;
+  decltype(&PagedAttention) paged_attention = nullptr;
+  decltype(&PackedGemm) packed_gemm = nullptr;
 };
 
 /// Throws EnvironmentError "op has no kernel on device": for dispatchers.

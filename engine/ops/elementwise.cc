@@ -35,6 +35,13 @@ OpRecord ApplySoftCapRecord(int64_t numel, DType dtype) {
   return Record(OpKind::kSoftCap, numel, dtype, 2 * SizeOf(dtype));
 }
 
+OpRecord ClampRecord(int64_t numel, DType dtype) {
+  return Record(OpKind::kClamp, numel, dtype, 2 * SizeOf(dtype));
+}
+OpRecord ClampBackwardRecord(int64_t numel, DType dtype) {
+  return Record(OpKind::kClampBackward, numel, dtype, 3 * SizeOf(dtype));
+}
+
 OpRecord AddBiasRecord(int64_t rows, int64_t columns, DType dtype) {
   return {.kind = OpKind::kAddBias,
           .dtype = dtype,
@@ -120,6 +127,32 @@ void ApplySoftCap(const SoftCap& soft_cap, Tensor& x) {
   }
   if (device.kind() != DeviceKind::kCpu) return;
   SoftCapCpu(device.threads(), x.numel(), soft_cap, F32InOut(x).data());
+}
+
+void Clamp(const Tensor& x, float limit, Tensor& y) {
+  constexpr OpKind kOp = OpKind::kClamp;
+  CheckPlainFloat(kOp, "x", x);
+  Device& device = x.device();
+  CheckOperand(kOp, "y", y, x.shape(), device, x.dtype());
+  const OpScope scope(device, ClampRecord(x.numel(), x.dtype()));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::clamp)(x, limit, y);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  ClampCpu(device.threads(), x.numel(), limit, F32In(x).data(), F32Out(y).data());
+}
+
+void ClampBackward(const Tensor& x, float limit, Tensor& dx) {
+  constexpr OpKind kOp = OpKind::kClampBackward;
+  CheckPlainFloat(kOp, "x", x);
+  Device& device = x.device();
+  CheckOperand(kOp, "dx", dx, x.shape(), device, x.dtype());
+  const OpScope scope(device, ClampBackwardRecord(x.numel(), x.dtype()));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::clamp_backward)(x, limit, dx);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  ClampBackwardCpu(device.threads(), x.numel(), limit, F32In(x).data(), F32InOut(dx).data());
 }
 
 void AddBias(const Tensor& bias, Tensor& x) {

@@ -14,6 +14,8 @@ OpRecord FillRecord(int64_t numel, DType dtype = DType::kF32);
 OpRecord SumRecord(int64_t numel);
 OpRecord SumSquaresRecord(int64_t numel, DType dtype = DType::kF32);
 OpRecord ApplySoftCapRecord(int64_t numel, DType dtype = DType::kF32);
+OpRecord ClampRecord(int64_t numel, DType dtype = DType::kF32);
+OpRecord ClampBackwardRecord(int64_t numel, DType dtype = DType::kF32);
 OpRecord AddBiasRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
 
 /// y += x, both of one type of fp32, bf16, fp16.
@@ -28,6 +30,10 @@ void CopyColumns(const Tensor& source, int64_t from, Tensor& destination, int64_
 void Fill(Tensor& x, float value);
 /// x = soft_cap.Apply(x) in every element (fp32, bf16, fp16).
 void ApplySoftCap(const SoftCap& soft_cap, Tensor& x);
+/// y = x kept within [-limit, limit], both of one type.
+void Clamp(const Tensor& x, float limit, Tensor& y);
+/// dx, the gradient of y, becomes that of x: 0 where x is outside.
+void ClampBackward(const Tensor& x, float limit, Tensor& dx);
 /// x [rows, C] += bias [C] in every row, both of one type.
 void AddBias(const Tensor& bias, Tensor& x);
 

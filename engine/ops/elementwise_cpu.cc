@@ -32,6 +32,19 @@ TRIMTAB_CLONES void SoftCapSpan(int64_t n, const SoftCap& soft_cap, float* x) {
   for (int64_t i = 0; i < n; ++i) x[i] = f.cap * Tanh(x[i] * f.scale / f.cap);
 }
 
+TRIMTAB_CLONES void ClampSpan(int64_t n, float limit, const float* x, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const float low = x[i] < -limit ? -limit : x[i];
+    y[i] = low > limit ? limit : low;
+  }
+}
+
+TRIMTAB_CLONES void ClampBackwardSpan(int64_t n, float limit, const float* x, float* dx) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) dx[i] = x[i] < -limit || x[i] > limit ? 0.0f : dx[i];
+}
+
 // Sums run in this many lanes side by side: enough independent additions to hide their latency.
 constexpr int64_t kLanes = 32;
 
@@ -162,6 +175,18 @@ void AddBiasCpu(int threads, int64_t rows, int64_t columns, DType dtype, const v
 void SoftCapCpu(int threads, int64_t n, const SoftCap& soft_cap, float* x) {
   ParallelFor(threads, n, kSpanGrain,
               [=](int64_t begin, int64_t end) { SoftCapSpan(end - begin, soft_cap, x + begin); });
+}
+
+void ClampCpu(int threads, int64_t n, float limit, const float* x, float* y) {
+  ParallelFor(threads, n, kSpanGrain, [=](int64_t begin, int64_t end) {
+    ClampSpan(end - begin, limit, x + begin, y + begin);
+  });
+}
+
+void ClampBackwardCpu(int threads, int64_t n, float limit, const float* x, float* dx) {
+  ParallelFor(threads, n, kSpanGrain, [=](int64_t begin, int64_t end) {
+    ClampBackwardSpan(end - begin, limit, x + begin, dx + begin);
+  });
 }
 
 double SumSquaresCpu(int threads, int64_t n, DType dtype, const void* x) {

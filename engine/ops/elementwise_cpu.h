@@ -21,6 +21,8 @@ void CopyColumnsCpu(int threads, int64_t rows, int64_t columns, const RowsOf<con
 void FillCpu(int threads, int64_t n, float value, DType dtype, void* x);
 void AddBiasCpu(int threads, int64_t rows, int64_t columns, DType dtype, const void* bias, void* x);
 void SoftCapCpu(int threads, int64_t n, const SoftCap& soft_cap, float* x);
+void ClampCpu(int threads, int64_t n, float limit, const float* x, float* y);
+void ClampBackwardCpu(int threads, int64_t n, float limit, const float* x, float* dx);
 double SumSquaresCpu(int threads, int64_t n, DType dtype, const void* x);
 double SumCpu(int threads, int64_t n, const float* x);
 

@@ -68,6 +68,20 @@ TRIMTAB_HOST_DEVICE float SiluDerivative(float x) {
   return s + x * s * (e * s);
 }
 
+/// The clamp of GPT-OSS's MLP, and its swish: x sigmoid(1.702 x) of an x of at most the limit.
+inline constexpr float kClampLimit = 7.0f;
+TRIMTAB_HOST_DEVICE float ClampedSwish(float x) {
+  const float clamped = x > kClampLimit ? kClampLimit : x;
+  return clamped * Sigmoid(1.702f * clamped);
+}
+
+/// d ClampedSwish / dx.
+TRIMTAB_HOST_DEVICE float ClampedSwishDerivative(float x) {
+  const float e = Exp(-1.702f * x);
+  const float s = 1.0f / (1.0f + e);
+  return x > kClampLimit ? 0.0f : s + 1.702f * x * s * (e * s);
+}
+
 /// erf(x) to about 1 ulp: near 0 an odd polynomial, elsewhere 1 - e^p(|x|) (minimax polynomials by
 /// N. Juffa, stackoverflow.com/a/35148199).
 TRIMTAB_HOST_DEVICE float Erf(float x) {
@@ -118,8 +132,8 @@ TRIMTAB_HOST_DEVICE float Tanh(float x) {
 
 /// The activation functions of an MLP. kGelu is the tanh approximation, kGeluErf the function
 /// itself (Hendrycks & Gimpel, arXiv:1606.08415); kSquaredRelu is max(x, 0)^2 (So et al., Primer,
-/// arXiv:2109.08668).
-enum class ActivationFunction { kGelu, kGeluErf, kRelu, kSquaredRelu, kSilu };
+/// arXiv:2109.08668); kClampedSwish is x sigmoid(1.702 x) of an x of at most 7 (GPT-OSS).
+enum class ActivationFunction { kGelu, kGeluErf, kRelu, kSquaredRelu, kSilu, kClampedSwish };
 
 template <ActivationFunction kFunction>
 TRIMTAB_HOST_DEVICE float Activate(float x) {
@@ -129,6 +143,7 @@ TRIMTAB_HOST_DEVICE float Activate(float x) {
   if constexpr (kFunction == ActivationFunction::kRelu) return positive;
   if constexpr (kFunction == ActivationFunction::kSquaredRelu) return positive * positive;
   if constexpr (kFunction == ActivationFunction::kSilu) return Silu(x);
+  if constexpr (kFunction == ActivationFunction::kClampedSwish) return ClampedSwish(x);
 }
 
 template <ActivationFunction kFunction>
@@ -138,6 +153,21 @@ TRIMTAB_HOST_DEVICE float ActivateDerivative(float x) {
   if constexpr (kFunction == ActivationFunction::kRelu) return x > 0.0f ? 1.0f : 0.0f;
   if constexpr (kFunction == ActivationFunction::kSquaredRelu) return x > 0.0f ? 2.0f * x : 0.0f;
   if constexpr (kFunction == ActivationFunction::kSilu) return SiluDerivative(x);
+  if constexpr (kFunction == ActivationFunction::kClampedSwish) return ClampedSwishDerivative(x);
+}
+
+/// What a gate's function is multiplied by, from the second projection: that itself, or, beside
+/// kClampedSwish, 1 + it kept within 7.
+template <ActivationFunction kFunction>
+TRIMTAB_HOST_DEVICE float GateFactor(float up) {
+  if constexpr (kFunction != ActivationFunction::kClampedSwish) return up;
+  const float low = up < -kClampLimit ? -kClampLimit : up;
+  return 1.0f + (low > kClampLimit ? kClampLimit : low);
+}
+template <ActivationFunction kFunction>
+TRIMTAB_HOST_DEVICE float GateFactorDerivative(float up) {
+  if constexpr (kFunction != ActivationFunction::kClampedSwish) return 1.0f;
+  return up < -kClampLimit || up > kClampLimit ? 0.0f : 1.0f;
 }
 
 /// x * scale, and with a cap above 0, cap * tanh(x * scale / cap) (Gemma 2, arXiv:2408.00118).

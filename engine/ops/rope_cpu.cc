@@ -1,3 +1,5 @@
+#include "engine/ops/rope_cpu.h"
+
 #include "engine/device/cpu/parallel.h"
 #include "engine/ops/attention_cpu.h"
 #include "engine/ops/kernel.h"
@@ -5,8 +7,6 @@
 
 namespace trimtab {
 namespace {
-
-constexpr int64_t kMaxPairs = kMaxRopeHeadSize / 2;
 
 TRIMTAB_CLONES void SinCosRow(int64_t n, double position, const double* frequency, float* sine,
                               float* cosine) {
@@ -44,28 +44,32 @@ TRIMTAB_CLONES void RotateHead(int64_t n, const float* sine, const float* cosine
 
 }  // namespace
 
+void TokenRotation::MoveTo(int64_t position) {
+  SinCosRow(pairs_, static_cast<double>(position), frequencies_.per_position.data(), sine_,
+            cosine_);
+  if (frequencies_.factor == 1.0f) return;
+  ScaleRow(pairs_, frequencies_.factor, sine_);
+  ScaleRow(pairs_, frequencies_.factor, cosine_);
+}
+
+void TokenRotation::Turn(float* x) const {
+  if (interleaved_) {
+    RotateInterleaved(pairs_, sine_, cosine_, x);
+  } else {
+    RotateHead(pairs_, sine_, cosine_, x, x + pairs_);
+  }
+}
+
 void RopeCpu(int threads, const AttentionShape& shape, const Positions& positions,
              const Rotary& rotary, bool inverse, float* qkv) {
-  const int64_t pairs = rotary.pairs(shape.head_size);
   const RotaryFrequencies frequencies = FrequenciesOf(rotary, shape.head_size, inverse);
   const int64_t width = shape.qkv_size();
   ParallelFor(threads, shape.tokens(), RowGrain(width), [&](int64_t begin, int64_t end) {
-    float sine[kMaxPairs];
-    float cosine[kMaxPairs];
+    TokenRotation rotation(rotary, frequencies, shape.head_size);
     for (int64_t token = begin; token < end; ++token) {
-      const auto position = static_cast<double>(positions.of(token % shape.sequence));
-      SinCosRow(pairs, position, frequencies.per_position.data(), sine, cosine);
-      if (frequencies.factor != 1.0f) {
-        ScaleRow(pairs, frequencies.factor, sine);
-        ScaleRow(pairs, frequencies.factor, cosine);
-      }
+      rotation.MoveTo(positions.of(token % shape.sequence));
       for (int64_t head = 0; head < shape.heads + shape.kv_heads; ++head) {
-        float* x = qkv + token * width + head * shape.head_size;
-        if (rotary.interleaved) {
-          RotateInterleaved(pairs, sine, cosine, x);
-        } else {
-          RotateHead(pairs, sine, cosine, x, x + pairs);
-        }
+        rotation.Turn(qkv + token * width + head * shape.head_size);
       }
     }
   });

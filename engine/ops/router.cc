@@ -14,6 +14,20 @@ OpRecord Record(OpKind kind, int64_t rows, int64_t experts, int64_t topk, int64_
   return {.kind = kind, .dims = {rows, experts, topk}, .bytes = bytes};
 }
 
+struct LogitsShape {
+  Device& device;
+  int64_t rows;     // N
+  int64_t experts;  // E
+};
+
+/// Of logits [N, E], checked.
+LogitsShape CheckLogits(OpKind op, const Tensor& logits) {
+  CheckMatrix(op, "logits", logits);
+  const LogitsShape shape{logits.device(), logits.dim(0), logits.dim(1)};
+  CheckOperand(op, "logits", logits, {shape.rows, shape.experts}, shape.device);
+  return shape;
+}
+
 /// Of choice [N, k], int32.
 void CheckChoice(OpKind op, const Tensor& choice, int64_t rows, int64_t topk, Device& device) {
   CheckOperand(op, "choice", choice, {rows, topk}, device, DType::kI32);
@@ -60,11 +74,7 @@ OpRecord UpdateExpertBiasRecord(int64_t experts) {
 void RouterChoose(const Tensor& logits, const Tensor& bias, const RouterOptions& options,
                   Tensor& choice) {
   constexpr OpKind kOp = OpKind::kRouterChoose;
-  CheckMatrix(kOp, "logits", logits);
-  Device& device = logits.device();
-  const int64_t rows = logits.dim(0);
-  const int64_t experts = logits.dim(1);
-  CheckOperand(kOp, "logits", logits, {rows, experts}, device);
+  const auto [device, rows, experts] = CheckLogits(kOp, logits);
   CheckChoice(kOp, choice, rows, options.topk, device);
   if (bias.defined()) CheckOperand(kOp, "bias", bias, {experts}, device);
   TRIMTAB_ASSERT(experts % options.num_groups == 0 && options.group_topk <= options.num_groups &&
@@ -102,11 +112,7 @@ void RouterChooseInTurn(const Positions& positions, int64_t experts, Tensor& cho
 void RouterWeights(const Tensor& logits, const Tensor& choice, const RouterOptions& options,
                    Tensor& weights) {
   constexpr OpKind kOp = OpKind::kRouterWeights;
-  CheckMatrix(kOp, "logits", logits);
-  Device& device = logits.device();
-  const int64_t rows = logits.dim(0);
-  const int64_t experts = logits.dim(1);
-  CheckOperand(kOp, "logits", logits, {rows, experts}, device);
+  const auto [device, rows, experts] = CheckLogits(kOp, logits);
   CheckChoice(kOp, choice, rows, options.topk, device);
   CheckOperand(kOp, "weights", weights, {rows, options.topk}, device);
   const OpScope scope(device, RouterWeightsRecord(rows, experts, options.topk));
@@ -121,11 +127,7 @@ void RouterWeights(const Tensor& logits, const Tensor& choice, const RouterOptio
 void RouterWeightsBackward(const Tensor& logits, const Tensor& choice, const Tensor& dweights,
                            const RouterOptions& options, Tensor& dlogits) {
   constexpr OpKind kOp = OpKind::kRouterWeightsBackward;
-  CheckMatrix(kOp, "logits", logits);
-  Device& device = logits.device();
-  const int64_t rows = logits.dim(0);
-  const int64_t experts = logits.dim(1);
-  CheckOperand(kOp, "logits", logits, {rows, experts}, device);
+  const auto [device, rows, experts] = CheckLogits(kOp, logits);
   CheckChoice(kOp, choice, rows, options.topk, device);
   CheckOperand(kOp, "dweights", dweights, {rows, options.topk}, device);
   CheckOperand(kOp, "dlogits", dlogits, {rows, experts}, device);
@@ -142,13 +144,9 @@ void RouterWeightsBackward(const Tensor& logits, const Tensor& choice, const Ten
 void RouterLossBackward(const Tensor& logits, const Tensor& load, const RouterLossOptions& options,
                         const Tensor& gradient_scale, Tensor& dlogits, Tensor& losses) {
   constexpr OpKind kOp = OpKind::kRouterLossBackward;
-  CheckMatrix(kOp, "logits", logits);
+  const auto [device, rows, experts] = CheckLogits(kOp, logits);
   CheckMatrix(kOp, "load", load);
-  Device& device = logits.device();
-  const int64_t rows = logits.dim(0);
-  const int64_t experts = logits.dim(1);
   const int64_t sequences = load.dim(0);
-  CheckOperand(kOp, "logits", logits, {rows, experts}, device);
   CheckOperand(kOp, "load", load, {sequences, experts}, device);
   CheckOperand(kOp, "gradient_scale", gradient_scale, {1}, device);
   CheckOperand(kOp, "dlogits", dlogits, {rows, experts}, device);

@@ -205,6 +205,13 @@ void ReadWeights(Trainer& trainer, const HuggingFaceReader& reader) {
       trainer.optimizer().WriteWeights(parameter->offset + begin, host);
     }
   }
+  for (const auto& buffer : trainer.parameters().buffers().all()) {
+    if (buffer->kind != BufferKind::kState) continue;
+    const ParameterSpec spec = SpecOf(*buffer);
+    host.assign(static_cast<size_t>(buffer->numel), 0.0f);
+    reader.Read({.spec = &spec, .begin = 0, .values = host});
+    CopyFromHost(buffer->values, host);
+  }
   trainer.WeightsChanged();
 }
 

@@ -11,7 +11,7 @@ HuggingFaceSummary ExportToHuggingFace(const std::string& checkpoint, const std:
   const CheckpointReader reader(checkpoint);
   const ModelConfig& model = reader.header().run.model;
   const WholeModelDeclaration whole = DeclareWholeModel(model);
-  HuggingFaceWriter writer(folder, model, ParameterSpecs(whole.parameters), options);
+  HuggingFaceWriter writer(folder, model, whole.parameters, options);
   writer.Write(reader, progress);
   folder.Commit();
   return writer.summary();

@@ -63,8 +63,8 @@ RunFailure DescribeFailure(int rank) {
 void RunMpiRank(const RunConfig& run, const MpiLaunch& launch,
                 const std::function<void(Rank& rank)>& body) {
   // Before MPI starts: a world of the wrong size is no failure of a run.
-  CheckMpiWorldSize(launch.size, run.layout);
-  // A rank never outlives its mpirun, however that ends.
+  CheckMpiWorldSize(launch.size, run.layout, launch.launcher);
+  // A rank never outlives the daemon that started it, however that ends.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   MpiWorld& world = MpiWorld::OfProcess();
   world.Start();
@@ -72,9 +72,15 @@ void RunMpiRank(const RunConfig& run, const MpiLaunch& launch,
     RequireGroups(run);
     const std::unique_ptr<Device> device = MakeRankDevice(run, launch.local_rank);
     ParallelContext context = MakeMpiContext(world, run.layout, *device, run.model.moe.used());
-    Rank rank(run, context, *device, /*in_process=*/false);
-    body(rank);
-    world.Finish();
+    try {
+      Rank rank(run, context, *device, /*in_process=*/false);
+      body(rank);
+      world.Finish();
+    } catch (...) {
+      // Now, for what unwinds next may wait for the others: groups and GPU have work under way.
+      world.Fail(DescribeFailure(world.rank()));
+      throw;
+    }
     return;
   } catch (...) {
     world.Fail(DescribeFailure(world.rank()));

@@ -155,7 +155,7 @@ std::unique_ptr<CheckpointReader> OpenCheckpoint(const RunConfig& run, const std
 std::unique_ptr<HuggingFaceReader> OpenWeights(const RunConfig& run, const std::string& path) {
   if (path.empty()) return nullptr;
   const WholeModelDeclaration model = DeclareWholeModel(run.model);
-  return std::make_unique<HuggingFaceReader>(path, run.model, ParameterSpecs(model.parameters));
+  return std::make_unique<HuggingFaceReader>(path, run.model, model.parameters);
 }
 
 }  // namespace

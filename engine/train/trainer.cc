@@ -62,6 +62,10 @@ std::unique_ptr<ShardedDataParallel> MakeDataParallel(
   return data_parallel;
 }
 
+/// Parts of a step that are captured: a micro batch, and whether it is the first or the last; what
+/// ends the step.
+enum CapturedPart : int { kFirstOfStep = 1, kLastOfStep = 2, kUpdate = 4 };
+
 LossTensors NewLossTensors(Device& device) {
   const auto scalar = [&device] {
     return Tensor::Empty(device, {1}, DType::kF32, MemoryTag::kOptimizer);
@@ -111,7 +115,8 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
       optimizer_(run_.optimizer, parallel, shards()),
       loss_(NewLossTensors(device)),
       stage_(Pointers(chunks_), ProgramOf(run_, parallel.pp_rank), loss_, fp8_.get(),
-             *data_parallel_) {
+             *data_parallel_),
+      captured_(parallel, device) {
   if (TypesOf(run_.layout).loss_scaling) loss_scaler_ = LossScaler(run_.loss_scale);
   if (device.kind() != DeviceKind::kMeta) {
     store_.MakeInitialValues(
@@ -167,21 +172,17 @@ void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample, const M
   put(batch.targets, targets);
 }
 
-void Trainer::RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::function<void()>& work) {
+void Trainer::BeginCapture() {
+  // Messages from one graph to the next cannot be captured, nor can the number of tokens that each
+  // expert gets.
+  const bool possible = warm_ && !run_.model.moe.used() && !parallel_.layout.overlap_param_gather &&
+                        device_.CanCapture() && parallel_.tp->CanCapture() &&
+                        parallel_.cp->CanCapture() && parallel_.dp->CanCapture() &&
+                        parallel_.pp->CanCapture();
   // An observer looks at values on the host, which captured work cannot; a recorder wants to see
-  // every op. Messages from one graph to the next cannot be captured, nor can the number of tokens
-  // that each expert gets.
-  const bool capture = warm_ && !run_.model.moe.used() && !chunks_.front()->observed() &&
-                       device_.recorder() == nullptr && !parallel_.layout.overlap_param_gather &&
-                       device_.CanCapture() && parallel_.tp->CanCapture() &&
-                       parallel_.cp->CanCapture() && parallel_.dp->CanCapture() &&
-                       parallel_.pp->CanCapture();
-  if (!capture) {
-    graphs_ = {};  // their memory is needed for this
-    return work();
-  }
-  if (graph == nullptr) graph = device_.Capture(work);
-  graph->Replay();
+  // every op.
+  const bool wanted = !chunks_.front()->observed() && device_.recorder() == nullptr;
+  captured_.BeginStep(possible, wanted);
 }
 
 void Trainer::RunMicroBatches(const TokenSource& source, int64_t first_sample) {
@@ -207,7 +208,7 @@ void Trainer::RunMicroBatches(const TokenSource& source, int64_t first_sample) {
       ReduceGradients();
     };
     if (alone) {
-      RunCaptured(graphs_.micro_batch[i == 0 ? 1 : 0][last ? 1 : 0], run);
+      captured_.Run((i == 0 ? kFirstOfStep : 0) + (last ? kLastOfStep : 0), run);
     } else {
       run();
     }
@@ -220,7 +221,7 @@ void Trainer::EndStep() {
   if (parallel_.dp->size() > 1) parallel_.dp->AllReduce(loss_.loss_sum);
   if (parallel_.layout.pp > 1) parallel_.pp->AllReduce(loss_.loss_sum);
   EndRouting();
-  RunCaptured(graphs_.update, [&] {
+  captured_.Run(kUpdate, [&] {
     if (fp8_ != nullptr) fp8_->EndStep(parallel_);
     optimizer_.Update();
     data_parallel_->GatherUpdated();
@@ -256,6 +257,7 @@ StepResult Trainer::Step(const TokenSource& source, int64_t step) {
     CopyFromHost(statistics, std::vector<float>(static_cast<size_t>(statistics.numel())));
   }
 
+  BeginCapture();
   RunMicroBatches(source, first_sample);
   optimizer_.Prepare(result.learning_rate, step - loss_scaler_.skipped(), result.loss_scale);
   EndStep();

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "engine/optim/loss_scaler.h"
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/sharded_data_parallel.h"
+#include "engine/train/captured_steps.h"
 #include "engine/train/routing_report.h"
 #include "engine/train/stage_runner.h"
 
@@ -90,9 +90,9 @@ class Trainer {
   void LoadBatch(const TokenSource& source, int64_t first_sample, const MicroBatch& batch);
   /// All micro batches of a step, of which the first is at sample `first_sample`.
   void RunMicroBatches(const TokenSource& source, int64_t first_sample);
-  /// Runs `work`; from the second step on, where the device can and nobody listens to its ops, as a
-  /// captured graph.
-  void RunCaptured(std::unique_ptr<CapturedWork>& graph, const std::function<void()>& work);
+  /// Decides whether the step is captured: from the second one on, where the device can and nobody
+  /// listens to the ops of any rank.
+  void BeginCapture();
   void EndRouting();
   double MeanLoss();
 
@@ -109,11 +109,7 @@ class Trainer {
   StageRunner stage_;
   RoutingReport routing_;  // of the last step
   bool warm_ = false;      // a step has run: every kernel has been chosen
-  struct Graphs {
-    std::unique_ptr<CapturedWork> micro_batch[2][2];  // [first of a step][last of a step]
-    std::unique_ptr<CapturedWork> update;
-  };
-  Graphs graphs_;
+  CapturedSteps captured_;
 };
 
 /// The whole model of a run as it would be declared on this rank without a pipeline: its parameters

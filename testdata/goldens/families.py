@@ -49,6 +49,23 @@ DEEPSEEK = dict(
     LLAMA,
     name="golden-deepseek",
     num_layers=3,
+    num_kv_heads=4,
+    rotary_interleaved=True,
+    attention_scale=0.5,
+    rope_scaling={
+        "kind": "yarn",
+        "factor": 4.0,
+        "original_length": 16,
+        "beta_fast": 4.0,
+        "attention_factor": 1.0,
+    },
+    latent_attention={
+        "q_lora_rank": 12,
+        "kv_lora_rank": 9,
+        "qk_nope_head_dim": 6,
+        "qk_rope_head_dim": 4,
+        "v_head_dim": 7,
+    },
     moe={
         "num_experts": 8,
         "router_topk": 3,
@@ -64,6 +81,68 @@ DEEPSEEK = dict(
         "expert_bias": True,
         "bias_update_rate": 0.02,
         "aux_loss_coeff": 0.01,
+    },
+)
+DEEPSEEK_V2 = dict(
+    LLAMA,
+    name="golden-deepseek-v2",
+    num_layers=3,
+    num_kv_heads=4,
+    rotary_interleaved=True,
+    latent_attention={
+        "kv_lora_rank": 8,
+        "qk_nope_head_dim": 4,
+        "qk_rope_head_dim": 4,
+        "v_head_dim": 6,
+    },
+    moe={
+        "num_experts": 8,
+        "router_topk": 3,
+        "ffn_hidden_size": 16,
+        "shared_ffn_hidden_size": 24,
+        "first_k_dense": 1,
+        "pre_softmax": True,
+        "topk_scaling_factor": 2.0,
+        "num_groups": 4,
+        "group_topk": 3,
+        "aux_loss_coeff": 0.01,
+    },
+)
+GPT_OSS = dict(
+    LLAMA,
+    name="golden-gpt-oss",
+    activation="clamped_swiglu",
+    head_size=10,
+    bias=True,
+    attention_sinks=True,
+    sliding_window=6,
+    full_attention_period=2,
+    rope_scaling={
+        "kind": "yarn",
+        "factor": 4.0,
+        "original_length": 16,
+        "beta_fast": 4.0,
+        "truncate": False,
+    },
+    moe={
+        "num_experts": 6,
+        "router_topk": 2,
+        "ffn_hidden_size": 24,
+        "router_bias": True,
+        "aux_loss_coeff": 0.02,
+    },
+)
+DBRX = dict(
+    LLAMA,
+    name="golden-dbrx",
+    norm="layernorm",
+    norm_bias=False,
+    qkv_clip=0.75,
+    moe={
+        "num_experts": 6,
+        "router_topk": 3,
+        "ffn_hidden_size": 24,
+        "aux_loss_coeff": 0.05,
     },
 )
 
@@ -165,3 +244,4 @@ YARN = dict(
 
 FAMILIES = [GPT2, LLAMA, FALCON, FALCON_MQA, GPTJ, NEOX, BLOOM, MPT, OPT, NEMOTRON]
 FAMILIES += [MISTRAL, QWEN2, QWEN3, GEMMA2, GLM4, GLM130, LLAMA31, YARN, MIXTRAL, DEEPSEEK]
+FAMILIES += [DEEPSEEK_V2, GPT_OSS, DBRX]

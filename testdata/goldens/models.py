@@ -32,14 +32,44 @@ def moe_shapes(model, prefix):
 
 
 def head_size(model):
+    latent = model.get("latent_attention")
+    if latent:
+        return latent["qk_nope_head_dim"] + latent["qk_rope_head_dim"]
     return model.get("head_size", model["hidden_size"] // model["num_heads"])
+
+
+def attention_shapes(model, prefix):
+    c, h, d = model["hidden_size"], model["num_heads"], head_size(model)
+    latent = model.get("latent_attention")
+    if not latent:
+        qkv = (h + 2 * model["num_kv_heads"]) * d
+        shapes = {prefix + "linear_qkv.weight": (qkv, c)}
+        if model.get("query_key_norm"):
+            shapes[prefix + "q_layernorm.weight"] = (d,)
+            shapes[prefix + "k_layernorm.weight"] = (d,)
+        if model.get("attention_sinks"):
+            shapes[prefix + "softmax_offset"] = (h,)
+        shapes[prefix + "linear_proj.weight"] = (c, h * d)
+        return shapes
+    shapes = {}
+    rank, value = latent["kv_lora_rank"], latent["v_head_dim"]
+    if "q_lora_rank" in latent:
+        shapes[prefix + "linear_q_down_proj.weight"] = (latent["q_lora_rank"], c)
+        shapes[prefix + "q_layernorm.weight"] = (latent["q_lora_rank"],)
+        shapes[prefix + "linear_q_up_proj.weight"] = (h * d, latent["q_lora_rank"])
+    else:
+        shapes[prefix + "linear_q_proj.weight"] = (h * d, c)
+    shapes[prefix + "linear_kv_down_proj.weight"] = (rank + latent["qk_rope_head_dim"], c)
+    shapes[prefix + "kv_layernorm.weight"] = (rank,)
+    up = h * (latent["qk_nope_head_dim"] + value)
+    shapes[prefix + "linear_kv_up_proj.weight"] = (up, rank)
+    shapes[prefix + "linear_proj.weight"] = (c, h * value)
+    return shapes
 
 
 def make_weights(model, generator):
     """Random weights for every parameter, spread wide enough that each one matters."""
     c, f, v = model["hidden_size"], model["ffn_hidden_size"], model["vocab_size"]
-    d = head_size(model)
-    qkv = (model["num_heads"] + 2 * model["num_kv_heads"]) * d
     block = model.get("block", "sequential")
     shapes = {"embedding.word_embeddings.weight": (v, c)}
     if model["position"] == "learned":
@@ -50,11 +80,7 @@ def make_weights(model, generator):
     for i in range(model["num_layers"]):
         p = f"decoder.layers.{i}."
         shapes[p + "input_layernorm.weight"] = (c,)
-        shapes[p + "self_attention.linear_qkv.weight"] = (qkv, c)
-        if model.get("query_key_norm"):
-            shapes[p + "self_attention.q_layernorm.weight"] = (d,)
-            shapes[p + "self_attention.k_layernorm.weight"] = (d,)
-        shapes[p + "self_attention.linear_proj.weight"] = (c, model["num_heads"] * d)
+        shapes.update(attention_shapes(model, p + "self_attention."))
         if block == "sandwich":
             shapes[p + "post_attention_layernorm.weight"] = (c,)
             shapes[p + "post_mlp_layernorm.weight"] = (c,)
@@ -82,8 +108,14 @@ def make_weights(model, generator):
 
 
 def has_bias(model, name):
-    if "q_layernorm" in name or "k_layernorm" in name:
+    if any(part in name for part in ("q_layernorm", "k_layernorm", "kv_layernorm")):
         return False
+    if "softmax_offset" in name:
+        return False
+    if "router" in name:
+        return model["moe"].get("router_bias", False)
+    if "experts.linear" in name:
+        return model.get("mlp_bias", model["bias"])
     if "layernorm" in name:
         return model["norm"] == "layernorm" and model.get("norm_bias", True)
     if "linear_qkv" in name:
@@ -132,10 +164,13 @@ def scaled(model, frequency, dims):
     def pair(turns):
         return dims * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(model["rope_theta"]))
 
-    first = max(math.floor(pair(scaling.get("beta_fast", 32.0))), 0)
-    last = min(math.ceil(pair(scaling.get("beta_slow", 1.0))), dims - 1)
+    first, last = pair(scaling.get("beta_fast", 32.0)), pair(scaling.get("beta_slow", 1.0))
+    if scaling.get("truncate", True):
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, dims - 1)
     ramp = ((torch.arange(dims // 2, dtype=torch.float64) - first) / (last - first)).clamp(0, 1)
-    return frequency / factor * ramp + frequency * (1 - ramp), 0.1 * math.log(factor) + 1
+    attention_factor = scaling.get("attention_factor", 0.1 * math.log(factor) + 1)
+    return frequency / factor * ramp + frequency * (1 - ramp), attention_factor
 
 
 def rotate(model, x):
@@ -175,29 +210,65 @@ def soft_cap(x, cap):
     return cap * torch.tanh(x / cap) if cap else x
 
 
-def attention(model, w, name, x, window):
-    b, t, _ = x.shape
+def heads(y, size):
+    """[B, T, heads * size] as [B, heads, T, size]."""
+    return y.unflatten(-1, (-1, size)).transpose(1, 2)
+
+
+def fused_qkv(model, w, name, x):
     h, kv, d = model["num_heads"], model["num_kv_heads"], head_size(model)
-    q, k, v = linear(w, name + ".linear_qkv", x).split([h * d, kv * d, kv * d], dim=-1)
-    q, k, v = (y.view(b, t, -1, d).transpose(1, 2) for y in (q, k, v))
+    y = linear(w, name + ".linear_qkv", x)
+    if model.get("qkv_clip"):
+        y = y.clamp(-model["qkv_clip"], model["qkv_clip"])
+    q, k, v = (heads(part, d) for part in y.split([h * d, kv * d, kv * d], dim=-1))
     if model.get("query_key_norm"):
         q = rms_norm(model, w, name + ".q_layernorm", q)
         k = rms_norm(model, w, name + ".k_layernorm", k)
     if model["position"] == "rope":
         q, k = rotate(model, q), rotate(model, k)
-    k, v = (y.repeat_interleave(h // kv, dim=1) for y in (k, v))
+    return q, *(y.repeat_interleave(h // kv, dim=1) for y in (k, v))
+
+
+def latent_qkv(model, w, name, x):
+    """DeepSeek-V2, equations 9 to 19."""
+    latent = model["latent_attention"]
+    fixed, turning = latent["qk_nope_head_dim"], latent["qk_rope_head_dim"]
+    if "q_lora_rank" in latent:
+        compressed = linear(w, name + ".linear_q_down_proj", x)
+        compressed = rms_norm(model, w, name + ".q_layernorm", compressed)
+        q = linear(w, name + ".linear_q_up_proj", compressed)
+    else:
+        q = linear(w, name + ".linear_q_proj", x)
+    q_fixed, q_turning = heads(q, fixed + turning).split([fixed, turning], dim=-1)
+    both = linear(w, name + ".linear_kv_down_proj", x)
+    compressed, k_turning = both.split([latent["kv_lora_rank"], turning], dim=-1)
+    compressed = rms_norm(model, w, name + ".kv_layernorm", compressed)
+    kv = heads(linear(w, name + ".linear_kv_up_proj", compressed), fixed + latent["v_head_dim"])
+    k_fixed, v = kv.split([fixed, latent["v_head_dim"]], dim=-1)
+    k_turning = rotate(model, k_turning.unsqueeze(1)).expand(*k_fixed.shape[:-1], turning)
+    q = torch.cat([q_fixed, rotate(model, q_turning)], dim=-1)
+    return q, torch.cat([k_fixed, k_turning], dim=-1), v
+
+
+def attention(model, w, name, x, window):
+    t, d = x.shape[1], head_size(model)
+    q, k, v = (latent_qkv if "latent_attention" in model else fused_qkv)(model, w, name, x)
     scores = q @ k.transpose(-1, -2) * model.get("attention_scale", 1 / math.sqrt(d))
     scores = soft_cap(scores, model.get("attention_soft_cap", 0))
     positions = torch.arange(t)
     distance = positions[:, None] - positions[None, :]
     if model["position"] == "alibi":
-        slopes = torch.tensor(alibi_slopes(h), dtype=torch.float64)
+        slopes = torch.tensor(alibi_slopes(model["num_heads"]), dtype=torch.float64)
         scores = scores - slopes[:, None, None] * distance
     hidden = distance < 0
     if window:
         hidden = hidden | (distance >= window)
-    out = scores.masked_fill(hidden, float("-inf")).softmax(-1) @ v
-    return linear(w, name + ".linear_proj", out.transpose(1, 2).reshape(b, t, h * d))
+    scores = scores.masked_fill(hidden, float("-inf"))
+    if model.get("attention_sinks"):
+        sinks = w[name + ".softmax_offset"][:, None, None].expand(*scores.shape[:-1], 1)
+        scores = torch.cat([scores, sinks], dim=-1)
+    out = scores.softmax(-1)[..., :t] @ v
+    return linear(w, name + ".linear_proj", out.transpose(1, 2).flatten(2))
 
 
 ACTIVATIONS = {
@@ -211,15 +282,27 @@ ACTIVATIONS = {
 }
 
 
+def gate_up(model, y):
+    gate, up = y.chunk(2, dim=-1)
+    if model["activation"] == "clamped_swiglu":
+        gate, up = gate.clamp(max=7.0), up.clamp(-7.0, 7.0)
+        return gate * torch.sigmoid(1.702 * gate) * (up + 1)
+    return ACTIVATIONS[model["activation"]](gate) * up
+
+
 def mlp(model, w, name, x):
     y = linear(w, name + ".linear_fc1", x)
-    activation = ACTIVATIONS[model["activation"]]
-    if "glu" in model["activation"]:
-        gate, up = y.chunk(2, dim=-1)
-        y = activation(gate) * up
-    else:
-        y = activation(y)
+    y = gate_up(model, y) if "glu" in model["activation"] else ACTIVATIONS[model["activation"]](y)
     return linear(w, name + ".linear_fc2", y)
+
+
+def choose_clearly(scores, count):
+    """The highest `count`; fails where rounding to fp32 might choose others."""
+    ordered = scores.sort(dim=-1, descending=True).values
+    if count < scores.shape[-1]:
+        gap = (ordered[..., count - 1] - ordered[..., count]).min().item()
+        assert gap > 2e-5, f"a choice by a margin of {gap}: take another model"
+    return scores.topk(count, dim=-1).indices
 
 
 class Router:
@@ -236,11 +319,12 @@ class Router:
         groups = moe.get("num_groups", 1)
         if groups > 1:
             by_group = scores.view(*scores.shape[:-1], groups, -1)
-            worth = by_group.topk(2, dim=-1).values.sum(-1)
-            best = worth.topk(moe["group_topk"], dim=-1).indices
+            summed = 2 if moe.get("group_score") == "sum_of_top_two" else 1
+            worth = by_group.topk(summed, dim=-1).values.sum(-1)
+            best = choose_clearly(worth, moe["group_topk"])
             allowed = torch.zeros_like(worth, dtype=torch.bool).scatter(-1, best, True)
             scores = by_group.masked_fill(~allowed[..., None], float("-inf")).flatten(-2)
-        return scores.topk(moe["router_topk"], dim=-1).indices
+        return choose_clearly(scores, moe["router_topk"])
 
     def route(self, logits):
         """Experts and weights [B, T, k], and the losses' mean over the batch."""
@@ -250,12 +334,14 @@ class Router:
             scores = torch.sigmoid(logits)
             chosen = self.choose(scores.detach())
             weights = scores.gather(-1, chosen)
-            weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
+            if moe.get("norm_topk"):
+                weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
             p = scores / (scores.sum(-1, keepdim=True) + 1e-20)
         else:
             chosen = self.choose(logits.detach())
-            weights = logits.gather(-1, chosen).softmax(-1)
             p = logits.softmax(-1)
+            before = moe.get("pre_softmax", False)
+            weights = p.gather(-1, chosen) if before else logits.gather(-1, chosen).softmax(-1)
         self.load += F.one_hot(chosen, experts).sum((0, 1, 2)).double()
         # The loss of each sequence: coeff * E / (k T^2) * sum over experts of (sum of p) * count.
         by_score = F.one_hot(logits.detach().topk(k, dim=-1).indices, experts).sum((1, 2)).double()
@@ -277,12 +363,14 @@ def expert_mlp(model, w, name, x):
     fc1, fc2 = (
         w[f"{name}.experts.linear_{fc}.weight"].unflatten(0, (experts, -1)) for fc in ("fc1", "fc2")
     )
-    gate, up = torch.einsum("btc,efc->btef", x, fc1).chunk(2, dim=-1)
-    return torch.einsum("btef,ecf->btec", F.silu(gate) * up, fc2)
+    biases = (w.get(f"{name}.experts.linear_{fc}.bias") for fc in ("fc1", "fc2"))
+    bias1, bias2 = (0.0 if b is None else b.unflatten(0, (experts, -1)) for b in biases)
+    y = torch.einsum("btc,efc->btef", x, fc1) + bias1
+    return torch.einsum("btef,ecf->btec", gate_up(model, y), fc2) + bias2
 
 
 def moe_layer(model, w, name, x, router):
-    chosen, weights, loss = router.route(F.linear(x, w[name + ".router.weight"]))
+    chosen, weights, loss = router.route(linear(w, name + ".router", x))
     out = expert_mlp(model, w, name, x)
     index = chosen[..., None].expand(*chosen.shape, x.shape[-1])
     y = (out.gather(2, index) * weights[..., None]).sum(2)

@@ -189,9 +189,28 @@ void DrawFamily(std::mt19937& random, bool fp8, ModelConfig& model) {
   model.logit_soft_cap = seldom() ? 30 : 0;
   model.attention_soft_cap = seldom() ? 50 : 0;
   model.query_key_norm = seldom();
+  model.qkv_clip = seldom() ? 8 : 0;
+  model.attention_sinks = seldom();
   model.position_offset = seldom() ? 2 : 0;
   model.sliding_window = seldom() ? 5 : 0;
   model.full_attention_period = often() ? 2 : 0;
+}
+
+/// Latent attention, and what it does without.
+void DrawLatent(std::mt19937& random, ModelConfig& model) {
+  model.num_kv_heads = model.num_heads;
+  model.norm = NormKind::kRmsNorm;
+  model.position = PositionKind::kRope;
+  model.bias = false;
+  model.qkv_bias.reset();
+  model.query_key_norm = false;
+  model.qkv_clip = 0;
+  model.head_dim = 0;
+  model.latent = {.q_lora_rank = random() % 2 == 0 ? 0 : 12,
+                  .kv_lora_rank = 10,
+                  .qk_nope_head_dim = 6,
+                  .qk_rope_head_dim = 4,
+                  .v_head_dim = 7};
 }
 
 /// A legal run drawn at random: any family, odd sizes, any layout, any precision.
@@ -215,11 +234,12 @@ RunConfig RandomRun(std::mt19937& random) {
     model.make_vocab_size_divisible_by = pick({1, 8, 128});
     model.max_sequence_length = pick({24, 64});
     model.norm = pick({0, 1}) != 0 ? NormKind::kRmsNorm : NormKind::kLayerNorm;
-    model.activation = static_cast<ActivationKind>(pick({0, 1, 0, 1, 2, 3, 4, 5, 6}));
+    model.activation = static_cast<ActivationKind>(pick({0, 1, 0, 1, 2, 3, 4, 5, 6, 7}));
     model.position = static_cast<PositionKind>(pick({0, 1, 0, 1, 2, 3}));
     model.bias = pick({0, 1}) != 0;
     model.tied_embeddings = pick({0, 1}) != 0;
     DrawFamily(random, fp8, model);
+    if (!fp8 && pick({0, 0, 0, 1}) != 0) DrawLatent(random, model);
     run.device = pick({0, 1}) != 0 || run.layout.precision == Precision::kTf32 ? "cuda" : "cpu";
     run.sequence_length = fp8 ? pick({8, 16, 24}) : pick({1, 6, 12, 24});
     run.global_batch = pick({1, 2, 6, 12, 24});

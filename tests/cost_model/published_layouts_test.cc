@@ -46,6 +46,11 @@ constexpr Published kPublished[] = {
      "tp=8,sp=1,cp=2,pp=16,vp=4,dp=64,zero=2,schedule=interleaved-1f1b"},
     {"llama3_405b_16384_cp_gathered", "llama3-405b", "2048x8xh100", 1024, 8192,
      "tp=8,sp=1,cp=2,cp_comm_type=all_gather,pp=16,dp=64,zero=1"},
+    // DeepSeek-AI, arXiv:2412.19437, section 3.2: pp 16, ep 64, zero 1 on 2,048 H800.
+    {"deepseek_v3_2048", "deepseek-v3", "256x8xh800", 15360, 4096,
+     "pp=16,dp=128,ep=64,zero=1,recompute=selective"},
+    {"deepseek_v2_sequence_parallel", "deepseek-v2", "32x8xh800", 512, 4096,
+     "tp=4,sp=1,pp=4,dp=16,ep=32,zero=1"},
 };
 
 void PrintTo(const Published& published, std::ostream* out) { *out << published.name; }

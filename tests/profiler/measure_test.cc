@@ -184,6 +184,30 @@ TEST(Worker, WritesWhatHappened) {
   EXPECT_NE(results[3].message.find("/nonexistent/text"), std::string::npos);
 }
 
+TEST(Worker, CallsFiguresThatAreNoNumbersByTheirName) {
+  const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/worker_numeric";
+  RunConfig run = TinyRun();
+  run.optimizer.learning_rate = 1e30;  // far beyond what fp32 can hold after some steps
+  run.optimizer.min_learning_rate = 1e30;
+  run.optimizer.warmup_steps = 0;
+  MeasureOptions options = FewSteps();
+  options.steps = options.max_steps = 10;
+  std::istringstream commands("visit n-1\n");
+  EXPECT_EQ(WorkerExitCode(RunWorker(run, options, path, commands)), 1);
+  const std::vector<TrialResult> results = ReadResults(path);
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].state, TrialState::kNumeric);
+  EXPECT_TRUE(results[0].message.starts_with("the loss of step ")) << results[0].message;
+
+  Measurement measurement;
+  measurement.step_time_s = 1;
+  EXPECT_EQ(WhyNotNumeric(measurement), "");
+  measurement.blocks = {{.step_s = -0.5, .probe_s = 1}};
+  EXPECT_EQ(WhyNotNumeric(measurement), "a step took -0.5 s by the clock");
+  measurement.step_time_s = 0;
+  EXPECT_EQ(WhyNotNumeric(measurement), "a step took 0 s by the clock");
+}
+
 TEST(Worker, RefusesACommandItDoesNotKnow) {
   const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/worker_commands";
   std::istringstream stream("dance\n");

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "engine/base/error.h"
-#include "profiler/child_process.h"
+#include "profiler/launch/child_process.h"
 
 namespace trimtab {
 namespace {

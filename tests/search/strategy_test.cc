@@ -20,11 +20,6 @@ CandidateRecord Predicted(double step_time_s, int64_t peak_mem_bytes, int64_t ra
   return candidate;
 }
 
-void Fail(CandidateRecord& candidate, TrialState state) {
-  ++candidate.failures;
-  candidate.last_state = Name(state);
-}
-
 TEST(Strategy, ObjectivesOrderDifferently) {
   const std::vector<CandidateRecord> candidates = {Predicted(1, 300, 8), Predicted(2, 200, 2),
                                                    Predicted(3, 100, 2)};
@@ -54,21 +49,6 @@ TEST(Strategy, DryRunsGoToTheBestByClosedForm) {
       << "one that the dry run pruned still counts";
   EXPECT_EQ(ChooseDryRuns(Objective::kThroughput, candidates, 0), std::vector<size_t>{});
   EXPECT_EQ(ChooseDryRuns(Objective::kThroughput, candidates, 99), (std::vector<size_t>{2, 0}));
-}
-
-TEST(Strategy, OnlyACrashIsTriedAgainAndOnlyOnce) {
-  for (const TrialState state :
-       {TrialState::kOutOfMemory, TrialState::kTimedOut, TrialState::kFailed}) {
-    CandidateRecord candidate = Predicted(1, 1);
-    EXPECT_FALSE(HasFailed(candidate));
-    Fail(candidate, state);
-    EXPECT_TRUE(HasFailed(candidate)) << Name(state);
-  }
-  CandidateRecord candidate = Predicted(1, 1);
-  Fail(candidate, TrialState::kCrashed);
-  EXPECT_FALSE(HasFailed(candidate));
-  Fail(candidate, TrialState::kCrashed);
-  EXPECT_TRUE(HasFailed(candidate));
 }
 
 TEST(Strategy, NamesComeBack) {

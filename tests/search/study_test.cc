@@ -167,11 +167,43 @@ TEST(Study, ASecondDriverIsRefused) {
   auto first = Study::Open(path, TinyProblem(), {});
   const std::string error =
       ErrorOf<StorageError>([&] { Study::Open(path, TinyProblem(), kResume); });
-  EXPECT_EQ(error, path + ": in use by another trimtab process");
+  EXPECT_EQ(error, fmt::format("{}: in use by another trimtab, process {}", path, getpid()));
 }
 
-/// Takes from a study what schema 4 brought.
+TEST(Study, ASecondDriverIsToldWhoHasTheStudy) {
+  const std::string path = ScratchPath("owned.db");
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t owner = fork();
+  if (owner == 0) {
+    const auto study = Study::Open(path, TinyProblem(), {});
+    [[maybe_unused]] const auto written = write(ready[1], "x", 1);
+    pause();
+    _exit(0);
+  }
+  char signal = 0;
+  ASSERT_EQ(read(ready[0], &signal, 1), 1);
+  const std::string error =
+      ErrorOf<StorageError>([&] { Study::Open(path, TinyProblem(), kResume); });
+  EXPECT_EQ(error, fmt::format("{}: in use by another trimtab, process {}", path, owner));
+  kill(owner, SIGKILL);
+  waitpid(owner, nullptr, 0);
+  EXPECT_NE(Study::Open(path, TinyProblem(), kResume), nullptr) << "a lock dies with its owner";
+}
+
+/// Takes from a study what schema 5 brought.
+void MakeSchemaFour(const std::string& path) {
+  Database database(path, false);
+  database.Execute("PRAGMA writable_schema = ON");
+  database.Execute(
+      "UPDATE sqlite_schema SET sql = replace(replace(replace(sql, '''numeric'', ', ''), "
+      "'''lost'', ', ''), ', ''preempted''', '') WHERE name = 'attempts'");
+  database.Execute("PRAGMA user_version = 4");
+}
+
+/// And what schema 4 brought.
 void MakeSchemaThree(const std::string& path) {
+  MakeSchemaFour(path);
   Database database(path, false);
   database.Execute("DROP TABLE pruned");
   database.Execute("PRAGMA user_version = 3");
@@ -212,7 +244,7 @@ TEST(Study, AStudyOfTheFirstSchemaIsReadAndResumed) {
   EXPECT_NE(ErrorOf<InputError>([&] { Study::Open(path, other, kResume); }).find("precisions"),
             std::string::npos);
   EXPECT_EQ(Study::Open(path, TinyProblem(), kResume)->Candidates().size(), 3u);
-  EXPECT_EQ(Database(path, false).QueryInt("PRAGMA user_version"), 4);
+  EXPECT_EQ(Database(path, false).QueryInt("PRAGMA user_version"), 5);
   Study::Open(path, TinyProblem(), kResume);
 }
 
@@ -254,6 +286,30 @@ TEST(Study, AStudyOfTheThirdSchemaKeepsWhatWasPruned) {
   auto study = Study::Open(path, TinyProblem(), kResume);
   EXPECT_TRUE(study->Pruned().empty());
   EXPECT_EQ(study->Candidates()[1].pruned_by, "zero-requires-dp");
+}
+
+// Its attempts were never numeric, lost or preempted, and its tables refuse them.
+TEST(Study, AStudyOfTheFourthSchemaLearnsNewStates) {
+  const std::string path = ScratchPath("fourth.db");
+  const std::vector<CandidateRecord> candidates = SomeCandidates();
+  {
+    auto study = Study::Open(path, TinyProblem(), {});
+    study->StoreCandidates(candidates);
+    AppendDone(*study, study->BeginAttempt(1, study->BeginRound({1})), candidates[0].run);
+    study->IngestResults();
+  }
+  MakeSchemaFour(path);
+  EXPECT_THROW(Database(path, false).Execute("UPDATE attempts SET state = 'lost'"), StorageError);
+  auto study = Study::Open(path, TinyProblem(), kResume);
+  EXPECT_EQ(study->Candidates()[0].visits.size(), 1u);
+  study->FinishAttempt(study->BeginAttempt(2, 1), {.state = TrialState::kLost});
+  EXPECT_EQ(study->Candidates()[1].losses, 1);
+  EXPECT_EQ(study->Candidates()[1].failures, 0);
+  EXPECT_EQ(study->Candidates()[1].last_state, "lost");
+  study->FinishAttempt(study->BeginAttempt(2, 1), {.state = TrialState::kCrashed});
+  study->FinishAttempt(study->BeginAttempt(2, 1), {.state = TrialState::kPreempted});
+  EXPECT_EQ(study->Candidates()[1].last_state, "crashed") << "what was its own fault counts";
+  EXPECT_EQ(study->Candidates()[1].losses, 2);
 }
 
 TEST(Study, ANewerSchemaIsRefused) {

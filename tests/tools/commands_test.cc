@@ -356,7 +356,9 @@ TEST_F(Commands, EstimateNamesTheSoftwareItAssumes) {
 }
 
 // Llama 2 7B at sequence 4096 on 8 H200: 16,913 tokens/s a GPU in fp8 are published, with NeMo of
-// early 2024, and no framework passed 15,500 in bf16.
+// early 2024, and no framework passed 15,500 in bf16. From below: Megatron-Core's README shows 41
+// to 48 % of an H100's peak in bf16, which would be 10,300 here; a smaller model on more memory
+// bandwidth does better.
 TEST_F(Commands, EstimatesLlamaOnH200InBothPrecisions) {
   const auto estimate = [](const char* precision, const char* state) {
     return JsonOf({"estimate", "--model", "llama2-7b", "--cluster", "8xh200", "--gbs", "128",

@@ -58,12 +58,14 @@ TEST(DoctorChecks, VersionsThatDoNotFitAreNotes) {
   LibraryVersions found = AllWell();
   found.cuda_driver = {"12.8", 12080, "/lib/libcuda.so.1", ""};
   found.cudnn = {"9.8.0", 90800, "/cuda/libcudnn.so.9", ""};
+  found.nccl = {"2.25.1", 22501, "/cuda/libnccl.so.2", ""};
   found.mpi = {"MPICH Version: 4.0.2", 0, "/lib/libmpi.so", ""};
   EXPECT_NE(RowOf("CUDA driver", found).finding.find("too old for CUDA runtime 13.0"),
             std::string::npos);
-  EXPECT_NE(RowOf("cuDNN", found).finding.find("older than 9.10"), std::string::npos);
+  EXPECT_NE(RowOf("cuDNN", found).finding.find("older than 9.10.2"), std::string::npos);
+  EXPECT_NE(RowOf("NCCL", found).finding.find("older than 2.26"), std::string::npos);
   EXPECT_NE(RowOf("MPI", found).finding.find("not Open MPI"), std::string::npos);
-  for (const char* what : {"CUDA driver", "cuDNN", "MPI"}) {
+  for (const char* what : {"CUDA driver", "cuDNN", "NCCL", "MPI"}) {
     EXPECT_EQ(RowOf(what, found).health, Health::kNote) << what;
   }
   // Within one major version an older driver will do.

@@ -194,7 +194,7 @@ TEST_F(MpirunTest, TrialOfASearchRunsUnderMpirun) {
   };
   ::setenv("TRIMTAB_MPI_BACKEND", FindBackendFile("mpi").path.c_str(), /*overwrite=*/1);
   ProcessTrialRunner runner(
-      {.program = "tools/trimtab", .launcher = Launcher::kMpirun, .parked_bytes = 1});
+      {.program = "tools/trimtab", .launcher = MakeLauncher("local", {}), .parked_bytes = 1});
   const auto run = [&] { return runner.Run(request, [] { return false; }); };
   EXPECT_EQ(run().state, TrialState::kDone) << ReadFile(request.log_path);
   request.attempt = "second";

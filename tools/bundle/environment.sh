@@ -18,11 +18,23 @@ if [ -z "$cuda_libraries" ]; then
   done
 fi
 
+# CUDA's compat packages hold a newer driver library for an older kernel module: taken where one is
+# newer than the module, and only there.
+module=$(cat "${TRIMTAB_DRIVER_VERSION_FILE:-/sys/module/nvidia/version}" 2>/dev/null)
+compat=""
+for file in ${CUDA_HOME:+"$CUDA_HOME"/compat/libcuda.so.*.*} \
+  /usr/local/cuda/compat/libcuda.so.*.* /usr/local/cuda-*/compat/libcuda.so.*.*; do
+  release=${file##*/libcuda.so.}
+  [ -e "$file" ] && [ -z "$compat" ] || continue
+  if [ "${module%%.*}" -lt "${release%%.*}" ] 2>/dev/null; then compat=":${file%/*}"; fi
+done
+
 caller_libraries="${LD_LIBRARY_PATH:-}"
-export LD_LIBRARY_PATH="$here/lib:$caller_libraries:$cuda_libraries"
+export TRIMTAB_CALLER_LIBRARIES="$caller_libraries" # for programs that are not ours
+export LD_LIBRARY_PATH="$here/lib$compat:$caller_libraries:$cuda_libraries"
 export TRIMTAB_CUDA_BACKEND="${TRIMTAB_CUDA_BACKEND:-$here/bin/libtrimtab_cuda.so}"
 
 # The node's own C++ library, if it is new enough: the CUDA libraries may need a newer one than
 # ours.
 "$here/bin/trimtab" --version >/dev/null 2>&1 ||
-  export LD_LIBRARY_PATH="$here/lib:$here/lib/compiler:$caller_libraries:$cuda_libraries"
+  export LD_LIBRARY_PATH="$here/lib:$here/lib/compiler$compat:$caller_libraries:$cuda_libraries"

@@ -6,11 +6,13 @@ BAZEL="${BAZEL:-/usr/bin/bazel}"
 
 BUILD_PACKAGES=(
   bazel-bootstrap bazel-rules-java g++ python3
-  libcli11-dev libdnnl-dev libfmt-dev libgtest-dev libjs-vega libopenmpi-dev libspdlog-dev
-  libsqlite3-dev nlohmann-json3-dev openmpi-bin
+  libcli11-dev libcpp-httplib-dev libdnnl-dev libfmt-dev libgtest-dev libjs-vega libopenmpi-dev
+  libpcre2-dev libsentencepiece-dev libspdlog-dev libsqlite3-dev libutf8proc-dev nlohmann-json3-dev
+  openmpi-bin
 )
 # What only a test uses; where it is missing, that test is skipped.
-TEST_PACKAGES=(chromium)
+SLURM_PACKAGES=(munge slurm-client slurm-wlm-basic-plugins slurmctld slurmd)
+TEST_PACKAGES=(chromium curl "${SLURM_PACKAGES[@]}")
 
 say() { printf '== %s\n' "$*" >&2; }
 

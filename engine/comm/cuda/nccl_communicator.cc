@@ -1,17 +1,14 @@
 #include "engine/comm/cuda/nccl_communicator.h"
 
-#include <nccl.h>
-
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "engine/comm/cuda/nccl_check.h"
+#include "engine/comm/cuda/nccl_groups.h"
 #include "engine/comm/cuda/nccl_links.h"
 #include "engine/device/cuda/check.h"
 #include "engine/device/cuda/cuda_device.h"
@@ -26,8 +23,8 @@ static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
 void ChooseSettings() {
   // All links are made when a group is, not at its first message: that may be in a capture.
   setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
-  // A rank's groups work at the same time, on two streams. This keeps their order the same on
-  // every rank, without which they could wait for one another.
+  // A rank's groups work at the same time, on several streams. This keeps their order the same on
+  // every rank, without which they could wait for one another (NcclKeepsLaunchOrder).
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
 }
 
@@ -46,6 +43,8 @@ ncclDataType_t TypeOf(DType dtype) {
     case DType::kF8E4M3:
     case DType::kF8E5M2:
     case DType::kU16:
+    case DType::kI8:
+    case DType::kU8:
       break;
   }
   TRIMTAB_ASSERT(false, "no sum or maximum of {}", Name(dtype));
@@ -62,6 +61,25 @@ bool SendsMessages(GroupKind group) {
 /// Groups whose asynchronous collectives must not stand behind those of others: they are waited for
 /// within a layer.
 bool HasOwnStream(GroupKind group) { return group == GroupKind::kTensor; }
+
+bool KeepsLaunchOrder() {
+  int version = 0;
+  return Nccl().get_version(&version) == ncclSuccess && NcclKeepsLaunchOrder(version);
+}
+
+/// Where a group's asynchronous calls go. Without an order of their own all go where the
+/// synchronous ones are, to the device's stream.
+struct Streams {
+  std::unique_ptr<CudaStream> own;
+  cudaStream_t async = nullptr;
+};
+Streams StreamsOf(const CudaDevice& device, GroupKind group) {
+  if (!KeepsLaunchOrder()) return {nullptr, device.Activate()};
+  if (!HasOwnStream(group)) return {nullptr, device.comm_stream()};
+  auto own = std::make_unique<CudaStream>(CudaStream::Priority::kHigh);
+  const cudaStream_t async = own->get();
+  return {std::move(own), async};
+}
 
 /// What was submitted to a stream beside the device's own.
 class NcclPending final : public PendingMessage {
@@ -82,47 +100,36 @@ class NcclCommunicator final : public Communicator {
       : Communicator(group, rank, size),
         device_(static_cast<CudaDevice&>(device)),
         stream_((ChooseSettings(), device_.Activate())),
-        own_stream_(HasOwnStream(group) ? std::make_unique<CudaStream>(CudaStream::Priority::kHigh)
-                                        : nullptr),
-        async_stream_(own_stream_ ? own_stream_->get() : device_.comm_stream()),
+        groups_(device_.State<NcclGroups>()),
+        streams_(StreamsOf(device_, group)),
+        async_stream_(streams_.async),
         barrier_(AllocateDeviceMemory(sizeof(int32_t))) {
+    const std::string name = fmt::format("the {} group of {}", Name(group), size);
+    if (SendsMessages(group) && size > 1) RequireLaunchOrder(name);
     ncclUniqueId unique;
     std::memcpy(&unique, id.data(), id.size());
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 1;
-    Check("ncclCommInitRankConfig", ncclCommInitRankConfig(&comm_, size, unique, rank, &config));
+    Check("ncclCommInitRankConfig",
+          Nccl().comm_init_rank_config(&comm_, size, unique, rank, &config));
+    groups_.Add(comm_, name);
     if (SendsMessages(group) && size > 1) {
-      links_.emplace(comm_, rank, size,
+      links_.emplace(groups_, comm_, name, rank, size,
                      [this](const char* call, ncclResult_t result) { Check(call, result); });
     }
     FillBarrier();
   }
 
   ~NcclCommunicator() override {
-    const std::lock_guard lock(mutex_);
-    if (comm_ == nullptr) return;
     // Destroying waits for what is under way. After a failure, here or in what unwinds now, a peer
     // may never do its part.
-    if (failed_ || std::uncaught_exceptions() > 0) {
-      links_.reset();
-      WarnIfNcclFailed("ncclCommAbort", ncclCommAbort(comm_));
-    } else {
-      if (links_) links_->Destroy();
-      WarnIfNcclFailed("ncclCommDestroy", ncclCommDestroy(comm_));
-    }
+    if (failed_ || std::uncaught_exceptions() > 0) groups_.AbortAll("the rank has failed");
+    if (links_) links_->Destroy();
+    groups_.Destroy(comm_);
   }
 
  protected:
-  void DoAbort(const std::string& reason) override {
-    const std::lock_guard lock(mutex_);
-    if (aborted_.load()) return;
-    reason_ = reason;
-    aborted_.store(true);
-    if (comm_ == nullptr) return;
-    if (links_) links_->Abort();
-    WarnIfNcclFailed("ncclCommAbort", ncclCommAbort(comm_));
-    comm_ = nullptr;
-  }
+  void DoAbort(const std::string& reason) override { groups_.AbortAll(reason); }
 
   void DoAllReduce(Tensor& buffer, ReduceOp op) override { AllReduceOn(Join(), buffer, op); }
   void DoReduceScatter(const Tensor& in, Tensor& out) override { ReduceScatterOn(Join(), in, out); }
@@ -145,8 +152,8 @@ class NcclCommunicator final : public Communicator {
     CheckDevice(buffer);
     const cudaStream_t stream = Join();
     Call("ncclBroadcast", [&] {
-      return ncclBroadcast(buffer.raw(), buffer.raw(), Bytes(buffer), ncclInt8, root, comm_,
-                           stream);
+      return Nccl().broadcast(buffer.raw(), buffer.raw(), Bytes(buffer), ncclInt8, root, comm_,
+                              stream);
     });
   }
 
@@ -158,19 +165,19 @@ class NcclCommunicator final : public Communicator {
     const auto bytes = [element](int64_t count) { return static_cast<size_t>(count * element); };
     // One group: each send meets its receive while the others are under way.
     Call("ncclSend and ncclRecv", [&] {
-      ncclResult_t result = ncclGroupStart();
+      ncclResult_t result = Nccl().group_start();
       for (int peer = 0; peer < size() && result == ncclSuccess; ++peer) {
         const BufferPart& sent = send[static_cast<size_t>(peer)];
         const BufferPart& received = receive[static_cast<size_t>(peer)];
         if (sent.count > 0) {
-          result = ncclSend(static_cast<const char*>(in.raw()) + bytes(sent.begin),
-                            bytes(sent.count), ncclInt8, peer, comm_, stream);
+          result = Nccl().send(static_cast<const char*>(in.raw()) + bytes(sent.begin),
+                               bytes(sent.count), ncclInt8, peer, comm_, stream);
         }
         if (result != ncclSuccess || received.count == 0) continue;
-        result = ncclRecv(static_cast<char*>(out.raw()) + bytes(received.begin),
-                          bytes(received.count), ncclInt8, peer, comm_, stream);
+        result = Nccl().recv(static_cast<char*>(out.raw()) + bytes(received.begin),
+                             bytes(received.count), ncclInt8, peer, comm_, stream);
       }
-      const ncclResult_t end = ncclGroupEnd();
+      const ncclResult_t end = Nccl().group_end();
       return result != ncclSuccess ? result : end;
     });
   }
@@ -180,7 +187,7 @@ class NcclCommunicator final : public Communicator {
     const NcclLink link = LinkOr(links_ ? links_->to(destination) : nullptr, destination);
     Fork(link.stream);
     Call("ncclSend", link.comm, [&] {
-      return ncclSend(tensor.raw(), Bytes(tensor), ncclInt8, link.peer, link.comm, link.stream);
+      return Nccl().send(tensor.raw(), Bytes(tensor), ncclInt8, link.peer, link.comm, link.stream);
     });
     return MakePending(link.stream);
   }
@@ -190,7 +197,7 @@ class NcclCommunicator final : public Communicator {
     const NcclLink link = LinkOr(links_ ? links_->from(source) : nullptr, source);
     Fork(link.stream);
     Call("ncclRecv", link.comm, [&] {
-      return ncclRecv(tensor.raw(), Bytes(tensor), ncclInt8, link.peer, link.comm, link.stream);
+      return Nccl().recv(tensor.raw(), Bytes(tensor), ncclInt8, link.peer, link.comm, link.stream);
     });
     return MakePending(link.stream);
   }
@@ -198,10 +205,11 @@ class NcclCommunicator final : public Communicator {
   void DoBarrier() override {
     const cudaStream_t stream = Join();
     Call("ncclAllReduce", [&] {
-      return ncclAllReduce(barrier_.get(), barrier_.get(), 1, ncclInt32, ncclMax, comm_, stream);
+      return Nccl().all_reduce(barrier_.get(), barrier_.get(), 1, ncclInt32, ncclMax, comm_,
+                               stream);
     });
     device_.Synchronize();
-    ThrowIfFailed("ncclAllReduce");
+    groups_.ThrowIfFailed();
   }
 
   bool DoCanCapture() const override { return true; }
@@ -256,23 +264,24 @@ class NcclCommunicator final : public Communicator {
     CheckDevice(buffer);
     const ncclRedOp_t nccl_op = op == ReduceOp::kSum ? ncclSum : ncclMax;
     Call("ncclAllReduce", [&] {
-      return ncclAllReduce(buffer.raw(), buffer.raw(), Count(buffer), TypeOf(buffer.dtype()),
-                           nccl_op, comm_, stream);
+      return Nccl().all_reduce(buffer.raw(), buffer.raw(), Count(buffer), TypeOf(buffer.dtype()),
+                               nccl_op, comm_, stream);
     });
   }
 
   void ReduceScatterOn(cudaStream_t stream, const Tensor& in, Tensor& out) {
     CheckDevice(in);
     Call("ncclReduceScatter", [&] {
-      return ncclReduceScatter(in.raw(), out.raw(), Count(out), TypeOf(in.dtype()), ncclSum, comm_,
-                               stream);
+      return Nccl().reduce_scatter(in.raw(), out.raw(), Count(out), TypeOf(in.dtype()), ncclSum,
+                                   comm_, stream);
     });
   }
 
   void AllGatherOn(cudaStream_t stream, const Tensor& in, Tensor& out) {
     CheckDevice(in);
-    Call("ncclAllGather",
-         [&] { return ncclAllGather(in.raw(), out.raw(), Bytes(in), ncclInt8, comm_, stream); });
+    Call("ncclAllGather", [&] {
+      return Nccl().all_gather(in.raw(), out.raw(), Bytes(in), ncclInt8, comm_, stream);
+    });
   }
 
   /// Makes a call of NCCL. Errors of the network or of a peer show up at a later call.
@@ -282,54 +291,67 @@ class NcclCommunicator final : public Communicator {
   }
   template <typename Function>
   void Call(const char* name, ncclComm_t comm, const Function& function) {
-    const std::lock_guard lock(mutex_);
-    ThrowIfFailedLocked(name, comm);
-    Check(name, function());
+    Check(name, groups_.Call(comm, function));
   }
 
-  void ThrowIfFailed(const char* name) {
-    const std::lock_guard lock(mutex_);
-    ThrowIfFailedLocked(name, comm_);
-  }
-
-  void ThrowIfFailedLocked(const char* name, ncclComm_t comm) {
-    if (aborted_.load()) throw CommError(reason_);
-    ncclResult_t failure = ncclSuccess;
-    Check("ncclCommGetAsyncError", ncclCommGetAsyncError(comm, &failure));
-    if (failure != ncclInProgress) Check(name, failure);
+  void RequireLaunchOrder(const std::string& name) const {
+    if (KeepsLaunchOrder()) return;
+    throw EnvironmentError(
+        fmt::format("{} sends messages beside others, which needs NCCL 2.26 or newer", name));
   }
 
   void Check(const char* name, ncclResult_t result) {
     if (result == ncclSuccess) return;
     failed_ = true;
     throw CommError(NcclMessage(
+        Nccl(),
         fmt::format("{} of rank {} in the {} group of {}", name, rank(), Name(group()), size()),
         result, comm_));
   }
 
   CudaDevice& device_;
   cudaStream_t stream_;
-  std::unique_ptr<CudaStream> own_stream_;
+  NcclGroups& groups_;
+  Streams streams_;
   cudaStream_t async_stream_;
   DeviceMemory barrier_;
   CudaEvent before_;
   CudaEvent after_;
   bool pending_ = false;  // calls in the asynchronous stream that the device's has not joined
-  std::mutex mutex_;      // Abort may come from another thread
   ncclComm_t comm_ = nullptr;
   std::optional<NcclLinks> links_;
-  std::atomic<bool> aborted_{false};
   bool failed_ = false;
-  std::string reason_;
+};
+
+class NcclWatch final : public WaitWatch {
+ public:
+  NcclWatch(NcclGroups& groups, std::unique_ptr<WaitWatch> others)
+      : groups_(groups), others_(std::move(others)) {}
+  void Begin() override { others_->Begin(); }
+  void End() override { others_->End(); }
+  void Check() override {
+    others_->Check();
+    groups_.ThrowIfFailed();
+  }
+
+ private:
+  NcclGroups& groups_;
+  std::unique_ptr<WaitWatch> others_;
 };
 
 }  // namespace
 
+std::unique_ptr<WaitWatch> WatchNccl(Device& device, std::unique_ptr<WaitWatch> watch) {
+  return std::make_unique<NcclWatch>(static_cast<CudaDevice&>(device).State<NcclGroups>(),
+                                     std::move(watch));
+}
+
 NcclId MakeNcclId() {
   ChooseSettings();
   ncclUniqueId unique;
-  const ncclResult_t result = ncclGetUniqueId(&unique);
-  if (result != ncclSuccess) throw CommError(NcclMessage("ncclGetUniqueId", result, nullptr));
+  const ncclResult_t result = Nccl().get_unique_id(&unique);
+  if (result != ncclSuccess)
+    throw CommError(NcclMessage(Nccl(), "ncclGetUniqueId", result, nullptr));
   NcclId id;
   std::memcpy(id.data(), &unique, id.size());
   return id;

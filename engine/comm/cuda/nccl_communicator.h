@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/comm/cuda_comm.h"
+#include "engine/device/cuda/watched_wait.h"
 
 namespace trimtab {
 
@@ -17,5 +18,8 @@ NcclId MakeNcclId();
 /// adds 16-bit floats in their own precision; the maximum of a NaN and a number may be either.
 std::unique_ptr<Communicator> MakeNcclCommunicator(Device& device, GroupKind group, int rank,
                                                    int size, const NcclId& id);
+
+/// `watch`, which also ends waits of the device where one of its rank's communicators has failed.
+std::unique_ptr<WaitWatch> WatchNccl(Device& device, std::unique_ptr<WaitWatch> watch);
 
 }  // namespace trimtab

@@ -1,7 +1,5 @@
 #include "engine/comm/cuda/nccl_links.h"
 
-#include "engine/comm/cuda/nccl_check.h"
-
 namespace trimtab {
 namespace {
 
@@ -33,8 +31,10 @@ std::vector<std::vector<Edge>> PlanSteps(int size) {
 
 }  // namespace
 
-NcclLinks::NcclLinks(ncclComm_t group, int rank, int size,
-                     const std::function<void(const char* call, ncclResult_t result)>& check) {
+NcclLinks::NcclLinks(NcclGroups& groups, ncclComm_t group, const std::string& name, int rank,
+                     int size,
+                     const std::function<void(const char* call, ncclResult_t result)>& check)
+    : groups_(groups) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 1;
   for (const std::vector<Edge>& step : PlanSteps(size)) {
@@ -44,9 +44,10 @@ NcclLinks::NcclLinks(ncclComm_t group, int rank, int size,
     }
     const bool sends = own != nullptr && own->from == rank;
     ncclComm_t comm = nullptr;
-    check("ncclCommSplit", ncclCommSplit(group, own == nullptr ? NCCL_SPLIT_NOCOLOR : own->from,
-                                         sends ? 0 : 1, &comm, &config));
+    check("ncclCommSplit", Nccl().comm_split(group, own == nullptr ? NCCL_SPLIT_NOCOLOR : own->from,
+                                             sends ? 0 : 1, &comm, &config));
     if (own == nullptr) continue;
+    groups.Add(comm, name);
     auto stream = std::make_unique<CudaStream>(CudaStream::Priority::kHigh);
     const NcclLink link = {comm, stream->get(), sends ? 1 : 0};
     entries_.push_back({sends ? own->to : own->from, sends, std::move(stream), link});
@@ -60,11 +61,9 @@ const NcclLink* NcclLinks::Find(int peer, bool sends) const {
   return nullptr;
 }
 
-void NcclLinks::End(const char* call, ncclResult_t (*end)(ncclComm_t)) {
-  for (Entry& entry : entries_) {
-    if (entry.link.comm != nullptr) WarnIfNcclFailed(call, end(entry.link.comm));
-    entry.link.comm = nullptr;
-  }
+void NcclLinks::Destroy() {
+  for (const Entry& entry : entries_) groups_.Destroy(entry.link.comm);
+  entries_.clear();
 }
 
 }  // namespace trimtab

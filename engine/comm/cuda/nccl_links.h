@@ -6,12 +6,11 @@
 // with a stream of its own.
 #pragma once
 
-#include <nccl.h>
-
 #include <functional>
 #include <memory>
 #include <vector>
 
+#include "engine/comm/cuda/nccl_groups.h"
 #include "engine/device/cuda/stream.h"
 
 namespace trimtab {
@@ -25,22 +24,20 @@ struct NcclLink {
 
 class NcclLinks {
  public:
-  /// Links both ways between neighbours on the ring of the ranks of `group`. All of them call it
-  /// together. `check` throws for results that are errors.
-  NcclLinks(ncclComm_t group, int rank, int size,
+  /// Links both ways between neighbours on the ring of the ranks of `group`, which is called `name`
+  /// in errors. All of them call it together. Their communicators become some of `groups`, which
+  /// must outlive this. `check` throws for results that are errors.
+  NcclLinks(NcclGroups& groups, ncclComm_t group, const std::string& name, int rank, int size,
             const std::function<void(const char* call, ncclResult_t result)>& check);
   NcclLinks(const NcclLinks&) = delete;
   NcclLinks& operator=(const NcclLinks&) = delete;
-  /// Ends without waiting for what is under way unless Destroy was called.
-  ~NcclLinks() { Abort(); }
 
   /// The link to send to, or to receive from, rank `peer`; nullptr when it is no neighbour.
   const NcclLink* to(int peer) const { return Find(peer, /*sends=*/true); }
   const NcclLink* from(int peer) const { return Find(peer, /*sends=*/false); }
 
-  void Abort() { End("ncclCommAbort", ncclCommAbort); }
   /// Waits for what is under way.
-  void Destroy() { End("ncclCommDestroy", ncclCommDestroy); }
+  void Destroy();
 
  private:
   struct Entry {
@@ -51,8 +48,8 @@ class NcclLinks {
   };
 
   const NcclLink* Find(int peer, bool sends) const;
-  void End(const char* call, ncclResult_t (*end)(ncclComm_t));
 
+  NcclGroups& groups_;
   std::vector<Entry> entries_;
 };
 

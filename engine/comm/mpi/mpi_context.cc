@@ -4,6 +4,7 @@
 
 #include "engine/comm/cuda_comm.h"
 #include "engine/comm/mpi/mpi_communicator.h"
+#include "engine/device/cuda/loader.h"
 
 namespace trimtab {
 namespace {
@@ -25,13 +26,25 @@ std::unique_ptr<Communicator> MakeNccl(Communicator& host, Device& device) {
   return cuda.make_nccl(device, host.group(), host.rank(), host.size(), id);
 }
 
+/// Finds out, while a rank waits for its GPU, that the others will not do their part.
+class DeviceWatch final : public WaitWatch {
+ public:
+  explicit DeviceWatch(MpiWorld& world) : world_(world) {}
+  void Begin() override { world_.BeginDeviceWait(); }
+  void End() override { world_.EndDeviceWait(); }
+  void Check() override { world_.ThrowIfFailed(); }
+
+ private:
+  MpiWorld& world_;
+};
+
 }  // namespace
 
-void CheckMpiWorldSize(int processes, const ParallelConfig& layout) {
+void CheckMpiWorldSize(int processes, const ParallelConfig& layout, const char* launcher) {
   if (processes == layout.world_size()) return;
   throw UsageError(fmt::format(
-      "mpirun started {} processes, but the layout {} has {} ranks; expected mpirun -n {}",
-      processes, ToString(layout), layout.world_size(), layout.world_size()));
+      "{} started {} processes, but the layout {} has {} ranks; expected {} -n {}", launcher,
+      processes, ToString(layout), layout.world_size(), launcher, layout.world_size()));
 }
 
 ParallelContext MakeMpiContext(MpiWorld& world, const ParallelConfig& layout, Device& device,
@@ -49,6 +62,9 @@ ParallelContext MakeMpiContext(MpiWorld& world, const ParallelConfig& layout, De
         return MakeNccl(*host, device);
       });
   context.host = make_host(GroupKind::kWorld);
+  if (device.kind() == DeviceKind::kCuda && world.size() > 1) {
+    WatchDevice(device, std::make_unique<DeviceWatch>(world));
+  }
   return context;
 }
 

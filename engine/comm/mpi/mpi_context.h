@@ -6,8 +6,9 @@
 
 namespace trimtab {
 
-/// Throws UsageError when mpirun did not start as many processes as the layout has ranks.
-void CheckMpiWorldSize(int processes, const ParallelConfig& layout);
+/// Throws UsageError when `launcher` did not start as many processes as the layout has ranks.
+void CheckMpiWorldSize(int processes, const ParallelConfig& layout,
+                       const char* launcher = "mpirun");
 
 /// The context of this process's rank: MPI for the messages of a cpu device, NCCL for those of a
 /// cuda device, where groups of experts' ranks are made only if the model has experts: each takes

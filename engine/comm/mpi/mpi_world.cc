@@ -99,7 +99,7 @@ MpiWorld::~MpiWorld() {
 
 MpiWorld& MpiWorld::OfProcess() {
   const std::optional<MpiLaunch> launch = FindMpiLaunch();
-  if (!launch) throw EnvironmentError("mpirun did not start this process");
+  if (!launch) throw EnvironmentError("neither mpirun nor srun started this process");
   static MpiWorld world(
       [&launch] {
         auto transport = StartMpi();
@@ -107,9 +107,10 @@ MpiWorld& MpiWorld::OfProcess() {
           return transport;
         }
         throw EnvironmentError(fmt::format(
-            "mpirun started this process as rank {} of {}, but MPI takes it for rank {} of {}; "
-            "expected the mpirun of the MPI library that is loaded",
-            launch->rank, launch->size, transport->rank(), transport->size()));
+            "{} started this process as rank {} of {}, but MPI takes it for rank {} of {}; "
+            "expected the {} of the MPI library that is loaded",
+            launch->launcher, launch->rank, launch->size, transport->rank(), transport->size(),
+            launch->launcher));
       }(),
       launch->local_rank, launch->local_size);
   return world;
@@ -245,6 +246,14 @@ void MpiWorld::ThrowIfFailed() {
   }
   if (monitor_ == nullptr) return;
   if (const auto failure = monitor_->failure()) throw CommError(failure->message);
+}
+
+void MpiWorld::BeginDeviceWait() {
+  if (monitor_) monitor_->BeginWait("waits for its device");
+}
+
+void MpiWorld::EndDeviceWait() {
+  if (monitor_) monitor_->EndWait();
 }
 
 void MpiWorld::Fail(const RunFailure& failure) {

@@ -77,6 +77,12 @@ class MpiWorld {
   void set_unlimited(bool unlimited) {
     if (monitor_) monitor_->set_unlimited(unlimited);
   }
+  // While this rank waits for its device, which other ranks may hold up:
+  void BeginDeviceWait();
+  void EndDeviceWait();
+  /// Throws CommError where a rank has failed, is lost, or holds up others for too long.
+  void ThrowIfFailed();
+
   /// Tells every other rank that this one has failed, once. Later calls throw CommError.
   void Fail(const RunFailure& failure);
   /// After Fail: waits until all ranks have failed as well, and returns the failure that came first
@@ -103,7 +109,6 @@ class MpiWorld {
   /// To every other rank: a RunFailure, or that this rank has finished when `text` is empty.
   void SendNotices(const std::string& text);
   void TakeNotices();
-  void ThrowIfFailed();
 
   std::unique_ptr<MpiTransport> transport_;
   std::unique_ptr<RankMonitor> monitor_;  // null in a world of one

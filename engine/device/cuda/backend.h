@@ -14,6 +14,8 @@ struct CudaBackend {
   CudaAvailability (*find_devices)();
   /// With its table of kernels. The ordinal is in [0, device_count).
   std::unique_ptr<Device> (*make_device)(const CudaDeviceOptions& options);
+  /// See WatchDevice.
+  void (*watch_device)(Device& device, std::unique_ptr<WaitWatch> watch);
   /// "0000:3b:00.0": how other libraries know a GPU, whatever order they count in.
   std::string (*pci_bus_id)(int ordinal);
 };

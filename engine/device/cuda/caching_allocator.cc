@@ -96,14 +96,30 @@ void* CachingAllocator::TryAllocate(int64_t bytes) {
 
 void* CachingAllocator::Allocate(int64_t bytes) {
   void* data = TryAllocate(bytes);
-  if (data == nullptr) {
-    throw OutOfMemoryError(fmt::format(
-        "out of memory: the GPU has no {} to give; {} in use, {} cached in {} segments (largest "
-        "free block {})",
-        FormatBytes(bytes), FormatBytes(in_use_bytes_), FormatBytes(cached_bytes()), segment_count_,
-        FormatBytes(largest_free_block())));
+  if (data != nullptr) return data;
+  if (current_pool_ == kMainPool) throw Exhausted(bytes);
+  return Pretend(bytes);
+}
+
+OutOfMemoryError CachingAllocator::Exhausted(int64_t bytes) const {
+  return OutOfMemoryError(fmt::format(
+      "out of memory: the GPU has no {} to give; {} in use, {} cached in {} segments (largest "
+      "free block {})",
+      FormatBytes(bytes), FormatBytes(in_use_bytes_), FormatBytes(cached_bytes()), segment_count_,
+      FormatBytes(largest_free_block())));
+}
+
+/// An address of its own within the largest block in use, where calls that are captured find
+/// memory of the GPU.
+void* CachingAllocator::Pretend(int64_t bytes) {
+  const Block* largest = nullptr;
+  for (const auto& [data, block] : blocks_) {
+    if (block->used && (largest == nullptr || block->bytes > largest->bytes)) largest = block.get();
   }
-  return data;
+  const auto offset = static_cast<int64_t>(pretended_.size() + 1) * kAlignment;
+  if (largest == nullptr || offset >= largest->bytes) throw Exhausted(bytes);
+  lacked_bytes_ += bytes;
+  return *pretended_.insert(largest->data + offset).first;
 }
 
 /// Leaves `block` with `bytes` and frees the rest, if that is of use to anybody.
@@ -125,6 +141,7 @@ void CachingAllocator::Cut(Block* block, int64_t bytes) {
 }
 
 void CachingAllocator::Free(void* data) {
+  if (pretended_.contains(data)) return;  // until the pool is closed: each has its own
   const auto found = blocks_.find(data);
   TRIMTAB_ASSERT(found != blocks_.end() && found->second->used, "memory returned twice");
   Block* block = found->second.get();
@@ -164,11 +181,13 @@ void CachingAllocator::Absorb(Block* block, Block* next) {
 void CachingAllocator::OpenPool(PoolId pool) {
   TRIMTAB_ASSERT(current_pool_ == kMainPool, "pool {} is still open", current_pool_);
   current_pool_ = pool;
+  lacked_bytes_ = 0;
 }
 
 void CachingAllocator::ClosePool() {
   TRIMTAB_ASSERT(current_pool_ != kMainPool, "{} pools so far, none is open", last_pool_);
   current_pool_ = kMainPool;
+  pretended_.clear();
 }
 
 int64_t CachingAllocator::in_use_bytes(PoolId pool) const {

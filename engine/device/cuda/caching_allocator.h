@@ -17,6 +17,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/base/error.h"
+
 namespace trimtab {
 
 /// Where segments come from: the driver, or in tests a simulation of it.
@@ -67,8 +69,13 @@ class CachingAllocator {
   /// From now until ClosePool, memory comes from `pool`. What was taken before and is freed
   /// meanwhile is kept for the pool too, because the capture may have used it. Segments are not
   /// given back meanwhile: that would wait for the GPU, which a capture must not.
+  /// Allocate does not throw meanwhile: what is captured does not run yet, and whoever captures
+  /// must get to the end of it. Where there is no memory it hands out an address within a block
+  /// that is in use, and the pool lacks it: what was captured must be thrown away.
   void OpenPool(PoolId pool);
   void ClosePool();
+  /// What the pool opened last could not hand out, in bytes.
+  int64_t lacked_bytes() const { return lacked_bytes_; }
   /// Of blocks that came from the pool's segments.
   int64_t in_use_bytes(PoolId pool) const;
   /// Its captures are no more: what is free of the pool is free for all, the rest once it is freed.
@@ -109,6 +116,8 @@ class CachingAllocator {
 
   FreeBlocks& FreeOf(const Segment& segment);
   Block* FindFree(int64_t bytes, bool small, bool any_size);
+  void* Pretend(int64_t bytes);
+  OutOfMemoryError Exhausted(int64_t bytes) const;
   Block* TakeSegment(int64_t bytes, bool small);
   Block* NewSegment(int64_t bytes, bool small);
   void Cut(Block* block, int64_t bytes);
@@ -121,6 +130,8 @@ class CachingAllocator {
   std::map<PoolId, std::vector<void*>> held_;         // freed during a capture, not of its pool
   PoolId current_pool_ = kMainPool;
   PoolId last_pool_ = kMainPool;
+  std::set<void*> pretended_;  // handed out without memory
+  int64_t lacked_bytes_ = 0;
   int64_t refused_bytes_;  // the source had not this much, and nothing was returned to it since
   int64_t reserved_bytes_ = 0;
   int64_t in_use_bytes_ = 0;

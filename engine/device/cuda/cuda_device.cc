@@ -96,7 +96,8 @@ void CudaDevice::RefuseInCapture(const char* what) const {
 
 void CudaDevice::CopyFromHost(void* device_data, const void* host, int64_t bytes) {
   RefuseInCapture("a copy from the host");
-  staging_.Copy(device_data, host, bytes, Activate());
+  staging_.Copy(device_data, host, bytes, Activate(),
+                [this](const CudaEvent& event) { Await(event); });
 }
 
 void CudaDevice::CopyToHost(void* host, const void* device_data, int64_t bytes) {
@@ -108,7 +109,13 @@ void CudaDevice::CopyToHost(void* host, const void* device_data, int64_t bytes) 
 
 void CudaDevice::Synchronize() {
   RefuseInCapture("a wait");
-  TRIMTAB_CUDA_CHECK(cudaStreamSynchronize(Activate()));
+  reached_.Record(Activate());
+  Await(reached_);
+}
+
+void CudaDevice::Await(const CudaEvent& event) {
+  if (watch_ == nullptr) return event.Synchronize();
+  WatchedWait([&event] { return event.Reached(); }, *watch_);
 }
 
 std::unique_ptr<CapturedWork> CudaDevice::Capture(const std::function<void()>& work) {
@@ -121,7 +128,15 @@ std::unique_ptr<CapturedWork> CudaDevice::Capture(const std::function<void()>& w
   CudaGraph graph;
   capturing_ = true;
   try {
-    pool->Use([&] { graph = CaptureGraph(Activate(), work); });
+    pool->Use([&] {
+      graph = CaptureGraph(Activate(), [&] {
+        work();
+        const int64_t lacked = allocator_.lacked_bytes();
+        if (lacked == 0) return;
+        throw OutOfMemoryError(fmt::format("captured work needs {} more than the GPU has to give",
+                                           FormatBytes(lacked)));
+      });
+    });
   } catch (...) {
     capturing_ = false;
     throw;

@@ -18,6 +18,7 @@
 #include "engine/device/cuda/loader.h"
 #include "engine/device/cuda/staging.h"
 #include "engine/device/cuda/stream.h"
+#include "engine/device/cuda/watched_wait.h"
 #include "engine/device/device.h"
 
 namespace trimtab {
@@ -47,8 +48,13 @@ class CudaDevice : public Device {
   void CopyToHost(void* host, const void* device_data, int64_t bytes) override;
   void Synchronize() override;
 
+  /// Who looks after the rank while Synchronize and the copies wait; nullptr = nobody.
+  void set_watch(std::unique_ptr<WaitWatch> watch) { watch_ = std::move(watch); }
+
   bool CanCapture() const override { return true; }
   /// A CUDA graph. Streams that `work` draws in by events must be joined again when it returns.
+  /// Throws OutOfMemoryError where its memory is not there beside the rest; `work` has then been
+  /// called to its end, as for a capture that went well.
   std::unique_ptr<CapturedWork> Capture(const std::function<void()>& work) override;
   /// Whether what is submitted now is recorded instead of run.
   bool capturing() const { return capturing_; }
@@ -105,6 +111,8 @@ class CudaDevice : public Device {
   using Cublas = std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, DestroyCublas>;
   static Cublas MakeCublas();
   void RefuseInCapture(const char* what) const;
+  /// Waits on the host for what `event` marks.
+  void Await(const CudaEvent& event);
 
   int ordinal_;
   bool deterministic_;
@@ -120,7 +128,9 @@ class CudaDevice : public Device {
   DeviceMemory scratch_ = AllocateDeviceMemory(kScratchBytes);
   DeviceMemory cublas_workspace_ = AllocateDeviceMemory(kCublasWorkspaceBytes);
   Cublas cublas_ = MakeCublas();
+  CudaEvent reached_;  // by the stream, when Synchronize was called
   std::map<std::type_index, std::shared_ptr<void>> states_;
+  std::unique_ptr<WaitWatch> watch_;
 };
 
 /// Asks the driver for its devices; never throws.

@@ -63,6 +63,12 @@ std::unique_ptr<Device> MakeCudaDevice(int ordinal, bool deterministic) {
                          .nvtx = nvtx != nullptr && *nvtx != '\0'});
 }
 
+void WatchDevice(Device& device, std::unique_ptr<WaitWatch> watch) {
+  const CudaBackend* backend = GetLoaded().backend;
+  TRIMTAB_ASSERT(backend != nullptr, "a device is watched, but there is no CUDA backend");
+  backend->watch_device(device, std::move(watch));
+}
+
 PowerSampler::Opened OpenPowerSampler(int ordinal) {
   const Loaded& loaded = GetLoaded();
   const int count = loaded.availability.device_count;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/device/cuda/power_sampler.h"
+#include "engine/device/cuda/watched_wait.h"
 #include "engine/device/device.h"
 
 namespace trimtab {
@@ -33,6 +34,10 @@ struct CudaDeviceOptions {
 std::unique_ptr<Device> MakeCudaDevice(const CudaDeviceOptions& options);
 /// The same, with ranges for a profiler when $TRIMTAB_NVTX is set and not empty.
 std::unique_ptr<Device> MakeCudaDevice(int ordinal, bool deterministic = false);
+
+/// From now on `watch` looks after the rank of `device`, which MakeCudaDevice made, while the host
+/// waits for it; so do the NCCL groups of the rank, whose errors end the wait too.
+void WatchDevice(Device& device, std::unique_ptr<WaitWatch> watch);
 
 /// What reads the power and the clocks of a GPU, or why nothing does.
 PowerSampler::Opened OpenPowerSampler(int ordinal);

@@ -7,12 +7,13 @@
 
 namespace trimtab {
 
-void Staging::Copy(void* device_data, const void* host, int64_t bytes, cudaStream_t stream) {
+void Staging::Copy(void* device_data, const void* host, int64_t bytes, cudaStream_t stream,
+                   const std::function<void(const CudaEvent&)>& await) {
   for (int64_t done = 0; done < bytes; done += kSlotBytes) {
     const auto count = static_cast<size_t>(std::min(kSlotBytes, bytes - done));
     const Slot& slot = slots_[next_];
     next_ = (next_ + 1) % kSlots;
-    slot.arrived.Synchronize();
+    await(slot.arrived);
     std::memcpy(slot.host.get(), static_cast<const char*>(host) + done, count);
     WaitForEvent(copies_.get(), slot.consumed);
     TRIMTAB_CUDA_CHECK(cudaMemcpyAsync(slot.device.get(), slot.host.get(), count,

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 
 #include "engine/device/cuda/stream.h"
 
@@ -18,8 +19,10 @@ class Staging {
   static constexpr int64_t kSlotBytes = int64_t{1} << 20;
   static constexpr size_t kSlots = 8;
 
-  /// `host` may be reused on return; work submitted to `stream` later sees the copy.
-  void Copy(void* device_data, const void* host, int64_t bytes, cudaStream_t stream);
+  /// `host` may be reused on return; work submitted to `stream` later sees the copy. `await` waits
+  /// for a slot.
+  void Copy(void* device_data, const void* host, int64_t bytes, cudaStream_t stream,
+            const std::function<void(const CudaEvent&)>& await);
 
  private:
   struct Slot {

@@ -23,6 +23,16 @@ void CudaEvent::Record(cudaStream_t stream) const {
 
 void CudaEvent::Synchronize() const { TRIMTAB_CUDA_CHECK(cudaEventSynchronize(event_)); }
 
+bool CudaEvent::Reached() const {
+  const cudaError_t status = cudaEventQuery(event_);
+  if (status == cudaErrorNotReady) {
+    cudaGetLastError();  // no error; the next check of a launch must not report it
+    return false;
+  }
+  TRIMTAB_CUDA_CHECK(status);
+  return true;
+}
+
 float CudaEvent::MillisecondsSince(const CudaEvent& earlier) const {
   Synchronize();
   float milliseconds = 0;

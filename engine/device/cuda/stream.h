@@ -28,6 +28,8 @@ class CudaEvent {
   void Record(cudaStream_t stream) const;
   /// Waits, on the host, for the moment recorded last; not at all if there is none.
   void Synchronize() const;
+  /// Whether Synchronize would return at once.
+  bool Reached() const;
   /// Time on the GPU between two moments; waits for this one. Both take the time.
   float MillisecondsSince(const CudaEvent& earlier) const;
 

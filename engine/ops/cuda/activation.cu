@@ -87,7 +87,8 @@ __global__ void GatedForwardKernel(const T* gate_up, T* y, int64_t packs, int ch
   float values[N];
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    values[j] = ActivationMath<T>::template Value<kFunction>(ToFloat(gate[j])) * ToFloat(up[j]);
+    values[j] = ActivationMath<T>::template Value<kFunction>(ToFloat(gate[j])) *
+                GateFactor<kFunction>(ToFloat(up[j]));
   }
   StoreFloats(y + (row * packs + pack) * N, values);
 }
@@ -135,6 +136,8 @@ void DispatchFunction(ActivationFunction function, DType dtype, Fn fn) {
       return with.template operator()<kSquaredRelu>();
     case kSilu:
       return with.template operator()<kSilu>();
+    case kClampedSwish:
+      return with.template operator()<kClampedSwish>();
   }
 }
 

@@ -154,22 +154,32 @@ void GeluBackwardFp8Cuda(const Tensor& x, const Tensor& dy, const Tensor& scale,
   const int64_t columns = x.dim(1);
   if (columns == 0) return;
   const LaunchContext context = ContextOf(scale.device());
-  const int64_t parts = (rows + kTileRowsPerGroup - 1) / kTileRowsPerGroup;
-  float* partial = dbias.defined() ? context.Scratch<float>(parts * columns) : nullptr;
-  DispatchFloat(x.dtype(), [&](auto* value) {
-    using T = Stored<decltype(value)>;
-    using Producer = GeluBackwardProducer<T>;
-    static_assert(Producer::kGroups == 1);  // parts
-    LaunchProduceFp8(context, Producer{Data<T>(x), Data<T>(dy), columns}, rows, columns,
-                     TargetOf<E5M2>(scale, out, partial),
-                     RowsAligned<T>(columns, x.raw(), dy.raw()));
-  });
-  if (!dbias.defined()) return;
-  DispatchGradient(dbias.dtype(), [&](auto* gradient) {
-    using G = Stored<decltype(gradient)>;
-    LaunchSumPartials(context, partial, parts, columns, 1,
-                      ColumnTargets<G>{{Data<G>(dbias), nullptr}, accumulate});
-  });
+  const auto produce = [&](const RowRange& part, float* partial) {
+    DispatchFloat(x.dtype(), [&](auto* value) {
+      using T = Stored<decltype(value)>;
+      using Producer = GeluBackwardProducer<T>;
+      static_assert(Producer::kGroups == 1);  // a row of sums for every kTileRowsPerGroup
+      LaunchProduceFp8(context, Producer{Data<T>(x), Data<T>(dy), columns}, rows, columns,
+                       TargetOf<E5M2>(scale, out, partial),
+                       RowsAligned<T>(columns, x.raw(), dy.raw()), part);
+    });
+  };
+  if (!dbias.defined()) return produce({0, rows}, nullptr);
+  // As many tiles at once as there is scratch for the sums of.
+  const int64_t tiles = (rows + kTileRowsPerGroup - 1) / kTileRowsPerGroup;
+  const int64_t room = context.scratch_bytes / (columns * int64_t{sizeof(float)});
+  const int64_t at_once = std::max<int64_t>(1, std::min(tiles, room));
+  auto* partial = context.Scratch<float>(at_once * columns);
+  for (int64_t tile = 0; tile == 0 || tile < tiles; tile += at_once) {
+    const int64_t count = std::min(at_once, tiles - tile);
+    produce({tile * kTileRowsPerGroup, std::min((tile + count) * kTileRowsPerGroup, rows)},
+            partial);
+    DispatchGradient(dbias.dtype(), [&](auto* gradient) {
+      using G = Stored<decltype(gradient)>;
+      LaunchSumPartials(context, partial, count, columns, 1,
+                        ColumnTargets<G>{{Data<G>(dbias), nullptr}, accumulate || tile > 0});
+    });
+  }
 }
 
 void SwiGluForwardFp8Cuda(const Tensor& gate_up, const Tensor& scale, Fp8Output& out) {

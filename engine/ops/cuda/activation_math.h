@@ -47,15 +47,15 @@ struct ActivationMath {
     return ActivateDerivative<kFunction>(x);
   }
 
-  /// The gradients of f(gate) * up, given dy of it.
+  /// The gradients of f(gate) * GateFactor(up), given dy of it.
   template <ActivationFunction kFunction>
   static __device__ __forceinline__ void GatedBackward(float gate, float up, float dy, float& dgate,
                                                        float& dup) {
     if constexpr (kFunction == ActivationFunction::kSilu) {
       SwiGluBackward(gate, up, dy, dgate, dup);
     } else {
-      dgate = dy * up * Derivative<kFunction>(gate);
-      dup = dy * Value<kFunction>(gate);
+      dgate = dy * GateFactor<kFunction>(up) * Derivative<kFunction>(gate);
+      dup = dy * GateFactorDerivative<kFunction>(up) * Value<kFunction>(gate);
     }
   }
 

@@ -7,6 +7,12 @@ namespace {
 
 bool IsAligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 
+/// Of values, where it is another.
+std::string ValueSizeText(const AttentionShape& shape) {
+  return shape.value_size() == shape.head_size ? ""
+                                               : fmt::format(", {} of values,", shape.value_size());
+}
+
 void ForwardCuda(const AttentionShape& shape, const Tensor& qkv, Tensor& out, Tensor& log_sum_exp) {
   Device& device = out.device();
   const AttentionForwardCall call = {shape, qkv.dtype(), qkv.raw(), out.raw(), log_sum_exp.f32()};
@@ -98,12 +104,12 @@ std::string AttentionRefusal(Device& device, AttentionImplementation implementat
       return CudnnAttentionRefusal(device, pass, shape, dtype);
     case AttentionImplementation::kMma:
       if (MmaAttentionTakes(shape, dtype)) return "";
-      return fmt::format("no tensor-core kernel for head size {} in {}{}", shape.head_size,
-                         Name(dtype),
+      return fmt::format("no tensor-core kernel for head size {}{} in {}{}", shape.head_size,
+                         ValueSizeText(shape), Name(dtype),
                          shape.scores.plain() ? "" : ", with capped, windowed or ALiBi scores");
     case AttentionImplementation::kSimple:
-      if (shape.head_size <= kMaxSimpleHeadSize) return "";
-      return fmt::format("head size {}, at most {}", shape.head_size, kMaxSimpleHeadSize);
+      if (LargestHead(shape) <= kMaxSimpleHeadSize) return "";
+      return fmt::format("head size {}, at most {}", LargestHead(shape), kMaxSimpleHeadSize);
   }
   return "";
 }

@@ -13,6 +13,7 @@
 #include "engine/device/cuda/check.h"
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/ops/cuda/attention_graph.h"
+#include "engine/ops/cuda/cudnn_limits.h"
 
 namespace trimtab {
 namespace {
@@ -32,21 +33,24 @@ struct Entry {
 };
 
 // Capped, windowed and ALiBi scores are all refused; scales are no part of a plan.
-using Key = std::tuple<AttentionPass, DType, int64_t, int64_t, int64_t, int64_t, int64_t, bool>;
+using Key =
+    std::tuple<AttentionPass, DType, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool>;
 
 Key KeyOf(AttentionPass pass, const AttentionShape& s, DType dtype) {
-  return {pass, dtype, s.batch, s.sequence, s.heads, s.kv_heads, s.head_size, s.scores.plain()};
+  return {pass,       dtype,       s.batch,        s.sequence,      s.heads,
+          s.kv_heads, s.head_size, s.value_size(), s.scores.plain()};
 }
 
 std::string Describe(AttentionPass pass, const AttentionShape& s, DType dtype) {
-  return fmt::format("{} sequences of {} tokens, {} heads over {}, head size {}, {}, {}", s.batch,
-                     s.sequence, s.heads, s.kv_heads, s.head_size, Name(dtype),
-                     pass == AttentionPass::kForward ? "forward" : "backward");
+  return fmt::format(
+      "{} sequences of {} tokens, {} heads over {}, head size {}, {} of values, {}, {}", s.batch,
+      s.sequence, s.heads, s.kv_heads, s.head_size, s.value_size(), Name(dtype),
+      pass == AttentionPass::kForward ? "forward" : "backward");
 }
 
 bool HasFusedKernels(const AttentionShape& shape, DType dtype) {
   return (dtype == DType::kBf16 || dtype == DType::kF16) && shape.head_size % 8 == 0 &&
-         shape.scores.plain();
+         shape.value_size() % 8 == 0 && shape.scores.plain();
 }
 
 // While it lives, this thread may allocate although a stream is being captured.
@@ -111,11 +115,11 @@ Entry CudnnState::Build(CudaDevice& device, AttentionPass pass, const AttentionS
             fmt::format("no fused kernel for head size {} in {}{}", shape.head_size, Name(dtype),
                         shape.scores.plain() ? "" : ", with capped, windowed or ALiBi scores")};
   if (!CudnnUnavailable().empty()) return {nullptr, CudnnUnavailable()};
-  // As cudnn-frontend knows, which pads such sequences for these versions.
-  constexpr size_t kTakesAnySequence = 91600;
-  if (pass == AttentionPass::kBackward && shape.sequence % 128 != 0 &&
-      Cudnn().get_version() < kTakesAnySequence)
-    return {nullptr, "cuDNN before 9.16 needs sequences of a multiple of 128 tokens"};
+  if (pass == AttentionPass::kBackward) {
+    const auto version = static_cast<int64_t>(Cudnn().get_version());
+    const std::string refusal = CudnnBackwardRefusal(version, shape.sequence);
+    if (!refusal.empty()) return {nullptr, refusal};
+  }
 
   const cudaStream_t stream = device.Activate();
   const AllowAllocation allow;
@@ -140,6 +144,12 @@ Entry CudnnState::Build(CudaDevice& device, AttentionPass pass, const AttentionS
       }
       try {
         CudnnDescriptor plan = CudnnPlan(config, target);
+        // What it really takes; the configuration says what it may.
+        const int64_t taken = plan.GetInt64(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+        if (taken > CudaDevice::kScratchBytes) {
+          refusal = fmt::format("its plan needs {} bytes of workspace", taken);
+          continue;
+        }
         LogDebug("attention of {}: cuDNN's engine {}, {} sequences and {} key/value heads at once",
                  Describe(pass, shape, dtype), DescribeEngine(config).index, part.batch,
                  part.kv_heads);
@@ -189,11 +199,12 @@ void ForEachPart(const AttentionShape& s, const AttentionPart& part, Function fu
       const int64_t head = kv_head * group;
       const int64_t token = batch * s.sequence;
       const int64_t qkv = token * s.qkv_size();
-      function(PartOffsets{.query = qkv + head * s.head_size,
-                           .key = qkv + (s.heads + kv_head) * s.head_size,
-                           .value = qkv + (s.heads + s.kv_heads + kv_head) * s.head_size,
-                           .out = (token * s.heads + head) * s.head_size,
-                           .rows = (batch * s.heads + head) * s.sequence});
+      function(PartOffsets{
+          .query = qkv + head * s.head_size,
+          .key = qkv + (s.heads + kv_head) * s.head_size,
+          .value = qkv + (s.heads + s.kv_heads) * s.head_size + kv_head * s.value_size(),
+          .out = token * s.out_size() + head * s.value_size(),
+          .rows = (batch * s.heads + head) * s.sequence});
     }
   }
 }

@@ -16,8 +16,9 @@ struct BlockGeometry {
   bool causal;
   int heads;
   int kv_heads;
-  int group;  // query heads per key/value head
-  int head_size;
+  int group;         // query heads per key/value head
+  int head_size;     // of queries and keys
+  int value_size;    // of values and out
   int64_t sequence;  // tokens of a sequence
   int64_t query;     // first of the block
   int64_t key;
@@ -42,12 +43,13 @@ struct BlockGeometry {
         kv_heads(static_cast<int>(s.kv_heads)),
         group(static_cast<int>(s.heads / s.kv_heads)),
         head_size(static_cast<int>(s.head_size)),
+        value_size(static_cast<int>(s.value_size())),
         sequence(s.sequence),
         query(block.query),
         key(block.key),
         qkv_stride(s.qkv_size()),
-        kv_stride(2 * s.kv_heads * s.head_size),
-        out_stride(s.heads * s.head_size),
+        kv_stride(s.kv_size()),
+        out_stride(s.out_size()),
         scale(static_cast<float>(s.score_scale())),
         soft_cap(static_cast<float>(s.scores.soft_cap)),
         window(static_cast<int>(s.scores.window)),
@@ -61,10 +63,10 @@ struct BlockGeometry {
     return (batch * sequence + key) * kv_stride + int64_t{kv_head} * head_size;
   }
   TRIMTAB_HOST_DEVICE int64_t Value(int batch, int kv_head) const {
-    return Key(batch, kv_heads + kv_head);
+    return Key(batch, kv_heads) + int64_t{kv_head} * value_size;
   }
   TRIMTAB_HOST_DEVICE int64_t Out(int batch, int head) const {
-    return (batch * sequence + query) * out_stride + int64_t{head} * head_size;
+    return (batch * sequence + query) * out_stride + int64_t{head} * value_size;
   }
   TRIMTAB_HOST_DEVICE int64_t Row(int batch, int head) const {
     return (int64_t{batch} * heads + head) * sequence + query;
@@ -129,7 +131,7 @@ struct AttentionBackwardPointers {
 
 template <typename T>
 AttentionBackwardPointers<T, T> PointersOf(const AttentionBackwardCall& call) {
-  const int64_t query_columns = call.shape.heads * call.shape.head_size;
+  const int64_t query_columns = call.shape.query_size();
   const T* qkv = static_cast<const T*>(call.qkv);
   T* dqkv = static_cast<T*>(call.dqkv);
   return {.qkv = qkv,
@@ -150,7 +152,7 @@ AttentionBackwardPointers<T, float> PointersOf(const AttentionBlockBackwardCall&
           .log_sum_exp = call.log_sum_exp,
           .row_sums = call.row_sums,
           .dquery = call.dquery,
-          .dquery_stride = call.shape.heads * call.shape.head_size,
+          .dquery_stride = call.shape.query_size(),
           .dkv = static_cast<T*>(call.dkv)};
 }
 

@@ -5,24 +5,38 @@ namespace {
 
 using TensorId = CudnnGraph::TensorId;
 
-// b batch, h query heads, k key/value heads, t sequence, d head size.
+// b batch, h query heads, k key/value heads, t sequence, d head size, v that of values.
 struct Sizes {
-  int64_t b, h, k, t, d;
+  int64_t b, h, k, t, d, v;
   CudnnDims queries() const { return {b, h, t, d}; }
   CudnnDims keys() const { return {b, k, t, d}; }
   CudnnDims keys_transposed() const { return {b, k, d, t}; }
+  CudnnDims values() const { return {b, k, t, v}; }
+  CudnnDims values_transposed() const { return {b, k, v, t}; }
+  CudnnDims out() const { return {b, h, t, v}; }
   CudnnDims scores() const { return {b, h, t, t}; }
   CudnnDims rows() const { return {b, h, t, 1}; }
 };
 
 Sizes SizesOf(const AttentionShape& shape, const AttentionPart& part) {
-  return {part.batch, part.kv_heads * (shape.heads / shape.kv_heads), part.kv_heads, shape.sequence,
-          shape.head_size};
+  return {part.batch,      part.kv_heads * (shape.heads / shape.kv_heads),
+          part.kv_heads,   shape.sequence,
+          shape.head_size, shape.value_size()};
 }
 
-// Strides of a head of the packed projection, or of out, whose tokens are `width` elements apart.
-CudnnDims TokenStrides(const AttentionShape& shape, int64_t width) {
-  return {shape.sequence * width, shape.head_size, width, 1};
+// Strides of heads of `head_size`, whose tokens are `width` elements apart.
+CudnnDims TokenStrides(const AttentionShape& shape, int64_t head_size, int64_t width) {
+  return {shape.sequence * width, head_size, width, 1};
+}
+// Of queries and keys in the packed projection, of values there, of out.
+CudnnDims HeadStrides(const AttentionShape& s) {
+  return TokenStrides(s, s.head_size, s.qkv_size());
+}
+CudnnDims ValueStrides(const AttentionShape& s) {
+  return TokenStrides(s, s.value_size(), s.qkv_size());
+}
+CudnnDims OutStrides(const AttentionShape& s) {
+  return TokenStrides(s, s.value_size(), s.out_size());
 }
 
 CudnnDims Transposed(const CudnnDims& x) { return {x[0], x[1], x[3], x[2]}; }
@@ -73,14 +87,14 @@ TensorId TransposedScores(AttentionGraph& a, const Sizes& s, const char* name, T
   return y;
 }
 
-// left [b, h, t, t] right [b, h, t, d], added up over the query heads that share a key/value head.
-void SumOverGroup(AttentionGraph& a, const Sizes& s, const char* name, TensorId left,
-                  TensorId right, TensorId result, cudnnDataType_t type) {
+// left [b, h, t, t] right `dims`, added up over the query heads that share a key/value head.
+void SumOverGroup(AttentionGraph& a, const Sizes& s, const char* name, const CudnnDims& dims,
+                  TensorId left, TensorId right, TensorId result, cudnnDataType_t type) {
   if (s.h == s.k) {
     a.graph.MatMul(left, right, result);
     return;
   }
-  const TensorId all_heads = a.graph.Virtual(name, s.queries(), type);
+  const TensorId all_heads = a.graph.Virtual(name, dims, type);
   a.graph.MatMul(left, right, all_heads);
   a.graph.Reduce(CUDNN_REDUCE_TENSOR_ADD, all_heads, result);
 }
@@ -90,15 +104,15 @@ void SumOverGroup(AttentionGraph& a, const Sizes& s, const char* name, TensorId 
 AttentionGraph AttentionForwardGraph(const AttentionShape& shape, const AttentionPart& part,
                                      cudnnDataType_t type) {
   const Sizes s = SizesOf(shape, part);
-  const CudnnDims qkv = TokenStrides(shape, shape.qkv_size());
+  const CudnnDims qkv = HeadStrides(shape);
   AttentionGraph a;
   CudnnGraph& g = a.graph;
   a.scale = g.Scalar("scale");
   a.hidden = g.Scalar("minus infinity");
   a.query = g.Real("query", s.queries(), qkv, type);
   a.key = g.Real("key, transposed", s.keys_transposed(), Transposed(qkv), type);
-  a.value = g.Real("value", s.keys(), qkv, type);
-  a.out = g.Real("out", s.queries(), TokenStrides(shape, shape.heads * shape.head_size), type);
+  a.value = g.Real("value", s.values(), ValueStrides(shape), type);
+  a.out = g.Real("out", s.out(), OutStrides(shape), type);
   a.log_sum_exp = g.Real("log-sum-exp", s.rows(), {s.h * s.t, s.t, 1, 1}, CUDNN_DATA_FLOAT);
 
   const TensorId scores = CausalMask(a, s, ScaledScores(a, s));
@@ -120,8 +134,9 @@ AttentionGraph AttentionForwardGraph(const AttentionShape& shape, const Attentio
 AttentionGraph AttentionBackwardGraph(const AttentionShape& shape, const AttentionPart& part,
                                       cudnnDataType_t type) {
   const Sizes s = SizesOf(shape, part);
-  const CudnnDims qkv = TokenStrides(shape, shape.qkv_size());
-  const CudnnDims out = TokenStrides(shape, shape.heads * shape.head_size);
+  const CudnnDims qkv = HeadStrides(shape);
+  const CudnnDims values = ValueStrides(shape);
+  const CudnnDims out = OutStrides(shape);
   const CudnnDims packed_rows = {s.h * s.t, s.t, 1, 1};
   AttentionGraph a;
   CudnnGraph& g = a.graph;
@@ -130,20 +145,20 @@ AttentionGraph AttentionBackwardGraph(const AttentionShape& shape, const Attenti
   a.one = g.Scalar("one");
   a.query = g.Real("query", s.queries(), qkv, type);
   a.key = g.Real("key, transposed", s.keys_transposed(), Transposed(qkv), type);
-  a.value = g.Real("value, transposed", s.keys_transposed(), Transposed(qkv), type);
-  a.out = g.Real("out", s.queries(), out, type);
-  a.dout = g.Real("gradient of out", s.queries(), out, type);
+  a.value = g.Real("value, transposed", s.values_transposed(), Transposed(values), type);
+  a.out = g.Real("out", s.out(), out, type);
+  a.dout = g.Real("gradient of out", s.out(), out, type);
   a.log_sum_exp = g.Real("log-sum-exp", s.rows(), packed_rows, CUDNN_DATA_FLOAT);
   a.row_sums = g.Real("row sums", s.rows(), packed_rows, CUDNN_DATA_FLOAT);
   a.dquery_sums =
       g.Real("sums of dquery", s.queries(), {s.h * s.t * s.d, s.t * s.d, s.d, 1}, CUDNN_DATA_FLOAT);
   a.dquery = g.Real("dquery", s.queries(), qkv, type);
   a.dkey = g.Real("dkey", s.keys(), qkv, type);
-  a.dvalue = g.Real("dvalue", s.keys(), qkv, type);
+  a.dvalue = g.Real("dvalue", s.values(), values, type);
 
   // The softmax's part: row sums of dout * out.
-  const TensorId products = g.Virtual("dout * out", s.queries(),
-                                      {s.h * s.t * s.d, s.t * s.d, s.h * s.d, 1}, CUDNN_DATA_FLOAT);
+  const TensorId products = g.Virtual("dout * out", s.out(),
+                                      {s.h * s.t * s.v, s.t * s.v, s.h * s.v, 1}, CUDNN_DATA_FLOAT);
   g.Pointwise(CUDNN_POINTWISE_MUL, a.dout, a.out, products);
   const TensorId sums = g.Virtual("row sums, unscaled", s.rows());
   g.Reduce(CUDNN_REDUCE_TENSOR_ADD, products, sums);
@@ -154,7 +169,7 @@ AttentionGraph AttentionBackwardGraph(const AttentionShape& shape, const Attenti
                                ScaledScores(a, s), a.log_sum_exp);
   const TensorId probabilities =
       Unary(a, "probabilities", CUDNN_POINTWISE_EXP, s.scores(), CausalMask(a, s, logs));
-  SumOverGroup(a, s, "dvalue of all heads",
+  SumOverGroup(a, s, "dvalue of all heads", s.out(),
                TransposedScores(a, s, "probabilities, transposed", probabilities, type), a.dout,
                a.dvalue, type);
 
@@ -166,7 +181,7 @@ AttentionGraph AttentionBackwardGraph(const AttentionShape& shape, const Attenti
   const TensorId dlogits =
       Binary(a, "dlogits", CUDNN_POINTWISE_MUL, s.scores(), centred, probabilities);
   const TensorId dscores = Binary(a, "dscores", CUDNN_POINTWISE_MUL, s.scores(), dlogits, a.scale);
-  SumOverGroup(a, s, "dkey of all heads",
+  SumOverGroup(a, s, "dkey of all heads", s.queries(),
                TransposedScores(a, s, "dscores, transposed", dscores, type), a.query, a.dkey, type);
 
   // dquery, summed in fp32 over the blocks of keys.

@@ -2,6 +2,7 @@
 // What they read and write is described in engine/ops/attention.h.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -33,7 +34,7 @@ struct AttentionBackwardCall {
   float* scratch = nullptr;
 
   float* dquery_sums() const { return scratch; }
-  float* row_sums() const { return scratch + shape.tokens() * shape.heads * shape.head_size; }
+  float* row_sums() const { return scratch + shape.tokens() * shape.query_size(); }
 };
 
 /// What AttentionBlockForward and AttentionBlockBackward are called with.
@@ -80,9 +81,9 @@ void RunAttentionBackward(Device& device, AttentionImplementation implementation
                           const AttentionBackwardCall& call);
 
 /// Tensor cores through mma.sync, online softmax (Dao, FlashAttention-2, arXiv:2307.08691): bf16
-/// and fp16, head sizes 64 and 128, plain scores, operands aligned to 16 bytes. Deterministic: the
-/// backward pass has one kernel for dk and dv, which walks over queries, and one for dq, which
-/// walks over keys.
+/// and fp16, head sizes 64 and 128 (of values too), plain scores, operands aligned to 16 bytes.
+/// Deterministic: the backward pass has one kernel for dk and dv, which walks over queries, and one
+/// for dq, which walks over keys.
 bool MmaAttentionTakes(const AttentionShape& shape, DType dtype);
 void AttentionForwardMma(const LaunchContext& context, const AttentionForwardCall& call);
 void AttentionBackwardMma(const LaunchContext& context, const AttentionBackwardCall& call);
@@ -93,6 +94,9 @@ void AttentionBlockBackwardMma(const LaunchContext& context,
 /// Plain CUDA C++ in fp32 arithmetic, any storage type: the last resort, and what the others are
 /// checked with. Deterministic. Head sizes up to kMaxSimpleHeadSize.
 inline constexpr int64_t kMaxSimpleHeadSize = 1024;
+inline int64_t LargestHead(const AttentionShape& shape) {
+  return std::max(shape.head_size, shape.value_size());
+}
 void AttentionForwardSimple(const LaunchContext& context, const AttentionForwardCall& call);
 void AttentionBackwardSimple(const LaunchContext& context, const AttentionBackwardCall& call);
 void AttentionBlockForwardSimple(const LaunchContext& context,

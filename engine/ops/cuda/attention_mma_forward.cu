@@ -177,7 +177,8 @@ void Forward(const LaunchContext& context, const AttentionShape& shape, const Bl
 
 bool MmaAttentionTakes(const AttentionShape& shape, DType dtype) {
   return (dtype == DType::kBf16 || dtype == DType::kF16) &&
-         (shape.head_size == 64 || shape.head_size == 128) && shape.scores.plain();
+         (shape.head_size == 64 || shape.head_size == 128) &&
+         shape.value_size() == shape.head_size && shape.scores.plain();
 }
 
 void AttentionForwardMma(const LaunchContext& context, const AttentionForwardCall& call) {
@@ -188,8 +189,7 @@ void AttentionForwardMma(const LaunchContext& context, const AttentionForwardCal
     using T = std::remove_pointer_t<decltype(type)>;
     const T* qkv = static_cast<const T*>(call.qkv);
     Forward<false>(context, call.shape, BlockGeometry(call.shape), qkv,
-                   qkv + call.shape.heads * call.shape.head_size, static_cast<T*>(call.out),
-                   call.log_sum_exp);
+                   qkv + call.shape.query_size(), static_cast<T*>(call.out), call.log_sum_exp);
   });
 }
 

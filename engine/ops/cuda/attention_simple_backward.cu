@@ -26,7 +26,7 @@ __device__ void ScoreGradients(const BlockGeometry& s, const AttentionBackwardPo
     dscores[at] = s.CapSlope(capped);
   });
   // The same thread computes both of a pair.
-  DotRows<kRows>(douts, values, s.head_size, [&](int i, int j, float dot) {
+  DotRows<kRows>(douts, values, s.value_size, [&](int i, int j, float dot) {
     const int query = first_query + i;
     const float row_sum = query < s.size ? p.row_sums[row + query] : 0.0f;
     const int at = i * (kRows + 1) + j;
@@ -38,66 +38,71 @@ template <typename T, typename Query, int kRows, bool kAdd>
 __global__ void __launch_bounds__(kThreads)
     KeyValueKernel(BlockGeometry s, AttentionBackwardPointers<T, Query> p) {
   const int tile = kRows * TileStride(s.head_size);
+  const int value_tile = kRows * TileStride(s.value_size);
   float* keys = SharedMemory<float>();
   float* values = keys + tile;
-  float* queries = values + tile;
+  float* queries = values + value_tile;
   float* douts = queries + tile;
-  float* dkeys = douts + tile;
+  float* dkeys = douts + value_tile;
   float* dvalues = dkeys + tile;
-  float* probabilities = dvalues + tile;
+  float* probabilities = dvalues + value_tile;
   float* dscores = probabilities + kRows * (kRows + 1);
 
   const int first = static_cast<int>(blockIdx.x) * kRows;
   const int kv_head = static_cast<int>(blockIdx.y);
   const int batch = static_cast<int>(blockIdx.z);
-  LoadTile<kRows>(keys, p.kv + s.Key(batch, kv_head), s.kv_stride, first, s);
-  LoadTile<kRows>(values, p.kv + s.Value(batch, kv_head), s.kv_stride, first, s);
+  LoadTile<kRows>(keys, s.head_size, p.kv + s.Key(batch, kv_head), s.kv_stride, first, s);
+  LoadTile<kRows>(values, s.value_size, p.kv + s.Value(batch, kv_head), s.kv_stride, first, s);
   ZeroTile<kRows>(dkeys, s.head_size);
-  ZeroTile<kRows>(dvalues, s.head_size);
+  ZeroTile<kRows>(dvalues, s.value_size);
   for (int head = kv_head * s.group; head < (kv_head + 1) * s.group; ++head) {
     const float slope = s.Slope(head);
     const int end = s.QueriesEnd(first, kRows);
     for (int query = s.causal ? first : 0; query < end; query += kRows) {
       __syncthreads();
-      LoadTile<kRows>(queries, p.qkv + s.Query(batch, head), s.qkv_stride, query, s);
-      LoadTile<kRows>(douts, p.dout + s.Out(batch, head), s.out_stride, query, s);
+      LoadTile<kRows>(queries, s.head_size, p.qkv + s.Query(batch, head), s.qkv_stride, query, s);
+      LoadTile<kRows>(douts, s.value_size, p.dout + s.Out(batch, head), s.out_stride, query, s);
       __syncthreads();
       ScoreGradients<kRows>(s, p, s.Row(batch, head), slope, query, first, queries, keys, values,
                             douts, probabilities, dscores);
       __syncthreads();
-      AddProduct<kRows, true>(dvalues, nullptr, probabilities, douts, s.head_size);
+      AddProduct<kRows, true>(dvalues, nullptr, probabilities, douts, s.value_size);
       AddProduct<kRows, true>(dkeys, nullptr, dscores, queries, s.head_size);
     }
   }
   __syncthreads();
-  StoreTile<kRows, kAdd>(dkeys, p.dkv + s.Key(batch, kv_head), s.kv_stride, first, s, s.scale);
-  StoreTile<kRows, kAdd>(dvalues, p.dkv + s.Value(batch, kv_head), s.kv_stride, first, s, 1.0f);
+  StoreTile<kRows, kAdd>(dkeys, s.head_size, p.dkv + s.Key(batch, kv_head), s.kv_stride, first, s,
+                         s.scale);
+  StoreTile<kRows, kAdd>(dvalues, s.value_size, p.dkv + s.Value(batch, kv_head), s.kv_stride, first,
+                         s, 1.0f);
 }
 
 template <typename T, typename Query, int kRows, bool kAdd>
 __global__ void __launch_bounds__(kThreads)
     QueryKernel(BlockGeometry s, AttentionBackwardPointers<T, Query> p) {
   const int tile = kRows * TileStride(s.head_size);
+  const int value_tile = kRows * TileStride(s.value_size);
   float* keys = SharedMemory<float>();
   float* values = keys + tile;
-  float* queries = values + tile;
+  float* queries = values + value_tile;
   float* douts = queries + tile;
-  float* dqueries = douts + tile;
+  float* dqueries = douts + value_tile;
   float* probabilities = dqueries + tile;
   float* dscores = probabilities + kRows * (kRows + 1);
 
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kRows;
   const int head = static_cast<int>(blockIdx.y);
   const int batch = static_cast<int>(blockIdx.z);
-  LoadTile<kRows>(queries, p.qkv + s.Query(batch, head), s.qkv_stride, first, s);
-  LoadTile<kRows>(douts, p.dout + s.Out(batch, head), s.out_stride, first, s);
+  LoadTile<kRows>(queries, s.head_size, p.qkv + s.Query(batch, head), s.qkv_stride, first, s);
+  LoadTile<kRows>(douts, s.value_size, p.dout + s.Out(batch, head), s.out_stride, first, s);
   ZeroTile<kRows>(dqueries, s.head_size);
   const float slope = s.Slope(head);
   const int end = s.KeysEnd(first, kRows);
   for (int key = s.KeysBegin(first, kRows); key < end; key += kRows) {
     __syncthreads();
-    LoadTile<kRows>(keys, p.kv + s.Key(batch, head / s.group), s.kv_stride, key, s);
-    LoadTile<kRows>(values, p.kv + s.Value(batch, head / s.group), s.kv_stride, key, s);
+    LoadTile<kRows>(keys, s.head_size, p.kv + s.Key(batch, head / s.group), s.kv_stride, key, s);
+    LoadTile<kRows>(values, s.value_size, p.kv + s.Value(batch, head / s.group), s.kv_stride, key,
+                    s);
     __syncthreads();
     ScoreGradients<kRows>(s, p, s.Row(batch, head), slope, first, key, queries, keys, values, douts,
                           probabilities, dscores);
@@ -105,7 +110,8 @@ __global__ void __launch_bounds__(kThreads)
     AddProduct<kRows, false>(dqueries, nullptr, dscores, keys, s.head_size);
   }
   __syncthreads();
-  StoreTile<kRows, kAdd>(dqueries, p.DQuery(s, batch, head), p.dquery_stride, first, s, s.scale);
+  StoreTile<kRows, kAdd>(dqueries, s.head_size, p.DQuery(s, batch, head), p.dquery_stride, first, s,
+                         s.scale);
 }
 
 template <typename T>
@@ -117,8 +123,8 @@ __global__ void __launch_bounds__(kThreads)
   // Rows in the order of memory: token, then head.
   for (int64_t row = warp; row < rows; row += warps) {
     float sum = 0.0f;
-    for (int d = lane; d < s.head_size; d += kWarpSize)
-      sum += ToFloat(out[row * s.head_size + d]) * ToFloat(dout[row * s.head_size + d]);
+    for (int d = lane; d < s.value_size; d += kWarpSize)
+      sum += ToFloat(out[row * s.value_size + d]) * ToFloat(dout[row * s.value_size + d]);
     sum = WarpSum(sum);
     const int64_t token = row / s.heads;
     const int64_t batch = token / s.sequence;
@@ -132,13 +138,13 @@ void Backward(const LaunchContext& context, const AttentionShape& shape, const B
               const AttentionBackwardPointers<T, Query>& pointers) {
   const auto launch = [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;
-    const auto shared = static_cast<size_t>(BackwardShared<kRows>(s.head_size));
+    const auto shared = static_cast<size_t>(BackwardShared<kRows>(LargestHead(shape)));
     Launch(context, KeyValueKernel<T, Query, kRows, kAdd>,
            AttentionGrid(shape, s.size, kRows, s.kv_heads), dim3(kThreads), shared, s, pointers);
     Launch(context, QueryKernel<T, Query, kRows, kAdd>,
            AttentionGrid(shape, s.size, kRows, s.heads), dim3(kThreads), shared, s, pointers);
   };
-  if (BackwardShared<16>(s.head_size) <= kSharedLimit) {
+  if (BackwardShared<16>(LargestHead(shape)) <= kSharedLimit) {
     launch(std::integral_constant<int, 16>());
   } else {
     launch(std::integral_constant<int, 2>());

@@ -15,10 +15,11 @@ template <typename T, typename Out, int kRows, bool kAdd>
 __global__ void __launch_bounds__(kThreads)
     ForwardKernel(BlockGeometry s, const T* qkv, const T* kv, Out* out, float* log_sum_exp) {
   const int tile = kRows * TileStride(s.head_size);
+  const int value_tile = kRows * TileStride(s.value_size);
   float* queries = SharedMemory<float>();
   float* keys = queries + tile;  // then values
-  float* result = keys + tile;
-  float* scores = result + tile;
+  float* result = keys + (tile > value_tile ? tile : value_tile);
+  float* scores = result + value_tile;
   float* highest = scores + kRows * (kRows + 1);
   float* sum = highest + kRows;
   float* correction = sum + kRows;
@@ -27,8 +28,8 @@ __global__ void __launch_bounds__(kThreads)
   const int head = static_cast<int>(blockIdx.y);
   const int batch = static_cast<int>(blockIdx.z);
   const auto thread = static_cast<int>(threadIdx.x);
-  LoadTile<kRows>(queries, qkv + s.Query(batch, head), s.qkv_stride, first, s);
-  ZeroTile<kRows>(result, s.head_size);
+  LoadTile<kRows>(queries, s.head_size, qkv + s.Query(batch, head), s.qkv_stride, first, s);
+  ZeroTile<kRows>(result, s.value_size);
   if (thread < kRows) {
     highest[thread] = -INFINITY;
     sum[thread] = 0.0f;
@@ -37,7 +38,7 @@ __global__ void __launch_bounds__(kThreads)
   const int end = s.KeysEnd(first, kRows);
   for (int key = s.KeysBegin(first, kRows); key < end; key += kRows) {
     __syncthreads();
-    LoadTile<kRows>(keys, kv + s.Key(batch, head / s.group), s.kv_stride, key, s);
+    LoadTile<kRows>(keys, s.head_size, kv + s.Key(batch, head / s.group), s.kv_stride, key, s);
     __syncthreads();
     DotRows<kRows>(queries, keys, s.head_size, [&](int i, int j, float dot) {
       const float distance = static_cast<float>(first + i - key - j);
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(kThreads)
           s.Sees(first + i, key + j) ? s.Capped(dot) - slope * distance : -INFINITY;
     });
     __syncthreads();
-    LoadTile<kRows>(keys, kv + s.Value(batch, head / s.group), s.kv_stride, key, s);
+    LoadTile<kRows>(keys, s.value_size, kv + s.Value(batch, head / s.group), s.kv_stride, key, s);
     if (thread < kRows) {
       float* row = scores + thread * (kRows + 1);
       float top = highest[thread];
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(kThreads)
       highest[thread] = top;
     }
     __syncthreads();
-    AddProduct<kRows, false>(result, correction, scores, keys, s.head_size);
+    AddProduct<kRows, false>(result, correction, scores, keys, s.value_size);
   }
   __syncthreads();
   if (thread < kRows) {
@@ -76,17 +77,17 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   Out* rows = out + s.Out(batch, head);
-  for (int i = thread; i < kRows * s.head_size; i += kThreads) {
-    const int row = i / s.head_size;
-    const int d = i % s.head_size;
-    float& value = result[row * TileStride(s.head_size) + d];
+  for (int i = thread; i < kRows * s.value_size; i += kThreads) {
+    const int row = i / s.value_size;
+    const int d = i % s.value_size;
+    float& value = result[row * TileStride(s.value_size) + d];
     value *= sum[row];
     if (kAdd && first + row < s.size) {
       value += correction[row] * ToFloat(rows[(first + row) * s.out_stride + d]);
     }
   }
   __syncthreads();
-  StoreTile<kRows, false>(result, rows, s.out_stride, first, s, 1.0f);
+  StoreTile<kRows, false>(result, s.value_size, rows, s.out_stride, first, s, 1.0f);
 }
 
 template <bool kAdd, typename T, typename Out>
@@ -97,9 +98,10 @@ void Forward(const LaunchContext& context, const AttentionShape& shape, const Bl
     constexpr int kRows = decltype(rows)::value;
     Launch(context, ForwardKernel<T, Out, kRows, kAdd>,
            AttentionGrid(shape, s.size, kRows, s.heads), dim3(kThreads),
-           static_cast<size_t>(ForwardShared<kRows>(s.head_size)), s, qkv, kv, out, log_sum_exp);
+           static_cast<size_t>(ForwardShared<kRows>(LargestHead(shape))), s, qkv, kv, out,
+           log_sum_exp);
   };
-  if (ForwardShared<32>(s.head_size) <= kSharedLimit) {
+  if (ForwardShared<32>(LargestHead(shape)) <= kSharedLimit) {
     launch(std::integral_constant<int, 32>());
   } else {
     launch(std::integral_constant<int, 4>());
@@ -114,7 +116,7 @@ void AttentionForwardSimple(const LaunchContext& context, const AttentionForward
   DispatchFloat(call.dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     const T* qkv = static_cast<const T*>(call.qkv);
-    const T* kv = qkv + call.shape.heads * call.shape.head_size;
+    const T* kv = qkv + call.shape.query_size();
     Forward<false>(context, call.shape, BlockGeometry(call.shape), qkv, kv,
                    static_cast<T*>(call.out), call.log_sum_exp);
   });

@@ -19,7 +19,7 @@ LaunchContext ContextOf(Device& device) {
   auto& emulated = static_cast<EmulatedDevice&>(device);
   return {.stream = emulated.stream(),
           .scratch = emulated.scratch(),
-          .scratch_bytes = EmulatedDevice::kScratchBytes,
+          .scratch_bytes = emulated.options().scratch_bytes,
           .multiprocessors = emulated.options().multiprocessors,
           .deterministic = emulated.options().deterministic};
 }

@@ -68,6 +68,20 @@ __global__ void __launch_bounds__(kThreads) SoftCapKernel(SoftCap soft_cap, T* x
   if (last < n) x[last] = FromFloat<T>(soft_cap.Apply(ToFloat(x[last])));
 }
 
+// y = x within [-limit, limit]; with kBackward, y, a gradient, is 0 where x is outside.
+template <bool kBackward, typename T>
+__global__ void __launch_bounds__(kThreads) ClampKernel(float limit, const T* x, T* y, int64_t n) {
+  const Span span = SpanOfThread();
+  for (int64_t i = span.begin; i < n; i += span.stride) {
+    const float value = ToFloat(x[i]);
+    if (kBackward) {
+      if (value < -limit || value > limit) y[i] = FromFloat<T>(0.0f);
+    } else {
+      y[i] = FromFloat<T>(fminf(fmaxf(value, -limit), limit));
+    }
+  }
+}
+
 template <int N, typename From, typename To>
 __global__ void __launch_bounds__(kThreads)
     ConvertKernel(const From* __restrict__ source, To* __restrict__ destination, int64_t n) {
@@ -254,6 +268,16 @@ void SoftCapCuda(const SoftCap& soft_cap, Tensor& x) {
   });
 }
 
+template <bool kBackward>
+void LaunchClamp(const Tensor& x, float limit, Tensor& y) {
+  const LaunchContext context = ContextOf(x.device());
+  DispatchFloat(x.dtype(), [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    Launch(context, ClampKernel<kBackward, T>, GridOf(context, x.numel(), 1), kThreads, 0, limit,
+           Data<const T>(x), Data<T>(y), x.numel());
+  });
+}
+
 void AddBiasCuda(const Tensor& bias, Tensor& x) {
   const LaunchContext context = ContextOf(x.device());
   const int64_t rows = x.dim(0);
@@ -281,6 +305,8 @@ void FillElementwiseOps(CudaOps& ops) {
   ops.copy_columns = CopyColumnsCuda;
   ops.fill = FillCuda;
   ops.apply_soft_cap = SoftCapCuda;
+  ops.clamp = LaunchClamp<false>;
+  ops.clamp_backward = LaunchClamp<true>;
   ops.add_bias = AddBiasCuda;
 }
 

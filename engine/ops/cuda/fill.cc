@@ -13,6 +13,8 @@ void FillCudaOps(CudaOps& ops) {
   FillHeadNormOps(ops);
   FillActivationOps(ops);
   FillRopeOps(ops);
+  FillLatentHeadsOps(ops);
+  FillAttentionSinkOps(ops);
   FillAdamWOps(ops);
   FillQuantizeOps(ops);
   FillNormFp8Ops(ops);
@@ -23,6 +25,8 @@ void FillCudaOps(CudaOps& ops) {
   FillSequenceRoutingOps(ops);
   FillPermuteOps(ops);
   FillGateRowsOps(ops);
+  FillPagedAttentionOps(ops);
+  FillPackedGemmOps(ops);
 }
 
 }  // namespace trimtab

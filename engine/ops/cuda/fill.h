@@ -15,6 +15,8 @@ void FillNormOps(CudaOps& ops);
 void FillHeadNormOps(CudaOps& ops);
 void FillActivationOps(CudaOps& ops);
 void FillRopeOps(CudaOps& ops);
+void FillLatentHeadsOps(CudaOps& ops);
+void FillAttentionSinkOps(CudaOps& ops);
 void FillAdamWOps(CudaOps& ops);
 void FillQuantizeOps(CudaOps& ops);
 void FillNormFp8Ops(CudaOps& ops);
@@ -26,6 +28,8 @@ void FillRouterOps(CudaOps& ops);
 void FillSequenceRoutingOps(CudaOps& ops);
 void FillPermuteOps(CudaOps& ops);
 void FillGateRowsOps(CudaOps& ops);
+void FillPagedAttentionOps(CudaOps& ops);
+void FillPackedGemmOps(CudaOps& ops);
 
 /// All of the above.
 void FillCudaOps(CudaOps& ops);

@@ -87,16 +87,17 @@ inline constexpr int kResidentBlocks = sizeof(typename Producer::Raw) * 4 * Prod
 ///   void LoadOne(row, column, index, Raw&)    of one column, as element `index`
 ///   void Compute(const Raw&, float (&)[kOutputs][8])
 ///
-/// kAligned: packs of 8 columns may be used on every row that is read or written. A variant of its
-/// own, for its loads then stay in whole registers.
+/// The tiles are those from row `begin` on. kAligned: packs of 8 columns may be used on every row
+/// that is read or written. A variant of its own, for its loads then stay in whole registers.
 template <bool kAligned, typename Producer, typename F8>
 __global__ void __launch_bounds__(kTileThreads, kAligned ? kResidentBlocks<Producer> : 1)
-    ProduceFp8Kernel(Producer producer, CodeTarget<F8> target, int64_t rows, int64_t columns) {
+    ProduceFp8Kernel(Producer producer, CodeTarget<F8> target, int64_t rows, int64_t columns,
+                     int64_t begin) {
   constexpr int kOutputs = Producer::kOutputs;
   constexpr int kGroups = Producer::kGroups;
   using Tile = TransposedTile<kGroups>;
   __shared__ Tile tiles[kOutputs];
-  const int64_t first_row = int64_t{blockIdx.y} * Tile::kRows;
+  const int64_t first_row = begin + int64_t{blockIdx.y} * Tile::kRows;
   const int64_t first_column = int64_t{blockIdx.x} * kTileColumns;
   const int64_t column = first_column + static_cast<int>(threadIdx.x) % 16 * kTileVector;
   const int64_t row_of_thread = first_row + static_cast<int>(threadIdx.x) / 16 * 4;
@@ -172,19 +173,34 @@ __global__ void __launch_bounds__(kTileThreads, kAligned ? kResidentBlocks<Produ
   }
 }
 
+/// Rows [begin, end) of a matrix; begin is a multiple of a tile's rows.
+struct RowRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+/// Quantises `part` of a matrix of `rows` rows; the column sums are those of the part.
 /// `inputs_aligned`: the producer's Load may be used on every row.
 template <typename Producer, typename F8>
 void LaunchProduceFp8(const LaunchContext& context, const Producer& producer, int64_t rows,
-                      int64_t columns, CodeTarget<F8> target, bool inputs_aligned) {
+                      int64_t columns, CodeTarget<F8> target, bool inputs_aligned,
+                      const RowRange& part) {
   constexpr int64_t kRows = TransposedTile<Producer::kGroups>::kRows;
   target.transposed_aligned = rows % 16 == 0 && IsAligned(target.transposed);
   const bool aligned =
       inputs_aligned && columns % kTileVector == 0 && IsAligned(target.rows, kTileVector);
   const dim3 grid(static_cast<unsigned>((columns + kTileColumns - 1) / kTileColumns),
-                  static_cast<unsigned>((rows + kRows - 1) / kRows));
+                  static_cast<unsigned>((part.end - part.begin + kRows - 1) / kRows));
   Launch(context,
          aligned ? ProduceFp8Kernel<true, Producer, F8> : ProduceFp8Kernel<false, Producer, F8>,
-         grid, dim3(kTileThreads), 0, producer, target, rows, columns);
+         grid, dim3(kTileThreads), 0, producer, target, rows, columns, part.begin);
+}
+
+/// The same of all rows.
+template <typename Producer, typename F8>
+void LaunchProduceFp8(const LaunchContext& context, const Producer& producer, int64_t rows,
+                      int64_t columns, const CodeTarget<F8>& target, bool inputs_aligned) {
+  LaunchProduceFp8(context, producer, rows, columns, target, inputs_aligned, {0, rows});
 }
 
 /// A stored matrix.

@@ -23,6 +23,8 @@ cudaDataType_t CudaType(DType dtype) {
     case DType::kI32:
     case DType::kI64:
     case DType::kU16:
+    case DType::kI8:
+    case DType::kU8:
       break;
   }
   TRIMTAB_ASSERT(false, "no matrix product of {}", Name(dtype));

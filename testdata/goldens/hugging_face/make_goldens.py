@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 
 sys.dont_write_bytecode = True  # of models.py, into this folder
+import mixtures  # noqa: E402
 import models  # noqa: E402
 
 BATCH, SEQUENCE = 4, 12
@@ -216,6 +217,48 @@ GLM4 = dict(
     LLAMA, architectures=["Glm4ForCausalLM"], model_type="glm4", attention_bias=True, head_dim=8,
     partial_rotary_factor=0.5,
 )
+QWEN2_MOE = dict(
+    QWEN2, architectures=["Qwen2MoeForCausalLM"], model_type="qwen2_moe", decoder_sparse_step=1,
+    mlp_only_layers=[], moe_intermediate_size=16, shared_expert_intermediate_size=24,
+    norm_topk_prob=False, num_experts=4, num_experts_per_tok=2, router_aux_loss_coef=0.001,
+)
+DEEPSEEK_V2 = dict(
+    LLAMA, architectures=["DeepseekV2ForCausalLM"], model_type="deepseek_v2", attention_bias=False,
+    num_hidden_layers=3, num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=12,
+    qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5, first_k_dense_replace=1, moe_layer_freq=1,
+    n_routed_experts=8, n_shared_experts=2, moe_intermediate_size=12, num_experts_per_tok=3,
+    n_group=4, topk_group=2, topk_method="group_limited_greedy", scoring_func="softmax",
+    norm_topk_prob=False, routed_scaling_factor=2.0, aux_loss_alpha=0.001, seq_aux=True,
+)
+DEEPSEEK_V3 = dict(
+    DEEPSEEK_V2, architectures=["DeepseekV3ForCausalLM"], model_type="deepseek_v3", q_lora_rank=10,
+    n_shared_experts=1, scoring_func="sigmoid", topk_method="noaux_tc", norm_topk_prob=True,
+    routed_scaling_factor=2.5, num_nextn_predict_layers=1,
+)
+GPT_OSS = dict(
+    LLAMA, architectures=["GptOssForCausalLM"], model_type="gpt_oss", attention_bias=True,
+    head_dim=16, sliding_window=5, num_local_experts=4, num_experts_per_tok=2,
+    router_aux_loss_coef=0.9, swiglu_limit=7.0,
+    rope_scaling={
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16,
+        "beta_fast": 4.0, "beta_slow": 1.0, "truncate": False,
+    },
+)
+DBRX = {
+    "architectures": ["DbrxForCausalLM"],
+    "model_type": "dbrx",
+    "attn_config": {"clip_qkv": 0.5, "kv_n_heads": 2, "rope_theta": 10000.0},
+    "d_model": 32,
+    "ffn_config": {
+        "ffn_hidden_size": 24, "moe_loss_weight": 0.05, "moe_normalize_expert_weights": 1,
+        "moe_num_experts": 4, "moe_top_k": 2,
+    },
+    "max_seq_len": 64,
+    "n_heads": 4,
+    "n_layers": 2,
+    "tie_word_embeddings": False,
+    "vocab_size": 61,
+}
 GLM = dict(GLM4, architectures=["GlmForCausalLM"], model_type="glm")
 
 
@@ -248,6 +291,15 @@ def main():
     make_golden("gemma2", models.gemma2, GEMMA2, half)
     make_golden("glm4", models.glm4, GLM4, half)
     make_golden("glm", models.glm4, GLM, half)
+    make_golden("qwen2_moe", mixtures.qwen2_moe, QWEN2_MOE, half)
+    make_golden("deepseek_v2", mixtures.deepseek, DEEPSEEK_V2, half)
+    # The published file: a layer more, for multi-token prediction.
+    make_golden(
+        "deepseek_v3", mixtures.deepseek, DEEPSEEK_V3, half, shards=2,
+        extra=lambda w: {"model.layers.3.eh_proj.weight": torch.ones(32, 64)},
+    )
+    make_golden("gpt_oss", mixtures.gpt_oss, GPT_OSS, half)
+    make_golden("dbrx", mixtures.dbrx, DBRX, half)
 
 
 if __name__ == "__main__":

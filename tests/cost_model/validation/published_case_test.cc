@@ -58,8 +58,8 @@ TEST(PublishedCase, SaysWhyItCannotBe) {
   run.layout.dp = 4;
   EXPECT_NE(CaseOf(run).refusal.find("64 GPUs"), std::string::npos);
   run = Llama70B();
-  run.model.attention = "MLA";
-  EXPECT_EQ(CaseOf(run).refusal, "attention: MLA");
+  run.model.attention = "linear";
+  EXPECT_EQ(CaseOf(run).refusal, "attention: linear");
   run = Llama70B();
   run.layout.tp = 3;
   run.hardware.gpus = 48;
@@ -67,6 +67,20 @@ TEST(PublishedCase, SaysWhyItCannotBe) {
   run = Llama70B();
   run.blockers = {"activation offload"};
   EXPECT_EQ(CaseOf(run).refusal, "activation offload");
+}
+
+TEST(PublishedCase, TakesLatentAttention) {
+  PublishedRun run = Llama70B();
+  run.model.attention = "MLA";
+  run.model.kv_heads = run.model.heads;
+  run.model.kv_lora_rank = 512;
+  run.model.qk_head_dim = 128;
+  run.model.qk_rope_head_dim = 64;
+  run.model.v_head_dim = 128;
+  const PublishedCase result = CaseOf(run);
+  EXPECT_EQ(result.refusal, "");
+  EXPECT_EQ(result.run.model.head_size(), 192);
+  EXPECT_EQ(result.run.model.latent.kv_lora_rank, 512);
 }
 
 TEST(PublishedCase, AStackDecidesWhatIsNotTold) {

@@ -185,6 +185,34 @@ TEST(Checkpoint, ALeftoverOfACrashIsNoObstacle) {
   EXPECT_EQ(CheckpointReader(folder + "/checkpoint").header().step, 5);
 }
 
+// Whatever moment of a save the process died in.
+TEST(Checkpoint, TheNewestWholeOneIsFound) {
+  const std::string folder = ScratchFolder();
+  const std::string path = folder + "/checkpoint";
+  EXPECT_EQ(NewestCheckpoint(path), "");
+  WriteAs(path, 2, 1, 5);
+  EXPECT_EQ(NewestCheckpoint(path), path);
+  std::filesystem::create_directories(path + ".tmp");
+  WriteBytes(path + ".tmp/weights.safetensors", "half");
+  EXPECT_EQ(NewestCheckpoint(path), path) << "a save was cut short";
+  std::filesystem::remove_all(path + ".tmp");
+  WriteAs(path + ".tmp", 2, 1, 6);
+  EXPECT_EQ(NewestCheckpoint(path), path + ".tmp") << "it was whole, and not in place yet";
+  WriteBytes(path + ".tmp/weights.safetensors", "damaged");
+  EXPECT_EQ(NewestCheckpoint(path), path) << "falls back by one";
+  std::filesystem::rename(path, path + ".old");
+  EXPECT_EQ(NewestCheckpoint(path), path + ".old") << "between two renames";
+  WriteBytes(path + ".old/optimizer.safetensors", "damaged");
+  EXPECT_THROW(NewestCheckpoint(path), StorageError) << "nothing whole is left";
+}
+
+TEST(Checkpoint, AnEmptiedHeaderIsDamageAndNotNothing) {
+  const std::string folder = ScratchFolder();
+  WriteAs(folder + "/checkpoint", 2, 1, 5);
+  WriteBytes(folder + "/checkpoint/checkpoint.json", "");
+  EXPECT_THROW(NewestCheckpoint(folder + "/checkpoint"), StorageError);
+}
+
 TEST(Checkpoint, NeverReplacesWhatIsNotACheckpoint) {
   const std::string folder = ScratchFolder();
   WriteBytes(folder + "/file", "x");

@@ -16,6 +16,7 @@ class MpiLaunchTest : public testing::Test {
  protected:
   void SetUp() override {
     for (const char* name : kNames) unsetenv(name);
+    for (const char* name : kStepNames) unsetenv(name);
   }
   void TearDown() override { SetUp(); }
 
@@ -28,7 +29,53 @@ class MpiLaunchTest : public testing::Test {
   static constexpr const char* kNames[] = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                                            "OMPI_COMM_WORLD_LOCAL_RANK",
                                            "OMPI_COMM_WORLD_LOCAL_SIZE"};
+
+  /// A process of a step of 9 on 3 nodes, as srun --mpi=pmix starts it.
+  static void SetStep(const char* rank, const char* local_rank, const char* node) {
+    const char* values[] = {"9", rank, local_rank, node, "4(x2),1", rank};
+    for (int i = 0; i < 6; ++i) setenv(kStepNames[i], values[i], 1);
+  }
+
+  static constexpr const char* kStepNames[] = {
+      "SLURM_STEP_NUM_TASKS",      "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID",
+      "SLURM_STEP_TASKS_PER_NODE", "PMIX_RANK"};
 };
+
+TEST_F(MpiLaunchTest, ReadsWhatSrunSays) {
+  SetStep("5", "1", "1");
+  const auto launch = FindMpiLaunch();
+  ASSERT_TRUE(launch.has_value());
+  EXPECT_STREQ(launch->launcher, "srun");
+  EXPECT_EQ(launch->rank, 5);
+  EXPECT_EQ(launch->size, 9);
+  EXPECT_EQ(launch->local_rank, 1);
+  EXPECT_EQ(launch->local_size, 4);
+  SetStep("8", "0", "2");
+  EXPECT_EQ(FindMpiLaunch()->local_size, 1);
+  // mpirun within a job starts its daemons with srun: then it is mpirun that counts.
+  Set("0", "2", "0", "2");
+  EXPECT_STREQ(FindMpiLaunch()->launcher, "mpirun");
+}
+
+TEST_F(MpiLaunchTest, AStepOfOneRunsThreads) {
+  SetStep("0", "0", "0");
+  setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+  EXPECT_FALSE(FindMpiLaunch().has_value());
+}
+
+TEST_F(MpiLaunchTest, RefusesAStepThatMakesNoSense) {
+  SetStep("5", "1", "3");  // a fourth node
+  EXPECT_THROW(FindMpiLaunch(), EnvironmentError);
+  SetStep("9", "1", "1");
+  EXPECT_THROW(FindMpiLaunch(), EnvironmentError);
+  SetStep("8", "1", "2");
+  EXPECT_THROW(FindMpiLaunch(), EnvironmentError);
+  for (const char* tasks : {"", "4(x", "4(x99999999999)", "x,1"}) {
+    SetStep("5", "1", "1");
+    setenv("SLURM_STEP_TASKS_PER_NODE", tasks, 1);
+    EXPECT_THROW(FindMpiLaunch(), EnvironmentError) << tasks;
+  }
+}
 
 TEST_F(MpiLaunchTest, NothingWhereMpirunDidNotStartTheProcess) {
   EXPECT_FALSE(FindMpiLaunch().has_value());

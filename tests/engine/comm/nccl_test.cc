@@ -11,12 +11,13 @@ namespace {
 
 TEST(Nccl, IsTheLibraryItWasBuiltWith) {
   int version = 0;
-  ASSERT_EQ(ncclGetVersion(&version), ncclSuccess);
+  ASSERT_EQ(NcclUnavailable(), "");
+  ASSERT_EQ(Nccl().get_version(&version), ncclSuccess);
   EXPECT_GE(version, NCCL_VERSION_CODE);
 }
 
 TEST(Nccl, MessagesNameTheCallAndTheReason) {
-  const std::string message = NcclMessage("ncclSend of rank 1", ncclInvalidUsage, nullptr);
+  const std::string message = NcclMessage(Nccl(), "ncclSend of rank 1", ncclInvalidUsage, nullptr);
   EXPECT_EQ(message.find("ncclSend of rank 1: invalid usage"), 0u) << message;
 }
 

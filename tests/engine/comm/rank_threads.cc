@@ -136,7 +136,7 @@ std::string WhyNot(RankKind kind, int size) {
       break;
   }
   const auto launch = FindMpiLaunch();
-  if (!launch) return "mpirun did not start this process";
+  if (!launch) return "neither mpirun nor srun started this process";
   if (kind == RankKind::kCudaProcesses) {
     if (FindCudaDevices().device_count == 0) return FindCudaDevices().reason;
     if (launch->size != size) return fmt::format("mpirun started {} processes", launch->size);

@@ -182,7 +182,7 @@ TEST(HuggingFace, RefusesFeaturesTheEngineDoesNotHave) {
       {"gpt2-124m", "model_type", "mamba",
        "model_type: expected one of gpt2, gptj, gpt_neox, opt, bloom, mpt, falcon, RefinedWeb, "
        "RefinedWebModel, nemotron, llama, mistral, qwen2, qwen3, gemma2, glm, glm4, mixtral, "
-       "qwen3_moe, got \"mamba\""},
+       "qwen3_moe, qwen2_moe, deepseek_v2, deepseek_v3, gpt_oss, dbrx, got \"mamba\""},
       {"gpt2-124m", "n_embd", 0, "n_embd: expected an integer from 1 to 1048576, got 0"},
       {"gpt2-124m", "activation_function", "silu",
        "activation_function: expected one of gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, "

@@ -62,7 +62,11 @@ constexpr Published kPublished[] = {
     {"glm-4-32b-0414", 32'566'081'536}, {"glm-130b", 128'697'794'560},
     {"mixtral-8x7b", 46'702'792'704},   {"mixtral-8x22b", 140'620'634'112},
     {"qwen3-30b-a3b", 30'532'122'624},  {"qwen3-235b-a22b", 235'093'634'560},
-    {"grok-1", 315'684'820'992},
+    {"grok-1", 315'684'820'992},        {"qwen1.5-moe-a2.7b", 14'315'784'192},
+    {"qwen2-57b-a14b", 57'408'658'944}, {"deepseek-v2-lite", 15'706'484'224},
+    {"deepseek-v2", 235'741'434'880},   {"deepseek-v3", 671'026'419'200},
+    {"deepseek-r1", 671'026'419'200},   {"gpt-oss-20b", 20'914'757'184},
+    {"gpt-oss-120b", 116'829'156'672},  {"dbrx-132b", 131'596'523'520},
 };
 
 // The small ones, made for this project, and what they are called after.
@@ -72,6 +76,12 @@ constexpr std::pair<const char*, double> kOwn[] = {{"gpt2-tiny", 0.125e6},
                                                    {"llama-tiny", 0.125e6},
                                                    {"llama-15m", 15e6}};
 
+// What the papers themselves say, rounded, of models whose weights nobody else can count: Brown et
+// al. 2020 (GPT-3) and Smith et al. 2022 (MT-NLG).
+constexpr std::pair<const char*, double> kRounded[] = {
+    {"gpt3-1.3b", 1.3e9}, {"gpt3-2.7b", 2.7e9}, {"gpt3-6.7b", 6.7e9},
+    {"gpt3-13b", 13e9},   {"gpt3-175b", 175e9}, {"mt-nlg-530b", 530e9}};
+
 TEST(ModelPresets, ParameterCountsEqualThePublishedOnes) {
   std::set<std::string> checked;
   for (const auto& [name, parameters] : kPublished) {
@@ -79,9 +89,13 @@ TEST(ModelPresets, ParameterCountsEqualThePublishedOnes) {
     checked.insert(name);
   }
   for (const auto& [name, count] : kOwn) {
-    EXPECT_NEAR(static_cast<double>(LoadModelConfig(name).parameter_count()) / count, 1, 0.2)
+    EXPECT_NEAR(static_cast<double>(LoadModelConfig(name).parameter_count()) / count, 1, 0.1)
         << name;
     checked.insert(name);
+  }
+  for (const auto& [name, count] : kRounded) {
+    EXPECT_NEAR(static_cast<double>(LoadModelConfig(name).parameter_count()) / count, 1, 0.02)
+        << name;
   }
   for (const std::string& name : ModelPresetNames()) {
     EXPECT_TRUE(checked.contains(name)) << name << " has no count to be held to";
@@ -94,9 +108,22 @@ TEST(ModelPresets, ActiveParametersOfModelsWithExperts) {
                                      {"mixtral-8x22b", 39'152'031'744},
                                      {"qwen3-30b-a3b", 3'353'032'704},
                                      {"qwen3-235b-a22b", 22'190'763'520},
-                                     {"grok-1", 83'756'587'008}}) {
+                                     {"grok-1", 83'756'587'008},
+                                     {"deepseek-v2-lite", 2'661'150'208},
+                                     {"deepseek-v2", 21'375'800'320},
+                                     {"deepseek-v3", 37'552'297'472},
+                                     {"gpt-oss-20b", 4'187'440'704},
+                                     {"gpt-oss-120b", 5'711'982'912},
+                                     {"dbrx-132b", 36'469'708'800}}) {
     EXPECT_EQ(LoadModelConfig(name).active_parameter_count(), active) << name;
   }
+}
+
+// Of the published file: layer 61, without the copies of the token table and the output.
+TEST(ModelPresets, PredictorsOfMoreTokensAreCountedApart) {
+  const ModelConfig model = LoadModelConfig("deepseek-v3");
+  EXPECT_EQ(model.mtp_modules, 1);
+  EXPECT_EQ(model.mtp_parameter_count(), 11'610'068'224);
 }
 
 TEST(ModelPresets, NamesAreUniqueAndShapesAreSane) {
@@ -154,6 +181,13 @@ TEST(ModelConfig, JsonRoundTripsForEveryField) {
   model.attention_scale = 1.0 / 12.0;
   model.query_key_norm = true;
   model.qkv_clip = 8;
+  model.attention_sinks = true;
+  model.mtp_modules = 2;
+  model.latent = {.q_lora_rank = 3,
+                  .kv_lora_rank = 4,
+                  .qk_nope_head_dim = 5,
+                  .qk_rope_head_dim = 6,
+                  .v_head_dim = 7};
   model.position_offset = 2;
   model.rotary_fraction = 0.25;
   model.rotary_interleaved = true;
@@ -171,7 +205,7 @@ TEST(ModelConfig, JsonRoundTripsForEveryField) {
   const nlohmann::json json = ToJson(model);
   EXPECT_EQ(ModelConfigFromJson(nlohmann::json::parse(json.dump()), "f: $"), model);
   // Each is written because it differs from the default, and no other key is.
-  EXPECT_EQ(json.size(), ToJson(ModelConfig{}).size() + 21);
+  EXPECT_EQ(json.size(), ToJson(ModelConfig{}).size() + 24);
 }
 
 TEST(ModelConfig, LayersWithAndWithoutAWindow) {

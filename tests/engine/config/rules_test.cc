@@ -26,6 +26,15 @@ RunConfig Legal() {
           .sequence_length = 128};
 }
 
+void MakeLatent(RunConfig& run) {
+  run.model.num_kv_heads = run.model.num_heads;
+  run.model.norm = NormKind::kRmsNorm;
+  run.model.position = PositionKind::kRope;
+  run.model.bias = false;
+  run.model.latent = {
+      .kv_lora_rank = 16, .qk_nope_head_dim = 8, .qk_rope_head_dim = 4, .v_head_dim = 8};
+}
+
 MoeConfig Experts() { return {.num_experts = 8, .ffn_hidden_size = 32}; }
 
 struct Breach {
@@ -148,9 +157,19 @@ const std::map<std::string, Breach>& Breaches() {
           run.sequence_length = 4;
         },
         "fp8: mbs x sequence_length / cp is 8, no multiple of 16"}},
-      {"qkv-clip-unsupported",
-       {[](RunConfig& run) { run.model.qkv_clip = 8; },
-        "qkv_clip is 8; this version runs qkv_clip=0 only"}},
+      {"latent-attention-consistent",
+       {[](RunConfig& run) {
+          MakeLatent(run);
+          run.model.position = PositionKind::kAlibi;
+        },
+        "latent_attention: its heads turn in part, expected position rope and no "
+        "rotary_fraction"}},
+      {"latent-fp8-unsupported",
+       {[](RunConfig& run) {
+          MakeLatent(run);
+          run.layout.precision = Precision::kFp8;
+        },
+        "precision is fp8; this version runs latent attention without fp8"}},
       {"rope-scaling-original-length",
        {[](RunConfig& run) { run.model.rope_scaling.kind = RopeScalingKind::kLlama3; },
         "rope_scaling needs an original_length of at least 1"}},

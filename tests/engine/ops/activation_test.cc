@@ -22,6 +22,8 @@ struct Function {
   ActivationFunction function;
   const char* name;
   double (*reference)(double x);
+  /// What it is multiplied by in a gated call.
+  double (*factor)(double up) = [](double up) { return up; };
 };
 const Function kFunctions[] = {
     {ActivationFunction::kGelu, "gelu", GeluReference},
@@ -31,14 +33,24 @@ const Function kFunctions[] = {
     {ActivationFunction::kSquaredRelu, "squared_relu",
      [](double x) { return std::max(x, 0.0) * std::max(x, 0.0); }},
     {ActivationFunction::kSilu, "silu", SiluReference},
+    {ActivationFunction::kClampedSwish, "clamped_swish",
+     [](double x) { return SiluReference(1.702 * std::min(x, 7.0)) / 1.702; },
+     [](double up) { return 1.0 + std::clamp(up, -7.0, 7.0); }},
 };
 
-/// By central differences, away from 0, where ReLU has a corner.
-double Slope(const Function& f, double x) {
-  return NumericGradient({x}, [&f](auto v) { return f.reference(v[0]); })[0];
+/// By central differences, away from 0 and 7, where functions have corners.
+double Slope(double (*function)(double), double x) {
+  return NumericGradient({x}, [function](auto v) { return function(v[0]); })[0];
 }
 
-using ActivationTest = OpTest;
+class ActivationTest : public OpTest {
+ protected:
+  std::vector<float> ValuesOffCorners(int64_t count, uint32_t seed) const {
+    std::vector<float> values = Values(count, seed, 9.0f);
+    for (float& value : values) value = std::abs(value) == 7.0f ? value / 2 : value;
+    return values;
+  }
+};
 
 TEST_P(ActivationTest, MatchesItsFormula) {
   for (const Function& f : kFunctions) {
@@ -70,10 +82,10 @@ TEST_P(ActivationTest, GeluSaturates) {
 TEST_P(ActivationTest, BackwardIsItsDerivative) {
   for (const Function& f : kFunctions) {
     for (const int64_t count : {1, 17, 65, 1027}) {
-      const auto x = Values(count, 2, 5.0f);
+      const auto x = ValuesOffCorners(count, 2);
       const auto dy = Values(count, 3);
       std::vector<double> expected;
-      for (size_t i = 0; i < x.size(); ++i) expected.push_back(dy[i] * Slope(f, x[i]));
+      for (size_t i = 0; i < x.size(); ++i) expected.push_back(dy[i] * Slope(f.reference, x[i]));
       const Tensor x_device = Input({count}, x);
       const Tensor dy_device = Input({count}, dy);
       Tensor dx = Output({count});
@@ -91,7 +103,7 @@ TEST_P(ActivationTest, GatedMatchesItsFormulaAndDerivative) {
   for (const Function& f : kFunctions) {
     for (const auto& [rows, columns] :
          {std::pair<int64_t, int64_t>{1, 1}, {3, 17}, {65, 17}, {1, 130}, {65, 130}}) {
-      const auto gate_up = Values(rows * 2 * columns, 4, 5.0f);
+      const auto gate_up = ValuesOffCorners(rows * 2 * columns, 4);
       const auto dy = Values(rows * columns, 5);
       std::vector<double> expected_y;
       std::vector<double> expected_d(gate_up.size());
@@ -100,9 +112,9 @@ TEST_P(ActivationTest, GatedMatchesItsFormulaAndDerivative) {
           const auto gate = static_cast<size_t>(row * 2 * columns + j);
           const size_t up = gate + static_cast<size_t>(columns);
           const double d = dy[static_cast<size_t>(row * columns + j)];
-          expected_y.push_back(f.reference(gate_up[gate]) * gate_up[up]);
-          expected_d[gate] = d * Slope(f, gate_up[gate]) * gate_up[up];
-          expected_d[up] = d * f.reference(gate_up[gate]);
+          expected_y.push_back(f.reference(gate_up[gate]) * f.factor(gate_up[up]));
+          expected_d[gate] = d * Slope(f.reference, gate_up[gate]) * f.factor(gate_up[up]);
+          expected_d[up] = d * f.reference(gate_up[gate]) * Slope(f.factor, gate_up[up]);
         }
       }
       const Tensor gate_up_device = Input({rows, 2 * columns}, gate_up);

@@ -48,6 +48,10 @@ const std::vector<Case>& Cases() {
        2,
        {{0, {.query = 70, .key = 0, .size = 70}},
         {1, {.query = 5, .key = 60, .size = 70, .causal = true}}}},
+      {"short values",
+       {.batch = 2, .sequence = 6, .heads = 4, .kv_heads = 2, .head_size = 5, .value_head_size = 3},
+       2,
+       {{0, {.size = 6, .causal = true}}, {1, {.query = 3, .key = 3, .size = 3}}}},
   };
   return cases;
 }
@@ -60,9 +64,9 @@ struct Result {
 /// The formula over all parts at once: `values` are qkv and then each source's keys and values.
 Result Reference(const Case& c, std::span<const double> values) {
   const AttentionShape& s = c.shape;
-  const int64_t kv_width = 2 * s.kv_heads * s.head_size;
+  const int64_t kv_width = s.kv_size();
   Result result;
-  result.out.resize(static_cast<size_t>(s.tokens() * s.heads * s.head_size));
+  result.out.resize(static_cast<size_t>(s.tokens() * s.out_size()));
   result.log_sum_exp.resize(static_cast<size_t>(s.batch * s.heads * s.sequence),
                             -std::numeric_limits<double>::infinity());
   for (int64_t b = 0; b < s.batch; ++b) {
@@ -71,7 +75,7 @@ Result Reference(const Case& c, std::span<const double> values) {
         const double* query =
             &values[static_cast<size_t>((b * s.sequence + t) * s.qkv_size() + h * s.head_size)];
         double sum = 0;
-        std::vector<double> weighted(static_cast<size_t>(s.head_size));
+        std::vector<double> weighted(static_cast<size_t>(s.value_size()));
         for (const Part& part : c.parts) {
           const int64_t i = t - part.block.query;
           if (i < 0 || i >= part.block.size) continue;
@@ -80,22 +84,24 @@ Result Reference(const Case& c, std::span<const double> values) {
             const int64_t token = b * s.sequence + part.block.key + j;
             const int64_t first = s.tokens() * s.qkv_size() +
                                   static_cast<int64_t>(part.source) * s.tokens() * kv_width;
-            const double* key = &values[static_cast<size_t>(
-                first + token * kv_width + h / (s.heads / s.kv_heads) * s.head_size)];
-            const double* value = key + s.kv_heads * s.head_size;
+            const int64_t kv_head = h / (s.heads / s.kv_heads);
+            const double* kv = &values[static_cast<size_t>(first + token * kv_width)];
+            const double* key = kv + kv_head * s.head_size;
+            const double* value = kv + s.kv_heads * s.head_size + kv_head * s.value_size();
             double score = 0;
             for (int64_t d = 0; d < s.head_size; ++d) score += query[d] * key[d];
             const double weight = std::exp(score / std::sqrt(static_cast<double>(s.head_size)));
             sum += weight;
-            for (int64_t d = 0; d < s.head_size; ++d) {
+            for (int64_t d = 0; d < s.value_size(); ++d) {
               weighted[static_cast<size_t>(d)] += weight * value[d];
             }
           }
         }
         if (sum == 0) continue;
         result.log_sum_exp[static_cast<size_t>((b * s.heads + h) * s.sequence + t)] = std::log(sum);
-        for (int64_t d = 0; d < s.head_size; ++d) {
-          result.out[static_cast<size_t>(((b * s.sequence + t) * s.heads + h) * s.head_size + d)] =
+        for (int64_t d = 0; d < s.value_size(); ++d) {
+          result
+              .out[static_cast<size_t>(((b * s.sequence + t) * s.heads + h) * s.value_size() + d)] =
               weighted[static_cast<size_t>(d)] / sum;
         }
       }
@@ -136,7 +142,7 @@ TEST_P(AttentionBlockTest, BlocksAddUpToTheAttentionOverAllOfThem) {
     const AttentionShape& s = c.shape;
     const Shape qkv_shape = {s.tokens(), s.qkv_size()};
     const Shape kv_shape = KeyValueShape(s);
-    const Shape out_shape = {s.tokens(), s.heads * s.head_size};
+    const Shape out_shape = {s.tokens(), s.out_size()};
     const Shape sums_shape = {s.batch, s.heads, s.sequence};
     const auto sources = static_cast<int64_t>(c.sources);
     const auto values = Values(qkv_shape.numel() + sources * kv_shape.numel(), 1, 2.0f);
@@ -171,8 +177,9 @@ TEST_P(AttentionBlockTest, BlocksAddUpToTheAttentionOverAllOfThem) {
       }
     }
 
-    const auto dquery_before = RandomValues(out_shape.numel(), 4);
-    Tensor dquery = Input(out_shape, dquery_before, DType::kF32);
+    const Shape query_shape = {s.tokens(), s.query_size()};
+    const auto dquery_before = RandomValues(query_shape.numel(), 4);
+    Tensor dquery = Input(query_shape, dquery_before, DType::kF32);
     const Tensor rounded = Input(out_shape, Rounded(dtype(), out));
     const Tensor dout_device = Input(out_shape, dout);
     for (const Part& part : c.parts) {
@@ -181,7 +188,7 @@ TEST_P(AttentionBlockTest, BlocksAddUpToTheAttentionOverAllOfThem) {
     }
     std::vector<double> expected_dquery;
     for (size_t i = 0; i < dquery_before.size(); ++i) {
-      const auto columns = static_cast<size_t>(out_shape[1]);
+      const auto columns = static_cast<size_t>(query_shape[1]);
       const size_t at = i / columns * static_cast<size_t>(s.qkv_size()) + i % columns;
       expected_dquery.push_back(dquery_before[i] + gradient[at]);
     }

@@ -49,6 +49,14 @@ const std::vector<AttentionShape>& Cases() {
        .kv_heads = 1,
        .head_size = 2,
        .scores = {.scale = 0.9, .soft_cap = 2, .window = 67, .alibi_heads = 4, .alibi_first = 1}},
+      {.batch = 2, .sequence = 11, .heads = 4, .kv_heads = 2, .head_size = 5, .value_head_size = 3},
+      {.batch = 1,
+       .sequence = 19,
+       .heads = 2,
+       .kv_heads = 2,
+       .head_size = 2,
+       .scores = {.window = 9},
+       .value_head_size = 4},
   };
   return cases;
 }
@@ -74,7 +82,7 @@ double ScoreOf(const AttentionShape& s, double product, int64_t head, int64_t di
 
 Result Reference(const AttentionShape& s, std::span<const double> qkv) {
   Result result;
-  result.out.resize(static_cast<size_t>(s.tokens() * s.heads * s.head_size));
+  result.out.resize(static_cast<size_t>(s.tokens() * s.out_size()));
   result.log_sum_exp.resize(static_cast<size_t>(s.batch * s.heads * s.sequence));
   const auto at = [&](int64_t b, int64_t t, int64_t column) {
     return qkv[static_cast<size_t>((b * s.sequence + t) * s.qkv_size() + column)];
@@ -83,7 +91,8 @@ Result Reference(const AttentionShape& s, std::span<const double> qkv) {
     for (int64_t h = 0; h < s.heads; ++h) {
       const int64_t query = h * s.head_size;
       const int64_t key = (s.heads + h / (s.heads / s.kv_heads)) * s.head_size;
-      const int64_t value = key + s.kv_heads * s.head_size;
+      const int64_t value =
+          (s.heads + s.kv_heads) * s.head_size + h / (s.heads / s.kv_heads) * s.value_size();
       for (int64_t t = 0; t < s.sequence; ++t) {
         std::vector<double> weights;
         double sum = 0;
@@ -98,9 +107,9 @@ Result Reference(const AttentionShape& s, std::span<const double> qkv) {
         }
         result.log_sum_exp[static_cast<size_t>((b * s.heads + h) * s.sequence + t)] = std::log(sum);
         double* out =
-            &result.out[static_cast<size_t>(((b * s.sequence + t) * s.heads + h) * s.head_size)];
+            &result.out[static_cast<size_t>(((b * s.sequence + t) * s.heads + h) * s.value_size())];
         for (int64_t u = from; u <= t; ++u) {
-          for (int64_t d = 0; d < s.head_size; ++d) {
+          for (int64_t d = 0; d < s.value_size(); ++d) {
             out[d] += weights[static_cast<size_t>(u - from)] / sum * at(b, u, value + d);
           }
         }
@@ -135,7 +144,7 @@ TEST_P(AttentionTest, MatchesItsFormulaAndDerivative) {
     SCOPED_TRACE(testing::Message()
                  << "T " << s.sequence << " heads " << s.heads << "/" << s.kv_heads);
     const Shape qkv_shape = {s.tokens(), s.qkv_size()};
-    const Shape out_shape = {s.tokens(), s.heads * s.head_size};
+    const Shape out_shape = {s.tokens(), s.out_size()};
     const auto qkv = Values(qkv_shape.numel(), 1, 2.0f);
     const auto dout = Values(out_shape.numel(), 2);
 
@@ -172,6 +181,10 @@ TEST(AttentionRecord, CountsTheScoresThatAWindowLeaves) {
   EXPECT_EQ(AttentionForwardRecord(s).flops, 2 * 2 * 3 * 4 * 2 * (1 + 2 + 2 + 2 + 2 + 2));
   s.scores.window = 9;
   EXPECT_EQ(AttentionBackwardRecord(s).flops, 5 * 2 * 3 * 4 * 2 * 21);
+  // Two products and three in the scores' columns; of values one, and two.
+  s.value_head_size = 1;
+  EXPECT_EQ(AttentionForwardRecord(s).flops, 2 * 3 * 2 * 21 * (4 + 1));
+  EXPECT_EQ(AttentionBackwardRecord(s).flops, 2 * 3 * 2 * 21 * (3 * 4 + 2 * 1));
 }
 
 TEST_P(AttentionTest, SurvivesScoresOfAnySize) {

@@ -1,5 +1,6 @@
 #include "engine/ops/elementwise.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/engine/ops/op_test.h"
@@ -134,6 +135,26 @@ TEST_P(ElementwiseTest, SumsInDouble) {
     for (const float each : squares) expected += static_cast<double>(each) * each;
     SumSquares(Input({count}, squares), total);
     EXPECT_NEAR(Read(total)[0], expected, expected * 0x1p-23);
+  }
+}
+
+TEST_P(ElementwiseTest, ClampsAndLetsGradientsThroughInside) {
+  for (const int64_t count : {1, 17, 4099}) {
+    const auto x = Values(count, 1, 2.0f);
+    const auto dy = Values(count, 2);
+    std::vector<double> expected;
+    std::vector<double> expected_dx;
+    for (size_t i = 0; i < x.size(); ++i) {
+      expected.push_back(std::clamp<double>(x[i], -0.75, 0.75));
+      expected_dx.push_back(std::abs(x[i]) > 0.75f ? 0.0 : dy[i]);
+    }
+    const Tensor x_device = Input({count}, x);
+    Tensor y = Output({count});
+    Clamp(x_device, 0.75f, y);
+    ExpectClose(Read(y), expected, tolerance().elementwise, "clamped");
+    Tensor dx = Input({count}, dy);
+    ClampBackward(x_device, 0.75f, dx);
+    ExpectClose(Read(dx), expected_dx, tolerance().elementwise, "gradient");
   }
 }
 

@@ -3,14 +3,11 @@
 #include "engine/base/units.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/adamw.h"
-#include "engine/ops/attention.h"
-#include "engine/ops/attention_block.h"
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/embedding.h"
 #include "engine/ops/fused_fp8.h"
 #include "engine/ops/gemm.h"
-#include "engine/ops/head_norm.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/quantize.h"
 #include "tests/engine/ops/op_inputs.h"
@@ -23,8 +20,6 @@ constexpr int64_t kRows = 1531;
 constexpr int64_t kColumns = 197;
 constexpr int64_t kVocab = 23;
 constexpr int64_t kNumel = 100003;
-constexpr AttentionShape kAttention = {
-    .batch = 5, .sequence = 131, .heads = 6, .kv_heads = 3, .head_size = 10};
 
 Tensor RawBits(Device& device, int64_t count) {
   std::vector<uint16_t> bits;
@@ -109,27 +104,6 @@ void AddNorms(std::vector<OpCase>& ops, const Types& t) {
       }));
 }
 
-void AddHeadNorms(std::vector<OpCase>& ops, const Types& t) {
-  static const Shape kQkv = {kAttention.tokens(), kAttention.qkv_size()};
-  static const Shape kRstd = {kAttention.tokens(), kAttention.heads + kAttention.kv_heads};
-  static const Shape kWeight = {kAttention.head_size};
-  ops.push_back(ListCase(HeadNormForwardRecord(kAttention, t.data), [t](Device& d) {
-    Tensor out = ListValues(d, kQkv, 1, t.data);
-    Tensor rstd = ListValues(d, kRstd, 2);
-    HeadNormForward(kAttention, ListValues(d, kQkv, 3, t.data), ListValues(d, kWeight, 4, t.data),
-                    ListValues(d, kWeight, 5, t.data), 1e-5, out, rstd);
-    return std::vector<Tensor>{out, rstd};
-  }));
-  ops.push_back(ListCase(HeadNormBackwardRecord(kAttention, t.data, t.gradient), [t](Device& d) {
-    Tensor dqkv = ListValues(d, kQkv, 1, t.data);
-    Tensor dweights = ListValues(d, {2, kAttention.head_size}, 2, t.gradient);
-    HeadNormBackward(kAttention, ListValues(d, kQkv, 3, t.data), ListValues(d, kWeight, 4, t.data),
-                     ListValues(d, kWeight, 5, t.data), ListValues(d, kRstd, 6), false, dqkv,
-                     dweights);
-    return std::vector<Tensor>{dqkv, dweights};
-  }));
-}
-
 void AddActivations(std::vector<OpCase>& ops, const Types& t) {
   ops.push_back(ListCase(ActivationForwardRecord(kRows, kColumns, t.data), [t](Device& d) {
     Tensor y = ListValues(d, kMatrix, 1, t.data);
@@ -153,66 +127,6 @@ void AddActivations(std::vector<OpCase>& ops, const Types& t) {
                             ListValues(d, {kRows, 2 * kColumns}, 2, t.data),
                             ListValues(d, kMatrix, 3, t.data), dgate_up);
     return std::vector<Tensor>{dgate_up};
-  }));
-}
-
-void AddAttention(std::vector<OpCase>& ops, const Types& t) {
-  static const Shape kQkv = {kAttention.tokens(), kAttention.qkv_size()};
-  static const Shape kOut = {kAttention.tokens(), kAttention.heads * kAttention.head_size};
-  static const Shape kLogSumExp = {kAttention.batch, kAttention.heads, kAttention.sequence};
-  ops.push_back(ListCase(AttentionForwardRecord(kAttention, t.data), [t](Device& d) {
-    Tensor out = ListValues(d, kOut, 1, t.data);
-    Tensor log_sum_exp = ListValues(d, kLogSumExp, 2);
-    AttentionForward(kAttention, ListValues(d, kQkv, 3, t.data), out, log_sum_exp);
-    return std::vector<Tensor>{out, log_sum_exp};
-  }));
-  ops.back().workspace_bytes = [](const Executor& executor) {
-    return AttentionForwardWorkspaceBytes(kAttention, executor);
-  };
-  ops.push_back(ListCase(AttentionBackwardRecord(kAttention, t.data), [t](Device& d) {
-    Tensor dqkv = ListValues(d, kQkv, 1, t.data);
-    AttentionBackward(kAttention, ListValues(d, kQkv, 3, t.data), ListValues(d, kOut, 4, t.data),
-                      ListValues(d, kLogSumExp, 5), ListValues(d, kOut, 6, t.data), dqkv);
-    return std::vector<Tensor>{dqkv};
-  }));
-  ops.back().workspace_bytes = [](const Executor& executor) {
-    return AttentionBackwardWorkspaceBytes(kAttention, executor);
-  };
-  static constexpr AttentionBlock kBlocks[] = {{.size = kAttention.sequence, .causal = true},
-                                               {.query = 66, .key = 1, .size = 65}};
-  for (const AttentionBlock& block : kBlocks) {
-    const char* name = block.causal ? "_causal_block" : "_block";
-    ops.push_back(ListCase(AttentionBlockForwardRecord(kAttention, block, t.data), [t, block](
-                                                                                       Device& d) {
-      Tensor out = ListValues(d, kOut, 1);
-      Tensor log_sum_exp = ListValues(d, kLogSumExp, 2);
-      AttentionBlockForward(kAttention, block, ListValues(d, kQkv, 3, t.data),
-                            ListValues(d, KeyValueShape(kAttention), 4, t.data), out, log_sum_exp);
-      return std::vector<Tensor>{out, log_sum_exp};
-    }));
-    ops.back().name += name;
-    ops.back().workspace_bytes = [block](const Executor& executor) {
-      return AttentionBlockForwardWorkspaceBytes(kAttention, block, executor);
-    };
-    ops.push_back(
-        ListCase(AttentionBlockBackwardRecord(kAttention, block, t.data), [t, block](Device& d) {
-          Tensor dquery = ListValues(d, kOut, 1);
-          Tensor dkv = ListValues(d, KeyValueShape(kAttention), 2, t.data);
-          AttentionBlockBackward(kAttention, block, ListValues(d, kQkv, 3, t.data),
-                                 ListValues(d, KeyValueShape(kAttention), 4, t.data),
-                                 ListValues(d, kOut, 5, t.data), ListValues(d, kLogSumExp, 6),
-                                 ListValues(d, kOut, 7, t.data), dquery, dkv);
-          return std::vector<Tensor>{dquery, dkv};
-        }));
-    ops.back().name += name;
-    ops.back().workspace_bytes = [block](const Executor& executor) {
-      return AttentionBlockBackwardWorkspaceBytes(kAttention, block, executor);
-    };
-  }
-  ops.push_back(ListCase(RopeRecord(kAttention, t.data), [t](Device& d) {
-    Tensor qkv = ListValues(d, kQkv, 1, t.data);
-    Rope(kAttention, kAttention.sequence, 10000.0, false, qkv);
-    return std::vector<Tensor>{qkv};
   }));
 }
 
@@ -289,6 +203,16 @@ void AddElementwise(std::vector<OpCase>& ops, const Types& t) {
     Tensor x = ListValues(d, {kNumel}, 1, t.data);
     ApplySoftCap({.scale = 0.5f, .cap = 2.0f}, x);
     return std::vector<Tensor>{x};
+  }));
+  ops.push_back(ListCase(ClampRecord(kNumel, t.data), [t](Device& d) {
+    Tensor y = ListValues(d, {kNumel}, 1, t.data);
+    Clamp(ListValues(d, {kNumel}, 2, t.data), 0.5f, y);
+    return std::vector<Tensor>{y};
+  }));
+  ops.push_back(ListCase(ClampBackwardRecord(kNumel, t.data), [t](Device& d) {
+    Tensor dx = ListValues(d, {kNumel}, 1, t.data);
+    ClampBackward(ListValues(d, {kNumel}, 2, t.data), 0.5f, dx);
+    return std::vector<Tensor>{dx};
   }));
   ops.push_back(ListCase(AddBiasRecord(kRows, kColumns, t.data), [t](Device& d) {
     Tensor x = ListValues(d, kMatrix, 1, t.data);
@@ -439,15 +363,15 @@ std::vector<OpCase> EveryOpIn(DType dtype, DType gradient) {
   std::vector<OpCase> ops;
   AddProducts(ops, types);
   AddNorms(ops, types);
-  AddHeadNorms(ops, types);
   AddActivations(ops, types);
-  AddAttention(ops, types);
   AddEmbeddings(ops, types);
   AddCrossEntropy(ops, types);
   AddElementwise(ops, types);
   AddFp8(ops, types);
   AddFusedFp8(ops, types);
+  for (OpCase& op : AttentionOpsIn(dtype, gradient)) ops.push_back(std::move(op));
   for (OpCase& op : ExpertOpsIn(dtype, gradient)) ops.push_back(std::move(op));
+  for (OpCase& op : ServingOpsIn(dtype)) ops.push_back(std::move(op));
   for (OpCase& op : ops) op.name += fmt::format("_{}", Name(dtype));
   return ops;
 }

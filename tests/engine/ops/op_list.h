@@ -21,9 +21,13 @@ struct OpCase {
 
 /// Ops over activations of `dtype` and gradients of weights of `gradient`.
 std::vector<OpCase> EveryOpIn(DType dtype, DType gradient);
+/// Those of them that belong to attention.
+std::vector<OpCase> AttentionOpsIn(DType dtype, DType gradient);
 /// Those of them that belong to experts, and a router's, which are of one type.
 std::vector<OpCase> ExpertOpsIn(DType dtype, DType gradient);
 std::vector<OpCase> RouterOps();
+/// Those of serving.
+std::vector<OpCase> ServingOpsIn(DType dtype);
 /// All of these in fp32, in bf16 with bf16 gradients, in fp16; and what has types of its own.
 std::vector<OpCase> EveryOp();
 

@@ -39,11 +39,10 @@ constexpr LayoutCase kLayouts[] = {
     {false, "tp=2,dp=2,recompute=full", 3e-7, 2e-6},
     {true, "cp=2", 3e-7, 2e-6},
     {false, "cp=3,cp_comm_type=all_gather", 3e-7, 2e-6},
-    // Experts with large weights: one rank alone is as far from the cpu's.
-    {true, "dp=1", 1e-6, 1e-5, true},
-    {true, "dp=2,ep=2", 1e-6, 1e-5, true},
-    {false, "tp=2,sp=1,dp=2,ep=2,etp=2,zero=1", 1e-6, 1e-5, true},
-    {true, "dp=2,ep=2,dispatch=allgather", 1e-6, 1e-5, true},
+    {true, "dp=1", 3e-7, 2e-6, true},
+    {true, "dp=2,ep=2", 3e-7, 2e-6, true},
+    {false, "tp=2,sp=1,dp=2,ep=2,etp=2,zero=1", 3e-7, 2e-6, true},
+    {true, "dp=2,ep=2,dispatch=allgather", 3e-7, 2e-6, true},
     {false, "tp=2,dp=2,precision=bf16,master=remainder,moments=bf16,grads=bf16", 6e-5, 6e-3},
 };
 
@@ -73,6 +72,9 @@ class EmulatedRanksTest : public testing::TestWithParam<LayoutCase> {};
 TEST_P(EmulatedRanksTest, TrainAsCpuRanksDo) {
   const LayoutCase& layout = GetParam();
   RunConfig run = layout.experts ? SmallExpertRun(layout.llama) : SmallRun(layout.llama);
+  // The first step of AdamW divides each gradient by its own size, so without this a rounding in
+  // one that is nearly zero, as many of an expert's are, moves its weight by a whole step.
+  if (layout.experts) run.optimizer.epsilon = 1e-4;
   run.layout = ParseLayout(fmt::format("mbs=2,{}", layout.layout), 0);
   const TrainedLosses expected = TrainOn(/*emulated=*/false, run);
   const TrainedLosses actual = TrainOn(/*emulated=*/true, run);

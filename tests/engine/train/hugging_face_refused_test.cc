@@ -26,7 +26,7 @@ class HuggingFaceRefusedTest : public testing::Test {
     SafetensorsWriter(folder_ + "/model.safetensors", list, {}).Finish();
     const ModelConfig model = LoadModelConfig(kGolden);
     const WholeModelDeclaration whole = DeclareWholeModel(model);
-    const HuggingFaceReader reader(folder_, model, ParameterSpecs(whole.parameters));
+    const HuggingFaceReader reader(folder_, model, whole.parameters);
   }
   void ExpectRefused(const std::function<void(Entries& entries)>& change,
                      const std::string& says) const {
@@ -74,7 +74,7 @@ TEST_F(HuggingFaceRefusedTest, NumbersThatAreNoWeights) {
 TEST_F(HuggingFaceRefusedTest, TheFolderOfAnotherModel) {
   ModelConfig model = LoadModelConfig(kGolden);
   const WholeModelDeclaration whole = DeclareWholeModel(model);
-  const auto open = [&] { HuggingFaceReader(kGolden, model, ParameterSpecs(whole.parameters)); };
+  const auto open = [&] { HuggingFaceReader(kGolden, model, whole.parameters); };
   model.name = "mine";
   model.init_std = 0.5;  // what only training looks at may differ
   model.make_vocab_size_divisible_by = 3;

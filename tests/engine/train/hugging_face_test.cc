@@ -64,14 +64,22 @@ struct Golden final : TokenSource {
 
 HuggingFaceReader Open(const std::string& folder, const ModelConfig& model) {
   const WholeModelDeclaration whole = DeclareWholeModel(model);
-  return {folder, model, ParameterSpecs(whole.parameters)};
+  return {folder, model, whole.parameters};
 }
 
 /// Writes a checkpoint of what the run holds after loading the weights of `folder`.
 void SaveLoaded(const RunConfig& run, const std::string& folder, const std::string& checkpoint) {
   const HuggingFaceReader reader = Open(folder, run.model);
   const WholeModelDeclaration whole = DeclareWholeModel(run.model);
-  CheckpointWriter writer(checkpoint, {.run = run}, ParameterSpecs(whole.parameters));
+  CheckpointHeader header = {.run = run};
+  for (const auto& buffer : whole.parameters.buffers().all()) {
+    if (buffer->kind != BufferKind::kState) continue;
+    std::vector<float>& values = header.buffers[buffer->name];
+    values.resize(static_cast<size_t>(buffer->numel));
+    const ParameterSpec spec = SpecOf(*buffer);
+    reader.Read({.spec = &spec, .values = values});
+  }
+  CheckpointWriter writer(checkpoint, header, ParameterSpecs(whole.parameters));
   RunRanks(run, [&](Rank& rank) {
     Trainer trainer(run, rank.parallel(), rank.device());
     ReadWeights(trainer, reader);
@@ -130,7 +138,9 @@ TEST_P(HuggingFaceTest, TheLossIsThatOfPyTorchUnderEveryKindOfLayout) {
   int legal = 0;
   for (const char* layout :
        {"tp=2,sp=1,mbs=4", "tp=2,pp=2,mbs=1", "pp=2,mbs=2,schedule=zero-bubble", "cp=2,mbs=4",
-        "dp=2,zero=1,mbs=2", "dp=2,zero=3,mbs=1", "dp=4,zero=3,shard=2,mbs=1"}) {
+        "dp=2,zero=1,mbs=2", "dp=2,zero=3,mbs=1", "dp=4,zero=3,shard=2,mbs=1", "dp=2,ep=2,mbs=1",
+        "dp=4,ep=2,zero=3,mbs=1", "tp=2,sp=1,etp=2,mbs=2",
+        "tp=2,sp=1,dp=2,ep=2,etp=2,zero=1,dispatch=allgather,mbs=1"}) {
     SCOPED_TRACE(layout);
     RunConfig run = golden.run;
     run.layout = ParseLayout(layout, 0);
@@ -196,7 +206,8 @@ INSTANTIATE_TEST_SUITE_P(Families, HuggingFaceTest,
                          testing::Values("gpt2", "gptj", "opt", "bloom", "mpt", "gpt_neox",
                                          "falcon_7b", "falcon_40b", "llama", "mistral", "qwen2",
                                          "qwen3", "nemotron", "gemma2", "glm", "glm4", "mixtral",
-                                         "qwen3_moe"),
+                                         "qwen3_moe", "qwen2_moe", "deepseek_v2", "deepseek_v3",
+                                         "gpt_oss", "dbrx"),
                          [](const auto& param) { return param.param; });
 
 TEST(HuggingFaceExport, LeavesNothingWhenItIsStopped) {
@@ -226,12 +237,16 @@ TEST(HuggingFacePresets, HaveTensorsForAllParameters) {
     const WholeModelDeclaration whole = DeclareWholeModel(model);
     std::set<std::string> names;
     int64_t elements = 0;
-    for (const ParameterSpec* parameter : ParameterSpecs(whole.parameters)) {
-      for (const HuggingFaceTensor& tensor : SourceOf(family, model, *parameter).tensors) {
+    const auto count = [&](const ParameterSpec& parameter) {
+      for (const HuggingFaceTensor& tensor : SourceOf(family, model, parameter).tensors) {
         EXPECT_TRUE(names.insert(tensor.name).second) << tensor.name;
         elements += std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1},
                                     std::multiplies<>());
       }
+    };
+    for (const ParameterSpec* parameter : ParameterSpecs(whole.parameters)) count(*parameter);
+    for (const auto& buffer : whole.parameters.buffers().all()) {
+      if (buffer->kind == BufferKind::kState) count(SpecOf(*buffer));
     }
     EXPECT_EQ(elements, model.parameter_count());
   }

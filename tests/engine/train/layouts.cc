@@ -217,6 +217,14 @@ RunConfig RunToLayOut(SmallModel model) {
   run.sequence_length = threes ? 12 : 16;
   run.global_batch = threes ? 12 : 8;
   run.model.moe = MoeOf(model);
+  if (model == SmallModel::kDeepSeek) {
+    run.model.rotary_interleaved = true;
+    run.model.latent = {.q_lora_rank = 12,
+                        .kv_lora_rank = 8,
+                        .qk_nope_head_dim = 3,
+                        .qk_rope_head_dim = 2,
+                        .v_head_dim = 4};
+  }
   return run;
 }
 

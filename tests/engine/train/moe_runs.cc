@@ -15,6 +15,16 @@ MoeRun Of(const std::string& name, bool llama, const MoeConfig& moe, bool force_
   return {name, run};
 }
 
+MoeRun WithLatentAttention(MoeRun run) {
+  run.run.model.num_kv_heads = run.run.model.num_heads;
+  run.run.model.latent = {.q_lora_rank = 12,
+                          .kv_lora_rank = 10,
+                          .qk_nope_head_dim = 4,
+                          .qk_rope_head_dim = 2,
+                          .v_head_dim = 5};
+  return run;
+}
+
 }  // namespace
 
 std::vector<MoeRun> SmallMoeRuns() {
@@ -56,10 +66,14 @@ std::vector<MoeRun> SmallMoeRuns() {
   MoeConfig padding = dropping;
   padding.drop_policy = DropPolicy::kPosition;
   padding.pad_to_capacity = true;
-  return {Of("mixtral", true, mixtral),        Of("qwen", true, qwen),
-          Of("deepseek", true, deepseek),      Of("sinkhorn", false, sinkhorn),
-          Of("dropping", false, dropping),     Of("padding", true, padding),
-          Of("balanced", true, mixtral, true), Of("balanced_biases", false, mixtral, true)};
+  return {Of("mixtral", true, mixtral),
+          Of("qwen", true, qwen),
+          WithLatentAttention(Of("deepseek", true, deepseek)),
+          Of("sinkhorn", false, sinkhorn),
+          Of("dropping", false, dropping),
+          Of("padding", true, padding),
+          Of("balanced", true, mixtral, true),
+          Of("balanced_biases", false, mixtral, true)};
 }
 
 std::vector<std::string> SmallMoeLayouts() {

@@ -65,11 +65,11 @@ class EmulatedGraph : public CapturedWork {
 EmulatedDevice::EmulatedDevice(const CudaOps* ops, const EmulatedDeviceOptions& options)
     : Device(DeviceKind::kCuda, {DeviceKind::kCuda, 1}),
       options_(options),
-      scratch_(NewBlock(kScratchBytes, kMiB)) {
+      scratch_(NewBlock(options.scratch_bytes, std::min(options.scratch_bytes, kMiB))) {
   set_cuda_ops(ops);
 }
 
-EmulatedDevice::~EmulatedDevice() { FreeBlock(scratch_, kScratchBytes); }
+EmulatedDevice::~EmulatedDevice() { FreeBlock(scratch_, options_.scratch_bytes); }
 
 void* EmulatedDevice::AllocateRaw(int64_t bytes) { return NewBlock(bytes, bytes); }
 

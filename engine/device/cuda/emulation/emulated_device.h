@@ -17,6 +17,8 @@ struct EmulatedDeviceOptions {
   bool deterministic = false;
   /// Few and odd, so that loops over the grid take several turns and end unevenly.
   int multiprocessors = 3;
+  /// As a GPU's: see CudaDevice. Less makes ops take several turns.
+  int64_t scratch_bytes = 64 * kMiB;
 };
 
 class EmulatedDevice : public Device {
@@ -39,9 +41,7 @@ class EmulatedDevice : public Device {
   std::unique_ptr<CapturedWork> Capture(const std::function<void()>& work) override;
 
   const EmulatedDeviceOptions& options() const { return options_; }
-  /// As a GPU's: see CudaDevice.
   void* scratch() const { return scratch_; }
-  static constexpr int64_t kScratchBytes = 64 * kMiB;
 
   emulation::Stream* stream() { return &stream_; }
 

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -268,6 +269,37 @@ TEST(CachingAllocator, MemoryOfACaptureIsNobodyElsesUntilItIsReleased) {
   for (void* other : others) ledger.Free(other);
   allocator.Trim();
   EXPECT_EQ(source.taken(), 0);
+}
+
+TEST(CachingAllocator, ACaptureThatLacksMemoryGetsToItsEnd) {
+  FakeSource source(256 * kMiB);
+  CachingAllocator allocator(source);
+  void* weights = allocator.Allocate(192 * kMiB);
+  const CachingAllocator::PoolId pool = allocator.NewPool();
+  allocator.OpenPool(pool);
+  void* first = allocator.Allocate(48 * kMiB);
+  EXPECT_EQ(allocator.lacked_bytes(), 0);
+  void* second = allocator.Allocate(100 * kMiB);
+  void* third = allocator.Allocate(512);
+  void* fourth = allocator.Allocate(60 * kMiB);
+  EXPECT_EQ(allocator.lacked_bytes(), 160 * kMiB);
+  EXPECT_EQ(std::set<void*>({weights, first, second, third, fourth}).size(), 5u);
+  for (void* lacked : {second, fourth}) {
+    EXPECT_TRUE(source.Holds(reinterpret_cast<uintptr_t>(lacked), 1));
+  }
+  for (void* data : {second, first, fourth, third}) allocator.Free(data);
+  EXPECT_EQ(allocator.in_use_bytes(pool), 0);
+  allocator.ClosePool();
+  allocator.ReleasePool(pool);
+
+  // What the pool took serves the run that goes on without it.
+  EXPECT_THROW(allocator.Allocate(100 * kMiB), OutOfMemoryError);
+  void* uncaptured = allocator.Allocate(60 * kMiB);
+  allocator.Free(uncaptured);
+  allocator.OpenPool(allocator.NewPool());
+  EXPECT_EQ(allocator.lacked_bytes(), 0);
+  allocator.ClosePool();
+  allocator.Free(weights);
 }
 
 TEST(CachingAllocator, CapturesThatShareAPoolShareItsMemory) {

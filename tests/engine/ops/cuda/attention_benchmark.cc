@@ -1,56 +1,22 @@
 // TFLOP/s of every implementation of attention on the first GPU, for the shapes that decide:
 //   bazel run //tests/engine/ops/cuda:attention_benchmark
 // FLOPs are those of the causal half (2 products forward, 5 back), whatever an implementation
-// computes beside them; times are medians by CUDA events.
-#include <cuda_runtime.h>
+// computes beside them. What is timed is replays of captured calls, so the host's part of a call,
+// which a training step hides, does not count.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <functional>
-#include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
-#include "engine/device/cuda/check.h"
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/ops/cuda/attention_kernels.h"
+#include "tests/engine/ops/cuda/meter.h"
 
 namespace trimtab {
 namespace {
 
-constexpr int kWarmUp = 5;
-constexpr int kRuns = 30;
 constexpr MemoryTag kTag = MemoryTag::kActivations;
-
-struct DestroyEvent {
-  void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
-};
-using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, DestroyEvent>;
-
-Event MakeEvent() {
-  cudaEvent_t event = nullptr;
-  TRIMTAB_CUDA_CHECK(cudaEventCreate(&event));
-  return Event(event);
-}
-
-// Seconds, the median of kRuns.
-double Time(CudaDevice& device, const std::function<void()>& work) {
-  const Event begin = MakeEvent();
-  const Event end = MakeEvent();
-  const cudaStream_t stream = device.Activate();
-  std::vector<double> seconds;
-  for (int i = 0; i < kWarmUp + kRuns; ++i) {
-    TRIMTAB_CUDA_CHECK(cudaEventRecord(begin.get(), stream));
-    work();
-    TRIMTAB_CUDA_CHECK(cudaEventRecord(end.get(), stream));
-    TRIMTAB_CUDA_CHECK(cudaEventSynchronize(end.get()));
-    float milliseconds = 0;
-    TRIMTAB_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
-    if (i >= kWarmUp) seconds.push_back(milliseconds * 1e-3);
-  }
-  std::nth_element(seconds.begin(), seconds.begin() + kRuns / 2, seconds.end());
-  return seconds[kRuns / 2];
-}
 
 // Random values: a GPU draws less power, and so runs faster, over zeros.
 Tensor Random(Device& device, const Shape& shape, DType dtype, uint32_t seed) {
@@ -65,7 +31,7 @@ Tensor Random(Device& device, const Shape& shape, DType dtype, uint32_t seed) {
 
 void Measure(CudaDevice& device, const AttentionShape& s, DType dtype) {
   const Shape qkv_shape = {s.tokens(), s.qkv_size()};
-  const Shape out_shape = {s.tokens(), s.heads * s.head_size};
+  const Shape out_shape = {s.tokens(), s.out_size()};
   const Tensor qkv = Random(device, qkv_shape, dtype, 1);
   const Tensor dout = Random(device, out_shape, dtype, 2);
   const Tensor out = Tensor::Empty(device, out_shape, dtype, kTag);
@@ -90,7 +56,7 @@ void Measure(CudaDevice& device, const AttentionShape& s, DType dtype) {
         line += " refused: " + refusal;
         continue;
       }
-      const double seconds = Time(device, [&] {
+      const double seconds = MedianSeconds(device, [&] {
         is_forward ? RunAttentionForward(device, implementation, forward)
                    : RunAttentionBackward(device, implementation, backward);
       });

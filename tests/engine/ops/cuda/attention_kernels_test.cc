@@ -50,7 +50,13 @@ std::vector<AttentionShape> Shapes() {
           {.batch = 1, .sequence = 128, .heads = 1, .kv_heads = 1, .head_size = 128},
           {.batch = 1, .sequence = 260, .heads = 2, .kv_heads = 1, .head_size = 128},
           {.batch = 1, .sequence = 37, .heads = 2, .kv_heads = 1, .head_size = 5},
-          {.batch = 1, .sequence = 9, .heads = 1, .kv_heads = 1, .head_size = 300}};
+          {.batch = 1, .sequence = 9, .heads = 1, .kv_heads = 1, .head_size = 300},
+          {.batch = 1,
+           .sequence = 70,
+           .heads = 2,
+           .kv_heads = 2,
+           .head_size = 24,
+           .value_head_size = 16}};
 }
 
 std::vector<float> Normal(int64_t count, uint32_t seed, float deviation) {
@@ -132,38 +138,46 @@ struct Reference {
       return static_cast<size_t>((b * s.sequence + token) * s.qkv_size() + head * size);
     };
     const auto key_head = s.heads + h / (s.heads / s.kv_heads);
-    const auto value_head = key_head + s.kv_heads;
+    const auto value_at = [&](int64_t token) {
+      return at(token, s.heads + s.kv_heads) +
+             static_cast<size_t>(h / (s.heads / s.kv_heads) * s.value_size());
+    };
     const float* query = &qkv[at(t, h)];
-    const auto out_at = static_cast<size_t>(((b * s.sequence + t) * s.heads + h) * size);
+    const auto out_at =
+        static_cast<size_t>((b * s.sequence + t) * s.out_size() + h * s.value_size());
     const float* row_dout = &dout[out_at];
-    const auto dot = [&](const float* x, const float* y) {
+    const auto dot = [](int64_t columns, const float* x, const float* y) {
       double sum = 0;
-      for (int64_t d = 0; d < size; ++d) sum += double{x[d]} * y[d];
+      for (int64_t d = 0; d < columns; ++d) sum += double{x[d]} * y[d];
       return sum;
     };
 
     std::vector<double> scores;
-    for (int64_t u = 0; u <= t; ++u) scores.push_back(dot(query, &qkv[at(u, key_head)]) * scale);
+    for (int64_t u = 0; u <= t; ++u)
+      scores.push_back(dot(size, query, &qkv[at(u, key_head)]) * scale);
     const double highest = *std::max_element(scores.begin(), scores.end());
     double sum = 0;
     for (const double score : scores) sum += std::exp(score - highest);
     log_sum_exp[static_cast<size_t>((b * s.heads + h) * s.sequence + t)] = highest + std::log(sum);
     for (int64_t u = 0; u <= t; ++u) {
       const double weight = Rounded(inner, std::exp(scores[static_cast<size_t>(u)] - highest));
-      for (int64_t d = 0; d < size; ++d)
+      for (int64_t d = 0; d < s.value_size(); ++d)
         out[out_at + static_cast<size_t>(d)] +=
-            weight / sum * qkv[at(u, value_head) + static_cast<size_t>(d)];
+            weight / sum * qkv[value_at(u) + static_cast<size_t>(d)];
     }
-    const double row_sum = dot(&given_out[out_at], row_dout);
+    const double row_sum = dot(s.value_size(), &given_out[out_at], row_dout);
     for (int64_t u = 0; u <= t; ++u) {
       const double probability = std::exp(scores[static_cast<size_t>(u)] - highest) / sum;
-      const double dprobability = dot(row_dout, &qkv[at(u, value_head)]);
+      const double dprobability = dot(s.value_size(), row_dout, &qkv[value_at(u)]);
       const double dscore = Rounded(inner, probability * (dprobability - row_sum)) * scale;
       for (int64_t d = 0; d < size; ++d) {
         const auto i = static_cast<size_t>(d);
         dqkv[at(t, h) + i] += dscore * qkv[at(u, key_head) + i];
         dqkv[at(u, key_head) + i] += dscore * query[i];
-        dqkv[at(u, value_head) + i] += Rounded(inner, probability) * row_dout[i];
+      }
+      for (int64_t d = 0; d < s.value_size(); ++d) {
+        const auto i = static_cast<size_t>(d);
+        dqkv[value_at(u) + i] += Rounded(inner, probability) * row_dout[i];
       }
     }
   }
@@ -206,7 +220,7 @@ class AttentionKernelsTest : public testing::TestWithParam<Case> {
               std::span<const float> dout_values) {
     const DType dtype = GetParam().dtype;
     const Shape qkv_shape = {s.tokens(), s.qkv_size()};
-    const Shape out_shape = {s.tokens(), s.heads * s.head_size};
+    const Shape out_shape = {s.tokens(), s.out_size()};
     const Tensor qkv = Filled(*device_, qkv_shape, dtype, qkv_values);
     const Tensor dout = Filled(*device_, out_shape, dtype, dout_values);
     Results r = {NanFilled(*device_, out_shape, dtype),
@@ -245,7 +259,7 @@ TEST_P(AttentionKernelsTest, MatchesItsFormulaAndDerivative) {
     if (!refusal.empty()) continue;
     ++ran;
     const auto qkv = Normal(s.tokens() * s.qkv_size(), 1, 1.0f);
-    const auto dout = Normal(s.tokens() * s.heads * s.head_size, 2, 1.0f);
+    const auto dout = Normal(s.tokens() * s.out_size(), 2, 1.0f);
     const Results actual = Run(s, qkv, dout);
     const Reference expected = Expected(s, qkv, dout, actual);
     const double tolerance = Tolerance(GetParam());
@@ -279,7 +293,7 @@ TEST_P(AttentionKernelsTest, OwnKernelsGiveEqualBits) {
   const std::string refusal = Refusal(s);
   if (!refusal.empty()) GTEST_SKIP() << refusal;
   const auto qkv = Normal(s.tokens() * s.qkv_size(), 5, 1.0f);
-  const auto dout = Normal(s.tokens() * s.heads * s.head_size, 6, 1.0f);
+  const auto dout = Normal(s.tokens() * s.out_size(), 6, 1.0f);
   const Results first = Run(s, qkv, dout);
   const Results second = Run(s, qkv, dout);
   EXPECT_EQ(Read(first.out), Read(second.out));

@@ -1,4 +1,4 @@
-#include "profiler/child_process.h"
+#include "profiler/launch/child_process.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,0 +1,155 @@
+#include "cost_model/serving_validation/serving_case.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+ServingPrecision PrecisionOf(const std::string& name) {
+  if (name == "fp8") return ServingPrecision::kFp8;
+  if (name == "nvfp4") return ServingPrecision::kNvFp4;
+  if (name == "mxfp4") return ServingPrecision::kMxFp4;
+  if (name == "int4") return ServingPrecision::kInt4;
+  return ServingPrecision::k16Bit;
+}
+
+/// Bytes of a key or value.
+int64_t KvBytes(ServingCase& into) {
+  const std::string& told = into.row.kv_precision;
+  if (!told.empty()) return told == "fp8" ? 1 : 2;
+  // Checkpoints that quantise for this engine carry scales for its cache too.
+  const bool fp8 = into.layout.weights == ServingPrecision::kFp8 ||
+                   into.layout.weights == ServingPrecision::kNvFp4;
+  if (fp8 && into.row.engine == "tensorrt-llm") {
+    into.assumptions.emplace_back("a cache in fp8");
+    return 1;
+  }
+  into.assumptions.emplace_back("a cache in 16 bits");
+  return 2;
+}
+
+int64_t Scaled(int64_t tokens, double by) {
+  return std::max<int64_t>(1, std::llround(static_cast<double>(tokens) * by));
+}
+
+ServingLoad LoadOf(const PublishedServing& row) {
+  ServingLoad load;
+  load.input = Scaled(row.input_tokens, row.mean_length);
+  load.output = Scaled(row.output_tokens, row.mean_length);
+  switch (row.kind) {
+    case ServingKind::kServed:
+      load.kind = ServingLoad::Kind::kServed;
+      load.sequences = row.concurrency;
+      break;
+    case ServingKind::kSaturated:
+      load.kind = ServingLoad::Kind::kSaturated;
+      load.requests = row.requests;
+      break;
+    case ServingKind::kStaticBatch:
+      load.kind = ServingLoad::Kind::kStatic;
+      load.sequences = row.batch;
+      break;
+  }
+  return load;
+}
+
+}  // namespace
+
+ServingRecorder& ServingRecorders::Get(const PublishedServing& row, const ServingLayout& layout) {
+  const std::string key =
+      fmt::format("{} {} {} {} {} {} {}", row.model_name, layout.tp, layout.pp, layout.dp,
+                  Name(layout.weights), layout.only_experts, layout.kv_bytes);
+  for (const auto& [name, recorder] : recorders_) {
+    if (name == key) return *recorder;
+  }
+  recorders_.emplace_back(key, std::make_unique<ServingRecorder>(row.model, layout));
+  return *recorders_.back().second;
+}
+
+ServingBreakdown PriceCase(const ServingCase& of, const ServingGpu& gpu,
+                           const ServingEngine& engine) {
+  const ServingPricer pricer(*of.profile, gpu, engine, of.layout.weights, of.layout.kv_bytes);
+  ServingBreakdown sum;
+  for (const auto& [work, count] : of.work) {
+    const ServingBreakdown step = pricer.Price(work);
+    sum.dense_s += count * step.dense_s;
+    sum.experts_s += count * step.experts_s;
+    sum.head_s += count * step.head_s;
+    sum.attention_s += count * step.attention_s;
+    sum.messages_s += count * step.messages_s;
+    sum.other_s += count * step.other_s;
+    sum.gaps_s += count * step.gaps_s;
+    sum.prompt_floor_s += count * step.prompt_floor_s;
+    sum.host_s += count * step.host_s;
+  }
+  return sum;
+}
+
+bool WaitedForRoom(const ServingCase& of, const ServingGpu& gpu, const ServingEngine& engine) {
+  constexpr double kLeastWait = 2.5;    // seconds: less may be a warm-up
+  constexpr double kLeastShare = 0.04;  // of a request's time: less may be the first requests' alone
+  // Against the time of all prompts in flight, one after the other. All of them come at once in the
+  // beginning alone, and where prompts are computed alone they queue for that too.
+  const double much = engine.policy == PromptPolicy::kAlone ? 1.5 : 0.25;
+  const PublishedServing& row = of.row;
+  if (row.kind != ServingKind::kServed || row.ttft_s < kLeastWait) return false;
+  const double answer = row.tpot_s * row.mean_length * static_cast<double>(row.output_tokens);
+  if (row.ttft_s < kLeastShare * (row.ttft_s + answer)) return false;
+  const ServingPricer pricer(*of.profile, gpu, engine, of.layout.weights, of.layout.kv_bytes);
+  const auto prompts = static_cast<double>(row.concurrency) / static_cast<double>(of.layout.dp);
+  return row.ttft_s > much * prompts * pricer.Price(of.prompt).seconds();
+}
+
+ServingCase CaseOf(const PublishedServing& row, ServingRecorders& recorders) {
+  ServingCase result;
+  result.row = row;
+  if (!row.unsupported.empty()) throw InfeasibleError(row.unsupported);
+  result.profile = FindBuiltinProfile(row.gpu);
+  if (result.profile == nullptr) throw UsageError("no profile of the GPU " + row.gpu);
+  result.engine = ServingEngineOf(row.engine, row.engine_version);
+  if (result.engine == nullptr) throw UsageError("no numbers of the engine " + row.engine);
+  ServingLayout& layout = result.layout;
+  layout.tp = row.tp;
+  layout.pp = row.pp;
+  layout.dp = row.dp;
+  layout.weights = PrecisionOf(row.weight_precision);
+  // These two were made for experts alone: GPT-OSS, Kimi K2.
+  layout.only_experts = row.model.moe.used() && (layout.weights == ServingPrecision::kMxFp4 ||
+                                                 layout.weights == ServingPrecision::kInt4);
+  layout.kv_bytes = KvBytes(result);
+  ServingRecorder& recorder = recorders.Get(row, layout);
+  result.footprint = recorder.footprint();
+  const ServingLoad load = LoadOf(row);
+  result.plan = PlanServing(load, *result.engine, layout, result.footprint,
+                            VisibleMemory(*result.profile));
+  for (const CountedStep& each : result.plan.steps) {
+    result.work.emplace_back(recorder.Record(each.step), each.count);
+  }
+  result.prompt = recorder.Record({.prompts = 1, .prompt_tokens = load.input});
+  if (row.kind == ServingKind::kServed) {
+    result.measured_s = row.tpot_s;
+  } else if (row.output_tokens_per_s > 0) {
+    result.measured_s = result.plan.tokens / row.output_tokens_per_s;
+  } else {
+    result.measured_s = row.ttft_s;
+  }
+  return result;
+}
+
+ServingCases TakeServing(const std::vector<PublishedServing>& rows) {
+  ServingCases taken;
+  ServingRecorders recorders;
+  for (const PublishedServing& row : rows) {
+    try {
+      taken.cases.push_back(CaseOf(row, recorders));
+    } catch (const Error& error) {  // one row says nothing about the others
+      taken.skipped.emplace_back(row.id, error.what());
+    }
+  }
+  return taken;
+}
+
+}  // namespace trimtab

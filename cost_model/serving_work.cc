@@ -1,0 +1,342 @@
+#include "cost_model/serving_work.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/units.h"
+#include "engine/config/rules.h"
+#include "engine/model/gpt_model.h"
+#include "engine/train/trainer.h"
+
+namespace trimtab {
+namespace {
+
+/// Ops of one piece of the pass.
+struct Piece {
+  PieceRecord piece;
+  std::vector<OpRecord> ops{};
+  std::vector<CommRecord> messages{};
+};
+
+class PieceListener final : public Recorder {
+ public:
+  explicit PieceListener(Device& device) : device_(device) { device_.set_recorder(this); }
+  ~PieceListener() override { device_.set_recorder(nullptr); }
+  PieceListener(const PieceListener&) = delete;
+  PieceListener& operator=(const PieceListener&) = delete;
+
+  void EnterPiece(const PieceRecord& piece) override { pieces_.push_back({.piece = piece}); }
+  void BeginOp(const OpRecord& op) override { pieces_.back().ops.push_back(op); }
+  void BeginComm(const CommRecord& message) override {
+    pieces_.back().messages.push_back(message);
+  }
+  void BeginWait(const CommRecord& /*message*/) override {}
+  void End() override {}
+
+  std::vector<Piece> Take() { return std::exchange(pieces_, {}); }
+
+ private:
+  Device& device_;
+  std::vector<Piece> pieces_;
+};
+
+/// Embedding, one layer and head of a model in a layout of tp ranks, on the meta device.
+class LayerModel {
+ public:
+  LayerModel(const ModelConfig& model, int64_t tp, int64_t layer) : run_(RunOf(model, tp)) {
+    RequireLegal(run_);
+    device_ = MakeMetaDevice(/*threads=*/1, DeviceKind::kCuda);
+    parallel_ = MakeMetaContext(run_.layout, /*rank=*/0);
+    const LayerContext context = ContextOf(run_, parallel_, *device_, /*fp8=*/nullptr);
+    model_.emplace(store_, context, ModelChunk{.first_layer = layer, .num_layers = 1});
+    store_.Allocate(*device_, DType::kBf16, DType::kBf16);
+    cache_ = NewPagedCache(*device_, /*blocks=*/1, kBlock, model.num_kv_heads / tp,
+                           model.head_size(), DType::kBf16);
+  }
+
+  std::vector<Piece> Record(const ServingStep& step) {
+    std::vector<PagedSequence> sequences;
+    std::vector<std::vector<int32_t>> blocks;
+    int64_t rows = 0;
+    const auto add = [&](int64_t count, int64_t position) {
+      TRIMTAB_ASSERT(position + count <= kBlock, "a sequence of {} tokens", position + count);
+      sequences.push_back({.first_row = rows, .rows = count, .first_position = position});
+      blocks.push_back({0});
+      rows += count;
+    };
+    for (int64_t i = 0; i < step.sequences; ++i) add(1, step.context);
+    for (int64_t i = 0; i < step.prompts; ++i) add(step.prompt_tokens, step.prompt_position);
+    const PagedRows paged =
+        MakePagedRows(*device_, std::move(sequences), blocks, MemoryTag::kWorkspace);
+    const auto ids = [&](int64_t count) {
+      return Tensor::Empty(*device_, {count}, DType::kI32, MemoryTag::kWorkspace);
+    };
+    PieceListener listener(*device_);
+    model_->Serve({.tokens = ids(rows),
+                   .hidden = {},
+                   .rows = &paged,
+                   .caches = std::span(&cache_, 1),
+                   .outputs = ids(step.sequences + step.prompts)});
+    return listener.Take();
+  }
+
+  const ParameterStore& store() const { return store_; }
+
+ private:
+  static constexpr int64_t kBlock = int64_t{1} << 24;  // one block for any sequence: no memory here
+
+  static RunConfig RunOf(const ModelConfig& model, int64_t tp) {
+    RunConfig run;
+    run.model = model;
+    run.layout.tp = tp;
+    run.layout.precision = Precision::kBf16;
+    run.device = "cuda";
+    run.sequence_length = model.position == PositionKind::kLearned ? model.max_sequence_length : 1;
+    run.routing.force_balance = true;
+    return run;
+  }
+
+  RunConfig run_;
+  std::unique_ptr<Device> device_;
+  ParallelContext parallel_;
+  ParameterStore store_;
+  std::optional<GptModel> model_;
+  PagedCache cache_;
+};
+
+/// The model without experts: where a layer has some, with the smallest MLP in their place, to see
+/// what the rest of it does.
+ModelConfig WithoutExperts(const ModelConfig& model, int64_t tp, const LayerKind& kind) {
+  ModelConfig dense = model;
+  dense.moe = {};
+  if (kind.moe) dense.ffn_hidden_size = tp;
+  return dense;
+}
+
+bool IsNorm(const OpRecord& op) {
+  return op.kind == OpKind::kLayerNormForward || op.kind == OpKind::kRmsNormForward;
+}
+
+/// Where the second half of a layer begins: at its second norm.
+size_t SecondHalf(const std::vector<OpRecord>& ops) {
+  const auto first = std::find_if(ops.begin(), ops.end(), IsNorm);
+  const auto second = std::find_if(first + 1, ops.end(), IsNorm);
+  TRIMTAB_ASSERT(second != ops.end(), "a layer of {} ops without a second norm", ops.size());
+  return static_cast<size_t>(second - ops.begin());
+}
+
+/// Layers that are alike.
+struct LayerGroup {
+  LayerKind kind;
+  double count = 0;
+  std::unique_ptr<LayerModel> dense{};    // in the layout, with an MLP
+  std::unique_ptr<LayerModel> experts{};  // on one rank; null without
+};
+
+}  // namespace
+
+struct ServingRecorder::State {
+  ModelConfig model;
+  ServingLayout layout;
+  std::vector<LayerGroup> groups;
+  ServingFootprint footprint;
+
+  void AddProduct(ServingProduct::Kind kind, const OpRecord& op, double count, double share,
+                  ServingWork& work) const {
+    const int64_t products = op.kind == OpKind::kGroupedGemm ? op.dims[3] : 1;
+    const bool layer = kind != ServingProduct::Kind::kHead;
+    const bool low = kind == ServingProduct::Kind::kExperts || !layout.only_experts;
+    work.products.push_back({.kind = kind,
+                             .low_precision = layer && low,
+                             .weights = static_cast<double>(products * op.dims[1] * op.dims[2]) *
+                                        share,
+                             .flops = static_cast<double>(op.flops) * share,
+                             .count = count});
+  }
+
+  /// `share`: of products that the ranks of the layout divide among them.
+  void AddOp(const OpRecord& op, ServingProduct::Kind kind, double count, double share,
+             const ServingStep& step, ServingWork& work) const {
+    work.ops += count;
+    switch (op.kind) {
+      case OpKind::kGemm:
+        return AddProduct(kind, op, count, share, work);
+      case OpKind::kGroupedGemm: {
+        AddProduct(ServingProduct::Kind::kExperts, op, count, share, work);
+        work.products.back().weights /= static_cast<double>(layout.dp);
+        return;
+      }
+      case OpKind::kPagedAttention: {
+        const int64_t rows = op.dims[0] * op.dims[1] * op.dims[2];
+        const int64_t read = op.bytes - 2 * rows * SizeOf(op.dtype);
+        work.kv_values += count * static_cast<double>(read) / SizeOf(op.dtype);
+        const auto decoded = static_cast<double>(step.sequences) / static_cast<double>(op.dims[0]);
+        work.attention_flops += step.prompts > 0 ? count * static_cast<double>(op.flops) : 0;
+        // What rows of prompts share of the queries and results goes with the other traffic.
+        work.other_bytes += count * static_cast<double>(2 * rows * SizeOf(op.dtype)) * (1 - decoded);
+        return;
+      }
+      default:
+        work.other_bytes += count * static_cast<double>(op.bytes) *
+                            (op.kind == OpKind::kGatedActivationForward ? share : 1);
+    }
+  }
+
+  void AddMessages(const Piece& piece, double count, ServingWork& work) const {
+    for (const CommRecord& message : piece.messages) {
+      work.messages.push_back(
+          {.ranks = message.ranks, .bytes = static_cast<double>(message.bytes), .count = count});
+    }
+  }
+
+  void AddPiece(const Piece& piece, size_t begin, size_t end, double count, double share,
+                const ServingStep& step, ServingWork& work) const {
+    const auto kind = piece.piece.kind == PieceKind::kHead ? ServingProduct::Kind::kHead
+                                                           : ServingProduct::Kind::kDense;
+    for (size_t i = begin; i < end; ++i) AddOp(piece.ops[i], kind, count, share, step, work);
+  }
+
+  void AddLayer(const LayerGroup& group, const Piece& dense, const ServingStep& step,
+                ServingWork& work) const {
+    AddMessages(dense, group.count, work);
+    work.layers += group.count;
+    if (!group.experts) {
+      return AddPiece(dense, 0, dense.ops.size(), group.count, 1, step, work);
+    }
+    AddPiece(dense, 0, SecondHalf(dense.ops), group.count, 1, step, work);
+    const Piece experts = group.experts->Record(step).at(1);
+    AddPiece(experts, SecondHalf(experts.ops), experts.ops.size(), group.count,
+             1.0 / static_cast<double>(layout.tp), step, work);
+    work.expert_layers += group.count;
+    if (layout.dp == 1) return;
+    // Every rank's tokens go to those who hold their experts, and come back.
+    const int64_t bytes = layout.dp * step.tokens() * model.hidden_size * SizeOf(DType::kBf16);
+    work.messages.push_back({.ranks = layout.tp * layout.dp,
+                             .bytes = static_cast<double>(bytes),
+                             .count = group.count});
+  }
+
+  /// Bytes of a parameter's elements.
+  double BytesOf(const Parameter& parameter) const {
+    const bool experts = parameter.spec.grid == Grid::kExperts;
+    const bool low = parameter.spec.multiplied > 0 && (experts || !layout.only_experts);
+    return static_cast<double>(parameter.numel()) *
+           BytesPerWeight(low ? layout.weights : ServingPrecision::k16Bit);
+  }
+
+  /// Bytes of the weights of a layer on this rank.
+  double LayerBytes(const LayerGroup& group) const {
+    double bytes = 0;
+    for (const Parameter* each : group.dense->store().parameters()) {
+      if (each->spec.name.view().starts_with("decoder.layers.")) bytes += BytesOf(*each);
+    }
+    if (!group.experts) return bytes;
+    for (const Parameter* each : group.experts->store().parameters()) {
+      if (each->spec.name.view().find(".mlp.") == std::string_view::npos) continue;
+      const bool experts = each->spec.grid == Grid::kExperts;
+      bytes += BytesOf(*each) / static_cast<double>(layout.tp * (experts ? layout.dp : 1));
+    }
+    return bytes;
+  }
+
+  void Measure() {
+    double layers = 0;
+    for (const LayerGroup& group : groups) {
+      const double bytes = LayerBytes(group);
+      layers += group.count * bytes;
+      footprint.windows |= group.kind.sliding_window > 0;
+    }
+    const double tables = model.tied_embeddings ? 1 : 2;
+    const auto table = static_cast<double>(model.padded_vocab_size(layout.tp) / layout.tp *
+                                           model.hidden_size * SizeOf(DType::kBf16));
+    const auto pp = static_cast<double>(layout.pp);
+    footprint.weight_bytes = layers / pp + (layout.pp == 1 ? tables : 1) * table;
+    footprint.kv_bytes_per_token =
+        static_cast<double>(model.num_layers * 2 * model.num_kv_heads / layout.tp *
+                            model.head_size() * layout.kv_bytes) /
+        pp;
+  }
+};
+
+std::string_view Name(ServingPrecision precision) {
+  static constexpr std::array<std::string_view, 5> kNames = {"bf16", "fp8", "nvfp4", "mxfp4",
+                                                             "int4"};
+  return kNames[static_cast<size_t>(precision)];
+}
+
+double BytesPerWeight(ServingPrecision precision) {
+  static constexpr std::array<double, 5> kBytes = {2, 1, 0.5 + 1.0 / 16, 0.5 + 1.0 / 32,
+                                                   0.5 + 2.0 / 32};
+  return kBytes[static_cast<size_t>(precision)];
+}
+
+ServingRecorder::ServingRecorder(const ModelConfig& model, const ServingLayout& layout)
+    : state_(std::make_unique<State>()) {
+  State& state = *state_;
+  state.model = model;
+  state.layout = layout;
+  if (model.num_kv_heads % layout.tp != 0) {
+    // Ranks beyond the heads of keys and values hold copies of them.
+    state.model.num_kv_heads = layout.tp;
+  }
+  if (model.num_heads % layout.tp != 0) {
+    throw InfeasibleError(
+        fmt::format("tp is {}, and the model has {} heads", layout.tp, model.num_heads));
+  }
+  if (model.moe.used() && model.block != BlockKind::kSequential) {
+    throw InfeasibleError("experts in blocks that are not sequential");
+  }
+  if (layout.pp > model.num_layers) {
+    throw InfeasibleError(
+        fmt::format("pp is {}, and the model has {} layers", layout.pp, model.num_layers));
+  }
+  for (int64_t layer = 0; layer < model.num_layers; ++layer) {
+    const LayerKind kind = model.layer_kind(layer);
+    const auto found = std::find_if(state.groups.begin(), state.groups.end(),
+                                    [&](const LayerGroup& each) { return each.kind == kind; });
+    if (found != state.groups.end()) {
+      ++found->count;
+      continue;
+    }
+    LayerGroup& group = state.groups.emplace_back();
+    group.kind = kind;
+    group.count = 1;
+    group.dense = std::make_unique<LayerModel>(WithoutExperts(state.model, layout.tp, kind),
+                                               layout.tp, layer);
+    if (kind.moe) group.experts = std::make_unique<LayerModel>(model, /*tp=*/1, layer);
+  }
+  state.Measure();
+}
+
+ServingRecorder::~ServingRecorder() = default;
+
+ServingWork ServingRecorder::Record(const ServingStep& step) {
+  const State& state = *state_;
+  ServingWork work;
+  const auto ranks = static_cast<double>(state.layout.dp);
+  work.all_tokens = ranks * static_cast<double>(step.tokens());
+  work.sequences = ranks * static_cast<double>(step.sequences + step.prompts);
+  work.prompt_tokens = static_cast<double>(step.prompts * step.prompt_tokens);
+  if (state.model.moe.used()) {
+    work.routed_share = static_cast<double>(state.model.moe.router_topk) /
+                        static_cast<double>(state.model.moe.num_experts);
+  }
+  for (const LayerGroup& group : state.groups) {
+    const std::vector<Piece> pieces = group.dense->Record(step);
+    TRIMTAB_ASSERT(pieces.size() == 3, "{} pieces of embedding, layer, head", pieces.size());
+    state.AddLayer(group, pieces[1], step, work);
+    if (&group != &state.groups.front()) continue;
+    for (const size_t end : {size_t{0}, size_t{2}}) {
+      state.AddMessages(pieces[end], 1, work);
+      state.AddPiece(pieces[end], 0, pieces[end].ops.size(), 1, 1, step, work);
+    }
+  }
+  return work;
+}
+
+const ServingFootprint& ServingRecorder::footprint() const { return state_->footprint; }
+
+}  // namespace trimtab

@@ -1,0 +1,19 @@
+// Byte-level tokenizers from Hugging Face's tokenizer.json: those of GPT-2, Llama 3, Qwen and
+// others.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/data/tokenizer.h"
+#include "engine/data/tokenizer_config.h"
+
+namespace trimtab {
+
+/// `content` is that of a tokenizer.json, `path` names it in messages. Where `config` does not say
+/// which token ends a document, it is the only special token there is.
+/// Throws InputError with the JSON path of what is not understood.
+std::unique_ptr<Tokenizer> MakeHuggingFaceTokenizer(std::string content, const std::string& path,
+                                                    TokenizerConfig config);
+
+}  // namespace trimtab

@@ -1,0 +1,59 @@
+// What a Hugging Face tokenizer.json says, for the kind that is read: byte-level byte-pair
+// encoding.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/data/byte_pair_merger.h"
+#include "engine/data/normal_form.h"
+#include "engine/data/pattern.h"
+#include "engine/data/special_tokens.h"
+
+namespace trimtab {
+
+/// One way to cut a text into smaller parts, each of which the next step cuts on.
+struct SplitStep {
+  Pattern pattern;
+  bool keep_matches = true;
+  bool keep_gaps = true;     // what lies between the matches
+  bool space_first = false;  // put one before a part that does not begin with one
+};
+
+/// A vocabulary and the rules that apply it.
+struct HuggingFaceVocabulary {
+  /// By id, the bytes each token stands for; nothing where an id is not used.
+  std::vector<std::optional<std::string>> tokens;
+  std::vector<bool> special;  // by id: stands for nothing in a text
+  std::array<int32_t, 256> byte_ids{};
+  BytePairMerger merges;
+  bool whole_words_first =
+      false;  // `ignore_merges`: a word that is a token is not merged from bytes
+
+  /// Tokens that are found by name, before the text is normalised and after. Of both the special
+  /// ones, where names of special tokens mean them, and the others, which always do.
+  struct Added {
+    SpecialTokens all;
+    SpecialTokens not_special;
+  };
+  Added before_normalizing;
+  Added after_normalizing;
+
+  std::vector<NormalForm> normal_forms;
+  std::vector<SplitStep> steps;
+  std::vector<int32_t> prompt_prefix;
+
+  std::optional<int32_t> SpecialId(std::string_view name) const;
+  /// The names of all special tokens, in the order of the file.
+  std::vector<std::string> special_names;
+};
+
+/// Reads the text of a tokenizer.json; `name` is that of the file in messages. What is not
+/// understood is refused with its JSON path: nothing is guessed and nothing left out. (Truncation
+/// and padding are of calls, not of the vocabulary, and do not apply.) Throws InputError.
+HuggingFaceVocabulary ReadHuggingFaceVocabulary(const std::string& text, const std::string& name);
+
+}  // namespace trimtab

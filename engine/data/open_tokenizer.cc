@@ -1,0 +1,98 @@
+#include "engine/data/open_tokenizer.h"
+
+#include <filesystem>
+
+#include "engine/base/error.h"
+#include "engine/base/io/file.h"
+#include "engine/config/strict_json.h"
+#include "engine/data/hugging_face_tokenizer.h"
+#include "engine/data/indexed_dataset.h"
+#include "engine/data/sentencepiece_tokenizer.h"
+#include "engine/data/tokenizer_config.h"
+
+namespace trimtab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kJsonFile[] = "tokenizer.json";
+constexpr char kModelFile[] = "tokenizer.model";
+constexpr char kTemplateFile[] = "chat_template.jinja";
+
+bool IsFile(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+/// The file that describes the tokenizer `source`.
+fs::path FileOf(const std::string& source) {
+  std::error_code ignored;
+  if (!fs::is_directory(source, ignored)) return source;
+  for (const char* name : {kModelFile, kJsonFile}) {
+    if (IsFile(fs::path(source) / name)) return fs::path(source) / name;
+  }
+  throw InputError(fmt::format("{}: no tokenizer in this folder; expected a {} or a {}", source,
+                               kModelFile, kJsonFile));
+}
+
+TokenizerConfig ConfigBeside(const fs::path& file) {
+  TokenizerConfig config;
+  const fs::path path = file.parent_path() / kTokenizerConfigFile;
+  if (IsFile(path)) {
+    config = ReadTokenizerConfig(ReadTextFile(path.string(), kMaxJsonBytes), path.string());
+  }
+  const fs::path jinja = file.parent_path() / kTemplateFile;
+  if (IsFile(jinja)) config.chat_template = ReadTextFile(jinja.string(), kMaxJsonBytes);
+  return config;
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> OpenTokenizer(const std::string& source) {
+  if (source == "byte") return MakeByteTokenizer();
+  const fs::path file = FileOf(source);
+  const std::string extension = file.extension().string();
+  if (extension != ".json" && extension != ".model") {
+    throw InputError(
+        fmt::format("{}: expected 'byte', a tokenizer.json, a tokenizer.model, or a "
+                    "folder with one",
+                    source));
+  }
+  std::string content = ReadTextFile(file.string(), kMaxJsonBytes);
+  TokenizerConfig config = ConfigBeside(file);
+  if (extension == ".json") {
+    return MakeHuggingFaceTokenizer(std::move(content), file.string(), std::move(config));
+  }
+  return MakeSentencePieceTokenizer(std::move(content), file.string(), std::move(config));
+}
+
+bool HasTokenizer(const std::string& folder) {
+  return IsFile(fs::path(folder) / kModelFile) || IsFile(fs::path(folder) / kJsonFile);
+}
+
+std::string TokenizerFolderOf(const std::string& prefix) { return prefix + ".tokenizer"; }
+
+std::unique_ptr<Tokenizer> OpenDatasetTokenizer(const std::string& prefix) {
+  const std::optional<DatasetInfo> info = ReadDatasetInfo(prefix);
+  if (!info) {
+    throw InputError(
+        fmt::format("{}.json: no such file; expected it to name the tokenizer of the "
+                    "dataset",
+                    prefix));
+  }
+  if (info->tokenizer == "byte") return MakeByteTokenizer();
+  return OpenTokenizer(TokenizerFolderOf(prefix));
+}
+
+void WriteTokenizer(const Tokenizer& tokenizer, const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw StorageError(fmt::format("{}: {}", folder, error.message()));
+  for (const TokenizerFile& file : tokenizer.files()) {
+    AtomicFile out((fs::path(folder) / file.name).string());
+    out.Append(std::string_view(file.content));
+    out.Commit();
+  }
+}
+
+}  // namespace trimtab

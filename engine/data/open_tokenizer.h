@@ -1,0 +1,30 @@
+// Finding a tokenizer: by a name on the command line, in a folder, beside a dataset.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/data/tokenizer.h"
+
+namespace trimtab {
+
+/// `source` is "byte", a file tokenizer.json (Hugging Face) or tokenizer.model (SentencePiece),
+/// known by how its name ends, or a folder with one; of both the latter, which is the original.
+/// What tokenizer_config.json and chat_template.jinja in the same folder say holds too.
+/// Throws InputError.
+std::unique_ptr<Tokenizer> OpenTokenizer(const std::string& source);
+
+/// Whether `folder` has the files of a tokenizer.
+bool HasTokenizer(const std::string& folder);
+
+/// The folder beside dataset PREFIX that has its tokenizer's files; those of "byte" have none.
+std::string TokenizerFolderOf(const std::string& prefix);
+
+/// The tokenizer that made the dataset PREFIX. Throws InputError when the dataset does not say.
+std::unique_ptr<Tokenizer> OpenDatasetTokenizer(const std::string& prefix);
+
+/// Writes the tokenizer's files into `folder`, each whole or not at all, and makes the folder if it
+/// is not there. OpenTokenizer(folder) makes the same ids. Throws StorageError.
+void WriteTokenizer(const Tokenizer& tokenizer, const std::string& folder);
+
+}  // namespace trimtab

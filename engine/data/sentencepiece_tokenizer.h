@@ -1,0 +1,18 @@
+// Tokenizers that SentencePiece trained: those of Llama 2, Mistral, Gemma and others.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/data/tokenizer.h"
+#include "engine/data/tokenizer_config.h"
+
+namespace trimtab {
+
+/// `content` is that of a tokenizer.model, `path` names it in messages. Where `config` does not say
+/// them, a document ends with the model's own end of sentence, and prompts begin with its beginning
+/// of sentence if it has one. Throws InputError.
+std::unique_ptr<Tokenizer> MakeSentencePieceTokenizer(std::string content, const std::string& path,
+                                                      TokenizerConfig config);
+
+}  // namespace trimtab

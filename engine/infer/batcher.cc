@@ -1,0 +1,287 @@
+#include "engine/infer/batcher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/units.h"
+#include "engine/infer/lookup.h"
+#include "engine/infer/sampler.h"
+
+namespace trimtab {
+
+struct Batcher::Sequence {
+  RequestId id = 0;
+  GenerationRequest request;
+  std::vector<int32_t> tokens;  // of the prompt, and the new ones
+  int64_t computed = 0;         // of these, whose keys and values are in the cache
+  std::vector<int32_t> blocks;
+  std::vector<BlockPool::ChainId> chains;  // of the blocks that are registered, the first ones
+  double arrived_s = 0;
+
+  int64_t length() const { return std::ssize(tokens); }
+  int64_t new_tokens() const { return length() - std::ssize(request.prompt); }
+  int64_t due() const { return length() - computed; }
+  /// Whether only the last token is due: it goes on by one.
+  bool decodes() const { return due() == 1 && new_tokens() > 0; }
+};
+
+Batcher::Batcher(const BatcherOptions& options, StepRunner& runner, const Clock& clock)
+    : options_(options), runner_(runner), clock_(clock), pool_(options.blocks) {
+  const EngineLimits& limits = options_.limits;
+  TRIMTAB_ASSERT(limits.sequences > 0 && limits.tokens_per_step > 0 && limits.sequence_length > 0,
+                 "limits of {} sequences, {} tokens per step, {} tokens", limits.sequences,
+                 limits.tokens_per_step, limits.sequence_length);
+  TRIMTAB_ASSERT(limits.tokens_per_step >= limits.sequences, "{} tokens per step for {} sequences",
+                 limits.tokens_per_step, limits.sequences);
+  TRIMTAB_ASSERT(BlocksFor(limits.sequence_length) <= options_.blocks,
+                 "{} blocks of {} tokens for sequences of {}", options_.blocks, options_.block_size,
+                 limits.sequence_length);
+  metrics_.total_blocks = options_.blocks;
+}
+
+Batcher::~Batcher() = default;
+
+int64_t Batcher::BlocksFor(int64_t tokens) const { return CeilDiv(tokens, options_.block_size); }
+
+std::variant<RequestId, Refusal> Batcher::AddRequest(GenerationRequest request) {
+  const auto refuse = [this](std::string reason, bool busy = false) {
+    ++metrics_.refused_requests;
+    return Refusal{std::move(reason), busy};
+  };
+  const auto prompt = std::ssize(request.prompt);
+  if (prompt == 0) return refuse("the prompt is empty; expected at least one token");
+  if (request.max_tokens < 1) {
+    return refuse(fmt::format("{} new tokens; expected at least 1", request.max_tokens));
+  }
+  if (prompt >= options_.limits.sequence_length) {
+    return refuse(fmt::format("a prompt of {} tokens; expected fewer than {}", prompt,
+                              options_.limits.sequence_length));
+  }
+  for (const int32_t token : request.prompt) {
+    if (token >= 0 && token < vocab_size()) continue;
+    return refuse(fmt::format("token {} in the prompt; expected 0 to {}", token, vocab_size() - 1));
+  }
+  if (std::ssize(waiting_) >= options_.limits.waiting) {
+    return refuse(fmt::format("{} requests wait already", waiting_.size()), /*busy=*/true);
+  }
+  auto sequence = std::make_unique<Sequence>();
+  sequence->id = ++last_id_;
+  sequence->tokens = request.prompt;
+  sequence->request = std::move(request);
+  sequence->arrived_s = clock_.Now();
+  waiting_.push_back(std::move(sequence));
+  return last_id_;
+}
+
+bool Batcher::Abort(RequestId id) {
+  const auto has_id = [id](const SequencePtr& each) { return each->id == id; };
+  const auto running = std::find_if(running_.begin(), running_.end(), has_id);
+  const auto waiting = std::find_if(waiting_.begin(), waiting_.end(), has_id);
+  if (running != running_.end()) {
+    ReleaseBlocks(**running);
+    running_.erase(running);
+  } else if (waiting != waiting_.end()) {
+    waiting_.erase(waiting);
+  } else {
+    return false;
+  }
+  ++metrics_.aborted_requests;
+  return true;
+}
+
+EngineMetrics Batcher::metrics() const {
+  EngineMetrics now = metrics_;
+  now.running = std::ssize(running_);
+  now.waiting = std::ssize(waiting_);
+  now.used_blocks = pool_.used();
+  return now;
+}
+
+double Batcher::longest_wait_s() const {
+  return waiting_.empty() ? 0 : clock_.Now() - waiting_.front()->arrived_s;
+}
+
+void Batcher::ReleaseBlocks(Sequence& sequence) {
+  // The last ones first: what others are likelier to share stays longer.
+  while (!sequence.blocks.empty()) {
+    pool_.Release(sequence.blocks.back());
+    sequence.blocks.pop_back();
+  }
+  sequence.chains.clear();
+  sequence.computed = 0;
+}
+
+void Batcher::Preempt() {
+  SequencePtr last = std::move(running_.back());
+  running_.pop_back();
+  ReleaseBlocks(*last);
+  ++metrics_.preemptions;
+  // All that wait came later: sequences are admitted in order.
+  waiting_.push_front(std::move(last));
+}
+
+bool Batcher::Reserve(Sequence& sequence, int64_t tokens) {
+  while (std::ssize(sequence.blocks) < BlocksFor(tokens)) {
+    if (const auto block = pool_.Allocate()) {
+      sequence.blocks.push_back(*block);
+      continue;
+    }
+    const bool own = running_.back().get() == &sequence;
+    Preempt();
+    if (own) return false;
+  }
+  return true;
+}
+
+void Batcher::TakePrefix(Sequence& sequence) {
+  if (!options_.prefix_cache) return;
+  const int64_t size = options_.block_size;
+  BlockPool::ChainId chain = 0;
+  // The last token is computed in any case: its logits are wanted.
+  for (int64_t begin = 0; begin + size < sequence.length(); begin += size) {
+    const auto first = sequence.tokens.begin() + begin;
+    const auto found = pool_.Acquire(chain, {first, first + size});
+    if (!found) break;
+    chain = found->chain;
+    sequence.blocks.push_back(found->block);
+    sequence.chains.push_back(chain);
+    sequence.computed += size;
+  }
+}
+
+void Batcher::RegisterFullBlocks(Sequence& sequence) {
+  if (!options_.prefix_cache) return;
+  const int64_t size = options_.block_size;
+  while ((std::ssize(sequence.chains) + 1) * size <= sequence.computed) {
+    const size_t index = sequence.chains.size();
+    const BlockPool::ChainId before = index == 0 ? 0 : sequence.chains.back();
+    const auto first = sequence.tokens.begin() + static_cast<int64_t>(index) * size;
+    sequence.chains.push_back(
+        pool_.Register(sequence.blocks[index], before, {first, first + size}));
+  }
+}
+
+void Batcher::Admit(int64_t& budget, std::vector<Due>& due) {
+  while (!waiting_.empty() && budget > 0 && std::ssize(running_) < options_.limits.sequences) {
+    Sequence& sequence = *waiting_.front();
+    TakePrefix(sequence);
+    // With room for the token that follows, or it would soon be preempted.
+    if (BlocksFor(sequence.length() + 1) - std::ssize(sequence.blocks) > pool_.available()) {
+      ReleaseBlocks(sequence);
+      return;
+    }
+    metrics_.cached_tokens += sequence.computed;
+    running_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+    // There are enough, so that nobody is preempted.
+    Reserve(sequence, sequence.length());
+    const int64_t tokens = std::min(budget, sequence.due());
+    budget -= tokens;
+    due.push_back({&sequence, tokens});
+  }
+}
+
+std::vector<Batcher::Due> Batcher::PlanStep() {
+  int64_t budget = options_.limits.tokens_per_step;
+  std::vector<Due> due;
+  // Preemption takes from the end, which is where those are that have not been planned yet.
+  for (size_t i = 0; i < running_.size(); ++i) {
+    Sequence& sequence = *running_[i];
+    if (!sequence.decodes()) continue;
+    Due next = {&sequence, 1};
+    const auto others = std::ssize(running_) - static_cast<int64_t>(i) - 1;
+    const int64_t left = std::min({options_.lookup_tokens, budget - 1 - others,
+                                   options_.limits.sequence_length - sequence.length() - 1,
+                                   sequence.request.max_tokens - sequence.new_tokens() - 1});
+    next.proposed = LookUpContinuation(sequence.tokens, left);
+    const auto wanted = sequence.length() + std::ssize(next.proposed);
+    if (BlocksFor(wanted) - std::ssize(sequence.blocks) > pool_.available()) {
+      next.proposed.clear();  // nobody is preempted for a guess
+    }
+    if (!Reserve(sequence, sequence.length() + std::ssize(next.proposed))) break;
+    budget -= 1 + std::ssize(next.proposed);
+    due.push_back(std::move(next));
+  }
+  for (const SequencePtr& sequence : running_) {
+    if (sequence->decodes() || budget == 0) continue;
+    const int64_t tokens = std::min(budget, sequence->due());
+    budget -= tokens;
+    due.push_back({sequence.get(), tokens});
+  }
+  Admit(budget, due);
+  return due;
+}
+
+FinishReason Batcher::Ends(const Sequence& sequence, int32_t token) const {
+  const std::vector<int32_t>& stops = sequence.request.stop_tokens;
+  if (std::find(stops.begin(), stops.end(), token) != stops.end()) return FinishReason::kStop;
+  const bool full = sequence.new_tokens() + 1 >= sequence.request.max_tokens ||
+                    sequence.length() + 1 >= options_.limits.sequence_length;
+  return full ? FinishReason::kLength : FinishReason::kNone;
+}
+
+RequestUpdate Batcher::Advance(const Due& due, std::span<const float> logits) {
+  Sequence& sequence = *due.sequence;
+  RequestUpdate update = {.id = sequence.id};
+  if (!sequence.decodes()) metrics_.prompt_tokens += due.tokens;
+  sequence.computed += due.tokens;
+  metrics_.proposed_tokens += std::ssize(due.proposed);
+  const auto vocab = static_cast<size_t>(vocab_size());
+  // Each proposed token stands as long as it is the one that is chosen.
+  for (size_t row = 0; (row + 1) * vocab <= logits.size(); ++row) {
+    SampledToken next =
+        SampleToken(logits.subspan(row * vocab, vocab), sequence.tokens, sequence.request.sampling);
+    update.finish = Ends(sequence, next.id);
+    if (update.finish == FinishReason::kStop) break;
+    const bool foreseen = row < due.proposed.size() && due.proposed[row] == next.id;
+    sequence.tokens.push_back(next.id);
+    ++metrics_.generated_tokens;
+    update.tokens.push_back(std::move(next));
+    if (update.finish != FinishReason::kNone || !foreseen) break;
+    ++sequence.computed;
+    ++metrics_.accepted_tokens;
+  }
+  RegisterFullBlocks(sequence);
+  return update;
+}
+
+std::vector<RequestUpdate> Batcher::Step() {
+  const std::vector<Due> all_due = PlanStep();
+  if (all_due.empty()) return {};
+  StepPlan plan;
+  for (const Due& due : all_due) {
+    const Sequence& sequence = *due.sequence;
+    const auto first = sequence.tokens.begin() + sequence.computed;
+    PlannedSequence planned = {.tokens = {first, first + due.tokens},
+                               .first_position = sequence.computed,
+                               .blocks = sequence.blocks,
+                               .logits = 0};
+    if (due.tokens == sequence.due()) planned.logits = 1 + std::ssize(due.proposed);
+    planned.tokens.insert(planned.tokens.end(), due.proposed.begin(), due.proposed.end());
+    plan.sequences.push_back(std::move(planned));
+  }
+  const std::vector<float> logits = runner_.Run(plan);
+  ++metrics_.steps;
+  std::vector<RequestUpdate> updates;
+  std::span<const float> rest = logits;
+  for (size_t i = 0; i < all_due.size(); ++i) {
+    const auto count = static_cast<size_t>(plan.sequences[i].logits * vocab_size());
+    RequestUpdate update = Advance(all_due[i], rest.first(count));
+    rest = rest.subspan(count);
+    if (count > 0) updates.push_back(std::move(update));
+  }
+  std::sort(updates.begin(), updates.end(),
+            [](const RequestUpdate& a, const RequestUpdate& b) { return a.id < b.id; });
+  for (const RequestUpdate& update : updates) {
+    if (update.finish == FinishReason::kNone) continue;
+    const auto done = std::find_if(running_.begin(), running_.end(),
+                                   [&](const SequencePtr& each) { return each->id == update.id; });
+    ReleaseBlocks(**done);
+    running_.erase(done);
+    ++metrics_.finished_requests;
+  }
+  return updates;
+}
+
+}  // namespace trimtab

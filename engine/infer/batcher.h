@@ -1,0 +1,85 @@
+// Batcher: continuous batching over a paged cache (Yu et al., Orca, OSDI 2022; Kwon et al.,
+// PagedAttention, arXiv:2309.06180). It decides what each step works on; a StepRunner does the
+// work.
+//
+// Requests are served in the order in which they came. Every step first brings on each running
+// sequence whose prompt is done by one token, then fills up with prompts, in chunks where they do
+// not fit. A waiting request is admitted when the cache has blocks for all the tokens it has so
+// far. When blocks run out, the sequence that came last gives up its own and waits again, at the
+// front; it computes them anew later, from the tokens that it has, so its text stays the same.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <span>
+
+#include "engine/infer/block_pool.h"
+#include "engine/infer/clock.h"
+#include "engine/infer/engine.h"
+#include "engine/infer/step_plan.h"
+
+namespace trimtab {
+
+struct BatcherOptions {
+  EngineLimits limits{};    // sequence_length above 0
+  int64_t block_size = 16;  // tokens
+  int64_t blocks = 0;       // of the cache
+  bool prefix_cache = true;
+  int64_t lookup_tokens = 0;  // proposed by n-gram look-up (lookup.h), per step; 0 = none
+};
+
+class Batcher final : public Engine {
+ public:
+  /// `runner` and `clock` must outlive it.
+  Batcher(const BatcherOptions& options, StepRunner& runner, const Clock& clock);
+  ~Batcher() override;
+
+  std::variant<RequestId, Refusal> AddRequest(GenerationRequest request) override;
+  std::vector<RequestUpdate> Step() override;
+  bool Abort(RequestId id) override;
+  bool HasWork() const override { return !running_.empty() || !waiting_.empty(); }
+  EngineMetrics metrics() const override;
+  const EngineLimits& limits() const override { return options_.limits; }
+  int64_t vocab_size() const override { return runner_.vocab_size(); }
+
+  /// How long the request that came first of those that wait has waited, in seconds; 0 without.
+  double longest_wait_s() const;
+
+ private:
+  struct Sequence;
+  using SequencePtr = std::unique_ptr<Sequence>;
+
+  /// What a step does with one running sequence.
+  struct Due {
+    Sequence* sequence;
+    int64_t tokens = 0;               // of its own, from `computed` on
+    std::vector<int32_t> proposed{};  // beyond its own
+  };
+
+  std::vector<Due> PlanStep();
+  /// Makes sure that the sequence has blocks for its first `tokens` tokens; takes them from those
+  /// that came later if need be. False when it has lost its own instead.
+  bool Reserve(Sequence& sequence, int64_t tokens);
+  void Admit(int64_t& budget, std::vector<Due>& due);
+  /// Takes what the prefix cache has of the sequence's tokens.
+  void TakePrefix(Sequence& sequence);
+  void RegisterFullBlocks(Sequence& sequence);
+  void Preempt();
+  void ReleaseBlocks(Sequence& sequence);
+  int64_t BlocksFor(int64_t tokens) const;
+  /// The tokens that follow from the logits of what was due [rows, V].
+  RequestUpdate Advance(const Due& due, std::span<const float> logits);
+  /// Whether the sequence ends, now that `token` follows it.
+  FinishReason Ends(const Sequence& sequence, int32_t token) const;
+
+  BatcherOptions options_;
+  StepRunner& runner_;
+  const Clock& clock_;
+  BlockPool pool_;
+  std::vector<SequencePtr> running_;  // in the order of their ids
+  std::deque<SequencePtr> waiting_;   // likewise
+  RequestId last_id_ = 0;
+  EngineMetrics metrics_;
+};
+
+}  // namespace trimtab

@@ -1,0 +1,59 @@
+#include "engine/infer/block_pool.h"
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+
+BlockPool::BlockPool(int64_t blocks) : blocks_(static_cast<size_t>(blocks)) {
+  for (int32_t block = 0; block < blocks; ++block) {
+    blocks_[static_cast<size_t>(block)].idle = idle_.insert(idle_.end(), block);
+  }
+}
+
+void BlockPool::Take(int32_t block) {
+  Block& taken = blocks_[static_cast<size_t>(block)];
+  if (taken.owners++ > 0) return;
+  idle_.erase(taken.idle);
+  ++used_;
+}
+
+std::optional<int32_t> BlockPool::Allocate() {
+  if (idle_.empty()) return std::nullopt;
+  const int32_t block = idle_.front();
+  Take(block);
+  Block& taken = blocks_[static_cast<size_t>(block)];
+  if (taken.key != nullptr) registered_.erase(registered_.find(*taken.key));
+  taken.key = nullptr;
+  return block;
+}
+
+void BlockPool::Release(int32_t block) {
+  Block& released = blocks_[static_cast<size_t>(block)];
+  TRIMTAB_ASSERT(released.owners > 0, "block {} is given back, but nobody has it", block);
+  if (--released.owners > 0) return;
+  --used_;
+  // What holds nothing of use is used first.
+  const auto place = released.key != nullptr ? idle_.end() : idle_.begin();
+  released.idle = idle_.insert(place, block);
+}
+
+std::optional<BlockPool::Found> BlockPool::Acquire(ChainId before,
+                                                   const std::vector<int32_t>& tokens) {
+  const auto found = registered_.find({before, tokens});
+  if (found == registered_.end()) return std::nullopt;
+  Take(found->second.block);
+  return Found{found->second.block, found->second.chain};
+}
+
+BlockPool::ChainId BlockPool::Register(int32_t block, ChainId before,
+                                       const std::vector<int32_t>& tokens) {
+  const auto [place, is_new] = registered_.try_emplace({before, tokens});
+  if (!is_new) return place->second.chain;
+  Block& owner = blocks_[static_cast<size_t>(block)];
+  TRIMTAB_ASSERT(owner.key == nullptr && owner.owners > 0, "block {} is registered twice", block);
+  owner.key = &place->first;
+  place->second = {block, ++last_chain_};
+  return place->second.chain;
+}
+
+}  // namespace trimtab

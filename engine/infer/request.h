@@ -1,0 +1,58 @@
+// What is asked of an engine that serves, and what it answers.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace trimtab {
+
+/// How a token is chosen from the logits. What the fields mean, and in which order they apply, says
+/// sampler.h. The defaults choose the likeliest token.
+struct SamplingOptions {
+  double temperature = 0;         // 0 = the likeliest token
+  int64_t top_k = 0;              // likeliest tokens to choose among; 0 = all
+  double top_p = 1;               // of the probability, the likeliest tokens; 1 = all
+  double min_p = 0;               // of the likeliest token's probability; 0 = all
+  double repetition_penalty = 1;  // of tokens that occurred; 1 = none
+  uint64_t seed = 0;
+  int64_t log_probabilities = 0;  // of so many of the likeliest tokens, beside the chosen one's
+
+  bool operator==(const SamplingOptions&) const = default;
+};
+
+/// A token that was chosen.
+struct SampledToken {
+  int32_t id = 0;
+  float log_probability = 0;  // under the model, before temperature and filters
+  /// Ids and log probabilities of the likeliest tokens, the likeliest first.
+  std::vector<std::pair<int32_t, float>> likeliest{};
+};
+
+using RequestId = int64_t;
+
+struct GenerationRequest {
+  std::vector<int32_t> prompt;  // at least one token
+  int64_t max_tokens = 16;      // new ones; at least 1
+  SamplingOptions sampling{};
+  std::vector<int32_t> stop_tokens{};  // one of these ends the text and is not part of it
+};
+
+enum class FinishReason {
+  kNone,    // it goes on
+  kStop,    // a stop token
+  kLength,  // max_tokens, or the longest sequence that the engine takes
+};
+
+/// "none", "stop", "length".
+std::string_view Name(FinishReason reason);
+
+/// What a step has brought one request.
+struct RequestUpdate {
+  RequestId id = 0;
+  std::vector<SampledToken> tokens{};  // new ones, in order; one or, with speculation, more
+  FinishReason finish = FinishReason::kNone;
+};
+
+}  // namespace trimtab

@@ -1,0 +1,46 @@
+// What an engine that serves is made of: the model, how it lies on the ranks, what its weights and
+// its cache are stored in, and what it takes at most.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "engine/config/run_config.h"
+#include "engine/infer/engine.h"
+#include "engine/ops/packed_gemm.h"
+
+namespace trimtab {
+
+struct ServingConfig {
+  ModelConfig model{};
+  ParallelConfig layout{};  // tp, pp, ep, etp, stages, precision (fp32, bf16, fp16) count
+  std::string device = "cpu";
+  int64_t threads_per_rank = 0;               // as in RunConfig
+  int64_t memory_per_rank_bytes = 0;          // likewise
+  WeightFormat weights = WeightFormat::kF32;  // of what is multiplied
+  DType cache = DType::kF32;                  // fp32, bf16, fp16, e4m3, int8
+  int64_t block_size = 16;                    // tokens of the cache
+  int64_t cache_blocks = 0;  // 0 = for as many sequences of the full length as limits.sequences
+  bool prefix_cache = true;
+  int64_t lookup_tokens = 0;  // proposed by n-gram look-up, per sequence and step
+  EngineLimits limits{};
+};
+
+/// One rule that a configuration must satisfy, beside those of training (engine/config/rules.h).
+struct ServingRule {
+  const char* id;  // stable, kebab-case
+  const char* description;
+  bool (*holds)(const ServingConfig& config);
+  std::string (*message)(const ServingConfig& config);
+};
+std::span<const ServingRule> ServingRules();
+
+/// The configuration with what it leaves open filled in: the longest sequence, the cache's blocks.
+/// Throws InfeasibleError "rule-id: message" if it breaks a rule.
+ServingConfig ResolveServing(ServingConfig config);
+
+/// The ranks of a resolved configuration, as a run.
+RunConfig RunOf(const ServingConfig& config);
+
+}  // namespace trimtab

@@ -1,0 +1,174 @@
+#include "engine/infer/serving_model.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "engine/base/units.h"
+#include "engine/train/trainer.h"
+
+namespace trimtab {
+namespace {
+
+/// The rows of a plan, and those whose logits are asked; of both a multiple of `multiple`. Rows
+/// that fill up are a sequence of their own, which lies in the blocks from `spare_block` on.
+struct PlanRows {
+  std::vector<PagedSequence> sequences;
+  std::vector<std::vector<int32_t>> blocks;
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> outputs;
+
+  PlanRows(const StepPlan& plan, int64_t multiple, int64_t spare_block) {
+    for (const PlannedSequence& each : plan.sequences) {
+      const auto first = std::ssize(tokens);
+      const auto count = std::ssize(each.tokens);
+      sequences.push_back({first, count, each.first_position});
+      blocks.push_back(each.blocks);
+      tokens.insert(tokens.end(), each.tokens.begin(), each.tokens.end());
+      for (int64_t row = count - each.logits; row < count; ++row) {
+        outputs.push_back(static_cast<int32_t>(first + row));
+      }
+    }
+    const auto count = std::ssize(tokens);
+    if (const int64_t more = RoundUp(count, multiple) - count; more > 0) {
+      sequences.push_back({count, more, 0});
+      tokens.resize(static_cast<size_t>(count + more));
+      auto& spare = blocks.emplace_back(static_cast<size_t>(more));
+      std::iota(spare.begin(), spare.end(), static_cast<int32_t>(spare_block));
+    }
+    // A step without logits has a head all the same.
+    outputs.resize(
+        static_cast<size_t>(RoundUp(std::max<int64_t>(1, std::ssize(outputs)), multiple)));
+  }
+};
+
+Tensor UploadIds(Device& device, const std::vector<int32_t>& ids) {
+  Tensor tensor = Tensor::Empty(device, {std::ssize(ids)}, DType::kI32, MemoryTag::kActivations);
+  CopyFromHost(tensor, std::span<const int32_t>(ids));
+  return tensor;
+}
+
+/// Whether what is multiplied is packed: always where that is the fast way to read it.
+bool Packs(WeightFormat format, const Executor& executor) {
+  return executor.kind == DeviceKind::kCpu || format == WeightFormat::kF8 ||
+         format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
+}
+
+WeightFormat FormatOf(DType dtype) {
+  if (dtype == DType::kBf16) return WeightFormat::kBf16;
+  return dtype == DType::kF16 ? WeightFormat::kF16 : WeightFormat::kF32;
+}
+
+}  // namespace
+
+ServingModel::ServingModel(const ServingConfig& config, const ParallelContext& parallel,
+                           Device& device, const WeightSource* source)
+    : config_(config),
+      run_(RunOf(config)),
+      parallel_(parallel),
+      device_(device),
+      context_(ContextOf(run_, parallel, device, /*fp8=*/nullptr)),
+      model_(store_, context_, ChunksOf(run_, parallel.pp_rank).front()) {
+  store_.Place({});
+  store_.buffers().Allocate(device);
+  LoadWeights(source);
+  const ModelConfig& model = run_.model;
+  for (int64_t i = 0; i < model_.chunk().num_layers; ++i) {
+    caches_.push_back(NewPagedCache(device, config_.cache_blocks + row_multiple() - 1,
+                                    config_.block_size, model.num_kv_heads / parallel.layout.tp,
+                                    model.head_size(), config_.cache));
+  }
+}
+
+void ServingModel::Place(Parameter& parameter, std::span<const float> values) {
+  const ParameterSpec& spec = parameter.spec;
+  // Routers and gates, which are small and decide, keep the activations' type.
+  const WeightFormat format =
+      spec.tensor_parallel ? config_.weights : FormatOf(context_.types.weights);
+  const bool packs = spec.multiplied > 0 && Packs(format, device_.executor());
+  if (packs) {
+    const int64_t rows = spec.rows / spec.multiplied;
+    parameter.packed = NewPackedMatrix(device_, format, spec.multiplied, rows, spec.columns);
+    const int64_t size = rows * spec.columns;
+    for (int64_t i = 0; i < spec.multiplied && !values.empty(); ++i) {
+      PackWeights(values.subspan(static_cast<size_t>(i * size), static_cast<size_t>(size)), i,
+                  parameter.packed);
+    }
+  }
+  if (packs && !spec.looked_up) return;
+  const Shape shape = spec.is_matrix ? Shape{spec.rows, spec.columns} : Shape{spec.rows};
+  parameter.weight = Tensor::Empty(device_, shape, context_.types.weights, MemoryTag::kWeights);
+  if (!values.empty()) CopyFromHost(parameter.weight, values);
+}
+
+void ServingModel::LoadWeights(const WeightSource* source) {
+  std::vector<float> values;
+  for (Parameter* parameter : store_.parameters()) {
+    if (device_.kind() != DeviceKind::kMeta) {
+      values.assign(static_cast<size_t>(parameter->numel()), 0.0f);  // padding is in no source
+      source->Read({.spec = &parameter->spec, .begin = 0, .values = values});
+    }
+    Place(*parameter, values);
+  }
+  if (device_.kind() != DeviceKind::kMeta) LoadBuffers(*source);
+}
+
+void ServingModel::LoadBuffers(const WeightSource& source) {
+  for (const auto& buffer : store_.buffers().all()) {
+    if (buffer->kind != BufferKind::kState) continue;
+    const auto found = source.buffers().find(buffer->name);
+    if (found == source.buffers().end()) continue;  // they begin at zero
+    TRIMTAB_ASSERT(std::ssize(found->second) == buffer->numel, "buffer {} has {} values, not {}",
+                   buffer->name, found->second.size(), buffer->numel);
+    CopyFromHost(buffer->values, found->second);
+  }
+}
+
+std::vector<float> ServingModel::Run(const StepPlan& plan) {
+  const PlanRows rows(plan, row_multiple(), config_.cache_blocks);
+  const PagedRows paged =
+      MakePagedRows(device_, rows.sequences, rows.blocks, MemoryTag::kActivations);
+  ServingPass pass;
+  pass.rows = &paged;
+  pass.caches = caches_;
+  const int rank = parallel_.pp_rank;
+  if (model_.chunk().embedding) {
+    pass.tokens = UploadIds(device_, rows.tokens);
+  } else {
+    pass.hidden = context_.New({paged.count() / row_multiple(), run_.model.hidden_size},
+                               MemoryTag::kActivations);
+    parallel_.pp->Recv(pass.hidden, rank - 1);
+  }
+  if (!model_.chunk().head) {
+    parallel_.pp->Send(model_.Serve(pass), rank + 1);
+    return {};
+  }
+  pass.outputs = UploadIds(device_, rows.outputs);
+  return CollectLogits(model_.Serve(pass), plan.logit_rows());
+}
+
+std::vector<float> ServingModel::CollectLogits(const Tensor& logits, int64_t rows) const {
+  const int64_t tp = parallel_.layout.tp;
+  const int64_t share = logits.dim(1);
+  Tensor all = logits;
+  if (tp > 1) {
+    all = context_.New({tp * logits.dim(0), share}, MemoryTag::kCommunication);
+    parallel_.tp->AllGather(logits, all);
+  }
+  if (parallel_.tp_rank != 0 || device_.kind() == DeviceKind::kMeta) return {};
+  std::vector<float> shares(static_cast<size_t>(all.numel()));
+  CopyToHost(all, shares);
+  const int64_t vocab = run_.model.vocab_size;
+  std::vector<float> whole;
+  whole.reserve(static_cast<size_t>(rows * vocab));
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t rank = 0; rank < tp; ++rank) {
+      const int64_t used = std::clamp<int64_t>(vocab - rank * share, 0, share);
+      const auto first = shares.begin() + (rank * logits.dim(0) + row) * share;
+      whole.insert(whole.end(), first, first + used);
+    }
+  }
+  return whole;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,44 @@
+// ServingModel: one rank's part of a model that serves, with its weights and its cache.
+#pragma once
+
+#include <vector>
+
+#include "engine/infer/serving_config.h"
+#include "engine/infer/step_plan.h"
+#include "engine/infer/weight_source.h"
+#include "engine/model/gpt_model.h"
+
+namespace trimtab {
+
+class ServingModel {
+ public:
+  /// Allocates weights and cache on `device` and reads the weights; on meta `source` may be null.
+  /// All must outlive it. The configuration is resolved.
+  ServingModel(const ServingConfig& config, const ParallelContext& parallel, Device& device,
+               const WeightSource* source);
+
+  /// Carries out a step; every rank calls it with the same plan. Logits [plan.logit_rows(), V] on
+  /// the first tensor-parallel rank of the last stage, nothing on the others.
+  std::vector<float> Run(const StepPlan& plan);
+
+ private:
+  /// Of what every tensor-parallel rank has a share, there must be a multiple.
+  int64_t row_multiple() const { return context_.sequence_parallel() ? context_.tp() : 1; }
+  void LoadWeights(const WeightSource* source);
+  void LoadBuffers(const WeightSource& source);
+  /// Puts `values`, all of the parameter's, where the layers look for them.
+  void Place(Parameter& parameter, std::span<const float> values);
+  /// Of the first `rows` rows.
+  std::vector<float> CollectLogits(const Tensor& logits, int64_t rows) const;
+
+  ServingConfig config_;
+  RunConfig run_;
+  const ParallelContext& parallel_;
+  Device& device_;
+  LayerContext context_;
+  ParameterStore store_;
+  GptModel model_;
+  std::vector<PagedCache> caches_;  // of the chunk's layers
+};
+
+}  // namespace trimtab

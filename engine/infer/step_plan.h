@@ -1,0 +1,44 @@
+// One step of an engine that serves: which tokens of which sequences the model sees, where their
+// keys and values lie, and whose logits are asked. The batcher plans it; a StepRunner carries it
+// out.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace trimtab {
+
+struct PlannedSequence {
+  std::vector<int32_t> tokens;  // a run of the sequence; at least one
+  int64_t first_position = 0;   // of the first of them; all before it are in the cache
+  std::vector<int32_t> blocks;  // of the cache, in order, for all tokens up to the last of these
+  int64_t logits = 0;           // of so many of the tokens, the last ones
+};
+
+struct StepPlan {
+  std::vector<PlannedSequence> sequences;
+
+  int64_t rows() const {
+    int64_t count = 0;
+    for (const PlannedSequence& each : sequences) count += std::ssize(each.tokens);
+    return count;
+  }
+  int64_t logit_rows() const {
+    int64_t count = 0;
+    for (const PlannedSequence& each : sequences) count += each.logits;
+    return count;
+  }
+};
+
+/// What carries out steps: the engine's model, or what imitates it.
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;
+
+  /// Logits [plan.logit_rows(), V], row after row, in the order of the plan. Not empty plans.
+  virtual std::vector<float> Run(const StepPlan& plan) = 0;
+  /// V.
+  virtual int64_t vocab_size() const = 0;
+};
+
+}  // namespace trimtab

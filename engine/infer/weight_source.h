@@ -1,0 +1,32 @@
+// Where the weights of a model that serves come from.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint/checkpoint.h"
+
+namespace trimtab {
+
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+
+  virtual const ModelConfig& model() const = 0;
+  /// Fills the slice's weights; what is padding there stays. Safe from several threads.
+  virtual void Read(const TensorSlice& slice) const = 0;
+  /// What the model keeps beside its parameters, by name.
+  virtual const std::map<std::string, std::vector<float>>& buffers() const = 0;
+  /// Prefix of the dataset that the model was trained on; empty where that is not known.
+  virtual std::string data() const { return {}; }
+};
+
+/// A checkpoint of a training run. Throws StorageError.
+std::unique_ptr<WeightSource> OpenCheckpointWeights(const std::string& directory);
+
+/// A Hugging Face folder: config.json and safetensors. Throws InputError.
+std::unique_ptr<WeightSource> OpenHuggingFaceWeights(const std::string& directory);
+
+}  // namespace trimtab

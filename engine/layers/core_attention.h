@@ -1,0 +1,46 @@
+// Causal attention over queries, keys and values that are made, and the projection of its result:
+// what all kinds of self-attention end with.
+#pragma once
+
+#include "engine/layers/linear.h"
+#include "engine/ops/attention.h"
+
+namespace trimtab {
+
+/// What CoreAttention keeps between Forward and Backward.
+struct CoreAttentionSaved {
+  Tensor qkv;  // [N, (H*D + KV*(D + Dv)) / tp], rotated: made before Forward
+  // Undefined where core_attn is recomputed:
+  Tensor out;          // [N, H*Dv / tp]
+  Tensor log_sum_exp;  // [B, H / tp, T / cp]
+  LinearSaved linear_proj;
+};
+
+class CoreAttention {
+ public:
+  /// `name` is that of the attention: declares NAME.linear_proj, and NAME.softmax_offset if the
+  /// model has sinks.
+  CoreAttention(ParameterStore& store, const LayerContext& context, const ModuleName& name,
+                const LayerKind& kind);
+
+  /// Of a micro batch on this rank.
+  AttentionShape ShapeOf(const LayerContext& context) const;
+  /// y [rows, C], an activation, from saved.qkv.
+  Tensor Forward(const LayerContext& context, CoreAttentionSaved& saved) const;
+  /// The gradient of saved.qkv from dy [rows, C].
+  Tensor Backward(const LayerContext& context, CoreAttentionSaved& saved, const Tensor& dy,
+                  bool accumulate) const;
+
+ private:
+  /// saved.out and saved.log_sum_exp from saved.qkv.
+  void Attend(const LayerContext& context, CoreAttentionSaved& saved) const;
+
+  LayerKind kind_;
+  RowParallelLinear linear_proj_;
+  Parameter* sinks_ = nullptr;
+};
+
+/// How the model turns queries and keys by their positions.
+Rotary RotaryOf(const ModelConfig& model);
+
+}  // namespace trimtab

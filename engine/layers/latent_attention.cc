@@ -1,0 +1,140 @@
+#include "engine/layers/latent_attention.h"
+
+#include <utility>
+
+#include "engine/ops/elementwise.h"
+#include "engine/ops/latent_heads.h"
+
+namespace trimtab {
+
+NormedProjection::NormedProjection(ParameterStore& store, const LayerContext& context,
+                                   const ModuleName& norm_name, const ModuleName& up_name,
+                                   int64_t rank, int64_t out)
+    : norm_(store, context, norm_name, rank),
+      up_(store, context, up_name, rank, {out}, /*bias=*/false) {}
+
+Tensor NormedProjection::Forward(const LayerContext& context, Tensor compressed,
+                                 NormedProjectionSaved& saved) const {
+  saved.compressed = std::move(compressed);
+  return up_.Forward(context, norm_.Forward(context, saved.compressed, saved.norm),
+                     MemoryTag::kWorkspace, saved.up);
+}
+
+Tensor NormedProjection::Backward(const LayerContext& context, const NormedProjectionSaved& saved,
+                                  const Tensor& dy, bool accumulate) const {
+  const Tensor dnormed = up_.Backward(context, saved.up, dy, accumulate);
+  Tensor dcompressed = context.New(dnormed.shape(), MemoryTag::kWorkspace);
+  Fill(dcompressed, 0.0f);
+  norm_.Backward(context, saved.compressed, saved.norm, dnormed, dcompressed, accumulate);
+  return dcompressed;
+}
+
+LatentAttention::LatentAttention(ParameterStore& store, const LayerContext& context,
+                                 const ModuleName& name, const LayerKind& kind)
+    : key_value_down_(store, context, name + ".linear_kv_down_proj.weight", "",
+                      context.model.hidden_size,
+                      context.model.latent.kv_lora_rank + context.model.latent.qk_rope_head_dim),
+      key_value_up_(store, context, name + ".kv_layernorm", name + ".linear_kv_up_proj",
+                    context.model.latent.kv_lora_rank,
+                    context.model.num_heads *
+                        (context.model.latent.qk_nope_head_dim + context.model.latent.v_head_dim)),
+      core_(store, context, name, kind) {
+  const ModelConfig& model = context.model;
+  const int64_t queries = model.num_heads * model.head_size();
+  const int64_t rank = model.latent.q_lora_rank;
+  if (rank == 0) {
+    linear_q_.emplace(store, context, name + ".linear_q_proj", model.hidden_size,
+                      RowBlocks{queries}, /*bias=*/false);
+    return;
+  }
+  query_down_.emplace(store, context, name + ".linear_q_down_proj.weight", "", model.hidden_size,
+                      rank);
+  query_up_.emplace(store, context, name + ".q_layernorm", name + ".linear_q_up_proj", rank,
+                    queries);
+}
+
+Tensor LatentAttention::Queries(const LayerContext& context, const LinearOperand& x,
+                                LatentAttentionSaved& saved) const {
+  if (linear_q_) return linear_q_->Forward(context, x, MemoryTag::kWorkspace, saved.linear_q);
+  return query_up_->Forward(
+      context,
+      query_down_->Forward(context, x.matrix, MemoryTag::kActivations, context.types.activations),
+      saved.query);
+}
+
+void LatentAttention::MakeHeads(const LayerContext& context, const LinearOperand& x,
+                                LatentAttentionSaved& saved) const {
+  const AttentionShape shape = core_.ShapeOf(context);
+  const int64_t rank = context.model.latent.kv_lora_rank;
+  const int64_t rotary = context.model.latent.qk_rope_head_dim;
+  const int64_t rows = x.matrix.dim(0);
+  const Tensor query = Queries(context, x, saved);
+  Tensor compressed = context.New({rows, rank}, MemoryTag::kActivations);
+  Tensor turning = context.New({rows, rotary}, MemoryTag::kWorkspace);
+  {
+    const Tensor both = key_value_down_.Forward(context, x.matrix, MemoryTag::kWorkspace,
+                                                context.types.activations);
+    CopyColumns(both, 0, compressed, 0, rank);
+    CopyColumns(both, rank, turning, 0, rotary);
+  }
+  const Tensor key_value = key_value_up_.Forward(context, std::move(compressed), saved.key_value);
+  saved.core.qkv = context.New({shape.tokens(), shape.qkv_size()}, MemoryTag::kActivations);
+  JoinHeads(shape, context.positions(), RotaryOf(context.model), query, key_value,
+            GatherRows(context, turning), saved.core.qkv);
+}
+
+Tensor LatentAttention::Forward(const LayerContext& context, const LinearOperand& x,
+                                LatentAttentionSaved& saved) const {
+  saved.input = x.matrix;
+  MakeHeads(context, x, saved);
+  return core_.Forward(context, saved.core);
+}
+
+void LatentAttention::RecomputeInput(const LayerContext& context, const LinearOperand& x,
+                                     LatentAttentionSaved& saved) const {
+  saved.input = x.matrix;
+  if (linear_q_) linear_q_->Keep(context, x, saved.linear_q);
+}
+
+Tensor LatentAttention::QueriesBackward(const LayerContext& context,
+                                        const LatentAttentionSaved& saved, const Tensor& dquery,
+                                        bool accumulate) const {
+  if (linear_q_) return linear_q_->Backward(context, saved.linear_q, dquery, accumulate);
+  const Tensor dcompressed = query_up_->Backward(context, saved.query, dquery, accumulate);
+  Tensor dx = context.New(saved.input.shape(), MemoryTag::kWorkspace);
+  Fill(dx, 0.0f);
+  query_down_->Backward(context, saved.input, dcompressed, dx, accumulate);
+  return dx;
+}
+
+Tensor LatentAttention::Backward(const LayerContext& context, LatentAttentionSaved& saved,
+                                 const Tensor& dy, bool accumulate) const {
+  const AttentionShape shape = core_.ShapeOf(context);
+  const int64_t rank = context.model.latent.kv_lora_rank;
+  const int64_t rotary = context.model.latent.qk_rope_head_dim;
+  Tensor dx;
+  Tensor dkey_value;
+  Tensor dturning;
+  {
+    Tensor dquery;
+    {
+      const Tensor dqkv = core_.Backward(context, saved.core, dy, accumulate);
+      dquery = context.New({shape.tokens(), shape.query_size()}, MemoryTag::kWorkspace);
+      dkey_value = context.New(JoinedKeyValueShape(shape, rotary), MemoryTag::kWorkspace);
+      dturning = context.New({shape.tokens(), rotary}, MemoryTag::kWorkspace);
+      JoinHeadsBackward(shape, context.positions(), RotaryOf(context.model), dqkv, dquery,
+                        dkey_value, dturning);
+    }
+    dx = QueriesBackward(context, saved, dquery, accumulate);
+  }
+  Tensor both = context.New({dx.dim(0), rank + rotary}, MemoryTag::kWorkspace);
+  CopyColumns(key_value_up_.Backward(context, saved.key_value, dkey_value, accumulate), 0, both, 0,
+              rank);
+  // Each rank knows what its own heads say of the part that all share.
+  CopyColumns(ReduceRows(context, std::move(dturning), MemoryTag::kWorkspace), 0, both, rank,
+              rotary);
+  key_value_down_.Backward(context, saved.input, both, dx, accumulate);
+  return dx;
+}
+
+}  // namespace trimtab

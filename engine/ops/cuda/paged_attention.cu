@@ -1,0 +1,234 @@
+// Attention over a paged cache, a warp for each row and query head: 32 keys at a time, with a
+// running maximum (Milakov & Gimelshein, arXiv:1805.02867). Contract in
+// engine/ops/paged_attention.h.
+#include "engine/ops/cuda/fill.h"
+#include "engine/ops/cuda/kernel.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kBlocksPerMultiprocessor = 16;
+
+TRIMTAB_HOST_DEVICE float EntryToFloat(int8_t value) { return static_cast<float>(value); }
+template <typename T>
+TRIMTAB_HOST_DEVICE float EntryToFloat(T value) {
+  return ToFloat(value);
+}
+
+// Where rows and cache lie.
+struct PagedGeometry {
+  const int32_t* positions;
+  const int32_t* sequence_of;
+  const int32_t* blocks;
+  const float* scales;  // nullptr without
+  int64_t most_blocks;
+  int64_t cache_blocks;
+  int64_t block_size;
+  int64_t heads;
+  int64_t kv_heads;
+  int64_t head_size;
+  int64_t width;  // of a row of qkv
+  float score_scale;
+  ScoreOptions scores;
+
+  PagedGeometry(const AttentionShape& s, const PagedRows& rows, const PagedCache& cache)
+      : positions(Data<const int32_t>(rows.positions)),
+        sequence_of(Data<const int32_t>(rows.sequence_of)),
+        blocks(Data<const int32_t>(rows.blocks)),
+        scales(Data<const float>(cache.scales)),
+        most_blocks(rows.blocks.dim(1)),
+        cache_blocks(cache.blocks()),
+        block_size(cache.block_size()),
+        heads(s.heads),
+        kv_heads(s.kv_heads),
+        head_size(s.head_size),
+        width(s.qkv_size()),
+        score_scale(static_cast<float>(s.score_scale())),
+        scores(s.scores) {}
+
+  // The head of a block that holds a sequence's token.
+  TRIMTAB_HOST_DEVICE int64_t HeadOfBlock(int64_t sequence, int64_t position,
+                                          int64_t kv_head) const {
+    const int64_t block = blocks[sequence * most_blocks + position / block_size];
+    return block * kv_heads + kv_head;
+  }
+  TRIMTAB_HOST_DEVICE int64_t KeyAt(int64_t head_of_block, int64_t position) const {
+    return head_of_block * head_size * block_size + position % block_size;  // dims block_size apart
+  }
+  TRIMTAB_HOST_DEVICE int64_t ValueAt(int64_t head_of_block, int64_t position) const {
+    return (head_of_block * block_size + position % block_size) * head_size;
+  }
+  TRIMTAB_HOST_DEVICE int64_t ScaleAt(bool value, int64_t head_of_block, int64_t position) const {
+    const int64_t half = value ? cache_blocks * kv_heads : 0;
+    return (half + head_of_block) * block_size + position % block_size;
+  }
+};
+
+template <typename T, typename Entry>
+__global__ void __launch_bounds__(kThreads)
+    PagedAttentionKernel(PagedGeometry g, const T* __restrict__ qkv, const Entry* __restrict__ keys,
+                         const Entry* __restrict__ values, int64_t items, T* __restrict__ out) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  float* sums = SharedMemory<float>() + warp * g.head_size;
+  const int64_t stride = int64_t{gridDim.x} * (kThreads / kWarpSize);
+  for (int64_t item = int64_t{blockIdx.x} * (kThreads / kWarpSize) + warp; item < items;
+       item += stride) {
+    const int64_t row = item / g.heads;
+    const int64_t head = item % g.heads;
+    const int64_t kv_head = head / (g.heads / g.kv_heads);
+    const int64_t sequence = g.sequence_of[row];
+    const int64_t last = g.positions[row];
+    const int64_t begin =
+        g.scores.window > 0 && last + 1 > g.scores.window ? last + 1 - g.scores.window : int64_t{0};
+    const T* query = qkv + row * g.width + head * g.head_size;
+    const float slope = AlibiSlope(g.scores.alibi_first + head, g.scores.alibi_heads);
+    for (int64_t d = lane; d < g.head_size; d += kWarpSize) sums[d] = 0;
+    float highest = -INFINITY;
+    float total = 0;
+    for (int64_t first = begin; first <= last; first += kWarpSize) {
+      const int64_t position = first + lane;
+      float score = -INFINITY;
+      if (position <= last) {
+        const int64_t at = g.HeadOfBlock(sequence, position, kv_head);
+        const Entry* key = keys + g.KeyAt(at, position);
+        float dot = 0;
+        for (int64_t d = 0; d < g.head_size; ++d) {
+          dot += ToFloat(query[d]) * EntryToFloat(key[d * g.block_size]);
+        }
+        if (g.scales != nullptr) dot *= g.scales[g.ScaleAt(false, at, position)];
+        score = dot * g.score_scale;
+        if (g.scores.soft_cap > 0) {
+          const float cap = static_cast<float>(g.scores.soft_cap);
+          score = cap * Tanh(score / cap);
+        }
+        score -= slope * static_cast<float>(last - position);
+      }
+      const float now = WarpMax(score);
+      const float top = highest > now ? highest : now;
+      const float keep = Exp(highest - top);
+      const float weight = position <= last ? Exp(score - top) : 0.0f;
+      total = total * keep + WarpSum(weight);
+      highest = top;
+      for (int64_t d = lane; d < g.head_size; d += kWarpSize) sums[d] *= keep;
+      const int64_t rest = last + 1 - first;
+      const int count = rest < kWarpSize ? static_cast<int>(rest) : kWarpSize;
+      for (int j = 0; j < count; ++j) {
+        const int64_t other = first + j;
+        const int64_t at = g.HeadOfBlock(sequence, other, kv_head);
+        float factor = __shfl_sync(0xffffffffu, weight, j);
+        if (g.scales != nullptr) factor *= g.scales[g.ScaleAt(true, at, other)];
+        const Entry* value = values + g.ValueAt(at, other);
+        for (int64_t d = lane; d < g.head_size; d += kWarpSize) {
+          sums[d] += factor * EntryToFloat(value[d]);
+        }
+      }
+    }
+    for (int64_t d = lane; d < g.head_size; d += kWarpSize) {
+      out[item * g.head_size + d] = FromFloat<T>(sums[d] / total);
+    }
+  }
+}
+
+template <typename Entry>
+TRIMTAB_HOST_DEVICE Entry ToEntry(float value) {
+  if constexpr (std::is_same_v<Entry, int8_t>) {
+    return static_cast<int8_t>(rintf(value));
+  } else {
+    return FromFloat<Entry>(value);
+  }
+}
+
+// A warp for the keys, or the values, of one row and head. `largest` is the type's, where entries
+// have scales; 0 where they have none.
+template <typename T, typename Entry>
+__global__ void __launch_bounds__(kThreads)
+    StoreKvKernel(PagedGeometry g, const T* __restrict__ qkv, float largest, float* scales,
+                  Entry* __restrict__ keys, Entry* __restrict__ values, int64_t items) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const int64_t stride = int64_t{gridDim.x} * (kThreads / kWarpSize);
+  for (int64_t item = int64_t{blockIdx.x} * (kThreads / kWarpSize) + threadIdx.x / kWarpSize;
+       item < items; item += stride) {
+    const int64_t row = item / (2 * g.kv_heads);
+    const int64_t part = item % (2 * g.kv_heads);
+    const bool value = part >= g.kv_heads;
+    const int64_t position = g.positions[row];
+    const int64_t at = g.HeadOfBlock(g.sequence_of[row], position, part % g.kv_heads);
+    const T* from = qkv + row * g.width + (g.heads + part) * g.head_size;
+    float scale = 1;
+    if (largest > 0) {
+      float most = 0;
+      for (int64_t d = lane; d < g.head_size; d += kWarpSize) {
+        const float magnitude = fabsf(ToFloat(from[d]));
+        most = most > magnitude ? most : magnitude;
+      }
+      most = WarpMax(most);
+      if (most > 0) scale = most / largest;
+      if (lane == 0) scales[g.ScaleAt(value, at, position)] = scale;
+    }
+    const float inverse = 1.0f / scale;
+    for (int64_t d = lane; d < g.head_size; d += kWarpSize) {
+      const Entry entry = ToEntry<Entry>(ToFloat(from[d]) * inverse);
+      if (value) {
+        values[g.ValueAt(at, position) + d] = entry;
+      } else {
+        keys[g.KeyAt(at, position) + d * g.block_size] = entry;
+      }
+    }
+  }
+}
+
+// Calls function with null pointers of the types of rows and of entries.
+template <typename Function>
+void DispatchTypes(DType rows, DType entries, const Function& function) {
+  DispatchFloat(rows, [&](auto* row) {
+    if (entries == DType::kI8) return function(row, static_cast<int8_t*>(nullptr));
+    if (entries == DType::kF8E4M3) return function(row, static_cast<E4M3*>(nullptr));
+    DispatchFloat(entries, [&](auto* entry) { function(row, entry); });
+  });
+}
+
+dim3 GridOf(const LaunchContext& context, int64_t items) {
+  return dim3(GridFor(context, items, kThreads / kWarpSize, kBlocksPerMultiprocessor));
+}
+
+void PagedAttentionCuda(const AttentionShape& shape, const PagedRows& rows, const Tensor& qkv,
+                        const PagedCache& cache, Tensor& out) {
+  const LaunchContext context = ContextOf(qkv.device());
+  const PagedGeometry geometry(shape, rows, cache);
+  const int64_t items = shape.tokens() * shape.heads;
+  const size_t shared = static_cast<size_t>(kThreads / kWarpSize * shape.head_size) * sizeof(float);
+  DispatchTypes(qkv.dtype(), cache.dtype(), [&](auto* row, auto* entry) {
+    using T = std::remove_pointer_t<decltype(row)>;
+    using Entry = std::remove_pointer_t<decltype(entry)>;
+    Launch(context, PagedAttentionKernel<T, Entry>, GridOf(context, items), dim3(kThreads), shared,
+           geometry, Data<const T>(qkv), Data<const Entry>(cache.keys),
+           Data<const Entry>(cache.values), items, Data<T>(out));
+  });
+}
+
+void StoreKvCuda(const AttentionShape& shape, const PagedRows& rows, const Tensor& qkv,
+                 const PagedCache& cache) {
+  const LaunchContext context = ContextOf(qkv.device());
+  const PagedGeometry geometry(shape, rows, cache);
+  const int64_t items = shape.tokens() * 2 * shape.kv_heads;
+  const DType entries = cache.dtype();
+  const float largest = entries == DType::kI8 ? 127.0f : Fp8Max(entries);
+  DispatchTypes(qkv.dtype(), entries, [&](auto* row, auto* entry) {
+    using T = std::remove_pointer_t<decltype(row)>;
+    using Entry = std::remove_pointer_t<decltype(entry)>;
+    Launch(context, StoreKvKernel<T, Entry>, GridOf(context, items), dim3(kThreads), 0, geometry,
+           Data<const T>(qkv), HasScales(entries) ? largest : 0.0f, Data<float>(cache.scales),
+           Data<Entry>(cache.keys), Data<Entry>(cache.values), items);
+  });
+}
+
+}  // namespace
+
+void FillPagedAttentionOps(CudaOps& ops) {
+  ops.store_kv = StoreKvCuda;
+  ops.paged_attention = PagedAttentionCuda;
+}
+
+}  // namespace trimtab

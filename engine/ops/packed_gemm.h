@@ -1,0 +1,66 @@
+// Products with weights that are packed for reading: y = x W^T (+ b), W [out, in] stored in panels
+// of columns of the result, as fp32 or in fewer bits.
+//
+// A weight is a number of the packed type times a scale: of its row of W for e4m3 and int8, of its
+// row and a group of kInt4Group columns for int4, and none otherwise. On the cpu every element of y
+// is one chain of multiply-adds in the order of the columns of W, whatever the other rows of x are.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "engine/device/tensor.h"
+#include "engine/ops/grouped_gemm.h"
+
+namespace trimtab {
+
+/// What weights are packed in.
+enum class WeightFormat { kF32, kBf16, kF16, kF8, kInt8, kInt4 };
+/// "fp32", "bf16", "fp16", "fp8", "int8", "int4".
+std::string_view Name(WeightFormat format);
+
+/// Rows of W in a panel, and columns that share a scale in int4.
+inline constexpr int64_t kPanelRows = 32;
+inline constexpr int64_t kInt4Group = 32;
+
+/// One matrix W [out, in], or several of the same size one after the other.
+struct PackedMatrix {
+  WeightFormat format = WeightFormat::kF32;
+  int64_t matrices = 1;
+  int64_t out = 0;
+  int64_t in = 0;
+  Tensor values;  // [matrices, panels, in, kPanelRows]; int4: two rows of W in a byte, 16 apart
+  Tensor scales;  // fp32 [matrices, panels, groups, kPanelRows]; undefined without
+
+  bool defined() const { return values.defined(); }
+  int64_t panels() const;
+  int64_t groups() const;  // of columns that have a scale of their own; 0 without scales
+  int64_t bytes() const;   // of values and scales
+};
+
+/// Uninitialised memory for so many matrices under MemoryTag::kWeights. in is a multiple of
+/// kInt4Group with int4.
+PackedMatrix NewPackedMatrix(Device& device, WeightFormat format, int64_t matrices, int64_t out,
+                             int64_t in);
+
+/// Matrix `index` of several; shares their memory.
+PackedMatrix MatrixOf(const PackedMatrix& packed, int64_t index);
+
+/// Rounds W [out, in], matrix `index`, into its place: to the nearest number that the format has,
+/// scales so that the largest magnitude is the format's largest. No effect on meta.
+void PackWeights(std::span<const float> weights, int64_t index, PackedMatrix& packed);
+/// What was packed, as it multiplies [out, in].
+void UnpackWeights(const PackedMatrix& packed, int64_t index, std::span<float> weights);
+
+OpRecord PackedGemmRecord(int64_t m, const PackedMatrix& weight, DType dtype);
+OpRecord GroupedPackedGemmRecord(int64_t m, const PackedMatrix& weights, DType dtype);
+
+/// y [m, out] = x [m, in] W^T + bias [out], which may be undefined. x, bias of one type of fp32,
+/// bf16, fp16; y of that type or fp32.
+void PackedGemm(const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& y);
+
+/// y [M, out]: each group of rows of x [M, in] times the matrix of its own.
+void GroupedPackedGemm(const Tensor& x, const PackedMatrix& weights, GroupRows rows, Tensor& y);
+
+}  // namespace trimtab

@@ -1,0 +1,144 @@
+#include "engine/ops/packed_gemm_cpu.h"
+
+#include <algorithm>
+
+#include "engine/device/cpu/parallel.h"
+#include "engine/ops/kernel.h"
+#include "engine/ops/ordered_product_cpu.h"
+#include "engine/ops/packed_panel_cpu.h"
+
+namespace trimtab {
+namespace {
+
+// Columns of W that are multiplied at a time: with the rows that they multiply they stay in the
+// first levels of cache. A multiple of kInt4Group.
+constexpr int64_t kBlockColumns = 256;
+static_assert(kBlockColumns % kInt4Group == 0);
+
+// Rows of x whose sums of one group are kept apart.
+constexpr int64_t kGroupRows = 64;
+
+TRIMTAB_CLONES void ScaleColumns(int64_t columns, const float* scales, float* block) {
+  for (int64_t c = 0; c < columns; ++c) {
+#pragma omp simd
+    for (int64_t r = 0; r < kPanelRows; ++r) block[c * kPanelRows + r] *= scales[r];
+  }
+}
+
+// y = (y +) sums * scales (+ bias).
+TRIMTAB_CLONES void AddScaled(int64_t n, const float* sums, const float* scales, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] += sums[i] * scales[i];
+}
+
+// What one panel makes of some rows: sums [m, kPanelRows], of numbers times scales.
+//
+// Sums of numbers are multiplied by their scale once: over all columns, or with int4 over each
+// group. Every sum is one chain in the order of the columns, for one row as for many.
+class PanelProduct {
+ public:
+  explicit PanelProduct(const PackedMatrix& weights)
+      : weights_(weights),
+        panel_bytes_(weights.values.dim(2) * weights.values.dim(3) *
+                     SizeOf(weights.values.dtype())) {}
+
+  void Run(int64_t matrix, int64_t panel, int64_t m, const float* x, const float* bias,
+           float* y) const {
+    const int64_t index = matrix * weights_.panels() + panel;
+    const auto* numbers = static_cast<const char*>(weights_.values.raw()) + index * panel_bytes_;
+    const float* scales = weights_.scales.defined()
+                              ? weights_.scales.f32() + index * weights_.groups() * kPanelRows
+                              : nullptr;
+    const int64_t first = panel * kPanelRows;
+    const int64_t columns = std::min(kPanelRows, weights_.out - first);
+    for (int64_t row = 0; row < m; row += kGroupRows) {
+      Rows(numbers, scales, std::min(kGroupRows, m - row), columns, x + row * weights_.in,
+           bias != nullptr ? bias + first : nullptr, y + row * weights_.out + first);
+    }
+  }
+
+ private:
+  // At most kGroupRows of them.
+  void Rows(const void* numbers, const float* scales, int64_t m, int64_t columns, const float* x,
+            const float* bias, float* y) const {
+    float results[kGroupRows * kPanelRows];
+    float sums[kGroupRows * kPanelRows];
+    const int64_t in = weights_.in;
+    const bool by_group = weights_.groups() > 1;
+    const int64_t step = by_group ? kInt4Group : kBlockColumns;
+    float* target = scales != nullptr ? sums : results;
+    std::fill_n(results, m * kPanelRows, 0.0f);
+    std::fill_n(sums, m * kPanelRows, 0.0f);
+    for (int64_t begin = 0; begin < in; begin += step) {
+      Add(numbers, begin, std::min(step, in - begin), m, x, target);
+      if (!by_group) continue;
+      for (int64_t row = 0; row < m; ++row) {
+        AddScaled(kPanelRows, sums + row * kPanelRows, scales + begin / kInt4Group * kPanelRows,
+                  results + row * kPanelRows);
+      }
+      std::fill_n(sums, m * kPanelRows, 0.0f);
+    }
+    if (scales != nullptr && !by_group) {
+      for (int64_t row = 0; row < m; ++row) {
+        AddScaled(kPanelRows, sums + row * kPanelRows, scales, results + row * kPanelRows);
+      }
+    }
+    for (int64_t row = 0; row < m; ++row) {
+      for (int64_t i = 0; i < columns; ++i) {
+        y[row * weights_.out + i] =
+            results[row * kPanelRows + i] + (bias != nullptr ? bias[i] : 0.0f);
+      }
+    }
+  }
+
+  // Adds what columns [begin, begin + count) contribute.
+  void Add(const void* numbers, int64_t begin, int64_t count, int64_t m, const float* x,
+           float* sums) const {
+    if (m == 1) return MultiplyRow(weights_.format, numbers, begin, count, x + begin, sums);
+    alignas(64) float block[kBlockColumns * kPanelRows];
+    const float* factors = block;
+    if (weights_.format == WeightFormat::kF32) {
+      factors = static_cast<const float*>(numbers) + begin * kPanelRows;
+    } else {
+      UnpackNumbers(weights_.format, numbers, begin, count, block);
+    }
+    OrderedProduct(m, kPanelRows, count, {x + begin, weights_.in}, {factors, kPanelRows},
+                   {sums, kPanelRows});
+  }
+
+  const PackedMatrix& weights_;
+  int64_t panel_bytes_;
+};
+
+}  // namespace
+
+void UnpackColumns(WeightFormat format, const void* panel, const float* scales, int64_t first,
+                   int64_t columns, float* block) {
+  UnpackNumbers(format, panel, first, columns, block);
+  if (scales == nullptr) return;
+  const int64_t step = format == WeightFormat::kInt4 ? kInt4Group : columns;
+  for (int64_t begin = 0; begin < columns; begin += step, scales += kPanelRows) {
+    ScaleColumns(step, scales, block + begin * kPanelRows);
+  }
+}
+
+void PackedGemmCpu(int threads, const PackedMatrix& weights, GroupRows rows, const float* x,
+                   const float* bias, float* y) {
+  int64_t all = 0;
+  for (const int64_t each : rows) all += each;
+  const PanelProduct product(weights);
+  const int64_t panel_work = std::max<int64_t>(1, weights.in * kPanelRows * all);
+  const int64_t grain = std::max<int64_t>(1, kSpanGrain / panel_work);
+  ParallelFor(threads, weights.panels(), grain, [&](int64_t begin, int64_t end) {
+    int64_t first = 0;
+    for (size_t g = 0; g < rows.size(); first += rows[g++]) {
+      if (rows[g] == 0) continue;
+      for (int64_t panel = begin; panel < end; ++panel) {
+        product.Run(static_cast<int64_t>(g), panel, rows[g], x + first * weights.in, bias,
+                    y + first * weights.out);
+      }
+    }
+  });
+}
+
+}  // namespace trimtab

@@ -1,0 +1,18 @@
+// CPU kernels of packed_gemm.h.
+#pragma once
+
+#include "engine/ops/packed_gemm.h"
+
+namespace trimtab {
+
+/// Columns [first, first + columns) of a panel, as they multiply, into block [columns, kPanelRows].
+/// `scales` are those of these columns, null where the format has none; with int4, `first` begins a
+/// group.
+void UnpackColumns(WeightFormat format, const void* panel, const float* scales, int64_t first,
+                   int64_t columns, float* block);
+
+/// y: group g of the rows of x times matrix g, + bias [out] where it is not null. All fp32.
+void PackedGemmCpu(int threads, const PackedMatrix& weights, GroupRows rows, const float* x,
+                   const float* bias, float* y);
+
+}  // namespace trimtab

@@ -1,0 +1,90 @@
+// Attention over a paged cache (Kwon et al., PagedAttention, arXiv:2309.06180): the keys and values
+// of each sequence lie in blocks of equally many tokens, anywhere in memory; a table says where.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/ops/attention.h"
+
+namespace trimtab {
+
+/// The rows that one sequence has in a step: a run of its tokens, next to each other.
+struct PagedSequence {
+  int64_t first_row = 0;
+  int64_t rows = 0;            // at least 1
+  int64_t first_position = 0;  // of the first row's token; the others follow
+
+  int64_t end_position() const { return first_position + rows; }
+};
+
+/// The rows of one step.
+struct PagedRows {
+  std::vector<PagedSequence> sequences;  // in the order of their rows, which they have all of
+  Tensor positions;                      // [N] int32: of each row
+  Tensor sequence_of;                    // [N] int32: the sequence of each row
+  Tensor blocks;  // [S, most blocks] int32: the cache's blocks of each sequence, in order
+
+  int64_t count() const { return positions.numel(); }  // N
+  /// One past the largest position.
+  int64_t end_position() const;
+  /// For ops that turn or add by position. This must outlive it.
+  Positions ListedPositions() const;
+  /// Scores of one head that are computed.
+  int64_t visible_scores(const ScoreOptions& scores) const;
+  /// Keys of one head that are read: of every sequence those that its rows see.
+  int64_t visible_keys(const ScoreOptions& scores) const;
+};
+
+/// What positions and blocks the sequences have, on `device`, under `tag`. `blocks` are of each
+/// sequence, as many as it needs or more.
+PagedRows MakePagedRows(Device& device, std::vector<PagedSequence> sequences,
+                        std::span<const std::vector<int32_t>> blocks, MemoryTag tag);
+
+/// The cache of one layer on this rank. Entries are fp32, bf16 or fp16; or e4m3 or int8, each times
+/// the scale of its token and head.
+struct PagedCache {
+  Tensor keys;    // [blocks, KV, D, block size]
+  Tensor values;  // [blocks, KV, block size, D]
+  Tensor scales;  // [2, blocks, KV, block size] fp32: of keys, of values; undefined without
+
+  int64_t blocks() const { return keys.dim(0); }
+  int64_t block_size() const { return keys.dim(3); }
+  DType dtype() const { return keys.dtype(); }
+};
+
+/// Whether entries of the type have scales.
+constexpr bool HasScales(DType entries) {
+  return entries == DType::kF8E4M3 || entries == DType::kI8;
+}
+
+/// Bytes that a cache holds per token and layer.
+int64_t PagedCacheBytesPerToken(int64_t kv_heads, int64_t head_size, DType entries);
+
+/// Memory for `blocks` blocks of `block_size` tokens, zeroed: a kernel may multiply by what is not
+/// yet written, with a weight of 0.
+PagedCache NewPagedCache(Device& device, int64_t blocks, int64_t block_size, int64_t kv_heads,
+                         int64_t head_size, DType entries);
+
+/// Both with shape.tokens() rows in all.
+OpRecord StoreKvRecord(const AttentionShape& shape, DType dtype, DType entries);
+OpRecord PagedAttentionRecord(const AttentionShape& shape, const PagedRows& rows, DType dtype,
+                              DType entries);
+
+/// Bytes of scratch of PagedAttention under MemoryTag::kWorkspace. None on cuda.
+int64_t PagedAttentionWorkspaceBytes(const AttentionShape& shape, const PagedRows& rows,
+                                     const PagedCache& cache, const Executor& executor);
+
+/// Puts keys and values of qkv [N, (H + 2*KV)*D] where their positions belong. `shape` has N
+/// tokens. A scale is the largest magnitude of its token and head over the largest value of the
+/// type.
+void StoreKv(const AttentionShape& shape, const PagedRows& rows, const Tensor& qkv,
+             const PagedCache& cache);
+
+/// out [N, H*D]: every row's queries over the keys and values of its sequence up to its own, which
+/// are in the cache. On the cpu what a row gets does not depend on the others.
+void PagedAttention(const AttentionShape& shape, const PagedRows& rows, const Tensor& qkv,
+                    const PagedCache& cache, Tensor& out);
+
+}  // namespace trimtab

@@ -1,0 +1,314 @@
+#include "engine/ops/paged_attention_cpu.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/units.h"
+#include "engine/device/cpu/parallel.h"
+#include "engine/ops/attention_tile_cpu.h"
+#include "engine/ops/convert_cpu.h"
+#include "engine/ops/kernel.h"
+#include "engine/ops/math.h"
+#include "engine/ops/ordered_product_cpu.h"
+
+namespace trimtab {
+namespace {
+
+// Query rows of one tile, over all heads that share a key/value head.
+constexpr int64_t kTileRows = 64;
+
+// What the kernels need to know of a call.
+struct Geometry {
+  int64_t group;  // query heads of a key/value head
+  int64_t tile;   // rows of a sequence in one tile
+  int64_t block_size;
+  int64_t head_size;
+  int64_t width;  // floats of one row of qkv
+  bool converts;  // the cache is not fp32
+
+  Geometry(const AttentionShape& s, const PagedCache& cache)
+      : group(s.heads / s.kv_heads),
+        tile(std::max<int64_t>(1, kTileRows / group)),
+        block_size(cache.block_size()),
+        head_size(s.head_size),
+        width(s.qkv_size()),
+        converts(cache.dtype() != DType::kF32) {}
+};
+
+// Scratch of one worker: queries and results [rows of a tile, D] of all heads of the group, scores
+// [the same, keys in whole blocks], and one converted block.
+struct TileScratch {
+  float* query;
+  float* result;
+  float* scores;
+  float* block;
+
+  TileScratch(const Geometry& g, float* memory)
+      : query(memory),
+        result(query + g.tile * g.group * g.head_size),
+        scores(result + g.tile * g.group * g.head_size + g.block_size * g.head_size),
+        block(result + g.tile * g.group * g.head_size) {}
+};
+
+int64_t RoundToBlocks(int64_t tokens, int64_t block_size) {
+  return CeilDiv(tokens, block_size) * block_size;
+}
+
+// x[i] *= factors[i / inner] or, transposed, factors[i % inner].
+TRIMTAB_CLONES void ScaleRowsBy(int64_t rows, int64_t inner, const float* factors, float* x) {
+  for (int64_t r = 0; r < rows; ++r) {
+#pragma omp simd
+    for (int64_t i = 0; i < inner; ++i) x[r * inner + i] *= factors[r];
+  }
+}
+TRIMTAB_CLONES void ScaleColumnsBy(int64_t rows, int64_t inner, const float* factors, float* x) {
+  for (int64_t r = 0; r < rows; ++r) {
+#pragma omp simd
+    for (int64_t i = 0; i < inner; ++i) x[r * inner + i] *= factors[i];
+  }
+}
+
+TRIMTAB_CLONES void ScaledCopy(int64_t n, float factor, const float* x, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * factor;
+}
+
+TRIMTAB_CLONES void WidenInt8(int64_t n, const int8_t* x, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(x[i]);
+}
+
+enum class Part { kKeys, kValues };
+
+// Entries of one head of one block, in fp32: keys [D, block size] or values [block size, D].
+class BlockReader {
+ public:
+  BlockReader(const AttentionShape& s, const PagedCache& cache, Part part, int64_t kv_head)
+      : cache_(cache),
+        part_(part),
+        tensor_(part == Part::kKeys ? cache.keys : cache.values),
+        kv_heads_(s.kv_heads),
+        kv_head_(kv_head),
+        size_(s.head_size * cache.block_size()) {}
+
+  const float* Read(int64_t block, float* memory) const {
+    const int64_t index = block * kv_heads_ + kv_head_;
+    const void* stored = ElementAt(tensor_.dtype(), tensor_.raw(), index * size_);
+    if (tensor_.dtype() == DType::kF32) return static_cast<const float*>(stored);
+    if (tensor_.dtype() == DType::kI8) {
+      WidenInt8(size_, static_cast<const int8_t*>(stored), memory);
+    } else {
+      WidenSpan(tensor_.dtype(), size_, stored, memory);
+    }
+    if (cache_.scales.defined()) Scale(index, memory);
+    return memory;
+  }
+
+ private:
+  void Scale(int64_t index, float* memory) const {
+    const int64_t tokens = cache_.block_size();
+    const int64_t half = part_ == Part::kKeys ? 0 : cache_.blocks() * kv_heads_;
+    const float* scales = cache_.scales.f32() + (half + index) * tokens;
+    const int64_t head_size = size_ / tokens;
+    if (part_ == Part::kKeys) {
+      ScaleColumnsBy(head_size, tokens, scales, memory);
+    } else {
+      ScaleRowsBy(tokens, head_size, scales, memory);
+    }
+  }
+
+  const PagedCache& cache_;
+  Part part_;
+  const Tensor& tensor_;
+  int64_t kv_heads_;
+  int64_t kv_head_;
+  int64_t size_;
+};
+
+// Some rows of a sequence, for the heads that share one key/value head.
+struct Tile {
+  int64_t sequence;
+  int64_t first_row;  // of the step
+  int64_t rows;
+  int64_t first_position;
+};
+
+std::vector<Tile> TilesOf(const PagedRows& rows, int64_t tile) {
+  std::vector<Tile> tiles;
+  for (size_t s = 0; s < rows.sequences.size(); ++s) {
+    const PagedSequence& each = rows.sequences[s];
+    for (int64_t done = 0; done < each.rows; done += tile) {
+      tiles.push_back({static_cast<int64_t>(s), each.first_row + done,
+                       std::min(tile, each.rows - done), each.first_position + done});
+    }
+  }
+  // The longest first, so that the workers end together.
+  std::stable_sort(tiles.begin(), tiles.end(), [](const Tile& a, const Tile& b) {
+    return a.rows * (a.first_position + a.rows) > b.rows * (b.first_position + b.rows);
+  });
+  return tiles;
+}
+
+class TileAttention {
+ public:
+  TileAttention(const AttentionShape& shape, const PagedRows& rows, const PagedCache& cache)
+      : shape_(shape), rows_(rows), cache_(cache), geometry_(shape, cache) {}
+
+  void Run(const Tile& tile, int64_t kv_head, const float* qkv, float* out, float* memory) const {
+    const Geometry& g = geometry_;
+    const TileScratch scratch(g, memory);
+    const int64_t count = tile.rows * g.group;  // row r of head h is number r * group + h
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      ScaledCopy(g.group * g.head_size, static_cast<float>(shape_.score_scale()),
+                 qkv + (tile.first_row + r) * g.width + kv_head * g.group * g.head_size,
+                 scratch.query + r * g.group * g.head_size);
+    }
+    // From the block that holds the first key which any of the rows sees.
+    const int64_t window = shape_.scores.window;
+    const int64_t first_seen =
+        window > 0 ? std::max<int64_t>(0, tile.first_position + 1 - window) : 0;
+    const int64_t first_block = first_seen / g.block_size;
+    const int64_t first_key = first_block * g.block_size;
+    const int64_t end = tile.first_position + tile.rows;
+    const int64_t stride = RoundToBlocks(end, g.block_size) - first_key;
+    std::fill_n(scratch.scores, count * stride, 0.0f);
+    ForEachBlock(tile, Part::kKeys, kv_head, first_block, end, scratch.block,
+                 [&](int64_t column, int64_t tokens, const float* keys) {
+                   OrderedProduct(count, tokens, g.head_size, {scratch.query, g.head_size},
+                                  {keys, g.block_size}, {scratch.scores + column, stride});
+                 });
+    std::vector<float> sums(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t head = kv_head * g.group + i % g.group;
+      WeighRow(tile.first_position + i / g.group - first_key, head, stride,
+               scratch.scores + i * stride, &sums[static_cast<size_t>(i)]);
+    }
+    std::fill_n(scratch.result, count * g.head_size, 0.0f);
+    ForEachBlock(tile, Part::kValues, kv_head, first_block, end, scratch.block,
+                 [&](int64_t column, int64_t tokens, const float* values) {
+                   OrderedProduct(count, g.head_size, tokens, {scratch.scores + column, stride},
+                                  {values, g.head_size}, {scratch.result, g.head_size});
+                 });
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t row = tile.first_row + i / g.group;
+      const int64_t head = kv_head * g.group + i % g.group;
+      ScaledCopy(g.head_size, 1.0f / sums[static_cast<size_t>(i)], scratch.result + i * g.head_size,
+                 out + (row * shape_.heads + head) * g.head_size);
+    }
+  }
+
+ private:
+  // Calls visit(first key's column, keys, entries) for the blocks up to key `end`.
+  template <typename Visit>
+  void ForEachBlock(const Tile& tile, Part part, int64_t kv_head, int64_t first_block, int64_t end,
+                    float* memory, const Visit& visit) const {
+    const BlockReader reader(shape_, cache_, part, kv_head);
+    const int32_t* table = rows_.blocks.i32() + tile.sequence * rows_.blocks.dim(1);
+    const int64_t size = geometry_.block_size;
+    for (int64_t block = first_block; block * size < end; ++block) {
+      visit((block - first_block) * size, std::min(size, end - block * size),
+            reader.Read(table[block], memory));
+    }
+  }
+
+  // The weights of the keys that a row sees, of which `last` is the last; 0 of all others.
+  void WeighRow(int64_t last, int64_t head, int64_t stride, float* scores, float* sum) const {
+    const ScoreOptions& options = shape_.scores;
+    const int64_t begin = options.window > 0 ? std::max<int64_t>(0, last + 1 - options.window) : 0;
+    WeighScores({.soft_cap = static_cast<float>(options.soft_cap),
+                 .slope = AlibiSlope(options.alibi_first + head, options.alibi_heads),
+                 .last = last - begin},
+                last + 1 - begin, scores + begin, sum);
+    std::fill(scores, scores + begin, 0.0f);
+    std::fill(scores + last + 1, scores + stride, 0.0f);
+  }
+
+  const AttentionShape& shape_;
+  const PagedRows& rows_;
+  const PagedCache& cache_;
+  Geometry geometry_;
+};
+
+float LargestMagnitude(int64_t n, const float* x) {
+  float largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(x[i]));
+  return largest;
+}
+
+// x [n] as entries of the cache, `stride` apart; returns their scale.
+float StoreHead(DType dtype, int64_t n, const float* x, void* entries, int64_t stride) {
+  float scale = 1;
+  if (HasScales(dtype)) {
+    const float most = dtype == DType::kI8 ? 127.0f : Fp8Max(dtype);
+    const float largest = LargestMagnitude(n, x);
+    scale = largest > 0 ? largest / most : 1.0f;
+  }
+  const float inverse = 1.0f / scale;
+  for (int64_t i = 0; i < n; ++i) {
+    if (dtype == DType::kI8) {
+      static_cast<int8_t*>(entries)[i * stride] = static_cast<int8_t>(std::lrint(x[i] * inverse));
+    } else {
+      const float value = x[i] * inverse;
+      RoundSpan(dtype, 1, &value, ElementAt(dtype, entries, i * stride));
+    }
+  }
+  return scale;
+}
+
+}  // namespace
+
+int64_t PagedAttentionScratchCpu(const AttentionShape& shape, const PagedRows& rows,
+                                 const PagedCache& cache) {
+  const Geometry g(shape, cache);
+  int64_t most = 0;
+  for (const PagedSequence& each : rows.sequences) {
+    const int64_t keys = RoundToBlocks(each.end_position(), g.block_size);
+    const int64_t count = std::min(g.tile, each.rows) * g.group;
+    most = std::max(most, count * keys);
+  }
+  return 2 * g.tile * g.group * g.head_size + g.block_size * g.head_size + most;
+}
+
+void StoreKvCpu(int threads, const AttentionShape& s, const PagedRows& rows, const float* qkv,
+                const PagedCache& cache) {
+  const int64_t size = cache.block_size();
+  const int64_t entries = s.head_size * size;  // of one head of a block
+  const int64_t most_blocks = rows.blocks.dim(1);
+  const DType dtype = cache.dtype();
+  ParallelFor(
+      threads, s.tokens(), RowGrain(2 * s.kv_heads * s.head_size), [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          const int64_t position = rows.positions.i32()[row];
+          const int64_t sequence = rows.sequence_of.i32()[row];
+          const int64_t block = rows.blocks.i32()[sequence * most_blocks + position / size];
+          const int64_t slot = position % size;
+          const float* key = qkv + row * s.qkv_size() + s.heads * s.head_size;
+          const float* value = key + s.kv_heads * s.head_size;
+          for (int64_t head = 0; head < s.kv_heads; ++head) {
+            const int64_t index = block * s.kv_heads + head;
+            const float key_scale =
+                StoreHead(dtype, s.head_size, key + head * s.head_size,
+                          ElementAt(dtype, cache.keys.raw(), index * entries + slot), size);
+            const float value_scale = StoreHead(
+                dtype, s.head_size, value + head * s.head_size,
+                ElementAt(dtype, cache.values.raw(), index * entries + slot * s.head_size), 1);
+            if (!cache.scales.defined()) continue;
+            cache.scales.f32()[index * size + slot] = key_scale;
+            cache.scales.f32()[(cache.blocks() * s.kv_heads + index) * size + slot] = value_scale;
+          }
+        }
+      });
+}
+
+void PagedAttentionCpu(int threads, const AttentionShape& shape, const PagedRows& rows,
+                       const float* qkv, const PagedCache& cache, float* out, float* scratch) {
+  const TileAttention attention(shape, rows, cache);
+  const std::vector<Tile> tiles = TilesOf(rows, Geometry(shape, cache).tile);
+  const int64_t each = PagedAttentionScratchCpu(shape, rows, cache);
+  ParallelForEach(threads, std::ssize(tiles) * shape.kv_heads, [&](int64_t item, int worker) {
+    attention.Run(tiles[static_cast<size_t>(item / shape.kv_heads)], item % shape.kv_heads, qkv,
+                  out, scratch + worker * each);
+  });
+}
+
+}  // namespace trimtab

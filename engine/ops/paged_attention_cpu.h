@@ -1,0 +1,19 @@
+// CPU kernels of paged_attention.h.
+#pragma once
+
+#include "engine/ops/paged_attention.h"
+
+namespace trimtab {
+
+/// Scratch of one worker, in floats.
+int64_t PagedAttentionScratchCpu(const AttentionShape& shape, const PagedRows& rows,
+                                 const PagedCache& cache);
+
+void StoreKvCpu(int threads, const AttentionShape& shape, const PagedRows& rows, const float* qkv,
+                const PagedCache& cache);
+
+/// `scratch` holds as much for each of `threads` workers.
+void PagedAttentionCpu(int threads, const AttentionShape& shape, const PagedRows& rows,
+                       const float* qkv, const PagedCache& cache, float* out, float* scratch);
+
+}  // namespace trimtab

@@ -1,0 +1,95 @@
+#include "profiler/launch/slurm_allocation.h"
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+constexpr double kSubmitPatienceSeconds = 600;
+constexpr std::chrono::duration<double> kLongestPause{30};
+constexpr double kPauseGrowth = 1.3;
+
+}  // namespace
+
+SlurmAllocation::SlurmAllocation(const std::string& name, int64_t nodes,
+                                 const std::vector<std::string>& command, double pending_limit_s)
+    : owned_(true), pending_limit_s_(pending_limit_s) {
+  for (const SlurmJob& job : FindJobs(name).value_or(std::vector<SlurmJob>())) {
+    if (job.phase() == JobPhase::kEnding) {
+      CancelJobs({job.id});  // it may be on its way back into the queue, where nobody needs it
+    } else if (job.nodes == nodes && id_.empty()) {
+      id_ = job.id;
+    }
+  }
+  if (id_.empty()) id_ = SubmitJob(command, name, nodes, kSubmitPatienceSeconds);
+}
+
+SlurmAllocation::~SlurmAllocation() {
+  try {
+    if (owned_ && !over_) CancelJobs({id_});
+  } catch (const EnvironmentError&) {
+    // The job ends with its time limit.
+  }
+}
+
+void SlurmAllocation::Take(const SlurmJob& job) {
+  ready_ = false;
+  switch (job.phase()) {
+    case JobPhase::kRunning:
+      ready_ = true;
+      reason_.clear();
+      return;
+    case JobPhase::kWaiting:
+    case JobPhase::kEnding:  // perhaps only to begin again
+    case JobPhase::kUnknown:
+      reason_ = fmt::format("job {} is {} ({})", id_, job.state, job.reason);
+      return;
+    case JobPhase::kCancelled:
+      over_ = true;
+      throw EnvironmentError(
+          fmt::format("job {} was cancelled, and not by this program; --resume asks anew", id_));
+    case JobPhase::kHeld:
+      throw EnvironmentError(fmt::format("job {} is held ({}: {}); scontrol release {}", id_,
+                                         job.state, job.reason, id_));
+    default:
+      over_ = true;
+      reason_ = fmt::format("job {} is {}", id_, job.state);
+  }
+}
+
+bool SlurmAllocation::Ready() {
+  if (ready_ || over_ || Clock::now() < ask_at_) return ready_;
+  Refresh();
+  if (ready_ || over_) return ready_;
+  const std::chrono::duration<double> waited = Clock::now() - waits_since_;
+  if (pending_limit_s_ > 0 && waited.count() >= pending_limit_s_) {
+    throw EnvironmentError(
+        fmt::format("{}: no nodes within pending-limit={}", reason_, pending_limit_s_));
+  }
+  ask_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(pause_);
+  pause_ = std::min(pause_ * kPauseGrowth, kLongestPause);
+  return false;
+}
+
+JobPhase SlurmAllocation::Refresh() {
+  if (ready_) {
+    waits_since_ = ask_at_ = Clock::now();
+    pause_ = std::chrono::duration<double>(0.1);
+  }
+  bool answered = false;
+  const std::optional<SlurmJob> job = ShowJob(id_, answered);
+  if (job) {
+    Take(*job);
+    return job->phase();
+  }
+  ready_ = false;
+  reason_ = "Slurm's controller does not answer";
+  if (!answered) return JobPhase::kUnknown;
+  over_ = true;
+  reason_ = fmt::format("job {} is gone", id_);
+  return JobPhase::kNodeLost;
+}
+
+}  // namespace trimtab

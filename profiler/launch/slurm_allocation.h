@@ -1,0 +1,53 @@
+// SlurmAllocation: nodes that a job holds, on which steps are started one after the other.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "profiler/launch/slurm_client.h"
+
+namespace trimtab {
+
+class SlurmAllocation {
+ public:
+  /// Takes over the job of this name and size that a killed driver left in the queue, or sends
+  /// `command`. `pending_limit_s`: how long it may wait for nodes; 0 = for ever. Throws
+  /// EnvironmentError.
+  SlurmAllocation(const std::string& name, int64_t nodes, const std::vector<std::string>& command,
+                  double pending_limit_s);
+  /// The job that this process runs in.
+  explicit SlurmAllocation(std::string id) : id_(std::move(id)) {}
+  /// Gives the nodes back, unless this process runs on them.
+  ~SlurmAllocation();
+  SlurmAllocation(const SlurmAllocation&) = delete;
+  SlurmAllocation& operator=(const SlurmAllocation&) = delete;
+
+  const std::string& id() const { return id_; }
+  /// Whether steps can be started. Asks the controller less and less often while they cannot.
+  /// Throws EnvironmentError when they never will: cancelled, held, waited for too long.
+  bool Ready();
+  /// Why not yet.
+  const std::string& reason() const { return reason_; }
+  /// Something ended that ran there: the controller is to be asked again. What it says now.
+  JobPhase Refresh();
+  /// The job is over; another one is needed.
+  bool over() const { return over_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void Take(const SlurmJob& job);
+
+  std::string id_;
+  bool owned_ = false;
+  bool ready_ = false;
+  bool over_ = false;
+  std::string reason_;
+  double pending_limit_s_ = 0;
+  Clock::time_point waits_since_ = Clock::now();
+  Clock::time_point ask_at_ = Clock::now();
+  std::chrono::duration<double> pause_{0.1};
+};
+
+}  // namespace trimtab

@@ -1,0 +1,109 @@
+#include "cost_model/serving_price.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+Quantity Of(double value) { return {.value = value, .source = "made up"}; }
+
+/// 1 TB/s, 100 TFLOP/s in 16 bits and 200 in fp8, a link of 100 GB/s.
+HardwareProfile MadeUpGpu() {
+  HardwareProfile profile;
+  profile.name = "made-up";
+  profile.generation = "none";
+  profile.memory_bytes = Of(80e9);
+  profile.memory_bandwidth = Of(1e12);
+  profile.peak_flops = {{"bf16", Of(1e14)}, {"fp8", Of(2e14)}};
+  profile.link_bandwidth = Of(1e11);
+  return profile;
+}
+
+/// Half of everything, and no time that is not asked for.
+struct MadeUp {
+  MadeUp() {
+    for (const auto& number : ServingGpuNumbers()) gpu.*number.member = Of(0.5);
+    gpu.weight_only = Of(1);
+    gpu.message_s = Of(0);
+    for (const auto& number : ServingEngineNumbers()) engine.*number.member = Of(0);
+    for (Quantity* factor : {&engine.compute, &engine.bandwidth, &engine.link,
+                             &engine.expert_bandwidth, &engine.expert_compute}) {
+      *factor = Of(1);
+    }
+  }
+  ServingBreakdown Price(const ServingWork& work,
+                         ServingPrecision weights = ServingPrecision::k16Bit) const {
+    return ServingPricer(MadeUpGpu(), gpu, engine, weights, /*kv_bytes=*/2).Price(work);
+  }
+  ServingGpu gpu;
+  ServingEngine engine;
+};
+
+TEST(ServingPrice, StreamsWeightsAndMultipliesNearlySideBySide) {
+  const ServingProduct product = {
+      .low_precision = true, .weights = 1e9, .flops = 1e12, .count = 2};
+  // 2 GB at half of 1 TB/s: 4 ms; 1 TFLOP at 50 TFLOP/s: 20 ms.
+  const double wide = std::pow(std::pow(4e-3, 1.8) + std::pow(20e-3, 1.8), 1 / 1.8);
+  EXPECT_NEAR(MadeUp().Price({.products = {product}}).dense_s, 2 * wide, 1e-12);
+  const double fp8 = std::pow(std::pow(2e-3, 1.8) + std::pow(10e-3, 1.8), 1 / 1.8);
+  EXPECT_NEAR(MadeUp().Price({.products = {product}}, ServingPrecision::kFp8).dense_s, 2 * fp8,
+              1e-12);
+}
+
+TEST(ServingPrice, ReadsTheExpertsThatTokensTouch) {
+  ServingWork work = {.products = {{.kind = ServingProduct::Kind::kExperts,
+                                    .low_precision = true,
+                                    .weights = 1e9,
+                                    .flops = 1,
+                                    .count = 1}},
+                      .all_tokens = 1 / 0.71,
+                      .routed_share = 0.125};
+  EXPECT_NEAR(MadeUp().Price(work).experts_s, 4e-3 / 8, 1e-9);
+  work.all_tokens = 1e6;
+  EXPECT_NEAR(MadeUp().Price(work).experts_s, 4e-3, 1e-9);
+}
+
+TEST(ServingPrice, OfCacheMessagesGapsAndHost) {
+  MadeUp made_up;
+  made_up.gpu.message_s = Of(5e-6);
+  made_up.engine.gap_s = Of(2e-6);
+  made_up.engine.host_s = Of(1e-3);
+  made_up.engine.sequence_s = Of(1e-5);
+  const ServingBreakdown parts = made_up.Price({.messages = {{4, 1e6, 10}},
+                                                .kv_values = 1e9,
+                                                .attention_flops = 5e11,
+                                                .other_bytes = 1e9,
+                                                .ops = 100,
+                                                .sequences = 32});
+  EXPECT_NEAR(parts.attention_s, 2e9 / 0.5e12 + 5e11 / 0.5e14, 1e-12);
+  EXPECT_NEAR(parts.messages_s, 10 * (5e-6 + 1e-6 + 1.5 * 1e6 / 0.5e11), 1e-12);
+  EXPECT_NEAR(parts.other_s, 2e-3, 1e-12);
+  EXPECT_NEAR(parts.gaps_s, 2e-4, 1e-12);
+  EXPECT_NEAR(parts.host_s, 1e-3 + 32e-5, 1e-12);
+  EXPECT_EQ(parts.prompt_floor_s, 0);
+}
+
+TEST(ServingPrice, StepsWithPromptsTakeAtLeastTheirLaunches) {
+  MadeUp made_up;
+  made_up.engine.prompt_layer_s = Of(1e-3);
+  const ServingWork work = {.layers = 40, .prompt_tokens = 1};
+  EXPECT_NEAR(made_up.Price(work).seconds(), 40e-3, 1e-12);
+}
+
+TEST(ServingPrice, RefusesAProfileWithoutAPeak) {
+  HardwareProfile profile = MadeUpGpu();
+  profile.peak_flops.clear();
+  EXPECT_THROW(ServingPricer(profile, MadeUp().gpu, MadeUp().engine, ServingPrecision::kFp8, 2),
+               UsageError);
+}
+
+TEST(VisibleMemory, IsWhatDriversShow) {
+  EXPECT_NEAR(VisibleMemory(MadeUpGpu()), 85.0e9, 0.1e9);  // nvidia-smi of an H100 80 GB
+}
+
+}  // namespace
+}  // namespace trimtab

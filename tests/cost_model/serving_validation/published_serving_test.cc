@@ -1,0 +1,135 @@
+#include "cost_model/serving_validation/published_serving.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cost_model/serving_validation/serving_fit.h"
+#include "engine/base/error.h"
+#include "engine/config/strict_json.h"
+
+namespace trimtab {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kRow[] = R"({
+  "id": "one", "source": "somewhere", "kind": "served", "engine": "vllm", "engine_version": null,
+  "model": "m", "gpu": "h100", "gpus_per_instance": 2, "tp": 2, "pp": 1, "ep": 1, "dp": null,
+  "model_config": {"hidden_size": 64, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2,
+                   "head_size": 16, "ffn_hidden_size": 96, "vocab_size": 100,
+                   "activation": "swiglu", "tied_embeddings": false, "num_experts": 0,
+                   "experts_per_token": 0},
+  "weight_precision": "fp8", "kv_precision": null, "input_tokens": 100, "output_tokens": 50,
+  "batch": null, "concurrency": 8, "metrics": {"tpot_ms_mean": 12.5, "ttft_ms": 30.0},
+  "notes": "lengths uniform in 0.8..1.0 of nominal"})";
+
+std::vector<PublishedServing> Read(const json& rows) {
+  return ReadPublishedServing(rows, "rows.json");
+}
+
+std::string RefusalOf(const json& row) {
+  try {
+    Read(json::array({row}));
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(PublishedServing, ReadsWhatIsTold) {
+  const json row = json::parse(kRow);
+  EXPECT_TRUE(IsPublishedServing(json::array({row})));
+  const PublishedServing read = Read(json::array({row})).at(0);
+  EXPECT_EQ(read.kind, ServingKind::kServed);
+  EXPECT_EQ(read.dp, 1);
+  EXPECT_EQ(read.concurrency, 8);
+  EXPECT_DOUBLE_EQ(read.tpot_s, 0.0125);
+  EXPECT_DOUBLE_EQ(read.mean_length, 0.9);
+  EXPECT_EQ(read.model.num_kv_heads, 2);
+  EXPECT_EQ(read.Group(), "m vllm h100 x2");
+}
+
+TEST(PublishedServing, NamesRowAndPathOfWhatIsWrong) {
+  struct Fault {
+    json::json_pointer field;
+    json value;
+    const char* message;
+  };
+  const Fault faults[] = {
+      {"/tp"_json_pointer, "two", "rows.json: one: $[0].tp"},
+      {"/tp"_json_pointer, 4, "$[0].gpus_per_instance: expected tp x pp x dp = 4, got 2"},
+      {"/kind"_json_pointer, "batch", "$[0].kind"},
+      {"/weight_precision"_json_pointer, "fp7", "$[0].weight_precision"},
+      {"/concurrency"_json_pointer, nullptr, "$[0].concurrency"},
+      {"/metrics/tpot_ms_mean"_json_pointer, 0, "$[0].metrics.tpot_ms_mean"},
+      {"/metrics/tpot_ms"_json_pointer, 3, "$[0].metrics.tpot_ms"},
+      {"/model_config/num_layer"_json_pointer, 3, "$[0].model_config.num_layer"},
+      {"/model_config/activation"_json_pointer, "relu", "$[0].model_config.activation"},
+      {"/model_config/num_experts"_json_pointer, 8, "$[0].model_config.experts_per_token"},
+      {"/model_config/sliding_window_layers"_json_pointer, "some",
+       "$[0].model_config.sliding_window_layers"},
+      {"/ttft"_json_pointer, 3, "$[0].ttft"},
+  };
+  EXPECT_EQ(RefusalOf(json::parse(kRow)), "");
+  for (const Fault& fault : faults) {
+    json row = json::parse(kRow);
+    row[fault.field] = fault.value;
+    EXPECT_NE(RefusalOf(row).find(fault.message), std::string::npos)
+        << fault.message << "\n" << RefusalOf(row);
+  }
+  EXPECT_THROW(Read(json::array({json::parse(kRow), json::parse(kRow)})), InputError);
+  EXPECT_THROW(Read(json::array({json::parse(kRow), 3})), InputError);
+}
+
+// A sample of published rows of every kind. Whole factors would show a mistake.
+TEST(PublishedServing, IsPredictedButForLatentAttention) {
+  const std::string path = "testdata/published/serving.json";
+  const ServingCases taken = TakeServing(ReadPublishedServing(ReadJsonFile(path), path));
+  ASSERT_GE(taken.cases.size(), 10u);
+  ASSERT_EQ(taken.skipped.size(), 1u);
+  EXPECT_EQ(taken.skipped[0].second, "latent attention is not served");
+  const ServingNumbers numbers = BuiltinNumbers(taken.cases);
+  double sum = 0;
+  for (const ServingCase& each : taken.cases) {
+    EXPECT_TRUE(each.plan.fits) << each.row.id;
+    const double error = std::abs(ErrorOf(each, numbers));
+    EXPECT_LT(error, 0.35) << each.row.id;
+    sum += error;
+    if (each.row.kind != ServingKind::kServed) continue;
+    EXPECT_EQ(WaitedForRoom(each, numbers.gpu(each.profile->generation),
+                            numbers.engine(each.engine->name)),
+              each.plan.waits_for_room)
+        << each.row.id;
+  }
+  EXPECT_LT(sum / static_cast<double>(taken.cases.size()), 0.11);
+}
+
+// Rows made of other numbers: the fit finds times like them again, within what a prior allows.
+TEST(ServingFit, FollowsRows) {
+  const std::string path = "testdata/published/serving.json";
+  ServingCases taken = TakeServing(ReadPublishedServing(ReadJsonFile(path), path));
+  ServingNumbers slower = NumbersAtPriors(taken.cases);
+  for (ServingGpu& gpu : slower.gpus) gpu.weight_bandwidth.value *= 0.9;
+  for (ServingEngine& engine : slower.engines) engine.prompt_layer_s.value *= 1.5;
+  std::vector<const ServingCase*> cases;
+  for (ServingCase& each : taken.cases) {
+    each.measured_s = PriceCase(each, slower.gpu(each.profile->generation),
+                                slower.engine(each.engine->name))
+                          .seconds();
+    cases.push_back(&each);
+  }
+  const ServingNumbers priors = NumbersAtPriors(taken.cases);
+  const ServingNumbers fitted = FitServing(cases, priors);
+  double before = 0;
+  double after = 0;
+  for (const ServingCase* each : cases) {
+    before += std::abs(ErrorOf(*each, priors));
+    after += std::abs(ErrorOf(*each, fitted));
+  }
+  EXPECT_LT(after, 0.4 * before);
+}
+
+}  // namespace
+}  // namespace trimtab

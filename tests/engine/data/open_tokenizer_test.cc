@@ -1,0 +1,92 @@
+#include "engine/data/open_tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/base/error.h"
+#include "engine/data/corpus.h"
+#include "engine/data/tokenizer_config.h"
+#include "tests/engine/data/data_test_util.h"
+#include "tests/engine/data/train_vocabulary.h"
+
+namespace trimtab {
+namespace {
+
+std::vector<int32_t> Ids(const Tokenizer& tokenizer, std::string_view text,
+                         SpecialNames names = SpecialNames::kText) {
+  std::vector<int32_t> ids;
+  tokenizer.Encode(text, names, ids);
+  return ids;
+}
+
+TEST(OpenTokenizer, FindsTheFilesThatATokenizerWrites) {
+  const std::string folder = ScratchFolder();
+  const auto bytes = MakeByteTokenizer();
+  WriteTokenizer(*bytes, folder + "/bytes");
+  const auto again = OpenTokenizer(folder + "/bytes");
+  EXPECT_EQ(again->vocab_size(), 257);
+  EXPECT_EQ(again->eod_id(), 256);
+  std::string text = "\xFF some <|endoftext|> text \n\n";
+  text.push_back('\0');
+  for (const SpecialNames names : {SpecialNames::kText, SpecialNames::kTokens}) {
+    EXPECT_EQ(Ids(*again, text, names), Ids(*bytes, text, names));
+  }
+
+  WriteBytes(folder + "/tokenizer.json", VocabularyJson(TrainMerges(ManyScripts(), 50), "llama3"));
+  WriteBytes(folder + "/tokenizer_config.json",
+             R"({"eos_token": {"content": "<|end|>", "lstrip": false}, "model_max_length": 8,
+                 "chat_template": [{"name": "tools", "template": "x"},
+                                   {"name": "default", "template": "{{ y }}"}]})");
+  const auto first = OpenTokenizer(folder);
+  EXPECT_EQ(first->chat_template(), "{{ y }}");
+  WriteTokenizer(*first, folder + "/copy");
+  EXPECT_TRUE(HasTokenizer(folder + "/copy"));
+  const auto copy = OpenTokenizer(folder + "/copy");
+  for (const std::string& line : ManyScripts()) EXPECT_EQ(Ids(*copy, line), Ids(*first, line));
+  EXPECT_EQ(copy->eod_id(), first->eod_id());
+  EXPECT_EQ(copy->chat_template(), first->chat_template());
+  EXPECT_EQ(copy->prompt_prefix(), first->prompt_prefix());
+  WriteBytes(folder + "/chat_template.jinja", "{{ z }}");
+  EXPECT_EQ(OpenTokenizer(folder + "/tokenizer.json")->chat_template(), "{{ z }}");
+}
+
+TEST(OpenTokenizer, FindsTheTokenizerOfADataset) {
+  const std::string folder = ScratchFolder();
+  std::filesystem::create_directories(folder + "/vocabulary");
+  WriteBytes(folder + "/vocabulary/tokenizer.json",
+             VocabularyJson(TrainMerges(ManyScripts(), 50), "gpt2"));
+  WriteBytes(folder + "/vocabulary/tokenizer_config.json", R"({"eos_token": "<|end|>"})");
+  WriteBytes(folder + "/in.txt", ManyScripts()[0]);
+  CorpusOptions options;
+  options.inputs = {folder + "/in.txt"};
+  options.prefix = folder + "/data";
+  const auto tokenizer = OpenTokenizer(folder + "/vocabulary");
+  const CorpusSummary summary = BuildCorpus(options, *tokenizer);
+  EXPECT_EQ(summary.tokens, std::ssize(Ids(*tokenizer, ManyScripts()[0])) + 1);
+  std::filesystem::remove_all(folder + "/vocabulary");
+  const auto again = OpenDatasetTokenizer(folder + "/data");
+  EXPECT_EQ(again->name(), "hugging-face");
+  EXPECT_EQ(Ids(*again, ManyScripts()[0]), Ids(*tokenizer, ManyScripts()[0]));
+
+  BuildCorpus(options, *MakeByteTokenizer());
+  EXPECT_EQ(OpenDatasetTokenizer(folder + "/data")->name(), "byte");
+  EXPECT_THROW(OpenDatasetTokenizer(folder + "/none"), InputError);
+}
+
+TEST(OpenTokenizer, SaysWhatItExpected) {
+  const std::string folder = ScratchFolder();
+  EXPECT_EQ(
+      MessageOf<InputError>([&] { OpenTokenizer(folder); }),
+      folder + ": no tokenizer in this folder; expected a tokenizer.model or a tokenizer.json");
+  EXPECT_EQ(MessageOf<InputError>([&] { OpenTokenizer("bytes"); }),
+            "bytes: expected 'byte', a tokenizer.json, a tokenizer.model, or a folder with one");
+  EXPECT_THROW(OpenTokenizer(folder + "/none.json"), InputError);
+  for (const char* bad : {"[]", R"({"eos_token": 3})", R"({"add_bos_token": "yes"})",
+                          R"({"chat_template": [{"name": "tools", "template": "x"}]})", "{"}) {
+    EXPECT_TRUE(
+        MessageOf<InputError>([&] { ReadTokenizerConfig(bad, "c.json"); }).starts_with("c.json:"))
+        << bad;
+  }
+}
+
+}  // namespace
+}  // namespace trimtab

@@ -1,0 +1,127 @@
+// Serving on several ranks: what one rank answers, on any layout.
+#include "engine/infer/rank_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "engine/base/error.h"
+#include "tests/engine/infer/golden_weights.h"
+
+namespace trimtab {
+namespace {
+
+constexpr double kLogitTolerance = 2e-5;  // as of one rank
+
+struct Case {
+  const char* family;
+  const char* layout;
+};
+
+/// Logits of golden sequences 0 and 1, side by side, in chunks of unlike lengths.
+std::vector<float> Serve(const GoldenWeights& weights, const ServingConfig& config) {
+  RankRunner runner(config, weights);
+  std::vector<float> logits[2];
+  int64_t done[2] = {};
+  for (int64_t step = 0; done[0] < weights.sequence_length(); ++step) {
+    StepPlan plan;
+    for (int64_t i = 0; i < 2; ++i) {
+      const int64_t count = std::min(weights.sequence_length() - done[i], 1 + (step + 2 * i) % 4);
+      if (count == 0) continue;
+      const std::vector<int32_t> tokens = weights.Tokens(i);
+      const auto first = tokens.begin() + done[i];
+      std::vector<int32_t> blocks(6);
+      std::iota(blocks.begin(), blocks.end(), static_cast<int32_t>(6 * i));
+      plan.sequences.push_back({.tokens = {first, first + count},
+                                .first_position = done[i],
+                                .blocks = blocks,
+                                .logits = count});
+      done[i] += count;
+    }
+    std::vector<float> rows = runner.Run(plan);
+    auto row = rows.begin();
+    for (const PlannedSequence& each : plan.sequences) {
+      const size_t sequence = each.blocks[0] == 0 ? 0 : 1;
+      const int64_t count = each.logits * weights.model().vocab_size;
+      logits[sequence].insert(logits[sequence].end(), row, row + count);
+      row += count;
+    }
+    EXPECT_EQ(row, rows.end());
+  }
+  return logits[0];
+}
+
+class RankRunnerTest : public testing::TestWithParam<Case> {};
+
+TEST_P(RankRunnerTest, AnswersAsOneRank) {
+  const GoldenWeights weights(GetParam().family);
+  ServingConfig config = GoldenServing(weights);
+  config.layout = ParseLayout(GetParam().layout, 0);
+  const std::vector<float> actual = Serve(weights, ResolveServing(config));
+  const std::vector<float> expected = weights.Logits(0);
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(actual[i], expected[i], kLogitTolerance) << "element " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, RankRunnerTest,
+    testing::Values(Case{"gpt2", "tp=2"}, Case{"gpt2", "tp=4"}, Case{"gpt2", "pp=2"},
+                    Case{"gpt2", "tp=2,pp=2"}, Case{"gpt2", "tp=2,sp=1"},
+                    Case{"gpt2", "tp=2,sp=1,pp=2"}, Case{"llama", "tp=2"},
+                    Case{"llama", "tp=2,sp=1"}, Case{"llama", "pp=2"}, Case{"bloom", "tp=4"},
+                    Case{"gemma2", "tp=2,pp=2"}, Case{"falcon", "tp=2"}, Case{"qwen3", "tp=2"},
+                    Case{"glm130", "tp=2,sp=1"}, Case{"mixtral", "pp=2"},
+                    Case{"mixtral", "tp=2,sp=1"}, Case{"mixtral", "tp=2,sp=1,ep=2"},
+                    Case{"mixtral", "tp=2,sp=1,etp=2"}, Case{"deepseek", "tp=2,sp=1,ep=2"},
+                    Case{"deepseek", "tp=2,sp=1,ep=2,dispatch=allgather"}),
+    [](const auto& info_of_case) {
+      std::string name = std::string(info_of_case.param.family) + "_" + info_of_case.param.layout;
+      for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+      return name;
+    });
+
+TEST(RankRunnerErrors, WhatARankThrowsIsThrown) {
+  const GoldenWeights weights("gpt2");
+  ServingConfig config = GoldenServing(weights);
+  config.layout = ParseLayout("tp=2", 0);
+  config.memory_per_rank_bytes = 10000;
+  EXPECT_THROW(RankRunner(ResolveServing(config), weights), OutOfMemoryError);
+}
+
+std::string RefusalOf(const ServingConfig& config) {
+  try {
+    ResolveServing(config);
+  } catch (const InfeasibleError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ServingRulesTest, EveryRuleRefusesByName) {
+  const ServingConfig good = GoldenServing(GoldenWeights("mixtral"));
+  EXPECT_EQ(RefusalOf(good), "");
+  std::map<std::string, ServingConfig> bad;
+  const auto breaks = [&](const char* rule) -> ServingConfig& {
+    return bad.emplace(rule, good).first->second;
+  };
+  breaks("serving-layout").layout.cp = 2;
+  breaks("serving-precision").layout.precision = Precision::kFp8;
+  breaks("serving-routing").model.moe.capacity_factor = 1.5;
+  breaks("serving-int4-groups").weights = WeightFormat::kInt4;
+  breaks("serving-limits").limits.tokens_per_step = 3;
+  ServingConfig& length = breaks("serving-length");
+  length.model.position = PositionKind::kLearned;
+  length.limits.sequence_length = length.model.max_sequence_length + 1;
+  ServingConfig& cache = breaks("serving-cache");
+  cache.cache_blocks = 2;
+  cache.limits.sequence_length = 9;
+  EXPECT_EQ(bad.size(), ServingRules().size());
+  for (const auto& [rule, config] : bad) {
+    EXPECT_TRUE(RefusalOf(config).starts_with(rule + ": ")) << rule << ": " << RefusalOf(config);
+  }
+}
+
+}  // namespace
+}  // namespace trimtab

@@ -1,0 +1,138 @@
+// How near serving comes to what the machine can do, measured beside it in the same rounds:
+// decoding against the bandwidth of reading, prompts against the rate of products, 16 sequences
+// against one.
+//
+//   bazel run -c opt //tests/engine/infer:serving_benchmark -- [model] [threads] [rounds]
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <numeric>
+
+#include "engine/base/units.h"
+#include "engine/infer/serving_model.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/gemm.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int64_t kPrompt = 512;
+constexpr int64_t kContext = 64;  // tokens before those that are decoded
+constexpr int64_t kSequences = 16;
+
+double Seconds(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Values that depend on nothing: speed does not either.
+class AnyWeights final : public WeightSource {
+ public:
+  explicit AnyWeights(const std::string& model) : model_(LoadModelConfig(model)) {}
+  const ModelConfig& model() const override { return model_; }
+  void Read(const TensorSlice& slice) const override {
+    uint32_t state = 1;
+    for (float& value : slice.values) {
+      state = state * 1664525u + 1013904223u;
+      value = static_cast<float>(static_cast<int32_t>(state)) * 0x1p-37f;
+    }
+  }
+  const std::map<std::string, std::vector<float>>& buffers() const override { return none_; }
+
+ private:
+  ModelConfig model_;
+  std::map<std::string, std::vector<float>> none_;
+};
+
+/// Sequence `index` from position `begin` on.
+PlannedSequence Rows(const ServingConfig& config, int64_t index, int64_t begin, int64_t count) {
+  const int64_t each = CeilDiv(config.limits.sequence_length, config.block_size);
+  std::vector<int32_t> blocks(static_cast<size_t>(each));
+  std::iota(blocks.begin(), blocks.end(), static_cast<int32_t>(index * each));
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), static_cast<int32_t>(index));
+  return {.tokens = tokens, .first_position = begin, .blocks = blocks, .logits = 1};
+}
+
+/// Weights by which a token is multiplied.
+double MultipliedWeights(const ModelConfig& model) {
+  const double layer =
+      static_cast<double>(model.hidden_size * (model.qkv_size() + model.attention_size() +
+                                               model.fc1_size() + model.ffn_hidden_size));
+  return static_cast<double>(model.num_layers) * layer;
+}
+
+struct Best {
+  double seconds = 1e30;
+  void Take(double value) { seconds = std::min(seconds, value); }
+};
+
+void Run(const std::string& model_name, int threads, int rounds) {
+  const AnyWeights weights(model_name);
+  const std::unique_ptr<Device> device = MakeCpuDevice(threads);
+  // The limits: a sum over 512 MiB, and a product of 1536^3.
+  const int64_t numel = int64_t{128} << 20;
+  Tensor memory = Tensor::Empty(*device, {numel}, DType::kF32, MemoryTag::kActivations);
+  Fill(memory, 1.0f);
+  Tensor sum = Tensor::Empty(*device, {1}, DType::kF32, MemoryTag::kActivations);
+  constexpr int64_t kSide = 1536;
+  Tensor a = memory.Slice(0, {kSide, kSide});
+  Tensor c = Tensor::Empty(*device, {kSide, kSide}, DType::kF32, MemoryTag::kActivations);
+  for (const WeightFormat format :
+       {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kInt4}) {
+    ServingConfig config;
+    config.model = weights.model();
+    config.weights = format;
+    config.limits = {
+        .sequences = kSequences, .tokens_per_step = kPrompt, .sequence_length = kPrompt};
+    config = ResolveServing(config);
+    const ParallelContext parallel = MakeMetaContext(config.layout, 0);
+    ServingModel model(config, parallel, *device, &weights);
+    StepPlan one = {{Rows(config, 0, kContext, 1)}};
+    StepPlan many;
+    for (int64_t i = 0; i < kSequences; ++i) many.sequences.push_back(Rows(config, i, kContext, 1));
+    const StepPlan prompt = {{Rows(config, 0, 0, kPrompt)}};
+    Best read, product, alone, together, whole;
+    for (int round = 0; round < rounds; ++round) {
+      read.Take(Seconds([&] { SumSquares(memory, sum); }));
+      product.Take(Seconds([&] { Gemm(a, Transpose::kNo, a, Transpose::kYes, c); }));
+      alone.Take(Seconds([&] { model.Run(one); }));
+      together.Take(Seconds([&] { model.Run(many); }));
+      whole.Take(Seconds([&] { model.Run(prompt); }));
+    }
+    const ModelConfig& m = config.model;
+    const double bits = format == WeightFormat::kF32    ? 32
+                        : format == WeightFormat::kBf16 ? 16
+                        : format == WeightFormat::kInt8 ? 8
+                                                        : 5;  // int4: a scale for every 32
+    const double head = static_cast<double>(m.padded_vocab_size(1) * m.hidden_size);
+    const double cache =
+        static_cast<double>(m.num_layers * kContext *
+                            PagedCacheBytesPerToken(m.num_kv_heads, m.head_size(), config.cache));
+    const double bytes = (MultipliedWeights(m) + head) * bits / 8 + cache;
+    const double bandwidth = static_cast<double>(numel) * 4 / read.seconds;
+    const double rate = 2.0 * kSide * kSide * kSide / product.seconds;
+    const double attention = 4.0 * static_cast<double>(m.num_layers * m.attention_size()) *
+                             (kPrompt * (kPrompt + 1) / 2.0);
+    const double flops = 2 * MultipliedWeights(m) * kPrompt + 2 * head + attention;
+    fmt::print(
+        "{:5} decode {:6.1f} tokens/s: {:3.0f} % of reading at {:.1f} GB/s; prompt {:6.0f} "
+        "tokens/s: "
+        "{:3.0f} % of products at {:.0f} GFLOP/s; {} sequences: {:.1f} times one\n",
+        Name(format), 1 / alone.seconds, 100 * bytes / alone.seconds / bandwidth, bandwidth / 1e9,
+        kPrompt / whole.seconds, 100 * flops / whole.seconds / rate, rate / 1e9, kSequences,
+        kSequences * alone.seconds / together.seconds);
+  }
+}
+
+}  // namespace
+}  // namespace trimtab
+
+int main(int argc, char** argv) {
+  trimtab::Run(argc > 1 ? argv[1] : "gpt2-124m", argc > 2 ? std::atoi(argv[2]) : 2,
+               argc > 3 ? std::atoi(argv[3]) : 5);
+  return 0;
+}

@@ -1,0 +1,144 @@
+#include "engine/ops/packed_gemm.h"
+
+#include <cmath>
+
+#include "tests/engine/ops/op_test.h"
+
+namespace trimtab {
+namespace {
+
+constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kF16,
+                                     WeightFormat::kF8,  WeightFormat::kInt8, WeightFormat::kInt4};
+
+PackedMatrix Packed(Device& device, WeightFormat format, int64_t out, int64_t in, uint32_t seed,
+                    int64_t matrices = 1) {
+  PackedMatrix packed = NewPackedMatrix(device, format, matrices, out, in);
+  for (int64_t i = 0; i < matrices; ++i) {
+    PackWeights(RandomValues(out * in, seed + static_cast<uint32_t>(i)), i, packed);
+  }
+  return packed;
+}
+
+std::vector<double> Unpacked(const PackedMatrix& packed, int64_t index = 0) {
+  std::vector<float> weights(static_cast<size_t>(packed.out * packed.in));
+  UnpackWeights(packed, index, weights);
+  return ToDouble(weights);
+}
+
+std::vector<double> Product(std::span<const double> x, const std::vector<double>& w, int64_t out,
+                            int64_t in, std::span<const double> bias) {
+  std::vector<double> y;
+  for (size_t row = 0; row < x.size() / static_cast<size_t>(in); ++row) {
+    for (int64_t j = 0; j < out; ++j) {
+      double sum = bias.empty() ? 0.0 : bias[static_cast<size_t>(j)];
+      for (int64_t k = 0; k < in; ++k) {
+        sum += x[row * static_cast<size_t>(in) + static_cast<size_t>(k)] *
+               w[static_cast<size_t>(j * in + k)];
+      }
+      y.push_back(sum);
+    }
+  }
+  return y;
+}
+
+using PackedGemmTest = OpTest;
+
+TEST_P(PackedGemmTest, MultipliesByWhatWasPacked) {
+  struct Size {
+    int64_t m, out, in;
+  };
+  for (const WeightFormat format : kFormats) {
+    for (const auto& [m, out, in] : {Size{1, 1, 32}, Size{3, 32, 64}, Size{17, 70, 288}}) {
+      if (Skips(m * out * in)) continue;
+      const PackedMatrix weight = Packed(device(), format, out, in, 7);
+      const auto x = Values(m * in, 1);
+      const auto bias = Values(out, 2);
+      Tensor y = Output({m, out});
+      PackedGemm(Input({m, in}, x), weight, Input({out}, bias), y);
+      const std::vector<double> w = Unpacked(weight);
+      ExpectClose(Read(y), Product(ToDouble(x), w, out, in, ToDouble(bias)), tolerance().product,
+                  std::string(Name(format)));
+      Tensor wide = Output({m, out}, DType::kF32);
+      PackedGemm(Input({m, in}, x), weight, {}, wide);
+      ExpectClose(Read(wide), Product(ToDouble(x), w, out, in, {}), tolerance(DType::kF32).product,
+                  std::string(Name(format)) + " to fp32");
+    }
+  }
+}
+
+TEST_P(PackedGemmTest, MultipliesGroupsOfRowsByTheirOwn) {
+  const std::vector<int64_t> rows = {2, 0, 5};
+  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kInt4}) {
+    const PackedMatrix weights = Packed(device(), format, 33, 64, 3, 3);
+    const auto x = Values(7 * 64, 1);
+    Tensor y = Output({7, 33});
+    GroupedPackedGemm(Input({7, 64}, x), weights, rows, y);
+    const std::vector<double> given = ToDouble(x);
+    std::vector<double> expected =
+        Product(std::span(given).first(2 * 64), Unpacked(weights, 0), 33, 64, {});
+    const auto rest = Product(std::span(given).subspan(2 * 64), Unpacked(weights, 2), 33, 64, {});
+    expected.insert(expected.end(), rest.begin(), rest.end());
+    ExpectClose(Read(y), expected, tolerance().product, std::string(Name(format)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, PackedGemmTest, testing::ValuesIn(AllTargets()), TargetName);
+
+TEST(PackTest, RoundsToTheNearestNumberOfTheFormat) {
+  const std::unique_ptr<Device> device = MakeCpuDevice(1);
+  constexpr int64_t kOut = 37;
+  constexpr int64_t kIn = 96;
+  const std::vector<float> weights = RandomValues(kOut * kIn, 11);
+  for (const WeightFormat format : kFormats) {
+    PackedMatrix packed = NewPackedMatrix(*device, format, 1, kOut, kIn);
+    PackWeights(weights, 0, packed);
+    std::vector<float> read(weights.size());
+    UnpackWeights(packed, 0, read);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      // Half a step: relative for floats, of the largest value for integers; all are below 1.
+      const float relative = format == WeightFormat::kBf16  ? 0x1p-8f
+                             : format == WeightFormat::kF16 ? 0x1p-11f
+                             : format == WeightFormat::kF8  ? 0x1p-4f
+                                                            : 0.0f;
+      const float absolute = format == WeightFormat::kInt8   ? 0.5f / 127
+                             : format == WeightFormat::kInt4 ? 0.5f / 7
+                                                             : 1e-5f * (relative > 0 ? 200 : 0);
+      ASSERT_NEAR(read[i], weights[i], relative * std::abs(weights[i]) + absolute * 1.001f)
+          << Name(format) << " element " << i;
+    }
+  }
+}
+
+// A row's bits do not depend on the rows around it, nor on the workers.
+TEST(PackedGemmRowsTest, AreIndependentOnTheCpu) {
+  constexpr int64_t kRows = 45;
+  constexpr int64_t kIn = 544;
+  constexpr int64_t kOut = 150;
+  const std::vector<float> values = RandomValues(kRows * kIn, 3);
+  const auto upload = [&](Device& device, int64_t first, int64_t count) {
+    const Tensor x = Tensor::Empty(device, {count, kIn}, DType::kF32, MemoryTag::kActivations);
+    Upload(x, std::span(values).subspan(static_cast<size_t>(first * kIn),
+                                        static_cast<size_t>(count * kIn)));
+    return x;
+  };
+  for (const WeightFormat format : kFormats) {
+    const std::unique_ptr<Device> one = MakeCpuDevice(1);
+    const std::unique_ptr<Device> three = MakeCpuDevice(3);
+    const PackedMatrix weight = Packed(*one, format, kOut, kIn, 5);
+    Tensor whole = Tensor::Empty(*one, {kRows, kOut}, DType::kF32, MemoryTag::kActivations);
+    PackedGemm(upload(*one, 0, kRows), weight, {}, whole);
+    const std::vector<float> expected = Download(whole);
+    const PackedMatrix same = Packed(*three, format, kOut, kIn, 5);
+    for (int64_t row = 0; row < kRows; row += 4) {
+      const int64_t count = std::min<int64_t>(1 + row % 7, kRows - row);
+      Tensor y = Tensor::Empty(*three, {count, kOut}, DType::kF32, MemoryTag::kActivations);
+      PackedGemm(upload(*three, row, count), same, {}, y);
+      const auto first = expected.begin() + row * kOut;
+      EXPECT_EQ(Download(y), std::vector<float>(first, first + count * kOut))
+          << Name(format) << " row " << row;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trimtab

@@ -1,0 +1,129 @@
+// A model that was trained a moment ago continues prompts.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "tests/engine/data/data_test_util.h"
+#include "tests/tools/run_cli.h"
+
+namespace trimtab {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kByteRun[] = R"({
+  "model": {"name": "letters", "vocab_size": 257, "hidden_size": 32, "num_layers": 2,
+            "num_heads": 2, "num_kv_heads": 2, "ffn_hidden_size": 64, "max_sequence_length": 32},
+  "global_batch": 8, "sequence_length": 32, "steps": 60,
+  "optimizer": {"learning_rate": 0.01, "min_learning_rate": 0.001}
+})";
+
+class GenerateTest : public testing::Test {
+ protected:
+  /// A checkpoint at `c` that knows one line.
+  static void SetUpTestSuite() {
+    folder_ = ScratchFolder();
+    std::string text;
+    for (int i = 0; i < 200; ++i) text += "abcdefgh\n";
+    WriteBytes(folder_ + "/text.txt", text);
+    WriteBytes(folder_ + "/run.json", kByteRun);
+    ASSERT_EQ(Run({"data", "build", "--input", "@text.txt", "--out", "@d"}).exit_code, 0);
+    const CliResult trained =
+        Run({"train", "--config", "@run.json", "--data", "@d", "--checkpoint", "@c"});
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  }
+
+  /// Arguments "@x" are the file or folder x of the scratch folder.
+  static CliResult Run(std::vector<std::string> arguments) {
+    for (std::string& argument : arguments) {
+      if (argument.starts_with("@")) argument = folder_ + "/" + argument.substr(1);
+    }
+    return RunCli(arguments);
+  }
+  static CliResult Generate(std::vector<std::string> more) {
+    more.insert(more.begin(), {"generate", "--load", "@c", "--quiet"});
+    return Run(more);
+  }
+  static void ExpectRefused(const std::vector<std::string>& more, int exit_code,
+                            const std::string& says) {
+    const CliResult result = Generate(more);
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+
+  static inline std::string folder_;
+};
+
+TEST_F(GenerateTest, PrintsTheTextAlone) {
+  const CliResult result = Generate({"--prompt", "abc", "--max-tokens", "10"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out, "defgh\nabcd\n");
+  EXPECT_EQ(result.err, "");
+}
+
+TEST_F(GenerateTest, EveryWayToServeGivesTheSameText) {
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"--layout", "tp=2"},
+                                               {"--layout", "pp=2"},
+                                               {"--weights", "bf16", "--cache", "bf16"},
+                                               {"--weights", "int8", "--cache", "int8"},
+                                               {"--weights", "fp8", "--cache", "fp8"},
+                                               {"--weights", "fp16", "--cache", "fp16"},
+                                               {"--weights", "int4"},
+                                               {"--lookup", "4"},
+                                               {"--block-size", "3", "--no-prefix-cache"},
+                                               {"--tokens-per-step", "1", "--sequences", "1"},
+                                               {"--threads-per-rank", "1"}}) {
+    std::vector<std::string> arguments = {"--prompt", "abcdefgh\nabc", "--max-tokens", "12"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const CliResult result = Generate(arguments);
+    EXPECT_EQ(result.out, "defgh\nabcdef\n") << more[0] << " " << more[1] << result.err;
+  }
+}
+
+TEST_F(GenerateTest, AnswersManyPromptsInTheirOrder) {
+  WriteBytes(folder_ + "/prompts.txt", "abcd\nef\n");
+  const CliResult result = Generate({"--prompts", "@prompts.txt", "--prompt", "gh\na",
+                                     "--max-tokens", "6", "--stop", "h", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  std::vector<json> lines;
+  for (size_t begin = 0; begin < result.out.size();) {
+    const size_t end = result.out.find('\n', begin);
+    lines.push_back(json::parse(result.out.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0]["prompt"], "gh\na");
+  EXPECT_EQ(lines[0]["text"], "bcdefg");
+  EXPECT_EQ(lines[0]["finish"], "length");
+  EXPECT_EQ(lines[1]["text"], "efg");
+  EXPECT_EQ(lines[1]["finish"], "stop");
+  EXPECT_EQ(lines[2]["text"], "g");
+  EXPECT_EQ(lines[2]["prompt_tokens"], 2);
+}
+
+TEST_F(GenerateTest, DrawsTheSameFromTheSameSeed) {
+  const auto draw = [](const char* seed) {
+    return Generate({"--prompt", "abc", "--temperature", "3", "--seed", seed}).out;
+  };
+  EXPECT_EQ(draw("5"), draw("5"));
+  EXPECT_NE(draw("5"), draw("6"));
+}
+
+TEST_F(GenerateTest, RefusesWhatItCannotDo) {
+  ExpectRefused({}, 2, "expected --prompt or --prompts");
+  ExpectRefused({"--prompt", ""}, 2, "prompt 1 is empty");
+  ExpectRefused({"--prompt", "a", "--load-hf", "@c"}, 2, "--load-hf contradicts --load");
+  ExpectRefused({"--prompts", "@missing.txt"}, 3, "missing.txt: cannot be read");
+  ExpectRefused({"--prompt", std::string(40, 'a')}, 2, "a prompt of 40 tokens; expected fewer");
+  ExpectRefused({"--prompt", "a", "--layout", "cp=2"}, 4, "serving-layout");
+  ExpectRefused({"--prompt", "a", "--layout", "tp=4"}, 4, "heads-divisible-by-tp");
+  ExpectRefused({"--prompt", "a", "--max-length", "33"}, 4, "serving-length");
+  ExpectRefused({"--prompt", "a", "--weights", "int3"}, 2, "--weights");
+  EXPECT_EQ(Run({"generate", "--load", "@nothing", "--prompt", "a"}).exit_code, 7);
+}
+
+}  // namespace
+}  // namespace trimtab

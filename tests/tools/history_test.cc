@@ -1,0 +1,117 @@
+// A search whose driver, workers and scheduler are killed at random moments, over and over: no
+// visit is lost, none is counted twice, and in the end it finishes.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "tests/tools/processes.h"
+#include "tests/tools/shell.h"
+#include "tests/tools/slurm_rig.h"
+#include "tests/tools/study_history.h"
+
+namespace trimtab {
+namespace {
+
+constexpr char kModel[] = R"({"name": "tiny", "vocab_size": 257, "hidden_size": 16,
+  "num_layers": 2, "num_heads": 2, "num_kv_heads": 2, "ffn_hidden_size": 32,
+  "max_sequence_length": 16})";
+
+/// What is killed beside the driver.
+enum class Victim { kDriver, kWorker, kController };
+
+class History {
+ public:
+  History(std::string folder, std::string flags)
+      : folder_(std::move(folder)), flags_(std::move(flags)) {
+    std::filesystem::create_directories(folder_);
+    std::ofstream(folder_ + "/model.json") << kModel;
+  }
+
+  std::string study() const { return folder_ + "/study.db"; }
+
+  /// Searches on until it is killed after a random time.
+  void Disturb(const std::function<void(double)>& restart_controller) {
+    const pid_t driver = StartCommand(Command("--rounds 1000000 --indifference 0%"), Output());
+    Sleep(0.2, 3);
+    switch (static_cast<Victim>(random_() % (restart_controller ? 3 : 2))) {
+      case Victim::kDriver:
+        break;
+      case Victim::kWorker:
+        for (const pid_t worker : ProcessesWith("--result" + std::string(1, '\0') + study())) {
+          kill(worker, SIGKILL);
+        }
+        Sleep(0.1, 1);
+        break;
+      case Victim::kController:
+        restart_controller(0.5);
+        Sleep(0.1, 1);
+        break;
+    }
+    kill(driver, SIGKILL);
+    EXPECT_EQ(WaitForEnd(driver), 128 + SIGKILL) << ReadWholeFile(Output());
+    const StudyHistory now = ReadHistory(study());
+    ExpectGrown(history_, now);
+    history_ = now;
+  }
+
+  /// Searches on to the end.
+  void Finish() {
+    const Outcome end = Shell(Command("--rounds 1"));
+    EXPECT_TRUE(end.status == 0 || end.status == 5) << end.output;
+    ExpectGrown(history_, ReadHistory(study()));
+    ExpectWholeStudy(study());
+    fmt::print("{} visits in the end\n", ReadHistory(study()).size());
+  }
+
+ private:
+  std::string Output() const { return folder_ + "/out"; }
+  std::string Command(const std::string& more) const {
+    return fmt::format(
+        "tools/trimtab search --model {}/model.json --cluster local --profile generic --gbs 4 "
+        "--seq 8 --max-ranks 2 --prove 3 --dry-runs 4 --visit-seconds 0.02 --resume --study {} "
+        "{} {}",
+        folder_, study(), flags_, more);
+  }
+  void Sleep(double least_s, double most_s) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(
+        std::uniform_real_distribution<double>(least_s, most_s)(random_)));
+  }
+
+  const std::string folder_;
+  const std::string flags_;
+  std::mt19937_64 random_{20240501};
+  StudyHistory history_;
+};
+
+int Kills() { return std::atoi(std::getenv("TRIMTAB_KILLS")); }
+
+TEST(History, OfASearchOnThisMachine) {
+  History history(testing::TempDir() + "/history", "");
+  for (int i = 0; i < Kills() - Kills() / 3 && !testing::Test::HasFailure(); ++i) {
+    SCOPED_TRACE(i);
+    history.Disturb(nullptr);
+  }
+  history.Finish();
+}
+
+TEST(History, OfASearchOverSlurm) {
+  const SlurmRig rig;
+  if (!rig.why_not().empty()) GTEST_SKIP() << rig.why_not();
+  History history(rig.folder() + "/history", "--launcher slurm --launcher-options nodes=2");
+  for (int i = 0; i < Kills() / 3 && !testing::Test::HasFailure(); ++i) {
+    SCOPED_TRACE(i);
+    history.Disturb([&rig](double pause_s) { rig.RestartController(pause_s); });
+  }
+  history.Finish();
+  EXPECT_TRUE(SlurmRig::Emptied()) << "nodes are given back";
+}
+
+}  // namespace
+}  // namespace trimtab

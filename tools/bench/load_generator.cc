@@ -1,0 +1,73 @@
+#include "tools/bench/load_generator.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "engine/data/mix.h"
+
+namespace trimtab {
+namespace {
+
+using Clock = LoadOutcome::Clock;
+
+/// How soon a stop is noticed while the next request is not due.
+constexpr auto kPoll = std::chrono::milliseconds(50);
+
+/// Random ids, the same for the same seed and request whoever sends it.
+std::vector<int32_t> PromptOf(const LoadOptions& options, size_t request, int64_t length) {
+  std::vector<int32_t> prompt(static_cast<size_t>(length));
+  const uint64_t key = MixBits(MixBits(options.seed) + request);
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    prompt[i] = static_cast<int32_t>(MixBits(key + i) % static_cast<uint64_t>(options.vocab_size));
+  }
+  return prompt;
+}
+
+/// Waits until a request is due; false when there is to be no more.
+bool AwaitTurn(Clock::time_point due, const LoadOptions& options) {
+  while (!options.stop()) {
+    const auto now = Clock::now();
+    if (now >= due) return true;
+    std::this_thread::sleep_until(std::min(due, now + kPoll));
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<LoadOutcome> PutLoad(LoadTarget& target, const std::vector<LoadRequest>& requests,
+                                 const LoadOptions& options) {
+  std::vector<LoadOutcome> outcomes(requests.size());
+  const auto run = [&](size_t i) {
+    outcomes[i] = target.Run(requests[i], PromptOf(options, i, requests[i].prompt_tokens));
+  };
+  std::vector<std::thread> threads;
+  std::atomic<size_t> next = 0;
+  size_t sent = 0;
+  if (options.concurrency > 0) {
+    for (int64_t client = 0; client < options.concurrency; ++client) {
+      threads.emplace_back([&] {
+        while (!options.stop()) {
+          const size_t i = next++;
+          if (i >= requests.size()) return;
+          run(i);
+        }
+      });
+    }
+  } else {
+    const Clock::time_point start = Clock::now();
+    for (; sent < requests.size(); ++sent) {
+      const auto after = std::chrono::duration<double>(requests[sent].at_s);
+      if (!AwaitTurn(start + std::chrono::duration_cast<Clock::duration>(after), options)) break;
+      threads.emplace_back(run, sent);
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  // Clients take requests in order, and so the ones that were not sent are the last.
+  std::erase_if(outcomes, [](const LoadOutcome& each) { return each.sent == Clock::time_point{}; });
+  return outcomes;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,130 @@
+#include "tools/bench/load_report.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+double Milliseconds(LoadOutcome::Clock::time_point from, LoadOutcome::Clock::time_point to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
+double Quantile(const std::vector<double>& sorted, double q) {
+  const double place = q * static_cast<double>(sorted.size() - 1);
+  const auto low = static_cast<size_t>(place);
+  const size_t high = std::min(low + 1, sorted.size() - 1);
+  return std::lerp(sorted[low], sorted[high], place - static_cast<double>(low));
+}
+
+nlohmann::json ToJson(const LatencySummary& summary) {
+  return {{"mean", summary.mean},
+          {"p50", summary.p50},
+          {"p90", summary.p90},
+          {"p95", summary.p95},
+          {"p99", summary.p99}};
+}
+
+bool Keeps(double value, double limit) { return limit == 0 || value < limit; }
+
+}  // namespace
+
+LatencySummary Summarise(std::vector<double> milliseconds) {
+  if (milliseconds.empty()) return {};
+  std::sort(milliseconds.begin(), milliseconds.end());
+  const double sum = std::accumulate(milliseconds.begin(), milliseconds.end(), 0.0);
+  return {sum / static_cast<double>(milliseconds.size()), Quantile(milliseconds, 0.5),
+          Quantile(milliseconds, 0.9), Quantile(milliseconds, 0.95), Quantile(milliseconds, 0.99)};
+}
+
+LatencyLimits ParseLimits(const std::string& text) {
+  LatencyLimits limits;
+  size_t begin = 0;
+  while (begin <= text.size() && !text.empty()) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string_view item = std::string_view(text).substr(begin, end - begin);
+    const size_t less = item.find('<');
+    const std::string_view name = item.substr(0, less);
+    std::string_view value = less == std::string_view::npos ? "" : item.substr(less + 1);
+    double number = 0;
+    const auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    value.remove_prefix(static_cast<size_t>(rest - value.data()));
+    const double unit = value == "ms" ? 1 : value == "s" ? 1000 : 0;
+    double* limit = name == "ttft"   ? &limits.ttft_ms
+                    : name == "tpot" ? &limits.tpot_ms
+                    : name == "e2e"  ? &limits.e2e_ms
+                                     : nullptr;
+    if (limit == nullptr || error != std::errc() || unit == 0 || !(number > 0)) {
+      throw UsageError(fmt::format(
+          "--limits: '{}'; expected ttft<TIME, tpot<TIME or e2e<TIME, as ttft<500ms", item));
+    }
+    *limit = number * unit;
+    begin = end + 1;
+  }
+  return limits;
+}
+
+LoadReport MakeLoadReport(const std::vector<LoadOutcome>& outcomes, const LatencyLimits& limits) {
+  LoadReport report;
+  report.requests = std::ssize(outcomes);
+  std::vector<double> ttft, tpot, itl, e2e;
+  auto first = LoadOutcome::Clock::time_point::max();
+  auto last = LoadOutcome::Clock::time_point::min();
+  for (const LoadOutcome& outcome : outcomes) {
+    first = std::min(first, outcome.sent);
+    if (!outcome.failure.empty() || outcome.arrivals.empty()) {
+      ++report.failed;
+      if (report.first_failure.empty()) {
+        report.first_failure = outcome.failure.empty() ? "an answer without text" : outcome.failure;
+      }
+      continue;
+    }
+    last = std::max(last, outcome.arrivals.back());
+    report.prompt_tokens += outcome.prompt_tokens;
+    report.output_tokens += outcome.tokens;
+    const double to_first = Milliseconds(outcome.sent, outcome.arrivals.front());
+    const double to_last = Milliseconds(outcome.sent, outcome.arrivals.back());
+    ttft.push_back(to_first);
+    e2e.push_back(to_last);
+    double per_token = 0;
+    if (outcome.tokens > 1) {
+      per_token = (to_last - to_first) / static_cast<double>(outcome.tokens - 1);
+      tpot.push_back(per_token);
+    }
+    for (size_t i = 1; i < outcome.arrivals.size(); ++i) {
+      itl.push_back(Milliseconds(outcome.arrivals[i - 1], outcome.arrivals[i]));
+    }
+    report.good += Keeps(to_first, limits.ttft_ms) && Keeps(per_token, limits.tpot_ms) &&
+                   Keeps(to_last, limits.e2e_ms);
+  }
+  if (report.failed < report.requests) report.duration_s = Milliseconds(first, last) / 1000;
+  report.ttft = Summarise(std::move(ttft));
+  report.tpot = Summarise(std::move(tpot));
+  report.itl = Summarise(std::move(itl));
+  report.e2e = Summarise(std::move(e2e));
+  return report;
+}
+
+nlohmann::json ToJson(const LoadReport& report) {
+  return {{"schema_version", 1},
+          {"requests", report.requests},
+          {"failed", report.failed},
+          {"first_failure", report.first_failure},
+          {"duration_s", report.duration_s},
+          {"prompt_tokens", report.prompt_tokens},
+          {"output_tokens", report.output_tokens},
+          {"output_tokens_per_s", report.output_tokens_per_s()},
+          {"requests_per_s", report.requests_per_s()},
+          {"goodput", report.goodput()},
+          {"ttft_ms", ToJson(report.ttft)},
+          {"tpot_ms", ToJson(report.tpot)},
+          {"itl_ms", ToJson(report.itl)},
+          {"e2e_ms", ToJson(report.e2e)}};
+}
+
+}  // namespace trimtab

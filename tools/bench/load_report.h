@@ -1,0 +1,51 @@
+// What a load has shown: latencies, throughput, goodput.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "tools/bench/load_target.h"
+
+namespace trimtab {
+
+/// A distribution of times in milliseconds; quantiles are interpolated between neighbours.
+struct LatencySummary {
+  double mean = 0, p50 = 0, p90 = 0, p95 = 0, p99 = 0;
+};
+LatencySummary Summarise(std::vector<double> milliseconds);
+
+/// What a request must keep to be good; 0 asks for nothing.
+struct LatencyLimits {
+  double ttft_ms = 0;  // from sending to the first text
+  double tpot_ms = 0;  // mean time per token after the first
+  double e2e_ms = 0;   // from sending to the last text
+};
+/// "ttft<500ms,tpot<30ms,e2e<5s". Throws UsageError.
+LatencyLimits ParseLimits(const std::string& text);
+
+struct LoadReport {
+  int64_t requests = 0;
+  int64_t failed = 0;
+  std::string first_failure{};
+  double duration_s = 0;  // from the first request sent to the last text
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;
+  LatencySummary ttft{}, tpot{}, itl{}, e2e{};
+  int64_t good = 0;  // whole answers within all limits
+
+  double output_tokens_per_s() const { return PerSecond(output_tokens); }
+  double requests_per_s() const { return PerSecond(requests - failed); }
+  double goodput() const { return PerSecond(good); }
+
+ private:
+  double PerSecond(int64_t count) const {
+    return duration_s > 0 ? static_cast<double>(count) / duration_s : 0;
+  }
+};
+
+LoadReport MakeLoadReport(const std::vector<LoadOutcome>& outcomes, const LatencyLimits& limits);
+
+nlohmann::json ToJson(const LoadReport& report);
+
+}  // namespace trimtab

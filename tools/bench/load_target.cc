@@ -1,0 +1,185 @@
+#include "tools/bench/load_target.h"
+
+#include <httplib.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+using Clock = LoadOutcome::Clock;
+using nlohmann::json;
+
+/// The events of a stream, from pieces of any size.
+class EventReader {
+ public:
+  explicit EventReader(LoadOutcome& outcome) : outcome_(outcome) {}
+
+  void Add(const char* data, size_t size) {
+    const Clock::time_point now = Clock::now();
+    buffer_.append(data, size);
+    size_t begin = 0;
+    for (size_t end; (end = buffer_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      Line(std::string_view(buffer_).substr(begin, end - begin), now);
+    }
+    buffer_.erase(0, begin);
+  }
+
+  bool done() const { return done_; }
+  /// What came beside events: an error.
+  const std::string& other() const { return other_; }
+
+ private:
+  void Line(std::string_view line, Clock::time_point now) {
+    constexpr std::string_view kData = "data: ";
+    if (!line.starts_with(kData)) {
+      other_ += line;
+      return;
+    }
+    line.remove_prefix(kData.size());
+    if (line.starts_with("[DONE]")) {
+      done_ = true;
+      return;
+    }
+    const json event = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!event.is_object() || event.contains("error")) {
+      other_ += line;
+      return;
+    }
+    if (event.contains("usage") && event["usage"].is_object()) {
+      outcome_.tokens = event["usage"].value("completion_tokens", int64_t{0});
+      outcome_.prompt_tokens = event["usage"].value("prompt_tokens", int64_t{0});
+    }
+    const json choices = event.value("choices", json::array());
+    if (!choices.empty() && choices[0].is_object() && choices[0].value("text", "") != "") {
+      outcome_.arrivals.push_back(now);
+    }
+  }
+
+  LoadOutcome& outcome_;
+  std::string buffer_;
+  std::string other_;
+  bool done_ = false;
+};
+
+class HttpTarget : public LoadTarget {
+ public:
+  explicit HttpTarget(HttpTargetOptions options) : options_(std::move(options)) {
+    if (!options_.url.starts_with("http://")) {
+      throw UsageError(
+          fmt::format("--url: '{}'; expected http://HOST:PORT, without a path", options_.url));
+    }
+    if (options_.model.empty()) options_.model = FirstModel();
+  }
+
+  LoadOutcome Run(const LoadRequest& request, const std::vector<int32_t>& prompt) override {
+    LoadOutcome outcome;
+    EventReader events(outcome);
+    httplib::Client client = Connect();
+    httplib::Request post;
+    post.method = "POST";
+    post.path = "/v1/completions";
+    post.headers = Headers();
+    post.headers.emplace("Content-Type", "application/json");
+    post.body = json{{"model", options_.model},
+                     {"prompt", prompt},
+                     {"max_tokens", request.output_tokens},
+                     {"temperature", 0},
+                     {"ignore_eos", true},
+                     {"stream", true},
+                     {"stream_options", {{"include_usage", true}}}}
+                    .dump();
+    post.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
+      events.Add(data, size);
+      return true;
+    };
+    outcome.sent = Clock::now();
+    const httplib::Result result = client.send(post);
+    if (!result) {
+      outcome.failure = httplib::to_string(result.error()) + " " + events.other();
+    } else if (result->status != 200 || !events.done()) {
+      outcome.failure = fmt::format("status {}: {}", result->status, events.other());
+    }
+    return outcome;
+  }
+
+ private:
+  httplib::Client Connect() const {
+    httplib::Client client(options_.url);
+    const auto seconds = static_cast<time_t>(options_.timeout_s) + 1;
+    client.set_read_timeout(seconds);
+    client.set_write_timeout(seconds);
+    client.set_tcp_nodelay(true);
+    return client;
+  }
+
+  httplib::Headers Headers() const {
+    if (options_.api_key.empty()) return {};
+    return {{"Authorization", "Bearer " + options_.api_key}};
+  }
+
+  std::string FirstModel() const {
+    httplib::Client client = Connect();
+    const httplib::Result result = client.Get("/v1/models", Headers());
+    if (!result) {
+      throw EnvironmentError(
+          fmt::format("{}: nobody answers ({})", options_.url, httplib::to_string(result.error())));
+    }
+    const json models = json::parse(result->body, nullptr, /*allow_exceptions=*/false);
+    const auto path = json::json_pointer("/data/0/id");
+    if (result->status == 200 && models.is_object() && models.contains(path) &&
+        models[path].is_string()) {
+      return models[path].get<std::string>();
+    }
+    throw InputError(fmt::format("{}/v1/models: status {}; expected a list of models", options_.url,
+                                 result->status));
+  }
+
+  HttpTargetOptions options_;
+};
+
+class EngineTarget : public LoadTarget {
+ public:
+  explicit EngineTarget(Engine& engine) : loop_(engine) {}
+
+  LoadOutcome Run(const LoadRequest& request, const std::vector<int32_t>& prompt) override {
+    LoadOutcome outcome;
+    outcome.sent = Clock::now();
+    outcome.prompt_tokens = std::ssize(prompt);
+    GenerationRequest generation;
+    generation.prompt = prompt;
+    generation.max_tokens = request.output_tokens;
+    auto taken = loop_.Submit(std::move(generation));
+    if (const auto* refusal = std::get_if<Refusal>(&taken)) {
+      outcome.failure = refusal->reason;
+      return outcome;
+    }
+    Ticket& ticket = *std::get<std::unique_ptr<Ticket>>(taken);
+    for (bool ended = false; !ended;) {
+      const Ticket::News news = ticket.Wait(Clock::now() + std::chrono::hours(1));
+      outcome.tokens += std::ssize(news.tokens);
+      if (!news.tokens.empty()) outcome.arrivals.push_back(Clock::now());
+      outcome.failure = news.failure;
+      ended = news.ended();
+    }
+    return outcome;
+  }
+
+ private:
+  EngineLoop loop_;
+};
+
+}  // namespace
+
+std::unique_ptr<LoadTarget> MakeHttpTarget(HttpTargetOptions options) {
+  return std::make_unique<HttpTarget>(std::move(options));
+}
+
+std::unique_ptr<LoadTarget> MakeEngineTarget(Engine& engine) {
+  return std::make_unique<EngineTarget>(engine);
+}
+
+}  // namespace trimtab

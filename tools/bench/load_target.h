@@ -1,0 +1,47 @@
+// LoadTarget: what a load is put on.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/bench/workload.h"
+#include "tools/serve/engine_loop.h"
+
+namespace trimtab {
+
+/// What became of one request.
+struct LoadOutcome {
+  using Clock = std::chrono::steady_clock;
+
+  Clock::time_point sent{};
+  std::vector<Clock::time_point> arrivals{};  // of text
+  int64_t prompt_tokens = 0;
+  int64_t tokens = 0;     // of the answer
+  std::string failure{};  // why there is no whole answer; empty if there is
+};
+
+/// Safe to use from several threads.
+class LoadTarget {
+ public:
+  virtual ~LoadTarget() = default;
+  /// Sends a request of the given lengths and waits for its end.
+  virtual LoadOutcome Run(const LoadRequest& request, const std::vector<int32_t>& prompt) = 0;
+};
+
+struct HttpTargetOptions {
+  std::string url;    // "http://127.0.0.1:8000"
+  std::string model;  // as the server names it; empty: the first that it lists
+  std::string api_key{};
+  double timeout_s = 600;
+};
+
+/// A server that speaks OpenAI's API: streamed completions of prompts given as token ids. Throws
+/// EnvironmentError when nobody answers there, InputError for an answer that is none.
+std::unique_ptr<LoadTarget> MakeHttpTarget(HttpTargetOptions options);
+
+/// An engine in this process. It must outlive the target.
+std::unique_ptr<LoadTarget> MakeEngineTarget(Engine& engine);
+
+}  // namespace trimtab

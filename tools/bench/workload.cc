@@ -1,0 +1,107 @@
+#include "tools/bench/workload.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/config/strict_json.h"
+#include "engine/data/line_reader.h"
+
+namespace trimtab {
+namespace {
+
+/// A positive number at the front of `text`, which is cut off it; 0 if there is none.
+double TakeNumber(std::string_view& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || !std::isfinite(value) || value <= 0) return 0;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return value;
+}
+
+bool TakePrefix(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+}  // namespace
+
+LengthDistribution::LengthDistribution(const std::string& text, const std::string& what) {
+  std::string_view rest = text;
+  std::string_view separator;
+  if (TakePrefix(rest, "uniform:")) {
+    kind_ = Kind::kUniform;
+    separator = "-";
+  } else if (TakePrefix(rest, "exponential:")) {
+    kind_ = Kind::kExponential;
+  } else if (TakePrefix(rest, "lognormal:")) {
+    kind_ = Kind::kLogNormal;
+    separator = ":";
+  }
+  first_ = TakeNumber(rest);
+  second_ = separator.empty() ? first_ : TakePrefix(rest, separator) ? TakeNumber(rest) : 0;
+  const bool ordered = kind_ != Kind::kUniform || first_ <= second_;
+  const bool whole = kind_ != Kind::kFixed || first_ == std::floor(first_);
+  if (first_ >= 1 && first_ <= kMaxLength && second_ > 0 && rest.empty() && ordered && whole)
+    return;
+  throw UsageError(
+      fmt::format("{}: '{}'; expected a number of tokens, uniform:A-B, "
+                  "exponential:MEAN or lognormal:MEDIAN:SIGMA",
+                  what, text));
+}
+
+int64_t LengthDistribution::Draw(std::mt19937_64& random) const {
+  double length = first_;
+  if (kind_ == Kind::kUniform) {
+    length = std::floor(std::uniform_real_distribution<double>(first_, second_ + 1)(random));
+  } else if (kind_ == Kind::kExponential) {
+    length = std::exponential_distribution<double>(1 / first_)(random);
+  } else if (kind_ == Kind::kLogNormal) {
+    length = std::lognormal_distribution<double>(std::log(first_), second_)(random);
+  }
+  return static_cast<int64_t>(std::clamp(std::round(length), 1.0, static_cast<double>(kMaxLength)));
+}
+
+std::vector<LoadRequest> DrawRequests(const std::string& workload, int64_t count, double rate,
+                                      uint64_t seed) {
+  const size_t slash = workload.find('/');
+  if (slash == std::string::npos) {
+    throw UsageError(fmt::format("--workload: '{}'; expected INPUT/OUTPUT, as 1000/500", workload));
+  }
+  const LengthDistribution input(workload.substr(0, slash), "--workload, input");
+  const LengthDistribution output(workload.substr(slash + 1), "--workload, output");
+  std::mt19937_64 random(seed);
+  std::vector<LoadRequest> requests(static_cast<size_t>(count));
+  double at = 0;
+  for (LoadRequest& request : requests) {
+    request = {at, input.Draw(random), output.Draw(random)};
+    if (rate > 0) at += std::exponential_distribution<double>(rate)(random);
+  }
+  return requests;
+}
+
+std::vector<LoadRequest> ReadTrace(const std::string& path) {
+  LineReader reader(path, LineCheck::kUtf8, "JSON lines", /*name_line=*/true);
+  std::vector<LoadRequest> requests;
+  std::string line;
+  bool ended = false;
+  while (reader.Next(line, ended)) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const nlohmann::json json = ParseJsonText(line, reader.where());
+    StrictObject object(json, reader.where() + ": $");
+    LoadRequest& request = requests.emplace_back();
+    object.Number("at_s", request.at_s, requests.size() > 1 ? requests.end()[-2].at_s : 0, 1e9);
+    object.Integer("input_tokens", request.prompt_tokens, 1, LengthDistribution::kMaxLength,
+                   Need::kRequired);
+    object.Integer("output_tokens", request.output_tokens, 1, LengthDistribution::kMaxLength,
+                   Need::kRequired);
+    object.Finish();
+  }
+  if (requests.empty()) throw InputError(fmt::format("{}: no request in it", path));
+  return requests;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,45 @@
+// Workload: how long the requests of a load are, and when they come.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace trimtab {
+
+/// How many tokens a text has.
+class LengthDistribution {
+ public:
+  /// "128", "uniform:64-256", "exponential:128" (its mean), "lognormal:128:0.8" (its median, and
+  /// the standard deviation of its logarithm). Throws UsageError naming `what`.
+  LengthDistribution(const std::string& text, const std::string& what);
+
+  /// At least 1, at most kMaxLength.
+  int64_t Draw(std::mt19937_64& random) const;
+
+  static constexpr int64_t kMaxLength = int64_t{1} << 20;
+
+ private:
+  enum class Kind { kFixed, kUniform, kExponential, kLogNormal };
+  Kind kind_ = Kind::kFixed;
+  double first_ = 0;
+  double second_ = 0;
+};
+
+struct LoadRequest {
+  double at_s = 0;  // when it is sent, from the start; of open loops
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;
+};
+
+/// `count` requests of a workload "INPUT/OUTPUT", each side a LengthDistribution. With a `rate`, in
+/// requests per second, they come as a Poisson process. The same seed draws the same.
+std::vector<LoadRequest> DrawRequests(const std::string& workload, int64_t count, double rate,
+                                      uint64_t seed);
+
+/// The requests of a JSONL file: {"at_s": 0.25, "input_tokens": 100, "output_tokens": 20} a line;
+/// "at_s" must not fall, and may be missing in all lines. Throws InputError.
+std::vector<LoadRequest> ReadTrace(const std::string& path);
+
+}  // namespace trimtab

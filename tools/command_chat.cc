@@ -1,0 +1,123 @@
+#include <unistd.h>
+
+#include <iostream>
+#include <limits>
+
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/infer/make_engine.h"
+#include "tools/command.h"
+#include "tools/serve/answer.h"
+#include "tools/serving_flags.h"
+#include "tools/signals.h"
+
+namespace trimtab {
+namespace {
+
+class ChatCommand : public Command {
+ public:
+  std::string name() const override { return "chat"; }
+  std::string summary() const override { return "talk with a model in the terminal"; }
+
+  void Declare(FlagSet& flags) override {
+    serving_.Declare(flags);
+    sampling_.Declare(flags);
+    flags.Text("--chat-template", template_,
+               "how the conversation is written: chatml, gemma, llama-2, llama-3 or plain; if left "
+               "out, the one that came with the model");
+    flags.Text("--system", system_, "what the model is told before the conversation");
+    flags.Integer("--max-tokens", max_tokens_, 1, std::numeric_limits<int32_t>::max(),
+                  "tokens of an answer at most");
+    flags.Integer("--seed", seed_, 0, std::numeric_limits<int64_t>::max(), "of what is drawn");
+  }
+
+  int Run(const OutputOptions& output) override {
+    if (output.json) throw UsageError("--json: chat is for people; use serve for programs");
+    const std::unique_ptr<WeightSource> weights = serving_.OpenWeights();
+    tokenizer_ = serving_.OpenTokenizerOf(*weights);
+    std::string why;
+    chat_ = FindChatTemplate(template_, *tokenizer_, why);
+    if (chat_ == nullptr) throw UsageError(why);
+    engine_ = MakeEngine(serving_.Config(*weights), *weights);
+    LogInfo("{}, conversations as '{}'; Ctrl-C stops an answer, /reset begins anew, Ctrl-D leaves",
+            weights->model().name, chat_->name());
+    Reset();
+    std::string line;
+    while (Ask(line)) {
+      if (line == "/reset") {
+        Reset();
+      } else if (!line.empty()) {
+        Answer(line);
+      }
+    }
+    return 0;
+  }
+
+ private:
+  void Reset() {
+    messages_.clear();
+    if (!system_.empty()) messages_.push_back({"system", system_});
+  }
+
+  static bool Ask(std::string& line) {
+    if (::isatty(STDIN_FILENO) != 0) fmt::print(stderr, "> ");
+    if (std::getline(std::cin, line)) return true;
+    if (::isatty(STDIN_FILENO) != 0) fmt::print(stderr, "\n");
+    return false;
+  }
+
+  void Answer(const std::string& question) {
+    messages_.push_back({"user", question});
+    ChatPrompt prompt = chat_->Render(messages_);
+    GenerationRequest request;
+    request.prompt = std::move(prompt.tokens);
+    request.max_tokens = max_tokens_;
+    request.sampling = sampling_.options;
+    request.sampling.seed = static_cast<uint64_t>(seed_);
+    request.stop_tokens = std::move(prompt.stop_tokens);
+    std::vector<std::string> stops = std::move(prompt.stop_strings);
+    stops.insert(stops.end(), sampling_.stops.begin(), sampling_.stops.end());
+    const auto taken = engine_->AddRequest(std::move(request));
+    if (const auto* refusal = std::get_if<Refusal>(&taken)) {
+      messages_.pop_back();
+      LogWarning("{}; /reset begins anew", refusal->reason);
+      return;
+    }
+    messages_.push_back({"assistant", Stream(std::get<RequestId>(taken), std::move(stops))});
+  }
+
+  /// Prints the answer while it grows; Ctrl-C ends it where it is.
+  std::string Stream(RequestId id, std::vector<std::string> stops) {
+    trimtab::Answer answer(*tokenizer_, std::move(stops), /*trim_start=*/true);
+    std::string whole;
+    CatchStopSignals(/*announce=*/false);
+    while (!answer.ended() && RequestedStop() == StopLevel::kNone) {
+      for (const RequestUpdate& update : engine_->Step()) {
+        const std::string text = answer.Add(update.tokens, update.finish);
+        Print(text);
+        whole += text;
+      }
+    }
+    engine_->Abort(id);
+    ReleaseStopSignals();
+    Print("\n");
+    return whole;
+  }
+
+  ServingFlags serving_;
+  SamplingFlags sampling_;
+  std::string template_;
+  std::string system_;
+  int64_t max_tokens_ = 512;
+  int64_t seed_ = 0;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<ChatTemplate> chat_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<ChatMessage> messages_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeChatCommand() { return std::make_unique<ChatCommand>(); }
+
+}  // namespace trimtab

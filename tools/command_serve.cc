@@ -1,0 +1,99 @@
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "engine/base/error.h"
+#include "engine/base/io/file.h"
+#include "engine/base/log.h"
+#include "engine/infer/make_engine.h"
+#include "tools/command.h"
+#include "tools/serve/http_server.h"
+#include "tools/serving_flags.h"
+#include "tools/signals.h"
+
+namespace trimtab {
+namespace {
+
+constexpr auto kPoll = std::chrono::milliseconds(50);
+constexpr int64_t kMaxKeyBytes = 4096;
+
+class ServeCommand : public Command {
+ public:
+  std::string name() const override { return "serve"; }
+  std::string summary() const override {
+    return "answer completions and chats over HTTP, as OpenAI's API does";
+  }
+
+  void Declare(FlagSet& flags) override {
+    serving_.Declare(flags);
+    flags.Text("--host", options_.host, "address to listen on; 0.0.0.0: every one of this machine");
+    flags.Integer("--port", options_.port, 0, 65535, "port to listen on; 0: one that is free");
+    flags.Text("--name", name_, "what clients call the model; if left out, its own name");
+    flags.Text("--chat-template", template_,
+               "how conversations are written: chatml, gemma, llama-2, llama-3 or plain; if left "
+               "out, the one that came with the model");
+    flags.Integer("--max-requests", options_.max_requests, 1, 4096,
+                  "requests that are answered or wait at once; more are refused");
+    flags.Bytes("--max-body", options_.max_body_bytes, "size of a request at most");
+    flags.Number("--request-timeout", options_.request_timeout_s, 0.001, 1e6,
+                 "seconds until an answer that is not finished is given up");
+    flags.Text("--api-key-file", key_file_,
+               "file with the key that clients must send as 'Authorization: Bearer KEY'");
+  }
+
+  int Run(const OutputOptions& output) override {
+    if (!key_file_.empty()) options_.api_key = ReadKey();
+    const std::unique_ptr<WeightSource> weights = serving_.OpenWeights();
+    const std::unique_ptr<Tokenizer> tokenizer = serving_.OpenTokenizerOf(*weights);
+    ServedModel model = {.name = name_.empty() ? weights->model().name : name_,
+                         .tokenizer = tokenizer.get()};
+    const std::unique_ptr<ChatTemplate> chat =
+        FindChatTemplate(template_, *tokenizer, model.no_chat);
+    model.chat = chat.get();
+    const std::unique_ptr<Engine> engine = MakeEngine(serving_.Config(*weights), *weights);
+    model.limits = engine->limits();
+    model.vocab_size = engine->vocab_size();
+    LogInfo("{}: {}", model.name,
+            chat == nullptr ? "completions only, " + model.no_chat
+                            : fmt::format("completions, and chats as '{}'", chat->name()));
+    HttpServer server(*engine, std::move(model), options_);
+    CatchStopSignals();
+    const std::string url = fmt::format("http://{}:{}", options_.host, server.port());
+    if (output.json) {
+      PrintJson({{"schema_version", 1}, {"url", url}, {"port", server.port()}}, /*one_line=*/true);
+    } else {
+      Print(url + "\n");
+    }
+    return Wait(server);
+  }
+
+ private:
+  std::string ReadKey() const {
+    std::string key = ReadTextFile(key_file_, kMaxKeyBytes);
+    while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
+    if (!key.empty()) return key;
+    throw InputError(fmt::format("{}: empty; expected a key", key_file_));
+  }
+
+  static int Wait(HttpServer& server) {
+    while (!server.finished()) {
+      if (RequestedStop() != StopLevel::kNone || !server.failure().empty()) server.Drain();
+      if (RequestedStop() == StopLevel::kCancel) server.Cancel();
+      std::this_thread::sleep_for(kPoll);
+    }
+    if (!server.failure().empty()) throw Error(ExitCode::kInternal, server.failure());
+    return StopExitCode();
+  }
+
+  ServingFlags serving_;
+  HttpServerOptions options_;
+  std::string name_;
+  std::string template_;
+  std::string key_file_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeServeCommand() { return std::make_unique<ServeCommand>(); }
+
+}  // namespace trimtab

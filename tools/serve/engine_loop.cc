@@ -1,0 +1,159 @@
+#include "tools/serve/engine_loop.h"
+
+#include <exception>
+#include <utility>
+
+namespace trimtab {
+
+/// What the loop tells one request's thread. Guarded by Shared::mutex.
+struct Ticket::Mailbox {
+  RequestId id = -1;
+  GenerationRequest request;  // until the engine has it
+  bool decided = false;       // taken or refused
+  Refusal refusal;            // when refused
+  News news;
+  std::condition_variable arrived;
+};
+
+/// What the loop and its tickets share.
+struct Ticket::Shared {
+  mutable std::mutex mutex;
+  std::condition_variable work;
+  std::deque<std::shared_ptr<Mailbox>> submitted;
+  std::vector<RequestId> aborted;
+  std::map<RequestId, std::shared_ptr<Mailbox>> running;
+  EngineMetrics metrics;
+  std::string cancelled;  // why nothing runs any more
+  std::string failure;    // of the engine
+  bool leaving = false;
+
+  /// Ends every request with `why`. The mutex is held.
+  void EndAll(const std::string& why) {
+    for (const auto& [id, mailbox] : running) {
+      mailbox->news.failure = why;
+      mailbox->arrived.notify_one();
+    }
+    running.clear();
+    for (const auto& mailbox : submitted) {
+      mailbox->refusal = {why};
+      mailbox->decided = true;
+      mailbox->arrived.notify_one();
+    }
+    submitted.clear();
+  }
+};
+
+Ticket::Ticket(std::shared_ptr<Shared> loop, std::shared_ptr<Mailbox> mailbox)
+    : loop_(std::move(loop)), mailbox_(std::move(mailbox)) {}
+
+Ticket::~Ticket() {
+  const std::lock_guard lock(loop_->mutex);
+  if (loop_->running.erase(mailbox_->id) == 0) return;
+  loop_->aborted.push_back(mailbox_->id);
+  loop_->work.notify_one();
+}
+
+Ticket::News Ticket::Wait(std::chrono::steady_clock::time_point deadline) {
+  std::unique_lock lock(loop_->mutex);
+  mailbox_->arrived.wait_until(
+      lock, deadline, [&] { return !mailbox_->news.tokens.empty() || mailbox_->news.ended(); });
+  News news = mailbox_->news;
+  mailbox_->news.tokens.clear();
+  return news;
+}
+
+EngineLoop::EngineLoop(Engine& engine)
+    : engine_(engine), shared_(std::make_shared<Ticket::Shared>()) {
+  shared_->metrics = engine.metrics();
+  thread_ = std::thread([this] { Run(); });
+}
+
+EngineLoop::~EngineLoop() {
+  Cancel("the server is stopping");
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->leaving = true;
+    shared_->work.notify_one();
+  }
+  thread_.join();
+}
+
+std::variant<std::unique_ptr<Ticket>, Refusal> EngineLoop::Submit(GenerationRequest request) {
+  auto mailbox = std::make_shared<Ticket::Mailbox>();
+  mailbox->request = std::move(request);
+  std::unique_lock lock(shared_->mutex);
+  if (!shared_->failure.empty()) return Refusal{shared_->failure};
+  if (!shared_->cancelled.empty()) return Refusal{shared_->cancelled};
+  shared_->submitted.push_back(mailbox);
+  shared_->work.notify_one();
+  mailbox->arrived.wait(lock, [&] { return mailbox->decided; });
+  if (!mailbox->refusal.reason.empty()) return mailbox->refusal;
+  return std::unique_ptr<Ticket>(new Ticket(shared_, std::move(mailbox)));
+}
+
+void EngineLoop::Cancel(const std::string& why) {
+  const std::lock_guard lock(shared_->mutex);
+  if (!shared_->cancelled.empty()) return;
+  shared_->cancelled = why;
+  for (const auto& [id, mailbox] : shared_->running) shared_->aborted.push_back(id);
+  shared_->EndAll(why);
+  shared_->work.notify_one();
+}
+
+EngineMetrics EngineLoop::metrics() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->metrics;
+}
+
+std::string EngineLoop::failure() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->failure;
+}
+
+void EngineLoop::Run() {
+  Ticket::Shared& shared = *shared_;
+  std::unique_lock lock(shared.mutex);
+  try {
+    while (!shared.leaving) {
+      for (const RequestId id : std::exchange(shared.aborted, {})) engine_.Abort(id);
+      for (const auto& mailbox : std::exchange(shared.submitted, {})) {
+        auto outcome = engine_.AddRequest(std::move(mailbox->request));
+        if (const auto* id = std::get_if<RequestId>(&outcome)) {
+          mailbox->id = *id;
+          shared.running[*id] = mailbox;
+        } else {
+          mailbox->refusal = std::get<Refusal>(std::move(outcome));
+        }
+        mailbox->decided = true;
+        mailbox->arrived.notify_one();
+      }
+      shared.metrics = engine_.metrics();
+      if (!engine_.HasWork()) {
+        shared.work.wait(lock, [&] {
+          return shared.leaving || !shared.submitted.empty() || !shared.aborted.empty();
+        });
+        continue;
+      }
+      lock.unlock();
+      std::vector<RequestUpdate> updates = engine_.Step();
+      lock.lock();
+      for (RequestUpdate& update : updates) {
+        const auto found = shared.running.find(update.id);
+        if (found == shared.running.end()) continue;  // aborted meanwhile
+        const std::shared_ptr<Ticket::Mailbox> mailbox = found->second;
+        for (SampledToken& token : update.tokens) {
+          mailbox->news.tokens.push_back(std::move(token));
+        }
+        mailbox->news.finish = update.finish;
+        if (update.finish != FinishReason::kNone) shared.running.erase(found);
+        mailbox->arrived.notify_one();
+      }
+    }
+  } catch (const std::exception& error) {
+    if (!lock.owns_lock()) lock.lock();
+    shared.failure = std::string("the engine failed: ") + error.what();
+    shared.EndAll(shared.failure);
+  }
+}
+
+}  // namespace trimtab

@@ -1,0 +1,318 @@
+#include "tools/serve/http_server.h"
+
+#include <httplib.h>
+
+#include <atomic>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "engine/base/log.h"
+#include "tools/serve/answer.h"
+#include "tools/serve/engine_loop.h"
+#include "tools/serve/server_stats.h"
+
+namespace trimtab {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using httplib::Request;
+using httplib::Response;
+using nlohmann::json;
+
+/// How soon a client that left is noticed while nothing is written to it.
+constexpr auto kPoll = std::chrono::milliseconds(100);
+/// Threads beyond those of generations, for requests that are answered at once.
+constexpr int64_t kSpareThreads = 8;
+constexpr int kKeepAliveSeconds = 2;
+constexpr size_t kKeepAliveRequests = 1000;
+constexpr int kSocketTimeoutSeconds = 10;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Compares all of both, so that the time taken tells nothing about where they differ.
+bool SameSecret(const std::string& a, const std::string& b) {
+  unsigned differences = a.size() != b.size();
+  for (size_t i = 0; i < a.size(); ++i) {
+    differences |= static_cast<unsigned char>(a[i]) ^
+                   static_cast<unsigned char>(b[b.empty() ? 0 : i % b.size()]);
+  }
+  return differences == 0;
+}
+
+void SetError(Response& response, int status, const std::string& message, const char* type) {
+  response.status = status;
+  response.set_content(ErrorBody(message, type), "application/json");
+}
+
+/// One more in a count, as long as this is there.
+class Counted {
+ public:
+  explicit Counted(std::atomic<int64_t>& count) : count_(count), now_(++count) {}
+  ~Counted() { --count_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+  int64_t now() const { return now_; }
+
+ private:
+  std::atomic<int64_t>& count_;
+  int64_t now_;
+};
+
+/// A generation and all that its answer needs; kept until the answer is written.
+struct Generation {
+  std::unique_ptr<Counted> counted;
+  bool stream = false;
+  Answer answer;
+  AnswerWriter writer;
+  Clock::time_point start = Clock::now();
+  std::unique_ptr<Ticket> ticket = nullptr;
+};
+
+}  // namespace
+
+class HttpServer::Impl {
+ public:
+  Impl(Engine& engine, ServedModel model, HttpServerOptions options)
+      : model_(std::move(model)), options_(std::move(options)), loop_(engine) {
+    Configure();
+    Route();
+    const bool any = options_.port == 0;
+    port_ = any ? http_.bind_to_any_port(options_.host)
+            : http_.bind_to_port(options_.host, static_cast<int>(options_.port))
+                ? static_cast<int>(options_.port)
+                : -1;
+    if (port_ < 0) {
+      throw EnvironmentError(
+          fmt::format("cannot listen on {} port {}; expected an address of this "
+                      "machine and a port that nobody else uses",
+                      options_.host, options_.port));
+    }
+    thread_ = std::thread([this] {
+      http_.listen_after_bind();
+      finished_ = true;
+    });
+    while (!http_.is_running() && !finished_) std::this_thread::yield();
+  }
+
+  ~Impl() {
+    loop_.Cancel("the server is stopping");
+    Drain();
+    thread_.join();
+  }
+
+  int port() const { return port_; }
+  bool finished() const { return finished_; }
+  std::string failure() const { return loop_.failure(); }
+  void Cancel() { loop_.Cancel("the server is stopping"); }
+
+  void Drain() {
+    if (!draining_.exchange(true)) http_.stop();
+  }
+
+ private:
+  void Configure() {
+    const auto threads = static_cast<size_t>(options_.max_requests + kSpareThreads);
+    http_.new_task_queue = [threads] { return new httplib::ThreadPool(threads); };
+    http_.set_payload_max_length(static_cast<size_t>(options_.max_body_bytes));
+    http_.set_keep_alive_timeout(kKeepAliveSeconds);
+    http_.set_keep_alive_max_count(kKeepAliveRequests);
+    http_.set_read_timeout(kSocketTimeoutSeconds);
+    http_.set_write_timeout(kSocketTimeoutSeconds);
+    http_.set_tcp_nodelay(true);
+    http_.set_pre_routing_handler([this](const Request& request, Response& response) {
+      if (Authorised(request)) return httplib::Server::HandlerResponse::Unhandled;
+      response.set_header("WWW-Authenticate", "Bearer");
+      SetError(response, 401,
+               "expected the header 'Authorization: Bearer KEY' with the key of "
+               "this server",
+               "authentication_error");
+      return httplib::Server::HandlerResponse::Handled;
+    });
+    http_.set_exception_handler([](const Request&, Response& response, std::exception_ptr failure) {
+      try {
+        std::rethrow_exception(failure);
+      } catch (const std::exception& error) {
+        LogWarning("a request failed: {}", error.what());
+      }
+      SetError(response, 500, "internal error", "server_error");
+    });
+    http_.set_error_handler([](const Request& request, Response& response) {
+      if (!response.body.empty()) return;
+      const char* what = response.status == 404   ? "no such path or method"
+                         : response.status == 413 ? "the body is too large"
+                                                  : "the request is not understood";
+      SetError(response, response.status, fmt::format("{}: {}", request.path, what),
+               "invalid_request_error");
+    });
+    http_.set_logger([this](const Request& request, const Response& response) {
+      const bool known = response.status != 404;
+      stats_.CountAnswer(known ? request.path : "other", response.status);
+    });
+  }
+
+  bool Authorised(const Request& request) const {
+    if (options_.api_key.empty() || request.path == "/health") return true;
+    return SameSecret(request.get_header_value("Authorization"), "Bearer " + options_.api_key);
+  }
+
+  void Route() {
+    http_.Get("/health", [this](const Request&, Response& response) {
+      const std::string failure = loop_.failure();
+      if (!failure.empty() || draining_) {
+        SetError(response, 503, failure.empty() ? "draining" : failure, "server_error");
+      } else {
+        response.set_content("{\"status\":\"ok\"}\n", "application/json");
+      }
+    });
+    http_.Get("/metrics", [this](const Request&, Response& response) {
+      response.set_content(stats_.Text(loop_.metrics(), in_flight_), "text/plain; version=0.0.4");
+    });
+    http_.Get("/v1/models", [this](const Request&, Response& response) {
+      const json model = {{"id", model_.name},
+                          {"object", "model"},
+                          {"created", created_},
+                          {"owned_by", "trimtab"},
+                          {"max_model_len", model_.limits.sequence_length}};
+      response.set_content(JsonText({{"object", "list"}, {"data", {model}}}) + "\n",
+                           "application/json");
+    });
+    http_.Post("/v1/completions", [this](const Request& request, Response& response) {
+      Generate(Endpoint::kCompletions, request, response);
+    });
+    http_.Post("/v1/chat/completions", [this](const Request& request, Response& response) {
+      Generate(Endpoint::kChat, request, response);
+    });
+  }
+
+  void Generate(Endpoint endpoint, const Request& request, Response& response) {
+    auto counted = std::make_unique<Counted>(in_flight_);
+    if (counted->now() > options_.max_requests || draining_) {
+      response.set_header("Retry-After", "1");
+      SetError(response, 503, draining_ ? "the server is draining" : "too many requests at once",
+               "server_error");
+      return;
+    }
+    ApiRequest parsed;
+    try {
+      parsed = ParseApiRequest(endpoint, request.body, model_);
+    } catch (const UnknownModelError& error) {
+      return SetError(response, 404, error.what(), "invalid_request_error");
+    } catch (const InputError& error) {
+      return SetError(response, 400, error.what(), "invalid_request_error");
+    } catch (const UsageError& error) {
+      return SetError(response, 400, error.what(), "invalid_request_error");
+    }
+    const bool chat = endpoint == Endpoint::kChat;
+    const std::string id = fmt::format("{}-{:x}-{}", chat ? "chatcmpl" : "cmpl", created_, ++ids_);
+    auto generation = std::make_shared<Generation>(
+        Generation{.counted = std::move(counted),
+                   .stream = parsed.stream,
+                   .answer = Answer(*model_.tokenizer, parsed.stop_strings, /*trim_start=*/chat),
+                   .writer = AnswerWriter(parsed, *model_.tokenizer, model_.name, id, UnixTime())});
+    auto outcome = loop_.Submit(std::move(parsed.generation));
+    if (const auto* refusal = std::get_if<Refusal>(&outcome)) {
+      if (refusal->busy) response.set_header("Retry-After", "1");
+      const bool here = refusal->busy || draining_ || !loop_.failure().empty();
+      SetError(response, here ? 503 : 400, refusal->reason,
+               here ? "server_error" : "invalid_request_error");
+      return;
+    }
+    generation->ticket = std::get<std::unique_ptr<Ticket>>(std::move(outcome));
+    // The answer is written here while it grows, whole or streamed: only the writer notices a
+    // client that has left.
+    response.set_chunked_content_provider(
+        generation->stream ? "text/event-stream" : "application/json",
+        [this, generation](size_t, httplib::DataSink& sink) { return Write(*generation, sink); });
+  }
+
+  /// False ends the connection without a proper end of the answer.
+  bool Write(Generation& generation, httplib::DataSink& sink) {
+    const auto send = [&sink](const std::string& text) {
+      return text.empty() || sink.write(text.data(), text.size());
+    };
+    const auto limit =
+        generation.start + std::chrono::duration_cast<Clock::duration>(
+                               std::chrono::duration<double>(options_.request_timeout_s));
+    std::string whole;
+    if (generation.stream && !send(generation.writer.FirstEvent())) return Abort(generation);
+    Clock::time_point last{};
+    while (!generation.answer.ended()) {
+      const Ticket::News news = generation.ticket->Wait(std::min(limit, Clock::now() + kPoll));
+      if (!sink.is_writable()) return Abort(generation);
+      CountTokens(generation, news.tokens.size(), last);
+      const std::string text = generation.answer.Add(news.tokens, news.finish);
+      if (generation.stream) {
+        if (!send(generation.writer.Event(generation.answer, text))) return Abort(generation);
+      } else {
+        whole += text;
+      }
+      if (generation.answer.ended()) break;
+      const bool late = Clock::now() >= limit;
+      if (news.failure.empty() && !late) continue;
+      const std::string failure = late ? "the request took too long" : news.failure;
+      send((generation.stream ? "data: " : "") + ErrorBody(failure, "server_error") +
+           (generation.stream ? "\n" : ""));
+      return Abort(generation);
+    }
+    generation.ticket.reset();
+    stats_.AddRequest(SecondsSince(generation.start));
+    if (!send(generation.stream ? generation.writer.LastEvents(generation.answer)
+                                : generation.writer.Body(generation.answer, whole))) {
+      return false;
+    }
+    sink.done();
+    return true;
+  }
+
+  bool Abort(Generation& generation) {
+    generation.ticket.reset();
+    stats_.CountAbort();
+    return false;
+  }
+
+  void CountTokens(const Generation& generation, size_t count, Clock::time_point& last) {
+    if (count == 0) return;
+    const auto now = Clock::now();
+    if (last == Clock::time_point{}) {
+      stats_.AddFirstToken(std::chrono::duration<double>(now - generation.start).count());
+    } else {
+      stats_.AddBetweenTokens(std::chrono::duration<double>(now - last).count() /
+                              static_cast<double>(count));
+    }
+    last = now;
+  }
+
+  static int64_t UnixTime() {
+    return std::chrono::duration_cast<std::chrono::seconds>(
+               std::chrono::system_clock::now().time_since_epoch())
+        .count();
+  }
+
+  ServedModel model_;
+  HttpServerOptions options_;
+  ServerStats stats_;
+  EngineLoop loop_;
+  httplib::Server http_;
+  std::atomic<bool> draining_ = false;
+  std::atomic<bool> finished_ = false;
+  std::atomic<int64_t> in_flight_ = 0;
+  std::atomic<int64_t> ids_ = 0;
+  int64_t created_ = UnixTime();
+  int port_ = -1;
+  std::thread thread_;
+};
+
+HttpServer::HttpServer(Engine& engine, ServedModel model, HttpServerOptions options)
+    : impl_(std::make_unique<Impl>(engine, std::move(model), std::move(options))) {}
+HttpServer::~HttpServer() = default;
+
+int HttpServer::port() const { return impl_->port(); }
+void HttpServer::Drain() { impl_->Drain(); }
+void HttpServer::Cancel() { impl_->Cancel(); }
+bool HttpServer::finished() const { return impl_->finished(); }
+std::string HttpServer::failure() const { return impl_->failure(); }
+
+}  // namespace trimtab

@@ -1,0 +1,51 @@
+// ServerStats: what a server counts, in the text format of Prometheus.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "engine/infer/engine.h"
+
+namespace trimtab {
+
+/// Counts of values below rising bounds.
+class Histogram {
+ public:
+  void Add(double seconds);
+  /// The lines of metric `name`.
+  std::string Text(const std::string& name, const std::string& help) const;
+
+ private:
+  static constexpr std::array<double, 14> kBounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                                     0.25,  0.5,    1,     2.5,  5,     10,   60};
+  std::array<int64_t, kBounds.size() + 1> counts_{};
+  double sum_ = 0;
+};
+
+/// Safe to use from several threads.
+class ServerStats {
+ public:
+  /// A request to `path` was answered with HTTP status `status`.
+  void CountAnswer(const std::string& path, int status);
+  void CountAbort();
+  void AddFirstToken(double seconds);
+  void AddBetweenTokens(double seconds);
+  void AddRequest(double seconds);
+
+  std::string Text(const EngineMetrics& engine, int64_t in_flight) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, int>, int64_t> answers_;
+  int64_t aborts_ = 0;
+  Histogram first_token_;
+  Histogram between_tokens_;
+  Histogram request_;
+};
+
+}  // namespace trimtab

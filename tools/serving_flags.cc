@@ -1,0 +1,121 @@
+#include "tools/serving_flags.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "engine/base/error.h"
+#include "engine/base/units.h"
+#include "engine/data/open_tokenizer.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
+
+/// By the names of --weights, in the order of WeightFormat.
+const std::vector<std::string> kWeightNames = {"fp32", "bf16", "fp16", "fp8", "int8", "int4"};
+
+struct CacheName {
+  const char* name;
+  DType entries;
+};
+constexpr std::array<CacheName, 5> kCaches = {{{"fp32", DType::kF32},
+                                               {"bf16", DType::kBf16},
+                                               {"fp16", DType::kF16},
+                                               {"fp8", DType::kF8E4M3},
+                                               {"int8", DType::kI8}}};
+
+}  // namespace
+
+void ServingFlags::Declare(FlagSet& flags) {
+  flags.Text("--load", load_, "checkpoint folder of 'trimtab train' to serve");
+  flags.Text("--load-hf", load_hf_,
+             "Hugging Face folder (config.json and safetensors files) to serve, instead of --load");
+  flags.Text(
+      "--tokenizer", tokenizer_,
+      "'byte', tokenizer.json, tokenizer.model or a folder with one; if left out, that of the "
+      "folder, or of the dataset which the checkpoint was trained on");
+  flags.Text("--layout", layout_, "tp=2,pp=2,...: how the model lies on the ranks");
+  flags.Choice("--device", device_, {"cpu", "cuda"}, "what computes");
+  flags.Integer("--threads-per-rank", config_.threads_per_rank, 0, 4096,
+                "worker threads of a cpu rank; 0 = this machine's cores, shared out");
+  flags.Bytes("--memory-per-rank", config_.memory_per_rank_bytes,
+              "refuse to take more memory than this, e.g. 8GiB");
+  flags.Choice("--weights", weights_, kWeightNames, "what to store the weights of products in");
+  std::vector<std::string> caches;
+  for (const CacheName& each : kCaches) caches.emplace_back(each.name);
+  flags.Choice("--cache", cache_, caches, "what to store keys and values in");
+  flags.Integer("--cache-tokens", cache_tokens_, 0, kMax32,
+                "tokens that the cache holds; 0 = as many as --sequences of the full length have");
+  flags.Integer("--block-size", config_.block_size, 1, 4096, "tokens in a block of the cache");
+  flags.Integer("--sequences", config_.limits.sequences, 1, 65536, "sequences to work on at once");
+  flags.Integer("--tokens-per-step", config_.limits.tokens_per_step, 1, kMax32,
+                "rows of a step at most; longer prompts are cut");
+  flags.Integer("--max-length", max_length_, 0, kMax32,
+                "tokens of prompt and answer at most; 0 = as many as the model was made for");
+  flags.Integer("--lookup", config_.lookup_tokens, 0, 64,
+                "tokens to propose by looking up what stood in the text before; the answer stays "
+                "the same");
+  flags.Switch("--no-prefix-cache", no_prefix_cache_,
+               "compute every prompt from its first token on");
+}
+
+std::unique_ptr<WeightSource> ServingFlags::OpenWeights() const {
+  if (load_.empty() == load_hf_.empty()) {
+    throw UsageError(load_.empty() ? "expected --load or --load-hf: what to serve"
+                                   : "--load-hf contradicts --load");
+  }
+  return load_.empty() ? OpenHuggingFaceWeights(load_hf_) : OpenCheckpointWeights(load_);
+}
+
+std::unique_ptr<Tokenizer> ServingFlags::FindTokenizer(const WeightSource& weights) const {
+  if (!tokenizer_.empty()) return OpenTokenizer(tokenizer_);
+  const std::string& folder = load_.empty() ? load_hf_ : load_;
+  if (HasTokenizer(folder)) return OpenTokenizer(folder);
+  if (weights.data().empty()) {
+    throw UsageError(fmt::format(
+        "{}: nothing says how the model's tokens become text; expected --tokenizer", folder));
+  }
+  return OpenDatasetTokenizer(weights.data());
+}
+
+std::unique_ptr<Tokenizer> ServingFlags::OpenTokenizerOf(const WeightSource& weights) const {
+  std::unique_ptr<Tokenizer> tokenizer = FindTokenizer(weights);
+  if (tokenizer->vocab_size() > weights.model().vocab_size) {
+    throw InputError(fmt::format("the tokenizer has {} ids; expected at most the model's {}",
+                                 tokenizer->vocab_size(), weights.model().vocab_size));
+  }
+  return tokenizer;
+}
+
+ServingConfig ServingFlags::Config(const WeightSource& weights) const {
+  ServingConfig config = config_;
+  config.model = weights.model();
+  config.layout = ParseLayout(layout_, /*world_size=*/0);
+  config.device = device_;
+  config.weights = static_cast<WeightFormat>(
+      std::find(kWeightNames.begin(), kWeightNames.end(), weights_) - kWeightNames.begin());
+  const auto is_named = [this](const CacheName& each) { return each.name == cache_; };
+  config.cache = std::find_if(kCaches.begin(), kCaches.end(), is_named)->entries;
+  config.cache_blocks = CeilDiv(cache_tokens_, config.block_size);
+  config.prefix_cache = !no_prefix_cache_;
+  config.limits.sequence_length = max_length_;
+  config.limits.tokens_per_step = std::max(config.limits.tokens_per_step, config.limits.sequences);
+  return config;
+}
+
+void SamplingFlags::Declare(FlagSet& flags) {
+  flags.Number("--temperature", options.temperature, 0, 100,
+               "divides the logits before a token is drawn; 0 = always the likeliest token");
+  flags.Integer("--top-k", options.top_k, 0, kMax32, "draw among the K likeliest; 0 = all");
+  flags.Number("--top-p", options.top_p, 0, 1,
+               "draw among the likeliest that together have this probability");
+  flags.Number("--min-p", options.min_p, 0, 1,
+               "draw among those that have this share of the likeliest's probability");
+  flags.Number("--repetition-penalty", options.repetition_penalty, 0.01, 100,
+               "makes tokens that occurred less likely; 1 = none");
+  flags.Texts("--stop", stops, "end an answer before this text; may be given several times");
+}
+
+}  // namespace trimtab

@@ -1,0 +1,49 @@
+// The flags that describe an engine that serves, shared by the commands that have one.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/data/tokenizer.h"
+#include "engine/infer/engine.h"
+#include "engine/infer/serving_config.h"
+#include "engine/infer/weight_source.h"
+#include "tools/flags.h"
+
+namespace trimtab {
+
+class ServingFlags {
+ public:
+  void Declare(FlagSet& flags);
+
+  /// What the flags ask for. Throws UsageError, InputError, StorageError.
+  std::unique_ptr<WeightSource> OpenWeights() const;
+  std::unique_ptr<Tokenizer> OpenTokenizerOf(const WeightSource& weights) const;
+  ServingConfig Config(const WeightSource& weights) const;
+
+ private:
+  std::unique_ptr<Tokenizer> FindTokenizer(const WeightSource& weights) const;
+
+  std::string load_;
+  std::string load_hf_;
+  std::string tokenizer_;
+  std::string layout_;
+  std::string device_ = "cpu";
+  std::string weights_ = "fp32";
+  std::string cache_ = "fp32";
+  int64_t cache_tokens_ = 0;
+  int64_t max_length_ = 0;
+  bool no_prefix_cache_ = false;
+  ServingConfig config_;
+};
+
+/// The flags that say how tokens are chosen.
+struct SamplingFlags {
+  SamplingOptions options{};
+  std::vector<std::string> stops;
+
+  void Declare(FlagSet& flags);
+};
+
+}  // namespace trimtab
