@@ -112,7 +112,8 @@ class ValidateCommand : public Command {
   std::string summary() const override { return "compare predictions with measured runs"; }
 
   void Declare(FlagSet& flags) override {
-    flags.Text("--runs", runs_, "JSON file of measured runs, or a list of published ones or of published serving",
+    flags.Text("--runs", runs_,
+               "JSON file of measured runs, or a list of published ones or of published serving",
                FlagNeed::kRequired);
     flags.Text("--html", html_, "write a page with published and predicted speeds as a chart here");
     flags.Switch("--fit", fit_,
@@ -138,6 +139,8 @@ class ValidateCommand : public Command {
  private:
   int RunServing(const nlohmann::json& rows, const OutputOptions& output) const {
     if (!html_.empty()) throw UsageError("--html: there is no page of published serving");
+    if (worths_) throw UsageError("--worths: the runs are of serving, and this is of training");
+    if (!out_.empty()) throw UsageError("--out: the runs are of serving, and this is of training");
     const ServingCases taken = TakeServing(ReadPublishedServing(rows, runs_));
     const bool bold = UseColor(output, STDOUT_FILENO);
     if (fit_) {

@@ -65,12 +65,15 @@ std::vector<FittedFile> FittedFiles(std::span<const FitResult> fits) {
   const auto add = [&](const char* folder, std::span<const BuiltinProfileText> texts, bool stack) {
     for (const BuiltinProfileText& each : texts) {
       Json file = Json::parse(each.json);
+      bool fitted = false;
       for (const FitResult& fit : fits) {
         for (size_t i = 0; i < fit.constants.size(); ++i) {
           if (!IsOf(fit.constants[i], file, stack)) continue;
           Scale(fit.constants[i], std::exp(fit.logs[i]), fit.sds[i], file);
+          fitted = true;
         }
       }
+      if (!fitted) continue;
       files.push_back({fmt::format("{}/{}.json", folder, each.name), file.dump(1) + "\n"});
     }
   };

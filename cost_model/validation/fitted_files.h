@@ -14,7 +14,7 @@ struct FittedFile {
   std::string text;
 };
 
-/// Every built-in profile and stack with the constants of `fits`, whole: put in their place, they
+/// The built-in profiles and stacks with constants of `fits`, whole: put in their place, they
 /// are what the program predicts with. A number that runs say little about is not called fitted.
 std::vector<FittedFile> FittedFiles(std::span<const FitResult> fits);
 

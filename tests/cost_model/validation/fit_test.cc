@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "cost_model/validation/fitted_files.h"
 
 namespace trimtab {
 namespace {
@@ -74,6 +78,34 @@ TEST(Fit, FindsTheConstantThatRunsWereMadeWith) {
     for (const double error : *errors) EXPECT_LT(std::abs(error), 0.05);
   }
   EXPECT_FALSE(fit.without.empty());
+}
+
+// What is written differs from what was shipped by what was fitted, and can be read again.
+TEST(FittedFiles, HoldTheConstants) {
+  RunPredictor predictor;
+  const std::vector<ValidationRow> rows = RunsOnSlowerMachines(predictor, 0.9);
+  const FitResult fit = FitPublishedRuns(rows, predictor, Outcome::kStepTime, /*worths=*/false);
+  double factor = 0;  // of products on an H100
+  for (size_t i = 0; i < fit.constants.size(); ++i) {
+    if (fit.constants[i].Name() == "hopper gemm_efficiency") factor = std::exp(fit.logs[i]);
+  }
+  ASSERT_LT(factor, 1);
+  bool met = false;
+  for (const FittedFile& file : FittedFiles(std::span(&fit, 1))) {
+    const nlohmann::json json = nlohmann::json::parse(file.text);
+    if (file.path.starts_with("stacks/")) {
+      EXPECT_NO_THROW(SoftwareStackFromJson(json, file.path)) << file.path;
+      continue;
+    }
+    const HardwareProfile written = HardwareProfileFromJson(json, file.path);
+    const HardwareProfile shipped = BuiltinProfile(written.name);
+    const double of = written.generation == "hopper" ? factor : 1;
+    met |= of != 1;
+    EXPECT_NEAR(written.gemm_efficiency.points[0].efficiency,
+                of * shipped.gemm_efficiency.points[0].efficiency, 1e-4)
+        << file.path;
+  }
+  EXPECT_TRUE(met);
 }
 
 }  // namespace

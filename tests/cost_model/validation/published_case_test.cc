@@ -113,6 +113,27 @@ TEST(PublishedCase, CountsRecomputedLayers) {
   EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "full:block:2");
 }
 
+TEST(PublishedCase, SwitchesOfARunChangeItsStack) {
+  PublishedRun run = Llama70B();
+  run.framework = "Megatron-Bridge, NeMo container 26.04";
+  const SoftwareStack plain = CaseOf(run).cluster.stack;
+  EXPECT_FALSE(plain.tokens_once_per_node);
+  EXPECT_GT(plain.dispatch_s.value, 0);
+  run.token_dispatcher = "hybridep";
+  run.experts_overlapped = true;
+  run.cuda_graphs = "transformer_engine";
+  const SoftwareStack parts = CaseOf(run).cluster.stack;
+  EXPECT_TRUE(parts.tokens_once_per_node);
+  EXPECT_LT(parts.ep_exposed.value, plain.ep_exposed.value);
+  EXPECT_LT(parts.dispatch_s.value, plain.dispatch_s.value);
+  EXPECT_EQ(parts.expert_launch_s, plain.expert_launch_s);
+  run.cuda_graphs = "full_iteration";
+  const SoftwareStack whole = CaseOf(run).cluster.stack;
+  for (const Quantity& none : {whole.dispatch_s, whole.expert_launch_s, whole.host_layer_s}) {
+    EXPECT_EQ(none.value, 0) << "nothing is left to the host";
+  }
+}
+
 // What is recorded is priced again in the same way; and a breakdown adds up to its step.
 TEST(RunPredictor, PricesAgainWithoutRecording) {
   const TakenRuns taken = TakeRuns({Llama70B()});
