@@ -89,16 +89,23 @@ bool SpaceTree::Allows(size_t depth, const RunConfig& run) const {
                      [&](const Narrowing* each) { return each->Allows(run.layout); });
 }
 
-void SpaceTree::CollectValues(size_t depth, RunConfig& run,
+bool SpaceTree::CollectValues(size_t depth, RunConfig& run,
                               std::vector<std::vector<std::string>>& values) {
-  if (depth == rows_.size()) return;
+  if (depth == rows_.size()) return true;
+  bool any = false;
+  bool leads_on = false;  // of a row that is alone, every value does what the first does
   bool first = true;
   ForEachValue(depth, run, [&] {
+    if (std::exchange(first, false) || !rows_[depth].alone) {
+      leads_on = CollectValues(depth + 1, run, values);
+    }
+    if (!leads_on) return;
+    any = true;
     std::vector<std::string>& met = values[depth];
     std::string value = ValueInWords(rows_[depth].name, run);
     if (std::find(met.begin(), met.end(), value) == met.end()) met.push_back(std::move(value));
-    if (std::exchange(first, false) || !rows_[depth].alone) CollectValues(depth + 1, run, values);
   });
+  return any;
 }
 
 std::vector<std::vector<std::string>> SpaceTree::ValuesByRow() {

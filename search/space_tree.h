@@ -57,7 +57,8 @@ class SpaceTree {
 
   /// Whether narrowings of what row `depth` binds leave `run` in the space.
   bool Allows(size_t depth, const RunConfig& run) const;
-  void CollectValues(size_t depth, RunConfig& run, std::vector<std::vector<std::string>>& values);
+  /// False where nothing is below.
+  bool CollectValues(size_t depth, RunConfig& run, std::vector<std::vector<std::string>>& values);
 
   const Problem& problem_;
   const std::vector<SpaceRow>& rows_ = SpaceRows();

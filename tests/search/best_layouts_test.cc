@@ -80,7 +80,7 @@ class RandomProblems {
 #ifdef TRIMTAB_EXHAUSTIVE
 constexpr int kProblems = 3000;
 #else
-constexpr int kProblems = 60;
+constexpr int kProblems = 15;
 #endif
 
 TEST(BestLayouts, AreThoseThatLookingAtEachFinds) {
