@@ -110,7 +110,8 @@ class ValidateCommand : public Command {
   std::string summary() const override { return "compare predictions with measured runs"; }
 
   void Declare(FlagSet& flags) override {
-    flags.Text("--runs", runs_, "JSON file of measured runs, or a list of published ones or of published serving",
+    flags.Text("--runs", runs_,
+               "JSON file of measured runs, or a list of published ones or of published serving",
                FlagNeed::kRequired);
     flags.Text("--html", html_, "write a page with published and predicted speeds as a chart here");
     flags.Switch("--fit", fit_,
