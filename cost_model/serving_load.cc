@@ -42,8 +42,7 @@ class Planner {
       return decoding;
     }
     const double left = std::max(1.0, budget - decoding);
-    const double pieces =
-        engine_.policy == PromptPolicy::kChunked ? std::ceil(input / left) : 1.0;
+    const double pieces = engine_.policy == PromptPolicy::kChunked ? std::ceil(input / left) : 1.0;
     const double mixed = std::min(1.0, prompts * pieces);
     if (mixed < 1) AddDecode(decoding, 1 - mixed);
     if (mixed > 0) AddPrompts(decoding, prompts * pieces / mixed, pieces, mixed);
@@ -77,8 +76,7 @@ class Planner {
   void AddPrompts(double decoding, double together, double pieces, double count) {
     const double each = std::max(1.0, together / stages_);
     const double below = std::floor(each);
-    const auto tokens =
-        std::max<int64_t>(1, std::llround(static_cast<double>(input_) / pieces));
+    const auto tokens = std::max<int64_t>(1, std::llround(static_cast<double>(input_) / pieces));
     const auto position = static_cast<int64_t>((pieces - 1) / 2 * static_cast<double>(tokens));
     ServingStep step = {.sequences = decoding > 0 ? Whole(decoding / stages_) : 0,
                         .context = input_ + output_ / 2,

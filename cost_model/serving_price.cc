@@ -136,10 +136,10 @@ ServingBreakdown ServingPricer::Price(const ServingWork& work) const {
   if (work.prompt_tokens > 0) {
     const double device = parts.seconds();
     const double floor = work.layers * prompt_layer_s_;
-    parts.prompt_floor_s = std::pow(std::pow(device, kFloorSharpness) +
-                                        std::pow(floor, kFloorSharpness),
-                                    1 / kFloorSharpness) -
-                           device;
+    parts.prompt_floor_s =
+        std::pow(std::pow(device, kFloorSharpness) + std::pow(floor, kFloorSharpness),
+                 1 / kFloorSharpness) -
+        device;
   }
   parts.host_s = host_s_ + work.sequences * sequence_s_;
   return parts;

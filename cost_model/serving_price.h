@@ -14,13 +14,13 @@ double VisibleMemory(const HardwareProfile& profile);
 
 /// Where the seconds of a step go.
 struct ServingBreakdown {
-  double dense_s = 0;      // products but those of experts and the head
-  double experts_s = 0;    // with what their layers cost beyond ops
+  double dense_s = 0;    // products but those of experts and the head
+  double experts_s = 0;  // with what their layers cost beyond ops
   double head_s = 0;
   double attention_s = 0;  // keys and values, and attention of prompts
   double messages_s = 0;
-  double other_s = 0;      // all other ops
-  double gaps_s = 0;       // between ops
+  double other_s = 0;         // all other ops
+  double gaps_s = 0;          // between ops
   double prompt_floor_s = 0;  // what a step with prompts takes beyond all of this
   double host_s = 0;
 
@@ -46,12 +46,12 @@ class ServingPricer {
   double weight_bytes_ = 0;
   double kv_bytes_ = 0;
   bool multiplies_fp4_ = false;
-  double weight_rate_ = 0;   // bytes/s, of weights in 16 bits
-  double low_rate_ = 0;      // of others
+  double weight_rate_ = 0;  // bytes/s, of weights in 16 bits
+  double low_rate_ = 0;     // of others
   double kv_rate_ = 0;
   double other_rate_ = 0;
   double expert_rate_ = 0;
-  double rate_16_ = 0;       // FLOP/s
+  double rate_16_ = 0;  // FLOP/s
   double rate_low_ = 0;
   double expert_flops_ = 0;
   double attention_flops_ = 0;

@@ -39,8 +39,7 @@ void ReadNumbers(const std::vector<ServingNumber<T>>& numbers, StrictObject& obj
     Quantity& value = result.*number.member;
     value = QuantityFromJson(*json, object.Where(number.key));
     if (value.value < number.least || value.value > number.most) {
-      object.Refuse(number.key,
-                    fmt::format("a value from {} to {}", number.least, number.most));
+      object.Refuse(number.key, fmt::format("a value from {} to {}", number.least, number.most));
     }
   }
 }

@@ -12,20 +12,20 @@ namespace trimtab {
 
 /// Shares of what a GPU's profile says, for GPUs of one generation.
 struct ServingGpu {
-  std::string generation{};       // as profiles name it
-  Quantity weight_bandwidth{};    // of the memory's, reading the weights of a product
-  Quantity kv_bandwidth{};        // likewise, keys and values
-  Quantity other_bandwidth{};     // likewise, in all other ops
-  Quantity expert_bandwidth{};    // likewise, the weights of experts
-  Quantity weight_only{};         // speed with weights that are widened before they multiply
-  Quantity compute_16{};          // of the peak, products in 16 bits
-  Quantity compute_8{};           // in fp8
-  Quantity compute_4{};           // in fp4
-  Quantity expert_compute{};      // of the peak in their precision, products of experts
-  Quantity attention{};           // of the 16-bit peak, attention of prompts
-  Quantity link{};                // of the link, all-reduces
-  Quantity message_s{};           // of an all-reduce beside its bytes
-  Quantity expert_overhead{};     // of a layer with experts, against the engine's number
+  std::string generation{};     // as profiles name it
+  Quantity weight_bandwidth{};  // of the memory's, reading the weights of a product
+  Quantity kv_bandwidth{};      // likewise, keys and values
+  Quantity other_bandwidth{};   // likewise, in all other ops
+  Quantity expert_bandwidth{};  // likewise, the weights of experts
+  Quantity weight_only{};       // speed with weights that are widened before they multiply
+  Quantity compute_16{};        // of the peak, products in 16 bits
+  Quantity compute_8{};         // in fp8
+  Quantity compute_4{};         // in fp4
+  Quantity expert_compute{};    // of the peak in their precision, products of experts
+  Quantity attention{};         // of the 16-bit peak, attention of prompts
+  Quantity link{};              // of the link, all-reduces
+  Quantity message_s{};         // of an all-reduce beside its bytes
+  Quantity expert_overhead{};   // of a layer with experts, against the engine's number
 
   bool operator==(const ServingGpu&) const = default;
 };
@@ -42,8 +42,8 @@ std::string_view Name(PromptPolicy policy);
 /// One engine, or a line of its releases.
 struct ServingEngine {
   std::string name{};
-  std::string engine{};                    // as published tables name it
-  std::vector<std::string> versions{};     // beginnings; empty: of all others
+  std::string engine{};                 // as published tables name it
+  std::vector<std::string> versions{};  // beginnings; empty: of all others
   std::string description{};
   PromptPolicy policy = PromptPolicy::kChunked;
   int64_t tokens_per_step = 0;

@@ -30,9 +30,7 @@ class PieceListener final : public Recorder {
 
   void EnterPiece(const PieceRecord& piece) override { pieces_.push_back({.piece = piece}); }
   void BeginOp(const OpRecord& op) override { pieces_.back().ops.push_back(op); }
-  void BeginComm(const CommRecord& message) override {
-    pieces_.back().messages.push_back(message);
-  }
+  void BeginComm(const CommRecord& message) override { pieces_.back().messages.push_back(message); }
   void BeginWait(const CommRecord& /*message*/) override {}
   void End() override {}
 
@@ -149,12 +147,12 @@ struct ServingRecorder::State {
     const int64_t products = op.kind == OpKind::kGroupedGemm ? op.dims[3] : 1;
     const bool layer = kind != ServingProduct::Kind::kHead;
     const bool low = kind == ServingProduct::Kind::kExperts || !layout.only_experts;
-    work.products.push_back({.kind = kind,
-                             .low_precision = layer && low,
-                             .weights = static_cast<double>(products * op.dims[1] * op.dims[2]) *
-                                        share,
-                             .flops = static_cast<double>(op.flops) * share,
-                             .count = count});
+    work.products.push_back(
+        {.kind = kind,
+         .low_precision = layer && low,
+         .weights = static_cast<double>(products * op.dims[1] * op.dims[2]) * share,
+         .flops = static_cast<double>(op.flops) * share,
+         .count = count});
   }
 
   /// `share`: of products that the ranks of the layout divide among them.
@@ -176,7 +174,8 @@ struct ServingRecorder::State {
         const auto decoded = static_cast<double>(step.sequences) / static_cast<double>(op.dims[0]);
         work.attention_flops += step.prompts > 0 ? count * static_cast<double>(op.flops) : 0;
         // What rows of prompts share of the queries and results goes with the other traffic.
-        work.other_bytes += count * static_cast<double>(2 * rows * SizeOf(op.dtype)) * (1 - decoded);
+        work.other_bytes +=
+            count * static_cast<double>(2 * rows * SizeOf(op.dtype)) * (1 - decoded);
         return;
       }
       default:

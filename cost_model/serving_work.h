@@ -68,10 +68,10 @@ struct ServingWork {
   double ops = 0;              // that are launched
   double layers = 0;
   double expert_layers = 0;
-  double all_tokens = 0;       // of all data-parallel ranks, whom the experts serve
-  double sequences = 0;        // whose next token is chosen, of all data-parallel ranks
+  double all_tokens = 0;  // of all data-parallel ranks, whom the experts serve
+  double sequences = 0;   // whose next token is chosen, of all data-parallel ranks
   double prompt_tokens = 0;
-  double routed_share = 0;     // k / E: of the experts, those that a token goes to
+  double routed_share = 0;  // k / E: of the experts, those that a token goes to
 };
 
 /// What a rank of the fullest pipeline stage holds.
@@ -83,8 +83,8 @@ struct ServingFootprint {
   bool operator==(const ServingFootprint&) const = default;
 };
 
-/// Records steps of one model in one layout. With a pipeline a step is that of a micro batch through
-/// all its stages.
+/// Records steps of one model in one layout. With a pipeline a step is that of a micro batch
+/// through all its stages.
 class ServingRecorder {
  public:
   /// Throws InfeasibleError where the model cannot be cut so.

@@ -64,8 +64,8 @@ nlohmann::json ErrorsJson(const std::vector<Scored>& rows) {
 struct Decisions {
   int64_t rows = 0;
   int64_t fit = 0;
-  int64_t waited = 0;       // rows that were measured to wait for room
-  int64_t both = 0;         // and are predicted to
+  int64_t waited = 0;        // rows that were measured to wait for room
+  int64_t both = 0;          // and are predicted to
   int64_t false_alarms = 0;  // predicted to wait, and did not
 };
 
@@ -106,10 +106,10 @@ std::map<std::string, std::vector<Scored>> By(const std::vector<Scored>& rows, c
 }
 
 nlohmann::json BreakdownJson(const ServingBreakdown& parts) {
-  return {{"products", parts.dense_s},     {"experts", parts.experts_s},
-          {"head", parts.head_s},          {"attention", parts.attention_s},
-          {"messages", parts.messages_s},  {"other_ops", parts.other_s},
-          {"gaps", parts.gaps_s},          {"prompt_launches", parts.prompt_floor_s},
+  return {{"products", parts.dense_s},    {"experts", parts.experts_s},
+          {"head", parts.head_s},         {"attention", parts.attention_s},
+          {"messages", parts.messages_s}, {"other_ops", parts.other_s},
+          {"gaps", parts.gaps_s},         {"prompt_launches", parts.prompt_floor_s},
           {"host", parts.host_s}};
 }
 
@@ -253,12 +253,12 @@ std::string ServingValidationText(const ServingCases& taken, const ServingNumber
   Table all = ErrorTable("rows");
   AddSummary("all", scored, all);
   const Decisions decisions = DecisionsOf(taken, numbers);
-  text += all.ToText(bold) +
-          fmt::format(
-              "\nfits: {} of {} rows, all of which ran; waits for room in the cache: {} of {} rows "
-              "that did, {} that did not\n",
-              decisions.fit, decisions.rows, decisions.both, decisions.waited,
-              decisions.false_alarms);
+  text +=
+      all.ToText(bold) +
+      fmt::format(
+          "\nfits: {} of {} rows, all of which ran; waits for room in the cache: {} of {} rows "
+          "that did, {} that did not\n",
+          decisions.fit, decisions.rows, decisions.both, decisions.waited, decisions.false_alarms);
   return text + SkippedText(taken, bold);
 }
 

@@ -58,8 +58,8 @@ bool ReadLatentAttention(StrictObject& object) {
   object.Choice("attention", attention, std::vector<std::string>{"mla"});
   int64_t size = 0;
   const Need need = attention.empty() ? Need::kOptional : Need::kRequired;
-  for (const char* key : {"q_lora_rank", "kv_lora_rank", "qk_nope_head_size", "qk_rope_head_size",
-                          "v_head_size"}) {
+  for (const char* key :
+       {"q_lora_rank", "kv_lora_rank", "qk_nope_head_size", "qk_rope_head_size", "v_head_size"}) {
     object.Integer(key, size, 0, kLargestSize, need);
   }
   return !attention.empty();
@@ -160,8 +160,8 @@ PublishedServing ReadRow(const nlohmann::json& json, const std::string& where) {
   object.Text("source", row.source, Need::kRequired);
   std::string kind;
   object.Choice("kind", kind, KindNames(), Need::kRequired);
-  row.kind = static_cast<ServingKind>(
-      std::find(KindNames().begin(), KindNames().end(), kind) - KindNames().begin());
+  row.kind = static_cast<ServingKind>(std::find(KindNames().begin(), KindNames().end(), kind) -
+                                      KindNames().begin());
   object.Text("engine", row.engine, Need::kRequired);
   object.Text("engine_version", row.engine_version);
   object.Text("model", row.model_name, Need::kRequired);
@@ -178,8 +178,7 @@ PublishedServing ReadRow(const nlohmann::json& json, const std::string& where) {
   object.Choice("weight_precision", row.weight_precision,
                 std::vector<std::string>{"bf16", "fp16", "fp8", "nvfp4", "mxfp4", "int4"},
                 Need::kRequired);
-  object.Choice("kv_precision", row.kv_precision,
-                std::vector<std::string>{"bf16", "fp16", "fp8"});
+  object.Choice("kv_precision", row.kv_precision, std::vector<std::string>{"bf16", "fp16", "fp8"});
   object.Integer("input_tokens", row.input_tokens, 1, 1 << 22, Need::kRequired);
   object.Integer("output_tokens", row.output_tokens, 1, 1 << 22, Need::kRequired);
   const auto need = [](bool needed) { return needed ? Need::kRequired : Need::kOptional; };

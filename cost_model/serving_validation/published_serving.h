@@ -1,6 +1,6 @@
 // Serving that others measured and published, in the format of the table that collects it: a JSON
-// list of rows, each a model, hardware, a load and what was measured. What a source does not tell is
-// null. Strict: what the table's format does not have is refused.
+// list of rows, each a model, hardware, a load and what was measured. What a source does not tell
+// is null. Strict: what the table's format does not have is refused.
 #pragma once
 
 #include <cstdint>
@@ -35,11 +35,11 @@ struct PublishedServing {
   std::string kv_precision{};  // empty = not told
   int64_t input_tokens = 0;
   int64_t output_tokens = 0;
-  double mean_length = 1;        // of the lengths, against these two
-  int64_t batch = 0;             // kStaticBatch
-  int64_t concurrency = 0;       // kServed
-  int64_t requests = 0;          // kSaturated, all at once; 0 = not told
-  double tpot_s = 0;             // what follows: 0 = not told
+  double mean_length = 1;   // of the lengths, against these two
+  int64_t batch = 0;        // kStaticBatch
+  int64_t concurrency = 0;  // kServed
+  int64_t requests = 0;     // kSaturated, all at once; 0 = not told
+  double tpot_s = 0;        // what follows: 0 = not told
   double ttft_s = 0;
   double output_tokens_per_s = 0;  // of the whole instance
   std::string notes{};

@@ -89,8 +89,9 @@ ServingBreakdown PriceCase(const ServingCase& of, const ServingGpu& gpu,
 }
 
 bool WaitedForRoom(const ServingCase& of, const ServingGpu& gpu, const ServingEngine& engine) {
-  constexpr double kLeastWait = 2.5;    // seconds: less may be a warm-up
-  constexpr double kLeastShare = 0.04;  // of a request's time: less may be the first requests' alone
+  constexpr double kLeastWait = 2.5;  // seconds: less may be a warm-up
+  constexpr double kLeastShare =
+      0.04;  // of a request's time: less may be the first requests' alone
   // Against the time of all prompts in flight, one after the other. All of them come at once in the
   // beginning alone, and where prompts are computed alone they queue for that too.
   const double much = engine.policy == PromptPolicy::kAlone ? 1.5 : 0.25;
@@ -123,8 +124,8 @@ ServingCase CaseOf(const PublishedServing& row, ServingRecorders& recorders) {
   ServingRecorder& recorder = recorders.Get(row, layout);
   result.footprint = recorder.footprint();
   const ServingLoad load = LoadOf(row);
-  result.plan = PlanServing(load, *result.engine, layout, result.footprint,
-                            VisibleMemory(*result.profile));
+  result.plan =
+      PlanServing(load, *result.engine, layout, result.footprint, VisibleMemory(*result.profile));
   for (const CountedStep& each : result.plan.steps) {
     result.work.emplace_back(recorder.Record(each.step), each.count);
   }

@@ -30,7 +30,7 @@ struct ServingCase {
   ServingFootprint footprint;
   ServingPlan plan;
   std::vector<std::pair<ServingWork, double>> work;  // of the plan's steps, and their counts
-  ServingWork prompt;  // of a step with one prompt and nothing else
+  ServingWork prompt;                                // of a step with one prompt and nothing else
   std::vector<std::string> assumptions;
 
   /// Seconds that were measured, of the plan's tokens: between two tokens where it is served.
@@ -41,8 +41,8 @@ struct ServingCase {
 ServingBreakdown PriceCase(const ServingCase& of, const ServingGpu& gpu,
                            const ServingEngine& engine);
 
-/// Whether the requests of a served row waited for room in the cache, judged by when the first token
-/// came: seconds late, a part of the request's time, and later than prompts alone explain.
+/// Whether the requests of a served row waited for room in the cache, judged by when the first
+/// token came: seconds late, a part of the request's time, and later than prompts alone explain.
 bool WaitedForRoom(const ServingCase& of, const ServingGpu& gpu, const ServingEngine& engine);
 
 /// Throws InfeasibleError or UsageError where the row cannot be predicted.

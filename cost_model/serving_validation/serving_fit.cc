@@ -15,7 +15,7 @@ constexpr double kHuberScale = 0.08;  // residuals beyond it count linearly
 constexpr double kSigma = 0.05;       // what rows are off by that nothing explains
 constexpr double kDifference = 0.02;  // of a number's logarithm, for derivatives
 constexpr double kGroupExponent = -0.5;
-constexpr double kDone = 1e-5;        // a step that betters the loss by less is the last one
+constexpr double kDone = 1e-5;  // a step that betters the loss by less is the last one
 constexpr int kMostSteps = 60;
 
 using Vector = std::vector<double>;

@@ -80,9 +80,9 @@ TEST(PlanServing, RunsAsManyAsTheCacheHasRoomFor) {
 }
 
 TEST(PlanServing, TakesStaticBatchesTokenByToken) {
-  const ServingPlan plan = Plan(
-      {.kind = ServingLoad::Kind::kStatic, .input = 64, .output = 17, .sequences = 4},
-      EngineOf(PromptPolicy::kWhole));
+  const ServingPlan plan =
+      Plan({.kind = ServingLoad::Kind::kStatic, .input = 64, .output = 17, .sequences = 4},
+           EngineOf(PromptPolicy::kWhole));
   ASSERT_EQ(plan.steps.size(), 1u + 8u);
   EXPECT_EQ(plan.steps[0].step.prompts, 4);
   EXPECT_EQ(plan.steps[0].step.prompt_tokens, 64);
@@ -93,11 +93,9 @@ TEST(PlanServing, TakesStaticBatchesTokenByToken) {
 }
 
 TEST(PlanServing, FinishesAllRequestsThatCameAtOnce) {
-  const ServingPlan plan = Plan({.kind = ServingLoad::Kind::kSaturated,
-                                 .input = 1,
-                                 .output = 100,
-                                 .requests = 300},
-                                EngineOf(PromptPolicy::kWhole));
+  const ServingPlan plan =
+      Plan({.kind = ServingLoad::Kind::kSaturated, .input = 1, .output = 100, .requests = 300},
+           EngineOf(PromptPolicy::kWhole));
   EXPECT_EQ(plan.running, 256);
   EXPECT_EQ(plan.tokens, 300 * 100);
   double with_all = 0;
@@ -114,8 +112,8 @@ TEST(PlanServing, ThroughputAndWaitsGrowWithConcurrency) {
   ServingRecorder recorder(LoadModelConfig("llama3-8b"), {});
   for (const ServingEngine& engine : BuiltinServingEngines()) {
     const HardwareProfile& profile = *FindBuiltinProfile("h100");
-    const ServingPricer pricer(profile, ServingGpuOf("hopper"), engine,
-                               ServingPrecision::k16Bit, 2);
+    const ServingPricer pricer(profile, ServingGpuOf("hopper"), engine, ServingPrecision::k16Bit,
+                               2);
     double last_time = 0;
     double last_rate = 0;
     for (const int64_t sequences : {1, 2, 4, 8, 16, 32, 64}) {

@@ -44,8 +44,7 @@ struct MadeUp {
 };
 
 TEST(ServingPrice, StreamsWeightsAndMultipliesNearlySideBySide) {
-  const ServingProduct product = {
-      .low_precision = true, .weights = 1e9, .flops = 1e12, .count = 2};
+  const ServingProduct product = {.low_precision = true, .weights = 1e9, .flops = 1e12, .count = 2};
   // 2 GB at half of 1 TB/s: 4 ms; 1 TFLOP at 50 TFLOP/s: 20 ms.
   const double wide = std::pow(std::pow(4e-3, 1.8) + std::pow(20e-3, 1.8), 1 / 1.8);
   EXPECT_NEAR(MadeUp().Price({.products = {product}}).dense_s, 2 * wide, 1e-12);

@@ -116,8 +116,8 @@ TEST(ServingWork, OfExpertsIsSharedByTheRanks) {
 }
 
 TEST(ServingFootprint, IsWeightsAndCacheByHand) {
-  const ServingRecorder recorder(
-      SmallModel(), {.weights = ServingPrecision::kNvFp4, .kv_bytes = 1});
+  const ServingRecorder recorder(SmallModel(),
+                                 {.weights = ServingPrecision::kNvFp4, .kv_bytes = 1});
   const double norms = 2 * 64 * 2;
   EXPECT_DOUBLE_EQ(recorder.footprint().weight_bytes,
                    3 * (kLayerWeights * 0.5625 + norms) + 2 * 2 * 256 * 64);

@@ -332,6 +332,23 @@ TEST_F(Commands, PredictionsAgreeWithPublishedRuns) {
   }
 }
 
+TEST_F(Commands, PredictionsAgreeWithPublishedServing) {
+  const json result = JsonOf({"validate", "--runs", "testdata/published/serving.json", "-q"});
+  const json& summary = result["summary"];
+  EXPECT_EQ(summary["taken"], result["rows"].size());
+  EXPECT_EQ(summary["fit"], result["rows"].size());
+  EXPECT_EQ(summary["skipped"], result["skipped_rows"].size());
+  EXPECT_EQ(summary["waited_for_room_false_alarms"], 0);
+  EXPECT_LT(summary["all_error"]["mean"], 0.11);
+  for (const json& row : result["rows"]) {
+    double total = 0;
+    for (const json& part : row["breakdown_s"]) total += part.get<double>();
+    if (row["kind"] == "served") {
+      EXPECT_NEAR(total, row["predicted_tpot_s"], 1e-9) << row["id"];
+    }
+  }
+}
+
 TEST_F(Commands, EstimateNamesTheSoftwareItAssumes) {
   const auto estimate = [](const std::vector<std::string>& more) {
     std::vector<std::string> arguments = {"estimate",

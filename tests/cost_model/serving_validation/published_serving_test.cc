@@ -76,8 +76,8 @@ TEST(PublishedServing, NamesRowAndPathOfWhatIsWrong) {
   for (const Fault& fault : faults) {
     json row = json::parse(kRow);
     row[fault.field] = fault.value;
-    EXPECT_NE(RefusalOf(row).find(fault.message), std::string::npos)
-        << fault.message << "\n" << RefusalOf(row);
+    EXPECT_NE(RefusalOf(row).find(fault.message), std::string::npos) << fault.message << "\n"
+                                                                     << RefusalOf(row);
   }
   EXPECT_THROW(Read(json::array({json::parse(kRow), json::parse(kRow)})), InputError);
   EXPECT_THROW(Read(json::array({json::parse(kRow), 3})), InputError);
@@ -115,9 +115,9 @@ TEST(ServingFit, FollowsRows) {
   for (ServingEngine& engine : slower.engines) engine.prompt_layer_s.value *= 1.5;
   std::vector<const ServingCase*> cases;
   for (ServingCase& each : taken.cases) {
-    each.measured_s = PriceCase(each, slower.gpu(each.profile->generation),
-                                slower.engine(each.engine->name))
-                          .seconds();
+    each.measured_s =
+        PriceCase(each, slower.gpu(each.profile->generation), slower.engine(each.engine->name))
+            .seconds();
     cases.push_back(&each);
   }
   const ServingNumbers priors = NumbersAtPriors(taken.cases);
