@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "profiler/results.h"
 #include "tests/tools/processes.h"
 #include "tests/tools/shell.h"
 #include "tests/tools/slurm_rig.h"
@@ -39,7 +40,11 @@ class History {
   /// Searches on until it is killed after a random time.
   void Disturb(const std::function<void(double)>& restart_controller) {
     const pid_t driver = StartCommand(Command("--rounds 1000000 --indifference 0%"), Output());
-    Sleep(0.2, 3);
+    // So many visits further, however fast the machine is: 0 = while it takes up what there was.
+    const size_t before = Lines();
+    const size_t further = random_() % 3;
+    EXPECT_TRUE(WaitFor(std::chrono::seconds(120), [&] { return Lines() >= before + further; }));
+    Sleep(0, 0.5);
     switch (static_cast<Victim>(random_() % (restart_controller ? 3 : 2))) {
       case Victim::kDriver:
         break;
@@ -71,6 +76,7 @@ class History {
   }
 
  private:
+  size_t Lines() const { return ReadResults(study() + ".results.jsonl").size(); }
   std::string Output() const { return folder_ + "/out"; }
   std::string Command(const std::string& more) const {
     return fmt::format(
