@@ -39,7 +39,7 @@ class History {
 
   /// Searches on until it is killed after a random time.
   void Disturb(const std::function<void(double)>& restart_controller) {
-    const pid_t driver = StartCommand(Command("--rounds 1000000 --indifference 0%"), Output());
+    const pid_t driver = StartCommand(Command("--rounds 1000000 --prove 1000"), Output());
     // So many visits further, however fast the machine is: 0 = while it takes up what there was.
     const size_t before = Lines();
     const size_t further = random_() % 3;
@@ -68,7 +68,7 @@ class History {
 
   /// Searches on to the end.
   void Finish() {
-    const Outcome end = Shell(Command("--rounds 1"));
+    const Outcome end = Shell(Command("--rounds 1 --prove 3"));
     EXPECT_TRUE(end.status == 0 || end.status == 5) << end.output;
     ExpectGrown(history_, ReadHistory(study()));
     ExpectWholeStudy(study());
@@ -81,7 +81,7 @@ class History {
   std::string Command(const std::string& more) const {
     return fmt::format(
         "tools/trimtab search --model {}/model.json --cluster local --profile generic --gbs 4 "
-        "--seq 8 --max-ranks 2 --prove 3 --dry-runs 4 --visit-seconds 0.02 --resume --study {} "
+        "--seq 8 --max-ranks 4 --dry-runs 4 --visit-seconds 0.02 --resume --study {} "
         "{} {}",
         folder_, study(), flags_, more);
   }
