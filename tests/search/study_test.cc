@@ -302,12 +302,12 @@ TEST(Study, AStudyOfTheFourthSchemaLearnsNewStates) {
   EXPECT_THROW(Database(path, false).Execute("UPDATE attempts SET state = 'lost'"), StorageError);
   auto study = Study::Open(path, TinyProblem(), kResume);
   EXPECT_EQ(study->Candidates()[0].visits.size(), 1u);
-  study->FinishAttempt(study->BeginAttempt(2, 1), {.state = TrialState::kLost});
+  study->FinishAttempt(study->BeginAttempt(2, 1), {.state = TrialState::kLost, .message = ""});
   EXPECT_EQ(study->Candidates()[1].losses, 1);
   EXPECT_EQ(study->Candidates()[1].failures, 0);
   EXPECT_EQ(study->Candidates()[1].last_state, "lost");
-  study->FinishAttempt(study->BeginAttempt(2, 1), {.state = TrialState::kCrashed});
-  study->FinishAttempt(study->BeginAttempt(2, 1), {.state = TrialState::kPreempted});
+  study->FinishAttempt(study->BeginAttempt(2, 1), {.state = TrialState::kCrashed, .message = ""});
+  study->FinishAttempt(study->BeginAttempt(2, 1), {.state = TrialState::kPreempted, .message = ""});
   EXPECT_EQ(study->Candidates()[1].last_state, "crashed") << "what was its own fault counts";
   EXPECT_EQ(study->Candidates()[1].losses, 2);
 }

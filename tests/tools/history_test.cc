@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "profiler/results.h"
 #include "tests/tools/processes.h"
 #include "tests/tools/shell.h"
 #include "tests/tools/slurm_rig.h"
@@ -38,8 +39,12 @@ class History {
 
   /// Searches on until it is killed after a random time.
   void Disturb(const std::function<void(double)>& restart_controller) {
-    const pid_t driver = StartCommand(Command("--rounds 1000000 --indifference 0%"), Output());
-    Sleep(0.2, 3);
+    const pid_t driver = StartCommand(Command("--rounds 1000000 --prove 1000"), Output());
+    // So many visits further, however fast the machine is: 0 = while it takes up what there was.
+    const size_t before = Lines();
+    const size_t further = random_() % 3;
+    EXPECT_TRUE(WaitFor(std::chrono::seconds(120), [&] { return Lines() >= before + further; }));
+    Sleep(0, 0.5);
     switch (static_cast<Victim>(random_() % (restart_controller ? 3 : 2))) {
       case Victim::kDriver:
         break;
@@ -63,7 +68,7 @@ class History {
 
   /// Searches on to the end.
   void Finish() {
-    const Outcome end = Shell(Command("--rounds 1"));
+    const Outcome end = Shell(Command("--rounds 1 --prove 3"));
     EXPECT_TRUE(end.status == 0 || end.status == 5) << end.output;
     ExpectGrown(history_, ReadHistory(study()));
     ExpectWholeStudy(study());
@@ -71,11 +76,12 @@ class History {
   }
 
  private:
+  size_t Lines() const { return ReadResults(study() + ".results.jsonl").size(); }
   std::string Output() const { return folder_ + "/out"; }
   std::string Command(const std::string& more) const {
     return fmt::format(
         "tools/trimtab search --model {}/model.json --cluster local --profile generic --gbs 4 "
-        "--seq 8 --max-ranks 2 --prove 3 --dry-runs 4 --visit-seconds 0.02 --resume --study {} "
+        "--seq 8 --max-ranks 4 --dry-runs 4 --visit-seconds 0.02 --resume --study {} "
         "{} {}",
         folder_, study(), flags_, more);
   }
