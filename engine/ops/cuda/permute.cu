@@ -154,12 +154,14 @@ __global__ void __launch_bounds__(kThreads)
                        int64_t columns, T* __restrict__ drows) {
   ForEachRow(rows, [&](int64_t row) {
     const int64_t choice = choice_of[row];
+    const T* from = dy + (choice < 0 ? 0 : choice / topk) * columns;
+    const float weight = choice < 0 ? 0.0f : weights[choice];
     ForEachPack<N>(columns, [&](int64_t column) {
       float values[N] = {};
       if (choice >= 0) {
-        LoadFloats<N>(dy + choice / topk * columns + column, values);
+        LoadFloats<N>(from + column, values);
 #pragma unroll
-        for (int i = 0; i < N; ++i) values[i] *= weights[choice];
+        for (int i = 0; i < N; ++i) values[i] *= weight;
       }
       StoreFloats(drows + row * columns + column, values);
     });
