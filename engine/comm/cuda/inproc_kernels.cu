@@ -152,6 +152,8 @@ void ReduceOnDevice(Device& device, DType dtype, ReduceOp op, std::span<const vo
     case DType::kF8E4M3:
     case DType::kF8E5M2:
     case DType::kU16:
+    case DType::kI8:
+    case DType::kU8:
       break;
   }
   TRIMTAB_ASSERT(false, "no sum or maximum of {}", Name(dtype));
