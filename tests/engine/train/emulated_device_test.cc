@@ -138,13 +138,14 @@ class LackingDevice final : public EmulatedDevice {
   int captures_ = 0;
 };
 
-// A step is captured as a first micro batch, one between, the last one, and the update.
+// A step is captured as a first micro batch, one between if there is one, the last one, and the
+// update.
 TEST(EmulatedDevice, TrainsOnWhereGraphsDoNotFit) {
   for (const char* precision : {"precision=bf16", "precision=fp8"}) {
     RunConfig run = RunOf(/*llama=*/true, precision);
-    run.layout.micro_batch = 2;
+    if (!TypesOf(run.layout).fp8) run.layout.micro_batch = 2;  // fp8 takes 16 rows
     const TrainedLosses captured = TrainOn(MakeEmulated, run);
-    for (const int first_lacking : {0, 1, 2, 3}) {
+    for (const int first_lacking : {0, 1, 2}) {
       SCOPED_TRACE(testing::Message() << precision << ", capture " << first_lacking << " fails");
       const TrainedLosses lacking =
           TrainOn([=] { return std::make_unique<LackingDevice>(first_lacking); }, run);
