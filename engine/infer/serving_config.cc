@@ -48,9 +48,7 @@ constexpr ServingRule kRules[] = {
                           Name(c.layout.precision));
      }},
     {"serving-attention", "the paged cache holds keys and values of one size, without sinks",
-     [](const ServingConfig& c) {
-       return !c.model.latent.used() && !c.model.attention_sinks;
-     },
+     [](const ServingConfig& c) { return !c.model.latent.used() && !c.model.attention_sinks; },
      [](const ServingConfig& c) {
        return fmt::format("{}; expected attention without, which is all that is served yet",
                           c.model.attention_sinks ? "attention sinks" : "latent attention");

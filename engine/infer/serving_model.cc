@@ -117,7 +117,7 @@ void ServingModel::LoadBuffers(const WeightSource& source) {
   for (const auto& buffer : store_.buffers().all()) {
     if (buffer->kind != BufferKind::kState) continue;
     const auto found = source.buffers().find(buffer->name);
-    if (found == source.buffers().end()) continue;  // they begin at zero
+    TRIMTAB_ASSERT(found != source.buffers().end(), "no values of buffer {}", buffer->name);
     TRIMTAB_ASSERT(std::ssize(found->second) == buffer->numel, "buffer {} has {} values, not {}",
                    buffer->name, found->second.size(), buffer->numel);
     CopyFromHost(buffer->values, found->second);

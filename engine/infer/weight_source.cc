@@ -1,6 +1,6 @@
 #include "engine/infer/weight_source.h"
 
-#include <utility>
+#include <vector>
 
 #include "engine/checkpoint/hugging_face_reader.h"
 #include "engine/train/checkpointing.h"
@@ -26,21 +26,30 @@ class CheckpointWeights final : public WeightSource {
 class HuggingFaceWeights final : public WeightSource {
  public:
   explicit HuggingFaceWeights(const std::string& directory)
-      : model_(LoadModelConfig(directory)), reader_(Open(directory, model_)) {}
+      : HuggingFaceWeights(directory, LoadModelConfig(directory)) {}
 
   const ModelConfig& model() const override { return model_; }
   void Read(const TensorSlice& slice) const override { reader_.Read(slice); }
-  const std::map<std::string, std::vector<float>>& buffers() const override { return none_; }
+  const std::map<std::string, std::vector<float>>& buffers() const override { return buffers_; }
 
  private:
-  static HuggingFaceReader Open(const std::string& directory, const ModelConfig& model) {
-    const WholeModelDeclaration whole = DeclareWholeModel(model);
-    return {directory, model, ParameterSpecs(whole.parameters)};
+  HuggingFaceWeights(const std::string& directory, const ModelConfig& model)
+      : HuggingFaceWeights(directory, model, DeclareWholeModel(model).parameters) {}
+  HuggingFaceWeights(const std::string& directory, const ModelConfig& model,
+                     const ParameterStore& declared)
+      : model_(model), reader_(directory, model, declared) {
+    for (const auto& buffer : declared.buffers().all()) {
+      if (buffer->kind != BufferKind::kState) continue;
+      const ParameterSpec spec = SpecOf(*buffer);
+      std::vector<float>& values = buffers_[buffer->name];
+      values.resize(static_cast<size_t>(buffer->numel));
+      reader_.Read({.spec = &spec, .begin = 0, .values = values});
+    }
   }
 
   ModelConfig model_;
   HuggingFaceReader reader_;
-  std::map<std::string, std::vector<float>> none_;
+  std::map<std::string, std::vector<float>> buffers_;
 };
 
 }  // namespace
