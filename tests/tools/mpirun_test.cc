@@ -189,6 +189,7 @@ TEST_F(MpirunTest, TrialOfASearchRunsUnderMpirun) {
       .attempt = "first",
       .results_path = folder_ + "/results.jsonl",
       .log_path = folder_ + "/log",
+      .study = folder_ + "/study.db",
       .memory_bytes = 1,
       .measure = {.warmup = 1, .steps = 2, .max_steps = 2},
   };

@@ -71,7 +71,8 @@ std::vector<OpCase> ServingOpsIn(DType dtype) {
                                         ListValues(d, {75}, 8, dtype), y);
                              return std::vector<Tensor>{y};
                            }));
-    ops.back().name += "_" + std::string(Name(format));
+    ops.back().name += '_';
+    ops.back().name += Name(format);
   }
   ops.push_back(ListCase(
       GroupedPackedGemmRecord(140, Weights(*meta, WeightFormat::kInt8, 3), dtype),
