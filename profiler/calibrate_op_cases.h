@@ -32,6 +32,8 @@ class OpCases {
     AddEmbeddings(cases);
     AddLoss(cases);
     AddElementwise(cases);
+    AddLatentHeads(cases);
+    AddSinksAndClamps(cases);
     AddUpdate(cases);
     AddFp8(cases);
     AddFusedFp8(cases);
@@ -71,6 +73,8 @@ class OpCases {
   void AddEmbeddings(std::vector<OpCase>& cases);
   void AddLoss(std::vector<OpCase>& cases);
   void AddElementwise(std::vector<OpCase>& cases);
+  void AddLatentHeads(std::vector<OpCase>& cases);
+  void AddSinksAndClamps(std::vector<OpCase>& cases);
   void AddUpdate(std::vector<OpCase>& cases);
   void AddFp8(std::vector<OpCase>& cases);
   void AddFusedFp8(std::vector<OpCase>& cases);

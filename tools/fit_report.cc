@@ -136,7 +136,7 @@ std::string FitText(const FitResult& fit, const std::vector<ValidationRow>& rows
       cells.push_back(fmt::format("{:.1f}", 100 * ranking.top1_regret));
       cells.push_back(each.half_width > 0 ? fmt::format("{:.0f} %", 100 * Coverage(each)) : "-");
     }
-    cells.resize(7, "-");
+    cells.resize(8, "-");
     summary.AddRow(std::move(cells));
   }
   Table sources({{"source"},

@@ -21,8 +21,9 @@ constexpr char kByteRun[] = R"({
 
 class GenerateTest : public testing::Test {
  protected:
-  /// A checkpoint at `c` that knows one line.
-  static void SetUpTestSuite() {
+  /// A checkpoint at `c` that knows one line, made once.
+  void SetUp() override {
+    if (!folder_.empty()) return;
     folder_ = ScratchFolder();
     std::string text;
     for (int i = 0; i < 200; ++i) text += "abcdefgh\n";

@@ -281,8 +281,8 @@ TEST_F(MpirunTest, OtherLaunchersAreRefused) {
   EXPECT_EQ(result.exit_code, 6);
   EXPECT_EQ(result.output,
             "trimtab: torchrun says that this is process 0 of 8 (WORLD_SIZE=8), but every one of "
-            "them would run all ranks; expected one process, or Open MPI's mpirun to start the "
-            "ranks\n");
+            "them would run all ranks; expected one process, or ranks started by Open MPI's mpirun "
+            "or by srun --mpi=pmix\n");
 }
 
 TEST_F(MpirunTest, WorldOfAnotherSizeIsRefused) {
