@@ -49,7 +49,14 @@ std::vector<float> GoldenWeights::Logits(int64_t index) const {
   return {first, first + size};
 }
 
-std::vector<std::string> ServableFamilies() { return FamilyNames(); }
+std::vector<std::string> ServableFamilies() {
+  std::vector<std::string> families = FamilyNames();
+  std::erase_if(families, [](const std::string& family) {
+    const ModelConfig model = GoldenRun(family).model;
+    return model.latent.used() || model.attention_sinks;  // refused by a rule
+  });
+  return families;
+}
 
 ServingConfig GoldenServing(const GoldenWeights& weights) {
   ServingConfig config;
