@@ -138,21 +138,19 @@ Cluster ClusterFromFile(const std::string& path) {
 
 /// "8xh200" or "16x8xh100" taken apart; false if `text` is not of that form.
 bool ParseClusterName(const std::string& text, int64_t& nodes, int64_t& gpus, std::string& kind) {
-  std::vector<std::string> parts;
-  size_t begin = 0;
-  for (size_t end = text.find('x'); end != std::string::npos; end = text.find('x', begin)) {
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  kind = text.substr(begin);
-  if (parts.empty() || parts.size() > 2) return false;
+  // Counts first: the name of a kind may have an x of its own.
   std::vector<int64_t> counts;
-  for (const std::string& part : parts) {
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (counts.size() < 2) {
     int64_t count = 0;
-    const auto result = std::from_chars(part.data(), part.data() + part.size(), count);
-    if (result.ec != std::errc() || result.ptr != part.data() + part.size()) return false;
+    const auto result = std::from_chars(at, end, count);
+    if (result.ec != std::errc() || result.ptr == end || *result.ptr != 'x') break;
     counts.push_back(count);
+    at = result.ptr + 1;
   }
+  if (counts.empty()) return false;
+  kind.assign(at, end);
   nodes = counts.size() == 2 ? counts[0] : 1;
   gpus = counts.back();
   return true;

@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/comm/mpi_launch.h"
 #include "engine/config/rules.h"
+#include "engine/train/numeric_error.h"
 #include "profiler/token_source.h"
 #include "profiler/trial.h"
 
@@ -99,6 +100,8 @@ std::optional<TrialResult> RunWorker(const RunConfig& run, const MeasureOptions&
     throw;
   } catch (const OutOfMemoryError& error) {
     clerk.Write({.state = TrialState::kOutOfMemory, .message = error.what()});
+  } catch (const NumericError& error) {
+    clerk.Write({.state = TrialState::kNumeric, .message = error.what()});
   } catch (const std::bad_alloc&) {
     clerk.Write({.state = TrialState::kOutOfMemory, .message = "the machine has no more memory"});
   } catch (const std::exception& error) {

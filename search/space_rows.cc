@@ -91,7 +91,7 @@ SpaceRow PrecisionRow() {
           .settles = {"model-sizes-positive", "run-sizes-positive", "tf32-requires-cuda",
                       "hidden-divisible-by-heads", "heads-divisible-by-kv-heads",
                       "head-size-even-with-rope", "sequence-within-positions",
-                      "rope-scaling-original-length", "qkv-clip-unsupported"}};
+                      "rope-scaling-original-length"}};
 }
 
 SpaceRow OptimizerStateRow() {

@@ -14,6 +14,8 @@ Shape RstdShape(const AttentionShape& s) { return {s.tokens(), s.heads + s.kv_he
 void CheckShared(OpKind op, const AttentionShape& s, const Tensor& qkv, const Tensor& query_weight,
                  const Tensor& key_weight, const Tensor& rstd) {
   CheckAttention(op, s);
+  TRIMTAB_ASSERT(s.value_size() == s.head_size, "{}: heads of {}, values of {}", Name(op),
+                 s.head_size, s.value_size());
   CheckPlainFloat(op, "qkv", qkv);
   const Device& device = qkv.device();
   CheckOperand(op, "qkv", qkv, QkvShape(s), device, qkv.dtype());

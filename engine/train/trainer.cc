@@ -8,6 +8,7 @@
 #include "engine/config/rules.h"
 #include "engine/optim/lr_schedule.h"
 #include "engine/schedule/chunks.h"
+#include "engine/train/numeric_error.h"
 
 namespace trimtab {
 namespace {
@@ -271,8 +272,7 @@ StepResult Trainer::Step(const TokenSource& source, int64_t step) {
   // The dry run reads zeros.
   if (device_.kind() == DeviceKind::kMeta) return result;
   if (!std::isfinite(result.loss) || (result.skipped && !loss_scaler_.CanSkip())) {
-    throw Error(
-        ExitCode::kInternal,
+    throw NumericError(
         fmt::format("step {}: loss {} and gradient norm {} are not finite; expected numbers "
                     "(try a lower learning rate)",
                     step, result.loss, result.grad_norm));

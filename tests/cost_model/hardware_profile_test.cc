@@ -47,7 +47,7 @@ std::string RefusalOf(const nlohmann::json& json) {
 }
 
 TEST(HardwareProfile, EveryBuiltinProfileLoadsAndSaysWhereItsNumbersComeFrom) {
-  EXPECT_EQ(BuiltinProfileNames().size(), 15u);
+  EXPECT_EQ(BuiltinProfileNames().size(), 16u);
   for (const std::string& name : BuiltinProfileNames()) {
     SCOPED_TRACE(name);
     const HardwareProfile profile = BuiltinProfile(name);

@@ -197,7 +197,7 @@ TEST(Worker, CallsFiguresThatAreNoNumbersByTheirName) {
   const std::vector<TrialResult> results = ReadResults(path);
   ASSERT_EQ(results.size(), 1u);
   EXPECT_EQ(results[0].state, TrialState::kNumeric);
-  EXPECT_TRUE(results[0].message.starts_with("the loss of step ")) << results[0].message;
+  EXPECT_NE(results[0].message.find("not finite"), std::string::npos) << results[0].message;
 
   Measurement measurement;
   measurement.step_time_s = 1;

@@ -38,7 +38,7 @@ class InProcessRunner : public TrialRunner {
 
 TEST(RealSearch, PredictedPeaksAreMeasuredToTheByte) {
   SearchOptions options = RealSearch("real.db");
-  options.dry_run_count = 500;
+  options.dry_run_count = 200;
   options.race.prove_count = 12;
   const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(options.problem);
   InProcessRunner runner;

@@ -16,6 +16,11 @@ const Shape kQuery = {kAttention.tokens(), kAttention.query_size()};
 const Shape kOut = {kAttention.tokens(), kAttention.out_size()};
 const Shape kLogSumExp = {kAttention.batch, kAttention.heads, kAttention.sequence};
 
+// Where heads have norms, values are of the size of keys.
+constexpr AttentionShape kNormed = {
+    .batch = 5, .sequence = 131, .heads = 6, .kv_heads = 3, .head_size = 10};
+const Shape kNormedQkv = {kNormed.tokens(), kNormed.qkv_size()};
+
 /// Storage types of one round over the ops: of activations and weights, of weights' gradients.
 struct Types {
   DType data;
@@ -23,21 +28,22 @@ struct Types {
 };
 
 void AddHeadNorms(std::vector<OpCase>& ops, const Types& t) {
-  static const Shape kRstd = {kAttention.tokens(), kAttention.heads + kAttention.kv_heads};
-  static const Shape kWeight = {kAttention.head_size};
-  ops.push_back(ListCase(HeadNormForwardRecord(kAttention, t.data), [t](Device& d) {
-    Tensor out = ListValues(d, kQkv, 1, t.data);
+  static const Shape kRstd = {kNormed.tokens(), kNormed.heads + kNormed.kv_heads};
+  static const Shape kWeight = {kNormed.head_size};
+  ops.push_back(ListCase(HeadNormForwardRecord(kNormed, t.data), [t](Device& d) {
+    Tensor out = ListValues(d, kNormedQkv, 1, t.data);
     Tensor rstd = ListValues(d, kRstd, 2);
-    HeadNormForward(kAttention, ListValues(d, kQkv, 3, t.data), ListValues(d, kWeight, 4, t.data),
-                    ListValues(d, kWeight, 5, t.data), 1e-5, out, rstd);
+    HeadNormForward(kNormed, ListValues(d, kNormedQkv, 3, t.data),
+                    ListValues(d, kWeight, 4, t.data), ListValues(d, kWeight, 5, t.data), 1e-5, out,
+                    rstd);
     return std::vector<Tensor>{out, rstd};
   }));
-  ops.push_back(ListCase(HeadNormBackwardRecord(kAttention, t.data, t.gradient), [t](Device& d) {
-    Tensor dqkv = ListValues(d, kQkv, 1, t.data);
-    Tensor dweights = ListValues(d, {2, kAttention.head_size}, 2, t.gradient);
-    HeadNormBackward(kAttention, ListValues(d, kQkv, 3, t.data), ListValues(d, kWeight, 4, t.data),
-                     ListValues(d, kWeight, 5, t.data), ListValues(d, kRstd, 6), false, dqkv,
-                     dweights);
+  ops.push_back(ListCase(HeadNormBackwardRecord(kNormed, t.data, t.gradient), [t](Device& d) {
+    Tensor dqkv = ListValues(d, kNormedQkv, 1, t.data);
+    Tensor dweights = ListValues(d, {2, kNormed.head_size}, 2, t.gradient);
+    HeadNormBackward(kNormed, ListValues(d, kNormedQkv, 3, t.data),
+                     ListValues(d, kWeight, 4, t.data), ListValues(d, kWeight, 5, t.data),
+                     ListValues(d, kRstd, 6), false, dqkv, dweights);
     return std::vector<Tensor>{dqkv, dweights};
   }));
 }
