@@ -49,7 +49,8 @@ SearchResult SomeResult() {
 TEST(SearchText, TellsWhatWasPrunedRankedAndRecommended) {
   const std::string text = SearchText(SomeResult(), 2, /*bold=*/false);
   for (const char* part : {
-           "10 candidates, 5 looked at, 3 of these fit\n      5  zero-requires-dp\n      2  memory\n",
+           "10 candidates, 5 looked at, 3 of these fit\n      5  zero-requires-dp\n      2  "
+           "memory\n",
            "\n1  tp=2,dp=1,mbs=4  bf16       full     1000 +-1.1 %  measured       -        900  "
            "-10.0 %",
            "\n2  tp=1,dp=2,mbs=4  fp32       reduced   800 +-5.0 %  modelled       -        800    "
