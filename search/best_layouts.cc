@@ -35,11 +35,17 @@ struct Branch {
   }
 };
 
+/// What became of what was left out.
+struct Cuts {
+  WalkCounts counts;
+  double least_score = std::numeric_limits<double>::infinity();  // of what a bound cut
+};
+
 /// What an expanded branch gave.
 struct Harvest {
   std::vector<std::unique_ptr<Branch>> branches;
   std::vector<Shortlisted> candidates;
-  WalkCounts counts;
+  Cuts cuts;
 };
 
 /// Shapes of a micro batch, whichever way sequences are cut.
@@ -79,17 +85,17 @@ class Worker {
     return branches;
   }
 
-  /// Bounds `branch`; false: nothing below it may stay on `list`, and `counts` says why.
-  bool Admits(const Shortlist& list, Branch& branch, WalkCounts& counts) {
+  /// Bounds `branch`; false: nothing below it may stay on `list`, and `cuts` says why.
+  bool Admits(const Shortlist& list, Branch& branch, Cuts& cuts) {
     Bind(branch.choice, run_);
-    return Admits(list, run_, branch.chosen, branch.score, counts);
+    return Admits(list, run_, branch.chosen, branch.score, cuts);
   }
 
   void Expand(const Shortlist& list, const Branch& branch, Harvest& harvest) {
     Bind(branch.choice, run_);
     if (branch.chosen == LayoutPart::kMicroBatch) return Divide(list, branch, harvest);
     double score = 0;
-    if (Admits(list, run_, LayoutPart::kPasses, score, harvest.counts)) {
+    if (Admits(list, run_, LayoutPart::kPasses, score, harvest.cuts)) {
       Visit(list, branch, harvest);
     }
   }
@@ -120,17 +126,17 @@ class Worker {
     return part == LayoutPart::kMicroBatch ? depths_[0] : depths_[1];
   }
 
-  bool Admits(const Shortlist& list, RunConfig& run, LayoutPart chosen, double& score,
-              WalkCounts& counts) {
+  bool Admits(const Shortlist& list, RunConfig& run, LayoutPart chosen, double& score, Cuts& cuts) {
     const StepBound bound = predictor_.Bound(run, chosen);
     const auto tokens = static_cast<double>(run.global_batch * run.sequence_length);
     score = Score(list.objective(), run, tokens / bound.step_time_s, bound.peak_mem_bytes);
     if (!Fits(run, bound.peak_mem_bytes)) {
-      counts.cut_by_memory += tree_.CountBelow(DepthOf(chosen), run);
+      cuts.counts.cut_by_memory += tree_.CountBelow(DepthOf(chosen), run);
       return false;
     }
     if (!list.MayTake(run.layout, score)) {
-      counts.cut_by_bound += tree_.CountBelow(DepthOf(chosen), run);
+      cuts.counts.cut_by_bound += tree_.CountBelow(DepthOf(chosen), run);
+      cuts.least_score = std::min(cuts.least_score, score);
       return false;
     }
     return true;
@@ -146,7 +152,7 @@ class Worker {
       if (depth < depths_[1]) return true;
       const int64_t number = branch.number * kMostWithin + within++;
       double score = 0;
-      if (!Admits(list, run, LayoutPart::kPipeline, score, harvest.counts)) return false;
+      if (!Admits(list, run, LayoutPart::kPipeline, score, harvest.cuts)) return false;
       harvest.branches.push_back(std::make_unique<Branch>(
           Branch{score, number, branch.family, LayoutPart::kPipeline, ChoiceOf(run)}));
       return false;
@@ -162,12 +168,12 @@ class Worker {
       const int64_t number = branch.number * kMostWithin + within++;
       double score = 0;
       for (const LayoutPart chosen : {LayoutPart::kSharding, LayoutPart::kWhole}) {
-        if (!Admits(list, run, chosen, score, harvest.counts)) return;
+        if (!Admits(list, run, chosen, score, harvest.cuts)) return;
       }
-      ++harvest.counts.visited;
+      ++harvest.cuts.counts.visited;
       Prediction prediction = predictor_.ClosedForm(run);
       if (!Fits(run, prediction.peak_mem_bytes)) return;
-      ++harvest.counts.fitting;
+      ++harvest.cuts.counts.fitting;
       if (!IsPlain(run.layout) &&
           !list.MayTake(run.layout, PredictionKey(list.objective(), run, prediction).first)) {
         return;
@@ -216,6 +222,7 @@ class BestFirst {
     for (const auto& [rule, count] : counts_.cut_by_rule) counts_.size += count;
     best.counts = counts_;
     best.list = list_.Take();
+    RequireNoGap(best);
     return best;
   }
 
@@ -244,13 +251,13 @@ class BestFirst {
   }
 
   void BoundAll(std::vector<std::unique_ptr<Branch>>& branches) {
-    std::vector<WalkCounts> counts(branches.size());
+    std::vector<Cuts> cuts(branches.size());
     std::vector<char> admitted(branches.size());
     ForEach(branches, [&](Worker& worker, size_t i) {
-      admitted[i] = worker.Admits(list_, *branches[i], counts[i]) ? 1 : 0;
+      admitted[i] = worker.Admits(list_, *branches[i], cuts[i]) ? 1 : 0;
     });
     for (size_t i = 0; i < branches.size(); ++i) {
-      Add(counts[i]);
+      Add(cuts[i]);
       if (admitted[i] == 0) branches[i] = nullptr;
     }
     std::erase(branches, nullptr);
@@ -262,13 +269,14 @@ class BestFirst {
     while (!branches.empty() && round.size() < kBranchesOfRound) {
       std::pop_heap(branches.begin(), branches.end(), Branch::IsWorse);
       const bool open = list_.MayTake(branches.back()->choice.layout, branches.back()->score);
+      if (!open) least_cut_score_ = std::min(least_cut_score_, branches.back()->score);
       (open ? round : cut_).push_back(std::move(branches.back()));
       branches.pop_back();
     }
     std::vector<Harvest> harvests(round.size());
     ForEach(round, [&](Worker& worker, size_t i) { worker.Expand(list_, *round[i], harvests[i]); });
     for (Harvest& harvest : harvests) {
-      Add(harvest.counts);
+      Add(harvest.cuts);
       for (const Shortlisted& each : harvest.candidates) {
         list_.Offer(each.number, each.run, each.prediction);
       }
@@ -277,6 +285,17 @@ class BestFirst {
         std::push_heap(branches.begin(), branches.end(), Branch::IsWorse);
       }
     }
+  }
+
+  /// What reports call a gap of 0: no bound that cut is better than the best that was found.
+  void RequireNoGap(const BestLayouts& best) const {
+    for (const auto& each : best.list) {
+      if (PredictionKey(list_.objective(), each->run, each->prediction).first <= least_cut_score_) {
+        return;
+      }
+    }
+    TRIMTAB_ASSERT(counts_.cut_by_bound == 0, "a bound of {} cut what is better than the best",
+                   least_cut_score_);
   }
 
   void CountCut() {
@@ -298,7 +317,9 @@ class BestFirst {
     }
   }
 
-  void Add(const WalkCounts& counts) {
+  void Add(const Cuts& cuts) {
+    const WalkCounts& counts = cuts.counts;
+    least_cut_score_ = std::min(least_cut_score_, cuts.least_score);
     counts_.visited += counts.visited;
     counts_.fitting += counts.fitting;
     counts_.cut_by_memory += counts.cut_by_memory;
@@ -307,6 +328,7 @@ class BestFirst {
 
   Shortlist list_;
   WalkCounts counts_;
+  double least_cut_score_ = std::numeric_limits<double>::infinity();
   std::vector<std::unique_ptr<Branch>> cut_;
   std::vector<std::unique_ptr<Predictor>> predictors_;  // of all workers but the first
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 
+#include "cost_model/cholesky.h"
 #include "engine/base/error.h"
 
 namespace trimtab {
@@ -20,28 +22,6 @@ constexpr int kMostSteps = 60;
 
 using Vector = std::vector<double>;
 using Matrix = std::vector<Vector>;
-
-/// Solves a x = b for a symmetric positive definite `a`, by Cholesky's decomposition.
-Vector Solve(Matrix a, Vector b) {
-  const size_t n = b.size();
-  for (size_t j = 0; j < n; ++j) {
-    for (size_t k = 0; k < j; ++k) a[j][j] -= a[j][k] * a[j][k];
-    a[j][j] = std::sqrt(a[j][j]);
-    for (size_t i = j + 1; i < n; ++i) {
-      for (size_t k = 0; k < j; ++k) a[i][j] -= a[i][k] * a[j][k];
-      a[i][j] /= a[j][j];
-    }
-  }
-  for (size_t i = 0; i < n; ++i) {
-    for (size_t k = 0; k < i; ++k) b[i] -= a[i][k] * b[k];
-    b[i] /= a[i][i];
-  }
-  for (size_t i = n; i-- > 0;) {
-    for (size_t k = i + 1; k < n; ++k) b[i] -= a[k][i] * b[k];
-    b[i] /= a[i][i];
-  }
-  return b;
-}
 
 /// The logarithm of a number of one GPU or engine; or, without a quantity, of what is expected of
 /// all GPUs or engines: fitted too, so that one with few rows is taken to be like the others.
@@ -118,7 +98,7 @@ class Fitter {
       for (int attempt = 0; attempt < 6 && !better; ++attempt, damping *= 8) {
         Matrix damped = curvature;
         for (size_t i = 0; i < logs.size(); ++i) damped[i][i] *= 1 + damping;
-        const Vector change = Solve(damped, gradient);
+        const Vector change = Cholesky(std::move(damped)).Solve(gradient);
         Vector next = logs;
         for (size_t i = 0; i < logs.size(); ++i) {
           next[i] = std::clamp(logs[i] - change[i], fitted_[i].least, fitted_[i].most);

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
+
+#include "cost_model/cholesky.h"
 
 namespace trimtab {
 namespace {
@@ -15,28 +18,6 @@ constexpr double kDifference = 0.02;      // of a constant's logarithm, for deri
 constexpr double kMostChange = 0.4;       // of a constant's logarithm in a step
 constexpr int kMostSteps = 20;
 constexpr int kMostAttempts = 7;  // at a step, each with more damping
-
-/// Solves a x = b for a symmetric positive definite `a`, by Cholesky's decomposition, in place.
-std::vector<double> SolveInPlace(std::vector<std::vector<double>>& a, std::vector<double> b) {
-  const size_t n = b.size();
-  for (size_t j = 0; j < n; ++j) {
-    for (size_t k = 0; k < j; ++k) a[j][j] -= a[j][k] * a[j][k];
-    a[j][j] = std::sqrt(a[j][j]);
-    for (size_t i = j + 1; i < n; ++i) {
-      for (size_t k = 0; k < j; ++k) a[i][j] -= a[i][k] * a[j][k];
-      a[i][j] /= a[j][j];
-    }
-  }
-  for (size_t i = 0; i < n; ++i) {
-    for (size_t k = 0; k < i; ++k) b[i] -= a[i][k] * b[k];
-    b[i] /= a[i][i];
-  }
-  for (size_t i = n; i-- > 0;) {
-    for (size_t k = i + 1; k < n; ++k) b[i] -= a[k][i] * b[k];
-    b[i] /= a[i][i];
-  }
-  return b;
-}
 
 }  // namespace
 
@@ -113,13 +94,12 @@ Logs ConstantFitter::Fit(const std::vector<size_t>& fitted, const Logs& start,
 
 std::vector<double> ConstantFitter::Spreads(const std::vector<size_t>& fitted, const Logs& logs,
                                             const std::vector<Derivatives>& jacobian) {
-  const Matrix curvature = Curvature(fitted, ResidualsOf(fitted, logs), jacobian);
+  const Cholesky curvature(Curvature(fitted, ResidualsOf(fitted, logs), jacobian));
   Vector spreads;
   for (size_t i = 0; i < constants_.size(); ++i) {
-    Matrix copy = curvature;
     Vector unit(constants_.size(), 0);
     unit[i] = 1;
-    spreads.push_back(std::sqrt(SolveInPlace(copy, unit)[i]));
+    spreads.push_back(std::sqrt(curvature.Solve(unit)[i]));
   }
   return spreads;
 }
@@ -188,7 +168,7 @@ Logs ConstantFitter::Step(const std::vector<size_t>& rows, const Vector& residua
     a[i][i] = 1;
     b[i] = 0;
   }
-  const Vector change = SolveInPlace(a, b);
+  const Vector change = Cholesky(std::move(a)).Solve(b);
   Logs next = logs;
   for (size_t i = 0; i < n; ++i) {
     if (fixed.contains(i)) continue;
