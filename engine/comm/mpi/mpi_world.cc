@@ -23,6 +23,10 @@ constexpr int kSetupTag = 3;
 // A rank that waits gives its core away: the one it waits for may need it.
 constexpr auto kLongWait = std::chrono::milliseconds(2);
 constexpr auto kSleep = std::chrono::microseconds(50);
+// A wait that goes on, as of ranks that are parked between visits, is looked at ever more rarely:
+// it takes no core, and ends at most a hundredth later.
+constexpr auto kLongestSleep = std::chrono::milliseconds(10);
+constexpr int kSleepsOfWait = 100;
 constexpr int kPollsPerNotice = 16;
 constexpr auto kTimeToTell = std::chrono::seconds(2);
 
@@ -195,6 +199,7 @@ void MpiWorld::Await(int batch, const Place& place, const CommCall& call, int pa
   const Clock::time_point begin = Clock::now();
   bool long_wait = false;
   try {
+    Clock::duration waited{};
     for (int polls = 1; !transport_->Poll(batch); ++polls) {
       if (long_wait || polls % kPollsPerNotice == 0) {
         ThrowIfFailed();
@@ -203,14 +208,16 @@ void MpiWorld::Await(int batch, const Place& place, const CommCall& call, int pa
                       fmt::format("rank {} calls {} in the {} group, but rank {} has finished",
                                   rank(), call.Describe(), Name(place.group), partner));
         }
-        long_wait = Clock::now() - begin > kLongWait;
+        waited = Clock::now() - begin;
+        long_wait = waited > kLongWait;
       }
       if (!long_wait) {
         sched_yield();
         continue;
       }
       waiting.Tell(place.group, call);
-      std::this_thread::sleep_for(kSleep);
+      std::this_thread::sleep_for(
+          std::clamp<Clock::duration>(waited / kSleepsOfWait, kSleep, kLongestSleep));
     }
   } catch (...) {
     transport_->Cancel(batch);
