@@ -53,14 +53,21 @@ class InprocCommunicator final : public Communicator {
 
   void DoAllReduce(Tensor& buffer, ReduceOp op) override {
     const int64_t count = buffer.numel();
-    Together(MakeCall(CollectiveKind::kAllReduce, buffer, count, op, -1, &buffer, &buffer), [&] {
+    const InprocCall call =
+        MakeCall(CollectiveKind::kAllReduce, buffer, count, op, -1, &buffer, &buffer);
+    Together(call, [&](bool copied) {
+      for (int peer = 0; peer < size(); ++peer) {
+        sources_[static_cast<size_t>(peer)] = shared_->call(rank(), peer).in;
+        targets_[static_cast<size_t>(peer)] = shared_->call(rank(), peer).out;
+      }
+      if (copied) {
+        // Each rank makes all of the sum: it may not touch what its peers have gone on with.
+        targets_[0] = buffer.raw();
+        return memory_.Reduce(buffer, op, sources_, std::span(targets_).first(1), 0, count, 0);
+      }
       const int64_t slice = RoundUp(CeilDiv(count, size()), kSliceAlignment);
       const int64_t begin = std::min(count, slice * rank());
       const int64_t end = std::min(count, begin + slice);
-      for (int peer = 0; peer < size(); ++peer) {
-        sources_[static_cast<size_t>(peer)] = shared_->call(peer).in;
-        targets_[static_cast<size_t>(peer)] = shared_->call(peer).out;
-      }
       memory_.Reduce(buffer, op, sources_, targets_, begin, end, 0);
     });
   }
@@ -69,9 +76,9 @@ class InprocCommunicator final : public Communicator {
     const int64_t part = out.numel();
     const InprocCall call =
         MakeCall(CollectiveKind::kReduceScatter, in, part, ReduceOp::kSum, -1, &in, &out);
-    Together(call, [&] {
+    Together(call, [&](bool) {
       for (int peer = 0; peer < size(); ++peer) {
-        sources_[static_cast<size_t>(peer)] = shared_->call(peer).in;
+        sources_[static_cast<size_t>(peer)] = shared_->call(rank(), peer).in;
       }
       targets_[0] = out.raw();
       memory_.Reduce(out, ReduceOp::kSum, sources_, std::span(targets_).first(1), part * rank(),
@@ -83,9 +90,9 @@ class InprocCommunicator final : public Communicator {
     const int64_t part = in.numel();
     const InprocCall call =
         MakeCall(CollectiveKind::kAllGather, in, part, ReduceOp::kSum, -1, &in, &out);
-    Together(call, [&] {
+    Together(call, [&](bool) {
       for (int peer = 0; peer < size(); ++peer) {
-        memory_.Copy(shared_->call(peer).in, 0, out, part * peer, part);
+        memory_.Copy(shared_->call(rank(), peer).in, 0, out, part * peer, part);
       }
     });
   }
@@ -93,7 +100,9 @@ class InprocCommunicator final : public Communicator {
   void DoBroadcast(Tensor& buffer, int root) override {
     const InprocCall call = MakeCall(CollectiveKind::kBroadcast, buffer, buffer.numel(),
                                      ReduceOp::kSum, root, &buffer, &buffer);
-    Together(call, [&] { memory_.Copy(shared_->call(root).in, 0, buffer, 0, buffer.numel()); });
+    Together(call, [&](bool) {
+      memory_.Copy(shared_->call(rank(), root).in, 0, buffer, 0, buffer.numel());
+    });
   }
 
   void DoAllToAll(const Tensor& in, std::span<const BufferPart> send, Tensor& out,
@@ -101,11 +110,11 @@ class InprocCommunicator final : public Communicator {
     InprocCall call = MakeCall(CollectiveKind::kAllToAll, in, 0, ReduceOp::kSum, -1, &in, &out);
     call.send = send;
     call.receive = receive;
-    Together(call, [&] {
+    Together(call, [&](bool) {
       const auto own = static_cast<size_t>(rank());
       for (int peer = 0; peer < size(); ++peer) {
         const auto other = static_cast<size_t>(peer);
-        const InprocCall& theirs = shared_->call(peer);
+        const InprocCall& theirs = shared_->call(rank(), peer);
         CheckParts(group(), rank(), send[other].count, peer, theirs.receive[own].count);
         CheckParts(group(), peer, theirs.send[own].count, rank(), receive[other].count);
         memory_.Copy(theirs.in, theirs.send[own].begin, out, receive[other].begin,
@@ -122,8 +131,7 @@ class InprocCommunicator final : public Communicator {
   }
 
   void DoBarrier() override {
-    shared_->Begin(rank(), InprocCall{});
-    shared_->Finish(rank());
+    if (!shared_->Begin(rank(), InprocCall{})) shared_->Finish(rank());
   }
 
  private:
@@ -135,7 +143,10 @@ class InprocCommunicator final : public Communicator {
     call.count = count;
     call.op = op;
     call.peer = peer;
-    if (in != nullptr) call.in = in->raw();
+    if (in != nullptr) {
+      call.in = in->raw();
+      call.in_bytes = in->bytes();
+    }
     if (out != nullptr) call.out = out->raw();
     memory_.Use(tensor.device(), call);
     return call;
@@ -155,15 +166,15 @@ class InprocCommunicator final : public Communicator {
   }
 
   /// Runs this rank's part of a collective, `work`, between those of all ranks arriving and all of
-  /// them having finished.
+  /// them having finished; or, of copies, work(true) after all have arrived.
   template <typename Work>
   void Together(const InprocCall& call, const Work& work) {
     memory_.SetReady();
-    shared_->Begin(rank(), call);
+    if (shared_->Begin(rank(), call)) return work(true);
     std::exception_ptr failure;
     try {
       memory_.AwaitReady(*shared_, rank());
-      work();
+      work(false);
     } catch (...) {
       failure = std::current_exception();
     }

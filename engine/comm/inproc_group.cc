@@ -1,7 +1,10 @@
 #include "engine/comm/inproc_group.h"
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
+
+#include "engine/base/units.h"
 
 namespace trimtab {
 namespace {
@@ -11,7 +14,18 @@ constexpr uint32_t kOneMeeting = 2;
 
 // Roughly 50 microseconds: longer than ranks in step drift apart, shorter than a context switch
 // hurts. With more ranks than cores a spinning rank only keeps the one it waits for from running.
-constexpr int kSpins = 1000;
+constexpr int kMostSpins = 1000;
+// A rank that keeps waiting for long, as that of a short stage does, or whose peers get no core,
+// only spins in vain. It does so ever less, down to this, until it sleeps for a moment only.
+constexpr int kLeastSpins = 16;
+constexpr std::chrono::microseconds kMoment(100);  // a sleep and its wake-up take half of that
+
+// Copying so much is nothing beside another meeting of the ranks.
+constexpr int64_t kSmallBytes = 8 * kKiB;
+
+bool IsSmall(const InprocCall& call) {
+  return call.device_kind == DeviceKind::kCpu && call.in_bytes <= kSmallBytes;
+}
 
 void Pause() {
 #if defined(__x86_64__)
@@ -28,34 +42,60 @@ InprocGroup::InprocGroup(GroupKind kind, std::vector<int> world_ranks,
     : kind_(kind),
       world_ranks_(std::move(world_ranks)),
       board_(std::move(board)),
-      spins_(board_->size() <= static_cast<int>(std::thread::hardware_concurrency()) ? kSpins : 0),
+      most_spins_(
+          board_->size() <= static_cast<int>(std::thread::hardware_concurrency()) ? kMostSpins : 0),
       slots_(world_ranks_.size()) {
   TRIMTAB_ASSERT(!slots_.empty(), "a group needs a rank");
+  for (Slot& each : slots_) each.spins = most_spins_;
   board_->AddAbort([this](const std::string& reason) { Abort(reason); });
 }
 
-void InprocGroup::Begin(int rank, const InprocCall& call) {
+void InprocGroup::Show(Slot& mine, const InprocCall& call) {
+  mine.turn = 1 - mine.turn;
+  InprocCall& shown = mine.calls[mine.turn];
+  shown = call;
+  if (!IsSmall(call)) return;
+  std::vector<char>& input = mine.inputs[mine.turn];
+  const char* in = static_cast<const char*>(call.in);
+  input.assign(in, in + call.in_bytes);
+  shown.in = input.data();
+  std::vector<BufferPart>& parts = mine.parts[mine.turn];
+  parts.assign(call.send.begin(), call.send.end());
+  parts.insert(parts.end(), call.receive.begin(), call.receive.end());
+  shown.send = std::span(parts).first(call.send.size());
+  shown.receive = std::span(parts).last(call.receive.size());
+}
+
+bool InprocGroup::AllCopied(int rank) const {
+  for (int peer = 0; peer < size(); ++peer) {
+    if (!IsSmall(call(rank, peer))) return false;
+  }
+  return true;
+}
+
+bool InprocGroup::Begin(int rank, const InprocCall& call) {
+  Show(slot(rank), call);
   uint32_t seen = 0;
   {
     const std::lock_guard lock(mutex_);
     ThrowIfAborted();
-    slot(rank).call = call;
     if (arrived_ == 0) first_arrived_ = rank;
-    const InprocCall& first = slot(first_arrived_).call;
+    const InprocCall& first = this->call(rank, first_arrived_);
     if (!call.Matches(first)) FailMismatch(first_arrived_, first, rank, call);
     seen = epoch_.load(std::memory_order_relaxed);
     if (++arrived_ == size()) {
       arrived_ = 0;
       epoch_.fetch_add(kOneMeeting, std::memory_order_release);
       epoch_.notify_all();
-      return;
+      return AllCopied(rank);
     }
   }
   WaitWhile(rank, call, epoch_, seen);
   // An abort after the meeting changes nothing here: the peers count on this rank's part.
-  if (epoch_.load(std::memory_order_acquire) - seen >= kOneMeeting) return;
+  if (epoch_.load(std::memory_order_acquire) - seen >= kOneMeeting) return AllCopied(rank);
   const std::lock_guard lock(mutex_);
   ThrowIfAborted();
+  return false;
 }
 
 void InprocGroup::Finish(int rank) {
@@ -69,7 +109,7 @@ void InprocGroup::Finish(int rank) {
   for (;;) {
     const uint32_t seen = epoch_.load(std::memory_order_acquire);
     if (seen / kOneMeeting != before) return;
-    WaitWhile(rank, call(rank), epoch_, seen);
+    WaitWhile(rank, call(rank, rank), epoch_, seen);
   }
 }
 
@@ -163,14 +203,18 @@ void InprocGroup::FailMismatch(int a, const CommCall& call_a, int b, const CommC
 }
 
 void InprocGroup::WaitWhile(int rank, const CommCall& call, const std::atomic<uint32_t>& word,
-                            uint32_t value) const {
-  for (int i = 0; i < spins_; ++i) {
+                            uint32_t value) {
+  int& spins = slot(rank).spins;  // 0 for good where ranks outnumber cores
+  for (int i = 0; i < spins; ++i) {
     if (word.load(std::memory_order_acquire) != value) return;
     Pause();
   }
+  const auto asleep = std::chrono::steady_clock::now();
   board_->Wait(world_rank(rank), word, value, [this, &call] {
     return fmt::format("calls {} in the {} group", call.Describe(), Name(kind_));
   });
+  const bool in_vain = std::chrono::steady_clock::now() - asleep > kMoment;
+  spins = std::min(in_vain ? std::max(spins / 2, kLeastSpins) : 2 * spins, most_spins_);
 }
 
 }  // namespace trimtab

@@ -1,5 +1,6 @@
 // InprocGroup: where the ranks of one in-process group meet. Ranks are threads; each lends its
-// peers the addresses of its buffers, so data moves straight from one rank's memory to another's.
+// peers the addresses of its buffers, so data moves straight from one rank's memory to another's;
+// small inputs are copied to the group, so that ranks meet once and not twice.
 // On devices with a stream, what the ranks agree on here is what has been submitted, not what has
 // run; marks in their streams, shown with the call, order the work itself.
 //
@@ -8,7 +9,9 @@
 // finds ranks that wait for one another.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,6 +30,7 @@ namespace trimtab {
 /// What one rank asks for, and where its buffers are.
 struct InprocCall : CommCall {
   const void* in = nullptr;
+  int64_t in_bytes = 0;
   void* out = nullptr;
   std::span<const BufferPart> send;  // of an all-to-all
   std::span<const BufferPart> receive;
@@ -58,11 +62,15 @@ class InprocGroup {
   GroupKind kind() const { return kind_; }
   int size() const { return static_cast<int>(slots_.size()); }
 
-  /// Enters a collective and returns when every rank has. Then, until the rank calls Finish, the
-  /// peers' calls and buffers may be used.
+  /// Enters a collective and returns when every rank has. Small inputs in host memory are copied
+  /// here; true: those of all ranks were, and may be read until `rank` enters its next collective.
+  /// False: the peers' calls and buffers may be used until the rank calls Finish, which it must.
   /// Throws CommError if the group was aborted, Error if this call does not fit the others'.
-  void Begin(int rank, const InprocCall& call);
-  const InprocCall& call(int rank) const { return slots_[static_cast<size_t>(rank)].call; }
+  [[nodiscard]] bool Begin(int rank, const InprocCall& call);
+  /// What `peer` asks for in the collective that `rank` is in.
+  const InprocCall& call(int rank, int peer) const {
+    return slots_[static_cast<size_t>(peer)].calls[slots_[static_cast<size_t>(rank)].turn];
+  }
   /// Returns when every rank has finished. Never throws: each rank has only finite work left.
   void Finish(int rank);
 
@@ -85,14 +93,23 @@ class InprocGroup {
   void Leave(int rank) { board_->Leave(world_rank(rank)); }
 
  private:
+  /// Of every other collective: once a rank has entered the next one, which all have entered, its
+  /// peers may still be reading what it left in the last.
   struct alignas(64) Slot {
-    InprocCall call;  // of a collective
+    std::array<InprocCall, 2> calls;
+    std::array<std::vector<char>, 2> inputs;  // copies
+    std::array<std::vector<BufferPart>, 2> parts;
+    alignas(64) size_t turn = 0;  // of the two; the rank's own, beside what its peers read
+    int spins = 0;                // before the rank sleeps
   };
 
   Slot& slot(int rank) { return slots_[static_cast<size_t>(rank)]; }
   int world_rank(int rank) const { return world_ranks_[static_cast<size_t>(rank)]; }
-  void WaitWhile(int rank, const CommCall& call, const std::atomic<uint32_t>& word,
-                 uint32_t value) const;
+  void WaitWhile(int rank, const CommCall& call, const std::atomic<uint32_t>& word, uint32_t value);
+  /// Puts `call` in the rank's slot, with a copy of its input if that is small.
+  void Show(Slot& mine, const InprocCall& call);
+  /// Whether all ranks of the collective that `rank` is in have left copies.
+  bool AllCopied(int rank) const;
   // With mutex_ held:
   void ThrowIfAborted() const;
   void AbortLocked(const std::string& reason);
@@ -103,7 +120,7 @@ class InprocGroup {
   const GroupKind kind_;
   const std::vector<int> world_ranks_;
   const std::shared_ptr<WaitBoard> board_;
-  const int spins_;
+  const int most_spins_;
   std::mutex mutex_;
   std::vector<Slot> slots_;
   std::vector<std::shared_ptr<InprocMessage>> posted_;  // not matched yet, in order of submission

@@ -34,9 +34,9 @@ void InprocMemory::AwaitReady(const InprocGroup& group, int rank) {
   peers_done_.clear();
   for (int peer = 0; peer < group.size(); ++peer) {
     if (peer == rank) continue;
-    AwaitReady(group.call(peer));
+    AwaitReady(group.call(rank, peer));
     // Noted now: once all have finished, the peer may already be making its next call.
-    peers_done_.push_back(group.call(peer).done);
+    peers_done_.push_back(group.call(rank, peer).done);
   }
 }
 
