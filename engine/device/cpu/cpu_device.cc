@@ -2,13 +2,15 @@
 //
 // Freed blocks are kept for the next allocation of the same size: a training step asks for the same
 // sizes over and over, and fresh pages from the kernel cost more than many of the ops that use
-// them. What is kept and what is in use never exceed the device's own peak together.
+// them. What is kept and in use together never exceeds the device's own peak, but for a MiB, so
+// that tiny models need no malloc either.
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
@@ -19,8 +21,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;  // one cache line, one AVX-512 vector
 constexpr int64_t kHugePage = 2 * kMiB;
-
-constexpr int64_t kSmallestKept = 128 * kKiB;  // malloc itself keeps smaller blocks
+constexpr int64_t kAlwaysKept = kMiB;
 
 class CpuDevice final : public Device {
  public:
@@ -38,13 +39,13 @@ class CpuDevice final : public Device {
  protected:
   void* AllocateRaw(int64_t bytes) override {
     const int64_t rounded = RoundedSize(bytes);
-    if (const auto kept = kept_.find(rounded); kept != kept_.end()) {
-      void* data = kept->second;
+    if (const auto kept = kept_.find(rounded); kept != kept_.end() && !kept->second.empty()) {
+      void* data = kept->second.back();
+      kept->second.pop_back();
       kept_bytes_ -= rounded;
-      kept_.erase(kept);
       return data;
     }
-    Trim(memory().peak_total() - memory().current_total());
+    TrimToPeak();
     void* data = NewBlock(rounded);
     if (data == nullptr) {
       Trim(0);
@@ -59,13 +60,9 @@ class CpuDevice final : public Device {
 
   void FreeRaw(void* data, int64_t bytes) override {
     const int64_t rounded = RoundedSize(bytes);
-    if (rounded < kSmallestKept) {
-      std::free(data);
-      return;
-    }
-    kept_.emplace(rounded, data);
+    kept_[rounded].push_back(data);
     kept_bytes_ += rounded;
-    Trim(memory().peak_total() - memory().current_total());
+    TrimToPeak();
   }
 
  private:
@@ -82,16 +79,21 @@ class CpuDevice final : public Device {
     return data;
   }
 
+  void TrimToPeak() {
+    Trim(std::max(kAlwaysKept, memory().peak_total() - memory().current_total()));
+  }
   /// Returns kept blocks to the system until at most `limit_bytes` are left.
   void Trim(int64_t limit_bytes) {
-    while (!kept_.empty() && kept_bytes_ > limit_bytes) {
-      kept_bytes_ -= kept_.begin()->first;
-      std::free(kept_.begin()->second);
-      kept_.erase(kept_.begin());
+    for (auto kept = kept_.begin(); kept_bytes_ > limit_bytes; kept = kept_.erase(kept)) {
+      for (; !kept->second.empty() && kept_bytes_ > limit_bytes; kept->second.pop_back()) {
+        std::free(kept->second.back());
+        kept_bytes_ -= kept->first;
+      }
+      if (!kept->second.empty()) return;
     }
   }
 
-  std::multimap<int64_t, void*> kept_;  // by rounded size
+  std::map<int64_t, std::vector<void*>> kept_;  // by rounded size
   int64_t kept_bytes_ = 0;
 };
 
