@@ -9,33 +9,12 @@
 #include <cstdint>
 #include <random>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "engine/config/run_config.h"
+#include "tests/engine/train/small_models.h"
 
 namespace trimtab {
-
-/// Models of six layers.
-enum class SmallModel : uint8_t {
-  kGpt2,      // heads, batch and sequence take sizes of 2, 4 and 8; of those below Llama as well
-  kLlama,     // take 2, 3 and 6
-  kMixtral,   // 8 experts, two of which take a token by their softmax
-  kDeepSeek,  // 16 in groups, by sigmoids and a bias, beside shared ones; the first layer is dense
-  kSwitch,    // GPT-2 with 2 experts in every other layer, one of which takes a token by Sinkhorn's
-              // iteration and drops what is too much
-};
-inline constexpr SmallModel kSmallModels[] = {SmallModel::kGpt2, SmallModel::kLlama,
-                                              SmallModel::kMixtral, SmallModel::kDeepSeek,
-                                              SmallModel::kSwitch};
-inline constexpr SmallModel kDenseModels[] = {SmallModel::kGpt2, SmallModel::kLlama};
-/// "gpt2", "llama", "mixtral", "deepseek", "switch".
-std::string_view Name(SmallModel model);
-
-/// A run of the model, to be laid out.
-RunConfig RunToLayOut(SmallModel model);
-/// The same of a dense model for fp8, which takes multiples of 16: tp of 2 and 4.
-RunConfig RunToLayOutInFp8(bool llama);
 
 class LayoutSpace {
  public:
