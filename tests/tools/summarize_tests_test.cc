@@ -30,15 +30,17 @@ class SummarizeTestsTest : public testing::Test {
                            label, tag.empty() ? "" : '"' + tag + '"');
   }
 
-  void Ran(const std::string& label, const std::string& status, const std::string& cases) {
+  /// `result`: more fields of the event, each followed by a comma.
+  void Ran(const std::string& label, const std::string& status, const std::string& cases,
+           const std::string& result = "") {
     const std::string xml = folder_ + "/" + std::to_string(++reports_) + ".xml";
     WriteBytes(xml, "<testsuites><testsuite>" + cases + "</testsuite></testsuites>");
     Configured(label);
     events_ +=
-        fmt::format(R"({{"id":{{"testResult":{{"label":"{}"}}}},"testResult":{{"status":"{}",)"
+        fmt::format(R"({{"id":{{"testResult":{{"label":"{}"}}}},"testResult":{{{}"status":"{}",)"
                     R"("testActionOutput":[{{"name":"test.xml","uri":"file://{}"}}]}}}})"
                     "\n",
-                    label, status, xml);
+                    label, result, status, xml);
   }
 
   void NotBuilt(const std::string& label, const std::string& payload) {
@@ -95,6 +97,21 @@ TEST_F(SummarizeTestsTest, AddsUpTheTotalsOfAllCases) {
           Case("Two", with("total_layouts_trained", 7)));
   Ran("//b", "PASSED", Case("Three", with("total_steps", 2)) + Case("Four", with("error", 3)));
   EXPECT_EQ(Summarize(0).output, "layouts trained: 12\nsteps: 2\n4 passed, 0 failed\n");
+}
+
+TEST_F(SummarizeTestsTest, SaysHowLongEachPackageTook) {
+  const auto took = [](int milliseconds) {
+    return fmt::format(R"("testAttemptDurationMillis":"{}",)", milliseconds);
+  };
+  Ran("//quick:a", "PASSED", Case("One"), took(999));
+  Ran("//some:a", "PASSED", Case("One"), took(1500));
+  Ran("//some:b", "PASSED", Case("Two"), took(1600) + R"("cachedLocally":true,)");
+  Ran("//much/more:a", "PASSED", Case("One"),
+      took(61000) + R"("executionInfo":{"cachedRemotely":true},)");
+  EXPECT_EQ(Summarize(0).output,
+            "much/more took 61 s, 61 s of it in earlier runs\n"
+            "some took 3 s, 1 s of it in earlier runs\n"
+            "4 passed, 0 failed\n");
 }
 
 TEST_F(SummarizeTestsTest, ProgramsThatLeaveNoReportFail) {

@@ -1,9 +1,10 @@
 """Counts GoogleTest cases over everything one `bazel test` ran, from its build event file.
 
-Prints how many cases were skipped for which reason, the totals that cases recorded (a property
-"total_layouts_trained" of 5 adds 5 to "layouts trained") and the failed cases, then one last line:
-"N passed, N failed". A test that did not build, or crashed before it could report, counts as one
-failed case. Exits 1 when any failed.
+Prints how long the tests of each package took (added up: they run side by side), how many cases
+were skipped for which reason, the totals that cases recorded (a property "total_layouts_trained" of
+5 adds 5 to "layouts trained") and the failed cases, then one last line: "N passed, N failed". A
+test that did not build, or crashed before it could report, counts as one failed case. Exits 1 when
+any failed.
 """
 
 import argparse
@@ -73,6 +74,22 @@ def count_cases(xml_path):
     return passed, failed, skipped, totals
 
 
+def print_times(results):
+    """One line per package of tests, the longest first; what takes less than a second has none."""
+    spent, earlier = collections.Counter(), collections.Counter()
+    for (label, _), result in results.items():
+        area = label.partition(":")[0].removeprefix("//")
+        milliseconds = int(result.get("testAttemptDurationMillis", 0))
+        spent[area] += milliseconds
+        if result.get("cachedLocally") or result.get("executionInfo", {}).get("cachedRemotely"):
+            earlier[area] += milliseconds
+    for area, milliseconds in spent.most_common():
+        if milliseconds < 1000:
+            break
+        cached = f", {earlier[area] // 1000} s of it in earlier runs" if earlier[area] else ""
+        print(f"{area} took {milliseconds // 1000} s{cached}")
+
+
 def print_skipped(skipped, list_path):
     """One line per reason, the most frequent first; every case goes to the file."""
     for reason, count in collections.Counter(reason for _, reason in skipped).most_common():
@@ -116,6 +133,7 @@ def main():
     if arguments.bazel_status not in COMPLETE and not failed:
         failed.append(f"the build (bazel exited with {arguments.bazel_status})")
 
+    print_times(results)
     print_skipped(skipped, arguments.skipped_list)
     for name, total in sorted(totals.items()):
         print(f"{name.replace('_', ' ')}: {total}")
