@@ -336,8 +336,8 @@ void MpiWorld::Finish() {
     if (peer == rank() || other.finished != 0) continue;
     throw Error(
         ExitCode::kInternal,
-        fmt::format("rank {} has finished, but rank {} calls {} in the {} group", rank(), peer,
-                    other.Call().Describe(), Name(static_cast<GroupKind>(other.group))));
+        fmt::format("rank {} calls {} in the {} group, but rank {} has finished", peer,
+                    other.Call().Describe(), Name(static_cast<GroupKind>(other.group)), rank()));
   }
   // The notices are on their way, and of no use to a later run of these processes.
   ++finished_[static_cast<size_t>(rank())];
