@@ -33,11 +33,6 @@ constexpr Rule kRules[] = {
     {"latent-attention-consistent", "What the model says of its latent attention fits together.",
      [](const RunConfig& run) { return LatentFault(run.model).empty(); },
      [](const RunConfig& run) { return "latent_attention: " + LatentFault(run.model); }},
-    {"latent-fp8-unsupported", "Latent attention computes in fp32, bf16 or fp16.",
-     [](const RunConfig& run) { return !run.model.latent.used() || !TypesOf(run.layout).fp8; },
-     [](const RunConfig& run) {
-       return Unsupported("precision", Name(run.layout.precision), "latent attention without fp8");
-     }},
     {"rope-scaling-original-length",
      "llama3 and yarn scale rotary positions by the length that the model was first trained on.",
      [](const RunConfig& run) {

@@ -114,12 +114,6 @@ const std::map<std::string, Breach>& Breaches() {
           run.global_batch = 12;
         },
         "neither of tp 2 x shard 4 and etp 1 x ep 12 divides the other"}},
-      {"moe-fp8-unsupported",
-       {[](RunConfig& run) {
-          run.model.moe = Experts();
-          run.layout.precision = Precision::kFp8;
-        },
-        "precision is fp8; this version runs experts without fp8"}},
       {"schedule-requires-pp",
        {[](RunConfig& run) { run.layout.schedule = Schedule::kGpipe; },
         "schedule=gpipe needs pp of at least 2, and pp is 1"}},
@@ -164,12 +158,6 @@ const std::map<std::string, Breach>& Breaches() {
         },
         "latent_attention: its heads turn in part, expected position rope and no "
         "rotary_fraction"}},
-      {"latent-fp8-unsupported",
-       {[](RunConfig& run) {
-          MakeLatent(run);
-          run.layout.precision = Precision::kFp8;
-        },
-        "precision is fp8; this version runs latent attention without fp8"}},
       {"rope-scaling-original-length",
        {[](RunConfig& run) { run.model.rope_scaling.kind = RopeScalingKind::kLlama3; },
         "rope_scaling needs an original_length of at least 1"}},
