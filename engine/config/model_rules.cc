@@ -44,17 +44,6 @@ constexpr Rule kRules[] = {
      [](const RunConfig&) {
        return std::string("rope_scaling needs an original_length of at least 1");
      }},
-    {"window-and-alibi-without-cp",
-     "Blocks of keys that travel between context-parallel ranks have neither sliding windows nor "
-     "ALiBi.",
-     [](const RunConfig& run) {
-       return run.layout.cp == 1 ||
-              (run.model.sliding_window == 0 && run.model.position != PositionKind::kAlibi);
-     },
-     [](const RunConfig& run) {
-       return fmt::format("cp is {}, and the model has {}; use cp=1", run.layout.cp,
-                          run.model.sliding_window > 0 ? "a sliding window" : "ALiBi positions");
-     }},
     {"sequence-within-positions", "The sequence is no longer than the learned positions.",
      [](const RunConfig& run) {
        return run.model.position != PositionKind::kLearned ||

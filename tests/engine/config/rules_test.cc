@@ -161,12 +161,6 @@ const std::map<std::string, Breach>& Breaches() {
       {"rope-scaling-original-length",
        {[](RunConfig& run) { run.model.rope_scaling.kind = RopeScalingKind::kLlama3; },
         "rope_scaling needs an original_length of at least 1"}},
-      {"window-and-alibi-without-cp",
-       {[](RunConfig& run) {
-          run.layout.cp = 2;
-          run.model.sliding_window = 16;
-        },
-        "cp is 2, and the model has a sliding window; use cp=1"}},
       {"hidden-divisible-by-heads",
        {[](RunConfig& run) { run.model.hidden_size = 388; },
         "hidden_size 388 is not divisible by num_heads 8"}},
