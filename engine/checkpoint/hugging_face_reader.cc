@@ -93,9 +93,8 @@ void HuggingFaceReader::ReportQuantised() const {
   int64_t quantised = 0;
   for (const auto& [name, parameter] : parameters_) {
     quantised += std::count_if(
-        parameter.tensors.begin(), parameter.tensors.end(), [](const StoredTensor& tensor) {
-          return tensor.quantisation() != Quantisation::kNone;
-        });
+        parameter.tensors.begin(), parameter.tensors.end(),
+        [](const StoredTensor& tensor) { return tensor.quantisation() != Quantisation::kNone; });
   }
   if (quantised == 0) return;
   LogInfo("{}: dequantises {} tensors from {}", directory_, quantised,

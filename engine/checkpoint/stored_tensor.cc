@@ -83,7 +83,8 @@ QuantisationConfig QuantisationOf(const nlohmann::json& config, const std::strin
 
 bool StoredTensor::Holds(const SafetensorsFolder& folder, const QuantisationConfig& config,
                          const std::string& name) {
-  const bool blocks = config.kind == Quantisation::kMxfp4 && Find(folder, name + kBlocks) != nullptr;
+  const bool blocks =
+      config.kind == Quantisation::kMxfp4 && Find(folder, name + kBlocks) != nullptr;
   return blocks || Find(folder, name) != nullptr;
 }
 
@@ -96,10 +97,10 @@ StoredTensor::StoredTensor(const SafetensorsFolder& folder, const QuantisationCo
     values_ = folder.tensors().at(name + kBlocks);
     scales_ = FindBeside(folder, values_, name + kScales);
     if (shape.size() != 3 || shape[1] % kMxBlock != 0) {
-      throw InputError(fmt::format("{}: tensor '{}' would be [{}]; blocks are of {} of three "
-                                   "dimensions' second",
-                                   values_.file->path(), values_.entry->name,
-                                   fmt::join(shape, ", "), kMxBlock));
+      throw InputError(
+          fmt::format("{}: tensor '{}' would be [{}]; blocks are of {} of three "
+                      "dimensions' second",
+                      values_.file->path(), values_.entry->name, fmt::join(shape, ", "), kMxBlock));
     }
     rows_ = shape[2];
     columns_ = shape[1];

@@ -19,9 +19,10 @@ enum class Quantisation {
   /// each block's values are those stored times its scale (DeepSeek-V3, arXiv:2412.19437, section
   /// 3.3; README_WEIGHTS.md of its repository).
   kFp8Blocks,
-  /// NAME [E, in, out] as NAME_blocks [E, out, in / 32, 16], two values of e2m1 in a byte, the first
-  /// in its lower half, with NAME_scales [E, out, in / 32], e8m0: 2^(scale - 127) times the value
-  /// (OCP Microscaling Formats 1.0, sections 5.3.3 and 5.4.1; transformers' integrations/mxfp4.py).
+  /// NAME [E, in, out] as NAME_blocks [E, out, in / 32, 16], two values of e2m1 in a byte, the
+  /// first in its lower half, with NAME_scales [E, out, in / 32], e8m0: 2^(scale - 127) times the
+  /// value (OCP Microscaling Formats 1.0, sections 5.3.3 and 5.4.1; transformers'
+  /// integrations/mxfp4.py).
   kMxfp4,
 };
 

@@ -164,10 +164,8 @@ std::vector<AttentionBlock> VisibleBlocks(int ranks, int rank, int source, int64
   // A rank's tokens are in the order of their positions.
   if (source == rank && !by_distance) return {{.query = 0, .key = 0, .size = 2 * run}};
   // Its second run comes after the first one of every rank...
-  const AttentionBlock second = {.query = run,
-                                 .key = 0,
-                                 .size = run,
-                                 .ahead = (2 * ranks - 1 - rank - source) * run};
+  const AttentionBlock second = {
+      .query = run, .key = 0, .size = run, .ahead = (2 * ranks - 1 - rank - source) * run};
   if (source == rank) return {second, {.size = run}, {.query = run, .key = run, .size = run}};
   // ... and after the second one of those with a higher number; its first run after the first one
   // of those with a lower.
@@ -182,8 +180,7 @@ void ContextAttentionForward(const LayerContext& context, const AttentionShape& 
   Fill(sum, 0.0f);
   Fill(log_sum_exp, -std::numeric_limits<float>::infinity());
   const Visit visit = [&](int source, const Tensor& kv) {
-    for (const AttentionBlock& block :
-         BlocksOf(context, shape, source)) {
+    for (const AttentionBlock& block : BlocksOf(context, shape, source)) {
       AttentionBlockForward(shape, block, qkv, kv, sum, log_sum_exp);
     }
   };
@@ -201,8 +198,7 @@ void ContextAttentionBackward(const LayerContext& context, const AttentionShape&
   Tensor dquery = context.NewF32({shape.tokens(), shape.query_size()}, MemoryTag::kWorkspace);
   Fill(dquery, 0.0f);
   const VisitBackward visit = [&](int source, const Tensor& kv, Tensor& dkv) {
-    for (const AttentionBlock& block :
-         BlocksOf(context, shape, source)) {
+    for (const AttentionBlock& block : BlocksOf(context, shape, source)) {
       AttentionBlockBackward(shape, block, qkv, kv, out, log_sum_exp, dout, dquery, dkv);
     }
   };

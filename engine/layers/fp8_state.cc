@@ -223,8 +223,8 @@ void Fp8State::QuantizeGroups(const ParallelContext& parallel, int layer, Operan
                               const Tensor& x, GroupRows groups, bool keep_scale, Tensor rows,
                               Tensor transposed) {
   const int64_t slot = Slot(layer, operand);
-  Fp8Output out = Begin(slot, x, ExpertSharersOf(parallel), keep_scale, std::move(rows),
-                        std::move(transposed));
+  Fp8Output out =
+      Begin(slot, x, ExpertSharersOf(parallel), keep_scale, std::move(rows), std::move(transposed));
   trimtab::QuantizeGroups(x, groups, ScalesOf(slot).scale, out);
 }
 

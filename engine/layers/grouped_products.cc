@@ -70,8 +70,7 @@ GroupedProducts::Backward::Backward(const GroupedProducts& products, const Layer
     : products_(&products), rows_(rows.begin(), rows.end()), dy_(dy) {
   if (!products.fp8()) return;
   dy_ = NewFp8(context, dy.shape(), DType::kF8E5M2, MemoryTag::kWorkspace);
-  dy_transposed_ =
-      NewTransposed(context, rows, dy.dim(1), DType::kF8E5M2, MemoryTag::kWorkspace);
+  dy_transposed_ = NewTransposed(context, rows, dy.dim(1), DType::kF8E5M2, MemoryTag::kWorkspace);
   products.Quantize(context, Operand::kGradient, dy, rows, /*keep_scale=*/false,
                     {.rows = dy_, .transposed = dy_transposed_});
 }

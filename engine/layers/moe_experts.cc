@@ -60,16 +60,15 @@ Partition ColumnsOfExperts(const ExpertCut& cut, int64_t rows, int64_t columns) 
 /// The weight [E / ep * fc1 / etp, C].
 Parameter& DeclareFc1(ParameterStore& store, const ModelConfig& model, const ExpertCut& cut,
                       const ModuleName& name) {
-  return store.Declare(
-      {.name = name + ".linear_fc1.weight",
-       .rows = cut.experts * Blocks(model) * model.moe.ffn_hidden_size / cut.etp,
-       .columns = model.hidden_size,
-       .grid = Grid::kExperts,
-       .multiplied = cut.experts,
-       .init = InitKind::kNormal,
-       .init_std = model.init_std,
-       .partition =
-           RowsOfExperts(cut, Blocks(model), model.moe.ffn_hidden_size, model.hidden_size)});
+  return store.Declare({.name = name + ".linear_fc1.weight",
+                        .rows = cut.experts * Blocks(model) * model.moe.ffn_hidden_size / cut.etp,
+                        .columns = model.hidden_size,
+                        .grid = Grid::kExperts,
+                        .multiplied = cut.experts,
+                        .init = InitKind::kNormal,
+                        .init_std = model.init_std,
+                        .partition = RowsOfExperts(cut, Blocks(model), model.moe.ffn_hidden_size,
+                                                   model.hidden_size)});
 }
 
 /// The weight [E / ep * C, F / etp].
@@ -142,8 +141,7 @@ Tensor MoeExperts::Backward(const LayerContext& context, MoeExpertsSaved& saved,
   {
     const GroupedProducts::Backward backward(fc2_, context, dy, rows);
     backward.WeightGradient(context, saved.linear_fc2, accumulate);
-    dactivation =
-        context.New({dy.dim(0), fc2_.weight().spec.columns}, MemoryTag::kWorkspace);
+    dactivation = context.New({dy.dim(0), fc2_.weight().spec.columns}, MemoryTag::kWorkspace);
     backward.InputGradient(context, dactivation);
   }
   const Tensor dfc1 = MlpActivationBackward(context, saved.fc1, std::move(dactivation));

@@ -25,8 +25,9 @@ struct AttentionBlock {
 /// heads.
 Shape KeyValueShape(const AttentionShape& shape);
 
-/// FLOPs count the scores that causality leaves, also those that a window hides: forward 2 products,
-/// backward 5, each 2*D or 2*Dv per score. Priced as attention of sequences of block.size.
+/// FLOPs count the scores that causality leaves, also those that a window hides: forward 2
+/// products, backward 5, each 2*D or 2*Dv per score. Priced as attention of sequences of
+/// block.size.
 OpRecord AttentionBlockForwardRecord(const AttentionShape& shape, const AttentionBlock& block,
                                      DType dtype = DType::kF32);
 OpRecord AttentionBlockBackwardRecord(const AttentionShape& shape, const AttentionBlock& block,

@@ -48,11 +48,10 @@ void QuantizeGroups(const Tensor& x, GroupRows rows, const Tensor& scale, Fp8Out
     if (count == 0) continue;
     const Tensor part = x.Rows(first, count);
     const int64_t stride = PaddedFp8Rows(count);
-    Fp8Output of_group = {.rows = with_rows ? out.rows.Rows(first, count) : Tensor(),
-                          .transposed = with_transposed
-                                            ? out.transposed.Slice(written, {columns, stride})
-                                            : Tensor(),
-                          .amax = out.amax};
+    Fp8Output of_group = {
+        .rows = with_rows ? out.rows.Rows(first, count) : Tensor(),
+        .transposed = with_transposed ? out.transposed.Slice(written, {columns, stride}) : Tensor(),
+        .amax = out.amax};
     if (device.kind() == DeviceKind::kCuda) {
       CudaKernel(device, kOp, &CudaOps::quantize)(part, scale, of_group);
     } else {

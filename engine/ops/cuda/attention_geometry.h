@@ -32,8 +32,7 @@ struct BlockGeometry {
   int alibi_first;
 
   /// Whole sequences, whose keys and values are in qkv: kv begins at the first key.
-  explicit BlockGeometry(const AttentionShape& s)
-      : BlockGeometry(s, {.size = s.sequence}) {
+  explicit BlockGeometry(const AttentionShape& s) : BlockGeometry(s, {.size = s.sequence}) {
     kv_stride = s.qkv_size();
   }
   BlockGeometry(const AttentionShape& s, const AttentionBlock& block)

@@ -50,8 +50,11 @@ constexpr QuantisationConfig kBlocks = {Quantisation::kFp8Blocks, 2, 3};
 constexpr QuantisationConfig kMx = {.kind = Quantisation::kMxfp4};
 
 // e4m3: 0x38 is 1, 0x40 is 2, 0xB8 is -1, 0x3C is 1.5.
-const Stored kCodes = {"w", DType::kF8E4M3, {3, 4}, {0x38, 0x40, 0xB8, 0x3C, 0x40, 0x38,  //
-                                                     0x38, 0x38, 0x38, 0x38, 0x3C, 0xB8}};
+const Stored kCodes = {"w",
+                       DType::kF8E4M3,
+                       {3, 4},
+                       {0x38, 0x40, 0xB8, 0x3C, 0x40, 0x38,  //
+                        0x38, 0x38, 0x38, 0x38, 0x3C, 0xB8}};
 const Stored kScale = {"w_scale_inv", DType::kF32, {2, 2}, BytesOf({10, 100, 0.5, 4})};
 
 TEST_F(StoredTensorTest, EveryBlockOfFp8HasItsScale) {
@@ -83,8 +86,9 @@ TEST_F(StoredTensorTest, Mxfp4IsTransposedAndScaled) {
       blocks.push_back(static_cast<uint8_t>(((2 * i + 1) % 16) << 4 | (2 * i) % 16));
     }
   }
-  const SafetensorsFolder folder = FolderOf({{"w_blocks", DType::kU8, {2, 2, 1, 16}, blocks},
-                                             {"w_scales", DType::kU8, {2, 2, 1}, {127, 126, 129, 128}}});
+  const SafetensorsFolder folder =
+      FolderOf({{"w_blocks", DType::kU8, {2, 2, 1, 16}, blocks},
+                {"w_scales", DType::kU8, {2, 2, 1}, {127, 126, 129, 128}}});
   ASSERT_TRUE(StoredTensor::Holds(folder, kMx, "w"));
   const StoredTensor tensor(folder, kMx, "w", {2, 32, 2}, used_);
   const float codes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0f, -0.5, -1, -1.5, -2, -3, -4, -6};
@@ -139,9 +143,7 @@ TEST(QuantisationOf, ReadsWhatItKnowsAndRefusesTheRest) {
   EXPECT_EQ(blocks.kind, Quantisation::kFp8Blocks);
   EXPECT_EQ(blocks.block_rows, 128);
   EXPECT_EQ(blocks.block_columns, 64);
-  const auto refused = [&](const char* text) {
-    return MessageOf<InputError>([&] { of(text); });
-  };
+  const auto refused = [&](const char* text) { return MessageOf<InputError>([&] { of(text); }); };
   const std::string at = "config.json: $.quantization_config";
   EXPECT_EQ(refused(R"({"quantization_config": {"quant_method": "gptq"}})"),
             at + ".quant_method: expected \"fp8\" or \"mxfp4\", got \"gptq\"");

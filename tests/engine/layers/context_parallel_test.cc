@@ -19,8 +19,7 @@ TEST(VisibleBlocks, AddUpToTheCausalMask) {
         std::map<std::pair<int64_t, int64_t>, int> seen;
         for (int source = 0; source < ranks; ++source) {
           const Positions keys = Positions::ZigZag(length, ranks, source);
-          for (const AttentionBlock& block :
-               VisibleBlocks(ranks, rank, source, run, by_distance)) {
+          for (const AttentionBlock& block : VisibleBlocks(ranks, rank, source, run, by_distance)) {
             for (int64_t i = 0; i < block.size; ++i) {
               for (int64_t j = 0; j < std::min(block.size, i + block.ahead + 1); ++j) {
                 const int64_t query = queries.of(block.query + i);

@@ -84,8 +84,8 @@ TEST_P(GroupedQuantizeTest, ProductsAreThoseOfTheStoredValues) {
   Fp8Output dy_fp8 = NewOutput(kOut, DType::kF8E5M2);
   QuantizeGroups(Input({kAll, kOut}, dy, DType::kF32), kRows, Scalar(1.0f), dy_fp8);
   Tensor c = Output({kAll, kOut});
-  GroupedGemm(x_fp8.rows, Input({groups, kOut, kColumns}, weights, DType::kF8E4M3),
-              Transpose::kYes, kRows, c, {.scale_a = Scalar(0.25f), .scale_b = Scalar(2.0f)});
+  GroupedGemm(x_fp8.rows, Input({groups, kOut, kColumns}, weights, DType::kF8E4M3), Transpose::kYes,
+              kRows, c, {.scale_a = Scalar(0.25f), .scale_b = Scalar(2.0f)});
   ExpectClose(Read(c), y, tolerance().product, "y");
   Tensor gradient = Input({groups, kOut, kColumns}, before, gradient_dtype());
   GroupedGemmWeights(dy_fp8.transposed, x_fp8.transposed, kRows, gradient,

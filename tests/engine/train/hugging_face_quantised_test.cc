@@ -141,9 +141,8 @@ class QuantisedFolderTest : public testing::Test {
 };
 
 TEST_F(QuantisedFolderTest, DeepSeekInBlocksOfFp8) {
-  ExpectTheSameModel(
-      ReadJsonFile("testdata/goldens/hugging_face/deepseek_v3/config.json"),
-      {{"quant_method", "fp8"}, {"fmt", "e4m3"}, {"weight_block_size", {8, 16}}});
+  ExpectTheSameModel(ReadJsonFile("testdata/goldens/hugging_face/deepseek_v3/config.json"),
+                     {{"quant_method", "fp8"}, {"fmt", "e4m3"}, {"weight_block_size", {8, 16}}});
 }
 
 TEST_F(QuantisedFolderTest, GptOssInMxfp4) {
