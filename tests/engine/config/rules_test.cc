@@ -182,8 +182,11 @@ const std::map<std::string, Breach>& Breaches() {
        {[](RunConfig& run) { run.model.num_heads = run.model.num_kv_heads = 3; },
         "num_heads 3 is not divisible by tp 2"}},
       {"kv-heads-divisible-by-tp",
-       {[](RunConfig& run) { run.model.num_kv_heads = 1; },
-        "num_kv_heads 1 is not divisible by tp 2"}},
+       {[](RunConfig& run) {
+          run.model.num_heads = 6;
+          run.model.num_kv_heads = 3;
+        },
+        "neither of num_kv_heads 3 and tp 2 is divisible by the other"}},
       {"ffn-divisible-by-tp",
        {[](RunConfig& run) { run.model.ffn_hidden_size = 1281; },
         "ffn_hidden_size 1281 is not divisible by tp 2"}},
