@@ -1,5 +1,8 @@
 #include "engine/layers/grouped_products.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "engine/ops/grouped_quantize.h"
 
 namespace trimtab {
@@ -15,6 +18,20 @@ Tensor NewTransposed(const LayerContext& context, GroupRows rows, int64_t column
                      MemoryTag tag) {
   return NewFp8(context, {TransposedGroupsSize(rows, columns)}, dtype, tag);
 }
+
+/// The rows of the fullest group: a run of x, and which group it is.
+struct FullestGroup {
+  explicit FullestGroup(GroupRows rows) {
+    const auto fullest = std::max_element(rows.begin(), rows.end());
+    group = fullest - rows.begin();
+    first = std::accumulate(rows.begin(), fullest, int64_t{0});
+    count = *fullest;
+  }
+
+  int64_t group = 0;
+  int64_t first = 0;
+  int64_t count = 0;
+};
 
 }  // namespace
 
@@ -35,6 +52,12 @@ void GroupedProducts::Quantize(const LayerContext& context, Operand operand, con
 
 void GroupedProducts::Forward(const LayerContext& context, const Tensor& x, GroupRows rows,
                               Tensor& y, LinearSaved& saved) const {
+  if (context.observer != nullptr && x.dim(0) > 0) {
+    const FullestGroup shown(rows);
+    const Shape matrix = {out(), weight_->spec.columns};
+    context.observer->OnForward(LinearName(*weight_), x.Rows(shown.first, shown.count),
+                                weight_->weight.Slice(shown.group * matrix.numel(), matrix));
+  }
   if (!fp8()) {
     saved.input = x;
     if (weight_->packed.defined()) return GroupedPackedGemm(x, weight_->packed, rows, y);
@@ -68,6 +91,10 @@ void GroupedProducts::Keep(const LayerContext& context, const Tensor& x, GroupRo
 GroupedProducts::Backward::Backward(const GroupedProducts& products, const LayerContext& context,
                                     const Tensor& dy, GroupRows rows)
     : products_(&products), rows_(rows.begin(), rows.end()), dy_(dy) {
+  if (context.observer != nullptr && dy.dim(0) > 0) {
+    const FullestGroup shown(rows);
+    context.observer->OnBackward(LinearName(*products.weight_), dy.Rows(shown.first, shown.count));
+  }
   if (!products.fp8()) return;
   dy_ = NewFp8(context, dy.shape(), DType::kF8E5M2, MemoryTag::kWorkspace);
   dy_transposed_ = NewTransposed(context, rows, dy.dim(1), DType::kF8E5M2, MemoryTag::kWorkspace);

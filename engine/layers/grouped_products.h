@@ -19,8 +19,8 @@ class GroupedProducts {
   /// Columns of y.
   int64_t out() const { return weight_->spec.rows / weight_->spec.multiplied; }
 
-  /// Writes y [R, out] from x [R, in]. `saved` receives what Backward needs: x itself, or its
-  /// transposed fp8 copy.
+  /// Writes y [R, out] from x [R, in]. Whoever observes sees the fullest group. `saved` receives
+  /// what Backward needs: x itself, or its transposed fp8 copy.
   void Forward(const LayerContext& context, const Tensor& x, GroupRows rows, Tensor& y,
                LinearSaved& saved) const;
   /// Fills `saved` as Forward does, without the product.
