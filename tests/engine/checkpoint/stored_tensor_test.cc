@@ -149,7 +149,7 @@ TEST(QuantisationOf, ReadsWhatItKnowsAndRefusesTheRest) {
             at + ".quant_method: expected \"fp8\" or \"mxfp4\", got \"gptq\"");
   EXPECT_EQ(refused(R"({"quantization_config": {"quant_method": "fp8",
                         "weight_block_size": [128]}})"),
-            at + ".weight_block_size: expected two sizes, of rows and columns, got [128]");
+            at + ".weight_block_size: expected two sizes, of rows and columns, got an array of 1");
   EXPECT_EQ(refused(R"({"quantization_config": {"quant_method": "fp8", "fmt": "e5m2",
                         "weight_block_size": [128, 128]}})"),
             at + ".fmt: expected \"e4m3\", got \"e5m2\"");

@@ -46,22 +46,24 @@ TEST_P(KvCopiesTest, TrainLikeOneRankInTheMemoryOfTheDryRun) {
   EXPECT_EQ(actual.peak_bytes, DryRunPeaks(run, *source));
 }
 
+std::string CaseName(const testing::TestParamInfo<Case>& info) {
+  const auto& [llama, kv_heads, layout] = info.param;
+  std::string name = fmt::format("{}_{}_{}", llama ? "llama" : "gpt2", kv_heads, layout);
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return name;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Layouts, KvCopiesTest,
-    testing::Combine(
-        testing::Bool(), testing::Values(1, 2),
-        testing::Values("tp=4,mbs=4", "tp=4,sp=1,mbs=2", "tp=8,mbs=4",
-                        "tp=4,sp=1,dp=2,zero=1,mbs=2", "tp=4,dp=2,zero=2,mbs=1",
-                        "tp=4,sp=1,dp=2,zero=3,mbs=1", "tp=4,dp=2,zero=1,overlap_grad_reduce=0,mbs=1",
-                        "tp=4,pp=2,schedule=zero-bubble,mbs=2", "tp=4,sp=1,cp=2,mbs=2",
-                        "tp=4,sp=1,tp_overlap_chunks=2,mbs=2",
-                        "tp=4,sp=1,mbs=2,recompute=selective:core_attn+layernorm")),
-    [](const auto& param) {
-      const auto& [llama, kv_heads, layout] = param.param;
-      std::string name = fmt::format("{}_{}_{}", llama ? "llama" : "gpt2", kv_heads, layout);
-      for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-      return name;
-    });
+    testing::Combine(testing::Bool(), testing::Values(1, 2),
+                     testing::Values("tp=4,mbs=4", "tp=4,sp=1,mbs=2", "tp=8,mbs=4",
+                                     "tp=4,sp=1,dp=2,zero=1,mbs=2", "tp=4,dp=2,zero=2,mbs=1",
+                                     "tp=4,sp=1,dp=2,zero=3,mbs=1",
+                                     "tp=4,dp=2,zero=1,overlap_grad_reduce=0,mbs=1",
+                                     "tp=4,pp=2,schedule=zero-bubble,mbs=2", "tp=4,sp=1,cp=2,mbs=2",
+                                     "tp=4,sp=1,tp_overlap_chunks=2,mbs=2",
+                                     "tp=4,sp=1,mbs=2,recompute=selective:core_attn+layernorm")),
+    CaseName);
 
 // Every rank that writes a part writes what nobody else does: the sizes add up to those of one
 // rank, and the files are the same bytes.
