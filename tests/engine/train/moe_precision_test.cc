@@ -14,6 +14,8 @@ namespace trimtab {
 namespace {
 
 constexpr int64_t kSteps = 3;
+/// Of losses in fp8: what other cuts of the sums change is at most a third of it, on one rank too.
+constexpr double kFp8Tolerance = 2e-3;
 
 struct Trained {
   std::vector<double> losses;
@@ -68,7 +70,8 @@ TEST(MoePrecisions, Fp8TrainsAlikeOverTheCudaKernels) {
     const Trained expected = TrainOn(*cpu, run);
     const Trained actual = TrainOn(*emulated, run);
     for (size_t step = 0; step < expected.losses.size(); ++step) {
-      EXPECT_NEAR(actual.losses[step], expected.losses[step], 8e-3 * expected.losses[step]);
+      EXPECT_NEAR(actual.losses[step], expected.losses[step],
+                  kFp8Tolerance * expected.losses[step]);
     }
     const std::unique_ptr<Device> meta = MakeMetaDevice(1, DeviceKind::kCuda);
     EXPECT_EQ(actual.peak_bytes, TrainOn(*meta, run).peak_bytes);
@@ -92,9 +95,7 @@ TEST(MoePrecisions, LayoutsTrainAlikeInFp8) {
         SCOPED_TRACE(fmt::format("{} {} {}", name, scaling, ToString(run.layout)));
         ASSERT_EQ(FirstBrokenRule(run), nullptr);
         const TrainedLosses actual = TrainOnRanks(run, *source, kSteps);
-        for (size_t step = 0; step < expected.losses.size(); ++step) {
-          EXPECT_NEAR(actual.losses[step], expected.losses[step], 8e-3 * expected.losses[step]);
-        }
+        ExpectSameTraining(actual, expected, kFp8Tolerance);
         EXPECT_EQ(actual.peak_bytes, DryRunPeaks(run, *source));
       }
     }
