@@ -199,6 +199,9 @@ RunConfig OneRankInBf16(const RunConfig& run) {
   scanned.layout.cp = 1;
   scanned.layout.cp_comm_type = CpCommType::kP2p;
   scanned.layout.dp = 1;
+  scanned.layout.ep = 1;
+  scanned.layout.etp = 1;
+  scanned.layout.dispatch = Dispatch::kAllToAll;
   scanned.layout.sequence_parallel = false;
   scanned.layout.zero = 0;
   scanned.layout.precision = Precision::kFp8;

@@ -172,7 +172,7 @@ SpaceRow ContextParallelRow() {
               },
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { TakeRanks(value, run.layout.cp, run.layout); },
-          .settles = {"sequence-divisible-by-2cp", "window-and-alibi-without-cp"}};
+          .settles = {"sequence-divisible-by-2cp"}};
 }
 
 SpaceRow ContextMessagesRow() {

@@ -1,7 +1,6 @@
 #include "engine/checkpoint/hugging_face_reader.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -10,6 +9,7 @@
 #include <string_view>
 
 #include "engine/base/error.h"
+#include "engine/base/log.h"
 #include "engine/checkpoint/slice_runs.h"
 #include "engine/config/hugging_face.h"
 #include "engine/config/strict_json.h"
@@ -63,10 +63,6 @@ void RequireSameModel(const nlohmann::json& config, const ModelConfig& model,
   }
 }
 
-bool IsReadable(const SafetensorsEntry& entry) {
-  return entry.dtype && (IsPlainFloat(*entry.dtype) || IsFp8(*entry.dtype));
-}
-
 }  // namespace
 
 HuggingFaceReader::HuggingFaceReader(const std::string& directory, const ModelConfig& model,
@@ -75,6 +71,7 @@ HuggingFaceReader::HuggingFaceReader(const std::string& directory, const ModelCo
   const std::string path = directory + "/config.json";
   const nlohmann::json config = ReadJsonFile(path);
   RequireSameModel(config, model, path);
+  quantisation_ = QuantisationOf(config, path + ": $");
   const HuggingFaceFamily& family =
       FindHuggingFaceFamily(config["model_type"].get<std::string>(), path);
   std::set<std::string> used;
@@ -89,6 +86,22 @@ HuggingFaceReader::HuggingFaceReader(const std::string& directory, const ModelCo
     throw InputError(fmt::format("{}: tensor '{}' is no parameter of the model that {} describes",
                                  tensor.file->path(), name, path));
   }
+  ReportQuantised();
+}
+
+void HuggingFaceReader::ReportQuantised() const {
+  int64_t quantised = 0;
+  for (const auto& [name, parameter] : parameters_) {
+    quantised += std::count_if(
+        parameter.tensors.begin(), parameter.tensors.end(),
+        [](const StoredTensor& tensor) { return tensor.quantisation() != Quantisation::kNone; });
+  }
+  if (quantised == 0) return;
+  LogInfo("{}: dequantises {} tensors from {}", directory_, quantised,
+          quantisation_.kind == Quantisation::kMxfp4
+              ? std::string("MXFP4")
+              : fmt::format("fp8 in blocks of {} x {}", quantisation_.block_rows,
+                            quantisation_.block_columns));
 }
 
 void HuggingFaceReader::Add(const HuggingFaceFamily& family, const ModelConfig& model,
@@ -97,27 +110,12 @@ void HuggingFaceReader::Add(const HuggingFaceFamily& family, const ModelConfig& 
   Parameter& parameter = parameters_[spec.name];
   parameter.pieces = source.pieces;
   for (const HuggingFaceTensor& expected : source.tensors) {
-    auto found = folder_.tensors().find(expected.name);
-    if (found == folder_.tensors().end()) {
-      found = folder_.tensors().find(ShortName(family, expected.name));
-    }
-    if (found == folder_.tensors().end()) {
+    std::string name = expected.name;
+    if (!StoredTensor::Holds(folder_, quantisation_, name)) name = ShortName(family, name);
+    if (!StoredTensor::Holds(folder_, quantisation_, name)) {
       throw InputError(fmt::format("{}: no file has a tensor '{}'", directory_, expected.name));
     }
-    const SafetensorsFolder::Tensor& tensor = found->second;
-    if (tensor.entry->shape != expected.shape) {
-      throw InputError(fmt::format("{}: tensor '{}' is [{}]; expected [{}]", tensor.file->path(),
-                                   found->first, fmt::join(tensor.entry->shape, ", "),
-                                   fmt::join(expected.shape, ", ")));
-    }
-    if (!IsReadable(*tensor.entry)) {
-      throw InputError(
-          fmt::format("{}: tensor '{}' holds no floating point numbers; expected F32, BF16, F16, "
-                      "F8_E4M3 or F8_E5M2",
-                      tensor.file->path(), found->first));
-    }
-    parameter.tensors.push_back(tensor);
-    used.insert(found->first);
+    parameter.tensors.emplace_back(folder_, quantisation_, name, expected.shape, used);
   }
 }
 
@@ -144,10 +142,9 @@ void HuggingFaceReader::ReadRun(const Parameter& parameter, int64_t columns, int
     const bool dense = piece.column_stride == 1 && piece.row_stride == columns;
     const int64_t end = dense ? (piece.begin + piece.rows) * columns : (row + 1) * columns;
     const auto count = std::min(values.size(), static_cast<size_t>(end - full));
-    const SafetensorsFolder::Tensor& tensor = parameter.tensors[piece.tensor];
     const int64_t element =
         piece.first + (row - piece.begin) * piece.row_stride + column * piece.column_stride;
-    tensor.file->Read(*tensor.entry, element, values.first(count), piece.column_stride);
+    parameter.tensors[piece.tensor].Read(element, values.first(count), piece.column_stride);
     values = values.subspan(count);
     full += static_cast<int64_t>(count);
   }

@@ -9,6 +9,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/hugging_face_names.h"
 #include "engine/checkpoint/safetensors_folder.h"
+#include "engine/checkpoint/stored_tensor.h"
 
 namespace trimtab {
 
@@ -16,7 +17,8 @@ class HuggingFaceReader {
  public:
   /// Opens DIR/config.json and the weights beside it, and checks that they hold `model`: every one
   /// of its parameters and of the buffers that belong to it (all of `declared`, whole) once, in its
-  /// shape, and nothing else but buffers that are computed.
+  /// shape, and nothing else but buffers that are computed. Quantised weights are read as what they
+  /// stand for (stored_tensor.h), which is said in one line.
   /// Throws InputError naming the file and the tensor, or the key.
   HuggingFaceReader(const std::string& directory, const ModelConfig& model,
                     const ParameterStore& declared);
@@ -28,7 +30,7 @@ class HuggingFaceReader {
  private:
   struct Parameter {
     std::vector<HuggingFacePiece> pieces;
-    std::vector<SafetensorsFolder::Tensor> tensors;
+    std::vector<StoredTensor> tensors;
   };
   /// Finds the tensors of a parameter; their names go to `used`.
   void Add(const HuggingFaceFamily& family, const ModelConfig& model, const ParameterSpec& spec,
@@ -37,8 +39,12 @@ class HuggingFaceReader {
   static void ReadRun(const Parameter& parameter, int64_t columns, int64_t full,
                       std::span<float> values);
 
+  /// Says how many tensors are dequantised, if any are.
+  void ReportQuantised() const;
+
   std::string directory_;
   SafetensorsFolder folder_;
+  QuantisationConfig quantisation_;
   std::map<std::string, Parameter> parameters_;
 };
 

@@ -120,6 +120,11 @@ const SafetensorsEntry& SafetensorsReader::Find(const std::string& name) const {
   return found->second;
 }
 
+std::span<const std::byte> SafetensorsReader::bytes(const SafetensorsEntry& entry) const {
+  return file_.bytes().subspan(static_cast<size_t>(data_begin_ + entry.begin),
+                               static_cast<size_t>(entry.end - entry.begin));
+}
+
 void SafetensorsReader::Read(const SafetensorsEntry& entry, int64_t element,
                              std::span<float> values, int64_t stride) const {
   CheckRange(entry, element, values.size(), stride);

@@ -4,6 +4,7 @@
 // a header is believed: sizes, offsets and shapes are checked against each other and the file.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -79,6 +80,8 @@ class SafetensorsReader {
   /// without a scale). Safe from several threads.
   void Read(const SafetensorsEntry& entry, int64_t element, std::span<float> values,
             int64_t stride = 1) const;
+  /// The tensor as it is stored.
+  std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
 
  private:
   MappedFile file_;

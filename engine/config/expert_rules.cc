@@ -79,11 +79,6 @@ constexpr Rule kRules[] = {
        return fmt::format("neither of tp {} x shard {} and etp {} x ep {} divides the other", p.tp,
                           p.shard, p.etp, p.ep);
      }},
-    {"moe-fp8-unsupported", "Experts compute in fp32, bf16 or fp16.",
-     [](const RunConfig& run) { return !run.model.moe.used() || !TypesOf(run.layout).fp8; },
-     [](const RunConfig& run) {
-       return Unsupported("precision", Name(run.layout.precision), "experts without fp8");
-     }},
 };
 
 }  // namespace

@@ -16,11 +16,26 @@ int64_t RowsPerRank(const RunConfig& run) {
 /// An empty string, or which size of an fp8 product on one rank is no multiple of 16.
 std::string UnevenForFp8(const RunConfig& run) {
   const int64_t tp = run.layout.tp;
+  const ModelConfig& model = run.model;
+  const LatentConfig& latent = model.latent;
+  const MoeConfig& moe = model.moe;
+  const int64_t heads = model.num_heads;
+  // What a model does not have is 0.
+  const int64_t qkv = (heads / tp + 2 * model.kv_heads_of_rank(tp)) * model.head_size();
+  const int64_t queries = latent.used() ? heads * model.head_size() : 0;
+  const int64_t keys_values = heads * (latent.qk_nope_head_dim + latent.v_head_dim);
+  const bool dense_layers = !moe.used() || moe.first_k_dense > 0 || moe.layer_freq > 1;
   const std::pair<const char*, int64_t> sizes[] = {
-      {"hidden_size", run.model.hidden_size},
-      {"attention columns / tp", run.model.attention_size() / tp},
-      {"query, key and value columns / tp", run.model.qkv_size() / tp},
-      {"ffn_hidden_size / tp", run.model.ffn_hidden_size / tp},
+      {"hidden_size", model.hidden_size},
+      {"attention columns / tp", model.attention_size() / tp},
+      {"query, key and value columns / tp", latent.used() ? 0 : qkv},
+      {"latent_attention.q_lora_rank", latent.q_lora_rank},
+      {"latent_attention.kv_lora_rank", latent.kv_lora_rank},
+      {"query columns / tp", queries / tp},
+      {"key and value columns / tp", keys_values / tp},
+      {"ffn_hidden_size / tp", dense_layers ? model.ffn_hidden_size / tp : 0},
+      {"moe.ffn_hidden_size / etp", moe.used() ? moe.ffn_hidden_size / run.layout.etp : 0},
+      {"moe.shared_ffn_hidden_size / tp", moe.shared_ffn_hidden_size / tp},
       {"mbs x sequence_length / cp", LocalTokens(run)}};
   for (const auto& [name, size] : sizes) {
     if (size % 16 != 0) return fmt::format("fp8: {} is {}, no multiple of 16", name, size);
@@ -35,10 +50,15 @@ constexpr Rule kRules[] = {
        return NotDivisible("num_heads", run.model.num_heads, "tp", run.layout.tp);
      }},
     {"kv-heads-divisible-by-tp",
-     "Every tensor-parallel rank holds the same number of key/value heads.",
-     [](const RunConfig& run) { return run.model.num_kv_heads % run.layout.tp == 0; },
+     "Every tensor-parallel rank holds the same number of key/value heads, or equally many ranks "
+     "hold each.",
      [](const RunConfig& run) {
-       return NotDivisible("num_kv_heads", run.model.num_kv_heads, "tp", run.layout.tp);
+       const int64_t heads = run.model.num_kv_heads;
+       return heads % run.layout.tp == 0 || run.layout.tp % heads == 0;
+     },
+     [](const RunConfig& run) {
+       return fmt::format("neither of num_kv_heads {} and tp {} is divisible by the other",
+                          run.model.num_kv_heads, run.layout.tp);
      }},
     {"ffn-divisible-by-tp", "Every tensor-parallel rank computes the same number of MLP columns.",
      [](const RunConfig& run) { return run.model.ffn_hidden_size % run.layout.tp == 0; },

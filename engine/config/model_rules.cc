@@ -33,11 +33,6 @@ constexpr Rule kRules[] = {
     {"latent-attention-consistent", "What the model says of its latent attention fits together.",
      [](const RunConfig& run) { return LatentFault(run.model).empty(); },
      [](const RunConfig& run) { return "latent_attention: " + LatentFault(run.model); }},
-    {"latent-fp8-unsupported", "Latent attention computes in fp32, bf16 or fp16.",
-     [](const RunConfig& run) { return !run.model.latent.used() || !TypesOf(run.layout).fp8; },
-     [](const RunConfig& run) {
-       return Unsupported("precision", Name(run.layout.precision), "latent attention without fp8");
-     }},
     {"rope-scaling-original-length",
      "llama3 and yarn scale rotary positions by the length that the model was first trained on.",
      [](const RunConfig& run) {
@@ -48,17 +43,6 @@ constexpr Rule kRules[] = {
      },
      [](const RunConfig&) {
        return std::string("rope_scaling needs an original_length of at least 1");
-     }},
-    {"window-and-alibi-without-cp",
-     "Blocks of keys that travel between context-parallel ranks have neither sliding windows nor "
-     "ALiBi.",
-     [](const RunConfig& run) {
-       return run.layout.cp == 1 ||
-              (run.model.sliding_window == 0 && run.model.position != PositionKind::kAlibi);
-     },
-     [](const RunConfig& run) {
-       return fmt::format("cp is {}, and the model has {}; use cp=1", run.layout.cp,
-                          run.model.sliding_window > 0 ? "a sliding window" : "ALiBi positions");
      }},
     {"sequence-within-positions", "The sequence is no longer than the learned positions.",
      [](const RunConfig& run) {

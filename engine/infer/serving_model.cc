@@ -75,7 +75,7 @@ ServingModel::ServingModel(const ServingConfig& config, const ParallelContext& p
   const ModelConfig& model = run_.model;
   for (int64_t i = 0; i < model_.chunk().num_layers; ++i) {
     caches_.push_back(NewPagedCache(device, config_.cache_blocks + row_multiple() - 1,
-                                    config_.block_size, model.num_kv_heads / parallel.layout.tp,
+                                    config_.block_size, model.kv_heads_of_rank(parallel.layout.tp),
                                     model.head_size(), config_.cache));
   }
 }

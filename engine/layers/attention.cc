@@ -35,7 +35,7 @@ SelfAttention::SelfAttention(ParameterStore& store, const LayerContext& context,
           store, context, name + ".linear_qkv", context.model.hidden_size,
           {context.model.attention_size(), context.model.num_kv_heads * context.model.head_size(),
            context.model.num_kv_heads * context.model.head_size()},
-          context.model.has_qkv_bias()),
+          context.model.has_qkv_bias(), context.model.kv_copies(context.tp())),
       core_(store, context, name, kind) {
   if (!context.model.query_key_norm) return;
   query_norm_ = &DeclareHeadNorm(store, context.model, name + ".q_layernorm");

@@ -1,5 +1,6 @@
 #include "engine/layers/context_parallel.h"
 
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -144,19 +145,33 @@ Tensor VisitGatheredBackward(const LayerContext& context, const AttentionShape& 
   return own;
 }
 
+/// Of the keys of `source`, those that this rank's queries see.
+std::vector<AttentionBlock> BlocksOf(const LayerContext& context, const AttentionShape& shape,
+                                     int source) {
+  return VisibleBlocks(context.parallel.cp->size(), context.parallel.cp_rank, source,
+                       shape.sequence / 2,
+                       /*by_distance=*/shape.scores.window > 0 || shape.scores.alibi_heads > 0);
+}
+
 bool OnRing(const LayerContext& context) {
   return context.parallel.layout.cp_comm_type == CpCommType::kP2p;
 }
 
 }  // namespace
 
-std::vector<AttentionBlock> VisibleBlocks(int rank, int source, int64_t run) {
+std::vector<AttentionBlock> VisibleBlocks(int ranks, int rank, int source, int64_t run,
+                                          bool by_distance) {
   // A rank's tokens are in the order of their positions.
-  if (source == rank) return {{.query = 0, .key = 0, .size = 2 * run, .causal = true}};
-  // Its second run comes after the first one of every rank, and after the second one of those with
-  // a higher number; its first run after the first one of those with a lower.
+  if (source == rank && !by_distance) return {{.query = 0, .key = 0, .size = 2 * run}};
+  // Its second run comes after the first one of every rank...
+  const AttentionBlock second = {
+      .query = run, .key = 0, .size = run, .ahead = (2 * ranks - 1 - rank - source) * run};
+  if (source == rank) return {second, {.size = run}, {.query = run, .key = run, .size = run}};
+  // ... and after the second one of those with a higher number; its first run after the first one
+  // of those with a lower.
   const int64_t other = source < rank ? 0 : run;
-  return {{.query = run, .key = 0, .size = run}, {.query = other, .key = other, .size = run}};
+  return {second,
+          {.query = other, .key = other, .size = run, .ahead = std::abs(rank - source) * run}};
 }
 
 void ContextAttentionForward(const LayerContext& context, const AttentionShape& shape,
@@ -165,8 +180,7 @@ void ContextAttentionForward(const LayerContext& context, const AttentionShape& 
   Fill(sum, 0.0f);
   Fill(log_sum_exp, -std::numeric_limits<float>::infinity());
   const Visit visit = [&](int source, const Tensor& kv) {
-    for (const AttentionBlock& block :
-         VisibleBlocks(context.parallel.cp_rank, source, shape.sequence / 2)) {
+    for (const AttentionBlock& block : BlocksOf(context, shape, source)) {
       AttentionBlockForward(shape, block, qkv, kv, sum, log_sum_exp);
     }
   };
@@ -184,8 +198,7 @@ void ContextAttentionBackward(const LayerContext& context, const AttentionShape&
   Tensor dquery = context.NewF32({shape.tokens(), shape.query_size()}, MemoryTag::kWorkspace);
   Fill(dquery, 0.0f);
   const VisitBackward visit = [&](int source, const Tensor& kv, Tensor& dkv) {
-    for (const AttentionBlock& block :
-         VisibleBlocks(context.parallel.cp_rank, source, shape.sequence / 2)) {
+    for (const AttentionBlock& block : BlocksOf(context, shape, source)) {
       AttentionBlockBackward(shape, block, qkv, kv, out, log_sum_exp, dout, dquery, dkv);
     }
   };

@@ -13,9 +13,13 @@
 
 namespace trimtab {
 
-/// The blocks of the keys of rank `source` that the queries of rank `rank` see, `run` being the
-/// tokens of half a rank's share of a sequence: one for its own, two of equal size for another's.
-std::vector<AttentionBlock> VisibleBlocks(int rank, int source, int64_t run);
+/// The blocks of the keys of rank `source` of `ranks` that the queries of rank `rank` see, `run`
+/// being the tokens of half a rank's share of a sequence: two of equal size for another's, one for
+/// its own. That one is cut in three where scores ask how far a key is (`by_distance`), for the two
+/// halves are not neighbours. What windows hide is no less than this: how much it is differs from
+/// rank to rank, and the slowest would set the pace.
+std::vector<AttentionBlock> VisibleBlocks(int ranks, int rank, int source, int64_t run,
+                                          bool by_distance);
 
 /// As AttentionForward over whole sequences, of this rank's queries: qkv [N, H*D + KV*(D + Dv)],
 /// out [N, H*Dv] of the same type, log_sum_exp [B, H, T / cp]. `shape` is that of this rank's

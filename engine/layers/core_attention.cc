@@ -44,7 +44,7 @@ AttentionShape CoreAttention::ShapeOf(const LayerContext& context) const {
   AttentionShape shape = {.batch = context.micro_batch,
                           .sequence = context.positions().sequence,
                           .heads = heads,
-                          .kv_heads = model.num_kv_heads / context.tp(),
+                          .kv_heads = model.kv_heads_of_rank(context.tp()),
                           .head_size = model.head_size(),
                           .scores = {.scale = model.attention_scale,
                                      .soft_cap = model.attention_soft_cap,

@@ -1,6 +1,7 @@
 #include "engine/layers/fp8_state.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -20,6 +21,18 @@ Tensor NewScalars(Device& device, const Shape& shape, float value) {
 }
 
 Tensor At(const Tensor& vector, int64_t slot) { return vector.Slice(slot, {1}); }
+
+bool OfExperts(const Parameter& weight) { return weight.spec.grid == Grid::kExperts; }
+
+/// The ranks that have a part each of what is `sharded` over tp.
+Communicator* SharersOf(const ParallelContext& parallel, bool sharded) {
+  return sharded && parallel.layout.tp > 1 ? parallel.tp.get() : nullptr;
+}
+
+/// The ranks that together hold the experts of a layer, if they are several.
+Communicator* ExpertSharersOf(const ParallelContext& parallel) {
+  return parallel.layout.etp * parallel.layout.ep > 1 ? parallel.etp_ep.get() : nullptr;
+}
 
 }  // namespace
 
@@ -78,9 +91,14 @@ void Fp8State::Allocate(Device& device, int64_t in_flight, bool keeps_weights) {
 void Fp8State::AllocateWeights(Device& device, const LayerRange& range, MemoryTag tag) {
   for (size_t i = range.begin; i < range.end; ++i) {
     const ParameterSpec& spec = layers_[i].parameter->spec;
-    Fp8Weight& fp8 = layers_[i].fp8;
-    fp8.rows = Tensor::Empty(device, {spec.rows, spec.columns}, kForward, tag);
-    fp8.transposed = Tensor::Empty(device, {spec.columns, spec.rows}, kForward, tag);
+    const auto make = [&](int64_t rows, int64_t columns) {
+      const Shape shape = OfExperts(*layers_[i].parameter) ? Shape{spec.multiplied, rows, columns}
+                                                           : Shape{rows, columns};
+      return Tensor::Empty(device, shape, kForward, tag);
+    };
+    const int64_t out = spec.rows / std::max<int64_t>(1, spec.multiplied);
+    layers_[i].fp8.rows = make(out, spec.columns);
+    layers_[i].fp8.transposed = make(spec.columns, out);
   }
 }
 
@@ -123,15 +141,33 @@ void Fp8State::QuantizeRange(const ParallelContext& parallel, const LayerRange& 
     Tensor amax = amaxes.Slice(i, {1});
     Amax(layers_[static_cast<size_t>(first + i)].parameter->weight, amax);
   }
-  // Shards of one weight share a scale, so that a layout does not show in the values.
-  if (parallel.layout.tp > 1) parallel.tp->AllReduce(amaxes, ReduceOp::kMax);
+  // Shards of one weight share a scale, so that a layout does not show in the values. Those that
+  // have the whole of one know its largest value, and take no harm from hearing it again.
+  const auto reduce = [&](bool experts, Communicator* sharers) {
+    const auto concerned = [&](const Layer& layer) {
+      return OfExperts(*layer.parameter) == experts;
+    };
+    const std::span layers = std::span(layers_).subspan(range.begin, range.end - range.begin);
+    if (sharers == nullptr || std::ranges::none_of(layers, concerned)) return;
+    sharers->AllReduce(amaxes, ReduceOp::kMax);
+  };
+  reduce(/*experts=*/false, SharersOf(parallel, /*sharded=*/true));
+  reduce(/*experts=*/true, ExpertSharersOf(parallel));
   Fp8Scales scales = {weight_scales_.scale.Slice(first, {count}),
                       weight_scales_.inverse.Slice(first, {count})};
   UpdateFp8Scales(weight_max_.Slice(first, {count}), amaxes, scales);
   for (int64_t i = 0; i < count; ++i) {
     Layer& layer = layers_[static_cast<size_t>(first + i)];
     Fp8Output out = {.rows = layer.fp8.rows, .transposed = layer.fp8.transposed, .amax = {}};
-    trimtab::Quantize(layer.parameter->weight, At(scales.scale, i), out);
+    const Tensor& weight = layer.parameter->weight;
+    if (!OfExperts(*layer.parameter)) {
+      trimtab::Quantize(weight, At(scales.scale, i), out);
+      continue;
+    }
+    const std::vector<int64_t> rows(static_cast<size_t>(out.rows.dim(0)), out.rows.dim(1));
+    out.rows = out.rows.Reshape(weight.shape());
+    out.transposed = out.transposed.Reshape({weight.numel()});
+    trimtab::QuantizeGroups(weight, rows, At(scales.scale, i), out);
   }
 }
 
@@ -155,25 +191,41 @@ Fp8Scales Fp8State::ScalesOf(int64_t slot) const {
   return {At(scales_.scale, at), At(scales_.inverse, at)};
 }
 
-void Fp8State::SetCurrentScale(const ParallelContext& parallel, int64_t slot, bool sharded) {
+void Fp8State::SetCurrentScale(int64_t slot, Communicator* sharers) {
   Tensor amax = current_amax_.Slice(0, {1});
-  if (sharded && parallel.layout.tp > 1) parallel.tp->AllReduce(amax, ReduceOp::kMax);
+  if (sharers != nullptr) sharers->AllReduce(amax, ReduceOp::kMax);
   Fp8Scales scale = ScalesOf(slot);
   UpdateFp8Scales(At(fp8_max_, slot), current_amax_, scale);
+}
+
+Fp8Output Fp8State::Begin(int64_t slot, const Tensor& x, Communicator* sharers, bool keep_scale,
+                          Tensor rows, Tensor transposed) {
+  if (current() && !keep_scale) {
+    Tensor amax = current_amax_.Slice(0, {1});
+    Amax(x, amax);
+    SetCurrentScale(slot, sharers);
+  }
+  return {.rows = std::move(rows),
+          .transposed = std::move(transposed),
+          .amax = delayed() ? amax_.Slice(slot, {1}) : Tensor()};
 }
 
 void Fp8State::Quantize(const ParallelContext& parallel, int layer, Operand operand,
                         const Tensor& x, bool sharded, bool keep_scale, Tensor rows,
                         Tensor transposed) {
   const int64_t slot = Slot(layer, operand);
-  Fp8Output out = {.rows = std::move(rows), .transposed = std::move(transposed), .amax = {}};
-  if (current() && !keep_scale) {
-    Tensor amax = current_amax_.Slice(0, {1});
-    Amax(x, amax);
-    SetCurrentScale(parallel, slot, sharded);
-  }
-  if (delayed()) out.amax = amax_.Slice(slot, {1});
+  Fp8Output out = Begin(slot, x, SharersOf(parallel, sharded), keep_scale, std::move(rows),
+                        std::move(transposed));
   trimtab::Quantize(x, ScalesOf(slot).scale, out);
+}
+
+void Fp8State::QuantizeGroups(const ParallelContext& parallel, int layer, Operand operand,
+                              const Tensor& x, GroupRows groups, bool keep_scale, Tensor rows,
+                              Tensor transposed) {
+  const int64_t slot = Slot(layer, operand);
+  Fp8Output out =
+      Begin(slot, x, ExpertSharersOf(parallel), keep_scale, std::move(rows), std::move(transposed));
+  trimtab::QuantizeGroups(x, groups, ScalesOf(slot).scale, out);
 }
 
 std::vector<std::string> Fp8State::LayerNames() const {
@@ -247,7 +299,7 @@ void Fp8State::Write(const ParallelContext& parallel, Fp8Target& target, const F
     Fp8Output rehearsal = target.out;
     rehearsal.amax = current_amax_.Slice(0, {1});
     op(scale, rehearsal, /*rehearsal=*/true);
-    SetCurrentScale(parallel, target.slot, target.sharded);
+    SetCurrentScale(target.slot, SharersOf(parallel, target.sharded));
   }
   op(scale, target.out, /*rehearsal=*/false);
 }

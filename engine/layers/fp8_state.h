@@ -4,7 +4,7 @@
 // output dy in e5m2 (Micikevicius et al., arXiv:2209.05433). Weights always have current scales:
 // they are quantised once per optimizer step. Inputs and gradients have the scale of the largest
 // value of the last steps (delayed scaling), or of the tensor at hand (current scaling; also in a
-// run's first step, which has no history).
+// run's first step, which has no history). The experts of a layer are one linear layer.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 #include "engine/layers/fp8_snapshot.h"
 #include "engine/layers/layer_context.h"
 #include "engine/layers/parameter.h"
-#include "engine/ops/quantize.h"
+#include "engine/ops/grouped_quantize.h"
 
 namespace trimtab {
 
@@ -28,7 +28,7 @@ struct Fp8Target {
   bool sharded = false;  // each tp rank has a part of the operand
 };
 
-/// The weight [out, in] of one linear layer in fp8.
+/// The weight [out, in] of one linear layer in fp8; those of experts [E, out, in].
 struct Fp8Weight {
   Tensor rows;        // [out, in]
   Tensor transposed;  // [in, out]
@@ -81,6 +81,10 @@ class Fp8State {
   /// reuses the scale of an earlier call on the same values.
   void Quantize(const ParallelContext& parallel, int layer, Operand operand, const Tensor& x,
                 bool sharded, bool keep_scale, Tensor rows, Tensor transposed);
+  /// The same of the rows of experts, as trimtab::QuantizeGroups does it: the ranks that together
+  /// hold a layer's experts have a part each.
+  void QuantizeGroups(const ParallelContext& parallel, int layer, Operand operand, const Tensor& x,
+                      GroupRows groups, bool keep_scale, Tensor rows, Tensor transposed);
   /// Where a fused op may write the operand [rows, columns] of a layer itself: both copies, the
   /// transposed one under `transposed_tag`. Empty with current scaling.
   std::optional<Fp8Target> Target(int layer, Operand operand, bool sharded, int64_t rows,
@@ -119,8 +123,12 @@ class Fp8State {
   /// Of every operand [S], and of one [1].
   Fp8Scales DelayedScales() const;
   Fp8Scales ScalesOf(int64_t slot) const;
+  /// Where x is quantised to; sets the scale first where that is x's own. `sharers` have a part of
+  /// x each; nullptr: nobody else.
+  Fp8Output Begin(int64_t slot, const Tensor& x, Communicator* sharers, bool keep_scale,
+                  Tensor rows, Tensor transposed);
   /// Sets the scale of `slot` from current_amax_.
-  void SetCurrentScale(const ParallelContext& parallel, int64_t slot, bool sharded);
+  void SetCurrentScale(int64_t slot, Communicator* sharers);
 
   Fp8Config config_;
   bool has_history_ = false;

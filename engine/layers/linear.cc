@@ -1,6 +1,5 @@
 #include "engine/layers/linear.h"
 
-#include <numeric>
 #include <utility>
 
 #include "engine/layers/tp_overlap.h"
@@ -28,18 +27,31 @@ Tensor ReduceRows(const LayerContext& context, Tensor partial, MemoryTag tag) {
 
 namespace {
 
+/// A parameter of a column-parallel layer with so many columns, split by rows.
+ParameterSpec ColumnSpec(const LayerContext& context, const ModuleName& name, int64_t columns,
+                         const RowBlocks& output_blocks, int64_t copies) {
+  ParameterSpec spec;
+  spec.name = name;
+  spec.columns = columns;
+  spec.partition = RowBlocksPartition(output_blocks, columns, context.tp(),
+                                      context.parallel.tp_rank, copies);
+  for (const RowSegment& segment : spec.partition.segments) spec.rows += segment.rows;
+  if (copies > 1) {
+    const int64_t first = spec.partition.segments.begin()->rows;
+    spec.copied = {.first = first, .rows = spec.rows - first, .copies = copies};
+  }
+  return spec;
+}
+
 /// The [out / tp, in] weight of a column-parallel layer.
 Parameter& DeclareColumnWeight(ParameterStore& store, const LayerContext& context,
-                               const ModuleName& name, int64_t in, const RowBlocks& output_blocks) {
-  const int64_t out = std::accumulate(output_blocks.begin(), output_blocks.end(), int64_t{0});
-  return store.Declare(
-      {.name = name + ".weight",
-       .rows = out / context.tp(),
-       .columns = in,
-       .multiplied = 1,
-       .init = InitKind::kNormal,
-       .init_std = context.model.init_std,
-       .partition = RowBlocksPartition(output_blocks, in, context.tp(), context.parallel.tp_rank)});
+                               const ModuleName& name, int64_t in, const RowBlocks& output_blocks,
+                               int64_t copies) {
+  ParameterSpec spec = ColumnSpec(context, name + ".weight", in, output_blocks, copies);
+  spec.multiplied = 1;
+  spec.init = InitKind::kNormal;
+  spec.init_std = context.model.init_std;
+  return store.Declare(std::move(spec));
 }
 
 /// The [out, in / tp] weight of a row-parallel layer.
@@ -59,15 +71,14 @@ Parameter& DeclareRowWeight(ParameterStore& store, const LayerContext& context,
 
 ColumnParallelLinear::ColumnParallelLinear(ParameterStore& store, const LayerContext& context,
                                            const ModuleName& name, int64_t in,
-                                           const RowBlocks& output_blocks, bool bias)
-    : products_(context, DeclareColumnWeight(store, context, name, in, output_blocks),
+                                           const RowBlocks& output_blocks, bool bias,
+                                           int64_t copies)
+    : products_(context, DeclareColumnWeight(store, context, name, in, output_blocks, copies),
                 /*input_sharded=*/false) {
   if (!bias) return;
-  bias_ = &store.Declare(
-      {.name = name + ".bias",
-       .rows = weight().spec.rows,
-       .is_matrix = false,
-       .partition = RowBlocksPartition(output_blocks, 1, context.tp(), context.parallel.tp_rank)});
+  ParameterSpec spec = ColumnSpec(context, name + ".bias", 1, output_blocks, copies);
+  spec.is_matrix = false;
+  bias_ = &store.Declare(std::move(spec));
 }
 
 Tensor ColumnParallelLinear::Forward(const LayerContext& context, LinearOperand x, MemoryTag tag,

@@ -25,9 +25,10 @@ Tensor ReduceRows(const LayerContext& context, Tensor partial, MemoryTag tag);
 class ColumnParallelLinear {
  public:
   /// `output_blocks` are the row counts of fused projections (their sum is `out`), each sharded on
-  /// its own. `bias` declares one.
+  /// its own; of those after the first, `copies` neighbouring ranks have the same. `bias` declares
+  /// one.
   ColumnParallelLinear(ParameterStore& store, const LayerContext& context, const ModuleName& name,
-                       int64_t in, const RowBlocks& output_blocks, bool bias);
+                       int64_t in, const RowBlocks& output_blocks, bool bias, int64_t copies = 1);
   /// The output projection over `weight`, a [out / tp, in] parameter declared elsewhere: no bias,
   /// never fp8.
   explicit ColumnParallelLinear(Parameter& weight) : products_(weight) {}

@@ -20,9 +20,9 @@ LinearProducts::LinearProducts(const LayerContext& context, Parameter& weight, b
   if (context.fp8 != nullptr) fp8_layer_ = context.fp8->Declare(name(), weight);
 }
 
-std::string LinearProducts::name() const {
-  const std::string weight = weight_->spec.name;
-  return weight.substr(0, weight.rfind('.'));
+std::string LinearName(const Parameter& weight) {
+  const std::string name = weight.spec.name;
+  return name.substr(0, name.rfind('.'));
 }
 
 void LinearProducts::Forward(const LayerContext& context, const Tensor& x, const Tensor& shard,

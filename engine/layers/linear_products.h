@@ -40,6 +40,9 @@ struct LinearSaved {
   bool defined() const { return input.defined() || input_transposed.defined(); }
 };
 
+/// The layer's name: its weight's, without the last part.
+std::string LinearName(const Parameter& weight);
+
 class LinearProducts {
  public:
   /// With fp8, unless the layer is kept in bf16, it quantises its operands.
@@ -100,8 +103,7 @@ class LinearProducts {
   };
 
  private:
-  /// Of the layer: its weight's, without the last part.
-  std::string name() const;
+  std::string name() const { return LinearName(*weight_); }
   /// Whether x is gathered first: of that, only the shard is kept.
   bool KeepsShard(const LayerContext& context) const {
     return context.sequence_parallel() && !input_sharded_;

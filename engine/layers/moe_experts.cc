@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "engine/layers/mlp_activation.h"
-#include "engine/ops/elementwise.h"
+#include "engine/layers/recompute.h"
 
 namespace trimtab {
 namespace {
@@ -24,6 +24,9 @@ ExpertCut CutOf(const LayerContext& context) {
   const int64_t experts = all / parallel.layout.ep;
   return {experts, parallel.ep_rank * experts, all, parallel.layout.etp, parallel.etp_rank};
 }
+
+/// Blocks of rows of an expert's first matrix: gate and up, or one.
+int64_t Blocks(const ModelConfig& model) { return model.gated() ? 2 : 1; }
 
 /// Of a parameter that has so many blocks of so many rows for every expert, one expert after the
 /// other: this rank's share of each block of its experts.
@@ -54,106 +57,102 @@ Partition ColumnsOfExperts(const ExpertCut& cut, int64_t rows, int64_t columns) 
   return partition;
 }
 
+/// The weight [E / ep * fc1 / etp, C].
+Parameter& DeclareFc1(ParameterStore& store, const ModelConfig& model, const ExpertCut& cut,
+                      const ModuleName& name) {
+  return store.Declare({.name = name + ".linear_fc1.weight",
+                        .rows = cut.experts * Blocks(model) * model.moe.ffn_hidden_size / cut.etp,
+                        .columns = model.hidden_size,
+                        .grid = Grid::kExperts,
+                        .multiplied = cut.experts,
+                        .init = InitKind::kNormal,
+                        .init_std = model.init_std,
+                        .partition = RowsOfExperts(cut, Blocks(model), model.moe.ffn_hidden_size,
+                                                   model.hidden_size)});
+}
+
+/// The weight [E / ep * C, F / etp].
+Parameter& DeclareFc2(ParameterStore& store, const ModelConfig& model, const ExpertCut& cut,
+                      const ModuleName& name) {
+  const int64_t ffn = model.moe.ffn_hidden_size;
+  return store.Declare(
+      {.name = name + ".linear_fc2.weight",
+       .rows = cut.experts * model.hidden_size,
+       .columns = ffn / cut.etp,
+       .grid = Grid::kExperts,
+       .multiplied = cut.experts,
+       .init = InitKind::kNormal,
+       .init_std = model.init_std / std::sqrt(2.0 * static_cast<double>(model.num_layers)),
+       .partition = ColumnsOfExperts(cut, model.hidden_size, ffn)});
+}
+
 }  // namespace
 
 MoeExperts::MoeExperts(ParameterStore& store, const LayerContext& context, const ModuleName& name)
-    : experts_(CutOf(context).experts) {
+    : experts_(CutOf(context).experts),
+      fc1_(context, DeclareFc1(store, context.model, CutOf(context), name)),
+      fc2_(context, DeclareFc2(store, context.model, CutOf(context), name)) {
   const ModelConfig& model = context.model;
-  const ExpertCut cut = CutOf(context);
-  const int64_t hidden = model.hidden_size;
-  const int64_t ffn = model.moe.ffn_hidden_size;
-  const int64_t blocks = model.gated() ? 2 : 1;  // gate and up
-  const int64_t fc1_rows = experts_ * blocks * ffn / cut.etp;
-  const double layers = static_cast<double>(model.num_layers);
-  fc1_ = &store.Declare({.name = name + ".linear_fc1.weight",
-                         .rows = fc1_rows,
-                         .columns = hidden,
-                         .grid = Grid::kExperts,
-                         .multiplied = experts_,
-                         .init = InitKind::kNormal,
-                         .init_std = model.init_std,
-                         .partition = RowsOfExperts(cut, blocks, ffn, hidden)});
-  fc2_ = &store.Declare({.name = name + ".linear_fc2.weight",
-                         .rows = experts_ * hidden,
-                         .columns = ffn / cut.etp,
-                         .grid = Grid::kExperts,
-                         .multiplied = experts_,
-                         .init = InitKind::kNormal,
-                         .init_std = model.init_std / std::sqrt(2.0 * layers),
-                         .partition = ColumnsOfExperts(cut, hidden, ffn)});
   if (!model.has_mlp_bias()) return;
-  fc1_bias_ = &store.Declare({.name = name + ".linear_fc1.bias",
-                              .rows = fc1_rows,
-                              .is_matrix = false,
-                              .grid = Grid::kExperts,
-                              .partition = RowsOfExperts(cut, blocks, ffn, 1)});
+  const ExpertCut cut = CutOf(context);
+  fc1_bias_ = &store.Declare(
+      {.name = name + ".linear_fc1.bias",
+       .rows = fc1_.weight().spec.rows,
+       .is_matrix = false,
+       .grid = Grid::kExperts,
+       .partition = RowsOfExperts(cut, Blocks(model), model.moe.ffn_hidden_size, 1)});
   fc2_bias_ = &store.Declare({.name = name + ".linear_fc2.bias",
-                              .rows = experts_ * hidden,
+                              .rows = experts_ * model.hidden_size,
                               .is_matrix = false,
                               .grid = Grid::kExperts,
                               .tensor_parallel = false,
-                              .partition = WholeExperts(cut, hidden, 1)});
-}
-
-Tensor MoeExperts::Matrices(const Tensor& parameter) const {
-  return parameter.Reshape({experts_, parameter.dim(0) / experts_, parameter.dim(1)});
+                              .partition = WholeExperts(cut, model.hidden_size, 1)});
 }
 
 Tensor MoeExperts::Vectors(const Tensor& parameter) const {
   return parameter.Reshape({experts_, parameter.numel() / experts_});
 }
 
-void MoeExperts::Multiply(const LayerContext& context, const Parameter& weight, const Tensor& x,
-                          GroupRows rows, Tensor& y) const {
-  if (weight.packed.defined()) return GroupedPackedGemm(x, weight.packed, rows, y);
-  GroupedGemm(x, Matrices(weight.weight), Transpose::kYes, rows, y, context.types.tf32);
-}
-
 Tensor MoeExperts::Forward(const LayerContext& context, const Tensor& x, GroupRows rows,
                            MoeExpertsSaved& saved) const {
-  saved.input = x;
-  saved.fc1 = context.New({x.dim(0), fc1_->spec.rows / experts_}, MemoryTag::kActivations);
-  Multiply(context, *fc1_, x, rows, saved.fc1);
+  saved.fc1 = context.New({x.dim(0), fc1_.out()}, MemoryTag::kActivations);
+  fc1_.Forward(context, x, rows, saved.fc1, saved.linear_fc1);
   if (fc1_bias_ != nullptr) GroupedAddBias(Vectors(fc1_bias_->weight), rows, saved.fc1);
-  saved.activation = MlpActivation(context, saved.fc1);
+  const Tensor activation = MlpActivation(context, saved.fc1);
   Tensor y = context.New(x.shape(), MemoryTag::kActivations);
-  Multiply(context, *fc2_, saved.activation, rows, y);
+  fc2_.Forward(context, activation, rows, y, saved.linear_fc2);
   if (fc2_bias_ != nullptr && context.parallel.etp_rank == 0) {
     GroupedAddBias(Vectors(fc2_bias_->weight), rows, y);
   }
   return y;
 }
 
-void MoeExperts::WeightGradient(const LayerContext& context, Parameter& weight, const Tensor& x,
-                                GroupRows rows, const Tensor& dy, bool accumulate) const {
-  const auto make = [this, &weight, x, dy, tf32 = context.types.tf32,
-                     kept = std::vector<int64_t>(rows.begin(), rows.end())](const LayerContext&,
-                                                                            bool add) {
-    Tensor gradient = Matrices(weight.gradient);
-    GroupedGemmWeights(dy, x, kept, gradient, add, tf32);
-  };
-  if (context.deferred == nullptr) return make(context, accumulate);
-  context.deferred->push_back(make);
-}
-
 Tensor MoeExperts::Backward(const LayerContext& context, MoeExpertsSaved& saved, GroupRows rows,
                             const Tensor& dy, bool accumulate) const {
-  const bool tf32 = context.types.tf32;
+  if (!saved.linear_fc2.defined()) {
+    const RecomputePass recompute(context.device);
+    fc2_.Keep(context, MlpActivation(context, saved.fc1), rows, saved.linear_fc2);
+  }
   if (fc2_bias_ != nullptr) {
     Tensor gradient = Vectors(fc2_bias_->gradient);
     GroupedBiasBackward(dy, rows, gradient, accumulate);
   }
-  WeightGradient(context, *fc2_, saved.activation, rows, dy, accumulate);
-  Tensor dactivation = context.New(saved.activation.shape(), MemoryTag::kWorkspace);
-  GroupedGemm(dy, Matrices(fc2_->weight), Transpose::kNo, rows, dactivation, tf32);
+  Tensor dactivation;
+  {
+    const GroupedProducts::Backward backward(fc2_, context, dy, rows);
+    backward.WeightGradient(context, saved.linear_fc2, accumulate);
+    dactivation = context.New({dy.dim(0), fc2_.weight().spec.columns}, MemoryTag::kWorkspace);
+    backward.InputGradient(context, dactivation);
+  }
   const Tensor dfc1 = MlpActivationBackward(context, saved.fc1, std::move(dactivation));
   if (fc1_bias_ != nullptr) {
     Tensor gradient = Vectors(fc1_bias_->gradient);
     GroupedBiasBackward(dfc1, rows, gradient, accumulate);
   }
-  WeightGradient(context, *fc1_, saved.input, rows, dfc1, accumulate);
-  Tensor dx = context.New(saved.input.shape(), MemoryTag::kWorkspace);
-  GroupedGemm(dfc1, Matrices(fc1_->weight), Transpose::kNo, rows, dx, tf32);
+  const GroupedProducts::Backward backward(fc1_, context, dfc1, rows);
+  backward.WeightGradient(context, saved.linear_fc1, accumulate);
+  Tensor dx = context.New(dy.shape(), MemoryTag::kWorkspace);
+  backward.InputGradient(context, dx);
   return dx;
 }
 

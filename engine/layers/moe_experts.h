@@ -5,17 +5,15 @@
 
 #include <string>
 
-#include "engine/layers/layer_context.h"
-#include "engine/layers/parameter.h"
-#include "engine/ops/grouped_gemm.h"
+#include "engine/layers/grouped_products.h"
 
 namespace trimtab {
 
 /// What MoeExperts keeps between Forward and Backward.
 struct MoeExpertsSaved {
-  Tensor input;       // [R, C]
-  Tensor fc1;         // [R, F / etp], or gate and up [R, 2F / etp]: before the activation
-  Tensor activation;  // [R, F / etp]; undefined where it is recomputed
+  LinearSaved linear_fc1;  // of its input [R, C]
+  Tensor fc1;              // [R, F / etp], or gate and up [R, 2F / etp]: before the activation
+  LinearSaved linear_fc2;  // of the activation [R, F / etp]; nothing where it is recomputed
 };
 
 class MoeExperts {
@@ -31,19 +29,12 @@ class MoeExperts {
                   const Tensor& dy, bool accumulate) const;
 
  private:
-  /// Gradients of the weight, and where there is one of the bias, from x [R, in] and dy [R, out].
-  void WeightGradient(const LayerContext& context, Parameter& weight, const Tensor& x,
-                      GroupRows rows, const Tensor& dy, bool accumulate) const;
-  /// y [R, out] = every expert's rows of x times its matrix of `weight`.
-  void Multiply(const LayerContext& context, const Parameter& weight, const Tensor& x,
-                GroupRows rows, Tensor& y) const;
-  /// The matrices of the rank's experts [E / ep, out, in].
-  Tensor Matrices(const Tensor& parameter) const;
+  /// A bias of the rank's experts, or its gradient, as [E / ep, out].
   Tensor Vectors(const Tensor& parameter) const;
 
   int64_t experts_;                // E / ep
-  Parameter* fc1_;                 // [E / ep * fc1 / etp, C]: expert after expert
-  Parameter* fc2_;                 // [E / ep * C, F / etp]
+  GroupedProducts fc1_;            // weight [E / ep * fc1 / etp, C]: expert after expert
+  GroupedProducts fc2_;            // weight [E / ep * C, F / etp]
   Parameter* fc1_bias_ = nullptr;  // [E / ep * fc1 / etp]
   // [E / ep * C]: the same on every etp rank, of which the first adds it; each sees all rows, and
   // so makes the whole gradient.

@@ -2,22 +2,37 @@
 
 #include <utility>
 
-#include "engine/layers/mlp_activation.h"
 #include "engine/layers/recompute.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gate_rows.h"
 
 namespace trimtab {
 
-MoeLayer::MoeLayer(ParameterStore& store, const LayerContext& context, const ModuleName& name)
-    : router_(store, context, name + ".router"), experts_(store, context, name + ".experts") {
-  const MoeConfig& moe = context.model.moe;
-  if (moe.shared_ffn_hidden_size == 0) return;
-  shared_.emplace(store, context, name + ".shared_experts", moe.shared_ffn_hidden_size);
-  if (!moe.shared_expert_gate) return;
-  shared_gate_.emplace(store, context, name + ".shared_experts.gate_weight",
-                       /*bias_name=*/std::string(), context.model.hidden_size, /*out=*/1);
+namespace {
+
+std::optional<Mlp> SharedExperts(ParameterStore& store, const LayerContext& context,
+                                 const ModuleName& name) {
+  const int64_t ffn = context.model.moe.shared_ffn_hidden_size;
+  if (ffn == 0) return std::nullopt;
+  return std::optional<Mlp>(std::in_place, store, context, name, ffn);
 }
+
+std::optional<ReplicatedLinear> SharedExpertGate(ParameterStore& store, const LayerContext& context,
+                                                 const ModuleName& name) {
+  const MoeConfig& moe = context.model.moe;
+  if (moe.shared_ffn_hidden_size == 0 || !moe.shared_expert_gate) return std::nullopt;
+  return std::optional<ReplicatedLinear>(std::in_place, store, context, name,
+                                         /*bias_name=*/std::string(), context.model.hidden_size,
+                                         /*out=*/1);
+}
+
+}  // namespace
+
+MoeLayer::MoeLayer(ParameterStore& store, const LayerContext& context, const ModuleName& name)
+    : router_(store, context, name + ".router"),
+      shared_(SharedExperts(store, context, name + ".shared_experts")),
+      shared_gate_(SharedExpertGate(store, context, name + ".shared_experts.gate_weight")),
+      experts_(store, context, name + ".experts") {}
 
 Tensor MoeLayer::WeightsOf(const LayerContext& context, const MoeSaved& saved) {
   return saved.router.weights.Rows(context.row_begin(), context.rows());
@@ -46,7 +61,7 @@ Tensor MoeLayer::Forward(const LayerContext& context, LinearOperand x, MoeSaved&
   ForwardExperts(context, x.matrix, saved);
   Tensor y = CombineTokens(context, saved.dispatch, WeightsOf(context, saved));
   if (shared_) Add(ForwardShared(context, x.matrix, saved), y);
-  if (context.Recomputes(RecomputeModule::kMlpAct)) saved.experts.activation = {};
+  if (context.Recomputes(RecomputeModule::kMlpAct)) saved.experts.linear_fc2 = {};
   return y;
 }
 
@@ -76,10 +91,6 @@ void MoeLayer::SharedBackward(const LayerContext& context, MoeSaved& saved, cons
 
 Tensor MoeLayer::Backward(const LayerContext& context, MoeSaved& saved, const Tensor& dy,
                           bool accumulate) const {
-  if (!saved.experts.activation.defined()) {
-    const RecomputePass recompute(context.device);
-    saved.experts.activation = MlpActivation(context, saved.experts.fc1);
-  }
   Tensor dweights;
   Tensor drows =
       CombineTokensBackward(context, saved.dispatch, WeightsOf(context, saved), dy, dweights);

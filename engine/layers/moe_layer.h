@@ -34,7 +34,7 @@ class MoeLayer {
  public:
   MoeLayer(ParameterStore& store, const LayerContext& context, const ModuleName& name);
 
-  /// As Mlp's. Nothing of it is in fp8.
+  /// As Mlp's. x is stored: router and experts read it.
   Tensor Forward(const LayerContext& context, LinearOperand x, MoeSaved& saved) const;
   std::optional<Fp8Target> InputTarget(const LayerContext&) const { return std::nullopt; }
   void Recompute(const LayerContext& context, LinearOperand x, MoeSaved& saved) const;
@@ -55,9 +55,9 @@ class MoeLayer {
                       bool accumulate) const;
 
   MoeRouter router_;
-  MoeExperts experts_;
   std::optional<Mlp> shared_;
   std::optional<ReplicatedLinear> shared_gate_;
+  MoeExperts experts_;  // last, as are their parameters
 };
 
 }  // namespace trimtab

@@ -231,14 +231,16 @@ int HostThreads(const Device& device) {
 }
 
 Partition RowBlocksPartition(const RowBlocks& block_rows, int64_t columns, int64_t tp,
-                             int64_t tp_rank) {
+                             int64_t tp_rank, int64_t copies) {
   Partition partition;
   partition.full_columns = columns;
   int64_t local = 0;
   for (const int64_t rows : block_rows) {
-    TRIMTAB_ASSERT(rows % tp == 0, "{} rows do not divide over tp={}", rows, tp);
-    const int64_t share = rows / tp;
-    partition.segments.push_back({local, partition.full_rows + tp_rank * share, share});
+    const int64_t sharers = local == 0 ? 1 : copies;
+    TRIMTAB_ASSERT(tp % sharers == 0 && rows % (tp / sharers) == 0,
+                   "{} rows do not divide over tp={} / {}", rows, tp, sharers);
+    const int64_t share = rows / (tp / sharers);
+    partition.segments.push_back({local, partition.full_rows + tp_rank / sharers * share, share});
     partition.full_rows += rows;
     local += share;
   }

@@ -43,6 +43,18 @@ struct Partition {
   int64_t column_begin = 0;  // the shard holds columns [column_begin, column_begin + local columns)
 };
 
+/// Rows of a shard that several neighbouring tensor-parallel ranks hold alike: keys and values, where
+/// there are fewer of their heads than ranks. Their gradients are summed over those ranks; the first
+/// of them counts them in the gradient norm, and writes them to checkpoints.
+struct CopiedRows {
+  int64_t first = 0;
+  int64_t rows = 0;
+  int64_t copies = 1;  // ranks; 1: there are no such rows
+
+  /// Whether they are another rank's to count and to write.
+  bool of_another(int64_t tp_rank) const { return tp_rank % copies != 0; }
+};
+
 enum class InitKind { kZeros, kOnes, kNormal };
 
 struct ParameterSpec {
@@ -58,6 +70,19 @@ struct ParameterSpec {
   InitKind init = InitKind::kZeros;
   double init_std = 0;
   Partition partition;
+  CopiedRows copied{};
+};
+
+/// Elements.
+inline constexpr int64_t kParameterAlignment = 128;
+
+/// Elements [begin, end) of the flat order.
+struct FlatRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  int64_t numel() const { return end - begin; }
+  bool operator==(const FlatRange&) const = default;
 };
 
 struct Parameter {
@@ -73,18 +98,11 @@ struct Parameter {
   PackedMatrix packed;
 
   int64_t numel() const { return spec.rows * spec.columns; }
-};
-
-/// Elements.
-inline constexpr int64_t kParameterAlignment = 128;
-
-/// Elements [begin, end) of the flat order.
-struct FlatRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-
-  int64_t numel() const { return end - begin; }
-  bool operator==(const FlatRange&) const = default;
+  /// What of the flat order spec.copied is.
+  FlatRange copied() const {
+    const int64_t begin = offset + spec.copied.first * spec.columns;
+    return {begin, begin + spec.copied.rows * spec.columns};
+  }
 };
 
 struct ParameterUnit {
@@ -178,10 +196,11 @@ class ParameterStore {
 int HostThreads(const Device& device);
 
 /// A shard of contiguous rows: rank `tp_rank` of `tp` holds its share of each block of rows. Fused
-/// projections list their blocks (query, key, value), which are sharded one by one.
+/// projections list their blocks (query, key, value), which are sharded one by one; of those after
+/// the first, `copies` neighbouring ranks have the same share.
 using RowBlocks = InlineVector<int64_t, 3>;
 Partition RowBlocksPartition(const RowBlocks& block_rows, int64_t columns, int64_t tp,
-                             int64_t tp_rank);
+                             int64_t tp_rank, int64_t copies = 1);
 
 /// A shard of contiguous columns.
 Partition ColumnPartition(int64_t rows, int64_t columns, int64_t tp, int64_t tp_rank);

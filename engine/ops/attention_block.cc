@@ -1,5 +1,7 @@
 #include "engine/ops/attention_block.h"
 
+#include <algorithm>
+
 #include "engine/ops/attention_block_cpu.h"
 #include "engine/ops/attention_operands.h"
 #include "engine/ops/cuda_ops.h"
@@ -10,25 +12,27 @@ namespace {
 
 void CheckBlock(OpKind op, const AttentionShape& s, const AttentionBlock& block) {
   CheckAttention(op, s);
-  TRIMTAB_ASSERT(s.scores.window == 0 && s.scores.alibi_heads == 0,
-                 "{}: blocks have neither windows nor ALiBi, which need to know where they stand",
-                 Name(op));
   const int64_t last = s.sequence - block.size;
   TRIMTAB_ASSERT(block.size >= 1 && block.query >= 0 && block.query <= last && block.key >= 0 &&
-                     block.key <= last,
-                 "{}: {} queries from {} and keys from {} in sequences of {}", Name(op), block.size,
-                 block.query, block.key, s.sequence);
+                     block.key <= last && block.ahead >= 0,
+                 "{}: {} queries from {}, {} ahead, and keys from {} in sequences of {}", Name(op),
+                 block.size, block.query, block.ahead, block.key, s.sequence);
+}
+
+/// Of one head: query i sees i + ahead + 1 keys, or all.
+int64_t ScoresOf(const AttentionBlock& block) {
+  const int64_t partial = std::max<int64_t>(0, block.size - 1 - block.ahead);  // queries
+  return block.size * block.size - partial * (partial + 1) / 2;
 }
 
 // Each score is multiplied or added up `columns` times; `token_bytes` moved for each of the block's
 // tokens.
 OpRecord Record(OpKind kind, const AttentionShape& s, const AttentionBlock& block, DType dtype,
                 int64_t columns, int64_t token_bytes) {
-  const int64_t scores = block.causal ? block.size * (block.size + 1) / 2 : block.size * block.size;
   return {.kind = kind,
           .dtype = dtype,
           .dims = {s.batch * s.heads, block.size, s.head_size, s.kv_heads},
-          .flops = columns * 2 * s.batch * s.heads * scores,
+          .flops = columns * 2 * s.batch * s.heads * ScoresOf(block),
           .bytes = s.batch * block.size * token_bytes};
 }
 

@@ -15,16 +15,19 @@ struct AttentionBlock {
   int64_t query = 0;  // first query
   int64_t key = 0;    // first key
   int64_t size = 0;   // of each
-  /// Query i sees keys 0 to i of the block, rather than all.
-  bool causal = false;
+  /// By how many positions the first query comes after the first key: query i sees keys 0 to
+  /// i + ahead of the block, as far as there are so many. What a window hides and what ALiBi takes
+  /// go by it too.
+  int64_t ahead = 0;
 };
 
 /// Shape of keys and values by themselves: [N, KV*(D + Dv)], per token all key heads, then value
 /// heads.
 Shape KeyValueShape(const AttentionShape& shape);
 
-/// FLOPs count the scores that are computed: forward 2 products, backward 5, each 2*D or 2*Dv per
-/// score. Priced as attention of sequences of block.size.
+/// FLOPs count the scores that causality leaves, also those that a window hides: forward 2
+/// products, backward 5, each 2*D or 2*Dv per score. Priced as attention of sequences of
+/// block.size.
 OpRecord AttentionBlockForwardRecord(const AttentionShape& shape, const AttentionBlock& block,
                                      DType dtype = DType::kF32);
 OpRecord AttentionBlockBackwardRecord(const AttentionShape& shape, const AttentionBlock& block,
@@ -37,7 +40,7 @@ int64_t AttentionBlockForwardWorkspaceBytes(const AttentionShape& shape,
 int64_t AttentionBlockBackwardWorkspaceBytes(const AttentionShape& shape,
                                              const AttentionBlock& block, const Executor& executor);
 
-/// Scores have no window and no ALiBi. Adds the keys of `block` to the attention of its queries: to
+/// Adds the keys of `block` to the attention of its queries: to
 /// out [N, H*Dv] and log_sum_exp [B, H, T], both fp32, which begin as 0 and -infinity. Queries are
 /// those of qkv, keys and values those of kv (KeyValueShape), which has sequences of the same
 /// length.

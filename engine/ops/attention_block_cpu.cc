@@ -34,21 +34,28 @@ struct BlockOffsets {
   }
 };
 
-// The block's queries from `first` on, and every key that they see.
+// The block's queries from `first` on of a head, and every key that they see.
 AttentionTile TileAt(const AttentionShape& s, const AttentionBlock& block, const BlockOffsets& at,
-                     int64_t first, const float* qkv, const float* kv) {
+                     int64_t head, int64_t first, const float* qkv, const float* kv) {
   const int64_t rows = std::min(TileRows(block), block.size - first);
   const int64_t kv_width = s.kv_size();
   return {.rows = rows,
-          .keys = block.causal ? first + rows : block.size,
-          .seen = block.causal ? first + 1 : block.size,
+          .keys = std::min(block.size, block.ahead + first + rows),
+          .seen = block.ahead + first + 1,
+          .window = s.scores.window,
           .scale = static_cast<float>(s.score_scale()),
           .soft_cap = static_cast<float>(s.scores.soft_cap),
+          .slope = AlibiSlope(s.scores.alibi_first + head, s.scores.alibi_heads),
           .head_size = s.head_size,
           .value_size = s.value_size(),
           .query = HeadRows{qkv + at.query, s.qkv_size()}.From(first),
           .key = {kv + at.key, kv_width},
           .value = {kv + at.value, kv_width}};
+}
+
+// Whether the window ends after all keys of the tile, for its first row and so for all.
+bool HidesAll(const AttentionTile& tile) {
+  return tile.window > 0 && tile.seen - tile.window >= tile.keys;
 }
 
 }  // namespace
@@ -72,8 +79,10 @@ void AttentionBlockForwardCpu(int threads, const AttentionShape& shape, const At
     const int64_t pair = item / tiles;
     // The longest rows first, so that the workers end together.
     const int64_t first = (tiles - 1 - item % tiles) * kQueryTile;
-    const BlockOffsets at(shape, block, pair / shape.heads, pair % shape.heads);
-    const AttentionTile tile = TileAt(shape, block, at, first, qkv, kv);
+    const int64_t head = pair % shape.heads;
+    const BlockOffsets at(shape, block, pair / shape.heads, head);
+    const AttentionTile tile = TileAt(shape, block, at, head, first, qkv, kv);
+    if (HidesAll(tile)) return;
     float* part = scratch + worker * worker_scratch;
     float sums[kQueryTile];
     float part_log_sum_exp[kQueryTile];
@@ -98,12 +107,13 @@ void AttentionBlockBackwardCpu(int threads, const AttentionShape& shape,
     for (int64_t head = first_head; head < first_head + group; ++head) {
       const BlockOffsets at(shape, block, item / shape.kv_heads, head);
       for (int64_t first = 0; first < block.size; first += kQueryTile) {
+        const AttentionTile tile = TileAt(shape, block, at, head, first, qkv, kv);
+        if (HidesAll(tile)) break;
         const TileGradient gradient = {.out = HeadRows{out + at.out, out_width}.From(first),
                                        .dout = HeadRows{dout + at.out, out_width}.From(first),
                                        .log_sum_exp = log_sum_exp + at.row + first};
-        BackwardTile(TileAt(shape, block, at, first, qkv, kv), gradient,
-                     dquery + at.dquery + first * shape.query_size(), shape.query_size(),
-                     /*add_to_dquery=*/true, dkv + at.key, dkv + at.value,
+        BackwardTile(tile, gradient, dquery + at.dquery + first * shape.query_size(),
+                     shape.query_size(), /*add_to_dquery=*/true, dkv + at.key, dkv + at.value,
                      scratch + worker * worker_scratch);
       }
     }

@@ -89,7 +89,8 @@ struct VisibleKeys {
   int64_t end;
 
   VisibleKeys(const AttentionTile& tile, int64_t row)
-      : begin(tile.window > 0 ? std::max<int64_t>(0, tile.seen + row - tile.window) : 0),
+      : begin(tile.window > 0 ? std::clamp<int64_t>(tile.seen + row - tile.window, 0, tile.keys)
+                              : 0),
         end(std::min(tile.seen + row, tile.keys)) {}
 
   // Of a row over all keys of the tile.
@@ -140,8 +141,8 @@ void MergeTile(const AttentionTile& tile, const float* part, const float* sums,
                const float* part_log_sum_exp, float* out, int64_t out_stride, float* log_sum_exp) {
   for (int64_t i = 0; i < tile.rows; ++i) {
     const AttentionMerge merge = MergeAttention(log_sum_exp[i], part_log_sum_exp[i]);
-    MergeRow(tile.value_size, merge.weight / sums[i], part + i * tile.value_size, merge.keep,
-             out + i * out_stride);
+    const float weight = sums[i] > 0.0f ? merge.weight / sums[i] : 0.0f;  // a window hides all
+    MergeRow(tile.value_size, weight, part + i * tile.value_size, merge.keep, out + i * out_stride);
     log_sum_exp[i] = merge.log_sum_exp;
   }
 }

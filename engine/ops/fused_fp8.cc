@@ -77,7 +77,7 @@ void Store(const Device& device, int64_t rows, int64_t columns, const float* val
   QuantizeCpu(threads, rows, columns, *scale.f32(), DType::kF32, values,
               copies.rows ? out.rows.dtype() : out.transposed.dtype(),
               copies.rows ? out.rows.raw() : nullptr,
-              copies.transposed ? out.transposed.raw() : nullptr);
+              copies.transposed ? out.transposed.raw() : nullptr, rows);
 }
 
 }  // namespace

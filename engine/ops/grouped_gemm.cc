@@ -1,6 +1,8 @@
 #include "engine/ops/grouped_gemm.h"
 
 #include <functional>
+#include <numeric>
+#include <vector>
 
 #include "engine/base/units.h"
 #include "engine/ops/cuda_ops.h"
@@ -8,6 +10,7 @@
 #include "engine/ops/elementwise_cpu.h"
 #include "engine/ops/gemm_cpu.h"
 #include "engine/ops/grouped_gemm_cpu.h"
+#include "engine/ops/quantize.h"
 #include "engine/ops/widen.h"
 
 namespace trimtab {
@@ -31,13 +34,39 @@ void ForEachGroup(GroupRows rows, const std::function<void(int64_t, int64_t, int
   }
 }
 
-void CheckGroups(OpKind op, GroupRows rows, int64_t groups, int64_t all_rows) {
-  int64_t sum = 0;
-  for (const int64_t each : rows) sum += each;
-  TRIMTAB_ASSERT(static_cast<int64_t>(rows.size()) == groups && sum == all_rows,
-                 "{}: {} groups with {} rows in all, expected {} with {}", Name(op), rows.size(),
-                 sum, groups, all_rows);
+int64_t SumOf(GroupRows rows) { return std::accumulate(rows.begin(), rows.end(), int64_t{0}); }
+
+/// What transposed fp8 copies have of each group.
+std::vector<int64_t> PaddedRows(GroupRows rows) {
+  std::vector<int64_t> padded;
+  for (const int64_t each : rows) padded.push_back(PaddedFp8Rows(each));
+  return padded;
 }
+
+void CheckGroups(OpKind op, GroupRows rows, int64_t groups, int64_t all_rows) {
+  TRIMTAB_ASSERT(static_cast<int64_t>(rows.size()) == groups && SumOf(rows) == all_rows,
+                 "{}: {} groups with {} rows in all, expected {} with {}", Name(op), rows.size(),
+                 SumOf(rows), groups, all_rows);
+}
+
+/// Whether the operands are fp8.
+bool CheckTypes(const Tensor& a, const Tensor& b, const Tensor& c, const GemmOptions& options) {
+  constexpr OpKind kOp = OpKind::kGroupedGemm;
+  TRIMTAB_ASSERT(!options.bias.defined(), "{}: biases are added by GroupedAddBias", Name(kOp));
+  if (IsFp8(a.dtype()) && IsFp8(b.dtype())) {
+    CheckPlainFloat(kOp, "c", c);
+    CheckOperand(kOp, "scale_a", options.scale_a, {1}, c.device());
+    CheckOperand(kOp, "scale_b", options.scale_b, {1}, c.device());
+    return true;
+  }
+  CheckPlainFloat(kOp, "a", a);
+  TRIMTAB_ASSERT(b.dtype() == a.dtype() && (c.dtype() == a.dtype() || c.dtype() == DType::kF32),
+                 "{}: a is {}, b is {}, c is {}, expected one type, or c in fp32", Name(kOp),
+                 Name(a.dtype()), Name(b.dtype()), Name(c.dtype()));
+  return false;
+}
+
+float FactorOf(const Tensor& scale) { return scale.defined() ? *scale.f32() : 1.0f; }
 
 void CheckTensor3(OpKind op, const char* name, const Tensor& tensor) {
   TRIMTAB_ASSERT(tensor.shape().rank() == 3, "{}: {} is {}, expected three dimensions", Name(op),
@@ -79,21 +108,23 @@ OpRecord GroupedBiasBackwardRecord(int64_t rows, int64_t columns, int64_t groups
 }
 
 void GroupedGemm(const Tensor& a, const Tensor& b, Transpose trans_b, GroupRows rows, Tensor& c,
-                 bool tf32) {
+                 const GemmOptions& options) {
   constexpr OpKind kOp = OpKind::kGroupedGemm;
   CheckMatrix(kOp, "a", a);
   CheckMatrix(kOp, "c", c);
   CheckTensor3(kOp, "b", b);
-  CheckPlainFloat(kOp, "a", a);
+  const bool fp8 = CheckTypes(a, b, c, options);
+  TRIMTAB_ASSERT(!options.accumulate, "{}: adds to nothing", Name(kOp));
   Device& device = c.device();
   const int64_t n = c.dim(1);
   const int64_t k = a.dim(1);
   const int64_t groups = b.dim(0);
   const bool transposed = trans_b == Transpose::kYes;
+  TRIMTAB_ASSERT(!fp8 || transposed, "{}: fp8 operands have k innermost: b transposed", Name(kOp));
   CheckOperand(kOp, "a", a, {c.dim(0), k}, device, a.dtype());
   CheckOperand(kOp, "b", b, transposed ? Shape{groups, n, k} : Shape{groups, k, n}, device,
-               a.dtype());
-  CheckOperand(kOp, "c", c, {c.dim(0), n}, device, a.dtype());
+               b.dtype());
+  CheckOperand(kOp, "c", c, {c.dim(0), n}, device, fp8 ? c.dtype() : a.dtype());
   CheckGroups(kOp, rows, groups, c.dim(0));
   const OpScope scope(device,
                       GroupedGemmRecord(groups, c.dim(0), n, k, {a.dtype(), b.dtype(), c.dtype()}));
@@ -102,56 +133,57 @@ void GroupedGemm(const Tensor& a, const Tensor& b, Transpose trans_b, GroupRows 
     return ForEachGroup(rows, [&](int64_t g, int64_t first, int64_t count) {
       if (count == 0) return;
       Tensor result = c.Rows(first, count);
-      gemm(a.Rows(first, count), Transpose::kNo, MatrixOf(b, g), trans_b, result, {.tf32 = tf32});
+      gemm(a.Rows(first, count), Transpose::kNo, MatrixOf(b, g), trans_b, result, options);
     });
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  const F32In a32(a);
-  const F32In b32(b);
+  const F32In a32(a, FactorOf(options.scale_a));
+  const F32In b32(b, FactorOf(options.scale_b));
   F32Out c32(c);
   GroupedGemmCpu(device.threads(), rows, n, k, a32.data(), b32.data(), transposed, c32.data());
 }
 
 void GroupedGemmWeights(const Tensor& a, const Tensor& b, GroupRows rows, Tensor& c,
-                        bool accumulate, bool tf32) {
+                        const GemmOptions& options) {
   constexpr OpKind kOp = OpKind::kGroupedGemm;
-  CheckMatrix(kOp, "a", a);
-  CheckMatrix(kOp, "b", b);
   CheckTensor3(kOp, "c", c);
-  CheckPlainFloat(kOp, "a", a);
   CheckPlainFloat(kOp, "c", c);
+  const bool fp8 = CheckTypes(a, b, c, options);
+  const bool accumulate = options.accumulate;
   Device& device = c.device();
   const int64_t groups = c.dim(0);
   const int64_t m = c.dim(1);
   const int64_t n = c.dim(2);
-  const int64_t k = a.dim(0);
-  CheckOperand(kOp, "a", a, {k, m}, device, a.dtype());
-  CheckOperand(kOp, "b", b, {k, n}, device, a.dtype());
-  TRIMTAB_ASSERT(c.dtype() == a.dtype() || c.dtype() == DType::kF32,
-                 "{}: c is {}, a is {}, expected the same or fp32", Name(kOp), Name(c.dtype()),
-                 Name(a.dtype()));
+  const std::vector<int64_t> sums = fp8 ? PaddedRows(rows) : std::vector(rows.begin(), rows.end());
+  const int64_t padded = SumOf(sums);
+  CheckOperand(kOp, "a", a, fp8 ? Shape{m * padded} : Shape{padded, m}, device, a.dtype());
+  CheckOperand(kOp, "b", b, fp8 ? Shape{n * padded} : Shape{padded, n}, device, b.dtype());
+  const int64_t k = SumOf(rows);
   CheckGroups(kOp, rows, groups, k);
   const OpScope scope(device, GroupedGemmWeightsRecord(groups, m, n, k, accumulate,
                                                        {a.dtype(), b.dtype(), c.dtype()}));
   if (device.kind() == DeviceKind::kCuda) {
     const auto gemm = CudaKernel(device, OpKind::kGemm, &CudaOps::gemm);
     const auto fill = CudaKernel(device, OpKind::kFill, &CudaOps::fill);
-    return ForEachGroup(rows, [&](int64_t g, int64_t first, int64_t count) {
+    return ForEachGroup(sums, [&](int64_t g, int64_t first, int64_t count) {
       Tensor result = MatrixOf(c, g);
       if (count == 0) {
         if (!accumulate) fill(result, 0.0f);
-        return;
+      } else if (fp8) {
+        gemm(a.Slice(first * m, {m, count}), Transpose::kNo, b.Slice(first * n, {n, count}),
+             Transpose::kYes, result, options);
+      } else {
+        gemm(a.Rows(first, count), Transpose::kYes, b.Rows(first, count), Transpose::kNo, result,
+             options);
       }
-      gemm(a.Rows(first, count), Transpose::kYes, b.Rows(first, count), Transpose::kNo, result,
-           {.accumulate = accumulate, .tf32 = tf32});
     });
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  const F32In a32(a);
-  const F32In b32(b);
+  const F32In a32(a, FactorOf(options.scale_a));
+  const F32In b32(b, FactorOf(options.scale_b));
   F32Out c32(c, /*read=*/accumulate);
-  GroupedGemmWeightsCpu(device.threads(), rows, m, n, a32.data(), b32.data(), c32.data(),
-                        accumulate);
+  (fp8 ? GroupedGemmColumnsCpu : GroupedGemmWeightsCpu)(device.threads(), sums, m, n, a32.data(),
+                                                        b32.data(), c32.data(), accumulate);
 }
 
 void GroupedAddBias(const Tensor& bias, GroupRows rows, Tensor& x) {

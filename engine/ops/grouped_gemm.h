@@ -25,15 +25,17 @@ OpRecord GroupedBiasBackwardRecord(int64_t rows, int64_t columns, int64_t groups
                                    DType dtype = DType::kF32, DType gradient = DType::kF32);
 
 /// c [M, n] = of each group its rows of a [M, k] times b[g]; b is [G, k, n] or, transposed,
-/// [G, n, k]. All of one type of fp32, bf16, fp16. `tf32` as in GemmOptions.
+/// [G, n, k]. All of one type of fp32, bf16, fp16; or a and b are fp8 as Gemm takes it, b
+/// transposed, and c is what Gemm gives. Of the options neither accumulate nor bias.
 void GroupedGemm(const Tensor& a, const Tensor& b, Transpose trans_b, GroupRows rows, Tensor& c,
-                 bool tf32 = false);
+                 const GemmOptions& options = {});
 
 /// c [G, m, n] = (c +) of each group the transpose of its rows of a [K, m] times its rows of b
-/// [K, n], both of one type of fp32, bf16, fp16; c is of that type or fp32. A group without rows
-/// adds nothing.
+/// [K, n], both of one type of fp32, bf16, fp16; c is of that type or fp32. In fp8, a and b are
+/// transposed copies as QuantizeGroups makes them (grouped_quantize.h). A group without rows adds
+/// nothing. Of the options no bias.
 void GroupedGemmWeights(const Tensor& a, const Tensor& b, GroupRows rows, Tensor& c,
-                        bool accumulate, bool tf32 = false);
+                        const GemmOptions& options);
 
 /// Rows of group g of x [M, n] += bias[g]; bias [G, n] of x's type.
 void GroupedAddBias(const Tensor& bias, GroupRows rows, Tensor& x);

@@ -15,4 +15,8 @@ void GroupedGemmCpu(int threads, std::span<const int64_t> rows, int64_t n, int64
 void GroupedGemmWeightsCpu(int threads, std::span<const int64_t> rows, int64_t m, int64_t n,
                            const float* a, const float* b, float* c, bool accumulate);
 
+/// The same of the transposes of a and b, group by group: of each [m, columns] and [n, columns].
+void GroupedGemmColumnsCpu(int threads, std::span<const int64_t> columns, int64_t m, int64_t n,
+                           const float* a, const float* b, float* c, bool accumulate);
+
 }  // namespace trimtab

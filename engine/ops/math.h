@@ -209,9 +209,10 @@ struct AttentionMerge {
   float log_sum_exp;
 };
 
-/// From the log-sum-exps of the attention so far, -infinity where it has seen no key, and of the
-/// part (Liu et al., Ring Attention, arXiv:2310.01889).
+/// From the log-sum-exps of the attention so far and of the part, -infinity where they have seen no
+/// key (Liu et al., Ring Attention, arXiv:2310.01889).
 TRIMTAB_HOST_DEVICE AttentionMerge MergeAttention(float so_far, float part) {
+  if (part == -INFINITY) return {1.0f, 0.0f, so_far};
   const float highest = so_far < part ? part : so_far;
   const float keep = Exp(so_far - highest);
   const float weight = Exp(part - highest);

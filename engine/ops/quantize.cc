@@ -69,8 +69,11 @@ void Quantize(const Tensor& x, const Tensor& scale, Fp8Output& out) {
   TRIMTAB_ASSERT(IsFp8(dtype), "quantize: out is {}, expected fp8", Name(dtype));
   CheckOperand(kOp, "scale", scale, {1}, device);
   if (with_rows) CheckOperand(kOp, "out.rows", out.rows, {rows, columns}, device, dtype);
+  int64_t stride = rows;  // of the transposed copy
   if (with_transposed) {
-    CheckOperand(kOp, "out.transposed", out.transposed, {columns, rows}, device, dtype);
+    CheckMatrix(kOp, "out.transposed", out.transposed);
+    if (out.transposed.dim(1) != rows) stride = PaddedFp8Rows(rows);
+    CheckOperand(kOp, "out.transposed", out.transposed, {columns, stride}, device, dtype);
   }
   if (out.amax.defined()) CheckOperand(kOp, "out.amax", out.amax, {1}, device);
   const OpScope scope(device, QuantizeRecord(rows, columns, x.dtype(), with_rows, with_transposed));
@@ -81,7 +84,7 @@ void Quantize(const Tensor& x, const Tensor& scale, Fp8Output& out) {
   if (out.amax.defined()) RaiseAmax(x, out.amax);
   QuantizeCpu(device.threads(), rows, columns, *scale.f32(), x.dtype(), x.raw(), dtype,
               with_rows ? out.rows.raw() : nullptr,
-              with_transposed ? out.transposed.raw() : nullptr);
+              with_transposed ? out.transposed.raw() : nullptr, stride);
 }
 
 OpRecord Fp8ScalesRecord(int64_t scales, int64_t rows) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "engine/base/units.h"
 #include "engine/device/tensor.h"
 
 namespace trimtab {
@@ -19,10 +20,13 @@ OpRecord AmaxRecord(int64_t numel, DType dtype = DType::kF32);
 /// amax [1] fp32 = the larger of amax and the largest |x|; NaN or infinity in x makes it infinity.
 void Amax(const Tensor& x, Tensor& amax);
 
+/// What the rows of a transposed copy are padded to, where products are to sum over them.
+constexpr int64_t PaddedFp8Rows(int64_t rows) { return RoundUp(rows, 16); }
+
 /// Where a quantised matrix goes; undefined tensors are not written. Both are of one fp8 type.
 struct Fp8Output {
   Tensor rows{};        // [rows, C]
-  Tensor transposed{};  // [C, rows]
+  Tensor transposed{};  // [C, rows], or [C, PaddedFp8Rows(rows)] with zeros behind the rows
   Tensor amax{};        // fp32 [1]: raised to the largest |x|, as by Amax
 };
 

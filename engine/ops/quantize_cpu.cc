@@ -66,7 +66,7 @@ float AmaxCpu(int threads, int64_t n, DType dtype, const void* x) {
 }
 
 void QuantizeCpu(int threads, int64_t rows, int64_t columns, float scale, DType from, const void* x,
-                 DType to, void* stored, void* transposed) {
+                 DType to, void* stored, void* transposed, int64_t stride) {
   const int64_t tiles = CeilDiv(rows, kTile);
   const int64_t grain = CeilDiv(RowGrain(columns), kTile);
   ParallelFor(threads, tiles, grain, [=](int64_t begin, int64_t end) {
@@ -80,10 +80,11 @@ void QuantizeCpu(int threads, int64_t rows, int64_t columns, float scale, DType 
       }
       if (transposed == nullptr) continue;
       for (int64_t j = 0; j < columns; ++j) {
-        uint8_t* target = static_cast<uint8_t*>(transposed) + j * rows + first;
+        uint8_t* target = static_cast<uint8_t*>(transposed) + j * stride + first;
         for (int64_t i = 0; i < count; ++i) {
           target[i] = codes[static_cast<size_t>(i * columns + j)];
         }
+        if (first + count == rows) std::fill_n(target + count, stride - rows, uint8_t{0});
       }
     }
   });

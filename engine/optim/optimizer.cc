@@ -64,7 +64,12 @@ Optimizer::Optimizer(const OptimizerConfig& config, const ParallelContext& paral
     return unit.grid == Grid::kExperts;
   });
   sums_ = zeros(experts ? 3 : 2, DType::kF32);
-  unit_sums_ = zeros(sums_.numel() * static_cast<int64_t>(units.size()), DType::kF32);
+  // What other ranks count of a parameter cuts its unit in two.
+  const auto& parameters = shards.store().parameters();
+  const int64_t cuts =
+      std::count_if(parameters.begin(), parameters.end(),
+                    [](const Parameter* each) { return each->spec.copied.copies > 1; });
+  unit_sums_ = zeros(sums_.numel() * (static_cast<int64_t>(units.size()) + cuts), DType::kF32);
   scalars_ = zeros(kUpdateScalarCount, DType::kF32);
   PlanRuns();
   PlanNorm();
@@ -103,15 +108,23 @@ void Optimizer::PlanNorm() {
     if (part.numel > 0) norm_parts_.push_back({part, slot});
   };
   const std::vector<ParameterUnit>& units = shards_.store().units();
-  const auto count = static_cast<int64_t>(units.size());
+  const int64_t count = unit_sums_.numel() / sums_.numel();
+  auto next = static_cast<int64_t>(units.size());  // free slot
   norm_parts_.reserve(2 * units.size());
-  for (int64_t i = 0; i < count; ++i) {
+  for (int64_t i = 0; i < static_cast<int64_t>(units.size()); ++i) {
     const ParameterUnit& unit = units[static_cast<size_t>(i)];
     // Duplicates have a unit of their own, and count where they first are.
     const std::span<Parameter* const> parameters = shards_.store().ParametersOf(unit);
     if (!parameters.empty() && parameters.front()->spec.duplicate) continue;
     if (unit.grid == Grid::kDense) {
-      add(unit.tensor_parallel, kSplit * count + i);
+      FlatRange rest = unit.tensor_parallel;
+      for (const Parameter* each : parameters) {
+        if (!each->spec.copied.of_another(parallel_.tp_rank)) continue;
+        const FlatRange copied = each->copied();
+        add({rest.begin, copied.begin}, kSplit * count + next++);
+        rest.begin = copied.end;
+      }
+      add(rest, kSplit * count + i);
       add(unit.replicated, kReplicated * count + i);
     } else {
       // What the ranks of an expert share counts on the first of them.

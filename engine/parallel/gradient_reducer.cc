@@ -118,6 +118,29 @@ void GradientReducer::SumReplicated(size_t unit, const Tensor& bucket, const Fla
   parallel_.tp->AllReduce(part);
 }
 
+void GradientReducer::SumCopied(size_t unit, const Tensor& bucket, const FlatRange& range) {
+  for (const Parameter* parameter :
+       shards_.store().ParametersOf(shards_.store().units()[unit])) {
+    const int64_t copies = parameter->spec.copied.copies;
+    if (copies == 1) continue;
+    const FlatRange copied = parameter->copied();
+    Tensor own = bucket.Slice(copied.begin - range.begin, {copied.numel()});
+    // The ranks have no group of their own: each adds zeros to what others share.
+    const int64_t shares = parallel_.layout.tp / copies;
+    if (shares == 1) {
+      parallel_.tp->AllReduce(own);
+      continue;
+    }
+    Tensor all = Tensor::Empty(shards_.device(), {shares, own.numel()}, own.dtype(),
+                               MemoryTag::kCommunication);
+    Fill(all, 0.0f);
+    Tensor share = all.Rows(parallel_.tp_rank / copies, 1).Reshape(own.shape());
+    Copy(own, share);
+    parallel_.tp->AllReduce(all);
+    Copy(share, own);
+  }
+}
+
 void GradientReducer::Send(size_t bucket) {
   buckets_[bucket].sent = true;
   const Bucket& sent = shards_.buckets()[bucket];
@@ -128,10 +151,9 @@ void GradientReducer::Send(size_t bucket) {
   Tensor gradients = shards_.gradients_sharded()
                          ? std::exchange(units_[sent.first_unit].gradients, {})
                          : shards_.gradients().Slice(sent.range.begin, {sent.range.numel()});
-  if (parallel_.layout.tp > 1 && parallel_.layout.sequence_parallel) {
-    for (size_t unit = sent.first_unit; unit < sent.end_unit; ++unit) {
-      SumReplicated(unit, gradients, sent.range);
-    }
+  for (size_t unit = sent.first_unit; unit < sent.end_unit && parallel_.layout.tp > 1; ++unit) {
+    if (parallel_.layout.sequence_parallel) SumReplicated(unit, gradients, sent.range);
+    SumCopied(unit, gradients, sent.range);
   }
   if (!shards_.updates_sharded()) return SumOverReplicas(bucket);
   const OwnedPart part = shards_.PartOf(sent);

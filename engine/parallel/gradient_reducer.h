@@ -60,6 +60,8 @@ class GradientReducer {
   void AllocateUnit(size_t unit);
   /// One more of the units whose gradients the unit holds is done.
   void EndUse(size_t unit, int uses);
+  /// Sums what several tensor-parallel ranks hold copies of (ParameterSpec::copied) over these.
+  void SumCopied(size_t unit, const Tensor& bucket, const FlatRange& range);
   void SumReplicated(size_t unit, const Tensor& bucket, const FlatRange& range);
   void Send(size_t bucket);
   /// Waits for what is on its way to the shards, and sends it on where that is its last addition.

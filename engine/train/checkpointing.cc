@@ -124,6 +124,20 @@ Fp8Snapshot WholeSnapshot(Trainer& trainer) {
   return whole;
 }
 
+/// What of `part` is this tensor-parallel rank's to write.
+std::vector<Part> WithoutCopies(const Part& part, const CopiedRows& copied, int tp_rank,
+                                int64_t columns) {
+  if (!copied.of_another(tp_rank)) return {part};
+  const int64_t begin = copied.first * columns;
+  const int64_t end = begin + copied.rows * columns;
+  const int64_t part_end = part.begin + part.numel;
+  std::vector<Part> parts;
+  if (part.begin < begin) parts.push_back({part.begin, std::min(part_end, begin) - part.begin});
+  const int64_t after = std::max(part.begin, end);
+  if (after < part_end) parts.push_back({after, part_end - after});
+  return parts;
+}
+
 Optimizer::Moment MomentOf(StateKind kind) {
   return kind == StateKind::kFirstMoment ? Optimizer::Moment::kFirst : Optimizer::Moment::kSecond;
 }
@@ -155,14 +169,18 @@ void WriteState(Trainer& trainer, CheckpointWriter& writer) {
                  const int split_rank = grid == Grid::kDense ? parallel.tp_rank : parallel.etp_rank;
                  if (!parameter.spec.tensor_parallel && split_rank != 0) return;
                  if (parameter.spec.duplicate) return;
-                 host.resize(static_cast<size_t>(part.numel));
-                 const int64_t begin = parameter.offset + part.begin;
-                 if (kind == StateKind::kWeight) {
-                   optimizer.ReadWeights(begin, host);
-                 } else {
-                   optimizer.ReadMoments(MomentOf(kind), begin, host);
+                 for (const Part& own : WithoutCopies(part, parameter.spec.copied, split_rank,
+                                                      parameter.spec.columns)) {
+                   host.resize(static_cast<size_t>(own.numel));
+                   const int64_t begin = parameter.offset + own.begin;
+                   if (kind == StateKind::kWeight) {
+                     optimizer.ReadWeights(begin, host);
+                   } else {
+                     optimizer.ReadMoments(MomentOf(kind), begin, host);
+                   }
+                   writer.Write(kind,
+                                {.spec = &parameter.spec, .begin = own.begin, .values = host});
                  }
-                 writer.Write(kind, {.spec = &parameter.spec, .begin = part.begin, .values = host});
                });
 }
 

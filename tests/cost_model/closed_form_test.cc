@@ -197,7 +197,7 @@ void DrawFamily(std::mt19937& random, bool fp8, ModelConfig& model) {
 }
 
 /// Latent attention, and what it does without.
-void DrawLatent(std::mt19937& random, ModelConfig& model) {
+void DrawLatent(std::mt19937& random, bool fp8, ModelConfig& model) {
   model.num_kv_heads = model.num_heads;
   model.norm = NormKind::kRmsNorm;
   model.position = PositionKind::kRope;
@@ -211,6 +211,12 @@ void DrawLatent(std::mt19937& random, ModelConfig& model) {
                   .qk_nope_head_dim = 6,
                   .qk_rope_head_dim = 4,
                   .v_head_dim = 7};
+  if (!fp8) return;
+  for (int64_t* size :
+       {&model.latent.q_lora_rank, &model.latent.kv_lora_rank, &model.latent.qk_nope_head_dim,
+        &model.latent.qk_rope_head_dim, &model.latent.v_head_dim}) {
+    *size = *size > 0 ? 16 : 0;
+  }
 }
 
 /// A legal run drawn at random: any family, odd sizes, any layout, any precision.
@@ -225,7 +231,7 @@ RunConfig RandomRun(std::mt19937& random) {
     ModelConfig& model = run.model;
     model.name = "random";
     model.num_heads = pick({1, 2, 4, 6, 8, 12});
-    model.num_kv_heads = model.num_heads / pick({1, 1, 2, 3});
+    model.num_kv_heads = model.num_heads / pick({1, 1, 2, 3, 6});
     if (model.num_kv_heads == 0 || model.num_heads % model.num_kv_heads != 0) continue;
     model.hidden_size = model.num_heads * (fp8 ? pick({16, 32, 48}) : pick({2, 6, 8, 16, 32}));
     model.num_layers = pick({1, 2, 3, 7});
@@ -239,7 +245,7 @@ RunConfig RandomRun(std::mt19937& random) {
     model.bias = pick({0, 1}) != 0;
     model.tied_embeddings = pick({0, 1}) != 0;
     DrawFamily(random, fp8, model);
-    if (!fp8 && pick({0, 0, 0, 1}) != 0) DrawLatent(random, model);
+    if (pick({0, 0, 0, 1}) != 0) DrawLatent(random, fp8, model);
     run.device = pick({0, 1}) != 0 || run.layout.precision == Precision::kTf32 ? "cuda" : "cpu";
     run.sequence_length = fp8 ? pick({8, 16, 24}) : pick({1, 6, 12, 24});
     run.global_batch = pick({1, 2, 6, 12, 24});

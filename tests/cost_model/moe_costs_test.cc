@@ -36,6 +36,26 @@ TEST_P(MoeCostsTest, TellsForcedChoicesApart) {
   }
 }
 
+TEST(MoeCostsInFp8Test, ClosedFormIsTheDryRun) {
+  const Cluster cluster = GenericCpu();
+  for (const char* name : {"deepseek", "balanced_biases"}) {
+    for (const char* scaling : {"delayed", "current"}) {
+      RunConfig run = SmallMoeRunInFp8(name);
+      run.fp8.scaling = scaling;
+      ClosedFormEstimator estimator(run.model, run.sequence_length, cluster);
+      int legal = 0;
+      for (const std::string& layout : SmallMoeLayouts()) {
+        run.layout = ParseLayout(layout + ",precision=fp8", 0);
+        if (FirstBrokenRule(run) != nullptr) continue;
+        SCOPED_TRACE(layout);
+        ExpectSameStages(estimator, run, cluster);
+        ++legal;
+      }
+      EXPECT_GT(legal, 15);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Runs, MoeCostsTest, testing::ValuesIn(SmallMoeRuns()),
                          [](const auto& param) { return param.param.name; });
 

@@ -113,6 +113,20 @@ TEST(Fp8Scan, SeesWhenScalesLagBehind) {
   EXPECT_GT(worst("delayed"), 1.5 * worst("current")) << "values past the old scale saturate";
 }
 
+TEST(Fp8Scan, SeesTheExperts) {
+  RunConfig run = Fp8Run();
+  run.model.moe = {.num_experts = 4, .router_topk = 2, .ffn_hidden_size = 32};
+  run.layout = ParseLayout("dp=2,ep=2,mbs=2,precision=fp8", 0);
+  const Fp8Scan scan = ScanFp8(run, {.steps = 1});
+  ASSERT_EQ(scan.layers.size(), 8u);
+  EXPECT_EQ(scan.layers[2].name, "decoder.layers.0.mlp.experts.linear_fc1");
+  for (const Fp8LayerErrors& each : scan.layers) {
+    SCOPED_TRACE(each.name);
+    EXPECT_GT(each.output, 0.01);
+    EXPECT_LT(each.output, 0.1);
+  }
+}
+
 TEST(Fp8Scan, RefusesAModelThatFp8CannotRun) {
   RunConfig run = Fp8Run();
   run.model.ffn_hidden_size = 100;

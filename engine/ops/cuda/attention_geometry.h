@@ -12,8 +12,8 @@ namespace trimtab {
 /// A block of queries and keys, and where the heads lie: offsets are in elements, from the first of
 /// qkv, kv, out (or dout, dquery) or an array [B, H, T] to the block's first row.
 struct BlockGeometry {
-  int size;  // queries of the block, and keys
-  bool causal;
+  int size;   // queries of the block, and keys
+  int ahead;  // positions of query 0 after key 0
   int heads;
   int kv_heads;
   int group;         // query heads per key/value head
@@ -32,13 +32,12 @@ struct BlockGeometry {
   int alibi_first;
 
   /// Whole sequences, whose keys and values are in qkv: kv begins at the first key.
-  explicit BlockGeometry(const AttentionShape& s)
-      : BlockGeometry(s, {.size = s.sequence, .causal = true}) {
+  explicit BlockGeometry(const AttentionShape& s) : BlockGeometry(s, {.size = s.sequence}) {
     kv_stride = s.qkv_size();
   }
   BlockGeometry(const AttentionShape& s, const AttentionBlock& block)
       : size(static_cast<int>(block.size)),
-        causal(block.causal),
+        ahead(static_cast<int>(block.ahead)),
         heads(static_cast<int>(s.heads)),
         kv_heads(static_cast<int>(s.kv_heads)),
         group(static_cast<int>(s.heads / s.kv_heads)),
@@ -71,19 +70,27 @@ struct BlockGeometry {
   TRIMTAB_HOST_DEVICE int64_t Row(int batch, int head) const {
     return (int64_t{batch} * heads + head) * sequence + query;
   }
+  /// Positions of the block's query `i` after its key `j`.
+  TRIMTAB_HOST_DEVICE int Distance(int i, int j) const { return i + ahead - j; }
   /// Whether the block's query `i` sees its key `j`.
   TRIMTAB_HOST_DEVICE bool Sees(int i, int j) const {
-    return j < size && (!causal || j <= i) && (window == 0 || i - j < window);
+    const int distance = Distance(i, j);
+    return j < size && distance >= 0 && (window == 0 || distance < window);
   }
   /// The first key that any query from `first` on sees, or one up to `step` - 1 before it: a
   /// multiple of that.
   TRIMTAB_HOST_DEVICE int KeysBegin(int first, int step) const {
-    const int begin = window == 0 || first < window ? 0 : first + 1 - window;
+    const int begin = window == 0 || first + ahead < window ? 0 : first + ahead + 1 - window;
     return begin / step * step;
   }
-  /// One past the last query that sees any of `rows` keys from `first` on.
+  /// The first query that sees key `first`, and one past the last that sees any of `rows` keys from
+  /// there on.
+  TRIMTAB_HOST_DEVICE int QueriesBegin(int first) const {
+    return first > ahead ? first - ahead : 0;
+  }
   TRIMTAB_HOST_DEVICE int QueriesEnd(int first, int rows) const {
-    return window == 0 || first + rows - 1 >= size - window ? size : first + rows - 1 + window;
+    const int last = first + rows - 1 - ahead;
+    return window == 0 || last >= size - window ? size : last + window;
   }
   /// What ALiBi takes per token between a query of `head` and its key.
   TRIMTAB_HOST_DEVICE float Slope(int head) const {
@@ -101,8 +108,10 @@ struct BlockGeometry {
   }
   /// One past the last key that any of `rows` queries from `first` on sees.
   TRIMTAB_HOST_DEVICE int KeysEnd(int first, int rows) const {
-    return causal && first + rows < size ? first + rows : size;
+    return first + ahead + rows < size ? first + ahead + rows : size;
   }
+  /// One past the last key that query `first` sees, without a window.
+  TRIMTAB_HOST_DEVICE int SeenBy(int first) const { return KeysEnd(first, 1); }
 };
 
 /// One block of threads per `rows` queries or keys of the block, head and sequence.

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const float scale = g.scale * kLog2E;
 
   // Causal queries before the tile's first key see none of its keys.
-  const int first_query = g.causal ? first / kStepRows * kStepRows : 0;
+  const int first_query = g.QueriesBegin(first) / kStepRows * kStepRows;
   const int steps_per_head = (g.size - first_query + kStepRows - 1) / kStepRows;
   const int step_count = steps_per_head * g.group;
   const auto copy_step = [&](int step) {
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
     FragmentC probabilities[1][kStepRows / 8] = {};
     MultiplyTransposed<1, kStepRows, kHead>(keys, row, queries, probabilities);
-    const bool masked = g.causal && first + row + 15 > query;
+    const bool masked = g.Distance(query, first + row + 15) < 0;
     // A query after the end has a zero gradient of out, so whatever its probability, it adds zero.
 #pragma unroll
     for (int n = 0; n < kStepRows / 8; ++n) {
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         for (int i = 0; i < 2; ++i) {
           float& value = probabilities[0][n][2 * i + j];
           const int key = first + row + lane / 4 + i * 8;
-          value = Probability(value, scale, shift, masked && key > query + column);
+          value = Probability(value, scale, shift, masked && g.Distance(query + column, key) < 0);
         }
       }
     }
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     FragmentC scores[1][kStepRows / 8] = {};
     MultiplyTransposed<1, kStepRows, kHead>(queries, row, keys, scores);
     MultiplyTransposed<1, kStepRows, kHead>(douts, row, values, dscores);
-    const bool masked = key + kStepRows > (g.causal ? first + row : g.size);
+    const bool masked = key + kStepRows > g.SeenBy(first + row);
 #pragma unroll
     for (int n = 0; n < kStepRows / 8; ++n) {
 #pragma unroll

@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(Tiles<kHead>::kThreads)
         const int query = first + row + r * 16 + lane / 4 + i * 8;
         float highest = softmax.highest[r][i];
         // Some key of the tile is hidden from some row.
-        if (key + kKeys > (g.causal ? first + row : g.size)) {
+        if (key + kKeys > g.SeenBy(first + row)) {
 #pragma unroll
           for (int n = 0; n < kKeys / 8; ++n) {
             const int column = key + n * 8 + lane % 4 * 2;

@@ -20,7 +20,7 @@ __device__ void ScoreGradients(const BlockGeometry& s, const AttentionBackwardPo
     const int query = first_query + i;
     const bool visible = query < s.size && s.Sees(query, first_key + j);
     const float capped = s.Capped(dot);
-    const float score = capped - slope * static_cast<float>(query - first_key - j);
+    const float score = capped - slope * static_cast<float>(s.Distance(query, first_key + j));
     const int at = i * (kRows + 1) + j;
     probabilities[at] = visible ? Exp(score - p.log_sum_exp[row + query]) : 0.0f;
     dscores[at] = s.CapSlope(capped);
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int head = kv_head * s.group; head < (kv_head + 1) * s.group; ++head) {
     const float slope = s.Slope(head);
     const int end = s.QueriesEnd(first, kRows);
-    for (int query = s.causal ? first : 0; query < end; query += kRows) {
+    for (int query = s.QueriesBegin(first); query < end; query += kRows) {
       __syncthreads();
       LoadTile<kRows>(queries, s.head_size, p.qkv + s.Query(batch, head), s.qkv_stride, query, s);
       LoadTile<kRows>(douts, s.value_size, p.dout + s.Out(batch, head), s.out_stride, query, s);

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads)
     LoadTile<kRows>(keys, s.head_size, kv + s.Key(batch, head / s.group), s.kv_stride, key, s);
     __syncthreads();
     DotRows<kRows>(queries, keys, s.head_size, [&](int i, int j, float dot) {
-      const float distance = static_cast<float>(first + i - key - j);
+      const float distance = static_cast<float>(s.Distance(first + i, key + j));
       scores[i * (kRows + 1) + j] =
           s.Sees(first + i, key + j) ? s.Capped(dot) - slope * distance : -INFINITY;
     });
@@ -72,7 +72,8 @@ __global__ void __launch_bounds__(kThreads)
     AttentionMerge merge = {0.0f, 1.0f, highest[thread] + logf(sum[thread])};
     if (kAdd && valid) merge = MergeAttention(*row, merge.log_sum_exp);
     if (valid) *row = merge.log_sum_exp;
-    sum[thread] = merge.weight / sum[thread];
+    // A window may hide all keys of a block.
+    sum[thread] = sum[thread] > 0.0f ? merge.weight / sum[thread] : 0.0f;
     correction[thread] = merge.keep;
   }
   __syncthreads();

@@ -14,6 +14,7 @@ struct CodeTarget {
   const float* scale;
   float* amax;              // or null
   float* partial;           // with kColumnSums, or null: [rows of tiles][columns], sums of values
+  int64_t stride;           // between transposed rows
   bool transposed_aligned;  // set by LaunchProduceFp8
 };
 
@@ -24,6 +25,7 @@ CodeTarget<F8> TargetOf(const Tensor& scale, const Fp8Output& out, float* partia
           Data<float>(scale),
           Data<float>(out.amax),
           partial,
+          out.transposed.defined() ? out.transposed.dim(1) : 0,
           false};
 }
 inline DType TypeOf(const Fp8Output& out) {
@@ -168,8 +170,9 @@ __global__ void __launch_bounds__(kTileThreads, kAligned ? kResidentBlocks<Produ
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < kOutputs; ++k) {
-    auto* transposed = reinterpret_cast<uint8_t*>(target.transposed) + k * columns * rows;
-    tiles[k].Store(transposed, first_row, first_column, rows, columns, target.transposed_aligned);
+    auto* transposed = reinterpret_cast<uint8_t*>(target.transposed) + k * columns * target.stride;
+    tiles[k].Store(transposed, first_row, first_column, rows, columns, target.stride,
+                   target.transposed_aligned);
   }
 }
 
@@ -186,7 +189,7 @@ void LaunchProduceFp8(const LaunchContext& context, const Producer& producer, in
                       int64_t columns, CodeTarget<F8> target, bool inputs_aligned,
                       const RowRange& part) {
   constexpr int64_t kRows = TransposedTile<Producer::kGroups>::kRows;
-  target.transposed_aligned = rows % 16 == 0 && IsAligned(target.transposed);
+  target.transposed_aligned = target.stride % 16 == 0 && IsAligned(target.transposed);
   const bool aligned =
       inputs_aligned && columns % kTileVector == 0 && IsAligned(target.rows, kTileVector);
   const dim3 grid(static_cast<unsigned>((columns + kTileColumns - 1) / kTileColumns),

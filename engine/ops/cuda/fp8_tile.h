@@ -95,16 +95,17 @@ struct TransposedTile {
   }
 
   /// Stores the tile whose first element is (first_row, first_column) of a matrix [rows, columns]
-  /// into `transposed`, which points at column 0 of it: [columns, rows]. After a barrier.
+  /// into `transposed`, which points at column 0 of it: [columns, rows], `stride` apart, with zeros
+  /// between them. After a barrier.
   __device__ __forceinline__ void Store(uint8_t* transposed, int64_t first_row,
                                         int64_t first_column, int64_t rows, int64_t columns,
-                                        bool aligned) const {
+                                        int64_t stride, bool aligned) const {
     for (int i = static_cast<int>(threadIdx.x); i < kTileColumns * kVectors; i += kTileThreads) {
       const int column = i / kVectors;
       const int64_t row = first_row + i % kVectors * 16;
       if (first_column + column >= columns || row >= rows) continue;
       const uint4 codes = Get(column, i % kVectors);
-      uint8_t* target = transposed + (first_column + column) * rows + row;
+      uint8_t* target = transposed + (first_column + column) * stride + row;
       if (aligned && row + 16 <= rows) {
         EmulationCheckAligned(target, sizeof(uint4));
         *reinterpret_cast<uint4*>(target) = codes;
@@ -113,7 +114,7 @@ struct TransposedTile {
       uint8_t bytes[16];
       memcpy(bytes, &codes, sizeof(bytes));
       for (int j = 0; j < 16; ++j) {
-        if (row + j < rows) target[j] = bytes[j];
+        if (row + j < stride) target[j] = row + j < rows ? bytes[j] : uint8_t{0};
       }
     }
   }

@@ -72,7 +72,8 @@ __global__ void __launch_bounds__(kTileThreads)
 #pragma unroll
   for (int group = 0; group < 2; ++group) tile.Put(group, words[group]);
   __syncthreads();
-  tile.Store(transposed, first_row, first_column, rows, columns, transposed_aligned);
+  tile.Store(transposed, first_row, first_column, rows, columns, /*stride=*/rows,
+             transposed_aligned);
 }
 
 void Transpose(const LaunchContext& context, const Fp8Output& out) {

@@ -12,8 +12,9 @@ namespace trimtab {
 namespace {
 
 // Elements of the published weights: stored totals of the files where these are public (GPT-2,
-// BLOOM, GPT-J, NeoX and Pythia from 2.8B, Falcon, Llama, Qwen2.5, Qwen3, Gemma 2, GLM-4-9B,
-// TinyLlama), otherwise worked out from the shapes in config.json by Transformers' modeling_*.py.
+// BLOOM, GPT-J, NeoX and Pythia from 2.8B, Falcon, Llama, Qwen2.5, Qwen2-57B-A14B, Qwen3, Gemma 2,
+// GLM-4-9B, TinyLlama), otherwise worked out from the shapes in config.json by Transformers'
+// modeling_*.py.
 // GPT-3 and MT-NLG: from the papers' shapes with the vocabularies that were trained.
 struct Published {
   const char* name;

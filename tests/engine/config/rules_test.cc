@@ -114,12 +114,6 @@ const std::map<std::string, Breach>& Breaches() {
           run.global_batch = 12;
         },
         "neither of tp 2 x shard 4 and etp 1 x ep 12 divides the other"}},
-      {"moe-fp8-unsupported",
-       {[](RunConfig& run) {
-          run.model.moe = Experts();
-          run.layout.precision = Precision::kFp8;
-        },
-        "precision is fp8; this version runs experts without fp8"}},
       {"schedule-requires-pp",
        {[](RunConfig& run) { run.layout.schedule = Schedule::kGpipe; },
         "schedule=gpipe needs pp of at least 2, and pp is 1"}},
@@ -164,21 +158,9 @@ const std::map<std::string, Breach>& Breaches() {
         },
         "latent_attention: its heads turn in part, expected position rope and no "
         "rotary_fraction"}},
-      {"latent-fp8-unsupported",
-       {[](RunConfig& run) {
-          MakeLatent(run);
-          run.layout.precision = Precision::kFp8;
-        },
-        "precision is fp8; this version runs latent attention without fp8"}},
       {"rope-scaling-original-length",
        {[](RunConfig& run) { run.model.rope_scaling.kind = RopeScalingKind::kLlama3; },
         "rope_scaling needs an original_length of at least 1"}},
-      {"window-and-alibi-without-cp",
-       {[](RunConfig& run) {
-          run.layout.cp = 2;
-          run.model.sliding_window = 16;
-        },
-        "cp is 2, and the model has a sliding window; use cp=1"}},
       {"hidden-divisible-by-heads",
        {[](RunConfig& run) { run.model.hidden_size = 388; },
         "hidden_size 388 is not divisible by num_heads 8"}},
@@ -200,8 +182,11 @@ const std::map<std::string, Breach>& Breaches() {
        {[](RunConfig& run) { run.model.num_heads = run.model.num_kv_heads = 3; },
         "num_heads 3 is not divisible by tp 2"}},
       {"kv-heads-divisible-by-tp",
-       {[](RunConfig& run) { run.model.num_kv_heads = 1; },
-        "num_kv_heads 1 is not divisible by tp 2"}},
+       {[](RunConfig& run) {
+          run.model.num_heads = 6;
+          run.model.num_kv_heads = 3;
+        },
+        "neither of num_kv_heads 3 and tp 2 is divisible by the other"}},
       {"ffn-divisible-by-tp",
        {[](RunConfig& run) { run.model.ffn_hidden_size = 1281; },
         "ffn_hidden_size 1281 is not divisible by tp 2"}},

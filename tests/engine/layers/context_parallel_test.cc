@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 namespace trimtab {
@@ -10,17 +11,22 @@ namespace {
 // Every query sees the keys up to its own position, each once, whatever rank has them.
 TEST(VisibleBlocks, AddUpToTheCausalMask) {
   for (const int ranks : {2, 3, 4, 7}) {
-    for (const int64_t run : {1, 3}) {
+    for (const auto& [run, by_distance] :
+         {std::pair<int64_t, bool>(1, false), {3, false}, {1, true}, {3, true}}) {
       const int64_t length = 2 * ranks * run;
       for (int rank = 0; rank < ranks; ++rank) {
         const Positions queries = Positions::ZigZag(length, ranks, rank);
         std::map<std::pair<int64_t, int64_t>, int> seen;
         for (int source = 0; source < ranks; ++source) {
           const Positions keys = Positions::ZigZag(length, ranks, source);
-          for (const AttentionBlock& block : VisibleBlocks(rank, source, run)) {
+          for (const AttentionBlock& block : VisibleBlocks(ranks, rank, source, run, by_distance)) {
             for (int64_t i = 0; i < block.size; ++i) {
-              for (int64_t j = 0; j < (block.causal ? i + 1 : block.size); ++j) {
-                ++seen[{queries.of(block.query + i), keys.of(block.key + j)}];
+              for (int64_t j = 0; j < std::min(block.size, i + block.ahead + 1); ++j) {
+                const int64_t query = queries.of(block.query + i);
+                const int64_t key = keys.of(block.key + j);
+                ++seen[{query, key}];
+                if (!by_distance) continue;
+                EXPECT_EQ(i + block.ahead - j, query - key);
               }
             }
           }
@@ -39,15 +45,18 @@ TEST(VisibleBlocks, AddUpToTheCausalMask) {
 // So that the ranks go around the ring in step, and one stands for all where a step is priced.
 TEST(VisibleBlocks, AreAsLargeOnEveryRankAtEveryStep) {
   constexpr int kRanks = 5;
-  const auto sizes_of = [](int rank, int step) {
-    std::vector<std::pair<int64_t, bool>> sizes;
-    for (const AttentionBlock& block : VisibleBlocks(rank, (rank + step) % kRanks, 6)) {
-      sizes.emplace_back(block.size, block.causal);
+  for (const bool by_distance : {false, true}) {
+    const auto sizes_of = [by_distance](int rank, int step) {
+      std::vector<std::pair<int64_t, bool>> sizes;
+      for (const AttentionBlock& block :
+           VisibleBlocks(kRanks, rank, (rank + step) % kRanks, 6, by_distance)) {
+        sizes.emplace_back(block.size, block.ahead < block.size);
+      }
+      return sizes;
+    };
+    for (int step = 0; step < kRanks; ++step) {
+      for (int rank = 1; rank < kRanks; ++rank) EXPECT_EQ(sizes_of(rank, step), sizes_of(0, step));
     }
-    return sizes;
-  };
-  for (int step = 0; step < kRanks; ++step) {
-    for (int rank = 1; rank < kRanks; ++rank) EXPECT_EQ(sizes_of(rank, step), sizes_of(0, step));
   }
 }
 

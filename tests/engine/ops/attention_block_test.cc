@@ -28,30 +28,64 @@ const std::vector<Case>& Cases() {
       {"one key",
        {.batch = 2, .sequence = 1, .heads = 1, .kv_heads = 1, .head_size = 3},
        1,
-       {{0, {.size = 1}}}},
+       {{0, {.size = 1, .ahead = 1}}}},
       {"a whole sequence",
        {.batch = 2, .sequence = 9, .heads = 4, .kv_heads = 2, .head_size = 4},
        1,
-       {{0, {.size = 9, .causal = true}}}},
+       {{0, {.size = 9}}}},
       {"halves of two",
        {.batch = 3, .sequence = 6, .heads = 4, .kv_heads = 2, .head_size = 5},
        2,
-       {{0, {.size = 6, .causal = true}},
-        {1, {.query = 3, .key = 0, .size = 3}},
-        {1, {.query = 3, .key = 3, .size = 3}}}},
+       {{0, {.size = 6}},
+        {1, {.query = 3, .key = 0, .size = 3, .ahead = 3}},
+        {1, {.query = 3, .key = 3, .size = 3, .ahead = 9}}}},
       {"queries that see nothing",
        {.batch = 2, .sequence = 5, .heads = 2, .kv_heads = 1, .head_size = 2},
        1,
-       {{0, {.query = 1, .key = 2, .size = 3}}}},
+       {{0, {.query = 1, .key = 2, .size = 3, .ahead = 2}}}},
       {"past the tiles",
        {.batch = 1, .sequence = 140, .heads = 1, .kv_heads = 1, .head_size = 2},
        2,
-       {{0, {.query = 70, .key = 0, .size = 70}},
-        {1, {.query = 5, .key = 60, .size = 70, .causal = true}}}},
+       {{0, {.query = 70, .key = 0, .size = 70, .ahead = 70}},
+        {1, {.query = 5, .key = 60, .size = 70}}}},
       {"short values",
        {.batch = 2, .sequence = 6, .heads = 4, .kv_heads = 2, .head_size = 5, .value_head_size = 3},
        2,
-       {{0, {.size = 6, .causal = true}}, {1, {.query = 3, .key = 3, .size = 3}}}},
+       {{0, {.size = 6}}, {1, {.query = 3, .key = 3, .size = 3, .ahead = 3}}}},
+      {"part of the keys",
+       {.batch = 2, .sequence = 9, .heads = 2, .kv_heads = 1, .head_size = 3},
+       1,
+       {{0, {.query = 1, .key = 2, .size = 7, .ahead = 3}}}},
+      {"a window",
+       {.batch = 2,
+        .sequence = 8,
+        .heads = 4,
+        .kv_heads = 2,
+        .head_size = 3,
+        .scores = {.window = 3}},
+       2,
+       {{0, {.query = 4, .key = 0, .size = 4, .ahead = 20}},  // hidden
+        {0, {.size = 4}},
+        {0, {.query = 4, .key = 4, .size = 4}},
+        {1, {.query = 4, .key = 0, .size = 4, .ahead = 4}}}},  // hidden from some
+      {"a window past the tiles",
+       {.batch = 1,
+        .sequence = 80,
+        .heads = 1,
+        .kv_heads = 1,
+        .head_size = 1,
+        .scores = {.window = 30}},
+       2,
+       {{0, {.size = 80}}, {1, {.query = 0, .key = 0, .size = 80, .ahead = 25}}}},
+      {"ALiBi",
+       {.batch = 2,
+        .sequence = 8,
+        .heads = 4,
+        .kv_heads = 2,
+        .head_size = 3,
+        .scores = {.alibi_heads = 6, .alibi_first = 1}},
+       2,
+       {{0, {.size = 4}}, {1, {.query = 4, .key = 0, .size = 4, .ahead = 12}}}},
   };
   return cases;
 }
@@ -79,8 +113,9 @@ Result Reference(const Case& c, std::span<const double> values) {
         for (const Part& part : c.parts) {
           const int64_t i = t - part.block.query;
           if (i < 0 || i >= part.block.size) continue;
-          const int64_t keys = part.block.causal ? i + 1 : part.block.size;
-          for (int64_t j = 0; j < keys; ++j) {
+          for (int64_t j = 0; j < part.block.size; ++j) {
+            const int64_t distance = i + part.block.ahead - j;
+            if (distance < 0 || (s.scores.window > 0 && distance >= s.scores.window)) continue;
             const int64_t token = b * s.sequence + part.block.key + j;
             const int64_t first = s.tokens() * s.qkv_size() +
                                   static_cast<int64_t>(part.source) * s.tokens() * kv_width;
@@ -90,7 +125,12 @@ Result Reference(const Case& c, std::span<const double> values) {
             const double* value = kv + s.kv_heads * s.head_size + kv_head * s.value_size();
             double score = 0;
             for (int64_t d = 0; d < s.head_size; ++d) score += query[d] * key[d];
-            const double weight = std::exp(score / std::sqrt(static_cast<double>(s.head_size)));
+            score /= std::sqrt(static_cast<double>(s.head_size));
+            if (s.scores.alibi_heads > 0) {
+              score -= static_cast<double>(distance) *
+                       AlibiSlope(s.scores.alibi_first + h, s.scores.alibi_heads);
+            }
+            const double weight = std::exp(score);
             sum += weight;
             for (int64_t d = 0; d < s.value_size(); ++d) {
               weighted[static_cast<size_t>(d)] += weight * value[d];
@@ -216,7 +256,7 @@ TEST_P(AttentionBlockTest, SurvivesScoresOfAnySize) {
       Input(sums_shape, Repeated(sums_shape, -std::numeric_limits<float>::infinity()), DType::kF32);
   for (const uint32_t seed : {4u, 5u, 6u}) {
     const Tensor kv = Input(kv_shape, Values(kv_shape.numel(), seed, 40.0f));
-    AttentionBlockForward(s, {.size = s.sequence}, qkv, kv, out, log_sum_exp);
+    AttentionBlockForward(s, {.size = s.sequence, .ahead = s.sequence}, qkv, kv, out, log_sum_exp);
   }
   for (const float value : Read(out)) ASSERT_LE(std::abs(value), 40.0f);
   for (const float value : Read(log_sum_exp)) ASSERT_TRUE(std::isfinite(value));

@@ -71,7 +71,7 @@ void Run(int threads, int64_t groups, int64_t rows, int64_t columns) {
       [&] { Gemm(x, Transpose::kNo, weight, Transpose::kNo, y); });
   Compare(
       "weight gradient", flops,
-      [&] { GroupedGemmWeights(x, y, counts, dweights, /*accumulate=*/true); },
+      [&] { GroupedGemmWeights(x, y, counts, dweights, {.accumulate = true}); },
       [&] { Gemm(x, Transpose::kYes, y, Transpose::kNo, dweight, {.accumulate = true}); });
 }
 

@@ -81,7 +81,7 @@ TEST_P(GroupedGemmTest, GradientsOfTheMatricesAreThoseOfTheirRows) {
       }
       Tensor dw = Input({s.groups(), s.n, s.k}, before, gradient_dtype());
       GroupedGemmWeights(Input({s.all(), s.n}, dy), Input({s.all(), s.k}, x), s.rows, dw,
-                         accumulate);
+                         {.accumulate = accumulate});
       ExpectClose(Read(dw), expected, tolerance(gradient_dtype()).product, "dw");
     }
   }

@@ -67,10 +67,10 @@ void AddAttention(std::vector<OpCase>& ops, const Types& t) {
   ops.back().workspace_bytes = [](const Executor& executor) {
     return AttentionBackwardWorkspaceBytes(kAttention, executor);
   };
-  static constexpr AttentionBlock kBlocks[] = {{.size = kAttention.sequence, .causal = true},
-                                               {.query = 66, .key = 1, .size = 65}};
+  static constexpr AttentionBlock kBlocks[] = {{.size = kAttention.sequence},
+                                               {.query = 66, .key = 1, .size = 65, .ahead = 65}};
   for (const AttentionBlock& block : kBlocks) {
-    const char* name = block.causal ? "_causal_block" : "_block";
+    const char* name = block.ahead == 0 ? "_causal_block" : "_block";
     ops.push_back(ListCase(AttentionBlockForwardRecord(kAttention, block, t.data), [t, block](
                                                                                        Device& d) {
       Tensor out = ListValues(d, kOut, 1);

@@ -1,6 +1,7 @@
 // The cases of op_list.h that belong to a mixture of experts.
 #include "engine/ops/gate_rows.h"
 #include "engine/ops/grouped_gemm.h"
+#include "engine/ops/grouped_quantize.h"
 #include "engine/ops/permute.h"
 #include "engine/ops/router.h"
 #include "engine/ops/sequence_routing.h"
@@ -125,6 +126,48 @@ std::vector<OpCase> RouterOps() {
   return ops;
 }
 
+namespace {
+
+void AddGroupedFp8(std::vector<OpCase>& ops, DType dtype, DType gradient) {
+  constexpr int64_t kIn = 192;
+  constexpr int64_t kOut = 80;
+  const auto groups = static_cast<int64_t>(kGroups.size());
+  ops.push_back(ListCase(QuantizeRecord(kTokens, kColumns, dtype, true, true), [=](Device& d) {
+    Fp8Output out = {.rows = ListConstant(d, {kTokens, kColumns}, 0.0f, DType::kF8E5M2),
+                     .transposed = ListConstant(d, {TransposedGroupsSize(kGroups, kColumns)}, 0.0f,
+                                                DType::kF8E5M2),
+                     .amax = ListConstant(d, {1}, 0.25f)};
+    QuantizeGroups(ListValues(d, {kTokens, kColumns}, 2, dtype), kGroups,
+                   ListConstant(d, {1}, 3.0f), out);
+    return std::vector<Tensor>{out.rows, out.transposed, out.amax};
+  }));
+  ops.back().name += "_groups";
+  const GemmTypes forward = {DType::kF8E4M3, DType::kF8E4M3, dtype};
+  ops.push_back(ListCase(GroupedGemmRecord(groups, kTokens, kOut, kIn, forward), [=](Device& d) {
+    Tensor c = ListValues(d, {kTokens, kOut}, 1, dtype);
+    GroupedGemm(ListValues(d, {kTokens, kIn}, 2, DType::kF8E4M3),
+                ListValues(d, {groups, kOut, kIn}, 3, DType::kF8E4M3), Transpose::kYes, kGroups, c,
+                {.scale_a = ListConstant(d, {1}, 0.3f), .scale_b = ListConstant(d, {1}, 2)});
+    return std::vector<Tensor>{c};
+  }));
+  ops.back().name += "_fp8";
+  const GemmTypes weights = {DType::kF8E5M2, DType::kF8E4M3, gradient};
+  ops.push_back(
+      ListCase(GroupedGemmWeightsRecord(groups, kOut, kIn, kTokens, true, weights), [=](Device& d) {
+        Tensor c = ListValues(d, {groups, kOut, kIn}, 1, gradient);
+        GroupedGemmWeights(ListValues(d, {TransposedGroupsSize(kGroups, kOut)}, 2, DType::kF8E5M2),
+                           ListValues(d, {TransposedGroupsSize(kGroups, kIn)}, 3, DType::kF8E4M3),
+                           kGroups, c,
+                           {.accumulate = true,
+                            .scale_a = ListConstant(d, {1}, 0.3f),
+                            .scale_b = ListConstant(d, {1}, 0.7f)});
+        return std::vector<Tensor>{c};
+      }));
+  ops.back().name += "_weights_fp8";
+}
+
+}  // namespace
+
 std::vector<OpCase> ExpertOpsIn(DType dtype, DType gradient) {
   const auto groups = static_cast<int64_t>(kGroups.size());
   std::vector<OpCase> ops;
@@ -143,11 +186,12 @@ std::vector<OpCase> ExpertOpsIn(DType dtype, DType gradient) {
                              Tensor c = ListValues(d, {groups, kColumns, kWidth}, 1, gradient);
                              GroupedGemmWeights(ListValues(d, {kTokens, kColumns}, 2, dtype),
                                                 ListValues(d, {kTokens, kWidth}, 3, dtype), kGroups,
-                                                c, accumulate);
+                                                c, {.accumulate = accumulate});
                              return std::vector<Tensor>{c};
                            }));
     ops.back().name += accumulate ? "_weights_accumulate" : "_weights";
   }
+  AddGroupedFp8(ops, dtype, gradient);
   ops.push_back(ListCase(GroupedAddBiasRecord(kTokens, kColumns, groups, dtype), [=](Device& d) {
     Tensor x = ListValues(d, {kTokens, kColumns}, 1, dtype);
     GroupedAddBias(ListValues(d, {groups, kColumns}, 2, dtype), kGroups, x);

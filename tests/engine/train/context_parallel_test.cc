@@ -22,12 +22,15 @@ struct Family {
   bool llama;
   int64_t kv_heads;
   PositionKind position;
+  int64_t window = 0;  // of all layers but every other one
 };
 constexpr Family kFamilies[] = {{"gpt2", false, 4, PositionKind::kLearned},
                                 {"llama", true, 2, PositionKind::kRope},
                                 {"grouped_gpt2", false, 2, PositionKind::kLearned},
                                 {"plain_llama", true, 4, PositionKind::kRope},
-                                {"rotary_gpt2", false, 4, PositionKind::kRope}};
+                                {"rotary_gpt2", false, 4, PositionKind::kRope},
+                                {"alibi_gpt2", false, 4, PositionKind::kAlibi},
+                                {"windowed_llama", true, 2, PositionKind::kRope, 5}};
 
 /// Four layers, 24 tokens: shares of two, three and four ranks come out even.
 RunConfig RunOf(const Family& family, const std::string& layout) {
@@ -35,6 +38,8 @@ RunConfig RunOf(const Family& family, const std::string& layout) {
   run.model.num_layers = 4;
   run.model.num_kv_heads = family.kv_heads;
   run.model.position = family.position;
+  run.model.sliding_window = family.window;
+  run.model.full_attention_period = family.window > 0 ? 2 : 0;
   run.model.max_sequence_length = 24;
   run.sequence_length = 24;
   run.layout = ParseLayout(layout, 0);
@@ -111,7 +116,8 @@ INSTANTIATE_TEST_SUITE_P(
     CaseName);
 
 INSTANTIATE_TEST_SUITE_P(Heads, ContextParallelTest,
-                         testing::ValuesIn(CasesOf({kFamilies[2], kFamilies[3], kFamilies[4]},
+                         testing::ValuesIn(CasesOf({kFamilies[2], kFamilies[3], kFamilies[4],
+                                                    kFamilies[5], kFamilies[6]},
                                                    {"mbs=2", "tp=2,sp=1,mbs=2"})),
                          CaseName);
 

@@ -120,4 +120,26 @@ RunConfig SmallMoeRun(const std::string& name) {
   TRIMTAB_ASSERT(false, "no small run is called {}", name);
 }
 
+RunConfig SmallMoeRunInFp8(const std::string& name) {
+  RunConfig run = SmallMoeRun(name);
+  run.routing.force_balance = true;
+  // As wide as for choices that no rounding turns over, weights would make ten times of its noise:
+  // one rank with other micro batches then is 1 % off.
+  run.model.init_std = 0.02;
+  run.layout.precision = Precision::kFp8;
+  run.sequence_length = 16;
+  ModelConfig& model = run.model;
+  model.ffn_hidden_size = 64;
+  model.moe.ffn_hidden_size = 32;
+  if (model.moe.shared_ffn_hidden_size > 0) model.moe.shared_ffn_hidden_size = 64;
+  if (model.latent.used()) {
+    model.latent = {.q_lora_rank = 16,
+                    .kv_lora_rank = 16,
+                    .qk_nope_head_dim = 8,
+                    .qk_rope_head_dim = 8,
+                    .v_head_dim = 8};
+  }
+  return run;
+}
+
 }  // namespace trimtab

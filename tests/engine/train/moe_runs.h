@@ -20,5 +20,8 @@ std::vector<MoeRun> SmallMoeRuns();
 std::vector<std::string> SmallMoeLayouts();
 /// One of them, by its name.
 RunConfig SmallMoeRun(const std::string& name);
+/// The same for fp8, which takes multiples of 16: tp, etp and cp of 2. Tokens go to experts in
+/// turn, so that no choice hangs on a rounding.
+RunConfig SmallMoeRunInFp8(const std::string& name);
 
 }  // namespace trimtab

@@ -26,22 +26,22 @@ const std::vector<Case>& Cases() {
   static const std::vector<Case> cases = {
       {{.batch = 2, .sequence = 1, .heads = 1, .kv_heads = 1, .head_size = 64},
        {.size = 1},
-       {.size = 1}},
+       {.size = 1, .ahead = 4}},
       {{.batch = 1, .sequence = 128, .heads = 2, .kv_heads = 1, .head_size = 64},
-       {.size = 128, .causal = true},
-       {.query = 64, .key = 0, .size = 64}},
+       {.size = 128},
+       {.query = 64, .key = 0, .size = 64, .ahead = 64}},
       {{.batch = 2, .sequence = 150, .heads = 4, .kv_heads = 2, .head_size = 64},
-       {.size = 150, .causal = true},
-       {.query = 17, .key = 3, .size = 131}},
+       {.size = 150},
+       {.query = 17, .key = 3, .size = 131, .ahead = 150}},
       {{.batch = 1, .sequence = 220, .heads = 2, .kv_heads = 1, .head_size = 128},
-       {.query = 5, .key = 11, .size = 200, .causal = true},
-       {.query = 110, .key = 110, .size = 110}},
+       {.query = 5, .key = 11, .size = 200},
+       {.query = 110, .key = 110, .size = 110, .ahead = 70}},
       {{.batch = 2, .sequence = 37, .heads = 2, .kv_heads = 1, .head_size = 5},
-       {.size = 37, .causal = true},
-       {.query = 0, .key = 4, .size = 33}},
+       {.size = 37},
+       {.query = 0, .key = 4, .size = 33, .ahead = 33}},
       {{.batch = 1, .sequence = 9, .heads = 1, .kv_heads = 1, .head_size = 300},
-       {.size = 9, .causal = true},
-       {.query = 4, .key = 1, .size = 5}}};
+       {.size = 9},
+       {.query = 4, .key = 1, .size = 5, .ahead = 6}}};
   return cases;
 }
 
