@@ -114,6 +114,16 @@ void ReadLink(StrictObject& parent, const std::string& key, Quantity& bandwidth,
   }
 }
 
+void ReadReliability(StrictObject& parent, Reliability& reliability) {
+  const nlohmann::json* json = parent.Find("reliability");
+  if (json == nullptr) return;
+  StrictObject object(*json, parent.Where("reliability"));
+  object.Number("gpu_mtbf_hours", reliability.gpu_mtbf_hours, 1, 1e9);
+  object.Number("restart_s", reliability.restart_s, 0, 1e6);
+  object.Number("checkpoint_bytes_per_s", reliability.checkpoint_bytes_per_s, 1e3, 1e15);
+  object.Finish();
+}
+
 Cluster ClusterFromFile(const std::string& path) {
   const nlohmann::json json = ReadJsonFile(path);
   StrictObject object(json, path + ": $");
@@ -129,6 +139,8 @@ Cluster ClusterFromFile(const std::string& path) {
   if (profile == nullptr) object.Refuse("kind", "one of " + Joined(KindNames()));
   Cluster cluster = GpuCluster(name, nodes, gpus_per_node, *profile);
   object.Number("price_per_gpu_hour", cluster.price_per_gpu_hour, 0, 1e6);
+  object.Number("power_per_gpu_w", cluster.power_per_gpu_w, 0, 1e6);
+  ReadReliability(object, cluster.reliability);
   HardwareProfile& hardware = cluster.profile;
   ReadLink(object, "link", hardware.link_bandwidth, hardware.link_latency_s, path);
   ReadLink(object, "network", hardware.network_bandwidth, hardware.network_latency_s, path);
@@ -237,6 +249,10 @@ std::vector<ClusterListing> ListClusters() {
 Executor ExecutorOf(const Mode& mode, const Cluster& cluster) {
   const DeviceKind kind = cluster.device == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
   return {.kind = kind, .threads = mode.threads};
+}
+
+double PowerPerGpu(const Cluster& cluster) {
+  return cluster.power_per_gpu_w > 0 ? cluster.power_per_gpu_w : cluster.profile.power_w.value;
 }
 
 Mode ModeOf(const RunConfig& run, const Cluster& cluster) {

@@ -12,6 +12,17 @@
 
 namespace trimtab {
 
+/// How often machines fail, and what a run that saves its state loses by it.
+struct Reliability {
+  /// Hours between failures that interrupt a run, of one GPU and its share of a machine and
+  /// network: 419 of them in 54 days of 16,384 H100 (Llama 3, arXiv:2407.21783, section 3.3.4).
+  double gpu_mtbf_hours = 50'000;
+  /// To notice, to replace the machine and to load the state again (MegaScale, arXiv:2402.15627).
+  double restart_s = 900;
+  /// That one machine writes of a checkpoint: what two usual solid-state drives take. Modelled.
+  double checkpoint_bytes_per_s = 2e9;
+};
+
 struct Cluster {
   std::string name;
   std::string device;  // cpu | cuda
@@ -21,6 +32,8 @@ struct Cluster {
   int64_t cores = 1;              // of one node; 0 = unknown
   int64_t memory_bytes = 0;       // of the machine on cpu, of one GPU on cuda
   double price_per_gpu_hour = 0;  // 0 = unknown
+  double power_per_gpu_w = 0;     // with its share of what is around it; 0 = the profile's of a GPU
+  Reliability reliability;
   HardwareProfile profile;
   SoftwareStack stack;      // what predictions assume to run there; our own engine
   bool calibrated = false;  // the profile holds measurements of this machine
@@ -32,6 +45,8 @@ struct Cluster {
 ///                `profile_path`, or the generic cpu one when that is empty
 ///   "8xh200"     8 GPUs of one node; "16x8xh100": 16 nodes of 8
 ///   FILE.json    strict JSON: {"name", "kind", "nodes", "gpus_per_node", "price_per_gpu_hour",
+///                "power_per_gpu_w", "reliability": {"gpu_mtbf_hours", "restart_s",
+///                "checkpoint_bytes_per_s"},
 ///                "link": {"bandwidth", "latency_s"}, "network": {"bandwidth", "latency_s"}}
 /// `profile_path` replaces the profile of any of them. Throws UsageError or InputError.
 Cluster LoadCluster(const std::string& name_or_path, const std::string& profile_path = "");
@@ -50,6 +65,9 @@ struct ClusterListing {
   std::string description;
 };
 std::vector<ClusterListing> ListClusters();
+
+/// Watts of one GPU under load, from the cluster or else its profile; 0 = unknown.
+double PowerPerGpu(const Cluster& cluster);
 
 /// How the ranks of `run` share a machine of `cluster`: on cpu all ranks with
 /// threads_per_rank threads (0 = cores / ranks, at least 1), on cuda {1, 1}.

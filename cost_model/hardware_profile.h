@@ -143,6 +143,7 @@ struct HardwareProfile {
   std::string device;                // cpu | cuda
   int64_t multiprocessors = 0;       // of a GPU, over which products are cut into tiles; 0 = none
   int64_t link_domain = 0;           // GPUs that the link joins, over nodes; 0 = those of a node
+  bool link_reduces = false;         // its switches add up what all-reduces send (NVLink SHARP)
   /// FLOP/s of a GPU or of a cpu core, dense, by what is multiplied: "fp32", "tf32", "bf16",
   /// "fp16", "fp8". A precision without a rate cannot be priced.
   std::map<std::string, Quantity> peak_flops;
@@ -162,6 +163,7 @@ struct HardwareProfile {
   Quantity network_latency_s;      // of one message between nodes
   Quantity network_bandwidth;      // bytes/s per rank and direction between nodes
   Quantity network_efficiency{1};  // share of it that collectives reach
+  Quantity power_w{0};             // of one GPU at full load, its board's limit; 0 = unknown
   std::vector<ModeTables> modes;   // empty: the roofline above is all there is
   std::string measured_on;         // processor and date of the measurement; may be empty
 

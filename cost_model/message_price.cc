@@ -4,10 +4,21 @@
 #include <cmath>
 
 namespace trimtab {
+namespace {
+
+// Of a ring's bandwidth, and seconds that a switch takes however few the bytes are: what NCCL
+// itself chooses among its algorithms by (src/graph/tuning.cc).
+constexpr double kTreeBandwidth = 0.92;
+constexpr double kSwitchBandwidth = 0.85;
+constexpr double kSwitchLatency = 25e-6;
+
+}  // namespace
 
 MessagePrice::MessagePrice(const HardwareProfile& profile, int64_t ranks_per_node,
                            const SoftwareStack& stack, const MoeConfig& moe)
     : domain_ranks_(std::max<int64_t>({ranks_per_node, profile.link_domain, 1})),
+      trees_(profile.device == "cuda"),
+      switch_reduces_(profile.link_reduces && stack.switch_reduction),
       link_latency_s_(profile.link_latency_s.value),
       link_bandwidth_(profile.link_bandwidth.value * profile.link_efficiency.value),
       network_latency_s_(profile.network_latency_s.value),
@@ -27,7 +38,7 @@ double MessagePrice::Seconds(const CommRecord& message, int64_t stride) const {
   const double steps = std::ceil(std::log2(spread.ranks));
   switch (message.kind) {
     case CollectiveKind::kAllReduce:
-      return 2 * (RingShare(message, spread) + TurnLatency(spread));
+      return AllReduce(message, spread);
     case CollectiveKind::kReduceScatter:
     case CollectiveKind::kAllGather:
       return RingShare(message, spread) + TurnLatency(spread);
@@ -48,12 +59,32 @@ double MessagePrice::Seconds(const CommRecord& message, int64_t stride) const {
   return 0;
 }
 
-double MessagePrice::RingShare(const CommRecord& message, const Spread& spread) const {
+double MessagePrice::BusBandwidth(const Spread& spread) const {
   // A group's rings leave a domain through the ports of all its members there.
-  const double bandwidth = spread.domains == 1
-                               ? link_bandwidth_
-                               : std::min(link_bandwidth_, network_bandwidth_ * spread.members);
-  return static_cast<double>(message.bytes) / bandwidth * (spread.ranks - 1) / spread.ranks;
+  return spread.domains == 1 ? link_bandwidth_
+                             : std::min(link_bandwidth_, network_bandwidth_ * spread.members);
+}
+
+double MessagePrice::RingShare(const CommRecord& message, const Spread& spread) const {
+  return static_cast<double>(message.bytes) / BusBandwidth(spread) * (spread.ranks - 1) /
+         spread.ranks;
+}
+
+double MessagePrice::AllReduce(const CommRecord& message, const Spread& spread) const {
+  const auto bytes = static_cast<double>(message.bytes);
+  double seconds = 2 * (RingShare(message, spread) + TurnLatency(spread));
+  if (trees_ && spread.domains > 1) {
+    // Everything goes up to the root and down again, in pieces that follow one another.
+    const double moved_s = bytes / (kTreeBandwidth * BusBandwidth(spread));
+    seconds = std::min(seconds, 2 * (moved_s + ClimbLatency(spread)));
+  }
+  if (switch_reduces_ && spread.domains == 1 && spread.ranks > 1) {
+    // Each rank asks the switch for the sum of its share, which all ranks send theirs of, and has
+    // it send the sum to all: of each rank's bytes, 1 + 1 / n go each way.
+    const double moved = bytes * (spread.ranks + 1) / spread.ranks;
+    seconds = std::min(seconds, moved / (kSwitchBandwidth * link_bandwidth_) + kSwitchLatency);
+  }
+  return seconds;
 }
 
 double MessagePrice::AllToAll(const CommRecord& message, const Spread& spread) const {
@@ -75,6 +106,11 @@ double MessagePrice::TurnLatency(const Spread& spread) const {
   if (spread.domains == 1) return (spread.ranks - 1) * link_latency_s_;
   return (spread.domains - 1) * network_latency_s_ +
          (spread.ranks - spread.domains) * link_latency_s_;
+}
+
+double MessagePrice::ClimbLatency(const Spread& spread) const {
+  return (spread.members - 1) * link_latency_s_ +
+         std::ceil(std::log2(spread.domains)) * network_latency_s_;
 }
 
 }  // namespace trimtab

@@ -28,12 +28,21 @@ class MessagePrice {
     double domains = 1;
   };
 
+  /// The fastest of the algorithms that the machine has for it: they differ in what they do with
+  /// few bytes, and with many ranks.
+  double AllReduce(const CommRecord& message, const Spread& spread) const;
+  /// bytes/s of a group's ring or tree.
+  double BusBandwidth(const Spread& spread) const;
   double RingShare(const CommRecord& message, const Spread& spread) const;
   double AllToAll(const CommRecord& message, const Spread& spread) const;
   /// Of a turn around a ring, which leaves each domain once.
   double TurnLatency(const Spread& spread) const;
+  /// From the leaves of a tree to its root: along each domain, then from one to the next above.
+  double ClimbLatency(const Spread& spread) const;
 
   int64_t domain_ranks_;
+  bool trees_;
+  bool switch_reduces_;
   double link_latency_s_;
   double link_bandwidth_;
   double network_latency_s_;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "engine/base/units.h"
 
 namespace trimtab {
@@ -48,6 +51,7 @@ void PricingRecorder::EnterAction(int64_t index) {
 
 void PricingRecorder::Close() {
   ClosePiece();
+  WaitForHost();
   double& seconds = action_ < seconds_.actions.size() ? seconds_.actions[action_] : seconds_.end;
   seconds += clock_.now_s() - action_start_s_;
   action_start_s_ = clock_.now_s();
@@ -61,6 +65,8 @@ void PricingRecorder::BeginNextStep() {
 }
 
 void PricingRecorder::ClosePiece() {
+  if (piece_.kind == PieceKind::kLayer) launched_s_ += clock_.now_s() - piece_start_s_;
+  piece_start_s_ = clock_.now_s();
   if (!open_) return;
   TimelineEvent& event = events_[action_][piece_event_];
   event.duration_s = clock_.now_s() - action_start_s_ - event.start_s;
@@ -69,15 +75,38 @@ void PricingRecorder::ClosePiece() {
 
 void PricingRecorder::EnterPiece(const PieceRecord& piece) {
   ClosePiece();
+  if (piece.kind == PieceKind::kLayer) {
+    // A backward pass launches twice as many ops as a forward pass, where it is in one part.
+    const bool whole_backward =
+        piece.pass == PassKind::kBackward && layout_.schedule != Schedule::kZeroBubble;
+    launches_.passes += whole_backward ? 2 : 1;
+  } else {
+    WaitForHost();
+  }
   piece_ = piece;
+  piece_start_s_ = clock_.now_s();
   if (!with_timeline_) return;
   piece_event_ = events_[action_].size();
   AddEvent(Describe(piece), kCompute, {clock_.now_s(), clock_.now_s()});
   open_ = true;
 }
 
+void PricingRecorder::WaitForHost() {
+  const double wait_s = pricer_.HostWait(layout_, launches_, launched_s_);
+  launches_ = {};
+  launched_s_ = 0;
+  if (wait_s <= 0) return;
+  const TimeSpan span = clock_.Compute(wait_s);
+  piece_start_s_ = clock_.now_s();
+  estimate_.breakdown_s.host += span.seconds();
+  if (with_timeline_) AddEvent("wait for the host", kCompute, span);
+}
+
 void PricingRecorder::BeginOp(const OpRecord& op) {
-  const TimeSpan span = clock_.Compute(pricer_.Seconds(op));
+  const bool in_layer = piece_.kind == PieceKind::kLayer;
+  const double op_s = in_layer ? pricer_.SecondsInLayer(op) : pricer_.Seconds(op);
+  const TimeSpan span = clock_.Compute(share_run() * op_s);
+  if (op.kind == OpKind::kGroupedGemm && in_layer) launches_.products += ProductsOf(op);
   Breakdown& parts = estimate_.breakdown_s;
   double& part = piece_.kind == PieceKind::kUpdate ? parts.optimizer : parts.compute;
   (recomputes() ? parts.recompute : part) += span.seconds();
@@ -86,8 +115,27 @@ void PricingRecorder::BeginOp(const OpRecord& op) {
   if (with_timeline_) AddEvent(Describe(op), kCompute, span);
 }
 
+double PricingRecorder::ShareExposed(const CommRecord& message) const {
+  if (!message.asynchronous() || !pricer_.overlaps()) return 0;
+  switch (message.group) {
+    case GroupKind::kData:
+    case GroupKind::kShard:
+    case GroupKind::kReplica:
+    case GroupKind::kExpertData:
+    case GroupKind::kExpertShard:
+    case GroupKind::kExpertReplica:
+      break;
+    default:
+      return 0;
+  }
+  // From stage 2 on gradients, and weights in stage 3, move with each micro batch.
+  const bool once_a_step =
+      layout_.zero <= 1 || (layout_.zero == 2 && message.kind == CollectiveKind::kAllGather);
+  return once_a_step ? pricer_.dp_exposed() : 0;
+}
+
 void PricingRecorder::BeginComm(const CommRecord& message) {
-  const double message_s = pricer_.Seconds(message, StrideOf(message.group, layout_));
+  double message_s = share_run() * pricer_.Seconds(message, StrideOf(message.group, layout_));
   CommTotal& total = estimate_.comm.at(message.kind, message.group);
   ++total.count;
   total.bytes += message.bytes;
@@ -102,6 +150,11 @@ void PricingRecorder::BeginComm(const CommRecord& message) {
     return;
   }
   const double before_s = clock_.now_s();
+  if (const double exposed_s = ShareExposed(message) * message_s; exposed_s > 0) {
+    clock_.Compute(exposed_s);
+    message_s -= exposed_s;
+  }
+  if (message.asynchronous()) under_way_s_[message.id] = message_s;
   const TimeSpan span = clock_.Submit(message, message_s);
   if (with_timeline_) AddEvent(text, stream, span);
   AddWait(message.group, {before_s, clock_.now_s()}, text);
@@ -111,6 +164,10 @@ void PricingRecorder::BeginWait(const CommRecord& message) {
   if (message.group == GroupKind::kPipeline) return;  // as above
   const TimeSpan span = clock_.Wait(message);
   AddWait(message.group, span, with_timeline_ ? Describe(message) : "");
+  // Ops beside a message share the multiprocessors and the memory with it.
+  const double beside_s = std::exchange(under_way_s_[message.id], 0) - span.seconds();
+  const double slowed_s = pricer_.slowdown() * std::max(0.0, beside_s);
+  if (slowed_s > 0) estimate_.breakdown_s.compute += clock_.Compute(slowed_s).seconds();
 }
 
 void PricingRecorder::AddWait(GroupKind group, const TimeSpan& span, const std::string& name) {

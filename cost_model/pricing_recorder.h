@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "cost_model/dry_run.h"
@@ -39,7 +40,13 @@ class PricingRecorder final : public Recorder {
 
  private:
   bool recomputes() const { return piece_.pass == PassKind::kRecompute; }
+  /// Of what runs again, a stack may leave some out.
+  double share_run() const { return recomputes() ? pricer_.recompute() : 1; }
   void ClosePiece();
+  /// Waits until the host has launched the layers passed since it was last waited for.
+  void WaitForHost();
+  /// Of a data-parallel message beside passes, the share that is exposed all the same.
+  double ShareExposed(const CommRecord& message) const;
   /// Seconds waited for a message of `group`.
   void AddWait(GroupKind group, const TimeSpan& span, const std::string& name);
   void AddEvent(const std::string& name, const std::string& stream, const TimeSpan& span);
@@ -52,6 +59,10 @@ class PricingRecorder final : public Recorder {
   StageSeconds seconds_;
   std::vector<std::vector<TimelineEvent>> events_;
   PieceRecord piece_;
+  double piece_start_s_ = 0;
+  Launches launches_;      // of the layers that the host has not been waited for
+  double launched_s_ = 0;  // what they took the device
+  std::unordered_map<int64_t, double> under_way_s_;  // by message, all of it
   size_t action_ = 0;
   double action_start_s_ = 0;
   bool open_ = false;  // the piece at events_[action_][piece_event_] has no end yet

@@ -213,6 +213,7 @@ constexpr QuantityField kQuantities[] = {
     {"link_efficiency", &HardwareProfile::link_efficiency, Need::kOptional},
     {"network_efficiency", &HardwareProfile::network_efficiency, Need::kOptional},
     {"flash_attention_2", &HardwareProfile::flash_attention_2, Need::kOptional},
+    {"power_w", &HardwareProfile::power_w, Need::kOptional},
 };
 
 /// `by_precision` takes what stands under that key, where the curve may have one.
@@ -294,6 +295,7 @@ HardwareProfile HardwareProfileFromJson(const nlohmann::json& json, const std::s
   object.Text("generation", profile.generation);
   object.Integer("multiprocessors", profile.multiprocessors, 0, 1 << 16);
   object.Integer("link_domain", profile.link_domain, 0, 1 << 16);
+  object.Boolean("link_reduces", profile.link_reduces);
   if (const nlohmann::json* aliases = object.Find("aliases")) {
     profile.aliases = StringsFromJson(*aliases, object.Where("aliases"));
   }
@@ -335,7 +337,8 @@ nlohmann::json ToJson(const HardwareProfile& profile) {
                          {"aliases", profile.aliases},
                          {"generation", profile.generation},
                          {"multiprocessors", profile.multiprocessors},
-                         {"link_domain", profile.link_domain}};
+                         {"link_domain", profile.link_domain},
+                         {"link_reduces", profile.link_reduces}};
   json["peak_flops"] = nlohmann::json::object();
   for (const auto& [dtype, rate] : profile.peak_flops) {
     json["peak_flops"][dtype] = ToJson(rate);

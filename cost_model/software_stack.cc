@@ -75,6 +75,7 @@ SoftwareStack SoftwareStackFromJson(const nlohmann::json& json, const std::strin
   object.Boolean("overlap_param_gather", stack.overlap_param_gather);
   object.Boolean("blocking_launches", stack.blocking_launches);
   object.Boolean("tokens_once_per_node", stack.tokens_once_per_node);
+  object.Boolean("switch_reduction", stack.switch_reduction);
   object.Boolean("shards_at_step_end", stack.shards_at_step_end);
   for (const StackNumber& number : StackNumbers()) {
     const nlohmann::json* value = object.Find(number.key);
@@ -101,6 +102,7 @@ nlohmann::json ToJson(const SoftwareStack& stack) {
                          {"overlap_param_gather", stack.overlap_param_gather},
                          {"blocking_launches", stack.blocking_launches},
                          {"tokens_once_per_node", stack.tokens_once_per_node},
+                         {"switch_reduction", stack.switch_reduction},
                          {"shards_at_step_end", stack.shards_at_step_end}};
   // A number that nobody gave has no source, and is our engine's.
   for (const StackNumber& number : StackNumbers()) {

@@ -38,6 +38,7 @@ struct SoftwareStack {
   bool blocking_launches = false;  // the host waits for each op: CUDA_LAUNCH_BLOCKING=1
   bool tokens_once_per_node =
       false;                        // that several experts of a node are for; else a copy for each
+  bool switch_reduction = true;     // all-reduces are left to the link's switches, if these can
   bool shards_at_step_end = false;  // whatever the sharding stage, weights stay whole in a step
 
   Quantity compute{1};           // speed of products, against the profile's

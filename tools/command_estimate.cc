@@ -1,10 +1,12 @@
 #include <unistd.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cost_model/closed_form.h"
 #include "cost_model/dry_run.h"
 #include "cost_model/explain.h"
+#include "cost_model/goodput.h"
 #include "cost_model/numerics.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
@@ -53,6 +55,30 @@ std::string EstimateText(const RunConfig& run, const Cluster& cluster, const Est
   return KeyValueText(rows);
 }
 
+std::string TrainingText(const TrainingCost& cost, const Cluster& cluster) {
+  const Goodput& goodput = cost.goodput;
+  const auto known = [](double value, std::string text, const char* why_not) {
+    return value > 0 ? std::move(text) : std::string(why_not);
+  };
+  return KeyValueText({
+      {"tokens", fmt::format("{:.4g}", cost.tokens)},
+      {"tokens/day", fmt::format("{:.4g}", cost.tokens_per_day())},
+      {"days",
+       fmt::format("{:.4g} ({:.4g} if nothing failed)", cost.days(), cost.days() * goodput.share)},
+      {"GPU hours", fmt::format("{:.4g}", cost.gpu_hours)},
+      {"price", known(cost.price, fmt::format("{:.4g}", cost.price),
+                      "unknown: the cluster has no price_per_gpu_hour")},
+      {"energy", known(cost.energy_j,
+                       fmt::format("{:.4g} kWh, {:.0f} W per GPU", cost.kilowatt_hours(),
+                                   PowerPerGpu(cluster)),
+                       "unknown: the profile has no power_w")},
+      {"goodput", fmt::format("{:.1f} %", 100 * goodput.share)},
+      {"  failures", fmt::format("one in {}", FormatSeconds(goodput.mtbf_s))},
+      {"  checkpoints", fmt::format("every {}, {} each", FormatSeconds(goodput.checkpoint_every_s),
+                                    FormatSeconds(goodput.checkpoint_s))},
+  });
+}
+
 nlohmann::json ExplanationJson(const std::vector<ExplainedPart>& parts) {
   nlohmann::json list = nlohmann::json::array();
   for (const ExplainedPart& part : parts) {
@@ -98,10 +124,12 @@ class EstimateCommand : public Command {
         "closed-form: count operations, in microseconds; dry-run: go through the real step op "
         "by op");
     flags.Text("--stack", stack_,
-               "software that runs there: a name such as nemo or torchtitan, or a file; needs "
-               "--tier closed-form");
+               "software that runs there: a name such as nemo or torchtitan, or a file");
     flags.Switch("--explain", explain_,
                  "list ops and messages with their times and where their prices come from");
+    flags.Count("--tokens", tokens_,
+                "also say what training on so many tokens (300B, 15T) takes: days, GPU hours, "
+                "price, energy, and what failures and checkpoints cost");
     flags.Text("--trace", trace_,
                "write the timeline of every pipeline stage here (chrome://tracing, Perfetto)");
   }
@@ -112,9 +140,6 @@ class EstimateCommand : public Command {
     }
     Cluster cluster = cluster_flags_.Resolve();
     cluster.stack = LoadSoftwareStack(stack_);
-    if (stack_ != SoftwareStack().name && tier_ != "closed-form") {
-      throw UsageError("--stack needs --tier closed-form: a dry run is of our own engine");
-    }
     const RunConfig run = run_flags_.Resolve(cluster);
     const Estimate estimate = Predict(run, cluster);
     if (!cluster.caveat.empty()) LogWarning("{}", cluster.caveat);
@@ -127,10 +152,12 @@ class EstimateCommand : public Command {
       json["precision"] = Name(run.layout.precision);
       json["optimizer_state"] = OptimizerStateName(run.layout);
       json["run"] = ToJson(run);
+      if (tokens_ > 0) json["training"] = ToJson(CostOf(run, cluster, estimate));
       if (explain_) json["explanation"] = ExplanationJson(ExplainStep(run, cluster));
       PrintJson(json);
     } else {
       Print(EstimateText(run, cluster, estimate));
+      if (tokens_ > 0) Print("\n" + TrainingText(CostOf(run, cluster, estimate), cluster));
       if (explain_) {
         Print("\n" + ExplanationText(ExplainStep(run, cluster), UseColor(output, STDOUT_FILENO)));
       }
@@ -153,6 +180,15 @@ class EstimateCommand : public Command {
     return result.estimate;
   }
 
+  TrainingCost CostOf(const RunConfig& run, const Cluster& cluster,
+                      const Estimate& estimate) const {
+    const TrainingCost cost = CostOfTraining(SpeedOf(run, estimate), cluster, tokens_);
+    if (std::isfinite(cost.wall_s)) return cost;
+    throw InfeasibleError(fmt::format(
+        "--tokens: a run whose machines fail every {} and that saves its state in {} never ends",
+        FormatSeconds(cost.goodput.mtbf_s), FormatSeconds(cost.goodput.checkpoint_s)));
+  }
+
   /// Of one rank: the run's own, else the GPU's, else an equal share of the machine.
   static int64_t MemoryLimit(const RunConfig& run, const Cluster& cluster) {
     if (run.memory_per_rank_bytes > 0) return run.memory_per_rank_bytes;
@@ -164,6 +200,7 @@ class EstimateCommand : public Command {
   ClusterFlags cluster_flags_;
   std::string tier_ = "dry-run";
   bool explain_ = false;
+  double tokens_ = 0;  // 0 = not asked
   std::string stack_ = SoftwareStack().name;
   std::string trace_;
 };

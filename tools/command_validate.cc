@@ -19,6 +19,7 @@
 #include "tools/command.h"
 #include "tools/common_flags.h"
 #include "tools/fit_report.h"
+#include "tools/peers.h"
 #include "tools/published_validation.h"
 #include "tools/serving_validation.h"
 #include "tools/table.h"
@@ -116,6 +117,8 @@ class ValidateCommand : public Command {
                "JSON file of measured runs, or a list of published ones or of published serving",
                FlagNeed::kRequired);
     flags.Text("--html", html_, "write a page with published and predicted speeds as a chart here");
+    flags.Text("--peers", peers_,
+               "JSON file of what other tools say of the same published runs: compare with them");
     flags.Switch("--fit", fit_,
                  "fit the constants of profiles and stacks to published runs, and say how they do "
                  "on runs held out");
@@ -131,7 +134,11 @@ class ValidateCommand : public Command {
     if (!fit_ && (worths_ || !out_.empty())) {
       throw UsageError(fmt::format("{} needs --fit", worths_ ? "--worths" : "--out"));
     }
+    if (fit_ && !peers_.empty()) throw UsageError("--peers: --fit compares with nobody");
     const nlohmann::json rows = ReadJsonFile(runs_);
+    if (!peers_.empty() && !rows.is_array()) {
+      throw UsageError("--peers: compares runs that were published, not one's own");
+    }
     if (IsPublishedServing(rows)) return RunServing(rows, output);
     return rows.is_array() ? RunPublished(output) : RunMeasured(output);
   }
@@ -139,6 +146,8 @@ class ValidateCommand : public Command {
  private:
   int RunServing(const nlohmann::json& rows, const OutputOptions& output) const {
     if (!html_.empty()) throw UsageError("--html: there is no page of published serving");
+    if (!peers_.empty())
+      throw UsageError("--peers: the runs are of serving, and these of training");
     if (worths_) throw UsageError("--worths: the runs are of serving, and this is of training");
     if (!out_.empty()) throw UsageError("--out: the runs are of serving, and this is of training");
     const ServingCases taken = TakeServing(ReadPublishedServing(rows, runs_));
@@ -164,6 +173,7 @@ class ValidateCommand : public Command {
   }
 
   int RunPublished(const OutputOptions& output) const {
+    const std::vector<Peer> peers = peers_.empty() ? std::vector<Peer>() : ReadPeers(peers_);
     const PublishedRuns published = ReadPublishedRuns(runs_);
     for (const std::string& field : published.unknown_fields) {
       LogWarning("{}: the field {} is not known, and was not used", runs_, field);
@@ -185,6 +195,7 @@ class ValidateCommand : public Command {
       }
     }
     nlohmann::json json = ValidationJson(runs, taken);
+    if (!peers.empty()) json["peers"] = PeersJson(peers, runs);
     if (!html_.empty()) {
       AtomicFile page(html_);
       page.Append(AccuracyHtml(json));
@@ -194,7 +205,9 @@ class ValidateCommand : public Command {
       json["schema_version"] = 1;
       PrintJson(json);
     } else {
-      Print(ValidationText(runs, taken, UseColor(output, STDOUT_FILENO)));
+      const bool bold = UseColor(output, STDOUT_FILENO);
+      Print(ValidationText(runs, taken, bold));
+      if (!peers.empty()) Print("\n" + PeersText(peers, runs, bold));
     }
     return 0;
   }
@@ -322,6 +335,7 @@ class ValidateCommand : public Command {
 
   std::string runs_;
   std::string html_;
+  std::string peers_;
   bool fit_ = false;
   bool worths_ = false;
   std::string out_;

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "engine/base/error.h"
 #include "engine/base/nearest_name.h"
@@ -24,6 +25,21 @@ bool ParseNumber(const std::string& text, T& value) {
 /// zero stand for something else, which the help explains.
 std::string WithDefault(const std::string& help, const std::string& value) {
   return value.empty() || value == "0" ? help : fmt::format("{} [{}]", help, value);
+}
+
+/// "15T", "300B", "1.5M", "1000": K, M, B and T are 10^3 to 10^12.
+double ParseCount(const std::string& text, const std::string& flag) {
+  constexpr std::string_view kScales = "KMBT";
+  const size_t scale = text.empty() ? kScales.npos : kScales.find(text.back());
+  const bool scaled = scale != kScales.npos;
+  double count = 0;
+  const bool is_number = ParseNumber(text.substr(0, text.size() - (scaled ? 1 : 0)), count);
+  if (scaled) count *= std::pow(1e3, static_cast<double>(scale) + 1);
+  if (!is_number || !(count >= 1) || count > 1e18) {
+    throw UsageError(
+        fmt::format("{}: '{}' is not a count; expected a number, such as 300B or 15T", flag, text));
+  }
+  return count;
 }
 
 }  // namespace
@@ -87,6 +103,12 @@ void FlagSet::Number(const std::string& flag, double& value, double min, double 
   };
   const std::string shown = WithDefault(help, fmt::format("{}", value));
   Remember(flag, app_.add_option_function<std::string>(flag, set, shown)->type_name("X"),
+           FlagNeed::kOptional);
+}
+
+void FlagSet::Count(const std::string& flag, double& value, const std::string& help) {
+  const auto set = [&value, flag](const std::string& text) { value = ParseCount(text, flag); };
+  Remember(flag, app_.add_option_function<std::string>(flag, set, help)->type_name("COUNT"),
            FlagNeed::kOptional);
 }
 

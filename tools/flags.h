@@ -33,6 +33,8 @@ class FlagSet {
                const std::string& help, FlagNeed need = FlagNeed::kOptional);
   void Number(const std::string& flag, double& value, double min, double max,
               const std::string& help);
+  /// "15T", "300B", "1000".
+  void Count(const std::string& flag, double& value, const std::string& help);
   /// "8GiB", "512MiB", plain bytes.
   void Bytes(const std::string& flag, int64_t& value, const std::string& help);
   void Choice(const std::string& flag, std::string& value, const std::vector<std::string>& valid,

@@ -67,6 +67,19 @@ TEST(Cluster, AFileGivesKindSizePriceAndLinks) {
   EXPECT_EQ(cluster.profile.link_bandwidth, BuiltinProfile("h100-sxm").link_bandwidth);
 }
 
+TEST(Cluster, AFileSaysWhatMachinesDrawAndHowOftenTheyFail) {
+  const Cluster silent = LoadCluster("4x8xh100");
+  EXPECT_DOUBLE_EQ(PowerPerGpu(silent), 700);  // of the profile
+  EXPECT_DOUBLE_EQ(silent.reliability.gpu_mtbf_hours, Reliability().gpu_mtbf_hours);
+  const Cluster cluster = LoadCluster(ScratchFile("c.json", R"({
+    "name": "lab", "kind": "h100", "gpus_per_node": 8, "power_per_gpu_w": 1275,
+    "reliability": {"gpu_mtbf_hours": 20000, "checkpoint_bytes_per_s": 1e9}})"));
+  EXPECT_DOUBLE_EQ(PowerPerGpu(cluster), 1275);
+  EXPECT_DOUBLE_EQ(cluster.reliability.gpu_mtbf_hours, 20000);
+  EXPECT_DOUBLE_EQ(cluster.reliability.restart_s, Reliability().restart_s);
+  EXPECT_DOUBLE_EQ(cluster.reliability.checkpoint_bytes_per_s, 1e9);
+}
+
 TEST(Cluster, AFileIsReadStrictly) {
   const auto refuse = [](const std::string& text) {
     EXPECT_THROW(LoadCluster(ScratchFile("bad.json", text)), InputError) << text;
@@ -76,6 +89,8 @@ TEST(Cluster, AFileIsReadStrictly) {
   refuse(R"({"name": "lab", "kind": "h100"})");
   refuse(R"({"name": "lab", "kind": "h100", "gpus_per_node": 0})");
   refuse(R"({"name": "lab", "kind": "h100", "gpus_per_node": 8, "gpu": 1})");
+  refuse(R"({"name": "lab", "kind": "h100", "gpus_per_node": 8, "power_per_gpu_w": -1})");
+  refuse(R"({"name": "lab", "kind": "h100", "gpus_per_node": 8, "reliability": {"mtbf": 1}})");
   refuse(R"({"name": "lab", "kind": "h100", "gpus_per_node": 8, "link": {"bandwidth": -1}})");
 }
 

@@ -1,0 +1,82 @@
+// Both tiers assume the same of another software stack, and its numbers do in each what they say.
+#include <gtest/gtest.h>
+
+#include "cost_model/closed_form.h"
+#include "cost_model/dry_run.h"
+
+namespace trimtab {
+namespace {
+
+RunConfig RunOf(const std::string& model, const std::string& layout) {
+  RunConfig run;
+  run.model = LoadModelConfig(model);
+  run.model.num_layers = 4;
+  run.device = "cuda";
+  run.sequence_length = 2048;
+  run.layout = ParseLayout(layout, 16);
+  run.global_batch = 4 * run.layout.micro_batch * run.layout.dp;
+  return run;
+}
+
+const char* const kLayouts[] = {
+    "tp=2,sp=1,zero=1,precision=bf16,mbs=2",
+    "zero=0,precision=bf16,mbs=2,recompute=full",
+    "tp=4,sp=1,zero=1,precision=bf16,mbs=1,recompute=selective:core_attn",
+    "zero=3,precision=bf16,mbs=2",
+};
+
+TEST(StackTiers, AgreeOnEveryStack) {
+  for (const SoftwareStack& stack : BuiltinStacks()) {
+    Cluster cluster = LoadCluster("2x8xh100");
+    cluster.stack = stack;
+    for (const char* layout : kLayouts) {
+      SCOPED_TRACE(stack.name + " " + layout);
+      const RunConfig run = RunOf("llama2-7b", layout);
+      const Estimate closed = ClosedForm(run, cluster);
+      const Estimate dry = DryRun(run, cluster);
+      // The closed form hides as much of the data-parallel messages as can be hidden at all.
+      EXPECT_LE(closed.step_time_s, 1.001 * dry.step_time_s);
+      EXPECT_GE(closed.step_time_s, 0.97 * dry.step_time_s);
+      EXPECT_NEAR(closed.breakdown_s.host, dry.breakdown_s.host, 0.01 * dry.step_time_s);
+      EXPECT_NEAR(closed.breakdown_s.recompute, dry.breakdown_s.recompute, 0.01 * dry.step_time_s);
+      EXPECT_NEAR(closed.breakdown_s.exposed_tp, dry.breakdown_s.exposed_tp,
+                  0.01 * dry.step_time_s);
+      EXPECT_EQ(closed.memory.peak_total, dry.memory.peak_total);
+      EXPECT_NEAR(dry.breakdown_s.total(), dry.step_time_s, 1e-9 * dry.step_time_s);
+      EXPECT_NEAR(closed.breakdown_s.total(), closed.step_time_s, 1e-9 * closed.step_time_s);
+    }
+  }
+}
+
+TEST(StackTiers, ExpertsWaitForTheHostInBoth) {
+  Cluster cluster = LoadCluster("2x8xh100");
+  cluster.stack = LoadSoftwareStack("nemo");
+  const RunConfig run = RunOf("mixtral-8x7b", "ep=8,zero=1,precision=bf16,mbs=1");
+  const Estimate closed = ClosedForm(run, cluster);
+  const Estimate dry = DryRun(run, cluster);
+  EXPECT_NEAR(closed.step_time_s, dry.step_time_s, 0.03 * dry.step_time_s);
+  EXPECT_NEAR(closed.breakdown_s.host, dry.breakdown_s.host, 0.01 * dry.step_time_s);
+}
+
+TEST(StackTiers, EachNumberSlowsTheStepDown) {
+  const RunConfig run = RunOf("llama2-7b", "tp=2,sp=1,zero=1,precision=bf16,mbs=2,recompute=full");
+  Cluster cluster = LoadCluster("2x8xh100");
+  const auto step_s = [&] { return DryRun(run, cluster).step_time_s; };
+  const double ours_s = step_s();
+  const auto slower = [&](Quantity SoftwareStack::*number, double value) {
+    cluster.stack = {};
+    (cluster.stack.*number).value = value;
+    return step_s() - ours_s;
+  };
+  EXPECT_GT(slower(&SoftwareStack::compute, 0.9), 0);
+  EXPECT_GT(slower(&SoftwareStack::memory_traffic, 2), 0);
+  EXPECT_GT(slower(&SoftwareStack::host_layer_s, 5e-3), 0);
+  EXPECT_GT(slower(&SoftwareStack::dp_exposed, 0.5), 0);
+  EXPECT_GT(slower(&SoftwareStack::slowdown, 0.2), 0);
+  EXPECT_LT(slower(&SoftwareStack::recompute, 0.5), 0);
+  EXPECT_LT(slower(&SoftwareStack::tp_exposed, 0.5), 0);
+  EXPECT_NEAR(slower(&SoftwareStack::step_s, 0.1), 0.1, 1e-9);
+}
+
+}  // namespace
+}  // namespace trimtab

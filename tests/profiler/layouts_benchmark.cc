@@ -1,0 +1,173 @@
+// How right predictions are about this machine: legal layouts of three small models on up to four
+// ranks, each measured in rounds of an order of its own and taken to the speed that the profile is
+// of, beside the closed form. A round is over before the machine's speed has wandered far, and the
+// probe around each block of steps says how far it did.
+//
+//   bazel run //tests/profiler:layouts_benchmark -- [profile.json] [every] [rounds]
+//
+// Without a profile (or with "-") the machine is calibrated first, which takes a minute and a half.
+// `every`: one layout in so many; `rounds`: visits of each.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cost_model/closed_form.h"
+#include "engine/config/rules.h"
+#include "profiler/calibrate.h"
+#include "profiler/measure.h"
+#include "profiler/stats.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int64_t kSequence = 128;
+constexpr int64_t kGlobalBatch = 8;
+constexpr int64_t kMostRanks = 4;
+constexpr size_t kTop = 3;
+
+ModelConfig SmallModel(const std::string& preset) {
+  ModelConfig model = LoadModelConfig(preset);
+  model.vocab_size = 1024;
+  model.hidden_size = 128;
+  model.num_layers = 4;
+  model.num_heads = 4;
+  model.num_kv_heads = std::min<int64_t>(model.num_kv_heads, 4);
+  model.ffn_hidden_size = 384;
+  model.max_sequence_length = kSequence;
+  if (model.moe.used()) {
+    model.moe.num_experts = 4;
+    model.moe.router_topk = 2;
+    model.moe.ffn_hidden_size = 192;
+  }
+  return model;
+}
+
+std::vector<RunConfig> EveryLayout(const ModelConfig& model) {
+  std::vector<RunConfig> runs;
+  for (const char* ranks :
+       {"tp=1",      "tp=2",      "tp=2,sp=1",      "tp=4",      "tp=4,sp=1",
+        "dp=2",      "dp=4",      "pp=2",           "pp=4",      "pp=2,schedule=gpipe",
+        "pp=2,vp=2", "tp=2,dp=2", "tp=2,sp=1,dp=2", "tp=2,pp=2", "tp=2,sp=1,pp=2",
+        "dp=2,pp=2", "cp=2",      "cp=2,dp=2",      "cp=2,tp=2", "dp=2,ep=2",
+        "dp=4,ep=2", "dp=4,ep=4"}) {
+    for (const char* zero : {"zero=0", "zero=1", "zero=2", "zero=3"}) {
+      for (const char* batch : {"mbs=1", "mbs=2", "mbs=4", "mbs=8"}) {
+        for (const char* again :
+             {"recompute=none", "recompute=full", "recompute=selective:core_attn"}) {
+          RunConfig run;
+          run.model = model;
+          run.sequence_length = kSequence;
+          run.global_batch = kGlobalBatch;
+          run.layout = ParseLayout(fmt::format("{},{},{},{}", ranks, zero, batch, again), 0);
+          if (run.layout.vp > 1) run.layout.schedule = Schedule::kInterleaved1F1B;
+          if (run.layout.world_size() > kMostRanks || FirstBrokenRule(run) != nullptr) continue;
+          runs.push_back(WithLength(run));
+        }
+      }
+    }
+  }
+  return runs;
+}
+
+/// A layout of a model, as predicted and as measured.
+struct Contestant {
+  RunConfig run;
+  double predicted_s = 0;
+  std::vector<double> measured_s;  // at the speed of the profile, by round
+
+  double measured() const { return Median(measured_s); }
+  double error() const { return std::abs(predicted_s / measured() - 1); }
+};
+
+/// Seconds of a probe round at the speed that the profile is of, in the mode of `run`; 0 = it does
+/// not say.
+double ReferenceProbe(const HardwareProfile& profile, const Mode& mode) {
+  for (const ModeTables& tables : profile.modes) {
+    if (tables.mode == mode) return tables.probe_s;
+  }
+  return 0;
+}
+
+void Visit(const Cluster& cluster, Contestant& contestant) {
+  const MeasureOptions options = {
+      .warmup = 1, .steps = 4, .max_steps = 12, .max_seconds = 0.4, .breakdown_visit = 0};
+  const Measurement measured = Measure(contestant.run, options);
+  const double reference_s = ReferenceProbe(cluster.profile, ModeOf(contestant.run, cluster));
+  std::vector<double> corrected;
+  for (const StepBlock& block : measured.blocks) {
+    const double slower = reference_s > 0 ? block.probe_s / reference_s : 1;
+    corrected.push_back(block.step_s / slower);
+  }
+  contestant.measured_s.push_back(Median(corrected));
+}
+
+void Report(const std::string& model, std::vector<Contestant>& contestants) {
+  std::vector<double> errors;
+  for (const Contestant& each : contestants) errors.push_back(each.error());
+  std::sort(errors.begin(), errors.end());
+  const auto best = std::min_element(
+      contestants.begin(), contestants.end(),
+      [](const Contestant& a, const Contestant& b) { return a.measured() < b.measured(); });
+  const auto place =
+      std::count_if(contestants.begin(), contestants.end(),
+                    [&](const Contestant& each) { return each.predicted_s < best->predicted_s; });
+  const auto chosen = std::min_element(
+      contestants.begin(), contestants.end(),
+      [](const Contestant& a, const Contestant& b) { return a.predicted_s < b.predicted_s; });
+  fmt::print(
+      "{}: {} layouts, error median {:.1f} %, p90 {:.1f} %; the fastest measured ({}) is predicted "
+      "in place {}{}; the one predicted fastest is {:.1f} % slower\n",
+      model, contestants.size(), 100 * errors[errors.size() / 2],
+      100 * errors[errors.size() * 9 / 10], ToString(best->run.layout), place + 1,
+      static_cast<size_t>(place) < kTop ? "" : ", not among the first three",
+      100 * (chosen->measured() / best->measured() - 1));
+  std::map<Mode, std::vector<double>> by_mode;
+  for (const Contestant& each : contestants) {
+    const int ranks = static_cast<int>(each.run.layout.world_size());
+    by_mode[{ranks, 1}].push_back(each.predicted_s / each.measured());
+  }
+  for (const auto& [mode, ratios] : by_mode) {
+    fmt::print("  {} ranks: predicted / measured, median {:.3f} over {}\n", mode.ranks,
+               Median(ratios), ratios.size());
+  }
+}
+
+int Main(int count, char** arguments) {
+  const std::string file = count > 1 ? arguments[1] : "-";
+  const size_t every = count > 2 ? std::strtoul(arguments[2], nullptr, 10) : 1;
+  const int rounds = count > 3 ? std::atoi(arguments[3]) : 2;
+  CalibrateOptions quick;
+  quick.quick = true;
+  const Cluster cluster = file == "-" ? LocalMachine(Calibrate(quick)) : LoadCluster("local", file);
+  std::mt19937 random(1);
+  std::vector<double> all;
+  for (const char* preset : {"gpt2-124m", "llama2-7b", "mixtral-8x7b"}) {
+    std::vector<Contestant> contestants;
+    const std::vector<RunConfig> runs = EveryLayout(SmallModel(preset));
+    for (size_t i = 0; i < runs.size(); i += every) {
+      contestants.push_back({runs[i], ClosedForm(runs[i], cluster).step_time_s, {}});
+    }
+    std::vector<size_t> order(contestants.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    for (int round = 0; round < rounds; ++round) {
+      std::shuffle(order.begin(), order.end(), random);
+      for (const size_t i : order) Visit(cluster, contestants[i]);
+    }
+    Report(preset, contestants);
+    for (const Contestant& each : contestants) all.push_back(each.error());
+  }
+  fmt::print("all: {} layouts, error median {:.1f} %\n", all.size(), 100 * Median(all));
+  return 0;
+}
+
+}  // namespace
+}  // namespace trimtab
+
+int main(int count, char** arguments) { return trimtab::Main(count, arguments); }
