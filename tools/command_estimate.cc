@@ -11,6 +11,7 @@
 #include "engine/base/units.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
+#include "tools/serving_problem.h"
 #include "tools/table.h"
 
 namespace trimtab {
@@ -91,6 +92,7 @@ class EstimateCommand : public Command {
   }
 
   void Declare(FlagSet& flags) override {
+    DeclareFor(flags, for_);
     run_flags_.Declare(flags);
     cluster_flags_.Declare(flags);
     flags.Choice(
@@ -160,6 +162,7 @@ class EstimateCommand : public Command {
     return cluster.memory_bytes;
   }
 
+  std::string for_ = "training";
   RunFlags run_flags_;
   ClusterFlags cluster_flags_;
   std::string tier_ = "dry-run";
