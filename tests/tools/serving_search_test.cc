@@ -96,9 +96,10 @@ TEST(ServingSearch, ProvesOnThisMachine) {
   EXPECT_TRUE(report["recommended"]["proved"]);
   EXPECT_EQ(report["recommended"]["visits"], 2);
   EXPECT_EQ(report["recommended"]["measured"]["failed"], 0);
-  const Outcome served = Shell("tools/trimtab bench -q --json --random-weights --workload 8/8 "
-                               "--requests 4 --concurrency 2 --config " +
-                               folder + "/report.json");
+  const Outcome served = Shell(
+      "tools/trimtab bench -q --json --random-weights --workload 8/8 "
+      "--requests 4 --concurrency 2 --config " +
+      folder + "/report.json");
   EXPECT_EQ(served.status, 0) << served.output;
 }
 

@@ -41,9 +41,9 @@ TEST(Requirement, TheWorstOneCounts) {
 }
 
 TEST(Requirement, RefusesWhatItDoesNotUnderstand) {
-  for (const char* bad : {"ttft", "ttft<5ms", "ttft.p98<5ms", "ttft.p99<5", "ttft.p99<-5ms",
-                          "ttft.p99>5ms", "throughput<5", "throughput>5ms", "x.p99<5ms",
-                          "ttft.p99<5ms,", "ttft.p99<nanms"}) {
+  for (const char* bad :
+       {"ttft", "ttft<5ms", "ttft.p98<5ms", "ttft.p99<5", "ttft.p99<-5ms", "ttft.p99>5ms",
+        "throughput<5", "throughput>5ms", "x.p99<5ms", "ttft.p99<5ms,", "ttft.p99<nanms"}) {
     EXPECT_THROW(ParseRequirements(bad), UsageError) << bad;
   }
 }

@@ -122,9 +122,8 @@ TEST(ServingPrediction, MoreRateIsNeverFaster) {
 }
 
 TEST(ServingSearch, SaysWhatComesClosest) {
-  ServingProblem problem =
-      ProblemOn("1xh100", "llama3-8b",
-                {.requests = DrawRequests("500/20", 30, 0, 1), .concurrency = 8});
+  ServingProblem problem = ProblemOn(
+      "1xh100", "llama3-8b", {.requests = DrawRequests("500/20", 30, 0, 1), .concurrency = 8});
   problem.requirements = ParseRequirements("tpot.mean<1ms,ttft.p99<100s");
   const ServingSearchResult result = SearchServing(problem, 1);
   EXPECT_FALSE(result.best().meets());

@@ -45,8 +45,8 @@ ServingConfig ConfigOf(const ModelConfig& model) {
 double ReferenceSeconds(LoadTarget& target) {
   double least = 1e30;
   for (int i = 0; i < 5; ++i) {
-    const LoadOutcome outcome = target.Run({.prompt_tokens = 16, .output_tokens = 8},
-                                           std::vector<int32_t>(16, 1));
+    const LoadOutcome outcome =
+        target.Run({.prompt_tokens = 16, .output_tokens = 8}, std::vector<int32_t>(16, 1));
     least = std::min(least, outcome.arrivals_s.back() - outcome.sent_s);
   }
   return least;
@@ -72,10 +72,10 @@ void RunRound(const ModelConfig& model, Errors& errors) {
                               .concurrency = each.concurrency};
     const LoadReport predicted = predictor.Predict(config, 1, load).report;
     const double before = ReferenceSeconds(*target);
-    const LoadReport real = MakeLoadReport(
-        PutLoad(*target, load.requests,
-                {.concurrency = load.concurrency, .vocab_size = model.vocab_size}),
-        {});
+    const LoadReport real =
+        MakeLoadReport(PutLoad(*target, load.requests,
+                               {.concurrency = load.concurrency, .vocab_size = model.vocab_size}),
+                       {});
     const double slower = (before + ReferenceSeconds(*target)) / (2 * reference);
     if (each.concurrency == 16) rate = predicted.requests_per_s();
     const auto error = [](double guess, double value) { return guess / value - 1; };
@@ -84,10 +84,11 @@ void RunRound(const ModelConfig& model, Errors& errors) {
     const double tokens = error(predicted.output_tokens_per_s() / (open > 0 ? 1 : slower),
                                 real.output_tokens_per_s());
     const double ttft = error(predicted.ttft.p99 * slower, real.ttft.p99);
-    fmt::print("{:<16} TPOT {:7.2f} ms, predicted {:+6.1f} %   {:8.1f} tokens/s, {:+6.1f} %   "
-               "TTFT p99 {:8.1f} ms, {:+6.1f} %   machine {:.2f}\n",
-               each.name, real.tpot.mean, 100 * tpot, real.output_tokens_per_s(), 100 * tokens,
-               real.ttft.p99, 100 * ttft, slower);
+    fmt::print(
+        "{:<16} TPOT {:7.2f} ms, predicted {:+6.1f} %   {:8.1f} tokens/s, {:+6.1f} %   "
+        "TTFT p99 {:8.1f} ms, {:+6.1f} %   machine {:.2f}\n",
+        each.name, real.tpot.mean, 100 * tpot, real.output_tokens_per_s(), 100 * tokens,
+        real.ttft.p99, 100 * ttft, slower);
     errors.tpot.push_back(std::abs(tpot));
     errors.rate.push_back(std::abs(tokens));
     errors.ttft.push_back(std::abs(ttft));
@@ -115,10 +116,16 @@ int main(int argc, char** argv) {
   // How fast the simulator itself is.
   const ServingConfig config = ConfigOf(model);
   ServiceLoad load = {.requests = DrawRequests("200/200", 5000, 0, 1), .concurrency = 16};
-  const ServingPredictor predictor(
-      model, ServingLayoutOf(config),
-      {.weight_bytes = 4, .kv_bytes = 4, .weight_rate = 1e10, .low_rate = 1e10, .kv_rate = 1e10,
-       .other_rate = 1e10, .rate_16 = 5e10, .rate_low = 5e10, .attention_flops = 1e10});
+  const ServingPredictor predictor(model, ServingLayoutOf(config),
+                                   {.weight_bytes = 4,
+                                    .kv_bytes = 4,
+                                    .weight_rate = 1e10,
+                                    .low_rate = 1e10,
+                                    .kv_rate = 1e10,
+                                    .other_rate = 1e10,
+                                    .rate_16 = 5e10,
+                                    .rate_low = 5e10,
+                                    .attention_flops = 1e10});
   const auto start = std::chrono::steady_clock::now();
   const LoadReport report = predictor.Predict(config, 1, load).report;
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
