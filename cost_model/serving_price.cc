@@ -36,32 +36,48 @@ bool HasFp4(const HardwareProfile& profile) { return profile.generation.starts_w
 
 }  // namespace
 
+ServingBreakdown& ServingBreakdown::operator+=(const ServingBreakdown& other) {
+  dense_s += other.dense_s;
+  experts_s += other.experts_s;
+  head_s += other.head_s;
+  attention_s += other.attention_s;
+  messages_s += other.messages_s;
+  other_s += other.other_s;
+  gaps_s += other.gaps_s;
+  prompt_floor_s += other.prompt_floor_s;
+  host_s += other.host_s;
+  return *this;
+}
+
 double VisibleMemory(const HardwareProfile& profile) {
   constexpr double kGib = 1.073741824;
   constexpr double kShown = 0.99;
   return profile.memory_bytes.value * kGib * kShown;
 }
 
-ServingPricer::ServingPricer(const HardwareProfile& profile, const ServingGpu& gpu,
-                             const ServingEngine& engine, ServingPrecision weights,
-                             int64_t kv_bytes)
-    : weight_bytes_(BytesPerWeight(weights)), kv_bytes_(static_cast<double>(kv_bytes)) {
+ServingRates ServingRatesOf(const HardwareProfile& profile, const ServingGpu& gpu,
+                            const ServingEngine& engine, ServingPrecision weights,
+                            double kv_bytes) {
+  ServingRates rates = {.weight_bytes = BytesPerWeight(weights), .kv_bytes = kv_bytes};
   const double memory = profile.memory_bandwidth.value;
   const auto rate = [memory](double share) { return memory * std::min(share, kMostBandwidth); };
   const double peak16 = PeakOf(profile, "bf16");
   const double peak8 = PeakOf(profile, "fp8");
   if (peak16 <= 0) throw UsageError(fmt::format("profile {}: no bf16 rate", profile.name));
 
-  kv_rate_ = rate(gpu.kv_bandwidth.value);
-  other_rate_ = rate(gpu.other_bandwidth.value);
+  rates.kv_rate = rate(gpu.kv_bandwidth.value);
+  rates.other_rate = rate(gpu.other_bandwidth.value);
   double peak = peak16;
   double compute = gpu.compute_16.value;
   double widened = 1;
-  if (weights == ServingPrecision::kFp8 && peak8 > 0) {
+  if (weights == ServingPrecision::k32Bit) {
+    peak = PeakOf(profile, "fp32");
+    if (peak <= 0) throw UsageError(fmt::format("profile {}: no fp32 rate", profile.name));
+  } else if (weights == ServingPrecision::kFp8 && peak8 > 0 && !engine.widens_weights) {
     peak = peak8;
     compute = gpu.compute_8.value;
   } else if (weights == ServingPrecision::kNvFp4 && HasFp4(profile)) {
-    multiplies_fp4_ = true;
+    rates.multiplies_fp4 = true;
     peak = kFp4Speed * peak8;
     compute = gpu.compute_4.value;
   } else if (weights == ServingPrecision::kMxFp4 && HasFp4(profile)) {
@@ -70,40 +86,42 @@ ServingPricer::ServingPricer(const HardwareProfile& profile, const ServingGpu& g
   } else if (weights != ServingPrecision::k16Bit) {
     widened = gpu.weight_only.value;  // to 16 bits, then multiplied
   }
-  weight_rate_ = rate(gpu.weight_bandwidth.value * engine.bandwidth.value);
-  low_rate_ = weight_rate_ * widened;
+  rates.weight_rate = rate(gpu.weight_bandwidth.value * engine.bandwidth.value);
+  rates.low_rate = rates.weight_rate * widened;
   const double speed = engine.compute.value;
-  rate_16_ = peak16 * std::min(gpu.compute_16.value * speed, kMostCompute);
-  rate_low_ = peak * std::min(compute * speed, kMostCompute) * widened;
-  expert_rate_ = rate(gpu.expert_bandwidth.value * engine.expert_bandwidth.value) * widened;
-  expert_flops_ =
+  rates.rate_16 = peak16 * std::min(gpu.compute_16.value * speed, kMostCompute);
+  rates.rate_low = peak * std::min(compute * speed, kMostCompute) * widened;
+  rates.expert_rate = rate(gpu.expert_bandwidth.value * engine.expert_bandwidth.value) * widened;
+  rates.expert_flops =
       peak * std::min(gpu.expert_compute.value * engine.expert_compute.value, kMostCompute);
-  attention_flops_ = peak16 * gpu.attention.value;
-  link_rate_ = profile.link_bandwidth.value * std::min(gpu.link.value * engine.link.value, 1.0);
-  message_s_ = gpu.message_s.value;
-  gap_s_ = engine.gap_s.value;
-  expert_layer_s_ = engine.expert_layer_s.value * gpu.expert_overhead.value;
-  quantise_s_ = engine.quantise_s.value;
-  host_s_ = engine.host_s.value;
-  sequence_s_ = engine.sequence_s.value;
-  prompt_layer_s_ = engine.prompt_layer_s.value;
+  rates.attention_flops = peak16 * gpu.attention.value;
+  rates.link_rate =
+      profile.link_bandwidth.value * std::min(gpu.link.value * engine.link.value, 1.0);
+  rates.message_s = gpu.message_s.value;
+  rates.gap_s = engine.gap_s.value;
+  rates.expert_layer_s = engine.expert_layer_s.value * gpu.expert_overhead.value;
+  rates.quantise_s = engine.quantise_s.value;
+  rates.host_s = engine.host_s.value;
+  rates.sequence_s = engine.sequence_s.value;
+  rates.prompt_layer_s = engine.prompt_layer_s.value;
+  return rates;
 }
 
 double ServingPricer::Product(const ServingProduct& product) const {
   const double bytes =
-      product.low_precision ? weight_bytes_ : BytesPerWeight(ServingPrecision::k16Bit);
-  const double read = product.low_precision ? low_rate_ : weight_rate_;
-  const double multiply = product.low_precision ? rate_low_ : rate_16_;
+      product.low_precision ? rates_.weight_bytes : BytesPerWeight(ServingPrecision::k16Bit);
+  const double read = product.low_precision ? rates_.low_rate : rates_.weight_rate;
+  const double multiply = product.low_precision ? rates_.rate_low : rates_.rate_16;
   const double seconds = Join(product.weights * bytes / read, product.flops / multiply);
-  return seconds + (product.low_precision && multiplies_fp4_ ? quantise_s_ : 0);
+  return seconds + (product.low_precision && rates_.multiplies_fp4 ? rates_.quantise_s : 0);
 }
 
 double ServingPricer::Experts(const ServingProduct& product, const ServingWork& work) const {
   // Of E experts, those that at least one of T tokens goes to: 1 - (1 - k / E)^T.
   const double touched =
       1 - std::pow(1 - work.routed_share, std::max(1.0, kDistinctTokens * work.all_tokens));
-  return Join(product.weights * weight_bytes_ * touched / expert_rate_,
-              product.flops / expert_flops_);
+  return Join(product.weights * rates_.weight_bytes * touched / rates_.expert_rate,
+              product.flops / rates_.expert_flops);
 }
 
 ServingBreakdown ServingPricer::Price(const ServingWork& work) const {
@@ -121,27 +139,27 @@ ServingBreakdown ServingPricer::Price(const ServingWork& work) const {
         break;
     }
   }
-  parts.experts_s += work.expert_layers * expert_layer_s_;
-  parts.attention_s =
-      work.kv_values * kv_bytes_ / kv_rate_ + work.attention_flops / attention_flops_;
+  parts.experts_s += work.expert_layers * rates_.expert_layer_s;
+  parts.attention_s = work.kv_values * rates_.kv_bytes / rates_.kv_rate +
+                      work.attention_flops / rates_.attention_flops;
   for (const ServingMessage& message : work.messages) {
     if (message.ranks < 2) continue;
     const auto ranks = static_cast<double>(message.ranks);
-    const double latency = message_s_ + kMessageGrowth * std::log2(ranks / 2);
-    const double ring = 2 * (ranks - 1) / ranks * message.bytes / link_rate_;
+    const double latency = rates_.message_s + kMessageGrowth * std::log2(ranks / 2);
+    const double ring = 2 * (ranks - 1) / ranks * message.bytes / rates_.link_rate;
     parts.messages_s += message.count * (latency + ring);
   }
-  parts.other_s = work.other_bytes / other_rate_;
-  parts.gaps_s = work.ops * gap_s_;
+  parts.other_s = work.other_bytes / rates_.other_rate;
+  parts.gaps_s = work.ops * rates_.gap_s;
   if (work.prompt_tokens > 0) {
     const double device = parts.seconds();
-    const double floor = work.layers * prompt_layer_s_;
+    const double floor = work.layers * rates_.prompt_layer_s;
     parts.prompt_floor_s =
         std::pow(std::pow(device, kFloorSharpness) + std::pow(floor, kFloorSharpness),
                  1 / kFloorSharpness) -
         device;
   }
-  parts.host_s = host_s_ + work.sequences * sequence_s_;
+  parts.host_s = rates_.host_s + work.sequences * rates_.sequence_s;
   return parts;
 }
 

@@ -28,14 +28,45 @@ struct ServingBreakdown {
     return dense_s + experts_s + head_s + attention_s + messages_s + other_s + gaps_s +
            prompt_floor_s + host_s;
   }
+  ServingBreakdown& operator+=(const ServingBreakdown& other);
 };
+
+/// What an engine reaches on a machine with weights and cache in one precision: of a GPU's profile,
+/// or measured.
+struct ServingRates {
+  double weight_bytes = 0;  // of a weight, with its share of a scale
+  double kv_bytes = 0;      // of a key or value, likewise
+  bool multiplies_fp4 = false;
+  double weight_rate = 0;  // bytes/s, of weights in 16 bits
+  double low_rate = 0;     // of those in the precision
+  double kv_rate = 0;
+  double other_rate = 0;  // of all other ops, as if activations had 16 bits
+  double expert_rate = 0;
+  double rate_16 = 0;  // FLOP/s
+  double rate_low = 0;
+  double expert_flops = 0;
+  double attention_flops = 0;
+  double link_rate = 0;
+  double message_s = 0;
+  double gap_s = 0;
+  double expert_layer_s = 0;
+  double quantise_s = 0;
+  double host_s = 0;
+  double sequence_s = 0;
+  double prompt_layer_s = 0;
+
+  bool operator==(const ServingRates&) const = default;
+};
+
+/// `kv_bytes` of a key or value. Throws UsageError where the profile has no peak that the products
+/// need.
+ServingRates ServingRatesOf(const HardwareProfile& profile, const ServingGpu& gpu,
+                            const ServingEngine& engine, ServingPrecision weights, double kv_bytes);
 
 /// Prices of one engine, GPU and precision of weights. README.md derives them.
 class ServingPricer {
  public:
-  /// Throws UsageError where the profile has no peak that the products need.
-  ServingPricer(const HardwareProfile& profile, const ServingGpu& gpu, const ServingEngine& engine,
-                ServingPrecision weights, int64_t kv_bytes);
+  explicit ServingPricer(const ServingRates& rates) : rates_(rates) {}
 
   ServingBreakdown Price(const ServingWork& work) const;
 
@@ -43,26 +74,7 @@ class ServingPricer {
   double Product(const ServingProduct& product) const;
   double Experts(const ServingProduct& product, const ServingWork& work) const;
 
-  double weight_bytes_ = 0;
-  double kv_bytes_ = 0;
-  bool multiplies_fp4_ = false;
-  double weight_rate_ = 0;  // bytes/s, of weights in 16 bits
-  double low_rate_ = 0;     // of others
-  double kv_rate_ = 0;
-  double other_rate_ = 0;
-  double expert_rate_ = 0;
-  double rate_16_ = 0;  // FLOP/s
-  double rate_low_ = 0;
-  double expert_flops_ = 0;
-  double attention_flops_ = 0;
-  double link_rate_ = 0;
-  double message_s_ = 0;
-  double gap_s_ = 0;
-  double expert_layer_s_ = 0;
-  double quantise_s_ = 0;
-  double host_s_ = 0;
-  double sequence_s_ = 0;
-  double prompt_layer_s_ = 0;
+  ServingRates rates_;
 };
 
 }  // namespace trimtab

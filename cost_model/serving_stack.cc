@@ -129,6 +129,7 @@ ServingEngine ServingEngineFromJson(const nlohmann::json& json, const std::strin
   object.Integer("tokens_per_step", engine.tokens_per_step, 1, 1 << 24, Need::kRequired);
   object.Integer("max_sequences", engine.max_sequences, 1, 1 << 24, Need::kRequired);
   object.Boolean("reserves_output", engine.reserves_output);
+  object.Boolean("widens_weights", engine.widens_weights);
   object.Boolean("share_of_free", engine.share_of_free);
   ReadNumbers(ServingEngineNumbers(), object, engine);
   object.Finish();

@@ -145,7 +145,7 @@ struct ServingRecorder::State {
   void AddProduct(ServingProduct::Kind kind, const OpRecord& op, double count, double share,
                   ServingWork& work) const {
     const int64_t products = op.kind == OpKind::kGroupedGemm ? op.dims[3] : 1;
-    const bool layer = kind != ServingProduct::Kind::kHead;
+    const bool layer = kind != ServingProduct::Kind::kHead || layout.packs_head;
     const bool low = kind == ServingProduct::Kind::kExperts || !layout.only_experts;
     work.products.push_back(
         {.kind = kind,
@@ -253,22 +253,21 @@ struct ServingRecorder::State {
                                            model.hidden_size * SizeOf(DType::kBf16));
     const auto pp = static_cast<double>(layout.pp);
     footprint.weight_bytes = layers / pp + (layout.pp == 1 ? tables : 1) * table;
-    footprint.kv_bytes_per_token =
-        static_cast<double>(model.num_layers * 2 * model.num_kv_heads / layout.tp *
-                            model.head_size() * layout.kv_bytes) /
-        pp;
+    footprint.kv_bytes_per_token = static_cast<double>(model.num_layers * 2 * model.num_kv_heads /
+                                                       layout.tp * model.head_size()) *
+                                   layout.kv_bytes / pp;
   }
 };
 
 std::string_view Name(ServingPrecision precision) {
-  static constexpr std::array<std::string_view, 5> kNames = {"bf16", "fp8", "nvfp4", "mxfp4",
-                                                             "int4"};
+  static constexpr std::array<std::string_view, 7> kNames = {"bf16", "fp8",  "nvfp4", "mxfp4",
+                                                             "int4", "int8", "fp32"};
   return kNames[static_cast<size_t>(precision)];
 }
 
 double BytesPerWeight(ServingPrecision precision) {
-  static constexpr std::array<double, 5> kBytes = {2, 1, 0.5 + 1.0 / 16, 0.5 + 1.0 / 32,
-                                                   0.5 + 2.0 / 32};
+  static constexpr std::array<double, 7> kBytes = {
+      2, 1, 0.5 + 1.0 / 16, 0.5 + 1.0 / 32, 0.5 + 2.0 / 32, 1, 4};
   return kBytes[static_cast<size_t>(precision)];
 }
 

@@ -10,8 +10,8 @@
 namespace trimtab {
 
 /// What weights are multiplied in, elsewhere too: 16 bits, or so few that scales stand beside them.
-enum class ServingPrecision { k16Bit, kFp8, kNvFp4, kMxFp4, kInt4 };
-/// "bf16", "fp8", "nvfp4", "mxfp4", "int4".
+enum class ServingPrecision { k16Bit, kFp8, kNvFp4, kMxFp4, kInt4, kInt8, k32Bit };
+/// "bf16", "fp8", "nvfp4", "mxfp4", "int4", "int8", "fp32".
 std::string_view Name(ServingPrecision precision);
 /// Bytes of a weight with its share of a scale: nvfp4 has one byte for 16 values, mxfp4 one for 32,
 /// int4 two for 32.
@@ -24,7 +24,8 @@ struct ServingLayout {
   int64_t dp = 1;  // groups of tp ranks that attend to requests of their own and share the experts
   ServingPrecision weights = ServingPrecision::k16Bit;
   bool only_experts = false;  // are in `weights`, all else in 16 bits
-  int64_t kv_bytes = 2;       // of a key or value
+  bool packs_head = false;    // the head is in `weights` too
+  double kv_bytes = 2;        // of a key or value, with its share of a scale
 
   int64_t gpus() const { return tp * pp * dp; }
 };

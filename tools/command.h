@@ -25,7 +25,9 @@ class Command {
 };
 
 std::unique_ptr<Command> MakeSearchCommand();
+std::unique_ptr<Command> MakeSearchServingCommand();
 std::unique_ptr<Command> MakeEstimateCommand();
+std::unique_ptr<Command> MakeEstimateServingCommand();
 std::unique_ptr<Command> MakeValidateCommand();
 std::unique_ptr<Command> MakeProfileCommand();
 std::unique_ptr<Command> MakeCalibrateCommand();

@@ -13,6 +13,7 @@
 #include "engine/base/units.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
+#include "tools/serving_problem.h"
 #include "tools/table.h"
 
 namespace trimtab {
@@ -117,6 +118,7 @@ class EstimateCommand : public Command {
   }
 
   void Declare(FlagSet& flags) override {
+    DeclareFor(flags, for_);
     run_flags_.Declare(flags);
     cluster_flags_.Declare(flags);
     flags.Choice(
@@ -196,6 +198,7 @@ class EstimateCommand : public Command {
     return cluster.memory_bytes;
   }
 
+  std::string for_ = "training";
   RunFlags run_flags_;
   ClusterFlags cluster_flags_;
   std::string tier_ = "dry-run";

@@ -17,6 +17,7 @@
 #include "tools/launcher_flag.h"
 #include "tools/progress.h"
 #include "tools/search_text.h"
+#include "tools/serving_problem.h"
 #include "tools/signals.h"
 #include "tools/space_text.h"
 #include "tools/version.h"
@@ -139,6 +140,7 @@ class SearchCommand : public Command {
 
   void Declare(FlagSet& flags) override {
     flags_ = &flags;
+    DeclareFor(flags, for_);
     Problem& problem = options_.problem;
     flags.Text(
         "--model", model_,
@@ -282,6 +284,7 @@ class SearchCommand : public Command {
   const FlagSet* flags_ = nullptr;
   SearchOptions options_;
   ClusterFlags cluster_flags_;
+  std::string for_ = "training";
   std::string model_;
   std::vector<std::string> precisions_ = {"fp32"};
   std::string objective_ = "throughput";

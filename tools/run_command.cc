@@ -15,10 +15,20 @@
 namespace trimtab {
 namespace {
 
-std::vector<std::unique_ptr<Command>> MakeCommands() {
+/// Whether the words say --for serving: then search and estimate have flags of their own.
+bool IsForServing(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--for=serving") return true;
+    if (word == "--for" && i + 1 < argc) return argv[i + 1] == std::string_view("serving");
+  }
+  return false;
+}
+
+std::vector<std::unique_ptr<Command>> MakeCommands(bool for_serving) {
   std::vector<std::unique_ptr<Command>> commands;
-  commands.push_back(MakeSearchCommand());
-  commands.push_back(MakeEstimateCommand());
+  commands.push_back(for_serving ? MakeSearchServingCommand() : MakeSearchCommand());
+  commands.push_back(for_serving ? MakeEstimateServingCommand() : MakeEstimateCommand());
   commands.push_back(MakeValidateCommand());
   commands.push_back(MakeProfileCommand());
   commands.push_back(MakeCalibrateCommand());
@@ -50,7 +60,9 @@ void DeclareOutputFlags(FlagSet& flags, OutputOptions& output) {
 /// which can name what was meant.
 class CommandTree {
  public:
-  CommandTree() : root_("Finds the fastest way to train a language model on your machines.") {
+  explicit CommandTree(bool for_serving)
+      : commands_(MakeCommands(for_serving)),
+        root_("Finds the fastest way to train a language model on your machines.") {
     root_.name("trimtab");
     root_.allow_extras();
     root_.set_version_flag("--version", std::string("trimtab ") + kVersion);
@@ -127,7 +139,7 @@ class CommandTree {
     throw UsageError(fmt::format("unknown command '{}'{}", word, SuggestName(word, names)));
   }
 
-  std::vector<std::unique_ptr<Command>> commands_ = MakeCommands();
+  std::vector<std::unique_ptr<Command>> commands_;
   OutputOptions output_;
   CLI::App root_;
   std::unique_ptr<FlagSet> root_flags_;
@@ -146,7 +158,7 @@ bool Speaks() {
 }
 
 int RunChecked(int argc, const char* const* argv) {
-  CommandTree tree;
+  CommandTree tree(IsForServing(argc, argv));
   Command* command = nullptr;
   try {
     command = &tree.Resolve(argc, argv);

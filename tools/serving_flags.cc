@@ -7,28 +7,19 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/data/open_tokenizer.h"
+#include "engine/infer/serving_json.h"
 
 namespace trimtab {
 namespace {
 
 constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
 
-/// By the names of --weights, in the order of WeightFormat.
-const std::vector<std::string> kWeightNames = {"fp32", "bf16", "fp16", "fp8", "int8", "int4"};
-
-struct CacheName {
-  const char* name;
-  DType entries;
-};
-constexpr std::array<CacheName, 5> kCaches = {{{"fp32", DType::kF32},
-                                               {"bf16", DType::kBf16},
-                                               {"fp16", DType::kF16},
-                                               {"fp8", DType::kF8E4M3},
-                                               {"int8", DType::kI8}}};
-
 }  // namespace
 
 void ServingFlags::Declare(FlagSet& flags) {
+  flags_ = &flags;
+  flags.Text("--config", config_file_,
+             "report.json of a search for serving, or a configuration as in it: serves as it says");
   flags.Text("--load", load_, "checkpoint folder of 'trimtab train' to serve");
   flags.Text("--load-hf", load_hf_,
              "Hugging Face folder (config.json and safetensors files) to serve, instead of --load");
@@ -42,10 +33,8 @@ void ServingFlags::Declare(FlagSet& flags) {
                 "worker threads of a cpu rank; 0 = this machine's cores, shared out");
   flags.Bytes("--memory-per-rank", config_.memory_per_rank_bytes,
               "refuse to take more memory than this, e.g. 8GiB");
-  flags.Choice("--weights", weights_, kWeightNames, "what to store the weights of products in");
-  std::vector<std::string> caches;
-  for (const CacheName& each : kCaches) caches.emplace_back(each.name);
-  flags.Choice("--cache", cache_, caches, "what to store keys and values in");
+  flags.Choice("--weights", weights_, WeightNames(), "what to store the weights of products in");
+  flags.Choice("--cache", cache_, CacheNames(), "what to store keys and values in");
   flags.Integer("--cache-tokens", cache_tokens_, 0, kMax32,
                 "tokens that the cache holds; 0 = as many as --sequences of the full length have");
   flags.Integer("--block-size", config_.block_size, 1, 4096, "tokens in a block of the cache");
@@ -89,15 +78,35 @@ std::unique_ptr<Tokenizer> ServingFlags::OpenTokenizerOf(const WeightSource& wei
   return tokenizer;
 }
 
+std::optional<ServingConfig> ServingFlags::ConfigOfFile() const {
+  if (config_file_.empty()) return std::nullopt;
+  const std::string other =
+      flags_->FirstGiven({"--layout", "--device", "--threads-per-rank", "--memory-per-rank",
+                          "--weights", "--cache", "--cache-tokens", "--block-size", "--sequences",
+                          "--tokens-per-step", "--max-length", "--lookup", "--no-prefix-cache"});
+  if (!other.empty()) {
+    throw UsageError(fmt::format("{} contradicts --config, which already says it", other));
+  }
+  return LoadServingConfig(config_file_);
+}
+
 ServingConfig ServingFlags::Config(const WeightSource& weights) const {
+  if (std::optional<ServingConfig> config = ConfigOfFile()) {
+    ModelConfig same = config->model;
+    same.name = weights.model().name;
+    if (!(same == weights.model())) {
+      throw InputError(
+          fmt::format("{}: a configuration of {}; the weights are of another model, {}",
+                      config_file_, config->model.name, weights.model().name));
+    }
+    return *std::move(config);
+  }
   ServingConfig config = config_;
   config.model = weights.model();
   config.layout = ParseLayout(layout_, /*world_size=*/0);
   config.device = device_;
-  config.weights = static_cast<WeightFormat>(
-      std::find(kWeightNames.begin(), kWeightNames.end(), weights_) - kWeightNames.begin());
-  const auto is_named = [this](const CacheName& each) { return each.name == cache_; };
-  config.cache = std::find_if(kCaches.begin(), kCaches.end(), is_named)->entries;
+  config.weights = WeightFormatOf(weights_);
+  config.cache = CacheType(cache_);
   config.cache_blocks = CeilDiv(cache_tokens_, config.block_size);
   config.prefix_cache = !no_prefix_cache_;
   config.limits.sequence_length = max_length_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,12 +20,16 @@ class ServingFlags {
 
   /// What the flags ask for. Throws UsageError, InputError, StorageError.
   std::unique_ptr<WeightSource> OpenWeights() const;
+  /// The configuration of --config; empty without.
+  std::optional<ServingConfig> ConfigOfFile() const;
   std::unique_ptr<Tokenizer> OpenTokenizerOf(const WeightSource& weights) const;
   ServingConfig Config(const WeightSource& weights) const;
 
  private:
   std::unique_ptr<Tokenizer> FindTokenizer(const WeightSource& weights) const;
 
+  const FlagSet* flags_ = nullptr;
+  std::string config_file_;
   std::string load_;
   std::string load_hf_;
   std::string tokenizer_;

@@ -71,7 +71,8 @@ ServingRecorder& ServingRecorders::Get(const PublishedServing& row, const Servin
 
 ServingBreakdown PriceCase(const ServingCase& of, const ServingGpu& gpu,
                            const ServingEngine& engine) {
-  const ServingPricer pricer(*of.profile, gpu, engine, of.layout.weights, of.layout.kv_bytes);
+  const ServingPricer pricer(
+      ServingRatesOf(*of.profile, gpu, engine, of.layout.weights, of.layout.kv_bytes));
   ServingBreakdown sum;
   for (const auto& [work, count] : of.work) {
     const ServingBreakdown step = pricer.Price(work);
@@ -99,7 +100,8 @@ bool WaitedForRoom(const ServingCase& of, const ServingGpu& gpu, const ServingEn
   if (row.kind != ServingKind::kServed || row.ttft_s < kLeastWait) return false;
   const double answer = row.tpot_s * row.mean_length * static_cast<double>(row.output_tokens);
   if (row.ttft_s < kLeastShare * (row.ttft_s + answer)) return false;
-  const ServingPricer pricer(*of.profile, gpu, engine, of.layout.weights, of.layout.kv_bytes);
+  const ServingPricer pricer(
+      ServingRatesOf(*of.profile, gpu, engine, of.layout.weights, of.layout.kv_bytes));
   const auto prompts = static_cast<double>(row.concurrency) / static_cast<double>(of.layout.dp);
   return row.ttft_s > much * prompts * pricer.Price(of.prompt).seconds();
 }

@@ -112,8 +112,8 @@ TEST(PlanServing, ThroughputAndWaitsGrowWithConcurrency) {
   ServingRecorder recorder(LoadModelConfig("llama3-8b"), {});
   for (const ServingEngine& engine : BuiltinServingEngines()) {
     const HardwareProfile& profile = *FindBuiltinProfile("h100");
-    const ServingPricer pricer(profile, ServingGpuOf("hopper"), engine, ServingPrecision::k16Bit,
-                               2);
+    const ServingPricer pricer(
+        ServingRatesOf(profile, ServingGpuOf("hopper"), engine, ServingPrecision::k16Bit, 2));
     double last_time = 0;
     double last_rate = 0;
     for (const int64_t sequences : {1, 2, 4, 8, 16, 32, 64}) {
@@ -145,7 +145,8 @@ TEST(PlanServing, Falcon180bInInt4FitsOneH200) {
       layout, recorder.footprint(), VisibleMemory(profile));
   EXPECT_TRUE(plan.fits);
   EXPECT_FALSE(plan.waits_for_room);
-  const ServingPricer pricer(profile, ServingGpuOf("hopper"), engine, layout.weights, 1);
+  const ServingPricer pricer(
+      ServingRatesOf(profile, ServingGpuOf("hopper"), engine, layout.weights, 1));
   double seconds = 0;
   for (const CountedStep& each : plan.steps) {
     seconds += each.count * pricer.Price(recorder.Record(each.step)).seconds();

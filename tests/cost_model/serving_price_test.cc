@@ -37,7 +37,8 @@ struct MadeUp {
   }
   ServingBreakdown Price(const ServingWork& work,
                          ServingPrecision weights = ServingPrecision::k16Bit) const {
-    return ServingPricer(MadeUpGpu(), gpu, engine, weights, /*kv_bytes=*/2).Price(work);
+    return ServingPricer(ServingRatesOf(MadeUpGpu(), gpu, engine, weights, /*kv_bytes=*/2))
+        .Price(work);
   }
   ServingGpu gpu;
   ServingEngine engine;
@@ -96,7 +97,7 @@ TEST(ServingPrice, StepsWithPromptsTakeAtLeastTheirLaunches) {
 TEST(ServingPrice, RefusesAProfileWithoutAPeak) {
   HardwareProfile profile = MadeUpGpu();
   profile.peak_flops.clear();
-  EXPECT_THROW(ServingPricer(profile, MadeUp().gpu, MadeUp().engine, ServingPrecision::kFp8, 2),
+  EXPECT_THROW(ServingRatesOf(profile, MadeUp().gpu, MadeUp().engine, ServingPrecision::kFp8, 2),
                UsageError);
 }
 

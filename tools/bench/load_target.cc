@@ -6,12 +6,16 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/infer/clock.h"
+#include "tools/serve/engine_loop.h"
 
 namespace trimtab {
 namespace {
 
-using Clock = LoadOutcome::Clock;
+using Clock = std::chrono::steady_clock;
 using nlohmann::json;
+
+double Now() { return SteadyClock().Now(); }
 
 /// The events of a stream, from pieces of any size.
 class EventReader {
@@ -19,7 +23,7 @@ class EventReader {
   explicit EventReader(LoadOutcome& outcome) : outcome_(outcome) {}
 
   void Add(const char* data, size_t size) {
-    const Clock::time_point now = Clock::now();
+    const double now = Now();
     buffer_.append(data, size);
     size_t begin = 0;
     for (size_t end; (end = buffer_.find('\n', begin)) != std::string::npos; begin = end + 1) {
@@ -33,7 +37,7 @@ class EventReader {
   const std::string& other() const { return other_; }
 
  private:
-  void Line(std::string_view line, Clock::time_point now) {
+  void Line(std::string_view line, double now) {
     constexpr std::string_view kData = "data: ";
     if (!line.starts_with(kData)) {
       other_ += line;
@@ -55,7 +59,7 @@ class EventReader {
     }
     const json choices = event.value("choices", json::array());
     if (!choices.empty() && choices[0].is_object() && choices[0].value("text", "") != "") {
-      outcome_.arrivals.push_back(now);
+      outcome_.arrivals_s.push_back(now);
     }
   }
 
@@ -96,7 +100,7 @@ class HttpTarget : public LoadTarget {
       events.Add(data, size);
       return true;
     };
-    outcome.sent = Clock::now();
+    outcome.sent_s = Now();
     const httplib::Result result = client.send(post);
     if (!result) {
       outcome.failure = httplib::to_string(result.error()) + " " + events.other();
@@ -147,7 +151,7 @@ class EngineTarget : public LoadTarget {
 
   LoadOutcome Run(const LoadRequest& request, const std::vector<int32_t>& prompt) override {
     LoadOutcome outcome;
-    outcome.sent = Clock::now();
+    outcome.sent_s = Now();
     outcome.prompt_tokens = std::ssize(prompt);
     GenerationRequest generation;
     generation.prompt = prompt;
@@ -161,7 +165,7 @@ class EngineTarget : public LoadTarget {
     for (bool ended = false; !ended;) {
       const Ticket::News news = ticket.Wait(Clock::now() + std::chrono::hours(1));
       outcome.tokens += std::ssize(news.tokens);
-      if (!news.tokens.empty()) outcome.arrivals.push_back(Clock::now());
+      if (!news.tokens.empty()) outcome.arrivals_s.push_back(Now());
       outcome.failure = news.failure;
       ended = news.ended();
     }

@@ -1,26 +1,15 @@
 // LoadTarget: what a load is put on.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "tools/bench/workload.h"
-#include "tools/serve/engine_loop.h"
+#include "engine/infer/engine.h"
+#include "engine/infer/load_report.h"
+#include "engine/infer/workload.h"
 
 namespace trimtab {
-
-/// What became of one request.
-struct LoadOutcome {
-  using Clock = std::chrono::steady_clock;
-
-  Clock::time_point sent{};
-  std::vector<Clock::time_point> arrivals{};  // of text
-  int64_t prompt_tokens = 0;
-  int64_t tokens = 0;     // of the answer
-  std::string failure{};  // why there is no whole answer; empty if there is
-};
 
 /// Safe to use from several threads.
 class LoadTarget {

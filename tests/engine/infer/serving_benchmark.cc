@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "engine/base/units.h"
+#include "engine/infer/random_weights.h"
 #include "engine/infer/serving_model.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
@@ -27,25 +28,6 @@ double Seconds(const std::function<void()>& work) {
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
-
-/// Values that depend on nothing: speed does not either.
-class AnyWeights final : public WeightSource {
- public:
-  explicit AnyWeights(const std::string& model) : model_(LoadModelConfig(model)) {}
-  const ModelConfig& model() const override { return model_; }
-  void Read(const TensorSlice& slice) const override {
-    uint32_t state = 1;
-    for (float& value : slice.values) {
-      state = state * 1664525u + 1013904223u;
-      value = static_cast<float>(static_cast<int32_t>(state)) * 0x1p-37f;
-    }
-  }
-  const std::map<std::string, std::vector<float>>& buffers() const override { return none_; }
-
- private:
-  ModelConfig model_;
-  std::map<std::string, std::vector<float>> none_;
-};
 
 /// Sequence `index` from position `begin` on.
 PlannedSequence Rows(const ServingConfig& config, int64_t index, int64_t begin, int64_t count) {
@@ -71,7 +53,7 @@ struct Best {
 };
 
 void Run(const std::string& model_name, int threads, int rounds) {
-  const AnyWeights weights(model_name);
+  const RandomWeights weights(LoadModelConfig(model_name));
   const std::unique_ptr<Device> device = MakeCpuDevice(threads);
   // The limits: a sum over 512 MiB, and a product of 1536^3.
   const int64_t numel = int64_t{128} << 20;

@@ -7,13 +7,15 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "engine/config/model_presets.h"
 #include "engine/data/hugging_face_tokenizer.h"
 #include "engine/data/mix.h"
+#include "engine/infer/load_report.h"
 #include "engine/infer/make_engine.h"
+#include "engine/infer/random_weights.h"
 #include "tools/bench/load_generator.h"
-#include "tools/bench/load_report.h"
 #include "tools/serve/http_server.h"
 
 namespace trimtab {
@@ -22,24 +24,6 @@ namespace {
 constexpr int64_t kStreams = 16;
 constexpr int64_t kPromptTokens = 16;
 constexpr int64_t kOutputTokens = 64;
-
-/// Weights of the size that initial ones have; what they say does not matter.
-class SmallWeights : public WeightSource {
- public:
-  explicit SmallWeights(ModelConfig model) : model_(std::move(model)) {}
-  const ModelConfig& model() const override { return model_; }
-  void Read(const TensorSlice& slice) const override {
-    for (size_t i = 0; i < slice.values.size(); ++i) {
-      const auto bits = MixBits(static_cast<uint64_t>(slice.begin) + i) >> 40;
-      slice.values[i] = 0.04f * (static_cast<float>(bits) * 0x1.0p-24f - 0.5f);
-    }
-  }
-  const std::map<std::string, std::vector<float>>& buffers() const override { return none_; }
-
- private:
-  ModelConfig model_;
-  std::map<std::string, std::vector<float>> none_;
-};
 
 /// A word for every id, so that every token is some text.
 std::unique_ptr<Tokenizer> WordsFor(int64_t count) {
@@ -97,7 +81,7 @@ void Run(const std::string& name, int rounds) {
   const auto preset = std::find_if(presets.begin(), presets.end(),
                                    [&](const ModelConfig& each) { return each.name == name; });
   if (preset == presets.end()) throw UsageError(fmt::format("no model '{}'", name));
-  const SmallWeights weights(*preset);
+  const RandomWeights weights(*preset);
   ServingConfig config;
   config.model = *preset;
   config.prefix_cache = false;

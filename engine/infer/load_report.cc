@@ -1,19 +1,19 @@
-#include "tools/bench/load_report.h"
+#include "engine/infer/load_report.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "engine/base/error.h"
+#include "engine/config/strict_json.h"
 
 namespace trimtab {
 namespace {
 
-double Milliseconds(LoadOutcome::Clock::time_point from, LoadOutcome::Clock::time_point to) {
-  return std::chrono::duration<double, std::milli>(to - from).count();
-}
+double Milliseconds(double from_s, double to_s) { return 1e3 * (to_s - from_s); }
 
 double Quantile(const std::vector<double>& sorted, double q) {
   const double place = q * static_cast<double>(sorted.size() - 1);
@@ -28,6 +28,19 @@ nlohmann::json ToJson(const LatencySummary& summary) {
           {"p90", summary.p90},
           {"p95", summary.p95},
           {"p99", summary.p99}};
+}
+
+LatencySummary SummaryFromJson(StrictObject& report, const std::string& key) {
+  constexpr double kMost = 1e15;
+  LatencySummary summary;
+  StrictObject object(*report.Find(key, Need::kRequired), report.Where(key));
+  object.Number("mean", summary.mean, 0, kMost, Need::kRequired);
+  object.Number("p50", summary.p50, 0, kMost, Need::kRequired);
+  object.Number("p90", summary.p90, 0, kMost, Need::kRequired);
+  object.Number("p95", summary.p95, 0, kMost, Need::kRequired);
+  object.Number("p99", summary.p99, 0, kMost, Need::kRequired);
+  object.Finish();
+  return summary;
 }
 
 bool Keeps(double value, double limit) { return limit == 0 || value < limit; }
@@ -73,22 +86,22 @@ LoadReport MakeLoadReport(const std::vector<LoadOutcome>& outcomes, const Latenc
   LoadReport report;
   report.requests = std::ssize(outcomes);
   std::vector<double> ttft, tpot, itl, e2e;
-  auto first = LoadOutcome::Clock::time_point::max();
-  auto last = LoadOutcome::Clock::time_point::min();
+  double first = std::numeric_limits<double>::infinity();
+  double last = -first;
   for (const LoadOutcome& outcome : outcomes) {
-    first = std::min(first, outcome.sent);
-    if (!outcome.failure.empty() || outcome.arrivals.empty()) {
+    first = std::min(first, outcome.sent_s);
+    if (!outcome.failure.empty() || outcome.arrivals_s.empty()) {
       ++report.failed;
       if (report.first_failure.empty()) {
         report.first_failure = outcome.failure.empty() ? "an answer without text" : outcome.failure;
       }
       continue;
     }
-    last = std::max(last, outcome.arrivals.back());
+    last = std::max(last, outcome.arrivals_s.back());
     report.prompt_tokens += outcome.prompt_tokens;
     report.output_tokens += outcome.tokens;
-    const double to_first = Milliseconds(outcome.sent, outcome.arrivals.front());
-    const double to_last = Milliseconds(outcome.sent, outcome.arrivals.back());
+    const double to_first = Milliseconds(outcome.sent_s, outcome.arrivals_s.front());
+    const double to_last = Milliseconds(outcome.sent_s, outcome.arrivals_s.back());
     ttft.push_back(to_first);
     e2e.push_back(to_last);
     double per_token = 0;
@@ -96,8 +109,8 @@ LoadReport MakeLoadReport(const std::vector<LoadOutcome>& outcomes, const Latenc
       per_token = (to_last - to_first) / static_cast<double>(outcome.tokens - 1);
       tpot.push_back(per_token);
     }
-    for (size_t i = 1; i < outcome.arrivals.size(); ++i) {
-      itl.push_back(Milliseconds(outcome.arrivals[i - 1], outcome.arrivals[i]));
+    for (size_t i = 1; i < outcome.arrivals_s.size(); ++i) {
+      itl.push_back(Milliseconds(outcome.arrivals_s[i - 1], outcome.arrivals_s[i]));
     }
     report.good += Keeps(to_first, limits.ttft_ms) && Keeps(per_token, limits.tpot_ms) &&
                    Keeps(to_last, limits.e2e_ms);
@@ -125,6 +138,30 @@ nlohmann::json ToJson(const LoadReport& report) {
           {"tpot_ms", ToJson(report.tpot)},
           {"itl_ms", ToJson(report.itl)},
           {"e2e_ms", ToJson(report.e2e)}};
+}
+
+LoadReport LoadReportFromJson(const nlohmann::json& json, const std::string& where) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  LoadReport report;
+  StrictObject object(json, where);
+  int64_t version = 0;
+  object.Integer("schema_version", version, 1, 1, Need::kRequired);
+  object.Integer("requests", report.requests, 0, kMost, Need::kRequired);
+  object.Integer("failed", report.failed, 0, kMost, Need::kRequired);
+  object.Text("first_failure", report.first_failure, Need::kRequired);
+  object.Number("duration_s", report.duration_s, 0, 1e15, Need::kRequired);
+  object.Integer("prompt_tokens", report.prompt_tokens, 0, kMost, Need::kRequired);
+  object.Integer("output_tokens", report.output_tokens, 0, kMost, Need::kRequired);
+  for (const char* derived : {"output_tokens_per_s", "requests_per_s"}) object.Find(derived);
+  double goodput = 0;
+  object.Number("goodput", goodput, 0, 1e15, Need::kRequired);
+  report.good = std::llround(goodput * report.duration_s);
+  report.ttft = SummaryFromJson(object, "ttft_ms");
+  report.tpot = SummaryFromJson(object, "tpot_ms");
+  report.itl = SummaryFromJson(object, "itl_ms");
+  report.e2e = SummaryFromJson(object, "e2e_ms");
+  object.Finish();
+  return report;
 }
 
 }  // namespace trimtab

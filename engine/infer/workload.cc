@@ -1,4 +1,4 @@
-#include "tools/bench/workload.h"
+#include "engine/infer/workload.h"
 
 #include <algorithm>
 #include <charconv>
@@ -63,6 +63,14 @@ int64_t LengthDistribution::Draw(std::mt19937_64& random) const {
     length = std::lognormal_distribution<double>(std::log(first_), second_)(random);
   }
   return static_cast<int64_t>(std::clamp(std::round(length), 1.0, static_cast<double>(kMaxLength)));
+}
+
+int64_t ServiceLoad::longest() const {
+  int64_t longest = 0;
+  for (const LoadRequest& each : requests) {
+    longest = std::max(longest, each.prompt_tokens + each.output_tokens);
+  }
+  return longest;
 }
 
 std::vector<LoadRequest> DrawRequests(const std::string& workload, int64_t count, double rate,

@@ -1,13 +1,21 @@
 // What a load has shown: latencies, throughput, goodput.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
-#include "tools/bench/load_target.h"
-
 namespace trimtab {
+
+/// What became of one request. Times are of one clock.
+struct LoadOutcome {
+  double sent_s = -1;                // below 0: it was not
+  std::vector<double> arrivals_s{};  // of text
+  int64_t prompt_tokens = 0;
+  int64_t tokens = 0;     // of the answer
+  std::string failure{};  // why there is no whole answer; empty if there is
+};
 
 /// A distribution of times in milliseconds; quantiles are interpolated between neighbours.
 struct LatencySummary {
@@ -47,5 +55,7 @@ struct LoadReport {
 LoadReport MakeLoadReport(const std::vector<LoadOutcome>& outcomes, const LatencyLimits& limits);
 
 nlohmann::json ToJson(const LoadReport& report);
+/// Inverse of ToJson. Throws InputError.
+LoadReport LoadReportFromJson(const nlohmann::json& json, const std::string& where);
 
 }  // namespace trimtab

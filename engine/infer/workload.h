@@ -33,6 +33,15 @@ struct LoadRequest {
   int64_t output_tokens = 0;
 };
 
+/// A load on a service: requests in the order in which they come, by an open loop or a closed one.
+struct ServiceLoad {
+  std::vector<LoadRequest> requests{};
+  int64_t concurrency = 0;  // clients of a closed loop; 0 = open
+
+  /// Tokens of the longest prompt and its answer.
+  int64_t longest() const;
+};
+
 /// `count` requests of a workload "INPUT/OUTPUT", each side a LengthDistribution. With a `rate`, in
 /// requests per second, they come as a Poisson process. The same seed draws the same.
 std::vector<LoadRequest> DrawRequests(const std::string& workload, int64_t count, double rate,

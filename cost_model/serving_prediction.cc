@@ -1,0 +1,81 @@
+#include "cost_model/serving_prediction.h"
+
+#include <algorithm>
+#include <array>
+
+namespace trimtab {
+namespace {
+
+/// In the order of WeightFormat.
+constexpr std::array<ServingPrecision, 6> kPrecisions = {
+    ServingPrecision::k32Bit, ServingPrecision::k16Bit, ServingPrecision::k16Bit,
+    ServingPrecision::kFp8,   ServingPrecision::kInt8,  ServingPrecision::kInt4};
+
+}  // namespace
+
+ServingLayout ServingLayoutOf(const ServingConfig& config) {
+  const int64_t head = config.model.head_size();
+  const auto values = static_cast<double>(2 * head);
+  return {.tp = config.layout.tp,
+          .pp = config.layout.pp,
+          .weights = kPrecisions[static_cast<size_t>(config.weights)],
+          .packs_head = true,
+          .kv_bytes = static_cast<double>(PagedCacheBytesPerToken(1, head, config.cache)) / values};
+}
+
+ServingRates ServingRatesOf(const ServingConfig& config, const HardwareProfile& profile,
+                            const ServingEngine& engine) {
+  const ServingLayout layout = ServingLayoutOf(config);
+  ServingRates rates = ServingRatesOf(profile, ServingGpuOf(profile.generation), engine,
+                                      layout.weights, layout.kv_bytes);
+  // Our int4 has fp32 scales, others' 16 bits.
+  if (config.weights == WeightFormat::kInt4) {
+    rates.weight_bytes = 0.5 + static_cast<double>(SizeOf(DType::kF32)) / kInt4Group;
+  }
+  return rates;
+}
+
+ServiceLoad ShareOf(const ServiceLoad& load, int64_t replicas, int64_t index) {
+  ServiceLoad share;
+  if (load.concurrency > 0) {
+    share.concurrency = load.concurrency / replicas + (index < load.concurrency % replicas);
+  }
+  for (auto i = static_cast<size_t>(index); i < load.requests.size();
+       i += static_cast<size_t>(replicas)) {
+    share.requests.push_back(load.requests[i]);
+  }
+  return share;
+}
+
+ServingPredictor::ServingPredictor(const ModelConfig& model, const ServingLayout& layout,
+                                   const ServingRates& rates)
+    : recorder_(model, layout), steps_(model, layout, recorder_), pricer_(rates) {}
+
+ServingPrediction ServingPredictor::Predict(const ServingConfig& config, int64_t replicas,
+                                            const ServiceLoad& load) const {
+  ServingPrediction prediction;
+  std::vector<LoadOutcome> outcomes;
+  double busy_s = 0;
+  for (int64_t i = 0; i < replicas; ++i) {
+    const ServiceLoad share = ShareOf(load, replicas, i);
+    PricedSteps priced(steps_, pricer_);
+    SimulatedServing served =
+        SimulateServing(BatcherOptionsOf(config), share.requests, share.concurrency,
+                        [&priced](const StepPlan& plan) { return priced(plan); });
+    for (LoadOutcome& each : served.outcomes) outcomes.push_back(std::move(each));
+    prediction.spent += priced.spent();
+    prediction.preemptions += served.metrics.preemptions;
+    prediction.most_running = std::max(prediction.most_running, served.most_running);
+    prediction.most_waiting = std::max(prediction.most_waiting, served.most_waiting);
+    prediction.most_rows = std::max(prediction.most_rows, served.most_rows);
+    prediction.most_blocks = std::max(prediction.most_blocks, served.most_blocks);
+    busy_s += served.busy_s;
+  }
+  prediction.report = MakeLoadReport(outcomes, {});
+  if (prediction.report.duration_s > 0) {
+    prediction.busy_share = busy_s / (static_cast<double>(replicas) * prediction.report.duration_s);
+  }
+  return prediction;
+}
+
+}  // namespace trimtab

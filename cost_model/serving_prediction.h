@@ -1,0 +1,53 @@
+// What clients of a configuration will see: its replicas simulated under a load.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "cost_model/serving_simulator.h"
+
+namespace trimtab {
+
+/// What a configuration's recordings and prices depend on.
+ServingLayout ServingLayoutOf(const ServingConfig& config);
+
+/// Rates of a configuration on GPUs of `profile`, as `engine` reaches them. Throws UsageError.
+ServingRates ServingRatesOf(const ServingConfig& config, const HardwareProfile& profile,
+                            const ServingEngine& engine);
+
+/// Requests that replica `index` of `replicas` gets, in turn, and its share of the clients.
+ServiceLoad ShareOf(const ServiceLoad& load, int64_t replicas, int64_t index);
+
+struct ServingPrediction {
+  LoadReport report{};       // of all requests
+  ServingBreakdown spent{};  // of the steps of all replicas
+  double busy_share = 0;     // of the time from the first request to the last token
+  int64_t preemptions = 0;
+  int64_t most_running = 0;  // sequences at once in one replica
+  int64_t most_waiting = 0;
+  int64_t most_rows = 0;
+  int64_t most_blocks = 0;
+};
+
+/// One model in one layout with its prices. Predictions of it may run in several threads.
+class ServingPredictor {
+ public:
+  /// Throws InfeasibleError where the model cannot be cut so.
+  ServingPredictor(const ModelConfig& model, const ServingLayout& layout,
+                   const ServingRates& rates);
+
+  /// `config` is resolved and of this model and layout.
+  ServingPrediction Predict(const ServingConfig& config, int64_t replicas,
+                            const ServiceLoad& load) const;
+  const ServingSteps& steps() const { return steps_; }
+  const ServingPricer& pricer() const { return pricer_; }
+
+ private:
+  ServingRecorder recorder_;
+  ServingSteps steps_;
+  ServingPricer pricer_;
+};
+
+}  // namespace trimtab

@@ -1,0 +1,61 @@
+// The simulator of serving: the engine's own batcher over a virtual clock, which a price moves on
+// with every step. What it admits, cuts and preempts is what the engine will.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "cost_model/serving_price.h"
+#include "cost_model/serving_steps.h"
+#include "engine/infer/batcher.h"
+#include "engine/infer/load_report.h"
+#include "engine/infer/serving_config.h"
+#include "engine/infer/workload.h"
+
+namespace trimtab {
+
+/// Seconds of a step.
+using StepSeconds = std::function<double(const StepPlan& plan)>;
+
+struct SimulatedServing {
+  std::vector<LoadOutcome> outcomes{};  // of all requests, in their order; from time 0 on
+  EngineMetrics metrics{};              // at the end
+  double busy_s = 0;                    // of all steps
+  int64_t most_running = 0;             // sequences at once
+  int64_t most_waiting = 0;             // requests
+  int64_t most_rows = 0;                // of a step
+  int64_t most_blocks = 0;              // of the cache, used
+};
+
+/// Serves `requests`, in the order in which they come: an open loop by LoadRequest::at_s, or with
+/// `concurrency` a closed one, whose clients send their next request kClientTurn after an answer.
+/// Prompts have no tokens in common. `options` without speculation: how much of what it proposes
+/// stands depends on texts.
+SimulatedServing SimulateServing(const BatcherOptions& options,
+                                 const std::vector<LoadRequest>& requests, int64_t concurrency,
+                                 const StepSeconds& seconds);
+
+/// A client has seen the end of its answer and sent the next request after so long: the next step
+/// has begun meanwhile.
+inline constexpr double kClientTurn = 1e-4;
+
+/// What a resolved configuration asks of a batcher.
+BatcherOptions BatcherOptionsOf(const ServingConfig& config);
+
+/// Prices steps, and adds up where the seconds went.
+class PricedSteps {
+ public:
+  /// All must outlive it.
+  PricedSteps(const ServingSteps& steps, const ServingPricer& pricer)
+      : steps_(steps), pricer_(pricer) {}
+
+  double operator()(const StepPlan& plan);
+  const ServingBreakdown& spent() const { return spent_; }
+
+ private:
+  const ServingSteps& steps_;
+  const ServingPricer& pricer_;
+  ServingBreakdown spent_;
+};
+
+}  // namespace trimtab

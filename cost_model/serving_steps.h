@@ -1,0 +1,58 @@
+// ServingSteps: what any step of one model in one layout does, from four recordings of it.
+//
+// All but attention is linear in the rows of a step, in those of prompts and in those whose logits
+// are asked; attention is linear in the keys that it reads and the scores that it computes, which
+// the engine's own formula counts. So a step costs nanoseconds to describe, and is still what the
+// engine reports.
+#pragma once
+
+#include <vector>
+
+#include "cost_model/serving_work.h"
+#include "engine/infer/step_plan.h"
+#include "engine/ops/paged_attention.h"
+
+namespace trimtab {
+
+/// The rows of a step, added up, or of many steps; of an average one they are no whole numbers.
+struct StepRows {
+  double decodes = 0;      // that bring a sequence on by a token
+  double prompt_rows = 0;  // of pieces of prompts
+  double outputs = 0;      // whose logits are asked
+  double keys = 0;         // that attention reads, of one head, over all layers
+  double scores = 0;       // that it computes, likewise
+
+  double rows() const { return decodes + prompt_rows; }
+  StepRows& operator+=(const StepRows& other);
+  StepRows operator/(double steps) const;
+};
+
+class ServingSteps {
+ public:
+  /// `recorder` is of the model and the layout.
+  ServingSteps(const ModelConfig& model, const ServingLayout& layout, ServingRecorder& recorder);
+
+  /// A run of `rows` tokens of one sequence, behind `position` others, with so many outputs. A run
+  /// of one token with an output goes on; others are pieces of prompts.
+  StepRows RowsOf(int64_t rows, int64_t position, int64_t outputs) const;
+  StepRows RowsOf(const StepPlan& plan) const;
+  ServingWork WorkOf(const StepRows& rows) const;
+
+ private:
+  /// Layers that see equally far.
+  struct Window {
+    ScoreOptions scores;
+    double layers = 0;
+  };
+  void RequireAlike(const ServingWork& other) const;
+
+  std::vector<Window> windows_;
+  ServingWork one_;         // a step of one decoding row
+  ServingWork decode_;      // what another decoding row adds to it,
+  ServingWork prompt_;      // a row of a prompt,
+  ServingWork output_;      // and a row whose logits are asked
+  double key_values_ = 0;   // elements that are read per key of a head and layer
+  double score_flops_ = 0;  // of a score of a head and layer
+};
+
+}  // namespace trimtab

@@ -1,0 +1,14 @@
+#include "engine/infer/random_weights.h"
+
+#include "engine/data/mix.h"
+
+namespace trimtab {
+
+void RandomWeights::Read(const TensorSlice& slice) const {
+  for (size_t i = 0; i < slice.values.size(); ++i) {
+    const auto bits = MixBits(static_cast<uint64_t>(slice.begin) + i) >> 40;
+    slice.values[i] = 0.04f * (static_cast<float>(bits) * 0x1.0p-24f - 0.5f);
+  }
+}
+
+}  // namespace trimtab

@@ -1,0 +1,22 @@
+// Weights that nobody trained, for whom only the time and memory of serving matter.
+#pragma once
+
+#include "engine/infer/weight_source.h"
+
+namespace trimtab {
+
+class RandomWeights final : public WeightSource {
+ public:
+  explicit RandomWeights(ModelConfig model) : model_(std::move(model)) {}
+
+  const ModelConfig& model() const override { return model_; }
+  /// Numbers of the size that initial weights have, the same for the same place in a tensor.
+  void Read(const TensorSlice& slice) const override;
+  const std::map<std::string, std::vector<float>>& buffers() const override { return none_; }
+
+ private:
+  ModelConfig model_;
+  std::map<std::string, std::vector<float>> none_;
+};
+
+}  // namespace trimtab

@@ -1,0 +1,304 @@
+#include "search/serving/serving_space.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/nearest_name.h"
+#include "engine/base/units.h"
+#include "engine/infer/serving_json.h"
+
+namespace trimtab {
+namespace {
+
+constexpr std::array<std::string_view, 4> kObjectives = {"throughput", "latency", "price", "gpus"};
+constexpr int64_t kFewestTokens = 64;  // of a step; fewer only cut prompts to crumbs
+constexpr int64_t kMostTokens = 16384;
+constexpr int64_t kMostSequences = 1024;  // of a replica
+constexpr int64_t kUsualSequences = 256;
+constexpr int64_t kUsualTokens = 2048;
+constexpr int64_t kMostValue = 1 << 24;
+
+std::vector<int64_t> UpTo(int64_t most) {
+  std::vector<int64_t> values;
+  for (int64_t value = 1; value <= most; ++value) values.push_back(value);
+  return values;
+}
+
+/// Powers of two from `least`, up to the first that is no less than `enough`.
+std::vector<int64_t> PowersOfTwo(int64_t least, int64_t most, int64_t enough) {
+  std::vector<int64_t> values;
+  for (int64_t value = least; value <= most; value *= 2) {
+    values.push_back(value);
+    if (value >= enough) break;
+  }
+  return values;
+}
+
+int64_t IndexOfCache(DType entries) {
+  const std::vector<std::string>& names = CacheNames();
+  return std::find(names.begin(), names.end(), CacheName(entries)) - names.begin();
+}
+
+/// Requests that a replica can have at once.
+int64_t MostInFlight(const ServingProblem& problem, int64_t replicas) {
+  const int64_t all =
+      problem.load.concurrency > 0 ? problem.load.concurrency : std::ssize(problem.load.requests);
+  return CeilDiv(all, replicas);
+}
+
+using Problem = ServingProblem;
+using Candidate = ServingCandidate;
+
+const std::vector<ServingDimension> kDimensions = {
+    {"tp", "ranks that share every layer",
+     [](const Problem& p, const Candidate&) { return UpTo(p.ranks()); },
+     [](Candidate& c, int64_t value) { c.config.layout.tp = value; },
+     [](const Candidate& c) { return c.config.layout.tp; }, nullptr},
+    {"pp", "pipeline stages",
+     [](const Problem& p, const Candidate& c) { return UpTo(p.ranks() / c.config.layout.tp); },
+     [](Candidate& c, int64_t value) { c.config.layout.pp = value; },
+     [](const Candidate& c) { return c.config.layout.pp; }, nullptr},
+    {"ep", "ranks that the experts are spread over, whole ones; 1: a slice of each on every rank",
+     [](const Problem& p, const Candidate& c) {
+       const int64_t tp = c.config.layout.tp;
+       return p.model.moe.used() && tp > 1 ? std::vector<int64_t>{1, tp} : std::vector<int64_t>{1};
+     },
+     [](Candidate& c, int64_t value) {
+       ParallelConfig& layout = c.config.layout;
+       layout.ep = value;
+       layout.etp = c.config.model.moe.used() ? layout.tp / value : 1;
+       layout.sequence_parallel = c.config.model.moe.used() && layout.tp > 1;
+     },
+     [](const Candidate& c) { return c.config.layout.ep; }, nullptr},
+    {"weights", "what the weights of products are stored in",
+     [](const Problem& p, const Candidate&) {
+       std::vector<int64_t> values;
+       for (const WeightFormat each : p.weights) values.push_back(static_cast<int64_t>(each));
+       return values;
+     },
+     [](Candidate& c, int64_t value) { c.config.weights = static_cast<WeightFormat>(value); },
+     [](const Candidate& c) { return static_cast<int64_t>(c.config.weights); }, WeightNames},
+    {"cache", "what keys and values are stored in",
+     [](const Problem& p, const Candidate&) {
+       std::vector<int64_t> values;
+       for (const DType each : p.caches) values.push_back(IndexOfCache(each));
+       return values;
+     },
+     [](Candidate& c, int64_t value) {
+       c.config.cache = CacheType(CacheNames()[static_cast<size_t>(value)]);
+     },
+     [](const Candidate& c) { return IndexOfCache(c.config.cache); }, CacheNames},
+    {"replicas", "engines that share the load",
+     [](const Problem& p, const Candidate& c) {
+       // The cores of a machine serve one engine.
+       const int64_t most =
+           p.cluster.device == "cpu" ? 1 : p.ranks() / c.config.layout.world_size();
+       return UpTo(std::min(most, MostInFlight(p, 1)));
+     },
+     [](Candidate& c, int64_t value) { c.replicas = value; },
+     [](const Candidate& c) { return c.replicas; }, nullptr},
+    {"sequences", "that a replica works on at once",
+     [](const Problem& p, const Candidate& c) {
+       return PowersOfTwo(1, kMostSequences, MostInFlight(p, c.replicas));
+     },
+     [](Candidate& c, int64_t value) { c.config.limits.sequences = value; },
+     [](const Candidate& c) { return c.config.limits.sequences; }, nullptr},
+    {"tokens", "rows of a step at most: longer prompts are cut",
+     [](const Problem&, const Candidate&) {
+       return PowersOfTwo(kFewestTokens, kMostTokens, kMostTokens);
+     },
+     [](Candidate& c, int64_t value) { c.config.limits.tokens_per_step = value; },
+     [](const Candidate& c) { return c.config.limits.tokens_per_step; }, nullptr},
+};
+/// The dimensions from here on make the candidates of a branch.
+constexpr size_t kBranchDepth = 5;
+
+/// What all candidates have in common.
+ServingCandidate Unbound(const ServingProblem& problem) {
+  ServingCandidate candidate;
+  ServingConfig& config = candidate.config;
+  config.model = problem.model;
+  config.device = problem.cluster.device;
+  config.layout.precision = config.device == "cuda" ? Precision::kBf16 : Precision::kFp32;
+  config.memory_per_rank_bytes = problem.memory_bytes;
+  config.limits.sequence_length = problem.load.longest();
+  config.limits.waiting =
+      std::max<int64_t>(config.limits.waiting, std::ssize(problem.load.requests));
+  return candidate;
+}
+
+class Walker {
+ public:
+  explicit Walker(const ServingProblem& problem) : problem_(problem) { CheckAllowed(); }
+
+  ServingSpace Walk() {
+    ServingCandidate candidate = Unbound(problem_);
+    Descend(0, candidate);
+    return std::move(space_);
+  }
+
+ private:
+  void CheckAllowed() const {
+    std::vector<std::string> names;
+    for (const ServingDimension& each : kDimensions) names.emplace_back(each.name);
+    for (const auto& [name, values] : problem_.allowed) {
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      throw UsageError(
+          fmt::format("no dimension '{}' of serving{}", name, SuggestName(name, names)));
+    }
+  }
+
+  std::vector<int64_t> ValuesOf(const ServingDimension& dimension,
+                                const ServingCandidate& bound) const {
+    std::vector<int64_t> values = dimension.values(problem_, bound);
+    const auto allowed = problem_.allowed.find(dimension.name);
+    if (allowed == problem_.allowed.end()) return values;
+    std::erase_if(values, [&](int64_t value) {
+      const std::vector<std::string>& names = allowed->second;
+      return std::find(names.begin(), names.end(), dimension.Text(value)) == names.end();
+    });
+    return values;
+  }
+
+  void Descend(size_t depth, ServingCandidate& candidate) {
+    if (depth == kBranchDepth) return AddBranch(candidate);
+    const ServingDimension& dimension = kDimensions[depth];
+    for (const int64_t value : ValuesOf(dimension, candidate)) {
+      ServingCandidate next = candidate;
+      dimension.bind(next, value);
+      Descend(depth + 1, next);
+    }
+  }
+
+  void AddBranch(const ServingCandidate& candidate) {
+    ServingBranch branch;
+    Collect(kBranchDepth, candidate, branch.candidates);
+    const int64_t size = std::ssize(branch.candidates);
+    space_.size += size;
+    if (const std::string rule = BrokenRule(candidate.config); !rule.empty()) {
+      space_.cut_by_rule[rule] += size;
+      return;
+    }
+    const int64_t broken =
+        static_cast<int64_t>(std::erase_if(branch.candidates, [](const ServingCandidate& each) {
+          return each.config.limits.tokens_per_step < each.config.limits.sequences;
+        }));
+    if (broken > 0) space_.cut_by_rule["serving-limits"] += broken;
+    branch.config = candidate.config;
+    if (!branch.candidates.empty()) space_.branches.push_back(std::move(branch));
+  }
+
+  void Collect(size_t depth, const ServingCandidate& candidate,
+               std::vector<ServingCandidate>& all) const {
+    if (depth == kDimensions.size()) return all.push_back(candidate);
+    for (const int64_t value : ValuesOf(kDimensions[depth], candidate)) {
+      ServingCandidate next = candidate;
+      kDimensions[depth].bind(next, value);
+      Collect(depth + 1, next, all);
+    }
+  }
+
+  /// The id of the first rule that the configuration breaks, whatever its limits; empty if none.
+  std::string BrokenRule(const ServingConfig& config) const {
+    // Messages within a layer go over the link that joins the GPUs of a node.
+    if (config.layout.tp > problem_.cluster.ranks_per_node) return "serving-tp-in-node";
+    try {
+      ResolveServing(config);
+      return "";
+    } catch (const InfeasibleError& error) {
+      const std::string message = error.what();
+      return message.substr(0, message.find(':'));
+    }
+  }
+
+  const ServingProblem& problem_;
+  ServingSpace space_;
+};
+
+}  // namespace
+
+std::string_view Name(ServingObjective objective) {
+  return kObjectives[static_cast<size_t>(objective)];
+}
+
+ServingObjective ParseServingObjective(const std::string& name) {
+  const auto found = std::find(kObjectives.begin(), kObjectives.end(), name);
+  if (found != kObjectives.end()) {
+    return static_cast<ServingObjective>(found - kObjectives.begin());
+  }
+  throw UsageError(fmt::format(
+      "--objective: '{}'; expected throughput, latency, price or gpus when serving", name));
+}
+
+const std::vector<ServingDimension>& ServingDimensions() { return kDimensions; }
+
+std::string ServingDimension::Text(int64_t of) const {
+  return names == nullptr ? fmt::format("{}", of) : names()[static_cast<size_t>(of)];
+}
+
+int64_t ServingDimension::Parse(const std::string& text) const {
+  if (names != nullptr) {
+    const auto found = std::find(names().begin(), names().end(), text);
+    if (found != names().end()) return found - names().begin();
+    throw UsageError(fmt::format("{}: '{}'{}", name, text, SuggestName(text, names())));
+  }
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size() && number > 0 &&
+      number <= kMostValue) {
+    return number;
+  }
+  throw UsageError(fmt::format("{}: '{}'; expected a number from 1 to {}", name, text, kMostValue));
+}
+
+ServingCandidate ParseServingCandidate(const ServingProblem& problem, const std::string& text) {
+  std::map<std::string, std::string> given;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    const size_t equals = std::min(word.find('='), word.size());
+    if (!given.emplace(word.substr(0, equals), word.substr(std::min(equals + 1, word.size())))
+             .second) {
+      throw UsageError(fmt::format("--layout: {} comes twice", word.substr(0, equals)));
+    }
+    begin = end + 1;
+  }
+  ServingCandidate candidate = Unbound(problem);
+  candidate.config.weights = problem.weights.front();
+  candidate.config.cache = problem.caches.front();
+  const int64_t most = problem.load.concurrency > 0 ? problem.load.concurrency : kUsualSequences;
+  candidate.config.limits.sequences = std::min(most, kMostSequences);
+  candidate.config.limits.tokens_per_step = kUsualTokens;
+  std::vector<std::string> names;
+  for (const ServingDimension& each : kDimensions) {
+    names.emplace_back(each.name);
+    const auto found = given.find(each.name);
+    each.bind(candidate, found == given.end() ? each.value(candidate) : each.Parse(found->second));
+    if (found != given.end()) given.erase(found);
+  }
+  if (!given.empty()) {
+    const std::string& name = given.begin()->first;
+    throw UsageError(fmt::format("--layout: no key '{}'{}", name, SuggestName(name, names)));
+  }
+  if (candidate.gpus() > problem.ranks()) {
+    throw InfeasibleError(fmt::format("{} needs {} ranks; the cluster has {}", candidate.Key(),
+                                      candidate.gpus(), problem.ranks()));
+  }
+  ResolveServing(candidate.config);
+  return candidate;
+}
+
+std::string ServingCandidate::Key() const {
+  std::string key;
+  for (const ServingDimension& each : kDimensions) {
+    key += fmt::format("{}{}={}", key.empty() ? "" : ",", each.name, each.Text(each.value(*this)));
+  }
+  return key;
+}
+
+ServingSpace WalkServingSpace(const ServingProblem& problem) { return Walker(problem).Walk(); }
+
+}  // namespace trimtab

@@ -1,0 +1,90 @@
+// The space of a search for serving: rows of dimensions, whose product is walked with the engine's
+// rules of serving.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cost_model/cluster.h"
+#include "cost_model/serving_prediction.h"
+#include "engine/infer/serving_config.h"
+#include "search/serving/requirement.h"
+
+namespace trimtab {
+
+enum class ServingObjective { kThroughput, kLatency, kPrice, kGpus };
+/// "throughput", "latency", "price", "gpus".
+std::string_view Name(ServingObjective objective);
+/// Throws UsageError.
+ServingObjective ParseServingObjective(const std::string& name);
+
+struct ServingProblem {
+  ModelConfig model{};
+  Cluster cluster{};
+  ServiceLoad load{};
+  std::string workload{};  // how the load was asked for
+  std::vector<WeightFormat> weights{};
+  std::vector<DType> caches{};
+  std::vector<Requirement> requirements{};
+  ServingObjective objective = ServingObjective::kThroughput;
+  int64_t max_ranks = 0;                                      // 0 = the cluster's
+  int64_t memory_bytes = 0;                                   // of a rank; what the engine may take
+  std::map<std::string, std::vector<std::string>> allowed{};  // values of dimensions, by name
+  /// Prices of a configuration.
+  std::function<ServingRates(const ServingConfig& config)> rates{};
+
+  int64_t ranks() const { return max_ranks > 0 ? max_ranks : cluster.max_ranks; }
+};
+
+/// A configuration, and how many of it share the load.
+struct ServingCandidate {
+  ServingConfig config{};
+  int64_t replicas = 1;
+
+  int64_t gpus() const { return replicas * config.layout.world_size(); }
+  /// "tp=4,pp=1,ep=1,weights=fp8,cache=fp8,replicas=2,sequences=64,tokens=2048".
+  std::string Key() const;
+};
+
+/// One dimension.
+struct ServingDimension {
+  const char* name;
+  const char* meaning;
+  /// What it can be, given the problem and the dimensions before it.
+  std::vector<int64_t> (*values)(const ServingProblem& problem, const ServingCandidate& bound);
+  void (*bind)(ServingCandidate& candidate, int64_t value);
+  int64_t (*value)(const ServingCandidate& candidate);
+  /// Of names, in the order of their values; null where values are numbers.
+  const std::vector<std::string>& (*names)();
+
+  std::string Text(int64_t of) const;
+  /// Throws UsageError naming the dimension.
+  int64_t Parse(const std::string& text) const;
+};
+const std::vector<ServingDimension>& ServingDimensions();
+
+/// Candidates that differ only in how many replicas, sequences and tokens there are: they share
+/// recordings, prices and weights.
+struct ServingBranch {
+  ServingConfig config{};  // legal, with the longest sequence of the load
+  std::vector<ServingCandidate> candidates{};
+};
+
+struct ServingSpace {
+  int64_t size = 0;
+  std::map<std::string, int64_t> cut_by_rule{};  // candidates, by the first rule that they break
+  std::vector<ServingBranch> branches{};
+};
+
+/// "tp=4,weights=fp8,sequences=64,..." as a candidate, which is legal but may not fit. What is left
+/// out is 1, or the first of the problem's weights and caches, or as usual. Throws UsageError,
+/// InfeasibleError.
+ServingCandidate ParseServingCandidate(const ServingProblem& problem, const std::string& text);
+
+/// Throws UsageError for a dimension or value in `allowed` that is not there.
+ServingSpace WalkServingSpace(const ServingProblem& problem);
+
+}  // namespace trimtab

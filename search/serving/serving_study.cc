@@ -1,0 +1,106 @@
+#include "search/serving/serving_study.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/config/strict_json.h"
+
+namespace trimtab {
+namespace {
+
+// Of this kind of study, so that it is not taken for one of training, nor that for one of these.
+constexpr int64_t kSchema = 5001;
+
+}  // namespace
+
+std::unique_ptr<ServingStudy> ServingStudy::Open(const std::string& path,
+                                                 const nlohmann::json& problem, bool resume) {
+  if (!resume && std::filesystem::exists(path)) {
+    throw UsageError(fmt::format(
+        "{}: this study exists already; go on with it with --resume, or name another file with "
+        "--study",
+        path));
+  }
+  auto study = std::unique_ptr<ServingStudy>(new ServingStudy(path));
+  const int64_t schema = study->database_.QueryInt("PRAGMA user_version");
+  const int64_t tables = study->database_.QueryInt("SELECT COUNT(*) FROM sqlite_master");
+  if (schema == 0 && tables == 0) {
+    study->Create(problem);
+  } else if (schema == kSchema) {
+    study->CheckProblem(problem);
+  } else {
+    throw StorageError(fmt::format("{}: no study of a search for serving", path));
+  }
+  return study;
+}
+
+void ServingStudy::Create(const nlohmann::json& problem) {
+  database_.Transaction([&] {
+    database_.Execute(
+        "CREATE TABLE problem(json TEXT NOT NULL);"
+        "CREATE TABLE rates(key TEXT PRIMARY KEY, json TEXT NOT NULL);"
+        "CREATE TABLE visits(key TEXT NOT NULL, round INTEGER NOT NULL, report TEXT, failure TEXT,"
+        " PRIMARY KEY(key, round), CHECK((report IS NULL) != (failure IS NULL)))");
+    database_.Prepare("INSERT INTO problem VALUES(?)").Bind(1, problem.dump()).Run();
+    database_.Execute(fmt::format("PRAGMA user_version = {}", kSchema));
+  });
+}
+
+void ServingStudy::CheckProblem(const nlohmann::json& problem) {
+  Statement select = database_.Prepare("SELECT json FROM problem");
+  if (!select.Step()) throw StorageError(fmt::format("{}: damaged: no problem in it", path()));
+  const nlohmann::json stored = ParseJsonText(select.Text(0), path());
+  if (stored == problem) return;
+  const nlohmann::json patch = nlohmann::json::diff(stored, problem);
+  throw InputError(fmt::format("{}: of another problem: {} is another now", path(),
+                               patch.at(0).at("path").get<std::string>().substr(1)));
+}
+
+std::optional<nlohmann::json> ServingStudy::FindRates(const std::string& key) {
+  Statement select = database_.Prepare("SELECT json FROM rates WHERE key = ?");
+  select.Bind(1, key);
+  if (!select.Step()) return std::nullopt;
+  return ParseJsonText(select.Text(0), path());
+}
+
+void ServingStudy::AddRates(const std::string& key, const nlohmann::json& rates) {
+  database_.Transaction([&] {
+    Statement insert = database_.Prepare("INSERT OR REPLACE INTO rates VALUES(?, ?)");
+    insert.Bind(1, key).Bind(2, rates.dump()).Run();
+  });
+}
+
+void ServingStudy::AddVisit(const ServingVisit& visit) {
+  database_.Transaction([&] {
+    Statement insert = database_.Prepare("INSERT OR IGNORE INTO visits VALUES(?, ?, ?, ?)");
+    insert.Bind(1, visit.key).Bind(2, visit.round);
+    if (visit.failure.empty()) {
+      insert.Bind(3, ToJson(visit.report).dump()).BindNull(4);
+    } else {
+      insert.BindNull(3).Bind(4, visit.failure);
+    }
+    insert.Run();
+  });
+}
+
+std::vector<ServingVisit> ServingStudy::Visits() {
+  std::vector<ServingVisit> visits;
+  Statement select =
+      database_.Prepare("SELECT key, round, report, failure FROM visits ORDER BY round, rowid");
+  while (select.Step()) {
+    ServingVisit& visit = visits.emplace_back();
+    visit.key = select.Text(0);
+    visit.round = select.Int(1);
+    if (select.IsNull(2)) {
+      visit.failure = select.Text(3);
+    } else {
+      const std::string where = fmt::format("{}: visits, {}", path(), visit.key);
+      visit.report = LoadReportFromJson(ParseJsonText(select.Text(2), where), where);
+    }
+  }
+  return visits;
+}
+
+}  // namespace trimtab

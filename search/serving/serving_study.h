@@ -1,0 +1,54 @@
+// The study of a search for serving: one SQLite file with the problem, what this machine was
+// measured to reach, and every visit that has ended.
+//
+//   problem(json)                        what is searched; a study has one
+//   rates(key, json)                     of a model in a layout and precision, as calibrated
+//   visits(key, round, report, failure)  of a candidate, one a round; report or failure is NULL
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/infer/load_report.h"
+#include "search/sqlite.h"
+
+namespace trimtab {
+
+/// A candidate under the load, once.
+struct ServingVisit {
+  std::string key{};  // of the candidate
+  int64_t round = 0;  // from 1
+  LoadReport report{};
+  std::string failure{};  // why there is none; empty if there is
+};
+
+class ServingStudy {
+ public:
+  /// Creates `path`, or with `resume` goes on with it. Throws UsageError (it exists, no resume),
+  /// InputError (of another problem), StorageError (corrupt, locked, unwritable, another kind).
+  static std::unique_ptr<ServingStudy> Open(const std::string& path, const nlohmann::json& problem,
+                                            bool resume);
+
+  std::optional<nlohmann::json> FindRates(const std::string& key);
+  void AddRates(const std::string& key, const nlohmann::json& rates);
+
+  /// On disk when it returns. Twice the same is once.
+  void AddVisit(const ServingVisit& visit);
+  std::vector<ServingVisit> Visits();
+
+  const std::string& path() const { return database_.path(); }
+  /// Called after each write, for tests that kill.
+  void set_after_write(std::function<void()> hook) { database_.set_after_write(std::move(hook)); }
+
+ private:
+  explicit ServingStudy(const std::string& path) : database_(path, /*create=*/true) {}
+  void Create(const nlohmann::json& problem);
+  void CheckProblem(const nlohmann::json& problem);
+
+  Database database_;
+};
+
+}  // namespace trimtab

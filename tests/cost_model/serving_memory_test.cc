@@ -1,0 +1,83 @@
+// What is planned of memory is what the engine takes.
+#include "cost_model/serving_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/base/units.h"
+#include "engine/config/parallel_config.h"
+#include "engine/infer/random_weights.h"
+#include "engine/infer/rank_runner.h"
+
+namespace trimtab {
+namespace {
+
+struct Case {
+  const char* model;
+  const char* layout;
+  WeightFormat weights;
+  DType cache;
+};
+
+ServingConfig ConfigOf(const Case& of) {
+  ServingConfig config;
+  config.model = LoadModelConfig(of.model);
+  config.layout = ParseLayout(of.layout, 0);
+  config.weights = of.weights;
+  config.cache = of.cache;
+  config.threads_per_rank = 1;
+  config.limits = {.sequences = 5, .tokens_per_step = 96, .sequence_length = 64};
+  return config;
+}
+
+/// As many rows as a step has, of sequences at their longest.
+StepPlan FullStep(const ServingConfig& config) {
+  StepPlan plan;
+  int64_t rows = config.limits.tokens_per_step;
+  const int64_t blocks = CeilDiv(config.limits.sequence_length, config.block_size);
+  for (int64_t left = config.limits.sequences; left > 0; --left) {
+    const int64_t own = std::min(config.limits.sequence_length, rows - (left - 1));
+    rows -= own;
+    PlannedSequence sequence = {.tokens = std::vector<int32_t>(static_cast<size_t>(own), 1),
+                                .first_position = config.limits.sequence_length - own,
+                                .blocks = {},
+                                .logits = 1};
+    for (int64_t i = 0; i < blocks; ++i) {
+      sequence.blocks.push_back(static_cast<int32_t>((left - 1) * blocks + i));
+    }
+    plan.sequences.push_back(std::move(sequence));
+  }
+  return plan;
+}
+
+class ServingMemoryTest : public testing::TestWithParam<Case> {};
+
+TEST_P(ServingMemoryTest, IsWhatTheEngineTakesToTheByte) {
+  const ServingConfig config = ResolveServing(ConfigOf(GetParam()));
+  RankRunner runner(config, RandomWeights(config.model));
+  runner.Run(FullStep(config));
+  const ServingMemory planned = MeasureServingMemory(config, DeviceKind::kCpu, /*threads=*/1);
+  EXPECT_EQ(planned.total(), runner.peak_mem_bytes());
+}
+
+// Blocks are as many as fit, and not one more.
+TEST_P(ServingMemoryTest, BlocksFillWhatIsLeft) {
+  const ServingConfig config = ResolveServing(ConfigOf(GetParam()));
+  ServingMemoryModel memory(config, DeviceKind::kCpu, /*threads=*/1);
+  const int64_t limit = memory.Of(config.limits, 100).total() + memory.block_bytes() / 2;
+  const int64_t blocks = memory.BlocksWithin(limit, config.limits);
+  EXPECT_GE(blocks, 100);
+  EXPECT_LE(memory.Of(config.limits, blocks).total(), limit);
+  EXPECT_GT(memory.Of(config.limits, blocks + 1).total(), limit);
+  EXPECT_EQ(memory.BlocksWithin(memory.weight_bytes(), config.limits), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Configurations, ServingMemoryTest,
+    testing::Values(Case{"gpt2-tiny", "tp=1", WeightFormat::kF32, DType::kF32},
+                    Case{"gpt2-tiny", "tp=2", WeightFormat::kInt8, DType::kI8},
+                    Case{"gpt2-tiny", "pp=2", WeightFormat::kBf16, DType::kBf16},
+                    Case{"gpt2-tiny", "tp=2,pp=2", WeightFormat::kF8, DType::kF8E4M3},
+                    Case{"gpt2-tiny", "tp=2,sp=1", WeightFormat::kF32, DType::kF32}));
+
+}  // namespace
+}  // namespace trimtab

@@ -1,0 +1,93 @@
+// The simulator against schedules worked out by hand.
+#include "cost_model/serving_simulator.h"
+
+#include <gtest/gtest.h>
+
+namespace trimtab {
+namespace {
+
+/// Tenths of a second for a row of a step.
+double TenthPerRow(const StepPlan& plan) { return 0.1 * static_cast<double>(plan.rows()); }
+
+BatcherOptions Options(EngineLimits limits, int64_t blocks = 100) {
+  if (limits.sequence_length == 0) limits.sequence_length = 64;
+  return {.limits = limits, .block_size = 4, .blocks = blocks};
+}
+
+void ExpectTimes(const LoadOutcome& outcome, double sent_s, const std::vector<double>& arrivals_s) {
+  EXPECT_DOUBLE_EQ(outcome.sent_s, sent_s);
+  ASSERT_EQ(outcome.arrivals_s.size(), arrivals_s.size());
+  for (size_t i = 0; i < arrivals_s.size(); ++i) {
+    EXPECT_NEAR(outcome.arrivals_s[i], arrivals_s[i], 1e-12) << i;
+  }
+}
+
+// A prompt of 10 in steps of 4 rows: 4, 4, 2 rows; then a row a token.
+TEST(SimulateServing, CutsAPromptAndGoesOn) {
+  const SimulatedServing served = SimulateServing(Options({.sequences = 2, .tokens_per_step = 4}),
+                                                  {{0, 10, 3}}, 0, TenthPerRow);
+  ExpectTimes(served.outcomes[0], 0, {1.0, 1.1, 1.2});
+  EXPECT_EQ(served.outcomes[0].tokens, 3);
+  EXPECT_NEAR(served.busy_s, 1.2, 1e-12);
+  EXPECT_EQ(served.most_rows, 4);
+  EXPECT_EQ(served.most_blocks, 3);
+}
+
+// The second comes while the first one's prompt is computed, and is admitted at the next step. Its
+// prompt takes what the first one's token leaves of a step.
+TEST(SimulateServing, AdmitsAtTheNextStep) {
+  const SimulatedServing served = SimulateServing(Options({.sequences = 2, .tokens_per_step = 4}),
+                                                  {{0, 4, 4}, {0.1, 6, 2}}, 0, TenthPerRow);
+  // Steps: 4 rows until 0.4; 1 + 3 rows until 0.8; 1 + 3 until 1.2; 1 + 1 until 1.4.
+  ExpectTimes(served.outcomes[0], 0, {0.4, 0.8, 1.2, 1.4});
+  ExpectTimes(served.outcomes[1], 0.1, {1.2, 1.4});
+}
+
+// One place: the second waits until the first is done. Between the two nothing happens.
+TEST(SimulateServing, WaitsForAPlaceAndForRequests) {
+  const SimulatedServing served =
+      SimulateServing(Options({.sequences = 1, .tokens_per_step = 8}),
+                      {{0, 2, 2}, {0.1, 3, 1}, {5, 1, 1}}, 0, TenthPerRow);
+  ExpectTimes(served.outcomes[0], 0, {0.2, 0.3});
+  ExpectTimes(served.outcomes[1], 0.1, {0.6});
+  ExpectTimes(served.outcomes[2], 5, {5.1});
+  EXPECT_EQ(served.most_running, 0);  // at the end of a step each is done
+}
+
+// A client sends its next request when it has its answer, a moment later.
+TEST(SimulateServing, ClosedLoopsWaitForTheirAnswers) {
+  const SimulatedServing served =
+      SimulateServing(Options({.sequences = 4, .tokens_per_step = 8}),
+                      {{0, 2, 1}, {0, 3, 2}, {0, 1, 1}}, 2, TenthPerRow);
+  // Both prompts until 0.5. The second goes on alone until 0.6; the first client's next request,
+  // sent at 0.5 and a moment, is admitted then.
+  ExpectTimes(served.outcomes[0], 0, {0.5});
+  ExpectTimes(served.outcomes[1], 0, {0.5, 0.6});
+  ExpectTimes(served.outcomes[2], 0.5 + kClientTurn, {0.7});
+}
+
+// Two sequences of 8 tokens in the end, in a cache of 3 blocks of 4: the later one gives up its
+// blocks and computes its tokens again.
+TEST(SimulateServing, PreemptsWhereTheCacheIsFull) {
+  BatcherOptions options =
+      Options({.sequences = 2, .tokens_per_step = 16, .sequence_length = 8}, 3);
+  options.prefix_cache = false;
+  const SimulatedServing served = SimulateServing(options, {{0, 3, 5}, {0, 3, 5}}, 0, TenthPerRow);
+  // Until 0.6 both prompts; 0.8 both have 5 tokens, of which 4 are in the cache; the fifth needs a
+  // second block of each, and there is one. The first goes on alone to its end at 1.1; then the
+  // second computes its 5 tokens anew until 1.6.
+  ExpectTimes(served.outcomes[0], 0, {0.6, 0.8, 0.9, 1.0, 1.1});
+  ExpectTimes(served.outcomes[1], 0, {0.6, 0.8, 1.6, 1.7, 1.8});
+  EXPECT_EQ(served.metrics.preemptions, 1);
+}
+
+TEST(SimulateServing, RefusesWhatTheEngineWould) {
+  const SimulatedServing served =
+      SimulateServing(Options({.sequences = 1, .tokens_per_step = 4, .sequence_length = 8}),
+                      {{0, 8, 1}, {0, 2, 1}}, 0, TenthPerRow);
+  EXPECT_NE(served.outcomes[0].failure.find("a prompt of 8 tokens"), std::string::npos);
+  EXPECT_EQ(served.outcomes[1].tokens, 1);
+}
+
+}  // namespace
+}  // namespace trimtab

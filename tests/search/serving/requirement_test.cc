@@ -1,0 +1,52 @@
+#include "search/serving/requirement.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+LoadReport Report() {
+  LoadReport report;
+  report.requests = 10;
+  report.duration_s = 2;
+  report.output_tokens = 400;
+  report.ttft.p99 = 250;
+  report.tpot.mean = 30;
+  return report;
+}
+
+TEST(Requirement, ReadsItsFigure) {
+  const Requirement first("ttft.p99<0.5s");
+  EXPECT_EQ(first.ValueIn(Report()), 250);
+  EXPECT_DOUBLE_EQ(first.Strain(Report()), 0.5);
+  EXPECT_DOUBLE_EQ(Requirement("tpot.mean<20ms").Strain(Report()), 1.5);
+  EXPECT_DOUBLE_EQ(Requirement("throughput>100").Strain(Report()), 0.5);
+  EXPECT_EQ(Requirement("tpot.mean<20ms").Relaxed(30), "tpot.mean<30ms");
+  EXPECT_EQ(Requirement("throughput>300").Relaxed(200), "throughput>200");
+}
+
+TEST(Requirement, TheWorstOneCounts) {
+  const auto requirements = ParseRequirements("ttft.p99<500ms,tpot.mean<20ms,throughput>100");
+  ASSERT_EQ(requirements.size(), 3u);
+  EXPECT_DOUBLE_EQ(Strain(requirements, Report()), 1.5);
+  EXPECT_EQ(Strain({}, Report()), 0);
+  LoadReport failed = Report();
+  failed.failed = 1;
+  EXPECT_TRUE(std::isinf(Strain({}, failed)));
+  EXPECT_TRUE(ParseRequirements("").empty());
+}
+
+TEST(Requirement, RefusesWhatItDoesNotUnderstand) {
+  for (const char* bad :
+       {"ttft", "ttft<5ms", "ttft.p98<5ms", "ttft.p99<5", "ttft.p99<-5ms", "ttft.p99>5ms",
+        "throughput<5", "throughput>5ms", "x.p99<5ms", "ttft.p99<5ms,", "ttft.p99<nanms"}) {
+    EXPECT_THROW(ParseRequirements(bad), UsageError) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace trimtab

@@ -1,0 +1,149 @@
+#include "search/serving/serving_search.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "engine/base/error.h"
+#include "search/serving/best_case.h"
+#include "search/serving/serving_report.h"
+#include "tests/search/serving/serving_problems.h"
+
+namespace trimtab {
+namespace {
+
+/// A random load, closed or open.
+ServiceLoad RandomLoad(std::mt19937_64& random) {
+  const bool closed = random() % 2 == 0;
+  const double rate = closed ? 0 : 1.0 + static_cast<double>(random() % 20);
+  ServiceLoad load = {.requests = DrawRequests("uniform:20-900/uniform:2-60", 40, rate, random())};
+  if (closed) load.concurrency = 1 + static_cast<int64_t>(random() % 24);
+  return load;
+}
+
+/// Every candidate that fits, simulated.
+std::vector<ServingEvaluation> Exhaustive(const ServingProblem& problem) {
+  std::vector<ServingEvaluation> all;
+  for (const ServingBranch& branch : WalkServingSpace(problem).branches) {
+    for (const ServingCandidate& each : branch.candidates) {
+      try {
+        all.push_back(EvaluateServing(problem, each));
+      } catch (const InfeasibleError&) {  // does not fit
+      }
+    }
+  }
+  return all;
+}
+
+class ServingSearchTest : public testing::TestWithParam<int> {};
+
+// The best of the search is the best of all, its counts add up, and its memory is within the limit.
+TEST_P(ServingSearchTest, FindsWhatLookingAtEachFinds) {
+  std::mt19937_64 random(static_cast<uint64_t>(GetParam()));
+  ServingProblem problem = ProblemOn("2xh100", "llama3-8b", RandomLoad(random));
+  problem.objective = static_cast<ServingObjective>(random() % 4);
+  problem.allowed["tokens"] = {"128", "1024", "8192"};
+  problem.memory_bytes = 10'000'000'000 + static_cast<int64_t>(random() % 8) * 1'000'000'000;
+  const char* requirements[] = {"", "ttft.p99<300ms", "tpot.mean<9ms,ttft.mean<150ms",
+                                "throughput>400", "tpot.p99<1ms"};
+  problem.requirements = ParseRequirements(requirements[random() % 5]);
+  const std::vector<ServingEvaluation> all = Exhaustive(problem);
+  if (all.empty()) {
+    EXPECT_THROW(SearchServing(problem, 2), InfeasibleError);
+    return;
+  }
+  const ServingSearchResult result = SearchServing(problem, 2);
+  ServingRank best = all.front().rank;
+  for (const ServingEvaluation& each : all) best = std::min(best, each.rank);
+  EXPECT_EQ(result.best().rank.strain, best.strain);
+  EXPECT_EQ(result.best().rank.score, best.score);
+  EXPECT_EQ(result.best().rank.among_equals, best.among_equals);
+  int64_t sum = result.cut_by_memory + result.cut_by_bound + result.alike + result.simulated;
+  for (const auto& [rule, count] : result.cut_by_rule) sum += count;
+  EXPECT_EQ(sum, result.size);
+  EXPECT_EQ(std::ssize(result.ranking), result.simulated);
+  for (const ServingEvaluation& each : result.ranking) {
+    EXPECT_LE(each.memory.total(), problem.memory_bytes);
+    EXPECT_LE(each.prediction.most_blocks, each.candidate.config.cache_blocks);
+    EXPECT_LE(each.prediction.most_running, each.candidate.config.limits.sequences);
+  }
+}
+
+// No figure of a simulation is better than its bound.
+TEST_P(ServingSearchTest, NothingIsBetterThanItsBound) {
+  std::mt19937_64 random(static_cast<uint64_t>(100 + GetParam()));
+  const char* models[] = {"llama3-8b", "mixtral-8x7b", "gemma2-9b"};
+  ServingProblem problem = ProblemOn("2xh100", models[random() % 3], RandomLoad(random));
+  problem.allowed["tokens"] = {"64", "512", "4096"};
+  problem.allowed["sequences"] = {"1", "4", "16"};
+  constexpr double kRounding = 1e-9;
+  for (const ServingBranch& branch : WalkServingSpace(problem).branches) {
+    const ServingConfig resolved = ResolveServing(branch.config);
+    const ServingPredictor predictor(problem.model, ServingLayoutOf(resolved),
+                                     problem.rates(resolved));
+    BestCases bounds(predictor, problem.load, resolved.block_size);
+    for (const ServingCandidate& each : branch.candidates) {
+      if (random() % 3 != 0) continue;
+      ServingConfig config = each.config;
+      config.cache_blocks = 70 + static_cast<int64_t>(random() % 200);
+      config = ResolveServing(config);
+      const LoadReport got = predictor.Predict(config, each.replicas, problem.load).report;
+      const LoadReport bound = bounds.Of(config.limits, config.cache_blocks, each.replicas);
+      const auto expect = [&](double low, double value, const char* what) {
+        EXPECT_LE(low, value * (1 + kRounding)) << what << " of " << each.Key();
+      };
+      expect(bound.duration_s, got.duration_s, "duration");
+      expect(bound.ttft.mean, got.ttft.mean, "ttft.mean");
+      expect(bound.ttft.p99, got.ttft.p99, "ttft.p99");
+      expect(bound.tpot.p50, got.tpot.p50, "tpot.p50");
+      expect(bound.itl.p50, got.itl.p50, "itl.p50");
+      expect(bound.e2e.mean, got.e2e.mean, "e2e.mean");
+      expect(bound.e2e.p99, got.e2e.p99, "e2e.p99");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Problems, ServingSearchTest, testing::Range(0, 8));
+
+// The same requests in less time wait longer for their first token.
+TEST(ServingPrediction, MoreRateIsNeverFaster) {
+  const ServingProblem problem =
+      ProblemOn("2xh100", "llama3-8b", {.requests = DrawRequests("uniform:20-900/50", 200, 1, 5)});
+  double last = 0;
+  for (const double rate : {1.0, 4.0, 16.0, 64.0}) {
+    ServingProblem faster = problem;
+    for (LoadRequest& each : faster.load.requests) each.at_s /= rate;
+    const ServingCandidate candidate =
+        ParseServingCandidate(faster, "tp=1,sequences=64,tokens=512");
+    const double ttft = EvaluateServing(faster, candidate).prediction.report.ttft.mean;
+    EXPECT_GE(ttft, last) << rate;
+    last = ttft;
+  }
+}
+
+TEST(ServingSearch, SaysWhatComesClosest) {
+  ServingProblem problem = ProblemOn(
+      "1xh100", "llama3-8b", {.requests = DrawRequests("500/20", 30, 0, 1), .concurrency = 8});
+  problem.requirements = ParseRequirements("tpot.mean<1ms,ttft.p99<100s");
+  const ServingSearchResult result = SearchServing(problem, 1);
+  EXPECT_FALSE(result.best().meets());
+  const auto relaxed = Relaxations(problem, result.best().prediction.report);
+  ASSERT_EQ(relaxed.size(), 1u);
+  EXPECT_TRUE(relaxed[0].starts_with("tpot.mean<"));
+}
+
+TEST(ServingCandidate, IsReadByItsKey) {
+  const ServingProblem problem = ProblemOn(
+      "8xh100", "llama3-8b", {.requests = DrawRequests("500/20", 3, 0, 1), .concurrency = 8});
+  const std::string key =
+      "tp=2,pp=1,ep=1,weights=fp8,cache=bf16,replicas=3,sequences=48,tokens=1000";
+  EXPECT_EQ(ParseServingCandidate(problem, key).Key(), key);
+  for (const char* bad : {"tp=0", "tp=x", "tpp=2", "tp=2,tp=2", "weights=fp9", "tp"}) {
+    EXPECT_THROW(ParseServingCandidate(problem, bad), UsageError) << bad;
+  }
+  EXPECT_THROW(ParseServingCandidate(problem, "tp=8,replicas=2"), InfeasibleError);
+  EXPECT_THROW(ParseServingCandidate(problem, "tp=3"), InfeasibleError);
+}
+
+}  // namespace
+}  // namespace trimtab

@@ -1,0 +1,136 @@
+// The simulator against the real engine on this machine: six loads, each predicted from rates that
+// were calibrated right before, and then served. What a fixed step takes before and after a load
+// against what it took at the calibration corrects for the machine's wandering.
+//
+//   simulator_benchmark [MODEL [ROUNDS]]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "cost_model/serving_prediction.h"
+#include "engine/infer/make_engine.h"
+#include "engine/infer/random_weights.h"
+#include "profiler/calibrate_serving.h"
+#include "tools/bench/load_generator.h"
+
+namespace trimtab {
+namespace {
+
+constexpr double kCalibrationSeconds = 6;
+
+struct Load {
+  const char* name;
+  const char* lengths;
+  int64_t requests;
+  int64_t concurrency;
+  double load;  // of an open loop: share of the closed loop's rate
+};
+constexpr Load kLoads[] = {{"one client", "64/32", 12, 1, 0},
+                           {"4 clients", "64/32", 24, 4, 0},
+                           {"16 clients", "uniform:16-128/32", 48, 16, 0},
+                           {"long prompts", "400/16", 24, 4, 0},
+                           {"long answers", "16/128", 16, 8, 0},
+                           {"open, half load", "uniform:16-128/uniform:8-48", 60, 0, 0.5}};
+
+ServingConfig ConfigOf(const ModelConfig& model) {
+  ServingConfig config;
+  config.model = model;
+  config.limits = {.sequences = 16, .tokens_per_step = 128, .sequence_length = 512};
+  return ResolveServing(config);
+}
+
+/// Seconds of answering one request alone, the least of a few.
+double ReferenceSeconds(LoadTarget& target) {
+  double least = 1e30;
+  for (int i = 0; i < 5; ++i) {
+    const LoadOutcome outcome =
+        target.Run({.prompt_tokens = 16, .output_tokens = 8}, std::vector<int32_t>(16, 1));
+    least = std::min(least, outcome.arrivals_s.back() - outcome.sent_s);
+  }
+  return least;
+}
+
+struct Errors {
+  std::vector<double> tpot, rate, ttft;
+};
+
+void RunRound(const ModelConfig& model, Errors& errors) {
+  const ServingConfig config = ConfigOf(model);
+  const ServingCalibration calibration = CalibrateServing(config, kCalibrationSeconds);
+  const ServingPredictor predictor(model, ServingLayoutOf(config), calibration.rates);
+  const std::unique_ptr<Engine> engine = MakeEngine(config, RandomWeights(model));
+  const std::unique_ptr<LoadTarget> target = MakeEngineTarget(*engine);
+  const double reference = ReferenceSeconds(*target);
+  fmt::print("calibrated: {} steps, explained to {:.1f} %\n", calibration.steps,
+             100 * calibration.error);
+  double rate = 0;  // requests a second of the closed loop of 16
+  for (const Load& each : kLoads) {
+    const double open = each.load * rate;
+    const ServiceLoad load = {.requests = DrawRequests(each.lengths, each.requests, open, 3),
+                              .concurrency = each.concurrency};
+    const LoadReport predicted = predictor.Predict(config, 1, load).report;
+    const double before = ReferenceSeconds(*target);
+    const LoadReport real =
+        MakeLoadReport(PutLoad(*target, load.requests,
+                               {.concurrency = load.concurrency, .vocab_size = model.vocab_size}),
+                       {});
+    const double slower = (before + ReferenceSeconds(*target)) / (2 * reference);
+    if (each.concurrency == 16) rate = predicted.requests_per_s();
+    const auto error = [](double guess, double value) { return guess / value - 1; };
+    // The rate of an open loop is what comes, however fast the machine is.
+    const double tpot = error(predicted.tpot.mean * slower, real.tpot.mean);
+    const double tokens = error(predicted.output_tokens_per_s() / (open > 0 ? 1 : slower),
+                                real.output_tokens_per_s());
+    const double ttft = error(predicted.ttft.p99 * slower, real.ttft.p99);
+    fmt::print(
+        "{:<16} TPOT {:7.2f} ms, predicted {:+6.1f} %   {:8.1f} tokens/s, {:+6.1f} %   "
+        "TTFT p99 {:8.1f} ms, {:+6.1f} %   machine {:.2f}\n",
+        each.name, real.tpot.mean, 100 * tpot, real.output_tokens_per_s(), 100 * tokens,
+        real.ttft.p99, 100 * ttft, slower);
+    errors.tpot.push_back(std::abs(tpot));
+    errors.rate.push_back(std::abs(tokens));
+    errors.ttft.push_back(std::abs(ttft));
+  }
+}
+
+double Mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double each : values) sum += each;
+  return sum / static_cast<double>(values.size());
+}
+
+}  // namespace
+}  // namespace trimtab
+
+int main(int argc, char** argv) {
+  using namespace trimtab;
+  const ModelConfig model = LoadModelConfig(argc > 1 ? argv[1] : "gpt2-124m");
+  const int rounds = argc > 2 ? std::atoi(argv[2]) : 1;
+  Errors errors;
+  for (int i = 0; i < rounds; ++i) RunRound(model, errors);
+  fmt::print("mean error: TPOT {:.1f} %, tokens/s {:.1f} %, TTFT p99 {:.1f} %\n",
+             100 * Mean(errors.tpot), 100 * Mean(errors.rate), 100 * Mean(errors.ttft));
+
+  // How fast the simulator itself is.
+  const ServingConfig config = ConfigOf(model);
+  ServiceLoad load = {.requests = DrawRequests("200/200", 5000, 0, 1), .concurrency = 16};
+  const ServingPredictor predictor(model, ServingLayoutOf(config),
+                                   {.weight_bytes = 4,
+                                    .kv_bytes = 4,
+                                    .weight_rate = 1e10,
+                                    .low_rate = 1e10,
+                                    .kv_rate = 1e10,
+                                    .other_rate = 1e10,
+                                    .rate_16 = 5e10,
+                                    .rate_low = 5e10,
+                                    .attention_flops = 1e10});
+  const auto start = std::chrono::steady_clock::now();
+  const LoadReport report = predictor.Predict(config, 1, load).report;
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+  const auto tokens = static_cast<double>(report.prompt_tokens + report.output_tokens);
+  fmt::print("simulator: {:.0f} tokens of traffic in {:.2f} s: {:.2f} s a million\n", tokens,
+             spent.count(), 1e6 * spent.count() / tokens);
+  return 0;
+}

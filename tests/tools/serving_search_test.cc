@@ -1,0 +1,143 @@
+// The search for serving with the real program: what it predicts, refuses and recommends; engines
+// that serve for real, and a driver that is killed.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "tests/engine/data/data_test_util.h"
+#include "tests/tools/processes.h"
+#include "tests/tools/shell.h"
+
+namespace trimtab {
+namespace {
+
+using nlohmann::json;
+
+const char* const kLlama =
+    " --for serving --model llama3.1-70b --cluster 8xh200 --workload "
+    "lognormal:800:0.8/uniform:50-150 --requests 60 --concurrency 32";
+
+/// A little model on one rank of this machine.
+std::string Tiny(const std::string& folder) {
+  return "XDG_CACHE_HOME=" + folder +
+         " tools/trimtab search -q --for serving --model gpt2-tiny --cluster local --max-ranks 1 "
+         "--workload uniform:8-40/12 --requests 12 --concurrency 3 --allow "
+         "sequences=1,4,tokens=64 --prove 2 --rounds 2 --study " +
+         folder + "/study.db";
+}
+
+TEST(ServingSearch, EstimatesAConfiguration) {
+  const Outcome outcome = Shell(std::string("tools/trimtab estimate -q --json --layout "
+                                            "tp=4,weights=fp8,cache=fp8,replicas=2") +
+                                kLlama);
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  const json estimate = json::parse(outcome.output);
+  EXPECT_EQ(estimate["gpus"], 8);
+  EXPECT_GT(estimate["predicted"]["ttft_ms"]["p99"], estimate["predicted"]["ttft_ms"]["p50"]);
+  // 70.6e9 weights in a byte each over 4 GPUs, beside a token table in two.
+  EXPECT_NEAR(estimate["memory_bytes"]["weights"].get<double>(), 70.6e9 / 4, 1.5e9);
+}
+
+TEST(ServingSearch, RecommendsWithinTheRequirements) {
+  const std::string folder = ScratchFolder();
+  const Outcome outcome = Shell(std::string("tools/trimtab search -q --json --require "
+                                            "'ttft.p99<2s,tpot.mean<40ms' --report ") +
+                                folder + kLlama);
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  const json report = json::parse(ReadWholeFile(folder + "/report.json"));
+  const json& best = report["recommended"];
+  EXPECT_LT(best["predicted"]["ttft_ms"]["p99"], 2000);
+  EXPECT_LT(best["predicted"]["tpot_ms"]["mean"], 40);
+  EXPECT_LE(best["memory_bytes"]["total"], best["serving"]["memory_per_rank_bytes"]);
+  EXPECT_TRUE(std::filesystem::exists(folder + "/REPORT.html"));
+}
+
+TEST(ServingSearch, SaysWhatWouldDo) {
+  const Outcome outcome =
+      Shell(std::string("tools/trimtab search -q --require 'tpot.mean<1ms'") + kLlama);
+  EXPECT_EQ(outcome.status, 4);
+  EXPECT_NE(outcome.output.find("nothing meets tpot.mean<1ms"), std::string::npos);
+  EXPECT_NE(outcome.output.find("would meet tpot.mean<"), std::string::npos);
+}
+
+TEST(ServingSearch, RefusesInOneLine) {
+  const std::pair<const char*, const char*> bad[] = {
+      {"search --require ttft<5ms", "--require: 'ttft<5ms'; expected"},
+      {"search --weights fp9", "--weights: 'fp9'; expected"},
+      {"search --allow tpp=4", "no dimension 'tpp'"},
+      {"search --prove 2", "--prove needs --cluster local"},
+      {"search --stack sglang", "--stack: 'sglang'; expected"},
+      {"search --gbs 4", "unknown flag '--gbs'"},
+      {"estimate --layout sequences=0", "sequences: '0'; expected"}};
+  for (const auto& [words, message] : bad) {
+    const Outcome outcome = Shell(std::string("tools/trimtab ") + words + kLlama);
+    EXPECT_EQ(outcome.status, 2) << words;
+    EXPECT_NE(outcome.output.find(message), std::string::npos) << outcome.output;
+  }
+  const Outcome outcome = Shell(
+      "tools/trimtab estimate --for serving --model llama3.1-405b --cluster 1xh100 --workload 8/8 "
+      "--concurrency 1");
+  EXPECT_EQ(outcome.status, 4);
+  EXPECT_NE(outcome.output.find("needs "), std::string::npos) << outcome.output;
+}
+
+// Two engines serve for real; the winner's configuration starts, admits what was planned and does
+// not pass its memory.
+TEST(ServingSearch, ProvesOnThisMachine) {
+  const std::string folder = ScratchFolder() + "/proof";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const Outcome outcome = Shell(Tiny(folder) + " --report " + folder);
+  ASSERT_TRUE(outcome.status == 0 || outcome.status == 5) << outcome.output;
+  const json report = json::parse(ReadWholeFile(folder + "/report.json"));
+  EXPECT_TRUE(report["recommended"]["proved"]);
+  EXPECT_EQ(report["recommended"]["visits"], 2);
+  EXPECT_EQ(report["recommended"]["measured"]["failed"], 0);
+  const Outcome served = Shell(
+      "tools/trimtab bench -q --json --random-weights --workload 8/8 "
+      "--requests 4 --concurrency 2 --config " +
+      folder + "/report.json");
+  EXPECT_EQ(served.status, 0) << served.output;
+}
+
+// Killed in the middle, it goes on with the visits that are missing.
+TEST(ServingSearch, AKilledSearchGoesOn) {
+  const std::string folder = ScratchFolder() + "/killed";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const std::string command = Tiny(folder);
+  const pid_t child = StartCommand("exec env " + command, folder + "/output");
+  const std::string visits = folder + "/study.db.visits";
+  ASSERT_TRUE(WaitFor(std::chrono::seconds(120), [&] {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      if (name.ends_with("round=1.json")) return true;
+    }
+    return false;
+  }));
+  kill(child, SIGKILL);
+  WaitForEnd(child);
+  const auto written = [&visits] {
+    std::map<std::string, std::filesystem::file_time_type> files;
+    for (const auto& entry : std::filesystem::directory_iterator(visits)) {
+      const std::string name = entry.path().filename().string();
+      if (name.ends_with(".json") && !name.ends_with(".config.json")) {
+        files[name] = entry.last_write_time();
+      }
+    }
+    return files;
+  };
+  const auto before = written();
+  EXPECT_EQ(Shell(command).status, 2);  // without --resume
+  const Outcome outcome = Shell(command + " --resume");
+  ASSERT_TRUE(outcome.status == 0 || outcome.status == 5) << outcome.output;
+  const auto after = written();
+  EXPECT_EQ(after.size(), 4u);
+  for (const auto& [name, time] : before) EXPECT_EQ(after.at(name), time) << name;
+}
+
+}  // namespace
+}  // namespace trimtab

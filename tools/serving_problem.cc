@@ -1,0 +1,126 @@
+#include "tools/serving_problem.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/infer/serving_json.h"
+#include "tools/serving_rates.h"
+#include "tools/table.h"
+
+namespace trimtab {
+namespace {
+
+// Of a cpu machine's memory, for an engine and nothing else of size.
+constexpr double kMachineShare = 0.9;
+
+/// Each a name of `valid`. Throws UsageError naming the flag.
+template <typename T>
+std::vector<T> Parse(const std::vector<std::string>& names, const std::vector<std::string>& valid,
+                     const char* flag, T (*value)(const std::string&)) {
+  std::vector<T> values;
+  for (const std::string& name : names) {
+    if (std::find(valid.begin(), valid.end(), name) == valid.end()) {
+      throw UsageError(
+          fmt::format("{}: '{}'; expected some of {}", flag, name, fmt::join(valid, ", ")));
+    }
+    values.push_back(value(name));
+  }
+  return values;
+}
+
+const ServingEngine& EngineNamed(const std::string& name) {
+  std::vector<std::string> names;
+  for (const ServingEngine& each : BuiltinServingEngines()) {
+    if (each.policy != PromptPolicy::kChunked) continue;
+    if (each.name == name) return each;
+    names.push_back(each.name);
+  }
+  throw UsageError(fmt::format(
+      "--stack: '{}'; expected an engine that cuts prompts and runs them beside answers: {}", name,
+      fmt::join(names, ", ")));
+}
+
+}  // namespace
+
+void DeclareFor(FlagSet& flags, std::string& value) {
+  flags.Choice(kForFlag, value, {"training", "serving"},
+               "what the model is for; each has flags of its own, which --for serving --help and "
+               "--help list");
+}
+
+void ServingProblemFlags::Declare(FlagSet& flags) {
+  DeclareFor(flags, for_);
+  flags.Text("--model", model_,
+             "preset (see 'trimtab models'), model JSON, or Hugging Face config.json or its folder",
+             FlagNeed::kRequired);
+  cluster_.Declare(flags);
+  workload_.Declare(flags);
+  flags.List("--weights", weights_,
+             "what weights may be stored in: fp32, bf16, fp16, fp8, int8, int4; if left out bf16 "
+             "and fp8 on GPUs, else fp32");
+  flags.List("--cache", caches_,
+             "what keys and values may be stored in: fp32, bf16, fp16, fp8, int8; if left out bf16 "
+             "and fp8 on GPUs, else fp32");
+  flags.Text("--stack", stack_, "engine whose speed on GPUs is taken: trimtab, vllm, ...");
+  flags.Bytes("--memory-per-rank", memory_per_rank_bytes_, "limit of each rank, e.g. 8GiB");
+}
+
+ServingProblem ServingProblemFlags::Resolve() const {
+  ServingProblem problem;
+  problem.model = LoadModelConfig(model_);
+  problem.load = workload_.Load();
+  problem.workload = workload_.Describe();
+  const ServingEngine& engine = EngineNamed(stack_);
+  problem.cluster = cluster_.Resolve();
+  const bool cuda = problem.cluster.device == "cuda";
+  const std::vector<std::string> usual =
+      cuda ? std::vector<std::string>{"bf16", "fp8"} : std::vector<std::string>{"fp32"};
+  problem.weights =
+      Parse(weights_.empty() ? usual : weights_, WeightNames(), "--weights", WeightFormatOf);
+  problem.caches = Parse(caches_.empty() ? usual : caches_, CacheNames(), "--cache", CacheType);
+  const HardwareProfile& profile = problem.cluster.profile;
+  const double room =
+      cuda ? engine.memory_share.value * VisibleMemory(profile) - engine.memory_bytes.value
+           : kMachineShare * static_cast<double>(problem.cluster.memory_bytes);
+  problem.memory_bytes = static_cast<int64_t>(room);
+  if (memory_per_rank_bytes_ > 0) {
+    problem.memory_bytes = std::min(problem.memory_bytes, memory_per_rank_bytes_);
+  }
+  if (!cuda) {
+    const auto kept = std::make_shared<KeptServingRates>(ServingRatesPath());
+    problem.rates = [kept](const ServingConfig& config) { return kept->Of(config); };
+    return problem;
+  }
+  problem.rates = [profile, engine](const ServingConfig& config) {
+    return ServingRatesOf(config, profile, engine);
+  };
+  return problem;
+}
+
+std::string LoadReportText(const LoadReport& report) {
+  Table table({{"milliseconds"},
+               {"mean", Align::kRight},
+               {"p50", Align::kRight},
+               {"p90", Align::kRight},
+               {"p95", Align::kRight},
+               {"p99", Align::kRight}});
+  const auto row = [&table](const char* name, const LatencySummary& summary) {
+    table.AddRow({name, fmt::format("{:.2f}", summary.mean), fmt::format("{:.2f}", summary.p50),
+                  fmt::format("{:.2f}", summary.p90), fmt::format("{:.2f}", summary.p95),
+                  fmt::format("{:.2f}", summary.p99)});
+  };
+  row("time to first token", report.ttft);
+  row("time per token after it", report.tpot);
+  row("between two texts", report.itl);
+  row("end to end", report.e2e);
+  return table.ToText(/*bold=*/false) +
+         fmt::format(
+             "\n{} in {:.2f} s, {} failed: {:.2f} requests/s, {:.1f} output tokens/s, "
+             "goodput {:.2f} requests/s\n",
+             Counted(report.requests, "request"), report.duration_s, report.failed,
+             report.requests_per_s(), report.output_tokens_per_s(), report.goodput());
+}
+
+}  // namespace trimtab

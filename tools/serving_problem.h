@@ -1,0 +1,40 @@
+// The flags that describe a problem of serving, shared by 'search --for serving' and 'estimate
+// --for serving'.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "search/serving/serving_search.h"
+#include "tools/common_flags.h"
+#include "tools/flags.h"
+#include "tools/workload_flags.h"
+
+namespace trimtab {
+
+/// The flag that leads to them: 'trimtab search --for serving'.
+inline constexpr char kForFlag[] = "--for";
+void DeclareFor(FlagSet& flags, std::string& value);
+
+class ServingProblemFlags {
+ public:
+  void Declare(FlagSet& flags);
+
+  /// All but what only a search has. Throws UsageError, InputError.
+  ServingProblem Resolve() const;
+
+ private:
+  std::string for_ = "serving";
+  std::string model_;
+  ClusterFlags cluster_;
+  WorkloadFlags workload_;
+  std::vector<std::string> weights_;
+  std::vector<std::string> caches_;
+  std::string stack_ = "trimtab";
+  int64_t memory_per_rank_bytes_ = 0;
+};
+
+/// What a service shows its clients: a table of latencies and a line of rates.
+std::string LoadReportText(const LoadReport& report);
+
+}  // namespace trimtab

@@ -1,0 +1,78 @@
+#include "tools/serving_rates.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "cost_model/serving_fit.h"
+#include "engine/base/error.h"
+#include "engine/base/io/file.h"
+#include "engine/base/log.h"
+#include "engine/config/strict_json.h"
+#include "profiler/calibrate_serving.h"
+#include "tools/machine_profile.h"
+
+namespace trimtab {
+namespace {
+
+constexpr double kSeconds = 4;  // of measuring
+
+/// 64-bit FNV-1a (Fowler, Noll, Vo).
+uint64_t Hash(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : text) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001b3ULL;
+  }
+  return hash;
+}
+
+}  // namespace
+
+std::string ServingRatesKey(const ServingConfig& config) {
+  return fmt::format("{}-{:016x},{},threads={},weights={},cache={}", config.model.name,
+                     Hash(ToJson(config.model).dump()), ToString(config.layout),
+                     config.threads_per_rank, Name(config.weights), Name(config.cache));
+}
+
+std::string ServingRatesPath() {
+  const std::string profile = MachineProfilePath();
+  constexpr std::string_view kEnd = ".json";
+  return profile.empty() ? "" : profile.substr(0, profile.size() - kEnd.size()) + "-serving.json";
+}
+
+KeptServingRates::KeptServingRates(std::string path) : path_(std::move(path)) {
+  std::error_code ignored;
+  if (path_.empty() || !std::filesystem::exists(path_, ignored)) return;
+  try {
+    nlohmann::json kept = ReadJsonFile(path_);
+    if (!kept.is_object()) throw InputError(fmt::format("{}: expected an object", path_));
+    for (const auto& [key, rates] : kept.items()) {
+      ServingRatesFromJson(rates, fmt::format("{}: $['{}']", path_, key));
+    }
+    kept_ = std::move(kept);
+  } catch (const InputError& error) {
+    LogWarning("what this machine reaches is damaged and measured anew: {}", error.what());
+  }
+}
+
+ServingRates KeptServingRates::Of(const ServingConfig& config) {
+  const std::string key = ServingRatesKey(config);
+  if (kept_.contains(key)) return ServingRatesFromJson(kept_[key], path_ + ": " + key);
+  const ServingCalibration measured = CalibrateServing(config, kSeconds);
+  LogInfo("measured how fast this machine serves {}: {} steps, which its rates explain to {:.1f} %",
+          key, measured.steps, 100 * measured.error);
+  kept_[key] = ToJson(measured.rates);
+  if (path_.empty()) return measured.rates;
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
+  try {
+    AtomicFile file(path_);
+    file.Append(kept_.dump(1) + "\n");
+    file.Commit();
+  } catch (const StorageError& error) {
+    LogWarning("what this machine reaches is not kept: {}", error.what());
+  }
+  return measured.rates;
+}
+
+}  // namespace trimtab

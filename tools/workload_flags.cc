@@ -1,0 +1,47 @@
+#include "tools/workload_flags.h"
+
+#include <limits>
+
+#include "engine/base/error.h"
+#include "tools/table.h"
+
+namespace trimtab {
+
+void WorkloadFlags::Declare(FlagSet& flags) {
+  flags_ = &flags;
+  flags.Text("--workload", workload_,
+             "INPUT/OUTPUT tokens of a request; each a number, uniform:A-B, exponential:MEAN or "
+             "lognormal:MEDIAN:SIGMA");
+  flags.Text("--trace", trace_,
+             "JSONL of requests instead: {\"at_s\", \"input_tokens\", \"output_tokens\"}");
+  flags.Integer("--requests", requests_, 1, 10'000'000, "how many requests of the workload");
+  flags.Integer("--concurrency", concurrency_, 0, 4096,
+                "closed loop: so many clients, each waiting for its answer");
+  flags.Number("--rate", rate_, 0, 1e6, "open loop: requests a second, as a Poisson process");
+  flags.Integer("--seed", seed_, 0, std::numeric_limits<int64_t>::max(), "of what is drawn");
+}
+
+ServiceLoad WorkloadFlags::Load() const {
+  if (!trace_.empty()) {
+    if (flags_->Given("--workload")) {
+      throw UsageError("--trace contradicts --workload: the trace says how long requests are");
+    }
+    if (rate_ > 0) throw UsageError("--trace contradicts --rate: the trace says when they come");
+    return {.requests = ReadTrace(trace_), .concurrency = concurrency_};
+  }
+  if ((concurrency_ > 0) == (rate_ > 0)) {
+    throw UsageError("expected either --concurrency, for a closed loop, or --rate, for an open");
+  }
+  return {.requests = DrawRequests(workload_, requests_, rate_, seed()),
+          .concurrency = concurrency_};
+}
+
+std::string WorkloadFlags::Describe() const {
+  const std::string lengths =
+      trace_.empty() ? fmt::format("{} tokens, {}", workload_, Counted(requests_, "request"))
+                     : trace_;
+  if (concurrency_ > 0) return fmt::format("{}, {}", lengths, Counted(concurrency_, "client"));
+  return rate_ > 0 ? fmt::format("{}, {:g} a second", lengths, rate_) : lengths;
+}
+
+}  // namespace trimtab
