@@ -198,7 +198,7 @@ class BestFirst {
       : list_(std::move(list)) {
     workers_.push_back(std::make_unique<Worker>(problem, limited, predictor));
     for (int i = 1; i < threads; ++i) {
-      std::unique_ptr<Predictor> another = predictor.Another();
+      std::unique_ptr<Predictor> another = predictor.For(problem);
       if (another == nullptr) break;
       workers_.push_back(std::make_unique<Worker>(problem, limited, *another));
       predictors_.push_back(std::move(another));

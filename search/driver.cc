@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/device/cuda/loader.h"
 #include "search/proof.h"
+#include "search/relaxations.h"
 
 namespace trimtab {
 namespace {
@@ -21,6 +22,12 @@ void RequireSameObjective(const SearchOptions& options, const Study& study) {
                                Name(options.race.objective), options.study_path, began));
 }
 
+/// Of a walk over the space.
+int ThreadsOf(const SearchOptions& options) {
+  if (options.threads > 0) return options.threads;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
 /// Enumerates, unless an earlier search has.
 void Enumerate(const SearchOptions& options, int64_t ingested, Study& study, Predictor& predictor,
                SearchEvents& events) {
@@ -31,10 +38,7 @@ void Enumerate(const SearchOptions& options, int64_t ingested, Study& study, Pre
     events.OnResume(measured, ingested);
     return;
   }
-  const int threads = options.threads > 0
-                          ? options.threads
-                          : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  StoreSpace(options.problem, options.race.objective, predictor, threads, study);
+  StoreSpace(options.problem, options.race.objective, predictor, ThreadsOf(options), study);
 }
 
 void DryRunBest(const SearchOptions& options, Study& study, Predictor& predictor,
@@ -112,7 +116,10 @@ SearchResult RunSearch(const SearchOptions& options, Predictor& predictor, Trial
   const std::vector<CandidateRecord> candidates = study->Candidates();
   const SpaceSummary summary = Summarize(study->Pruned(), candidates);
   events.OnSpace(summary);
-  if (summary.feasible == 0) ThrowInfeasible(summary, candidates);
+  if (summary.feasible == 0) {
+    const auto relaxations = FindRelaxations(options.problem, predictor, ThreadsOf(options));
+    ThrowInfeasible(summary, candidates, InWords(relaxations));
+  }
   DryRunBest(options, *study, predictor, events);
   std::string stopped_by = Proof(options, start, *study, runner, events).Run();
   SearchResult result = ResultFromStudy(*study);

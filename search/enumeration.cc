@@ -118,7 +118,8 @@ SpaceSummary Summarize(const PrunedCounts& left_out,
   return summary;
 }
 
-void ThrowInfeasible(const SpaceSummary& summary, const std::vector<CandidateRecord>& candidates) {
+void ThrowInfeasible(const SpaceSummary& summary, const std::vector<CandidateRecord>& candidates,
+                     const std::string& advice) {
   std::string reasons;
   for (const auto& [rule, count] : summary.pruned) {
     reasons += fmt::format("{}{} by {}", reasons.empty() ? "" : ", ", count, rule);
@@ -134,6 +135,7 @@ void ThrowInfeasible(const SpaceSummary& summary, const std::vector<CandidateRec
   if (leanest != nullptr) {
     reasons += fmt::format("; the leanest, {}, {}", leanest->key, leanest->pruned_why);
   }
+  if (!advice.empty()) reasons += "; " + advice;
   throw InfeasibleError(fmt::format("no feasible configuration: all {} candidates were pruned: {}",
                                     summary.size, reasons));
 }

@@ -38,8 +38,9 @@ std::string MemoryBreach(const RunConfig& run, const Prediction& prediction);
 /// What candidates are pruned by that do not fit.
 inline constexpr char kMemory[] = "memory";
 
-/// Says what pruned how many, and names the leanest.
+/// Says what pruned how many, names the leanest, and goes on with `advice`, where there is any.
 [[noreturn]] void ThrowInfeasible(const SpaceSummary& summary,
-                                  const std::vector<CandidateRecord>& candidates);
+                                  const std::vector<CandidateRecord>& candidates,
+                                  const std::string& advice = "");
 
 }  // namespace trimtab
