@@ -199,19 +199,6 @@ Cluster LocalMachine(HardwareProfile profile) {
   return cluster;
 }
 
-Cluster WithGpus(const Cluster& cluster, int64_t gpus) {
-  const int64_t node = cluster.ranks_per_node;
-  if (gpus < 1 || (gpus > node && gpus % node != 0)) {
-    throw UsageError(
-        fmt::format("{} GPUs: expected whole nodes of {}, or a part of one", gpus, node));
-  }
-  Cluster other = cluster;
-  other.nodes = std::max<int64_t>(1, gpus / node);
-  other.ranks_per_node = std::min(gpus, node);
-  other.max_ranks = gpus;
-  return other;
-}
-
 std::string DescribeThisMachine() {
   std::string processor = KernelField("/proc/cpuinfo", "model name");
   if (processor.empty()) processor = "unknown processor";

@@ -36,10 +36,6 @@ struct Cluster {
 /// `profile_path` replaces the profile of any of them. Throws UsageError or InputError.
 Cluster LoadCluster(const std::string& name_or_path, const std::string& profile_path = "");
 
-/// `cluster`, which has GPUs, with another number of them: whole nodes, or a part of one. Throws
-/// UsageError where they are neither.
-Cluster WithGpus(const Cluster& cluster, int64_t gpus);
-
 /// This machine as a cluster, priced by `profile`.
 Cluster LocalMachine(HardwareProfile profile);
 

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
+#include "search/alternatives.h"
 #include "search/best_layouts.h"
 #include "search/space_tree.h"
 
@@ -29,6 +31,33 @@ CandidateRecord Candidate(const RunConfig& run, const Prediction& prediction) {
   candidate.pruned_why = MemoryBreach(run, prediction);
   if (!candidate.pruned_why.empty()) candidate.pruned_by = kMemory;
   return candidate;
+}
+
+using Listed = std::vector<std::shared_ptr<const Shortlisted>>;
+
+/// `list`, with what else says what the choices of its best are worth, in the order of the space.
+Listed WithAlternatives(const Problem& problem, Objective objective, const Listed& list,
+                        Predictor& predictor, int threads) {
+  if (list.empty()) return list;
+  const auto key = [&](const auto& each) {
+    return std::pair(PredictionKey(objective, each->run, each->prediction), each->number);
+  };
+  const auto best = std::min_element(list.begin(), list.end(),
+                                     [&](const auto& a, const auto& b) { return key(a) < key(b); });
+  Alternatives alternatives(problem, objective, **best);
+  for (const auto& each : list) {
+    alternatives.Offer(each->number, each->run, each->prediction);
+  }
+  Listed all = list;
+  for (const auto& other : FindOthers(problem, alternatives, predictor, threads).list) {
+    const bool listed = std::any_of(list.begin(), list.end(), [&](const auto& each) {
+      return each->run.layout == other->run.layout;
+    });
+    if (!listed) all.push_back(other);
+  }
+  std::sort(all.begin(), all.end(),
+            [](const auto& a, const auto& b) { return a->number < b->number; });
+  return all;
 }
 
 /// Narrowings left nothing: says which asks for what the space has not.
@@ -61,8 +90,9 @@ void StoreSpace(const Problem& problem, Objective objective, Predictor& predicto
   const BestLayouts best = FindBestLayouts(problem, Shortlist(objective), predictor, threads);
   const WalkCounts& counts = best.counts;
   if (counts.size == 0) ThrowEmpty(problem);
+  const Listed list = WithAlternatives(problem, objective, best.list, predictor, threads);
   std::vector<CandidateRecord> kept;
-  for (const auto& listed : best.list) kept.push_back(Candidate(listed->run, listed->prediction));
+  for (const auto& listed : list) kept.push_back(Candidate(listed->run, listed->prediction));
   int64_t too_large = counts.visited - counts.fitting;
   int64_t cut_by_memory = counts.cut_by_memory;
   if (kept.empty() && too_large + cut_by_memory > 0) {
@@ -76,8 +106,11 @@ void StoreSpace(const Problem& problem, Objective objective, Predictor& predicto
   const auto leave_out = [&left_out](const char* why, int64_t count) {
     if (count > 0) left_out.emplace_back(why, count);
   };
-  leave_out(kUnlisted, counts.fitting - static_cast<int64_t>(best.list.size()));
-  leave_out(kBound, counts.cut_by_bound);
+  // Alternatives of the best that are listed beside it got a closed form, too.
+  const auto beside = static_cast<int64_t>(list.size() - best.list.size());
+  const int64_t of_cut = std::min(beside, counts.cut_by_bound);
+  leave_out(kUnlisted, counts.fitting - static_cast<int64_t>(list.size()) + of_cut);
+  leave_out(kBound, counts.cut_by_bound - of_cut);
   leave_out(kMemoryBound, cut_by_memory);
   leave_out(kMemory, too_large);
   study.StoreCandidates(kept, left_out);

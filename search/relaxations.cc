@@ -10,6 +10,7 @@
 
 #include "engine/base/units.h"
 #include "search/best_layouts.h"
+#include "search/gpu_counts.h"
 
 namespace trimtab {
 namespace {

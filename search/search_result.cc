@@ -42,6 +42,25 @@ std::string WhyOpen(const SearchResult& result, const RaceStep& step) {
   return over ? "" : open;
 }
 
+/// Tokens that times and prices are of where nobody says.
+constexpr double kTokensUnsaid = 1e9;
+
+/// By predictions, which all candidates have.
+std::vector<Explanation> ExplainRecommended(const Study& study, const SearchResult& result) {
+  const RunConfig& run = result.recommended_candidate().run;
+  const nlohmann::json asked = study.problem();
+  const nlohmann::json& cluster = asked.at("cluster");
+  Problem problem;  // as far as rows of the space look at it
+  problem.model = run.model;
+  problem.global_batch = run.global_batch;
+  problem.sequence_length = run.sequence_length;
+  problem.cluster.device = run.device;
+  problem.cluster.ranks_per_node = cluster.at("ranks_per_node");
+  problem.cluster.max_ranks = cluster.at("max_ranks");
+  return Explain(problem, result.rules.objective, result.candidates,
+                 result.recommended().candidate);
+}
+
 }  // namespace
 
 std::map<Mode, ProbeReference> ReferencesOf(const Study& study) {
@@ -80,6 +99,11 @@ SearchResult ResultFromStudy(const Study& study) {
   }
   result.recommendation = *choice;
   result.numerics = SummarizeNumerics(objective, result.candidates, result.ranking);
+  result.explanations = ExplainRecommended(study, result);
+  const nlohmann::json asked = study.problem();
+  result.tokens = asked.value("tokens", kTokensUnsaid);
+  result.front = TimeAgainstPrice(result.ranking, result.candidates, result.tokens,
+                                  asked.at("cluster").value("price_per_gpu_hour", 0.0));
   result.accuracy = SummarizeAccuracy(result.ranking);
   return result;
 }

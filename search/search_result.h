@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "search/alternatives.h"
 #include "search/enumeration.h"
+#include "search/front.h"
 #include "search/race.h"
 #include "search/recommend.h"
 #include "search/study.h"
@@ -22,6 +24,9 @@ struct SearchResult {
   std::vector<RankingRow> ranking;  // of those in the running
   Recommendation recommendation;
   std::vector<NumericsRow> numerics;
+  double tokens = 0;                      // that times and prices are of
+  std::vector<FrontRow> front;            // time against price, by number of GPUs
+  std::vector<Explanation> explanations;  // of the choices of the recommended layout
   Accuracy accuracy;
   std::string problem;       // JSON text, as ToJson(const Problem&)
   std::string profile_name;  // of the hardware profile that priced the predictions

@@ -45,6 +45,12 @@ void Fixed(const Problem&, const RunConfig&, Values& values) {
   values.insert(values.end(), {kValues...});
 }
 
+/// Whether two layouts agree in these members.
+template <auto... kMembers>
+bool Alike(const ParallelConfig& a, const ParallelConfig& b) {
+  return ((a.*kMembers == b.*kMembers) && ...);
+}
+
 /// Appends the divisors of `n` up to `largest`, ascending.
 void AppendDivisors(int64_t n, int64_t largest, Values& values);
 

@@ -14,7 +14,8 @@ SpaceRow ExpertParallelRow() {
             AppendDivisors(std::gcd(experts, ExpertRanks(bound.layout)), experts, values);
           },
       .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.ep = value; },
-      .settles = {}};
+      .settles = {},
+      .alike = Alike<&ParallelConfig::ep>};
 }
 
 /// Experts are small: they are never split over more ranks than the rest of a layer.
@@ -30,7 +31,8 @@ SpaceRow ExpertTensorParallelRow() {
                 AppendDivisors(std::gcd(most, ExpertRanks(bound.layout)), most, values);
               },
           .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.etp = value; },
-          .settles = {}};
+          .settles = {},
+          .alike = Alike<&ParallelConfig::etp>};
 }
 
 SpaceRow DispatchRow() {
@@ -46,6 +48,7 @@ SpaceRow DispatchRow() {
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.dispatch = static_cast<Dispatch>(value); },
           .settles = {},
+          .alike = Alike<&ParallelConfig::dispatch>,
           .alone = true};
 }
 

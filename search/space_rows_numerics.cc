@@ -46,27 +46,29 @@ SpaceRow PrecisionRow() {
           .settles = {"model-sizes-positive", "run-sizes-positive", "tf32-requires-cuda",
                       "hidden-divisible-by-heads", "heads-divisible-by-kv-heads",
                       "head-size-even-with-rope", "sequence-within-positions",
-                      "rope-scaling-original-length"}};
+                      "rope-scaling-original-length"},
+          .alike = Alike<&ParallelConfig::precision>};
 }
 
 SpaceRow OptimizerStateRow() {
-  return {.name = "optimizer state",
-          .applies = Always,
-          .values =
-              [](const Problem& problem, const RunConfig& bound, Values& values) {
-                const size_t count = OptimizerStates(problem, bound).size();
-                for (size_t i = 0; i < count; ++i) values.push_back(static_cast<int64_t>(i));
-              },
-          .bind =
-              [](const Problem& problem, int64_t value, RunConfig& run) {
-                const ParallelConfig state =
-                    OptimizerStates(problem, run)[static_cast<size_t>(value)];
-                run.layout.master = state.master;
-                run.layout.moments = state.moments;
-                run.layout.gradients = state.gradients;
-              },
-          .settles = {"remainder-requires-bf16-weights", "bf16-gradients-require-bf16-weights"},
-          .alone = true};
+  return {
+      .name = "optimizer state",
+      .applies = Always,
+      .values =
+          [](const Problem& problem, const RunConfig& bound, Values& values) {
+            const size_t count = OptimizerStates(problem, bound).size();
+            for (size_t i = 0; i < count; ++i) values.push_back(static_cast<int64_t>(i));
+          },
+      .bind =
+          [](const Problem& problem, int64_t value, RunConfig& run) {
+            const ParallelConfig state = OptimizerStates(problem, run)[static_cast<size_t>(value)];
+            run.layout.master = state.master;
+            run.layout.moments = state.moments;
+            run.layout.gradients = state.gradients;
+          },
+      .settles = {"remainder-requires-bf16-weights", "bf16-gradients-require-bf16-weights"},
+      .alike = Alike<&ParallelConfig::master, &ParallelConfig::moments, &ParallelConfig::gradients>,
+      .alone = true};
 }
 
 }  // namespace trimtab

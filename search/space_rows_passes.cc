@@ -30,6 +30,7 @@ SpaceRow MicroBatchRow() {
           },
       .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.micro_batch = value; },
       .settles = {"fp8-sizes-divisible-by-16", "tokens-divisible-by-tp-with-sp"},
+      .alike = Alike<&ParallelConfig::micro_batch>,
       .alone = true};
 }
 
@@ -47,6 +48,7 @@ SpaceRow RecomputeRow() {
                 run.layout.recompute = RecomputePlans()[static_cast<size_t>(value)];
               },
           .settles = {},
+          .alike = Alike<&ParallelConfig::recompute>,
           .alone = true};
 }
 
@@ -61,7 +63,8 @@ SpaceRow PipelineParallelRow() {
               },
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { TakeRanks(value, run.layout.pp, run.layout); },
-          .settles = {"global-batch-divisible"}};
+          .settles = {"global-batch-divisible"},
+          .alike = Alike<&ParallelConfig::pp>};
 }
 
 SpaceRow ScheduleRow() {
@@ -73,7 +76,8 @@ SpaceRow ScheduleRow() {
               },
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.schedule = static_cast<Schedule>(value); },
-          .settles = {"micro-batches-divisible-by-pp"}};
+          .settles = {"micro-batches-divisible-by-pp"},
+          .alike = Alike<&ParallelConfig::schedule>};
 }
 
 /// Chunks of equal size: more of them than two layers' worth of imbalance is never better.
@@ -92,6 +96,7 @@ SpaceRow VirtualPipelineRow() {
               },
           .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.vp = value; },
           .settles = {},
+          .alike = Alike<&ParallelConfig::vp>,
           .alone = true};
 }
 

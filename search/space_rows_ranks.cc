@@ -4,14 +4,17 @@
 
 namespace trimtab {
 
-/// How many ranks a run has: on cpu that is itself a choice.
+/// How many ranks a run has: on cpu that is itself a choice, on GPUs where it is asked for.
 SpaceRow RanksRow() {
   return {.name = "ranks",
           .applies = Always,
           .values =
               [](const Problem& problem, const RunConfig&, Values& values) {
                 const Cluster& cluster = problem.cluster;
-                if (cluster.device != "cpu") return values.push_back(cluster.max_ranks);
+                if (cluster.device != "cpu") {
+                  values = problem.gpus.empty() ? Values{cluster.max_ranks} : problem.gpus;
+                  return;
+                }
                 const int64_t most = problem.max_ranks > 0 ? problem.max_ranks : cluster.max_ranks;
                 for (int64_t ranks = 1; ranks <= most; ranks *= 2) values.push_back(ranks);
               },
@@ -23,7 +26,9 @@ SpaceRow RanksRow() {
                                            : 1;
                 run.memory_per_rank_bytes = MemoryLimitBytes(problem, run);
               },
-          .settles = {}};
+          .settles = {},
+          .alike = [](const ParallelConfig& a,
+                      const ParallelConfig& b) { return a.world_size() == b.world_size(); }};
 }
 
 SpaceRow TensorParallelRow() {
@@ -35,7 +40,8 @@ SpaceRow TensorParallelRow() {
       .bind = [](const Problem&, int64_t value,
                  RunConfig& run) { TakeRanks(value, run.layout.tp, run.layout); },
       .settles = {"heads-divisible-by-tp", "kv-heads-divisible-by-tp", "ffn-divisible-by-tp",
-                  "shared-experts-divisible-by-tp"}};
+                  "shared-experts-divisible-by-tp"},
+      .alike = Alike<&ParallelConfig::tp>};
 }
 
 SpaceRow SequenceParallelRow() {
@@ -49,6 +55,7 @@ SpaceRow SequenceParallelRow() {
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.sequence_parallel = value != 0; },
           .settles = {},
+          .alike = Alike<&ParallelConfig::sequence_parallel>,
           .alone = true};
 }
 
@@ -62,7 +69,8 @@ SpaceRow ContextParallelRow() {
               },
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { TakeRanks(value, run.layout.cp, run.layout); },
-          .settles = {"sequence-divisible-by-2cp", "window-and-alibi-without-cp"}};
+          .settles = {"sequence-divisible-by-2cp", "window-and-alibi-without-cp"},
+          .alike = Alike<&ParallelConfig::cp>};
 }
 
 SpaceRow ContextMessagesRow() {
@@ -77,6 +85,7 @@ SpaceRow ContextMessagesRow() {
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.cp_comm_type = static_cast<CpCommType>(value); },
           .settles = {"cp-comm-type-requires-cp"},
+          .alike = Alike<&ParallelConfig::cp_comm_type>,
           .alone = true};
 }
 
@@ -90,6 +99,7 @@ SpaceRow TpOverlapRow() {
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.tp_overlap_chunks = value; },
           .settles = {"rows-divisible-by-tp-overlap-chunks"},
+          .alike = Alike<&ParallelConfig::tp_overlap_chunks>,
           .alone = true};
 }
 

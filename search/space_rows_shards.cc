@@ -7,7 +7,8 @@ SpaceRow ZeroRow() {
           .applies = Always,
           .values = Fixed<0, 1, 2, 3>,
           .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.zero = value; },
-          .settles = {"zero-requires-dp"}};
+          .settles = {"zero-requires-dp"},
+          .alike = Alike<&ParallelConfig::zero>};
 }
 
 /// Replicas that are sharded over all data-parallel ranks or, where these span nodes, over those of
@@ -31,6 +32,7 @@ SpaceRow ShardRow() {
               },
           .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.shard = value; },
           .settles = {},
+          .alike = Alike<&ParallelConfig::shard>,
           .alone = true};
 }
 
@@ -41,6 +43,7 @@ SpaceRow ReshardRow() {
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.reshard_after_forward = value != 0; },
           .settles = {},
+          .alike = Alike<&ParallelConfig::reshard_after_forward>,
           .alone = true};
 }
 
@@ -54,6 +57,7 @@ SpaceRow ParamGatherRow() {
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.overlap_param_gather = value != 0; },
           .settles = {},
+          .alike = Alike<&ParallelConfig::overlap_param_gather>,
           .alone = true};
 }
 
