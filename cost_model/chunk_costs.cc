@@ -19,8 +19,8 @@ void Append(const WayCosts& next, bool forward, int64_t times, WayCosts& ways) {
 using PricedWays = std::array<std::vector<PieceCost>, kWayCount>;
 
 /// The pieces of `kind` (and of layers [first, first + count)) among those of a recording.
-WayCosts CostsOf(PieceKind kind, int64_t first, int64_t count, const MicroBatchRecording& recording,
-                 const PricedWays& priced) {
+WayCosts CostsOfPieces(PieceKind kind, int64_t first, int64_t count,
+                       const MicroBatchRecording& recording, const PricedWays& priced) {
   WayCosts ways;
   for (size_t way = 0; way < kWayCount; ++way) {
     const std::vector<Recording>& pieces = recording.ways[way];
@@ -130,10 +130,9 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
       .Put(TypesOf(layout).fp8 && layout.overlap_param_gather ? 1 : 0, 1);
 }
 
-const ChunkCosts::KindCosts& ChunkCosts::KindOf(const PriceSetting& setting, const RunConfig& run,
-                                                const ModelChunk& chunk,
-                                                const RecomputeGroup& group) {
-  const RecordedLayers layers = LayersToRecord(run, chunk, group);
+const ChunkCosts::LayersCosts& ChunkCosts::CostsOf(const PriceSetting& setting,
+                                                   const RunConfig& run, const ModelChunk& chunk,
+                                                   const RecordedLayers& layers) {
   ModelChunk cut = chunk;
   cut.first_layer += layers.first;
   cut.num_layers = layers.count;
@@ -145,45 +144,57 @@ const ChunkCosts::KindCosts& ChunkCosts::KindOf(const PriceSetting& setting, con
                             .Put(plan.method)
                             .Put(plan.modules.bits, kRecomputeModuleCount)
                             .Put(plan.num_layers + 1, 16)
-                            .Put(group.first - layers.first, 16)
-                            .Put(group.count, 16)
                             .Put(layers.count, 16)
                             .Put(FirstLayersAlike(setting.first_alike, cut), 16);
-  auto found = kinds_.find(key);
-  if (found == kinds_.end()) {
+  auto found = layers_.find(key);
+  if (found == layers_.end()) {
     RunConfig alone = run;
     alone.layout.recompute = plan;
-    KindRecording kind;
-    kind.layout = run.layout;
-    kind.first_layer = chunk.first_layer + group.first;
-    kind.layers = group.count;
-    kind.recording = RecordMicroBatch(alone, cut, setting.executor);
-    kind.prices = prices_;
-    kind.costs = PriceKind(setting, kind);
-    if (!keep_) kind.recording = {};
-    found = kinds_.emplace(key, std::move(kind)).first;
+    LayersRecording recorded;
+    recorded.layout = run.layout;
+    recorded.first_layer = cut.first_layer;
+    for (int64_t layer = 0; layer < layers.count; layer += recorded.groups.back()) {
+      recorded.groups.push_back(RecomputeGroupOf(plan, layer, layers.count).count);
+    }
+    recorded.recording = RecordMicroBatch(alone, cut, setting.executor);
+    recorded.prices = prices_;
+    recorded.costs = PriceLayers(setting, recorded);
+    if (!keep_) recorded.recording = {};
+    found = layers_.emplace(key, std::move(recorded)).first;
   }
-  KindRecording& kind = found->second;
-  if (kind.prices != prices_) {
-    kind.costs = PriceKind(setting, kind);
-    kind.prices = prices_;
+  LayersRecording& recorded = found->second;
+  if (recorded.prices != prices_) {
+    recorded.costs = PriceLayers(setting, recorded);
+    recorded.prices = prices_;
   }
-  return kind.costs;
+  return recorded.costs;
 }
 
-ChunkCosts::KindCosts ChunkCosts::PriceKind(const PriceSetting& setting,
-                                            const KindRecording& kind) {
+ChunkCosts::LayersCosts ChunkCosts::PriceLayers(const PriceSetting& setting,
+                                                const LayersRecording& layers) {
   PricedWays priced;
+  bool embedding = false;
+  bool head = false;
   for (size_t way = 0; way < kWayCount; ++way) {
-    priced[way] = PriceEach(kind.recording.ways[way], kind.layout, setting.pricer);
+    const std::vector<Recording>& pieces = layers.recording.ways[way];
+    priced[way] = PriceEach(pieces, layers.layout, setting.pricer);
+    for (const Recording& piece : pieces) {
+      embedding |= piece.piece.kind == PieceKind::kEmbedding;
+      head |= piece.piece.kind == PieceKind::kHead;
+    }
   }
   const auto price = [&](PieceKind piece, int64_t first, int64_t count) {
-    return CostsOf(piece, first, count, kind.recording, priced);
+    return CostsOfPieces(piece, first, count, layers.recording, priced);
   };
-  KindCosts costs = {.embedding = price(PieceKind::kEmbedding, 0, 1),
-                     .group = price(PieceKind::kLayer, kind.first_layer, kind.layers),
-                     .head = price(PieceKind::kHead, 0, 1)};
-  WaitForHost(setting.pricer, kind.layout, kind.layers, costs.group);
+  LayersCosts costs;
+  if (embedding) costs.embedding.push_back(price(PieceKind::kEmbedding, 0, 1));
+  if (head) costs.head.push_back(price(PieceKind::kHead, 0, 1));
+  int64_t first = layers.first_layer;
+  for (const int64_t count : layers.groups) {
+    costs.groups.push_back(price(PieceKind::kLayer, first, count));
+    WaitForHost(setting.pricer, layers.layout, count, costs.groups.back());
+    first += count;
+  }
   return costs;
 }
 
@@ -200,27 +211,42 @@ WayCosts ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run,
                              const ModelChunk& chunk) {
   /// Neighbouring groups that cost alike.
   struct Groups {
-    const KindCosts* kind = nullptr;
+    const WayCosts* ways = nullptr;
     int64_t count = 0;
   };
   std::vector<Groups> groups;
+  const LayersCosts* first_costs = nullptr;
+  const LayersCosts* costs = nullptr;
+  RecordedLayers before;
+  const bool alike = setting.first_alike.back() == 0;
   for (int64_t i = 0; i < chunk.num_layers;) {
     const RecomputeGroup group = RecomputeGroupOf(run.layout.recompute[0], i, chunk.num_layers);
     i += group.count;
-    const KindCosts& kind = KindOf(setting, run, chunk, group);
-    if (groups.empty() || groups.back().kind != &kind) groups.push_back({&kind, 0});
+    const RecordedLayers layers = LayersToRecord(run, chunk, group);
+    const bool same = costs != nullptr && alike && layers.count == before.count &&
+                      layers.recompute == before.recompute;
+    if (!same) costs = &CostsOf(setting, run, chunk, layers);
+    if (first_costs == nullptr) first_costs = costs;
+    before = layers;
+    size_t within = 0;  // of the recorded groups
+    for (int64_t first = layers.first; first < group.first; ++within) {
+      first += RecomputeGroupOf(layers.recompute, first - layers.first, layers.count).count;
+    }
+    const WayCosts* ways = &costs->groups[within];
+    if (groups.empty() || groups.back().ways != ways) groups.push_back({ways, 0});
     ++groups.back().count;
   }
-  const KindCosts* none = groups.empty() ? &KindOf(setting, run, chunk, {.count = 0}) : nullptr;
-  const WayCosts& embedding = (none != nullptr ? none : groups.front().kind)->embedding;
-  const WayCosts& head = (none != nullptr ? none : groups.back().kind)->head;
+  if (costs == nullptr) {
+    costs = &CostsOf(setting, run, chunk, LayersToRecord(run, chunk, {.count = 0}));
+    first_costs = costs;
+  }
   WayCosts ways;
   for (const bool forward : {true, false}) {
-    const bool first = forward ? chunk.embedding : chunk.head;
-    const bool last = forward ? chunk.head : chunk.embedding;
-    if (first) Append(forward ? embedding : head, forward, 1, ways);
-    for (const Groups& each : groups) Append(each.kind->group, forward, each.count, ways);
-    if (last) Append(forward ? head : embedding, forward, 1, ways);
+    const std::vector<WayCosts>& first = forward ? first_costs->embedding : costs->head;
+    const std::vector<WayCosts>& last = forward ? costs->head : first_costs->embedding;
+    for (const WayCosts& each : first) Append(each, forward, 1, ways);
+    for (const Groups& each : groups) Append(*each.ways, forward, each.count, ways);
+    for (const WayCosts& each : last) Append(each, forward, 1, ways);
     std::reverse(groups.begin(), groups.end());
   }
   return ways;

@@ -60,20 +60,19 @@ class ChunkCosts {
   const MessageRecording& Messages(const PriceSetting& setting, const RunConfig& run);
 
  private:
-  /// A micro batch through a group of layers of a chunk, and through the chunk's ends; what it has
-  /// no end of costs nothing.
-  struct KindCosts {
-    WayCosts embedding;
-    WayCosts group;
-    WayCosts head;
+  /// A micro batch through neighbouring groups of layers of a chunk, and through the chunk's ends.
+  struct LayersCosts {
+    std::vector<WayCosts> groups;
+    std::vector<WayCosts> embedding;  // one, or none where the chunk has no such end
+    std::vector<WayCosts> head;
   };
   /// The same as it was recorded.
-  struct KindRecording {
+  struct LayersRecording {
     ParallelConfig layout;
-    int64_t first_layer = 0;        // of the group, in the model
-    int64_t layers = 0;             // of the group
+    int64_t first_layer = 0;        // in the model
+    std::vector<int64_t> groups;    // layers of each
     MicroBatchRecording recording;  // empty unless it is kept
-    KindCosts costs;
+    LayersCosts costs;
     int64_t prices = 0;  // that `costs` are by
   };
   struct PricedChunk {
@@ -81,17 +80,17 @@ class ChunkCosts {
     int64_t prices = 0;
   };
 
-  /// A group of layers of a chunk, counted from the chunk's first.
-  const KindCosts& KindOf(const PriceSetting& setting, const RunConfig& run,
-                          const ModelChunk& chunk, const RecomputeGroup& group);
-  static KindCosts PriceKind(const PriceSetting& setting, const KindRecording& kind);
+  /// Layers of a chunk, counted from the chunk's first.
+  const LayersCosts& CostsOf(const PriceSetting& setting, const RunConfig& run,
+                             const ModelChunk& chunk, const RecordedLayers& layers);
+  static LayersCosts PriceLayers(const PriceSetting& setting, const LayersRecording& layers);
   WayCosts Compose(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk);
 
   Cluster cluster_;
   bool keep_;
   int64_t prices_ = 0;                 // how often they were set
   std::deque<PriceSetting> settings_;  // its elements stay where they are
-  std::unordered_map<PackedKey, KindRecording, PackedKey::Hash> kinds_;
+  std::unordered_map<PackedKey, LayersRecording, PackedKey::Hash> layers_;
   std::unordered_map<PackedKey, PricedChunk, PackedKey::Hash> chunks_;
   std::unordered_map<PackedKey, int64_t, PackedKey::Hash> id_bytes_;
   std::unordered_map<PackedKey, MessageRecording, PackedKey::Hash> messages_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <unordered_map>
 #include <utility>
 
 #include "cost_model/stream_clock.h"
@@ -44,7 +43,7 @@ void PieceCost::Append(const PieceCost& next, int64_t times) {
 std::vector<PieceCost> PriceEach(std::span<const Recording> pieces, const ParallelConfig& layout,
                                  const Pricer& pricer) {
   StreamClock clock(pricer.overlaps());
-  std::unordered_map<int64_t, double> under_way_s;  // by message, of all of it
+  std::vector<std::pair<int64_t, double>> under_way_s;  // messages by id, with all of their time
   std::vector<PieceCost> costs;
   costs.reserve(pieces.size());
   for (const Recording& piece : pieces) {
@@ -65,7 +64,7 @@ std::vector<PieceCost> PriceEach(std::span<const Recording> pieces, const Parall
         const double before_s = clock.now_s();
         const double message_s = pricer.Seconds(*message, StrideOf(message->group, layout));
         clock.Submit(*message, message_s);
-        if (message->asynchronous()) under_way_s[message->id] = message_s;
+        if (message->asynchronous()) under_way_s.emplace_back(message->id, message_s);
         waited(message->group) += clock.now_s() - before_s;
         Add({message->kind, message->group, 1, message->bytes}, 1, cost.messages);
       } else {
@@ -73,7 +72,12 @@ std::vector<PieceCost> PriceEach(std::span<const Recording> pieces, const Parall
         const double wait_s = clock.Wait(awaited).seconds();
         waited(awaited.group) += wait_s;
         // Ops beside a message share the multiprocessors and the memory with it.
-        const double beside_s = std::exchange(under_way_s[awaited.id], 0) - wait_s;
+        const auto awaited_s =
+            std::find_if(under_way_s.begin(), under_way_s.end(),
+                         [&](const auto& each) { return each.first == awaited.id; });
+        if (awaited_s == under_way_s.end()) continue;
+        const double beside_s = awaited_s->second - wait_s;
+        under_way_s.erase(awaited_s);
         cost.compute_s += pricer.slowdown() * std::max(0.0, beside_s);
       }
     }

@@ -1,184 +1,16 @@
 #include "cost_model/stage_costs.h"
 
 #include <algorithm>
-#include <array>
-#include <numeric>
 #include <unordered_map>
 #include <utility>
 
+#include "cost_model/stage_plan.h"
 #include "engine/base/error.h"
 #include "engine/schedule/pipeline.h"
 #include "engine/train/trainer.h"
 
 namespace trimtab {
 namespace {
-
-/// Memory in use on the way through a program.
-struct MemoryWalk {
-  int64_t now = 0;
-  int64_t peak = 0;
-
-  void Pass(const MemorySpan& span) {
-    peak = std::max(peak, now + span.peak);
-    now += span.change;
-  }
-  void Take(int64_t bytes) { Pass({bytes, bytes}); }
-  void Give(int64_t bytes) { now -= bytes; }
-};
-
-/// Which way an action of a program goes through its chunk.
-Way WayOf(const Action& action) {
-  const bool first = action.micro_batch == 0;
-  switch (action.kind) {
-    case ActionKind::kForward:
-      return first ? kForwardFirst : kForwardLater;
-    case ActionKind::kBackwardInput:
-      return first ? kInputSetting : kInputAdding;
-    case ActionKind::kBackwardWeight:
-      return first ? kWeightSetting : kWeightAdding;
-    default:
-      return first ? kBackwardSetting : kBackwardAdding;
-  }
-}
-
-/// Whether a step goes this way once, with its first micro batch.
-bool IsFirst(size_t way) {
-  return way == kForwardFirst || way == kBackwardSetting || way == kInputSetting ||
-         way == kWeightSetting;
-}
-
-/// Follows the memory of a stage: what its passes take and keep, received messages from when they
-/// are asked for, and sent ones until they have been waited for (see Action).
-void FollowMemory(const StageProgram& program, const std::vector<const WayCosts*>& chunks,
-                  const MessageRecording& messages, MemoryWalk& total, MemoryWalk& activations) {
-  int64_t sent_total = 0;
-  int64_t sent_activations = 0;
-  for (const Action& action : program) {
-    switch (action.kind) {
-      case ActionKind::kRecvActivation:
-        total.Take(messages.activation.bytes);
-        activations.Take(messages.activation.bytes);
-        break;
-      case ActionKind::kRecvGradient:
-        total.Take(messages.gradient.bytes);
-        break;
-      case ActionKind::kSendActivation:
-        sent_total += messages.activation.bytes;
-        sent_activations += messages.activation.bytes;
-        break;
-      case ActionKind::kSendGradient:
-        sent_total += messages.gradient.bytes;
-        break;
-      default: {
-        const PieceCost& pass = (*chunks[static_cast<size_t>(action.chunk)])[WayOf(action)];
-        total.Pass(pass.total);
-        activations.Pass(pass.activations);
-        total.Give(std::exchange(sent_total, 0));
-        activations.Give(std::exchange(sent_activations, 0));
-      }
-    }
-  }
-}
-
-/// How often each way is gone through, by chunk.
-using PassCounts = std::vector<std::array<int64_t, kWayCount>>;
-
-/// What a stage does and holds, but for what it costs.
-struct StagePlan {
-  PassCounts first_passes;  // see StageCosts, as if those of the first micro batch were like others
-  PassCounts last_passes;
-  std::vector<MessageCount> messages;
-  int64_t total_peak = 0;
-  int64_t activations_peak = 0;
-};
-
-/// Counts the passes at both ends of a step of `micro_batches`.
-void CountEnds(const StageProgram& program, size_t chunks, int64_t micro_batches, StagePlan& plan) {
-  PassCounts all(chunks);
-  plan.last_passes.resize(chunks);
-  bool completes = false;
-  for (Action action : program) {
-    if (!IsCompute(action.kind)) continue;
-    const bool first = action.micro_batch == 0;
-    completes |=
-        action.micro_batch + 1 == micro_batches &&
-        (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight);
-    action.micro_batch = 1;
-    const auto chunk = static_cast<size_t>(action.chunk);
-    ++all[chunk][WayOf(action)];
-    if (first && action.kind == ActionKind::kForward) plan.first_passes = all;
-    if (completes) ++plan.last_passes[chunk][WayOf(action)];
-  }
-}
-
-double SecondsOf(const PassCounts& passes, const std::vector<const WayCosts*>& chunks) {
-  double sum = 0;
-  for (size_t chunk = 0; chunk < passes.size(); ++chunk) {
-    for (size_t way = 0; way < kWayCount; ++way) {
-      if (passes[chunk][way] == 0) continue;
-      sum += static_cast<double>(passes[chunk][way]) * (*chunks[chunk])[way].seconds();
-    }
-  }
-  return sum;
-}
-
-std::vector<MessageCount> CountMessages(const StageProgram& program,
-                                        const MessageRecording& messages) {
-  std::vector<MessageCount> counts = {{CollectiveKind::kSend, GroupKind::kPipeline},
-                                      {CollectiveKind::kRecv, GroupKind::kPipeline}};
-  for (const Action& action : program) {
-    if (IsCompute(action.kind)) continue;
-    const bool activation =
-        action.kind == ActionKind::kSendActivation || action.kind == ActionKind::kRecvActivation;
-    MessageCount& count = counts[IsSend(action.kind) ? 0 : 1];
-    ++count.count;
-    count.bytes += (activation ? messages.activation : messages.gradient).bytes;
-  }
-  return counts;
-}
-
-/// All asynchronous messages of a reduction but the last, which has no pass left to run beside; and
-/// no more than is waited for, where messages of several groups run beside each other.
-double HideableSeconds(const Recording& reduction, const PieceCost& cost,
-                       const ParallelConfig& layout, const Pricer& pricer) {
-  if (!pricer.overlaps()) return 0;
-  double sum = 0;
-  double last = 0;
-  for (const RecordedEvent& event : reduction.events) {
-    const auto* message = std::get_if<CommRecord>(&event);
-    if (message == nullptr || !message->asynchronous()) continue;
-    last = pricer.Seconds(*message, StrideOf(message->group, layout));
-    sum += last;
-  }
-  return std::min(sum - last, std::accumulate(cost.message_s.begin(), cost.message_s.end(), 0.0));
-}
-
-/// Asynchronous messages that the recording does not wait for.
-std::vector<CommRecord> UnderWay(const Recording& recording) {
-  std::vector<CommRecord> messages;
-  for (const RecordedEvent& event : recording.events) {
-    if (const auto* message = std::get_if<CommRecord>(&event)) {
-      if (message->asynchronous()) messages.push_back(*message);
-    } else if (const auto* wait = std::get_if<WaitRecord>(&event)) {
-      std::erase_if(messages, [&](const CommRecord& each) { return each.id == wait->message.id; });
-    }
-  }
-  return messages;
-}
-
-EndCosts EndOf(const UpdateRecording& recording, const ParallelConfig& layout,
-               const Pricer& pricer) {
-  EndCosts end = {.update = PriceEach(std::span(&recording.reduction, 1), layout, pricer).front(),
-                  .held = recording.held};
-  end.hideable_s = HideableSeconds(recording.reduction, end.update, layout, pricer);
-  end.update.Append(PriceEach(std::span(&recording.update, 1), layout, pricer).front());
-  if (!pricer.overlaps()) return end;
-  for (const CommRecord& message : UnderWay(recording.update)) {
-    const double seconds = pricer.Seconds(message, StrideOf(message.group, layout));
-    (end.next_first_s == 0 ? end.next_first_s : end.next_rest_s) += seconds;
-  }
-  return end;
-}
 
 /// A list as a number, one for each that was met; 0 stands for an empty one.
 template <typename List>
@@ -282,21 +114,13 @@ std::vector<StagePlan> StepCosts::Impl::PlanStages(const PriceSetting& setting,
     own.layout.recompute = layout.recompute[pp_rank];
     const StageProgram& program = programs[static_cast<size_t>(pp_rank)];
     const std::vector<const WayCosts*> chunks = ChunksOfStage(setting, run, pp_rank);
-    StagePlan& plan = plans.emplace_back();
-    MemoryWalk total;
-    MemoryWalk activations;
+    int64_t id_bytes = 0;
     int64_t number = 0;
     for (const ModelChunk& chunk : ChunksOf(run, pp_rank)) {
       const int64_t in_flight = MicroBatchesInFlight(program, number++);
-      const int64_t ids = chunks_.IdBytes(setting, own, chunk, in_flight);
-      total.Take(ids);
-      activations.Take(ids);
+      id_bytes += chunks_.IdBytes(setting, own, chunk, in_flight);
     }
-    plan.messages = CountMessages(program, messages);
-    CountEnds(program, chunks.size(), shape.micro_batches, plan);
-    FollowMemory(program, chunks, messages, total, activations);
-    plan.total_peak = total.peak;
-    plan.activations_peak = activations.peak;
+    plans.push_back(PlanStage(program, chunks, messages, shape.micro_batches, id_bytes));
   }
   return plans;
 }

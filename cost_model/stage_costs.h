@@ -7,6 +7,7 @@
 
 #include "cost_model/chunk_costs.h"
 #include "cost_model/cluster.h"
+#include "cost_model/end_costs.h"
 #include "cost_model/piece_cost.h"
 #include "engine/config/run_config.h"
 #include "engine/schedule/schedules.h"
@@ -23,18 +24,6 @@ struct StageCosts {
   double last_passes_s = 0;      // from the one on that completes the first gradients of the step
   int64_t total_peak = 0;        // bytes above what is held between steps
   int64_t activations_peak = 0;
-};
-
-/// The end of a step on one rank of a stage, and what stays in memory between steps.
-struct EndCosts {
-  PieceCost update;       // reduction of gradients first, as if none had been sent before
-  double hideable_s = 0;  // of that: what may run beside the backward passes before it
-  // Messages under way at its end, which the next step's first forward passes wait for:
-  double next_first_s = 0;  // what they need at once
-  double next_rest_s = 0;   // and what they need in time
-  BytesByTag held{};
-
-  int64_t held_as(MemoryTag tag) const { return held[static_cast<size_t>(tag)]; }
 };
 
 /// A step, by stage. Valid until the next call of StepCosts::Of.

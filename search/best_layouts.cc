@@ -15,8 +15,8 @@ namespace trimtab {
 namespace {
 
 /// Branches that are expanded before what they found counts: as many on any number of threads, so
-/// that all see the same.
-constexpr size_t kBranchesOfRound = 64;
+/// that all see the same. Few, for the first ones are looked at with nothing to compare them to.
+constexpr size_t kBranchesOfRound = 16;
 
 /// A candidate's number has its place within a branch, that one's within its own, ...
 constexpr int64_t kMostWithin = int64_t{1} << 16;
@@ -86,12 +86,12 @@ class Worker {
   }
 
   /// Bounds `branch`; false: nothing below it may stay on `list`, and `cuts` says why.
-  bool Admits(const Shortlist& list, Branch& branch, Cuts& cuts) {
+  bool Admits(const LayoutList& list, Branch& branch, Cuts& cuts) {
     Bind(branch.choice, run_);
     return Admits(list, run_, branch.chosen, branch.score, cuts);
   }
 
-  void Expand(const Shortlist& list, const Branch& branch, Harvest& harvest) {
+  void Expand(const LayoutList& list, const Branch& branch, Harvest& harvest) {
     Bind(branch.choice, run_);
     if (branch.chosen == LayoutPart::kMicroBatch) return Divide(list, branch, harvest);
     double score = 0;
@@ -112,6 +112,10 @@ class Worker {
     return plain;
   }
 
+  bool MayTake(const LayoutList& list, const Branch& branch) const {
+    return list.MayTake(branch.choice.layout, DepthOf(branch.chosen), branch.score);
+  }
+
   int64_t CountBelow(const Branch& branch) {
     Bind(branch.choice, run_);
     return tree_.CountBelow(DepthOf(branch.chosen), run_);
@@ -126,7 +130,8 @@ class Worker {
     return part == LayoutPart::kMicroBatch ? depths_[0] : depths_[1];
   }
 
-  bool Admits(const Shortlist& list, RunConfig& run, LayoutPart chosen, double& score, Cuts& cuts) {
+  bool Admits(const LayoutList& list, RunConfig& run, LayoutPart chosen, double& score,
+              Cuts& cuts) {
     const StepBound bound = predictor_.Bound(run, chosen);
     const auto tokens = static_cast<double>(run.global_batch * run.sequence_length);
     score = Score(list.objective(), run, tokens / bound.step_time_s, bound.peak_mem_bytes);
@@ -134,7 +139,7 @@ class Worker {
       cuts.counts.cut_by_memory += tree_.CountBelow(DepthOf(chosen), run);
       return false;
     }
-    if (!list.MayTake(run.layout, score)) {
+    if (!list.MayTake(run.layout, DepthOf(chosen), score)) {
       cuts.counts.cut_by_bound += tree_.CountBelow(DepthOf(chosen), run);
       cuts.least_score = std::min(cuts.least_score, score);
       return false;
@@ -146,7 +151,7 @@ class Worker {
     return !limited_ || run.memory_per_rank_bytes == 0 || bytes <= run.memory_per_rank_bytes;
   }
 
-  void Divide(const Shortlist& list, const Branch& branch, Harvest& harvest) {
+  void Divide(const LayoutList& list, const Branch& branch, Harvest& harvest) {
     int64_t within = 0;
     const auto enters = [&](size_t depth, RunConfig& run) {
       if (depth < depths_[1]) return true;
@@ -161,7 +166,7 @@ class Worker {
     TRIMTAB_ASSERT(within <= kMostWithin, "{} branches of a branch", within);
   }
 
-  void Visit(const Shortlist& list, const Branch& branch, Harvest& harvest) {
+  void Visit(const LayoutList& list, const Branch& branch, Harvest& harvest) {
     int64_t within = 0;
     const auto enters = [](size_t, const RunConfig&) { return true; };
     tree_.Walk(depths_[1], run_, enters, [&](RunConfig& run) {
@@ -174,10 +179,8 @@ class Worker {
       Prediction prediction = predictor_.ClosedForm(run);
       if (!Fits(run, prediction.peak_mem_bytes)) return;
       ++harvest.cuts.counts.fitting;
-      if (!IsPlain(run.layout) &&
-          !list.MayTake(run.layout, PredictionKey(list.objective(), run, prediction).first)) {
-        return;
-      }
+      const double figure = PredictionKey(list.objective(), run, prediction).first;
+      if (!list.MayTake(run.layout, tree_.depth(), figure) && !list.Misses(run.layout)) return;
       harvest.candidates.push_back({number, run, std::move(prediction)});
     });
     TRIMTAB_ASSERT(within <= kMostWithin, "{} candidates of a branch", within);
@@ -194,11 +197,12 @@ class Worker {
 class BestFirst {
  public:
   /// `limited`: what does not fit is left out.
-  BestFirst(const Problem& problem, Shortlist list, bool limited, Predictor& predictor, int threads)
-      : list_(std::move(list)) {
+  BestFirst(const Problem& problem, LayoutList& list, bool limited, Predictor& predictor,
+            int threads)
+      : list_(list) {
     workers_.push_back(std::make_unique<Worker>(problem, limited, predictor));
     for (int i = 1; i < threads; ++i) {
-      std::unique_ptr<Predictor> another = predictor.Another();
+      std::unique_ptr<Predictor> another = predictor.For(problem);
       if (another == nullptr) break;
       workers_.push_back(std::make_unique<Worker>(problem, limited, *another));
       predictors_.push_back(std::move(another));
@@ -222,8 +226,18 @@ class BestFirst {
     for (const auto& [rule, count] : counts_.cut_by_rule) counts_.size += count;
     best.counts = counts_;
     best.list = list_.Take();
-    RequireNoGap(best);
     return best;
+  }
+
+  /// What reports call a gap of 0: no bound that cut is better than the best that was found.
+  void RequireNoGap(const BestLayouts& best) const {
+    for (const auto& each : best.list) {
+      if (PredictionKey(list_.objective(), each->run, each->prediction).first <= least_cut_score_) {
+        return;
+      }
+    }
+    TRIMTAB_ASSERT(counts_.cut_by_bound == 0, "a bound of {} cut what is better than the best",
+                   least_cut_score_);
   }
 
  private:
@@ -268,7 +282,7 @@ class BestFirst {
     std::vector<std::unique_ptr<Branch>> round;
     while (!branches.empty() && round.size() < kBranchesOfRound) {
       std::pop_heap(branches.begin(), branches.end(), Branch::IsWorse);
-      const bool open = list_.MayTake(branches.back()->choice.layout, branches.back()->score);
+      const bool open = workers_.front()->MayTake(list_, *branches.back());
       if (!open) least_cut_score_ = std::min(least_cut_score_, branches.back()->score);
       (open ? round : cut_).push_back(std::move(branches.back()));
       branches.pop_back();
@@ -287,17 +301,6 @@ class BestFirst {
     }
   }
 
-  /// What reports call a gap of 0: no bound that cut is better than the best that was found.
-  void RequireNoGap(const BestLayouts& best) const {
-    for (const auto& each : best.list) {
-      if (PredictionKey(list_.objective(), each->run, each->prediction).first <= least_cut_score_) {
-        return;
-      }
-    }
-    TRIMTAB_ASSERT(counts_.cut_by_bound == 0, "a bound of {} cut what is better than the best",
-                   least_cut_score_);
-  }
-
   void CountCut() {
     std::vector<int64_t> counts(cut_.size());
     ForEach(cut_, [&](Worker& worker, size_t i) { counts[i] = worker.CountBelow(*cut_[i]); });
@@ -309,7 +312,7 @@ class BestFirst {
   void AddPlain() {
     int64_t number = std::numeric_limits<int64_t>::max();
     for (Shortlisted& plain : workers_.front()->Plain()) {
-      if (list_.Has(plain.run.layout)) continue;
+      if (!list_.Misses(plain.run.layout)) continue;
       list_.Offer(number--, plain.run, plain.prediction);
       --counts_.cut_by_bound;
       ++counts_.visited;
@@ -326,7 +329,7 @@ class BestFirst {
     counts_.cut_by_bound += counts.cut_by_bound;
   }
 
-  Shortlist list_;
+  LayoutList& list_;
   WalkCounts counts_;
   double least_cut_score_ = std::numeric_limits<double>::infinity();
   std::vector<std::unique_ptr<Branch>> cut_;
@@ -339,13 +342,24 @@ class BestFirst {
 BestLayouts FindBestLayouts(const Problem& problem, Shortlist list, Predictor& predictor,
                             int threads) {
   RequireSensible(problem);
-  return BestFirst(problem, std::move(list), /*limited=*/true, predictor, threads).Run();
+  BestFirst walk(problem, list, /*limited=*/true, predictor, threads);
+  BestLayouts best = walk.Run();
+  walk.RequireNoGap(best);
+  return best;
+}
+
+BestLayouts FindOthers(const Problem& problem, LayoutList& list, Predictor& predictor,
+                       int threads) {
+  RequireSensible(problem);
+  return BestFirst(problem, list, /*limited=*/true, predictor, threads).Run();
 }
 
 std::optional<Shortlisted> FindLeanest(const Problem& problem, Predictor& predictor, int threads) {
   RequireSensible(problem);
-  const Shortlist of_one(Objective::kMemory, 1, 0);
-  const BestLayouts best = BestFirst(problem, of_one, /*limited=*/false, predictor, threads).Run();
+  Shortlist of_one(Objective::kMemory, 1, 0);
+  BestFirst walk(problem, of_one, /*limited=*/false, predictor, threads);
+  const BestLayouts best = walk.Run();
+  walk.RequireNoGap(best);
   const Shortlisted* leanest = nullptr;
   for (const auto& each : best.list) {
     if (leanest == nullptr ||

@@ -38,6 +38,9 @@ struct BestLayouts {
 BestLayouts FindBestLayouts(const Problem& problem, Shortlist list, Predictor& predictor,
                             int threads);
 
+/// What `list` keeps of the candidates that fit, where it does not keep the best of all.
+BestLayouts FindOthers(const Problem& problem, LayoutList& list, Predictor& predictor, int threads);
+
 /// The candidate that needs the least memory, whether it fits or not. nullopt where no candidate is
 /// legal.
 std::optional<Shortlisted> FindLeanest(const Problem& problem, Predictor& predictor, int threads);

@@ -29,7 +29,8 @@ Prediction FromEstimate(const Estimate& estimate) {
 class CostModelPredictor : public Predictor {
  public:
   explicit CostModelPredictor(const Problem& problem)
-      : CostModelPredictor(problem.model, problem.sequence_length, problem.cluster) {}
+      : cluster_(problem.cluster),
+        closed_form_(problem.model, problem.sequence_length, problem.cluster) {}
 
   Prediction ClosedForm(const RunConfig& run) override {
     return FromEstimate(closed_form_.Run(run));
@@ -40,19 +41,11 @@ class CostModelPredictor : public Predictor {
   StepBound Bound(const RunConfig& run, LayoutPart chosen) override {
     return closed_form_.Bound(run, chosen);
   }
-  std::unique_ptr<Predictor> Another() const override {
-    return std::unique_ptr<Predictor>(new CostModelPredictor(model_, sequence_length_, cluster_));
+  std::unique_ptr<Predictor> For(const Problem& problem) const override {
+    return MakeCostModelPredictor(problem);
   }
 
  private:
-  CostModelPredictor(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster)
-      : model_(model),
-        sequence_length_(sequence_length),
-        cluster_(cluster),
-        closed_form_(model, sequence_length, cluster) {}
-
-  ModelConfig model_;
-  int64_t sequence_length_;
   Cluster cluster_;
   ClosedFormEstimator closed_form_;
 };

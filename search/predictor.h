@@ -39,8 +39,9 @@ class Predictor {
   /// What no closed form is below of any candidate that `run` can become. Where nothing is known,
   /// zeros.
   virtual StepBound Bound(const RunConfig& /*run*/, LayoutPart /*chosen*/) { return {}; }
-  /// Another that says the same, for another thread; nullptr where there can be one only.
-  virtual std::unique_ptr<Predictor> Another() const { return nullptr; }
+  /// Another, of the runs of `problem`, for another thread; nullptr where there can be one only, of
+  /// any problem.
+  virtual std::unique_ptr<Predictor> For(const Problem& /*problem*/) const { return nullptr; }
 };
 
 /// The cost model on the problem's cluster. Keeps no reference to `problem`.

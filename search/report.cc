@@ -12,7 +12,7 @@
 namespace trimtab {
 namespace {
 
-constexpr int kReportSchemaVersion = 4;
+constexpr int kReportSchemaVersion = 5;
 
 std::string DescriptionOf(const std::string& rule_id) {
   for (const Rule& rule : LegalityRules()) {
@@ -108,6 +108,34 @@ nlohmann::json NumericsJson(const SearchResult& result) {
                     {"extra_cost", each.extra_cost}});
   }
   return rows;
+}
+
+nlohmann::json ExplanationJson(const SearchResult& result) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Explanation& each : result.explanations) {
+    rows.push_back({{"dimension", each.dimension},
+                    {"chosen", each.chosen},
+                    {"value", each.value},
+                    {"layout", result.candidates[each.other].key},
+                    {"extra_cost", each.extra_cost}});
+  }
+  return rows;
+}
+
+nlohmann::json FrontJson(const SearchResult& result) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const FrontRow& each : result.front) {
+    const RankingRow& row = result.ranking[each.row];
+    rows.push_back({{"gpus", each.gpus},
+                    {"layout", row.layout},
+                    {"tokens_per_s", row.figure.tokens_per_s},
+                    {"trust", row.figure.trust},
+                    {"hours", each.hours},
+                    {"gpu_hours", each.gpu_hours},
+                    {"price", OrNull(each.price)},
+                    {"on_front", each.on_front}});
+  }
+  return {{"tokens", result.tokens}, {"rows", rows}};
 }
 
 nlohmann::json RecommendedJson(const SearchResult& result) {
@@ -278,6 +306,8 @@ nlohmann::json ReportJson(const SearchResult& result) {
         {"max_peak_mem_error", accuracy.max_peak_mem_error}}},
       {"numerics", NumericsJson(result)},
       {"recommended", RecommendedJson(result)},
+      {"explanation", ExplanationJson(result)},
+      {"front", FrontJson(result)},
       {"ranking", ranking},
   };
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "search/space_rows.h"
+
 namespace trimtab {
 
 bool Shortlist::Place::operator<(const Place& other) const {
@@ -28,22 +30,23 @@ Shortlist::Class Shortlist::ClassOf(const ParallelConfig& layout) {
   return {layout.world_size(), layout.precision, layout.master, layout.moments, layout.gradients};
 }
 
-bool Shortlist::MayTake(const ParallelConfig& layout, double score) const {
+bool Shortlist::MayTake(const ParallelConfig& layout, size_t /*bound*/, double score) const {
   if (of_all_.MayTake(score)) return true;
   if (most_of_class_ == 0) return false;
   const auto of_class = of_class_.find(ClassOf(layout));
   return of_class == of_class_.end() || of_class->second.MayTake(score);
 }
 
-bool Shortlist::Has(const ParallelConfig& plain) const {
-  return std::any_of(plain_.begin(), plain_.end(),
-                     [&](const auto& each) { return each->run.layout == plain; });
+bool Shortlist::Misses(const ParallelConfig& layout) const {
+  return IsPlain(layout) && std::none_of(plain_.begin(), plain_.end(), [&](const auto& each) {
+           return each->run.layout == layout;
+         });
 }
 
 void Shortlist::Offer(int64_t number, const RunConfig& run, const Prediction& prediction) {
   const SortKey key = PredictionKey(objective_, run, prediction);
   const bool plain = IsPlain(run.layout);
-  if (!plain && !MayTake(run.layout, key.first)) return;
+  if (!plain && !MayTake(run.layout, SpaceRows().size(), key.first)) return;
   const auto candidate = std::make_shared<Shortlisted>(Shortlisted{number, run, prediction});
   of_all_.Add({key, candidate});
   of_class_.try_emplace(ClassOf(run.layout), most_of_class_).first->second.Add({key, candidate});

@@ -12,18 +12,11 @@
 #include <tuple>
 #include <vector>
 
-#include "search/strategy.h"
+#include "search/layout_list.h"
 
 namespace trimtab {
 
-/// One that stays.
-struct Shortlisted {
-  int64_t number = 0;  // its place in the order of the space
-  RunConfig run;
-  Prediction prediction;
-};
-
-class Shortlist {
+class Shortlist final : public LayoutList {
  public:
   /// How many stay, of all and of each class.
   static constexpr size_t kOfAll = 200;
@@ -32,15 +25,13 @@ class Shortlist {
   explicit Shortlist(Objective objective, size_t of_all = kOfAll, size_t of_class = kOfClass)
       : objective_(objective), most_of_class_(of_class), of_all_(of_all) {}
 
-  /// In any order; no number comes twice.
-  void Offer(int64_t number, const RunConfig& run, const Prediction& prediction);
-  /// Whether one of the class of `layout` may stay whose score is at least `score`.
-  bool MayTake(const ParallelConfig& layout, double score) const;
-  /// Whether this plain layout was offered.
-  bool Has(const ParallelConfig& plain) const;
-  Objective objective() const { return objective_; }
-  /// What stays, by number. Empties the list.
-  std::vector<std::shared_ptr<const Shortlisted>> Take();
+  Objective objective() const override { return objective_; }
+  /// All of a class agree in the first rows.
+  bool MayTake(const ParallelConfig& layout, size_t bound, double score) const override;
+  void Offer(int64_t number, const RunConfig& run, const Prediction& prediction) override;
+  /// A plain one.
+  bool Misses(const ParallelConfig& layout) const override;
+  std::vector<std::shared_ptr<const Shortlisted>> Take() override;
 
  private:
   struct Place {

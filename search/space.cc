@@ -47,6 +47,11 @@ nlohmann::json ToJson(const Problem& problem) {
       {"data", problem.data},
       {"steps", problem.steps},
   };
+  if (!problem.gpus.empty()) json["gpus"] = problem.gpus;
+  if (problem.tokens > 0) json["tokens"] = problem.tokens;
+  if (const double price = problem.cluster.price_per_gpu_hour; price > 0) {
+    json["cluster"]["price_per_gpu_hour"] = price;
+  }
   if (!problem.narrowings.empty()) json["narrowings"] = ToJson(problem.narrowings);
   return json;
 }

@@ -28,12 +28,14 @@ struct Problem {
   std::vector<std::string> optimizer_states = {"full"};
   int64_t memory_per_rank_bytes = 0;  // 0 = an equal share of the machine on cpu, the GPU's on cuda
   int64_t max_ranks = 0;              // on cpu, the most ranks to try; 0 = cluster.max_ranks
+  std::vector<int64_t> gpus;          // on cuda, how many to try; empty = all of the cluster's
   int64_t max_micro_batch = 64;
   std::vector<Narrowing> narrowings;  // all of them hold
   OptimizerConfig optimizer;
   uint64_t seed = 1234;
   std::string data;   // prefix of .bin/.idx for trials and the recommended run; empty = synthetic
   int64_t steps = 0;  // of the recommended run
+  double tokens = 0;  // to train on, for times and prices; 0 = not said
 };
 
 /// Throws UsageError when the problem itself makes no sense (a global batch of 0).

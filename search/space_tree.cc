@@ -9,20 +9,16 @@
 
 namespace trimtab {
 
-namespace {
-
-/// What a row has bound, as a layout prints it.
-std::string ValueInWords(std::string_view row, const RunConfig& run) {
-  if (row == "ranks") return std::to_string(run.layout.world_size());
-  if (row == "optimizer state") return OptimizerStateName(run.layout);
+std::string ValueInWords(const SpaceRow& row, const RunConfig& run) {
+  const std::string_view name = row.name;
+  if (name == "ranks") return std::to_string(run.layout.world_size());
+  if (name == "optimizer state") return OptimizerStateName(run.layout);
   const auto keys = LayoutKeys();
   const auto key = std::find_if(keys.begin(), keys.end(),
-                                [&](const LayoutKey& each) { return row == each.name; });
-  TRIMTAB_ASSERT(key != keys.end(), "row {} is no key of a layout", row);
+                                [&](const LayoutKey& each) { return name == each.name; });
+  TRIMTAB_ASSERT(key != keys.end(), "row {} is no key of a layout", name);
   return key->print(run.layout);
 }
-
-}  // namespace
 
 RunConfig RootOf(const Problem& problem) {
   RunConfig run;
@@ -102,7 +98,7 @@ bool SpaceTree::CollectValues(size_t depth, RunConfig& run,
     if (!leads_on) return;
     any = true;
     std::vector<std::string>& met = values[depth];
-    std::string value = ValueInWords(rows_[depth].name, run);
+    std::string value = ValueInWords(rows_[depth], run);
     if (std::find(met.begin(), met.end(), value) == met.end()) met.push_back(std::move(value));
   });
   return any;

@@ -14,6 +14,9 @@ namespace trimtab {
 /// What all candidates of a problem share: its root.
 RunConfig RootOf(const Problem& problem);
 
+/// What `row` has bound, as a layout prints it.
+std::string ValueInWords(const SpaceRow& row, const RunConfig& run);
+
 /// What the rows bind of a run.
 struct Choice {
   ParallelConfig layout{};

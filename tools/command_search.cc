@@ -11,6 +11,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
+#include "search/gpu_counts.h"
 #include "search/report.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
@@ -163,6 +164,11 @@ class SearchCommand : public Command {
                 "limit of each rank, e.g. 8GiB");
     flags.Integer("--max-ranks", problem.max_ranks, 0, kMax32,
                   "most ranks; the cluster's if left out");
+    flags.Text("--gpus", gpus_,
+               "numbers of GPUs to choose among: 64..1024 (64, 128, ... 1024) or 64,96; all of the "
+               "cluster's if left out");
+    flags.Number("--tokens", problem.tokens, 0, 1e18,
+                 "tokens to train on, for the time and price of each number of GPUs");
     flags.Integer("--max-micro-batch", problem.max_micro_batch, 1, kMax32, "largest micro batch");
     flags.List("--fix", fixed_, "values that every candidate has: tp=8,schedule=1f1b");
     flags.List("--allow", allowed_,
@@ -253,6 +259,7 @@ class SearchCommand : public Command {
     problem.cluster = std::move(cluster);
     if (!flags_->Given("--precision") && problem.cluster.device == "cuda") precisions_ = {"auto"};
     problem.precisions = ResolvePrecisions(precisions_, problem.cluster.profile);
+    if (flags_->Given("--gpus")) problem.gpus = ParseGpuCounts(gpus_, problem.cluster);
   }
 
   std::vector<Narrowing> Narrowings() const {
@@ -287,6 +294,7 @@ class SearchCommand : public Command {
   std::string for_ = "training";
   std::string model_;
   std::vector<std::string> precisions_ = {"fp32"};
+  std::string gpus_;
   std::string objective_ = "throughput";
   std::string indifference_ = "1%";
   LauncherFlag launcher_;

@@ -103,6 +103,39 @@ std::string NumericsText(const SearchResult& result) {
   return text;
 }
 
+/// What the choices of the recommended layout are worth.
+std::string ExplanationText(const SearchResult& result) {
+  if (result.explanations.empty()) return "";
+  Table table({{"dimension"}, {"chosen"}, {"next best"}, {"costs", Align::kRight}});
+  for (const Explanation& each : result.explanations) {
+    table.AddRow(
+        {each.dimension, each.chosen, each.value, fmt::format("{:+.1f} %", 100 * each.extra_cost)});
+  }
+  return "what its choices are worth, as predicted:\n" + table.ToText(/*bold=*/false) + "\n";
+}
+
+/// Time against price, where there is more than one number of GPUs or a price.
+std::string FrontText(const SearchResult& result) {
+  const bool priced = !result.front.empty() && result.front.front().price;
+  if (result.front.size() < 2 && !priced) return "";
+  Table table({{"GPUs", Align::kRight},
+               {"tokens/s", Align::kRight},
+               {"hours", Align::kRight},
+               {"GPU hours", Align::kRight},
+               {"price", Align::kRight},
+               {"on the front"},
+               {"layout"}});
+  for (const FrontRow& each : result.front) {
+    const RankingRow& row = result.ranking[each.row];
+    table.AddRow({fmt::format("{}", each.gpus), Rate(row.figure.tokens_per_s),
+                  fmt::format("{:.4g}", each.hours), fmt::format("{:.4g}", each.gpu_hours),
+                  each.price ? fmt::format("{:.4g}", *each.price) : "-",
+                  each.on_front ? "yes" : "no", row.groups});
+  }
+  return fmt::format("time against price of {:.4g} tokens:\n", result.tokens) +
+         table.ToText(/*bold=*/false) + "\n";
+}
+
 /// How the race ended, in a sentence.
 std::string VerdictText(const SearchResult& result) {
   const RaceRules& rules = result.rules;
@@ -166,7 +199,8 @@ std::string RecommendationText(const SearchResult& result) {
 
 std::string SearchText(const SearchResult& result, int64_t top, bool bold) {
   return PrunedText(result.space) + "\n" + RankingText(result, top, bold) + "\n" +
-         NumericsText(result) + "\n" + RecommendationText(result);
+         NumericsText(result) + "\n" + FrontText(result) + ExplanationText(result) +
+         RecommendationText(result);
 }
 
 std::string VisitText(const CandidateRecord& candidate, const TrialOutcome& outcome,

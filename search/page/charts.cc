@@ -178,6 +178,35 @@ Chart Machine(const json& report) {
           .data = {rounds, visits}};
 }
 
+Chart Front(const json& report) {
+  const json& front = report["front"];
+  ChartData data{.name = "rows",
+                 .columns = {{"gpus", "GPUs", Shown::kCount},
+                             {"layout", "Layout", Shown::kLayout},
+                             {"tokens_per_s", "Tokens/s", Shown::kFigure},
+                             {"hours", "Hours", Shown::kFigure},
+                             {"gpu_hours", "GPU hours", Shown::kFigure},
+                             {"price", "Price", Shown::kFigure},
+                             {"trust", "Trust"}},
+                 .rows = json::array()};
+  bool priced = false;
+  for (json row : front["rows"]) {
+    priced = !row["price"].is_null();
+    row["cost"] = priced ? row["price"] : row["gpu_hours"];
+    data.rows.push_back(std::move(row));
+  }
+  // One number of GPUs is no choice.
+  if (data.rows.size() < 2) data.rows = json::array();
+  return {.name = "front",
+          .title = "Time against price",
+          .caption = fmt::format(
+              "The best of each number of GPUs, for {} tokens: hours, and {}. Hollow ones are "
+              "slower and dearer than another.",
+              Grouped(front["tokens"].get<double>()),
+              priced ? "what they cost" : "GPU hours, for no price is known"),
+          .data = {data}};
+}
+
 Chart Pruned(const json& report) {
   const json& space = report["space"];
   return {
@@ -203,6 +232,7 @@ std::vector<Chart> Charts(const json& report) {
   std::vector<Chart> charts = {Throughput(report)};
   if (AnyMeasured(report)) charts.push_back(Predicted(report));
   charts.push_back(StepTime(report));
+  charts.push_back(Front(report));
   charts.push_back(Memory(report));
   if (!report["machine"].is_null()) charts.push_back(Machine(report));
   charts.push_back(Pruned(report));

@@ -38,6 +38,20 @@ std::string Numerics(const json& report) {
          "</section>\n";
 }
 
+/// What each choice of the recommended layout is worth.
+std::string Explanation(const json& report) {
+  if (report["explanation"].empty()) return "";
+  return "<section>\n<h2>What its choices are worth</h2>\n<p>Each dimension with its best other "
+         "value, everything else free, as the closed form predicts.</p>\n" +
+         Table({{"dimension", "Dimension"},
+                {"chosen", "Chosen"},
+                {"value", "Next best"},
+                {"extra_cost", "Costs", Shown::kSignedPercent},
+                {"layout", "Layout", Shown::kLayout}},
+               report["explanation"]) +
+         "</section>\n";
+}
+
 std::string Breakdown(const std::string& title, const json& breakdown_s) {
   json rows = json::array();
   for (const auto& [name, seconds] : breakdown_s.items()) {
@@ -81,7 +95,8 @@ std::string Origins(const json& report) {
 std::string DetailsHtml(const json& report) {
   const json& recommended = report["recommended"];
   const json& measured = recommended["measured"];
-  std::string html = Numerics(report) + "<section>\n<h2>The recommended run</h2>\n";
+  std::string html =
+      Explanation(report) + Numerics(report) + "<section>\n<h2>The recommended run</h2>\n";
   html += "<p><code>trimtab train --config report.json</code> trains with it.</p>\n";
   html += Breakdown("Where its step goes, as predicted", recommended["predicted"]["breakdown_s"]);
   if (!measured.is_null()) {

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 
+#include "search/alternatives.h"
 #include "search/predictor.h"
+#include "search/space_rows.h"
 #include "tests/search/search_fakes.h"
 
 namespace trimtab {
@@ -105,6 +108,64 @@ TEST(BestLayouts, AreThoseThatLookingAtEachFinds) {
   }
   EXPECT_GT(cut_by_bound, visited) << "of a short list, most candidates need no visit";
   EXPECT_GT(cut_by_memory, 0);
+}
+
+/// Of each dimension of `best`, the score of the best that differs in it: by looking at each.
+std::map<std::string, double> AlternativeScores(const Problem& problem, Objective objective,
+                                                const Shortlisted& best, Predictor& predictor) {
+  std::map<std::string, double> scores;
+  const double least = PredictionKey(objective, best.run, best.prediction).first;
+  WalkSpace(problem, [&](const RunConfig& run) {
+    const Prediction prediction = predictor.ClosedForm(run);
+    const int64_t limit = run.memory_per_rank_bytes;
+    if (limit > 0 && prediction.peak_mem_bytes > limit) return;
+    const double score = PredictionKey(objective, run, prediction).first;
+    for (size_t i = 0; i < SpaceRows().size(); ++i) {
+      const SpaceRow& row = SpaceRows()[i];
+      if (score > Alternatives::Farthest(i) * least || !row.applies(problem, best.run)) continue;
+      if (row.alike(run.layout, best.run.layout)) continue;
+      const auto [found, is_new] = scores.try_emplace(row.name, score);
+      if (!is_new) found->second = std::min(found->second, score);
+    }
+  });
+  return scores;
+}
+
+TEST(BestLayouts, AlternativesAreTheBestOfEachOtherValue) {
+  RandomProblems random;
+  size_t dimensions = 0;
+  for (int i = 0; i < kProblems; ++i) {
+    const Problem problem = random.Next();
+    const Objective objective = kObjectives[static_cast<size_t>(random.Pick(0, 2))];
+    const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(problem);
+    const auto list = FindBestLayouts(problem, Shortlist(objective, 1, 0), *predictor, 1).list;
+    if (list.empty()) continue;
+    const Shortlisted* best = nullptr;
+    for (const auto& each : list) {
+      const auto key = [&](const Shortlisted& one) {
+        return PredictionKey(objective, one.run, one.prediction);
+      };
+      if (best == nullptr || key(*each) < key(*best)) best = each.get();
+    }
+    Alternatives alternatives(problem, objective, *best);
+    std::vector<CandidateRecord> found(1);
+    found[0].run = best->run;
+    found[0].closed_form = best->prediction;
+    for (const auto& each : FindOthers(problem, alternatives, *predictor, 2).list) {
+      found.emplace_back().run = each->run;
+      found.back().closed_form = each->prediction;
+    }
+    std::map<std::string, double> scores;
+    for (const Explanation& each : Explain(problem, objective, found, 0)) {
+      scores[each.dimension] =
+          PredictionKey(objective, found[each.other].run, *found[each.other].closed_form).first;
+      EXPECT_NE(each.chosen, each.value);
+    }
+    EXPECT_EQ(scores, AlternativeScores(problem, objective, *best, *predictor)) << ToJson(problem);
+    ASSERT_FALSE(testing::Test::HasFailure());
+    dimensions += scores.size();
+  }
+  EXPECT_GT(dimensions, size_t{kProblems});
 }
 
 TEST(BestLayouts, DoNotDependOnTheNumberOfThreads) {

@@ -43,6 +43,8 @@ TEST(Report, FollowsItsSchemaWhetherProvedOrNot) {
     EXPECT_EQ(report["proof"]["measured"], prove_count);
     EXPECT_EQ(report["recommended"]["measured"].is_null(), prove_count == 0);
     EXPECT_EQ(report["recommended"]["alternative"].is_null(), prove_count == 1);
+    EXPECT_FALSE(report["explanation"].empty());
+    EXPECT_TRUE(report["front"]["rows"].empty()) << "the ranks of a cpu share one machine";
   }
 }
 

@@ -43,6 +43,11 @@ SearchResult SomeResult() {
   result.race.end = RaceEnd::kSeparated;
   result.recommendation.contender = 2;
   result.recommendation.contender_gain = 0.03;
+  result.tokens = 3e11;
+  result.front = {{.gpus = 2, .row = 0, .hours = 80, .gpu_hours = 160, .price = 320},
+                  {.gpus = 4, .row = 1, .hours = 50, .gpu_hours = 200, .price = {}}};
+  result.front.front().on_front = true;
+  result.explanations = {{"tp", "2", "1", 1, 0.031}};
   return result;
 }
 
@@ -55,6 +60,11 @@ TEST(SearchText, TellsWhatWasPrunedRankedAndRecommended) {
            "-10.0 %",
            "\n2  tp=1,dp=2,mbs=4  fp32       reduced   800 +-5.0 %  modelled       -        800    "
            "    -",
+           "time against price of 3e+11 tokens:\n",
+           "\n   2      1000     80        160    320  yes           tp=2,dp=1,mbs=4\n",
+           "\n   4       800     50        200      -  no            tp=1,dp=2,mbs=4\n",
+           "what its choices are worth, as predicted:\n",
+           "\ntp         2       1          +3.1 %\n",
            "\nbf16      bf16 is this\nfp32      fp32 is that\nfull      full is that\n",
            "\nbest of bf16 full: tp=2,dp=1,mbs=4, recommended\n",
            "\nbest of fp32 reduced: tp=1,dp=2,mbs=4, 12.5 % worse\n",

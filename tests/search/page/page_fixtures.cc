@@ -44,6 +44,20 @@ json PredictedReport() {
                      {"partial", true},
                      {"partial_reason", "the time budget was over"}};
   report["accuracy"]["proved"] = 0;
+  // As of a search over numbers of GPUs.
+  const auto row = [](int64_t gpus, double tokens_per_s, bool on_front) {
+    const double hours = 1e9 / tokens_per_s / 3600;
+    const double gpu_hours = hours * static_cast<double>(gpus);
+    return json{{"gpus", gpus},
+                {"layout", "tp=2,dp=1,mbs=1"},
+                {"tokens_per_s", tokens_per_s},
+                {"trust", "modelled"},
+                {"hours", hours},
+                {"gpu_hours", gpu_hours},
+                {"price", 2 * gpu_hours},
+                {"on_front", on_front}};
+  };
+  report["front"]["rows"] = {row(8, 4e5, true), row(16, 7e5, true), row(32, 6.5e5, false)};
   return report;
 }
 
@@ -54,6 +68,8 @@ json LonelyReport() {
   report["space"] = {{"size", 1},        {"visited", 1},           {"feasible", 1},
                      {"cut_by_rule", 0}, {"cut_by_memory", 0},     {"cut_by_bound", 0},
                      {"gap", 0},         {"pruned", json::array()}};
+  report["explanation"] = json::array();
+  report["front"]["rows"] = json::array();
   for (const char* field : {"limit_bytes", "headroom_bytes", "default", "alternative"}) {
     report["recommended"][field] = nullptr;
   }
@@ -84,6 +100,7 @@ json HostileReport() {
   report["ranking"][0]["layout"] = hostile;
   report["ranking"][1]["message"] = hostile;
   report["recommended"]["layout"] = hostile;
+  report["explanation"][0]["value"] = hostile;
   report["recommended"]["binds"]["text"] = hostile;
   report["space"]["pruned"][0]["rule"] = hostile;
   report["machine"]["text"] = hostile + "\xff";

@@ -1,0 +1,38 @@
+// What a pipeline stage does in a step, and what it holds on the way: its program carried out with
+// recordings. Prices change none of it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "cost_model/chunk_costs.h"
+#include "cost_model/piece_cost.h"
+#include "cost_model/recording.h"
+#include "engine/schedule/schedules.h"
+
+namespace trimtab {
+
+/// Whether a step goes this way once, with its first micro batch.
+bool IsFirst(size_t way);
+
+/// How often each way is gone through, by chunk.
+using PassCounts = std::vector<std::array<int64_t, kWayCount>>;
+
+/// What a stage does and holds, but for what it costs.
+struct StagePlan {
+  PassCounts first_passes;  // see StageCosts, as if those of the first micro batch were like others
+  PassCounts last_passes;
+  std::vector<MessageCount> messages;
+  int64_t total_peak = 0;
+  int64_t activations_peak = 0;
+};
+
+/// Plans the micro batches of `program` through the chunks of its stage; `held`: bytes that stay
+/// all the while.
+StagePlan PlanStage(const StageProgram& program, const std::vector<const WayCosts*>& chunks,
+                    const MessageRecording& messages, int64_t micro_batches, int64_t held);
+
+double SecondsOf(const PassCounts& passes, const std::vector<const WayCosts*>& chunks);
+
+}  // namespace trimtab

@@ -1,0 +1,176 @@
+#include "search/enumeration.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "engine/base/error.h"
+#include "engine/base/units.h"
+#include "engine/config/rules.h"
+#include "search/alternatives.h"
+#include "search/best_layouts.h"
+#include "search/space_tree.h"
+
+namespace trimtab {
+namespace {
+
+/// Feasible, and not on the shortlist.
+constexpr char kUnlisted[] = "unlisted";
+/// Never looked at: cannot fit, and cannot be on the shortlist.
+constexpr char kMemoryBound[] = "memory-bound";
+constexpr char kBound[] = "bound";
+
+CandidateRecord Candidate(const RunConfig& run, const Prediction& prediction) {
+  CandidateRecord candidate;
+  candidate.key = CandidateKey(run);
+  candidate.run = run;
+  candidate.closed_form = prediction;
+  candidate.pruned_why = MemoryBreach(run, prediction);
+  if (!candidate.pruned_why.empty()) candidate.pruned_by = kMemory;
+  return candidate;
+}
+
+using Listed = std::vector<std::shared_ptr<const Shortlisted>>;
+
+/// `list`, with what else says what the choices of its best are worth, in the order of the space.
+Listed WithAlternatives(const Problem& problem, Objective objective, const Listed& list,
+                        Predictor& predictor, int threads) {
+  if (list.empty()) return list;
+  const auto key = [&](const auto& each) {
+    return std::pair(PredictionKey(objective, each->run, each->prediction), each->number);
+  };
+  const auto best = std::min_element(list.begin(), list.end(),
+                                     [&](const auto& a, const auto& b) { return key(a) < key(b); });
+  Alternatives alternatives(problem, objective, **best);
+  for (const auto& each : list) {
+    alternatives.Offer(each->number, each->run, each->prediction);
+  }
+  Listed all = list;
+  for (const auto& other : FindOthers(problem, alternatives, predictor, threads).list) {
+    const bool listed = std::any_of(list.begin(), list.end(), [&](const auto& each) {
+      return each->run.layout == other->run.layout;
+    });
+    if (!listed) all.push_back(other);
+  }
+  std::sort(all.begin(), all.end(),
+            [](const auto& a, const auto& b) { return a->number < b->number; });
+  return all;
+}
+
+/// Narrowings left nothing: says which asks for what the space has not.
+[[noreturn]] void ThrowEmpty(Problem problem) {
+  const std::vector<Narrowing> narrowings = std::exchange(problem.narrowings, {});
+  const std::vector<std::vector<std::string>> values = SpaceTree(problem).ValuesByRow();
+  for (const Narrowing& each : narrowings) {
+    const std::vector<std::string>& valid = values[RowThatBinds(each.key)];
+    const bool listed = std::any_of(each.values.begin(), each.values.end(), [&](const auto& value) {
+      return std::find(valid.begin(), valid.end(), value) != valid.end();
+    });
+    if (each.forbidden || listed || each.key != SpaceRows()[RowThatBinds(each.key)].name) continue;
+    throw UsageError(fmt::format("no candidate has {}={}; its values here: {}", each.key,
+                                 fmt::join(each.values, ","), fmt::join(valid, ", ")));
+  }
+  throw UsageError("what --fix, --allow and --forbid leave of the space holds no candidate");
+}
+
+}  // namespace
+
+std::string MemoryBreach(const RunConfig& run, const Prediction& prediction) {
+  const int64_t limit = run.memory_per_rank_bytes;
+  if (limit == 0 || prediction.peak_mem_bytes <= limit) return "";
+  return fmt::format("needs {} per rank, {} allowed", FormatBytes(prediction.peak_mem_bytes),
+                     FormatBytes(limit));
+}
+
+void StoreSpace(const Problem& problem, Objective objective, Predictor& predictor, int threads,
+                Study& study) {
+  const BestLayouts best = FindBestLayouts(problem, Shortlist(objective), predictor, threads);
+  const WalkCounts& counts = best.counts;
+  if (counts.size == 0) ThrowEmpty(problem);
+  const Listed list = WithAlternatives(problem, objective, best.list, predictor, threads);
+  std::vector<CandidateRecord> kept;
+  for (const auto& listed : list) kept.push_back(Candidate(listed->run, listed->prediction));
+  int64_t too_large = counts.visited - counts.fitting;
+  int64_t cut_by_memory = counts.cut_by_memory;
+  if (kept.empty() && too_large + cut_by_memory > 0) {
+    const std::optional<Shortlisted> leanest = FindLeanest(problem, predictor, threads);
+    TRIMTAB_ASSERT(leanest.has_value(), "{} candidates do not fit, and none is there",
+                   too_large + cut_by_memory);
+    kept.push_back(Candidate(leanest->run, leanest->prediction));
+    --(cut_by_memory > 0 ? cut_by_memory : too_large);
+  }
+  PrunedCounts left_out = counts.cut_by_rule;
+  const auto leave_out = [&left_out](const char* why, int64_t count) {
+    if (count > 0) left_out.emplace_back(why, count);
+  };
+  // Alternatives of the best that are listed beside it got a closed form, too.
+  const auto beside = static_cast<int64_t>(list.size() - best.list.size());
+  const int64_t of_cut = std::min(beside, counts.cut_by_bound);
+  leave_out(kUnlisted, counts.fitting - static_cast<int64_t>(list.size()) + of_cut);
+  leave_out(kBound, counts.cut_by_bound - of_cut);
+  leave_out(kMemoryBound, cut_by_memory);
+  leave_out(kMemory, too_large);
+  study.StoreCandidates(kept, left_out);
+}
+
+SpaceSummary Summarize(const PrunedCounts& left_out,
+                       const std::vector<CandidateRecord>& candidates) {
+  SpaceSummary summary;
+  std::map<std::string, int64_t> counts(left_out.begin(), left_out.end());
+  const auto take = [&counts](const std::string& why) {
+    const auto found = counts.extract(why);
+    return found.empty() ? 0 : found.mapped();
+  };
+  summary.cut_by_bound = take(kBound);
+  summary.cut_by_memory = take(kMemoryBound);
+  summary.feasible = take(kUnlisted);
+  int64_t too_large = take(kMemory);
+  for (const CandidateRecord& candidate : candidates) {
+    if (candidate.pruned_by.empty()) {
+      ++summary.feasible;
+    } else if (candidate.pruned_by == kMemory) {
+      ++too_large;
+    } else {
+      ++counts[candidate.pruned_by];
+    }
+  }
+  summary.visited = summary.feasible + too_large;
+  for (const auto& [rule, count] : counts) summary.cut_by_rule += count;
+  summary.size =
+      summary.visited + summary.cut_by_rule + summary.cut_by_memory + summary.cut_by_bound;
+  for (const Rule& rule : LegalityRules()) {
+    if (const int64_t count = take(rule.id)) summary.pruned.emplace_back(rule.id, count);
+  }
+  // What is left was pruned by rules of an older version of the program.
+  for (const auto& [rule, count] : counts) summary.pruned.emplace_back(rule, count);
+  const int64_t memory = too_large + summary.cut_by_memory;
+  if (memory > 0) summary.pruned.emplace_back(kMemory, memory);
+  return summary;
+}
+
+void ThrowInfeasible(const SpaceSummary& summary, const std::vector<CandidateRecord>& candidates,
+                     const std::string& advice) {
+  std::string reasons;
+  for (const auto& [rule, count] : summary.pruned) {
+    reasons += fmt::format("{}{} by {}", reasons.empty() ? "" : ", ", count, rule);
+  }
+  const CandidateRecord* leanest = nullptr;
+  for (const CandidateRecord& candidate : candidates) {
+    if (candidate.pruned_by != kMemory) continue;
+    if (leanest == nullptr ||
+        candidate.prediction()->peak_mem_bytes < leanest->prediction()->peak_mem_bytes) {
+      leanest = &candidate;
+    }
+  }
+  if (leanest != nullptr) {
+    reasons += fmt::format("; the leanest, {}, {}", leanest->key, leanest->pruned_why);
+  }
+  if (!advice.empty()) reasons += "; " + advice;
+  throw InfeasibleError(fmt::format("no feasible configuration: all {} candidates were pruned: {}",
+                                    summary.size, reasons));
+}
+
+}  // namespace trimtab

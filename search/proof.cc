@@ -1,0 +1,144 @@
+#include "search/proof.h"
+
+#include <optional>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/units.h"
+#include "profiler/other_work.h"
+#include "search/retry.h"
+#include "search/search_result.h"
+
+namespace trimtab {
+namespace {
+
+bool EndedDisturbed(const CandidateRecord& candidate) {
+  const std::vector<StepBlock>& blocks = candidate.visits.back().measurement.blocks;
+  return !blocks.empty() && blocks.back().taken > kDisturbedShare;
+}
+
+}  // namespace
+
+Proof::Proof(const SearchOptions& options, Clock::time_point start, Study& study,
+             TrialRunner& runner, SearchEvents& events)
+    : options_(options),
+      start_(start),
+      study_(study),
+      runner_(runner),
+      events_(events),
+      references_(ReferencesOf(study)) {}
+
+std::string Proof::Run() {
+  if (options_.race.prove_count == 0) return "";
+  const double began_s = elapsed_s();
+  std::string stopped_by = TakeSteps();
+  if (trials_s_ > 0) events_.OnRaceEnd(trials_s_, elapsed_s() - began_s - trials_s_);
+  return stopped_by;
+}
+
+std::string Proof::TakeSteps() {
+  Judge();
+  while (true) {
+    const RaceStep step = NextStep(options_.race, race_, candidates_, study_.Rounds());
+    FinishRounds(step.visit.has_value());
+    if (!step.visit && step.begin_round.empty()) return "";
+    if (events_.stop_requested() != StopRequest::kNone) return "stopped on request";
+    if (options_.budget_s > 0 && elapsed_s() >= options_.budget_s) {
+      return fmt::format("the budget of {} was used up", FormatSeconds(options_.budget_s));
+    }
+    if (step.visit) {
+      Visit(*step.visit, study_.Rounds().back().id);
+    } else {
+      BeginRound(step.begin_round);
+    }
+  }
+}
+
+void Proof::Judge() {
+  candidates_ = study_.Candidates();
+  PruneHopeless();
+  race_ = JudgeRace(options_.race, candidates_, references_);
+  ApplyRace(race_, candidates_);
+}
+
+void Proof::PruneHopeless() {
+  std::vector<std::pair<int64_t, std::string>> pruned;
+  for (const auto& [index, why] : FindHopeless(candidates_)) {
+    candidates_[index].pruned_by = kMemory;
+    candidates_[index].pruned_why = why;
+    pruned.emplace_back(candidates_[index].id, why);
+  }
+  if (!pruned.empty()) study_.PruneForMemory(pruned);
+}
+
+void Proof::BeginRound(const std::vector<size_t>& order) {
+  std::vector<int64_t> ids;
+  for (const size_t index : order) ids.push_back(candidates_[index].id);
+  // Those that are left out for good need no worker any more.
+  const auto began = Clock::now();
+  for (const size_t index : race_.With(Standing::kBehind)) {
+    runner_.Release(candidates_[index].key);
+  }
+  NoteTrials(began);
+  study_.BeginRound(ids);
+}
+
+void Proof::FinishRounds(bool open) {
+  if (!race_.fit) return;
+  for (const RoundRecord& round : study_.Rounds()) {
+    const auto speed = race_.fit->speed_of_round().find(round.id);
+    if (round.speed || speed == race_.fit->speed_of_round().end()) continue;
+    if (open && round.id == study_.Rounds().back().id) continue;
+    study_.FinishRound(round.id, speed->second);
+    events_.OnRoundEnd(study_.Rounds().at(static_cast<size_t>(round.id - 1)), Progress());
+  }
+}
+
+void Proof::Visit(size_t index, int64_t round) {
+  const CandidateRecord& candidate = candidates_[index];
+  const Attempt attempt = study_.BeginAttempt(candidate.id, round);
+  events_.OnVisitStart(candidate, Progress());
+  TrialRequest request = options_.RequestFor(candidate.run, attempt.token);
+  request.study = study_.uuid();
+  request.time_limit_s *= TimeLimitFactor(candidate);
+  request.memory_bytes = candidate.prediction()->peak_mem_bytes * candidate.run.layout.world_size();
+  const auto asked = Clock::now();
+  if (disturbed_) {
+    quiet_wait_.Wait([this] { return events_.stop_requested() != StopRequest::kNone; });
+  }
+  const TrialOutcome outcome =
+      runner_.Run(request, [this] { return events_.stop_requested() == StopRequest::kCancel; });
+  NoteTrials(asked);
+  study_.IngestResults();
+  study_.FinishAttempt(attempt, outcome);
+  Judge();
+  disturbed_ = outcome.state == TrialState::kDone && EndedDisturbed(candidates_[index]);
+  events_.OnVisitEnd(candidates_[index], outcome, Progress());
+}
+
+void Proof::NoteTrials(Clock::time_point since) {
+  trials_s_ += std::chrono::duration<double>(Clock::now() - since).count();
+}
+
+RaceProgress Proof::Progress() const {
+  RaceProgress progress;
+  progress.elapsed_s = elapsed_s();
+  const std::vector<RoundRecord> rounds = study_.Rounds();
+  if (!rounds.empty()) progress.round = rounds.back().id;
+  for (const CandidateRecord& candidate : candidates_) {
+    progress.visits += static_cast<int64_t>(candidate.visits.size());
+  }
+  progress.failed = static_cast<int64_t>(race_.With(Standing::kFailed).size());
+  if (!race_.best) return progress;
+  progress.racing = 1 + static_cast<int64_t>(race_.With(Standing::kRacing).size());
+  progress.speed = race_.fit->speed_of_round().rbegin()->second.median;
+  progress.best_tokens_per_s = candidates_[*race_.best].measured->tokens_per_s;
+  progress.best_layout = candidates_[*race_.best].key;
+  return progress;
+}
+
+double Proof::elapsed_s() const {
+  return std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+}  // namespace trimtab

@@ -1,0 +1,157 @@
+#include "search/relaxations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "engine/base/units.h"
+#include "search/best_layouts.h"
+#include "search/gpu_counts.h"
+
+namespace trimtab {
+namespace {
+
+/// A changed problem, and what to call the change.
+struct Change {
+  std::string what;
+  Problem problem;
+};
+
+/// Doublings that are tried of a number of GPUs, halvings of a batch and of a sequence.
+constexpr int kMostDoublings = 4;
+constexpr int kMostHalvings = 6;
+
+std::vector<Change> OtherGpus(const Problem& problem) {
+  std::vector<Change> changes;
+  if (problem.cluster.device == "cpu") return changes;
+  const auto add = [&](int64_t gpus) {
+    Change& change = changes.emplace_back(Change{fmt::format("{} GPUs", gpus), problem});
+    change.problem.cluster = WithGpus(problem.cluster, gpus);
+  };
+  const int64_t gpus = problem.cluster.max_ranks;
+  for (int i = 1; i <= kMostDoublings; ++i) add(gpus << i);
+  // Numbers that divide badly may have no layout at all, where fewer GPUs have one.
+  int64_t power = 1;
+  while (2 * power < gpus) power *= 2;
+  if (2 * power == gpus) return changes;
+  const int64_t node = problem.cluster.ranks_per_node;
+  for (; power >= 1; power /= 2) {
+    if (power <= node || power % node == 0) add(power);
+  }
+  return changes;
+}
+
+std::vector<Change> ShorterSequences(const Problem& problem) {
+  std::vector<Change> changes;
+  for (int i = 1; i <= kMostHalvings && problem.sequence_length >> i >= 1; ++i) {
+    Change& change = changes.emplace_back(Change{"", problem});
+    change.problem.sequence_length >>= i;
+    change.what = fmt::format("--seq {}", change.problem.sequence_length);
+  }
+  return changes;
+}
+
+/// Batches that more ranks divide, and smaller ones; the nearest first.
+std::vector<Change> OtherBatches(const Problem& problem) {
+  const int64_t batch = problem.global_batch;
+  std::vector<int64_t> sizes;
+  for (int64_t ranks = problem.cluster.max_ranks; ranks > 1; ranks /= 2) {
+    sizes.push_back(RoundUp(batch, ranks));
+    if (batch > ranks) sizes.push_back(batch / ranks * ranks);
+  }
+  for (int i = 1; i <= kMostHalvings && batch >> i >= 1; ++i) sizes.push_back(batch >> i);
+  std::erase(sizes, batch);
+  std::sort(sizes.begin(), sizes.end(), [batch](int64_t a, int64_t b) {
+    return std::pair(std::abs(a - batch), a) < std::pair(std::abs(b - batch), b);
+  });
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  std::vector<Change> changes;
+  for (const int64_t size : sizes) {
+    changes.push_back({fmt::format("--gbs {}", size), problem});
+    changes.back().problem.global_batch = size;
+  }
+  return changes;
+}
+
+std::vector<Change> LeanerStates(const Problem& problem) {
+  std::vector<Change> changes;
+  for (const char* state : {"reduced", "minimal"}) {
+    const std::vector<std::string>& had = problem.optimizer_states;
+    if (std::find(had.begin(), had.end(), state) != had.end()) continue;
+    changes.push_back({fmt::format("--optimizer-state {}", state), problem});
+    changes.back().problem.optimizer_states = {state};
+  }
+  return changes;
+}
+
+Change WithoutNarrowing(const Problem& problem, size_t number) {
+  const Narrowing& narrowing = problem.narrowings[number];
+  Change change = {fmt::format("without --{} {}={}", narrowing.forbidden ? "forbid" : "allow",
+                               narrowing.key, fmt::join(narrowing.values, ",")),
+                   problem};
+  if (!narrowing.forbidden && narrowing.values.size() == 1) {
+    change.what = fmt::format("without --fix {}={}", narrowing.key, narrowing.values.front());
+  }
+  std::vector<Narrowing>& left = change.problem.narrowings;
+  left.erase(left.begin() + static_cast<std::ptrdiff_t>(number));
+  return change;
+}
+
+/// The leanest layout of `problem` that fits.
+std::optional<RunConfig> LeanestThatFits(const Problem& problem, Predictor& predictor,
+                                         int threads) {
+  const std::unique_ptr<Predictor> own = predictor.For(problem);
+  const BestLayouts best = FindBestLayouts(problem, Shortlist(Objective::kMemory, 1, 0),
+                                           own != nullptr ? *own : predictor, threads);
+  const Shortlisted* leanest = nullptr;
+  for (const auto& each : best.list) {
+    if (leanest == nullptr ||
+        each->prediction.peak_mem_bytes < leanest->prediction.peak_mem_bytes) {
+      leanest = each.get();
+    }
+  }
+  return leanest == nullptr ? std::nullopt : std::optional(leanest->run);
+}
+
+}  // namespace
+
+std::vector<Relaxation> FindRelaxations(const Problem& problem, Predictor& predictor, int threads) {
+  std::vector<std::vector<Change>> kinds;
+  if (const std::optional<Shortlisted> leanest = FindLeanest(problem, predictor, threads)) {
+    const int64_t mebibytes = CeilDiv(leanest->prediction.peak_mem_bytes, kMiB);
+    kinds.push_back({{fmt::format("--memory-per-rank {}MiB", mebibytes), problem}});
+    kinds.back().front().problem.memory_per_rank_bytes = mebibytes * kMiB;
+  }
+  for (const auto& changes : {OtherGpus, ShorterSequences, OtherBatches, LeanerStates}) {
+    kinds.push_back(changes(problem));
+  }
+  for (size_t i = 0; i < problem.narrowings.size(); ++i) {
+    kinds.push_back({WithoutNarrowing(problem, i)});
+  }
+  std::vector<Relaxation> found;
+  for (const std::vector<Change>& changes : kinds) {
+    for (const Change& change : changes) {
+      const std::optional<RunConfig> run = LeanestThatFits(change.problem, predictor, threads);
+      if (!run) continue;
+      found.push_back({change.what, change.problem, *run});
+      break;
+    }
+  }
+  return found;
+}
+
+std::string InWords(const std::vector<Relaxation>& relaxations) {
+  if (relaxations.empty()) return "no change of one thing was found that would do";
+  std::string text;
+  for (const Relaxation& each : relaxations) {
+    text += fmt::format("{}{} ({})", text.empty() ? "any of these would do: " : "; ", each.what,
+                        CandidateKey(each.run));
+  }
+  return text;
+}
+
+}  // namespace trimtab

@@ -1,0 +1,28 @@
+// Relaxations: what would have to change for anything to fit, where nothing does.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "search/predictor.h"
+#include "search/space.h"
+
+namespace trimtab {
+
+/// The least change of one kind that lets a layout fit.
+struct Relaxation {
+  std::string what;  // in words of the command line: "--seq 2048", "32 GPUs"
+  Problem problem;   // changed so
+  RunConfig run;     // the leanest that fits then
+};
+
+/// One for each kind of change that helps: more memory per rank, another number of GPUs, shorter
+/// sequences, another global batch, a leaner optimizer state, a narrowing less. Each is found by
+/// the walk that found nothing, over the changed problem. Numbers go in steps of two, so a change
+/// between them may do too.
+std::vector<Relaxation> FindRelaxations(const Problem& problem, Predictor& predictor, int threads);
+
+/// "any of these would do: ...", or that none would.
+std::string InWords(const std::vector<Relaxation>& relaxations);
+
+}  // namespace trimtab

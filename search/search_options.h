@@ -1,0 +1,32 @@
+// What a search is asked, and how.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "profiler/trial.h"
+#include "search/race.h"
+#include "search/study.h"
+
+namespace trimtab {
+
+struct SearchOptions {
+  Problem problem;
+  int64_t dry_run_count = 32;       // candidates that get a dry run
+  RaceRules race;                   // prove_count 0 = predictions only
+  double budget_s = 0;              // no further visit starts after this long; 0 = no limit
+  double trial_time_limit_s = 300;  // a visit is killed after this long
+  MeasureOptions visit = QuickVisit();
+  std::shared_ptr<Launcher> launcher = MakeLauncher("inproc", {});  // of a trial's ranks
+  std::string study_path;
+  StudyOptions study;
+  int threads = 0;  // of the walk over the space; 0 = one for each core
+
+  /// What a runner is asked for a visit of `run`.
+  TrialRequest RequestFor(const RunConfig& run, const std::string& token) const;
+  /// A few steps: what a race repeats as often as it needs.
+  static MeasureOptions QuickVisit();
+};
+
+}  // namespace trimtab

@@ -1,0 +1,111 @@
+#include "search/search_result.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+[[noreturn]] void ThrowNothingRan(const std::vector<RankingRow>& ranking,
+                                  const std::vector<CandidateRecord>& candidates) {
+  const auto failed = [](const RankingRow& row) {
+    return row.state != "measured" && row.state != "predicted";
+  };
+  const auto first = std::find_if(ranking.begin(), ranking.end(), failed);
+  TRIMTAB_ASSERT(first != ranking.end(), "nothing ran, yet nothing failed");
+  throw InfeasibleError(fmt::format("none of the {} candidates tried ran; the first, {}: {}: {}",
+                                    std::count_if(ranking.begin(), ranking.end(), failed),
+                                    first->layout, first->state,
+                                    candidates[first->candidate].last_message));
+}
+
+RaceRules RulesOf(const SearchGoal& goal) {
+  return {.objective = ParseObjective(goal.objective),
+          .prove_count = goal.prove_count,
+          .indifference = goal.indifference,
+          .most_rounds = goal.most_rounds};
+}
+
+/// Why the race of `result` did not end; empty when it did.
+std::string WhyOpen(const SearchResult& result, const RaceStep& step) {
+  const int64_t racing = static_cast<int64_t>(result.race.With(Standing::kRacing).size());
+  const std::string open =
+      racing > 0 ? fmt::format("{} candidates are not told apart from the best yet", racing)
+                 : "the best was visited only once, or some that may be better not at all";
+  if (step.end == RaceEnd::kRounds) {
+    return fmt::format("{} rounds were not enough: {}", result.rules.most_rounds, open);
+  }
+  const bool over = !step.visit && step.begin_round.empty();
+  return over ? "" : open;
+}
+
+/// Tokens that times and prices are of where nobody says.
+constexpr double kTokensUnsaid = 1e9;
+
+/// By predictions, which all candidates have.
+std::vector<Explanation> ExplainRecommended(const Study& study, const SearchResult& result) {
+  const RunConfig& run = result.recommended_candidate().run;
+  const nlohmann::json asked = study.problem();
+  const nlohmann::json& cluster = asked.at("cluster");
+  Problem problem;  // as far as rows of the space look at it
+  problem.model = run.model;
+  problem.global_batch = run.global_batch;
+  problem.sequence_length = run.sequence_length;
+  problem.cluster.device = run.device;
+  problem.cluster.ranks_per_node = cluster.at("ranks_per_node");
+  problem.cluster.max_ranks = cluster.at("max_ranks");
+  return Explain(problem, result.rules.objective, result.candidates,
+                 result.recommended().candidate);
+}
+
+}  // namespace
+
+std::map<Mode, ProbeReference> ReferencesOf(const Study& study) {
+  return ProbeReferences(HardwareProfileFromJson(study.profile(), study.path()));
+}
+
+SearchResult ResultFromStudy(const Study& study) {
+  SearchResult result;
+  const nlohmann::json profile = study.profile();
+  result.study_path = study.path();
+  result.problem = study.problem().dump();
+  result.profile_name = profile.value("name", "");
+  result.profile_measured_on = profile.value("measured_on", "");
+  result.versions = study.Versions();
+  result.rules = RulesOf(study.goal());
+  const Objective objective = result.rules.objective;
+  result.candidates = study.Candidates();
+  result.rounds = study.Rounds();
+  result.space = Summarize(study.Pruned(), result.candidates);
+  if (result.space.feasible == 0) ThrowInfeasible(result.space, result.candidates);
+
+  result.race = JudgeRace(result.rules, result.candidates, ReferencesOf(study));
+  ApplyRace(result.race, result.candidates);
+  if (result.rules.prove_count > 0) {
+    const RaceStep step = NextStep(result.rules, result.race, result.candidates, result.rounds);
+    result.race.end = step.end;
+    result.partial_reason = WhyOpen(result, step);
+    result.partial = !result.partial_reason.empty();
+  }
+  result.ranking = RankAll(result.rules, result.race, result.candidates);
+  const std::optional<Recommendation> choice =
+      Recommend(objective, result.candidates, result.ranking);
+  const bool failed = !result.race.With(Standing::kFailed).empty();
+  if (!choice || (!choice->measured && failed && !result.partial)) {
+    ThrowNothingRan(result.ranking, result.candidates);
+  }
+  result.recommendation = *choice;
+  result.numerics = SummarizeNumerics(objective, result.candidates, result.ranking);
+  result.explanations = ExplainRecommended(study, result);
+  const nlohmann::json asked = study.problem();
+  result.tokens = asked.value("tokens", kTokensUnsaid);
+  result.front = TimeAgainstPrice(result.ranking, result.candidates, result.tokens,
+                                  asked.at("cluster").value("price_per_gpu_hour", 0.0));
+  result.accuracy = SummarizeAccuracy(result.ranking);
+  return result;
+}
+
+}  // namespace trimtab

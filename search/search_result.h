@@ -1,0 +1,51 @@
+// What a search found, as its study has it.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "search/alternatives.h"
+#include "search/enumeration.h"
+#include "search/front.h"
+#include "search/race.h"
+#include "search/recommend.h"
+#include "search/study.h"
+
+namespace trimtab {
+
+struct SearchResult {
+  std::string study_path;
+  RaceRules rules;
+  SpaceSummary space;
+  std::vector<CandidateRecord> candidates;
+  Race race;
+  std::vector<RoundRecord> rounds;
+  std::vector<RankingRow> ranking;  // of those in the running
+  Recommendation recommendation;
+  std::vector<NumericsRow> numerics;
+  double tokens = 0;                      // that times and prices are of
+  std::vector<FrontRow> front;            // time against price, by number of GPUs
+  std::vector<Explanation> explanations;  // of the choices of the recommended layout
+  Accuracy accuracy;
+  std::string problem;       // JSON text, as ToJson(const Problem&)
+  std::string profile_name;  // of the hardware profile that priced the predictions
+  std::string profile_measured_on;
+  std::vector<std::pair<std::string, std::string>> versions;  // component, version
+  bool partial = false;        // the race is open: a budget, a stop request or the rounds ended it
+  std::string partial_reason;  // one line; empty when whole
+
+  const RankingRow& recommended() const { return ranking.at(recommendation.row); }
+  const CandidateRecord& recommended_candidate() const {
+    return candidates.at(recommended().candidate);
+  }
+};
+
+/// The result as the study has it, without running anything. Throws InfeasibleError when the study
+/// holds no candidate that runs.
+SearchResult ResultFromStudy(const Study& study);
+
+/// What a step of the reference probe took, by mode, when the study's profile was measured.
+std::map<Mode, ProbeReference> ReferencesOf(const Study& study);
+
+}  // namespace trimtab

@@ -1,0 +1,103 @@
+#include <algorithm>
+#include <array>
+
+#include "search/space_row_parts.h"
+
+namespace trimtab {
+namespace {
+
+/// What the plans of the recompute row are, lightest first.
+const std::array<RecomputeConfig, 4>& RecomputePlans() {
+  static const std::array<RecomputeConfig, 4> plans = {
+      ParseRecompute("none", "plan"), ParseRecompute("full", "plan"),
+      ParseRecompute("selective:core_attn", "plan"),
+      ParseRecompute("selective:core_attn+layernorm+mlp_act", "plan")};
+  return plans;
+}
+
+constexpr std::array<Schedule, 4> kSchedules = {Schedule::k1F1B, Schedule::kInterleaved1F1B,
+                                                Schedule::kZeroBubble, Schedule::kGpipe};
+
+}  // namespace
+
+SpaceRow MicroBatchRow() {
+  return {
+      .name = "mbs",
+      .applies = Always,
+      .values =
+          [](const Problem& problem, const RunConfig&, Values& values) {
+            AppendDivisors(problem.global_batch, problem.max_micro_batch, values);
+          },
+      .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.micro_batch = value; },
+      .settles = {"fp8-sizes-divisible-by-16", "tokens-divisible-by-tp-with-sp"},
+      .alike = Alike<&ParallelConfig::micro_batch>,
+      .alone = true};
+}
+
+SpaceRow RecomputeRow() {
+  return {.name = "recompute",
+          .applies = Always,
+          .values =
+              [](const Problem&, const RunConfig&, Values& values) {
+                for (size_t i = 0; i < RecomputePlans().size(); ++i) {
+                  values.push_back(static_cast<int64_t>(i));
+                }
+              },
+          .bind =
+              [](const Problem&, int64_t value, RunConfig& run) {
+                run.layout.recompute = RecomputePlans()[static_cast<size_t>(value)];
+              },
+          .settles = {},
+          .alike = Alike<&ParallelConfig::recompute>,
+          .alone = true};
+}
+
+SpaceRow PipelineParallelRow() {
+  return {.name = "pp",
+          .applies = Always,
+          .values =
+              [](const Problem& problem, const RunConfig& bound, Values& values) {
+                AppendDivisors(bound.layout.dp, problem.model.num_layers, values);
+                const int64_t expert_ranks = ExpertRanks(bound.layout);
+                std::erase_if(values, [&](int64_t pp) { return expert_ranks % pp != 0; });
+              },
+          .bind = [](const Problem&, int64_t value,
+                     RunConfig& run) { TakeRanks(value, run.layout.pp, run.layout); },
+          .settles = {"global-batch-divisible"},
+          .alike = Alike<&ParallelConfig::pp>};
+}
+
+SpaceRow ScheduleRow() {
+  return {.name = "schedule",
+          .applies = [](const Problem&, const RunConfig& bound) { return bound.layout.pp > 1; },
+          .values =
+              [](const Problem&, const RunConfig&, Values& values) {
+                for (const Schedule each : kSchedules) values.push_back(static_cast<int64_t>(each));
+              },
+          .bind = [](const Problem&, int64_t value,
+                     RunConfig& run) { run.layout.schedule = static_cast<Schedule>(value); },
+          .settles = {"micro-batches-divisible-by-pp"},
+          .alike = Alike<&ParallelConfig::schedule>};
+}
+
+/// Chunks of equal size: more of them than two layers' worth of imbalance is never better.
+SpaceRow VirtualPipelineRow() {
+  return {.name = "vp",
+          .applies =
+              [](const Problem&, const RunConfig& bound) {
+                return bound.layout.schedule == Schedule::kInterleaved1F1B;
+              },
+          .values =
+              [](const Problem& problem, const RunConfig& bound, Values& values) {
+                const int64_t layers = problem.model.num_layers;
+                for (int64_t vp = 2; vp * bound.layout.pp <= layers; ++vp) {
+                  if (layers % (vp * bound.layout.pp) == 0) values.push_back(vp);
+                }
+              },
+          .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.vp = value; },
+          .settles = {},
+          .alike = Alike<&ParallelConfig::vp>,
+          .alone = true};
+}
+
+}  // namespace trimtab

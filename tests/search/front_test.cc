@@ -1,0 +1,108 @@
+// Numbers of GPUs: which are asked for, which are tried, and time against price over them.
+#include "search/front.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "engine/base/error.h"
+#include "search/gpu_counts.h"
+#include "search/space.h"
+#include "tests/search/search_fakes.h"
+
+namespace trimtab {
+namespace {
+
+using Counts = std::vector<int64_t>;
+
+TEST(GpuCounts, AreARangeOrAList) {
+  const Cluster cluster = LoadCluster("16x8xh100");
+  EXPECT_EQ(ParseGpuCounts("64", cluster), Counts({64}));
+  EXPECT_EQ(ParseGpuCounts("8..64", cluster), Counts({8, 16, 32, 64}));
+  EXPECT_EQ(ParseGpuCounts("24..128", cluster), Counts({24, 48, 96, 128}));
+  EXPECT_EQ(ParseGpuCounts("1..8", cluster), Counts({1, 2, 4, 8}));
+  EXPECT_EQ(ParseGpuCounts("96,64,96", cluster), Counts({64, 96}));
+}
+
+TEST(GpuCounts, ThatMakeNoSenseAreRefused) {
+  const Cluster cluster = LoadCluster("16x8xh100");
+  for (const char* text :
+       {"", "x", "0", "-8", "8..", "..8", "64..8", "8,,16", "8,", "256", "12", "8..20", "1e2"}) {
+    EXPECT_THROW(ParseGpuCounts(text, cluster), UsageError) << text;
+  }
+  EXPECT_THROW(ParseGpuCounts("2", LoadCluster("local")), UsageError);
+}
+
+TEST(WithGpus, TakesWholeNodesOrAPartOfOne) {
+  const Cluster cluster = LoadCluster("4x8xh100");
+  EXPECT_EQ(WithGpus(cluster, 64).nodes, 8);
+  EXPECT_EQ(WithGpus(cluster, 64).max_ranks, 64);
+  EXPECT_EQ(WithGpus(cluster, 4).ranks_per_node, 4);
+  EXPECT_EQ(WithGpus(cluster, 4).nodes, 1);
+  EXPECT_THROW(WithGpus(cluster, 12), UsageError);
+  EXPECT_THROW(WithGpus(cluster, 0), UsageError);
+}
+
+TEST(GpuCounts, AreADimensionOfTheSpace) {
+  Problem problem = TinyProblem();
+  problem.cluster = LoadCluster("8xh100");
+  problem.precisions = {Precision::kBf16};
+  problem.gpus = {2, 4};
+  std::set<int64_t> sizes;
+  for (const RunConfig& run : LegalCandidates(problem)) sizes.insert(run.layout.world_size());
+  EXPECT_EQ(sizes, (std::set<int64_t>{2, 4}));
+}
+
+/// A ranking of predicted layouts: of so many GPUs, at so many tokens per second.
+struct Fleet {
+  explicit Fleet(const std::vector<std::pair<int64_t, double>>& rows) {
+    for (const auto& [gpus, tokens_per_s] : rows) {
+      RankingRow& row = ranking.emplace_back();
+      row.candidate = candidates.size();
+      row.figure.tokens_per_s = tokens_per_s;
+      CandidateRecord& candidate = candidates.emplace_back();
+      candidate.run.device = "cuda";
+      candidate.run.layout.dp = gpus;
+    }
+  }
+  std::vector<RankingRow> ranking;
+  std::vector<CandidateRecord> candidates;
+};
+
+TEST(TimeAgainstPrice, TakesTheFastestOfEachNumberOfGpus) {
+  const Fleet fleet({{16, 1500}, {8, 1000}, {8, 900}, {16, 1600}});
+  const std::vector<FrontRow> front =
+      TimeAgainstPrice(fleet.ranking, fleet.candidates, 3.6e6 * 1000, 2);
+  ASSERT_EQ(front.size(), 2u);
+  EXPECT_EQ(front[0].gpus, 8);
+  EXPECT_EQ(front[0].row, 1u);
+  EXPECT_DOUBLE_EQ(front[0].hours, 1000);
+  EXPECT_DOUBLE_EQ(front[0].gpu_hours, 8000);
+  EXPECT_DOUBLE_EQ(front[0].price.value(), 16000);
+  EXPECT_EQ(front[1].row, 3u);
+  EXPECT_DOUBLE_EQ(front[1].hours, 625);
+  EXPECT_DOUBLE_EQ(front[1].gpu_hours, 10000);
+  EXPECT_TRUE(front[0].on_front);
+  EXPECT_TRUE(front[1].on_front);
+}
+
+TEST(TimeAgainstPrice, MoreGpusThatAreNoFasterAreNotOnTheFront) {
+  const Fleet fleet({{8, 1000}, {16, 990}, {32, 4000}});
+  const std::vector<FrontRow> front = TimeAgainstPrice(fleet.ranking, fleet.candidates, 1e9, 0);
+  ASSERT_EQ(front.size(), 3u);
+  EXPECT_FALSE(front[0].on_front) << "32 GPUs are four times as fast, and so cost no more";
+  EXPECT_FALSE(front[1].on_front);
+  EXPECT_TRUE(front[2].on_front);
+  EXPECT_FALSE(front[2].price.has_value()) << "no price is known";
+}
+
+TEST(TimeAgainstPrice, LeavesOutWhatFailedAndCpus) {
+  Fleet fleet({{8, 1000}, {16, 1500}});
+  fleet.ranking[1].standing = Standing::kFailed;
+  EXPECT_EQ(TimeAgainstPrice(fleet.ranking, fleet.candidates, 1e9, 0).size(), 1u);
+  for (CandidateRecord& each : fleet.candidates) each.run.device = "cpu";
+  EXPECT_TRUE(TimeAgainstPrice(fleet.ranking, fleet.candidates, 1e9, 0).empty());
+}
+
+}  // namespace
+}  // namespace trimtab
