@@ -4,7 +4,7 @@
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
-#include "engine/infer/make_engine.h"
+#include "engine/infer/engine.h"
 #include "tools/bench/load_generator.h"
 #include "tools/bench/load_report.h"
 #include "tools/command.h"
@@ -104,7 +104,7 @@ class BenchCommand : public Command {
       return MakeHttpTarget(target_);
     }
     const std::unique_ptr<WeightSource> weights = serving_.OpenWeights();
-    engine = MakeEngine(serving_.Config(*weights), *weights);
+    engine = serving_.OpenEngine(*weights);
     return MakeEngineTarget(*engine);
   }
 
