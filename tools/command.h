@@ -37,6 +37,7 @@ std::unique_ptr<Command> MakeServeCommand();
 std::unique_ptr<Command> MakeBenchCommand();
 std::unique_ptr<Command> MakeExportCommand();
 std::unique_ptr<Command> MakeGenerateCommand();
+std::unique_ptr<Command> MakeQuantizeCommand();
 std::unique_ptr<Command> MakeDataBuildCommand();
 std::unique_ptr<Command> MakeDataInfoCommand();
 std::unique_ptr<Command> MakeReportCommand();

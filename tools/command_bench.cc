@@ -3,8 +3,8 @@
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
+#include "engine/infer/engine.h"
 #include "engine/infer/load_report.h"
-#include "engine/infer/make_engine.h"
 #include "engine/infer/random_weights.h"
 #include "tools/bench/load_generator.h"
 #include "tools/command.h"
@@ -93,7 +93,7 @@ class BenchCommand : public Command {
       return MakeHttpTarget(target_);
     }
     const std::unique_ptr<WeightSource> weights = OpenWeights();
-    engine = MakeEngine(serving_.Config(*weights), *weights);
+    engine = serving_.OpenEngine(*weights);
     return MakeEngineTarget(*engine);
   }
 

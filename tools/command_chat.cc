@@ -5,7 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
-#include "engine/infer/make_engine.h"
+#include "engine/infer/engine.h"
 #include "tools/command.h"
 #include "tools/serve/answer.h"
 #include "tools/serving_flags.h"
@@ -38,7 +38,7 @@ class ChatCommand : public Command {
     std::string why;
     chat_ = FindChatTemplate(template_, *tokenizer_, why);
     if (chat_ == nullptr) throw UsageError(why);
-    engine_ = MakeEngine(serving_.Config(*weights), *weights);
+    engine_ = serving_.OpenEngine(*weights);
     LogInfo("{}, conversations as '{}'; Ctrl-C stops an answer, /reset begins anew, Ctrl-D leaves",
             weights->model().name, chat_->name());
     Reset();

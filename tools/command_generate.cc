@@ -7,7 +7,7 @@
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/infer/clock.h"
-#include "engine/infer/make_engine.h"
+#include "engine/infer/engine.h"
 #include "engine/infer/text_stream.h"
 #include "tools/command.h"
 #include "tools/serving_flags.h"
@@ -47,7 +47,7 @@ class GenerateCommand : public Command {
     const std::vector<std::string> prompts = Prompts();
     const std::unique_ptr<WeightSource> weights = serving_.OpenWeights();
     tokenizer_ = serving_.OpenTokenizerOf(*weights);
-    const std::unique_ptr<Engine> engine = MakeEngine(serving_.Config(*weights), *weights);
+    const std::unique_ptr<Engine> engine = serving_.OpenEngine(*weights);
     CatchStopSignals();
     for (const std::string& prompt : prompts) Ask(*engine, prompt);
     const SteadyClock clock;

@@ -5,7 +5,7 @@
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
-#include "engine/infer/make_engine.h"
+#include "engine/infer/engine.h"
 #include "tools/command.h"
 #include "tools/serve/http_server.h"
 #include "tools/serving_flags.h"
@@ -50,7 +50,7 @@ class ServeCommand : public Command {
     const std::unique_ptr<ChatTemplate> chat =
         FindChatTemplate(template_, *tokenizer, model.no_chat);
     model.chat = chat.get();
-    const std::unique_ptr<Engine> engine = MakeEngine(serving_.Config(*weights), *weights);
+    const std::unique_ptr<Engine> engine = serving_.OpenEngine(*weights);
     model.limits = engine->limits();
     model.vocab_size = engine->vocab_size();
     LogInfo("{}: {}", model.name,

@@ -38,6 +38,7 @@ std::vector<std::unique_ptr<Command>> MakeCommands(bool for_serving) {
   commands.push_back(MakeBenchCommand());
   commands.push_back(MakeExportCommand());
   commands.push_back(MakeGenerateCommand());
+  commands.push_back(MakeQuantizeCommand());
   commands.push_back(MakeDataBuildCommand());
   commands.push_back(MakeDataInfoCommand());
   commands.push_back(MakeReportCommand());

@@ -2,38 +2,50 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <limits>
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/data/open_tokenizer.h"
 #include "engine/infer/serving_json.h"
+#include "engine/infer/make_engine.h"
 
 namespace trimtab {
 namespace {
 
 constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
 
+constexpr char kStored[] = "stored";  // of --weights: as the source has them
+
 }  // namespace
+
+void SourceFlags::Declare(FlagSet& flags) {
+  flags.Text("--load", load_,
+             "folder of a checkpoint of 'trimtab train', or of what 'trimtab quantize' wrote");
+  flags.Text("--load-hf", load_hf_,
+             "Hugging Face folder (config.json and safetensors files), instead of --load");
+  flags.Text(
+      "--tokenizer", tokenizer_,
+      "'byte', tokenizer.json, tokenizer.model or a folder with one; if left out, that in the "
+      "folder, or of the dataset which the checkpoint was trained on");
+}
 
 void ServingFlags::Declare(FlagSet& flags) {
   flags_ = &flags;
   flags.Text("--config", config_file_,
              "report.json of a search for serving, or a configuration as in it: serves as it says");
-  flags.Text("--load", load_, "checkpoint folder of 'trimtab train' to serve");
-  flags.Text("--load-hf", load_hf_,
-             "Hugging Face folder (config.json and safetensors files) to serve, instead of --load");
-  flags.Text(
-      "--tokenizer", tokenizer_,
-      "'byte', tokenizer.json, tokenizer.model or a folder with one; if left out, that of the "
-      "folder, or of the dataset which the checkpoint was trained on");
+  source_.Declare(flags);
   flags.Text("--layout", layout_, "tp=2,pp=2,...: how the model lies on the ranks");
   flags.Choice("--device", device_, {"cpu", "cuda"}, "what computes");
   flags.Integer("--threads-per-rank", config_.threads_per_rank, 0, 4096,
                 "worker threads of a cpu rank; 0 = this machine's cores, shared out");
   flags.Bytes("--memory-per-rank", config_.memory_per_rank_bytes,
               "refuse to take more memory than this, e.g. 8GiB");
-  flags.Choice("--weights", weights_, WeightNames(), "what to store the weights of products in");
+  std::vector<std::string> weights = WeightNames();
+  weights.emplace_back(kStored);
+  flags.Choice("--weights", weights_, weights,
+               "what to store the weights of products in; stored: as they are in the folder");
   flags.Choice("--cache", cache_, CacheNames(), "what to store keys and values in");
   flags.Integer("--cache-tokens", cache_tokens_, 0, kMax32,
                 "tokens that the cache holds; 0 = as many as --sequences of the full length have");
@@ -46,19 +58,25 @@ void ServingFlags::Declare(FlagSet& flags) {
   flags.Integer("--lookup", config_.lookup_tokens, 0, 64,
                 "tokens to propose by looking up what stood in the text before; the answer stays "
                 "the same");
+  flags.Text(
+      "--draft", draft_,
+      "folder of a smaller model of the same vocabulary, as --load or --load-hf take it, that "
+      "proposes tokens; the answer stays the same");
+  flags.Integer("--draft-tokens", config_.draft_tokens, 1, 64,
+                "tokens that the model of --draft proposes per sequence and step");
   flags.Switch("--no-prefix-cache", no_prefix_cache_,
                "compute every prompt from its first token on");
 }
 
-std::unique_ptr<WeightSource> ServingFlags::OpenWeights() const {
+std::unique_ptr<WeightSource> SourceFlags::OpenWeights() const {
   if (load_.empty() == load_hf_.empty()) {
-    throw UsageError(load_.empty() ? "expected --load or --load-hf: what to serve"
+    throw UsageError(load_.empty() ? "expected --load or --load-hf: which model"
                                    : "--load-hf contradicts --load");
   }
   return load_.empty() ? OpenHuggingFaceWeights(load_hf_) : OpenCheckpointWeights(load_);
 }
 
-std::unique_ptr<Tokenizer> ServingFlags::FindTokenizer(const WeightSource& weights) const {
+std::unique_ptr<Tokenizer> SourceFlags::FindTokenizer(const WeightSource& weights) const {
   if (!tokenizer_.empty()) return OpenTokenizer(tokenizer_);
   const std::string& folder = load_.empty() ? load_hf_ : load_;
   if (HasTokenizer(folder)) return OpenTokenizer(folder);
@@ -69,7 +87,7 @@ std::unique_ptr<Tokenizer> ServingFlags::FindTokenizer(const WeightSource& weigh
   return OpenDatasetTokenizer(weights.data());
 }
 
-std::unique_ptr<Tokenizer> ServingFlags::OpenTokenizerOf(const WeightSource& weights) const {
+std::unique_ptr<Tokenizer> SourceFlags::OpenTokenizerOf(const WeightSource& weights) const {
   std::unique_ptr<Tokenizer> tokenizer = FindTokenizer(weights);
   if (tokenizer->vocab_size() > weights.model().vocab_size) {
     throw InputError(fmt::format("the tokenizer has {} ids; expected at most the model's {}",
@@ -83,7 +101,8 @@ std::optional<ServingConfig> ServingFlags::ConfigOfFile() const {
   const std::string other =
       flags_->FirstGiven({"--layout", "--device", "--threads-per-rank", "--memory-per-rank",
                           "--weights", "--cache", "--cache-tokens", "--block-size", "--sequences",
-                          "--tokens-per-step", "--max-length", "--lookup", "--no-prefix-cache"});
+                          "--tokens-per-step", "--max-length", "--lookup", "--draft", "--draft-tokens",
+                          "--no-prefix-cache"});
   if (!other.empty()) {
     throw UsageError(fmt::format("{} contradicts --config, which already says it", other));
   }
@@ -105,13 +124,25 @@ ServingConfig ServingFlags::Config(const WeightSource& weights) const {
   config.model = weights.model();
   config.layout = ParseLayout(layout_, /*world_size=*/0);
   config.device = device_;
-  config.weights = WeightFormatOf(weights_);
+  config.weights = weights_ == kStored ? weights.format() : WeightFormatOf(weights_);
   config.cache = CacheType(cache_);
   config.cache_blocks = CeilDiv(cache_tokens_, config.block_size);
   config.prefix_cache = !no_prefix_cache_;
   config.limits.sequence_length = max_length_;
   config.limits.tokens_per_step = std::max(config.limits.tokens_per_step, config.limits.sequences);
   return config;
+}
+
+std::unique_ptr<Engine> ServingFlags::OpenEngine(const WeightSource& weights) const {
+  const ServingConfig config = Config(weights);
+  if (draft_.empty()) return MakeEngine(config, weights);
+  if (config.lookup_tokens > 0) {
+    throw UsageError("--lookup contradicts --draft: either proposes what follows");
+  }
+  const bool hugging_face = std::filesystem::exists(draft_ + "/config.json");
+  const std::unique_ptr<WeightSource> draft =
+      hugging_face ? OpenHuggingFaceWeights(draft_) : OpenCheckpointWeights(draft_);
+  return MakeEngine(config, weights, draft.get());
 }
 
 void SamplingFlags::Declare(FlagSet& flags) {

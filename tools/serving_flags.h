@@ -14,28 +14,46 @@
 
 namespace trimtab {
 
-class ServingFlags {
+/// Which model, and how its tokens become text.
+class SourceFlags {
  public:
   void Declare(FlagSet& flags);
 
   /// What the flags ask for. Throws UsageError, InputError, StorageError.
   std::unique_ptr<WeightSource> OpenWeights() const;
-  /// The configuration of --config; empty without.
-  std::optional<ServingConfig> ConfigOfFile() const;
   std::unique_ptr<Tokenizer> OpenTokenizerOf(const WeightSource& weights) const;
-  ServingConfig Config(const WeightSource& weights) const;
 
  private:
   std::unique_ptr<Tokenizer> FindTokenizer(const WeightSource& weights) const;
 
-  const FlagSet* flags_ = nullptr;
-  std::string config_file_;
   std::string load_;
   std::string load_hf_;
   std::string tokenizer_;
+};
+
+class ServingFlags {
+ public:
+  void Declare(FlagSet& flags);
+
+  /// As SourceFlags.
+  std::unique_ptr<WeightSource> OpenWeights() const { return source_.OpenWeights(); }
+  std::unique_ptr<Tokenizer> OpenTokenizerOf(const WeightSource& weights) const {
+    return source_.OpenTokenizerOf(weights);
+  }
+  /// The configuration of --config; empty without.
+  std::optional<ServingConfig> ConfigOfFile() const;
+  ServingConfig Config(const WeightSource& weights) const;
+  /// The engine, with its draft model where one is asked for.
+  std::unique_ptr<Engine> OpenEngine(const WeightSource& weights) const;
+
+ private:
+  const FlagSet* flags_ = nullptr;
+  std::string config_file_;
+  SourceFlags source_;
+  std::string draft_;
   std::string layout_;
   std::string device_ = "cpu";
-  std::string weights_ = "fp32";
+  std::string weights_ = "stored";
   std::string cache_ = "fp32";
   int64_t cache_tokens_ = 0;
   int64_t max_length_ = 0;

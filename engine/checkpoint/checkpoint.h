@@ -1,8 +1,9 @@
 // Checkpoints: the state of a training run in a form that no layout shows through.
 //
-// A checkpoint is a folder of checkpoint.json, weights.safetensors and optimizer.safetensors. The
-// tensors are whole: not sharded, without vocabulary padding, fp32. So any layout can write one and
-// any other can read it. README.md describes the files to the byte.
+// A checkpoint is a folder of checkpoint.json, weights.safetensors, optimizer.safetensors, and the
+// files of the tokenizer, where it is known. The tensors are whole: not sharded, without vocabulary
+// padding, fp32. So any layout can write one and any other can read it. README.md describes the
+// files to the byte.
 #pragma once
 
 #include <atomic>
@@ -35,7 +36,14 @@ struct CheckpointHeader {
   LossScaleState loss_scale{};
   Fp8Snapshot fp8{};
   std::map<std::string, std::vector<float>> buffers{};  // of the whole model, by name
+  // Contents of the files, among kTokenizerFiles, that say how tokens become text. Written beside
+  // the state, and found there by who opens the folder's tokenizer: a reader leaves this empty.
+  std::map<std::string, std::string> tokenizer_files{};
 };
+
+/// Names of files that a tokenizer is made of.
+inline constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model",
+                                                  "tokenizer_config.json", "chat_template.jinja"};
 
 /// What is kept of each parameter.
 enum class StateKind { kWeight, kFirstMoment, kSecondMoment };

@@ -94,6 +94,12 @@ CheckpointDocument FromJson(const json& root, const std::string& path) {
 
 }  // namespace
 
+std::vector<std::string> CheckpointFileNames() {
+  std::vector<std::string> names = {kHeaderFile, kWeightsFile, kOptimizerFile};
+  names.insert(names.end(), std::begin(kTokenizerFiles), std::end(kTokenizerFiles));
+  return names;
+}
+
 FileDigest DigestFile(const std::string& path) {
   const MappedFile file(path);
   return {static_cast<int64_t>(file.bytes().size()), Xxh64Hex(file.bytes())};
@@ -146,7 +152,7 @@ std::string TensorName(StateKind kind, const std::string& parameter) {
 
 void RemoveCheckpointFolder(const std::string& directory) {
   std::error_code ignored;
-  for (const char* name : {kHeaderFile, kWeightsFile, kOptimizerFile}) {
+  for (const std::string& name : CheckpointFileNames()) {
     std::filesystem::remove(directory + "/" + name, ignored);
   }
   std::filesystem::remove(directory, ignored);

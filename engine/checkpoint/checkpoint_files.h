@@ -13,6 +13,9 @@ inline constexpr const char* kHeaderFile = "checkpoint.json";
 inline constexpr const char* kWeightsFile = "weights.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 
+/// All files that a checkpoint may have.
+std::vector<std::string> CheckpointFileNames();
+
 /// Size and XXH64 of a file, as written in checkpoint.json.
 struct FileDigest {
   int64_t bytes = 0;
@@ -35,8 +38,8 @@ CheckpointDocument ParseCheckpointDocument(const std::string& text, const std::s
 /// Name of a parameter's state within its file: the name itself, "m.NAME" or "v.NAME".
 std::string TensorName(StateKind kind, const std::string& parameter);
 
-/// Deletes the three files and then the folder, if it is empty. Errors are ignored: what is left
-/// harms nobody.
+/// Deletes a checkpoint's files and then the folder, if it is empty. Errors are ignored: what is
+/// left harms nobody.
 void RemoveCheckpointFolder(const std::string& directory);
 
 }  // namespace trimtab

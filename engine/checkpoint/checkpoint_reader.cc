@@ -73,6 +73,9 @@ CheckpointReader::CheckpointReader(const std::string& directory) {
         ParseCheckpointDocument(ReadTextFile(path, kMaxHeaderBytes), path);
     CheckDigest(document, directory, kWeightsFile);
     CheckDigest(document, directory, kOptimizerFile);
+    for (const char* name : kTokenizerFiles) {
+      if (document.files.contains(name)) CheckDigest(document, directory, name);
+    }
     weights_ = std::make_unique<SafetensorsReader>(directory + "/" + kWeightsFile);
     optimizer_ = std::make_unique<SafetensorsReader>(directory + "/" + kOptimizerFile);
     header_ = document.header;

@@ -2,11 +2,9 @@
 #include <stdio.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <string_view>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -45,6 +43,13 @@ std::vector<SafetensorsEntry> WithKinds(const std::vector<SafetensorsEntry>& ten
   return named;
 }
 
+void WriteText(const std::string& path, const std::string& text) {
+  File file = File::Create(path);
+  file.Append(std::as_bytes(std::span(text)));
+  file.Sync();
+  file.Close();
+}
+
 /// Puts `temporary` in the place of `directory`, in one atomic exchange where the system can.
 void Replace(const std::string& temporary, const std::string& directory) {
   if (::rename(temporary.c_str(), directory.c_str()) == 0) return;  // absent, or an empty folder
@@ -72,7 +77,7 @@ void CheckCheckpointTarget(const std::string& directory) {
     throw StorageError(
         fmt::format("{}: not a folder; expected a new, empty or checkpoint folder", directory));
   }
-  const std::array<std::string_view, 3> ours = {kHeaderFile, kWeightsFile, kOptimizerFile};
+  const std::vector<std::string> ours = CheckpointFileNames();
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
     const std::string name = entry.path().filename().string();
     if (std::find(ours.begin(), ours.end(), name) != ours.end()) continue;
@@ -147,11 +152,11 @@ void CheckpointWriter::Finish(int64_t elsewhere) {
   for (const char* name : {kWeightsFile, kOptimizerFile}) {
     document.files[name] = DigestFile(temporary_ + "/" + name);
   }
-  const std::string text = ToText(document);
-  File file = File::Create(temporary_ + "/" + kHeaderFile);
-  file.Append(std::as_bytes(std::span(text)));
-  file.Sync();
-  file.Close();
+  for (const auto& [name, content] : header_.tokenizer_files) {
+    WriteText(temporary_ + "/" + name, content);
+    document.files[name] = DigestFile(temporary_ + "/" + name);
+  }
+  WriteText(temporary_ + "/" + kHeaderFile, ToText(document));
   SyncDirectory(temporary_);
   Replace(temporary_, directory_);
   weights_.reset();

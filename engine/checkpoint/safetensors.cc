@@ -29,12 +29,32 @@ void Widen(const std::byte* from, int64_t stride, std::span<float> values, const
   }
 }
 
-/// The bytes of `values` as 16-bit floating point.
-template <typename Round>
-std::vector<uint16_t> Narrow(std::span<const float> values, const Round& round) {
-  std::vector<uint16_t> rounded(values.size());
+/// The bytes of `values` in a type of fewer bits.
+template <typename Stored, typename Round>
+std::vector<std::byte> Narrow(std::span<const float> values, const Round& round) {
+  std::vector<Stored> rounded(values.size());
   std::transform(values.begin(), values.end(), rounded.begin(), round);
-  return rounded;
+  const auto bytes = std::as_bytes(std::span(rounded));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<std::byte> NarrowTo(DType dtype, std::span<const float> values) {
+  switch (dtype) {
+    case DType::kBf16:
+      return Narrow<uint16_t>(values, [](float value) { return FloatToBf16(value); });
+    case DType::kF16:
+      return Narrow<uint16_t>(values, [](float value) { return FloatToF16(value); });
+    case DType::kF8E4M3:
+      return Narrow<uint8_t>(values, [](float value) { return FloatToE4M3(value); });
+    case DType::kI8:
+      return Narrow<int8_t>(values, [](float value) { return static_cast<int8_t>(value); });
+    case DType::kU8:
+      return Narrow<uint8_t>(values, [](float value) { return static_cast<uint8_t>(value); });
+    default:
+      break;
+  }
+  TRIMTAB_ASSERT(false, "{} is not written", Name(dtype));
+  return {};
 }
 
 }  // namespace
@@ -72,16 +92,12 @@ const SafetensorsEntry& SafetensorsWriter::Find(const std::string& name) const {
 void SafetensorsWriter::Write(const SafetensorsEntry& entry, int64_t element,
                               std::span<const float> values) {
   CheckRange(entry, element, values.size(), /*stride=*/1);
-  TRIMTAB_ASSERT(entry.dtype && IsPlainFloat(*entry.dtype), "{} is not written", entry.name);
+  TRIMTAB_ASSERT(entry.dtype, "{} is not written", entry.name);
   const int64_t offset = data_begin_ + entry.begin + element * SizeOf(*entry.dtype);
   if (entry.dtype == DType::kF32) {
     file_.WriteAt(offset, std::as_bytes(values));
   } else {
-    const auto bf16 = [](float value) { return FloatToBf16(value); };
-    const auto fp16 = [](float value) { return FloatToF16(value); };
-    const std::vector<uint16_t> rounded =
-        entry.dtype == DType::kBf16 ? Narrow(values, bf16) : Narrow(values, fp16);
-    file_.WriteAt(offset, std::as_bytes(std::span(rounded)));
+    file_.WriteAt(offset, NarrowTo(*entry.dtype, values));
   }
 }
 
@@ -128,8 +144,8 @@ std::span<const std::byte> SafetensorsReader::bytes(const SafetensorsEntry& entr
 void SafetensorsReader::Read(const SafetensorsEntry& entry, int64_t element,
                              std::span<float> values, int64_t stride) const {
   CheckRange(entry, element, values.size(), stride);
-  TRIMTAB_ASSERT(entry.dtype && (IsPlainFloat(*entry.dtype) || IsFp8(*entry.dtype)),
-                 "{} is no floating point", entry.name);
+  TRIMTAB_ASSERT(entry.dtype && (IsPlainFloat(*entry.dtype) || SizeOf(*entry.dtype) == 1),
+                 "{} is not read", entry.name);
   const std::byte* from =
       file_.bytes().data() + data_begin_ + entry.begin + element * SizeOf(*entry.dtype);
   switch (*entry.dtype) {
@@ -141,6 +157,10 @@ void SafetensorsReader::Read(const SafetensorsEntry& entry, int64_t element,
       return Widen<uint8_t>(from, stride, values, [](auto bits) { return E4M3ToFloat(bits); });
     case DType::kF8E5M2:
       return Widen<uint8_t>(from, stride, values, [](auto bits) { return E5M2ToFloat(bits); });
+    case DType::kI8:
+      return Widen<int8_t>(from, stride, values, [](auto n) { return static_cast<float>(n); });
+    case DType::kU8:
+      return Widen<uint8_t>(from, stride, values, [](auto n) { return static_cast<float>(n); });
     default:
       return Widen<float>(from, stride, values, [](float value) { return value; });
   }

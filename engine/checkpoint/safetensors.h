@@ -55,8 +55,8 @@ class SafetensorsWriter {
 
   /// Position of the tensor in the file. An unknown name is a programmer's fault.
   const SafetensorsEntry& Find(const std::string& name) const;
-  /// Writes elements from `element` on, rounded to the tensor's type: fp32, bf16 or fp16. Safe from
-  /// several threads.
+  /// Writes elements from `element` on, rounded to the tensor's type: fp32, bf16, fp16 or fp8
+  /// (e4m3); or integers of int8 or of bytes as they are. Safe from several threads.
   void Write(const SafetensorsEntry& entry, int64_t element, std::span<const float> values);
   /// Flushes to the disk and closes.
   void Finish();
@@ -76,8 +76,8 @@ class SafetensorsReader {
   const std::map<std::string, SafetensorsEntry>& entries() const { return entries_; }
   /// Throws InputError naming the file when the tensor is not there.
   const SafetensorsEntry& Find(const std::string& name) const;
-  /// Reads element, element + stride, ... of a tensor of fp32, bf16, fp16 or fp8 (as it is stored:
-  /// without a scale). Safe from several threads.
+  /// Reads element, element + stride, ... of a tensor of fp32, bf16, fp16, fp8, int8 or bytes (as
+  /// it is stored: without a scale). Safe from several threads.
   void Read(const SafetensorsEntry& entry, int64_t element, std::span<float> values,
             int64_t stride = 1) const;
   /// The tensor as it is stored.

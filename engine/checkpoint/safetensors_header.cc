@@ -35,7 +35,7 @@ constexpr std::array<TypeName, 17> kTypeNames = {{{"F32", 4, DType::kF32},
                                                   {"F64", 8},
                                                   {"C64", 8},
                                                   {"BOOL", 1},
-                                                  {"I8", 1},
+                                                  {"I8", 1, DType::kI8},
                                                   {"I16", 2},
                                                   {"U32", 4},
                                                   {"U64", 8}}};

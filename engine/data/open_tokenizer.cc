@@ -70,6 +70,23 @@ bool HasTokenizer(const std::string& folder) {
   return IsFile(fs::path(folder) / kModelFile) || IsFile(fs::path(folder) / kJsonFile);
 }
 
+std::vector<TokenizerFile> ReadTokenizerFiles(const std::string& folder) {
+  std::vector<TokenizerFile> files;
+  if (!HasTokenizer(folder)) return files;
+  for (const char* name : {kJsonFile, kModelFile, kTokenizerConfigFile, kTemplateFile}) {
+    const fs::path path = fs::path(folder) / name;
+    if (IsFile(path)) files.push_back({name, ReadTextFile(path.string(), kMaxJsonBytes)});
+  }
+  return files;
+}
+
+std::vector<TokenizerFile> ReadDatasetTokenizerFiles(const std::string& prefix) {
+  const std::optional<DatasetInfo> info = ReadDatasetInfo(prefix);
+  if (!info) return {};
+  if (info->tokenizer == "byte") return MakeByteTokenizer()->files();
+  return ReadTokenizerFiles(TokenizerFolderOf(prefix));
+}
+
 std::string TokenizerFolderOf(const std::string& prefix) { return prefix + ".tokenizer"; }
 
 std::unique_ptr<Tokenizer> OpenDatasetTokenizer(const std::string& prefix) {

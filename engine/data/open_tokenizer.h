@@ -17,6 +17,14 @@ std::unique_ptr<Tokenizer> OpenTokenizer(const std::string& source);
 /// Whether `folder` has the files of a tokenizer.
 bool HasTokenizer(const std::string& folder);
 
+/// The files of the tokenizer in `folder` as they are, unread; none where it has none. Throws
+/// InputError.
+std::vector<TokenizerFile> ReadTokenizerFiles(const std::string& folder);
+
+/// The files of the tokenizer that made the dataset PREFIX; none where the dataset does not say.
+/// Throws InputError.
+std::vector<TokenizerFile> ReadDatasetTokenizerFiles(const std::string& prefix);
+
 /// The folder beside dataset PREFIX that has its tokenizer's files; those of "byte" have none.
 std::string TokenizerFolderOf(const std::string& prefix);
 

@@ -182,19 +182,46 @@ void Batcher::Admit(int64_t& budget, std::vector<Due>& due) {
   }
 }
 
+std::vector<std::vector<int32_t>> Batcher::Proposals() const {
+  std::vector<std::vector<int32_t>> proposals(running_.size());
+  std::vector<ProposalRequest> requests;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < running_.size(); ++i) {
+    const Sequence& sequence = *running_[i];
+    if (!sequence.decodes()) continue;
+    const int64_t most =
+        std::min({options_.draft != nullptr ? options_.draft_tokens : options_.lookup_tokens,
+                  options_.limits.sequence_length - sequence.length() - 1,
+                  sequence.request.max_tokens - sequence.new_tokens() - 1});
+    if (most <= 0) continue;
+    if (options_.draft == nullptr) {
+      proposals[i] = LookUpContinuation(sequence.tokens, most);
+      continue;
+    }
+    requests.push_back({.id = sequence.id,
+                        .history = sequence.tokens,
+                        .most = most,
+                        .sampling = &sequence.request.sampling});
+    places.push_back(i);
+  }
+  if (requests.empty()) return proposals;
+  std::vector<std::vector<int32_t>> drafts = options_.draft->Propose(requests);
+  for (size_t i = 0; i < places.size(); ++i) proposals[places[i]] = std::move(drafts[i]);
+  return proposals;
+}
+
 std::vector<Batcher::Due> Batcher::PlanStep() {
   int64_t budget = options_.limits.tokens_per_step;
   std::vector<Due> due;
+  std::vector<std::vector<int32_t>> proposals = Proposals();
   // Preemption takes from the end, which is where those are that have not been planned yet.
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
     if (!sequence.decodes()) continue;
-    Due next = {&sequence, 1};
+    Due next = {&sequence, 1, std::move(proposals[i])};
     const auto others = std::ssize(running_) - static_cast<int64_t>(i) - 1;
-    const int64_t left = std::min({options_.lookup_tokens, budget - 1 - others,
-                                   options_.limits.sequence_length - sequence.length() - 1,
-                                   sequence.request.max_tokens - sequence.new_tokens() - 1});
-    next.proposed = LookUpContinuation(sequence.tokens, left);
+    const auto room = static_cast<size_t>(std::max<int64_t>(0, budget - 1 - others));
+    next.proposed.resize(std::min(next.proposed.size(), room));
     const auto wanted = sequence.length() + std::ssize(next.proposed);
     if (BlocksFor(wanted) - std::ssize(sequence.blocks) > pool_.available()) {
       next.proposed.clear();  // nobody is preempted for a guess

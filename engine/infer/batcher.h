@@ -16,6 +16,7 @@
 #include "engine/infer/block_pool.h"
 #include "engine/infer/clock.h"
 #include "engine/infer/engine.h"
+#include "engine/infer/proposer.h"
 #include "engine/infer/step_plan.h"
 
 namespace trimtab {
@@ -26,6 +27,8 @@ struct BatcherOptions {
   int64_t blocks = 0;       // of the cache
   bool prefix_cache = true;
   int64_t lookup_tokens = 0;  // proposed by n-gram look-up (lookup.h), per step; 0 = none
+  Proposer* draft = nullptr;  // who proposes instead, or nobody. Not owned.
+  int64_t draft_tokens = 0;   // proposed by it, per step
 };
 
 class Batcher final : public Engine {
@@ -57,6 +60,9 @@ class Batcher final : public Engine {
   };
 
   std::vector<Due> PlanStep();
+  /// Tokens that may follow each running sequence, in their order; none for those that do not
+  /// decode.
+  std::vector<std::vector<int32_t>> Proposals() const;
   /// Makes sure that the sequence has blocks for its first `tokens` tokens; takes them from those
   /// that came later if need be. False when it has lost its own instead.
   bool Reserve(Sequence& sequence, int64_t tokens);

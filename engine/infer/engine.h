@@ -36,6 +36,8 @@ struct EngineMetrics {
   int64_t waiting = 0;          // requests, now
   int64_t used_blocks = 0;      // of the cache, by sequences, now
   int64_t total_blocks = 0;
+
+  EngineMetrics& operator+=(const EngineMetrics& other);
 };
 
 /// Why a request was not taken: one line.

@@ -1,21 +1,67 @@
 #include "engine/infer/make_engine.h"
 
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "engine/base/error.h"
 #include "engine/infer/batcher.h"
+#include "engine/infer/draft_model.h"
 #include "engine/infer/rank_runner.h"
+#include "engine/infer/replicas.h"
 
 namespace trimtab {
 namespace {
 
+/// A small model that proposes, with the ranks it runs on.
+class Draft {
+ public:
+  /// `config` is that of the model that serves.
+  Draft(const ServingConfig& config, const WeightSource& source)
+      : limits_({.sequences = config.limits.sequences,
+                 .sequence_length = config.limits.sequence_length,
+                 .block_size = config.block_size,
+                 .tokens_per_step = config.limits.tokens_per_step}),
+        runner_(ConfigOf(config, source, limits_), source),
+        model_(limits_, config.model.vocab_size, runner_) {}
+
+  Proposer& proposer() { return model_; }
+
+ private:
+  static ServingConfig ConfigOf(const ServingConfig& serving, const WeightSource& source,
+                                const DraftLimits& limits) {
+    if (source.model().vocab_size != serving.model.vocab_size) {
+      throw InfeasibleError(fmt::format(
+          "serving-draft: a draft model with a vocabulary of {}; expected the {} of '{}'",
+          source.model().vocab_size, serving.model.vocab_size, serving.model.name));
+    }
+    ServingConfig config = serving;
+    config.model = source.model();
+    config.layout = {};
+    config.layout.precision = serving.layout.precision;
+    config.weights = source.format();
+    config.cache_blocks = limits.blocks();
+    return ResolveServing(config);
+  }
+
+  DraftLimits limits_;
+  RankRunner runner_;
+  DraftModel model_;
+};
+
 /// A batcher with what it works with.
 class OwningEngine final : public Engine {
  public:
-  OwningEngine(const ServingConfig& config, const WeightSource& source)
+  OwningEngine(const ServingConfig& config, const WeightSource& source, const WeightSource* draft)
       : runner_(config, source),
+        draft_(draft != nullptr ? std::make_unique<Draft>(config, *draft) : nullptr),
         batcher_({.limits = config.limits,
                   .block_size = config.block_size,
                   .blocks = config.cache_blocks,
                   .prefix_cache = config.prefix_cache,
-                  .lookup_tokens = config.lookup_tokens},
+                  .lookup_tokens = config.lookup_tokens,
+                  .draft = draft_ != nullptr ? &draft_->proposer() : nullptr,
+                  .draft_tokens = config.draft_tokens},
                  runner_, clock_) {}
 
   std::variant<RequestId, Refusal> AddRequest(GenerationRequest request) override {
@@ -30,14 +76,27 @@ class OwningEngine final : public Engine {
 
  private:
   RankRunner runner_;
+  std::unique_ptr<Draft> draft_;
   SteadyClock clock_;
   Batcher batcher_;
 };
 
 }  // namespace
 
-std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSource& source) {
-  return std::make_unique<OwningEngine>(ResolveServing(config), source);
+std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSource& source,
+                                   const WeightSource* draft) {
+  ServingConfig one = config;
+  const int64_t replicas = std::exchange(one.layout.dp, 1);
+  if (replicas == 1) return std::make_unique<OwningEngine>(ResolveServing(one), source, draft);
+  if (one.threads_per_rank == 0) {
+    const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+    one.threads_per_rank = std::max<int64_t>(1, cores / (replicas * one.layout.world_size()));
+  }
+  std::vector<std::unique_ptr<Engine>> engines;
+  for (int64_t i = 0; i < replicas; ++i) {
+    engines.push_back(std::make_unique<OwningEngine>(ResolveServing(one), source, draft));
+  }
+  return std::make_unique<Replicas>(std::move(engines));
 }
 
 }  // namespace trimtab

@@ -9,9 +9,12 @@
 
 namespace trimtab {
 
-/// The model of `source`, which config.model must be, on its ranks behind a batcher. Throws
-/// InfeasibleError (a rule of serving or of layouts), OutOfMemoryError, EnvironmentError,
-/// InputError, StorageError.
-std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSource& source);
+/// The model of `source`, which config.model must be, on its ranks behind a batcher; with
+/// config.layout.dp, so many of these, each with the limits and the cache; with `draft`,
+/// a smaller model of the same vocabulary, on one rank of its own, proposes config.draft_tokens a
+/// step. Throws InfeasibleError (a rule of serving or of layouts), OutOfMemoryError,
+/// EnvironmentError, InputError, StorageError.
+std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSource& source,
+                                   const WeightSource* draft = nullptr);
 
 }  // namespace trimtab

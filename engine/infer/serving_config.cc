@@ -22,6 +22,11 @@ bool Int4GroupsFit(const ServingConfig& config) {
   bool fit = model.hidden_size % kInt4Group == 0 &&
              model.attention_size() % (tp * kInt4Group) == 0 &&
              model.ffn_hidden_size % (tp * kInt4Group) == 0;
+  if (model.latent.used()) {
+    fit = fit && model.latent.kv_lora_rank % kInt4Group == 0 &&
+          model.latent.q_lora_rank % kInt4Group == 0 &&
+          model.latent.qk_nope_head_dim % kInt4Group == 0;
+  }
   if (model.moe.used()) {
     fit = fit && model.moe.ffn_hidden_size % (config.layout.etp * kInt4Group) == 0 &&
           model.moe.shared_ffn_hidden_size % (tp * kInt4Group) == 0;
@@ -46,12 +51,6 @@ constexpr ServingRule kRules[] = {
      [](const ServingConfig& c) {
        return fmt::format("precision {}; expected fp32, bf16 or fp16 (fp8 is a format of weights)",
                           Name(c.layout.precision));
-     }},
-    {"serving-attention", "the paged cache holds keys and values of one size, without sinks",
-     [](const ServingConfig& c) { return !c.model.latent.used() && !c.model.attention_sinks; },
-     [](const ServingConfig& c) {
-       return fmt::format("{}; expected attention without, which is all that is served yet",
-                          c.model.attention_sinks ? "attention sinks" : "latent attention");
      }},
     {"serving-routing", "experts are chosen token by token, without a capacity",
      [](const ServingConfig& c) {

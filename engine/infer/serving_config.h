@@ -24,6 +24,7 @@ struct ServingConfig {
   int64_t cache_blocks = 0;  // 0 = for as many sequences of the full length as limits.sequences
   bool prefix_cache = true;
   int64_t lookup_tokens = 0;  // proposed by n-gram look-up, per sequence and step
+  int64_t draft_tokens = 4;   // proposed by a draft model, where there is one
   EngineLimits limits{};
 };
 

@@ -54,9 +54,33 @@ bool Packs(WeightFormat format, const Executor& executor) {
          format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
 }
 
+/// Of a matrix of so many columns.
+std::vector<float> Transposed(std::span<const float> matrix, int64_t columns) {
+  const size_t width = static_cast<size_t>(columns);
+  const size_t rows = matrix.size() / width;
+  std::vector<float> result(matrix.size());
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t column = 0; column < width; ++column) {
+      result[column * rows + row] = matrix[row * width + column];
+    }
+  }
+  return result;
+}
+
 WeightFormat FormatOf(DType dtype) {
   if (dtype == DType::kBf16) return WeightFormat::kBf16;
   return dtype == DType::kF16 ? WeightFormat::kF16 : WeightFormat::kF32;
+}
+
+/// Of one layer on one rank.
+PagedCache NewCache(const ServingConfig& config, Device& device, int64_t blocks) {
+  const ModelConfig& model = config.model;
+  if (model.latent.used()) {
+    return NewKeyCache(device, blocks, config.block_size, /*kv_heads=*/1,
+                       model.latent.qk_rope_head_dim + model.latent.kv_lora_rank, config.cache);
+  }
+  return NewPagedCache(device, blocks, config.block_size, model.kv_heads_of_rank(config.layout.tp),
+                       model.head_size(), config.cache);
 }
 
 }  // namespace
@@ -72,33 +96,59 @@ ServingModel::ServingModel(const ServingConfig& config, const ParallelContext& p
   store_.Place({});
   store_.buffers().Allocate(device);
   LoadWeights(source);
-  const ModelConfig& model = run_.model;
+  const int64_t blocks = config_.cache_blocks + row_multiple() - 1;
   for (int64_t i = 0; i < model_.chunk().num_layers; ++i) {
-    caches_.push_back(NewPagedCache(device, config_.cache_blocks + row_multiple() - 1,
-                                    config_.block_size, model.kv_heads_of_rank(parallel.layout.tp),
-                                    model.head_size(), config_.cache));
+    caches_.push_back(NewCache(config_, device, blocks));
   }
 }
 
-void ServingModel::Place(Parameter& parameter, std::span<const float> values) {
+void ServingModel::Place(Parameter& parameter, std::span<const float> values,
+                         std::span<const float> input_scales) {
   const ParameterSpec& spec = parameter.spec;
   // Routers and gates, which are small and decide, keep the activations' type.
   const WeightFormat format =
       spec.tensor_parallel ? config_.weights : FormatOf(context_.types.weights);
-  const bool packs = spec.multiplied > 0 && Packs(format, device_.executor());
+  const bool packs = spec.multiplied > 0 && (spec.absorbed_rows > 0 || !input_scales.empty() ||
+                                             Packs(format, device_.executor()));
   if (packs) {
-    const int64_t rows = spec.rows / spec.multiplied;
-    parameter.packed = NewPackedMatrix(device_, format, spec.multiplied, rows, spec.columns);
-    const int64_t size = rows * spec.columns;
-    for (int64_t i = 0; i < spec.multiplied && !values.empty(); ++i) {
-      PackWeights(values.subspan(static_cast<size_t>(i * size), static_cast<size_t>(size)), i,
-                  parameter.packed);
-    }
+    Pack(parameter, format, values);
+    return PlaceInputScales(parameter, input_scales);
   }
-  if (packs && !spec.looked_up) return;
   const Shape shape = spec.is_matrix ? Shape{spec.rows, spec.columns} : Shape{spec.rows};
   parameter.weight = Tensor::Empty(device_, shape, context_.types.weights, MemoryTag::kWeights);
   if (!values.empty()) CopyFromHost(parameter.weight, values);
+}
+
+void ServingModel::Pack(Parameter& parameter, WeightFormat format, std::span<const float> values) {
+  const ParameterSpec& spec = parameter.spec;
+  const int64_t absorbed = spec.absorbed_rows;
+  const int64_t rows = spec.rows / spec.multiplied - absorbed;
+  parameter.packed = NewPackedMatrix(device_, format, spec.multiplied, rows, spec.columns);
+  if (absorbed > 0) {
+    parameter.packed_absorbed =
+        NewPackedMatrix(device_, format, spec.multiplied, spec.columns, absorbed);
+  }
+  const auto size = static_cast<size_t>((absorbed + rows) * spec.columns);
+  const auto first = static_cast<size_t>(absorbed * spec.columns);
+  for (int64_t i = 0; i < spec.multiplied && !values.empty(); ++i) {
+    const auto matrix = values.subspan(static_cast<size_t>(i) * size, size);
+    PackWeights(matrix.subspan(first), i, parameter.packed);
+    if (absorbed > 0) {
+      PackWeights(Transposed(matrix.first(first), spec.columns), i, parameter.packed_absorbed);
+    }
+  }
+}
+
+void ServingModel::PlaceInputScales(Parameter& parameter, std::span<const float> scales) {
+  if (scales.empty()) return;
+  const ParameterSpec& spec = parameter.spec;
+  TRIMTAB_ASSERT(spec.multiplied == 1 && std::ssize(scales) == spec.partition.full_columns,
+                 "{}: {} scales of inputs", spec.name.view(), scales.size());
+  parameter.packed.input_scales =
+      Tensor::Empty(device_, {spec.columns}, DType::kF32, MemoryTag::kWeights);
+  CopyFromHost(parameter.packed.input_scales,
+               scales.subspan(static_cast<size_t>(spec.partition.column_begin),
+                              static_cast<size_t>(spec.columns)));
 }
 
 void ServingModel::LoadWeights(const WeightSource* source) {
@@ -108,7 +158,9 @@ void ServingModel::LoadWeights(const WeightSource* source) {
       values.assign(static_cast<size_t>(parameter->numel()), 0.0f);  // padding is in no source
       source->Read({.spec = &parameter->spec, .begin = 0, .values = values});
     }
-    Place(*parameter, values);
+    std::vector<float> input_scales;
+    if (source != nullptr) input_scales = source->InputScales(parameter->spec);
+    Place(*parameter, values, input_scales);
   }
   if (device_.kind() != DeviceKind::kMeta) LoadBuffers(*source);
 }

@@ -21,13 +21,21 @@ class ServingModel {
   /// the first tensor-parallel rank of the last stage, nothing on the others.
   std::vector<float> Run(const StepPlan& plan);
 
+  /// Told what linear layers multiply from now on. Not owned.
+  void Observe(LinearObserver* observer) { model_.Observe(observer); }
+
  private:
   /// Of what every tensor-parallel rank has a share, there must be a multiple.
   int64_t row_multiple() const { return context_.sequence_parallel() ? context_.tp() : 1; }
   void LoadWeights(const WeightSource* source);
   void LoadBuffers(const WeightSource& source);
   /// Puts `values`, all of the parameter's, where the layers look for them.
-  void Place(Parameter& parameter, std::span<const float> values);
+  void Place(Parameter& parameter, std::span<const float> values,
+             std::span<const float> input_scales);
+  /// The same, as what it is multiplied by.
+  void Pack(Parameter& parameter, WeightFormat format, std::span<const float> values);
+  /// Those of the whole parameter; none leaves it without.
+  void PlaceInputScales(Parameter& parameter, std::span<const float> scales);
   /// Of the first `rows` rows.
   std::vector<float> CollectLogits(const Tensor& logits, int64_t rows) const;
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "engine/checkpoint/hugging_face_reader.h"
+#include "engine/infer/quantized_weights.h"
 #include "engine/train/checkpointing.h"
 
 namespace trimtab {
@@ -55,6 +56,7 @@ class HuggingFaceWeights final : public WeightSource {
 }  // namespace
 
 std::unique_ptr<WeightSource> OpenCheckpointWeights(const std::string& directory) {
+  if (IsQuantized(directory)) return std::make_unique<QuantizedWeights>(directory);
   return std::make_unique<CheckpointWeights>(directory);
 }
 

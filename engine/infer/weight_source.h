@@ -19,11 +19,17 @@ class WeightSource {
   virtual void Read(const TensorSlice& slice) const = 0;
   /// What the model keeps beside its parameters, by name.
   virtual const std::map<std::string, std::vector<float>>& buffers() const = 0;
+  /// What the source stores what is multiplied in.
+  virtual WeightFormat format() const { return WeightFormat::kF32; }
+  /// What the inputs of a parameter's matrix are multiplied by first [full columns], where `Read`
+  /// gives its columns divided by the same; empty where it gives them as they are.
+  virtual std::vector<float> InputScales(const ParameterSpec& /*spec*/) const { return {}; }
   /// Prefix of the dataset that the model was trained on; empty where that is not known.
   virtual std::string data() const { return {}; }
 };
 
-/// A checkpoint of a training run. Throws StorageError.
+/// A checkpoint of a training run, or what `trimtab quantize` wrote. Throws StorageError,
+/// InputError.
 std::unique_ptr<WeightSource> OpenCheckpointWeights(const std::string& directory);
 
 /// A Hugging Face folder: config.json and safetensors. Throws InputError.

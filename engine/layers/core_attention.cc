@@ -62,7 +62,8 @@ void CoreAttention::Attend(const LayerContext& context, CoreAttentionSaved& save
   saved.out = context.New({shape.tokens(), shape.out_size()}, MemoryTag::kActivations);
   if (context.paged != nullptr) {
     StoreKv(shape, *context.paged, saved.qkv, *context.cache);
-    return PagedAttention(shape, *context.paged, saved.qkv, *context.cache, saved.out);
+    const Tensor sinks = sinks_ != nullptr ? sinks_->weight : Tensor();
+    return PagedAttention(shape, *context.paged, saved.qkv, *context.cache, sinks, saved.out);
   }
   saved.log_sum_exp =
       context.NewF32({shape.batch, shape.heads, shape.sequence}, MemoryTag::kActivations);
@@ -83,6 +84,11 @@ Tensor CoreAttention::Forward(const LayerContext& context, CoreAttentionSaved& s
     saved.linear_proj = {};
   }
   return y;
+}
+
+Tensor CoreAttention::Project(const LayerContext& context, const Tensor& out) const {
+  LinearSaved saved;
+  return linear_proj_.Forward(context, out, MemoryTag::kActivations, saved);
 }
 
 Tensor CoreAttention::Backward(const LayerContext& context, CoreAttentionSaved& saved,

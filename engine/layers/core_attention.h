@@ -27,6 +27,8 @@ class CoreAttention {
   AttentionShape ShapeOf(const LayerContext& context) const;
   /// y [rows, C], an activation, from saved.qkv.
   Tensor Forward(const LayerContext& context, CoreAttentionSaved& saved) const;
+  /// y [rows, C] from the result of attention [N, H*Dv / tp]; keeps nothing.
+  Tensor Project(const LayerContext& context, const Tensor& out) const;
   /// The gradient of saved.qkv from dy [rows, C].
   Tensor Backward(const LayerContext& context, CoreAttentionSaved& saved, const Tensor& dy,
                   bool accumulate) const;

@@ -6,6 +6,7 @@
 #include "engine/layers/linear.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/embedding.h"
+#include "engine/ops/packed_lookup.h"
 
 namespace trimtab {
 
@@ -45,6 +46,8 @@ Embedding::Embedding(ParameterStore& store, const LayerContext& context)
     : tokens_(&DeclareVocabTable(store.BeginUnit(), context, kTokenTable, VocabTable::kEmbedding)),
       vocab_start_(context.parallel.tp_rank * tokens_->spec.rows) {
   const ModelConfig& model = context.model;
+  // By the head, on this stage or another: all stages have the same numbers.
+  if (model.tied_embeddings) tokens_->spec.multiplied = 1;
   store.BeginUnit(/*reads_weights_backward=*/model.embedding_norm).AlsoUse(*tokens_);
   if (model.position == PositionKind::kLearned) {
     positions_ =
@@ -65,7 +68,11 @@ Tensor Embedding::Forward(const LayerContext& context, const Tensor& tokens,
   const MemoryTag partial_tag =
       context.sequence_parallel() ? MemoryTag::kWorkspace : MemoryTag::kActivations;
   Tensor partial = context.New({context.tokens(), context.model.hidden_size}, partial_tag);
-  EmbeddingForward(tokens, tokens_->weight, vocab_start_, partial);
+  if (tokens_->weight.defined()) {
+    EmbeddingForward(tokens, tokens_->weight, vocab_start_, partial);
+  } else {
+    PackedLookup(tokens, tokens_->packed, vocab_start_, partial);
+  }
   Tensor x = ReduceRows(context, std::move(partial), MemoryTag::kActivations);
   const SoftCap scale = ScaleOf(context.model);
   if (!scale.identity()) ApplySoftCap(scale, x);

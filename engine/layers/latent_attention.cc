@@ -20,6 +20,11 @@ Tensor NormedProjection::Forward(const LayerContext& context, Tensor compressed,
                      MemoryTag::kWorkspace, saved.up);
 }
 
+Tensor NormedProjection::Normed(const LayerContext& context, const Tensor& compressed) const {
+  NormSaved saved;
+  return norm_.Forward(context, compressed, saved).matrix;
+}
+
 Tensor NormedProjection::Backward(const LayerContext& context, const NormedProjectionSaved& saved,
                                   const Tensor& dy, bool accumulate) const {
   const Tensor dnormed = up_.Backward(context, saved.up, dy, accumulate);
@@ -40,6 +45,9 @@ LatentAttention::LatentAttention(ParameterStore& store, const LayerContext& cont
                         (context.model.latent.qk_nope_head_dim + context.model.latent.v_head_dim)),
       core_(store, context, name, kind) {
   const ModelConfig& model = context.model;
+  ParameterSpec& up = key_value_up_.weight().spec;
+  up.multiplied = model.num_heads / context.tp();
+  up.absorbed_rows = model.latent.qk_nope_head_dim;
   const int64_t queries = model.num_heads * model.head_size();
   const int64_t rank = model.latent.q_lora_rank;
   if (rank == 0) {
@@ -62,21 +70,26 @@ Tensor LatentAttention::Queries(const LayerContext& context, const LinearOperand
       saved.query);
 }
 
-void LatentAttention::MakeHeads(const LayerContext& context, const LinearOperand& x,
-                                LatentAttentionSaved& saved) const {
-  const AttentionShape shape = core_.ShapeOf(context);
+void LatentAttention::Compress(const LayerContext& context, const LinearOperand& x,
+                               Tensor& compressed, Tensor& turning) const {
   const int64_t rank = context.model.latent.kv_lora_rank;
   const int64_t rotary = context.model.latent.qk_rope_head_dim;
   const int64_t rows = x.matrix.dim(0);
+  compressed = context.New({rows, rank}, MemoryTag::kActivations);
+  turning = context.New({rows, rotary}, MemoryTag::kWorkspace);
+  const Tensor both =
+      key_value_down_.Forward(context, x.matrix, MemoryTag::kWorkspace, context.types.activations);
+  CopyColumns(both, 0, compressed, 0, rank);
+  CopyColumns(both, rank, turning, 0, rotary);
+}
+
+void LatentAttention::MakeHeads(const LayerContext& context, const LinearOperand& x,
+                                LatentAttentionSaved& saved) const {
+  const AttentionShape shape = core_.ShapeOf(context);
   const Tensor query = Queries(context, x, saved);
-  Tensor compressed = context.New({rows, rank}, MemoryTag::kActivations);
-  Tensor turning = context.New({rows, rotary}, MemoryTag::kWorkspace);
-  {
-    const Tensor both = key_value_down_.Forward(context, x.matrix, MemoryTag::kWorkspace,
-                                                context.types.activations);
-    CopyColumns(both, 0, compressed, 0, rank);
-    CopyColumns(both, rank, turning, 0, rotary);
-  }
+  Tensor compressed;
+  Tensor turning;
+  Compress(context, x, compressed, turning);
   const Tensor key_value = key_value_up_.Forward(context, std::move(compressed), saved.key_value);
   saved.core.qkv = context.New({shape.tokens(), shape.qkv_size()}, MemoryTag::kActivations);
   JoinHeads(shape, context.positions(), RotaryOf(context.model), query, key_value,
@@ -85,6 +98,7 @@ void LatentAttention::MakeHeads(const LayerContext& context, const LinearOperand
 
 Tensor LatentAttention::Forward(const LayerContext& context, const LinearOperand& x,
                                 LatentAttentionSaved& saved) const {
+  if (context.paged != nullptr) return Serve(context, x);
   saved.input = x.matrix;
   MakeHeads(context, x, saved);
   return core_.Forward(context, saved.core);

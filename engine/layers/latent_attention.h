@@ -3,8 +3,9 @@
 // Every tensor-parallel rank compresses its rows of the residual stream by itself: the projections
 // down are small and whole on all of them. Those back up are split by heads; with sequence
 // parallelism they gather the compressed vectors, which are shorter than what these are made of.
-// Attention itself runs over whole queries, keys and values. A cache of what serving needs is the
-// compressed key/value vector, normed, and the rotated part of the key that all heads share.
+// Attention itself runs over whole queries, keys and values. Serving caches the compressed
+// key/value vector, normed, and the rotated part of the key that all heads share, and attends to
+// these.
 #pragma once
 
 #include "engine/layers/core_attention.h"
@@ -29,6 +30,10 @@ class NormedProjection {
   /// y [N, out / tp], transient, from what is moved to saved.compressed [rows, rank].
   Tensor Forward(const LayerContext& context, Tensor compressed,
                  NormedProjectionSaved& saved) const;
+  /// The norm alone, of what no backward pass needs.
+  Tensor Normed(const LayerContext& context, const Tensor& compressed) const;
+  /// Of the projection.
+  Parameter& weight() const { return up_.weight(); }
   /// The gradient of saved.compressed from dy [N, out / tp].
   Tensor Backward(const LayerContext& context, const NormedProjectionSaved& saved, const Tensor& dy,
                   bool accumulate) const;
@@ -79,6 +84,12 @@ class LatentAttention {
   /// saved.core.qkv from x.
   void MakeHeads(const LayerContext& context, const LinearOperand& x,
                  LatentAttentionSaved& saved) const;
+  /// What of the cache is made of x: the compressed vector [rows, rank], and what of the key turns
+  /// [rows, R].
+  void Compress(const LayerContext& context, const LinearOperand& x, Tensor& compressed,
+                Tensor& turning) const;
+  /// Forward over a paged cache (latent_serving.cc).
+  Tensor Serve(const LayerContext& context, const LinearOperand& x) const;
   /// The gradient of x as far as queries make it, from theirs.
   Tensor QueriesBackward(const LayerContext& context, const LatentAttentionSaved& saved,
                          const Tensor& dquery, bool accumulate) const;

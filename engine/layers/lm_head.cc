@@ -45,10 +45,7 @@ LmHead::LmHead(ParameterStore& store, const LayerContext& context, Parameter* ti
                                     : DeclareVocabTable(store, context, "output_layer.weight",
                                                         VocabTable::kOutput)),
       vocab_start_(context.parallel.tp_rank * output_layer_.weight().spec.rows) {
-  if (tied != nullptr) {
-    store.AlsoUse(*tied);
-    tied->spec.multiplied = 1;
-  }
+  if (tied != nullptr) store.AlsoUse(*tied);
   if (context.model.output_bias) bias_ = &DeclareOutputBias(store, output_layer_.weight());
 }
 

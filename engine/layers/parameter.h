@@ -67,6 +67,7 @@ struct ParameterSpec {
   bool duplicate = false;       // an earlier pipeline stage has it too, and counts it
   int64_t multiplied = 0;       // matrices, one below the other, that rows are multiplied by
   bool looked_up = false;       // rows of it are read as they are
+  int64_t absorbed_rows = 0;    // of each matrix: serving multiplies by their transpose
   InitKind init = InitKind::kZeros;
   double init_std = 0;
   Partition partition;
@@ -93,9 +94,10 @@ struct Parameter {
   int64_t offset = 0;  // first element in the flat order
   Tensor weight;       // [rows, columns] or [rows]; undefined while it is not in memory
   Tensor gradient;
-  // Serving multiplies by this: in the place of `weight`, or beside it where rows are looked up
-  // too.
-  PackedMatrix packed;
+  PackedMatrix packed;  // in the place of `weight`: serving multiplies by this
+  // Likewise, of a parameter that is absorbed: of each matrix the transpose of its first
+  // spec.absorbed_rows rows, which `packed` has the others of.
+  PackedMatrix packed_absorbed;
 
   int64_t numel() const { return spec.rows * spec.columns; }
   /// What of the flat order spec.copied is.

@@ -36,6 +36,7 @@ struct AttentionShape {
   int64_t head_size = 0;  // D
   ScoreOptions scores{};
   int64_t value_head_size = 0;  // Dv, of values and of the result; 0 = D
+  bool values_in_keys = false;  // of a paged cache: a value is the last Dv dims of its key
 
   int64_t tokens() const { return batch * sequence; }  // N
   int64_t value_size() const { return value_head_size > 0 ? value_head_size : head_size; }
@@ -47,7 +48,7 @@ struct AttentionShape {
   int64_t visible_scores() const;
   /// Columns of a token's queries, of its keys and values, of both, of the result.
   int64_t query_size() const { return heads * head_size; }
-  int64_t kv_size() const { return kv_heads * (head_size + value_size()); }
+  int64_t kv_size() const { return kv_heads * (head_size + (values_in_keys ? 0 : value_size())); }
   int64_t qkv_size() const { return query_size() + kv_size(); }
   int64_t out_size() const { return heads * value_size(); }
 };

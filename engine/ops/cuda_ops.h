@@ -20,6 +20,7 @@
 #include "engine/ops/latent_heads.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/packed_gemm.h"
+#include "engine/ops/packed_lookup.h"
 #include "engine/ops/paged_attention.h"
 #include "engine/ops/permute.h"
 #include "engine/ops/quantize.h"
@@ -103,6 +104,7 @@ struct CudaOps {
   decltype(&StoreKv) store_kv = nullptr;
   decltype(&PagedAttention) paged_attention = nullptr;
   decltype(&PackedGemm) packed_gemm = nullptr;
+  decltype(&PackedLookup) packed_lookup = nullptr;
 };
 
 /// Throws EnvironmentError "op has no kernel on device": for dispatchers.

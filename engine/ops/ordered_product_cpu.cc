@@ -104,6 +104,75 @@ template <typename Target>
   }
 }
 
+// kRows rows of c, two vectors wide, of a product by groups.
+template <typename Target, int kRows>
+[[gnu::always_inline]] inline void GroupTile(int64_t n, int64_t k, int64_t group,
+                                             const ConstRows& a, const ConstRows& b,
+                                             const float* scales, const MutableRows& c) {
+  using Vector = typename Target::Vector;
+  constexpr int kVectors = 2;
+  for (int64_t first = 0; first < k; first += group, scales += n) {
+    const ConstRows group_a = {a.data + first, a.stride};
+    const float* row = b.data + first * b.stride;
+    Vector sums[kRows][kVectors] = {};
+    for (int64_t i = 0; i < group; ++i, row += b.stride) {
+      Vector factors[kVectors];
+      for (int v = 0; v < kVectors; ++v) {
+        std::memcpy(&factors[v], row + v * Target::kLanes, sizeof(Vector));
+      }
+      for (int r = 0; r < kRows; ++r) {
+        const float x = group_a.data[r * a.stride + i];
+        for (int v = 0; v < kVectors; ++v) sums[r][v] += x * factors[v];
+      }
+    }
+    for (int r = 0; r < kRows; ++r) {
+      for (int v = 0; v < kVectors; ++v) {
+        Vector scale;
+        Vector total;
+        float* to = c.data + r * c.stride + v * Target::kLanes;
+        std::memcpy(&scale, scales + v * Target::kLanes, sizeof(Vector));
+        std::memcpy(&total, to, sizeof(Vector));
+        total += sums[r][v] * scale;
+        std::memcpy(to, &total, sizeof(Vector));
+      }
+    }
+  }
+}
+
+// `rows` of them, at most kRows.
+template <typename Target, int kRows>
+[[gnu::always_inline]] inline void GroupTileOf(int64_t rows, int64_t n, int64_t k, int64_t group,
+                                               const ConstRows& a, const ConstRows& b,
+                                               const float* scales, const MutableRows& c) {
+  if (rows == kRows) return GroupTile<Target, kRows>(n, k, group, a, b, scales, c);
+  if constexpr (kRows > 1) {
+    GroupTileOf<Target, kRows - 1>(rows, n, k, group, a, b, scales, c);
+  }
+}
+
+template <typename Target>
+[[gnu::always_inline]] inline void GroupProduct(int64_t m, int64_t n, int64_t k, int64_t group,
+                                                const ConstRows& a, const ConstRows& b,
+                                                const float* scales, const MutableRows& c) {
+  for (int64_t first = 0; first < m; first += Target::kRows) {
+    const int64_t rows = std::min<int64_t>(Target::kRows, m - first);
+    for (int64_t column = 0; column < n; column += 2 * Target::kLanes) {
+      GroupTileOf<Target, Target::kRows>(rows, n, k, group, {a.data + first * a.stride, a.stride},
+                                         {b.data + column, b.stride}, scales + column,
+                                         {c.data + first * c.stride + column, c.stride});
+    }
+  }
+}
+
+using GroupProductFunction = void (*)(int64_t m, int64_t n, int64_t k, int64_t group,
+                                      const ConstRows& a, const ConstRows& b, const float* scales,
+                                      const MutableRows& c);
+
+void GroupProductPlain(int64_t m, int64_t n, int64_t k, int64_t group, const ConstRows& a,
+                       const ConstRows& b, const float* scales, const MutableRows& c) {
+  GroupProduct<Registers<4, 6>>(m, n, k, group, a, b, scales, c);
+}
+
 using ProductFunction = void (*)(int64_t m, int64_t n, int64_t k, const ConstRows& a,
                                  const ConstRows& b, const MutableRows& c);
 
@@ -125,6 +194,26 @@ void ProductPlain(int64_t m, int64_t n, int64_t k, const ConstRows& a, const Con
   Product<Registers<16, 14>>(m, n, k, a, b, c);
 }
 
+[[gnu::target("arch=x86-64-v3")]] void GroupProductV3(int64_t m, int64_t n, int64_t k,
+                                                      int64_t group, const ConstRows& a,
+                                                      const ConstRows& b, const float* scales,
+                                                      const MutableRows& c) {
+  GroupProduct<Registers<8, 6>>(m, n, k, group, a, b, scales, c);
+}
+
+[[gnu::target("arch=x86-64-v4")]] void GroupProductV4(int64_t m, int64_t n, int64_t k,
+                                                      int64_t group, const ConstRows& a,
+                                                      const ConstRows& b, const float* scales,
+                                                      const MutableRows& c) {
+  GroupProduct<Registers<16, 14>>(m, n, k, group, a, b, scales, c);
+}
+
+GroupProductFunction FindGroupProduct() {
+  if (__builtin_cpu_supports("x86-64-v4") != 0) return GroupProductV4;
+  if (__builtin_cpu_supports("x86-64-v3") != 0) return GroupProductV3;
+  return GroupProductPlain;
+}
+
 ProductFunction FindProduct() {
   if (__builtin_cpu_supports("x86-64-v4") != 0) return ProductV4;
   if (__builtin_cpu_supports("x86-64-v3") != 0) return ProductV3;
@@ -132,6 +221,7 @@ ProductFunction FindProduct() {
 }
 #else
 ProductFunction FindProduct() { return ProductPlain; }
+GroupProductFunction FindGroupProduct() { return GroupProductPlain; }
 #endif
 
 }  // namespace
@@ -139,6 +229,12 @@ ProductFunction FindProduct() { return ProductPlain; }
 void OrderedProduct(int64_t m, int64_t n, int64_t k, ConstRows a, ConstRows b, MutableRows c) {
   static const ProductFunction product = FindProduct();
   product(m, n, k, a, b, c);
+}
+
+void OrderedGroupProduct(int64_t m, int64_t n, int64_t k, int64_t group, ConstRows a, ConstRows b,
+                         const float* scales, MutableRows c) {
+  static const GroupProductFunction product = FindGroupProduct();
+  product(m, n, k, group, a, b, scales, c);
 }
 
 }  // namespace trimtab

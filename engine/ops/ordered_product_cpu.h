@@ -19,4 +19,10 @@ struct MutableRows {
 /// c [m, n] += a [m, k] * b [k, n], on the calling worker.
 void OrderedProduct(int64_t m, int64_t n, int64_t k, ConstRows a, ConstRows b, MutableRows c);
 
+/// c [m, n] += over groups of `group` columns of a and rows of b, of which k are a multiple, the
+/// product of each group times its scales [k / group, n]. Each group's product is one chain, and
+/// the sum over the groups another. n is a multiple of 32.
+void OrderedGroupProduct(int64_t m, int64_t n, int64_t k, int64_t group, ConstRows a, ConstRows b,
+                         const float* scales, MutableRows c);
+
 }  // namespace trimtab

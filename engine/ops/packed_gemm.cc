@@ -35,21 +35,27 @@ constexpr std::array<FormatRow, 6> kFormats = {{
 
 const FormatRow& RowOf(WeightFormat format) { return kFormats[static_cast<size_t>(format)]; }
 
-/// Bytes of the numbers of one panel.
-int64_t PanelBytes(const PackedMatrix& packed) {
-  const int64_t numbers = packed.in * kPanelRows;
-  return packed.format == WeightFormat::kInt4 ? numbers / 2
-                                              : numbers * SizeOf(RowOf(packed.format).stored);
+constexpr int64_t kWordBytes = 4;
+
+/// Words that hold one row of W.
+int64_t RowWords(const PackedMatrix& packed) {
+  return CeilDiv(packed.in, WordColumns(packed.format));
 }
 
-uint8_t Nibble(float value) {
-  const auto rounded = static_cast<int>(std::lrint(std::clamp(value, -7.0f, 7.0f)));
-  return static_cast<uint8_t>(rounded & 0xf);
+/// Bytes of the numbers of one panel.
+int64_t PanelBytes(const PackedMatrix& packed) {
+  return RowWords(packed) * kPanelRows * kWordBytes;
+}
+
+/// To the nearest number of the format, which has a scale.
+float Rounded(const FormatRow& format, float value) {
+  if (format.format == WeightFormat::kF8) return E4M3ToFloat(FloatToE4M3(value));
+  return static_cast<float>(std::lrint(std::clamp(value, -format.largest, format.largest)));
 }
 
 /// Number `value` of row `row` of a panel, column `column` of the matrix.
 void PutNumber(WeightFormat format, int64_t column, int64_t row, float value, std::byte* panel) {
-  const int64_t index = column * kPanelRows + row;
+  const int64_t index = PanelIndex(WordColumns(format), column, row);
   const auto put = [&](auto number) {
     std::memcpy(panel + index * static_cast<int64_t>(sizeof(number)), &number, sizeof(number));
   };
@@ -63,13 +69,11 @@ void PutNumber(WeightFormat format, int64_t column, int64_t row, float value, st
     case WeightFormat::kF8:
       return put(FloatToE4M3(value));
     case WeightFormat::kInt8:
-      return put(static_cast<int8_t>(std::lrint(std::clamp(value, -127.0f, 127.0f))));
+      return put(static_cast<int8_t>(value));
     case WeightFormat::kInt4:
       break;
   }
-  constexpr int64_t kHalf = kPanelRows / 2;
-  std::byte& pair = panel[column * kHalf + row % kHalf];
-  pair |= static_cast<std::byte>(Nibble(value) << (row < kHalf ? 0 : 4));
+  panel[index / 2] |= static_cast<std::byte>((static_cast<int>(value) & 0xf) << (index % 2 * 4));
 }
 
 /// The scale of columns [begin, end) of a row.
@@ -91,6 +95,9 @@ void CheckProduct(OpKind op, const Tensor& x, const PackedMatrix& weight, const 
                  "{}: y is {}, x is {}, expected the same or fp32", Name(op), Name(y.dtype()),
                  Name(x.dtype()));
   CheckOperand(op, "values", weight.values, weight.values.shape(), device, format.stored);
+  if (weight.input_scales.defined()) {
+    CheckOperand(op, "input_scales", weight.input_scales, {weight.in}, device);
+  }
 }
 
 OpRecord Record(OpKind kind, int64_t m, const PackedMatrix& weight, DType dtype) {
@@ -107,30 +114,56 @@ std::string_view Name(WeightFormat format) { return RowOf(format).name; }
 
 int64_t PackedMatrix::panels() const { return CeilDiv(out, kPanelRows); }
 
-int64_t PackedMatrix::groups() const {
+int64_t ScalesOf(WeightFormat format, int64_t in) {
   const FormatRow& row = RowOf(format);
   if (row.largest == 0) return 0;
   return row.scale_per_group ? in / kInt4Group : 1;
 }
 
+int64_t PackedMatrix::groups() const { return ScalesOf(format, in); }
+
 int64_t PackedMatrix::bytes() const {
-  return values.bytes() + (scales.defined() ? scales.bytes() : 0);
+  return values.bytes() + (scales.defined() ? scales.bytes() : 0) +
+         (input_scales.defined() ? input_scales.bytes() : 0);
 }
 
 PackedMatrix NewPackedMatrix(Device& device, WeightFormat format, int64_t matrices, int64_t out,
                              int64_t in) {
   TRIMTAB_ASSERT(format != WeightFormat::kInt4 || in % kInt4Group == 0,
                  "{} columns in groups of {}", in, kInt4Group);
-  PackedMatrix packed = {
-      .format = format, .matrices = matrices, .out = out, .in = in, .values = {}, .scales = {}};
-  const int64_t width = format == WeightFormat::kInt4 ? kPanelRows / 2 : kPanelRows;
-  packed.values = Tensor::Empty(device, {matrices, packed.panels(), in, width},
-                                RowOf(format).stored, MemoryTag::kWeights);
+  PackedMatrix packed = {.format = format,
+                         .matrices = matrices,
+                         .out = out,
+                         .in = in,
+                         .values = {},
+                         .scales = {},
+                         .input_scales = {}};
+  const DType stored = RowOf(format).stored;
+  const int64_t width = kPanelRows * kWordBytes / SizeOf(stored);
+  packed.values = Tensor::Empty(device, {matrices, packed.panels(), RowWords(packed), width},
+                                stored, MemoryTag::kWeights);
   if (packed.groups() > 0) {
     packed.scales = Tensor::Empty(device, {matrices, packed.panels(), packed.groups(), kPanelRows},
                                   DType::kF32, MemoryTag::kWeights);
   }
   return packed;
+}
+
+void RoundRow(WeightFormat format, std::span<const float> row, std::span<float> numbers,
+              std::span<float> scales) {
+  const FormatRow& rules = RowOf(format);
+  if (scales.empty()) {
+    std::copy(row.begin(), row.end(), numbers.begin());
+    return;
+  }
+  const size_t group = row.size() / scales.size();
+  for (size_t g = 0; g < scales.size(); ++g) {
+    const auto values = row.subspan(g * group, group);
+    scales[g] = ScaleOf(rules, values);
+    for (size_t i = 0; i < group; ++i) {
+      numbers[g * group + i] = Rounded(rules, values[i] / scales[g]);
+    }
+  }
 }
 
 void PackWeights(std::span<const float> weights, int64_t index, PackedMatrix& packed) {
@@ -139,9 +172,9 @@ void PackWeights(std::span<const float> weights, int64_t index, PackedMatrix& pa
                  packed.out, packed.in);
   Device& device = packed.values.device();
   if (device.kind() == DeviceKind::kMeta) return;
-  const FormatRow& format = RowOf(packed.format);
   const int64_t groups = packed.groups();
-  const int64_t group_columns = groups > 0 ? packed.in / groups : packed.in;
+  std::vector<float> numbers(static_cast<size_t>(packed.in));
+  std::vector<float> row_scales(static_cast<size_t>(groups));
   const int64_t panel_bytes = PanelBytes(packed);
   std::vector<std::byte> panel(static_cast<size_t>(panel_bytes));
   std::vector<float> scales(static_cast<size_t>(groups * kPanelRows));
@@ -153,17 +186,12 @@ void PackWeights(std::span<const float> weights, int64_t index, PackedMatrix& pa
     for (int64_t row = 0; row < rows; ++row) {
       const auto values = weights.subspan(static_cast<size_t>((p * kPanelRows + row) * packed.in),
                                           static_cast<size_t>(packed.in));
-      for (int64_t first = 0; first < packed.in; first += group_columns) {
-        float scale = 1;
-        if (groups > 0) {
-          scale = ScaleOf(format, values.subspan(static_cast<size_t>(first),
-                                                 static_cast<size_t>(group_columns)));
-          scales[static_cast<size_t>(first / group_columns * kPanelRows + row)] = scale;
-        }
-        for (int64_t column = first; column < first + group_columns; ++column) {
-          PutNumber(packed.format, column, row, values[static_cast<size_t>(column)] / scale,
-                    panel.data());
-        }
+      RoundRow(packed.format, values, numbers, row_scales);
+      for (int64_t g = 0; g < groups; ++g) {
+        scales[static_cast<size_t>(g * kPanelRows + row)] = row_scales[static_cast<size_t>(g)];
+      }
+      for (int64_t column = 0; column < packed.in; ++column) {
+        PutNumber(packed.format, column, row, numbers[static_cast<size_t>(column)], panel.data());
       }
     }
     const int64_t at = index * packed.panels() + p;
@@ -218,7 +246,15 @@ void PackedGemm(const Tensor& x, const PackedMatrix& weight, const Tensor& bias,
   }
   if (device.kind() != DeviceKind::kCpu) return;
   const int64_t rows = x.dim(0);
-  PackedGemmCpu(device.threads(), weight, std::span(&rows, 1), F32In(x).data(), F32In(bias).data(),
+  const F32In x32(x);
+  const float* input = x32.data();
+  HostFloats scaled(weight.input_scales.defined() ? x.numel() : 0);
+  if (weight.input_scales.defined()) {
+    ScaleInputsCpu(device.threads(), rows, weight.in, weight.input_scales.f32(), input,
+                   scaled.data());
+    input = scaled.data();
+  }
+  PackedGemmCpu(device.threads(), weight, std::span(&rows, 1), input, F32In(bias).data(),
                 F32Out(y).data());
 }
 
@@ -227,6 +263,7 @@ void GroupedPackedGemm(const Tensor& x, const PackedMatrix& weights, GroupRows r
   CheckProduct(kOp, x, weights, y);
   int64_t all = 0;
   for (const int64_t each : rows) all += each;
+  TRIMTAB_ASSERT(!weights.input_scales.defined(), "grouped_packed_gemm: inputs have no scales");
   TRIMTAB_ASSERT(std::ssize(rows) == weights.matrices && all == x.dim(0),
                  "grouped_packed_gemm: {} groups with {} rows, expected {} with {}", rows.size(),
                  all, weights.matrices, x.dim(0));

@@ -3,7 +3,11 @@
 //
 // A weight is a number of the packed type times a scale: of its row of W for e4m3 and int8, of its
 // row and a group of kInt4Group columns for int4, and none otherwise. On the cpu every element of y
-// is one chain of multiply-adds in the order of the columns of W, whatever the other rows of x are.
+// is one chain of multiply-adds in the order of the columns of W (with int4 one per group, and then
+// one over the groups), whatever the other rows of x are.
+//
+// Numbers that a row of W has in neighbouring columns share a word of 32 bits, the first one at its
+// lower end: from a register of words come, by shifts alone, one column after the other.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +28,39 @@ std::string_view Name(WeightFormat format);
 inline constexpr int64_t kPanelRows = 32;
 inline constexpr int64_t kInt4Group = 32;
 
+/// Columns that share a word.
+constexpr int64_t WordColumns(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return 1;
+    case WeightFormat::kBf16:
+    case WeightFormat::kF16:
+      return 2;
+    case WeightFormat::kF8:
+    case WeightFormat::kInt8:
+      return 4;
+    case WeightFormat::kInt4:
+      return 8;
+  }
+  return 1;
+}
+
+/// Where a panel has the number of row `row` and column `column`, counted in numbers.
+constexpr int64_t PanelIndex(int64_t word_columns, int64_t column, int64_t row) {
+  return (column / word_columns * kPanelRows + row) * word_columns + column % word_columns;
+}
+
 /// One matrix W [out, in], or several of the same size one after the other.
 struct PackedMatrix {
   WeightFormat format = WeightFormat::kF32;
   int64_t matrices = 1;
   int64_t out = 0;
   int64_t in = 0;
-  Tensor values;  // [matrices, panels, in, kPanelRows]; int4: two rows of W in a byte, 16 apart
+  Tensor values;  // [matrices, panels, words of a row of W, 32 bits of each of kPanelRows rows]
   Tensor scales;  // fp32 [matrices, panels, groups, kPanelRows]; undefined without
+  // fp32 [in]: what x is multiplied by first, column by column, of one matrix whose columns were
+  // divided by the same (AWQ, arXiv:2306.00978); undefined without.
+  Tensor input_scales;
 
   bool defined() const { return values.defined(); }
   int64_t panels() const;
@@ -47,6 +76,13 @@ PackedMatrix NewPackedMatrix(Device& device, WeightFormat format, int64_t matric
 /// Matrix `index` of several; shares their memory.
 PackedMatrix MatrixOf(const PackedMatrix& packed, int64_t index);
 
+/// Scales that a row of W of `in` columns has.
+int64_t ScalesOf(WeightFormat format, int64_t in);
+
+/// What a row of W [in] is packed as: `numbers` [in] and `scales` [ScalesOf(format, in)].
+void RoundRow(WeightFormat format, std::span<const float> row, std::span<float> numbers,
+              std::span<float> scales);
+
 /// Rounds W [out, in], matrix `index`, into its place: to the nearest number that the format has,
 /// scales so that the largest magnitude is the format's largest. No effect on meta.
 void PackWeights(std::span<const float> weights, int64_t index, PackedMatrix& packed);
@@ -56,8 +92,8 @@ void UnpackWeights(const PackedMatrix& packed, int64_t index, std::span<float> w
 OpRecord PackedGemmRecord(int64_t m, const PackedMatrix& weight, DType dtype);
 OpRecord GroupedPackedGemmRecord(int64_t m, const PackedMatrix& weights, DType dtype);
 
-/// y [m, out] = x [m, in] W^T + bias [out], which may be undefined. x, bias of one type of fp32,
-/// bf16, fp16; y of that type or fp32.
+/// y [m, out] = (x [m, in] * input_scales) W^T + bias [out], which may be undefined. x, bias of one
+/// type of fp32, bf16, fp16; y of that type or fp32.
 void PackedGemm(const Tensor& x, const PackedMatrix& weight, const Tensor& bias, Tensor& y);
 
 /// y [M, out]: each group of rows of x [M, in] times the matrix of its own.

@@ -18,6 +18,9 @@ static_assert(kBlockColumns % kInt4Group == 0);
 // Rows of x whose sums of one group are kept apart.
 constexpr int64_t kGroupRows = 64;
 
+// Rows that are multiplied one by one: reading the numbers anew costs less than unpacking them.
+constexpr int64_t kSingleRows = 3;
+
 TRIMTAB_CLONES void ScaleColumns(int64_t columns, const float* scales, float* block) {
   for (int64_t c = 0; c < columns; ++c) {
 #pragma omp simd
@@ -25,10 +28,17 @@ TRIMTAB_CLONES void ScaleColumns(int64_t columns, const float* scales, float* bl
   }
 }
 
-// y = (y +) sums * scales (+ bias).
-TRIMTAB_CLONES void AddScaled(int64_t n, const float* sums, const float* scales, float* y) {
+// y [rows, kPanelRows] *= scales [kPanelRows].
+TRIMTAB_CLONES void ScaleResults(int64_t rows, const float* scales, float* y) {
+  for (int64_t row = 0; row < rows; ++row) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) y[i] += sums[i] * scales[i];
+    for (int64_t i = 0; i < kPanelRows; ++i) y[row * kPanelRows + i] *= scales[i];
+  }
+}
+
+TRIMTAB_CLONES void MultiplySpan(int64_t n, const float* x, const float* factors, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * factors[i];
 }
 
 // What one panel makes of some rows: sums [m, kPanelRows], of numbers times scales.
@@ -62,25 +72,12 @@ class PanelProduct {
   void Rows(const void* numbers, const float* scales, int64_t m, int64_t columns, const float* x,
             const float* bias, float* y) const {
     float results[kGroupRows * kPanelRows];
-    float sums[kGroupRows * kPanelRows];
-    const int64_t in = weights_.in;
-    const bool by_group = weights_.groups() > 1;
-    const int64_t step = by_group ? kInt4Group : kBlockColumns;
-    float* target = scales != nullptr ? sums : results;
-    std::fill_n(results, m * kPanelRows, 0.0f);
-    std::fill_n(sums, m * kPanelRows, 0.0f);
-    for (int64_t begin = 0; begin < in; begin += step) {
-      Add(numbers, begin, std::min(step, in - begin), m, x, target);
-      if (!by_group) continue;
+    if (m > kSingleRows) {
+      MultiplyRows(numbers, scales, m, x, results);
+    } else {
       for (int64_t row = 0; row < m; ++row) {
-        AddScaled(kPanelRows, sums + row * kPanelRows, scales + begin / kInt4Group * kPanelRows,
-                  results + row * kPanelRows);
-      }
-      std::fill_n(sums, m * kPanelRows, 0.0f);
-    }
-    if (scales != nullptr && !by_group) {
-      for (int64_t row = 0; row < m; ++row) {
-        AddScaled(kPanelRows, sums + row * kPanelRows, scales, results + row * kPanelRows);
+        MultiplyRow(weights_.format, numbers, scales, weights_.in, x + row * weights_.in,
+                    results + row * kPanelRows);
       }
     }
     for (int64_t row = 0; row < m; ++row) {
@@ -91,19 +88,25 @@ class PanelProduct {
     }
   }
 
-  // Adds what columns [begin, begin + count) contribute.
-  void Add(const void* numbers, int64_t begin, int64_t count, int64_t m, const float* x,
-           float* sums) const {
-    if (m == 1) return MultiplyRow(weights_.format, numbers, begin, count, x + begin, sums);
-    alignas(64) float block[kBlockColumns * kPanelRows];
-    const float* factors = block;
-    if (weights_.format == WeightFormat::kF32) {
-      factors = static_cast<const float*>(numbers) + begin * kPanelRows;
-    } else {
+  // What MultiplyRow makes of each of several rows: results [m, kPanelRows].
+  void MultiplyRows(const void* numbers, const float* scales, int64_t m, const float* x,
+                    float* results) const {
+    const bool by_group = weights_.format == WeightFormat::kInt4;
+    std::fill_n(results, m * kPanelRows, 0.0f);
+    for (int64_t begin = 0; begin < weights_.in; begin += kBlockColumns) {
+      const int64_t count = std::min(kBlockColumns, weights_.in - begin);
+      // fp32 too: read once in the order of memory, then again and again from the nearest cache.
+      alignas(64) float block[kBlockColumns * kPanelRows];
       UnpackNumbers(weights_.format, numbers, begin, count, block);
+      const ConstRows inputs = {x + begin, weights_.in};
+      if (by_group) {
+        OrderedGroupProduct(m, kPanelRows, count, kInt4Group, inputs, {block, kPanelRows},
+                            scales + begin / kInt4Group * kPanelRows, {results, kPanelRows});
+      } else {
+        OrderedProduct(m, kPanelRows, count, inputs, {block, kPanelRows}, {results, kPanelRows});
+      }
     }
-    OrderedProduct(m, kPanelRows, count, {x + begin, weights_.in}, {factors, kPanelRows},
-                   {sums, kPanelRows});
+    if (scales != nullptr && !by_group) ScaleResults(m, scales, results);
   }
 
   const PackedMatrix& weights_;
@@ -111,6 +114,15 @@ class PanelProduct {
 };
 
 }  // namespace
+
+void ScaleInputsCpu(int threads, int64_t rows, int64_t columns, const float* factors,
+                    const float* x, float* y) {
+  ParallelFor(threads, rows, RowGrain(columns), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      MultiplySpan(columns, x + row * columns, factors, y + row * columns);
+    }
+  });
+}
 
 void UnpackColumns(WeightFormat format, const void* panel, const float* scales, int64_t first,
                    int64_t columns, float* block) {

@@ -15,4 +15,8 @@ void UnpackColumns(WeightFormat format, const void* panel, const float* scales, 
 void PackedGemmCpu(int threads, const PackedMatrix& weights, GroupRows rows, const float* x,
                    const float* bias, float* y);
 
+/// y [rows, columns] = x times the factor of each column.
+void ScaleInputsCpu(int threads, int64_t rows, int64_t columns, const float* factors,
+                    const float* x, float* y);
+
 }  // namespace trimtab

@@ -22,6 +22,12 @@ int64_t VisibleScoresBefore(const ScoreOptions& scores, int64_t end) {
   return window * (window + 1) / 2 + (end - window) * window;
 }
 
+/// Bytes of the entries of one token.
+int64_t EntryBytes(const AttentionShape& s, DType entries) {
+  return s.values_in_keys ? KeyCacheBytesPerToken(s.kv_heads, s.head_size, entries)
+                          : PagedCacheBytesPerToken(s.kv_heads, s.head_size, entries);
+}
+
 void CheckCache(OpKind op, const AttentionShape& s, const PagedRows& rows, const PagedCache& cache,
                 const Device& device) {
   CheckAttention(op, s);
@@ -31,9 +37,19 @@ void CheckCache(OpKind op, const AttentionShape& s, const PagedRows& rows, const
   TRIMTAB_ASSERT(IsPlainFloat(dtype) || HasScales(dtype), "{}: a cache of {}", Name(op),
                  Name(dtype));
   CheckOperand(op, "keys", cache.keys, {blocks, s.kv_heads, s.head_size, size}, device, dtype);
-  CheckOperand(op, "values", cache.values, {blocks, s.kv_heads, size, s.head_size}, device, dtype);
+  if (s.values_in_keys) {
+    TRIMTAB_ASSERT(!cache.values.defined() && s.value_size() <= s.head_size,
+                   "{}: values of {} dims in keys of {}, and some of their own", Name(op),
+                   s.value_size(), s.head_size);
+  } else {
+    TRIMTAB_ASSERT(s.value_size() == s.head_size, "{}: values of {} dims, keys of {}", Name(op),
+                   s.value_size(), s.head_size);
+    CheckOperand(op, "values", cache.values, {blocks, s.kv_heads, size, s.head_size}, device,
+                 dtype);
+  }
   if (HasScales(dtype)) {
-    CheckOperand(op, "scales", cache.scales, {2, blocks, s.kv_heads, size}, device);
+    CheckOperand(op, "scales", cache.scales, {s.values_in_keys ? 1 : 2, blocks, s.kv_heads, size},
+                 device);
   }
   CheckOperand(op, "positions", rows.positions, {s.tokens()}, device, DType::kI32);
   CheckOperand(op, "sequence_of", rows.sequence_of, {s.tokens()}, device, DType::kI32);
@@ -43,6 +59,15 @@ void CheckCache(OpKind op, const AttentionShape& s, const PagedRows& rows, const
   TRIMTAB_ASSERT(rows.end_position() <= rows.blocks.dim(1) * size,
                  "{}: a position {} in {} blocks of {}", Name(op), rows.end_position() - 1,
                  rows.blocks.dim(1), size);
+}
+
+/// A part of a cache. Zeros are all bits clear in every type.
+Tensor Zeroed(Device& device, const Shape& shape, DType dtype) {
+  const Tensor tensor = Tensor::Empty(device, shape, dtype, MemoryTag::kKvCache);
+  const std::vector<char> zeros(
+      static_cast<size_t>(device.kind() == DeviceKind::kMeta ? 0 : tensor.bytes()));
+  if (!zeros.empty()) device.CopyFromHost(tensor.raw(), zeros.data(), tensor.bytes());
+  return tensor;
 }
 
 }  // namespace
@@ -110,35 +135,43 @@ PagedRows MakePagedRows(Device& device, std::vector<PagedSequence> sequences,
           .blocks = upload({std::ssize(blocks), static_cast<int64_t>(most_blocks)}, table)};
 }
 
-int64_t PagedCacheBytesPerToken(int64_t kv_heads, int64_t head_size, DType entries) {
+int64_t KeyCacheBytesPerToken(int64_t kv_heads, int64_t head_size, DType entries) {
   const int64_t scale = HasScales(entries) ? SizeOf(DType::kF32) : 0;
-  return 2 * kv_heads * (head_size * SizeOf(entries) + scale);
+  return kv_heads * (head_size * SizeOf(entries) + scale);
+}
+
+int64_t PagedCacheBytesPerToken(int64_t kv_heads, int64_t head_size, DType entries) {
+  return 2 * KeyCacheBytesPerToken(kv_heads, head_size, entries);
 }
 
 PagedCache NewPagedCache(Device& device, int64_t blocks, int64_t block_size, int64_t kv_heads,
                          int64_t head_size, DType entries) {
-  const auto zeroed = [&](const Shape& shape, DType dtype) {
-    const Tensor tensor = Tensor::Empty(device, shape, dtype, MemoryTag::kKvCache);
-    // Zeros are all bits clear in every type.
-    const std::vector<char> zeros(
-        static_cast<size_t>(device.kind() == DeviceKind::kMeta ? 0 : tensor.bytes()));
-    if (!zeros.empty()) device.CopyFromHost(tensor.raw(), zeros.data(), tensor.bytes());
-    return tensor;
-  };
-  PagedCache cache = {.keys = zeroed({blocks, kv_heads, head_size, block_size}, entries),
-                      .values = zeroed({blocks, kv_heads, block_size, head_size}, entries),
+  PagedCache cache = {.keys = Zeroed(device, {blocks, kv_heads, head_size, block_size}, entries),
+                      .values = Zeroed(device, {blocks, kv_heads, block_size, head_size}, entries),
                       .scales = {}};
-  if (HasScales(entries)) cache.scales = zeroed({2, blocks, kv_heads, block_size}, DType::kF32);
+  if (HasScales(entries)) {
+    cache.scales = Zeroed(device, {2, blocks, kv_heads, block_size}, DType::kF32);
+  }
+  return cache;
+}
+
+PagedCache NewKeyCache(Device& device, int64_t blocks, int64_t block_size, int64_t kv_heads,
+                       int64_t head_size, DType entries) {
+  PagedCache cache = {.keys = Zeroed(device, {blocks, kv_heads, head_size, block_size}, entries),
+                      .values = {},
+                      .scales = {}};
+  if (HasScales(entries)) {
+    cache.scales = Zeroed(device, {1, blocks, kv_heads, block_size}, DType::kF32);
+  }
   return cache;
 }
 
 OpRecord StoreKvRecord(const AttentionShape& s, DType dtype, DType entries) {
-  const int64_t columns = 2 * s.kv_heads * s.head_size;
+  const int64_t columns = s.kv_size();
   return {.kind = OpKind::kStoreKv,
           .dtype = dtype,
           .dims = {s.tokens(), columns},
-          .bytes = s.tokens() * (columns * SizeOf(dtype) +
-                                 PagedCacheBytesPerToken(s.kv_heads, s.head_size, entries))};
+          .bytes = s.tokens() * (columns * SizeOf(dtype) + EntryBytes(s, entries))};
 }
 
 OpRecord PagedAttentionRecord(const AttentionShape& s, const PagedRows& rows, DType dtype,
@@ -146,10 +179,9 @@ OpRecord PagedAttentionRecord(const AttentionShape& s, const PagedRows& rows, DT
   return {.kind = OpKind::kPagedAttention,
           .dtype = dtype,
           .dims = {s.tokens(), s.heads, s.head_size, s.kv_heads},
-          .flops = 4 * s.heads * s.head_size * rows.visible_scores(s.scores),
-          .bytes = 2 * s.tokens() * s.heads * s.head_size * SizeOf(dtype) +
-                   rows.visible_keys(s.scores) *
-                       PagedCacheBytesPerToken(s.kv_heads, s.head_size, entries)};
+          .flops = 2 * s.heads * ForwardColumns(s) * rows.visible_scores(s.scores),
+          .bytes = s.tokens() * (s.query_size() + s.out_size()) * SizeOf(dtype) +
+                   rows.visible_keys(s.scores) * EntryBytes(s, entries)};
 }
 
 int64_t PagedAttentionWorkspaceBytes(const AttentionShape& shape, const PagedRows& rows,
@@ -174,22 +206,23 @@ void StoreKv(const AttentionShape& shape, const PagedRows& rows, const Tensor& q
 }
 
 void PagedAttention(const AttentionShape& shape, const PagedRows& rows, const Tensor& qkv,
-                    const PagedCache& cache, Tensor& out) {
+                    const PagedCache& cache, const Tensor& sinks, Tensor& out) {
   constexpr OpKind kOp = OpKind::kPagedAttention;
   Device& device = out.device();
   CheckPlainFloat(kOp, "qkv", qkv);
   CheckCache(kOp, shape, rows, cache, device);
   CheckOperand(kOp, "qkv", qkv, QkvShape(shape), device, qkv.dtype());
   CheckOperand(kOp, "out", out, OutShape(shape), device, qkv.dtype());
+  if (sinks.defined()) CheckOperand(kOp, "sinks", sinks, {shape.heads}, device, qkv.dtype());
   const OpScope scope(device, PagedAttentionRecord(shape, rows, qkv.dtype(), cache.dtype()));
   const Tensor scratch =
       AttentionScratch(device, PagedAttentionWorkspaceBytes(shape, rows, cache, device.executor()));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::paged_attention)(shape, rows, qkv, cache, out);
+    return CudaKernel(device, kOp, &CudaOps::paged_attention)(shape, rows, qkv, cache, sinks, out);
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  PagedAttentionCpu(device.threads(), shape, rows, F32In(qkv).data(), cache, F32Out(out).data(),
-                    scratch.f32());
+  PagedAttentionCpu(device.threads(), shape, rows, F32In(qkv).data(), cache, F32In(sinks).data(),
+                    F32Out(out).data(), scratch.f32());
 }
 
 }  // namespace trimtab

@@ -43,7 +43,7 @@ PagedRows MakePagedRows(Device& device, std::vector<PagedSequence> sequences,
                         std::span<const std::vector<int32_t>> blocks, MemoryTag tag);
 
 /// The cache of one layer on this rank. Entries are fp32, bf16 or fp16; or e4m3 or int8, each times
-/// the scale of its token and head.
+/// the scale of its token and head. Where shape.values_in_keys there are no values.
 struct PagedCache {
   Tensor keys;    // [blocks, KV, D, block size]
   Tensor values;  // [blocks, KV, block size, D]
@@ -61,11 +61,17 @@ constexpr bool HasScales(DType entries) {
 
 /// Bytes that a cache holds per token and layer.
 int64_t PagedCacheBytesPerToken(int64_t kv_heads, int64_t head_size, DType entries);
+/// The same where values are in the keys.
+int64_t KeyCacheBytesPerToken(int64_t kv_heads, int64_t head_size, DType entries);
 
 /// Memory for `blocks` blocks of `block_size` tokens, zeroed: a kernel may multiply by what is not
 /// yet written, with a weight of 0.
 PagedCache NewPagedCache(Device& device, int64_t blocks, int64_t block_size, int64_t kv_heads,
                          int64_t head_size, DType entries);
+
+/// The same where values are in the keys.
+PagedCache NewKeyCache(Device& device, int64_t blocks, int64_t block_size, int64_t kv_heads,
+                       int64_t head_size, DType entries);
 
 /// Both with shape.tokens() rows in all.
 OpRecord StoreKvRecord(const AttentionShape& shape, DType dtype, DType entries);
@@ -76,15 +82,16 @@ OpRecord PagedAttentionRecord(const AttentionShape& shape, const PagedRows& rows
 int64_t PagedAttentionWorkspaceBytes(const AttentionShape& shape, const PagedRows& rows,
                                      const PagedCache& cache, const Executor& executor);
 
-/// Puts keys and values of qkv [N, (H + 2*KV)*D] where their positions belong. `shape` has N
+/// Puts keys and values of qkv [N, H*D + KV*(D + Dv)] where their positions belong. `shape` has N
 /// tokens. A scale is the largest magnitude of its token and head over the largest value of the
 /// type.
 void StoreKv(const AttentionShape& shape, const PagedRows& rows, const Tensor& qkv,
              const PagedCache& cache);
 
-/// out [N, H*D]: every row's queries over the keys and values of its sequence up to its own, which
-/// are in the cache. On the cpu what a row gets does not depend on the others.
+/// out [N, H*Dv]: every row's queries over the keys and values of its sequence up to its own, which
+/// are in the cache. `sinks` [H] of out's type, or undefined, take part in the softmax
+/// (attention_sink.h). On the cpu what a row gets does not depend on the others.
 void PagedAttention(const AttentionShape& shape, const PagedRows& rows, const Tensor& qkv,
-                    const PagedCache& cache, Tensor& out);
+                    const PagedCache& cache, const Tensor& sinks, Tensor& out);
 
 }  // namespace trimtab

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "engine/base/units.h"
 #include "engine/device/cpu/parallel.h"
@@ -23,31 +24,34 @@ struct Geometry {
   int64_t tile;   // rows of a sequence in one tile
   int64_t block_size;
   int64_t head_size;
+  int64_t value_size;
   int64_t width;  // floats of one row of qkv
-  bool converts;  // the cache is not fp32
 
   Geometry(const AttentionShape& s, const PagedCache& cache)
       : group(s.heads / s.kv_heads),
         tile(std::max<int64_t>(1, kTileRows / group)),
         block_size(cache.block_size()),
         head_size(s.head_size),
-        width(s.qkv_size()),
-        converts(cache.dtype() != DType::kF32) {}
+        value_size(s.value_size()),
+        width(s.qkv_size()) {}
+
+  // Of one block: its entries in fp32, and where they are in the keys, its values.
+  int64_t block_floats() const { return block_size * (head_size + value_size); }
 };
 
-// Scratch of one worker: queries and results [rows of a tile, D] of all heads of the group, scores
-// [the same, keys in whole blocks], and one converted block.
+// Scratch of one worker: queries and results [rows of a tile, D or Dv] of all heads of the group,
+// one converted block, and scores [the same rows, keys in whole blocks].
 struct TileScratch {
   float* query;
   float* result;
-  float* scores;
   float* block;
+  float* scores;
 
   TileScratch(const Geometry& g, float* memory)
       : query(memory),
         result(query + g.tile * g.group * g.head_size),
-        scores(result + g.tile * g.group * g.head_size + g.block_size * g.head_size),
-        block(result + g.tile * g.group * g.head_size) {}
+        block(result + g.tile * g.group * g.value_size),
+        scores(block + g.block_floats()) {}
 };
 
 int64_t RoundToBlocks(int64_t tokens, int64_t block_size) {
@@ -73,6 +77,14 @@ TRIMTAB_CLONES void ScaledCopy(int64_t n, float factor, const float* x, float* y
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] * factor;
 }
 
+// y [n, m] = the transpose of x [m, n].
+TRIMTAB_CLONES void TransposeBlock(int64_t m, int64_t n, const float* x, float* y) {
+  for (int64_t i = 0; i < n; ++i) {
+#pragma omp simd
+    for (int64_t j = 0; j < m; ++j) y[i * m + j] = x[j * n + i];
+  }
+}
+
 TRIMTAB_CLONES void WidenInt8(int64_t n, const int8_t* x, float* y) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(x[i]);
@@ -80,18 +92,32 @@ TRIMTAB_CLONES void WidenInt8(int64_t n, const int8_t* x, float* y) {
 
 enum class Part { kKeys, kValues };
 
-// Entries of one head of one block, in fp32: keys [D, block size] or values [block size, D].
+// Entries of one head of one block, in fp32: keys [D, block size] or values [block size, Dv].
 class BlockReader {
  public:
   BlockReader(const AttentionShape& s, const PagedCache& cache, Part part, int64_t kv_head)
       : cache_(cache),
-        part_(part),
-        tensor_(part == Part::kKeys ? cache.keys : cache.values),
+        part_(s.values_in_keys ? Part::kKeys : part),
+        tensor_(part_ == Part::kKeys ? cache.keys : cache.values),
         kv_heads_(s.kv_heads),
         kv_head_(kv_head),
-        size_(s.head_size * cache.block_size()) {}
+        size_(s.head_size * cache.block_size()),
+        value_size_(s.value_size()),
+        transposes_(part_ != part) {}
 
+  /// `memory` holds Geometry::block_floats.
   const float* Read(int64_t block, float* memory) const {
+    const float* entries = Entries(block, memory);
+    if (!transposes_) return entries;
+    const int64_t tokens = cache_.block_size();
+    float* values = memory + size_;
+    TransposeBlock(value_size_, tokens, entries + size_ - value_size_ * tokens, values);
+    return values;
+  }
+
+ private:
+  // As they are stored.
+  const float* Entries(int64_t block, float* memory) const {
     const int64_t index = block * kv_heads_ + kv_head_;
     const void* stored = ElementAt(tensor_.dtype(), tensor_.raw(), index * size_);
     if (tensor_.dtype() == DType::kF32) return static_cast<const float*>(stored);
@@ -104,7 +130,6 @@ class BlockReader {
     return memory;
   }
 
- private:
   void Scale(int64_t index, float* memory) const {
     const int64_t tokens = cache_.block_size();
     const int64_t half = part_ == Part::kKeys ? 0 : cache_.blocks() * kv_heads_;
@@ -123,6 +148,8 @@ class BlockReader {
   int64_t kv_heads_;
   int64_t kv_head_;
   int64_t size_;
+  int64_t value_size_;
+  bool transposes_;
 };
 
 // Some rows of a sequence, for the heads that share one key/value head.
@@ -151,8 +178,9 @@ std::vector<Tile> TilesOf(const PagedRows& rows, int64_t tile) {
 
 class TileAttention {
  public:
-  TileAttention(const AttentionShape& shape, const PagedRows& rows, const PagedCache& cache)
-      : shape_(shape), rows_(rows), cache_(cache), geometry_(shape, cache) {}
+  TileAttention(const AttentionShape& shape, const PagedRows& rows, const PagedCache& cache,
+                const float* sinks)
+      : shape_(shape), rows_(rows), cache_(cache), sinks_(sinks), geometry_(shape, cache) {}
 
   void Run(const Tile& tile, int64_t kv_head, const float* qkv, float* out, float* memory) const {
     const Geometry& g = geometry_;
@@ -177,23 +205,23 @@ class TileAttention {
                    OrderedProduct(count, tokens, g.head_size, {scratch.query, g.head_size},
                                   {keys, g.block_size}, {scratch.scores + column, stride});
                  });
-    std::vector<float> sums(static_cast<size_t>(count));
+    std::vector<float> factors(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) {
       const int64_t head = kv_head * g.group + i % g.group;
-      WeighRow(tile.first_position + i / g.group - first_key, head, stride,
-               scratch.scores + i * stride, &sums[static_cast<size_t>(i)]);
+      factors[static_cast<size_t>(i)] = WeighRow(tile.first_position + i / g.group - first_key,
+                                                 head, stride, scratch.scores + i * stride);
     }
-    std::fill_n(scratch.result, count * g.head_size, 0.0f);
+    std::fill_n(scratch.result, count * g.value_size, 0.0f);
     ForEachBlock(tile, Part::kValues, kv_head, first_block, end, scratch.block,
                  [&](int64_t column, int64_t tokens, const float* values) {
-                   OrderedProduct(count, g.head_size, tokens, {scratch.scores + column, stride},
-                                  {values, g.head_size}, {scratch.result, g.head_size});
+                   OrderedProduct(count, g.value_size, tokens, {scratch.scores + column, stride},
+                                  {values, g.value_size}, {scratch.result, g.value_size});
                  });
     for (int64_t i = 0; i < count; ++i) {
       const int64_t row = tile.first_row + i / g.group;
       const int64_t head = kv_head * g.group + i % g.group;
-      ScaledCopy(g.head_size, 1.0f / sums[static_cast<size_t>(i)], scratch.result + i * g.head_size,
-                 out + (row * shape_.heads + head) * g.head_size);
+      ScaledCopy(g.value_size, factors[static_cast<size_t>(i)], scratch.result + i * g.value_size,
+                 out + (row * shape_.heads + head) * g.value_size);
     }
   }
 
@@ -211,21 +239,27 @@ class TileAttention {
     }
   }
 
-  // The weights of the keys that a row sees, of which `last` is the last; 0 of all others.
-  void WeighRow(int64_t last, int64_t head, int64_t stride, float* scores, float* sum) const {
+  // The weights of the keys that a row sees, of which `last` is the last; 0 of all others. Returns
+  // what the sum of the values that they weigh is multiplied by.
+  float WeighRow(int64_t last, int64_t head, int64_t stride, float* scores) const {
     const ScoreOptions& options = shape_.scores;
     const int64_t begin = options.window > 0 ? std::max<int64_t>(0, last + 1 - options.window) : 0;
-    WeighScores({.soft_cap = static_cast<float>(options.soft_cap),
-                 .slope = AlibiSlope(options.alibi_first + head, options.alibi_heads),
-                 .last = last - begin},
-                last + 1 - begin, scores + begin, sum);
+    float sum = 0;
+    const float log_sum_exp =
+        WeighScores({.soft_cap = static_cast<float>(options.soft_cap),
+                     .slope = AlibiSlope(options.alibi_first + head, options.alibi_heads),
+                     .last = last - begin},
+                    last + 1 - begin, scores + begin, &sum);
     std::fill(scores, scores + begin, 0.0f);
     std::fill(scores + last + 1, scores + stride, 0.0f);
+    if (sinks_ == nullptr) return 1.0f / sum;
+    return MergeAttention(log_sum_exp, sinks_[head]).keep / sum;
   }
 
   const AttentionShape& shape_;
   const PagedRows& rows_;
   const PagedCache& cache_;
+  const float* sinks_;
   Geometry geometry_;
 };
 
@@ -233,6 +267,15 @@ float LargestMagnitude(int64_t n, const float* x) {
   float largest = 0;
   for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(x[i]));
   return largest;
+}
+
+// Elements next to each other to where they are `stride` apart.
+template <typename Bits>
+void Scatter(int64_t n, const void* source, void* target, int64_t stride) {
+  const auto* from = static_cast<const char*>(source);
+  auto* to = static_cast<char*>(target);
+  constexpr auto kSize = static_cast<int64_t>(sizeof(Bits));
+  for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * stride * kSize, from + i * kSize, kSize);
 }
 
 // x [n] as entries of the cache, `stride` apart; returns their scale.
@@ -244,12 +287,27 @@ float StoreHead(DType dtype, int64_t n, const float* x, void* entries, int64_t s
     scale = largest > 0 ? largest / most : 1.0f;
   }
   const float inverse = 1.0f / scale;
-  for (int64_t i = 0; i < n; ++i) {
+  constexpr int64_t kChunk = 64;
+  float scaled[kChunk];
+  float rounded[kChunk];  // room for as many of any type
+  for (int64_t begin = 0; begin < n; begin += kChunk) {
+    const int64_t count = std::min(kChunk, n - begin);
+    ScaledCopy(count, inverse, x + begin, scaled);
+    void* target = ElementAt(dtype, entries, begin * stride);
     if (dtype == DType::kI8) {
-      static_cast<int8_t*>(entries)[i * stride] = static_cast<int8_t>(std::lrint(x[i] * inverse));
+      auto* numbers = reinterpret_cast<int8_t*>(rounded);
+      for (int64_t i = 0; i < count; ++i) numbers[i] = static_cast<int8_t>(std::lrint(scaled[i]));
     } else {
-      const float value = x[i] * inverse;
-      RoundSpan(dtype, 1, &value, ElementAt(dtype, entries, i * stride));
+      RoundSpan(dtype, count, scaled, rounded);
+    }
+    if (stride == 1) {
+      std::memcpy(target, rounded, static_cast<size_t>(count * SizeOf(dtype)));
+    } else if (SizeOf(dtype) == 4) {
+      Scatter<uint32_t>(count, rounded, target, stride);
+    } else if (SizeOf(dtype) == 2) {
+      Scatter<uint16_t>(count, rounded, target, stride);
+    } else {
+      Scatter<uint8_t>(count, rounded, target, stride);
     }
   }
   return scale;
@@ -266,7 +324,7 @@ int64_t PagedAttentionScratchCpu(const AttentionShape& shape, const PagedRows& r
     const int64_t count = std::min(g.tile, each.rows) * g.group;
     most = std::max(most, count * keys);
   }
-  return 2 * g.tile * g.group * g.head_size + g.block_size * g.head_size + most;
+  return g.tile * g.group * (g.head_size + g.value_size) + g.block_floats() + most;
 }
 
 void StoreKvCpu(int threads, const AttentionShape& s, const PagedRows& rows, const float* qkv,
@@ -289,11 +347,12 @@ void StoreKvCpu(int threads, const AttentionShape& s, const PagedRows& rows, con
             const float key_scale =
                 StoreHead(dtype, s.head_size, key + head * s.head_size,
                           ElementAt(dtype, cache.keys.raw(), index * entries + slot), size);
+            if (cache.scales.defined()) cache.scales.f32()[index * size + slot] = key_scale;
+            if (s.values_in_keys) continue;
             const float value_scale = StoreHead(
                 dtype, s.head_size, value + head * s.head_size,
                 ElementAt(dtype, cache.values.raw(), index * entries + slot * s.head_size), 1);
             if (!cache.scales.defined()) continue;
-            cache.scales.f32()[index * size + slot] = key_scale;
             cache.scales.f32()[(cache.blocks() * s.kv_heads + index) * size + slot] = value_scale;
           }
         }
@@ -301,11 +360,15 @@ void StoreKvCpu(int threads, const AttentionShape& s, const PagedRows& rows, con
 }
 
 void PagedAttentionCpu(int threads, const AttentionShape& shape, const PagedRows& rows,
-                       const float* qkv, const PagedCache& cache, float* out, float* scratch) {
-  const TileAttention attention(shape, rows, cache);
+                       const float* qkv, const PagedCache& cache, const float* sinks, float* out,
+                       float* scratch) {
+  const TileAttention attention(shape, rows, cache, sinks);
   const std::vector<Tile> tiles = TilesOf(rows, Geometry(shape, cache).tile);
   const int64_t each = PagedAttentionScratchCpu(shape, rows, cache);
-  ParallelForEach(threads, std::ssize(tiles) * shape.kv_heads, [&](int64_t item, int worker) {
+  const int64_t work =
+      rows.visible_scores(shape.scores) * shape.heads * (shape.head_size + shape.value_size());
+  const auto workers = static_cast<int>(std::clamp<int64_t>(work / kSpanGrain, 1, threads));
+  ParallelForEach(workers, std::ssize(tiles) * shape.kv_heads, [&](int64_t item, int worker) {
     attention.Run(tiles[static_cast<size_t>(item / shape.kv_heads)], item % shape.kv_heads, qkv,
                   out, scratch + worker * each);
   });

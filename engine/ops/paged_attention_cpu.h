@@ -12,8 +12,9 @@ int64_t PagedAttentionScratchCpu(const AttentionShape& shape, const PagedRows& r
 void StoreKvCpu(int threads, const AttentionShape& shape, const PagedRows& rows, const float* qkv,
                 const PagedCache& cache);
 
-/// `scratch` holds as much for each of `threads` workers.
+/// `scratch` holds as much for each of `threads` workers. `sinks` is nullptr without.
 void PagedAttentionCpu(int threads, const AttentionShape& shape, const PagedRows& rows,
-                       const float* qkv, const PagedCache& cache, float* out, float* scratch);
+                       const float* qkv, const PagedCache& cache, const float* sinks, float* out,
+                       float* scratch);
 
 }  // namespace trimtab

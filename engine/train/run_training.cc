@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <numeric>
 #include <vector>
 
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
 #include "engine/data/dataset.h"
+#include "engine/data/open_tokenizer.h"
 #include "engine/train/checkpointing.h"
 #include "engine/train/ranks.h"
 #include "engine/train/trainer.h"
@@ -23,6 +25,7 @@ double SecondsSince(Clock::time_point start) {
 
 /// What the ranks of this process share; written by the one that speaks for it.
 struct Shared {
+  std::map<std::string, std::string> tokenizer_files;
   TrainingSummary summary;
   std::unique_ptr<CheckpointWriter> writer;
 };
@@ -98,7 +101,8 @@ class RankLoop {
   void Save(int64_t step) {
     if (options_.checkpoint.empty()) return;
     const Clock::time_point start = Clock::now();
-    const CheckpointHeader header = HeaderOf(trainer_, step);
+    CheckpointHeader header = HeaderOf(trainer_, step);
+    header.tokenizer_files = shared_.tokenizer_files;
     if (rank_.index() == 0) MakeWriter(header, FileRole::kMake);
     rank_.Barrier();
     // Threads share the writer of rank 0; a process has one of its own.
@@ -158,6 +162,19 @@ std::unique_ptr<HuggingFaceReader> OpenWeights(const RunConfig& run, const std::
   return std::make_unique<HuggingFaceReader>(path, run.model, model.parameters);
 }
 
+/// The tokenizer of the data, or else of what the run begins with.
+std::map<std::string, std::string> TokenizerFiles(const RunConfig& run,
+                                                  const TrainingOptions& options) {
+  std::vector<TokenizerFile> files;
+  if (!run.data.empty()) files = ReadDatasetTokenizerFiles(run.data);
+  for (const std::string& folder : {options.load_hf, options.load}) {
+    if (files.empty() && !folder.empty()) files = ReadTokenizerFiles(folder);
+  }
+  std::map<std::string, std::string> by_name;
+  for (TokenizerFile& file : files) by_name.emplace(file.name, std::move(file.content));
+  return by_name;
+}
+
 }  // namespace
 
 std::unique_ptr<TokenSource> OpenTokenSource(const RunConfig& run) {
@@ -178,6 +195,7 @@ TrainingSummary RunTraining(const RunConfig& run, const TrainingOptions& options
   const std::unique_ptr<HuggingFaceReader> weights = OpenWeights(run, options.load_hf);
 
   Shared shared;
+  if (!options.checkpoint.empty()) shared.tokenizer_files = TokenizerFiles(run, options);
   shared.summary.first_step = from != nullptr ? from->header().step : 0;
   RunRanks(run, [&](Rank& rank) {
     RankLoop(run, options, *source, rank, shared).Run(from.get(), weights.get());

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/engine/data/data_test_util.h"
@@ -82,6 +83,71 @@ TEST_F(GenerateTest, EveryWayToServeGivesTheSameText) {
     const CliResult result = Generate(arguments);
     EXPECT_EQ(result.out, "defgh\nabcdef\n") << more[0] << " " << more[1] << result.err;
   }
+}
+
+TEST_F(GenerateTest, ACheckpointCarriesItsTokenizer) {
+  const std::string elsewhere = ScratchFolder();
+  std::filesystem::copy(folder_ + "/c", elsewhere + "/c");
+  for (const char* file : {"/d.bin", "/d.idx", "/d.json"}) {
+    std::filesystem::rename(folder_ + file, elsewhere + file);
+  }
+  const std::vector<std::string> ask = {"--prompt", "abc", "--max-tokens", "6", "--quiet"};
+  const auto generate = [&](const std::string& checkpoint) {
+    std::vector<std::string> arguments = {"generate", "--load", checkpoint};
+    arguments.insert(arguments.end(), ask.begin(), ask.end());
+    return Run(arguments);
+  };
+  const CliResult moved = generate(elsewhere + "/c");
+  EXPECT_EQ(moved.out, "defgh\n\n") << moved.err;
+  // A run that goes on from it, on other data, hands it on.
+  const CliResult trained = Run({"train", "--config", "@run.json", "--load", elsewhere + "/c",
+                                 "--steps", "61", "--checkpoint", elsewhere + "/later"});
+  EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_EQ(generate(elsewhere + "/later").exit_code, 0);
+  WriteBytes(elsewhere + "/c/tokenizer.json", "{}");
+  EXPECT_EQ(generate(elsewhere + "/c").exit_code, 7);  // damaged, as its checksum says
+  for (const char* file : {"/d.bin", "/d.idx", "/d.json"}) {
+    std::filesystem::rename(elsewhere + file, folder_ + file);
+  }
+}
+
+TEST_F(GenerateTest, ServesWhatItQuantised) {
+  for (const char* weights : {"int8", "fp8", "int4"}) {
+    const std::string out = "@q-" + std::string(weights);
+    std::vector<std::string> arguments = {"quantize",  "--load", "@c", "--weights",
+                                          weights,     "--out",  out,  "--held-out",
+                                          "@text.txt", "--json"};
+    const bool scales = std::string(weights) == "int4";
+    if (scales) arguments.insert(arguments.end(), {"--calibration", "@text.txt"});
+    const CliResult quantized = Run(arguments);
+    ASSERT_EQ(quantized.exit_code, 0) << quantized.err;
+    const json summary = json::parse(quantized.out);
+    EXPECT_EQ(summary["weights"], weights);
+    EXPECT_EQ(summary["scaled_matrices"].get<int64_t>() > 0, scales) << quantized.out;
+    const double original = summary["perplexity"]["original"];
+    EXPECT_LT(original, 1.5);
+    EXPECT_NEAR(summary["perplexity"]["quantized"].get<double>(), original, 0.1 * original);
+    const CliResult text = Run({"generate", "--load", out, "--prompt", "abc", "--max-tokens", "10",
+                                "--layout", "tp=1", "--quiet"});
+    EXPECT_EQ(text.out, "defgh\nabcd\n") << text.err;
+  }
+}
+
+TEST_F(GenerateTest, RefusesToQuantiseWhatItCannot) {
+  const auto refused = [](std::vector<std::string> more, int exit_code, const std::string& says) {
+    more.insert(more.begin(), {"quantize", "--load", "@c"});
+    const CliResult result = Run(more);
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+  };
+  refused({}, 2, "--out");
+  refused({"--out", "@x", "--weights", "int2"}, 2, "--weights");
+  refused({"--out", "@x", "--weights", "int8", "--calibration", "@text.txt"}, 2, "--calibration");
+  refused({"--out", "@x", "--calibration", "@missing.txt"}, 3, "missing.txt");
+  refused({"--out", "@c"}, 7, "/c");
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/x"));
+  WriteBytes(folder_ + "/empty.txt", "");
+  refused({"--out", "@x", "--held-out", "@empty.txt"}, 3, "empty.txt");
 }
 
 TEST_F(GenerateTest, AnswersManyPromptsInTheirOrder) {

@@ -28,7 +28,9 @@ struct PagedGeometry {
   int64_t heads;
   int64_t kv_heads;
   int64_t head_size;
+  int64_t value_size;
   int64_t width;  // of a row of qkv
+  bool values_in_keys;
   float score_scale;
   ScoreOptions scores;
 
@@ -43,7 +45,9 @@ struct PagedGeometry {
         heads(s.heads),
         kv_heads(s.kv_heads),
         head_size(s.head_size),
+        value_size(s.value_size()),
         width(s.qkv_size()),
+        values_in_keys(s.values_in_keys),
         score_scale(static_cast<float>(s.score_scale())),
         scores(s.scores) {}
 
@@ -59,8 +63,13 @@ struct PagedGeometry {
   TRIMTAB_HOST_DEVICE int64_t ValueAt(int64_t head_of_block, int64_t position) const {
     return (head_of_block * block_size + position % block_size) * head_size;
   }
+  // Where dim `d` of a value lies, in the keys where there are no values.
+  TRIMTAB_HOST_DEVICE int64_t ValueDimAt(int64_t head_of_block, int64_t position, int64_t d) const {
+    if (!values_in_keys) return ValueAt(head_of_block, position) + d;
+    return KeyAt(head_of_block, position) + (head_size - value_size + d) * block_size;
+  }
   TRIMTAB_HOST_DEVICE int64_t ScaleAt(bool value, int64_t head_of_block, int64_t position) const {
-    const int64_t half = value ? cache_blocks * kv_heads : 0;
+    const int64_t half = value && !values_in_keys ? cache_blocks * kv_heads : 0;
     return (half + head_of_block) * block_size + position % block_size;
   }
 };
@@ -68,10 +77,11 @@ struct PagedGeometry {
 template <typename T, typename Entry>
 __global__ void __launch_bounds__(kThreads)
     PagedAttentionKernel(PagedGeometry g, const T* __restrict__ qkv, const Entry* __restrict__ keys,
-                         const Entry* __restrict__ values, int64_t items, T* __restrict__ out) {
+                         const Entry* __restrict__ values, const T* __restrict__ sinks,
+                         int64_t items, T* __restrict__ out) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
-  float* sums = SharedMemory<float>() + warp * g.head_size;
+  float* sums = SharedMemory<float>() + warp * g.value_size;
   const int64_t stride = int64_t{gridDim.x} * (kThreads / kWarpSize);
   for (int64_t item = int64_t{blockIdx.x} * (kThreads / kWarpSize) + warp; item < items;
        item += stride) {
@@ -84,7 +94,7 @@ __global__ void __launch_bounds__(kThreads)
         g.scores.window > 0 && last + 1 > g.scores.window ? last + 1 - g.scores.window : int64_t{0};
     const T* query = qkv + row * g.width + head * g.head_size;
     const float slope = AlibiSlope(g.scores.alibi_first + head, g.scores.alibi_heads);
-    for (int64_t d = lane; d < g.head_size; d += kWarpSize) sums[d] = 0;
+    for (int64_t d = lane; d < g.value_size; d += kWarpSize) sums[d] = 0;
     float highest = -INFINITY;
     float total = 0;
     for (int64_t first = begin; first <= last; first += kWarpSize) {
@@ -111,7 +121,7 @@ __global__ void __launch_bounds__(kThreads)
       const float weight = position <= last ? Exp(score - top) : 0.0f;
       total = total * keep + WarpSum(weight);
       highest = top;
-      for (int64_t d = lane; d < g.head_size; d += kWarpSize) sums[d] *= keep;
+      for (int64_t d = lane; d < g.value_size; d += kWarpSize) sums[d] *= keep;
       const int64_t rest = last + 1 - first;
       const int count = rest < kWarpSize ? static_cast<int>(rest) : kWarpSize;
       for (int j = 0; j < count; ++j) {
@@ -119,14 +129,18 @@ __global__ void __launch_bounds__(kThreads)
         const int64_t at = g.HeadOfBlock(sequence, other, kv_head);
         float factor = __shfl_sync(0xffffffffu, weight, j);
         if (g.scales != nullptr) factor *= g.scales[g.ScaleAt(true, at, other)];
-        const Entry* value = values + g.ValueAt(at, other);
-        for (int64_t d = lane; d < g.head_size; d += kWarpSize) {
-          sums[d] += factor * EntryToFloat(value[d]);
+        for (int64_t d = lane; d < g.value_size; d += kWarpSize) {
+          sums[d] += factor * EntryToFloat(values[g.ValueDimAt(at, other, d)]);
         }
       }
     }
-    for (int64_t d = lane; d < g.head_size; d += kWarpSize) {
-      out[item * g.head_size + d] = FromFloat<T>(sums[d] / total);
+    float share = 1 / total;
+    if (sinks != nullptr) {
+      const float log_sum_exp = highest + std::log(total);
+      share *= MergeAttention(log_sum_exp, ToFloat(sinks[head])).keep;
+    }
+    for (int64_t d = lane; d < g.value_size; d += kWarpSize) {
+      out[item * g.value_size + d] = FromFloat<T>(sums[d] * share);
     }
   }
 }
@@ -148,10 +162,11 @@ __global__ void __launch_bounds__(kThreads)
                   Entry* __restrict__ keys, Entry* __restrict__ values, int64_t items) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int64_t stride = int64_t{gridDim.x} * (kThreads / kWarpSize);
+  const int64_t parts = g.values_in_keys ? g.kv_heads : 2 * g.kv_heads;
   for (int64_t item = int64_t{blockIdx.x} * (kThreads / kWarpSize) + threadIdx.x / kWarpSize;
        item < items; item += stride) {
-    const int64_t row = item / (2 * g.kv_heads);
-    const int64_t part = item % (2 * g.kv_heads);
+    const int64_t row = item / parts;
+    const int64_t part = item % parts;
     const bool value = part >= g.kv_heads;
     const int64_t position = g.positions[row];
     const int64_t at = g.HeadOfBlock(g.sequence_of[row], position, part % g.kv_heads);
@@ -194,17 +209,19 @@ dim3 GridOf(const LaunchContext& context, int64_t items) {
 }
 
 void PagedAttentionCuda(const AttentionShape& shape, const PagedRows& rows, const Tensor& qkv,
-                        const PagedCache& cache, Tensor& out) {
+                        const PagedCache& cache, const Tensor& sinks, Tensor& out) {
   const LaunchContext context = ContextOf(qkv.device());
   const PagedGeometry geometry(shape, rows, cache);
   const int64_t items = shape.tokens() * shape.heads;
-  const size_t shared = static_cast<size_t>(kThreads / kWarpSize * shape.head_size) * sizeof(float);
+  const size_t shared =
+      static_cast<size_t>(kThreads / kWarpSize * shape.value_size()) * sizeof(float);
+  const Tensor& values = shape.values_in_keys ? cache.keys : cache.values;
   DispatchTypes(qkv.dtype(), cache.dtype(), [&](auto* row, auto* entry) {
     using T = std::remove_pointer_t<decltype(row)>;
     using Entry = std::remove_pointer_t<decltype(entry)>;
     Launch(context, PagedAttentionKernel<T, Entry>, GridOf(context, items), dim3(kThreads), shared,
-           geometry, Data<const T>(qkv), Data<const Entry>(cache.keys),
-           Data<const Entry>(cache.values), items, Data<T>(out));
+           geometry, Data<const T>(qkv), Data<const Entry>(cache.keys), Data<const Entry>(values),
+           Data<const T>(sinks), items, Data<T>(out));
   });
 }
 
@@ -212,7 +229,7 @@ void StoreKvCuda(const AttentionShape& shape, const PagedRows& rows, const Tenso
                  const PagedCache& cache) {
   const LaunchContext context = ContextOf(qkv.device());
   const PagedGeometry geometry(shape, rows, cache);
-  const int64_t items = shape.tokens() * 2 * shape.kv_heads;
+  const int64_t items = shape.tokens() * shape.kv_heads * (shape.values_in_keys ? 1 : 2);
   const DType entries = cache.dtype();
   const float largest = entries == DType::kI8 ? 127.0f : Fp8Max(entries);
   DispatchTypes(qkv.dtype(), entries, [&](auto* row, auto* entry) {

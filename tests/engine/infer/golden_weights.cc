@@ -1,5 +1,6 @@
 #include "tests/engine/infer/golden_weights.h"
 
+#include "engine/train/checkpointing.h"
 #include "tests/engine/train/families.h"
 
 namespace trimtab {
@@ -10,6 +11,11 @@ GoldenWeights::GoldenWeights(const std::string& family)
   model_ = run.model;
   batch_ = run.layout.micro_batch;
   length_ = run.sequence_length;
+  const WholeModelDeclaration whole = DeclareWholeModel(model_);
+  for (const auto& buffer : whole.parameters.buffers().all()) {
+    if (buffer->kind != BufferKind::kState) continue;
+    buffers_[buffer->name].resize(static_cast<size_t>(buffer->numel));
+  }
 }
 
 std::vector<float> GoldenWeights::Values(const std::string& name) const {
@@ -47,15 +53,6 @@ std::vector<float> GoldenWeights::Logits(int64_t index) const {
   const int64_t size = length_ * model_.vocab_size;
   const auto first = all.begin() + index * size;
   return {first, first + size};
-}
-
-std::vector<std::string> ServableFamilies() {
-  std::vector<std::string> families = FamilyNames();
-  std::erase_if(families, [](const std::string& family) {
-    const ModelConfig model = GoldenRun(family).model;
-    return model.latent.used() || model.attention_sinks;  // refused by a rule
-  });
-  return families;
 }
 
 ServingConfig GoldenServing(const GoldenWeights& weights) {

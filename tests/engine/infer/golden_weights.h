@@ -18,7 +18,7 @@ class GoldenWeights final : public WeightSource {
 
   const ModelConfig& model() const override { return model_; }
   void Read(const TensorSlice& slice) const override;
-  const std::map<std::string, std::vector<float>>& buffers() const override { return none_; }
+  const std::map<std::string, std::vector<float>>& buffers() const override { return buffers_; }
 
   /// Sequence `index`, of sequence_length tokens.
   std::vector<int32_t> Tokens(int64_t index) const;
@@ -34,11 +34,8 @@ class GoldenWeights final : public WeightSource {
   ModelConfig model_;
   int64_t batch_ = 0;
   int64_t length_ = 0;
-  std::map<std::string, std::vector<float>> none_;
+  std::map<std::string, std::vector<float>> buffers_;  // as before the first step: zeros
 };
-
-/// Families whose golden models can be served.
-std::vector<std::string> ServableFamilies();
 
 /// A resolved configuration for the golden model, on one cpu rank with one thread.
 ServingConfig GoldenServing(const GoldenWeights& weights);

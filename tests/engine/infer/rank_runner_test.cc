@@ -75,7 +75,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"glm130", "tp=2,sp=1"}, Case{"mixtral", "pp=2"},
                     Case{"mixtral", "tp=2,sp=1"}, Case{"mixtral", "tp=2,sp=1,ep=2"},
                     Case{"mixtral", "tp=2,sp=1,etp=2"}, Case{"dbrx", "tp=2,sp=1,ep=2"},
-                    Case{"dbrx", "tp=2,sp=1,ep=2,dispatch=allgather"}),
+                    Case{"dbrx", "tp=2,sp=1,ep=2,dispatch=allgather"},
+                    Case{"deepseek_v2", "tp=2,sp=1"}, Case{"deepseek", "pp=3"},
+                    Case{"deepseek", "tp=2,sp=1,ep=2"}, Case{"gpt_oss", "tp=2,sp=1"}),
     [](const auto& info_of_case) {
       std::string name = std::string(info_of_case.param.family) + "_" + info_of_case.param.layout;
       for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
@@ -108,7 +110,6 @@ TEST(ServingRulesTest, EveryRuleRefusesByName) {
   };
   breaks("serving-layout").layout.cp = 2;
   breaks("serving-precision").layout.precision = Precision::kFp8;
-  breaks("serving-attention").model.attention_sinks = true;
   breaks("serving-routing").model.moe.capacity_factor = 1.5;
   breaks("serving-int4-groups").weights = WeightFormat::kInt4;
   breaks("serving-limits").limits.tokens_per_step = 3;

@@ -7,6 +7,7 @@
 
 #include "engine/base/units.h"
 #include "tests/engine/infer/golden_weights.h"
+#include "tests/engine/train/families.h"
 
 namespace trimtab {
 namespace {
@@ -54,6 +55,14 @@ class Served {
   ParallelContext parallel_;
   ServingModel model_;
 };
+
+/// Of one layer.
+int64_t CacheBytesPerToken(const ModelConfig& model, DType cache) {
+  if (!model.latent.used()) {
+    return PagedCacheBytesPerToken(model.num_kv_heads, model.head_size(), cache);
+  }
+  return KeyCacheBytesPerToken(1, model.latent.kv_lora_rank + model.latent.qk_rope_head_dim, cache);
+}
 
 void Append(const std::vector<float>& more, std::vector<float>& values) {
   values.insert(values.end(), more.begin(), more.end());
@@ -139,11 +148,11 @@ TEST_P(ServingModelTest, MemoryOnMetaIsThatOfTheCpuToTheByte) {
     const ModelConfig& model = config.model;
     EXPECT_EQ(devices[1]->memory().peak_by_tag()[static_cast<size_t>(MemoryTag::kKvCache)],
               model.num_layers * config.cache_blocks * config.block_size *
-                  PagedCacheBytesPerToken(model.num_kv_heads, model.head_size(), cache));
+                  CacheBytesPerToken(model, cache));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, ServingModelTest, testing::ValuesIn(ServableFamilies()),
+INSTANTIATE_TEST_SUITE_P(Families, ServingModelTest, testing::ValuesIn(FamilyNames()),
                          [](const auto& family) { return family.param; });
 
 }  // namespace

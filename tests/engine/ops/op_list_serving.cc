@@ -1,5 +1,7 @@
 // The cases of op_list.h that belong to serving.
-#include "engine/ops/packed_gemm.h"
+#include <numeric>
+
+#include "engine/ops/packed_lookup.h"
 #include "engine/ops/paged_attention.h"
 #include "tests/engine/ops/op_inputs.h"
 #include "tests/engine/ops/op_test.h"
@@ -56,7 +58,8 @@ std::vector<OpCase> ServingOpsIn(DType dtype) {
   ops.push_back(
       ListCase(PagedAttentionRecord(kShape, Rows(*meta), dtype, dtype), [dtype, qkv](Device& d) {
         Tensor out = ListValues(d, {kShape.tokens(), kShape.heads * kShape.head_size}, 5, dtype);
-        PagedAttention(kShape, Rows(d), qkv(d), Cache(d, dtype), out);
+        PagedAttention(kShape, Rows(d), qkv(d), Cache(d, dtype),
+                       ListValues(d, {kShape.heads}, 9, dtype), out);
         return std::vector<Tensor>{out};
       }));
   ops.back().workspace_bytes = [dtype](const Executor& executor) {
@@ -74,6 +77,17 @@ std::vector<OpCase> ServingOpsIn(DType dtype) {
     ops.back().name += '_';
     ops.back().name += Name(format);
   }
+  ops.push_back(ListCase(
+      PackedLookupRecord(140, Weights(*meta, WeightFormat::kInt8, 1), dtype), [dtype](Device& d) {
+        Tensor out = ListValues(d, {140, 64}, 6, dtype);
+        Tensor ids = Tensor::Empty(d, {140}, DType::kI32, MemoryTag::kActivations);
+        std::vector<int32_t> rows(140);
+        std::iota(rows.begin(), rows.end(), 0);  // some beyond the table's 75
+        CopyFromHost(ids, std::span<const int32_t>(rows));
+        PackedLookup(ids, Weights(d, WeightFormat::kInt8, 1), /*vocab_start=*/0, out);
+        return std::vector<Tensor>{out};
+      }));
+  ops.back().name += "_packed";
   ops.push_back(ListCase(
       GroupedPackedGemmRecord(140, Weights(*meta, WeightFormat::kInt8, 3), dtype),
       [dtype](Device& d) {

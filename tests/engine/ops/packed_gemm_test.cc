@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "engine/ops/packed_lookup.h"
 #include "tests/engine/ops/op_test.h"
 
 namespace trimtab {
@@ -48,8 +49,10 @@ TEST_P(PackedGemmTest, MultipliesByWhatWasPacked) {
     int64_t m, out, in;
   };
   for (const WeightFormat format : kFormats) {
-    for (const auto& [m, out, in] : {Size{1, 1, 32}, Size{3, 32, 64}, Size{17, 70, 288}}) {
+    for (const auto& [m, out, in] : {Size{1, 1, 32}, Size{3, 32, 64}, Size{17, 70, 288},
+                                     Size{1, 40, 35}, Size{2, 33, 5}, Size{1, 70, 288}}) {
       if (Skips(m * out * in)) continue;
+      if (format == WeightFormat::kInt4 && in % kInt4Group != 0) continue;
       const PackedMatrix weight = Packed(device(), format, out, in, 7);
       const auto x = Values(m * in, 1);
       const auto bias = Values(out, 2);
@@ -79,6 +82,30 @@ TEST_P(PackedGemmTest, MultipliesGroupsOfRowsByTheirOwn) {
     const auto rest = Product(std::span(given).subspan(2 * 64), Unpacked(weights, 2), 33, 64, {});
     expected.insert(expected.end(), rest.begin(), rest.end());
     ExpectClose(Read(y), expected, tolerance().product, std::string(Name(format)));
+  }
+}
+
+TEST_P(PackedGemmTest, LooksUpRowsOfItsShard) {
+  constexpr int64_t kOut = 70;
+  constexpr int64_t kIn = 96;
+  constexpr int64_t kStart = 100;
+  const std::vector<int32_t> tokens = {100, 131, 99, 169, 170, 132};
+  const auto count = std::ssize(tokens);
+  Tensor ids = Tensor::Empty(device(), {count}, DType::kI32, MemoryTag::kActivations);
+  CopyFromHost(ids, std::span<const int32_t>(tokens));
+  for (const WeightFormat format : kFormats) {
+    const PackedMatrix table = Packed(device(), format, kOut, kIn, 7);
+    const std::vector<double> rows = Unpacked(table);
+    std::vector<double> expected;
+    for (const int32_t token : tokens) {
+      for (int64_t k = 0; k < kIn; ++k) {
+        const bool here = token >= kStart && token < kStart + kOut;
+        expected.push_back(here ? rows[static_cast<size_t>((token - kStart) * kIn + k)] : 0.0);
+      }
+    }
+    Tensor out = Output({count, kIn});
+    PackedLookup(ids, table, kStart, out);
+    ExpectClose(Read(out), expected, tolerance().product, std::string(Name(format)));
   }
 }
 

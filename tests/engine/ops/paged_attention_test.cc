@@ -13,6 +13,7 @@ struct Case {
   AttentionShape shape;  // of one token
   std::vector<PagedSequence> sequences;
   int64_t block_size;
+  bool sinks = false;
 };
 
 // Prompts in one piece and in chunks, single tokens; grouped and plain heads, odd sizes.
@@ -29,6 +30,16 @@ const std::vector<Case>& Cases() {
         .head_size = 4,
         .scores = {.window = 5, .alibi_heads = 4, .alibi_first = 1}},
        {{0, 9, 0}, {9, 1, 17}, {10, 70, 6}},
+       3},
+      {{.heads = 4, .kv_heads = 2, .head_size = 8, .scores = {.window = 7}},
+       {{0, 12, 3}, {12, 1, 0}, {13, 1, 30}},
+       4,
+       /*sinks=*/true},
+      {{.heads = 5, .kv_heads = 1, .head_size = 11, .value_head_size = 7, .values_in_keys = true},
+       {{0, 7, 0}, {7, 1, 12}, {8, 20, 2}},
+       4},
+      {{.heads = 2, .kv_heads = 2, .head_size = 6, .value_head_size = 6, .values_in_keys = true},
+       {{0, 3, 9}},
        3}};
   return cases;
 }
@@ -41,32 +52,36 @@ double SlopeOf(const ScoreOptions& scores, int64_t head) {
   return scores.alibi_heads == 0 ? 0.0 : of_four[scores.alibi_first + head];
 }
 
-// The keys and values of one sequence, token by token [KV heads, D] each.
+// Of a head; where there are any.
+double SinkOf(int64_t head) { return 0.7 * static_cast<double>(head) - 1.0; }
+
+// The keys and values of one sequence, token by token [KV heads, D or Dv] each.
 struct History {
   std::vector<std::vector<double>> keys;
   std::vector<std::vector<double>> values;
 };
 
 std::vector<double> Attend(const AttentionShape& s, std::span<const double> query, int64_t head,
-                           const History& history, int64_t last) {
-  const int64_t kv = head / (s.heads / s.kv_heads) * s.head_size;
+                           const History& history, int64_t last, bool sinks) {
+  const int64_t kv_head = head / (s.heads / s.kv_heads);
   const int64_t begin = s.scores.window > 0 ? std::max<int64_t>(0, last + 1 - s.scores.window) : 0;
-  std::vector<double> out(static_cast<size_t>(s.head_size));
-  double sum = 0;
+  std::vector<double> out(static_cast<size_t>(s.value_size()));
+  double sum = sinks ? std::exp(SinkOf(head)) : 0.0;
   for (int64_t t = begin; t <= last; ++t) {
     double score = 0;
     for (int64_t d = 0; d < s.head_size; ++d) {
       score += query[static_cast<size_t>(d)] *
-               history.keys[static_cast<size_t>(t)][static_cast<size_t>(kv + d)];
+               history.keys[static_cast<size_t>(t)][static_cast<size_t>(kv_head * s.head_size + d)];
     }
     score *= s.scores.scale > 0 ? s.scores.scale : 1 / std::sqrt(double(s.head_size));
     if (s.scores.soft_cap > 0) score = s.scores.soft_cap * std::tanh(score / s.scores.soft_cap);
     score -= SlopeOf(s.scores, head) * static_cast<double>(last - t);
     const double weight = std::exp(score);
     sum += weight;
-    for (int64_t d = 0; d < s.head_size; ++d) {
+    for (int64_t d = 0; d < s.value_size(); ++d) {
       out[static_cast<size_t>(d)] +=
-          weight * history.values[static_cast<size_t>(t)][static_cast<size_t>(kv + d)];
+          weight *
+          history.values[static_cast<size_t>(t)][static_cast<size_t>(kv_head * s.value_size() + d)];
     }
   }
   for (double& value : out) value /= sum;
@@ -86,8 +101,9 @@ class PagedAttentionTest : public OpTest {
       const int64_t count = CeilDiv(each.end_position(), c.block_size);
       for (int64_t i = 0; i < count; ++i) own.insert(own.begin(), next++);  // backwards
     }
+    const auto make = shape.values_in_keys ? NewKeyCache : NewPagedCache;
     const PagedCache cache =
-        NewPagedCache(device(), next, c.block_size, shape.kv_heads, shape.head_size, entries);
+        make(device(), next, c.block_size, shape.kv_heads, shape.head_size, entries);
     std::vector<History> histories(c.sequences.size());
     StoreBefore(c, blocks, cache, histories);
 
@@ -95,8 +111,14 @@ class PagedAttentionTest : public OpTest {
     const Tensor qkv = Input({shape.tokens(), shape.qkv_size()}, values);
     const PagedRows rows = MakePagedRows(device(), c.sequences, blocks, MemoryTag::kActivations);
     StoreKv(shape, rows, qkv, cache);
-    Tensor out = Output({shape.tokens(), shape.heads * shape.head_size});
-    PagedAttention(shape, rows, qkv, cache, out);
+    Tensor sinks;
+    if (c.sinks) {
+      std::vector<float> logits;
+      for (int64_t h = 0; h < shape.heads; ++h) logits.push_back(static_cast<float>(SinkOf(h)));
+      sinks = Input({shape.heads}, logits);
+    }
+    Tensor out = Output({shape.tokens(), shape.out_size()});
+    PagedAttention(shape, rows, qkv, cache, sinks, out);
 
     std::vector<double> expected;
     const std::vector<double> given = ToDouble(values);
@@ -108,7 +130,8 @@ class PagedAttentionTest : public OpTest {
           const size_t at = static_cast<size_t>((each.first_row + row) * shape.qkv_size() +
                                                 head * shape.head_size);
           const auto query = std::span(given).subspan(at, static_cast<size_t>(shape.head_size));
-          const auto result = Attend(shape, query, head, histories[i], each.first_position + row);
+          const auto result =
+              Attend(shape, query, head, histories[i], each.first_position + row, c.sinks);
           expected.insert(expected.end(), result.begin(), result.end());
         }
       }
@@ -130,7 +153,14 @@ class PagedAttentionTest : public OpTest {
       const auto key = qkv.begin() + row * s.qkv_size() + s.heads * s.head_size;
       const int64_t size = s.kv_heads * s.head_size;
       history.keys.emplace_back(key, key + size);
-      history.values.emplace_back(key + size, key + 2 * size);
+      if (!s.values_in_keys) {
+        history.values.emplace_back(key + size, key + 2 * size);
+        continue;
+      }
+      auto& values = history.values.emplace_back();
+      for (int64_t h = 1; h <= s.kv_heads; ++h) {
+        values.insert(values.end(), key + h * s.head_size - s.value_size(), key + h * s.head_size);
+      }
     }
   }
 
@@ -166,6 +196,8 @@ TEST_P(PagedAttentionTest, RoundedEntriesStayClose) {
   Check(c, DType::kF16, 0.02);
   Check(c, DType::kF8E4M3, 0.1);
   Check(c, DType::kI8, 0.02);
+  Check(Cases()[6], DType::kF8E4M3, 0.1);
+  Check(Cases()[6], DType::kI8, 0.02);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, PagedAttentionTest, testing::ValuesIn(AllTargets()), TargetName);
@@ -191,7 +223,7 @@ TEST(PagedAttentionRowsTest, AreIndependentOnTheCpu) {
     StoreKv(shape, rows, qkv, cache);
     Tensor out =
         Tensor::Empty(*device, {end - begin, 6 * 24}, DType::kF32, MemoryTag::kActivations);
-    PagedAttention(shape, rows, qkv, cache, out);
+    PagedAttention(shape, rows, qkv, cache, /*sinks=*/{}, out);
     return Download(out);
   };
   const std::vector<float> whole = run(0, kLength);

@@ -1,0 +1,29 @@
+// Who proposes tokens that may follow, to be checked in one step of the model that serves.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/infer/request.h"
+
+namespace trimtab {
+
+/// One sequence that goes on.
+struct ProposalRequest {
+  RequestId id = 0;
+  std::span<const int32_t> history;  // prompt and answer so far; at least one token
+  int64_t most = 0;                  // tokens to propose
+  const SamplingOptions* sampling = nullptr;
+};
+
+class Proposer {
+ public:
+  virtual ~Proposer() = default;
+
+  /// Of each request at most so many tokens, in its order. Any tokens will do: they stand only
+  /// where the model that serves chooses the same.
+  virtual std::vector<std::vector<int32_t>> Propose(std::span<const ProposalRequest> requests) = 0;
+};
+
+}  // namespace trimtab

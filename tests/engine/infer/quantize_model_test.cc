@@ -1,0 +1,200 @@
+// Models that are rounded once: what is written is what is served, on any layout.
+#include "engine/infer/quantize_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "engine/base/error.h"
+#include "engine/infer/calibration.h"
+#include "engine/infer/quantized_weights.h"
+#include "engine/infer/rank_runner.h"
+#include "engine/train/checkpointing.h"
+#include "tests/engine/data/data_test_util.h"
+#include "tests/engine/infer/golden_weights.h"
+
+namespace trimtab {
+namespace {
+
+constexpr WeightFormat kFormats[] = {WeightFormat::kF8, WeightFormat::kInt8, WeightFormat::kInt4};
+
+std::string Quantize(const GoldenWeights& weights, WeightFormat format,
+                     std::span<const int32_t> calibration = {}) {
+  const std::string folder = ScratchFolder();
+  QuantizeModel(weights, {.weights = format, .calibration = calibration}, folder);
+  return folder;
+}
+
+std::vector<float> WholeValues(const WeightSource& source, const ParameterSpec& spec) {
+  std::vector<float> values(
+      static_cast<size_t>(spec.partition.full_rows * spec.partition.full_columns));
+  source.Read({.spec = &spec, .begin = 0, .values = values});
+  return values;
+}
+
+TEST(QuantizeModelTest, WhatIsReadIsWhatWasRounded) {
+  // Its widths are multiples of 32, which int4 needs.
+  const GoldenWeights weights("gpt2");
+  const WholeModelDeclaration whole = DeclareWholeModel(weights.model());
+  for (const WeightFormat format : kFormats) {
+    const std::string folder = Quantize(weights, format);
+    const QuantizedWeights read(folder);
+    EXPECT_EQ(read.format(), format);
+    EXPECT_EQ(read.model(), weights.model());
+    for (const ParameterSpec* spec : ParameterSpecs(whole.parameters)) {
+      std::vector<float> expected = WholeValues(weights, *spec);
+      if (IsQuantized(*spec)) {
+        const auto columns = static_cast<size_t>(spec->columns);
+        std::vector<float> numbers(columns);
+        std::vector<float> scales(static_cast<size_t>(ScalesOf(format, spec->columns)));
+        for (size_t first = 0; first < expected.size(); first += columns) {
+          RoundRow(format, std::span(expected).subspan(first, columns), numbers, scales);
+          for (size_t i = 0; i < columns; ++i) {
+            expected[first + i] = numbers[i] * scales[i * scales.size() / columns];
+          }
+        }
+      }
+      EXPECT_EQ(WholeValues(read, *spec), expected) << Name(format) << " " << spec->name.view();
+    }
+    EXPECT_TRUE(IsQuantized(folder));
+  }
+}
+
+/// Logits of a golden text.
+std::vector<float> LogitsOf(const WeightSource& source, const GoldenWeights& golden,
+                            WeightFormat format, const std::string& layout) {
+  ServingConfig config = GoldenServing(golden);
+  config.weights = format;
+  config.layout = ParseLayout(layout, 0);
+  config = ResolveServing(config);
+  RankRunner runner(config, source);
+  const auto length = golden.sequence_length();
+  return runner.Run({{{.tokens = golden.Tokens(0),
+                       .first_position = 0,
+                       .blocks = {0, 1, 2, 3, 4, 5, 6, 7},
+                       .logits = length}}});
+}
+
+double LargestDifference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  }
+  return largest;
+}
+
+TEST(QuantizeModelTest, ServesTheSameOnAnyLayout) {
+  const GoldenWeights weights("llama");
+  const std::string folder = Quantize(weights, WeightFormat::kInt8);
+  const std::unique_ptr<WeightSource> source = OpenCheckpointWeights(folder);
+  const std::vector<float> plain = LogitsOf(*source, weights, WeightFormat::kF32, "");
+  EXPECT_LT(LargestDifference(LogitsOf(*source, weights, WeightFormat::kF32, "tp=2"), plain), 2e-5);
+  // Packed as they are stored, weights are the same numbers times the same scales.
+  EXPECT_LT(LargestDifference(LogitsOf(*source, weights, WeightFormat::kInt8, ""), plain), 2e-5);
+  // And not what they were.
+  const std::vector<float> original = LogitsOf(weights, weights, WeightFormat::kF32, "");
+  EXPECT_GT(LargestDifference(plain, original), 1e-4);
+}
+
+TEST(QuantizeModelTest, Int4ServesScaledInputsOnAnyLayout) {
+  const GoldenWeights weights("gpt2");
+  const std::string folder = ScratchFolder();
+  const std::vector<int32_t> text = weights.Tokens(1);
+  const QuantizeSummary summary =
+      QuantizeModel(weights, {.weights = WeightFormat::kInt4, .calibration = text}, folder);
+  EXPECT_EQ(summary.matrices, 4 * weights.model().num_layers + 1);
+  EXPECT_GT(summary.scaled, 0);
+  const std::unique_ptr<WeightSource> source = OpenCheckpointWeights(folder);
+  const std::vector<float> plain = LogitsOf(*source, weights, WeightFormat::kF32, "");
+  EXPECT_LT(LargestDifference(LogitsOf(*source, weights, WeightFormat::kF32, "tp=2"), plain), 2e-5);
+  EXPECT_LT(LargestDifference(LogitsOf(*source, weights, WeightFormat::kF32, "pp=2"), plain), 2e-5);
+  EXPECT_LT(LargestDifference(LogitsOf(*source, weights, WeightFormat::kInt4, ""), plain), 2e-5);
+}
+
+// Inputs of which one column is a hundred times the others: its weights matter a hundred times.
+TEST(CalibrationTest, ScalesWhatMattersSoThatItIsRoundedLess) {
+  constexpr int64_t kRows = 24;
+  constexpr int64_t kColumns = 64;
+  constexpr int64_t kTexts = 40;
+  const std::unique_ptr<Device> device = MakeCpuDevice(1);
+  const auto value = [](int64_t i) {
+    return std::sin(static_cast<double>(i * i) + 0.3 * static_cast<double>(i));
+  };
+  std::vector<float> weights;
+  for (int64_t i = 0; i < kRows * kColumns; ++i) weights.push_back(static_cast<float>(value(i)));
+  Tensor x = Tensor::Empty(*device, {kTexts, kColumns}, DType::kF32, MemoryTag::kActivations);
+  std::vector<float> inputs;
+  for (int64_t i = 0; i < kTexts * kColumns; ++i) {
+    const double size = i % kColumns == 5 ? 100.0 : 1.0;
+    inputs.push_back(static_cast<float>(size * value(i + 7)));
+  }
+  CopyFromHost(x, inputs);
+  Calibration calibration(kTexts);
+  calibration.OnForward("layer", x, {});
+  const LinearInputs* seen = calibration.Find("layer");
+  ASSERT_NE(seen, nullptr);
+  EXPECT_EQ(calibration.Find("other"), nullptr);
+  EXPECT_EQ(seen->rows, kTexts);
+  EXPECT_EQ(std::ssize(seen->samples), kTexts * kColumns);
+  const std::vector<float> scales =
+      ChooseColumnScales(WeightFormat::kInt4, weights, *seen, *device);
+  ASSERT_EQ(std::ssize(scales), kColumns);
+  const auto error = [&](const std::vector<float>& factors) {
+    double sum = 0;
+    for (int64_t row = 0; row < kRows; ++row) {
+      std::vector<float> scaled(kColumns);
+      std::vector<float> numbers(kColumns);
+      std::vector<float> groups(kColumns / kInt4Group);
+      for (size_t i = 0; i < scaled.size(); ++i) {
+        scaled[i] = weights[static_cast<size_t>(row * kColumns) + i] * factors[i];
+      }
+      RoundRow(WeightFormat::kInt4, scaled, numbers, groups);
+      for (int64_t text = 0; text < kTexts; ++text) {
+        double difference = 0;
+        for (size_t i = 0; i < scaled.size(); ++i) {
+          const double served = static_cast<double>(numbers[i]) *
+                                static_cast<double>(groups[i / kInt4Group]) /
+                                static_cast<double>(factors[i]);
+          difference +=
+              static_cast<double>(inputs[static_cast<size_t>(text * kColumns) + i]) *
+              (served - static_cast<double>(weights[static_cast<size_t>(row * kColumns) + i]));
+        }
+        sum += difference * difference;
+      }
+    }
+    return sum;
+  };
+  EXPECT_LT(error(scales), 0.5 * error(std::vector<float>(kColumns, 1.0f)));
+}
+
+TEST(QuantizedWeightsTest, RefusesWhatIsDamaged) {
+  const GoldenWeights weights("llama");
+  const std::string folder = Quantize(weights, WeightFormat::kInt8);
+  const std::string header = ReadBytes(folder + "/quantized.json");
+  const auto refused = [&](const std::string& text, const std::string& says) {
+    WriteBytes(folder + "/quantized.json", text);
+    try {
+      const QuantizedWeights read(folder);
+      const WholeModelDeclaration whole = DeclareWholeModel(read.model());
+      for (const ParameterSpec* spec : ParameterSpecs(whole.parameters)) WholeValues(read, *spec);
+      ADD_FAILURE() << "not refused: " << says;
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  };
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = header;
+    text.replace(text.find(from), from.size(), to);
+    return text;
+  };
+  refused("{", "quantized.json");
+  refused(with("\"int8\"", "\"int3\""), "$.weights");
+  refused(with("\"schema_version\": 1", "\"schema_version\": 2"), "$.schema_version");
+  refused(with("\"weights\"", "\"wieghts\""), "weights");
+  refused(with("\"int8\"", "\"fp8\""), "expected fp8");
+}
+
+}  // namespace
+}  // namespace trimtab

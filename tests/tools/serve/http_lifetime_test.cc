@@ -1,0 +1,99 @@
+// How requests and the server end: clients that leave, limits, draining, failures.
+#include "tests/tools/serve/http_server_fixture.h"
+
+namespace trimtab {
+namespace {
+
+TEST_F(HttpServerTest, EndsTheRequestOfAClientThatLeaves) {
+  engine_.step_time = std::chrono::milliseconds(20);
+  Start();
+  for (const bool stream : {false, true}) {
+    WriteBytes(folder_ + "/body", Completion({{"max_tokens", 400}, {"stream", stream}}));
+    const Outcome outcome = Shell(fmt::format(
+        "curl -sS -N --max-time 0.5 --data-binary @{}/body '{}'", folder_, Url("/v1/completions")));
+    EXPECT_EQ(outcome.status, 28);  // curl's own time limit
+    EXPECT_TRUE(Quiet());
+  }
+  const std::string metrics = Get("/metrics").body;
+  EXPECT_NE(metrics.find("trimtab_requests_aborted_total 2\n"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("trimtab_requests_in_flight 0\n"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, AnswersManyAtOnceAndRefusesMore) {
+  engine_.step_time = std::chrono::milliseconds(5);
+  Start({.max_requests = 8});
+  std::vector<std::thread> threads;
+  std::atomic<int> answered = 0;
+  std::atomic<int> refused = 0;
+  for (int i = 0; i < 24; ++i) {
+    threads.emplace_back([&, i] {
+      const std::string prompt = fmt::format("client {} ", i);
+      const Reply reply =
+          Post("/v1/completions", Completion({{"prompt", prompt}, {"max_tokens", 100}}));
+      if (reply.status == 503) {
+        ++refused;
+        return;
+      }
+      ASSERT_EQ(reply.status, 200) << reply.body;
+      std::string expected;
+      while (expected.size() < 100) expected += prompt;
+      EXPECT_EQ(reply.parsed()["choices"][0]["text"], expected.substr(0, 100));
+      ++answered;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(answered + refused, 24);
+  EXPECT_GE(answered, 8);
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(HttpServerTest, DrainsAndCancels) {
+  engine_.step_time = std::chrono::milliseconds(20);
+  Start();
+  Reply reply;
+  std::thread client([&] {
+    reply = Post("/v1/completions", Completion({{"max_tokens", 60}, {"stream", true}}));
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  server_->Drain();
+  EXPECT_NE(Curl("/health").status, 0);  // nobody listens any more
+  client.join();
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_NE(reply.body.find("[DONE]"), std::string::npos);
+  for (int i = 0; i < 200 && !server_->finished(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_TRUE(server_->finished());
+
+  Start();
+  std::thread cancelled([&] {
+    reply = Post("/v1/completions", Completion({{"max_tokens", 400}, {"stream", true}}));
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  server_->Cancel();
+  cancelled.join();
+  EXPECT_NE(reply.body.find("the server is stopping"), std::string::npos) << reply.body;
+  EXPECT_EQ(Post("/v1/completions", Completion()).parsed()["error"]["message"],
+            "the server is stopping");
+}
+
+TEST_F(HttpServerTest, TellsWhenTheEngineFails) {
+  Start();
+  engine_.broken = true;
+  const Reply reply = Post("/v1/completions", Completion({{"stream", true}}));
+  EXPECT_NE(reply.body.find("the engine failed: a wheel came off"), std::string::npos);
+  EXPECT_EQ(Get("/health").status, 503);
+  EXPECT_EQ(Post("/v1/completions", Completion()).status, 503);
+  EXPECT_EQ(server_->failure(), "the engine failed: a wheel came off");
+}
+
+TEST_F(HttpServerTest, EndsRequestsThatTakeTooLong) {
+  engine_.step_time = std::chrono::milliseconds(20);
+  Start({.request_timeout_s = 0.3});
+  const Reply reply = Post("/v1/completions", Completion({{"max_tokens", 400}}));
+  EXPECT_NE(reply.body.find("the request took too long"), std::string::npos) << reply.body;
+  EXPECT_TRUE(Quiet());
+}
+
+}  // namespace
+}  // namespace trimtab

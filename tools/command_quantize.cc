@@ -1,0 +1,193 @@
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "engine/base/error.h"
+#include "engine/base/io/atomic_folder.h"
+#include "engine/base/io/file.h"
+#include "engine/base/log.h"
+#include "engine/base/units.h"
+#include "engine/data/open_tokenizer.h"
+#include "engine/infer/perplexity.h"
+#include "engine/infer/quantize_model.h"
+#include "engine/infer/rank_runner.h"
+#include "tools/command.h"
+#include "tools/progress.h"
+#include "tools/serving_flags.h"
+#include "tools/signals.h"
+#include "tools/table.h"
+
+namespace trimtab {
+namespace {
+
+constexpr int64_t kMostTextBytes = int64_t{64} << 20;
+
+/// Thrown through the work when the user has stopped it.
+struct Stopped {};
+
+/// Of the held-out text, before and after.
+struct Perplexities {
+  int64_t tokens = 0;
+  double original = 0;
+  double quantized = 0;
+};
+
+class QuantizeCommand : public Command {
+ public:
+  std::string name() const override { return "quantize"; }
+  std::string summary() const override { return "round a model's weights to 8 or 4 bits"; }
+
+  void Declare(FlagSet& flags) override {
+    source_.Declare(flags);
+    flags.Choice("--weights", weights_, {"int4", "int8", "fp8"},
+                 "what to round to: int8 and fp8 with a scale per output, int4 with one per 32 "
+                 "inputs");
+    flags.Text("--out", out_, "folder to write: a new or an empty one", FlagNeed::kRequired);
+    flags.Text("--calibration", calibration_,
+               "file of text by which int4 scales the inputs of matrices, so that those that "
+               "matter are rounded less");
+    flags.Text("--held-out", held_out_, "file of text to compare the perplexity of both models on");
+    flags.Integer("--calibration-tokens", calibration_tokens_, 2, int64_t{1} << 24,
+                  "tokens of --calibration to read at most");
+    flags.Integer("--held-out-tokens", held_out_tokens_, 2, int64_t{1} << 24,
+                  "tokens of --held-out to read at most");
+    flags.Integer("--threads", threads_, 0, 4096, "worker threads; 0 = this machine's cores");
+  }
+
+  int Run(const OutputOptions& output) override {
+    if (!calibration_.empty() && weights_ != "int4") {
+      throw UsageError(
+          fmt::format("--calibration is for int4; {} has a scale per output alone", weights_));
+    }
+    const std::unique_ptr<WeightSource> source = source_.OpenWeights();
+    const std::unique_ptr<Tokenizer> tokenizer = source_.OpenTokenizerOf(*source);
+    if (source->format() != WeightFormat::kF32) {
+      throw InputError(
+          fmt::format("the weights are {} already; expected the original", Name(source->format())));
+    }
+    const std::vector<int32_t> calibration = Tokens(calibration_, calibration_tokens_, *tokenizer);
+    const std::vector<int32_t> held_out = Tokens(held_out_, held_out_tokens_, *tokenizer);
+    RequireServable(*source);
+    AtomicFolder folder(out_);
+    CatchStopSignals();
+    Progress progress(output);
+    try {
+      QuantizeOptions options;
+      options.weights = Format();
+      options.calibration = calibration;
+      options.threads = Threads();
+      options.progress = [&](int64_t done, int64_t all) {
+        if (RequestedStop() != StopLevel::kNone) throw Stopped();
+        progress.Update({.label = "parameters", .done = done, .total = all});
+      };
+      const QuantizeSummary summary = QuantizeModel(*source, options, folder.temporary());
+      WriteTokenizer(*tokenizer, folder.temporary());
+      progress.Clear();
+      std::optional<Perplexities> perplexities;
+      if (!held_out.empty()) perplexities = Compare(*source, folder.temporary(), held_out);
+      folder.Commit();
+      Show(summary, perplexities, output);
+    } catch (const Stopped&) {
+      progress.Clear();
+      LogWarning("stopped; nothing was written");
+      return StopExitCode();
+    }
+    return 0;
+  }
+
+ private:
+  WeightFormat Format() const {
+    if (weights_ == "int8") return WeightFormat::kInt8;
+    return weights_ == "fp8" ? WeightFormat::kF8 : WeightFormat::kInt4;
+  }
+
+  static int HostCores() {
+    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  }
+  int Threads() const { return threads_ > 0 ? static_cast<int>(threads_) : HostCores(); }
+
+  /// The first tokens of a file of text; none without a file.
+  static std::vector<int32_t> Tokens(const std::string& path, int64_t most,
+                                     const Tokenizer& tokenizer) {
+    if (path.empty()) return {};
+    std::vector<int32_t> tokens = tokenizer.prompt_prefix();
+    tokenizer.Encode(ReadTextFile(path, kMostTextBytes), tokens);
+    if (tokens.size() < 2) {
+      throw InputError(fmt::format("{}: {}; expected a text of some tokens", path,
+                                   Counted(std::ssize(tokens), "token")));
+    }
+    tokens.resize(std::min(tokens.size(), static_cast<size_t>(most)));
+    return tokens;
+  }
+
+  /// For one sequence, with the weights in `format`.
+  ServingConfig ConfigFor(const WeightSource& source, WeightFormat format) const {
+    constexpr int64_t kLength = 256;
+    ServingConfig config;
+    config.model = source.model();
+    config.weights = format;
+    config.threads_per_rank = Threads();
+    const int64_t length = std::min(kLength, source.model().max_sequence_length);
+    config.limits = {.sequences = 1, .tokens_per_step = length, .sequence_length = length};
+    return ResolveServing(config);
+  }
+
+  /// Throws InfeasibleError by the rule that speaks against serving the result.
+  void RequireServable(const WeightSource& source) const { ConfigFor(source, Format()); }
+
+  Perplexities Compare(const WeightSource& original, const std::string& quantized,
+                       std::span<const int32_t> text) const {
+    const auto perplexity = [&](const WeightSource& source) {
+      const ServingConfig config = ConfigFor(source, source.format());
+      RankRunner runner(config, source);
+      return std::exp(MeanTokenLoss(config, runner, text));
+    };
+    LogInfo("reading {} of {}", Counted(std::ssize(text), "token"), held_out_);
+    return {.tokens = std::ssize(text),
+            .original = perplexity(original),
+            .quantized = perplexity(*OpenCheckpointWeights(quantized))};
+  }
+
+  void Show(const QuantizeSummary& summary, const std::optional<Perplexities>& perplexities,
+            const OutputOptions& output) const {
+    if (output.json) {
+      nlohmann::json json = {{"schema_version", 1},
+                             {"out", out_},
+                             {"weights", weights_},
+                             {"matrices", summary.matrices},
+                             {"scaled_matrices", summary.scaled},
+                             {"tensor_bytes", summary.tensor_bytes}};
+      if (perplexities) {
+        json["held_out_tokens"] = perplexities->tokens;
+        json["perplexity"] = {{"original", perplexities->original},
+                              {"quantized", perplexities->quantized}};
+      }
+      return PrintJson(json);
+    }
+    Print(fmt::format("{}: {} in {}, {} of them with scaled inputs, {}\n", out_,
+                      Counted(summary.matrices, "parameter"), weights_, summary.scaled,
+                      FormatBytes(summary.tensor_bytes)));
+    if (!perplexities) return;
+    Print(fmt::format("perplexity over {}: {:.4f}, of the original {:.4f} ({:+.2f} %)\n",
+                      Counted(perplexities->tokens, "token"), perplexities->quantized,
+                      perplexities->original,
+                      100 * (perplexities->quantized / perplexities->original - 1)));
+  }
+
+  SourceFlags source_;
+  std::string weights_ = "int4";
+  std::string out_;
+  std::string calibration_;
+  std::string held_out_;
+  int64_t calibration_tokens_ = 8192;
+  int64_t held_out_tokens_ = 8192;
+  int64_t threads_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeQuantizeCommand() { return std::make_unique<QuantizeCommand>(); }
+
+}  // namespace trimtab
