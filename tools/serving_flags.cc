@@ -8,8 +8,8 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/data/open_tokenizer.h"
-#include "engine/infer/serving_json.h"
 #include "engine/infer/make_engine.h"
+#include "engine/infer/serving_json.h"
 
 namespace trimtab {
 namespace {
@@ -98,11 +98,10 @@ std::unique_ptr<Tokenizer> SourceFlags::OpenTokenizerOf(const WeightSource& weig
 
 std::optional<ServingConfig> ServingFlags::ConfigOfFile() const {
   if (config_file_.empty()) return std::nullopt;
-  const std::string other =
-      flags_->FirstGiven({"--layout", "--device", "--threads-per-rank", "--memory-per-rank",
-                          "--weights", "--cache", "--cache-tokens", "--block-size", "--sequences",
-                          "--tokens-per-step", "--max-length", "--lookup", "--draft", "--draft-tokens",
-                          "--no-prefix-cache"});
+  const std::string other = flags_->FirstGiven(
+      {"--layout", "--device", "--threads-per-rank", "--memory-per-rank", "--weights", "--cache",
+       "--cache-tokens", "--block-size", "--sequences", "--tokens-per-step", "--max-length",
+       "--lookup", "--draft", "--draft-tokens", "--no-prefix-cache"});
   if (!other.empty()) {
     throw UsageError(fmt::format("{} contradicts --config, which already says it", other));
   }
