@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
+#include "engine/layers/layer_cache.h"
 #include "engine/model/gpt_model.h"
 #include "engine/train/trainer.h"
 
@@ -51,8 +52,7 @@ class LayerModel {
     const LayerContext context = ContextOf(run_, parallel_, *device_, /*fp8=*/nullptr);
     model_.emplace(store_, context, ModelChunk{.first_layer = layer, .num_layers = 1});
     store_.Allocate(*device_, DType::kBf16, DType::kBf16);
-    cache_ = NewPagedCache(*device_, /*blocks=*/1, kBlock, model.num_kv_heads / tp,
-                           model.head_size(), DType::kBf16);
+    cache_ = NewLayerCache(*device_, model, tp, /*blocks=*/1, kBlock, DType::kBf16);
   }
 
   std::vector<Piece> Record(const ServingStep& step) {
@@ -253,9 +253,9 @@ struct ServingRecorder::State {
                                            model.hidden_size * SizeOf(DType::kBf16));
     const auto pp = static_cast<double>(layout.pp);
     footprint.weight_bytes = layers / pp + (layout.pp == 1 ? tables : 1) * table;
-    footprint.kv_bytes_per_token = static_cast<double>(model.num_layers * 2 * model.num_kv_heads /
-                                                       layout.tp * model.head_size()) *
-                                   layout.kv_bytes / pp;
+    footprint.kv_bytes_per_token =
+        static_cast<double>(model.num_layers * LayerCacheValues(model, layout.tp)) *
+        layout.kv_bytes / pp;
   }
 };
 

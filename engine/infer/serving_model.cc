@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/units.h"
+#include "engine/layers/layer_cache.h"
 #include "engine/train/trainer.h"
 
 namespace trimtab {
@@ -72,17 +73,6 @@ WeightFormat FormatOf(DType dtype) {
   return dtype == DType::kF16 ? WeightFormat::kF16 : WeightFormat::kF32;
 }
 
-/// Of one layer on one rank.
-PagedCache NewCache(const ServingConfig& config, Device& device, int64_t blocks) {
-  const ModelConfig& model = config.model;
-  if (model.latent.used()) {
-    return NewKeyCache(device, blocks, config.block_size, /*kv_heads=*/1,
-                       model.latent.qk_rope_head_dim + model.latent.kv_lora_rank, config.cache);
-  }
-  return NewPagedCache(device, blocks, config.block_size, model.kv_heads_of_rank(config.layout.tp),
-                       model.head_size(), config.cache);
-}
-
 }  // namespace
 
 ServingModel::ServingModel(const ServingConfig& config, const ParallelContext& parallel,
@@ -98,7 +88,8 @@ ServingModel::ServingModel(const ServingConfig& config, const ParallelContext& p
   LoadWeights(source);
   const int64_t blocks = config_.cache_blocks + row_multiple() - 1;
   for (int64_t i = 0; i < model_.chunk().num_layers; ++i) {
-    caches_.push_back(NewCache(config_, device, blocks));
+    caches_.push_back(NewLayerCache(device, config_.model, config_.layout.tp, blocks,
+                                    config_.block_size, config_.cache));
   }
 }
 
