@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "cost_model/serving_prediction.h"
@@ -23,15 +24,17 @@ class BestCases {
  private:
   /// Seconds of a step of these rows, at least.
   double Seconds(const StepRows& rows) const;
-  const LoadReport& Latencies(int64_t tokens_per_step);
+  /// Seconds after which each request's first token comes, at least.
+  std::vector<double> FirstTokens(int64_t tokens_per_step, int64_t replicas) const;
+  const LoadReport& Latencies(int64_t tokens_per_step, int64_t replicas);
 
   const ServingPredictor& predictor_;
   const ServiceLoad& load_;
   StepRows total_;          // of all requests
   double block_steps_ = 0;  // blocks of decoding sequences, summed over their steps
   int64_t output_tokens_ = 0;
-  double decode_s_ = 0;                      // of a step, at least
-  std::map<int64_t, LoadReport> latencies_;  // by tokens of a step
+  double decode_s_ = 0;  // of a step, at least
+  std::map<std::pair<int64_t, int64_t>, LoadReport> latencies_;  // by tokens of a step, replicas
 };
 
 }  // namespace trimtab

@@ -16,8 +16,9 @@ namespace trimtab {
 namespace {
 
 constexpr size_t kRound = 8;  // candidates simulated before the bounds are asked again
-// An open loop's throughput is what comes; below this share of it requests pile up.
-constexpr double kSustained = 0.98;
+// An open loop's throughput is what comes, but for the time that the last answers take; below this
+// share of it requests pile up.
+constexpr double kSustained = 0.8;
 
 double Offered(const ServiceLoad& load) {
   int64_t tokens = 0;
@@ -200,12 +201,13 @@ ServingRank RankOf(const ServingProblem& problem, int64_t gpus, const LoadReport
   const double rate = report.output_tokens_per_s();
   const double per_token = rate > 0 ? 1 / rate : std::numeric_limits<double>::infinity();
   ServingRank rank = {.strain = strain < 1 ? 0 : strain, .among_equals = report.e2e.mean};
+  const double offered = problem.load.concurrency > 0 ? 0 : kSustained * Offered(problem.load);
+  const double kept_up = offered > 0 ? std::max(per_token, 1 / offered) : per_token;
   switch (problem.objective) {
-    case ServingObjective::kThroughput: {
-      const double offered = problem.load.concurrency > 0 ? 0 : kSustained * Offered(problem.load);
-      rank.score = offered > 0 ? std::max(per_token, 1 / offered) : per_token;
+    case ServingObjective::kThroughput:
+      rank.score = kept_up;
+      if (offered > 0) rank.among_equals = static_cast<double>(gpus);
       return rank;
-    }
     case ServingObjective::kLatency:
       rank.score = report.e2e.mean;
       rank.among_equals = static_cast<double>(gpus);
@@ -215,7 +217,7 @@ ServingRank RankOf(const ServingProblem& problem, int64_t gpus, const LoadReport
       return rank;
     case ServingObjective::kGpus:
       rank.score = static_cast<double>(gpus);
-      rank.among_equals = per_token;
+      rank.among_equals = kept_up;
       return rank;
   }
   return rank;

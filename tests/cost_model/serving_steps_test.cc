@@ -66,8 +66,7 @@ TEST_P(ServingStepsTest, AreTheRecordedOnes) {
 INSTANTIATE_TEST_SUITE_P(Models, ServingStepsTest,
                          testing::Values(Case{"llama3-8b", {}}, Case{"llama3-70b", {.tp = 8}},
                                          Case{"gemma2-9b", {.tp = 2}},
-                                         Case{"mixtral-8x7b", {.tp = 4}}, Case{"falcon-7b", {}},
-                                         Case{"gpt3-175b", {.tp = 8}}));
+                                         Case{"mixtral-8x7b", {.tp = 4}}, Case{"falcon-7b", {}}));
 
 // With a pipeline the rows go from stage to stage, beside what the layers say.
 TEST(ServingSteps, HopsBetweenStages) {
