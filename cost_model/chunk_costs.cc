@@ -101,7 +101,10 @@ const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run) {
                        .pricer = PricerOf(cluster_, mode, precision, run.model.moe),
                        .executor = ExecutorOf(mode, cluster_),
                        .first_alike = FirstAlike(run)});
-  return settings_.back();
+  PriceSetting& setting = settings_.back();
+  setting.alike = std::all_of(setting.first_alike.begin(), setting.first_alike.end(),
+                              [](int64_t first) { return first == 0; });
+  return setting;
 }
 
 PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig& layout) {
@@ -218,12 +221,11 @@ WayCosts ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run,
   const LayersCosts* first_costs = nullptr;
   const LayersCosts* costs = nullptr;
   RecordedLayers before;
-  const bool alike = setting.first_alike.back() == 0;
   for (int64_t i = 0; i < chunk.num_layers;) {
     const RecomputeGroup group = RecomputeGroupOf(run.layout.recompute[0], i, chunk.num_layers);
     i += group.count;
     const RecordedLayers layers = LayersToRecord(run, chunk, group);
-    const bool same = costs != nullptr && alike && layers.count == before.count &&
+    const bool same = costs != nullptr && setting.alike && layers.count == before.count &&
                       layers.recompute == before.recompute;
     if (!same) costs = &CostsOf(setting, run, chunk, layers);
     if (first_costs == nullptr) first_costs = costs;

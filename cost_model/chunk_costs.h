@@ -28,6 +28,7 @@ struct PriceSetting {
   Pricer pricer;
   Executor executor;
   std::vector<int64_t> first_alike;  // by layer: FirstAlike
+  bool alike = false;                // all layers are like the first
 };
 
 /// The first layer from which on the model is like the layers of `chunk`, but for recomputation;

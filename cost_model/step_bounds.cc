@@ -115,8 +115,7 @@ StepBound StepBounds::OfMicroBatch(const RunConfig& run) {
                                static_cast<double>(run.layout.micro_batch * run.layout.dp);
   int64_t layer_bytes = 0;
   const RecomputeConfig& plan = run.layout.recompute[0];
-  const bool alike = setting.first_alike.back() == 0 &&
-                     (plan.kind != RecomputeKind::kFull || plan.num_layers == -1);
+  const bool alike = setting.alike && (plan.kind != RecomputeKind::kFull || plan.num_layers == -1);
   if (alike && model_.num_layers > 1) {
     ModelChunk fewer = whole;
     --fewer.num_layers;
@@ -133,7 +132,6 @@ StepBounds::Passes StepBounds::PassesOf(const Priced& priced) {
   const ParallelConfig& layout = run.layout;
   const int64_t pp = layout.pp;
   const std::vector<LayerRange> cut = CutLayers(model_.num_layers, pp * layout.vp, layout.stages);
-  const bool alike = setting.first_alike.back() == 0;
   std::vector<double> seconds(static_cast<size_t>(pp));
   std::vector<StageTimes> times(static_cast<size_t>(pp), {0, 0, 0});
   StageTimes all = {0, 0, 0};
@@ -144,7 +142,7 @@ StepBounds::Passes StepBounds::PassesOf(const Priced& priced) {
   const WayCosts* ways = nullptr;
   for (size_t i = 0; i < cut.size(); ++i) {
     const ModelChunk chunk = {cut[i].first, cut[i].count, i == 0, i + 1 == cut.size()};
-    const bool same = ways != nullptr && alike && chunk.num_layers == before.num_layers &&
+    const bool same = ways != nullptr && setting.alike && chunk.num_layers == before.num_layers &&
                       chunk.embedding == before.embedding && chunk.head == before.head;
     if (!same) ways = &chunks.Of(setting, run, chunk);
     before = chunk;
