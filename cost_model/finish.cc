@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/base/error.h"
+#include "engine/config/precision.h"
 #include "engine/config/run_config.h"
 
 namespace trimtab {
@@ -14,12 +15,27 @@ constexpr double kCalibratedHalfWidth = 0.25;
 constexpr double kModelledHalfWidth = 1.0;
 constexpr double kSpreadsOfHalfWidth = 2;  // standard errors of what the tables may be off by
 
-double HalfWidthOf(const Cluster& cluster, const Pricer& pricer, bool calibrated) {
+// Of a step on GPUs: with less of it in ops, messages, bubbles and the host decide, which published
+// runs say less about.
+constexpr double kMostlyWorking = 0.75;
+
+double HalfWidthOf(const RunConfig& run, const Cluster& cluster, const Pricer& pricer,
+                   const Breakdown& parts, bool calibrated) {
   // What the model is off by and what its tables are off by are independent of each other.
   if (calibrated) return std::hypot(kCalibratedHalfWidth, kSpreadsOfHalfWidth * pricer.spread());
   if (cluster.device == "cpu") return kModelledHalfWidth;
-  const bool fitted = cluster.stack.compute.origin == Origin::kFitted;
-  return fitted ? kFittedStackHalfWidth : kOtherStackHalfWidth;
+  const bool known = cluster.stack.compute.origin == Origin::kFitted &&
+                     cluster.profile.gemm_efficiency.origin == Origin::kFitted;
+  return GpuHalfWidth(run, parts, known);
+}
+
+/// What a stack keeps for the backward pass, against ours.
+double ActivationShare(const RunConfig& run, const SoftwareStack& stack) {
+  double share = stack.activations.value;
+  if (run.model.moe.used()) share *= stack.expert_activations.value;
+  // About half of it are inputs of products.
+  constexpr double kInputsInEightBits = 0.75;
+  return stack.fp8_layers ? share * kInputsInEightBits : share;
 }
 
 /// Bytes of the fullest rank that a stack takes and our engine does not.
@@ -27,13 +43,34 @@ int64_t BytesBeyondOurs(const RunConfig& run, const SoftwareStack& stack,
                         const MemoryEstimate& memory) {
   const ParallelConfig& layout = run.layout;
   const int64_t tokens = layout.micro_batch * run.sequence_length / layout.cp;
-  const int64_t logits = tokens * run.model.padded_vocab_size(layout.tp) / layout.tp;
-  const double kept = (stack.activations.value - 1) * static_cast<double>(memory.activations);
-  return static_cast<int64_t>(kept + stack.logit_bytes.value * static_cast<double>(logits) +
-                              stack.memory_bytes.value);
+  const int64_t vocabulary = run.model.padded_vocab_size(layout.tp);
+  const auto logits =
+      static_cast<double>(tokens * (stack.whole_logits ? vocabulary : vocabulary / layout.tp));
+  double bytes = (ActivationShare(run, stack) - 1) * static_cast<double>(memory.activations) +
+                 stack.logit_bytes.value * logits + stack.memory_bytes.value;
+  const TrainingTypes types = TypesOf(layout);
+  // Gradients are whole where passes do not send them.
+  const double parameters =
+      static_cast<double>(memory.gradients) / static_cast<double>(SizeOf(types.gradients));
+  constexpr double kSixteenBits = 2;
+  if (stack.keeps_16_bit_gradients && types.gradients == DType::kF32) {
+    bytes += kSixteenBits * parameters;
+  }
+  if (stack.fp8_weights && types.fp8 && layout.zero <= 1) bytes -= kSixteenBits * parameters;
+  return static_cast<int64_t>(bytes);
 }
 
 }  // namespace
+
+double GpuHalfWidth(const RunConfig& run, const Breakdown& parts, bool known) {
+  // Kernels and recipes for experts change most from release to release.
+  constexpr double kExperts = 0.38;
+  if (run.model.moe.used()) return kExperts;
+  const double works_s = parts.compute + parts.recompute + parts.optimizer;
+  const bool waits = works_s < kMostlyWorking * parts.total();
+  if (waits) return known ? 0.19 : 0.25;
+  return known ? 0.09 : 0.16;
+}
 
 void FinishEstimate(const RunConfig& run, const Cluster& cluster, const Pricer& pricer,
                     Estimate& estimate) {
@@ -49,7 +86,7 @@ void FinishEstimate(const RunConfig& run, const Cluster& cluster, const Pricer& 
   estimate.step_time_s = parts.total();
   const bool calibrated = pricer.calibrated() && cluster.calibrated;
   estimate.trust = calibrated ? Trust::kCalibrated : Trust::kModelled;
-  SetInterval(estimate, HalfWidthOf(cluster, pricer, calibrated));
+  SetInterval(estimate, HalfWidthOf(run, cluster, pricer, parts, calibrated));
   estimate.memory.peak_total += BytesBeyondOurs(run, cluster.stack, estimate.memory);
   estimate.model_flops = ModelFlops(run);
   estimate.tokens = run.global_batch * run.sequence_length;

@@ -7,11 +7,11 @@
 
 namespace trimtab {
 
-/// Half-widths of the interval of predictions for GPUs, relative: what about four fifths of the
-/// published runs differ by less than when they are held out, with their family where the stack was
-/// fitted, with their source where it was not (README.md).
-inline constexpr double kFittedStackHalfWidth = 0.12;
-inline constexpr double kOtherStackHalfWidth = 0.20;
+/// Half-width of the interval of a prediction for GPUs, relative, by kind of evidence: what about
+/// four fifths of the published runs of the kind differ by less than when they are held out
+/// (README.md). `known`: runs of the stack and of the generation of GPUs were fitted; else one of
+/// the two is left to what is usual.
+double GpuHalfWidth(const RunConfig& run, const Breakdown& parts, bool known);
 
 /// Fills what follows from the run and the breakdown's parts: overhead, step time and interval,
 /// trust, model FLOPs, tokens, ranks, peak rate.

@@ -42,6 +42,7 @@ OpRoofline::OpRoofline(const HardwareProfile& profile, const Mode& mode, int64_t
       bandwidth_(profile.memory_bandwidth.value * profile.bandwidth_efficiency.value),
       memory_traffic_(stack.memory_traffic.value),
       dispatch_s_(stack.dispatch_s.value),
+      chunk_s_(stack.chunk_s.value),
       launch_overhead_s_(profile.launch_overhead_s.value),
       multiprocessors_(profile.multiprocessors) {
   const bool cpu = profile.device == "cpu";
@@ -70,7 +71,9 @@ const OpRoofline::Rate& OpRoofline::RateFor(const OpRecord& op, Precision run) c
 
 double OpRoofline::Seconds(const OpRecord& op, Precision run) const {
   if (op.flops == 0) {
-    const double waits_s = op.kind == OpKind::kSortByExpert ? dispatch_s_ : 0;
+    const double waits_s = op.kind == OpKind::kSortByExpert
+                               ? dispatch_s_ + static_cast<double>(op.dims[1]) * chunk_s_
+                               : 0;
     return waits_s + static_cast<double>(op.bytes) * memory_traffic_ / bandwidth_ +
            launch_overhead_s_;
   }

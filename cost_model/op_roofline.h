@@ -46,6 +46,7 @@ class OpRoofline {
   double bandwidth_;
   double memory_traffic_;
   double dispatch_s_;
+  double chunk_s_;
   double launch_overhead_s_;
   int64_t multiprocessors_;
 };

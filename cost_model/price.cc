@@ -4,6 +4,7 @@
 
 #include "cost_model/numerics.h"
 #include "engine/base/error.h"
+#include "engine/base/units.h"
 #include "engine/comm/process_groups.h"
 
 namespace trimtab {
@@ -46,6 +47,17 @@ double Pricer::Seconds(const CommRecord& message, int64_t stride) const {
     exposed = stack_.ep_exposed.value;
   }
   return exposed * messages_.Seconds(message, stride);
+}
+
+double Pricer::BetweenStages(const CommRecord& message, const ParallelConfig& layout) const {
+  const int64_t stride = StrideOf(message.group, layout);
+  const bool alike = layout.tp > 1 && !layout.sequence_parallel;
+  if (!alike || !stack_.scatters_between_stages) return Seconds(message, stride);
+  CommRecord part = message;
+  part.bytes = CeilDiv(message.bytes, layout.tp);
+  const CommRecord whole = {CollectiveKind::kAllGather, GroupKind::kTensor, layout.tp,
+                            message.bytes};
+  return Seconds(part, stride) + messages_.Seconds(whole, StrideOf(whole.group, layout));
 }
 
 double Pricer::HostWait(const ParallelConfig& layout, const Launches& launches,

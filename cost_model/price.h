@@ -45,6 +45,10 @@ class Pricer {
   /// `stride`: StrideOf the message's group. Of messages of tensor-parallel ranks and to experts
   /// that ops wait for, the part that the stack hides nothing of.
   double Seconds(const CommRecord& message, int64_t stride) const;
+  /// Of a message from one pipeline stage to the next, in `layout`. A stack may send what all
+  /// tensor-parallel ranks have in parts, which these gather again over the link (Narayanan et al.,
+  /// arXiv:2104.04473, section 4.1).
+  double BetweenStages(const CommRecord& message, const ParallelConfig& layout) const;
   /// What a pass of `device_s` through layers waits for the host. It takes no less than the host
   /// does to launch it. The host is ahead of the device at times, so the larger of both times is a
   /// smooth one; a host that waits for each op adds its own.

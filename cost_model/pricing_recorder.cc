@@ -76,10 +76,7 @@ void PricingRecorder::ClosePiece() {
 void PricingRecorder::EnterPiece(const PieceRecord& piece) {
   ClosePiece();
   if (piece.kind == PieceKind::kLayer) {
-    // A backward pass launches twice as many ops as a forward pass, where it is in one part.
-    const bool whole_backward =
-        piece.pass == PassKind::kBackward && layout_.schedule != Schedule::kZeroBubble;
-    launches_.passes += whole_backward ? 2 : 1;
+    launches_.passes += LaunchesOf(piece);
   } else {
     WaitForHost();
   }
@@ -91,10 +88,19 @@ void PricingRecorder::EnterPiece(const PieceRecord& piece) {
   open_ = true;
 }
 
+double PricingRecorder::LaunchesOf(const PieceRecord& layer) {
+  if (layer.pass != PassKind::kBackward) return 1;
+  // What is recomputed lies within a backward pass, which goes on after it.
+  if (std::exchange(backward_layer_, layer.layer) == layer.layer) return 0;
+  // It launches twice as many ops as a forward pass, where it is in one part.
+  return layout_.schedule == Schedule::kZeroBubble ? 1 : 2;
+}
+
 void PricingRecorder::WaitForHost() {
   const double wait_s = pricer_.HostWait(layout_, launches_, launched_s_);
   launches_ = {};
   launched_s_ = 0;
+  backward_layer_ = -1;
   if (wait_s <= 0) return;
   const TimeSpan span = clock_.Compute(wait_s);
   piece_start_s_ = clock_.now_s();
@@ -135,7 +141,10 @@ double PricingRecorder::ShareExposed(const CommRecord& message) const {
 }
 
 void PricingRecorder::BeginComm(const CommRecord& message) {
-  double message_s = share_run() * pricer_.Seconds(message, StrideOf(message.group, layout_));
+  double message_s =
+      share_run() * (message.group == GroupKind::kPipeline
+                         ? pricer_.BetweenStages(message, layout_)
+                         : pricer_.Seconds(message, StrideOf(message.group, layout_)));
   CommTotal& total = estimate_.comm.at(message.kind, message.group);
   ++total.count;
   total.bytes += message.bytes;

@@ -45,6 +45,8 @@ class PricingRecorder final : public Recorder {
   void ClosePiece();
   /// Waits until the host has launched the layers passed since it was last waited for.
   void WaitForHost();
+  /// Forward passes that launching a piece of a layer counts as.
+  double LaunchesOf(const PieceRecord& layer);
   /// Of a data-parallel message beside passes, the share that is exposed all the same.
   double ShareExposed(const CommRecord& message) const;
   /// Seconds waited for a message of `group`.
@@ -60,8 +62,9 @@ class PricingRecorder final : public Recorder {
   std::vector<std::vector<TimelineEvent>> events_;
   PieceRecord piece_;
   double piece_start_s_ = 0;
-  Launches launches_;      // of the layers that the host has not been waited for
-  double launched_s_ = 0;  // what they took the device
+  Launches launches_;            // of the layers that the host has not been waited for
+  double launched_s_ = 0;        // what they took the device
+  int64_t backward_layer_ = -1;  // whose backward pass is counted among them
   std::unordered_map<int64_t, double> under_way_s_;  // by message, all of it
   size_t action_ = 0;
   double action_start_s_ = 0;

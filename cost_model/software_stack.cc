@@ -45,11 +45,13 @@ const std::vector<StackNumber>& StackNumbers() {
       {"dp_exposed", &SoftwareStack::dp_exposed},
       {"network", &SoftwareStack::network},
       {"dispatch_s", &SoftwareStack::dispatch_s},
+      {"chunk_s", &SoftwareStack::chunk_s},
       {"slowdown", &SoftwareStack::slowdown},
       {"recompute", &SoftwareStack::recompute},
       {"step_s", &SoftwareStack::step_s},
       {"memory_bytes", &SoftwareStack::memory_bytes},
       {"activations", &SoftwareStack::activations},
+      {"expert_activations", &SoftwareStack::expert_activations},
       {"logit_bytes", &SoftwareStack::logit_bytes},
   };
   return numbers;
@@ -77,6 +79,10 @@ SoftwareStack SoftwareStackFromJson(const nlohmann::json& json, const std::strin
   object.Boolean("tokens_once_per_node", stack.tokens_once_per_node);
   object.Boolean("switch_reduction", stack.switch_reduction);
   object.Boolean("shards_at_step_end", stack.shards_at_step_end);
+  object.Boolean("scatters_between_stages", stack.scatters_between_stages);
+  object.Boolean("keeps_16_bit_gradients", stack.keeps_16_bit_gradients);
+  object.Boolean("fp8_weights", stack.fp8_weights);
+  object.Boolean("whole_logits", stack.whole_logits);
   for (const StackNumber& number : StackNumbers()) {
     const nlohmann::json* value = object.Find(number.key);
     if (value != nullptr) stack.*number.member = QuantityFromJson(*value, object.Where(number.key));
@@ -103,7 +109,11 @@ nlohmann::json ToJson(const SoftwareStack& stack) {
                          {"blocking_launches", stack.blocking_launches},
                          {"tokens_once_per_node", stack.tokens_once_per_node},
                          {"switch_reduction", stack.switch_reduction},
-                         {"shards_at_step_end", stack.shards_at_step_end}};
+                         {"shards_at_step_end", stack.shards_at_step_end},
+                         {"scatters_between_stages", stack.scatters_between_stages},
+                         {"keeps_16_bit_gradients", stack.keeps_16_bit_gradients},
+                         {"fp8_weights", stack.fp8_weights},
+                         {"whole_logits", stack.whole_logits}};
   // A number that nobody gave has no source, and is our engine's.
   for (const StackNumber& number : StackNumbers()) {
     const Quantity& quantity = stack.*number.member;

@@ -39,7 +39,12 @@ struct SoftwareStack {
   bool tokens_once_per_node =
       false;                        // that several experts of a node are for; else a copy for each
   bool switch_reduction = true;     // all-reduces are left to the link's switches, if these can
-  bool shards_at_step_end = false;  // whatever the sharding stage, weights stay whole in a step
+  bool shards_at_step_end = false;  // weights stay whole between micro batches, if there are many
+  bool scatters_between_stages =
+      false;  // of what tensor-parallel ranks have alike, each sends a part
+  bool keeps_16_bit_gradients = false;  // beside those in fp32 that they are added up in
+  bool fp8_weights = false;   // there is no 16-bit copy of the weights that fp8 multiplies
+  bool whole_logits = false;  // tensor-parallel ranks gather them for the loss
 
   Quantity compute{1};           // speed of products, against the profile's
   Quantity compute_per_year{0};  // by how much a release a year later is faster, relative
@@ -53,12 +58,14 @@ struct SoftwareStack {
   Quantity dp_exposed{0};        // the same of data-parallel ones that our engine hides
   Quantity network{1};           // speed of messages between nodes, against the profile's
   Quantity dispatch_s{0};        // of a layer's tokens to experts: the host waits for their counts
-  Quantity slowdown{0};          // of ops, in seconds per second of message beside them
-  Quantity recompute{1};         // share of a recomputed layer that does run again
-  Quantity step_s{0};            // of a step beyond its ops and messages
-  Quantity memory_bytes{0};      // of a GPU beyond tensors: context, libraries, slack
-  Quantity activations{1};       // bytes kept for the backward pass, against ours
-  Quantity logit_bytes{0};       // of each logit of a micro batch, beyond ours
+  Quantity chunk_s{0};       // the same for each expert: of the host, to move its chunk of tokens
+  Quantity slowdown{0};      // of ops, in seconds per second of message beside them
+  Quantity recompute{1};     // share of a recomputed layer that does run again
+  Quantity step_s{0};        // of a step beyond its ops and messages
+  Quantity memory_bytes{0};  // of a GPU beyond tensors: context, libraries, slack
+  Quantity activations{1};   // bytes kept for the backward pass, against ours
+  Quantity expert_activations{1};  // the same of models with experts, on top
+  Quantity logit_bytes{0};         // of each logit of a micro batch, beyond ours
 
   bool operator==(const SoftwareStack&) const = default;
 };

@@ -134,8 +134,7 @@ std::vector<StageCosts> StepCosts::Impl::PriceStages(const PriceSetting& setting
   if (layout.pp > 1) {
     const MessageRecording& messages = chunks_.Messages(setting, run);
     for (const CommRecord& message : {messages.activation, messages.gradient}) {
-      message_s =
-          std::max(message_s, setting.pricer.Seconds(message, StrideOf(message.group, layout)));
+      message_s = std::max(message_s, setting.pricer.BetweenStages(message, layout));
     }
   }
   std::vector<StageCosts> stages;

@@ -172,9 +172,8 @@ StepBounds::Passes StepBounds::PassesOf(const Priced& priced) {
     passes.seconds = std::max(passes.seconds, seconds[i] + idle_s);
   }
   if (pp > 1) {
-    const double longer_s = std::max(
-        setting.pricer.Seconds(messages.activation, StrideOf(GroupKind::kPipeline, layout)),
-        setting.pricer.Seconds(messages.gradient, StrideOf(GroupKind::kPipeline, layout)));
+    const double longer_s = std::max(setting.pricer.BetweenStages(messages.activation, layout),
+                                     setting.pricer.BetweenStages(messages.gradient, layout));
     passes.messages_s = 2 * static_cast<double>(pp - 1) * longer_s;
   }
   passes.first_stage_bytes = first_stage.Peak(LeastInFlight(run, 0), layout.vp);
@@ -247,7 +246,9 @@ StepBound StepBounds::Finished(const RunConfig& run, const PriceSetting& setting
   estimate.memory.peak_total = bytes;
   FinishEstimate(run, cluster_, setting.pricer, estimate);
   // A stack that keeps less than ours: what that saves is not known yet.
-  const bool keeps_less = cluster_.stack.activations.value < 1;
+  const SoftwareStack& stack = cluster_.stack;
+  const bool keeps_less = stack.activations.value < 1 || stack.expert_activations.value < 1 ||
+                          stack.fp8_layers || stack.fp8_weights;
   return {.step_time_s = estimate.step_time_s * (1 - kRounding),
           .peak_mem_bytes = keeps_less ? 0 : estimate.memory.peak_total};
 }

@@ -5,7 +5,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "cost_model/finish.h"
 #include "cost_model/validation/accuracy.h"
 #include "engine/base/error.h"
 #include "tools/table.h"
@@ -17,21 +16,22 @@ struct NamedErrors {
   const char* key;
   const char* words;
   const std::vector<double>& errors;
-  double half_width;  // of the interval that such predictions have; 0 = the fit saw the rows
+  const std::vector<double>* half_widths;  // of their intervals; none = the fit saw the rows
 };
 
 std::vector<NamedErrors> ErrorsOf(const FitResult& fit) {
-  return {{"fitted", "fitted to all rows", fit.errors, 0},
-          {"by_family", "5 folds, by family", fit.held_out.by_family, kFittedStackHalfWidth},
-          {"by_source", "one source left out", fit.held_out.by_source, kOtherStackHalfWidth},
-          {"by_gpu", "one GPU left out", fit.held_out.by_gpu, kOtherStackHalfWidth}};
+  return {{"fitted", "fitted to all rows", fit.errors, nullptr},
+          {"by_family", "5 folds, by family", fit.held_out.by_family, &fit.known_half_widths},
+          {"by_source", "one source left out", fit.held_out.by_source, &fit.other_half_widths},
+          {"by_gpu", "one GPU left out", fit.held_out.by_gpu, &fit.other_half_widths}};
 }
 
-/// Share of errors that an interval of such a half-width covers.
+/// Share of errors that intervals of such half-widths cover.
 double Coverage(const NamedErrors& each) {
   double within = 0;
-  for (const double error : each.errors) {
-    within += std::abs(std::log1p(error)) <= std::log1p(each.half_width) ? 1 : 0;
+  for (size_t i = 0; i < each.errors.size(); ++i) {
+    const double half_width = (*each.half_widths)[i];
+    within += std::abs(std::log1p(each.errors[i])) <= std::log1p(half_width) ? 1 : 0;
   }
   return within / static_cast<double>(std::max<size_t>(each.errors.size(), 1));
 }
@@ -88,7 +88,7 @@ nlohmann::json FitJson(const FitResult& fit, const std::vector<ValidationRow>& r
   for (const NamedErrors& each : ErrorsOf(fit)) {
     json[each.key] = ErrorsJson(each.errors);
     if (outcome != Outcome::kStepTime) continue;
-    if (each.half_width > 0) json[each.key]["interval_coverage"] = Coverage(each);
+    if (each.half_widths != nullptr) json[each.key]["interval_coverage"] = Coverage(each);
     const RankSummary ranking = RankingOf(each.errors, rows);
     json[each.key]["kendall"] = ranking.kendall;
     json[each.key]["kendall_distinct"] = ranking.kendall_distinct;
@@ -134,7 +134,8 @@ std::string FitText(const FitResult& fit, const std::vector<ValidationRow>& rows
         cells.push_back(fmt::format("{:.2f}", value));
       }
       cells.push_back(fmt::format("{:.1f}", 100 * ranking.top1_regret));
-      cells.push_back(each.half_width > 0 ? fmt::format("{:.0f} %", 100 * Coverage(each)) : "-");
+      cells.push_back(each.half_widths != nullptr ? fmt::format("{:.0f} %", 100 * Coverage(each))
+                                                  : "-");
     }
     cells.resize(8, "-");
     summary.AddRow(std::move(cells));

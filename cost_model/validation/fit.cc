@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 
+#include "cost_model/finish.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 
@@ -62,6 +63,9 @@ FitResult FitPublishedRuns(const std::vector<ValidationRow>& rows, RunPredictor&
     const double residual = fitter.Residual(row, result.logs);
     result.errors.push_back(std::expm1(residual));
     jacobian[row] = fitter.DerivativesOf(row, result.logs, residual);
+    const Breakdown parts = predictor.Predict(rows[row]).breakdown_s;
+    result.known_half_widths.push_back(GpuHalfWidth(rows[row].of.run, parts, /*known=*/true));
+    result.other_half_widths.push_back(GpuHalfWidth(rows[row].of.run, parts, /*known=*/false));
   }
   result.sds = fitter.Spreads(all, result.logs, jacobian);
 

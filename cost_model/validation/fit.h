@@ -22,6 +22,9 @@ struct FitResult {
   Logs logs;                   // of the factors, by constant
   std::vector<double> sds;     // standard deviations of them after the fit
   std::vector<double> errors;  // of the rows that were fitted
+  /// By row, half-widths of their intervals: where stack and GPU are known, and where one is not.
+  std::vector<double> known_half_widths;
+  std::vector<double> other_half_widths;
   HeldOut held_out;
   /// By kind of constant, 5-fold by family with that kind at what says that there is no effect, or
   /// where there is no such value at its prior.

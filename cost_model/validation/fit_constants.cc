@@ -31,6 +31,7 @@ const std::vector<ConstantKind>& Kinds() {
       {"dp_exposed", Outcome::kStepTime, true, 0.5, 0.02, 1.3, 0},
       {"network", Outcome::kStepTime, true, 0.25, 0.15, 1.6, 1},
       {"dispatch_s", Outcome::kStepTime, true, 0.5, 1e-4, 6e-3, 0},
+      {"chunk_s", Outcome::kStepTime, true, 0.5, 1e-6, 5e-5, 0},
       {"slowdown", Outcome::kStepTime, true, 0.5, 0.02, 0.6, 0},
       {"recompute", Outcome::kStepTime, true, 0.1, 0.5, 1.1, 1},
       {"step_s", Outcome::kStepTime, true, 0.7, 0.002, 0.5, 0},

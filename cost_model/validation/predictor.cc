@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "cost_model/numerics.h"
+#include "cost_model/serving_price.h"
 #include "engine/base/error.h"
 
 namespace trimtab {
@@ -38,7 +39,7 @@ double PeakBytesAsMeasured(const ValidationRow& row, const Cluster& cluster,
 }
 
 bool SaidToFit(const ValidationRow& row, const Estimate& estimate) {
-  return estimate.memory.peak_total <= row.of.cluster.memory_bytes;
+  return static_cast<double>(estimate.memory.peak_total) <= VisibleMemory(row.of.cluster.profile);
 }
 
 class RunPredictor::Impl {

@@ -1,6 +1,7 @@
 #include "cost_model/validation/published_case.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "cost_model/numerics.h"
 #include "engine/base/error.h"
@@ -79,6 +80,14 @@ RecomputeConfig FirstLayers(int64_t layers) {
 RecomputeConfig SelectiveOf(const Reading& reading) {
   const PublishedRun& row = reading.row;
   const int64_t chunks = row.layout.pp * row.layout.vp;
+  if (row.measured.hfu > row.measured.mfu && row.measured.mfu > 0 &&
+      row.recompute_modules.empty()) {
+    // A forward pass is a third of the model's FLOPs.
+    const double share = std::min(1.0, 3 * (row.measured.hfu / row.measured.mfu - 1));
+    reading.Assume("as many layers recomputed as HFU / MFU says");
+    const double layers = share * static_cast<double>(row.model.layers / chunks);
+    return FirstLayers(std::max<int64_t>(1, std::llround(layers)));
+  }
   // Every second layer, or every second product of each: half of the work, either way.
   if (row.recompute_detail.find("every 2nd layer") != std::string::npos ||
       row.recompute_detail.find("per-op") != std::string::npos ||
@@ -166,7 +175,8 @@ void ReadLayout(const Reading& reading) {
   layout.dp = from.dp;
   const int64_t data_ranks = from.dp * from.cp;
   layout.zero = data_ranks > 1 ? from.zero_stage : 0;
-  if (stack.shards_at_step_end) layout.zero = std::min<int64_t>(layout.zero, 1);
+  const bool accumulates = row.global_batch > row.micro_batch * from.dp;
+  if (stack.shards_at_step_end && accumulates) layout.zero = std::min<int64_t>(layout.zero, 1);
   if (layout.zero > 0 && from.shard > 1 && from.shard < data_ranks) layout.shard = from.shard;
   layout.overlap_grad_reduce = stack.overlap_grad_reduce;
   layout.overlap_param_gather =

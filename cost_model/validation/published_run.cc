@@ -173,12 +173,12 @@ void ReadMeasurement(const nlohmann::json& json, const std::string& where,
   double memory_gb = 0;
   object.Number("peak_mem_gb", memory_gb);
   measured.peak_mem_bytes = 1e9 * memory_gb;
+  object.Number("hfu", measured.hfu, 1);
   object.Text("mem_kind", measured.mem_kind);
   std::string outcome;
   object.Text("outcome", outcome);
   measured.out_of_memory = outcome == "OOM";
-  object.ForPeople(
-      {"hfu", "tflops_consistent", "peak_mem_reserved_gb", "per_rank_max_allocated_mib"});
+  object.ForPeople({"tflops_consistent", "peak_mem_reserved_gb", "per_rank_max_allocated_mib"});
   object.Finish(unknown);
 }
 

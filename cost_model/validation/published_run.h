@@ -69,6 +69,7 @@ struct PublishedMeasurement {
   bool causal_attention = false;  // half of the square counts
   double mfu = 0;
   double peak_tflops = 0;  // that `mfu` is of
+  double hfu = 0;          // with what is recomputed
   double peak_mem_bytes = 0;
   std::string mem_kind{};
   bool out_of_memory = false;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/finish.h"
+#include "engine/config/parallel_config.h"
 #include "engine/config/run_config.h"
 
 namespace trimtab {
@@ -92,6 +93,48 @@ TEST(Estimate, TheIntervalHoldsWhatTheTablesMayBeOffBy) {
   const double half_width = std::hypot(0.25, 2 * 0.1);
   EXPECT_NEAR(rough.step_time_high_s, 2 * (1 + half_width), 1e-12);
   EXPECT_NEAR(rough.step_time_low_s, 2 / (1 + half_width), 1e-12);
+}
+
+TEST(Estimate, IntervalsAreWiderWhereLessIsKnown) {
+  RunConfig run;
+  Breakdown busy;
+  busy.compute = 0.9;
+  busy.exposed_tp = 0.1;
+  Breakdown waiting = busy;
+  waiting.bubble = 1;
+  EXPECT_LT(GpuHalfWidth(run, busy, true), GpuHalfWidth(run, busy, false));
+  EXPECT_LT(GpuHalfWidth(run, waiting, true), GpuHalfWidth(run, waiting, false));
+  EXPECT_LT(GpuHalfWidth(run, busy, true), GpuHalfWidth(run, waiting, true));
+  run.model.moe.num_experts = 8;
+  EXPECT_GT(GpuHalfWidth(run, busy, true), GpuHalfWidth(RunConfig(), waiting, false));
+}
+
+/// Bytes of the fullest rank that a stack adds, of 1,000 of activations and 400 of fp32 gradients.
+int64_t BytesBeyondOurs(const SoftwareStack& stack, const std::string& layout) {
+  RunConfig run;
+  run.model = LoadModelConfig("gpt2-10m");
+  run.sequence_length = 16;
+  run.layout = ParseLayout(layout, 0);
+  run.global_batch = run.layout.dp;
+  Cluster cluster = LoadCluster("8xh100");
+  cluster.stack = stack;
+  Estimate estimate;
+  estimate.breakdown_s.compute = 1;
+  estimate.memory.activations = 1000;
+  estimate.memory.gradients = 400;
+  FinishEstimate(run, cluster, Pricer(cluster.profile, {1, 1}, 8, 0, run.layout.precision, stack),
+                 estimate);
+  return estimate.memory.peak_total;
+}
+
+TEST(Estimate, AStackKeepsWhatItSaysBeyondOurs) {
+  EXPECT_EQ(BytesBeyondOurs({}, "precision=bf16"), 0);
+  EXPECT_EQ(BytesBeyondOurs({.activations = {.value = 1.5}}, "precision=bf16"), 500);
+  EXPECT_EQ(BytesBeyondOurs({.memory_bytes = {.value = 7}}, "precision=bf16"), 7);
+  // 100 parameters with 2 bytes each.
+  EXPECT_EQ(BytesBeyondOurs({.keeps_16_bit_gradients = true}, "precision=bf16"), 200);
+  EXPECT_EQ(BytesBeyondOurs({.fp8_weights = true}, "precision=bf16"), 0);
+  EXPECT_EQ(BytesBeyondOurs({.fp8_weights = true}, "precision=fp8"), -200);
 }
 
 TEST(Estimate, JsonNamesTheConventionAndTheMessages) {

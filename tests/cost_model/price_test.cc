@@ -331,6 +331,34 @@ TEST(Pricer, TokensLeaveThroughThePortOfTheirRank) {
   EXPECT_NEAR(Pricer(profile, {1, 1}, 8, 0).Seconds(within, 1), 0.875 * (1 << 30) / link, 1e-9);
 }
 
+// Narayanan et al., arXiv:2104.04473, section 4.1: tensor-parallel ranks hold the same activations,
+// so each sends 1 / t of them to the next stage, whose ranks gather the rest over NVLink.
+TEST(Pricer, StagesMayScatterWhatTensorParallelRanksHaveAlike) {
+  HardwareProfile profile = BuiltinProfile("a100-80gb");
+  profile.network_latency_s.value = profile.link_latency_s.value = 0;
+  const SoftwareStack scatters = {.scatters_between_stages = true};
+  const Pricer ours(profile, {1, 1}, 8, 0);
+  const Pricer theirs(profile, {1, 1}, 8, 0, Precision::kFp32, scatters);
+  const CommRecord message = {CollectiveKind::kSend, GroupKind::kPipeline, 2, 1 << 28};
+  ParallelConfig layout = {.tp = 8, .pp = 2};
+  const double port = profile.network_bandwidth.value * profile.network_efficiency.value;
+  const double link = profile.link_bandwidth.value * profile.link_efficiency.value;
+  EXPECT_NEAR(ours.BetweenStages(message, layout), (1 << 28) / port, 1e-9);
+  EXPECT_NEAR(theirs.BetweenStages(message, layout),
+              (1 << 28) / 8 / port + 7.0 / 8 * (1 << 28) / link, 1e-9);
+  layout.sequence_parallel = true;  // each has a part of its own
+  EXPECT_EQ(theirs.BetweenStages(message, layout), ours.BetweenStages(message, layout));
+}
+
+TEST(Pricer, SortingTokensTakesLongerWithMoreExperts) {
+  const SoftwareStack stack = {.dispatch_s = {.value = 1e-3}, .chunk_s = {.value = 1e-5}};
+  const HardwareProfile profile = BuiltinProfile("h100-sxm");
+  const Pricer ours(profile, {1, 1}, 8, 0);
+  const Pricer theirs(profile, {1, 1}, 8, 0, Precision::kFp32, stack);
+  OpRecord sort = {.kind = OpKind::kSortByExpert, .dims = {4096, 256, 8, 4096 * 8}};
+  EXPECT_NEAR(theirs.Seconds(sort) - ours.Seconds(sort), 1e-3 + 256 * 1e-5, 1e-9);
+}
+
 TEST(Pricer, MissingCellsOfAGridTakeTheirNeighboursRate) {
   HardwareProfile profile = TableProfile();
   std::erase_if(profile.modes[0].gemm, [](const GemmPoint& point) {

@@ -113,6 +113,36 @@ TEST(PublishedCase, CountsRecomputedLayers) {
   EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "full:block:2");
 }
 
+TEST(PublishedCase, HfuOverMfuSaysHowMuchIsRecomputed) {
+  PublishedRun run = Llama70B();
+  run.framework = "fms-fsdp (PyTorch FSDP)";
+  run.layout = {.dp = 64, .zero_stage = 3};
+  run.recompute = "selective";
+  EXPECT_EQ(CaseOf(run).run.layout.recompute[0].num_layers, 40) << "half, if nothing is told";
+  run.measured.mfu = 0.40;
+  run.measured.hfu = 0.50;  // a quarter more, of a third at most: three quarters of the layers
+  EXPECT_EQ(CaseOf(run).run.layout.recompute[0].num_layers, 60);
+}
+
+TEST(PublishedCase, WeightsStayWholeOnlyBetweenMicroBatches) {
+  PublishedRun run = Llama70B();
+  run.framework = "KempnerForge (PyTorch)";
+  run.layout = {.dp = 64, .zero_stage = 3};
+  EXPECT_EQ(CaseOf(run).run.layout.zero, 1);
+  run.global_batch = 64;
+  EXPECT_EQ(CaseOf(run).run.layout.zero, 3);
+}
+
+// A driver shows 85 GB of the 80 GiB of an H100.
+TEST(PublishedCase, FitsWhatTheDriverShows) {
+  ValidationRow row = {.published = Llama70B(), .of = CaseOf(Llama70B())};
+  Estimate estimate;
+  estimate.memory.peak_total = 84'000'000'000;
+  EXPECT_TRUE(SaidToFit(row, estimate));
+  estimate.memory.peak_total = 86'000'000'000;
+  EXPECT_FALSE(SaidToFit(row, estimate));
+}
+
 TEST(PublishedCase, SwitchesOfARunChangeItsStack) {
   PublishedRun run = Llama70B();
   run.framework = "Megatron-Bridge, NeMo container 26.04";
