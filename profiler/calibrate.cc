@@ -14,6 +14,7 @@
 #include "engine/base/error.h"
 #include "profiler/calibrate_visit.h"
 #include "profiler/drift.h"
+#include "profiler/quiet_wait.h"
 #include "profiler/stats.h"
 
 namespace trimtab {
@@ -37,13 +38,19 @@ std::string Today() {
   return text;
 }
 
-/// Seconds of a probe round during a visit: the median over its readings.
-double ProbeOf(const Visit& visit) {
-  std::vector<double> readings;
+/// The probe during a visit: the median over its readings, without the disturbed ones where most
+/// are not.
+ProbeReading ProbeOf(const Visit& visit) {
+  std::vector<double> all;
+  std::vector<double> undisturbed;
   for (const auto& [table, pass] : visit) {
-    for (const Reading& reading : pass) readings.push_back(reading.probe_s);
+    for (const Reading& reading : pass) {
+      all.push_back(reading.probe_s);
+      if (!reading.disturbed) undisturbed.push_back(reading.probe_s);
+    }
   }
-  return Median(std::move(readings));
+  if (2 * undisturbed.size() < all.size()) return {Median(std::move(all)), true};
+  return {Median(std::move(undisturbed)), false};
 }
 
 /// The roofline's rates as the tables have them, for utilisation and for modes without tables.
@@ -112,18 +119,22 @@ class Calibration {
     std::vector<size_t> order(modes_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::shuffle(order.begin(), order.end(), random_);
-    std::vector<double>& probes = probe_s_.emplace_back(modes_.size());
+    std::vector<ProbeReading>& probes = probes_.emplace_back(modes_.size());
     for (const size_t i : order) {
       ModeReadings& mode = modes_[i];
       Announce(mode.mode);
+      if (disturbed_) {
+        quiet_wait_.Wait([this] { return SecondsSince(start_) > plan_.most_seconds; });
+      }
       const Visit visit = VisitMode(mode.mode, plan_);
+      disturbed_ = visit.at("step").back().disturbed;
       probes[i] = ProbeOf(visit);
       for (const auto& [table, pass] : visit) mode.passes[table].push_back(pass);
     }
   }
 
   void Announce(const Mode& mode) {
-    const int passes = static_cast<int>(probe_s_.size());
+    const int passes = static_cast<int>(probes_.size());
     const int total = std::max(passes, plan_.least_passes) * static_cast<int>(modes_.size());
     if (progress_) {
       progress_(fmt::format("pass {}: {}", passes, InWords(mode)), visits_, total);
@@ -132,11 +143,11 @@ class Calibration {
   }
 
   void Combine() {
-    const std::vector<ProbeReference> probes = ReferenceProbes(probe_s_);
+    const std::vector<ProbeReference> probes = ReferenceProbes(probes_);
     for (size_t i = 0; i < modes_.size(); ++i) {
       ModeReadings& mode = modes_[i];
       mode.probe = probes[i];
-      std::vector<Pass> whole(probe_s_.size());
+      std::vector<Pass> whole(probes_.size());
       for (const auto& [table, passes] : mode.passes) {
         for (size_t pass = 0; pass < passes.size(); ++pass) Append(passes[pass], whole[pass]);
       }
@@ -147,7 +158,7 @@ class Calibration {
   }
 
   bool IsEnough() const {
-    const int passes = static_cast<int>(probe_s_.size());
+    const int passes = static_cast<int>(probes_.size());
     if (passes < std::min(kFewestPasses, plan_.least_passes)) return false;
     if (SecondsSince(start_) + longest_pass_s_ > plan_.most_seconds) return true;
     if (passes < plan_.least_passes) return false;
@@ -171,7 +182,7 @@ class Calibration {
       tables.source = fmt::format(
           "trimtab calibrate: medians of {} passes, windows of at least {} ms, each taken to the "
           "speed at which the probe takes probe_s",
-          probe_s_.size(), plan_.window_s * 1e3);
+          probes_.size(), plan_.window_s * 1e3);
       tables.probe_s = mode.probe.seconds;
       tables.probe_spread = mode.probe.spread;
       std::map<std::string, std::vector<double>> seconds;
@@ -204,10 +215,12 @@ class Calibration {
   const std::function<void(std::string_view part, int done, int total)>& progress_;
   CalibrationPlan plan_;
   std::vector<ModeReadings> modes_;
-  std::vector<std::vector<double>> probe_s_;  // [pass][mode]
-  std::mt19937_64 random_;                    // of a fixed seed
+  std::vector<std::vector<ProbeReading>> probes_;  // [pass][mode]
+  std::mt19937_64 random_;                         // of a fixed seed
   Clock::time_point start_ = Clock::now();
   double longest_pass_s_ = 0;
+  bool disturbed_ = false;  // other programs were running when the last visit ended
+  QuietWait quiet_wait_ = QuietWait::OnThisMachine(CoresOfThisMachine());
   int visits_ = 0;
 };
 

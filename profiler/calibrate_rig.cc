@@ -31,7 +31,9 @@ Rig::Rig(double window_s, Rank& rank, RigClock& clock)
       probe_(std::make_unique<Probe>(rank)),
       probe_before_s_(probe_->Seconds()),
       inputs_(rank.device()),
-      outputs_(rank.device()) {}
+      outputs_(rank.device()) {
+  if (rank.speaks()) other_work_.emplace();
+}
 
 Rig::Rig(std::span<const double>& answers, Rank& rank)
     : rank_(rank), answers_(&answers), inputs_(rank.device()), outputs_(rank.device()) {}
@@ -85,8 +87,10 @@ void Rig::AddReading(double seconds) {
 
 void Rig::ClosePiece() {
   const double after_s = probe_->Seconds();
+  const bool disturbed = other_work_ && other_work_->Share() > kDisturbedShare;
   for (; closed_ < readings_.size(); ++closed_) {
     readings_[closed_].probe_s = std::sqrt(probe_before_s_ * after_s);
+    readings_[closed_].disturbed = disturbed;
   }
   probe_before_s_ = after_s;
   piece_s_ = 0;

@@ -3,12 +3,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "engine/device/tensor.h"
 #include "engine/train/ranks.h"
 #include "profiler/drift.h"
+#include "profiler/other_work.h"
 #include "profiler/probe.h"
 
 namespace trimtab {
@@ -75,7 +77,8 @@ class Rig {
   /// Seconds of one window of `calls` calls, the same on every rank.
   double Window(const std::function<void()>& work, int calls);
   void AddReading(double seconds);
-  /// Reads the probe after the open piece, and gives its readings the speed on both sides of it.
+  /// Reads the probe after the open piece, and gives its readings the speed on both sides of it,
+  /// and whether other work disturbed them.
   void ClosePiece();
 
   double window_s_ = 0;
@@ -84,6 +87,7 @@ class Rig {
   std::span<const double>* answers_ = nullptr;  // instead of a clock
   std::unique_ptr<Probe> probe_;
   double probe_before_s_ = 0;
+  std::optional<OtherWork> other_work_;  // on the rank whose readings count
   Pass readings_;
   size_t closed_ = 0;   // of the readings
   int piece_ = 0;       // number of the open piece

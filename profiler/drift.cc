@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -13,6 +14,7 @@ namespace trimtab {
 namespace {
 
 constexpr size_t kFewPieces = 12;              // fewer have no slope of their own
+constexpr size_t kFewestPasses = 2;            // that are left without the disturbed ones
 constexpr double kSteepest = 1.2;              // slope of seconds over probe seconds
 constexpr double kDeviationsOfSigma = 1.4826;  // median absolute deviations of a normal's sigma
 constexpr double kErrorOfMedian = 1.2533;      // against that of a mean, of normal values
@@ -25,33 +27,65 @@ constexpr std::array<double, 8> kSmallSample = {1.196, 1.495, 1.363, 1.206,
 struct Piece {
   double log_probe = 0;
   double log_seconds = 0;  // against each cell's own median
+  bool disturbed = false;
 };
 
-/// log seconds of every pass of one cell.
-std::vector<double> LogSeconds(const std::vector<Pass>& passes, size_t cell) {
+/// The passes to go by: all but the disturbed ones, or all where those leave too few.
+std::vector<size_t> Undisturbed(size_t passes, const std::function<bool(size_t)>& disturbed) {
+  std::vector<size_t> all;
+  std::vector<size_t> kept;
+  for (size_t pass = 0; pass < passes; ++pass) {
+    all.push_back(pass);
+    if (!disturbed(pass)) kept.push_back(pass);
+  }
+  return kept.size() < kFewestPasses ? all : kept;
+}
+
+/// The readings of one cell to go by.
+std::vector<Reading> ReadingsOf(const std::vector<Pass>& passes, size_t cell) {
+  std::vector<Reading> readings;
+  for (const size_t pass :
+       Undisturbed(passes.size(), [&](size_t each) { return passes[each][cell].disturbed; })) {
+    readings.push_back(passes[pass][cell]);
+  }
+  return readings;
+}
+
+double TypicalLogSeconds(const std::vector<Pass>& passes, size_t cell) {
   std::vector<double> logs;
-  for (const Pass& pass : passes) logs.push_back(std::log(pass[cell].seconds));
-  return logs;
+  for (const Reading& reading : ReadingsOf(passes, cell)) logs.push_back(std::log(reading.seconds));
+  return Median(std::move(logs));
 }
 
 std::vector<Piece> Pieces(const std::vector<Pass>& passes) {
   std::vector<double> typical;
   for (size_t cell = 0; cell < passes.front().size(); ++cell) {
-    typical.push_back(Median(LogSeconds(passes, cell)));
+    typical.push_back(TypicalLogSeconds(passes, cell));
   }
   std::vector<Piece> pieces;
   for (const Pass& pass : passes) {
-    std::map<int, std::pair<std::vector<double>, std::vector<double>>> by_piece;
+    struct Logs {
+      std::vector<double> probes;
+      std::vector<double> seconds;
+      bool disturbed = false;
+    };
+    std::map<int, Logs> by_piece;
     for (size_t cell = 0; cell < pass.size(); ++cell) {
-      auto& [probes, seconds] = by_piece[pass[cell].piece];
-      probes.push_back(std::log(pass[cell].probe_s));
-      seconds.push_back(std::log(pass[cell].seconds) - typical[cell]);
+      Logs& logs = by_piece[pass[cell].piece];
+      logs.probes.push_back(std::log(pass[cell].probe_s));
+      logs.seconds.push_back(std::log(pass[cell].seconds) - typical[cell]);
+      logs.disturbed = logs.disturbed || pass[cell].disturbed;
     }
     for (const auto& [piece, logs] : by_piece) {
-      pieces.push_back({Median(logs.first), Median(logs.second)});
+      pieces.push_back({Median(logs.probes), Median(logs.seconds), logs.disturbed});
     }
   }
-  return pieces;
+  // How work slows down under others' has little to do with how it does when clocks fall.
+  std::vector<Piece> undisturbed;
+  for (const Piece& piece : pieces) {
+    if (!piece.disturbed) undisturbed.push_back(piece);
+  }
+  return undisturbed.size() < kFewPieces ? pieces : undisturbed;
 }
 
 /// Slope of log seconds over log probe seconds: a median over pairs, weighted by their distance.
@@ -106,9 +140,10 @@ CombinedTable CombinePasses(const std::vector<Pass>& passes, const std::vector<P
   CombinedTable table;
   std::vector<double> errors;
   for (size_t cell = 0; cell < passes.front().size(); ++cell) {
-    std::vector<double> logs = LogSeconds(passes, cell);
-    for (size_t pass = 0; pass < passes.size(); ++pass) {
-      logs[pass] -= slope * std::log(passes[pass][cell].probe_s / reference_probe_s);
+    std::vector<double> logs;
+    for (const Reading& reading : ReadingsOf(passes, cell)) {
+      logs.push_back(std::log(reading.seconds) -
+                     slope * std::log(reading.probe_s / reference_probe_s));
     }
     errors.push_back(StandardErrorOfMedian(logs));
     table.seconds.push_back(std::exp(Median(std::move(logs))));
@@ -117,13 +152,16 @@ CombinedTable CombinePasses(const std::vector<Pass>& passes, const std::vector<P
   return table;
 }
 
-std::vector<ProbeReference> ReferenceProbes(const std::vector<std::vector<double>>& probe_s) {
-  TRIMTAB_ASSERT(!probe_s.empty() && !probe_s.front().empty(), "no probe readings");
-  const size_t modes = probe_s.front().size();
+std::vector<ProbeReference> ReferenceProbes(const std::vector<std::vector<ProbeReading>>& probes) {
+  TRIMTAB_ASSERT(!probes.empty() && !probes.front().empty(), "no probe readings");
+  const size_t modes = probes.front().size();
+  const auto disturbed = [](const ProbeReading& reading) { return reading.disturbed; };
   std::vector<double> speeds;  // of the passes: the mean log probe over all modes
-  for (const std::vector<double>& pass : probe_s) {
+  for (const size_t pass : Undisturbed(probes.size(), [&](size_t each) {
+         return std::any_of(probes[each].begin(), probes[each].end(), disturbed);
+       })) {
     double sum = 0;
-    for (const double seconds : pass) sum += std::log(seconds);
+    for (const ProbeReading& reading : probes[pass]) sum += std::log(reading.seconds);
     speeds.push_back(sum / static_cast<double>(modes));
   }
   const double typical = Median(std::move(speeds));
@@ -135,8 +173,10 @@ std::vector<ProbeReference> ReferenceProbes(const std::vector<std::vector<double
     for (size_t other = 0; other < modes; ++other) {
       if (other == mode) continue;
       std::vector<double> logs;
-      for (const std::vector<double>& pass : probe_s) {
-        logs.push_back(std::log(pass[mode] / pass[other]));
+      for (const size_t pass : Undisturbed(probes.size(), [&](size_t each) {
+             return disturbed(probes[each][mode]) || disturbed(probes[each][other]);
+           })) {
+        logs.push_back(std::log(probes[pass][mode].seconds / probes[pass][other].seconds));
       }
       errors.push_back(StandardErrorOfMedian(logs));
       ratio += Median(std::move(logs)) / static_cast<double>(modes);

@@ -10,9 +10,10 @@ namespace trimtab {
 
 /// One timing, and how fast the machine was around it.
 struct Reading {
-  double seconds = 0;  // > 0
-  double probe_s = 0;  // of one probe round around it, > 0
-  int piece = 0;       // readings of a pass with the same piece share their probe reading
+  double seconds = 0;      // > 0
+  double probe_s = 0;      // of one probe round around it, > 0
+  int piece = 0;           // readings of a pass with the same piece share their probe reading
+  bool disturbed = false;  // other programs took cores meanwhile (other_work.h)
 };
 /// What one pass read: one reading of each cell of a table, the same cells in every pass.
 using Pass = std::vector<Reading>;
@@ -35,10 +36,11 @@ struct CombinedTable {
   double spread = 0;            // how far off a typical cell may be: a relative standard error
 };
 
-/// Median over `passes` of each cell's seconds, each first taken to the speed at which the probe
-/// takes `reference_probe_s`, as far as DriftSlope says that helps: of the table itself, or of the
-/// `whole` mode where the table has too few pieces for a slope of its own, which would fit their
-/// noise and hide it from the spread. There is at least one pass.
+/// Median over `passes` of each cell's seconds, without the disturbed ones where two others are
+/// left, each first taken to the speed at which the probe takes `reference_probe_s`, as far as
+/// DriftSlope says that helps: of the table itself, or of the `whole` mode where the table has too
+/// few pieces for a slope of its own, which would fit their noise and hide it from the spread.
+/// There is at least one pass.
 CombinedTable CombinePasses(const std::vector<Pass>& passes, const std::vector<Pass>& whole,
                             double reference_probe_s);
 
@@ -48,9 +50,16 @@ struct ProbeReference {
   double spread = 0;  // of its ratio to the other modes': a relative standard error
 };
 
-/// One reference for each mode, from `probe_s[pass][mode]`. Modes are compared only within a pass,
-/// and each pair by the median over passes, so a slow minute in one mode favours no other. Together
-/// they stand for the median speed. There is at least one pass and one mode.
-std::vector<ProbeReference> ReferenceProbes(const std::vector<std::vector<double>>& probe_s);
+/// What the probe took in one mode during one pass.
+struct ProbeReading {
+  double seconds = 0;
+  bool disturbed = false;  // all through
+};
+
+/// One reference for each mode, from `probes[pass][mode]`. Modes are compared only within a pass,
+/// and each pair by the median over passes, so a slow minute in one mode favours no other; passes
+/// that were disturbed in either count only where no two others are left. Together they stand for
+/// the median speed. There is at least one pass and one mode.
+std::vector<ProbeReference> ReferenceProbes(const std::vector<std::vector<ProbeReading>>& probes);
 
 }  // namespace trimtab

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "cost_model/estimate.h"
@@ -13,6 +14,7 @@
 #include "engine/config/rules.h"
 #include "engine/device/cuda/loader.h"
 #include "engine/train/trainer.h"
+#include "profiler/other_work.h"
 #include "profiler/probe.h"
 #include "profiler/stats.h"
 #include "profiler/timing_recorder.h"
@@ -95,7 +97,12 @@ class Visitor::Loop {
         rank_(rank),
         power_(OpenPower(rank)),
         trainer_(run, rank.parallel(), rank.device()),
-        probe_(rank) {}
+        probe_(rank) {
+    // Ranks of several processes would take each other for others; a GPU does not share its cores.
+    if (rank.in_process() && rank.speaks() && rank.device().kind() == DeviceKind::kCpu) {
+      other_work_.emplace();
+    }
+  }
 
   Measurement Visit() {
     measured_ = {};
@@ -117,6 +124,7 @@ class Visitor::Loop {
   /// Blocks of steps, a reading of the probe before, between and after them.
   void CountSteps() {
     double before = probe_.Seconds();
+    if (other_work_) other_work_->Share();  // of what was before
     for (Next next = Next::kStep; next != Next::kEnd;) {
       double block_s = 0;
       int64_t steps = 0;
@@ -129,8 +137,9 @@ class Visitor::Loop {
         next = WhatNext(block_s);
       } while (next == Next::kStep);
       const double after = probe_.Seconds();
-      measured_.blocks.push_back(
-          {.step_s = block_s / static_cast<double>(steps), .probe_s = std::sqrt(before * after)});
+      measured_.blocks.push_back({.step_s = block_s / static_cast<double>(steps),
+                                  .probe_s = std::sqrt(before * after),
+                                  .taken = other_work_ ? other_work_->Share() : 0});
       before = after;
     }
   }
@@ -217,8 +226,9 @@ class Visitor::Loop {
   std::unique_ptr<PowerSampler> power_;  // nullptr: not known
   Trainer trainer_;
   Probe probe_;
-  Measured measured_;           // of this visit
-  std::vector<double> losses_;  // of the run's first steps
+  std::optional<OtherWork> other_work_;  // where it can be told
+  Measured measured_;                    // of this visit
+  std::vector<double> losses_;           // of the run's first steps
   int64_t visits_ = 0;
   int64_t step_ = 0;
 };

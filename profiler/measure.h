@@ -36,6 +36,7 @@ struct MeasureOptions {
 struct StepBlock {
   double step_s = 0;   // mean of its steps
   double probe_s = 0;  // of a round of the probe: the geometric mean of the readings around it
+  double taken = 0;    // the share of the cores that other programs took (other_work.h)
 
   bool operator==(const StepBlock&) const = default;
 };

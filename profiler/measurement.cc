@@ -15,10 +15,10 @@ nlohmann::json PowerToJson(const std::optional<MeasuredPower>& power) {
           {"temperature_c", power->temperature_c}};
 }
 
-/// [[step_s, probe_s], ...]
+/// [[step_s, probe_s, taken], ...]
 nlohmann::json BlocksToJson(const std::vector<StepBlock>& blocks) {
   nlohmann::json list = nlohmann::json::array();
-  for (const StepBlock& block : blocks) list.push_back({block.step_s, block.probe_s});
+  for (const StepBlock& block : blocks) list.push_back({block.step_s, block.probe_s, block.taken});
   return list;
 }
 
@@ -86,7 +86,8 @@ Measurement MeasurementFromJson(const nlohmann::json& json, const std::string& w
     }
     if (json.contains("blocks")) {
       for (const nlohmann::json& block : json.at("blocks")) {
-        m.blocks.push_back({block.at(0).get<double>(), block.at(1).get<double>()});
+        m.blocks.push_back({block.at(0).get<double>(), block.at(1).get<double>(),
+                            block.size() > 2 ? block.at(2).get<double>() : 0});
       }
     }
     return m;

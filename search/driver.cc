@@ -12,6 +12,8 @@
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
 #include "engine/device/cuda/loader.h"
+#include "profiler/other_work.h"
+#include "profiler/quiet_wait.h"
 #include "search/best_layouts.h"
 #include "search/retry.h"
 #include "search/space_tree.h"
@@ -324,12 +326,16 @@ class Search {
     request.memory_bytes =
         candidate.prediction()->peak_mem_bytes * candidate.run.layout.world_size();
     const auto asked = std::chrono::steady_clock::now();
+    if (disturbed_) {
+      quiet_wait_.Wait([this] { return events_.stop_requested() != StopRequest::kNone; });
+    }
     const TrialOutcome outcome =
         runner_.Run(request, [this] { return events_.stop_requested() == StopRequest::kCancel; });
     NoteTrials(asked);
     study_->IngestResults();
     study_->FinishAttempt(attempt, outcome);
     Judge();
+    disturbed_ = outcome.state == TrialState::kDone && EndedDisturbed(candidates_[index]);
     events_.OnVisitEnd(candidates_[index], outcome, Progress());
   }
 
@@ -359,6 +365,11 @@ class Search {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
 
+  static bool EndedDisturbed(const CandidateRecord& candidate) {
+    const std::vector<StepBlock>& blocks = candidate.visits.back().measurement.blocks;
+    return !blocks.empty() && blocks.back().taken > kDisturbedShare;
+  }
+
   const SearchOptions& options_;
   Predictor& predictor_;
   TrialRunner& runner_;
@@ -366,7 +377,9 @@ class Search {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::unique_ptr<Study> study_;
   const std::map<Mode, ProbeReference> references_;
-  double trials_s_ = 0;  // spent waiting for trials
+  double trials_s_ = 0;     // spent waiting for trials
+  bool disturbed_ = false;  // other programs were running when the last visit ended
+  QuietWait quiet_wait_ = QuietWait::OnThisMachine(CoresOfThisMachine());
   std::vector<CandidateRecord> candidates_;
   Race race_;
 };

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <random>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -53,7 +54,7 @@ std::vector<RaceVisit> VisitsOf(const std::vector<CandidateRecord>& candidates, 
       mine.round = visit.round;
       mine.mode = ModeOf(candidates[i].run);
       for (const StepBlock& block : visit.measurement.blocks) {
-        mine.blocks.push_back({block.step_s, block.probe_s});
+        mine.blocks.push_back({block.step_s, block.probe_s, block.taken});
       }
       if (mine.blocks.empty()) mine.blocks.push_back({visit.measurement.step_time_s, 0});
     }
@@ -78,6 +79,28 @@ double AllowedDoubt(const RaceRules& rules) { return 1 - rules.confidence; }
 
 double Indifference(const RaceRules& rules) { return std::log1p(rules.indifference); }
 
+/// Predictions of one mode and precision share most of their errors.
+using Group = std::pair<Mode, Precision>;
+
+Group GroupOf(const CandidateRecord& candidate) {
+  return {ModeOf(candidate.run), candidate.run.layout.precision};
+}
+
+/// By prediction; but the best of each group that may be the best of all, as unsure as predictions
+/// are, before any second one.
+std::vector<size_t> OneOfEachGroupFirst(const RaceRules& rules,
+                                        const std::vector<CandidateRecord>& candidates) {
+  std::vector<size_t> ranked = RankByPrediction(rules.objective, candidates);
+  if (ranked.empty() || rules.objective == Objective::kMemory) return ranked;
+  const double leader_high_s = candidates[ranked.front()].prediction()->step_time_high_s;
+  std::set<Group> seen;
+  std::stable_partition(ranked.begin(), ranked.end(), [&](size_t index) {
+    return candidates[index].prediction()->step_time_low_s <= leader_high_s &&
+           seen.insert(GroupOf(candidates[index])).second;
+  });
+  return ranked;
+}
+
 /// The best by prediction that are visited in any case and were not yet.
 std::vector<size_t> Newcomers(const RaceRules& rules,
                               const std::vector<CandidateRecord>& candidates) {
@@ -88,7 +111,7 @@ std::vector<size_t> Newcomers(const RaceRules& rules,
     if (HasFailed(candidate)) ++failed;
   }
   std::vector<size_t> newcomers;
-  for (const size_t index : RankByPrediction(rules.objective, candidates)) {
+  for (const size_t index : OneOfEachGroupFirst(rules, candidates)) {
     if (!candidates[index].visits.empty() || HasFailed(candidates[index])) continue;
     const int64_t tried = visited + static_cast<int64_t>(newcomers.size());
     // One that fails is replaced by the next, up to as many again: a machine on which nothing runs
@@ -103,7 +126,7 @@ std::vector<size_t> Newcomers(const RaceRules& rules,
 std::vector<Contestant> ContestantsOf(const RaceRules& rules,
                                       const std::vector<CandidateRecord>& candidates, Race& race) {
   std::vector<Contestant> contestants;
-  std::vector<std::pair<Mode, Precision>> groups;
+  std::vector<Group> groups;
   size_t unvisited = 0;
   for (const size_t index : RankByPrediction(rules.objective, candidates)) {
     const CandidateRecord& candidate = candidates[index];
@@ -115,7 +138,7 @@ std::vector<Contestant> ContestantsOf(const RaceRules& rules,
     mine.predicted = LogScore(rules.objective, candidate, std::log(prediction.step_time_s));
     // An interval reaches two standard deviations to either side.
     mine.group_error = std::log(prediction.step_time_high_s / prediction.step_time_low_s) / 4;
-    const std::pair group = {ModeOf(candidate.run), candidate.run.layout.precision};
+    const Group group = GroupOf(candidate);
     const auto at = std::find(groups.begin(), groups.end(), group);
     mine.group = static_cast<size_t>(at - groups.begin());
     if (at == groups.end()) groups.push_back(group);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine/base/error.h"
+#include "profiler/other_work.h"
 #include "profiler/stats.h"
 #include "search/two_way_fit.h"
 
@@ -13,6 +14,7 @@ namespace {
 
 // What is known of a mode's reference without a calibration: nothing that matters.
 constexpr double kUnknownSpread = 2;
+constexpr double kModeScatter = 0.03;  // expected of what the visits of a round say of a mode
 // A mode is throttled when it is off by this much more than its calibration explains.
 constexpr double kThrottledErrors = 3;
 constexpr double kThrottledLeast = 0.05;
@@ -29,6 +31,9 @@ constexpr double kReadingNoise = 0.02;  // of the probe, where visits have too f
 constexpr double kVisitScatter = 0.004;
 constexpr double kFirstVisitScatter = 0.007;
 constexpr int64_t kLeastAgain = 2;
+// What a share of the cores taken by others leaves a visit off by, beyond what the probe sees of
+// it: who waits for whom differs between layouts.
+constexpr double kErrorOfShare = 0.5;
 constexpr double kMany = 1e6;  // degrees of freedom of a normal distribution
 
 double Mean(const std::vector<double>& values) {
@@ -57,6 +62,12 @@ struct RaceFit::Reading {
   int64_t round = 0;
   std::vector<double> steps{};     // log seconds of a step, by block
   std::vector<double> slowness{};  // log of probe / reference around it
+  double disturbance = 0;          // what others may have it off by, a relative standard deviation
+
+  /// Against a visit that nothing disturbed and that scatters by `scatter`.
+  double Weight(double scatter) const {
+    return scatter * scatter / (scatter * scatter + disturbance * disturbance);
+  }
 };
 
 RaceFit::RaceFit(const std::vector<RaceVisit>& visits, size_t entrants,
@@ -78,10 +89,16 @@ RaceFit::RaceFit(const std::vector<RaceVisit>& visits, size_t entrants,
     reading.round = visit.round;
     reading.column = IndexIn(rounds, visit.round);
     const double reference = calibrated_ ? references.at(visit.mode).probe_s : 1;
+    const bool some_quiet =
+        std::any_of(visit.blocks.begin(), visit.blocks.end(),
+                    [](const RaceBlock& block) { return block.taken <= kDisturbedShare; });
     for (const RaceBlock& block : visit.blocks) {
+      if (some_quiet && block.taken > kDisturbedShare) continue;
       reading.steps.push_back(std::log(block.step_s));
       reading.slowness.push_back(probed_ ? std::log(block.probe_s / reference) : 0);
+      reading.disturbance += kErrorOfShare * std::max(0.0, block.taken - kDisturbedShare);
     }
+    reading.disturbance /= static_cast<double>(reading.steps.size());
     ++count_[visit.entrant];
     mode_[visit.entrant] = reading.mode;
   }
@@ -122,11 +139,11 @@ void RaceFit::CompareModes(std::vector<Reading>& readings,
   std::vector<TableCell> cells;
   size_t columns = 0;
   for (const Reading& each : readings) {
-    cells.push_back({each.mode, each.column, Mean(each.slowness)});
+    cells.push_back({each.mode, each.column, Mean(each.slowness), each.Weight(kModeScatter)});
     columns = std::max(columns, each.column + 1);
   }
   TwoWayOptions options;
-  options.expected_scatter = 0.03;
+  options.expected_scatter = kModeScatter;
   options.row_variance.assign(modes, kUnknownSpread * kUnknownSpread);
   TwoWayFit fit = FitTwoWay(cells, modes, columns, options);
   std::vector<double> spread(modes, kUnknownSpread);
@@ -246,7 +263,8 @@ void RaceFit::FitLevels(const std::vector<Reading>& readings) {
     for (size_t i = 0; i < each.steps.size(); ++i) {
       blocks.push_back(each.steps[i] - exponent_ * each.slowness[i]);
     }
-    cells.push_back({IndexIn(visited, each.entrant), each.column, Median(blocks)});
+    cells.push_back(
+        {IndexIn(visited, each.entrant), each.column, Median(blocks), each.Weight(kVisitScatter)});
     columns = std::max(columns, each.column + 1);
     const auto [low, high] = std::minmax_element(blocks.begin(), blocks.end());
     ranges.push_back(*high - *low);
@@ -254,7 +272,7 @@ void RaceFit::FitLevels(const std::vector<Reading>& readings) {
   // A visit whose own blocks disagree was disturbed in its middle, and says less.
   const double usual = 3 * std::max(Median(ranges), kVisitScatter);
   for (size_t i = 0; i < cells.size(); ++i) {
-    if (ranges[i] > usual) cells[i].weight = usual * usual / (ranges[i] * ranges[i]);
+    if (ranges[i] > usual) cells[i].weight *= usual * usual / (ranges[i] * ranges[i]);
   }
   // The fit expects values about zero.
   std::vector<double> values;
@@ -276,7 +294,9 @@ void RaceFit::FitLevels(const std::vector<Reading>& readings) {
       covariance_[visited[i]][visited[j]] = fit.covariance[i][j];
     }
   }
-  scatter_ = std::sqrt(fit.variance);
+  std::vector<double> weights;
+  for (const TableCell& cell : cells) weights.push_back(cell.weight);
+  scatter_ = std::sqrt(fit.variance / Median(std::move(weights)));
   round_scatter_ = std::sqrt(fit.column_variance);
   quantile_ = StudentQuantile(confidence_, fit.degrees_of_freedom);
   normal_quantile_ = StudentQuantile(confidence_, kMany);

@@ -1,6 +1,7 @@
 // Race fit: what the visits of a race say about its entrants, on a machine whose speed wanders.
 //
-// Every visit is a few blocks of steps with the probe's readings around them. Logarithms turn
+// Every visit is a few blocks of steps with the probe's readings around them. Blocks that other
+// programs disturbed are left out where others are left, and count little else. Logarithms turn
 // speeds into sums: a block takes (its layout) + (the machine at that moment). The fit first takes
 // off what the probe saw, by as much as steps have been seen to follow the probe; then it takes off
 // what the visits of one round share; what is left of each entrant are its own seconds, and the
@@ -19,6 +20,7 @@ namespace trimtab {
 struct RaceBlock {
   double step_s = 0;   // seconds of one step
   double probe_s = 0;  // of the probe around them; 0 = not read
+  double taken = 0;    // the share of the cores that other programs took meanwhile
 };
 
 /// Ranks x threads and what the probe should take there.

@@ -1,10 +1,13 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
+#include "engine/config/rules.h"
 #include "engine/train/export_weights.h"
 #include "tools/command.h"
+#include "tools/megatron/options.h"
 #include "tools/progress.h"
 #include "tools/signals.h"
 #include "tools/table.h"
@@ -18,20 +21,65 @@ struct Stopped {};
 class ExportCommand : public Command {
  public:
   std::string name() const override { return "export"; }
-  std::string summary() const override { return "write a checkpoint's weights for others to read"; }
+  std::string summary() const override {
+    return "write weights or a configuration for others to read";
+  }
 
   void Declare(FlagSet& flags) override {
-    flags.Choice("--format", format_, {"hf"},
-                 "hf: a Hugging Face folder, config.json and safetensors files");
-    flags.Text("--load", checkpoint_, "checkpoint folder to take the weights from",
+    flags.Choice("--format", format_, {"hf", "megatron"},
+                 "hf: weights, as a Hugging Face folder: config.json and safetensors files; "
+                 "megatron: a configuration, as options of Megatron-LM's pretrain_gpt.py");
+    flags.Text("--load", checkpoint_, "hf: checkpoint folder to take the weights from");
+    flags.Text("--config", config_, "megatron: RUN.json, or report.json of a search");
+    flags.Text("--out", out_, "hf: folder to write, a new or an empty one; megatron: file to write",
                FlagNeed::kRequired);
-    flags.Text("--out", out_, "folder to write: a new or an empty one", FlagNeed::kRequired);
-    flags.Choice("--dtype", dtype_, {"fp32", "bf16", "fp16"}, "what to round the weights to");
+    flags.Choice("--dtype", dtype_, {"fp32", "bf16", "fp16"}, "hf: what to round the weights to");
     flags.Bytes("--max-shard-bytes", options_.max_shard_bytes,
-                "begin another file before one holds more than this, e.g. 5GB");
+                "hf: begin another file before one holds more than this, e.g. 5GB");
   }
 
   int Run(const OutputOptions& output) override {
+    const bool megatron = format_ == "megatron";
+    Require(checkpoint_.empty() == megatron, "--load", megatron);
+    Require(config_.empty() != megatron, "--config", megatron);
+    return megatron ? WriteConfiguration(output) : WriteWeights(output);
+  }
+
+ private:
+  /// Each format has an input of its own.
+  void Require(bool right, const char* flag, bool megatron) const {
+    if (right) return;
+    throw UsageError(fmt::format(
+        "--format {}: {} is {}", format_, flag,
+        megatron == (flag == std::string_view("--config")) ? "required" : "not for this format"));
+  }
+
+  int WriteConfiguration(const OutputOptions& output) const {
+    const RunConfig run = LoadRunConfig(config_);
+    RequireLegal(run);
+    const std::vector<MegatronOption> options = ToMegatron(run);
+    AtomicFile file(out_);
+    file.Append(ToText(options));
+    file.Commit();
+    if (output.json) {
+      nlohmann::json list = nlohmann::json::array();
+      for (const MegatronOption& option : options) {
+        list.push_back(option.name);
+        for (const std::string& value : option.values) list.push_back(value);
+      }
+      PrintJson({{"schema_version", 1},
+                 {"out", out_},
+                 {"ranks", run.layout.world_size()},
+                 {"options", std::move(list)}});
+    } else {
+      Print(fmt::format(
+          "{}: {} for {}\nNext: torchrun ... pretrain_gpt.py $(cat {}) --data-path ...\n", out_,
+          Counted(std::ssize(options), "option"), Counted(run.layout.world_size(), "rank"), out_));
+    }
+    return 0;
+  }
+
+  int WriteWeights(const OutputOptions& output) {
     if (dtype_ == "bf16") options_.dtype = DType::kBf16;
     if (dtype_ == "fp16") options_.dtype = DType::kF16;
     CatchStopSignals();
@@ -52,7 +100,6 @@ class ExportCommand : public Command {
     return 0;
   }
 
- private:
   void Show(const HuggingFaceSummary& summary, const OutputOptions& output) const {
     if (output.json) {
       PrintJson({{"schema_version", 1},
@@ -72,6 +119,7 @@ class ExportCommand : public Command {
 
   std::string format_ = "hf";
   std::string checkpoint_;
+  std::string config_;
   std::string out_;
   std::string dtype_ = "fp32";
   HuggingFaceOptions options_;

@@ -23,8 +23,8 @@ const std::vector<TrueMode> kModes = {{2e-3, {1e-3, 4e-4, 3e-2, 5e-3}},
 
 /// What calibration would read on a machine of `speed(visit)`, each cell a piece of its own.
 struct Readings {
-  std::vector<std::vector<Pass>> tables;     // [mode][pass]
-  std::vector<std::vector<double>> probe_s;  // [pass][mode]
+  std::vector<std::vector<Pass>> tables;          // [mode][pass]
+  std::vector<std::vector<ProbeReading>> probes;  // [pass][mode]
 };
 
 /// A mode's turn in a pass.
@@ -47,7 +47,7 @@ Readings Simulate(int passes, const std::function<double(const Turn&)>& speed, c
   Readings readings;
   readings.tables.resize(kModes.size());
   for (int pass = 0; pass < passes; ++pass) {
-    std::vector<double>& probes = readings.probe_s.emplace_back();
+    std::vector<ProbeReading>& probes = readings.probes.emplace_back();
     std::vector<size_t> turns = {0, 1, 2};
     std::shuffle(turns.begin(), turns.end(), random);
     for (size_t mode = 0; mode < kModes.size(); ++mode) {
@@ -62,7 +62,7 @@ Readings Simulate(int passes, const std::function<double(const Turn&)>& speed, c
         read.push_back({seconds, probe_s, static_cast<int>(read.size())});
         log_probes += std::log(probe_s) / static_cast<double>(kModes[mode].cells.size());
       }
-      probes.push_back(std::exp(log_probes));
+      probes.push_back({.seconds = std::exp(log_probes)});
     }
   }
   return readings;
@@ -75,7 +75,7 @@ struct Ratio {
 
 /// The worst ratio between modes that comes out of `readings`.
 Ratio WorstRatio(const Readings& readings) {
-  const std::vector<ProbeReference> probes = ReferenceProbes(readings.probe_s);
+  const std::vector<ProbeReference> probes = ReferenceProbes(readings.probes);
   std::vector<double> off;  // log of what was found / what is true, of each mode
   Ratio worst;
   for (size_t mode = 0; mode < kModes.size(); ++mode) {
@@ -93,6 +93,16 @@ Ratio WorstRatio(const Readings& readings) {
     for (const double other : off) worst.error = std::max(worst.error, std::abs(one - other));
   }
   return worst;
+}
+
+/// Undisturbed readings of the probe, [pass][mode].
+std::vector<std::vector<ProbeReading>> ProbesOf(const std::vector<std::vector<double>>& seconds) {
+  std::vector<std::vector<ProbeReading>> probes;
+  for (const std::vector<double>& pass : seconds) {
+    auto& modes = probes.emplace_back();
+    for (const double each : pass) modes.push_back({.seconds = each});
+  }
+  return probes;
 }
 
 TEST(StandardErrorOfMedian, IgnoresAFewWildValues) {
@@ -160,6 +170,34 @@ TEST(CombinePasses, FewPiecesDoNotHideTheirNoiseInASlope) {
   EXPECT_GT(CombinePasses(few, whole, 1e-3).spread, 0.03);
 }
 
+TEST(CombinePasses, LeavesOutWhatOthersDisturbed) {
+  // Three passes of five were disturbed by as much as the probe did not see.
+  std::vector<Pass> passes;
+  for (const double off : {1.0, 1.4, 1.01, 1.5, 1.6}) {
+    passes.push_back({{.seconds = 2e-3 * off, .probe_s = 1e-3, .disturbed = off > 1.1}});
+  }
+  const CombinedTable table = CombinePasses(passes, passes, 1e-3);
+  EXPECT_NEAR(table.seconds[0], 2e-3, 2e-5);
+  EXPECT_LT(table.spread, 0.02);
+}
+
+TEST(CombinePasses, TakesDisturbedReadingsWhereThereAreNoOthers) {
+  std::vector<Pass> passes;
+  for (const double off : {1.0, 1.1, 1.2}) {
+    passes.push_back({{.seconds = 2e-3 * off, .probe_s = 1e-3, .disturbed = off > 1}});
+  }
+  EXPECT_NEAR(CombinePasses(passes, passes, 1e-3).seconds[0], 2.2e-3, 1e-6);
+}
+
+TEST(ReferenceProbes, GoesByPassesThatNothingDisturbed) {
+  auto readings = ProbesOf({{1, 2}, {1, 5}, {1, 2.02}, {1.1, 6}, {4, 6}});
+  readings[1][0].disturbed = readings[3][1].disturbed = true;
+  readings[4][0].disturbed = readings[4][1].disturbed = true;
+  const std::vector<ProbeReference> probes = ReferenceProbes(readings);
+  EXPECT_NEAR(probes[1].seconds / probes[0].seconds, 2.01, 1e-2);
+  EXPECT_NEAR(probes[0].seconds, 1.0, 1e-2);
+}
+
 TEST(Append, KeepsPiecesApart) {
   Pass pass = {{1, 1, 0}, {2, 1, 3}};
   Append({{3, 1, 0}, {4, 1, 1}}, pass);
@@ -169,7 +207,7 @@ TEST(Append, KeepsPiecesApart) {
 }
 
 TEST(ReferenceProbes, OneModeStandsForItsMedian) {
-  const std::vector<ProbeReference> probes = ReferenceProbes({{1.0}, {2.0}, {1.1}});
+  const std::vector<ProbeReference> probes = ReferenceProbes(ProbesOf({{1.0}, {2.0}, {1.1}}));
   ASSERT_EQ(probes.size(), 1u);
   EXPECT_NEAR(probes[0].seconds, 1.1, 1e-12);
   EXPECT_EQ(probes[0].spread, 0);
@@ -178,7 +216,7 @@ TEST(ReferenceProbes, OneModeStandsForItsMedian) {
 TEST(ReferenceProbes, ASlowVisitFavoursNoOtherMode) {
   // The machine halves its speed in the second pass; in the fourth only the last mode meets it.
   const std::vector<ProbeReference> probes =
-      ReferenceProbes({{1, 2, 5}, {2, 4, 10}, {1, 2, 5}, {1, 2, 10}, {1, 2, 5}});
+      ReferenceProbes(ProbesOf({{1, 2, 5}, {2, 4, 10}, {1, 2, 5}, {1, 2, 10}, {1, 2, 5}}));
   EXPECT_NEAR(probes[1].seconds / probes[0].seconds, 2, 1e-9);
   EXPECT_NEAR(probes[2].seconds / probes[0].seconds, 5, 1e-9);
   EXPECT_NEAR(probes[0].spread, 0, 1e-9);

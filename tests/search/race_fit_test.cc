@@ -41,6 +41,40 @@ TEST(RaceFit, TakesTheMachinesSpeedOff) {
   EXPECT_GT(std::log(1.1), fit.normal_quantile() * std::sqrt(variance)) << "surely slower";
 }
 
+TEST(RaceFit, GoesByBlocksThatNothingDisturbed) {
+  // Others slow the steps down by more than the probe, and more so those of entrant 0.
+  std::vector<RaceVisit> visits;
+  for (int64_t round = 1; round <= 4; ++round) {
+    for (const size_t entrant : {0u, 1u}) {
+      RaceVisit& visit = visits.emplace_back(VisitAt(entrant, round, 1.0 + 0.1 * entrant, 1));
+      RaceBlock& disturbed = visit.blocks.front();
+      disturbed.taken = 0.25;
+      disturbed.step_s *= entrant == 0 ? 2 : 1.5;
+    }
+  }
+  const RaceFit fit(visits, 2, {{kTwo, {.probe_s = 0.01, .spread = 0.01}}}, 0.95);
+  EXPECT_NEAR(Ratio(fit, 1, 0), 1.1, 1e-3);
+}
+
+TEST(RaceFit, AVisitThatWasDisturbedAllThroughCountsLittle) {
+  std::vector<RaceVisit> visits;
+  for (int64_t round = 1; round <= 4; ++round) {
+    for (const size_t entrant : {0u, 1u}) {
+      RaceVisit& visit = visits.emplace_back(VisitAt(entrant, round, 1.0 + 0.1 * entrant, 1));
+      if (round > 2) continue;
+      for (RaceBlock& block : visit.blocks) {
+        block.taken = 0.25;
+        block.step_s *= entrant == 0 ? 1.3 : 1.1;
+      }
+    }
+  }
+  const std::map<Mode, ProbeReference> references = {{kTwo, {.probe_s = 0.01, .spread = 0.01}}};
+  EXPECT_NEAR(Ratio(RaceFit(visits, 2, references, 0.95), 1, 0), 1.1, 5e-3);
+  // Where there are no others they still count.
+  visits.resize(4);
+  EXPECT_NEAR(Ratio(RaceFit(visits, 2, references, 0.95), 1, 0), 1.1 / 1.3 * 1.1, 5e-3);
+}
+
 TEST(RaceFit, WithoutACalibrationSpeedsAreAgainstTheRaceItself) {
   std::vector<RaceVisit> visits;
   for (int64_t round = 1; round <= 4; ++round) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "tests/search/fake_machine.h"
 
@@ -60,6 +61,39 @@ TEST(Race, RecommendsTheTrueBestHoweverTheMachineWanders) {
   EXPECT_GE(all.searches, 200);
   EXPECT_GE(static_cast<double>(all.within), 0.95 * static_cast<double>(all.searches));
   EXPECT_GE(static_cast<double>(all.intervals_right), 0.90 * static_cast<double>(all.intervals));
+}
+
+TEST(Race, FirstVisitsTheBestOfEachModeThatMayWin) {
+  FakeMachine machine(Options("quiet", 1));
+  std::vector<CandidateRecord>& candidates = machine.candidates();
+  const auto predict = [&](const Mode& mode, double seconds, double factor) {
+    for (CandidateRecord& candidate : candidates) {
+      if (ModeOf(candidate.run) != mode) continue;
+      Prediction& prediction = *candidate.closed_form;
+      prediction.step_time_s = seconds + 1e-4 * static_cast<double>(candidate.id);
+      prediction.step_time_low_s = prediction.step_time_s / factor;
+      prediction.step_time_high_s = prediction.step_time_s * factor;
+      prediction.tokens_per_s = 1 / prediction.step_time_s;
+    }
+  };
+  const Mode one = ModeOf(candidates.front().run);
+  const Mode four = {.ranks = 4, .threads = 1};
+  ASSERT_NE(one, four);
+  const auto modes_of_the_first_round = [&] {
+    const RaceRules rules;
+    std::map<Mode, int> modes;
+    for (const size_t index :
+         NextStep(rules, JudgeRace(rules, candidates, {}), candidates, {}).begin_round) {
+      ++modes[ModeOf(candidates[index].run)];
+    }
+    return modes;
+  };
+  for (const CandidateRecord& candidate : candidates) predict(ModeOf(candidate.run), 2, 1.01);
+  predict(four, 1, 1.01);
+  EXPECT_EQ(modes_of_the_first_round(), (std::map<Mode, int>{{four, 4}}));
+  // Its predictions are so unsure that it may be the fastest.
+  predict(one, 1.2, 1.4);
+  EXPECT_EQ(modes_of_the_first_round(), (std::map<Mode, int>{{one, 1}, {four, 3}}));
 }
 
 TEST(Race, CostsLittleOnAQuietMachine) {
