@@ -33,8 +33,8 @@ ParameterSpec ColumnSpec(const LayerContext& context, const ModuleName& name, in
   ParameterSpec spec;
   spec.name = name;
   spec.columns = columns;
-  spec.partition = RowBlocksPartition(output_blocks, columns, context.tp(),
-                                      context.parallel.tp_rank, copies);
+  spec.partition =
+      RowBlocksPartition(output_blocks, columns, context.tp(), context.parallel.tp_rank, copies);
   for (const RowSegment& segment : spec.partition.segments) spec.rows += segment.rows;
   if (copies > 1) {
     const int64_t first = spec.partition.segments.begin()->rows;

@@ -43,9 +43,9 @@ struct Partition {
   int64_t column_begin = 0;  // the shard holds columns [column_begin, column_begin + local columns)
 };
 
-/// Rows of a shard that several neighbouring tensor-parallel ranks hold alike: keys and values, where
-/// there are fewer of their heads than ranks. Their gradients are summed over those ranks; the first
-/// of them counts them in the gradient norm, and writes them to checkpoints.
+/// Rows of a shard that several neighbouring tensor-parallel ranks hold alike: keys and values,
+/// where there are fewer of their heads than ranks. Their gradients are summed over those ranks;
+/// the first of them counts them in the gradient norm, and writes them to checkpoints.
 struct CopiedRows {
   int64_t first = 0;
   int64_t rows = 0;

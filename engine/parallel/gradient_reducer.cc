@@ -119,8 +119,7 @@ void GradientReducer::SumReplicated(size_t unit, const Tensor& bucket, const Fla
 }
 
 void GradientReducer::SumCopied(size_t unit, const Tensor& bucket, const FlatRange& range) {
-  for (const Parameter* parameter :
-       shards_.store().ParametersOf(shards_.store().units()[unit])) {
+  for (const Parameter* parameter : shards_.store().ParametersOf(shards_.store().units()[unit])) {
     const int64_t copies = parameter->spec.copied.copies;
     if (copies == 1) continue;
     const FlatRange copied = parameter->copied();

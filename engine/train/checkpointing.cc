@@ -161,27 +161,27 @@ void WriteState(Trainer& trainer, CheckpointWriter& writer) {
   const ParallelContext& parallel = trainer.parallel();
   const Optimizer& optimizer = trainer.optimizer();
   std::vector<float> host;
-  ForEachSlice(trainer, /*whole_weights=*/false,
-               [&](StateKind kind, const Parameter& parameter, const Part& part) {
-                 // Of ranks that have the same, the first one's is written.
-                 const Grid grid = parameter.spec.grid;
-                 if (trainer.shards().replica_group(grid).rank() != 0) return;
-                 const int split_rank = grid == Grid::kDense ? parallel.tp_rank : parallel.etp_rank;
-                 if (!parameter.spec.tensor_parallel && split_rank != 0) return;
-                 if (parameter.spec.duplicate) return;
-                 for (const Part& own : WithoutCopies(part, parameter.spec.copied, split_rank,
-                                                      parameter.spec.columns)) {
-                   host.resize(static_cast<size_t>(own.numel));
-                   const int64_t begin = parameter.offset + own.begin;
-                   if (kind == StateKind::kWeight) {
-                     optimizer.ReadWeights(begin, host);
-                   } else {
-                     optimizer.ReadMoments(MomentOf(kind), begin, host);
-                   }
-                   writer.Write(kind,
-                                {.spec = &parameter.spec, .begin = own.begin, .values = host});
-                 }
-               });
+  ForEachSlice(
+      trainer, /*whole_weights=*/false,
+      [&](StateKind kind, const Parameter& parameter, const Part& part) {
+        // Of ranks that have the same, the first one's is written.
+        const Grid grid = parameter.spec.grid;
+        if (trainer.shards().replica_group(grid).rank() != 0) return;
+        const int split_rank = grid == Grid::kDense ? parallel.tp_rank : parallel.etp_rank;
+        if (!parameter.spec.tensor_parallel && split_rank != 0) return;
+        if (parameter.spec.duplicate) return;
+        for (const Part& own :
+             WithoutCopies(part, parameter.spec.copied, split_rank, parameter.spec.columns)) {
+          host.resize(static_cast<size_t>(own.numel));
+          const int64_t begin = parameter.offset + own.begin;
+          if (kind == StateKind::kWeight) {
+            optimizer.ReadWeights(begin, host);
+          } else {
+            optimizer.ReadMoments(MomentOf(kind), begin, host);
+          }
+          writer.Write(kind, {.spec = &parameter.spec, .begin = own.begin, .values = host});
+        }
+      });
 }
 
 void ReadState(Trainer& trainer, const CheckpointReader& reader) {
