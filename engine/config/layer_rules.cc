@@ -60,6 +60,19 @@ constexpr Rule kRules[] = {
        return fmt::format("neither of num_kv_heads {} and tp {} is divisible by the other",
                           run.model.num_kv_heads, run.layout.tp);
      }},
+    {"kv-copies-unsupported",
+     "A key/value head that several tensor-parallel ranks hold is the only one, and its gradients "
+     "are not sharded.",
+     [](const RunConfig& run) {
+       return run.model.kv_copies(run.layout.tp) == 1 ||
+              (run.model.num_kv_heads == 1 && run.layout.zero < 2);
+     },
+     [](const RunConfig& run) {
+       return fmt::format(
+           "num_kv_heads is {}, tp {} and zero {}; this version shares one head, "
+           "with zero 0 and 1",
+           run.model.num_kv_heads, run.layout.tp, run.layout.zero);
+     }},
     {"ffn-divisible-by-tp", "Every tensor-parallel rank computes the same number of MLP columns.",
      [](const RunConfig& run) { return run.model.ffn_hidden_size % run.layout.tp == 0; },
      [](const RunConfig& run) {

@@ -120,23 +120,13 @@ void GradientReducer::SumReplicated(size_t unit, const Tensor& bucket, const Fla
 
 void GradientReducer::SumCopied(size_t unit, const Tensor& bucket, const FlatRange& range) {
   for (const Parameter* parameter : shards_.store().ParametersOf(shards_.store().units()[unit])) {
-    const int64_t copies = parameter->spec.copied.copies;
-    if (copies == 1) continue;
+    if (parameter->spec.copied.copies == 1) continue;
+    TRIMTAB_ASSERT(parameter->spec.copied.copies == parallel_.layout.tp,
+                   "{} is held by {} of {} ranks", parameter->spec.name,
+                   parameter->spec.copied.copies, parallel_.layout.tp);
     const FlatRange copied = parameter->copied();
     Tensor own = bucket.Slice(copied.begin - range.begin, {copied.numel()});
-    // The ranks have no group of their own: each adds zeros to what others share.
-    const int64_t shares = parallel_.layout.tp / copies;
-    if (shares == 1) {
-      parallel_.tp->AllReduce(own);
-      continue;
-    }
-    Tensor all = Tensor::Empty(shards_.device(), {shares, own.numel()}, own.dtype(),
-                               MemoryTag::kCommunication);
-    Fill(all, 0.0f);
-    Tensor share = all.Rows(parallel_.tp_rank / copies, 1).Reshape(own.shape());
-    Copy(own, share);
-    parallel_.tp->AllReduce(all);
-    Copy(share, own);
+    parallel_.tp->AllReduce(own);
   }
 }
 
