@@ -332,6 +332,20 @@ TEST_F(Commands, PredictionsAgreeWithPublishedRuns) {
   }
 }
 
+TEST_F(Commands, OtherToolsStandBesideOurPredictions) {
+  const json result = JsonOf({"validate", "--runs", "testdata/published/runs.json", "--peers",
+                              "testdata/published/peers.json", "-q"});
+  const json& simumax = result["peers"][0];
+  EXPECT_EQ(simumax["peer"], "SimuMax 1.2");
+  EXPECT_EQ(simumax["rows"], simumax["cases"].size());
+  EXPECT_GT(simumax["rows"], 0);
+  for (const json& each : simumax["cases"]) {
+    EXPECT_TRUE(each["their_step_time_error"].is_number()) << each.dump();
+    EXPECT_TRUE(each["step_time_error"].is_number()) << each.dump();
+  }
+  for (const json& peer : result["peers"]) EXPECT_NE(peer["source"], "");
+}
+
 TEST_F(Commands, PredictionsAgreeWithPublishedServing) {
   const json result = JsonOf({"validate", "--runs", "testdata/published/serving.json", "-q"});
   const json& summary = result["summary"];
@@ -371,6 +385,31 @@ TEST_F(Commands, EstimateNamesTheSoftwareItAssumes) {
   const json theirs = estimate({"--stack", "llm-foundry"});
   EXPECT_EQ(theirs["stack"], "llm-foundry");
   EXPECT_GT(theirs["step_time_s"], estimate({})["step_time_s"]);
+}
+
+TEST_F(Commands, EstimateSaysWhatAWholeRunTakes) {
+  WriteBytes(folder_ + "/lab.json", R"({"name": "lab", "kind": "h100", "nodes": 4,
+    "gpus_per_node": 8, "price_per_gpu_hour": 2})");
+  const std::vector<std::string> base = {
+      "estimate",   "--model", "llama2-7b", "--cluster", folder_ + "/lab.json",   "--gbs",
+      "512",        "--seq",   "4096",      "--layout",  "zero=1,precision=bf16", "--tier",
+      "closed-form"};
+  EXPECT_FALSE(JsonOf(base).contains("training"));
+  std::vector<std::string> asked = base;
+  asked.insert(asked.end(), {"--tokens", "2T"});
+  const json result = JsonOf(asked);
+  const json& training = result["training"];
+  EXPECT_DOUBLE_EQ(training["tokens"], 2e12);
+  const double hours = training["gpu_hours"];
+  EXPECT_NEAR(training["days"].get<double>(), hours / 32 / 24, 1e-9 * hours);
+  EXPECT_NEAR(training["price"].get<double>(), 2 * hours, 1e-6 * hours);
+  EXPECT_NEAR(training["energy_kwh"].get<double>(), 0.7 * hours, 1e-6 * hours);
+  const double without_failures_s = 2e12 / result["tokens_per_s"].get<double>();
+  EXPECT_NEAR(training["goodput"].get<double>(), without_failures_s / (hours * 3600 / 32), 1e-6);
+  for (const char* bad : {"2X", "0", "-1T", ""}) {
+    asked.back() = bad;
+    EXPECT_EQ(RunCli(asked).exit_code, 2) << bad;
+  }
 }
 
 // Llama 2 7B at sequence 4096 on 8 H200: 16,913 tokens/s a GPU in fp8 are published, with NeMo of
