@@ -33,7 +33,7 @@ class BestCases {
   StepRows total_;          // of all requests
   double block_steps_ = 0;  // blocks of decoding sequences, summed over their steps
   int64_t output_tokens_ = 0;
-  double decode_s_ = 0;  // of a step, at least
+  double decode_s_ = 0;                                          // of a step, at least
   std::map<std::pair<int64_t, int64_t>, LoadReport> latencies_;  // by tokens of a step, replicas
 };
 
