@@ -276,6 +276,9 @@ ServingRecorder::ServingRecorder(const ModelConfig& model, const ServingLayout& 
   State& state = *state_;
   state.model = model;
   state.layout = layout;
+  if (model.latent.used()) {
+    throw InfeasibleError("serving with latent attention is run, but not predicted");
+  }
   if (model.num_kv_heads % layout.tp != 0) {
     // Ranks beyond the heads of keys and values hold copies of them.
     state.model.num_kv_heads = layout.tp;
