@@ -100,20 +100,9 @@ RecordedLayers LayersToRecord(const RunConfig& run, const ModelChunk& chunk,
   const RecomputeConfig& plan = run.layout.recompute[0];
   int64_t first = group.first;
   int64_t end = group.first + group.count;
-  const auto add_before = [&] {
-    if (first > 0) first = RecomputeGroupOf(plan, first - 1, chunk.num_layers).first;
-  };
-  const auto add_behind = [&] {
-    if (end < chunk.num_layers) end += RecomputeGroupOf(plan, end, chunk.num_layers).count;
-  };
   if (run.layout.zero >= 2) {
-    // Three groups wherever there are: the ends of a chunk are recorded with its middle.
-    const bool at_begin = first == 0;
-    const bool at_end = end == chunk.num_layers;
-    add_before();
-    add_behind();
-    if (at_begin) add_behind();
-    if (at_end) add_before();
+    if (first > 0) first = RecomputeGroupOf(plan, first - 1, chunk.num_layers).first;
+    if (end < chunk.num_layers) end += RecomputeGroupOf(plan, end, chunk.num_layers).count;
   }
   return {first, end - first, RecomputeWithin(plan, first, end - first)};
 }

@@ -71,8 +71,7 @@ struct RecordedLayers {
   RecomputeConfig recompute;
 };
 /// Those that show what `group` of the chunk does: it alone, where layers work for themselves;
-/// sharded gradients and weights are moved for the next piece too: then its neighbours as well, and
-/// of a group at an end of the chunk the neighbour's own.
+/// sharded gradients and weights are moved for the next piece too: then its neighbours as well.
 RecordedLayers LayersToRecord(const RunConfig& run, const ModelChunk& chunk,
                               const RecomputeGroup& group);
 

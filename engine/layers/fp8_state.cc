@@ -91,12 +91,13 @@ void Fp8State::Allocate(Device& device, int64_t in_flight, bool keeps_weights) {
 void Fp8State::AllocateWeights(Device& device, const LayerRange& range, MemoryTag tag) {
   for (size_t i = range.begin; i < range.end; ++i) {
     const ParameterSpec& spec = layers_[i].parameter->spec;
+    const bool experts = OfExperts(*layers_[i].parameter);
     const auto make = [&](int64_t rows, int64_t columns) {
-      const Shape shape = OfExperts(*layers_[i].parameter) ? Shape{spec.multiplied, rows, columns}
-                                                           : Shape{rows, columns};
+      const Shape shape = experts ? Shape{spec.multiplied, rows, columns} : Shape{rows, columns};
       return Tensor::Empty(device, shape, kForward, tag);
     };
-    const int64_t out = spec.rows / std::max<int64_t>(1, spec.multiplied);
+    // Serving multiplies some dense weights head by head; training as one matrix.
+    const int64_t out = experts ? spec.rows / spec.multiplied : spec.rows;
     layers_[i].fp8.rows = make(out, spec.columns);
     layers_[i].fp8.transposed = make(spec.columns, out);
   }
