@@ -50,27 +50,23 @@ constexpr Rule kRules[] = {
        return NotDivisible("num_heads", run.model.num_heads, "tp", run.layout.tp);
      }},
     {"kv-heads-divisible-by-tp",
-     "Every tensor-parallel rank holds the same number of key/value heads, or equally many ranks "
-     "hold each.",
+     "Every tensor-parallel rank holds the same number of key/value heads, or all share the only "
+     "one.",
      [](const RunConfig& run) {
-       const int64_t heads = run.model.num_kv_heads;
-       return heads % run.layout.tp == 0 || run.layout.tp % heads == 0;
+       return run.model.num_kv_heads % run.layout.tp == 0 || run.model.num_kv_heads == 1;
      },
      [](const RunConfig& run) {
-       return fmt::format("neither of num_kv_heads {} and tp {} is divisible by the other",
-                          run.model.num_kv_heads, run.layout.tp);
+       return NotDivisible("num_kv_heads", run.model.num_kv_heads, "tp", run.layout.tp);
      }},
-    {"kv-copies-unsupported",
-     "A key/value head that several tensor-parallel ranks hold is the only one, and its gradients "
-     "are not sharded.",
+    {"shared-kv-head-needs-whole-gradients",
+     "Where tensor-parallel ranks share a key/value head, its gradients are not sharded.",
      [](const RunConfig& run) {
-       return run.model.kv_copies(run.layout.tp) == 1 ||
-              (run.model.num_kv_heads == 1 && run.layout.zero < 2);
+       return run.model.kv_copies(run.layout.tp) == 1 || run.layout.zero < 2;
      },
      [](const RunConfig& run) {
        return fmt::format(
-           "num_kv_heads is {}, tp {} and zero {}; this version shares one head, "
-           "with zero 0 and 1",
+           "num_kv_heads is {}, tp {} and zero {}; a shared head goes with zero 0 "
+           "and 1",
            run.model.num_kv_heads, run.layout.tp, run.layout.zero);
      }},
     {"ffn-divisible-by-tp", "Every tensor-parallel rank computes the same number of MLP columns.",

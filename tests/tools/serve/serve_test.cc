@@ -56,6 +56,7 @@ class Serving : public testing::Test {
 
 /// Starts a server, waits until it says where it is, and names the process and its URL.
 constexpr char kStart[] =
+    "rm -f url\n"  // of the server before
     "\"$TRIMTAB\" serve --load model --port 0 --chat-template plain $FLAGS >url 2>log &\n"
     "server=$!\n"
     "for i in $(seq 300); do [ -s url ] && break; sleep 0.1; done\n"
