@@ -21,6 +21,8 @@ struct Reliability {
   double restart_s = 900;
   /// That one machine writes of a checkpoint: what two usual solid-state drives take. Modelled.
   double checkpoint_bytes_per_s = 2e9;
+
+  bool operator==(const Reliability&) const = default;
 };
 
 struct Cluster {

@@ -42,11 +42,14 @@ Goodput GoodputOf(double mtbf_s, double checkpoint_s, double restart_s) {
   return goodput;
 }
 
+double CheckpointBytes(const ModelConfig& model) {
+  return kCheckpointBytesPerParameter * static_cast<double>(model.parameter_count());
+}
+
 TrainingSpeed SpeedOf(const RunConfig& run, const Estimate& estimate) {
   return {.ranks = estimate.ranks,
           .tokens_per_s = estimate.tokens_per_s(),
-          .checkpoint_bytes =
-              kCheckpointBytesPerParameter * static_cast<double>(run.model.parameter_count())};
+          .checkpoint_bytes = CheckpointBytes(run.model)};
 }
 
 double TrainingCost::days() const { return wall_s / kSecondsPerHour / kHoursPerDay; }

@@ -32,7 +32,9 @@ struct TrainingSpeed {
   double tokens_per_s = 0;
   double checkpoint_bytes = 0;  // of all ranks together
 };
-/// Of `run` at the speed that `estimate` says. The engine saves fp32 weights and both moments.
+/// What the engine saves of a model: fp32 weights and both moments.
+double CheckpointBytes(const ModelConfig& model);
+/// Of `run` at the speed that `estimate` says.
 TrainingSpeed SpeedOf(const RunConfig& run, const Estimate& estimate);
 
 /// Of a whole run. Days are of 24 hours of the clock, failures included.

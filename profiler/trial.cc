@@ -5,16 +5,15 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 #include <thread>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
+#include "profiler/launch/log_tail.h"
 
 namespace trimtab {
 namespace {
@@ -22,35 +21,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPollInterval = std::chrono::milliseconds(10);
-constexpr int64_t kMaxTailBytes = 4096;
-constexpr size_t kMaxMessageBytes = 400;
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-int64_t FileSize(const std::string& path) {
-  std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);
-  return error ? 0 : static_cast<int64_t>(size);
-}
-
-/// The end of what was appended to the log since `offset`.
-std::string Tail(const std::string& log_path, int64_t offset) {
-  std::ifstream log(log_path, std::ios::binary);
-  log.seekg(std::max(offset, FileSize(log_path) - kMaxTailBytes));
-  return {std::istreambuf_iterator<char>(log), std::istreambuf_iterator<char>()};
-}
-
-/// Its last line that says something.
-std::string LastLine(const std::string& log_path, int64_t offset) {
-  std::istringstream log(Tail(log_path, offset));
-  std::string line;
-  std::string last;
-  while (std::getline(log, line)) {
-    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
-  }
-  return last.substr(0, kMaxMessageBytes);
 }
 
 std::optional<TrialResult> FindResult(const std::string& results_path, const std::string& attempt) {
@@ -170,7 +143,7 @@ TrialOutcome ProcessTrialRunner::Run(const TrialRequest& request,
     return Run(request, cancelled);
   }
   if (parked != workers_.end()) std::rotate(parked, parked + 1, workers_.end());
-  const int64_t log_offset = FileSize(request.log_path);
+  const int64_t log_offset = LogBytes(request.log_path);
   Worker& worker = parked != workers_.end() ? *workers_.back() : Start(request);
   worker.run->Tell("visit " + request.attempt);
   TrialOutcome outcome = Watch(*worker.run, request, log_offset, cancelled);
@@ -187,7 +160,7 @@ TrialOutcome ProcessTrialRunner::Watch(LaunchedRun& run, const TrialRequest& req
   TrialOutcome outcome;
   int64_t read = -1;  // bytes of the results file that hold no line of this visit
   const auto finished = [&] {
-    const int64_t size = FileSize(request.results_path);
+    const int64_t size = LogBytes(request.results_path);
     if (size == read) return false;
     read = size;
     const auto result = FindResult(request.results_path, request.attempt);
@@ -198,7 +171,7 @@ TrialOutcome ProcessTrialRunner::Watch(LaunchedRun& run, const TrialRequest& req
     return true;
   };
   const auto said = [&] {
-    const std::string last_line = LastLine(request.log_path, log_offset);
+    const std::string last_line = LastLogLine(request.log_path, log_offset);
     return last_line.empty() ? "" : "; it last said: " + last_line;
   };
   Clock::time_point start = Clock::now();
@@ -213,10 +186,10 @@ TrialOutcome ProcessTrialRunner::Watch(LaunchedRun& run, const TrialRequest& req
       if (end.exit_code == static_cast<int>(ExitCode::kStorage)) {
         throw StorageError(last_words.empty()
                                ? request.results_path + ": the trial could not write its result"
-                               : LastLine(request.log_path, log_offset));
+                               : LastLogLine(request.log_path, log_offset));
       }
       if (!killed) {
-        Classify(end, run.Classify(Tail(request.log_path, log_offset)), last_words, outcome);
+        Classify(end, run.Classify(LogTail(request.log_path, log_offset)), last_words, outcome);
       }
       break;
     }

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <map>
 
+#include "cost_model/goodput.h"
+
 namespace trimtab {
 
 std::vector<FrontRow> TimeAgainstPrice(const std::vector<RankingRow>& ranking,
                                        const std::vector<CandidateRecord>& candidates,
-                                       double tokens, double price_per_gpu_hour) {
+                                       double tokens, const Cluster& cluster) {
   constexpr double kSecondsOfHour = 3600;
   std::map<int64_t, size_t> best;  // row, by GPUs
   for (size_t i = 0; i < ranking.size(); ++i) {
@@ -22,9 +24,14 @@ std::vector<FrontRow> TimeAgainstPrice(const std::vector<RankingRow>& ranking,
   std::vector<FrontRow> front;
   for (const auto& [gpus, row] : best) {
     FrontRow& each = front.emplace_back(FrontRow{.gpus = gpus, .row = row});
-    each.hours = tokens / ranking[row].figure.tokens_per_s / kSecondsOfHour;
-    each.gpu_hours = each.hours * static_cast<double>(gpus);
-    if (price_per_gpu_hour > 0) each.price = each.gpu_hours * price_per_gpu_hour;
+    const ModelConfig& model = candidates[ranking[row].candidate].run.model;
+    const TrainingCost cost = CostOfTraining({.ranks = gpus,
+                                              .tokens_per_s = ranking[row].figure.tokens_per_s,
+                                              .checkpoint_bytes = CheckpointBytes(model)},
+                                             cluster, tokens);
+    each.hours = cost.wall_s / kSecondsOfHour;
+    each.gpu_hours = cost.gpu_hours;
+    if (cost.price > 0) each.price = cost.price;
   }
   for (FrontRow& each : front) {
     each.on_front = std::none_of(front.begin(), front.end(), [&](const FrontRow& other) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "cost_model/cluster.h"
 #include "search/recommend.h"
 
 namespace trimtab {
@@ -20,10 +21,10 @@ struct FrontRow {
   bool on_front = false;          // no other is both faster and cheaper
 };
 
-/// Fewest GPUs first; empty on a cpu, whose ranks share one machine. `tokens` to train on.
-/// `price_per_gpu_hour`: 0 = unknown.
+/// Fewest GPUs first; empty on a cpu, whose ranks share one machine. `tokens` to train on, on
+/// `cluster`, whose GPUs fail now and then and may have a price (cost_model/goodput.h).
 std::vector<FrontRow> TimeAgainstPrice(const std::vector<RankingRow>& ranking,
                                        const std::vector<CandidateRecord>& candidates,
-                                       double tokens, double price_per_gpu_hour);
+                                       double tokens, const Cluster& cluster);
 
 }  // namespace trimtab

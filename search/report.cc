@@ -1,13 +1,11 @@
 #include "search/report.h"
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "engine/base/error.h"
-#include "engine/base/io/file.h"
 #include "engine/config/rules.h"
 #include "profiler/stats.h"
+#include "search/page/report_folder.h"
 
 namespace trimtab {
 namespace {
@@ -312,24 +310,9 @@ nlohmann::json ReportJson(const SearchResult& result) {
   };
 }
 
-void PrepareReport(const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    throw StorageError(fmt::format("{}: cannot create: {}", directory, error.message()));
-  }
-  RequireWritable(directory + "/report.json");
-}
-
 void WriteReport(const SearchResult& result, const std::string& directory) {
-  PrepareReport(directory);
   const nlohmann::json report = ReportJson(result);
-  AtomicFile json(directory + "/report.json");
-  json.Append(report.dump(2) + "\n");
-  json.Commit();
-  AtomicFile html(directory + "/REPORT.html");
-  html.Append(ReportHtml(report));
-  html.Commit();
+  WriteReportFiles(report.dump(2) + "\n", ReportHtml(report), directory);
 }
 
 void WriteReportFromStudy(const std::string& study_path, const std::string& directory) {

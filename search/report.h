@@ -17,9 +17,6 @@ std::string MachineSpeedText(const SearchResult& result);
 /// What the probe does not explain, in a line; empty when nothing.
 std::string ProbeNote(const SearchResult& result);
 
-/// Makes DIR and sees that a report can be written there. Throws StorageError.
-void PrepareReport(const std::string& directory);
-
 /// Writes DIR/report.json and DIR/REPORT.html, each whole or not at all; creates DIR.
 /// Throws StorageError.
 void WriteReport(const SearchResult& result, const std::string& directory);

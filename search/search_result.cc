@@ -45,18 +45,31 @@ std::string WhyOpen(const SearchResult& result, const RaceStep& step) {
 /// Tokens that times and prices are of where nobody says.
 constexpr double kTokensUnsaid = 1e9;
 
+/// The cluster of a search, as far as a study knows it.
+Cluster ClusterOf(const nlohmann::json& asked) {
+  const nlohmann::json& stored = asked.at("cluster");
+  Cluster cluster;
+  cluster.device = stored.at("device");
+  cluster.ranks_per_node = stored.at("ranks_per_node");
+  cluster.max_ranks = stored.at("max_ranks");
+  cluster.price_per_gpu_hour = stored.value("price_per_gpu_hour", 0.0);
+  if (stored.contains("reliability")) {
+    const nlohmann::json& reliability = stored.at("reliability");
+    cluster.reliability = {.gpu_mtbf_hours = reliability.at("gpu_mtbf_hours"),
+                           .restart_s = reliability.at("restart_s"),
+                           .checkpoint_bytes_per_s = reliability.at("checkpoint_bytes_per_s")};
+  }
+  return cluster;
+}
+
 /// By predictions, which all candidates have.
 std::vector<Explanation> ExplainRecommended(const Study& study, const SearchResult& result) {
   const RunConfig& run = result.recommended_candidate().run;
-  const nlohmann::json asked = study.problem();
-  const nlohmann::json& cluster = asked.at("cluster");
   Problem problem;  // as far as rows of the space look at it
   problem.model = run.model;
   problem.global_batch = run.global_batch;
   problem.sequence_length = run.sequence_length;
-  problem.cluster.device = run.device;
-  problem.cluster.ranks_per_node = cluster.at("ranks_per_node");
-  problem.cluster.max_ranks = cluster.at("max_ranks");
+  problem.cluster = ClusterOf(study.problem());
   return Explain(problem, result.rules.objective, result.candidates,
                  result.recommended().candidate);
 }
@@ -102,8 +115,8 @@ SearchResult ResultFromStudy(const Study& study) {
   result.explanations = ExplainRecommended(study, result);
   const nlohmann::json asked = study.problem();
   result.tokens = asked.value("tokens", kTokensUnsaid);
-  result.front = TimeAgainstPrice(result.ranking, result.candidates, result.tokens,
-                                  asked.at("cluster").value("price_per_gpu_hour", 0.0));
+  result.front =
+      TimeAgainstPrice(result.ranking, result.candidates, result.tokens, ClusterOf(asked));
   result.accuracy = SummarizeAccuracy(result.ranking);
   return result;
 }

@@ -52,6 +52,12 @@ nlohmann::json ToJson(const Problem& problem) {
   if (const double price = problem.cluster.price_per_gpu_hour; price > 0) {
     json["cluster"]["price_per_gpu_hour"] = price;
   }
+  if (const Reliability& reliability = problem.cluster.reliability; reliability != Reliability()) {
+    json["cluster"]["reliability"] = {
+        {"gpu_mtbf_hours", reliability.gpu_mtbf_hours},
+        {"restart_s", reliability.restart_s},
+        {"checkpoint_bytes_per_s", reliability.checkpoint_bytes_per_s}};
+  }
   if (!problem.narrowings.empty()) json["narrowings"] = ToJson(problem.narrowings);
   return json;
 }

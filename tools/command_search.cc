@@ -12,6 +12,7 @@
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "search/gpu_counts.h"
+#include "search/page/report_folder.h"
 #include "search/report.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
@@ -167,8 +168,8 @@ class SearchCommand : public Command {
     flags.Text("--gpus", gpus_,
                "numbers of GPUs to choose among: 64..1024 (64, 128, ... 1024) or 64,96; all of the "
                "cluster's if left out");
-    flags.Number("--tokens", problem.tokens, 0, 1e18,
-                 "tokens to train on, for the time and price of each number of GPUs");
+    flags.Count("--tokens", problem.tokens,
+                "tokens to train on, e.g. 300B, for the time and price of each number of GPUs");
     flags.Integer("--max-micro-batch", problem.max_micro_batch, 1, kMax32, "largest micro batch");
     flags.List("--fix", fixed_, "values that every candidate has: tp=8,schedule=1f1b");
     flags.List("--allow", allowed_,

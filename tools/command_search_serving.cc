@@ -9,6 +9,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
+#include "search/page/report_folder.h"
 #include "search/serving/serving_report.h"
 #include "tools/command.h"
 #include "tools/serving_problem.h"
@@ -84,6 +85,7 @@ class SearchServingCommand : public Command {
       throw UsageError(fmt::format("--prove needs --cluster local: {} is not this machine",
                                    problem.cluster.name));
     }
+    if (!report_.empty()) PrepareReport(report_);
     std::unique_ptr<ServingStudy> study;
     if (proof_.candidates > 0) study = OpenStudy(problem);
     const ServingSearchResult result =
@@ -125,6 +127,7 @@ class SearchServingCommand : public Command {
                      ServingStudy& study) {
     CatchStopSignals();
     visit_.folder = study_path_ + ".visits";
+    visit_.afresh = study.created();
     visit_.cancelled = [] { return RequestedStop() == StopLevel::kCancel; };
     VisitLines events;
     return ProveServing(problem, result, proof_, MakeServingVisitor(problem, visit_), study,

@@ -1,12 +1,14 @@
 #include "tools/serving_rates.h"
 
 #include <filesystem>
+#include <span>
 #include <utility>
 
 #include "cost_model/serving_fit.h"
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
+#include "engine/checkpoint/xxh64.h"
 #include "engine/config/strict_json.h"
 #include "profiler/calibrate_serving.h"
 #include "tools/machine_profile.h"
@@ -16,21 +18,12 @@ namespace {
 
 constexpr double kSeconds = 4;  // of measuring
 
-/// 64-bit FNV-1a (Fowler, Noll, Vo).
-uint64_t Hash(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : text) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 0x100000001b3ULL;
-  }
-  return hash;
-}
-
 }  // namespace
 
 std::string ServingRatesKey(const ServingConfig& config) {
-  return fmt::format("{}-{:016x},{},threads={},weights={},cache={}", config.model.name,
-                     Hash(ToJson(config.model).dump()), ToString(config.layout),
+  const std::string model = ToJson(config.model).dump();
+  return fmt::format("{}-{},{},threads={},weights={},cache={}", config.model.name,
+                     Xxh64Hex(std::as_bytes(std::span(model))), ToString(config.layout),
                      config.threads_per_rank, Name(config.weights), Name(config.cache));
 }
 

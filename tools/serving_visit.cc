@@ -11,12 +11,12 @@
 #include "engine/config/strict_json.h"
 #include "engine/infer/serving_json.h"
 #include "profiler/launch/child_process.h"
+#include "profiler/launch/log_tail.h"
 
 namespace trimtab {
 namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(20);
-constexpr int64_t kMostLog = int64_t{1} << 20;
 
 void Write(const std::string& path, const std::string& text) {
   AtomicFile file(path);
@@ -24,19 +24,13 @@ void Write(const std::string& path, const std::string& text) {
   file.Commit();
 }
 
-/// The last line that says something.
-std::string LastLine(const std::string& path) {
-  std::string text = ReadTextFile(path, kMostLog);
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.substr(text.rfind('\n') + 1);
-}
-
 class Visitor {
  public:
   Visitor(const ServingProblem& problem, const ServingVisitOptions& options)
       : options_(options), concurrency_(problem.load.concurrency) {
     std::error_code error;
-    std::filesystem::create_directories(options.folder, error);
+    if (options.afresh) std::filesystem::remove_all(options.folder, error);
+    if (!error) std::filesystem::create_directories(options.folder, error);
     if (error) {
       throw StorageError(fmt::format("{}: cannot create: {}", options.folder, error.message()));
     }
@@ -108,7 +102,7 @@ class Visitor {
     const ChildExit exit = child.Wait();
     if (exit.exit_code == 0 && std::filesystem::exists(result)) return std::string();
     if (exit.signal != 0) return fmt::format("ended by signal {}; see {}", exit.signal, log);
-    return LastLine(log);
+    return LastLogLine(log);
   }
 
   ServingVisitOptions options_;

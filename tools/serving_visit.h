@@ -10,6 +10,7 @@ namespace trimtab {
 
 struct ServingVisitOptions {
   std::string folder{};     // of configurations, results and logs; is made
+  bool afresh = false;      // what lies there is of an older study, and is removed
   double time_limit_s = 0;  // after which a visit is killed; 0 = never
   std::function<bool()> cancelled = [] { return false; };  // ends a visit that runs
 };

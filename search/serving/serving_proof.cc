@@ -6,18 +6,13 @@
 #include <random>
 
 #include "engine/base/error.h"
+#include "profiler/stats.h"
 #include "search/two_way_fit.h"
 
 namespace trimtab {
 namespace {
 
 constexpr double kSure = 1.645;  // standard deviations below which 95 % of a normal variable lie
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 /// Each figure's median.
 LoadReport MedianOf(const std::vector<LoadReport>& reports) {

@@ -8,6 +8,7 @@
 #include "engine/infer/serving_json.h"
 #include "search/page/html.h"
 #include "search/page/page.h"
+#include "search/page/report_folder.h"
 
 namespace trimtab {
 namespace {
@@ -233,17 +234,7 @@ std::string ServingReportHtml(const nlohmann::json& report) {
 }
 
 void WriteServingReport(const nlohmann::json& report, const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    throw StorageError(fmt::format("{}: cannot create: {}", directory, error.message()));
-  }
-  AtomicFile json(directory + "/report.json");
-  json.Append(report.dump(2) + "\n");
-  json.Commit();
-  AtomicFile html(directory + "/REPORT.html");
-  html.Append(ServingReportHtml(report));
-  html.Commit();
+  WriteReportFiles(report.dump(2) + "\n", ServingReportHtml(report), directory);
 }
 
 }  // namespace trimtab

@@ -28,6 +28,7 @@ std::unique_ptr<ServingStudy> ServingStudy::Open(const std::string& path,
   const int64_t tables = study->database_.QueryInt("SELECT COUNT(*) FROM sqlite_master");
   if (schema == 0 && tables == 0) {
     study->Create(problem);
+    study->created_ = true;
   } else if (schema == kSchema) {
     study->CheckProblem(problem);
   } else {

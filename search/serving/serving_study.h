@@ -40,6 +40,8 @@ class ServingStudy {
   std::vector<ServingVisit> Visits();
 
   const std::string& path() const { return database_.path(); }
+  /// Whether Open made it: nothing that lies beside it is its own.
+  bool created() const { return created_; }
   /// Called after each write, for tests that kill.
   void set_after_write(std::function<void()> hook) { database_.set_after_write(std::move(hook)); }
 
@@ -49,6 +51,7 @@ class ServingStudy {
   void CheckProblem(const nlohmann::json& problem);
 
   Database database_;
+  bool created_ = false;
 };
 
 }  // namespace trimtab

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "cost_model/goodput.h"
 #include "engine/base/error.h"
 #include "search/gpu_counts.h"
 #include "search/space.h"
@@ -61,6 +62,7 @@ struct Fleet {
       row.candidate = candidates.size();
       row.figure.tokens_per_s = tokens_per_s;
       CandidateRecord& candidate = candidates.emplace_back();
+      candidate.run.model = LoadModelConfig("gpt2-tiny");
       candidate.run.device = "cuda";
       candidate.run.layout.dp = gpus;
     }
@@ -69,28 +71,52 @@ struct Fleet {
   std::vector<CandidateRecord> candidates;
 };
 
+/// GPUs that hardly ever fail, at this price an hour.
+Cluster Steady(double price) {
+  Cluster cluster = LoadCluster("16x8xh100");
+  cluster.reliability.gpu_mtbf_hours = 1e15;
+  cluster.price_per_gpu_hour = price;
+  return cluster;
+}
+
 TEST(TimeAgainstPrice, TakesTheFastestOfEachNumberOfGpus) {
   const Fleet fleet({{16, 1500}, {8, 1000}, {8, 900}, {16, 1600}});
   const std::vector<FrontRow> front =
-      TimeAgainstPrice(fleet.ranking, fleet.candidates, 3.6e6 * 1000, 2);
+      TimeAgainstPrice(fleet.ranking, fleet.candidates, 3.6e6 * 1000, Steady(2));
   ASSERT_EQ(front.size(), 2u);
   EXPECT_EQ(front[0].gpus, 8);
   EXPECT_EQ(front[0].row, 1u);
-  EXPECT_DOUBLE_EQ(front[0].hours, 1000);
-  EXPECT_DOUBLE_EQ(front[0].gpu_hours, 8000);
-  EXPECT_DOUBLE_EQ(front[0].price.value(), 16000);
+  EXPECT_NEAR(front[0].hours, 1000, 1e-3);
+  EXPECT_NEAR(front[0].gpu_hours, 8000, 1e-2);
+  EXPECT_NEAR(front[0].price.value(), 16000, 1e-2);
   EXPECT_EQ(front[1].row, 3u);
-  EXPECT_DOUBLE_EQ(front[1].hours, 625);
-  EXPECT_DOUBLE_EQ(front[1].gpu_hours, 10000);
+  EXPECT_NEAR(front[1].hours, 625, 1e-3);
+  EXPECT_NEAR(front[1].gpu_hours, 10000, 1e-2);
   EXPECT_TRUE(front[0].on_front);
   EXPECT_TRUE(front[1].on_front);
 }
 
+TEST(TimeAgainstPrice, CountsWhatFailuresCost) {
+  const Fleet fleet({{8, 1000}});
+  Cluster cluster = Steady(2);
+  cluster.reliability.gpu_mtbf_hours = 1000;
+  const FrontRow row = TimeAgainstPrice(fleet.ranking, fleet.candidates, 3.6e9, cluster).front();
+  const TrainingCost cost =
+      CostOfTraining({.ranks = 8,
+                      .tokens_per_s = 1000,
+                      .checkpoint_bytes = CheckpointBytes(fleet.candidates.front().run.model)},
+                     cluster, 3.6e9);
+  EXPECT_GT(row.hours, 1001);
+  EXPECT_DOUBLE_EQ(row.price.value(), cost.price);
+}
+
 TEST(TimeAgainstPrice, MoreGpusThatAreNoFasterAreNotOnTheFront) {
-  const Fleet fleet({{8, 1000}, {16, 990}, {32, 4000}});
-  const std::vector<FrontRow> front = TimeAgainstPrice(fleet.ranking, fleet.candidates, 1e9, 0);
+  const Fleet fleet({{8, 1000}, {16, 990}, {32, 4100}});
+  const std::vector<FrontRow> front =
+      TimeAgainstPrice(fleet.ranking, fleet.candidates, 1e9, Steady(0));
   ASSERT_EQ(front.size(), 3u);
-  EXPECT_FALSE(front[0].on_front) << "32 GPUs are four times as fast, and so cost no more";
+  EXPECT_FALSE(front[0].on_front)
+      << "32 GPUs are more than four times as fast, and so take fewer hours of them";
   EXPECT_FALSE(front[1].on_front);
   EXPECT_TRUE(front[2].on_front);
   EXPECT_FALSE(front[2].price.has_value()) << "no price is known";
@@ -99,9 +125,9 @@ TEST(TimeAgainstPrice, MoreGpusThatAreNoFasterAreNotOnTheFront) {
 TEST(TimeAgainstPrice, LeavesOutWhatFailedAndCpus) {
   Fleet fleet({{8, 1000}, {16, 1500}});
   fleet.ranking[1].standing = Standing::kFailed;
-  EXPECT_EQ(TimeAgainstPrice(fleet.ranking, fleet.candidates, 1e9, 0).size(), 1u);
+  EXPECT_EQ(TimeAgainstPrice(fleet.ranking, fleet.candidates, 1e9, Steady(0)).size(), 1u);
   for (CandidateRecord& each : fleet.candidates) each.run.device = "cpu";
-  EXPECT_TRUE(TimeAgainstPrice(fleet.ranking, fleet.candidates, 1e9, 0).empty());
+  EXPECT_TRUE(TimeAgainstPrice(fleet.ranking, fleet.candidates, 1e9, Steady(0)).empty());
 }
 
 }  // namespace

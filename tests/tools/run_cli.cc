@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/engine/data/data_test_util.h"
 #include "tools/command.h"
 
@@ -24,6 +26,16 @@ CliResult RunCli(const std::vector<std::string>& arguments) {
   result.out = testing::internal::GetCapturedStdout();
   result.err = testing::internal::GetCapturedStderr();
   return result;
+}
+
+nlohmann::json JsonOf(std::vector<std::string> arguments) {
+  arguments.push_back("--json");
+  const CliResult result = RunCli(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const auto parsed = nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+  EXPECT_TRUE(parsed.is_object()) << result.out;
+  EXPECT_EQ(parsed.value("schema_version", 0), 1) << result.out;
+  return parsed;
 }
 
 void MakeDataset(const std::string& prefix) {

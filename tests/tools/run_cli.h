@@ -1,6 +1,7 @@
 // Runs the command in this process and captures what it prints. For tests.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ struct CliResult {
 
 /// `arguments` follow "trimtab".
 CliResult RunCli(const std::vector<std::string>& arguments);
+
+/// Runs with --json, expects success, and parses stdout.
+nlohmann::json JsonOf(std::vector<std::string> arguments);
 
 /// A run of a very small model, as RUN.json.
 extern const char* const kTinyRun;

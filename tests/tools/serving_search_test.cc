@@ -19,12 +19,12 @@ const char* const kLlama =
     "lognormal:800:0.8/uniform:50-150 --requests 60 --concurrency 32";
 
 /// A little model on one rank of this machine.
-std::string Tiny(const std::string& folder) {
+std::string Tiny(const std::string& folder, int requests = 12) {
   return "XDG_CACHE_HOME=" + folder +
          " tools/trimtab search -q --for serving --model gpt2-tiny --cluster local --max-ranks 1 "
-         "--workload uniform:8-40/12 --requests 12 --concurrency 3 --allow "
-         "sequences=1,4,tokens=64 --prove 2 --rounds 2 --study " +
-         folder + "/study.db";
+         "--workload uniform:8-40/12 --concurrency 3 --allow sequences=1,4,tokens=64 --prove 2 "
+         "--rounds 2 --study " +
+         folder + "/study.db --requests " + std::to_string(requests);
 }
 
 TEST(ServingSearch, EstimatesAConfiguration) {
@@ -99,6 +99,14 @@ TEST(ServingSearch, ProvesOnThisMachine) {
       "--requests 4 --concurrency 2 --config " +
       folder + "/report.json");
   EXPECT_EQ(served.status, 0) << served.output;
+
+  // Visits of another problem lie where those of a study of the same name go: none is taken.
+  std::filesystem::remove(folder + "/study.db");
+  const Outcome other = Shell(Tiny(folder, /*requests=*/7) + " --report " + folder);
+  ASSERT_TRUE(other.status == 0 || other.status == 5) << other.output;
+  const json measured =
+      json::parse(ReadWholeFile(folder + "/report.json"))["recommended"]["measured"];
+  EXPECT_EQ(measured["requests"], 7);
 }
 
 }  // namespace

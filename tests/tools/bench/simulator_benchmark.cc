@@ -56,7 +56,8 @@ struct Errors {
   std::vector<double> tpot, rate, ttft;
 };
 
-void RunRound(const ModelConfig& model, Errors& errors) {
+/// Returns what the machine was calibrated to.
+ServingRates RunRound(const ModelConfig& model, Errors& errors) {
   const ServingConfig config = ConfigOf(model);
   const ServingCalibration calibration = CalibrateServing(config, kCalibrationSeconds);
   const ServingPredictor predictor(model, ServingLayoutOf(config), calibration.rates);
@@ -93,6 +94,7 @@ void RunRound(const ModelConfig& model, Errors& errors) {
     errors.rate.push_back(std::abs(tokens));
     errors.ttft.push_back(std::abs(ttft));
   }
+  return calibration.rates;
 }
 
 double Mean(const std::vector<double>& values) {
@@ -107,25 +109,17 @@ double Mean(const std::vector<double>& values) {
 int main(int argc, char** argv) {
   using namespace trimtab;
   const ModelConfig model = LoadModelConfig(argc > 1 ? argv[1] : "gpt2-124m");
-  const int rounds = argc > 2 ? std::atoi(argv[2]) : 1;
+  const int rounds = argc > 2 ? std::max(1, std::atoi(argv[2])) : 1;
   Errors errors;
-  for (int i = 0; i < rounds; ++i) RunRound(model, errors);
+  ServingRates rates;
+  for (int i = 0; i < rounds; ++i) rates = RunRound(model, errors);
   fmt::print("mean error: TPOT {:.1f} %, tokens/s {:.1f} %, TTFT p99 {:.1f} %\n",
              100 * Mean(errors.tpot), 100 * Mean(errors.rate), 100 * Mean(errors.ttft));
 
   // How fast the simulator itself is.
   const ServingConfig config = ConfigOf(model);
   ServiceLoad load = {.requests = DrawRequests("200/200", 5000, 0, 1), .concurrency = 16};
-  const ServingPredictor predictor(model, ServingLayoutOf(config),
-                                   {.weight_bytes = 4,
-                                    .kv_bytes = 4,
-                                    .weight_rate = 1e10,
-                                    .low_rate = 1e10,
-                                    .kv_rate = 1e10,
-                                    .other_rate = 1e10,
-                                    .rate_16 = 5e10,
-                                    .rate_low = 5e10,
-                                    .attention_flops = 1e10});
+  const ServingPredictor predictor(model, ServingLayoutOf(config), rates);
   const auto start = std::chrono::steady_clock::now();
   const LoadReport report = predictor.Predict(config, 1, load).report;
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
