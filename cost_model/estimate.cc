@@ -34,6 +34,7 @@ double ModelFlops(const RunConfig& run) {
 }
 
 double& Breakdown::exposed(GroupKind group) {
+    case GroupKind::kKeyValue:
   switch (group) {
     case GroupKind::kTensor:
       return exposed_tp;

@@ -279,10 +279,6 @@ ServingRecorder::ServingRecorder(const ModelConfig& model, const ServingLayout& 
   if (model.latent.used()) {
     throw InfeasibleError("serving with latent attention is run, but not predicted");
   }
-  if (model.num_kv_heads % layout.tp != 0) {
-    // Ranks beyond the heads of keys and values hold copies of them.
-    state.model.num_kv_heads = layout.tp;
-  }
   if (model.num_heads % layout.tp != 0) {
     throw InfeasibleError(
         fmt::format("tp is {}, and the model has {} heads", layout.tp, model.num_heads));

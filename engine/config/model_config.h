@@ -115,7 +115,9 @@ struct ModelConfig {
   /// Key/value heads on each of `tp` tensor-parallel ranks, and ranks that hold the same ones: with
   /// fewer heads than ranks, neighbours share one.
   int64_t kv_heads_of_rank(int64_t tp) const { return num_kv_heads > tp ? num_kv_heads / tp : 1; }
-  int64_t kv_copies(int64_t tp) const { return tp > num_kv_heads ? tp / num_kv_heads : 1; }
+  int64_t kv_copies(int64_t tp) const {
+    return num_kv_heads > 0 && tp % num_kv_heads == 0 ? tp / num_kv_heads : 1;
+  }
   /// Elements of the matrices that attention multiplies a token by in one layer.
   int64_t attention_weights() const;
   /// Whether the activation multiplies two projections.

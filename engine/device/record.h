@@ -118,6 +118,7 @@ enum class GroupKind : int {
   kWorld,
   kTensor,
   kContext,
+  kKeyValue,
   kData,
   kPipeline,
   kEmbedding,
@@ -132,8 +133,8 @@ enum class GroupKind : int {
 };
 inline constexpr int kGroupKindCount = static_cast<int>(GroupKind::kExpertReplica) + 1;
 
-/// "world", "tp", "cp", "dp", "pp", "embedding", "shard", "replica", "ep", "etp", "etp_ep", "edp",
-/// "expert_shard", "expert_replica".
+/// "world", "tp", "kv", "cp", "dp", "pp", "embedding", "shard", "replica", "ep", "etp", "etp_ep",
+/// "edp", "expert_shard", "expert_replica".
 std::string_view Name(GroupKind group);
 
 /// One message of this rank. `bytes` is the size of the full (unsharded) buffer: the buffer of an
