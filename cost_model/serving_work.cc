@@ -250,7 +250,7 @@ struct ServingRecorder::State {
     }
     const double tables = model.tied_embeddings ? 1 : 2;
     const auto table = static_cast<double>(model.padded_vocab_size(layout.tp) / layout.tp *
-                                           model.hidden_size * SizeOf(DType::kBf16));
+                                           model.embedding_size() * SizeOf(DType::kBf16));
     const auto pp = static_cast<double>(layout.pp);
     footprint.weight_bytes = layers / pp + (layout.pp == 1 ? tables : 1) * table;
     footprint.kv_bytes_per_token =

@@ -67,17 +67,17 @@ TEST_P(RankRunnerTest, AnswersAsOneRank) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, RankRunnerTest,
-    testing::Values(Case{"gpt2", "tp=2"}, Case{"gpt2", "tp=4"}, Case{"gpt2", "pp=2"},
-                    Case{"gpt2", "tp=2,pp=2"}, Case{"gpt2", "tp=2,sp=1"},
-                    Case{"gpt2", "tp=2,sp=1,pp=2"}, Case{"llama", "tp=2"},
-                    Case{"llama", "tp=2,sp=1"}, Case{"llama", "pp=2"}, Case{"bloom", "tp=4"},
-                    Case{"gemma2", "tp=2,pp=2"}, Case{"falcon", "tp=2"}, Case{"qwen3", "tp=2"},
-                    Case{"glm130", "tp=2,sp=1"}, Case{"mixtral", "pp=2"},
-                    Case{"mixtral", "tp=2,sp=1"}, Case{"mixtral", "tp=2,sp=1,ep=2"},
-                    Case{"mixtral", "tp=2,sp=1,etp=2"}, Case{"dbrx", "tp=2,sp=1,ep=2"},
-                    Case{"dbrx", "tp=2,sp=1,ep=2,dispatch=allgather"},
-                    Case{"deepseek_v2", "tp=2,sp=1"}, Case{"deepseek", "pp=3"},
-                    Case{"deepseek", "tp=2,sp=1,ep=2"}, Case{"gpt_oss", "tp=2,sp=1"}),
+    testing::Values(
+        Case{"gpt2", "tp=2"}, Case{"gpt2", "tp=4"}, Case{"gpt2", "pp=2"}, Case{"gpt2", "tp=2,pp=2"},
+        Case{"gpt2", "tp=2,sp=1"}, Case{"gpt2", "tp=2,sp=1,pp=2"}, Case{"llama", "tp=2"},
+        Case{"llama", "tp=2,sp=1"}, Case{"llama", "pp=2"}, Case{"bloom", "tp=4"},
+        Case{"gemma2", "tp=2,pp=2"}, Case{"falcon", "tp=2"}, Case{"qwen3", "tp=2"},
+        Case{"glm130", "tp=2,sp=1"}, Case{"mixtral", "pp=2"}, Case{"mixtral", "tp=2,sp=1"},
+        Case{"mixtral", "tp=2,sp=1,ep=2"}, Case{"mixtral", "tp=2,sp=1,etp=2"},
+        Case{"dbrx", "tp=2,sp=1,ep=2"}, Case{"dbrx", "tp=2,sp=1,ep=2,dispatch=allgather"},
+        Case{"deepseek_v2", "tp=2,sp=1"}, Case{"deepseek", "pp=3"},
+        Case{"deepseek", "tp=2,sp=1,ep=2"}, Case{"gpt_oss", "tp=2,sp=1"}, Case{"llama", "tp=4"},
+        Case{"falcon_mqa", "tp=2,sp=1"}, Case{"opt_350m", "tp=2,sp=1"}, Case{"opt_350m", "pp=2"}),
     [](const auto& info_of_case) {
       std::string name = std::string(info_of_case.param.family) + "_" + info_of_case.param.layout;
       for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
