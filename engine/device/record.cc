@@ -60,6 +60,7 @@ std::string_view Name(OpKind kind) {
                                                                         "count_choices",
                                                                         "drop_tokens",
                                                                         "sort_by_expert",
+                                                                        "order_arrivals",
                                                                         "update_expert_bias",
                                                                         "permute",
                                                                         "unpermute",

@@ -69,6 +69,7 @@ enum class OpKind : int {
   kCountChoices,
   kDropTokens,
   kSortByExpert,
+  kOrderArrivals,      // rows, ranks, experts
   kUpdateExpertBias,   // numel: experts
   kPermute,            // rows, columns; tokens, k
   kUnpermute,          // the same
@@ -117,8 +118,8 @@ std::string_view Name(CollectiveKind kind);
 enum class GroupKind : int {
   kWorld,
   kTensor,
-  kContext,
   kKeyValue,
+  kContext,
   kData,
   kPipeline,
   kEmbedding,
