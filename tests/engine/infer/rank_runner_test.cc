@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "engine/base/error.h"
+#include "engine/infer/plan_messages.h"
 #include "tests/engine/infer/golden_weights.h"
 
 namespace trimtab {
@@ -83,6 +84,20 @@ INSTANTIATE_TEST_SUITE_P(
       for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
       return name;
     });
+
+TEST(PlanMessages, APlanComesBackFromItsNumbers) {
+  const StepPlan plan = {{{.tokens = {5, 0, 7}, .first_position = 2, .blocks = {3}, .logits = 1},
+                          {.tokens = {1}, .first_position = 0, .blocks = {9, 0, 4}, .logits = 0}}};
+  const StepPlan back = UnpackPlan(PackPlan(plan));
+  ASSERT_EQ(back.sequences.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(back.sequences[i].tokens, plan.sequences[i].tokens);
+    EXPECT_EQ(back.sequences[i].first_position, plan.sequences[i].first_position);
+    EXPECT_EQ(back.sequences[i].blocks, plan.sequences[i].blocks);
+    EXPECT_EQ(back.sequences[i].logits, plan.sequences[i].logits);
+  }
+  EXPECT_TRUE(UnpackPlan(PackPlan({})).sequences.empty());
+}
 
 TEST(RankRunnerErrors, WhatARankThrowsIsThrown) {
   const GoldenWeights weights("gpt2");
