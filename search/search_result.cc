@@ -96,7 +96,7 @@ SearchResult ResultFromStudy(const Study& study) {
   if (result.space.feasible == 0) ThrowInfeasible(result.space, result.candidates);
 
   result.race = JudgeRace(result.rules, result.candidates, ReferencesOf(study));
-  ApplyRace(result.race, result.candidates);
+  ApplyRace(result.race, study.seed(), result.candidates);
   if (result.rules.prove_count > 0) {
     const RaceStep step = NextStep(result.rules, result.race, result.candidates, result.rounds);
     result.race.end = step.end;
