@@ -38,7 +38,8 @@ StageResult DryStage(const RunConfig& run, const Pricer& pricer, int64_t stage, 
                      const Executor& executor, bool with_timeline) {
   const std::unique_ptr<Device> device = MakeMetaDevice(executor.threads, executor.kind);
   const ParallelContext context =
-      MakeMetaContext(run.layout, RankAt(run.layout, {.pp = static_cast<int>(stage)}));
+      MakeMetaContext(run.layout, RankAt(run.layout, {.pp = static_cast<int>(stage)}),
+                      run.model.kv_copies(run.layout.tp));
   Trainer trainer(run, context, *device);
   const auto bytes = [&device](MemoryTag tag) {
     return device->memory().current_by_tag()[static_cast<size_t>(tag)];

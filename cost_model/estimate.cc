@@ -20,10 +20,8 @@ std::string_view Name(Trust trust) {
 
 double ModelFlops(const RunConfig& run) {
   const ModelConfig& model = run.model;
-  const int64_t hidden = model.hidden_size;
-  const int64_t output_weights = hidden * model.vocab_size;
-  const int64_t weights =
-      model.num_layers * model.attention_weights() + model.active_mlp_weights() + output_weights;
+  const int64_t weights = model.num_layers * model.attention_weights() +
+                          model.active_mlp_weights() + model.end_weights();
   const int64_t tokens = run.global_batch * run.sequence_length;
   // Scores and values: products of 2 * T * H * D and 2 * T * H * Dv per token forward, twice that
   // backward.
@@ -36,6 +34,7 @@ double ModelFlops(const RunConfig& run) {
 double& Breakdown::exposed(GroupKind group) {
   switch (group) {
     case GroupKind::kTensor:
+    case GroupKind::kKeyValue:
       return exposed_tp;
     case GroupKind::kContext:
       return exposed_cp;

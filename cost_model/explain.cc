@@ -118,7 +118,8 @@ std::vector<ExplainedPart> ExplainStep(const RunConfig& run, const Cluster& clus
   for (int64_t stage = 0; stage < run.layout.pp; ++stage) {
     const std::unique_ptr<Device> device = MakeMetaDevice(executor.threads, executor.kind);
     const ParallelContext context =
-        MakeMetaContext(run.layout, RankAt(run.layout, {.pp = static_cast<int>(stage)}));
+        MakeMetaContext(run.layout, RankAt(run.layout, {.pp = static_cast<int>(stage)}),
+                        run.model.kv_copies(run.layout.tp));
     Trainer trainer(run, context, *device);
     ExplainRecorder recorder(run, cluster, pricer);
     device->set_recorder(&recorder);

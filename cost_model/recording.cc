@@ -74,7 +74,7 @@ class PieceRecorder final : public Recorder {
 struct Stage {
   Stage(const RunConfig& run, const Executor& executor)
       : device(MakeMetaDevice(executor.threads, executor.kind)),
-        parallel(MakeMetaContext(run.layout, 0)),
+        parallel(MakeMetaContext(run.layout, 0, run.model.kv_copies(run.layout.tp))),
         fp8(run.fp8),
         context(ContextOf(run, parallel, *device, TypesOf(run.layout).fp8 ? &fp8 : nullptr)) {}
 
@@ -176,7 +176,8 @@ int64_t RecordIds(const RunConfig& run, const ModelChunk& chunk, int64_t in_flig
 UpdateRecording RecordUpdate(const RunConfig& run, int64_t stage, const Executor& executor) {
   const std::unique_ptr<Device> device = MakeMetaDevice(executor.threads, executor.kind);
   const int rank = RankAt(run.layout, {.pp = static_cast<int>(stage)});
-  const ParallelContext parallel = MakeMetaContext(run.layout, rank);
+  const ParallelContext parallel =
+      MakeMetaContext(run.layout, rank, run.model.kv_copies(run.layout.tp));
   Trainer trainer(run, parallel, *device);
   UpdateRecording recording;
   recording.held = device->memory().current_by_tag();

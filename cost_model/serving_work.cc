@@ -250,7 +250,7 @@ struct ServingRecorder::State {
     }
     const double tables = model.tied_embeddings ? 1 : 2;
     const auto table = static_cast<double>(model.padded_vocab_size(layout.tp) / layout.tp *
-                                           model.hidden_size * SizeOf(DType::kBf16));
+                                           model.embedding_size() * SizeOf(DType::kBf16));
     const auto pp = static_cast<double>(layout.pp);
     footprint.weight_bytes = layers / pp + (layout.pp == 1 ? tables : 1) * table;
     footprint.kv_bytes_per_token =
@@ -278,10 +278,6 @@ ServingRecorder::ServingRecorder(const ModelConfig& model, const ServingLayout& 
   state.layout = layout;
   if (model.latent.used()) {
     throw InfeasibleError("serving with latent attention is run, but not predicted");
-  }
-  if (model.num_kv_heads % layout.tp != 0) {
-    // Ranks beyond the heads of keys and values hold copies of them.
-    state.model.num_kv_heads = layout.tp;
   }
   if (model.num_heads % layout.tp != 0) {
     throw InfeasibleError(

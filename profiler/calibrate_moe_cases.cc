@@ -1,3 +1,4 @@
+#include "engine/ops/elementwise.h"
 #include "engine/ops/gate_rows.h"
 #include "engine/ops/grouped_gemm.h"
 #include "engine/ops/permute.h"
@@ -76,6 +77,15 @@ void OpCases::AddChoices(std::vector<OpCase>& cases) {
                    }});
   cases.push_back({SortByExpertRecord(choices, kExperts, tokens, kTopk), [=]() mutable {
                      SortByExpert(choice, {0, kExperts}, /*padded_rows=*/0, kept, choice_of);
+                   }});
+  // As if one rank had sent as many rows for each expert.
+  const int64_t each = choices / kExperts;
+  Tensor sent = Warm({1, kExperts});
+  Fill(sent, static_cast<float>(each));
+  Tensor by_expert = Choices(each * kExperts, 1).Reshape({each * kExperts});
+  Tensor by_rank = Choices(each * kExperts, 1).Reshape({each * kExperts});
+  cases.push_back({OrderArrivalsRecord(each * kExperts, 1, kExperts), [=]() mutable {
+                     OrderArrivals(sent, /*lead=*/1, {0, kExperts}, by_expert, by_rank);
                    }});
 }
 

@@ -7,7 +7,7 @@ SpaceRow ZeroRow() {
           .applies = Always,
           .values = Fixed<0, 1, 2, 3>,
           .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.zero = value; },
-          .settles = {"zero-requires-dp", "shared-kv-head-needs-whole-gradients"},
+          .settles = {"zero-requires-dp"},
           .alike = Alike<&ParallelConfig::zero>};
 }
 

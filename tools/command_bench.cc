@@ -52,7 +52,13 @@ class BenchCommand : public Command {
     load_.seed = workload_.seed();
     load_.stop = [] { return RequestedStop() != StopLevel::kNone; };
     std::unique_ptr<Engine> engine;
-    const std::unique_ptr<LoadTarget> target = Target(engine);
+    if (target_.url.empty()) {
+      const std::unique_ptr<WeightSource> weights = OpenWeights();
+      if (serving_.Follows(*weights)) return 0;
+      engine = serving_.OpenEngine(*weights);
+    }
+    const std::unique_ptr<LoadTarget> target =
+        engine != nullptr ? MakeEngineTarget(*engine) : ServerTarget();
     CatchStopSignals();
     LogInfo("{} in {}", Counted(std::ssize(requests), "request"),
             load_.concurrency > 0
@@ -80,21 +86,16 @@ class BenchCommand : public Command {
   }
 
  private:
-  std::unique_ptr<LoadTarget> Target(std::unique_ptr<Engine>& engine) {
-    if (!target_.url.empty()) {
-      const std::string local = flags_->FirstGiven({"--load", "--load-hf"});
-      if (!local.empty()) {
-        throw UsageError(fmt::format("{} contradicts --url: the server has its model", local));
-      }
-      if (!key_file_.empty()) {
-        target_.api_key = ReadTextFile(key_file_, kMaxKeyBytes);
-        while (target_.api_key.ends_with('\n')) target_.api_key.pop_back();
-      }
-      return MakeHttpTarget(target_);
+  std::unique_ptr<LoadTarget> ServerTarget() {
+    const std::string local = flags_->FirstGiven({"--load", "--load-hf"});
+    if (!local.empty()) {
+      throw UsageError(fmt::format("{} contradicts --url: the server has its model", local));
     }
-    const std::unique_ptr<WeightSource> weights = OpenWeights();
-    engine = serving_.OpenEngine(*weights);
-    return MakeEngineTarget(*engine);
+    if (!key_file_.empty()) {
+      target_.api_key = ReadTextFile(key_file_, kMaxKeyBytes);
+      while (target_.api_key.ends_with('\n')) target_.api_key.pop_back();
+    }
+    return MakeHttpTarget(target_);
   }
 
   std::unique_ptr<WeightSource> OpenWeights() const {

@@ -38,6 +38,7 @@ class ChatCommand : public Command {
     std::string why;
     chat_ = FindChatTemplate(template_, *tokenizer_, why);
     if (chat_ == nullptr) throw UsageError(why);
+    if (serving_.Follows(*weights)) return 0;
     engine_ = serving_.OpenEngine(*weights);
     LogInfo("{}, conversations as '{}'; Ctrl-C stops an answer, /reset begins anew, Ctrl-D leaves",
             weights->model().name, chat_->name());

@@ -47,6 +47,7 @@ class GenerateCommand : public Command {
     const std::vector<std::string> prompts = Prompts();
     const std::unique_ptr<WeightSource> weights = serving_.OpenWeights();
     tokenizer_ = serving_.OpenTokenizerOf(*weights);
+    if (serving_.Follows(*weights)) return 0;
     const std::unique_ptr<Engine> engine = serving_.OpenEngine(*weights);
     CatchStopSignals();
     for (const std::string& prompt : prompts) Ask(*engine, prompt);

@@ -50,6 +50,7 @@ class ServeCommand : public Command {
     const std::unique_ptr<ChatTemplate> chat =
         FindChatTemplate(template_, *tokenizer, model.no_chat);
     model.chat = chat.get();
+    if (serving_.Follows(*weights)) return 0;
     const std::unique_ptr<Engine> engine = serving_.OpenEngine(*weights);
     model.limits = engine->limits();
     model.vocab_size = engine->vocab_size();

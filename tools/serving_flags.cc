@@ -7,9 +7,12 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
+#include "engine/comm/mpi_launch.h"
 #include "engine/data/open_tokenizer.h"
 #include "engine/infer/make_engine.h"
+#include "engine/infer/rank_runner.h"
 #include "engine/infer/serving_json.h"
+#include "tools/signals.h"
 
 namespace trimtab {
 namespace {
@@ -130,6 +133,13 @@ ServingConfig ServingFlags::Config(const WeightSource& weights) const {
   config.limits.sequence_length = max_length_;
   config.limits.tokens_per_step = std::max(config.limits.tokens_per_step, config.limits.sequences);
   return config;
+}
+
+bool ServingFlags::Follows(const WeightSource& weights) const {
+  if (LaunchedRank() == 0) return false;
+  CatchStopSignals(/*announce=*/false);  // the launcher sends all what the first one answers to
+  FollowPlans(ResolveServing(Config(weights)), weights);
+  return true;
 }
 
 std::unique_ptr<Engine> ServingFlags::OpenEngine(const WeightSource& weights) const {

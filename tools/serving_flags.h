@@ -43,7 +43,10 @@ class ServingFlags {
   /// The configuration of --config; empty without.
   std::optional<ServingConfig> ConfigOfFile() const;
   ServingConfig Config(const WeightSource& weights) const;
-  /// The engine, with its draft model where one is asked for.
+  /// In a process that a launcher started beside the first: carries out what the first one's engine
+  /// plans, until that ends. Whether this is such a process; then there is nothing more to do.
+  bool Follows(const WeightSource& weights) const;
+  /// The engine, with its draft model where one is asked for. Not in such a process.
   std::unique_ptr<Engine> OpenEngine(const WeightSource& weights) const;
 
  private:

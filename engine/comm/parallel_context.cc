@@ -16,12 +16,13 @@ namespace {
 /// All groups of one layout, and the first failure in any of its ranks.
 class InprocWorld {
  public:
-  explicit InprocWorld(const ParallelConfig& layout) : layout_(layout) {
+  InprocWorld(const ParallelConfig& layout, int64_t kv_copies)
+      : layout_(layout), kv_copies_(kv_copies) {
     const int ranks = static_cast<int>(layout.world_size());
     const auto board = std::make_shared<WaitBoard>(ranks);
     for (const ProcessGroup& row : kProcessGroups) {
       for (int rank = 0; rank < ranks; ++rank) {
-        std::vector<int> members = GroupMembers(layout, row.kind, rank);
+        std::vector<int> members = GroupMembers(layout, row.kind, rank, kv_copies);
         if (members.front() != rank) continue;
         groups_[{row.kind, rank}] =
             std::make_shared<InprocGroup>(row.kind, std::move(members), board);
@@ -33,8 +34,8 @@ class InprocWorld {
 
   ParallelContext Join(int rank) const {
     ParallelContext context =
-        MakeContext(layout_, rank, [&](GroupKind kind, const GroupPlace& place) {
-          const int first = GroupMembers(layout_, kind, rank).front();
+        MakeContext(layout_, rank, kv_copies_, [&](GroupKind kind, const GroupPlace& place) {
+          const int first = GroupMembers(layout_, kind, rank, kv_copies_).front();
           return MakeInprocCommunicator(groups_.at({kind, first}), place.rank);
         });
     context.host = MakeInprocCommunicator(host_, rank);
@@ -61,6 +62,7 @@ class InprocWorld {
 
  private:
   ParallelConfig layout_;
+  int64_t kv_copies_;
   std::map<std::pair<GroupKind, int>, std::shared_ptr<InprocGroup>> groups_;  // by the first rank
   std::shared_ptr<InprocGroup> host_;
   std::mutex mutex_;
@@ -87,13 +89,21 @@ void RunRank(InprocWorld& world, int rank,
 
 std::unique_ptr<Communicator>& ParallelContext::group(GroupKind kind) {
   static constexpr std::array<std::unique_ptr<Communicator> ParallelContext::*, kGroupKindCount>
-      kMembers = {&ParallelContext::world,        &ParallelContext::tp,
-                  &ParallelContext::cp,           &ParallelContext::dp,
-                  &ParallelContext::pp,           &ParallelContext::embedding,
-                  &ParallelContext::shard,        &ParallelContext::replica,
-                  &ParallelContext::ep,           &ParallelContext::etp,
-                  &ParallelContext::etp_ep,       &ParallelContext::edp,
-                  &ParallelContext::expert_shard, &ParallelContext::expert_replica};
+      kMembers = {&ParallelContext::world,
+                  &ParallelContext::tp,
+                  &ParallelContext::kv,
+                  &ParallelContext::cp,
+                  &ParallelContext::dp,
+                  &ParallelContext::pp,
+                  &ParallelContext::embedding,
+                  &ParallelContext::shard,
+                  &ParallelContext::replica,
+                  &ParallelContext::ep,
+                  &ParallelContext::etp,
+                  &ParallelContext::etp_ep,
+                  &ParallelContext::edp,
+                  &ParallelContext::expert_shard,
+                  &ParallelContext::expert_replica};
   return this->*kMembers[static_cast<size_t>(kind)];
 }
 
@@ -113,24 +123,24 @@ ParallelContext PlaceRank(const ParallelConfig& layout, int rank) {
 }
 
 ParallelContext MakeContext(
-    const ParallelConfig& layout, int rank,
+    const ParallelConfig& layout, int rank, int64_t kv_copies,
     const std::function<std::unique_ptr<Communicator>(GroupKind, const GroupPlace&)>& make) {
   ParallelContext context = PlaceRank(layout, rank);
   for (const ProcessGroup& row : kProcessGroups) {
-    context.group(row.kind) = make(row.kind, PlaceInGroup(layout, row.kind, rank));
+    context.group(row.kind) = make(row.kind, PlaceInGroup(layout, row.kind, rank, kv_copies));
   }
   return context;
 }
 
-ParallelContext MakeMetaContext(const ParallelConfig& layout, int rank) {
-  return MakeContext(layout, rank, [](GroupKind kind, const GroupPlace& place) {
+ParallelContext MakeMetaContext(const ParallelConfig& layout, int rank, int64_t kv_copies) {
+  return MakeContext(layout, rank, kv_copies, [](GroupKind kind, const GroupPlace& place) {
     return MakeMetaCommunicator(kind, place.rank, place.size);
   });
 }
 
 void RunInprocRanks(const ParallelConfig& layout,
-                    const std::function<void(ParallelContext& context)>& body) {
-  InprocWorld world(layout);
+                    const std::function<void(ParallelContext& context)>& body, int64_t kv_copies) {
+  InprocWorld world(layout, kv_copies);
   std::vector<std::thread> threads;
   try {
     for (int rank = 0; rank < layout.world_size(); ++rank) {

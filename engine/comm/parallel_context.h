@@ -23,6 +23,7 @@ struct ParallelContext {
   int ep_rank = 0;
   std::unique_ptr<Communicator> world;
   std::unique_ptr<Communicator> tp;
+  std::unique_ptr<Communicator> kv;
   std::unique_ptr<Communicator> cp;
   std::unique_ptr<Communicator> dp;
   std::unique_ptr<Communicator> pp;
@@ -44,19 +45,21 @@ struct ParallelContext {
 /// The context of `rank` without its communicators.
 ParallelContext PlaceRank(const ParallelConfig& layout, int rank);
 
-/// The same with what `make` returns for every row of kProcessGroups, in their order. `host` is
-/// left to the caller.
+/// The same with what `make` returns for every row of kProcessGroups, in their order, where
+/// `kv_copies` ranks hold each key/value head (ModelConfig::kv_copies). `host` is left to the
+/// caller.
 ParallelContext MakeContext(
-    const ParallelConfig& layout, int rank,
+    const ParallelConfig& layout, int rank, int64_t kv_copies,
     const std::function<std::unique_ptr<Communicator>(GroupKind, const GroupPlace&)>& make);
 
 /// The context of rank `rank` with meta communicators.
-ParallelContext MakeMetaContext(const ParallelConfig& layout, int rank);
+ParallelContext MakeMetaContext(const ParallelConfig& layout, int rank, int64_t kv_copies = 1);
 
 /// Runs `body` once per rank, each on its own thread with in-process communicators. When a rank
 /// throws, every group is aborted, all threads are joined, and the first rank's own exception (not
 /// the CommErrors it caused) is rethrown.
 void RunInprocRanks(const ParallelConfig& layout,
-                    const std::function<void(ParallelContext& context)>& body);
+                    const std::function<void(ParallelContext& context)>& body,
+                    int64_t kv_copies = 1);
 
 }  // namespace trimtab

@@ -45,7 +45,7 @@ Row RowOf(const ProcessGroup& group, const ParallelConfig& layout, int rank) {
 }
 
 /// The part of a row that makes the group.
-Row Cut(const Row& row, GroupPart part, int shard) {
+Row Cut(const Row& row, GroupPart part, int run) {
   switch (part) {
     case GroupPart::kAll:
       return row;
@@ -56,16 +56,22 @@ Row Cut(const Row& row, GroupPart part, int shard) {
     case GroupPart::kAcross:
       break;
   }
-  if (shard == 0 || shard == row.size) return {};
-  TRIMTAB_ASSERT(row.size % shard == 0, "{} ranks in runs of {}", row.size, shard);
-  if (part == GroupPart::kNeighbours) return {shard, row.step, row.own % shard};
-  return {row.size / shard, row.step * shard, row.own / shard};
+  if (run == 0 || run == row.size) return {};
+  TRIMTAB_ASSERT(row.size % run == 0, "{} ranks in runs of {}", row.size, run);
+  if (part == GroupPart::kNeighbours) return {run, row.step, row.own % run};
+  return {row.size / run, row.step * run, row.own / run};
 }
 
-Row MembersOf(const ParallelConfig& layout, GroupKind kind, int rank) {
+/// Ranks of a run of neighbours, where the group is one or goes across them.
+int64_t RunOf(const ProcessGroup& group, const ParallelConfig& layout, int64_t kv_copies) {
+  if (group.kind == GroupKind::kKeyValue) return kv_copies;
+  return group.grid == Grid::kDense ? layout.shard : layout.expert_shard();
+}
+
+Row MembersOf(const ParallelConfig& layout, GroupKind kind, int rank, int64_t kv_copies) {
   const ProcessGroup& group = kProcessGroups[static_cast<size_t>(kind)];
-  const int64_t shard = group.grid == Grid::kDense ? layout.shard : layout.expert_shard();
-  return Cut(RowOf(group, layout, rank), group.part, static_cast<int>(shard));
+  const int64_t run = RunOf(group, layout, kv_copies);
+  return Cut(RowOf(group, layout, rank), group.part, static_cast<int>(run));
 }
 
 constexpr bool InOrder() {
@@ -109,13 +115,15 @@ int RankAt(const ParallelConfig& layout, const RankPlace& place) {
   return place.tp + tp * (place.cp + cp * (place.dp + dp * place.pp));
 }
 
-GroupPlace PlaceInGroup(const ParallelConfig& layout, GroupKind group, int rank) {
-  const Row row = MembersOf(layout, group, rank);
+GroupPlace PlaceInGroup(const ParallelConfig& layout, GroupKind group, int rank,
+                        int64_t kv_copies) {
+  const Row row = MembersOf(layout, group, rank, kv_copies);
   return {.rank = row.own, .size = row.size, .stride = row.size > 1 ? row.step : 1};
 }
 
-std::vector<int> GroupMembers(const ParallelConfig& layout, GroupKind group, int rank) {
-  const Row row = MembersOf(layout, group, rank);
+std::vector<int> GroupMembers(const ParallelConfig& layout, GroupKind group, int rank,
+                              int64_t kv_copies) {
+  const Row row = MembersOf(layout, group, rank, kv_copies);
   std::vector<int> members;
   for (int i = 0; i < row.size; ++i) members.push_back(rank + (i - row.own) * row.step);
   return members;

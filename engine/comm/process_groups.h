@@ -45,7 +45,8 @@ enum ExpertAxis : unsigned { kEtpAxis = 1, kEpAxis = 2, kEdpAxis = 4 };
 enum class GroupPart {
   kAll,
   kEnds,        // the first and the last
-  kNeighbours,  // runs of them, as layout.shard says; no groups where that is 0, or all of them
+  kNeighbours,  // runs of them, as layout.shard or the copies of key/value heads say; no groups
+                // where that is 0, or all of them
   kAcross,      // one of each such run
 };
 
@@ -60,6 +61,8 @@ struct ProcessGroup {
 inline constexpr std::array<ProcessGroup, kGroupKindCount> kProcessGroups = {{
     {GroupKind::kWorld, kTpAxis | kCpAxis | kDpAxis | kPpAxis},
     {GroupKind::kTensor, kTpAxis},
+    // Ranks that hold the same key/value heads, where there are fewer heads than ranks.
+    {GroupKind::kKeyValue, kTpAxis, GroupPart::kNeighbours},
     {GroupKind::kContext, kCpAxis},
     // Ranks with the same shard of the weights: gradients are summed over it.
     {GroupKind::kData, kCpAxis | kDpAxis},
@@ -94,9 +97,12 @@ struct GroupPlace {
 
   bool operator==(const GroupPlace&) const = default;
 };
-GroupPlace PlaceInGroup(const ParallelConfig& layout, GroupKind group, int rank);
+/// `kv_copies`: ranks that hold each key/value head of the model (ModelConfig::kv_copies).
+GroupPlace PlaceInGroup(const ParallelConfig& layout, GroupKind group, int rank,
+                        int64_t kv_copies = 1);
 
 /// The world ranks of the group that `rank` is in, in ascending order.
-std::vector<int> GroupMembers(const ParallelConfig& layout, GroupKind group, int rank);
+std::vector<int> GroupMembers(const ParallelConfig& layout, GroupKind group, int rank,
+                              int64_t kv_copies = 1);
 
 }  // namespace trimtab

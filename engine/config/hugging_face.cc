@@ -42,12 +42,16 @@ void ReadGptNeox(ConfigFile& file, ModelConfig& model) {
 
 void ReadOpt(ConfigFile& file, ModelConfig& model) {
   file.Activation("activation_function", "relu", model);
-  file.RequireNeutral("do_layer_norm_before", true, "norms after attention and MLP");
-  file.RequireNeutral("_remove_final_layer_norm", false, "a model without a final norm");
   file.RequireNeutral("layer_norm_elementwise_affine", true, "a norm without weights");
-  file.RequireNeutral("word_embed_proj_dim", model.hidden_size,
-                      "an embedding narrower than the model");
-  file.object().Boolean("enable_bias", model.bias);
+  StrictObject& object = file.object();
+  bool before = true;
+  object.Boolean("do_layer_norm_before", before);
+  if (!before) model.block = BlockKind::kPostNorm;
+  bool removed = false;
+  object.Boolean("_remove_final_layer_norm", removed);
+  model.final_norm = before && !removed;
+  object.Integer("word_embed_proj_dim", model.embedding_dim, 1, kMaxHidden);
+  object.Boolean("enable_bias", model.bias);
 }
 
 void ReadBloom(ConfigFile& file, ModelConfig& model) {

@@ -50,24 +50,15 @@ constexpr Rule kRules[] = {
        return NotDivisible("num_heads", run.model.num_heads, "tp", run.layout.tp);
      }},
     {"kv-heads-divisible-by-tp",
-     "Every tensor-parallel rank holds the same number of key/value heads, or all share the only "
-     "one.",
+     "Every tensor-parallel rank holds the same number of key/value heads, or equally many ranks "
+     "share each.",
      [](const RunConfig& run) {
-       return run.model.num_kv_heads % run.layout.tp == 0 || run.model.num_kv_heads == 1;
+       const int64_t heads = run.model.num_kv_heads;
+       return heads % run.layout.tp == 0 || run.layout.tp % heads == 0;
      },
      [](const RunConfig& run) {
-       return NotDivisible("num_kv_heads", run.model.num_kv_heads, "tp", run.layout.tp);
-     }},
-    {"shared-kv-head-needs-whole-gradients",
-     "Where tensor-parallel ranks share a key/value head, its gradients are not sharded.",
-     [](const RunConfig& run) {
-       return run.model.kv_copies(run.layout.tp) == 1 || run.layout.zero < 2;
-     },
-     [](const RunConfig& run) {
-       return fmt::format(
-           "num_kv_heads is {}, tp {} and zero {}; a shared head goes with zero 0 "
-           "and 1",
-           run.model.num_kv_heads, run.layout.tp, run.layout.zero);
+       return fmt::format("neither of num_kv_heads {} and tp {} is divisible by the other",
+                          run.model.num_kv_heads, run.layout.tp);
      }},
     {"ffn-divisible-by-tp", "Every tensor-parallel rank computes the same number of MLP columns.",
      [](const RunConfig& run) { return run.model.ffn_hidden_size % run.layout.tp == 0; },

@@ -101,10 +101,17 @@ int64_t ModelConfig::parameter_count() const {
   const int64_t mlps = (num_layers - moe_layers) * MlpSize(*this, ffn_hidden_size) +
                        moe_layers * MoeSize(*this, moe.num_experts);
   const int64_t positions = position == PositionKind::kLearned ? position_rows() * hidden_size : 0;
-  const int64_t embeddings = (tied_embeddings ? 1 : 2) * vocab_size * hidden_size;
-  const int64_t ends = (embedding_norm ? 2 : 1) * norm_size + (output_bias ? vocab_size : 0);
+  const int64_t table = vocab_size * embedding_size();
+  const int64_t embeddings = end_weights() + (tied_embeddings ? 0 : table);
+  const int64_t ends = ((embedding_norm ? 1 : 0) + (final_norm ? 1 : 0)) * norm_size +
+                       (output_bias ? vocab_size : 0);
   return num_layers * (AttentionSize(*this) + layer_norms * norm_size) + mlps + positions +
          embeddings + ends;
+}
+
+int64_t ModelConfig::end_weights() const {
+  const int64_t projections = narrow_embedding() ? 2 * hidden_size * embedding_size() : 0;
+  return vocab_size * embedding_size() + projections;
 }
 
 int64_t ModelConfig::mtp_parameter_count() const {

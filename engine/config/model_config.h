@@ -42,6 +42,7 @@ enum class BlockKind {
   // x = n(x), x = a x + attention(x); x = m(x), x = a x + mlp(x), a = sqrt(2 L): GLM-130B's form of
   // DeepNorm (arXiv:2203.00555)
   kDeepNorm,
+  kPostNorm,  // x = n(x + attention(x)); x = m(x + mlp(x)): the first Transformer's, OPT 350M
 };
 
 /// What is not the same in every layer of a model.
@@ -79,17 +80,21 @@ struct ModelConfig {
   bool norm_weight_plus_one = false;  // norms multiply by 1 + weight, which begins at 0
   bool embedding_norm = false;        // a norm between embedding and first layer: BLOOM
   double embedding_scale = 1.0;       // multiplies the token embedding: Gemma's sqrt(C)
-  bool output_bias = false;           // of the output projection: GPT-J
-  double logit_scale = 1.0;           // multiplies the logits: Grok
-  double logit_soft_cap = 0;          // logits become cap * tanh(logits / cap); 0 = none
-  double attention_soft_cap = 0;      // likewise the scaled scores
-  double attention_scale = 0;         // multiplies the scores; 0 = 1 / sqrt(D)
-  bool query_key_norm = false;        // an RMSNorm over D of every query and key head
-  double qkv_clip = 0;                // queries, keys, values are clamped to +-this; 0 = not
-  bool attention_sinks = false;       // a learned logit per head beside the scores: GPT-OSS
-  int64_t position_offset = 0;        // row of the learned table for position 0: OPT's 2
-  double rotary_fraction = 1.0;       // of D that rotary positions turn, the first dims
-  bool rotary_interleaved = false;    // pairs are dims 2i, 2i + 1, not i, i + half
+  // Width of the tables of tokens and outputs where it is not C, with a projection from and to it:
+  // OPT 350M. 0 = C.
+  int64_t embedding_dim = 0;
+  bool final_norm = true;           // between the last layer and the output projection
+  bool output_bias = false;         // of the output projection: GPT-J
+  double logit_scale = 1.0;         // multiplies the logits: Grok
+  double logit_soft_cap = 0;        // logits become cap * tanh(logits / cap); 0 = none
+  double attention_soft_cap = 0;    // likewise the scaled scores
+  double attention_scale = 0;       // multiplies the scores; 0 = 1 / sqrt(D)
+  bool query_key_norm = false;      // an RMSNorm over D of every query and key head
+  double qkv_clip = 0;              // queries, keys, values are clamped to +-this; 0 = not
+  bool attention_sinks = false;     // a learned logit per head beside the scores: GPT-OSS
+  int64_t position_offset = 0;      // row of the learned table for position 0: OPT's 2
+  double rotary_fraction = 1.0;     // of D that rotary positions turn, the first dims
+  bool rotary_interleaved = false;  // pairs are dims 2i, 2i + 1, not i, i + half
   RopeScaling rope_scaling{};
   int64_t sliding_window = 0;         // as in LayerKind; 0 = no layer has one
   int64_t full_attention_period = 0;  // of so many layers the last has no window; 0 = all have it
@@ -104,6 +109,9 @@ struct ModelConfig {
     if (latent.used()) return latent.qk_nope_head_dim + latent.qk_rope_head_dim;
     return head_dim > 0 ? head_dim : hidden_size / num_heads;
   }
+  /// Width of the tables of tokens and outputs.
+  int64_t embedding_size() const { return embedding_dim > 0 ? embedding_dim : hidden_size; }
+  bool narrow_embedding() const { return embedding_size() != hidden_size; }
   /// Of values: Dv.
   int64_t value_size() const { return latent.used() ? latent.v_head_dim : head_size(); }
   /// Columns of the attention's result: H * Dv.
@@ -115,7 +123,9 @@ struct ModelConfig {
   /// Key/value heads on each of `tp` tensor-parallel ranks, and ranks that hold the same ones: with
   /// fewer heads than ranks, neighbours share one.
   int64_t kv_heads_of_rank(int64_t tp) const { return num_kv_heads > tp ? num_kv_heads / tp : 1; }
-  int64_t kv_copies(int64_t tp) const { return tp > num_kv_heads ? tp / num_kv_heads : 1; }
+  int64_t kv_copies(int64_t tp) const {
+    return num_kv_heads > 0 && tp % num_kv_heads == 0 ? tp / num_kv_heads : 1;
+  }
   /// Elements of the matrices that attention multiplies a token by in one layer.
   int64_t attention_weights() const;
   /// Whether the activation multiplies two projections.
@@ -141,6 +151,8 @@ struct ModelConfig {
   int64_t mtp_parameter_count() const;
   /// Of these, what one token is multiplied by or looks up: k of the E experts.
   int64_t active_parameter_count() const;
+  /// Elements of the matrices that a token is multiplied by before and after all layers.
+  int64_t end_weights() const;
   /// Elements of the matrices that a token is multiplied by in the MLPs and experts of all layers.
   int64_t active_mlp_weights() const;
 

@@ -214,6 +214,7 @@ double LatentAttentionScale(const ModelConfig& model, double exponent) {
 
 void Simplify(ModelConfig& model) {
   if (model.head_dim * model.num_heads == model.hidden_size) model.head_dim = 0;
+  if (model.embedding_dim == model.hidden_size) model.embedding_dim = 0;
   if (model.attention_scale == 1.0 / std::sqrt(static_cast<double>(model.head_size()))) {
     model.attention_scale = 0;
   }

@@ -15,8 +15,8 @@ const std::array<std::string, 2> kNormNames = {"layernorm", "rmsnorm"};
 const std::array<std::string, 8> kActivationNames = {
     "gelu", "swiglu", "gelu_erf", "relu", "squared_relu", "geglu", "geglu_erf", "clamped_swiglu"};
 const std::array<std::string, 4> kPositionNames = {"learned", "rope", "alibi", "none"};
-const std::array<std::string, 5> kBlockNames = {"sequential", "parallel", "parallel_shared_norm",
-                                                "sandwich", "deep_norm"};
+const std::array<std::string, 6> kBlockNames = {"sequential", "parallel",  "parallel_shared_norm",
+                                                "sandwich",   "deep_norm", "post_norm"};
 const std::array<std::string, 4> kRopeScalingNames = {"none", "linear", "llama3", "yarn"};
 
 constexpr double kMaxScale = 1e6;
@@ -72,6 +72,7 @@ constexpr Switch kSwitches[] = {
     {"norm_bias", &ModelConfig::norm_bias},
     {"norm_weight_plus_one", &ModelConfig::norm_weight_plus_one},
     {"embedding_norm", &ModelConfig::embedding_norm},
+    {"final_norm", &ModelConfig::final_norm},
     {"output_bias", &ModelConfig::output_bias},
     {"query_key_norm", &ModelConfig::query_key_norm},
     {"attention_sinks", &ModelConfig::attention_sinks},
@@ -109,6 +110,7 @@ struct Integer {
 };
 constexpr Integer kIntegers[] = {
     {"head_size", &ModelConfig::head_dim, 1, kMaxHidden},
+    {"embedding_size", &ModelConfig::embedding_dim, 1, kMaxHidden},
     {"position_offset", &ModelConfig::position_offset, 0, kMaxSequence},
     {"sliding_window", &ModelConfig::sliding_window, 0, kMaxSequence},
     {"full_attention_period", &ModelConfig::full_attention_period, 0, kMaxLayers},

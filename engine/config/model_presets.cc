@@ -42,9 +42,10 @@ constexpr Row kGpt3[] = {
 
 // From here on: the config.json published with the weights.
 
-// opt-350m has its norms after attention and MLP, and a narrow embedding: not described here.
+constexpr Row kOpt125m[] = {{"opt-125m", 12, 768, 12, 12, 3072, 50272, 2048, true}};
+// Its norms come after attention and MLP, and its embedding is narrower than its layers.
+constexpr Row kOpt350m[] = {{"opt-350m", 24, 1024, 16, 16, 4096, 50272, 2048, true}};
 constexpr Row kOpt[] = {
-    {"opt-125m", 12, 768, 12, 12, 3072, 50272, 2048, true},
     {"opt-1.3b", 24, 2048, 32, 32, 8192, 50272, 2048, true},
     {"opt-2.7b", 32, 2560, 32, 32, 10240, 50272, 2048, true},
     {"opt-6.7b", 32, 4096, 32, 32, 16384, 50272, 2048, true},
@@ -274,6 +275,12 @@ std::vector<ModelConfig> MakePresets() {
   std::vector<ModelConfig> models;
   Append(kGpt2, Gpt2Family(), models);
   Append(kGpt3, Gpt2Family(), models);
+  Append(kOpt125m, OptFamily(), models);
+  Append(kOpt350m, OptFamily(), models, [](ModelConfig& model) {
+    model.block = BlockKind::kPostNorm;
+    model.final_norm = false;
+    model.embedding_dim = 512;
+  });
   Append(kOpt, OptFamily(), models);
   Append(kBloom, BloomFamily(), models);
   Append(kMpt, MptFamily(), models);

@@ -56,9 +56,10 @@ json Opt(const ModelConfig& model) {
           {"num_attention_heads", model.num_heads},
           {"max_position_embeddings", model.max_sequence_length},
           {"ffn_dim", model.ffn_hidden_size},
-          {"word_embed_proj_dim", model.hidden_size},
+          {"word_embed_proj_dim", model.embedding_size()},
           {"activation_function", "relu"},
-          {"do_layer_norm_before", true},
+          {"do_layer_norm_before", model.block != BlockKind::kPostNorm},
+          {"_remove_final_layer_norm", !model.final_norm},
           {"enable_bias", model.bias}};
 }
 

@@ -60,6 +60,7 @@ std::string_view Name(OpKind kind) {
                                                                         "count_choices",
                                                                         "drop_tokens",
                                                                         "sort_by_expert",
+                                                                        "order_arrivals",
                                                                         "update_expert_bias",
                                                                         "permute",
                                                                         "unpermute",
@@ -82,7 +83,7 @@ std::string_view Name(CollectiveKind kind) {
 
 std::string_view Name(GroupKind group) {
   static constexpr std::array<std::string_view, kGroupKindCount> kNames = {
-      "world",   "tp", "cp",  "dp",     "pp",  "embedding",    "shard",
+      "world",   "tp", "kv",  "cp",     "dp",  "pp",           "embedding",     "shard",
       "replica", "ep", "etp", "etp_ep", "edp", "expert_shard", "expert_replica"};
   return kNames[static_cast<size_t>(group)];
 }

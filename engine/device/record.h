@@ -69,6 +69,7 @@ enum class OpKind : int {
   kCountChoices,
   kDropTokens,
   kSortByExpert,
+  kOrderArrivals,      // rows, ranks, experts
   kUpdateExpertBias,   // numel: experts
   kPermute,            // rows, columns; tokens, k
   kUnpermute,          // the same
@@ -117,6 +118,7 @@ std::string_view Name(CollectiveKind kind);
 enum class GroupKind : int {
   kWorld,
   kTensor,
+  kKeyValue,
   kContext,
   kData,
   kPipeline,
@@ -132,8 +134,8 @@ enum class GroupKind : int {
 };
 inline constexpr int kGroupKindCount = static_cast<int>(GroupKind::kExpertReplica) + 1;
 
-/// "world", "tp", "cp", "dp", "pp", "embedding", "shard", "replica", "ep", "etp", "etp_ep", "edp",
-/// "expert_shard", "expert_replica".
+/// "world", "tp", "kv", "cp", "dp", "pp", "embedding", "shard", "replica", "ep", "etp", "etp_ep",
+/// "edp", "expert_shard", "expert_replica".
 std::string_view Name(GroupKind group);
 
 /// One message of this rank. `bytes` is the size of the full (unsharded) buffer: the buffer of an

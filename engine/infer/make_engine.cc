@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/comm/mpi_launch.h"
 #include "engine/infer/batcher.h"
 #include "engine/infer/draft_model.h"
 #include "engine/infer/rank_runner.h"
@@ -87,6 +88,11 @@ std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSour
                                    const WeightSource* draft) {
   ServingConfig one = config;
   const int64_t replicas = std::exchange(one.layout.dp, 1);
+  if ((replicas > 1 || draft != nullptr) && FindMpiLaunch()) {
+    throw UsageError(
+        "ranks that are processes serve one model: expected no dp in the layout and no draft "
+        "model");
+  }
   if (replicas == 1) return std::make_unique<OwningEngine>(ResolveServing(one), source, draft);
   if (one.threads_per_rank == 0) {
     const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());

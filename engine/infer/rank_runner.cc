@@ -7,16 +7,19 @@
 #include <thread>
 #include <utility>
 
+#include "engine/comm/mpi_launch.h"
+#include "engine/infer/plan_messages.h"
 #include "engine/infer/serving_model.h"
 #include "engine/train/ranks.h"
 
 namespace trimtab {
 
-/// What the caller's thread and the ranks' share. Work is numbered: 0 is loading, then the steps.
+/// What the caller's thread and those of the ranks here share. Work is numbered: 0 is loading, then
+/// the steps.
 class RankRunner::Ranks {
  public:
   Ranks(const ServingConfig& config, const WeightSource& source)
-      : world_size_(config.layout.world_size()),
+      : ranks_here_(FindMpiLaunch() ? 1 : config.layout.world_size()),
         threads_([this, config, &source] { Main(config, source); }) {
     Await();
   }
@@ -50,7 +53,11 @@ class RankRunner::Ranks {
  private:
   void Main(const ServingConfig& config, const WeightSource& source) {
     try {
-      RunRanks(RunOf(config), [&](Rank& rank) { Serve(config, source, rank); });
+      RunRanks(RunOf(config), [&](Rank& rank) {
+        ServingModel model(config, rank.parallel(), rank.device(), &source);
+        if (rank.in_process()) return Serve(rank, model);
+        Lead(rank, model);
+      });
     } catch (...) {
       const std::lock_guard lock(mutex_);
       failure_ = std::current_exception();
@@ -58,11 +65,29 @@ class RankRunner::Ranks {
     changed_.notify_all();
   }
 
-  void Serve(const ServingConfig& config, const WeightSource& source, Rank& rank) {
-    ServingModel model(config, rank.parallel(), rank.device(), &source);
-    Finish(rank, {});
+  void Serve(Rank& rank, ServingModel& model) {
+    const auto peak = [&rank] { return rank.device().memory().peak_total(); };
+    Finish({}, peak());
     for (int64_t done = 0; const StepPlan* plan = NextPlan(done); ++done) {
-      Finish(rank, model.Run(*plan));
+      std::vector<float> logits = model.Run(*plan);
+      Finish(std::move(logits), peak());
+    }
+  }
+
+  /// The same of the first process, which the others follow.
+  void Lead(Rank& rank, ServingModel& model) {
+    TRIMTAB_ASSERT(rank.index() == 0, "rank {} has a runner of its own", rank.index());
+    rank.Barrier();  // all have loaded
+    Finish({}, rank.device().memory().peak_total());
+    for (int64_t done = 0;; ++done) {
+      std::vector<int64_t> packed;
+      const int64_t size = rank.AwaitFirst([&] {
+        if (const StepPlan* plan = NextPlan(done)) packed = PackPlan(*plan);
+        return std::ssize(packed);
+      });
+      if (size == 0) return;
+      StepOutcome outcome = RunTogether(rank, model, packed);
+      Finish(std::move(outcome.logits), outcome.peak_mem_bytes);
     }
   }
 
@@ -73,12 +98,12 @@ class RankRunner::Ranks {
     return work_ > done ? plan_ : nullptr;
   }
 
-  void Finish(Rank& rank, std::vector<float> logits) {
+  void Finish(std::vector<float> logits, int64_t peak) {
     {
       const std::lock_guard lock(mutex_);
-      peak_ = std::max(peak_, rank.device().memory().peak_total());
+      peak_ = std::max(peak_, peak);
       if (!logits.empty()) logits_ = std::move(logits);
-      if (++done_ < world_size_) return;
+      if (++done_ < ranks_here_) return;
     }
     changed_.notify_all();
   }
@@ -86,7 +111,7 @@ class RankRunner::Ranks {
   /// Until every rank has done the work, or one has failed.
   void Await() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return done_ == world_size_ || failure_ != nullptr; });
+    changed_.wait(lock, [&] { return done_ == ranks_here_ || failure_ != nullptr; });
     if (failure_ == nullptr) return;
     std::exception_ptr failure = failure_;
     lock.unlock();
@@ -96,7 +121,7 @@ class RankRunner::Ranks {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  int64_t world_size_;
+  int64_t ranks_here_;
   int64_t work_ = 0;  // plans handed out
   int64_t done_ = 0;  // ranks that have done the latest work
   const StepPlan* plan_ = nullptr;
@@ -115,5 +140,16 @@ RankRunner::~RankRunner() = default;
 std::vector<float> RankRunner::Run(const StepPlan& plan) { return ranks_->Run(plan); }
 
 int64_t RankRunner::peak_mem_bytes() const { return ranks_->peak_mem_bytes(); }
+
+void FollowPlans(const ServingConfig& config, const WeightSource& source) {
+  RunRanks(RunOf(config), [&](Rank& rank) {
+    ServingModel model(config, rank.parallel(), rank.device(), &source);
+    rank.Barrier();
+    while (const int64_t size = rank.AwaitFirst({})) {
+      std::vector<int64_t> packed(static_cast<size_t>(size));
+      RunTogether(rank, model, packed);
+    }
+  });
+}
 
 }  // namespace trimtab

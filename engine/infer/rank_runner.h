@@ -1,4 +1,5 @@
-// RankRunner: a StepRunner on the ranks of a layout, threads of this process that wait for plans.
+// RankRunner: a StepRunner on the ranks of a layout, which wait for plans: threads of this process,
+// or processes that a launcher started, of which the first has the runner.
 #pragma once
 
 #include <memory>
@@ -12,8 +13,9 @@ namespace trimtab {
 class RankRunner final : public StepRunner {
  public:
   /// Starts the ranks and returns when all have their weights. `config` is resolved; `source` need
-  /// not outlive the constructor. Throws what a rank throws: OutOfMemoryError, EnvironmentError,
-  /// InputError, StorageError.
+  /// not outlive the constructor. Not in a process that FollowPlans. Throws what a rank throws:
+  /// OutOfMemoryError, EnvironmentError, InputError, StorageError; UsageError when a launcher
+  /// started another number of processes.
   RankRunner(const ServingConfig& config, const WeightSource& source);
   ~RankRunner() override;
 
@@ -29,5 +31,10 @@ class RankRunner final : public StepRunner {
   int64_t vocab_size_;
   std::unique_ptr<Ranks> ranks_;
 };
+
+/// What the processes do that a launcher started beside the first: carries out, on this process's
+/// rank, the plans of the first one's RankRunner for the same `config`, until that is no more.
+/// Throws as its constructor.
+void FollowPlans(const ServingConfig& config, const WeightSource& source);
 
 }  // namespace trimtab

@@ -19,7 +19,7 @@ bool IsFloatPrecision(Precision precision) {
 bool Int4GroupsFit(const ServingConfig& config) {
   const ModelConfig& model = config.model;
   const int64_t tp = config.layout.tp;
-  bool fit = model.hidden_size % kInt4Group == 0 &&
+  bool fit = model.hidden_size % kInt4Group == 0 && model.embedding_size() % kInt4Group == 0 &&
              model.attention_size() % (tp * kInt4Group) == 0 &&
              model.ffn_hidden_size % (tp * kInt4Group) == 0;
   if (model.latent.used()) {

@@ -21,6 +21,9 @@ class ServingModel {
   /// the first tensor-parallel rank of the last stage, nothing on the others.
   std::vector<float> Run(const StepPlan& plan);
 
+  /// V.
+  int64_t vocab_size() const { return run_.model.vocab_size; }
+
   /// Told what linear layers multiply from now on. Not owned.
   void Observe(LinearObserver* observer) { model_.Observe(observer); }
 

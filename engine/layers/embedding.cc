@@ -29,11 +29,11 @@ Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
   const ModelConfig& model = context.model;
   const int64_t rows = model.padded_vocab_size(context.tp()) / context.tp();
   const int64_t start = context.parallel.tp_rank * rows;
-  Partition partition = WholePartition(model.vocab_size, model.hidden_size);
+  Partition partition = WholePartition(model.vocab_size, model.embedding_size());
   partition.segments = {{0, start, std::clamp<int64_t>(model.vocab_size - start, 0, rows)}};
   return store.Declare({.name = name,
                         .rows = rows,
-                        .columns = model.hidden_size,
+                        .columns = model.embedding_size(),
                         .duplicate = use == VocabTable::kOutputDuplicate,
                         .multiplied = use == VocabTable::kEmbedding ? 0 : 1,
                         .looked_up = use == VocabTable::kEmbedding,
@@ -48,7 +48,12 @@ Embedding::Embedding(ParameterStore& store, const LayerContext& context)
   const ModelConfig& model = context.model;
   // By the head, on this stage or another: all stages have the same numbers.
   if (model.tied_embeddings) tokens_->spec.multiplied = 1;
-  store.BeginUnit(/*reads_weights_backward=*/model.embedding_norm).AlsoUse(*tokens_);
+  store.BeginUnit(/*reads_weights_backward=*/model.embedding_norm || model.narrow_embedding())
+      .AlsoUse(*tokens_);
+  if (model.narrow_embedding()) {
+    projection_.emplace(store, context, "embedding.project_in.weight", /*bias_name=*/"",
+                        model.embedding_size(), model.hidden_size);
+  }
   if (model.position == PositionKind::kLearned) {
     positions_ =
         &store.Declare({.name = "embedding.position_embeddings.weight",
@@ -67,7 +72,7 @@ Tensor Embedding::Forward(const LayerContext& context, const Tensor& tokens,
                           EmbeddingSaved& saved) const {
   const MemoryTag partial_tag =
       context.sequence_parallel() ? MemoryTag::kWorkspace : MemoryTag::kActivations;
-  Tensor partial = context.New({context.tokens(), context.model.hidden_size}, partial_tag);
+  Tensor partial = context.New({context.tokens(), context.model.embedding_size()}, partial_tag);
   if (tokens_->weight.defined()) {
     EmbeddingForward(tokens, tokens_->weight, vocab_start_, partial);
   } else {
@@ -76,6 +81,11 @@ Tensor Embedding::Forward(const LayerContext& context, const Tensor& tokens,
   Tensor x = ReduceRows(context, std::move(partial), MemoryTag::kActivations);
   const SoftCap scale = ScaleOf(context.model);
   if (!scale.identity()) ApplySoftCap(scale, x);
+  if (projection_) {
+    saved.narrow = x;
+    x = projection_->Forward(context, saved.narrow, MemoryTag::kActivations,
+                             context.types.activations);
+  }
   if (positions_ != nullptr) {
     PositionForward(FromPositionZero(context.model, positions_->weight), context.row_begin(),
                     context.positions(), x);
@@ -98,6 +108,12 @@ void Embedding::Backward(const LayerContext& context, const Tensor& tokens,
     if (!accumulate) Fill(positions_->gradient, 0.0f);
     Tensor gradient = FromPositionZero(context.model, positions_->gradient);
     PositionBackward(dx, context.row_begin(), context.positions(), gradient);
+  }
+  if (projection_) {
+    Tensor dnarrow = context.New(saved.narrow.shape(), MemoryTag::kWorkspace);
+    Fill(dnarrow, 0.0f);
+    projection_->Backward(context, saved.narrow, dx, dnarrow, accumulate);
+    dx = std::move(dnarrow);
   }
   if (!accumulate && !token_gradient_written) Fill(tokens_->gradient, 0.0f);
   const SoftCap scale = ScaleOf(context.model);

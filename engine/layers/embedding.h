@@ -1,5 +1,5 @@
-// Vocabulary-parallel token embedding, scaled, with learned positions and a norm if the model has
-// them.
+// Vocabulary-parallel token embedding, scaled, brought to the hidden size where its table is
+// narrower, with learned positions and a norm if the model has them.
 #pragma once
 
 #include <optional>
@@ -7,12 +7,15 @@
 #include "engine/layers/layer_context.h"
 #include "engine/layers/norm.h"
 #include "engine/layers/parameter.h"
+#include "engine/layers/replicated_linear.h"
 
 namespace trimtab {
 
-/// What Embedding keeps between Forward and Backward, beside the tokens; nothing without a norm.
+/// What Embedding keeps between Forward and Backward, beside the tokens; nothing without a norm and
+/// a projection.
 struct EmbeddingSaved {
-  Tensor sum;  // [rows, C]: before the norm
+  Tensor narrow;  // [rows, embedding size]: before the projection
+  Tensor sum;     // [rows, C]: before the norm
   NormSaved norm;
 };
 
@@ -29,9 +32,9 @@ class Embedding {
   void Backward(const LayerContext& context, const Tensor& tokens, const EmbeddingSaved& saved,
                 Tensor dx, bool accumulate, bool token_gradient_written) const;
   /// Whether Backward reads weights.
-  bool reads_weights_backward() const { return norm_.has_value(); }
+  bool reads_weights_backward() const { return norm_.has_value() || projection_.has_value(); }
 
-  /// [padded V / tp, C]
+  /// [padded V / tp, embedding size]
   Parameter& token_table() const { return *tokens_; }
   /// First id of this rank's shard.
   int64_t vocab_start() const { return vocab_start_; }
@@ -39,6 +42,7 @@ class Embedding {
  private:
   Parameter* tokens_ = nullptr;
   Parameter* positions_ = nullptr;
+  std::optional<ReplicatedLinear> projection_;  // of a table that is not as wide as the model
   std::optional<Norm> norm_;
   int64_t vocab_start_ = 0;
 };
@@ -46,8 +50,9 @@ class Embedding {
 /// The name of the token table.
 inline constexpr char kTokenTable[] = "embedding.word_embeddings.weight";
 
-/// Declares a [padded V / tp, C] table, used for the token embedding (whose rows are looked up) and
-/// for an output projection that does not share its table on this rank. Padding rows are zero.
+/// Declares a [padded V / tp, embedding size] table, used for the token embedding (whose rows are
+/// looked up) and for an output projection that does not share its table on this rank. Padding rows
+/// are zero.
 enum class VocabTable { kEmbedding, kOutput, kOutputDuplicate };
 Parameter& DeclareVocabTable(ParameterStore& store, const LayerContext& context,
                              const ModuleName& name, VocabTable use);

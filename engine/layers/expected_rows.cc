@@ -53,6 +53,13 @@ int64_t PaddedRows(const LayerContext& context) {
   return std::min(taken, context.rows());
 }
 
+bool RowsAreKnown(const LayerContext& context) {
+  const MoeConfig& moe = context.model.moe;
+  const int64_t in_turn = CeilDiv(moe.router_topk * context.sequence, moe.num_experts);
+  return PaddedRows(context) > 0 ||
+         (context.routing.force_balance && moe.capacity(context.sequence) >= in_turn);
+}
+
 std::vector<int64_t> ExpectedRows(const LayerContext& context, int rank) {
   const MoeConfig& moe = context.model.moe;
   const auto experts = static_cast<size_t>(moe.num_experts);

@@ -12,6 +12,10 @@ namespace trimtab {
 /// those that an expert takes. 0 without.
 int64_t PaddedRows(const LayerContext& context);
 
+/// Whether ExpectedRows says what comes: rows are filled up, or choices made in turn, of which none
+/// is dropped.
+bool RowsAreKnown(const LayerContext& context);
+
 /// Rows of each expert [E] that rank `rank` of the world has: exact where choices are made in turn
 /// or filled up. Else as many for each, but for the experts of this context's own rank, which is
 /// taken for the fullest: they have routing.imbalance_factor as many.

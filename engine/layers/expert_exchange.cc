@@ -33,16 +33,10 @@ void Append(std::vector<BufferPart>& parts, int64_t count) {
   parts.push_back({begin, count});
 }
 
-Tensor Upload(const LayerContext& context, const std::vector<int32_t>& values) {
-  Tensor tensor = Tensor::Empty(context.device, {static_cast<int64_t>(values.size())}, DType::kI32,
-                                MemoryTag::kActivations);
-  if (context.device.kind() != DeviceKind::kMeta) CopyFromHost(tensor, values);
-  return tensor;
-}
-
 }  // namespace
 
-ExpertExchange::ExpertExchange(const LayerContext& context, std::vector<int64_t> counts)
+ExpertExchange::ExpertExchange(const LayerContext& context, std::vector<int64_t> counts,
+                               const Tensor& counted)
     : counts_(std::move(counts)) {
   const ParallelContext& parallel = context.parallel;
   const int etp = parallel.etp->size();
@@ -77,31 +71,17 @@ ExpertExchange::ExpertExchange(const LayerContext& context, std::vector<int64_t>
     for (int rank = 0; rank < etp * ep; ++rank) sum += count(rank, e);
     expert_rows_.push_back(sum);
   }
-  if (etp * ep > 1) PlanOrder(context);
+  if (etp * ep > 1) PlanOrder(context, counted);
 }
 
-void ExpertExchange::PlanOrder(const LayerContext& context) {
-  const ParallelContext& parallel = context.parallel;
-  const int etp = parallel.etp->size();
-  const int64_t first = parallel.ep->rank() * local_experts_;
-  std::vector<int64_t> next(static_cast<size_t>(local_experts_));  // free row of each expert
-  for (size_t e = 1; e < next.size(); ++e) next[e] = next[e - 1] + expert_rows_[e - 1];
-  std::vector<int32_t> by_expert(static_cast<size_t>(rows_));
-  std::vector<int32_t> by_rank;
-  by_rank.reserve(by_expert.size());
-  for (int sharer = 0; sharer < etp; ++sharer) {
-    for (int peer = 0; peer < parallel.ep->size(); ++peer) {
-      for (int64_t e = 0; e < local_experts_; ++e) {
-        for (int64_t i = 0; i < count(sharer + etp * peer, first + e); ++i) {
-          const int64_t row = next[static_cast<size_t>(e)]++;
-          by_expert[static_cast<size_t>(row)] = static_cast<int32_t>(by_rank.size());
-          by_rank.push_back(static_cast<int32_t>(row));
-        }
-      }
-    }
-  }
-  by_expert_ = Upload(context, by_expert);
-  by_rank_ = Upload(context, by_rank);
+void ExpertExchange::PlanOrder(const LayerContext& context, const Tensor& counted) {
+  const auto ids = [&] {
+    return Tensor::Empty(context.device, {rows_}, DType::kI32, MemoryTag::kActivations);
+  };
+  by_expert_ = ids();
+  by_rank_ = ids();
+  const ExpertRange own = {context.parallel.ep->rank() * local_experts_, local_experts_};
+  OrderArrivals(counted, context.parallel.etp->size(), own, by_expert_, by_rank_);
 }
 
 Tensor ExpertExchange::Send(const LayerContext& context, const Tensor& rows, MemoryTag tag) const {

@@ -15,8 +15,9 @@ namespace trimtab {
 /// expert; used forward and backward.
 class ExpertExchange {
  public:
-  /// `counts` [etp_ep ranks, E]: the rows that each rank of the etp_ep group has for each expert.
-  ExpertExchange(const LayerContext& context, std::vector<int64_t> counts);
+  /// `counts` [etp_ep ranks, E]: the rows that each rank of the etp_ep group has for each expert;
+  /// `counted` has the same on the device, in fp32.
+  ExpertExchange(const LayerContext& context, std::vector<int64_t> counts, const Tensor& counted);
 
   /// Rows of each expert of this rank, of all ranks of the group.
   const std::vector<int64_t>& expert_rows() const { return expert_rows_; }
@@ -35,7 +36,7 @@ class ExpertExchange {
     return counts_[static_cast<size_t>(rank * experts_ + expert)];
   }
   /// Puts the rows that came rank by rank in the order of experts.
-  void PlanOrder(const LayerContext& context);
+  void PlanOrder(const LayerContext& context, const Tensor& counted);
 
   int64_t experts_ = 0;        // E
   int64_t local_experts_ = 0;  // E / ep

@@ -24,6 +24,19 @@ SoftCap SoftCapOf(const ModelConfig& model) {
           .cap = static_cast<float>(model.logit_soft_cap)};
 }
 
+/// The layers before the table, in models that have them.
+std::optional<Norm> FinalNorm(ParameterStore& store, const LayerContext& context) {
+  if (!context.model.final_norm) return std::nullopt;
+  return std::optional<Norm>(std::in_place, store, context, "decoder.final_layernorm");
+}
+std::optional<ReplicatedLinear> Projection(ParameterStore& store, const LayerContext& context) {
+  const ModelConfig& model = context.model;
+  if (!model.narrow_embedding()) return std::nullopt;
+  return std::optional<ReplicatedLinear>(std::in_place, store, context,
+                                         "decoder.project_out.weight", /*bias_name=*/"",
+                                         model.hidden_size, model.embedding_size());
+}
+
 /// One element per row of the vocabulary's table `table`.
 Parameter& DeclareOutputBias(ParameterStore& store, const Parameter& table) {
   Partition partition = table.spec.partition;
@@ -40,13 +53,23 @@ LmHead::LmHead(ParameterStore& store, const LayerContext& context, const Embeddi
     : LmHead(store, context, TiedTable(store, context, embedding)) {}
 
 LmHead::LmHead(ParameterStore& store, const LayerContext& context, Parameter* tied)
-    : final_norm_(store.BeginUnit(), context, "decoder.final_layernorm"),
+    : final_norm_(FinalNorm(store.BeginUnit(), context)),
+      projection_(Projection(store, context)),
       output_layer_(tied != nullptr ? *tied
                                     : DeclareVocabTable(store, context, "output_layer.weight",
                                                         VocabTable::kOutput)),
       vocab_start_(context.parallel.tp_rank * output_layer_.weight().spec.rows) {
   if (tied != nullptr) store.AlsoUse(*tied);
   if (context.model.output_bias) bias_ = &DeclareOutputBias(store, output_layer_.weight());
+}
+
+LinearOperand LmHead::Normed(const LayerContext& context, const Tensor& x,
+                             LmHeadSaved& saved) const {
+  LinearOperand normed = final_norm_ ? final_norm_->Forward(context, x, saved.norm) : x;
+  if (!projection_) return normed;
+  saved.wide = normed.matrix;
+  return projection_->Forward(context, saved.wide, MemoryTag::kActivations,
+                              context.types.activations);
 }
 
 Tensor LmHead::Logits(const LayerContext& context, LinearOperand normed, LinearSaved& saved) const {
@@ -58,9 +81,8 @@ Tensor LmHead::Logits(const LayerContext& context, LinearOperand normed, LinearS
 }
 
 Tensor LmHead::Logits(const LayerContext& context, const Tensor& x) const {
-  NormSaved norm;
-  LinearSaved output;
-  return Logits(context, final_norm_.Forward(context, x, norm), output);
+  LmHeadSaved saved;
+  return Logits(context, Normed(context, x, saved), saved.output_layer);
 }
 
 Tensor LmHead::Losses(const LayerContext& context, LinearOperand normed, LmHeadSaved& saved,
@@ -90,8 +112,7 @@ void LmHead::Forward(const LayerContext& context, const Tensor& x, const Tensor&
                      Tensor* logits) const {
   saved.targets = targets;
   saved.gradient_scale = gradient_scale;
-  Sum(Losses(context, final_norm_.Forward(context, x, saved.norm), saved, logits), loss_sum,
-      /*accumulate=*/true);
+  Sum(Losses(context, Normed(context, x, saved), saved, logits), loss_sum, /*accumulate=*/true);
   if (context.Recomputes(RecomputeModule::kLogits)) saved.dlogits = {};
 }
 
@@ -102,11 +123,20 @@ Tensor LmHead::Backward(const LayerContext& context, const Tensor& x, LmHeadSave
     Losses(context, saved.output_layer.input, saved, /*logits=*/nullptr);
   }
   if (bias_ != nullptr) BiasBackward(saved.dlogits, bias_->gradient, accumulate);
-  const Tensor dhidden =
-      output_layer_.Backward(context, saved.output_layer, saved.dlogits, accumulate);
-  Tensor dx = context.New(x.shape(), MemoryTag::kWorkspace);
-  Fill(dx, 0.0f);
-  final_norm_.Backward(context, x, saved.norm, dhidden, dx, accumulate);
+  Tensor dhidden = output_layer_.Backward(context, saved.output_layer, saved.dlogits, accumulate);
+  const auto zeros = [&] {
+    Tensor tensor = context.New(x.shape(), MemoryTag::kWorkspace);
+    Fill(tensor, 0.0f);
+    return tensor;
+  };
+  if (projection_) {
+    Tensor dwide = zeros();
+    projection_->Backward(context, saved.wide, dhidden, dwide, accumulate);
+    dhidden = std::move(dwide);
+  }
+  if (!final_norm_) return dhidden;
+  Tensor dx = zeros();
+  final_norm_->Backward(context, x, saved.norm, dhidden, dx, accumulate);
   return dx;
 }
 

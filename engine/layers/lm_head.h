@@ -1,4 +1,5 @@
-// The end of the model: final norm, output projection, vocabulary-parallel cross-entropy.
+// The end of the model: final norm if it has one, output projection, vocabulary-parallel
+// cross-entropy.
 #pragma once
 
 #include "engine/layers/embedding.h"
@@ -10,7 +11,8 @@ namespace trimtab {
 /// What LmHead keeps between Forward and Backward, beside its input.
 struct LmHeadSaved {
   NormSaved norm;
-  LinearSaved output_layer;  // its input is the normalised stream [rows, C]
+  Tensor wide;               // [rows, C]: before the projection to a narrower table
+  LinearSaved output_layer;  // its input is the normalised stream [rows, embedding size]
   Tensor targets;            // [N] int32
   Tensor gradient_scale;     // [1]
   Tensor dlogits;  // [N, padded V / tp]: the logits, replaced by their gradient; undefined where
@@ -37,19 +39,22 @@ class LmHead {
   Tensor Backward(const LayerContext& context, const Tensor& x, LmHeadSaved& saved,
                   bool accumulate) const;
 
-  /// [padded V / tp, C]
+  /// [padded V / tp, embedding size]
   Parameter& output_table() const { return output_layer_.weight(); }
 
  private:
   /// `tied`: the table of the embedding; nullptr if the head has its own.
   LmHead(ParameterStore& store, const LayerContext& context, Parameter* tied);
-  /// The same from the normalised stream.
+  /// The normalised stream as the output projection takes it [rows, embedding size].
+  LinearOperand Normed(const LayerContext& context, const Tensor& x, LmHeadSaved& saved) const;
+  /// The logits from it.
   Tensor Logits(const LayerContext& context, LinearOperand normed, LinearSaved& saved) const;
-  /// The cross-entropy of each token [N] and saved.dlogits, from the normalised stream.
+  /// The cross-entropy of each token [N] and saved.dlogits, from Normed's result.
   Tensor Losses(const LayerContext& context, LinearOperand normed, LmHeadSaved& saved,
                 Tensor* logits) const;
 
-  Norm final_norm_;
+  std::optional<Norm> final_norm_;
+  std::optional<ReplicatedLinear> projection_;  // to a table that is not as wide as the model
   ColumnParallelLinear output_layer_;
   Parameter* bias_ = nullptr;
   int64_t vocab_start_ = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/layers/expected_rows.h"
+#include "engine/ops/elementwise.h"
 #include "engine/ops/permute.h"
 #include "engine/ops/router.h"
 
@@ -42,18 +43,20 @@ MemoryTag TagOfAll(const LayerContext& context) {
   return Gathers(context) ? MemoryTag::kWorkspace : MemoryTag::kActivations;
 }
 
-/// Rows [etp_ep ranks, E] that each of those ranks has for each expert.
-std::vector<int64_t> CountRows(const LayerContext& context, const Tensor& kept) {
+/// Rows [etp_ep ranks, E] that each of those ranks has for each expert, on the host; `counted`
+/// becomes the same on the device.
+std::vector<int64_t> CountRows(const LayerContext& context, const Tensor& kept, Tensor& counted) {
   Communicator& group = *context.parallel.etp_ep;
   const int64_t experts = context.model.moe.num_experts;
-  const bool known = PaddedRows(context) > 0;
-  Tensor all = context.NewF32({group.size(), experts}, MemoryTag::kWorkspace);
-  if (!known) {
-    Tensor own = all.Rows(group.rank(), 1);
+  counted = context.NewF32({group.size(), experts}, MemoryTag::kWorkspace);
+  if (const int64_t padded = PaddedRows(context); padded > 0) {
+    Fill(counted, static_cast<float>(padded));
+  } else {  // choices made in turn stand for others, and are counted as those are
+    Tensor own = counted.Rows(group.rank(), 1);
     CountChoices(kept, own, /*accumulate=*/false);
-    group.AllGather(own, all);
+    group.AllGather(own, counted);
   }
-  if (known || context.device.kind() == DeviceKind::kMeta) {
+  if (RowsAreKnown(context) || context.device.kind() == DeviceKind::kMeta) {
     std::vector<int64_t> rows;
     for (const int rank :
          GroupMembers(context.parallel.layout, GroupKind::kExpertModel, context.parallel.rank)) {
@@ -62,8 +65,8 @@ std::vector<int64_t> CountRows(const LayerContext& context, const Tensor& kept) 
     }
     return rows;
   }
-  std::vector<float> host(static_cast<size_t>(all.numel()));
-  CopyToHost(all, host);
+  std::vector<float> host(static_cast<size_t>(counted.numel()));
+  CopyToHost(counted, host);
   return {host.begin(), host.end()};
 }
 
@@ -104,7 +107,8 @@ Tensor DispatchTokens(const LayerContext& context, const Tensor& x, const Tensor
   const ParallelContext& parallel = context.parallel;
   const int64_t experts = context.model.moe.num_experts;
   const int64_t local = experts / parallel.layout.ep;
-  std::vector<int64_t> counts = CountRows(context, kept);
+  Tensor counted;
+  std::vector<int64_t> counts = CountRows(context, kept, counted);
   const int64_t padded = PaddedRows(context);
   if (parallel.etp_ep->size() == 1 || Gathers(context)) {
     const ExpertRange own = {parallel.ep_rank * local, local};
@@ -115,7 +119,7 @@ Tensor DispatchTokens(const LayerContext& context, const Tensor& x, const Tensor
   }
   const auto row = counts.begin() + parallel.etp_ep->rank() * experts;
   const int64_t sent = std::accumulate(row, row + experts, int64_t{0});
-  dispatch.exchange.emplace(context, std::move(counts));
+  dispatch.exchange.emplace(context, std::move(counts), counted);
   dispatch.expert_rows = dispatch.exchange->expert_rows();
   const Tensor rows =
       SortTokens(context, x, kept, {0, experts}, sent, padded, MemoryTag::kWorkspace, dispatch);

@@ -16,35 +16,6 @@ std::optional<Layer> IfAny(bool has_one, Arguments&&... arguments) {
                  : std::nullopt;
 }
 
-/// scale * x + norm(branch), or scale * x + branch without a norm; in the memory of the branch if
-/// it can be.
-Tensor AddBranch(const LayerContext& context, const std::optional<Norm>& norm, float scale,
-                 const Tensor& x, Tensor branch, PostNormSaved& saved) {
-  if (norm) {
-    saved.input = std::move(branch);
-    branch = norm->Forward(context, saved.input, saved.norm).matrix;
-  }
-  if (scale == 1.0f) {
-    Add(x, branch);
-  } else {
-    Tensor scaled = context.New(x.shape(), MemoryTag::kWorkspace);
-    Copy(x, scaled);
-    ApplySoftCap({.scale = scale}, scaled);
-    Add(scaled, branch);
-  }
-  return branch;
-}
-
-/// The gradient of the branch from that of the sum.
-Tensor BranchGradient(const LayerContext& context, const std::optional<Norm>& norm,
-                      const PostNormSaved& saved, const Tensor& dy, bool accumulate) {
-  if (!norm) return dy;
-  Tensor dbranch = context.New(dy.shape(), MemoryTag::kWorkspace);
-  Fill(dbranch, 0.0f);
-  norm->Backward(context, saved.input, saved.norm, dy, dbranch, accumulate);
-  return dbranch;
-}
-
 }  // namespace
 
 ModuleName TransformerLayer::NameOf(int64_t number) {
@@ -60,16 +31,16 @@ TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& co
     : block_(context.model.block),
       stream_scale_(deep_norm() ? std::sqrt(2.0f * static_cast<float>(context.model.num_layers))
                                 : 1.0f),
-      input_norm_(store, context, name + ".input_layernorm"),
+      input_norm_(IfAny<Norm>(!post_norm(), store, context, name + ".input_layernorm")),
       attention_(IfAny<SelfAttention>(!context.model.latent.used(), store, context,
                                       name + ".self_attention", kind)),
       latent_(IfAny<LatentAttention>(context.model.latent.used(), store, context,
                                      name + ".self_attention", kind)),
-      post_attention_norm_(IfAny<Norm>(block_ == BlockKind::kSandwich, store, context,
-                                       name + ".post_attention_layernorm")),
-      mlp_norm_(IfAny<Norm>(block_ != BlockKind::kParallelShared, store, context,
+      post_attention_norm_(IfAny<Norm>(block_ == BlockKind::kSandwich || post_norm(), store,
+                                       context, name + ".post_attention_layernorm")),
+      mlp_norm_(IfAny<Norm>(block_ != BlockKind::kParallelShared && !post_norm(), store, context,
                             name + ".pre_mlp_layernorm")),
-      post_mlp_norm_(IfAny<Norm>(block_ == BlockKind::kSandwich, store, context,
+      post_mlp_norm_(IfAny<Norm>(block_ == BlockKind::kSandwich || post_norm(), store, context,
                                  name + ".post_mlp_layernorm")) {
   if (kind.moe) {
     moe_.emplace(store, context, name + ".mlp");
@@ -80,16 +51,51 @@ TransformerLayer::TransformerLayer(ParameterStore& store, const LayerContext& co
 
 LinearOperand TransformerLayer::AttentionInput(const LayerContext& context, const Tensor& x,
                                                TransformerLayerSaved& saved) const {
+  if (!input_norm_) return x;
   // What others read too is not written in the form that the linear layer wants.
-  return input_norm_.Forward(
+  return input_norm_->Forward(
       context, x, saved.input_norm,
       mlp_norm_ && !deep_norm() && attention_ ? attention_->InputTarget(context) : std::nullopt);
 }
 
 LinearOperand TransformerLayer::MlpInput(const LayerContext& context, const Tensor& x,
                                          TransformerLayerSaved& saved) const {
-  return mlp_norm_->Forward(context, MlpNormInput(x, saved), saved.mlp_norm,
-                            mlp_ && !deep_norm() ? mlp_->InputTarget(context) : std::nullopt);
+  if (mlp_norm_) {
+    return mlp_norm_->Forward(context, MlpNormInput(x, saved), saved.mlp_norm,
+                              mlp_ && !deep_norm() ? mlp_->InputTarget(context) : std::nullopt);
+  }
+  if (saved.middle.defined()) return saved.middle;
+  PostNormSaved& attention = saved.post_attention;
+  return post_attention_norm_->Forward(context, attention.input, attention.norm);
+}
+
+Tensor TransformerLayer::AddBranch(const LayerContext& context, const std::optional<Norm>& norm,
+                                   const Tensor& x, Tensor branch, PostNormSaved& saved) const {
+  const auto normed = [&](Tensor input) {
+    saved.input = std::move(input);
+    return norm->Forward(context, saved.input, saved.norm).matrix;
+  };
+  if (norm && !post_norm()) branch = normed(std::move(branch));
+  if (stream_scale_ == 1.0f) {
+    Add(x, branch);
+  } else {
+    Tensor scaled = context.New(x.shape(), MemoryTag::kWorkspace);
+    Copy(x, scaled);
+    ApplySoftCap({.scale = stream_scale_}, scaled);
+    Add(scaled, branch);
+  }
+  return post_norm() ? normed(std::move(branch)) : branch;
+}
+
+Tensor TransformerLayer::BranchGradient(const LayerContext& context,
+                                        const std::optional<Norm>& norm, const PostNormSaved& saved,
+                                        Tensor& dx, bool accumulate) const {
+  if (!norm) return dx;
+  Tensor dinput = context.New(dx.shape(), MemoryTag::kWorkspace);
+  Fill(dinput, 0.0f);
+  norm->Backward(context, saved.input, saved.norm, dx, dinput, accumulate);
+  if (post_norm()) dx = dinput;
+  return dinput;
 }
 
 Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
@@ -101,15 +107,16 @@ Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
     return layer.Forward(context, std::move(input), kept);
   });
   DropAttentionInput(context, saved);
-  saved.middle = AddBranch(context, post_attention_norm_, stream_scale_, stream,
-                           std::move(attention), saved.post_attention);
+  saved.middle =
+      AddBranch(context, post_attention_norm_, stream, std::move(attention), saved.post_attention);
   input = MlpInput(context, x, saved);
   stream = deep_norm() ? input.matrix : saved.middle;
   Tensor mlp = WithMlp(saved, [&](const auto& layer, auto& kept) {
     return layer.Forward(context, std::move(input), kept);
   });
   DropMlp(context, saved);
-  return AddBranch(context, post_mlp_norm_, stream_scale_, stream, std::move(mlp), saved.post_mlp);
+  if (post_norm()) saved.middle = {};
+  return AddBranch(context, post_mlp_norm_, stream, std::move(mlp), saved.post_mlp);
 }
 
 void TransformerLayer::NormedGradient(const LayerContext& context, const Norm& norm,
@@ -175,7 +182,9 @@ void TransformerLayer::RecomputeMlp(const LayerContext& context, const Tensor& x
   WithMlp(saved, [&](const auto& mlp, auto& kept) {
     if (kept.has_input()) return;
     const RecomputePass recompute(context.device);
-    if (mlp_norm_) return mlp.Recompute(context, MlpInput(context, x, saved), kept);
+    if (block_ != BlockKind::kParallelShared) {
+      return mlp.Recompute(context, MlpInput(context, x, saved), kept);
+    }
     const LinearOperand input = AttentionInput(context, x, saved);
     WithAttention(saved, [&](const auto& attention, auto& from) {
       if (!from.has_input()) attention.RecomputeInput(context, input, from);
@@ -208,8 +217,10 @@ void TransformerLayer::Backward(const LayerContext& context, const Tensor& x,
         accumulate);
     if (deep_norm()) {
       NormedGradient(context, *mlp_norm_, saved.middle, saved.mlp_norm, dmlp, dx, accumulate);
-    } else {
+    } else if (mlp_norm_) {
       mlp_norm_->Backward(context, saved.middle, saved.mlp_norm, dmlp, dx, accumulate);
+    } else {
+      Add(dmlp, dx);
     }
   }
   RecomputeAttentionInput(context, x, saved);
@@ -217,9 +228,10 @@ void TransformerLayer::Backward(const LayerContext& context, const Tensor& x,
       context, BranchGradient(context, post_attention_norm_, saved.post_attention, dx, accumulate),
       saved, accumulate);
   if (deep_norm()) {
-    return NormedGradient(context, input_norm_, x, saved.input_norm, dattention, dx, accumulate);
+    return NormedGradient(context, *input_norm_, x, saved.input_norm, dattention, dx, accumulate);
   }
-  input_norm_.Backward(context, x, saved.input_norm, dattention, dx, accumulate);
+  if (!input_norm_) return Add(dattention, dx);
+  input_norm_->Backward(context, x, saved.input_norm, dattention, dx, accumulate);
 }
 
 void TransformerLayer::BackwardInParallel(const LayerContext& context, const Tensor& x,
@@ -234,7 +246,7 @@ void TransformerLayer::BackwardInParallel(const LayerContext& context, const Ten
   } else {
     Add(dmlp, dattention);
   }
-  input_norm_.Backward(context, x, saved.input_norm, dattention, dx, accumulate);
+  input_norm_->Backward(context, x, saved.input_norm, dattention, dx, accumulate);
 }
 
 }  // namespace trimtab

@@ -14,7 +14,7 @@ namespace trimtab {
 
 /// What a norm after attention or MLP keeps; nothing in blocks without.
 struct PostNormSaved {
-  Tensor input;  // [rows, C], the result of attention or MLP
+  Tensor input;  // [rows, C], the result of attention or MLP, or with post_norm the stream after it
   NormSaved norm;
 };
 
@@ -27,8 +27,8 @@ struct TransformerLayerSaved {
   LatentAttentionSaved latent;  // in the place of `attention`, where it is latent
   PostNormSaved post_attention;
   Tensor middle;       // [rows, C], the residual stream between attention and MLP; undefined where
-                       // they stand side by side
-  NormSaved mlp_norm;  // undefined where the MLP takes what attention takes
+                       // they stand side by side, and where it is the MLP's own input
+  NormSaved mlp_norm;  // undefined where the MLP takes what attention takes, or the stream
   MlpSaved mlp;        // of a dense MLP
   MoeSaved moe;        // of experts
   PostNormSaved post_mlp;
@@ -72,11 +72,19 @@ class TransformerLayer {
     return block_ == BlockKind::kParallel || block_ == BlockKind::kParallelShared;
   }
   bool deep_norm() const { return block_ == BlockKind::kDeepNorm; }
+  bool post_norm() const { return block_ == BlockKind::kPostNorm; }
+  /// The stream after a branch: scale * x + norm(branch), with post_norm norm(x + branch), without
+  /// a norm scale * x + branch; in the memory of the branch if it can be.
+  Tensor AddBranch(const LayerContext& context, const std::optional<Norm>& norm, const Tensor& x,
+                   Tensor branch, PostNormSaved& saved) const;
+  /// The gradient of the branch, from dx, that of AddBranch's result; dx becomes that of the sum.
+  Tensor BranchGradient(const LayerContext& context, const std::optional<Norm>& norm,
+                        const PostNormSaved& saved, Tensor& dx, bool accumulate) const;
   /// What the norm of the MLP reads.
   const Tensor& MlpNormInput(const Tensor& x, const TransformerLayerSaved& saved) const {
     return parallel() ? x : saved.middle;
   }
-  /// The results of the norms.
+  /// The results of the norms; without one, the stream.
   LinearOperand AttentionInput(const LayerContext& context, const Tensor& x,
                                TransformerLayerSaved& saved) const;
   LinearOperand MlpInput(const LayerContext& context, const Tensor& x,
@@ -106,12 +114,12 @@ class TransformerLayer {
                     TransformerLayerSaved& saved) const;
 
   BlockKind block_;
-  float stream_scale_;  // multiplies what attention and MLP are added to
-  Norm input_norm_;
+  float stream_scale_;                      // multiplies what attention and MLP are added to
+  std::optional<Norm> input_norm_;          // not with post_norm
   std::optional<SelfAttention> attention_;  // one of the two
   std::optional<LatentAttention> latent_;
   std::optional<Norm> post_attention_norm_;
-  std::optional<Norm> mlp_norm_;  // not where the MLP takes what attention takes
+  std::optional<Norm> mlp_norm_;  // nor where the MLP takes what attention takes
   std::optional<Mlp> mlp_;        // one of the two
   std::optional<MoeLayer> moe_;
   std::optional<Norm> post_mlp_norm_;

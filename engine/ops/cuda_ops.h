@@ -95,6 +95,7 @@ struct CudaOps {
   decltype(&CountChoices) count_choices = nullptr;
   decltype(&DropTokens) drop_tokens = nullptr;
   decltype(&SortByExpert) sort_by_expert = nullptr;
+  decltype(&OrderArrivals) order_arrivals = nullptr;
   decltype(&UpdateExpertBias) update_expert_bias = nullptr;
   decltype(&Permute) permute = nullptr;
   decltype(&Unpermute) unpermute = nullptr;

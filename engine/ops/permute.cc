@@ -23,6 +23,12 @@ OpRecord SortByExpertRecord(int64_t rows, int64_t experts, int64_t tokens, int64
           .dims = {tokens, experts, topk, rows},
           .bytes = (2 * tokens * topk + rows) * kId};
 }
+OpRecord OrderArrivalsRecord(int64_t rows, int64_t ranks, int64_t experts) {
+  return {.kind = OpKind::kOrderArrivals,
+          .dtype = DType::kI32,
+          .dims = {rows, ranks, experts},
+          .bytes = ranks * experts * kFloat + 2 * rows * kId};
+}
 OpRecord PermuteRecord(int64_t rows, int64_t columns, int64_t tokens, int64_t topk, DType dtype) {
   return {.kind = OpKind::kPermute,
           .dtype = dtype,
@@ -67,6 +73,32 @@ void SortByExpert(const Tensor& choice, const ExpertRange& experts, int64_t padd
   if (device.kind() != DeviceKind::kCpu) return;
   SortByExpertCpu(choice.numel(), choice.i32(), experts.first, experts.count, padded_rows, rows,
                   row_of.i32(), choice_of.i32());
+}
+
+void OrderArrivals(const Tensor& counts, int64_t lead, const ExpertRange& experts,
+                   Tensor& by_expert, Tensor& by_rank) {
+  constexpr OpKind kOp = OpKind::kOrderArrivals;
+  CheckMatrix(kOp, "counts", counts);
+  Device& device = counts.device();
+  const int64_t ranks = counts.dim(0);
+  const int64_t rows = by_expert.numel();
+  CheckOperand(kOp, "counts", counts, counts.shape(), device);
+  CheckIds(kOp, "by_expert", by_expert, {rows}, device);
+  CheckIds(kOp, "by_rank", by_rank, {rows}, device);
+  TRIMTAB_ASSERT(lead >= 1 && ranks % lead == 0, "{}: {} ranks in steps of {}", Name(kOp), ranks,
+                 lead);
+  TRIMTAB_ASSERT(experts.first + experts.count <= counts.dim(1), "{}: experts {} to {} of {}",
+                 Name(kOp), experts.first, experts.first + experts.count, counts.dim(1));
+  const OpScope scope(device, OrderArrivalsRecord(rows, ranks, experts.count));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::order_arrivals)(counts, lead, experts, by_expert,
+                                                             by_rank);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  const int64_t came =
+      OrderArrivalsCpu({.ranks = ranks, .lead = lead, .all_experts = counts.dim(1)}, experts.first,
+                       experts.count, rows, counts.f32(), by_expert.i32(), by_rank.i32());
+  TRIMTAB_ASSERT(came == rows, "{}: {} rows came, expected {}", Name(kOp), came, rows);
 }
 
 void Permute(const Tensor& x, const Tensor& choice_of, int64_t topk, Tensor& rows) {

@@ -9,6 +9,7 @@
 namespace trimtab {
 
 OpRecord SortByExpertRecord(int64_t rows, int64_t experts, int64_t tokens, int64_t topk);
+OpRecord OrderArrivalsRecord(int64_t rows, int64_t ranks, int64_t experts);
 OpRecord PermuteRecord(int64_t rows, int64_t columns, int64_t tokens, int64_t topk,
                        DType dtype = DType::kF32);
 OpRecord UnpermuteRecord(int64_t rows, int64_t columns, int64_t tokens, int64_t topk, bool weighted,
@@ -28,6 +29,15 @@ struct ExpertRange {
 /// as choices, R being all of them, or, where padded_rows is above 0, so many.
 void SortByExpert(const Tensor& choice, const ExpertRange& experts, int64_t padded_rows,
                   Tensor& row_of, Tensor& choice_of);
+
+/// Where R rows that came from other ranks stand in the order of experts. counts [ranks, E] (fp32,
+/// whole numbers) has how many rows each rank sends for each of all experts; those for `experts`
+/// came. They came rank by rank, of each by expert, in the order of ranks 0, lead, 2 lead, ...,
+/// then 1, 1 + lead, ...; they stand expert by expert, of each in the order of the same ranks. Both
+/// int32 [R]: by_expert has the row, as it came, of each row as it stands; by_rank the other way
+/// round.
+void OrderArrivals(const Tensor& counts, int64_t lead, const ExpertRange& experts,
+                   Tensor& by_expert, Tensor& by_rank);
 
 /// rows [R, C] = the token of each row's choice, of x [N, C]; zeros where the row has none.
 void Permute(const Tensor& x, const Tensor& choice_of, int64_t topk, Tensor& rows);

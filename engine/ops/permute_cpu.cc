@@ -57,6 +57,33 @@ void SortByExpertCpu(int64_t choices, const int32_t* choice, int64_t first_exper
   }
 }
 
+int64_t OrderArrivalsCpu(const Arrivals& arrivals, int64_t first_expert, int64_t experts,
+                         int64_t rows, const float* counts, int32_t* by_expert, int32_t* by_rank) {
+  const auto count = [&](int64_t rank, int64_t expert) {
+    return static_cast<int64_t>(counts[rank * arrivals.all_experts + first_expert + expert]);
+  };
+  std::vector<int64_t> next(static_cast<size_t>(experts) + 1);  // free row of each expert
+  for (int64_t e = 0; e < experts; ++e) {
+    int64_t end = next[static_cast<size_t>(e)];
+    for (int64_t rank = 0; rank < arrivals.ranks; ++rank) end += count(rank, e);
+    next[static_cast<size_t>(e) + 1] = end;
+  }
+  if (next.back() > rows) return next.back();
+  int64_t came = 0;
+  for (int64_t first = 0; first < arrivals.lead; ++first) {
+    for (int64_t rank = first; rank < arrivals.ranks; rank += arrivals.lead) {
+      for (int64_t e = 0; e < experts; ++e) {
+        for (int64_t left = count(rank, e); left > 0; --left) {
+          const int64_t row = next[static_cast<size_t>(e)]++;
+          by_expert[row] = static_cast<int32_t>(came);
+          by_rank[came++] = static_cast<int32_t>(row);
+        }
+      }
+    }
+  }
+  return came;
+}
+
 void PermuteCpu(int threads, int64_t rows, int64_t row_bytes, const void* x,
                 const int32_t* choice_of, int64_t topk, void* out) {
   constexpr int64_t kFloat = sizeof(float);

@@ -120,13 +120,14 @@ void GradientReducer::SumReplicated(size_t unit, const Tensor& bucket, const Fla
 
 void GradientReducer::SumCopied(size_t unit, const Tensor& bucket, const FlatRange& range) {
   for (const Parameter* parameter : shards_.store().ParametersOf(shards_.store().units()[unit])) {
-    if (parameter->spec.copied.copies == 1) continue;
-    TRIMTAB_ASSERT(parameter->spec.copied.copies == parallel_.layout.tp,
-                   "{} is held by {} of {} ranks", parameter->spec.name,
-                   parameter->spec.copied.copies, parallel_.layout.tp);
+    const int64_t copies = parameter->spec.copied.copies;
+    if (copies == 1) continue;
+    Communicator& holders = copies == parallel_.layout.tp ? *parallel_.tp : *parallel_.kv;
+    TRIMTAB_ASSERT(holders.size() == copies, "{} is held by {} ranks, of which {} are in a group",
+                   parameter->spec.name, copies, holders.size());
     const FlatRange copied = parameter->copied();
     Tensor own = bucket.Slice(copied.begin - range.begin, {copied.numel()});
-    parallel_.tp->AllReduce(own);
+    holders.AllReduce(own);
   }
 }
 

@@ -71,7 +71,8 @@ void RunMpiRank(const RunConfig& run, const MpiLaunch& launch,
   try {
     RequireGroups(run);
     const std::unique_ptr<Device> device = MakeRankDevice(run, launch.local_rank);
-    ParallelContext context = MakeMpiContext(world, run.layout, *device, run.model.moe.used());
+    ParallelContext context = MakeMpiContext(world, run.layout, *device, run.model.moe.used(),
+                                             run.model.kv_copies(run.layout.tp));
     try {
       Rank rank(run, context, *device, /*in_process=*/false);
       body(rank);
@@ -130,11 +131,14 @@ void RunRanks(const RunConfig& run, const std::function<void(Rank& rank)>& body)
   if (const auto launch = FindMpiLaunch()) return RunMpiRank(run, *launch, body);
   RefuseOtherLaunchers();
   RequireGroups(run);
-  RunInprocRanks(run.layout, [&](ParallelContext& context) {
-    const std::unique_ptr<Device> device = MakeRankDevice(run, context.rank);
-    Rank rank(run, context, *device, /*in_process=*/true);
-    body(rank);
-  });
+  RunInprocRanks(
+      run.layout,
+      [&](ParallelContext& context) {
+        const std::unique_ptr<Device> device = MakeRankDevice(run, context.rank);
+        Rank rank(run, context, *device, /*in_process=*/true);
+        body(rank);
+      },
+      run.model.kv_copies(run.layout.tp));
 }
 
 }  // namespace trimtab

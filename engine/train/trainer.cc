@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "engine/config/rules.h"
+#include "engine/layers/expected_rows.h"
 #include "engine/optim/lr_schedule.h"
 #include "engine/schedule/chunks.h"
 #include "engine/train/numeric_error.h"
@@ -174,23 +175,26 @@ void Trainer::LoadBatch(const TokenSource& source, int64_t first_sample, const M
 }
 
 void Trainer::BeginCapture() {
-  // Messages from one graph to the next cannot be captured, nor can the number of tokens that each
-  // expert gets.
-  const bool possible = warm_ && !run_.model.moe.used() && !parallel_.layout.overlap_param_gather &&
-                        device_.CanCapture() && parallel_.tp->CanCapture() &&
-                        parallel_.cp->CanCapture() && parallel_.dp->CanCapture() &&
-                        parallel_.pp->CanCapture();
+  // Messages from one graph to the next cannot be captured.
+  const bool possible = warm_ && !parallel_.layout.overlap_param_gather && device_.CanCapture() &&
+                        parallel_.tp->CanCapture() && parallel_.cp->CanCapture() &&
+                        parallel_.dp->CanCapture() && parallel_.pp->CanCapture();
   // An observer looks at values on the host, which captured work cannot; a recorder wants to see
   // every op.
   const bool wanted = !chunks_.front()->observed() && device_.recorder() == nullptr;
   captured_.BeginStep(possible, wanted);
 }
 
+bool Trainer::CapturesMicroBatches() const {
+  if (parallel_.layout.pp > 1) return false;
+  return !run_.model.moe.used() || RowsAreKnown(chunks_.front()->context());
+}
+
 void Trainer::RunMicroBatches(const TokenSource& source, int64_t first_sample) {
   // Where no message comes between, forward and backward pass of a micro batch are one graph.
-  const bool alone = parallel_.layout.pp == 1;
+  const bool captures = CapturesMicroBatches();
   const std::span<const Action> program = stage_.program();
-  const size_t at_once = alone ? 2 : 1;
+  const size_t at_once = captures ? 2 : 1;
   for (size_t i = 0; i < program.size(); i += at_once) {
     const Action& first = program[i];
     const bool last = i + at_once == program.size();
@@ -208,7 +212,7 @@ void Trainer::RunMicroBatches(const TokenSource& source, int64_t first_sample) {
       stage_.Finish();
       ReduceGradients();
     };
-    if (alone) {
+    if (captures) {
       captured_.Run((i == 0 ? kFirstOfStep : 0) + (last ? kLastOfStep : 0), run);
     } else {
       run();

@@ -93,6 +93,9 @@ class Trainer {
   /// Decides whether the step is captured: from the second one on, where the device can and nobody
   /// listens to the ops of any rank.
   void BeginCapture();
+  /// Whether that includes its micro batches: not where messages come between their passes, nor
+  /// where the host must learn how many rows experts get.
+  bool CapturesMicroBatches() const;
   void EndRouting();
   double MeanLoss();
 

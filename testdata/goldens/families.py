@@ -184,6 +184,9 @@ MPT = dict(
     GPT2, name="golden-mpt", position="alibi", activation="gelu_erf", bias=False, norm_bias=False
 )
 OPT = dict(GPT2, name="golden-opt", activation="relu", position_offset=2)
+OPT_350M = dict(
+    OPT, name="golden-opt-350m", block="post_norm", final_norm=False, embedding_size=20
+)
 NEMOTRON = dict(
     GPT2,
     name="golden-nemotron",
@@ -244,4 +247,4 @@ YARN = dict(
 
 FAMILIES = [GPT2, LLAMA, FALCON, FALCON_MQA, GPTJ, NEOX, BLOOM, MPT, OPT, NEMOTRON]
 FAMILIES += [MISTRAL, QWEN2, QWEN3, GEMMA2, GLM4, GLM130, LLAMA31, YARN, MIXTRAL, DEEPSEEK]
-FAMILIES += [DEEPSEEK_V2, GPT_OSS, DBRX]
+FAMILIES += [DEEPSEEK_V2, GPT_OSS, DBRX, OPT_350M]

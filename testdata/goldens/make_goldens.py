@@ -11,8 +11,8 @@ Writes NAME.json, a run configuration, and NAME.safetensors beside this script. 
   losses        mean loss of ten optimizer steps
   grad_norms    global gradient norm of those steps, before clipping
   router_losses what the routers' losses add to these losses, of models with experts
-families.py lists the models, and models.py writes them out with plain tensor operations, from the
-papers and not from the engine, so that the two agree only if both are right.
+families.py lists the models; models.py and what it imports write them out with plain tensor
+operations, from the papers and not from the engine, so that the two agree only if both are right.
 """
 
 import json
@@ -24,8 +24,9 @@ import numpy
 import torch
 import torch.nn.functional as F
 
+from experts import Router, has_experts
 from families import FAMILIES
-from models import Router, has_experts, logits_of, make_weights
+from models import logits_of, make_weights
 
 STEPS = 10
 OPTIMIZER = {

@@ -17,7 +17,8 @@ import struct
 import numpy
 import torch
 
-from models import Router, has_experts, logits_of
+from experts import Router, has_experts
+from models import logits_of
 
 PROMPTS = (5, 9)  # tokens
 MARGIN = 1e-3  # of the likeliest logit before the next one

@@ -177,7 +177,7 @@ RecomputeConfig RandomPlan(std::mt19937& random) {
 void DrawFamily(std::mt19937& random, bool fp8, ModelConfig& model) {
   const auto often = [&random] { return random() % 2 == 0; };
   const auto seldom = [&random] { return random() % 4 == 0; };
-  model.block = static_cast<BlockKind>(seldom() ? random() % 5 : 0);
+  model.block = static_cast<BlockKind>(seldom() ? random() % 6 : 0);
   if (seldom()) model.head_dim = fp8 ? 32 : 10;
   if (seldom()) model.qkv_bias = often();
   if (seldom()) model.mlp_bias = often();
@@ -185,6 +185,8 @@ void DrawFamily(std::mt19937& random, bool fp8, ModelConfig& model) {
   model.norm_weight_plus_one = seldom();
   model.embedding_norm = seldom();
   model.embedding_scale = seldom() ? 2.5 : 1.0;
+  model.embedding_dim = seldom() ? 20 : 0;
+  model.final_norm = !seldom();
   model.output_bias = seldom();
   model.logit_soft_cap = seldom() ? 30 : 0;
   model.attention_soft_cap = seldom() ? 50 : 0;

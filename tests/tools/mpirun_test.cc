@@ -36,7 +36,7 @@ std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
-/// The lines that `trimtab train --json` prints, without their speeds.
+/// The lines of JSON that a command prints, without their speeds.
 std::vector<std::string> Steps(const std::string& output) {
   std::vector<std::string> steps;
   std::istringstream lines(output);
@@ -161,6 +161,34 @@ TEST_F(MpirunTest, CheckpointIsThatOfThreads) {
     EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
     EXPECT_EQ(Steps(resumed.output).size(), 2u) << resumed.output;
   }
+}
+
+// The first process has the prompts and prints the text; the others have their part of the model.
+TEST_F(MpirunTest, ServesTheTextOfThreads) {
+  const std::string load = " --load " + folder_ + "/c";
+  const MpirunResult trained =
+      RunAlone("train --quiet --config " + WriteRun("{}") + " --checkpoint " + folder_ + "/c");
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  const std::string ask =
+      "generate --quiet --json --tokenizer byte --prompt ab --prompt c --max-tokens 9" + load;
+  for (const char* layout : {"tp=2", "pp=2", "tp=2,sp=1,pp=2"}) {
+    const std::string arguments = ask + " --layout " + layout;
+    const int ranks = std::string(layout) == "tp=2,sp=1,pp=2" ? 4 : 2;
+    const MpirunResult threads = RunAlone(arguments);
+    const MpirunResult processes = RunRanks(ranks, arguments);
+    ASSERT_EQ(threads.exit_code, 0) << threads.output;
+    ASSERT_EQ(processes.exit_code, 0) << processes.output;
+    EXPECT_EQ(Steps(threads.output).size(), 2u) << threads.output;
+    EXPECT_EQ(Steps(processes.output), Steps(threads.output)) << layout << "\n" << processes.output;
+  }
+  const MpirunResult measured = RunRanks(
+      2, "bench --quiet --json --layout tp=2 --workload 4/4 --requests 6 --concurrency 3" + load);
+  ASSERT_EQ(measured.exit_code, 0) << measured.output;
+  EXPECT_EQ(nlohmann::json::parse(measured.output).at("requests"), 6) << measured.output;
+  const MpirunResult replicas = RunRanks(2, ask + " --layout dp=2");
+  EXPECT_NE(replicas.exit_code, 0);
+  EXPECT_NE(replicas.output.find("expected no dp in the layout"), std::string::npos)
+      << replicas.output;
 }
 
 TEST_F(MpirunTest, ProfilesAndWritesOneResult) {

@@ -154,6 +154,8 @@ void AddMegatronModel(const RunConfig& run, MegatronOptions& options) {
   const ModelConfig& model = run.model;
   options.Require(model.block == BlockKind::kSequential, "this form of the block");
   options.Require(!model.embedding_norm, "a norm behind the embedding");
+  options.Require(model.final_norm, "a model without a final norm");
+  options.Require(!model.narrow_embedding(), "an embedding of another width than the layers");
   options.Require(model.embedding_scale == 1, "a scaled embedding");
   options.Require(!model.output_bias, "a bias of the output projection");
   options.Require(model.logit_scale == 1 && model.logit_soft_cap == 0, "scaled or capped logits");

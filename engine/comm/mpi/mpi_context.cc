@@ -48,13 +48,13 @@ void CheckMpiWorldSize(int processes, const ParallelConfig& layout, const char* 
 }
 
 ParallelContext MakeMpiContext(MpiWorld& world, const ParallelConfig& layout, Device& device,
-                               bool has_experts) {
+                               bool has_experts, int64_t kv_copies) {
   CheckMpiWorldSize(world.size(), layout);
   const auto make_host = [&](GroupKind kind) {
-    return MakeMpiCommunicator(world, kind, GroupMembers(layout, kind, world.rank()));
+    return MakeMpiCommunicator(world, kind, GroupMembers(layout, kind, world.rank(), kv_copies));
   };
   ParallelContext context =
-      MakeContext(layout, world.rank(), [&](GroupKind kind, const GroupPlace&) {
+      MakeContext(layout, world.rank(), kv_copies, [&](GroupKind kind, const GroupPlace&) {
         auto host = make_host(kind);
         const Grid grid = kProcessGroups[static_cast<size_t>(kind)].grid;
         const bool used = has_experts || grid == Grid::kDense;

@@ -12,9 +12,9 @@ void CheckMpiWorldSize(int processes, const ParallelConfig& layout,
 
 /// The context of this process's rank: MPI for the messages of a cpu device, NCCL for those of a
 /// cuda device, where groups of experts' ranks are made only if the model has experts: each takes
-/// memory. Every process of the world calls it together; `world` and `device` must outlive it.
-/// Throws as CheckMpiWorldSize; EnvironmentError when NCCL is missing.
+/// memory. `kv_copies` as MakeContext's. Every process of the world calls it together; `world` and
+/// `device` must outlive it. Throws as CheckMpiWorldSize; EnvironmentError when NCCL is missing.
 ParallelContext MakeMpiContext(MpiWorld& world, const ParallelConfig& layout, Device& device,
-                               bool has_experts);
+                               bool has_experts, int64_t kv_copies = 1);
 
 }  // namespace trimtab

@@ -111,6 +111,44 @@ __global__ void __launch_bounds__(kThreads) FillIds(int64_t count, int32_t value
   }
 }
 
+// A block for each rank, in the order in which they came, and each of its experts: where its rows
+// came and where they stand is the sum of the counts before it in either order.
+__global__ void __launch_bounds__(kThreads)
+    PlaceArrivals(const float* __restrict__ counts, int64_t ranks, int64_t lead,
+                  int64_t all_experts, ExpertRange range, int32_t* by_expert, int32_t* by_rank) {
+  __shared__ int came;
+  __shared__ int stands;
+  const auto count = [&](int64_t arrival, int64_t expert) {
+    const int64_t of_lead = ranks / lead;
+    const int64_t rank = arrival % of_lead * lead + arrival / of_lead;
+    return static_cast<int>(counts[rank * all_experts + range.first + expert]);
+  };
+  const int64_t own_arrival = int64_t{blockIdx.x} / range.count;
+  const int64_t own_expert = int64_t{blockIdx.x} % range.count;
+  if (threadIdx.x == 0) {
+    came = 0;
+    stands = 0;
+  }
+  __syncthreads();
+  int came_before = 0;
+  int stand_before = 0;
+  for (int64_t i = threadIdx.x; i < ranks * range.count; i += kThreads) {
+    const int64_t arrival = i / range.count;
+    const int64_t expert = i % range.count;
+    const bool earlier = arrival < own_arrival;
+    const bool lower = expert < own_expert;
+    if (earlier || (arrival == own_arrival && lower)) came_before += count(arrival, expert);
+    if (lower || (expert == own_expert && earlier)) stand_before += count(arrival, expert);
+  }
+  atomicAdd(&came, came_before);
+  atomicAdd(&stands, stand_before);
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < count(own_arrival, own_expert); i += kThreads) {
+    by_expert[stands + i] = static_cast<int32_t>(came + i);
+    by_rank[came + i] = static_cast<int32_t>(stands + i);
+  }
+}
+
 template <int N, typename T>
 __global__ void __launch_bounds__(kThreads)
     PermuteKernel(const T* __restrict__ x, const int32_t* __restrict__ choice_of, int64_t topk,
@@ -208,6 +246,14 @@ void SortByExpertCuda(const Tensor& choice, const ExpertRange& experts, int64_t 
          row_of.i32(), choice_of.i32());
 }
 
+void OrderArrivalsCuda(const Tensor& counts, int64_t lead, const ExpertRange& experts,
+                       Tensor& by_expert, Tensor& by_rank) {
+  const LaunchContext context = ContextOf(counts.device());
+  const int64_t ranks = counts.dim(0);
+  Launch(context, PlaceArrivals, dim3(static_cast<unsigned>(ranks * experts.count)), kThreads, 0,
+         counts.f32(), ranks, lead, counts.dim(1), experts, by_expert.i32(), by_rank.i32());
+}
+
 void PermuteCuda(const Tensor& x, const Tensor& choice_of, int64_t topk, Tensor& rows) {
   const LaunchContext context = ContextOf(x.device());
   const int64_t columns = x.dim(1);
@@ -255,6 +301,7 @@ void UnpermuteBackwardCuda(const Tensor& dy, const Tensor& rows, const Tensor& r
 
 void FillPermuteOps(CudaOps& ops) {
   ops.sort_by_expert = SortByExpertCuda;
+  ops.order_arrivals = OrderArrivalsCuda;
   ops.permute = PermuteCuda;
   ops.unpermute = UnpermuteCuda;
   ops.unpermute_backward = UnpermuteBackwardCuda;

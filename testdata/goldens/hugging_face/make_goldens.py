@@ -114,6 +114,7 @@ OPT = {
     "vocab_size": 61,
     "word_embed_proj_dim": 32,
 }
+OPT_350M = dict(OPT, do_layer_norm_before=False, word_embed_proj_dim=24)
 BLOOM = {
     "architectures": ["BloomForCausalLM"],
     "model_type": "bloom",
@@ -271,6 +272,7 @@ def main():
     )
     make_golden("gptj", models.gptj, GPTJ, half)
     make_golden("opt", models.opt, OPT, torch.float16)
+    make_golden("opt_350m", models.opt, OPT_350M, torch.float16)
     make_golden("bloom", models.bloom, BLOOM, half)
     make_golden("mpt", models.mpt, MPT, half)
     make_golden("gpt_neox", models.gpt_neox, GPT_NEOX, torch.float16)

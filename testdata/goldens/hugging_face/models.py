@@ -144,20 +144,32 @@ def gptj(w, c, tokens):
 
 def opt(w, c, tokens):
     width, count = c["hidden_size"], c["num_attention_heads"]
-    table = w("model.decoder.embed_tokens.weight", c["vocab_size"], width)
+    narrow, before = c["word_embed_proj_dim"], c["do_layer_norm_before"]
+    table = w("model.decoder.embed_tokens.weight", c["vocab_size"], narrow)
     positions = w("model.decoder.embed_positions.weight", c["max_position_embeddings"] + 2, width)
-    x = table[tokens] + positions[2 : 2 + tokens.shape[1]]
+    x = table[tokens]
+    if narrow != width:
+        x = linear(w, "model.decoder.project_in", x, width)
+    x = x + positions[2 : 2 + tokens.shape[1]]
+
+    def norm_where(name, x, here):
+        return layer_norm(w, name, x, 1e-5) if here else x
+
     for i in range(c["num_hidden_layers"]):
         p = f"model.decoder.layers.{i}."
-        n = layer_norm(w, p + "self_attn_layer_norm", x, 1e-5)
+        n = norm_where(p + "self_attn_layer_norm", x, before)
         q, k, v = (
             heads(linear(w, p + f"self_attn.{part}_proj", n, width, True), count) for part in "qkv"
         )
         x = x + linear(w, p + "self_attn.out_proj", attend(q, k, v), width, True)
-        n = layer_norm(w, p + "final_layer_norm", x, 1e-5)
+        x = norm_where(p + "self_attn_layer_norm", x, not before)
+        n = norm_where(p + "final_layer_norm", x, before)
         y = F.relu(linear(w, p + "fc1", n, c["ffn_dim"], True))
-        x = x + linear(w, p + "fc2", y, width, True)
-    return F.linear(layer_norm(w, "model.decoder.final_layer_norm", x, 1e-5), table)
+        x = norm_where(p + "final_layer_norm", x + linear(w, p + "fc2", y, width, True), not before)
+    x = norm_where("model.decoder.final_layer_norm", x, before)
+    if narrow != width:
+        x = linear(w, "model.decoder.project_out", x, narrow)
+    return F.linear(x, table)
 
 
 def bloom(w, c, tokens):

@@ -141,8 +141,9 @@ TEST(HuggingFaceNames, NamesFalconsNormsByItsBlocks) {
 // In models of any blocks, no two layers of ours are named after one tensor.
 TEST(HuggingFaceNames, TablesNameEachTensorOnce) {
   for (const HuggingFaceFamily& family : HuggingFaceFamilies()) {
-    for (const BlockKind block : {BlockKind::kSequential, BlockKind::kParallel,
-                                  BlockKind::kParallelShared, BlockKind::kSandwich}) {
+    for (const BlockKind block :
+         {BlockKind::kSequential, BlockKind::kParallel, BlockKind::kParallelShared,
+          BlockKind::kSandwich, BlockKind::kPostNorm}) {
       SCOPED_TRACE(std::string(family.model_type));
       std::set<std::string_view> ours;
       std::set<std::string_view> theirs;

@@ -58,6 +58,17 @@ TEST(RunInprocRanks, GroupsSpanTheirAxes) {
   });
 }
 
+TEST(RunInprocRanks, NeighboursShareKeysAndValues) {
+  RunInprocRanks(
+      {.tp = 4, .dp = 2},
+      [](ParallelContext& context) {
+        EXPECT_EQ(context.kv->group(), GroupKind::kKeyValue);
+        const int first = context.rank / 2 * 2;
+        EXPECT_EQ(SumOverGroup(*context.kv, 1 << context.rank), 0b11 << first);
+      },
+      /*kv_copies=*/2);
+}
+
 // Rank 3 fails while its peers wait in every kind of group; its own exception comes out, with its
 // type, whichever thread ends first.
 TEST(RunInprocRanks, RethrowsTheCauseAndNotItsConsequences) {

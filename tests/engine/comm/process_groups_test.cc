@@ -64,6 +64,8 @@ bool Together(const ProcessGroup& group, const ParallelConfig& layout, int rank,
   };
   const bool spanned = same_unless(kTpAxis, a.tp, b.tp) && same_unless(kCpAxis, a.cp, b.cp) &&
                        same_unless(kDpAxis, a.dp, b.dp) && same_unless(kPpAxis, a.pp, b.pp);
+  // Every rank holds heads of its own.
+  if (group.kind == GroupKind::kKeyValue) return spanned && a.tp == b.tp;
   if (IsHybrid(group)) {
     const auto cp = static_cast<int>(layout.cp);
     return spanned && InHybridGroup(group.part, layout.shard, layout.cp * layout.dp,
@@ -156,6 +158,21 @@ TEST(ProcessGroups, ShardExpertsWithinTheReplica) {
   EXPECT_EQ(layout.expert_shard(), 1) << "each once in a replica";
   EXPECT_EQ(GroupMembers(layout, GroupKind::kExpertShard, 11), (Members{11}));
   EXPECT_EQ(GroupMembers(layout, GroupKind::kExpertReplica, 11), (Members{3, 11}));
+}
+
+// Runs of neighbours; those that share all heads are the tensor-parallel group itself.
+TEST(ProcessGroups, RanksWithTheSameKeysAndValues) {
+  const ParallelConfig layout = {.tp = 6, .cp = 2, .pp = 2, .dp = 2};
+  const auto members = [&layout](int rank, int64_t copies) {
+    return GroupMembers(layout, GroupKind::kKeyValue, rank, copies);
+  };
+  using Members = std::vector<int>;
+  EXPECT_EQ(members(16, 3), (Members{15, 16, 17}));
+  EXPECT_EQ(members(16, 2), (Members{16, 17}));
+  EXPECT_EQ(members(16, 1), (Members{16}));
+  EXPECT_EQ(members(16, 6), (Members{16}));
+  EXPECT_EQ(PlaceInGroup(layout, GroupKind::kKeyValue, 47, 3),
+            (GroupPlace{.rank = 2, .size = 3, .stride = 1}));
 }
 
 TEST(ProcessGroups, HaveTheSizesOfTheirAxes) {

@@ -80,6 +80,24 @@ TEST(HuggingFace, TypesOfPresets) {
   }
 }
 
+// The published file's keys.
+TEST(HuggingFace, Opt350mHasItsNormsLaterAndANarrowEmbedding) {
+  nlohmann::json json = {{"model_type", "opt"},           {"activation_function", "relu"},
+                         {"do_layer_norm_before", false}, {"ffn_dim", 4096},
+                         {"hidden_size", 1024},           {"max_position_embeddings", 2048},
+                         {"num_attention_heads", 16},     {"num_hidden_layers", 24},
+                         {"vocab_size", 50272},           {"word_embed_proj_dim", 512}};
+  ModelConfig expected = LoadModelConfig("opt-350m");
+  expected.name = "";
+  EXPECT_EQ(Read(json), expected);
+  // Norms before, and none at the end.
+  json["do_layer_norm_before"] = true;
+  json["_remove_final_layer_norm"] = true;
+  expected.block = BlockKind::kSequential;
+  EXPECT_EQ(Read(json), expected);
+  EXPECT_EQ(Read(ToHuggingFace(expected)), expected);
+}
+
 TEST(HuggingFace, NoTypeDescribesAnyMixtureOfFeatures) {
   ModelConfig model = LoadModelConfig("llama-tiny");
   model.embedding_norm = true;
@@ -193,12 +211,11 @@ TEST(HuggingFace, RefusesFeaturesTheEngineDoesNotHave) {
       {"gpt2-124m", "add_cross_attention", true,
        "add_cross_attention: cross attention is not supported; expected false or no such key, got "
        "true"},
-      {"opt-125m", "do_layer_norm_before", false,
-       "do_layer_norm_before: norms after attention and MLP is not supported; expected true or no "
-       "such key, got false"},
-      {"opt-125m", "word_embed_proj_dim", 512,
-       "word_embed_proj_dim: an embedding narrower than the model is not supported; expected 768 "
-       "or no such key, got 512"},
+      {"opt-125m", "layer_norm_elementwise_affine", false,
+       "layer_norm_elementwise_affine: a norm without weights is not supported; expected true or "
+       "no such key, got false"},
+      {"opt-350m", "word_embed_proj_dim", 0,
+       "word_embed_proj_dim: expected an integer from 1 to 1048576, got 0"},
       {"bloom-560m", "apply_residual_connection_post_layernorm", true,
        "apply_residual_connection_post_layernorm: a residual stream of normed values is not "
        "supported; expected false or no such key, got true"},

@@ -186,13 +186,7 @@ const std::map<std::string, Breach>& Breaches() {
           run.model.num_heads = 6;
           run.model.num_kv_heads = 3;
         },
-        "num_kv_heads 3 is not divisible by tp 2"}},
-      {"shared-kv-head-needs-whole-gradients",
-       {[](RunConfig& run) {
-          run.model.num_kv_heads = 1;
-          run.layout.zero = 2;
-        },
-        "num_kv_heads is 1, tp 2 and zero 2; a shared head goes with zero 0 and 1"}},
+        "neither of num_kv_heads 3 and tp 2 is divisible by the other"}},
       {"ffn-divisible-by-tp",
        {[](RunConfig& run) { run.model.ffn_hidden_size = 1281; },
         "ffn_hidden_size 1281 is not divisible by tp 2"}},

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "engine/base/error.h"
+#include "engine/infer/plan_messages.h"
 #include "tests/engine/infer/golden_weights.h"
 
 namespace trimtab {
@@ -67,22 +68,36 @@ TEST_P(RankRunnerTest, AnswersAsOneRank) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, RankRunnerTest,
-    testing::Values(Case{"gpt2", "tp=2"}, Case{"gpt2", "tp=4"}, Case{"gpt2", "pp=2"},
-                    Case{"gpt2", "tp=2,pp=2"}, Case{"gpt2", "tp=2,sp=1"},
-                    Case{"gpt2", "tp=2,sp=1,pp=2"}, Case{"llama", "tp=2"},
-                    Case{"llama", "tp=2,sp=1"}, Case{"llama", "pp=2"}, Case{"bloom", "tp=4"},
-                    Case{"gemma2", "tp=2,pp=2"}, Case{"falcon", "tp=2"}, Case{"qwen3", "tp=2"},
-                    Case{"glm130", "tp=2,sp=1"}, Case{"mixtral", "pp=2"},
-                    Case{"mixtral", "tp=2,sp=1"}, Case{"mixtral", "tp=2,sp=1,ep=2"},
-                    Case{"mixtral", "tp=2,sp=1,etp=2"}, Case{"dbrx", "tp=2,sp=1,ep=2"},
-                    Case{"dbrx", "tp=2,sp=1,ep=2,dispatch=allgather"},
-                    Case{"deepseek_v2", "tp=2,sp=1"}, Case{"deepseek", "pp=3"},
-                    Case{"deepseek", "tp=2,sp=1,ep=2"}, Case{"gpt_oss", "tp=2,sp=1"}),
+    testing::Values(
+        Case{"gpt2", "tp=2"}, Case{"gpt2", "tp=4"}, Case{"gpt2", "pp=2"}, Case{"gpt2", "tp=2,pp=2"},
+        Case{"gpt2", "tp=2,sp=1"}, Case{"gpt2", "tp=2,sp=1,pp=2"}, Case{"llama", "tp=2"},
+        Case{"llama", "tp=2,sp=1"}, Case{"llama", "pp=2"}, Case{"bloom", "tp=4"},
+        Case{"gemma2", "tp=2,pp=2"}, Case{"falcon", "tp=2"}, Case{"qwen3", "tp=2"},
+        Case{"glm130", "tp=2,sp=1"}, Case{"mixtral", "pp=2"}, Case{"mixtral", "tp=2,sp=1"},
+        Case{"mixtral", "tp=2,sp=1,ep=2"}, Case{"mixtral", "tp=2,sp=1,etp=2"},
+        Case{"dbrx", "tp=2,sp=1,ep=2"}, Case{"dbrx", "tp=2,sp=1,ep=2,dispatch=allgather"},
+        Case{"deepseek_v2", "tp=2,sp=1"}, Case{"deepseek", "pp=3"},
+        Case{"deepseek", "tp=2,sp=1,ep=2"}, Case{"gpt_oss", "tp=2,sp=1"}, Case{"llama", "tp=4"},
+        Case{"falcon_mqa", "tp=2,sp=1"}, Case{"opt_350m", "tp=2,sp=1"}, Case{"opt_350m", "pp=2"}),
     [](const auto& info_of_case) {
       std::string name = std::string(info_of_case.param.family) + "_" + info_of_case.param.layout;
       for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
       return name;
     });
+
+TEST(PlanMessages, APlanComesBackFromItsNumbers) {
+  const StepPlan plan = {{{.tokens = {5, 0, 7}, .first_position = 2, .blocks = {3}, .logits = 1},
+                          {.tokens = {1}, .first_position = 0, .blocks = {9, 0, 4}, .logits = 0}}};
+  const StepPlan back = UnpackPlan(PackPlan(plan));
+  ASSERT_EQ(back.sequences.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(back.sequences[i].tokens, plan.sequences[i].tokens);
+    EXPECT_EQ(back.sequences[i].first_position, plan.sequences[i].first_position);
+    EXPECT_EQ(back.sequences[i].blocks, plan.sequences[i].blocks);
+    EXPECT_EQ(back.sequences[i].logits, plan.sequences[i].logits);
+  }
+  EXPECT_TRUE(UnpackPlan(PackPlan({})).sequences.empty());
+}
 
 TEST(RankRunnerErrors, WhatARankThrowsIsThrown) {
   const GoldenWeights weights("gpt2");

@@ -56,6 +56,24 @@ TEST(ExpectedRows, AreThoseOfChoicesMadeInTurn) {
   }
 }
 
+TEST(ExpectedRows, AreKnownWhereNoTokenDecides) {
+  MoeConfig moe = {.num_experts = 6, .router_topk = 2};
+  const auto known = [&moe](const RoutingConfig& routing) {
+    Fixture fixture("dp=2", 0, moe);
+    return RowsAreKnown(fixture.Context(2, 16, routing));
+  };
+  EXPECT_FALSE(known({}));
+  EXPECT_TRUE(known({.force_balance = true}));
+  // In turn 5 or 6 of a sequence come to each expert: ceil(2 * 16 / 6).
+  moe.capacity_factor = 1;
+  EXPECT_FALSE(known({}));
+  EXPECT_TRUE(known({.force_balance = true}));
+  moe.capacity_factor = 0.9;
+  EXPECT_FALSE(known({.force_balance = true}));
+  moe.pad_to_capacity = true;
+  EXPECT_TRUE(known({}));
+}
+
 TEST(ExpectedRows, OfUnknownTokensAreAsManyForEach) {
   const MoeConfig moe = {.num_experts = 8, .router_topk = 2};
   Fixture fixture("dp=4,ep=4", 1, moe);

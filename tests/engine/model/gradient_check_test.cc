@@ -129,7 +129,11 @@ RunConfig Balanced(RunConfig run) {
 std::vector<Case> Cases() {
   RunConfig llama = SmallRun(/*llama=*/true);
   llama.model.num_kv_heads = 2;
+  RunConfig post_norm = SmallRun(/*llama=*/false);
+  post_norm.model.block = BlockKind::kPostNorm;
+  post_norm.model.embedding_dim = 20;
   return {{"gpt2", SmallRun(/*llama=*/false)},
+          {"post_norm", post_norm},
           {"llama", llama},
           {"mixtral", Balanced(WithoutLosses(SmallMoeRun("mixtral")))},
           {"qwen", Balanced(WithoutLosses(SmallMoeRun("qwen")))},

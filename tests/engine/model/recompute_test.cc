@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,11 @@ class RecomputeRecorder final : public Recorder {
 };
 
 /// What a dry backward pass of a small GPT-2 of `layers` layers reports.
-RecomputeRecorder Backward(const std::string& plan, int64_t layers, const std::string& layout) {
+RecomputeRecorder Backward(
+    const std::string& plan, int64_t layers, const std::string& layout,
+    const std::function<void(RunConfig&)>& change = [](RunConfig&) {}) {
   RunConfig run = SmallRun(/*llama=*/false);
+  change(run);
   run.model.num_layers = layers;
   run.layout = ParseLayout(fmt::format("recompute={},{}", plan, layout), 0);
   const std::unique_ptr<Device> device = MakeMetaDevice(1);
@@ -77,6 +81,10 @@ TEST(Recompute, RunsNoMoreThanWhatIsMissing) {
   const Strings mlp = {"layer_norm_forward", "gemm", "activation_forward"};
   EXPECT_EQ(Recomputed("selective:mlp"), mlp);
   EXPECT_EQ(Recomputed("selective:mlp_act+mlp"), mlp);
+  // Of norms after the sums the first is made again; the other's result is the next layer's input.
+  const auto post_norm = [](RunConfig& run) { run.model.block = BlockKind::kPostNorm; };
+  EXPECT_EQ(Backward("selective:layernorm", 1, "mbs=1", post_norm).recomputed,
+            Strings{"layer_norm_forward"});
   const Strings logits = {"gemm", "cross_entropy_max", "cross_entropy_sum", "cross_entropy_grad"};
   EXPECT_EQ(Recomputed("selective:logits"), logits);
 

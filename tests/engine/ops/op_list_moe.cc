@@ -123,6 +123,25 @@ std::vector<OpCase> RouterOps() {
         return std::vector<Tensor>{row_of, choice_of};
       }));
   ops.back().name += "_padded";
+  // 4 ranks, two of which share each expert, send 0 to 6 rows for each of 9 experts; 5 came.
+  constexpr int64_t kSenders = 4;
+  constexpr int64_t kAll = 9;
+  const auto sent = [](int64_t i) { return i * i % 7; };
+  int64_t arrived = 0;
+  for (int64_t i = 0; i < kSenders * kAll; ++i) {
+    if (i % kAll >= 2 && i % kAll < 7) arrived += sent(i);
+  }
+  ops.push_back(ListCase(OrderArrivalsRecord(arrived, kSenders, 5), [=](Device& d) {
+    Tensor counts = ListConstant(d, {kSenders, kAll}, 0.0f);
+    std::vector<float> values;
+    for (int64_t i = 0; i < kSenders * kAll; ++i) values.push_back(static_cast<float>(sent(i)));
+    if (d.kind() != DeviceKind::kMeta) CopyFromHost(counts, values);
+    const auto zeros = [&] { return ListIds(d, {arrived}, [](int64_t) { return 0; }); };
+    Tensor by_expert = zeros();
+    Tensor by_rank = zeros();
+    OrderArrivals(counts, /*lead=*/2, {2, 5}, by_expert, by_rank);
+    return std::vector<Tensor>{by_expert, by_rank};
+  }));
   return ops;
 }
 

@@ -1,6 +1,9 @@
 #include "engine/ops/permute.h"
 
 #include <algorithm>
+#include <numeric>
+#include <tuple>
+#include <utility>
 
 #include "tests/engine/ops/op_test.h"
 
@@ -70,6 +73,51 @@ TEST_P(PermuteTest, SortsChoicesByExpert) {
         EXPECT_EQ(ReadIds(row_of), expected.row_of);
         EXPECT_EQ(ReadIds(choice_of), expected.choice_of);
       }
+    }
+  }
+}
+
+// Rows that came are told apart by rank, expert and number, and brought in order by these.
+TEST_P(PermuteTest, OrdersWhatCameByExpert) {
+  struct Row {
+    int64_t expert, arrival, number;
+  };
+  for (const auto& [ranks, lead] : {std::pair{1, 1}, {4, 1}, {4, 2}, {6, 3}, {6, 6}}) {
+    for (const ExpertRange& experts : {ExpertRange{0, kExperts}, {1, 3}, {4, 1}}) {
+      std::vector<float> counts;
+      for (int64_t i = 0; i < ranks * kExperts; ++i) {
+        counts.push_back(static_cast<float>((i * i + 3) % (i % 5 == 4 ? 300 : 7)));
+      }
+      std::vector<Row> came;
+      int64_t arrival = 0;
+      for (int first = 0; first < lead; ++first) {
+        for (int rank = first; rank < ranks; rank += lead, ++arrival) {
+          for (int64_t e = experts.first; e < experts.first + experts.count; ++e) {
+            const float count = counts[static_cast<size_t>(rank * kExperts + e)];
+            for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) {
+              came.push_back({e, arrival, i});
+            }
+          }
+        }
+      }
+      std::vector<int32_t> expected(came.size());
+      std::iota(expected.begin(), expected.end(), 0);
+      std::sort(expected.begin(), expected.end(), [&came](int32_t a, int32_t b) {
+        const Row& x = came[static_cast<size_t>(a)];
+        const Row& y = came[static_cast<size_t>(b)];
+        return std::tie(x.expert, x.arrival, x.number) < std::tie(y.expert, y.arrival, y.number);
+      });
+      std::vector<int32_t> inverse(came.size());
+      for (size_t row = 0; row < expected.size(); ++row) {
+        inverse[static_cast<size_t>(expected[row])] = static_cast<int32_t>(row);
+      }
+      Tensor by_expert = Ids(std::vector<int32_t>(came.size(), -7));
+      Tensor by_rank = Ids(std::vector<int32_t>(came.size(), -7));
+      Tensor table = Output({ranks, kExperts}, DType::kF32);
+      CopyFromHost(table, counts);
+      OrderArrivals(table, lead, experts, by_expert, by_rank);
+      EXPECT_EQ(ReadIds(by_expert), expected) << ranks << " ranks in steps of " << lead;
+      EXPECT_EQ(ReadIds(by_rank), inverse);
     }
   }
 }

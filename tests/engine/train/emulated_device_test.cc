@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "engine/comm/cuda/emulated_comm.h"
 #include "engine/comm/parallel_context.h"
 #include "engine/ops/cuda/emulated_ops.h"
 #include "tests/engine/train/families.h"
+#include "tests/engine/train/moe_runs.h"
 #include "tests/engine/train/run_losses.h"
 
 namespace trimtab {
@@ -152,6 +154,49 @@ TEST(EmulatedDevice, TrainsOnWhereGraphsDoNotFit) {
       EXPECT_EQ(lacking.losses, captured.losses);
       EXPECT_EQ(lacking.grad_norms, captured.grad_norms);
     }
+  }
+}
+
+/// Counts what it captures, if it may.
+class CountingDevice final : public EmulatedDevice {
+ public:
+  CountingDevice(bool captures, std::atomic<int>& count)
+      : EmulatedDevice(MakeEmulatedDevice()->cuda_ops()), captures_(captures), count_(count) {}
+
+  bool CanCapture() const override { return captures_; }
+  std::unique_ptr<CapturedWork> Capture(const std::function<void()>& work) override {
+    ++count_;
+    return EmulatedDevice::Capture(work);
+  }
+
+ private:
+  bool captures_;
+  std::atomic<int>& count_;
+};
+
+// Of two micro batches and the update, only the update where the host must read how many rows the
+// experts get.
+TEST(EmulatedDevice, CapturesExpertsWhoseRowsAreKnown) {
+  for (const auto& [name, captures] : {std::pair{"balanced", 3},
+                                       {"balanced_biases", 3},
+                                       {"padding", 3},
+                                       {"mixtral", 1},
+                                       {"dropping", 1},
+                                       {"sinkhorn", 1}}) {
+    SCOPED_TRACE(name);
+    RunConfig run = SmallMoeRun(name);
+    run.layout = ParseLayout("mbs=4", 0);
+    std::atomic<int> count{0};
+    const auto train = [&](bool may_capture) {
+      return TrainOn(
+          [&, may_capture] { return std::make_unique<CountingDevice>(may_capture, count); }, run);
+    };
+    const TrainedLosses eager = train(false);
+    EXPECT_EQ(count, 0);
+    const TrainedLosses captured = train(true);
+    EXPECT_EQ(count, captures);
+    EXPECT_EQ(captured.losses, eager.losses);
+    EXPECT_EQ(captured.grad_norms, eager.grad_norms);
   }
 }
 

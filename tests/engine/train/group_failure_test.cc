@@ -41,9 +41,9 @@ std::vector<Plan> DrawPlan(const RunConfig& run, GroupKind group, std::mt19937& 
 
 /// Up to `count` failures in layouts of at least four ranks.
 std::vector<Plan> DrawPlans(GroupKind group, size_t count) {
-  static const LayoutSpace space(RunToLayOut(SmallModel::kMixtral));
-  static const std::vector<size_t> sample = space.Sample(1, /*seed=*/2);
-  std::vector<size_t> order = sample;
+  const bool shares_heads = group == GroupKind::kKeyValue;
+  const LayoutSpace& space = SpaceToLayOut(shares_heads ? SmallModel::kGpt2 : SmallModel::kMixtral);
+  std::vector<size_t> order = space.Sample(1, /*seed=*/2);
   std::mt19937 random(17 + static_cast<uint32_t>(group));
   std::shuffle(order.begin(), order.end(), random);
   std::vector<Plan> plans;

@@ -55,10 +55,11 @@ std::string CaseName(const testing::TestParamInfo<Case>& info) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, KvCopiesTest,
-    testing::Combine(testing::Bool(), testing::Values(1),
+    testing::Combine(testing::Bool(), testing::Values(1, 2),
                      testing::Values("tp=4,mbs=4", "tp=4,sp=1,mbs=2", "tp=8,mbs=4",
-                                     "tp=4,sp=1,dp=2,zero=1,mbs=2",
-
+                                     "tp=4,sp=1,dp=2,zero=1,mbs=2", "tp=4,sp=1,dp=2,zero=2,mbs=2",
+                                     "tp=4,dp=2,zero=3,mbs=1", "tp=4,dp=4,zero=3,shard=2,mbs=1",
+                                     "tp=4,pp=2,dp=2,zero=2,schedule=zero-bubble,mbs=2",
                                      "tp=4,dp=2,zero=1,overlap_grad_reduce=0,mbs=1",
                                      "tp=4,pp=2,schedule=zero-bubble,mbs=2", "tp=4,sp=1,cp=2,mbs=2",
                                      "tp=4,sp=1,tp_overlap_chunks=2,mbs=2",
@@ -68,9 +69,10 @@ INSTANTIATE_TEST_SUITE_P(
 // Every rank that writes a part writes what nobody else does: the sizes add up to those of one
 // rank, and the files are the same bytes.
 TEST(KvCopiesCheckpoint, HoldsEachHeadOnce) {
+  const int64_t kv_heads = 2;
   const std::string folder = ScratchFolder();
   const auto save = [&](const char* layout, const char* name, const char* from) {
-    const RunConfig run = RunOf(/*llama=*/false, /*kv_heads=*/1, layout);
+    const RunConfig run = RunOf(/*llama=*/false, kv_heads, layout);
     const auto source = MakeSyntheticSource(run.model.vocab_size, /*seed=*/7);
     const WholeModelDeclaration whole = DeclareWholeModel(run.model);
     CheckpointHeader header = {.run = run};

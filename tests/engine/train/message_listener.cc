@@ -22,7 +22,8 @@ class Counter final : public Recorder {
 
 std::array<int64_t, kGroupKindCount> CountMessages(const RunConfig& run, int rank) {
   const auto device = MakeMetaDevice(1);
-  const ParallelContext context = MakeMetaContext(run.layout, rank);
+  const ParallelContext context =
+      MakeMetaContext(run.layout, rank, run.model.kv_copies(run.layout.tp));
   Trainer trainer(run, context, *device);
   Counter counter;
   device->set_recorder(&counter);

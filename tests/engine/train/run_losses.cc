@@ -34,7 +34,8 @@ std::vector<int64_t> DryRunPeaks(const RunConfig& run, const TokenSource& source
   std::vector<int64_t> peaks;
   for (int rank = 0; rank < run.layout.world_size(); ++rank) {
     const auto device = MakeMetaDevice(1);
-    const ParallelContext context = MakeMetaContext(run.layout, rank);
+    const ParallelContext context =
+        MakeMetaContext(run.layout, rank, run.model.kv_copies(run.layout.tp));
     Trainer dry(run, context, *device);
     dry.Step(source, 0);
     peaks.push_back(device->memory().peak_total());

@@ -67,7 +67,8 @@ RunConfig RunToLayOut(SmallModel model) {
   RunConfig run = SmallRun(!gpt2);
   run.model.num_layers = 6;
   run.model.num_heads = threes ? 12 : 8;
-  run.model.num_kv_heads = threes ? 6 : 8;
+  // Of GPT-2, several tensor-parallel ranks share a head.
+  run.model.num_kv_heads = threes ? 6 : model == SmallModel::kGpt2 ? 2 : 8;
   run.model.hidden_size = 2 * run.model.num_heads;
   run.model.ffn_hidden_size = threes ? 24 : 32;
   run.sequence_length = threes ? 12 : 16;

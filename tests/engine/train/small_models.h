@@ -10,7 +10,8 @@ namespace trimtab {
 
 /// Models of six layers.
 enum class SmallModel : uint8_t {
-  kGpt2,      // heads, batch and sequence take sizes of 2, 4 and 8; of those below Llama as well
+  kGpt2,      // heads, batch and sequence take sizes of 2, 4 and 8, so that tensor-parallel ranks
+              // share its two key/value heads; those below Llama take them as well
   kLlama,     // take 2, 3 and 6
   kMixtral,   // 8 experts, two of which take a token by their softmax
   kDeepSeek,  // 16 in groups, by sigmoids and a bias, beside shared ones; the first layer is dense
