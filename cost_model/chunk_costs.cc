@@ -9,10 +9,21 @@
 namespace trimtab {
 namespace {
 
-void Append(const WayCosts& next, bool forward, int64_t times, WayCosts& ways) {
+template <typename Ways>
+void Append(const Ways& next, bool forward, int64_t times, Ways& ways) {
   const size_t begin = forward ? kForwardFirst : kBackwardSetting;
   const size_t end = forward ? kBackwardSetting : kWayCount;
   for (size_t way = begin; way < end; ++way) ways[way].Append(next[way], times);
+}
+
+std::vector<WaySpans> SpansOfEach(const std::vector<WayCosts>& costs) {
+  std::vector<WaySpans> spans(costs.size());
+  for (size_t i = 0; i < costs.size(); ++i) {
+    for (size_t way = 0; way < kWayCount; ++way) {
+      spans[i][way] = {costs[i][way].seconds(), costs[i][way].total};
+    }
+  }
+  return spans;
 }
 
 /// The pieces of each way of a recording, priced.
@@ -77,6 +88,11 @@ Schedule PassesOf(const ParallelConfig& layout) {
 
 }  // namespace
 
+void WaySpan::Append(const WaySpan& next, int64_t times) {
+  seconds += static_cast<double>(times) * next.seconds;
+  total = total.Then(next.total.Times(times));
+}
+
 int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChunk& chunk) {
   const auto layers = first_alike.begin() + chunk.first_layer;
   const auto end = layers + chunk.num_layers;
@@ -133,9 +149,9 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
       .Put(TypesOf(layout).fp8 && layout.overlap_param_gather ? 1 : 0, 1);
 }
 
-const ChunkCosts::LayersCosts& ChunkCosts::CostsOf(const PriceSetting& setting,
-                                                   const RunConfig& run, const ModelChunk& chunk,
-                                                   const RecordedLayers& layers) {
+const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, const RunConfig& run,
+                                               const ModelChunk& chunk,
+                                               const RecordedLayers& layers) {
   ModelChunk cut = chunk;
   cut.first_layer += layers.first;
   cut.num_layers = layers.count;
@@ -149,32 +165,41 @@ const ChunkCosts::LayersCosts& ChunkCosts::CostsOf(const PriceSetting& setting,
                             .Put(plan.num_layers + 1, 16)
                             .Put(layers.count, 16)
                             .Put(FirstLayersAlike(setting.first_alike, cut), 16);
-  auto found = layers_.find(key);
+  const auto found = layers_.find(key);
   if (found == layers_.end()) {
     RunConfig alone = run;
     alone.layout.recompute = plan;
-    LayersRecording recorded;
-    recorded.layout = run.layout;
-    recorded.first_layer = cut.first_layer;
-    for (int64_t layer = 0; layer < layers.count; layer += recorded.groups.back()) {
-      recorded.groups.push_back(RecomputeGroupOf(plan, layer, layers.count).count);
+    auto recorded = std::make_unique<LayersRecording>();
+    recorded->layout = run.layout;
+    recorded->first_layer = cut.first_layer;
+    for (int64_t layer = 0; layer < layers.count; layer += recorded->groups.back()) {
+      recorded->groups.push_back(RecomputeGroupOf(plan, layer, layers.count).count);
     }
-    recorded.recording = RecordMicroBatch(alone, cut, setting.executor);
-    recorded.prices = prices_;
-    recorded.costs = PriceLayers(setting, recorded);
-    if (!keep_) recorded.recording = {};
-    found = layers_.emplace(key, std::move(recorded)).first;
+    recorded->recording = RecordMicroBatch(alone, cut, setting.executor);
+    Layers& remembered = layers_[key];
+    Remember(setting, std::move(recorded), remembered);
+    return remembered;
   }
-  LayersRecording& recorded = found->second;
-  if (recorded.prices != prices_) {
-    recorded.costs = PriceLayers(setting, recorded);
-    recorded.prices = prices_;
+  Layers& remembered = found->second;
+  if (remembered.prices != prices_) {
+    Remember(setting, std::move(remembered.recording), remembered);
   }
-  return recorded.costs;
+  return remembered;
 }
 
-ChunkCosts::LayersCosts ChunkCosts::PriceLayers(const PriceSetting& setting,
-                                                const LayersRecording& layers) {
+void ChunkCosts::Remember(const PriceSetting& setting, std::unique_ptr<LayersRecording> recording,
+                          Layers& layers) const {
+  PricedLayers<WayCosts> costs = PriceLayers(setting, *recording);
+  layers.spans = {.groups = SpansOfEach(costs.groups),
+                  .embedding = SpansOfEach(costs.embedding),
+                  .head = SpansOfEach(costs.head)};
+  layers.prices = prices_;
+  if (remembered_ >= Remembered::kCosts) layers.costs = std::move(costs);
+  if (remembered_ == Remembered::kRecordings) layers.recording = std::move(recording);
+}
+
+ChunkCosts::PricedLayers<WayCosts> ChunkCosts::PriceLayers(const PriceSetting& setting,
+                                                           const LayersRecording& layers) {
   PricedWays priced;
   bool embedding = false;
   bool head = false;
@@ -189,7 +214,7 @@ ChunkCosts::LayersCosts ChunkCosts::PriceLayers(const PriceSetting& setting,
   const auto price = [&](PieceKind piece, int64_t first, int64_t count) {
     return CostsOfPieces(piece, first, count, layers.recording, priced);
   };
-  LayersCosts costs;
+  PricedLayers<WayCosts> costs;
   if (embedding) costs.embedding.push_back(price(PieceKind::kEmbedding, 0, 1));
   if (head) costs.head.push_back(price(PieceKind::kHead, 0, 1));
   int64_t first = layers.first_layer;
@@ -202,7 +227,7 @@ ChunkCosts::LayersCosts ChunkCosts::PriceLayers(const PriceSetting& setting,
 }
 
 void ChunkCosts::SetPrices(const Cluster& cluster) {
-  TRIMTAB_ASSERT(keep_, "only what was kept can be priced again");
+  TRIMTAB_ASSERT(remembered_ == Remembered::kRecordings, "only recordings can be priced again");
   cluster_ = cluster;
   for (PriceSetting& setting : settings_) {
     setting.pricer = PricerOf(cluster_, setting.mode, setting.precision, setting.moe);
@@ -210,16 +235,17 @@ void ChunkCosts::SetPrices(const Cluster& cluster) {
   ++prices_;
 }
 
-WayCosts ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run,
-                             const ModelChunk& chunk) {
+template <typename Ways>
+Ways ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
+                         PricedLayers<Ways> Layers::*part) {
   /// Neighbouring groups that cost alike.
   struct Groups {
-    const WayCosts* ways = nullptr;
+    const Ways* ways = nullptr;
     int64_t count = 0;
   };
   std::vector<Groups> groups;
-  const LayersCosts* first_costs = nullptr;
-  const LayersCosts* costs = nullptr;
+  const PricedLayers<Ways>* first_costs = nullptr;
+  const PricedLayers<Ways>* costs = nullptr;
   RecordedLayers before;
   for (int64_t i = 0; i < chunk.num_layers;) {
     const RecomputeGroup group = RecomputeGroupOf(run.layout.recompute[0], i, chunk.num_layers);
@@ -227,28 +253,28 @@ WayCosts ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run,
     const RecordedLayers layers = LayersToRecord(run, chunk, group);
     const bool same = costs != nullptr && setting.alike && layers.count == before.count &&
                       layers.recompute == before.recompute;
-    if (!same) costs = &CostsOf(setting, run, chunk, layers);
+    if (!same) costs = &(LayersOf(setting, run, chunk, layers).*part);
     if (first_costs == nullptr) first_costs = costs;
     before = layers;
     size_t within = 0;  // of the recorded groups
     for (int64_t first = layers.first; first < group.first; ++within) {
       first += RecomputeGroupOf(layers.recompute, first - layers.first, layers.count).count;
     }
-    const WayCosts* ways = &costs->groups[within];
+    const Ways* ways = &costs->groups[within];
     if (groups.empty() || groups.back().ways != ways) groups.push_back({ways, 0});
     ++groups.back().count;
   }
   if (costs == nullptr) {
-    costs = &CostsOf(setting, run, chunk, LayersToRecord(run, chunk, {.count = 0}));
+    costs = &(LayersOf(setting, run, chunk, LayersToRecord(run, chunk, {.count = 0})).*part);
     first_costs = costs;
   }
-  WayCosts ways;
+  Ways ways;
   for (const bool forward : {true, false}) {
-    const std::vector<WayCosts>& first = forward ? first_costs->embedding : costs->head;
-    const std::vector<WayCosts>& last = forward ? costs->head : first_costs->embedding;
-    for (const WayCosts& each : first) Append(each, forward, 1, ways);
+    const std::vector<Ways>& first = forward ? first_costs->embedding : costs->head;
+    const std::vector<Ways>& last = forward ? costs->head : first_costs->embedding;
+    for (const Ways& each : first) Append(each, forward, 1, ways);
     for (const Groups& each : groups) Append(*each.ways, forward, each.count, ways);
-    for (const WayCosts& each : last) Append(each, forward, 1, ways);
+    for (const Ways& each : last) Append(each, forward, 1, ways);
     std::reverse(groups.begin(), groups.end());
   }
   return ways;
@@ -269,9 +295,23 @@ const WayCosts& ChunkCosts::Of(const PriceSetting& setting, const RunConfig& run
   const auto [found, is_new] = chunks_.try_emplace(key);
   PricedChunk& priced = found->second;
   if (is_new || priced.prices != prices_) {
-    priced = {.ways = Compose(setting, run, chunk), .prices = prices_};
+    priced = {.ways = Compose(setting, run, chunk, &Layers::costs), .prices = prices_};
   }
   return priced.ways;
+}
+
+WaySpans ChunkCosts::SpansOf(const PriceSetting& setting, const RunConfig& run,
+                             const ModelChunk& chunk) {
+  return Compose(setting, run, chunk, &Layers::spans);
+}
+
+WaySpans ChunkCosts::SpansOfLayer(const PriceSetting& setting, const RunConfig& run) {
+  const ModelChunk three = {0, 3, /*embedding=*/false, /*head=*/false};
+  const RecomputeGroup middle = RecomputeGroupOf(run.layout.recompute[0], 1, three.num_layers);
+  TRIMTAB_ASSERT(middle.count == 1, "{} layers are recomputed together", middle.count);
+  const RecordedLayers layers = LayersToRecord(run, three, middle);
+  return LayersOf(setting, run, three, layers)
+      .spans.groups[static_cast<size_t>(middle.first - layers.first)];
 }
 
 int64_t ChunkCosts::IdBytes(const PriceSetting& setting, const RunConfig& run,

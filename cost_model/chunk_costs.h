@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -38,15 +39,30 @@ int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChu
 /// A chunk, or a part of one, by the way through it.
 using WayCosts = std::array<PieceCost, kWayCount>;
 
+/// What bounds ask of pieces that run one after the other: all of their seconds, and their memory.
+struct WaySpan {
+  double seconds = 0;
+  MemorySpan total;
+
+  /// Goes on with `next`, so many times (>= 1).
+  void Append(const WaySpan& next, int64_t times = 1);
+};
+using WaySpans = std::array<WaySpan, kWayCount>;
+
+/// What is remembered of what was recorded, each with what stands above it. Spans take a tenth of
+/// the memory of costs.
+enum class Remembered : uint8_t { kSpans, kCosts, kRecordings };
+
 /// Not thread-safe: one per thread. What it returns lives as long as it does, and holds until
 /// prices are set. The runs it is asked about have one recompute plan, that of the chunk's stage.
 class ChunkCosts {
  public:
-  /// Of runs of one model at one sequence length. `keep`: recordings, for the sake of SetPrices.
-  ChunkCosts(const Cluster& cluster, bool keep) : cluster_(cluster), keep_(keep) {}
+  /// Of runs of one model at one sequence length.
+  ChunkCosts(const Cluster& cluster, Remembered remembered)
+      : cluster_(cluster), remembered_(remembered) {}
 
   /// From now on by the profile and the stack of `cluster`, which is the same otherwise. Recordings
-  /// were kept.
+  /// are remembered.
   void SetPrices(const Cluster& cluster);
 
   /// Throws UsageError where the profile cannot price the run's precision.
@@ -54,7 +70,12 @@ class ChunkCosts {
   /// The key of all that is recorded of a micro batch, but for recomputation.
   static PackedKey ShapeKey(const PriceSetting& setting, const ParallelConfig& layout);
 
+  /// Costs are remembered.
   const WayCosts& Of(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk);
+  /// Composed anew with each call.
+  WaySpans SpansOf(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk);
+  /// Of a layer that others like it stand around, recomputed like it.
+  WaySpans SpansOfLayer(const PriceSetting& setting, const RunConfig& run);
   /// See RecordIds and RecordMessages.
   int64_t IdBytes(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
                   int64_t in_flight);
@@ -62,19 +83,25 @@ class ChunkCosts {
 
  private:
   /// A micro batch through neighbouring groups of layers of a chunk, and through the chunk's ends.
-  struct LayersCosts {
-    std::vector<WayCosts> groups;
-    std::vector<WayCosts> embedding;  // one, or none where the chunk has no such end
-    std::vector<WayCosts> head;
+  template <typename Ways>
+  struct PricedLayers {
+    std::vector<Ways> groups;
+    std::vector<Ways> embedding;  // one, or none where the chunk has no such end
+    std::vector<Ways> head;
   };
   /// The same as it was recorded.
   struct LayersRecording {
     ParallelConfig layout;
-    int64_t first_layer = 0;        // in the model
-    std::vector<int64_t> groups;    // layers of each
-    MicroBatchRecording recording;  // empty unless it is kept
-    LayersCosts costs;
-    int64_t prices = 0;  // that `costs` are by
+    int64_t first_layer = 0;      // in the model
+    std::vector<int64_t> groups;  // layers of each
+    MicroBatchRecording recording;
+  };
+  /// What is remembered of it.
+  struct Layers {
+    std::unique_ptr<LayersRecording> recording;
+    PricedLayers<WayCosts> costs;
+    PricedLayers<WaySpans> spans;
+    int64_t prices = 0;  // that both are by
   };
   struct PricedChunk {
     WayCosts ways;
@@ -82,16 +109,23 @@ class ChunkCosts {
   };
 
   /// Layers of a chunk, counted from the chunk's first.
-  const LayersCosts& CostsOf(const PriceSetting& setting, const RunConfig& run,
-                             const ModelChunk& chunk, const RecordedLayers& layers);
-  static LayersCosts PriceLayers(const PriceSetting& setting, const LayersRecording& layers);
-  WayCosts Compose(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk);
+  const Layers& LayersOf(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
+                         const RecordedLayers& layers);
+  static PricedLayers<WayCosts> PriceLayers(const PriceSetting& setting,
+                                            const LayersRecording& layers);
+  /// Prices `recording`, and remembers what is to be.
+  void Remember(const PriceSetting& setting, std::unique_ptr<LayersRecording> recording,
+                Layers& layers) const;
+  /// What the recorded `part` of its layers makes of a chunk.
+  template <typename Ways>
+  Ways Compose(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
+               PricedLayers<Ways> Layers::*part);
 
   Cluster cluster_;
-  bool keep_;
+  Remembered remembered_;
   int64_t prices_ = 0;                 // how often they were set
   std::deque<PriceSetting> settings_;  // its elements stay where they are
-  std::unordered_map<PackedKey, LayersRecording, PackedKey::Hash> layers_;
+  std::unordered_map<PackedKey, Layers, PackedKey::Hash> layers_;
   std::unordered_map<PackedKey, PricedChunk, PackedKey::Hash> chunks_;
   std::unordered_map<PackedKey, int64_t, PackedKey::Hash> id_bytes_;
   std::unordered_map<PackedKey, MessageRecording, PackedKey::Hash> messages_;

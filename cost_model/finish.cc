@@ -38,7 +38,12 @@ double ActivationShare(const RunConfig& run, const SoftwareStack& stack) {
   return stack.fp8_layers ? share * kInputsInEightBits : share;
 }
 
-/// Bytes of the fullest rank that a stack takes and our engine does not.
+}  // namespace
+
+double StepSeconds(const Pricer& pricer, double parts_s) {
+  return pricer.step_factor() * parts_s + pricer.step_s();
+}
+
 int64_t BytesBeyondOurs(const RunConfig& run, const SoftwareStack& stack,
                         const MemoryEstimate& memory) {
   const ParallelConfig& layout = run.layout;
@@ -59,8 +64,6 @@ int64_t BytesBeyondOurs(const RunConfig& run, const SoftwareStack& stack,
   if (stack.fp8_weights && types.fp8 && layout.zero <= 1) bytes -= kSixteenBits * parameters;
   return static_cast<int64_t>(bytes);
 }
-
-}  // namespace
 
 double GpuHalfWidth(const RunConfig& run, const Breakdown& parts, bool known) {
   // Kernels and recipes for experts change most from release to release.

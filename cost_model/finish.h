@@ -13,6 +13,13 @@ namespace trimtab {
 /// the two is left to what is usual.
 double GpuHalfWidth(const RunConfig& run, const Breakdown& parts, bool known);
 
+/// What a step takes whose parts add up to `parts_s`.
+double StepSeconds(const Pricer& pricer, double parts_s);
+
+/// Bytes of the fullest rank that a stack takes and our engine does not.
+int64_t BytesBeyondOurs(const RunConfig& run, const SoftwareStack& stack,
+                        const MemoryEstimate& memory);
+
 /// Fills what follows from the run and the breakdown's parts: overhead, step time and interval,
 /// trust, model FLOPs, tokens, ranks, peak rate.
 void FinishEstimate(const RunConfig& run, const Cluster& cluster, const Pricer& pricer,

@@ -85,6 +85,26 @@ struct Stage {
   ParameterStore store;
 };
 
+/// The first rank of a pipeline stage, between steps.
+struct StageTrainer {
+  StageTrainer(const RunConfig& run, int64_t stage, const Executor& executor)
+      : device(MakeMetaDevice(executor.threads, executor.kind)),
+        parallel(MakeMetaContext(run.layout, RankAt(run.layout, {.pp = static_cast<int>(stage)}),
+                                 run.model.kv_copies(run.layout.tp))),
+        trainer(run, parallel, *device) {}
+
+  /// But for the ids of micro batches.
+  BytesByTag Held() const {
+    BytesByTag held = device->memory().current_by_tag();
+    held[static_cast<size_t>(MemoryTag::kActivations)] = 0;
+    return held;
+  }
+
+  std::unique_ptr<Device> device;
+  ParallelContext parallel;
+  Trainer trainer;
+};
+
 }  // namespace
 
 MemorySpan MemorySpan::Then(const MemorySpan& next) const {
@@ -174,21 +194,20 @@ int64_t RecordIds(const RunConfig& run, const ModelChunk& chunk, int64_t in_flig
 }
 
 UpdateRecording RecordUpdate(const RunConfig& run, int64_t stage, const Executor& executor) {
-  const std::unique_ptr<Device> device = MakeMetaDevice(executor.threads, executor.kind);
-  const int rank = RankAt(run.layout, {.pp = static_cast<int>(stage)});
-  const ParallelContext parallel =
-      MakeMetaContext(run.layout, rank, run.model.kv_copies(run.layout.tp));
-  Trainer trainer(run, parallel, *device);
+  StageTrainer rank(run, stage, executor);
   UpdateRecording recording;
-  recording.held = device->memory().current_by_tag();
-  recording.held[static_cast<size_t>(MemoryTag::kActivations)] = 0;
-  PieceRecorder recorder(*device);
-  device->EnterPiece({PieceKind::kUpdate});
-  trainer.ReduceGradients();
+  recording.held = rank.Held();
+  PieceRecorder recorder(*rank.device);
+  rank.device->EnterPiece({PieceKind::kUpdate});
+  rank.trainer.ReduceGradients();
   recording.reduction = std::move(recorder.Take().front());
-  trainer.EndStep();
+  rank.trainer.EndStep();
   recording.update = std::move(recorder.Take().front());
   return recording;
+}
+
+BytesByTag RecordHeld(const RunConfig& run, int64_t stage, const Executor& executor) {
+  return StageTrainer(run, stage, executor).Held();
 }
 
 std::vector<int64_t> FirstAlike(const RunConfig& run) {

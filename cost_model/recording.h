@@ -102,6 +102,8 @@ struct UpdateRecording {
 /// Records the end of a step of the first rank of pipeline stage `stage`, with all its parameters.
 /// Throws InputError where `run.fp8` names a layer that is not there.
 UpdateRecording RecordUpdate(const RunConfig& run, int64_t stage, const Executor& executor);
+/// What it holds between steps, alone.
+BytesByTag RecordHeld(const RunConfig& run, int64_t stage, const Executor& executor);
 
 /// For each layer of the run's model, the first one that is like it: recorded alike, but for its
 /// number and for recomputation.

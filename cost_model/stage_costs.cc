@@ -26,10 +26,12 @@ int64_t NumberOf(const List& list, std::vector<List>& met) {
 class StepCosts::Impl {
  public:
   Impl(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster, bool keep)
-      : model_(model), sequence_(sequence_length), keep_(keep), chunks_(cluster, keep) {}
+      : model_(model),
+        sequence_(sequence_length),
+        keep_(keep),
+        chunks_(cluster, keep ? Remembered::kRecordings : Remembered::kCosts) {}
 
   StepView Of(const RunConfig& run);
-  ChunkCosts& chunks() { return chunks_; }
   void SetPrices(const Cluster& cluster) {
     chunks_.SetPrices(cluster);
     ++prices_;
@@ -254,7 +256,6 @@ StepCosts::~StepCosts() = default;
 StepCosts::StepCosts(StepCosts&&) noexcept = default;
 
 StepView StepCosts::Of(const RunConfig& run) { return impl_->Of(run); }
-ChunkCosts& StepCosts::chunks() { return impl_->chunks(); }
 void StepCosts::SetPrices(const Cluster& cluster) { impl_->SetPrices(cluster); }
 
 }  // namespace trimtab

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "cost_model/estimate.h"
 #include "cost_model/finish.h"
 #include "engine/config/rules.h"
 #include "engine/schedule/chunks.h"
@@ -14,25 +13,25 @@ namespace {
 /// Sums in another order than the closed form's differ in their last digits.
 constexpr double kRounding = 1e-9;
 
-double Lesser(const WayCosts& ways, Way first, Way later) {
-  return std::min(ways[first].seconds(), ways[later].seconds());
+double Lesser(const WaySpans& ways, Way first, Way later) {
+  return std::min(ways[first].seconds, ways[later].seconds);
 }
 
 /// A micro batch both ways, as cheaply as any schedule takes it.
-double LeastSeconds(const WayCosts& ways) {
+double LeastSeconds(const WaySpans& ways) {
   return Lesser(ways, kForwardFirst, kForwardLater) +
          Lesser(ways, kBackwardSetting, kBackwardAdding);
 }
 
 /// Adds a chunk of a stage.
-void Add(const WayCosts& ways, int64_t micro_batches, double& seconds, StageTimes& times) {
+void Add(const WaySpans& ways, int64_t micro_batches, double& seconds, StageTimes& times) {
   const auto later = static_cast<double>(micro_batches - 1);
   for (const Way first : {kForwardFirst, kBackwardSetting, kInputSetting, kWeightSetting}) {
-    seconds += ways[first].seconds() + later * ways[first + 1].seconds();
+    seconds += ways[first].seconds + later * ways[first + 1].seconds;
   }
-  times.forward += ways[kForwardLater].seconds();
-  times.backward_input += ways[kBackwardAdding].seconds() + ways[kInputAdding].seconds();
-  times.backward_weight += ways[kWeightAdding].seconds();
+  times.forward += ways[kForwardLater].seconds;
+  times.backward_input += ways[kBackwardAdding].seconds + ways[kInputAdding].seconds;
+  times.backward_weight += ways[kWeightAdding].seconds;
 }
 
 /// Chunks of micro batches that a stage holds whole, at least. Backward passes in two parts free
@@ -63,7 +62,7 @@ struct ForwardBytes {
   MemorySpan later = {INT64_MAX, INT64_MAX};
 
   /// Of a chunk, whose passes also take `received` bytes before and give `sent` bytes away after.
-  void Consider(const WayCosts& ways, int64_t received, int64_t sent) {
+  void Consider(const WaySpans& ways, int64_t received, int64_t sent) {
     const auto lower = [&](MemorySpan& span, const MemorySpan& pass) {
       span.change = std::min(span.change, received + pass.change - sent);
       span.peak = std::min(span.peak, received + pass.peak);
@@ -81,77 +80,111 @@ struct ForwardBytes {
   }
 };
 
-}  // namespace
-
-StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen) {
-  return chosen == LayoutPart::kMicroBatch ? OfMicroBatch(run) : OfPasses(run, chosen);
+/// Whether every layer does the same, also where it is recomputed.
+bool AllAlike(const RunConfig& run, const PriceSetting& setting) {
+  const RecomputeConfig& plan = run.layout.recompute[0];
+  return setting.alike && (plan.kind != RecomputeKind::kFull || plan.num_layers == -1);
 }
 
 /// A rank does at least what it would if its part of the sequence were all of it.
-StepBounds::Priced StepBounds::PartOfSequence(const RunConfig& run) {
-  const int64_t cp = run.layout.cp;
-  RunConfig alone = run;
-  alone.sequence_length /= cp;
-  alone.layout.cp = 1;
-  alone.layout.cp_comm_type = CpCommType::kP2p;
-  alone.layout.dp *= cp;
-  alone.global_batch *= cp;
-  ChunkCosts& chunks =
-      cp == 1 ? *chunks_
-              : shorter_.try_emplace(alone.sequence_length, cluster_, false).first->second;
-  const PriceSetting& setting = chunks.SettingOf(alone);
-  return {std::move(alone), chunks, setting};
+PricedRun PartOfSequence(const RunConfig& run) {
+  PricedRun part = {run, run.layout, run.sequence_length / run.layout.cp};
+  part.layout.cp = 1;
+  part.layout.cp_comm_type = CpCommType::kP2p;
+  part.layout.dp *= run.layout.cp;
+  return part;
 }
 
-StepBound StepBounds::OfMicroBatch(const RunConfig& run) {
-  const auto& [alone, chunks, setting] = PartOfSequence(run);
-  RunConfig one_batch = alone;
-  one_batch.global_batch = alone.layout.micro_batch * alone.layout.dp;
-  if (FirstBrokenRule(one_batch) != nullptr) return {};  // no such run could be recorded
+/// The run as if every rank had all weights and gradients.
+PricedRun Unsharded(const RunConfig& run) {
+  PricedRun whole = {run, run.layout, run.sequence_length};
+  const ParallelConfig none;
+  whole.layout.zero = none.zero;
+  whole.layout.shard = none.shard;
+  whole.layout.reshard_after_forward = none.reshard_after_forward;
+  whole.layout.overlap_param_gather = none.overlap_param_gather;
+  return whole;
+}
+
+/// `run` as a bound looks at its passes.
+PricedRun PassesToPrice(const RunConfig& run, LayoutPart chosen) {
+  if (chosen <= LayoutPart::kPipeline) return PartOfSequence(run);
+  if (chosen < LayoutPart::kWhole) return Unsharded(run);
+  return {run, run.layout, run.sequence_length};
+}
+
+}  // namespace
+
+StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen) {
+  if (chosen >= LayoutPart::kPipeline) return OfPasses(run, chosen);
+  return OfMicroBatch(run, chosen == LayoutPart::kMicroBatch);
+}
+
+StepBound StepBounds::OfMicroBatch(const RunConfig& run, bool recompute) {
+  PricedRun priced = PartOfSequence(run);
+  if (!recompute) priced.layout.recompute = {};
+  PassSpans::Shape shape = spans_.Of(priced);
+  if (!shape.legal()) return {};  // no such run could be recorded
   const ModelChunk whole = WholeModel(model_);
-  const WayCosts& ways = chunks.Of(setting, alone, whole);
+  const WaySpans ways = shape.Of(whole);
   // Pipelines divide layers as replicas do batches; idle stages only add to that.
   const double micro_batches = static_cast<double>(run.global_batch) /
                                static_cast<double>(run.layout.micro_batch * run.layout.dp);
-  int64_t layer_bytes = 0;
-  const RecomputeConfig& plan = run.layout.recompute[0];
-  const bool alike = setting.alike && (plan.kind != RecomputeKind::kFull || plan.num_layers == -1);
-  if (alike && model_.num_layers > 1) {
+  int64_t bytes = HeldBytes(run, /*sharded=*/false, /*stage=*/0);
+  if (recompute && AllAlike(run, shape.setting()) && model_.num_layers > 1) {
     ModelChunk fewer = whole;
     --fewer.num_layers;
-    layer_bytes = ways[kForwardLater].total.change -
-                  chunks.Of(setting, alone, fewer)[kForwardLater].total.change;
+    const int64_t layer_bytes =
+        ways[kForwardLater].total.change - shape.Of(fewer)[kForwardLater].total.change;
+    bytes += layer_bytes * LeastLayersHeld(run);
   }
-  return Finished(
-      run, setting, micro_batches * LeastSeconds(ways), 0,
-      HeldBytes(setting, run, /*sharded=*/false, /*stage=*/0) + layer_bytes * LeastLayersHeld(run));
+  return Finished(run, shape.setting(), micro_batches * LeastSeconds(ways), 0, bytes);
 }
 
-StepBounds::Passes StepBounds::PassesOf(const Priced& priced) {
-  const auto& [run, chunks, setting] = priced;
-  const ParallelConfig& layout = run.layout;
+StepBounds::SecondsByWay StepBounds::MovingShards(const RunConfig& run) {
+  SecondsByWay more_s{};
+  const bool moves = run.layout.zero >= 2 && model_.num_layers >= 3;
+  if (!moves || !AllAlike(run, spans_.SettingOf(run))) return more_s;
+  const PricedRun whole = Unsharded(run);
+  const PricedRun sharded = {run, run.layout, run.sequence_length};
+  const WaySpans& moving = spans_.Of(sharded).OfLayer();
+  const WaySpans& still = spans_.Of(whole).OfLayer();
+  for (size_t way = 0; way < kWayCount; ++way) {
+    more_s[way] = std::max(0.0, moving[way].seconds - still[way].seconds);
+  }
+  return more_s;
+}
+
+StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, const SecondsByWay& more_s) {
+  PassSpans::Shape shape = spans_.Of(priced);
+  const int64_t micro_batches = priced.run.num_micro_batches();
+  const ParallelConfig& layout = priced.layout;
   const int64_t pp = layout.pp;
   const std::vector<LayerRange> cut = CutLayers(model_.num_layers, pp * layout.vp, layout.stages);
   std::vector<double> seconds(static_cast<size_t>(pp));
   std::vector<StageTimes> times(static_cast<size_t>(pp), {0, 0, 0});
   StageTimes all = {0, 0, 0};
-  const MessageRecording messages = pp > 1 ? chunks.Messages(setting, run) : MessageRecording{};
+  const StageMessages messages = pp > 1 ? shape.Messages() : StageMessages{};
   ForwardBytes first_stage;
   ForwardBytes last_stage;
   ModelChunk before;
-  const WayCosts* ways = nullptr;
+  const WaySpans* of_chunk = nullptr;
   for (size_t i = 0; i < cut.size(); ++i) {
     const ModelChunk chunk = {cut[i].first, cut[i].count, i == 0, i + 1 == cut.size()};
-    const bool same = ways != nullptr && setting.alike && chunk.num_layers == before.num_layers &&
+    const bool same = of_chunk != nullptr && shape.setting().alike &&
+                      chunk.num_layers == before.num_layers &&
                       chunk.embedding == before.embedding && chunk.head == before.head;
-    if (!same) ways = &chunks.Of(setting, run, chunk);
+    if (!same) of_chunk = &shape.Of(chunk);
     before = chunk;
+    WaySpans ways = *of_chunk;
+    const auto around = static_cast<double>(std::max<int64_t>(0, chunk.num_layers - 2));
+    for (size_t way = 0; way < kWayCount; ++way) ways[way].seconds += around * more_s[way];
     const size_t stage = i % static_cast<size_t>(pp);
-    Add(*ways, run.num_micro_batches(), seconds[stage], times[stage]);
-    const int64_t received = chunk.embedding ? 0 : messages.activation.bytes;
-    const int64_t sent = chunk.head ? 0 : messages.activation.bytes;
-    if (stage == 0) first_stage.Consider(*ways, received, sent);
-    if (stage + 1 == seconds.size()) last_stage.Consider(*ways, received, sent);
+    Add(ways, micro_batches, seconds[stage], times[stage]);
+    const int64_t received = chunk.embedding ? 0 : messages.activation_bytes;
+    const int64_t sent = chunk.head ? 0 : messages.activation_bytes;
+    if (stage == 0) first_stage.Consider(ways, received, sent);
+    if (stage + 1 == seconds.size()) last_stage.Consider(ways, received, sent);
   }
   for (const StageTimes& each : times) {
     all.forward += each.forward;
@@ -159,7 +192,8 @@ StepBounds::Passes StepBounds::PassesOf(const Priced& priced) {
     all.backward_weight += each.backward_weight;
   }
   Passes passes;
-  const PipelineShape shape = {pp, layout.vp, run.num_micro_batches()};
+  const PipelineShape pipeline = {pp, layout.vp, micro_batches};
+  const ScheduleRow& schedule = RowOf(layout.schedule);
   for (size_t i = 0; i < seconds.size(); ++i) {
     double idle_s = 0;
     if (pp > 1) {
@@ -167,54 +201,33 @@ StepBounds::Passes StepBounds::PassesOf(const Priced& priced) {
       const StageTimes mean = {(all.forward - times[i].forward) / others,
                                (all.backward_input - times[i].backward_input) / others,
                                (all.backward_weight - times[i].backward_weight) / others};
-      idle_s = RowOf(layout.schedule).idle_time(shape, mean);
+      idle_s = schedule.idle_time(pipeline, mean);
     }
     passes.seconds = std::max(passes.seconds, seconds[i] + idle_s);
   }
-  if (pp > 1) {
-    const double longer_s = std::max(setting.pricer.BetweenStages(messages.activation, layout),
-                                     setting.pricer.BetweenStages(messages.gradient, layout));
-    passes.messages_s = 2 * static_cast<double>(pp - 1) * longer_s;
-  }
-  passes.first_stage_bytes = first_stage.Peak(LeastInFlight(run, 0), layout.vp);
-  passes.last_stage_bytes = last_stage.Peak(LeastInFlight(run, pp - 1), layout.vp);
+  passes.messages_s = 2 * static_cast<double>(pp - 1) * messages.longer_s;
+  passes.first_stage_bytes = first_stage.Peak(LeastInFlight(priced.run, 0), layout.vp);
+  passes.last_stage_bytes = last_stage.Peak(LeastInFlight(priced.run, pp - 1), layout.vp);
   return passes;
 }
 
-StepBounds::Passes StepBounds::PassesOf(const RunConfig& run, LayoutPart chosen) {
-  if (chosen == LayoutPart::kPipeline) return PassesOf(PartOfSequence(run));
-  const PriceSetting& setting = chunks_->SettingOf(run);
-  if (chosen == LayoutPart::kWhole) return PassesOf(Priced{run, *chunks_, setting});
-  RunConfig unsharded = run;
-  const ParallelConfig none;
-  unsharded.layout.zero = none.zero;
-  unsharded.layout.shard = none.shard;
-  unsharded.layout.reshard_after_forward = none.reshard_after_forward;
-  unsharded.layout.overlap_param_gather = none.overlap_param_gather;
-  return PassesOf(Priced{std::move(unsharded), *chunks_, setting});
-}
-
 StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen) {
-  const PriceSetting& setting = chunks_->SettingOf(run);
-  const Passes passes = PassesOf(run, chosen);
+  const Passes passes =
+      PassesOf(PassesToPrice(run, chosen),
+               chosen == LayoutPart::kLayers ? MovingShards(run) : SecondsByWay{});
   const bool sharded = chosen >= LayoutPart::kSharding;
   const int64_t bytes =
-      std::max(HeldBytes(setting, run, sharded, 0) + passes.first_stage_bytes,
-               HeldBytes(setting, run, sharded, run.layout.pp - 1) + passes.last_stage_bytes);
-  return Finished(run, setting, passes.seconds, passes.messages_s, bytes);
+      std::max(HeldBytes(run, sharded, 0) + passes.first_stage_bytes,
+               HeldBytes(run, sharded, run.layout.pp - 1) + passes.last_stage_bytes);
+  return Finished(run, spans_.SettingOf(run), passes.seconds, passes.messages_s, bytes);
 }
 
-int64_t StepBounds::HeldBytes(const PriceSetting& setting, const RunConfig& run, bool sharded,
-                              int64_t stage) {
-  RunConfig held = run;
-  ParallelConfig& layout = held.layout;
-  if (!sharded) layout.zero = layout.dp * layout.cp > 1 ? 3 : 0;  // all that can be sharded is
-  layout.recompute = {};
-  layout.tp_overlap_chunks = 1;
-  layout.schedule = Schedule::k1F1B;
-  layout.vp = 1;
-  held.global_batch = layout.micro_batch * layout.dp * layout.pp;
-  if (FirstBrokenRule(held) != nullptr) return 0;
+int64_t StepBounds::HeldBytes(const RunConfig& run, bool sharded, int64_t stage) {
+  const ParallelConfig& layout = run.layout;
+  const PriceSetting& setting = spans_.SettingOf(run);
+  // All that can be sharded is, unless it is known.
+  const int64_t most = layout.dp * layout.cp > 1 ? 3 : 0;
+  const int64_t zero = sharded ? layout.zero : most;
   const PackedKey key = PackedKey()
                             .Put(setting.number, 10)
                             .Put(layout.tp, 20)
@@ -223,34 +236,35 @@ int64_t StepBounds::HeldBytes(const PriceSetting& setting, const RunConfig& run,
                             .Put(layout.ep, 20)
                             .Put(layout.etp, 20)
                             .Put(layout.pp, 20)
-                            .Put(layout.zero, 2)
+                            .Put(zero, 2)
                             .Put(layout.shard, 20)
                             .Put(layout.master)
                             .Put(layout.moments)
                             .Put(layout.gradients)
                             .Put(stage, 20);
   const auto [found, is_new] = held_.try_emplace(key, 0);
-  if (is_new) {
-    for (const int64_t bytes : RecordUpdate(held, stage, setting.executor).held) {
-      found->second += bytes;
-    }
+  if (!is_new) return found->second;
+  RunConfig held = run;
+  held.layout.zero = zero;
+  held.layout.recompute = {};
+  held.layout.tp_overlap_chunks = 1;
+  held.layout.schedule = Schedule::k1F1B;
+  held.layout.vp = 1;
+  held.global_batch = layout.micro_batch * layout.dp * layout.pp;
+  if (FirstBrokenRule(held) == nullptr) {
+    for (const int64_t bytes : RecordHeld(held, stage, setting.executor)) found->second += bytes;
   }
   return found->second;
 }
 
 StepBound StepBounds::Finished(const RunConfig& run, const PriceSetting& setting, double seconds,
                                double messages_s, int64_t bytes) const {
-  Estimate estimate;
-  estimate.breakdown_s.compute = seconds;
-  estimate.breakdown_s.exposed_pp = messages_s;
-  estimate.memory.peak_total = bytes;
-  FinishEstimate(run, cluster_, setting.pricer, estimate);
   // A stack that keeps less than ours: what that saves is not known yet.
   const SoftwareStack& stack = cluster_.stack;
   const bool keeps_less = stack.activations.value < 1 || stack.expert_activations.value < 1 ||
                           stack.fp8_layers || stack.fp8_weights;
-  return {.step_time_s = estimate.step_time_s * (1 - kRounding),
-          .peak_mem_bytes = keeps_less ? 0 : estimate.memory.peak_total};
+  return {.step_time_s = StepSeconds(setting.pricer, seconds + messages_s) * (1 - kRounding),
+          .peak_mem_bytes = keeps_less ? 0 : bytes + BytesBeyondOurs(run, stack, {})};
 }
 
 }  // namespace trimtab

@@ -6,13 +6,13 @@
 // layout can become.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <map>
 #include <unordered_map>
 
-#include "cost_model/chunk_costs.h"
 #include "cost_model/closed_form.h"
 #include "cost_model/cluster.h"
+#include "cost_model/pass_spans.h"
 #include "engine/config/run_config.h"
 
 namespace trimtab {
@@ -20,14 +20,15 @@ namespace trimtab {
 /// Not thread-safe: one per thread.
 class StepBounds {
  public:
-  /// `chunks`, which must outlive it, are the costs of the model at its sequence length.
-  StepBounds(const ModelConfig& model, const Cluster& cluster, ChunkCosts& chunks)
-      : model_(model), cluster_(cluster), chunks_(&chunks) {}
+  StepBounds(const ModelConfig& model, const Cluster& cluster)
+      : model_(model), cluster_(cluster), spans_(cluster) {}
 
   /// `run` breaks no rule that its chosen part settles. Throws as ClosedFormEstimator::Run does.
   StepBound Of(const RunConfig& run, LayoutPart chosen);
 
  private:
+  using SecondsByWay = std::array<double, kWayCount>;
+
   struct Passes {
     double seconds = 0;  // of the slowest stage, idle time included
     double messages_s = 0;
@@ -35,27 +36,21 @@ class StepBounds {
     int64_t last_stage_bytes = 0;
   };
 
-  /// A run, and the costs of runs of its sequence length.
-  struct Priced {
-    RunConfig run;
-    ChunkCosts& chunks;
-    const PriceSetting& setting;
-  };
-
-  StepBound OfMicroBatch(const RunConfig& run);
+  /// `recompute`: whether that is chosen; if not, it costs nothing.
+  StepBound OfMicroBatch(const RunConfig& run, bool recompute);
   StepBound OfPasses(const RunConfig& run, LayoutPart chosen);
-  Priced PartOfSequence(const RunConfig& run);
-  Passes PassesOf(const RunConfig& run, LayoutPart chosen);
-  Passes PassesOf(const Priced& priced);
+  /// `more_s`: of each layer of a chunk but two, by the way through it.
+  Passes PassesOf(const PricedRun& priced, const SecondsByWay& more_s = {});
+  /// What moving shards beside the passes of a layer takes. 0 where not all layers are alike.
+  SecondsByWay MovingShards(const RunConfig& run);
   /// What a rank of `stage` holds between steps; not `sharded`: if all that can be were.
-  int64_t HeldBytes(const PriceSetting& setting, const RunConfig& run, bool sharded, int64_t stage);
+  int64_t HeldBytes(const RunConfig& run, bool sharded, int64_t stage);
   StepBound Finished(const RunConfig& run, const PriceSetting& setting, double seconds,
                      double messages_s, int64_t bytes) const;
 
   ModelConfig model_;
   Cluster cluster_;
-  ChunkCosts* chunks_;
-  std::map<int64_t, ChunkCosts> shorter_;  // by sequence length
+  PassSpans spans_;
   std::unordered_map<PackedKey, int64_t, PackedKey::Hash> held_;
 };
 

@@ -37,9 +37,21 @@ Alternatives::Alternatives(const Problem& problem, Objective objective, const Sh
   }
 }
 
+bool Alternatives::Settle(const SortKey& key, int64_t number) {
+  bool open = false;
+  for (Slot& slot : slots_) {
+    const bool known =
+        slot.candidate != nullptr && !ComesBefore(key, number, slot.key, slot.candidate->number);
+    slot.settled = known || slot.score < key.first;
+    open |= !slot.settled;
+  }
+  return open;
+}
+
 bool Alternatives::MayTake(const ParallelConfig& layout, size_t bound, double score) const {
   return std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
-    return score <= slot.score && (slot.number >= bound || !slot.row->alike(layout, best_));
+    return !slot.settled && score <= slot.score &&
+           (slot.number >= bound || !slot.row->alike(layout, best_));
   });
 }
 

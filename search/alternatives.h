@@ -25,6 +25,10 @@ class Alternatives final : public LayoutList {
 
   Alternatives(const Problem& problem, Objective objective, const Shortlisted& best);
 
+  /// All that come before this place in the order of keys and numbers were offered: what is known
+  /// of them is no longer looked for. Returns whether something still is.
+  bool Settle(const SortKey& key, int64_t number);
+
   Objective objective() const override { return objective_; }
   bool MayTake(const ParallelConfig& layout, size_t bound, double score) const override;
   void Offer(int64_t number, const RunConfig& run, const Prediction& prediction) override;
@@ -39,6 +43,7 @@ class Alternatives final : public LayoutList {
     double score = 0;   // none worse stays
     SortKey key{};
     std::shared_ptr<const Shortlisted> candidate = nullptr;
+    bool settled = false;  // no other can be better
   };
 
   Objective objective_;

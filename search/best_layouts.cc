@@ -19,23 +19,38 @@ namespace {
 constexpr size_t kBranchesOfRound = 16;
 
 /// A candidate's number has its place within a branch, that one's within its own, ...
-constexpr int64_t kMostWithin = int64_t{1} << 16;
+constexpr int64_t kMostWithin = int64_t{1} << 13;
+constexpr int64_t kMostBranches = int64_t{1} << 24;  // of the whole space
+
+/// Branches by what is chosen of their layouts.
+struct Level {
+  LayoutPart chosen{};
+  const char* last_row;  // that is bound
+  /// Branches are taken by their score times this. The sooner the list has good candidates, the
+  /// more is cut at once and need not be kept: so what has more chosen comes first, unless it is
+  /// much worse.
+  double preference = 1;
+};
+constexpr std::array kLevels = {Level{LayoutPart::kShape, "tp_overlap_chunks", 1},
+                                Level{LayoutPart::kMicroBatch, "recompute", 0.95},
+                                Level{LayoutPart::kPipeline, "vp", 0.85}};
 
 /// A part of the space.
 struct Branch {
   double score = 0;  // none below it has less
   int64_t number = 0;
-  uint64_t family = 0;  // branches of a family cost alike, so one thread remembers their costs
-  LayoutPart chosen = LayoutPart::kMicroBatch;
+  uint32_t family = 0;  // branches of a family cost alike, so one thread remembers their costs
+  uint32_t level = 0;
   Choice choice{};
 
-  /// The order of a heap whose top is the best.
-  static bool IsWorse(const std::unique_ptr<Branch>& a, const std::unique_ptr<Branch>& b) {
-    return std::pair(a->score, a->number) > std::pair(b->score, b->number);
+  double urgency() const { return kLevels[level].preference * score; }
+  /// The order of a heap whose top is to be expanded first.
+  static bool IsLater(const Branch& a, const Branch& b) {
+    return std::pair(a.urgency(), a.number) > std::pair(b.urgency(), b.number);
   }
 };
 
-/// What became of what was left out.
+/// What became of the candidates, but for what rules left out.
 struct Cuts {
   WalkCounts counts;
   double least_score = std::numeric_limits<double>::infinity();  // of what a bound cut
@@ -43,59 +58,56 @@ struct Cuts {
 
 /// What an expanded branch gave.
 struct Harvest {
-  std::vector<std::unique_ptr<Branch>> branches;
+  std::vector<Branch> branches;
   std::vector<Shortlisted> candidates;
-  Cuts cuts;
 };
 
 /// Shapes of a micro batch, whichever way sequences are cut.
-uint64_t FamilyOf(const ParallelConfig& layout) {
+uint32_t FamilyOf(const ParallelConfig& layout) {
   uint64_t family = 0;
   for (const int64_t size : {layout.tp, layout.cp, layout.ep, layout.etp, layout.micro_batch,
                              layout.tp_overlap_chunks, static_cast<int64_t>(layout.precision)}) {
     family = (family ^ static_cast<uint64_t>(size)) * 0x9E3779B97F4A7C15ULL;
     family ^= family >> 32;
   }
-  return family;
+  return static_cast<uint32_t>(family);
 }
 
 /// What one thread works with.
 class Worker {
  public:
   Worker(const Problem& problem, bool limited, Predictor& predictor)
-      : problem_(problem),
-        limited_(limited),
-        predictor_(predictor),
-        tree_(problem),
-        run_(RootOf(problem)),
-        depths_{tree_.DepthBelow("recompute"), tree_.DepthBelow("vp")} {}
+      : problem_(problem), limited_(limited), predictor_(predictor), tree_(problem) {
+    for (size_t i = 0; i < kLevels.size(); ++i) depths_[i] = tree_.DepthBelow(kLevels[i].last_row);
+  }
 
   /// The branches of the whole space, without bounds, by number.
-  std::vector<std::unique_ptr<Branch>> Plant() {
-    std::vector<std::unique_ptr<Branch>> branches;
+  std::vector<Branch> Plant() {
+    std::vector<Branch> branches;
+    tree_.Bind({});
     const auto enters = [&](size_t depth, const RunConfig& run) {
       if (depth < depths_[0]) return true;
-      branches.push_back(std::make_unique<Branch>());
-      branches.back()->number = static_cast<int64_t>(branches.size());
-      branches.back()->family = FamilyOf(run.layout);
-      branches.back()->choice = ChoiceOf(run);
+      branches.push_back({.number = static_cast<int64_t>(branches.size()),
+                          .family = FamilyOf(run.layout),
+                          .choice = tree_.choice()});
       return false;
     };
-    tree_.Walk(0, run_, enters, [](const RunConfig&) {});
+    tree_.Walk(0, enters, [](const RunConfig&) {});
+    TRIMTAB_ASSERT(branches.size() <= kMostBranches, "{} branches", branches.size());
     return branches;
   }
 
-  /// Bounds `branch`; false: nothing below it may stay on `list`, and `cuts` says why.
-  bool Admits(const LayoutList& list, Branch& branch, Cuts& cuts) {
-    Bind(branch.choice, run_);
-    return Admits(list, run_, branch.chosen, branch.score, cuts);
+  /// Bounds `branch`; false: nothing below it may stay on `list`.
+  bool Admits(const LayoutList& list, Branch& branch) {
+    tree_.Bind(branch.choice);
+    return Admits(list, kLevels[branch.level].chosen, depths_[branch.level], branch.score);
   }
 
   void Expand(const LayoutList& list, const Branch& branch, Harvest& harvest) {
-    Bind(branch.choice, run_);
-    if (branch.chosen == LayoutPart::kMicroBatch) return Divide(list, branch, harvest);
+    tree_.Bind(branch.choice);
+    if (branch.level + 1 < kLevels.size()) return Divide(list, branch, harvest);
     double score = 0;
-    if (Admits(list, run_, LayoutPart::kPasses, score, harvest.cuts)) {
+    if (Admits(list, LayoutPart::kPasses, depths_[branch.level], score)) {
       Visit(list, branch, harvest);
     }
   }
@@ -103,82 +115,81 @@ class Worker {
   /// Plain data parallelism, where it fits.
   std::vector<Shortlisted> Plain() {
     std::vector<Shortlisted> plain;
-    RunConfig run = RootOf(problem_);
     const auto enters = [](size_t, const RunConfig& bound) { return IsPlain(bound.layout); };
-    SpaceTree(problem_).Walk(0, run, enters, [&](const RunConfig& found) {
+    SpaceTree(problem_).Walk(0, enters, [&](const RunConfig& found) {
       Prediction prediction = predictor_.ClosedForm(found);
       if (Fits(found, prediction.peak_mem_bytes)) plain.push_back({0, found, prediction});
     });
     return plain;
   }
 
-  bool MayTake(const LayoutList& list, const Branch& branch) const {
-    return list.MayTake(branch.choice.layout, DepthOf(branch.chosen), branch.score);
+  /// Whether something below `branch` may stay on `list`.
+  bool MayTake(const LayoutList& list, const Branch& branch) {
+    tree_.Bind(branch.choice);
+    return MayTake(list, depths_[branch.level], branch.score);
   }
 
-  int64_t CountBelow(const Branch& branch) {
-    Bind(branch.choice, run_);
-    return tree_.CountBelow(DepthOf(branch.chosen), run_);
-  }
-
+  /// What became of the candidates that this worker came to.
+  const Cuts& cuts() const { return cuts_; }
   /// What the rules left out since.
   std::map<const Rule*, int64_t> TakePruned() { return tree_.TakePruned(); }
 
  private:
-  size_t DepthOf(LayoutPart part) const {
-    if (part >= LayoutPart::kSharding) return tree_.depth();
-    return part == LayoutPart::kMicroBatch ? depths_[0] : depths_[1];
-  }
-
-  bool Admits(const LayoutList& list, RunConfig& run, LayoutPart chosen, double& score,
-              Cuts& cuts) {
+  /// What is below the place in the tree, whose rows above `depth` are bound.
+  bool Admits(const LayoutList& list, LayoutPart chosen, size_t depth, double& score) {
+    const RunConfig& run = tree_.run();
     const StepBound bound = predictor_.Bound(run, chosen);
     const auto tokens = static_cast<double>(run.global_batch * run.sequence_length);
     score = Score(list.objective(), run, tokens / bound.step_time_s, bound.peak_mem_bytes);
     if (!Fits(run, bound.peak_mem_bytes)) {
-      cuts.counts.cut_by_memory += tree_.CountBelow(DepthOf(chosen), run);
+      cuts_.counts.cut_by_memory += tree_.CountBelow(depth);
       return false;
     }
-    if (!list.MayTake(run.layout, DepthOf(chosen), score)) {
-      cuts.counts.cut_by_bound += tree_.CountBelow(DepthOf(chosen), run);
-      cuts.least_score = std::min(cuts.least_score, score);
-      return false;
-    }
-    return true;
+    return MayTake(list, depth, score);
+  }
+
+  bool MayTake(const LayoutList& list, size_t depth, double score) {
+    if (list.MayTake(tree_.run().layout, depth, score)) return true;
+    cuts_.counts.cut_by_bound += tree_.CountBelow(depth);
+    cuts_.least_score = std::min(cuts_.least_score, score);
+    return false;
   }
 
   bool Fits(const RunConfig& run, int64_t bytes) const {
     return !limited_ || run.memory_per_rank_bytes == 0 || bytes <= run.memory_per_rank_bytes;
   }
 
+  /// Into the branches of the next level.
   void Divide(const LayoutList& list, const Branch& branch, Harvest& harvest) {
+    const uint32_t level = branch.level + 1;
     int64_t within = 0;
-    const auto enters = [&](size_t depth, RunConfig& run) {
-      if (depth < depths_[1]) return true;
+    const auto enters = [&](size_t depth, const RunConfig&) {
+      if (depth < depths_[level]) return true;
       const int64_t number = branch.number * kMostWithin + within++;
       double score = 0;
-      if (!Admits(list, run, LayoutPart::kPipeline, score, harvest.cuts)) return false;
-      harvest.branches.push_back(std::make_unique<Branch>(
-          Branch{score, number, branch.family, LayoutPart::kPipeline, ChoiceOf(run)}));
+      if (Admits(list, kLevels[level].chosen, depth, score)) {
+        harvest.branches.push_back({score, number, branch.family, level, tree_.choice()});
+      }
       return false;
     };
-    tree_.Walk(depths_[0], run_, enters, [](const RunConfig&) {});
+    tree_.Walk(depths_[branch.level], enters, [](const RunConfig&) {});
     TRIMTAB_ASSERT(within <= kMostWithin, "{} branches of a branch", within);
   }
 
   void Visit(const LayoutList& list, const Branch& branch, Harvest& harvest) {
     int64_t within = 0;
     const auto enters = [](size_t, const RunConfig&) { return true; };
-    tree_.Walk(depths_[1], run_, enters, [&](RunConfig& run) {
+    tree_.Walk(depths_[branch.level], enters, [&](const RunConfig& run) {
       const int64_t number = branch.number * kMostWithin + within++;
       double score = 0;
-      for (const LayoutPart chosen : {LayoutPart::kSharding, LayoutPart::kWhole}) {
-        if (!Admits(list, run, chosen, score, harvest.cuts)) return;
+      for (const LayoutPart chosen :
+           {LayoutPart::kSharding, LayoutPart::kLayers, LayoutPart::kWhole}) {
+        if (!Admits(list, chosen, tree_.depth(), score)) return;
       }
-      ++harvest.cuts.counts.visited;
+      ++cuts_.counts.visited;
       Prediction prediction = predictor_.ClosedForm(run);
       if (!Fits(run, prediction.peak_mem_bytes)) return;
-      ++harvest.cuts.counts.fitting;
+      ++cuts_.counts.fitting;
       const double figure = PredictionKey(list.objective(), run, prediction).first;
       if (!list.MayTake(run.layout, tree_.depth(), figure) && !list.Misses(run.layout)) return;
       harvest.candidates.push_back({number, run, std::move(prediction)});
@@ -190,8 +201,8 @@ class Worker {
   bool limited_;
   Predictor& predictor_;
   SpaceTree tree_;
-  RunConfig run_;
-  std::array<size_t, 2> depths_;  // of what is below a micro batch, and below a pipeline
+  std::array<size_t, kLevels.size()> depths_{};  // of what is below a branch of each level
+  Cuts cuts_;
 };
 
 class BestFirst {
@@ -200,27 +211,25 @@ class BestFirst {
   BestFirst(const Problem& problem, LayoutList& list, bool limited, Predictor& predictor,
             int threads)
       : list_(list) {
-    workers_.push_back(std::make_unique<Worker>(problem, limited, predictor));
-    for (int i = 1; i < threads; ++i) {
-      std::unique_ptr<Predictor> another = predictor.For(problem);
-      if (another == nullptr) break;
-      workers_.push_back(std::make_unique<Worker>(problem, limited, *another));
-      predictors_.push_back(std::move(another));
+    for (int i = 0; i < threads; ++i) {
+      Predictor* const own = predictor.OfThread(i);
+      if (own == nullptr) break;
+      workers_.push_back(std::make_unique<Worker>(problem, limited, *own));
     }
   }
 
   BestLayouts Run() {
-    std::vector<std::unique_ptr<Branch>> branches = workers_.front()->Plant();
+    std::vector<Branch> branches = workers_.front()->Plant();
     BoundAll(branches);
-    std::make_heap(branches.begin(), branches.end(), Branch::IsWorse);
+    std::make_heap(branches.begin(), branches.end(), Branch::IsLater);
     while (!branches.empty()) Round(branches);
-    CountCut();
-    AddPlain();
     BestLayouts best;
     std::map<const Rule*, int64_t> pruned;
     for (const auto& worker : workers_) {
+      Add(worker->cuts());
       for (const auto& [rule, count] : worker->TakePruned()) pruned[rule] += count;
     }
+    AddPlain();
     counts_.cut_by_rule = ByRule(pruned);
     counts_.size = counts_.visited + counts_.cut_by_memory + counts_.cut_by_bound;
     for (const auto& [rule, count] : counts_.cut_by_rule) counts_.size += count;
@@ -242,13 +251,13 @@ class BestFirst {
 
  private:
   /// Calls `work(worker, index)` for each branch, those of a family on one thread.
-  void ForEach(const std::vector<std::unique_ptr<Branch>>& branches,
+  void ForEach(const std::vector<Branch>& branches,
                const std::function<void(Worker& worker, size_t index)>& work) {
     std::vector<std::exception_ptr> errors(workers_.size());
     const auto work_on_own = [&](size_t own) {
       try {
         for (size_t i = 0; i < branches.size(); ++i) {
-          if (branches[i]->family % workers_.size() == own) work(*workers_[own], i);
+          if (branches[i].family % workers_.size() == own) work(*workers_[own], i);
         }
       } catch (...) {
         errors[own] = std::current_exception();
@@ -264,48 +273,37 @@ class BestFirst {
     }
   }
 
-  void BoundAll(std::vector<std::unique_ptr<Branch>>& branches) {
-    std::vector<Cuts> cuts(branches.size());
+  void BoundAll(std::vector<Branch>& branches) {
     std::vector<char> admitted(branches.size());
     ForEach(branches, [&](Worker& worker, size_t i) {
-      admitted[i] = worker.Admits(list_, *branches[i], cuts[i]) ? 1 : 0;
+      admitted[i] = worker.Admits(list_, branches[i]) ? 1 : 0;
     });
+    size_t left = 0;
     for (size_t i = 0; i < branches.size(); ++i) {
-      Add(cuts[i]);
-      if (admitted[i] == 0) branches[i] = nullptr;
+      if (admitted[i] != 0) branches[left++] = branches[i];
     }
-    std::erase(branches, nullptr);
+    branches.resize(left);
   }
 
-  /// Expands the best of a heap of branches, and adds theirs.
-  void Round(std::vector<std::unique_ptr<Branch>>& branches) {
-    std::vector<std::unique_ptr<Branch>> round;
+  /// Expands the first of a heap of branches, and adds theirs.
+  void Round(std::vector<Branch>& branches) {
+    std::vector<Branch> round;
     while (!branches.empty() && round.size() < kBranchesOfRound) {
-      std::pop_heap(branches.begin(), branches.end(), Branch::IsWorse);
-      const bool open = workers_.front()->MayTake(list_, *branches.back());
-      if (!open) least_cut_score_ = std::min(least_cut_score_, branches.back()->score);
-      (open ? round : cut_).push_back(std::move(branches.back()));
+      std::pop_heap(branches.begin(), branches.end(), Branch::IsLater);
+      if (workers_.front()->MayTake(list_, branches.back())) round.push_back(branches.back());
       branches.pop_back();
     }
     std::vector<Harvest> harvests(round.size());
-    ForEach(round, [&](Worker& worker, size_t i) { worker.Expand(list_, *round[i], harvests[i]); });
-    for (Harvest& harvest : harvests) {
-      Add(harvest.cuts);
+    ForEach(round, [&](Worker& worker, size_t i) { worker.Expand(list_, round[i], harvests[i]); });
+    for (const Harvest& harvest : harvests) {
       for (const Shortlisted& each : harvest.candidates) {
         list_.Offer(each.number, each.run, each.prediction);
       }
-      for (std::unique_ptr<Branch>& branch : harvest.branches) {
-        branches.push_back(std::move(branch));
-        std::push_heap(branches.begin(), branches.end(), Branch::IsWorse);
+      for (const Branch& branch : harvest.branches) {
+        branches.push_back(branch);
+        std::push_heap(branches.begin(), branches.end(), Branch::IsLater);
       }
     }
-  }
-
-  void CountCut() {
-    std::vector<int64_t> counts(cut_.size());
-    ForEach(cut_, [&](Worker& worker, size_t i) { counts[i] = worker.CountBelow(*cut_[i]); });
-    for (const int64_t count : counts) counts_.cut_by_bound += count;
-    cut_.clear();
   }
 
   /// Plain layouts stay also where a bound cut them.
@@ -332,8 +330,6 @@ class BestFirst {
   LayoutList& list_;
   WalkCounts counts_;
   double least_cut_score_ = std::numeric_limits<double>::infinity();
-  std::vector<std::unique_ptr<Branch>> cut_;
-  std::vector<std::unique_ptr<Predictor>> predictors_;  // of all workers but the first
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -50,14 +52,26 @@ void DryRunBest(const SearchOptions& options, Study& study, Predictor& predictor
   const std::vector<CandidateRecord> candidates = study.Candidates();
   const std::vector<size_t> chosen =
       ChooseDryRuns(options.race.objective, candidates, options.dry_run_count);
-  int64_t done = 0;
-  for (const size_t index : chosen) {
+  std::vector<Predictor*> predictors;
+  for (int i = 0; i < ThreadsOf(options) && predictor.OfThread(i) != nullptr; ++i) {
+    predictors.push_back(predictor.OfThread(i));
+  }
+  for (size_t done = 0; done < chosen.size();) {
     if (events.stop_requested() != StopRequest::kNone) return;
-    const CandidateRecord& candidate = candidates[index];
-    const Prediction dry_run = predictor.DryRun(candidate.run);
-    const std::string breach = MemoryBreach(candidate.run, dry_run);
-    study.StoreDryRun(candidate.id, dry_run, breach.empty() ? "" : kMemory, breach);
-    events.OnDryRun(++done, static_cast<int64_t>(chosen.size()));
+    const auto next =
+        std::span(chosen).subspan(done).first(std::min(predictors.size(), chosen.size() - done));
+    std::vector<std::future<Prediction>> dry_runs;
+    for (size_t i = 0; i < next.size(); ++i) {
+      dry_runs.push_back(std::async(
+          std::launch::async, [&, i] { return predictors[i]->DryRun(candidates[next[i]].run); }));
+    }
+    for (size_t i = 0; i < next.size(); ++i) {
+      const CandidateRecord& candidate = candidates[next[i]];
+      const Prediction dry_run = dry_runs[i].get();
+      const std::string breach = MemoryBreach(candidate.run, dry_run);
+      study.StoreDryRun(candidate.id, dry_run, breach.empty() ? "" : kMemory, breach);
+      events.OnDryRun(static_cast<int64_t>(++done), static_cast<int64_t>(chosen.size()));
+    }
   }
 }
 

@@ -38,16 +38,20 @@ using Listed = std::vector<std::shared_ptr<const Shortlisted>>;
 /// `list`, with what else says what the choices of its best are worth, in the order of the space.
 Listed WithAlternatives(const Problem& problem, Objective objective, const Listed& list,
                         Predictor& predictor, int threads) {
-  if (list.empty()) return list;
-  const auto key = [&](const auto& each) {
-    return std::pair(PredictionKey(objective, each->run, each->prediction), each->number);
-  };
-  const auto best = std::min_element(list.begin(), list.end(),
-                                     [&](const auto& a, const auto& b) { return key(a) < key(b); });
-  Alternatives alternatives(problem, objective, **best);
+  // Of fewer than a shortlist may have, there are no others.
+  if (list.size() < Shortlist::kOfAll) return list;
+  std::vector<std::pair<SortKey, int64_t>> keys;
+  for (const auto& each : list) {
+    keys.emplace_back(PredictionKey(objective, each->run, each->prediction), each->number);
+  }
+  const auto best = std::min_element(keys.begin(), keys.end()) - keys.begin();
+  Alternatives alternatives(problem, objective, *list[static_cast<size_t>(best)]);
   for (const auto& each : list) {
     alternatives.Offer(each->number, each->run, each->prediction);
   }
+  const auto last = keys.begin() + Shortlist::kOfAll - 1;
+  std::nth_element(keys.begin(), last, keys.end());
+  if (!alternatives.Settle(last->first, last->second)) return list;
   Listed all = list;
   for (const auto& other : FindOthers(problem, alternatives, predictor, threads).list) {
     const bool listed = std::any_of(list.begin(), list.end(), [&](const auto& each) {

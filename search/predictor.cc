@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "cost_model/dry_run.h"
 #include "engine/base/error.h"
@@ -29,25 +30,30 @@ Prediction FromEstimate(const Estimate& estimate) {
 class CostModelPredictor : public Predictor {
  public:
   explicit CostModelPredictor(const Problem& problem)
-      : cluster_(problem.cluster),
-        closed_form_(problem.model, problem.sequence_length, problem.cluster) {}
+      : problem_(problem), closed_form_(problem.model, problem.sequence_length, problem.cluster) {}
 
   Prediction ClosedForm(const RunConfig& run) override {
     return FromEstimate(closed_form_.Run(run));
   }
   Prediction DryRun(const RunConfig& run) override {
-    return FromEstimate(trimtab::DryRun(run, cluster_));
+    return FromEstimate(trimtab::DryRun(run, problem_.cluster));
   }
   StepBound Bound(const RunConfig& run, LayoutPart chosen) override {
     return closed_form_.Bound(run, chosen);
+  }
+  Predictor* OfThread(int number) override {
+    if (number == 0) return this;
+    while (static_cast<int>(others_.size()) < number) others_.push_back(For(problem_));
+    return others_[static_cast<size_t>(number) - 1].get();
   }
   std::unique_ptr<Predictor> For(const Problem& problem) const override {
     return MakeCostModelPredictor(problem);
   }
 
  private:
-  Cluster cluster_;
+  Problem problem_;
   ClosedFormEstimator closed_form_;
+  std::vector<std::unique_ptr<Predictor>> others_;  // of threads from 1 on
 };
 
 }  // namespace

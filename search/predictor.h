@@ -39,8 +39,10 @@ class Predictor {
   /// What no closed form is below of any candidate that `run` can become. Where nothing is known,
   /// zeros.
   virtual StepBound Bound(const RunConfig& /*run*/, LayoutPart /*chosen*/) { return {}; }
-  /// Another, of the runs of `problem`, for another thread; nullptr where there can be one only, of
-  /// any problem.
+  /// The one of thread `number`, of the same problem: this one's is 0. It lives as long as this one
+  /// and keeps what it learns. nullptr where there can be one only.
+  virtual Predictor* OfThread(int number) { return number == 0 ? this : nullptr; }
+  /// Another, of the runs of `problem`; nullptr where there can be one only, of any problem.
   virtual std::unique_ptr<Predictor> For(const Problem& /*problem*/) const { return nullptr; }
 };
 

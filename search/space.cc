@@ -66,10 +66,9 @@ SpaceCounts WalkSpace(const Problem& problem,
                       const std::function<void(const RunConfig& run)>& visit) {
   RequireSensible(problem);
   SpaceTree tree(problem);
-  RunConfig run = RootOf(problem);
   SpaceCounts counts;
   const auto enters = [](size_t, const RunConfig&) { return true; };
-  tree.Walk(0, run, enters, [&](const RunConfig& candidate) {
+  tree.Walk(0, enters, [&](const RunConfig& candidate) {
     ++counts.legal;
     visit(candidate);
   });

@@ -33,15 +33,13 @@ RunConfig RootOf(const Problem& problem) {
   return run;
 }
 
-Choice ChoiceOf(const RunConfig& run) {
-  return {run.layout, run.global_batch, run.threads_per_rank, run.memory_per_rank_bytes};
-}
-
-void Bind(const Choice& choice, RunConfig& run) {
-  run.layout = choice.layout;
-  run.global_batch = choice.global_batch;
-  run.threads_per_rank = choice.threads_per_rank;
-  run.memory_per_rank_bytes = choice.memory_per_rank_bytes;
+size_t Choice::Hash::operator()(const Choice& choice) const {
+  uint64_t hash = 0;
+  for (const int32_t value : choice.values) {
+    hash = (hash ^ static_cast<uint32_t>(value)) * 0x9E3779B97F4A7C15ULL;
+    hash ^= hash >> 32;
+  }
+  return hash;
 }
 
 const Rule* FirstBroken(const std::vector<const Rule*>& rules, const RunConfig& run) {
@@ -63,7 +61,12 @@ PrunedCounts ByRule(const std::map<const Rule*, int64_t>& pruned) {
 }
 
 SpaceTree::SpaceTree(const Problem& problem)
-    : problem_(problem), values_(rows_.size()), narrowings_(rows_.size()) {
+    : problem_(problem),
+      run_(RootOf(problem)),
+      values_(rows_.size()),
+      narrowings_(rows_.size()),
+      counts_(rows_.size()) {
+  TRIMTAB_ASSERT(rows_.size() <= Choice::kMostRows, "{} rows", rows_.size());
   for (const Narrowing& each : problem.narrowings) {
     narrowings_[RowThatBinds(each.key)].push_back(&each);
   }
@@ -79,26 +82,43 @@ SpaceTree::SpaceTree(const Problem& problem)
   }
 }
 
-bool SpaceTree::Allows(size_t depth, const RunConfig& run) const {
-  const std::vector<const Narrowing*>& narrowings = narrowings_[depth];
-  return std::all_of(narrowings.begin(), narrowings.end(),
-                     [&](const Narrowing* each) { return each->Allows(run.layout); });
+SpaceTree::Bound SpaceTree::CurrentlyBound() const {
+  return {run_.layout, run_.threads_per_rank, run_.memory_per_rank_bytes};
 }
 
-bool SpaceTree::CollectValues(size_t depth, RunConfig& run,
-                              std::vector<std::vector<std::string>>& values) {
+void SpaceTree::Restore(const Bound& bound) {
+  run_.layout = bound.layout;
+  run_.threads_per_rank = bound.threads_per_rank;
+  run_.memory_per_rank_bytes = bound.memory_per_rank_bytes;
+}
+
+void SpaceTree::Bind(const Choice& choice) {
+  Restore({});
+  choice_ = choice;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (choice.values[i] != Choice::kNone) rows_[i].bind(problem_, choice.values[i], run_);
+  }
+}
+
+bool SpaceTree::Allows(size_t depth) const {
+  const std::vector<const Narrowing*>& narrowings = narrowings_[depth];
+  return std::all_of(narrowings.begin(), narrowings.end(),
+                     [&](const Narrowing* each) { return each->Allows(run_.layout); });
+}
+
+bool SpaceTree::CollectValues(size_t depth, std::vector<std::vector<std::string>>& values) {
   if (depth == rows_.size()) return true;
   bool any = false;
   bool leads_on = false;  // of a row that is alone, every value does what the first does
   bool first = true;
-  ForEachValue(depth, run, [&] {
+  ForEachValue(depth, [&] {
     if (std::exchange(first, false) || !rows_[depth].alone) {
-      leads_on = CollectValues(depth + 1, run, values);
+      leads_on = CollectValues(depth + 1, values);
     }
     if (!leads_on) return;
     any = true;
     std::vector<std::string>& met = values[depth];
-    std::string value = ValueInWords(rows_[depth], run);
+    std::string value = ValueInWords(rows_[depth], run_);
     if (std::find(met.begin(), met.end(), value) == met.end()) met.push_back(std::move(value));
   });
   return any;
@@ -106,8 +126,8 @@ bool SpaceTree::CollectValues(size_t depth, RunConfig& run,
 
 std::vector<std::vector<std::string>> SpaceTree::ValuesByRow() {
   std::vector<std::vector<std::string>> values(rows_.size());
-  RunConfig run = RootOf(problem_);
-  CollectValues(0, run, values);
+  Bind({});
+  CollectValues(0, values);
   return values;
 }
 
@@ -118,14 +138,23 @@ size_t SpaceTree::DepthBelow(const char* name) const {
   return static_cast<size_t>(found - rows_.begin()) + 1;
 }
 
-int64_t SpaceTree::CountBelow(size_t depth, RunConfig& run) {
+int64_t SpaceTree::CountBelow(size_t depth) {
   if (depth == rows_.size()) return 1;
+  Choice told_apart = choice_;
+  for (size_t i = 0; i < depth; ++i) {
+    if (rows_[i].alone) told_apart.values[i] = Choice::kNone;
+  }
+  if (const auto known = counts_[depth].find(told_apart); known != counts_[depth].end()) {
+    return known->second;
+  }
   int64_t count = 0;
   int64_t values = 0;
-  ForEachValue(depth, run, [&] {
-    if (values++ == 0 || !rows_[depth].alone) count += CountBelow(depth + 1, run);
+  ForEachValue(depth, [&] {
+    if (values++ == 0 || !rows_[depth].alone) count += CountBelow(depth + 1);
   });
-  return rows_[depth].alone ? values * count : count;
+  if (rows_[depth].alone) count *= values;
+  counts_[depth].emplace(told_apart, count);
+  return count;
 }
 
 }  // namespace trimtab

@@ -25,6 +25,7 @@ std::vector<LayerRange> CutLayers(int64_t num_layers, int64_t chunks, const Stag
   const std::vector<int64_t> balanced =
       counts.empty() ? Balanced(num_layers, chunks) : std::vector<int64_t>();
   std::vector<LayerRange> ranges;
+  ranges.reserve(static_cast<size_t>(chunks));
   int64_t first = 0;
   for (int64_t i = 0; i < chunks; ++i) {
     const int64_t count = counts.empty() ? balanced[static_cast<size_t>(i)] : counts[i];

@@ -103,7 +103,8 @@ RunConfig PartOf(RunConfig run, LayoutPart part) {
     layout.reshard_after_forward = none.reshard_after_forward;
     layout.overlap_param_gather = none.overlap_param_gather;
   }
-  if (part == LayoutPart::kMicroBatch) {
+  if (part == LayoutPart::kShape) layout.recompute = none.recompute;
+  if (part <= LayoutPart::kMicroBatch) {
     layout.dp *= layout.pp;
     layout.pp = none.pp;
     layout.vp = none.vp;
@@ -112,8 +113,9 @@ RunConfig PartOf(RunConfig run, LayoutPart part) {
   return run;
 }
 
-constexpr LayoutPart kParts[] = {LayoutPart::kMicroBatch, LayoutPart::kPipeline,
-                                 LayoutPart::kPasses, LayoutPart::kSharding, LayoutPart::kWhole};
+constexpr LayoutPart kParts[] = {
+    LayoutPart::kShape,    LayoutPart::kMicroBatch, LayoutPart::kPipeline, LayoutPart::kPasses,
+    LayoutPart::kSharding, LayoutPart::kLayers,     LayoutPart::kWhole};
 
 void ExpectNothingIsBelowItsBounds(Place& place, int layouts) {
   RandomLayouts random;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -134,24 +135,30 @@ std::map<std::string, double> AlternativeScores(const Problem& problem, Objectiv
 TEST(BestLayouts, AlternativesAreTheBestOfEachOtherValue) {
   RandomProblems random;
   size_t dimensions = 0;
+  int settled = 0;
   for (int i = 0; i < kProblems; ++i) {
     const Problem problem = random.Next();
     const Objective objective = kObjectives[static_cast<size_t>(random.Pick(0, 2))];
     const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(problem);
-    const auto list = FindBestLayouts(problem, Shortlist(objective, 1, 0), *predictor, 1).list;
-    if (list.empty()) continue;
-    const Shortlisted* best = nullptr;
-    for (const auto& each : list) {
-      const auto key = [&](const Shortlisted& one) {
-        return PredictionKey(objective, one.run, one.prediction);
-      };
-      if (best == nullptr || key(*each) < key(*best)) best = each.get();
-    }
+    const auto most = static_cast<size_t>(random.Pick(1, 60));
+    auto list = FindBestLayouts(problem, Shortlist(objective, most, 0), *predictor, 1).list;
+    if (list.size() < most) continue;
+    const auto key = [&](const auto& one) {
+      return std::pair(PredictionKey(objective, one->run, one->prediction), one->number);
+    };
+    std::sort(list.begin(), list.end(),
+              [&](const auto& a, const auto& b) { return key(a) < key(b); });
+    const Shortlisted* const best = list.front().get();
     Alternatives alternatives(problem, objective, *best);
+    for (const auto& each : list) alternatives.Offer(each->number, each->run, each->prediction);
+    const bool open = alternatives.Settle(key(list[most - 1]).first, list[most - 1]->number);
+    settled += open ? 0 : 1;
     std::vector<CandidateRecord> found(1);
     found[0].run = best->run;
     found[0].closed_form = best->prediction;
-    for (const auto& each : FindOthers(problem, alternatives, *predictor, 2).list) {
+    const auto others =
+        open ? FindOthers(problem, alternatives, *predictor, 2).list : alternatives.Take();
+    for (const auto& each : others) {
       found.emplace_back().run = each->run;
       found.back().closed_form = each->prediction;
     }
@@ -166,6 +173,8 @@ TEST(BestLayouts, AlternativesAreTheBestOfEachOtherValue) {
     dimensions += scores.size();
   }
   EXPECT_GT(dimensions, size_t{kProblems});
+  EXPECT_GT(settled, 0);
+  EXPECT_LT(settled, kProblems);
 }
 
 TEST(BestLayouts, DoNotDependOnTheNumberOfThreads) {

@@ -1,0 +1,77 @@
+#include "cost_model/pass_spans.h"
+
+#include <algorithm>
+
+#include "engine/config/rules.h"
+
+namespace trimtab {
+
+RunConfig PricedRun::Made() const {
+  RunConfig made = run;
+  made.layout = layout;
+  made.sequence_length = sequence_length;
+  made.global_batch = run.global_batch * layout.dp / run.layout.dp;
+  return made;
+}
+
+PassSpans::Length& PassSpans::LengthOf(int64_t sequence_length) {
+  return lengths_.try_emplace(sequence_length, cluster_).first->second;
+}
+
+const PriceSetting& PassSpans::SettingOf(const RunConfig& run) {
+  return LengthOf(run.sequence_length).chunks.SettingOf(run);
+}
+
+PassSpans::Shape PassSpans::Of(const PricedRun& priced) {
+  Length& length = LengthOf(priced.sequence_length);
+  const PriceSetting& setting = length.chunks.SettingOf(priced.run);
+  const RecomputeConfig& recompute = priced.layout.recompute[0];
+  const PackedKey key = ChunkCosts::ShapeKey(setting, priced.layout)
+                            .Put(recompute.kind)
+                            .Put(recompute.method)
+                            .Put(recompute.modules.bits, kRecomputeModuleCount)
+                            .Put(recompute.num_layers + 1, 20);
+  return {priced, setting, length.chunks, length.shapes[key]};
+}
+
+const WaySpans& PassSpans::Shape::Of(const ModelChunk& chunk) {
+  ModelChunk like = chunk;
+  like.first_layer = setting_.alike ? 0 : FirstLayersAlike(setting_.first_alike, chunk);
+  const auto found =
+      std::find_if(known_.chunks.begin(), known_.chunks.end(),
+                   [&](const KnownSpans::Chunk& each) { return each.chunk == like; });
+  if (found != known_.chunks.end()) return found->ways;
+  known_.chunks.push_back({like, chunks_.SpansOf(setting_, priced_.Made(), chunk)});
+  return known_.chunks.back().ways;
+}
+
+const WaySpans& PassSpans::Shape::OfLayer() {
+  if (!known_.layer) known_.layer = chunks_.SpansOfLayer(setting_, priced_.Made());
+  return *known_.layer;
+}
+
+StageMessages PassSpans::Shape::Messages() {
+  const ParallelConfig& layout = priced_.layout;
+  for (const KnownSpans::Messages& each : known_.messages) {
+    if (each.pp == layout.pp && each.dp == layout.dp) return each.messages;
+  }
+  const MessageRecording recording = RecordMessages(priced_.Made(), setting_.executor);
+  const StageMessages messages = {
+      .activation_bytes = recording.activation.bytes,
+      .longer_s = std::max(setting_.pricer.BetweenStages(recording.activation, layout),
+                           setting_.pricer.BetweenStages(recording.gradient, layout))};
+  known_.messages.push_back({layout.pp, layout.dp, messages});
+  return messages;
+}
+
+bool PassSpans::Shape::legal() {
+  if (!known_.checked) {
+    RunConfig one_batch = priced_.Made();
+    one_batch.global_batch = one_batch.layout.micro_batch * one_batch.layout.dp;
+    known_.legal = FirstBrokenRule(one_batch) == nullptr;
+    known_.checked = true;
+  }
+  return known_.legal;
+}
+
+}  // namespace trimtab

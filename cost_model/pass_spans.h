@@ -1,0 +1,100 @@
+// PassSpans: how long the passes of a micro batch are and what they hold, as bounds ask for it
+// again and again: remembered by shape, in little memory.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "cost_model/chunk_costs.h"
+#include "cost_model/cluster.h"
+#include "engine/config/run_config.h"
+
+namespace trimtab {
+
+/// A run as it is priced: in another layout, or with shorter sequences and as many more of them.
+struct PricedRun {
+  const RunConfig& run;
+  ParallelConfig layout;
+  int64_t sequence_length = 0;
+
+  RunConfig Made() const;
+};
+
+/// What neighbouring stages send each other.
+struct StageMessages {
+  int64_t activation_bytes = 0;
+  double longer_s = 0;  // of an activation and a gradient
+};
+
+/// What is remembered of a shape.
+struct KnownSpans {
+  struct Chunk {
+    ModelChunk chunk;  // its first layer: the first that is like it
+    WaySpans ways;
+  };
+  struct Messages {
+    int64_t pp = 1;
+    int64_t dp = 1;
+    StageMessages messages;
+  };
+  std::vector<Chunk> chunks;
+  std::vector<Messages> messages;
+  std::optional<WaySpans> layer;
+  bool checked = false;  // whether it is legal
+  bool legal = false;
+};
+
+/// Not thread-safe: one per thread.
+class PassSpans {
+ public:
+  explicit PassSpans(const Cluster& cluster) : cluster_(cluster) {}
+
+  /// Of runs with its own sequence length. Throws as ChunkCosts::SettingOf does.
+  const PriceSetting& SettingOf(const RunConfig& run);
+
+  /// The passes of one run, and of all that differ from it only in what is no matter to passes.
+  class Shape {
+   public:
+    Shape(const PricedRun& priced, const PriceSetting& setting, ChunkCosts& chunks,
+          KnownSpans& known)
+        : priced_(priced), setting_(setting), chunks_(chunks), known_(known) {}
+
+    /// Of a micro batch through `chunk` of the model. Holds until the next call.
+    const WaySpans& Of(const ModelChunk& chunk);
+    /// See ChunkCosts::SpansOfLayer.
+    const WaySpans& OfLayer();
+    /// With a pipeline.
+    StageMessages Messages();
+    /// Whether a step of one micro batch on each rank breaks no rule. Without a pipeline.
+    bool legal();
+    const PriceSetting& setting() const { return setting_; }
+    const ParallelConfig& layout() const { return priced_.layout; }
+
+   private:
+    const PricedRun& priced_;
+    const PriceSetting& setting_;
+    ChunkCosts& chunks_;
+    KnownSpans& known_;
+  };
+  /// `priced` must outlive it.
+  Shape Of(const PricedRun& priced);
+
+ private:
+  /// Runs of one sequence length.
+  struct Length {
+    explicit Length(const Cluster& cluster) : chunks(cluster, Remembered::kSpans) {}
+
+    ChunkCosts chunks;
+    std::unordered_map<PackedKey, KnownSpans, PackedKey::Hash> shapes;
+  };
+
+  Length& LengthOf(int64_t sequence_length);
+
+  Cluster cluster_;
+  std::map<int64_t, Length> lengths_;
+};
+
+}  // namespace trimtab
