@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <utility>
+
+#include "engine/layers/layer_cache.h"
 
 namespace trimtab {
 namespace {
@@ -14,13 +18,14 @@ constexpr std::array<ServingPrecision, 6> kPrecisions = {
 }  // namespace
 
 ServingLayout ServingLayoutOf(const ServingConfig& config) {
-  const int64_t head = config.model.head_size();
-  const auto values = static_cast<double>(2 * head);
+  const int64_t values = LayerCacheValues(config.model, config.layout.tp);
   return {.tp = config.layout.tp,
           .pp = config.layout.pp,
           .weights = kPrecisions[static_cast<size_t>(config.weights)],
           .packs_head = true,
-          .kv_bytes = static_cast<double>(PagedCacheBytesPerToken(1, head, config.cache)) / values};
+          .kv_bytes =
+              static_cast<double>(LayerCacheBytes(config.model, config.layout.tp, config.cache)) /
+              static_cast<double>(values)};
 }
 
 ServingRates ServingRatesOf(const ServingConfig& config, const HardwareProfile& profile,
@@ -53,16 +58,27 @@ ServingPredictor::ServingPredictor(const ModelConfig& model, const ServingLayout
 
 ServingPrediction ServingPredictor::Predict(const ServingConfig& config, int64_t replicas,
                                             const ServiceLoad& load) const {
+  return *PredictWhile(config, replicas, load, [](const ServingProgress&) { return true; });
+}
+
+std::optional<ServingPrediction> ServingPredictor::PredictWhile(const ServingConfig& config,
+                                                                int64_t replicas,
+                                                                const ServiceLoad& load,
+                                                                const ServingWatch& watch) const {
   ServingPrediction prediction;
-  std::vector<LoadOutcome> outcomes;
+  std::vector<std::vector<LoadOutcome>> outcomes;
   double busy_s = 0;
   for (int64_t i = 0; i < replicas; ++i) {
     const ServiceLoad share = ShareOf(load, replicas, i);
     PricedSteps priced(steps_, pricer_);
-    SimulatedServing served =
-        SimulateServing(BatcherOptionsOf(config), share.requests, share.concurrency,
-                        [&priced](const StepPlan& plan) { return priced(plan); });
-    for (LoadOutcome& each : served.outcomes) outcomes.push_back(std::move(each));
+    SimulatedServing served = SimulateServing(
+        BatcherOptionsOf(config), share.requests, share.concurrency,
+        [&priced](const StepPlan& plan) { return priced(plan); },
+        [&](double now_s, const std::vector<LoadOutcome>& so_far) {
+          return watch({outcomes, so_far, now_s});
+        });
+    if (!served.ended) return std::nullopt;
+    outcomes.push_back(std::move(served.outcomes));
     prediction.spent += priced.spent();
     prediction.preemptions += served.metrics.preemptions;
     prediction.most_running = std::max(prediction.most_running, served.most_running);
@@ -71,7 +87,9 @@ ServingPrediction ServingPredictor::Predict(const ServingConfig& config, int64_t
     prediction.most_blocks = std::max(prediction.most_blocks, served.most_blocks);
     busy_s += served.busy_s;
   }
-  prediction.report = MakeLoadReport(outcomes, {});
+  std::vector<LoadOutcome> all;
+  for (std::vector<LoadOutcome>& each : outcomes) std::ranges::move(each, std::back_inserter(all));
+  prediction.report = MakeLoadReport(all, {});
   if (prediction.report.duration_s > 0) {
     prediction.busy_share = busy_s / (static_cast<double>(replicas) * prediction.report.duration_s);
   }

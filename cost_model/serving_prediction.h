@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cost_model/serving_simulator.h"
@@ -31,6 +32,15 @@ struct ServingPrediction {
   int64_t most_blocks = 0;
 };
 
+/// How far the simulation of a configuration is: its replicas are simulated one after the other.
+struct ServingProgress {
+  const std::vector<std::vector<LoadOutcome>>& replicas;  // those that are done
+  const std::vector<LoadOutcome>& outcomes;               // of the next replica's requests
+  double now_s;                                           // there
+};
+/// Whether to go on.
+using ServingWatch = std::function<bool(const ServingProgress& progress)>;
+
 /// One model in one layout with its prices. Predictions of it may run in several threads.
 class ServingPredictor {
  public:
@@ -41,6 +51,10 @@ class ServingPredictor {
   /// `config` is resolved and of this model and layout.
   ServingPrediction Predict(const ServingConfig& config, int64_t replicas,
                             const ServiceLoad& load) const;
+  /// The same, as long as `watch` wants to go on; nullopt when it ended that.
+  std::optional<ServingPrediction> PredictWhile(const ServingConfig& config, int64_t replicas,
+                                                const ServiceLoad& load,
+                                                const ServingWatch& watch) const;
   const ServingSteps& steps() const { return steps_; }
   const ServingPricer& pricer() const { return pricer_; }
 

@@ -23,6 +23,7 @@ constexpr double kMostCompute = 0.85;
 constexpr double kFp4Speed = 2;
 
 double Join(double a, double b) {
+  if (b == 0) return a;
   return std::pow(std::pow(a, kOverlap) + std::pow(b, kOverlap), 1 / kOverlap);
 }
 
@@ -140,7 +141,8 @@ ServingBreakdown ServingPricer::Price(const ServingWork& work) const {
     }
   }
   parts.experts_s += work.expert_layers * rates_.expert_layer_s;
-  parts.attention_s = work.kv_values * rates_.kv_bytes / rates_.kv_rate +
+  parts.attention_s = Join(work.kv_values * rates_.kv_bytes / rates_.kv_rate,
+                           work.decode_flops / rates_.attention_flops) +
                       work.attention_flops / rates_.attention_flops;
   for (const ServingMessage& message : work.messages) {
     if (message.ranks < 2) continue;

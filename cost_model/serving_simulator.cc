@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <queue>
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/units.h"
 #include "engine/data/mix.h"
 
 namespace trimtab {
@@ -32,12 +32,16 @@ class PricedRunner final : public StepRunner {
       : seconds_(seconds), clock_(clock) {}
 
   std::vector<float> Run(const StepPlan& plan) override {
+    Take(plan);
+    return std::vector<float>(static_cast<size_t>(plan.logit_rows() * kVocabulary));
+  }
+  /// The time alone.
+  void Take(const StepPlan& plan) {
     const double seconds = seconds_(plan);
     TRIMTAB_ASSERT(seconds >= 0, "a step of {} s", seconds);
     clock_.MoveBy(seconds);
     busy_s_ += seconds;
     most_rows_ = std::max(most_rows_, plan.rows());
-    return std::vector<float>(static_cast<size_t>(plan.logit_rows() * kVocabulary));
   }
   int64_t vocab_size() const override { return kVocabulary; }
   double busy_s() const { return busy_s_; }
@@ -50,11 +54,12 @@ class PricedRunner final : public StepRunner {
   int64_t most_rows_ = 0;
 };
 
-std::vector<int32_t> PromptOf(size_t request, int64_t length) {
-  std::vector<int32_t> prompt(static_cast<size_t>(length));
-  const uint64_t key = MixBits(request);
+std::vector<int32_t> PromptOf(size_t index, const LoadRequest& request) {
+  std::vector<int32_t> prompt(static_cast<size_t>(request.prompt_tokens));
+  const uint64_t own = MixBits(index);
+  const auto shared = static_cast<size_t>(request.shared_tokens);
   for (size_t i = 0; i < prompt.size(); ++i) {
-    prompt[i] = static_cast<int32_t>(MixBits(key + i) % kVocabulary);
+    prompt[i] = static_cast<int32_t>(MixBits((i < shared ? ~uint64_t{0} : own) + i) % kVocabulary);
   }
   return prompt;
 }
@@ -89,56 +94,137 @@ class Arrivals {
   std::priority_queue<double, std::vector<double>, std::greater<>> free_s_;  // clients
 };
 
+class Simulation {
+ public:
+  Simulation(const BatcherOptions& options, const std::vector<LoadRequest>& requests,
+             int64_t concurrency, const StepSeconds& seconds, const SimulationWatch& watch)
+      : requests_(requests),
+        watch_(watch),
+        seconds_(seconds),
+        runner_(seconds_, clock_),
+        batcher_(options, runner_, clock_),
+        arrivals_(requests, concurrency) {
+    result_.outcomes.resize(requests.size());
+  }
+
+  SimulatedServing Run() {
+    while (result_.ended) {
+      TakeRequests();
+      if (!batcher_.HasWork()) {
+        if (arrivals_.done()) break;
+        clock_.MoveTo(arrivals_.next_s());
+        continue;
+      }
+      result_.most_waiting = std::max(result_.most_waiting, batcher_.metrics().waiting);
+      if (!TakeQuietSteps()) TakeStep();
+      const EngineMetrics now = batcher_.metrics();
+      result_.most_running = std::max(result_.most_running, now.running);
+      result_.most_blocks = std::max(result_.most_blocks, now.used_blocks);
+      Look();
+    }
+    result_.metrics = batcher_.metrics();
+    result_.busy_s = runner_.busy_s();
+    result_.most_rows = runner_.most_rows();
+    return std::move(result_);
+  }
+
+ private:
+  LoadOutcome& OutcomeOf(RequestId id) {
+    return result_.outcomes[request_of_[static_cast<size_t>(id)]];
+  }
+
+  void TakeRequests() {
+    while (arrivals_.next_s() <= clock_.Now()) {
+      const double sent_s = arrivals_.next_s();
+      const size_t i = arrivals_.Take();
+      LoadOutcome& outcome = result_.outcomes[i];
+      outcome.sent_s = sent_s;
+      outcome.prompt_tokens = requests_[i].prompt_tokens;
+      const auto taken = batcher_.AddRequest(
+          {.prompt = PromptOf(i, requests_[i]), .max_tokens = requests_[i].output_tokens});
+      if (const auto* refusal = std::get_if<Refusal>(&taken)) {
+        outcome.failure = refusal->reason;
+        arrivals_.Answered(clock_.Now());
+      } else {
+        outcome.arrivals_s.reserve(static_cast<size_t>(requests_[i].output_tokens));
+        request_of_.push_back(i);
+      }
+    }
+  }
+
+  void TakeStep() {
+    for (const RequestUpdate& update : batcher_.Step()) {
+      LoadOutcome& outcome = OutcomeOf(update.id);
+      events_ += outcome.arrivals_s.empty() ? 1 : 0;
+      outcome.arrivals_s.push_back(clock_.Now());
+      outcome.tokens += std::ssize(update.tokens);
+      if (update.finish == FinishReason::kNone) continue;
+      ++events_;
+      arrivals_.Answered(clock_.Now());
+    }
+  }
+
+  /// Steps that the batcher need not plan, until a request comes. False when the next one is none.
+  bool TakeQuietSteps() {
+    const QuietSteps quiet = batcher_.ComingQuietSteps();
+    if (quiet.steps == 0) return false;
+    StepPlan plan;
+    std::vector<LoadOutcome*> outcomes;
+    for (const QuietSteps::Sequence& each : quiet.sequences) {
+      plan.sequences.push_back(
+          {.tokens = {0}, .first_position = each.position, .blocks = {}, .logits = 1});
+      outcomes.push_back(&OutcomeOf(each.id));
+    }
+    if (quiet.prompt_rows > 0) {
+      plan.sequences.push_back(
+          {.tokens = std::vector<int32_t>(static_cast<size_t>(quiet.prompt_rows)),
+           .first_position = quiet.prompt_position,
+           .blocks = {},
+           .logits = 0});
+    }
+    int64_t steps = 0;
+    while (steps < quiet.steps && arrivals_.next_s() > clock_.Now()) {
+      runner_.Take(plan);
+      ++steps;
+      for (PlannedSequence& each : plan.sequences) {
+        each.first_position += std::ssize(each.tokens);
+      }
+      for (LoadOutcome* each : outcomes) each->arrivals_s.push_back(clock_.Now());
+    }
+    for (LoadOutcome* each : outcomes) each->tokens += steps;
+    batcher_.TakeQuietSteps(steps, /*token=*/0);
+    return true;
+  }
+
+  void Look() {
+    const auto all = 2 * std::ssize(requests_);  // first tokens and ends
+    if (watch_ == nullptr || events_ < looked_ + CeilDiv(all, kLooks)) return;
+    looked_ = events_;
+    result_.ended = watch_(clock_.Now(), result_.outcomes);
+  }
+
+  static constexpr int64_t kLooks = 32;
+
+  const std::vector<LoadRequest>& requests_;
+  const SimulationWatch& watch_;
+  const StepSeconds& seconds_;
+  VirtualClock clock_;
+  PricedRunner runner_;
+  Batcher batcher_;
+  Arrivals arrivals_;
+  std::vector<size_t> request_of_ = {0};  // by RequestId, which count from 1
+  int64_t events_ = 0;                    // first tokens and ends
+  int64_t looked_ = 0;                    // of these, when the watch looked
+  SimulatedServing result_;
+};
+
 }  // namespace
 
 SimulatedServing SimulateServing(const BatcherOptions& options,
                                  const std::vector<LoadRequest>& requests, int64_t concurrency,
-                                 const StepSeconds& seconds) {
+                                 const StepSeconds& seconds, const SimulationWatch& watch) {
   TRIMTAB_ASSERT(options.lookup_tokens == 0, "a simulation with speculation");
-  VirtualClock clock;
-  PricedRunner runner(seconds, clock);
-  Batcher batcher(options, runner, clock);
-  Arrivals arrivals(requests, concurrency);
-  SimulatedServing result;
-  result.outcomes.resize(requests.size());
-  std::vector<size_t> request_of = {0};  // by RequestId, which count from 1
-  while (true) {
-    while (arrivals.next_s() <= clock.Now()) {
-      const double sent_s = arrivals.next_s();
-      const size_t i = arrivals.Take();
-      LoadOutcome& outcome = result.outcomes[i];
-      outcome.sent_s = sent_s;
-      outcome.prompt_tokens = requests[i].prompt_tokens;
-      const auto taken = batcher.AddRequest({.prompt = PromptOf(i, requests[i].prompt_tokens),
-                                             .max_tokens = requests[i].output_tokens});
-      if (const auto* refusal = std::get_if<Refusal>(&taken)) {
-        outcome.failure = refusal->reason;
-        arrivals.Answered(clock.Now());
-      } else {
-        outcome.arrivals_s.reserve(static_cast<size_t>(requests[i].output_tokens));
-        request_of.push_back(i);
-      }
-    }
-    if (!batcher.HasWork()) {
-      if (arrivals.done()) break;
-      clock.MoveTo(arrivals.next_s());
-      continue;
-    }
-    result.most_waiting = std::max(result.most_waiting, batcher.metrics().waiting);
-    for (const RequestUpdate& update : batcher.Step()) {
-      LoadOutcome& outcome = result.outcomes[request_of[static_cast<size_t>(update.id)]];
-      outcome.arrivals_s.push_back(clock.Now());
-      outcome.tokens += std::ssize(update.tokens);
-      if (update.finish != FinishReason::kNone) arrivals.Answered(clock.Now());
-    }
-    const EngineMetrics now = batcher.metrics();
-    result.most_running = std::max(result.most_running, now.running);
-    result.most_blocks = std::max(result.most_blocks, now.used_blocks);
-  }
-  result.metrics = batcher.metrics();
-  result.busy_s = runner.busy_s();
-  result.most_rows = runner.most_rows();
-  return result;
+  return Simulation(options, requests, concurrency, seconds, watch).Run();
 }
 
 BatcherOptions BatcherOptionsOf(const ServingConfig& config) {

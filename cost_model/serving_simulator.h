@@ -14,10 +14,14 @@
 
 namespace trimtab {
 
-/// Seconds of a step.
+/// Seconds of a step, by its rows, positions and outputs.
 using StepSeconds = std::function<double(const StepPlan& plan)>;
 
+/// Is shown from time to time what has become of the requests until now; false ends the simulation.
+using SimulationWatch = std::function<bool(double now_s, const std::vector<LoadOutcome>& outcomes)>;
+
 struct SimulatedServing {
+  bool ended = true;                    // false: the watch wanted no more
   std::vector<LoadOutcome> outcomes{};  // of all requests, in their order; from time 0 on
   EngineMetrics metrics{};              // at the end
   double busy_s = 0;                    // of all steps
@@ -29,11 +33,11 @@ struct SimulatedServing {
 
 /// Serves `requests`, in the order in which they come: an open loop by LoadRequest::at_s, or with
 /// `concurrency` a closed one, whose clients send their next request kClientTurn after an answer.
-/// Prompts have no tokens in common. `options` without speculation: how much of what it proposes
-/// stands depends on texts.
+/// Prompts have only their shared tokens in common. `options` without speculation: how much of what
+/// it proposes stands depends on texts.
 SimulatedServing SimulateServing(const BatcherOptions& options,
                                  const std::vector<LoadRequest>& requests, int64_t concurrency,
-                                 const StepSeconds& seconds);
+                                 const StepSeconds& seconds, const SimulationWatch& watch = {});
 
 /// A client has seen the end of its answer and sent the next request after so long: the next step
 /// has begun meanwhile.

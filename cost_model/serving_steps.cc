@@ -26,11 +26,13 @@ StepRows& StepRows::operator+=(const StepRows& other) {
   outputs += other.outputs;
   keys += other.keys;
   scores += other.scores;
+  decode_scores += other.decode_scores;
   return *this;
 }
 
 StepRows StepRows::operator/(double steps) const {
-  return {decodes / steps, prompt_rows / steps, outputs / steps, keys / steps, scores / steps};
+  return {decodes / steps, prompt_rows / steps, outputs / steps,
+          keys / steps,    scores / steps,      decode_scores / steps};
 }
 
 ServingSteps::ServingSteps(const ModelConfig& model, const ServingLayout& layout,
@@ -61,7 +63,9 @@ ServingSteps::ServingSteps(const ModelConfig& model, const ServingLayout& layout
   const ServingWork mixed = with_hops({.sequences = 1, .prompts = 1, .prompt_tokens = 1});
   const ServingWork longer = with_hops({.sequences = 1, .prompts = 1, .prompt_tokens = 2});
   key_values_ = one_.kv_values / layers;
-  score_flops_ = mixed.attention_flops / (2 * layers);
+  decode_flops_ = one_.decode_flops / layers;
+  // Where decoding rows count apart, one of the two rows is not in it.
+  score_flops_ = mixed.attention_flops / ((decode_flops_ > 0 ? 1 : 2) * layers);
   for (const ServingWork* each : {&two, &mixed, &longer}) RequireAlike(*each);
 
   prompt_ = longer;
@@ -85,27 +89,44 @@ StepRows ServingSteps::RowsOf(int64_t rows, int64_t position, int64_t outputs) c
   (rows == 1 && outputs == 1 ? result.decodes : result.prompt_rows) = static_cast<double>(rows);
   PagedRows paged;
   paged.sequences.assign(1, {.first_row = 0, .rows = rows, .first_position = position});
-  for (const Window& each : windows_) {
-    result.keys += each.layers * static_cast<double>(paged.visible_keys(each.scores));
-    result.scores += each.layers * static_cast<double>(paged.visible_scores(each.scores));
-  }
+  AddSeen(paged, result);
+  if (result.decodes > 0) result.decode_scores = result.scores;
   return result;
+}
+
+StepRows ServingSteps::RowsOfDecoding(int64_t steps, int64_t position) const {
+  StepRows sum = RowsOf(steps, position, steps);
+  sum.decodes = static_cast<double>(steps);
+  sum.prompt_rows = 0;
+  sum.keys = sum.scores;  // each row alone reads as many keys as it has scores
+  sum.decode_scores = sum.scores;
+  return sum;
 }
 
 StepRows ServingSteps::RowsOf(const StepPlan& plan) const {
   StepRows sum;
-  PagedRows paged;
+  PagedRows decoding;
+  PagedRows prompts;
+  decoding.sequences.reserve(plan.sequences.size());
   for (const PlannedSequence& each : plan.sequences) {
     const auto rows = std::ssize(each.tokens);
-    (rows == 1 && each.logits == 1 ? sum.decodes : sum.prompt_rows) += static_cast<double>(rows);
+    const bool decodes = rows == 1 && each.logits == 1;
+    (decodes ? sum.decodes : sum.prompt_rows) += static_cast<double>(rows);
     sum.outputs += static_cast<double>(each.logits);
-    paged.sequences.push_back({.rows = rows, .first_position = each.first_position});
+    (decodes ? decoding : prompts)
+        .sequences.push_back({.rows = rows, .first_position = each.first_position});
   }
-  for (const Window& each : windows_) {
-    sum.keys += each.layers * static_cast<double>(paged.visible_keys(each.scores));
-    sum.scores += each.layers * static_cast<double>(paged.visible_scores(each.scores));
-  }
+  AddSeen(decoding, sum);
+  sum.decode_scores = sum.scores;
+  AddSeen(prompts, sum);
   return sum;
+}
+
+void ServingSteps::AddSeen(const PagedRows& rows, StepRows& sum) const {
+  for (const Window& each : windows_) {
+    sum.keys += each.layers * static_cast<double>(rows.visible_keys(each.scores));
+    sum.scores += each.layers * static_cast<double>(rows.visible_scores(each.scores));
+  }
 }
 
 ServingWork ServingSteps::WorkOf(const StepRows& rows) const {
@@ -115,7 +136,9 @@ ServingWork ServingSteps::WorkOf(const StepRows& rows) const {
   // A step without logits has a head all the same.
   AddTimes(output_, std::max(1.0, rows.outputs) - 1, work);
   work.kv_values = rows.keys * key_values_;
-  work.attention_flops = rows.prompt_rows > 0 ? rows.scores * score_flops_ : 0;
+  const double scores = rows.scores - (decode_flops_ > 0 ? rows.decode_scores : 0);
+  work.attention_flops = rows.prompt_rows > 0 ? scores * score_flops_ : 0;
+  work.decode_flops = rows.decode_scores * decode_flops_;
   work.all_tokens = rows.rows();
   work.sequences = rows.outputs;
   work.prompt_tokens = rows.prompt_rows;

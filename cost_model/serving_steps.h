@@ -16,11 +16,12 @@ namespace trimtab {
 
 /// The rows of a step, added up, or of many steps; of an average one they are no whole numbers.
 struct StepRows {
-  double decodes = 0;      // that bring a sequence on by a token
-  double prompt_rows = 0;  // of pieces of prompts
-  double outputs = 0;      // whose logits are asked
-  double keys = 0;         // that attention reads, of one head, over all layers
-  double scores = 0;       // that it computes, likewise
+  double decodes = 0;        // that bring a sequence on by a token
+  double prompt_rows = 0;    // of pieces of prompts
+  double outputs = 0;        // whose logits are asked
+  double keys = 0;           // that attention reads, of one head, over all layers
+  double scores = 0;         // that it computes, likewise
+  double decode_scores = 0;  // of these, of decoding rows
 
   double rows() const { return decodes + prompt_rows; }
   StepRows& operator+=(const StepRows& other);
@@ -36,6 +37,8 @@ class ServingSteps {
   /// of one token with an output goes on; others are pieces of prompts.
   StepRows RowsOf(int64_t rows, int64_t position, int64_t outputs) const;
   StepRows RowsOf(const StepPlan& plan) const;
+  /// The sum of `steps` steps of one sequence that goes on, the first one behind `position` others.
+  StepRows RowsOfDecoding(int64_t steps, int64_t position) const;
   ServingWork WorkOf(const StepRows& rows) const;
 
  private:
@@ -46,13 +49,17 @@ class ServingSteps {
   };
   void RequireAlike(const ServingWork& other) const;
 
+  /// Keys and scores that the rows see, added to `sum`.
+  void AddSeen(const PagedRows& rows, StepRows& sum) const;
+
   std::vector<Window> windows_;
-  ServingWork one_;         // a step of one decoding row
-  ServingWork decode_;      // what another decoding row adds to it,
-  ServingWork prompt_;      // a row of a prompt,
-  ServingWork output_;      // and a row whose logits are asked
-  double key_values_ = 0;   // elements that are read per key of a head and layer
-  double score_flops_ = 0;  // of a score of a head and layer
+  ServingWork one_;          // a step of one decoding row
+  ServingWork decode_;       // what another decoding row adds to it,
+  ServingWork prompt_;       // a row of a prompt,
+  ServingWork output_;       // and a row whose logits are asked
+  double key_values_ = 0;    // elements that are read per key of a head and layer
+  double score_flops_ = 0;   // of a score of a head and layer
+  double decode_flops_ = 0;  // likewise of decoding rows, where they count
 };
 
 }  // namespace trimtab

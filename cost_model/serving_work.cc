@@ -9,6 +9,7 @@
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
 #include "engine/layers/layer_cache.h"
+#include "engine/layers/packed_parameter.h"
 #include "engine/model/gpt_model.h"
 #include "engine/train/trainer.h"
 
@@ -52,6 +53,9 @@ class LayerModel {
     const LayerContext context = ContextOf(run_, parallel_, *device_, /*fp8=*/nullptr);
     model_.emplace(store_, context, ModelChunk{.first_layer = layer, .num_layers = 1});
     store_.Allocate(*device_, DType::kBf16, DType::kBf16);
+    for (Parameter* each : store_.parameters()) {
+      if (each->spec.absorbed_rows > 0) AllocatePacked(*device_, WeightFormat::kBf16, *each);
+    }
     cache_ = NewLayerCache(*device_, model, tp, /*blocks=*/1, kBlock, DType::kBf16);
   }
 
@@ -118,12 +122,22 @@ bool IsNorm(const OpRecord& op) {
   return op.kind == OpKind::kLayerNormForward || op.kind == OpKind::kRmsNormForward;
 }
 
-/// Where the second half of a layer begins: at its second norm.
-size_t SecondHalf(const std::vector<OpRecord>& ops) {
-  const auto first = std::find_if(ops.begin(), ops.end(), IsNorm);
-  const auto second = std::find_if(first + 1, ops.end(), IsNorm);
-  TRIMTAB_ASSERT(second != ops.end(), "a layer of {} ops without a second norm", ops.size());
-  return static_cast<size_t>(second - ops.begin());
+/// Where the second half of a layer begins: at the norm behind that of the first half and those
+/// within its attention.
+size_t SecondHalf(const ModelConfig& model, const std::vector<OpRecord>& ops) {
+  const LatentConfig& latent = model.latent;
+  int64_t before = 1 + (latent.used() ? 1 : 0) + (latent.q_lora_rank > 0 ? 1 : 0);
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (IsNorm(ops[i]) && before-- == 0) return i;
+  }
+  TRIMTAB_ASSERT(false, "a layer of {} ops without a second norm", ops.size());
+}
+
+/// Scores of rows of prompts, each of one head.
+double PromptScores(const ServingStep& step) {
+  PagedRows rows;
+  rows.sequences.assign(1, {.rows = step.prompt_tokens, .first_position = step.prompt_position});
+  return static_cast<double>(step.prompts * rows.visible_scores({}));
 }
 
 /// Layers that are alike.
@@ -144,7 +158,8 @@ struct ServingRecorder::State {
 
   void AddProduct(ServingProduct::Kind kind, const OpRecord& op, double count, double share,
                   ServingWork& work) const {
-    const int64_t products = op.kind == OpKind::kGroupedGemm ? op.dims[3] : 1;
+    const bool grouped = op.kind == OpKind::kGroupedGemm || op.kind == OpKind::kGroupedPackedGemm;
+    const int64_t products = grouped ? op.dims[3] : 1;
     const bool layer = kind != ServingProduct::Kind::kHead || layout.packs_head;
     const bool low = kind == ServingProduct::Kind::kExperts || !layout.only_experts;
     work.products.push_back(
@@ -161,27 +176,42 @@ struct ServingRecorder::State {
     work.ops += count;
     switch (op.kind) {
       case OpKind::kGemm:
+      case OpKind::kGroupedPackedGemm:  // of heads
         return AddProduct(kind, op, count, share, work);
       case OpKind::kGroupedGemm: {
         AddProduct(ServingProduct::Kind::kExperts, op, count, share, work);
         work.products.back().weights /= static_cast<double>(layout.dp);
         return;
       }
-      case OpKind::kPagedAttention: {
-        const int64_t rows = op.dims[0] * op.dims[1] * op.dims[2];
-        const int64_t read = op.bytes - 2 * rows * SizeOf(op.dtype);
-        work.kv_values += count * static_cast<double>(read) / SizeOf(op.dtype);
-        const auto decoded = static_cast<double>(step.sequences) / static_cast<double>(op.dims[0]);
-        work.attention_flops += step.prompts > 0 ? count * static_cast<double>(op.flops) : 0;
-        // What rows of prompts share of the queries and results goes with the other traffic.
-        work.other_bytes +=
-            count * static_cast<double>(2 * rows * SizeOf(op.dtype)) * (1 - decoded);
-        return;
-      }
+      case OpKind::kPagedAttention:
+        return AddAttention(op, count, step, work);
       default:
         work.other_bytes += count * static_cast<double>(op.bytes) *
                             (op.kind == OpKind::kGatedActivationForward ? share : 1);
     }
+  }
+
+  void AddAttention(const OpRecord& op, double count, const ServingStep& step,
+                    ServingWork& work) const {
+    const LatentConfig& latent = model.latent;
+    const int64_t value_size = latent.used() ? latent.kv_lora_rank : op.dims[2];
+    const int64_t own = op.dims[0] * op.dims[1] * (op.dims[2] + value_size) * SizeOf(op.dtype);
+    work.kv_values += count * static_cast<double>(op.bytes - own) / SizeOf(op.dtype);
+    const auto decoded = static_cast<double>(step.sequences) / static_cast<double>(op.dims[0]);
+    // What rows of prompts share of the queries and results goes with the other traffic.
+    work.other_bytes += count * static_cast<double>(own) * (1 - decoded);
+    const auto flops = static_cast<double>(op.flops);
+    if (!latent.used()) {
+      work.attention_flops += step.prompts > 0 ? count * flops : 0;
+      return;
+    }
+    const double prompts = PromptScores(step);
+    const auto decodes = static_cast<double>(step.sequences * (step.context + 1));
+    const double whole = static_cast<double>(model.head_size() + latent.v_head_dim) /
+                         static_cast<double>(op.dims[2] + latent.kv_lora_rank);
+    work.decode_flops += count * flops * decodes / (prompts + decodes);
+    work.attention_flops +=
+        count * flops * prompts / (prompts + decodes) * (layout.expands_prompts ? whole : 1);
   }
 
   void AddMessages(const Piece& piece, double count, ServingWork& work) const {
@@ -205,9 +235,9 @@ struct ServingRecorder::State {
     if (!group.experts) {
       return AddPiece(dense, 0, dense.ops.size(), group.count, 1, step, work);
     }
-    AddPiece(dense, 0, SecondHalf(dense.ops), group.count, 1, step, work);
+    AddPiece(dense, 0, SecondHalf(model, dense.ops), group.count, 1, step, work);
     const Piece experts = group.experts->Record(step).at(1);
-    AddPiece(experts, SecondHalf(experts.ops), experts.ops.size(), group.count,
+    AddPiece(experts, SecondHalf(model, experts.ops), experts.ops.size(), group.count,
              1.0 / static_cast<double>(layout.tp), step, work);
     work.expert_layers += group.count;
     if (layout.dp == 1) return;
@@ -276,8 +306,8 @@ ServingRecorder::ServingRecorder(const ModelConfig& model, const ServingLayout& 
   State& state = *state_;
   state.model = model;
   state.layout = layout;
-  if (model.latent.used()) {
-    throw InfeasibleError("serving with latent attention is run, but not predicted");
+  if (model.latent.used() && model.sliding_window > 0) {
+    throw InfeasibleError("latent attention with windows is not predicted");
   }
   if (model.num_heads % layout.tp != 0) {
     throw InfeasibleError(

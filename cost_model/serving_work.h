@@ -24,8 +24,11 @@ struct ServingLayout {
   int64_t dp = 1;  // groups of tp ranks that attend to requests of their own and share the experts
   ServingPrecision weights = ServingPrecision::k16Bit;
   bool only_experts = false;  // are in `weights`, all else in 16 bits
-  bool packs_head = false;    // the head is in `weights` too
-  double kv_bytes = 2;        // of a key or value, with its share of a scale
+  // With latent attention: keys and values of prompts are made of the compressed ones again, which
+  // takes fewer operations than to attend to those (DeepSeek-V2, arXiv:2405.04434). Ours attends.
+  bool expands_prompts = false;
+  bool packs_head = false;  // the head is in `weights` too
+  double kv_bytes = 2;      // of a key or value, with its share of a scale
 
   int64_t gpus() const { return tp * pp * dp; }
 };
@@ -65,6 +68,7 @@ struct ServingWork {
   std::vector<ServingMessage> messages{};
   double kv_values = 0;        // keys and values that attention reads, elements
   double attention_flops = 0;  // of rows of prompts
+  double decode_flops = 0;     // of other rows, where all heads share keys: else reading them binds
   double other_bytes = 0;      // that all other ops move, with 16-bit activations
   double ops = 0;              // that are launched
   double layers = 0;

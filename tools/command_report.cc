@@ -2,6 +2,8 @@
 
 #include "engine/base/error.h"
 #include "search/report.h"
+#include "search/serving/serving_report.h"
+#include "search/serving/serving_study.h"
 #include "tools/command.h"
 
 namespace trimtab {
@@ -19,7 +21,11 @@ class ReportCommand : public Command {
   }
 
   int Run(const OutputOptions& output) override {
-    WriteReportFromStudy(study_, out_);
+    if (IsServingStudy(study_)) {
+      WriteServingReport(ServingStudy::OpenExisting(study_)->Report(), out_);
+    } else {
+      WriteReportFromStudy(study_, out_);
+    }
     if (output.json) {
       PrintJson({{"schema_version", 1}, {"study", study_}, {"directory", out_}});
     } else {

@@ -22,6 +22,7 @@ namespace trimtab {
 namespace {
 
 constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
+constexpr int64_t kCertain = 3;  // of the ranking, that nobody who is left out is better than
 
 /// "tp=4,8,weights=fp8" as values by dimension: what has no key goes on with the values before it.
 void AddValues(const std::vector<std::string>& words, const char* flag,
@@ -46,6 +47,7 @@ class SearchServingCommand : public Command {
   }
 
   void Declare(FlagSet& flags) override {
+    flags_ = &flags;
     problem_.Declare(flags);
     flags.Text("--require", require_,
                "what clients must see: ttft.p99<500ms,tpot.mean<30ms,throughput>1000");
@@ -64,7 +66,9 @@ class SearchServingCommand : public Command {
                   "rounds of visits: in each, every candidate serves the load once");
     flags.Number("--visit-limit", visit_.time_limit_s, 0, 1e9,
                  "seconds after which a visit is killed; 0 = never");
-    flags.Text("--study", study_path_, "SQLite file that keeps what is measured, with --prove");
+    flags.Text("--study", study_path_,
+               "SQLite file that keeps what is measured and the report; made with --prove, or if "
+               "given");
     flags.Switch("--resume", resume_, "go on with the study if it is there");
     flags.Text("--report", report_, "write report.json and REPORT.html to this folder");
   }
@@ -87,11 +91,15 @@ class SearchServingCommand : public Command {
     }
     if (!report_.empty()) PrepareReport(report_);
     std::unique_ptr<ServingStudy> study;
-    if (proof_.candidates > 0) study = OpenStudy(problem);
+    if (proof_.candidates > 0 || flags_->Given("--study")) study = OpenStudy(problem);
     const ServingSearchResult result =
-        SearchServing(problem, std::max(1, static_cast<int>(CoresOfThisMachine())));
+        SearchServing(problem, std::max(1, static_cast<int>(CoresOfThisMachine())),
+                      std::max<int64_t>(kCertain, proof_.candidates));
+    if (study && study->Visits().empty()) {
+      study->SetReport(ServingReportJson(problem, result, /*proof=*/nullptr));
+    }
     std::optional<ServingProof> proof;
-    if (study) proof = Prove(problem, result, *study);
+    if (proof_.candidates > 0) proof = Prove(problem, result, *study);
     return Show(problem, result, proof, output);
   }
 
@@ -113,6 +121,7 @@ class SearchServingCommand : public Command {
   /// What was measured for the study is what it goes on with.
   std::unique_ptr<ServingStudy> OpenStudy(ServingProblem& problem) const {
     auto study = ServingStudy::Open(study_path_, ServingProblemJson(problem), resume_);
+    if (problem.cluster.device == "cuda") return study;
     problem.rates = [measure = problem.rates, kept = study.get()](const ServingConfig& config) {
       const std::string key = ServingRatesKey(config);
       if (const auto found = kept->FindRates(key)) return ServingRatesFromJson(*found, key);
@@ -171,7 +180,8 @@ class SearchServingCommand : public Command {
     for (const auto& [rule, count] : result.cut_by_rule) line(count, rule);
     line(result.cut_by_memory, "do not fit");
     line(result.alike, "run as one that was simulated");
-    line(result.cut_by_bound, "cannot be better than the best (proved by bounds)");
+    line(result.cut_by_bound, "cannot be better than the first ones (proved by bounds)");
+    line(result.cut_on_the_way, "were seen not to become better while they were simulated");
     return text;
   }
 
@@ -244,6 +254,7 @@ class SearchServingCommand : public Command {
     return text;
   }
 
+  const FlagSet* flags_ = nullptr;
   ServingProblemFlags problem_;
   std::string require_;
   std::string objective_ = "throughput";

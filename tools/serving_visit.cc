@@ -38,7 +38,8 @@ class Visitor {
     for (const LoadRequest& each : problem.load.requests) {
       lines += nlohmann::json{{"at_s", each.at_s},
                               {"input_tokens", each.prompt_tokens},
-                              {"output_tokens", each.output_tokens}}
+                              {"output_tokens", each.output_tokens},
+                              {"shared_tokens", each.shared_tokens}}
                    .dump() +
                "\n";
     }

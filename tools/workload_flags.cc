@@ -13,11 +13,14 @@ void WorkloadFlags::Declare(FlagSet& flags) {
              "INPUT/OUTPUT tokens of a request; each a number, uniform:A-B, exponential:MEAN or "
              "lognormal:MEDIAN:SIGMA");
   flags.Text("--trace", trace_,
-             "JSONL of requests instead: {\"at_s\", \"input_tokens\", \"output_tokens\"}");
+             "JSONL of requests instead: {\"at_s\", \"input_tokens\", \"output_tokens\", "
+             "\"shared_tokens\"}");
   flags.Integer("--requests", requests_, 1, 10'000'000, "how many requests of the workload");
   flags.Integer("--concurrency", concurrency_, 0, 4096,
                 "closed loop: so many clients, each waiting for its answer");
   flags.Number("--rate", rate_, 0, 1e6, "open loop: requests a second, as a Poisson process");
+  flags.Integer("--shared-prefix", shared_, 0, LengthDistribution::kMaxLength,
+                "tokens that all prompts begin with, as of one system prompt");
   flags.Integer("--seed", seed_, 0, std::numeric_limits<int64_t>::max(), "of what is drawn");
 }
 
@@ -27,19 +30,25 @@ ServiceLoad WorkloadFlags::Load() const {
       throw UsageError("--trace contradicts --workload: the trace says how long requests are");
     }
     if (rate_ > 0) throw UsageError("--trace contradicts --rate: the trace says when they come");
+    if (shared_ > 0) {
+      throw UsageError("--trace contradicts --shared-prefix: the trace says what prompts share");
+    }
     return {.requests = ReadTrace(trace_), .concurrency = concurrency_};
   }
   if ((concurrency_ > 0) == (rate_ > 0)) {
     throw UsageError("expected either --concurrency, for a closed loop, or --rate, for an open");
   }
-  return {.requests = DrawRequests(workload_, requests_, rate_, seed()),
-          .concurrency = concurrency_};
+  ServiceLoad load = {.requests = DrawRequests(workload_, requests_, rate_, seed()),
+                      .concurrency = concurrency_};
+  ShareBeginnings(shared_, load.requests);
+  return load;
 }
 
 std::string WorkloadFlags::Describe() const {
-  const std::string lengths =
-      trace_.empty() ? fmt::format("{} tokens, {}", workload_, Counted(requests_, "request"))
-                     : trace_;
+  std::string lengths = trace_.empty()
+                            ? fmt::format("{} tokens, {}", workload_, Counted(requests_, "request"))
+                            : trace_;
+  if (shared_ > 0) lengths += fmt::format(", {} tokens shared", shared_);
   if (concurrency_ > 0) return fmt::format("{}, {}", lengths, Counted(concurrency_, "client"));
   return rate_ > 0 ? fmt::format("{}, {:g} a second", lengths, rate_) : lengths;
 }

@@ -25,6 +25,7 @@ class WorkloadFlags {
   int64_t requests_ = 64;
   int64_t concurrency_ = 0;
   int64_t seed_ = 1;
+  int64_t shared_ = 0;
   double rate_ = 0;
 };
 

@@ -53,16 +53,16 @@ void ReadExperts(StrictObject& object, ModelConfig& model) {
 }
 
 /// What latent attention has beside heads. Returns whether the model has it.
-bool ReadLatentAttention(StrictObject& object) {
+bool ReadLatentAttention(StrictObject& object, LatentConfig& latent) {
   std::string attention;
   object.Choice("attention", attention, std::vector<std::string>{"mla"});
-  int64_t size = 0;
-  const Need need = attention.empty() ? Need::kOptional : Need::kRequired;
-  for (const char* key :
-       {"q_lora_rank", "kv_lora_rank", "qk_nope_head_size", "qk_rope_head_size", "v_head_size"}) {
-    object.Integer(key, size, 0, kLargestSize, need);
-  }
-  return !attention.empty();
+  if (attention.empty()) return false;
+  object.Integer("q_lora_rank", latent.q_lora_rank, 0, kLargestSize);
+  object.Integer("kv_lora_rank", latent.kv_lora_rank, 1, kLargestSize, Need::kRequired);
+  object.Integer("qk_nope_head_size", latent.qk_nope_head_dim, 1, kLargestSize, Need::kRequired);
+  object.Integer("qk_rope_head_size", latent.qk_rope_head_dim, 1, kLargestSize, Need::kRequired);
+  object.Integer("v_head_size", latent.v_head_dim, 1, kLargestSize, Need::kRequired);
+  return true;
 }
 
 void ReadModel(const nlohmann::json& json, const std::string& where, PublishedServing& row) {
@@ -76,9 +76,11 @@ void ReadModel(const nlohmann::json& json, const std::string& where, PublishedSe
   object.Integer("num_kv_heads", model.num_kv_heads, 1, 1 << 16, Need::kRequired);
   object.Integer("vocab_size", model.vocab_size, 1, kLargestSize, Need::kRequired);
   object.Boolean("tied_embeddings", model.tied_embeddings, Need::kRequired);
-  const bool latent = ReadLatentAttention(object);
-  object.Integer("head_size", model.head_dim, 1, 1 << 16,
-                 latent ? Need::kOptional : Need::kRequired);
+  const bool latent = ReadLatentAttention(object, model.latent);
+  // Latent attention has heads of its parts, each with a key of its own, whatever is told.
+  int64_t head_size = 0;
+  object.Integer("head_size", head_size, 1, 1 << 16, latent ? Need::kOptional : Need::kRequired);
+  (latent ? model.num_kv_heads : model.head_dim) = latent ? model.num_heads : head_size;
   ReadExperts(object, model);
   const bool all_experts = model.moe.used() && model.moe.first_k_dense == 0;
   object.Integer("ffn_hidden_size", model.ffn_hidden_size, 1, kLargestSize,
@@ -113,7 +115,7 @@ void ReadModel(const nlohmann::json& json, const std::string& where, PublishedSe
     if (model.sliding_window == 0) object.Refuse("sliding_window", "a size");
     model.full_attention_period = 2;
   }
-  if (latent) row.unsupported = "latent attention is not served";
+  row.unsupported = LatentFault(model);
   object.Finish();
 }
 

@@ -122,6 +122,7 @@ ServingCase CaseOf(const PublishedServing& row, ServingRecorders& recorders) {
   // These two were made for experts alone: GPT-OSS, Kimi K2.
   layout.only_experts = row.model.moe.used() && (layout.weights == ServingPrecision::kMxFp4 ||
                                                  layout.weights == ServingPrecision::kInt4);
+  layout.expands_prompts = row.model.latent.used();  // as all engines do that were measured
   layout.kv_bytes = KvBytes(result);
   ServingRecorder& recorder = recorders.Get(row, layout);
   result.footprint = recorder.footprint();

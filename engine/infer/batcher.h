@@ -31,6 +31,19 @@ struct BatcherOptions {
   int64_t draft_tokens = 0;   // proposed by it, per step
 };
 
+/// Steps that bring each sequence whose prompt is done on by one token, and are otherwise filled
+/// with rows of one prompt, which they do not end.
+struct QuietSteps {
+  struct Sequence {
+    RequestId id = 0;
+    int64_t position = 0;  // of its row in the first of these steps; one more in each that follows
+  };
+  int64_t steps = 0;
+  std::vector<Sequence> sequences{};
+  int64_t prompt_rows = 0;      // of the one prompt, in each step; 0 = there is none
+  int64_t prompt_position = 0;  // of the first of them in the first step
+};
+
 class Batcher final : public Engine {
  public:
   /// `runner` and `clock` must outlive it.
@@ -44,6 +57,12 @@ class Batcher final : public Engine {
   EngineMetrics metrics() const override;
   const EngineLimits& limits() const override { return options_.limits; }
   int64_t vocab_size() const override { return runner_.vocab_size(); }
+
+  /// The steps that come now, up to one in which somebody may be admitted, preempted or done;
+  /// requests that come or are aborted on the way change them. So a simulation need not plan each.
+  QuietSteps ComingQuietSteps() const;
+  /// Takes the first `steps` of them as Step would with a runner that always brings `token`.
+  void TakeQuietSteps(int64_t steps, int32_t token);
 
   /// How long the request that came first of those that wait has waited, in seconds; 0 without.
   double longest_wait_s() const;
@@ -67,6 +86,12 @@ class Batcher final : public Engine {
   /// that came later if need be. False when it has lost its own instead.
   bool Reserve(Sequence& sequence, int64_t tokens);
   void Admit(int64_t& budget, std::vector<Due>& due);
+  /// Whether nobody is admitted as long as all that run go on by one token a step.
+  bool AdmitsNobody() const;
+  /// Blocks that those who decode need beyond their own to go on by so many tokens.
+  int64_t BlocksToGoOn(int64_t tokens) const;
+  /// The first of those that run whose prompt is not done; nobody if all are.
+  Sequence* NextPrompt() const;
   /// Takes what the prefix cache has of the sequence's tokens.
   void TakePrefix(Sequence& sequence);
   void RegisterFullBlocks(Sequence& sequence);

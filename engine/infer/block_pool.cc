@@ -1,8 +1,15 @@
 #include "engine/infer/block_pool.h"
 
 #include "engine/base/error.h"
+#include "engine/data/mix.h"
 
 namespace trimtab {
+
+size_t BlockPool::KeyHash::operator()(const Key& key) const {
+  auto hash = static_cast<uint64_t>(key.first);
+  for (const int32_t token : key.second) hash = MixBits(hash + static_cast<uint32_t>(token));
+  return hash;
+}
 
 BlockPool::BlockPool(int64_t blocks) : blocks_(static_cast<size_t>(blocks)) {
   for (int32_t block = 0; block < blocks; ++block) {
@@ -37,17 +44,15 @@ void BlockPool::Release(int32_t block) {
   released.idle = idle_.insert(place, block);
 }
 
-std::optional<BlockPool::Found> BlockPool::Acquire(ChainId before,
-                                                   const std::vector<int32_t>& tokens) {
-  const auto found = registered_.find({before, tokens});
+std::optional<BlockPool::Found> BlockPool::Acquire(ChainId before, std::vector<int32_t> tokens) {
+  const auto found = registered_.find({before, std::move(tokens)});
   if (found == registered_.end()) return std::nullopt;
   Take(found->second.block);
   return Found{found->second.block, found->second.chain};
 }
 
-BlockPool::ChainId BlockPool::Register(int32_t block, ChainId before,
-                                       const std::vector<int32_t>& tokens) {
-  const auto [place, is_new] = registered_.try_emplace({before, tokens});
+BlockPool::ChainId BlockPool::Register(int32_t block, ChainId before, std::vector<int32_t> tokens) {
+  const auto [place, is_new] = registered_.try_emplace({before, std::move(tokens)});
   if (!is_new) return place->second.chain;
   Block& owner = blocks_[static_cast<size_t>(block)];
   TRIMTAB_ASSERT(owner.key == nullptr && owner.owners > 0, "block {} is registered twice", block);

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 #include <list>
-#include <map>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -38,13 +38,20 @@ class BlockPool {
     ChainId chain = 0;
   };
   /// The registered block that holds `tokens` behind `before`; another owner has it from then on.
-  std::optional<Found> Acquire(ChainId before, const std::vector<int32_t>& tokens);
+  std::optional<Found> Acquire(ChainId before, std::vector<int32_t> tokens);
+  /// Whether Acquire would find one.
+  bool Knows(ChainId before, std::vector<int32_t> tokens) const {
+    return registered_.contains({before, std::move(tokens)});
+  }
   /// Says that `block` holds `tokens` behind `before`. Where another block is known to hold the
   /// same, that stays so. Returns the chain's name either way.
-  ChainId Register(int32_t block, ChainId before, const std::vector<int32_t>& tokens);
+  ChainId Register(int32_t block, ChainId before, std::vector<int32_t> tokens);
 
  private:
   using Key = std::pair<ChainId, std::vector<int32_t>>;
+  struct KeyHash {
+    size_t operator()(const Key& key) const;
+  };
   struct Block {
     int64_t owners = 0;
     const Key* key = nullptr;           // where it is registered
@@ -58,7 +65,7 @@ class BlockPool {
 
   std::vector<Block> blocks_;
   std::list<int32_t> idle_;  // nobody's: first what to use first
-  std::map<Key, Entry> registered_;
+  std::unordered_map<Key, Entry, KeyHash> registered_;
   ChainId last_chain_ = 0;
   int64_t used_ = 0;
 };

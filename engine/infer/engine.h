@@ -40,6 +40,10 @@ struct EngineMetrics {
   EngineMetrics& operator+=(const EngineMetrics& other);
 };
 
+/// Why an engine of these limits could never serve a request, in a line; empty where it could.
+std::string FaultOf(const GenerationRequest& request, const EngineLimits& limits,
+                    int64_t vocab_size);
+
 /// Why a request was not taken: one line.
 struct Refusal {
   std::string reason;

@@ -1,69 +1,198 @@
 #include "engine/infer/replicas.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <future>
+#include <chrono>
+#include <deque>
+#include <thread>
 #include <utility>
 
 #include "engine/base/error.h"
 
 namespace trimtab {
+namespace {
 
-Replicas::Replicas(std::vector<std::unique_ptr<Engine>> engines) : engines_(std::move(engines)) {
-  TRIMTAB_ASSERT(!engines_.empty(), "no replicas");
-  limits_ = engines_.front()->limits();
-  limits_.sequences *= std::ssize(engines_);
-  limits_.tokens_per_step *= std::ssize(engines_);
-  limits_.waiting *= std::ssize(engines_);
+// How long a step waits: not so long that a new request would notice.
+constexpr auto kPatience = std::chrono::milliseconds(1);
+
+}  // namespace
+
+struct Replicas::Replica {
+  struct Posted {
+    RequestId id = 0;  // as it is known outside
+    GenerationRequest request{};
+  };
+
+  std::unique_ptr<Engine> engine;
+  std::deque<Posted> posted;           // requests that the engine does not have yet
+  std::vector<RequestId> aborted;      // ids outside, likewise
+  std::map<RequestId, RequestId> ids;  // outside, by those of the engine
+  std::vector<RequestUpdate> updates;  // that nobody has asked for yet, with ids outside
+  EngineMetrics metrics;               // after its last step
+  int64_t requests = 0;                // that are not answered whole, as it is known outside
+  int64_t aborted_before = 0;          // requests that the engine never had
+  std::condition_variable work;
+  std::thread thread;
+
+  int64_t waiting() const { return requests - metrics.running; }
+};
+
+Replicas::Replicas(std::vector<std::unique_ptr<Engine>> engines) {
+  TRIMTAB_ASSERT(!engines.empty(), "no replicas");
+  const auto count = std::ssize(engines);
+  limits_ = engines.front()->limits();
+  limits_.sequences *= count;
+  limits_.tokens_per_step *= count;
+  limits_.waiting *= count;
+  vocab_size_ = engines.front()->vocab_size();
+  for (std::unique_ptr<Engine>& engine : engines) {
+    Replica& replica = *replicas_.emplace_back(std::make_unique<Replica>());
+    replica.metrics = engine->metrics();
+    replica.engine = std::move(engine);
+  }
+  for (const auto& replica : replicas_) {
+    replica->thread = std::thread([this, each = replica.get()] { Run(*each); });
+  }
 }
 
-RequestId Replicas::Outer(size_t replica, RequestId id) const {
-  return id * std::ssize(engines_) + static_cast<RequestId>(replica);
+Replicas::~Replicas() {
+  {
+    const std::lock_guard lock(mutex_);
+    leaving_ = true;
+    for (const auto& replica : replicas_) replica->work.notify_one();
+  }
+  for (const auto& replica : replicas_) replica->thread.join();
 }
 
 std::variant<RequestId, Refusal> Replicas::AddRequest(GenerationRequest request) {
-  const auto load = [](const std::unique_ptr<Engine>& engine) {
-    const EngineMetrics metrics = engine->metrics();
-    return metrics.running + metrics.waiting;
-  };
-  const auto least = std::ranges::min_element(engines_, {}, load);
-  auto taken = (*least)->AddRequest(std::move(request));
-  if (auto* id = std::get_if<RequestId>(&taken)) {
-    *id = Outer(static_cast<size_t>(least - engines_.begin()), *id);
+  const std::lock_guard lock(mutex_);
+  const EngineLimits& limits = replicas_.front()->engine->limits();
+  std::string fault = FaultOf(request, limits, vocab_size_);
+  if (!fault.empty()) {
+    ++refused_;
+    return Refusal{std::move(fault)};
   }
-  return taken;
+  Replica& least =
+      **std::ranges::min_element(replicas_, {}, [](const auto& each) { return each->requests; });
+  if (least.waiting() >= limits.waiting) {
+    ++refused_;
+    return Refusal{fmt::format("{} requests wait already", least.waiting()), /*busy=*/true};
+  }
+  least.posted.push_back({++last_id_, std::move(request)});
+  ++least.requests;
+  least.work.notify_one();
+  replica_of_[last_id_] = &least;
+  return last_id_;
 }
 
-std::vector<RequestUpdate> Replicas::Step() {
-  std::vector<std::pair<size_t, std::future<std::vector<RequestUpdate>>>> steps;
-  for (size_t i = 0; i < engines_.size(); ++i) {
-    if (!engines_[i]->HasWork()) continue;
-    steps.emplace_back(
-        i, std::async(std::launch::async, [engine = engines_[i].get()] { return engine->Step(); }));
+void Replicas::Deliver(Replica& replica) const {
+  for (const RequestId id : std::exchange(replica.aborted, {})) {
+    const auto inner =
+        std::ranges::find(replica.ids, id, [](const auto& each) { return each.second; });
+    if (inner != replica.ids.end()) {
+      replica.engine->Abort(inner->first);
+      replica.ids.erase(inner);
+      continue;
+    }
+    replica.aborted_before += static_cast<int64_t>(
+        std::erase_if(replica.posted, [id](const auto& each) { return each.id == id; }));
   }
-  std::vector<RequestUpdate> all;
-  for (auto& [replica, step] : steps) {
-    for (RequestUpdate& update : step.get()) {
-      update.id = Outer(replica, update.id);
-      all.push_back(std::move(update));
+  Engine& engine = *replica.engine;
+  // Those that it has no place for now wait for its next step.
+  while (!replica.posted.empty() && engine.metrics().waiting < engine.limits().waiting) {
+    const auto taken = engine.AddRequest(std::move(replica.posted.front().request));
+    const auto* id = std::get_if<RequestId>(&taken);
+    TRIMTAB_ASSERT(id != nullptr, "a replica refuses what it has a place for: {}",
+                   std::get<Refusal>(taken).reason);
+    replica.ids[*id] = replica.posted.front().id;
+    replica.posted.pop_front();
+  }
+  replica.metrics = replica.engine->metrics();
+}
+
+void Replicas::Run(Replica& replica) {
+  std::unique_lock lock(mutex_);
+  try {
+    while (!leaving_) {
+      Deliver(replica);
+      if (!replica.engine->HasWork()) {
+        replica.work.wait(
+            lock, [&] { return leaving_ || !replica.posted.empty() || !replica.aborted.empty(); });
+        continue;
+      }
+      lock.unlock();
+      std::vector<RequestUpdate> updates = replica.engine->Step();
+      lock.lock();
+      replica.metrics = replica.engine->metrics();
+      for (RequestUpdate& update : updates) {
+        const auto id = replica.ids.find(update.id);
+        TRIMTAB_ASSERT(id != replica.ids.end(), "an update of request {}", update.id);
+        update.id = id->second;
+        if (update.finish != FinishReason::kNone) replica.ids.erase(id);
+        replica.updates.push_back(std::move(update));
+      }
+      if (!replica.updates.empty()) arrived_.notify_one();
+    }
+  } catch (...) {
+    if (!lock.owns_lock()) lock.lock();
+    failure_ = std::current_exception();
+    arrived_.notify_one();
+  }
+}
+
+std::map<RequestId, RequestUpdate> Replicas::Collect() {
+  std::map<RequestId, RequestUpdate> all;
+  for (const auto& replica : replicas_) {
+    for (RequestUpdate& update : std::exchange(replica->updates, {})) {
+      if (!replica_of_.contains(update.id)) continue;  // aborted meanwhile
+      RequestUpdate& whole = all[update.id];
+      whole.id = update.id;
+      whole.finish = update.finish;
+      std::ranges::move(update.tokens, std::back_inserter(whole.tokens));
     }
   }
-  std::ranges::sort(all, {}, &RequestUpdate::id);
   return all;
 }
 
-bool Replicas::Abort(RequestId id) {
-  const auto [inner, replica] = std::lldiv(id, std::ssize(engines_));
-  return id >= 0 && engines_[static_cast<size_t>(replica)]->Abort(inner);
+std::vector<RequestUpdate> Replicas::Step() {
+  std::unique_lock lock(mutex_);
+  const auto has_news = [this] {
+    return failure_ != nullptr ||
+           std::ranges::any_of(replicas_, [](const auto& each) { return !each->updates.empty(); });
+  };
+  if (HasWork()) arrived_.wait_for(lock, kPatience, has_news);
+  if (failure_ != nullptr) std::rethrow_exception(failure_);
+  std::vector<RequestUpdate> updates;
+  for (auto& [id, update] : Collect()) {
+    if (update.finish != FinishReason::kNone) {
+      --replica_of_.at(id)->requests;
+      replica_of_.erase(id);
+    }
+    updates.push_back(std::move(update));
+  }
+  return updates;
 }
 
-bool Replicas::HasWork() const {
-  return std::ranges::any_of(engines_, [](const auto& engine) { return engine->HasWork(); });
+bool Replicas::Abort(RequestId id) {
+  const auto found = replica_of_.find(id);
+  if (found == replica_of_.end()) return false;
+  const std::lock_guard lock(mutex_);
+  Replica& replica = *found->second;
+  replica_of_.erase(found);
+  --replica.requests;
+  replica.aborted.push_back(id);
+  replica.work.notify_one();
+  return true;
 }
 
 EngineMetrics Replicas::metrics() const {
+  const std::lock_guard lock(mutex_);
   EngineMetrics sum;
-  for (const auto& engine : engines_) sum += engine->metrics();
+  sum.refused_requests = refused_;
+  for (const auto& replica : replicas_) {
+    sum += replica->metrics;
+    sum.waiting += std::ssize(replica->posted);
+    sum.aborted_requests += replica->aborted_before;
+  }
   return sum;
 }
 

@@ -1,5 +1,9 @@
 #include "engine/infer/request.h"
 
+#include <fmt/format.h>
+
+#include <iterator>
+
 #include "engine/infer/engine.h"
 
 namespace trimtab {
@@ -12,6 +16,24 @@ std::string_view Name(FinishReason reason) {
       return "stop";
     case FinishReason::kLength:
       return "length";
+  }
+  return "";
+}
+
+std::string FaultOf(const GenerationRequest& request, const EngineLimits& limits,
+                    int64_t vocab_size) {
+  const auto prompt = std::ssize(request.prompt);
+  if (prompt == 0) return "the prompt is empty; expected at least one token";
+  if (request.max_tokens < 1) {
+    return fmt::format("{} new tokens; expected at least 1", request.max_tokens);
+  }
+  if (prompt >= limits.sequence_length) {
+    return fmt::format("a prompt of {} tokens; expected fewer than {}", prompt,
+                       limits.sequence_length);
+  }
+  for (const int32_t token : request.prompt) {
+    if (token >= 0 && token < vocab_size) continue;
+    return fmt::format("token {} in the prompt; expected 0 to {}", token, vocab_size - 1);
   }
   return "";
 }

@@ -6,6 +6,7 @@
 
 #include "engine/base/units.h"
 #include "engine/layers/layer_cache.h"
+#include "engine/layers/packed_parameter.h"
 #include "engine/train/trainer.h"
 
 namespace trimtab {
@@ -112,14 +113,9 @@ void ServingModel::Place(Parameter& parameter, std::span<const float> values,
 
 void ServingModel::Pack(Parameter& parameter, WeightFormat format, std::span<const float> values) {
   const ParameterSpec& spec = parameter.spec;
+  AllocatePacked(device_, format, parameter);
   const int64_t absorbed = spec.absorbed_rows;
-  const int64_t rows = spec.rows / spec.multiplied - absorbed;
-  parameter.packed = NewPackedMatrix(device_, format, spec.multiplied, rows, spec.columns);
-  if (absorbed > 0) {
-    parameter.packed_absorbed =
-        NewPackedMatrix(device_, format, spec.multiplied, spec.columns, absorbed);
-  }
-  const auto size = static_cast<size_t>((absorbed + rows) * spec.columns);
+  const auto size = static_cast<size_t>(spec.rows / spec.multiplied * spec.columns);
   const auto first = static_cast<size_t>(absorbed * spec.columns);
   for (int64_t i = 0; i < spec.multiplied && !values.empty(); ++i) {
     const auto matrix = values.subspan(static_cast<size_t>(i) * size, size);

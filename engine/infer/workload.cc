@@ -73,6 +73,14 @@ int64_t ServiceLoad::longest() const {
   return longest;
 }
 
+bool ServiceLoad::shares() const {
+  return std::ranges::any_of(requests, [](const auto& each) { return each.shared_tokens > 0; });
+}
+
+void ShareBeginnings(int64_t tokens, std::vector<LoadRequest>& requests) {
+  for (LoadRequest& each : requests) each.shared_tokens = std::min(tokens, each.prompt_tokens);
+}
+
 std::vector<LoadRequest> DrawRequests(const std::string& workload, int64_t count, double rate,
                                       uint64_t seed) {
   const size_t slash = workload.find('/');
@@ -85,7 +93,8 @@ std::vector<LoadRequest> DrawRequests(const std::string& workload, int64_t count
   std::vector<LoadRequest> requests(static_cast<size_t>(count));
   double at = 0;
   for (LoadRequest& request : requests) {
-    request = {at, input.Draw(random), output.Draw(random)};
+    request = {
+        .at_s = at, .prompt_tokens = input.Draw(random), .output_tokens = output.Draw(random)};
     if (rate > 0) at += std::exponential_distribution<double>(rate)(random);
   }
   return requests;
@@ -106,6 +115,7 @@ std::vector<LoadRequest> ReadTrace(const std::string& path) {
                    Need::kRequired);
     object.Integer("output_tokens", request.output_tokens, 1, LengthDistribution::kMaxLength,
                    Need::kRequired);
+    object.Integer("shared_tokens", request.shared_tokens, 0, request.prompt_tokens);
     object.Finish();
   }
   if (requests.empty()) throw InputError(fmt::format("{}: no request in it", path));

@@ -31,6 +31,7 @@ struct LoadRequest {
   double at_s = 0;  // when it is sent, from the start; of open loops
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;
+  int64_t shared_tokens = 0;  // of the prompt, the first ones: those of all prompts are alike
 };
 
 /// A load on a service: requests in the order in which they come, by an open loop or a closed one.
@@ -40,6 +41,8 @@ struct ServiceLoad {
 
   /// Tokens of the longest prompt and its answer.
   int64_t longest() const;
+  /// Whether prompts begin alike.
+  bool shares() const;
 };
 
 /// `count` requests of a workload "INPUT/OUTPUT", each side a LengthDistribution. With a `rate`, in
@@ -47,8 +50,12 @@ struct ServiceLoad {
 std::vector<LoadRequest> DrawRequests(const std::string& workload, int64_t count, double rate,
                                       uint64_t seed);
 
+/// Lets prompts begin with the same `tokens`, or as many of them as they have.
+void ShareBeginnings(int64_t tokens, std::vector<LoadRequest>& requests);
+
 /// The requests of a JSONL file: {"at_s": 0.25, "input_tokens": 100, "output_tokens": 20} a line;
-/// "at_s" must not fall, and may be missing in all lines. Throws InputError.
+/// "at_s" must not fall, and may be missing in all lines; "shared_tokens" may be there. Throws
+/// InputError.
 std::vector<LoadRequest> ReadTrace(const std::string& path);
 
 }  // namespace trimtab

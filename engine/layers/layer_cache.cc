@@ -23,4 +23,9 @@ int64_t LayerCacheValues(const ModelConfig& model, int64_t tp) {
   return 2 * model.kv_heads_of_rank(tp) * model.head_size();
 }
 
+int64_t LayerCacheBytes(const ModelConfig& model, int64_t tp, DType entries) {
+  if (model.latent.used()) return KeyCacheBytesPerToken(1, LatentSize(model), entries);
+  return PagedCacheBytesPerToken(model.kv_heads_of_rank(tp), model.head_size(), entries);
+}
+
 }  // namespace trimtab

@@ -14,5 +14,7 @@ PagedCache NewLayerCache(Device& device, const ModelConfig& model, int64_t tp, i
 
 /// Keys and values of one token in it, without scales.
 int64_t LayerCacheValues(const ModelConfig& model, int64_t tp);
+/// Bytes of one token in it, with scales.
+int64_t LayerCacheBytes(const ModelConfig& model, int64_t tp, DType entries);
 
 }  // namespace trimtab

@@ -15,21 +15,39 @@ int64_t ClientsOf(const ServiceLoad& load, int64_t replicas, int64_t replica) {
 
 }  // namespace
 
-BestCases::BestCases(const ServingPredictor& predictor, const ServiceLoad& load, int64_t block_size)
-    : predictor_(predictor), load_(load) {
+BestCases::BestCases(const ServingPredictor& predictor, const ServiceLoad& load,
+                     const ServingConfig& config)
+    : predictor_(predictor),
+      load_(load),
+      block_size_(config.block_size),
+      prefix_cache_(config.prefix_cache) {
   const ServingSteps& steps = predictor.steps();
   int64_t shortest = load.requests.front().prompt_tokens;
   for (const LoadRequest& each : load.requests) {
-    total_ += steps.RowsOf(each.prompt_tokens, 0, 1);
-    for (int64_t token = 1; token < each.output_tokens; ++token) {
-      const int64_t position = each.prompt_tokens + token - 1;
-      total_ += steps.RowsOf(1, position, 1);
-      block_steps_ += static_cast<double>(CeilDiv(position + 1, block_size));
-    }
-    output_tokens_ += each.output_tokens;
+    total_ += RowsOf(each);
     shortest = std::min(shortest, each.prompt_tokens);
+    const int64_t more = each.output_tokens - 1;
+    if (more == 0) continue;
+    total_ += steps.RowsOfDecoding(more, each.prompt_tokens);
+    const int64_t others = Found(each) / block_size_;  // blocks that are perhaps another's
+    for (int64_t token = 0; token < more; ++token) {
+      const int64_t blocks = CeilDiv(each.prompt_tokens + token + 1, block_size_);
+      block_steps_ += static_cast<double>(blocks - others);
+    }
   }
   decode_s_ = Seconds(steps.RowsOf(1, shortest, 1));
+  rough_ = ReportOf(std::vector<double>(load.requests.size()));
+}
+
+int64_t BestCases::Found(const LoadRequest& request) const {
+  if (!prefix_cache_) return 0;
+  // Whole blocks; the last token is computed in any case.
+  return std::min(request.shared_tokens, request.prompt_tokens - 1) / block_size_ * block_size_;
+}
+
+StepRows BestCases::RowsOf(const LoadRequest& request) const {
+  const int64_t found = Found(request);
+  return predictor_.steps().RowsOf(request.prompt_tokens - found, found, 1);
 }
 
 double BestCases::Seconds(const StepRows& rows) const {
@@ -46,8 +64,9 @@ std::vector<double> BestCases::FirstTokens(int64_t tokens_per_step, int64_t repl
   std::vector<double> free_s(static_cast<size_t>(replicas));  // of prompts that came before
   for (size_t i = 0; i < load_.requests.size(); ++i) {
     const LoadRequest& each = load_.requests[i];
-    StepRows prompt = predictor_.steps().RowsOf(each.prompt_tokens, 0, 1);
-    const auto pieces = static_cast<double>(CeilDiv(each.prompt_tokens, tokens_per_step));
+    StepRows prompt = RowsOf(each);
+    const auto rows = static_cast<int64_t>(prompt.rows());
+    const auto pieces = static_cast<double>(CeilDiv(rows, tokens_per_step));
     seconds.push_back(pieces * Seconds(prompt / pieces));
     // Prompts are computed in the order in which they come, in steps that are full at best. When a
     // client's second request comes, nobody knows.
@@ -65,28 +84,37 @@ std::vector<double> BestCases::FirstTokens(int64_t tokens_per_step, int64_t repl
   return seconds;
 }
 
-const LoadReport& BestCases::Latencies(int64_t tokens_per_step, int64_t replicas) {
-  const auto [place, is_new] = latencies_.try_emplace({tokens_per_step, replicas});
-  if (!is_new) return place->second;
-  std::vector<double> ttft, tpot, e2e;
-  for (const double each : FirstTokens(tokens_per_step, replicas)) ttft.push_back(1e3 * each);
-  for (size_t i = 0; i < ttft.size(); ++i) {
+LoadReport BestCases::ReportOf(const std::vector<double>& first_s,
+                               const std::vector<double>& last_s) const {
+  LoadReport report;
+  std::vector<double> ttft, tpot, itl, e2e;
+  for (size_t i = 0; i < first_s.size(); ++i) {
     const int64_t tokens = load_.requests[i].output_tokens;
-    e2e.push_back(ttft[i] + 1e3 * decode_s_ * static_cast<double>(tokens - 1));
-    if (tokens > 1) tpot.push_back(1e3 * decode_s_);
+    report.output_tokens += tokens;
+    ttft.push_back(1e3 * first_s[i]);
+    e2e.push_back(1e3 * last_s[i]);
+    if (tokens == 1) continue;
+    tpot.push_back((e2e.back() - ttft.back()) / static_cast<double>(tokens - 1));
+    itl.push_back(1e3 * decode_s_);
   }
-  LoadReport& report = place->second;
   report.requests = std::ssize(load_.requests);
-  report.output_tokens = output_tokens_;
   report.ttft = Summarise(std::move(ttft));
-  report.tpot = Summarise(tpot);
-  report.itl = Summarise(std::move(tpot));
+  report.tpot = Summarise(std::move(tpot));
+  report.itl = Summarise(std::move(itl));
   report.e2e = Summarise(std::move(e2e));
   return report;
 }
 
-LoadReport BestCases::Of(const EngineLimits& limits, int64_t blocks, int64_t replicas) {
-  LoadReport report = Latencies(limits.tokens_per_step, replicas);
+LoadReport BestCases::ReportOf(const std::vector<double>& first_s) const {
+  std::vector<double> last_s = first_s;
+  for (size_t i = 0; i < last_s.size(); ++i) {
+    last_s[i] += decode_s_ * static_cast<double>(load_.requests[i].output_tokens - 1);
+  }
+  return ReportOf(first_s, last_s);
+}
+
+BestCase BestCases::WithRate(LoadReport report, const EngineLimits& limits, int64_t blocks,
+                             int64_t replicas) const {
   const auto count = static_cast<double>(replicas);
   double sequences = static_cast<double>(limits.sequences);
   if (load_.concurrency > 0) {
@@ -98,11 +126,61 @@ LoadReport BestCases::Of(const EngineLimits& limits, int64_t blocks, int64_t rep
   const double steps = std::max(
       {1.0, total_.rows() / count / static_cast<double>(limits.tokens_per_step),
        total_.decodes / count / sequences, block_steps_ / count / static_cast<double>(blocks)});
-  report.duration_s = steps * Seconds(total_ / (count * steps));
+  const double busy_s = steps * Seconds(total_ / (count * steps));
+  report.duration_s = busy_s;
   if (load_.concurrency == 0) {
     const double sent_s = load_.requests.back().at_s - load_.requests.front().at_s;
     report.duration_s = std::max(report.duration_s, sent_s);
   }
+  return {.report = std::move(report), .busy_s = busy_s};
+}
+
+BestCase BestCases::Rough(const EngineLimits& limits, int64_t blocks, int64_t replicas) const {
+  return WithRate(rough_, limits, blocks, replicas);
+}
+
+BestCase BestCases::Of(const EngineLimits& limits, int64_t blocks, int64_t replicas) {
+  const std::pair key(limits.tokens_per_step, replicas);
+  const auto [place, is_new] = reports_.try_emplace(key);
+  if (is_new) {
+    const std::vector<double>& first_s = first_tokens_[key] =
+        FirstTokens(limits.tokens_per_step, replicas);
+    place->second = ReportOf(first_s);
+  }
+  return WithRate(place->second, limits, blocks, replicas);
+}
+
+LoadReport BestCases::Outlook(const LoadReport& best, const EngineLimits& limits, int64_t replicas,
+                              const ServingProgress& progress) const {
+  std::vector<double> first_s = first_tokens_.at({limits.tokens_per_step, replicas});
+  std::vector<double> last_s(first_s.size());
+  const double begun_s = load_.requests.front().at_s;
+  double duration_s = best.duration_s;
+  for (size_t i = 0; i < first_s.size(); ++i) {
+    const size_t replica = i % static_cast<size_t>(replicas);
+    const size_t turn = i / static_cast<size_t>(replicas);
+    const bool done = replica < progress.replicas.size();
+    const LoadOutcome* known = done ? &progress.replicas[replica][turn]
+                               : replica == progress.replicas.size() ? &progress.outcomes[turn]
+                                                                     : nullptr;
+    int64_t got = 0;
+    double& last = last_s[i] = first_s[i];
+    if (known != nullptr && known->sent_s >= 0) {
+      got = known->tokens;
+      const double waited_s = done ? 0 : progress.now_s - known->sent_s;
+      if (got > 0) first_s[i] = known->arrivals_s.front() - known->sent_s;
+      last = std::max(first_s[i], waited_s);
+      if (got == 0) first_s[i] = last;
+      if (got == load_.requests[i].output_tokens) last = known->arrivals_s.back() - known->sent_s;
+    }
+    last += decode_s_ *
+            static_cast<double>(load_.requests[i].output_tokens - std::max<int64_t>(1, got));
+    if (known != nullptr && known->sent_s >= 0) {
+      duration_s = std::max(duration_s, known->sent_s + last - begun_s);
+    }
+  }
+  LoadReport report = ReportOf(first_s, last_s);
+  report.duration_s = duration_s;
   return report;
 }
 

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 
 #include "engine/base/error.h"
 #include "profiler/stats.h"
+#include "search/serving/serving_report.h"
 #include "search/two_way_fit.h"
 
 namespace trimtab {
@@ -45,22 +47,30 @@ class Prover {
         options_(options),
         serve_(serve),
         study_(study),
-        events_(events) {
-    const size_t count = std::min(result.ranking.size(), static_cast<size_t>(options.candidates));
-    proof_.proved.resize(count);
-    for (size_t i = 0; i < count; ++i) proof_.proved[i].place = i;
-  }
+        events_(events),
+        count_(std::min(result.ranking.size(), static_cast<size_t>(options.candidates))) {}
 
   ServingProof Run() {
     visits_ = study_.Visits();
-    proof_.ended = MakeVisits();
-    TakeFailures();
-    TakeReports();
-    Decide();
+    Conclude(/*ended=*/MakeVisits());
+    study_.SetReport(Report());
     return std::move(proof_);
   }
 
  private:
+  /// What the visits so far come to.
+  void Conclude(bool ended) {
+    proof_ = {};
+    proof_.ended = ended;
+    proof_.proved.resize(count_);
+    for (size_t i = 0; i < count_; ++i) proof_.proved[i].place = i;
+    TakeFailures();
+    TakeReports();
+    Decide();
+  }
+
+  nlohmann::json Report() const { return ServingReportJson(problem_, result_, &proof_); }
+
   const ServingCandidate& CandidateOf(const ProvedServing& proved) const {
     return result_.ranking[proved.place].candidate;
   }
@@ -79,13 +89,13 @@ class Prover {
 
   /// False when it was stopped.
   bool MakeVisits() {
-    const int64_t total = options_.rounds * std::ssize(proof_.proved);
+    const int64_t total = options_.rounds * static_cast<int64_t>(count_);
     for (int64_t round = 1; round <= options_.rounds; ++round) {
-      std::vector<size_t> order(proof_.proved.size());
+      std::vector<size_t> order(count_);
       std::iota(order.begin(), order.end(), size_t{0});
       std::shuffle(order.begin(), order.end(), std::mt19937_64(static_cast<uint64_t>(round)));
       for (const size_t i : order) {
-        const ServingCandidate& candidate = CandidateOf(proof_.proved[i]);
+        const ServingCandidate& candidate = result_.ranking[i].candidate;
         const std::string key = candidate.Key();
         if (Failed(key) || Visited(key, round)) continue;
         if (events_.stop_requested()) return false;
@@ -94,8 +104,9 @@ class Prover {
         if (!visit) return false;
         visit->key = key;
         visit->round = round;
-        study_.AddVisit(*visit);
         visits_.push_back(*visit);
+        Conclude(/*ended=*/false);
+        study_.AddVisit(*visit, Report());
         events_.OnVisit(*visit, std::ssize(visits_), total);
       }
     }
@@ -175,6 +186,7 @@ class Prover {
   const ServeOnce& serve_;
   ServingStudy& study_;
   ServingProofEvents& events_;
+  size_t count_;  // of candidates
   std::vector<ServingVisit> visits_;
   ServingProof proof_;
 };

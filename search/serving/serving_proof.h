@@ -48,7 +48,8 @@ class ServingProofEvents {
 using ServeOnce = std::function<std::optional<ServingVisit>(const ServingCandidate& candidate,
                                                             const std::string& name)>;
 
-/// Makes the visits that the study does not have. Throws InfeasibleError when all candidates fail.
+/// Makes the visits that the study does not have, and keeps its report up to date. Throws
+/// InfeasibleError when all candidates fail.
 ServingProof ProveServing(const ServingProblem& problem, const ServingSearchResult& result,
                           const ServingProofOptions& options, const ServeOnce& serve,
                           ServingStudy& study, ServingProofEvents& events);

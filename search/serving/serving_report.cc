@@ -160,7 +160,7 @@ nlohmann::json ServingProblemJson(const ServingProblem& problem) {
   json["model"] = trimtab::ToJson(problem.model);
   nlohmann::json& requests = json["requests"] = nlohmann::json::array();
   for (const LoadRequest& each : problem.load.requests) {
-    requests.push_back({each.at_s, each.prompt_tokens, each.output_tokens});
+    requests.push_back({each.at_s, each.prompt_tokens, each.output_tokens, each.shared_tokens});
   }
   return json;
 }
@@ -193,6 +193,7 @@ nlohmann::json ServingReportJson(const ServingProblem& problem, const ServingSea
             {"cut_by_rule", result.cut_by_rule},
             {"cut_by_memory", result.cut_by_memory},
             {"cut_by_bound", result.cut_by_bound},
+            {"cut_on_the_way", result.cut_on_the_way},
             {"alike", result.alike},
             {"simulated", result.simulated}}},
           {"seconds", result.seconds},
@@ -223,10 +224,10 @@ std::string ServingReportHtml(const nlohmann::json& report) {
   const nlohmann::json& space = report["space"];
   body += fmt::format(
       "<p>{} candidates: {} simulated, {} run as one of these, {} cannot be better (by bounds), {} "
-      "do not fit.</p>\n",
+      "were seen not to become better while they were simulated, {} do not fit.</p>\n",
       space["size"].get<int64_t>(), space["simulated"].get<int64_t>(),
       space["alike"].get<int64_t>(), space["cut_by_bound"].get<int64_t>(),
-      space["cut_by_memory"].get<int64_t>());
+      space["cut_on_the_way"].get<int64_t>(), space["cut_by_memory"].get<int64_t>());
   body += MeasuredTable(report["ranking"]);
   body += "<h2>Frontier</h2>\n<p>None is better for both the GPU and the user.</p>\n" +
           TableOf(report["frontier"]) + "<h2>Ranking</h2>\n" + TableOf(report["ranking"]);

@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <memory>
-#include <optional>
-#include <thread>
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "search/serving/best_case.h"
+#include "search/serving/on_threads.h"
 
 namespace trimtab {
 namespace {
@@ -29,14 +27,27 @@ double Offered(const ServiceLoad& load) {
 
 /// A branch with what its candidates share.
 struct PreparedBranch {
-  std::unique_ptr<ServingMemoryModel> memory;
-  std::unique_ptr<ServingPredictor> predictor;
+  ServingBranch branch{};
+  std::unique_ptr<ServingMemoryModel> memory{};
+  std::unique_ptr<ServingPredictor> predictor{};
+  std::unique_ptr<BestCases> best{};
+  int64_t most_blocks = 0;  // of a replica's cache
 };
 
 struct Pending {
+  PreparedBranch* branch = nullptr;
+  const ServingCandidate* candidate = nullptr;
+  ServingRank bound{};
+  double busy_s = 0;  // at least
+  bool done = false;  // simulated, or found not to be worth it
+};
+
+/// A candidate that is simulated, with what shows on the way that it is not worth it.
+struct Trial {
+  ServingEvaluation evaluation{};
   const PreparedBranch* branch = nullptr;
-  ServingCandidate candidate;
-  ServingRank bound;
+  LoadReport bound{};
+  bool ended = false;
 };
 
 std::unique_ptr<ServingMemoryModel> MemoryModelOf(const ServingProblem& problem,
@@ -59,18 +70,22 @@ bool PlanMemory(int64_t memory_bytes, ServingMemoryModel& memory, ServingEvaluat
 
 class Search {
  public:
-  Search(const ServingProblem& problem, int threads) : problem_(problem), threads_(threads) {}
+  Search(const ServingProblem& problem, int threads, int64_t certain)
+      : problem_(problem), threads_(threads), certain_(certain), shares_(problem.load.shares()) {}
 
   ServingSearchResult Run() {
     const auto start = std::chrono::steady_clock::now();
     ServingSpace space = WalkServingSpace(problem_);
     result_.size = space.size;
     result_.cut_by_rule = std::move(space.cut_by_rule);
-    for (ServingBranch& branch : space.branches) Prepare(branch);
+    Prepare(std::move(space.branches));
     std::stable_sort(pending_.begin(), pending_.end(),
                      [](const Pending& a, const Pending& b) { return a.bound < b.bound; });
-    while (next_ < pending_.size() && !CutByBound(pending_[next_].bound)) Round();
-    result_.cut_by_bound = std::ssize(pending_) - static_cast<int64_t>(next_);
+    SimulateEasiest();
+    for (size_t next = 0; next < pending_.size() && !CutByBound(pending_[next].bound);) {
+      SimulateFrom(next);
+    }
+    result_.cut_by_bound = std::ranges::count(pending_, false, &Pending::done) + refined_away_;
     RequireAny();
     std::stable_sort(
         result_.ranking.begin(), result_.ranking.end(),
@@ -82,96 +97,160 @@ class Search {
   }
 
  private:
-  void Prepare(ServingBranch& branch) {
-    const auto size = std::ssize(branch.candidates);
-    PreparedBranch prepared;
-    const ServingConfig resolved = ResolveServing(branch.config);
+  void Prepare(std::vector<ServingBranch> branches) {
+    for (ServingBranch& each : branches) {
+      branches_.emplace_back(std::make_unique<PreparedBranch>())->branch = std::move(each);
+    }
+    OnThreads(threads_, branches_.size(), [&](size_t i) { PrepareMemory(*branches_[i]); });
+    std::erase_if(branches_, [&](const auto& branch) {
+      const bool fits = branch->most_blocks > 0;
+      if (!fits) result_.cut_by_memory += std::ssize(branch->branch.candidates);
+      return !fits;
+    });
+    // Measured one after the other where they are measured.
+    std::vector<ServingRates> rates;
+    for (const auto& each : branches_) {
+      rates.push_back(problem_.rates(ResolveServing(each->branch.config)));
+    }
+    OnThreads(threads_, branches_.size(),
+              [&](size_t i) { PreparePrices(rates[i], *branches_[i]); });
+    for (const auto& branch : branches_) {
+      for (const ServingCandidate& each : branch->branch.candidates) {
+        const BestCase best =
+            branch->best->Rough(each.config.limits, branch->most_blocks, each.replicas);
+        pending_.push_back({.branch = branch.get(),
+                            .candidate = &each,
+                            .bound = RankOf(problem_, each.gpus(), best.report),
+                            .busy_s = best.busy_s});
+      }
+    }
+  }
+
+  /// Leaves a branch without blocks where its weights leave no room for the longest request.
+  void PrepareMemory(PreparedBranch& prepared) const {
+    const ServingConfig resolved = ResolveServing(prepared.branch.config);
     prepared.memory = MemoryModelOf(problem_, resolved);
     const int64_t longest = CeilDiv(resolved.limits.sequence_length, resolved.block_size);
     const int64_t left = problem_.memory_bytes - prepared.memory->weight_bytes();
     const int64_t blocks = left / prepared.memory->block_bytes();
-    if (left <= 0 || blocks < longest) {
-      result_.cut_by_memory += size;
-      return;
-    }
-    prepared.predictor = std::make_unique<ServingPredictor>(
-        problem_.model, ServingLayoutOf(resolved), problem_.rates(resolved));
-    BestCases best(*prepared.predictor, problem_.load, resolved.block_size);
-    const PreparedBranch* kept =
-        branches_.emplace_back(std::make_unique<PreparedBranch>(std::move(prepared))).get();
-    for (ServingCandidate& each : branch.candidates) {
-      const LoadReport report = best.Of(each.config.limits, blocks, each.replicas);
-      const ServingRank bound = RankOf(problem_, each.gpus(), report);
-      pending_.push_back({kept, std::move(each), bound});
-    }
+    prepared.most_blocks = blocks < longest ? 0 : blocks;
   }
 
-  bool CutByBound(const ServingRank& bound) const { return best_ && bound >= *best_; }
+  void PreparePrices(const ServingRates& rates, PreparedBranch& prepared) const {
+    const ServingConfig resolved = ResolveServing(prepared.branch.config);
+    prepared.predictor =
+        std::make_unique<ServingPredictor>(problem_.model, ServingLayoutOf(resolved), rates);
+    prepared.best = std::make_unique<BestCases>(*prepared.predictor, problem_.load, resolved);
+  }
+
+  /// What must be beaten; nothing as long as not enough were simulated.
+  const ServingRank* ToBeat() const {
+    return std::ssize(first_) < certain_ ? nullptr : &first_.back();
+  }
+
+  bool CutByBound(const ServingRank& bound) const { return ToBeat() && bound >= *ToBeat(); }
 
   /// Whether a limit that `done` never reached is all that the candidate differs in.
-  static bool RunsAs(const ServingEvaluation& done, const ServingCandidate& candidate) {
+  bool RunsAs(const ServingEvaluation& done, const ServingCandidate& candidate) const {
     const ServingConfig& a = done.candidate.config;
     const ServingConfig& b = candidate.config;
     if (done.candidate.replicas != candidate.replicas || !(a.layout == b.layout) ||
-        a.weights != b.weights || a.cache != b.cache) {
+        a.weights != b.weights || a.cache != b.cache || a.prefix_cache != b.prefix_cache) {
       return false;
     }
     const ServingPrediction& ran = done.prediction;
     const auto free = [](int64_t limit, int64_t limit_of_done, int64_t reached) {
       return limit == limit_of_done || (reached < limit_of_done && reached <= limit);
     };
-    // Whoever waited found room for the longest sequence at any time.
+    // Whoever waited found room for the longest sequence at any time. But what prompts begin with
+    // stays the longer in the cache, the larger that is.
     const int64_t blocks = ran.most_blocks + CeilDiv(a.limits.sequence_length, a.block_size) + 1;
     return free(b.limits.sequences, a.limits.sequences, ran.most_running) &&
            free(b.limits.tokens_per_step, a.limits.tokens_per_step, ran.most_rows) &&
            (a.cache_blocks == b.cache_blocks ||
-            (a.cache_blocks >= blocks && b.cache_blocks >= blocks));
+            (!shares_ && a.cache_blocks >= blocks && b.cache_blocks >= blocks));
   }
 
-  void Round() {
-    std::vector<ServingEvaluation> round;
-    std::vector<const ServingPredictor*> predictors;
-    for (; round.size() < kRound && next_ < pending_.size(); ++next_) {
-      const Pending& each = pending_[next_];
-      if (CutByBound(each.bound)) break;
-      ServingEvaluation planned;
-      planned.candidate = each.candidate;
-      if (!PlanMemory(problem_.memory_bytes, *each.branch->memory, planned)) {
-        ++result_.cut_by_memory;
-        continue;
-      }
-      const auto runs_so = [&](const ServingEvaluation& done) {
-        return RunsAs(done, planned.candidate);
-      };
-      if (std::any_of(result_.ranking.begin(), result_.ranking.end(), runs_so)) {
-        ++result_.alike;
-        continue;
-      }
-      round.push_back(std::move(planned));
-      predictors.push_back(each.branch->predictor.get());
+  /// Of each number of GPUs the candidate that has most time to spare: likely to meet what others
+  /// of as many do, so that what is worse shows soon.
+  void SimulateEasiest() {
+    std::map<int64_t, Pending*> easiest;
+    for (Pending& each : pending_) {
+      Pending*& best = easiest[each.candidate->gpus()];
+      if (best == nullptr || each.busy_s < best->busy_s) best = &each;
     }
-    Simulate(round, predictors);
-    for (ServingEvaluation& each : round) {
-      each.rank = RankOf(problem_, each.candidate.gpus(), each.prediction.report);
-      if (!best_ || each.rank < *best_) best_ = each.rank;
-      result_.ranking.push_back(std::move(each));
-    }
+    std::vector<Trial> trials;
+    for (const auto& [gpus, each] : easiest) Take(*each, trials);
+    Simulate(trials);
   }
 
-  void Simulate(std::vector<ServingEvaluation>& round,
-                const std::vector<const ServingPredictor*>& predictors) const {
-    std::atomic<size_t> next = 0;
-    const auto work = [&] {
-      for (size_t i; (i = next++) < round.size();) {
-        const ServingCandidate& candidate = round[i].candidate;
-        round[i].prediction =
-            predictors[i]->Predict(candidate.config, candidate.replicas, problem_.load);
-      }
+  /// Takes candidates of pending_, from `next` on, for as long as one may be better than the best.
+  void SimulateFrom(size_t& next) {
+    std::vector<Trial> trials;
+    for (; trials.size() < kRound && next < pending_.size(); ++next) {
+      if (CutByBound(pending_[next].bound)) break;
+      if (!pending_[next].done) Take(pending_[next], trials);
+    }
+    Simulate(trials);
+  }
+
+  /// Adds the candidate unless that is found not to be worth it.
+  void Take(Pending& pending, std::vector<Trial>& trials) {
+    pending.done = true;
+    const ServingCandidate& candidate = *pending.candidate;
+    PreparedBranch& branch = *pending.branch;
+    const BestCase best =
+        branch.best->Of(candidate.config.limits, branch.most_blocks, candidate.replicas);
+    if (CutByBound(RankOf(problem_, candidate.gpus(), best.report))) {
+      ++refined_away_;
+      return;
+    }
+    Trial trial = {.evaluation = {.candidate = candidate}, .branch = &branch, .bound = best.report};
+    if (!PlanMemory(problem_.memory_bytes, *branch.memory, trial.evaluation)) {
+      ++result_.cut_by_memory;
+      return;
+    }
+    const auto runs_so = [&](const ServingEvaluation& done) {
+      return RunsAs(done, trial.evaluation.candidate);
     };
-    std::vector<std::thread> workers;
-    for (int i = 1; i < threads_; ++i) workers.emplace_back(work);
-    work();
-    for (std::thread& each : workers) each.join();
+    if (std::ranges::any_of(result_.ranking, runs_so)) {
+      ++result_.alike;
+      return;
+    }
+    trials.push_back(std::move(trial));
+  }
+
+  /// Whether the candidate may still become one of the first.
+  bool Hopeful(const Trial& trial, const ServingProgress& progress) const {
+    if (ToBeat() == nullptr) return true;
+    const ServingCandidate& candidate = trial.evaluation.candidate;
+    const LoadReport outlook = trial.branch->best->Outlook(trial.bound, candidate.config.limits,
+                                                           candidate.replicas, progress);
+    return RankOf(problem_, candidate.gpus(), outlook) < *ToBeat();
+  }
+
+  void Simulate(std::vector<Trial>& trials) {
+    OnThreads(threads_, trials.size(), [&](size_t i) {
+      Trial& trial = trials[i];
+      const ServingCandidate& candidate = trial.evaluation.candidate;
+      const auto watch = [&](const ServingProgress& now) { return Hopeful(trial, now); };
+      if (auto prediction = trial.branch->predictor->PredictWhile(
+              candidate.config, candidate.replicas, problem_.load, watch)) {
+        trial.ended = true;
+        trial.evaluation.prediction = *std::move(prediction);
+      }
+    });
+    for (Trial& trial : trials) {
+      if (!trial.ended) {
+        ++result_.cut_on_the_way;
+        continue;
+      }
+      ServingEvaluation& done = trial.evaluation;
+      done.rank = RankOf(problem_, done.candidate.gpus(), done.prediction.report);
+      first_.insert(std::ranges::upper_bound(first_, done.rank), done.rank);
+      if (std::ssize(first_) > certain_) first_.pop_back();
+      result_.ranking.push_back(std::move(done));
+    }
   }
 
   void RequireAny() const {
@@ -187,11 +266,13 @@ class Search {
 
   const ServingProblem& problem_;
   int threads_;
+  int64_t certain_;
+  bool shares_;  // prompts what they begin with
   ServingSearchResult result_;
   std::vector<std::unique_ptr<PreparedBranch>> branches_;
-  std::vector<Pending> pending_;
-  size_t next_ = 0;
-  std::optional<ServingRank> best_;
+  std::vector<Pending> pending_;    // the likeliest first
+  int64_t refined_away_ = 0;        // of these, by bounds that took their time
+  std::vector<ServingRank> first_;  // of the ranking: as many as are to be certain
 };
 
 }  // namespace
@@ -245,8 +326,8 @@ ServingEvaluation EvaluateServing(const ServingProblem& problem,
   return evaluation;
 }
 
-ServingSearchResult SearchServing(const ServingProblem& problem, int threads) {
-  return Search(problem, threads).Run();
+ServingSearchResult SearchServing(const ServingProblem& problem, int threads, int64_t certain) {
+  return Search(problem, threads, certain).Run();
 }
 
 std::string WhatBinds(const ServingEvaluation& best) {

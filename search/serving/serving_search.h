@@ -37,8 +37,9 @@ struct ServingSearchResult {
   int64_t size = 0;  // of the space: the sum of what follows
   std::map<std::string, int64_t> cut_by_rule{};
   int64_t cut_by_memory = 0;
-  int64_t cut_by_bound = 0;  // cannot be better than the best
-  int64_t alike = 0;         // would run as one that was simulated: limits that it never reached
+  int64_t cut_by_bound = 0;    // cannot be better than the first ones
+  int64_t cut_on_the_way = 0;  // likewise, which showed while they were simulated
+  int64_t alike = 0;           // would run as one that was simulated: limits that it never reached
   int64_t simulated = 0;
   std::vector<ServingEvaluation> ranking{};  // those that were simulated, the best first
   double seconds = 0;
@@ -49,9 +50,10 @@ struct ServingSearchResult {
 /// What is predicted of one candidate. Throws InfeasibleError where it does not fit.
 ServingEvaluation EvaluateServing(const ServingProblem& problem, const ServingCandidate& candidate);
 
-/// On so many threads; what comes out does not depend on how many. Throws InfeasibleError that
-/// lists what went where when nothing can be served at all.
-ServingSearchResult SearchServing(const ServingProblem& problem, int threads);
+/// On so many threads; what comes out does not depend on how many. Nobody who is left out of the
+/// ranking is better than the `certain`-th in it. Throws InfeasibleError that lists what went where
+/// when nothing can be served at all.
+ServingSearchResult SearchServing(const ServingProblem& problem, int threads, int64_t certain = 3);
 
 /// What keeps the recommendation from being better, in a sentence.
 std::string WhatBinds(const ServingEvaluation& best);

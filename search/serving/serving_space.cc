@@ -42,6 +42,11 @@ int64_t IndexOfCache(DType entries) {
   return std::find(names.begin(), names.end(), CacheName(entries)) - names.begin();
 }
 
+const std::vector<std::string>& OffAndOn() {
+  static const std::vector<std::string> names = {"off", "on"};
+  return names;
+}
+
 /// Requests that a replica can have at once.
 int64_t MostInFlight(const ServingProblem& problem, int64_t replicas) {
   const int64_t all =
@@ -91,6 +96,13 @@ const std::vector<ServingDimension> kDimensions = {
        c.config.cache = CacheType(CacheNames()[static_cast<size_t>(value)]);
      },
      [](const Candidate& c) { return IndexOfCache(c.config.cache); }, CacheNames},
+    {"prefix", "a cache of what prompts begin with; off only where they share something",
+     [](const Problem& p, const Candidate&) {
+       const bool either = p.load.shares() || p.allowed.contains("prefix");
+       return either ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{1};
+     },
+     [](Candidate& c, int64_t value) { c.config.prefix_cache = value == 1; },
+     [](const Candidate& c) { return int64_t{c.config.prefix_cache}; }, OffAndOn},
     {"replicas", "engines that share the load",
      [](const Problem& p, const Candidate& c) {
        // The cores of a machine serve one engine.
@@ -114,7 +126,7 @@ const std::vector<ServingDimension> kDimensions = {
      [](const Candidate& c) { return c.config.limits.tokens_per_step; }, nullptr},
 };
 /// The dimensions from here on make the candidates of a branch.
-constexpr size_t kBranchDepth = 5;
+constexpr size_t kBranchDepth = 6;
 
 /// What all candidates have in common.
 ServingCandidate Unbound(const ServingProblem& problem) {

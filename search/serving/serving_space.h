@@ -45,7 +45,7 @@ struct ServingCandidate {
   int64_t replicas = 1;
 
   int64_t gpus() const { return replicas * config.layout.world_size(); }
-  /// "tp=4,pp=1,ep=1,weights=fp8,cache=fp8,replicas=2,sequences=64,tokens=2048".
+  /// "tp=4,pp=1,ep=1,weights=fp8,cache=fp8,prefix=on,replicas=2,sequences=64,tokens=2048".
   std::string Key() const;
 };
 

@@ -11,9 +11,20 @@ namespace trimtab {
 namespace {
 
 // Of this kind of study, so that it is not taken for one of training, nor that for one of these.
-constexpr int64_t kSchema = 5001;
+constexpr int64_t kWithoutReport = 5001;
+constexpr int64_t kSchema = 5002;
+
+constexpr char kReportSchema[] = "CREATE TABLE report(one INTEGER PRIMARY KEY, json TEXT NOT NULL)";
+
+bool IsSchema(int64_t version) { return version == kSchema || version == kWithoutReport; }
 
 }  // namespace
+
+bool IsServingStudy(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+  return IsSchema(Database(path, /*create=*/false).QueryInt("PRAGMA user_version"));
+}
 
 std::unique_ptr<ServingStudy> ServingStudy::Open(const std::string& path,
                                                  const nlohmann::json& problem, bool resume) {
@@ -23,17 +34,23 @@ std::unique_ptr<ServingStudy> ServingStudy::Open(const std::string& path,
         "--study",
         path));
   }
-  auto study = std::unique_ptr<ServingStudy>(new ServingStudy(path));
+  auto study = std::unique_ptr<ServingStudy>(new ServingStudy(path, /*create=*/true));
   const int64_t schema = study->database_.QueryInt("PRAGMA user_version");
   const int64_t tables = study->database_.QueryInt("SELECT COUNT(*) FROM sqlite_master");
   if (schema == 0 && tables == 0) {
     study->Create(problem);
     study->created_ = true;
-  } else if (schema == kSchema) {
-    study->CheckProblem(problem);
   } else {
-    throw StorageError(fmt::format("{}: no study of a search for serving", path));
+    study->Migrate();
+    study->CheckProblem(problem);
   }
+  return study;
+}
+
+std::unique_ptr<ServingStudy> ServingStudy::OpenExisting(const std::string& path) {
+  if (!std::filesystem::exists(path)) throw InputError(fmt::format("{}: no such study", path));
+  auto study = std::unique_ptr<ServingStudy>(new ServingStudy(path, /*create=*/false));
+  study->Migrate();
   return study;
 }
 
@@ -44,7 +61,20 @@ void ServingStudy::Create(const nlohmann::json& problem) {
         "CREATE TABLE rates(key TEXT PRIMARY KEY, json TEXT NOT NULL);"
         "CREATE TABLE visits(key TEXT NOT NULL, round INTEGER NOT NULL, report TEXT, failure TEXT,"
         " PRIMARY KEY(key, round), CHECK((report IS NULL) != (failure IS NULL)))");
+    database_.Execute(kReportSchema);
     database_.Prepare("INSERT INTO problem VALUES(?)").Bind(1, problem.dump()).Run();
+    database_.Execute(fmt::format("PRAGMA user_version = {}", kSchema));
+  });
+}
+
+void ServingStudy::Migrate() {
+  const int64_t schema = database_.QueryInt("PRAGMA user_version");
+  if (!IsSchema(schema)) {
+    throw StorageError(fmt::format("{}: no study of a search for serving", path()));
+  }
+  if (schema == kSchema) return;
+  database_.Transaction([&] {
+    database_.Execute(kReportSchema);
     database_.Execute(fmt::format("PRAGMA user_version = {}", kSchema));
   });
 }
@@ -73,7 +103,7 @@ void ServingStudy::AddRates(const std::string& key, const nlohmann::json& rates)
   });
 }
 
-void ServingStudy::AddVisit(const ServingVisit& visit) {
+void ServingStudy::AddVisit(const ServingVisit& visit, const nlohmann::json& report) {
   database_.Transaction([&] {
     Statement insert = database_.Prepare("INSERT OR IGNORE INTO visits VALUES(?, ?, ?, ?)");
     insert.Bind(1, visit.key).Bind(2, visit.round);
@@ -83,7 +113,25 @@ void ServingStudy::AddVisit(const ServingVisit& visit) {
       insert.BindNull(3).Bind(4, visit.failure);
     }
     insert.Run();
+    InsertReport(report);
   });
+}
+
+void ServingStudy::InsertReport(const nlohmann::json& report) {
+  database_.Prepare("INSERT OR REPLACE INTO report VALUES(1, ?)").Bind(1, report.dump()).Run();
+}
+
+void ServingStudy::SetReport(const nlohmann::json& report) {
+  database_.Transaction([&] { InsertReport(report); });
+}
+
+nlohmann::json ServingStudy::Report() {
+  Statement select = database_.Prepare("SELECT json FROM report");
+  if (!select.Step()) {
+    throw InputError(fmt::format(
+        "{}: no report in it: the search was ended too early; go on with --resume", path()));
+  }
+  return ParseJsonText(select.Text(0), path());
 }
 
 std::vector<ServingVisit> ServingStudy::Visits() {

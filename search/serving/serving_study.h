@@ -1,9 +1,10 @@
 // The study of a search for serving: one SQLite file with the problem, what this machine was
-// measured to reach, and every visit that has ended.
+// measured to reach, every visit that has ended, and the report of what is known so far.
 //
 //   problem(json)                        what is searched; a study has one
 //   rates(key, json)                     of a model in a layout and precision, as calibrated
 //   visits(key, round, report, failure)  of a candidate, one a round; report or failure is NULL
+//   report(json)                         what all of this comes to: at most one row
 #pragma once
 
 #include <memory>
@@ -25,6 +26,9 @@ struct ServingVisit {
   std::string failure{};  // why there is none; empty if there is
 };
 
+/// Whether the file is there and is one of these, not a study of training.
+bool IsServingStudy(const std::string& path);
+
 class ServingStudy {
  public:
   /// Creates `path`, or with `resume` goes on with it. Throws UsageError (it exists, no resume),
@@ -32,12 +36,20 @@ class ServingStudy {
   static std::unique_ptr<ServingStudy> Open(const std::string& path, const nlohmann::json& problem,
                                             bool resume);
 
+  /// One that is there, of any problem. Throws InputError (no such file), StorageError.
+  static std::unique_ptr<ServingStudy> OpenExisting(const std::string& path);
+
   std::optional<nlohmann::json> FindRates(const std::string& key);
   void AddRates(const std::string& key, const nlohmann::json& rates);
 
-  /// On disk when it returns. Twice the same is once.
-  void AddVisit(const ServingVisit& visit);
+  /// With what the report says now; both are on disk when it returns. Twice the same visit is once.
+  void AddVisit(const ServingVisit& visit, const nlohmann::json& report);
   std::vector<ServingVisit> Visits();
+
+  /// What ServingReportJson returns.
+  void SetReport(const nlohmann::json& report);
+  /// Throws InputError when the search was ended before there was one.
+  nlohmann::json Report();
 
   const std::string& path() const { return database_.path(); }
   /// Whether Open made it: nothing that lies beside it is its own.
@@ -46,8 +58,11 @@ class ServingStudy {
   void set_after_write(std::function<void()> hook) { database_.set_after_write(std::move(hook)); }
 
  private:
-  explicit ServingStudy(const std::string& path) : database_(path, /*create=*/true) {}
+  ServingStudy(const std::string& path, bool create) : database_(path, create) {}
   void Create(const nlohmann::json& problem);
+  /// Brings what an older version made up to date. Throws StorageError for what is no such study.
+  void Migrate();
+  void InsertReport(const nlohmann::json& report);
   void CheckProblem(const nlohmann::json& problem);
 
   Database database_;

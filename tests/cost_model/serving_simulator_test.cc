@@ -81,6 +81,48 @@ TEST(SimulateServing, PreemptsWhereTheCacheIsFull) {
   EXPECT_EQ(served.metrics.preemptions, 1);
 }
 
+// Prompts of 10 that share their first 6: one whole block of 4 is found by the second.
+TEST(SimulateServing, FindsWhatPromptsShare) {
+  std::vector<LoadRequest> requests = {{0, 10, 1}, {5, 10, 1}};
+  ShareBeginnings(6, requests);
+  BatcherOptions options = Options({.sequences = 2, .tokens_per_step = 16});
+  const SimulatedServing found = SimulateServing(options, requests, 0, TenthPerRow);
+  ExpectTimes(found.outcomes[0], 0, {1.0});
+  ExpectTimes(found.outcomes[1], 5, {5.6});
+  EXPECT_EQ(found.metrics.cached_tokens, 4);
+  options.prefix_cache = false;
+  ExpectTimes(SimulateServing(options, requests, 0, TenthPerRow).outcomes[1], 5, {6.0});
+}
+
+// A long prompt in small steps beside an answer: what is not planned step by step comes out the
+// same.
+TEST(SimulateServing, LeapsToWhatHappensNext) {
+  const SimulatedServing served = SimulateServing(Options({.sequences = 2, .tokens_per_step = 4}),
+                                                  {{0, 4, 8}, {0.1, 10, 2}}, 0, TenthPerRow);
+  // Until 0.4 the first prompt; then steps of 1 + 3 rows, the fourth of 1 + 1.
+  ExpectTimes(served.outcomes[0], 0, {0.4, 0.8, 1.2, 1.6, 1.8, 2.0, 2.1, 2.2});
+  ExpectTimes(served.outcomes[1], 0.1, {1.8, 2.0});
+  EXPECT_EQ(served.metrics.steps, 8);
+  EXPECT_EQ(served.metrics.prompt_tokens, 14);
+}
+
+// Whoever watches sees what has come, and may end it.
+TEST(SimulateServing, EndsWhenNobodyWantsMore) {
+  std::vector<LoadRequest> requests(40, {0, 4, 2});
+  int64_t answered = 0;
+  const auto watch = [&](double now_s, const std::vector<LoadOutcome>& outcomes) {
+    EXPECT_GT(now_s, 0);
+    answered = 0;
+    for (const LoadOutcome& each : outcomes) answered += each.tokens == 2 ? 1 : 0;
+    return answered < 10;
+  };
+  const SimulatedServing served = SimulateServing(Options({.sequences = 2, .tokens_per_step = 8}),
+                                                  requests, 0, TenthPerRow, watch);
+  EXPECT_FALSE(served.ended);
+  EXPECT_GE(answered, 10);
+  EXPECT_LT(answered, 20);
+}
+
 TEST(SimulateServing, RefusesWhatTheEngineWould) {
   const SimulatedServing served =
       SimulateServing(Options({.sequences = 1, .tokens_per_step = 4, .sequence_length = 8}),

@@ -52,6 +52,7 @@ TEST_P(ServingStepsTest, AreTheRecordedOnes) {
     }
     ExpectNear(made.kv_values, recorded.kv_values, "keys and values");
     ExpectNear(made.attention_flops, recorded.attention_flops, "attention");
+    ExpectNear(made.decode_flops, recorded.decode_flops, "attention of decoding rows");
     ExpectNear(made.other_bytes, recorded.other_bytes, "other ops");
     EXPECT_EQ(made.ops, recorded.ops);
     EXPECT_EQ(made.layers, recorded.layers);
@@ -66,7 +67,8 @@ TEST_P(ServingStepsTest, AreTheRecordedOnes) {
 INSTANTIATE_TEST_SUITE_P(Models, ServingStepsTest,
                          testing::Values(Case{"llama3-8b", {}}, Case{"llama3-70b", {.tp = 8}},
                                          Case{"gemma2-9b", {.tp = 2}},
-                                         Case{"mixtral-8x7b", {.tp = 4}}, Case{"falcon-7b", {}}));
+                                         Case{"mixtral-8x7b", {.tp = 4}}, Case{"falcon-7b", {}},
+                                         Case{"deepseek-v2-lite", {.tp = 2}}));
 
 // With a pipeline the rows go from stage to stage, beside what the layers say.
 TEST(ServingSteps, HopsBetweenStages) {

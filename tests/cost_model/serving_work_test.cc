@@ -115,6 +115,60 @@ TEST(ServingWork, OfExpertsIsSharedByTheRanks) {
             FlopsOf(alone, ServingProduct::Kind::kExperts) / 2);
 }
 
+/// C 64, H 4, of queries 24 (16 and 8 that turn), of values 16; queries of 48, keys and values
+/// of 32.
+ModelConfig LatentModel() {
+  ModelConfig model = SmallModel();
+  model.num_kv_heads = 4;
+  model.latent = {.q_lora_rank = 48,
+                  .kv_lora_rank = 32,
+                  .qk_nope_head_dim = 16,
+                  .qk_rope_head_dim = 8,
+                  .v_head_dim = 16};
+  return model;
+}
+
+// DeepSeek-V2 (arXiv:2405.04434, section 2.1.2), absorbed: all heads read the one compressed
+// vector.
+TEST(ServingWork, OfLatentAttentionByHand) {
+  ServingRecorder recorder(LatentModel(), {});
+  const ServingWork work = recorder.Record({.sequences = 5, .context = 99});
+  constexpr double kDown = 64 * 48 + 64 * (32 + 8);
+  constexpr double kHeads = 4 * (48 * 24 + 32 * 16 + 32 * 16 + 16 * 64);
+  constexpr double kLayer = kDown + kHeads + 3 * 64 * 96;
+  EXPECT_EQ(WeightsOf(work, ServingProduct::Kind::kDense), 3 * kLayer);
+  EXPECT_EQ(FlopsOf(work, ServingProduct::Kind::kDense), 2 * 5 * 3 * kLayer);
+  EXPECT_EQ(work.kv_values, 3 * 5 * 100 * (32 + 8));
+  EXPECT_DOUBLE_EQ(work.decode_flops, 3 * 5 * 100 * 4 * 2.0 * (32 + 8 + 32));
+  EXPECT_EQ(work.attention_flops, 0);
+
+  // What goes down is on every rank; of heads each has its own; of the cache each reads all.
+  ServingRecorder two(LatentModel(), {.tp = 2});
+  const ServingWork shared = two.Record({.sequences = 5, .context = 99});
+  EXPECT_EQ(WeightsOf(shared, ServingProduct::Kind::kDense),
+            3 * (kDown + kHeads / 2 + 3 * 64 * 96 / 2));
+  EXPECT_EQ(shared.kv_values, work.kv_values);
+  EXPECT_DOUBLE_EQ(shared.decode_flops, work.decode_flops / 2);
+}
+
+TEST(ServingWork, OfLatentPromptsIsLessWhereTheyAreExpanded) {
+  constexpr double kScores = 3 * 2 * 4 * (8 * 9 / 2);
+  const ServingStep step = {.prompts = 2, .prompt_tokens = 8};
+  ServingRecorder absorbed(LatentModel(), {});
+  ServingRecorder expanded(LatentModel(), {.expands_prompts = true});
+  EXPECT_DOUBLE_EQ(absorbed.Record(step).attention_flops, kScores * 2 * (32 + 8 + 32));
+  EXPECT_DOUBLE_EQ(expanded.Record(step).attention_flops, kScores * 2 * (16 + 8 + 16));
+  EXPECT_EQ(absorbed.Record(step).decode_flops, 0);
+}
+
+// DeepSeek-V3's report (arXiv:2412.19437): 512 + 64 values a token and layer, whatever the ranks.
+TEST(ServingFootprint, OfLatentAttentionIsTheCompressedVector) {
+  for (const int64_t tp : {1, 8}) {
+    const ServingRecorder recorder(LoadModelConfig("deepseek-v3"), {.tp = tp, .kv_bytes = 2});
+    EXPECT_EQ(recorder.footprint().kv_bytes_per_token, 61 * (512 + 64) * 2);
+  }
+}
+
 TEST(ServingFootprint, IsWeightsAndCacheByHand) {
   const ServingRecorder recorder(SmallModel(),
                                  {.weights = ServingPrecision::kNvFp4, .kv_bytes = 1});

@@ -15,12 +15,17 @@ using Clock = std::chrono::steady_clock;
 /// How soon a stop is noticed while the next request is not due.
 constexpr auto kPoll = std::chrono::milliseconds(50);
 
-/// Random ids, the same for the same seed and request whoever sends it.
-std::vector<int32_t> PromptOf(const LoadOptions& options, size_t request, int64_t length) {
-  std::vector<int32_t> prompt(static_cast<size_t>(length));
-  const uint64_t key = MixBits(MixBits(options.seed) + request);
+/// Random ids, the same for the same seed and request whoever sends it; the first ones are of the
+/// seed alone.
+std::vector<int32_t> PromptOf(const LoadOptions& options, size_t index,
+                              const LoadRequest& request) {
+  std::vector<int32_t> prompt(static_cast<size_t>(request.prompt_tokens));
+  const uint64_t seed = MixBits(options.seed);
+  const uint64_t own = MixBits(seed + index);
+  const auto shared = static_cast<size_t>(request.shared_tokens);
   for (size_t i = 0; i < prompt.size(); ++i) {
-    prompt[i] = static_cast<int32_t>(MixBits(key + i) % static_cast<uint64_t>(options.vocab_size));
+    const uint64_t bits = MixBits((i < shared ? ~seed : own) + i);
+    prompt[i] = static_cast<int32_t>(bits % static_cast<uint64_t>(options.vocab_size));
   }
   return prompt;
 }
@@ -41,7 +46,7 @@ std::vector<LoadOutcome> PutLoad(LoadTarget& target, const std::vector<LoadReque
                                  const LoadOptions& options) {
   std::vector<LoadOutcome> outcomes(requests.size());
   const auto run = [&](size_t i) {
-    outcomes[i] = target.Run(requests[i], PromptOf(options, i, requests[i].prompt_tokens));
+    outcomes[i] = target.Run(requests[i], PromptOf(options, i, requests[i]));
   };
   std::vector<std::thread> threads;
   std::atomic<size_t> next = 0;

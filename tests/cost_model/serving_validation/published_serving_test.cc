@@ -51,6 +51,27 @@ TEST(PublishedServing, ReadsWhatIsTold) {
   EXPECT_EQ(read.Group(), "m vllm h100 x2");
 }
 
+TEST(PublishedServing, ReadsLatentAttention) {
+  json row = json::parse(kRow);
+  json& model = row["model_config"];
+  model.update({{"attention", "mla"},
+                {"q_lora_rank", nullptr},
+                {"kv_lora_rank", 32},
+                {"qk_nope_head_size", 16},
+                {"qk_rope_head_size", 8},
+                {"v_head_size", 16},
+                {"head_size", nullptr}});
+  const PublishedServing read = Read(json::array({row})).at(0);
+  EXPECT_EQ(read.unsupported, "");
+  EXPECT_EQ(read.model.latent.kv_lora_rank, 32);
+  EXPECT_EQ(read.model.head_size(), 24);
+  EXPECT_EQ(read.model.num_kv_heads, 4);
+  model["qk_norm"] = true;
+  EXPECT_NE(Read(json::array({row})).at(0).unsupported, "");
+  model.erase("kv_lora_rank");
+  EXPECT_NE(RefusalOf(row).find("$[0].model_config.kv_lora_rank"), std::string::npos);
+}
+
 TEST(PublishedServing, NamesRowAndPathOfWhatIsWrong) {
   struct Fault {
     json::json_pointer field;
@@ -84,12 +105,11 @@ TEST(PublishedServing, NamesRowAndPathOfWhatIsWrong) {
 }
 
 // A sample of published rows of every kind. Whole factors would show a mistake.
-TEST(PublishedServing, IsPredictedButForLatentAttention) {
+TEST(PublishedServing, IsPredicted) {
   const std::string path = "testdata/published/serving.json";
   const ServingCases taken = TakeServing(ReadPublishedServing(ReadJsonFile(path), path));
   ASSERT_GE(taken.cases.size(), 10u);
-  ASSERT_EQ(taken.skipped.size(), 1u);
-  EXPECT_EQ(taken.skipped[0].second, "latent attention is not served");
+  EXPECT_TRUE(taken.skipped.empty());
   const ServingNumbers numbers = BuiltinNumbers(taken.cases);
   double sum = 0;
   for (const ServingCase& each : taken.cases) {

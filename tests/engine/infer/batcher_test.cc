@@ -191,6 +191,84 @@ TEST_P(BatcherTraceTest, EveryTextIsThatOfItsRequestAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, BatcherTraceTest, testing::Range(1u, 201u));
 
+class ZeroModel final : public StepRunner {
+ public:
+  std::vector<float> Run(const StepPlan& plan) override {
+    return std::vector<float>(static_cast<size_t>(plan.logit_rows() * kVocab));
+  }
+  int64_t vocab_size() const override { return kVocab; }
+};
+
+// Quiet steps, taken at once or some of them, leave the batcher as steps one by one do.
+TEST_P(BatcherTraceTest, QuietStepsAreStepsThatNeedNoPlan) {
+  Trace trace(GetParam());
+  BatcherOptions options = trace.options();
+  options.lookup_tokens = 0;
+  ZeroModel model;
+  const ManualClock clock;
+  Batcher quick(options, model, clock);
+  Batcher slow(options, model, clock);
+  int64_t to_come = 30;
+  while (to_come > 0 || slow.HasWork()) {
+    for (int64_t i = trace.Below(3); i > 0 && to_come > 0; --i, --to_come) {
+      GenerationRequest request = trace.Request();
+      request.sampling.temperature = 0;
+      if (trace.Below(4) > 0) request.stop_tokens.clear();
+      quick.AddRequest(request);
+      slow.AddRequest(request);
+    }
+    const QuietSteps quiet = quick.ComingQuietSteps();
+    const int64_t steps = quiet.steps > 0 ? 1 + trace.Below(quiet.steps) : 1;
+    if (quiet.steps > 0) quick.TakeQuietSteps(steps, /*token=*/0);
+    for (int64_t step = 0; step < steps; ++step) {
+      const std::vector<RequestUpdate> updates = slow.Step();
+      if (quiet.steps == 0) {
+        const std::vector<RequestUpdate> same = quick.Step();
+        ASSERT_EQ(same.size(), updates.size());
+        for (size_t i = 0; i < same.size(); ++i) {
+          EXPECT_EQ(same[i].id, updates[i].id);
+          EXPECT_EQ(same[i].finish, updates[i].finish);
+        }
+        continue;
+      }
+      ASSERT_EQ(updates.size(), quiet.sequences.size());
+      for (size_t i = 0; i < updates.size(); ++i) {
+        EXPECT_EQ(updates[i].id, quiet.sequences[i].id);
+        EXPECT_EQ(updates[i].finish, FinishReason::kNone);
+        EXPECT_EQ(updates[i].tokens.size(), 1u);
+      }
+    }
+    const EngineMetrics a = quick.metrics();
+    const EngineMetrics b = slow.metrics();
+    for (const auto figure :
+         {&EngineMetrics::steps, &EngineMetrics::prompt_tokens, &EngineMetrics::cached_tokens,
+          &EngineMetrics::generated_tokens, &EngineMetrics::finished_requests,
+          &EngineMetrics::preemptions, &EngineMetrics::running, &EngineMetrics::waiting,
+          &EngineMetrics::used_blocks}) {
+      ASSERT_EQ(a.*figure, b.*figure);
+    }
+  }
+}
+
+// A sequence alone goes on in one leap to the step before its last one.
+TEST(BatcherTest, NothingDisturbsALoneSequence) {
+  BatcherOptions options = {.block_size = 4, .blocks = 40};
+  options.limits = {.sequences = 4, .tokens_per_step = 16, .sequence_length = 64};
+  ZeroModel model;
+  const ManualClock clock;
+  Batcher batcher(options, model, clock);
+  batcher.AddRequest({.prompt = {1, 2, 3}, .max_tokens = 20});
+  EXPECT_EQ(batcher.ComingQuietSteps().steps, 0);  // its prompt is to come
+  batcher.Step();
+  const QuietSteps quiet = batcher.ComingQuietSteps();
+  EXPECT_EQ(quiet.steps, 18);
+  ASSERT_EQ(quiet.sequences.size(), 1u);
+  EXPECT_EQ(quiet.sequences[0].position, 3);
+  batcher.TakeQuietSteps(18, 0);
+  EXPECT_EQ(batcher.ComingQuietSteps().steps, 0);
+  EXPECT_EQ(batcher.Step().at(0).finish, FinishReason::kLength);
+}
+
 BatcherOptions Roomy() {
   BatcherOptions options = {.block_size = 4, .blocks = 40};
   options.limits = {.sequences = 4, .tokens_per_step = 16, .waiting = 2, .sequence_length = 32};

@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <condition_variable>
 #include <map>
+#include <mutex>
+#include <set>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/infer/make_engine.h"
@@ -58,44 +63,163 @@ TEST(ReplicasTest, AnswerAsOneEngine) {
   }
 }
 
-/// Counts what it is asked; answers nothing.
-class CountingEngine final : public Engine {
- public:
-  explicit CountingEngine(std::vector<int64_t>& requests, size_t place)
-      : requests_(requests), place_(place) {}
-  std::variant<RequestId, Refusal> AddRequest(GenerationRequest) override {
-    ++requests_[place_];
-    return ++metrics_.running;
+/// What fake engines and their test tell each other.
+struct Workshop {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<int64_t> requests = std::vector<int64_t>(3);  // that each engine was given
+  std::set<size_t> held;                                    // engines whose steps do not end
+  bool breaks = false;                                      // steps throw
+
+  void Release() {
+    const std::lock_guard lock(mutex);
+    held.clear();
+    changed.notify_all();
   }
-  std::vector<RequestUpdate> Step() override { throw EnvironmentError("a wheel came off"); }
-  bool Abort(RequestId id) override { return id == metrics_.running && metrics_.running-- > 0; }
-  bool HasWork() const override { return metrics_.running > 0; }
+};
+
+/// Answers every request with one token, in a step that lasts as long as the workshop says.
+class FakeEngine final : public Engine {
+ public:
+  FakeEngine(Workshop& workshop, size_t place) : workshop_(workshop), place_(place) {
+    limits_ = {.sequences = 2, .waiting = 2, .sequence_length = 8};
+  }
+
+  std::variant<RequestId, Refusal> AddRequest(GenerationRequest) override {
+    const std::lock_guard lock(workshop_.mutex);
+    ++workshop_.requests[place_];
+    workshop_.changed.notify_all();
+    ++metrics_.waiting;
+    ids_.push_back(++last_);
+    return last_;
+  }
+  std::vector<RequestUpdate> Step() override {
+    std::unique_lock lock(workshop_.mutex);
+    workshop_.changed.wait(lock, [this] { return !workshop_.held.contains(place_); });
+    if (workshop_.breaks) throw EnvironmentError("a wheel came off");
+    std::vector<RequestUpdate> updates;
+    for (const RequestId id : std::exchange(ids_, {})) {
+      updates.push_back({.id = id, .tokens = {{.id = 3}}, .finish = FinishReason::kLength});
+      --metrics_.waiting;
+      ++metrics_.finished_requests;
+    }
+    ++metrics_.steps;
+    return updates;
+  }
+  bool Abort(RequestId id) override {
+    const std::lock_guard lock(workshop_.mutex);
+    const auto erased = static_cast<int64_t>(std::erase(ids_, id));
+    metrics_.waiting -= erased;
+    metrics_.aborted_requests += erased;
+    workshop_.changed.notify_all();
+    return erased > 0;
+  }
+  bool HasWork() const override { return !ids_.empty(); }
   EngineMetrics metrics() const override { return metrics_; }
   const EngineLimits& limits() const override { return limits_; }
   int64_t vocab_size() const override { return 7; }
 
  private:
-  std::vector<int64_t>& requests_;
+  Workshop& workshop_;
   size_t place_;
+  RequestId last_ = 0;
+  std::vector<RequestId> ids_;
   EngineMetrics metrics_;
   EngineLimits limits_;
 };
 
-TEST(ReplicasTest, ShareRequestsOutAndTellOfFailures) {
-  std::vector<int64_t> requests(3);
-  std::vector<std::unique_ptr<Engine>> engines;
-  for (size_t i = 0; i < 3; ++i) engines.push_back(std::make_unique<CountingEngine>(requests, i));
-  Replicas replicas(std::move(engines));
-  EXPECT_FALSE(replicas.HasWork());
+class FakeReplicasTest : public testing::Test {
+ protected:
+  FakeReplicasTest() {
+    for (size_t i = 0; i < 3; ++i) {
+      engines_.push_back(std::make_unique<FakeEngine>(workshop_, i));
+      workshop_.held.insert(i);
+    }
+    replicas_ = std::make_unique<Replicas>(std::move(engines_));
+  }
+  ~FakeReplicasTest() override { workshop_.Release(); }
+
+  RequestId Add() { return std::get<RequestId>(replicas_->AddRequest({.prompt = {1}})); }
+
+  void AwaitRequests(const std::vector<int64_t>& of_each) {
+    std::unique_lock lock(workshop_.mutex);
+    workshop_.changed.wait(lock, [&] { return workshop_.requests == of_each; });
+  }
+
+  /// Until so many requests have been answered.
+  std::vector<RequestId> Answered(size_t count) {
+    std::vector<RequestId> ids;
+    while (ids.size() < count) {
+      for (const RequestUpdate& update : replicas_->Step()) {
+        EXPECT_EQ(update.tokens.size(), 1u);
+        if (update.finish != FinishReason::kNone) ids.push_back(update.id);
+      }
+    }
+    std::ranges::sort(ids);
+    return ids;
+  }
+
+  Workshop workshop_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+  std::unique_ptr<Replicas> replicas_;
+};
+
+// The first replica takes a step that does not end; requests of the others come and go meanwhile.
+TEST_F(FakeReplicasTest, ALongStepHoldsUpNobodyElse) {
+  const RequestId slow = Add();
+  AwaitRequests({1, 0, 0});
+  {
+    const std::lock_guard lock(workshop_.mutex);
+    workshop_.held = {0};
+  }
+  for (int i = 0; i < 5; ++i) {
+    const RequestId a = Add();
+    const RequestId b = Add();
+    EXPECT_EQ(Answered(2), (std::vector<RequestId>{a, b}));
+  }
+  EXPECT_TRUE(replicas_->HasWork());
+  EXPECT_EQ(replicas_->metrics().finished_requests, 10);
+  EXPECT_TRUE(replicas_->Step().empty());
+  workshop_.Release();
+  EXPECT_EQ(Answered(1), std::vector<RequestId>{slow});
+  EXPECT_FALSE(replicas_->HasWork());
+  EXPECT_EQ(replicas_->metrics().finished_requests, 11);
+  EXPECT_EQ(replicas_->metrics().waiting, 0);
+}
+
+TEST_F(FakeReplicasTest, ShareRequestsOutAndForgetThem) {
+  EXPECT_FALSE(replicas_->HasWork());
   std::vector<RequestId> ids;
-  for (int i = 0; i < 7; ++i) ids.push_back(std::get<RequestId>(replicas.AddRequest({})));
-  EXPECT_EQ(requests, (std::vector<int64_t>{3, 2, 2}));
-  EXPECT_FALSE(replicas.Abort(ids[0]));  // no longer the last of its replica
-  EXPECT_TRUE(replicas.Abort(ids[5]));
-  EXPECT_FALSE(replicas.Abort(-1));
-  replicas.AddRequest({});
-  EXPECT_EQ(requests, (std::vector<int64_t>{3, 2, 3}));
-  EXPECT_THROW(replicas.Step(), EnvironmentError);
+  for (int i = 0; i < 3; ++i) ids.push_back(Add());
+  AwaitRequests({1, 1, 1});
+  for (int i = 0; i < 3; ++i) ids.push_back(Add());  // these wait for the steps to end
+  EXPECT_EQ(replicas_->metrics().waiting, 6);
+  const auto refused = replicas_->AddRequest({.prompt = {1}});
+  EXPECT_EQ(std::get<Refusal>(refused).reason, "2 requests wait already");
+  EXPECT_TRUE(std::get<Refusal>(refused).busy);
+  EXPECT_FALSE(std::get<Refusal>(replicas_->AddRequest({.prompt = {7}})).busy);
+  EXPECT_FALSE(replicas_->Abort(-1));
+  EXPECT_TRUE(replicas_->Abort(ids[4]));
+  EXPECT_FALSE(replicas_->Abort(ids[4]));
+  EXPECT_TRUE(replicas_->Abort(ids[2]));
+  workshop_.Release();
+  EXPECT_EQ(Answered(4), (std::vector<RequestId>{ids[0], ids[1], ids[3], ids[5]}));
+  EXPECT_FALSE(replicas_->HasWork());
+  EXPECT_EQ(replicas_->metrics().refused_requests, 2);
+}
+
+TEST_F(FakeReplicasTest, TellOfFailures) {
+  Add();
+  {
+    const std::lock_guard lock(workshop_.mutex);
+    workshop_.breaks = true;
+  }
+  workshop_.Release();
+  const auto serve = [this] {
+    while (replicas_->HasWork()) replicas_->Step();
+  };
+  EXPECT_THROW(serve(), EnvironmentError);
+  EXPECT_THROW(replicas_->Step(), EnvironmentError);
 }
 
 }  // namespace

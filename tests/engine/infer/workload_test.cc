@@ -57,18 +57,30 @@ TEST(Workload, RefusesWhatItDoesNotUnderstand) {
   EXPECT_THROW(DrawRequests("128", 1, 0, 1), UsageError);
 }
 
+TEST(Workload, PromptsShareNoMoreThanTheyHave) {
+  ServiceLoad load = {.requests = {{0, 3, 1}, {0, 9, 1}}};
+  EXPECT_FALSE(load.shares());
+  ShareBeginnings(5, load.requests);
+  EXPECT_TRUE(load.shares());
+  EXPECT_EQ(load.requests[0].shared_tokens, 3);
+  EXPECT_EQ(load.requests[1].shared_tokens, 5);
+}
+
 TEST(Workload, ReadsTraces) {
   const std::string path = ScratchFolder() + "/trace.jsonl";
   WriteBytes(path,
-             "{\"at_s\": 0.5, \"input_tokens\": 3, \"output_tokens\": 4}\n\n"
+             "{\"at_s\": 0.5, \"input_tokens\": 3, \"output_tokens\": 4, \"shared_tokens\": 2}\n\n"
              "{\"at_s\": 0.5, \"input_tokens\": 1, \"output_tokens\": 1}\n");
   const std::vector<LoadRequest> trace = ReadTrace(path);
   ASSERT_EQ(trace.size(), 2u);
   EXPECT_EQ(trace[0].at_s, 0.5);
   EXPECT_EQ(trace[0].output_tokens, 4);
+  EXPECT_EQ(trace[0].shared_tokens, 2);
+  EXPECT_EQ(trace[1].shared_tokens, 0);
   for (const char* bad : {"", "{}", "{\"input_tokens\": 0, \"output_tokens\": 1}",
                           "{\"at_s\": 2, \"input_tokens\": 1, \"output_tokens\": 1}\n"
                           "{\"at_s\": 1, \"input_tokens\": 1, \"output_tokens\": 1}",
+                          "{\"input_tokens\": 1, \"output_tokens\": 1, \"shared_tokens\": 2}",
                           "{\"input_tokens\": 1, \"output_tokens\": 1, \"x\": 1}"}) {
     WriteBytes(path, bad);
     EXPECT_TRUE(MessageOf<InputError>([&] { ReadTrace(path); }).starts_with(path)) << bad;

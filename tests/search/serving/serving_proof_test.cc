@@ -115,6 +115,45 @@ TEST_F(ServingProofTest, AKillLosesNothing) {
   }
 }
 
+// What the study reports is what the search did, at its end and when it was stopped on the way.
+TEST_F(ServingProofTest, AStudyReportsWhatTheSearchDid) {
+  {
+    const auto study = Open(false);
+    EXPECT_THROW(study->Report(), InputError);
+    const ServingProof proof = Prove(*study);
+    EXPECT_EQ(study->Report(), ServingReportJson(problem_, result_, &proof));
+  }
+  EXPECT_TRUE(IsServingStudy(path_));
+  EXPECT_TRUE(ServingStudy::OpenExisting(path_)->Report()["recommended"]["proved"]);
+
+  std::filesystem::remove(path_);
+  EXPECT_FALSE(IsServingStudy(path_));
+  EXPECT_THROW(ServingStudy::OpenExisting(path_), InputError);
+  {
+    const auto study = Open(false);
+    int writes = 0;
+    study->set_after_write([&writes] {
+      if (++writes == 4) throw Killed();  // two visits are on disk
+    });
+    EXPECT_THROW(Prove(*study), Killed);
+  }
+  const nlohmann::json report = ServingStudy::OpenExisting(path_)->Report();
+  int64_t visits = 0;
+  for (const nlohmann::json& each : report["ranking"]) visits += each.value("visits", int64_t{0});
+  EXPECT_EQ(visits, 2);
+}
+
+TEST_F(ServingProofTest, AStudyWithoutAReportIsBroughtUpToDate) {
+  Open(false);
+  {
+    Database database(path_, /*create=*/false);
+    database.Execute("DROP TABLE report; PRAGMA user_version = 5001");
+  }
+  const auto study = Open(true);
+  study->SetReport({{"x", 1}});
+  EXPECT_EQ(study->Report()["x"], 1);
+}
+
 TEST_F(ServingProofTest, AStudyIsOfOneProblem) {
   Open(false);
   problem_.load.requests.pop_back();

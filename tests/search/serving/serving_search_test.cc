@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "engine/base/error.h"
@@ -18,6 +19,7 @@ ServiceLoad RandomLoad(std::mt19937_64& random) {
   const double rate = closed ? 0 : 1.0 + static_cast<double>(random() % 20);
   ServiceLoad load = {.requests = DrawRequests("uniform:20-900/uniform:2-60", 40, rate, random())};
   if (closed) load.concurrency = 1 + static_cast<int64_t>(random() % 24);
+  if (random() % 2 == 0) ShareBeginnings(static_cast<int64_t>(random() % 500), load.requests);
   return load;
 }
 
@@ -58,7 +60,14 @@ TEST_P(ServingSearchTest, FindsWhatLookingAtEachFinds) {
   EXPECT_EQ(result.best().rank.strain, best.strain);
   EXPECT_EQ(result.best().rank.score, best.score);
   EXPECT_EQ(result.best().rank.among_equals, best.among_equals);
-  int64_t sum = result.cut_by_memory + result.cut_by_bound + result.alike + result.simulated;
+  const ServingRank third = result.ranking[std::min<size_t>(2, result.ranking.size() - 1)].rank;
+  for (const ServingEvaluation& each : all) {
+    const auto ranks_so = [&](const ServingEvaluation& other) { return other.rank == each.rank; };
+    EXPECT_TRUE(each.rank >= third || std::ranges::any_of(result.ranking, ranks_so))
+        << each.candidate.Key() << " is left out, and is better than the third";
+  }
+  int64_t sum = result.cut_by_memory + result.cut_by_bound + result.cut_on_the_way + result.alike +
+                result.simulated;
   for (const auto& [rule, count] : result.cut_by_rule) sum += count;
   EXPECT_EQ(sum, result.size);
   EXPECT_EQ(std::ssize(result.ranking), result.simulated);
@@ -69,7 +78,7 @@ TEST_P(ServingSearchTest, FindsWhatLookingAtEachFinds) {
   }
 }
 
-// No figure of a simulation is better than its bound.
+// No figure of a simulation is better than its bound, nor than what was foreseen on the way.
 TEST_P(ServingSearchTest, NothingIsBetterThanItsBound) {
   std::mt19937_64 random(static_cast<uint64_t>(100 + GetParam()));
   const char* models[] = {"llama3-8b", "mixtral-8x7b", "gemma2-9b"};
@@ -81,24 +90,37 @@ TEST_P(ServingSearchTest, NothingIsBetterThanItsBound) {
     const ServingConfig resolved = ResolveServing(branch.config);
     const ServingPredictor predictor(problem.model, ServingLayoutOf(resolved),
                                      problem.rates(resolved));
-    BestCases bounds(predictor, problem.load, resolved.block_size);
+    BestCases bounds(predictor, problem.load, resolved);
     for (const ServingCandidate& each : branch.candidates) {
       if (random() % 3 != 0) continue;
       ServingConfig config = each.config;
       config.cache_blocks = 70 + static_cast<int64_t>(random() % 200);
       config = ResolveServing(config);
-      const LoadReport got = predictor.Predict(config, each.replicas, problem.load).report;
-      const LoadReport bound = bounds.Of(config.limits, config.cache_blocks, each.replicas);
+      std::vector<LoadReport> foreseen = {
+          bounds.Rough(config.limits, config.cache_blocks, each.replicas).report,
+          bounds.Of(config.limits, config.cache_blocks, each.replicas).report};
+      const auto watch = [&](const ServingProgress& progress) {
+        foreseen.push_back(bounds.Outlook(foreseen[1], config.limits, each.replicas, progress));
+        return true;
+      };
+      const LoadReport got =
+          predictor.PredictWhile(config, each.replicas, problem.load, watch)->report;
+      EXPECT_GT(foreseen.size(), 4u);
       const auto expect = [&](double low, double value, const char* what) {
         EXPECT_LE(low, value * (1 + kRounding)) << what << " of " << each.Key();
       };
-      expect(bound.duration_s, got.duration_s, "duration");
-      expect(bound.ttft.mean, got.ttft.mean, "ttft.mean");
-      expect(bound.ttft.p99, got.ttft.p99, "ttft.p99");
-      expect(bound.tpot.p50, got.tpot.p50, "tpot.p50");
-      expect(bound.itl.p50, got.itl.p50, "itl.p50");
-      expect(bound.e2e.mean, got.e2e.mean, "e2e.mean");
-      expect(bound.e2e.p99, got.e2e.p99, "e2e.p99");
+      for (const LoadReport& bound : foreseen) {
+        expect(bound.duration_s, got.duration_s, "duration");
+        expect(bound.ttft.mean, got.ttft.mean, "ttft.mean");
+        expect(bound.ttft.p99, got.ttft.p99, "ttft.p99");
+        expect(bound.tpot.p50, got.tpot.p50, "tpot.p50");
+        expect(bound.tpot.p99, got.tpot.p99, "tpot.p99");
+        expect(bound.itl.p50, got.itl.p50, "itl.p50");
+        expect(bound.e2e.mean, got.e2e.mean, "e2e.mean");
+        expect(bound.e2e.p99, got.e2e.p99, "e2e.p99");
+      }
+      // In the end little is left to foresee.
+      EXPECT_GT(foreseen.back().e2e.mean, 0.5 * got.e2e.mean) << each.Key();
     }
   }
 }
@@ -121,6 +143,45 @@ TEST(ServingPrediction, MoreRateIsNeverFaster) {
   }
 }
 
+// Requests pile up where GPUs are few: that is seen before all of them have been served.
+TEST(ServingSearch, EndsSimulationsThatCannotKeepUp) {
+  ServingProblem problem = ProblemOn(
+      "8xh100", "llama3-8b", {.requests = DrawRequests("uniform:500-2000/200", 400, 60, 3)});
+  problem.requirements = ParseRequirements("ttft.p99<500ms");
+  problem.allowed["tp"] = {"1"};
+  problem.allowed["pp"] = {"1"};
+  problem.allowed["tokens"] = {"512", "4096"};
+  problem.allowed["weights"] = {"bf16"};
+  problem.allowed["sequences"] = {"64", "256"};
+  const ServingSearchResult result = SearchServing(problem, 2);
+  EXPECT_TRUE(result.best().meets());
+  EXPECT_GT(result.cut_on_the_way, 0);
+  const ServingSearchResult alone = SearchServing(problem, 1);
+  EXPECT_EQ(alone.cut_on_the_way, result.cut_on_the_way);
+  ASSERT_EQ(alone.ranking.size(), result.ranking.size());
+  for (size_t i = 0; i < alone.ranking.size(); ++i) {
+    EXPECT_EQ(alone.ranking[i].candidate.Key(), result.ranking[i].candidate.Key());
+    EXPECT_EQ(alone.ranking[i].rank, result.ranking[i].rank);
+  }
+}
+
+// What prompts share is computed once; where they share nothing there is nothing to choose.
+TEST(ServingSearch, ACacheOfBeginningsPaysWhereTheyAreShared) {
+  ServingProblem problem = ProblemOn(
+      "1xh100", "llama3-8b", {.requests = DrawRequests("1000/20", 60, 0, 1), .concurrency = 8});
+  problem.allowed["sequences"] = {"8"};
+  const int64_t without = WalkServingSpace(problem).size;
+  EXPECT_TRUE(SearchServing(problem, 1).best().candidate.config.prefix_cache);
+  ShareBeginnings(800, problem.load.requests);
+  EXPECT_EQ(WalkServingSpace(problem).size, 2 * without);
+  EXPECT_TRUE(SearchServing(problem, 1).best().candidate.config.prefix_cache);
+  const auto rate = [&](const char* key) {
+    return EvaluateServing(problem, ParseServingCandidate(problem, key))
+        .prediction.report.output_tokens_per_s();
+  };
+  EXPECT_GT(rate("sequences=8"), 1.3 * rate("sequences=8,prefix=off"));
+}
+
 TEST(ServingSearch, SaysWhatComesClosest) {
   ServingProblem problem = ProblemOn(
       "1xh100", "llama3-8b", {.requests = DrawRequests("500/20", 30, 0, 1), .concurrency = 8});
@@ -136,7 +197,7 @@ TEST(ServingCandidate, IsReadByItsKey) {
   const ServingProblem problem = ProblemOn(
       "8xh100", "llama3-8b", {.requests = DrawRequests("500/20", 3, 0, 1), .concurrency = 8});
   const std::string key =
-      "tp=2,pp=1,ep=1,weights=fp8,cache=bf16,replicas=3,sequences=48,tokens=1000";
+      "tp=2,pp=1,ep=1,weights=fp8,cache=bf16,prefix=off,replicas=3,sequences=48,tokens=1000";
   EXPECT_EQ(ParseServingCandidate(problem, key).Key(), key);
   for (const char* bad : {"tp=0", "tp=x", "tpp=2", "tp=2,tp=2", "weights=fp9", "tp"}) {
     EXPECT_THROW(ParseServingCandidate(problem, bad), UsageError) << bad;
