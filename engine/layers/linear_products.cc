@@ -157,7 +157,8 @@ void LinearProducts::Backward::InputGradient(const LayerContext& context, Tensor
   const Fp8Weight& fp8_weight = context.fp8->weight(products_->fp8_layer_);
   Gemm(dy_fp8_, Transpose::kNo, fp8_weight.transposed, Transpose::kYes, dx,
        {.scale_a = context.fp8->inverse(products_->fp8_layer_, Operand::kGradient),
-        .scale_b = fp8_weight.inverse});
+        .scale_b = fp8_weight.inverse,
+        .fast_accumulation = context.fp8->fast_gradients()});
 }
 
 }  // namespace trimtab
