@@ -16,10 +16,14 @@ std::optional<Layer> IfAny(bool has_one, Arguments&&... arguments) {
                  : std::nullopt;
 }
 
+/// Whether attention or MLP adds the stream to its result itself: nothing comes between.
+bool AddsStream(const std::optional<Norm>& norm, float scale) { return !norm && scale == 1.0f; }
+
 /// scale * x + norm(branch), or scale * x + branch without a norm; in the memory of the branch if
-/// it can be.
+/// it can be. Nothing is left to do where AddsStream.
 Tensor AddBranch(const LayerContext& context, const std::optional<Norm>& norm, float scale,
                  const Tensor& x, Tensor branch, PostNormSaved& saved) {
+  if (AddsStream(norm, scale)) return branch;
   if (norm) {
     saved.input = std::move(branch);
     branch = norm->Forward(context, saved.input, saved.norm).matrix;
@@ -98,7 +102,8 @@ Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
   LinearOperand input = AttentionInput(context, x, saved);
   Tensor stream = deep_norm() ? input.matrix : x;
   Tensor attention = WithAttention(saved, [&](const auto& layer, auto& kept) {
-    return layer.Forward(context, std::move(input), kept);
+    const bool adds = AddsStream(post_attention_norm_, stream_scale_);
+    return layer.Forward(context, std::move(input), kept, adds ? stream : Tensor());
   });
   DropAttentionInput(context, saved);
   saved.middle = AddBranch(context, post_attention_norm_, stream_scale_, stream,
@@ -106,7 +111,8 @@ Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
   input = MlpInput(context, x, saved);
   stream = deep_norm() ? input.matrix : saved.middle;
   Tensor mlp = WithMlp(saved, [&](const auto& layer, auto& kept) {
-    return layer.Forward(context, std::move(input), kept);
+    const bool adds = AddsStream(post_mlp_norm_, stream_scale_);
+    return layer.Forward(context, std::move(input), kept, adds ? stream : Tensor());
   });
   DropMlp(context, saved);
   return AddBranch(context, post_mlp_norm_, stream_scale_, stream, std::move(mlp), saved.post_mlp);
@@ -127,17 +133,15 @@ Tensor TransformerLayer::ForwardInParallel(const LayerContext& context, const Te
                                            TransformerLayerSaved& saved) const {
   LinearOperand input = AttentionInput(context, x, saved);
   LinearOperand shared = mlp_norm_ ? LinearOperand() : input;
-  const Tensor attention = WithAttention(saved, [&](const auto& layer, auto& kept) {
-    return layer.Forward(context, std::move(input), kept);
+  const Tensor stream = WithAttention(saved, [&](const auto& layer, auto& kept) {
+    return layer.Forward(context, std::move(input), kept, x);
   });
   input = mlp_norm_ ? MlpInput(context, x, saved) : std::move(shared);
   Tensor y = WithMlp(saved, [&](const auto& layer, auto& kept) {
-    return layer.Forward(context, std::move(input), kept);
+    return layer.Forward(context, std::move(input), kept, stream);
   });
   DropAttentionInput(context, saved);
   DropMlp(context, saved);
-  Add(attention, y);
-  Add(x, y);
   return y;
 }
 
