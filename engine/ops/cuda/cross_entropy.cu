@@ -11,7 +11,7 @@
 namespace trimtab {
 namespace {
 
-constexpr int kThreads = 512;
+constexpr int kThreads = 384;
 constexpr int kBlocksPerMultiprocessor = 2;
 constexpr int kUnroll = 4;
 
