@@ -37,6 +37,7 @@ OpRoofline::OpRoofline(const HardwareProfile& profile, const Mode& mode, int64_t
                        const SoftwareStack& stack)
     : attention_forward_(ShareCurve(profile.attention_forward)),
       attention_backward_(ShareCurve(profile.attention_backward)),
+      fused_ops_(stack.fused_ops),
       attention_kernel_(stack.attention_kernel),
       attention_speed_(stack.attention.value),
       bandwidth_(profile.memory_bandwidth.value * profile.bandwidth_efficiency.value),
@@ -70,6 +71,14 @@ const OpRoofline::Rate& OpRoofline::RateFor(const OpRecord& op, Precision run) c
 }
 
 double OpRoofline::Seconds(const OpRecord& op, Precision run) const {
+  if (fused_ops_ || op.fused.bytes == 0) return Alone(op, run);
+  OpRecord own = op;
+  own.bytes -= op.fused.beside;
+  return Alone(own, run) + static_cast<double>(op.fused.bytes) * memory_traffic_ / bandwidth_ +
+         launch_overhead_s_;
+}
+
+double OpRoofline::Alone(const OpRecord& op, Precision run) const {
   if (op.flops == 0) {
     const double waits_s = op.kind == OpKind::kSortByExpert
                                ? dispatch_s_ + static_cast<double>(op.dims[1]) * chunk_s_

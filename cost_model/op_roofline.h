@@ -34,6 +34,8 @@ class OpRoofline {
   };
 
   const Rate& RateFor(const OpRecord& op, Precision run) const;
+  /// Of the op as it is, whatever the stack fuses.
+  double Alone(const OpRecord& op, Precision run) const;
   double Product(const OpRecord& op, const Rate& rate) const;
   double FusedAttention(const OpRecord& op, const Rate& rate) const;
   double UnfusedAttention(const OpRecord& op, const Rate& rate) const;
@@ -41,6 +43,7 @@ class OpRoofline {
   std::array<Rate, kPrecisionCount> rates_;
   LogCurve attention_forward_;
   LogCurve attention_backward_;
+  bool fused_ops_;
   AttentionKernel attention_kernel_;
   double attention_speed_;
   double bandwidth_;

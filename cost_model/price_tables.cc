@@ -191,6 +191,15 @@ PriceTables::PriceTables(const HardwareProfile& profile, const Mode& mode, int64
   }
 }
 
+double PriceTables::FusedSeconds(const OpRecord& op) const {
+  const LogCurve& curve = ops_[static_cast<size_t>(op.fused.kind)];
+  const bool computes = op.fused.kind == OpKind::kActivationForward ||
+                        op.fused.kind == OpKind::kActivationBackward ||
+                        op.fused.kind == OpKind::kBiasBackward;
+  if (op.fused.bytes == 0 || !computes || curve.empty()) return 0;
+  return curve.At(static_cast<double>(op.fused.bytes * SizeOf(DType::kF32) / SizeOf(op.dtype)));
+}
+
 double PriceTables::Seconds(const OpRecord& op, Precision run) const {
   if (!has_tables_) return 0;
   const PrecisionFactors& factors = factors_[static_cast<size_t>(RateOf(op, run))];
@@ -207,8 +216,9 @@ double PriceTables::Seconds(const OpRecord& op, Precision run) const {
   }
   if (grid != nullptr && !grid->empty()) {
     return factor * scale_ * flops *
-           grid->At(static_cast<double>(op.dims[0]), static_cast<double>(op.dims[1]),
-                    static_cast<double>(op.dims[2]));
+               grid->At(static_cast<double>(op.dims[0]), static_cast<double>(op.dims[1]),
+                        static_cast<double>(op.dims[2])) +
+           factors.ops * scale_ * FusedSeconds(op);
   }
   const LogCurve& curve = ops_[static_cast<size_t>(op.kind)];
   if (curve.empty()) return 0;

@@ -47,6 +47,10 @@ class PriceTables {
   double spread() const { return spread_; }
 
  private:
+  /// Of what a product does beside its own work, where that is more than to read a matrix: which
+  /// the table of products that add to their output is for.
+  double FusedSeconds(const OpRecord& op) const;
+
   bool has_tables_ = false;
   bool calibrated_ = false;
   double scale_ = 1;  // seconds in this mode / seconds in the mode of the tables

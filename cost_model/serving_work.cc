@@ -174,6 +174,11 @@ struct ServingRecorder::State {
   void AddOp(const OpRecord& op, ServingProduct::Kind kind, double count, double share,
              const ServingStep& step, ServingWork& work) const {
     work.ops += count;
+    // Packed products leave to ops of their own what others do beside their work; so do engines.
+    if (op.fused.bytes > 0) {
+      work.ops += count;
+      work.other_bytes += count * static_cast<double>(op.fused.bytes);
+    }
     switch (op.kind) {
       case OpKind::kGemm:
       case OpKind::kGroupedPackedGemm:  // of heads
@@ -186,7 +191,7 @@ struct ServingRecorder::State {
       case OpKind::kPagedAttention:
         return AddAttention(op, count, step, work);
       default:
-        work.other_bytes += count * static_cast<double>(op.bytes) *
+        work.other_bytes += count * static_cast<double>(op.bytes - op.fused.beside) *
                             (op.kind == OpKind::kGatedActivationForward ? share : 1);
     }
   }

@@ -72,6 +72,7 @@ SoftwareStack SoftwareStackFromJson(const nlohmann::json& json, const std::strin
   object.Choice("attention_kernel", kernel, KernelNames());
   const auto found = std::find(KernelNames().begin(), KernelNames().end(), kernel);
   stack.attention_kernel = static_cast<AttentionKernel>(found - KernelNames().begin());
+  object.Boolean("fused_ops", stack.fused_ops);
   object.Boolean("fp32_gradients", stack.fp32_gradients);
   object.Boolean("overlap_grad_reduce", stack.overlap_grad_reduce);
   object.Boolean("overlap_param_gather", stack.overlap_param_gather);
@@ -103,6 +104,7 @@ nlohmann::json ToJson(const SoftwareStack& stack) {
                          {"frameworks", stack.frameworks},
                          {"year", stack.year},
                          {"attention_kernel", Name(stack.attention_kernel)},
+                         {"fused_ops", stack.fused_ops},
                          {"fp32_gradients", stack.fp32_gradients},
                          {"overlap_grad_reduce", stack.overlap_grad_reduce},
                          {"overlap_param_gather", stack.overlap_param_gather},

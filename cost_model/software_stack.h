@@ -31,6 +31,7 @@ struct SoftwareStack {
   double year = 0;  // of the release that the numbers are of, 2024.5 = mid 2024; 0 = no matter
 
   AttentionKernel attention_kernel = AttentionKernel::kCudnn;
+  bool fused_ops = true;       // what our ops do beside their own work; else in ops of their own
   bool fp32_gradients = true;  // that are added up and sent; else bf16
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = true;

@@ -127,27 +127,24 @@ void OpCases::AddEmbeddings(std::vector<OpCase>& cases) {
 }
 
 void OpCases::AddLoss(std::vector<OpCase>& cases) {
-  const int64_t rows = Rows(1);
+  const int64_t part_rows = Rows(1);
   const VocabShard shard = {.start = 0, .valid = kColumns};
+  const Tensor part_targets = Ids(part_rows);
+  const Tensor part_logits = Warm({part_rows, kColumns});
+  Tensor part = Warm({3, part_rows});
+  cases.push_back({CrossEntropyPartsRecord(part_rows, kColumns),
+                   [=]() mutable { CrossEntropyParts(part_logits, part_targets, shard, part); }});
+  const int64_t rows = Rows(2);
   const Tensor targets = Ids(rows);
   Tensor logits = Warm({rows, kColumns});
-  Tensor row_max = Warm({rows});
-  Tensor sums = Warm({2, rows});
+  constexpr int64_t kShards = 2;
+  const Tensor parts = Warm({kShards, 3, rows});
   Tensor losses = Warm({rows});
-  cases.push_back({CrossEntropyMaxRecord(rows, kColumns),
-                   [=]() mutable { CrossEntropyMax(logits, shard, row_max); }});
-  cases.push_back({CrossEntropySumRecord(rows, kColumns),
-                   [=]() mutable { CrossEntropySum(logits, targets, shard, row_max, sums); }});
-  const int64_t grad_rows = Rows(2);
-  const Tensor grad_targets = Ids(grad_rows);
-  Tensor grad_logits = Warm({grad_rows, kColumns});
-  const Tensor grad_max = Warm({grad_rows});
-  const Tensor grad_sums = Warm({2, grad_rows});
-  Tensor grad_losses = Warm({grad_rows});
   const Tensor scale = Warm({1});
-  cases.push_back({CrossEntropyGradRecord(grad_rows, kColumns), [=]() mutable {
-                     CrossEntropyGrad(grad_targets, shard, grad_max, grad_sums, scale, grad_logits,
-                                      grad_losses);
+  cases.push_back({CrossEntropyRecord(rows, kColumns),
+                   [=]() mutable { CrossEntropy(targets, kColumns, scale, logits, losses); }});
+  cases.push_back({CrossEntropyGradRecord(rows, kColumns, kShards), [=]() mutable {
+                     CrossEntropyGrad(targets, shard, parts, scale, logits, losses);
                    }});
 }
 

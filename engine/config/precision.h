@@ -28,6 +28,9 @@ struct Fp8Config {
   /// Linear layers that stay in bf16: full names ("decoder.layers.3.mlp.linear_fc2"), or the name
   /// of something that contains them ("decoder.layers.0").
   std::vector<std::string> bf16_layers{};
+  /// Input gradients, like forward products, add up in the tensor cores' own precision, which is
+  /// faster on Hopper GPUs; else in fp32. No effect on a cpu.
+  bool fast_gradients = false;
 
   bool operator==(const Fp8Config&) const = default;
 };

@@ -73,6 +73,7 @@ Fp8Config Fp8ConfigFromJson(const nlohmann::json& json, const std::string& where
       fp8.bf16_layers.push_back(layer.get<std::string>());
     }
   }
+  object.Boolean("fast_gradients", fp8.fast_gradients);
   object.Finish();
   return fp8;
 }
@@ -143,7 +144,8 @@ nlohmann::json ToJson(const RunConfig& run) {
           {"fp8",
            {{"scaling", run.fp8.scaling},
             {"history", run.fp8.history},
-            {"bf16_layers", run.fp8.bf16_layers}}},
+            {"bf16_layers", run.fp8.bf16_layers},
+            {"fast_gradients", run.fp8.fast_gradients}}},
           {"loss_scale",
            {{"initial", run.loss_scale.initial},
             {"minimum", run.loss_scale.minimum},

@@ -36,16 +36,16 @@ enum class OpKind : int {
   kEmbeddingBackward,
   kPositionForward,
   kPositionBackward,
-  kCrossEntropyMax,
-  kCrossEntropySum,
-  kCrossEntropyGrad,
-  kAdd,         // numel
-  kCopy,        // numel
-  kFill,        // numel
-  kSum,         // numel
-  kSumSquares,  // numel
-  kSoftCap,     // numel
-  kClamp,       // numel
+  kCrossEntropy,
+  kCrossEntropyParts,
+  kCrossEntropyGrad,  // rows, columns, shards
+  kAdd,               // numel
+  kCopy,              // numel
+  kFill,              // numel
+  kSum,               // numel
+  kSumSquares,        // numel
+  kSoftCap,           // numel
+  kClamp,             // numel
   kClampBackward,
   kClip,       // numel: scalars
   kAdamW,      // numel
@@ -86,6 +86,16 @@ inline constexpr int kOpKindCount = static_cast<int>(OpKind::kGroupedPackedGemm)
 /// "gemm", "attention_forward", ...: the names used in hardware profiles and reports.
 std::string_view Name(OpKind kind);
 
+/// What an op does beside its own work, while the values are at hand: which op that would be, the
+/// least traffic of it on its own, and how much of that is left, counted in the bytes of the op.
+struct FusedOp {
+  OpKind kind{};
+  int64_t bytes = 0;  // 0 = there is none
+  int64_t beside = 0;
+
+  bool operator==(const FusedOp&) const = default;
+};
+
 /// One op as it was asked for. `flops` counts matrix products and attention only (2 per
 /// multiply-add); `bytes` is the least traffic to memory: every input read once, every output
 /// written once.
@@ -95,6 +105,7 @@ struct OpRecord {
   std::array<int64_t, 4> dims{};  // meaning per kind, above; unused = 0
   int64_t flops = 0;
   int64_t bytes = 0;
+  FusedOp fused{};
 
   bool operator==(const OpRecord&) const = default;
 };

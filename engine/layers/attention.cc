@@ -72,7 +72,7 @@ void SelfAttention::HeadNormsBackward(const LayerContext& context, const SelfAtt
 }
 
 Tensor SelfAttention::Forward(const LayerContext& context, LinearOperand x,
-                              SelfAttentionSaved& saved) const {
+                              SelfAttentionSaved& saved, const Tensor& residual) const {
   Tensor& qkv = saved.core.qkv;
   qkv = linear_qkv_.Forward(context, std::move(x), MemoryTag::kActivations, saved.linear_qkv);
   if (ClipOf(context) > 0) {
@@ -84,7 +84,7 @@ Tensor SelfAttention::Forward(const LayerContext& context, LinearOperand x,
     Rope(core_.ShapeOf(context), context.positions(), RotaryOf(context.model), /*inverse=*/false,
          qkv);
   }
-  return core_.Forward(context, saved.core);
+  return core_.Forward(context, saved.core, residual);
 }
 
 Tensor SelfAttention::Backward(const LayerContext& context, SelfAttentionSaved& saved,

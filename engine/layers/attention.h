@@ -25,8 +25,10 @@ class SelfAttention {
   SelfAttention(ParameterStore& store, const LayerContext& context, const ModuleName& name,
                 const LayerKind& kind);
 
-  /// y [rows, C], an activation, from x [rows, C].
-  Tensor Forward(const LayerContext& context, LinearOperand x, SelfAttentionSaved& saved) const;
+  /// y [rows, C], an activation, from x [rows, C]; plus `residual` [rows, C], where that is
+  /// defined.
+  Tensor Forward(const LayerContext& context, LinearOperand x, SelfAttentionSaved& saved,
+                 const Tensor& residual) const;
   /// Where a fused op may write x itself.
   std::optional<Fp8Target> InputTarget(const LayerContext& context) const {
     return linear_qkv_.InputTarget(context);

@@ -75,9 +75,11 @@ void CoreAttention::Attend(const LayerContext& context, CoreAttentionSaved& save
   if (sinks_ != nullptr) AttentionSink(shape, sinks_->weight, saved.out, saved.log_sum_exp);
 }
 
-Tensor CoreAttention::Forward(const LayerContext& context, CoreAttentionSaved& saved) const {
+Tensor CoreAttention::Forward(const LayerContext& context, CoreAttentionSaved& saved,
+                              const Tensor& residual) const {
   Attend(context, saved);
-  Tensor y = linear_proj_.Forward(context, saved.out, MemoryTag::kActivations, saved.linear_proj);
+  Tensor y = linear_proj_.Forward(context, saved.out, MemoryTag::kActivations, saved.linear_proj,
+                                  residual);
   if (context.Recomputes(RecomputeModule::kCoreAttn)) {
     saved.out = {};
     saved.log_sum_exp = {};
@@ -86,9 +88,10 @@ Tensor CoreAttention::Forward(const LayerContext& context, CoreAttentionSaved& s
   return y;
 }
 
-Tensor CoreAttention::Project(const LayerContext& context, const Tensor& out) const {
+Tensor CoreAttention::Project(const LayerContext& context, const Tensor& out,
+                              const Tensor& residual) const {
   LinearSaved saved;
-  return linear_proj_.Forward(context, out, MemoryTag::kActivations, saved);
+  return linear_proj_.Forward(context, out, MemoryTag::kActivations, saved, residual);
 }
 
 Tensor CoreAttention::Backward(const LayerContext& context, CoreAttentionSaved& saved,

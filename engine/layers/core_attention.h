@@ -25,10 +25,11 @@ class CoreAttention {
 
   /// Of a micro batch on this rank.
   AttentionShape ShapeOf(const LayerContext& context) const;
-  /// y [rows, C], an activation, from saved.qkv.
-  Tensor Forward(const LayerContext& context, CoreAttentionSaved& saved) const;
-  /// y [rows, C] from the result of attention [N, H*Dv / tp]; keeps nothing.
-  Tensor Project(const LayerContext& context, const Tensor& out) const;
+  /// y [rows, C], an activation, from saved.qkv; plus `residual` [rows, C], where that is defined.
+  Tensor Forward(const LayerContext& context, CoreAttentionSaved& saved,
+                 const Tensor& residual) const;
+  /// The same from the result of attention [N, H*Dv / tp]; keeps nothing.
+  Tensor Project(const LayerContext& context, const Tensor& out, const Tensor& residual) const;
   /// The gradient of saved.qkv from dy [rows, C].
   Tensor Backward(const LayerContext& context, CoreAttentionSaved& saved, const Tensor& dy,
                   bool accumulate) const;

@@ -135,7 +135,8 @@ void GroupedProducts::Backward::InputGradient(const LayerContext& context, Tenso
   const Fp8Weight& weight = context.fp8->weight(products_->fp8_layer_);
   GroupedGemm(dy_, weight.transposed, Transpose::kYes, rows_, dx,
               {.scale_a = context.fp8->inverse(products_->fp8_layer_, Operand::kGradient),
-               .scale_b = weight.inverse});
+               .scale_b = weight.inverse,
+               .fast_accumulation = context.fp8->fast_gradients()});
 }
 
 }  // namespace trimtab

@@ -97,11 +97,11 @@ void LatentAttention::MakeHeads(const LayerContext& context, const LinearOperand
 }
 
 Tensor LatentAttention::Forward(const LayerContext& context, const LinearOperand& x,
-                                LatentAttentionSaved& saved) const {
-  if (context.paged != nullptr) return Serve(context, x);
+                                LatentAttentionSaved& saved, const Tensor& residual) const {
+  if (context.paged != nullptr) return Serve(context, x, residual);
   saved.input = x.matrix;
   MakeHeads(context, x, saved);
-  return core_.Forward(context, saved.core);
+  return core_.Forward(context, saved.core, residual);
 }
 
 void LatentAttention::RecomputeInput(const LayerContext& context, const LinearOperand& x,

@@ -65,9 +65,10 @@ class LatentAttention {
   LatentAttention(ParameterStore& store, const LayerContext& context, const ModuleName& name,
                   const LayerKind& kind);
 
-  /// y [rows, C], an activation, from x [rows, C].
-  Tensor Forward(const LayerContext& context, const LinearOperand& x,
-                 LatentAttentionSaved& saved) const;
+  /// y [rows, C], an activation, from x [rows, C]; plus `residual` [rows, C], where that is
+  /// defined.
+  Tensor Forward(const LayerContext& context, const LinearOperand& x, LatentAttentionSaved& saved,
+                 const Tensor& residual) const;
   /// x is stored: two projections read it.
   std::optional<Fp8Target> InputTarget(const LayerContext&) const { return {}; }
   /// Keeps x again where the norm before it is recomputed.
@@ -89,7 +90,7 @@ class LatentAttention {
   void Compress(const LayerContext& context, const LinearOperand& x, Tensor& compressed,
                 Tensor& turning) const;
   /// Forward over a paged cache (latent_serving.cc).
-  Tensor Serve(const LayerContext& context, const LinearOperand& x) const;
+  Tensor Serve(const LayerContext& context, const LinearOperand& x, const Tensor& residual) const;
   /// The gradient of x as far as queries make it, from theirs.
   Tensor QueriesBackward(const LayerContext& context, const LatentAttentionSaved& saved,
                          const Tensor& dquery, bool accumulate) const;

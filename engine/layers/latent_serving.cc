@@ -70,7 +70,8 @@ Tensor MultiplyHeads(const LayerContext& context, const Tensor& rows, const Pack
 
 }  // namespace
 
-Tensor LatentAttention::Serve(const LayerContext& context, const LinearOperand& x) const {
+Tensor LatentAttention::Serve(const LayerContext& context, const LinearOperand& x,
+                              const Tensor& residual) const {
   const int64_t rank = context.model.latent.kv_lora_rank;
   const int64_t fixed = context.model.latent.qk_nope_head_dim;
   const int64_t turns = context.model.latent.qk_rope_head_dim;
@@ -115,7 +116,8 @@ Tensor LatentAttention::Serve(const LayerContext& context, const LinearOperand& 
   const Tensor values = MultiplyHeads(
       context, Reordered(context, sums.Reshape({tokens * heads, rank}), order.by_head), up.packed);
   return core_.Project(
-      context, Reordered(context, values, order.by_token).Reshape({tokens, heads * up.packed.out}));
+      context, Reordered(context, values, order.by_token).Reshape({tokens, heads * up.packed.out}),
+      residual);
 }
 
 }  // namespace trimtab

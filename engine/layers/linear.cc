@@ -67,6 +67,13 @@ Parameter& DeclareRowWeight(ParameterStore& store, const LayerContext& context,
        .partition = ColumnPartition(out, in, context.tp(), context.parallel.tp_rank)});
 }
 
+/// The bias of a layer, if it has one, where its gradient is made beside the weight's: both are
+/// made at once, and in 16 bits or more.
+Parameter* BiasBeside(const LayerContext& context, const LinearProducts& products,
+                      Parameter* bias) {
+  return context.deferred == nullptr && !products.fp8() ? bias : nullptr;
+}
+
 }  // namespace
 
 ColumnParallelLinear::ColumnParallelLinear(ParameterStore& store, const LayerContext& context,
@@ -82,14 +89,15 @@ ColumnParallelLinear::ColumnParallelLinear(ParameterStore& store, const LayerCon
 }
 
 Tensor ColumnParallelLinear::Forward(const LayerContext& context, LinearOperand x, MemoryTag tag,
-                                     LinearSaved& saved) const {
-  const Tensor bias = bias_ != nullptr ? bias_->weight : Tensor();
+                                     LinearSaved& saved, const Tensor& gelu) const {
+  const LinearExtras extras = {.bias = bias_ != nullptr ? bias_->weight : Tensor(), .gelu = gelu};
   const bool written = x.fp8.rows.defined();
-  if (context.sequence_parallel() && context.tp_chunks() > 1) {
+  if (GathersInChunks(context)) {
+    TRIMTAB_ASSERT(!gelu.defined(), "{} is multiplied in chunks, without gelu", weight().spec.name);
     Tensor y = context.New({context.tokens(), weight().spec.rows}, tag);
     GatherInChunks(context, x.matrix, [&](const Tensor& rows, const RowChunk& chunk) {
       Tensor product = context.New({chunk.count(), y.dim(1)}, MemoryTag::kWorkspace);
-      products_.Multiply(context, rows, bias, product);
+      products_.Multiply(context, rows, extras, product);
       SpreadRows(product, chunk, y);
     });
     saved.input = x.matrix;
@@ -98,9 +106,9 @@ Tensor ColumnParallelLinear::Forward(const LayerContext& context, LinearOperand 
   const Tensor full = written ? Tensor() : GatherRows(context, x.matrix);
   Tensor y = context.New({context.tokens(), weight().spec.rows}, tag);
   if (written) {
-    products_.Forward(context, x.fp8, bias, y, saved);
+    products_.Forward(context, x.fp8, extras, y, saved);
   } else {
-    products_.Forward(context, full, x.matrix, bias, y, saved);
+    products_.Forward(context, full, x.matrix, extras, y, saved);
   }
   return y;
 }
@@ -108,7 +116,10 @@ Tensor ColumnParallelLinear::Forward(const LayerContext& context, LinearOperand 
 Tensor ColumnParallelLinear::Backward(const LayerContext& context, const LinearSaved& saved,
                                       LinearOperand dy, bool accumulate) const {
   const bool written = dy.fp8.rows.defined();
-  if (bias_ != nullptr && !written) BiasBackward(dy.matrix, bias_->gradient, accumulate);
+  const bool beside = BiasBeside(context, products_, bias_) != nullptr;
+  if (bias_ != nullptr && !written && !beside) {
+    BiasBackward(dy.matrix, bias_->gradient, accumulate);
+  }
   if (context.tp_chunks() > 1) return BackwardInChunks(context, saved, dy.matrix, accumulate);
   Tensor dx;
   {
@@ -116,7 +127,7 @@ Tensor ColumnParallelLinear::Backward(const LayerContext& context, const LinearS
         written ? LinearProducts::Backward(products_, std::move(dy.fp8))
                 : LinearProducts::Backward(products_, context, dy.matrix);
     if (context.deferred == nullptr) {
-      WeightGradient(context, backward, saved, accumulate);
+      WeightGradient(context, backward, saved, accumulate, BiasBeside(context, products_, bias_));
     } else {
       Defer(context, backward, saved);
     }
@@ -142,7 +153,8 @@ Tensor ColumnParallelLinear::BackwardInChunks(const LayerContext& context, const
                       });
   gather.Wait();
   if (context.deferred == nullptr) {
-    backward.WeightGradient(context, saved, input, accumulate);
+    backward.WeightGradient(context, saved, input, accumulate,
+                            BiasBeside(context, products_, bias_));
   } else {
     Defer(context, backward, saved);
   }
@@ -154,15 +166,16 @@ void ColumnParallelLinear::Defer(const LayerContext& context,
                                  const LinearSaved& saved) const {
   context.deferred->push_back(
       [this, part = backward.WeightPart(), saved](const LayerContext& later, bool add) {
-        WeightGradient(later, part, saved, add);
+        WeightGradient(later, part, saved, add, /*bias=*/nullptr);
       });
 }
 
 void ColumnParallelLinear::WeightGradient(const LayerContext& context,
                                           const LinearProducts::Backward& backward,
-                                          const LinearSaved& saved, bool accumulate) const {
+                                          const LinearSaved& saved, bool accumulate,
+                                          Parameter* bias) const {
   const Tensor full = products_.NeedsInput(saved) ? GatherRows(context, saved.input) : Tensor();
-  backward.WeightGradient(context, saved, full, accumulate);
+  backward.WeightGradient(context, saved, full, accumulate, bias);
 }
 
 RowParallelLinear::RowParallelLinear(ParameterStore& store, const LayerContext& context,
@@ -179,13 +192,14 @@ RowParallelLinear::RowParallelLinear(ParameterStore& store, const LayerContext& 
 }
 
 Tensor RowParallelLinear::Forward(const LayerContext& context, LinearOperand x, MemoryTag tag,
-                                  LinearSaved& saved) const {
+                                  LinearSaved& saved, const Tensor& residual) const {
   const int64_t out = products_.weight().spec.rows;
-  const bool fuse_bias = bias_ != nullptr && context.tp() == 1;
+  const LinearExtras extras = {.bias = bias_ != nullptr ? bias_->weight : Tensor(),
+                               .residual = residual};
   Tensor y;
   if (context.tp_chunks() > 1) {
     ChunkedReduction sum(context, out, tag, [&](const RowChunk& chunk, Tensor& partial) {
-      products_.Multiply(context, CollectRows(context, x.matrix, chunk), /*bias=*/{}, partial);
+      products_.Multiply(context, CollectRows(context, x.matrix, chunk), /*extras=*/{}, partial);
     });
     saved.input = x.matrix;
     y = sum.Take();
@@ -194,23 +208,33 @@ Tensor RowParallelLinear::Forward(const LayerContext& context, LinearOperand x, 
     // transient.
     Tensor product = context.New({context.tokens(), out},
                                  context.sequence_parallel() ? MemoryTag::kWorkspace : tag);
-    const Tensor bias = fuse_bias ? bias_->weight : Tensor();
+    const LinearExtras in_product = context.tp() == 1 ? extras : LinearExtras();
     if (x.fp8.rows.defined()) {
-      products_.Forward(context, x.fp8, bias, product, saved);
+      products_.Forward(context, x.fp8, in_product, product, saved);
     } else {
-      products_.Forward(context, x.matrix, x.matrix, bias, product, saved);
+      products_.Forward(context, x.matrix, x.matrix, in_product, product, saved);
     }
     y = ReduceRows(context, std::move(product), tag);
   }
-  if (bias_ != nullptr && !fuse_bias) AddBias(bias_->weight, y);
+  if (context.tp() == 1) return y;
+  if (extras.bias.defined()) {
+    AddBias(extras.bias, y, extras.residual);
+  } else if (extras.residual.defined()) {
+    Add(extras.residual, y);
+  }
   return y;
 }
 
 Tensor RowParallelLinear::Backward(const LayerContext& context, const LinearSaved& saved,
-                                   const Tensor& dy, bool accumulate) const {
-  if (bias_ != nullptr) BiasBackward(dy, bias_->gradient, accumulate);
+                                   const Tensor& dy, bool accumulate, const Tensor& gelu_of) const {
+  // With sequence parallelism the weight's gradient is that of all rows, the bias's of a shard's.
+  Parameter* const beside =
+      context.sequence_parallel() ? nullptr : BiasBeside(context, products_, bias_);
+  if (bias_ != nullptr && beside == nullptr) BiasBackward(dy, bias_->gradient, accumulate);
   const int64_t in = products_.weight().spec.columns;
-  if (context.sequence_parallel() && context.tp_chunks() > 1) {
+  if (GathersInChunks(context)) {
+    TRIMTAB_ASSERT(!gelu_of.defined(), "{} is multiplied in chunks, without gelu",
+                   products_.weight().spec.name);
     Tensor full = context.New({context.tokens(), dy.dim(1)}, MemoryTag::kWorkspace);
     Tensor dx = context.New({context.tokens(), in}, MemoryTag::kWorkspace);
     GatherInChunks(context, dy, [&](const Tensor& rows, const RowChunk& chunk) {
@@ -219,7 +243,8 @@ Tensor RowParallelLinear::Backward(const LayerContext& context, const LinearSave
       products_.MultiplyBack(context, rows, product);
       SpreadRows(product, chunk, dx);
     });
-    WeightGradient(context, LinearProducts::Backward(products_, context, full), saved, accumulate);
+    WeightGradient(context, LinearProducts::Backward(products_, context, full), saved, accumulate,
+                   beside);
     return dx;
   }
   Tensor full = GatherRows(context, dy);
@@ -228,17 +253,18 @@ Tensor RowParallelLinear::Backward(const LayerContext& context, const LinearSave
     Copy(dy, full);
   }
   const LinearProducts::Backward backward(products_, context, full);
-  WeightGradient(context, backward, saved, accumulate);
+  WeightGradient(context, backward, saved, accumulate, beside);
   Tensor dx = context.New({context.tokens(), in}, MemoryTag::kWorkspace);
-  backward.InputGradient(context, dx);
+  backward.InputGradient(context, dx, gelu_of);
   return dx;
 }
 
 void RowParallelLinear::WeightGradient(const LayerContext& context,
                                        const LinearProducts::Backward& backward,
-                                       const LinearSaved& saved, bool accumulate) const {
+                                       const LinearSaved& saved, bool accumulate,
+                                       Parameter* bias) const {
   if (context.deferred == nullptr) {
-    return backward.WeightGradient(context, saved, saved.input, accumulate);
+    return backward.WeightGradient(context, saved, saved.input, accumulate, bias);
   }
   context.deferred->push_back(
       [part = backward.WeightPart(), saved](const LayerContext& later, bool add) {

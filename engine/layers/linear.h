@@ -16,6 +16,12 @@ namespace trimtab {
 /// Without sequence parallelism it is x itself.
 Tensor GatherRows(const LayerContext& context, const Tensor& x);
 
+/// Whether the rows that sequence parallelism gathers arrive in chunks, and are multiplied so
+/// (tp_overlap.h).
+inline bool GathersInChunks(const LayerContext& context) {
+  return context.sequence_parallel() && context.tp_chunks() > 1;
+}
+
 /// Sums a partial result [N, C] over the tensor-parallel group: an all-reduce in place, or with
 /// sequence parallelism a reduce-scatter into a new tensor [rows, C] under `tag`.
 Tensor ReduceRows(const LayerContext& context, Tensor partial, MemoryTag tag);
@@ -33,9 +39,14 @@ class ColumnParallelLinear {
   /// never fp8.
   explicit ColumnParallelLinear(Parameter& weight) : products_(weight) {}
 
-  /// y [N, out / tp] under `tag` from x [rows, in].
-  Tensor Forward(const LayerContext& context, LinearOperand x, MemoryTag tag,
-                 LinearSaved& saved) const;
+  /// y [N, out / tp] under `tag` from x [rows, in]. `gelu` [N, out / tp], if defined, becomes
+  /// gelu(y); only where TakesGelu.
+  Tensor Forward(const LayerContext& context, LinearOperand x, MemoryTag tag, LinearSaved& saved,
+                 const Tensor& gelu = {}) const;
+  /// Whether gelu may be made beside the product: not where that runs in chunks.
+  bool TakesGelu(const LayerContext& context) const {
+    return products_.TakesGelu() && !GathersInChunks(context);
+  }
   /// dx [rows, in] from dy [N, out / tp]; adds to the gradients, or overwrites them when not
   /// `accumulate`; with context.deferred the weight's later. Whoever wrote dy to a GradientTarget
   /// has done the bias's.
@@ -60,8 +71,9 @@ class ColumnParallelLinear {
   Parameter* bias() const { return bias_; }
 
  private:
+  /// And that of `bias`, if it is not null.
   void WeightGradient(const LayerContext& context, const LinearProducts::Backward& backward,
-                      const LinearSaved& saved, bool accumulate) const;
+                      const LinearSaved& saved, bool accumulate, Parameter* bias) const;
   /// Leaves WeightGradient to context.deferred.
   void Defer(const LayerContext& context, const LinearProducts::Backward& backward,
              const LinearSaved& saved) const;
@@ -74,15 +86,17 @@ class ColumnParallelLinear {
 };
 
 /// Splits its input features over tp; the partial outputs are summed over the group, then the
-/// bias (the same on every rank) is added.
+/// bias (the same on every rank) and the residual are added: a partial output that held them would
+/// be rounded more coarsely before it is summed.
 class RowParallelLinear {
  public:
   RowParallelLinear(ParameterStore& store, const LayerContext& context, const ModuleName& name,
                     int64_t in, int64_t out, bool bias, double init_std);
 
-  /// y [rows, out] under `tag` from x [N, in / tp].
-  Tensor Forward(const LayerContext& context, LinearOperand x, MemoryTag tag,
-                 LinearSaved& saved) const;
+  /// y [rows, out] under `tag` from x [N, in / tp]; plus `residual` [rows, out], where that is
+  /// defined. A rank that has all of the product adds both while it is written.
+  Tensor Forward(const LayerContext& context, LinearOperand x, MemoryTag tag, LinearSaved& saved,
+                 const Tensor& residual = {}) const;
   /// Fills `saved` as Forward does, without the product.
   void Keep(const LayerContext& context, const LinearOperand& x, LinearSaved& saved) const {
     products_.Keep(context, x, saved);
@@ -91,14 +105,19 @@ class RowParallelLinear {
   std::optional<Fp8Target> InputTarget(const LayerContext& context) const {
     return products_.InputTarget(context);
   }
-  /// dx [N, in / tp] from dy [rows, out], which may be changed afterwards.
+  /// dx [N, in / tp] from dy [rows, out], which may be changed afterwards. Where `gelu_of` is
+  /// defined, the gradient of that, of which x was gelu; only where TakesGelu.
   Tensor Backward(const LayerContext& context, const LinearSaved& saved, const Tensor& dy,
-                  bool accumulate) const;
+                  bool accumulate, const Tensor& gelu_of = {}) const;
+  /// As of ColumnParallelLinear.
+  bool TakesGelu(const LayerContext& context) const {
+    return products_.TakesGelu() && !GathersInChunks(context);
+  }
 
  private:
-  /// Now, or left to context.deferred.
+  /// Now, and that of `bias` with it, if that is not null; or left to context.deferred.
   void WeightGradient(const LayerContext& context, const LinearProducts::Backward& backward,
-                      const LinearSaved& saved, bool accumulate) const;
+                      const LinearSaved& saved, bool accumulate, Parameter* bias) const;
 
   LinearProducts products_;
   Parameter* bias_ = nullptr;

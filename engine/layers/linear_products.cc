@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
 
 namespace trimtab {
@@ -26,11 +27,11 @@ std::string LinearName(const Parameter& weight) {
 }
 
 void LinearProducts::Forward(const LayerContext& context, const Tensor& x, const Tensor& shard,
-                             const Tensor& bias, Tensor& y, LinearSaved& saved) const {
+                             const LinearExtras& extras, Tensor& y, LinearSaved& saved) const {
   if (context.observer != nullptr) context.observer->OnForward(name(), x, weight_->weight);
   if (!fp8()) {
     saved.input = shard;
-    return Multiply(context, x, bias, y);
+    return Multiply(context, x, extras, y);
   }
   const int64_t tokens = x.dim(0);
   const int64_t in = x.dim(1);
@@ -42,20 +43,30 @@ void LinearProducts::Forward(const LayerContext& context, const Tensor& x, const
   }
   context.fp8->Quantize(context.parallel, fp8_layer_, Operand::kInput, x, input_sharded_,
                         /*keep_scale=*/false, rows, saved.input_transposed);
-  Fp8Product(context, rows, bias, y);
+  Fp8Product(context, rows, extras, y);
 }
 
-void LinearProducts::Multiply(const LayerContext& context, const Tensor& x, const Tensor& bias,
-                              Tensor& y) const {
+void LinearProducts::Multiply(const LayerContext& context, const Tensor& x,
+                              const LinearExtras& extras, Tensor& y) const {
   TRIMTAB_ASSERT(!fp8(), "{} multiplies in fp8", name());
-  if (weight_->packed.defined()) return PackedGemm(x, weight_->packed, bias, y);
+  if (weight_->packed.defined()) {
+    TRIMTAB_ASSERT(!extras.gelu.defined(), "{} is packed, without gelu", name());
+    PackedGemm(x, weight_->packed, extras.bias, y);
+    if (extras.residual.defined()) Add(extras.residual, y);
+    return;
+  }
   Gemm(x, Transpose::kNo, weight_->weight, Transpose::kYes, y,
-       {.bias = bias, .tf32 = context.types.tf32});
+       {.bias = extras.bias,
+        .addend = extras.residual,
+        .gelu = extras.gelu,
+        .tf32 = context.types.tf32});
 }
 
-void LinearProducts::MultiplyBack(const LayerContext& context, const Tensor& dy, Tensor& dx) const {
+void LinearProducts::MultiplyBack(const LayerContext& context, const Tensor& dy, Tensor& dx,
+                                  const Tensor& gelu_of) const {
   TRIMTAB_ASSERT(!fp8(), "{} multiplies in fp8", name());
-  Gemm(dy, Transpose::kNo, weight_->weight, Transpose::kNo, dx, {.tf32 = context.types.tf32});
+  Gemm(dy, Transpose::kNo, weight_->weight, Transpose::kNo, dx,
+       {.gelu_of = gelu_of, .tf32 = context.types.tf32});
 }
 
 std::optional<Fp8Target> LinearProducts::InputTarget(const LayerContext& context) const {
@@ -70,10 +81,10 @@ std::optional<Fp8Target> LinearProducts::GradientTarget(const LayerContext& cont
                              weight_->spec.rows, MemoryTag::kWorkspace);
 }
 
-void LinearProducts::Forward(const LayerContext& context, const Fp8Output& x, const Tensor& bias,
-                             Tensor& y, LinearSaved& saved) const {
+void LinearProducts::Forward(const LayerContext& context, const Fp8Output& x,
+                             const LinearExtras& extras, Tensor& y, LinearSaved& saved) const {
   saved.input_transposed = x.transposed;
-  Fp8Product(context, x.rows, bias, y);
+  Fp8Product(context, x.rows, extras, y);
 }
 
 void LinearProducts::Keep(const LayerContext& context, const LinearOperand& x,
@@ -92,11 +103,13 @@ void LinearProducts::Keep(const LayerContext& context, const LinearOperand& x,
                         /*keep_scale=*/true, {}, saved.input_transposed);
 }
 
-void LinearProducts::Fp8Product(const LayerContext& context, const Tensor& rows, const Tensor& bias,
-                                Tensor& y) const {
+void LinearProducts::Fp8Product(const LayerContext& context, const Tensor& rows,
+                                const LinearExtras& extras, Tensor& y) const {
+  TRIMTAB_ASSERT(!extras.gelu.defined(), "{} multiplies in fp8, without gelu", name());
   const Fp8Weight& weight = context.fp8->weight(fp8_layer_);
   Gemm(rows, Transpose::kNo, weight.rows, Transpose::kYes, y,
-       {.bias = bias,
+       {.bias = extras.bias,
+        .addend = extras.residual,
         .scale_a = context.fp8->inverse(fp8_layer_, Operand::kInput),
         .scale_b = weight.inverse,
         .fast_accumulation = true});
@@ -125,13 +138,22 @@ LinearProducts::Backward::Backward(const LinearProducts& products, Fp8Output dy)
       dy_fp8_transposed_(std::move(dy.transposed)) {}
 
 void LinearProducts::Backward::WeightGradient(const LayerContext& context, const LinearSaved& saved,
-                                              const Tensor& x, bool accumulate) const {
+                                              const Tensor& x, bool accumulate,
+                                              Parameter* bias) const {
   Tensor& gradient = products_->weight_->gradient;
   if (!products_->fp8()) {
+    // The product only writes sums.
+    Tensor sums = bias != nullptr ? bias->gradient : Tensor();
+    const bool apart = bias != nullptr && accumulate;
+    if (apart) {
+      sums = Tensor::Empty(context.device, sums.shape(), sums.dtype(), MemoryTag::kWorkspace);
+    }
     Gemm(dy_, Transpose::kYes, x, Transpose::kNo, gradient,
-         {.accumulate = accumulate, .tf32 = context.types.tf32});
+         {.accumulate = accumulate, .row_sums = sums, .tf32 = context.types.tf32});
+    if (apart) Add(sums, bias->gradient);
     return;
   }
+  TRIMTAB_ASSERT(bias == nullptr, "{} multiplies in fp8, without its bias", products_->name());
   Fp8State& fp8 = *context.fp8;
   const int layer = products_->fp8_layer_;
   Tensor input = saved.input_transposed;
@@ -152,12 +174,15 @@ LinearProducts::Backward LinearProducts::Backward::WeightPart() const {
   return part;
 }
 
-void LinearProducts::Backward::InputGradient(const LayerContext& context, Tensor& dx) const {
-  if (!products_->fp8()) return products_->MultiplyBack(context, dy_, dx);
+void LinearProducts::Backward::InputGradient(const LayerContext& context, Tensor& dx,
+                                             const Tensor& gelu_of) const {
+  if (!products_->fp8()) return products_->MultiplyBack(context, dy_, dx, gelu_of);
+  TRIMTAB_ASSERT(!gelu_of.defined(), "{} multiplies in fp8, without gelu", products_->name());
   const Fp8Weight& fp8_weight = context.fp8->weight(products_->fp8_layer_);
   Gemm(dy_fp8_, Transpose::kNo, fp8_weight.transposed, Transpose::kYes, dx,
        {.scale_a = context.fp8->inverse(products_->fp8_layer_, Operand::kGradient),
-        .scale_b = fp8_weight.inverse});
+        .scale_b = fp8_weight.inverse,
+        .fast_accumulation = context.fp8->fast_gradients()});
 }
 
 }  // namespace trimtab

@@ -31,6 +31,13 @@ struct LinearOperand {
   LinearOperand(Fp8Output written) : fp8(std::move(written)) {}  // NOLINT: so are its copies
 };
 
+/// What is done to y = x W^T while it is written, each where it is defined.
+struct LinearExtras {
+  Tensor bias{};      // [out], added to every row
+  Tensor residual{};  // of the shape of y, added
+  Tensor gelu{};      // of the shape of y, becomes gelu(y); not with a residual
+};
+
 /// What a linear layer keeps of its input: one of the two, or neither where the input is made again
 /// in the backward pass.
 struct LinearSaved {
@@ -57,19 +64,21 @@ class LinearProducts {
   std::optional<Fp8Target> InputTarget(const LayerContext& context) const;
   std::optional<Fp8Target> GradientTarget(const LayerContext& context) const;
 
-  /// Writes y from x. `bias` may be undefined. `saved` receives what Backward needs: x itself, or
-  /// its transposed fp8 copy; the shard of sequence parallelism is kept instead of either, and x
-  /// gathered again.
+  /// Writes y from x. `saved` receives what Backward needs: x itself, or its transposed fp8 copy;
+  /// the shard of sequence parallelism is kept instead of either, and x gathered again.
   void Forward(const LayerContext& context, const Tensor& x, const Tensor& shard,
-               const Tensor& bias, Tensor& y, LinearSaved& saved) const;
+               const LinearExtras& extras, Tensor& y, LinearSaved& saved) const;
   /// The same from the copies of an InputTarget.
-  void Forward(const LayerContext& context, const Fp8Output& x, const Tensor& bias, Tensor& y,
-               LinearSaved& saved) const;
+  void Forward(const LayerContext& context, const Fp8Output& x, const LinearExtras& extras,
+               Tensor& y, LinearSaved& saved) const;
 
   /// Rows of y from those of x, rows of dx from those of dy, where nothing is quantised. Keeps
   /// nothing.
-  void Multiply(const LayerContext& context, const Tensor& x, const Tensor& bias, Tensor& y) const;
-  void MultiplyBack(const LayerContext& context, const Tensor& dy, Tensor& dx) const;
+  void Multiply(const LayerContext& context, const Tensor& x, const LinearExtras& extras,
+                Tensor& y) const;
+  /// Where `gelu_of` is defined, dx is the gradient of that, of which x was gelu.
+  void MultiplyBack(const LayerContext& context, const Tensor& dy, Tensor& dx,
+                    const Tensor& gelu_of = {}) const;
 
   /// Fills `saved` as Forward does, without the product. `x` is what the layer got: a shard of
   /// [N, in] where sequence parallelism gathers it.
@@ -79,6 +88,9 @@ class LinearProducts {
   bool NeedsInput(const LinearSaved& saved) const { return saved.input.defined(); }
 
   bool fp8() const { return fp8_layer_ >= 0; }
+  /// Whether products have gelu beside them: in fp8 it is made in fp8, and a packed weight has a
+  /// kernel of its own.
+  bool TakesGelu() const { return !fp8() && !weight_->packed.defined(); }
 
   /// One backward pass: makes what both products need of dy once.
   class Backward {
@@ -87,13 +99,14 @@ class LinearProducts {
     /// From the copies of a GradientTarget.
     Backward(const LinearProducts& products, Fp8Output dy);
     /// Adds to the weight's gradient, or overwrites it when not `accumulate`. `x` is the gathered
-    /// input where NeedsInput, else undefined.
+    /// input where NeedsInput, else undefined. Likewise the gradient of `bias`, which may be null;
+    /// not in fp8.
     void WeightGradient(const LayerContext& context, const LinearSaved& saved, const Tensor& x,
-                        bool accumulate) const;
+                        bool accumulate, Parameter* bias = nullptr) const;
     /// What WeightGradient alone needs of this.
     Backward WeightPart() const;
-    /// dx [N, in] of the activations' type.
-    void InputGradient(const LayerContext& context, Tensor& dx) const;
+    /// dx [N, in] of the activations' type; where `gelu_of` is defined, as of MultiplyBack.
+    void InputGradient(const LayerContext& context, Tensor& dx, const Tensor& gelu_of = {}) const;
 
    private:
     const LinearProducts* products_;
@@ -108,7 +121,7 @@ class LinearProducts {
   bool KeepsShard(const LayerContext& context) const {
     return context.sequence_parallel() && !input_sharded_;
   }
-  void Fp8Product(const LayerContext& context, const Tensor& rows, const Tensor& bias,
+  void Fp8Product(const LayerContext& context, const Tensor& rows, const LinearExtras& extras,
                   Tensor& y) const;
 
   Parameter* weight_ = nullptr;

@@ -87,7 +87,6 @@ Tensor LmHead::Logits(const LayerContext& context, const Tensor& x) const {
 
 Tensor LmHead::Losses(const LayerContext& context, LinearOperand normed, LmHeadSaved& saved,
                       Tensor* logits) const {
-  const VocabShard shard = {.start = vocab_start_, .valid = context.model.vocab_size};
   const int64_t tokens = context.tokens();
   saved.dlogits = Logits(context, std::move(normed), saved.output_layer);
   if (logits != nullptr) {
@@ -95,15 +94,20 @@ Tensor LmHead::Losses(const LayerContext& context, LinearOperand normed, LmHeadS
     Copy(saved.dlogits, *logits);
   }
 
-  Tensor row_max = context.NewF32({tokens}, MemoryTag::kWorkspace);
-  Tensor sums = context.NewF32({2, tokens}, MemoryTag::kWorkspace);
   Tensor losses = context.NewF32({tokens}, MemoryTag::kWorkspace);
-  CrossEntropyMax(saved.dlogits, shard, row_max);
-  if (context.tp() > 1) context.parallel.tp->AllReduce(row_max, ReduceOp::kMax);
-  CrossEntropySum(saved.dlogits, saved.targets, shard, row_max, sums);
-  if (context.tp() > 1) context.parallel.tp->AllReduce(sums);
-  CrossEntropyGrad(saved.targets, shard, row_max, sums, saved.gradient_scale, saved.dlogits, losses,
-                   SoftCapOf(context.model));
+  const SoftCap soft_cap = SoftCapOf(context.model);
+  if (context.tp() == 1) {
+    CrossEntropy(saved.targets, context.model.vocab_size, saved.gradient_scale, saved.dlogits,
+                 losses, soft_cap);
+    return losses;
+  }
+  const VocabShard shard = {.start = vocab_start_, .valid = context.model.vocab_size};
+  Tensor own = context.NewF32({3, tokens}, MemoryTag::kWorkspace);
+  Tensor parts = context.NewF32({context.tp(), 3, tokens}, MemoryTag::kWorkspace);
+  CrossEntropyParts(saved.dlogits, saved.targets, shard, own);
+  context.parallel.tp->AllGather(own, parts);
+  CrossEntropyGrad(saved.targets, shard, parts, saved.gradient_scale, saved.dlogits, losses,
+                   soft_cap);
   return losses;
 }
 

@@ -59,18 +59,36 @@ LinearOperand Mlp::ActivationBackward(const LayerContext& context, const MlpSave
   return MlpActivationBackward(context, saved.fc1, std::move(dactivation));
 }
 
-Tensor Mlp::Forward(const LayerContext& context, LinearOperand x, MlpSaved& saved) const {
-  saved.fc1 = linear_fc1_.Forward(context, std::move(x), MemoryTag::kActivations, saved.linear_fc1);
-  Tensor y = linear_fc2_.Forward(context, ActivationForward(context, saved),
-                                 MemoryTag::kActivations, saved.linear_fc2);
+LinearOperand Mlp::Activate(const LayerContext& context, LinearOperand x, MlpSaved& saved) const {
+  Tensor gelu;
+  if (FusesGelu(context)) {
+    gelu = context.New({context.tokens(), linear_fc1_.weight().spec.rows}, MemoryTag::kActivations);
+  }
+  saved.fc1 =
+      linear_fc1_.Forward(context, std::move(x), MemoryTag::kActivations, saved.linear_fc1, gelu);
+  return gelu.defined() ? LinearOperand(gelu) : ActivationForward(context, saved);
+}
+
+LinearOperand Mlp::ActivateBackward(const LayerContext& context, const MlpSaved& saved,
+                                    const Tensor& dy, bool accumulate) const {
+  if (FusesGelu(context)) {
+    return linear_fc2_.Backward(context, saved.linear_fc2, dy, accumulate, saved.fc1);
+  }
+  return ActivationBackward(
+      context, saved, linear_fc2_.Backward(context, saved.linear_fc2, dy, accumulate), accumulate);
+}
+
+Tensor Mlp::Forward(const LayerContext& context, LinearOperand x, MlpSaved& saved,
+                    const Tensor& residual) const {
+  Tensor y = linear_fc2_.Forward(context, Activate(context, std::move(x), saved),
+                                 MemoryTag::kActivations, saved.linear_fc2, residual);
   if (context.Recomputes(RecomputeModule::kMlpAct)) saved.linear_fc2 = {};
   return y;
 }
 
 void Mlp::Recompute(const LayerContext& context, LinearOperand x, MlpSaved& saved) const {
   if (saved.fc1.defined()) return linear_fc1_.Keep(context, x, saved.linear_fc1);
-  saved.fc1 = linear_fc1_.Forward(context, std::move(x), MemoryTag::kActivations, saved.linear_fc1);
-  linear_fc2_.Keep(context, ActivationForward(context, saved), saved.linear_fc2);
+  linear_fc2_.Keep(context, Activate(context, std::move(x), saved), saved.linear_fc2);
 }
 
 Tensor Mlp::Backward(const LayerContext& context, MlpSaved& saved, const Tensor& dy,
@@ -79,8 +97,7 @@ Tensor Mlp::Backward(const LayerContext& context, MlpSaved& saved, const Tensor&
     const RecomputePass recompute(context.device);
     linear_fc2_.Keep(context, ActivationForward(context, saved), saved.linear_fc2);
   }
-  LinearOperand dfc1 = ActivationBackward(
-      context, saved, linear_fc2_.Backward(context, saved.linear_fc2, dy, accumulate), accumulate);
+  LinearOperand dfc1 = ActivateBackward(context, saved, dy, accumulate);
   return linear_fc1_.Backward(context, saved.linear_fc1, std::move(dfc1), accumulate);
 }
 

@@ -23,8 +23,10 @@ class Mlp {
   /// Of width `ffn`.
   Mlp(ParameterStore& store, const LayerContext& context, const ModuleName& name, int64_t ffn);
 
-  /// y [rows, C], an activation, from x [rows, C].
-  Tensor Forward(const LayerContext& context, LinearOperand x, MlpSaved& saved) const;
+  /// y [rows, C], an activation, from x [rows, C]; plus `residual` [rows, C], where that is
+  /// defined.
+  Tensor Forward(const LayerContext& context, LinearOperand x, MlpSaved& saved,
+                 const Tensor& residual) const;
   /// Where a fused op may write x itself.
   std::optional<Fp8Target> InputTarget(const LayerContext& context) const {
     return linear_fc1_.InputTarget(context);
@@ -37,6 +39,16 @@ class Mlp {
                   bool accumulate) const;
 
  private:
+  /// Whether the activation is made beside the products.
+  bool FusesGelu(const LayerContext& context) const {
+    return context.model.activation == ActivationKind::kGelu && linear_fc1_.TakesGelu(context) &&
+           linear_fc2_.TakesGelu(context);
+  }
+  /// saved.fc1 and the activation, from x.
+  LinearOperand Activate(const LayerContext& context, LinearOperand x, MlpSaved& saved) const;
+  /// The gradient of saved.fc1 from dy.
+  LinearOperand ActivateBackward(const LayerContext& context, const MlpSaved& saved,
+                                 const Tensor& dy, bool accumulate) const;
   /// The activation function from saved.fc1, and the gradient of saved.fc1 from that of its result.
   LinearOperand ActivationForward(const LayerContext& context, const MlpSaved& saved) const;
   LinearOperand ActivationBackward(const LayerContext& context, const MlpSaved& saved,

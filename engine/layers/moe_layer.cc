@@ -46,9 +46,9 @@ void MoeLayer::ForwardExperts(const LayerContext& context, const Tensor& x, MoeS
                 saved.dispatch);
 }
 
-Tensor MoeLayer::ForwardShared(const LayerContext& context, const Tensor& x,
-                               MoeSaved& saved) const {
-  Tensor y = shared_->Forward(context, x, saved.shared);
+Tensor MoeLayer::ForwardShared(const LayerContext& context, const Tensor& x, MoeSaved& saved,
+                               const Tensor& residual) const {
+  Tensor y = shared_->Forward(context, x, saved.shared, shared_gate_ ? Tensor() : residual);
   if (!shared_gate_) return y;
   saved.shared_gate = shared_gate_->Forward(context, x, MemoryTag::kActivations);
   saved.shared_out = y;
@@ -57,10 +57,12 @@ Tensor MoeLayer::ForwardShared(const LayerContext& context, const Tensor& x,
   return gated;
 }
 
-Tensor MoeLayer::Forward(const LayerContext& context, LinearOperand x, MoeSaved& saved) const {
+Tensor MoeLayer::Forward(const LayerContext& context, LinearOperand x, MoeSaved& saved,
+                         const Tensor& residual) const {
   ForwardExperts(context, x.matrix, saved);
   Tensor y = CombineTokens(context, saved.dispatch, WeightsOf(context, saved));
-  if (shared_) Add(ForwardShared(context, x.matrix, saved), y);
+  if (shared_) Add(ForwardShared(context, x.matrix, saved, residual), y);
+  if (residual.defined() && (!shared_ || shared_gate_)) Add(residual, y);
   if (context.Recomputes(RecomputeModule::kMlpAct)) saved.experts.linear_fc2 = {};
   return y;
 }
@@ -73,7 +75,7 @@ void MoeLayer::Recompute(const LayerContext& context, LinearOperand x, MoeSaved&
   }
   ForwardExperts(context, x.matrix, saved);
   if (shared_gate_) {
-    ForwardShared(context, x.matrix, saved);
+    ForwardShared(context, x.matrix, saved, /*residual=*/{});
   } else if (shared_) {
     shared_->Recompute(context, std::move(x), saved.shared);
   }

@@ -35,7 +35,8 @@ class MoeLayer {
   MoeLayer(ParameterStore& store, const LayerContext& context, const ModuleName& name);
 
   /// As Mlp's. x is stored: router and experts read it.
-  Tensor Forward(const LayerContext& context, LinearOperand x, MoeSaved& saved) const;
+  Tensor Forward(const LayerContext& context, LinearOperand x, MoeSaved& saved,
+                 const Tensor& residual) const;
   std::optional<Fp8Target> InputTarget(const LayerContext&) const { return std::nullopt; }
   void Recompute(const LayerContext& context, LinearOperand x, MoeSaved& saved) const;
   Tensor Backward(const LayerContext& context, MoeSaved& saved, const Tensor& dy,
@@ -48,8 +49,9 @@ class MoeLayer {
   static Tensor WeightsOf(const LayerContext& context, const MoeSaved& saved);
   /// From x [rows, C] to the experts' results.
   void ForwardExperts(const LayerContext& context, const Tensor& x, MoeSaved& saved) const;
-  /// The shared experts' result [rows, C].
-  Tensor ForwardShared(const LayerContext& context, const Tensor& x, MoeSaved& saved) const;
+  /// The shared experts' result [rows, C]; without a gate, plus `residual`.
+  Tensor ForwardShared(const LayerContext& context, const Tensor& x, MoeSaved& saved,
+                       const Tensor& residual) const;
   /// Adds the gradient of x to dx [rows, C].
   void SharedBackward(const LayerContext& context, MoeSaved& saved, const Tensor& dy, Tensor& dx,
                       bool accumulate) const;

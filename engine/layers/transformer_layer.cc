@@ -69,6 +69,10 @@ LinearOperand TransformerLayer::MlpInput(const LayerContext& context, const Tens
   return post_attention_norm_->Forward(context, attention.input, attention.norm);
 }
 
+bool TransformerLayer::AddsStream(const std::optional<Norm>& norm) const {
+  return stream_scale_ == 1.0f && (!norm || post_norm());
+}
+
 Tensor TransformerLayer::AddBranch(const LayerContext& context, const std::optional<Norm>& norm,
                                    const Tensor& x, Tensor branch, PostNormSaved& saved) const {
   const auto normed = [&](Tensor input) {
@@ -76,13 +80,13 @@ Tensor TransformerLayer::AddBranch(const LayerContext& context, const std::optio
     return norm->Forward(context, saved.input, saved.norm).matrix;
   };
   if (norm && !post_norm()) branch = normed(std::move(branch));
-  if (stream_scale_ == 1.0f) {
-    Add(x, branch);
-  } else {
+  if (stream_scale_ != 1.0f) {
     Tensor scaled = context.New(x.shape(), MemoryTag::kWorkspace);
     Copy(x, scaled);
     ApplySoftCap({.scale = stream_scale_}, scaled);
     Add(scaled, branch);
+  } else if (!AddsStream(norm)) {
+    Add(x, branch);
   }
   return post_norm() ? normed(std::move(branch)) : branch;
 }
@@ -104,7 +108,8 @@ Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
   LinearOperand input = AttentionInput(context, x, saved);
   Tensor stream = deep_norm() ? input.matrix : x;
   Tensor attention = WithAttention(saved, [&](const auto& layer, auto& kept) {
-    return layer.Forward(context, std::move(input), kept);
+    const bool adds = AddsStream(post_attention_norm_);
+    return layer.Forward(context, std::move(input), kept, adds ? stream : Tensor());
   });
   DropAttentionInput(context, saved);
   saved.middle =
@@ -112,7 +117,8 @@ Tensor TransformerLayer::Forward(const LayerContext& context, const Tensor& x,
   input = MlpInput(context, x, saved);
   stream = deep_norm() ? input.matrix : saved.middle;
   Tensor mlp = WithMlp(saved, [&](const auto& layer, auto& kept) {
-    return layer.Forward(context, std::move(input), kept);
+    const bool adds = AddsStream(post_mlp_norm_);
+    return layer.Forward(context, std::move(input), kept, adds ? stream : Tensor());
   });
   DropMlp(context, saved);
   if (post_norm()) saved.middle = {};
@@ -134,17 +140,15 @@ Tensor TransformerLayer::ForwardInParallel(const LayerContext& context, const Te
                                            TransformerLayerSaved& saved) const {
   LinearOperand input = AttentionInput(context, x, saved);
   LinearOperand shared = mlp_norm_ ? LinearOperand() : input;
-  const Tensor attention = WithAttention(saved, [&](const auto& layer, auto& kept) {
-    return layer.Forward(context, std::move(input), kept);
+  const Tensor stream = WithAttention(saved, [&](const auto& layer, auto& kept) {
+    return layer.Forward(context, std::move(input), kept, x);
   });
   input = mlp_norm_ ? MlpInput(context, x, saved) : std::move(shared);
   Tensor y = WithMlp(saved, [&](const auto& layer, auto& kept) {
-    return layer.Forward(context, std::move(input), kept);
+    return layer.Forward(context, std::move(input), kept, stream);
   });
   DropAttentionInput(context, saved);
   DropMlp(context, saved);
-  Add(attention, y);
-  Add(x, y);
   return y;
 }
 

@@ -73,8 +73,11 @@ class TransformerLayer {
   }
   bool deep_norm() const { return block_ == BlockKind::kDeepNorm; }
   bool post_norm() const { return block_ == BlockKind::kPostNorm; }
+  /// Whether attention or MLP adds the stream to its result itself: nothing comes between.
+  bool AddsStream(const std::optional<Norm>& norm) const;
   /// The stream after a branch: scale * x + norm(branch), with post_norm norm(x + branch), without
-  /// a norm scale * x + branch; in the memory of the branch if it can be.
+  /// a norm scale * x + branch; in the memory of the branch if it can be. Where AddsStream, the
+  /// branch has x in it.
   Tensor AddBranch(const LayerContext& context, const std::optional<Norm>& norm, const Tensor& x,
                    Tensor branch, PostNormSaved& saved) const;
   /// The gradient of the branch, from dx, that of AddBranch's result; dx becomes that of the sum.

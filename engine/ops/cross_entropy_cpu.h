@@ -16,11 +16,12 @@ struct LogitsShape {
   int64_t first_id;
 };
 
-void CrossEntropyMaxCpu(int threads, const LogitsShape& shape, const float* logits, float* row_max);
-void CrossEntropySumCpu(int threads, const LogitsShape& shape, const float* logits,
-                        const int32_t* targets, const float* row_max, float* sums);
-void CrossEntropyGradCpu(int threads, const LogitsShape& shape, const int32_t* targets,
-                         const float* row_max, const float* sums, float scale,
+void CrossEntropyCpu(int threads, const LogitsShape& shape, const int32_t* targets, float scale,
+                     const SoftCap& soft_cap, float* logits, float* losses);
+void CrossEntropyPartsCpu(int threads, const LogitsShape& shape, const float* logits,
+                          const int32_t* targets, float* parts);
+void CrossEntropyGradCpu(int threads, const LogitsShape& shape, int64_t shards,
+                         const int32_t* targets, const float* parts, float scale,
                          const SoftCap& soft_cap, float* logits, float* losses);
 
 }  // namespace trimtab

@@ -62,8 +62,8 @@ struct CudaOps {
   decltype(&EmbeddingBackward) embedding_backward = nullptr;
   decltype(&PositionForward) position_forward = nullptr;
   decltype(&PositionBackward) position_backward = nullptr;
-  decltype(&CrossEntropyMax) cross_entropy_max = nullptr;
-  decltype(&CrossEntropySum) cross_entropy_sum = nullptr;
+  decltype(&CrossEntropy) cross_entropy = nullptr;
+  decltype(&CrossEntropyParts) cross_entropy_parts = nullptr;
   decltype(&CrossEntropyGrad) cross_entropy_grad = nullptr;
   decltype(&Add) add = nullptr;
   decltype(&Copy) copy = nullptr;

@@ -42,11 +42,17 @@ OpRecord ClampBackwardRecord(int64_t numel, DType dtype) {
   return Record(OpKind::kClampBackward, numel, dtype, 3 * SizeOf(dtype));
 }
 
-OpRecord AddBiasRecord(int64_t rows, int64_t columns, DType dtype) {
-  return {.kind = OpKind::kAddBias,
-          .dtype = dtype,
-          .dims = {rows, columns},
-          .bytes = (2 * rows * columns + columns) * SizeOf(dtype)};
+OpRecord AddBiasRecord(int64_t rows, int64_t columns, DType dtype, bool addend) {
+  const int64_t matrix = rows * columns * SizeOf(dtype);
+  OpRecord record = {.kind = OpKind::kAddBias,
+                     .dtype = dtype,
+                     .dims = {rows, columns},
+                     .bytes = 2 * matrix + columns * SizeOf(dtype)};
+  if (!addend) return record;
+  record.bytes += matrix;
+  record.fused = {
+      .kind = OpKind::kAdd, .bytes = AddRecord(rows * columns, dtype).bytes, .beside = matrix};
+  return record;
 }
 
 void Add(const Tensor& x, Tensor& y) {
@@ -155,18 +161,20 @@ void ClampBackward(const Tensor& x, float limit, Tensor& dx) {
   ClampBackwardCpu(device.threads(), x.numel(), limit, F32In(x).data(), F32InOut(dx).data());
 }
 
-void AddBias(const Tensor& bias, Tensor& x) {
+void AddBias(const Tensor& bias, Tensor& x, const Tensor& addend) {
   constexpr OpKind kOp = OpKind::kAddBias;
   CheckMatrix(kOp, "x", x);
   CheckPlainFloat(kOp, "x", x);
   Device& device = x.device();
   CheckOperand(kOp, "bias", bias, {x.dim(1)}, device, x.dtype());
-  const OpScope scope(device, AddBiasRecord(x.dim(0), x.dim(1), x.dtype()));
+  if (addend.defined()) CheckOperand(kOp, "addend", addend, x.shape(), device, x.dtype());
+  const OpScope scope(device, AddBiasRecord(x.dim(0), x.dim(1), x.dtype(), addend.defined()));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::add_bias)(bias, x);
+    return CudaKernel(device, kOp, &CudaOps::add_bias)(bias, x, addend);
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  AddBiasCpu(device.threads(), x.dim(0), x.dim(1), x.dtype(), bias.raw(), x.raw());
+  AddBiasCpu(device.threads(), x.dim(0), x.dim(1), x.dtype(), bias.raw(),
+             addend.defined() ? addend.raw() : nullptr, x.raw());
 }
 
 void Sum(const Tensor& x, Tensor& sum, bool accumulate) {

@@ -16,7 +16,8 @@ OpRecord SumSquaresRecord(int64_t numel, DType dtype = DType::kF32);
 OpRecord ApplySoftCapRecord(int64_t numel, DType dtype = DType::kF32);
 OpRecord ClampRecord(int64_t numel, DType dtype = DType::kF32);
 OpRecord ClampBackwardRecord(int64_t numel, DType dtype = DType::kF32);
-OpRecord AddBiasRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32);
+OpRecord AddBiasRecord(int64_t rows, int64_t columns, DType dtype = DType::kF32,
+                       bool addend = false);
 
 /// y += x, both of one type of fp32, bf16, fp16.
 void Add(const Tensor& x, Tensor& y);
@@ -34,8 +35,9 @@ void ApplySoftCap(const SoftCap& soft_cap, Tensor& x);
 void Clamp(const Tensor& x, float limit, Tensor& y);
 /// dx, the gradient of y, becomes that of x: 0 where x is outside.
 void ClampBackward(const Tensor& x, float limit, Tensor& dx);
-/// x [rows, C] += bias [C] in every row, both of one type.
-void AddBias(const Tensor& bias, Tensor& x);
+/// x [rows, C] += bias [C] in every row, and += addend [rows, C], if that is defined. All of one
+/// type.
+void AddBias(const Tensor& bias, Tensor& x, const Tensor& addend = {});
 
 /// sum [1] fp32 = (sum +) all elements of x (fp32). Added up in double, in an order that depends on
 /// numel alone, not on threads.

@@ -102,6 +102,22 @@ void AddTyped(int64_t n, DType dtype, const void* x, void* y) {
   }
 }
 
+// y += x, and then z, rounded once.
+void AddBothTyped(int64_t n, DType dtype, const void* x, const void* z, void* y) {
+  float x_block[kConvertBlock];
+  float z_block[kConvertBlock];
+  float y_block[kConvertBlock];
+  for (int64_t i = 0; i < n; i += kConvertBlock) {
+    const int64_t count = std::min(kConvertBlock, n - i);
+    WidenSpan(dtype, count, ElementAt(dtype, x, i), x_block);
+    WidenSpan(dtype, count, ElementAt(dtype, z, i), z_block);
+    WidenSpan(dtype, count, ElementAt(dtype, y, i), y_block);
+    AddSpan(count, x_block, y_block);
+    AddSpan(count, z_block, y_block);
+    RoundSpan(dtype, count, y_block, ElementAt(dtype, y, i));
+  }
+}
+
 double SumSquaresTyped(int64_t n, DType dtype, const void* x) {
   if (dtype == DType::kF32) return SumSquaresSpan(n, static_cast<const float*>(x));
   float block[kConvertBlock];
@@ -164,10 +180,15 @@ void FillCpu(int threads, int64_t n, float value, DType dtype, void* x) {
 }
 
 void AddBiasCpu(int threads, int64_t rows, int64_t columns, DType dtype, const void* bias,
-                void* x) {
+                const void* addend, void* x) {
   ParallelFor(threads, rows, RowGrain(columns), [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      AddTyped(columns, dtype, bias, ElementAt(dtype, x, row * columns));
+      void* y = ElementAt(dtype, x, row * columns);
+      if (addend == nullptr) {
+        AddTyped(columns, dtype, bias, y);
+      } else {
+        AddBothTyped(columns, dtype, bias, ElementAt(dtype, addend, row * columns), y);
+      }
     }
   });
 }

@@ -19,7 +19,9 @@ struct RowsOf {
 void CopyColumnsCpu(int threads, int64_t rows, int64_t columns, const RowsOf<const void>& source,
                     const RowsOf<void>& destination);
 void FillCpu(int threads, int64_t n, float value, DType dtype, void* x);
-void AddBiasCpu(int threads, int64_t rows, int64_t columns, DType dtype, const void* bias, void* x);
+/// `addend` may be null.
+void AddBiasCpu(int threads, int64_t rows, int64_t columns, DType dtype, const void* bias,
+                const void* addend, void* x);
 void SoftCapCpu(int threads, int64_t n, const SoftCap& soft_cap, float* x);
 void ClampCpu(int threads, int64_t n, float limit, const float* x, float* y);
 void ClampBackwardCpu(int threads, int64_t n, float limit, const float* x, float* dx);

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include "engine/ops/activation.h"
+#include "engine/ops/activation_cpu.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
+#include "engine/ops/elementwise.h"
 #include "engine/ops/gemm_cpu.h"
 #include "engine/ops/widen.h"
 
@@ -54,6 +57,41 @@ void CheckTypes(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose t
                  Name(a.dtype()));
 }
 
+/// What a product does beside its own work, and in which tensor.
+struct Extra {
+  GemmExtra kind = GemmExtra::kNone;
+  std::string_view name{};
+  Tensor tensor{};
+};
+
+/// Of which there is one at most.
+Extra ExtraOf(const GemmOptions& options) {
+  Extra found;
+  for (const Extra& each : {Extra{GemmExtra::kAddend, "addend", options.addend},
+                            Extra{GemmExtra::kGelu, "gelu", options.gelu},
+                            Extra{GemmExtra::kGeluOf, "gelu_of", options.gelu_of},
+                            Extra{GemmExtra::kRowSums, "row_sums", options.row_sums}}) {
+    if (!each.tensor.defined()) continue;
+    TRIMTAB_ASSERT(found.kind == GemmExtra::kNone, "gemm: {} together with {}", each.name,
+                   found.name);
+    found = each;
+  }
+  return found;
+}
+
+void CheckExtra(const Extra& extra, const Tensor& a, Transpose trans_a, const Tensor& c,
+                const GemmOptions& options) {
+  if (extra.kind == GemmExtra::kNone) return;
+  const bool sums = extra.kind == GemmExtra::kRowSums;
+  CheckOperand(OpKind::kGemm, extra.name, extra.tensor, sums ? Shape{c.dim(0)} : c.shape(),
+               c.device(), c.dtype());
+  TRIMTAB_ASSERT(c.raw() == nullptr || extra.tensor.raw() != c.raw(),
+                 "gemm: {} is c, which is overwritten", extra.name);
+  TRIMTAB_ASSERT(sums || !options.accumulate, "gemm: {} with accumulate", extra.name);
+  TRIMTAB_ASSERT(!sums || (trans_a == Transpose::kYes && !IsFp8(a.dtype())),
+                 "gemm: row_sums of an operand that is not transposed, or fp8");
+}
+
 float FactorOf(const Tensor& scale) { return scale.defined() ? *scale.f32() : 1.0f; }
 
 }  // namespace
@@ -65,6 +103,32 @@ OpRecord GemmRecord(int64_t m, int64_t n, int64_t k, bool accumulate, const Gemm
           .flops = 2 * m * n * k,
           .bytes = m * k * SizeOf(types.a) + k * n * SizeOf(types.b) +
                    (accumulate ? 2 : 1) * m * n * SizeOf(types.c)};
+}
+
+OpRecord GemmRecord(int64_t m, int64_t n, int64_t k, GemmExtra extra, const GemmTypes& types,
+                    bool accumulate) {
+  OpRecord record = GemmRecord(m, n, k, accumulate, types);
+  const auto add = [&](const OpRecord& alone, int64_t moved) {
+    record.fused = {.kind = alone.kind, .bytes = alone.bytes, .beside = moved * SizeOf(types.c)};
+    record.bytes += record.fused.beside;
+  };
+  switch (extra) {
+    case GemmExtra::kNone:
+      break;
+    case GemmExtra::kAddend:
+      add(AddRecord(m * n, types.c), m * n);
+      break;
+    case GemmExtra::kGelu:
+      add(ActivationForwardRecord(m, n, types.c), m * n);
+      break;
+    case GemmExtra::kGeluOf:
+      add(ActivationBackwardRecord(m, n, types.c), m * n);
+      break;
+    case GemmExtra::kRowSums:
+      add(BiasBackwardRecord(k, m, types.a, types.c), m);
+      break;
+  }
+  return record;
 }
 
 OpRecord BiasBackwardRecord(int64_t rows, int64_t columns, DType dtype, DType gradient) {
@@ -94,8 +158,10 @@ void Gemm(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose trans_b
     TRIMTAB_ASSERT(!options.accumulate,
                    "gemm: a bias of {} columns with accumulate would be added twice", n);
   }
-  const OpScope scope(device,
-                      GemmRecord(m, n, k, options.accumulate, {a.dtype(), b.dtype(), c.dtype()}));
+  const Extra extra = ExtraOf(options);
+  CheckExtra(extra, a, trans_a, c, options);
+  const OpScope scope(device, GemmRecord(m, n, k, extra.kind, {a.dtype(), b.dtype(), c.dtype()},
+                                         options.accumulate));
   if (device.kind() == DeviceKind::kCuda) {
     return CudaKernel(device, kOp, &CudaOps::gemm)(a, trans_a, b, trans_b, c, options);
   }
@@ -103,9 +169,26 @@ void Gemm(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose trans_b
   const F32In a32(a, FactorOf(options.scale_a));
   const F32In b32(b, FactorOf(options.scale_b));
   const F32In bias32(options.bias);
-  F32Out c32(c, /*read=*/options.accumulate);
-  GemmCpu(device.threads(), m, n, k, View(a, a32, trans_a), View(b, b32, trans_b), c32.data(),
-          options.accumulate, bias32.data());
+  const F32In addend32(options.addend);
+  const F32In gelu_of32(options.gelu_of);
+  // Of what is stored, which is not what stands in fp32 on the way to another type.
+  const bool gelu_after = options.gelu.defined() && c.dtype() != DType::kF32;
+  {
+    F32Out c32(c, /*read=*/options.accumulate);
+    GemmCpu(device.threads(), m, n, k, View(a, a32, trans_a), View(b, b32, trans_b), c32.data(),
+            {.accumulate = options.accumulate,
+             .bias = bias32.data(),
+             .addend = addend32.data(),
+             .gelu_of = gelu_of32.data(),
+             .gelu = options.gelu.defined() && !gelu_after ? options.gelu.f32() : nullptr});
+  }
+  if (options.row_sums.defined()) {
+    BiasBackwardCpu(device.threads(), k, m, a32.data(), F32Out(options.row_sums).data(),
+                    /*accumulate=*/false);
+  }
+  if (!gelu_after) return;
+  ActivationForwardCpu(device.threads(), ActivationFunction::kGelu, c.numel(), F32In(c).data(),
+                       F32Out(options.gelu).data());
 }
 
 void BiasBackward(const Tensor& dy, Tensor& dbias, bool accumulate) {

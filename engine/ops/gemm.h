@@ -1,4 +1,5 @@
-// Matrix product, row-major: c [m, n] = op(a) [m, k] * op(b) [k, n] (+ c) (+ bias per column).
+// Matrix product, row-major: c [m, n] = op(a) [m, k] * op(b) [k, n] (+ c, or + bias per column and
+// + addend), and what else is done with the result while it is at hand.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,18 @@ struct GemmOptions {
   bool accumulate = false;
   /// [n], of c's type, added to every row. Not together with accumulate.
   Tensor bias{};
+  /// [m, n], of c's type and apart from it, added too: a residual, read while the product is
+  /// written. Not together with accumulate.
+  Tensor addend{};
+  /// Either of these [m, n], of c's type and apart from it; not together with accumulate or addend.
+  /// Becomes gelu(c) (ActivationFunction::kGelu) of c as it is stored. A GPU's library may make it
+  /// of c before that is rounded to its type.
+  Tensor gelu{};
+  /// c is multiplied by gelu'(gelu_of) before it is rounded: the gradient of what gelu was made of.
+  Tensor gelu_of{};
+  /// [m], of c's type: becomes the sums of the rows of op(a), which is transposed and not fp8. Of a
+  /// weight's gradient that is the bias's. Overwritten with accumulate too; not with the others.
+  Tensor row_sums{};
   /// fp8 operands only, and then both: fp32 [1] each, the factor that restores the stored values.
   Tensor scale_a{};
   Tensor scale_b{};
@@ -33,6 +46,11 @@ struct GemmTypes {
 
 /// Cost of one product. Each operand moves once; c twice when accumulated into.
 OpRecord GemmRecord(int64_t m, int64_t n, int64_t k, bool accumulate, const GemmTypes& types = {});
+/// What a product may do beside its own work: see GemmOptions.
+enum class GemmExtra { kNone, kAddend, kGelu, kGeluOf, kRowSums };
+/// The same with an extra, which moves once too.
+OpRecord GemmRecord(int64_t m, int64_t n, int64_t k, GemmExtra extra, const GemmTypes& types = {},
+                    bool accumulate = false);
 
 /// a is [m, k] or, transposed, [k, m]; b is [k, n] or, transposed, [n, k]; c is [m, n].
 ///

@@ -6,6 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/device/cpu/parallel.h"
+#include "engine/ops/activation_cpu.h"
 #include "engine/ops/kernel.h"
 
 namespace trimtab {
@@ -38,18 +39,59 @@ TRIMTAB_CLONES void ColumnSums(int64_t rows, int64_t n, int64_t stride, const fl
 constexpr int64_t kLeastPart = 128;
 constexpr int64_t kPartGrain = 48;
 
-// As GemmCpu, for a part of c, on the calling worker alone when others work beside it. Starting
-// from the bias costs less than another pass over the product.
-void Part(int64_t m, int64_t n, int64_t k, const MatrixView& a, const MatrixView& b, float* c,
-          int64_t c_stride, bool accumulate, const float* bias) {
-  if (bias != nullptr) {
-    for (int64_t row = 0; row < m; ++row) std::copy_n(bias, n, c + row * c_stride);
+TRIMTAB_CLONES void AddSpans(int64_t n, const float* x, const float* y, float* sum) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) sum[i] = x[i] + y[i];
+}
+
+// c [m, n] = what the product is added to, unless c holds it already. Starting from it costs less
+// than another pass over the product.
+void Prepare(int64_t m, int64_t n, float* c, int64_t c_stride, const GemmTerms& terms) {
+  for (int64_t row = 0; row < m; ++row, c += c_stride) {
+    const float* addend = terms.addend == nullptr ? nullptr : terms.addend + row * c_stride;
+    if (terms.bias == nullptr) {
+      std::copy_n(addend, n, c);
+    } else if (addend == nullptr) {
+      std::copy_n(terms.bias, n, c);
+    } else {
+      AddSpans(n, terms.bias, addend, c);
+    }
   }
-  const bool add = accumulate || bias != nullptr;
+}
+
+// What is done with c [m, n] while it is in the cache.
+void Finish(int64_t m, int64_t n, float* c, int64_t c_stride, const GemmTerms& terms) {
+  constexpr ActivationFunction kGelu = ActivationFunction::kGelu;
+  for (int64_t row = 0; row < m; ++row) {
+    const int64_t start = row * c_stride;
+    if (terms.gelu != nullptr) ActivationForwardCpu(1, kGelu, n, c + start, terms.gelu + start);
+    if (terms.gelu_of != nullptr) {
+      ActivationBackwardCpu(1, kGelu, n, terms.gelu_of + start, c + start, c + start);
+    }
+  }
+}
+
+// As GemmCpu, for a part of c, on the calling worker alone when others work beside it.
+void Part(int64_t m, int64_t n, int64_t k, const MatrixView& a, const MatrixView& b, float* c,
+          int64_t c_stride, const GemmTerms& terms) {
+  const bool prepared = terms.bias != nullptr || terms.addend != nullptr;
+  if (prepared) Prepare(m, n, c, c_stride, terms);
+  const bool add = terms.accumulate || prepared;
   Sgemm(m, n, k, 1.0f, a, b, add ? 1.0f : 0.0f, c, c_stride);
+  if (terms.gelu != nullptr || terms.gelu_of != nullptr) Finish(m, n, c, c_stride, terms);
 }
 
 }  // namespace
+
+GemmTerms GemmTerms::From(int64_t row, int64_t column, int64_t n) const {
+  const int64_t start = row * n + column;
+  GemmTerms part = *this;
+  if (bias != nullptr) part.bias += column;
+  if (addend != nullptr) part.addend += start;
+  if (gelu_of != nullptr) part.gelu_of += start;
+  if (gelu != nullptr) part.gelu += start;
+  return part;
+}
 
 void Sgemm(int64_t m, int64_t n, int64_t k, float alpha, const MatrixView& a, const MatrixView& b,
            float beta, float* c, int64_t c_stride) {
@@ -61,22 +103,21 @@ void Sgemm(int64_t m, int64_t n, int64_t k, float alpha, const MatrixView& a, co
 }
 
 void GemmCpu(int threads, int64_t m, int64_t n, int64_t k, const MatrixView& a, const MatrixView& b,
-             float* c, bool accumulate, const float* bias) {
+             float* c, const GemmTerms& terms) {
   UseThreads(threads);
   if (threads == 1 || std::max(m, n) / threads < kLeastPart) {
-    Part(m, n, k, a, b, c, n, accumulate, bias);
+    Part(m, n, k, a, b, c, n, terms);
   } else if (m > n) {
     ParallelFor(threads, m, kPartGrain, [&](int64_t begin, int64_t end) {
       const MatrixView rows = {a.data + begin * (a.transposed ? 1 : a.stride), a.stride,
                                a.transposed};
-      Part(end - begin, n, k, rows, b, c + begin * n, n, accumulate, bias);
+      Part(end - begin, n, k, rows, b, c + begin * n, n, terms.From(begin, 0, n));
     });
   } else {
     ParallelFor(threads, n, kPartGrain, [&](int64_t begin, int64_t end) {
       const MatrixView columns = {b.data + begin * (b.transposed ? b.stride : 1), b.stride,
                                   b.transposed};
-      Part(m, end - begin, k, a, columns, c + begin, n, accumulate,
-           bias == nullptr ? nullptr : bias + begin);
+      Part(m, end - begin, k, a, columns, c + begin, n, terms.From(0, begin, n));
     });
   }
 }

@@ -17,9 +17,22 @@ struct MatrixView {
 void Sgemm(int64_t m, int64_t n, int64_t k, float alpha, const MatrixView& a, const MatrixView& b,
            float beta, float* c, int64_t c_stride);
 
-/// As Gemm; `bias` may be null.
+/// What a product is added to: what c holds, or else a bias [n] of every row and an addend [m, n].
+/// And what is done with the result, as GemmOptions says. Each of the pointers may be null.
+struct GemmTerms {
+  bool accumulate = false;
+  const float* bias = nullptr;
+  const float* addend = nullptr;
+  const float* gelu_of = nullptr;
+  float* gelu = nullptr;
+
+  /// Those of the part of c [m, n] that begins at `row` and `column`.
+  GemmTerms From(int64_t row, int64_t column, int64_t n) const;
+};
+
+/// As Gemm.
 void GemmCpu(int threads, int64_t m, int64_t n, int64_t k, const MatrixView& a, const MatrixView& b,
-             float* c, bool accumulate, const float* bias);
+             float* c, const GemmTerms& terms);
 
 void BiasBackwardCpu(int threads, int64_t rows, int64_t columns, const float* dy, float* dbias,
                      bool accumulate);

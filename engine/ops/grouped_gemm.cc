@@ -202,13 +202,13 @@ void GroupedAddBias(const Tensor& bias, GroupRows rows, Tensor& x) {
     return ForEachGroup(rows, [&](int64_t g, int64_t first, int64_t count) {
       if (count == 0) return;
       Tensor part = x.Rows(first, count);
-      add(RowOf(bias, g), part);
+      add(RowOf(bias, g), part, /*addend=*/{});
     });
   }
   if (device.kind() != DeviceKind::kCpu) return;
   ForEachGroup(rows, [&](int64_t g, int64_t first, int64_t count) {
     AddBiasCpu(device.threads(), count, columns, x.dtype(), RowOf(bias, g).raw(),
-               x.Rows(first, count).raw());
+               /*addend=*/nullptr, x.Rows(first, count).raw());
   });
 }
 

@@ -187,6 +187,28 @@ struct SoftCap {
   }
 };
 
+/// What the cross-entropy of a row needs of its logits (engine/ops/cross_entropy.h).
+struct LossParts {
+  float largest;
+  float sum;     // of exp(logit - largest)
+  float target;  // the target's logit
+};
+
+/// Of all shards' parts [shards, 3, rows] of a row, the first of which is at `parts`.
+TRIMTAB_HOST_DEVICE LossParts JoinLossParts(const float* parts, int64_t shards, int64_t rows) {
+  LossParts all = {parts[0], 0.0f, 0.0f};
+  for (int64_t s = 1; s < shards; ++s) {
+    const float largest = parts[3 * s * rows];
+    all.largest = all.largest < largest ? largest : all.largest;
+  }
+  for (int64_t s = 0; s < shards; ++s) {
+    const float* part = parts + 3 * s * rows;
+    all.sum += part[rows] * Exp(part[0] - all.largest);
+    all.target += part[2 * rows];
+  }
+  return all;
+}
+
 /// What ALiBi takes from a score of head `head` of `heads` per token between query and key (Press
 /// et al., arXiv:2108.12409, and its code for numbers of heads that are no power of 2): 2^(-8i/n)
 /// for i = 1, ..., n, the largest power of 2 in `heads`, then the odd steps of twice as many. 0

@@ -7,6 +7,7 @@
 #include "cost_model/tile_share.h"
 #include "engine/base/error.h"
 #include "engine/ops/attention.h"
+#include "engine/ops/cross_entropy.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
 
@@ -98,6 +99,18 @@ TEST(Pricer, AGpuHasARateForEveryTypeOfProduct) {
   EXPECT_GT(seconds(Precision::kFp32, DType::kF32), 5 * seconds(Precision::kTf32, DType::kF32));
   EXPECT_EQ(Pricer(profile, {1, 1}, 8, 0, Precision::kFp8).peak_flops(),
             profile.peak_flops.at("fp8").value);
+}
+
+// The arithmetic of an activation takes as long beside a product as alone; an addend is read as the
+// output is that a product adds to.
+TEST(Pricer, ACpuPaysForWhatAProductDoesBeside) {
+  HardwareProfile profile = TableProfile();
+  profile.modes[0].ops[OpKind::kActivationForward] = {{1000, 2e-6}, {100000, 2e-4}};
+  const Pricer pricer(profile, {2, 1}, 8, 2);
+  const double adding_s = pricer.Seconds(GemmRecord(100, 50, 20, true));
+  EXPECT_EQ(pricer.Seconds(GemmRecord(100, 50, 20, GemmExtra::kAddend)), adding_s);
+  EXPECT_NEAR(pricer.Seconds(GemmRecord(100, 50, 20, GemmExtra::kGelu)),
+              adding_s + 2e-9 * 2 * 100 * 50 * 4, 1e-12);
 }
 
 TEST(Pricer, ACpuPaysForConversions) {
@@ -286,6 +299,23 @@ TEST(Pricer, AStackScalesWhatItSays) {
   EXPECT_NEAR(theirs.Seconds(message, 1), 0.4 * ours.Seconds(message, 1), 1e-12);
   message.group = GroupKind::kData;
   EXPECT_EQ(theirs.Seconds(message, 1), ours.Seconds(message, 1));
+}
+
+// What our products do beside their own work is an op of its own in other software.
+TEST(Pricer, AStackThatFusesNothingTakesItsPasses) {
+  const HardwareProfile profile = BuiltinProfile("h100-sxm");
+  const GemmTypes bf16 = {DType::kBf16, DType::kBf16, DType::kBf16};
+  const SoftwareStack stack = {.fused_ops = false, .memory_traffic = {.value = 1.5}};
+  const Pricer ours(profile, {1, 1}, 8, 0, Precision::kBf16);
+  const Pricer theirs(profile, {1, 1}, 8, 0, Precision::kBf16, stack);
+  const OpRecord alone = GemmRecord(8192, 8192, 8192, false, bf16);
+  EXPECT_EQ(theirs.Seconds(alone), ours.Seconds(alone));
+  const OpRecord product = GemmRecord(8192, 8192, 8192, GemmExtra::kAddend, bf16);
+  EXPECT_EQ(ours.Seconds(product), ours.Seconds(alone)) << "the product is bound by compute";
+  EXPECT_NEAR(theirs.Seconds(product),
+              ours.Seconds(alone) + theirs.Seconds(AddRecord(8192 * 8192, DType::kBf16)), 1e-12);
+  const OpRecord loss = CrossEntropyRecord(8192, 50304, DType::kBf16);
+  EXPECT_GT(theirs.Seconds(loss), 1.9 * 1.5 * ours.Seconds(loss));
 }
 
 // A host of 1 ms a layer, 7 % more with each doubling of tp, and 20 us for each expert's product.

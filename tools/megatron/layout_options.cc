@@ -94,6 +94,7 @@ void AddPrecision(const RunConfig& run, MegatronOptions& options) {
   }
   if (layout.precision == Precision::kFp8) {
     options.Require(run.fp8.bf16_layers.empty(), "fp8.bf16_layers");
+    options.Require(!run.fp8.fast_gradients, "fp8.fast_gradients");
     options.Add("--fp8-format", "hybrid");
     options.Add("--fp8-recipe", run.fp8.scaling == "delayed" ? "delayed" : "tensorwise");
     if (run.fp8.scaling == "delayed") {

@@ -145,7 +145,8 @@ constexpr int kBiasRows = kThreads / kWarpSize;
 
 template <int N, typename T>
 __global__ void __launch_bounds__(kThreads)
-    AddBiasKernel(const T* __restrict__ bias, T* __restrict__ x, int64_t rows, int64_t columns) {
+    AddBiasKernel(const T* __restrict__ bias, const T* __restrict__ addend, T* __restrict__ x,
+                  int64_t rows, int64_t columns) {
   const int64_t column = (int64_t{blockIdx.x} * kWarpSize + threadIdx.x) * N;
   if (column >= columns) return;
   float biases[N];
@@ -154,10 +155,13 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t begin = int64_t{blockIdx.y} * kBiasRows + threadIdx.y;
   for (int64_t first = begin; first < rows; first += kUnroll * stride) {
     Pack<T, N> loaded[kUnroll];
+    Pack<T, N> added[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = first + u * stride;
-      if (row < rows) loaded[u] = LoadPack<N>(x + row * columns + column);
+      if (row >= rows) continue;
+      loaded[u] = LoadPack<N>(x + row * columns + column);
+      if (addend != nullptr) added[u] = LoadPack<N>(addend + row * columns + column);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -166,6 +170,10 @@ __global__ void __launch_bounds__(kThreads)
         float values[N];
 #pragma unroll
         for (int i = 0; i < N; ++i) values[i] = ToFloat(loaded[u][i]) + biases[i];
+        if (addend != nullptr) {
+#pragma unroll
+          for (int i = 0; i < N; ++i) values[i] += ToFloat(added[u][i]);
+        }
         StoreFloats(x + row * columns + column, values);
       }
     }
@@ -278,13 +286,14 @@ void LaunchClamp(const Tensor& x, float limit, Tensor& y) {
   });
 }
 
-void AddBiasCuda(const Tensor& bias, Tensor& x) {
+void AddBiasCuda(const Tensor& bias, Tensor& x, const Tensor& addend) {
   const LaunchContext context = ContextOf(x.device());
   const int64_t rows = x.dim(0);
   const int64_t columns = x.dim(1);
   DispatchFloat(x.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    const bool aligned = RowsAligned<T>(columns, bias.raw(), x.raw());
+    const T* added = Data<const T>(addend);
+    const bool aligned = RowsAligned<T>(columns, bias.raw(), x.raw(), added);
     const int64_t per_warp = int64_t{kWarpSize} * (aligned ? kPackSize<T> : 1);
     const auto across = static_cast<unsigned>((columns + per_warp - 1) / per_warp);
     // Rows fill what the columns leave of the GPU.
@@ -293,7 +302,7 @@ void AddBiasCuda(const Tensor& bias, Tensor& x) {
     const dim3 grid(
         across, static_cast<unsigned>(std::min<int64_t>(down, (rows + kBiasRows - 1) / kBiasRows)));
     Launch(context, aligned ? AddBiasKernel<kPackSize<T>, T> : AddBiasKernel<1, T>, grid,
-           dim3(kWarpSize, kBiasRows), 0, Data<const T>(bias), Data<T>(x), rows, columns);
+           dim3(kWarpSize, kBiasRows), 0, Data<const T>(bias), added, Data<T>(x), rows, columns);
   });
 }
 

@@ -1,5 +1,6 @@
 #include "engine/ops/cuda/gemm_descriptors.h"
 
+#include <algorithm>
 #include <tuple>
 
 #include "engine/base/error.h"
@@ -54,8 +55,37 @@ void Set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
 
 auto Members(const GemmKey& key) {
   return std::tie(key.m, key.n, key.k, key.types.a, key.types.b, key.types.c, key.trans_a,
-                  key.trans_b, key.alignment_a, key.alignment_b, key.alignment_c, key.accumulate,
-                  key.bias, key.tf32, key.fast_accumulation);
+                  key.trans_b, key.alignment_a, key.alignment_b, key.alignment_c,
+                  key.alignment_extra, key.accumulate, key.bias, key.extra, key.tf32,
+                  key.fast_accumulation);
+}
+
+struct ExtraMatrix {
+  GemmExtra kind = GemmExtra::kNone;
+  Tensor matrix{};
+};
+
+ExtraMatrix ExtraOf(const GemmOptions& options) {
+  if (options.addend.defined()) return {GemmExtra::kAddend, options.addend};
+  if (options.gelu.defined()) return {GemmExtra::kGelu, options.gelu};
+  if (options.gelu_of.defined()) return {GemmExtra::kGeluOf, options.gelu_of};
+  if (options.row_sums.defined()) return {GemmExtra::kRowSums, options.row_sums};
+  return {};
+}
+
+cublasLtEpilogue_t EpilogueOf(const GemmKey& key) {
+  switch (key.extra) {
+    case GemmExtra::kGelu:
+      return key.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case GemmExtra::kGeluOf:
+      return CUBLASLT_EPILOGUE_DGELU;
+    case GemmExtra::kRowSums:  // our a is its B
+      return CUBLASLT_EPILOGUE_BGRADB;
+    case GemmExtra::kNone:
+    case GemmExtra::kAddend:
+      break;
+  }
+  return key.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 }  // namespace
@@ -64,6 +94,7 @@ bool operator<(const GemmKey& left, const GemmKey& right) { return Members(left)
 
 GemmKey KeyOf(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose trans_b,
               const Tensor& c, const GemmOptions& options) {
+  const ExtraMatrix extra = ExtraOf(options);
   return {
       .m = c.dim(0),
       .n = c.dim(1),
@@ -74,14 +105,23 @@ GemmKey KeyOf(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose tra
       .alignment_a = Alignment(a),
       .alignment_b = Alignment(b),
       .alignment_c = Alignment(c),
+      .alignment_extra = extra.matrix.defined() ? Alignment(extra.matrix) : Alignment(c),
       .accumulate = options.accumulate,
       .bias = options.bias.defined(),
+      .extra = extra.kind,
       // Both are said of every product of a run; where they mean nothing they are no difference.
       .tf32 = options.tf32 && a.dtype() == DType::kF32,
       .fast_accumulation = options.fast_accumulation && IsFp8(a.dtype())};
 }
 
 std::string BrokenRule(const GemmKey& key) {
+  constexpr int64_t kAuxiliaryRow = 8;  // values
+  if (HasAuxiliary(key)) {
+    if (key.n % kAuxiliaryRow != 0) {
+      return fmt::format("auxiliary rows of {} are no multiple of {}", key.n, kAuxiliaryRow);
+    }
+    if (key.bias && key.extra == GemmExtra::kGeluOf) return "a bias with the derivative of gelu";
+  }
   if (!key.fp8()) return "";
   constexpr int64_t kRow = 16;       // bytes
   constexpr uint32_t kAddress = 16;  // bytes
@@ -94,7 +134,8 @@ std::string BrokenRule(const GemmKey& key) {
   if (key.n * SizeOf(key.types.c) % kRow != 0) {
     return fmt::format("rows of {} {} are no multiple of {} bytes", key.n, Name(key.types.c), kRow);
   }
-  if (key.alignment_a < kAddress || key.alignment_b < kAddress || key.alignment_c < kAddress) {
+  if (std::min({key.alignment_a, key.alignment_b, key.alignment_c, key.alignment_extra}) <
+      kAddress) {
     return fmt::format("an address is not aligned to {} bytes", kAddress);
   }
   if (key.bias && key.types.c == DType::kF32) return "a bias is added to an fp32 result";
@@ -123,10 +164,11 @@ GemmDescriptors::Operation GemmDescriptors::MakeOperation(const GemmKey& key) {
   Operation operation(handle);
   Set(handle, CUBLASLT_MATMUL_DESC_TRANSA, CublasOperation(key.trans_b));
   Set(handle, CUBLASLT_MATMUL_DESC_TRANSB, CublasOperation(key.trans_a));
-  if (key.bias) {
-    Set(handle, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  Set(handle, CUBLASLT_MATMUL_DESC_EPILOGUE, EpilogueOf(key));
+  if (key.bias || key.extra == GemmExtra::kRowSums) {
     Set(handle, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CudaType(key.types.c));
   }
+  if (HasAuxiliary(key)) Set(handle, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.n);
   if (key.fp8()) {
     Set(handle, CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(key.fast_accumulation));
   }
@@ -154,15 +196,23 @@ GemmDescriptors::Preference GemmDescriptors::MakePreference(const GemmKey& key,
       static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   Set(handle, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.alignment_b);
   Set(handle, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.alignment_a);
-  Set(handle, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.alignment_c);
-  Set(handle, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.alignment_c);
+  const bool adds = key.extra == GemmExtra::kAddend;
+  const bool writes = key.extra == GemmExtra::kGelu;
+  Set(handle, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+      adds ? key.alignment_extra : key.alignment_c);
+  Set(handle, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+      writes ? key.alignment_extra : key.alignment_c);
   return preference;
 }
 
-void GemmDescriptors::SetPointers(const GemmOptions& options) {
+void GemmDescriptors::SetPointers(const GemmOptions& options, const void* auxiliary) {
   const cublasLtMatmulDesc_t handle = operation_.get();
+  if (auxiliary != nullptr) Set(handle, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, auxiliary);
   if (options.bias.defined()) {
     Set(handle, CUBLASLT_MATMUL_DESC_BIAS_POINTER, options.bias.raw());
+  }
+  if (options.row_sums.defined()) {
+    Set(handle, CUBLASLT_MATMUL_DESC_BIAS_POINTER, options.row_sums.raw());
   }
   if (options.scale_a.defined()) {
     Set(handle, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, options.scale_b.raw());

@@ -1,5 +1,7 @@
 // Matrix products of the emulated device. On a GPU they are cuBLASLt's, so there is no kernel to
 // emulate: these are plain loops on the host, by the contract of Gemm.
+#include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "engine/ops/cuda/fill.h"
@@ -71,6 +73,10 @@ void GemmEmulated(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose
   const int64_t n = c.dim(1);
   const int64_t k = a.dim(trans_a == Transpose::kNo ? 1 : 0);
   const void* bias = options.bias.defined() ? options.bias.raw() : nullptr;
+  const void* addend = options.addend.defined() ? options.addend.raw() : nullptr;
+  const void* gelu_of = options.gelu_of.defined() ? options.gelu_of.raw() : nullptr;
+  void* gelu = options.gelu.defined() ? options.gelu.raw() : nullptr;
+  void* row_sums = options.row_sums.defined() ? options.row_sums.raw() : nullptr;
   void* out = c.raw();
   const DType dtype = c.dtype();
   const bool accumulate = options.accumulate;
@@ -81,6 +87,10 @@ void GemmEmulated(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose
                          (right.scale != nullptr ? *right.scale : 1.0f);
     std::vector<float> sums(static_cast<size_t>(n));
     for (int64_t row = 0; row < m; ++row) {
+      if (row_sums != nullptr) {
+        const float* values = left_values.data() + row * k;
+        SetValue(row_sums, dtype, row, std::accumulate(values, values + k, 0.0f));
+      }
       std::fill(sums.begin(), sums.end(), 0.0f);
       for (int64_t inner = 0; inner < k; ++inner) {
         const float value = left_values[static_cast<size_t>(row * k + inner)];
@@ -92,8 +102,12 @@ void GemmEmulated(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose
       for (int64_t column = 0; column < n; ++column) {
         float value = factor * sums[static_cast<size_t>(column)];
         if (bias != nullptr) value += ValueAt(bias, dtype, column);
-        if (accumulate) value += ValueAt(out, dtype, row * n + column);
-        SetValue(out, dtype, row * n + column, value);
+        const int64_t i = row * n + column;
+        if (addend != nullptr) value += ValueAt(addend, dtype, i);
+        if (accumulate) value += ValueAt(out, dtype, i);
+        if (gelu_of != nullptr) value *= GeluDerivative(ValueAt(gelu_of, dtype, i));
+        SetValue(out, dtype, i, value);
+        if (gelu != nullptr) SetValue(gelu, dtype, i, Gelu(ValueAt(out, dtype, i)));
       }
     }
   });

@@ -19,8 +19,8 @@ constexpr int kProposals = 8;
 constexpr int kRuns = 3;
 
 /// What cuBLASLt proposes, most promising first.
-std::vector<cublasLtMatmulAlgo_t> Proposals(CudaDevice& device, const GemmKey& key,
-                                            const GemmDescriptors& descriptors, int most) {
+std::vector<cublasLtMatmulAlgo_t> Proposals(CudaDevice& device, const GemmDescriptors& descriptors,
+                                            int most) {
   std::array<cublasLtMatmulHeuristicResult_t, kProposals> results{};
   int found = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
@@ -33,26 +33,21 @@ std::vector<cublasLtMatmulAlgo_t> Proposals(CudaDevice& device, const GemmKey& k
     const auto& result = results[static_cast<size_t>(i)];
     if (result.state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(result.algo);
   }
-  if (algorithms.empty()) {
-    throw EnvironmentError(
-        fmt::format("gemm [{}, {}, {}] of {} and {} into {}: cuBLASLt has no algorithm", key.m,
-                    key.n, key.k, Name(key.types.a), Name(key.types.b), Name(key.types.c)));
-  }
   return algorithms;
 }
 
 /// Median of a few runs, in milliseconds; infinite when the algorithm does not run.
 float Time(CudaDevice& device, const GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
-           const GemmOperands& operands, bool accumulate) {
+           const GemmOperands& operands) {
   const cudaStream_t stream = device.Activate();
   const CudaEvent begin(CudaEvent::Timing::kYes);
   const CudaEvent end(CudaEvent::Timing::kYes);
   std::array<float, kRuns> times{};
   try {
-    RunGemm(device, plan, algorithm, operands, accumulate);  // loads its kernel
+    RunGemm(device, plan, algorithm, operands);  // loads its kernel
     for (float& time : times) {
       begin.Record(stream);
-      RunGemm(device, plan, algorithm, operands, accumulate);
+      RunGemm(device, plan, algorithm, operands);
       end.Record(stream);
       time = end.MillisecondsSince(begin);
     }
@@ -80,12 +75,13 @@ cublasLtMatmulAlgo_t Fastest(CudaDevice& device, const GemmKey& key, const GemmP
     }
     TRIMTAB_CUDA_CHECK(
         cudaMemsetAsync(stand_in.get(), 0, static_cast<size_t>(bytes), device.Activate()));
-    operands.c = stand_in.get();
+    operands.out = stand_in.get();
+    operands.added = stand_in.get();
   }
   size_t best = 0;
   float best_time = std::numeric_limits<float>::infinity();
   for (size_t i = 0; i < algorithms.size(); ++i) {
-    const float time = Time(device, plan, algorithms[i], operands, key.accumulate);
+    const float time = Time(device, plan, algorithms[i], operands);
     if (time < best_time) {
       best_time = time;
       best = i;
@@ -97,32 +93,42 @@ cublasLtMatmulAlgo_t Fastest(CudaDevice& device, const GemmKey& key, const GemmP
 }  // namespace
 
 void RunGemm(CudaDevice& device, const GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
-             const GemmOperands& operands, bool accumulate) {
+             const GemmOperands& operands) {
   const GemmDescriptors& descriptors = plan.descriptors;
   const float alpha = 1.0f;
-  const float beta = accumulate ? 1.0f : 0.0f;
+  const float beta = operands.added != nullptr ? 1.0f : 0.0f;
+  const void* added = operands.added != nullptr ? operands.added : operands.out;
   TRIMTAB_CUDA_CHECK(cublasLtMatmul(device.cublas(), descriptors.operation(), &alpha, operands.b,
                                     descriptors.layout_a(), operands.a, descriptors.layout_b(),
-                                    &beta, operands.c, descriptors.layout_c(), operands.c,
+                                    &beta, added, descriptors.layout_c(), operands.out,
                                     descriptors.layout_c(), &algorithm, device.cublas_workspace(),
                                     CudaDevice::kCublasWorkspaceBytes, device.Activate()));
 }
 
-const GemmPlan& GemmPlans::Get(CudaDevice& device, const GemmKey& key, const GemmOperands& operands,
-                               const GemmOptions& options) {
-  std::map<GemmKey, GemmPlan>& plans =
-      device.capturing() && !plans_.contains(key) ? untimed_ : plans_;
+const GemmPlan* GemmPlans::Find(CudaDevice& device, const GemmKey& key,
+                                const GemmOperands& operands, const GemmOptions& options) {
+  Plans& plans = device.capturing() && !plans_.contains(key) ? untimed_ : plans_;
   if (const auto known = plans.find(key); known != plans.end()) {
-    known->second.descriptors.SetPointers(options);
-    return known->second;
+    if (!known->second) return nullptr;
+    known->second->descriptors.SetPointers(options, operands.auxiliary);
+    return &*known->second;
   }
   const bool time = !device.deterministic() && !device.capturing();
   GemmPlan plan{.descriptors = GemmDescriptors(key, CudaDevice::kCublasWorkspaceBytes)};
-  plan.descriptors.SetPointers(options);
-  const auto algorithms = Proposals(device, key, plan.descriptors, time ? kProposals : 1);
+  plan.descriptors.SetPointers(options, operands.auxiliary);
+  const auto algorithms = Proposals(device, plan.descriptors, time ? kProposals : 1);
+  if (algorithms.empty()) {
+    const std::string what =
+        fmt::format("gemm [{}, {}, {}] of {} and {} into {}: cuBLASLt has no algorithm", key.m,
+                    key.n, key.k, Name(key.types.a), Name(key.types.b), Name(key.types.c));
+    if (!HasEpilogue(key)) throw EnvironmentError(what);
+    LogDebug("{} with what is done beside it", what);
+    plans.emplace(key, std::nullopt);
+    return nullptr;
+  }
   plan.algorithm = algorithms.size() == 1 ? algorithms.front()
                                           : Fastest(device, key, plan, algorithms, operands);
-  return plans.emplace(key, std::move(plan)).first->second;
+  return &*plans.emplace(key, std::move(plan)).first->second;
 }
 
 }  // namespace trimtab

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/ops/cuda/gemm_descriptors.h"
@@ -14,16 +15,18 @@ struct GemmPlan {
   cublasLtMatmulAlgo_t algorithm{};
 };
 
-/// The addresses of one call, in our order.
+/// The addresses of one call: our a and b, and cuBLASLt's C and D.
 struct GemmOperands {
   const void* a = nullptr;
   const void* b = nullptr;
-  void* c = nullptr;
+  const void* added = nullptr;  // null: nothing is
+  void* out = nullptr;
+  void* auxiliary = nullptr;  // or null
 };
 
-/// c = op(a) op(b) (+ c), on the device's stream.
+/// out = op(a) op(b) (+ added), and what the plan's epilogue makes of it, on the device's stream.
 void RunGemm(CudaDevice& device, const GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
-             const GemmOperands& operands, bool accumulate);
+             const GemmOperands& operands);
 
 /// The plans of one device.
 class GemmPlans {
@@ -32,13 +35,16 @@ class GemmPlans {
   /// algorithms that cuBLASLt proposes are timed on the operands (c is not disturbed if it is added
   /// to), and the fastest is kept. A deterministic device takes the first proposal, which does not
   /// depend on timing; so does a call within a capture, where nothing may be waited for: run a
-  /// shape once before capturing it. Throws EnvironmentError when cuBLASLt has no algorithm.
-  const GemmPlan& Get(CudaDevice& device, const GemmKey& key, const GemmOperands& operands,
-                      const GemmOptions& options);
+  /// shape once before capturing it. When cuBLASLt has no algorithm that is nullptr for a product
+  /// with an epilogue of its own; for any other it throws EnvironmentError.
+  const GemmPlan* Find(CudaDevice& device, const GemmKey& key, const GemmOperands& operands,
+                       const GemmOptions& options);
 
  private:
-  std::map<GemmKey, GemmPlan> plans_;
-  std::map<GemmKey, GemmPlan> untimed_;  // of captures
+  // nullopt where there is no algorithm.
+  using Plans = std::map<GemmKey, std::optional<GemmPlan>>;
+  Plans plans_;
+  Plans untimed_;  // of captures
 };
 
 }  // namespace trimtab

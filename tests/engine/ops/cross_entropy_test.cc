@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "engine/ops/elementwise.h"
 #include "tests/engine/ops/op_test.h"
@@ -26,55 +27,62 @@ double LossOf(std::span<const double> logits, int64_t valid, int64_t target) {
 
 class CrossEntropyTest : public OpTest {
  protected:
-  // Runs the three passes over the shards, with the reductions between them done here.
+  // Runs the op of the whole vocabulary, or those of its shards, whose parts are put together here.
   void Check(const LossCase& c, float logit_scale) {
-    const float scale = 0.25f;
     const auto logits = Values(c.rows * c.columns, 1, logit_scale);
     std::vector<int32_t> targets;
     for (int64_t row = 0; row < c.rows; ++row) {
       targets.push_back(static_cast<int32_t>(row * 7 % c.valid));
     }
-    const Tensor targets_device = Ids(targets);
+    const float scale = 0.25f;
+    std::vector<double> losses;
+    std::vector<double> gradient;
+    Reference(c, logits, targets, scale, losses, gradient);
+    if (c.shards == 1) {
+      Tensor x = Input({c.rows, c.columns}, logits);
+      Tensor out = Output({c.rows}, DType::kF32);
+      CrossEntropy(Ids(targets), c.valid, Scalar(scale), x, out);
+      ExpectClose(Read(out), losses, tolerance(DType::kF32).reduction, "losses");
+      ExpectClose(Read(x), gradient, tolerance().reduction, "gradient");
+    }
+    CheckShards(c, logits, targets, scale, losses, gradient);
+  }
+
+  Tensor Scalar(float value) { return Input({1}, std::vector<float>{value}, DType::kF32); }
+
+ private:
+  void CheckShards(const LossCase& c, std::span<const float> logits,
+                   std::span<const int32_t> targets, float scale,
+                   const std::vector<double>& expected_losses,
+                   const std::vector<double>& expected_gradient) {
+    const Tensor ids = Ids(targets);
     const int64_t width = c.columns / c.shards;
     std::vector<Tensor> shards;
-    std::vector<float> highest(static_cast<size_t>(c.rows), -INFINITY);
+    std::vector<float> all;
     for (int64_t s = 0; s < c.shards; ++s) {
       shards.push_back(Input({c.rows, width}, Columns(logits, c, s)));
-      Tensor row_max = Output({c.rows}, DType::kF32);
-      CrossEntropyMax(shards.back(), {.start = s * width, .valid = c.valid}, row_max);
-      const auto local = Read(row_max);
-      for (size_t i = 0; i < highest.size(); ++i) highest[i] = std::max(highest[i], local[i]);
+      Tensor own = Output({3, c.rows}, DType::kF32);
+      CrossEntropyParts(shards.back(), ids, {.start = s * width, .valid = c.valid}, own);
+      const auto values = Read(own);
+      all.insert(all.end(), values.begin(), values.end());
     }
-    const Tensor row_max = Input({c.rows}, highest, DType::kF32);
-    std::vector<float> total(static_cast<size_t>(2 * c.rows));
-    for (int64_t s = 0; s < c.shards; ++s) {
-      Tensor sums = Output({2, c.rows}, DType::kF32);
-      CrossEntropySum(shards[static_cast<size_t>(s)], targets_device,
-                      {.start = s * width, .valid = c.valid}, row_max, sums);
-      const auto local = Read(sums);
-      for (size_t i = 0; i < total.size(); ++i) total[i] += local[i];
-    }
-    const Tensor sums = Input({2, c.rows}, total, DType::kF32);
-    const Tensor scale_device = Input({1}, std::vector<float>{scale}, DType::kF32);
-    std::vector<double> expected_losses;
-    std::vector<double> expected_gradient;
-    Reference(c, logits, targets, scale, expected_losses, expected_gradient);
+    const Tensor parts = Input({c.shards, 3, c.rows}, all, DType::kF32);
     std::vector<float> gradient(logits.size());
     for (int64_t s = 0; s < c.shards; ++s) {
       Tensor losses = Output({c.rows}, DType::kF32);
-      CrossEntropyGrad(targets_device, {.start = s * width, .valid = c.valid}, row_max, sums,
-                       scale_device, shards[static_cast<size_t>(s)], losses);
+      Tensor& shard = shards[static_cast<size_t>(s)];
+      CrossEntropyGrad(ids, {.start = s * width, .valid = c.valid}, parts, Scalar(scale), shard,
+                       losses);
       ExpectClose(Read(losses), expected_losses, tolerance(DType::kF32).reduction, "losses");
-      const auto local = Read(shards[static_cast<size_t>(s)]);
+      const auto local = Read(shard);
       for (int64_t row = 0; row < c.rows; ++row) {
         std::copy_n(&local[static_cast<size_t>(row * width)], width,
                     &gradient[static_cast<size_t>(row * c.columns + s * width)]);
       }
     }
-    ExpectClose(gradient, expected_gradient, tolerance().reduction, "gradient");
+    ExpectClose(gradient, expected_gradient, tolerance().reduction, "gradient of shards");
   }
 
- private:
   static std::vector<float> Columns(std::span<const float> logits, const LossCase& c, int64_t s) {
     const int64_t width = c.columns / c.shards;
     std::vector<float> shard;
@@ -112,18 +120,26 @@ TEST_P(CrossEntropyTest, MatchesItsFormulaOverShardsAndPadding) {
 
 TEST_P(CrossEntropyTest, SurvivesLargeLogits) { Check({3, 65, 72, 3}, 3000.0f); }
 
+// Longer than what a block of a GPU keeps of a row.
+TEST_P(CrossEntropyTest, ReadsAgainWhatItDoesNotKeepOfARow) {
+  const int64_t columns = GetParam().dtype == DType::kF32 ? 25152 + 1111 : 50304 + 1111;
+  Check({1, columns - 3, columns, 1}, 5.0f);
+}
+
+TEST_P(CrossEntropyTest, ALogitThatOverflowedMakesTheLossNaN) {
+  std::vector<float> logits = Values(17, 3);
+  logits[5] = std::numeric_limits<float>::infinity();
+  Tensor x = Input({1, 17}, logits);
+  Tensor losses = Output({1}, DType::kF32);
+  CrossEntropy(Ids(std::vector<int32_t>{4}), 15, Scalar(1), x, losses);
+  EXPECT_TRUE(std::isnan(Read(losses)[0]));
+}
+
 TEST_P(CrossEntropyTest, GradientIsTheDerivativeOfTheLoss) {
   const auto logits = Values(17, 9, 3.0f);
-  const Tensor targets = Ids(std::vector<int32_t>{4});
-  const VocabShard shard = {.start = 0, .valid = 15};
   Tensor x = Input({1, 17}, logits);
-  Tensor row_max = Output({1}, DType::kF32);
-  Tensor sums = Output({2, 1}, DType::kF32);
   Tensor losses = Output({1}, DType::kF32);
-  CrossEntropyMax(x, shard, row_max);
-  CrossEntropySum(x, targets, shard, row_max, sums);
-  CrossEntropyGrad(targets, shard, row_max, sums, Input({1}, std::vector<float>{1}, DType::kF32), x,
-                   losses);
+  CrossEntropy(Ids(std::vector<int32_t>{4}), 15, Scalar(1), x, losses);
   ExpectClose(Read(x), NumericGradient(ToDouble(logits), [](auto v) { return LossOf(v, 15, 4); }),
               tolerance().reduction, "dlogits");
 }
@@ -132,24 +148,25 @@ TEST_P(CrossEntropyTest, GradientGoesThroughASoftCap) {
   const SoftCap soft_cap = {.scale = 0.7f, .cap = 2.0f};
   const auto logits = Values(17, 9, 3.0f);
   const Tensor targets = Ids(std::vector<int32_t>{4});
-  const VocabShard shard = {.start = 0, .valid = 15};
   Tensor x = Input({1, 17}, logits);
-  Tensor row_max = Output({1}, DType::kF32);
-  Tensor sums = Output({2, 1}, DType::kF32);
   Tensor losses = Output({1}, DType::kF32);
   ApplySoftCap(soft_cap, x);
-  CrossEntropyMax(x, shard, row_max);
-  CrossEntropySum(x, targets, shard, row_max, sums);
-  CrossEntropyGrad(targets, shard, row_max, sums, Input({1}, std::vector<float>{1}, DType::kF32), x,
-                   losses, soft_cap);
+  Tensor shard = Input({1, 17}, Read(x));
+  CrossEntropy(targets, 15, Scalar(1), x, losses, soft_cap);
   const auto loss = [](std::span<const double> v) {
     std::vector<double> capped;
     for (const double value : v) capped.push_back(2.0 * std::tanh(value * double{0.7f} / 2.0));
     return LossOf(capped, 15, 4);
   };
+  const auto gradient = NumericGradient(ToDouble(logits), loss);
   ExpectClose(Read(losses), std::vector<double>{loss(ToDouble(logits))}, tolerance().chained,
               "loss");
-  ExpectClose(Read(x), NumericGradient(ToDouble(logits), loss), tolerance().chained, "dlogits");
+  ExpectClose(Read(x), gradient, tolerance().chained, "dlogits");
+  Tensor parts = Output({3, 1}, DType::kF32);
+  CrossEntropyParts(shard, targets, {.start = 0, .valid = 15}, parts);
+  CrossEntropyGrad(targets, {.start = 0, .valid = 15}, parts.Reshape({1, 3, 1}), Scalar(1), shard,
+                   losses, soft_cap);
+  ExpectClose(Read(shard), gradient, tolerance().chained, "dlogits of a shard");
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, CrossEntropyTest, testing::ValuesIn(AllTargets()), TargetName);

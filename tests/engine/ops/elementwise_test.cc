@@ -111,6 +111,11 @@ TEST_P(ElementwiseTest, AddsBiasToEveryRow) {
       Tensor y = Input({rows, columns}, x);
       AddBias(Input({columns}, bias), y);
       EXPECT_EQ(Read(y), Rounded(dtype(), expected));
+      const auto addend = Values(rows * columns, 5);
+      for (size_t i = 0; i < x.size(); ++i) expected[i] += addend[i];
+      Tensor sum = Input({rows, columns}, x);
+      AddBias(Input({columns}, bias), sum, Input({rows, columns}, addend));
+      EXPECT_EQ(Read(sum), Rounded(dtype(), expected)) << "rounded once";
     }
   }
 }

@@ -1,6 +1,8 @@
 #include "engine/ops/gemm.h"
 
 #include <array>
+#include <cmath>
+#include <numbers>
 #include <thread>
 
 #include "tests/engine/ops/op_test.h"
@@ -92,6 +94,104 @@ TEST_P(GemmTest, AddsToTheOutputOrAddsABias) {
   }
 }
 
+// The residual of a layer, with the bias or without.
+TEST_P(GemmTest, AddsAnAddend) {
+  for (const Product& p : Products()) {
+    const auto a = Values(p.m * p.k, 3);
+    const auto b = Values(p.k * p.n, 4);
+    const auto addend = Values(p.m * p.n, 5);
+    const auto bias = Values(p.n, 6);
+    auto expected = Reference(p, a, b);
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] += addend[i];
+    GemmOptions options = {.addend = Input({p.m, p.n}, addend)};
+    Tensor c = Output({p.m, p.n});
+    const Tensor a_device = Input(ShapeOfA(p), a);
+    const Tensor b_device = Input(ShapeOfB(p), b);
+    Gemm(a_device, p.trans_a, b_device, p.trans_b, c, options);
+    ExpectClose(Read(c), expected, tolerance().product, "with an addend");
+    options.bias = Input({p.n}, bias);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      expected[i] += bias[i % static_cast<size_t>(p.n)];
+    }
+    Tensor both = Output({p.m, p.n});
+    Gemm(a_device, p.trans_a, b_device, p.trans_b, both, options);
+    ExpectClose(Read(both), expected, tolerance().product, "with a bias too");
+    EXPECT_EQ(Read(options.addend), addend);
+  }
+}
+
+double GeluOf(double x) {
+  const double u = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+  return x / 2 * (1 + std::tanh(u));
+}
+
+TEST_P(GemmTest, MakesGeluOfItsResult) {
+  for (const Product& p : Products()) {
+    const auto a = Values(p.m * p.k, 3);
+    const auto b = Values(p.k * p.n, 4);
+    const auto bias = Values(p.n, 6);
+    auto expected = Reference(p, a, b);
+    std::vector<double> activated;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      expected[i] += bias[i % static_cast<size_t>(p.n)];
+      activated.push_back(GeluOf(expected[i]));
+    }
+    Tensor c = Output({p.m, p.n});
+    Tensor gelu = Output({p.m, p.n});
+    Gemm(Input(ShapeOfA(p), a), p.trans_a, Input(ShapeOfB(p), b), p.trans_b, c,
+         {.bias = Input({p.n}, bias), .gelu = gelu});
+    ExpectClose(Read(c), expected, tolerance().product, "c");
+    ExpectClose(Read(gelu), activated, tolerance().chained, "gelu");
+  }
+}
+
+// dx = (dy W) * gelu'(x): the gradient of Dot(gelu(x), dy W).
+TEST_P(GemmTest, GoesBackThroughGelu) {
+  for (const Product& p : Products()) {
+    const auto a = Values(p.m * p.k, 3);
+    const auto b = Values(p.k * p.n, 4);
+    const auto x = Values(p.m * p.n, 5, 3.0f);
+    const auto product = Reference(p, a, b);
+    std::vector<double> expected;
+    for (size_t i = 0; i < product.size(); ++i) {
+      expected.push_back(NumericGradient(
+          {double{x[i]}}, [&](std::span<const double> v) { return GeluOf(v[0]) * product[i]; })[0]);
+    }
+    Tensor c = Output({p.m, p.n});
+    const Tensor gelu_of = Input({p.m, p.n}, x);
+    Gemm(Input(ShapeOfA(p), a), p.trans_a, Input(ShapeOfB(p), b), p.trans_b, c,
+         {.gelu_of = gelu_of});
+    ExpectClose(Read(c), expected, tolerance().product, "c");
+    EXPECT_EQ(Read(gelu_of), x);
+  }
+}
+
+// The gradient of a bias beside that of a weight, dy^T x.
+TEST_P(GemmTest, SumsTheRowsOfATransposedOperand) {
+  for (const Product& p : Products()) {
+    if (p.trans_a == Transpose::kNo) continue;
+    const auto a = Values(p.m * p.k, 3);
+    const auto b = Values(p.k * p.n, 4);
+    const auto before = GradientValues(p.m * p.n, 5);
+    auto expected = Reference(p, a, b);
+    std::vector<double> expected_sums(static_cast<size_t>(p.m));
+    for (size_t i = 0; i < a.size(); ++i) expected_sums[i % expected_sums.size()] += a[i];
+    const Tensor a_device = Input(ShapeOfA(p), a);
+    const Tensor b_device = Input(ShapeOfB(p), b);
+    for (const bool accumulate : {false, true}) {
+      Tensor c = Input({p.m, p.n}, before, gradient_dtype());
+      Tensor sums = Output({p.m}, gradient_dtype());
+      Gemm(a_device, p.trans_a, b_device, p.trans_b, c,
+           {.accumulate = accumulate, .row_sums = sums});
+      if (accumulate) {
+        for (size_t i = 0; i < before.size(); ++i) expected[i] += before[i];
+      }
+      ExpectClose(Read(c), expected, tolerance(gradient_dtype()).product, "c");
+      ExpectClose(Read(sums), expected_sums, tolerance(gradient_dtype()).reduction, "sums");
+    }
+  }
+}
+
 class Fp8GemmTest : public OpTest {
  protected:
   Tensor Scalar(float value) { return Input({1}, std::vector<float>{value}, DType::kF32); }
@@ -120,6 +220,14 @@ TEST_P(Fp8GemmTest, MultipliesWhatTheScalesRestore) {
       Tensor c = Output({p.m, p.n});
       Gemm(a_device, p.trans_a, b_device, p.trans_b, c, options);
       ExpectClose(Read(c), expected, tolerance().product, "c");
+      const auto residual = Values(p.m * p.n, 4, 100.0f);
+      GemmOptions added = options;
+      added.addend = Input({p.m, p.n}, residual);
+      Tensor with_residual = Output({p.m, p.n});
+      Gemm(a_device, p.trans_a, b_device, p.trans_b, with_residual, added);
+      auto expected_sum = expected;
+      for (size_t i = 0; i < residual.size(); ++i) expected_sum[i] += residual[i];
+      ExpectClose(Read(with_residual), expected_sum, tolerance().product, "with an addend");
       const auto before = GradientValues(p.m * p.n, 3, 100.0f);
       Tensor sum = Input({p.m, p.n}, before, gradient_dtype());
       options.accumulate = true;
@@ -156,6 +264,23 @@ TEST(GemmShapeTest, StopsAtTypesThatDoNotMultiply) {
   EXPECT_DEATH(gemm(e4m3, e4m3, c, true, Transpose::kNo), "k innermost");
   const Tensor narrow = matrix(16, 8, DType::kF8E4M3);
   EXPECT_DEATH(gemm(narrow, narrow, c, true), "multiples of 8 and 16");
+}
+
+TEST(GemmShapeTest, StopsAtExtrasThatDoNotGoTogether) {
+  const auto device = MakeMetaDevice(1);
+  const auto matrix = [&](int64_t rows, int64_t columns) {
+    return Tensor::Empty(*device, {rows, columns}, DType::kF32, MemoryTag::kWorkspace);
+  };
+  const Tensor a = matrix(2, 3);
+  const Tensor b = matrix(3, 5);
+  Tensor c = matrix(2, 5);
+  const auto gemm = [&](const GemmOptions& options) {
+    Gemm(a, Transpose::kNo, b, Transpose::kNo, c, options);
+  };
+  EXPECT_DEATH(gemm({.addend = matrix(2, 4)}), "addend is fp32 .2, 4., expected.*.2, 5.");
+  EXPECT_DEATH(gemm({.accumulate = true, .addend = matrix(2, 5)}), "addend with accumulate");
+  EXPECT_DEATH(gemm({.addend = matrix(2, 5), .gelu = matrix(2, 5)}), "gelu together with addend");
+  EXPECT_DEATH(gemm({.row_sums = matrix(2, 1).Reshape({2})}), "not transposed");
 }
 
 TEST(GemmShapeTest, StopsAtMatricesThatDoNotMultiply) {

@@ -60,6 +60,31 @@ void AddProducts(std::vector<OpCase>& ops, const Types& t) {
         return std::vector<Tensor>{c};
       }));
   ops.back().name += "_accumulate";
+  const auto extra = [&](GemmExtra which, const char* name, Tensor GemmOptions::*matrix) {
+    const OpRecord record = GemmRecord(kRows, 77, kColumns, which, {t.data, t.data, t.data});
+    ops.push_back(ListCase(record, [t, matrix](Device& d) {
+      Tensor c = ListValues(d, {kRows, 77}, 1, t.data);
+      GemmOptions options;
+      options.*matrix = ListValues(d, {kRows, 77}, 4, t.data);
+      Gemm(ListValues(d, kMatrix, 2, t.data), Transpose::kNo,
+           ListValues(d, {kColumns, 77}, 3, t.data), Transpose::kNo, c, options);
+      return std::vector<Tensor>{c, options.*matrix};
+    }));
+    ops.back().name += name;
+  };
+  extra(GemmExtra::kAddend, "_addend", &GemmOptions::addend);
+  extra(GemmExtra::kGelu, "_gelu", &GemmOptions::gelu);
+  extra(GemmExtra::kGeluOf, "_gelu_of", &GemmOptions::gelu_of);
+  const OpRecord with_sums = GemmRecord(kColumns, 77, kRows, GemmExtra::kRowSums,
+                                        {t.data, t.data, t.gradient}, /*accumulate=*/true);
+  ops.push_back(ListCase(with_sums, [t](Device& d) {
+    Tensor c = ListValues(d, {kColumns, 77}, 1, t.gradient);
+    const Tensor sums = ListValues(d, kVector, 4, t.gradient);
+    Gemm(ListValues(d, kMatrix, 2, t.data), Transpose::kYes, ListValues(d, {kRows, 77}, 3, t.data),
+         Transpose::kNo, c, {.accumulate = true, .row_sums = sums});
+    return std::vector<Tensor>{c, sums};
+  }));
+  ops.back().name += "_row_sums";
   ops.push_back(ListCase(BiasBackwardRecord(kRows, kColumns, t.data, t.gradient), [t](Device& d) {
     Tensor dbias = ListValues(d, kVector, 1, t.gradient);
     BiasBackward(ListValues(d, kMatrix, 2, t.data), dbias, true);
@@ -157,22 +182,22 @@ void AddEmbeddings(std::vector<OpCase>& ops, const Types& t) {
 
 void AddCrossEntropy(std::vector<OpCase>& ops, const Types& t) {
   static constexpr VocabShard kShard = {.start = 0, .valid = kColumns - 2};
-  ops.push_back(ListCase(CrossEntropyMaxRecord(kRows, kColumns, t.data), [t](Device& d) {
-    Tensor row_max = ListValues(d, kStatistics, 1);
-    CrossEntropyMax(ListValues(d, kMatrix, 2, t.data), kShard, row_max);
-    return std::vector<Tensor>{row_max};
-  }));
-  ops.push_back(ListCase(CrossEntropySumRecord(kRows, kColumns, t.data), [t](Device& d) {
-    Tensor sums = ListValues(d, {2, kRows}, 1);
-    CrossEntropySum(ListValues(d, kMatrix, 2, t.data), Tokens(d, kRows), kShard,
-                    ListValues(d, kStatistics, 3), sums);
-    return std::vector<Tensor>{sums};
-  }));
-  ops.push_back(ListCase(CrossEntropyGradRecord(kRows, kColumns, t.data), [t](Device& d) {
+  ops.push_back(ListCase(CrossEntropyRecord(kRows, kColumns, t.data), [t](Device& d) {
     Tensor logits = ListValues(d, kMatrix, 1, t.data);
     Tensor losses = ListValues(d, kStatistics, 2);
-    CrossEntropyGrad(Tokens(d, kRows), kShard, ListValues(d, kStatistics, 4),
-                     ListConstant(d, {2, kRows}, 2.0f), ListConstant(d, {1}, 0.5f), logits, losses);
+    CrossEntropy(Tokens(d, kRows), kShard.valid, ListConstant(d, {1}, 0.5f), logits, losses);
+    return std::vector<Tensor>{logits, losses};
+  }));
+  ops.push_back(ListCase(CrossEntropyPartsRecord(kRows, kColumns, t.data), [t](Device& d) {
+    Tensor parts = ListValues(d, {3, kRows}, 1);
+    CrossEntropyParts(ListValues(d, kMatrix, 2, t.data), Tokens(d, kRows), kShard, parts);
+    return std::vector<Tensor>{parts};
+  }));
+  ops.push_back(ListCase(CrossEntropyGradRecord(kRows, kColumns, 2, t.data), [t](Device& d) {
+    Tensor logits = ListValues(d, kMatrix, 1, t.data);
+    Tensor losses = ListValues(d, kStatistics, 2);
+    CrossEntropyGrad(Tokens(d, kRows), kShard, ListConstant(d, {2, 3, kRows}, 2.0f),
+                     ListConstant(d, {1}, 0.5f), logits, losses);
     return std::vector<Tensor>{logits, losses};
   }));
 }
@@ -219,6 +244,13 @@ void AddElementwise(std::vector<OpCase>& ops, const Types& t) {
     AddBias(ListValues(d, kVector, 2, t.data), x);
     return std::vector<Tensor>{x};
   }));
+  const OpRecord bias_and_addend = AddBiasRecord(kRows, kColumns, t.data, /*addend=*/true);
+  ops.push_back(ListCase(bias_and_addend, [t](Device& d) {
+    Tensor x = ListValues(d, kMatrix, 1, t.data);
+    AddBias(ListValues(d, kVector, 2, t.data), x, ListValues(d, kMatrix, 3, t.data));
+    return std::vector<Tensor>{x};
+  }));
+  ops.back().name += "_addend";
   ops.push_back(ListCase(SumSquaresRecord(kNumel, t.data), [t](Device& d) {
     Tensor sum = ListValues(d, {1}, 1);
     SumSquares(ListValues(d, {kNumel}, 2, t.data), sum);

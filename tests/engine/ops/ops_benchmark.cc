@@ -188,16 +188,16 @@ void Vocabulary(Bench& bench, int64_t rows) {
                [&] { EmbeddingBackward(tokens, x, 0, table); });
   const VocabShard shard = {.start = 0, .valid = 50257};
   Tensor logits = bench.New({rows, kVocab});
-  Tensor row_max = bench.New({rows});
-  Tensor sums = bench.New({2, rows});
+  Tensor part = bench.New({3, rows});
+  const Tensor parts = bench.New({2, 3, rows}, 1.0f);
   Tensor losses = bench.New({rows});
   const Tensor scale = bench.New({1}, 0.1f);
-  bench.Report("cross entropy max", CrossEntropyMaxRecord(rows, kVocab), 1,
-               [&] { CrossEntropyMax(logits, shard, row_max); });
-  bench.Report("cross entropy sum", CrossEntropySumRecord(rows, kVocab), 1,
-               [&] { CrossEntropySum(logits, tokens, shard, row_max, sums); });
-  bench.Report("cross entropy grad", CrossEntropyGradRecord(rows, kVocab), 1,
-               [&] { CrossEntropyGrad(tokens, shard, row_max, sums, scale, logits, losses); });
+  bench.Report("cross entropy", CrossEntropyRecord(rows, kVocab), 1,
+               [&] { CrossEntropy(tokens, kVocab, scale, logits, losses); });
+  bench.Report("cross entropy parts", CrossEntropyPartsRecord(rows, kVocab), 1,
+               [&] { CrossEntropyParts(logits, tokens, shard, part); });
+  bench.Report("cross entropy grad", CrossEntropyGradRecord(rows, kVocab, 2), 1,
+               [&] { CrossEntropyGrad(tokens, shard, parts, scale, logits, losses); });
 }
 
 void Update(Bench& bench) {

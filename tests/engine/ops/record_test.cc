@@ -8,6 +8,7 @@
 #include "engine/ops/adamw.h"
 #include "engine/ops/attention.h"
 #include "engine/ops/attention_block.h"
+#include "engine/ops/cross_entropy.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/norm.h"
@@ -82,6 +83,26 @@ TEST(RecordTest, CostsAreWhatTheirHeadersSay) {
   EXPECT_EQ(GemmRecord(2, 3, 5, true, {DType::kF8E4M3, DType::kF8E5M2, DType::kBf16}).bytes,
             10 + 15 + 2 * 12);
   EXPECT_EQ(AdamWRecord(10).bytes, 280);
+  // What a product does beside its own work moves one more matrix: instead of 3 to add a residual,
+  // of 2 to make an activation and of 3 to go back through it.
+  constexpr GemmTypes kBf16 = {DType::kBf16, DType::kBf16, DType::kBf16};
+  const auto expect = [&](GemmExtra extra, const FusedOp& fused) {
+    const OpRecord record = GemmRecord(2, 3, 5, extra, kBf16);
+    EXPECT_EQ(record.bytes - fused.beside, GemmRecord(2, 3, 5, false, kBf16).bytes);
+    EXPECT_EQ(record.fused, fused);
+  };
+  expect(GemmExtra::kNone, {});
+  expect(GemmExtra::kAddend, {OpKind::kAdd, 3 * 2 * 6, 2 * 6});
+  expect(GemmExtra::kGelu, {OpKind::kActivationForward, 2 * 2 * 6, 2 * 6});
+  expect(GemmExtra::kGeluOf, {OpKind::kActivationBackward, 3 * 2 * 6, 2 * 6});
+  expect(GemmExtra::kRowSums, {OpKind::kBiasBackward, 2 * (5 * 2 + 2), 2 * 2});
+  // A loss of its own moves the logits four times: for the largest, the sum, and twice for the
+  // gradient.
+  EXPECT_EQ(CrossEntropyRecord(3, 5, DType::kBf16).bytes, 2 * 15 * 2 + 4 * 3 * 2);
+  EXPECT_EQ(CrossEntropyRecord(3, 5, DType::kBf16).fused.bytes, 2 * 15 * 2);
+  const int64_t shard_bytes = CrossEntropyPartsRecord(3, 5, DType::kBf16).bytes +
+                              CrossEntropyGradRecord(3, 5, 2, DType::kBf16).bytes;
+  EXPECT_EQ(shard_bytes, 2 * 15 * 3 + 4 * 3 * (1 + 3 + 2 + 2 * 3));
   // Gradient 4, weight and master 2 + 2 and moments 4, all but the first both ways; 2 scales of
   // each moment too.
   EXPECT_EQ(

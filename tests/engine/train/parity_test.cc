@@ -50,7 +50,7 @@ RunConfig ParityRun(bool llama, const std::string& layout, const std::string& de
   run.optimizer.learning_rate = 1e-3;
   run.optimizer.min_learning_rate = 1e-4;
   run.optimizer.warmup_steps = 20;
-  run.layout = ParseLayout("mbs=8," + layout, 0);
+  run.layout = ParseLayout((layout.starts_with("mbs=") ? "" : "mbs=8,") + layout, 0);
   return run;
 }
 
@@ -73,6 +73,8 @@ constexpr ParityCase kCases[] = {
     {"precision=bf16,master=remainder", nullptr, 0.001, 0.002},
     {"precision=bf16,master=remainder,moments=bf16", nullptr, 0.001, 0.002},
     {"precision=bf16,master=remainder,moments=bf16,grads=bf16", nullptr, 0.001, 0.002},
+    // Eight micro batches: bf16 gradients are added up, and rounded each time.
+    {"mbs=1,precision=bf16,grads=bf16", nullptr, 0.001, 0.002},
     {"precision=bf16,moments=fp16", nullptr, 0.001, 0.002},
     {"precision=fp16", nullptr, 0.001, 0.002},
     {"precision=fp8", nullptr, kFp8Last, kFp8Any},
@@ -90,7 +92,9 @@ std::vector<double> Windows(const std::vector<double>& losses) {
 class ParityTest : public testing::TestWithParam<std::tuple<bool, std::string>> {
  protected:
   const std::vector<double>& WindowsOf(const RunConfig& run) {
-    std::vector<double>& windows = done_[ToString(run.layout) + run.fp8.scaling];
+    const bool fast = run.fp8.fast_gradients;
+    std::vector<double>& windows =
+        done_[ToString(run.layout) + run.fp8.scaling + (fast ? " fast" : "")];
     if (windows.empty()) windows = Windows(TrainOnRanks(run, source_, kSteps).losses);
     return windows;
   }
@@ -134,6 +138,11 @@ TEST_P(ParityTest, EveryPrecisionLearnsLikeFp32) {
   RunConfig current = ParityRun(llama, "precision=fp8", device);
   current.fp8.scaling = "current";
   Compare("precision=fp8 with current scaling", current, "bf16",
+          WindowsOf(ParityRun(llama, "precision=bf16", device)), kFp8Last, kFp8Any);
+  if (device == "cpu") return;  // which adds everything up in fp32
+  RunConfig fast = ParityRun(llama, "precision=fp8", device);
+  fast.fp8.fast_gradients = true;
+  Compare("precision=fp8 with fast_gradients", fast, "bf16",
           WindowsOf(ParityRun(llama, "precision=bf16", device)), kFp8Last, kFp8Any);
 }
 

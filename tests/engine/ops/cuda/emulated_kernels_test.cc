@@ -165,6 +165,8 @@ TEST_P(EmulatedKernelsTest, AddBiasOverManyShapes) {
           const Tensor bias = bench.Upload({columns}, dtype(), Normal(columns, 1));
           Tensor x = bench.Upload({rows, columns}, dtype(), Normal(rows * columns, 2));
           AddBias(bias, x);
+          const Tensor addend = bench.Upload({rows, columns}, dtype(), Normal(rows * columns, 3));
+          AddBias(bias, x, addend);
           return bench.Download(x);
         },
         "add_bias", 0);
@@ -218,38 +220,52 @@ TEST_P(EmulatedKernelsTest, CrossEntropyWithPaddingAndTargetsElsewhere) {
           const Tensor ids = bench.Ids(targets);
           Tensor logits =
               bench.Upload({kRows, sizes.columns}, dtype(), Normal(kRows * sizes.columns, 6));
-          Tensor row_max = bench.Empty({kRows}, DType::kF32);
-          CrossEntropyMax(logits, sizes.shard, row_max);
-          // As if other shards had larger logits.
-          Tensor largest = bench.Upload({kRows}, DType::kF32, std::vector<float>(kRows, 4.5f));
-          Tensor sums = bench.Empty({2, kRows}, DType::kF32);
-          CrossEntropySum(logits, ids, sizes.shard, largest, sums);
-          std::vector<float> results = bench.Download(row_max);
-          // A shard all padding: -inf and no sum, which a reference cannot be compared with.
+          Tensor parts = bench.Empty({3, kRows}, DType::kF32);
+          CrossEntropyParts(logits, ids, sizes.shard, parts);
+          std::vector<float> results = bench.Download(parts);
+          // A shard all padding: nothing to compare the other values with.
           for (float& value : results) value = std::max(value, -1e3f);
-          const std::vector<float> partial = bench.Download(sums);
-          results.insert(results.end(), partial.begin(), partial.end());
           return results;
         },
-        "cross_entropy sums", 2e-6);
+        "cross_entropy parts", 2e-6);
     Compare(
         [&](Bench& bench) {
           const Tensor ids = bench.Ids(targets);
           Tensor logits =
               bench.Upload({kRows, sizes.columns}, dtype(), Normal(kRows * sizes.columns, 6));
-          const Tensor largest =
-              bench.Upload({kRows}, DType::kF32, std::vector<float>(kRows, 4.5f));
-          const Tensor sums =
-              bench.Upload({2, kRows}, DType::kF32, std::vector<float>(2 * kRows, 3.25f));
+          // As if other shards had larger logits.
+          std::vector<float> values(kRows, 4.5f);
+          values.resize(3 * kRows, 3.25f);
+          values.resize(6 * kRows, 2.5f);
+          const Tensor parts = bench.Upload({2, 3, kRows}, DType::kF32, values);
           const Tensor scale = bench.Upload({1}, DType::kF32, {0.125f});
           Tensor losses = bench.Empty({kRows}, DType::kF32);
-          CrossEntropyGrad(ids, sizes.shard, largest, sums, scale, logits, losses);
+          CrossEntropyGrad(ids, sizes.shard, parts, scale, logits, losses);
           std::vector<float> results = bench.Download(logits);
           const std::vector<float> loss = bench.Download(losses);
           results.insert(results.end(), loss.begin(), loss.end());
           return results;
         },
         "cross_entropy gradients");
+  }
+}
+
+TEST_P(EmulatedKernelsTest, CrossEntropyOfRowsThatAreKeptOrReadAgain) {
+  for (const int64_t columns : {5, 24, 2048, 9000, 60001, 60008}) {
+    constexpr int64_t kRows = 3;
+    Compare(
+        [&](Bench& bench) {
+          const Tensor ids = bench.Ids({0, static_cast<int32_t>(columns) - 3, 2});
+          Tensor logits = bench.Upload({kRows, columns}, dtype(), Normal(kRows * columns, 6));
+          const Tensor scale = bench.Upload({1}, DType::kF32, {0.125f});
+          Tensor losses = bench.Empty({kRows}, DType::kF32);
+          CrossEntropy(ids, columns - 2, scale, logits, losses);
+          std::vector<float> results = bench.Download(logits);
+          const std::vector<float> loss = bench.Download(losses);
+          results.insert(results.end(), loss.begin(), loss.end());
+          return results;
+        },
+        "cross_entropy");
   }
 }
 

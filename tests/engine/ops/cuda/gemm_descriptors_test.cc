@@ -116,7 +116,56 @@ void ExpectDescribes(const GemmKey& key) {
   }
   const auto epilogue =
       static_cast<cublasLtEpilogue_t>(Get<uint32_t>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE));
+  if (HasEpilogue(key)) return;
   EXPECT_EQ(epilogue, key.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
+}
+
+// Beside the weight's gradient of GPT-2's fc1, dy^T x: cuBLASLt's B is our dy.
+TEST(GemmDescriptors, RowSumsAreTheBiasGradientOfItsB) {
+  const GemmKey key{.m = 3072,
+                    .n = 768,
+                    .k = 16384,
+                    .types = {DType::kBf16, DType::kBf16, DType::kF32},
+                    .trans_a = Transpose::kYes,
+                    .accumulate = true,
+                    .extra = GemmExtra::kRowSums};
+  EXPECT_EQ(BrokenRule(key), "");
+  ExpectDescribes(key);
+  const GemmDescriptors descriptors(key, kWorkspace);
+  EXPECT_EQ(Get<uint32_t>(descriptors.operation(), CUBLASLT_MATMUL_DESC_EPILOGUE),
+            static_cast<uint32_t>(CUBLASLT_EPILOGUE_BGRADB));
+  EXPECT_EQ(Get<int32_t>(descriptors.operation(), CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE), CUDA_R_32F);
+}
+
+// The MLP of GPT-2: the auxiliary matrix is what gelu is of, a row of ours to a column.
+TEST(GemmDescriptors, GeluIsAnEpilogue) {
+  GemmKey key{.m = 16384,
+              .n = 3072,
+              .k = 768,
+              .types = {DType::kBf16, DType::kBf16, DType::kBf16},
+              .trans_b = Transpose::kYes};
+  const auto expect = [&](GemmExtra extra, bool bias, cublasLtEpilogue_t expected) {
+    key.extra = extra;
+    key.bias = bias;
+    ExpectDescribes(key);
+    GemmDescriptors descriptors(key, kWorkspace);
+    EXPECT_EQ(Get<uint32_t>(descriptors.operation(), CUBLASLT_MATMUL_DESC_EPILOGUE),
+              static_cast<uint32_t>(expected));
+    EXPECT_EQ(Get<int64_t>(descriptors.operation(), CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD), 3072);
+    const float auxiliary = 0;
+    descriptors.SetPointers({}, &auxiliary);
+    EXPECT_EQ(Get<const void*>(descriptors.operation(), CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER),
+              &auxiliary);
+  };
+  expect(GemmExtra::kGelu, true, CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
+  expect(GemmExtra::kGelu, false, CUBLASLT_EPILOGUE_GELU_AUX);
+  expect(GemmExtra::kGeluOf, false, CUBLASLT_EPILOGUE_DGELU);
+  EXPECT_EQ(BrokenRule(key), "");
+  key.bias = true;
+  EXPECT_NE(BrokenRule(key), "");
+  key.bias = false;
+  key.n = 3071;
+  EXPECT_NE(BrokenRule(key), "");
 }
 
 TEST(GemmDescriptors, DescribeEveryProductOfALlama2Block) {
@@ -190,7 +239,24 @@ TEST(GemmDescriptors, PreferencesSayWorkspaceAlignmentAndOrderOfSums) {
             CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
   EXPECT_EQ(Get<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES), 4u);
   EXPECT_EQ(Get<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES), 16u);
+  EXPECT_EQ(Get<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES), 64u);
   EXPECT_EQ(Get<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES), 64u);
+}
+
+// cuBLASLt reads C and writes D: an addend is the one, gelu the other.
+TEST(GemmDescriptors, PreferencesSayTheAlignmentOfAnExtra) {
+  GemmKey key{.m = 8, .n = 8, .k = 8, .alignment_c = 64, .alignment_extra = 32};
+  const auto expect = [&](GemmExtra extra, uint32_t c, uint32_t d) {
+    key.extra = extra;
+    const GemmDescriptors descriptors(key, kWorkspace);
+    const auto preference = descriptors.preference();
+    EXPECT_EQ(Get<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES), c);
+    EXPECT_EQ(Get<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES), d);
+  };
+  expect(GemmExtra::kNone, 64, 64);
+  expect(GemmExtra::kAddend, 32, 64);
+  expect(GemmExtra::kGelu, 64, 32);
+  expect(GemmExtra::kGeluOf, 64, 64);
 }
 
 TEST(GemmDescriptors, RefuseWhatHoppersFp8UnitsDoNotTake) {
@@ -239,6 +305,8 @@ TEST(GemmDescriptors, KeysThatDifferAnywhereAreDifferentKinds) {
   differs([](GemmKey& key) { key.alignment_c = 16; });
   differs([](GemmKey& key) { key.accumulate = true; });
   differs([](GemmKey& key) { key.bias = true; });
+  differs([](GemmKey& key) { key.alignment_extra = 16; });
+  differs([](GemmKey& key) { key.extra = GemmExtra::kGelu; });
   differs([](GemmKey& key) { key.tf32 = true; });
   differs([](GemmKey& key) { key.fast_accumulation = true; });
   EXPECT_FALSE(base < GemmKey(base));

@@ -93,6 +93,21 @@ TEST_F(CudaGemmTest, TheFirstCallAddsOnceThoughItTriesManyTimes) {
   }
 }
 
+TEST_F(CudaGemmTest, AnAddendStaysAsItIsThoughTheFirstCallTriesManyTimes) {
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+    const Tensor a = Upload(*device_, {kM, kK}, a_, dtype);
+    const Tensor b = Upload(*device_, {kN, kK}, b_, dtype);
+    const std::vector<float> ones(product_.size(), 1);
+    const Tensor addend = Upload(*device_, {kM, kN}, ones, DType::kF32);
+    Tensor c = Upload(*device_, {kM, kN}, product_, DType::kF32);
+    Gemm(a, Transpose::kNo, b, Transpose::kYes, c, {.addend = addend});
+    std::vector<float> expected = product_;
+    for (float& value : expected) value += 1;
+    EXPECT_EQ(Download(c), expected) << Name(dtype);
+    EXPECT_EQ(Download(addend), ones) << Name(dtype);
+  }
+}
+
 TEST_F(CudaGemmTest, AShapeThatIsFirstSeenInACaptureRunsToo) {
   const Tensor a = Upload(*device_, {kM, kK}, a_, DType::kBf16);
   const Tensor b = Upload(*device_, {kN, kK}, b_, DType::kBf16);

@@ -245,13 +245,14 @@ class Benchmark {
     const Tensor targets = Tokens();
     const Tensor scale = Ones();
     Tensor logits = Random(Matrix(sizes_.vocab));
-    Tensor row_max = New({sizes_.tokens()}, DType::kF32);
-    Tensor sums = New({2, sizes_.tokens()}, DType::kF32);
+    Tensor part = New({3, sizes_.tokens()}, DType::kF32);
     Tensor losses = New({sizes_.tokens()}, DType::kF32);
-    Report("cross-entropy max", [&] { CrossEntropyMax(logits, shard, row_max); });
-    Report("cross-entropy sum", [&] { CrossEntropySum(logits, targets, shard, row_max, sums); });
-    Report("cross-entropy gradient",
-           [&] { CrossEntropyGrad(targets, shard, row_max, sums, scale, logits, losses); });
+    Report("cross-entropy parts", [&] { CrossEntropyParts(logits, targets, shard, part); });
+    Report("cross-entropy gradient", [&] {
+      CrossEntropyGrad(targets, shard, part.Reshape({1, 3, sizes_.tokens()}), scale, logits,
+                       losses);
+    });
+    Report("cross-entropy", [&] { CrossEntropy(targets, shard.valid, scale, logits, losses); });
   }
 
   void Optimizer() {

@@ -1,0 +1,136 @@
+// Passes over memory that a micro batch does not take: residuals, activations and the loss are made
+// while the values are at hand. Counted on the meta device.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/model/gpt_model.h"
+#include "tests/engine/train/run_losses.h"
+
+namespace trimtab {
+namespace {
+
+class OpRecorder final : public Recorder {
+ public:
+  void BeginOp(const OpRecord& op) override { ops.push_back(op); }
+  void BeginComm(const CommRecord&) override {}
+  void BeginWait(const CommRecord&) override {}
+  void End() override {}
+
+  int64_t Count(OpKind kind) const {
+    return std::count_if(ops.begin(), ops.end(),
+                         [kind](const OpRecord& op) { return op.kind == kind; });
+  }
+  /// Traffic of ops that others have taken in, by what they were.
+  std::map<OpKind, int64_t> Fused() const {
+    std::map<OpKind, int64_t> bytes;
+    for (const OpRecord& op : ops) {
+      if (op.fused.bytes > 0) bytes[op.fused.kind] += op.fused.bytes;
+    }
+    return bytes;
+  }
+
+  std::vector<OpRecord> ops;
+};
+
+/// What a micro batch of `run` reports, forward and backward.
+OpRecorder Record(RunConfig run, const std::string& layout) {
+  run.layout = ParseLayout(layout, 0);
+  const std::unique_ptr<Device> device = MakeMetaDevice(1);
+  const ParallelContext parallel = MakeMetaContext(run.layout, 0);
+  ParameterStore store;
+  const GptModel model(store,
+                       LayerContext{.device = *device,
+                                    .parallel = parallel,
+                                    .model = run.model,
+                                    .micro_batch = run.layout.micro_batch,
+                                    .sequence = run.sequence_length},
+                       WholeModel(run.model));
+  store.Allocate(*device, DType::kF32, DType::kF32);
+  Tensor scalar = Tensor::Empty(*device, {1}, DType::kF32, MemoryTag::kWorkspace);
+  MicroBatchState state;
+  OpRecorder recorder;
+  device->set_recorder(&recorder);
+  model.Forward(NewBatches(model.context(), model.chunk(), 1).front(), scalar, scalar, state);
+  model.Backward(state, /*dy=*/{}, /*accumulate=*/false);
+  device->set_recorder(nullptr);
+  return recorder;
+}
+
+/// Bytes of one matrix of `columns` in fp32, of all layers.
+int64_t Matrices(const RunConfig& run, int64_t columns) {
+  return run.model.num_layers * run.sequence_length * columns * SizeOf(DType::kF32);
+}
+
+/// Of the logits, whose vocabulary is padded.
+int64_t LogitBytes(const RunConfig& run) {
+  return run.sequence_length * run.model.padded_vocab_size(/*tp=*/1) * SizeOf(DType::kF32);
+}
+
+/// Of the gradients of all biases of GPT-2's linear layers: each reads what is as wide as it.
+int64_t BiasBackwardBytes(const RunConfig& run) {
+  const int64_t widths = 5 * run.model.hidden_size + run.model.ffn_hidden_size;
+  return Matrices(run, widths) + run.model.num_layers * widths * SizeOf(DType::kF32);
+}
+
+TEST(FusedOps, OfGpt2AreResidualsActivationsBiasesAndTheLoss) {
+  const RunConfig run = SmallRun(/*llama=*/false);
+  const OpRecorder recorder = Record(run, "mbs=1");
+  // Two residuals of three passes each.
+  EXPECT_EQ(recorder.Fused(),
+            (std::map<OpKind, int64_t>{{OpKind::kAdd, 2 * 3 * Matrices(run, run.model.hidden_size)},
+                                       {OpKind::kBiasBackward, BiasBackwardBytes(run)},
+                                       {OpKind::kActivationForward, 2 * Matrices(run, 128)},
+                                       {OpKind::kActivationBackward, 3 * Matrices(run, 128)},
+                                       {OpKind::kCrossEntropyParts, 2 * LogitBytes(run)}}));
+  for (const OpKind kind :
+       {OpKind::kAdd, OpKind::kBiasBackward, OpKind::kActivationForward,
+        OpKind::kActivationBackward, OpKind::kCrossEntropyParts, OpKind::kCrossEntropyGrad}) {
+    EXPECT_EQ(recorder.Count(kind), 0) << Name(kind);
+  }
+}
+
+TEST(FusedOps, OfLlamaAreResidualsAndTheLoss) {
+  const RunConfig run = SmallRun(/*llama=*/true);
+  EXPECT_EQ(Record(run, "mbs=1").Fused(),
+            (std::map<OpKind, int64_t>{{OpKind::kAdd, 2 * 3 * Matrices(run, run.model.hidden_size)},
+                                       {OpKind::kCrossEntropyParts, 2 * LogitBytes(run)}}));
+}
+
+TEST(FusedOps, OfBlocksSideBySideAreBothResiduals) {
+  RunConfig run = SmallRun(/*llama=*/false);
+  run.model.block = BlockKind::kParallel;
+  EXPECT_EQ(Record(run, "mbs=1").Fused().at(OpKind::kAdd),
+            2 * 3 * Matrices(run, run.model.hidden_size));
+}
+
+// Partial results are summed over the ranks first, and then biases are added; a norm comes between.
+TEST(FusedOps, AddResidualsOnlyToWholeResults) {
+  RunConfig run = SmallRun(/*llama=*/false);
+  const OpRecorder split = Record(run, "tp=2,mbs=1");
+  EXPECT_EQ(split.Fused().at(OpKind::kAdd), 2 * 3 * Matrices(run, run.model.hidden_size));
+  EXPECT_EQ(split.Count(OpKind::kAddBias), 2 * run.model.num_layers) << "with the biases";
+  const OpRecorder without_bias = Record(SmallRun(/*llama=*/true), "tp=2,mbs=1");
+  EXPECT_FALSE(without_bias.Fused().contains(OpKind::kAdd));
+  EXPECT_EQ(without_bias.Count(OpKind::kAdd), 2 * run.model.num_layers);
+  EXPECT_EQ(split.Fused().at(OpKind::kActivationForward), 2 * Matrices(run, 64));
+  EXPECT_EQ(split.Fused().at(OpKind::kCrossEntropyParts), LogitBytes(run) / 2);
+  run.model.block = BlockKind::kSandwich;
+  const OpRecorder normed = Record(run, "mbs=1");
+  EXPECT_FALSE(normed.Fused().contains(OpKind::kAdd));
+  EXPECT_EQ(normed.Count(OpKind::kAdd), 2 * run.model.num_layers);
+}
+
+TEST(FusedOps, LeaveActivationsWhereProductsRunInChunks) {
+  const OpRecorder chunks =
+      Record(SmallRun(/*llama=*/false), "tp=2,sp=1,tp_overlap_chunks=2,mbs=1");
+  EXPECT_FALSE(chunks.Fused().contains(OpKind::kActivationForward));
+  EXPECT_FALSE(chunks.Fused().contains(OpKind::kActivationBackward));
+}
+
+}  // namespace
+}  // namespace trimtab
