@@ -100,7 +100,7 @@ class ClosedFormEstimator::Impl {
       : model_(model),
         cluster_(cluster),
         costs_(model, sequence_length, cluster, keep),
-        bounds_(model, cluster) {}
+        bounds_(model, cluster, costs_.chunks()) {}
 
   Estimate Run(const RunConfig& run);
   StepBound Bound(const RunConfig& run, LayoutPart chosen) { return bounds_.Of(run, chosen); }
@@ -108,7 +108,7 @@ class ClosedFormEstimator::Impl {
   void SetPrices(const Cluster& cluster) {
     cluster_ = cluster;
     costs_.SetPrices(cluster);
-    bounds_ = StepBounds(model_, cluster);
+    bounds_ = StepBounds(model_, cluster, costs_.chunks());
   }
 
  private:

@@ -24,14 +24,22 @@ const PriceSetting& PassSpans::SettingOf(const RunConfig& run) {
 
 PassSpans::Shape PassSpans::Of(const PricedRun& priced) {
   Length& length = LengthOf(priced.sequence_length);
-  const PriceSetting& setting = length.chunks.SettingOf(priced.run);
+  return Of(priced, length.chunks, length.shapes);
+}
+
+PassSpans::Shape PassSpans::Of(const PricedRun& priced, ChunkCosts& chunks) {
+  return Of(priced, chunks, elsewhere_);
+}
+
+PassSpans::Shape PassSpans::Of(const PricedRun& priced, ChunkCosts& chunks, KnownShapes& shapes) {
+  const PriceSetting& setting = chunks.SettingOf(priced.run);
   const RecomputeConfig& recompute = priced.layout.recompute[0];
   const PackedKey key = ChunkCosts::ShapeKey(setting, priced.layout)
                             .Put(recompute.kind)
                             .Put(recompute.method)
                             .Put(recompute.modules.bits, kRecomputeModuleCount)
                             .Put(recompute.num_layers + 1, 20);
-  return {priced, setting, length.chunks, length.shapes[key]};
+  return {priced, setting, chunks, shapes[key]};
 }
 
 const WaySpans& PassSpans::Shape::Of(const ModelChunk& chunk) {

@@ -81,20 +81,25 @@ class PassSpans {
   };
   /// `priced` must outlive it.
   Shape Of(const PricedRun& priced);
+  /// The same, recorded by `chunks`: always the same ones, of the run's sequence length.
+  Shape Of(const PricedRun& priced, ChunkCosts& chunks);
 
  private:
+  using KnownShapes = std::unordered_map<PackedKey, KnownSpans, PackedKey::Hash>;
   /// Runs of one sequence length.
   struct Length {
     explicit Length(const Cluster& cluster) : chunks(cluster, Remembered::kSpans) {}
 
     ChunkCosts chunks;
-    std::unordered_map<PackedKey, KnownSpans, PackedKey::Hash> shapes;
+    KnownShapes shapes;
   };
 
+  static Shape Of(const PricedRun& priced, ChunkCosts& chunks, KnownShapes& shapes);
   Length& LengthOf(int64_t sequence_length);
 
   Cluster cluster_;
   std::map<int64_t, Length> lengths_;
+  KnownShapes elsewhere_;  // recorded by others
 };
 
 }  // namespace trimtab

@@ -1,6 +1,7 @@
 #include "cost_model/stage_costs.h"
 
 #include <algorithm>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -32,6 +33,7 @@ class StepCosts::Impl {
         chunks_(cluster, keep ? Remembered::kRecordings : Remembered::kCosts) {}
 
   StepView Of(const RunConfig& run);
+  ChunkCosts& chunks() { return chunks_; }
   void SetPrices(const Cluster& cluster) {
     chunks_.SetPrices(cluster);
     ++prices_;
@@ -41,6 +43,9 @@ class StepCosts::Impl {
   PackedKey PipelineKey(const PriceSetting& setting, const RunConfig& run);
   std::vector<const WayCosts*> ChunksOfStage(const PriceSetting& setting, const RunConfig& run,
                                              int64_t pp_rank);
+  /// Holds until the next call: layouts that differ in their shards alone are often asked about one
+  /// after the other.
+  const std::vector<StageProgram>& ProgramsOf(Schedule schedule, const PipelineShape& shape);
   std::vector<StagePlan> PlanStages(const PriceSetting& setting, const RunConfig& run);
   std::vector<StageCosts> PriceStages(const PriceSetting& setting, const RunConfig& run,
                                       const std::vector<StagePlan>& plans);
@@ -69,6 +74,8 @@ class StepCosts::Impl {
   ChunkCosts chunks_;
   std::vector<StageLayers> stage_layers_;  // lists that were met
   std::vector<StageRecompute> stage_recompute_;
+  std::vector<StageProgram> programs_;
+  std::tuple<Schedule, int64_t, int64_t, int64_t> programs_are_of_;
   std::unordered_map<PackedKey, Stages, PackedKey::Hash> stages_;
   std::unordered_map<PackedKey, Ends, PackedKey::Hash> ends_;
 };
@@ -100,6 +107,16 @@ std::vector<const WayCosts*> StepCosts::Impl::ChunksOfStage(const PriceSetting& 
   return chunks;
 }
 
+const std::vector<StageProgram>& StepCosts::Impl::ProgramsOf(Schedule schedule,
+                                                             const PipelineShape& shape) {
+  const auto asked = std::tuple(schedule, shape.pp, shape.vp, shape.micro_batches);
+  if (programs_.empty() || asked != programs_are_of_) {
+    programs_ = PlanPipeline(schedule, shape);
+    programs_are_of_ = asked;
+  }
+  return programs_;
+}
+
 std::vector<StagePlan> StepCosts::Impl::PlanStages(const PriceSetting& setting,
                                                    const RunConfig& run) {
   const ParallelConfig& layout = run.layout;
@@ -108,7 +125,7 @@ std::vector<StagePlan> StepCosts::Impl::PlanStages(const PriceSetting& setting,
   const PipelineShape shape = {
       layout.pp, layout.vp,
       pipeline ? run.num_micro_batches() : std::min<int64_t>(run.num_micro_batches(), 2)};
-  const std::vector<StageProgram> programs = PlanPipeline(layout.schedule, shape);
+  const std::vector<StageProgram>& programs = ProgramsOf(layout.schedule, shape);
   const MessageRecording messages = pipeline ? chunks_.Messages(setting, run) : MessageRecording{};
   std::vector<StagePlan> plans;
   RunConfig own = run;
@@ -256,6 +273,7 @@ StepCosts::~StepCosts() = default;
 StepCosts::StepCosts(StepCosts&&) noexcept = default;
 
 StepView StepCosts::Of(const RunConfig& run) { return impl_->Of(run); }
+ChunkCosts& StepCosts::chunks() { return impl_->chunks(); }
 void StepCosts::SetPrices(const Cluster& cluster) { impl_->SetPrices(cluster); }
 
 }  // namespace trimtab

@@ -50,6 +50,8 @@ class StepCosts {
   /// From now on by the profile and the stack of `cluster`, which is the same otherwise. Recordings
   /// were kept.
   void SetPrices(const Cluster& cluster);
+  /// What the stages are made of.
+  ChunkCosts& chunks();
 
  private:
   class Impl;

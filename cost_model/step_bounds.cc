@@ -56,10 +56,12 @@ int64_t LeastLayersHeld(const RunConfig& run) {
   return least;
 }
 
-/// What forward passes take, each at least: the first of a chunk, and a later one.
-struct ForwardBytes {
+/// What passes take, each at least: the first forward pass of a chunk, and a later one; and a
+/// backward pass, or the part of it that frees what the forward pass left.
+struct PassBytes {
   MemorySpan first = {INT64_MAX, INT64_MAX};
   MemorySpan later = {INT64_MAX, INT64_MAX};
+  int64_t backward_peak = INT64_MAX;
 
   /// Of a chunk, whose passes also take `received` bytes before and give `sent` bytes away after.
   void Consider(const WaySpans& ways, int64_t received, int64_t sent) {
@@ -70,13 +72,20 @@ struct ForwardBytes {
     lower(later, ways[kForwardLater].total);
     lower(first, ways[kForwardLater].total);
     lower(first, ways[kForwardFirst].total);
+    // Of the parts and the whole, one is there.
+    const auto peak = [&](Way whole, Way part) {
+      return std::max(ways[whole].total.peak, ways[part].total.peak);
+    };
+    backward_peak = std::min({backward_peak, peak(kBackwardSetting, kInputSetting),
+                              peak(kBackwardAdding, kInputAdding)});
   }
-  /// The most that `in_flight` passes hold, the first ones of `chunks` among them.
+  /// The most that `in_flight` passes hold, the first ones of `chunks` among them. What comes next
+  /// is a backward pass.
   int64_t Peak(int64_t in_flight, int64_t chunks) const {
     const int64_t firsts = std::min(in_flight, chunks);
     MemorySpan all = first.Times(firsts);
     if (in_flight > firsts) all = all.Then(later.Times(in_flight - firsts));
-    return std::max<int64_t>(0, all.peak);
+    return std::max<int64_t>({0, all.peak, all.change + backward_peak});
   }
 };
 
@@ -155,8 +164,8 @@ StepBounds::SecondsByWay StepBounds::MovingShards(const RunConfig& run) {
   return more_s;
 }
 
-StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, const SecondsByWay& more_s) {
-  PassSpans::Shape shape = spans_.Of(priced);
+StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shape shape,
+                                        const SecondsByWay& more_s) {
   const int64_t micro_batches = priced.run.num_micro_batches();
   const ParallelConfig& layout = priced.layout;
   const int64_t pp = layout.pp;
@@ -165,8 +174,8 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, const SecondsBy
   std::vector<StageTimes> times(static_cast<size_t>(pp), {0, 0, 0});
   StageTimes all = {0, 0, 0};
   const StageMessages messages = pp > 1 ? shape.Messages() : StageMessages{};
-  ForwardBytes first_stage;
-  ForwardBytes last_stage;
+  PassBytes first_stage;
+  PassBytes last_stage;
   ModelChunk before;
   const WaySpans* of_chunk = nullptr;
   for (size_t i = 0; i < cut.size(); ++i) {
@@ -212,8 +221,10 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, const SecondsBy
 }
 
 StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen) {
+  const PricedRun priced = PassesToPrice(run, chosen);
+  const bool whole = chosen == LayoutPart::kWhole;
   const Passes passes =
-      PassesOf(PassesToPrice(run, chosen),
+      PassesOf(priced, whole ? spans_.Of(priced, *chunks_) : spans_.Of(priced),
                chosen == LayoutPart::kLayers ? MovingShards(run) : SecondsByWay{});
   const bool sharded = chosen >= LayoutPart::kSharding;
   const int64_t bytes =

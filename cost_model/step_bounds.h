@@ -20,8 +20,10 @@ namespace trimtab {
 /// Not thread-safe: one per thread.
 class StepBounds {
  public:
-  StepBounds(const ModelConfig& model, const Cluster& cluster)
-      : model_(model), cluster_(cluster), spans_(cluster) {}
+  /// `chunks`, which must outlive it, are the costs of the model at its sequence length: what a
+  /// layout is asked about as a whole is remembered there.
+  StepBounds(const ModelConfig& model, const Cluster& cluster, ChunkCosts& chunks)
+      : model_(model), cluster_(cluster), chunks_(&chunks), spans_(cluster) {}
 
   /// `run` breaks no rule that its chosen part settles. Throws as ClosedFormEstimator::Run does.
   StepBound Of(const RunConfig& run, LayoutPart chosen);
@@ -40,7 +42,7 @@ class StepBounds {
   StepBound OfMicroBatch(const RunConfig& run, bool recompute);
   StepBound OfPasses(const RunConfig& run, LayoutPart chosen);
   /// `more_s`: of each layer of a chunk but two, by the way through it.
-  Passes PassesOf(const PricedRun& priced, const SecondsByWay& more_s = {});
+  Passes PassesOf(const PricedRun& priced, PassSpans::Shape shape, const SecondsByWay& more_s);
   /// What moving shards beside the passes of a layer takes. 0 where not all layers are alike.
   SecondsByWay MovingShards(const RunConfig& run);
   /// What a rank of `stage` holds between steps; not `sharded`: if all that can be were.
@@ -50,6 +52,7 @@ class StepBounds {
 
   ModelConfig model_;
   Cluster cluster_;
+  ChunkCosts* chunks_;
   PassSpans spans_;
   std::unordered_map<PackedKey, int64_t, PackedKey::Hash> held_;
 };

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -16,7 +17,7 @@ namespace {
 
 /// Branches that are expanded before what they found counts: as many on any number of threads, so
 /// that all see the same. Few, for the first ones are looked at with nothing to compare them to.
-constexpr size_t kBranchesOfRound = 16;
+constexpr size_t kBranchesOfRound = 8;
 
 /// A candidate's number has its place within a branch, that one's within its own, ...
 constexpr int64_t kMostWithin = int64_t{1} << 13;
@@ -216,6 +217,7 @@ class BestFirst {
       if (own == nullptr) break;
       workers_.push_back(std::make_unique<Worker>(problem, limited, *own));
     }
+    loads_.resize(workers_.size());
   }
 
   BestLayouts Run() {
@@ -253,11 +255,13 @@ class BestFirst {
   /// Calls `work(worker, index)` for each branch, those of a family on one thread.
   void ForEach(const std::vector<Branch>& branches,
                const std::function<void(Worker& worker, size_t index)>& work) {
+    std::vector<size_t> owners;
+    for (const Branch& branch : branches) owners.push_back(OwnerOf(branch));
     std::vector<std::exception_ptr> errors(workers_.size());
     const auto work_on_own = [&](size_t own) {
       try {
         for (size_t i = 0; i < branches.size(); ++i) {
-          if (branches[i].family % workers_.size() == own) work(*workers_[own], i);
+          if (owners[i] == own) work(*workers_[own], i);
         }
       } catch (...) {
         errors[own] = std::current_exception();
@@ -271,6 +275,15 @@ class BestFirst {
     for (const std::exception_ptr& error : errors) {
       if (error != nullptr) std::rethrow_exception(error);
     }
+  }
+
+  /// The worker whose family it is: when it is first met, the one with the least to do so far,
+  /// which deals out neighbouring families evenly. What is found does not depend on it.
+  size_t OwnerOf(const Branch& branch) {
+    const auto least = std::min_element(loads_.begin(), loads_.end()) - loads_.begin();
+    const auto [owner, is_new] = owners_.try_emplace(branch.family, static_cast<size_t>(least));
+    ++loads_[owner->second];
+    return owner->second;
   }
 
   void BoundAll(std::vector<Branch>& branches) {
@@ -331,6 +344,8 @@ class BestFirst {
   WalkCounts counts_;
   double least_cut_score_ = std::numeric_limits<double>::infinity();
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<int64_t> loads_;                   // branches that each has been given
+  std::unordered_map<uint32_t, size_t> owners_;  // by family
 };
 
 }  // namespace

@@ -135,7 +135,7 @@ std::map<std::string, double> AlternativeScores(const Problem& problem, Objectiv
 TEST(BestLayouts, AlternativesAreTheBestOfEachOtherValue) {
   RandomProblems random;
   size_t dimensions = 0;
-  int settled = 0;
+  int open_walks = 0;
   for (int i = 0; i < kProblems; ++i) {
     const Problem problem = random.Next();
     const Objective objective = kObjectives[static_cast<size_t>(random.Pick(0, 2))];
@@ -152,7 +152,7 @@ TEST(BestLayouts, AlternativesAreTheBestOfEachOtherValue) {
     Alternatives alternatives(problem, objective, *best);
     for (const auto& each : list) alternatives.Offer(each->number, each->run, each->prediction);
     const bool open = alternatives.Settle(key(list[most - 1]).first, list[most - 1]->number);
-    settled += open ? 0 : 1;
+    open_walks += open ? 1 : 0;
     std::vector<CandidateRecord> found(1);
     found[0].run = best->run;
     found[0].closed_form = best->prediction;
@@ -173,8 +173,7 @@ TEST(BestLayouts, AlternativesAreTheBestOfEachOtherValue) {
     dimensions += scores.size();
   }
   EXPECT_GT(dimensions, size_t{kProblems});
-  EXPECT_GT(settled, 0);
-  EXPECT_LT(settled, kProblems);
+  EXPECT_GT(open_walks, 0);
 }
 
 TEST(BestLayouts, DoNotDependOnTheNumberOfThreads) {
