@@ -61,6 +61,30 @@ ServingPrediction ServingPredictor::Predict(const ServingConfig& config, int64_t
   return *PredictWhile(config, replicas, load, [](const ServingProgress&) { return true; });
 }
 
+std::pair<SimulatedServing, ServingBreakdown> ServingPredictor::Simulate(
+    const BatcherOptions& options, const ServiceLoad& load, const GoesOn& goes_on) const {
+  const auto run = [&](const BatcherOptions& each, const SimulationWatch& watch) {
+    PricedSteps priced(steps_, pricer_);
+    SimulatedServing served = SimulateServing(
+        each, load.requests, load.concurrency,
+        [&priced](const StepPlan& plan) { return priced(plan); }, watch);
+    return std::pair(std::move(served), priced.spent());
+  };
+  if (options.prefix_cache && !load.shares()) {
+    // Nobody but a sequence that was preempted will find anything in the cache: its own blocks. To
+    // note all blocks for that takes most of the time.
+    BatcherOptions plain = options;
+    plain.prefix_cache = false;
+    auto result = run(plain, [&](double now_s, const auto& outcomes, const EngineMetrics& metrics) {
+      return metrics.preemptions == 0 && goes_on(now_s, outcomes);
+    });
+    if (result.first.metrics.preemptions == 0) return result;
+  }
+  return run(options, [&](double now_s, const auto& outcomes, const EngineMetrics& /*metrics*/) {
+    return goes_on(now_s, outcomes);
+  });
+}
+
 std::optional<ServingPrediction> ServingPredictor::PredictWhile(const ServingConfig& config,
                                                                 int64_t replicas,
                                                                 const ServiceLoad& load,
@@ -70,16 +94,13 @@ std::optional<ServingPrediction> ServingPredictor::PredictWhile(const ServingCon
   double busy_s = 0;
   for (int64_t i = 0; i < replicas; ++i) {
     const ServiceLoad share = ShareOf(load, replicas, i);
-    PricedSteps priced(steps_, pricer_);
-    SimulatedServing served = SimulateServing(
-        BatcherOptionsOf(config), share.requests, share.concurrency,
-        [&priced](const StepPlan& plan) { return priced(plan); },
-        [&](double now_s, const std::vector<LoadOutcome>& so_far) {
-          return watch({outcomes, so_far, now_s});
-        });
+    const auto goes_on = [&](double now_s, const std::vector<LoadOutcome>& so_far) {
+      return watch({outcomes, so_far, now_s});
+    };
+    auto [served, spent] = Simulate(BatcherOptionsOf(config), share, goes_on);
     if (!served.ended) return std::nullopt;
     outcomes.push_back(std::move(served.outcomes));
-    prediction.spent += priced.spent();
+    prediction.spent += spent;
     prediction.preemptions += served.metrics.preemptions;
     prediction.most_running = std::max(prediction.most_running, served.most_running);
     prediction.most_waiting = std::max(prediction.most_waiting, served.most_waiting);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "cost_model/serving_simulator.h"
@@ -59,6 +60,12 @@ class ServingPredictor {
   const ServingPricer& pricer() const { return pricer_; }
 
  private:
+  using GoesOn = std::function<bool(double now_s, const std::vector<LoadOutcome>& outcomes)>;
+  /// One replica under its share of the load, and where the time goes.
+  std::pair<SimulatedServing, ServingBreakdown> Simulate(const BatcherOptions& options,
+                                                         const ServiceLoad& load,
+                                                         const GoesOn& goes_on) const;
+
   ServingRecorder recorder_;
   ServingSteps steps_;
   ServingPricer pricer_;

@@ -200,7 +200,7 @@ class Simulation {
     const auto all = 2 * std::ssize(requests_);  // first tokens and ends
     if (watch_ == nullptr || events_ < looked_ + CeilDiv(all, kLooks)) return;
     looked_ = events_;
-    result_.ended = watch_(clock_.Now(), result_.outcomes);
+    result_.ended = watch_(clock_.Now(), result_.outcomes, batcher_.metrics());
   }
 
   static constexpr int64_t kLooks = 32;

@@ -18,7 +18,8 @@ namespace trimtab {
 using StepSeconds = std::function<double(const StepPlan& plan)>;
 
 /// Is shown from time to time what has become of the requests until now; false ends the simulation.
-using SimulationWatch = std::function<bool(double now_s, const std::vector<LoadOutcome>& outcomes)>;
+using SimulationWatch = std::function<bool(double now_s, const std::vector<LoadOutcome>& outcomes,
+                                           const EngineMetrics& metrics)>;
 
 struct SimulatedServing {
   bool ended = true;                    // false: the watch wanted no more

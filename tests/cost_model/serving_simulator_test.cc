@@ -110,8 +110,10 @@ TEST(SimulateServing, LeapsToWhatHappensNext) {
 TEST(SimulateServing, EndsWhenNobodyWantsMore) {
   std::vector<LoadRequest> requests(40, {0, 4, 2});
   int64_t answered = 0;
-  const auto watch = [&](double now_s, const std::vector<LoadOutcome>& outcomes) {
+  const auto watch = [&](double now_s, const std::vector<LoadOutcome>& outcomes,
+                         const EngineMetrics& metrics) {
     EXPECT_GT(now_s, 0);
+    EXPECT_GT(metrics.steps, 0);
     answered = 0;
     for (const LoadOutcome& each : outcomes) answered += each.tokens == 2 ? 1 : 0;
     return answered < 10;
