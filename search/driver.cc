@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <thread>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "engine/base/error.h"
 #include "engine/device/cuda/loader.h"
 #include "search/proof.h"
+#include "search/recipes.h"
 #include "search/relaxations.h"
 
 namespace trimtab {
@@ -40,6 +42,8 @@ void Enumerate(const SearchOptions& options, int64_t ingested, Study& study, Pre
     events.OnResume(measured, ingested);
     return;
   }
+  // The space last: with it a study counts as enumerated.
+  study.StoreRecipes(ToJson(PlaceRecipes(options.problem, predictor)));
   StoreSpace(options.problem, options.race.objective, predictor, ThreadsOf(options), study);
 }
 
