@@ -138,7 +138,13 @@ ServingConfig ServingFlags::Config(const WeightSource& weights) const {
 bool ServingFlags::Follows(const WeightSource& weights) const {
   if (LaunchedRank() == 0) return false;
   CatchStopSignals(/*announce=*/false);  // the launcher sends all what the first one answers to
-  FollowPlans(ResolveServing(Config(weights)), weights);
+  ServingConfig config;
+  try {
+    config = ResolveServing(Config(weights));
+  } catch (const Error&) {
+    return true;  // the first one refuses it too, and says why before the launcher ends it
+  }
+  FollowPlans(config, weights);
   return true;
 }
 

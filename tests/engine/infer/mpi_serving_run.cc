@@ -1,0 +1,68 @@
+// One process of an engine whose ranks are processes:
+//
+//   mpi_serving_run LAYOUT FAMILY
+//
+// The first one serves a golden sequence in chunks and says how far its logits are off; it fails
+// where that is too far. Started by mpi_serving_test.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "engine/base/error.h"
+#include "engine/comm/mpi_launch.h"
+#include "engine/infer/rank_runner.h"
+#include "tests/engine/infer/golden_weights.h"
+
+namespace trimtab {
+namespace {
+
+constexpr float kLogitTolerance = 2e-5f;  // as of ranks that are threads
+
+int Serve(const ServingConfig& config, const GoldenWeights& weights) {
+  RankRunner runner(config, weights);
+  const std::vector<int32_t> tokens = weights.Tokens(0);
+  std::vector<int32_t> blocks(tokens.size());
+  std::iota(blocks.begin(), blocks.end(), 0);
+  std::vector<float> logits;
+  const int64_t length = weights.sequence_length();
+  for (int64_t begin = 0, step = 1; begin < length; begin += step++) {
+    const int64_t count = std::min(step, length - begin);
+    const auto first = tokens.begin() + begin;
+    const std::vector<float> rows = runner.Run({{{.tokens = {first, first + count},
+                                                  .first_position = begin,
+                                                  .blocks = blocks,
+                                                  .logits = count}}});
+    logits.insert(logits.end(), rows.begin(), rows.end());
+  }
+  const std::vector<float> expected = weights.Logits(0);
+  TRIMTAB_ASSERT(logits.size() == expected.size(), "{} logits, expected {}", logits.size(),
+                 expected.size());
+  float worst = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    worst = std::max(worst, std::abs(logits[i] - expected[i]));
+  }
+  fmt::print("off by {}, peak {} bytes\n", worst, runner.peak_mem_bytes());
+  return worst < kLogitTolerance ? 0 : 1;
+}
+
+int Run(const std::string& layout, const std::string& family) {
+  try {
+    const GoldenWeights weights(family);
+    ServingConfig config = GoldenServing(weights);
+    config.layout = ParseLayout(layout, 0);
+    config = ResolveServing(config);
+    if (LaunchedRank() == 0) return Serve(config, weights);
+    FollowPlans(config, weights);
+  } catch (const Error& error) {
+    fmt::print("{}\n", error.what());
+    return static_cast<int>(error.code());
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace trimtab
+
+int main(int argc, char** argv) { return argc == 3 ? trimtab::Run(argv[1], argv[2]) : 64; }

@@ -1,0 +1,40 @@
+// Ranks that are processes serve as those that are threads.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/engine/comm/mpirun.h"
+
+namespace trimtab {
+namespace {
+
+struct Case {
+  int ranks;
+  const char* layout;
+  const char* family;
+};
+
+TEST(MpiServing, TheFirstProcessGetsTheLogitsOfAll) {
+  if (const std::string reason = WhyNoMpirun(); !reason.empty()) GTEST_SKIP() << reason;
+  for (const Case& each : {Case{1, "tp=1", "gpt2"},
+                           {2, "tp=2", "llama"},
+                           {2, "pp=2", "opt_350m"},
+                           {4, "tp=2,sp=1,pp=2", "gpt2"},
+                           {2, "tp=2,sp=1,ep=2", "mixtral"}}) {
+    SCOPED_TRACE(each.layout);
+    const MpirunResult result = RunUnderMpirun(
+        each.ranks,
+        fmt::format("tests/engine/infer/mpi_serving_run {} {}", each.layout, each.family));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_NE(result.output.find("off by "), std::string::npos) << result.output;
+  }
+}
+
+TEST(MpiServing, AWorldOfAnotherSizeIsRefused) {
+  if (const std::string reason = WhyNoMpirun(); !reason.empty()) GTEST_SKIP() << reason;
+  const MpirunResult result = RunUnderMpirun(2, "tests/engine/infer/mpi_serving_run tp=4 gpt2");
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.output.find("expected mpirun -n 4"), std::string::npos) << result.output;
+}
+
+}  // namespace
+}  // namespace trimtab
