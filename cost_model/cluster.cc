@@ -64,28 +64,6 @@ int64_t MemoryOfThisMachine() {
   return kib * kKiB;
 }
 
-Cluster LocalCluster(const std::string& profile_path) {
-  if (profile_path.empty()) {
-    Cluster cluster = LocalMachine(BuiltinProfile("cpu"));
-    cluster.caveat =
-        "local: no profile of this machine is given, so predictions use a generic one and are "
-        "rough; `trimtab calibrate --out PROFILE.json` makes one for --profile";
-    return cluster;
-  }
-  Cluster cluster = LocalMachine(LoadHardwareProfile(profile_path));
-  if (cluster.profile.device != "cpu") {
-    throw InputError(
-        fmt::format("{}: $.device: expected \"cpu\" for the cluster 'local', got \"{}\"",
-                    profile_path, cluster.profile.device));
-  }
-  if (!cluster.calibrated) {
-    cluster.caveat =
-        fmt::format("{}: was measured on \"{}\" and this machine is \"{}\": predictions are rough",
-                    profile_path, cluster.profile.measured_on, DescribeThisMachine());
-  }
-  return cluster;
-}
-
 Cluster GpuCluster(const std::string& name, int64_t nodes, int64_t gpus_per_node,
                    const HardwareProfile& profile) {
   Cluster cluster;
@@ -218,18 +196,37 @@ std::string DescribeThisMachine() {
 }
 
 Cluster LoadCluster(const std::string& name_or_path, const std::string& profile_path) {
-  if (name_or_path == "local") return LocalCluster(profile_path);
-  const bool is_file =
-      name_or_path.ends_with(".json") || std::filesystem::is_regular_file(name_or_path);
-  Cluster cluster = is_file ? ClusterFromFile(name_or_path) : NamedCluster(name_or_path);
-  if (profile_path.empty()) return cluster;
-  cluster.profile = LoadHardwareProfile(profile_path);
-  if (cluster.profile.device != cluster.device) {
-    throw InputError(fmt::format("{}: $.device: expected \"{}\" for the cluster '{}', got \"{}\"",
-                                 profile_path, cluster.device, cluster.name,
-                                 cluster.profile.device));
+  Cluster cluster;
+  if (name_or_path == "local") {
+    cluster = LocalMachine(BuiltinProfile("cpu"));
+    cluster.caveat =
+        "local: no profile of this machine is given, so predictions use a generic one and are "
+        "rough; `trimtab calibrate --out PROFILE.json` makes one for --profile";
+  } else if (name_or_path.ends_with(".json") || std::filesystem::is_regular_file(name_or_path)) {
+    cluster = ClusterFromFile(name_or_path);
+  } else {
+    cluster = NamedCluster(name_or_path);
   }
-  cluster.memory_bytes = static_cast<int64_t>(cluster.profile.memory_bytes.value);
+  if (profile_path.empty()) return cluster;
+  return PricedBy(std::move(cluster), LoadHardwareProfile(profile_path), profile_path);
+}
+
+Cluster PricedBy(Cluster cluster, HardwareProfile profile, const std::string& where) {
+  if (profile.device != cluster.device) {
+    throw InputError(fmt::format("{}: $.device: expected \"{}\" for the cluster '{}', got \"{}\"",
+                                 where, cluster.device, cluster.name, profile.device));
+  }
+  if (cluster.device != "cpu") {
+    cluster.memory_bytes = static_cast<int64_t>(profile.memory_bytes.value);
+    cluster.profile = std::move(profile);
+    return cluster;
+  }
+  cluster = LocalMachine(std::move(profile));
+  if (!cluster.calibrated) {
+    cluster.caveat =
+        fmt::format("{}: was measured on \"{}\" and this machine is \"{}\": predictions are rough",
+                    where, cluster.profile.measured_on, DescribeThisMachine());
+  }
   return cluster;
 }
 

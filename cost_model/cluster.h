@@ -53,6 +53,10 @@ struct Cluster {
 /// `profile_path` replaces the profile of any of them. Throws UsageError or InputError.
 Cluster LoadCluster(const std::string& name_or_path, const std::string& profile_path = "");
 
+/// `cluster` priced by `profile`, which comes from `where`. Throws InputError where it is one of
+/// another device.
+Cluster PricedBy(Cluster cluster, HardwareProfile profile, const std::string& where);
+
 /// This machine as a cluster, priced by `profile`.
 Cluster LocalMachine(HardwareProfile profile);
 

@@ -14,6 +14,8 @@ struct PredictionSample {
   Mode mode;
   double predicted_s = 0;
   double measured_s = 0;
+
+  bool operator==(const PredictionSample&) const = default;
 };
 
 /// Per mode, a factor for predicted step times and the relative half-width expected of the result.

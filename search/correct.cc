@@ -1,8 +1,9 @@
 #include "search/correct.h"
 
+#include <cmath>
+#include <map>
 #include <set>
 
-#include "cost_model/correction.h"
 #include "cost_model/estimate.h"
 #include "search/race.h"
 
@@ -18,20 +19,28 @@ void Scale(const Correction::Factor& factor, Prediction& prediction) {
   prediction.trust = Name(Trust::kCalibrated);
 }
 
-/// What was measured in one precision says nothing of the prices of another.
-void CorrectOnePrecision(Precision precision, std::vector<CandidateRecord>& candidates) {
+std::map<Mode, Correction::Factor> FactorsOf(Precision precision,
+                                             const std::vector<Residual>& residuals) {
   std::vector<PredictionSample> samples;
-  for (const CandidateRecord& candidate : candidates) {
-    if (!candidate.measured || candidate.run.layout.precision != precision) continue;
-    samples.push_back({.mode = ModeOf(candidate.run),
-                       .predicted_s = candidate.prediction()->step_time_s,
-                       .measured_s = candidate.measured->step_time_s});
+  for (const Residual& each : residuals) {
+    if (each.precision == precision) samples.push_back(each.sample);
   }
-  const Correction correction = FitCorrection(samples);
+  return FitCorrection(samples).factors;
+}
+
+/// What was measured in one precision says nothing of the prices of another.
+void CorrectOnePrecision(Precision precision, const std::vector<Residual>& seed,
+                         const std::vector<Residual>& own,
+                         std::vector<CandidateRecord>& candidates) {
+  std::map<Mode, Correction::Factor> factors = FactorsOf(precision, own);
+  for (auto& [mode, factor] : FactorsOf(precision, seed)) {
+    factor.half_width = std::hypot(factor.half_width, factor.ratio - 1);
+    factors.try_emplace(mode, factor);
+  }
   for (CandidateRecord& candidate : candidates) {
-    const auto factor = correction.factors.find(ModeOf(candidate.run));
+    const auto factor = factors.find(ModeOf(candidate.run));
     if (candidate.run.layout.precision != precision) continue;
-    if (candidate.measured || factor == correction.factors.end()) continue;
+    if (candidate.measured || factor == factors.end()) continue;
     if (candidate.closed_form) Scale(factor->second, *candidate.closed_form);
     if (candidate.dry_run) Scale(factor->second, *candidate.dry_run);
     candidate.corrected = candidate.prediction() != nullptr;
@@ -40,12 +49,28 @@ void CorrectOnePrecision(Precision precision, std::vector<CandidateRecord>& cand
 
 }  // namespace
 
-void CorrectPredictions(std::vector<CandidateRecord>& candidates) {
+std::vector<Residual> ResidualsOf(const std::vector<CandidateRecord>& candidates) {
+  std::vector<Residual> residuals;
+  for (const CandidateRecord& candidate : candidates) {
+    if (!candidate.measured) continue;
+    residuals.push_back({.precision = candidate.run.layout.precision,
+                         .sample = {.mode = ModeOf(candidate.run),
+                                    .predicted_s = candidate.prediction()->step_time_s,
+                                    .measured_s = candidate.measured->step_time_s}});
+  }
+  return residuals;
+}
+
+void CorrectPredictions(const std::vector<Residual>& seed,
+                        std::vector<CandidateRecord>& candidates) {
+  const std::vector<Residual> own = ResidualsOf(candidates);
   std::set<Precision> precisions;
   for (const CandidateRecord& candidate : candidates) {
     precisions.insert(candidate.run.layout.precision);
   }
-  for (const Precision precision : precisions) CorrectOnePrecision(precision, candidates);
+  for (const Precision precision : precisions) {
+    CorrectOnePrecision(precision, seed, own, candidates);
+  }
 }
 
 }  // namespace trimtab

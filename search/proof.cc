@@ -26,7 +26,8 @@ Proof::Proof(const SearchOptions& options, Clock::time_point start, Study& study
       study_(study),
       runner_(runner),
       events_(events),
-      references_(ReferencesOf(study)) {}
+      references_(ReferencesOf(study)),
+      seed_(study.seed()) {}
 
 std::string Proof::Run() {
   if (options_.race.prove_count == 0) return "";
@@ -58,7 +59,7 @@ void Proof::Judge() {
   candidates_ = study_.Candidates();
   PruneHopeless();
   race_ = JudgeRace(options_.race, candidates_, references_);
-  ApplyRace(race_, candidates_);
+  ApplyRace(race_, seed_, candidates_);
 }
 
 void Proof::PruneHopeless() {

@@ -50,6 +50,7 @@ class Proof {
   TrialRunner& runner_;
   SearchEvents& events_;
   const std::map<Mode, ProbeReference> references_;
+  const std::vector<Residual> seed_;
   double trials_s_ = 0;     // spent waiting for trials
   bool disturbed_ = false;  // other programs were running when the last visit ended
   QuietWait quiet_wait_ = QuietWait::OnThisMachine(CoresOfThisMachine());

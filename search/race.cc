@@ -320,7 +320,8 @@ Race JudgeRace(const RaceRules& rules, const std::vector<CandidateRecord>& candi
   return race;
 }
 
-void ApplyRace(const Race& race, std::vector<CandidateRecord>& candidates) {
+void ApplyRace(const Race& race, const std::vector<Residual>& seed,
+               std::vector<CandidateRecord>& candidates) {
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (!race.entrant[i]) continue;
     CandidateRecord& candidate = candidates[i];
@@ -347,7 +348,7 @@ void ApplyRace(const Race& race, std::vector<CandidateRecord>& candidates) {
     candidate.measured_half_width = step.half_width;
     candidate.measured = std::move(measured);
   }
-  CorrectPredictions(candidates);
+  CorrectPredictions(seed, candidates);
 }
 
 RaceStep NextStep(const RaceRules& rules, const Race& race,

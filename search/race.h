@@ -76,8 +76,9 @@ Race JudgeRace(const RaceRules& rules, const std::vector<CandidateRecord>& candi
                const std::map<Mode, ProbeReference>& references);
 
 /// Gives every visited candidate its figures: `measured` at the machine's calibrated speed, with an
-/// interval, and corrects the predictions of the others by them.
-void ApplyRace(const Race& race, std::vector<CandidateRecord>& candidates);
+/// interval, and corrects the predictions of the others by them, or by `seed` (correct.h).
+void ApplyRace(const Race& race, const std::vector<Residual>& seed,
+               std::vector<CandidateRecord>& candidates);
 
 /// The mode a candidate's ranks run in. All GPUs are one mode.
 Mode ModeOf(const RunConfig& run);

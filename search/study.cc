@@ -68,9 +68,15 @@ std::unique_ptr<Study> Study::Open(const std::string& path, const Problem& probl
   if (study->CheckSchema()) {
     study->Migrate();
   } else {
-    study->Create(problem);
+    study->Create(problem, options.seed);
   }
   study->CheckProblem(problem);
+  if (!options.seed.empty() && study->seed() != options.seed) {
+    throw UsageError(fmt::format(
+        "--seed-study: {} was begun without it, or has taken another one's steps; a study keeps "
+        "what it began with",
+        path));
+  }
   study->NoteVersion("trimtab", options.program_version);
   study->NoteVersion("sqlite", sqlite3_libversion());
   return study;
@@ -108,7 +114,7 @@ bool Study::CheckSchema() {
   return true;
 }
 
-void Study::Create(const Problem& problem) {
+void Study::Create(const Problem& problem, const std::vector<Residual>& seed) {
   database_->Transaction([&] {
     database_->Execute(kRoundsSchema);
     database_->Execute(kPrunedSchema);
@@ -120,13 +126,14 @@ void Study::Create(const Problem& problem) {
     const std::string text = ToJson(problem).dump();
     database_
         ->Prepare("INSERT INTO study VALUES (1, lower(hex(randomblob(8))), " TRIMTAB_SQL_NOW
-                  ", ?1, ?2, ?3, ?4, 0, 0, ?5, ?6)")
+                  ", ?1, ?2, ?3, ?4, 0, 0, ?5, ?6, ?7, '[]')")
         .Bind(1, text)
         .Bind(2, Hash(text))
         .Bind(3, ToJson(problem.cluster.profile).dump())
         .Bind(4, SearchGoal().objective)
         .Bind(5, SearchGoal().indifference)
         .Bind(6, SearchGoal().most_rounds)
+        .Bind(7, ToJson(seed).dump())
         .Run();
   });
 }
@@ -161,6 +168,10 @@ void Study::Migrate() {
           "INSERT INTO measurements SELECT * FROM old_measurements;"
           "DROP TABLE old_attempts;"
           "DROP TABLE old_measurements");
+    }
+    if (version < 6) {
+      database_->Execute("ALTER TABLE study ADD COLUMN seed TEXT NOT NULL DEFAULT '[]'");
+      database_->Execute("ALTER TABLE study ADD COLUMN recipes TEXT NOT NULL DEFAULT '[]'");
     }
     database_->Execute(fmt::format("PRAGMA user_version = {}", kStudySchemaVersion));
   });
@@ -199,6 +210,20 @@ nlohmann::json Study::JsonColumn(const char* column) const {
 nlohmann::json Study::problem() const { return Modern(JsonColumn("problem")); }
 
 nlohmann::json Study::profile() const { return JsonColumn("profile"); }
+
+std::vector<Residual> Study::seed() const {
+  if (schema_version() < 6) return {};
+  return ResidualsFromJson(JsonColumn("seed"), path_);
+}
+
+nlohmann::json Study::recipes() const {
+  return schema_version() < 6 ? nlohmann::json::array() : JsonColumn("recipes");
+}
+
+void Study::StoreRecipes(const nlohmann::json& places) {
+  database_->Transaction(
+      [&] { database_->Prepare("UPDATE study SET recipes = ?1").Bind(1, places.dump()).Run(); });
+}
 
 SearchGoal Study::goal() const {
   SearchGoal goal;

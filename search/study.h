@@ -16,6 +16,7 @@
 #include "profiler/trial.h"
 #include "search/predictor.h"
 #include "search/race_fit.h"
+#include "search/residual.h"
 #include "search/sqlite.h"
 
 namespace trimtab {
@@ -79,6 +80,7 @@ struct SearchGoal {
 struct StudyOptions {
   bool resume = false;                      // an existing file is continued instead of refused
   std::string program_version = "unknown";  // noted in the study
+  std::vector<Residual> seed{};             // what another study measured; kept by a new one
   std::function<void()> after_write =
       nullptr;  // called after every statement that changed the study
 };
@@ -89,8 +91,9 @@ void RequireNewOrResumed(const std::string& path, const StudyOptions& options);
 class Study {
  public:
   /// Creates `path`, or with `resume` continues it (creates it when there is none).
-  /// Throws UsageError (the file exists, no resume), InputError (another problem: says what
-  /// differs), StorageError (corrupt, locked, unwritable, made by a newer version).
+  /// Throws UsageError (the file exists, no resume, or it began without `seed`), InputError
+  /// (another problem: says what differs), StorageError (corrupt, locked, unwritable, made by a
+  /// newer version).
   static std::unique_ptr<Study> Open(const std::string& path, const Problem& problem,
                                      const StudyOptions& options);
   /// An existing study, to read. Throws InputError (no such file), StorageError.
@@ -110,10 +113,16 @@ class Study {
   nlohmann::json problem() const;
   /// The hardware profile the predictions were made with.
   nlohmann::json profile() const;
+  /// What another study of the machine had measured when this one was made.
+  std::vector<Residual> seed() const;
 
   /// What the last search over this study was asked for; it may differ from one to the next.
   SearchGoal goal() const;
   void SetGoal(const SearchGoal& goal);
+
+  /// Published layouts beside those that were found: ToJson of recipes.h.
+  nlohmann::json recipes() const;
+  void StoreRecipes(const nlohmann::json& places);
 
   /// True once every candidate is stored.
   bool enumerated() const;
@@ -154,7 +163,7 @@ class Study {
 
  private:
   explicit Study(std::unique_ptr<Database> database);
-  void Create(const Problem& problem);
+  void Create(const Problem& problem, const std::vector<Residual>& seed);
   /// False for a file with nothing in it yet.
   bool CheckSchema();
   void CheckProblem(const Problem& problem) const;

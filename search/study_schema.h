@@ -7,7 +7,7 @@
 
 namespace trimtab {
 
-inline constexpr int kStudySchemaVersion = 5;
+inline constexpr int kStudySchemaVersion = 6;
 inline constexpr int kStudyApplicationId = 0x54524D54;  // "TRMT"
 
 /// Since schema 3.
@@ -44,7 +44,9 @@ CREATE TABLE study (
   prove_count   INTEGER NOT NULL,
   enumerated    INTEGER NOT NULL CHECK (enumerated IN (0, 1)),
   indifference  REAL NOT NULL DEFAULT 0.01,
-  most_rounds   INTEGER NOT NULL DEFAULT 40
+  most_rounds   INTEGER NOT NULL DEFAULT 40,
+  seed          TEXT NOT NULL DEFAULT '[]',
+  recipes       TEXT NOT NULL DEFAULT '[]'
 ) STRICT;
 
 CREATE TABLE versions (

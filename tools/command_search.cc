@@ -14,10 +14,12 @@
 #include "search/gpu_counts.h"
 #include "search/page/report_folder.h"
 #include "search/report.h"
+#include "search/seed_study.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
 #include "tools/launcher_flag.h"
 #include "tools/progress.h"
+#include "tools/proposal_flags.h"
 #include "tools/search_text.h"
 #include "tools/serving_problem.h"
 #include "tools/signals.h"
@@ -146,13 +148,11 @@ class SearchCommand : public Command {
     Problem& problem = options_.problem;
     flags.Text(
         "--model", model_,
-        "preset (see 'trimtab models'), model JSON, or Hugging Face config.json or its folder",
-        FlagNeed::kRequired);
+        "preset (see 'trimtab models'), model JSON, or Hugging Face config.json or its folder");
+    proposal_.Declare(flags);
     cluster_flags_.Declare(flags);
-    flags.Integer("--gbs", problem.global_batch, 1, kMax32, "global batch, in sequences",
-                  FlagNeed::kRequired);
-    flags.Integer("--seq", problem.sequence_length, 1, kMax32, "sequence length, in tokens",
-                  FlagNeed::kRequired);
+    flags.Integer("--gbs", problem.global_batch, 1, kMax32, "global batch, in sequences");
+    flags.Integer("--seq", problem.sequence_length, 1, kMax32, "sequence length, in tokens");
     flags.List("--precision", precisions_,
                "precisions to consider: fp32, tf32, bf16, fp16, fp8, auto (what the device is best "
                "at: bf16,fp8 on GPUs); on GPUs auto if left out");
@@ -201,13 +201,15 @@ class SearchCommand : public Command {
                   "steps of the recommended run, for 'trimtab train'");
     options_.study_path = "trimtab-study.db";
     flags.Text("--study", options_.study_path, "SQLite file that keeps everything");
+    flags.Text("--seed-study", seed_study_,
+               "study of another problem on this machine: takes its prices and what it measured");
     flags.Switch("--resume", options_.study.resume, "go on with the study if it is there");
     flags.Text("--report", report_, "write report.json and REPORT.html to this folder");
   }
 
   int Run(const OutputOptions& output) override {
     Problem& problem = options_.problem;
-    problem.model = LoadModelConfig(model_);
+    ChooseModel();
     // What can be refused is refused before the minute that measuring the machine may take.
     problem.optimizer_states = ResolveOptimizerStates(problem.optimizer_states);
     options_.race.objective = ParseObjective(objective_);
@@ -217,7 +219,7 @@ class SearchCommand : public Command {
     if (only_space_) return PrintSpace(output);
     if (!launcher_.plan()) RequireNewOrResumed(options_.study_path, options_.study);
     if (!report_.empty()) PrepareReport(report_);
-    SetCluster(cluster_flags_.ResolveMeasuring(output));
+    SetCluster(seed_study_.empty() ? cluster_flags_.ResolveMeasuring(output) : SeededCluster());
     options_.study.program_version = kVersion;
     options_.visit.max_steps = std::max(options_.visit.max_steps, options_.visit.steps);
 
@@ -242,6 +244,33 @@ class SearchCommand : public Command {
   }
 
  private:
+  /// The model that is named, or a proposed one with its batch, steps and learning rate where no
+  /// flag says otherwise.
+  void ChooseModel() {
+    Problem& problem = options_.problem;
+    if (!proposal_.given()) {
+      for (const char* flag : {"--model", "--gbs", "--seq"}) {
+        if (flags_->Given(flag)) continue;
+        throw UsageError(fmt::format(
+            "{} is missing; expected --model, --gbs and --seq, or --params or --days", flag));
+      }
+      problem.model = LoadModelConfig(model_);
+      return;
+    }
+    if (!model_.empty()) {
+      throw UsageError("--model: the model is to be proposed; expected no other");
+    }
+    const ModelProposal proposal =
+        proposal_.Propose(cluster_flags_.Resolve(), problem.tokens, problem.sequence_length);
+    problem.model = proposal.model;
+    problem.optimizer = proposal.optimizer;
+    problem.tokens = proposal.tokens;
+    problem.sequence_length = proposal.model.max_sequence_length;
+    if (problem.global_batch == 0) problem.global_batch = proposal.global_batch;
+    if (problem.steps == 0) problem.steps = proposal.steps;
+    for (const std::string& line : ProposalLines(proposal)) LogInfo("{}", line);
+  }
+
   /// What the best candidates' trials would be started with, by prediction alone.
   int PrintPlan(const OutputOptions& output) {
     SearchOptions unproved = options_;
@@ -253,6 +282,16 @@ class SearchCommand : public Command {
     events.Clear();
     for (const LaunchPlan& plan : PlanTrials(options_, ranked)) Print(ToText(plan) + "\n");
     return 0;
+  }
+
+  /// As the seed study priced it, which also says how far off that was.
+  Cluster SeededCluster() {
+    SeedStudy seed = LoadSeedStudy(seed_study_);
+    Cluster cluster = cluster_flags_.ResolvePricedBy(seed.profile, seed_study_);
+    seed.RequireSameMachine(cluster);
+    LogInfo("prices and {} measured steps are those of {}", seed.residuals.size(), seed_study_);
+    options_.study.seed = std::move(seed.residuals);
+    return cluster;
   }
 
   void SetCluster(Cluster cluster) {
@@ -294,12 +333,14 @@ class SearchCommand : public Command {
   ClusterFlags cluster_flags_;
   std::string for_ = "training";
   std::string model_;
+  ProposalFlags proposal_;
   std::vector<std::string> precisions_ = {"fp32"};
   std::string gpus_;
   std::string objective_ = "throughput";
   std::string indifference_ = "1%";
   LauncherFlag launcher_;
   std::string report_;
+  std::string seed_study_;
   std::vector<std::string> fixed_;
   std::vector<std::string> allowed_;
   std::vector<std::string> forbidden_;

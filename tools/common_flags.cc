@@ -36,6 +36,15 @@ Cluster ClusterFlags::ResolveMeasuring(const OutputOptions& output) const {
   return LocalMachine(MachineProfile(MachineProfilePath(), [&] { return MeasureMachine(output); }));
 }
 
+Cluster ClusterFlags::ResolvePricedBy(const HardwareProfile& priced,
+                                      const std::string& where) const {
+  if (!profile.empty()) {
+    throw UsageError(fmt::format(
+        "--profile {}: {} has a profile of its own; expected one of the two", profile, where));
+  }
+  return PricedBy(LoadCluster(cluster), priced, where);
+}
+
 Cluster ClusterFlags::ResolveForRunning() const {
   if (cluster != "local" || !profile.empty()) return Resolve();
   Cluster local;

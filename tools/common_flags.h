@@ -21,6 +21,9 @@ struct ClusterFlags {
   Cluster Resolve() const;
   /// The same, but a profile of this machine that is not there yet is measured first.
   Cluster ResolveMeasuring(const OutputOptions& output) const;
+  /// The cluster as `profile` prices it, which comes from `where`. Throws UsageError with
+  /// --profile.
+  Cluster ResolvePricedBy(const HardwareProfile& profile, const std::string& where) const;
   /// The cluster, to run on: nothing is priced, so "local" needs no profile of this machine.
   Cluster ResolveForRunning() const;
 

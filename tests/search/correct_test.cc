@@ -25,7 +25,7 @@ TEST(Correct, ScalesTheUnprovedOfTheSameMode) {
                                              Candidate(2, 1, 4.0)};
   candidates[0].measured.emplace().step_time_s = 1.5;
   const std::vector<CandidateRecord> before = candidates;
-  CorrectPredictions(candidates);
+  CorrectPredictions({}, candidates);
 
   EXPECT_EQ(candidates[0].dry_run, before[0].dry_run) << "what was measured keeps its prediction";
   EXPECT_FALSE(candidates[0].corrected);
@@ -42,9 +42,25 @@ TEST(Correct, ScalesTheUnprovedOfTheSameMode) {
   EXPECT_FALSE(candidates[2].corrected);
 }
 
+TEST(Correct, AnotherStudyStandsInForModesThatWereNotMeasured) {
+  const std::vector<Residual> seed = {
+      {Precision::kFp32, {.mode = {1, 2}, .predicted_s = 1, .measured_s = 3}},
+      {Precision::kFp32, {.mode = {2, 1}, .predicted_s = 1, .measured_s = 1.2}},
+      {Precision::kBf16, {.mode = {4, 1}, .predicted_s = 1, .measured_s = 2}}};
+  std::vector<CandidateRecord> candidates = {Candidate(1, 2, 1.0), Candidate(1, 2, 2.0),
+                                             Candidate(2, 1, 4.0), Candidate(4, 1, 1.0)};
+  candidates[0].measured.emplace().step_time_s = 1.5;
+  CorrectPredictions(seed, candidates);
+  EXPECT_DOUBLE_EQ(candidates[1].dry_run->step_time_s, 3.0) << "what this study measured counts";
+  EXPECT_DOUBLE_EQ(candidates[2].dry_run->step_time_s, 4.8);
+  EXPECT_GT(candidates[2].dry_run->step_time_high_s, 4.8 * 1.2) << "as unsure as it corrects";
+  EXPECT_TRUE(candidates[2].corrected);
+  EXPECT_FALSE(candidates[3].corrected) << "another precision says nothing";
+}
+
 TEST(Correct, WithNothingMeasuredNothingChanges) {
   std::vector<CandidateRecord> candidates = {Candidate(1, 1, 1.0)};
-  CorrectPredictions(candidates);
+  CorrectPredictions({}, candidates);
   EXPECT_DOUBLE_EQ(candidates[0].dry_run->step_time_s, 1.0);
   EXPECT_FALSE(candidates[0].corrected);
 }

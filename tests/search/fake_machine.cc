@@ -186,7 +186,7 @@ FakeMachine::Outcome FakeMachine::Run(const RaceRules& rules, int64_t most_visit
   while (true) {
     judged = candidates_;
     outcome.race = JudgeRace(rules, judged, references_);
-    ApplyRace(outcome.race, judged);
+    ApplyRace(outcome.race, {}, judged);
     const RaceStep step = NextStep(rules, outcome.race, judged, rounds);
     if (outcome.visits >= most_visits) break;
     if (step.visit) {

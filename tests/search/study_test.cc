@@ -191,8 +191,17 @@ TEST(Study, ASecondDriverIsToldWhoHasTheStudy) {
   EXPECT_NE(Study::Open(path, TinyProblem(), kResume), nullptr) << "a lock dies with its owner";
 }
 
-/// Takes from a study what schema 5 brought.
+/// Takes from a study what schema 6 brought.
+void MakeSchemaFive(const std::string& path) {
+  Database database(path, false);
+  database.Execute("ALTER TABLE study DROP COLUMN seed");
+  database.Execute("ALTER TABLE study DROP COLUMN recipes");
+  database.Execute("PRAGMA user_version = 5");
+}
+
+/// And what schema 5 brought.
 void MakeSchemaFour(const std::string& path) {
+  MakeSchemaFive(path);
   Database database(path, false);
   database.Execute("PRAGMA writable_schema = ON");
   database.Execute(
@@ -244,7 +253,7 @@ TEST(Study, AStudyOfTheFirstSchemaIsReadAndResumed) {
   EXPECT_NE(ErrorOf<InputError>([&] { Study::Open(path, other, kResume); }).find("precisions"),
             std::string::npos);
   EXPECT_EQ(Study::Open(path, TinyProblem(), kResume)->Candidates().size(), 3u);
-  EXPECT_EQ(Database(path, false).QueryInt("PRAGMA user_version"), 5);
+  EXPECT_EQ(Database(path, false).QueryInt("PRAGMA user_version"), 6);
   Study::Open(path, TinyProblem(), kResume);
 }
 
@@ -310,6 +319,42 @@ TEST(Study, AStudyOfTheFourthSchemaLearnsNewStates) {
   study->FinishAttempt(study->BeginAttempt(2, 1), {.state = TrialState::kPreempted, .message = ""});
   EXPECT_EQ(study->Candidates()[1].last_state, "crashed") << "what was its own fault counts";
   EXPECT_EQ(study->Candidates()[1].losses, 2);
+}
+
+// It knew nothing of other studies.
+TEST(Study, AStudyOfTheFifthSchemaHasNoSeed) {
+  const std::string path = ScratchPath("fifth.db");
+  Study::Open(path, TinyProblem(), {})->StoreCandidates(SomeCandidates());
+  MakeSchemaFive(path);
+  EXPECT_TRUE(Study::OpenExisting(path)->seed().empty());
+  EXPECT_TRUE(Study::OpenExisting(path)->recipes().empty());
+  EXPECT_TRUE(Study::Open(path, TinyProblem(), kResume)->seed().empty());
+}
+
+TEST(Study, KeepsTheStepsItBeganWith) {
+  const std::string path = ScratchPath("seeded.db");
+  const std::vector<Residual> seed = {
+      {Precision::kBf16, {.mode = {4, 2}, .predicted_s = 0.5, .measured_s = 0.75}}};
+  Study::Open(path, TinyProblem(), {.seed = seed});
+  EXPECT_EQ(Study::OpenExisting(path)->seed(), seed);
+  EXPECT_EQ(Study::Open(path, TinyProblem(), kResume)->seed(), seed);
+  EXPECT_EQ(Study::Open(path, TinyProblem(), {.resume = true, .seed = seed})->seed(), seed);
+  std::vector<Residual> other = seed;
+  other[0].sample.measured_s = 0.8;
+  const std::string error = ErrorOf<UsageError>(
+      [&] { Study::Open(path, TinyProblem(), {.resume = true, .seed = other}); });
+  EXPECT_NE(error.find("a study keeps what it began with"), std::string::npos) << error;
+}
+
+TEST(Study, ADamagedSeedIsRefused) {
+  const std::string path = ScratchPath("damaged_seed.db");
+  Study::Open(path, TinyProblem(), {});
+  for (const char* text : {"x", "[1]", R"([{"mode": "1x1"}])",
+                           R"([{"mode": "1x1", "precision": "fp32", "predicted_s": 0,
+                               "measured_s": 1}])"}) {
+    Database(path, false).Execute(fmt::format("UPDATE study SET seed = '{}'", text));
+    EXPECT_THROW(Study::OpenExisting(path)->seed(), StorageError) << text;
+  }
 }
 
 TEST(Study, ANewerSchemaIsRefused) {

@@ -1,0 +1,44 @@
+#include "search/seed_study.h"
+
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "search/correct.h"
+#include "search/search_result.h"
+#include "search/study.h"
+
+namespace trimtab {
+
+void SeedStudy::RequireSameMachine(const Cluster& here) const {
+  Problem problem;
+  problem.cluster = here;
+  const nlohmann::json mine = ToJson(problem).at("cluster");
+  const nlohmann::json its = nlohmann::json::parse(cluster);
+  for (const char* key :
+       {"device", "name", "nodes", "ranks_per_node", "max_ranks", "cores", "memory_bytes"}) {
+    if (its.at(key) == mine.at(key)) continue;
+    throw InputError(
+        fmt::format("{}: a study of another machine: cluster.{} is {} there and {} here", path, key,
+                    its.at(key).dump(), mine.at(key).dump()));
+  }
+  if (here.device == "cpu" && !profile.measured_on.empty() &&
+      !profile.measured_on.starts_with(DescribeThisMachine())) {
+    throw InputError(fmt::format("{}: a study of another machine: \"{}\"; this one is \"{}\"", path,
+                                 profile.measured_on, DescribeThisMachine()));
+  }
+}
+
+SeedStudy LoadSeedStudy(const std::string& path) {
+  const std::unique_ptr<Study> study = Study::OpenExisting(path);
+  SeedStudy seed;
+  seed.path = path;
+  seed.profile = HardwareProfileFromJson(study->profile(), path);
+  seed.cluster = study->problem().at("cluster").dump();
+  std::vector<CandidateRecord> candidates = study->Candidates();
+  const Race race = JudgeRace({}, candidates, ReferencesOf(*study));
+  ApplyRace(race, study->seed(), candidates);
+  seed.residuals = ResidualsOf(candidates);
+  return seed;
+}
+
+}  // namespace trimtab

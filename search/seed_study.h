@@ -1,0 +1,25 @@
+// Seed study: what an earlier search learned of a machine, for another problem on it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "search/residual.h"
+#include "search/space.h"
+
+namespace trimtab {
+
+struct SeedStudy {
+  std::string path;
+  HardwareProfile profile;            // the prices its predictions were made with
+  std::vector<Residual> residuals{};  // how far off they were
+  std::string cluster;                // JSON, as in its problem
+
+  /// Throws InputError where the study is of another machine than `cluster`.
+  void RequireSameMachine(const Cluster& cluster) const;
+};
+
+/// Reads the study at `path`. Throws InputError (no such file), StorageError (damaged, or in use).
+SeedStudy LoadSeedStudy(const std::string& path);
+
+}  // namespace trimtab
