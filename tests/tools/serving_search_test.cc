@@ -53,6 +53,20 @@ TEST(ServingSearch, RecommendsWithinTheRequirements) {
   EXPECT_TRUE(std::filesystem::exists(folder + "/REPORT.html"));
 }
 
+// Without a proof too, where a study is asked for.
+TEST(ServingSearch, AStudyReportsAPrediction) {
+  const std::string folder = ScratchFolder() + "/predicted";
+  std::filesystem::remove_all(folder);
+  const std::string study = " --study " + folder + ".db";
+  std::filesystem::remove(folder + ".db");
+  const Outcome searched =
+      Shell("tools/trimtab search -q --allow tp=8,replicas=1 --report " + folder + study + kLlama);
+  ASSERT_EQ(searched.status, 0) << searched.output;
+  const Outcome told = Shell("tools/trimtab report -q --out " + folder + "/remade" + study);
+  EXPECT_EQ(told.status, 0) << told.output;
+  EXPECT_EQ(ReadWholeFile(folder + "/remade/report.json"), ReadWholeFile(folder + "/report.json"));
+}
+
 TEST(ServingSearch, SaysWhatWouldDo) {
   const Outcome outcome =
       Shell(std::string("tools/trimtab search -q --require 'tpot.mean<1ms'") + kLlama);
@@ -99,6 +113,15 @@ TEST(ServingSearch, ProvesOnThisMachine) {
       "--requests 4 --concurrency 2 --config " +
       folder + "/report.json");
   EXPECT_EQ(served.status, 0) << served.output;
+
+  // The study says the same as the search did.
+  const std::string remade = folder + "/remade";
+  const Outcome told =
+      Shell("tools/trimtab report -q --study " + folder + "/study.db --out " + remade);
+  EXPECT_EQ(told.status, 0) << told.output;
+  for (const char* file : {"/report.json", "/REPORT.html"}) {
+    EXPECT_EQ(ReadWholeFile(remade + file), ReadWholeFile(folder + file)) << file;
+  }
 
   // Visits of another problem lie where those of a study of the same name go: none is taken.
   std::filesystem::remove(folder + "/study.db");
