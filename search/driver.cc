@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/device/cuda/loader.h"
 #include "search/proof.h"
+#include "search/recipes.h"
 #include "search/relaxations.h"
 
 namespace trimtab {
@@ -38,6 +40,8 @@ void Enumerate(const SearchOptions& options, int64_t ingested, Study& study, Pre
     events.OnResume(measured, ingested);
     return;
   }
+  // The space last: with it a study counts as enumerated.
+  study.StoreRecipes(ToJson(PlaceRecipes(options.problem, predictor)));
   StoreSpace(options.problem, options.race.objective, predictor, ThreadsOf(options), study);
 }
 

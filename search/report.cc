@@ -120,6 +120,22 @@ nlohmann::json ExplanationJson(const SearchResult& result) {
   return rows;
 }
 
+nlohmann::json RecipesJson(const SearchResult& result) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const RecipePlace& each : result.recipes) {
+    nlohmann::json row = {
+        {"source", each.source},     {"layout", each.layout},
+        {"refused", each.refused},   {"tokens_per_s", nullptr},
+        {"peak_mem_bytes", nullptr}, {"extra_cost", OrNull(ExtraCost(result, each))}};
+    if (each.prediction) {
+      row["tokens_per_s"] = each.prediction->tokens_per_s;
+      row["peak_mem_bytes"] = each.prediction->peak_mem_bytes;
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
 nlohmann::json FrontJson(const SearchResult& result) {
   nlohmann::json rows = nlohmann::json::array();
   for (const FrontRow& each : result.front) {
@@ -305,6 +321,7 @@ nlohmann::json ReportJson(const SearchResult& result) {
       {"numerics", NumericsJson(result)},
       {"recommended", RecommendedJson(result)},
       {"explanation", ExplanationJson(result)},
+      {"recipes", RecipesJson(result)},
       {"front", FrontJson(result)},
       {"ranking", ranking},
   };

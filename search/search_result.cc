@@ -80,6 +80,17 @@ std::map<Mode, ProbeReference> ReferencesOf(const Study& study) {
   return ProbeReferences(HardwareProfileFromJson(study.profile(), study.path()));
 }
 
+std::optional<double> ExtraCost(const SearchResult& result, const RecipePlace& place) {
+  const CandidateRecord& best = result.recommended_candidate();
+  if (!place.prediction || !place.refused.empty() || !best.closed_form) return std::nullopt;
+  RunConfig run = best.run;
+  run.layout = ParseLayout(place.layout, 0);
+  const auto score = [&](const RunConfig& of, const Prediction& prediction) {
+    return PredictionKey(result.rules.objective, of, prediction).first;
+  };
+  return score(run, *place.prediction) / score(best.run, *best.closed_form) - 1;
+}
+
 SearchResult ResultFromStudy(const Study& study) {
   SearchResult result;
   const nlohmann::json profile = study.profile();
@@ -117,6 +128,7 @@ SearchResult ResultFromStudy(const Study& study) {
   result.tokens = asked.value("tokens", kTokensUnsaid);
   result.front =
       TimeAgainstPrice(result.ranking, result.candidates, result.tokens, ClusterOf(asked));
+  result.recipes = RecipePlacesFromJson(study.recipes(), study.path());
   result.accuracy = SummarizeAccuracy(result.ranking);
   return result;
 }

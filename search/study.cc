@@ -126,7 +126,7 @@ void Study::Create(const Problem& problem, const std::vector<Residual>& seed) {
     const std::string text = ToJson(problem).dump();
     database_
         ->Prepare("INSERT INTO study VALUES (1, lower(hex(randomblob(8))), " TRIMTAB_SQL_NOW
-                  ", ?1, ?2, ?3, ?4, 0, 0, ?5, ?6, ?7)")
+                  ", ?1, ?2, ?3, ?4, 0, 0, ?5, ?6, ?7, '[]')")
         .Bind(1, text)
         .Bind(2, Hash(text))
         .Bind(3, ToJson(problem.cluster.profile).dump())
@@ -171,6 +171,7 @@ void Study::Migrate() {
     }
     if (version < 6) {
       database_->Execute("ALTER TABLE study ADD COLUMN seed TEXT NOT NULL DEFAULT '[]'");
+      database_->Execute("ALTER TABLE study ADD COLUMN recipes TEXT NOT NULL DEFAULT '[]'");
     }
     database_->Execute(fmt::format("PRAGMA user_version = {}", kStudySchemaVersion));
   });
@@ -213,6 +214,15 @@ nlohmann::json Study::profile() const { return JsonColumn("profile"); }
 std::vector<Residual> Study::seed() const {
   if (schema_version() < 6) return {};
   return ResidualsFromJson(JsonColumn("seed"), path_);
+}
+
+nlohmann::json Study::recipes() const {
+  return schema_version() < 6 ? nlohmann::json::array() : JsonColumn("recipes");
+}
+
+void Study::StoreRecipes(const nlohmann::json& places) {
+  database_->Transaction(
+      [&] { database_->Prepare("UPDATE study SET recipes = ?1").Bind(1, places.dump()).Run(); });
 }
 
 SearchGoal Study::goal() const {

@@ -120,6 +120,10 @@ class Study {
   SearchGoal goal() const;
   void SetGoal(const SearchGoal& goal);
 
+  /// Published layouts beside those that were found: ToJson of recipes.h.
+  nlohmann::json recipes() const;
+  void StoreRecipes(const nlohmann::json& places);
+
   /// True once every candidate is stored.
   bool enumerated() const;
   /// Stores the legal candidates with their closed-form predictions, and how many others each rule

@@ -45,7 +45,8 @@ CREATE TABLE study (
   enumerated    INTEGER NOT NULL CHECK (enumerated IN (0, 1)),
   indifference  REAL NOT NULL DEFAULT 0.01,
   most_rounds   INTEGER NOT NULL DEFAULT 40,
-  seed          TEXT NOT NULL DEFAULT '[]'
+  seed          TEXT NOT NULL DEFAULT '[]',
+  recipes       TEXT NOT NULL DEFAULT '[]'
 ) STRICT;
 
 CREATE TABLE versions (

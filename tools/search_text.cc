@@ -114,6 +114,20 @@ std::string ExplanationText(const SearchResult& result) {
   return "what its choices are worth, as predicted:\n" + table.ToText(/*bold=*/false) + "\n";
 }
 
+/// What frameworks publish for the model, beside what was found.
+std::string RecipesText(const SearchResult& result) {
+  if (result.recipes.empty()) return "";
+  Table table({{"published"}, {"layout"}, {"tokens/s", Align::kRight}, {"behind", Align::kRight}});
+  for (const RecipePlace& each : result.recipes) {
+    const std::optional<double> behind = ExtraCost(result, each);
+    table.AddRow({each.source, each.layout,
+                  each.prediction ? Rate(each.prediction->tokens_per_s) : "-",
+                  behind ? fmt::format("{:+.1f} %", 100 * *behind) : each.refused});
+  }
+  return "layouts that frameworks publish for this model, as predicted here:\n" +
+         table.ToText(/*bold=*/false) + "\n";
+}
+
 /// Time against price, where there is more than one number of GPUs or a price.
 std::string FrontText(const SearchResult& result) {
   const bool priced = !result.front.empty() && result.front.front().price;
@@ -200,7 +214,7 @@ std::string RecommendationText(const SearchResult& result) {
 std::string SearchText(const SearchResult& result, int64_t top, bool bold) {
   return PrunedText(result.space) + "\n" + RankingText(result, top, bold) + "\n" +
          NumericsText(result) + "\n" + FrontText(result) + ExplanationText(result) +
-         RecommendationText(result);
+         RecipesText(result) + RecommendationText(result);
 }
 
 std::string VisitText(const CandidateRecord& candidate, const TrialOutcome& outcome,

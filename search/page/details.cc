@@ -52,6 +52,20 @@ std::string Explanation(const json& report) {
          "</section>\n";
 }
 
+/// What frameworks publish for the model.
+std::string Recipes(const json& report) {
+  if (report["recipes"].empty()) return "";
+  return "<section>\n<h2>What frameworks publish</h2>\n<p>Layouts published for this model on this "
+         "GPU, as the closed form predicts them for this problem.</p>\n" +
+         Table({{"source", "Published by"},
+                {"tokens_per_s", "Tokens/s", Shown::kFigure},
+                {"extra_cost", "Against the recommended", Shown::kSignedPercent},
+                {"refused", "Does not run here"},
+                {"layout", "Layout", Shown::kLayout}},
+               report["recipes"]) +
+         "</section>\n";
+}
+
 std::string Breakdown(const std::string& title, const json& breakdown_s) {
   json rows = json::array();
   for (const auto& [name, seconds] : breakdown_s.items()) {
@@ -95,8 +109,8 @@ std::string Origins(const json& report) {
 std::string DetailsHtml(const json& report) {
   const json& recommended = report["recommended"];
   const json& measured = recommended["measured"];
-  std::string html =
-      Explanation(report) + Numerics(report) + "<section>\n<h2>The recommended run</h2>\n";
+  std::string html = Explanation(report) + Recipes(report) + Numerics(report) +
+                     "<section>\n<h2>The recommended run</h2>\n";
   html += "<p><code>trimtab train --config report.json</code> trains with it.</p>\n";
   html += Breakdown("Where its step goes, as predicted", recommended["predicted"]["breakdown_s"]);
   if (!measured.is_null()) {

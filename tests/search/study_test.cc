@@ -195,6 +195,7 @@ TEST(Study, ASecondDriverIsToldWhoHasTheStudy) {
 void MakeSchemaFive(const std::string& path) {
   Database database(path, false);
   database.Execute("ALTER TABLE study DROP COLUMN seed");
+  database.Execute("ALTER TABLE study DROP COLUMN recipes");
   database.Execute("PRAGMA user_version = 5");
 }
 
@@ -326,6 +327,7 @@ TEST(Study, AStudyOfTheFifthSchemaHasNoSeed) {
   Study::Open(path, TinyProblem(), {})->StoreCandidates(SomeCandidates());
   MakeSchemaFive(path);
   EXPECT_TRUE(Study::OpenExisting(path)->seed().empty());
+  EXPECT_TRUE(Study::OpenExisting(path)->recipes().empty());
   EXPECT_TRUE(Study::Open(path, TinyProblem(), kResume)->seed().empty());
 }
 
