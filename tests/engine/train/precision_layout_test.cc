@@ -1,7 +1,9 @@
 // Layouts train alike in every precision too, as nearly as its rounding lets them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "engine/config/rules.h"
 #include "tests/engine/train/run_losses.h"
@@ -14,9 +16,14 @@ constexpr int64_t kSteps = 10;
 /// Layouts differ in where sums are cut and rounded. What a rounding costs is half a unit in the
 /// last place: 2^-9 in bf16, 2^-12 in fp16, 2^-4 in e4m3, averaged over the terms of a loss. The
 /// differences seen are at most half of what is allowed here.
+///
+/// In e4m3 a sum in another order rounds some operands to their other neighbour, which ten steps of
+/// a tiny model magnify by chance: the worst of ten losses is off by 0.0005 to 0.01, as the tokens
+/// will have it. So that one draw decides nothing, it is the middle one of several that counts.
 struct PrecisionCase {
   const char* precision;
   double tolerance;  // relative, of each of ten losses
+  uint64_t sources = 1;
 };
 constexpr PrecisionCase kPrecisions[] = {
     {"precision=fp32", 1e-5},
@@ -24,8 +31,8 @@ constexpr PrecisionCase kPrecisions[] = {
     {"precision=bf16,master=remainder,moments=bf16,grads=bf16", 6e-3},
     {"precision=fp16", 1.5e-3},
     {"precision=fp16,moments=fp16", 1.5e-3},
-    {"precision=fp8", 8e-3},
-    {"precision=fp8,master=remainder,moments=bf16", 8e-3},
+    {"precision=fp8", 4e-3, 5},
+    {"precision=fp8,master=remainder,moments=bf16", 4e-3, 5},
 };
 
 constexpr const char* kLayouts[] = {"tp=2,mbs=4",
@@ -55,6 +62,19 @@ RunConfig RunOf(bool llama, const std::string& layout, const std::string& device
   return run;
 }
 
+/// Of the losses of `run` from those of `single`, relative.
+double WorstDifference(const RunConfig& run, const RunConfig& single, uint64_t seed) {
+  const auto source = MakeSyntheticSource(run.model.vocab_size, seed);
+  const TrainedLosses expected = TrainOnRanks(single, *source, kSteps);
+  const TrainedLosses actual = TrainOnRanks(run, *source, kSteps);
+  double worst = 0;
+  for (size_t step = 0; step < kSteps; ++step) {
+    worst = std::max(worst,
+                     std::abs(actual.losses[step] - expected.losses[step]) / expected.losses[step]);
+  }
+  return worst;
+}
+
 class PrecisionLayoutTest : public testing::TestWithParam<Parameter> {};
 
 TEST_P(PrecisionLayoutTest, TrainsLikeOneRank) {
@@ -63,16 +83,14 @@ TEST_P(PrecisionLayoutTest, TrainsLikeOneRank) {
   const RunConfig run = RunOf(llama, std::string(layout) + "," + precision.precision, device);
   const RunConfig single = RunOf(llama, std::string("mbs=4,") + precision.precision, device);
   ASSERT_EQ(FirstBrokenRule(run), nullptr);
-  const auto source = MakeSyntheticSource(run.model.vocab_size, /*seed=*/7);
-  const TrainedLosses expected = TrainOnRanks(single, *source, kSteps);
-  const TrainedLosses actual = TrainOnRanks(run, *source, kSteps);
-  double worst = 0;
-  for (size_t step = 0; step < kSteps; ++step) {
-    worst = std::max(worst,
-                     std::abs(actual.losses[step] - expected.losses[step]) / expected.losses[step]);
+  std::vector<double> differences;
+  for (uint64_t seed = 7; seed < 7 + precision.sources; ++seed) {
+    differences.push_back(WorstDifference(run, single, seed));
   }
-  RecordProperty("worst_relative_difference", std::to_string(worst));
-  EXPECT_LE(worst, precision.tolerance);
+  const auto middle = differences.begin() + static_cast<ptrdiff_t>(differences.size() / 2);
+  std::nth_element(differences.begin(), middle, differences.end());
+  RecordProperty("worst_relative_difference", std::to_string(*middle));
+  EXPECT_LE(*middle, precision.tolerance);
 }
 
 std::string CaseName(const testing::TestParamInfo<Parameter>& info) {
