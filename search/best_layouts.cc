@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <exception>
 #include <functional>
 #include <limits>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 
 #include "engine/base/error.h"
+#include "search/on_threads.h"
 #include "search/space_tree.h"
 
 namespace trimtab {
@@ -257,24 +256,11 @@ class BestFirst {
                const std::function<void(Worker& worker, size_t index)>& work) {
     std::vector<size_t> owners;
     for (const Branch& branch : branches) owners.push_back(OwnerOf(branch));
-    std::vector<std::exception_ptr> errors(workers_.size());
-    const auto work_on_own = [&](size_t own) {
-      try {
-        for (size_t i = 0; i < branches.size(); ++i) {
-          if (owners[i] == own) work(*workers_[own], i);
-        }
-      } catch (...) {
-        errors[own] = std::current_exception();
+    OnThreads(static_cast<int>(workers_.size()), workers_.size(), [&](size_t own) {
+      for (size_t i = 0; i < branches.size(); ++i) {
+        if (owners[i] == own) work(*workers_[own], i);
       }
-    };
-    {
-      std::vector<std::jthread> others;
-      for (size_t own = 1; own < workers_.size(); ++own) others.emplace_back(work_on_own, own);
-      work_on_own(0);
-    }
-    for (const std::exception_ptr& error : errors) {
-      if (error != nullptr) std::rethrow_exception(error);
-    }
+    });
   }
 
   /// The worker whose family it is: when it is first met, the one with the least to do so far,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <future>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <thread>
@@ -10,6 +9,7 @@
 
 #include "engine/base/error.h"
 #include "engine/device/cuda/loader.h"
+#include "search/on_threads.h"
 #include "search/proof.h"
 #include "search/recipes.h"
 #include "search/relaxations.h"
@@ -60,14 +60,12 @@ void DryRunBest(const SearchOptions& options, Study& study, Predictor& predictor
     if (events.stop_requested() != StopRequest::kNone) return;
     const auto next =
         std::span(chosen).subspan(done).first(std::min(predictors.size(), chosen.size() - done));
-    std::vector<std::future<Prediction>> dry_runs;
-    for (size_t i = 0; i < next.size(); ++i) {
-      dry_runs.push_back(std::async(
-          std::launch::async, [&, i] { return predictors[i]->DryRun(candidates[next[i]].run); }));
-    }
+    std::vector<Prediction> dry_runs(next.size());
+    OnThreads(static_cast<int>(next.size()), next.size(),
+              [&](size_t i) { dry_runs[i] = predictors[i]->DryRun(candidates[next[i]].run); });
     for (size_t i = 0; i < next.size(); ++i) {
       const CandidateRecord& candidate = candidates[next[i]];
-      const Prediction dry_run = dry_runs[i].get();
+      const Prediction& dry_run = dry_runs[i];
       const std::string breach = MemoryBreach(candidate.run, dry_run);
       study.StoreDryRun(candidate.id, dry_run, breach.empty() ? "" : kMemory, breach);
       events.OnDryRun(static_cast<int64_t>(++done), static_cast<int64_t>(chosen.size()));

@@ -1,4 +1,5 @@
 #include "search/serving/serving_search.h"
+#include "search/on_threads.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +9,6 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "search/serving/best_case.h"
-#include "search/serving/on_threads.h"
 
 namespace trimtab {
 namespace {

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "engine/model/gpt_model.h"
+#include "tests/engine/model/record_model.h"
 #include "tests/engine/train/run_losses.h"
 
 namespace trimtab {
@@ -40,24 +39,8 @@ class OpRecorder final : public Recorder {
 /// What a micro batch of `run` reports, forward and backward.
 OpRecorder Record(RunConfig run, const std::string& layout) {
   run.layout = ParseLayout(layout, 0);
-  const std::unique_ptr<Device> device = MakeMetaDevice(1);
-  const ParallelContext parallel = MakeMetaContext(run.layout, 0);
-  ParameterStore store;
-  const GptModel model(store,
-                       LayerContext{.device = *device,
-                                    .parallel = parallel,
-                                    .model = run.model,
-                                    .micro_batch = run.layout.micro_batch,
-                                    .sequence = run.sequence_length},
-                       WholeModel(run.model));
-  store.Allocate(*device, DType::kF32, DType::kF32);
-  Tensor scalar = Tensor::Empty(*device, {1}, DType::kF32, MemoryTag::kWorkspace);
-  MicroBatchState state;
   OpRecorder recorder;
-  device->set_recorder(&recorder);
-  model.Forward(NewBatches(model.context(), model.chunk(), 1).front(), scalar, scalar, state);
-  model.Backward(state, /*dy=*/{}, /*accumulate=*/false);
-  device->set_recorder(nullptr);
+  RecordModel(run, &recorder, &recorder);
   return recorder;
 }
 

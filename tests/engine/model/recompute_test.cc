@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/model/gpt_model.h"
+#include "tests/engine/model/record_model.h"
 #include "tests/engine/train/run_losses.h"
 
 namespace trimtab {
@@ -47,24 +47,8 @@ RecomputeRecorder Backward(
   change(run);
   run.model.num_layers = layers;
   run.layout = ParseLayout(fmt::format("recompute={},{}", plan, layout), 0);
-  const std::unique_ptr<Device> device = MakeMetaDevice(1);
-  const ParallelContext parallel = MakeMetaContext(run.layout, 0);
-  ParameterStore store;
-  const GptModel model(store,
-                       LayerContext{.device = *device,
-                                    .parallel = parallel,
-                                    .model = run.model,
-                                    .micro_batch = run.layout.micro_batch,
-                                    .sequence = run.sequence_length},
-                       WholeModel(run.model));
-  store.Allocate(*device, DType::kF32, DType::kF32);
-  Tensor scalar = Tensor::Empty(*device, {1}, DType::kF32, MemoryTag::kWorkspace);
-  MicroBatchState state;
-  model.Forward(NewBatches(model.context(), model.chunk(), 1).front(), scalar, scalar, state);
   RecomputeRecorder recorder;
-  device->set_recorder(&recorder);
-  model.Backward(state, /*dy=*/{}, /*accumulate=*/false);
-  device->set_recorder(nullptr);
+  RecordModel(run, /*forward=*/nullptr, &recorder);
   return recorder;
 }
 

@@ -1,0 +1,28 @@
+#include "tests/engine/model/record_model.h"
+
+#include "engine/model/gpt_model.h"
+
+namespace trimtab {
+
+void RecordModel(const RunConfig& run, Recorder* forward, Recorder* backward) {
+  const std::unique_ptr<Device> device = MakeMetaDevice(1);
+  const ParallelContext parallel = MakeMetaContext(run.layout, 0);
+  ParameterStore store;
+  const GptModel model(store,
+                       LayerContext{.device = *device,
+                                    .parallel = parallel,
+                                    .model = run.model,
+                                    .micro_batch = run.layout.micro_batch,
+                                    .sequence = run.sequence_length},
+                       WholeModel(run.model));
+  store.Allocate(*device, DType::kF32, DType::kF32);
+  Tensor scalar = Tensor::Empty(*device, {1}, DType::kF32, MemoryTag::kWorkspace);
+  MicroBatchState state;
+  device->set_recorder(forward);
+  model.Forward(NewBatches(model.context(), model.chunk(), 1).front(), scalar, scalar, state);
+  device->set_recorder(backward);
+  model.Backward(state, /*dy=*/{}, /*accumulate=*/false);
+  device->set_recorder(nullptr);
+}
+
+}  // namespace trimtab
