@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cost_model/finish.h"
+#include "cost_model/idle_share.h"
 #include "cost_model/stage_costs.h"
 #include "cost_model/step_bounds.h"
 #include "engine/config/rules.h"
@@ -13,8 +14,8 @@ namespace {
 
 /// Seconds that a stage stands idle in a step: while micro batches pass the other stages, which
 /// take as long as they do on average.
-double IdleSeconds(const RunConfig& run, const std::vector<StageCosts>& stages,
-                   const StageCosts& stage) {
+double IdleSeconds(const RunConfig& run, const Cluster& cluster,
+                   const std::vector<StageCosts>& stages, const StageCosts& stage) {
   if (run.layout.pp == 1) return 0;
   StageTimes others = {-stage.times.forward, -stage.times.backward_input,
                        -stage.times.backward_weight};
@@ -26,7 +27,7 @@ double IdleSeconds(const RunConfig& run, const std::vector<StageCosts>& stages,
   const auto count = static_cast<double>(run.layout.pp - 1);
   others = {others.forward / count, others.backward_input / count, others.backward_weight / count};
   const PipelineShape shape = {run.layout.pp, run.layout.vp, run.num_micro_batches()};
-  return RowOf(run.layout.schedule).idle_time(shape, others);
+  return IdleShare(run, cluster) * RowOf(run.layout.schedule).idle_time(shape, others);
 }
 
 /// What passes change about the data-parallel messages of the end of a step, in seconds.
@@ -126,7 +127,7 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   for (size_t i = 0; i < step.stages.size(); ++i) {
     const StageCosts& stage = step.stages[i];
     const EndCosts& end = step.ends[i];
-    const double seconds = stage.passes.seconds() + IdleSeconds(run, step.stages, stage) +
+    const double seconds = stage.passes.seconds() + IdleSeconds(run, cluster_, step.stages, stage) +
                            end.update.seconds() + Beside(run, stage, end, step.pricer).seconds();
     if (seconds > slowest_s) {
       slowest = i;
@@ -138,7 +139,7 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   const StageCosts& stage = step.stages[slowest];
   Estimate estimate = EstimateOf(run, stage, step.ends[slowest], step.pricer);
   estimate.memory = memory;
-  estimate.breakdown_s.bubble = IdleSeconds(run, step.stages, stage);
+  estimate.breakdown_s.bubble = IdleSeconds(run, cluster_, step.stages, stage);
   // Messages between stages run beside the passes, but for those that fill and drain the pipeline.
   estimate.breakdown_s.exposed_pp += 2 * static_cast<double>(run.layout.pp - 1) * stage.message_s;
   FinishEstimate(run, cluster_, step.pricer, estimate);

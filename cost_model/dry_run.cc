@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_model/finish.h"
+#include "cost_model/idle_share.h"
 #include "cost_model/price.h"
 #include "cost_model/pricing_recorder.h"
 #include "cost_model/timeline.h"
@@ -126,7 +127,7 @@ DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_
     }
   }
   result.estimate = stages[slowest].estimate;
-  result.estimate.breakdown_s.bubble = timeline.stages[slowest].bubble_s;
+  result.estimate.breakdown_s.bubble = IdleShare(run, cluster) * timeline.stages[slowest].bubble_s;
   result.estimate.breakdown_s.exposed_pp += timeline.stages[slowest].exposed_s;
   result.estimate.memory = stages[fullest].estimate.memory;
   result.peak_by_tag = stages[fullest].peak_by_tag;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cost_model/finish.h"
+#include "cost_model/idle_share.h"
 #include "engine/config/rules.h"
 #include "engine/schedule/chunks.h"
 #include "engine/schedule/schedules.h"
@@ -203,6 +204,7 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
   Passes passes;
   const PipelineShape pipeline = {pp, layout.vp, micro_batches};
   const ScheduleRow& schedule = RowOf(layout.schedule);
+  const double idle_share = IdleShare(priced.run, cluster_);
   for (size_t i = 0; i < seconds.size(); ++i) {
     double idle_s = 0;
     if (pp > 1) {
@@ -210,7 +212,7 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
       const StageTimes mean = {(all.forward - times[i].forward) / others,
                                (all.backward_input - times[i].backward_input) / others,
                                (all.backward_weight - times[i].backward_weight) / others};
-      idle_s = schedule.idle_time(pipeline, mean);
+      idle_s = idle_share * schedule.idle_time(pipeline, mean);
     }
     passes.seconds = std::max(passes.seconds, seconds[i] + idle_s);
   }

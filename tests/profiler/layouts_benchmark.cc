@@ -3,16 +3,17 @@
 // of, beside the closed form. A round is over before the machine's speed has wandered far, and the
 // probe around each block of steps says how far it did.
 //
-//   bazel run //tests/profiler:layouts_benchmark -- [profile.json] [every] [rounds]
+//   bazel run //tests/profiler:layouts_benchmark -- [profile.json] [every] [rounds] [rows.csv]
 //
 // Without a profile (or with "-") the machine is calibrated first, which takes a minute and a half.
-// `every`: one layout in so many; `rounds`: visits of each.
+// `every`: one layout in so many; `rounds`: visits of each; `rows.csv`: a line for each layout.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <random>
 #include <string>
@@ -108,6 +109,14 @@ void Visit(const Cluster& cluster, Contestant& contestant) {
   contestant.measured_s.push_back(Median(corrected));
 }
 
+void WriteRows(const std::string& model, const std::vector<Contestant>& contestants,
+               std::ofstream& rows) {
+  for (const Contestant& each : contestants) {
+    rows << fmt::format("{},\"{}\",{:.6f},{:.6f}\n", model, ToString(each.run.layout),
+                        each.predicted_s, each.measured());
+  }
+}
+
 void Report(const std::string& model, std::vector<Contestant>& contestants) {
   std::vector<double> errors;
   for (const Contestant& each : contestants) errors.push_back(each.error());
@@ -143,6 +152,8 @@ int Main(int count, char** arguments) {
   const std::string file = count > 1 ? arguments[1] : "-";
   const size_t every = count > 2 ? std::strtoul(arguments[2], nullptr, 10) : 1;
   const int rounds = count > 3 ? std::atoi(arguments[3]) : 2;
+  std::ofstream rows(count > 4 ? arguments[4] : "/dev/null");
+  rows << "model,layout,predicted_s,measured_s\n";
   CalibrateOptions quick;
   quick.quick = true;
   const Cluster cluster = file == "-" ? LocalMachine(Calibrate(quick)) : LoadCluster("local", file);
@@ -161,6 +172,7 @@ int Main(int count, char** arguments) {
       for (const size_t i : order) Visit(cluster, contestants[i]);
     }
     Report(preset, contestants);
+    WriteRows(preset, contestants, rows);
     for (const Contestant& each : contestants) all.push_back(each.error());
   }
   fmt::print("all: {} layouts, error median {:.1f} %\n", all.size(), 100 * Median(all));
