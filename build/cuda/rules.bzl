@@ -36,6 +36,14 @@ cuda_backend_flag = rule(
     build_setting = config.bool(flag = True),
 )
 
+# REPORT LISTING NVCC...: what ptxas says goes to one file, the PTX of all architectures to another.
+_COMPILE = """
+report=$1 listing=$2; shift 2
+kept=$(mktemp -d) && trap 'rm -rf "$kept"' EXIT
+"$@" -keep -keep-dir "$kept" 2>"$report" || { cat "$report" >&2; exit 1; }
+find "$kept" -name '*.ptx' -exec cat {} + >"$listing"
+"""
+
 def _cuda_objects_impl(ctx):
     context = cc_common.merge_cc_infos(
         cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
@@ -49,7 +57,7 @@ def _cuda_objects_impl(ctx):
         virtual = names[-1].replace("sm_", "compute_")
         flags.append("-gencode=arch=%s,code=%s" % (virtual, virtual))
 
-    # What each kernel takes goes to a file beside the object: see //tools:kernel_report.
+    # What each kernel takes goes to files beside the object: see //tools:kernel_report.
     flags.append("-Xptxas=-v")
 
     # The host compiler gets the project's flags, less the language standard: nvcc sets that.
@@ -63,24 +71,27 @@ def _cuda_objects_impl(ctx):
 
     objects = []
     reports = []
+    listings = []
     for source in ctx.files.srcs:
         object = ctx.actions.declare_file("_objs/%s/%s.o" % (ctx.label.name, source.basename))
         report = ctx.actions.declare_file("_objs/%s/%s.ptxas" % (ctx.label.name, source.basename))
+        listing = ctx.actions.declare_file("_objs/%s/%s.ptx" % (ctx.label.name, source.basename))
         ctx.actions.run_shell(
-            command = 'report=$1; shift; "$@" 2>"$report" || { cat "$report" >&2; exit 1; }',
-            arguments = [report.path, CUDA_ROOT + "/bin/nvcc"] + flags +
+            command = _COMPILE,
+            arguments = [report.path, listing.path, CUDA_ROOT + "/bin/nvcc"] + flags +
                         ["-c", source.path, "-o", object.path],
             inputs = depset([source] + ctx.files.hdrs, transitive = [context.headers]),
-            outputs = [object, report],
+            outputs = [object, report, listing],
             mnemonic = "CudaCompile",
             progress_message = "Compiling %s with nvcc" % source.short_path,
             use_default_shell_env = True,
         )
         objects.append(object)
         reports.append(report)
+        listings.append(listing)
     return [
         DefaultInfo(files = depset(objects)),
-        OutputGroupInfo(ptxas = depset(reports)),
+        OutputGroupInfo(kernels = depset(reports + listings)),
     ]
 
 _cuda_objects = rule(
@@ -121,11 +132,11 @@ def trimtab_cuda_library(name, srcs, hdrs = [], deps = [], **kwargs):
         **kwargs
     )
 
-    # What ptxas said of its kernels.
+    # The PTX of its kernels, and what ptxas said of them.
     native.filegroup(
-        name = name + "_ptxas",
+        name = name + "_kernels",
         srcs = [name + "_objects"],
-        output_group = "ptxas",
+        output_group = "kernels",
     )
 
 def trimtab_cuda_backend(name, deps, libraries, **kwargs):

@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
-"""What each CUDA kernel takes, as ptxas said when it was compiled. Needs no GPU.
+"""What each CUDA kernel takes, as its compiler said. Needs no GPU.
 
 usage: kernel_report.py [--check] FILE...
 
-FILE is what ptxas printed for a source (-v). Prints a table, a row for each function template and
-architecture: the most that any of its instances takes. Threads: how many a multiprocessor can hold,
-as far as registers go. With --check prints only the kernels that spill registers to memory, and
-exits 1 if there is one that is not in ALLOWED.
+FILE is what ptxas printed for a source (-v; .ptxas) or its PTX (.ptx). Prints a table, a row for
+each function template and architecture: the most that any of its instances takes. Threads: how many
+a multiprocessor holds. Loads, and KiB in flight: what a thread, and all of them, have on their way
+from memory at once (ptx_loops.py says how that is counted), in the instance that has most.
+
+By Little's law a multiprocessor needs latency times bandwidth in flight: 1 us, under load, of the
+36 GB/s that each of an H200's 132 has of 4.8 TB/s. With --check prints only the kernels that spill
+registers to memory and those with less in flight than ENOUGH, and exits 1 if there is one that is
+not in SPILLING or LATENT, or one there that need not be.
 """
 
 import argparse
@@ -16,16 +21,25 @@ import re
 import subprocess
 import sys
 
+import ptx_loops
+
 # Kernels that may spill, and why.
-ALLOWED = {
+SPILLING = {
     "ForwardKernel": "tensor cores forward: heads of 128 need more than all 255 registers",
     "KeyValueKernel": "tensor cores backward: the largest heads need more than all 255 registers",
     "QueryKernel": "attention for shapes that no other kernel takes; 32 bytes",
     "UnpermuteKernel": "8 bytes in the worst of its variants",
 }
+# Kernels that may have less than ENOUGH in flight, and why.
+LATENT = {
+}
+ENOUGH = 40e3  # bytes of a multiprocessor
 
 REGISTERS = 65536  # of a multiprocessor, on sm_80 to sm_100
 MOST_THREADS = 2048
+MOST_BLOCKS = 32
+SHARED_BYTES = {"sm_80": 164 * 1024, "sm_90a": 228 * 1024, "sm_100": 228 * 1024}
+SHARED_OF_SYSTEM = 1024  # that each block takes besides its own
 WARP = 32
 GRANULE = 256  # registers that a warp is given at a time
 
@@ -34,7 +48,9 @@ SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) b
 USED = re.compile(r"Used (\d+) registers")
 SHARED = re.compile(r"(\d+) bytes smem")
 
-Kernel = collections.namedtuple("Kernel", "source name arch registers stack spills shared")
+Kernel = collections.namedtuple("Kernel", "source name arch registers stack spills shared loop threads")
+Row = collections.namedtuple(
+    "Row", "source name arch instances registers threads stack spills shared loads in_flight per_byte")
 
 
 def demangled(names):
@@ -49,7 +65,8 @@ def template_name(signature):
     return re.split(r"[<(]", plain.removeprefix("void "))[0].split("::")[-1]
 
 
-def kernels_of(path):
+def kernels_of(path, functions):
+    """What a file of ptxas says; `functions` are those of the PTX, by name and architecture."""
     source = path.name.removesuffix(".ptxas")
     entry, stack, spills = None, 0, 0
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -59,14 +76,31 @@ def kernels_of(path):
             stack, spills = int(match[1]), int(match[2]) + int(match[3])
         elif (match := USED.search(line)) and entry:
             shared = SHARED.search(line)
-            yield Kernel(source, entry[0], entry[1], int(match[1]), stack, spills,
+            if entry not in functions:
+                sys.exit(f"kernel_report: {path}: {entry[0]} for {entry[1]} is in none of the .ptx files")
+            yield kernel(source, functions[entry], int(match[1]), stack, spills,
                          int(shared[1]) if shared else 0)
             entry = None
 
 
-def resident_threads(registers):
-    warp = -(-registers * WARP // GRANULE) * GRANULE
-    return min(MOST_THREADS, REGISTERS // warp * WARP)
+def kernel(source, function, registers, stack, spills, shared):
+    return Kernel(source, function.name, function.arch, registers, stack, spills, shared,
+                  ptx_loops.main_loop(function.body),
+                  resident_threads(function, registers, shared))
+
+
+def resident_threads(function, registers, shared):
+    # A kernel that does not say how large its blocks are has them of any size.
+    block = function.block_threads or WARP
+    most_blocks = MOST_BLOCKS if function.block_threads else MOST_THREADS // WARP
+    warps = -(-block // WARP)
+    of_registers = REGISTERS // (-(-registers * WARP // GRANULE) * GRANULE) // warps
+    of_shared = SHARED_BYTES[function.arch] // (shared + SHARED_OF_SYSTEM)
+    return block * min(of_registers, of_shared, MOST_THREADS // block, most_blocks)
+
+
+def in_flight(kernel):
+    return kernel.loop.bytes_in_flight * kernel.threads
 
 
 def rows_of(kernels):
@@ -75,8 +109,30 @@ def rows_of(kernels):
     groups = collections.defaultdict(list)
     for kernel in kernels:
         groups[kernel.source, template_name(names[kernel.name]), kernel.arch].append(kernel)
-    return [Kernel(*key, *(max(each[i] for each in group) for i in range(3, 7))) + (len(group),)
-            for key, group in sorted(groups.items())]
+    for key, group in sorted(groups.items()):
+        registers, stack, spills, shared = (
+            max(getattr(each, field) for each in group)
+            for field in ("registers", "stack", "spills", "shared"))
+        best = max(group, key=in_flight)
+        yield Row(*key, len(group), registers, best.threads, stack, spills, shared, best.loop.loads,
+                  in_flight(best), best.loop.instructions / max(1, best.loop.bytes_moved))
+
+
+def failures_of(rows):
+    """Prints what spills or has too little in flight; whether the tables do not say so."""
+    wrong = False
+    for what, table, found in (
+            ("spills", SPILLING, {row: f"{row.spills} bytes" for row in rows if row.spills}),
+            ("has in flight", LATENT, {row: f"{row.in_flight / 1e3:.1f} kB of {ENOUGH / 1e3:.0f}"
+                                       for row in rows if row.loads and row.in_flight < ENOUGH})):
+        for row, amount in found.items():
+            reason = table.get(row.name, "not allowed")
+            print(f"{row.source}: {row.name} {what} {amount} on {row.arch}: {reason}")
+            wrong |= row.name not in table
+        for name in sorted(table.keys() & {row.name for row in rows} - {row.name for row in found}):
+            print(f"{name} need not be in the table of what {what}")
+            wrong = True
+    return wrong
 
 
 def main():
@@ -84,24 +140,23 @@ def main():
     parser.add_argument("--check", action="store_true")
     parser.add_argument("files", nargs="+", type=pathlib.Path)
     options = parser.parse_args()
-    kernels = [kernel for path in options.files for kernel in kernels_of(path)]
+    functions = {(function.name, function.arch): function
+                 for path in options.files if path.suffix == ".ptx"
+                 for function in ptx_loops.functions_of(path.read_text(encoding="utf-8"))}
+    kernels = [kernel for path in options.files if path.suffix == ".ptxas"
+               for kernel in kernels_of(path, functions)]
     if not kernels:
-        sys.exit("kernel_report: no kernel in these files; expected what ptxas -v prints")
-    rows = rows_of(kernels)
+        sys.exit("kernel_report: no kernel in these files; expected what ptxas -v prints, and PTX")
+    rows = list(rows_of(kernels))
     if options.check:
-        spilling = [row for row in rows if row[5] > 0]
-        for source, name, arch, _, _, spills, *_ in spilling:
-            reason = ALLOWED.get(name, "not allowed")
-            print(f"{source}: {name} spills {spills} bytes on {arch}: {reason}")
-        unused = ALLOWED.keys() & {row[1] for row in rows} - {row[1] for row in spilling}
-        for name in sorted(unused):
-            print(f"{name} spills nothing and need not be in ALLOWED")
-        sys.exit(1 if unused or any(row[1] not in ALLOWED for row in spilling) else 0)
-    print("| source | kernel | instances | GPU | registers | threads | stack | spills | shared |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-    for source, name, arch, registers, stack, spills, shared, count in rows:
-        print(f"| `{source}` | {name} | {count} | {arch} | {registers} | "
-              f"{resident_threads(registers)} | {stack} | {spills} | {shared} |")
+        sys.exit(1 if failures_of(rows) else 0)
+    columns = ["source", "kernel", "instances", "GPU", "registers", "threads", "stack", "spills",
+               "shared", "loads", "KiB in flight", "instructions a byte"]
+    print("| " + " | ".join(columns) + " |\n" + "| --- " * len(columns) + "|")
+    for row in rows:
+        print(f"| `{row.source}` | {row.name} | {row.instances} | {row.arch} | {row.registers} | "
+              f"{row.threads} | {row.stack} | {row.spills} | {row.shared} | {row.loads} | "
+              f"{row.in_flight / 1024:.0f} | {row.per_byte:.1f} |")
 
 
 if __name__ == "__main__":
