@@ -10,8 +10,8 @@ constexpr int kThreads = 256;
 constexpr int kBlocksPerMultiprocessor = 8;
 constexpr int kUnroll = 4;  // packs of a thread in flight
 
-// The work of one thread: packs begin, begin + stride, ... of the `packs` whole ones, in groups of
-// kUnroll, and for the first threads of the grid one element each of what remains.
+// The work of one thread: packs begin, begin + stride, ... of the whole ones, and for the first
+// threads of the grid one element each of what remains.
 struct Span {
   int64_t begin;
   int64_t stride;
@@ -21,92 +21,96 @@ __device__ __forceinline__ Span SpanOfThread() {
   return {int64_t{blockIdx.x} * blockDim.x + threadIdx.x, int64_t{gridDim.x} * blockDim.x};
 }
 
+// Calls use(pack, load(pack)) for each of the thread's packs, kUnroll loads before their uses.
+template <typename Load, typename Use>
+__device__ __forceinline__ void ForEachPack(int64_t packs, Load load, Use use) {
+  const Span span = SpanOfThread();
+  for (int64_t first = span.begin; first < packs; first += kUnroll * span.stride) {
+    decltype(load(first)) loaded[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t pack = first + u * span.stride;
+      if (pack < packs) loaded[u] = load(pack);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t pack = first + u * span.stride;
+      if (pack < packs) use(pack, loaded[u]);
+    }
+  }
+}
+
+// y = value(x) in fp32, element by element; y may be x.
+template <int N, typename From, typename To, typename Value>
+__device__ __forceinline__ void MapElements(const From* x, To* y, int64_t n, Value value) {
+  const int64_t packs = n / N;
+  ForEachPack(
+      packs, [&](int64_t pack) { return LoadPack<N>(x + pack * N); },
+      [&](int64_t pack, const Pack<From, N>& loaded) {
+        float values[N];
+#pragma unroll
+        for (int i = 0; i < N; ++i) values[i] = value(ToFloat(loaded[i]));
+        StoreFloats(y + pack * N, values);
+      });
+  const int64_t last = packs * N + SpanOfThread().begin;
+  if (last < n) y[last] = FromFloat<To>(value(ToFloat(x[last])));
+}
+
+// y = value(x, y) in fp32, element by element.
+template <int N, typename T, typename Value>
+__device__ __forceinline__ void CombineElements(const T* __restrict__ x, T* __restrict__ y,
+                                                int64_t n, Value value) {
+  struct Both {
+    Pack<T, N> x;
+    Pack<T, N> y;
+  };
+  const int64_t packs = n / N;
+  ForEachPack(
+      packs,
+      [&](int64_t pack) {
+        return Both{LoadPack<N>(x + pack * N), LoadPack<N>(y + pack * N)};
+      },
+      [&](int64_t pack, const Both& loaded) {
+        float values[N];
+#pragma unroll
+        for (int i = 0; i < N; ++i) values[i] = value(ToFloat(loaded.x[i]), ToFloat(loaded.y[i]));
+        StoreFloats(y + pack * N, values);
+      });
+  const int64_t last = packs * N + SpanOfThread().begin;
+  if (last < n) y[last] = FromFloat<T>(value(ToFloat(x[last]), ToFloat(y[last])));
+}
+
 // y += x.
 template <int N, typename T>
 __global__ void __launch_bounds__(kThreads)
     AddKernel(const T* __restrict__ x, T* __restrict__ y, int64_t n) {
-  const Span span = SpanOfThread();
-  const int64_t packs = n / N;
-  for (int64_t first = span.begin; first < packs; first += kUnroll * span.stride) {
-    Pack<T, N> xs[kUnroll];
-    Pack<T, N> ys[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t pack = first + u * span.stride;
-      if (pack < packs) {
-        xs[u] = LoadPack<N>(x + pack * N);
-        ys[u] = LoadPack<N>(y + pack * N);
-      }
-    }
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t pack = first + u * span.stride;
-      if (pack < packs) {
-        float sums[N];
-#pragma unroll
-        for (int i = 0; i < N; ++i) sums[i] = ToFloat(ys[u][i]) + ToFloat(xs[u][i]);
-        StoreFloats(y + pack * N, sums);
-      }
-    }
-  }
-  const int64_t last = packs * N + span.begin;
-  if (last < n) y[last] = FromFloat<T>(ToFloat(y[last]) + ToFloat(x[last]));
+  CombineElements<N>(x, y, n, [](float a, float b) { return b + a; });
 }
 
 template <int N, typename T>
 __global__ void __launch_bounds__(kThreads) SoftCapKernel(SoftCap soft_cap, T* x, int64_t n) {
-  const Span span = SpanOfThread();
-  const int64_t packs = n / N;
-  for (int64_t pack = span.begin; pack < packs; pack += span.stride) {
-    float values[N];
-    LoadFloats<N>(x + pack * N, values);
-#pragma unroll
-    for (int i = 0; i < N; ++i) values[i] = soft_cap.Apply(values[i]);
-    StoreFloats(x + pack * N, values);
-  }
-  const int64_t last = packs * N + span.begin;
-  if (last < n) x[last] = FromFloat<T>(soft_cap.Apply(ToFloat(x[last])));
+  MapElements<N>(x, x, n, [&](float value) { return soft_cap.Apply(value); });
 }
 
-// y = x within [-limit, limit]; with kBackward, y, a gradient, is 0 where x is outside.
-template <bool kBackward, typename T>
+// y = x within [-limit, limit].
+template <int N, typename T>
 __global__ void __launch_bounds__(kThreads) ClampKernel(float limit, const T* x, T* y, int64_t n) {
-  const Span span = SpanOfThread();
-  for (int64_t i = span.begin; i < n; i += span.stride) {
-    const float value = ToFloat(x[i]);
-    if (kBackward) {
-      if (value < -limit || value > limit) y[i] = FromFloat<T>(0.0f);
-    } else {
-      y[i] = FromFloat<T>(fminf(fmaxf(value, -limit), limit));
-    }
-  }
+  MapElements<N>(x, y, n, [=](float value) { return fminf(fmaxf(value, -limit), limit); });
+}
+
+// dy = 0 where x is outside [-limit, limit].
+template <int N, typename T>
+__global__ void __launch_bounds__(kThreads)
+    ClampBackwardKernel(float limit, const T* __restrict__ x, T* __restrict__ dy, int64_t n) {
+  CombineElements<N>(x, dy, n, [=](float value, float gradient) {
+    return value < -limit || value > limit ? 0.0f : gradient;
+  });
 }
 
 template <int N, typename From, typename To>
 __global__ void __launch_bounds__(kThreads)
     ConvertKernel(const From* __restrict__ source, To* __restrict__ destination, int64_t n) {
-  const Span span = SpanOfThread();
-  const int64_t packs = n / N;
-  for (int64_t first = span.begin; first < packs; first += kUnroll * span.stride) {
-    Pack<From, N> loaded[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t pack = first + u * span.stride;
-      if (pack < packs) loaded[u] = LoadPack<N>(source + pack * N);
-    }
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t pack = first + u * span.stride;
-      if (pack < packs) {
-        float values[N];
-#pragma unroll
-        for (int i = 0; i < N; ++i) values[i] = ToFloat(loaded[u][i]);
-        StoreFloats(destination + pack * N, values);
-      }
-    }
-  }
-  const int64_t last = packs * N + span.begin;
-  if (last < n) destination[last] = FromFloat<To>(ToFloat(source[last]));
+  MapElements<N>(source, destination, n, [](float value) { return value; });
 }
 
 // The first packs * N columns of `rows` rows.
@@ -115,14 +119,17 @@ __global__ void __launch_bounds__(kThreads)
     CopyColumnsKernel(const From* __restrict__ source, int64_t source_stride,
                       To* __restrict__ destination, int64_t destination_stride, int64_t rows,
                       int64_t packs) {
-  const Span span = SpanOfThread();
-  for (int64_t item = span.begin; item < rows * packs; item += span.stride) {
-    const int64_t row = item / packs;
-    const int64_t column = item % packs * N;
-    float values[N];
-    LoadFloats<N>(source + row * source_stride + column, values);
-    StoreFloats(destination + row * destination_stride + column, values);
-  }
+  const auto place = [=](int64_t item, int64_t stride) {
+    return item / packs * stride + item % packs * N;
+  };
+  ForEachPack(
+      rows * packs, [&](int64_t item) { return LoadPack<N>(source + place(item, source_stride)); },
+      [&](int64_t item, const Pack<From, N>& loaded) {
+        float values[N];
+#pragma unroll
+        for (int i = 0; i < N; ++i) values[i] = ToFloat(loaded[i]);
+        StoreFloats(destination + place(item, destination_stride), values);
+      });
 }
 
 template <int N, typename T>
@@ -276,13 +283,27 @@ void SoftCapCuda(const SoftCap& soft_cap, Tensor& x) {
   });
 }
 
-template <bool kBackward>
-void LaunchClamp(const Tensor& x, float limit, Tensor& y) {
+void ClampCuda(const Tensor& x, float limit, Tensor& y) {
   const LaunchContext context = ContextOf(x.device());
   DispatchFloat(x.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    Launch(context, ClampKernel<kBackward, T>, GridOf(context, x.numel(), 1), kThreads, 0, limit,
-           Data<const T>(x), Data<T>(y), x.numel());
+    constexpr int kPack = kPackSize<T>;
+    const bool aligned = IsAligned(x.raw()) && IsAligned(y.raw());
+    Launch(context, aligned ? ClampKernel<kPack, T> : ClampKernel<1, T>,
+           GridOf(context, x.numel(), aligned ? kPack : 1), kThreads, 0, limit, Data<const T>(x),
+           Data<T>(y), x.numel());
+  });
+}
+
+void ClampBackwardCuda(const Tensor& x, float limit, Tensor& dy) {
+  const LaunchContext context = ContextOf(x.device());
+  DispatchFloat(x.dtype(), [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    constexpr int kPack = kPackSize<T>;
+    const bool aligned = IsAligned(x.raw()) && IsAligned(dy.raw());
+    Launch(context, aligned ? ClampBackwardKernel<kPack, T> : ClampBackwardKernel<1, T>,
+           GridOf(context, x.numel(), aligned ? kPack : 1), kThreads, 0, limit, Data<const T>(x),
+           Data<T>(dy), x.numel());
   });
 }
 
@@ -314,8 +335,8 @@ void FillElementwiseOps(CudaOps& ops) {
   ops.copy_columns = CopyColumnsCuda;
   ops.fill = FillCuda;
   ops.apply_soft_cap = SoftCapCuda;
-  ops.clamp = LaunchClamp<false>;
-  ops.clamp_backward = LaunchClamp<true>;
+  ops.clamp = ClampCuda;
+  ops.clamp_backward = ClampBackwardCuda;
   ops.add_bias = AddBiasCuda;
 }
 
