@@ -2,6 +2,38 @@
 
 load("//build:copts.bzl", "RUNS_ONCE_COPTS", "TRIMTAB_COPTS", "TRIMTAB_LINKOPTS")
 
+def _switch_impl(ctx):
+    # Read by config_setting alone.
+    return []
+
+# A flag of the build, --//package:name=true or false.
+switch = rule(
+    implementation = _switch_impl,
+    build_setting = config.bool(flag = True),
+)
+
+# Sources that are compiled as one: more of them, and a change to one would take long to compile.
+_MOST_JOINED = 8
+
+def _joined(name, srcs):
+    """`srcs` in as few files as may be. Most of the time of a small source goes to its headers."""
+    headers = [source for source in srcs if not source.endswith(".cc")]
+    sources = [source for source in srcs if source.endswith(".cc")]
+    count = (len(sources) + _MOST_JOINED - 1) // _MOST_JOINED
+    joined = []
+    for i in range(count):
+        part = sources[i * len(sources) // count:(i + 1) * len(sources) // count]
+        native.genrule(
+            name = "%s_joined_%d" % (name, i),
+            srcs = part,
+            outs = ["%s_joined_%d.cc" % (name, i)],
+            # Messages name the sources and their lines.
+            cmd = "for s in $(SRCS); do echo \"#line 1 \\\"$$s\\\"\"; cat $$s; done > $@",
+            visibility = ["//visibility:private"],
+        )
+        joined.append("%s_joined_%d.cc" % (name, i))
+    return headers + joined
+
 def trimtab_library(
         name,
         srcs = [],
@@ -9,11 +41,23 @@ def trimtab_library(
         deps = [],
         copts = [],
         runs_once = False,
+        join = True,
         **kwargs):
     """A C++ library. `alwayslink = True` is for sources that register themselves at start-up.
 
     `runs_once = True` is for code whose speed nobody notices: less to optimise, sooner compiled.
+    Sources are compiled several at a time, so names of their anonymous namespaces differ; with
+    `join = False`, and in all libraries with --//build:join=false, one by one.
     """
+    sources = [source for source in srcs if source.endswith(".cc")]
+    if join and len(sources) > 1:
+        srcs = select({
+            "//build:joins": _joined(name, srcs),
+            "//conditions:default": srcs,
+        })
+
+        # A type of an anonymous namespace may be a member: no other file can see the class either.
+        copts = copts + ["-Wno-subobject-linkage"]
     native.cc_library(
         name = name,
         srcs = srcs,

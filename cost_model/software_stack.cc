@@ -14,7 +14,7 @@
 namespace trimtab {
 namespace {
 
-constexpr int64_t kSchemaVersion = 1;
+constexpr int64_t kStackVersion = 1;
 
 const std::vector<std::string>& KernelNames() {
   static const std::vector<std::string> names = {"cudnn", "flash2", "unfused"};
@@ -61,7 +61,7 @@ SoftwareStack SoftwareStackFromJson(const nlohmann::json& json, const std::strin
   SoftwareStack stack;
   StrictObject object(json, where);
   int64_t version = 0;
-  object.Integer("schema_version", version, kSchemaVersion, kSchemaVersion, Need::kRequired);
+  object.Integer("schema_version", version, kStackVersion, kStackVersion, Need::kRequired);
   object.Text("name", stack.name, Need::kRequired);
   object.Text("description", stack.description, Need::kRequired);
   if (const nlohmann::json* frameworks = object.Find("frameworks")) {
@@ -98,7 +98,7 @@ SoftwareStack SoftwareStackFromJson(const nlohmann::json& json, const std::strin
 }
 
 nlohmann::json ToJson(const SoftwareStack& stack) {
-  nlohmann::json json = {{"schema_version", kSchemaVersion},
+  nlohmann::json json = {{"schema_version", kStackVersion},
                          {"name", stack.name},
                          {"description", stack.description},
                          {"frameworks", stack.frameworks},

@@ -8,7 +8,7 @@
 namespace trimtab {
 namespace {
 
-constexpr int kIterations = 40;
+constexpr int kSweeps = 40;
 constexpr double kSettled = 1e-3;  // relative change of both scatters at which it ends early
 constexpr double kWhole = 2;       // standard deviations within which a cell counts whole
 // What that leaves of a normal distribution's variance: the mean of min(z^2, 4).
@@ -36,7 +36,7 @@ class Fitter {
         column_variance_(options.expected_columns * options.expected_columns) {}
 
   TwoWayFit Fit() {
-    for (int i = 0; i < kIterations; ++i) {
+    for (int i = 0; i < kSweeps; ++i) {
       Solve();
       const double before = variance_;
       const double columns_before = column_variance_;

@@ -10,6 +10,9 @@
 
 namespace trimtab {
 
+/// Thrown through the work of a command that the user has stopped.
+struct Stopped {};
+
 class Command {
  public:
   virtual ~Command() = default;

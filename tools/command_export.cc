@@ -15,9 +15,6 @@
 namespace trimtab {
 namespace {
 
-/// Thrown through an export that the user has stopped.
-struct Stopped {};
-
 class ExportCommand : public Command {
  public:
   std::string name() const override { return "export"; }

@@ -24,9 +24,6 @@ namespace {
 
 constexpr int64_t kMostTextBytes = int64_t{64} << 20;
 
-/// Thrown through the work when the user has stopped it.
-struct Stopped {};
-
 /// Of the held-out text, before and after.
 struct Perplexities {
   int64_t tokens = 0;

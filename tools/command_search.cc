@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "cost_model/numerics.h"
@@ -28,8 +27,6 @@
 
 namespace trimtab {
 namespace {
-
-constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
 
 /// Shows what a search does, and passes Ctrl-C on to it.
 class SearchProgress : public SearchEvents {

@@ -1,7 +1,6 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -21,7 +20,6 @@
 namespace trimtab {
 namespace {
 
-constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
 constexpr int64_t kCertain = 3;  // of the ranking, that nobody who is left out is better than
 
 /// "tp=4,8,weights=fp8" as values by dimension: what has no key goes on with the values before it.

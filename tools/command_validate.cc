@@ -73,15 +73,15 @@ std::vector<ValidatedRun> ReadRuns(const std::string& path) {
 }
 
 /// Of the absolute errors.
-struct ErrorSummary {
+struct ErrorFigures {
   int64_t runs = 0;
   double median = 0;
   double mean = 0;
   double max = 0;
 };
 
-ErrorSummary Summarize(std::vector<double> errors) {
-  ErrorSummary summary;
+ErrorFigures Summarize(std::vector<double> errors) {
+  ErrorFigures summary;
   summary.runs = static_cast<int64_t>(errors.size());
   if (errors.empty()) return summary;
   for (double& error : errors) {
@@ -93,14 +93,14 @@ ErrorSummary Summarize(std::vector<double> errors) {
   return summary;
 }
 
-nlohmann::json ToJson(const ErrorSummary& summary) {
+nlohmann::json ToJson(const ErrorFigures& summary) {
   return {{"runs", summary.runs},
           {"median", summary.median},
           {"mean", summary.mean},
           {"max", summary.max}};
 }
 
-std::string SummaryText(const char* what, const ErrorSummary& summary) {
+std::string SummaryText(const char* what, const ErrorFigures& summary) {
   if (summary.runs == 0) return "";
   return fmt::format("{} error over {}: median {:.1f} %, mean {:.1f} %, largest {:.1f} %\n", what,
                      Counted(summary.runs, "run"), 100 * summary.median, 100 * summary.mean,
@@ -216,7 +216,7 @@ class ValidateCommand : public Command {
     RunPredictor predictor;
     std::vector<FitResult> fits;
     nlohmann::json json = {{"schema_version", 1}};
-    for (const Outcome outcome : {Outcome::kStepTime, Outcome::kMemory}) {
+    for (const Outcome outcome : {Outcome::kStepTime, Outcome::kPeakMemory}) {
       const bool time = outcome == Outcome::kStepTime;
       std::vector<ValidationRow> rows;
       for (const ValidationRow& row : taken.rows) {
@@ -275,8 +275,8 @@ class ValidateCommand : public Command {
       time_errors.push_back(row.step_time_error());
       if (row.peak_mem_bytes > 0) memory_errors.push_back(row.peak_mem_error());
     }
-    const ErrorSummary time = Summarize(time_errors);
-    const ErrorSummary memory = Summarize(memory_errors);
+    const ErrorFigures time = Summarize(time_errors);
+    const ErrorFigures memory = Summarize(memory_errors);
     if (output.json) {
       PrintAll(runs, time, memory);
     } else {
@@ -286,8 +286,8 @@ class ValidateCommand : public Command {
     return 0;
   }
 
-  void PrintAll(const std::vector<ValidatedRun>& runs, const ErrorSummary& time,
-                const ErrorSummary& memory) const {
+  void PrintAll(const std::vector<ValidatedRun>& runs, const ErrorFigures& time,
+                const ErrorFigures& memory) const {
     nlohmann::json rows = nlohmann::json::array();
     for (const ValidatedRun& row : runs) {
       nlohmann::json json = {{"name", row.name},

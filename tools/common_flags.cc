@@ -11,7 +11,6 @@
 namespace trimtab {
 namespace {
 
-constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMaxLocalRanks = 256;  // threads of this process; more would only wait
 
 }  // namespace

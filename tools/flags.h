@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +13,9 @@ class Option;
 }  // namespace CLI
 
 namespace trimtab {
+
+/// The most that counts of things that fit in memory are allowed to be.
+inline constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
 
 enum class FlagNeed { kOptional, kRequired };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <limits>
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
@@ -16,8 +15,6 @@
 
 namespace trimtab {
 namespace {
-
-constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
 
 constexpr char kStored[] = "stored";  // of --weights: as the source has them
 

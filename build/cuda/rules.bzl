@@ -27,15 +27,6 @@ cuda_arch_flag = rule(
     build_setting = config.string(flag = True),
 )
 
-def _cuda_backend_flag_impl(ctx):
-    # Read by config_setting alone.
-    return []
-
-cuda_backend_flag = rule(
-    implementation = _cuda_backend_flag_impl,
-    build_setting = config.bool(flag = True),
-)
-
 # REPORT LISTING NVCC...: what ptxas says goes to one file, the PTX of all architectures to another.
 _COMPILE = """
 report=$1 listing=$2; shift 2

@@ -35,9 +35,9 @@ const std::vector<ConstantKind>& Kinds() {
       {"slowdown", Outcome::kStepTime, true, 0.5, 0.02, 0.6, 0},
       {"recompute", Outcome::kStepTime, true, 0.1, 0.5, 1.1, 1},
       {"step_s", Outcome::kStepTime, true, 0.7, 0.002, 0.5, 0},
-      {"memory_bytes", Outcome::kMemory, true, 0.6, 2e8, 2e10, 0},
-      {"activations", Outcome::kMemory, true, 0.25, 0.6, 2.5, 1},
-      {"logit_bytes", Outcome::kMemory, true, 0.7, 0.5, 16, 0},
+      {"memory_bytes", Outcome::kPeakMemory, true, 0.6, 2e8, 2e10, 0},
+      {"activations", Outcome::kPeakMemory, true, 0.25, 0.6, 2.5, 1},
+      {"logit_bytes", Outcome::kPeakMemory, true, 0.7, 0.5, 16, 0},
   };
   return kinds;
 }

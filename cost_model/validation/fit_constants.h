@@ -12,7 +12,7 @@
 namespace trimtab {
 
 /// What is published of a run.
-enum class Outcome { kStepTime, kMemory };
+enum class Outcome { kStepTime, kPeakMemory };
 
 /// What a constant is, whichever machine or stack it is of.
 struct ConstantKind {

@@ -17,7 +17,7 @@
 namespace trimtab {
 namespace {
 
-using Tensor = SafetensorsFolder::Tensor;
+using Stored = SafetensorsFolder::Tensor;
 
 constexpr const char* kScaleInv = "_scale_inv";
 constexpr const char* kBlocks = "_blocks";
@@ -27,34 +27,34 @@ constexpr int64_t kMxBlock = 32;  // values of one scale
 /// e2m1 without its sign, which is the fourth bit.
 constexpr std::array<float, 8> kE2M1 = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
 
-const Tensor* Find(const SafetensorsFolder& folder, const std::string& name) {
+const Stored* Find(const SafetensorsFolder& folder, const std::string& name) {
   const auto found = folder.tensors().find(name);
   return found == folder.tensors().end() ? nullptr : &found->second;
 }
 
 /// What belongs to `tensor`.
-const Tensor& FindBeside(const SafetensorsFolder& folder, const Tensor& tensor,
+const Stored& FindBeside(const SafetensorsFolder& folder, const Stored& tensor,
                          const std::string& name) {
-  const Tensor* found = Find(folder, name);
+  const Stored* found = Find(folder, name);
   if (found != nullptr) return *found;
   throw InputError(fmt::format("{}: tensor '{}' has no '{}' in any file", tensor.file->path(),
                                tensor.entry->name, name));
 }
 
-void RequireShape(const Tensor& tensor, const std::vector<int64_t>& shape) {
+void RequireShape(const Stored& tensor, const std::vector<int64_t>& shape) {
   if (tensor.entry->shape == shape) return;
   throw InputError(fmt::format("{}: tensor '{}' is [{}]; expected [{}]", tensor.file->path(),
                                tensor.entry->name, fmt::join(tensor.entry->shape, ", "),
                                fmt::join(shape, ", ")));
 }
 
-void RequireType(const Tensor& tensor, bool right, const char* expected) {
+void RequireType(const Stored& tensor, bool right, const char* expected) {
   if (right) return;
   throw InputError(fmt::format("{}: tensor '{}' holds no {}", tensor.file->path(),
                                tensor.entry->name, expected));
 }
 
-bool Is(const Tensor& tensor, DType dtype) { return tensor.entry->dtype == dtype; }
+bool Is(const Stored& tensor, DType dtype) { return tensor.entry->dtype == dtype; }
 
 }  // namespace
 
@@ -91,7 +91,7 @@ bool StoredTensor::Holds(const SafetensorsFolder& folder, const QuantisationConf
 StoredTensor::StoredTensor(const SafetensorsFolder& folder, const QuantisationConfig& config,
                            const std::string& name, const std::vector<int64_t>& shape,
                            std::set<std::string>& used) {
-  const Tensor* plain = Find(folder, name);
+  const Stored* plain = Find(folder, name);
   if (plain == nullptr) {
     kind_ = Quantisation::kMxfp4;
     values_ = folder.tensors().at(name + kBlocks);
@@ -106,7 +106,7 @@ StoredTensor::StoredTensor(const SafetensorsFolder& folder, const QuantisationCo
     columns_ = shape[1];
     RequireShape(values_, {shape[0], rows_, columns_ / kMxBlock, kMxBlock / 2});
     RequireShape(scales_, {shape[0], rows_, columns_ / kMxBlock});
-    for (const Tensor& tensor : {values_, scales_}) {
+    for (const Stored& tensor : {values_, scales_}) {
       RequireType(tensor, Is(tensor, DType::kU8), "bytes; expected U8");
     }
     used.insert({name + kBlocks, name + kScales});

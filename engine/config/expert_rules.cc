@@ -8,7 +8,7 @@ int64_t StageRanks(const ParallelConfig& layout) { return layout.tp * layout.cp 
 
 bool Divides(int64_t divisor, int64_t value) { return value % divisor == 0; }
 
-constexpr Rule kRules[] = {
+constexpr Rule kExpertRules[] = {
     {"moe-consistent", "What the model says of its experts fits together.",
      [](const RunConfig& run) { return FaultOf(run.model.moe).empty(); },
      [](const RunConfig& run) { return FaultOf(run.model.moe); }},
@@ -83,6 +83,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> ExpertRules() { return kRules; }
+std::span<const Rule> ExpertRules() { return kExpertRules; }
 
 }  // namespace trimtab

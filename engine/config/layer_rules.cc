@@ -43,7 +43,7 @@ std::string UnevenForFp8(const RunConfig& run) {
   return "";
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kLayerRules[] = {
     {"heads-divisible-by-tp", "Every tensor-parallel rank computes the same number of heads.",
      [](const RunConfig& run) { return run.model.num_heads % run.layout.tp == 0; },
      [](const RunConfig& run) {
@@ -124,6 +124,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> LayerRules() { return kRules; }
+std::span<const Rule> LayerRules() { return kLayerRules; }
 
 }  // namespace trimtab

@@ -3,7 +3,7 @@
 namespace trimtab {
 namespace {
 
-constexpr Rule kRules[] = {
+constexpr Rule kModelRules[] = {
     {"hidden-divisible-by-heads",
      "Heads divide the hidden size evenly, or have a size of their own.",
      [](const RunConfig& run) {
@@ -57,6 +57,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> ModelRules() { return kRules; }
+std::span<const Rule> ModelRules() { return kModelRules; }
 
 }  // namespace trimtab

@@ -23,7 +23,7 @@ std::string StagesFault(const RunConfig& run) {
   return "";
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kPipelineRules[] = {
     {"schedule-requires-pp", "Schedules other than 1f1b order the micro batches of a pipeline.",
      [](const RunConfig& run) {
        return run.layout.schedule == Schedule::k1F1B || run.layout.pp > 1;
@@ -57,6 +57,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> PipelineRules() { return kRules; }
+std::span<const Rule> PipelineRules() { return kPipelineRules; }
 
 }  // namespace trimtab

@@ -11,7 +11,7 @@ std::string Sizes(std::initializer_list<std::pair<const char*, int64_t>> sizes, 
   return fmt::format("{}; must be at least {}", text, least);
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kRunRules[] = {
     {"model-sizes-positive", "Every size of the model is at least 1.",
      [](const RunConfig& run) {
        const ModelConfig& m = run.model;
@@ -96,6 +96,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> RunRules() { return kRules; }
+std::span<const Rule> RunRules() { return kRunRules; }
 
 }  // namespace trimtab

@@ -13,7 +13,7 @@ const RecomputeConfig* ImpossiblePlan(const RunConfig& run) {
   return nullptr;
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kStepRules[] = {
     {"resharding-requires-sharded-weights", "Only sharded weights are freed after a forward pass.",
      [](const RunConfig& run) { return run.layout.reshard_after_forward || run.layout.zero == 3; },
      [](const RunConfig& run) {
@@ -91,6 +91,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> StepRules() { return kRules; }
+std::span<const Rule> StepRules() { return kStepRules; }
 
 }  // namespace trimtab

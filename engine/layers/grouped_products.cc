@@ -10,13 +10,9 @@ namespace {
 
 using Operand = Fp8State::Operand;
 
-Tensor NewFp8(const LayerContext& context, const Shape& shape, DType dtype, MemoryTag tag) {
-  return Tensor::Empty(context.device, shape, dtype, tag);
-}
-
 Tensor NewTransposed(const LayerContext& context, GroupRows rows, int64_t columns, DType dtype,
                      MemoryTag tag) {
-  return NewFp8(context, {TransposedGroupsSize(rows, columns)}, dtype, tag);
+  return Tensor::Empty(context.device, {TransposedGroupsSize(rows, columns)}, dtype, tag);
 }
 
 /// The rows of the fullest group: a run of x, and which group it is.
@@ -64,7 +60,8 @@ void GroupedProducts::Forward(const LayerContext& context, const Tensor& x, Grou
     return GroupedGemm(x, Matrices(weight_->weight), Transpose::kYes, rows, y,
                        {.tf32 = context.types.tf32});
   }
-  const Tensor codes = NewFp8(context, x.shape(), DType::kF8E4M3, MemoryTag::kWorkspace);
+  const Tensor codes =
+      Tensor::Empty(context.device, x.shape(), DType::kF8E4M3, MemoryTag::kWorkspace);
   saved.input_transposed =
       NewTransposed(context, rows, x.dim(1), DType::kF8E4M3, MemoryTag::kActivations);
   Quantize(context, Operand::kInput, x, rows, /*keep_scale=*/false,
@@ -96,7 +93,7 @@ GroupedProducts::Backward::Backward(const GroupedProducts& products, const Layer
     context.observer->OnBackward(LinearName(*products.weight_), dy.Rows(shown.first, shown.count));
   }
   if (!products.fp8()) return;
-  dy_ = NewFp8(context, dy.shape(), DType::kF8E5M2, MemoryTag::kWorkspace);
+  dy_ = Tensor::Empty(context.device, dy.shape(), DType::kF8E5M2, MemoryTag::kWorkspace);
   dy_transposed_ = NewTransposed(context, rows, dy.dim(1), DType::kF8E5M2, MemoryTag::kWorkspace);
   products.Quantize(context, Operand::kGradient, dy, rows, /*keep_scale=*/false,
                     {.rows = dy_, .transposed = dy_transposed_});

@@ -10,10 +10,6 @@ namespace {
 
 using Operand = Fp8State::Operand;
 
-Tensor NewFp8(const LayerContext& context, const Shape& shape, DType dtype, MemoryTag tag) {
-  return Tensor::Empty(context.device, shape, dtype, tag);
-}
-
 }  // namespace
 
 LinearProducts::LinearProducts(const LayerContext& context, Parameter& weight, bool input_sharded)
@@ -35,11 +31,13 @@ void LinearProducts::Forward(const LayerContext& context, const Tensor& x, const
   }
   const int64_t tokens = x.dim(0);
   const int64_t in = x.dim(1);
-  const Tensor rows = NewFp8(context, {tokens, in}, DType::kF8E4M3, MemoryTag::kWorkspace);
+  const Tensor rows =
+      Tensor::Empty(context.device, {tokens, in}, DType::kF8E4M3, MemoryTag::kWorkspace);
   if (KeepsShard(context)) {
     saved.input = shard;
   } else {
-    saved.input_transposed = NewFp8(context, {in, tokens}, DType::kF8E4M3, MemoryTag::kActivations);
+    saved.input_transposed =
+        Tensor::Empty(context.device, {in, tokens}, DType::kF8E4M3, MemoryTag::kActivations);
   }
   context.fp8->Quantize(context.parallel, fp8_layer_, Operand::kInput, x, input_sharded_,
                         /*keep_scale=*/false, rows, saved.input_transposed);
@@ -97,8 +95,8 @@ void LinearProducts::Keep(const LayerContext& context, const LinearOperand& x,
     saved.input = x.matrix;
     return;
   }
-  saved.input_transposed =
-      NewFp8(context, {x.matrix.dim(1), x.matrix.dim(0)}, DType::kF8E4M3, MemoryTag::kActivations);
+  saved.input_transposed = Tensor::Empty(context.device, {x.matrix.dim(1), x.matrix.dim(0)},
+                                         DType::kF8E4M3, MemoryTag::kActivations);
   context.fp8->Quantize(context.parallel, fp8_layer_, Operand::kInput, x.matrix, input_sharded_,
                         /*keep_scale=*/true, {}, saved.input_transposed);
 }
@@ -125,8 +123,9 @@ LinearProducts::Backward::Backward(const LinearProducts& products, const LayerCo
   }
   const int64_t tokens = dy.dim(0);
   const int64_t out = dy.dim(1);
-  dy_fp8_ = NewFp8(context, {tokens, out}, DType::kF8E5M2, MemoryTag::kWorkspace);
-  dy_fp8_transposed_ = NewFp8(context, {out, tokens}, DType::kF8E5M2, MemoryTag::kWorkspace);
+  dy_fp8_ = Tensor::Empty(context.device, {tokens, out}, DType::kF8E5M2, MemoryTag::kWorkspace);
+  dy_fp8_transposed_ =
+      Tensor::Empty(context.device, {out, tokens}, DType::kF8E5M2, MemoryTag::kWorkspace);
   context.fp8->Quantize(context.parallel, products.fp8_layer_, Operand::kGradient, dy,
                         !products.input_sharded_, /*keep_scale=*/false, dy_fp8_,
                         dy_fp8_transposed_);
@@ -158,7 +157,8 @@ void LinearProducts::Backward::WeightGradient(const LayerContext& context, const
   const int layer = products_->fp8_layer_;
   Tensor input = saved.input_transposed;
   if (!input.defined()) {
-    input = NewFp8(context, {x.dim(1), x.dim(0)}, DType::kF8E4M3, MemoryTag::kWorkspace);
+    input =
+        Tensor::Empty(context.device, {x.dim(1), x.dim(0)}, DType::kF8E4M3, MemoryTag::kWorkspace);
     fp8.Quantize(context.parallel, layer, Operand::kInput, x, products_->input_sharded_,
                  /*keep_scale=*/true, {}, input);
   }

@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kLeaveLimit = std::chrono::seconds(30);  // of a worker that is to go
 constexpr auto kGoneLimit = std::chrono::seconds(15);   // of a step that was cancelled
-constexpr auto kPause = std::chrono::milliseconds(50);
+constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
 constexpr int kNodeFailuresForgiven = 1;
 
 /// Until the steps of the job with the name are gone; sends the signal once more while they are
@@ -38,7 +38,7 @@ void EndSteps(const std::string& job, const std::string& name) {
     if (steps && steps->empty()) return;
     if (steps) CancelJobs(*steps, "KILL");
     if (Clock::now() >= deadline) return;
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kBetweenLooks);
   }
 }
 
@@ -128,7 +128,8 @@ class SlurmRun : public LaunchedRun {
     if (!step_) return {};
     step_->Hush();
     const Clock::time_point deadline = Clock::now() + kLeaveLimit;
-    while (!step_->HasEnded() && Clock::now() < deadline) std::this_thread::sleep_for(kPause);
+    while (!step_->HasEnded() && Clock::now() < deadline)
+      std::this_thread::sleep_for(kBetweenLooks);
     if (!step_->HasEnded()) Cancel();
     return step_->Wait();
   }
@@ -139,7 +140,7 @@ class SlurmRun : public LaunchedRun {
     JobPhase phase = allocation_->Refresh();
     const Clock::time_point deadline = Clock::now() + kGoneLimit;
     while (phase == JobPhase::kEnding && Clock::now() < deadline) {
-      std::this_thread::sleep_for(kPause);
+      std::this_thread::sleep_for(kBetweenLooks);
       phase = allocation_->Refresh();
     }
     return said != LaunchEnd::kExited ? said : EndByPhase(phase);

@@ -10,7 +10,7 @@
 namespace trimtab {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
 /// How soon a stop is noticed while the next request is not due.
 constexpr auto kPoll = std::chrono::milliseconds(50);
@@ -31,9 +31,9 @@ std::vector<int32_t> PromptOf(const LoadOptions& options, size_t index,
 }
 
 /// Waits until a request is due; false when there is to be no more.
-bool AwaitTurn(Clock::time_point due, const LoadOptions& options) {
+bool AwaitTurn(Steady::time_point due, const LoadOptions& options) {
   while (!options.stop()) {
-    const auto now = Clock::now();
+    const auto now = Steady::now();
     if (now >= due) return true;
     std::this_thread::sleep_until(std::min(due, now + kPoll));
   }
@@ -62,10 +62,10 @@ std::vector<LoadOutcome> PutLoad(LoadTarget& target, const std::vector<LoadReque
       });
     }
   } else {
-    const Clock::time_point start = Clock::now();
+    const Steady::time_point start = Steady::now();
     for (; sent < requests.size(); ++sent) {
       const auto after = std::chrono::duration<double>(requests[sent].at_s);
-      if (!AwaitTurn(start + std::chrono::duration_cast<Clock::duration>(after), options)) break;
+      if (!AwaitTurn(start + std::chrono::duration_cast<Steady::duration>(after), options)) break;
       threads.emplace_back(run, sent);
     }
   }

@@ -12,7 +12,6 @@
 namespace trimtab {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
 double Now() { return SteadyClock().Now(); }
@@ -163,7 +162,8 @@ class EngineTarget : public LoadTarget {
     }
     Ticket& ticket = *std::get<std::unique_ptr<Ticket>>(taken);
     for (bool ended = false; !ended;) {
-      const Ticket::News news = ticket.Wait(Clock::now() + std::chrono::hours(1));
+      const Ticket::News news =
+          ticket.Wait(std::chrono::steady_clock::now() + std::chrono::hours(1));
       outcome.tokens += std::ssize(news.tokens);
       if (!news.tokens.empty()) outcome.arrivals_s.push_back(Now());
       outcome.failure = news.failure;
