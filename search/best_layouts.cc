@@ -149,7 +149,7 @@ class Worker {
   }
 
   bool MayTake(const LayoutList& list, size_t depth, double score) {
-    if (list.MayTake(tree_.run().layout, depth, score)) return true;
+    if (list.MayTake(tree_.run(), depth, score)) return true;
     cuts_.counts.cut_by_bound += tree_.CountBelow(depth);
     cuts_.least_score = std::min(cuts_.least_score, score);
     return false;
@@ -191,7 +191,7 @@ class Worker {
       if (!Fits(run, prediction.peak_mem_bytes)) return;
       ++cuts_.counts.fitting;
       const double figure = PredictionKey(list.objective(), run, prediction).first;
-      if (!list.MayTake(run.layout, tree_.depth(), figure) && !list.Misses(run.layout)) return;
+      if (!list.MayTake(run, tree_.depth(), figure) && !list.Misses(run)) return;
       harvest.candidates.push_back({number, run, std::move(prediction)});
     });
     TRIMTAB_ASSERT(within <= kMostWithin, "{} candidates of a branch", within);
@@ -309,7 +309,7 @@ class BestFirst {
   void AddPlain() {
     int64_t number = std::numeric_limits<int64_t>::max();
     for (Shortlisted& plain : workers_.front()->Plain()) {
-      if (!list_.Misses(plain.run.layout)) continue;
+      if (!list_.Misses(plain.run)) continue;
       list_.Offer(number--, plain.run, plain.prediction);
       --counts_.cut_by_bound;
       ++counts_.visited;

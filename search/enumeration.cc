@@ -23,9 +23,10 @@ constexpr char kUnlisted[] = "unlisted";
 constexpr char kMemoryBound[] = "memory-bound";
 constexpr char kBound[] = "bound";
 
-CandidateRecord Candidate(const RunConfig& run, const Prediction& prediction) {
+CandidateRecord Candidate(const Problem& problem, const RunConfig& run,
+                          const Prediction& prediction) {
   CandidateRecord candidate;
-  candidate.key = CandidateKey(run);
+  candidate.key = CandidateKey(run, !problem.global_batches.empty());
   candidate.run = run;
   candidate.closed_form = prediction;
   candidate.pruned_why = MemoryBreach(run, prediction);
@@ -54,9 +55,8 @@ Listed WithAlternatives(const Problem& problem, Objective objective, const Liste
   if (!alternatives.Settle(last->first, last->second)) return list;
   Listed all = list;
   for (const auto& other : FindOthers(problem, alternatives, predictor, threads).list) {
-    const bool listed = std::any_of(list.begin(), list.end(), [&](const auto& each) {
-      return each->run.layout == other->run.layout;
-    });
+    const bool listed = std::any_of(list.begin(), list.end(),
+                                    [&](const auto& each) { return each->run == other->run; });
     if (!listed) all.push_back(other);
   }
   std::sort(all.begin(), all.end(),
@@ -96,14 +96,16 @@ void StoreSpace(const Problem& problem, Objective objective, Predictor& predicto
   if (counts.size == 0) ThrowEmpty(problem);
   const Listed list = WithAlternatives(problem, objective, best.list, predictor, threads);
   std::vector<CandidateRecord> kept;
-  for (const auto& listed : list) kept.push_back(Candidate(listed->run, listed->prediction));
+  for (const auto& listed : list) {
+    kept.push_back(Candidate(problem, listed->run, listed->prediction));
+  }
   int64_t too_large = counts.visited - counts.fitting;
   int64_t cut_by_memory = counts.cut_by_memory;
   if (kept.empty() && too_large + cut_by_memory > 0) {
     const std::optional<Shortlisted> leanest = FindLeanest(problem, predictor, threads);
     TRIMTAB_ASSERT(leanest.has_value(), "{} candidates do not fit, and none is there",
                    too_large + cut_by_memory);
-    kept.push_back(Candidate(leanest->run, leanest->prediction));
+    kept.push_back(Candidate(problem, leanest->run, leanest->prediction));
     --(cut_by_memory > 0 ? cut_by_memory : too_large);
   }
   PrunedCounts left_out = counts.cut_by_rule;

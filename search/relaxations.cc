@@ -73,6 +73,7 @@ std::vector<Change> OtherBatches(const Problem& problem) {
   for (const int64_t size : sizes) {
     changes.push_back({fmt::format("--gbs {}", size), problem});
     changes.back().problem.global_batch = size;
+    changes.back().problem.global_batches.clear();
   }
   return changes;
 }

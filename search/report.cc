@@ -76,6 +76,7 @@ nlohmann::json RowJson(const SearchResult& result, size_t rank) {
       {"precision", row.precision},
       {"optimizer_state", row.optimizer_state},
       {"ranks", candidate.run.layout.world_size()},
+      {"global_batch", candidate.run.global_batch},
       {"threads_per_rank", candidate.run.threads_per_rank},
       {"state", row.state},
       {"message", candidate.last_message},

@@ -68,6 +68,7 @@ std::vector<Explanation> ExplainRecommended(const Study& study, const SearchResu
   Problem problem;  // as far as rows of the space look at it
   problem.model = run.model;
   problem.global_batch = run.global_batch;
+  problem.global_batches = study.problem().value("global_batches", std::vector<int64_t>());
   problem.sequence_length = run.sequence_length;
   problem.cluster = ClusterOf(study.problem());
   return Explain(problem, result.rules.objective, result.candidates,

@@ -1,5 +1,6 @@
 #include "search/space.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
@@ -8,10 +9,13 @@
 
 namespace trimtab {
 void RequireSensible(const Problem& problem) {
-  if (problem.global_batch < 1 || problem.sequence_length < 1) {
+  const std::vector<int64_t>& batches = problem.global_batches;
+  const int64_t smallest =
+      batches.empty() ? problem.global_batch : *std::min_element(batches.begin(), batches.end());
+  if (smallest < 1 || problem.sequence_length < 1) {
     throw UsageError(
-        fmt::format("the global batch ({}) and sequence length ({}) must be at least 1",
-                    problem.global_batch, problem.sequence_length));
+        fmt::format("the global batch ({}) and sequence length ({}) must be at least 1", smallest,
+                    problem.sequence_length));
   }
   if (problem.precisions.empty() || problem.optimizer_states.empty()) {
     throw UsageError("expected at least one precision and one optimizer state");
@@ -47,6 +51,7 @@ nlohmann::json ToJson(const Problem& problem) {
       {"data", problem.data},
       {"steps", problem.steps},
   };
+  if (!problem.global_batches.empty()) json["global_batches"] = problem.global_batches;
   if (!problem.gpus.empty()) json["gpus"] = problem.gpus;
   if (problem.tokens > 0) json["tokens"] = problem.tokens;
   if (const double price = problem.cluster.price_per_gpu_hour; price > 0) {
@@ -84,6 +89,9 @@ int64_t MemoryLimitBytes(const Problem& problem, const RunConfig& run) {
   return problem.cluster.memory_bytes / run.layout.world_size();
 }
 
-std::string CandidateKey(const RunConfig& run) { return ToString(run.layout); }
+std::string CandidateKey(const RunConfig& run, bool several_batches) {
+  const std::string layout = ToString(run.layout);
+  return several_batches ? fmt::format("gbs={},{}", run.global_batch, layout) : layout;
+}
 
 }  // namespace trimtab

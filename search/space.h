@@ -20,6 +20,7 @@ struct Problem {
   ModelConfig model;
   Cluster cluster;
   int64_t global_batch = 0;
+  std::vector<int64_t> global_batches;  // to choose among; empty = that one
   int64_t sequence_length = 0;
   /// Results differ in the last digits between precisions and between optimizer states (names of
   /// cost_model/numerics.h), so a search considers only what is named here. "auto" among the states
@@ -64,7 +65,8 @@ SpaceCounts WalkSpace(const Problem& problem,
 /// Bytes a rank of `run` may use under `problem`; 0 = unknown, no limit.
 int64_t MemoryLimitBytes(const Problem& problem, const RunConfig& run);
 
-/// Name of a candidate within its problem: the layout string. Unique and stable.
-std::string CandidateKey(const RunConfig& run);
+/// Name of a candidate within its problem: the layout string, behind "gbs=512," where there are
+/// `several_batches` to choose among. Unique and stable.
+std::string CandidateKey(const RunConfig& run, bool several_batches = false);
 
 }  // namespace trimtab

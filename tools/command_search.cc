@@ -151,7 +151,8 @@ class SearchCommand : public Command {
         "preset (see 'trimtab models'), model JSON, or Hugging Face config.json or its folder");
     proposal_.Declare(flags);
     cluster_flags_.Declare(flags);
-    flags.Integer("--gbs", problem.global_batch, 1, kMax32, "global batch, in sequences");
+    flags.List("--gbs", global_batches_,
+               "global batch, in sequences; or several to choose among, e.g. 512,1024");
     flags.Integer("--seq", problem.sequence_length, 1, kMax32, "sequence length, in tokens");
     flags.List("--precision", precisions_,
                "precisions to consider: fp32, tf32, bf16, fp16, fp8, auto (what the device is best "
@@ -209,6 +210,7 @@ class SearchCommand : public Command {
 
   int Run(const OutputOptions& output) override {
     Problem& problem = options_.problem;
+    SetGlobalBatches();
     ChooseModel();
     // What can be refused is refused before the minute that measuring the machine may take.
     problem.optimizer_states = ResolveOptimizerStates(problem.optimizer_states);
@@ -294,6 +296,13 @@ class SearchCommand : public Command {
     return cluster;
   }
 
+  void SetGlobalBatches() {
+    if (global_batches_.empty()) return;
+    const std::vector<int64_t> batches = ParseGlobalBatches(global_batches_);
+    options_.problem.global_batch = batches.front();
+    if (batches.size() > 1) options_.problem.global_batches = batches;
+  }
+
   void SetCluster(Cluster cluster) {
     Problem& problem = options_.problem;
     problem.cluster = std::move(cluster);
@@ -336,6 +345,7 @@ class SearchCommand : public Command {
   ProposalFlags proposal_;
   std::vector<std::string> precisions_ = {"fp32"};
   std::string gpus_;
+  std::vector<std::string> global_batches_;
   std::string objective_ = "throughput";
   std::string indifference_ = "1%";
   LauncherFlag launcher_;

@@ -26,7 +26,7 @@ struct Found {
 
 Found FoundIn(const BestLayouts& best) {
   Found found{.keys = {}, .size = best.counts.size, .pruned = best.counts.cut_by_rule};
-  for (const auto& each : best.list) found.keys.insert(CandidateKey(each->run));
+  for (const auto& each : best.list) found.keys.insert(CandidateKey(each->run, true));
   return found;
 }
 
@@ -40,7 +40,7 @@ Found TheLongWay(const Problem& problem, Shortlist list, Predictor& predictor) {
     list.Offer(number++, run, prediction);
   });
   Found found{.keys = {}, .size = counts.enumerated, .pruned = counts.pruned};
-  for (const auto& each : list.Take()) found.keys.insert(CandidateKey(each->run));
+  for (const auto& each : list.Take()) found.keys.insert(CandidateKey(each->run, true));
   return found;
 }
 
@@ -69,6 +69,9 @@ class RandomProblems {
     if (Pick(0, 3) == 0) problem.optimizer_states = {"auto"};
     problem.sequence_length = 16 * Pick(1, 2);
     problem.global_batch = Pick(1, 8) * 2;
+    if (Pick(0, 3) == 0) {
+      problem.global_batches = {problem.global_batch, 3 * problem.global_batch};
+    }
     problem.max_micro_batch = Pick(1, 4);
     if (Pick(0, 3) > 0) problem.memory_per_rank_bytes = int64_t{30'000} << Pick(0, 6);
     return problem;
@@ -124,7 +127,7 @@ std::map<std::string, double> AlternativeScores(const Problem& problem, Objectiv
     for (size_t i = 0; i < SpaceRows().size(); ++i) {
       const SpaceRow& row = SpaceRows()[i];
       if (score > Alternatives::Farthest(i) * least || !row.applies(problem, best.run)) continue;
-      if (row.alike(run.layout, best.run.layout)) continue;
+      if (row.alike(run, best.run)) continue;
       const auto [found, is_new] = scores.try_emplace(row.name, score);
       if (!is_new) found->second = std::min(found->second, score);
     }

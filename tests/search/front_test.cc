@@ -34,6 +34,14 @@ TEST(GpuCounts, ThatMakeNoSenseAreRefused) {
   EXPECT_THROW(ParseGpuCounts("2", LoadCluster("local")), UsageError);
 }
 
+TEST(GlobalBatches, AreOneOrAList) {
+  EXPECT_EQ(ParseGlobalBatches({"512"}), Counts({512}));
+  EXPECT_EQ(ParseGlobalBatches({"1024", "512", "1024"}), Counts({512, 1024}));
+  for (const char* word : {"", "x", "0", "-8", "8x", "1e3", "4294967296"}) {
+    EXPECT_THROW(ParseGlobalBatches({"8", word}), UsageError) << word;
+  }
+}
+
 TEST(WithGpus, TakesWholeNodesOrAPartOfOne) {
   const Cluster cluster = LoadCluster("4x8xh100");
   EXPECT_EQ(WithGpus(cluster, 64).nodes, 8);
