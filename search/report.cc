@@ -16,6 +16,7 @@ std::string DescriptionOf(const std::string& rule_id) {
   for (const Rule& rule : LegalityRules()) {
     if (rule_id == rule.id) return rule.description;
   }
+  if (rule_id.starts_with("require-")) return "The run keeps to what --require says.";
   return rule_id == "memory" ? "A rank's predicted peak memory is within the limit." : "";
 }
 

@@ -17,6 +17,8 @@ void RequireSensible(const Problem& problem) {
         fmt::format("the global batch ({}) and sequence length ({}) must be at least 1", smallest,
                     problem.sequence_length));
   }
+  RequireMeasurable(problem);
+  if (problem.cluster.device != "cpu") AllowedGpus(problem);
   if (problem.precisions.empty() || problem.optimizer_states.empty()) {
     throw UsageError("expected at least one precision and one optimizer state");
   }
@@ -63,6 +65,9 @@ nlohmann::json ToJson(const Problem& problem) {
         {"restart_s", reliability.restart_s},
         {"checkpoint_bytes_per_s", reliability.checkpoint_bytes_per_s}};
   }
+  for (const TrainingRequirement& each : problem.requirements) {
+    json["requirements"].push_back(each.text);
+  }
   if (!problem.narrowings.empty()) json["narrowings"] = ToJson(problem.narrowings);
   return json;
 }
@@ -84,9 +89,12 @@ SpaceCounts WalkSpace(const Problem& problem,
 }
 
 int64_t MemoryLimitBytes(const Problem& problem, const RunConfig& run) {
-  if (problem.memory_per_rank_bytes > 0) return problem.memory_per_rank_bytes;
-  if (problem.cluster.device != "cpu") return problem.cluster.memory_bytes;
-  return problem.cluster.memory_bytes / run.layout.world_size();
+  const bool shared = problem.cluster.device == "cpu";
+  const int64_t own = problem.cluster.memory_bytes / (shared ? run.layout.world_size() : 1);
+  const int64_t limit = problem.memory_per_rank_bytes > 0 ? problem.memory_per_rank_bytes : own;
+  const int64_t headroom = HeadroomBytes(problem);
+  // No limit at all is 0.
+  return headroom == 0 || limit == 0 ? limit : std::max<int64_t>(1, limit - headroom);
 }
 
 std::string CandidateKey(const RunConfig& run, bool several_batches) {

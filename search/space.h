@@ -11,6 +11,7 @@
 #include "cost_model/cluster.h"
 #include "engine/config/run_config.h"
 #include "search/narrowing.h"
+#include "search/requirements.h"
 
 namespace trimtab {
 
@@ -31,7 +32,8 @@ struct Problem {
   int64_t max_ranks = 0;              // on cpu, the most ranks to try; 0 = cluster.max_ranks
   std::vector<int64_t> gpus;          // on cuda, how many to try; empty = all of the cluster's
   int64_t max_micro_batch = 64;
-  std::vector<Narrowing> narrowings;  // all of them hold
+  std::vector<Narrowing> narrowings;              // all of them hold
+  std::vector<TrainingRequirement> requirements;  // likewise
   OptimizerConfig optimizer;
   uint64_t seed = 1234;
   std::string data;   // prefix of .bin/.idx for trials and the recommended run; empty = synthetic

@@ -13,7 +13,7 @@ SpaceRow RanksRow() {
           [](const Problem& problem, const RunConfig&, Values& values) {
             const Cluster& cluster = problem.cluster;
             if (cluster.device != "cpu") {
-              values = problem.gpus.empty() ? Values{cluster.max_ranks} : problem.gpus;
+              values = AllowedGpus(problem);
               return;
             }
             const int64_t most = problem.max_ranks > 0 ? problem.max_ranks : cluster.max_ranks;

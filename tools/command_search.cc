@@ -171,6 +171,10 @@ class SearchCommand : public Command {
                "cluster's if left out");
     flags.Count("--tokens", problem.tokens,
                 "tokens to train on, e.g. 300B, for the time and price of each number of GPUs");
+    flags.Text(
+        "--require", require_,
+        "what the run must keep to, of headroom>=8GiB (free memory of each rank), gpus<=512, "
+        "nodes<=64, days<=30 and price<=2M (with --tokens), separated by commas");
     flags.Integer("--max-micro-batch", problem.max_micro_batch, 1, kMax32, "largest micro batch");
     flags.List("--fix", fixed_, "values that every candidate has: tp=8,schedule=1f1b");
     flags.List("--allow", allowed_,
@@ -218,6 +222,7 @@ class SearchCommand : public Command {
     options_.race.indifference = ParsePercent(indifference_, "--indifference");
     options_.launcher = launcher_.Make();
     problem.narrowings = Narrowings();
+    problem.requirements = ParseTrainingRequirements(require_);
     if (only_space_) return PrintSpace(output);
     if (!launcher_.plan()) RequireNewOrResumed(options_.study_path, options_.study);
     if (!report_.empty()) PrepareReport(report_);
@@ -309,6 +314,7 @@ class SearchCommand : public Command {
     if (!flags_->Given("--precision") && problem.cluster.device == "cuda") precisions_ = {"auto"};
     problem.precisions = ResolvePrecisions(precisions_, problem.cluster.profile);
     if (flags_->Given("--gpus")) problem.gpus = ParseGpuCounts(gpus_, problem.cluster);
+    RequireSensible(problem);
   }
 
   std::vector<Narrowing> Narrowings() const {
@@ -345,6 +351,7 @@ class SearchCommand : public Command {
   ProposalFlags proposal_;
   std::vector<std::string> precisions_ = {"fp32"};
   std::string gpus_;
+  std::string require_;
   std::vector<std::string> global_batches_;
   std::string objective_ = "throughput";
   std::string indifference_ = "1%";
