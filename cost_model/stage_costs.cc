@@ -26,20 +26,15 @@ int64_t NumberOf(const List& list, std::vector<List>& met) {
 
 class StepCosts::Impl {
  public:
-  Impl(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster, bool keep)
-      : model_(model),
-        sequence_(sequence_length),
-        keep_(keep),
-        chunks_(cluster, keep ? Remembered::kRecordings : Remembered::kCosts) {}
+  Impl(const ModelConfig& model, int64_t sequence_length, ChunkCosts& chunks)
+      : model_(model), sequence_(sequence_length), chunks_(chunks) {}
 
   StepView Of(const RunConfig& run);
-  ChunkCosts& chunks() { return chunks_; }
-  void SetPrices(const Cluster& cluster) {
-    chunks_.SetPrices(cluster);
-    ++prices_;
-  }
+  void PricesChanged() { ++prices_; }
 
  private:
+  /// Whether prices may be set.
+  bool keeps() const { return chunks_.remembered() == Remembered::kRecordings; }
   PackedKey PipelineKey(const PriceSetting& setting, const RunConfig& run);
   std::vector<const WayCosts*> ChunksOfStage(const PriceSetting& setting, const RunConfig& run,
                                              int64_t pp_rank);
@@ -69,9 +64,8 @@ class StepCosts::Impl {
 
   ModelConfig model_;
   int64_t sequence_;
-  bool keep_;
   int64_t prices_ = 0;  // how often they were set
-  ChunkCosts chunks_;
+  ChunkCosts& chunks_;
   std::vector<StageLayers> stage_layers_;  // lists that were met
   std::vector<StageRecompute> stage_recompute_;
   std::vector<StageProgram> programs_;
@@ -90,6 +84,7 @@ PackedKey StepCosts::Impl::PipelineKey(const PriceSetting& setting, const RunCon
       .Put(recompute.modules.bits, kRecomputeModuleCount)
       .Put(recompute.num_layers + 1, 20)
       .Put(run.num_micro_batches(), 40)
+      .Put(layout.dp, 20)
       .Put(layout.pp, 20)
       .Put(layout.vp, 20)
       .Put(NumberOf(layout.stages, stage_layers_), 20)
@@ -189,7 +184,7 @@ const std::vector<StageCosts>& StepCosts::Impl::StagesOf(const PriceSetting& set
   if (is_new || stages.prices != prices_) {
     stages.costs = PriceStages(setting, run, stages.plans);
     stages.prices = prices_;
-    if (!keep_) stages.plans.clear();
+    if (!keeps()) stages.plans.clear();
   }
   return stages.costs;
 }
@@ -229,7 +224,7 @@ const std::vector<EndCosts>& StepCosts::Impl::EndsOf(const PriceSetting& setting
     ends.costs.clear();
     for (const size_t recording : ends.recording_of) ends.costs.push_back(costs[recording]);
     ends.prices = prices_;
-    if (!keep_) ends.recordings.clear();
+    if (!keeps()) ends.recordings.clear();
   }
   return ends.costs;
 }
@@ -266,14 +261,12 @@ StepView StepCosts::Impl::Of(const RunConfig& run) {
   return {.stages = stages, .ends = EndsOf(setting, run), .pricer = setting.pricer};
 }
 
-StepCosts::StepCosts(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster,
-                     bool keep)
-    : impl_(std::make_unique<Impl>(model, sequence_length, cluster, keep)) {}
+StepCosts::StepCosts(const ModelConfig& model, int64_t sequence_length, ChunkCosts& chunks)
+    : impl_(std::make_unique<Impl>(model, sequence_length, chunks)) {}
 StepCosts::~StepCosts() = default;
 StepCosts::StepCosts(StepCosts&&) noexcept = default;
 
 StepView StepCosts::Of(const RunConfig& run) { return impl_->Of(run); }
-ChunkCosts& StepCosts::chunks() { return impl_->chunks(); }
-void StepCosts::SetPrices(const Cluster& cluster) { impl_->SetPrices(cluster); }
+void StepCosts::PricesChanged() { impl_->PricesChanged(); }
 
 }  // namespace trimtab

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <functional>
 #include <limits>
 #include <map>
@@ -276,14 +277,18 @@ class BestFirst {
   }
 
  private:
-  /// Calls `work(worker, index)` for each branch, those of a family on one thread.
+  /// Calls `work(worker, index)` for each branch: those of a family on the thread that has its
+  /// costs at hand, unless another one has nothing left to do.
   void ForEach(const std::vector<Branch>& branches,
                const std::function<void(Worker& worker, size_t index)>& work) {
     std::vector<size_t> owners;
     for (const Branch& branch : branches) owners.push_back(OwnerOf(branch));
+    std::vector<std::atomic<bool>> taken(branches.size());
     OnThreads(static_cast<int>(workers_.size()), workers_.size(), [&](size_t own) {
-      for (size_t i = 0; i < branches.size(); ++i) {
-        if (owners[i] == own) work(*workers_[own], i);
+      for (const bool others : {false, true}) {
+        for (size_t i = 0; i < branches.size(); ++i) {
+          if ((owners[i] != own) == others && !taken[i].exchange(true)) work(*workers_[own], i);
+        }
       }
     });
   }
