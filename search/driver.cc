@@ -108,8 +108,8 @@ std::vector<LaunchPlan> PlanTrials(const SearchOptions& options, const SearchRes
   for (const RankingRow& row : ranked.ranking) {
     if (static_cast<int64_t>(plans.size()) >= options.race.prove_count) break;
     TrialRequest request = options.RequestFor(ranked.candidates[row.candidate].run,
-                                              fmt::format("STUDY-{}", plans.size() + 1));
-    request.study = "STUDY";
+                                              fmt::format("study-{}", plans.size() + 1));
+    request.study = "study";
     plans.push_back(
         options.launcher->Plan(WorkerLaunch({}, request, request.results_path + ".run.json")));
   }

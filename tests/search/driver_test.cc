@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <set>
 
 #include "engine/base/error.h"
@@ -95,10 +94,6 @@ TEST(Driver, ChoosesAmongGlobalBatches) {
   }
   EXPECT_EQ(batches, (std::set<int64_t>{2, 4}));
   EXPECT_EQ(keys.size(), result.ranking.size());
-  const bool explained =
-      std::any_of(result.explanations.begin(), result.explanations.end(),
-                  [](const Explanation& each) { return each.dimension == "gbs"; });
-  EXPECT_TRUE(explained);
 }
 
 TEST(Driver, CountsWhatEachRulePruned) {
