@@ -149,6 +149,7 @@ nlohmann::json FrontJson(const SearchResult& result) {
                     {"hours", each.hours},
                     {"gpu_hours", each.gpu_hours},
                     {"price", OrNull(each.price)},
+                    {"energy_kwh", OrNull(each.energy_kwh)},
                     {"on_front", each.on_front}});
   }
   return {{"tokens", result.tokens}, {"rows", rows}};

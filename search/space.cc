@@ -59,6 +59,9 @@ nlohmann::json ToJson(const Problem& problem) {
   if (const double price = problem.cluster.price_per_gpu_hour; price > 0) {
     json["cluster"]["price_per_gpu_hour"] = price;
   }
+  if (const double power = problem.cluster.power_per_gpu_w; power > 0) {
+    json["cluster"]["power_per_gpu_w"] = power;
+  }
   if (const Reliability& reliability = problem.cluster.reliability; reliability != Reliability()) {
     json["cluster"]["reliability"] = {
         {"gpu_mtbf_hours", reliability.gpu_mtbf_hours},

@@ -128,15 +128,17 @@ std::string RecipesText(const SearchResult& result) {
          table.ToText(/*bold=*/false) + "\n";
 }
 
-/// Time against price, where there is more than one number of GPUs or a price.
+/// Time against price, where there is more than one number of GPUs, a price, or energy to spare.
 std::string FrontText(const SearchResult& result) {
   const bool priced = !result.front.empty() && result.front.front().price;
-  if (result.front.size() < 2 && !priced) return "";
+  const bool by_energy = result.rules.objective == Objective::kEnergy;
+  if (result.front.empty() || (result.front.size() < 2 && !priced && !by_energy)) return "";
   Table table({{"GPUs", Align::kRight},
                {"tokens/s", Align::kRight},
                {"hours", Align::kRight},
                {"GPU hours", Align::kRight},
                {"price", Align::kRight},
+               {"kWh", Align::kRight},
                {"on the front"},
                {"layout"}});
   for (const FrontRow& each : result.front) {
@@ -144,6 +146,7 @@ std::string FrontText(const SearchResult& result) {
     table.AddRow({fmt::format("{}", each.gpus), Rate(row.figure.tokens_per_s),
                   fmt::format("{:.4g}", each.hours), fmt::format("{:.4g}", each.gpu_hours),
                   each.price ? fmt::format("{:.4g}", *each.price) : "-",
+                  each.energy_kwh ? fmt::format("{:.4g}", *each.energy_kwh) : "-",
                   each.on_front ? "yes" : "no", row.groups});
   }
   return fmt::format("time against price of {:.4g} tokens:\n", result.tokens) +

@@ -117,7 +117,7 @@ std::vector<RankingColumn> Columns(const json& report) {
   const bool by_memory = objective == "memory";
   const std::vector<RankingColumn>& first = by_memory ? memory : speed;
   const std::vector<RankingColumn>& second = by_memory ? speed : memory;
-  if (objective == "cost" && gpus) columns.push_back(cost);
+  if ((objective == "cost" || objective == "energy") && gpus) columns.push_back(cost);
   columns.insert(columns.end(), first.begin(), first.end());
   columns.insert(columns.end(), second.begin(), second.end());
   columns.push_back({"Standing", false, StandingCell});
