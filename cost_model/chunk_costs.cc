@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/comm/process_groups.h"
 
 namespace trimtab {
 namespace {
@@ -86,6 +87,14 @@ Schedule PassesOf(const ParallelConfig& layout) {
   return frees ? Schedule::kGpipe : Schedule::k1F1B;
 }
 
+/// What passes see of the shards of a grid: the ranks that share a replica, and whether there are
+/// several, for then their group has another name.
+void PutShards(const ParallelConfig& layout, GroupKind all, GroupKind within, GroupKind across,
+               PackedKey& key) {
+  const bool several = PlaceInGroup(layout, across, 0).size > 1;
+  key.Put(PlaceInGroup(layout, several ? within : all, 0).size, 20).Put(several ? 1 : 0, 1);
+}
+
 }  // namespace
 
 void WaySpan::Append(const WaySpan& next, int64_t times) {
@@ -102,6 +111,7 @@ int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChu
 const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run) {
   const Mode mode = ModeOf(run, cluster_);
   const Precision precision = run.layout.precision;
+  const std::lock_guard lock(settings_mutex_);
   for (const PriceSetting& each : settings_) {
     if (each.mode == mode && each.precision == precision && each.fp8 == run.fp8 &&
         each.routing == run.routing) {
@@ -126,8 +136,8 @@ const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run) {
 PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig& layout) {
   // What makes no difference to a micro batch is left out: it would be recorded once for each.
   const bool gradients_sharded = layout.zero >= 2;
-  return PackedKey()
-      .Put(setting.number, 10)
+  PackedKey key;
+  key.Put(setting.number, 10)
       .Put(layout.tp, 20)
       .Put(layout.sequence_parallel ? 1 : 0, 1)
       .Put(layout.cp, 20)
@@ -141,12 +151,20 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
       .Put(PassesOf(layout))
       // Passes talk to the data-parallel ranks from stage 2 on.
       .Put(gradients_sharded ? layout.zero : 0, 2)
-      .Put(gradients_sharded ? layout.dp : 0, 20)
-      .Put(gradients_sharded ? layout.shard : 0, 20)
       .Put(gradients_sharded && !layout.overlap_grad_reduce ? 1 : 0, 1)
       .Put(layout.reshard_after_forward ? 1 : 0, 1)
       // fp8 copies of what is gathered then are made in the forward pass.
-      .Put(TypesOf(layout).fp8 && layout.overlap_param_gather ? 1 : 0, 1);
+      .Put(TypesOf(layout).fp8 && layout.overlap_param_gather ? 1 : 0, 1)
+      // Gathered weights that stay: in a pipeline from step to step.
+      .Put(layout.zero == 3 && layout.pp > 1 ? 1 : 0, 1);
+  if (gradients_sharded) {
+    PutShards(layout, GroupKind::kData, GroupKind::kShard, GroupKind::kReplica, key);
+    if (setting.moe.used()) {
+      PutShards(layout, GroupKind::kExpertData, GroupKind::kExpertShard, GroupKind::kExpertReplica,
+                key);
+    }
+  }
+  return key;
 }
 
 const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, const RunConfig& run,
@@ -155,18 +173,19 @@ const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, cons
   ModelChunk cut = chunk;
   cut.first_layer += layers.first;
   cut.num_layers = layers.count;
+  cut.embedding = layers.embedding;
+  cut.head = layers.head;
   const RecomputeConfig& plan = layers.recompute;
   const PackedKey key = ShapeKey(setting, run.layout)
-                            .Put(chunk.embedding ? 1 : 0, 1)
-                            .Put(chunk.head ? 1 : 0, 1)
+                            .Put(cut.embedding ? 1 : 0, 1)
+                            .Put(cut.head ? 1 : 0, 1)
                             .Put(plan.kind)
                             .Put(plan.method)
                             .Put(plan.modules.bits, kRecomputeModuleCount)
                             .Put(plan.num_layers + 1, 16)
                             .Put(layers.count, 16)
                             .Put(FirstLayersAlike(setting.first_alike, cut), 16);
-  const auto found = layers_.find(key);
-  if (found == layers_.end()) {
+  Layers& remembered = layers_.Get(key, [&] {
     RunConfig alone = run;
     alone.layout.recompute = plan;
     auto recorded = std::make_unique<LayersRecording>();
@@ -176,11 +195,10 @@ const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, cons
       recorded->groups.push_back(RecomputeGroupOf(plan, layer, layers.count).count);
     }
     recorded->recording = RecordMicroBatch(alone, cut, setting.executor);
-    Layers& remembered = layers_[key];
-    Remember(setting, std::move(recorded), remembered);
-    return remembered;
-  }
-  Layers& remembered = found->second;
+    Layers made;
+    Remember(setting, std::move(recorded), made);
+    return made;
+  });
   if (remembered.prices != prices_) {
     Remember(setting, std::move(remembered.recording), remembered);
   }
@@ -251,8 +269,7 @@ Ways ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run, cons
     const RecomputeGroup group = RecomputeGroupOf(run.layout.recompute[0], i, chunk.num_layers);
     i += group.count;
     const RecordedLayers layers = LayersToRecord(run, chunk, group);
-    const bool same = costs != nullptr && setting.alike && layers.count == before.count &&
-                      layers.recompute == before.recompute;
+    const bool same = costs != nullptr && setting.alike && layers.ShowsAlike(before);
     if (!same) costs = &(LayersOf(setting, run, chunk, layers).*part);
     if (first_costs == nullptr) first_costs = costs;
     before = layers;
@@ -264,14 +281,18 @@ Ways ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run, cons
     if (groups.empty() || groups.back().ways != ways) groups.push_back({ways, 0});
     ++groups.back().count;
   }
-  if (costs == nullptr) {
-    costs = &(LayersOf(setting, run, chunk, LayersToRecord(run, chunk, {.count = 0})).*part);
+  const bool apart = !MovesForNext(run.layout) || chunk.num_layers == 0;
+  if (apart && (chunk.embedding || chunk.head)) {
+    costs = &(LayersOf(setting, run, chunk, EndsToRecord(run, chunk)).*part);
     first_costs = costs;
   }
+  const std::vector<Ways> none;
+  const std::vector<Ways>& embedding = chunk.embedding ? first_costs->embedding : none;
+  const std::vector<Ways>& head = chunk.head ? costs->head : none;
   Ways ways;
   for (const bool forward : {true, false}) {
-    const std::vector<Ways>& first = forward ? first_costs->embedding : costs->head;
-    const std::vector<Ways>& last = forward ? costs->head : first_costs->embedding;
+    const std::vector<Ways>& first = forward ? embedding : head;
+    const std::vector<Ways>& last = forward ? head : embedding;
     for (const Ways& each : first) Append(each, forward, 1, ways);
     for (const Groups& each : groups) Append(*each.ways, forward, each.count, ways);
     for (const Ways& each : last) Append(each, forward, 1, ways);
@@ -292,11 +313,11 @@ const WayCosts& ChunkCosts::Of(const PriceSetting& setting, const RunConfig& run
                             .Put(chunk.head ? 1 : 0, 1)
                             .Put(chunk.num_layers, 20)
                             .Put(FirstLayersAlike(setting.first_alike, chunk), 20);
-  const auto [found, is_new] = chunks_.try_emplace(key);
-  PricedChunk& priced = found->second;
-  if (is_new || priced.prices != prices_) {
-    priced = {.ways = Compose(setting, run, chunk, &Layers::costs), .prices = prices_};
-  }
+  const auto compose = [&] {
+    return PricedChunk{.ways = Compose(setting, run, chunk, &Layers::costs), .prices = prices_};
+  };
+  PricedChunk& priced = chunks_.Get(key, compose);
+  if (priced.prices != prices_) priced = compose();
   return priced.ways;
 }
 
@@ -321,16 +342,12 @@ int64_t ChunkCosts::IdBytes(const PriceSetting& setting, const RunConfig& run,
                             .Put(chunk.embedding ? 1 : 0, 1)
                             .Put(chunk.head ? 1 : 0, 1)
                             .Put(in_flight, 40);
-  const auto found = id_bytes_.find(key);
-  if (found != id_bytes_.end()) return found->second;
-  return id_bytes_.emplace(key, RecordIds(run, chunk, in_flight, setting.executor)).first->second;
+  return id_bytes_.Get(key, [&] { return RecordIds(run, chunk, in_flight, setting.executor); });
 }
 
 const MessageRecording& ChunkCosts::Messages(const PriceSetting& setting, const RunConfig& run) {
   const PackedKey key = ShapeKey(setting, run.layout).Put(run.layout.pp, 20);
-  const auto found = messages_.find(key);
-  if (found != messages_.end()) return found->second;
-  return messages_.emplace(key, RecordMessages(run, setting.executor)).first->second;
+  return messages_.Get(key, [&] { return RecordMessages(run, setting.executor); });
 }
 
 }  // namespace trimtab

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <unordered_map>
+#include <mutex>
 #include <vector>
 
 #include "cost_model/cluster.h"
@@ -14,6 +14,7 @@
 #include "cost_model/piece_cost.h"
 #include "cost_model/price.h"
 #include "cost_model/recording.h"
+#include "cost_model/shared_memo.h"
 #include "engine/config/run_config.h"
 
 namespace trimtab {
@@ -53,14 +54,15 @@ using WaySpans = std::array<WaySpan, kWayCount>;
 /// the memory of costs.
 enum class Remembered : uint8_t { kSpans, kCosts, kRecordings };
 
-/// Not thread-safe: one per thread. What it returns lives as long as it does, and holds until
-/// prices are set. The runs it is asked about have one recompute plan, that of the chunk's stage.
+/// Thread-safe, but for SetPrices. What it returns lives as long as it does, and holds until prices
+/// are set. The runs it is asked about have one recompute plan, that of the chunk's stage.
 class ChunkCosts {
  public:
   /// Of runs of one model at one sequence length.
   ChunkCosts(const Cluster& cluster, Remembered remembered)
       : cluster_(cluster), remembered_(remembered) {}
 
+  Remembered remembered() const { return remembered_; }
   /// From now on by the profile and the stack of `cluster`, which is the same otherwise. Recordings
   /// are remembered.
   void SetPrices(const Cluster& cluster);
@@ -123,12 +125,13 @@ class ChunkCosts {
 
   Cluster cluster_;
   Remembered remembered_;
-  int64_t prices_ = 0;                 // how often they were set
+  int64_t prices_ = 0;  // how often they were set
+  std::mutex settings_mutex_;
   std::deque<PriceSetting> settings_;  // its elements stay where they are
-  std::unordered_map<PackedKey, Layers, PackedKey::Hash> layers_;
-  std::unordered_map<PackedKey, PricedChunk, PackedKey::Hash> chunks_;
-  std::unordered_map<PackedKey, int64_t, PackedKey::Hash> id_bytes_;
-  std::unordered_map<PackedKey, MessageRecording, PackedKey::Hash> messages_;
+  SharedMemo<Layers> layers_;
+  SharedMemo<PricedChunk> chunks_;
+  SharedMemo<int64_t> id_bytes_;
+  SharedMemo<MessageRecording> messages_;
 };
 
 }  // namespace trimtab

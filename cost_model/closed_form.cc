@@ -97,24 +97,35 @@ Estimate EstimateOf(const RunConfig& run, const StageCosts& stage, const EndCost
 
 class ClosedFormEstimator::Impl {
  public:
-  Impl(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster, bool keep)
+  Impl(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster,
+       std::shared_ptr<SharedCosts> shared)
       : model_(model),
+        sequence_(sequence_length),
         cluster_(cluster),
-        costs_(model, sequence_length, cluster, keep),
-        bounds_(model, cluster, costs_.chunks()) {}
+        shared_(std::move(shared)),
+        costs_(model, sequence_length, shared_->whole()),
+        bounds_(model, cluster, *shared_) {}
 
+  std::unique_ptr<Impl> ForThread() const {
+    TRIMTAB_ASSERT(shared_->whole().remembered() != Remembered::kRecordings,
+                   "prices are set by one thread");
+    return std::make_unique<Impl>(model_, sequence_, cluster_, shared_);
+  }
   Estimate Run(const RunConfig& run);
   StepBound Bound(const RunConfig& run, LayoutPart chosen) { return bounds_.Of(run, chosen); }
   std::vector<Estimate> Stages(const RunConfig& run);
   void SetPrices(const Cluster& cluster) {
     cluster_ = cluster;
-    costs_.SetPrices(cluster);
-    bounds_ = StepBounds(model_, cluster, costs_.chunks());
+    shared_->SetPrices(cluster);
+    costs_.PricesChanged();
+    bounds_ = StepBounds(model_, cluster, *shared_);
   }
 
  private:
   ModelConfig model_;
+  int64_t sequence_;
   Cluster cluster_;
+  std::shared_ptr<SharedCosts> shared_;
   StepCosts costs_;
   StepBounds bounds_;
 };
@@ -157,7 +168,14 @@ std::vector<Estimate> ClosedFormEstimator::Impl::Stages(const RunConfig& run) {
 
 ClosedFormEstimator::ClosedFormEstimator(const ModelConfig& model, int64_t sequence_length,
                                          const Cluster& cluster, bool keep)
-    : impl_(std::make_unique<Impl>(model, sequence_length, cluster, keep)) {}
+    : impl_(std::make_unique<Impl>(
+          model, sequence_length, cluster,
+          std::make_shared<SharedCosts>(cluster,
+                                        keep ? Remembered::kRecordings : Remembered::kCosts))) {}
+ClosedFormEstimator::ClosedFormEstimator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ClosedFormEstimator ClosedFormEstimator::ForThread() const {
+  return ClosedFormEstimator(impl_->ForThread());
+}
 ClosedFormEstimator::~ClosedFormEstimator() = default;
 ClosedFormEstimator::ClosedFormEstimator(ClosedFormEstimator&&) noexcept = default;
 

@@ -19,7 +19,7 @@ enum class LayoutPart : uint8_t {
   kPipeline,    // and the pipeline: all but how replicas are sharded
   kPasses,      // the same, looked at more closely: dearer where sequences are cut
   kSharding,    // all, but what moving shards about takes is not looked at
-  kLayers,      // all, but moving them is looked at in the middle of a chunk alone
+  kLayers,      // all, but moving them is looked at amid chunks alone
   kWhole,
 };
 
@@ -34,9 +34,11 @@ struct StepBound {
 /// layout costs a few sums. Not thread-safe: one per thread.
 class ClosedFormEstimator {
  public:
-  /// Keeps references to neither argument. `keep`: recordings, for the sake of SetPrices.
+  /// Keeps a reference to no argument. `keep`: recordings, for the sake of SetPrices.
   ClosedFormEstimator(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster,
                       bool keep = false);
+  /// Another, for another thread: what either records, both know. Recordings are not kept.
+  ClosedFormEstimator ForThread() const;
   ~ClosedFormEstimator();
   ClosedFormEstimator(ClosedFormEstimator&&) noexcept;
 
@@ -56,6 +58,7 @@ class ClosedFormEstimator {
 
  private:
   class Impl;
+  explicit ClosedFormEstimator(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -45,7 +45,7 @@ class PackedKey {
  private:
   static constexpr int kWordBits = 62;
 
-  std::array<uint64_t, 6> words_{};
+  std::array<uint64_t, 7> words_{};
   size_t word_ = 0;
   int used_ = 0;
 };

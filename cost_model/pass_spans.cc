@@ -15,20 +15,22 @@ RunConfig PricedRun::Made() const {
 }
 
 PassSpans::Length& PassSpans::LengthOf(int64_t sequence_length) {
-  return lengths_.try_emplace(sequence_length, cluster_).first->second;
+  Length& length = lengths_[sequence_length];
+  if (length.chunks == nullptr) length.chunks = &costs_->SpansAt(sequence_length);
+  return length;
 }
 
 const PriceSetting& PassSpans::SettingOf(const RunConfig& run) {
-  return LengthOf(run.sequence_length).chunks.SettingOf(run);
+  return LengthOf(run.sequence_length).chunks->SettingOf(run);
 }
 
 PassSpans::Shape PassSpans::Of(const PricedRun& priced) {
   Length& length = LengthOf(priced.sequence_length);
-  return Of(priced, length.chunks, length.shapes);
+  return Of(priced, *length.chunks, length.shapes);
 }
 
-PassSpans::Shape PassSpans::Of(const PricedRun& priced, ChunkCosts& chunks) {
-  return Of(priced, chunks, elsewhere_);
+PassSpans::Shape PassSpans::OfWhole(const PricedRun& priced) {
+  return Of(priced, costs_->whole(), whole_);
 }
 
 PassSpans::Shape PassSpans::Of(const PricedRun& priced, ChunkCosts& chunks, KnownShapes& shapes) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cost_model/chunk_costs.h"
-#include "cost_model/cluster.h"
+#include "cost_model/shared_costs.h"
 #include "engine/config/run_config.h"
 
 namespace trimtab {
@@ -50,7 +50,8 @@ struct KnownSpans {
 /// Not thread-safe: one per thread.
 class PassSpans {
  public:
-  explicit PassSpans(const Cluster& cluster) : cluster_(cluster) {}
+  /// `costs` must outlive it.
+  explicit PassSpans(SharedCosts& costs) : costs_(&costs) {}
 
   /// Of runs with its own sequence length. Throws as ChunkCosts::SettingOf does.
   const PriceSetting& SettingOf(const RunConfig& run);
@@ -81,25 +82,23 @@ class PassSpans {
   };
   /// `priced` must outlive it.
   Shape Of(const PricedRun& priced);
-  /// The same, recorded by `chunks`: always the same ones, of the run's sequence length.
-  Shape Of(const PricedRun& priced, ChunkCosts& chunks);
+  /// The same of a run with the model's own sequence length, whose costs are remembered as well.
+  Shape OfWhole(const PricedRun& priced);
 
  private:
   using KnownShapes = std::unordered_map<PackedKey, KnownSpans, PackedKey::Hash>;
   /// Runs of one sequence length.
   struct Length {
-    explicit Length(const Cluster& cluster) : chunks(cluster, Remembered::kSpans) {}
-
-    ChunkCosts chunks;
+    ChunkCosts* chunks = nullptr;
     KnownShapes shapes;
   };
 
   static Shape Of(const PricedRun& priced, ChunkCosts& chunks, KnownShapes& shapes);
   Length& LengthOf(int64_t sequence_length);
 
-  Cluster cluster_;
+  SharedCosts* costs_;
   std::map<int64_t, Length> lengths_;
-  KnownShapes elsewhere_;  // recorded by others
+  KnownShapes whole_;
 };
 
 }  // namespace trimtab

@@ -115,16 +115,28 @@ MemorySpan MemorySpan::Times(int64_t times) const {
   return {times * change, peak + std::max<int64_t>(0, (times - 1) * change)};
 }
 
+bool MovesForNext(const ParallelConfig& layout) { return layout.zero >= 2; }
+
 RecordedLayers LayersToRecord(const RunConfig& run, const ModelChunk& chunk,
                               const RecomputeGroup& group) {
   const RecomputeConfig& plan = run.layout.recompute[0];
   int64_t first = group.first;
   int64_t end = group.first + group.count;
-  if (run.layout.zero >= 2) {
-    if (first > 0) first = RecomputeGroupOf(plan, first - 1, chunk.num_layers).first;
-    if (end < chunk.num_layers) end += RecomputeGroupOf(plan, end, chunk.num_layers).count;
+  const auto within = [&] { return RecomputeWithin(plan, first, end - first); };
+  if (!MovesForNext(run.layout)) return {first, group.count, within()};
+  if (first > 0) first = RecomputeGroupOf(plan, first - 1, chunk.num_layers).first;
+  if (end < chunk.num_layers) end += RecomputeGroupOf(plan, end, chunk.num_layers).count;
+  const bool amid = first < group.first && group.first + group.count < end;
+  return {first, end - first, within(), chunk.embedding && !amid, chunk.head && !amid};
+}
+
+RecordedLayers EndsToRecord(const RunConfig& run, const ModelChunk& chunk) {
+  RecordedLayers ends = {.recompute = {}, .embedding = chunk.embedding, .head = chunk.head};
+  if (run.layout.recompute[0].modules.Has(RecomputeModule::kLogits)) {
+    ends.recompute.kind = RecomputeKind::kSelective;
+    ends.recompute.modules.Add(RecomputeModule::kLogits);
   }
-  return {first, end - first, RecomputeWithin(plan, first, end - first)};
+  return ends;
 }
 
 MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chunk,

@@ -64,16 +64,31 @@ struct MicroBatchRecording {
   std::array<std::vector<Recording>, kWayCount> ways;
 };
 
-/// Layers of a chunk, counted from its first, that are recorded together, and their plan.
+/// Layers of a chunk, counted from its first, that are recorded together, their plan, and which
+/// ends of the chunk are recorded with them.
 struct RecordedLayers {
   int64_t first = 0;
   int64_t count = 0;
   RecomputeConfig recompute;
+  bool embedding = false;
+  bool head = false;
+
+  /// Whether `other` shows the same, wherever its layers are, if all are alike.
+  bool ShowsAlike(const RecordedLayers& other) const {
+    return count == other.count && recompute == other.recompute && embedding == other.embedding &&
+           head == other.head;
+  }
 };
-/// Those that show what `group` of the chunk does: it alone, where layers work for themselves;
-/// sharded gradients and weights are moved for the next piece too: then its neighbours as well.
+/// Whether a piece moves sharded gradients or weights for the next one too, so that what it does
+/// shows beside its neighbours only.
+bool MovesForNext(const ParallelConfig& layout);
+/// Those that show what `group` of the chunk does: it alone where pieces work for themselves, else
+/// with its neighbours, of which the ends of the chunk may be one.
 RecordedLayers LayersToRecord(const RunConfig& run, const ModelChunk& chunk,
                               const RecomputeGroup& group);
+/// What shows the ends of a chunk whose pieces work for themselves: of what the run's plan
+/// recomputes, they have the logits.
+RecordedLayers EndsToRecord(const RunConfig& run, const ModelChunk& chunk);
 
 /// Records a chunk of the run's model, on rank 0, whose recompute plan holds for it. Backward
 /// passes are recorded whole, or in parts where the run's schedule takes them so.

@@ -22,30 +22,39 @@ int64_t NumberOf(const List& list, std::vector<List>& met) {
   return found - met.begin() + 1;
 }
 
+/// Micro batches that each stage of a pipeline has in flight at once, at most.
+std::vector<int64_t> InFlight(const std::vector<StageProgram>& programs, int64_t vp) {
+  std::vector<int64_t> in_flight;
+  for (const StageProgram& program : programs) {
+    int64_t& most = in_flight.emplace_back(0);
+    for (int64_t chunk = 0; chunk < vp; ++chunk) {
+      most = std::max(most, MicroBatchesInFlight(program, chunk));
+    }
+  }
+  return in_flight;
+}
+
 }  // namespace
 
 class StepCosts::Impl {
  public:
-  Impl(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster, bool keep)
-      : model_(model),
-        sequence_(sequence_length),
-        keep_(keep),
-        chunks_(cluster, keep ? Remembered::kRecordings : Remembered::kCosts) {}
+  Impl(const ModelConfig& model, int64_t sequence_length, ChunkCosts& chunks)
+      : model_(model), sequence_(sequence_length), chunks_(chunks) {}
 
   StepView Of(const RunConfig& run);
-  ChunkCosts& chunks() { return chunks_; }
-  void SetPrices(const Cluster& cluster) {
-    chunks_.SetPrices(cluster);
-    ++prices_;
-  }
+  void PricesChanged() { ++prices_; }
 
  private:
+  /// Whether prices may be set.
+  bool keeps() const { return chunks_.remembered() == Remembered::kRecordings; }
   PackedKey PipelineKey(const PriceSetting& setting, const RunConfig& run);
   std::vector<const WayCosts*> ChunksOfStage(const PriceSetting& setting, const RunConfig& run,
                                              int64_t pp_rank);
   /// Holds until the next call: layouts that differ in their shards alone are often asked about one
   /// after the other.
   const std::vector<StageProgram>& ProgramsOf(Schedule schedule, const PipelineShape& shape);
+  /// Micro batches of a step, as few as can be tried, that has as many in flight on every stage.
+  int64_t FewestWithAsManyInFlight(Schedule schedule, const PipelineShape& shape);
   std::vector<StagePlan> PlanStages(const PriceSetting& setting, const RunConfig& run);
   std::vector<StageCosts> PriceStages(const PriceSetting& setting, const RunConfig& run,
                                       const std::vector<StagePlan>& plans);
@@ -65,17 +74,19 @@ class StepCosts::Impl {
     int64_t prices = 0;
   };
 
-  void RecordEnds(const PriceSetting& setting, const RunConfig& run, Ends& ends);
+  /// Of a step with so many micro batches.
+  void RecordEnds(const PriceSetting& setting, const RunConfig& run, int64_t micro_batches,
+                  Ends& ends);
 
   ModelConfig model_;
   int64_t sequence_;
-  bool keep_;
   int64_t prices_ = 0;  // how often they were set
-  ChunkCosts chunks_;
+  ChunkCosts& chunks_;
   std::vector<StageLayers> stage_layers_;  // lists that were met
   std::vector<StageRecompute> stage_recompute_;
   std::vector<StageProgram> programs_;
   std::tuple<Schedule, int64_t, int64_t, int64_t> programs_are_of_;
+  std::unordered_map<PackedKey, int64_t, PackedKey::Hash> fewest_;
   std::unordered_map<PackedKey, Stages, PackedKey::Hash> stages_;
   std::unordered_map<PackedKey, Ends, PackedKey::Hash> ends_;
 };
@@ -90,6 +101,7 @@ PackedKey StepCosts::Impl::PipelineKey(const PriceSetting& setting, const RunCon
       .Put(recompute.modules.bits, kRecomputeModuleCount)
       .Put(recompute.num_layers + 1, 20)
       .Put(run.num_micro_batches(), 40)
+      .Put(layout.dp, 20)
       .Put(layout.pp, 20)
       .Put(layout.vp, 20)
       .Put(NumberOf(layout.stages, stage_layers_), 20)
@@ -115,6 +127,23 @@ const std::vector<StageProgram>& StepCosts::Impl::ProgramsOf(Schedule schedule,
     programs_are_of_ = asked;
   }
   return programs_;
+}
+
+int64_t StepCosts::Impl::FewestWithAsManyInFlight(Schedule schedule, const PipelineShape& shape) {
+  const PackedKey key =
+      PackedKey().Put(schedule).Put(shape.pp, 20).Put(shape.vp, 20).Put(shape.micro_batches, 40);
+  const auto [found, is_new] = fewest_.try_emplace(key, shape.micro_batches);
+  if (!is_new) return found->second;
+  const std::vector<int64_t> wanted = InFlight(ProgramsOf(schedule, shape), shape.vp);
+  PipelineShape shorter = shape;
+  // Whole rounds, as interleaved schedules have them.
+  for (int64_t few = shape.pp; few < shape.micro_batches; few *= 2) {
+    shorter.micro_batches = few;
+    if (InFlight(PlanPipeline(schedule, shorter), shape.vp) != wanted) continue;
+    found->second = few;
+    break;
+  }
+  return found->second;
 }
 
 std::vector<StagePlan> StepCosts::Impl::PlanStages(const PriceSetting& setting,
@@ -189,7 +218,7 @@ const std::vector<StageCosts>& StepCosts::Impl::StagesOf(const PriceSetting& set
   if (is_new || stages.prices != prices_) {
     stages.costs = PriceStages(setting, run, stages.plans);
     stages.prices = prices_;
-    if (!keep_) stages.plans.clear();
+    if (!keeps()) stages.plans.clear();
   }
   return stages.costs;
 }
@@ -217,10 +246,15 @@ const std::vector<EndCosts>& StepCosts::Impl::EndsOf(const PriceSetting& setting
                       .Put(layout.vp, 20)
                       .Put(NumberOf(layout.stages, stage_layers_), 20);
   // fp8 has scales for each micro batch in flight.
-  if (fp8) key.Put(layout.schedule).Put(run.num_micro_batches(), 40);
+  int64_t micro_batches = layout.pp;
+  if (fp8) {
+    const PipelineShape shape = {layout.pp, layout.vp, run.num_micro_batches()};
+    micro_batches = FewestWithAsManyInFlight(layout.schedule, shape);
+    key.Put(layout.schedule).Put(micro_batches, 40);
+  }
   const auto [found, is_new] = ends_.try_emplace(key);
   Ends& ends = found->second;
-  if (is_new) RecordEnds(setting, run, ends);
+  if (is_new) RecordEnds(setting, run, micro_batches, ends);
   if (is_new || ends.prices != prices_) {
     std::vector<EndCosts> costs;
     for (const UpdateRecording& recording : ends.recordings) {
@@ -229,16 +263,17 @@ const std::vector<EndCosts>& StepCosts::Impl::EndsOf(const PriceSetting& setting
     ends.costs.clear();
     for (const size_t recording : ends.recording_of) ends.costs.push_back(costs[recording]);
     ends.prices = prices_;
-    if (!keep_) ends.recordings.clear();
+    if (!keeps()) ends.recordings.clear();
   }
   return ends.costs;
 }
 
-void StepCosts::Impl::RecordEnds(const PriceSetting& setting, const RunConfig& run, Ends& ends) {
+void StepCosts::Impl::RecordEnds(const PriceSetting& setting, const RunConfig& run,
+                                 int64_t micro_batches, Ends& ends) {
   const ParallelConfig& layout = run.layout;
   const bool fp8 = TypesOf(layout).fp8;
   RunConfig shorter = run;
-  if (!fp8) shorter.global_batch = layout.micro_batch * layout.dp * layout.pp;
+  shorter.global_batch = layout.micro_batch * layout.dp * micro_batches;
   std::vector<std::vector<ModelChunk>> seen;  // by stage
   for (int64_t stage = 0; stage < layout.pp; ++stage) {
     // Stages with like chunks end alike.
@@ -266,14 +301,12 @@ StepView StepCosts::Impl::Of(const RunConfig& run) {
   return {.stages = stages, .ends = EndsOf(setting, run), .pricer = setting.pricer};
 }
 
-StepCosts::StepCosts(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster,
-                     bool keep)
-    : impl_(std::make_unique<Impl>(model, sequence_length, cluster, keep)) {}
+StepCosts::StepCosts(const ModelConfig& model, int64_t sequence_length, ChunkCosts& chunks)
+    : impl_(std::make_unique<Impl>(model, sequence_length, chunks)) {}
 StepCosts::~StepCosts() = default;
 StepCosts::StepCosts(StepCosts&&) noexcept = default;
 
 StepView StepCosts::Of(const RunConfig& run) { return impl_->Of(run); }
-ChunkCosts& StepCosts::chunks() { return impl_->chunks(); }
-void StepCosts::SetPrices(const Cluster& cluster) { impl_->SetPrices(cluster); }
+void StepCosts::PricesChanged() { impl_->PricesChanged(); }
 
 }  // namespace trimtab

@@ -36,10 +36,9 @@ struct StepView {
 /// Not thread-safe: one per thread.
 class StepCosts {
  public:
-  /// Of layouts of one model at one sequence length. Keeps references to neither argument.
-  /// `keep`: recordings, for the sake of SetPrices.
-  StepCosts(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster,
-            bool keep = false);
+  /// Of layouts of one model at one sequence length, whose chunks `chunks`, which must outlive
+  /// this, knows the costs of.
+  StepCosts(const ModelConfig& model, int64_t sequence_length, ChunkCosts& chunks);
   ~StepCosts();
   StepCosts(StepCosts&&) noexcept;
 
@@ -47,11 +46,8 @@ class StepCosts {
   /// programmer's fault. Throws UsageError where the profile cannot price the run's precision,
   /// InputError where `run.fp8` names a layer that is not there.
   StepView Of(const RunConfig& run);
-  /// From now on by the profile and the stack of `cluster`, which is the same otherwise. Recordings
-  /// were kept.
-  void SetPrices(const Cluster& cluster);
-  /// What the stages are made of.
-  ChunkCosts& chunks();
+  /// Call when those of the chunks were set, which keep their recordings.
+  void PricesChanged();
 
  private:
   class Impl;

@@ -1,9 +1,11 @@
 #include "cost_model/step_bounds.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "cost_model/finish.h"
 #include "cost_model/idle_share.h"
+#include "engine/base/units.h"
 #include "engine/config/rules.h"
 #include "engine/schedule/chunks.h"
 #include "engine/schedule/schedules.h"
@@ -13,6 +15,9 @@ namespace {
 
 /// Sums in another order than the closed form's differ in their last digits.
 constexpr double kRounding = 1e-9;
+
+/// Layers of a chunk that have an end of it, or another chunk, beside them.
+constexpr int64_t kFewLayers = 2;
 
 double Lesser(const WaySpans& ways, Way first, Way later) {
   return std::min(ways[first].seconds, ways[later].seconds);
@@ -151,22 +156,23 @@ StepBound StepBounds::OfMicroBatch(const RunConfig& run, bool recompute) {
   return Finished(run, shape.setting(), micro_batches * LeastSeconds(ways), 0, bytes);
 }
 
-StepBounds::SecondsByWay StepBounds::MovingShards(const RunConfig& run) {
-  SecondsByWay more_s{};
-  const bool moves = run.layout.zero >= 2 && model_.num_layers >= 3;
-  if (!moves || !AllAlike(run, spans_.SettingOf(run))) return more_s;
+StepBounds::Moving StepBounds::MovingShards(const RunConfig& run, const PricedRun& sharded) {
+  Moving moving;
+  if (!MovesForNext(run.layout)) return moving;
+  moving.few_layers.emplace(spans_.OfWhole(sharded));
+  const int64_t layers = CeilDiv(model_.num_layers, run.layout.pp * run.layout.vp);
+  if (layers <= kFewLayers || !AllAlike(run, spans_.SettingOf(run))) return moving;
   const PricedRun whole = Unsharded(run);
-  const PricedRun sharded = {run, run.layout, run.sequence_length};
-  const WaySpans& moving = spans_.Of(sharded).OfLayer();
+  const WaySpans& moved = moving.few_layers->OfLayer();
   const WaySpans& still = spans_.Of(whole).OfLayer();
   for (size_t way = 0; way < kWayCount; ++way) {
-    more_s[way] = std::max(0.0, moving[way].seconds - still[way].seconds);
+    moving.layer_s[way] = std::max(0.0, moved[way].seconds - still[way].seconds);
   }
-  return more_s;
+  return moving;
 }
 
 StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shape shape,
-                                        const SecondsByWay& more_s) {
+                                        Moving moving) {
   const int64_t micro_batches = priced.run.num_micro_batches();
   const ParallelConfig& layout = priced.layout;
   const int64_t pp = layout.pp;
@@ -184,11 +190,13 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
     const bool same = of_chunk != nullptr && shape.setting().alike &&
                       chunk.num_layers == before.num_layers &&
                       chunk.embedding == before.embedding && chunk.head == before.head;
-    if (!same) of_chunk = &shape.Of(chunk);
+    const bool moved =
+        moving.few_layers && chunk.num_layers <= kFewLayers && !chunk.embedding && !chunk.head;
+    if (!same) of_chunk = moved ? &moving.few_layers->Of(chunk) : &shape.Of(chunk);
     before = chunk;
     WaySpans ways = *of_chunk;
-    const auto around = static_cast<double>(std::max<int64_t>(0, chunk.num_layers - 2));
-    for (size_t way = 0; way < kWayCount; ++way) ways[way].seconds += around * more_s[way];
+    const auto amid = static_cast<double>(std::max<int64_t>(0, chunk.num_layers - kFewLayers));
+    for (size_t way = 0; way < kWayCount; ++way) ways[way].seconds += amid * moving.layer_s[way];
     const size_t stage = i % static_cast<size_t>(pp);
     Add(ways, micro_batches, seconds[stage], times[stage]);
     const int64_t received = chunk.embedding ? 0 : messages.activation_bytes;
@@ -224,14 +232,15 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
 
 StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen) {
   const PricedRun priced = PassesToPrice(run, chosen);
+  const PricedRun sharded = {run, run.layout, run.sequence_length};
   const bool whole = chosen == LayoutPart::kWhole;
   const Passes passes =
-      PassesOf(priced, whole ? spans_.Of(priced, *chunks_) : spans_.Of(priced),
-               chosen == LayoutPart::kLayers ? MovingShards(run) : SecondsByWay{});
-  const bool sharded = chosen >= LayoutPart::kSharding;
+      PassesOf(priced, whole ? spans_.OfWhole(priced) : spans_.Of(priced),
+               chosen == LayoutPart::kLayers ? MovingShards(run, sharded) : Moving{});
+  const bool known = chosen >= LayoutPart::kSharding;
   const int64_t bytes =
-      std::max(HeldBytes(run, sharded, 0) + passes.first_stage_bytes,
-               HeldBytes(run, sharded, run.layout.pp - 1) + passes.last_stage_bytes);
+      std::max(HeldBytes(run, known, 0) + passes.first_stage_bytes,
+               HeldBytes(run, known, run.layout.pp - 1) + passes.last_stage_bytes);
   return Finished(run, spans_.SettingOf(run), passes.seconds, passes.messages_s, bytes);
 }
 
@@ -255,8 +264,11 @@ int64_t StepBounds::HeldBytes(const RunConfig& run, bool sharded, int64_t stage)
                             .Put(layout.moments)
                             .Put(layout.gradients)
                             .Put(stage, 20);
-  const auto [found, is_new] = held_.try_emplace(key, 0);
-  if (!is_new) return found->second;
+  return costs_->held().Get(key, [&] { return RecordedHeldBytes(run, zero, stage); });
+}
+
+int64_t StepBounds::RecordedHeldBytes(const RunConfig& run, int64_t zero, int64_t stage) {
+  const ParallelConfig& layout = run.layout;
   RunConfig held = run;
   held.layout.zero = zero;
   held.layout.recompute = {};
@@ -264,10 +276,9 @@ int64_t StepBounds::HeldBytes(const RunConfig& run, bool sharded, int64_t stage)
   held.layout.schedule = Schedule::k1F1B;
   held.layout.vp = 1;
   held.global_batch = layout.micro_batch * layout.dp * layout.pp;
-  if (FirstBrokenRule(held) == nullptr) {
-    for (const int64_t bytes : RecordHeld(held, stage, setting.executor)) found->second += bytes;
-  }
-  return found->second;
+  if (FirstBrokenRule(held) != nullptr) return 0;
+  const BytesByTag bytes = RecordHeld(held, stage, spans_.SettingOf(run).executor);
+  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
 }
 
 StepBound StepBounds::Finished(const RunConfig& run, const PriceSetting& setting, double seconds,

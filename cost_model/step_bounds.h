@@ -8,7 +8,7 @@
 
 #include <array>
 #include <cstdint>
-#include <unordered_map>
+#include <optional>
 
 #include "cost_model/closed_form.h"
 #include "cost_model/cluster.h"
@@ -20,10 +20,10 @@ namespace trimtab {
 /// Not thread-safe: one per thread.
 class StepBounds {
  public:
-  /// `chunks`, which must outlive it, are the costs of the model at its sequence length: what a
-  /// layout is asked about as a whole is remembered there.
-  StepBounds(const ModelConfig& model, const Cluster& cluster, ChunkCosts& chunks)
-      : model_(model), cluster_(cluster), chunks_(&chunks), spans_(cluster) {}
+  /// `costs`, which must outlive it, are those of the model. What a layout is asked about as a
+  /// whole is remembered there.
+  StepBounds(const ModelConfig& model, const Cluster& cluster, SharedCosts& costs)
+      : model_(model), cluster_(cluster), costs_(&costs), spans_(costs) {}
 
   /// `run` breaks no rule that its chosen part settles. Throws as ClosedFormEstimator::Run does.
   StepBound Of(const RunConfig& run, LayoutPart chosen);
@@ -41,20 +41,24 @@ class StepBounds {
   /// `recompute`: whether that is chosen; if not, it costs nothing.
   StepBound OfMicroBatch(const RunConfig& run, bool recompute);
   StepBound OfPasses(const RunConfig& run, LayoutPart chosen);
-  /// `more_s`: of each layer of a chunk but two, by the way through it.
-  Passes PassesOf(const PricedRun& priced, PassSpans::Shape shape, const SecondsByWay& more_s);
-  /// What moving shards beside the passes of a layer takes. 0 where not all layers are alike.
-  SecondsByWay MovingShards(const RunConfig& run);
+  /// What moving shards beside passes takes, as far as it is looked at.
+  struct Moving {
+    SecondsByWay layer_s{};                      // more of each layer of a chunk but two
+    std::optional<PassSpans::Shape> few_layers;  // chunks without ends that have no more
+  };
+  Passes PassesOf(const PricedRun& priced, PassSpans::Shape shape, Moving moving);
+  /// `sharded` is the whole of `run`.
+  Moving MovingShards(const RunConfig& run, const PricedRun& sharded);
   /// What a rank of `stage` holds between steps; not `sharded`: if all that can be were.
   int64_t HeldBytes(const RunConfig& run, bool sharded, int64_t stage);
+  int64_t RecordedHeldBytes(const RunConfig& run, int64_t zero, int64_t stage);
   StepBound Finished(const RunConfig& run, const PriceSetting& setting, double seconds,
                      double messages_s, int64_t bytes) const;
 
   ModelConfig model_;
   Cluster cluster_;
-  ChunkCosts* chunks_;
+  SharedCosts* costs_;
   PassSpans spans_;
-  std::unordered_map<PackedKey, int64_t, PackedKey::Hash> held_;
 };
 
 }  // namespace trimtab

@@ -210,6 +210,7 @@ TrialOutcome ProcessTrialRunner::Watch(LaunchedRun& run, const TrialRequest& req
       outcome.state = TrialState::kTimedOut;
       outcome.message =
           fmt::format("killed after the time limit of {} s{}", request.time_limit_s, said());
+      if (const std::string doing = run.Doing(); !doing.empty()) outcome.message += "; " + doing;
       killed = true;
     }
     if (killed) {

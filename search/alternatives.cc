@@ -28,7 +28,7 @@ double Alternatives::Farthest(size_t row) {
 }
 
 Alternatives::Alternatives(const Problem& problem, Objective objective, const Shortlisted& best)
-    : objective_(objective), best_(best.run.layout) {
+    : objective_(objective), best_(best.run) {
   const SortKey key = PredictionKey(objective, best.run, best.prediction);
   const std::vector<SpaceRow>& rows = SpaceRows();
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -48,10 +48,10 @@ bool Alternatives::Settle(const SortKey& key, int64_t number) {
   return open;
 }
 
-bool Alternatives::MayTake(const ParallelConfig& layout, size_t bound, double score) const {
+bool Alternatives::MayTake(const RunConfig& run, size_t bound, double score) const {
   return std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
     return !slot.settled && score <= slot.score &&
-           (slot.number >= bound || !slot.row->alike(layout, best_));
+           (slot.number >= bound || !slot.row->alike(run, best_));
   });
 }
 
@@ -59,7 +59,7 @@ void Alternatives::Offer(int64_t number, const RunConfig& run, const Prediction&
   const SortKey key = PredictionKey(objective_, run, prediction);
   std::shared_ptr<const Shortlisted> shared;
   for (Slot& slot : slots_) {
-    if (key.first > slot.score || slot.row->alike(run.layout, best_)) continue;
+    if (key.first > slot.score || slot.row->alike(run, best_)) continue;
     const Shortlisted* had = slot.candidate.get();
     if (had != nullptr && !ComesBefore(key, number, slot.key, had->number)) continue;
     if (shared == nullptr) {
@@ -94,17 +94,17 @@ std::vector<Explanation> Explain(const Problem& problem, Objective objective,
     for (size_t i = 0; i < candidates.size(); ++i) {
       const CandidateRecord& candidate = candidates[i];
       if (!candidate.pruned_by.empty() || !candidate.closed_form) continue;
-      if (matches(candidate.run.layout) && (!best || key(i) < key(*best))) best = i;
+      if (matches(candidate.run) && (!best || key(i) < key(*best))) best = i;
     }
     return best;
   };
-  const auto best = best_of([](const ParallelConfig&) { return true; });
+  const auto best = best_of([](const RunConfig&) { return true; });
   std::vector<Explanation> explanations;
   for (size_t i = 0; best && i < SpaceRows().size(); ++i) {
     const SpaceRow& row = SpaceRows()[i];
     if (!row.applies(problem, run)) continue;
     const std::optional<size_t> other =
-        best_of([&](const ParallelConfig& layout) { return !row.alike(layout, run.layout); });
+        best_of([&](const RunConfig& other_run) { return !row.alike(other_run, run); });
     // Of what is further off, not all was looked at.
     if (!other || key(*other).first > Alternatives::Farthest(i) * key(*best).first) continue;
     explanations.push_back({.dimension = row.name,

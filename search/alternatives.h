@@ -30,7 +30,7 @@ class Alternatives final : public LayoutList {
   bool Settle(const SortKey& key, int64_t number);
 
   Objective objective() const override { return objective_; }
-  bool MayTake(const ParallelConfig& layout, size_t bound, double score) const override;
+  bool MayTake(const RunConfig& run, size_t bound, double score) const override;
   void Offer(int64_t number, const RunConfig& run, const Prediction& prediction) override;
   /// Each once.
   std::vector<std::shared_ptr<const Shortlisted>> Take() override;
@@ -47,7 +47,7 @@ class Alternatives final : public LayoutList {
   };
 
   Objective objective_;
-  ParallelConfig best_;
+  RunConfig best_;
   std::vector<Slot> slots_;
 };
 

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <functional>
 #include <limits>
+#include <map>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -53,6 +56,7 @@ struct Branch {
 /// What became of the candidates, but for what rules left out.
 struct Cuts {
   WalkCounts counts;
+  std::map<std::string, int64_t> by_requirement;
   double least_score = std::numeric_limits<double>::infinity();  // of what a bound cut
 };
 
@@ -77,7 +81,11 @@ uint32_t FamilyOf(const ParallelConfig& layout) {
 class Worker {
  public:
   Worker(const Problem& problem, bool limited, Predictor& predictor)
-      : problem_(problem), limited_(limited), predictor_(predictor), tree_(problem) {
+      : problem_(problem),
+        limited_(limited),
+        predictor_(predictor),
+        tree_(problem),
+        speed_(problem) {
     for (size_t i = 0; i < kLevels.size(); ++i) depths_[i] = tree_.DepthBelow(kLevels[i].last_row);
   }
 
@@ -118,7 +126,9 @@ class Worker {
     const auto enters = [](size_t, const RunConfig& bound) { return IsPlain(bound.layout); };
     SpaceTree(problem_).Walk(0, enters, [&](const RunConfig& found) {
       Prediction prediction = predictor_.ClosedForm(found);
-      if (Fits(found, prediction.peak_mem_bytes)) plain.push_back({0, found, prediction});
+      if (!Fits(found, prediction.peak_mem_bytes)) return;
+      if (Unmet(found, prediction.tokens_per_s) != nullptr) return;
+      plain.push_back({0, found, prediction});
     });
     return plain;
   }
@@ -145,11 +155,15 @@ class Worker {
       cuts_.counts.cut_by_memory += tree_.CountBelow(depth);
       return false;
     }
+    if (const TrainingRequirement* unmet = Unmet(run, tokens / bound.step_time_s)) {
+      cuts_.by_requirement[unmet->id()] += tree_.CountBelow(depth);
+      return false;
+    }
     return MayTake(list, depth, score);
   }
 
   bool MayTake(const LayoutList& list, size_t depth, double score) {
-    if (list.MayTake(tree_.run().layout, depth, score)) return true;
+    if (list.MayTake(tree_.run(), depth, score)) return true;
     cuts_.counts.cut_by_bound += tree_.CountBelow(depth);
     cuts_.least_score = std::min(cuts_.least_score, score);
     return false;
@@ -157,6 +171,10 @@ class Worker {
 
   bool Fits(const RunConfig& run, int64_t bytes) const {
     return !limited_ || run.memory_per_rank_bytes == 0 || bytes <= run.memory_per_rank_bytes;
+  }
+
+  const TrainingRequirement* Unmet(const RunConfig& run, double tokens_per_s) const {
+    return limited_ ? speed_.FirstUnmet(run.layout.world_size(), tokens_per_s) : nullptr;
   }
 
   /// Into the branches of the next level.
@@ -186,12 +204,16 @@ class Worker {
            {LayoutPart::kSharding, LayoutPart::kLayers, LayoutPart::kWhole}) {
         if (!Admits(list, chosen, tree_.depth(), score)) return;
       }
-      ++cuts_.counts.visited;
       Prediction prediction = predictor_.ClosedForm(run);
+      if (const TrainingRequirement* unmet = Unmet(run, prediction.tokens_per_s)) {
+        ++cuts_.by_requirement[unmet->id()];
+        return;
+      }
+      ++cuts_.counts.visited;
       if (!Fits(run, prediction.peak_mem_bytes)) return;
       ++cuts_.counts.fitting;
       const double figure = PredictionKey(list.objective(), run, prediction).first;
-      if (!list.MayTake(run.layout, tree_.depth(), figure) && !list.Misses(run.layout)) return;
+      if (!list.MayTake(run, tree_.depth(), figure) && !list.Misses(run)) return;
       harvest.candidates.push_back({number, run, std::move(prediction)});
     });
     TRIMTAB_ASSERT(within <= kMostWithin, "{} candidates of a branch", within);
@@ -201,6 +223,7 @@ class Worker {
   bool limited_;
   Predictor& predictor_;
   SpaceTree tree_;
+  SpeedRequirements speed_;
   std::array<size_t, kLevels.size()> depths_{};  // of what is below a branch of each level
   Cuts cuts_;
 };
@@ -232,6 +255,9 @@ class BestFirst {
     }
     AddPlain();
     counts_.cut_by_rule = ByRule(pruned);
+    for (const auto& [requirement, count] : by_requirement_) {
+      counts_.cut_by_rule.emplace_back(requirement, count);
+    }
     counts_.size = counts_.visited + counts_.cut_by_memory + counts_.cut_by_bound;
     for (const auto& [rule, count] : counts_.cut_by_rule) counts_.size += count;
     best.counts = counts_;
@@ -251,14 +277,18 @@ class BestFirst {
   }
 
  private:
-  /// Calls `work(worker, index)` for each branch, those of a family on one thread.
+  /// Calls `work(worker, index)` for each branch: those of a family on the thread that has its
+  /// costs at hand, unless another one has nothing left to do.
   void ForEach(const std::vector<Branch>& branches,
                const std::function<void(Worker& worker, size_t index)>& work) {
     std::vector<size_t> owners;
     for (const Branch& branch : branches) owners.push_back(OwnerOf(branch));
+    std::vector<std::atomic<bool>> taken(branches.size());
     OnThreads(static_cast<int>(workers_.size()), workers_.size(), [&](size_t own) {
-      for (size_t i = 0; i < branches.size(); ++i) {
-        if (owners[i] == own) work(*workers_[own], i);
+      for (const bool others : {false, true}) {
+        for (size_t i = 0; i < branches.size(); ++i) {
+          if ((owners[i] != own) == others && !taken[i].exchange(true)) work(*workers_[own], i);
+        }
       }
     });
   }
@@ -309,7 +339,7 @@ class BestFirst {
   void AddPlain() {
     int64_t number = std::numeric_limits<int64_t>::max();
     for (Shortlisted& plain : workers_.front()->Plain()) {
-      if (!list_.Misses(plain.run.layout)) continue;
+      if (!list_.Misses(plain.run)) continue;
       list_.Offer(number--, plain.run, plain.prediction);
       --counts_.cut_by_bound;
       ++counts_.visited;
@@ -320,6 +350,7 @@ class BestFirst {
   void Add(const Cuts& cuts) {
     const WalkCounts& counts = cuts.counts;
     least_cut_score_ = std::min(least_cut_score_, cuts.least_score);
+    for (const auto& [id, count] : cuts.by_requirement) by_requirement_[id] += count;
     counts_.visited += counts.visited;
     counts_.fitting += counts.fitting;
     counts_.cut_by_memory += counts.cut_by_memory;
@@ -328,6 +359,7 @@ class BestFirst {
 
   LayoutList& list_;
   WalkCounts counts_;
+  std::map<std::string, int64_t> by_requirement_;
   double least_cut_score_ = std::numeric_limits<double>::infinity();
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<int64_t> loads_;                   // branches that each has been given

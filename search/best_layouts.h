@@ -15,7 +15,8 @@
 namespace trimtab {
 
 /// The candidates of a space, counted by what became of them:
-/// size = visited + cut by a rule + cut_by_memory + cut_by_bound.
+/// size = visited + cut by a rule + cut_by_memory + cut_by_bound. What a requirement leaves out
+/// counts as cut by a rule of its id.
 struct WalkCounts {
   int64_t size = 0;
   int64_t visited = 0;        // got a closed form

@@ -52,6 +52,7 @@ void DryRunBest(const SearchOptions& options, Study& study, Predictor& predictor
   const std::vector<CandidateRecord> candidates = study.Candidates();
   const std::vector<size_t> chosen =
       ChooseDryRuns(options.race.objective, candidates, options.dry_run_count);
+  const SpeedRequirements speed(options.problem);
   std::vector<Predictor*> predictors;
   for (int i = 0; i < ThreadsOf(options) && predictor.OfThread(i) != nullptr; ++i) {
     predictors.push_back(predictor.OfThread(i));
@@ -65,9 +66,8 @@ void DryRunBest(const SearchOptions& options, Study& study, Predictor& predictor
               [&](size_t i) { dry_runs[i] = predictors[i]->DryRun(candidates[next[i]].run); });
     for (size_t i = 0; i < next.size(); ++i) {
       const CandidateRecord& candidate = candidates[next[i]];
-      const Prediction& dry_run = dry_runs[i];
-      const std::string breach = MemoryBreach(candidate.run, dry_run);
-      study.StoreDryRun(candidate.id, dry_run, breach.empty() ? "" : kMemory, breach);
+      const Breach breach = BreachOf(candidate.run, dry_runs[i], speed);
+      study.StoreDryRun(candidate.id, dry_runs[i], breach.rule, breach.why);
       events.OnDryRun(static_cast<int64_t>(++done), static_cast<int64_t>(chosen.size()));
     }
   }
@@ -108,8 +108,8 @@ std::vector<LaunchPlan> PlanTrials(const SearchOptions& options, const SearchRes
   for (const RankingRow& row : ranked.ranking) {
     if (static_cast<int64_t>(plans.size()) >= options.race.prove_count) break;
     TrialRequest request = options.RequestFor(ranked.candidates[row.candidate].run,
-                                              fmt::format("STUDY-{}", plans.size() + 1));
-    request.study = "STUDY";
+                                              fmt::format("study-{}", plans.size() + 1));
+    request.study = "study";
     plans.push_back(
         options.launcher->Plan(WorkerLaunch({}, request, request.results_path + ".run.json")));
   }

@@ -23,13 +23,23 @@ constexpr char kUnlisted[] = "unlisted";
 constexpr char kMemoryBound[] = "memory-bound";
 constexpr char kBound[] = "bound";
 
-CandidateRecord Candidate(const RunConfig& run, const Prediction& prediction) {
+/// Why a rank with this prediction does not fit; empty when it does.
+std::string MemoryBreach(const RunConfig& run, const Prediction& prediction) {
+  const int64_t limit = run.memory_per_rank_bytes;
+  if (limit == 0 || prediction.peak_mem_bytes <= limit) return "";
+  return fmt::format("needs {} per rank, {} allowed", FormatBytes(prediction.peak_mem_bytes),
+                     FormatBytes(limit));
+}
+
+CandidateRecord Candidate(const Problem& problem, const SpeedRequirements& speed,
+                          const Shortlisted& listed) {
+  const Breach breach = BreachOf(listed.run, listed.prediction, speed);
   CandidateRecord candidate;
-  candidate.key = CandidateKey(run);
-  candidate.run = run;
-  candidate.closed_form = prediction;
-  candidate.pruned_why = MemoryBreach(run, prediction);
-  if (!candidate.pruned_why.empty()) candidate.pruned_by = kMemory;
+  candidate.key = CandidateKey(listed.run, !problem.global_batches.empty());
+  candidate.run = listed.run;
+  candidate.closed_form = listed.prediction;
+  candidate.pruned_by = breach.rule;
+  candidate.pruned_why = breach.why;
   return candidate;
 }
 
@@ -54,9 +64,8 @@ Listed WithAlternatives(const Problem& problem, Objective objective, const Liste
   if (!alternatives.Settle(last->first, last->second)) return list;
   Listed all = list;
   for (const auto& other : FindOthers(problem, alternatives, predictor, threads).list) {
-    const bool listed = std::any_of(list.begin(), list.end(), [&](const auto& each) {
-      return each->run.layout == other->run.layout;
-    });
+    const bool listed = std::any_of(list.begin(), list.end(),
+                                    [&](const auto& each) { return each->run == other->run; });
     if (!listed) all.push_back(other);
   }
   std::sort(all.begin(), all.end(),
@@ -82,11 +91,13 @@ Listed WithAlternatives(const Problem& problem, Objective objective, const Liste
 
 }  // namespace
 
-std::string MemoryBreach(const RunConfig& run, const Prediction& prediction) {
-  const int64_t limit = run.memory_per_rank_bytes;
-  if (limit == 0 || prediction.peak_mem_bytes <= limit) return "";
-  return fmt::format("needs {} per rank, {} allowed", FormatBytes(prediction.peak_mem_bytes),
-                     FormatBytes(limit));
+Breach BreachOf(const RunConfig& run, const Prediction& prediction,
+                const SpeedRequirements& speed) {
+  if (std::string why = MemoryBreach(run, prediction); !why.empty()) return {kMemory, why};
+  const auto* unmet = speed.FirstUnmet(run.layout.world_size(), prediction.tokens_per_s);
+  if (unmet == nullptr) return {};
+  return {unmet->id(),
+          fmt::format("{:.0f} tokens/s are too few for {}", prediction.tokens_per_s, unmet->text)};
 }
 
 void StoreSpace(const Problem& problem, Objective objective, Predictor& predictor, int threads,
@@ -95,16 +106,21 @@ void StoreSpace(const Problem& problem, Objective objective, Predictor& predicto
   const WalkCounts& counts = best.counts;
   if (counts.size == 0) ThrowEmpty(problem);
   const Listed list = WithAlternatives(problem, objective, best.list, predictor, threads);
+  const SpeedRequirements speed(problem);
   std::vector<CandidateRecord> kept;
-  for (const auto& listed : list) kept.push_back(Candidate(listed->run, listed->prediction));
+  for (const auto& listed : list) kept.push_back(Candidate(problem, speed, *listed));
   int64_t too_large = counts.visited - counts.fitting;
   int64_t cut_by_memory = counts.cut_by_memory;
   if (kept.empty() && too_large + cut_by_memory > 0) {
     const std::optional<Shortlisted> leanest = FindLeanest(problem, predictor, threads);
     TRIMTAB_ASSERT(leanest.has_value(), "{} candidates do not fit, and none is there",
                    too_large + cut_by_memory);
-    kept.push_back(Candidate(leanest->run, leanest->prediction));
-    --(cut_by_memory > 0 ? cut_by_memory : too_large);
+    kept.push_back(Candidate(problem, speed, *leanest));
+    if (kept.back().pruned_by == kMemory) {
+      --(cut_by_memory > 0 ? cut_by_memory : too_large);
+    } else {
+      kept.clear();  // it fits, and one of the requirements left it out
+    }
   }
   PrunedCounts left_out = counts.cut_by_rule;
   const auto leave_out = [&left_out](const char* why, int64_t count) {

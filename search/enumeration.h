@@ -33,8 +33,13 @@ void StoreSpace(const Problem& problem, Objective objective, Predictor& predicto
 SpaceSummary Summarize(const PrunedCounts& left_out,
                        const std::vector<CandidateRecord>& candidates);
 
-/// Why a rank with this prediction does not fit; empty when it does.
-std::string MemoryBreach(const RunConfig& run, const Prediction& prediction);
+/// Why a run with this prediction is out of the running: what it is pruned by, and why in words.
+/// Both are empty where it is not.
+struct Breach {
+  std::string rule;
+  std::string why;
+};
+Breach BreachOf(const RunConfig& run, const Prediction& prediction, const SpeedRequirements& speed);
 /// What candidates are pruned by that do not fit.
 inline constexpr char kMemory[] = "memory";
 

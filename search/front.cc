@@ -32,6 +32,7 @@ std::vector<FrontRow> TimeAgainstPrice(const std::vector<RankingRow>& ranking,
     each.hours = cost.wall_s / kSecondsOfHour;
     each.gpu_hours = cost.gpu_hours;
     if (cost.price > 0) each.price = cost.price;
+    if (cost.energy_j > 0) each.energy_kwh = cost.kilowatt_hours();
   }
   for (FrontRow& each : front) {
     each.on_front = std::none_of(front.begin(), front.end(), [&](const FrontRow& other) {

@@ -17,8 +17,9 @@ struct FrontRow {
   size_t row = 0;  // of the ranking
   double hours = 0;
   double gpu_hours = 0;
-  std::optional<double> price{};  // where the cluster says what a GPU hour costs
-  bool on_front = false;          // no other is both faster and cheaper
+  std::optional<double> price{};       // where the cluster says what a GPU hour costs
+  std::optional<double> energy_kwh{};  // where the power of a GPU is known
+  bool on_front = false;               // no other is both faster and cheaper
 };
 
 /// Fewest GPUs first; empty on a cpu, whose ranks share one machine. `tokens` to train on, on

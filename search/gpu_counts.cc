@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -10,11 +11,17 @@
 namespace trimtab {
 namespace {
 
-int64_t ParseCount(std::string_view text, const std::string& all) {
-  int64_t count = 0;
+/// At least 1, and little enough for a row of the space.
+std::optional<int64_t> ParseSize(std::string_view text) {
+  int32_t size = 0;
   const char* const end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, count);
-  if (result.ec == std::errc() && result.ptr == end && count >= 1) return count;
+  const auto result = std::from_chars(text.data(), end, size);
+  if (result.ec == std::errc() && result.ptr == end && size >= 1) return size;
+  return std::nullopt;
+}
+
+int64_t ParseCount(std::string_view text, const std::string& all) {
+  if (const std::optional<int64_t> count = ParseSize(text)) return *count;
   throw UsageError(fmt::format(
       "--gpus {}: \"{}\": expected a range such as 64..1024, or a list such as 64,128", all, text));
 }
@@ -62,6 +69,20 @@ std::vector<int64_t> ParseGpuCounts(const std::string& text, const Cluster& clus
     WithGpus(cluster, count);
   }
   return {counts.begin(), counts.end()};
+}
+
+std::vector<int64_t> ParseGlobalBatches(const std::vector<std::string>& words) {
+  std::set<int64_t> batches;
+  for (const std::string& word : words) {
+    const std::optional<int64_t> size = ParseSize(word);
+    if (!size) {
+      throw UsageError(fmt::format(
+          "--gbs {}: expected a number of sequences of at least 1, or a list such as 512,1024",
+          word));
+    }
+    batches.insert(*size);
+  }
+  return {batches.begin(), batches.end()};
 }
 
 }  // namespace trimtab

@@ -18,4 +18,8 @@ Cluster WithGpus(const Cluster& cluster, int64_t gpus);
 /// that is neither whole nodes nor a part of one, and a cluster without GPUs.
 std::vector<int64_t> ParseGpuCounts(const std::string& text, const Cluster& cluster);
 
+/// "512", or global batches to choose among, "512,1024": ascending, each once. Throws UsageError
+/// naming --gbs for anything else.
+std::vector<int64_t> ParseGlobalBatches(const std::vector<std::string>& words);
+
 }  // namespace trimtab

@@ -29,8 +29,8 @@ Prediction FromEstimate(const Estimate& estimate) {
 
 class CostModelPredictor : public Predictor {
  public:
-  explicit CostModelPredictor(const Problem& problem)
-      : problem_(problem), closed_form_(problem.model, problem.sequence_length, problem.cluster) {}
+  CostModelPredictor(const Problem& problem, ClosedFormEstimator closed_form)
+      : problem_(problem), closed_form_(std::move(closed_form)) {}
 
   Prediction ClosedForm(const RunConfig& run) override {
     return FromEstimate(closed_form_.Run(run));
@@ -43,7 +43,9 @@ class CostModelPredictor : public Predictor {
   }
   Predictor* OfThread(int number) override {
     if (number == 0) return this;
-    while (static_cast<int>(others_.size()) < number) others_.push_back(For(problem_));
+    while (static_cast<int>(others_.size()) < number) {
+      others_.push_back(std::make_unique<CostModelPredictor>(problem_, closed_form_.ForThread()));
+    }
     return others_[static_cast<size_t>(number) - 1].get();
   }
   std::unique_ptr<Predictor> For(const Problem& problem) const override {
@@ -89,7 +91,8 @@ Prediction PredictionFromJson(const nlohmann::json& json, const std::string& whe
 }
 
 std::unique_ptr<Predictor> MakeCostModelPredictor(const Problem& problem) {
-  return std::make_unique<CostModelPredictor>(problem);
+  return std::make_unique<CostModelPredictor>(
+      problem, ClosedFormEstimator(problem.model, problem.sequence_length, problem.cluster));
 }
 
 }  // namespace trimtab

@@ -97,7 +97,8 @@ bool IsOfKind(const HardwareProfile& profile, const std::string& gpu) {
 }
 
 RecipePlace Place(const std::string& source, const Recipe& recipe, const Problem& problem,
-                  const ParallelConfig& layout, Predictor& predictor) {
+                  const ParallelConfig& layout, const SpeedRequirements& speed,
+                  Predictor& predictor) {
   RunConfig run = RootOf(problem);
   run.layout = layout;
   run.memory_per_rank_bytes = MemoryLimitBytes(problem, run);
@@ -108,7 +109,7 @@ RecipePlace Place(const std::string& source, const Recipe& recipe, const Problem
     return place;
   }
   place.prediction = predictor.ClosedForm(run);
-  place.refused = MemoryBreach(run, *place.prediction);
+  place.refused = BreachOf(run, *place.prediction, speed).why;
   return place;
 }
 
@@ -117,9 +118,8 @@ RecipePlace Place(const std::string& source, const Recipe& recipe, const Problem
 std::vector<RecipePlace> PlaceRecipes(const Problem& problem, Predictor& predictor) {
   std::vector<RecipePlace> places;
   if (problem.cluster.device == "cpu") return places;
-  const int64_t world = problem.gpus.empty()
-                            ? problem.cluster.max_ranks
-                            : *std::max_element(problem.gpus.begin(), problem.gpus.end());
+  const int64_t world = AllowedGpus(problem).back();
+  const SpeedRequirements speed(problem);
   for (const RecipeTable& table : kTables) {
     for (const Recipe& recipe : table.rows) {
       if (!IsOfKind(problem.cluster.profile, recipe.gpu)) continue;
@@ -135,7 +135,7 @@ std::vector<RecipePlace> PlaceRecipes(const Problem& problem, Predictor& predict
       const auto& precisions = problem.precisions;
       const bool considered =
           std::find(precisions.begin(), precisions.end(), layout.precision) != precisions.end();
-      if (considered) places.push_back(Place(source, recipe, problem, layout, predictor));
+      if (considered) places.push_back(Place(source, recipe, problem, layout, speed, predictor));
     }
   }
   return places;

@@ -15,14 +15,18 @@ double RelativeError(double predicted, double measured) {
   return (predicted - measured) / measured;
 }
 
-/// A layout without its precision and optimizer state, which tables show apart.
-std::string GroupsOf(ParallelConfig layout) {
+/// The key of a candidate without its precision and optimizer state, which tables show apart.
+std::string GroupsOf(const CandidateRecord& candidate) {
+  ParallelConfig layout = candidate.run.layout;
+  const std::string whole = ToString(layout);
+  // What stands before the layout in the key.
+  const std::string before = candidate.key.substr(0, candidate.key.size() - whole.size());
   const ParallelConfig defaults;
   layout.precision = defaults.precision;
   layout.master = defaults.master;
   layout.moments = defaults.moments;
   layout.gradients = defaults.gradients;
-  return ToString(layout);
+  return before + ToString(layout);
 }
 
 RankingRow::Figure FigureOf(const CandidateRecord& candidate) {
@@ -48,8 +52,8 @@ RankingRow MakeRow(const RaceRules& rules, const Race& race,
   const Prediction& prediction = *candidate.prediction();
   RankingRow row;
   row.candidate = index;
-  row.layout = candidate.key;
-  row.groups = GroupsOf(candidate.run.layout);
+  row.layout = ToString(candidate.run.layout);
+  row.groups = GroupsOf(candidate);
   row.precision = Name(candidate.run.layout.precision);
   row.optimizer_state = OptimizerStateName(candidate.run.layout);
   row.predicted_tokens_per_s = prediction.tokens_per_s;
@@ -102,12 +106,14 @@ std::string PartInWords(const std::string& part) {
   return words == kWords.end() ? part : words->second;
 }
 
-/// What one would start with, on as many ranks as there are GPUs.
-bool IsDefault(const RunConfig& run, int64_t gpus, const ParallelConfig& numerics) {
+/// What one would start with, on as many ranks as there are GPUs, to train as `chosen` does.
+bool IsDefault(const RunConfig& run, int64_t gpus, const RunConfig& chosen) {
   const ParallelConfig& layout = run.layout;
+  const ParallelConfig& numerics = chosen.layout;
   return IsPlain(layout) && layout.dp == (run.device == "cpu" ? 1 : gpus) &&
-         layout.precision == numerics.precision && layout.master == numerics.master &&
-         layout.moments == numerics.moments && layout.gradients == numerics.gradients;
+         run.global_batch == chosen.global_batch && layout.precision == numerics.precision &&
+         layout.master == numerics.master && layout.moments == numerics.moments &&
+         layout.gradients == numerics.gradients;
 }
 
 }  // namespace
@@ -185,14 +191,14 @@ std::optional<Recommendation> Recommend(Objective objective,
       choice.contender_gain = gain;
     }
   }
-  const ParallelConfig& numerics = candidates[winner.candidate].run.layout;
+  const RunConfig& chosen = candidates[winner.candidate].run;
   int64_t gpus = 0;
   for (const RankingRow& row : ranking) {
     gpus = std::max(gpus, candidates[row.candidate].run.layout.world_size());
   }
   for (size_t i = 0; i < ranking.size(); ++i) {
     if (ranking[i].standing == Standing::kFailed ||
-        !IsDefault(candidates[ranking[i].candidate].run, gpus, numerics)) {
+        !IsDefault(candidates[ranking[i].candidate].run, gpus, chosen)) {
       continue;
     }
     choice.plain = i;

@@ -16,7 +16,7 @@ namespace trimtab {
 struct RankingRow {
   size_t candidate = 0;  // index into SearchResult::candidates
   std::string layout;
-  std::string groups;           // the layout without precision and optimizer state
+  std::string groups;           // the candidate's key without precision and optimizer state
   std::string precision;        // as in ParallelConfig
   std::string optimizer_state;  // its name: cost_model/numerics.h
   double predicted_tokens_per_s = 0;

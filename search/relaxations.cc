@@ -29,8 +29,10 @@ std::vector<Change> OtherGpus(const Problem& problem) {
   std::vector<Change> changes;
   if (problem.cluster.device == "cpu") return changes;
   const auto add = [&](int64_t gpus) {
-    Change& change = changes.emplace_back(Change{fmt::format("{} GPUs", gpus), problem});
+    Change change = {fmt::format("{} GPUs", gpus), problem};
     change.problem.cluster = WithGpus(problem.cluster, gpus);
+    change.problem.gpus.clear();
+    if (AllowedGpus(change.problem).back() == gpus) changes.push_back(std::move(change));
   };
   const int64_t gpus = problem.cluster.max_ranks;
   for (int i = 1; i <= kMostDoublings; ++i) add(gpus << i);
@@ -73,6 +75,7 @@ std::vector<Change> OtherBatches(const Problem& problem) {
   for (const int64_t size : sizes) {
     changes.push_back({fmt::format("--gbs {}", size), problem});
     changes.back().problem.global_batch = size;
+    changes.back().problem.global_batches.clear();
   }
   return changes;
 }
@@ -97,6 +100,13 @@ Change WithoutNarrowing(const Problem& problem, size_t number) {
     change.what = fmt::format("without --fix {}={}", narrowing.key, narrowing.values.front());
   }
   std::vector<Narrowing>& left = change.problem.narrowings;
+  left.erase(left.begin() + static_cast<std::ptrdiff_t>(number));
+  return change;
+}
+
+Change WithoutRequirement(const Problem& problem, size_t number) {
+  Change change = {fmt::format("without --require {}", problem.requirements[number].text), problem};
+  std::vector<TrainingRequirement>& left = change.problem.requirements;
   left.erase(left.begin() + static_cast<std::ptrdiff_t>(number));
   return change;
 }
@@ -131,6 +141,9 @@ std::vector<Relaxation> FindRelaxations(const Problem& problem, Predictor& predi
   }
   for (size_t i = 0; i < problem.narrowings.size(); ++i) {
     kinds.push_back({WithoutNarrowing(problem, i)});
+  }
+  for (size_t i = 0; i < problem.requirements.size(); ++i) {
+    kinds.push_back({WithoutRequirement(problem, i)});
   }
   std::vector<Relaxation> found;
   for (const std::vector<Change>& changes : kinds) {

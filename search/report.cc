@@ -16,6 +16,7 @@ std::string DescriptionOf(const std::string& rule_id) {
   for (const Rule& rule : LegalityRules()) {
     if (rule_id == rule.id) return rule.description;
   }
+  if (rule_id.starts_with("require-")) return "The run keeps to what --require says.";
   return rule_id == "memory" ? "A rank's predicted peak memory is within the limit." : "";
 }
 
@@ -76,6 +77,7 @@ nlohmann::json RowJson(const SearchResult& result, size_t rank) {
       {"precision", row.precision},
       {"optimizer_state", row.optimizer_state},
       {"ranks", candidate.run.layout.world_size()},
+      {"global_batch", candidate.run.global_batch},
       {"threads_per_rank", candidate.run.threads_per_rank},
       {"state", row.state},
       {"message", candidate.last_message},
@@ -147,6 +149,7 @@ nlohmann::json FrontJson(const SearchResult& result) {
                     {"hours", each.hours},
                     {"gpu_hours", each.gpu_hours},
                     {"price", OrNull(each.price)},
+                    {"energy_kwh", OrNull(each.energy_kwh)},
                     {"on_front", each.on_front}});
   }
   return {{"tokens", result.tokens}, {"rows", rows}};

@@ -15,7 +15,7 @@ MeasureOptions SearchOptions::QuickVisit() {
 TrialRequest SearchOptions::RequestFor(const RunConfig& run, const std::string& token) const {
   TrialRequest request;
   request.run = run;
-  request.key = CandidateKey(run);
+  request.key = CandidateKey(run, !problem.global_batches.empty());
   request.attempt = token;
   request.results_path = study_path + ".results.jsonl";
   request.log_path = study_path + ".log";

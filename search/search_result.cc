@@ -46,13 +46,15 @@ std::string WhyOpen(const SearchResult& result, const RaceStep& step) {
 constexpr double kTokensUnsaid = 1e9;
 
 /// The cluster of a search, as far as a study knows it.
-Cluster ClusterOf(const nlohmann::json& asked) {
-  const nlohmann::json& stored = asked.at("cluster");
+Cluster ClusterOf(const Study& study) {
+  const nlohmann::json stored = study.problem().at("cluster");
   Cluster cluster;
+  cluster.profile = HardwareProfileFromJson(study.profile(), study.path());
   cluster.device = stored.at("device");
   cluster.ranks_per_node = stored.at("ranks_per_node");
   cluster.max_ranks = stored.at("max_ranks");
   cluster.price_per_gpu_hour = stored.value("price_per_gpu_hour", 0.0);
+  cluster.power_per_gpu_w = stored.value("power_per_gpu_w", 0.0);
   if (stored.contains("reliability")) {
     const nlohmann::json& reliability = stored.at("reliability");
     cluster.reliability = {.gpu_mtbf_hours = reliability.at("gpu_mtbf_hours"),
@@ -68,8 +70,9 @@ std::vector<Explanation> ExplainRecommended(const Study& study, const SearchResu
   Problem problem;  // as far as rows of the space look at it
   problem.model = run.model;
   problem.global_batch = run.global_batch;
+  problem.global_batches = study.problem().value("global_batches", std::vector<int64_t>());
   problem.sequence_length = run.sequence_length;
-  problem.cluster = ClusterOf(study.problem());
+  problem.cluster = ClusterOf(study);
   return Explain(problem, result.rules.objective, result.candidates,
                  result.recommended().candidate);
 }
@@ -127,7 +130,7 @@ SearchResult ResultFromStudy(const Study& study) {
   const nlohmann::json asked = study.problem();
   result.tokens = asked.value("tokens", kTokensUnsaid);
   result.front =
-      TimeAgainstPrice(result.ranking, result.candidates, result.tokens, ClusterOf(asked));
+      TimeAgainstPrice(result.ranking, result.candidates, result.tokens, ClusterOf(study));
   result.recipes = RecipePlacesFromJson(study.recipes(), study.path());
   result.accuracy = SummarizeAccuracy(result.ranking);
   return result;

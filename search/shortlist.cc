@@ -26,30 +26,32 @@ void Shortlist::Best::Add(const Place& place) {
   std::push_heap(places_.begin(), places_.end());
 }
 
-Shortlist::Class Shortlist::ClassOf(const ParallelConfig& layout) {
-  return {layout.world_size(), layout.precision, layout.master, layout.moments, layout.gradients};
+Shortlist::Class Shortlist::ClassOf(const RunConfig& run) {
+  const ParallelConfig& layout = run.layout;
+  return {layout.world_size(), run.global_batch, layout.precision,
+          layout.master,       layout.moments,   layout.gradients};
 }
 
-bool Shortlist::MayTake(const ParallelConfig& layout, size_t /*bound*/, double score) const {
+bool Shortlist::MayTake(const RunConfig& run, size_t /*bound*/, double score) const {
   if (of_all_.MayTake(score)) return true;
   if (most_of_class_ == 0) return false;
-  const auto of_class = of_class_.find(ClassOf(layout));
+  const auto of_class = of_class_.find(ClassOf(run));
   return of_class == of_class_.end() || of_class->second.MayTake(score);
 }
 
-bool Shortlist::Misses(const ParallelConfig& layout) const {
-  return IsPlain(layout) && std::none_of(plain_.begin(), plain_.end(), [&](const auto& each) {
-           return each->run.layout == layout;
+bool Shortlist::Misses(const RunConfig& run) const {
+  return IsPlain(run.layout) && std::none_of(plain_.begin(), plain_.end(), [&](const auto& each) {
+           return each->run.layout == run.layout && each->run.global_batch == run.global_batch;
          });
 }
 
 void Shortlist::Offer(int64_t number, const RunConfig& run, const Prediction& prediction) {
   const SortKey key = PredictionKey(objective_, run, prediction);
   const bool plain = IsPlain(run.layout);
-  if (!plain && !MayTake(run.layout, SpaceRows().size(), key.first)) return;
+  if (!plain && !MayTake(run, SpaceRows().size(), key.first)) return;
   const auto candidate = std::make_shared<Shortlisted>(Shortlisted{number, run, prediction});
   of_all_.Add({key, candidate});
-  of_class_.try_emplace(ClassOf(run.layout), most_of_class_).first->second.Add({key, candidate});
+  of_class_.try_emplace(ClassOf(run), most_of_class_).first->second.Add({key, candidate});
   if (plain) plain_.push_back(candidate);
 }
 

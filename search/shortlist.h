@@ -1,8 +1,8 @@
 // Shortlist: the candidates that a search looks at closely, of the many that its space has.
 //
-// Those stay that may matter: the best by the search's objective, of all and of each class (ranks
-// and numerics, which a report compares and whose predictions are off by errors of their own), and
-// plain data parallelism.
+// Those stay that may matter: the best by the search's objective, of all and of each class (ranks,
+// global batch and numerics, which a report compares and whose predictions are off by errors of
+// their own), and plain data parallelism.
 #pragma once
 
 #include <cstddef>
@@ -27,10 +27,10 @@ class Shortlist final : public LayoutList {
 
   Objective objective() const override { return objective_; }
   /// All of a class agree in the first rows.
-  bool MayTake(const ParallelConfig& layout, size_t bound, double score) const override;
+  bool MayTake(const RunConfig& run, size_t bound, double score) const override;
   void Offer(int64_t number, const RunConfig& run, const Prediction& prediction) override;
   /// A plain one.
-  bool Misses(const ParallelConfig& layout) const override;
+  bool Misses(const RunConfig& run) const override;
   std::vector<std::shared_ptr<const Shortlisted>> Take() override;
 
  private:
@@ -53,8 +53,8 @@ class Shortlist final : public LayoutList {
     size_t most_;
     std::vector<Place> places_;  // a heap, the worst at its top
   };
-  using Class = std::tuple<int64_t, Precision, MasterWeights, DType, DType>;
-  static Class ClassOf(const ParallelConfig& layout);
+  using Class = std::tuple<int64_t, int64_t, Precision, MasterWeights, DType, DType>;
+  static Class ClassOf(const RunConfig& run);
 
   Objective objective_;
   size_t most_of_class_;

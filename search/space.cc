@@ -1,5 +1,6 @@
 #include "search/space.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
@@ -8,11 +9,16 @@
 
 namespace trimtab {
 void RequireSensible(const Problem& problem) {
-  if (problem.global_batch < 1 || problem.sequence_length < 1) {
+  const std::vector<int64_t>& batches = problem.global_batches;
+  const int64_t smallest =
+      batches.empty() ? problem.global_batch : *std::min_element(batches.begin(), batches.end());
+  if (smallest < 1 || problem.sequence_length < 1) {
     throw UsageError(
-        fmt::format("the global batch ({}) and sequence length ({}) must be at least 1",
-                    problem.global_batch, problem.sequence_length));
+        fmt::format("the global batch ({}) and sequence length ({}) must be at least 1", smallest,
+                    problem.sequence_length));
   }
+  RequireMeasurable(problem);
+  if (problem.cluster.device != "cpu") AllowedGpus(problem);
   if (problem.precisions.empty() || problem.optimizer_states.empty()) {
     throw UsageError("expected at least one precision and one optimizer state");
   }
@@ -47,16 +53,23 @@ nlohmann::json ToJson(const Problem& problem) {
       {"data", problem.data},
       {"steps", problem.steps},
   };
+  if (!problem.global_batches.empty()) json["global_batches"] = problem.global_batches;
   if (!problem.gpus.empty()) json["gpus"] = problem.gpus;
   if (problem.tokens > 0) json["tokens"] = problem.tokens;
   if (const double price = problem.cluster.price_per_gpu_hour; price > 0) {
     json["cluster"]["price_per_gpu_hour"] = price;
+  }
+  if (const double power = problem.cluster.power_per_gpu_w; power > 0) {
+    json["cluster"]["power_per_gpu_w"] = power;
   }
   if (const Reliability& reliability = problem.cluster.reliability; reliability != Reliability()) {
     json["cluster"]["reliability"] = {
         {"gpu_mtbf_hours", reliability.gpu_mtbf_hours},
         {"restart_s", reliability.restart_s},
         {"checkpoint_bytes_per_s", reliability.checkpoint_bytes_per_s}};
+  }
+  for (const TrainingRequirement& each : problem.requirements) {
+    json["requirements"].push_back(each.text);
   }
   if (!problem.narrowings.empty()) json["narrowings"] = ToJson(problem.narrowings);
   return json;
@@ -79,11 +92,17 @@ SpaceCounts WalkSpace(const Problem& problem,
 }
 
 int64_t MemoryLimitBytes(const Problem& problem, const RunConfig& run) {
-  if (problem.memory_per_rank_bytes > 0) return problem.memory_per_rank_bytes;
-  if (problem.cluster.device != "cpu") return problem.cluster.memory_bytes;
-  return problem.cluster.memory_bytes / run.layout.world_size();
+  const bool shared = problem.cluster.device == "cpu";
+  const int64_t own = problem.cluster.memory_bytes / (shared ? run.layout.world_size() : 1);
+  const int64_t limit = problem.memory_per_rank_bytes > 0 ? problem.memory_per_rank_bytes : own;
+  const int64_t headroom = HeadroomBytes(problem);
+  // No limit at all is 0.
+  return headroom == 0 || limit == 0 ? limit : std::max<int64_t>(1, limit - headroom);
 }
 
-std::string CandidateKey(const RunConfig& run) { return ToString(run.layout); }
+std::string CandidateKey(const RunConfig& run, bool several_batches) {
+  const std::string layout = ToString(run.layout);
+  return several_batches ? fmt::format("gbs={},{}", run.global_batch, layout) : layout;
+}
 
 }  // namespace trimtab

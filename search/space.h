@@ -11,6 +11,7 @@
 #include "cost_model/cluster.h"
 #include "engine/config/run_config.h"
 #include "search/narrowing.h"
+#include "search/requirements.h"
 
 namespace trimtab {
 
@@ -20,6 +21,7 @@ struct Problem {
   ModelConfig model;
   Cluster cluster;
   int64_t global_batch = 0;
+  std::vector<int64_t> global_batches;  // to choose among; empty = that one
   int64_t sequence_length = 0;
   /// Results differ in the last digits between precisions and between optimizer states (names of
   /// cost_model/numerics.h), so a search considers only what is named here. "auto" among the states
@@ -30,7 +32,8 @@ struct Problem {
   int64_t max_ranks = 0;              // on cpu, the most ranks to try; 0 = cluster.max_ranks
   std::vector<int64_t> gpus;          // on cuda, how many to try; empty = all of the cluster's
   int64_t max_micro_batch = 64;
-  std::vector<Narrowing> narrowings;  // all of them hold
+  std::vector<Narrowing> narrowings;              // all of them hold
+  std::vector<TrainingRequirement> requirements;  // likewise
   OptimizerConfig optimizer;
   uint64_t seed = 1234;
   std::string data;   // prefix of .bin/.idx for trials and the recommended run; empty = synthetic
@@ -64,7 +67,8 @@ SpaceCounts WalkSpace(const Problem& problem,
 /// Bytes a rank of `run` may use under `problem`; 0 = unknown, no limit.
 int64_t MemoryLimitBytes(const Problem& problem, const RunConfig& run);
 
-/// Name of a candidate within its problem: the layout string. Unique and stable.
-std::string CandidateKey(const RunConfig& run);
+/// Name of a candidate within its problem: the layout string, behind "gbs=512," where there are
+/// `several_batches` to choose among. Unique and stable.
+std::string CandidateKey(const RunConfig& run, bool several_batches = false);
 
 }  // namespace trimtab

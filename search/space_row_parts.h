@@ -13,6 +13,7 @@ SpaceRow PrecisionRow();
 SpaceRow OptimizerStateRow();
 // space_rows_ranks.cc
 SpaceRow RanksRow();
+SpaceRow GlobalBatchRow();
 SpaceRow TensorParallelRow();
 SpaceRow SequenceParallelRow();
 SpaceRow ContextParallelRow();
@@ -47,8 +48,8 @@ void Fixed(const Problem&, const RunConfig&, Values& values) {
 
 /// Whether two layouts agree in these members.
 template <auto... kMembers>
-bool Alike(const ParallelConfig& a, const ParallelConfig& b) {
-  return ((a.*kMembers == b.*kMembers) && ...);
+bool Alike(const RunConfig& a, const RunConfig& b) {
+  return ((a.layout.*kMembers == b.layout.*kMembers) && ...);
 }
 
 /// Appends the divisors of `n` up to `largest`, ascending.

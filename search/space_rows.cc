@@ -31,6 +31,7 @@ const std::vector<SpaceRow>& SpaceRows() {
   static const std::vector<SpaceRow> rows = {PrecisionRow(),
                                              OptimizerStateRow(),
                                              RanksRow(),
+                                             GlobalBatchRow(),
                                              TensorParallelRow(),
                                              SequenceParallelRow(),
                                              ContextParallelRow(),

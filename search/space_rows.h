@@ -23,8 +23,8 @@ struct SpaceRow {
   /// Rules that hold or do not whatever the rows below bind, in the order of LegalityRules(): one
   /// that does not prunes all that is below at once.
   std::vector<const char*> settles;
-  /// Whether two layouts have the same value.
-  bool (*alike)(const ParallelConfig& a, const ParallelConfig& b);
+  /// Whether two candidates have the same value.
+  bool (*alike)(const RunConfig& a, const RunConfig& b);
   /// No row below looks at its value: below each there are as many candidates.
   bool alone = false;
 };

@@ -25,8 +25,8 @@ SpaceRow MicroBatchRow() {
       .name = "mbs",
       .applies = Always,
       .values =
-          [](const Problem& problem, const RunConfig&, Values& values) {
-            AppendDivisors(problem.global_batch, problem.max_micro_batch, values);
+          [](const Problem& problem, const RunConfig& bound, Values& values) {
+            AppendDivisors(bound.global_batch, problem.max_micro_batch, values);
           },
       .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.micro_batch = value; },
       .settles = {"fp8-sizes-divisible-by-16", "tokens-divisible-by-tp-with-sp"},

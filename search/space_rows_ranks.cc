@@ -6,29 +6,43 @@ namespace trimtab {
 
 /// How many ranks a run has: on cpu that is itself a choice, on GPUs where it is asked for.
 SpaceRow RanksRow() {
-  return {.name = "ranks",
-          .applies = Always,
-          .values =
-              [](const Problem& problem, const RunConfig&, Values& values) {
-                const Cluster& cluster = problem.cluster;
-                if (cluster.device != "cpu") {
-                  values = problem.gpus.empty() ? Values{cluster.max_ranks} : problem.gpus;
-                  return;
-                }
-                const int64_t most = problem.max_ranks > 0 ? problem.max_ranks : cluster.max_ranks;
-                for (int64_t ranks = 1; ranks <= most; ranks *= 2) values.push_back(ranks);
-              },
-          .bind =
-              [](const Problem& problem, int64_t value, RunConfig& run) {
-                run.layout.dp = value;
-                run.threads_per_rank = problem.cluster.device == "cpu"
-                                           ? std::max<int64_t>(1, problem.cluster.cores / value)
-                                           : 1;
-                run.memory_per_rank_bytes = MemoryLimitBytes(problem, run);
-              },
+  return {
+      .name = "ranks",
+      .applies = Always,
+      .values =
+          [](const Problem& problem, const RunConfig&, Values& values) {
+            const Cluster& cluster = problem.cluster;
+            if (cluster.device != "cpu") {
+              values = AllowedGpus(problem);
+              return;
+            }
+            const int64_t most = problem.max_ranks > 0 ? problem.max_ranks : cluster.max_ranks;
+            for (int64_t ranks = 1; ranks <= most; ranks *= 2) values.push_back(ranks);
+          },
+      .bind =
+          [](const Problem& problem, int64_t value, RunConfig& run) {
+            run.layout.dp = value;
+            run.threads_per_rank = problem.cluster.device == "cpu"
+                                       ? std::max<int64_t>(1, problem.cluster.cores / value)
+                                       : 1;
+            run.memory_per_rank_bytes = MemoryLimitBytes(problem, run);
+          },
+      .settles = {},
+      .alike = [](const RunConfig& a,
+                  const RunConfig& b) { return a.layout.world_size() == b.layout.world_size(); }};
+}
+
+/// Where there are several to choose among.
+SpaceRow GlobalBatchRow() {
+  return {.name = "gbs",
+          .applies = [](const Problem& problem,
+                        const RunConfig&) { return !problem.global_batches.empty(); },
+          .values = [](const Problem& problem, const RunConfig&,
+                       Values& values) { values = problem.global_batches; },
+          .bind = [](const Problem&, int64_t value, RunConfig& run) { run.global_batch = value; },
           .settles = {},
-          .alike = [](const ParallelConfig& a,
-                      const ParallelConfig& b) { return a.world_size() == b.world_size(); }};
+          .alike = [](const RunConfig& a,
+                      const RunConfig& b) { return a.global_batch == b.global_batch; }};
 }
 
 SpaceRow TensorParallelRow() {

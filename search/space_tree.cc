@@ -12,6 +12,7 @@ namespace trimtab {
 std::string ValueInWords(const SpaceRow& row, const RunConfig& run) {
   const std::string_view name = row.name;
   if (name == "ranks") return std::to_string(run.layout.world_size());
+  if (name == "gbs") return std::to_string(run.global_batch);
   if (name == "optimizer state") return OptimizerStateName(run.layout);
   const auto keys = LayoutKeys();
   const auto key = std::find_if(keys.begin(), keys.end(),
@@ -83,17 +84,18 @@ SpaceTree::SpaceTree(const Problem& problem)
 }
 
 SpaceTree::Bound SpaceTree::CurrentlyBound() const {
-  return {run_.layout, run_.threads_per_rank, run_.memory_per_rank_bytes};
+  return {run_.layout, run_.global_batch, run_.threads_per_rank, run_.memory_per_rank_bytes};
 }
 
 void SpaceTree::Restore(const Bound& bound) {
   run_.layout = bound.layout;
+  run_.global_batch = bound.global_batch;
   run_.threads_per_rank = bound.threads_per_rank;
   run_.memory_per_rank_bytes = bound.memory_per_rank_bytes;
 }
 
 void SpaceTree::Bind(const Choice& choice) {
-  Restore({});
+  Restore({.global_batch = problem_.global_batch});
   choice_ = choice;
   for (size_t i = 0; i < rows_.size(); ++i) {
     if (choice.values[i] != Choice::kNone) rows_[i].bind(problem_, choice.values[i], run_);

@@ -72,6 +72,7 @@ class SpaceTree {
   /// What rows bind of a run.
   struct Bound {
     ParallelConfig layout{};
+    int64_t global_batch = 0;
     int64_t threads_per_rank = 0;
     int64_t memory_per_rank_bytes = 0;
   };

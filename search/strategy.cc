@@ -11,7 +11,7 @@
 namespace trimtab {
 namespace {
 
-const std::vector<std::string> kObjectiveNames = {"throughput", "memory", "cost"};
+const std::vector<std::string> kObjectiveNames = {"throughput", "memory", "cost", "energy"};
 
 /// Indices with a key, by ascending key; equal keys keep their order.
 template <typename KeyOf>
@@ -46,7 +46,8 @@ double Score(Objective objective, const RunConfig& run, double tokens_per_s,
       return 1 / tokens_per_s;
     case Objective::kMemory:
       return static_cast<double>(peak_mem_bytes);
-    case Objective::kCost: {
+    case Objective::kCost:
+    case Objective::kEnergy: {
       const int64_t paid = run.device == "cpu" ? 1 : run.layout.world_size();
       return static_cast<double>(paid) / tokens_per_s;
     }

@@ -21,11 +21,13 @@ enum class Objective {
   kThroughput,  // most tokens per second
   kMemory,      // least peak memory of the fullest rank
   kCost,  // least rank-seconds per token; on cpu, whose ranks share one machine, as throughput
+  // Least energy per token: the same at the power of each GPU, which is that of the cluster.
+  kEnergy,
 };
 inline constexpr std::array kObjectives = {Objective::kThroughput, Objective::kMemory,
-                                           Objective::kCost};
+                                           Objective::kCost, Objective::kEnergy};
 std::string Name(Objective objective);
-/// Throws UsageError for anything but throughput, memory, cost.
+/// Throws UsageError for anything but throughput, memory, cost, energy.
 Objective ParseObjective(const std::string& text);
 
 /// The figure to minimise, for a step of `run` with these figures: seconds per token, bytes, or

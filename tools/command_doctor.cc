@@ -33,6 +33,7 @@ class DoctorCommand : public Command {
       return 0;
     }
     std::vector<Check> checks = CheckMachine();
+    for (Check& check : CheckStorage()) checks.push_back(std::move(check));
     checks.push_back(CheckGpus());
     for (Check& check : CheckLibraries(FindLibraryVersions())) checks.push_back(std::move(check));
     if (!no_speed_) {

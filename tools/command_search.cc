@@ -148,7 +148,8 @@ class SearchCommand : public Command {
         "preset (see 'trimtab models'), model JSON, or Hugging Face config.json or its folder");
     proposal_.Declare(flags);
     cluster_flags_.Declare(flags);
-    flags.Integer("--gbs", problem.global_batch, 1, kMax32, "global batch, in sequences");
+    flags.List("--gbs", global_batches_,
+               "global batch, in sequences; or several to choose among, e.g. 512,1024");
     flags.Integer("--seq", problem.sequence_length, 1, kMax32, "sequence length, in tokens");
     flags.List("--precision", precisions_,
                "precisions to consider: fp32, tf32, bf16, fp16, fp8, auto (what the device is best "
@@ -157,7 +158,8 @@ class SearchCommand : public Command {
                "optimizer states to consider: full (fp32 master, moments, gradients), reduced "
                "(16-bit remainder as master, bf16 moments, fp32 gradients), minimal (as reduced, "
                "bf16 gradients), MASTER/MOMENTS/GRADS, auto (all)");
-    flags.Choice("--objective", objective_, {"throughput", "memory", "cost"}, "what best means");
+    flags.Choice("--objective", objective_, {"throughput", "memory", "cost", "energy"},
+                 "what best means: most tokens a second, least memory, GPU time or energy a token");
     flags.Bytes("--memory-per-rank", problem.memory_per_rank_bytes,
                 "limit of each rank, e.g. 8GiB");
     flags.Integer("--max-ranks", problem.max_ranks, 0, kMax32,
@@ -167,6 +169,10 @@ class SearchCommand : public Command {
                "cluster's if left out");
     flags.Count("--tokens", problem.tokens,
                 "tokens to train on, e.g. 300B, for the time and price of each number of GPUs");
+    flags.Text(
+        "--require", require_,
+        "what the run must keep to, of headroom>=8GiB (free memory of each rank), gpus<=512, "
+        "nodes<=64, days<=30 and price<=2M (with --tokens), separated by commas");
     flags.Integer("--max-micro-batch", problem.max_micro_batch, 1, kMax32, "largest micro batch");
     flags.List("--fix", fixed_, "values that every candidate has: tp=8,schedule=1f1b");
     flags.List("--allow", allowed_,
@@ -206,6 +212,7 @@ class SearchCommand : public Command {
 
   int Run(const OutputOptions& output) override {
     Problem& problem = options_.problem;
+    SetGlobalBatches();
     ChooseModel();
     // What can be refused is refused before the minute that measuring the machine may take.
     problem.optimizer_states = ResolveOptimizerStates(problem.optimizer_states);
@@ -213,6 +220,7 @@ class SearchCommand : public Command {
     options_.race.indifference = ParsePercent(indifference_, "--indifference");
     options_.launcher = launcher_.Make();
     problem.narrowings = Narrowings();
+    problem.requirements = ParseTrainingRequirements(require_);
     if (only_space_) return PrintSpace(output);
     if (!launcher_.plan()) RequireNewOrResumed(options_.study_path, options_.study);
     if (!report_.empty()) PrepareReport(report_);
@@ -272,6 +280,7 @@ class SearchCommand : public Command {
   int PrintPlan(const OutputOptions& output) {
     SearchOptions unproved = options_;
     unproved.race.prove_count = 0;
+    unproved.launcher = MakeLauncher("inproc", {});  // no scheduler is asked for leftovers
     const ScratchFolder folder;
     unproved.study_path = folder.path() + "/study.db";
     SearchProgress events(output, options_.problem.cluster.caveat);
@@ -291,12 +300,26 @@ class SearchCommand : public Command {
     return cluster;
   }
 
+  void SetGlobalBatches() {
+    if (global_batches_.empty()) return;
+    const std::vector<int64_t> batches = ParseGlobalBatches(global_batches_);
+    options_.problem.global_batch = batches.front();
+    if (batches.size() > 1) options_.problem.global_batches = batches;
+  }
+
   void SetCluster(Cluster cluster) {
     Problem& problem = options_.problem;
     problem.cluster = std::move(cluster);
     if (!flags_->Given("--precision") && problem.cluster.device == "cuda") precisions_ = {"auto"};
     problem.precisions = ResolvePrecisions(precisions_, problem.cluster.profile);
     if (flags_->Given("--gpus")) problem.gpus = ParseGpuCounts(gpus_, problem.cluster);
+    RequireSensible(problem);
+    if (options_.race.objective == Objective::kEnergy && PowerPerGpu(problem.cluster) <= 0) {
+      throw UsageError(
+          fmt::format("--objective energy: the power of {} is unknown; expected power_per_gpu_w in "
+                      "its cluster JSON, or power_w in its profile",
+                      problem.cluster.name));
+    }
   }
 
   std::vector<Narrowing> Narrowings() const {
@@ -333,6 +356,8 @@ class SearchCommand : public Command {
   ProposalFlags proposal_;
   std::vector<std::string> precisions_ = {"fp32"};
   std::string gpus_;
+  std::string require_;
+  std::vector<std::string> global_batches_;
   std::string objective_ = "throughput";
   std::string indifference_ = "1%";
   LauncherFlag launcher_;

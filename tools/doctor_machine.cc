@@ -1,6 +1,5 @@
-// The machine itself: processor, memory, disk.
+// The machine itself: processor and memory.
 #include <sched.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -42,25 +41,12 @@ Check CheckMemory() {
           fmt::format("{}, {} unused", FormatBytes(total), FormatBytes(available))};
 }
 
-Check CheckDisk() {
-  struct statvfs disk {};
-  if (::statvfs(".", &disk) != 0)
-    return {"disk", Health::kBad, "cannot read the state of this folder"};
-  const int64_t free = static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
-  const bool writable = ::access(".", W_OK) == 0;
-  if (!writable) return {"disk", Health::kNote, "this folder cannot be written to"};
-  return {"disk", free < kGiB ? Health::kNote : Health::kOk,
-          FormatBytes(free) + " free in this folder"};
-}
-
 }  // namespace
 
 std::string Name(Health health) {
   return health == Health::kOk ? "ok" : health == Health::kNote ? "note" : "bad";
 }
 
-std::vector<Check> CheckMachine() {
-  return {CheckProcessor(), CheckVectorUnits(), CheckMemory(), CheckDisk()};
-}
+std::vector<Check> CheckMachine() { return {CheckProcessor(), CheckVectorUnits(), CheckMemory()}; }
 
 }  // namespace trimtab

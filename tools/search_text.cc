@@ -128,15 +128,17 @@ std::string RecipesText(const SearchResult& result) {
          table.ToText(/*bold=*/false) + "\n";
 }
 
-/// Time against price, where there is more than one number of GPUs or a price.
+/// Time against price, where there is more than one number of GPUs, a price, or energy to spare.
 std::string FrontText(const SearchResult& result) {
   const bool priced = !result.front.empty() && result.front.front().price;
-  if (result.front.size() < 2 && !priced) return "";
+  const bool by_energy = result.rules.objective == Objective::kEnergy;
+  if (result.front.empty() || (result.front.size() < 2 && !priced && !by_energy)) return "";
   Table table({{"GPUs", Align::kRight},
                {"tokens/s", Align::kRight},
                {"hours", Align::kRight},
                {"GPU hours", Align::kRight},
                {"price", Align::kRight},
+               {"kWh", Align::kRight},
                {"on the front"},
                {"layout"}});
   for (const FrontRow& each : result.front) {
@@ -144,6 +146,7 @@ std::string FrontText(const SearchResult& result) {
     table.AddRow({fmt::format("{}", each.gpus), Rate(row.figure.tokens_per_s),
                   fmt::format("{:.4g}", each.hours), fmt::format("{:.4g}", each.gpu_hours),
                   each.price ? fmt::format("{:.4g}", *each.price) : "-",
+                  each.energy_kwh ? fmt::format("{:.4g}", *each.energy_kwh) : "-",
                   each.on_front ? "yes" : "no", row.groups});
   }
   return fmt::format("time against price of {:.4g} tokens:\n", result.tokens) +
@@ -174,28 +177,34 @@ std::string VerdictText(const SearchResult& result) {
   return "";
 }
 
+const std::string& KeyOf(const SearchResult& result, size_t row) {
+  return result.candidates[result.ranking[row].candidate].key;
+}
+
 std::string RecommendationText(const SearchResult& result) {
   const RankingRow& best = result.recommended();
   const Recommendation& recommendation = result.recommendation;
-  std::string text = fmt::format("recommended: {} at {} tokens/s ({})\n", best.layout,
-                                 WithInterval(best.figure), best.figure.trust);
+  std::string text =
+      fmt::format("recommended: {} at {} tokens/s ({})\n", KeyOf(result, recommendation.row),
+                  WithInterval(best.figure), best.figure.trust);
   text += VerdictText(result);
   text += recommendation.binds.text + "\n";
   if (recommendation.alternative) {
     const RankingRow::Worse& cost = recommendation.alternative_cost;
     text += fmt::format("next best: {}, {:.1f} % slower ({:.1f} to {:.1f} %)\n",
-                        result.ranking[*recommendation.alternative].layout, 100 * cost.by,
-                        100 * cost.low, 100 * cost.high);
+                        KeyOf(result, *recommendation.alternative), 100 * cost.by, 100 * cost.low,
+                        100 * cost.high);
   }
   if (recommendation.plain && *recommendation.plain != recommendation.row) {
     const RankingRow& plain = result.ranking[*recommendation.plain];
     text += fmt::format("against the plain default, {}: {:+.0f} % tokens/s (its speed is {})\n",
-                        plain.layout, 100 * recommendation.plain_gain, plain.figure.trust);
+                        KeyOf(result, *recommendation.plain), 100 * recommendation.plain_gain,
+                        plain.figure.trust);
   }
   if (recommendation.contender) {
-    text += fmt::format("worth measuring next: {}, expected to be {:.1f} % better\n",
-                        result.ranking[*recommendation.contender].layout,
-                        100 * recommendation.contender_gain);
+    text +=
+        fmt::format("worth measuring next: {}, expected to be {:.1f} % better\n",
+                    KeyOf(result, *recommendation.contender), 100 * recommendation.contender_gain);
   }
   if (result.accuracy.proved > 0) {
     text += fmt::format(

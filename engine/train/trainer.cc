@@ -129,7 +129,7 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
   }
   if (fp8_ != nullptr) {
     // Other stages may have the layers that the configuration names.
-    if (run_.layout.pp == 1) {
+    if (run_.layout.pp == 1 || run_.fp8.bf16_layers.empty()) {
       fp8_->RequireNamedLayers();
     } else {
       WholeModelDeclaration(run_, parallel, device).fp8.RequireNamedLayers();

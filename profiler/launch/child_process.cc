@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "profiler/launch/process_states.h"
 
 namespace trimtab {
 namespace {
@@ -127,6 +128,8 @@ bool ChildProcess::HasEnded() const {
   waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
   return info.si_pid == pid_;
 }
+
+std::string ChildProcess::Doing() const { return pid_ == 0 ? "" : DescribeProcesses(pid_); }
 
 void ChildProcess::Kill() {
   if (pid_ != 0) kill(-pid_, SIGKILL);

@@ -33,6 +33,8 @@ class ChildProcess {
   void Hush();
   /// True once it has ended, until then false.
   bool HasEnded() const;
+  /// See DescribeProcesses.
+  std::string Doing() const;
   /// Kills it and whatever it started.
   void Kill();
   /// Waits for its end, then kills whatever it left behind.

@@ -15,6 +15,7 @@ class ChildRun : public LaunchedRun {
 
   void Tell(const std::string& line) override { child_.Tell(line); }
   State Poll() override { return child_.HasEnded() ? State::kEnded : State::kRunning; }
+  std::string Doing() const override { return child_.Doing(); }
   void Cancel() override { child_.Kill(); }
   ChildExit Wait() override { return child_.Wait(); }
   LaunchEnd Classify(const std::string& log) override;

@@ -63,6 +63,8 @@ class LaunchedRun {
   virtual State Poll() = 0;
   /// What it waits for, in the scheduler's words; empty when it does not, or nobody says.
   virtual std::string WhyWaiting() const { return ""; }
+  /// What its processes are doing right now, as far as this machine knows.
+  virtual std::string Doing() const { return ""; }
   /// Ends all of its processes, wherever they are.
   virtual void Cancel() = 0;
   /// Closes its stdin, which a worker takes for its end, and waits for that.

@@ -187,6 +187,7 @@ Chart Front(const json& report) {
                              {"hours", "Hours", Shown::kFigure},
                              {"gpu_hours", "GPU hours", Shown::kFigure},
                              {"price", "Price", Shown::kFigure},
+                             {"energy_kwh", "kWh", Shown::kFigure},
                              {"trust", "Trust"}},
                  .rows = json::array()};
   bool priced = false;

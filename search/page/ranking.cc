@@ -75,7 +75,9 @@ std::string PlaceCell(const json& row) {
 }
 
 /// The order's own figure comes first: memory where the order is by memory.
-std::vector<RankingColumn> Columns(const std::string& objective, bool gpus) {
+std::vector<RankingColumn> Columns(const json& report) {
+  const std::string objective = report["objective"].get<std::string>();
+  const bool gpus = report["problem"]["cluster"]["device"] != "cpu";
   const std::vector<RankingColumn> speed = {
       {"Tokens/s", true, FigureCell},
       {"Against the best", true, AgainstBestCell},
@@ -107,10 +109,15 @@ std::vector<RankingColumn> Columns(const std::string& objective, bool gpus) {
          return EscapedText(row["precision"]) + ", " + EscapedText(row["optimizer_state"]);
        }},
       {gpus ? "GPUs" : "Ranks \u00d7 threads", true, PlaceCell}};
+  if (report["problem"].contains("global_batches")) {
+    columns.push_back({"Global batch", true, [](const json& row) {
+                         return std::to_string(row["global_batch"].get<int64_t>());
+                       }});
+  }
   const bool by_memory = objective == "memory";
   const std::vector<RankingColumn>& first = by_memory ? memory : speed;
   const std::vector<RankingColumn>& second = by_memory ? speed : memory;
-  if (objective == "cost" && gpus) columns.push_back(cost);
+  if ((objective == "cost" || objective == "energy") && gpus) columns.push_back(cost);
   columns.insert(columns.end(), first.begin(), first.end());
   columns.insert(columns.end(), second.begin(), second.end());
   columns.push_back({"Standing", false, StandingCell});
@@ -156,8 +163,7 @@ std::string CardHeadings(const std::vector<RankingColumn>& columns) {
 
 std::string RankingHtml(const json& report) {
   const json& ranking = report["ranking"];
-  const std::vector<RankingColumn> columns = Columns(
-      report["objective"].get<std::string>(), report["problem"]["cluster"]["device"] != "cpu");
+  const std::vector<RankingColumn> columns = Columns(report);
   const size_t shown = std::min(ranking.size(), kMostRows);
   const size_t in_sight = std::min(shown, kRowsInSight);
   std::string html = CardHeadings(columns);

@@ -154,7 +154,7 @@ std::string VerdictHtml(const json& report) {
       "<header>\n<p class=\"quiet\">Trimtab report: {} on {}, global batch {}, {} tokens a "
       "sequence, best {}</p>\n<h1>{}, on {}</h1>\n<p>{}</p>\n</header>\n",
       EscapedText(problem["model"]["name"]), EscapedText(problem["cluster"]["name"]),
-      problem["global_batch"].get<int64_t>(), problem["sequence_length"].get<int64_t>(),
+      recommended["global_batch"].get<int64_t>(), problem["sequence_length"].get<int64_t>(),
       EscapedText(report["objective"]), Escape(Capitalised(LayoutWords(layout))), place,
       LayoutHtml(layout));
   if (recommended["measured"].is_null()) {

@@ -58,6 +58,28 @@ TEST(ClosedForm, EqualsTheDryRunOfEveryStageOverPipelines) {
   ExpectStagesAgree(EveryPipeline(TinyLlama(), 12, 8), LoadCluster("2x8xh200"));
 }
 
+/// What is remembered of one run is not taken for another's.
+TEST(ClosedForm, KnowsRunsApartWhichDifferInRanksAndBatch) {
+  const Cluster cluster = LoadCluster("4x2xh200");
+  RunConfig run;
+  run.model = TinyLlama();
+  run.sequence_length = 12;
+  run.device = "cuda";
+  ClosedFormEstimator estimator(run.model, run.sequence_length, cluster);
+  for (const char* shards : {"zero=0", "zero=2", "zero=2,shard=2", "zero=3", "zero=3,shard=2",
+                             "zero=3,reshard_after_forward=0"}) {
+    for (const char* ranks : {"pp=1,dp=4", "pp=2,dp=4", "pp=2,dp=2"}) {
+      run.layout = ParseLayout(fmt::format("tp=1,{},mbs=1,{}", ranks, shards), 0);
+      run.global_batch = 2 * run.layout.pp * run.layout.dp;
+      SCOPED_TRACE(Describe(run));
+      const Estimate known = estimator.Run(run);
+      const Estimate fresh = ClosedForm(run, cluster);
+      EXPECT_EQ(known.step_time_s, fresh.step_time_s);
+      EXPECT_EQ(known.memory.peak_total, fresh.memory.peak_total);
+    }
+  }
+}
+
 TEST(ClosedForm, EqualsTheDryRunWhereSequencesAreCut) {
   const std::vector<RunConfig> runs = EveryContextParallelRun(TinyGpt2(), 20, 10);
   EXPECT_GT(runs.size(), 300u);

@@ -76,7 +76,8 @@ int Run() {
   const Cluster cluster = LoadCluster("256x8xh800");
   const RunConfig run = DeepSeekV3(cluster);
   const PipelineShape shape = {run.layout.pp, run.layout.vp, run.num_micro_batches()};
-  StepCosts costs(run.model, run.sequence_length, cluster);
+  ChunkCosts chunks(cluster, Remembered::kCosts);
+  StepCosts costs(run.model, run.sequence_length, chunks);
   const StepView step = costs.Of(run);
   const auto timeline = [&] {
     const std::vector<StageProgram> programs = PlanPipeline(run.layout.schedule, shape);

@@ -52,6 +52,20 @@ class TrialTest : public ::testing::Test {
     return Runner(path).Run(request, [this] { return cancelled_; });
   }
 
+  /// That the process whose id is in the file ends.
+  static void ExpectGone(const std::string& pid_path) {
+    pid_t process = 0;
+    std::ifstream(pid_path) >> process;
+    ASSERT_GT(process, 0);
+    for (int i = 0; i < 100 && kill(process, 0) == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    // An orphan that nobody reaps stays as a zombie, which no longer has a command line.
+    std::string command;
+    std::ifstream(fmt::format("/proc/{}/cmdline", process)) >> command;
+    EXPECT_EQ(command, "");
+  }
+
   std::string folder_;
   bool cancelled_ = false;
 };
@@ -101,16 +115,74 @@ TEST_F(TrialTest, ATrialThatTakesTooLongIsKilledWithItsChildren) {
   EXPECT_EQ(outcome.state, TrialState::kTimedOut);
   EXPECT_LT(outcome.seconds, 10);
   EXPECT_NE(outcome.message.find("time limit of 0.3 s"), std::string::npos) << outcome.message;
-  pid_t grandchild = 0;
-  std::ifstream(folder_ + "/results.run.json.pid") >> grandchild;
-  ASSERT_GT(grandchild, 0);
-  for (int i = 0; i < 100 && kill(grandchild, 0) == 0; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ExpectGone(folder_ + "/results.run.json.pid");
+}
+
+TEST_F(TrialTest, ARankThatIsStoppedIsTimedOutAndSaidToBeStopped) {
+  const TrialOutcome outcome = Run("echo warming up >&2; kill -STOP $$\n", 0.5);
+  EXPECT_EQ(outcome.state, TrialState::kTimedOut);
+  EXPECT_EQ(outcome.exit_code, 128 + SIGKILL);
+  EXPECT_LT(outcome.seconds, 10);
+  EXPECT_NE(outcome.message.find("it last said: warming up; "), std::string::npos)
+      << outcome.message;
+  EXPECT_NE(outcome.message.find("sh) is stopped"), std::string::npos) << outcome.message;
+}
+
+TEST_F(TrialTest, ARankThatHangsIsTimedOutWithWhereItWaits) {
+  const TrialOutcome outcome = Run("sleep 30; echo never\n", 0.5);
+  EXPECT_EQ(outcome.state, TrialState::kTimedOut);
+  EXPECT_NE(outcome.message.find("(sleep) waits"), std::string::npos) << outcome.message;
+  EXPECT_EQ(outcome.message.find("sh)"), std::string::npos) << outcome.message;
+}
+
+TEST_F(TrialTest, AKillThatNobodyExplainsIsACrash) {
+  const TrialOutcome outcome = Run("sleep 30 & echo $! > \"$2.pid\"; kill -KILL $$\n");
+  EXPECT_EQ(outcome.state, TrialState::kCrashed);
+  EXPECT_EQ(outcome.exit_code, 128 + SIGKILL);
+  EXPECT_EQ(outcome.message, "ended by signal 9 (Killed)");
+  ExpectGone(folder_ + "/results.run.json.pid");
+}
+
+/// A group of processes that may use little memory together; the kernel ends who uses more.
+class LittleMemory {
+ public:
+  LittleMemory() : path_(fmt::format("{}/trimtab-test-{}", Root(), getpid())) {
+    std::error_code error;
+    std::filesystem::create_directory(path_, error);
+    for (const char* name : {"memory.max", "memory.limit_in_bytes"}) {
+      if (!std::filesystem::exists(path_ + "/" + name)) continue;
+      std::ofstream file(path_ + "/" + name);
+      file << (32 << 20) << std::flush;
+      limited_ = file.good();
+    }
   }
-  // An orphan that nobody reaps stays as a zombie, which no longer has a command line.
-  std::string command;
-  std::ifstream(fmt::format("/proc/{}/cmdline", grandchild)) >> command;
-  EXPECT_EQ(command, "");
+  ~LittleMemory() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  LittleMemory(const LittleMemory&) = delete;
+  LittleMemory& operator=(const LittleMemory&) = delete;
+
+  bool limited() const { return limited_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  static std::string Root() {
+    const std::string old = "/sys/fs/cgroup/memory";
+    return std::filesystem::exists(old) ? old : "/sys/fs/cgroup";
+  }
+  std::string path_;
+  bool limited_ = false;
+};
+
+TEST_F(TrialTest, WhatTheKernelEndedForMemoryRanOut) {
+  const LittleMemory group;
+  if (!group.limited()) GTEST_SKIP() << "no memory limit can be set at " << group.path();
+  const TrialOutcome outcome =
+      Run("echo $$ > " + group.path() + "/cgroup.procs; exec tail /dev/zero\n", 60);
+  EXPECT_EQ(outcome.state, TrialState::kOutOfMemory) << outcome.message;
+  EXPECT_EQ(outcome.exit_code, 128 + SIGKILL);
+  EXPECT_NE(outcome.message.find("for want of memory"), std::string::npos) << outcome.message;
 }
 
 TEST_F(TrialTest, CancellingKillsTheTrial) {

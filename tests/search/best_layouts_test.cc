@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -26,8 +27,15 @@ struct Found {
 
 Found FoundIn(const BestLayouts& best) {
   Found found{.keys = {}, .size = best.counts.size, .pruned = best.counts.cut_by_rule};
-  for (const auto& each : best.list) found.keys.insert(CandidateKey(each->run));
+  for (const auto& each : best.list) found.keys.insert(CandidateKey(each->run, true));
   return found;
+}
+
+bool IsInTheRunning(const Problem& problem, const RunConfig& run, const Prediction& prediction) {
+  const int64_t limit = run.memory_per_rank_bytes;
+  return (limit == 0 || prediction.peak_mem_bytes <= limit) &&
+         SpeedRequirements(problem).FirstUnmet(run.layout.world_size(), prediction.tokens_per_s) ==
+             nullptr;
 }
 
 /// Looks at each candidate.
@@ -35,12 +43,11 @@ Found TheLongWay(const Problem& problem, Shortlist list, Predictor& predictor) {
   int64_t number = 0;
   const SpaceCounts counts = WalkSpace(problem, [&](const RunConfig& run) {
     const Prediction prediction = predictor.ClosedForm(run);
-    const int64_t limit = run.memory_per_rank_bytes;
-    if (limit > 0 && prediction.peak_mem_bytes > limit) return;
+    if (!IsInTheRunning(problem, run, prediction)) return;
     list.Offer(number++, run, prediction);
   });
   Found found{.keys = {}, .size = counts.enumerated, .pruned = counts.pruned};
-  for (const auto& each : list.Take()) found.keys.insert(CandidateKey(each->run));
+  for (const auto& each : list.Take()) found.keys.insert(CandidateKey(each->run, true));
   return found;
 }
 
@@ -69,7 +76,15 @@ class RandomProblems {
     if (Pick(0, 3) == 0) problem.optimizer_states = {"auto"};
     problem.sequence_length = 16 * Pick(1, 2);
     problem.global_batch = Pick(1, 8) * 2;
+    if (Pick(0, 3) == 0) {
+      problem.global_batches = {problem.global_batch, 3 * problem.global_batch};
+    }
     problem.max_micro_batch = Pick(1, 4);
+    if (Pick(0, 3) == 0) {
+      problem.tokens = 1e9;
+      problem.requirements =
+          ParseTrainingRequirements(fmt::format("days<={}", 1e-4 * std::pow(10, Pick(0, 4))));
+    }
     if (Pick(0, 3) > 0) problem.memory_per_rank_bytes = int64_t{30'000} << Pick(0, 6);
     return problem;
   }
@@ -118,13 +133,12 @@ std::map<std::string, double> AlternativeScores(const Problem& problem, Objectiv
   const double least = PredictionKey(objective, best.run, best.prediction).first;
   WalkSpace(problem, [&](const RunConfig& run) {
     const Prediction prediction = predictor.ClosedForm(run);
-    const int64_t limit = run.memory_per_rank_bytes;
-    if (limit > 0 && prediction.peak_mem_bytes > limit) return;
+    if (!IsInTheRunning(problem, run, prediction)) return;
     const double score = PredictionKey(objective, run, prediction).first;
     for (size_t i = 0; i < SpaceRows().size(); ++i) {
       const SpaceRow& row = SpaceRows()[i];
       if (score > Alternatives::Farthest(i) * least || !row.applies(problem, best.run)) continue;
-      if (row.alike(run.layout, best.run.layout)) continue;
+      if (row.alike(run, best.run)) continue;
       const auto [found, is_new] = scores.try_emplace(row.name, score);
       if (!is_new) found->second = std::min(found->second, score);
     }

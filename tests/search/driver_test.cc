@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "engine/base/error.h"
 #include "tests/search/search_fakes.h"
 
@@ -73,6 +75,25 @@ TEST(Driver, RecommendsTheMeasuredBest) {
   EXPECT_EQ(harness.events.last.best_tokens_per_s, best);
   EXPECT_EQ(harness.events.rounds, static_cast<int64_t>(result.rounds.size()));
   EXPECT_EQ(harness.predictor.dry_runs, 4);
+}
+
+TEST(Driver, ChoosesAmongGlobalBatches) {
+  Harness harness;
+  SearchOptions options = TinySearch(ScratchPath("batches.db"));
+  options.problem.global_batches = {2, 4};
+  const SearchResult result = harness.Run(options);
+  std::set<int64_t> batches;
+  std::set<std::string> keys;
+  for (const RankingRow& row : result.ranking) {
+    const CandidateRecord& candidate = result.candidates[row.candidate];
+    batches.insert(candidate.run.global_batch);
+    keys.insert(candidate.key);
+    const std::string batch = fmt::format("gbs={},", candidate.run.global_batch);
+    EXPECT_EQ(candidate.key, batch + row.layout);
+    EXPECT_TRUE(row.groups.starts_with(batch)) << row.groups;
+  }
+  EXPECT_EQ(batches, (std::set<int64_t>{2, 4}));
+  EXPECT_EQ(keys.size(), result.ranking.size());
 }
 
 TEST(Driver, CountsWhatEachRulePruned) {

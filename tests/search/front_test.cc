@@ -34,6 +34,14 @@ TEST(GpuCounts, ThatMakeNoSenseAreRefused) {
   EXPECT_THROW(ParseGpuCounts("2", LoadCluster("local")), UsageError);
 }
 
+TEST(GlobalBatches, AreOneOrAList) {
+  EXPECT_EQ(ParseGlobalBatches({"512"}), Counts({512}));
+  EXPECT_EQ(ParseGlobalBatches({"1024", "512", "1024"}), Counts({512, 1024}));
+  for (const char* word : {"", "x", "0", "-8", "8x", "1e3", "4294967296"}) {
+    EXPECT_THROW(ParseGlobalBatches({"8", word}), UsageError) << word;
+  }
+}
+
 TEST(WithGpus, TakesWholeNodesOrAPartOfOne) {
   const Cluster cluster = LoadCluster("4x8xh100");
   EXPECT_EQ(WithGpus(cluster, 64).nodes, 8);
@@ -89,6 +97,9 @@ TEST(TimeAgainstPrice, TakesTheFastestOfEachNumberOfGpus) {
   EXPECT_NEAR(front[0].hours, 1000, 1e-3);
   EXPECT_NEAR(front[0].gpu_hours, 8000, 1e-2);
   EXPECT_NEAR(front[0].price.value(), 16000, 1e-2);
+  const double kilowatts = PowerPerGpu(Steady(2)) / 1000;
+  EXPECT_GT(kilowatts, 0.3);
+  EXPECT_NEAR(front[0].energy_kwh.value(), 8000 * kilowatts, 1e-2);
   EXPECT_EQ(front[1].row, 3u);
   EXPECT_NEAR(front[1].hours, 625, 1e-3);
   EXPECT_NEAR(front[1].gpu_hours, 10000, 1e-2);
@@ -108,6 +119,7 @@ TEST(TimeAgainstPrice, CountsWhatFailuresCost) {
                      cluster, 3.6e9);
   EXPECT_GT(row.hours, 1001);
   EXPECT_DOUBLE_EQ(row.price.value(), cost.price);
+  EXPECT_DOUBLE_EQ(row.energy_kwh.value(), cost.kilowatt_hours());
 }
 
 TEST(TimeAgainstPrice, MoreGpusThatAreNoFasterAreNotOnTheFront) {

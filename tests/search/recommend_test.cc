@@ -39,11 +39,11 @@ TEST(Recommend, TheMeasuredBestWinsOverTheBetterPredicted) {
   candidates[3].last_state = "out_of_memory";
   const std::vector<RankingRow> ranking = Rank(candidates);
   ASSERT_EQ(ranking.size(), 4u);
-  EXPECT_EQ(ranking[0].layout, "b");
-  EXPECT_EQ(ranking[1].layout, "a");
-  EXPECT_EQ(ranking[2].layout, "c");
+  EXPECT_EQ(candidates[ranking[0].candidate].key, "b");
+  EXPECT_EQ(candidates[ranking[1].candidate].key, "a");
+  EXPECT_EQ(candidates[ranking[2].candidate].key, "c");
   EXPECT_EQ(ranking[2].state, "predicted");
-  EXPECT_EQ(ranking[3].layout, "d");
+  EXPECT_EQ(candidates[ranking[3].candidate].key, "d");
   EXPECT_EQ(ranking[3].state, "out_of_memory");
   EXPECT_DOUBLE_EQ(*ranking[1].step_time_error, (1.0 - 2.2) / 2.2);
   EXPECT_DOUBLE_EQ(*ranking[1].peak_mem_error, 0.25);
@@ -107,7 +107,7 @@ TEST(Recommend, WithNothingMeasuredThePredictionDecides) {
   const auto choice = Recommend(Objective::kThroughput, candidates, ranking);
   ASSERT_TRUE(choice.has_value());
   EXPECT_FALSE(choice->measured);
-  EXPECT_EQ(ranking[choice->row].layout, "b");
+  EXPECT_EQ(candidates[ranking[choice->row].candidate].key, "b");
   EXPECT_EQ(SummarizeAccuracy(ranking).proved, 0);
 }
 

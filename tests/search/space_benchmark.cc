@@ -23,6 +23,7 @@ struct Case {
 };
 constexpr Case kCases[] = {{"gpt3-175b", "128x8xa100", 1536, 2048},
                            {"llama3-405b", "2048x8xh100", 2048, 8192},
+                           {"deepseek-v3", "256x8xh100", 15360, 4096},
                            {"mixtral-8x22b", "256x8xh100", 1024, 8192},
                            {"qwen3-235b-a22b", "256x8xh100", 2048, 4096}};
 

@@ -399,9 +399,30 @@ TEST(Space, ThePricesAreNotPartOfTheProblem) {
   EXPECT_NE(ToJson(problem), before);
 }
 
+TEST(Space, OfSeveralGlobalBatchesHoldsThatOfEach) {
+  std::set<std::string> of_each;
+  int64_t enumerated = 0;
+  for (const int64_t batch : {3, 4}) {
+    Problem problem = TinyProblem();
+    problem.global_batch = batch;
+    enumerated += Count(problem).enumerated;
+    for (const RunConfig& run : LegalCandidates(problem)) of_each.insert(CandidateKey(run, true));
+  }
+  Problem both = TinyProblem();
+  both.global_batches = {3, 4};
+  EXPECT_EQ(Count(both).enumerated, enumerated);
+  std::set<std::string> keys;
+  for (const RunConfig& run : LegalCandidates(both)) keys.insert(CandidateKey(run, true));
+  EXPECT_EQ(keys, of_each);
+  EXPECT_TRUE(keys.begin()->starts_with("gbs=3,")) << *keys.begin();
+  EXPECT_NE(ToJson(both), ToJson(TinyProblem()));
+}
+
 TEST(Space, RefusesAnEmptyBatchAndNoPrecision) {
   Problem problem = TinyProblem();
   problem.global_batch = 0;
+  EXPECT_THROW(Count(problem), UsageError);
+  problem.global_batches = {4, 0};
   EXPECT_THROW(Count(problem), UsageError);
   problem = TinyProblem();
   problem.precisions.clear();

@@ -26,6 +26,7 @@ TEST(Strategy, ObjectivesOrderDifferently) {
   EXPECT_EQ(RankByPrediction(Objective::kThroughput, candidates), (std::vector<size_t>{0, 1, 2}));
   EXPECT_EQ(RankByPrediction(Objective::kMemory, candidates), (std::vector<size_t>{2, 1, 0}));
   EXPECT_EQ(RankByPrediction(Objective::kCost, candidates), (std::vector<size_t>{1, 2, 0}));
+  EXPECT_EQ(RankByPrediction(Objective::kEnergy, candidates), (std::vector<size_t>{1, 2, 0}));
 }
 
 TEST(Strategy, EqualScoresGoToTheShorterStep) {
@@ -52,7 +53,7 @@ TEST(Strategy, DryRunsGoToTheBestByClosedForm) {
 }
 
 TEST(Strategy, NamesComeBack) {
-  for (const Objective objective : {Objective::kThroughput, Objective::kMemory, Objective::kCost}) {
+  for (const Objective objective : kObjectives) {
     EXPECT_EQ(ParseObjective(Name(objective)), objective);
   }
   try {

@@ -83,8 +83,9 @@ TEST_F(Commands, DoctorPrintsARowForEachCheck) {
   EXPECT_EQ(table.err, "");
   const json checks = JsonOf({"doctor", "--no-speed"})["checks"];
   size_t row = 0;
-  for (const char* what : {"processor", "vector units", "memory", "disk", "GPUs", "CUDA driver",
-                           "CUDA runtime", "cuDNN", "NCCL", "MPI"}) {
+  for (const char* what :
+       {"processor", "vector units", "memory", "disk", "home", "temporary files", "shared memory",
+        "GPUs", "CUDA driver", "CUDA runtime", "cuDNN", "NCCL", "MPI"}) {
     EXPECT_NE(table.out.find(std::string("\n") + what + " "), std::string::npos) << table.out;
     ASSERT_LT(row, checks.size());
     EXPECT_EQ(checks[row]["check"], what);

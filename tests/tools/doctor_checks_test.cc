@@ -74,6 +74,41 @@ TEST(DoctorChecks, VersionsThatDoNotFitAreNotes) {
   EXPECT_EQ(RowOf("CUDA driver", found).health, Health::kOk);
 }
 
+TEST(DoctorChecks, AFolderIsLookedAt) {
+  const FolderState here = StateOfFolder(".");
+  EXPECT_TRUE(here.exists);
+  EXPECT_GT(here.free_bytes, 0);
+  EXPECT_FALSE(StateOfFolder("./nowhere").exists);
+  EXPECT_FALSE(StateOfFolder("/proc").writable && StateOfFolder("/proc").free_bytes > 0);
+}
+
+TEST(DoctorChecks, FoldersThatTakeNoFilesAreNamedBeforeAnyJobIsSent) {
+  const FolderState fine = {
+      .path = "/here", .exists = true, .writable = true, .free_bytes = int64_t{1} << 40};
+  for (const auto& check : {CheckWorkingFolder, CheckHome, CheckTemporary, CheckSharedMemory}) {
+    EXPECT_EQ(check(fine).health, Health::kOk) << check(fine).finding;
+  }
+  FolderState closed = fine;
+  closed.writable = false;
+  const FolderState missing = {.path = "/here"};
+  FolderState tiny = fine;
+  tiny.free_bytes = 1 << 20;
+  FolderState remote = fine;
+  remote.over_network = true;
+  const auto expect = [](const Check& check, Health health, const std::string& part) {
+    EXPECT_EQ(check.health, health) << check.finding;
+    EXPECT_NE(check.finding.find(part), std::string::npos) << check.finding;
+  };
+  expect(CheckWorkingFolder(closed), Health::kBad, "/here cannot be written to");
+  expect(CheckWorkingFolder(remote), Health::kNote, "--study on a local disk");
+  expect(CheckWorkingFolder(tiny), Health::kNote, "1.00 MiB free");
+  expect(CheckHome(remote), Health::kNote, "--study on a local disk");
+  expect(CheckTemporary(missing), Health::kBad, "/here is not there; set TMPDIR");
+  expect(CheckTemporary(tiny), Health::kNote, "1.00 MiB free: mpirun");
+  expect(CheckSharedMemory(missing), Health::kNote, "/here is not there");
+  expect(CheckSharedMemory(tiny), Health::kNote, "exchange messages slowly");
+}
+
 TEST(DoctorChecks, DescribesTheMachine) {
   for (const Check& check : CheckMachine()) {
     EXPECT_NE(check.finding, "") << check.what;

@@ -31,7 +31,11 @@ SearchResult SomeResult() {
   predicted.predicted_tokens_per_s = 800;
   predicted.state = "predicted";
   predicted.figure = {.tokens_per_s = 800, .low = 760, .high = 840, .trust = "modelled"};
+  predicted.candidate = 1;
   result.ranking = {measured, predicted, predicted};
+  result.candidates.resize(2);
+  result.candidates[0].key = measured.layout;
+  result.candidates[1].key = predicted.layout;
   result.numerics = {{"bf16", "full", "bf16 is this", "full is that", 0, 0},
                      {"fp32", "reduced", "fp32 is that", "reduced is this", 1, 0.125}};
   result.recommendation.measured = true;
@@ -44,8 +48,9 @@ SearchResult SomeResult() {
   result.recommendation.contender = 2;
   result.recommendation.contender_gain = 0.03;
   result.tokens = 3e11;
-  result.front = {{.gpus = 2, .row = 0, .hours = 80, .gpu_hours = 160, .price = 320},
-                  {.gpus = 4, .row = 1, .hours = 50, .gpu_hours = 200, .price = {}}};
+  result.front = {
+      {.gpus = 2, .row = 0, .hours = 80, .gpu_hours = 160, .price = 320, .energy_kwh = 112},
+      {.gpus = 4, .row = 1, .hours = 50, .gpu_hours = 200, .price = {}, .energy_kwh = {}}};
   result.front.front().on_front = true;
   result.explanations = {{"tp", "2", "1", 1, 0.031}};
   return result;
@@ -61,8 +66,8 @@ TEST(SearchText, TellsWhatWasPrunedRankedAndRecommended) {
            "\n2  tp=1,dp=2,mbs=4  fp32       reduced   800 +-5.0 %  modelled       -        800    "
            "    -",
            "time against price of 3e+11 tokens:\n",
-           "\n   2      1000     80        160    320  yes           tp=2,dp=1,mbs=4\n",
-           "\n   4       800     50        200      -  no            tp=1,dp=2,mbs=4\n",
+           "\n   2      1000     80        160    320  112  yes           tp=2,dp=1,mbs=4\n",
+           "\n   4       800     50        200      -    -  no            tp=1,dp=2,mbs=4\n",
            "what its choices are worth, as predicted:\n",
            "\ntp         2       1          +3.1 %\n",
            "\nbf16      bf16 is this\nfp32      fp32 is that\nfull      full is that\n",

@@ -55,6 +55,7 @@ json PredictedReport() {
                 {"hours", hours},
                 {"gpu_hours", gpu_hours},
                 {"price", 2 * gpu_hours},
+                {"energy_kwh", nullptr},
                 {"on_front", on_front}};
   };
   report["front"]["rows"] = {row(8, 4e5, true), row(16, 7e5, true), row(32, 6.5e5, false)};

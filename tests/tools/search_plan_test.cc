@@ -1,0 +1,68 @@
+// What `trimtab search --plan` would send, for each launcher; and that it sends nothing.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <ostream>
+
+#include "tests/engine/data/data_test_util.h"
+#include "tests/tools/run_cli.h"
+
+namespace trimtab {
+namespace {
+
+struct PlanCase {
+  const char* name;
+  std::vector<std::string> launcher;  // what follows --launcher
+  std::vector<std::string> parts;     // of what is printed for each trial, in this order
+};
+
+void PrintTo(const PlanCase& plan, std::ostream* out) { *out << plan.name; }
+
+class SearchPlan : public testing::TestWithParam<PlanCase> {};
+
+TEST_P(SearchPlan, ShowsTheTrialsOfTheBestAndSendsNothing) {
+  const std::string study = ScratchFolder() + "/study.db";
+  std::vector<std::string> arguments = {
+      "search", "--model", "gpt2-124m", "--cluster",  "2x2xh100", "--gbs",          "8",
+      "--seq",  "128",     "--prove",   "2",          "--fix",    "precision=bf16", "--study",
+      study,    "--plan",  "-q",        "--dry-runs", "0",        "--launcher"};
+  arguments.insert(arguments.end(), GetParam().launcher.begin(), GetParam().launcher.end());
+  const CliResult result = RunCli(arguments);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  size_t at = 0;
+  for (const char* trial : {"first", "second"}) {
+    for (const std::string& part : GetParam().parts) {
+      at = result.out.find(part, at);
+      ASSERT_NE(at, std::string::npos) << trial << " trial, " << part << ":\n" << result.out;
+      at += part.size();
+    }
+  }
+  EXPECT_EQ(result.out.find(GetParam().parts.back(), at), std::string::npos) << "a third trial:\n"
+                                                                             << result.out;
+  for (const auto& left :
+       std::filesystem::directory_iterator(std::filesystem::path(study).parent_path())) {
+    ADD_FAILURE() << "left behind: " << left.path();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Launchers, SearchPlan,
+    testing::Values(
+        PlanCase{"Inproc", {"inproc"}, {" profile --config ", "--max-seconds "}},
+        PlanCase{"Local", {"local"}, {"mpirun -n 4 --oversubscribe ", " profile --config "}},
+        PlanCase{"Mpirun",
+                 {"mpirun", "--launcher-options", "host=a:2,b:2"},
+                 {"mpirun -n 4 --host a:2,b:2 --map-by slot ", " profile --config "}},
+        PlanCase{
+            "Slurm",
+            {"slurm", "--launcher-options", "partition=gpu", "account=me", "time=60"},
+            {"sbatch ", "--nodes=2 --ntasks-per-node=2 ", "--gpus-per-node=2 ", "--account=me ",
+             "--partition=gpu ", "srun ", "--ntasks=4 ", " profile --config "}},
+        PlanCase{
+            "Kubernetes",
+            {"kubernetes", "--launcher-options", "image=registry/trimtab:1", "claim=data"},
+            {"kind: MPIJob", "slotsPerWorker: 2", "image: \"registry/trimtab:1\"", "replicas: 2"}}),
+    [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace trimtab
