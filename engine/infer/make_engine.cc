@@ -14,7 +14,8 @@
 namespace trimtab {
 namespace {
 
-/// A small model that proposes, with the ranks it runs on.
+/// A small model that proposes, with the rank it runs on: in this process, of several the first
+/// one, which alone plans.
 class Draft {
  public:
   /// `config` is that of the model that serves.
@@ -23,7 +24,7 @@ class Draft {
                  .sequence_length = config.limits.sequence_length,
                  .block_size = config.block_size,
                  .tokens_per_step = config.limits.tokens_per_step}),
-        runner_(ConfigOf(config, source, limits_), source),
+        runner_(ConfigOf(config, source, limits_), source, RankHome::kProcess),
         model_(limits_, config.model.vocab_size, runner_) {}
 
   Proposer& proposer() { return model_; }
@@ -88,10 +89,9 @@ std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSour
                                    const WeightSource* draft) {
   ServingConfig one = config;
   const int64_t replicas = std::exchange(one.layout.dp, 1);
-  if ((replicas > 1 || draft != nullptr) && FindMpiLaunch()) {
+  if (replicas > 1 && FindMpiLaunch()) {
     throw UsageError(
-        "ranks that are processes serve one model: expected no dp in the layout and no draft "
-        "model");
+        "ranks that are processes serve together, not as replicas: expected no dp in the layout");
   }
   if (replicas == 1) return std::make_unique<OwningEngine>(ResolveServing(one), source, draft);
   if (one.threads_per_rank == 0) {

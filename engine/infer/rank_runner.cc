@@ -18,9 +18,12 @@ namespace trimtab {
 /// the steps.
 class RankRunner::Ranks {
  public:
-  Ranks(const ServingConfig& config, const WeightSource& source)
-      : ranks_here_(FindMpiLaunch() ? 1 : config.layout.world_size()),
-        threads_([this, config, &source] { Main(config, source); }) {
+  Ranks(const ServingConfig& config, const WeightSource& source, RankHome home)
+      : leads_(home == RankHome::kLaunch && FindMpiLaunch()),
+        ranks_here_(leads_ ? 1 : config.layout.world_size()),
+        threads_([this, config, &source, home] {
+          Main(config, source, home == RankHome::kLaunch ? RunRanks : RunRanksHere);
+        }) {
     Await();
   }
 
@@ -51,12 +54,12 @@ class RankRunner::Ranks {
   }
 
  private:
-  void Main(const ServingConfig& config, const WeightSource& source) {
+  void Main(const ServingConfig& config, const WeightSource& source, decltype(RunRanks)& run) {
     try {
-      RunRanks(RunOf(config), [&](Rank& rank) {
+      run(RunOf(config), [&](Rank& rank) {
         ServingModel model(config, rank.parallel(), rank.device(), &source);
-        if (rank.in_process()) return Serve(rank, model);
-        Lead(rank, model);
+        if (leads_) return Lead(rank, model);
+        Serve(rank, model);
       });
     } catch (...) {
       const std::lock_guard lock(mutex_);
@@ -121,6 +124,7 @@ class RankRunner::Ranks {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  bool leads_;  // processes that follow
   int64_t ranks_here_;
   int64_t work_ = 0;  // plans handed out
   int64_t done_ = 0;  // ranks that have done the latest work
@@ -132,8 +136,8 @@ class RankRunner::Ranks {
   std::thread threads_;
 };
 
-RankRunner::RankRunner(const ServingConfig& config, const WeightSource& source)
-    : vocab_size_(config.model.vocab_size), ranks_(std::make_unique<Ranks>(config, source)) {}
+RankRunner::RankRunner(const ServingConfig& config, const WeightSource& source, RankHome home)
+    : vocab_size_(config.model.vocab_size), ranks_(std::make_unique<Ranks>(config, source, home)) {}
 
 RankRunner::~RankRunner() = default;
 

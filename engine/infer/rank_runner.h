@@ -10,13 +10,20 @@
 
 namespace trimtab {
 
+/// Whose threads or processes the ranks are.
+enum class RankHome {
+  kLaunch,   // the processes that a launcher started; without one, threads of this process
+  kProcess,  // threads of this process alone
+};
+
 class RankRunner final : public StepRunner {
  public:
   /// Starts the ranks and returns when all have their weights. `config` is resolved; `source` need
   /// not outlive the constructor. Not in a process that FollowPlans. Throws what a rank throws:
   /// OutOfMemoryError, EnvironmentError, InputError, StorageError; UsageError when a launcher
   /// started another number of processes.
-  RankRunner(const ServingConfig& config, const WeightSource& source);
+  RankRunner(const ServingConfig& config, const WeightSource& source,
+             RankHome home = RankHome::kLaunch);
   ~RankRunner() override;
 
   /// Throws what a rank throws; there is no engine any more then.

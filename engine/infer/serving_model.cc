@@ -195,15 +195,22 @@ std::vector<float> ServingModel::CollectLogits(const Tensor& logits, int64_t row
     parallel_.tp->AllGather(logits, all);
   }
   if (parallel_.tp_rank != 0 || device_.kind() == DeviceKind::kMeta) return {};
-  std::vector<float> shares(static_cast<size_t>(all.numel()));
-  CopyToHost(all, shares);
+  std::vector<float> copy;
+  const float* shares = nullptr;
+  if (device_.kind() == DeviceKind::kCpu && all.dtype() == DType::kF32) {
+    shares = all.f32();
+  } else {
+    copy.resize(static_cast<size_t>(all.numel()));
+    CopyToHost(all, copy);
+    shares = copy.data();
+  }
   const int64_t vocab = run_.model.vocab_size;
   std::vector<float> whole;
   whole.reserve(static_cast<size_t>(rows * vocab));
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t rank = 0; rank < tp; ++rank) {
       const int64_t used = std::clamp<int64_t>(vocab - rank * share, 0, share);
-      const auto first = shares.begin() + (rank * logits.dim(0) + row) * share;
+      const float* first = shares + (rank * logits.dim(0) + row) * share;
       whole.insert(whole.end(), first, first + used);
     }
   }

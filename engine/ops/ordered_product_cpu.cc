@@ -108,13 +108,17 @@ template <typename Target>
 template <typename Target, int kRows>
 [[gnu::always_inline]] inline void GroupTile(int64_t n, int64_t k, int64_t group,
                                              const ConstRows& a, const ConstRows& b,
-                                             const float* scales, const MutableRows& c) {
+                                             const float* scales, const ConstRows& starts,
+                                             const MutableRows& c) {
   using Vector = typename Target::Vector;
   constexpr int kVectors = 2;
-  for (int64_t first = 0; first < k; first += group, scales += n) {
-    const ConstRows group_a = {a.data + first, a.stride};
-    const float* row = b.data + first * b.stride;
+  for (int64_t g = 0; g < k / group; ++g, scales += n) {
+    const ConstRows group_a = {a.data + g * group, a.stride};
+    const float* row = b.data + g * group * b.stride;
     Vector sums[kRows][kVectors] = {};
+    for (int r = 0; r < kRows; ++r) {
+      for (int v = 0; v < kVectors; ++v) sums[r][v] += starts.data[r * starts.stride + g];
+    }
     for (int64_t i = 0; i < group; ++i, row += b.stride) {
       Vector factors[kVectors];
       for (int v = 0; v < kVectors; ++v) {
@@ -143,22 +147,25 @@ template <typename Target, int kRows>
 template <typename Target, int kRows>
 [[gnu::always_inline]] inline void GroupTileOf(int64_t rows, int64_t n, int64_t k, int64_t group,
                                                const ConstRows& a, const ConstRows& b,
-                                               const float* scales, const MutableRows& c) {
-  if (rows == kRows) return GroupTile<Target, kRows>(n, k, group, a, b, scales, c);
+                                               const float* scales, const ConstRows& starts,
+                                               const MutableRows& c) {
+  if (rows == kRows) return GroupTile<Target, kRows>(n, k, group, a, b, scales, starts, c);
   if constexpr (kRows > 1) {
-    GroupTileOf<Target, kRows - 1>(rows, n, k, group, a, b, scales, c);
+    GroupTileOf<Target, kRows - 1>(rows, n, k, group, a, b, scales, starts, c);
   }
 }
 
 template <typename Target>
 [[gnu::always_inline]] inline void GroupProduct(int64_t m, int64_t n, int64_t k, int64_t group,
                                                 const ConstRows& a, const ConstRows& b,
-                                                const float* scales, const MutableRows& c) {
+                                                const float* scales, const ConstRows& starts,
+                                                const MutableRows& c) {
   for (int64_t first = 0; first < m; first += Target::kRows) {
     const int64_t rows = std::min<int64_t>(Target::kRows, m - first);
     for (int64_t column = 0; column < n; column += 2 * Target::kLanes) {
       GroupTileOf<Target, Target::kRows>(rows, n, k, group, {a.data + first * a.stride, a.stride},
                                          {b.data + column, b.stride}, scales + column,
+                                         {starts.data + first * starts.stride, starts.stride},
                                          {c.data + first * c.stride + column, c.stride});
     }
   }
@@ -166,11 +173,12 @@ template <typename Target>
 
 using GroupProductFunction = void (*)(int64_t m, int64_t n, int64_t k, int64_t group,
                                       const ConstRows& a, const ConstRows& b, const float* scales,
-                                      const MutableRows& c);
+                                      const ConstRows& starts, const MutableRows& c);
 
 void GroupProductPlain(int64_t m, int64_t n, int64_t k, int64_t group, const ConstRows& a,
-                       const ConstRows& b, const float* scales, const MutableRows& c) {
-  GroupProduct<Registers<4, 6>>(m, n, k, group, a, b, scales, c);
+                       const ConstRows& b, const float* scales, const ConstRows& starts,
+                       const MutableRows& c) {
+  GroupProduct<Registers<4, 6>>(m, n, k, group, a, b, scales, starts, c);
 }
 
 using ProductFunction = void (*)(int64_t m, int64_t n, int64_t k, const ConstRows& a,
@@ -197,15 +205,17 @@ void ProductPlain(int64_t m, int64_t n, int64_t k, const ConstRows& a, const Con
 [[gnu::target("arch=x86-64-v3")]] void GroupProductV3(int64_t m, int64_t n, int64_t k,
                                                       int64_t group, const ConstRows& a,
                                                       const ConstRows& b, const float* scales,
+                                                      const ConstRows& starts,
                                                       const MutableRows& c) {
-  GroupProduct<Registers<8, 6>>(m, n, k, group, a, b, scales, c);
+  GroupProduct<Registers<8, 6>>(m, n, k, group, a, b, scales, starts, c);
 }
 
 [[gnu::target("arch=x86-64-v4")]] void GroupProductV4(int64_t m, int64_t n, int64_t k,
                                                       int64_t group, const ConstRows& a,
                                                       const ConstRows& b, const float* scales,
+                                                      const ConstRows& starts,
                                                       const MutableRows& c) {
-  GroupProduct<Registers<16, 14>>(m, n, k, group, a, b, scales, c);
+  GroupProduct<Registers<16, 14>>(m, n, k, group, a, b, scales, starts, c);
 }
 
 GroupProductFunction FindGroupProduct() {
@@ -232,9 +242,9 @@ void OrderedProduct(int64_t m, int64_t n, int64_t k, ConstRows a, ConstRows b, M
 }
 
 void OrderedGroupProduct(int64_t m, int64_t n, int64_t k, int64_t group, ConstRows a, ConstRows b,
-                         const float* scales, MutableRows c) {
+                         const float* scales, ConstRows starts, MutableRows c) {
   static const GroupProductFunction product = FindGroupProduct();
-  product(m, n, k, group, a, b, scales, c);
+  product(m, n, k, group, a, b, scales, starts, c);
 }
 
 }  // namespace trimtab

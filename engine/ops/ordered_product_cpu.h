@@ -20,9 +20,9 @@ struct MutableRows {
 void OrderedProduct(int64_t m, int64_t n, int64_t k, ConstRows a, ConstRows b, MutableRows c);
 
 /// c [m, n] += over groups of `group` columns of a and rows of b, of which k are a multiple, the
-/// product of each group times its scales [k / group, n]. Each group's product is one chain, and
-/// the sum over the groups another. n is a multiple of 32.
+/// product of each group times its scales [k / group, n]. Each group's product is one chain, from
+/// its row's start [m, k / group] on, and the sum over the groups another. n is a multiple of 32.
 void OrderedGroupProduct(int64_t m, int64_t n, int64_t k, int64_t group, ConstRows a, ConstRows b,
-                         const float* scales, MutableRows c);
+                         const float* scales, ConstRows starts, MutableRows c);
 
 }  // namespace trimtab

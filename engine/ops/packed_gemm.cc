@@ -254,8 +254,9 @@ void PackedGemm(const Tensor& x, const PackedMatrix& weight, const Tensor& bias,
                    scaled.data());
     input = scaled.data();
   }
+  HostFloats scratch(PackedGemmScratchCpu(weight, rows));
   PackedGemmCpu(device.threads(), weight, std::span(&rows, 1), input, F32In(bias).data(),
-                F32Out(y).data());
+                F32Out(y).data(), scratch.data());
 }
 
 void GroupedPackedGemm(const Tensor& x, const PackedMatrix& weights, GroupRows rows, Tensor& y) {
@@ -281,8 +282,9 @@ void GroupedPackedGemm(const Tensor& x, const PackedMatrix& weights, GroupRows r
     return;
   }
   if (device.kind() != DeviceKind::kCpu) return;
+  HostFloats scratch(PackedGemmScratchCpu(weights, all));
   PackedGemmCpu(device.threads(), weights, rows, F32In(x).data(), /*bias=*/nullptr,
-                F32Out(y).data());
+                F32Out(y).data(), scratch.data());
 }
 
 PackedMatrix MatrixOf(const PackedMatrix& packed, int64_t index) {

@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kBlockColumns = 256;
 static_assert(kBlockColumns % kInt4Group == 0);
 
-// Rows of x whose sums of one group are kept apart.
-constexpr int64_t kGroupRows = 64;
+// Rows of x that are multiplied by a block of W before the next one is unpacked.
+constexpr int64_t kSharedRows = 512;
 
 // Rows that are multiplied one by one: reading the numbers anew costs less than unpacking them.
 constexpr int64_t kSingleRows = 3;
@@ -41,6 +41,17 @@ TRIMTAB_CLONES void MultiplySpan(int64_t n, const float* x, const float* factors
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] * factors[i];
 }
 
+// Inputs as panels are multiplied by them: packed_panel_cpu.h.
+struct Inputs {
+  ConstRows rows;    // [m, in]
+  ConstRows starts;  // [m, groups]; without data but of int4
+
+  Inputs From(int64_t row) const {
+    return {{rows.data + row * rows.stride, rows.stride},
+            {starts.data != nullptr ? starts.data + row * starts.stride : nullptr, starts.stride}};
+  }
+};
+
 // What one panel makes of some rows: sums [m, kPanelRows], of numbers times scales.
 //
 // Sums of numbers are multiplied by their scale once: over all columns, or with int4 over each
@@ -52,7 +63,7 @@ class PanelProduct {
         panel_bytes_(weights.values.dim(2) * weights.values.dim(3) *
                      SizeOf(weights.values.dtype())) {}
 
-  void Run(int64_t matrix, int64_t panel, int64_t m, const float* x, const float* bias,
+  void Run(int64_t matrix, int64_t panel, int64_t m, const Inputs& x, const float* bias,
            float* y) const {
     const int64_t index = matrix * weights_.panels() + panel;
     const auto* numbers = static_cast<const char*>(weights_.values.raw()) + index * panel_bytes_;
@@ -61,22 +72,23 @@ class PanelProduct {
                               : nullptr;
     const int64_t first = panel * kPanelRows;
     const int64_t columns = std::min(kPanelRows, weights_.out - first);
-    for (int64_t row = 0; row < m; row += kGroupRows) {
-      Rows(numbers, scales, std::min(kGroupRows, m - row), columns, x + row * weights_.in,
+    for (int64_t row = 0; row < m; row += kSharedRows) {
+      Rows(numbers, scales, std::min(kSharedRows, m - row), columns, x.From(row),
            bias != nullptr ? bias + first : nullptr, y + row * weights_.out + first);
     }
   }
 
  private:
-  // At most kGroupRows of them.
-  void Rows(const void* numbers, const float* scales, int64_t m, int64_t columns, const float* x,
+  // At most kSharedRows of them.
+  void Rows(const void* numbers, const float* scales, int64_t m, int64_t columns, const Inputs& x,
             const float* bias, float* y) const {
-    float results[kGroupRows * kPanelRows];
+    float results[kSharedRows * kPanelRows];
     if (m > kSingleRows) {
       MultiplyRows(numbers, scales, m, x, results);
     } else {
       for (int64_t row = 0; row < m; ++row) {
-        MultiplyRow(weights_.format, numbers, scales, weights_.in, x + row * weights_.in,
+        const Inputs one = x.From(row);
+        MultiplyRow(weights_.format, numbers, scales, weights_.in, one.rows.data, one.starts.data,
                     results + row * kPanelRows);
       }
     }
@@ -89,7 +101,7 @@ class PanelProduct {
   }
 
   // What MultiplyRow makes of each of several rows: results [m, kPanelRows].
-  void MultiplyRows(const void* numbers, const float* scales, int64_t m, const float* x,
+  void MultiplyRows(const void* numbers, const float* scales, int64_t m, const Inputs& x,
                     float* results) const {
     const bool by_group = weights_.format == WeightFormat::kInt4;
     std::fill_n(results, m * kPanelRows, 0.0f);
@@ -97,11 +109,13 @@ class PanelProduct {
       const int64_t count = std::min(kBlockColumns, weights_.in - begin);
       // fp32 too: read once in the order of memory, then again and again from the nearest cache.
       alignas(64) float block[kBlockColumns * kPanelRows];
-      UnpackNumbers(weights_.format, numbers, begin, count, block);
-      const ConstRows inputs = {x + begin, weights_.in};
+      UnpackFactors(weights_.format, numbers, begin, count, block);
+      const ConstRows inputs = {x.rows.data + begin, x.rows.stride};
       if (by_group) {
+        const int64_t group = begin / kInt4Group;
         OrderedGroupProduct(m, kPanelRows, count, kInt4Group, inputs, {block, kPanelRows},
-                            scales + begin / kInt4Group * kPanelRows, {results, kPanelRows});
+                            scales + group * kPanelRows, {x.starts.data + group, x.starts.stride},
+                            {results, kPanelRows});
       } else {
         OrderedProduct(m, kPanelRows, count, inputs, {block, kPanelRows}, {results, kPanelRows});
       }
@@ -112,6 +126,26 @@ class PanelProduct {
   const PackedMatrix& weights_;
   int64_t panel_bytes_;
 };
+
+// Of int4, sums that start with something.
+int64_t StartsOf(const PackedMatrix& weights) {
+  return weights.format == WeightFormat::kInt4 ? weights.groups() : 0;
+}
+
+// x as it is, or prepared in `scratch`.
+Inputs InputsOf(int threads, const PackedMatrix& weights, int64_t rows, const float* x,
+                float* scratch) {
+  const int64_t in = weights.in;
+  if (!PreparesInputs(weights.format)) return {{x, in}, {nullptr, 0}};
+  const int64_t groups = StartsOf(weights);
+  float* starts = scratch + rows * in;
+  ParallelFor(threads, rows, RowGrain(in), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      PrepareInputs(weights.format, in, x + row * in, scratch + row * in, starts + row * groups);
+    }
+  });
+  return {{scratch, in}, {groups > 0 ? starts : nullptr, groups}};
+}
 
 }  // namespace
 
@@ -134,10 +168,15 @@ void UnpackColumns(WeightFormat format, const void* panel, const float* scales, 
   }
 }
 
+int64_t PackedGemmScratchCpu(const PackedMatrix& weights, int64_t rows) {
+  return PreparesInputs(weights.format) ? rows * (weights.in + StartsOf(weights)) : 0;
+}
+
 void PackedGemmCpu(int threads, const PackedMatrix& weights, GroupRows rows, const float* x,
-                   const float* bias, float* y) {
+                   const float* bias, float* y, float* scratch) {
   int64_t all = 0;
   for (const int64_t each : rows) all += each;
+  const Inputs inputs = InputsOf(threads, weights, all, x, scratch);
   const PanelProduct product(weights);
   const int64_t panel_work = std::max<int64_t>(1, weights.in * kPanelRows * all);
   const int64_t grain = std::max<int64_t>(1, kSpanGrain / panel_work);
@@ -146,7 +185,7 @@ void PackedGemmCpu(int threads, const PackedMatrix& weights, GroupRows rows, con
     for (size_t g = 0; g < rows.size(); first += rows[g++]) {
       if (rows[g] == 0) continue;
       for (int64_t panel = begin; panel < end; ++panel) {
-        product.Run(static_cast<int64_t>(g), panel, rows[g], x + first * weights.in, bias,
+        product.Run(static_cast<int64_t>(g), panel, rows[g], inputs.From(first), bias,
                     y + first * weights.out);
       }
     }

@@ -11,9 +11,12 @@ namespace trimtab {
 void UnpackColumns(WeightFormat format, const void* panel, const float* scales, int64_t first,
                    int64_t columns, float* block);
 
+/// Floats that PackedGemmCpu needs for so many rows.
+int64_t PackedGemmScratchCpu(const PackedMatrix& weights, int64_t rows);
+
 /// y: group g of the rows of x times matrix g, + bias [out] where it is not null. All fp32.
 void PackedGemmCpu(int threads, const PackedMatrix& weights, GroupRows rows, const float* x,
-                   const float* bias, float* y);
+                   const float* bias, float* y, float* scratch);
 
 /// y [rows, columns] = x times the factor of each column.
 void ScaleInputsCpu(int threads, int64_t rows, int64_t columns, const float* factors,

@@ -200,9 +200,10 @@ class TileAttention {
     const int64_t end = tile.first_position + tile.rows;
     const int64_t stride = RoundToBlocks(end, g.block_size) - first_key;
     std::fill_n(scratch.scores, count * stride, 0.0f);
+    // Whole blocks: what the last one holds behind `end` is no key, and of no weight.
     ForEachBlock(tile, Part::kKeys, kv_head, first_block, end, scratch.block,
-                 [&](int64_t column, int64_t tokens, const float* keys) {
-                   OrderedProduct(count, tokens, g.head_size, {scratch.query, g.head_size},
+                 [&](int64_t column, int64_t, const float* keys) {
+                   OrderedProduct(count, g.block_size, g.head_size, {scratch.query, g.head_size},
                                   {keys, g.block_size}, {scratch.scores + column, stride});
                  });
     std::vector<float> factors(static_cast<size_t>(count));

@@ -130,6 +130,10 @@ std::vector<int64_t> Rank::Gather(std::span<const int64_t> values) {
 void RunRanks(const RunConfig& run, const std::function<void(Rank& rank)>& body) {
   if (const auto launch = FindMpiLaunch()) return RunMpiRank(run, *launch, body);
   RefuseOtherLaunchers();
+  RunRanksHere(run, body);
+}
+
+void RunRanksHere(const RunConfig& run, const std::function<void(Rank& rank)>& body) {
   RequireGroups(run);
   RunInprocRanks(
       run.layout,

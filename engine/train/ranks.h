@@ -56,4 +56,8 @@ class Rank {
 /// number of processes than the layout has ranks.
 void RunRanks(const RunConfig& run, const std::function<void(Rank& rank)>& body);
 
+/// The same with all ranks on threads of this process, also where a launcher started it: for what
+/// one of its processes does by itself.
+void RunRanksHere(const RunConfig& run, const std::function<void(Rank& rank)>& body);
+
 }  // namespace trimtab

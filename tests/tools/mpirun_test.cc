@@ -189,6 +189,11 @@ TEST_F(MpirunTest, ServesTheTextOfThreads) {
   ASSERT_LT(begin, end) << measured.output;
   EXPECT_EQ(nlohmann::json::parse(measured.output.substr(begin, end + 1 - begin)).at("requests"), 6)
       << measured.output;
+  // The first process alone has the model that proposes.
+  const MpirunResult drafted =
+      RunRanks(2, ask + " --layout tp=2 --draft " + folder_ + "/c --draft-tokens 3");
+  ASSERT_EQ(drafted.exit_code, 0) << drafted.output;
+  EXPECT_EQ(Steps(drafted.output), Steps(RunAlone(ask).output)) << drafted.output;
   const MpirunResult replicas = RunRanks(2, ask + " --layout dp=2");
   EXPECT_NE(replicas.exit_code, 0);
   EXPECT_NE(replicas.output.find("expected no dp in the layout"), std::string::npos)

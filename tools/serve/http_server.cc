@@ -1,6 +1,7 @@
 #include "tools/serve/http_server.h"
 
 #include <httplib.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <chrono>
@@ -27,6 +28,9 @@ constexpr int64_t kSpareThreads = 8;
 constexpr int kKeepAliveSeconds = 2;
 constexpr size_t kKeepAliveRequests = 1000;
 constexpr int kSocketTimeoutSeconds = 10;
+/// Connections that wait to be accepted. With the library's own 5, clients that come together are
+/// dropped, and try again after a second.
+constexpr int kWaitingConnections = 1024;
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -90,6 +94,7 @@ class HttpServer::Impl {
                       "machine and a port that nobody else uses",
                       options_.host, options_.port));
     }
+    ::listen(listener_, kWaitingConnections);  // again, with more places
     thread_ = std::thread([this] {
       http_.listen_after_bind();
       finished_ = true;
@@ -122,6 +127,10 @@ class HttpServer::Impl {
     http_.set_read_timeout(kSocketTimeoutSeconds);
     http_.set_write_timeout(kSocketTimeoutSeconds);
     http_.set_tcp_nodelay(true);
+    http_.set_socket_options([this](socket_t socket) {
+      httplib::default_socket_options(socket);
+      listener_ = socket;
+    });
     http_.set_pre_routing_handler([this](const Request& request, Response& response) {
       if (Authorised(request)) return httplib::Server::HandlerResponse::Unhandled;
       response.set_header("WWW-Authenticate", "Bearer");
@@ -302,6 +311,7 @@ class HttpServer::Impl {
   std::atomic<int64_t> ids_ = 0;
   int64_t created_ = UnixTime();
   int port_ = -1;
+  socket_t listener_ = INVALID_SOCKET;
   std::thread thread_;
 };
 

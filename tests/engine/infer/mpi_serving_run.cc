@@ -1,17 +1,21 @@
 // One process of an engine whose ranks are processes:
 //
-//   mpi_serving_run LAYOUT FAMILY
+//   mpi_serving_run LAYOUT FAMILY [DRAFT_FAMILY]
 //
 // The first one serves a golden sequence in chunks and says how far its logits are off; it fails
-// where that is too far. Started by mpi_serving_test.
+// where that is too far. With a draft it answers a few requests, and says what and in how many
+// steps. Started by mpi_serving_test.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "engine/base/error.h"
 #include "engine/comm/mpi_launch.h"
+#include "engine/infer/make_engine.h"
 #include "engine/infer/rank_runner.h"
 #include "tests/engine/infer/golden_weights.h"
 
@@ -47,12 +51,34 @@ int Serve(const ServingConfig& config, const GoldenWeights& weights) {
   return worst < kLogitTolerance ? 0 : 1;
 }
 
-int Run(const std::string& layout, const std::string& family) {
+int Answer(const ServingConfig& config, const GoldenWeights& weights, const GoldenWeights& draft) {
+  const std::unique_ptr<Engine> engine = MakeEngine(config, weights, &draft);
+  for (int64_t i = 0; i < 3; ++i) {
+    const std::vector<int32_t> text = weights.Tokens(i);
+    GenerationRequest request;
+    request.prompt = {text.begin(), text.begin() + 3 + i};
+    request.max_tokens = 9;
+    engine->AddRequest(request);
+  }
+  std::map<RequestId, std::vector<int32_t>> answers;
+  while (engine->HasWork()) {
+    for (const RequestUpdate& update : engine->Step()) {
+      for (const SampledToken& token : update.tokens) answers[update.id].push_back(token.id);
+    }
+  }
+  for (const auto& [id, tokens] : answers) fmt::print("answer {}\n", fmt::join(tokens, " "));
+  const EngineMetrics metrics = engine->metrics();
+  fmt::print("{} of {} stood\n", metrics.accepted_tokens, metrics.proposed_tokens);
+  return 0;
+}
+
+int Run(const std::string& layout, const std::string& family, const std::string& draft) {
   try {
     const GoldenWeights weights(family);
     ServingConfig config = GoldenServing(weights);
     config.layout = ParseLayout(layout, 0);
     config = ResolveServing(config);
+    if (LaunchedRank() == 0 && !draft.empty()) return Answer(config, weights, GoldenWeights(draft));
     if (LaunchedRank() == 0) return Serve(config, weights);
     FollowPlans(config, weights);
   } catch (const Error& error) {
@@ -65,4 +91,7 @@ int Run(const std::string& layout, const std::string& family) {
 }  // namespace
 }  // namespace trimtab
 
-int main(int argc, char** argv) { return argc == 3 ? trimtab::Run(argv[1], argv[2]) : 64; }
+int main(int argc, char** argv) {
+  if (argc != 3 && argc != 4) return 64;
+  return trimtab::Run(argv[1], argv[2], argc == 4 ? argv[3] : "");
+}

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "tests/engine/comm/mpirun.h"
 
 namespace trimtab {
@@ -26,6 +28,36 @@ TEST(MpiServing, TheFirstProcessGetsTheLogitsOfAll) {
         fmt::format("tests/engine/infer/mpi_serving_run {} {}", each.layout, each.family));
     EXPECT_EQ(result.exit_code, 0) << result.output;
     EXPECT_NE(result.output.find("off by "), std::string::npos) << result.output;
+  }
+}
+
+// The lines that say what was answered.
+std::string AnswersOf(const std::string& output) {
+  std::istringstream lines(output);
+  std::string answers;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("answer ")) answers += line + "\n";
+  }
+  return answers;
+}
+
+TEST(MpiServing, TheFirstProcessHasTheDraft) {
+  if (const std::string reason = WhyNoMpirun(); !reason.empty()) GTEST_SKIP() << reason;
+  const auto run = [](int ranks, const char* layout, const char* draft) {
+    return RunUnderMpirun(
+        ranks, fmt::format("tests/engine/infer/mpi_serving_run {} llama {}", layout, draft));
+  };
+  const MpirunResult alone = run(1, "tp=1", "gpt2");
+  ASSERT_EQ(alone.exit_code, 0) << alone.output;
+  ASSERT_NE(AnswersOf(alone.output), "") << alone.output;
+  for (const char* layout : {"tp=2", "pp=2"}) {
+    const MpirunResult together = run(2, layout, "gpt2");
+    EXPECT_EQ(together.exit_code, 0) << together.output;
+    EXPECT_EQ(AnswersOf(together.output), AnswersOf(alone.output)) << layout;
+    // A model foresees itself.
+    const MpirunResult itself = run(2, layout, "llama");
+    EXPECT_EQ(AnswersOf(itself.output), AnswersOf(alone.output)) << layout;
+    EXPECT_EQ(itself.output.find("\n0 of "), std::string::npos) << itself.output;
   }
 }
 

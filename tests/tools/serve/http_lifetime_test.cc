@@ -1,4 +1,8 @@
 // How requests and the server end: clients that leave, limits, draining, failures.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include "tests/tools/serve/http_server_fixture.h"
 
 namespace trimtab {
@@ -45,6 +49,33 @@ TEST_F(HttpServerTest, AnswersManyAtOnceAndRefusesMore) {
   EXPECT_EQ(answered + refused, 24);
   EXPECT_GE(answered, 8);
   EXPECT_TRUE(Quiet());
+}
+
+// More connections at once than are accepted meanwhile: none is dropped.
+TEST_F(HttpServerTest, TakesClientsThatComeTogether) {
+  Start();
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(server_->port()));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::vector<int> clients;
+  for (int i = 0; i < 200; ++i) {
+    clients.push_back(socket(AF_INET, SOCK_STREAM, 0));
+    ASSERT_EQ(connect(clients.back(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+  const std::string request = "GET /health HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
+  for (const int client : clients) {
+    ASSERT_EQ(send(client, request.data(), request.size(), 0), std::ssize(request));
+  }
+  for (const int client : clients) {
+    std::string answer;
+    char part[512];
+    for (ssize_t size = 0; (size = recv(client, part, sizeof(part), 0)) > 0;) {
+      answer.append(part, static_cast<size_t>(size));
+    }
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 200")) << answer;
+    close(client);
+  }
 }
 
 TEST_F(HttpServerTest, DrainsAndCancels) {
