@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <queue>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/data/mix.h"
+#include "engine/infer/draft_model.h"
 
 namespace trimtab {
 namespace {
@@ -94,15 +96,33 @@ class Arrivals {
   std::priority_queue<double, std::vector<double>, std::greater<>> free_s_;  // clients
 };
 
+/// The draft model that `options` ask for, over the clock; null without.
+std::unique_ptr<DraftModel> DraftOf(const BatcherOptions& options, PricedRunner& runner) {
+  if (options.draft_tokens == 0) return nullptr;
+  const EngineLimits& limits = options.limits;
+  return std::make_unique<DraftModel>(DraftLimits{.sequences = limits.sequences,
+                                                  .sequence_length = limits.sequence_length,
+                                                  .block_size = options.block_size,
+                                                  .tokens_per_step = limits.tokens_per_step},
+                                      kVocabulary, runner);
+}
+
+BatcherOptions WithDraft(BatcherOptions options, Proposer* draft) {
+  options.draft = draft;
+  return options;
+}
+
 class Simulation {
  public:
   Simulation(const BatcherOptions& options, const std::vector<LoadRequest>& requests,
-             int64_t concurrency, const StepSeconds& seconds, const SimulationWatch& watch)
+             int64_t concurrency, const StepSeconds& seconds, const SimulationWatch& watch,
+             const StepSeconds& draft_seconds)
       : requests_(requests),
         watch_(watch),
-        seconds_(seconds),
-        runner_(seconds_, clock_),
-        batcher_(options, runner_, clock_),
+        runner_(seconds, clock_),
+        draft_runner_(draft_seconds, clock_),
+        draft_(DraftOf(options, draft_runner_)),
+        batcher_(WithDraft(options, draft_.get()), runner_, clock_),
         arrivals_(requests, concurrency) {
     result_.outcomes.resize(requests.size());
   }
@@ -123,8 +143,9 @@ class Simulation {
       Look();
     }
     result_.metrics = batcher_.metrics();
-    result_.busy_s = runner_.busy_s();
-    result_.most_rows = runner_.most_rows();
+    result_.draft_s = draft_runner_.busy_s();
+    result_.busy_s = runner_.busy_s() + result_.draft_s;
+    result_.most_rows = std::max(runner_.most_rows(), draft_runner_.most_rows());
     return std::move(result_);
   }
 
@@ -140,8 +161,9 @@ class Simulation {
       LoadOutcome& outcome = result_.outcomes[i];
       outcome.sent_s = sent_s;
       outcome.prompt_tokens = requests_[i].prompt_tokens;
-      const auto taken = batcher_.AddRequest(
-          {.prompt = PromptOf(i, requests_[i]), .max_tokens = requests_[i].output_tokens});
+      const auto taken = batcher_.AddRequest({.prompt = PromptOf(i, requests_[i]),
+                                              .max_tokens = requests_[i].output_tokens,
+                                              .sampling = {.seed = requests_[i].seed}});
       if (const auto* refusal = std::get_if<Refusal>(&taken)) {
         outcome.failure = refusal->reason;
         arrivals_.Answered(clock_.Now());
@@ -207,9 +229,10 @@ class Simulation {
 
   const std::vector<LoadRequest>& requests_;
   const SimulationWatch& watch_;
-  const StepSeconds& seconds_;
   VirtualClock clock_;
   PricedRunner runner_;
+  PricedRunner draft_runner_;
+  std::unique_ptr<DraftModel> draft_;
   Batcher batcher_;
   Arrivals arrivals_;
   std::vector<size_t> request_of_ = {0};  // by RequestId, which count from 1
@@ -222,9 +245,12 @@ class Simulation {
 
 SimulatedServing SimulateServing(const BatcherOptions& options,
                                  const std::vector<LoadRequest>& requests, int64_t concurrency,
-                                 const StepSeconds& seconds, const SimulationWatch& watch) {
-  TRIMTAB_ASSERT(options.lookup_tokens == 0, "a simulation with speculation");
-  return Simulation(options, requests, concurrency, seconds, watch).Run();
+                                 const StepSeconds& seconds, const SimulationWatch& watch,
+                                 const StepSeconds& draft_seconds) {
+  TRIMTAB_ASSERT(options.lookup_tokens + options.draft_tokens == 0 || options.acceptance,
+                 "a simulation of speculation without an acceptance");
+  TRIMTAB_ASSERT(options.draft_tokens == 0 || draft_seconds, "a draft model without a price");
+  return Simulation(options, requests, concurrency, seconds, watch, draft_seconds).Run();
 }
 
 BatcherOptions BatcherOptionsOf(const ServingConfig& config) {
@@ -232,11 +258,12 @@ BatcherOptions BatcherOptionsOf(const ServingConfig& config) {
           .block_size = config.block_size,
           .blocks = config.cache_blocks,
           .prefix_cache = config.prefix_cache,
-          .lookup_tokens = config.lookup_tokens};
+          .lookup_tokens = config.lookup_tokens,
+          .draft_tokens = config.draft.tokens};
 }
 
 double PricedSteps::operator()(const StepPlan& plan) {
-  const ServingBreakdown parts = pricer_.Price(steps_.WorkOf(steps_.RowsOf(plan)));
+  const ServingBreakdown parts = pricer_.Price(steps_.WorkOf(steps_.RowsOf(plan, going_on_)));
   spent_ += parts;
   return parts.seconds();
 }

@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
+#include "engine/infer/acceptance.h"
 #include "engine/infer/lookup.h"
 #include "engine/infer/sampler.h"
 
@@ -186,7 +187,8 @@ std::vector<std::vector<int32_t>> Batcher::Proposals() const {
                   sequence.request.max_tokens - sequence.new_tokens() - 1});
     if (most <= 0) continue;
     if (options_.draft == nullptr) {
-      proposals[i] = LookUpContinuation(sequence.tokens, most);
+      proposals[i] = options_.acceptance ? std::vector<int32_t>(static_cast<size_t>(most))
+                                         : LookUpContinuation(sequence.tokens, most);
       continue;
     }
     requests.push_back({.id = sequence.id,
@@ -239,6 +241,14 @@ FinishReason Batcher::Ends(const Sequence& sequence, int32_t token) const {
   return full ? FinishReason::kLength : FinishReason::kNone;
 }
 
+bool Batcher::Stands(const Sequence& sequence, int32_t proposed, SampledToken& next) const {
+  if (!options_.acceptance) return proposed == next.id;
+  const uint64_t seed = sequence.request.sampling.seed;
+  const bool stands = trimtab::Stands(*options_.acceptance, seed, sequence.length());
+  if (stands) next.id = proposed;
+  return stands;
+}
+
 RequestUpdate Batcher::Advance(const Due& due, std::span<const float> logits) {
   Sequence& sequence = *due.sequence;
   RequestUpdate update = {.id = sequence.id};
@@ -250,9 +260,11 @@ RequestUpdate Batcher::Advance(const Due& due, std::span<const float> logits) {
   for (size_t row = 0; (row + 1) * vocab <= logits.size(); ++row) {
     SampledToken next =
         SampleToken(logits.subspan(row * vocab, vocab), sequence.tokens, sequence.request.sampling);
+    const bool checked = row < due.proposed.size();
+    const bool foreseen = checked && Stands(sequence, due.proposed[row], next);
     update.finish = Ends(sequence, next.id);
     if (update.finish == FinishReason::kStop) break;
-    const bool foreseen = row < due.proposed.size() && due.proposed[row] == next.id;
+    metrics_.checked_tokens += checked ? 1 : 0;
     sequence.tokens.push_back(next.id);
     ++metrics_.generated_tokens;
     update.tokens.push_back(std::move(next));

@@ -11,6 +11,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "engine/infer/block_pool.h"
@@ -29,6 +30,9 @@ struct BatcherOptions {
   int64_t lookup_tokens = 0;  // proposed by n-gram look-up (lookup.h), per step; 0 = none
   Proposer* draft = nullptr;  // who proposes instead, or nobody. Not owned.
   int64_t draft_tokens = 0;   // proposed by it, per step
+  /// Where texts are not real, whether a proposed token stands says Stands (acceptance.h) with this
+  /// probability, and not what the model chooses. Look-up proposes always then.
+  std::optional<double> acceptance{};
 };
 
 /// Steps that bring each sequence whose prompt is done on by one token, and are otherwise filled
@@ -98,6 +102,8 @@ class Batcher final : public Engine {
   void Preempt();
   void ReleaseBlocks(Sequence& sequence);
   int64_t BlocksFor(int64_t tokens) const;
+  /// Whether a proposed token is what follows; `next` becomes it where that is imitated.
+  bool Stands(const Sequence& sequence, int32_t proposed, SampledToken& next) const;
   /// The tokens that follow from the logits of what was due [rows, V].
   RequestUpdate Advance(const Due& due, std::span<const float> logits);
   /// Whether the sequence ends, now that `token` follows it.
