@@ -56,8 +56,12 @@ class PricedRunner final : public StepRunner {
   int64_t most_rows_ = 0;
 };
 
-std::vector<int32_t> PromptOf(size_t index, const LoadRequest& request) {
-  std::vector<int32_t> prompt(static_cast<size_t>(request.prompt_tokens));
+/// With room for the answer. Without a prefix cache nobody looks at what the tokens are.
+std::vector<int32_t> PromptOf(size_t index, const LoadRequest& request, bool prefix_cache) {
+  std::vector<int32_t> prompt;
+  prompt.reserve(static_cast<size_t>(request.prompt_tokens + request.output_tokens));
+  prompt.resize(static_cast<size_t>(request.prompt_tokens));
+  if (!prefix_cache) return prompt;
   const uint64_t own = MixBits(index);
   const auto shared = static_cast<size_t>(request.shared_tokens);
   for (size_t i = 0; i < prompt.size(); ++i) {
@@ -119,6 +123,7 @@ class Simulation {
              const StepSeconds& draft_seconds)
       : requests_(requests),
         watch_(watch),
+        prefix_cache_(options.prefix_cache),
         runner_(seconds, clock_),
         draft_runner_(draft_seconds, clock_),
         draft_(DraftOf(options, draft_runner_)),
@@ -161,7 +166,7 @@ class Simulation {
       LoadOutcome& outcome = result_.outcomes[i];
       outcome.sent_s = sent_s;
       outcome.prompt_tokens = requests_[i].prompt_tokens;
-      const auto taken = batcher_.AddRequest({.prompt = PromptOf(i, requests_[i]),
+      const auto taken = batcher_.AddRequest({.prompt = PromptOf(i, requests_[i], prefix_cache_),
                                               .max_tokens = requests_[i].output_tokens,
                                               .sampling = {.seed = requests_[i].seed}});
       if (const auto* refusal = std::get_if<Refusal>(&taken)) {
@@ -186,34 +191,37 @@ class Simulation {
     }
   }
 
+  static void Plan(PlannedSequence& planned, int64_t rows, int64_t position, int64_t logits) {
+    planned.tokens.resize(static_cast<size_t>(rows));
+    planned.first_position = position;
+    planned.logits = logits;
+  }
+
   /// Steps that the batcher need not plan, until a request comes. False when the next one is none.
   bool TakeQuietSteps() {
     const QuietSteps quiet = batcher_.ComingQuietSteps();
     if (quiet.steps == 0) return false;
-    StepPlan plan;
-    std::vector<LoadOutcome*> outcomes;
-    for (const QuietSteps::Sequence& each : quiet.sequences) {
-      plan.sequences.push_back(
-          {.tokens = {0}, .first_position = each.position, .blocks = {}, .logits = 1});
-      outcomes.push_back(&OutcomeOf(each.id));
+    const size_t decoding = quiet.sequences.size();
+    quiet_plan_.sequences.resize(decoding + (quiet.prompt_rows > 0 ? 1 : 0));
+    quiet_outcomes_.resize(decoding);
+    for (size_t i = 0; i < decoding; ++i) {
+      const QuietSteps::Sequence& each = quiet.sequences[i];
+      Plan(quiet_plan_.sequences[i], 1, each.position, 1);
+      quiet_outcomes_[i] = &OutcomeOf(each.id);
     }
     if (quiet.prompt_rows > 0) {
-      plan.sequences.push_back(
-          {.tokens = std::vector<int32_t>(static_cast<size_t>(quiet.prompt_rows)),
-           .first_position = quiet.prompt_position,
-           .blocks = {},
-           .logits = 0});
+      Plan(quiet_plan_.sequences.back(), quiet.prompt_rows, quiet.prompt_position, 0);
     }
     int64_t steps = 0;
     while (steps < quiet.steps && arrivals_.next_s() > clock_.Now()) {
-      runner_.Take(plan);
+      runner_.Take(quiet_plan_);
       ++steps;
-      for (PlannedSequence& each : plan.sequences) {
+      for (PlannedSequence& each : quiet_plan_.sequences) {
         each.first_position += std::ssize(each.tokens);
       }
-      for (LoadOutcome* each : outcomes) each->arrivals_s.push_back(clock_.Now());
+      for (LoadOutcome* each : quiet_outcomes_) each->arrivals_s.push_back(clock_.Now());
     }
-    for (LoadOutcome* each : outcomes) each->tokens += steps;
+    for (LoadOutcome* each : quiet_outcomes_) each->tokens += steps;
     batcher_.TakeQuietSteps(steps, /*token=*/0);
     return true;
   }
@@ -229,12 +237,15 @@ class Simulation {
 
   const std::vector<LoadRequest>& requests_;
   const SimulationWatch& watch_;
+  bool prefix_cache_;
   VirtualClock clock_;
   PricedRunner runner_;
   PricedRunner draft_runner_;
   std::unique_ptr<DraftModel> draft_;
   Batcher batcher_;
   Arrivals arrivals_;
+  StepPlan quiet_plan_;  // of the last quiet steps; their memory serves the next ones
+  std::vector<LoadOutcome*> quiet_outcomes_;
   std::vector<size_t> request_of_ = {0};  // by RequestId, which count from 1
   int64_t events_ = 0;                    // first tokens and ends
   int64_t looked_ = 0;                    // of these, when the watch looked
@@ -263,7 +274,8 @@ BatcherOptions BatcherOptionsOf(const ServingConfig& config) {
 }
 
 double PricedSteps::operator()(const StepPlan& plan) {
-  const ServingBreakdown parts = pricer_.Price(steps_.WorkOf(steps_.RowsOf(plan, going_on_)));
+  steps_.DescribeWork(steps_.RowsOf(plan, going_on_), work_);
+  const ServingBreakdown parts = pricer_.Price(work_);
   spent_ += parts;
   return parts.seconds();
 }

@@ -64,6 +64,7 @@ class PricedSteps {
   const ServingSteps& steps_;
   const ServingPricer& pricer_;
   int64_t going_on_;
+  ServingWork work_{};  // of the last step; its memory serves the next one
   ServingBreakdown spent_;
 };
 

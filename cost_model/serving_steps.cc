@@ -108,21 +108,19 @@ StepRows ServingSteps::RowsOfDecoding(int64_t steps, int64_t position) const {
 
 StepRows ServingSteps::RowsOf(const StepPlan& plan, int64_t going_on) const {
   StepRows sum;
-  PagedRows decoding;
-  PagedRows prompts;
-  decoding.sequences.reserve(plan.sequences.size());
+  PagedRows one;
+  one.sequences.resize(1);
   for (const PlannedSequence& each : plan.sequences) {
     const auto rows = std::ssize(each.tokens);
     const bool goes_on = rows == each.logits || (rows <= going_on && each.logits == 1);
     (goes_on ? sum.proposed : sum.prompt_rows) += static_cast<double>(rows - (goes_on ? 1 : 0));
     sum.decodes += goes_on ? 1 : 0;
     sum.outputs += static_cast<double>(each.logits);
-    (goes_on ? decoding : prompts)
-        .sequences.push_back({.rows = rows, .first_position = each.first_position});
+    one.sequences.front() = {.rows = rows, .first_position = each.first_position};
+    const double before = sum.scores;
+    AddSeen(one, sum);
+    if (goes_on) sum.decode_scores += sum.scores - before;
   }
-  AddSeen(decoding, sum);
-  sum.decode_scores = sum.scores;
-  AddSeen(prompts, sum);
   return sum;
 }
 
@@ -134,7 +132,13 @@ void ServingSteps::AddSeen(const PagedRows& rows, StepRows& sum) const {
 }
 
 ServingWork ServingSteps::WorkOf(const StepRows& rows) const {
-  ServingWork work = one_;
+  ServingWork work;
+  DescribeWork(rows, work);
+  return work;
+}
+
+void ServingSteps::DescribeWork(const StepRows& rows, ServingWork& work) const {
+  work = one_;
   AddTimes(decode_, rows.decodes + rows.proposed - 1, work);
   AddTimes(prompt_, rows.prompt_rows, work);
   // A step without logits has a head all the same.
@@ -146,7 +150,6 @@ ServingWork ServingSteps::WorkOf(const StepRows& rows) const {
   work.all_tokens = rows.rows();
   work.sequences = rows.outputs;
   work.prompt_tokens = rows.prompt_rows;
-  return work;
 }
 
 }  // namespace trimtab

@@ -44,6 +44,8 @@ class ServingSteps {
   /// The sum of `steps` steps of one sequence that goes on, the first one behind `position` others.
   StepRows RowsOfDecoding(int64_t steps, int64_t position) const;
   ServingWork WorkOf(const StepRows& rows) const;
+  /// The same into `work`, whose memory is used again.
+  void DescribeWork(const StepRows& rows, ServingWork& work) const;
 
  private:
   /// Layers that see equally far.

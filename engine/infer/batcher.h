@@ -84,7 +84,7 @@ class Batcher final : public Engine {
 
   std::vector<Due> PlanStep();
   /// Tokens that may follow each running sequence, in their order; none for those that do not
-  /// decode.
+  /// decode. Empty where nobody proposes.
   std::vector<std::vector<int32_t>> Proposals() const;
   /// Makes sure that the sequence has blocks for its first `tokens` tokens; takes them from those
   /// that came later if need be. False when it has lost its own instead.
@@ -117,6 +117,7 @@ class Batcher final : public Engine {
   std::deque<SequencePtr> waiting_;   // likewise
   RequestId last_id_ = 0;
   EngineMetrics metrics_;
+  StepPlan plan_;  // of the last step; its memory serves the next one
 };
 
 }  // namespace trimtab
