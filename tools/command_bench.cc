@@ -3,7 +3,6 @@
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/log.h"
-#include "engine/infer/acceptance.h"
 #include "engine/infer/engine.h"
 #include "engine/infer/load_report.h"
 #include "engine/infer/random_weights.h"
@@ -76,7 +75,7 @@ class BenchCommand : public Command {
       LogWarning("{} of {} failed; the first: {}", report.failed,
                  Counted(report.requests, "request"), report.first_failure);
     }
-    if (engine != nullptr) TellAcceptance(engine->metrics());
+    if (engine != nullptr) LogAcceptance(engine->metrics());
     if (!out_.empty()) {
       AtomicFile file(out_);
       file.Append(ToJson(report).dump(2) + "\n");
@@ -123,13 +122,6 @@ class BenchCommand : public Command {
     return serving_.OpenEngine(
         weights, draft.get(),
         flags_->Given("--acceptance") ? std::optional(acceptance_) : std::nullopt);
-  }
-
-  static void TellAcceptance(const EngineMetrics& metrics) {
-    if (metrics.checked_tokens == 0) return;
-    LogInfo("{} proposed, {} of them accepted: each stands in its turn with {:.3f}",
-            Counted(metrics.proposed_tokens, "token"), metrics.accepted_tokens,
-            AcceptanceOf(metrics.checked_tokens, metrics.accepted_tokens));
   }
 
   const FlagSet* flags_ = nullptr;

@@ -6,13 +6,16 @@
 #include <limits>
 
 #include "engine/base/error.h"
+#include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/comm/mpi_launch.h"
 #include "engine/data/open_tokenizer.h"
+#include "engine/infer/acceptance.h"
 #include "engine/infer/make_engine.h"
 #include "engine/infer/rank_runner.h"
 #include "engine/infer/serving_json.h"
 #include "tools/signals.h"
+#include "tools/table.h"
 
 namespace trimtab {
 namespace {
@@ -177,6 +180,12 @@ std::unique_ptr<Engine> ServingFlags::OpenEngine(const WeightSource& weights,
     RequireSame(config.draft.model, draft->model());
   }
   return MakeEngine(config, weights, draft, acceptance);
+}
+
+void LogAcceptance(const EngineMetrics& metrics) {
+  if (metrics.checked_tokens == 0) return;
+  LogInfo("{} proposed, {} accepted: acceptance {:.3f}", Counted(metrics.proposed_tokens, "token"),
+          metrics.accepted_tokens, AcceptanceOf(metrics.checked_tokens, metrics.accepted_tokens));
 }
 
 void SamplingFlags::Declare(FlagSet& flags) {

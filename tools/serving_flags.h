@@ -73,6 +73,9 @@ class ServingFlags {
   ServingConfig config_;
 };
 
+/// Says how much of what was proposed has stood; nothing where nothing was.
+void LogAcceptance(const EngineMetrics& metrics);
+
 /// The flags that say how tokens are chosen.
 struct SamplingFlags {
   SamplingOptions options{};

@@ -70,7 +70,7 @@ void ServingProblemFlags::Declare(FlagSet& flags) {
              "smaller model of the same vocabulary, as --model takes it, that may propose tokens; "
              "with --draft-acceptance");
   flags.Number("--draft-acceptance", draft_acceptance_, 0, 1,
-               "share of its tokens that stand when it is their turn: 'trimtab bench' measures it");
+               "share of its tokens that stand in their turn: 'trimtab generate' says it of texts");
   flags.Number("--lookup-acceptance", lookup_acceptance_, 0, 1,
                "the same of tokens that look-up in the text proposes; if left out, it does not");
 }
