@@ -53,8 +53,11 @@ ServiceLoad ShareOf(const ServiceLoad& load, int64_t replicas, int64_t index) {
 }
 
 ServingPredictor::ServingPredictor(const ModelConfig& model, const ServingLayout& layout,
-                                   const ServingRates& rates)
-    : recorder_(model, layout), steps_(model, layout, recorder_), pricer_(rates) {}
+                                   const ServingRates& rates, ServingSpeculation speculation)
+    : recorder_(model, layout),
+      steps_(model, layout, recorder_),
+      pricer_(rates),
+      speculation_(std::move(speculation)) {}
 
 ServingPrediction ServingPredictor::Predict(const ServingConfig& config, int64_t replicas,
                                             const ServiceLoad& load) const {
@@ -65,9 +68,15 @@ std::pair<SimulatedServing, ServingBreakdown> ServingPredictor::Simulate(
     const BatcherOptions& options, const ServiceLoad& load, const GoesOn& goes_on) const {
   const auto run = [&](const BatcherOptions& each, const SimulationWatch& watch) {
     PricedSteps priced(steps_, pricer_);
+    std::optional<PricedSteps> drafted;
+    StepSeconds draft_seconds;
+    if (const ServingPredictor* draft = speculation_.draft.get()) {
+      drafted.emplace(draft->steps_, draft->pricer_, /*going_on=*/2);
+      draft_seconds = [&drafted](const StepPlan& plan) { return (*drafted)(plan); };
+    }
     SimulatedServing served = SimulateServing(
         each, load.requests, load.concurrency,
-        [&priced](const StepPlan& plan) { return priced(plan); }, watch);
+        [&priced](const StepPlan& plan) { return priced(plan); }, watch, draft_seconds);
     return std::pair(std::move(served), priced.spent());
   };
   if (options.prefix_cache && !load.shares()) {
@@ -97,10 +106,15 @@ std::optional<ServingPrediction> ServingPredictor::PredictWhile(const ServingCon
     const auto goes_on = [&](double now_s, const std::vector<LoadOutcome>& so_far) {
       return watch({outcomes, so_far, now_s});
     };
-    auto [served, spent] = Simulate(BatcherOptionsOf(config), share, goes_on);
+    BatcherOptions options = BatcherOptionsOf(config);
+    options.acceptance = speculation_.acceptance;
+    auto [served, spent] = Simulate(options, share, goes_on);
     if (!served.ended) return std::nullopt;
     outcomes.push_back(std::move(served.outcomes));
     prediction.spent += spent;
+    prediction.draft_s += served.draft_s;
+    prediction.proposed += served.metrics.proposed_tokens;
+    prediction.accepted += served.metrics.accepted_tokens;
     prediction.preemptions += served.metrics.preemptions;
     prediction.most_running = std::max(prediction.most_running, served.most_running);
     prediction.most_waiting = std::max(prediction.most_waiting, served.most_waiting);

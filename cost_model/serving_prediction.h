@@ -24,7 +24,10 @@ ServiceLoad ShareOf(const ServiceLoad& load, int64_t replicas, int64_t index);
 
 struct ServingPrediction {
   LoadReport report{};       // of all requests
-  ServingBreakdown spent{};  // of the steps of all replicas
+  ServingBreakdown spent{};  // of the steps of all replicas, but those of draft models
+  double draft_s = 0;        // of these
+  int64_t proposed = 0;      // tokens
+  int64_t accepted = 0;      // of these
   double busy_share = 0;     // of the time from the first request to the last token
   int64_t preemptions = 0;
   int64_t most_running = 0;  // sequences at once in one replica
@@ -42,12 +45,20 @@ struct ServingProgress {
 /// Whether to go on.
 using ServingWatch = std::function<bool(const ServingProgress& progress)>;
 
+class ServingPredictor;
+
+/// Who proposes tokens, and how often they stand.
+struct ServingSpeculation {
+  double acceptance = 0;                            // of a proposed token, in its turn
+  std::shared_ptr<const ServingPredictor> draft{};  // null: look-up, which takes no time
+};
+
 /// One model in one layout with its prices. Predictions of it may run in several threads.
 class ServingPredictor {
  public:
   /// Throws InfeasibleError where the model cannot be cut so.
-  ServingPredictor(const ModelConfig& model, const ServingLayout& layout,
-                   const ServingRates& rates);
+  ServingPredictor(const ModelConfig& model, const ServingLayout& layout, const ServingRates& rates,
+                   ServingSpeculation speculation = {});
 
   /// `config` is resolved and of this model and layout.
   ServingPrediction Predict(const ServingConfig& config, int64_t replicas,
@@ -58,6 +69,7 @@ class ServingPredictor {
                                                 const ServingWatch& watch) const;
   const ServingSteps& steps() const { return steps_; }
   const ServingPricer& pricer() const { return pricer_; }
+  const ServingSpeculation& speculation() const { return speculation_; }
 
  private:
   using GoesOn = std::function<bool(double now_s, const std::vector<LoadOutcome>& outcomes)>;
@@ -69,6 +81,7 @@ class ServingPredictor {
   ServingRecorder recorder_;
   ServingSteps steps_;
   ServingPricer pricer_;
+  ServingSpeculation speculation_;
 };
 
 }  // namespace trimtab

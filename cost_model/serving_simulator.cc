@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <queue>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/data/mix.h"
+#include "engine/infer/draft_model.h"
 
 namespace trimtab {
 namespace {
@@ -54,8 +56,12 @@ class PricedRunner final : public StepRunner {
   int64_t most_rows_ = 0;
 };
 
-std::vector<int32_t> PromptOf(size_t index, const LoadRequest& request) {
-  std::vector<int32_t> prompt(static_cast<size_t>(request.prompt_tokens));
+/// With room for the answer. Without a prefix cache nobody looks at what the tokens are.
+std::vector<int32_t> PromptOf(size_t index, const LoadRequest& request, bool prefix_cache) {
+  std::vector<int32_t> prompt;
+  prompt.reserve(static_cast<size_t>(request.prompt_tokens + request.output_tokens));
+  prompt.resize(static_cast<size_t>(request.prompt_tokens));
+  if (!prefix_cache) return prompt;
   const uint64_t own = MixBits(index);
   const auto shared = static_cast<size_t>(request.shared_tokens);
   for (size_t i = 0; i < prompt.size(); ++i) {
@@ -94,15 +100,34 @@ class Arrivals {
   std::priority_queue<double, std::vector<double>, std::greater<>> free_s_;  // clients
 };
 
+/// The draft model that `options` ask for, over the clock; null without.
+std::unique_ptr<DraftModel> DraftOf(const BatcherOptions& options, PricedRunner& runner) {
+  if (options.draft_tokens == 0) return nullptr;
+  const EngineLimits& limits = options.limits;
+  return std::make_unique<DraftModel>(DraftLimits{.sequences = limits.sequences,
+                                                  .sequence_length = limits.sequence_length,
+                                                  .block_size = options.block_size,
+                                                  .tokens_per_step = limits.tokens_per_step},
+                                      kVocabulary, runner);
+}
+
+BatcherOptions WithDraft(BatcherOptions options, Proposer* draft) {
+  options.draft = draft;
+  return options;
+}
+
 class Simulation {
  public:
   Simulation(const BatcherOptions& options, const std::vector<LoadRequest>& requests,
-             int64_t concurrency, const StepSeconds& seconds, const SimulationWatch& watch)
+             int64_t concurrency, const StepSeconds& seconds, const SimulationWatch& watch,
+             const StepSeconds& draft_seconds)
       : requests_(requests),
         watch_(watch),
-        seconds_(seconds),
-        runner_(seconds_, clock_),
-        batcher_(options, runner_, clock_),
+        prefix_cache_(options.prefix_cache),
+        runner_(seconds, clock_),
+        draft_runner_(draft_seconds, clock_),
+        draft_(DraftOf(options, draft_runner_)),
+        batcher_(WithDraft(options, draft_.get()), runner_, clock_),
         arrivals_(requests, concurrency) {
     result_.outcomes.resize(requests.size());
   }
@@ -123,8 +148,9 @@ class Simulation {
       Look();
     }
     result_.metrics = batcher_.metrics();
-    result_.busy_s = runner_.busy_s();
-    result_.most_rows = runner_.most_rows();
+    result_.draft_s = draft_runner_.busy_s();
+    result_.busy_s = runner_.busy_s() + result_.draft_s;
+    result_.most_rows = std::max(runner_.most_rows(), draft_runner_.most_rows());
     return std::move(result_);
   }
 
@@ -140,8 +166,9 @@ class Simulation {
       LoadOutcome& outcome = result_.outcomes[i];
       outcome.sent_s = sent_s;
       outcome.prompt_tokens = requests_[i].prompt_tokens;
-      const auto taken = batcher_.AddRequest(
-          {.prompt = PromptOf(i, requests_[i]), .max_tokens = requests_[i].output_tokens});
+      const auto taken = batcher_.AddRequest({.prompt = PromptOf(i, requests_[i], prefix_cache_),
+                                              .max_tokens = requests_[i].output_tokens,
+                                              .sampling = {.seed = requests_[i].seed}});
       if (const auto* refusal = std::get_if<Refusal>(&taken)) {
         outcome.failure = refusal->reason;
         arrivals_.Answered(clock_.Now());
@@ -164,34 +191,37 @@ class Simulation {
     }
   }
 
+  static void Plan(PlannedSequence& planned, int64_t rows, int64_t position, int64_t logits) {
+    planned.tokens.resize(static_cast<size_t>(rows));
+    planned.first_position = position;
+    planned.logits = logits;
+  }
+
   /// Steps that the batcher need not plan, until a request comes. False when the next one is none.
   bool TakeQuietSteps() {
     const QuietSteps quiet = batcher_.ComingQuietSteps();
     if (quiet.steps == 0) return false;
-    StepPlan plan;
-    std::vector<LoadOutcome*> outcomes;
-    for (const QuietSteps::Sequence& each : quiet.sequences) {
-      plan.sequences.push_back(
-          {.tokens = {0}, .first_position = each.position, .blocks = {}, .logits = 1});
-      outcomes.push_back(&OutcomeOf(each.id));
+    const size_t decoding = quiet.sequences.size();
+    quiet_plan_.sequences.resize(decoding + (quiet.prompt_rows > 0 ? 1 : 0));
+    quiet_outcomes_.resize(decoding);
+    for (size_t i = 0; i < decoding; ++i) {
+      const QuietSteps::Sequence& each = quiet.sequences[i];
+      Plan(quiet_plan_.sequences[i], 1, each.position, 1);
+      quiet_outcomes_[i] = &OutcomeOf(each.id);
     }
     if (quiet.prompt_rows > 0) {
-      plan.sequences.push_back(
-          {.tokens = std::vector<int32_t>(static_cast<size_t>(quiet.prompt_rows)),
-           .first_position = quiet.prompt_position,
-           .blocks = {},
-           .logits = 0});
+      Plan(quiet_plan_.sequences.back(), quiet.prompt_rows, quiet.prompt_position, 0);
     }
     int64_t steps = 0;
     while (steps < quiet.steps && arrivals_.next_s() > clock_.Now()) {
-      runner_.Take(plan);
+      runner_.Take(quiet_plan_);
       ++steps;
-      for (PlannedSequence& each : plan.sequences) {
+      for (PlannedSequence& each : quiet_plan_.sequences) {
         each.first_position += std::ssize(each.tokens);
       }
-      for (LoadOutcome* each : outcomes) each->arrivals_s.push_back(clock_.Now());
+      for (LoadOutcome* each : quiet_outcomes_) each->arrivals_s.push_back(clock_.Now());
     }
-    for (LoadOutcome* each : outcomes) each->tokens += steps;
+    for (LoadOutcome* each : quiet_outcomes_) each->tokens += steps;
     batcher_.TakeQuietSteps(steps, /*token=*/0);
     return true;
   }
@@ -207,11 +237,15 @@ class Simulation {
 
   const std::vector<LoadRequest>& requests_;
   const SimulationWatch& watch_;
-  const StepSeconds& seconds_;
+  bool prefix_cache_;
   VirtualClock clock_;
   PricedRunner runner_;
+  PricedRunner draft_runner_;
+  std::unique_ptr<DraftModel> draft_;
   Batcher batcher_;
   Arrivals arrivals_;
+  StepPlan quiet_plan_;  // of the last quiet steps; their memory serves the next ones
+  std::vector<LoadOutcome*> quiet_outcomes_;
   std::vector<size_t> request_of_ = {0};  // by RequestId, which count from 1
   int64_t events_ = 0;                    // first tokens and ends
   int64_t looked_ = 0;                    // of these, when the watch looked
@@ -222,9 +256,12 @@ class Simulation {
 
 SimulatedServing SimulateServing(const BatcherOptions& options,
                                  const std::vector<LoadRequest>& requests, int64_t concurrency,
-                                 const StepSeconds& seconds, const SimulationWatch& watch) {
-  TRIMTAB_ASSERT(options.lookup_tokens == 0, "a simulation with speculation");
-  return Simulation(options, requests, concurrency, seconds, watch).Run();
+                                 const StepSeconds& seconds, const SimulationWatch& watch,
+                                 const StepSeconds& draft_seconds) {
+  TRIMTAB_ASSERT(options.lookup_tokens + options.draft_tokens == 0 || options.acceptance,
+                 "a simulation of speculation without an acceptance");
+  TRIMTAB_ASSERT(options.draft_tokens == 0 || draft_seconds, "a draft model without a price");
+  return Simulation(options, requests, concurrency, seconds, watch, draft_seconds).Run();
 }
 
 BatcherOptions BatcherOptionsOf(const ServingConfig& config) {
@@ -232,11 +269,13 @@ BatcherOptions BatcherOptionsOf(const ServingConfig& config) {
           .block_size = config.block_size,
           .blocks = config.cache_blocks,
           .prefix_cache = config.prefix_cache,
-          .lookup_tokens = config.lookup_tokens};
+          .lookup_tokens = config.lookup_tokens,
+          .draft_tokens = config.draft.tokens};
 }
 
 double PricedSteps::operator()(const StepPlan& plan) {
-  const ServingBreakdown parts = pricer_.Price(steps_.WorkOf(steps_.RowsOf(plan)));
+  steps_.DescribeWork(steps_.RowsOf(plan, going_on_), work_);
+  const ServingBreakdown parts = pricer_.Price(work_);
   spent_ += parts;
   return parts.seconds();
 }

@@ -25,7 +25,8 @@ struct SimulatedServing {
   bool ended = true;                    // false: the watch wanted no more
   std::vector<LoadOutcome> outcomes{};  // of all requests, in their order; from time 0 on
   EngineMetrics metrics{};              // at the end
-  double busy_s = 0;                    // of all steps
+  double busy_s = 0;                    // of all steps, of the draft model too
+  double draft_s = 0;                   // of these, its own
   int64_t most_running = 0;             // sequences at once
   int64_t most_waiting = 0;             // requests
   int64_t most_rows = 0;                // of a step
@@ -34,25 +35,27 @@ struct SimulatedServing {
 
 /// Serves `requests`, in the order in which they come: an open loop by LoadRequest::at_s, or with
 /// `concurrency` a closed one, whose clients send their next request kClientTurn after an answer.
-/// Prompts have only their shared tokens in common. `options` without speculation: how much of what
-/// it proposes stands depends on texts.
+/// Prompts have only their shared tokens in common. `options` without a draft: with draft_tokens
+/// the engine's own runs over the same clock, whose steps take `draft_seconds`. How much of what is
+/// proposed stands depends on texts, so options.acceptance says it.
 SimulatedServing SimulateServing(const BatcherOptions& options,
                                  const std::vector<LoadRequest>& requests, int64_t concurrency,
-                                 const StepSeconds& seconds, const SimulationWatch& watch = {});
+                                 const StepSeconds& seconds, const SimulationWatch& watch = {},
+                                 const StepSeconds& draft_seconds = {});
 
 /// A client has seen the end of its answer and sent the next request after so long: the next step
 /// has begun meanwhile.
 inline constexpr double kClientTurn = 1e-4;
 
-/// What a resolved configuration asks of a batcher.
+/// What a resolved configuration asks of a batcher, without its draft and its acceptance.
 BatcherOptions BatcherOptionsOf(const ServingConfig& config);
 
 /// Prices steps, and adds up where the seconds went.
 class PricedSteps {
  public:
-  /// All must outlive it.
-  PricedSteps(const ServingSteps& steps, const ServingPricer& pricer)
-      : steps_(steps), pricer_(pricer) {}
+  /// All must outlive it. `going_on`: as ServingSteps::RowsOf.
+  PricedSteps(const ServingSteps& steps, const ServingPricer& pricer, int64_t going_on = 1)
+      : steps_(steps), pricer_(pricer), going_on_(going_on) {}
 
   double operator()(const StepPlan& plan);
   const ServingBreakdown& spent() const { return spent_; }
@@ -60,6 +63,8 @@ class PricedSteps {
  private:
   const ServingSteps& steps_;
   const ServingPricer& pricer_;
+  int64_t going_on_;
+  ServingWork work_{};  // of the last step; its memory serves the next one
   ServingBreakdown spent_;
 };
 

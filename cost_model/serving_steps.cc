@@ -22,6 +22,7 @@ void AddTimes(const ServingWork& change, double times, ServingWork& work) {
 
 StepRows& StepRows::operator+=(const StepRows& other) {
   decodes += other.decodes;
+  proposed += other.proposed;
   prompt_rows += other.prompt_rows;
   outputs += other.outputs;
   keys += other.keys;
@@ -31,8 +32,8 @@ StepRows& StepRows::operator+=(const StepRows& other) {
 }
 
 StepRows StepRows::operator/(double steps) const {
-  return {decodes / steps, prompt_rows / steps, outputs / steps,
-          keys / steps,    scores / steps,      decode_scores / steps};
+  return {decodes / steps, proposed / steps, prompt_rows / steps,  outputs / steps,
+          keys / steps,    scores / steps,   decode_scores / steps};
 }
 
 ServingSteps::ServingSteps(const ModelConfig& model, const ServingLayout& layout,
@@ -86,39 +87,40 @@ void ServingSteps::RequireAlike(const ServingWork& other) const {
 
 StepRows ServingSteps::RowsOf(int64_t rows, int64_t position, int64_t outputs) const {
   StepRows result = {.outputs = static_cast<double>(outputs)};
-  (rows == 1 && outputs == 1 ? result.decodes : result.prompt_rows) = static_cast<double>(rows);
+  const bool goes_on = rows == outputs;
+  (goes_on ? result.proposed : result.prompt_rows) = static_cast<double>(rows - (goes_on ? 1 : 0));
+  result.decodes = goes_on ? 1 : 0;
   PagedRows paged;
   paged.sequences.assign(1, {.first_row = 0, .rows = rows, .first_position = position});
   AddSeen(paged, result);
-  if (result.decodes > 0) result.decode_scores = result.scores;
+  if (goes_on) result.decode_scores = result.scores;
   return result;
 }
 
 StepRows ServingSteps::RowsOfDecoding(int64_t steps, int64_t position) const {
   StepRows sum = RowsOf(steps, position, steps);
   sum.decodes = static_cast<double>(steps);
-  sum.prompt_rows = 0;
+  sum.proposed = 0;
   sum.keys = sum.scores;  // each row alone reads as many keys as it has scores
   sum.decode_scores = sum.scores;
   return sum;
 }
 
-StepRows ServingSteps::RowsOf(const StepPlan& plan) const {
+StepRows ServingSteps::RowsOf(const StepPlan& plan, int64_t going_on) const {
   StepRows sum;
-  PagedRows decoding;
-  PagedRows prompts;
-  decoding.sequences.reserve(plan.sequences.size());
+  PagedRows one;
+  one.sequences.resize(1);
   for (const PlannedSequence& each : plan.sequences) {
     const auto rows = std::ssize(each.tokens);
-    const bool decodes = rows == 1 && each.logits == 1;
-    (decodes ? sum.decodes : sum.prompt_rows) += static_cast<double>(rows);
+    const bool goes_on = rows == each.logits || (rows <= going_on && each.logits == 1);
+    (goes_on ? sum.proposed : sum.prompt_rows) += static_cast<double>(rows - (goes_on ? 1 : 0));
+    sum.decodes += goes_on ? 1 : 0;
     sum.outputs += static_cast<double>(each.logits);
-    (decodes ? decoding : prompts)
-        .sequences.push_back({.rows = rows, .first_position = each.first_position});
+    one.sequences.front() = {.rows = rows, .first_position = each.first_position};
+    const double before = sum.scores;
+    AddSeen(one, sum);
+    if (goes_on) sum.decode_scores += sum.scores - before;
   }
-  AddSeen(decoding, sum);
-  sum.decode_scores = sum.scores;
-  AddSeen(prompts, sum);
   return sum;
 }
 
@@ -130,19 +132,24 @@ void ServingSteps::AddSeen(const PagedRows& rows, StepRows& sum) const {
 }
 
 ServingWork ServingSteps::WorkOf(const StepRows& rows) const {
-  ServingWork work = one_;
-  AddTimes(decode_, rows.decodes - 1, work);
+  ServingWork work;
+  DescribeWork(rows, work);
+  return work;
+}
+
+void ServingSteps::DescribeWork(const StepRows& rows, ServingWork& work) const {
+  work = one_;
+  AddTimes(decode_, rows.decodes + rows.proposed - 1, work);
   AddTimes(prompt_, rows.prompt_rows, work);
   // A step without logits has a head all the same.
   AddTimes(output_, std::max(1.0, rows.outputs) - 1, work);
   work.kv_values = rows.keys * key_values_;
   const double scores = rows.scores - (decode_flops_ > 0 ? rows.decode_scores : 0);
-  work.attention_flops = rows.prompt_rows > 0 ? scores * score_flops_ : 0;
+  work.attention_flops = rows.prompt_rows + rows.proposed > 0 ? scores * score_flops_ : 0;
   work.decode_flops = rows.decode_scores * decode_flops_;
   work.all_tokens = rows.rows();
   work.sequences = rows.outputs;
   work.prompt_tokens = rows.prompt_rows;
-  return work;
 }
 
 }  // namespace trimtab

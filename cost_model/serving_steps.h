@@ -17,13 +17,14 @@ namespace trimtab {
 /// The rows of a step, added up, or of many steps; of an average one they are no whole numbers.
 struct StepRows {
   double decodes = 0;        // that bring a sequence on by a token
+  double proposed = 0;       // beside these, that check tokens which were proposed
   double prompt_rows = 0;    // of pieces of prompts
   double outputs = 0;        // whose logits are asked
   double keys = 0;           // that attention reads, of one head, over all layers
   double scores = 0;         // that it computes, likewise
-  double decode_scores = 0;  // of these, of decoding rows
+  double decode_scores = 0;  // of these, of decoding and proposed rows
 
-  double rows() const { return decodes + prompt_rows; }
+  double rows() const { return decodes + proposed + prompt_rows; }
   StepRows& operator+=(const StepRows& other);
   StepRows operator/(double steps) const;
 };
@@ -34,12 +35,17 @@ class ServingSteps {
   ServingSteps(const ModelConfig& model, const ServingLayout& layout, ServingRecorder& recorder);
 
   /// A run of `rows` tokens of one sequence, behind `position` others, with so many outputs. A run
-  /// of one token with an output goes on; others are pieces of prompts.
+  /// whose tokens all have outputs goes on, by one token and those that were proposed; others are
+  /// pieces of prompts.
   StepRows RowsOf(int64_t rows, int64_t position, int64_t outputs) const;
-  StepRows RowsOf(const StepPlan& plan) const;
+  /// A run of at most `going_on` rows with an output goes on as well: a draft model's, which is
+  /// given the last of its tokens and the one that the other model chose.
+  StepRows RowsOf(const StepPlan& plan, int64_t going_on = 1) const;
   /// The sum of `steps` steps of one sequence that goes on, the first one behind `position` others.
   StepRows RowsOfDecoding(int64_t steps, int64_t position) const;
   ServingWork WorkOf(const StepRows& rows) const;
+  /// The same into `work`, whose memory is used again.
+  void DescribeWork(const StepRows& rows, ServingWork& work) const;
 
  private:
   /// Layers that see equally far.

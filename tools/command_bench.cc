@@ -36,6 +36,9 @@ class BenchCommand : public Command {
     workload_.Declare(flags);
     flags.Switch("--random-weights", random_weights_,
                  "load an engine of --config with weights that nobody trained");
+    flags.Number("--acceptance", acceptance_, 0, 1,
+                 "share of proposed tokens that stand in their turn, whatever the model says: "
+                 "random weights foresee nothing");
     flags.Text("--out", out_, "also write the JSON to this file, whole or not at all");
     flags.Integer("--vocab", load_.vocab_size, 1, int64_t{1} << 22,
                   "prompts are random token ids below this");
@@ -45,6 +48,9 @@ class BenchCommand : public Command {
   }
 
   int Run(const OutputOptions& output) override {
+    if (flags_->Given("--acceptance") && !random_weights_) {
+      throw UsageError("--acceptance needs --random-weights: others tell how often tokens stand");
+    }
     const LatencyLimits limits = ParseLimits(limits_);
     const ServiceLoad asked = workload_.Load();
     const std::vector<LoadRequest>& requests = asked.requests;
@@ -55,7 +61,7 @@ class BenchCommand : public Command {
     if (target_.url.empty()) {
       const std::unique_ptr<WeightSource> weights = OpenWeights();
       if (serving_.Follows(*weights)) return 0;
-      engine = serving_.OpenEngine(*weights);
+      engine = OpenEngine(*weights);
     }
     const std::unique_ptr<LoadTarget> target =
         engine != nullptr ? MakeEngineTarget(*engine) : ServerTarget();
@@ -69,6 +75,7 @@ class BenchCommand : public Command {
       LogWarning("{} of {} failed; the first: {}", report.failed,
                  Counted(report.requests, "request"), report.first_failure);
     }
+    if (engine != nullptr) LogAcceptance(engine->metrics());
     if (!out_.empty()) {
       AtomicFile file(out_);
       file.Append(ToJson(report).dump(2) + "\n");
@@ -107,6 +114,16 @@ class BenchCommand : public Command {
     return std::make_unique<RandomWeights>(config->model);
   }
 
+  std::unique_ptr<Engine> OpenEngine(const WeightSource& weights) const {
+    if (!random_weights_) return serving_.OpenEngine(weights);
+    std::unique_ptr<WeightSource> draft;
+    const DraftConfig of = serving_.ConfigOfFile()->draft;
+    if (of.tokens > 0) draft = std::make_unique<RandomWeights>(of.model);
+    return serving_.OpenEngine(
+        weights, draft.get(),
+        flags_->Given("--acceptance") ? std::optional(acceptance_) : std::nullopt);
+  }
+
   const FlagSet* flags_ = nullptr;
   ServingFlags serving_;
   WorkloadFlags workload_;
@@ -115,6 +132,7 @@ class BenchCommand : public Command {
   std::string key_file_;
   std::string out_;
   bool random_weights_ = false;
+  double acceptance_ = 0;
   std::string limits_;
 };
 

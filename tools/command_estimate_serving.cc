@@ -67,6 +67,7 @@ class EstimateServingCommand : public Command {
                 {"  cache", fmt::format("{}: {} tokens", FormatBytes(memory.cache),
                                         Thousands(config.cache_blocks * config.block_size))},
                 {"  largest step", FormatBytes(memory.step)},
+                {"  draft model", memory.draft > 0 ? FormatBytes(memory.draft) : "none"},
                 {"tokens/s/rank", fmt::format("{:.1f}", TokensPerSecondAndGpu(estimate))},
                 {"what binds", WhatBinds(estimate)}}) +
            "\n" + LoadReportText(estimate.prediction.report);

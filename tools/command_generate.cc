@@ -68,6 +68,7 @@ class GenerateCommand : public Command {
     LogInfo("{} from {} of prompts in {}: {:.1f} tokens/s",
             Counted(metrics.generated_tokens, "token"), Counted(metrics.prompt_tokens, "token"),
             FormatSeconds(seconds), static_cast<double>(metrics.generated_tokens) / seconds);
+    LogAcceptance(metrics);
     return RequestedStop() == StopLevel::kNone ? 0 : StopExitCode();
   }
 

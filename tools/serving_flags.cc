@@ -5,13 +5,16 @@
 #include <filesystem>
 
 #include "engine/base/error.h"
+#include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/comm/mpi_launch.h"
 #include "engine/data/open_tokenizer.h"
+#include "engine/infer/acceptance.h"
 #include "engine/infer/make_engine.h"
 #include "engine/infer/rank_runner.h"
 #include "engine/infer/serving_json.h"
 #include "tools/signals.h"
+#include "tools/table.h"
 
 namespace trimtab {
 namespace {
@@ -55,14 +58,14 @@ void ServingFlags::Declare(FlagSet& flags) {
                 "rows of a step at most; longer prompts are cut");
   flags.Integer("--max-length", max_length_, 0, kMax32,
                 "tokens of prompt and answer at most; 0 = as many as the model was made for");
-  flags.Integer("--lookup", config_.lookup_tokens, 0, 64,
+  flags.Integer("--lookup", config_.lookup_tokens, 0, kMostProposed,
                 "tokens to propose by looking up what stood in the text before; the answer stays "
                 "the same");
   flags.Text(
       "--draft", draft_,
       "folder of a smaller model of the same vocabulary, as --load or --load-hf take it, that "
       "proposes tokens; the answer stays the same");
-  flags.Integer("--draft-tokens", config_.draft_tokens, 1, 64,
+  flags.Integer("--draft-tokens", draft_tokens_, 1, kMostProposed,
                 "tokens that the model of --draft proposes per sequence and step");
   flags.Switch("--no-prefix-cache", no_prefix_cache_,
                "compute every prompt from its first token on");
@@ -101,22 +104,24 @@ std::optional<ServingConfig> ServingFlags::ConfigOfFile() const {
   const std::string other = flags_->FirstGiven(
       {"--layout", "--device", "--threads-per-rank", "--memory-per-rank", "--weights", "--cache",
        "--cache-tokens", "--block-size", "--sequences", "--tokens-per-step", "--max-length",
-       "--lookup", "--draft", "--draft-tokens", "--no-prefix-cache"});
+       "--lookup", "--draft-tokens", "--no-prefix-cache"});
   if (!other.empty()) {
     throw UsageError(fmt::format("{} contradicts --config, which already says it", other));
   }
   return LoadServingConfig(config_file_);
 }
 
+void ServingFlags::RequireSame(const ModelConfig& asked, const ModelConfig& weights) const {
+  ModelConfig same = asked;
+  same.name = weights.name;
+  if (same == weights) return;
+  throw InputError(fmt::format("{}: a configuration of {}; the weights are of another model, {}",
+                               config_file_, asked.name, weights.name));
+}
+
 ServingConfig ServingFlags::Config(const WeightSource& weights) const {
   if (std::optional<ServingConfig> config = ConfigOfFile()) {
-    ModelConfig same = config->model;
-    same.name = weights.model().name;
-    if (!(same == weights.model())) {
-      throw InputError(
-          fmt::format("{}: a configuration of {}; the weights are of another model, {}",
-                      config_file_, config->model.name, weights.model().name));
-    }
+    RequireSame(config->model, weights.model());
     return *std::move(config);
   }
   ServingConfig config = config_;
@@ -145,16 +150,39 @@ bool ServingFlags::Follows(const WeightSource& weights) const {
   return true;
 }
 
-std::unique_ptr<Engine> ServingFlags::OpenEngine(const WeightSource& weights) const {
-  const ServingConfig config = Config(weights);
-  if (draft_.empty()) return MakeEngine(config, weights);
-  if (config.lookup_tokens > 0) {
-    throw UsageError("--lookup contradicts --draft: either proposes what follows");
-  }
+std::unique_ptr<WeightSource> ServingFlags::OpenDraft() const {
+  if (draft_.empty()) return nullptr;
   const bool hugging_face = std::filesystem::exists(draft_ + "/config.json");
-  const std::unique_ptr<WeightSource> draft =
-      hugging_face ? OpenHuggingFaceWeights(draft_) : OpenCheckpointWeights(draft_);
-  return MakeEngine(config, weights, draft.get());
+  return hugging_face ? OpenHuggingFaceWeights(draft_) : OpenCheckpointWeights(draft_);
+}
+
+std::unique_ptr<Engine> ServingFlags::OpenEngine(const WeightSource& weights,
+                                                 const WeightSource* draft,
+                                                 std::optional<double> acceptance) const {
+  ServingConfig config = Config(weights);
+  const std::unique_ptr<WeightSource> opened = draft == nullptr ? OpenDraft() : nullptr;
+  if (opened) draft = opened.get();
+  if (config_file_.empty()) {
+    if (draft != nullptr) config.draft = {draft->model(), draft->format(), draft_tokens_};
+    if (draft != nullptr && config.lookup_tokens > 0) {
+      throw UsageError("--lookup contradicts --draft: either proposes what follows");
+    }
+  } else if (draft == nullptr && config.draft.tokens > 0) {
+    throw UsageError(fmt::format("{}: {} proposes tokens; expected --draft, with its weights",
+                                 config_file_, config.draft.model.name));
+  } else if (draft != nullptr) {
+    if (config.draft.tokens == 0) {
+      throw UsageError("--draft contradicts --config, by which no model proposes tokens");
+    }
+    RequireSame(config.draft.model, draft->model());
+  }
+  return MakeEngine(config, weights, draft, acceptance);
+}
+
+void LogAcceptance(const EngineMetrics& metrics) {
+  if (metrics.checked_tokens == 0) return;
+  LogInfo("{} proposed, {} accepted: acceptance {:.3f}", Counted(metrics.proposed_tokens, "token"),
+          metrics.accepted_tokens, AcceptanceOf(metrics.checked_tokens, metrics.accepted_tokens));
 }
 
 void SamplingFlags::Declare(FlagSet& flags) {

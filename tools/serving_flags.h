@@ -46,10 +46,18 @@ class ServingFlags {
   /// In a process that a launcher started beside the first: carries out what the first one's engine
   /// plans, until that ends. Whether this is such a process; then there is nothing more to do.
   bool Follows(const WeightSource& weights) const;
-  /// The engine, with its draft model where one is asked for. Not in such a process.
-  std::unique_ptr<Engine> OpenEngine(const WeightSource& weights) const;
+  /// The engine, with its draft model where one is asked for. Not in such a process. With
+  /// `acceptance` as MakeEngine; `draft` instead of what --draft says.
+  std::unique_ptr<Engine> OpenEngine(const WeightSource& weights,
+                                     const WeightSource* draft = nullptr,
+                                     std::optional<double> acceptance = std::nullopt) const;
 
  private:
+  /// What --draft says; null without.
+  std::unique_ptr<WeightSource> OpenDraft() const;
+  /// Throws InputError where the weights are not of the model that --config says.
+  void RequireSame(const ModelConfig& asked, const ModelConfig& weights) const;
+
   const FlagSet* flags_ = nullptr;
   std::string config_file_;
   SourceFlags source_;
@@ -60,9 +68,13 @@ class ServingFlags {
   std::string cache_ = "fp32";
   int64_t cache_tokens_ = 0;
   int64_t max_length_ = 0;
+  int64_t draft_tokens_ = 4;
   bool no_prefix_cache_ = false;
   ServingConfig config_;
 };
+
+/// Says how much of what was proposed has stood; nothing where nothing was.
+void LogAcceptance(const EngineMetrics& metrics);
 
 /// The flags that say how tokens are chosen.
 struct SamplingFlags {

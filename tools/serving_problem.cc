@@ -51,6 +51,7 @@ void DeclareFor(FlagSet& flags, std::string& value) {
 }
 
 void ServingProblemFlags::Declare(FlagSet& flags) {
+  flags_ = &flags;
   DeclareFor(flags, for_);
   flags.Text("--model", model_,
              "preset (see 'trimtab models'), model JSON, or Hugging Face config.json or its folder",
@@ -65,6 +66,24 @@ void ServingProblemFlags::Declare(FlagSet& flags) {
              "and fp8 on GPUs, else fp32");
   flags.Text("--stack", stack_, "engine whose speed on GPUs is taken: trimtab, vllm, ...");
   flags.Bytes("--memory-per-rank", memory_per_rank_bytes_, "limit of each rank, e.g. 8GiB");
+  flags.Text("--draft", draft_,
+             "smaller model of the same vocabulary, as --model takes it, that may propose tokens; "
+             "with --draft-acceptance");
+  flags.Number("--draft-acceptance", draft_acceptance_, 0, 1,
+               "share of its tokens that stand in their turn: 'trimtab generate' says it of texts");
+  flags.Number("--lookup-acceptance", lookup_acceptance_, 0, 1,
+               "the same of tokens that look-up in the text proposes; if left out, it does not");
+}
+
+void ServingProblemFlags::ResolveSpeculation(ServingProblem& problem) const {
+  if (draft_.empty() != !flags_->Given("--draft-acceptance")) {
+    throw UsageError(draft_.empty() ? "--draft-acceptance: of what --draft?"
+                                    : "--draft needs --draft-acceptance: how often do its tokens "
+                                      "stand?");
+  }
+  if (!draft_.empty()) problem.draft = LoadModelConfig(draft_);
+  problem.draft_acceptance = draft_acceptance_;
+  if (flags_->Given("--lookup-acceptance")) problem.lookup_acceptance = lookup_acceptance_;
 }
 
 ServingProblem ServingProblemFlags::Resolve() const {
@@ -72,6 +91,7 @@ ServingProblem ServingProblemFlags::Resolve() const {
   problem.model = LoadModelConfig(model_);
   problem.load = workload_.Load();
   problem.workload = workload_.Describe();
+  ResolveSpeculation(problem);
   const ServingEngine& engine = EngineNamed(stack_);
   problem.cluster = cluster_.Resolve();
   const bool cuda = problem.cluster.device == "cuda";

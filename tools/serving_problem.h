@@ -24,6 +24,9 @@ class ServingProblemFlags {
   ServingProblem Resolve() const;
 
  private:
+  /// Who may propose tokens.
+  void ResolveSpeculation(ServingProblem& problem) const;
+
   std::string for_ = "serving";
   std::string model_;
   ClusterFlags cluster_;
@@ -32,6 +35,10 @@ class ServingProblemFlags {
   std::vector<std::string> caches_;
   std::string stack_ = "trimtab";
   int64_t memory_per_rank_bytes_ = 0;
+  const FlagSet* flags_ = nullptr;
+  std::string draft_;
+  double draft_acceptance_ = 0;
+  double lookup_acceptance_ = 0;
 };
 
 /// What a service shows its clients: a table of latencies and a line of rates.

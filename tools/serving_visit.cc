@@ -27,7 +27,7 @@ void Write(const std::string& path, const std::string& text) {
 class Visitor {
  public:
   Visitor(const ServingProblem& problem, const ServingVisitOptions& options)
-      : options_(options), concurrency_(problem.load.concurrency) {
+      : problem_(problem), options_(options), concurrency_(problem.load.concurrency) {
     std::error_code error;
     if (options.afresh) std::filesystem::remove_all(options.folder, error);
     if (!error) std::filesystem::create_directories(options.folder, error);
@@ -81,6 +81,10 @@ class Visitor {
         "--trace", trace_,
         "--json",  "--out",
         result};
+    if (candidate.config.proposed_tokens() > 0) {
+      const double acceptance = problem_.AcceptanceOf(candidate.config);
+      arguments.insert(arguments.end(), {"--acceptance", fmt::format("{}", acceptance)});
+    }
     if (concurrency_ > 0) {
       arguments.insert(arguments.end(), {"--concurrency", fmt::format("{}", concurrency_)});
     }
@@ -106,6 +110,7 @@ class Visitor {
     return LastLogLine(log);
   }
 
+  ServingProblem problem_;
   ServingVisitOptions options_;
   int64_t concurrency_;
   std::string trace_;

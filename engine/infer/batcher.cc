@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
+#include "engine/infer/acceptance.h"
 #include "engine/infer/lookup.h"
 #include "engine/infer/sampler.h"
 
@@ -14,7 +15,8 @@ namespace trimtab {
 
 struct Batcher::Sequence {
   RequestId id = 0;
-  GenerationRequest request;
+  GenerationRequest request;  // without its prompt
+  int64_t prompt_tokens = 0;
   std::vector<int32_t> tokens;  // of the prompt, and the new ones
   int64_t computed = 0;         // of these, whose keys and values are in the cache
   std::vector<int32_t> blocks;
@@ -22,7 +24,7 @@ struct Batcher::Sequence {
   double arrived_s = 0;
 
   int64_t length() const { return std::ssize(tokens); }
-  int64_t new_tokens() const { return length() - std::ssize(request.prompt); }
+  int64_t new_tokens() const { return length() - prompt_tokens; }
   int64_t due() const { return length() - computed; }
   /// Whether only the last token is due: it goes on by one.
   bool decodes() const { return due() == 1 && new_tokens() > 0; }
@@ -58,7 +60,8 @@ std::variant<RequestId, Refusal> Batcher::AddRequest(GenerationRequest request) 
   }
   auto sequence = std::make_unique<Sequence>();
   sequence->id = ++last_id_;
-  sequence->tokens = request.prompt;
+  sequence->prompt_tokens = std::ssize(request.prompt);
+  sequence->tokens = std::move(request.prompt);
   sequence->request = std::move(request);
   sequence->arrived_s = clock_.Now();
   waiting_.push_back(std::move(sequence));
@@ -174,6 +177,7 @@ void Batcher::Admit(int64_t& budget, std::vector<Due>& due) {
 }
 
 std::vector<std::vector<int32_t>> Batcher::Proposals() const {
+  if (options_.draft == nullptr && options_.lookup_tokens == 0) return {};
   std::vector<std::vector<int32_t>> proposals(running_.size());
   std::vector<ProposalRequest> requests;
   std::vector<size_t> places;
@@ -186,7 +190,8 @@ std::vector<std::vector<int32_t>> Batcher::Proposals() const {
                   sequence.request.max_tokens - sequence.new_tokens() - 1});
     if (most <= 0) continue;
     if (options_.draft == nullptr) {
-      proposals[i] = LookUpContinuation(sequence.tokens, most);
+      proposals[i] = options_.acceptance ? std::vector<int32_t>(static_cast<size_t>(most))
+                                         : LookUpContinuation(sequence.tokens, most);
       continue;
     }
     requests.push_back({.id = sequence.id,
@@ -209,7 +214,8 @@ std::vector<Batcher::Due> Batcher::PlanStep() {
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
     if (!sequence.decodes()) continue;
-    Due next = {&sequence, 1, std::move(proposals[i])};
+    Due next = {&sequence, 1};
+    if (!proposals.empty()) next.proposed = std::move(proposals[i]);
     const auto others = std::ssize(running_) - static_cast<int64_t>(i) - 1;
     const auto room = static_cast<size_t>(std::max<int64_t>(0, budget - 1 - others));
     next.proposed.resize(std::min(next.proposed.size(), room));
@@ -239,6 +245,14 @@ FinishReason Batcher::Ends(const Sequence& sequence, int32_t token) const {
   return full ? FinishReason::kLength : FinishReason::kNone;
 }
 
+bool Batcher::Stands(const Sequence& sequence, int32_t proposed, SampledToken& next) const {
+  if (!options_.acceptance) return proposed == next.id;
+  const uint64_t seed = sequence.request.sampling.seed;
+  const bool stands = trimtab::Stands(*options_.acceptance, seed, sequence.length());
+  if (stands) next.id = proposed;
+  return stands;
+}
+
 RequestUpdate Batcher::Advance(const Due& due, std::span<const float> logits) {
   Sequence& sequence = *due.sequence;
   RequestUpdate update = {.id = sequence.id};
@@ -250,9 +264,11 @@ RequestUpdate Batcher::Advance(const Due& due, std::span<const float> logits) {
   for (size_t row = 0; (row + 1) * vocab <= logits.size(); ++row) {
     SampledToken next =
         SampleToken(logits.subspan(row * vocab, vocab), sequence.tokens, sequence.request.sampling);
+    const bool checked = row < due.proposed.size();
+    const bool foreseen = checked && Stands(sequence, due.proposed[row], next);
     update.finish = Ends(sequence, next.id);
     if (update.finish == FinishReason::kStop) break;
-    const bool foreseen = row < due.proposed.size() && due.proposed[row] == next.id;
+    metrics_.checked_tokens += checked ? 1 : 0;
     sequence.tokens.push_back(next.id);
     ++metrics_.generated_tokens;
     update.tokens.push_back(std::move(next));
@@ -351,24 +367,25 @@ void Batcher::TakeQuietSteps(int64_t steps, int32_t token) {
 std::vector<RequestUpdate> Batcher::Step() {
   const std::vector<Due> all_due = PlanStep();
   if (all_due.empty()) return {};
-  StepPlan plan;
-  for (const Due& due : all_due) {
+  plan_.sequences.resize(all_due.size());
+  for (size_t i = 0; i < all_due.size(); ++i) {
+    const Due& due = all_due[i];
     const Sequence& sequence = *due.sequence;
     const auto first = sequence.tokens.begin() + sequence.computed;
-    PlannedSequence planned = {.tokens = {first, first + due.tokens},
-                               .first_position = sequence.computed,
-                               .blocks = sequence.blocks,
-                               .logits = 0};
-    if (due.tokens == sequence.due()) planned.logits = 1 + std::ssize(due.proposed);
+    PlannedSequence& planned = plan_.sequences[i];
+    planned.tokens.assign(first, first + due.tokens);
     planned.tokens.insert(planned.tokens.end(), due.proposed.begin(), due.proposed.end());
-    plan.sequences.push_back(std::move(planned));
+    planned.first_position = sequence.computed;
+    planned.blocks = sequence.blocks;
+    planned.logits = due.tokens == sequence.due() ? 1 + std::ssize(due.proposed) : 0;
   }
-  const std::vector<float> logits = runner_.Run(plan);
+  const std::vector<float> logits = runner_.Run(plan_);
   ++metrics_.steps;
   std::vector<RequestUpdate> updates;
+  updates.reserve(all_due.size());
   std::span<const float> rest = logits;
   for (size_t i = 0; i < all_due.size(); ++i) {
-    const auto count = static_cast<size_t>(plan.sequences[i].logits * vocab_size());
+    const auto count = static_cast<size_t>(plan_.sequences[i].logits * vocab_size());
     RequestUpdate update = Advance(all_due[i], rest.first(count));
     rest = rest.subspan(count);
     if (count > 0) updates.push_back(std::move(update));

@@ -11,6 +11,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "engine/infer/block_pool.h"
@@ -29,6 +30,9 @@ struct BatcherOptions {
   int64_t lookup_tokens = 0;  // proposed by n-gram look-up (lookup.h), per step; 0 = none
   Proposer* draft = nullptr;  // who proposes instead, or nobody. Not owned.
   int64_t draft_tokens = 0;   // proposed by it, per step
+  /// Where texts are not real, whether a proposed token stands says Stands (acceptance.h) with this
+  /// probability, and not what the model chooses. Look-up proposes always then.
+  std::optional<double> acceptance{};
 };
 
 /// Steps that bring each sequence whose prompt is done on by one token, and are otherwise filled
@@ -80,7 +84,7 @@ class Batcher final : public Engine {
 
   std::vector<Due> PlanStep();
   /// Tokens that may follow each running sequence, in their order; none for those that do not
-  /// decode.
+  /// decode. Empty where nobody proposes.
   std::vector<std::vector<int32_t>> Proposals() const;
   /// Makes sure that the sequence has blocks for its first `tokens` tokens; takes them from those
   /// that came later if need be. False when it has lost its own instead.
@@ -98,6 +102,8 @@ class Batcher final : public Engine {
   void Preempt();
   void ReleaseBlocks(Sequence& sequence);
   int64_t BlocksFor(int64_t tokens) const;
+  /// Whether a proposed token is what follows; `next` becomes it where that is imitated.
+  bool Stands(const Sequence& sequence, int32_t proposed, SampledToken& next) const;
   /// The tokens that follow from the logits of what was due [rows, V].
   RequestUpdate Advance(const Due& due, std::span<const float> logits);
   /// Whether the sequence ends, now that `token` follows it.
@@ -111,6 +117,7 @@ class Batcher final : public Engine {
   std::deque<SequencePtr> waiting_;   // likewise
   RequestId last_id_ = 0;
   EngineMetrics metrics_;
+  StepPlan plan_;  // of the last step; its memory serves the next one
 };
 
 }  // namespace trimtab

@@ -31,7 +31,8 @@ struct EngineMetrics {
   int64_t refused_requests = 0;
   int64_t preemptions = 0;
   int64_t proposed_tokens = 0;  // by speculation
-  int64_t accepted_tokens = 0;  // of these
+  int64_t checked_tokens = 0;   // of these: all that were proposed before them stood
+  int64_t accepted_tokens = 0;  // of these, in turn
   int64_t running = 0;          // sequences, now
   int64_t waiting = 0;          // requests, now
   int64_t used_blocks = 0;      // of the cache, by sequences, now

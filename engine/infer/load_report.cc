@@ -15,12 +15,24 @@ namespace {
 
 double Milliseconds(double from_s, double to_s) { return 1e3 * (to_s - from_s); }
 
-double Quantile(const std::vector<double>& sorted, double q) {
-  const double place = q * static_cast<double>(sorted.size() - 1);
-  const auto low = static_cast<size_t>(place);
-  const size_t high = std::min(low + 1, sorted.size() - 1);
-  return std::lerp(sorted[low], sorted[high], place - static_cast<double>(low));
-}
+/// Quantiles of values that are sorted as far as need be, asked for in rising order.
+class Quantiles {
+ public:
+  explicit Quantiles(std::vector<double>& values) : values_(values), begin_(values.begin()) {}
+
+  double At(double q) {
+    const double place = q * static_cast<double>(values_.size() - 1);
+    const auto low = values_.begin() + static_cast<int64_t>(place);
+    std::nth_element(begin_, low, values_.end());
+    begin_ = low;
+    const auto high = low + 1 == values_.end() ? low : std::min_element(low + 1, values_.end());
+    return std::lerp(*low, *high, place - static_cast<double>(low - values_.begin()));
+  }
+
+ private:
+  std::vector<double>& values_;
+  std::vector<double>::iterator begin_;  // all before it are in their places
+};
 
 nlohmann::json ToJson(const LatencySummary& summary) {
   return {{"mean", summary.mean},
@@ -49,10 +61,14 @@ bool Keeps(double value, double limit) { return limit == 0 || value < limit; }
 
 LatencySummary Summarise(std::vector<double> milliseconds) {
   if (milliseconds.empty()) return {};
-  std::sort(milliseconds.begin(), milliseconds.end());
   const double sum = std::accumulate(milliseconds.begin(), milliseconds.end(), 0.0);
-  return {sum / static_cast<double>(milliseconds.size()), Quantile(milliseconds, 0.5),
-          Quantile(milliseconds, 0.9), Quantile(milliseconds, 0.95), Quantile(milliseconds, 0.99)};
+  Quantiles quantiles(milliseconds);
+  LatencySummary summary = {.mean = sum / static_cast<double>(milliseconds.size())};
+  summary.p50 = quantiles.At(0.5);
+  summary.p90 = quantiles.At(0.9);
+  summary.p95 = quantiles.At(0.95);
+  summary.p99 = quantiles.At(0.99);
+  return summary;
 }
 
 LatencyLimits ParseLimits(const std::string& text) {

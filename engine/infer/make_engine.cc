@@ -18,34 +18,18 @@ namespace {
 /// one, which alone plans.
 class Draft {
  public:
-  /// `config` is that of the model that serves.
+  /// `config` is that of the model that serves, resolved.
   Draft(const ServingConfig& config, const WeightSource& source)
       : limits_({.sequences = config.limits.sequences,
                  .sequence_length = config.limits.sequence_length,
                  .block_size = config.block_size,
                  .tokens_per_step = config.limits.tokens_per_step}),
-        runner_(ConfigOf(config, source, limits_), source, RankHome::kProcess),
+        runner_(DraftServing(config), source, RankHome::kProcess),
         model_(limits_, config.model.vocab_size, runner_) {}
 
   Proposer& proposer() { return model_; }
 
  private:
-  static ServingConfig ConfigOf(const ServingConfig& serving, const WeightSource& source,
-                                const DraftLimits& limits) {
-    if (source.model().vocab_size != serving.model.vocab_size) {
-      throw InfeasibleError(fmt::format(
-          "serving-draft: a draft model with a vocabulary of {}; expected the {} of '{}'",
-          source.model().vocab_size, serving.model.vocab_size, serving.model.name));
-    }
-    ServingConfig config = serving;
-    config.model = source.model();
-    config.layout = {};
-    config.layout.precision = serving.layout.precision;
-    config.weights = source.format();
-    config.cache_blocks = limits.blocks();
-    return ResolveServing(config);
-  }
-
   DraftLimits limits_;
   RankRunner runner_;
   DraftModel model_;
@@ -54,7 +38,8 @@ class Draft {
 /// A batcher with what it works with.
 class OwningEngine final : public Engine {
  public:
-  OwningEngine(const ServingConfig& config, const WeightSource& source, const WeightSource* draft)
+  OwningEngine(const ServingConfig& config, const WeightSource& source, const WeightSource* draft,
+               std::optional<double> acceptance)
       : runner_(config, source),
         draft_(draft != nullptr ? std::make_unique<Draft>(config, *draft) : nullptr),
         batcher_({.limits = config.limits,
@@ -63,7 +48,8 @@ class OwningEngine final : public Engine {
                   .prefix_cache = config.prefix_cache,
                   .lookup_tokens = config.lookup_tokens,
                   .draft = draft_ != nullptr ? &draft_->proposer() : nullptr,
-                  .draft_tokens = config.draft_tokens},
+                  .draft_tokens = config.draft.tokens,
+                  .acceptance = acceptance},
                  runner_, clock_) {}
 
   std::variant<RequestId, Refusal> AddRequest(GenerationRequest request) override {
@@ -86,22 +72,26 @@ class OwningEngine final : public Engine {
 }  // namespace
 
 std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSource& source,
-                                   const WeightSource* draft) {
+                                   const WeightSource* draft, std::optional<double> acceptance) {
+  TRIMTAB_ASSERT((draft != nullptr) == (config.draft.tokens > 0),
+                 "{} tokens of a draft model, and {} weights of it", config.draft.tokens,
+                 draft != nullptr ? "the" : "no");
   ServingConfig one = config;
   const int64_t replicas = std::exchange(one.layout.dp, 1);
   if (replicas > 1 && FindMpiLaunch()) {
     throw UsageError(
         "ranks that are processes serve together, not as replicas: expected no dp in the layout");
   }
-  if (replicas == 1) return std::make_unique<OwningEngine>(ResolveServing(one), source, draft);
+  const auto make = [&] {
+    return std::make_unique<OwningEngine>(ResolveServing(one), source, draft, acceptance);
+  };
+  if (replicas == 1) return make();
   if (one.threads_per_rank == 0) {
     const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
     one.threads_per_rank = std::max<int64_t>(1, cores / (replicas * one.layout.world_size()));
   }
   std::vector<std::unique_ptr<Engine>> engines;
-  for (int64_t i = 0; i < replicas; ++i) {
-    engines.push_back(std::make_unique<OwningEngine>(ResolveServing(one), source, draft));
-  }
+  for (int64_t i = 0; i < replicas; ++i) engines.push_back(make());
   return std::make_unique<Replicas>(std::move(engines));
 }
 

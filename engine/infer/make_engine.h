@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "engine/infer/engine.h"
 #include "engine/infer/serving_config.h"
@@ -11,10 +12,12 @@ namespace trimtab {
 
 /// The model of `source`, which config.model must be, on its ranks behind a batcher; with
 /// config.layout.dp, so many of these, each with the limits and the cache; with `draft`,
-/// a smaller model of the same vocabulary, on one rank of its own, proposes config.draft_tokens a
-/// step. Throws InfeasibleError (a rule of serving or of layouts), OutOfMemoryError,
-/// EnvironmentError, InputError, StorageError.
+/// the model of config.draft, on one rank of its own, proposes tokens. With `acceptance`, what is
+/// proposed stands with that probability, whatever the model says (BatcherOptions). Throws
+/// InfeasibleError (a rule of serving or of layouts), OutOfMemoryError, EnvironmentError,
+/// InputError, StorageError.
 std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSource& source,
-                                   const WeightSource* draft = nullptr);
+                                   const WeightSource* draft = nullptr,
+                                   std::optional<double> acceptance = std::nullopt);
 
 }  // namespace trimtab

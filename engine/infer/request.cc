@@ -44,8 +44,8 @@ EngineMetrics& EngineMetrics::operator+=(const EngineMetrics& other) {
         &EngineMetrics::generated_tokens, &EngineMetrics::finished_requests,
         &EngineMetrics::aborted_requests, &EngineMetrics::refused_requests,
         &EngineMetrics::preemptions, &EngineMetrics::proposed_tokens,
-        &EngineMetrics::accepted_tokens, &EngineMetrics::running, &EngineMetrics::waiting,
-        &EngineMetrics::used_blocks, &EngineMetrics::total_blocks}) {
+        &EngineMetrics::checked_tokens, &EngineMetrics::accepted_tokens, &EngineMetrics::running,
+        &EngineMetrics::waiting, &EngineMetrics::used_blocks, &EngineMetrics::total_blocks}) {
     this->*counter += other.*counter;
   }
   return *this;

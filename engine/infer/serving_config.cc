@@ -1,6 +1,7 @@
 #include "engine/infer/serving_config.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
@@ -74,7 +75,7 @@ constexpr ServingRule kRules[] = {
      [](const ServingConfig& c) {
        const EngineLimits& l = c.limits;
        return l.sequences > 0 && l.tokens_per_step >= l.sequences && l.waiting >= 0 &&
-              c.block_size > 0 && c.lookup_tokens >= 0;
+              c.block_size > 0 && c.lookup_tokens >= 0 && c.draft.tokens >= 0;
      },
      [](const ServingConfig& c) {
        return fmt::format(
@@ -82,6 +83,24 @@ constexpr ServingRule kRules[] = {
            "tokens; expected at least one sequence and as many tokens",
            c.limits.sequences, c.limits.tokens_per_step, c.limits.waiting, c.block_size,
            c.lookup_tokens);
+     }},
+    {"serving-speculation", "either look-up or a draft model proposes a few tokens",
+     [](const ServingConfig& c) {
+       return std::min(c.lookup_tokens, c.draft.tokens) == 0 &&
+              std::max(c.lookup_tokens, c.draft.tokens) <= kMostProposed;
+     },
+     [](const ServingConfig& c) {
+       return fmt::format(
+           "{} looked-up tokens and {} of a draft model; expected one of both, up to {}",
+           c.lookup_tokens, c.draft.tokens, kMostProposed);
+     }},
+    {"serving-draft", "a draft model has the vocabulary of the model that serves",
+     [](const ServingConfig& c) {
+       return c.draft.tokens == 0 || c.draft.model.vocab_size == c.model.vocab_size;
+     },
+     [](const ServingConfig& c) {
+       return fmt::format("a draft model with a vocabulary of {}; expected the {} of '{}'",
+                          c.draft.model.vocab_size, c.model.vocab_size, c.model.name);
      }},
     {"serving-length", "a sequence has a place in the position table",
      [](const ServingConfig& c) {
@@ -121,11 +140,28 @@ ServingConfig ResolveServing(ServingConfig config) {
     throw InfeasibleError(fmt::format("{}: {}", rule.id, rule.message(config)));
   }
   RequireLegal(RunOf(config));
+  if (config.draft.tokens > 0) DraftServing(config);
   if (config.cache_blocks == 0) {
     config.cache_blocks =
         config.limits.sequences * CeilDiv(config.limits.sequence_length, config.block_size);
   }
   return config;
+}
+
+ServingConfig DraftServing(const ServingConfig& config) {
+  ServingConfig draft = config;
+  draft.model = config.draft.model;
+  draft.layout = {};
+  draft.layout.precision = config.layout.precision;
+  draft.weights = config.draft.weights;
+  draft.lookup_tokens = 0;
+  draft.draft = {};
+  draft.cache_blocks = 0;
+  try {
+    return ResolveServing(std::move(draft));
+  } catch (const InfeasibleError& error) {
+    throw InfeasibleError(fmt::format("serving-draft: {}", error.what()));
+  }
 }
 
 RunConfig RunOf(const ServingConfig& config) {

@@ -12,6 +12,16 @@
 
 namespace trimtab {
 
+/// Tokens that may be proposed per sequence and step.
+inline constexpr int64_t kMostProposed = 64;
+
+/// A smaller model of the same vocabulary that proposes tokens.
+struct DraftConfig {
+  ModelConfig model{};
+  WeightFormat weights = WeightFormat::kF32;  // of what is multiplied
+  int64_t tokens = 0;                         // proposed per sequence and step; 0 = there is none
+};
+
 struct ServingConfig {
   ModelConfig model{};
   ParallelConfig layout{};  // tp, pp, ep, etp, stages, precision (fp32, bf16, fp16) count
@@ -24,8 +34,11 @@ struct ServingConfig {
   int64_t cache_blocks = 0;  // 0 = for as many sequences of the full length as limits.sequences
   bool prefix_cache = true;
   int64_t lookup_tokens = 0;  // proposed by n-gram look-up, per sequence and step
-  int64_t draft_tokens = 4;   // proposed by a draft model, where there is one
+  DraftConfig draft{};
   EngineLimits limits{};
+
+  /// Tokens that are proposed per sequence and step, by whomever.
+  int64_t proposed_tokens() const { return draft.tokens > 0 ? draft.tokens : lookup_tokens; }
 };
 
 /// One rule that a configuration must satisfy, beside those of training (engine/config/rules.h).
@@ -40,6 +53,11 @@ std::span<const ServingRule> ServingRules();
 /// The configuration with what it leaves open filled in: the longest sequence, the cache's blocks.
 /// Throws InfeasibleError "rule-id: message" if it breaks a rule.
 ServingConfig ResolveServing(ServingConfig config);
+
+/// The draft model of a configuration, which has one and whose longest sequence is known, as what
+/// serves by itself: on one rank, with a cache for the longest text of every sequence. Resolved.
+/// Throws InfeasibleError "serving-draft: ...".
+ServingConfig DraftServing(const ServingConfig& config);
 
 /// The ranks of a resolved configuration, as a run.
 RunConfig RunOf(const ServingConfig& config);

@@ -25,6 +25,22 @@ size_t IndexOf(const Names& names, const std::string& name) {
   return static_cast<size_t>(found - names.begin());
 }
 
+WeightFormat WeightsFromJson(StrictObject& object) {
+  std::string name = "fp32";
+  object.Choice("weights", name, WeightNames());
+  return WeightFormatOf(name);
+}
+
+DraftConfig DraftFromJson(const nlohmann::json& json, const std::string& where) {
+  DraftConfig draft;
+  StrictObject object(json, where);
+  draft.model = ModelConfigFromJson(*object.Find("model", Need::kRequired), object.Where("model"));
+  draft.weights = WeightsFromJson(object);
+  object.Integer("tokens", draft.tokens, 1, kMostProposed, Need::kRequired);
+  object.Finish();
+  return draft;
+}
+
 }  // namespace
 
 const std::vector<std::string>& WeightNames() {
@@ -60,16 +76,17 @@ ServingConfig ServingConfigFromJson(const nlohmann::json& json, const std::strin
   object.Choice("device", config.device, devices);
   object.Integer("threads_per_rank", config.threads_per_rank, 0, 4096);
   object.Integer("memory_per_rank_bytes", config.memory_per_rank_bytes, 0, kMax64);
-  std::string weights = "fp32";
-  object.Choice("weights", weights, WeightNames());
-  config.weights = WeightFormatOf(weights);
+  config.weights = WeightsFromJson(object);
   std::string cache = "fp32";
   object.Choice("cache", cache, CacheNames());
   config.cache = CacheType(cache);
   object.Integer("block_size", config.block_size, 1, 4096);
   object.Integer("cache_blocks", config.cache_blocks, 0, kMax32);
   object.Boolean("prefix_cache", config.prefix_cache);
-  object.Integer("lookup_tokens", config.lookup_tokens, 0, 64);
+  object.Integer("lookup_tokens", config.lookup_tokens, 0, kMostProposed);
+  if (const nlohmann::json* draft = object.Find("draft")) {
+    config.draft = DraftFromJson(*draft, object.Where("draft"));
+  }
   EngineLimits& limits = config.limits;
   object.Integer("sequences", limits.sequences, 1, 65536);
   object.Integer("tokens_per_step", limits.tokens_per_step, 1, kMax32);
@@ -80,21 +97,26 @@ ServingConfig ServingConfigFromJson(const nlohmann::json& json, const std::strin
 }
 
 nlohmann::json ToJson(const ServingConfig& config) {
-  return {{"model", ToJson(config.model)},
-          {"layout", ToJson(config.layout)},
-          {"device", config.device},
-          {"threads_per_rank", config.threads_per_rank},
-          {"memory_per_rank_bytes", config.memory_per_rank_bytes},
-          {"weights", Name(config.weights)},
-          {"cache", CacheName(config.cache)},
-          {"block_size", config.block_size},
-          {"cache_blocks", config.cache_blocks},
-          {"prefix_cache", config.prefix_cache},
-          {"lookup_tokens", config.lookup_tokens},
-          {"sequences", config.limits.sequences},
-          {"tokens_per_step", config.limits.tokens_per_step},
-          {"waiting", config.limits.waiting},
-          {"sequence_length", config.limits.sequence_length}};
+  nlohmann::json json = {{"model", ToJson(config.model)},
+                         {"layout", ToJson(config.layout)},
+                         {"device", config.device},
+                         {"threads_per_rank", config.threads_per_rank},
+                         {"memory_per_rank_bytes", config.memory_per_rank_bytes},
+                         {"weights", Name(config.weights)},
+                         {"cache", CacheName(config.cache)},
+                         {"block_size", config.block_size},
+                         {"cache_blocks", config.cache_blocks},
+                         {"prefix_cache", config.prefix_cache},
+                         {"lookup_tokens", config.lookup_tokens},
+                         {"sequences", config.limits.sequences},
+                         {"tokens_per_step", config.limits.tokens_per_step},
+                         {"waiting", config.limits.waiting},
+                         {"sequence_length", config.limits.sequence_length}};
+  if (const DraftConfig& draft = config.draft; draft.tokens > 0) {
+    json["draft"] = {
+        {"model", ToJson(draft.model)}, {"weights", Name(draft.weights)}, {"tokens", draft.tokens}};
+  }
+  return json;
 }
 
 ServingConfig LoadServingConfig(const std::string& path) {

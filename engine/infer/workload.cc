@@ -92,9 +92,12 @@ std::vector<LoadRequest> DrawRequests(const std::string& workload, int64_t count
   std::mt19937_64 random(seed);
   std::vector<LoadRequest> requests(static_cast<size_t>(count));
   double at = 0;
+  uint64_t number = 0;
   for (LoadRequest& request : requests) {
-    request = {
-        .at_s = at, .prompt_tokens = input.Draw(random), .output_tokens = output.Draw(random)};
+    request = {.at_s = at,
+               .prompt_tokens = input.Draw(random),
+               .output_tokens = output.Draw(random),
+               .seed = number++};
     if (rate > 0) at += std::exponential_distribution<double>(rate)(random);
   }
   return requests;
@@ -110,6 +113,7 @@ std::vector<LoadRequest> ReadTrace(const std::string& path) {
     const nlohmann::json json = ParseJsonText(line, reader.where());
     StrictObject object(json, reader.where() + ": $");
     LoadRequest& request = requests.emplace_back();
+    request.seed = requests.size() - 1;
     object.Number("at_s", request.at_s, requests.size() > 1 ? requests.end()[-2].at_s : 0, 1e9);
     object.Integer("input_tokens", request.prompt_tokens, 1, LengthDistribution::kMaxLength,
                    Need::kRequired);

@@ -32,6 +32,7 @@ struct LoadRequest {
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;
   int64_t shared_tokens = 0;  // of the prompt, the first ones: those of all prompts are alike
+  uint64_t seed = 0;          // of its choices: its number in the load
 };
 
 /// A load on a service: requests in the order in which they come, by an open loop or a closed one.

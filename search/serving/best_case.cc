@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/units.h"
+#include "engine/infer/acceptance.h"
 
 namespace trimtab {
 namespace {
@@ -19,24 +20,80 @@ BestCases::BestCases(const ServingPredictor& predictor, const ServiceLoad& load,
                      const ServingConfig& config)
     : predictor_(predictor),
       load_(load),
+      bounds_(predictor, config.model),
       block_size_(config.block_size),
-      prefix_cache_(config.prefix_cache) {
+      prefix_cache_(config.prefix_cache),
+      proposed_(config.proposed_tokens()) {
+  if (const auto& draft = predictor.speculation().draft) {
+    draft_bounds_.emplace(*draft, config.draft.model);
+  }
   const ServingSteps& steps = predictor.steps();
+  // A step reads what a sequence has in the cache for all of its rows together.
+  const double rows_together = static_cast<double>(1 + proposed_);
   int64_t shortest = load.requests.front().prompt_tokens;
   for (const LoadRequest& each : load.requests) {
     total_ += RowsOf(each);
     shortest = std::min(shortest, each.prompt_tokens);
     const int64_t more = each.output_tokens - 1;
+    if (proposed_ > 0) left_.push_back(LeftOf(each));
     if (more == 0) continue;
-    total_ += steps.RowsOfDecoding(more, each.prompt_tokens);
+    StepRows decoding = steps.RowsOfDecoding(more, each.prompt_tokens);
+    decoding.keys /= rows_together;
+    total_ += decoding;
+    sequence_steps_ += static_cast<double>(proposed_ > 0 ? left_.back().front().steps : more);
+    if (draft_bounds_) AddDraft(each, left_.back().front());
     const int64_t others = Found(each) / block_size_;  // blocks that are perhaps another's
     for (int64_t token = 0; token < more; ++token) {
       const int64_t blocks = CeilDiv(each.prompt_tokens + token + 1, block_size_);
-      block_steps_ += static_cast<double>(blocks - others);
+      block_steps_ += static_cast<double>(blocks - others) / rows_together;
     }
   }
-  decode_s_ = Seconds(steps.RowsOf(1, shortest, 1));
-  rough_ = ReportOf(std::vector<double>(load.requests.size()));
+  decode_s_ = bounds_.Seconds(steps.RowsOf(1, shortest, 1));
+  if (draft_bounds_) {
+    draft_s_ =
+        draft_bounds_->Seconds(predictor.speculation().draft->steps().RowsOf(1, shortest, 1));
+  }
+  const std::vector<double> at_once(load.requests.size());
+  for (const bool may_preempt : {false, true}) {
+    rough_[may_preempt] = ReportOf(at_once, may_preempt);
+  }
+}
+
+std::vector<BestCases::Left> BestCases::LeftOf(const LoadRequest& request) const {
+  const double acceptance = predictor_.speculation().acceptance;
+  const int64_t all = request.output_tokens;
+  std::vector<Left> left(static_cast<size_t>(all));  // by the tokens that have come, less one
+  int64_t stand = 0;  // of the tokens that follow, were they proposed
+  for (int64_t got = all - 1; got > 0; --got) {
+    const bool stands = Stands(acceptance, request.seed, request.prompt_tokens + got);
+    stand = stands ? stand + 1 : 0;
+    // What is proposed stands up to the first token that does not; another comes in any case.
+    const int64_t proposed = std::min(proposed_, all - got - 1);
+    const Left& after = left[static_cast<size_t>(got + std::min(stand, proposed))];
+    left[static_cast<size_t>(got - 1)] = {
+        .steps = after.steps + 1, .proposed = after.proposed + static_cast<int32_t>(proposed)};
+  }
+  return left;
+}
+
+void BestCases::AddDraft(const LoadRequest& request, const Left& left) {
+  if (left.proposed == 0) return;
+  // It is given the prompt, and then each token that it proposes but the last.
+  const ServingSteps& steps = predictor_.speculation().draft->steps();
+  draft_total_ += steps.RowsOf(request.prompt_tokens, 0, 0);
+  StepRows rows = steps.RowsOf(1, request.prompt_tokens, 1);
+  for (double StepRows::*each : {&StepRows::decodes, &StepRows::outputs, &StepRows::keys,
+                                 &StepRows::scores, &StepRows::decode_scores}) {
+    rows.*each *= static_cast<double>(left.proposed);
+  }
+  draft_total_ += rows;
+}
+
+double BestCases::SecondsLeft(size_t index, int64_t got, bool may_preempt) const {
+  const int64_t tokens = load_.requests[index].output_tokens - got;
+  if (proposed_ == 0 || tokens == 0) return decode_s_ * static_cast<double>(tokens);
+  const Left& left = left_[index][static_cast<size_t>(got - 1)];
+  return decode_s_ * left.steps + (may_preempt ? 0 : draft_s_ * left.proposed);
 }
 
 int64_t BestCases::Found(const LoadRequest& request) const {
@@ -50,7 +107,9 @@ StepRows BestCases::RowsOf(const LoadRequest& request) const {
   return predictor_.steps().RowsOf(request.prompt_tokens - found, found, 1);
 }
 
-double BestCases::Seconds(const StepRows& rows) const {
+double BestCases::StepBounds::Seconds(StepRows rows) const {
+  // Scores of decoding rows are computed beside reading their keys, but in steps with other rows.
+  if (!latent_) rows.scores -= rows.decode_scores;
   ServingWork work = predictor_.steps().WorkOf(rows);
   // Experts that tokens share are read once, so their part is no convex function of the tokens: it
   // is bounded by that of one.
@@ -67,7 +126,7 @@ std::vector<double> BestCases::FirstTokens(int64_t tokens_per_step, int64_t repl
     StepRows prompt = RowsOf(each);
     const auto rows = static_cast<int64_t>(prompt.rows());
     const auto pieces = static_cast<double>(CeilDiv(rows, tokens_per_step));
-    seconds.push_back(pieces * Seconds(prompt / pieces));
+    seconds.push_back(pieces * bounds_.Seconds(prompt / pieces));
     // Prompts are computed in the order in which they come, in steps that are full at best. When a
     // client's second request comes, nobody knows.
     const int64_t turn = static_cast<int64_t>(i) / replicas;
@@ -78,7 +137,7 @@ std::vector<double> BestCases::FirstTokens(int64_t tokens_per_step, int64_t repl
     const double steps = prompt.rows() / static_cast<double>(tokens_per_step);
     prompt.outputs = 0;
     double& free = free_s[static_cast<size_t>(replica)];
-    free = std::max(free, sent_s) + steps * Seconds(prompt / steps);
+    free = std::max(free, sent_s) + steps * bounds_.Seconds(prompt / steps);
     seconds.back() = std::max(seconds.back(), free - sent_s);
   }
   return seconds;
@@ -105,28 +164,31 @@ LoadReport BestCases::ReportOf(const std::vector<double>& first_s,
   return report;
 }
 
-LoadReport BestCases::ReportOf(const std::vector<double>& first_s) const {
+LoadReport BestCases::ReportOf(const std::vector<double>& first_s, bool may_preempt) const {
   std::vector<double> last_s = first_s;
-  for (size_t i = 0; i < last_s.size(); ++i) {
-    last_s[i] += decode_s_ * static_cast<double>(load_.requests[i].output_tokens - 1);
-  }
+  for (size_t i = 0; i < last_s.size(); ++i) last_s[i] += SecondsLeft(i, 1, may_preempt);
   return ReportOf(first_s, last_s);
 }
 
-BestCase BestCases::WithRate(LoadReport report, const EngineLimits& limits, int64_t blocks,
-                             int64_t replicas) const {
-  const auto count = static_cast<double>(replicas);
-  double sequences = static_cast<double>(limits.sequences);
+BestCase BestCases::WithRate(LoadReport report, const BestCaseOf& of) const {
+  const auto count = static_cast<double>(of.replicas);
+  const auto rows = static_cast<double>(of.limits.tokens_per_step);
+  double sequences = static_cast<double>(of.limits.sequences);
   if (load_.concurrency > 0) {
-    const int64_t clients = CeilDiv(load_.concurrency, replicas);
+    const int64_t clients = CeilDiv(load_.concurrency, of.replicas);
     sequences = std::min(sequences, static_cast<double>(clients));
   }
-  // Steps of an average replica: each has rows for so many tokens, brings each sequence on by one,
-  // and finds its sequences' blocks in the cache.
-  const double steps = std::max(
-      {1.0, total_.rows() / count / static_cast<double>(limits.tokens_per_step),
-       total_.decodes / count / sequences, block_steps_ / count / static_cast<double>(blocks)});
-  const double busy_s = steps * Seconds(total_ / (count * steps));
+  // Steps of an average replica: each has rows for so many tokens, brings each sequence on by one
+  // and what is proposed, and finds its sequences' blocks in the cache.
+  const double steps =
+      std::max({1.0, total_.rows() / count / rows, sequence_steps_ / count / sequences,
+                block_steps_ / count / static_cast<double>(of.blocks)});
+  double busy_s = steps * bounds_.Seconds(total_ / (count * steps));
+  if (!of.may_preempt && draft_total_.decodes > 0) {
+    const double drafts =
+        std::max(draft_total_.rows() / count / rows, draft_total_.decodes / count / sequences);
+    busy_s += drafts * draft_bounds_->Seconds(draft_total_ / (count * drafts));
+  }
   report.duration_s = busy_s;
   if (load_.concurrency == 0) {
     const double sent_s = load_.requests.back().at_s - load_.requests.front().at_s;
@@ -135,30 +197,29 @@ BestCase BestCases::WithRate(LoadReport report, const EngineLimits& limits, int6
   return {.report = std::move(report), .busy_s = busy_s};
 }
 
-BestCase BestCases::Rough(const EngineLimits& limits, int64_t blocks, int64_t replicas) const {
-  return WithRate(rough_, limits, blocks, replicas);
+BestCase BestCases::Rough(const BestCaseOf& of) const {
+  return WithRate(rough_[of.may_preempt], of);
 }
 
-BestCase BestCases::Of(const EngineLimits& limits, int64_t blocks, int64_t replicas) {
-  const std::pair key(limits.tokens_per_step, replicas);
-  const auto [place, is_new] = reports_.try_emplace(key);
-  if (is_new) {
-    const std::vector<double>& first_s = first_tokens_[key] =
-        FirstTokens(limits.tokens_per_step, replicas);
-    place->second = ReportOf(first_s);
-  }
-  return WithRate(place->second, limits, blocks, replicas);
+BestCase BestCases::Of(const BestCaseOf& of) {
+  const std::pair key(of.limits.tokens_per_step, of.replicas);
+  const auto [first, no_first] = first_tokens_.try_emplace(key);
+  if (no_first) first->second = FirstTokens(of.limits.tokens_per_step, of.replicas);
+  const auto [place, is_new] =
+      reports_.try_emplace({of.limits.tokens_per_step, of.replicas, of.may_preempt});
+  if (is_new) place->second = ReportOf(first->second, of.may_preempt);
+  return WithRate(place->second, of);
 }
 
-LoadReport BestCases::Outlook(const LoadReport& best, const EngineLimits& limits, int64_t replicas,
+LoadReport BestCases::Outlook(const LoadReport& best, const BestCaseOf& of,
                               const ServingProgress& progress) const {
-  std::vector<double> first_s = first_tokens_.at({limits.tokens_per_step, replicas});
+  std::vector<double> first_s = first_tokens_.at({of.limits.tokens_per_step, of.replicas});
   std::vector<double> last_s(first_s.size());
   const double begun_s = load_.requests.front().at_s;
   double duration_s = best.duration_s;
   for (size_t i = 0; i < first_s.size(); ++i) {
-    const size_t replica = i % static_cast<size_t>(replicas);
-    const size_t turn = i / static_cast<size_t>(replicas);
+    const size_t replica = i % static_cast<size_t>(of.replicas);
+    const size_t turn = i / static_cast<size_t>(of.replicas);
     const bool done = replica < progress.replicas.size();
     const LoadOutcome* known = done ? &progress.replicas[replica][turn]
                                : replica == progress.replicas.size() ? &progress.outcomes[turn]
@@ -173,8 +234,7 @@ LoadReport BestCases::Outlook(const LoadReport& best, const EngineLimits& limits
       if (got == 0) first_s[i] = last;
       if (got == load_.requests[i].output_tokens) last = known->arrivals_s.back() - known->sent_s;
     }
-    last += decode_s_ *
-            static_cast<double>(load_.requests[i].output_tokens - std::max<int64_t>(1, got));
+    last += SecondsLeft(i, std::max<int64_t>(1, got), of.may_preempt);
     if (known != nullptr && known->sent_s >= 0) {
       duration_s = std::max(duration_s, known->sent_s + last - begun_s);
     }

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,16 @@ struct BestCase {
   double busy_s = 0;  // of the steps of an average replica
 };
 
+/// What a candidate of a branch has of its own.
+struct BestCaseOf {
+  EngineLimits limits{};
+  int64_t blocks = 0;  // that the cache of a replica has at most
+  int64_t replicas = 1;
+  // Whether the cache may fill up. Then a sequence may lose its place and go on with it later,
+  // without its draft model's being asked.
+  bool may_preempt = true;
+};
+
 /// Of candidates of one branch.
 class BestCases {
  public:
@@ -23,41 +35,68 @@ class BestCases {
   BestCases(const ServingPredictor& predictor, const ServiceLoad& load,
             const ServingConfig& config);
 
-  /// Latencies are no longer, throughput is no less. `blocks`: that the cache of a replica has at
-  /// most. Knows nothing of when first tokens come, and takes no time.
-  BestCase Rough(const EngineLimits& limits, int64_t blocks, int64_t replicas) const;
+  /// Latencies are no longer, throughput is no less. Knows nothing of when first tokens come, and
+  /// takes no time.
+  BestCase Rough(const BestCaseOf& of) const;
   /// The same with them; what is found out is kept.
-  BestCase Of(const EngineLimits& limits, int64_t blocks, int64_t replicas);
+  BestCase Of(const BestCaseOf& of);
   /// The same of a simulation on its way. `best` is what Of returned for the candidate.
-  LoadReport Outlook(const LoadReport& best, const EngineLimits& limits, int64_t replicas,
+  LoadReport Outlook(const LoadReport& best, const BestCaseOf& of,
                      const ServingProgress& progress) const;
 
  private:
+  /// The least that is left to do of an answer.
+  struct Left {
+    int32_t steps = 0;
+    int32_t proposed = 0;  // tokens
+  };
+  /// The least seconds of steps of one model.
+  class StepBounds {
+   public:
+    StepBounds(const ServingPredictor& predictor, const ModelConfig& model)
+        : predictor_(predictor), latent_(model.latent.used()) {}
+    double Seconds(StepRows rows) const;
+
+   private:
+    const ServingPredictor& predictor_;
+    bool latent_;
+  };
+
   /// Tokens of its prompt that a request can find in the cache.
   int64_t Found(const LoadRequest& request) const;
   /// Rows of its prompt, at least.
   StepRows RowsOf(const LoadRequest& request) const;
-  /// Seconds of a step of these rows, at least.
-  double Seconds(const StepRows& rows) const;
+  /// Of an answer after each number of its tokens, from 1 on; empty where nothing is proposed.
+  std::vector<Left> LeftOf(const LoadRequest& request) const;
+  /// Adds what its draft model does for a request.
+  void AddDraft(const LoadRequest& request, const Left& left);
+  /// Seconds until request `index`, of whose answer so many tokens have come, is done, at least.
+  double SecondsLeft(size_t index, int64_t got, bool may_preempt) const;
   /// Seconds after which each request's first token comes, at least.
   std::vector<double> FirstTokens(int64_t tokens_per_step, int64_t replicas) const;
   /// Of requests whose first and last tokens come after so many seconds.
   LoadReport ReportOf(const std::vector<double>& first_s, const std::vector<double>& last_s) const;
   /// The same with the least time between first and last.
-  LoadReport ReportOf(const std::vector<double>& first_s) const;
-  BestCase WithRate(LoadReport report, const EngineLimits& limits, int64_t blocks,
-                    int64_t replicas) const;
+  LoadReport ReportOf(const std::vector<double>& first_s, bool may_preempt) const;
+  BestCase WithRate(LoadReport report, const BestCaseOf& of) const;
 
   const ServingPredictor& predictor_;
   const ServiceLoad& load_;
+  StepBounds bounds_;
+  std::optional<StepBounds> draft_bounds_;
   int64_t block_size_;
   bool prefix_cache_;
-  StepRows total_;          // of all requests
-  double block_steps_ = 0;  // blocks of decoding sequences, summed over their steps
-  double decode_s_ = 0;     // of a step, at least
-  LoadReport rough_;        // as if all first tokens came at once
+  int64_t proposed_;                     // tokens, per sequence and step
+  std::vector<std::vector<Left>> left_;  // by request, where tokens are proposed
+  StepRows total_;                       // of all requests
+  StepRows draft_total_;                 // likewise, of the draft model
+  double sequence_steps_ = 0;            // in which an answer goes on, of all requests
+  double block_steps_ = 0;               // blocks of decoding sequences, summed over their steps
+  double decode_s_ = 0;                  // of a step, at least
+  double draft_s_ = 0;                   // of a proposed token, at least
+  LoadReport rough_[2];                  // as if all first tokens came at once; if it may preempt
   std::map<std::pair<int64_t, int64_t>, std::vector<double>> first_tokens_;  // step's, replicas
-  std::map<std::pair<int64_t, int64_t>, LoadReport> reports_;                // likewise
+  std::map<std::tuple<int64_t, int64_t, bool>, LoadReport> reports_;  // likewise, may preempt
 };
 
 }  // namespace trimtab

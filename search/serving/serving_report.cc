@@ -13,7 +13,8 @@
 namespace trimtab {
 namespace {
 
-nlohmann::json BreakdownJson(const ServingBreakdown& parts) {
+nlohmann::json BreakdownJson(const ServingPrediction& prediction) {
+  const ServingBreakdown& parts = prediction.spent;
   return {{"products", parts.dense_s + parts.head_s},
           {"experts", parts.experts_s},
           {"attention", parts.attention_s},
@@ -21,7 +22,19 @@ nlohmann::json BreakdownJson(const ServingBreakdown& parts) {
           {"other_ops", parts.other_s},
           {"gaps", parts.gaps_s},
           {"prompt_launches", parts.prompt_floor_s},
-          {"host", parts.host_s}};
+          {"host", parts.host_s},
+          {"draft", prediction.draft_s}};
+}
+
+/// Who may propose tokens, and how often they stand; null where nobody may.
+nlohmann::json SpeculationJson(const ServingProblem& problem) {
+  nlohmann::json json;
+  if (problem.draft) {
+    json["draft"] = problem.draft->name;
+    json["draft_acceptance"] = problem.draft_acceptance;
+  }
+  if (problem.lookup_acceptance) json["lookup_acceptance"] = *problem.lookup_acceptance;
+  return json;
 }
 
 nlohmann::json ProblemJson(const ServingProblem& problem) {
@@ -33,17 +46,21 @@ nlohmann::json ProblemJson(const ServingProblem& problem) {
     input += each.prompt_tokens;
     output += each.output_tokens;
   }
-  return {{"model", problem.model.name},
-          {"cluster", problem.cluster.name},
-          {"ranks", problem.ranks()},
-          {"memory_per_rank_bytes", problem.memory_bytes},
-          {"workload", problem.workload},
-          {"requests", problem.load.requests.size()},
-          {"input_tokens", input},
-          {"output_tokens", output},
-          {"concurrency", problem.load.concurrency},
-          {"requirements", std::move(requirements)},
-          {"objective", Name(problem.objective)}};
+  nlohmann::json json = {{"model", problem.model.name},
+                         {"cluster", problem.cluster.name},
+                         {"ranks", problem.ranks()},
+                         {"memory_per_rank_bytes", problem.memory_bytes},
+                         {"workload", problem.workload},
+                         {"requests", problem.load.requests.size()},
+                         {"input_tokens", input},
+                         {"output_tokens", output},
+                         {"concurrency", problem.load.concurrency},
+                         {"requirements", std::move(requirements)},
+                         {"objective", Name(problem.objective)}};
+  if (nlohmann::json told = SpeculationJson(problem); !told.is_null()) {
+    json["speculation"] = std::move(told);
+  }
+  return json;
 }
 
 void AddMeasured(const ProvedServing& proved, nlohmann::json& evaluation) {
@@ -131,6 +148,7 @@ nlohmann::json ToJson(const ServingEvaluation& evaluation) {
            {{"weights", evaluation.memory.weights},
             {"cache", evaluation.memory.cache},
             {"step", evaluation.memory.step},
+            {"draft", evaluation.memory.draft},
             {"total", evaluation.memory.total()}}},
           {"cache_tokens",
            evaluation.candidate.config.cache_blocks * evaluation.candidate.config.block_size},
@@ -138,7 +156,9 @@ nlohmann::json ToJson(const ServingEvaluation& evaluation) {
           {"most_running", prediction.most_running},
           {"most_waiting", prediction.most_waiting},
           {"busy_share", prediction.busy_share},
-          {"breakdown_s", BreakdownJson(prediction.spent)}};
+          {"breakdown_s", BreakdownJson(prediction)},
+          {"proposed_tokens", prediction.proposed},
+          {"accepted_tokens", prediction.accepted}};
 }
 
 std::vector<std::string> Relaxations(const ServingProblem& problem, const LoadReport& report) {
@@ -158,6 +178,7 @@ nlohmann::json ServingProblemJson(const ServingProblem& problem) {
   json["caches"] = caches;
   json["allowed"] = problem.allowed;
   json["model"] = trimtab::ToJson(problem.model);
+  if (problem.draft) json["speculation"]["draft"] = trimtab::ToJson(*problem.draft);
   nlohmann::json& requests = json["requests"] = nlohmann::json::array();
   for (const LoadRequest& each : problem.load.requests) {
     requests.push_back({each.at_s, each.prompt_tokens, each.output_tokens, each.shared_tokens});

@@ -1,5 +1,4 @@
 #include "search/serving/serving_search.h"
-#include "search/on_threads.h"
 
 #include <algorithm>
 #include <array>
@@ -8,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
+#include "search/on_threads.h"
 #include "search/serving/best_case.h"
 
 namespace trimtab {
@@ -32,11 +32,13 @@ struct PreparedBranch {
   std::unique_ptr<ServingPredictor> predictor{};
   std::unique_ptr<BestCases> best{};
   int64_t most_blocks = 0;  // of a replica's cache
+  EngineLimits largest{};   // of all of its candidates
 };
 
 struct Pending {
   PreparedBranch* branch = nullptr;
   const ServingCandidate* candidate = nullptr;
+  BestCaseOf of{};
   ServingRank bound{};
   double busy_s = 0;  // at least
   bool done = false;  // simulated, or found not to be worth it
@@ -46,14 +48,43 @@ struct Pending {
 struct Trial {
   ServingEvaluation evaluation{};
   const PreparedBranch* branch = nullptr;
+  BestCaseOf of{};
   LoadReport bound{};
   bool ended = false;
 };
 
 std::unique_ptr<ServingMemoryModel> MemoryModelOf(const ServingProblem& problem,
                                                   const ServingConfig& resolved) {
-  const Executor executor = ExecutorOf(ModeOf(RunOf(resolved), problem.cluster), problem.cluster);
-  return std::make_unique<ServingMemoryModel>(resolved, executor.kind, executor.threads);
+  const auto executor = [&problem](const ServingConfig& config) {
+    return ExecutorOf(ModeOf(RunOf(config), problem.cluster), problem.cluster);
+  };
+  const Executor model = executor(resolved);
+  const bool drafts = resolved.draft.tokens > 0;
+  const Executor draft = drafts ? executor(DraftServing(resolved)) : model;
+  return std::make_unique<ServingMemoryModel>(resolved, model.kind, model.threads, draft.threads);
+}
+
+/// The rates of a resolved configuration, and of its draft model where it has one.
+struct Rates {
+  ServingRates model{};
+  ServingRates draft{};
+};
+Rates RatesOf(const ServingProblem& problem, const ServingConfig& resolved) {
+  Rates rates = {.model = problem.rates(resolved)};
+  if (resolved.draft.tokens > 0) rates.draft = problem.rates(DraftServing(resolved));
+  return rates;
+}
+
+std::unique_ptr<ServingPredictor> PredictorOf(const ServingProblem& problem,
+                                              const ServingConfig& resolved, const Rates& rates) {
+  ServingSpeculation speculation = {.acceptance = problem.AcceptanceOf(resolved)};
+  if (resolved.draft.tokens > 0) {
+    const ServingConfig draft = DraftServing(resolved);
+    speculation.draft =
+        std::make_shared<ServingPredictor>(draft.model, ServingLayoutOf(draft), rates.draft);
+  }
+  return std::make_unique<ServingPredictor>(problem.model, ServingLayoutOf(resolved), rates.model,
+                                            std::move(speculation));
 }
 
 /// Gives the candidate's cache what memory is left; false when that does not suffice.
@@ -108,18 +139,22 @@ class Search {
       return !fits;
     });
     // Measured one after the other where they are measured.
-    std::vector<ServingRates> rates;
+    std::vector<Rates> rates;
     for (const auto& each : branches_) {
-      rates.push_back(problem_.rates(ResolveServing(each->branch.config)));
+      rates.push_back(RatesOf(problem_, ResolveServing(each->branch.config)));
     }
     OnThreads(threads_, branches_.size(),
               [&](size_t i) { PreparePrices(rates[i], *branches_[i]); });
     for (const auto& branch : branches_) {
       for (const ServingCandidate& each : branch->branch.candidates) {
-        const BestCase best =
-            branch->best->Rough(each.config.limits, branch->most_blocks, each.replicas);
+        const BestCaseOf of = {.limits = each.config.limits,
+                               .blocks = branch->most_blocks,
+                               .replicas = each.replicas,
+                               .may_preempt = MayPreempt(*branch, each)};
+        const BestCase best = branch->best->Rough(of);
         pending_.push_back({.branch = branch.get(),
                             .candidate = &each,
+                            .of = of,
                             .bound = RankOf(problem_, each.gpus(), best.report),
                             .busy_s = best.busy_s});
       }
@@ -134,12 +169,30 @@ class Search {
     const int64_t left = problem_.memory_bytes - prepared.memory->weight_bytes();
     const int64_t blocks = left / prepared.memory->block_bytes();
     prepared.most_blocks = blocks < longest ? 0 : blocks;
+    prepared.largest = resolved.limits;
+    for (const ServingCandidate& each : prepared.branch.candidates) {
+      const EngineLimits& limits = each.config.limits;
+      EngineLimits& largest = prepared.largest;
+      largest.sequences = std::max(largest.sequences, limits.sequences);
+      largest.tokens_per_step = std::max(largest.tokens_per_step, limits.tokens_per_step);
+    }
   }
 
-  void PreparePrices(const ServingRates& rates, PreparedBranch& prepared) const {
+  /// False where the cache surely holds all that a replica works on at once. Only draft models make
+  /// a difference of it, so it is true without.
+  bool MayPreempt(const PreparedBranch& branch, const ServingCandidate& candidate) const {
+    const ServingConfig& config = candidate.config;
+    if (config.draft.tokens == 0) return true;
+    const int64_t longest = CeilDiv(config.limits.sequence_length, config.block_size);
+    const int64_t running =
+        std::min(config.limits.sequences, MostInFlight(problem_.load, candidate.replicas));
+    return branch.memory->BlocksWithin(problem_.memory_bytes, config.limits, branch.largest) <
+           running * longest;
+  }
+
+  void PreparePrices(const Rates& rates, PreparedBranch& prepared) const {
     const ServingConfig resolved = ResolveServing(prepared.branch.config);
-    prepared.predictor =
-        std::make_unique<ServingPredictor>(problem_.model, ServingLayoutOf(resolved), rates);
+    prepared.predictor = PredictorOf(problem_, resolved, rates);
     prepared.best = std::make_unique<BestCases>(*prepared.predictor, problem_.load, resolved);
   }
 
@@ -155,10 +208,13 @@ class Search {
     const ServingConfig& a = done.candidate.config;
     const ServingConfig& b = candidate.config;
     if (done.candidate.replicas != candidate.replicas || !(a.layout == b.layout) ||
-        a.weights != b.weights || a.cache != b.cache || a.prefix_cache != b.prefix_cache) {
+        a.weights != b.weights || a.cache != b.cache || a.prefix_cache != b.prefix_cache ||
+        a.lookup_tokens != b.lookup_tokens || a.draft.tokens != b.draft.tokens) {
       return false;
     }
     const ServingPrediction& ran = done.prediction;
+    // What a draft model has in its cache of who lost his place depends on how many have one.
+    if (a.draft.tokens > 0 && ran.preemptions > 0) return false;
     const auto free = [](int64_t limit, int64_t limit_of_done, int64_t reached) {
       return limit == limit_of_done || (reached < limit_of_done && reached <= limit);
     };
@@ -199,13 +255,15 @@ class Search {
     pending.done = true;
     const ServingCandidate& candidate = *pending.candidate;
     PreparedBranch& branch = *pending.branch;
-    const BestCase best =
-        branch.best->Of(candidate.config.limits, branch.most_blocks, candidate.replicas);
+    const BestCase best = branch.best->Of(pending.of);
     if (CutByBound(RankOf(problem_, candidate.gpus(), best.report))) {
       ++refined_away_;
       return;
     }
-    Trial trial = {.evaluation = {.candidate = candidate}, .branch = &branch, .bound = best.report};
+    Trial trial = {.evaluation = {.candidate = candidate},
+                   .branch = &branch,
+                   .of = pending.of,
+                   .bound = best.report};
     if (!PlanMemory(problem_.memory_bytes, *branch.memory, trial.evaluation)) {
       ++result_.cut_by_memory;
       return;
@@ -223,10 +281,8 @@ class Search {
   /// Whether the candidate may still become one of the first.
   bool Hopeful(const Trial& trial, const ServingProgress& progress) const {
     if (ToBeat() == nullptr) return true;
-    const ServingCandidate& candidate = trial.evaluation.candidate;
-    const LoadReport outlook = trial.branch->best->Outlook(trial.bound, candidate.config.limits,
-                                                           candidate.replicas, progress);
-    return RankOf(problem_, candidate.gpus(), outlook) < *ToBeat();
+    const LoadReport outlook = trial.branch->best->Outlook(trial.bound, trial.of, progress);
+    return RankOf(problem_, trial.evaluation.candidate.gpus(), outlook) < *ToBeat();
   }
 
   void Simulate(std::vector<Trial>& trials) {
@@ -314,14 +370,15 @@ ServingEvaluation EvaluateServing(const ServingProblem& problem,
     const ServingMemory least = memory->Of(resolved.limits, one);
     throw InfeasibleError(fmt::format(
         "needs {} of memory per rank with a cache for one sequence of {} tokens "
-        "({} of weights, {} for a step); only {} is available",
+        "({} of weights, {} for a step{}); only {} is available",
         FormatBytes(least.total()), resolved.limits.sequence_length, FormatBytes(least.weights),
-        FormatBytes(least.step), FormatBytes(problem.memory_bytes)));
+        FormatBytes(least.step),
+        least.draft > 0 ? fmt::format(", {} of the draft model", FormatBytes(least.draft)) : "",
+        FormatBytes(problem.memory_bytes)));
   }
-  const ServingPredictor predictor(problem.model, ServingLayoutOf(resolved),
-                                   problem.rates(resolved));
+  const auto predictor = PredictorOf(problem, resolved, RatesOf(problem, resolved));
   evaluation.prediction =
-      predictor.Predict(evaluation.candidate.config, candidate.replicas, problem.load);
+      predictor->Predict(evaluation.candidate.config, candidate.replicas, problem.load);
   evaluation.rank = RankOf(problem, candidate.gpus(), evaluation.prediction.report);
   return evaluation;
 }
@@ -338,18 +395,19 @@ std::string WhatBinds(const ServingEvaluation& best) {
     const char* words;
     double seconds;
   };
-  const std::array<Part, 7> parts = {{{"products", s.dense_s + s.head_s},
+  const std::array<Part, 8> parts = {{{"products", s.dense_s + s.head_s},
                                       {"experts", s.experts_s},
                                       {"attention", s.attention_s},
                                       {"messages", s.messages_s},
                                       {"other ops and gaps between ops", s.other_s + s.gaps_s},
                                       {"launching steps with prompts", s.prompt_floor_s},
-                                      {"the host", s.host_s}}};
+                                      {"the host", s.host_s},
+                                      {"steps of the draft model", p.draft_s}}};
   const Part& most =
       *std::max_element(parts.begin(), parts.end(),
                         [](const Part& a, const Part& b) { return a.seconds < b.seconds; });
-  std::string text =
-      fmt::format("{} take {:.0f} % of the steps", most.words, 100 * most.seconds / s.seconds());
+  std::string text = fmt::format("{} take {:.0f} % of the steps", most.words,
+                                 100 * most.seconds / (s.seconds() + p.draft_s));
   const int64_t longest = CeilDiv(config.limits.sequence_length, config.block_size);
   if (p.preemptions > 0 || p.most_blocks + longest > config.cache_blocks) {
     text += fmt::format("; the cache of {} tokens fills up ({} preemptions)",
@@ -357,6 +415,10 @@ std::string WhatBinds(const ServingEvaluation& best) {
   }
   if (p.most_running == config.limits.sequences && p.most_waiting > 0) {
     text += fmt::format("; requests wait for one of {} places", config.limits.sequences);
+  }
+  if (p.proposed > 0) {
+    text += fmt::format("; {:.0f} % of what is proposed stands",
+                        100 * static_cast<double>(p.accepted) / static_cast<double>(p.proposed));
   }
   if (p.busy_share < 0.9) {
     text += fmt::format("; the engines work {:.0f} % of the time", 100 * p.busy_share);

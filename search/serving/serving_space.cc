@@ -37,6 +37,11 @@ std::vector<int64_t> PowersOfTwo(int64_t least, int64_t most, int64_t enough) {
   return values;
 }
 
+/// How many tokens may be proposed; none where nothing says how often they stand.
+std::vector<int64_t> Proposed(bool any) {
+  return any ? std::vector<int64_t>{0, 1, 2, 4, 8} : std::vector<int64_t>{0};
+}
+
 int64_t IndexOfCache(DType entries) {
   const std::vector<std::string>& names = CacheNames();
   return std::find(names.begin(), names.end(), CacheName(entries)) - names.begin();
@@ -45,13 +50,6 @@ int64_t IndexOfCache(DType entries) {
 const std::vector<std::string>& OffAndOn() {
   static const std::vector<std::string> names = {"off", "on"};
   return names;
-}
-
-/// Requests that a replica can have at once.
-int64_t MostInFlight(const ServingProblem& problem, int64_t replicas) {
-  const int64_t all =
-      problem.load.concurrency > 0 ? problem.load.concurrency : std::ssize(problem.load.requests);
-  return CeilDiv(all, replicas);
 }
 
 using Problem = ServingProblem;
@@ -103,18 +101,30 @@ const std::vector<ServingDimension> kDimensions = {
      },
      [](Candidate& c, int64_t value) { c.config.prefix_cache = value == 1; },
      [](const Candidate& c) { return int64_t{c.config.prefix_cache}; }, OffAndOn},
+    {"lookup", "tokens of a sequence and step that looking up what stood before proposes",
+     [](const Problem& p, const Candidate&) { return Proposed(p.lookup_acceptance.has_value()); },
+     [](Candidate& c, int64_t value) { c.config.lookup_tokens = value; },
+     [](const Candidate& c) { return c.config.lookup_tokens; }, nullptr, 0},
+    {"draft",
+     "tokens likewise that the model of --draft proposes, stored as the other's weights are",
+     [](const Problem& p, const Candidate&) { return Proposed(p.draft.has_value()); },
+     [](Candidate& c, int64_t value) {
+       c.config.draft.tokens = value;
+       c.config.draft.weights = c.config.weights;
+     },
+     [](const Candidate& c) { return c.config.draft.tokens; }, nullptr, 0},
     {"replicas", "engines that share the load",
      [](const Problem& p, const Candidate& c) {
        // The cores of a machine serve one engine.
        const int64_t most =
            p.cluster.device == "cpu" ? 1 : p.ranks() / c.config.layout.world_size();
-       return UpTo(std::min(most, MostInFlight(p, 1)));
+       return UpTo(std::min(most, MostInFlight(p.load, 1)));
      },
      [](Candidate& c, int64_t value) { c.replicas = value; },
      [](const Candidate& c) { return c.replicas; }, nullptr},
     {"sequences", "that a replica works on at once",
      [](const Problem& p, const Candidate& c) {
-       return PowersOfTwo(1, kMostSequences, MostInFlight(p, c.replicas));
+       return PowersOfTwo(1, kMostSequences, MostInFlight(p.load, c.replicas));
      },
      [](Candidate& c, int64_t value) { c.config.limits.sequences = value; },
      [](const Candidate& c) { return c.config.limits.sequences; }, nullptr},
@@ -126,13 +136,14 @@ const std::vector<ServingDimension> kDimensions = {
      [](const Candidate& c) { return c.config.limits.tokens_per_step; }, nullptr},
 };
 /// The dimensions from here on make the candidates of a branch.
-constexpr size_t kBranchDepth = 6;
+constexpr size_t kBranchDepth = 8;
 
 /// What all candidates have in common.
 ServingCandidate Unbound(const ServingProblem& problem) {
   ServingCandidate candidate;
   ServingConfig& config = candidate.config;
   config.model = problem.model;
+  if (problem.draft) config.draft.model = *problem.draft;
   config.device = problem.cluster.device;
   config.layout.precision = config.device == "cuda" ? Precision::kBf16 : Precision::kFp32;
   config.memory_per_rank_bytes = problem.memory_bytes;
@@ -232,6 +243,10 @@ class Walker {
 
 }  // namespace
 
+int64_t MostInFlight(const ServiceLoad& load, int64_t replicas) {
+  return CeilDiv(load.concurrency > 0 ? load.concurrency : std::ssize(load.requests), replicas);
+}
+
 std::string_view Name(ServingObjective objective) {
   return kObjectives[static_cast<size_t>(objective)];
 }
@@ -259,11 +274,30 @@ int64_t ServingDimension::Parse(const std::string& text) const {
   }
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc() && end == text.data() + text.size() && number > 0 &&
+  if (error == std::errc() && end == text.data() + text.size() && number >= least &&
       number <= kMostValue) {
     return number;
   }
-  throw UsageError(fmt::format("{}: '{}'; expected a number from 1 to {}", name, text, kMostValue));
+  throw UsageError(
+      fmt::format("{}: '{}'; expected a number from {} to {}", name, text, least, kMostValue));
+}
+
+namespace {
+
+/// Throws UsageError where nothing says how often what is proposed stands.
+void RequireAcceptance(const ServingProblem& problem, const ServingConfig& config) {
+  if (config.draft.tokens > 0 && !problem.draft) {
+    throw UsageError("--layout: draft: expected --draft, the model that proposes");
+  }
+  if (config.lookup_tokens > 0 && !problem.lookup_acceptance) {
+    throw UsageError("--layout: lookup: expected --lookup-acceptance, how often its tokens stand");
+  }
+}
+
+}  // namespace
+
+double ServingProblem::AcceptanceOf(const ServingConfig& config) const {
+  return config.draft.tokens > 0 ? draft_acceptance : lookup_acceptance.value_or(0);
 }
 
 ServingCandidate ParseServingCandidate(const ServingProblem& problem, const std::string& text) {
@@ -295,6 +329,7 @@ ServingCandidate ParseServingCandidate(const ServingProblem& problem, const std:
     const std::string& name = given.begin()->first;
     throw UsageError(fmt::format("--layout: no key '{}'{}", name, SuggestName(name, names)));
   }
+  RequireAcceptance(problem, candidate.config);
   if (candidate.gpus() > problem.ranks()) {
     throw InfeasibleError(fmt::format("{} needs {} ranks; the cluster has {}", candidate.Key(),
                                       candidate.gpus(), problem.ranks()));
@@ -306,6 +341,7 @@ ServingCandidate ParseServingCandidate(const ServingProblem& problem, const std:
 std::string ServingCandidate::Key() const {
   std::string key;
   for (const ServingDimension& each : kDimensions) {
+    if (each.names == nullptr && each.value(*this) == 0) continue;
     key += fmt::format("{}{}={}", key.empty() ? "" : ",", each.name, each.Text(each.value(*this)));
   }
   return key;

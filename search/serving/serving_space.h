@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ struct ServingProblem {
   std::string workload{};  // how the load was asked for
   std::vector<WeightFormat> weights{};
   std::vector<DType> caches{};
+  std::optional<ModelConfig> draft{};         // may propose tokens, and
+  double draft_acceptance = 0;                // so often stands one of them in its turn
+  std::optional<double> lookup_acceptance{};  // likewise of looked-up tokens; empty: are not
   std::vector<Requirement> requirements{};
   ServingObjective objective = ServingObjective::kThroughput;
   int64_t max_ranks = 0;                                      // 0 = the cluster's
@@ -37,7 +41,12 @@ struct ServingProblem {
   std::function<ServingRates(const ServingConfig& config)> rates{};
 
   int64_t ranks() const { return max_ranks > 0 ? max_ranks : cluster.max_ranks; }
+  /// How often a token stands that a configuration proposes.
+  double AcceptanceOf(const ServingConfig& config) const;
 };
+
+/// Requests that one of so many replicas can have at once.
+int64_t MostInFlight(const ServiceLoad& load, int64_t replicas);
 
 /// A configuration, and how many of it share the load.
 struct ServingCandidate {
@@ -45,7 +54,8 @@ struct ServingCandidate {
   int64_t replicas = 1;
 
   int64_t gpus() const { return replicas * config.layout.world_size(); }
-  /// "tp=4,pp=1,ep=1,weights=fp8,cache=fp8,prefix=on,replicas=2,sequences=64,tokens=2048".
+  /// "tp=4,pp=1,ep=1,weights=fp8,cache=fp8,prefix=on,replicas=2,sequences=64,tokens=2048"; what is
+  /// 0 is left out.
   std::string Key() const;
 };
 
@@ -59,6 +69,7 @@ struct ServingDimension {
   int64_t (*value)(const ServingCandidate& candidate);
   /// Of names, in the order of their values; null where values are numbers.
   const std::vector<std::string>& (*names)();
+  int64_t least = 1;  // of numbers
 
   std::string Text(int64_t of) const;
   /// Throws UsageError naming the dimension.

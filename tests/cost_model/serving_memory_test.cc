@@ -16,6 +16,7 @@ struct Case {
   const char* layout;
   WeightFormat weights;
   DType cache;
+  int64_t lookup = 0;
 };
 
 ServingConfig ConfigOf(const Case& of) {
@@ -24,23 +25,26 @@ ServingConfig ConfigOf(const Case& of) {
   config.layout = ParseLayout(of.layout, 0);
   config.weights = of.weights;
   config.cache = of.cache;
+  config.lookup_tokens = of.lookup;
   config.threads_per_rank = 1;
   config.limits = {.sequences = 5, .tokens_per_step = 96, .sequence_length = 64};
   return config;
 }
 
-/// As many rows as a step has, of sequences at their longest.
+/// As many rows as a step has, of sequences at their longest, each of which checks what is
+/// proposed.
 StepPlan FullStep(const ServingConfig& config) {
   StepPlan plan;
   int64_t rows = config.limits.tokens_per_step;
+  const int64_t run = 1 + config.lookup_tokens;
   const int64_t blocks = CeilDiv(config.limits.sequence_length, config.block_size);
   for (int64_t left = config.limits.sequences; left > 0; --left) {
-    const int64_t own = std::min(config.limits.sequence_length, rows - (left - 1));
+    const int64_t own = std::min(config.limits.sequence_length, rows - (left - 1) * run);
     rows -= own;
     PlannedSequence sequence = {.tokens = std::vector<int32_t>(static_cast<size_t>(own), 1),
                                 .first_position = config.limits.sequence_length - own,
                                 .blocks = {},
-                                .logits = 1};
+                                .logits = run};
     for (int64_t i = 0; i < blocks; ++i) {
       sequence.blocks.push_back(static_cast<int32_t>((left - 1) * blocks + i));
     }
@@ -59,10 +63,41 @@ TEST_P(ServingMemoryTest, IsWhatTheEngineTakesToTheByte) {
   EXPECT_EQ(planned.total(), runner.peak_mem_bytes());
 }
 
+// A draft model has a rank, a cache and steps of its own; all others leave room for it.
+TEST(ServingMemory, CountsTheDraftToTheByte) {
+  ServingConfig config = ConfigOf({"gpt2-tiny", "tp=2", WeightFormat::kF32, DType::kF32});
+  config.draft = {LoadModelConfig("gpt2-tiny"), WeightFormat::kInt8, /*tokens=*/3};
+  config = ResolveServing(config);
+  const ServingConfig draft = DraftServing(config);
+  EXPECT_EQ(draft.weights, WeightFormat::kInt8);
+  EXPECT_EQ(draft.layout.world_size(), 1);
+  RankRunner runner(draft, RandomWeights(draft.model));
+  runner.Run(FullStep(draft));
+  const ServingMemory planned = MeasureServingMemory(config, DeviceKind::kCpu, /*threads=*/1);
+  EXPECT_EQ(planned.draft, runner.peak_mem_bytes());
+  ServingMemoryModel memory(config, DeviceKind::kCpu, /*threads=*/1, /*draft_threads=*/1);
+  const int64_t limit = planned.total();
+  EXPECT_EQ(memory.BlocksWithin(limit, config.limits), config.cache_blocks);
+  EXPECT_LT(memory.BlocksWithin(limit - 1, config.limits), config.cache_blocks);
+}
+
+// Where a step has no room for all that could be proposed, any of its rows may have logits.
+TEST(ServingMemory, HasRoomForLogitsOfEveryRow) {
+  ServingConfig config = ConfigOf({"gpt2-tiny", "tp=1", WeightFormat::kF32, DType::kF32});
+  config.limits.tokens_per_step = 17;
+  const auto step_bytes = [&](int64_t lookup) {
+    config.lookup_tokens = lookup;
+    return MeasureServingMemory(ResolveServing(config), DeviceKind::kCpu, /*threads=*/1).step;
+  };
+  EXPECT_GT(step_bytes(2), step_bytes(0));
+  EXPECT_GT(step_bytes(3), step_bytes(2));
+  EXPECT_EQ(step_bytes(8), step_bytes(3));
+}
+
 // Blocks are as many as fit, and not one more.
 TEST_P(ServingMemoryTest, BlocksFillWhatIsLeft) {
   const ServingConfig config = ResolveServing(ConfigOf(GetParam()));
-  ServingMemoryModel memory(config, DeviceKind::kCpu, /*threads=*/1);
+  ServingMemoryModel memory(config, DeviceKind::kCpu, /*threads=*/1, /*draft_threads=*/1);
   const int64_t limit = memory.Of(config.limits, 100).total() + memory.block_bytes() / 2;
   const int64_t blocks = memory.BlocksWithin(limit, config.limits);
   EXPECT_GE(blocks, 100);
@@ -77,7 +112,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"gpt2-tiny", "tp=2", WeightFormat::kInt8, DType::kI8},
                     Case{"gpt2-tiny", "pp=2", WeightFormat::kBf16, DType::kBf16},
                     Case{"gpt2-tiny", "tp=2,pp=2", WeightFormat::kF8, DType::kF8E4M3},
-                    Case{"gpt2-tiny", "tp=2,sp=1", WeightFormat::kF32, DType::kF32}));
+                    Case{"gpt2-tiny", "tp=2,sp=1", WeightFormat::kF32, DType::kF32},
+                    Case{"gpt2-tiny", "tp=1", WeightFormat::kF32, DType::kF32, /*lookup=*/3}));
 
 }  // namespace
 }  // namespace trimtab

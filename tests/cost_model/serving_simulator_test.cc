@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "engine/infer/acceptance.h"
+
 namespace trimtab {
 namespace {
 
@@ -104,6 +108,58 @@ TEST(SimulateServing, LeapsToWhatHappensNext) {
   ExpectTimes(served.outcomes[1], 0.1, {1.8, 2.0});
   EXPECT_EQ(served.metrics.steps, 8);
   EXPECT_EQ(served.metrics.prompt_tokens, 14);
+}
+
+/// One request of 2 tokens and 7 of an answer, with two proposed tokens a step that all stand, or
+/// none.
+SimulatedServing Speculate(double acceptance, bool draft) {
+  BatcherOptions options = Options({.sequences = 1, .tokens_per_step = 8});
+  (draft ? options.draft_tokens : options.lookup_tokens) = 2;
+  options.acceptance = acceptance;
+  const auto hundredth = [](const StepPlan& plan) {
+    return 0.01 * static_cast<double>(plan.rows());
+  };
+  return SimulateServing(options, {{0, 2, 7}}, 0, TenthPerRow, {}, hundredth);
+}
+
+TEST(SimulateServing, ProposedTokensComeTogether) {
+  const SimulatedServing all = Speculate(1, /*draft=*/false);
+  ExpectTimes(all.outcomes[0], 0, {0.2, 0.5, 0.8});
+  EXPECT_EQ(all.outcomes[0].tokens, 7);
+  EXPECT_EQ(all.metrics.accepted_tokens, 4);
+  // With no more than is left of the answer: two, four times; then one, and none.
+  const SimulatedServing none = Speculate(0, /*draft=*/false);
+  ExpectTimes(none.outcomes[0], 0, {0.2, 0.5, 0.8, 1.1, 1.4, 1.6, 1.7});
+  EXPECT_EQ(none.metrics.proposed_tokens, 9);
+  EXPECT_EQ(none.metrics.accepted_tokens, 0);
+}
+
+TEST(SimulateServing, ADraftModelTakesItsTime) {
+  // It is given prompt and first token, then what it proposed first; when all has stood, its last
+  // proposal and what the model added; else what was chosen instead.
+  const SimulatedServing all = Speculate(1, /*draft=*/true);
+  ExpectTimes(all.outcomes[0], 0, {0.2, 0.2 + 0.04 + 0.3, 0.54 + 0.03 + 0.3});
+  EXPECT_NEAR(all.draft_s, 0.07, 1e-12);
+  EXPECT_NEAR(all.busy_s, 0.87, 1e-12);
+  const SimulatedServing none = Speculate(0, /*draft=*/true);
+  ExpectTimes(none.outcomes[0], 0, {0.2, 0.54, 0.86, 1.18, 1.5, 1.71, 1.81});
+  EXPECT_NEAR(none.draft_s, 0.11, 1e-12);
+}
+
+// A step with n proposals brings (1 - a^(n + 1)) / (1 - a) tokens in the mean (Leviathan et al.,
+// arXiv:2211.17192, equation 1), and each stands in its turn with a.
+TEST(SimulateServing, AsManyTokensStandAsExpected) {
+  BatcherOptions options =
+      Options({.sequences = 4, .tokens_per_step = 64, .sequence_length = 2048}, /*blocks=*/2048);
+  options.lookup_tokens = 4;
+  options.acceptance = 0.7;
+  std::vector<LoadRequest> requests(8, {0, 4, 2000});
+  for (size_t i = 0; i < requests.size(); ++i) requests[i].seed = i;
+  const EngineMetrics metrics = SimulateServing(options, requests, 0, TenthPerRow).metrics;
+  const double runs = 8 * 1999 - static_cast<double>(metrics.accepted_tokens);
+  const double expected = (1 - std::pow(0.7, 5)) / (1 - 0.7);
+  EXPECT_NEAR(8 * 1999 / runs, expected, 0.02 * expected);
+  EXPECT_NEAR(AcceptanceOf(metrics.checked_tokens, metrics.accepted_tokens), 0.7, 0.015);
 }
 
 // Whoever watches sees what has come, and may end it.

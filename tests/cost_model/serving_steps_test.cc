@@ -99,5 +99,31 @@ TEST(ServingSteps, CountAPlansRows) {
   EXPECT_EQ(rows.scores, layers * (11 + (5 + 6 + 7) + (1 + 2)));
 }
 
+// Rows of proposed tokens read what is in the cache together with the row that they follow.
+TEST(ServingSteps, CountWhatIsProposed) {
+  const ModelConfig model = LoadModelConfig("llama3-8b");
+  ServingRecorder recorder(model, {});
+  const ServingSteps steps(model, {}, recorder);
+  StepPlan plan;
+  plan.sequences.push_back({.tokens = {1, 2, 3}, .first_position = 10, .blocks = {}, .logits = 3});
+  plan.sequences.push_back({.tokens = {1, 2}, .first_position = 5, .blocks = {}, .logits = 1});
+  const auto layers = static_cast<double>(model.num_layers);
+  const StepRows rows = steps.RowsOf(plan);
+  EXPECT_EQ(rows.decodes, 1);
+  EXPECT_EQ(rows.proposed, 2);
+  EXPECT_EQ(rows.prompt_rows, 2);
+  EXPECT_EQ(rows.outputs, 4);
+  EXPECT_EQ(rows.keys, layers * (13 + 7));
+  EXPECT_EQ(rows.scores, layers * (11 + 12 + 13 + 6 + 7));
+  EXPECT_EQ(rows.decode_scores, layers * (11 + 12 + 13));
+  // Of a draft model the second sequence goes on as well.
+  EXPECT_EQ(steps.RowsOf(plan, /*going_on=*/2).decodes, 2);
+  EXPECT_EQ(steps.RowsOf(plan, /*going_on=*/2).prompt_rows, 0);
+  // A step of so many rows, whoever they are of.
+  const ServingWork work = steps.WorkOf(rows);
+  EXPECT_EQ(work.all_tokens, 5);
+  EXPECT_EQ(work.sequences, 4);
+}
+
 }  // namespace
 }  // namespace trimtab

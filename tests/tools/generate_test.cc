@@ -85,6 +85,36 @@ TEST_F(GenerateTest, EveryWayToServeGivesTheSameText) {
   }
 }
 
+// A configuration that a search recommends names the model that proposes; its weights are told.
+TEST_F(GenerateTest, AConfigurationMayHaveADraft) {
+  const json model = json::parse(kByteRun)["model"];
+  const json draft = {{"model", model}, {"weights", "int8"}, {"tokens", 3}};
+  WriteBytes(folder_ + "/plain.json", json{{"model", model}}.dump());
+  WriteBytes(folder_ + "/drafted.json", json{{"model", model}, {"draft", draft}}.dump());
+  const std::vector<std::string> ask = {"--prompt", "abc", "--max-tokens", "10"};
+  const auto with = [&ask](std::vector<std::string> more) {
+    more.insert(more.end(), ask.begin(), ask.end());
+    return more;
+  };
+  std::vector<std::string> loud = with({"generate", "--load", "@c"});
+  loud.insert(loud.end(), {"--config", "@drafted.json", "--draft", "@c"});
+  const CliResult drafted = Run(loud);
+  EXPECT_EQ(drafted.out, "defgh\nabcd\n") << drafted.err;
+  EXPECT_NE(drafted.err.find("accepted: acceptance 1.000"), std::string::npos) << drafted.err;
+  ExpectRefused(with({"--config", "@drafted.json"}), 2, "expected --draft, with its weights");
+  ExpectRefused(with({"--config", "@plain.json", "--draft", "@c"}), 2,
+                "--draft contradicts --config");
+  ExpectRefused(with({"--config", "@drafted.json", "--draft", "@c", "--draft-tokens", "2"}), 2,
+                "--draft-tokens contradicts --config");
+  json other = draft;
+  other["model"]["num_layers"] = 1;
+  WriteBytes(folder_ + "/other.json", json{{"model", model}, {"draft", other}}.dump());
+  ExpectRefused(with({"--config", "@other.json", "--draft", "@c"}), 3, "of another model");
+  WriteBytes(folder_ + "/both.json",
+             json{{"model", model}, {"draft", draft}, {"lookup_tokens", 2}}.dump());
+  ExpectRefused(with({"--config", "@both.json", "--draft", "@c"}), 4, "serving-speculation");
+}
+
 TEST_F(GenerateTest, ACheckpointCarriesItsTokenizer) {
   const std::string elsewhere = ScratchFolder();
   std::filesystem::copy(folder_ + "/c", elsewhere + "/c");

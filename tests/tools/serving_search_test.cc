@@ -83,6 +83,10 @@ TEST(ServingSearch, RefusesInOneLine) {
       {"search --prove 2", "--prove needs --cluster local"},
       {"search --stack sglang", "--stack: 'sglang'; expected"},
       {"search --gbs 4", "unknown flag '--gbs'"},
+      {"search --draft llama3.2-1b", "--draft needs --draft-acceptance"},
+      {"search --draft-acceptance 0.5", "--draft-acceptance: of what --draft?"},
+      {"estimate --layout draft=4", "draft: expected --draft"},
+      {"estimate --layout lookup=4", "lookup: expected --lookup-acceptance"},
       {"estimate --layout sequences=0", "sequences: '0'; expected"}};
   for (const auto& [words, message] : bad) {
     const Outcome outcome = Shell(std::string("tools/trimtab ") + words + kLlama);
@@ -94,6 +98,42 @@ TEST(ServingSearch, RefusesInOneLine) {
       "--concurrency 1");
   EXPECT_EQ(outcome.status, 4);
   EXPECT_NE(outcome.output.find("needs "), std::string::npos) << outcome.output;
+}
+
+// A draft model of another vocabulary proposes nothing that could stand.
+TEST(ServingSearch, CountsDraftsThatDoNotFit) {
+  const Outcome outcome = Shell(std::string("tools/trimtab search -q --json --draft gpt2-124m "
+                                            "--draft-acceptance 0.7 --allow tp=8,replicas=1") +
+                                kLlama);
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  const json report = json::parse(outcome.output);
+  EXPECT_GT(report["space"]["cut_by_rule"]["serving-draft"], 0);
+  EXPECT_FALSE(report["recommended"]["serving"].contains("draft"));
+}
+
+// Tokens that a model proposes are proved as they are predicted: so many stand, and the engine does
+// the work of all of them. What is recommended is served as it is written.
+TEST(ServingSearch, ProvesADraftModel) {
+  const std::string folder = ScratchFolder() + "/draft";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const Outcome outcome = Shell(
+      Tiny(folder) + " --draft gpt2-tiny --draft-acceptance 1 --fix draft=4 --report " + folder);
+  ASSERT_TRUE(outcome.status == 0 || outcome.status == 5) << outcome.output;
+  const json report = json::parse(ReadWholeFile(folder + "/report.json"));
+  const json& best = report["recommended"];
+  EXPECT_EQ(best["serving"]["draft"]["tokens"], 4);
+  EXPECT_EQ(best["measured"]["failed"], 0);
+  EXPECT_EQ(best["proposed_tokens"], best["accepted_tokens"]);
+  // 11 tokens of an answer behind the first one come in runs of five, five and one: three texts.
+  EXPECT_GT(best["measured"]["itl_ms"]["mean"].get<double>(),
+            3 * best["measured"]["tpot_ms"]["mean"].get<double>());
+  const Outcome none = Shell(
+      "tools/trimtab bench -q --workload 8/8 --requests 1 --concurrency 1 "
+      "--acceptance 0.5 --config " +
+      folder + "/report.json");
+  EXPECT_EQ(none.status, 2) << none.output;
+  EXPECT_NE(none.output.find("--acceptance needs --random-weights"), std::string::npos);
 }
 
 // Two engines serve for real; the winner's configuration starts, admits what was planned and does

@@ -155,6 +155,7 @@ class EngineTarget : public LoadTarget {
     GenerationRequest generation;
     generation.prompt = prompt;
     generation.max_tokens = request.output_tokens;
+    generation.sampling.seed = request.seed;
     auto taken = loop_.Submit(std::move(generation));
     if (const auto* refusal = std::get_if<Refusal>(&taken)) {
       outcome.failure = refusal->reason;

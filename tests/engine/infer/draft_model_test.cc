@@ -26,7 +26,7 @@ Outcome Answer(const GoldenWeights& weights, const GoldenWeights* draft, double 
   ServingConfig config = GoldenServing(weights);
   config.limits.tokens_per_step = 8;
   config.cache_blocks = cache_blocks;
-  config.draft_tokens = 3;
+  if (draft != nullptr) config.draft = {draft->model(), draft->format(), /*tokens=*/3};
   const std::unique_ptr<Engine> engine = MakeEngine(config, weights, draft);
   for (int64_t i = 0; i < count; ++i) {
     const std::vector<int32_t> text = weights.Tokens(i % weights.sequences());
@@ -82,6 +82,7 @@ TEST(DraftModelTest, DrawsFromTheModelsDistribution) {
   const GoldenWeights weights("llama");
   const GoldenWeights other("gpt2");
   ServingConfig config = GoldenServing(weights);
+  config.draft = {other.model(), other.format(), /*tokens=*/4};
   const std::unique_ptr<Engine> engine = MakeEngine(config, weights, &other);
   constexpr int64_t kDraws = 3000;
   std::map<int32_t, std::map<int32_t, int64_t>> seconds;  // by the first token
@@ -147,6 +148,7 @@ TEST(DraftModelTest, NeedsTheSameVocabulary) {
     ModelConfig model_;
   };
   const Wider wider(weights);
+  config.draft = {wider.model(), wider.format(), /*tokens=*/4};
   EXPECT_THROW(MakeEngine(config, weights, &wider), InfeasibleError);
 }
 

@@ -128,6 +128,12 @@ TEST(ServingRulesTest, EveryRuleRefusesByName) {
   breaks("serving-routing").model.moe.capacity_factor = 1.5;
   breaks("serving-int4-groups").weights = WeightFormat::kInt4;
   breaks("serving-limits").limits.tokens_per_step = 3;
+  ServingConfig& speculation = breaks("serving-speculation");
+  speculation.lookup_tokens = 2;
+  speculation.draft = {good.model, good.weights, /*tokens=*/2};
+  ServingConfig& draft = breaks("serving-draft");
+  draft.draft = {good.model, good.weights, /*tokens=*/2};
+  draft.draft.model.vocab_size *= 2;
   ServingConfig& length = breaks("serving-length");
   length.model.position = PositionKind::kLearned;
   length.limits.sequence_length = length.model.max_sequence_length + 1;
@@ -138,6 +144,15 @@ TEST(ServingRulesTest, EveryRuleRefusesByName) {
   for (const auto& [rule, config] : bad) {
     EXPECT_TRUE(RefusalOf(config).starts_with(rule + ": ")) << rule << ": " << RefusalOf(config);
   }
+}
+
+TEST(ServingRulesTest, ADraftModelObeysThemToo) {
+  ServingConfig config = GoldenServing(GoldenWeights("llama"));
+  config.draft = {config.model, config.weights, /*tokens=*/2};
+  config.draft.model.position = PositionKind::kLearned;
+  config.draft.model.max_sequence_length = config.limits.sequence_length - 1;
+  EXPECT_TRUE(RefusalOf(config).starts_with("serving-draft: serving-length: "))
+      << RefusalOf(config);
 }
 
 }  // namespace

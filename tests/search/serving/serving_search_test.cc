@@ -6,6 +6,7 @@
 #include <random>
 
 #include "engine/base/error.h"
+#include "engine/base/units.h"
 #include "search/serving/best_case.h"
 #include "search/serving/serving_report.h"
 #include "tests/search/serving/serving_problems.h"
@@ -21,6 +22,19 @@ ServiceLoad RandomLoad(std::mt19937_64& random) {
   if (closed) load.concurrency = 1 + static_cast<int64_t>(random() % 24);
   if (random() % 2 == 0) ShareBeginnings(static_cast<int64_t>(random() % 500), load.requests);
   return load;
+}
+
+/// Lets the smaller model of the family propose tokens, or look-up.
+void Speculate(std::mt19937_64& random, ServingProblem& problem) {
+  const double acceptance = 0.1 * static_cast<double>(random() % 11);
+  if (random() % 2 == 0) {
+    problem.lookup_acceptance = acceptance;
+    problem.allowed["lookup"] = {"0", "2", "8"};
+  } else {
+    problem.draft = LoadModelConfig("llama3.2-1b");
+    problem.draft_acceptance = acceptance;
+    problem.allowed["draft"] = {"0", "1", "4"};
+  }
 }
 
 /// Every candidate that fits, simulated.
@@ -49,6 +63,12 @@ TEST_P(ServingSearchTest, FindsWhatLookingAtEachFinds) {
   const char* requirements[] = {"", "ttft.p99<300ms", "tpot.mean<9ms,ttft.mean<150ms",
                                 "throughput>400", "tpot.p99<1ms"};
   problem.requirements = ParseRequirements(requirements[random() % 5]);
+  if (GetParam() % 2 == 1) {
+    problem.memory_bytes += 6'000'000'000;
+    problem.allowed["pp"] = {"1"};
+    problem.allowed["tokens"] = {"128", "8192"};
+    Speculate(random, problem);
+  }
   const std::vector<ServingEvaluation> all = Exhaustive(problem);
   if (all.empty()) {
     EXPECT_THROW(SearchServing(problem, 2), InfeasibleError);
@@ -78,29 +98,35 @@ TEST_P(ServingSearchTest, FindsWhatLookingAtEachFinds) {
   }
 }
 
-// No figure of a simulation is better than its bound, nor than what was foreseen on the way.
-TEST_P(ServingSearchTest, NothingIsBetterThanItsBound) {
-  std::mt19937_64 random(static_cast<uint64_t>(100 + GetParam()));
-  const char* models[] = {"llama3-8b", "mixtral-8x7b", "gemma2-9b"};
-  ServingProblem problem = ProblemOn("2xh100", models[random() % 3], RandomLoad(random));
-  problem.allowed["tokens"] = {"64", "512", "4096"};
-  problem.allowed["sequences"] = {"1", "4", "16"};
+/// No figure of a simulation of some of the candidates is better than its bound, nor than what was
+/// foreseen on the way.
+void ExpectBounded(const ServingProblem& problem, std::mt19937_64& random) {
   constexpr double kRounding = 1e-9;
   for (const ServingBranch& branch : WalkServingSpace(problem).branches) {
     const ServingConfig resolved = ResolveServing(branch.config);
+    ServingSpeculation speculation = {.acceptance = problem.AcceptanceOf(resolved)};
+    if (resolved.draft.tokens > 0) {
+      const ServingConfig draft = DraftServing(resolved);
+      speculation.draft = std::make_shared<ServingPredictor>(draft.model, ServingLayoutOf(draft),
+                                                             problem.rates(draft));
+    }
     const ServingPredictor predictor(problem.model, ServingLayoutOf(resolved),
-                                     problem.rates(resolved));
+                                     problem.rates(resolved), speculation);
     BestCases bounds(predictor, problem.load, resolved);
     for (const ServingCandidate& each : branch.candidates) {
       if (random() % 3 != 0) continue;
       ServingConfig config = each.config;
-      config.cache_blocks = 70 + static_cast<int64_t>(random() % 200);
+      config.cache_blocks = 70 + static_cast<int64_t>(random() % 1000);
       config = ResolveServing(config);
-      std::vector<LoadReport> foreseen = {
-          bounds.Rough(config.limits, config.cache_blocks, each.replicas).report,
-          bounds.Of(config.limits, config.cache_blocks, each.replicas).report};
+      const int64_t longest = CeilDiv(config.limits.sequence_length, config.block_size);
+      const BestCaseOf of = {
+          .limits = config.limits,
+          .blocks = config.cache_blocks,
+          .replicas = each.replicas,
+          .may_preempt = config.cache_blocks < config.limits.sequences * longest};
+      std::vector<LoadReport> foreseen = {bounds.Rough(of).report, bounds.Of(of).report};
       const auto watch = [&](const ServingProgress& progress) {
-        foreseen.push_back(bounds.Outlook(foreseen[1], config.limits, each.replicas, progress));
+        foreseen.push_back(bounds.Outlook(foreseen[1], of, progress));
         return true;
       };
       const LoadReport got =
@@ -123,6 +149,25 @@ TEST_P(ServingSearchTest, NothingIsBetterThanItsBound) {
       EXPECT_GT(foreseen.back().e2e.mean, 0.5 * got.e2e.mean) << each.Key();
     }
   }
+}
+
+TEST_P(ServingSearchTest, NothingIsBetterThanItsBound) {
+  std::mt19937_64 random(static_cast<uint64_t>(100 + GetParam()));
+  const char* models[] = {"llama3-8b", "mixtral-8x7b", "gemma2-9b"};
+  ServingProblem problem = ProblemOn("2xh100", models[random() % 3], RandomLoad(random));
+  problem.allowed["tokens"] = {"64", "512", "4096"};
+  problem.allowed["sequences"] = {"1", "4", "16"};
+  ExpectBounded(problem, random);
+}
+
+TEST_P(ServingSearchTest, NothingIsBetterThanItsBoundWhereTokensAreProposed) {
+  std::mt19937_64 random(static_cast<uint64_t>(200 + GetParam()));
+  ServingProblem problem = ProblemOn("2xh100", "llama3-8b", RandomLoad(random));
+  problem.allowed["tokens"] = {"64", "4096"};
+  problem.allowed["sequences"] = {"1", "4", "16"};
+  problem.allowed["weights"] = {"bf16"};
+  Speculate(random, problem);
+  ExpectBounded(problem, random);
 }
 
 INSTANTIATE_TEST_SUITE_P(Problems, ServingSearchTest, testing::Range(0, 8));
@@ -180,6 +225,32 @@ TEST(ServingSearch, ACacheOfBeginningsPaysWhereTheyAreShared) {
         .prediction.report.output_tokens_per_s();
   };
   EXPECT_GT(rate("sequences=8"), 1.3 * rate("sequences=8,prefix=off"));
+}
+
+// Of what a draft model proposes, only what stands is worth its time.
+TEST(ServingSearch, ADraftPaysWhereItsTokensStand) {
+  ServingProblem problem = ProblemOn(
+      "1xh100", "llama3-8b", {.requests = DrawRequests("200/200", 12, 0, 1), .concurrency = 2});
+  const int64_t without = WalkServingSpace(problem).size;
+  problem.draft = LoadModelConfig("llama3.2-1b");
+  problem.allowed["tokens"] = {"512"};
+  problem.allowed["sequences"] = {"2"};
+  problem.objective = ServingObjective::kLatency;
+  for (const double acceptance : {0.05, 0.9}) {
+    problem.draft_acceptance = acceptance;
+    const ServingSearchResult found = SearchServing(problem, 1);
+    EXPECT_EQ(found.best().candidate.config.draft.tokens > 0, acceptance > 0.5);
+    EXPECT_EQ(found.best().memory.draft > 0, acceptance > 0.5);
+    EXPECT_EQ(found.best().candidate.Key(),
+              ParseServingCandidate(problem, found.best().candidate.Key()).Key());
+  }
+  problem.lookup_acceptance = 0.5;
+  problem.allowed = {};
+  const ServingSpace space = WalkServingSpace(problem);
+  EXPECT_EQ(space.size, 25 * without);
+  EXPECT_EQ(space.cut_by_rule.at("serving-speculation"), 16 * without);
+  problem.lookup_acceptance.reset();
+  EXPECT_THROW(ParseServingCandidate(problem, "lookup=2"), UsageError);
 }
 
 TEST(ServingSearch, SaysWhatComesClosest) {
