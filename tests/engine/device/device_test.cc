@@ -2,11 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
-#include <memory>
-#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
@@ -24,33 +21,6 @@ TEST(CpuDeviceTest, GivesAlignedMemoryAndCountsExactlyTheBytesAskedFor) {
   }
   EXPECT_EQ(device->memory().current_total(), 0);
   EXPECT_EQ(device->memory().peak_total(), 5 * kMiB + 1);
-}
-
-// Blocks of a size share regions of memory, and come back after they were given back.
-TEST(CpuDeviceTest, BlocksOfEverySizeAreTheirOwnersAlone) {
-  const auto device = MakeCpuDevice(1);
-  struct Block {
-    std::shared_ptr<Storage> storage;
-    int64_t bytes;
-    char value;
-  };
-  std::vector<Block> blocks;
-  const auto check = [](const Block& block) {
-    const auto* data = static_cast<const char*>(block.storage->data());
-    EXPECT_EQ(std::count(data, data + block.bytes, block.value), block.bytes);
-  };
-  for (int i = 0; i < 90; ++i) {
-    const int64_t bytes = 200 * kKiB + i % 9 * 700 * kKiB + i;
-    Block block = {device->Allocate(bytes, MemoryTag::kWeights), bytes, static_cast<char>(i)};
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(block.storage->data()) % 64, 0U);
-    std::memset(block.storage->data(), block.value, static_cast<size_t>(bytes));
-    if (i % 3 == 2) {
-      check(blocks[static_cast<size_t>(i / 3)]);
-      blocks.erase(blocks.begin() + i / 3);
-    }
-    blocks.push_back(std::move(block));
-  }
-  for (const Block& block : blocks) check(block);
 }
 
 TEST(CpuDeviceTest, AllocatesNothingWithoutFuss) {
