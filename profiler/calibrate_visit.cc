@@ -50,16 +50,6 @@ std::vector<Part> PartsOf(const Mode& mode) {
   return parts;
 }
 
-/// Runs `body` on every rank of `run` as the engine runs them: threads of this process, each with
-/// its own device.
-void RunRanksHere(const RunConfig& run, const std::function<void(Rank&)>& body) {
-  RunInprocRanks(run.layout, [&](ParallelContext& context) {
-    const std::unique_ptr<Device> device = MakeCpuDevice(static_cast<int>(run.threads_per_rank));
-    Rank rank(run, context, *device, /*in_process=*/true);
-    body(rank);
-  });
-}
-
 RunConfig GroupsOf(int group, const Mode& mode) {
   RunConfig run;
   run.layout.tp = group;

@@ -51,7 +51,8 @@ int Serve(const ServingConfig& config, const GoldenWeights& weights) {
   return worst < kLogitTolerance ? 0 : 1;
 }
 
-int Answer(const ServingConfig& config, const GoldenWeights& weights, const GoldenWeights& draft) {
+int Answer(ServingConfig config, const GoldenWeights& weights, const GoldenWeights& draft) {
+  config.draft = {draft.model(), draft.format(), /*tokens=*/4};
   const std::unique_ptr<Engine> engine = MakeEngine(config, weights, &draft);
   for (int64_t i = 0; i < 3; ++i) {
     const std::vector<int32_t> text = weights.Tokens(i);
