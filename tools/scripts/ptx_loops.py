@@ -84,8 +84,8 @@ def measured(lines):
         has_result = not opcode.startswith(("st.", "red.", "bra", "bar", "ret"))
         made = set(REGISTER.findall(results[0])) if results and has_result else set()
         read = set(registers) - made | ({guard} if guard else set())
-        ends = (opcode.startswith(EFFECTS) or opcode.startswith("bra") or is_load) and read & waiting
-        if ends:
+        must_have = opcode.startswith(EFFECTS + ("bra",)) or is_load
+        if must_have and read & waiting:
             loads = in_flight = 0
             waiting = set()
         if is_load:
