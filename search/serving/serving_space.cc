@@ -197,7 +197,7 @@ class Walker {
   }
 
   void AddBranch(const ServingCandidate& candidate) {
-    ServingBranch branch;
+    ServingBranch branch = {.config = candidate.config, .candidates = {}};
     Collect(kBranchDepth, candidate, branch.candidates);
     const int64_t size = std::ssize(branch.candidates);
     space_.size += size;
@@ -210,7 +210,6 @@ class Walker {
           return each.config.limits.tokens_per_step < each.config.limits.sequences;
         }));
     if (broken > 0) space_.cut_by_rule["serving-limits"] += broken;
-    branch.config = candidate.config;
     if (!branch.candidates.empty()) space_.branches.push_back(std::move(branch));
   }
 
