@@ -87,9 +87,11 @@ SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) b
 USED = re.compile(r"Used (\d+) registers")
 SHARED = re.compile(r"(\d+) bytes smem")
 
-Kernel = collections.namedtuple("Kernel", "source name arch registers stack spills shared loop threads")
+Kernel = collections.namedtuple(
+    "Kernel", "source name arch registers stack spills shared loop threads")
 Row = collections.namedtuple(
-    "Row", "source name arch instances registers threads stack spills shared loads in_flight per_byte")
+    "Row", ["source", "name", "arch", "instances", "registers", "threads", "stack", "spills",
+            "shared", "loads", "in_flight", "per_byte"])
 
 
 def demangled(names):
@@ -116,7 +118,8 @@ def kernels_of(path, functions):
         elif (match := USED.search(line)) and entry:
             shared = SHARED.search(line)
             if entry not in functions:
-                sys.exit(f"kernel_report: {path}: {entry[0]} for {entry[1]} is in none of the .ptx files")
+                sys.exit(f"kernel_report: {path}: {entry[0]} for {entry[1]} is in none of the "
+                         ".ptx files")
             yield kernel(source, functions[entry], int(match[1]), stack, spills,
                          int(shared[1]) if shared else 0)
             entry = None

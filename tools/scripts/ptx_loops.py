@@ -11,8 +11,8 @@ import collections
 import re
 
 Function = collections.namedtuple("Function", "name arch block_threads body")
-# Of one turn through a loop, per thread: loads and bytes on their way at once, instructions, and bytes
-# read and written.
+# Of one turn through a loop, per thread: loads and bytes on their way at once, instructions, and
+# bytes read and written.
 Loop = collections.namedtuple("Loop", "loads bytes_in_flight instructions bytes_moved")
 
 TARGET = re.compile(r"\.target (\w+)")
