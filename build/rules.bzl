@@ -57,7 +57,10 @@ def trimtab_library(
         })
 
         # A type of an anonymous namespace may be a member: no other file can see the class either.
-        copts = copts + ["-Wno-subobject-linkage"]
+        copts = copts + select({
+            "//build:joins": ["-Wno-subobject-linkage"],
+            "//conditions:default": [],
+        })
     native.cc_library(
         name = name,
         srcs = srcs,

@@ -13,9 +13,9 @@ namespace trimtab {
 namespace {
 
 /// Seconds that a stage stands idle in a step: while micro batches pass the other stages, which
-/// take as long as they do on average.
-double IdleSeconds(const RunConfig& run, const Cluster& cluster,
-                   const std::vector<StageCosts>& stages, const StageCosts& stage) {
+/// take as long as they do on average. Of that the step takes `idle_share`.
+double IdleSeconds(const RunConfig& run, double idle_share, const std::vector<StageCosts>& stages,
+                   const StageCosts& stage) {
   if (run.layout.pp == 1) return 0;
   StageTimes others = {-stage.times.forward, -stage.times.backward_input,
                        -stage.times.backward_weight};
@@ -27,7 +27,7 @@ double IdleSeconds(const RunConfig& run, const Cluster& cluster,
   const auto count = static_cast<double>(run.layout.pp - 1);
   others = {others.forward / count, others.backward_input / count, others.backward_weight / count};
   const PipelineShape shape = {run.layout.pp, run.layout.vp, run.num_micro_batches()};
-  return IdleShare(run, cluster) * RowOf(run.layout.schedule).idle_time(shape, others);
+  return idle_share * RowOf(run.layout.schedule).idle_time(shape, others);
 }
 
 /// What passes change about the data-parallel messages of the end of a step, in seconds.
@@ -132,14 +132,16 @@ class ClosedFormEstimator::Impl {
 
 Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   const StepView step = costs_.Of(run);
+  const double idle_share = IdleShare(run, cluster_);
   size_t slowest = 0;
   double slowest_s = -1;
   MemoryEstimate memory = {.peak_total = -1};
   for (size_t i = 0; i < step.stages.size(); ++i) {
     const StageCosts& stage = step.stages[i];
     const EndCosts& end = step.ends[i];
-    const double seconds = stage.passes.seconds() + IdleSeconds(run, cluster_, step.stages, stage) +
-                           end.update.seconds() + Beside(run, stage, end, step.pricer).seconds();
+    const double seconds = stage.passes.seconds() +
+                           IdleSeconds(run, idle_share, step.stages, stage) + end.update.seconds() +
+                           Beside(run, stage, end, step.pricer).seconds();
     if (seconds > slowest_s) {
       slowest = i;
       slowest_s = seconds;
@@ -150,7 +152,7 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   const StageCosts& stage = step.stages[slowest];
   Estimate estimate = EstimateOf(run, stage, step.ends[slowest], step.pricer);
   estimate.memory = memory;
-  estimate.breakdown_s.bubble = IdleSeconds(run, cluster_, step.stages, stage);
+  estimate.breakdown_s.bubble = IdleSeconds(run, idle_share, step.stages, stage);
   // Messages between stages run beside the passes, but for those that fill and drain the pipeline.
   estimate.breakdown_s.exposed_pp += 2 * static_cast<double>(run.layout.pp - 1) * stage.message_s;
   FinishEstimate(run, cluster_, step.pricer, estimate);

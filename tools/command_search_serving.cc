@@ -9,6 +9,7 @@
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "search/page/report_folder.h"
+#include "search/serving/serving_findings.h"
 #include "search/serving/serving_report.h"
 #include "tools/command.h"
 #include "tools/serving_problem.h"

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <filesystem>
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
@@ -57,6 +56,11 @@ Check CheckWorkingFolder(const FolderState& folder) {
 }
 
 Check CheckHome(const FolderState& folder) {
+  const std::string closed = WhyClosed(folder);
+  if (!closed.empty()) {
+    return {"home", Health::kNote,
+            closed + ": measured profiles of this machine are not kept there"};
+  }
   if (!folder.over_network) return {"home", Health::kOk, Free(folder)};
   return {"home", Health::kNote,
           folder.path + " is over a network whose locks may fail: put --study on a local disk"};
@@ -80,12 +84,11 @@ Check CheckSharedMemory(const FolderState& folder) {
 }
 
 std::vector<Check> CheckStorage() {
-  std::error_code error;
   const char* const home = std::getenv("HOME");
-  const std::string temporary = std::filesystem::temp_directory_path(error).string();
+  const char* const temporary = std::getenv("TMPDIR");
   return {CheckWorkingFolder(StateOfFolder(".")),
           CheckHome(StateOfFolder(home != nullptr ? home : ".")),
-          CheckTemporary(StateOfFolder(error ? "/tmp" : temporary)),
+          CheckTemporary(StateOfFolder(temporary != nullptr ? temporary : "/tmp")),
           CheckSharedMemory(StateOfFolder("/dev/shm"))};
 }
 

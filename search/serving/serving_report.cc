@@ -9,6 +9,7 @@
 #include "search/page/html.h"
 #include "search/page/page.h"
 #include "search/page/report_folder.h"
+#include "search/serving/serving_findings.h"
 
 namespace trimtab {
 namespace {

@@ -2,27 +2,16 @@
 // than the best.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "cost_model/serving_memory.h"
+#include "search/serving/serving_rank.h"
 #include "search/serving/serving_space.h"
 
 namespace trimtab {
-
-/// What is better is less. First how far a candidate is from its requirements, 0 where it meets
-/// them; then the objective; then what counts among equals.
-struct ServingRank {
-  double strain = 0;
-  double score = 0;
-  double among_equals = 0;
-
-  auto operator<=>(const ServingRank&) const = default;
-};
-ServingRank RankOf(const ServingProblem& problem, int64_t gpus, const LoadReport& report);
 
 struct ServingEvaluation {
   ServingCandidate candidate{};
@@ -54,14 +43,5 @@ ServingEvaluation EvaluateServing(const ServingProblem& problem, const ServingCa
 /// ranking is better than the `certain`-th in it. Throws InfeasibleError that lists what went where
 /// when nothing can be served at all.
 ServingSearchResult SearchServing(const ServingProblem& problem, int threads, int64_t certain = 3);
-
-/// What keeps the recommendation from being better, in a sentence.
-std::string WhatBinds(const ServingEvaluation& best);
-
-/// The ranking's members that none betters in both tokens/s/GPU and tokens/s per sequence, the
-/// fastest per GPU first.
-std::vector<const ServingEvaluation*> ServingFrontier(const ServingSearchResult& result);
-double TokensPerSecondAndGpu(const ServingEvaluation& of);
-double TokensPerSecondAndUser(const ServingEvaluation& of);
 
 }  // namespace trimtab

@@ -103,6 +103,7 @@ TEST(DoctorChecks, FoldersThatTakeNoFilesAreNamedBeforeAnyJobIsSent) {
   expect(CheckWorkingFolder(remote), Health::kNote, "--study on a local disk");
   expect(CheckWorkingFolder(tiny), Health::kNote, "1.00 MiB free");
   expect(CheckHome(remote), Health::kNote, "--study on a local disk");
+  expect(CheckHome(missing), Health::kNote, "/here is not there: measured profiles");
   expect(CheckTemporary(missing), Health::kBad, "/here is not there; set TMPDIR");
   expect(CheckTemporary(tiny), Health::kNote, "1.00 MiB free: mpirun");
   expect(CheckSharedMemory(missing), Health::kNote, "/here is not there");

@@ -36,8 +36,8 @@ SPILLING = {
 }
 TENSOR_CORES = "waits for tensor cores; its tiles come through shared memory"
 SIMPLE = "attention for shapes that no other kernel takes: bound by its arithmetic"
-SMALL = "reads a few numbers of each token, expert or tensor: bound by its launch"
-ROWS = "a warp reads a row a pack at a time: several rows at once would be faster"
+SMALL = "reads a few numbers of each token, expert or tensor"
+ROWS = "a warp reads a row a pack at a time; several rows at once would have more on their way"
 # Kernels that may have less than ENOUGH in flight, and why.
 LATENT = {
     ("attention_mma_backward.cu", "QueryKernel"): TENSOR_CORES,
@@ -56,7 +56,7 @@ LATENT = {
     ("gate_rows.cu", "GateKernel"): ROWS,
     ("latent_heads.cu", "JoinBackwardKernel"): ROWS,
     ("latent_heads.cu", "JoinKernel"): ROWS,
-    ("packed_gemm.cu", "PackedLookupKernel"): SMALL,
+    ("packed_gemm.cu", "PackedLookupKernel"): ROWS,
     ("paged_attention.cu", "PagedAttentionKernel"): ROWS,
     ("paged_attention.cu", "StoreKvKernel"): ROWS,
     ("permute.cu", "CountChunks"): SMALL,

@@ -1,0 +1,20 @@
+// What a search for serving found: what binds the best, and the frontier.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "search/serving/serving_search.h"
+
+namespace trimtab {
+
+/// What keeps the recommendation from being better, in a sentence.
+std::string WhatBinds(const ServingEvaluation& best);
+
+/// The ranking's members that none betters in both tokens/s/GPU and tokens/s per sequence, the
+/// fastest per GPU first.
+std::vector<const ServingEvaluation*> ServingFrontier(const ServingSearchResult& result);
+double TokensPerSecondAndGpu(const ServingEvaluation& of);
+double TokensPerSecondAndUser(const ServingEvaluation& of);
+
+}  // namespace trimtab
