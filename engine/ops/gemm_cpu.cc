@@ -3,6 +3,7 @@
 #include <dnnl.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/device/cpu/parallel.h"
@@ -30,6 +31,48 @@ TRIMTAB_CLONES void ColumnSums(int64_t rows, int64_t n, int64_t stride, const fl
     for (int64_t j = 0; j < n; ++j) total[j] += chunk[j];
   }
   for (int64_t j = 0; j < n; ++j) sums[j] = total[j];
+}
+
+// oneDNN multiplies few columns by a transposed operand where it lies. Its rows are read side by
+// side, and where they are a multiple of 2 KiB apart they compete for the same few sets of the
+// cache: the product takes up to three times as long. So such an operand is copied first, to rows
+// that are not, as many columns at a time as stay in the cache.
+constexpr int64_t kCompetingStride = 512;  // floats
+constexpr int64_t kFewColumns = 512;
+constexpr int64_t kCopiedColumns = 480;
+constexpr int64_t kMostCopied = int64_t{1} << 20;  // floats
+constexpr int64_t kCopyGrain = 48;                 // the widest kernel's
+
+bool RowsCompete(int64_t n, int64_t k, const MatrixView& a) {
+  return k > 0 && a.transposed && a.stride % kCompetingStride == 0 && n < kFewColumns;
+}
+
+void Dnnl(int64_t m, int64_t n, int64_t k, float alpha, const MatrixView& a, const MatrixView& b,
+          float beta, float* c, int64_t c_stride) {
+  const dnnl_status_t status =
+      dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, alpha, a.data,
+                 a.stride, b.data, b.stride, beta, c, c_stride);
+  TRIMTAB_ASSERT(status == dnnl_success, "dnnl_sgemm refused m {} n {} k {}: status {}", m, n, k,
+                 static_cast<int>(status));
+}
+
+// As Sgemm, from copies of a's columns.
+void SgemmOfCopies(int64_t m, int64_t n, int64_t k, float alpha, const MatrixView& a,
+                   const MatrixView& b, float beta, float* c, int64_t c_stride) {
+  const int64_t fitting = kMostCopied / k / kCopyGrain * kCopyGrain;
+  const int64_t most = std::clamp(fitting, kCopyGrain, kCopiedColumns);
+  const int64_t stride = most + 8;  // no power of two
+  // Of the kernel, as oneDNN's own: kept by its thread, and not the device's.
+  thread_local std::vector<float> copy;
+  copy.resize(std::max(copy.size(), static_cast<size_t>(k * stride)));
+  for (int64_t begin = 0; begin < m; begin += most) {
+    const int64_t columns = std::min(most, m - begin);
+    for (int64_t row = 0; row < k; ++row) {
+      std::copy_n(a.data + row * a.stride + begin, columns, copy.data() + row * stride);
+    }
+    Dnnl(columns, n, k, alpha, {copy.data(), stride, true}, b, beta, c + begin * c_stride,
+         c_stride);
+  }
 }
 
 // Each worker multiplies its own rows or columns of c, whichever there are more of: with few
@@ -95,11 +138,11 @@ GemmTerms GemmTerms::From(int64_t row, int64_t column, int64_t n) const {
 
 void Sgemm(int64_t m, int64_t n, int64_t k, float alpha, const MatrixView& a, const MatrixView& b,
            float beta, float* c, int64_t c_stride) {
-  const dnnl_status_t status =
-      dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, alpha, a.data,
-                 a.stride, b.data, b.stride, beta, c, c_stride);
-  TRIMTAB_ASSERT(status == dnnl_success, "dnnl_sgemm refused m {} n {} k {}: status {}", m, n, k,
-                 static_cast<int>(status));
+  if (RowsCompete(n, k, a)) {
+    SgemmOfCopies(m, n, k, alpha, a, b, beta, c, c_stride);
+  } else {
+    Dnnl(m, n, k, alpha, a, b, beta, c, c_stride);
+  }
 }
 
 void GemmCpu(int threads, int64_t m, int64_t n, int64_t k, const MatrixView& a, const MatrixView& b,

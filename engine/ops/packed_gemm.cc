@@ -73,7 +73,8 @@ void PutNumber(WeightFormat format, int64_t column, int64_t row, float value, st
     case WeightFormat::kInt4:
       break;
   }
-  panel[index / 2] |= static_cast<std::byte>((static_cast<int>(value) & 0xf) << (index % 2 * 4));
+  const uint32_t bits = (static_cast<uint32_t>(static_cast<int>(value)) & 0xf) ^ Int4Flip(column);
+  panel[index / 2] |= static_cast<std::byte>(bits << (index % 2 * 4));
 }
 
 /// The scale of columns [begin, end) of a row.

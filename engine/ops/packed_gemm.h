@@ -50,6 +50,13 @@ constexpr int64_t PanelIndex(int64_t word_columns, int64_t column, int64_t row) 
   return (column / word_columns * kPanelRows + row) * word_columns + column % word_columns;
 }
 
+/// Of int4, the bits of a column's numbers that are flipped where they are stored: all numbers but
+/// the one on top of a word, which keeps its sign, become larger by 8 and so positive.
+constexpr uint32_t Int4Flip(int64_t column) {
+  constexpr int64_t kColumns = WordColumns(WeightFormat::kInt4);
+  return column % kColumns == kColumns - 1 ? 0 : 8;
+}
+
 /// One matrix W [out, in], or several of the same size one after the other.
 struct PackedMatrix {
   WeightFormat format = WeightFormat::kF32;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "engine/base/units.h"
 #include "engine/device/cpu/parallel.h"
 #include "engine/ops/kernel.h"
 #include "engine/ops/ordered_product_cpu.h"
+#include "engine/ops/packed_factors_cpu.h"
 #include "engine/ops/packed_panel_cpu.h"
 
 namespace trimtab {
@@ -20,6 +22,10 @@ constexpr int64_t kSharedRows = 512;
 
 // Rows that are multiplied one by one: reading the numbers anew costs less than unpacking them.
 constexpr int64_t kSingleRows = 3;
+
+// Panels that such a row is multiplied by before the next row, and that a worker takes at a time at
+// most: one that is held up leaves the rest to the others.
+constexpr int64_t kRunPanels = 4;
 
 TRIMTAB_CLONES void ScaleColumns(int64_t columns, const float* scales, float* block) {
   for (int64_t c = 0; c < columns; ++c) {
@@ -52,7 +58,7 @@ struct Inputs {
   }
 };
 
-// What one panel makes of some rows: sums [m, kPanelRows], of numbers times scales.
+// What panels make of some rows: sums of numbers times scales.
 //
 // Sums of numbers are multiplied by their scale once: over all columns, or with int4 over each
 // group. Every sum is one chain in the order of the columns, for one row as for many.
@@ -63,64 +69,84 @@ class PanelProduct {
         panel_bytes_(weights.values.dim(2) * weights.values.dim(3) *
                      SizeOf(weights.values.dtype())) {}
 
-  void Run(int64_t matrix, int64_t panel, int64_t m, const Inputs& x, const float* bias,
-           float* y) const {
-    const int64_t index = matrix * weights_.panels() + panel;
-    const auto* numbers = static_cast<const char*>(weights_.values.raw()) + index * panel_bytes_;
-    const float* scales = weights_.scales.defined()
-                              ? weights_.scales.f32() + index * weights_.groups() * kPanelRows
-                              : nullptr;
-    const int64_t first = panel * kPanelRows;
-    const int64_t columns = std::min(kPanelRows, weights_.out - first);
-    for (int64_t row = 0; row < m; row += kSharedRows) {
-      Rows(numbers, scales, std::min(kSharedRows, m - row), columns, x.From(row),
-           bias != nullptr ? bias + first : nullptr, y + row * weights_.out + first);
+  // y [m, out]: its columns of the panels [begin, end) of a matrix.
+  void Run(int64_t matrix, int64_t begin, int64_t end, int64_t m, const Inputs& x,
+           const float* bias, float* y) const {
+    const int64_t step = m > kSingleRows ? 1 : kRunPanels;
+    for (int64_t panel = begin; panel < end; panel += step) {
+      const PanelRun panels = Panels(matrix, panel, std::min(step, end - panel));
+      const int64_t first = panel * kPanelRows;
+      const int64_t columns = std::min(panels.count * kPanelRows, weights_.out - first);
+      const float* panel_bias = bias != nullptr ? bias + first : nullptr;
+      for (int64_t row = 0; row < m; row += kSharedRows) {
+        Rows(panels, std::min(kSharedRows, m - row), columns, x.From(row), panel_bias,
+             y + row * weights_.out + first);
+      }
     }
   }
 
  private:
+  PanelRun Panels(int64_t matrix, int64_t panel, int64_t count) const {
+    const int64_t index = matrix * weights_.panels() + panel;
+    const float* scales = weights_.scales.defined()
+                              ? weights_.scales.f32() + index * weights_.groups() * kPanelRows
+                              : nullptr;
+    return {static_cast<const char*>(weights_.values.raw()) + index * panel_bytes_, scales, count};
+  }
+
   // At most kSharedRows of them.
-  void Rows(const void* numbers, const float* scales, int64_t m, int64_t columns, const Inputs& x,
-            const float* bias, float* y) const {
+  void Rows(const PanelRun& panels, int64_t m, int64_t columns, const Inputs& x, const float* bias,
+            float* y) const {
     float results[kSharedRows * kPanelRows];
+    static_assert(kSingleRows * kRunPanels <= kSharedRows);
     if (m > kSingleRows) {
-      MultiplyRows(numbers, scales, m, x, results);
+      MultiplyRows(panels, m, x, results);
     } else {
       for (int64_t row = 0; row < m; ++row) {
         const Inputs one = x.From(row);
-        MultiplyRow(weights_.format, numbers, scales, weights_.in, one.rows.data, one.starts.data,
-                    results + row * kPanelRows);
+        MultiplyRow(weights_.format, panels, weights_.in, one.rows.data, one.starts.data,
+                    results + row * panels.count * kPanelRows);
       }
     }
     for (int64_t row = 0; row < m; ++row) {
       for (int64_t i = 0; i < columns; ++i) {
         y[row * weights_.out + i] =
-            results[row * kPanelRows + i] + (bias != nullptr ? bias[i] : 0.0f);
+            results[row * panels.count * kPanelRows + i] + (bias != nullptr ? bias[i] : 0.0f);
       }
     }
   }
 
-  // What MultiplyRow makes of each of several rows: results [m, kPanelRows].
-  void MultiplyRows(const void* numbers, const float* scales, int64_t m, const Inputs& x,
-                    float* results) const {
+  // What MultiplyRow makes of each of several rows and one panel: results [m, kPanelRows].
+  void MultiplyRows(const PanelRun& panel, int64_t m, const Inputs& x, float* results) const {
     const bool by_group = weights_.format == WeightFormat::kInt4;
     std::fill_n(results, m * kPanelRows, 0.0f);
     for (int64_t begin = 0; begin < weights_.in; begin += kBlockColumns) {
       const int64_t count = std::min(kBlockColumns, weights_.in - begin);
       // fp32 too: read once in the order of memory, then again and again from the nearest cache.
       alignas(64) float block[kBlockColumns * kPanelRows];
-      UnpackFactors(weights_.format, numbers, begin, count, block);
+      UnpackFactors(weights_.format, panel.numbers, begin, count, block);
       const ConstRows inputs = {x.rows.data + begin, x.rows.stride};
+      const MemoryAhead ahead = WordsOf(panel, begin + count, kBlockColumns);
       if (by_group) {
         const int64_t group = begin / kInt4Group;
         OrderedGroupProduct(m, kPanelRows, count, kInt4Group, inputs, {block, kPanelRows},
-                            scales + group * kPanelRows, {x.starts.data + group, x.starts.stride},
-                            {results, kPanelRows});
+                            panel.scales + group * kPanelRows,
+                            {x.starts.data + group, x.starts.stride}, {results, kPanelRows}, ahead);
       } else {
-        OrderedProduct(m, kPanelRows, count, inputs, {block, kPanelRows}, {results, kPanelRows});
+        OrderedProduct(m, kPanelRows, count, inputs, {block, kPanelRows}, {results, kPanelRows},
+                       ahead);
       }
     }
-    if (scales != nullptr && !by_group) ScaleResults(m, scales, results);
+    if (panel.scales != nullptr && !by_group) ScaleResults(m, panel.scales, results);
+  }
+
+  // The numbers of columns [begin, begin + columns); behind the last one come those of the next
+  // panel.
+  MemoryAhead WordsOf(const PanelRun& panel, int64_t begin, int64_t columns) const {
+    const auto bytes = [this](int64_t count) {
+      return panel_bytes_ / weights_.values.dim(2) * CeilDiv(count, WordColumns(weights_.format));
+    };
+    return {static_cast<const char*>(panel.numbers) + bytes(begin), bytes(columns)};
   }
 
   const PackedMatrix& weights_;
@@ -178,16 +204,18 @@ void PackedGemmCpu(int threads, const PackedMatrix& weights, GroupRows rows, con
   for (const int64_t each : rows) all += each;
   const Inputs inputs = InputsOf(threads, weights, all, x, scratch);
   const PanelProduct product(weights);
-  const int64_t panel_work = std::max<int64_t>(1, weights.in * kPanelRows * all);
-  const int64_t grain = std::max<int64_t>(1, kSpanGrain / panel_work);
-  ParallelFor(threads, weights.panels(), grain, [&](int64_t begin, int64_t end) {
+  const int64_t work = weights.panels() * kPanelRows * weights.in * all;
+  const auto workers = static_cast<int>(std::clamp<int64_t>(work / kSpanGrain, 1, threads));
+  const int64_t panels = weights.panels();
+  const int64_t step = std::clamp<int64_t>(panels / (2 * workers), 1, kRunPanels);
+  ParallelForEach(workers, CeilDiv(panels, step), [&](int64_t run, int) {
+    const int64_t begin = run * step;
+    const int64_t end = std::min(begin + step, panels);
     int64_t first = 0;
     for (size_t g = 0; g < rows.size(); first += rows[g++]) {
       if (rows[g] == 0) continue;
-      for (int64_t panel = begin; panel < end; ++panel) {
-        product.Run(static_cast<int64_t>(g), panel, rows[g], inputs.From(first), bias,
-                    y + first * weights.out);
-      }
+      product.Run(static_cast<int64_t>(g), begin, end, rows[g], inputs.From(first), bias,
+                  y + first * weights.out);
     }
   });
 }

@@ -4,7 +4,9 @@
 #include <array>
 #include <cstring>
 
+#include "engine/base/units.h"
 #include "engine/ops/kernel.h"
+#include "engine/ops/packed_factors_cpu.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define TRIMTAB_HAS_PSHUFB 1
@@ -43,31 +45,10 @@ template <typename U32, typename Float>
   std::memcpy(&out, &whole, sizeof(out));
 }
 
-// A factor times `unit`, less `offset`, is the number.
-struct FactorRule {
-  float unit = 1;
-  float offset = 0;
-};
-
-constexpr float PowerOfTwo(int exponent) {
-  float power = 1;
-  for (; exponent < 0; ++exponent) power /= 2;
-  return power;
+// Of one panel.
+[[gnu::always_inline]] inline int64_t PanelWords(WeightFormat format, int64_t columns) {
+  return CeilDiv(columns, WordColumns(format)) * kPanelRows;
 }
-
-constexpr std::array<FactorRule, 8> RulesOf(WeightFormat format) {
-  std::array<FactorRule, 8> rules;
-  for (int slot = 0; slot < 8; ++slot) {
-    FactorRule& rule = rules[static_cast<size_t>(slot)];
-    if (format == WeightFormat::kInt8) rule.unit = 0x1p-24f;
-    if (format == WeightFormat::kInt4) rule = {PowerOfTwo(-4 * slot), slot < 7 ? 8.0f : 0.0f};
-  }
-  return rules;
-}
-
-// Flipped in a word of int4: makes all numbers but the one on top, which keeps its sign, larger by
-// 8 and so positive.
-constexpr uint32_t kInt4Offset = 0x08888888u;
 
 #ifdef TRIMTAB_HAS_PSHUFB
 // For each slot, which byte of a word goes where.
@@ -137,14 +118,6 @@ template <int kLanes, WeightFormat kFormat>
   }
 }
 
-// A row of words as Factors takes them.
-template <int kLanes, WeightFormat kFormat>
-[[gnu::always_inline]] inline void LoadWords(const uint32_t* from,
-                                             typename VectorsOf<kLanes>::U32& words) {
-  std::memcpy(&words, from, sizeof(words));
-  if constexpr (kFormat == WeightFormat::kInt4) words ^= kInt4Offset;
-}
-
 // Loops over a row's vectors are unrolled, so that these stay in registers.
 #define TRIMTAB_UNROLL _Pragma("GCC unroll 8")
 
@@ -159,7 +132,7 @@ template <int kLanes, WeightFormat kFormat>
       TRIMTAB_UNROLL for (int v = 0; v < V::kCount; ++v) {
         typename V::U32 row;
         typename V::Float factors;
-        LoadWords<kLanes, kFormat>(words + v * kLanes, row);
+        std::memcpy(&row, words + v * kLanes, sizeof(row));
         Factors<kLanes, kFormat>(row, slot, factors);
         std::memcpy(block + v * kLanes, &factors, sizeof(factors));
       }
@@ -167,60 +140,108 @@ template <int kLanes, WeightFormat kFormat>
   }
 }
 
-// Adds what the columns of one row of words contribute, `slots` of them.
-template <int kLanes, WeightFormat kFormat>
+// Panels that one row is multiplied by at a time: eight sums, as many chains as it takes to start
+// two multiply-adds a cycle of which each is done after four.
+template <int kLanes>
+constexpr int kPanelsTogether = 8 / VectorsOf<kLanes>::kCount;
+
+// Adds what the columns of one row of words contribute, `slots` of them, in each of kPanels panels.
+template <int kLanes, WeightFormat kFormat, int kPanels>
 [[gnu::always_inline]] inline void AddWords(
-    const uint32_t* words, int slots, const float* x,
-    typename VectorsOf<kLanes>::Float (&sums)[VectorsOf<kLanes>::kCount]) {
+    const uint32_t* words, int64_t panel_words, int slots, const float* x,
+    typename VectorsOf<kLanes>::Float (&sums)[kPanels * VectorsOf<kLanes>::kCount]) {
   using V = VectorsOf<kLanes>;
-  typename V::U32 rows[V::kCount];
-  TRIMTAB_UNROLL for (int v = 0; v < V::kCount; ++v) {
-    LoadWords<kLanes, kFormat>(words + v * kLanes, rows[v]);
-  }
   TRIMTAB_UNROLL for (int slot = 0; slot < slots; ++slot) {
-    TRIMTAB_UNROLL for (int v = 0; v < V::kCount; ++v) {
-      typename V::Float factors;
-      Factors<kLanes, kFormat>(rows[v], slot, factors);
-      sums[v] += x[slot] * factors;
+    TRIMTAB_UNROLL for (int panel = 0; panel < kPanels; ++panel) {
+      TRIMTAB_UNROLL for (int v = 0; v < V::kCount; ++v) {
+        typename V::U32 row;
+        typename V::Float factors;
+        std::memcpy(&row, words + panel * panel_words + v * kLanes, sizeof(row));
+        Factors<kLanes, kFormat>(row, slot, factors);
+        sums[panel * V::kCount + v] += x[slot] * factors;
+      }
     }
   }
 }
 
-template <int kLanes, WeightFormat kFormat>
-[[gnu::always_inline]] inline void MultiplyPanel(const uint32_t* words, const float* scales,
-                                                 int64_t columns, const float* x,
-                                                 const float* starts, float* y) {
+// Asks for the words ahead of `words` in each of kPanels panels, of which `left` words are left:
+// behind these come those of the panels that are multiplied next.
+template <int kPanels>
+[[gnu::always_inline]] inline void PrefetchWords(const uint32_t* words, int64_t panel_words,
+                                                 int64_t left) {
+  const uint32_t* ahead = words + kWordsAhead;
+  if (left <= kWordsAhead) ahead += (kPanels - 1) * panel_words;
+  TRIMTAB_UNROLL for (int panel = 0; panel < kPanels; ++panel) {
+    for (int64_t line = 0; line < kPanelRows; line += kLineWords) {
+      __builtin_prefetch(ahead + panel * panel_words + line);
+    }
+  }
+}
+
+// y [kPanels, kPanelRows].
+template <int kLanes, WeightFormat kFormat, int kPanels>
+[[gnu::always_inline]] inline void MultiplyPanels(const uint32_t* words, const float* scales,
+                                                  int64_t columns, const float* x,
+                                                  const float* starts, float* y) {
   using V = VectorsOf<kLanes>;
+  constexpr int kSums = kPanels * V::kCount;
   constexpr int kSlots = static_cast<int>(WordColumns(kFormat));
   constexpr bool kByGroup = kFormat == WeightFormat::kInt4;
   const int64_t step = kByGroup ? kInt4Group : columns;
-  typename V::Float results[V::kCount] = {};
+  const int64_t panel_words = PanelWords(kFormat, columns);
+  const int64_t panel_scales = columns / step * kPanelRows;
+  typename V::Float results[kSums] = {};
+  int64_t words_left = panel_words;
   for (int64_t begin = 0; begin < columns; begin += step) {
-    typename V::Float sums[V::kCount] = {};
+    typename V::Float sums[kSums] = {};
     if constexpr (kByGroup) {
-      TRIMTAB_UNROLL for (int v = 0; v < V::kCount; ++v) sums[v] += *starts;
+      TRIMTAB_UNROLL for (int v = 0; v < kSums; ++v) sums[v] += *starts;
       ++starts;
     }
     int64_t left = step;
     for (; left >= kSlots; left -= kSlots, words += kPanelRows, x += kSlots) {
-      for (int64_t line = 0; line < kPanelRows; line += kLineWords) {
-        __builtin_prefetch(words + kWordsAhead + line);
-      }
-      AddWords<kLanes, kFormat>(words, kSlots, x, sums);
+      PrefetchWords<kPanels>(words, panel_words, words_left);
+      words_left -= kPanelRows;
+      AddWords<kLanes, kFormat, kPanels>(words, panel_words, kSlots, x, sums);
     }
-    if (left > 0) AddWords<kLanes, kFormat>(words, static_cast<int>(left), x, sums);
-    TRIMTAB_UNROLL for (int v = 0; v < V::kCount; ++v) {
+    if (left > 0) {
+      AddWords<kLanes, kFormat, kPanels>(words, panel_words, static_cast<int>(left), x, sums);
+    }
+    TRIMTAB_UNROLL for (int v = 0; v < kSums; ++v) {
       typename V::Float factor = {};
       if (scales == nullptr) {
         results[v] = sums[v];
         continue;
       }
-      std::memcpy(&factor, scales + v * kLanes, sizeof(factor));
+      const int64_t panel = v / V::kCount;
+      const int64_t lane = v % V::kCount * kLanes;
+      std::memcpy(&factor, scales + panel * panel_scales + lane, sizeof(factor));
       results[v] += sums[v] * factor;
     }
     if (kByGroup) scales += kPanelRows;
   }
   std::memcpy(y, &results, sizeof(results));
+}
+
+template <int kLanes, WeightFormat kFormat>
+[[gnu::always_inline]] inline void MultiplyAll(const PanelRun& panels, int64_t columns,
+                                               const float* x, const float* starts, float* y) {
+  constexpr int kTogether = kPanelsTogether<kLanes>;
+  const auto* words = static_cast<const uint32_t*>(panels.numbers);
+  const float* scales = panels.scales;
+  int64_t left = panels.count;
+  const auto advance = [&](int64_t count) {
+    words += count * PanelWords(kFormat, columns);
+    if (scales != nullptr) scales += count * kPanelRows * ScalesOf(kFormat, columns);
+    y += count * kPanelRows;
+    left -= count;
+  };
+  for (; left >= kTogether; advance(kTogether)) {
+    MultiplyPanels<kLanes, kFormat, kTogether>(words, scales, columns, x, starts, y);
+  }
+  for (; left > 0; advance(1)) {
+    MultiplyPanels<kLanes, kFormat, 1>(words, scales, columns, x, starts, y);
+  }
 }
 
 // Calls Run<kLanes, format>(...).
@@ -247,24 +268,24 @@ template <int kLanes>
 }
 
 template <int kLanes>
-[[gnu::always_inline]] inline void MultiplyOf(WeightFormat format, const uint32_t* words,
-                                              const float* scales, int64_t columns, const float* x,
-                                              const float* starts, float* y) {
-  TRIMTAB_DISPATCH_FORMAT(MultiplyPanel, words, scales, columns, x, starts, y)
+[[gnu::always_inline]] inline void MultiplyOf(WeightFormat format, const PanelRun& panels,
+                                              int64_t columns, const float* x, const float* starts,
+                                              float* y) {
+  TRIMTAB_DISPATCH_FORMAT(MultiplyAll, panels, columns, x, starts, y)
 }
 
 struct PanelFunctions {
   void (*unpack)(WeightFormat format, const uint32_t* words, int64_t columns, float* block);
-  void (*multiply)(WeightFormat format, const uint32_t* words, const float* scales, int64_t columns,
-                   const float* x, const float* starts, float* y);
+  void (*multiply)(WeightFormat format, const PanelRun& panels, int64_t columns, const float* x,
+                   const float* starts, float* y);
 };
 
 void UnpackPlain(WeightFormat format, const uint32_t* words, int64_t columns, float* block) {
   UnpackOf<4>(format, words, columns, block);
 }
-void MultiplyPlain(WeightFormat format, const uint32_t* words, const float* scales, int64_t columns,
-                   const float* x, const float* starts, float* y) {
-  MultiplyOf<4>(format, words, scales, columns, x, starts, y);
+void MultiplyPlain(WeightFormat format, const PanelRun& panels, int64_t columns, const float* x,
+                   const float* starts, float* y) {
+  MultiplyOf<4>(format, panels, columns, x, starts, y);
 }
 
 #if defined(__x86_64__)
@@ -272,19 +293,19 @@ void MultiplyPlain(WeightFormat format, const uint32_t* words, const float* scal
                                                 int64_t columns, float* block) {
   UnpackOf<8>(format, words, columns, block);
 }
-[[gnu::target("arch=x86-64-v3")]] void MultiplyV3(WeightFormat format, const uint32_t* words,
-                                                  const float* scales, int64_t columns,
-                                                  const float* x, const float* starts, float* y) {
-  MultiplyOf<8>(format, words, scales, columns, x, starts, y);
+[[gnu::target("arch=x86-64-v3")]] void MultiplyV3(WeightFormat format, const PanelRun& panels,
+                                                  int64_t columns, const float* x,
+                                                  const float* starts, float* y) {
+  MultiplyOf<8>(format, panels, columns, x, starts, y);
 }
 [[gnu::target("arch=x86-64-v4")]] void UnpackV4(WeightFormat format, const uint32_t* words,
                                                 int64_t columns, float* block) {
   UnpackOf<16>(format, words, columns, block);
 }
-[[gnu::target("arch=x86-64-v4")]] void MultiplyV4(WeightFormat format, const uint32_t* words,
-                                                  const float* scales, int64_t columns,
-                                                  const float* x, const float* starts, float* y) {
-  MultiplyOf<16>(format, words, scales, columns, x, starts, y);
+[[gnu::target("arch=x86-64-v4")]] void MultiplyV4(WeightFormat format, const PanelRun& panels,
+                                                  int64_t columns, const float* x,
+                                                  const float* starts, float* y) {
+  MultiplyOf<16>(format, panels, columns, x, starts, y);
 }
 
 PanelFunctions FindFunctions() {
@@ -301,44 +322,7 @@ const PanelFunctions& Functions() {
   return functions;
 }
 
-// `unit` and `offset` of the slots of a row of words, once for each of 32 columns.
-struct ColumnRules {
-  float unit[kInt4Group];
-  float offset[kInt4Group];
-
-  explicit ColumnRules(WeightFormat format) {
-    const std::array<FactorRule, 8> rules = RulesOf(format);
-    for (size_t k = 0; k < std::size(unit); ++k) {
-      unit[k] = rules[k % rules.size()].unit;
-      offset[k] = rules[k % rules.size()].offset;
-    }
-  }
-};
-
-TRIMTAB_CLONES void MultiplySpan(int64_t n, const float* x, const float* factors, float* y) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * factors[i];
-}
-
 }  // namespace
-
-bool PreparesInputs(WeightFormat format) {
-  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
-}
-
-void PrepareInputs(WeightFormat format, int64_t columns, const float* x, float* prepared,
-                   float* starts) {
-  const ColumnRules rules(format);
-  for (int64_t begin = 0; begin < columns; begin += kInt4Group, x += kInt4Group) {
-    MultiplySpan(std::min(kInt4Group, columns - begin), x, rules.unit, prepared + begin);
-    if (format != WeightFormat::kInt4) continue;
-    float products[kInt4Group];
-    MultiplySpan(kInt4Group, x, rules.offset, products);
-    float sum = 0;
-    for (const float product : products) sum += product;
-    *starts++ = -sum;
-  }
-}
 
 void UnpackFactors(WeightFormat format, const void* panel, int64_t first, int64_t columns,
                    float* block) {
@@ -384,9 +368,9 @@ void UnpackRow(const PackedMatrix& packed, int64_t row, float* values) {
   for (int64_t k = 0; k < packed.in; ++k) values[k] *= packed.input_scales.f32()[k];
 }
 
-void MultiplyRow(WeightFormat format, const void* panel, const float* scales, int64_t columns,
-                 const float* x, const float* starts, float* y) {
-  Functions().multiply(format, static_cast<const uint32_t*>(panel), scales, columns, x, starts, y);
+void MultiplyRow(WeightFormat format, const PanelRun& panels, int64_t columns, const float* x,
+                 const float* starts, float* y) {
+  Functions().multiply(format, panels, columns, x, starts, y);
 }
 
 }  // namespace trimtab

@@ -18,6 +18,10 @@ namespace {
 // Query rows of one tile, over all heads that share a key/value head.
 constexpr int64_t kTileRows = 64;
 
+// Multiply-adds of scores and values that are worth waking a worker for: those of one row are few
+// chains, which wait for one another.
+constexpr int64_t kScoreGrain = kSpanGrain / 4;
+
 // What the kernels need to know of a call.
 struct Geometry {
   int64_t group;  // query heads of a key/value head
@@ -368,7 +372,7 @@ void PagedAttentionCpu(int threads, const AttentionShape& shape, const PagedRows
   const int64_t each = PagedAttentionScratchCpu(shape, rows, cache);
   const int64_t work =
       rows.visible_scores(shape.scores) * shape.heads * (shape.head_size + shape.value_size());
-  const auto workers = static_cast<int>(std::clamp<int64_t>(work / kSpanGrain, 1, threads));
+  const auto workers = static_cast<int>(std::clamp<int64_t>(work / kScoreGrain, 1, threads));
   ParallelForEach(workers, std::ssize(tiles) * shape.kv_heads, [&](int64_t item, int worker) {
     attention.Run(tiles[static_cast<size_t>(item / shape.kv_heads)], item % shape.kv_heads, qkv,
                   out, scratch + worker * each);

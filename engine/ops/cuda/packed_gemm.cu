@@ -45,8 +45,8 @@ template <typename Number>
 TRIMTAB_HOST_DEVICE float WeightAt(const Number* panel, int64_t k, int lane) {
   const int64_t index = PanelIndex(kWordNumbers<Number>, k, lane);
   if constexpr (std::is_same_v<Number, uint8_t>) {
-    const auto pair = static_cast<uint32_t>(panel[index / 2]);
-    const auto top = static_cast<int32_t>(pair << (index % 2 == 0 ? 28 : 24));
+    const uint32_t number = static_cast<uint32_t>(panel[index / 2]) >> (index % 2 * 4);
+    const auto top = static_cast<int32_t>((number ^ Int4Flip(k)) << 28);
     return static_cast<float>(top >> 28);
   } else {
     return NumberToFloat(panel[index]);

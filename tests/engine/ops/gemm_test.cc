@@ -32,11 +32,12 @@ std::vector<double> Reference(const Product& p, std::span<const float> a,
   return c;
 }
 
-// The last two sizes are long enough to be divided between workers.
+// The last three sizes are long enough to be divided between workers; rows of the very last lie a
+// multiple of 2 KiB apart.
 std::vector<Product> Products() {
-  const int64_t sizes[][3] = {{1, 1, 1},     {3, 17, 65},   {17, 3, 1},
-                              {65, 65, 3},   {1, 130, 17},  {64, 1, 257},
-                              {129, 67, 33}, {701, 17, 20}, {17, 701, 20}};
+  const int64_t sizes[][3] = {{1, 1, 1},     {3, 17, 65},   {17, 3, 1},    {65, 65, 3},
+                              {1, 130, 17},  {64, 1, 257},  {129, 67, 33}, {701, 17, 20},
+                              {17, 701, 20}, {1024, 17, 20}};
   std::vector<Product> products;
   for (const auto& size : sizes) {
     for (const Transpose a : {Transpose::kNo, Transpose::kYes}) {

@@ -27,8 +27,13 @@ class GroupedGemmTest : public OpTest {
       return groups;
     }
   };
+  /// The last one's rows lie 2 KiB apart, which the cpu multiplies from copies.
   static std::vector<Sizes> AllSizes() {
-    return {{{1}, 1, 1}, {{3, 0, 5}, 7, 9}, {{0, 0}, 4, 3}, {{17, 1, 0, 30}, 33, 20}};
+    return {{{1}, 1, 1},
+            {{3, 0, 5}, 7, 9},
+            {{0, 0}, 4, 3},
+            {{17, 1, 0, 30}, 33, 20},
+            {{3, 0, 5}, 512, 9}};
   }
 };
 
