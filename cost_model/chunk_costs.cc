@@ -102,12 +102,6 @@ void WaySpan::Append(const WaySpan& next, int64_t times) {
   total = total.Then(next.total.Times(times));
 }
 
-int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChunk& chunk) {
-  const auto layers = first_alike.begin() + chunk.first_layer;
-  const auto end = layers + chunk.num_layers;
-  return std::search(first_alike.begin(), end, layers, end) - first_alike.begin();
-}
-
 const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run) {
   const Mode mode = ModeOf(run, cluster_);
   const Precision precision = run.layout.precision;
@@ -346,7 +340,14 @@ int64_t ChunkCosts::IdBytes(const PriceSetting& setting, const RunConfig& run,
 }
 
 const MessageRecording& ChunkCosts::Messages(const PriceSetting& setting, const RunConfig& run) {
-  const PackedKey key = ShapeKey(setting, run.layout).Put(run.layout.pp, 20);
+  const ParallelConfig& layout = run.layout;
+  const PackedKey key = PackedKey()
+                            .Put(setting.number, 10)
+                            .Put(layout.tp, 20)
+                            .Put(layout.sequence_parallel ? 1 : 0, 1)
+                            .Put(layout.cp, 20)
+                            .Put(layout.micro_batch, 24)
+                            .Put(layout.pp, 20);
   return messages_.Get(key, [&] { return RecordMessages(run, setting.executor); });
 }
 

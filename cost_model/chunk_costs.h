@@ -33,10 +33,6 @@ struct PriceSetting {
   bool alike = false;                // all layers are like the first
 };
 
-/// The first layer from which on the model is like the layers of `chunk`, but for recomputation;
-/// `first_alike` as FirstAlike says.
-int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChunk& chunk);
-
 /// A chunk, or a part of one, by the way through it.
 using WayCosts = std::array<PieceCost, kWayCount>;
 

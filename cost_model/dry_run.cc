@@ -6,13 +6,16 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cost_model/finish.h"
 #include "cost_model/idle_share.h"
 #include "cost_model/price.h"
 #include "cost_model/pricing_recorder.h"
+#include "cost_model/recording.h"
 #include "cost_model/timeline.h"
 #include "engine/base/error.h"
+#include "engine/base/units.h"
 #include "engine/config/rules.h"
 #include "engine/schedule/pipeline.h"
 #include "engine/train/trainer.h"
@@ -28,15 +31,18 @@ std::string Describe(const Action& action, int64_t chunks) {
 
 /// What the dry step of one rank of a stage says.
 struct StageResult {
-  Estimate estimate;
+  std::vector<Estimate> estimates;  // by kind of action; what comes after the last action last
+  MemoryEstimate memory;
   StageSeconds seconds;
   BytesByTag peak_by_tag{};
   BytesByTag by_tag_at_peak{};
   std::vector<std::vector<TimelineEvent>> events;
 };
 
-StageResult DryStage(const RunConfig& run, const Pricer& pricer, int64_t stage, size_t actions,
-                     const Executor& executor, bool with_timeline) {
+/// `kinds`: see PricingRecorder.
+StageResult DryStage(const RunConfig& run, const Pricer& pricer, int64_t stage,
+                     const std::vector<size_t>& kinds, const Executor& executor,
+                     bool with_timeline) {
   const std::unique_ptr<Device> device = MakeMetaDevice(executor.threads, executor.kind);
   const ParallelContext context =
       MakeMetaContext(run.layout, RankAt(run.layout, {.pp = static_cast<int>(stage)}),
@@ -50,7 +56,7 @@ StageResult DryStage(const RunConfig& run, const Pricer& pricer, int64_t stage, 
                            .gradients = bytes(MemoryTag::kGradients),
                            .optimizer = bytes(MemoryTag::kOptimizer)};
   device->memory().ResetPeaks();
-  PricingRecorder recorder(pricer, run.layout, actions, with_timeline);
+  PricingRecorder recorder(pricer, run.layout, kinds, with_timeline);
   device->set_recorder(&recorder);
   const auto source = MakeSyntheticSource(run.model.vocab_size, run.seed);
   trainer.Step(*source, 0);
@@ -66,11 +72,85 @@ StageResult DryStage(const RunConfig& run, const Pricer& pricer, int64_t stage, 
   result.by_tag_at_peak = device->memory().by_tag_at_peak();
   memory.activations = result.peak_by_tag[static_cast<size_t>(MemoryTag::kActivations)];
   memory.peak_total = device->memory().peak_total();
-  result.estimate = recorder.estimate();
-  result.estimate.memory = memory;
+  result.estimates = recorder.estimates();
+  result.memory = memory;
   result.seconds = recorder.seconds();
   result.events = recorder.events();
   return result;
+}
+
+/// Adds what `count` alike did, as `times` of them would.
+void Add(const Estimate& part, int64_t count, int64_t times, Estimate& sum) {
+  const double share = static_cast<double>(times) / static_cast<double>(count);
+  for (const BreakdownPart& each : kBreakdownParts) {
+    sum.breakdown_s.*each.seconds += share * (part.breakdown_s.*each.seconds);
+  }
+  sum.hardware_flops += part.hardware_flops / count * times;
+  sum.op_count += part.op_count / count * times;
+  for (size_t kind = 0; kind < part.comm.totals.size(); ++kind) {
+    for (size_t group = 0; group < part.comm.totals[kind].size(); ++group) {
+      const CommTotal& messages = part.comm.totals[kind][group];
+      sum.comm.totals[kind][group].count += messages.count / count * times;
+      sum.comm.totals[kind][group].bytes += messages.bytes / count * times;
+    }
+  }
+}
+
+/// Of a whole step.
+Estimate EstimateOf(const StageResult& stage) {
+  Estimate estimate;
+  for (const Estimate& part : stage.estimates) Add(part, 1, 1, estimate);
+  estimate.memory = stage.memory;
+  return estimate;
+}
+
+/// What passes are told apart by that take different times, and messages with them: which chunk of
+/// the stage they are of, and whether the micro batch is the first or the last of the step.
+std::vector<size_t> KindsOf(const StageProgram& program, int64_t micro_batches, int64_t chunks) {
+  enum : size_t { kFirst, kLast, kAmid, kParts };
+  std::vector<size_t> kinds;
+  for (const Action& action : program) {
+    const size_t part = action.micro_batch == 0                   ? kFirst
+                        : action.micro_batch + 1 == micro_batches ? kLast
+                                                                  : kAmid;
+    const auto pass = static_cast<size_t>(action.kind) * static_cast<size_t>(chunks) +
+                      static_cast<size_t>(action.chunk);
+    kinds.push_back(pass * kParts + part);
+  }
+  return kinds;
+}
+
+/// Micro batches of which there is every kind.
+int64_t MicroBatchesOfEveryKind(const RunConfig& run) {
+  constexpr int64_t kFirstAmidAndLast = 3;
+  const ParallelConfig& layout = run.layout;
+  // Interleaved, whole rounds of as many as there are stages.
+  const int64_t few = layout.vp > 1 ? RoundUp(kFirstAmidAndLast, layout.pp) : kFirstAmidAndLast;
+  return std::min(few, run.num_micro_batches());
+}
+
+/// What a stage of the step with the actions `kinds` does, of which `shown` has every kind.
+StageResult Drawn(const StageResult& shown, const std::vector<size_t>& shown_kinds,
+                  const std::vector<size_t>& kinds) {
+  std::vector<int64_t> shown_times(shown.estimates.size());
+  std::vector<double> seconds(shown.estimates.size());
+  for (size_t i = 0; i < shown_kinds.size(); ++i) {
+    ++shown_times[shown_kinds[i]];
+    seconds[shown_kinds[i]] = shown.seconds.actions[i];
+  }
+  std::vector<int64_t> times(shown.estimates.size());
+  StageResult stage;
+  for (const size_t kind : kinds) {
+    ++times[kind];
+    stage.seconds.actions.push_back(seconds[kind]);
+  }
+  stage.seconds.end = shown.seconds.end;
+  Estimate& sum = stage.estimates.emplace_back();
+  for (size_t kind = 0; kind < times.size(); ++kind) {
+    if (shown_times[kind] > 0) Add(shown.estimates[kind], shown_times[kind], times[kind], sum);
+  }
+  Add(shown.estimates.back(), 1, 1, sum);
+  return stage;
 }
 
 /// Appends the events of stage `number` at the times at which its actions run, each pass around its
@@ -97,52 +177,107 @@ void Place(StageResult& stage, const StageProgram& program, int64_t chunks,
   }
 }
 
+/// The stages of a step against each other: of the slowest, but for its memory.
+Estimate TimelineEstimate(const RunConfig& run, const Cluster& cluster,
+                          const std::vector<StageResult>& stages,
+                          const PipelineTimeline& timeline) {
+  const size_t slowest = timeline.slowest();
+  Estimate estimate = EstimateOf(stages[slowest]);
+  estimate.breakdown_s.bubble = IdleShare(run, cluster) * timeline.stages[slowest].bubble_s;
+  estimate.breakdown_s.exposed_pp += timeline.stages[slowest].exposed_s;
+  return estimate;
+}
+
+PipelineTimeline RunStages(const std::vector<StageProgram>& programs,
+                           const std::vector<StageResult>& stages) {
+  std::vector<StageSeconds> seconds;
+  for (const StageResult& stage : stages) seconds.push_back(stage.seconds);
+  return RunPipeline(programs, seconds);
+}
+
+std::vector<StageProgram> ProgramsOf(const RunConfig& run) {
+  return PlanPipeline(run.layout.schedule, {run.layout.pp, run.layout.vp, run.num_micro_batches()});
+}
+
+Pricer PricerOf(const RunConfig& run, const Mode& mode, const Cluster& cluster) {
+  return Pricer(cluster.profile, mode, cluster.ranks_per_node, cluster.cores, run.layout.precision,
+                cluster.stack, run.model.moe);
+}
+
 }  // namespace
 
 DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_timeline) {
   RequireLegal(run);
-  const ParallelConfig& layout = run.layout;
   const Mode mode = ModeOf(run, cluster);
-  const Pricer pricer(cluster.profile, mode, cluster.ranks_per_node, cluster.cores,
-                      layout.precision, cluster.stack, run.model.moe);
-  const std::vector<StageProgram> programs =
-      PlanPipeline(layout.schedule, {layout.pp, layout.vp, run.num_micro_batches()});
+  const Pricer pricer = PricerOf(run, mode, cluster);
+  const std::vector<StageProgram> programs = ProgramsOf(run);
 
   DryRunResult result;
   std::vector<StageResult> stages;
-  std::vector<StageSeconds> seconds;
   size_t fullest = 0;
   for (size_t i = 0; i < programs.size(); ++i) {
-    stages.push_back(DryStage(run, pricer, static_cast<int64_t>(i), programs[i].size(),
-                              ExecutorOf(mode, cluster), with_timeline));
-    seconds.push_back(stages.back().seconds);
-    const auto peak = [&stages](size_t stage) { return stages[stage].estimate.memory.peak_total; };
-    if (peak(i) > peak(fullest)) fullest = i;
+    stages.push_back(DryStage(run, pricer, static_cast<int64_t>(i),
+                              std::vector<size_t>(programs[i].size()), ExecutorOf(mode, cluster),
+                              with_timeline));
+    if (stages[i].memory.peak_total > stages[fullest].memory.peak_total) fullest = i;
   }
-  const PipelineTimeline timeline = RunPipeline(programs, seconds);
-  const size_t slowest = timeline.slowest();
+  const PipelineTimeline timeline = RunStages(programs, stages);
+  result.estimate = TimelineEstimate(run, cluster, stages, timeline);
   if (with_timeline) {
     for (size_t i = 0; i < stages.size(); ++i) {
-      Place(stages[i], programs[i], layout.vp, timeline, i, result.timeline);
+      Place(stages[i], programs[i], run.layout.vp, timeline, i, result.timeline);
     }
   }
-  result.estimate = stages[slowest].estimate;
-  result.estimate.breakdown_s.bubble = IdleShare(run, cluster) * timeline.stages[slowest].bubble_s;
-  result.estimate.breakdown_s.exposed_pp += timeline.stages[slowest].exposed_s;
-  result.estimate.memory = stages[fullest].estimate.memory;
+  result.estimate.memory = stages[fullest].memory;
   result.peak_by_tag = stages[fullest].peak_by_tag;
   result.by_tag_at_peak = stages[fullest].by_tag_at_peak;
   FinishEstimate(run, cluster, pricer, result.estimate);
   return result;
 }
 
+Estimate BriefDryRun(const RunConfig& run, const Cluster& cluster, const MemoryEstimate& memory) {
+  RequireLegal(run);
+  const ParallelConfig& layout = run.layout;
+  const Mode mode = ModeOf(run, cluster);
+  const Pricer pricer = PricerOf(run, mode, cluster);
+  RunConfig shorter = run;
+  shorter.global_batch = layout.micro_batch * layout.dp * MicroBatchesOfEveryKind(run);
+  const std::vector<StageProgram> programs = ProgramsOf(run);
+  const std::vector<StageProgram> short_programs = ProgramsOf(shorter);
+  const std::vector<int64_t> first_alike = FirstAlike(run);
+  // Stages with like chunks take as long.
+  using Alike = std::pair<std::vector<ModelChunk>, RecomputeConfig>;
+  std::vector<std::pair<Alike, size_t>> seen;
+  std::vector<StageResult> shown;
+  std::vector<std::vector<size_t>> shown_kinds;
+  std::vector<StageResult> stages;
+  for (size_t i = 0; i < programs.size(); ++i) {
+    const auto stage = static_cast<int64_t>(i);
+    Alike alike = {ChunksOf(run, stage), layout.recompute[stage]};
+    for (ModelChunk& chunk : alike.first) chunk.first_layer = FirstLayersAlike(first_alike, chunk);
+    auto like = std::find_if(seen.begin(), seen.end(),
+                             [&](const auto& each) { return each.first == alike; });
+    if (like == seen.end()) {
+      shown_kinds.push_back(KindsOf(short_programs[i], shorter.num_micro_batches(), layout.vp));
+      shown.push_back(DryStage(shorter, pricer, stage, shown_kinds.back(),
+                               ExecutorOf(mode, cluster), /*with_timeline=*/false));
+      like = seen.insert(seen.end(), {std::move(alike), shown.size() - 1});
+    }
+    stages.push_back(Drawn(shown[like->second], shown_kinds[like->second],
+                           KindsOf(programs[i], run.num_micro_batches(), layout.vp)));
+  }
+  Estimate estimate = TimelineEstimate(run, cluster, stages, RunStages(programs, stages));
+  estimate.memory = memory;
+  FinishEstimate(run, cluster, pricer, estimate);
+  return estimate;
+}
+
 Estimate DryRunStage(const RunConfig& run, const Cluster& cluster, int64_t stage) {
   RequireLegal(run);
   const Mode mode = ModeOf(run, cluster);
-  const Pricer pricer(cluster.profile, mode, cluster.ranks_per_node, cluster.cores,
-                      run.layout.precision, cluster.stack, run.model.moe);
-  const size_t actions = ProgramOf(run, stage).size();
-  return DryStage(run, pricer, stage, actions, ExecutorOf(mode, cluster), false).estimate;
+  const std::vector<size_t> kinds(ProgramOf(run, stage).size());
+  return EstimateOf(DryStage(run, PricerOf(run, mode, cluster), stage, kinds,
+                             ExecutorOf(mode, cluster), /*with_timeline=*/false));
 }
 
 Estimate DryRun(const RunConfig& run, const Cluster& cluster) {

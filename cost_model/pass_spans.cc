@@ -65,7 +65,7 @@ StageMessages PassSpans::Shape::Messages() {
   for (const KnownSpans::Messages& each : known_.messages) {
     if (each.pp == layout.pp && each.dp == layout.dp) return each.messages;
   }
-  const MessageRecording recording = RecordMessages(priced_.Made(), setting_.executor);
+  const MessageRecording& recording = chunks_.Messages(setting_, priced_.Made());
   const StageMessages messages = {
       .activation_bytes = recording.activation.bytes,
       .longer_s = std::max(setting_.pricer.BetweenStages(recording.activation, layout),

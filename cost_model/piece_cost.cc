@@ -9,7 +9,7 @@
 namespace trimtab {
 namespace {
 
-void Add(const MessageCount& more, int64_t times, std::vector<MessageCount>& messages) {
+void Count(const MessageCount& more, int64_t times, std::vector<MessageCount>& messages) {
   auto found = std::find_if(messages.begin(), messages.end(), [&](const MessageCount& each) {
     return each.kind == more.kind && each.group == more.group;
   });
@@ -19,6 +19,85 @@ void Add(const MessageCount& more, int64_t times, std::vector<MessageCount>& mes
   found->count += times * more.count;
   found->bytes += times * more.bytes;
 }
+
+/// Prices pieces that follow one another.
+class Pricing {
+ public:
+  Pricing(const ParallelConfig& layout, const Pricer& pricer)
+      : layout_(layout), pricer_(pricer), clock_(pricer.overlaps()) {}
+
+  PieceCost Price(const Recording& piece) {
+    piece_ = &piece.piece;
+    PieceCost cost;
+    const std::span<const RecordedEvent> events = piece.events;
+    for (size_t i = 0; i < events.size(); ++i) {
+      const auto* repeat = std::get_if<RepeatRecord>(&events[i]);
+      if (repeat == nullptr) {
+        Add(events[i], cost);
+        continue;
+      }
+      const StreamClock before = clock_;
+      PieceCost once;
+      for (const RecordedEvent& event : events.subspan(i + 1, repeat->events)) Add(event, once);
+      clock_.RepeatSince(before, repeat->times - 1);
+      cost.Append(once, repeat->times);
+      i += repeat->events;
+    }
+    cost.recompute_s *= pricer_.recompute();
+    cost.total = piece.total;
+    cost.activations = piece.activations;
+    return cost;
+  }
+
+ private:
+  bool recomputes() const { return piece_->pass == PassKind::kRecompute; }
+  /// What waiting for messages of `group` is counted as.
+  double& Waited(GroupKind group, PieceCost& cost) const {
+    return recomputes() ? cost.recompute_s : cost.message_s[static_cast<size_t>(group)];
+  }
+
+  void Add(const RecordedEvent& event, PieceCost& cost) {
+    if (const auto* op = std::get_if<OpRecord>(&event)) return Compute(*op, cost);
+    if (const auto* message = std::get_if<CommRecord>(&event)) return Submit(*message, cost);
+    Wait(std::get<WaitRecord>(event).message, cost);
+  }
+
+  void Compute(const OpRecord& op, PieceCost& cost) {
+    const bool in_layer = piece_->kind == PieceKind::kLayer;
+    const double op_s = in_layer ? pricer_.SecondsInLayer(op) : pricer_.Seconds(op);
+    (recomputes() ? cost.recompute_s : cost.compute_s) += clock_.Compute(op_s).seconds();
+    cost.flops += op.flops;
+    ++cost.ops;
+    if (op.kind == OpKind::kGroupedGemm) cost.products_of_groups += ProductsOf(op);
+  }
+
+  void Submit(const CommRecord& message, PieceCost& cost) {
+    const double before_s = clock_.now_s();
+    const double message_s = pricer_.Seconds(message, StrideOf(message.group, layout_));
+    clock_.Submit(message, message_s);
+    if (message.asynchronous()) under_way_s_.emplace_back(message.id, message_s);
+    Waited(message.group, cost) += clock_.now_s() - before_s;
+    Count({message.kind, message.group, 1, message.bytes}, 1, cost.messages);
+  }
+
+  void Wait(const CommRecord& awaited, PieceCost& cost) {
+    const double wait_s = clock_.Wait(awaited).seconds();
+    Waited(awaited.group, cost) += wait_s;
+    // Ops beside a message share the multiprocessors and the memory with it.
+    const auto awaited_s = std::find_if(under_way_s_.begin(), under_way_s_.end(),
+                                        [&](const auto& each) { return each.first == awaited.id; });
+    if (awaited_s == under_way_s_.end()) return;
+    const double beside_s = awaited_s->second - wait_s;
+    under_way_s_.erase(awaited_s);
+    cost.compute_s += pricer_.slowdown() * std::max(0.0, beside_s);
+  }
+
+  const ParallelConfig& layout_;
+  const Pricer& pricer_;
+  StreamClock clock_;
+  std::vector<std::pair<int64_t, double>> under_way_s_;  // messages by id, with all of their time
+  const PieceRecord* piece_ = nullptr;
+};
 
 }  // namespace
 
@@ -35,56 +114,17 @@ void PieceCost::Append(const PieceCost& next, int64_t times) {
   flops += times * next.flops;
   ops += times * next.ops;
   products_of_groups += times * next.products_of_groups;
-  for (const MessageCount& each : next.messages) Add(each, times, messages);
+  for (const MessageCount& each : next.messages) Count(each, times, messages);
   total = total.Then(next.total.Times(times));
   activations = activations.Then(next.activations.Times(times));
 }
 
 std::vector<PieceCost> PriceEach(std::span<const Recording> pieces, const ParallelConfig& layout,
                                  const Pricer& pricer) {
-  StreamClock clock(pricer.overlaps());
-  std::vector<std::pair<int64_t, double>> under_way_s;  // messages by id, with all of their time
+  Pricing pricing(layout, pricer);
   std::vector<PieceCost> costs;
   costs.reserve(pieces.size());
-  for (const Recording& piece : pieces) {
-    PieceCost& cost = costs.emplace_back();
-    const bool recompute = piece.piece.pass == PassKind::kRecompute;
-    const auto waited = [&](GroupKind group) -> double& {
-      return recompute ? cost.recompute_s : cost.message_s[static_cast<size_t>(group)];
-    };
-    for (const RecordedEvent& event : piece.events) {
-      if (const auto* op = std::get_if<OpRecord>(&event)) {
-        const bool in_layer = piece.piece.kind == PieceKind::kLayer;
-        const double op_s = in_layer ? pricer.SecondsInLayer(*op) : pricer.Seconds(*op);
-        (recompute ? cost.recompute_s : cost.compute_s) += clock.Compute(op_s).seconds();
-        cost.flops += op->flops;
-        ++cost.ops;
-        if (op->kind == OpKind::kGroupedGemm) cost.products_of_groups += ProductsOf(*op);
-      } else if (const auto* message = std::get_if<CommRecord>(&event)) {
-        const double before_s = clock.now_s();
-        const double message_s = pricer.Seconds(*message, StrideOf(message->group, layout));
-        clock.Submit(*message, message_s);
-        if (message->asynchronous()) under_way_s.emplace_back(message->id, message_s);
-        waited(message->group) += clock.now_s() - before_s;
-        Add({message->kind, message->group, 1, message->bytes}, 1, cost.messages);
-      } else {
-        const CommRecord& awaited = std::get<WaitRecord>(event).message;
-        const double wait_s = clock.Wait(awaited).seconds();
-        waited(awaited.group) += wait_s;
-        // Ops beside a message share the multiprocessors and the memory with it.
-        const auto awaited_s =
-            std::find_if(under_way_s.begin(), under_way_s.end(),
-                         [&](const auto& each) { return each.first == awaited.id; });
-        if (awaited_s == under_way_s.end()) continue;
-        const double beside_s = awaited_s->second - wait_s;
-        under_way_s.erase(awaited_s);
-        cost.compute_s += pricer.slowdown() * std::max(0.0, beside_s);
-      }
-    }
-    cost.recompute_s *= pricer.recompute();
-    cost.total = piece.total;
-    cost.activations = piece.activations;
-  }
+  for (const Recording& piece : pieces) costs.push_back(pricing.Price(piece));
   return costs;
 }
 

@@ -37,11 +37,17 @@ std::string Describe(const PieceRecord& piece) {
 
 }  // namespace
 
-PricingRecorder::PricingRecorder(const Pricer& pricer, const ParallelConfig& layout, size_t actions,
-                                 bool with_timeline)
-    : pricer_(pricer), layout_(layout), with_timeline_(with_timeline), clock_(pricer.overlaps()) {
-  seconds_.actions.resize(actions);
-  events_.resize(actions + 1);
+PricingRecorder::PricingRecorder(const Pricer& pricer, const ParallelConfig& layout,
+                                 std::vector<size_t> kinds, bool with_timeline)
+    : pricer_(pricer),
+      layout_(layout),
+      with_timeline_(with_timeline),
+      clock_(pricer.overlaps()),
+      kinds_(std::move(kinds)) {
+  const size_t most = kinds_.empty() ? 0 : *std::max_element(kinds_.begin(), kinds_.end());
+  estimates_.resize(most + 2);
+  seconds_.actions.resize(kinds_.size());
+  events_.resize(kinds_.size() + 1);
 }
 
 void PricingRecorder::EnterAction(int64_t index) {
@@ -59,7 +65,7 @@ void PricingRecorder::Close() {
 
 void PricingRecorder::BeginNextStep() {
   Close();
-  estimate_ = {};
+  std::fill(estimates_.begin(), estimates_.end(), Estimate{});
   seconds_ = {.actions = std::vector<double>(seconds_.actions.size())};
   for (std::vector<TimelineEvent>& action : events_) action.clear();
 }
@@ -104,7 +110,7 @@ void PricingRecorder::WaitForHost() {
   if (wait_s <= 0) return;
   const TimeSpan span = clock_.Compute(wait_s);
   piece_start_s_ = clock_.now_s();
-  estimate_.breakdown_s.host += span.seconds();
+  estimate().breakdown_s.host += span.seconds();
   if (with_timeline_) AddEvent("wait for the host", kCompute, span);
 }
 
@@ -113,11 +119,11 @@ void PricingRecorder::BeginOp(const OpRecord& op) {
   const double op_s = in_layer ? pricer_.SecondsInLayer(op) : pricer_.Seconds(op);
   const TimeSpan span = clock_.Compute(share_run() * op_s);
   if (op.kind == OpKind::kGroupedGemm && in_layer) launches_.products += ProductsOf(op);
-  Breakdown& parts = estimate_.breakdown_s;
+  Breakdown& parts = estimate().breakdown_s;
   double& part = piece_.kind == PieceKind::kUpdate ? parts.optimizer : parts.compute;
   (recomputes() ? parts.recompute : part) += span.seconds();
-  estimate_.hardware_flops += op.flops;
-  ++estimate_.op_count;
+  estimate().hardware_flops += op.flops;
+  ++estimate().op_count;
   if (with_timeline_) AddEvent(Describe(op), kCompute, span);
 }
 
@@ -145,7 +151,7 @@ void PricingRecorder::BeginComm(const CommRecord& message) {
       share_run() * (message.group == GroupKind::kPipeline
                          ? pricer_.BetweenStages(message, layout_)
                          : pricer_.Seconds(message, StrideOf(message.group, layout_)));
-  CommTotal& total = estimate_.comm.at(message.kind, message.group);
+  CommTotal& total = estimate().comm.at(message.kind, message.group);
   ++total.count;
   total.bytes += message.bytes;
   const std::string text = with_timeline_ ? Describe(message) : "";
@@ -176,12 +182,12 @@ void PricingRecorder::BeginWait(const CommRecord& message) {
   // Ops beside a message share the multiprocessors and the memory with it.
   const double beside_s = std::exchange(under_way_s_[message.id], 0) - span.seconds();
   const double slowed_s = pricer_.slowdown() * std::max(0.0, beside_s);
-  if (slowed_s > 0) estimate_.breakdown_s.compute += clock_.Compute(slowed_s).seconds();
+  if (slowed_s > 0) estimate().breakdown_s.compute += clock_.Compute(slowed_s).seconds();
 }
 
 void PricingRecorder::AddWait(GroupKind group, const TimeSpan& span, const std::string& name) {
   if (span.seconds() <= 0) return;
-  Breakdown& parts = estimate_.breakdown_s;
+  Breakdown& parts = estimate().breakdown_s;
   (recomputes() ? parts.recompute : parts.exposed(group)) += span.seconds();
   if (with_timeline_) AddEvent("wait for " + name, kCompute, span);
 }

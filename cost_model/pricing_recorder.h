@@ -17,8 +17,9 @@ namespace trimtab {
 
 class PricingRecorder final : public Recorder {
  public:
-  /// `actions`: of the rank's pipeline program. Both references must outlive this.
-  PricingRecorder(const Pricer& pricer, const ParallelConfig& layout, size_t actions,
+  /// `kinds`: of each action of the rank's pipeline program, from 0 on: what those of one kind do
+  /// is added up. Both references must outlive this.
+  PricingRecorder(const Pricer& pricer, const ParallelConfig& layout, std::vector<size_t> kinds,
                   bool with_timeline);
 
   void EnterAction(int64_t index) override;
@@ -32,13 +33,18 @@ class PricingRecorder final : public Recorder {
   /// Forgets the step, but for what it has left under way.
   void BeginNextStep();
 
-  /// FLOPs, ops, messages and the parts of the step that are this rank's own.
-  const Estimate& estimate() const { return estimate_; }
+  /// FLOPs, ops, messages and the parts of the step that are this rank's own: by kind of action;
+  /// what comes after the last action comes last.
+  const std::vector<Estimate>& estimates() const { return estimates_; }
   const StageSeconds& seconds() const { return seconds_; }
   /// By action, from its start; what comes after the last one comes last. Empty unless asked for.
   const std::vector<std::vector<TimelineEvent>>& events() const { return events_; }
 
  private:
+  /// Of what goes on.
+  Estimate& estimate() {
+    return action_ < kinds_.size() ? estimates_[kinds_[action_]] : estimates_.back();
+  }
   bool recomputes() const { return piece_.pass == PassKind::kRecompute; }
   /// Of what runs again, a stack may leave some out.
   double share_run() const { return recomputes() ? pricer_.recompute() : 1; }
@@ -57,7 +63,8 @@ class PricingRecorder final : public Recorder {
   const ParallelConfig& layout_;
   bool with_timeline_;
   StreamClock clock_;
-  Estimate estimate_;
+  std::vector<size_t> kinds_;  // by action
+  std::vector<Estimate> estimates_;
   StageSeconds seconds_;
   std::vector<std::vector<TimelineEvent>> events_;
   PieceRecord piece_;

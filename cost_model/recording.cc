@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/device/repeat.h"
 #include "engine/model/gpt_model.h"
 #include "engine/parallel/sharded_data_parallel.h"
 #include "engine/train/trainer.h"
@@ -12,11 +13,8 @@
 namespace trimtab {
 namespace {
 
-/// Enough for any piece of a layer, so that noting one moves no memory.
-constexpr size_t kTypicalEvents = 64;
-
 /// Notes what happens on its device, piece by piece.
-class PieceRecorder final : public Recorder {
+class PieceRecorder final : public RepeatRecorder {
  public:
   explicit PieceRecorder(Device& device) : device_(device) { device_.set_recorder(this); }
   ~PieceRecorder() override { device_.set_recorder(nullptr); }
@@ -27,20 +25,22 @@ class PieceRecorder final : public Recorder {
     if (open_ && pieces_.back().piece == piece) return;
     Close();
     pieces_.emplace_back().piece = piece;
-    pieces_.back().events.reserve(kTypicalEvents);
     open_ = true;
     device_.memory().ResetPeaks();
     total_before_ = device_.memory().current_total();
     activations_before_ = Activations(device_.memory().current_by_tag());
   }
-  void BeginOp(const OpRecord& op) override { pieces_.back().events.emplace_back(op); }
-  void BeginComm(const CommRecord& message) override {
-    pieces_.back().events.emplace_back(message);
-  }
-  void BeginWait(const CommRecord& message) override {
-    pieces_.back().events.emplace_back(WaitRecord{message});
-  }
+  void BeginOp(const OpRecord& op) override { events_.emplace_back(op); }
+  void BeginComm(const CommRecord& message) override { events_.emplace_back(message); }
+  void BeginWait(const CommRecord& message) override { events_.emplace_back(WaitRecord{message}); }
   void End() override {}
+  void BeginRepeated(int64_t times) override {
+    repeated_ = events_.size();
+    events_.emplace_back(RepeatRecord{.times = times});
+  }
+  void EndRepeated() override {
+    std::get<RepeatRecord>(events_.at(repeated_)).events = events_.size() - repeated_ - 1;
+  }
 
   /// The pieces since the last call.
   std::vector<Recording> Take() {
@@ -58,6 +58,8 @@ class PieceRecorder final : public Recorder {
     open_ = false;
     const MemoryTracker& memory = device_.memory();
     Recording& piece = pieces_.back();
+    piece.events.assign(events_.begin(), events_.end());
+    events_.clear();
     piece.total = {memory.current_total() - total_before_, memory.peak_total() - total_before_};
     piece.activations = {Activations(memory.current_by_tag()) - activations_before_,
                          Activations(memory.peak_by_tag()) - activations_before_};
@@ -65,9 +67,11 @@ class PieceRecorder final : public Recorder {
 
   Device& device_;
   std::vector<Recording> pieces_;
+  std::vector<RecordedEvent> events_;  // of the open piece
   bool open_ = false;
   int64_t total_before_ = 0;
   int64_t activations_before_ = 0;
+  size_t repeated_ = 0;  // the event that says how often those after it happen
 };
 
 /// What a recorded model of a run, which must outlive it, stands on.
@@ -237,6 +241,12 @@ std::vector<int64_t> FirstAlike(const RunConfig& run) {
     alike.push_back(std::find(seen.begin(), seen.end(), seen.back()) - seen.begin());
   }
   return alike;
+}
+
+int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChunk& chunk) {
+  const auto layers = first_alike.begin() + chunk.first_layer;
+  const auto end = layers + chunk.num_layers;
+  return std::search(first_alike.begin(), end, layers, end) - first_alike.begin();
 }
 
 }  // namespace trimtab

@@ -33,8 +33,14 @@ struct WaitRecord {
   CommRecord message;
 };
 
+/// The `events` that follow happen `times` times in a row, and take as long each time.
+struct RepeatRecord {
+  int64_t times = 1;
+  size_t events = 0;
+};
+
 /// What a piece did, in order.
-using RecordedEvent = std::variant<OpRecord, CommRecord, WaitRecord>;
+using RecordedEvent = std::variant<OpRecord, CommRecord, WaitRecord, RepeatRecord>;
 
 /// One piece of the engine, once.
 struct Recording {
@@ -123,5 +129,8 @@ BytesByTag RecordHeld(const RunConfig& run, int64_t stage, const Executor& execu
 /// For each layer of the run's model, the first one that is like it: recorded alike, but for its
 /// number and for recomputation.
 std::vector<int64_t> FirstAlike(const RunConfig& run);
+/// The first layer from which on the model is like the layers of `chunk`, but for recomputation;
+/// `first_alike` as FirstAlike says.
+int64_t FirstLayersAlike(const std::vector<int64_t>& first_alike, const ModelChunk& chunk);
 
 }  // namespace trimtab

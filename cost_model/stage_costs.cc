@@ -1,7 +1,6 @@
 #include "cost_model/stage_costs.h"
 
 #include <algorithm>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -22,17 +21,8 @@ int64_t NumberOf(const List& list, std::vector<List>& met) {
   return found - met.begin() + 1;
 }
 
-/// Micro batches that each stage of a pipeline has in flight at once, at most.
-std::vector<int64_t> InFlight(const std::vector<StageProgram>& programs, int64_t vp) {
-  std::vector<int64_t> in_flight;
-  for (const StageProgram& program : programs) {
-    int64_t& most = in_flight.emplace_back(0);
-    for (int64_t chunk = 0; chunk < vp; ++chunk) {
-      most = std::max(most, MicroBatchesInFlight(program, chunk));
-    }
-  }
-  return in_flight;
-}
+/// Actions of programs that are remembered: 4 MB.
+constexpr size_t kMostActions = size_t{1} << 18;
 
 }  // namespace
 
@@ -50,11 +40,8 @@ class StepCosts::Impl {
   PackedKey PipelineKey(const PriceSetting& setting, const RunConfig& run);
   std::vector<const WayCosts*> ChunksOfStage(const PriceSetting& setting, const RunConfig& run,
                                              int64_t pp_rank);
-  /// Holds until the next call: layouts that differ in their shards alone are often asked about one
-  /// after the other.
+  /// Holds until the next call.
   const std::vector<StageProgram>& ProgramsOf(Schedule schedule, const PipelineShape& shape);
-  /// Micro batches of a step, as few as can be tried, that has as many in flight on every stage.
-  int64_t FewestWithAsManyInFlight(Schedule schedule, const PipelineShape& shape);
   std::vector<StagePlan> PlanStages(const PriceSetting& setting, const RunConfig& run);
   std::vector<StageCosts> PriceStages(const PriceSetting& setting, const RunConfig& run,
                                       const std::vector<StagePlan>& plans);
@@ -84,9 +71,8 @@ class StepCosts::Impl {
   ChunkCosts& chunks_;
   std::vector<StageLayers> stage_layers_;  // lists that were met
   std::vector<StageRecompute> stage_recompute_;
-  std::vector<StageProgram> programs_;
-  std::tuple<Schedule, int64_t, int64_t, int64_t> programs_are_of_;
-  std::unordered_map<PackedKey, int64_t, PackedKey::Hash> fewest_;
+  std::unordered_map<PackedKey, std::vector<StageProgram>, PackedKey::Hash> programs_;
+  size_t programs_actions_ = 0;  // of all of them
   std::unordered_map<PackedKey, Stages, PackedKey::Hash> stages_;
   std::unordered_map<PackedKey, Ends, PackedKey::Hash> ends_;
 };
@@ -121,29 +107,16 @@ std::vector<const WayCosts*> StepCosts::Impl::ChunksOfStage(const PriceSetting& 
 
 const std::vector<StageProgram>& StepCosts::Impl::ProgramsOf(Schedule schedule,
                                                              const PipelineShape& shape) {
-  const auto asked = std::tuple(schedule, shape.pp, shape.vp, shape.micro_batches);
-  if (programs_.empty() || asked != programs_are_of_) {
-    programs_ = PlanPipeline(schedule, shape);
-    programs_are_of_ = asked;
-  }
-  return programs_;
-}
-
-int64_t StepCosts::Impl::FewestWithAsManyInFlight(Schedule schedule, const PipelineShape& shape) {
   const PackedKey key =
       PackedKey().Put(schedule).Put(shape.pp, 20).Put(shape.vp, 20).Put(shape.micro_batches, 40);
-  const auto [found, is_new] = fewest_.try_emplace(key, shape.micro_batches);
-  if (!is_new) return found->second;
-  const std::vector<int64_t> wanted = InFlight(ProgramsOf(schedule, shape), shape.vp);
-  PipelineShape shorter = shape;
-  // Whole rounds, as interleaved schedules have them.
-  for (int64_t few = shape.pp; few < shape.micro_batches; few *= 2) {
-    shorter.micro_batches = few;
-    if (InFlight(PlanPipeline(schedule, shorter), shape.vp) != wanted) continue;
-    found->second = few;
-    break;
+  if (const auto known = programs_.find(key); known != programs_.end()) return known->second;
+  if (programs_actions_ > kMostActions) {
+    programs_.clear();
+    programs_actions_ = 0;
   }
-  return found->second;
+  const auto made = programs_.emplace(key, PlanPipeline(schedule, shape)).first;
+  for (const StageProgram& program : made->second) programs_actions_ += program.size();
+  return made->second;
 }
 
 std::vector<StagePlan> StepCosts::Impl::PlanStages(const PriceSetting& setting,
@@ -151,9 +124,10 @@ std::vector<StagePlan> StepCosts::Impl::PlanStages(const PriceSetting& setting,
   const ParallelConfig& layout = run.layout;
   const bool pipeline = layout.pp > 1;
   // Without a pipeline all micro batches but the first hold the same memory.
+  const int64_t micro_batches = run.num_micro_batches();
   const PipelineShape shape = {
       layout.pp, layout.vp,
-      pipeline ? run.num_micro_batches() : std::min<int64_t>(run.num_micro_batches(), 2)};
+      ShownMicroBatches(layout.schedule, {layout.pp, layout.vp, micro_batches})};
   const std::vector<StageProgram>& programs = ProgramsOf(layout.schedule, shape);
   const MessageRecording messages = pipeline ? chunks_.Messages(setting, run) : MessageRecording{};
   std::vector<StagePlan> plans;
@@ -169,6 +143,10 @@ std::vector<StagePlan> StepCosts::Impl::PlanStages(const PriceSetting& setting,
       id_bytes += chunks_.IdBytes(setting, own, chunk, in_flight);
     }
     plans.push_back(PlanStage(program, chunks, messages, shape.micro_batches, id_bytes));
+    for (MessageCount& each : plans.back().messages) {
+      each.count = each.count / shape.micro_batches * micro_batches;
+      each.bytes = each.bytes / shape.micro_batches * micro_batches;
+    }
   }
   return plans;
 }
@@ -245,11 +223,11 @@ const std::vector<EndCosts>& StepCosts::Impl::EndsOf(const PriceSetting& setting
                       .Put(layout.pp, 20)
                       .Put(layout.vp, 20)
                       .Put(NumberOf(layout.stages, stage_layers_), 20);
-  // fp8 has scales for each micro batch in flight.
-  int64_t micro_batches = layout.pp;
+  // Interleaved schedules go in rounds; fp8 has scales for each micro batch in flight.
+  int64_t micro_batches = layout.vp > 1 ? layout.pp : 1;
   if (fp8) {
     const PipelineShape shape = {layout.pp, layout.vp, run.num_micro_batches()};
-    micro_batches = FewestWithAsManyInFlight(layout.schedule, shape);
+    micro_batches = MicroBatchesThatFill(layout.schedule, shape);
     key.Put(layout.schedule).Put(micro_batches, 40);
   }
   const auto [found, is_new] = ends_.try_emplace(key);
@@ -274,6 +252,7 @@ void StepCosts::Impl::RecordEnds(const PriceSetting& setting, const RunConfig& r
   const bool fp8 = TypesOf(layout).fp8;
   RunConfig shorter = run;
   shorter.global_batch = layout.micro_batch * layout.dp * micro_batches;
+  if (!fp8 && layout.vp == 1) shorter.layout.schedule = Schedule::k1F1B;
   std::vector<std::vector<ModelChunk>> seen;  // by stage
   for (int64_t stage = 0; stage < layout.pp; ++stage) {
     // Stages with like chunks end alike.

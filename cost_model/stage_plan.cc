@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/schedule/pipeline.h"
-
 namespace trimtab {
 namespace {
 
@@ -108,6 +106,21 @@ std::vector<MessageCount> CountMessages(const StageProgram& program,
 bool IsFirst(size_t way) {
   return way == kForwardFirst || way == kBackwardSetting || way == kInputSetting ||
          way == kWeightSetting;
+}
+
+int64_t ShownMicroBatches(Schedule schedule, const PipelineShape& shape) {
+  const int64_t all = shape.micro_batches;
+  // Without a pipeline all micro batches but the first hold the same memory.
+  if (shape.pp == 1) return std::min<int64_t>(all, 2);
+  // As many again drain the pipeline as fill it.
+  return std::min(all, 2 * MicroBatchesThatFill(schedule, shape));
+}
+
+int64_t MicroBatchesThatFill(Schedule schedule, const PipelineShape& shape) {
+  if (schedule == Schedule::kGpipe) return shape.micro_batches;
+  // Interleaved, chunks take turns: each a round of as many as there are stages.
+  const int64_t rounds = shape.vp > 1 ? 2 : 1;
+  return std::min(shape.micro_batches, rounds * shape.pp);
 }
 
 StagePlan PlanStage(const StageProgram& program, const std::vector<const WayCosts*>& chunks,

@@ -28,6 +28,13 @@ struct StagePlan {
   int64_t activations_peak = 0;
 };
 
+/// Micro batches of a step that show what a step of all of them does: how it begins and ends, what
+/// each stage holds, and every kind of pass in between. Fewer, where the schedule goes on alike
+/// once the pipeline is full; what each micro batch does happens the more often.
+int64_t ShownMicroBatches(Schedule schedule, const PipelineShape& shape);
+/// Micro batches of a step that has as many in flight on every stage.
+int64_t MicroBatchesThatFill(Schedule schedule, const PipelineShape& shape);
+
 /// Plans the micro batches of `program` through the chunks of its stage; `held`: bytes that stay
 /// all the while.
 StagePlan PlanStage(const StageProgram& program, const std::vector<const WayCosts*>& chunks,

@@ -275,7 +275,9 @@ int64_t StepBounds::RecordedHeldBytes(const RunConfig& run, int64_t zero, int64_
   held.layout.tp_overlap_chunks = 1;
   held.layout.schedule = Schedule::k1F1B;
   held.layout.vp = 1;
-  held.global_batch = layout.micro_batch * layout.dp * layout.pp;
+  // fp8 has scales for each micro batch in flight.
+  held.global_batch =
+      layout.micro_batch * layout.dp * (TypesOf(layout).fp8 ? layout.pp : int64_t{1});
   if (FirstBrokenRule(held) != nullptr) return 0;
   const BytesByTag bytes = RecordHeld(held, stage, spans_.SettingOf(run).executor);
   return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});

@@ -37,4 +37,19 @@ TimeSpan StreamClock::Wait(const CommRecord& message) {
   return {start_s, now_s_};
 }
 
+void StreamClock::RepeatSince(const StreamClock& before, int64_t times) {
+  const double more_s = static_cast<double>(times) * (now_s_ - before.now_s_);
+  now_s_ += more_s;
+  for (size_t group = 0; group < free_s_.size(); ++group) {
+    for (size_t way = 0; way < free_s_[group].size(); ++way) {
+      if (free_s_[group][way] != before.free_s_[group][way]) free_s_[group][way] += more_s;
+    }
+  }
+  for (UnderWay& each : under_way_) {
+    const bool older = std::any_of(before.under_way_.begin(), before.under_way_.end(),
+                                   [&](const UnderWay& other) { return other.id == each.id; });
+    if (!older) each.end_s += more_s;
+  }
+}
+
 }  // namespace trimtab

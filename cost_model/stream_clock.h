@@ -25,6 +25,9 @@ class StreamClock {
   TimeSpan Submit(const CommRecord& message, double seconds);
   /// What was waited for an asynchronous message that was submitted here and not waited for yet.
   TimeSpan Wait(const CommRecord& message);
+  /// What has happened since the clock stood as `before` happens `times` more times, and takes as
+  /// long each time: messages that it leaves under way are those of the last time.
+  void RepeatSince(const StreamClock& before, int64_t times);
 
  private:
   struct UnderWay {

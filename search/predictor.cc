@@ -36,7 +36,11 @@ class CostModelPredictor : public Predictor {
     return FromEstimate(closed_form_.Run(run));
   }
   Prediction DryRun(const RunConfig& run) override {
-    return FromEstimate(trimtab::DryRun(run, problem_.cluster));
+    MemoryEstimate memory;
+    for (const Estimate& stage : closed_form_.Stages(run)) {
+      if (stage.memory.peak_total > memory.peak_total) memory = stage.memory;
+    }
+    return FromEstimate(BriefDryRun(run, problem_.cluster, memory));
   }
   StepBound Bound(const RunConfig& run, LayoutPart chosen) override {
     return closed_form_.Bound(run, chosen);

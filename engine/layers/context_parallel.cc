@@ -1,10 +1,12 @@
 #include "engine/layers/context_parallel.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <limits>
 #include <utility>
 
+#include "engine/device/repeat.h"
 #include "engine/ops/elementwise.h"
 
 namespace trimtab {
@@ -52,18 +54,27 @@ class Pass {
   CommHandle receive_;
 };
 
+/// Takes each step around the ring. Those between the first and the last cost the same: whatever is
+/// ahead of a block of another rank's keys, all of it counts.
+void GoAround(const LayerContext& context, const std::function<void(int step)>& take) {
+  const int last = context.parallel.cp->size() - 1;
+  take(0);
+  Repeat(context.device, last - 1, [&](int64_t i) { take(static_cast<int>(i) + 1); });
+  if (last > 0) take(last);
+}
+
 void VisitRing(const LayerContext& context, const AttentionShape& shape, const Tensor& qkv,
                const Visit& visit) {
   const Communicator& cp = *context.parallel.cp;
   Tensor kv = NewKeysValues(context, shape);
   TakeKeysValues(shape, qkv, kv);
   Pass pass;
-  for (int step = 0; step < cp.size(); ++step) {
+  GoAround(context, [&](int step) {
     const bool more = step + 1 < cp.size();
     if (more) pass.Start(context, kv);
     visit(SourceAt(cp, step), kv);
     if (more) kv = pass.Finish();
-  }
+  });
 }
 
 /// Returns the gradient of this rank's keys and values. A gradient follows what it is the gradient
@@ -75,7 +86,7 @@ Tensor VisitRingBackward(const LayerContext& context, const AttentionShape& shap
   TakeKeysValues(shape, qkv, kv);
   Pass pass;
   Pass gradient_pass;
-  for (int step = 0; step < cp.size(); ++step) {
+  GoAround(context, [&](int step) {
     const bool more = step + 1 < cp.size();
     if (more) pass.Start(context, kv);
     Tensor dkv = NewKeysValues(context, shape);
@@ -84,7 +95,7 @@ Tensor VisitRingBackward(const LayerContext& context, const AttentionShape& shap
     if (step > 0) Add(gradient_pass.Finish(), dkv);
     gradient_pass.Start(context, dkv);
     if (more) kv = pass.Finish();
-  }
+  });
   return gradient_pass.Finish();
 }
 
@@ -118,14 +129,20 @@ class Gathering {
   CommHandle handle_;
 };
 
+/// Visits the ranks of the group, this one first. The second visit waits for the messages; those
+/// after it are alike.
+void VisitEach(const LayerContext& context, const std::function<void(int source)>& visit) {
+  const Communicator& cp = *context.parallel.cp;
+  const int64_t alone = std::min(cp.size(), 2);
+  for (int step = 0; step < alone; ++step) visit(SourceAt(cp, step));
+  Repeat(context.device, cp.size() - alone,
+         [&](int64_t i) { visit(SourceAt(cp, static_cast<int>(alone + i))); });
+}
+
 void VisitGathered(const LayerContext& context, const AttentionShape& shape, const Tensor& qkv,
                    const Visit& visit) {
-  const Communicator& cp = *context.parallel.cp;
   Gathering keys(context, shape, qkv);
-  for (int step = 0; step < cp.size(); ++step) {
-    const int source = SourceAt(cp, step);
-    visit(source, keys.Await(source));
-  }
+  VisitEach(context, [&](int source) { visit(source, keys.Await(source)); });
 }
 
 /// Returns the gradient of this rank's keys and values.
@@ -135,11 +152,10 @@ Tensor VisitGatheredBackward(const LayerContext& context, const AttentionShape& 
   Gathering keys(context, shape, qkv);
   Tensor dkv = NewKeysValues(context, shape, cp.size());
   Fill(dkv, 0.0f);
-  for (int step = 0; step < cp.size(); ++step) {
-    const int source = SourceAt(cp, step);
+  VisitEach(context, [&](int source) {
     Tensor part = keys.Of(source, dkv);
     visit(source, keys.Await(source), part);
-  }
+  });
   Tensor own = keys.Of(cp.rank(), dkv);
   cp.ReduceScatter(dkv, own);
   return own;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include "engine/base/units.h"
 
@@ -89,6 +91,20 @@ std::vector<int64_t> ExpectedRows(const LayerContext& context, int rank) {
   }
   const int64_t most = context.micro_batch * moe.capacity(context.sequence);
   for (int64_t& each : rows) each = std::min(each, most);
+  return rows;
+}
+
+std::vector<int64_t> ExpectedRows(const LayerContext& context, const std::vector<int>& ranks) {
+  // Which tokens a rank has follows from its places along tp and cp: many ranks have as many.
+  std::map<std::pair<int, int>, std::vector<int64_t>> rows_at;
+  std::vector<int64_t> rows;
+  rows.reserve(ranks.size() * static_cast<size_t>(context.model.moe.num_experts));
+  for (const int rank : ranks) {
+    const RankPlace place = PlaceOf(context.parallel.layout, rank);
+    const auto [known, is_new] = rows_at.try_emplace({place.tp, place.cp});
+    if (is_new) known->second = ExpectedRows(context, rank);
+    rows.insert(rows.end(), known->second.begin(), known->second.end());
+  }
   return rows;
 }
 

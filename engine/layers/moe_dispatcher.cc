@@ -57,13 +57,8 @@ std::vector<int64_t> CountRows(const LayerContext& context, const Tensor& kept, 
     group.AllGather(own, counted);
   }
   if (RowsAreKnown(context) || context.device.kind() == DeviceKind::kMeta) {
-    std::vector<int64_t> rows;
-    for (const int rank :
-         GroupMembers(context.parallel.layout, GroupKind::kExpertModel, context.parallel.rank)) {
-      const std::vector<int64_t> each = ExpectedRows(context, rank);
-      rows.insert(rows.end(), each.begin(), each.end());
-    }
-    return rows;
+    return ExpectedRows(context, GroupMembers(context.parallel.layout, GroupKind::kExpertModel,
+                                              context.parallel.rank));
   }
   std::vector<float> host(static_cast<size_t>(counted.numel()));
   CopyToHost(counted, host);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine/device/repeat.h"
 #include "engine/ops/elementwise.h"
 
 namespace trimtab {
@@ -27,18 +28,18 @@ RowChunk ChunkOf(const LayerContext& context, int64_t index) {
 Tensor CollectRows(const LayerContext& context, const Tensor& whole, const RowChunk& chunk) {
   if (chunk.runs == 1) return whole.Rows(chunk.first, chunk.rows);
   const Tensor rows = context.New({chunk.count(), whole.dim(1)}, MemoryTag::kWorkspace);
-  for (int64_t run = 0; run < chunk.runs; ++run) {
+  Repeat(context.device, chunk.runs, [&](int64_t run) {
     Tensor to = rows.Rows(run * chunk.rows, chunk.rows);
     Copy(whole.Rows(chunk.first + run * chunk.stride, chunk.rows), to);
-  }
+  });
   return rows;
 }
 
 void SpreadRows(const Tensor& rows, const RowChunk& chunk, Tensor& whole) {
-  for (int64_t run = 0; run < chunk.runs; ++run) {
+  Repeat(whole.device(), chunk.runs, [&](int64_t run) {
     Tensor to = whole.Rows(chunk.first + run * chunk.stride, chunk.rows);
     Copy(rows.Rows(run * chunk.rows, chunk.rows), to);
-  }
+  });
 }
 
 void GatherInChunks(const LayerContext& context, const Tensor& x,

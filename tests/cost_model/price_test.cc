@@ -14,57 +14,6 @@
 namespace trimtab {
 namespace {
 
-/// A cpu whose tables hold round numbers in one mode.
-HardwareProfile TableProfile() {
-  HardwareProfile profile = BuiltinProfile("cpu");
-  ModeTables tables;
-  tables.mode = {2, 1};
-  for (const int64_t m : {16, 256}) {
-    for (const int64_t n : {16, 256}) {
-      for (const int64_t k : {16, 256}) {
-        const double flops = 2.0 * static_cast<double>(m * n * k);
-        tables.gemm.push_back({m, n, k, false, flops / 1e9});
-        tables.gemm.push_back({m, n, k, true, flops / 5e8});
-      }
-    }
-  }
-  tables.ops[OpKind::kAdd] = {{1000, 1e-6}, {100000, 1e-4}};
-  tables.collectives[{CollectiveKind::kAllReduce, 2}] = {{1000, 1e-5}, {1000000, 1e-3}};
-  tables.step_factor = 1.25;
-  profile.modes.push_back(tables);
-  return profile;
-}
-
-TEST(Pricer, PricesProductsByTheirRate) {
-  const Pricer pricer(TableProfile(), {2, 1}, 8, 2);
-  EXPECT_TRUE(pricer.calibrated());
-  EXPECT_DOUBLE_EQ(pricer.step_factor(), 1.25);
-  EXPECT_NEAR(pricer.Seconds(GemmRecord(100, 50, 20, false)), 2.0 * 100 * 50 * 20 / 1e9, 1e-12);
-  // The rate at the edge of the table holds beyond it.
-  EXPECT_NEAR(pricer.Seconds(GemmRecord(4096, 50, 8, false)), 2.0 * 4096 * 50 * 8 / 1e9, 1e-10);
-  EXPECT_NEAR(pricer.Seconds(GemmRecord(100, 50, 20, true)), 2.0 * 100 * 50 * 20 / 5e8, 1e-12);
-}
-
-TEST(Pricer, PricesOtherOpsAndMessagesByTheirBytes) {
-  const Pricer pricer(TableProfile(), {2, 1}, 8, 2);
-  OpRecord add = AddRecord(1);
-  add.bytes = 10000;
-  EXPECT_NEAR(pricer.Seconds(add), 1e-5, 1e-12);
-  add.bytes = 10;
-  EXPECT_NEAR(pricer.Seconds(add), 1e-6, 1e-12) << "a call costs its overhead";
-  add.bytes = 1000000;
-  EXPECT_NEAR(pricer.Seconds(add), 1e-3, 1e-9);
-  const CommRecord message = {CollectiveKind::kAllReduce, GroupKind::kTensor, 2, 10000000};
-  EXPECT_NEAR(pricer.Seconds(message, 1), 1e-2, 1e-9);
-}
-
-TEST(Pricer, ScalesTheNearestModeByTheCoresOfARank) {
-  // 4 ranks on 2 cores have half a core each; the tables gave each rank a whole one.
-  const Pricer pricer(TableProfile(), {4, 1}, 8, 2);
-  EXPECT_FALSE(pricer.calibrated());
-  EXPECT_NEAR(pricer.Seconds(GemmRecord(64, 64, 64, false)), 2 * 2.0 * 64 * 64 * 64 / 1e9, 1e-9);
-}
-
 TEST(Pricer, RooflineIsBoundByComputeOrByMemory) {
   const HardwareProfile profile = BuiltinProfile("h200-sxm");
   const Pricer pricer(profile, {1, 1}, 8, 0);
@@ -99,46 +48,6 @@ TEST(Pricer, AGpuHasARateForEveryTypeOfProduct) {
   EXPECT_GT(seconds(Precision::kFp32, DType::kF32), 5 * seconds(Precision::kTf32, DType::kF32));
   EXPECT_EQ(Pricer(profile, {1, 1}, 8, 0, Precision::kFp8).peak_flops(),
             profile.peak_flops.at("fp8").value);
-}
-
-// The arithmetic of an activation takes as long beside a product as alone; an addend is read as the
-// output is that a product adds to.
-TEST(Pricer, ACpuPaysForWhatAProductDoesBeside) {
-  HardwareProfile profile = TableProfile();
-  profile.modes[0].ops[OpKind::kActivationForward] = {{1000, 2e-6}, {100000, 2e-4}};
-  const Pricer pricer(profile, {2, 1}, 8, 2);
-  const double adding_s = pricer.Seconds(GemmRecord(100, 50, 20, true));
-  EXPECT_EQ(pricer.Seconds(GemmRecord(100, 50, 20, GemmExtra::kAddend)), adding_s);
-  EXPECT_NEAR(pricer.Seconds(GemmRecord(100, 50, 20, GemmExtra::kGelu)),
-              adding_s + 2e-9 * 2 * 100 * 50 * 4, 1e-12);
-}
-
-TEST(Pricer, ACpuPaysForConversions) {
-  HardwareProfile profile = TableProfile();
-  const auto pricer = [&] { return Pricer(profile, {2, 1}, 8, 2, Precision::kBf16); };
-  EXPECT_THROW(pricer(), UsageError) << "measured in fp32 only";
-  profile.modes[0].precisions["bf16"] = {.gemm = 1.5, .attention = 2, .ops = 3};
-  EXPECT_NEAR(
-      pricer().Seconds(GemmRecord(100, 50, 20, false, {DType::kBf16, DType::kBf16, DType::kBf16})),
-      1.5 * 2.0 * 100 * 50 * 20 / 1e9, 1e-12);
-  // As many elements as 10000 bytes of fp32 hold.
-  OpRecord add = AddRecord(1, DType::kBf16);
-  add.bytes = 5000;
-  EXPECT_NEAR(pricer().Seconds(add), 3e-5, 1e-11);
-}
-
-TEST(Pricer, MessagesBetweenNodesUseTheNetwork) {
-  const Pricer pricer(BuiltinProfile("h100-sxm"), {1, 1}, 8, 0);
-  const CommRecord message = {CollectiveKind::kAllReduce, GroupKind::kData, 8, 1 << 28};
-  EXPECT_GT(pricer.Seconds(message, /*stride=*/8), 4 * pricer.Seconds(message, /*stride=*/1));
-}
-
-// Neighbours of stride 2 are four to a node: their rings have four ports.
-TEST(Pricer, AGroupUsesThePortsOfAllItsMembers) {
-  const Pricer pricer(BuiltinProfile("h100-sxm"), {1, 1}, 8, 0);
-  const CommRecord message = {CollectiveKind::kAllReduce, GroupKind::kData, 16, 1 << 30};
-  EXPECT_NEAR(pricer.Seconds(message, /*stride=*/8) / pricer.Seconds(message, /*stride=*/2), 4,
-              0.1);
 }
 
 // 512 tiles of 256 x 128 on the 132 multiprocessors of an H100 are 4 waves, of 528 places.
@@ -205,81 +114,6 @@ TEST(Pricer, UnfusedAttentionMovesTheScores) {
   EXPECT_LT(unfused_s, 7 * scores * 2 / bandwidth + 10 * fused_s);
 }
 
-// NCCL's performance notes: an all-reduce of S bytes takes 2 (n - 1) / n S / bus bandwidth.
-TEST(Pricer, AnAllReduceMovesTwiceItsShare) {
-  HardwareProfile profile = BuiltinProfile("h100-sxm");
-  profile.link_latency_s.value = 0;
-  profile.link_reduces = false;
-  const Pricer pricer(profile, {1, 1}, 8, 0);
-  const CommRecord message = {CollectiveKind::kAllReduce, GroupKind::kData, 8, 1 << 30};
-  const double bus = profile.link_bandwidth.value * profile.link_efficiency.value;
-  EXPECT_DOUBLE_EQ(pricer.Seconds(message, 1), 2 * 7.0 / 8 * (1 << 30) / bus);
-}
-
-// NCCL's tests show 480 GB/s of bus bandwidth on the 8 GPUs of a DGX H100 whose switches add up,
-// and 370 without: 1.3 times as much. Few bytes do not wait for the switch.
-TEST(Pricer, SwitchesAddUpLargeMessages) {
-  const HardwareProfile profile = BuiltinProfile("h100-sxm");
-  const SoftwareStack rings = {.switch_reduction = false};
-  const Pricer with(profile, {1, 1}, 8, 0);
-  const Pricer without(profile, {1, 1}, 8, 0, Precision::kFp32, rings);
-  CommRecord message = {CollectiveKind::kAllReduce, GroupKind::kTensor, 8, 1 << 30};
-  EXPECT_NEAR(without.Seconds(message, 1) / with.Seconds(message, 1), 480.0 / 370, 0.05);
-  message.bytes = 1 << 10;
-  EXPECT_EQ(with.Seconds(message, 1), without.Seconds(message, 1));
-  message.kind = CollectiveKind::kAllGather;
-  message.bytes = 1 << 30;
-  EXPECT_EQ(with.Seconds(message, 1), without.Seconds(message, 1)) << "there is nothing to add up";
-}
-
-// 64 nodes with one member each: a ring goes through 63 neighbours twice, a tree through 6.
-TEST(Pricer, SmallMessagesBetweenManyNodesGoThroughATree) {
-  const HardwareProfile profile = BuiltinProfile("a100-80gb");
-  const Pricer pricer(profile, {1, 1}, 8, 0);
-  CommRecord message = {CollectiveKind::kAllReduce, GroupKind::kData, 64, 8};
-  const double hop_s = profile.network_latency_s.value;
-  EXPECT_NEAR(pricer.Seconds(message, 8), 2 * 6 * hop_s, 1e-8);
-  message.bytes = int64_t{1} << 34;
-  const double bus = profile.network_bandwidth.value * profile.network_efficiency.value;
-  EXPECT_NEAR(pricer.Seconds(message, 8),
-              2 * 63.0 / 64 * static_cast<double>(message.bytes) / bus + 2 * 63 * hop_s, 1e-6);
-}
-
-TEST(Pricer, MessagesTakeLongerWithMoreBytesAndRanks) {
-  for (const char* name : {"a100-80gb", "h100-sxm", "gb200"}) {
-    const Pricer pricer(BuiltinProfile(name), {1, 1}, 8, 0);
-    for (const CollectiveKind kind :
-         {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
-          CollectiveKind::kAllToAll, CollectiveKind::kBroadcast}) {
-      for (const int ranks : {2, 4, 8, 16, 64, 512}) {
-        double before_s = 0;
-        for (int64_t bytes = 1 << 10; bytes <= int64_t{1} << 34; bytes *= 4) {
-          const double seconds = pricer.Seconds({kind, GroupKind::kData, ranks, bytes}, 1);
-          EXPECT_GT(seconds, before_s) << name << " " << ranks << " " << bytes;
-          if (kind == CollectiveKind::kAllGather || kind == CollectiveKind::kReduceScatter) {
-            EXPECT_GT(pricer.Seconds({kind, GroupKind::kData, 2 * ranks, bytes}, 1), seconds);
-          }
-          before_s = seconds;
-        }
-      }
-    }
-  }
-}
-
-// NVIDIA's GB200 NVL72 joins 72 GPUs of 18 trays by NVLink.
-TEST(Pricer, ALinkMayJoinSeveralNodes) {
-  const HardwareProfile rack = BuiltinProfile("gb200");
-  HardwareProfile trays = rack;
-  trays.link_domain = 0;
-  const CommRecord message = {CollectiveKind::kAllGather, GroupKind::kData, 16, 1 << 30};
-  const double rack_s = Pricer(rack, {1, 1}, 4, 0).Seconds(message, 4);
-  EXPECT_GT(Pricer(trays, {1, 1}, 4, 0).Seconds(message, 4), 10 * rack_s);
-  // 18 members of a group of stride 4 share their ports, where it leaves the rack.
-  const CommRecord wide = {CollectiveKind::kAllGather, GroupKind::kData, 64, 1 << 30};
-  EXPECT_LT(Pricer(rack, {1, 1}, 4, 0).Seconds(wide, 4),
-            Pricer(trays, {1, 1}, 4, 0).Seconds(wide, 4) / 10);
-}
-
 TEST(Pricer, AStackScalesWhatItSays) {
   HardwareProfile profile = BuiltinProfile("h100-sxm");
   profile.launch_overhead_s.value = 0;
@@ -336,50 +170,6 @@ TEST(Pricer, LayersWaitForTheHostThatLaunchesThem) {
   EXPECT_EQ(Pricer(BuiltinProfile("h100-sxm"), {1, 1}, 8, 0).HostWait({}, {.passes = 1}, 1), 0);
 }
 
-// 16 ranks in two nodes: half of what a rank sends leaves through its own port of 400 Gb/s. Of 8
-// copies of a token, 255 / 256 x 2 go there when a node gets it once.
-TEST(Pricer, TokensLeaveThroughThePortOfTheirRank) {
-  HardwareProfile profile = BuiltinProfile("h100-sxm");
-  profile.network_efficiency.value = 1;
-  profile.network_latency_s.value = profile.link_latency_s.value = 0;
-  const CommRecord tokens = {CollectiveKind::kAllToAll, GroupKind::kExpert, 16, 1 << 30};
-  const double port_s = 0.5 * (1 << 30) / 50e9;
-  SoftwareStack stack;
-  const auto seconds = [&] {
-    return Pricer(profile, {1, 1}, 8, 0, Precision::kBf16, stack, {.router_topk = 8})
-        .Seconds(tokens, 1);
-  };
-  EXPECT_NEAR(seconds(), port_s, 1e-9);
-  stack.ep_exposed.value = 0.5;
-  EXPECT_NEAR(seconds(), 0.5 * port_s, 1e-9);
-  stack.ep_exposed.value = 1;
-  stack.tokens_once_per_node = true;
-  EXPECT_NEAR(seconds(), 255.0 / 256 * 2 / 8 * port_s, 1e-9);
-  CommRecord within = tokens;
-  within.ranks = 8;
-  const double link = profile.link_bandwidth.value * profile.link_efficiency.value;
-  EXPECT_NEAR(Pricer(profile, {1, 1}, 8, 0).Seconds(within, 1), 0.875 * (1 << 30) / link, 1e-9);
-}
-
-// Narayanan et al., arXiv:2104.04473, section 4.1: tensor-parallel ranks hold the same activations,
-// so each sends 1 / t of them to the next stage, whose ranks gather the rest over NVLink.
-TEST(Pricer, StagesMayScatterWhatTensorParallelRanksHaveAlike) {
-  HardwareProfile profile = BuiltinProfile("a100-80gb");
-  profile.network_latency_s.value = profile.link_latency_s.value = 0;
-  const SoftwareStack scatters = {.scatters_between_stages = true};
-  const Pricer ours(profile, {1, 1}, 8, 0);
-  const Pricer theirs(profile, {1, 1}, 8, 0, Precision::kFp32, scatters);
-  const CommRecord message = {CollectiveKind::kSend, GroupKind::kPipeline, 2, 1 << 28};
-  ParallelConfig layout = {.tp = 8, .pp = 2};
-  const double port = profile.network_bandwidth.value * profile.network_efficiency.value;
-  const double link = profile.link_bandwidth.value * profile.link_efficiency.value;
-  EXPECT_NEAR(ours.BetweenStages(message, layout), (1 << 28) / port, 1e-9);
-  EXPECT_NEAR(theirs.BetweenStages(message, layout),
-              (1 << 28) / 8 / port + 7.0 / 8 * (1 << 28) / link, 1e-9);
-  layout.sequence_parallel = true;  // each has a part of its own
-  EXPECT_EQ(theirs.BetweenStages(message, layout), ours.BetweenStages(message, layout));
-}
-
 TEST(Pricer, SortingTokensTakesLongerWithMoreExperts) {
   const SoftwareStack stack = {.dispatch_s = {.value = 1e-3}, .chunk_s = {.value = 1e-5}};
   const HardwareProfile profile = BuiltinProfile("h100-sxm");
@@ -387,15 +177,6 @@ TEST(Pricer, SortingTokensTakesLongerWithMoreExperts) {
   const Pricer theirs(profile, {1, 1}, 8, 0, Precision::kFp32, stack);
   OpRecord sort = {.kind = OpKind::kSortByExpert, .dims = {4096, 256, 8, 4096 * 8}};
   EXPECT_NEAR(theirs.Seconds(sort) - ours.Seconds(sort), 1e-3 + 256 * 1e-5, 1e-9);
-}
-
-TEST(Pricer, MissingCellsOfAGridTakeTheirNeighboursRate) {
-  HardwareProfile profile = TableProfile();
-  std::erase_if(profile.modes[0].gemm, [](const GemmPoint& point) {
-    return point.m == 256 && point.n == 256 && point.k == 256;
-  });
-  const Pricer pricer(profile, {2, 1}, 8, 2);
-  EXPECT_NEAR(pricer.Seconds(GemmRecord(256, 256, 256, false)), 2.0 * 256 * 256 * 256 / 1e9, 1e-9);
 }
 
 }  // namespace

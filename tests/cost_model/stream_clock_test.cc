@@ -59,6 +59,31 @@ TEST(StreamClock, NothingRunsBesideOpsWhereTheDeviceCarriesMessagesItself) {
   EXPECT_EQ(clock.now_s(), 6);
 }
 
+// Steps around a ring: each takes what is on its way, and leaves the next under way.
+TEST(StreamClock, RepeatsWhatIsTheSameEachTime) {
+  const auto step = [](StreamClock& clock, int64_t id) {
+    clock.Compute(2);
+    clock.Wait(Message(GroupKind::kContext, id));
+    clock.Submit(Message(GroupKind::kContext, id + 1), 3);
+  };
+  for (const bool overlaps : {true, false}) {
+    StreamClock each(overlaps);
+    each.Submit(Message(GroupKind::kContext, 1), 3);
+    each.Submit(Message(GroupKind::kData, 100), 11);
+    StreamClock at_once = each;
+    for (int64_t id = 1; id <= 5; ++id) step(each, id);
+    const StreamClock before = at_once;
+    step(at_once, 1);
+    at_once.RepeatSince(before, 4);
+    EXPECT_EQ(at_once.now_s(), each.now_s());
+    EXPECT_EQ(at_once.Wait(Message(GroupKind::kContext, 2)).end_s,
+              each.Wait(Message(GroupKind::kContext, 6)).end_s);
+    EXPECT_EQ(at_once.Wait(Message(GroupKind::kData, 100)).end_s,
+              each.Wait(Message(GroupKind::kData, 100)).end_s)
+        << "what was under way before is not put off";
+  }
+}
+
 TEST(StreamClockDeathTest, WaitsOnlyForWhatIsUnderWay) {
   StreamClock clock(true);
   EXPECT_DEATH(clock.Wait(Message(GroupKind::kData, 7)), "message 7 of dp is not under way");

@@ -1,0 +1,171 @@
+#include "search/branches.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "engine/base/error.h"
+
+namespace trimtab {
+namespace {
+
+/// A candidate's number has its place within a branch, that one's within its own, ...
+constexpr int64_t kMostWithin = int64_t{1} << 13;
+constexpr int64_t kMostBranches = int64_t{1} << 24;  // of the whole space
+
+/// Branches by what is chosen of their layouts.
+struct Level {
+  LayoutPart chosen{};
+  const char* last_row;  // that is bound
+  /// Branches are taken by their score times this. The sooner the list has good candidates, the
+  /// more is cut at once and need not be kept: so what has more chosen comes first, unless it is
+  /// much worse.
+  double preference = 1;
+};
+constexpr std::array kLevels = {Level{LayoutPart::kShape, "tp_overlap_chunks", 1},
+                                Level{LayoutPart::kMicroBatch, "recompute", 0.95},
+                                Level{LayoutPart::kPipeline, "vp", 0.85}};
+
+/// Shapes of a micro batch, whichever way sequences are cut.
+uint32_t FamilyOf(const ParallelConfig& layout) {
+  uint64_t family = 0;
+  for (const int64_t size : {layout.tp, layout.cp, layout.ep, layout.etp, layout.micro_batch,
+                             layout.tp_overlap_chunks, static_cast<int64_t>(layout.precision)}) {
+    family = (family ^ static_cast<uint64_t>(size)) * 0x9E3779B97F4A7C15ULL;
+    family ^= family >> 32;
+  }
+  return static_cast<uint32_t>(family);
+}
+
+}  // namespace
+
+double Branch::urgency() const { return kLevels[level].preference * score; }
+
+bool Branch::IsLater(const Branch& a, const Branch& b) {
+  return std::pair(a.urgency(), a.number) > std::pair(b.urgency(), b.number);
+}
+
+BranchWorker::BranchWorker(const Problem& problem, bool limited, Predictor& predictor)
+    : problem_(problem), limited_(limited), predictor_(predictor), tree_(problem), speed_(problem) {
+  for (const Level& level : kLevels) depths_.push_back(tree_.DepthBelow(level.last_row));
+}
+
+std::vector<Branch> BranchWorker::Plant() {
+  std::vector<Branch> branches;
+  tree_.Bind({});
+  const auto enters = [&](size_t depth, const RunConfig& run) {
+    if (depth < depths_[0]) return true;
+    branches.push_back({.number = static_cast<int64_t>(branches.size()),
+                        .family = FamilyOf(run.layout),
+                        .choice = tree_.choice()});
+    return false;
+  };
+  tree_.Walk(0, enters, [](const RunConfig&) {});
+  TRIMTAB_ASSERT(branches.size() <= kMostBranches, "{} branches", branches.size());
+  return branches;
+}
+
+bool BranchWorker::Admits(const LayoutList& list, Branch& branch) {
+  tree_.Bind(branch.choice);
+  return Admits(list, kLevels[branch.level].chosen, depths_[branch.level], branch.score);
+}
+
+void BranchWorker::Expand(const LayoutList& list, const Branch& branch, Harvest& harvest) {
+  tree_.Bind(branch.choice);
+  if (branch.level + 1 < kLevels.size()) return Divide(list, branch, harvest);
+  double score = 0;
+  if (Admits(list, LayoutPart::kPasses, depths_[branch.level], score)) {
+    Visit(list, branch, harvest);
+  }
+}
+
+std::vector<Shortlisted> BranchWorker::Plain() {
+  std::vector<Shortlisted> plain;
+  const auto enters = [](size_t, const RunConfig& bound) { return IsPlain(bound.layout); };
+  SpaceTree(problem_).Walk(0, enters, [&](const RunConfig& found) {
+    Prediction prediction = predictor_.ClosedForm(found);
+    if (!Fits(found, prediction.peak_mem_bytes)) return;
+    if (Unmet(found, prediction.tokens_per_s) != nullptr) return;
+    plain.push_back({0, found, prediction});
+  });
+  return plain;
+}
+
+bool BranchWorker::MayTake(const LayoutList& list, const Branch& branch) {
+  tree_.Bind(branch.choice);
+  return MayTake(list, depths_[branch.level], branch.score);
+}
+
+bool BranchWorker::Admits(const LayoutList& list, LayoutPart chosen, size_t depth, double& score) {
+  const RunConfig& run = tree_.run();
+  const StepBound bound = predictor_.Bound(run, chosen);
+  const auto tokens = static_cast<double>(run.global_batch * run.sequence_length);
+  score = Score(list.objective(), run, tokens / bound.step_time_s, bound.peak_mem_bytes);
+  if (!Fits(run, bound.peak_mem_bytes)) {
+    cuts_.counts.cut_by_memory += tree_.CountBelow(depth);
+    return false;
+  }
+  if (const TrainingRequirement* unmet = Unmet(run, tokens / bound.step_time_s)) {
+    cuts_.by_requirement[unmet->id()] += tree_.CountBelow(depth);
+    return false;
+  }
+  return MayTake(list, depth, score);
+}
+
+bool BranchWorker::MayTake(const LayoutList& list, size_t depth, double score) {
+  if (list.MayTake(tree_.run(), depth, score)) return true;
+  cuts_.counts.cut_by_bound += tree_.CountBelow(depth);
+  cuts_.least_score = std::min(cuts_.least_score, score);
+  return false;
+}
+
+bool BranchWorker::Fits(const RunConfig& run, int64_t bytes) const {
+  return !limited_ || run.memory_per_rank_bytes == 0 || bytes <= run.memory_per_rank_bytes;
+}
+
+const TrainingRequirement* BranchWorker::Unmet(const RunConfig& run, double tokens_per_s) const {
+  return limited_ ? speed_.FirstUnmet(run.layout.world_size(), tokens_per_s) : nullptr;
+}
+
+void BranchWorker::Divide(const LayoutList& list, const Branch& branch, Harvest& harvest) {
+  const uint32_t level = branch.level + 1;
+  int64_t within = 0;
+  const auto enters = [&](size_t depth, const RunConfig&) {
+    if (depth < depths_[level]) return true;
+    const int64_t number = branch.number * kMostWithin + within++;
+    double score = 0;
+    if (Admits(list, kLevels[level].chosen, depth, score)) {
+      harvest.branches.push_back({score, number, branch.family, level, tree_.choice()});
+    }
+    return false;
+  };
+  tree_.Walk(depths_[branch.level], enters, [](const RunConfig&) {});
+  TRIMTAB_ASSERT(within <= kMostWithin, "{} branches of a branch", within);
+}
+
+void BranchWorker::Visit(const LayoutList& list, const Branch& branch, Harvest& harvest) {
+  int64_t within = 0;
+  const auto enters = [](size_t, const RunConfig&) { return true; };
+  tree_.Walk(depths_[branch.level], enters, [&](const RunConfig& run) {
+    const int64_t number = branch.number * kMostWithin + within++;
+    double score = 0;
+    for (const LayoutPart chosen :
+         {LayoutPart::kSharding, LayoutPart::kLayers, LayoutPart::kWhole}) {
+      if (!Admits(list, chosen, tree_.depth(), score)) return;
+    }
+    Prediction prediction = predictor_.ClosedForm(run);
+    if (const TrainingRequirement* unmet = Unmet(run, prediction.tokens_per_s)) {
+      ++cuts_.by_requirement[unmet->id()];
+      return;
+    }
+    ++cuts_.counts.visited;
+    if (!Fits(run, prediction.peak_mem_bytes)) return;
+    ++cuts_.counts.fitting;
+    const double figure = PredictionKey(list.objective(), run, prediction).first;
+    if (!list.MayTake(run, tree_.depth(), figure) && !list.Misses(run)) return;
+    harvest.candidates.push_back({number, run, std::move(prediction)});
+  });
+  TRIMTAB_ASSERT(within <= kMostWithin, "{} candidates of a branch", within);
+}
+
+}  // namespace trimtab

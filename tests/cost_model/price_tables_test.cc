@@ -1,0 +1,101 @@
+// Prices from tables that were measured on a machine.
+#include "cost_model/price_tables.h"
+
+#include <gtest/gtest.h>
+
+#include "cost_model/price.h"
+#include "engine/base/error.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/gemm.h"
+
+namespace trimtab {
+namespace {
+
+/// A cpu whose tables hold round numbers in one mode.
+HardwareProfile TableProfile() {
+  HardwareProfile profile = BuiltinProfile("cpu");
+  ModeTables tables;
+  tables.mode = {2, 1};
+  for (const int64_t m : {16, 256}) {
+    for (const int64_t n : {16, 256}) {
+      for (const int64_t k : {16, 256}) {
+        const double flops = 2.0 * static_cast<double>(m * n * k);
+        tables.gemm.push_back({m, n, k, false, flops / 1e9});
+        tables.gemm.push_back({m, n, k, true, flops / 5e8});
+      }
+    }
+  }
+  tables.ops[OpKind::kAdd] = {{1000, 1e-6}, {100000, 1e-4}};
+  tables.collectives[{CollectiveKind::kAllReduce, 2}] = {{1000, 1e-5}, {1000000, 1e-3}};
+  tables.step_factor = 1.25;
+  profile.modes.push_back(tables);
+  return profile;
+}
+
+TEST(PriceTables, PricesProductsByTheirRate) {
+  const Pricer pricer(TableProfile(), {2, 1}, 8, 2);
+  EXPECT_TRUE(pricer.calibrated());
+  EXPECT_DOUBLE_EQ(pricer.step_factor(), 1.25);
+  EXPECT_NEAR(pricer.Seconds(GemmRecord(100, 50, 20, false)), 2.0 * 100 * 50 * 20 / 1e9, 1e-12);
+  // The rate at the edge of the table holds beyond it.
+  EXPECT_NEAR(pricer.Seconds(GemmRecord(4096, 50, 8, false)), 2.0 * 4096 * 50 * 8 / 1e9, 1e-10);
+  EXPECT_NEAR(pricer.Seconds(GemmRecord(100, 50, 20, true)), 2.0 * 100 * 50 * 20 / 5e8, 1e-12);
+}
+
+TEST(PriceTables, PricesOtherOpsAndMessagesByTheirBytes) {
+  const Pricer pricer(TableProfile(), {2, 1}, 8, 2);
+  OpRecord add = AddRecord(1);
+  add.bytes = 10000;
+  EXPECT_NEAR(pricer.Seconds(add), 1e-5, 1e-12);
+  add.bytes = 10;
+  EXPECT_NEAR(pricer.Seconds(add), 1e-6, 1e-12) << "a call costs its overhead";
+  add.bytes = 1000000;
+  EXPECT_NEAR(pricer.Seconds(add), 1e-3, 1e-9);
+  const CommRecord message = {CollectiveKind::kAllReduce, GroupKind::kTensor, 2, 10000000};
+  EXPECT_NEAR(pricer.Seconds(message, 1), 1e-2, 1e-9);
+}
+
+TEST(PriceTables, ScalesTheNearestModeByTheCoresOfARank) {
+  // 4 ranks on 2 cores have half a core each; the tables gave each rank a whole one.
+  const Pricer pricer(TableProfile(), {4, 1}, 8, 2);
+  EXPECT_FALSE(pricer.calibrated());
+  EXPECT_NEAR(pricer.Seconds(GemmRecord(64, 64, 64, false)), 2 * 2.0 * 64 * 64 * 64 / 1e9, 1e-9);
+}
+
+// The arithmetic of an activation takes as long beside a product as alone; an addend is read as the
+// output is that a product adds to.
+TEST(PriceTables, ACpuPaysForWhatAProductDoesBeside) {
+  HardwareProfile profile = TableProfile();
+  profile.modes[0].ops[OpKind::kActivationForward] = {{1000, 2e-6}, {100000, 2e-4}};
+  const Pricer pricer(profile, {2, 1}, 8, 2);
+  const double adding_s = pricer.Seconds(GemmRecord(100, 50, 20, true));
+  EXPECT_EQ(pricer.Seconds(GemmRecord(100, 50, 20, GemmExtra::kAddend)), adding_s);
+  EXPECT_NEAR(pricer.Seconds(GemmRecord(100, 50, 20, GemmExtra::kGelu)),
+              adding_s + 2e-9 * 2 * 100 * 50 * 4, 1e-12);
+}
+
+TEST(PriceTables, ACpuPaysForConversions) {
+  HardwareProfile profile = TableProfile();
+  const auto pricer = [&] { return Pricer(profile, {2, 1}, 8, 2, Precision::kBf16); };
+  EXPECT_THROW(pricer(), UsageError) << "measured in fp32 only";
+  profile.modes[0].precisions["bf16"] = {.gemm = 1.5, .attention = 2, .ops = 3};
+  EXPECT_NEAR(
+      pricer().Seconds(GemmRecord(100, 50, 20, false, {DType::kBf16, DType::kBf16, DType::kBf16})),
+      1.5 * 2.0 * 100 * 50 * 20 / 1e9, 1e-12);
+  // As many elements as 10000 bytes of fp32 hold.
+  OpRecord add = AddRecord(1, DType::kBf16);
+  add.bytes = 5000;
+  EXPECT_NEAR(pricer().Seconds(add), 3e-5, 1e-11);
+}
+
+TEST(PriceTables, MissingCellsOfAGridTakeTheirNeighboursRate) {
+  HardwareProfile profile = TableProfile();
+  std::erase_if(profile.modes[0].gemm, [](const GemmPoint& point) {
+    return point.m == 256 && point.n == 256 && point.k == 256;
+  });
+  const Pricer pricer(profile, {2, 1}, 8, 2);
+  EXPECT_NEAR(pricer.Seconds(GemmRecord(256, 256, 256, false)), 2.0 * 256 * 256 * 256 / 1e9, 1e-9);
+}
+
+}  // namespace
+}  // namespace trimtab
