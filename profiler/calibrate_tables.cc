@@ -83,7 +83,8 @@ std::vector<AttentionPoint> MeasureAttention(Rig& rig, const CalibrationPlan& pl
 std::map<OpKind, std::vector<BytesPoint>> MeasureOps(Rig& rig, const CalibrationPlan& plan) {
   std::map<OpKind, std::vector<BytesPoint>> tables;
   for (const int64_t bytes : plan.op_bytes) {
-    for (OpCase& each : OpCases(rig, bytes).All()) {
+    OpCases cases(rig, bytes);  // its cases refer to it
+    for (OpCase& each : cases.All()) {
       std::vector<BytesPoint>& points = tables[each.record.kind];
       // Sizes of less than a row come out alike.
       if (!points.empty() && points.back().bytes >= each.record.bytes) continue;

@@ -112,25 +112,31 @@ void FillTables(const CalibrationPlan& plan,
 }
 
 std::vector<RunConfig> ReferenceRuns(const Mode& mode) {
-  RunConfig run;
-  ModelConfig& model = run.model;
-  model.name = "reference";
-  model.vocab_size = 512;
-  model.num_heads = std::max(8, mode.ranks);  // they divide by many ranks
-  model.num_kv_heads = model.num_heads;
-  model.hidden_size = 48 * model.num_heads;
-  model.num_layers = 3;
-  model.ffn_hidden_size = 4 * model.hidden_size;
-  model.max_sequence_length = 128;
-  run.sequence_length = 128;
-  run.steps = 100;
-  run.threads_per_rank = mode.threads;
-  run.layout.micro_batch = 2;
-
-  std::vector<RunConfig> runs(mode.ranks > 1 ? 2 : 1, run);
-  runs.front().layout.tp = mode.ranks;
-  if (mode.ranks > 1) runs.back().layout.dp = mode.ranks;
-  for (RunConfig& each : runs) each.global_batch = std::max<int64_t>(4, 2 * each.layout.dp);
+  std::vector<RunConfig> runs;
+  for (const auto& [least_heads, head_size] : {std::pair{8, 48}, std::pair{4, 32}}) {
+    RunConfig run;
+    ModelConfig& model = run.model;
+    model.name = "reference";
+    model.vocab_size = 512;
+    model.num_heads = std::max(least_heads, mode.ranks);  // they divide by many ranks
+    model.num_kv_heads = model.num_heads;
+    model.hidden_size = head_size * model.num_heads;
+    model.num_layers = 3;
+    model.ffn_hidden_size = 4 * model.hidden_size;
+    model.max_sequence_length = 128;
+    run.sequence_length = 128;
+    run.steps = 100;
+    run.threads_per_rank = mode.threads;
+    run.layout.micro_batch = 2;
+    run.layout.tp = mode.ranks;
+    run.global_batch = 4;
+    runs.push_back(run);
+    if (mode.ranks == 1) continue;
+    run.layout.tp = 1;
+    run.layout.dp = mode.ranks;
+    run.global_batch = 2 * mode.ranks;
+    runs.push_back(run);
+  }
   return runs;
 }
 

@@ -25,8 +25,8 @@ Visit VisitMode(const Mode& mode, const CalibrationPlan& plan);
 void FillTables(const CalibrationPlan& plan,
                 const std::map<std::string, std::vector<double>>& seconds, ModeTables& tables);
 
-/// The runs that a mode's step factor is taken from: a small model of GPT-2's shape, with all ranks
-/// in one tensor-parallel group, and with all in one data-parallel group.
+/// The runs that a mode's step factor is taken from: models of GPT-2's shape of two sizes, with all
+/// ranks in one tensor-parallel group, and with all in one data-parallel group.
 std::vector<RunConfig> ReferenceRuns(const Mode& mode);
 
 }  // namespace trimtab
