@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "engine/base/units.h"
 #include "engine/layers/layer_cache.h"
 
 namespace trimtab {
@@ -40,6 +41,16 @@ ServingRates ServingRatesOf(const ServingConfig& config, const HardwareProfile& 
   return rates;
 }
 
+CopySeconds CopySecondsOf(const ServingConfig& config, const CopyRates& rates) {
+  const int64_t layers = CeilDiv(config.model.num_layers, config.layout.pp);
+  const int64_t bytes =
+      layers * config.block_size * LayerCacheBytes(config.model, config.layout.tp, config.cache);
+  const double block_s = static_cast<double>(bytes) / rates.bytes_per_s;
+  return [block_s, latency_s = rates.latency_s](int64_t blocks) {
+    return latency_s + block_s * static_cast<double>(blocks);
+  };
+}
+
 ServiceLoad ShareOf(const ServiceLoad& load, int64_t replicas, int64_t index) {
   ServiceLoad share;
   if (load.concurrency > 0) {
@@ -59,24 +70,25 @@ ServingPredictor::ServingPredictor(const ModelConfig& model, const ServingLayout
       pricer_(rates),
       speculation_(std::move(speculation)) {}
 
-ServingPrediction ServingPredictor::Predict(const ServingConfig& config, int64_t replicas,
-                                            const ServiceLoad& load) const {
-  return *PredictWhile(config, replicas, load, [](const ServingProgress&) { return true; });
+ServingPrediction ServingPredictor::Predict(const ServingConfig& config, const ServiceLoad& load,
+                                            const CopyRates& copy) const {
+  return *PredictWhile(config, load, copy, [](const ServingProgress&) { return true; });
 }
 
 std::pair<SimulatedServing, ServingBreakdown> ServingPredictor::Simulate(
-    const BatcherOptions& options, const ServiceLoad& load, const GoesOn& goes_on) const {
+    const BatcherOptions& options, const SimulatedEngines& engines, const CopySeconds& copy,
+    const ServiceLoad& load, const GoesOn& goes_on) const {
   const auto run = [&](const BatcherOptions& each, const SimulationWatch& watch) {
     PricedSteps priced(steps_, pricer_);
     std::optional<PricedSteps> drafted;
-    StepSeconds draft_seconds;
+    SimulatedPrices prices = {.step = [&priced](const StepPlan& plan) { return priced(plan); },
+                              .copy = copy};
     if (const ServingPredictor* draft = speculation_.draft.get()) {
       drafted.emplace(draft->steps_, draft->pricer_, /*going_on=*/2);
-      draft_seconds = [&drafted](const StepPlan& plan) { return (*drafted)(plan); };
+      prices.draft = [&drafted](const StepPlan& plan) { return (*drafted)(plan); };
     }
-    SimulatedServing served = SimulateServing(
-        each, load.requests, load.concurrency,
-        [&priced](const StepPlan& plan) { return priced(plan); }, watch, draft_seconds);
+    SimulatedServing served =
+        SimulateServing(each, load.requests, load.concurrency, prices, watch, engines);
     return std::pair(std::move(served), priced.spent());
   };
   if (options.prefix_cache && !load.shares()) {
@@ -95,24 +107,35 @@ std::pair<SimulatedServing, ServingBreakdown> ServingPredictor::Simulate(
 }
 
 std::optional<ServingPrediction> ServingPredictor::PredictWhile(const ServingConfig& config,
-                                                                int64_t replicas,
                                                                 const ServiceLoad& load,
+                                                                const CopyRates& copy,
                                                                 const ServingWatch& watch) const {
   ServingPrediction prediction;
   std::vector<std::vector<LoadOutcome>> outcomes;
   double busy_s = 0;
-  for (int64_t i = 0; i < replicas; ++i) {
-    const ServiceLoad share = ShareOf(load, replicas, i);
+  const int64_t replicas = config.layout.dp;
+  SimulatedEngines engines;
+  CopySeconds copy_seconds;
+  if (config.prefill > 0) {
+    engines = {.prefill = config.prefill, .decode = replicas - config.prefill};
+    copy_seconds = CopySecondsOf(config, copy);
+  }
+  // Replicas that have nothing to do with each other are simulated one after the other.
+  const int64_t shares = config.prefill > 0 ? 1 : replicas;
+  for (int64_t i = 0; i < shares; ++i) {
+    const ServiceLoad share = ShareOf(load, shares, i);
     const auto goes_on = [&](double now_s, const std::vector<LoadOutcome>& so_far) {
       return watch({outcomes, so_far, now_s});
     };
     BatcherOptions options = BatcherOptionsOf(config);
     options.acceptance = speculation_.acceptance;
-    auto [served, spent] = Simulate(options, share, goes_on);
+    auto [served, spent] = Simulate(options, engines, copy_seconds, share, goes_on);
     if (!served.ended) return std::nullopt;
     outcomes.push_back(std::move(served.outcomes));
     prediction.spent += spent;
     prediction.draft_s += served.draft_s;
+    prediction.copy_s += served.copy_s;
+    prediction.moved += served.metrics.moved_requests;
     prediction.proposed += served.metrics.proposed_tokens;
     prediction.accepted += served.metrics.accepted_tokens;
     prediction.preemptions += served.metrics.preemptions;

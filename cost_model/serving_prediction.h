@@ -19,6 +19,10 @@ ServingLayout ServingLayoutOf(const ServingConfig& config);
 ServingRates ServingRatesOf(const ServingConfig& config, const HardwareProfile& profile,
                             const ServingEngine& engine);
 
+/// Seconds of copying blocks from the cache of one of its replicas to another's: all ranks copy
+/// their shares at once, and the fullest has most. It does not need `config` later.
+CopySeconds CopySecondsOf(const ServingConfig& config, const CopyRates& rates);
+
 /// Requests that replica `index` of `replicas` gets, in turn, and its share of the clients.
 ServiceLoad ShareOf(const ServiceLoad& load, int64_t replicas, int64_t index);
 
@@ -26,6 +30,8 @@ struct ServingPrediction {
   LoadReport report{};       // of all requests
   ServingBreakdown spent{};  // of the steps of all replicas, but those of draft models
   double draft_s = 0;        // of these
+  double copy_s = 0;         // in which caches were copied between replicas
+  int64_t moved = 0;         // requests
   int64_t proposed = 0;      // tokens
   int64_t accepted = 0;      // of these
   double busy_share = 0;     // of the time from the first request to the last token
@@ -36,10 +42,11 @@ struct ServingPrediction {
   int64_t most_blocks = 0;
 };
 
-/// How far the simulation of a configuration is: its replicas are simulated one after the other.
+/// How far the simulation of a configuration is: its replicas are simulated one after the other, or
+/// all at once where they share the work on a request.
 struct ServingProgress {
   const std::vector<std::vector<LoadOutcome>>& replicas;  // those that are done
-  const std::vector<LoadOutcome>& outcomes;               // of the next replica's requests
+  const std::vector<LoadOutcome>& outcomes;               // of the next one's requests, or of all
   double now_s;                                           // there
 };
 /// Whether to go on.
@@ -60,12 +67,13 @@ class ServingPredictor {
   ServingPredictor(const ModelConfig& model, const ServingLayout& layout, const ServingRates& rates,
                    ServingSpeculation speculation = {});
 
-  /// `config` is resolved and of this model and layout.
-  ServingPrediction Predict(const ServingConfig& config, int64_t replicas,
-                            const ServiceLoad& load) const;
+  /// `config` is resolved and of this model and layout. `copy` is of its replicas, and counts where
+  /// some of them compute prompts alone.
+  ServingPrediction Predict(const ServingConfig& config, const ServiceLoad& load,
+                            const CopyRates& copy = {}) const;
   /// The same, as long as `watch` wants to go on; nullopt when it ended that.
-  std::optional<ServingPrediction> PredictWhile(const ServingConfig& config, int64_t replicas,
-                                                const ServiceLoad& load,
+  std::optional<ServingPrediction> PredictWhile(const ServingConfig& config,
+                                                const ServiceLoad& load, const CopyRates& copy,
                                                 const ServingWatch& watch) const;
   const ServingSteps& steps() const { return steps_; }
   const ServingPricer& pricer() const { return pricer_; }
@@ -73,8 +81,10 @@ class ServingPredictor {
 
  private:
   using GoesOn = std::function<bool(double now_s, const std::vector<LoadOutcome>& outcomes)>;
-  /// One replica under its share of the load, and where the time goes.
+  /// Replicas that share the load, and where the time goes.
   std::pair<SimulatedServing, ServingBreakdown> Simulate(const BatcherOptions& options,
+                                                         const SimulatedEngines& engines,
+                                                         const CopySeconds& copy,
                                                          const ServiceLoad& load,
                                                          const GoesOn& goes_on) const;
 

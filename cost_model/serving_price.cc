@@ -56,6 +56,19 @@ double VisibleMemory(const HardwareProfile& profile) {
   return profile.memory_bytes.value * kGib * kShown;
 }
 
+CopyRates CopyRatesOf(const HardwareProfile& profile, bool in_one_node) {
+  if (profile.device == "cpu") {
+    const double rate = profile.memory_bandwidth.value * profile.bandwidth_efficiency.value;
+    return {.bytes_per_s = rate / 2, .latency_s = 0};
+  }
+  if (in_one_node) {
+    return {.bytes_per_s = profile.link_bandwidth.value * profile.link_efficiency.value,
+            .latency_s = profile.link_latency_s.value};
+  }
+  return {.bytes_per_s = profile.network_bandwidth.value * profile.network_efficiency.value,
+          .latency_s = profile.network_latency_s.value};
+}
+
 ServingRates ServingRatesOf(const HardwareProfile& profile, const ServingGpu& gpu,
                             const ServingEngine& engine, ServingPrecision weights,
                             double kv_bytes) {

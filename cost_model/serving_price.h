@@ -58,6 +58,15 @@ struct ServingRates {
   bool operator==(const ServingRates&) const = default;
 };
 
+/// How fast a rank copies what is in the cache of the same rank of another replica.
+struct CopyRates {
+  double bytes_per_s = 0;
+  double latency_s = 0;  // of each sequence
+};
+/// On machines of `profile`: over the links of a node, or where the replicas are not all in one,
+/// over the network between nodes; of a cpu through its memory, which reads and writes.
+CopyRates CopyRatesOf(const HardwareProfile& profile, bool in_one_node);
+
 /// `kv_bytes` of a key or value. Throws UsageError where the profile has no peak that the products
 /// need.
 ServingRates ServingRatesOf(const HardwareProfile& profile, const ServingGpu& gpu,

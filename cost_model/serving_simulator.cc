@@ -4,57 +4,17 @@
 #include <limits>
 #include <memory>
 #include <queue>
+#include <span>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/data/mix.h"
-#include "engine/infer/draft_model.h"
 
 namespace trimtab {
 namespace {
 
-/// Ids of tokens: so few that logits cost nothing, so many that no two blocks of random ones agree.
-constexpr int64_t kVocabulary = 4;
-
-class VirtualClock final : public Clock {
- public:
-  double Now() const override { return now_s_; }
-  void MoveTo(double now_s) { now_s_ = std::max(now_s_, now_s); }
-  void MoveBy(double seconds) { now_s_ += seconds; }
-
- private:
-  double now_s_ = 0;
-};
-
-/// Takes the time of a step, and chooses the first token always.
-class PricedRunner final : public StepRunner {
- public:
-  PricedRunner(const StepSeconds& seconds, VirtualClock& clock)
-      : seconds_(seconds), clock_(clock) {}
-
-  std::vector<float> Run(const StepPlan& plan) override {
-    Take(plan);
-    return std::vector<float>(static_cast<size_t>(plan.logit_rows() * kVocabulary));
-  }
-  /// The time alone.
-  void Take(const StepPlan& plan) {
-    const double seconds = seconds_(plan);
-    TRIMTAB_ASSERT(seconds >= 0, "a step of {} s", seconds);
-    clock_.MoveBy(seconds);
-    busy_s_ += seconds;
-    most_rows_ = std::max(most_rows_, plan.rows());
-  }
-  int64_t vocab_size() const override { return kVocabulary; }
-  double busy_s() const { return busy_s_; }
-  int64_t most_rows() const { return most_rows_; }
-
- private:
-  const StepSeconds& seconds_;
-  VirtualClock& clock_;
-  double busy_s_ = 0;
-  int64_t most_rows_ = 0;
-};
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// With room for the answer. Without a prefix cache nobody looks at what the tokens are.
 std::vector<int32_t> PromptOf(size_t index, const LoadRequest& request, bool prefix_cache) {
@@ -65,7 +25,8 @@ std::vector<int32_t> PromptOf(size_t index, const LoadRequest& request, bool pre
   const uint64_t own = MixBits(index);
   const auto shared = static_cast<size_t>(request.shared_tokens);
   for (size_t i = 0; i < prompt.size(); ++i) {
-    prompt[i] = static_cast<int32_t>(MixBits((i < shared ? ~uint64_t{0} : own) + i) % kVocabulary);
+    prompt[i] =
+        static_cast<int32_t>(MixBits((i < shared ? ~uint64_t{0} : own) + i) % kSimulatedVocabulary);
   }
   return prompt;
 }
@@ -81,9 +42,9 @@ class Arrivals {
   bool done() const { return next_ == requests_.size(); }
   /// Infinity while every client waits.
   double next_s() const {
-    if (done()) return std::numeric_limits<double>::infinity();
+    if (done()) return kNever;
     if (!closed_) return requests_[next_].at_s;
-    return free_s_.empty() ? std::numeric_limits<double>::infinity() : free_s_.top();
+    return free_s_.empty() ? kNever : free_s_.top();
   }
   size_t Take() {
     if (closed_) free_s_.pop();
@@ -100,137 +61,172 @@ class Arrivals {
   std::priority_queue<double, std::vector<double>, std::greater<>> free_s_;  // clients
 };
 
-/// The draft model that `options` ask for, over the clock; null without.
-std::unique_ptr<DraftModel> DraftOf(const BatcherOptions& options, PricedRunner& runner) {
-  if (options.draft_tokens == 0) return nullptr;
-  const EngineLimits& limits = options.limits;
-  return std::make_unique<DraftModel>(DraftLimits{.sequences = limits.sequences,
-                                                  .sequence_length = limits.sequence_length,
-                                                  .block_size = options.block_size,
-                                                  .tokens_per_step = limits.tokens_per_step},
-                                      kVocabulary, runner);
-}
-
-BatcherOptions WithDraft(BatcherOptions options, Proposer* draft) {
-  options.draft = draft;
-  return options;
-}
-
 class Simulation {
  public:
   Simulation(const BatcherOptions& options, const std::vector<LoadRequest>& requests,
-             int64_t concurrency, const StepSeconds& seconds, const SimulationWatch& watch,
-             const StepSeconds& draft_seconds)
+             int64_t concurrency, const SimulatedPrices& prices, const SimulationWatch& watch,
+             const SimulatedEngines& engines)
       : requests_(requests),
         watch_(watch),
         prefix_cache_(options.prefix_cache),
-        runner_(seconds, clock_),
-        draft_runner_(draft_seconds, clock_),
-        draft_(DraftOf(options, draft_runner_)),
-        batcher_(WithDraft(options, draft_.get()), runner_, clock_),
         arrivals_(requests, concurrency) {
+    for (int64_t i = 0; i < engines.prefill + engines.decode; ++i) {
+      BatcherOptions own = options;
+      own.hands_over = i < engines.prefill;
+      if (own.hands_over) own.draft_tokens = 0;
+      engines_.push_back(std::make_unique<Serving>(own, prices));
+    }
+    const std::span<const ServingPtr> all(engines_);
+    first_ = engines.prefill > 0 ? all.first(static_cast<size_t>(engines.prefill)) : all;
+    second_ = all.subspan(first_.size());
     result_.outcomes.resize(requests.size());
   }
 
   SimulatedServing Run() {
     while (result_.ended) {
-      TakeRequests();
-      if (!batcher_.HasWork()) {
-        if (arrivals_.done()) break;
-        clock_.MoveTo(arrivals_.next_s());
-        continue;
+      // What happens next: a request comes, or an engine is done with what it is at.
+      double now_s = arrivals_.next_s();
+      for (const ServingPtr& each : engines_) {
+        if (each->busy) now_s = std::min(now_s, each->engine.clock().Now());
       }
-      result_.most_waiting = std::max(result_.most_waiting, batcher_.metrics().waiting);
-      if (!TakeQuietSteps()) TakeStep();
-      const EngineMetrics now = batcher_.metrics();
-      result_.most_running = std::max(result_.most_running, now.running);
-      result_.most_blocks = std::max(result_.most_blocks, now.used_blocks);
-      Look();
+      if (now_s == kNever) break;
+      for (const ServingPtr& each : engines_) {
+        if (each->busy && each->engine.clock().Now() <= now_s) Finish(*each);
+      }
+      TakeRequests(now_s);
+      for (const ServingPtr& each : engines_) {
+        if (each->busy || !each->engine.batcher().HasWork()) continue;
+        each->engine.clock().MoveTo(now_s);
+        GoOn(*each);
+      }
+      Look(now_s);
     }
-    result_.metrics = batcher_.metrics();
-    result_.draft_s = draft_runner_.busy_s();
-    result_.busy_s = runner_.busy_s() + result_.draft_s;
-    result_.most_rows = std::max(runner_.most_rows(), draft_runner_.most_rows());
+    for (const ServingPtr& each : engines_) AddWork(each->engine);
     return std::move(result_);
   }
 
  private:
-  LoadOutcome& OutcomeOf(RequestId id) {
-    return result_.outcomes[request_of_[static_cast<size_t>(id)]];
+  /// An engine, and what it is at.
+  struct Serving {
+    Serving(const BatcherOptions& options, const SimulatedPrices& prices)
+        : engine(options, prices) {}
+
+    SimulatedEngine engine;
+    bool busy = false;                     // until its clock's time
+    std::vector<RequestUpdate> updates{};  // that are known then
+    std::vector<size_t> request_of = {0};  // by RequestId, which count from 1
+    int64_t requests = 0;                  // that it has, or that wait for it
+  };
+  using ServingPtr = std::unique_ptr<Serving>;
+
+  static Serving& Fewest(std::span<const ServingPtr> of) {
+    return **std::ranges::min_element(of, {}, [](const auto& each) { return each->requests; });
   }
 
-  void TakeRequests() {
-    while (arrivals_.next_s() <= clock_.Now()) {
+  LoadOutcome& OutcomeOf(const Serving& serving, RequestId id) {
+    return result_.outcomes[serving.request_of[static_cast<size_t>(id)]];
+  }
+
+  void TakeRequests(double now_s) {
+    while (arrivals_.next_s() <= now_s) {
       const double sent_s = arrivals_.next_s();
       const size_t i = arrivals_.Take();
       LoadOutcome& outcome = result_.outcomes[i];
       outcome.sent_s = sent_s;
       outcome.prompt_tokens = requests_[i].prompt_tokens;
-      const auto taken = batcher_.AddRequest({.prompt = PromptOf(i, requests_[i], prefix_cache_),
-                                              .max_tokens = requests_[i].output_tokens,
-                                              .sampling = {.seed = requests_[i].seed}});
+      Serving& serving = Fewest(first_);
+      const auto taken =
+          serving.engine.batcher().AddRequest({.prompt = PromptOf(i, requests_[i], prefix_cache_),
+                                               .max_tokens = requests_[i].output_tokens,
+                                               .sampling = {.seed = requests_[i].seed}});
       if (const auto* refusal = std::get_if<Refusal>(&taken)) {
         outcome.failure = refusal->reason;
-        arrivals_.Answered(clock_.Now());
+        arrivals_.Answered(now_s);
       } else {
         outcome.arrivals_s.reserve(static_cast<size_t>(requests_[i].output_tokens));
-        request_of_.push_back(i);
+        serving.request_of.push_back(i);
+        ++serving.requests;
       }
     }
   }
 
-  void TakeStep() {
-    for (const RequestUpdate& update : batcher_.Step()) {
-      LoadOutcome& outcome = OutcomeOf(update.id);
+  /// Tells what an engine has done that is at the end of it.
+  void Finish(Serving& serving) {
+    serving.busy = false;
+    const double now_s = serving.engine.clock().Now();
+    for (const RequestUpdate& update : serving.updates) {
+      LoadOutcome& outcome = OutcomeOf(serving, update.id);
       events_ += outcome.arrivals_s.empty() ? 1 : 0;
-      outcome.arrivals_s.push_back(clock_.Now());
+      outcome.arrivals_s.push_back(now_s);
       outcome.tokens += std::ssize(update.tokens);
       if (update.finish == FinishReason::kNone) continue;
       ++events_;
-      arrivals_.Answered(clock_.Now());
+      --serving.requests;
+      arrivals_.Answered(now_s);
     }
+    serving.updates.clear();
+    Batcher& batcher = serving.engine.batcher();
+    for (const HeldBlocks& each : batcher.TakeCopied()) {
+      engines_[static_cast<size_t>(each.engine)]->engine.batcher().ReleaseBlocksOf(each.id);
+    }
+    for (MovedSequence& each : batcher.TakeReady()) HandOver(serving, std::move(each));
   }
 
-  static void Plan(PlannedSequence& planned, int64_t rows, int64_t position, int64_t logits) {
-    planned.tokens.resize(static_cast<size_t>(rows));
-    planned.first_position = position;
-    planned.logits = logits;
+  void HandOver(Serving& serving, MovedSequence sequence) {
+    const auto is_it = [&](const ServingPtr& each) { return each.get() == &serving; };
+    sequence.held.engine = std::ranges::find_if(engines_, is_it) - engines_.begin();
+    Serving& next = Fewest(second_);
+    next.request_of.push_back(serving.request_of[static_cast<size_t>(sequence.held.id)]);
+    next.engine.batcher().AddMoved(std::move(sequence));
+    --serving.requests;
+    ++next.requests;
   }
 
-  /// Steps that the batcher need not plan, until a request comes. False when the next one is none.
-  bool TakeQuietSteps() {
-    const QuietSteps quiet = batcher_.ComingQuietSteps();
-    if (quiet.steps == 0) return false;
-    const size_t decoding = quiet.sequences.size();
-    quiet_plan_.sequences.resize(decoding + (quiet.prompt_rows > 0 ? 1 : 0));
-    quiet_outcomes_.resize(decoding);
-    for (size_t i = 0; i < decoding; ++i) {
-      const QuietSteps::Sequence& each = quiet.sequences[i];
-      Plan(quiet_plan_.sequences[i], 1, each.position, 1);
-      quiet_outcomes_[i] = &OutcomeOf(each.id);
+  /// The next step of an engine that has work, or several of which nobody need know the ends.
+  void GoOn(Serving& serving) {
+    const EngineMetrics before = serving.engine.batcher().metrics();
+    result_.most_waiting = std::max(result_.most_waiting, before.waiting);
+    const SimulatedEngine::Leap leap = serving.engine.TakeQuietSteps(UntilOf(serving));
+    for (const QuietSteps::Sequence& each : leap.sequences) {
+      LoadOutcome& outcome = OutcomeOf(serving, each.id);
+      outcome.arrivals_s.insert(outcome.arrivals_s.end(), leap.ends_s.begin(), leap.ends_s.end());
+      outcome.tokens += std::ssize(leap.ends_s);
     }
-    if (quiet.prompt_rows > 0) {
-      Plan(quiet_plan_.sequences.back(), quiet.prompt_rows, quiet.prompt_position, 0);
-    }
-    int64_t steps = 0;
-    while (steps < quiet.steps && arrivals_.next_s() > clock_.Now()) {
-      runner_.Take(quiet_plan_);
-      ++steps;
-      for (PlannedSequence& each : quiet_plan_.sequences) {
-        each.first_position += std::ssize(each.tokens);
-      }
-      for (LoadOutcome* each : quiet_outcomes_) each->arrivals_s.push_back(clock_.Now());
-    }
-    for (LoadOutcome* each : quiet_outcomes_) each->tokens += steps;
-    batcher_.TakeQuietSteps(steps, /*token=*/0);
-    return true;
+    if (leap.ends_s.empty()) serving.updates = serving.engine.batcher().Step();
+    serving.busy = true;
+    const EngineMetrics now = serving.engine.batcher().metrics();
+    result_.most_running = std::max(result_.most_running, now.running);
+    result_.most_blocks = std::max(result_.most_blocks, now.used_blocks);
   }
 
-  void Look() {
+  /// Nobody has anything for the engine before.
+  double UntilOf(const Serving& serving) const {
+    double until_s = arrivals_.next_s();
+    for (const ServingPtr& each : engines_) {
+      const bool works = each->busy || each->engine.batcher().HasWork();
+      if (each.get() != &serving && works) until_s = std::min(until_s, each->engine.clock().Now());
+    }
+    return until_s;
+  }
+
+  void AddWork(SimulatedEngine& engine) {
+    result_.metrics += engine.batcher().metrics();
+    // Some of those that worked have left when the step is done.
+    result_.most_running = std::max(result_.most_running, engine.runner().most_sequences());
+    result_.draft_s += engine.draft_runner().busy_s();
+    result_.copy_s += engine.runner().copy_s();
+    result_.busy_s += engine.runner().busy_s() + engine.draft_runner().busy_s();
+    result_.most_rows = std::max(
+        {result_.most_rows, engine.runner().most_rows(), engine.draft_runner().most_rows()});
+  }
+
+  void Look(double now_s) {
     const auto all = 2 * std::ssize(requests_);  // first tokens and ends
     if (watch_ == nullptr || events_ < looked_ + CeilDiv(all, kLooks)) return;
     looked_ = events_;
-    result_.ended = watch_(clock_.Now(), result_.outcomes, batcher_.metrics());
+    EngineMetrics metrics;
+    for (const ServingPtr& each : engines_) metrics += each->engine.batcher().metrics();
+    result_.ended = watch_(now_s, result_.outcomes, metrics);
   }
 
   static constexpr int64_t kLooks = 32;
@@ -238,17 +234,12 @@ class Simulation {
   const std::vector<LoadRequest>& requests_;
   const SimulationWatch& watch_;
   bool prefix_cache_;
-  VirtualClock clock_;
-  PricedRunner runner_;
-  PricedRunner draft_runner_;
-  std::unique_ptr<DraftModel> draft_;
-  Batcher batcher_;
   Arrivals arrivals_;
-  StepPlan quiet_plan_;  // of the last quiet steps; their memory serves the next ones
-  std::vector<LoadOutcome*> quiet_outcomes_;
-  std::vector<size_t> request_of_ = {0};  // by RequestId, which count from 1
-  int64_t events_ = 0;                    // first tokens and ends
-  int64_t looked_ = 0;                    // of these, when the watch looked
+  std::vector<ServingPtr> engines_;
+  std::span<const ServingPtr> first_;   // those that requests go to first,
+  std::span<const ServingPtr> second_;  // and those that go on with them; or none
+  int64_t events_ = 0;                  // first tokens and ends
+  int64_t looked_ = 0;                  // of these, when the watch looked
   SimulatedServing result_;
 };
 
@@ -256,12 +247,15 @@ class Simulation {
 
 SimulatedServing SimulateServing(const BatcherOptions& options,
                                  const std::vector<LoadRequest>& requests, int64_t concurrency,
-                                 const StepSeconds& seconds, const SimulationWatch& watch,
-                                 const StepSeconds& draft_seconds) {
+                                 const SimulatedPrices& prices, const SimulationWatch& watch,
+                                 const SimulatedEngines& engines) {
   TRIMTAB_ASSERT(options.lookup_tokens + options.draft_tokens == 0 || options.acceptance,
                  "a simulation of speculation without an acceptance");
-  TRIMTAB_ASSERT(options.draft_tokens == 0 || draft_seconds, "a draft model without a price");
-  return Simulation(options, requests, concurrency, seconds, watch, draft_seconds).Run();
+  TRIMTAB_ASSERT(options.draft_tokens == 0 || prices.draft, "a draft model without a price");
+  TRIMTAB_ASSERT(engines.decode == 1 || (engines.prefill > 0 && engines.decode > 0),
+                 "{} engines of one kind", engines.decode);
+  TRIMTAB_ASSERT(engines.prefill == 0 || prices.copy, "caches move without a price");
+  return Simulation(options, requests, concurrency, prices, watch, engines).Run();
 }
 
 BatcherOptions BatcherOptionsOf(const ServingConfig& config) {

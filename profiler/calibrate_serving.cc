@@ -1,7 +1,12 @@
 #include "profiler/calibrate_serving.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
 
 #include "cost_model/serving_prediction.h"
 #include "engine/base/units.h"
@@ -68,6 +73,51 @@ double Seconds(StepRunner& runner, const StepPlan& plan) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// Replicas beside the one that is measured, at work all the time: they share its machine.
+class Neighbours {
+ public:
+  Neighbours(const ServingConfig& config, int64_t count, const std::vector<StepPlan>& plans)
+      : plans_(plans) {
+    for (int64_t i = 0; i < count; ++i) {
+      runners_.push_back(std::make_unique<RankRunner>(config, RandomWeights(config.model)));
+    }
+    for (const auto& each : runners_) {
+      threads_.emplace_back([this, runner = each.get()] { Work(*runner); });
+    }
+  }
+  ~Neighbours() { Join(); }
+  Neighbours(const Neighbours&) = delete;
+  Neighbours& operator=(const Neighbours&) = delete;
+
+  /// Ends them; throws what one has thrown.
+  void Finish() {
+    Join();
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void Work(StepRunner& runner) {
+    try {
+      for (size_t next = 0; !ends_; next = (next + 1) % plans_.size()) runner.Run(plans_[next]);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      failure_ = std::current_exception();
+    }
+  }
+  void Join() {
+    ends_ = true;
+    for (std::thread& each : threads_) each.join();
+    threads_.clear();
+  }
+
+  const std::vector<StepPlan>& plans_;
+  std::atomic<bool> ends_ = false;
+  std::vector<std::unique_ptr<RankRunner>> runners_;
+  std::vector<std::thread> threads_;
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+};
+
 /// Where a fit begins: a core of some years ago.
 ServingRates Start(const ServingLayout& layout, bool experts) {
   ServingRates rates = {.weight_bytes = BytesPerWeight(layout.weights),
@@ -101,7 +151,8 @@ ServingCalibration CalibrateServing(ServingConfig config, double seconds) {
   config.limits.sequence_length = std::min(config.model.max_sequence_length, kLength);
   config.limits.tokens_per_step = config.limits.sequence_length + kSequences;
   config.cache_blocks = 0;
-  config = ResolveServing(config);
+  const int64_t replicas = config.layout.dp;
+  config = ReplicaOf(ResolveServing(config));
   const ServingLayout layout = ServingLayoutOf(config);
   ServingRecorder recorder(config.model, layout);
   const ServingSteps steps(config.model, layout, recorder);
@@ -110,6 +161,7 @@ ServingCalibration CalibrateServing(ServingConfig config, double seconds) {
   const std::vector<StepShape> shapes = Shapes(config.limits.sequence_length);
   std::vector<StepPlan> plans;
   for (const StepShape& each : shapes) plans.push_back(PlanOf(each, config));
+  Neighbours neighbours(config, replicas - 1, plans);
   // In turns, so that a change of the machine's speed is everybody's; the median of each is taken.
   std::vector<std::vector<double>> times(plans.size());
   const auto start = std::chrono::steady_clock::now();
@@ -122,6 +174,7 @@ ServingCalibration CalibrateServing(ServingConfig config, double seconds) {
       if (round > 0) times[i].push_back(taken);  // the first is a warm-up
     }
   }
+  neighbours.Finish();
   std::vector<MeasuredStep> measured;
   ServingCalibration result;
   for (size_t i = 0; i < plans.size(); ++i) {

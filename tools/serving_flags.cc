@@ -39,7 +39,11 @@ void ServingFlags::Declare(FlagSet& flags) {
   flags.Text("--config", config_file_,
              "report.json of a search for serving, or a configuration as in it: serves as it says");
   source_.Declare(flags);
-  flags.Text("--layout", layout_, "tp=2,pp=2,...: how the model lies on the ranks");
+  flags.Text("--layout", layout_,
+             "tp=2,pp=2,...: how the model lies on the ranks; dp=2: so many replicas of that");
+  flags.Integer("--prefill", config_.prefill, 0, kMax32,
+                "replicas that compute prompts alone and hand them over to the others; 0: all do "
+                "both");
   flags.Choice("--device", device_, {"cpu", "cuda"}, "what computes");
   flags.Integer("--threads-per-rank", config_.threads_per_rank, 0, 4096,
                 "worker threads of a cpu rank; 0 = this machine's cores, shared out");
@@ -102,9 +106,9 @@ std::unique_ptr<Tokenizer> SourceFlags::OpenTokenizerOf(const WeightSource& weig
 std::optional<ServingConfig> ServingFlags::ConfigOfFile() const {
   if (config_file_.empty()) return std::nullopt;
   const std::string other = flags_->FirstGiven(
-      {"--layout", "--device", "--threads-per-rank", "--memory-per-rank", "--weights", "--cache",
-       "--cache-tokens", "--block-size", "--sequences", "--tokens-per-step", "--max-length",
-       "--lookup", "--draft-tokens", "--no-prefix-cache"});
+      {"--layout", "--prefill", "--device", "--threads-per-rank", "--memory-per-rank", "--weights",
+       "--cache", "--cache-tokens", "--block-size", "--sequences", "--tokens-per-step",
+       "--max-length", "--lookup", "--draft-tokens", "--no-prefix-cache"});
   if (!other.empty()) {
     throw UsageError(fmt::format("{} contradicts --config, which already says it", other));
   }
@@ -146,6 +150,7 @@ bool ServingFlags::Follows(const WeightSource& weights) const {
   } catch (const Error&) {
     return true;  // the first one refuses it too, and says why before the launcher ends it
   }
+  if (config.layout.dp > 1) return true;  // likewise
   FollowPlans(config, weights);
   return true;
 }

@@ -1,34 +1,16 @@
 #include "engine/infer/batcher.h"
 
 #include <algorithm>
-#include <limits>
-#include <numeric>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/infer/acceptance.h"
+#include "engine/infer/batcher_sequence.h"
 #include "engine/infer/lookup.h"
 #include "engine/infer/sampler.h"
 
 namespace trimtab {
-
-struct Batcher::Sequence {
-  RequestId id = 0;
-  GenerationRequest request;  // without its prompt
-  int64_t prompt_tokens = 0;
-  std::vector<int32_t> tokens;  // of the prompt, and the new ones
-  int64_t computed = 0;         // of these, whose keys and values are in the cache
-  std::vector<int32_t> blocks;
-  std::vector<BlockPool::ChainId> chains;  // of the blocks that are registered, the first ones
-  double arrived_s = 0;
-
-  int64_t length() const { return std::ssize(tokens); }
-  int64_t new_tokens() const { return length() - prompt_tokens; }
-  int64_t due() const { return length() - computed; }
-  /// Whether only the last token is due: it goes on by one.
-  bool decodes() const { return due() == 1 && new_tokens() > 0; }
-};
 
 Batcher::Batcher(const BatcherOptions& options, StepRunner& runner, const Clock& clock)
     : options_(options), runner_(runner), clock_(clock), pool_(options.blocks) {
@@ -72,11 +54,16 @@ bool Batcher::Abort(RequestId id) {
   const auto has_id = [id](const SequencePtr& each) { return each->id == id; };
   const auto running = std::find_if(running_.begin(), running_.end(), has_id);
   const auto waiting = std::find_if(waiting_.begin(), waiting_.end(), has_id);
+  const auto ready = std::find_if(ready_.begin(), ready_.end(), has_id);
   if (running != running_.end()) {
     ReleaseBlocks(**running);
     running_.erase(running);
   } else if (waiting != waiting_.end()) {
+    if ((*waiting)->moved) copied_.push_back((*waiting)->moved->held);
     waiting_.erase(waiting);
+  } else if (ready != ready_.end()) {
+    ReleaseBlocks(**ready);
+    ready_.erase(ready);
   } else {
     return false;
   }
@@ -128,19 +115,28 @@ bool Batcher::Reserve(Sequence& sequence, int64_t tokens) {
   return true;
 }
 
-void Batcher::TakePrefix(Sequence& sequence) {
-  if (!options_.prefix_cache) return;
+std::vector<BlockPool::Found> Batcher::KnownPrefix(const Sequence& sequence) const {
+  std::vector<BlockPool::Found> known;
+  if (!options_.prefix_cache) return known;
   const int64_t size = options_.block_size;
   BlockPool::ChainId chain = 0;
   // The last token is computed in any case: its logits are wanted.
   for (int64_t begin = 0; begin + size < sequence.length(); begin += size) {
     const auto first = sequence.tokens.begin() + begin;
-    const auto found = pool_.Acquire(chain, {first, first + size});
+    const auto found = pool_.Find(chain, {first, first + size});
     if (!found) break;
     chain = found->chain;
-    sequence.blocks.push_back(found->block);
-    sequence.chains.push_back(chain);
-    sequence.computed += size;
+    known.push_back(*found);
+  }
+  return known;
+}
+
+void Batcher::TakePrefix(Sequence& sequence) {
+  for (const BlockPool::Found& each : KnownPrefix(sequence)) {
+    pool_.Take(each.block);
+    sequence.blocks.push_back(each.block);
+    sequence.chains.push_back(each.chain);
+    sequence.computed += options_.block_size;
   }
 }
 
@@ -165,11 +161,12 @@ void Batcher::Admit(int64_t& budget, std::vector<Due>& due) {
       ReleaseBlocks(sequence);
       return;
     }
-    metrics_.cached_tokens += sequence.computed;
+    if (!sequence.moved) metrics_.cached_tokens += sequence.computed;
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
     // There are enough, so that nobody is preempted.
     Reserve(sequence, sequence.length());
+    CopyMoved(sequence);
     const int64_t tokens = std::min(budget, sequence.due());
     budget -= tokens;
     due.push_back({&sequence, tokens});
@@ -280,90 +277,6 @@ RequestUpdate Batcher::Advance(const Due& due, std::span<const float> logits) {
   return update;
 }
 
-bool Batcher::AdmitsNobody() const {
-  if (waiting_.empty()) return true;
-  const auto rows = std::ssize(running_);
-  if (rows == options_.limits.sequences || rows == options_.limits.tokens_per_step) return true;
-  const Sequence& next = *waiting_.front();
-  if (BlocksFor(next.length() + 1) <= pool_.available()) return false;
-  // There is no room for it and will be none, unless the cache comes to have what it begins with.
-  const int64_t size = options_.block_size;
-  if (!options_.prefix_cache || next.length() <= size) return true;
-  const auto first = next.tokens.begin();
-  return !pool_.Knows(0, {first, first + size}) &&
-         std::ranges::all_of(running_, [](const auto& each) { return !each->chains.empty(); });
-}
-
-int64_t Batcher::BlocksToGoOn(int64_t tokens) const {
-  int64_t blocks = 0;
-  for (const SequencePtr& each : running_) {
-    if (!each->decodes()) continue;
-    const int64_t due = BlocksFor(each->length() + tokens - 1);
-    blocks += std::max<int64_t>(0, due - std::ssize(each->blocks));
-  }
-  return blocks;
-}
-
-Batcher::Sequence* Batcher::NextPrompt() const {
-  const auto found =
-      std::ranges::find_if(running_, [](const auto& each) { return !each->decodes(); });
-  return found == running_.end() ? nullptr : found->get();
-}
-
-QuietSteps Batcher::ComingQuietSteps() const {
-  if (running_.empty() || options_.draft != nullptr || options_.lookup_tokens > 0) return {};
-  QuietSteps quiet;
-  int64_t most = std::numeric_limits<int64_t>::max();
-  for (const SequencePtr& each : running_) {
-    if (!each->decodes()) continue;
-    if (!each->request.stop_tokens.empty()) return {};
-    // All but the step that ends it.
-    most = std::min({most, each->request.max_tokens - each->new_tokens() - 1,
-                     options_.limits.sequence_length - each->length() - 1});
-    quiet.sequences.push_back({.id = each->id, .position = each->computed});
-  }
-  if (const Sequence* prompt = NextPrompt()) {
-    quiet.prompt_rows = options_.limits.tokens_per_step - std::ssize(quiet.sequences);
-    quiet.prompt_position = prompt->computed;
-    if (quiet.prompt_rows == 0) return {};
-    most = std::min(most, (prompt->due() - 1) / quiet.prompt_rows);
-  } else if (!AdmitsNobody()) {
-    return {};
-  }
-  // The most for which the cache has room.
-  for (int64_t none = most + 1; quiet.steps + 1 < none;) {
-    const int64_t middle = std::midpoint(quiet.steps, none);
-    (BlocksToGoOn(middle) <= pool_.available() ? quiet.steps : none) = middle;
-  }
-  return quiet;
-}
-
-void Batcher::TakeQuietSteps(int64_t steps, int32_t token) {
-  Sequence* const prompt = NextPrompt();
-  std::vector<Sequence*> decoding;
-  for (const SequencePtr& each : running_) {
-    if (each->decodes()) decoding.push_back(each.get());
-  }
-  const int64_t rows = options_.limits.tokens_per_step - std::ssize(decoding);
-  for (int64_t step = 0; step < steps; ++step) {
-    for (Sequence* each : decoding) {
-      const bool reserved = Reserve(*each, each->length());
-      TRIMTAB_ASSERT(reserved, "no room for one of {} quiet steps", steps);
-    }
-    for (Sequence* each : decoding) {
-      ++each->computed;
-      each->tokens.push_back(token);
-      RegisterFullBlocks(*each);
-    }
-    if (prompt == nullptr) continue;
-    prompt->computed += rows;
-    metrics_.prompt_tokens += rows;
-    RegisterFullBlocks(*prompt);
-  }
-  metrics_.steps += steps;
-  metrics_.generated_tokens += steps * std::ssize(decoding);
-}
-
 std::vector<RequestUpdate> Batcher::Step() {
   const std::vector<Due> all_due = PlanStep();
   if (all_due.empty()) return {};
@@ -400,6 +313,7 @@ std::vector<RequestUpdate> Batcher::Step() {
     running_.erase(done);
     ++metrics_.finished_requests;
   }
+  if (options_.hands_over) SetReadyAside();
   return updates;
 }
 

@@ -16,7 +16,7 @@
 
 #include "engine/infer/block_pool.h"
 #include "engine/infer/clock.h"
-#include "engine/infer/engine.h"
+#include "engine/infer/handover.h"
 #include "engine/infer/proposer.h"
 #include "engine/infer/step_plan.h"
 
@@ -33,6 +33,8 @@ struct BatcherOptions {
   /// Where texts are not real, whether a proposed token stands says Stands (acceptance.h) with this
   /// probability, and not what the model chooses. Look-up proposes always then.
   std::optional<double> acceptance{};
+  /// Only computes prompts and the first tokens of their answers: others go on with them.
+  bool hands_over = false;
 };
 
 /// Steps that bring each sequence whose prompt is done on by one token, and are otherwise filled
@@ -48,7 +50,7 @@ struct QuietSteps {
   int64_t prompt_position = 0;  // of the first of them in the first step
 };
 
-class Batcher final : public Engine {
+class Batcher final : public SharingEngine {
  public:
   /// `runner` and `clock` must outlive it.
   Batcher(const BatcherOptions& options, StepRunner& runner, const Clock& clock);
@@ -57,10 +59,15 @@ class Batcher final : public Engine {
   std::variant<RequestId, Refusal> AddRequest(GenerationRequest request) override;
   std::vector<RequestUpdate> Step() override;
   bool Abort(RequestId id) override;
-  bool HasWork() const override { return !running_.empty() || !waiting_.empty(); }
+  bool HasWork() const override;
   EngineMetrics metrics() const override;
   const EngineLimits& limits() const override { return options_.limits; }
   int64_t vocab_size() const override { return runner_.vocab_size(); }
+
+  std::vector<MovedSequence> TakeReady() override;
+  void ReleaseBlocksOf(RequestId id) override;
+  RequestId AddMoved(MovedSequence moved) override;
+  std::vector<HeldBlocks> TakeCopied() override;
 
   /// The steps that come now, up to one in which somebody may be admitted, preempted or done;
   /// requests that come or are aborted on the way change them. So a simulation need not plan each.
@@ -97,9 +104,17 @@ class Batcher final : public Engine {
   /// The first of those that run whose prompt is not done; nobody if all are.
   Sequence* NextPrompt() const;
   /// Takes what the prefix cache has of the sequence's tokens.
+  /// The cached blocks that a sequence may begin with, in order.
+  std::vector<BlockPool::Found> KnownPrefix(const Sequence& sequence) const;
   void TakePrefix(Sequence& sequence);
   void RegisterFullBlocks(Sequence& sequence);
   void Preempt();
+  /// Puts those whose prompts are done where they wait to be taken.
+  void SetReadyAside();
+  /// Copies what another engine has computed of a sequence that has its blocks now.
+  void CopyMoved(Sequence& sequence);
+  /// Whether the sequence would be admitted, were there a place for it.
+  bool HasRoomFor(const Sequence& sequence) const;
   void ReleaseBlocks(Sequence& sequence);
   int64_t BlocksFor(int64_t tokens) const;
   /// Whether a proposed token is what follows; `next` becomes it where that is imitated.
@@ -115,6 +130,9 @@ class Batcher final : public Engine {
   BlockPool pool_;
   std::vector<SequencePtr> running_;  // in the order of their ids
   std::deque<SequencePtr> waiting_;   // likewise
+  std::vector<SequencePtr> ready_;    // to be gone on with by another engine,
+  std::vector<SequencePtr> held_;     // and those that it has taken, but for their blocks
+  std::vector<HeldBlocks> copied_;    // of other engines
   RequestId last_id_ = 0;
   EngineMetrics metrics_;
   StepPlan plan_;  // of the last step; its memory serves the next one

@@ -44,10 +44,9 @@ void BlockPool::Release(int32_t block) {
   released.idle = idle_.insert(place, block);
 }
 
-std::optional<BlockPool::Found> BlockPool::Acquire(ChainId before, std::vector<int32_t> tokens) {
+std::optional<BlockPool::Found> BlockPool::Find(ChainId before, std::vector<int32_t> tokens) const {
   const auto found = registered_.find({before, std::move(tokens)});
   if (found == registered_.end()) return std::nullopt;
-  Take(found->second.block);
   return Found{found->second.block, found->second.chain};
 }
 

@@ -37,12 +37,12 @@ class BlockPool {
     int32_t block = 0;
     ChainId chain = 0;
   };
-  /// The registered block that holds `tokens` behind `before`; another owner has it from then on.
-  std::optional<Found> Acquire(ChainId before, std::vector<int32_t> tokens);
-  /// Whether Acquire would find one.
-  bool Knows(ChainId before, std::vector<int32_t> tokens) const {
-    return registered_.contains({before, std::move(tokens)});
-  }
+  /// The registered block that holds `tokens` behind `before`.
+  std::optional<Found> Find(ChainId before, std::vector<int32_t> tokens) const;
+  /// Another owner has a block that was found.
+  void Take(int32_t block);
+  /// How many have a block.
+  int64_t owners(int32_t block) const { return blocks_[static_cast<size_t>(block)].owners; }
   /// Says that `block` holds `tokens` behind `before`. Where another block is known to hold the
   /// same, that stays so. Returns the chain's name either way.
   ChainId Register(int32_t block, ChainId before, std::vector<int32_t> tokens);
@@ -61,7 +61,6 @@ class BlockPool {
     int32_t block = 0;
     ChainId chain = 0;
   };
-  void Take(int32_t block);
 
   std::vector<Block> blocks_;
   std::list<int32_t> idle_;  // nobody's: first what to use first

@@ -30,6 +30,7 @@ struct EngineMetrics {
   int64_t aborted_requests = 0;
   int64_t refused_requests = 0;
   int64_t preemptions = 0;
+  int64_t moved_requests = 0;   // gone on with, whose prompts another engine has computed
   int64_t proposed_tokens = 0;  // by speculation
   int64_t checked_tokens = 0;   // of these: all that were proposed before them stood
   int64_t accepted_tokens = 0;  // of these, in turn

@@ -1,7 +1,5 @@
 #include "engine/infer/make_engine.h"
 
-#include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -36,12 +34,13 @@ class Draft {
 };
 
 /// A batcher with what it works with.
-class OwningEngine final : public Engine {
+class OwningEngine final : public SharingEngine {
  public:
+  /// Without a draft where prompts are all that it computes.
   OwningEngine(const ServingConfig& config, const WeightSource& source, const WeightSource* draft,
-               std::optional<double> acceptance)
+               std::optional<double> acceptance, bool hands_over)
       : runner_(config, source),
-        draft_(draft != nullptr ? std::make_unique<Draft>(config, *draft) : nullptr),
+        draft_(draft != nullptr && !hands_over ? std::make_unique<Draft>(config, *draft) : nullptr),
         batcher_({.limits = config.limits,
                   .block_size = config.block_size,
                   .blocks = config.cache_blocks,
@@ -49,7 +48,8 @@ class OwningEngine final : public Engine {
                   .lookup_tokens = config.lookup_tokens,
                   .draft = draft_ != nullptr ? &draft_->proposer() : nullptr,
                   .draft_tokens = config.draft.tokens,
-                  .acceptance = acceptance},
+                  .acceptance = acceptance,
+                  .hands_over = hands_over},
                  runner_, clock_) {}
 
   std::variant<RequestId, Refusal> AddRequest(GenerationRequest request) override {
@@ -58,6 +58,12 @@ class OwningEngine final : public Engine {
   std::vector<RequestUpdate> Step() override { return batcher_.Step(); }
   bool Abort(RequestId id) override { return batcher_.Abort(id); }
   bool HasWork() const override { return batcher_.HasWork(); }
+  std::vector<MovedSequence> TakeReady() override { return batcher_.TakeReady(); }
+  void ReleaseBlocksOf(RequestId id) override { batcher_.ReleaseBlocksOf(id); }
+  RequestId AddMoved(MovedSequence sequence) override {
+    return batcher_.AddMoved(std::move(sequence));
+  }
+  std::vector<HeldBlocks> TakeCopied() override { return batcher_.TakeCopied(); }
   EngineMetrics metrics() const override { return batcher_.metrics(); }
   const EngineLimits& limits() const override { return batcher_.limits(); }
   int64_t vocab_size() const override { return batcher_.vocab_size(); }
@@ -76,23 +82,24 @@ std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSour
   TRIMTAB_ASSERT((draft != nullptr) == (config.draft.tokens > 0),
                  "{} tokens of a draft model, and {} weights of it", config.draft.tokens,
                  draft != nullptr ? "the" : "no");
-  ServingConfig one = config;
-  const int64_t replicas = std::exchange(one.layout.dp, 1);
+  const int64_t replicas = config.layout.dp;
   if (replicas > 1 && FindMpiLaunch()) {
     throw UsageError(
         "ranks that are processes serve together, not as replicas: expected no dp in the layout");
   }
-  const auto make = [&] {
-    return std::make_unique<OwningEngine>(ResolveServing(one), source, draft, acceptance);
-  };
-  if (replicas == 1) return make();
-  if (one.threads_per_rank == 0) {
-    const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
-    one.threads_per_rank = std::max<int64_t>(1, cores / (replicas * one.layout.world_size()));
+  if (config.prefill > 0 && config.device != "cpu") {
+    throw UsageError(
+        fmt::format("prefill={} on {}: caches move between cpu ranks alone; expected none of it",
+                    config.prefill, config.device));
   }
-  std::vector<std::unique_ptr<Engine>> engines;
-  for (int64_t i = 0; i < replicas; ++i) engines.push_back(make());
-  return std::make_unique<Replicas>(std::move(engines));
+  const ServingConfig one = ReplicaOf(ResolveServing(config));
+  const auto make = [&](bool hands_over) {
+    return std::make_unique<OwningEngine>(one, source, draft, acceptance, hands_over);
+  };
+  if (replicas == 1) return make(/*hands_over=*/false);
+  std::vector<std::unique_ptr<SharingEngine>> engines;
+  for (int64_t i = 0; i < replicas; ++i) engines.push_back(make(/*hands_over=*/i < config.prefill));
+  return std::make_unique<Replicas>(std::move(engines), config.prefill);
 }
 
 }  // namespace trimtab

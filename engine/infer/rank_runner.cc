@@ -4,9 +4,11 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include "engine/base/error.h"
 #include "engine/comm/mpi_launch.h"
 #include "engine/infer/plan_messages.h"
 #include "engine/infer/serving_model.h"
@@ -21,6 +23,7 @@ class RankRunner::Ranks {
   Ranks(const ServingConfig& config, const WeightSource& source, RankHome home)
       : leads_(home == RankHome::kLaunch && FindMpiLaunch()),
         ranks_here_(leads_ ? 1 : config.layout.world_size()),
+        models_(static_cast<size_t>(ranks_here_)),
         threads_([this, config, &source, home] {
           Main(config, source, home == RankHome::kLaunch ? RunRanks : RunRanksHere);
         }) {
@@ -37,15 +40,15 @@ class RankRunner::Ranks {
   }
 
   std::vector<float> Run(const StepPlan& plan) {
-    {
-      const std::lock_guard lock(mutex_);
-      plan_ = &plan;
-      done_ = 0;
-      ++work_;
-    }
-    changed_.notify_all();
-    Await();
+    Carry({.plan = &plan});
     return std::exchange(logits_, {});
+  }
+
+  void CopyBlocks(Ranks& from, std::span<const BlockMove> moves) {
+    TRIMTAB_ASSERT(!leads_ && !from.leads_ && from.models_.size() == models_.size(),
+                   "a copy of blocks from {} ranks to {}", from.models_.size(), models_.size());
+    const Reading reading(from);
+    Carry({.from = &from, .moves = moves});
   }
 
   int64_t peak_mem_bytes() const {
@@ -54,6 +57,70 @@ class RankRunner::Ranks {
   }
 
  private:
+  /// Shows others the model of a rank, until nobody reads it any more.
+  class Shown {
+   public:
+    Shown(Ranks& ranks, size_t rank, ServingModel& model) : ranks_(ranks), rank_(rank) {
+      const std::lock_guard lock(ranks_.mutex_);
+      ranks_.models_[rank_] = &model;
+    }
+    ~Shown() {
+      std::unique_lock lock(ranks_.mutex_);
+      ranks_.models_[rank_] = nullptr;
+      ranks_.changed_.wait(lock, [this] { return ranks_.readers_ == 0; });
+    }
+    Shown(const Shown&) = delete;
+    Shown& operator=(const Shown&) = delete;
+
+   private:
+    Ranks& ranks_;
+    size_t rank_;
+  };
+
+  /// Keeps the models of ranks where they are.
+  class Reading {
+   public:
+    explicit Reading(Ranks& ranks) : ranks_(ranks) {
+      const std::lock_guard lock(ranks_.mutex_);
+      if (ranks_.failure_ != nullptr) std::rethrow_exception(ranks_.failure_);
+      for (const ServingModel* model : ranks_.models_) {
+        if (model == nullptr) throw EnvironmentError("the ranks whose cache is wanted have ended");
+      }
+      ++ranks_.readers_;
+    }
+    ~Reading() {
+      {
+        const std::lock_guard lock(ranks_.mutex_);
+        --ranks_.readers_;
+      }
+      ranks_.changed_.notify_all();
+    }
+    Reading(const Reading&) = delete;
+    Reading& operator=(const Reading&) = delete;
+
+   private:
+    Ranks& ranks_;
+  };
+
+  /// A step, or a copy of blocks.
+  struct Work {
+    const StepPlan* plan = nullptr;
+    const Ranks* from = nullptr;
+    std::span<const BlockMove> moves{};
+  };
+
+  /// Has it done by all ranks.
+  void Carry(const Work& work) {
+    {
+      const std::lock_guard lock(mutex_);
+      next_ = work;
+      done_ = 0;
+      ++work_;
+    }
+    changed_.notify_all();
+    Await();
+  }
+
   void Main(const ServingConfig& config, const WeightSource& source, decltype(RunRanks)& run) {
     try {
       run(RunOf(config), [&](Rank& rank) {
@@ -70,9 +137,16 @@ class RankRunner::Ranks {
 
   void Serve(Rank& rank, ServingModel& model) {
     const auto peak = [&rank] { return rank.device().memory().peak_total(); };
+    const auto index = static_cast<size_t>(rank.index());
+    const Shown shown(*this, index, model);
     Finish({}, peak());
-    for (int64_t done = 0; const StepPlan* plan = NextPlan(done); ++done) {
-      std::vector<float> logits = model.Run(*plan);
+    for (int64_t done = 0; const std::optional<Work> work = NextWork(done); ++done) {
+      std::vector<float> logits;
+      if (work->plan != nullptr) {
+        logits = model.Run(*work->plan);
+      } else {
+        model.CopyBlocks(*work->from->models_[index], work->moves);
+      }
       Finish(std::move(logits), peak());
     }
   }
@@ -85,7 +159,7 @@ class RankRunner::Ranks {
     for (int64_t done = 0;; ++done) {
       std::vector<int64_t> packed;
       const int64_t size = rank.AwaitFirst([&] {
-        if (const StepPlan* plan = NextPlan(done)) packed = PackPlan(*plan);
+        if (const std::optional<Work> work = NextWork(done)) packed = PackPlan(*work->plan);
         return std::ssize(packed);
       });
       if (size == 0) return;
@@ -94,11 +168,11 @@ class RankRunner::Ranks {
     }
   }
 
-  /// The plan after the first `done`; null when there will be none.
-  const StepPlan* NextPlan(int64_t done) {
+  /// The work after the first `done`; nullopt when there will be none.
+  std::optional<Work> NextWork(int64_t done) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return ends_ || work_ > done; });
-    return work_ > done ? plan_ : nullptr;
+    return work_ > done ? std::optional(next_) : std::nullopt;
   }
 
   void Finish(std::vector<float> logits, int64_t peak) {
@@ -126,9 +200,11 @@ class RankRunner::Ranks {
   std::condition_variable changed_;
   bool leads_;  // processes that follow
   int64_t ranks_here_;
-  int64_t work_ = 0;  // plans handed out
-  int64_t done_ = 0;  // ranks that have done the latest work
-  const StepPlan* plan_ = nullptr;
+  std::vector<ServingModel*> models_;  // of the ranks here, while they can be read
+  int64_t readers_ = 0;                // of these
+  int64_t work_ = 0;                   // handed out
+  int64_t done_ = 0;                   // ranks that have done the latest work
+  Work next_;
   std::vector<float> logits_;
   int64_t peak_ = 0;
   bool ends_ = false;
@@ -142,6 +218,12 @@ RankRunner::RankRunner(const ServingConfig& config, const WeightSource& source, 
 RankRunner::~RankRunner() = default;
 
 std::vector<float> RankRunner::Run(const StepPlan& plan) { return ranks_->Run(plan); }
+
+void RankRunner::CopyBlocks(StepRunner& from, std::span<const BlockMove> moves) {
+  auto* other = dynamic_cast<RankRunner*>(&from);
+  TRIMTAB_ASSERT(other != nullptr, "blocks of something that has no ranks");
+  if (!moves.empty()) ranks_->CopyBlocks(*other->ranks_, moves);
+}
 
 int64_t RankRunner::peak_mem_bytes() const { return ranks_->peak_mem_bytes(); }
 

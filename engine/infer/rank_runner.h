@@ -28,6 +28,8 @@ class RankRunner final : public StepRunner {
 
   /// Throws what a rank throws; there is no engine any more then.
   std::vector<float> Run(const StepPlan& plan) override;
+  /// Rank by rank. Both are RankRunners whose ranks are threads of this process, on cpu.
+  void CopyBlocks(StepRunner& from, std::span<const BlockMove> moves) override;
   int64_t vocab_size() const override { return vocab_size_; }
   /// Allocator peak of the fullest rank so far, in bytes.
   int64_t peak_mem_bytes() const;

@@ -43,9 +43,10 @@ EngineMetrics& EngineMetrics::operator+=(const EngineMetrics& other) {
        {&EngineMetrics::steps, &EngineMetrics::prompt_tokens, &EngineMetrics::cached_tokens,
         &EngineMetrics::generated_tokens, &EngineMetrics::finished_requests,
         &EngineMetrics::aborted_requests, &EngineMetrics::refused_requests,
-        &EngineMetrics::preemptions, &EngineMetrics::proposed_tokens,
-        &EngineMetrics::checked_tokens, &EngineMetrics::accepted_tokens, &EngineMetrics::running,
-        &EngineMetrics::waiting, &EngineMetrics::used_blocks, &EngineMetrics::total_blocks}) {
+        &EngineMetrics::preemptions, &EngineMetrics::moved_requests,
+        &EngineMetrics::proposed_tokens, &EngineMetrics::checked_tokens,
+        &EngineMetrics::accepted_tokens, &EngineMetrics::running, &EngineMetrics::waiting,
+        &EngineMetrics::used_blocks, &EngineMetrics::total_blocks}) {
     this->*counter += other.*counter;
   }
   return *this;

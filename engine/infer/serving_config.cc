@@ -7,6 +7,7 @@
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
 #include "engine/ops/paged_attention.h"
+#include "engine/train/trainer.h"
 
 namespace trimtab {
 namespace {
@@ -36,16 +37,21 @@ bool Int4GroupsFit(const ServingConfig& config) {
 }
 
 constexpr ServingRule kRules[] = {
-    {"serving-layout", "serving is laid out over tp (with sp), pp, ep and etp",
+    {"serving-layout", "serving is laid out over tp (with sp), pp, ep, etp, and replicas (dp)",
      [](const ServingConfig& c) {
        const ParallelConfig& l = c.layout;
-       return l.cp == 1 && l.vp == 1 && l.zero == 0 && l.dp == 1 && l.tp_overlap_chunks == 1;
+       return l.cp == 1 && l.vp == 1 && l.zero == 0 && l.tp_overlap_chunks == 1;
      },
      [](const ServingConfig& c) {
        return fmt::format(
-           "layout {}; expected cp, vp, zero, dp and tp_overlap_chunks at their "
-           "defaults",
+           "layout {}; expected cp, vp, zero and tp_overlap_chunks at their defaults",
            ToString(c.layout));
+     }},
+    {"serving-prefill", "where some replicas compute prompts alone, others go on with them",
+     [](const ServingConfig& c) { return c.prefill == 0 || c.prefill < c.layout.dp; },
+     [](const ServingConfig& c) {
+       return fmt::format("{} of {} replicas compute prompts alone; expected fewer", c.prefill,
+                          c.layout.dp);
      }},
     {"serving-precision", "activations of serving are fp32, bf16 or fp16",
      [](const ServingConfig& c) { return IsFloatPrecision(c.layout.precision); },
@@ -148,8 +154,19 @@ ServingConfig ResolveServing(ServingConfig config) {
   return config;
 }
 
+ServingConfig ReplicaOf(ServingConfig config) {
+  if (config.layout.dp > 1 && config.threads_per_rank == 0) {
+    RunConfig all;
+    all.layout = config.layout;
+    config.threads_per_rank = ThreadsPerRank(all);
+  }
+  config.layout.dp = 1;
+  config.prefill = 0;
+  return config;
+}
+
 ServingConfig DraftServing(const ServingConfig& config) {
-  ServingConfig draft = config;
+  ServingConfig draft = ReplicaOf(config);
   draft.model = config.draft.model;
   draft.layout = {};
   draft.layout.precision = config.layout.precision;
@@ -164,7 +181,8 @@ ServingConfig DraftServing(const ServingConfig& config) {
   }
 }
 
-RunConfig RunOf(const ServingConfig& config) {
+RunConfig RunOf(const ServingConfig& all) {
+  const ServingConfig config = ReplicaOf(all);
   RunConfig run;
   run.model = config.model;
   run.layout = config.layout;

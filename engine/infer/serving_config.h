@@ -24,7 +24,9 @@ struct DraftConfig {
 
 struct ServingConfig {
   ModelConfig model{};
-  ParallelConfig layout{};  // tp, pp, ep, etp, stages, precision (fp32, bf16, fp16) count
+  /// tp, pp, ep, etp, stages, precision (fp32, bf16, fp16) count; and dp: so many replicas.
+  ParallelConfig layout{};
+  int64_t prefill = 0;  // replicas that compute prompts alone, and hand them over; 0 = all do both
   std::string device = "cpu";
   int64_t threads_per_rank = 0;               // as in RunConfig
   int64_t memory_per_rank_bytes = 0;          // likewise
@@ -37,6 +39,8 @@ struct ServingConfig {
   DraftConfig draft{};
   EngineLimits limits{};
 
+  /// Replicas that bring answers on.
+  int64_t answering() const { return layout.dp - prefill; }
   /// Tokens that are proposed per sequence and step, by whomever.
   int64_t proposed_tokens() const { return draft.tokens > 0 ? draft.tokens : lookup_tokens; }
 };
@@ -54,12 +58,16 @@ std::span<const ServingRule> ServingRules();
 /// Throws InfeasibleError "rule-id: message" if it breaks a rule.
 ServingConfig ResolveServing(ServingConfig config);
 
+/// One of the replicas of a configuration, as what serves by itself, with its share of this
+/// machine's cores.
+ServingConfig ReplicaOf(ServingConfig config);
+
 /// The draft model of a configuration, which has one and whose longest sequence is known, as what
 /// serves by itself: on one rank, with a cache for the longest text of every sequence. Resolved.
 /// Throws InfeasibleError "serving-draft: ...".
 ServingConfig DraftServing(const ServingConfig& config);
 
-/// The ranks of a resolved configuration, as a run.
-RunConfig RunOf(const ServingConfig& config);
+/// The ranks of one replica of a resolved configuration, as a run.
+RunConfig RunOf(const ServingConfig& all);
 
 }  // namespace trimtab

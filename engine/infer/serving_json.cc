@@ -73,6 +73,7 @@ ServingConfig ServingConfigFromJson(const nlohmann::json& json, const std::strin
   if (const nlohmann::json* layout = object.Find("layout")) {
     config.layout = ParallelConfigFromJson(*layout, object.Where("layout"));
   }
+  object.Integer("prefill", config.prefill, 0, kMax32);
   object.Choice("device", config.device, devices);
   object.Integer("threads_per_rank", config.threads_per_rank, 0, 4096);
   object.Integer("memory_per_rank_bytes", config.memory_per_rank_bytes, 0, kMax64);
@@ -99,6 +100,7 @@ ServingConfig ServingConfigFromJson(const nlohmann::json& json, const std::strin
 nlohmann::json ToJson(const ServingConfig& config) {
   nlohmann::json json = {{"model", ToJson(config.model)},
                          {"layout", ToJson(config.layout)},
+                         {"prefill", config.prefill},
                          {"device", config.device},
                          {"threads_per_rank", config.threads_per_rank},
                          {"memory_per_rank_bytes", config.memory_per_rank_bytes},

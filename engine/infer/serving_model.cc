@@ -1,6 +1,7 @@
 #include "engine/infer/serving_model.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -67,6 +68,21 @@ std::vector<float> Transposed(std::span<const float> matrix, int64_t columns) {
     }
   }
   return result;
+}
+
+/// Of tensors whose dimension `dim`, 0 or 1, counts blocks; undefined ones have none.
+void CopyTensorBlocks(const Tensor& from, const Tensor& to, int dim,
+                      std::span<const BlockMove> moves) {
+  if (!to.defined()) return;
+  const int64_t parts = dim == 0 ? 1 : to.dim(0);
+  const int64_t bytes = to.bytes() / parts / to.dim(dim);  // of a block in each part
+  for (int64_t part = 0; part < parts; ++part) {
+    const char* source = static_cast<const char*>(from.raw()) + part * from.dim(dim) * bytes;
+    char* target = static_cast<char*>(to.raw()) + part * to.dim(dim) * bytes;
+    for (const BlockMove& each : moves) {
+      std::memcpy(target + each.to * bytes, source + each.from * bytes, static_cast<size_t>(bytes));
+    }
+  }
 }
 
 WeightFormat FormatOf(DType dtype) {
@@ -184,6 +200,18 @@ std::vector<float> ServingModel::Run(const StepPlan& plan) {
   }
   pass.outputs = UploadIds(device_, rows.outputs);
   return CollectLogits(model_.Serve(pass), plan.logit_rows());
+}
+
+void ServingModel::CopyBlocks(const ServingModel& from, std::span<const BlockMove> moves) {
+  TRIMTAB_ASSERT(device_.kind() == DeviceKind::kCpu && from.device_.kind() == DeviceKind::kCpu,
+                 "a copy of blocks between other devices than cpus");
+  for (size_t layer = 0; layer < caches_.size(); ++layer) {
+    const PagedCache& source = from.caches_[layer];
+    const PagedCache& target = caches_[layer];
+    CopyTensorBlocks(source.keys, target.keys, /*dim=*/0, moves);
+    CopyTensorBlocks(source.values, target.values, /*dim=*/0, moves);
+    CopyTensorBlocks(source.scales, target.scales, /*dim=*/1, moves);
+  }
 }
 
 std::vector<float> ServingModel::CollectLogits(const Tensor& logits, int64_t rows) const {

@@ -1,6 +1,7 @@
 // ServingModel: one rank's part of a model that serves, with its weights and its cache.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "engine/infer/serving_config.h"
@@ -20,6 +21,10 @@ class ServingModel {
   /// Carries out a step; every rank calls it with the same plan. Logits [plan.logit_rows(), V] on
   /// the first tensor-parallel rank of the last stage, nothing on the others.
   std::vector<float> Run(const StepPlan& plan);
+
+  /// Copies blocks of the cache of the same rank of another replica, on cpu. What that does
+  /// meanwhile must leave these blocks as they are.
+  void CopyBlocks(const ServingModel& from, std::span<const BlockMove> moves);
 
   /// V.
   int64_t vocab_size() const { return run_.model.vocab_size; }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace trimtab {
@@ -30,6 +31,12 @@ struct StepPlan {
   }
 };
 
+/// A block of one cache, whose content goes into one of another.
+struct BlockMove {
+  int32_t from = 0;
+  int32_t to = 0;
+};
+
 /// What carries out steps: the engine's model, or what imitates it.
 class StepRunner {
  public:
@@ -37,6 +44,9 @@ class StepRunner {
 
   /// Logits [plan.logit_rows(), V], row after row, in the order of the plan. Not empty plans.
   virtual std::vector<float> Run(const StepPlan& plan) = 0;
+  /// Copies blocks of the cache of `from`, which is of the same kind, model, layout and precisions.
+  /// It may carry out steps meanwhile that leave these blocks as they are.
+  virtual void CopyBlocks(StepRunner& from, std::span<const BlockMove> moves) = 0;
   /// V.
   virtual int64_t vocab_size() const = 0;
 };

@@ -32,14 +32,14 @@ BestCases::BestCases(const ServingPredictor& predictor, const ServiceLoad& load,
   const double rows_together = static_cast<double>(1 + proposed_);
   int64_t shortest = load.requests.front().prompt_tokens;
   for (const LoadRequest& each : load.requests) {
-    total_ += RowsOf(each);
+    prompt_total_ += RowsOf(each);
     shortest = std::min(shortest, each.prompt_tokens);
     const int64_t more = each.output_tokens - 1;
     if (proposed_ > 0) left_.push_back(LeftOf(each));
     if (more == 0) continue;
     StepRows decoding = steps.RowsOfDecoding(more, each.prompt_tokens);
     decoding.keys /= rows_together;
-    total_ += decoding;
+    answer_total_ += decoding;
     sequence_steps_ += static_cast<double>(proposed_ > 0 ? left_.back().front().steps : more);
     if (draft_bounds_) AddDraft(each, left_.back().front());
     const int64_t others = Found(each) / block_size_;  // blocks that are perhaps another's
@@ -118,7 +118,9 @@ double BestCases::StepBounds::Seconds(StepRows rows) const {
   return parts.seconds() - parts.prompt_floor_s;
 }
 
-std::vector<double> BestCases::FirstTokens(int64_t tokens_per_step, int64_t replicas) const {
+std::vector<double> BestCases::FirstTokens(const BestCaseOf& of) const {
+  const int64_t tokens_per_step = of.limits.tokens_per_step;
+  const int64_t replicas = of.shares();
   std::vector<double> seconds;
   std::vector<double> free_s(static_cast<size_t>(replicas));  // of prompts that came before
   for (size_t i = 0; i < load_.requests.size(); ++i) {
@@ -128,7 +130,9 @@ std::vector<double> BestCases::FirstTokens(int64_t tokens_per_step, int64_t repl
     const auto pieces = static_cast<double>(CeilDiv(rows, tokens_per_step));
     seconds.push_back(pieces * bounds_.Seconds(prompt / pieces));
     // Prompts are computed in the order in which they come, in steps that are full at best. When a
-    // client's second request comes, nobody knows.
+    // client's second request comes, nobody knows; nor which of several that compute prompts alone
+    // gets a request.
+    if (of.prefill > 1) continue;
     const int64_t turn = static_cast<int64_t>(i) / replicas;
     const int64_t replica = static_cast<int64_t>(i) % replicas;
     const bool open = load_.concurrency == 0;
@@ -170,24 +174,39 @@ LoadReport BestCases::ReportOf(const std::vector<double>& first_s, bool may_pree
   return ReportOf(first_s, last_s);
 }
 
+double BestCases::BusySeconds(const BestCaseOf& of, const StepRows& total, int64_t engines,
+                              double least_steps) const {
+  if (total.rows() == 0) return 0;
+  const double rows = static_cast<double>(engines * of.limits.tokens_per_step);
+  const double steps = std::max(least_steps, total.rows() / rows);
+  return steps * bounds_.Seconds(total / (static_cast<double>(engines) * steps));
+}
+
 BestCase BestCases::WithRate(LoadReport report, const BestCaseOf& of) const {
-  const auto count = static_cast<double>(of.replicas);
-  const auto rows = static_cast<double>(of.limits.tokens_per_step);
+  const bool apart = of.prefill > 0;
+  const int64_t answering = of.replicas - of.prefill;
+  const auto count = static_cast<double>(answering);
   double sequences = static_cast<double>(of.limits.sequences);
   if (load_.concurrency > 0) {
-    const int64_t clients = CeilDiv(load_.concurrency, of.replicas);
-    sequences = std::min(sequences, static_cast<double>(clients));
+    sequences = std::min(sequences, static_cast<double>(CeilDiv(load_.concurrency, answering)));
   }
-  // Steps of an average replica: each has rows for so many tokens, brings each sequence on by one
-  // and what is proposed, and finds its sequences' blocks in the cache.
-  const double steps =
-      std::max({1.0, total_.rows() / count / rows, sequence_steps_ / count / sequences,
-                block_steps_ / count / static_cast<double>(of.blocks)});
-  double busy_s = steps * bounds_.Seconds(total_ / (count * steps));
+  // Steps of an average replica that brings answers on: each has rows for so many tokens, brings
+  // each sequence on by one and what is proposed, and finds its sequences' blocks in the cache. All
+  // have a step but where requests are not shared out in turn.
+  const double steps = std::max({apart ? 1 / count : 1, sequence_steps_ / count / sequences,
+                                 block_steps_ / count / static_cast<double>(of.blocks)});
+  StepRows total = answer_total_;
+  if (!apart) total += prompt_total_;
+  double busy_s = BusySeconds(of, total, answering, steps);
   if (!of.may_preempt && draft_total_.decodes > 0) {
+    const auto rows = static_cast<double>(of.limits.tokens_per_step);
     const double drafts =
         std::max(draft_total_.rows() / count / rows, draft_total_.decodes / count / sequences);
     busy_s += drafts * draft_bounds_->Seconds(draft_total_ / (count * drafts));
+  }
+  if (apart) {
+    const double first = BusySeconds(of, prompt_total_, of.prefill, 1.0 / of.prefill);
+    busy_s = std::max(busy_s, first);
   }
   report.duration_s = busy_s;
   if (load_.concurrency == 0) {
@@ -202,24 +221,26 @@ BestCase BestCases::Rough(const BestCaseOf& of) const {
 }
 
 BestCase BestCases::Of(const BestCaseOf& of) {
-  const std::pair key(of.limits.tokens_per_step, of.replicas);
+  const std::tuple key(of.limits.tokens_per_step, of.replicas, of.prefill);
   const auto [first, no_first] = first_tokens_.try_emplace(key);
-  if (no_first) first->second = FirstTokens(of.limits.tokens_per_step, of.replicas);
+  if (no_first) first->second = FirstTokens(of);
   const auto [place, is_new] =
-      reports_.try_emplace({of.limits.tokens_per_step, of.replicas, of.may_preempt});
+      reports_.try_emplace(std::tuple_cat(key, std::tuple(of.may_preempt)));
   if (is_new) place->second = ReportOf(first->second, of.may_preempt);
   return WithRate(place->second, of);
 }
 
 LoadReport BestCases::Outlook(const LoadReport& best, const BestCaseOf& of,
                               const ServingProgress& progress) const {
-  std::vector<double> first_s = first_tokens_.at({of.limits.tokens_per_step, of.replicas});
+  std::vector<double> first_s =
+      first_tokens_.at({of.limits.tokens_per_step, of.replicas, of.prefill});
+  const auto shares = static_cast<size_t>(of.shares());
   std::vector<double> last_s(first_s.size());
   const double begun_s = load_.requests.front().at_s;
   double duration_s = best.duration_s;
   for (size_t i = 0; i < first_s.size(); ++i) {
-    const size_t replica = i % static_cast<size_t>(of.replicas);
-    const size_t turn = i / static_cast<size_t>(of.replicas);
+    const size_t replica = i % shares;
+    const size_t turn = i / shares;
     const bool done = replica < progress.replicas.size();
     const LoadOutcome* known = done ? &progress.replicas[replica][turn]
                                : replica == progress.replicas.size() ? &progress.outcomes[turn]
@@ -232,6 +253,8 @@ LoadReport BestCases::Outlook(const LoadReport& best, const BestCaseOf& of,
       if (got > 0) first_s[i] = known->arrivals_s.front() - known->sent_s;
       last = std::max(first_s[i], waited_s);
       if (got == 0) first_s[i] = last;
+      // One of several engines may be amid a step: what is left has begun behind the last token.
+      if (got > 0 && of.prefill > 0) last = known->arrivals_s.back() - known->sent_s;
       if (got == load_.requests[i].output_tokens) last = known->arrivals_s.back() - known->sent_s;
     }
     last += SecondsLeft(i, std::max<int64_t>(1, got), of.may_preempt);

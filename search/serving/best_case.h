@@ -15,7 +15,7 @@ namespace trimtab {
 
 struct BestCase {
   LoadReport report{};
-  double busy_s = 0;  // of the steps of an average replica
+  double busy_s = 0;  // of the steps of an average replica, of the kind that has more of them
 };
 
 /// What a candidate of a branch has of its own.
@@ -23,9 +23,13 @@ struct BestCaseOf {
   EngineLimits limits{};
   int64_t blocks = 0;  // that the cache of a replica has at most
   int64_t replicas = 1;
+  int64_t prefill = 0;  // of these, that compute prompts alone
   // Whether the cache may fill up. Then a sequence may lose its place and go on with it later,
   // without its draft model's being asked.
   bool may_preempt = true;
+
+  /// Parts of the load that have nothing to do with each other.
+  int64_t shares() const { return prefill > 0 ? 1 : replicas; }
 };
 
 /// Of candidates of one branch.
@@ -73,12 +77,16 @@ class BestCases {
   /// Seconds until request `index`, of whose answer so many tokens have come, is done, at least.
   double SecondsLeft(size_t index, int64_t got, bool may_preempt) const;
   /// Seconds after which each request's first token comes, at least.
-  std::vector<double> FirstTokens(int64_t tokens_per_step, int64_t replicas) const;
+  std::vector<double> FirstTokens(const BestCaseOf& of) const;
   /// Of requests whose first and last tokens come after so many seconds.
   LoadReport ReportOf(const std::vector<double>& first_s, const std::vector<double>& last_s) const;
   /// The same with the least time between first and last.
   LoadReport ReportOf(const std::vector<double>& first_s, bool may_preempt) const;
   BestCase WithRate(LoadReport report, const BestCaseOf& of) const;
+  /// Seconds of an average one of so many engines that have work of `total` rows, each in so many
+  /// steps at least.
+  double BusySeconds(const BestCaseOf& of, const StepRows& total, int64_t engines,
+                     double least_steps) const;
 
   const ServingPredictor& predictor_;
   const ServiceLoad& load_;
@@ -88,15 +96,17 @@ class BestCases {
   bool prefix_cache_;
   int64_t proposed_;                     // tokens, per sequence and step
   std::vector<std::vector<Left>> left_;  // by request, where tokens are proposed
-  StepRows total_;                       // of all requests
+  StepRows prompt_total_;                // of all requests' prompts,
+  StepRows answer_total_;                // and of their answers
   StepRows draft_total_;                 // likewise, of the draft model
   double sequence_steps_ = 0;            // in which an answer goes on, of all requests
   double block_steps_ = 0;               // blocks of decoding sequences, summed over their steps
   double decode_s_ = 0;                  // of a step, at least
   double draft_s_ = 0;                   // of a proposed token, at least
   LoadReport rough_[2];                  // as if all first tokens came at once; if it may preempt
-  std::map<std::pair<int64_t, int64_t>, std::vector<double>> first_tokens_;  // step's, replicas
-  std::map<std::tuple<int64_t, int64_t, bool>, LoadReport> reports_;  // likewise, may preempt
+  // By tokens of a step, replicas, and those that compute prompts alone; may preempt.
+  std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<double>> first_tokens_;
+  std::map<std::tuple<int64_t, int64_t, int64_t, bool>, LoadReport> reports_;
 };
 
 }  // namespace trimtab

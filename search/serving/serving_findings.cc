@@ -17,19 +17,20 @@ std::string WhatBinds(const ServingEvaluation& best) {
     const char* words;
     double seconds;
   };
-  const std::array<Part, 8> parts = {{{"products", s.dense_s + s.head_s},
+  const std::array<Part, 9> parts = {{{"products", s.dense_s + s.head_s},
                                       {"experts", s.experts_s},
                                       {"attention", s.attention_s},
                                       {"messages", s.messages_s},
                                       {"other ops and gaps between ops", s.other_s + s.gaps_s},
                                       {"launching steps with prompts", s.prompt_floor_s},
                                       {"the host", s.host_s},
-                                      {"steps of the draft model", p.draft_s}}};
+                                      {"steps of the draft model", p.draft_s},
+                                      {"copies of caches", p.copy_s}}};
   const Part& most =
       *std::max_element(parts.begin(), parts.end(),
                         [](const Part& a, const Part& b) { return a.seconds < b.seconds; });
   std::string text = fmt::format("{} take {:.0f} % of the steps", most.words,
-                                 100 * most.seconds / (s.seconds() + p.draft_s));
+                                 100 * most.seconds / (s.seconds() + p.draft_s + p.copy_s));
   const int64_t longest = CeilDiv(config.limits.sequence_length, config.block_size);
   if (p.preemptions > 0 || p.most_blocks + longest > config.cache_blocks) {
     text += fmt::format("; the cache of {} tokens fills up ({} preemptions)",

@@ -24,7 +24,8 @@ nlohmann::json BreakdownJson(const ServingPrediction& prediction) {
           {"gaps", parts.gaps_s},
           {"prompt_launches", parts.prompt_floor_s},
           {"host", parts.host_s},
-          {"draft", prediction.draft_s}};
+          {"draft", prediction.draft_s},
+          {"copies", prediction.copy_s}};
 }
 
 /// Who may propose tokens, and how often they stand; null where nobody may.
@@ -138,7 +139,8 @@ nlohmann::json ToJson(const ServingEvaluation& evaluation) {
   nlohmann::json predicted = ToJson(prediction.report);
   predicted.erase("schema_version");
   return {{"key", evaluation.candidate.Key()},
-          {"replicas", evaluation.candidate.replicas},
+          {"replicas", evaluation.candidate.config.layout.dp},
+          {"prefill", evaluation.candidate.config.prefill},
           {"gpus", evaluation.candidate.gpus()},
           {"serving", ToJson(evaluation.candidate.config)},
           {"meets_requirements", evaluation.meets()},
@@ -158,6 +160,7 @@ nlohmann::json ToJson(const ServingEvaluation& evaluation) {
           {"most_waiting", prediction.most_waiting},
           {"busy_share", prediction.busy_share},
           {"breakdown_s", BreakdownJson(prediction)},
+          {"moved_requests", prediction.moved},
           {"proposed_tokens", prediction.proposed},
           {"accepted_tokens", prediction.accepted}};
 }

@@ -137,7 +137,8 @@ class Search {
       for (const ServingCandidate& each : branch->branch.candidates) {
         const BestCaseOf of = {.limits = each.config.limits,
                                .blocks = branch->most_blocks,
-                               .replicas = each.replicas,
+                               .replicas = each.config.layout.dp,
+                               .prefill = each.config.prefill,
                                .may_preempt = MayPreempt(*branch, each)};
         const BestCase best = branch->best->Rough(of);
         pending_.push_back({.branch = branch.get(),
@@ -173,7 +174,7 @@ class Search {
     if (config.draft.tokens == 0) return true;
     const int64_t longest = CeilDiv(config.limits.sequence_length, config.block_size);
     const int64_t running =
-        std::min(config.limits.sequences, MostInFlight(problem_.load, candidate.replicas));
+        std::min(config.limits.sequences, MostInFlight(problem_.load, config.answering()));
     return branch.memory->BlocksWithin(problem_.memory_bytes, config.limits, branch.largest) <
            running * longest;
   }
@@ -195,8 +196,8 @@ class Search {
   bool RunsAs(const ServingEvaluation& done, const ServingCandidate& candidate) const {
     const ServingConfig& a = done.candidate.config;
     const ServingConfig& b = candidate.config;
-    if (done.candidate.replicas != candidate.replicas || !(a.layout == b.layout) ||
-        a.weights != b.weights || a.cache != b.cache || a.prefix_cache != b.prefix_cache ||
+    if (!(a.layout == b.layout) || a.prefill != b.prefill || a.weights != b.weights ||
+        a.cache != b.cache || a.prefix_cache != b.prefix_cache ||
         a.lookup_tokens != b.lookup_tokens || a.draft.tokens != b.draft.tokens) {
       return false;
     }
@@ -279,7 +280,7 @@ class Search {
       const ServingCandidate& candidate = trial.evaluation.candidate;
       const auto watch = [&](const ServingProgress& now) { return Hopeful(trial, now); };
       if (auto prediction = trial.branch->predictor->PredictWhile(
-              candidate.config, candidate.replicas, problem_.load, watch)) {
+              candidate.config, problem_.load, problem_.CopyOf(candidate.config), watch)) {
         trial.ended = true;
         trial.evaluation.prediction = *std::move(prediction);
       }
@@ -339,7 +340,7 @@ ServingEvaluation EvaluateServing(const ServingProblem& problem,
   }
   const auto predictor = PredictorOf(problem, resolved, RatesOf(problem, resolved));
   evaluation.prediction =
-      predictor->Predict(evaluation.candidate.config, candidate.replicas, problem.load);
+      predictor->Predict(evaluation.candidate.config, problem.load, problem.CopyOf(resolved));
   evaluation.rank = RankOf(problem, candidate.gpus(), evaluation.prediction.report);
   return evaluation;
 }

@@ -113,18 +113,32 @@ const std::vector<ServingDimension> kDimensions = {
        c.config.draft.weights = c.config.weights;
      },
      [](const Candidate& c) { return c.config.draft.tokens; }, nullptr, 0},
-    {"replicas", "engines that share the load",
+    {"replicas", "engines that share the load; on cpu one, if left out",
      [](const Problem& p, const Candidate& c) {
-       // The cores of a machine serve one engine.
-       const int64_t most =
-           p.cluster.device == "cpu" ? 1 : p.ranks() / c.config.layout.world_size();
+       // The cores of a machine serve one engine best.
+       const bool one = p.cluster.device == "cpu" && !p.allowed.contains("replicas");
+       const int64_t most = one ? 1 : p.ranks() / c.config.layout.world_size();
        return UpTo(std::min(most, MostInFlight(p.load, 1)));
      },
-     [](Candidate& c, int64_t value) { c.replicas = value; },
-     [](const Candidate& c) { return c.replicas; }, nullptr},
+     [](Candidate& c, int64_t value) { c.config.layout.dp = value; },
+     [](const Candidate& c) { return c.config.layout.dp; }, nullptr},
+    {"prefill",
+     "of the replicas, those that compute prompts alone, for the others to go on with; none, if "
+     "left "
+     "out",
+     [](const Problem& p, const Candidate& c) {
+       // Our engine moves caches on cpu alone, so it is not recommended unasked.
+       std::vector<int64_t> values = {0};
+       if (!p.allowed.contains("prefill")) return values;
+       for (const int64_t each : UpTo(c.config.layout.dp)) values.push_back(each);
+       return values;
+     },
+     [](Candidate& c, int64_t value) { c.config.prefill = value; },
+     [](const Candidate& c) { return c.config.prefill; }, nullptr, 0},
     {"sequences", "that a replica works on at once",
      [](const Problem& p, const Candidate& c) {
-       return PowersOfTwo(1, kMostSequences, MostInFlight(p.load, c.replicas));
+       const int64_t answering = std::max<int64_t>(1, c.config.answering());
+       return PowersOfTwo(1, kMostSequences, MostInFlight(p.load, answering));
      },
      [](Candidate& c, int64_t value) { c.config.limits.sequences = value; },
      [](const Candidate& c) { return c.config.limits.sequences; }, nullptr},
@@ -135,8 +149,11 @@ const std::vector<ServingDimension> kDimensions = {
      [](Candidate& c, int64_t value) { c.config.limits.tokens_per_step = value; },
      [](const Candidate& c) { return c.config.limits.tokens_per_step; }, nullptr},
 };
-/// The dimensions from here on make the candidates of a branch.
-constexpr size_t kBranchDepth = 8;
+/// The dimensions from here on make the candidates of a branch: from the replicas on, or on cpu,
+/// where these share the machine's cores, behind them.
+size_t BranchDepth(const ServingProblem& problem) {
+  return problem.cluster.device == "cpu" ? 9 : 8;
+}
 
 /// What all candidates have in common.
 ServingCandidate Unbound(const ServingProblem& problem) {
@@ -155,7 +172,10 @@ ServingCandidate Unbound(const ServingProblem& problem) {
 
 class Walker {
  public:
-  explicit Walker(const ServingProblem& problem) : problem_(problem) { CheckAllowed(); }
+  explicit Walker(const ServingProblem& problem)
+      : problem_(problem), branch_depth_(BranchDepth(problem)) {
+    CheckAllowed();
+  }
 
   ServingSpace Walk() {
     ServingCandidate candidate = Unbound(problem_);
@@ -187,7 +207,7 @@ class Walker {
   }
 
   void Descend(size_t depth, ServingCandidate& candidate) {
-    if (depth == kBranchDepth) return AddBranch(candidate);
+    if (depth == branch_depth_) return AddBranch(candidate);
     const ServingDimension& dimension = kDimensions[depth];
     for (const int64_t value : ValuesOf(dimension, candidate)) {
       ServingCandidate next = candidate;
@@ -198,18 +218,21 @@ class Walker {
 
   void AddBranch(const ServingCandidate& candidate) {
     ServingBranch branch = {.config = candidate.config, .candidates = {}};
-    Collect(kBranchDepth, candidate, branch.candidates);
+    Collect(branch_depth_, candidate, branch.candidates);
     const int64_t size = std::ssize(branch.candidates);
     space_.size += size;
     if (const std::string rule = BrokenRule(candidate.config); !rule.empty()) {
       space_.cut_by_rule[rule] += size;
       return;
     }
-    const int64_t broken =
-        static_cast<int64_t>(std::erase_if(branch.candidates, [](const ServingCandidate& each) {
-          return each.config.limits.tokens_per_step < each.config.limits.sequences;
-        }));
-    if (broken > 0) space_.cut_by_rule["serving-limits"] += broken;
+    const auto cut = [&](const char* rule, bool (*breaks)(const ServingConfig& config)) {
+      const auto broken = static_cast<int64_t>(std::erase_if(
+          branch.candidates, [breaks](const auto& each) { return breaks(each.config); }));
+      if (broken > 0) space_.cut_by_rule[rule] += broken;
+    };
+    cut("serving-prefill", [](const ServingConfig& c) { return c.answering() < 1; });
+    cut("serving-limits",
+        [](const ServingConfig& c) { return c.limits.tokens_per_step < c.limits.sequences; });
     if (!branch.candidates.empty()) space_.branches.push_back(std::move(branch));
   }
 
@@ -237,6 +260,7 @@ class Walker {
   }
 
   const ServingProblem& problem_;
+  size_t branch_depth_;
   ServingSpace space_;
 };
 
@@ -294,6 +318,11 @@ void RequireAcceptance(const ServingProblem& problem, const ServingConfig& confi
 }
 
 }  // namespace
+
+CopyRates ServingProblem::CopyOf(const ServingConfig& config) const {
+  const int64_t joined = std::max(cluster.ranks_per_node, cluster.profile.link_domain);
+  return CopyRatesOf(cluster.profile, config.layout.world_size() <= joined);
+}
 
 double ServingProblem::AcceptanceOf(const ServingConfig& config) const {
   return config.draft.tokens > 0 ? draft_acceptance : lookup_acceptance.value_or(0);

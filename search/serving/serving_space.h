@@ -41,6 +41,8 @@ struct ServingProblem {
   std::function<ServingRates(const ServingConfig& config)> rates{};
 
   int64_t ranks() const { return max_ranks > 0 ? max_ranks : cluster.max_ranks; }
+  /// How fast the replicas of a configuration copy what is in their caches.
+  CopyRates CopyOf(const ServingConfig& config) const;
   /// How often a token stands that a configuration proposes.
   double AcceptanceOf(const ServingConfig& config) const;
 };
@@ -48,12 +50,11 @@ struct ServingProblem {
 /// Requests that one of so many replicas can have at once.
 int64_t MostInFlight(const ServiceLoad& load, int64_t replicas);
 
-/// A configuration, and how many of it share the load.
+/// A configuration, whose replicas (layout.dp) share the load.
 struct ServingCandidate {
   ServingConfig config{};
-  int64_t replicas = 1;
 
-  int64_t gpus() const { return replicas * config.layout.world_size(); }
+  int64_t gpus() const { return config.layout.world_size(); }
   /// "tp=4,pp=1,ep=1,weights=fp8,cache=fp8,prefix=on,replicas=2,sequences=64,tokens=2048"; what is
   /// 0 is left out.
   std::string Key() const;
@@ -77,8 +78,8 @@ struct ServingDimension {
 };
 const std::vector<ServingDimension>& ServingDimensions();
 
-/// Candidates that differ only in how many replicas, sequences and tokens there are: they share
-/// recordings, prices and weights.
+/// Candidates that differ only in their limits and, but on cpu, in how many replicas there are:
+/// they share recordings, prices and weights. On cpu replicas share what the machine reaches.
 struct ServingBranch {
   ServingConfig config{};  // legal, with the longest sequence of the load
   std::vector<ServingCandidate> candidates{};

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost_model/serving_prediction.h"
 #include "engine/base/units.h"
 #include "engine/config/parallel_config.h"
 #include "engine/infer/random_weights.h"
@@ -104,6 +105,14 @@ TEST_P(ServingMemoryTest, BlocksFillWhatIsLeft) {
   EXPECT_LE(memory.Of(config.limits, blocks).total(), limit);
   EXPECT_GT(memory.Of(config.limits, blocks + 1).total(), limit);
   EXPECT_EQ(memory.BlocksWithin(memory.weight_bytes(), config.limits), 0);
+}
+
+// What moves of a sequence from one replica to another is what the fullest rank has of it.
+TEST_P(ServingMemoryTest, ABlockIsCopiedWhole) {
+  const ServingConfig config = ResolveServing(ConfigOf(GetParam()));
+  ServingMemoryModel memory(config, DeviceKind::kCpu, /*threads=*/1, /*draft_threads=*/1);
+  const CopySeconds seconds = CopySecondsOf(config, {.bytes_per_s = 1, .latency_s = 7});
+  EXPECT_EQ(seconds(5), 7 + 5.0 * static_cast<double>(memory.block_bytes()));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -11,7 +11,9 @@ namespace trimtab {
 namespace {
 
 /// Tenths of a second for a row of a step.
-double TenthPerRow(const StepPlan& plan) { return 0.1 * static_cast<double>(plan.rows()); }
+SimulatedPrices TenthPerRow() {
+  return {.step = [](const StepPlan& plan) { return 0.1 * static_cast<double>(plan.rows()); }};
+}
 
 BatcherOptions Options(EngineLimits limits, int64_t blocks = 100) {
   if (limits.sequence_length == 0) limits.sequence_length = 64;
@@ -29,7 +31,7 @@ void ExpectTimes(const LoadOutcome& outcome, double sent_s, const std::vector<do
 // A prompt of 10 in steps of 4 rows: 4, 4, 2 rows; then a row a token.
 TEST(SimulateServing, CutsAPromptAndGoesOn) {
   const SimulatedServing served = SimulateServing(Options({.sequences = 2, .tokens_per_step = 4}),
-                                                  {{0, 10, 3}}, 0, TenthPerRow);
+                                                  {{0, 10, 3}}, 0, TenthPerRow());
   ExpectTimes(served.outcomes[0], 0, {1.0, 1.1, 1.2});
   EXPECT_EQ(served.outcomes[0].tokens, 3);
   EXPECT_NEAR(served.busy_s, 1.2, 1e-12);
@@ -41,7 +43,7 @@ TEST(SimulateServing, CutsAPromptAndGoesOn) {
 // prompt takes what the first one's token leaves of a step.
 TEST(SimulateServing, AdmitsAtTheNextStep) {
   const SimulatedServing served = SimulateServing(Options({.sequences = 2, .tokens_per_step = 4}),
-                                                  {{0, 4, 4}, {0.1, 6, 2}}, 0, TenthPerRow);
+                                                  {{0, 4, 4}, {0.1, 6, 2}}, 0, TenthPerRow());
   // Steps: 4 rows until 0.4; 1 + 3 rows until 0.8; 1 + 3 until 1.2; 1 + 1 until 1.4.
   ExpectTimes(served.outcomes[0], 0, {0.4, 0.8, 1.2, 1.4});
   ExpectTimes(served.outcomes[1], 0.1, {1.2, 1.4});
@@ -51,7 +53,7 @@ TEST(SimulateServing, AdmitsAtTheNextStep) {
 TEST(SimulateServing, WaitsForAPlaceAndForRequests) {
   const SimulatedServing served =
       SimulateServing(Options({.sequences = 1, .tokens_per_step = 8}),
-                      {{0, 2, 2}, {0.1, 3, 1}, {5, 1, 1}}, 0, TenthPerRow);
+                      {{0, 2, 2}, {0.1, 3, 1}, {5, 1, 1}}, 0, TenthPerRow());
   ExpectTimes(served.outcomes[0], 0, {0.2, 0.3});
   ExpectTimes(served.outcomes[1], 0.1, {0.6});
   ExpectTimes(served.outcomes[2], 5, {5.1});
@@ -62,7 +64,7 @@ TEST(SimulateServing, WaitsForAPlaceAndForRequests) {
 TEST(SimulateServing, ClosedLoopsWaitForTheirAnswers) {
   const SimulatedServing served =
       SimulateServing(Options({.sequences = 4, .tokens_per_step = 8}),
-                      {{0, 2, 1}, {0, 3, 2}, {0, 1, 1}}, 2, TenthPerRow);
+                      {{0, 2, 1}, {0, 3, 2}, {0, 1, 1}}, 2, TenthPerRow());
   // Both prompts until 0.5. The second goes on alone until 0.6; the first client's next request,
   // sent at 0.5 and a moment, is admitted then.
   ExpectTimes(served.outcomes[0], 0, {0.5});
@@ -76,7 +78,8 @@ TEST(SimulateServing, PreemptsWhereTheCacheIsFull) {
   BatcherOptions options =
       Options({.sequences = 2, .tokens_per_step = 16, .sequence_length = 8}, 3);
   options.prefix_cache = false;
-  const SimulatedServing served = SimulateServing(options, {{0, 3, 5}, {0, 3, 5}}, 0, TenthPerRow);
+  const SimulatedServing served =
+      SimulateServing(options, {{0, 3, 5}, {0, 3, 5}}, 0, TenthPerRow());
   // Until 0.6 both prompts; 0.8 both have 5 tokens, of which 4 are in the cache; the fifth needs a
   // second block of each, and there is one. The first goes on alone to its end at 1.1; then the
   // second computes its 5 tokens anew until 1.6.
@@ -90,19 +93,19 @@ TEST(SimulateServing, FindsWhatPromptsShare) {
   std::vector<LoadRequest> requests = {{0, 10, 1}, {5, 10, 1}};
   ShareBeginnings(6, requests);
   BatcherOptions options = Options({.sequences = 2, .tokens_per_step = 16});
-  const SimulatedServing found = SimulateServing(options, requests, 0, TenthPerRow);
+  const SimulatedServing found = SimulateServing(options, requests, 0, TenthPerRow());
   ExpectTimes(found.outcomes[0], 0, {1.0});
   ExpectTimes(found.outcomes[1], 5, {5.6});
   EXPECT_EQ(found.metrics.cached_tokens, 4);
   options.prefix_cache = false;
-  ExpectTimes(SimulateServing(options, requests, 0, TenthPerRow).outcomes[1], 5, {6.0});
+  ExpectTimes(SimulateServing(options, requests, 0, TenthPerRow()).outcomes[1], 5, {6.0});
 }
 
 // A long prompt in small steps beside an answer: what is not planned step by step comes out the
 // same.
 TEST(SimulateServing, LeapsToWhatHappensNext) {
   const SimulatedServing served = SimulateServing(Options({.sequences = 2, .tokens_per_step = 4}),
-                                                  {{0, 4, 8}, {0.1, 10, 2}}, 0, TenthPerRow);
+                                                  {{0, 4, 8}, {0.1, 10, 2}}, 0, TenthPerRow());
   // Until 0.4 the first prompt; then steps of 1 + 3 rows, the fourth of 1 + 1.
   ExpectTimes(served.outcomes[0], 0, {0.4, 0.8, 1.2, 1.6, 1.8, 2.0, 2.1, 2.2});
   ExpectTimes(served.outcomes[1], 0.1, {1.8, 2.0});
@@ -116,10 +119,9 @@ SimulatedServing Speculate(double acceptance, bool draft) {
   BatcherOptions options = Options({.sequences = 1, .tokens_per_step = 8});
   (draft ? options.draft_tokens : options.lookup_tokens) = 2;
   options.acceptance = acceptance;
-  const auto hundredth = [](const StepPlan& plan) {
-    return 0.01 * static_cast<double>(plan.rows());
-  };
-  return SimulateServing(options, {{0, 2, 7}}, 0, TenthPerRow, {}, hundredth);
+  SimulatedPrices prices = TenthPerRow();
+  prices.draft = [](const StepPlan& plan) { return 0.01 * static_cast<double>(plan.rows()); };
+  return SimulateServing(options, {{0, 2, 7}}, 0, prices);
 }
 
 TEST(SimulateServing, ProposedTokensComeTogether) {
@@ -155,11 +157,63 @@ TEST(SimulateServing, AsManyTokensStandAsExpected) {
   options.acceptance = 0.7;
   std::vector<LoadRequest> requests(8, {0, 4, 2000});
   for (size_t i = 0; i < requests.size(); ++i) requests[i].seed = i;
-  const EngineMetrics metrics = SimulateServing(options, requests, 0, TenthPerRow).metrics;
+  const EngineMetrics metrics = SimulateServing(options, requests, 0, TenthPerRow()).metrics;
   const double runs = 8 * 1999 - static_cast<double>(metrics.accepted_tokens);
   const double expected = (1 - std::pow(0.7, 5)) / (1 - 0.7);
   EXPECT_NEAR(8 * 1999 / runs, expected, 0.02 * expected);
   EXPECT_NEAR(AcceptanceOf(metrics.checked_tokens, metrics.accepted_tokens), 0.7, 0.015);
+}
+
+/// The same, and a hundredth of a second for a block that is copied.
+SimulatedPrices WithCopies() {
+  SimulatedPrices prices = TenthPerRow();
+  prices.copy = [](int64_t blocks) { return 0.01 * static_cast<double>(blocks); };
+  return prices;
+}
+
+// One engine computes both prompts, one goes on with each when it has come; nobody waits for a
+// prompt while his answer goes on.
+TEST(SimulateServing, PromptsApartHoldUpNoAnswer) {
+  const SimulatedServing served =
+      SimulateServing(Options({.sequences = 2, .tokens_per_step = 4}), {{0, 4, 4}, {0.1, 8, 3}}, 0,
+                      WithCopies(), {}, {.prefill = 1, .decode = 1});
+  // First prompt until 0.4; its block is copied until 0.41; then a token each tenth, until 0.71.
+  // The second prompt from 0.4 to 1.2, copied until 1.22.
+  ExpectTimes(served.outcomes[0], 0, {0.4, 0.51, 0.61, 0.71});
+  ExpectTimes(served.outcomes[1], 0.1, {1.2, 1.32, 1.42});
+  EXPECT_EQ(served.metrics.moved_requests, 2);
+  EXPECT_NEAR(served.copy_s, 0.03, 1e-12);
+  EXPECT_NEAR(served.busy_s, 0.4 + 0.8 + 0.5 + 0.03, 1e-12);
+}
+
+// A cache of two blocks for prompts: the third waits until the first one's is gone on with, which
+// must itself wait for a place.
+TEST(SimulateServing, PromptsApartWaitForWhoGoesOn) {
+  BatcherOptions options =
+      Options({.sequences = 1, .tokens_per_step = 8, .sequence_length = 8}, /*blocks=*/2);
+  const SimulatedServing served = SimulateServing(options, {{0, 4, 3}, {0, 4, 2}, {0, 4, 1}}, 0,
+                                                  WithCopies(), {}, {.prefill = 1, .decode = 1});
+  // Prompts are admitted with room for a token more, two blocks: one after the other. The first is
+  // done at 0.4 and moves at once: its blocks are free when it has been copied, with the first step
+  // there, at 0.51. The second, done at 0.91, moves likewise until 1.02, the third ends with its
+  // prompt.
+  ExpectTimes(served.outcomes[0], 0, {0.4, 0.51, 0.61});
+  ExpectTimes(served.outcomes[1], 0, {0.91, 1.02});
+  ExpectTimes(served.outcomes[2], 0, {1.42});
+  EXPECT_EQ(served.most_blocks, 2);
+  EXPECT_EQ(served.metrics.used_blocks, 0);
+}
+
+// Sequences go to who has the fewest, and clients send again when all of an answer has come.
+TEST(SimulateServing, PromptsApartAreSharedOut) {
+  const SimulatedServing served = SimulateServing(Options({.sequences = 4, .tokens_per_step = 8}),
+                                                  {{0, 2, 3}, {0, 2, 3}, {0, 2, 1}}, 2,
+                                                  WithCopies(), {}, {.prefill = 1, .decode = 2});
+  // Both prompts in one step until 0.4; each goes on alone.
+  ExpectTimes(served.outcomes[0], 0, {0.4, 0.51, 0.61});
+  ExpectTimes(served.outcomes[1], 0, {0.4, 0.51, 0.61});
+  ExpectTimes(served.outcomes[2], 0.61 + kClientTurn, {0.81 + kClientTurn});
+  EXPECT_EQ(served.most_running, 2);
 }
 
 // Whoever watches sees what has come, and may end it.
@@ -175,7 +229,7 @@ TEST(SimulateServing, EndsWhenNobodyWantsMore) {
     return answered < 10;
   };
   const SimulatedServing served = SimulateServing(Options({.sequences = 2, .tokens_per_step = 8}),
-                                                  requests, 0, TenthPerRow, watch);
+                                                  requests, 0, TenthPerRow(), watch);
   EXPECT_FALSE(served.ended);
   EXPECT_GE(answered, 10);
   EXPECT_LT(answered, 20);
@@ -184,7 +238,7 @@ TEST(SimulateServing, EndsWhenNobodyWantsMore) {
 TEST(SimulateServing, RefusesWhatTheEngineWould) {
   const SimulatedServing served =
       SimulateServing(Options({.sequences = 1, .tokens_per_step = 4, .sequence_length = 8}),
-                      {{0, 8, 1}, {0, 2, 1}}, 0, TenthPerRow);
+                      {{0, 8, 1}, {0, 2, 1}}, 0, TenthPerRow());
   EXPECT_NE(served.outcomes[0].failure.find("a prompt of 8 tokens"), std::string::npos);
   EXPECT_EQ(served.outcomes[1].tokens, 1);
 }

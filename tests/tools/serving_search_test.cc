@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/engine/data/data_test_util.h"
@@ -134,6 +135,48 @@ TEST(ServingSearch, ProvesADraftModel) {
       folder + "/report.json");
   EXPECT_EQ(none.status, 2) << none.output;
   EXPECT_NE(none.output.find("--acceptance needs --random-weights"), std::string::npos);
+}
+
+// Two replicas, of which one computes prompts: proved as they are predicted, and served as the
+// report says.
+TEST(ServingSearch, ProvesPromptsApart) {
+  const std::string folder = ScratchFolder() + "/apart";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const Outcome outcome = Shell(
+      "XDG_CACHE_HOME=" + folder +
+      " tools/trimtab search -q --for serving --model gpt2-tiny --cluster local --max-ranks 2 "
+      "--workload uniform:8-40/12 --requests 12 --concurrency 3 "
+      "--allow tp=1,sequences=4,tokens=64,replicas=1,2,prefill=0,1 --prove 3 --rounds 1 --study " +
+      folder + "/study.db --report " + folder);
+  ASSERT_TRUE(outcome.status == 0 || outcome.status == 5) << outcome.output;
+  const json report = json::parse(ReadWholeFile(folder + "/report.json"));
+  EXPECT_GT(report["space"]["cut_by_rule"]["serving-prefill"], 0);
+  int64_t apart = 0;
+  for (const json& each : report["ranking"]) {
+    if (each["prefill"] == 0) continue;
+    ++apart;
+    EXPECT_EQ(each["serving"]["prefill"], 1);
+    EXPECT_EQ(each["serving"]["layout"]["dp"], 2);
+    EXPECT_EQ(each["moved_requests"], 12);
+    ASSERT_TRUE(each.contains("measured")) << outcome.output;
+    EXPECT_EQ(each["measured"]["failed"], 0);
+    std::ofstream(folder + "/apart.json") << each["serving"];
+  }
+  EXPECT_EQ(apart, 1);
+  const std::string bench =
+      "tools/trimtab bench -q --json --random-weights --workload 8/8 --requests 4 --concurrency 2 "
+      "--config " +
+      folder + "/apart.json";
+  EXPECT_EQ(Shell(bench).status, 0);
+  const Outcome twice = Shell(bench + " --prefill 1");
+  EXPECT_EQ(twice.status, 2);
+  EXPECT_NE(twice.output.find("--prefill contradicts --config"), std::string::npos);
+  const Outcome nobody =
+      Shell(std::string("tools/trimtab estimate -q --layout replicas=2,prefill=2") + kLlama);
+  EXPECT_EQ(nobody.status, 4);
+  EXPECT_NE(nobody.output.find("serving-prefill: 2 of 2 replicas"), std::string::npos)
+      << nobody.output;
 }
 
 // Two engines serve for real; the winner's configuration starts, admits what was planned and does

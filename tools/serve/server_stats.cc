@@ -84,6 +84,9 @@ std::string ServerStats::Text(const EngineMetrics& engine, int64_t in_flight) co
                 engine.generated_tokens);
   text += Value("trimtab_preemptions_total", "counter", "Sequences put back to wait.",
                 engine.preemptions);
+  text += Value("trimtab_moved_requests_total", "counter",
+                "Requests gone on with by another replica than computed their prompts.",
+                engine.moved_requests);
   text += Value("trimtab_sequences_running", "gauge", "Sequences worked on.", engine.running);
   text +=
       Value("trimtab_requests_waiting", "gauge", "Requests that wait for a place.", engine.waiting);

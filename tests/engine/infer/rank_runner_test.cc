@@ -85,6 +85,40 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+// A text whose beginning is in the blocks of one runner goes on in others of another, while the
+// first takes steps of its own.
+TEST_P(RankRunnerTest, GoesOnWithBlocksOfAnother) {
+  const GoldenWeights weights(GetParam().family);
+  ServingConfig config = GoldenServing(weights);
+  config.layout = ParseLayout(GetParam().layout, 0);
+  config = ResolveServing(config);
+  RankRunner first(config, weights);
+  RankRunner second(config, weights);
+  const std::vector<int32_t> tokens = weights.Tokens(0);
+  const int64_t begun = weights.sequence_length() / 2;
+  const std::vector<int32_t> from = {5, 2, 8, 1, 0, 3};
+  const std::vector<int32_t> to = {0, 7, 4, 9, 2, 6};
+  const auto rows = [&](int64_t begin, int64_t end, const std::vector<int32_t>& blocks) {
+    return StepPlan{{{.tokens = {tokens.begin() + begin, tokens.begin() + end},
+                      .first_position = begin,
+                      .blocks = blocks,
+                      .logits = end - begin}}};
+  };
+  std::vector<float> actual = first.Run(rows(0, begun, from));
+  std::vector<BlockMove> moves;
+  for (int64_t i = 0; i * config.block_size < begun; ++i) {
+    moves.push_back({from[static_cast<size_t>(i)], to[static_cast<size_t>(i)]});
+  }
+  second.CopyBlocks(first, moves);
+  const std::vector<float> rest = second.Run(rows(begun, weights.sequence_length(), to));
+  actual.insert(actual.end(), rest.begin(), rest.end());
+  const std::vector<float> expected = weights.Logits(0);
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(actual[i], expected[i], kLogitTolerance) << "element " << i;
+  }
+}
+
 TEST(PlanMessages, APlanComesBackFromItsNumbers) {
   const StepPlan plan = {{{.tokens = {5, 0, 7}, .first_position = 2, .blocks = {3}, .logits = 1},
                           {.tokens = {1}, .first_position = 0, .blocks = {9, 0, 4}, .logits = 0}}};
@@ -124,6 +158,7 @@ TEST(ServingRulesTest, EveryRuleRefusesByName) {
     return bad.emplace(rule, good).first->second;
   };
   breaks("serving-layout").layout.cp = 2;
+  breaks("serving-prefill").prefill = 1;
   breaks("serving-precision").layout.precision = Precision::kFp8;
   breaks("serving-routing").model.moe.capacity_factor = 1.5;
   breaks("serving-int4-groups").weights = WeightFormat::kInt4;

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -63,6 +64,86 @@ TEST(ReplicasTest, AnswerAsOneEngine) {
   }
 }
 
+struct Apart {
+  const char* layout;
+  int64_t prefill;
+  DType cache = DType::kF32;
+  bool draft = false;
+};
+
+class PrefillApartTest : public testing::TestWithParam<Apart> {};
+
+// Whoever computes a prompt, the answer is the same; also where those who go on have hardly a
+// cache.
+TEST_P(PrefillApartTest, AnswersAsOneEngine) {
+  const Apart& of = GetParam();
+  const GoldenWeights weights("qwen2");
+  ServingConfig config = GoldenServing(weights);
+  config.cache = of.cache;
+  const auto expected = AnswerAll(weights, *MakeEngine(config, weights), 30);
+  config.layout = ParseLayout(of.layout, 0);
+  config.prefill = of.prefill;
+  if (of.draft) config.draft = {weights.model(), weights.format(), /*tokens=*/3};
+  for (const int64_t blocks : {0, 7}) {
+    config.cache_blocks = blocks;
+    config.limits.sequence_length = 24;
+    const std::unique_ptr<Engine> engine =
+        MakeEngine(config, weights, of.draft ? &weights : nullptr);
+    EXPECT_EQ(engine->limits().sequences,
+              (config.layout.dp - of.prefill) * config.limits.sequences);
+    EXPECT_EQ(AnswerAll(weights, *engine, 30), expected) << blocks << " blocks";
+    // All but those whose answer is a token are gone on with by another.
+    const EngineMetrics metrics = engine->metrics();
+    EXPECT_EQ(metrics.finished_requests, 30);
+    EXPECT_EQ(metrics.moved_requests, 30);
+    EXPECT_EQ(metrics.running + metrics.waiting, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, PrefillApartTest,
+                         testing::Values(Apart{"dp=2", 1}, Apart{"dp=3", 1}, Apart{"dp=3", 2},
+                                         Apart{"dp=2,tp=2", 1}, Apart{"dp=2,pp=2", 1},
+                                         Apart{"dp=2", 1, DType::kF8E4M3},
+                                         Apart{"dp=2", 1, DType::kI8},
+                                         Apart{"dp=2", 1, DType::kF32, true}));
+
+TEST(PrefillApart, BlocksAreFreeInTheEnd) {
+  const GoldenWeights weights("llama");
+  ServingConfig config = GoldenServing(weights);
+  config.layout = ParseLayout("dp=2", 0);
+  config.prefill = 1;
+  config.cache_blocks = 9;
+  config.limits.sequence_length = 32;
+  const std::unique_ptr<Engine> engine = MakeEngine(config, weights);
+  std::set<RequestId> open;
+  for (int64_t i = 0; i < 60; ++i) {
+    open.insert(std::get<RequestId>(engine->AddRequest(RequestOf(weights, i))));
+    for (const RequestUpdate& update : engine->Step()) {
+      if (update.finish != FinishReason::kNone) open.erase(update.id);
+    }
+    // One whose prompt waits, one that moves or one that goes on: whatever it is at.
+    if (i % 3 == 2 && !open.empty()) {
+      const RequestId id = i % 2 == 0 ? *open.begin() : *open.rbegin();
+      EXPECT_TRUE(engine->Abort(id));
+      open.erase(id);
+    }
+  }
+  while (engine->HasWork()) engine->Step();
+  // Who was told last to let go may be about to.
+  while (engine->metrics().used_blocks > 0) std::this_thread::yield();
+  EXPECT_EQ(engine->metrics().running + engine->metrics().waiting, 0);
+}
+
+TEST(PrefillApart, RefusesWhatItCannot) {
+  const GoldenWeights weights("llama");
+  ServingConfig config = GoldenServing(weights);
+  config.prefill = 1;
+  EXPECT_THROW(MakeEngine(config, weights), InfeasibleError);
+  config.layout.dp = 2;
+  config.device = "cuda";
+  EXPECT_THROW(MakeEngine(config, weights), UsageError);
+}
+
 /// What fake engines and their test tell each other.
 struct Workshop {
   std::mutex mutex;
@@ -79,7 +160,7 @@ struct Workshop {
 };
 
 /// Answers every request with one token, in a step that lasts as long as the workshop says.
-class FakeEngine final : public Engine {
+class FakeEngine final : public SharingEngine {
  public:
   FakeEngine(Workshop& workshop, size_t place) : workshop_(workshop), place_(place) {
     limits_ = {.sequences = 2, .waiting = 2, .sequence_length = 8};
@@ -115,6 +196,10 @@ class FakeEngine final : public Engine {
     return erased > 0;
   }
   bool HasWork() const override { return !ids_.empty(); }
+  std::vector<MovedSequence> TakeReady() override { return {}; }
+  void ReleaseBlocksOf(RequestId) override {}
+  RequestId AddMoved(MovedSequence) override { return ++last_; }
+  std::vector<HeldBlocks> TakeCopied() override { return {}; }
   EngineMetrics metrics() const override { return metrics_; }
   const EngineLimits& limits() const override { return limits_; }
   int64_t vocab_size() const override { return 7; }
@@ -160,7 +245,7 @@ class FakeReplicasTest : public testing::Test {
   }
 
   Workshop workshop_;
-  std::vector<std::unique_ptr<Engine>> engines_;
+  std::vector<std::unique_ptr<SharingEngine>> engines_;
   std::unique_ptr<Replicas> replicas_;
 };
 

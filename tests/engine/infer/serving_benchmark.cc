@@ -1,6 +1,7 @@
 // How near serving comes to what the machine can do, measured beside it in the same rounds:
 // decoding against the bandwidth of reading, prompts against the rate of products, 16 sequences
-// against one.
+// against one, and against what these limits leave of that: as many products as 16 tokens take, or
+// reading the weights once, whichever is longer.
 //
 //   bazel run -c opt //tests/engine/infer:serving_benchmark -- [model] [threads] [rounds]
 #include <algorithm>
@@ -100,13 +101,18 @@ void Run(const std::string& model_name, int threads, int rounds) {
     const double attention = 4.0 * static_cast<double>(m.num_layers * m.attention_size()) *
                              (kPrompt * (kPrompt + 1) / 2.0);
     const double flops = 2 * MultipliedWeights(m) * kPrompt + 2 * head + attention;
+    const double token_flops =
+        2 * (MultipliedWeights(m) + head) +
+        4.0 * static_cast<double>(m.num_layers * m.attention_size() * kContext);
+    const double least = std::max(kSequences * token_flops / rate, bytes / bandwidth);
     fmt::print(
         "{:5} decode {:6.1f} tokens/s: {:3.0f} % of reading at {:.1f} GB/s; prompt {:6.0f} "
         "tokens/s: "
-        "{:3.0f} % of products at {:.0f} GFLOP/s; {} sequences: {:.1f} times one\n",
+        "{:3.0f} % of products at {:.0f} GFLOP/s; {} sequences: {:.1f} times one, of {:.1f} within "
+        "these limits\n",
         Name(format), 1 / alone.seconds, 100 * bytes / alone.seconds / bandwidth, bandwidth / 1e9,
         kPrompt / whole.seconds, 100 * flops / whole.seconds / rate, rate / 1e9, kSequences,
-        kSequences * alone.seconds / together.seconds);
+        kSequences * alone.seconds / together.seconds, kSequences * alone.seconds / least);
   }
 }
 

@@ -63,6 +63,7 @@ TEST_P(ServingSearchTest, FindsWhatLookingAtEachFinds) {
   const char* requirements[] = {"", "ttft.p99<300ms", "tpot.mean<9ms,ttft.mean<150ms",
                                 "throughput>400", "tpot.p99<1ms"};
   problem.requirements = ParseRequirements(requirements[random() % 5]);
+  if (GetParam() % 4 < 2) problem.allowed["prefill"] = {"0", "1"};
   if (GetParam() % 2 == 1) {
     problem.memory_bytes += 6'000'000'000;
     problem.allowed["pp"] = {"1"};
@@ -122,7 +123,8 @@ void ExpectBounded(const ServingProblem& problem, std::mt19937_64& random) {
       const BestCaseOf of = {
           .limits = config.limits,
           .blocks = config.cache_blocks,
-          .replicas = each.replicas,
+          .replicas = each.config.layout.dp,
+          .prefill = each.config.prefill,
           .may_preempt = config.cache_blocks < config.limits.sequences * longest};
       std::vector<LoadReport> foreseen = {bounds.Rough(of).report, bounds.Of(of).report};
       const auto watch = [&](const ServingProgress& progress) {
@@ -130,7 +132,7 @@ void ExpectBounded(const ServingProblem& problem, std::mt19937_64& random) {
         return true;
       };
       const LoadReport got =
-          predictor.PredictWhile(config, each.replicas, problem.load, watch)->report;
+          predictor.PredictWhile(config, problem.load, problem.CopyOf(config), watch)->report;
       EXPECT_GT(foreseen.size(), 4u);
       const auto expect = [&](double low, double value, const char* what) {
         EXPECT_LE(low, value * (1 + kRounding)) << what << " of " << each.Key();
@@ -157,6 +159,20 @@ TEST_P(ServingSearchTest, NothingIsBetterThanItsBound) {
   ServingProblem problem = ProblemOn("2xh100", models[random() % 3], RandomLoad(random));
   problem.allowed["tokens"] = {"64", "512", "4096"};
   problem.allowed["sequences"] = {"1", "4", "16"};
+  ExpectBounded(problem, random);
+}
+
+TEST_P(ServingSearchTest, NothingIsBetterThanItsBoundWherePromptsAreApart) {
+  std::mt19937_64 random(static_cast<uint64_t>(300 + GetParam()));
+  ServingProblem problem = ProblemOn("4xh100", "llama3-8b", RandomLoad(random));
+  problem.allowed["tp"] = {"1"};
+  problem.allowed["pp"] = {"1"};
+  problem.allowed["replicas"] = {"2", "3", "4"};
+  problem.allowed["prefill"] = {"1", "2", "3"};
+  problem.allowed["tokens"] = {"64", "2048"};
+  problem.allowed["sequences"] = {"1", "8", "16"};
+  problem.allowed["weights"] = {"bf16"};
+  if (GetParam() % 2 == 0) Speculate(random, problem);
   ExpectBounded(problem, random);
 }
 
@@ -253,6 +269,44 @@ TEST(ServingSearch, ADraftPaysWhereItsTokensStand) {
   EXPECT_THROW(ParseServingCandidate(problem, "lookup=2"), UsageError);
 }
 
+// Long prompts that come while answers go on: apart they hold up nobody, and what is fast for both
+// needs replicas of both kinds.
+TEST(ServingSearch, PromptsApartPayWhereNoTokenMayWait) {
+  ServingProblem problem = ProblemOn(
+      "4xh100", "llama3-8b", {.requests = DrawRequests("uniform:2000-4000/200", 120, 8, 1)});
+  problem.allowed["tp"] = {"1"};
+  problem.allowed["pp"] = {"1"};
+  problem.allowed["replicas"] = {"4"};
+  problem.allowed["weights"] = {"bf16"};
+  const auto best_of = [&](const std::vector<std::string>& prefill) {
+    problem.allowed["prefill"] = prefill;
+    return SearchServing(problem, 2).best();
+  };
+  problem.requirements = ParseRequirements("itl.p99<12ms,ttft.mean<200ms");
+  EXPECT_FALSE(best_of({"0"}).meets());
+  const ServingEvaluation apart = best_of({"0", "1", "2", "3"});
+  EXPECT_TRUE(apart.meets());
+  EXPECT_GT(apart.candidate.config.prefill, 0);
+  EXPECT_EQ(apart.prediction.moved, 120);
+  EXPECT_GT(apart.prediction.copy_s, 0);
+  EXPECT_EQ(ParseServingCandidate(problem, apart.candidate.Key()).Key(), apart.candidate.Key());
+}
+
+TEST(ServingSearch, CountsPromptsApartFromNobody) {
+  ServingProblem problem = ProblemOn(
+      "2xh100", "llama3-8b", {.requests = DrawRequests("500/20", 30, 0, 1), .concurrency = 8});
+  problem.allowed["tp"] = {"1"};
+  problem.allowed["pp"] = {"1"};
+  problem.allowed["prefill"] = {"1"};
+  const ServingSpace space = WalkServingSpace(problem);
+  EXPECT_GT(space.cut_by_rule.at("serving-prefill"), 0);
+  for (const ServingBranch& branch : space.branches) {
+    for (const ServingCandidate& each : branch.candidates) EXPECT_EQ(each.gpus(), 2) << each.Key();
+  }
+  EXPECT_THROW(ParseServingCandidate(problem, "prefill=1"), InfeasibleError);
+  EXPECT_THROW(ParseServingCandidate(problem, "replicas=2,prefill=2"), InfeasibleError);
+}
+
 TEST(ServingSearch, SaysWhatComesClosest) {
   ServingProblem problem = ProblemOn(
       "1xh100", "llama3-8b", {.requests = DrawRequests("500/20", 30, 0, 1), .concurrency = 8});
@@ -268,7 +322,8 @@ TEST(ServingCandidate, IsReadByItsKey) {
   const ServingProblem problem = ProblemOn(
       "8xh100", "llama3-8b", {.requests = DrawRequests("500/20", 3, 0, 1), .concurrency = 8});
   const std::string key =
-      "tp=2,pp=1,ep=1,weights=fp8,cache=bf16,prefix=off,replicas=3,sequences=48,tokens=1000";
+      "tp=2,pp=1,ep=1,weights=fp8,cache=bf16,prefix=off,replicas=3,prefill=1,sequences=48,"
+      "tokens=1000";
   EXPECT_EQ(ParseServingCandidate(problem, key).Key(), key);
   for (const char* bad : {"tp=0", "tp=x", "tpp=2", "tp=2,tp=2", "weights=fp9", "tp"}) {
     EXPECT_THROW(ParseServingCandidate(problem, bad), UsageError) << bad;

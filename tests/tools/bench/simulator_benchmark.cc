@@ -71,7 +71,7 @@ ServingRates RunRound(const ModelConfig& model, Errors& errors) {
     const double open = each.load * rate;
     const ServiceLoad load = {.requests = DrawRequests(each.lengths, each.requests, open, 3),
                               .concurrency = each.concurrency};
-    const LoadReport predicted = predictor.Predict(config, 1, load).report;
+    const LoadReport predicted = predictor.Predict(config, load).report;
     const double before = ReferenceSeconds(*target);
     const LoadReport real =
         MakeLoadReport(PutLoad(*target, load.requests,
@@ -121,7 +121,7 @@ int main(int argc, char** argv) {
   ServiceLoad load = {.requests = DrawRequests("200/200", 5000, 0, 1), .concurrency = 16};
   const ServingPredictor predictor(model, ServingLayoutOf(config), rates);
   const auto start = std::chrono::steady_clock::now();
-  const LoadReport report = predictor.Predict(config, 1, load).report;
+  const LoadReport report = predictor.Predict(config, load).report;
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
   const auto tokens = static_cast<double>(report.prompt_tokens + report.output_tokens);
   fmt::print("simulator: {:.0f} tokens of traffic in {:.2f} s: {:.2f} s a million\n", tokens,

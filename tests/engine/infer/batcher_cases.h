@@ -1,0 +1,147 @@
+// A model that is only a cache, and random loads of a batcher over it: what it answers depends on
+// every token that it finds there, so a block in the wrong place, or given to two sequences, shows
+// in the text.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "engine/base/units.h"
+#include "engine/infer/batcher.h"
+
+namespace trimtab {
+
+inline constexpr int64_t kVocab = 7;
+
+class ManualClock final : public Clock {
+ public:
+  double Now() const override { return now; }
+  double now = 0;
+};
+
+inline uint64_t Mix(uint64_t hash, int32_t token) {
+  return (hash ^ static_cast<uint64_t>(token + 1)) * 0x9e3779b97f4a7c15u;
+}
+
+/// Logits of the token that follows a text of this hash.
+inline std::vector<float> LogitsOf(uint64_t hash) {
+  std::vector<float> logits;
+  for (int64_t id = 0; id < kVocab; ++id) {
+    logits.push_back(static_cast<float>((hash >> (8 * id)) & 0xff) / 64.0f);
+  }
+  return logits;
+}
+
+class CacheModel final : public StepRunner {
+ public:
+  explicit CacheModel(const BatcherOptions& options)
+      : options_(options), slots_(static_cast<size_t>(options.blocks * options.block_size), -1) {}
+
+  std::vector<float> Run(const StepPlan& plan) override {
+    EXPECT_LE(plan.rows(), options_.limits.tokens_per_step);
+    EXPECT_LE(std::ssize(plan.sequences), options_.limits.sequences);
+    for (const PlannedSequence& each : plan.sequences) {
+      for (int64_t i = 0; i < std::ssize(each.tokens); ++i) {
+        Slot(each, each.first_position + i) = each.tokens[static_cast<size_t>(i)];
+      }
+    }
+    std::vector<float> logits;
+    for (const PlannedSequence& each : plan.sequences) {
+      const int64_t end = each.first_position + std::ssize(each.tokens);
+      uint64_t hash = 1;
+      for (int64_t position = 0; position < end; ++position) {
+        hash = Mix(hash, Slot(each, position));
+        if (position < end - each.logits) continue;
+        const std::vector<float> row = LogitsOf(hash);
+        logits.insert(logits.end(), row.begin(), row.end());
+      }
+    }
+    return logits;
+  }
+  void CopyBlocks(StepRunner& from, std::span<const BlockMove> moves) override {
+    const auto& other = dynamic_cast<const CacheModel&>(from);
+    const int64_t size = options_.block_size;
+    for (const BlockMove& each : moves) {
+      std::copy_n(other.slots_.begin() + each.from * size, size, slots_.begin() + each.to * size);
+    }
+  }
+  int64_t vocab_size() const override { return kVocab; }
+
+ private:
+  int32_t& Slot(const PlannedSequence& sequence, int64_t position) {
+    const int64_t block = sequence.blocks.at(static_cast<size_t>(position / options_.block_size));
+    return slots_.at(
+        static_cast<size_t>(block * options_.block_size + position % options_.block_size));
+  }
+
+  BatcherOptions options_;
+  std::vector<int32_t> slots_;
+};
+
+/// What a request brings when it is alone in the world.
+inline std::vector<int32_t> Expected(const GenerationRequest& request, int64_t longest) {
+  BatcherOptions options = {.block_size = longest, .blocks = 1};
+  options.limits = {.sequences = 1, .tokens_per_step = longest, .sequence_length = longest};
+  CacheModel model(options);
+  const SteadyClock clock;
+  Batcher batcher(options, model, clock);
+  batcher.AddRequest(request);
+  std::vector<int32_t> tokens;
+  while (batcher.HasWork()) {
+    for (const RequestUpdate& update : batcher.Step()) {
+      for (const SampledToken& token : update.tokens) tokens.push_back(token.id);
+    }
+  }
+  return tokens;
+}
+
+class Trace {
+ public:
+  explicit Trace(uint32_t seed) : random_(seed) {
+    options_.limits.sequences = Below(6) + 1;
+    options_.limits.tokens_per_step = options_.limits.sequences + Below(20);
+    options_.limits.sequence_length = 12 + Below(30);
+    options_.block_size = Below(7) + 1;
+    const int64_t least = CeilDiv(options_.limits.sequence_length, options_.block_size);
+    options_.blocks = least + Below(2 * least);  // too few for all, often
+    options_.prefix_cache = Below(3) > 0;
+    options_.lookup_tokens = Below(2) * Below(5);
+  }
+
+  GenerationRequest Request() {
+    GenerationRequest request;
+    // A few beginnings that many share.
+    const auto begin = static_cast<int32_t>(Below(3));
+    const int64_t shared = Below(options_.limits.sequence_length / 2);
+    for (int64_t i = 0; i < shared; ++i) {
+      request.prompt.push_back(static_cast<int32_t>((begin + i * i) % kVocab));
+    }
+    const int64_t own = 1 + Below(options_.limits.sequence_length / 2 - 1);
+    for (int64_t i = 0; i < own; ++i) request.prompt.push_back(static_cast<int32_t>(Below(kVocab)));
+    request.max_tokens = 1 + Below(25);
+    request.sampling.temperature = static_cast<double>(Below(2));
+    request.sampling.seed = random_();
+    if (Below(3) == 0) request.stop_tokens.push_back(static_cast<int32_t>(Below(kVocab)));
+    return request;
+  }
+
+  int64_t Below(int64_t bound) {
+    return static_cast<int64_t>(random_() % static_cast<uint32_t>(std::max<int64_t>(1, bound)));
+  }
+  const BatcherOptions& options() const { return options_; }
+
+ private:
+  std::mt19937 random_;
+  BatcherOptions options_;
+};
+
+struct Asked {
+  GenerationRequest request;
+  std::vector<int32_t> tokens;
+  FinishReason finish = FinishReason::kNone;
+};
+
+}  // namespace trimtab
