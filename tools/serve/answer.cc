@@ -68,13 +68,20 @@ AnswerWriter::AnswerWriter(const ApiRequest& request, const Tokenizer& tokenizer
       tokenizer_(tokenizer),
       model_(std::move(model)),
       id_(std::move(id)),
-      created_(created) {}
+      created_(created) {
+  // Keys are in the order of the alphabet, so "choices" comes first.
+  events_end_ = "]," + JsonText(Envelope(/*chunk=*/true)).substr(1) + "\n\n";
+}
 
 json AnswerWriter::Envelope(bool chunk) const {
   const char* object = endpoint_ == Endpoint::kCompletions ? "text_completion"
                        : chunk                             ? "chat.completion.chunk"
                                                            : "chat.completion";
   return {{"id", id_}, {"object", object}, {"created", created_}, {"model", model_}};
+}
+
+std::string AnswerWriter::ChoiceEvent(const json& choice) const {
+  return "data: {\"choices\":[" + JsonText(choice) + events_end_;
 }
 
 json AnswerWriter::LogProbabilities(const Answer& answer, size_t begin) const {
@@ -135,12 +142,10 @@ std::string AnswerWriter::Body(const Answer& answer, const std::string& text) co
 
 std::string AnswerWriter::FirstEvent() const {
   if (endpoint_ != Endpoint::kChat) return "";
-  json event = Envelope(/*chunk=*/true);
-  event["choices"] = {{{"index", 0},
-                       {"delta", {{"role", "assistant"}, {"content", ""}}},
-                       {"logprobs", nullptr},
-                       {"finish_reason", nullptr}}};
-  return EventOf(event);
+  return ChoiceEvent({{"index", 0},
+                      {"delta", {{"role", "assistant"}, {"content", ""}}},
+                      {"logprobs", nullptr},
+                      {"finish_reason", nullptr}});
 }
 
 std::string AnswerWriter::Event(const Answer& answer, const std::string& text) const {
@@ -155,9 +160,7 @@ std::string AnswerWriter::Event(const Answer& answer, const std::string& text) c
   } else {
     choice["text"] = text;
   }
-  json event = Envelope(/*chunk=*/true);
-  event["choices"] = {choice};
-  return EventOf(event);
+  return ChoiceEvent(choice);
 }
 
 std::string AnswerWriter::LastEvents(const Answer& answer) const {

@@ -56,6 +56,8 @@ class AnswerWriter {
 
  private:
   nlohmann::json Envelope(bool chunk) const;
+  /// The event of a stream with one choice.
+  std::string ChoiceEvent(const nlohmann::json& choice) const;
   nlohmann::json LogProbabilities(const Answer& answer, size_t begin) const;
   nlohmann::json Usage(const Answer& answer) const;
 
@@ -67,6 +69,7 @@ class AnswerWriter {
   std::string model_;
   std::string id_;
   int64_t created_ = 0;
+  std::string events_end_;  // of all events of a stream, behind their choice
 };
 
 /// {"error": {...}} as OpenAI writes it.

@@ -1,6 +1,8 @@
 #include "tools/serve/engine_loop.h"
 
+#include <algorithm>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 namespace trimtab {
@@ -57,9 +59,8 @@ Ticket::News Ticket::Wait(std::chrono::steady_clock::time_point deadline) {
   std::unique_lock lock(loop_->mutex);
   mailbox_->arrived.wait_until(
       lock, deadline, [&] { return !mailbox_->news.tokens.empty() || mailbox_->news.ended(); });
-  News news = mailbox_->news;
-  mailbox_->news.tokens.clear();
-  return news;
+  News& kept = mailbox_->news;
+  return {std::exchange(kept.tokens, {}), kept.finish, kept.failure};
 }
 
 EngineLoop::EngineLoop(Engine& engine)
@@ -113,6 +114,12 @@ std::string EngineLoop::failure() const {
 void EngineLoop::Run() {
   Ticket::Shared& shared = *shared_;
   std::unique_lock lock(shared.mutex);
+  // Whose threads are to be woken: once the mutex is free, for they take it at once.
+  std::vector<std::shared_ptr<Ticket::Mailbox>> told;
+  const auto wake = [&] {
+    lock.unlock();
+    for (const auto& mailbox : std::exchange(told, {})) mailbox->arrived.notify_one();
+  };
   try {
     while (!shared.leaving) {
       for (const RequestId id : std::exchange(shared.aborted, {})) engine_.Abort(id);
@@ -125,28 +132,27 @@ void EngineLoop::Run() {
           mailbox->refusal = std::get<Refusal>(std::move(outcome));
         }
         mailbox->decided = true;
-        mailbox->arrived.notify_one();
+        told.push_back(mailbox);
       }
       shared.metrics = engine_.metrics();
+      wake();
       if (!engine_.HasWork()) {
+        lock.lock();
         shared.work.wait(lock, [&] {
           return shared.leaving || !shared.submitted.empty() || !shared.aborted.empty();
         });
         continue;
       }
-      lock.unlock();
       std::vector<RequestUpdate> updates = engine_.Step();
       lock.lock();
       for (RequestUpdate& update : updates) {
         const auto found = shared.running.find(update.id);
         if (found == shared.running.end()) continue;  // aborted meanwhile
         const std::shared_ptr<Ticket::Mailbox> mailbox = found->second;
-        for (SampledToken& token : update.tokens) {
-          mailbox->news.tokens.push_back(std::move(token));
-        }
+        std::ranges::move(update.tokens, std::back_inserter(mailbox->news.tokens));
         mailbox->news.finish = update.finish;
         if (update.finish != FinishReason::kNone) shared.running.erase(found);
-        mailbox->arrived.notify_one();
+        told.push_back(mailbox);
       }
     }
   } catch (const std::exception& error) {
@@ -154,6 +160,7 @@ void EngineLoop::Run() {
     shared.failure = std::string("the engine failed: ") + error.what();
     shared.EndAll(shared.failure);
   }
+  if (lock.owns_lock()) wake();
 }
 
 }  // namespace trimtab

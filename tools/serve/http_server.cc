@@ -248,9 +248,13 @@ class HttpServer::Impl {
     std::string whole;
     if (generation.stream && !send(generation.writer.FirstEvent())) return Abort(generation);
     Clock::time_point last{};
+    Clock::time_point looked = Clock::now();
     while (!generation.answer.ended()) {
       const Ticket::News news = generation.ticket->Wait(std::min(limit, Clock::now() + kPoll));
-      if (!sink.is_writable()) return Abort(generation);
+      if (Clock::now() - looked >= kPoll) {
+        if (!sink.is_writable()) return Abort(generation);
+        looked = Clock::now();
+      }
       CountTokens(generation, news.tokens.size(), last);
       const std::string text = generation.answer.Add(news.tokens, news.finish);
       if (generation.stream) {
