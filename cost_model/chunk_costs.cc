@@ -102,16 +102,17 @@ void WaySpan::Append(const WaySpan& next, int64_t times) {
   total = total.Then(next.total.Times(times));
 }
 
-const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run) {
+const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run, const PriceSetting* last) {
   const Mode mode = ModeOf(run, cluster_);
   const Precision precision = run.layout.precision;
+  const auto fits = [&](const PriceSetting& setting) {
+    return setting.mode == mode && setting.precision == precision && setting.fp8 == run.fp8 &&
+           setting.routing == run.routing;
+  };
+  if (last != nullptr && fits(*last)) return *last;
   const std::lock_guard lock(settings_mutex_);
-  for (const PriceSetting& each : settings_) {
-    if (each.mode == mode && each.precision == precision && each.fp8 == run.fp8 &&
-        each.routing == run.routing) {
-      return each;
-    }
-  }
+  const auto known = std::find_if(settings_.begin(), settings_.end(), fits);
+  if (known != settings_.end()) return *known;
   settings_.push_back({.number = static_cast<int64_t>(settings_.size()),
                        .mode = mode,
                        .precision = precision,

@@ -63,8 +63,9 @@ class ChunkCosts {
   /// are remembered.
   void SetPrices(const Cluster& cluster);
 
-  /// Throws UsageError where the profile cannot price the run's precision.
-  const PriceSetting& SettingOf(const RunConfig& run);
+  /// Throws UsageError where the profile cannot price the run's precision. Most runs have that of
+  /// the one before: `last`, if not null, is looked at first, without waiting for other threads.
+  const PriceSetting& SettingOf(const RunConfig& run, const PriceSetting* last = nullptr);
   /// The key of all that is recorded of a micro batch, but for recomputation.
   static PackedKey ShapeKey(const PriceSetting& setting, const ParallelConfig& layout);
 

@@ -69,6 +69,7 @@ class StepCosts::Impl {
   int64_t sequence_;
   int64_t prices_ = 0;  // how often they were set
   ChunkCosts& chunks_;
+  const PriceSetting* last_setting_ = nullptr;
   std::vector<StageLayers> stage_layers_;  // lists that were met
   std::vector<StageRecompute> stage_recompute_;
   std::unordered_map<PackedKey, std::vector<StageProgram>, PackedKey::Hash> programs_;
@@ -275,7 +276,8 @@ StepView StepCosts::Impl::Of(const RunConfig& run) {
   TRIMTAB_ASSERT(run.sequence_length == sequence_ && run.model.num_layers == model_.num_layers &&
                      run.model.hidden_size == model_.hidden_size,
                  "these are the costs of {} at sequence length {}", model_.name, sequence_);
-  const PriceSetting& setting = chunks_.SettingOf(run);
+  last_setting_ = &chunks_.SettingOf(run, last_setting_);
+  const PriceSetting& setting = *last_setting_;
   const std::vector<StageCosts>& stages = StagesOf(setting, run);
   return {.stages = stages, .ends = EndsOf(setting, run), .pricer = setting.pricer};
 }

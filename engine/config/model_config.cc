@@ -15,12 +15,6 @@
 namespace trimtab {
 namespace {
 
-int64_t MoeLayers(const ModelConfig& model) {
-  int64_t count = 0;
-  for (int64_t i = 0; i < model.num_layers; ++i) count += model.layer_kind(i).moe ? 1 : 0;
-  return count;
-}
-
 /// Parameters of an MLP of width `ffn`.
 int64_t MlpSize(const ModelConfig& model, int64_t ffn) {
   const int64_t biases = model.has_mlp_bias() ? model.fc1_size(ffn) + model.hidden_size : 0;
@@ -97,7 +91,7 @@ int64_t ModelConfig::parameter_count() const {
   const int64_t layer_norms = block == BlockKind::kParallelShared ? 1
                               : block == BlockKind::kSandwich     ? 4
                                                                   : 2;
-  const int64_t moe_layers = MoeLayers(*this);
+  const int64_t moe_layers = moe.moe_layers(num_layers);
   const int64_t mlps = (num_layers - moe_layers) * MlpSize(*this, ffn_hidden_size) +
                        moe_layers * MoeSize(*this, moe.num_experts);
   const int64_t positions = position == PositionKind::kLearned ? position_rows() * hidden_size : 0;
@@ -124,13 +118,13 @@ int64_t ModelConfig::mtp_parameter_count() const {
 
 int64_t ModelConfig::active_parameter_count() const {
   return parameter_count() -
-         MoeLayers(*this) * (MoeSize(*this, moe.num_experts) -
-                             MoeSize(*this, std::min(moe.router_topk, moe.num_experts)));
+         moe.moe_layers(num_layers) * (MoeSize(*this, moe.num_experts) -
+                                       MoeSize(*this, std::min(moe.router_topk, moe.num_experts)));
 }
 
 int64_t ModelConfig::active_mlp_weights() const {
   const auto weights = [this](int64_t ffn) { return hidden_size * (fc1_size(ffn) + ffn); };
-  const int64_t moe_layers = MoeLayers(*this);
+  const int64_t moe_layers = moe.moe_layers(num_layers);
   const int64_t moe_weights = moe.router_topk * weights(moe.ffn_hidden_size) +
                               hidden_size * moe.num_experts + weights(moe.shared_ffn_hidden_size) +
                               (moe.shared_expert_gate ? hidden_size : 0);

@@ -35,6 +35,15 @@ void ReadEnum(StrictObject& object, const std::string& key, Enum& value, const N
 
 }  // namespace
 
+int64_t MoeConfig::moe_layers(int64_t num_layers) const {
+  if (!used() || num_layers <= first_k_dense) return 0;
+  // The first n layers have one for each layer_offset + i * layer_freq below n.
+  const auto among_first = [this](int64_t n) {
+    return (n - layer_offset - 1 + layer_freq) / layer_freq;
+  };
+  return among_first(num_layers) - among_first(first_k_dense);
+}
+
 int64_t MoeConfig::capacity(int64_t sequence_length) const {
   if (capacity_factor == 0) return sequence_length;
   const double mean = static_cast<double>(router_topk * sequence_length) /

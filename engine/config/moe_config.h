@@ -77,6 +77,8 @@ struct MoeConfig {
   bool is_moe_layer(int64_t layer) const {
     return used() && layer >= first_k_dense && layer % layer_freq == layer_offset;
   }
+  /// How many of layers [0, num_layers) have experts.
+  int64_t moe_layers(int64_t num_layers) const;
   /// Tokens of a sequence that an expert takes at most; `sequence_length` where there is no limit.
   int64_t capacity(int64_t sequence_length) const;
   bool operator==(const MoeConfig&) const = default;

@@ -49,6 +49,25 @@ ModelConfig Mixtral() {
   return model;
 }
 
+TEST(MoeConfig, CountsLayersWithExperts) {
+  for (const int64_t freq : {1, 2, 3, 5}) {
+    for (int64_t offset = 0; offset < freq; ++offset) {
+      for (const int64_t first : {0, 1, 4, 7}) {
+        MoeConfig moe = EverythingSet();
+        moe.layer_freq = freq;
+        moe.layer_offset = offset;
+        moe.first_k_dense = first;
+        int64_t expected = 0;
+        for (int64_t layers = 0; layers < 12; ++layers) {
+          EXPECT_EQ(moe.moe_layers(layers), expected) << freq << offset << first << " " << layers;
+          expected += moe.is_moe_layer(layers) ? 1 : 0;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(MoeConfig().moe_layers(5), 0);
+}
+
 TEST(MoeConfig, JsonRoundTrips) {
   const MoeConfig moe = EverythingSet();
   EXPECT_EQ(FaultOf(moe), "");
