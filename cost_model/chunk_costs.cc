@@ -95,6 +95,19 @@ void PutShards(const ParallelConfig& layout, GroupKind all, GroupKind within, Gr
   key.Put(PlaceInGroup(layout, several ? within : all, 0).size, 20).Put(several ? 1 : 0, 1);
 }
 
+/// The run's layout, but for how experts lie where the chunk has none.
+ParallelConfig LayoutThatMatters(const RunConfig& run, const ModelChunk& chunk) {
+  ParallelConfig layout = run.layout;
+  const MoeConfig& moe = run.model.moe;
+  if (moe.moe_layers(chunk.first_layer + chunk.num_layers) == moe.moe_layers(chunk.first_layer)) {
+    const ParallelConfig none;
+    layout.ep = none.ep;
+    layout.etp = none.etp;
+    layout.dispatch = none.dispatch;
+  }
+  return layout;
+}
+
 }  // namespace
 
 void WaySpan::Append(const WaySpan& next, int64_t times) {
@@ -171,7 +184,8 @@ const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, cons
   cut.embedding = layers.embedding;
   cut.head = layers.head;
   const RecomputeConfig& plan = layers.recompute;
-  const PackedKey key = ShapeKey(setting, run.layout)
+  const ParallelConfig layout = LayoutThatMatters(run, cut);
+  const PackedKey key = ShapeKey(setting, layout)
                             .Put(cut.embedding ? 1 : 0, 1)
                             .Put(cut.head ? 1 : 0, 1)
                             .Put(plan.kind)
@@ -182,9 +196,10 @@ const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, cons
                             .Put(FirstLayersAlike(setting.first_alike, cut), 16);
   Layers& remembered = layers_.Get(key, [&] {
     RunConfig alone = run;
+    alone.layout = layout;
     alone.layout.recompute = plan;
     auto recorded = std::make_unique<LayersRecording>();
-    recorded->layout = run.layout;
+    recorded->layout = layout;
     recorded->first_layer = cut.first_layer;
     for (int64_t layer = 0; layer < layers.count; layer += recorded->groups.back()) {
       recorded->groups.push_back(RecomputeGroupOf(plan, layer, layers.count).count);

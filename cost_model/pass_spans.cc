@@ -44,9 +44,14 @@ PassSpans::Shape PassSpans::Of(const PricedRun& priced, ChunkCosts& chunks, Know
   return {priced, setting, chunks, shapes[key]};
 }
 
-const WaySpans& PassSpans::Shape::Of(const ModelChunk& chunk) {
+ModelChunk PassSpans::Shape::Like(const ModelChunk& chunk) const {
   ModelChunk like = chunk;
   like.first_layer = setting_.alike ? 0 : FirstLayersAlike(setting_.first_alike, chunk);
+  return like;
+}
+
+const WaySpans& PassSpans::Shape::Of(const ModelChunk& chunk) {
+  const ModelChunk like = Like(chunk);
   const auto found =
       std::find_if(known_.chunks.begin(), known_.chunks.end(),
                    [&](const KnownSpans::Chunk& each) { return each.chunk == like; });

@@ -65,6 +65,8 @@ class PassSpans {
 
     /// Of a micro batch through `chunk` of the model. Holds until the next call.
     const WaySpans& Of(const ModelChunk& chunk);
+    /// The first chunk of the model that is like `chunk`.
+    ModelChunk Like(const ModelChunk& chunk) const;
     /// See ChunkCosts::SpansOfLayer.
     const WaySpans& OfLayer();
     /// With a pipeline.

@@ -16,6 +16,10 @@ namespace {
 /// Sums in another order than the closed form's differ in their last digits.
 constexpr double kRounding = 1e-9;
 
+/// Sequences of a micro batch that stands for smaller ones, which it is several of: no device of a
+/// model's takes longer for several at once than one after the other.
+constexpr int64_t kManySequences = 64;
+
 /// Layers of a chunk that have an end of it, or another chunk, beside them.
 constexpr int64_t kFewLayers = 2;
 
@@ -95,10 +99,41 @@ struct PassBytes {
   }
 };
 
+/// Chunks of a stage, each as the first that is like it.
+using StageChunks = std::vector<ModelChunk>;
+
+/// The stages of which one is the fullest, by the chunks that each has: of like ones the first
+/// holds the most micro batches.
+std::vector<int64_t> StagesToWeigh(const std::vector<StageChunks>& stages) {
+  std::vector<int64_t> weighed;
+  for (auto stage = stages.begin(); stage != stages.end(); ++stage) {
+    if (std::find(stages.begin(), stage, *stage) == stage)
+      weighed.push_back(stage - stages.begin());
+  }
+  return weighed;
+}
+
+/// Whether layers that are alike also are in what is recomputed of them.
+bool SamePlanForAll(const RunConfig& run) {
+  const RecomputeConfig& plan = run.layout.recompute[0];
+  return plan.kind != RecomputeKind::kFull || plan.num_layers == -1;
+}
+
 /// Whether every layer does the same, also where it is recomputed.
 bool AllAlike(const RunConfig& run, const PriceSetting& setting) {
-  const RecomputeConfig& plan = run.layout.recompute[0];
-  return setting.alike && (plan.kind != RecomputeKind::kFull || plan.num_layers == -1);
+  return setting.alike && SamePlanForAll(run);
+}
+
+/// What a layer holds of a micro batch for its backward pass, of the layer that holds the least.
+int64_t LeastLayerBytes(PassSpans::Shape& shape) {
+  int64_t least = INT64_MAX;
+  const std::vector<int64_t>& first_alike = shape.setting().first_alike;
+  for (int64_t layer = 0; layer < static_cast<int64_t>(first_alike.size()); ++layer) {
+    if (first_alike[static_cast<size_t>(layer)] != layer) continue;
+    const ModelChunk alone = {layer, 1, /*embedding=*/false, /*head=*/false};
+    least = std::min(least, shape.Of(alone)[kForwardLater].total.change);
+  }
+  return least;
 }
 
 /// A rank does at least what it would if its part of the sequence were all of it.
@@ -132,7 +167,16 @@ PricedRun PassesToPrice(const RunConfig& run, LayoutPart chosen) {
 
 StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen) {
   if (chosen >= LayoutPart::kPipeline) return OfPasses(run, chosen);
+  if (chosen == LayoutPart::kManyBatches) return OfManyBatches(run);
   return OfMicroBatch(run, chosen == LayoutPart::kMicroBatch);
+}
+
+StepBound StepBounds::OfManyBatches(const RunConfig& run) {
+  // What was measured of a cpu may cost more than twice as much for twice as much: of caches.
+  if (cluster_.device == "cpu") return OfMicroBatch(run, /*recompute=*/false);
+  RunConfig together = run;
+  together.layout.micro_batch *= std::max<int64_t>(1, kManySequences / run.layout.micro_batch);
+  return OfMicroBatch(together, /*recompute=*/false);
 }
 
 StepBound StepBounds::OfMicroBatch(const RunConfig& run, bool recompute) {
@@ -146,13 +190,7 @@ StepBound StepBounds::OfMicroBatch(const RunConfig& run, bool recompute) {
   const double micro_batches = static_cast<double>(run.global_batch) /
                                static_cast<double>(run.layout.micro_batch * run.layout.dp);
   int64_t bytes = HeldBytes(run, /*sharded=*/false, /*stage=*/0);
-  if (recompute && AllAlike(run, shape.setting()) && model_.num_layers > 1) {
-    ModelChunk fewer = whole;
-    --fewer.num_layers;
-    const int64_t layer_bytes =
-        ways[kForwardLater].total.change - shape.Of(fewer)[kForwardLater].total.change;
-    bytes += layer_bytes * LeastLayersHeld(run);
-  }
+  if (recompute && SamePlanForAll(run)) bytes += LeastLayerBytes(shape) * LeastLayersHeld(run);
   return Finished(run, shape.setting(), micro_batches * LeastSeconds(ways), 0, bytes);
 }
 
@@ -181,14 +219,14 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
   std::vector<StageTimes> times(static_cast<size_t>(pp), {0, 0, 0});
   StageTimes all = {0, 0, 0};
   const StageMessages messages = pp > 1 ? shape.Messages() : StageMessages{};
-  PassBytes first_stage;
-  PassBytes last_stage;
+  std::vector<PassBytes> bytes(static_cast<size_t>(pp));
+  std::vector<StageChunks> stages(static_cast<size_t>(pp));
+  const bool alike = shape.setting().alike;
   ModelChunk before;
   const WaySpans* of_chunk = nullptr;
   for (size_t i = 0; i < cut.size(); ++i) {
     const ModelChunk chunk = {cut[i].first, cut[i].count, i == 0, i + 1 == cut.size()};
-    const bool same = of_chunk != nullptr && shape.setting().alike &&
-                      chunk.num_layers == before.num_layers &&
+    const bool same = of_chunk != nullptr && alike && chunk.num_layers == before.num_layers &&
                       chunk.embedding == before.embedding && chunk.head == before.head;
     const bool moved =
         moving.few_layers && chunk.num_layers <= kFewLayers && !chunk.embedding && !chunk.head;
@@ -201,8 +239,8 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
     Add(ways, micro_batches, seconds[stage], times[stage]);
     const int64_t received = chunk.embedding ? 0 : messages.activation_bytes;
     const int64_t sent = chunk.head ? 0 : messages.activation_bytes;
-    if (stage == 0) first_stage.Consider(ways, received, sent);
-    if (stage + 1 == seconds.size()) last_stage.Consider(ways, received, sent);
+    bytes[stage].Consider(ways, received, sent);
+    if (!alike) stages[stage].push_back(shape.Like(chunk));
   }
   for (const StageTimes& each : times) {
     all.forward += each.forward;
@@ -225,8 +263,12 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
     passes.seconds = std::max(passes.seconds, seconds[i] + idle_s);
   }
   passes.messages_s = 2 * static_cast<double>(pp - 1) * messages.longer_s;
-  passes.first_stage_bytes = first_stage.Peak(LeastInFlight(priced.run, 0), layout.vp);
-  passes.last_stage_bytes = last_stage.Peak(LeastInFlight(priced.run, pp - 1), layout.vp);
+  // Among stages of like layers, one of those with more than layers.
+  const std::vector<int64_t> ends = {0, pp - 1};
+  for (const int64_t stage : alike ? ends : StagesToWeigh(stages)) {
+    passes.bytes.push_back({stage, bytes[static_cast<size_t>(stage)].Peak(
+                                       LeastInFlight(priced.run, stage), layout.vp)});
+  }
   return passes;
 }
 
@@ -238,9 +280,10 @@ StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen) {
       PassesOf(priced, whole ? spans_.OfWhole(priced) : spans_.Of(priced),
                chosen == LayoutPart::kLayers ? MovingShards(run, sharded) : Moving{});
   const bool known = chosen >= LayoutPart::kSharding;
-  const int64_t bytes =
-      std::max(HeldBytes(run, known, 0) + passes.first_stage_bytes,
-               HeldBytes(run, known, run.layout.pp - 1) + passes.last_stage_bytes);
+  int64_t bytes = 0;
+  for (const StageBytes& each : passes.bytes) {
+    bytes = std::max(bytes, HeldBytes(run, known, each.stage) + each.bytes);
+  }
   return Finished(run, spans_.SettingOf(run), passes.seconds, passes.messages_s, bytes);
 }
 
@@ -258,6 +301,7 @@ int64_t StepBounds::HeldBytes(const RunConfig& run, bool sharded, int64_t stage)
                             .Put(layout.ep, 20)
                             .Put(layout.etp, 20)
                             .Put(layout.pp, 20)
+                            .Put(setting.alike ? 1 : layout.vp, 20)
                             .Put(zero, 2)
                             .Put(layout.shard, 20)
                             .Put(layout.master)
@@ -273,11 +317,12 @@ int64_t StepBounds::RecordedHeldBytes(const RunConfig& run, int64_t zero, int64_
   held.layout.zero = zero;
   held.layout.recompute = {};
   held.layout.tp_overlap_chunks = 1;
-  held.layout.schedule = Schedule::k1F1B;
-  held.layout.vp = 1;
-  // fp8 has scales for each micro batch in flight.
-  held.global_batch =
-      layout.micro_batch * layout.dp * (TypesOf(layout).fp8 ? layout.pp : int64_t{1});
+  // How many chunks a stage has matters where these differ.
+  if (spans_.SettingOf(run).alike) held.layout.vp = 1;
+  if (held.layout.vp == 1) held.layout.schedule = Schedule::k1F1B;
+  // fp8 has scales for each micro batch in flight; interleaved schedules go in rounds.
+  const bool one = !TypesOf(layout).fp8 && held.layout.vp == 1;
+  held.global_batch = layout.micro_batch * layout.dp * (one ? int64_t{1} : layout.pp);
   if (FirstBrokenRule(held) != nullptr) return 0;
   const BytesByTag bytes = RecordHeld(held, stage, spans_.SettingOf(run).executor);
   return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "cost_model/closed_form.h"
 #include "cost_model/cluster.h"
@@ -31,13 +32,18 @@ class StepBounds {
  private:
   using SecondsByWay = std::array<double, kWayCount>;
 
+  /// What passes of a stage take above what is held between steps.
+  struct StageBytes {
+    int64_t stage = 0;
+    int64_t bytes = 0;
+  };
   struct Passes {
     double seconds = 0;  // of the slowest stage, idle time included
     double messages_s = 0;
-    int64_t first_stage_bytes = 0;  // what passes take above what is held between steps
-    int64_t last_stage_bytes = 0;
+    std::vector<StageBytes> bytes;  // of stages of which one is the fullest
   };
 
+  StepBound OfManyBatches(const RunConfig& run);
   /// `recompute`: whether that is chosen; if not, it costs nothing.
   StepBound OfMicroBatch(const RunConfig& run, bool recompute);
   StepBound OfPasses(const RunConfig& run, LayoutPart chosen);

@@ -22,7 +22,8 @@ struct Level {
   /// much worse.
   double preference = 1;
 };
-constexpr std::array kLevels = {Level{LayoutPart::kShape, "tp_overlap_chunks", 1},
+constexpr std::array kLevels = {Level{LayoutPart::kManyBatches, "tp_overlap_chunks", 1},
+                                Level{LayoutPart::kShape, "tp_overlap_chunks", 1},
                                 Level{LayoutPart::kMicroBatch, "recompute", 0.95},
                                 Level{LayoutPart::kPipeline, "vp", 0.85}};
 
@@ -129,6 +130,12 @@ const TrainingRequirement* BranchWorker::Unmet(const RunConfig& run, double toke
 
 void BranchWorker::Divide(const LayoutList& list, const Branch& branch, Harvest& harvest) {
   const uint32_t level = branch.level + 1;
+  if (depths_[level] == depths_[branch.level]) {  // the same, looked at more closely
+    Branch closer = branch;
+    closer.level = level;
+    if (Admits(list, closer)) harvest.branches.push_back(closer);
+    return;
+  }
   int64_t within = 0;
   const auto enters = [&](size_t depth, const RunConfig&) {
     if (depth < depths_[level]) return true;

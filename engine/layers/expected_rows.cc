@@ -14,11 +14,12 @@ namespace {
 /// Adds the choices of tokens at positions [first, first + count), which are made in turn.
 void AddInTurn(const MoeConfig& moe, int64_t first, int64_t count, std::vector<int64_t>& rows) {
   const int64_t choices = count * moe.router_topk;
-  const int64_t begin = first * moe.router_topk % moe.num_experts;
-  for (int64_t i = 0; i < moe.num_experts; ++i) {
-    // The experts in turn, from the first one on.
-    const auto expert = static_cast<size_t>((begin + i) % moe.num_experts);
-    rows[expert] += choices / moe.num_experts + (i < choices % moe.num_experts ? 1 : 0);
+  const int64_t each = choices / moe.num_experts;
+  for (int64_t& row : rows) row += each;
+  auto expert = static_cast<size_t>(first * moe.router_topk % moe.num_experts);
+  for (int64_t left = choices % moe.num_experts; left > 0; --left) {
+    ++rows[expert];
+    if (++expert == rows.size()) expert = 0;
   }
 }
 
@@ -94,16 +95,18 @@ std::vector<int64_t> ExpectedRows(const LayerContext& context, int rank) {
   return rows;
 }
 
-std::vector<int64_t> ExpectedRows(const LayerContext& context, const std::vector<int>& ranks) {
+RankRows ExpectedRows(const LayerContext& context, const std::vector<int>& ranks) {
   // Which tokens a rank has follows from its places along tp and cp: many ranks have as many.
-  std::map<std::pair<int, int>, std::vector<int64_t>> rows_at;
-  std::vector<int64_t> rows;
-  rows.reserve(ranks.size() * static_cast<size_t>(context.model.moe.num_experts));
+  std::map<std::pair<int, int>, size_t> kind_at;
+  RankRows rows(context.model.moe.num_experts);
   for (const int rank : ranks) {
     const RankPlace place = PlaceOf(context.parallel.layout, rank);
-    const auto [known, is_new] = rows_at.try_emplace({place.tp, place.cp});
-    if (is_new) known->second = ExpectedRows(context, rank);
-    rows.insert(rows.end(), known->second.begin(), known->second.end());
+    const auto [known, is_new] = kind_at.try_emplace({place.tp, place.cp});
+    if (is_new) {
+      known->second = rows.Add(ExpectedRows(context, rank));
+    } else {
+      rows.AddLike(known->second);
+    }
   }
   return rows;
 }

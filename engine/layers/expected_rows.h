@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/layers/layer_context.h"
+#include "engine/layers/rank_rows.h"
 
 namespace trimtab {
 
@@ -20,7 +21,7 @@ bool RowsAreKnown(const LayerContext& context);
 /// or filled up. Else as many for each, but for the experts of this context's own rank, which is
 /// taken for the fullest: they have routing.imbalance_factor as many.
 std::vector<int64_t> ExpectedRows(const LayerContext& context, int rank);
-/// Those of each of `ranks`, one after the other: [ranks, E].
-std::vector<int64_t> ExpectedRows(const LayerContext& context, const std::vector<int>& ranks);
+/// Those of each of `ranks`.
+RankRows ExpectedRows(const LayerContext& context, const std::vector<int>& ranks);
 
 }  // namespace trimtab

@@ -1,6 +1,5 @@
 #include "engine/layers/expert_exchange.h"
 
-#include <utility>
 
 #include "engine/ops/elementwise.h"
 #include "engine/ops/permute.h"
@@ -35,52 +34,40 @@ void Append(std::vector<BufferPart>& parts, int64_t count) {
 
 }  // namespace
 
-ExpertExchange::ExpertExchange(const LayerContext& context, std::vector<int64_t> counts,
-                               const Tensor& counted)
-    : counts_(std::move(counts)) {
+ExpertExchange::ExpertExchange(const LayerContext& context, const RankRows& counts,
+                               const Tensor& counted) {
   const ParallelContext& parallel = context.parallel;
   const int etp = parallel.etp->size();
   const int ep = parallel.ep->size();
-  experts_ = static_cast<int64_t>(counts_.size()) / (etp * ep);
-  local_experts_ = experts_ / ep;
-  const int64_t first = parallel.ep->rank() * local_experts_;
+  const int64_t local = counts.experts() / ep;
+  const ExpertRange own = {parallel.ep->rank() * local, local};
   // Rank numbers in the group run along etp first.
-  const auto rows_of = [&](int etp_rank, int ep_rank, int64_t first_expert) {
-    int64_t sum = 0;
-    for (int64_t e = first_expert; e < first_expert + local_experts_; ++e) {
-      sum += count(etp_rank + etp * ep_rank, e);
-    }
-    return sum;
+  const auto rows_of = [&](int etp_rank, int ep_rank, const ExpertRange& experts) {
+    return counts.Count(etp_rank + etp * ep_rank, experts);
   };
-  const int own = parallel.etp->rank();
   for (int peer = 0; peer < ep; ++peer) {
-    Append(to_ep_, rows_of(own, parallel.ep->rank(), peer * local_experts_));
-    Append(from_ep_, rows_of(own, peer, first));
+    Append(to_ep_, rows_of(parallel.etp->rank(), parallel.ep->rank(), {peer * local, local}));
+    Append(from_ep_, rows_of(parallel.etp->rank(), peer, own));
   }
-  sent_ = to_ep_.back().begin + to_ep_.back().count;
   arrived_ = from_ep_.back().begin + from_ep_.back().count;
   for (int sharer = 0; sharer < etp; ++sharer) {
     to_etp_.push_back({0, arrived_});
     int64_t sum = 0;
-    for (int peer = 0; peer < ep; ++peer) sum += rows_of(sharer, peer, first);
+    for (int peer = 0; peer < ep; ++peer) sum += rows_of(sharer, peer, own);
     Append(from_etp_, sum);
   }
   rows_ = from_etp_.back().begin + from_etp_.back().count;
-  for (int64_t e = first; e < first + local_experts_; ++e) {
-    int64_t sum = 0;
-    for (int rank = 0; rank < etp * ep; ++rank) sum += count(rank, e);
-    expert_rows_.push_back(sum);
-  }
-  if (etp * ep > 1) PlanOrder(context, counted);
+  expert_rows_ = counts.SumOverRanks(own);
+  if (etp * ep > 1) PlanOrder(context, own, counted);
 }
 
-void ExpertExchange::PlanOrder(const LayerContext& context, const Tensor& counted) {
+void ExpertExchange::PlanOrder(const LayerContext& context, const ExpertRange& own,
+                               const Tensor& counted) {
   const auto ids = [&] {
     return Tensor::Empty(context.device, {rows_}, DType::kI32, MemoryTag::kActivations);
   };
   by_expert_ = ids();
   by_rank_ = ids();
-  const ExpertRange own = {context.parallel.ep->rank() * local_experts_, local_experts_};
   OrderArrivals(counted, context.parallel.etp->size(), own, by_expert_, by_rank_);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/layers/layer_context.h"
+#include "engine/layers/rank_rows.h"
 
 namespace trimtab {
 
@@ -15,9 +16,9 @@ namespace trimtab {
 /// expert; used forward and backward.
 class ExpertExchange {
  public:
-  /// `counts` [etp_ep ranks, E]: the rows that each rank of the etp_ep group has for each expert;
-  /// `counted` has the same on the device, in fp32.
-  ExpertExchange(const LayerContext& context, std::vector<int64_t> counts, const Tensor& counted);
+  /// `counts`: the rows that each rank of the etp_ep group has for each expert; `counted`
+  /// [etp_ep ranks, E] has the same on the device, in fp32.
+  ExpertExchange(const LayerContext& context, const RankRows& counts, const Tensor& counted);
 
   /// Rows of each expert of this rank, of all ranks of the group.
   const std::vector<int64_t>& expert_rows() const { return expert_rows_; }
@@ -32,17 +33,10 @@ class ExpertExchange {
   Tensor Return(const LayerContext& context, const Tensor& rows, MemoryTag tag) const;
 
  private:
-  int64_t count(int rank, int64_t expert) const {
-    return counts_[static_cast<size_t>(rank * experts_ + expert)];
-  }
-  /// Puts the rows that came rank by rank in the order of experts.
-  void PlanOrder(const LayerContext& context, const Tensor& counted);
+  /// Puts the rows that came rank by rank in the order of experts, of which `own` are this rank's.
+  void PlanOrder(const LayerContext& context, const ExpertRange& own, const Tensor& counted);
 
-  int64_t experts_ = 0;        // E
-  int64_t local_experts_ = 0;  // E / ep
-  std::vector<int64_t> counts_;
   std::vector<int64_t> expert_rows_;
-  int64_t sent_ = 0;     // R
   int64_t arrived_ = 0;  // rows that the ep ranks of this etp rank have for its experts
   int64_t rows_ = 0;
   // Parts in rows, by rank of the group.

@@ -43,9 +43,9 @@ MemoryTag TagOfAll(const LayerContext& context) {
   return Gathers(context) ? MemoryTag::kWorkspace : MemoryTag::kActivations;
 }
 
-/// Rows [etp_ep ranks, E] that each of those ranks has for each expert, on the host; `counted`
-/// becomes the same on the device.
-std::vector<int64_t> CountRows(const LayerContext& context, const Tensor& kept, Tensor& counted) {
+/// What each of those ranks has for each expert, on the host; `counted` [etp_ep ranks, E] becomes
+/// the same on the device.
+RankRows CountRows(const LayerContext& context, const Tensor& kept, Tensor& counted) {
   Communicator& group = *context.parallel.etp_ep;
   const int64_t experts = context.model.moe.num_experts;
   counted = context.NewF32({group.size(), experts}, MemoryTag::kWorkspace);
@@ -62,18 +62,7 @@ std::vector<int64_t> CountRows(const LayerContext& context, const Tensor& kept, 
   }
   std::vector<float> host(static_cast<size_t>(counted.numel()));
   CopyToHost(counted, host);
-  return {host.begin(), host.end()};
-}
-
-/// The sums over ranks of `counts` [ranks, E], of the experts of a range.
-std::vector<int64_t> RowsOf(const std::vector<int64_t>& counts, int64_t num_experts,
-                            const ExpertRange& experts) {
-  std::vector<int64_t> rows(static_cast<size_t>(experts.count));
-  for (size_t i = 0; i < counts.size(); ++i) {
-    const int64_t expert = static_cast<int64_t>(i) % num_experts - experts.first;
-    if (expert >= 0 && expert < experts.count) rows[static_cast<size_t>(expert)] += counts[i];
-  }
-  return rows;
+  return {experts, {host.begin(), host.end()}};
 }
 
 int64_t Sum(const std::vector<int64_t>& values) {
@@ -103,18 +92,17 @@ Tensor DispatchTokens(const LayerContext& context, const Tensor& x, const Tensor
   const int64_t experts = context.model.moe.num_experts;
   const int64_t local = experts / parallel.layout.ep;
   Tensor counted;
-  std::vector<int64_t> counts = CountRows(context, kept, counted);
+  const RankRows counts = CountRows(context, kept, counted);
   const int64_t padded = PaddedRows(context);
   if (parallel.etp_ep->size() == 1 || Gathers(context)) {
     const ExpertRange own = {parallel.ep_rank * local, local};
-    dispatch.expert_rows = RowsOf(counts, experts, own);
+    dispatch.expert_rows = counts.SumOverRanks(own);
     return SortTokens(context, GatherTokens(context, x), GatherTokens(context, kept), own,
                       Sum(dispatch.expert_rows), padded * parallel.etp_ep->size(),
                       MemoryTag::kActivations, dispatch);
   }
-  const auto row = counts.begin() + parallel.etp_ep->rank() * experts;
-  const int64_t sent = std::accumulate(row, row + experts, int64_t{0});
-  dispatch.exchange.emplace(context, std::move(counts), counted);
+  const int64_t sent = counts.Count(parallel.etp_ep->rank(), {0, experts});
+  dispatch.exchange.emplace(context, counts, counted);
   dispatch.expert_rows = dispatch.exchange->expert_rows();
   const Tensor rows =
       SortTokens(context, x, kept, {0, experts}, sent, padded, MemoryTag::kWorkspace, dispatch);

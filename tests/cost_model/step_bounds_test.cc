@@ -103,7 +103,7 @@ RunConfig PartOf(RunConfig run, LayoutPart part) {
     layout.reshard_after_forward = none.reshard_after_forward;
     layout.overlap_param_gather = none.overlap_param_gather;
   }
-  if (part == LayoutPart::kShape) layout.recompute = none.recompute;
+  if (part <= LayoutPart::kShape) layout.recompute = none.recompute;
   if (part <= LayoutPart::kMicroBatch) {
     layout.dp *= layout.pp;
     layout.pp = none.pp;
@@ -114,8 +114,8 @@ RunConfig PartOf(RunConfig run, LayoutPart part) {
 }
 
 constexpr LayoutPart kParts[] = {
-    LayoutPart::kShape,    LayoutPart::kMicroBatch, LayoutPart::kPipeline, LayoutPart::kPasses,
-    LayoutPart::kSharding, LayoutPart::kLayers,     LayoutPart::kWhole};
+    LayoutPart::kManyBatches, LayoutPart::kShape,    LayoutPart::kMicroBatch, LayoutPart::kPipeline,
+    LayoutPart::kPasses,      LayoutPart::kSharding, LayoutPart::kLayers,     LayoutPart::kWhole};
 
 void ExpectNothingIsBelowItsBounds(Place& place, int layouts) {
   RandomLayouts random;
