@@ -1,6 +1,5 @@
 #include "engine/layers/expert_exchange.h"
 
-
 #include "engine/ops/elementwise.h"
 #include "engine/ops/permute.h"
 
