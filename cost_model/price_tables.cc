@@ -169,6 +169,7 @@ PriceTables::PriceTables(const HardwareProfile& profile, const Mode& mode, int64
   has_tables_ = true;
   calibrated_ = tables->mode == mode;
   scale_ = CoresPerRank(tables->mode, cores) / CoresPerRank(mode, cores);
+  threads_ = tables->mode.threads;
   step_factor_ = tables->step_factor;
   spread_ = SpreadOf(*tables);
   for (const auto& [name, factors] : tables->precisions) {
@@ -215,9 +216,14 @@ double PriceTables::Seconds(const OpRecord& op, Precision run) const {
     grid = &attention_[1];
   }
   if (grid != nullptr && !grid->empty()) {
+    auto rows = static_cast<double>(op.dims[0]);
+    // Threads take whole groups, where there are as many: what a product of all threads has of rows
+    // for each, a group has for one.
+    if (op.kind == OpKind::kGroupedGemm) {
+      rows *= static_cast<double>(std::min<int64_t>(threads_, ProductsOf(op)));
+    }
     return factor * scale_ * flops *
-               grid->At(static_cast<double>(op.dims[0]), static_cast<double>(op.dims[1]),
-                        static_cast<double>(op.dims[2])) +
+               grid->At(rows, static_cast<double>(op.dims[1]), static_cast<double>(op.dims[2])) +
            factors.ops * scale_ * FusedSeconds(op);
   }
   const LogCurve& curve = ops_[static_cast<size_t>(op.kind)];

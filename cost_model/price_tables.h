@@ -54,6 +54,7 @@ class PriceTables {
   bool has_tables_ = false;
   bool calibrated_ = false;
   double scale_ = 1;  // seconds in this mode / seconds in the mode of the tables
+  int threads_ = 1;   // of a rank
   double step_factor_ = 1;
   double spread_ = 0;
   std::array<PrecisionFactors, kPrecisionCount> factors_;

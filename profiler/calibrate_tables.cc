@@ -11,23 +11,33 @@
 namespace trimtab {
 namespace {
 
+/// What the op before has just written.
+Tensor WarmInput(Rig& rig, const Shape& shape) {
+  Tensor input = rig.Fresh(shape);
+  FillForTiming(input);
+  return input;
+}
+
 double MeasureProduct(Rig& rig, int64_t m, int64_t n, int64_t k) {
   // A forward product and an input gradient, which a step has in equal number.
+  const Tensor x = WarmInput(rig, {m, k});
   const double both = rig.Seconds([&] {
     {
       Tensor c = rig.Fresh({m, n});
-      Gemm(rig.ColdInput({m, k}), Transpose::kNo, rig.ColdInput({n, k}), Transpose::kYes, c);
+      Gemm(x, Transpose::kNo, rig.ColdInput({n, k}), Transpose::kYes, c);
     }
     Tensor c = rig.Fresh({m, n});
-    Gemm(rig.ColdInput({m, k}), Transpose::kNo, rig.ColdInput({k, n}), Transpose::kNo, c);
+    Gemm(x, Transpose::kNo, rig.ColdInput({k, n}), Transpose::kNo, c);
   });
   return both / 2;
 }
 
 double MeasureWeightGradient(Rig& rig, int64_t m, int64_t n, int64_t k) {
+  // The gradient of the output was just made, the input kept since the forward pass.
+  const Tensor dy = WarmInput(rig, {k, m});
   return rig.Seconds([&] {
     Tensor gradient = rig.ColdOutput({m, n});
-    Gemm(rig.ColdInput({k, m}), Transpose::kYes, rig.ColdInput({k, n}), Transpose::kNo, gradient,
+    Gemm(dy, Transpose::kYes, rig.ColdInput({k, n}), Transpose::kNo, gradient,
          {.accumulate = true});
   });
 }
@@ -64,14 +74,16 @@ std::vector<AttentionPoint> MeasureAttention(Rig& rig, const CalibrationPlan& pl
         const Shape out_shape = {shape.tokens(), heads * head_size};
         Tensor log_sum_exp = rig.Fresh({1, heads, sequence});
         AttentionPoint point = {heads, sequence, head_size, 0, 0};
+        const Tensor qkv = WarmInput(rig, qkv_shape);
         point.forward_s = rig.Seconds([&] {
           Tensor out = rig.Fresh(out_shape);
-          AttentionForward(shape, rig.ColdInput(qkv_shape), out, log_sum_exp);
+          AttentionForward(shape, qkv, out, log_sum_exp);
         });
+        const Tensor dout = WarmInput(rig, out_shape);
         point.backward_s = rig.Seconds([&] {
           Tensor dqkv = rig.Fresh(qkv_shape);
           AttentionBackward(shape, rig.ColdInput(qkv_shape), rig.ColdInput(out_shape), log_sum_exp,
-                            rig.ColdInput(out_shape), dqkv);
+                            dout, dqkv);
         });
         points.push_back(point);
       }

@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
+#include "engine/ops/grouped_gemm.h"
 
 namespace trimtab {
 namespace {
@@ -40,6 +41,21 @@ TEST(PriceTables, PricesProductsByTheirRate) {
   // The rate at the edge of the table holds beyond it.
   EXPECT_NEAR(pricer.Seconds(GemmRecord(4096, 50, 8, false)), 2.0 * 4096 * 50 * 8 / 1e9, 1e-10);
   EXPECT_NEAR(pricer.Seconds(GemmRecord(100, 50, 20, true)), 2.0 * 100 * 50 * 20 / 5e8, 1e-12);
+}
+
+// Each of two threads takes half of the groups, and of a product half of its rows.
+TEST(PriceTables, AThreadTakesWholeGroups) {
+  HardwareProfile profile = TableProfile();
+  ModeTables& tables = profile.modes[0];
+  tables.mode = {1, 2};
+  for (GemmPoint& point : tables.gemm) point.seconds *= point.m == 16 ? 2 : 1;
+  const Pricer pricer(profile, {1, 2}, 8, 2);
+  const OpRecord large = GemmRecord(256, 64, 64, false);
+  const OpRecord small = GemmRecord(16, 64, 64, false);
+  EXPECT_NEAR(pricer.Seconds(small), 2 * pricer.Seconds(large) / 16, 1e-12);
+  EXPECT_NEAR(pricer.Seconds(GroupedGemmRecord(2, 256, 64, 64, {})), pricer.Seconds(large), 1e-12);
+  EXPECT_NEAR(pricer.Seconds(GroupedGemmRecord(32, 256, 64, 64, {})), 2 * pricer.Seconds(large),
+              1e-12);
 }
 
 TEST(PriceTables, PricesOtherOpsAndMessagesByTheirBytes) {
