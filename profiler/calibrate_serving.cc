@@ -29,6 +29,7 @@ struct StepShape {
 std::vector<StepShape> Shapes(int64_t length) {
   const int64_t far = length - 1;
   const int64_t half = length / 2;
+  const int64_t near = length / 16;
   const int64_t piece = std::min<int64_t>(256, half);
   return {{1, 1, 0, 0},
           {1, far, 0, 0},
@@ -41,7 +42,11 @@ std::vector<StepShape> Shapes(int64_t length) {
           {0, 0, piece / 4, 0},
           {0, 0, piece / 2, half},
           {8, half, piece / 2, 0},
-          {3, half, piece / 8, 0}};
+          {3, half, piece / 8, 0},
+          {15, near, piece / 4, 0},
+          {12, near, piece / 2, 0},
+          {5, near, piece / 4, 0},
+          {8, near, 0, 0}};
 }
 
 StepPlan PlanOf(const StepShape& shape, const ServingConfig& config) {

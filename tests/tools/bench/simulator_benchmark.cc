@@ -41,16 +41,33 @@ ServingConfig ConfigOf(const ModelConfig& model) {
   return ResolveServing(config);
 }
 
-/// Seconds of answering one request alone, the least of a few.
-double ReferenceSeconds(LoadTarget& target) {
-  double least = 1e30;
-  for (int i = 0; i < 5; ++i) {
-    const LoadOutcome outcome =
-        target.Run({.prompt_tokens = 16, .output_tokens = 8}, std::vector<int32_t>(16, 1));
-    least = std::min(least, outcome.arrivals_s.back() - outcome.sent_s);
+/// How long fixed requests take that are answered alone.
+class Reference {
+ public:
+  explicit Reference(LoadTarget& target) : target_(target) {}
+
+  /// Of a request whose tokens read memory, and of one whose prompt computes, the least of a few.
+  /// The two wander apart, and a load is something of both, so it is their geometric mean.
+  double Seconds() {
+    return std::sqrt(LeastSeconds({.prompt_tokens = 16, .output_tokens = 12}) *
+                     LeastSeconds({.prompt_tokens = 384, .output_tokens = 1}));
   }
-  return least;
-}
+
+ private:
+  double LeastSeconds(const LoadRequest& request) {
+    double least = 1e30;
+    for (int i = 0; i < 5; ++i) {
+      // Prompts differ, or the prefix cache would know them.
+      const std::vector<int32_t> prompt(static_cast<size_t>(request.prompt_tokens), ++token_);
+      const LoadOutcome outcome = target_.Run(request, prompt);
+      least = std::min(least, outcome.arrivals_s.back() - outcome.sent_s);
+    }
+    return least;
+  }
+
+  LoadTarget& target_;
+  int32_t token_ = 0;
+};
 
 struct Errors {
   std::vector<double> tpot, rate, ttft;
@@ -63,7 +80,8 @@ ServingRates RunRound(const ModelConfig& model, Errors& errors) {
   const ServingPredictor predictor(model, ServingLayoutOf(config), calibration.rates);
   const std::unique_ptr<Engine> engine = MakeEngine(config, RandomWeights(model));
   const std::unique_ptr<LoadTarget> target = MakeEngineTarget(*engine);
-  const double reference = ReferenceSeconds(*target);
+  Reference reference(*target);
+  const double calibrated_s = reference.Seconds();
   fmt::print("calibrated: {} steps, explained to {:.1f} %\n", calibration.steps,
              100 * calibration.error);
   double rate = 0;  // requests a second of the closed loop of 16
@@ -72,12 +90,12 @@ ServingRates RunRound(const ModelConfig& model, Errors& errors) {
     const ServiceLoad load = {.requests = DrawRequests(each.lengths, each.requests, open, 3),
                               .concurrency = each.concurrency};
     const LoadReport predicted = predictor.Predict(config, load).report;
-    const double before = ReferenceSeconds(*target);
+    const double before = reference.Seconds();
     const LoadReport real =
         MakeLoadReport(PutLoad(*target, load.requests,
                                {.concurrency = load.concurrency, .vocab_size = model.vocab_size}),
                        {});
-    const double slower = (before + ReferenceSeconds(*target)) / (2 * reference);
+    const double slower = (before + reference.Seconds()) / (2 * calibrated_s);
     if (each.concurrency == 16) rate = predicted.requests_per_s();
     const auto error = [](double guess, double value) { return guess / value - 1; };
     // The rate of an open loop is what comes, however fast the machine is.
