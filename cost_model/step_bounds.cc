@@ -197,7 +197,7 @@ StepBound StepBounds::OfMicroBatch(const RunConfig& run, bool recompute) {
 StepBounds::Moving StepBounds::MovingShards(const RunConfig& run, const PricedRun& sharded) {
   Moving moving;
   if (!MovesForNext(run.layout)) return moving;
-  moving.few_layers.emplace(spans_.OfWhole(sharded));
+  moving.few_layers.emplace(spans_.Of(sharded));
   const int64_t layers = CeilDiv(model_.num_layers, run.layout.pp * run.layout.vp);
   if (layers <= kFewLayers || !AllAlike(run, spans_.SettingOf(run))) return moving;
   const PricedRun whole = Unsharded(run);

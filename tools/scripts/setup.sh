@@ -6,9 +6,9 @@ BAZEL="${BAZEL:-/usr/bin/bazel}"
 
 BUILD_PACKAGES=(
   bazel-bootstrap bazel-rules-java g++ python3
-  libcli11-dev libcpp-httplib-dev libdnnl-dev libfmt-dev libgtest-dev libjs-vega libmimalloc-dev
-  libopenmpi-dev libpcre2-dev libsentencepiece-dev libspdlog-dev libsqlite3-dev libutf8proc-dev
-  nlohmann-json3-dev openmpi-bin
+  libcli11-dev libcpp-httplib-dev libdnnl-dev libfmt-dev libgoogle-perftools-dev libgtest-dev
+  libjs-vega libopenmpi-dev libpcre2-dev libsentencepiece-dev libspdlog-dev libsqlite3-dev
+  libutf8proc-dev nlohmann-json3-dev openmpi-bin
 )
 # What only a test uses; where it is missing, that test is skipped.
 SLURM_PACKAGES=(munge slurm-client slurm-wlm-basic-plugins slurmctld slurmd)
