@@ -118,7 +118,8 @@ int64_t Fp32Bytes(const OpRecord& op) {
     case OpKind::kGeluForwardFp8:
     case OpKind::kGeluBackwardFp8:
     case OpKind::kSwiGluForwardFp8:
-    case OpKind::kSwiGluBackwardFp8: {
+    case OpKind::kSwiGluBackwardFp8:
+    case OpKind::kRopeBackwardFp8: {
       const int64_t widths = op.kind == OpKind::kSwiGluBackwardFp8 ? 2 : 1;
       const int64_t copies = 2 * widths * op.dims[0] * op.dims[1];  // one byte an element each
       return (op.bytes - copies) * kFp32 / SizeOf(op.dtype) + copies;

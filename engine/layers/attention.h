@@ -49,6 +49,10 @@ class SelfAttention {
   void HeadNormsBackward(const LayerContext& context, const SelfAttentionSaved& saved, Tensor& dqkv,
                          bool accumulate) const;
 
+  /// Whether the gradient of qkv, turned back, is that of the projection, and nothing else reads
+  /// it.
+  bool TurnsIntoFp8(const LayerContext& context) const;
+
   ColumnParallelLinear linear_qkv_;
   CoreAttention core_;
   Parameter* query_norm_ = nullptr;

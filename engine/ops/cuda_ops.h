@@ -86,6 +86,7 @@ struct CudaOps {
   decltype(&GeluBackwardFp8) gelu_backward_fp8 = nullptr;
   decltype(&SwiGluForwardFp8) swiglu_forward_fp8 = nullptr;
   decltype(&SwiGluBackwardFp8) swiglu_backward_fp8 = nullptr;
+  decltype(&RopeBackwardFp8) rope_backward_fp8 = nullptr;
   decltype(&RouterChoose) router_choose = nullptr;
   decltype(&RouterChooseInTurn) router_choose_in_turn = nullptr;
   decltype(&SinkhornChoose) sinkhorn_choose = nullptr;

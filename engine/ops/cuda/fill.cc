@@ -13,6 +13,7 @@ void FillCudaOps(CudaOps& ops) {
   FillHeadNormOps(ops);
   FillActivationOps(ops);
   FillRopeOps(ops);
+  FillRopeFp8Ops(ops);
   FillLatentHeadsOps(ops);
   FillAttentionSinkOps(ops);
   FillAdamWOps(ops);

@@ -15,6 +15,7 @@ void FillNormOps(CudaOps& ops);
 void FillHeadNormOps(CudaOps& ops);
 void FillActivationOps(CudaOps& ops);
 void FillRopeOps(CudaOps& ops);
+void FillRopeFp8Ops(CudaOps& ops);
 void FillLatentHeadsOps(CudaOps& ops);
 void FillAttentionSinkOps(CudaOps& ops);
 void FillAdamWOps(CudaOps& ops);

@@ -182,6 +182,19 @@ TEST(RowKernelsTest, RopeOfManyAndOfLargeHeads) {
   }
 }
 
+TEST(RowKernelsTest, RopeIntoFp8OfManyTiles) {
+  // A block has several tiles of the same tokens.
+  constexpr AttentionShape kShape = {2, 150, 40, 8, 96};
+  ExpectSame({DType::kBf16, kShape.tokens(), kShape.qkv_size(), 0}, [&](Bench& b) {
+    const Shape matrix = {kShape.tokens(), kShape.qkv_size()};
+    Fp8Output out = {.rows = b.Values(matrix, DType::kF8E5M2),
+                     .transposed = b.Values({matrix[1], matrix[0]}, DType::kF8E5M2),
+                     .amax = b.Scalar(0.0f)};
+    RopeBackwardFp8(kShape, kShape.sequence, 10000.0, b.Values(matrix), b.Scalar(40.0f), out);
+    return std::vector<Tensor>{out.rows, out.transposed, out.amax};
+  });
+}
+
 TEST(RowKernelsTest, RopeOfLatePositions) {
   constexpr AttentionShape kShape = {1, 131072, 1, 1, 4};
   ExpectSame({DType::kF32, kShape.tokens(), kShape.qkv_size(), 0}, [&](Bench& b) {
