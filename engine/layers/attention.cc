@@ -95,8 +95,8 @@ bool SelfAttention::TurnsIntoFp8(const LayerContext& context) const {
 }
 
 Tensor SelfAttention::Backward(const LayerContext& context, SelfAttentionSaved& saved,
-                               const Tensor& dy, bool accumulate) const {
-  Tensor dqkv = core_.Backward(context, saved.core, dy, accumulate);
+                               LinearOperand dy, bool accumulate) const {
+  Tensor dqkv = core_.Backward(context, saved.core, std::move(dy), accumulate);
   if (std::optional<Fp8Target> target =
           TurnsIntoFp8(context) ? linear_qkv_.GradientTarget(context) : std::nullopt) {
     context.fp8->Write(context.parallel, *target,

@@ -10,6 +10,7 @@ void FillCudaOps(CudaOps& ops) {
   FillReductionOps(ops);
   FillClipOps(ops);
   FillNormOps(ops);
+  FillNormBackwardFp8Ops(ops);
   FillHeadNormOps(ops);
   FillActivationOps(ops);
   FillRopeOps(ops);

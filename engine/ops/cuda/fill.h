@@ -12,6 +12,7 @@ void FillCrossEntropyOps(CudaOps& ops);
 void FillReductionOps(CudaOps& ops);
 void FillClipOps(CudaOps& ops);
 void FillNormOps(CudaOps& ops);
+void FillNormBackwardFp8Ops(CudaOps& ops);
 void FillHeadNormOps(CudaOps& ops);
 void FillActivationOps(CudaOps& ops);
 void FillRopeOps(CudaOps& ops);

@@ -135,6 +135,27 @@ TEST(FusedOps, OfFp8TurnGradientsBackWhileTheyAreQuantised) {
             layers * RopeRecord(shape, DType::kBf16).bytes);
 }
 
+// That of the MLP comes from another layer, and is quantised on its own.
+TEST(FusedOps, OfFp8QuantiseTheGradientOfAttentionInTheNormBeforeIt) {
+  for (const bool llama : {false, true}) {
+    RunConfig run = SmallRun(llama);
+    run.sequence_length = 16;
+    run.model.ffn_hidden_size = 64;
+    const int64_t saved =
+        QuantizeRecord(run.sequence_length, run.model.hidden_size, DType::kBf16, true, true).bytes;
+    const auto quantised = [](const OpRecorder& recorder) {
+      const auto fused = recorder.Fused();
+      const auto found = fused.find(OpKind::kQuantize);
+      return found == fused.end() ? 0 : found->second;
+    };
+    const OpRecorder recorder = Record(run, "mbs=1,precision=fp8");
+    EXPECT_EQ(quantised(recorder), run.model.num_layers * saved);
+    EXPECT_EQ(quantised(Record(run, "tp=2,sp=1,mbs=1,precision=fp8")), 0) << "it is gathered first";
+    run.model.block = BlockKind::kSandwich;
+    EXPECT_EQ(quantised(Record(run, "mbs=1,precision=fp8")), 0) << "another norm comes between";
+  }
+}
+
 TEST(FusedOps, LeaveActivationsWhereProductsRunInChunks) {
   const OpRecorder chunks =
       Record(SmallRun(/*llama=*/false), "tp=2,sp=1,tp_overlap_chunks=2,mbs=1");

@@ -200,6 +200,45 @@ TEST_P(FusedFp8Test, SwiGlu) {
   }
 }
 
+TEST_P(FusedFp8Test, CopiesBesideTheBackwardPassesOfNorms) {
+  const DType type = DType::kF8E5M2;
+  for (const Case& c : kCases) {
+    if (c.columns == 1 || Skips(c.rows * c.columns)) continue;
+    const Shape matrix = {c.rows, c.columns};
+    const Shape vector = {c.columns};
+    const Tensor dy = Input(matrix, Values(matrix.numel(), 1));
+    const Tensor x = Input(matrix, Values(matrix.numel(), 2));
+    const Tensor weight = Input(vector, Values(c.columns, 3));
+    const Tensor mean = Input({c.rows}, RandomValues(c.rows, 4), DType::kF32);
+    const Tensor rstd =
+        Input({c.rows}, std::vector<float>(static_cast<size_t>(c.rows), 1.5f), DType::kF32);
+    const auto residual = Values(matrix.numel(), 5);
+    for (const bool centered : {true, false}) {
+      // The gradients of input, weight and bias.
+      const auto backward = [&](const Fp8Beside& copies) {
+        Tensor dx = Input(matrix, residual);
+        Tensor dweight = Output(vector, gradient_dtype());
+        Tensor dbias = centered ? Output(vector, gradient_dtype()) : dweight;
+        if (centered) {
+          LayerNormBackward(dy, x, weight, mean, rstd, dx, dweight, dbias, false, false, copies);
+        } else {
+          RmsNormBackward(dy, x, weight, rstd, dx, dweight, false, false, copies);
+        }
+        return std::vector<Tensor>{dx, dweight, dbias};
+      };
+      const std::vector<Tensor> apart = backward({});
+      Fp8Beside copies = {.scale = Scalar(300.0f), .out = NewOutput(c, type)};
+      const std::vector<Tensor> beside = backward(copies);
+      for (size_t i = 0; i < apart.size(); ++i) EXPECT_EQ(Read(beside[i]), Read(apart[i]));
+      Fp8Output expected = NewOutput(c, type);
+      Quantize(beside[0], copies.scale, expected);
+      EXPECT_EQ(Read(copies.out.amax), Read(expected.amax));
+      EXPECT_EQ(ReadBytes(copies.out.rows), ReadBytes(expected.rows));
+      EXPECT_EQ(ReadBytes(copies.out.transposed), ReadBytes(expected.transposed));
+    }
+  }
+}
+
 TEST_P(FusedFp8Test, RopeBackward) {
   struct Turn {
     AttentionShape shape;

@@ -40,6 +40,13 @@ class Bench {
     Upload(tensor, std::vector<float>{value});
     return tensor;
   }
+  /// For copies of a gradient.
+  Fp8Beside Beside(const Shape& matrix) {
+    return {.scale = Scalar(250.0f),
+            .out = {.rows = Values(matrix, DType::kF8E5M2),
+                    .transposed = Values({matrix[1], matrix[0]}, DType::kF8E5M2),
+                    .amax = Scalar(0.0f)}};
+  }
 
  private:
   std::unique_ptr<Device> device_;
@@ -100,7 +107,11 @@ TEST(RowKernelsTest, LayerNorm) {
       Tensor dweight = b.Values({c.columns}, DType::kF32);
       Tensor dbias = b.Values({c.columns}, DType::kF32);
       LayerNormBackward(b.Values(matrix), x, weight, mean, rstd, dx, dweight, dbias, true);
-      return std::vector<Tensor>{y, mean, rstd, dx, dweight, dbias};
+      const Fp8Beside copies = b.Beside(matrix);
+      LayerNormBackward(b.Values(matrix), x, weight, mean, rstd, dx, dweight, dbias, true, false,
+                        copies);
+      return std::vector<Tensor>{
+          y, mean, rstd, dx, dweight, dbias, copies.out.rows, copies.out.transposed};
     });
   }
 }
@@ -117,7 +128,9 @@ TEST(RowKernelsTest, RmsNorm) {
       Tensor dx = b.Values(matrix);
       Tensor dweight = b.Values({c.columns}, b.dtype());
       RmsNormBackward(b.Values(matrix), x, weight, rstd, dx, dweight, false);
-      return std::vector<Tensor>{y, rstd, dx, dweight};
+      const Fp8Beside copies = b.Beside(matrix);
+      RmsNormBackward(b.Values(matrix), x, weight, rstd, dx, dweight, true, false, copies);
+      return std::vector<Tensor>{y, rstd, dx, dweight, copies.out.rows, copies.out.transposed};
     });
   }
 }
