@@ -10,6 +10,7 @@
 #include "engine/ops/cuda/emulated_ops.h"
 #include "engine/ops/fused_fp8.h"
 #include "engine/ops/gemm.h"
+#include "engine/ops/latent_heads.h"
 #include "engine/ops/norm.h"
 #include "tests/engine/ops/op_test.h"
 
@@ -206,6 +207,32 @@ TEST(RowKernelsTest, RopeIntoFp8OfManyTiles) {
     RopeBackwardFp8(kShape, kShape.sequence, 10000.0, b.Values(matrix), b.Scalar(40.0f), out);
     return std::vector<Tensor>{out.rows, out.transposed, out.amax};
   });
+}
+
+TEST(RowKernelsTest, JoinsOfManyHeads) {
+  // What does not turn are whole packs or not, and more than a block copies at once.
+  for (const int64_t fixed : {64, 65}) {
+    const AttentionShape s = {.batch = 1,
+                              .sequence = 3,
+                              .heads = 140,
+                              .kv_heads = 140,
+                              .head_size = fixed + 8,
+                              .value_head_size = fixed};
+    Rotary rotary(10000.0);
+    rotary.dims = 8;
+    ExpectSame({DType::kBf16, s.tokens(), s.qkv_size(), 0}, [&](Bench& b) {
+      const Shape joined = JoinedKeyValueShape(s, rotary.dims);
+      Tensor qkv = b.Values({s.tokens(), s.qkv_size()});
+      JoinHeads(s, s.sequence, rotary, b.Values({s.tokens(), s.query_size()}), b.Values(joined),
+                b.Values({s.tokens(), rotary.dims}), qkv);
+      Tensor dquery = b.Values({s.tokens(), s.query_size()});
+      Tensor dkey_value = b.Values(joined);
+      Tensor dturning = b.Values({s.tokens(), rotary.dims});
+      JoinHeadsBackward(s, s.sequence, rotary, b.Values({s.tokens(), s.qkv_size()}), dquery,
+                        dkey_value, dturning);
+      return std::vector<Tensor>{qkv, dquery, dkey_value, dturning};
+    });
+  }
 }
 
 TEST(RowKernelsTest, RopeOfLatePositions) {
