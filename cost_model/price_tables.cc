@@ -118,7 +118,8 @@ int64_t Fp32Bytes(const OpRecord& op) {
     case OpKind::kGeluForwardFp8:
     case OpKind::kGeluBackwardFp8:
     case OpKind::kSwiGluForwardFp8:
-    case OpKind::kSwiGluBackwardFp8: {
+    case OpKind::kSwiGluBackwardFp8:
+    case OpKind::kRopeBackwardFp8: {
       const int64_t widths = op.kind == OpKind::kSwiGluBackwardFp8 ? 2 : 1;
       const int64_t copies = 2 * widths * op.dims[0] * op.dims[1];  // one byte an element each
       return (op.bytes - copies) * kFp32 / SizeOf(op.dtype) + copies;
@@ -126,6 +127,11 @@ int64_t Fp32Bytes(const OpRecord& op) {
     default:
       return op.bytes * kFp32 / SizeOf(op.dtype);
   }
+}
+
+/// Whether the op quantises its result, which costs a cpu more than the bytes.
+bool Quantises(const OpRecord& op) {
+  return op.fused.bytes > 0 && op.fused.kind == OpKind::kQuantize;
 }
 
 /// A product that adds to its output moves it twice (see GemmRecord): how weight gradients show.
@@ -196,9 +202,11 @@ double PriceTables::FusedSeconds(const OpRecord& op) const {
   const LogCurve& curve = ops_[static_cast<size_t>(op.fused.kind)];
   const bool computes = op.fused.kind == OpKind::kActivationForward ||
                         op.fused.kind == OpKind::kActivationBackward ||
-                        op.fused.kind == OpKind::kBiasBackward;
+                        op.fused.kind == OpKind::kBiasBackward || Quantises(op);
   if (op.fused.bytes == 0 || !computes || curve.empty()) return 0;
-  return curve.At(static_cast<double>(op.fused.bytes * SizeOf(DType::kF32) / SizeOf(op.dtype)));
+  const OpRecord alone = {
+      .kind = op.fused.kind, .dtype = op.dtype, .dims = op.dims, .bytes = op.fused.bytes};
+  return curve.At(static_cast<double>(Fp32Bytes(alone)));
 }
 
 double PriceTables::Seconds(const OpRecord& op, Precision run) const {
@@ -228,7 +236,10 @@ double PriceTables::Seconds(const OpRecord& op, Precision run) const {
   }
   const LogCurve& curve = ops_[static_cast<size_t>(op.kind)];
   if (curve.empty()) return 0;
-  return factors.ops * scale_ * curve.At(static_cast<double>(std::max<int64_t>(Fp32Bytes(op), 1)));
+  OpRecord own = op;
+  if (Quantises(op)) own.bytes -= op.fused.beside;
+  const double seconds = curve.At(static_cast<double>(std::max<int64_t>(Fp32Bytes(own), 1)));
+  return factors.ops * scale_ * (seconds + (Quantises(op) ? FusedSeconds(op) : 0));
 }
 
 double PriceTables::Seconds(const CommRecord& message) const {

@@ -49,6 +49,7 @@ std::string_view Name(OpKind kind) {
                                                                         "gelu_backward_fp8",
                                                                         "swiglu_forward_fp8",
                                                                         "swiglu_backward_fp8",
+                                                                        "rope_backward_fp8",
                                                                         "grouped_gemm",
                                                                         "grouped_add_bias",
                                                                         "grouped_bias_backward",

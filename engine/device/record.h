@@ -58,7 +58,8 @@ enum class OpKind : int {
   kGeluBackwardFp8,
   kSwiGluForwardFp8,
   kSwiGluBackwardFp8,
-  kGroupedGemm,  // dims m, n, k of the mean group; groups
+  kRopeBackwardFp8,  // tokens, columns
+  kGroupedGemm,      // dims m, n, k of the mean group; groups
   kGroupedAddBias,
   kGroupedBiasBackward,
   kRouterChoose,  // rows, experts, k (also those below)

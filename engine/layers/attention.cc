@@ -4,6 +4,7 @@
 
 #include "engine/layers/norm.h"
 #include "engine/ops/elementwise.h"
+#include "engine/ops/fused_fp8.h"
 #include "engine/ops/head_norm.h"
 
 namespace trimtab {
@@ -87,9 +88,25 @@ Tensor SelfAttention::Forward(const LayerContext& context, LinearOperand x,
   return core_.Forward(context, saved.core, residual);
 }
 
+bool SelfAttention::TurnsIntoFp8(const LayerContext& context) const {
+  return context.model.position == PositionKind::kRope &&
+         2 * RotaryOf(context.model).pairs(context.model.head_size()) <= kMaxRopeFp8Dims &&
+         query_norm_ == nullptr && ClipOf(context) == 0 && linear_qkv_.bias() == nullptr;
+}
+
 Tensor SelfAttention::Backward(const LayerContext& context, SelfAttentionSaved& saved,
-                               const Tensor& dy, bool accumulate) const {
-  Tensor dqkv = core_.Backward(context, saved.core, dy, accumulate);
+                               LinearOperand dy, bool accumulate) const {
+  Tensor dqkv = core_.Backward(context, saved.core, std::move(dy), accumulate);
+  if (std::optional<Fp8Target> target =
+          TurnsIntoFp8(context) ? linear_qkv_.GradientTarget(context) : std::nullopt) {
+    context.fp8->Write(context.parallel, *target,
+                       [&](const Tensor& scale, Fp8Output& out, bool /*rehearsal*/) {
+                         RopeBackwardFp8(core_.ShapeOf(context), context.positions(),
+                                         RotaryOf(context.model), dqkv, scale, out);
+                       });
+    dqkv = {};
+    return linear_qkv_.Backward(context, saved.linear_qkv, std::move(target->out), accumulate);
+  }
   if (context.model.position == PositionKind::kRope) {
     Rope(core_.ShapeOf(context), context.positions(), RotaryOf(context.model), /*inverse=*/true,
          dqkv);

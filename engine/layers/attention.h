@@ -38,8 +38,12 @@ class SelfAttention {
                       SelfAttentionSaved& saved) const {
     linear_qkv_.Keep(context, x, saved.linear_qkv);
   }
+  /// Where the op that adds to dy may write its copies too.
+  std::optional<Fp8Target> GradientTarget(const LayerContext& context) const {
+    return core_.GradientTarget(context);
+  }
   /// dx [rows, C] from dy [rows, C].
-  Tensor Backward(const LayerContext& context, SelfAttentionSaved& saved, const Tensor& dy,
+  Tensor Backward(const LayerContext& context, SelfAttentionSaved& saved, LinearOperand dy,
                   bool accumulate) const;
 
  private:
@@ -48,6 +52,10 @@ class SelfAttention {
   void HeadNormsForward(const LayerContext& context, SelfAttentionSaved& saved) const;
   void HeadNormsBackward(const LayerContext& context, const SelfAttentionSaved& saved, Tensor& dqkv,
                          bool accumulate) const;
+
+  /// Whether the gradient of qkv, turned back, is that of the projection, and nothing else reads
+  /// it.
+  bool TurnsIntoFp8(const LayerContext& context) const;
 
   ColumnParallelLinear linear_qkv_;
   CoreAttention core_;

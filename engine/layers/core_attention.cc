@@ -1,6 +1,7 @@
 #include "engine/layers/core_attention.h"
 
 #include <cmath>
+#include <utility>
 
 #include "engine/layers/context_parallel.h"
 #include "engine/layers/recompute.h"
@@ -95,7 +96,7 @@ Tensor CoreAttention::Project(const LayerContext& context, const Tensor& out,
 }
 
 Tensor CoreAttention::Backward(const LayerContext& context, CoreAttentionSaved& saved,
-                               const Tensor& dy, bool accumulate) const {
+                               LinearOperand dy, bool accumulate) const {
   if (!saved.out.defined()) {
     const RecomputePass recompute(context.device);
     Attend(context, saved);
@@ -103,7 +104,7 @@ Tensor CoreAttention::Backward(const LayerContext& context, CoreAttentionSaved& 
   }
   const AttentionShape shape = ShapeOf(context);
   Tensor dqkv = context.New(saved.qkv.shape(), MemoryTag::kWorkspace);
-  const Tensor dout = linear_proj_.Backward(context, saved.linear_proj, dy, accumulate);
+  const Tensor dout = linear_proj_.Backward(context, saved.linear_proj, std::move(dy), accumulate);
   if (sinks_ != nullptr) {
     AttentionSinkBackward(shape, sinks_->weight, saved.out, saved.log_sum_exp, dout,
                           sinks_->gradient, accumulate);

@@ -30,8 +30,12 @@ class CoreAttention {
                  const Tensor& residual) const;
   /// The same from the result of attention [N, H*Dv / tp]; keeps nothing.
   Tensor Project(const LayerContext& context, const Tensor& out, const Tensor& residual) const;
+  /// Where the op that adds to dy may write its copies too.
+  std::optional<Fp8Target> GradientTarget(const LayerContext& context) const {
+    return linear_proj_.GradientTarget(context);
+  }
   /// The gradient of saved.qkv from dy [rows, C].
-  Tensor Backward(const LayerContext& context, CoreAttentionSaved& saved, const Tensor& dy,
+  Tensor Backward(const LayerContext& context, CoreAttentionSaved& saved, LinearOperand dy,
                   bool accumulate) const;
 
  private:

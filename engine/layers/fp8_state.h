@@ -52,6 +52,8 @@ class Fp8State {
   /// What is quantised from now on is of a micro batch of this number. Current scales are kept for
   /// the last `in_flight` numbers.
   void EnterMicroBatch(int64_t number) { micro_batch_ = number % in_flight_; }
+  /// Not in a run's first step, whose scales come from the tensors at hand.
+  bool has_history() const { return has_history_; }
   bool fast_gradients() const { return config_.fast_gradients; }
   /// Of the linear layers that compute in fp8.
   std::vector<std::string> LayerNames() const;

@@ -122,7 +122,7 @@ Tensor LatentAttention::QueriesBackward(const LayerContext& context,
 }
 
 Tensor LatentAttention::Backward(const LayerContext& context, LatentAttentionSaved& saved,
-                                 const Tensor& dy, bool accumulate) const {
+                                 LinearOperand dy, bool accumulate) const {
   const AttentionShape shape = core_.ShapeOf(context);
   const int64_t rank = context.model.latent.kv_lora_rank;
   const int64_t rotary = context.model.latent.qk_rope_head_dim;
@@ -132,7 +132,7 @@ Tensor LatentAttention::Backward(const LayerContext& context, LatentAttentionSav
   {
     Tensor dquery;
     {
-      const Tensor dqkv = core_.Backward(context, saved.core, dy, accumulate);
+      const Tensor dqkv = core_.Backward(context, saved.core, std::move(dy), accumulate);
       dquery = context.New({shape.tokens(), shape.query_size()}, MemoryTag::kWorkspace);
       dkey_value = context.New(JoinedKeyValueShape(shape, rotary), MemoryTag::kWorkspace);
       dturning = context.New({shape.tokens(), rotary}, MemoryTag::kWorkspace);

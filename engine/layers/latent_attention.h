@@ -74,8 +74,12 @@ class LatentAttention {
   /// Keeps x again where the norm before it is recomputed.
   void RecomputeInput(const LayerContext& context, const LinearOperand& x,
                       LatentAttentionSaved& saved) const;
+  /// As of SelfAttention.
+  std::optional<Fp8Target> GradientTarget(const LayerContext& context) const {
+    return core_.GradientTarget(context);
+  }
   /// dx [rows, C] from dy [rows, C].
-  Tensor Backward(const LayerContext& context, LatentAttentionSaved& saved, const Tensor& dy,
+  Tensor Backward(const LayerContext& context, LatentAttentionSaved& saved, LinearOperand dy,
                   bool accumulate) const;
 
  private:

@@ -225,8 +225,17 @@ Tensor RowParallelLinear::Forward(const LayerContext& context, LinearOperand x, 
   return y;
 }
 
+std::optional<Fp8Target> RowParallelLinear::GradientTarget(const LayerContext& context) const {
+  if (context.sequence_parallel() || context.fp8 == nullptr || !context.fp8->has_history()) {
+    return std::nullopt;
+  }
+  return products_.GradientTarget(context);
+}
+
 Tensor RowParallelLinear::Backward(const LayerContext& context, const LinearSaved& saved,
-                                   const Tensor& dy, bool accumulate, const Tensor& gelu_of) const {
+                                   LinearOperand operand, bool accumulate,
+                                   const Tensor& gelu_of) const {
+  const Tensor& dy = operand.matrix;
   // With sequence parallelism the weight's gradient is that of all rows, the bias's of a shard's.
   Parameter* const beside =
       context.sequence_parallel() ? nullptr : BiasBeside(context, products_, bias_);
@@ -252,7 +261,9 @@ Tensor RowParallelLinear::Backward(const LayerContext& context, const LinearSave
     full = context.New(dy.shape(), MemoryTag::kActivations);
     Copy(dy, full);
   }
-  const LinearProducts::Backward backward(products_, context, full);
+  const LinearProducts::Backward backward =
+      operand.fp8.rows.defined() ? LinearProducts::Backward(products_, std::move(operand.fp8))
+                                 : LinearProducts::Backward(products_, context, full);
   WeightGradient(context, backward, saved, accumulate, beside);
   Tensor dx = context.New({context.tokens(), in}, MemoryTag::kWorkspace);
   backward.InputGradient(context, dx, gelu_of);

@@ -105,9 +105,13 @@ class RowParallelLinear {
   std::optional<Fp8Target> InputTarget(const LayerContext& context) const {
     return products_.InputTarget(context);
   }
-  /// dx [N, in / tp] from dy [rows, out], which may be changed afterwards. Where `gelu_of` is
-  /// defined, the gradient of that, of which x was gelu; only where TakesGelu.
-  Tensor Backward(const LayerContext& context, const LinearSaved& saved, const Tensor& dy,
+  /// Where the op that adds to dy may write its copies too: not where sequence parallelism gathers
+  /// it, nor in a run's first step.
+  std::optional<Fp8Target> GradientTarget(const LayerContext& context) const;
+  /// dx [N, in / tp] from dy [rows, out], a matrix with or without its copies, which may be changed
+  /// afterwards. Where `gelu_of` is defined, the gradient of that, of which x was gelu; only where
+  /// TakesGelu.
+  Tensor Backward(const LayerContext& context, const LinearSaved& saved, LinearOperand dy,
                   bool accumulate, const Tensor& gelu_of = {}) const;
   /// As of ColumnParallelLinear.
   bool TakesGelu(const LayerContext& context) const {

@@ -61,6 +61,7 @@ class LinearProducts {
   Parameter& weight() const { return *weight_; }
 
   /// Where a fused op may write x [N, in], or dy [N, out], itself; empty where it must be stored.
+  /// An op that cannot be repeated must not ask for one in a run's first step (Fp8State::Write).
   std::optional<Fp8Target> InputTarget(const LayerContext& context) const;
   std::optional<Fp8Target> GradientTarget(const LayerContext& context) const;
 

@@ -51,17 +51,32 @@ LinearOperand Norm::Forward(const LayerContext& context, const Tensor& x, NormSa
   return y;
 }
 
-void Norm::Backward(const LayerContext& context, const Tensor& x, const NormSaved& saved,
-                    const Tensor& dy, Tensor& dx, bool accumulate) const {
+LinearOperand Norm::Backward(const LayerContext& context, const Tensor& x, const NormSaved& saved,
+                             const Tensor& dy, Tensor& dx, bool accumulate,
+                             std::optional<Fp8Target> target) const {
   const bool plus_one = context.model.norm_weight_plus_one;
-  if (context.model.norm == NormKind::kLayerNorm) {
-    Tensor dbias = bias_ != nullptr ? bias_->gradient : Tensor();
-    LayerNormBackward(dy, x, weight_->weight, saved.mean, saved.rstd, dx, weight_->gradient, dbias,
-                      accumulate, plus_one);
-  } else {
-    RmsNormBackward(dy, x, weight_->weight, saved.rstd, dx, weight_->gradient, accumulate,
-                    plus_one);
+  const auto add = [&](const Fp8Beside& copies) {
+    if (context.model.norm == NormKind::kLayerNorm) {
+      Tensor dbias = bias_ != nullptr ? bias_->gradient : Tensor();
+      LayerNormBackward(dy, x, weight_->weight, saved.mean, saved.rstd, dx, weight_->gradient,
+                        dbias, accumulate, plus_one, copies);
+    } else {
+      RmsNormBackward(dy, x, weight_->weight, saved.rstd, dx, weight_->gradient, accumulate,
+                      plus_one, copies);
+    }
+  };
+  LinearOperand result = dx;
+  if (!target) {
+    add({});
+    return result;
   }
+  context.fp8->Write(context.parallel, *target,
+                     [&](const Tensor& scale, const Fp8Output& out, bool rehearsal) {
+                       TRIMTAB_ASSERT(!rehearsal, "a norm's gradient would be added twice");
+                       add({.scale = scale, .out = out});
+                     });
+  result.fp8 = std::move(target->out);
+  return result;
 }
 
 }  // namespace trimtab

@@ -35,9 +35,10 @@ class Norm {
   /// copies where `target` is given.
   LinearOperand Forward(const LayerContext& context, const Tensor& x, NormSaved& saved,
                         std::optional<Fp8Target> target = {}) const;
-  /// Adds the gradient of x to dx.
-  void Backward(const LayerContext& context, const Tensor& x, const NormSaved& saved,
-                const Tensor& dy, Tensor& dx, bool accumulate) const;
+  /// Adds the gradient of x to dx. Returns that, with its fp8 copies where `target` is given.
+  LinearOperand Backward(const LayerContext& context, const Tensor& x, const NormSaved& saved,
+                         const Tensor& dy, Tensor& dx, bool accumulate,
+                         std::optional<Fp8Target> target = {}) const;
 
  private:
   Parameter* weight_ = nullptr;

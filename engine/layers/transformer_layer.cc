@@ -197,10 +197,15 @@ void TransformerLayer::RecomputeMlp(const LayerContext& context, const Tensor& x
   });
 }
 
-Tensor TransformerLayer::AttentionBackward(const LayerContext& context, const Tensor& dy,
+std::optional<Fp8Target> TransformerLayer::MiddleTarget(const LayerContext& context) const {
+  if (post_attention_norm_) return std::nullopt;
+  return latent_ ? latent_->GradientTarget(context) : attention_->GradientTarget(context);
+}
+
+Tensor TransformerLayer::AttentionBackward(const LayerContext& context, LinearOperand dy,
                                            TransformerLayerSaved& saved, bool accumulate) const {
   return WithAttention(saved, [&](const auto& attention, auto& kept) {
-    return attention.Backward(context, kept, dy, accumulate);
+    return attention.Backward(context, kept, std::move(dy), accumulate);
   });
 }
 
@@ -215,6 +220,7 @@ void TransformerLayer::Backward(const LayerContext& context, const Tensor& x,
                                 TransformerLayerSaved& saved, Tensor& dx, bool accumulate) const {
   RecomputeMlp(context, x, saved);
   if (parallel()) return BackwardInParallel(context, x, saved, dx, accumulate);
+  LinearOperand dmiddle;
   {
     const Tensor dmlp = MlpBackward(
         context, BranchGradient(context, post_mlp_norm_, saved.post_mlp, dx, accumulate), saved,
@@ -222,15 +228,17 @@ void TransformerLayer::Backward(const LayerContext& context, const Tensor& x,
     if (deep_norm()) {
       NormedGradient(context, *mlp_norm_, saved.middle, saved.mlp_norm, dmlp, dx, accumulate);
     } else if (mlp_norm_) {
-      mlp_norm_->Backward(context, saved.middle, saved.mlp_norm, dmlp, dx, accumulate);
+      dmiddle = mlp_norm_->Backward(context, saved.middle, saved.mlp_norm, dmlp, dx, accumulate,
+                                    MiddleTarget(context));
     } else {
       Add(dmlp, dx);
     }
   }
   RecomputeAttentionInput(context, x, saved);
-  const Tensor dattention = AttentionBackward(
-      context, BranchGradient(context, post_attention_norm_, saved.post_attention, dx, accumulate),
-      saved, accumulate);
+  if (!dmiddle.fp8.rows.defined()) {
+    dmiddle = BranchGradient(context, post_attention_norm_, saved.post_attention, dx, accumulate);
+  }
+  const Tensor dattention = AttentionBackward(context, std::move(dmiddle), saved, accumulate);
   if (deep_norm()) {
     return NormedGradient(context, *input_norm_, x, saved.input_norm, dattention, dx, accumulate);
   }

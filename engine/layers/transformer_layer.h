@@ -92,8 +92,10 @@ class TransformerLayer {
                                TransformerLayerSaved& saved) const;
   LinearOperand MlpInput(const LayerContext& context, const Tensor& x,
                          TransformerLayerSaved& saved) const;
+  /// Where the norm of the MLP may write the gradient that attention's projection gets.
+  std::optional<Fp8Target> MiddleTarget(const LayerContext& context) const;
   /// The gradients of what attention and the MLP got, from those of their results.
-  Tensor AttentionBackward(const LayerContext& context, const Tensor& dy,
+  Tensor AttentionBackward(const LayerContext& context, LinearOperand dy,
                            TransformerLayerSaved& saved, bool accumulate) const;
   Tensor MlpBackward(const LayerContext& context, const Tensor& dy, TransformerLayerSaved& saved,
                      bool accumulate) const;

@@ -107,13 +107,7 @@ OpRecord RopeRecord(const AttentionShape& s, DType dtype) {
 void Rope(const AttentionShape& shape, const Positions& positions, const Rotary& rotary,
           bool inverse, Tensor& qkv) {
   constexpr OpKind kOp = OpKind::kRope;
-  CheckAttention(kOp, shape);
-  const int64_t dims = rotary.dims > 0 ? rotary.dims : shape.head_size;
-  TRIMTAB_ASSERT(dims % 2 == 0 && dims <= shape.head_size && dims <= kMaxRopeHeadSize,
-                 "rope: {} dims of a head of {}, expected an even number of at most {}", dims,
-                 shape.head_size, kMaxRopeHeadSize);
-  TRIMTAB_ASSERT(positions.sequence == shape.sequence, "rope: positions of {} tokens, expected {}",
-                 positions.sequence, shape.sequence);
+  CheckRotary(kOp, shape, positions, rotary, kMaxRopeHeadSize);
   Device& device = qkv.device();
   CheckPlainFloat(kOp, "qkv", qkv);
   CheckOperand(kOp, "qkv", qkv, QkvShape(shape), device, qkv.dtype());

@@ -26,6 +26,18 @@ inline void CheckAttention(OpKind op, const AttentionShape& s) {
                  s.kv_heads);
 }
 
+/// `most_dims`: how many of a head may turn.
+inline void CheckRotary(OpKind op, const AttentionShape& s, const Positions& positions,
+                        const Rotary& rotary, int64_t most_dims) {
+  CheckAttention(op, s);
+  const int64_t dims = rotary.dims > 0 ? rotary.dims : s.head_size;
+  TRIMTAB_ASSERT(dims % 2 == 0 && dims <= s.head_size && dims <= most_dims,
+                 "{}: {} dims of a head of {}, expected an even number of at most {}", Name(op),
+                 dims, s.head_size, most_dims);
+  TRIMTAB_ASSERT(positions.sequence == s.sequence, "{}: positions of {} tokens, expected {}",
+                 Name(op), positions.sequence, s.sequence);
+}
+
 /// An op's scratch; undefined if no bytes are needed.
 inline Tensor AttentionScratch(Device& device, int64_t bytes) {
   if (bytes == 0) return {};

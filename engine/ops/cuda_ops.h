@@ -52,8 +52,10 @@ struct CudaOps {
   decltype(&HeadNormBackward) head_norm_backward = nullptr;
   decltype(&LayerNormForward) layer_norm_forward = nullptr;
   decltype(&LayerNormBackward) layer_norm_backward = nullptr;
+  decltype(&LayerNormBackward) layer_norm_backward_beside_fp8 = nullptr;  // with copies
   decltype(&RmsNormForward) rms_norm_forward = nullptr;
   decltype(&RmsNormBackward) rms_norm_backward = nullptr;
+  decltype(&RmsNormBackward) rms_norm_backward_beside_fp8 = nullptr;
   decltype(&ActivationForward) activation_forward = nullptr;
   decltype(&ActivationBackward) activation_backward = nullptr;
   decltype(&GatedActivationForward) gated_activation_forward = nullptr;
@@ -86,6 +88,7 @@ struct CudaOps {
   decltype(&GeluBackwardFp8) gelu_backward_fp8 = nullptr;
   decltype(&SwiGluForwardFp8) swiglu_forward_fp8 = nullptr;
   decltype(&SwiGluBackwardFp8) swiglu_backward_fp8 = nullptr;
+  decltype(&RopeBackwardFp8) rope_backward_fp8 = nullptr;
   decltype(&RouterChoose) router_choose = nullptr;
   decltype(&RouterChooseInTurn) router_choose_in_turn = nullptr;
   decltype(&SinkhornChoose) sinkhorn_choose = nullptr;

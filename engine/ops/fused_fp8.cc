@@ -2,7 +2,11 @@
 
 #include <algorithm>
 
+#include "engine/device/cpu/parallel.h"
 #include "engine/ops/activation_cpu.h"
+#include "engine/ops/attention_cpu.h"
+#include "engine/ops/attention_operands.h"
+#include "engine/ops/convert_cpu.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
 #include "engine/ops/gemm_cpu.h"
@@ -80,6 +84,19 @@ void Store(const Device& device, int64_t rows, int64_t columns, const float* val
               copies.transposed ? out.transposed.raw() : nullptr, rows);
 }
 
+/// Rounds values to what a tensor of `dtype` holds of them.
+void RoundInPlace(int threads, DType dtype, int64_t n, float* values) {
+  if (dtype == DType::kF32) return;
+  ParallelFor(threads, n, kConvertBlock, [&](int64_t begin, int64_t end) {
+    float stored[kConvertBlock];
+    for (int64_t at = begin; at < end; at += kConvertBlock) {
+      const int64_t count = std::min(kConvertBlock, end - at);
+      RoundSpan(dtype, count, values + at, stored);
+      WidenSpan(dtype, count, stored, values + at);
+    }
+  });
+}
+
 }  // namespace
 
 OpRecord LayerNormForwardFp8Record(int64_t rows, int64_t columns, DType dtype, bool transposed,
@@ -106,6 +123,9 @@ OpRecord SwiGluForwardFp8Record(int64_t rows, int64_t columns, DType dtype,
 OpRecord SwiGluBackwardFp8Record(int64_t rows, int64_t columns, DType dtype,
                                  const Fp8Copies& copies) {
   return Record(OpKind::kSwiGluBackwardFp8, rows, columns, dtype, 3, 2, copies);
+}
+OpRecord RopeBackwardFp8Record(const AttentionShape& shape, DType dtype, const Fp8Copies& copies) {
+  return Record(OpKind::kRopeBackwardFp8, shape.tokens(), shape.qkv_size(), dtype, 1, 1, copies);
 }
 
 void LayerNormForwardFp8(const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -237,6 +257,27 @@ void SwiGluBackwardFp8(const Tensor& gate_up, const Tensor& dy, const Tensor& sc
   GatedActivationBackwardCpu(device.threads(), ActivationFunction::kSilu, rows, columns,
                              F32In(gate_up).data(), F32In(dy).data(), dgate_up.data());
   Store(device, rows, 2 * columns, dgate_up.data(), scale, out);
+}
+
+void RopeBackwardFp8(const AttentionShape& shape, const Positions& positions, const Rotary& rotary,
+                     const Tensor& dqkv, const Tensor& scale, Fp8Output& out) {
+  constexpr OpKind kOp = OpKind::kRopeBackwardFp8;
+  CheckRotary(kOp, shape, positions, rotary, kMaxRopeFp8Dims);
+  CheckPlainFloat(kOp, "dqkv", dqkv);
+  Device& device = dqkv.device();
+  CheckOperand(kOp, "dqkv", dqkv, QkvShape(shape), device, dqkv.dtype());
+  CheckOutput(kOp, scale, out, dqkv.dim(0), dqkv.dim(1), device, DType::kF8E5M2);
+  const OpScope scope(device, RopeBackwardFp8Record(shape, dqkv.dtype(), CopiesOf(out)));
+  if (device.kind() == DeviceKind::kCuda) {
+    return CudaKernel(device, kOp, &CudaOps::rope_backward_fp8)(shape, positions, rotary, dqkv,
+                                                                scale, out);
+  }
+  if (device.kind() != DeviceKind::kCpu) return;
+  HostFloats values(dqkv.numel());
+  std::copy_n(F32In(dqkv).data(), dqkv.numel(), values.data());
+  RopeCpu(device.threads(), shape, positions, rotary, /*inverse=*/true, values.data());
+  RoundInPlace(device.threads(), dqkv.dtype(), dqkv.numel(), values.data());
+  Store(device, dqkv.dim(0), dqkv.dim(1), values.data(), scale, out);
 }
 
 }  // namespace trimtab

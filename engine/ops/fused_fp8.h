@@ -1,17 +1,19 @@
-// Norms and activations whose result goes straight to fp8: what norm.h and activation.h say, then
-// what Quantize (quantize.h) says, in one pass and without a copy in between. A GPU saves writing
-// the result, and reading it once or twice.
+// Norms, activations and rotations whose result goes straight to fp8: what norm.h, activation.h and
+// attention.h say, then what Quantize (quantize.h) says, in one pass and without a copy in between.
+// A GPU saves writing the result, and reading it once or twice.
 //
 // The fp32 result is scaled and rounded to fp8 as it is: there is no rounding to the operands' type
-// on the way. `scale` is fp32 [1]. out.rows and out.transposed are of one fp8 type: either, but
-// e4m3 for SwiGLU and e5m2 for gradients, which is what training asks for (each type of each kernel
-// costs seconds to compile). out.amax, if defined, is raised to the largest magnitude before
-// scaling. x is fp32, bf16 or fp16, and so is what the op reads beside it, of the same type.
+// on the way, unless an op says otherwise. `scale` is fp32 [1]. out.rows and out.transposed are of
+// one fp8 type: either, but e4m3 for SwiGLU and e5m2 for gradients, which is what training asks for
+// (each type of each kernel costs seconds to compile). out.amax, if defined, is raised to the
+// largest magnitude before scaling. x is fp32, bf16 or fp16, and so is what the op reads beside it,
+// of the same type.
 #pragma once
 
 #include <cstdint>
 
 #include "engine/device/tensor.h"
+#include "engine/ops/attention.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/quantize.h"
 
@@ -35,6 +37,7 @@ OpRecord SwiGluForwardFp8Record(int64_t rows, int64_t columns, DType dtype,
                                 const Fp8Copies& copies);
 OpRecord SwiGluBackwardFp8Record(int64_t rows, int64_t columns, DType dtype,
                                  const Fp8Copies& copies);
+OpRecord RopeBackwardFp8Record(const AttentionShape& shape, DType dtype, const Fp8Copies& copies);
 
 /// out [rows, C] = LayerNormForward; out.rows must be defined.
 void LayerNormForwardFp8(const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -56,5 +59,12 @@ void SwiGluForwardFp8(const Tensor& gate_up, const Tensor& scale, Fp8Output& out
 /// out [N, 2F], e5m2 = the gradient of gate_up [N, 2F] from dy [N, F].
 void SwiGluBackwardFp8(const Tensor& gate_up, const Tensor& dy, const Tensor& scale,
                        Fp8Output& out);
+
+/// Of a head, the most dims that may turn in RopeBackwardFp8: their angles are kept at hand.
+inline constexpr int64_t kMaxRopeFp8Dims = 256;
+/// out [N, H*D + KV*(D + Dv)], e5m2 = Quantize of the inverse Rope of dqkv, as that would be
+/// stored; dqkv stays as it is.
+void RopeBackwardFp8(const AttentionShape& shape, const Positions& positions, const Rotary& rotary,
+                     const Tensor& dqkv, const Tensor& scale, Fp8Output& out);
 
 }  // namespace trimtab

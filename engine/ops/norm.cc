@@ -3,6 +3,7 @@
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/dispatch.h"
 #include "engine/ops/norm_cpu.h"
+#include "engine/ops/quantize_beside.h"
 #include "engine/ops/widen.h"
 
 namespace trimtab {
@@ -25,6 +26,11 @@ OpRecord BackwardRecord(OpKind kind, int64_t rows, int64_t columns, DType dtype,
   OpRecord record = Record(kind, rows, columns, dtype, 4, 1, statistics);
   record.bytes += gradients * columns * SizeOf(gradient);
   return record;
+}
+
+// With what is written beside dx.
+OpRecord With(const Fp8Beside& copies, const OpRecord& record) {
+  return copies.defined() ? BesideFp8(record, copies.out.transposed.defined()) : record;
 }
 
 }  // namespace
@@ -69,7 +75,7 @@ void LayerNormForward(const Tensor& x, const Tensor& weight, const Tensor& bias,
 
 void LayerNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
                        const Tensor& rstd, Tensor& dx, Tensor& dweight, Tensor& dbias,
-                       bool accumulate, bool weight_plus_one) {
+                       bool accumulate, bool weight_plus_one, const Fp8Beside& copies) {
   constexpr OpKind kOp = OpKind::kLayerNormBackward;
   CheckMatrix(kOp, "x", x);
   Device& device = x.device();
@@ -83,17 +89,22 @@ void LayerNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, 
   CheckPlainFloat(kOp, "dweight", dweight);
   CheckOperand(kOp, "dweight", dweight, {shape.columns}, device, dweight.dtype());
   if (dbias.defined()) CheckOperand(kOp, "dbias", dbias, {shape.columns}, device, dweight.dtype());
-  const OpScope scope(device, LayerNormBackwardRecord(shape.rows, shape.columns, x.dtype(),
-                                                      dweight.dtype(), dbias.defined()));
+  if (copies.defined()) CheckBeside(kOp, copies, dx, DType::kF8E5M2);
+  const OpScope scope(device,
+                      With(copies, LayerNormBackwardRecord(shape.rows, shape.columns, x.dtype(),
+                                                           dweight.dtype(), dbias.defined())));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::layer_norm_backward)(
-        dy, x, weight, mean, rstd, dx, dweight, dbias, accumulate, weight_plus_one);
+    const auto kernel =
+        copies.defined() ? &CudaOps::layer_norm_backward_beside_fp8 : &CudaOps::layer_norm_backward;
+    return CudaKernel(device, kOp, kernel)(dy, x, weight, mean, rstd, dx, dweight, dbias,
+                                           accumulate, weight_plus_one, copies);
   }
   if (device.kind() != DeviceKind::kCpu) return;
   LayerNormBackwardCpu(device.threads(), shape, F32In(dy).data(), F32In(x).data(),
                        F32In(weight).data(), mean.f32(), rstd.f32(), F32InOut(dx).data(),
                        F32InOut(dweight).data(), F32InOut(dbias).data(), accumulate,
                        weight_plus_one);
+  if (copies.defined()) QuantizeBesideCpu(dx, copies);
 }
 
 void RmsNormForward(const Tensor& x, const Tensor& weight, const NormOptions& options, Tensor& y,
@@ -116,7 +127,8 @@ void RmsNormForward(const Tensor& x, const Tensor& weight, const NormOptions& op
 }
 
 void RmsNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd,
-                     Tensor& dx, Tensor& dweight, bool accumulate, bool weight_plus_one) {
+                     Tensor& dx, Tensor& dweight, bool accumulate, bool weight_plus_one,
+                     const Fp8Beside& copies) {
   constexpr OpKind kOp = OpKind::kRmsNormBackward;
   CheckMatrix(kOp, "x", x);
   Device& device = x.device();
@@ -128,16 +140,20 @@ void RmsNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, co
   CheckOperand(kOp, "dx", dx, x.shape(), device, x.dtype());
   CheckPlainFloat(kOp, "dweight", dweight);
   CheckOperand(kOp, "dweight", dweight, {shape.columns}, device, dweight.dtype());
-  const OpScope scope(device,
-                      RmsNormBackwardRecord(shape.rows, shape.columns, x.dtype(), dweight.dtype()));
+  if (copies.defined()) CheckBeside(kOp, copies, dx, DType::kF8E5M2);
+  const OpScope scope(device, With(copies, RmsNormBackwardRecord(shape.rows, shape.columns,
+                                                                 x.dtype(), dweight.dtype())));
   if (device.kind() == DeviceKind::kCuda) {
-    return CudaKernel(device, kOp, &CudaOps::rms_norm_backward)(dy, x, weight, rstd, dx, dweight,
-                                                                accumulate, weight_plus_one);
+    const auto kernel =
+        copies.defined() ? &CudaOps::rms_norm_backward_beside_fp8 : &CudaOps::rms_norm_backward;
+    return CudaKernel(device, kOp, kernel)(dy, x, weight, rstd, dx, dweight, accumulate,
+                                           weight_plus_one, copies);
   }
   if (device.kind() != DeviceKind::kCpu) return;
   RmsNormBackwardCpu(device.threads(), shape, F32In(dy).data(), F32In(x).data(),
                      F32In(weight).data(), rstd.f32(), F32InOut(dx).data(),
                      F32InOut(dweight).data(), accumulate, weight_plus_one);
+  if (copies.defined()) QuantizeBesideCpu(dx, copies);
 }
 
 }  // namespace trimtab

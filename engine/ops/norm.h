@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "engine/device/tensor.h"
+#include "engine/ops/quantize.h"
 
 namespace trimtab {
 
@@ -33,17 +34,18 @@ void LayerNormForward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                       const NormOptions& options, Tensor& y, Tensor& mean, Tensor& rstd);
 
 /// Adds to dx (the residual stream's gradient is already there). dweight and dbias [C] are
-/// overwritten, or added to with `accumulate`.
+/// overwritten, or added to with `accumulate`. `copies` of dx, e5m2, where they are defined.
 void LayerNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
                        const Tensor& rstd, Tensor& dx, Tensor& dweight, Tensor& dbias,
-                       bool accumulate, bool weight_plus_one = false);
+                       bool accumulate, bool weight_plus_one = false, const Fp8Beside& copies = {});
 
 /// y [rows, C] = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon).
 void RmsNormForward(const Tensor& x, const Tensor& weight, const NormOptions& options, Tensor& y,
                     Tensor& rstd);
 
-/// Adds to dx; dweight [C] is overwritten, or added to with `accumulate`.
+/// Adds to dx; dweight [C] is overwritten, or added to with `accumulate`; `copies` likewise.
 void RmsNormBackward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd,
-                     Tensor& dx, Tensor& dweight, bool accumulate, bool weight_plus_one = false);
+                     Tensor& dx, Tensor& dweight, bool accumulate, bool weight_plus_one = false,
+                     const Fp8Beside& copies = {});
 
 }  // namespace trimtab

@@ -55,6 +55,15 @@ OpRecord QuantizeRecord(int64_t rows, int64_t columns, DType dtype, bool with_ro
           .bytes = rows * columns * (SizeOf(dtype) + copies * SizeOf(DType::kF8E4M3))};
 }
 
+OpRecord BesideFp8(OpRecord record, bool with_transposed) {
+  const OpRecord alone = QuantizeRecord(record.dims[0], record.dims[1], record.dtype,
+                                        /*with_rows=*/true, with_transposed);
+  const int64_t read = record.dims[0] * record.dims[1] * SizeOf(record.dtype);
+  record.fused = {.kind = alone.kind, .bytes = alone.bytes, .beside = alone.bytes - read};
+  record.bytes += record.fused.beside;
+  return record;
+}
+
 void Quantize(const Tensor& x, const Tensor& scale, Fp8Output& out) {
   constexpr OpKind kOp = OpKind::kQuantize;
   CheckMatrix(kOp, "x", x);

@@ -36,6 +36,18 @@ OpRecord QuantizeRecord(int64_t rows, int64_t columns, DType dtype, bool with_ro
 /// type's largest value, NaN kept.
 void Quantize(const Tensor& x, const Tensor& scale, Fp8Output& out);
 
+/// What Quantize makes of a result, as that is stored, written by the op that makes it while it is
+/// at hand; out.rows must be defined where anything is.
+struct Fp8Beside {
+  Tensor scale{};
+  Fp8Output out{};
+
+  bool defined() const { return out.rows.defined(); }
+};
+/// `record`, whose dims are the rows and columns of a result, with copies of that written beside
+/// it.
+OpRecord BesideFp8(OpRecord record, bool with_transposed);
+
 OpRecord Fp8ScalesRecord(int64_t scales, int64_t rows);
 /// Sets `scales` so that the largest of each column of amax [rows, S] becomes fp8_max [S]. Where
 /// that amax is 0 or not finite the scale stays. Row 0 is what ops raise; the rows below it are the

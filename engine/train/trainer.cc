@@ -64,8 +64,8 @@ std::unique_ptr<ShardedDataParallel> MakeDataParallel(
   return data_parallel;
 }
 
-/// Parts of a step that are captured: a micro batch, and whether it is the first or the last; what
-/// ends the step.
+/// Parts of a step that are captured, each what it has added up: a micro batch, and whether it is
+/// the first or the last; what ends the step, with the last micro batch or on its own.
 enum CapturedPart : int { kFirstOfStep = 1, kLastOfStep = 2, kUpdate = 4 };
 
 LossTensors NewLossTensors(Device& device) {
@@ -190,9 +190,11 @@ bool Trainer::CapturesMicroBatches() const {
   return !run_.model.moe.used() || RowsAreKnown(chunks_.front()->context());
 }
 
-void Trainer::RunMicroBatches(const TokenSource& source, int64_t first_sample) {
+void Trainer::RunActions(const TokenSource& source, int64_t first_sample) {
   // Where no message comes between, forward and backward pass of a micro batch are one graph.
   const bool captures = CapturesMicroBatches();
+  // So is the update with the last one, but for what the host reads of routers before it.
+  const bool ends_within = captures && !run_.model.moe.used();
   const std::span<const Action> program = stage_.program();
   const size_t at_once = captures ? 2 : 1;
   for (size_t i = 0; i < program.size(); i += at_once) {
@@ -211,26 +213,38 @@ void Trainer::RunMicroBatches(const TokenSource& source, int64_t first_sample) {
       device_.EnterAction(static_cast<int64_t>(program.size()));
       stage_.Finish();
       ReduceGradients();
+      if (!ends_within) return;
+      SumLoss();
+      Update();
     };
     if (captures) {
-      captured_.Run((i == 0 ? kFirstOfStep : 0) + (last ? kLastOfStep : 0), run);
+      captured_.Run((i == 0 ? kFirstOfStep : 0) + (last ? kLastOfStep : 0) +
+                        (last && ends_within ? kUpdate : 0),
+                    run);
     } else {
       run();
     }
   }
+  if (!ends_within) EndStep();
 }
 
-void Trainer::EndStep() {
+void Trainer::SumLoss() {
   device_.EnterPiece({PieceKind::kUpdate});
   // First: what is gathered at the end may be under way until the next step needs it.
   if (parallel_.dp->size() > 1) parallel_.dp->AllReduce(loss_.loss_sum);
   if (parallel_.layout.pp > 1) parallel_.pp->AllReduce(loss_.loss_sum);
+}
+
+void Trainer::Update() {
+  if (fp8_ != nullptr) fp8_->EndStep(parallel_);
+  optimizer_.Update();
+  data_parallel_->GatherUpdated();
+}
+
+void Trainer::EndStep() {
+  SumLoss();
   EndRouting();
-  captured_.Run(kUpdate, [&] {
-    if (fp8_ != nullptr) fp8_->EndStep(parallel_);
-    optimizer_.Update();
-    data_parallel_->GatherUpdated();
-  });
+  captured_.Run(kUpdate, [this] { Update(); });
 }
 
 void Trainer::EndRouting() {
@@ -262,10 +276,9 @@ StepResult Trainer::Step(const TokenSource& source, int64_t step) {
     CopyFromHost(statistics, std::vector<float>(static_cast<size_t>(statistics.numel())));
   }
 
-  BeginCapture();
-  RunMicroBatches(source, first_sample);
   optimizer_.Prepare(result.learning_rate, step - loss_scaler_.skipped(), result.loss_scale);
-  EndStep();
+  BeginCapture();
+  RunActions(source, first_sample);
   warm_ = true;
 
   result.loss = MeanLoss();

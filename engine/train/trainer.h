@@ -88,14 +88,17 @@ class Trainer {
   /// Fills the ids that the chunk has use for with the sequences from sample `first_sample` on, at
   /// the positions that this rank has.
   void LoadBatch(const TokenSource& source, int64_t first_sample, const MicroBatch& batch);
-  /// All micro batches of a step, of which the first is at sample `first_sample`.
-  void RunMicroBatches(const TokenSource& source, int64_t first_sample);
+  /// All micro batches of a step, of which the first is at sample `first_sample`, and what ends it.
+  void RunActions(const TokenSource& source, int64_t first_sample);
   /// Decides whether the step is captured: from the second one on, where the device can and nobody
   /// listens to the ops of any rank.
   void BeginCapture();
   /// Whether that includes its micro batches: not where messages come between their passes, nor
   /// where the host must learn how many rows experts get.
   bool CapturesMicroBatches() const;
+  /// Of EndStep: the sums over the ranks of the loss; all but these and what routers do.
+  void SumLoss();
+  void Update();
   void EndRouting();
   double MeanLoss();
 

@@ -8,6 +8,7 @@
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/grouped_gemm.h"
+#include "engine/ops/norm.h"
 
 namespace trimtab {
 namespace {
@@ -88,6 +89,20 @@ TEST(PriceTables, ACpuPaysForWhatAProductDoesBeside) {
   EXPECT_EQ(pricer.Seconds(GemmRecord(100, 50, 20, GemmExtra::kAddend)), adding_s);
   EXPECT_NEAR(pricer.Seconds(GemmRecord(100, 50, 20, GemmExtra::kGelu)),
               adding_s + 2e-9 * 2 * 100 * 50 * 4, 1e-12);
+}
+
+TEST(PriceTables, ACpuPaysForQuantisingBesideANorm) {
+  HardwareProfile profile = TableProfile();
+  profile.modes[0].precisions["fp8"] = {};
+  profile.modes[0].precisions["bf16"] = {};
+  profile.modes[0].ops[OpKind::kRmsNormBackward] = {{1000, 1e-6}, {1000000, 1e-3}};
+  profile.modes[0].ops[OpKind::kQuantize] = {{1000, 3e-6}, {1000000, 3e-3}};
+  const Pricer pricer(profile, {2, 1}, 8, 2, Precision::kFp8);
+  const OpRecord norm = RmsNormBackwardRecord(100, 200, DType::kBf16);
+  EXPECT_NEAR(
+      pricer.Seconds(BesideFp8(norm, true)),
+      pricer.Seconds(norm) + pricer.Seconds(QuantizeRecord(100, 200, norm.dtype, true, true)),
+      1e-12);
 }
 
 TEST(PriceTables, ACpuPaysForConversions) {

@@ -101,6 +101,10 @@ TEST(KernelReport, TooFewBytesInFlightFailTheCheck) {
                     "\tld.global.v2.u64 \t{%rd5, %rd6}, [%rd3];\n")
                 .output,
             outcome.output);
+  // A block within the kernel, of registers of its own, does not end it.
+  const std::string block = "\t{\n\t.reg .b32 %temp;\n\tmov.b64 \t{%r1, %temp}, %fd1;\n\t}\n";
+  EXPECT_EQ(checked(block + Loop(2)).status, 0);
+  EXPECT_EQ(checked(block + Loop(1)).output, outcome.output);
   // A kernel that reads nothing waits for nothing.
   EXPECT_EQ(checked("").status, 0);
 }

@@ -31,6 +31,7 @@ NEVER_LOADS = (".param", ".shared", ".local", ".const")
 def functions_of(text):
     """The kernels of one or several PTX modules."""
     arch, name, threads, body = "", None, 0, None
+    depth = 0  # of blocks within a body: arithmetic of double has registers of its own
     for line in map(str.strip, text.splitlines()):
         if match := TARGET.match(line):
             arch = match[1]
@@ -40,6 +41,8 @@ def functions_of(text):
             threads = int(match[1]) * int(match[2] or 1) * int(match[3] or 1)
         elif name and body is None and line == "{":
             body = []
+        elif name and line in ("{", "}") and (line == "{" or depth > 0):
+            depth += 1 if line == "{" else -1
         elif name and line == "}" and body is not None:
             yield Function(name, arch, threads, body)
             name = None

@@ -140,11 +140,15 @@ __device__ __forceinline__ void AddRows(const T* __restrict__ dout, int64_t colu
                                         int begin, int end, RowAt row_at,
                                         float (&sums)[kPacks][N]) {
   for (int first = begin; first < end; first += kRows) {
+    // All of them first: no pack waits for the number of another's row.
+    int64_t numbers[kRows];
+#pragma unroll
+    for (int u = 0; u < kRows; ++u) numbers[u] = first + u < end ? row_at(first + u) : 0;
     Pack<T, N> terms[kRows][kPacks];
 #pragma unroll
     for (int u = 0; u < kRows; ++u) {
       if (first + u >= end) continue;
-      const T* row = dout + row_at(first + u) * columns;
+      const T* row = dout + numbers[u] * columns;
 #pragma unroll
       for (int s = 0; s < kPacks; ++s) {
         const int64_t start = column + s * kWarpSize * N;

@@ -10,9 +10,11 @@ void FillCudaOps(CudaOps& ops) {
   FillReductionOps(ops);
   FillClipOps(ops);
   FillNormOps(ops);
+  FillNormBackwardFp8Ops(ops);
   FillHeadNormOps(ops);
   FillActivationOps(ops);
   FillRopeOps(ops);
+  FillRopeFp8Ops(ops);
   FillLatentHeadsOps(ops);
   FillAttentionSinkOps(ops);
   FillAdamWOps(ops);

@@ -15,18 +15,20 @@ struct CodeTarget {
   float* amax;              // or null
   float* partial;           // with kColumnSums, or null: [rows of tiles][columns], sums of values
   int64_t stride;           // between transposed rows
-  bool transposed_aligned;  // set by LaunchProduceFp8
+  bool transposed_aligned;  // packs may be used on every transposed row
 };
 
 template <typename F8>
 CodeTarget<F8> TargetOf(const Tensor& scale, const Fp8Output& out, float* partial = nullptr) {
+  F8* const transposed = Data<F8>(out.transposed);
+  const int64_t stride = transposed != nullptr ? out.transposed.dim(1) : 0;
   return {Data<F8>(out.rows),
-          Data<F8>(out.transposed),
+          transposed,
           Data<float>(scale),
           Data<float>(out.amax),
           partial,
-          out.transposed.defined() ? out.transposed.dim(1) : 0,
-          false};
+          stride,
+          stride % 16 == 0 && IsAligned(transposed)};
 }
 inline DType TypeOf(const Fp8Output& out) {
   return out.rows.defined() ? out.rows.dtype() : out.transposed.dtype();
@@ -74,13 +76,6 @@ __device__ __forceinline__ void StoreTileSums(float (&sums)[kTileVector], float*
   partial[column] = total;
 }
 
-/// Blocks that a multiprocessor runs at once: as many as leave each thread the registers for what
-/// it reads.
-template <typename Producer>
-inline constexpr int kResidentBlocks = sizeof(typename Producer::Raw) * 4 * Producer::kGroups <= 128
-                                           ? 3
-                                           : 2;
-
 /// A producer has
 ///   kOutputs, kGroups   matrices it makes, and groups of rows per tile (TransposedTile)
 ///   kColumnSums         whether the columns of its matrix, one, are summed too
@@ -89,18 +84,17 @@ inline constexpr int kResidentBlocks = sizeof(typename Producer::Raw) * 4 * Prod
 ///   void LoadOne(row, column, index, Raw&)    of one column, as element `index`
 ///   void Compute(const Raw&, float (&)[kOutputs][8])
 ///
-/// The tiles are those from row `begin` on. kAligned: packs of 8 columns may be used on every row
-/// that is read or written. A variant of its own, for its loads then stay in whole registers.
-template <bool kAligned, typename Producer, typename F8>
-__global__ void __launch_bounds__(kTileThreads, kAligned ? kResidentBlocks<Producer> : 1)
-    ProduceFp8Kernel(Producer producer, CodeTarget<F8> target, int64_t rows, int64_t columns,
-                     int64_t begin) {
+/// Makes the calling thread's part of the tile whose first element is (first_row, first_column):
+/// stores its codes by rows and puts them into `tiles`, raises `largest` to the largest magnitude,
+/// and adds to the `sums` of its columns. kAligned: packs of 8 columns may be used on every row
+/// that is read or written.
+template <bool kAligned, typename Producer, typename F8, typename Tile>
+__device__ __forceinline__ void ProduceTile(const Producer& producer, const CodeTarget<F8>& target,
+                                            int64_t rows, int64_t columns, int64_t first_row,
+                                            int64_t first_column, Tile (&tiles)[Producer::kOutputs],
+                                            uint32_t& largest, float (&sums)[kTileVector]) {
   constexpr int kOutputs = Producer::kOutputs;
   constexpr int kGroups = Producer::kGroups;
-  using Tile = TransposedTile<kGroups>;
-  __shared__ Tile tiles[kOutputs];
-  const int64_t first_row = begin + int64_t{blockIdx.y} * Tile::kRows;
-  const int64_t first_column = int64_t{blockIdx.x} * kTileColumns;
   const int64_t column = first_column + static_cast<int>(threadIdx.x) % 16 * kTileVector;
   const int64_t row_of_thread = first_row + static_cast<int>(threadIdx.x) / 16 * 4;
 
@@ -125,8 +119,6 @@ __global__ void __launch_bounds__(kTileThreads, kAligned ? kResidentBlocks<Produ
   }
 
   const float scale = *target.scale;
-  uint32_t largest = 0;
-  float sums[kTileVector] = {};
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
     uint32_t words[kOutputs][4][2];
@@ -160,6 +152,43 @@ __global__ void __launch_bounds__(kTileThreads, kAligned ? kResidentBlocks<Produ
       for (int k = 0; k < kOutputs; ++k) tiles[k].Put(group, words[k]);
     }
   }
+}
+
+/// Stores the tiles that ProduceTile has made, after a barrier.
+template <typename F8, typename Tile, int kOutputs>
+__device__ __forceinline__ void StoreTransposed(const CodeTarget<F8>& target,
+                                                const Tile (&tiles)[kOutputs], int64_t rows,
+                                                int64_t columns, int64_t first_row,
+                                                int64_t first_column) {
+#pragma unroll
+  for (int k = 0; k < kOutputs; ++k) {
+    auto* transposed = reinterpret_cast<uint8_t*>(target.transposed) + k * columns * target.stride;
+    tiles[k].Store(transposed, first_row, first_column, rows, columns, target.stride,
+                   target.transposed_aligned);
+  }
+}
+
+/// Blocks that a multiprocessor runs at once: as many as leave each thread the registers for what
+/// it reads.
+template <typename Producer>
+inline constexpr int kResidentBlocks = sizeof(typename Producer::Raw) * 4 * Producer::kGroups <= 128
+                                           ? 3
+                                           : 2;
+
+/// The tiles are those from row `begin` on. kAligned is a variant of its own, for its loads then
+/// stay in whole registers.
+template <bool kAligned, typename Producer, typename F8>
+__global__ void __launch_bounds__(kTileThreads, kAligned ? kResidentBlocks<Producer> : 1)
+    ProduceFp8Kernel(Producer producer, CodeTarget<F8> target, int64_t rows, int64_t columns,
+                     int64_t begin) {
+  using Tile = TransposedTile<Producer::kGroups>;
+  __shared__ Tile tiles[Producer::kOutputs];
+  const int64_t first_row = begin + int64_t{blockIdx.y} * Tile::kRows;
+  const int64_t first_column = int64_t{blockIdx.x} * kTileColumns;
+  uint32_t largest = 0;
+  float sums[kTileVector] = {};
+  ProduceTile<kAligned>(producer, target, rows, columns, first_row, first_column, tiles, largest,
+                        sums);
   if (target.amax != nullptr) RaiseAmax(largest, target.amax);
   if constexpr (Producer::kColumnSums) {
     if (target.partial != nullptr) {
@@ -168,12 +197,7 @@ __global__ void __launch_bounds__(kTileThreads, kAligned ? kResidentBlocks<Produ
   }
   if (target.transposed == nullptr) return;
   __syncthreads();
-#pragma unroll
-  for (int k = 0; k < kOutputs; ++k) {
-    auto* transposed = reinterpret_cast<uint8_t*>(target.transposed) + k * columns * target.stride;
-    tiles[k].Store(transposed, first_row, first_column, rows, columns, target.stride,
-                   target.transposed_aligned);
-  }
+  StoreTransposed(target, tiles, rows, columns, first_row, first_column);
 }
 
 /// Rows [begin, end) of a matrix; begin is a multiple of a tile's rows.
@@ -186,10 +210,9 @@ struct RowRange {
 /// `inputs_aligned`: the producer's Load may be used on every row.
 template <typename Producer, typename F8>
 void LaunchProduceFp8(const LaunchContext& context, const Producer& producer, int64_t rows,
-                      int64_t columns, CodeTarget<F8> target, bool inputs_aligned,
+                      int64_t columns, const CodeTarget<F8>& target, bool inputs_aligned,
                       const RowRange& part) {
   constexpr int64_t kRows = TransposedTile<Producer::kGroups>::kRows;
-  target.transposed_aligned = target.stride % 16 == 0 && IsAligned(target.transposed);
   const bool aligned =
       inputs_aligned && columns % kTileVector == 0 && IsAligned(target.rows, kTileVector);
   const dim3 grid(static_cast<unsigned>((columns + kTileColumns - 1) / kTileColumns),

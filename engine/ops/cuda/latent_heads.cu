@@ -1,5 +1,6 @@
 // Joining the heads of latent attention, a block per token at a time: a table of the token's
-// angles, then every element by one thread. Contract in engine/ops/latent_heads.h.
+// angles, then what turns, element by element, and what does not, pack by pack. Contract in
+// engine/ops/latent_heads.h.
 #include "engine/ops/cuda/fill.h"
 #include "engine/ops/cuda/kernel.h"
 
@@ -7,7 +8,11 @@ namespace trimtab {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBlocksPerMultiprocessor = 8;
+constexpr int kBlocksPerMultiprocessor = 8;  // of the grid
+constexpr int kUnroll = 4;                   // packs of a thread on their way at once
+// Blocks that a multiprocessor runs at once. Left to itself the compiler makes room for more, and
+// spills.
+constexpr int kResidentBlocks = 3;
 
 struct JoinShape {
   int64_t tokens;
@@ -60,8 +65,29 @@ __device__ float Turned(const JoinShape& s, const float* table, int d, Value val
   return s.is_second(d) ? own * cosine + other * sine : own * cosine - other * sine;
 }
 
-template <typename T>
-__global__ void __launch_bounds__(kThreads)
+// Copies `width` elements of each head, a multiple of N, by the threads of the block: from
+// from(head) to to(head).
+template <int N, typename T, typename From, typename To>
+__device__ __forceinline__ void CopyHeads(int heads, int width, From from, To to) {
+  const int packs = width / N;
+  for (int first = static_cast<int>(threadIdx.x); first < heads * packs;
+       first += kUnroll * kThreads) {
+    Pack<T, N> loaded[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int i = first + u * kThreads;
+      if (i < heads * packs) loaded[u] = LoadPack<N>(from(i / packs) + i % packs * N);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int i = first + u * kThreads;
+      if (i < heads * packs) StorePack(to(i / packs) + i % packs * N, loaded[u]);
+    }
+  }
+}
+
+template <int N, typename T>
+__global__ void __launch_bounds__(kThreads, kResidentBlocks)
     JoinKernel(JoinShape s, const RotaryFrequencies frequencies, const T* __restrict__ query,
                const T* __restrict__ key_value, const T* __restrict__ key_rotary,
                T* __restrict__ qkv) {
@@ -73,30 +99,30 @@ __global__ void __launch_bounds__(kThreads)
     const T* from_joined = key_value + token * s.heads * s.joined();
     const T* from_rotary = key_rotary + token * s.rotary();
     T* to = qkv + token * s.width();
-    for (int i = static_cast<int>(threadIdx.x); i < s.heads * s.head_size; i += kThreads) {
-      const int head = i / s.head_size;
-      const int d = i % s.head_size;
-      if (d < s.fixed) {
-        to[i] = from_query[i];
-        to[s.key_at(head) + d] = from_joined[head * s.joined() + d];
-        continue;
-      }
+    CopyHeads<N, T>(
+        s.heads, s.fixed, [&](int head) { return from_query + head * s.head_size; },
+        [&](int head) { return to + head * s.head_size; });
+    CopyHeads<N, T>(
+        s.heads, s.fixed, [&](int head) { return from_joined + head * s.joined(); },
+        [&](int head) { return to + s.key_at(head); });
+    CopyHeads<N, T>(
+        s.heads, s.value_size, [&](int head) { return from_joined + head * s.joined() + s.fixed; },
+        [&](int head) { return to + s.value_at(head); });
+    for (int i = static_cast<int>(threadIdx.x); i < s.heads * s.rotary(); i += kThreads) {
+      const int head = i / s.rotary();
+      const int d = i % s.rotary();
       const T* turning = from_query + head * s.head_size + s.fixed;
-      to[i] =
-          FromFloat<T>(Turned(s, table, d - s.fixed, [&](int at) { return ToFloat(turning[at]); }));
-      to[s.key_at(head) + d] = FromFloat<T>(
-          Turned(s, table, d - s.fixed, [&](int at) { return ToFloat(from_rotary[at]); }));
-    }
-    for (int i = static_cast<int>(threadIdx.x); i < s.heads * s.value_size; i += kThreads) {
-      const int head = i / s.value_size;
-      to[s.value_at(0) + i] = from_joined[head * s.joined() + s.fixed + i % s.value_size];
+      to[head * s.head_size + s.fixed + d] =
+          FromFloat<T>(Turned(s, table, d, [&](int at) { return ToFloat(turning[at]); }));
+      to[s.key_at(head) + s.fixed + d] =
+          FromFloat<T>(Turned(s, table, d, [&](int at) { return ToFloat(from_rotary[at]); }));
     }
     __syncthreads();
   }
 }
 
-template <typename T>
-__global__ void __launch_bounds__(kThreads)
+template <int N, typename T>
+__global__ void __launch_bounds__(kThreads, kResidentBlocks)
     JoinBackwardKernel(JoinShape s, const RotaryFrequencies frequencies, const T* __restrict__ dqkv,
                        T* __restrict__ dquery, T* __restrict__ dkey_value,
                        T* __restrict__ dkey_rotary) {
@@ -107,27 +133,28 @@ __global__ void __launch_bounds__(kThreads)
     const T* from = dqkv + token * s.width();
     for (int d = static_cast<int>(threadIdx.x); d < s.rotary(); d += kThreads) {
       float sum = 0.0f;
+#pragma unroll kUnroll
       for (int head = 0; head < s.heads; ++head) sum += ToFloat(from[s.key_at(head) + s.fixed + d]);
       sums[d] = sum;
     }
     __syncthreads();
     T* to_query = dquery + token * s.query_width();
     T* to_joined = dkey_value + token * s.heads * s.joined();
-    for (int i = static_cast<int>(threadIdx.x); i < s.heads * s.head_size; i += kThreads) {
-      const int head = i / s.head_size;
-      const int d = i % s.head_size;
-      if (d < s.fixed) {
-        to_query[i] = from[i];
-        to_joined[head * s.joined() + d] = from[s.key_at(head) + d];
-        continue;
-      }
+    CopyHeads<N, T>(
+        s.heads, s.fixed, [&](int head) { return from + head * s.head_size; },
+        [&](int head) { return to_query + head * s.head_size; });
+    CopyHeads<N, T>(
+        s.heads, s.fixed, [&](int head) { return from + s.key_at(head); },
+        [&](int head) { return to_joined + head * s.joined(); });
+    CopyHeads<N, T>(
+        s.heads, s.value_size, [&](int head) { return from + s.value_at(head); },
+        [&](int head) { return to_joined + head * s.joined() + s.fixed; });
+    for (int i = static_cast<int>(threadIdx.x); i < s.heads * s.rotary(); i += kThreads) {
+      const int head = i / s.rotary();
+      const int d = i % s.rotary();
       const T* turning = from + head * s.head_size + s.fixed;
-      to_query[i] =
-          FromFloat<T>(Turned(s, table, d - s.fixed, [&](int at) { return ToFloat(turning[at]); }));
-    }
-    for (int i = static_cast<int>(threadIdx.x); i < s.heads * s.value_size; i += kThreads) {
-      const int head = i / s.value_size;
-      to_joined[head * s.joined() + s.fixed + i % s.value_size] = from[s.value_at(0) + i];
+      to_query[head * s.head_size + s.fixed + d] =
+          FromFloat<T>(Turned(s, table, d, [&](int at) { return ToFloat(turning[at]); }));
     }
     for (int d = static_cast<int>(threadIdx.x); d < s.rotary(); d += kThreads) {
       dkey_rotary[token * s.rotary() + d] =
@@ -135,6 +162,13 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
   }
+}
+
+// Whether every run of elements that keeps its order begins and ends on a pack.
+template <typename T, typename... Pointers>
+bool InPacks(const JoinShape& s, Pointers... pointers) {
+  constexpr int kN = kPackSize<T>;
+  return s.fixed % kN == 0 && s.value_size % kN == 0 && RowsAligned<T>(s.head_size, pointers...);
 }
 
 JoinShape ShapeOf(const AttentionShape& shape, const Positions& positions, const Rotary& rotary) {
@@ -163,9 +197,10 @@ void JoinHeadsCuda(const AttentionShape& shape, const Positions& positions, cons
   const RotaryFrequencies frequencies = FrequenciesOf(rotary, shape.head_size, /*inverse=*/false);
   DispatchFloat(qkv.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    Launch(context, JoinKernel<T>, GridOf(context, s), dim3(kThreads), SharedBytes(s), s,
-           frequencies, Data<const T>(query), Data<const T>(key_value), Data<const T>(key_rotary),
-           Data<T>(qkv));
+    const bool packs = InPacks<T>(s, query.raw(), key_value.raw(), qkv.raw());
+    Launch(context, packs ? JoinKernel<kPackSize<T>, T> : JoinKernel<1, T>, GridOf(context, s),
+           dim3(kThreads), SharedBytes(s), s, frequencies, Data<const T>(query),
+           Data<const T>(key_value), Data<const T>(key_rotary), Data<T>(qkv));
   });
 }
 
@@ -177,9 +212,10 @@ void JoinHeadsBackwardCuda(const AttentionShape& shape, const Positions& positio
   const RotaryFrequencies frequencies = FrequenciesOf(rotary, shape.head_size, /*inverse=*/true);
   DispatchFloat(dqkv.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    Launch(context, JoinBackwardKernel<T>, GridOf(context, s), dim3(kThreads), SharedBytes(s), s,
-           frequencies, Data<const T>(dqkv), Data<T>(dquery), Data<T>(dkey_value),
-           Data<T>(dkey_rotary));
+    const bool packs = InPacks<T>(s, dqkv.raw(), dquery.raw(), dkey_value.raw());
+    Launch(context, packs ? JoinBackwardKernel<kPackSize<T>, T> : JoinBackwardKernel<1, T>,
+           GridOf(context, s), dim3(kThreads), SharedBytes(s), s, frequencies, Data<const T>(dqkv),
+           Data<T>(dquery), Data<T>(dkey_value), Data<T>(dkey_rotary));
   });
 }
 

@@ -28,32 +28,6 @@ void Forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const No
   });
 }
 
-template <bool kCentered>
-void Backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
-              const Tensor& rstd, const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
-              bool accumulate, bool weight_plus_one) {
-  if (x.dim(1) == 0) return;
-  const LaunchContext context = ContextOf(dx.device());
-  DispatchFloat(x.dtype(), [&](auto* value) {
-    using T = std::remove_pointer_t<decltype(value)>;
-    DispatchGradient(dweight.dtype(), [&](auto* gradient) {
-      using G = std::remove_pointer_t<decltype(gradient)>;
-      const NormGradients<T> in = {Data<T>(dy),
-                                   Data<T>(x),
-                                   Data<T>(weight),
-                                   Data<float>(mean),
-                                   Data<float>(rstd),
-                                   Data<T>(dx),
-                                   x.dim(0),
-                                   static_cast<int>(x.dim(1)),
-                                   OffsetOf(weight_plus_one)};
-      const ColumnTargets<G> targets{{Data<G>(dweight), Data<G>(dbias)}, accumulate};
-      const bool aligned = RowsAligned<T>(x.dim(1), in.dy, in.x, in.weight, in.dx);
-      LaunchNormBackward<kCentered>(context, in, targets, aligned);
-    });
-  });
-}
-
 void LayerNormForwardCuda(const Tensor& x, const Tensor& weight, const Tensor& bias,
                           const NormOptions& options, Tensor& y, Tensor& mean, Tensor& rstd) {
   Forward<true>(x, weight, bias, options, y, mean, rstd);
@@ -61,8 +35,11 @@ void LayerNormForwardCuda(const Tensor& x, const Tensor& weight, const Tensor& b
 
 void LayerNormBackwardCuda(const Tensor& dy, const Tensor& x, const Tensor& weight,
                            const Tensor& mean, const Tensor& rstd, Tensor& dx, Tensor& dweight,
-                           Tensor& dbias, bool accumulate, bool weight_plus_one) {
-  Backward<true>(dy, x, weight, mean, rstd, dx, dweight, dbias, accumulate, weight_plus_one);
+                           Tensor& dbias, bool accumulate, bool weight_plus_one,
+                           const Fp8Beside& /*copies*/) {
+  NormBackwardOver<true>(
+      dy, x, weight, mean, rstd, dx, dweight, dbias, accumulate, weight_plus_one,
+      [](auto*) { return NoCopies(); }, /*output_aligned=*/true);
 }
 
 void RmsNormForwardCuda(const Tensor& x, const Tensor& weight, const NormOptions& options,
@@ -72,9 +49,10 @@ void RmsNormForwardCuda(const Tensor& x, const Tensor& weight, const NormOptions
 
 void RmsNormBackwardCuda(const Tensor& dy, const Tensor& x, const Tensor& weight,
                          const Tensor& rstd, Tensor& dx, Tensor& dweight, bool accumulate,
-                         bool weight_plus_one) {
-  Backward<false>(dy, x, weight, Tensor(), rstd, dx, dweight, Tensor(), accumulate,
-                  weight_plus_one);
+                         bool weight_plus_one, const Fp8Beside& /*copies*/) {
+  NormBackwardOver<false>(
+      dy, x, weight, Tensor(), rstd, dx, dweight, Tensor(), accumulate, weight_plus_one,
+      [](auto*) { return NoCopies(); }, /*output_aligned=*/true);
 }
 
 }  // namespace

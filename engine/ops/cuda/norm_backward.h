@@ -23,6 +23,14 @@ struct NormGradients {
   float weight_offset;  // added to the weight
 };
 
+/// An output of the kernels below that gets nothing: what else is made of dx.
+struct NoCopies {
+  __device__ __forceinline__ void Begin() {}
+  template <int N>
+  __device__ __forceinline__ void Store(int64_t /*index*/, const float (&/*values*/)[N]) {}
+  __device__ __forceinline__ void Finish() {}
+};
+
 template <int kThreads>
 inline constexpr int kNormBackwardBlock = kThreads == kWarpSize ? 256 : kThreads;
 
@@ -35,11 +43,11 @@ inline constexpr int kWeightSums = kCentered ? 2 : 1;
 
 /// Rows of up to kThreads * kPacks packs, everything read once. Each block adds up its rows' share
 /// of the weight gradients in registers: partial [kWeightSums][blocks][columns].
-template <bool kCentered, int kThreads, int kPacks, typename T>
+template <bool kCentered, int kThreads, int kPacks, typename T, typename Output>
 __global__ void __launch_bounds__(kNormBackwardBlock<kThreads>,
                                   kNormBackwardResident<kCentered, kThreads> /
                                       kNormBackwardBlock<kThreads>)
-    NormBackwardKernel(NormGradients<T> in, float* partial) {
+    NormBackwardKernel(NormGradients<T> in, Output output, float* partial) {
   constexpr int kN = kPackSize<T>;
   constexpr int kRowsPerBlock = kNormBackwardBlock<kThreads> / kThreads;
   constexpr int kSums = kWeightSums<kCentered>;
@@ -47,6 +55,7 @@ __global__ void __launch_bounds__(kNormBackwardBlock<kThreads>,
   const int group = static_cast<int>(threadIdx.x) / kThreads;
   const float count = static_cast<float>(in.columns);
   float total[kSums][kPacks][kN] = {};
+  output.Begin();
   int turn = 0;
   for (int64_t row = int64_t{blockIdx.x} * kRowsPerBlock + group; row < in.rows;
        row += int64_t{gridDim.x} * kRowsPerBlock) {
@@ -100,8 +109,10 @@ __global__ void __launch_bounds__(kNormBackwardBlock<kThreads>,
         values[j] = ToFloat(dx[i][j]) + rstd * (g - shift - xhat * slope);
       }
       StoreFloats(in.dx + row * in.columns + column, values);
+      output.Store(row * in.columns + column, values);
     }
   }
+  output.Finish();
 
   if constexpr (kRowsPerBlock > 1) {
     // The warps add theirs up in turn; [j][lane] keeps a warp's accesses in different banks.
@@ -136,9 +147,11 @@ __global__ void __launch_bounds__(kNormBackwardBlock<kThreads>,
 }
 
 /// dx alone, for rows of any width at any address: a block each.
-template <bool kCentered, typename T>
-__global__ void __launch_bounds__(kAnyWidthThreads) NormBackwardAnyWidth(NormGradients<T> in) {
+template <bool kCentered, typename T, typename Output>
+__global__ void __launch_bounds__(kAnyWidthThreads)
+    NormBackwardAnyWidth(NormGradients<T> in, Output output) {
   const float count = static_cast<float>(in.columns);
+  output.Begin();
   int turn = 0;
   for (int64_t row = blockIdx.x; row < in.rows; row += gridDim.x) {
     const T* dy = in.dy + row * in.columns;
@@ -159,9 +172,12 @@ __global__ void __launch_bounds__(kAnyWidthThreads) NormBackwardAnyWidth(NormGra
     for (int i = static_cast<int>(threadIdx.x); i < in.columns; i += kAnyWidthThreads) {
       const float xhat = (ToFloat(x[i]) - mean) * rstd;
       const float g = ToFloat(dy[i]) * (ToFloat(in.weight[i]) + in.weight_offset);
-      dx[i] = FromFloat<T>(ToFloat(dx[i]) + rstd * (g - shift - xhat * slope));
+      const float value[1] = {ToFloat(dx[i]) + rstd * (g - shift - xhat * slope)};
+      dx[i] = FromFloat<T>(value[0]);
+      output.Store(row * in.columns + i, value);
     }
   }
+  output.Finish();
 }
 
 /// What the weight gradients sum, for ColumnPartials.
@@ -185,9 +201,9 @@ struct WeightGradientValues {
 };
 
 /// `aligned`: packs may be used on every row of every matrix and on the weights.
-template <bool kCentered, typename T, typename G>
+template <bool kCentered, typename T, typename G, typename Output>
 void LaunchNormBackward(const LaunchContext& context, const NormGradients<T>& in,
-                        const ColumnTargets<G>& targets, bool aligned) {
+                        const ColumnTargets<G>& targets, const Output& output, bool aligned) {
   constexpr int kSums = kWeightSums<kCentered>;
   const auto launch = [&](auto threads, auto packs) {
     constexpr int kThreads = decltype(threads)::value;
@@ -198,8 +214,8 @@ void LaunchNormBackward(const LaunchContext& context, const NormGradients<T>& in
         std::max(1u, GridFor(context, in.rows, kBlock / kThreads,
                              kNormBackwardResident<kCentered, kThreads> / kBlock));
     auto* partial = context.Scratch<float>(int64_t{kSums} * grid * in.columns);
-    Launch(context, NormBackwardKernel<kCentered, kThreads, kPacks, T>, dim3(grid), dim3(kBlock), 0,
-           in, partial);
+    Launch(context, NormBackwardKernel<kCentered, kThreads, kPacks, T, Output>, dim3(grid),
+           dim3(kBlock), 0, in, output, partial);
     LaunchSumPartials(context, partial, grid, in.columns, kSums, targets);
   };
   const int64_t packs = in.columns / kPackSize<T>;
@@ -210,8 +226,8 @@ void LaunchNormBackward(const LaunchContext& context, const NormGradients<T>& in
   // With more than 16 columns to a thread their sums would not fit into registers.
   constexpr int64_t kMostPacks = kPackSize < T >> 4 ? 1024 : 2048;
   if (!aligned || packs > kMostPacks) {
-    Launch(context, NormBackwardAnyWidth<kCentered, T>, dim3(GridFor(context, in.rows, 1, 8)),
-           dim3(kAnyWidthThreads), 0, in);
+    Launch(context, NormBackwardAnyWidth<kCentered, T, Output>,
+           dim3(GridFor(context, in.rows, 1, 8)), dim3(kAnyWidthThreads), 0, in, output);
     LaunchColumnSums<1, kSums>(context, WeightGradientValues<kCentered, T>{in}, in.rows, in.columns,
                                targets);
   } else if (packs <= 32) {
@@ -229,6 +245,36 @@ void LaunchNormBackward(const LaunchContext& context, const NormGradients<T>& in
   } else if constexpr (kMostPacks > 1024) {
     launch(std::integral_constant<int, 512>{}, Four{});
   }
+}
+
+/// RMSNorm where `mean` and `dbias` are undefined. `output_for` makes the output of the kernels
+/// from a null pointer of dx's type; `output_aligned`: packs may be used on what it writes.
+template <bool kCentered, typename OutputFor>
+void NormBackwardOver(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
+                      const Tensor& rstd, const Tensor& dx, const Tensor& dweight,
+                      const Tensor& dbias, bool accumulate, bool weight_plus_one,
+                      const OutputFor& output_for, bool output_aligned) {
+  if (x.dim(1) == 0) return;
+  const LaunchContext context = ContextOf(dx.device());
+  DispatchFloat(x.dtype(), [&](auto* value) {
+    using T = std::remove_pointer_t<decltype(value)>;
+    DispatchGradient(dweight.dtype(), [&](auto* gradient) {
+      using G = std::remove_pointer_t<decltype(gradient)>;
+      const NormGradients<T> in = {Data<T>(dy),
+                                   Data<T>(x),
+                                   Data<T>(weight),
+                                   Data<float>(mean),
+                                   Data<float>(rstd),
+                                   Data<T>(dx),
+                                   x.dim(0),
+                                   static_cast<int>(x.dim(1)),
+                                   OffsetOf(weight_plus_one)};
+      const ColumnTargets<G> targets{{Data<G>(dweight), Data<G>(dbias)}, accumulate};
+      const bool aligned =
+          output_aligned && RowsAligned<T>(x.dim(1), in.dy, in.x, in.weight, in.dx);
+      LaunchNormBackward<kCentered>(context, in, targets, output_for(value), aligned);
+    });
+  });
 }
 
 }  // namespace trimtab

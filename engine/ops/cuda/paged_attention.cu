@@ -8,7 +8,12 @@ namespace trimtab {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr int kWarps = kThreads / kWarpSize;
 constexpr int kBlocksPerMultiprocessor = 16;
+constexpr int kUnroll = 8;  // entries of the cache that a thread has on their way at once
+// Blocks that a multiprocessor runs at once. Left to itself the compiler makes room for more, and
+// spills.
+constexpr int kResidentBlocks = 6;
 
 TRIMTAB_HOST_DEVICE float EntryToFloat(int8_t value) { return static_cast<float>(value); }
 template <typename T>
@@ -75,16 +80,19 @@ struct PagedGeometry {
 };
 
 template <typename T, typename Entry>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kResidentBlocks)
     PagedAttentionKernel(PagedGeometry g, const T* __restrict__ qkv, const Entry* __restrict__ keys,
                          const Entry* __restrict__ values, const T* __restrict__ sinks,
                          int64_t items, T* __restrict__ out) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   float* sums = SharedMemory<float>() + warp * g.value_size;
-  const int64_t stride = int64_t{gridDim.x} * (kThreads / kWarpSize);
-  for (int64_t item = int64_t{blockIdx.x} * (kThreads / kWarpSize) + warp; item < items;
-       item += stride) {
+  // What each of 32 keys counts for, and where its value begins.
+  __shared__ float factors[kWarps][kWarpSize];
+  __shared__ int64_t places[kWarps][kWarpSize];
+  const int64_t value_stride = g.values_in_keys ? g.block_size : 1;
+  const int64_t stride = int64_t{gridDim.x} * kWarps;
+  for (int64_t item = int64_t{blockIdx.x} * kWarps + warp; item < items; item += stride) {
     const int64_t row = item / g.heads;
     const int64_t head = item % g.heads;
     const int64_t kv_head = head / (g.heads / g.kv_heads);
@@ -100,14 +108,20 @@ __global__ void __launch_bounds__(kThreads)
     for (int64_t first = begin; first <= last; first += kWarpSize) {
       const int64_t position = first + lane;
       float score = -INFINITY;
+      float value_scale = 1;
       if (position <= last) {
         const int64_t at = g.HeadOfBlock(sequence, position, kv_head);
+        places[warp][lane] = g.ValueDimAt(at, position, 0);
         const Entry* key = keys + g.KeyAt(at, position);
         float dot = 0;
+#pragma unroll kUnroll
         for (int64_t d = 0; d < g.head_size; ++d) {
           dot += ToFloat(query[d]) * EntryToFloat(key[d * g.block_size]);
         }
-        if (g.scales != nullptr) dot *= g.scales[g.ScaleAt(false, at, position)];
+        if (g.scales != nullptr) {
+          dot *= g.scales[g.ScaleAt(false, at, position)];
+          value_scale = g.scales[g.ScaleAt(true, at, position)];
+        }
         score = dot * g.score_scale;
         if (g.scores.soft_cap > 0) {
           const float cap = static_cast<float>(g.scores.soft_cap);
@@ -121,18 +135,19 @@ __global__ void __launch_bounds__(kThreads)
       const float weight = position <= last ? Exp(score - top) : 0.0f;
       total = total * keep + WarpSum(weight);
       highest = top;
-      for (int64_t d = lane; d < g.value_size; d += kWarpSize) sums[d] *= keep;
+      factors[warp][lane] = weight * value_scale;
+      __syncwarp();
       const int64_t rest = last + 1 - first;
       const int count = rest < kWarpSize ? static_cast<int>(rest) : kWarpSize;
-      for (int j = 0; j < count; ++j) {
-        const int64_t other = first + j;
-        const int64_t at = g.HeadOfBlock(sequence, other, kv_head);
-        float factor = __shfl_sync(0xffffffffu, weight, j);
-        if (g.scales != nullptr) factor *= g.scales[g.ScaleAt(true, at, other)];
-        for (int64_t d = lane; d < g.value_size; d += kWarpSize) {
-          sums[d] += factor * EntryToFloat(values[g.ValueDimAt(at, other, d)]);
+      for (int64_t d = lane; d < g.value_size; d += kWarpSize) {
+        float sum = sums[d] * keep;
+#pragma unroll kUnroll
+        for (int j = 0; j < count; ++j) {
+          sum += factors[warp][j] * EntryToFloat(values[places[warp][j] + d * value_stride]);
         }
+        sums[d] = sum;
       }
+      __syncwarp();  // all lanes have read what the next keys overwrite
     }
     float share = 1 / total;
     if (sinks != nullptr) {
@@ -161,10 +176,10 @@ __global__ void __launch_bounds__(kThreads)
     StoreKvKernel(PagedGeometry g, const T* __restrict__ qkv, float largest, float* scales,
                   Entry* __restrict__ keys, Entry* __restrict__ values, int64_t items) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  const int64_t stride = int64_t{gridDim.x} * (kThreads / kWarpSize);
+  const int64_t stride = int64_t{gridDim.x} * kWarps;
   const int64_t parts = g.values_in_keys ? g.kv_heads : 2 * g.kv_heads;
-  for (int64_t item = int64_t{blockIdx.x} * (kThreads / kWarpSize) + threadIdx.x / kWarpSize;
-       item < items; item += stride) {
+  for (int64_t item = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarpSize; item < items;
+       item += stride) {
     const int64_t row = item / parts;
     const int64_t part = item % parts;
     const bool value = part >= g.kv_heads;
@@ -205,7 +220,7 @@ void DispatchTypes(DType rows, DType entries, const Function& function) {
 }
 
 dim3 GridOf(const LaunchContext& context, int64_t items) {
-  return dim3(GridFor(context, items, kThreads / kWarpSize, kBlocksPerMultiprocessor));
+  return dim3(GridFor(context, items, kWarps, kBlocksPerMultiprocessor));
 }
 
 void PagedAttentionCuda(const AttentionShape& shape, const PagedRows& rows, const Tensor& qkv,
@@ -213,8 +228,7 @@ void PagedAttentionCuda(const AttentionShape& shape, const PagedRows& rows, cons
   const LaunchContext context = ContextOf(qkv.device());
   const PagedGeometry geometry(shape, rows, cache);
   const int64_t items = shape.tokens() * shape.heads;
-  const size_t shared =
-      static_cast<size_t>(kThreads / kWarpSize * shape.value_size()) * sizeof(float);
+  const size_t shared = static_cast<size_t>(kWarps * shape.value_size()) * sizeof(float);
   const Tensor& values = shape.values_in_keys ? cache.keys : cache.values;
   DispatchTypes(qkv.dtype(), cache.dtype(), [&](auto* row, auto* entry) {
     using T = std::remove_pointer_t<decltype(row)>;

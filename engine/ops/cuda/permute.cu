@@ -8,6 +8,7 @@ namespace {
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarpSize;
 constexpr int kBlocksPerMultiprocessor = 8;
+constexpr int kUnroll = 4;        // packs of a copied row that a lane has on their way at once
 constexpr int64_t kChunk = 1024;  // choices that a block sorts
 
 // Calls body(row) with this warp's rows.
@@ -156,11 +157,20 @@ __global__ void __launch_bounds__(kThreads)
   ForEachRow(rows, [&](int64_t row) {
     const int64_t choice = choice_of[row];
     const T* from = x + (choice < 0 ? 0 : choice / topk) * columns;
-    ForEachPack<N>(columns, [&](int64_t column) {
-      Pack<T, N> pack = {};
-      if (choice >= 0) pack = LoadPack<N>(from + column);
-      StorePack(out + row * columns + column, pack);
-    });
+    constexpr int64_t kStride = int64_t{kWarpSize} * N;
+    for (int64_t first = threadIdx.x * N; first < columns; first += kUnroll * kStride) {
+      Pack<T, N> packs[kUnroll] = {};
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        const int64_t column = first + u * kStride;
+        if (choice >= 0 && column < columns) packs[u] = LoadPack<N>(from + column);
+      }
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        const int64_t column = first + u * kStride;
+        if (column < columns) StorePack(out + row * columns + column, packs[u]);
+      }
+    }
   });
 }
 

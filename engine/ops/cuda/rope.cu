@@ -1,6 +1,6 @@
 // Rotary position embedding. Contract in engine/ops/attention.h.
 #include "engine/ops/cuda/fill.h"
-#include "engine/ops/cuda/kernel.h"
+#include "engine/ops/cuda/rope_table.h"
 
 namespace trimtab {
 namespace {
@@ -19,22 +19,13 @@ struct RopeShape {
   int pair_reach;   // from the first dim of a pair to the second
 };
 
-// Where the table holds pair `pair`: packs of N pairs are read as words of 4 values, and words that
-// neighbouring threads read at once lie side by side.
-template <int N>
-__device__ __forceinline__ int TableSlot(int pair, int pairs) {
-  constexpr int kWord = N < 4 ? N : 4;
-  const int word = pair % N / kWord;
-  return (word * (pairs / N) + pair / N) * kWord + pair % kWord;
-}
-
 // An item is N pairs of one head: two packs, or two single elements at any distance. Items are
 // numbered over tokens, heads, packs; each block takes kItems of them and first makes a table of
 // the angles of their tokens, while the items are on their way.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     RopeKernel(T* qkv, RopeShape shape, const RotaryFrequencies frequencies) {
-  constexpr int kWord = N < 4 ? N : 4;
+  constexpr int kWord = kAngleWord<N>;
   float* table = SharedMemory<float>();
   const int packs = shape.pairs / N;
   const int per_token = shape.heads * packs;
@@ -64,16 +55,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 
   const int tokens = (first_within + items - 1) / per_token + 1;
-  for (int i = static_cast<int>(threadIdx.x); i < tokens * shape.pairs; i += kThreads) {
-    const int token = i / shape.pairs;
-    const int pair = i % shape.pairs;
-    const auto position =
-        static_cast<double>(shape.positions.of((first_token + token) % shape.positions.sequence));
-    float* angles = table + token * 2 * shape.pairs + TableSlot<N>(pair, shape.pairs);
-    SinCos(position * frequencies.per_position[pair], angles[0], angles[shape.pairs]);
-    angles[0] *= frequencies.factor;
-    angles[shape.pairs] *= frequencies.factor;
-  }
+  FillAngles<N, kThreads>(table, first_token, tokens, shape.pairs, shape.positions, frequencies);
   __syncthreads();
 
 #pragma unroll

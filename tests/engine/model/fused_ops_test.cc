@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/ops/attention.h"
 #include "tests/engine/model/record_model.h"
 #include "tests/engine/train/run_losses.h"
 
@@ -23,6 +24,14 @@ class OpRecorder final : public Recorder {
   int64_t Count(OpKind kind) const {
     return std::count_if(ops.begin(), ops.end(),
                          [kind](const OpRecord& op) { return op.kind == kind; });
+  }
+  /// Traffic of all ops of these kinds.
+  int64_t Bytes(std::initializer_list<OpKind> kinds) const {
+    int64_t bytes = 0;
+    for (const OpRecord& op : ops) {
+      if (std::ranges::find(kinds, op.kind) != kinds.end()) bytes += op.bytes;
+    }
+    return bytes;
   }
   /// Traffic of ops that others have taken in, by what they were.
   std::map<OpKind, int64_t> Fused() const {
@@ -106,6 +115,45 @@ TEST(FusedOps, AddResidualsOnlyToWholeResults) {
   const OpRecorder normed = Record(run, "mbs=1");
   EXPECT_FALSE(normed.Fused().contains(OpKind::kAdd));
   EXPECT_EQ(normed.Count(OpKind::kAdd), 2 * run.model.num_layers);
+}
+
+// With a bias, its gradient is summed from what has been turned back.
+TEST(FusedOps, OfFp8TurnGradientsBackWhileTheyAreQuantised) {
+  RunConfig run = SmallRun(/*llama=*/true);
+  run.sequence_length = 16;  // products of fp8 sum over multiples of that
+  const OpRecorder fused = Record(run, "mbs=1,precision=fp8");
+  run.model.qkv_bias = true;
+  const OpRecorder apart = Record(run, "mbs=1,precision=fp8");
+  const int64_t layers = run.model.num_layers;
+  EXPECT_EQ(fused.Count(OpKind::kRope), layers) << "forward";
+  EXPECT_EQ(fused.Count(OpKind::kRopeBackwardFp8), layers);
+  EXPECT_EQ(apart.Count(OpKind::kRope), 2 * layers);
+  EXPECT_EQ(apart.Count(OpKind::kRopeBackwardFp8), 0);
+  const auto quantising = {OpKind::kRope, OpKind::kQuantize, OpKind::kRopeBackwardFp8};
+  const AttentionShape shape = {1, run.sequence_length, 4, 4, run.model.head_size()};
+  EXPECT_EQ(apart.Bytes(quantising) - fused.Bytes(quantising),
+            layers * RopeRecord(shape, DType::kBf16).bytes);
+}
+
+// That of the MLP comes from another layer, and is quantised on its own.
+TEST(FusedOps, OfFp8QuantiseTheGradientOfAttentionInTheNormBeforeIt) {
+  for (const bool llama : {false, true}) {
+    RunConfig run = SmallRun(llama);
+    run.sequence_length = 16;
+    run.model.ffn_hidden_size = 64;
+    const int64_t saved =
+        QuantizeRecord(run.sequence_length, run.model.hidden_size, DType::kBf16, true, true).bytes;
+    const auto quantised = [](const OpRecorder& recorder) {
+      const auto fused = recorder.Fused();
+      const auto found = fused.find(OpKind::kQuantize);
+      return found == fused.end() ? 0 : found->second;
+    };
+    const OpRecorder recorder = Record(run, "mbs=1,precision=fp8");
+    EXPECT_EQ(quantised(recorder), run.model.num_layers * saved);
+    EXPECT_EQ(quantised(Record(run, "tp=2,sp=1,mbs=1,precision=fp8")), 0) << "it is gathered first";
+    run.model.block = BlockKind::kSandwich;
+    EXPECT_EQ(quantised(Record(run, "mbs=1,precision=fp8")), 0) << "another norm comes between";
+  }
 }
 
 TEST(FusedOps, LeaveActivationsWhereProductsRunInChunks) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/ops/activation.h"
+#include "engine/ops/attention.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/norm.h"
 #include "tests/engine/ops/op_test.h"
@@ -59,6 +60,9 @@ class FusedFp8Test : public OpTest {
       }
     }
   }
+
+  /// Whether the kernels are the host compiler's.
+  bool on_host() const { return GetParam().kind == DeviceKind::kCpu || GetParam().make != nullptr; }
 
   /// The same values in fp32.
   Tensor Wide(const Shape& shape, std::span<const float> values) {
@@ -193,6 +197,89 @@ TEST_P(FusedFp8Test, SwiGlu) {
     GatedActivationBackward(ActivationFunction::kSilu, Wide(pair, gate_up), Wide(matrix, dy),
                             dgate_up);
     ExpectQuantised(gradient, dgate_up, gradient_scale);
+  }
+}
+
+TEST_P(FusedFp8Test, CopiesBesideTheBackwardPassesOfNorms) {
+  const DType type = DType::kF8E5M2;
+  for (const Case& c : kCases) {
+    if (c.columns == 1 || Skips(c.rows * c.columns)) continue;
+    const Shape matrix = {c.rows, c.columns};
+    const Shape vector = {c.columns};
+    const Tensor dy = Input(matrix, Values(matrix.numel(), 1));
+    const Tensor x = Input(matrix, Values(matrix.numel(), 2));
+    const Tensor weight = Input(vector, Values(c.columns, 3));
+    const Tensor mean = Input({c.rows}, RandomValues(c.rows, 4), DType::kF32);
+    const Tensor rstd =
+        Input({c.rows}, std::vector<float>(static_cast<size_t>(c.rows), 1.5f), DType::kF32);
+    const auto residual = Values(matrix.numel(), 5);
+    for (const bool centered : {true, false}) {
+      // The gradients of input, weight and bias.
+      const auto backward = [&](const Fp8Beside& copies) {
+        Tensor dx = Input(matrix, residual);
+        Tensor dweight = Output(vector, gradient_dtype());
+        Tensor dbias = centered ? Output(vector, gradient_dtype()) : dweight;
+        if (centered) {
+          LayerNormBackward(dy, x, weight, mean, rstd, dx, dweight, dbias, false, false, copies);
+        } else {
+          RmsNormBackward(dy, x, weight, rstd, dx, dweight, false, false, copies);
+        }
+        return std::vector<Tensor>{dx, dweight, dbias};
+      };
+      const std::vector<Tensor> apart = backward({});
+      Fp8Beside copies = {.scale = Scalar(300.0f), .out = NewOutput(c, type)};
+      const std::vector<Tensor> beside = backward(copies);
+      for (size_t i = 0; i < apart.size(); ++i) EXPECT_EQ(Read(beside[i]), Read(apart[i]));
+      Fp8Output expected = NewOutput(c, type);
+      Quantize(beside[0], copies.scale, expected);
+      EXPECT_EQ(Read(copies.out.amax), Read(expected.amax));
+      EXPECT_EQ(ReadBytes(copies.out.rows), ReadBytes(expected.rows));
+      EXPECT_EQ(ReadBytes(copies.out.transposed), ReadBytes(expected.transposed));
+    }
+  }
+}
+
+TEST_P(FusedFp8Test, RopeBackward) {
+  struct Turn {
+    AttentionShape shape;
+    int64_t dims = 0;
+    bool interleaved = false;
+    int64_t ranks = 1;
+  };
+  // Packs may be used on the rows of the third to the sixth. The last two turn parts of a sequence
+  // and as many dims as there may be.
+  for (const Turn& c :
+       {Turn{{1, 1, 1, 1, 2}}, Turn{{3, 17, 4, 2, 6}}, Turn{{2, 65, 2, 1, 64}},
+        Turn{{1, 70, 3, 1, 96}}, Turn{{1, 16, 2, 2, 128}}, Turn{{2, 17, 2, 1, 80}, 32},
+        Turn{{2, 17, 2, 1, 80}, 20}, Turn{{2, 17, 2, 2, 64}, 16, true},
+        Turn{{2, 34, 2, 1, 16}, 0, false, 3}, Turn{{1, 9, 1, 1, 256}}}) {
+    const AttentionShape& s = c.shape;
+    const Case matrix = {s.tokens(), s.qkv_size()};
+    const Shape shape = {matrix.rows, matrix.columns};
+    if (Skips(shape.numel())) continue;
+    Rotary rotary(10000.0);
+    rotary.dims = c.dims;
+    rotary.interleaved = c.interleaved;
+    const Positions positions = Positions::ZigZag(c.ranks * s.sequence, c.ranks, c.ranks - 1);
+    const auto values = Values(shape.numel(), 1);
+    const float scale = ScaleFor(DType::kF8E5M2, 1.3f);
+    Fp8Output out = NewOutput(matrix, DType::kF8E5M2);
+    const Tensor dqkv = Input(shape, values);
+    RopeBackwardFp8(s, positions, rotary, dqkv, Scalar(scale), out);
+    Tensor turned = Input(shape, values);
+    Rope(s, positions, rotary, /*inverse=*/true, turned);
+    ExpectQuantised(out, turned, scale);
+    Fp8Output apart = NewOutput(matrix, DType::kF8E5M2);
+    Quantize(turned, Scalar(scale), apart);
+    // On a GPU the compiler may contract the two kernels' sums of products differently.
+    if (on_host()) {
+      EXPECT_EQ(Read(out.amax), Read(apart.amax));
+      EXPECT_EQ(ReadBytes(out.rows), ReadBytes(apart.rows));
+    }
+    EXPECT_EQ(Read(dqkv), Read(Input(shape, values))) << "stays as it is";
+    Fp8Output only_rows = {.rows = Output(shape, DType::kF8E5M2)};
+    RopeBackwardFp8(s, positions, rotary, dqkv, Scalar(scale), only_rows);
+    EXPECT_EQ(ReadBytes(only_rows.rows), ReadBytes(out.rows));
   }
 }
 

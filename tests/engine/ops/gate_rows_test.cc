@@ -11,7 +11,8 @@ using GateRowsTest = OpTest;
 
 TEST_P(GateRowsTest, MatchesItsFormulaAndDerivative) {
   for (const int64_t rows : {1, 3, 65}) {
-    for (const int64_t columns : {1, 17, 130}) {
+    // The last two are whole packs: a part of what a warp reads at once, and more than that.
+    for (const int64_t columns : {1, 17, 130, 64, 1032}) {
       const auto gate = RandomValues(rows, 1, 4.0f);
       const auto x = Values(rows * columns, 2);
       const auto dy = Values(rows * columns, 3);

@@ -60,11 +60,18 @@ TEST_P(LatentHeadsTest, MatchesItsFormulaAndDerivative) {
   const std::vector<AttentionShape> cases = {
       {.batch = 1, .sequence = 1, .heads = 1, .kv_heads = 1, .head_size = 3, .value_head_size = 1},
       {.batch = 2, .sequence = 5, .heads = 3, .kv_heads = 3, .head_size = 7, .value_head_size = 5},
-      {.batch = 1, .sequence = 6, .heads = 2, .kv_heads = 2, .head_size = 5, .value_head_size = 8}};
+      {.batch = 1, .sequence = 6, .heads = 2, .kv_heads = 2, .head_size = 5, .value_head_size = 8},
+      // What does not turn are whole packs.
+      {.batch = 1,
+       .sequence = 2,
+       .heads = 2,
+       .kv_heads = 2,
+       .head_size = 24,
+       .value_head_size = 8}};
   for (const bool interleaved : {false, true}) {
     for (const AttentionShape& s : cases) {
       Rotary rotary(10000.0);
-      rotary.dims = s.head_size == 7 ? 4 : 2;
+      rotary.dims = s.head_size == 7 ? 4 : s.head_size == 24 ? 8 : 2;
       rotary.interleaved = interleaved;
       // The second of two context-parallel ranks has the middle of longer sequences.
       const Positions positions = s.sequence == 6 ? Positions::ZigZag(12, 2, 1) : s.sequence;

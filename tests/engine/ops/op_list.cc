@@ -6,7 +6,6 @@
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/embedding.h"
-#include "engine/ops/fused_fp8.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/norm.h"
 #include "engine/ops/quantize.h"
@@ -288,58 +287,6 @@ void AddFp8(std::vector<OpCase>& ops, const Types& t) {
   ops.back().name += "_fp8";
 }
 
-Fp8Output Fp8Copy(Device& device, const Shape& shape, DType dtype) {
-  return {.rows = ListConstant(device, shape, 0.0f, dtype),
-          .transposed = ListConstant(device, {shape[1], shape[0]}, 0.0f, dtype),
-          .amax = ListConstant(device, {1}, 0.25f)};
-}
-
-void AddFusedFp8(std::vector<OpCase>& ops, const Types& t) {
-  constexpr DType kForward = DType::kF8E4M3;
-  constexpr DType kBackward = DType::kF8E5M2;
-  ops.push_back(ListCase(LayerNormForwardFp8Record(kRows, kColumns, t.data, true), [t](Device& d) {
-    Fp8Output out = Fp8Copy(d, kMatrix, kForward);
-    Tensor mean = ListValues(d, kStatistics, 2);
-    Tensor rstd = ListValues(d, kStatistics, 3);
-    LayerNormForwardFp8(ListValues(d, kMatrix, 4, t.data), ListValues(d, kVector, 5, t.data),
-                        ListValues(d, kVector, 6, t.data), 1e-5, ListConstant(d, {1}, 3.0f), out,
-                        mean, rstd);
-    return std::vector<Tensor>{out.rows, out.transposed, out.amax, mean, rstd};
-  }));
-  ops.push_back(ListCase(RmsNormForwardFp8Record(kRows, kColumns, t.data, true), [t](Device& d) {
-    Fp8Output out = Fp8Copy(d, kMatrix, kForward);
-    Tensor rstd = ListValues(d, kStatistics, 3);
-    RmsNormForwardFp8(ListValues(d, kMatrix, 4, t.data), ListValues(d, kVector, 5, t.data), 1e-5,
-                      ListConstant(d, {1}, 3.0f), out, rstd);
-    return std::vector<Tensor>{out.rows, out.transposed, out.amax, rstd};
-  }));
-  ops.push_back(ListCase(GeluForwardFp8Record(kRows, kColumns, t.data, {}), [t](Device& d) {
-    Fp8Output out = Fp8Copy(d, kMatrix, kForward);
-    GeluForwardFp8(ListValues(d, kMatrix, 2, t.data), ListConstant(d, {1}, 3.0f), out);
-    return std::vector<Tensor>{out.rows, out.transposed, out.amax};
-  }));
-  ops.push_back(ListCase(
-      GeluBackwardFp8Record(kRows, kColumns, t.data, {}, true, t.gradient), [t](Device& d) {
-        Fp8Output out = Fp8Copy(d, kMatrix, kBackward);
-        Tensor dbias = ListValues(d, kVector, 1, t.gradient);
-        GeluBackwardFp8(ListValues(d, kMatrix, 2, t.data), ListValues(d, kMatrix, 3, t.data),
-                        ListConstant(d, {1}, 3.0f), out, dbias, true);
-        return std::vector<Tensor>{out.rows, out.transposed, out.amax, dbias};
-      }));
-  ops.push_back(ListCase(SwiGluForwardFp8Record(kRows, kColumns, t.data, {}), [t](Device& d) {
-    Fp8Output out = Fp8Copy(d, kMatrix, kForward);
-    SwiGluForwardFp8(ListValues(d, {kRows, 2 * kColumns}, 2, t.data), ListConstant(d, {1}, 3.0f),
-                     out);
-    return std::vector<Tensor>{out.rows, out.transposed, out.amax};
-  }));
-  ops.push_back(ListCase(SwiGluBackwardFp8Record(kRows, kColumns, t.data, {}), [t](Device& d) {
-    Fp8Output out = Fp8Copy(d, {kRows, 2 * kColumns}, kBackward);
-    SwiGluBackwardFp8(ListValues(d, {kRows, 2 * kColumns}, 2, t.data),
-                      ListValues(d, kMatrix, 3, t.data), ListConstant(d, {1}, 3.0f), out);
-    return std::vector<Tensor>{out.rows, out.transposed, out.amax};
-  }));
-}
-
 void AddUpdate(std::vector<OpCase>& ops, const AdamWTypes& types) {
   ops.push_back(ListCase(AdamWRecord(kNumel, types), [types](Device& d) {
     AdamWState state = {.weight = ListValues(d, {kNumel}, 1, types.weight),
@@ -400,7 +347,7 @@ std::vector<OpCase> EveryOpIn(DType dtype, DType gradient) {
   AddCrossEntropy(ops, types);
   AddElementwise(ops, types);
   AddFp8(ops, types);
-  AddFusedFp8(ops, types);
+  for (OpCase& op : FusedFp8OpsIn(dtype, gradient)) ops.push_back(std::move(op));
   for (OpCase& op : AttentionOpsIn(dtype, gradient)) ops.push_back(std::move(op));
   for (OpCase& op : ExpertOpsIn(dtype, gradient)) ops.push_back(std::move(op));
   for (OpCase& op : ServingOpsIn(dtype)) ops.push_back(std::move(op));

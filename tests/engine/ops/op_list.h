@@ -26,6 +26,8 @@ std::vector<OpCase> AttentionOpsIn(DType dtype, DType gradient);
 /// Those of them that belong to experts, and a router's, which are of one type.
 std::vector<OpCase> ExpertOpsIn(DType dtype, DType gradient);
 std::vector<OpCase> RouterOps();
+/// Those of them that write fp8 copies of what they make.
+std::vector<OpCase> FusedFp8OpsIn(DType dtype, DType gradient);
 /// Those of serving.
 std::vector<OpCase> ServingOpsIn(DType dtype);
 /// All of these in fp32, in bf16 with bf16 gradients, in fp16; and what has types of its own.

@@ -20,7 +20,7 @@ class PermuteTest : public OpTest {
     int64_t columns;
   };
   static std::vector<Sizes> AllSizes() {
-    return {{1, 1, 1}, {7, 2, 17}, {700, 3, 8}, {130, 2, 66}};
+    return {{1, 1, 1}, {7, 2, 17}, {700, 3, 8}, {130, 2, 66}, {3, 2, 1160}};
   }
 
   /// Different experts for each token; one choice in seven has been dropped.

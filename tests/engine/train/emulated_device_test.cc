@@ -140,7 +140,7 @@ class LackingDevice final : public EmulatedDevice {
   int captures_ = 0;
 };
 
-// A step is captured as a first micro batch, one between if there is one, the last one, and the
+// A step is captured as a first micro batch, one between if there is one, and the last one with the
 // update.
 TEST(EmulatedDevice, TrainsOnWhereGraphsDoNotFit) {
   for (const char* precision : {"precision=bf16", "precision=fp8"}) {
@@ -197,6 +197,22 @@ TEST(EmulatedDevice, CapturesExpertsWhoseRowsAreKnown) {
     EXPECT_EQ(count, captures);
     EXPECT_EQ(captured.losses, eager.losses);
     EXPECT_EQ(captured.grad_norms, eager.grad_norms);
+  }
+}
+
+// What is to launch of a step of one micro batch is one graph.
+TEST(EmulatedDevice, CapturesTheUpdateWithTheLastMicroBatch) {
+  for (const auto& [layout, captures] :
+       {std::pair{"mbs=8", 1}, {"mbs=4", 2}, {"mbs=2", 3}, {"mbs=8,precision=fp8", 1}}) {
+    SCOPED_TRACE(layout);
+    RunConfig run = RunOf(/*llama=*/true, "precision=bf16");
+    run.layout = ParseLayout(layout, 0);
+    std::atomic<int> count{0};
+    const TrainedLosses captured =
+        TrainOn([&] { return std::make_unique<CountingDevice>(true, count); }, run);
+    EXPECT_EQ(count, captures);
+    EXPECT_EQ(captured.losses,
+              TrainOn([&] { return std::make_unique<CountingDevice>(false, count); }, run).losses);
   }
 }
 

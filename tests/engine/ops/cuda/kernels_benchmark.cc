@@ -51,6 +51,7 @@ struct Sizes {
   std::vector<int64_t> product_tokens = {4096, 8192};
 
   int64_t tokens() const { return batch * sequence; }
+  AttentionShape attention() const { return {batch, sequence, heads, heads, hidden / heads}; }
 };
 
 Sizes SmallSizes() {
@@ -204,11 +205,7 @@ class Benchmark {
     Tensor dx = New(Matrix(sizes_.ffn), DType::kBf16);
     Report("gelu forward", [&] { ActivationForward(ActivationFunction::kGelu, x, y); });
     Report("gelu backward", [&] { ActivationBackward(ActivationFunction::kGelu, x, y, dx); });
-    const AttentionShape shape{.batch = sizes_.batch,
-                               .sequence = sizes_.sequence,
-                               .heads = sizes_.heads,
-                               .kv_heads = sizes_.heads,
-                               .head_size = sizes_.hidden / sizes_.heads};
+    const AttentionShape shape = sizes_.attention();
     Tensor qkv = Random(Matrix(shape.qkv_size()));
     Report("rope", [&] { Rope(shape, shape.sequence, 10000.0, false, qkv); });
   }
@@ -320,6 +317,11 @@ class Benchmark {
     Tensor dbias = New({sizes_.ffn}, DType::kF32);
     Report("gelu backward to fp8, and of bias",
            [&] { GeluBackwardFp8(dy, dy, scale, dx, dbias, false); });
+    const AttentionShape shape = sizes_.attention();
+    const Tensor dqkv = Random(Matrix(shape.qkv_size()));
+    Fp8Output turned = NewFp8(shape.qkv_size(), DType::kF8E5M2);
+    Report("rope backward to fp8",
+           [&] { RopeBackwardFp8(shape, shape.sequence, 10000.0, dqkv, scale, turned); });
   }
 
   void Products(int64_t tokens, bool fp8, bool fast) {

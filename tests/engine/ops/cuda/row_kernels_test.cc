@@ -10,6 +10,7 @@
 #include "engine/ops/cuda/emulated_ops.h"
 #include "engine/ops/fused_fp8.h"
 #include "engine/ops/gemm.h"
+#include "engine/ops/latent_heads.h"
 #include "engine/ops/norm.h"
 #include "tests/engine/ops/op_test.h"
 
@@ -39,6 +40,13 @@ class Bench {
     Tensor tensor = Values({1}, DType::kF32);
     Upload(tensor, std::vector<float>{value});
     return tensor;
+  }
+  /// For copies of a gradient.
+  Fp8Beside Beside(const Shape& matrix) {
+    return {.scale = Scalar(250.0f),
+            .out = {.rows = Values(matrix, DType::kF8E5M2),
+                    .transposed = Values({matrix[1], matrix[0]}, DType::kF8E5M2),
+                    .amax = Scalar(0.0f)}};
   }
 
  private:
@@ -100,7 +108,11 @@ TEST(RowKernelsTest, LayerNorm) {
       Tensor dweight = b.Values({c.columns}, DType::kF32);
       Tensor dbias = b.Values({c.columns}, DType::kF32);
       LayerNormBackward(b.Values(matrix), x, weight, mean, rstd, dx, dweight, dbias, true);
-      return std::vector<Tensor>{y, mean, rstd, dx, dweight, dbias};
+      const Fp8Beside copies = b.Beside(matrix);
+      LayerNormBackward(b.Values(matrix), x, weight, mean, rstd, dx, dweight, dbias, true, false,
+                        copies);
+      return std::vector<Tensor>{
+          y, mean, rstd, dx, dweight, dbias, copies.out.rows, copies.out.transposed};
     });
   }
 }
@@ -117,7 +129,9 @@ TEST(RowKernelsTest, RmsNorm) {
       Tensor dx = b.Values(matrix);
       Tensor dweight = b.Values({c.columns}, b.dtype());
       RmsNormBackward(b.Values(matrix), x, weight, rstd, dx, dweight, false);
-      return std::vector<Tensor>{y, rstd, dx, dweight};
+      const Fp8Beside copies = b.Beside(matrix);
+      RmsNormBackward(b.Values(matrix), x, weight, rstd, dx, dweight, true, false, copies);
+      return std::vector<Tensor>{y, rstd, dx, dweight, copies.out.rows, copies.out.transposed};
     });
   }
 }
@@ -179,6 +193,45 @@ TEST(RowKernelsTest, RopeOfManyAndOfLargeHeads) {
         return std::vector<Tensor>{qkv};
       });
     }
+  }
+}
+
+TEST(RowKernelsTest, RopeIntoFp8OfManyTiles) {
+  // A block has several tiles of the same tokens.
+  constexpr AttentionShape kShape = {2, 150, 40, 8, 96};
+  ExpectSame({DType::kBf16, kShape.tokens(), kShape.qkv_size(), 0}, [&](Bench& b) {
+    const Shape matrix = {kShape.tokens(), kShape.qkv_size()};
+    Fp8Output out = {.rows = b.Values(matrix, DType::kF8E5M2),
+                     .transposed = b.Values({matrix[1], matrix[0]}, DType::kF8E5M2),
+                     .amax = b.Scalar(0.0f)};
+    RopeBackwardFp8(kShape, kShape.sequence, 10000.0, b.Values(matrix), b.Scalar(40.0f), out);
+    return std::vector<Tensor>{out.rows, out.transposed, out.amax};
+  });
+}
+
+TEST(RowKernelsTest, JoinsOfManyHeads) {
+  // What does not turn are whole packs or not, and more than a block copies at once.
+  for (const int64_t fixed : {64, 65}) {
+    const AttentionShape s = {.batch = 1,
+                              .sequence = 3,
+                              .heads = 140,
+                              .kv_heads = 140,
+                              .head_size = fixed + 8,
+                              .value_head_size = fixed};
+    Rotary rotary(10000.0);
+    rotary.dims = 8;
+    ExpectSame({DType::kBf16, s.tokens(), s.qkv_size(), 0}, [&](Bench& b) {
+      const Shape joined = JoinedKeyValueShape(s, rotary.dims);
+      Tensor qkv = b.Values({s.tokens(), s.qkv_size()});
+      JoinHeads(s, s.sequence, rotary, b.Values({s.tokens(), s.query_size()}), b.Values(joined),
+                b.Values({s.tokens(), rotary.dims}), qkv);
+      Tensor dquery = b.Values({s.tokens(), s.query_size()});
+      Tensor dkey_value = b.Values(joined);
+      Tensor dturning = b.Values({s.tokens(), rotary.dims});
+      JoinHeadsBackward(s, s.sequence, rotary, b.Values({s.tokens(), s.qkv_size()}), dquery,
+                        dkey_value, dturning);
+      return std::vector<Tensor>{qkv, dquery, dkey_value, dturning};
+    });
   }
 }
 
