@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
+#include <utility>
 
 #include "tests/engine/comm/mpirun.h"
 
@@ -41,7 +42,8 @@ std::string AnswersOf(const std::string& output) {
   return answers;
 }
 
-TEST(MpiServing, TheFirstProcessHasTheDraft) {
+// The first process of each replica proposes.
+TEST(MpiServing, ADraftChangesNothing) {
   if (const std::string reason = WhyNoMpirun(); !reason.empty()) GTEST_SKIP() << reason;
   const auto run = [](int ranks, const char* layout, const char* draft) {
     return RunUnderMpirun(
@@ -50,12 +52,12 @@ TEST(MpiServing, TheFirstProcessHasTheDraft) {
   const MpirunResult alone = run(1, "tp=1", "gpt2");
   ASSERT_EQ(alone.exit_code, 0) << alone.output;
   ASSERT_NE(AnswersOf(alone.output), "") << alone.output;
-  for (const char* layout : {"tp=2", "pp=2"}) {
-    const MpirunResult together = run(2, layout, "gpt2");
+  for (const auto& [ranks, layout] : {std::pair{2, "tp=2"}, {2, "pp=2"}, {4, "tp=2,dp=2"}}) {
+    const MpirunResult together = run(ranks, layout, "gpt2");
     EXPECT_EQ(together.exit_code, 0) << together.output;
     EXPECT_EQ(AnswersOf(together.output), AnswersOf(alone.output)) << layout;
     // A model foresees itself.
-    const MpirunResult itself = run(2, layout, "llama");
+    const MpirunResult itself = run(ranks, layout, "llama");
     EXPECT_EQ(AnswersOf(itself.output), AnswersOf(alone.output)) << layout;
     EXPECT_EQ(itself.output.find("\n0 of "), std::string::npos) << itself.output;
   }
