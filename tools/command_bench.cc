@@ -56,7 +56,6 @@ class BenchCommand : public Command {
     const std::vector<LoadRequest>& requests = asked.requests;
     load_.concurrency = asked.concurrency;
     load_.seed = workload_.seed();
-    load_.stop = [] { return RequestedStop() != StopLevel::kNone; };
     std::unique_ptr<Engine> engine;
     if (target_.url.empty()) {
       const std::unique_ptr<WeightSource> weights = OpenWeights();
@@ -68,12 +67,18 @@ class BenchCommand : public Command {
     }
     const std::unique_ptr<LoadTarget> target =
         engine != nullptr ? MakeEngineTarget(*engine) : ServerTarget();
+    load_.stop = [&target] {
+      return RequestedStop() != StopLevel::kNone || !target->failure().empty();
+    };
     CatchStopSignals();
     LogInfo("{} in {}", Counted(std::ssize(requests), "request"),
             load_.concurrency > 0
                 ? fmt::format("a closed loop of {}", Counted(load_.concurrency, "client"))
                 : "an open loop");
     const LoadReport report = MakeLoadReport(PutLoad(*target, requests, load_), limits);
+    if (const std::string failure = target->failure(); !failure.empty()) {
+      throw Error(ExitCode::kInternal, failure);
+    }
     if (report.failed > 0) {
       LogWarning("{} of {} failed; the first: {}", report.failed,
                  Counted(report.requests, "request"), report.first_failure);

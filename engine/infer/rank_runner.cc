@@ -42,6 +42,7 @@ class RankRunner::Ranks {
     {
       const std::lock_guard lock(mutex_);
       ends_ = true;
+      links_.clear();  // whoever is there ends then, and the ranks here wait for that
     }
     changed_.notify_all();
     threads_.join();

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -210,6 +211,33 @@ TEST_F(MpirunServingTest, ALostRankEndsAServerAndIsNamed) {
       if (clients) WaitForEnd(*clients);
       EXPECT_FALSE(AnyProcessHas(folder_)) << "a process is left";
     }
+  }
+}
+
+// Requests that are not due yet are given up.
+TEST_F(MpirunServingTest, ALostRankEndsALoadAndIsNamed) {
+  for (const auto& [signal, told] :
+       {std::pair{SIGKILL, "rank 2 has died"}, {SIGSTOP, "rank 2 has been silent for 3 s"}}) {
+    const pid_t bench = StartCommand(
+        MpirunLine(4,
+                   "tools/trimtab bench --quiet --layout tp=2,dp=2 --workload 4/8 --requests "
+                   "100000 --rate 50" +
+                       load_,
+                   "TRIMTAB_HEARTBEAT_TIMEOUT_S=3"),
+        folder_ + "/bench");
+    EXPECT_TRUE(
+        WaitFor(std::chrono::seconds(60), [this] { return ProcessOfRank(2, folder_) != 0; }));
+    std::this_thread::sleep_for(std::chrono::seconds(2));  // it is at work by now
+    const pid_t victim = ProcessOfRank(2, folder_);
+    ASSERT_NE(victim, 0);
+    const auto begin = std::chrono::steady_clock::now();
+    ::kill(victim, signal);
+    EXPECT_NE(WaitForEnd(bench), 0);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    EXPECT_LT(took.count(), 30);
+    const std::string output = ReadWholeFile(folder_ + "/bench");
+    EXPECT_NE(output.find(told), std::string::npos) << output;
+    EXPECT_FALSE(AnyProcessHas(folder_)) << "a process is left";
   }
 }
 
