@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/comm/mpi/mpi_context.h"
 #include "engine/comm/mpi_launch.h"
 #include "engine/infer/batcher.h"
 #include "engine/infer/draft_model.h"
@@ -87,13 +88,16 @@ void RequireDraft(const ServingConfig& config, const WeightSource* draft) {
 }  // namespace
 
 ServingConfig PrepareServing(const ServingConfig& config) {
-  if (config.prefill > 0 && (config.device != "cpu" || FindMpiLaunch())) {
+  const std::optional<MpiLaunch> launch = FindMpiLaunch();
+  if (config.prefill > 0 && (config.device != "cpu" || launch)) {
     throw UsageError(fmt::format(
         "prefill={} {}: caches move between cpu ranks of one process alone; expected none of it",
         config.prefill,
         config.device != "cpu" ? "on " + config.device : "of ranks that are processes"));
   }
-  return ResolveServing(config);
+  ServingConfig resolved = ResolveServing(config);
+  if (launch) CheckMpiWorldSize(launch->size, resolved.layout, launch->launcher);
+  return resolved;
 }
 
 std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSource& source,

@@ -11,7 +11,8 @@
 namespace trimtab {
 
 /// The configuration resolved, as the functions below serve it. Throws InfeasibleError (a rule of
-/// serving or of layouts), UsageError (prompts apart, on another device than cpu or of processes).
+/// serving or of layouts), UsageError (prompts apart, on another device than cpu or of processes; a
+/// launcher that started another number of processes).
 ServingConfig PrepareServing(const ServingConfig& config);
 
 /// The model of `source`, which config.model must be, on its ranks behind a batcher; with
@@ -19,8 +20,7 @@ ServingConfig PrepareServing(const ServingConfig& config);
 /// config.prefill compute prompts alone; with `draft`, the model of config.draft, on one rank of
 /// its own, proposes tokens. With `acceptance`, what is proposed stands with that probability,
 /// whatever the model says (BatcherOptions). In the first of the processes that a launcher started.
-/// Throws as PrepareServing; OutOfMemoryError, EnvironmentError, InputError, StorageError;
-/// UsageError when a launcher started another number of processes.
+/// Throws as PrepareServing; OutOfMemoryError, EnvironmentError, InputError, StorageError.
 std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSource& source,
                                    const WeightSource* draft = nullptr,
                                    std::optional<double> acceptance = std::nullopt);
