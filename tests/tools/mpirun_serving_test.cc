@@ -36,6 +36,11 @@ class MpirunServingTest : public MpirunFixture {
     return "generate --quiet --json --prompt ab --prompt c --prompt def --max-tokens 9" + load_;
   }
 
+  /// Whether no process of this test is left, soon after its mpirun.
+  bool AllEnd() const {
+    return WaitFor(std::chrono::seconds(20), [this] { return !AnyProcessHas(folder_); });
+  }
+
   std::string load_;
 };
 
@@ -179,7 +184,7 @@ TEST_F(MpirunServingTest, AServerOfReplicasAnswersAndDrains) {
   }
   ::kill(server.pid(), SIGTERM);
   server.WaitForIt();
-  EXPECT_FALSE(AnyProcessHas(folder_)) << "a process is left";
+  EXPECT_TRUE(AllEnd()) << "a process is left";
   EXPECT_EQ(server.output().find("failed"), std::string::npos) << server.output();
 }
 
@@ -209,7 +214,7 @@ TEST_F(MpirunServingTest, ALostRankEndsAServerAndIsNamed) {
       EXPECT_NE(server.output().find(fmt::format("rank {} has died", rank)), std::string::npos)
           << server.output();
       if (clients) WaitForEnd(*clients);
-      EXPECT_FALSE(AnyProcessHas(folder_)) << "a process is left";
+      EXPECT_TRUE(AllEnd()) << "a process is left";
     }
   }
 }
@@ -237,7 +242,7 @@ TEST_F(MpirunServingTest, ALostRankEndsALoadAndIsNamed) {
     EXPECT_LT(took.count(), 30);
     const std::string output = ReadWholeFile(folder_ + "/bench");
     EXPECT_NE(output.find(told), std::string::npos) << output;
-    EXPECT_FALSE(AnyProcessHas(folder_)) << "a process is left";
+    EXPECT_TRUE(AllEnd()) << "a process is left";
   }
 }
 
