@@ -133,8 +133,9 @@ class ReplicaServer {
     EXPECT_TRUE(WaitFor(std::chrono::seconds(60), [this] {
       return output().ends_with("\n") && output().find("http://") != std::string::npos;
     })) << output();
-    url_ = output().substr(output().find("http://"));
-    url_.pop_back();
+    const std::string said = output();
+    const size_t begin = said.find("http://");
+    if (begin != std::string::npos) url_ = said.substr(begin, said.find('\n', begin) - begin);
   }
   ~ReplicaServer() {
     if (!ended_) {
