@@ -186,7 +186,7 @@ TEST_F(MpirunServingTest, AServerOfReplicasAnswersAndDrains) {
   ::kill(server.pid(), SIGTERM);
   server.WaitForIt();
   EXPECT_TRUE(AllEnd()) << "a process is left";
-  EXPECT_EQ(server.output().find("failed"), std::string::npos) << server.output();
+  EXPECT_EQ(server.output().find("engine failed"), std::string::npos) << server.output();
 }
 
 // Of the second replica: its first rank, and one that follows it; idle, and at work.
