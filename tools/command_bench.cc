@@ -56,21 +56,29 @@ class BenchCommand : public Command {
     const std::vector<LoadRequest>& requests = asked.requests;
     load_.concurrency = asked.concurrency;
     load_.seed = workload_.seed();
-    load_.stop = [] { return RequestedStop() != StopLevel::kNone; };
     std::unique_ptr<Engine> engine;
     if (target_.url.empty()) {
       const std::unique_ptr<WeightSource> weights = OpenWeights();
-      if (serving_.Follows(*weights)) return 0;
-      engine = OpenEngine(*weights);
+      const std::unique_ptr<WeightSource> draft = RandomDraft();
+      const auto acceptance =
+          flags_->Given("--acceptance") ? std::optional(acceptance_) : std::nullopt;
+      if (serving_.Follows(*weights, draft.get(), acceptance)) return 0;
+      engine = serving_.OpenEngine(*weights, draft.get(), acceptance);
     }
     const std::unique_ptr<LoadTarget> target =
         engine != nullptr ? MakeEngineTarget(*engine) : ServerTarget();
+    load_.stop = [&target] {
+      return RequestedStop() != StopLevel::kNone || !target->failure().empty();
+    };
     CatchStopSignals();
     LogInfo("{} in {}", Counted(std::ssize(requests), "request"),
             load_.concurrency > 0
                 ? fmt::format("a closed loop of {}", Counted(load_.concurrency, "client"))
                 : "an open loop");
     const LoadReport report = MakeLoadReport(PutLoad(*target, requests, load_), limits);
+    if (const std::string failure = target->failure(); !failure.empty()) {
+      throw Error(ExitCode::kInternal, failure);
+    }
     if (report.failed > 0) {
       LogWarning("{} of {} failed; the first: {}", report.failed,
                  Counted(report.requests, "request"), report.first_failure);
@@ -114,14 +122,11 @@ class BenchCommand : public Command {
     return std::make_unique<RandomWeights>(config->model);
   }
 
-  std::unique_ptr<Engine> OpenEngine(const WeightSource& weights) const {
-    if (!random_weights_) return serving_.OpenEngine(weights);
-    std::unique_ptr<WeightSource> draft;
+  /// The draft model of --config, with --random-weights; null otherwise.
+  std::unique_ptr<WeightSource> RandomDraft() const {
+    if (!random_weights_) return nullptr;
     const DraftConfig of = serving_.ConfigOfFile()->draft;
-    if (of.tokens > 0) draft = std::make_unique<RandomWeights>(of.model);
-    return serving_.OpenEngine(
-        weights, draft.get(),
-        flags_->Given("--acceptance") ? std::optional(acceptance_) : std::nullopt);
+    return of.tokens > 0 ? std::make_unique<RandomWeights>(of.model) : nullptr;
   }
 
   const FlagSet* flags_ = nullptr;

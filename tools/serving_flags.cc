@@ -11,7 +11,6 @@
 #include "engine/data/open_tokenizer.h"
 #include "engine/infer/acceptance.h"
 #include "engine/infer/make_engine.h"
-#include "engine/infer/rank_runner.h"
 #include "engine/infer/serving_json.h"
 #include "tools/signals.h"
 #include "tools/table.h"
@@ -141,17 +140,18 @@ ServingConfig ServingFlags::Config(const WeightSource& weights) const {
   return config;
 }
 
-bool ServingFlags::Follows(const WeightSource& weights) const {
+bool ServingFlags::Follows(const WeightSource& weights, const WeightSource* draft,
+                           std::optional<double> acceptance) const {
   if (LaunchedRank() == 0) return false;
   CatchStopSignals(/*announce=*/false);  // the launcher sends all what the first one answers to
-  ServingConfig config;
+  std::optional<Asked> asked;
   try {
-    config = ResolveServing(Config(weights));
+    asked.emplace(*this, weights, draft);
+    PrepareServing(asked->config);
   } catch (const Error&) {
     return true;  // the first one refuses it too, and says why before the launcher ends it
   }
-  if (config.layout.dp > 1) return true;  // likewise
-  FollowPlans(config, weights);
+  FollowEngine(asked->config, weights, asked->draft, acceptance);
   return true;
 }
 
@@ -161,12 +161,9 @@ std::unique_ptr<WeightSource> ServingFlags::OpenDraft() const {
   return hugging_face ? OpenHuggingFaceWeights(draft_) : OpenCheckpointWeights(draft_);
 }
 
-std::unique_ptr<Engine> ServingFlags::OpenEngine(const WeightSource& weights,
-                                                 const WeightSource* draft,
-                                                 std::optional<double> acceptance) const {
+ServingConfig ServingFlags::ConfigWith(const WeightSource& weights,
+                                       const WeightSource* draft) const {
   ServingConfig config = Config(weights);
-  const std::unique_ptr<WeightSource> opened = draft == nullptr ? OpenDraft() : nullptr;
-  if (opened) draft = opened.get();
   if (config_file_.empty()) {
     if (draft != nullptr) config.draft = {draft->model(), draft->format(), draft_tokens_};
     if (draft != nullptr && config.lookup_tokens > 0) {
@@ -181,7 +178,20 @@ std::unique_ptr<Engine> ServingFlags::OpenEngine(const WeightSource& weights,
     }
     RequireSame(config.draft.model, draft->model());
   }
-  return MakeEngine(config, weights, draft, acceptance);
+  return config;
+}
+
+ServingFlags::Asked::Asked(const ServingFlags& flags, const WeightSource& weights,
+                           const WeightSource* given)
+    : opened(given == nullptr ? flags.OpenDraft() : nullptr),
+      draft(opened != nullptr ? opened.get() : given),
+      config(flags.ConfigWith(weights, draft)) {}
+
+std::unique_ptr<Engine> ServingFlags::OpenEngine(const WeightSource& weights,
+                                                 const WeightSource* draft,
+                                                 std::optional<double> acceptance) const {
+  const Asked asked(*this, weights, draft);
+  return MakeEngine(asked.config, weights, asked.draft, acceptance);
 }
 
 void LogAcceptance(const EngineMetrics& metrics) {

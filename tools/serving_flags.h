@@ -43,9 +43,11 @@ class ServingFlags {
   /// The configuration of --config; empty without.
   std::optional<ServingConfig> ConfigOfFile() const;
   ServingConfig Config(const WeightSource& weights) const;
-  /// In a process that a launcher started beside the first: carries out what the first one's engine
-  /// plans, until that ends. Whether this is such a process; then there is nothing more to do.
-  bool Follows(const WeightSource& weights) const;
+  /// In a process that a launcher started beside the first: does its part of the engine that the
+  /// first one opens with the same arguments, until that ends. Whether this is such a process; then
+  /// there is nothing more to do.
+  bool Follows(const WeightSource& weights, const WeightSource* draft = nullptr,
+               std::optional<double> acceptance = std::nullopt) const;
   /// The engine, with its draft model where one is asked for. Not in such a process. With
   /// `acceptance` as MakeEngine; `draft` instead of what --draft says.
   std::unique_ptr<Engine> OpenEngine(const WeightSource& weights,
@@ -53,8 +55,19 @@ class ServingFlags {
                                      std::optional<double> acceptance = std::nullopt) const;
 
  private:
+  /// What is to be served, with its draft model if it has one: `draft`, or that of the flags.
+  struct Asked {
+    Asked(const ServingFlags& flags, const WeightSource& weights, const WeightSource* draft);
+
+    std::unique_ptr<WeightSource> opened;
+    const WeightSource* draft;
+    ServingConfig config;
+  };
+
   /// What --draft says; null without.
   std::unique_ptr<WeightSource> OpenDraft() const;
+  /// Config with the draft model, which --draft or --config must ask for.
+  ServingConfig ConfigWith(const WeightSource& weights, const WeightSource* draft) const;
   /// Throws InputError where the weights are not of the model that --config says.
   void RequireSame(const ModelConfig& asked, const ModelConfig& weights) const;
 

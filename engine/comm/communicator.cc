@@ -222,6 +222,14 @@ void Communicator::DoRecv(Tensor& tensor, int source) {
   if (const Pending received = DoRecvAsync(tensor, source)) received->Wait();
 }
 
+void BroadcastHostBytes(Communicator& group, std::span<std::byte> bytes, int root) {
+  const std::unique_ptr<Device> host = MakeCpuDevice(1);
+  Tensor tensor = Tensor::Empty(*host, {std::ssize(bytes)}, DType::kI8, MemoryTag::kCommunication);
+  std::memcpy(tensor.raw(), bytes.data(), bytes.size());
+  group.Broadcast(tensor, root);
+  std::memcpy(bytes.data(), tensor.raw(), bytes.size());
+}
+
 const CudaComm& CudaCommOf(const Device& device) {
   if (device.cuda_comm() == nullptr) {
     throw EnvironmentError("this device has no messages between ranks");

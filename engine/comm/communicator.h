@@ -9,6 +9,7 @@
 // and what is submitted after them sees their results.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -134,6 +135,10 @@ class Communicator {
   // What handles of this rank ask. True also once the communicator is gone.
   std::shared_ptr<std::atomic<bool>> failed_ = std::make_shared<std::atomic<bool>>(false);
 };
+
+/// `bytes`, in host memory, become those of rank `root`: of a group that carries such. Every rank
+/// passes as many.
+void BroadcastHostBytes(Communicator& group, std::span<std::byte> bytes, int root);
 
 /// The communicators of `size` ranks that are threads of this process: element i is for rank i.
 /// They carry tensors of cpu devices and of cuda devices.

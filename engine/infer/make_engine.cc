@@ -1,12 +1,15 @@
 #include "engine/infer/make_engine.h"
 
 #include <utility>
+#include <vector>
 
 #include "engine/base/error.h"
+#include "engine/comm/mpi/mpi_context.h"
 #include "engine/comm/mpi_launch.h"
 #include "engine/infer/batcher.h"
 #include "engine/infer/draft_model.h"
 #include "engine/infer/rank_runner.h"
+#include "engine/infer/remote_replica.h"
 #include "engine/infer/replicas.h"
 
 namespace trimtab {
@@ -36,21 +39,22 @@ class Draft {
 /// A batcher with what it works with.
 class OwningEngine final : public SharingEngine {
  public:
-  /// Without a draft where prompts are all that it computes.
-  OwningEngine(const ServingConfig& config, const WeightSource& source, const WeightSource* draft,
-               std::optional<double> acceptance, bool hands_over)
-      : runner_(config, source),
-        draft_(draft != nullptr && !hands_over ? std::make_unique<Draft>(config, *draft) : nullptr),
-        batcher_({.limits = config.limits,
-                  .block_size = config.block_size,
-                  .blocks = config.cache_blocks,
-                  .prefix_cache = config.prefix_cache,
-                  .lookup_tokens = config.lookup_tokens,
+  /// `one` of the replicas, on the ranks of `runner`. Without a draft where prompts are all that it
+  /// computes.
+  OwningEngine(const ServingConfig& one, std::shared_ptr<RankRunner> runner,
+               const WeightSource* draft, std::optional<double> acceptance, bool hands_over)
+      : runner_(std::move(runner)),
+        draft_(draft != nullptr && !hands_over ? std::make_unique<Draft>(one, *draft) : nullptr),
+        batcher_({.limits = one.limits,
+                  .block_size = one.block_size,
+                  .blocks = one.cache_blocks,
+                  .prefix_cache = one.prefix_cache,
+                  .lookup_tokens = one.lookup_tokens,
                   .draft = draft_ != nullptr ? &draft_->proposer() : nullptr,
-                  .draft_tokens = config.draft.tokens,
+                  .draft_tokens = one.draft.tokens,
                   .acceptance = acceptance,
                   .hands_over = hands_over},
-                 runner_, clock_) {}
+                 *runner_, clock_) {}
 
   std::variant<RequestId, Refusal> AddRequest(GenerationRequest request) override {
     return batcher_.AddRequest(std::move(request));
@@ -69,37 +73,76 @@ class OwningEngine final : public SharingEngine {
   int64_t vocab_size() const override { return batcher_.vocab_size(); }
 
  private:
-  RankRunner runner_;
+  std::shared_ptr<RankRunner> runner_;
   std::unique_ptr<Draft> draft_;
   SteadyClock clock_;
   Batcher batcher_;
 };
 
-}  // namespace
-
-std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSource& source,
-                                   const WeightSource* draft, std::optional<double> acceptance) {
+void RequireDraft(const ServingConfig& config, const WeightSource* draft) {
   TRIMTAB_ASSERT((draft != nullptr) == (config.draft.tokens > 0),
                  "{} tokens of a draft model, and {} weights of it", config.draft.tokens,
                  draft != nullptr ? "the" : "no");
-  const int64_t replicas = config.layout.dp;
-  if (replicas > 1 && FindMpiLaunch()) {
-    throw UsageError(
-        "ranks that are processes serve together, not as replicas: expected no dp in the layout");
+}
+
+}  // namespace
+
+ServingConfig PrepareServing(const ServingConfig& config) {
+  const std::optional<MpiLaunch> launch = FindMpiLaunch();
+  if (config.prefill > 0 && (config.device != "cpu" || launch)) {
+    throw UsageError(fmt::format(
+        "prefill={} {}: caches move between cpu ranks of one process alone; expected none of it",
+        config.prefill,
+        config.device != "cpu" ? "on " + config.device : "of ranks that are processes"));
   }
-  if (config.prefill > 0 && config.device != "cpu") {
-    throw UsageError(
-        fmt::format("prefill={} on {}: caches move between cpu ranks alone; expected none of it",
-                    config.prefill, config.device));
-  }
-  const ServingConfig one = ReplicaOf(ResolveServing(config));
-  const auto make = [&](bool hands_over) {
-    return std::make_unique<OwningEngine>(one, source, draft, acceptance, hands_over);
+  ServingConfig resolved = ResolveServing(config);
+  if (launch) CheckMpiWorldSize(launch->size, resolved.layout, launch->launcher);
+  return resolved;
+}
+
+std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSource& source,
+                                   const WeightSource* draft, std::optional<double> acceptance) {
+  RequireDraft(config, draft);
+  const ServingConfig all = PrepareServing(config);
+  const ServingConfig one = ReplicaOf(all);
+  const auto make = [&](std::shared_ptr<RankRunner> runner, bool hands_over) {
+    return std::make_unique<OwningEngine>(one, std::move(runner), draft, acceptance, hands_over);
   };
-  if (replicas == 1) return make(/*hands_over=*/false);
   std::vector<std::unique_ptr<SharingEngine>> engines;
-  for (int64_t i = 0; i < replicas; ++i) engines.push_back(make(/*hands_over=*/i < config.prefill));
-  return std::make_unique<Replicas>(std::move(engines), config.prefill);
+  if (FindMpiLaunch()) {
+    const auto runner = std::make_shared<RankRunner>(all, source);
+    std::vector<Socket> links = runner->TakeLinks();
+    engines.push_back(make(runner, /*hands_over=*/false));
+    for (Socket& link : links) {
+      engines.push_back(
+          std::make_unique<RemoteReplica>(std::move(link), runner, engines.front()->limits()));
+    }
+  } else {
+    for (int64_t i = 0; i < all.layout.dp; ++i) {
+      engines.push_back(
+          make(std::make_shared<RankRunner>(one, source), /*hands_over=*/i < all.prefill));
+    }
+  }
+  if (engines.size() == 1) return std::move(engines.front());
+  return std::make_unique<Replicas>(std::move(engines), all.prefill);
+}
+
+void FollowEngine(const ServingConfig& config, const WeightSource& source,
+                  const WeightSource* draft, std::optional<double> acceptance) {
+  RequireDraft(config, draft);
+  const ServingConfig all = PrepareServing(config);
+  const ServingConfig one = ReplicaOf(all);
+  if (LaunchedRank() % one.layout.world_size() != 0) return FollowPlans(all, source);
+  const auto runner = std::make_shared<RankRunner>(all, source);
+  ReplicaLink link(std::move(runner->TakeLinks().front()), [&] { runner->ThrowIfFailed(); });
+  try {
+    OwningEngine engine(one, runner, draft, acceptance, /*hands_over=*/false);
+    AnswerOrders(link, engine);
+  } catch (const std::exception& failure) {
+    // What its ranks throw, all processes hear of from them.
+    if (!runner->failed()) TellFailure(link, failure);
+    throw;
+  }
 }
 
 }  // namespace trimtab

@@ -10,15 +10,25 @@
 
 namespace trimtab {
 
+/// The configuration resolved, as the functions below serve it. Throws InfeasibleError (a rule of
+/// serving or of layouts), UsageError (prompts apart, on another device than cpu or of processes; a
+/// launcher that started another number of processes).
+ServingConfig PrepareServing(const ServingConfig& config);
+
 /// The model of `source`, which config.model must be, on its ranks behind a batcher; with
 /// config.layout.dp, so many of these, each with the limits and the cache, of which the first
 /// config.prefill compute prompts alone; with `draft`, the model of config.draft, on one rank of
 /// its own, proposes tokens. With `acceptance`, what is proposed stands with that probability,
-/// whatever the model says (BatcherOptions). Throws InfeasibleError (a rule of serving or of
-/// layouts), UsageError (replicas of processes, prompts apart on another device than cpu),
-/// OutOfMemoryError, EnvironmentError, InputError, StorageError.
+/// whatever the model says (BatcherOptions). In the first of the processes that a launcher started.
+/// Throws as PrepareServing; OutOfMemoryError, EnvironmentError, InputError, StorageError.
 std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSource& source,
                                    const WeightSource* draft = nullptr,
                                    std::optional<double> acceptance = std::nullopt);
+
+/// What the other ones do meanwhile, with the same arguments: their part, until that engine is no
+/// more. Throws as that.
+void FollowEngine(const ServingConfig& config, const WeightSource& source,
+                  const WeightSource* draft = nullptr,
+                  std::optional<double> acceptance = std::nullopt);
 
 }  // namespace trimtab

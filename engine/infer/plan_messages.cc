@@ -1,7 +1,6 @@
 #include "engine/infer/plan_messages.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "engine/comm/process_groups.h"
 
@@ -10,13 +9,8 @@ namespace {
 
 /// `values` become those of rank `from`.
 template <typename Value>
-void Broadcast(Rank& rank, int from, DType dtype, std::vector<Value>& values) {
-  const std::unique_ptr<Device> host = MakeCpuDevice(1);
-  Tensor tensor = Tensor::Empty(*host, {std::ssize(values)}, dtype, MemoryTag::kCommunication);
-  const size_t bytes = values.size() * sizeof(Value);
-  std::memcpy(tensor.raw(), values.data(), bytes);
-  rank.parallel().host->Broadcast(tensor, from);
-  std::memcpy(values.data(), tensor.raw(), bytes);
+void Broadcast(Rank& rank, int from, std::vector<Value>& values) {
+  BroadcastHostBytes(*rank.parallel().host, std::as_writable_bytes(std::span(values)), from);
 }
 
 }  // namespace
@@ -57,7 +51,7 @@ StepPlan UnpackPlan(std::span<const int64_t> numbers) {
 }
 
 StepOutcome RunTogether(Rank& rank, ServingModel& model, std::vector<int64_t>& packed) {
-  Broadcast(rank, 0, DType::kI64, packed);
+  Broadcast(rank, 0, packed);
   const StepPlan plan = UnpackPlan(packed);
   StepOutcome outcome = {.logits = model.Run(plan)};
   // They are on the first rank of the last stage.
@@ -66,7 +60,7 @@ StepOutcome RunTogether(Rank& rank, ServingModel& model, std::vector<int64_t>& p
   const int64_t values = plan.logit_rows() * model.vocab_size();
   if (holder != 0 && values > 0) {
     outcome.logits.resize(static_cast<size_t>(values));
-    Broadcast(rank, holder, DType::kF32, outcome.logits);
+    Broadcast(rank, holder, outcome.logits);
   }
   const int64_t peak = rank.device().memory().peak_total();
   const std::vector<int64_t> peaks = rank.Gather(std::span(&peak, 1));

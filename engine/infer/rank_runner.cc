@@ -1,6 +1,7 @@
 #include "engine/infer/rank_runner.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -11,10 +12,19 @@
 #include "engine/base/error.h"
 #include "engine/comm/mpi_launch.h"
 #include "engine/infer/plan_messages.h"
+#include "engine/infer/replica_link.h"
 #include "engine/infer/serving_model.h"
 #include "engine/train/ranks.h"
 
 namespace trimtab {
+namespace {
+
+// How often a rank that waits for work looks whether others have failed.
+constexpr auto kGlance = std::chrono::milliseconds(100);
+// Until a failure of another process is known here (engine/comm/README.md).
+constexpr auto kTimeToFail = std::chrono::seconds(30);
+
+}  // namespace
 
 /// What the caller's thread and those of the ranks here share. Work is numbered: 0 is loading, then
 /// the steps.
@@ -24,9 +34,7 @@ class RankRunner::Ranks {
       : leads_(home == RankHome::kLaunch && FindMpiLaunch()),
         ranks_here_(leads_ ? 1 : config.layout.world_size()),
         models_(static_cast<size_t>(ranks_here_)),
-        threads_([this, config, &source, home] {
-          Main(config, source, home == RankHome::kLaunch ? RunRanks : RunRanksHere);
-        }) {
+        threads_([this, config, &source, home] { Main(config, source, home); }) {
     Await();
   }
 
@@ -34,6 +42,7 @@ class RankRunner::Ranks {
     {
       const std::lock_guard lock(mutex_);
       ends_ = true;
+      links_.clear();  // whoever is there ends then, and the ranks here wait for that
     }
     changed_.notify_all();
     threads_.join();
@@ -49,6 +58,23 @@ class RankRunner::Ranks {
                    "a copy of blocks from {} ranks to {}", from.models_.size(), models_.size());
     const Reading reading(from);
     Carry({.from = &from, .moves = moves});
+  }
+
+  std::vector<Socket> TakeLinks() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(links_, {});
+  }
+
+  std::exception_ptr failure() const {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+  [[noreturn]] void ThrowFailure() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kTimeToFail, [this] { return failure_ != nullptr; });
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+    throw EnvironmentError("a replica has let go of its connection, and no rank says why");
   }
 
   int64_t peak_mem_bytes() const {
@@ -121,13 +147,19 @@ class RankRunner::Ranks {
     Await();
   }
 
-  void Main(const ServingConfig& config, const WeightSource& source, decltype(RunRanks)& run) {
+  void Main(const ServingConfig& config, const WeightSource& source, RankHome home) {
+    const RunConfig run = RunOf(config);
+    const auto body = [&](Rank& rank) {
+      ServingModel model(config, rank.parallel(), rank.device(), &source);
+      if (leads_) return Lead(rank, model);
+      Serve(rank, model);
+    };
     try {
-      run(RunOf(config), [&](Rank& rank) {
-        ServingModel model(config, rank.parallel(), rank.device(), &source);
-        if (leads_) return Lead(rank, model);
-        Serve(rank, model);
-      });
+      if (home == RankHome::kLaunch) {
+        RunRanks(run, body, config.layout.dp);
+      } else {
+        RunRanksHere(run, body);
+      }
     } catch (...) {
       const std::lock_guard lock(mutex_);
       failure_ = std::current_exception();
@@ -151,14 +183,19 @@ class RankRunner::Ranks {
     }
   }
 
-  /// The same of the first process, which the others follow.
+  /// The same of the first process of a replica, which the others follow.
   void Lead(Rank& rank, ServingModel& model) {
     TRIMTAB_ASSERT(rank.index() == 0, "rank {} has a runner of its own", rank.index());
-    rank.Barrier();  // all have loaded
+    std::vector<Socket> links = MeetReplicas(rank);
+    {
+      const std::lock_guard lock(mutex_);
+      links_ = std::move(links);
+    }
     Finish({}, rank.device().memory().peak_total());
     for (int64_t done = 0;; ++done) {
       std::vector<int64_t> packed;
       const int64_t size = rank.AwaitFirst([&] {
+        while (!HasNews(done)) rank.CheckOthers();
         if (const std::optional<Work> work = NextWork(done)) packed = PackPlan(*work->plan);
         return std::ssize(packed);
       });
@@ -166,6 +203,12 @@ class RankRunner::Ranks {
       StepOutcome outcome = RunTogether(rank, model, packed);
       Finish(std::move(outcome.logits), outcome.peak_mem_bytes);
     }
+  }
+
+  /// Whether NextWork need not wait; waits a while itself.
+  bool HasNews(int64_t done) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kGlance, [&] { return ends_ || work_ > done; });
   }
 
   /// The work after the first `done`; nullopt when there will be none.
@@ -205,6 +248,7 @@ class RankRunner::Ranks {
   int64_t work_ = 0;                   // handed out
   int64_t done_ = 0;                   // ranks that have done the latest work
   Work next_;
+  std::vector<Socket> links_;  // to other replicas, until somebody takes them
   std::vector<float> logits_;
   int64_t peak_ = 0;
   bool ends_ = false;
@@ -225,17 +269,30 @@ void RankRunner::CopyBlocks(StepRunner& from, std::span<const BlockMove> moves) 
   if (!moves.empty()) ranks_->CopyBlocks(*other->ranks_, moves);
 }
 
+std::vector<Socket> RankRunner::TakeLinks() { return ranks_->TakeLinks(); }
+
+bool RankRunner::failed() const { return ranks_->failure() != nullptr; }
+
+void RankRunner::ThrowIfFailed() const {
+  if (const std::exception_ptr failure = ranks_->failure()) std::rethrow_exception(failure);
+}
+
+void RankRunner::ThrowFailure() const { ranks_->ThrowFailure(); }
+
 int64_t RankRunner::peak_mem_bytes() const { return ranks_->peak_mem_bytes(); }
 
 void FollowPlans(const ServingConfig& config, const WeightSource& source) {
-  RunRanks(RunOf(config), [&](Rank& rank) {
-    ServingModel model(config, rank.parallel(), rank.device(), &source);
-    rank.Barrier();
-    while (const int64_t size = rank.AwaitFirst({})) {
-      std::vector<int64_t> packed(static_cast<size_t>(size));
-      RunTogether(rank, model, packed);
-    }
-  });
+  RunRanks(
+      RunOf(config),
+      [&](Rank& rank) {
+        ServingModel model(config, rank.parallel(), rank.device(), &source);
+        MeetReplicas(rank);
+        while (const int64_t size = rank.AwaitFirst({})) {
+          std::vector<int64_t> packed(static_cast<size_t>(size));
+          RunTogether(rank, model, packed);
+        }
+      },
+      config.layout.dp);
 }
 
 }  // namespace trimtab

@@ -1,9 +1,12 @@
 // RankRunner: a StepRunner on the ranks of a layout, which wait for plans: threads of this process,
-// or processes that a launcher started, of which the first has the runner.
+// or processes that a launcher started. Of these, the first of each replica has the runner, and the
+// others follow.
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include "engine/comm/mpi/rank_socket.h"
 #include "engine/infer/serving_config.h"
 #include "engine/infer/step_plan.h"
 #include "engine/infer/weight_source.h"
@@ -18,10 +21,11 @@ enum class RankHome {
 
 class RankRunner final : public StepRunner {
  public:
-  /// Starts the ranks and returns when all have their weights. `config` is resolved; `source` need
-  /// not outlive the constructor. Not in a process that FollowPlans. Throws what a rank throws:
-  /// OutOfMemoryError, EnvironmentError, InputError, StorageError; UsageError when a launcher
-  /// started another number of processes.
+  /// Starts the ranks and returns when all have their weights, those of other replicas too.
+  /// `config` is resolved; it has replicas only where a launcher started them, and then this is the
+  /// one that this process belongs to. `source` need not outlive the constructor. Not in a process
+  /// that FollowPlans. Throws what a rank throws: OutOfMemoryError, EnvironmentError, InputError,
+  /// StorageError; UsageError when a launcher started another number of processes.
   RankRunner(const ServingConfig& config, const WeightSource& source,
              RankHome home = RankHome::kLaunch);
   ~RankRunner() override;
@@ -31,6 +35,14 @@ class RankRunner final : public StepRunner {
   /// Rank by rank. Both are RankRunners whose ranks are threads of this process, on cpu.
   void CopyBlocks(StepRunner& from, std::span<const BlockMove> moves) override;
   int64_t vocab_size() const override { return vocab_size_; }
+  /// The connections between replicas that MeetReplicas made, once.
+  std::vector<Socket> TakeLinks();
+  /// Whether the ranks have ended because one has failed: of processes, that of any replica.
+  bool failed() const;
+  /// Throws what that was, if so.
+  void ThrowIfFailed() const;
+  /// The same where it must be, as soon as it is known.
+  [[noreturn]] void ThrowFailure() const;
   /// Allocator peak of the fullest rank so far, in bytes.
   int64_t peak_mem_bytes() const;
 
@@ -41,8 +53,9 @@ class RankRunner final : public StepRunner {
   std::unique_ptr<Ranks> ranks_;
 };
 
-/// What the processes do that a launcher started beside the first: carries out, on this process's
-/// rank, the plans of the first one's RankRunner for the same `config`, until that is no more.
+/// What the processes do that a launcher started beside the first of each replica: carries out, on
+/// this process's rank, the plans of that one's RankRunner for the same `config`, until that is no
+/// more.
 /// Throws as its constructor.
 void FollowPlans(const ServingConfig& config, const WeightSource& source);
 

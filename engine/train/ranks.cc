@@ -60,10 +60,12 @@ RunFailure DescribeFailure(int rank) {
 }
 
 /// The rank that this process is. Its errors, and those of the others, end all processes alike.
-void RunMpiRank(const RunConfig& run, const MpiLaunch& launch,
+void RunMpiRank(const RunConfig& run, int64_t replicas, const MpiLaunch& launch,
                 const std::function<void(Rank& rank)>& body) {
   // Before MPI starts: a world of the wrong size is no failure of a run.
-  CheckMpiWorldSize(launch.size, run.layout, launch.launcher);
+  ParallelConfig all = run.layout;
+  all.dp *= replicas;
+  CheckMpiWorldSize(launch.size, all, launch.launcher);
   // A rank never outlives the daemon that started it, however that ends.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   MpiWorld& world = MpiWorld::OfProcess();
@@ -116,6 +118,10 @@ int64_t Rank::AwaitFirst(const std::function<int64_t()>& value) {
   return result;
 }
 
+void Rank::CheckOthers() {
+  if (!in_process_) MpiWorld::OfProcess().ThrowIfTold();
+}
+
 std::vector<int64_t> Rank::Gather(std::span<const int64_t> values) {
   const auto count = static_cast<int64_t>(values.size());
   const int64_t ranks = parallel_.host->size();
@@ -127,8 +133,9 @@ std::vector<int64_t> Rank::Gather(std::span<const int64_t> values) {
   return {data, data + all.numel()};
 }
 
-void RunRanks(const RunConfig& run, const std::function<void(Rank& rank)>& body) {
-  if (const auto launch = FindMpiLaunch()) return RunMpiRank(run, *launch, body);
+void RunRanks(const RunConfig& run, const std::function<void(Rank& rank)>& body, int64_t replicas) {
+  if (const auto launch = FindMpiLaunch()) return RunMpiRank(run, replicas, *launch, body);
+  TRIMTAB_ASSERT(replicas == 1, "{} replicas, and nobody has started them", replicas);
   RefuseOtherLaunchers();
   RunRanksHere(run, body);
 }

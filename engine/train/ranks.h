@@ -36,6 +36,10 @@ class Rank {
   /// What `value` returns on rank 0, which alone calls it. That may take any time: no limit on
   /// waits holds meanwhile.
   int64_t AwaitFirst(const std::function<int64_t()>& value);
+  /// For a rank that waits for something else than the others, now and then: throws CommError where
+  /// one of them has failed, of whatever replica; where one is lost, this process ends. Ranks that
+  /// are threads need it not.
+  void CheckOthers();
   /// What every rank passed, one after the other. All pass the same number of values.
   std::vector<int64_t> Gather(std::span<const int64_t> values);
 
@@ -52,9 +56,13 @@ class Rank {
 /// When a rank throws, the others throw out of whatever they wait in; threads are joined and the
 /// first rank's own exception is rethrown. Under mpirun every process throws an Error with that
 /// exception's message and exit code.
+/// With `replicas`, only under mpirun: the world is so many times the ranks of `run`, each time
+/// neighbours, who exchange nothing with the others but that one has failed. A Rank is one among
+/// those of its replica.
 /// Throws EnvironmentError: no such device, no GPU, MPI missing; UsageError: mpirun started another
-/// number of processes than the layout has ranks.
-void RunRanks(const RunConfig& run, const std::function<void(Rank& rank)>& body);
+/// number of processes than there are ranks.
+void RunRanks(const RunConfig& run, const std::function<void(Rank& rank)>& body,
+              int64_t replicas = 1);
 
 /// The same with all ranks on threads of this process, also where a launcher started it: for what
 /// one of its processes does by itself.

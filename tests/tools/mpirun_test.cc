@@ -17,86 +17,13 @@
 
 #include "engine/base/io/backend_file.h"
 #include "profiler/trial.h"
-#include "tests/engine/comm/mpirun.h"
+#include "tests/tools/mpirun_fixture.h"
+#include "tests/tools/processes.h"
 
 namespace trimtab {
 namespace {
 
-constexpr char kRun[] = R"({{
-  "model": {{"name": "tiny", "vocab_size": 257, "hidden_size": 16, "num_layers": 2, "num_heads": 2,
-            "num_kv_heads": 2, "ffn_hidden_size": 32, "max_sequence_length": 16{}}},
-  "global_batch": 4, "sequence_length": 8, "steps": 5, "layout": {}, {}
-  "optimizer": {{"learning_rate": 0.01, "min_learning_rate": 0.001, "warmup_steps": 1}}
-}})";
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-/// The lines of JSON that a command prints, without their speeds.
-std::vector<std::string> Steps(const std::string& output) {
-  std::vector<std::string> steps;
-  std::istringstream lines(output);
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("{")) continue;
-    nlohmann::json json = nlohmann::json::parse(line);
-    json.erase("tokens_per_s");
-    steps.push_back(json.dump());
-  }
-  return steps;
-}
-
-/// The process that is rank `rank` of a run with `word` in its command line; 0 if there is none.
-pid_t ProcessOfRank(int rank, const std::string& word) {
-  const std::string variable = fmt::format("OMPI_COMM_WORLD_RANK={}", rank) + '\0';
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string path = entry.path().string();
-    if (ReadFile(path + "/cmdline").find(word) == std::string::npos) continue;
-    if (ReadFile(path + "/environ").find(variable) == std::string::npos) continue;
-    return std::stoi(entry.path().filename().string());
-  }
-  return 0;
-}
-
-class MpirunTest : public testing::Test {
- protected:
-  void SetUp() override {
-    const std::string reason = WhyNoMpirun();
-    if (!reason.empty()) GTEST_SKIP() << reason;
-    folder_ = testing::TempDir() + "mpirun_test_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-
-  /// The path of a run of `layout`, a JSON object, with `more` members, and of those of its model.
-  std::string WriteRun(const std::string& layout, const std::string& more = "",
-                       const std::string& more_of_model = "") {
-    const std::string path = folder_ + "/run.json";
-    std::ofstream(path) << fmt::format(kRun, more_of_model, layout, more);
-    return path;
-  }
-
-  /// Runs the command in one process.
-  static MpirunResult RunAlone(const std::string& arguments) {
-    const std::string file = testing::TempDir() + "mpirun_test_alone";
-    const int status =
-        std::system(fmt::format("TRIMTAB_MPI_BACKEND='{}' tools/trimtab {} > {} 2>&1",
-                                std::filesystem::absolute(FindBackendFile("mpi").path).string(),
-                                arguments, file)
-                        .c_str());
-    return {WEXITSTATUS(status), ReadFile(file)};
-  }
-
-  static MpirunResult RunRanks(int ranks, const std::string& arguments) {
-    return RunUnderMpirun(ranks, "tools/trimtab " + arguments);
-  }
-
-  std::string folder_;
-};
+class MpirunTest : public MpirunFixture {};
 
 TEST_F(MpirunTest, TrainsToTheBitsOfThreads) {
   for (const char* layout : {R"({"tp": 2})", R"({"tp": 2, "sp": true})", R"({"dp": 2, "zero": 1})",
@@ -109,8 +36,8 @@ TEST_F(MpirunTest, TrainsToTheBitsOfThreads) {
     const MpirunResult processes = RunRanks(ranks, arguments);
     ASSERT_EQ(threads.exit_code, 0) << threads.output;
     ASSERT_EQ(processes.exit_code, 0) << processes.output;
-    EXPECT_EQ(Steps(processes.output).size(), 5u) << processes.output;
-    EXPECT_EQ(Steps(processes.output), Steps(threads.output)) << layout;
+    EXPECT_EQ(JsonLines(processes.output).size(), 5u) << processes.output;
+    EXPECT_EQ(JsonLines(processes.output), JsonLines(threads.output)) << layout;
   }
 }
 
@@ -125,8 +52,8 @@ TEST_F(MpirunTest, TakesTokensToTheExpertsOfOtherProcesses) {
     const MpirunResult processes = RunRanks(ranks, arguments);
     ASSERT_EQ(threads.exit_code, 0) << threads.output;
     ASSERT_EQ(processes.exit_code, 0) << processes.output;
-    EXPECT_EQ(Steps(processes.output).size(), 5u) << processes.output;
-    EXPECT_EQ(Steps(processes.output), Steps(threads.output)) << layout;
+    EXPECT_EQ(JsonLines(processes.output).size(), 5u) << processes.output;
+    EXPECT_EQ(JsonLines(processes.output), JsonLines(threads.output)) << layout;
   }
 }
 
@@ -134,7 +61,7 @@ TEST_F(MpirunTest, LauncherFlagStartsTheRanks) {
   const std::string arguments = "train --json --quiet --config " + WriteRun(R"({"dp": 2})");
   const MpirunResult launched = RunAlone(arguments + " --launcher mpirun");
   ASSERT_EQ(launched.exit_code, 0) << launched.output;
-  EXPECT_EQ(Steps(launched.output), Steps(RunAlone(arguments).output));
+  EXPECT_EQ(JsonLines(launched.output), JsonLines(RunAlone(arguments).output));
   const MpirunResult twice = RunRanks(2, arguments + " --launcher=mpirun");
   EXPECT_EQ(twice.exit_code, 2);
   EXPECT_EQ(twice.output,
@@ -152,52 +79,16 @@ TEST_F(MpirunTest, CheckpointIsThatOfThreads) {
     int files = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/threads")) {
       const std::string name = entry.path().filename().string();
-      EXPECT_EQ(ReadFile(entry.path().string()), ReadFile(folder_ + "/processes/" + name)) << name;
+      EXPECT_EQ(ReadWholeFile(entry.path().string()), ReadWholeFile(folder_ + "/processes/" + name))
+          << name;
       ++files;
     }
     EXPECT_EQ(files, 3);
     const MpirunResult resumed =
         RunRanks(4, train + "/processes --steps 7 --json --load " + folder_ + "/processes");
     EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
-    EXPECT_EQ(Steps(resumed.output).size(), 2u) << resumed.output;
+    EXPECT_EQ(JsonLines(resumed.output).size(), 2u) << resumed.output;
   }
-}
-
-// The first process has the prompts and prints the text; the others have their part of the model.
-TEST_F(MpirunTest, ServesTheTextOfThreads) {
-  const std::string load = " --load " + folder_ + "/c";
-  const MpirunResult trained =
-      RunAlone("train --quiet --config " + WriteRun("{}") + " --checkpoint " + folder_ + "/c");
-  ASSERT_EQ(trained.exit_code, 0) << trained.output;
-  const std::string ask =
-      "generate --quiet --json --tokenizer byte --prompt ab --prompt c --max-tokens 9" + load;
-  for (const char* layout : {"tp=2", "pp=2", "tp=2,sp=1,pp=2"}) {
-    const std::string arguments = ask + " --layout " + layout;
-    const int ranks = std::string(layout) == "tp=2,sp=1,pp=2" ? 4 : 2;
-    const MpirunResult threads = RunAlone(arguments);
-    const MpirunResult processes = RunRanks(ranks, arguments);
-    ASSERT_EQ(threads.exit_code, 0) << threads.output;
-    ASSERT_EQ(processes.exit_code, 0) << processes.output;
-    EXPECT_EQ(Steps(threads.output).size(), 2u) << threads.output;
-    EXPECT_EQ(Steps(processes.output), Steps(threads.output)) << layout << "\n" << processes.output;
-  }
-  const MpirunResult measured = RunRanks(
-      2, "bench --quiet --json --layout tp=2 --workload 4/4 --requests 6 --concurrency 3" + load);
-  ASSERT_EQ(measured.exit_code, 0) << measured.output;
-  const size_t begin = measured.output.find('{');
-  const size_t end = measured.output.rfind('}');
-  ASSERT_LT(begin, end) << measured.output;
-  EXPECT_EQ(nlohmann::json::parse(measured.output.substr(begin, end + 1 - begin)).at("requests"), 6)
-      << measured.output;
-  // The first process alone has the model that proposes.
-  const MpirunResult drafted =
-      RunRanks(2, ask + " --layout tp=2 --draft " + folder_ + "/c --draft-tokens 3");
-  ASSERT_EQ(drafted.exit_code, 0) << drafted.output;
-  EXPECT_EQ(Steps(drafted.output), Steps(RunAlone(ask).output)) << drafted.output;
-  const MpirunResult replicas = RunRanks(2, ask + " --layout dp=2");
-  EXPECT_NE(replicas.exit_code, 0);
-  EXPECT_NE(replicas.output.find("expected no dp in the layout"), std::string::npos)
-      << replicas.output;
 }
 
 TEST_F(MpirunTest, ProfilesAndWritesOneResult) {
@@ -215,7 +106,7 @@ TEST_F(MpirunTest, ProfilesAndWritesOneResult) {
   const MpirunResult trial = RunRanks(
       2, "profile --quiet --steps 2 --result " + results + " --config " + run + " < " + commands);
   EXPECT_EQ(trial.exit_code, 0) << trial.output;
-  const std::string written = ReadFile(results);
+  const std::string written = ReadWholeFile(results);
   EXPECT_EQ(std::count(written.begin(), written.end(), '\n'), 2) << written;
 }
 
@@ -234,9 +125,9 @@ TEST_F(MpirunTest, TrialOfASearchRunsUnderMpirun) {
   ProcessTrialRunner runner(
       {.program = "tools/trimtab", .launcher = MakeLauncher("local", {}), .parked_bytes = 1});
   const auto run = [&] { return runner.Run(request, [] { return false; }); };
-  EXPECT_EQ(run().state, TrialState::kDone) << ReadFile(request.log_path);
+  EXPECT_EQ(run().state, TrialState::kDone) << ReadWholeFile(request.log_path);
   request.attempt = "second";
-  EXPECT_EQ(run().state, TrialState::kDone) << ReadFile(request.log_path);
+  EXPECT_EQ(run().state, TrialState::kDone) << ReadWholeFile(request.log_path);
   const std::vector<TrialResult> results = ReadResults(request.results_path);
   ASSERT_EQ(results.size(), 2u);
   EXPECT_EQ(results[1].measurement->steps_measured, 2);
@@ -304,7 +195,7 @@ TEST_F(MpirunTest, ParkedWorkerMayWait) {
                                             "TRIMTAB_COMM_TIMEOUT_S=5");
   driver.join();
   EXPECT_EQ(trial.exit_code, 0) << trial.output;
-  const std::string written = ReadFile(results);
+  const std::string written = ReadWholeFile(results);
   EXPECT_EQ(std::count(written.begin(), written.end(), '\n'), 2) << written;
 }
 

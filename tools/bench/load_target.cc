@@ -173,6 +173,8 @@ class EngineTarget : public LoadTarget {
     return outcome;
   }
 
+  std::string failure() const override { return loop_.failure(); }
+
  private:
   EngineLoop loop_;
 };

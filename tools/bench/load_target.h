@@ -17,6 +17,8 @@ class LoadTarget {
   virtual ~LoadTarget() = default;
   /// Sends a request of the given lengths and waits for its end.
   virtual LoadOutcome Run(const LoadRequest& request, const std::vector<int32_t>& prompt) = 0;
+  /// Why it will never answer again, in a line; empty where it may.
+  virtual std::string failure() const { return ""; }
 };
 
 struct HttpTargetOptions {

@@ -6,33 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "engine/comm/mpi/rank_socket.h"
+
 namespace trimtab {
-
-/// A file descriptor, owned; -1: none.
-class Socket {
- public:
-  Socket() = default;
-  explicit Socket(int fd) : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-  Socket& operator=(Socket&& other) noexcept;
-  ~Socket();
-
-  int fd() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
-
-/// Where rank 0 listens, as the others come to know it.
-struct MonitorAddress {
-  static constexpr int kMostAddresses = 8;
-
-  std::array<char, 16> token;  // who knows it belongs to the run
-  std::array<char, 40> boot;   // of rank 0's machine
-  int32_t port;
-  int32_t count;
-  std::array<uint32_t, kMostAddresses> addresses;  // IPv4, in network order
-};
 
 /// What a rank says of itself, or rank 0 of the run.
 struct MonitorFrame {
@@ -49,16 +25,6 @@ struct MonitorFrame {
   std::string Text() const;
 };
 static_assert(sizeof(MonitorFrame) == 1024, "sent as it is");
-
-/// Listens on a free port; on the loopback alone when all ranks are on this machine. Throws
-/// EnvironmentError.
-Socket ListenForRanks(bool all_here, MonitorAddress& address);
-/// Connects to rank 0. Throws EnvironmentError, naming what was tried.
-Socket ConnectToFirstRank(const MonitorAddress& address, int rank);
-/// Whether rank 0 is on this machine.
-bool IsHere(const MonitorAddress& address);
-/// The next connection that waits at a listening socket.
-std::optional<Socket> AcceptRank(const Socket& listener);
 
 /// Frames over a connection; never blocks.
 class MonitorLink {

@@ -1,6 +1,6 @@
 #include "engine/comm/mpi/mpi_context.h"
 
-#include <cstring>
+#include <utility>
 
 #include "engine/comm/cuda_comm.h"
 #include "engine/comm/mpi/mpi_communicator.h"
@@ -17,12 +17,7 @@ std::unique_ptr<Communicator> MakeNccl(Communicator& host, Device& device) {
   }
   NcclId id{};
   if (host.rank() == 0) id = cuda.make_nccl_id();
-  const auto memory = MakeCpuDevice(1);
-  Tensor tensor = Tensor::Empty(*memory, {static_cast<int64_t>(id.size() / sizeof(int32_t))},
-                                DType::kI32, MemoryTag::kCommunication);
-  std::memcpy(tensor.raw(), id.data(), id.size());
-  host.Broadcast(tensor, 0);
-  std::memcpy(id.data(), tensor.raw(), id.size());
+  BroadcastHostBytes(host, std::as_writable_bytes(std::span(id)), 0);
   return cuda.make_nccl(device, host.group(), host.rank(), host.size(), id);
 }
 
@@ -49,12 +44,16 @@ void CheckMpiWorldSize(int processes, const ParallelConfig& layout, const char* 
 
 ParallelContext MakeMpiContext(MpiWorld& world, const ParallelConfig& layout, Device& device,
                                bool has_experts, int64_t kv_copies) {
-  CheckMpiWorldSize(world.size(), layout);
+  const int ranks = static_cast<int>(layout.world_size());
+  TRIMTAB_ASSERT(world.size() % ranks == 0, "{} processes, {} ranks", world.size(), ranks);
+  const int rank = world.rank() % ranks;
   const auto make_host = [&](GroupKind kind) {
-    return MakeMpiCommunicator(world, kind, GroupMembers(layout, kind, world.rank(), kv_copies));
+    std::vector<int> members = GroupMembers(layout, kind, rank, kv_copies);
+    for (int& member : members) member += world.rank() - rank;
+    return MakeMpiCommunicator(world, kind, std::move(members));
   };
   ParallelContext context =
-      MakeContext(layout, world.rank(), kv_copies, [&](GroupKind kind, const GroupPlace&) {
+      MakeContext(layout, rank, kv_copies, [&](GroupKind kind, const GroupPlace&) {
         auto host = make_host(kind);
         const Grid grid = kProcessGroups[static_cast<size_t>(kind)].grid;
         const bool used = has_experts || grid == Grid::kDense;

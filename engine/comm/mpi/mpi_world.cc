@@ -246,11 +246,20 @@ void MpiWorld::TakeNotices() {
   }
 }
 
-void MpiWorld::ThrowIfFailed() {
+void MpiWorld::ThrowIfTold() {
+  NoteCall();
+  ThrowNotices();
+}
+
+void MpiWorld::ThrowNotices() {
   TakeNotices();
   for (const std::optional<RunFailure>& failure : failures_) {
     if (failure) throw CommError(failure->message);
   }
+}
+
+void MpiWorld::ThrowIfFailed() {
+  ThrowNotices();
   if (monitor_ == nullptr) return;
   if (const auto failure = monitor_->failure()) throw CommError(failure->message);
 }

@@ -82,6 +82,9 @@ class MpiWorld {
   void EndDeviceWait();
   /// Throws CommError where a rank has failed, is lost, or holds up others for too long.
   void ThrowIfFailed();
+  /// Of a rank that waits for work, and so gets on: throws CommError where another has failed. The
+  /// loss of one is left to the monitor, which tells the user and ends this process.
+  void ThrowIfTold();
 
   /// Tells every other rank that this one has failed, once. Later calls throw CommError.
   void Fail(const RunFailure& failure);
@@ -109,6 +112,7 @@ class MpiWorld {
   /// To every other rank: a RunFailure, or that this rank has finished when `text` is empty.
   void SendNotices(const std::string& text);
   void TakeNotices();
+  void ThrowNotices();
 
   std::unique_ptr<MpiTransport> transport_;
   std::unique_ptr<RankMonitor> monitor_;  // null in a world of one

@@ -36,7 +36,7 @@ struct MonitorSetup {
   int rank = 0;
   int size = 1;
   int local_rank = 0;  // among the processes of this machine
-  MonitorAddress address{};
+  RankAddress address{};
   Socket socket{};  // of rank 0: it listens; of the others: connected to rank 0
 };
 

@@ -19,13 +19,17 @@ std::string WhyNoMpirun() {
   return "";
 }
 
-MpirunResult RunUnderMpirun(int ranks, const std::string& command, const std::string& environment) {
+std::string MpirunLine(int ranks, const std::string& command, const std::string& environment) {
   // What the test runner tells this program is not meant for the ones it starts.
-  const std::string line = fmt::format(
+  return fmt::format(
       "env -u XML_OUTPUT_FILE -u TEST_SHARD_INDEX -u TEST_TOTAL_SHARDS -u TEST_SHARD_STATUS_FILE "
-      "TRIMTAB_MPI_BACKEND='{}' {} mpirun --quiet --oversubscribe --bind-to none {} -n {} {} 2>&1",
+      "TRIMTAB_MPI_BACKEND='{}' {} mpirun --quiet --oversubscribe --bind-to none {} -n {} {}",
       std::filesystem::absolute(FindBackendFile("mpi").path).string(), environment,
       ::geteuid() == 0 ? "--allow-run-as-root" : "", ranks, command);
+}
+
+MpirunResult RunUnderMpirun(int ranks, const std::string& command, const std::string& environment) {
+  const std::string line = MpirunLine(ranks, command, environment) + " 2>&1";
   MpirunResult result;
   FILE* pipe = ::popen(line.c_str(), "r");
   if (pipe == nullptr) return result;

@@ -13,7 +13,10 @@ struct MpirunResult {
   std::string output;  // stdout and stderr of all processes
 };
 
-/// Runs `mpirun -n ranks command`, a shell's words, with `environment` ("A=1 B=2") before it.
+/// The shell's line that is `mpirun -n ranks command`, with `environment` ("A=1 B=2") before it.
+std::string MpirunLine(int ranks, const std::string& command, const std::string& environment = "");
+
+/// Runs it.
 MpirunResult RunUnderMpirun(int ranks, const std::string& command,
                             const std::string& environment = "");
 

@@ -34,7 +34,7 @@ struct World {
     return monitor.failure().has_value();
   }
 
-  MonitorAddress address;
+  RankAddress address;
   std::vector<std::unique_ptr<RankMonitor>> monitors;  // by rank
 };
 

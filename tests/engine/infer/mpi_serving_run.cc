@@ -53,6 +53,10 @@ int Serve(const ServingConfig& config, const GoldenWeights& weights) {
 
 int Answer(ServingConfig config, const GoldenWeights& weights, const GoldenWeights& draft) {
   config.draft = {draft.model(), draft.format(), /*tokens=*/4};
+  if (LaunchedRank() != 0) {
+    FollowEngine(config, weights, &draft);
+    return 0;
+  }
   const std::unique_ptr<Engine> engine = MakeEngine(config, weights, &draft);
   for (int64_t i = 0; i < 3; ++i) {
     const std::vector<int32_t> text = weights.Tokens(i);
@@ -79,7 +83,7 @@ int Run(const std::string& layout, const std::string& family, const std::string&
     ServingConfig config = GoldenServing(weights);
     config.layout = ParseLayout(layout, 0);
     config = ResolveServing(config);
-    if (LaunchedRank() == 0 && !draft.empty()) return Answer(config, weights, GoldenWeights(draft));
+    if (!draft.empty()) return Answer(config, weights, GoldenWeights(draft));
     if (LaunchedRank() == 0) return Serve(config, weights);
     FollowPlans(config, weights);
   } catch (const Error& error) {

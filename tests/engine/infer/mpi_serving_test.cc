@@ -41,22 +41,27 @@ std::string AnswersOf(const std::string& output) {
   return answers;
 }
 
-TEST(MpiServing, TheFirstProcessHasTheDraft) {
+// The first process of each replica proposes.
+TEST(MpiServing, ADraftChangesNothing) {
   if (const std::string reason = WhyNoMpirun(); !reason.empty()) GTEST_SKIP() << reason;
-  const auto run = [](int ranks, const char* layout, const char* draft) {
-    return RunUnderMpirun(
-        ranks, fmt::format("tests/engine/infer/mpi_serving_run {} llama {}", layout, draft));
+  const auto run = [](const Case& each, const char* draft) {
+    return RunUnderMpirun(each.ranks, fmt::format("tests/engine/infer/mpi_serving_run {} {} {}",
+                                                  each.layout, each.family, draft));
   };
-  const MpirunResult alone = run(1, "tp=1", "gpt2");
-  ASSERT_EQ(alone.exit_code, 0) << alone.output;
-  ASSERT_NE(AnswersOf(alone.output), "") << alone.output;
-  for (const char* layout : {"tp=2", "pp=2"}) {
-    const MpirunResult together = run(2, layout, "gpt2");
+  for (const Case& each : {Case{2, "tp=2", "llama"},
+                           {2, "pp=2", "llama"},
+                           {4, "tp=2,dp=2", "llama"},
+                           {4, "tp=2,sp=1,ep=2,dp=2", "mixtral"}}) {
+    SCOPED_TRACE(each.layout);
+    const MpirunResult alone = run({1, "tp=1", each.family}, "gpt2");
+    ASSERT_EQ(alone.exit_code, 0) << alone.output;
+    ASSERT_NE(AnswersOf(alone.output), "") << alone.output;
+    const MpirunResult together = run(each, "gpt2");
     EXPECT_EQ(together.exit_code, 0) << together.output;
-    EXPECT_EQ(AnswersOf(together.output), AnswersOf(alone.output)) << layout;
+    EXPECT_EQ(AnswersOf(together.output), AnswersOf(alone.output));
     // A model foresees itself.
-    const MpirunResult itself = run(2, layout, "llama");
-    EXPECT_EQ(AnswersOf(itself.output), AnswersOf(alone.output)) << layout;
+    const MpirunResult itself = run(each, each.family);
+    EXPECT_EQ(AnswersOf(itself.output), AnswersOf(alone.output));
     EXPECT_EQ(itself.output.find("\n0 of "), std::string::npos) << itself.output;
   }
 }

@@ -52,6 +52,16 @@ TEST(Load, OfAServerAndOfAnEngineIsTheSame) {
   EXPECT_THROW(MakeHttpTarget({.url = url}), EnvironmentError);
 }
 
+TEST(Load, TellsThatTheEngineHasFailed) {
+  FakeEngine engine;
+  const auto target = MakeEngineTarget(engine);
+  EXPECT_EQ(target->Run({0, 4, 4}, {1, 2, 3, 4}).failure, "");
+  EXPECT_EQ(target->failure(), "");
+  engine.broken = true;
+  EXPECT_EQ(target->Run({0, 4, 4}, {1, 2, 3, 4}).failure, "the engine failed: a wheel came off");
+  EXPECT_EQ(target->failure(), "the engine failed: a wheel came off");
+}
+
 TEST(Load, EndsWhenItIsStopped) {
   FakeEngine engine;
   engine.step_time = milliseconds(2);
