@@ -1,8 +1,10 @@
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <new>
 #include <sstream>
+#include <thread>
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
@@ -186,8 +188,14 @@ int RunChecked(int argc, const char* const* argv) {
 }
 
 int Report(ExitCode code, const std::string& message) {
-  // Ranks that are processes fail together and for the same reason, so one line is enough.
-  if (Speaks()) fmt::print(stderr, "trimtab: {}\n", OneLine(message));
+  // Ranks that are processes fail together and for the same reason, so one line is enough. The
+  // launcher ends all with the first that leaves: so the others let the first one speak.
+  constexpr std::chrono::seconds kTimeToSpeak{2};
+  if (Speaks()) {
+    fmt::print(stderr, "trimtab: {}\n", OneLine(message));
+  } else {
+    std::this_thread::sleep_for(kTimeToSpeak);
+  }
   return static_cast<int>(code);
 }
 

@@ -29,8 +29,8 @@ constexpr PrecisionCase kPrecisions[] = {
     {"precision=fp32", 1e-5},
     {"precision=bf16", 6e-3},
     {"precision=bf16,master=remainder,moments=bf16,grads=bf16", 6e-3},
-    {"precision=fp16", 1.5e-3},
-    {"precision=fp16,moments=fp16", 1.5e-3},
+    {"precision=fp16", 1e-3, 5},
+    {"precision=fp16,moments=fp16", 1e-3, 5},
     {"precision=fp8", 4e-3, 5},
     {"precision=fp8,master=remainder,moments=bf16", 4e-3, 5},
 };
