@@ -97,7 +97,7 @@ def main():
             entry.uname = entry.gname = "root"
             return entry
 
-        with open(archive, "wb") as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+        with open(archive, "wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
             with tarfile.open(fileobj=packed, mode="w") as tar:
                 for path in sorted(root.rglob("*")):
                     tar.add(path, f"{name}/{path.relative_to(root)}", recursive=False, filter=plain)
