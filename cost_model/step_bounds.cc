@@ -16,8 +16,8 @@ namespace {
 /// Sums in another order than the closed form's differ in their last digits.
 constexpr double kRounding = 1e-9;
 
-/// Sequences of a micro batch that stands for smaller ones, which it is several of: no device of a
-/// model's takes longer for several at once than one after the other.
+/// Sequences of a micro batch that stands for smaller ones, which it is several of: by the formulas
+/// of GPUs none takes longer for several at once than one after the other.
 constexpr int64_t kManySequences = 64;
 
 /// Layers of a chunk that have an end of it, or another chunk, beside them.
@@ -172,8 +172,11 @@ StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen) {
 }
 
 StepBound StepBounds::OfManyBatches(const RunConfig& run) {
-  // What was measured of a cpu may cost more than twice as much for twice as much: of caches.
-  if (cluster_.device == "cpu") return OfMicroBatch(run, /*recompute=*/false);
+  // What was measured of a cpu may cost more than twice as much for twice as much: of caches. And
+  // how many rows more the fullest experts have is rounded, for few of them to less than their
+  // share.
+  const bool rounds = run.model.moe.used() && run.routing.imbalance_factor != 1;
+  if (cluster_.device == "cpu" || rounds) return OfMicroBatch(run, /*recompute=*/false);
   RunConfig together = run;
   together.layout.micro_batch *= std::max<int64_t>(1, kManySequences / run.layout.micro_batch);
   return OfMicroBatch(together, /*recompute=*/false);
