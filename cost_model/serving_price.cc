@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/error.h"
+#include "engine/ops/packed_gemm.h"
 
 namespace trimtab {
 namespace {
@@ -126,7 +127,8 @@ double ServingPricer::Product(const ServingProduct& product) const {
       product.low_precision ? rates_.weight_bytes : BytesPerWeight(ServingPrecision::k16Bit);
   const double read = product.low_precision ? rates_.low_rate : rates_.weight_rate;
   const double multiply = product.low_precision ? rates_.rate_low : rates_.rate_16;
-  const double seconds = Join(product.weights * bytes / read, product.flops / multiply);
+  const double unpacked = product.low_precision ? Unpacking(product.weights, product.flops) : 0;
+  const double seconds = Join(product.weights * bytes / read, product.flops / multiply + unpacked);
   return seconds + (product.low_precision && rates_.multiplies_fp4 ? rates_.quantise_s : 0);
 }
 
@@ -134,8 +136,19 @@ double ServingPricer::Experts(const ServingProduct& product, const ServingWork& 
   // Of E experts, those that at least one of T tokens goes to: 1 - (1 - k / E)^T.
   const double touched =
       1 - std::pow(1 - work.routed_share, std::max(1.0, kDistinctTokens * work.all_tokens));
-  return Join(product.weights * rates_.weight_bytes * touched / rates_.expert_rate,
-              product.flops / rates_.expert_flops);
+  const double weights = product.weights * touched;
+  return Join(weights * rates_.weight_bytes / rates_.expert_rate,
+              product.flops / rates_.expert_flops + Unpacking(weights, product.flops));
+}
+
+// A cpu unpacks weights for each of few rows and once for many (packed_gemm_cpu.cc). Few rows
+// multiply by those in 32 bits where they are.
+double ServingPricer::Unpacking(double weights, double flops) const {
+  if (rates_.unpack_rate == 0) return 0;
+  const double rows = flops / (2 * weights);
+  const bool as_they_are = rates_.weight_bytes == BytesPerWeight(ServingPrecision::k32Bit);
+  const double times = rows > kSingleRows ? 1 : as_they_are ? 0 : rows;
+  return times * weights / rates_.unpack_rate;
 }
 
 ServingBreakdown ServingPricer::Price(const ServingWork& work) const {

@@ -44,6 +44,7 @@ struct ServingRates {
   double expert_rate = 0;
   double rate_16 = 0;  // FLOP/s
   double rate_low = 0;
+  double unpack_rate = 0;  // weights/s that a cpu unpacks beside multiplying; 0: takes no time
   double expert_flops = 0;
   double attention_flops = 0;
   double link_rate = 0;
@@ -82,6 +83,7 @@ class ServingPricer {
  private:
   double Product(const ServingProduct& product) const;
   double Experts(const ServingProduct& product, const ServingWork& work) const;
+  double Unpacking(double weights, double flops) const;
 
   ServingRates rates_;
 };

@@ -17,6 +17,10 @@
 namespace trimtab {
 namespace {
 
+/// Single tokens follow single tokens, and the longer they do the more of the weights is in the
+/// caches: so many in a row, as between the prompts of a busy engine.
+constexpr int64_t kTokensInARow = 5;
+
 /// A step: single tokens of so many sequences behind so many others, and one prompt's piece.
 struct StepShape {
   int64_t decodes = 0;
@@ -133,6 +137,7 @@ ServingRates Start(const ServingLayout& layout, bool experts) {
                         .other_rate = 1e10,
                         .rate_16 = 5e10,
                         .rate_low = 5e10,
+                        .unpack_rate = 1e10,
                         .attention_flops = 1e10,
                         .link_rate = layout.gpus() > 1 ? 5e9 : 0,
                         .message_s = layout.gpus() > 1 ? 1e-5 : 0,
@@ -175,8 +180,10 @@ ServingCalibration CalibrateServing(ServingConfig config, double seconds) {
   };
   for (int64_t round = 0; round < 3 || spent() < seconds; ++round) {
     for (size_t i = 0; i < plans.size(); ++i) {
-      const double taken = Seconds(runner, plans[i]);
-      if (round > 0) times[i].push_back(taken);  // the first is a warm-up
+      for (int64_t run = shapes[i].prompt == 0 ? kTokensInARow : 1; run > 0; --run) {
+        const double taken = Seconds(runner, plans[i]);
+        if (round > 0) times[i].push_back(taken);  // the first is a warm-up
+      }
     }
   }
   neighbours.Finish();

@@ -28,6 +28,10 @@ std::string_view Name(WeightFormat format);
 inline constexpr int64_t kPanelRows = 32;
 inline constexpr int64_t kInt4Group = 32;
 
+/// Rows of x that a cpu multiplies one by one: reading the numbers anew costs less than unpacking
+/// them once for all.
+inline constexpr int64_t kSingleRows = 3;
+
 /// Columns that share a word.
 constexpr int64_t WordColumns(WeightFormat format) {
   switch (format) {

@@ -20,9 +20,6 @@ static_assert(kBlockColumns % kInt4Group == 0);
 // Rows of x that are multiplied by a block of W before the next one is unpacked.
 constexpr int64_t kSharedRows = 512;
 
-// Rows that are multiplied one by one: reading the numbers anew costs less than unpacking them.
-constexpr int64_t kSingleRows = 3;
-
 // Panels that such a row is multiplied by before the next row, and that a worker takes at a time at
 // most: one that is held up leaves the rest to the others.
 constexpr int64_t kRunPanels = 4;

@@ -54,6 +54,37 @@ TEST(ServingPrice, StreamsWeightsAndMultipliesNearlySideBySide) {
               1e-12);
 }
 
+TEST(ServingPrice, ACpuUnpacksWeightsForEachOfFewRowsAndOnceForMany) {
+  const auto seconds = [](double rows, double weight_bytes, ServingProduct::Kind kind) {
+    const ServingRates rates = {.weight_bytes = weight_bytes,
+                                .low_rate = 1e30,
+                                .kv_rate = 1e30,
+                                .other_rate = 1e30,
+                                .expert_rate = 1e30,
+                                .rate_low = 1e30,
+                                .unpack_rate = 1e9,
+                                .expert_flops = 1e30,
+                                .attention_flops = 1e30};
+    const ServingWork work = {.products = {{.kind = kind,
+                                            .low_precision = true,
+                                            .weights = 1e6,
+                                            .flops = 2e6 * rows,
+                                            .count = 1}},
+                              .all_tokens = 1e9,
+                              .routed_share = 0.5};
+    return ServingPricer(rates).Price(work).seconds();
+  };
+  for (const auto kind : {ServingProduct::Kind::kDense, ServingProduct::Kind::kExperts}) {
+    EXPECT_NEAR(seconds(1, 1, kind), 1e-3, 1e-9);
+    EXPECT_NEAR(seconds(3, 1, kind), 3e-3, 1e-9);
+    EXPECT_NEAR(seconds(4, 1, kind), 1e-3, 1e-9);
+    EXPECT_NEAR(seconds(64, 1, kind), 1e-3, 1e-9);
+    // fp32: few rows multiply by it where it is.
+    EXPECT_NEAR(seconds(3, 4, kind), 0, 1e-9);
+    EXPECT_NEAR(seconds(4, 4, kind), 1e-3, 1e-9);
+  }
+}
+
 TEST(ServingPrice, ReadsTheExpertsThatTokensTouch) {
   ServingWork work = {.products = {{.kind = ServingProduct::Kind::kExperts,
                                     .low_precision = true,
