@@ -20,8 +20,7 @@ static_assert(kBlockColumns % kInt4Group == 0);
 // Rows of x that are multiplied by a block of W before the next one is unpacked.
 constexpr int64_t kSharedRows = 512;
 
-// Panels that such a row is multiplied by before the next row, and that a worker takes at a time at
-// most: one that is held up leaves the rest to the others.
+// Panels that such a row is multiplied by before the next row.
 constexpr int64_t kRunPanels = 4;
 
 TRIMTAB_CLONES void ScaleColumns(int64_t columns, const float* scales, float* block) {
@@ -204,7 +203,10 @@ void PackedGemmCpu(int threads, const PackedMatrix& weights, GroupRows rows, con
   const int64_t work = weights.panels() * kPanelRows * weights.in * all;
   const auto workers = static_cast<int>(std::clamp<int64_t>(work / kSpanGrain, 1, threads));
   const int64_t panels = weights.panels();
-  const int64_t step = std::clamp<int64_t>(panels / (2 * workers), 1, kRunPanels);
+  // As few at a time as are multiplied together: a worker that is held up leaves the rest to
+  // others.
+  const int64_t most = all > kSingleRows * std::ssize(rows) ? 1 : kRunPanels;
+  const int64_t step = std::clamp<int64_t>(panels / (2 * workers), 1, most);
   ParallelForEach(workers, CeilDiv(panels, step), [&](int64_t run, int) {
     const int64_t begin = run * step;
     const int64_t end = std::min(begin + step, panels);

@@ -1,7 +1,8 @@
 // How near serving comes to what the machine can do, measured beside it in the same rounds:
 // decoding against the bandwidth of reading, prompts against the rate of products, 16 sequences
 // against one, and against what these limits leave of that: as many products as 16 tokens take, or
-// reading the weights once, whichever is longer.
+// reading the weights once, whichever is longer. A limit is measured right after what it limits and
+// for about as long, and the ratio is the median over rounds: machines wander.
 //
 //   bazel run -c opt //tests/engine/infer:serving_benchmark -- [model] [threads] [rounds]
 #include <algorithm>
@@ -23,6 +24,7 @@ namespace {
 constexpr int64_t kPrompt = 512;
 constexpr int64_t kContext = 64;  // tokens before those that are decoded
 constexpr int64_t kSequences = 16;
+constexpr double kLeastSeconds = 0.2;  // of what is timed
 
 double Seconds(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -48,9 +50,30 @@ double MultipliedWeights(const ModelConfig& model) {
   return static_cast<double>(model.num_layers) * layer;
 }
 
-struct Best {
-  double seconds = 1e30;
-  void Take(double value) { seconds = std::min(seconds, value); }
+/// Seconds of a call of `limit`, which is called for as long as `seconds`.
+double SecondsFor(double seconds, const std::function<void()>& limit) {
+  int64_t calls = 0;
+  const double spent = Seconds([&] {
+    const auto start = std::chrono::steady_clock::now();
+    do {
+      limit();
+      ++calls;
+    } while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() <
+             seconds);
+  });
+  return spent / static_cast<double>(calls);
+}
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
+  return values[values.size() / 2];
+}
+
+/// Of each round.
+struct Rounds {
+  std::vector<double> decode_s, of_reading, bandwidth;  // shares of, and bytes/s
+  std::vector<double> prompt_s, of_products, rate;      // shares of, and FLOP/s
+  std::vector<double> together, possible;               // times one sequence
 };
 
 void Run(const std::string& model_name, int threads, int rounds) {
@@ -78,14 +101,6 @@ void Run(const std::string& model_name, int threads, int rounds) {
     StepPlan many;
     for (int64_t i = 0; i < kSequences; ++i) many.sequences.push_back(Rows(config, i, kContext, 1));
     const StepPlan prompt = {{Rows(config, 0, 0, kPrompt)}};
-    Best read, product, alone, together, whole;
-    for (int round = 0; round < rounds; ++round) {
-      read.Take(Seconds([&] { SumSquares(memory, sum); }));
-      product.Take(Seconds([&] { Gemm(a, Transpose::kNo, a, Transpose::kYes, c); }));
-      alone.Take(Seconds([&] { model.Run(one); }));
-      together.Take(Seconds([&] { model.Run(many); }));
-      whole.Take(Seconds([&] { model.Run(prompt); }));
-    }
     const ModelConfig& m = config.model;
     const double bits = format == WeightFormat::kF32    ? 32
                         : format == WeightFormat::kBf16 ? 16
@@ -96,23 +111,41 @@ void Run(const std::string& model_name, int threads, int rounds) {
         static_cast<double>(m.num_layers * kContext *
                             PagedCacheBytesPerToken(m.num_kv_heads, m.head_size(), config.cache));
     const double bytes = (MultipliedWeights(m) + head) * bits / 8 + cache;
-    const double bandwidth = static_cast<double>(numel) * 4 / read.seconds;
-    const double rate = 2.0 * kSide * kSide * kSide / product.seconds;
     const double attention = 4.0 * static_cast<double>(m.num_layers * m.attention_size()) *
                              (kPrompt * (kPrompt + 1) / 2.0);
     const double flops = 2 * MultipliedWeights(m) * kPrompt + 2 * head + attention;
     const double token_flops =
         2 * (MultipliedWeights(m) + head) +
         4.0 * static_cast<double>(m.num_layers * m.attention_size() * kContext);
-    const double least = std::max(kSequences * token_flops / rate, bytes / bandwidth);
+    Rounds all;
+    for (int round = 0; round < rounds; ++round) {
+      model.Run(one);  // the next finds of the weights in the caches what such a step leaves
+      const double alone_s = SecondsFor(kLeastSeconds, [&] { model.Run(one); });
+      const double read_s = SecondsFor(kLeastSeconds, [&] { SumSquares(memory, sum); });
+      const double together_s = SecondsFor(kLeastSeconds, [&] { model.Run(many); });
+      const double prompt_s = Seconds([&] { model.Run(prompt); });
+      const double product_s =
+          SecondsFor(prompt_s, [&] { Gemm(a, Transpose::kNo, a, Transpose::kYes, c); });
+      const double bandwidth = static_cast<double>(numel) * 4 / read_s;
+      const double rate = 2.0 * kSide * kSide * kSide / product_s;
+      const double least_s = std::max(kSequences * token_flops / rate, bytes / bandwidth);
+      all.decode_s.push_back(alone_s);
+      all.of_reading.push_back(bytes / alone_s / bandwidth);
+      all.bandwidth.push_back(bandwidth);
+      all.prompt_s.push_back(prompt_s);
+      all.of_products.push_back(flops / prompt_s / rate);
+      all.rate.push_back(rate);
+      all.together.push_back(kSequences * alone_s / together_s);
+      all.possible.push_back(kSequences * alone_s / least_s);
+    }
     fmt::print(
         "{:5} decode {:6.1f} tokens/s: {:3.0f} % of reading at {:.1f} GB/s; prompt {:6.0f} "
         "tokens/s: "
         "{:3.0f} % of products at {:.0f} GFLOP/s; {} sequences: {:.1f} times one, of {:.1f} within "
         "these limits\n",
-        Name(format), 1 / alone.seconds, 100 * bytes / alone.seconds / bandwidth, bandwidth / 1e9,
-        kPrompt / whole.seconds, 100 * flops / whole.seconds / rate, rate / 1e9, kSequences,
-        kSequences * alone.seconds / together.seconds, kSequences * alone.seconds / least);
+        Name(format), 1 / Median(all.decode_s), 100 * Median(all.of_reading),
+        Median(all.bandwidth) / 1e9, kPrompt / Median(all.prompt_s), 100 * Median(all.of_products),
+        Median(all.rate) / 1e9, kSequences, Median(all.together), Median(all.possible));
   }
 }
 
