@@ -155,6 +155,12 @@ const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run, const PriceSetti
   return setting;
 }
 
+void ChunkCosts::ForgetIfMany() {
+  constexpr size_t kMany = size_t{1} << 11;
+  if (layers_.size() > kMany) layers_.Clear();
+  if (chunks_.size() > kMany) chunks_.Clear();
+}
+
 PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig& layout) {
   // What makes no difference to a micro batch is left out: it would be recorded once for each.
   const bool gradients_sharded = layout.zero >= 2;

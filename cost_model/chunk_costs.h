@@ -82,6 +82,9 @@ class ChunkCosts {
   int64_t IdBytes(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
                   int64_t in_flight);
   const MessageRecording& Messages(const PriceSetting& setting, const RunConfig& run);
+  /// Forgets what was recorded and composed where that is so much that it takes tens of megabytes.
+  /// Only while no other thread asks, and where nobody has what was returned, but for settings.
+  void ForgetIfMany();
 
  private:
   /// A micro batch through neighbouring groups of layers of a chunk, of those that stand amid

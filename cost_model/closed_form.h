@@ -50,6 +50,8 @@ class ClosedFormEstimator {
   /// What no layout is below that `run` can still become. It breaks no rule that its chosen part
   /// settles. Throws as Run does.
   StepBound Bound(const RunConfig& run, LayoutPart chosen);
+  /// Forgets recordings where they take much memory. Only while no other thread asks.
+  void ForgetIfMany();
   /// From now on prices by the profile and the stack of `cluster`, which is the same otherwise,
   /// without recording anything again. Recordings were kept.
   void SetPrices(const Cluster& cluster);

@@ -164,6 +164,7 @@ PricedRun PassesToPrice(const RunConfig& run, LayoutPart chosen) {
 }  // namespace
 
 StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen) {
+  spans_.ForgetIfMany();
   if (chosen >= LayoutPart::kPipeline) return OfPasses(run, chosen);
   if (chosen == LayoutPart::kParts) return OfAnyMicroBatch(run);
   return OfMicroBatch(run, chosen == LayoutPart::kMicroBatch);
