@@ -70,13 +70,15 @@ struct PassBytes {
   int64_t backward_peak = INT64_MAX;
 
   /// Of a chunk, whose passes also take `received` bytes before and give `sent` bytes away after.
-  void Consider(const WaySpans& ways, int64_t received, int64_t sent) {
+  /// `alone`: its stage has no other. Of several, not all may have had their first pass when the
+  /// stage holds the most.
+  void Consider(const WaySpans& ways, int64_t received, int64_t sent, bool alone) {
     const auto lower = [&](MemorySpan& span, const MemorySpan& pass) {
       span.change = std::min(span.change, received + pass.change - sent);
       span.peak = std::min(span.peak, received + pass.peak);
     };
     lower(later, ways[kForwardLater].total);
-    lower(first, ways[kForwardLater].total);
+    if (!alone) lower(first, ways[kForwardLater].total);
     lower(first, ways[kForwardFirst].total);
     // Of the parts and the whole, one is there.
     const auto peak = [&](Way whole, Way part) {
@@ -215,6 +217,10 @@ StepBounds::Moving StepBounds::MovingShards(const RunConfig& run, const PricedRu
   for (size_t way = 0; way < kWayCount; ++way) {
     moving.layer_s[way] = std::max(0.0, moved[way].seconds - still[way].seconds);
   }
+  for (const Way way : {kForwardFirst, kForwardLater}) {
+    moving.layer_bytes[way] =
+        std::max<int64_t>(0, moved[way].total.change - still[way].total.change);
+  }
   return moving;
 }
 
@@ -242,13 +248,18 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
     if (!same) of_chunk = moved ? &moving.few_layers->Of(chunk) : &shape.Of(chunk);
     before = chunk;
     WaySpans ways = *of_chunk;
-    const auto amid = static_cast<double>(LayersAmid(chunk, shape.setting().stretch));
-    for (size_t way = 0; way < kWayCount; ++way) ways[way].seconds += amid * moving.layer_s[way];
+    const int64_t amid = LayersAmid(chunk, shape.setting().stretch);
+    for (size_t way = 0; way < kWayCount; ++way) {
+      ways[way].seconds += static_cast<double>(amid) * moving.layer_s[way];
+      MemorySpan& bytes_of_way = ways[way].total;
+      bytes_of_way.change += amid * moving.layer_bytes[way];
+      bytes_of_way.peak = std::max(bytes_of_way.peak, bytes_of_way.change);
+    }
     const size_t stage = i % static_cast<size_t>(pp);
     Add(ways, micro_batches, seconds[stage], times[stage]);
     const int64_t received = chunk.embedding ? 0 : messages.activation_bytes;
     const int64_t sent = chunk.head ? 0 : messages.activation_bytes;
-    bytes[stage].Consider(ways, received, sent);
+    bytes[stage].Consider(ways, received, sent, /*alone=*/layout.vp == 1);
     if (!alike) stages[stage].push_back(shape.Like(chunk));
   }
   for (const StageTimes& each : times) {

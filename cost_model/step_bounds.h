@@ -49,7 +49,10 @@ class StepBounds {
   StepBound OfPasses(const RunConfig& run, LayoutPart chosen);
   /// What moving shards beside passes takes, as far as it is looked at.
   struct Moving {
-    SecondsByWay layer_s{};  // more of each layer of the longest stretch of like ones, amid others
+    // More of each layer of the longest stretch of like ones, amid others: time, and what a forward
+    // pass leaves, such as weights that stay.
+    SecondsByWay layer_s{};
+    std::array<int64_t, kWayCount> layer_bytes{};
     std::optional<PassSpans::Shape> few_layers;  // chunks without ends that have no more
   };
   Passes PassesOf(const PricedRun& priced, PassSpans::Shape shape, Moving moving);
