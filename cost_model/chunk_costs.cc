@@ -79,6 +79,19 @@ Pricer PricerOf(const Cluster& cluster, const Mode& mode, Precision precision,
                 cluster.stack, moe);
 }
 
+/// The longest stretch of neighbouring layers that are alike.
+LayerRange LongestStretch(const std::vector<int64_t>& first_alike) {
+  LayerRange longest = {0, 0};
+  LayerRange stretch = {0, 0};
+  for (size_t layer = 0; layer < first_alike.size(); ++layer) {
+    const bool goes_on = layer > 0 && first_alike[layer] == first_alike[layer - 1];
+    if (!goes_on) stretch = {static_cast<int64_t>(layer), 0};
+    ++stretch.count;
+    if (stretch.count > longest.count) longest = stretch;
+  }
+  return longest;
+}
+
 /// A schedule with the same passes, if in another order: zero-bubble ones have parts, and GPipe's
 /// free sharded weights at other times.
 Schedule PassesOf(const ParallelConfig& layout) {
@@ -138,7 +151,14 @@ const PriceSetting& ChunkCosts::SettingOf(const RunConfig& run, const PriceSetti
   PriceSetting& setting = settings_.back();
   setting.alike = std::all_of(setting.first_alike.begin(), setting.first_alike.end(),
                               [](int64_t first) { return first == 0; });
+  setting.stretch = LongestStretch(setting.first_alike);
   return setting;
+}
+
+void ChunkCosts::ForgetIfMany() {
+  constexpr size_t kMany = size_t{1} << 11;
+  if (layers_.size() > kMany) layers_.Clear();
+  if (chunks_.size() > kMany) chunks_.Clear();
 }
 
 PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig& layout) {
@@ -201,6 +221,7 @@ const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, cons
     auto recorded = std::make_unique<LayersRecording>();
     recorded->layout = layout;
     recorded->first_layer = cut.first_layer;
+    recorded->amid = layers.amid;
     for (int64_t layer = 0; layer < layers.count; layer += recorded->groups.back()) {
       recorded->groups.push_back(RecomputeGroupOf(plan, layer, layers.count).count);
     }
@@ -246,9 +267,12 @@ ChunkCosts::PricedLayers<WayCosts> ChunkCosts::PriceLayers(const PriceSetting& s
   if (embedding) costs.embedding.push_back(price(PieceKind::kEmbedding, 0, 1));
   if (head) costs.head.push_back(price(PieceKind::kHead, 0, 1));
   int64_t first = layers.first_layer;
-  for (const int64_t count : layers.groups) {
-    costs.groups.push_back(price(PieceKind::kLayer, first, count));
-    WaitForHost(setting.pricer, layers.layout, count, costs.groups.back());
+  for (const int64_t& count : layers.groups) {
+    const bool neighbour = &count == &layers.groups.front() || &count == &layers.groups.back();
+    if (!layers.amid || !neighbour) {
+      costs.groups.push_back(price(PieceKind::kLayer, first, count));
+      WaitForHost(setting.pricer, layers.layout, count, costs.groups.back());
+    }
     first += count;
   }
   return costs;
@@ -283,8 +307,8 @@ Ways ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run, cons
     if (!same) costs = &(LayersOf(setting, run, chunk, layers).*part);
     if (first_costs == nullptr) first_costs = costs;
     before = layers;
-    size_t within = 0;  // of the recorded groups
-    for (int64_t first = layers.first; first < group.first; ++within) {
+    size_t within = 0;  // of the groups that the recording shows
+    for (int64_t first = layers.first; first < group.first && !layers.amid; ++within) {
       first += RecomputeGroupOf(layers.recompute, first - layers.first, layers.count).count;
     }
     const Ways* ways = &costs->groups[within];
@@ -337,12 +361,11 @@ WaySpans ChunkCosts::SpansOf(const PriceSetting& setting, const RunConfig& run,
 }
 
 WaySpans ChunkCosts::SpansOfLayer(const PriceSetting& setting, const RunConfig& run) {
-  const ModelChunk three = {0, 3, /*embedding=*/false, /*head=*/false};
+  const ModelChunk three = {setting.stretch.first, 3, /*embedding=*/false, /*head=*/false};
   const RecomputeGroup middle = RecomputeGroupOf(run.layout.recompute[0], 1, three.num_layers);
   TRIMTAB_ASSERT(middle.count == 1, "{} layers are recomputed together", middle.count);
   const RecordedLayers layers = LayersToRecord(run, three, middle);
-  return LayersOf(setting, run, three, layers)
-      .spans.groups[static_cast<size_t>(middle.first - layers.first)];
+  return LayersOf(setting, run, three, layers).spans.groups.front();
 }
 
 int64_t ChunkCosts::IdBytes(const PriceSetting& setting, const RunConfig& run,

@@ -16,6 +16,7 @@
 #include "cost_model/recording.h"
 #include "cost_model/shared_memo.h"
 #include "engine/config/run_config.h"
+#include "engine/schedule/chunks.h"
 
 namespace trimtab {
 
@@ -31,6 +32,7 @@ struct PriceSetting {
   Executor executor;
   std::vector<int64_t> first_alike;  // by layer: FirstAlike
   bool alike = false;                // all layers are like the first
+  LayerRange stretch{};              // the longest of neighbouring layers that are alike
 };
 
 /// A chunk, or a part of one, by the way through it.
@@ -73,15 +75,20 @@ class ChunkCosts {
   const WayCosts& Of(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk);
   /// Composed anew with each call.
   WaySpans SpansOf(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk);
-  /// Of a layer that others like it stand around, recomputed like it.
+  /// Of a layer of the longest stretch of like ones (at least 3) that others stand around,
+  /// recomputed like it.
   WaySpans SpansOfLayer(const PriceSetting& setting, const RunConfig& run);
   /// See RecordIds and RecordMessages.
   int64_t IdBytes(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
                   int64_t in_flight);
   const MessageRecording& Messages(const PriceSetting& setting, const RunConfig& run);
+  /// Forgets what was recorded and composed where that is so much that it takes tens of megabytes.
+  /// Only while no other thread asks, and where nobody has what was returned, but for settings.
+  void ForgetIfMany();
 
  private:
-  /// A micro batch through neighbouring groups of layers of a chunk, and through the chunk's ends.
+  /// A micro batch through neighbouring groups of layers of a chunk, of those that stand amid
+  /// others through these alone, and through the chunk's ends.
   template <typename Ways>
   struct PricedLayers {
     std::vector<Ways> groups;
@@ -93,6 +100,7 @@ class ChunkCosts {
     ParallelConfig layout;
     int64_t first_layer = 0;      // in the model
     std::vector<int64_t> groups;  // layers of each
+    bool amid = false;
     MicroBatchRecording recording;
   };
   /// What is remembered of it.

@@ -114,6 +114,7 @@ class ClosedFormEstimator::Impl {
   Estimate Run(const RunConfig& run);
   StepBound Bound(const RunConfig& run, LayoutPart chosen) { return bounds_.Of(run, chosen); }
   std::vector<Estimate> Stages(const RunConfig& run);
+  void ForgetIfMany() { shared_->ForgetIfMany(); }
   void SetPrices(const Cluster& cluster) {
     cluster_ = cluster;
     shared_->SetPrices(cluster);
@@ -185,6 +186,7 @@ Estimate ClosedFormEstimator::Run(const RunConfig& run) { return impl_->Run(run)
 StepBound ClosedFormEstimator::Bound(const RunConfig& run, LayoutPart chosen) {
   return impl_->Bound(run, chosen);
 }
+void ClosedFormEstimator::ForgetIfMany() { impl_->ForgetIfMany(); }
 void ClosedFormEstimator::SetPrices(const Cluster& cluster) { impl_->SetPrices(cluster); }
 std::vector<Estimate> ClosedFormEstimator::Stages(const RunConfig& run) {
   return impl_->Stages(run);

@@ -14,13 +14,13 @@ namespace trimtab {
 
 /// How much of a layout is chosen. What is not has its default, and `dp` has all ranks left.
 enum class LayoutPart : uint8_t {
-  kManyBatches,  // as kShape, by a micro batch that stands for all that it is several of
-  kShape,        // numerics, ranks, tp, sp, cp, ep, etp, dispatch, micro batch, overlap chunks
-  kMicroBatch,   // and recomputation
-  kPipeline,     // and the pipeline: all but how replicas are sharded
-  kPasses,       // the same, looked at more closely: dearer where sequences are cut
-  kSharding,     // all, but what moving shards about takes is not looked at
-  kLayers,       // all, but moving them is looked at amid chunks alone
+  kParts,       // numerics, ranks, tp, sp, cp, ep, etp, dispatch, overlap chunks
+  kShape,       // and the micro batch
+  kMicroBatch,  // and recomputation
+  kPipeline,    // and the pipeline: all but how replicas are sharded
+  kPasses,      // the same, looked at more closely: dearer where sequences are cut
+  kSharding,    // all, but what moving shards about takes is not looked at
+  kLayers,      // all, but moving them is looked at amid chunks alone
   kWhole,
 };
 
@@ -50,6 +50,8 @@ class ClosedFormEstimator {
   /// What no layout is below that `run` can still become. It breaks no rule that its chosen part
   /// settles. Throws as Run does.
   StepBound Bound(const RunConfig& run, LayoutPart chosen);
+  /// Forgets recordings where they take much memory. Only while no other thread asks.
+  void ForgetIfMany();
   /// From now on prices by the profile and the stack of `cluster`, which is the same otherwise,
   /// without recording anything again. Recordings were kept.
   void SetPrices(const Cluster& cluster);

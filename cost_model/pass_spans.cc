@@ -24,6 +24,15 @@ const PriceSetting& PassSpans::SettingOf(const RunConfig& run) {
   return LengthOf(run.sequence_length).chunks->SettingOf(run);
 }
 
+void PassSpans::ForgetIfMany() {
+  constexpr size_t kMany = size_t{1} << 10;
+  const auto forget = [](KnownShapes& shapes) {
+    if (shapes.size() > kMany) shapes.clear();
+  };
+  for (auto& [sequence_length, length] : lengths_) forget(length.shapes);
+  forget(whole_);
+}
+
 PassSpans::Shape PassSpans::Of(const PricedRun& priced) {
   Length& length = LengthOf(priced.sequence_length);
   return Of(priced, *length.chunks, length.shapes);

@@ -82,6 +82,9 @@ class PassSpans {
     ChunkCosts& chunks_;
     KnownSpans& known_;
   };
+  /// Forgets shapes where they are so many that they take some megabytes: composing one again
+  /// takes microseconds. Only where nobody has one.
+  void ForgetIfMany();
   /// `priced` must outlive it.
   Shape Of(const PricedRun& priced);
   /// The same of a run with the model's own sequence length, whose costs are remembered as well.

@@ -131,7 +131,7 @@ RecordedLayers LayersToRecord(const RunConfig& run, const ModelChunk& chunk,
   if (first > 0) first = RecomputeGroupOf(plan, first - 1, chunk.num_layers).first;
   if (end < chunk.num_layers) end += RecomputeGroupOf(plan, end, chunk.num_layers).count;
   const bool amid = first < group.first && group.first + group.count < end;
-  return {first, end - first, within(), chunk.embedding && !amid, chunk.head && !amid};
+  return {first, end - first, within(), chunk.embedding && !amid, chunk.head && !amid, amid};
 }
 
 RecordedLayers EndsToRecord(const RunConfig& run, const ModelChunk& chunk) {

@@ -71,13 +71,15 @@ struct MicroBatchRecording {
 };
 
 /// Layers of a chunk, counted from its first, that are recorded together, their plan, and which
-/// ends of the chunk are recorded with them.
+/// ends of the chunk are recorded with them. `amid`: they are three groups, of which the first and
+/// the last only show what the second does beside them.
 struct RecordedLayers {
   int64_t first = 0;
   int64_t count = 0;
   RecomputeConfig recompute;
   bool embedding = false;
   bool head = false;
+  bool amid = false;
 
   /// Whether `other` shows the same, wherever its layers are, if all are alike.
   bool ShowsAlike(const RecordedLayers& other) const {

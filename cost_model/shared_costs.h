@@ -28,6 +28,8 @@ class SharedCosts {
   /// Bytes that a rank holds between steps.
   SharedMemo<int64_t>& held() { return held_; }
 
+  /// As ChunkCosts::ForgetIfMany, of costs: spans take little memory.
+  void ForgetIfMany() { whole_.ForgetIfMany(); }
   /// As ChunkCosts::SetPrices. What SpansAt returned is gone.
   void SetPrices(const Cluster& cluster) {
     cluster_ = cluster;

@@ -21,6 +21,10 @@ class SharedMemo {
     return entry.value;
   }
 
+  size_t size() const { return entries_.size(); }
+  /// Only while no other thread asks, and where nobody has a value.
+  void Clear() { entries_.clear(); }
+
  private:
   struct Entry {
     std::once_flag made;

@@ -23,6 +23,8 @@ int64_t NumberOf(const List& list, std::vector<List>& met) {
 
 /// Actions of programs that are remembered: 4 MB.
 constexpr size_t kMostActions = size_t{1} << 18;
+/// Pipelines whose stages, and whose ends, are remembered: some megabytes.
+constexpr size_t kMostPipelines = size_t{1} << 9;
 
 }  // namespace
 
@@ -191,6 +193,7 @@ std::vector<StageCosts> StepCosts::Impl::PriceStages(const PriceSetting& setting
 
 const std::vector<StageCosts>& StepCosts::Impl::StagesOf(const PriceSetting& setting,
                                                          const RunConfig& run) {
+  if (stages_.size() > kMostPipelines) stages_.clear();
   const auto [found, is_new] = stages_.try_emplace(PipelineKey(setting, run));
   Stages& stages = found->second;
   if (is_new) stages.plans = PlanStages(setting, run);
@@ -231,6 +234,7 @@ const std::vector<EndCosts>& StepCosts::Impl::EndsOf(const PriceSetting& setting
     micro_batches = MicroBatchesThatFill(layout.schedule, shape);
     key.Put(layout.schedule).Put(micro_batches, 40);
   }
+  if (ends_.size() > kMostPipelines) ends_.clear();
   const auto [found, is_new] = ends_.try_emplace(key);
   Ends& ends = found->second;
   if (is_new) RecordEnds(setting, run, micro_batches, ends);

@@ -16,10 +16,6 @@ namespace {
 /// Sums in another order than the closed form's differ in their last digits.
 constexpr double kRounding = 1e-9;
 
-/// Sequences of a micro batch that stands for smaller ones, which it is several of: by the formulas
-/// of GPUs none takes longer for several at once than one after the other.
-constexpr int64_t kManySequences = 64;
-
 /// Layers of a chunk that have an end of it, or another chunk, beside them.
 constexpr int64_t kFewLayers = 2;
 
@@ -74,13 +70,15 @@ struct PassBytes {
   int64_t backward_peak = INT64_MAX;
 
   /// Of a chunk, whose passes also take `received` bytes before and give `sent` bytes away after.
-  void Consider(const WaySpans& ways, int64_t received, int64_t sent) {
+  /// `alone`: its stage has no other. Of several, not all may have had their first pass when the
+  /// stage holds the most.
+  void Consider(const WaySpans& ways, int64_t received, int64_t sent, bool alone) {
     const auto lower = [&](MemorySpan& span, const MemorySpan& pass) {
       span.change = std::min(span.change, received + pass.change - sent);
       span.peak = std::min(span.peak, received + pass.peak);
     };
     lower(later, ways[kForwardLater].total);
-    lower(first, ways[kForwardLater].total);
+    if (!alone) lower(first, ways[kForwardLater].total);
     lower(first, ways[kForwardFirst].total);
     // Of the parts and the whole, one is there.
     const auto peak = [&](Way whole, Way part) {
@@ -119,9 +117,11 @@ bool SamePlanForAll(const RunConfig& run) {
   return plan.kind != RecomputeKind::kFull || plan.num_layers == -1;
 }
 
-/// Whether every layer does the same, also where it is recomputed.
-bool AllAlike(const RunConfig& run, const PriceSetting& setting) {
-  return setting.alike && SamePlanForAll(run);
+/// Layers of `chunk` that stand in `stretch`, but for those at its ends there.
+int64_t LayersAmid(const ModelChunk& chunk, const LayerRange& stretch) {
+  const int64_t first = std::max(chunk.first_layer, stretch.first);
+  const int64_t end = std::min(chunk.first_layer + chunk.num_layers, stretch.first + stretch.count);
+  return std::max<int64_t>(0, end - first - kFewLayers);
 }
 
 /// What a layer holds of a micro batch for its backward pass, of the layer that holds the least.
@@ -166,20 +166,27 @@ PricedRun PassesToPrice(const RunConfig& run, LayoutPart chosen) {
 }  // namespace
 
 StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen) {
+  spans_.ForgetIfMany();
   if (chosen >= LayoutPart::kPipeline) return OfPasses(run, chosen);
-  if (chosen == LayoutPart::kManyBatches) return OfManyBatches(run);
+  if (chosen == LayoutPart::kParts) return OfAnyMicroBatch(run);
   return OfMicroBatch(run, chosen == LayoutPart::kMicroBatch);
 }
 
-StepBound StepBounds::OfManyBatches(const RunConfig& run) {
+StepBound StepBounds::OfAnyMicroBatch(const RunConfig& run) {
+  // By the formulas of GPUs none takes longer for several sequences at once than one after the
+  // other: one of the whole batch takes no longer than all that it is divided into.
+  RunConfig together = run;
+  together.layout.micro_batch = run.global_batch;
+  StepBound bound = OfMicroBatch(together, /*recompute=*/false);
   // What was measured of a cpu may cost more than twice as much for twice as much: of caches. And
   // how many rows more the fullest experts have is rounded, for few of them to less than their
   // share.
   const bool rounds = run.model.moe.used() && run.routing.imbalance_factor != 1;
-  if (cluster_.device == "cpu" || rounds) return OfMicroBatch(run, /*recompute=*/false);
-  RunConfig together = run;
-  together.layout.micro_batch *= std::max<int64_t>(1, kManySequences / run.layout.micro_batch);
-  return OfMicroBatch(together, /*recompute=*/false);
+  if (cluster_.device == "cpu" || rounds) bound.step_time_s = 0;
+  // The smallest takes the least memory.
+  const int64_t held = HeldBytes(together, /*sharded=*/false, /*stage=*/0);
+  bound.peak_mem_bytes = Finished(run, spans_.SettingOf(run), 0, 0, held).peak_mem_bytes;
+  return bound;
 }
 
 StepBound StepBounds::OfMicroBatch(const RunConfig& run, bool recompute) {
@@ -200,14 +207,19 @@ StepBound StepBounds::OfMicroBatch(const RunConfig& run, bool recompute) {
 StepBounds::Moving StepBounds::MovingShards(const RunConfig& run, const PricedRun& sharded) {
   Moving moving;
   if (!MovesForNext(run.layout)) return moving;
-  moving.few_layers.emplace(spans_.Of(sharded));
-  const int64_t layers = CeilDiv(model_.num_layers, run.layout.pp * run.layout.vp);
-  if (layers <= kFewLayers || !AllAlike(run, spans_.SettingOf(run))) return moving;
+  moving.few_layers.emplace(spans_.OfWhole(sharded));
+  const int64_t layers = std::min(CeilDiv(model_.num_layers, run.layout.pp * run.layout.vp),
+                                  spans_.SettingOf(run).stretch.count);
+  if (layers <= kFewLayers || !SamePlanForAll(run)) return moving;
   const PricedRun whole = Unsharded(run);
   const WaySpans& moved = moving.few_layers->OfLayer();
   const WaySpans& still = spans_.Of(whole).OfLayer();
   for (size_t way = 0; way < kWayCount; ++way) {
     moving.layer_s[way] = std::max(0.0, moved[way].seconds - still[way].seconds);
+  }
+  for (const Way way : {kForwardFirst, kForwardLater}) {
+    moving.layer_bytes[way] =
+        std::max<int64_t>(0, moved[way].total.change - still[way].total.change);
   }
   return moving;
 }
@@ -236,13 +248,18 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
     if (!same) of_chunk = moved ? &moving.few_layers->Of(chunk) : &shape.Of(chunk);
     before = chunk;
     WaySpans ways = *of_chunk;
-    const auto amid = static_cast<double>(std::max<int64_t>(0, chunk.num_layers - kFewLayers));
-    for (size_t way = 0; way < kWayCount; ++way) ways[way].seconds += amid * moving.layer_s[way];
+    const int64_t amid = LayersAmid(chunk, shape.setting().stretch);
+    for (size_t way = 0; way < kWayCount; ++way) {
+      ways[way].seconds += static_cast<double>(amid) * moving.layer_s[way];
+      MemorySpan& bytes_of_way = ways[way].total;
+      bytes_of_way.change += amid * moving.layer_bytes[way];
+      bytes_of_way.peak = std::max(bytes_of_way.peak, bytes_of_way.change);
+    }
     const size_t stage = i % static_cast<size_t>(pp);
     Add(ways, micro_batches, seconds[stage], times[stage]);
     const int64_t received = chunk.embedding ? 0 : messages.activation_bytes;
     const int64_t sent = chunk.head ? 0 : messages.activation_bytes;
-    bytes[stage].Consider(ways, received, sent);
+    bytes[stage].Consider(ways, received, sent, /*alone=*/layout.vp == 1);
     if (!alike) stages[stage].push_back(shape.Like(chunk));
   }
   for (const StageTimes& each : times) {

@@ -43,13 +43,16 @@ class StepBounds {
     std::vector<StageBytes> bytes;  // of stages of which one is the fullest
   };
 
-  StepBound OfManyBatches(const RunConfig& run);
+  StepBound OfAnyMicroBatch(const RunConfig& run);
   /// `recompute`: whether that is chosen; if not, it costs nothing.
   StepBound OfMicroBatch(const RunConfig& run, bool recompute);
   StepBound OfPasses(const RunConfig& run, LayoutPart chosen);
   /// What moving shards beside passes takes, as far as it is looked at.
   struct Moving {
-    SecondsByWay layer_s{};                      // more of each layer of a chunk but two
+    // More of each layer of the longest stretch of like ones, amid others: time, and what a forward
+    // pass leaves, such as weights that stay.
+    SecondsByWay layer_s{};
+    std::array<int64_t, kWayCount> layer_bytes{};
     std::optional<PassSpans::Shape> few_layers;  // chunks without ends that have no more
   };
   Passes PassesOf(const PricedRun& priced, PassSpans::Shape shape, Moving moving);

@@ -25,7 +25,7 @@ class BestFirst {
   /// `limited`: what does not fit is left out.
   BestFirst(const Problem& problem, LayoutList& list, bool limited, Predictor& predictor,
             int threads)
-      : list_(list) {
+      : list_(list), predictor_(predictor) {
     for (int i = 0; i < threads; ++i) {
       Predictor* const own = predictor.OfThread(i);
       if (own == nullptr) break;
@@ -114,6 +114,7 @@ class BestFirst {
       if (workers_.front()->MayTake(list_, branches.back())) round.push_back(branches.back());
       branches.pop_back();
     }
+    predictor_.ForgetIfMany();
     std::vector<Harvest> harvests(round.size());
     ForEach(round,
             [&](BranchWorker& worker, size_t i) { worker.Expand(list_, round[i], harvests[i]); });
@@ -151,6 +152,7 @@ class BestFirst {
   }
 
   LayoutList& list_;
+  Predictor& predictor_;
   WalkCounts counts_;
   std::map<std::string, int64_t> by_requirement_;
   double least_cut_score_ = std::numeric_limits<double>::infinity();

@@ -9,10 +9,6 @@
 namespace trimtab {
 namespace {
 
-/// A candidate's number has its place within a branch, that one's within its own, ...
-constexpr int64_t kMostWithin = int64_t{1} << 13;
-constexpr int64_t kMostBranches = int64_t{1} << 24;  // of the whole space
-
 /// Branches by what is chosen of their layouts.
 struct Level {
   LayoutPart chosen{};
@@ -21,17 +17,21 @@ struct Level {
   /// more is cut at once and need not be kept: so what has more chosen comes first, unless it is
   /// much worse.
   double preference = 1;
+  /// Branches of one of the level above, at most: a candidate's number has its place within a
+  /// branch, that one's within its own, ...
+  int64_t most = 0;
 };
-constexpr std::array kLevels = {Level{LayoutPart::kManyBatches, "tp_overlap_chunks", 1},
-                                Level{LayoutPart::kShape, "tp_overlap_chunks", 1},
-                                Level{LayoutPart::kMicroBatch, "recompute", 0.95},
-                                Level{LayoutPart::kPipeline, "vp", 0.85}};
+constexpr std::array kLevels = {Level{LayoutPart::kParts, "tp_overlap_chunks", 1, 1 << 22},
+                                Level{LayoutPart::kShape, "mbs", 1, 1 << 12},
+                                Level{LayoutPart::kMicroBatch, "recompute", 0.95, 1 << 5},
+                                Level{LayoutPart::kPipeline, "vp", 0.85, 1 << 13}};
+constexpr int64_t kMostCandidates = 1 << 10;  // of a branch of the last level
 
 /// Shapes of a micro batch, whichever way sequences are cut.
 uint32_t FamilyOf(const ParallelConfig& layout) {
   uint64_t family = 0;
-  for (const int64_t size : {layout.tp, layout.cp, layout.ep, layout.etp, layout.micro_batch,
-                             layout.tp_overlap_chunks, static_cast<int64_t>(layout.precision)}) {
+  for (const int64_t size : {layout.tp, layout.cp, layout.ep, layout.etp, layout.tp_overlap_chunks,
+                             static_cast<int64_t>(layout.precision)}) {
     family = (family ^ static_cast<uint64_t>(size)) * 0x9E3779B97F4A7C15ULL;
     family ^= family >> 32;
   }
@@ -62,7 +62,7 @@ std::vector<Branch> BranchWorker::Plant() {
     return false;
   };
   tree_.Walk(0, enters, [](const RunConfig&) {});
-  TRIMTAB_ASSERT(branches.size() <= kMostBranches, "{} branches", branches.size());
+  TRIMTAB_ASSERT(std::ssize(branches) <= kLevels[0].most, "{} branches", branches.size());
   return branches;
 }
 
@@ -130,16 +130,10 @@ const TrainingRequirement* BranchWorker::Unmet(const RunConfig& run, double toke
 
 void BranchWorker::Divide(const LayoutList& list, const Branch& branch, Harvest& harvest) {
   const uint32_t level = branch.level + 1;
-  if (depths_[level] == depths_[branch.level]) {  // the same, looked at more closely
-    Branch closer = branch;
-    closer.level = level;
-    if (Admits(list, closer)) harvest.branches.push_back(closer);
-    return;
-  }
   int64_t within = 0;
   const auto enters = [&](size_t depth, const RunConfig&) {
     if (depth < depths_[level]) return true;
-    const int64_t number = branch.number * kMostWithin + within++;
+    const int64_t number = branch.number * kLevels[level].most + within++;
     double score = 0;
     if (Admits(list, kLevels[level].chosen, depth, score)) {
       harvest.branches.push_back({score, number, branch.family, level, tree_.choice()});
@@ -147,14 +141,14 @@ void BranchWorker::Divide(const LayoutList& list, const Branch& branch, Harvest&
     return false;
   };
   tree_.Walk(depths_[branch.level], enters, [](const RunConfig&) {});
-  TRIMTAB_ASSERT(within <= kMostWithin, "{} branches of a branch", within);
+  TRIMTAB_ASSERT(within <= kLevels[level].most, "{} branches of a branch", within);
 }
 
 void BranchWorker::Visit(const LayoutList& list, const Branch& branch, Harvest& harvest) {
   int64_t within = 0;
   const auto enters = [](size_t, const RunConfig&) { return true; };
   tree_.Walk(depths_[branch.level], enters, [&](const RunConfig& run) {
-    const int64_t number = branch.number * kMostWithin + within++;
+    const int64_t number = branch.number * kMostCandidates + within++;
     double score = 0;
     for (const LayoutPart chosen :
          {LayoutPart::kSharding, LayoutPart::kLayers, LayoutPart::kWhole}) {
@@ -172,7 +166,7 @@ void BranchWorker::Visit(const LayoutList& list, const Branch& branch, Harvest& 
     if (!list.MayTake(run, tree_.depth(), figure) && !list.Misses(run)) return;
     harvest.candidates.push_back({number, run, std::move(prediction)});
   });
-  TRIMTAB_ASSERT(within <= kMostWithin, "{} candidates of a branch", within);
+  TRIMTAB_ASSERT(within <= kMostCandidates, "{} candidates of a branch", within);
 }
 
 }  // namespace trimtab

@@ -45,6 +45,7 @@ class CostModelPredictor : public Predictor {
   StepBound Bound(const RunConfig& run, LayoutPart chosen) override {
     return closed_form_.Bound(run, chosen);
   }
+  void ForgetIfMany() override { closed_form_.ForgetIfMany(); }
   Predictor* OfThread(int number) override {
     if (number == 0) return this;
     while (static_cast<int>(others_.size()) < number) {

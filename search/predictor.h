@@ -39,6 +39,8 @@ class Predictor {
   /// What no closed form is below of any candidate that `run` can become. Where nothing is known,
   /// zeros.
   virtual StepBound Bound(const RunConfig& /*run*/, LayoutPart /*chosen*/) { return {}; }
+  /// Forgets what takes much memory. Only while no thread asks any predictor of the problem.
+  virtual void ForgetIfMany() {}
   /// The one of thread `number`, of the same problem: this one's is 0. It lives as long as this one
   /// and keeps what it learns. nullptr where there can be one only.
   virtual Predictor* OfThread(int number) { return number == 0 ? this : nullptr; }

@@ -29,7 +29,8 @@ SpaceRow MicroBatchRow() {
             AppendDivisors(bound.global_batch, problem.max_micro_batch, values);
           },
       .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.micro_batch = value; },
-      .settles = {"fp8-sizes-divisible-by-16", "tokens-divisible-by-tp-with-sp"},
+      .settles = {"fp8-sizes-divisible-by-16", "tokens-divisible-by-tp-with-sp",
+                  "rows-divisible-by-tp-overlap-chunks"},
       .alike = Alike<&ParallelConfig::micro_batch>,
       .alone = true};
 }

@@ -112,7 +112,7 @@ SpaceRow TpOverlapRow() {
           .values = Fixed<1, 2, 4>,
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.tp_overlap_chunks = value; },
-          .settles = {"rows-divisible-by-tp-overlap-chunks"},
+          .settles = {},
           .alike = Alike<&ParallelConfig::tp_overlap_chunks>,
           .alone = true};
 }

@@ -30,6 +30,7 @@ void FillOwnExperts(const LayerContext& context, std::vector<int64_t>& rows) {
   const int64_t mean = std::accumulate(begin, begin + own, int64_t{0});
   const double more = (context.routing.imbalance_factor - 1) * static_cast<double>(mean);
   int64_t wanted = std::llround(more);
+  if (wanted == 0) return;
   int64_t others = context.model.moe.num_experts - own;
   int64_t moved = 0;
   for (auto each = rows.begin(); each != rows.end() && others > 0; ++each) {
@@ -96,12 +97,14 @@ std::vector<int64_t> ExpectedRows(const LayerContext& context, int rank) {
 }
 
 RankRows ExpectedRows(const LayerContext& context, const std::vector<int>& ranks) {
-  // Which tokens a rank has follows from its places along tp and cp: many ranks have as many.
+  // Which tokens a rank has follows from its places along tp and cp, and where they do not choose
+  // in turn, only how many matter: many ranks have as many.
   std::map<std::pair<int, int>, size_t> kind_at;
   RankRows rows(context.model.moe.num_experts);
   for (const int rank : ranks) {
     const RankPlace place = PlaceOf(context.parallel.layout, rank);
-    const auto [known, is_new] = kind_at.try_emplace({place.tp, place.cp});
+    const int cp = context.routing.force_balance ? place.cp : 0;
+    const auto [known, is_new] = kind_at.try_emplace({place.tp, cp});
     if (is_new) {
       known->second = rows.Add(ExpectedRows(context, rank));
     } else {

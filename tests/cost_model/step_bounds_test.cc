@@ -104,6 +104,7 @@ RunConfig PartOf(RunConfig run, LayoutPart part) {
     layout.overlap_param_gather = none.overlap_param_gather;
   }
   if (part <= LayoutPart::kShape) layout.recompute = none.recompute;
+  if (part == LayoutPart::kParts) layout.micro_batch = none.micro_batch;
   if (part <= LayoutPart::kMicroBatch) {
     layout.dp *= layout.pp;
     layout.pp = none.pp;
@@ -114,8 +115,8 @@ RunConfig PartOf(RunConfig run, LayoutPart part) {
 }
 
 constexpr LayoutPart kParts[] = {
-    LayoutPart::kManyBatches, LayoutPart::kShape,    LayoutPart::kMicroBatch, LayoutPart::kPipeline,
-    LayoutPart::kPasses,      LayoutPart::kSharding, LayoutPart::kLayers,     LayoutPart::kWhole};
+    LayoutPart::kParts,  LayoutPart::kShape,    LayoutPart::kMicroBatch, LayoutPart::kPipeline,
+    LayoutPart::kPasses, LayoutPart::kSharding, LayoutPart::kLayers,     LayoutPart::kWhole};
 
 void ExpectNothingIsBelowItsBounds(Place& place, int layouts) {
   RandomLayouts random;
@@ -152,6 +153,16 @@ TEST(StepBounds, OfLargeModelsOnGpus) {
 TEST(StepBounds, OfModelsWithExperts) {
   Place mixtral(LoadModelConfig("mixtral-8x7b"), LoadCluster("4x8xh100"), 128, 4096);
   ExpectNothingIsBelowItsBounds(mixtral, 600);
+  // Its first layer is a dense one.
+  Place deepseek(LoadModelConfig("deepseek-v2-lite"), LoadCluster("4x8xh100"), 128, 4096);
+  ExpectNothingIsBelowItsBounds(deepseek, 600);
+}
+
+TEST(StepBounds, OfStacksThatKeepMore) {
+  Cluster cluster = LoadCluster("2x8xh100");
+  cluster.stack = LoadSoftwareStack("torchtitan");  // a copy of the logits
+  Place llama(LoadModelConfig("llama3-8b"), cluster, 64, 8192);
+  ExpectNothingIsBelowItsBounds(llama, 300);
 }
 
 TEST(StepBounds, OfSmallModelsOnGpusAndCpus) {

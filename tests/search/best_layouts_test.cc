@@ -190,6 +190,36 @@ TEST(BestLayouts, AlternativesAreTheBestOfEachOtherValue) {
   EXPECT_GT(open_walks, 0);
 }
 
+/// Remembers everything.
+class NeverForgets final : public Predictor {
+ public:
+  explicit NeverForgets(const Problem& problem) : model_(MakeCostModelPredictor(problem)) {}
+  Prediction ClosedForm(const RunConfig& run) override { return model_->ClosedForm(run); }
+  Prediction DryRun(const RunConfig& run) override { return model_->DryRun(run); }
+  StepBound Bound(const RunConfig& run, LayoutPart chosen) override {
+    return model_->Bound(run, chosen);
+  }
+
+ private:
+  std::unique_ptr<Predictor> model_;
+};
+
+TEST(BestLayouts, DoNotDependOnWhatIsForgotten) {
+  Problem problem;
+  problem.model = LoadModelConfig("llama3-8b");
+  problem.cluster = LoadCluster("8x8xh100");
+  problem.precisions = {Precision::kBf16};
+  problem.global_batch = 128;
+  problem.sequence_length = 8192;
+  const Shortlist list(Objective::kThroughput);
+  const std::unique_ptr<Predictor> forgets = MakeCostModelPredictor(problem);
+  NeverForgets remembers(problem);
+  const BestLayouts best = FindBestLayouts(problem, list, *forgets, 1);
+  const BestLayouts expected = FindBestLayouts(problem, list, remembers, 1);
+  EXPECT_EQ(FoundIn(best).keys, FoundIn(expected).keys);
+  EXPECT_EQ(best.counts, expected.counts);
+}
+
 TEST(BestLayouts, DoNotDependOnTheNumberOfThreads) {
   RandomProblems random;
   for (int i = 0; i < 5; ++i) {
