@@ -1,6 +1,9 @@
 #include "search/report.h"
 
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
@@ -10,7 +13,7 @@
 namespace trimtab {
 namespace {
 
-constexpr int kReportSchemaVersion = 5;
+constexpr int kReportSchemaVersion = 6;
 
 std::string DescriptionOf(const std::string& rule_id) {
   for (const Rule& rule : LegalityRules()) {
@@ -52,7 +55,8 @@ nlohmann::json MeasuredJson(const CandidateRecord& candidate) {
     as_clocked.push_back(visit.measurement.tokens_per_s);
   }
   nlohmann::json json = ToJson(measured);
-  json.erase("blocks");  // of single visits, which stand under machine
+  json.erase("blocks");      // of single visits, which stand under machine
+  json.erase("stragglers");  // likewise, under race
   json["tokens_per_s_as_clocked"] = as_clocked.empty() ? measured.tokens_per_s : Median(as_clocked);
   return json;
 }
@@ -208,6 +212,20 @@ nlohmann::json RaceJson(const SearchResult& result) {
   }
   nlohmann::json tied = LayoutsJson(result, Standing::kTied);
   if (!tied.empty()) tied.insert(tied.begin(), result.candidates[*race.best].key);
+/// Whose slow ranks make visits count little.
+nlohmann::json StragglersJson(const SearchResult& result) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const CandidateRecord& candidate : result.candidates) {
+    for (const VisitRecord& visit : candidate.visits) {
+      if (visit.measurement.stragglers.empty()) continue;
+      list.push_back({{"round", visit.round},
+                      {"layout", candidate.key},
+                      {"ranks", ToJson(visit.measurement)["stragglers"]}});
+    }
+  }
+  return {{"visits", std::move(list)}, {"note", StragglerNote(result)}};
+}
+
   nlohmann::json throttled = nlohmann::json::array();
   if (race.fit) {
     for (const Mode& mode : race.fit->throttled()) throttled.push_back(InWords(mode));
@@ -233,6 +251,7 @@ nlohmann::json MachineJson(const SearchResult& result) {
   const RaceFit& fit = *result.race.fit;
   nlohmann::json rounds = nlohmann::json::array();
   for (const RoundRecord& round : result.rounds) {
+      {"stragglers", StragglersJson(result)},
     const auto speed = fit.speed_of_round().find(round.id);
     if (speed == fit.speed_of_round().end()) continue;
     rounds.push_back({{"round", round.id},
@@ -296,6 +315,23 @@ nlohmann::json ReportJson(const SearchResult& result) {
     ranking.push_back(RowJson(result, i));
     const std::string& state = result.ranking[i].state;
     if (state == "measured") ++measured;
+std::string StragglerNote(const SearchResult& result) {
+  int64_t visits = 0;
+  int64_t slow = 0;
+  std::set<std::string> places;
+  for (const CandidateRecord& candidate : result.candidates) {
+    for (const VisitRecord& visit : candidate.visits) {
+      ++visits;
+      if (!visit.measurement.stragglers.empty()) ++slow;
+      for (const Straggler& each : visit.measurement.stragglers) places.insert(PlaceOf(each));
+    }
+  }
+  if (slow == 0) return "";
+  return fmt::format(
+      "{} of {} visits waited for a rank slower than the others, and count little: {}", slow,
+      visits, fmt::join(places, "; "));
+}
+
     if (state != "measured" && state != "predicted") ++failed;
   }
   const Accuracy& accuracy = result.accuracy;

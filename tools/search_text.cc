@@ -214,7 +214,9 @@ std::string RecommendationText(const SearchResult& result) {
         result.accuracy.proved, 100 * result.accuracy.max_peak_mem_error);
   }
   if (const std::string speed = MachineSpeedText(result); !speed.empty()) text += speed + "\n";
-  if (const std::string note = ProbeNote(result); !note.empty()) text += note + "\n";
+  for (const std::string& note : {ProbeNote(result), StragglerNote(result)}) {
+    if (!note.empty()) text += note + "\n";
+  }
   return text;
 }
 
@@ -231,7 +233,11 @@ std::string VisitText(const CandidateRecord& candidate, const TrialOutcome& outc
   std::string text =
       fmt::format("round {}, visit {}: {}", progress.round, progress.visits, candidate.key);
   if (outcome.state == TrialState::kDone && !candidate.visits.empty()) {
-    text += fmt::format(": {} tokens/s", Rate(candidate.visits.back().measurement.tokens_per_s));
+    const Measurement& measurement = candidate.visits.back().measurement;
+    text += fmt::format(": {} tokens/s", Rate(measurement.tokens_per_s));
+    if (!measurement.stragglers.empty()) {
+      text += fmt::format(", which counts little: {}", InWords(measurement.stragglers));
+    }
   } else {
     text += ": " + Name(outcome.state);
     if (!outcome.message.empty() && outcome.message != Name(outcome.state)) {

@@ -138,6 +138,10 @@ TrialOutcome FakeRunner::Run(const TrialRequest& request, const std::function<bo
       if (step_s > 0) block.step_s = step_s;
       block.step_s *= layout == slow_layout ? 2 * factor : factor;
     }
+    if (const auto slow = stragglers.extract(layout); !slow.empty()) {
+      for (StepBlock& block : result.measurement->blocks) block.step_s *= 3;
+      result.measurement->stragglers = {{.rank = 1, .host = slow.mapped(), .times = 3}};
+    }
   }
   {
     // A write that is cut short by a kill leaves a torn line.
