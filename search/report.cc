@@ -181,6 +181,14 @@ nlohmann::json RecommendedJson(const SearchResult& result) {
                               {"trust", plain.figure.trust},
                               {"gain", choice.plain_gain}};
   }
+  recommended["training"] = nullptr;
+  if (result.training) {
+    recommended["training"] = {{"tokens", result.tokens},
+                               {"days", result.training->hours / 24},
+                               {"gpu_hours", result.training->gpu_hours},
+                               {"price", OrNull(result.training->price)},
+                               {"unmet", result.unmet}};
+  }
   recommended["alternative"] = nullptr;
   if (choice.alternative) {
     recommended["alternative"] = {{"layout", result.ranking[*choice.alternative].layout},
@@ -204,14 +212,6 @@ nlohmann::json LayoutsJson(const SearchResult& result, Standing standing) {
   return layouts;
 }
 
-nlohmann::json RaceJson(const SearchResult& result) {
-  const Race& race = result.race;
-  int64_t visits = 0;
-  for (const CandidateRecord& candidate : result.candidates) {
-    visits += static_cast<int64_t>(candidate.visits.size());
-  }
-  nlohmann::json tied = LayoutsJson(result, Standing::kTied);
-  if (!tied.empty()) tied.insert(tied.begin(), result.candidates[*race.best].key);
 /// Whose slow ranks make visits count little.
 nlohmann::json StragglersJson(const SearchResult& result) {
   nlohmann::json list = nlohmann::json::array();
@@ -226,6 +226,14 @@ nlohmann::json StragglersJson(const SearchResult& result) {
   return {{"visits", std::move(list)}, {"note", StragglerNote(result)}};
 }
 
+nlohmann::json RaceJson(const SearchResult& result) {
+  const Race& race = result.race;
+  int64_t visits = 0;
+  for (const CandidateRecord& candidate : result.candidates) {
+    visits += static_cast<int64_t>(candidate.visits.size());
+  }
+  nlohmann::json tied = LayoutsJson(result, Standing::kTied);
+  if (!tied.empty()) tied.insert(tied.begin(), result.candidates[*race.best].key);
   nlohmann::json throttled = nlohmann::json::array();
   if (race.fit) {
     for (const Mode& mode : race.fit->throttled()) throttled.push_back(InWords(mode));
@@ -243,6 +251,7 @@ nlohmann::json StragglersJson(const SearchResult& result) {
         {"stands_for_steps", !race.fit || race.fit->stands_for_steps()},
         {"note", ProbeNote(result)}}},
       {"throttled_modes", std::move(throttled)},
+      {"stragglers", StragglersJson(result)},
   };
 }
 
@@ -251,7 +260,6 @@ nlohmann::json MachineJson(const SearchResult& result) {
   const RaceFit& fit = *result.race.fit;
   nlohmann::json rounds = nlohmann::json::array();
   for (const RoundRecord& round : result.rounds) {
-      {"stragglers", StragglersJson(result)},
     const auto speed = fit.speed_of_round().find(round.id);
     if (speed == fit.speed_of_round().end()) continue;
     rounds.push_back({{"round", round.id},
@@ -307,14 +315,6 @@ std::string ProbeNote(const SearchResult& result) {
   return note;
 }
 
-nlohmann::json ReportJson(const SearchResult& result) {
-  nlohmann::json ranking = nlohmann::json::array();
-  int64_t measured = 0;
-  int64_t failed = 0;
-  for (size_t i = 0; i < result.ranking.size(); ++i) {
-    ranking.push_back(RowJson(result, i));
-    const std::string& state = result.ranking[i].state;
-    if (state == "measured") ++measured;
 std::string StragglerNote(const SearchResult& result) {
   int64_t visits = 0;
   int64_t slow = 0;
@@ -332,6 +332,14 @@ std::string StragglerNote(const SearchResult& result) {
       visits, fmt::join(places, "; "));
 }
 
+nlohmann::json ReportJson(const SearchResult& result) {
+  nlohmann::json ranking = nlohmann::json::array();
+  int64_t measured = 0;
+  int64_t failed = 0;
+  for (size_t i = 0; i < result.ranking.size(); ++i) {
+    ranking.push_back(RowJson(result, i));
+    const std::string& state = result.ranking[i].state;
+    if (state == "measured") ++measured;
     if (state != "measured" && state != "predicted") ++failed;
   }
   const Accuracy& accuracy = result.accuracy;

@@ -188,6 +188,15 @@ std::string RecommendationText(const SearchResult& result) {
       fmt::format("recommended: {} at {} tokens/s ({})\n", KeyOf(result, recommendation.row),
                   WithInterval(best.figure), best.figure.trust);
   text += VerdictText(result);
+  if (result.training) {
+    text +=
+        fmt::format("{:.4g} tokens take {:.3g} days", result.tokens, result.training->hours / 24);
+    if (result.training->price) text += fmt::format(" and cost {:.4g}", *result.training->price);
+    text += fmt::format(" ({})\n", best.figure.trust);
+  }
+  for (const std::string& unmet : result.unmet) {
+    text += fmt::format("it does not meet --require {}\n", unmet);
+  }
   text += recommendation.binds.text + "\n";
   if (recommendation.alternative) {
     const RankingRow::Worse& cost = recommendation.alternative_cost;

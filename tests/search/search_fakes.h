@@ -55,6 +55,7 @@ class FakeRunner : public TrialRunner {
   double noise = 0;            // of a visit's figures, relative
   std::string slow_layout;     // takes twice as long
   double step_s = 0;           // of every layout; 0 = FakeMeasurement's
+  double slowness = 1;         // what every layout takes, of that
   std::function<void()> tick;  // called at every moment at which a driver might be killed
 
  private:
