@@ -1,8 +1,10 @@
 #include "profiler/measure.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -29,6 +31,7 @@ constexpr size_t kMaxLosses = 10;
 // Between two readings of the probe: long enough that readings stay a small part of a visit.
 constexpr double kBlockSeconds = 0.25;
 constexpr int64_t kAnyLength = 1000;  // of a run that has none
+constexpr size_t kHostWords = 32;     // of a host's name, as ranks exchange it
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -46,6 +49,7 @@ struct Measured {
   };
   std::vector<RankMemory> memory;
   std::vector<GpuPower> power;  // of the GPUs that tell, each once
+  std::vector<Straggler> stragglers;
 };
 
 /// Enough steps, and the median has settled; or a limit is reached.
@@ -79,6 +83,7 @@ Measurement Summarize(const RunConfig& run, const MeasureOptions& options, Measu
   }
   m.breakdown_s = std::move(measured.breakdown_s);
   m.blocks = std::move(measured.blocks);
+  m.stragglers = std::move(measured.stragglers);
   m.precision = Name(run.layout.precision);
   m.optimizer_state = OptimizerStateName(run.layout);
   const int64_t tokens = m.steps_measured * run.global_batch * run.sequence_length;
@@ -111,6 +116,7 @@ class Visitor::Loop {
     if (power_ != nullptr) power_->Start();
     CountSteps();
     GatherPower();
+    FindSlowRanks();
     if (visits_ == options_.breakdown_visit) BreakdownStep();
     GatherMemory();
     Measurement measurement = Summarize(run_, options_, std::move(measured_));
@@ -174,13 +180,18 @@ class Visitor::Loop {
     measured_.breakdown_s["other"] = std::max(0.0, total - accounted);
   }
 
+  /// Of its machine; -1 = none.
+  static int GpuOf(Rank& rank) {
+    if (rank.device().kind() != DeviceKind::kCuda) return -1;
+    return rank.index() % std::max(1, FindCudaDevices().device_count);
+  }
+
   /// The sampler of this rank's GPU, where it has one of its own: threads of a process that share a
   /// GPU leave it to the first of them.
   static std::unique_ptr<PowerSampler> OpenPower(Rank& rank) {
-    if (rank.device().kind() != DeviceKind::kCuda) return nullptr;
-    const int gpus = std::max(1, FindCudaDevices().device_count);
-    if (rank.in_process() && rank.index() >= gpus) return nullptr;
-    PowerSampler::Opened opened = OpenPowerSampler(rank.index() % gpus);
+    const int gpu = GpuOf(rank);
+    if (gpu < 0 || (rank.in_process() && rank.index() != gpu)) return nullptr;
+    PowerSampler::Opened opened = OpenPowerSampler(gpu);
     if (opened.sampler == nullptr) LogWarning("no power is measured: {}", opened.reason);
     return std::move(opened.sampler);
   }
@@ -202,6 +213,24 @@ class Visitor::Loop {
                                  .watts = value(2),
                                  .clock_mhz = value(3),
                                  .temperature_c = value(4)});
+    }
+  }
+
+  /// By the probe's readings beside the steps of this visit.
+  void FindSlowRanks() {
+    constexpr double kUnit = 1e-9;  // ranks exchange whole numbers
+    const std::vector<int64_t> mine = {std::llround(probe_.TakeOwnSeconds() / kUnit)};
+    const std::vector<int64_t> all = rank_.Gather(mine);
+    measured_.stragglers = FindStragglers(std::vector<double>(all.begin(), all.end()));
+    if (measured_.stragglers.empty()) return;
+    std::array<int64_t, 1 + kHostWords> place{GpuOf(rank_)};
+    const std::string host = HostName();
+    std::memcpy(&place[1], host.data(), std::min(host.size(), kHostWords * sizeof(int64_t) - 1));
+    const std::vector<int64_t> places = rank_.Gather(place);
+    for (Straggler& each : measured_.stragglers) {
+      const int64_t* of_rank = &places[static_cast<size_t>(each.rank) * place.size()];
+      each.gpu = of_rank[0];
+      each.host = reinterpret_cast<const char*>(&of_rank[1]);
     }
   }
 

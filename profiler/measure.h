@@ -17,6 +17,7 @@
 #include "engine/data/token_source.h"
 #include "engine/device/memory.h"
 #include "engine/train/ranks.h"
+#include "profiler/stragglers.h"
 
 namespace trimtab {
 
@@ -82,6 +83,8 @@ struct Measurement {
   std::optional<MeasuredPower> power;  // where the devices tell
   std::vector<StepBlock> blocks;       // all counted steps, with the machine's speed around them;
                                        // none in results of older versions
+  std::vector<Straggler> stragglers;   // that kept the others waiting: the times are not to be
+                                       // believed
 };
 
 /// One rank of a run that is measured in one visit or several, with pauses in between. Every rank

@@ -22,6 +22,16 @@ nlohmann::json BlocksToJson(const std::vector<StepBlock>& blocks) {
   return list;
 }
 
+nlohmann::json StragglersToJson(const std::vector<Straggler>& stragglers) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Straggler& each : stragglers) {
+    list.push_back(
+        {{"rank", each.rank}, {"host", each.host}, {"gpu", nullptr}, {"times", each.times}});
+    if (each.gpu >= 0) list.back()["gpu"] = each.gpu;
+  }
+  return list;
+}
+
 }  // namespace
 
 std::optional<MeasuredPower> TotalPower(std::span<const GpuPower> gpus, double tokens) {
@@ -56,6 +66,7 @@ nlohmann::json ToJson(const Measurement& measurement) {
       {"optimizer_state", m.optimizer_state},
       {"power", PowerToJson(m.power)},
       {"blocks", BlocksToJson(m.blocks)},
+      {"stragglers", StragglersToJson(m.stragglers)},
   };
 }
 
@@ -89,6 +100,13 @@ Measurement MeasurementFromJson(const nlohmann::json& json, const std::string& w
         m.blocks.push_back({block.at(0).get<double>(), block.at(1).get<double>(),
                             block.size() > 2 ? block.at(2).get<double>() : 0});
       }
+    }
+    for (const nlohmann::json& each : json.value("stragglers", nlohmann::json::array())) {
+      const nlohmann::json& gpu = each.at("gpu");
+      m.stragglers.push_back({.rank = each.at("rank"),
+                              .host = each.at("host"),
+                              .gpu = gpu.is_null() ? -1 : gpu.get<int64_t>(),
+                              .times = each.at("times")});
     }
     return m;
   } catch (const nlohmann::json::exception& error) {

@@ -5,6 +5,8 @@
 // the steps can be told from what the layout did.
 #pragma once
 
+#include <limits>
+
 #include "engine/device/tensor.h"
 #include "engine/train/ranks.h"
 
@@ -24,6 +26,11 @@ class Probe {
   /// Every rank calls it together; the clock is the rank's own.
   double Seconds();
 
+  /// Seconds of this rank's own product and pass in a round, without the message and without
+  /// waiting for others: of all readings since the last call the least. Every rank's are alike,
+  /// whatever the layout gives it to do.
+  double TakeOwnSeconds();
+
   static constexpr double kReadingSeconds = 0.03;
 
  private:
@@ -32,12 +39,14 @@ class Probe {
 
   Rank& rank_;
   int64_t rounds_ = 1;  // of one reading, the same on every rank
-  Tensor a_;            // [n, n]
-  Tensor b_;            // [n, n]
-  Tensor c_;            // [n, n]
-  Tensor source_;       // larger than a core's own caches
-  Tensor target_;       // of the same size
-  Tensor message_;      // summed over all ranks
+  double own_s_ = 0;    // of the reading at hand, per round
+  double least_own_s_ = std::numeric_limits<double>::infinity();
+  Tensor a_;        // [n, n]
+  Tensor b_;        // [n, n]
+  Tensor c_;        // [n, n]
+  Tensor source_;   // larger than a core's own caches
+  Tensor target_;   // of the same size
+  Tensor message_;  // summed over all ranks
 };
 
 }  // namespace trimtab

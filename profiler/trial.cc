@@ -134,6 +134,12 @@ void ProcessTrialRunner::Release(const std::string& key) {
   std::erase_if(workers_, [&](const auto& worker) { return worker->key == key; });
 }
 
+void ProcessTrialRunner::NoteSlow(const std::string& host) {
+  if (!options_.launcher->NoteSlow(host)) return;
+  for (const auto& worker : workers_) worker->run->Wait();
+  workers_.clear();
+}
+
 TrialOutcome ProcessTrialRunner::Run(const TrialRequest& request,
                                      const std::function<bool()>& cancelled) {
   const auto parked = std::find_if(workers_.begin(), workers_.end(),

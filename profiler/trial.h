@@ -52,6 +52,8 @@ class TrialRunner {
   virtual TrialOutcome Run(const TrialRequest& request, const std::function<bool()>& cancelled) = 0;
   /// Configuration `key` is not expected to be visited again: its worker leaves.
   virtual void Release(const std::string& /*key*/) {}
+  /// A rank on `host` was slower than the others: the launcher avoids it if it can.
+  virtual void NoteSlow(const std::string& /*host*/) {}
   /// Ends what a killed driver of `study` may have left running.
   virtual void EndLeftovers(const std::string& /*study*/) {}
 };
@@ -77,6 +79,7 @@ class ProcessTrialRunner : public TrialRunner {
   ~ProcessTrialRunner() override;
   TrialOutcome Run(const TrialRequest& request, const std::function<bool()>& cancelled) override;
   void Release(const std::string& key) override;
+  void NoteSlow(const std::string& host) override;
   void EndLeftovers(const std::string& study) override { options_.launcher->EndLeftovers(study); }
 
  private:

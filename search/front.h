@@ -11,7 +11,8 @@
 
 namespace trimtab {
 
-/// The best row of the ranking on so many GPUs, and what training on so many tokens takes.
+/// A row of the ranking, and what training on so many tokens takes with it: at its measured speed
+/// where it was measured, else at the predicted one.
 struct FrontRow {
   int64_t gpus = 0;
   size_t row = 0;  // of the ranking
@@ -22,8 +23,14 @@ struct FrontRow {
   bool on_front = false;               // no other is both faster and cheaper
 };
 
-/// Fewest GPUs first; empty on a cpu, whose ranks share one machine. `tokens` to train on, on
-/// `cluster`, whose GPUs fail now and then and may have a price (cost_model/goodput.h).
+/// `tokens` to train on, on `cluster`, whose GPUs fail now and then and may have a price
+/// (cost_model/goodput.h).
+FrontRow TrainingWith(const std::vector<RankingRow>& ranking, size_t row,
+                      const std::vector<CandidateRecord>& candidates, double tokens,
+                      const Cluster& cluster);
+
+/// The best row on each number of GPUs, a measured one where there is any; fewest GPUs first. Empty
+/// on a cpu, whose ranks share one machine.
 std::vector<FrontRow> TimeAgainstPrice(const std::vector<RankingRow>& ranking,
                                        const std::vector<CandidateRecord>& candidates,
                                        double tokens, const Cluster& cluster);

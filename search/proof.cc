@@ -1,6 +1,7 @@
 #include "search/proof.h"
 
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -114,7 +115,16 @@ void Proof::Visit(size_t index, int64_t round) {
   study_.FinishAttempt(attempt, outcome);
   Judge();
   disturbed_ = outcome.state == TrialState::kDone && EndedDisturbed(candidates_[index]);
+  if (outcome.state == TrialState::kDone) NoteStragglers(candidates_[index]);
   events_.OnVisitEnd(candidates_[index], outcome, Progress());
+}
+
+void Proof::NoteStragglers(const CandidateRecord& candidate) {
+  std::set<std::string> hosts;
+  for (const Straggler& each : candidate.visits.back().measurement.stragglers) {
+    hosts.insert(each.host);
+  }
+  for (const std::string& host : hosts) runner_.NoteSlow(host);
 }
 
 void Proof::NoteTrials(Clock::time_point since) {

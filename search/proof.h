@@ -39,6 +39,8 @@ class Proof {
   /// Notes the speed of rounds that are over, unless the last is `open`.
   void FinishRounds(bool open);
   void Visit(size_t index, int64_t round);
+  /// Has later visits avoid hosts whose ranks were slow in the last one.
+  void NoteStragglers(const CandidateRecord& candidate);
   /// Trials, or their ends, were waited for since then.
   void NoteTrials(Clock::time_point since);
   RaceProgress Progress() const;

@@ -57,6 +57,9 @@ std::vector<RaceVisit> VisitsOf(const std::vector<CandidateRecord>& candidates, 
         mine.blocks.push_back({block.step_s, block.probe_s, block.taken});
       }
       if (mine.blocks.empty()) mine.blocks.push_back({visit.measurement.step_time_s, 0});
+      for (const Straggler& each : visit.measurement.stragglers) {
+        mine.straggling = std::max(mine.straggling, each.times);
+      }
     }
   }
   return visits;

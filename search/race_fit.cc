@@ -99,6 +99,8 @@ RaceFit::RaceFit(const std::vector<RaceVisit>& visits, size_t entrants,
       reading.disturbance += kErrorOfShare * std::max(0.0, block.taken - kDisturbedShare);
     }
     reading.disturbance /= static_cast<double>(reading.steps.size());
+    // Up to so much slower than it is, by how long the others had to wait.
+    reading.disturbance += std::log(visit.straggling);
     ++count_[visit.entrant];
     mode_[visit.entrant] = reading.mode;
   }

@@ -34,6 +34,7 @@ struct RaceVisit {
   int64_t round = 0;
   Mode mode{};
   std::vector<RaceBlock> blocks{};  // at least one
+  double straggling = 1;            // how many times as slow as the others its slowest rank was
 };
 
 /// The machine's speed against its calibration, or where there is none against this race's median.

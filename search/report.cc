@@ -1,6 +1,9 @@
 #include "search/report.h"
 
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
@@ -10,7 +13,7 @@
 namespace trimtab {
 namespace {
 
-constexpr int kReportSchemaVersion = 5;
+constexpr int kReportSchemaVersion = 6;
 
 std::string DescriptionOf(const std::string& rule_id) {
   for (const Rule& rule : LegalityRules()) {
@@ -52,7 +55,8 @@ nlohmann::json MeasuredJson(const CandidateRecord& candidate) {
     as_clocked.push_back(visit.measurement.tokens_per_s);
   }
   nlohmann::json json = ToJson(measured);
-  json.erase("blocks");  // of single visits, which stand under machine
+  json.erase("blocks");      // of single visits, which stand under machine
+  json.erase("stragglers");  // likewise, under race
   json["tokens_per_s_as_clocked"] = as_clocked.empty() ? measured.tokens_per_s : Median(as_clocked);
   return json;
 }
@@ -177,6 +181,14 @@ nlohmann::json RecommendedJson(const SearchResult& result) {
                               {"trust", plain.figure.trust},
                               {"gain", choice.plain_gain}};
   }
+  recommended["training"] = nullptr;
+  if (result.training) {
+    recommended["training"] = {{"tokens", result.tokens},
+                               {"days", result.training->hours / 24},
+                               {"gpu_hours", result.training->gpu_hours},
+                               {"price", OrNull(result.training->price)},
+                               {"unmet", result.unmet}};
+  }
   recommended["alternative"] = nullptr;
   if (choice.alternative) {
     recommended["alternative"] = {{"layout", result.ranking[*choice.alternative].layout},
@@ -198,6 +210,20 @@ nlohmann::json LayoutsJson(const SearchResult& result, Standing standing) {
     layouts.push_back(result.candidates[index].key);
   }
   return layouts;
+}
+
+/// Whose slow ranks make visits count little.
+nlohmann::json StragglersJson(const SearchResult& result) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const CandidateRecord& candidate : result.candidates) {
+    for (const VisitRecord& visit : candidate.visits) {
+      if (visit.measurement.stragglers.empty()) continue;
+      list.push_back({{"round", visit.round},
+                      {"layout", candidate.key},
+                      {"ranks", ToJson(visit.measurement)["stragglers"]}});
+    }
+  }
+  return {{"visits", std::move(list)}, {"note", StragglerNote(result)}};
 }
 
 nlohmann::json RaceJson(const SearchResult& result) {
@@ -225,6 +251,7 @@ nlohmann::json RaceJson(const SearchResult& result) {
         {"stands_for_steps", !race.fit || race.fit->stands_for_steps()},
         {"note", ProbeNote(result)}}},
       {"throttled_modes", std::move(throttled)},
+      {"stragglers", StragglersJson(result)},
   };
 }
 
@@ -286,6 +313,23 @@ std::string ProbeNote(const SearchResult& result) {
                         note.empty() ? "" : "; ", InWords(mode));
   }
   return note;
+}
+
+std::string StragglerNote(const SearchResult& result) {
+  int64_t visits = 0;
+  int64_t slow = 0;
+  std::set<std::string> places;
+  for (const CandidateRecord& candidate : result.candidates) {
+    for (const VisitRecord& visit : candidate.visits) {
+      ++visits;
+      if (!visit.measurement.stragglers.empty()) ++slow;
+      for (const Straggler& each : visit.measurement.stragglers) places.insert(PlaceOf(each));
+    }
+  }
+  if (slow == 0) return "";
+  return fmt::format(
+      "{} of {} visits waited for a rank slower than the others, and count little: {}", slow,
+      visits, fmt::join(places, "; "));
 }
 
 nlohmann::json ReportJson(const SearchResult& result) {

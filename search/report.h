@@ -16,6 +16,8 @@ nlohmann::json ReportJson(const SearchResult& result);
 std::string MachineSpeedText(const SearchResult& result);
 /// What the probe does not explain, in a line; empty when nothing.
 std::string ProbeNote(const SearchResult& result);
+/// Where ranks were slower than the others, in a line; empty when none was.
+std::string StragglerNote(const SearchResult& result);
 
 /// Writes DIR/report.json and DIR/REPORT.html, each whole or not at all; creates DIR.
 /// Throws StorageError.

@@ -119,6 +119,22 @@ void RequireMeasurable(const Problem& problem) {
   }
 }
 
+std::vector<std::string> UnmetByTraining(const std::vector<std::string>& requirements, double hours,
+                                         std::optional<double> price) {
+  constexpr double kHoursOfDay = 24;
+  std::vector<std::string> unmet;
+  for (const std::string& text : requirements) {
+    const TrainingRequirement each = Parse(text);
+    const double days = hours / kHoursOfDay;
+    if (each.figure == Figure::kDays && !(days <= each.limit)) {
+      unmet.push_back(fmt::format("{}: {:.3g} days", text, days));
+    } else if (each.figure == Figure::kPrice && price && !(*price <= each.limit)) {
+      unmet.push_back(fmt::format("{}: {:.3g}", text, *price));
+    }
+  }
+  return unmet;
+}
+
 std::vector<int64_t> AllowedGpus(const Problem& problem) {
   const int64_t all = problem.cluster.max_ranks;
   const int64_t most = MostGpus(problem, all);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,11 @@ std::vector<TrainingRequirement> ParseTrainingRequirements(const std::string& te
 /// Throws UsageError where the problem does not say what its requirements take: the tokens of the
 /// run, the price of a GPU hour, a cluster of GPUs.
 void RequireMeasurable(const Problem& problem);
+
+/// Those of `requirements` about days and price that training of `hours` for `price`, which may be
+/// unknown, does not meet: a phrase each, such as "days<=30: 33.1 days".
+std::vector<std::string> UnmetByTraining(const std::vector<std::string>& requirements, double hours,
+                                         std::optional<double> price);
 
 /// The numbers of GPUs to choose among that are allowed, ascending: of those that the problem
 /// names, or of all that the cluster has as many as are allowed, in whole nodes. Throws UsageError

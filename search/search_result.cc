@@ -129,8 +129,14 @@ SearchResult ResultFromStudy(const Study& study) {
   result.explanations = ExplainRecommended(study, result);
   const nlohmann::json asked = study.problem();
   result.tokens = asked.value("tokens", kTokensUnsaid);
-  result.front =
-      TimeAgainstPrice(result.ranking, result.candidates, result.tokens, ClusterOf(study));
+  const Cluster cluster = ClusterOf(study);
+  result.front = TimeAgainstPrice(result.ranking, result.candidates, result.tokens, cluster);
+  if (asked.contains("tokens")) {
+    result.training = TrainingWith(result.ranking, result.recommendation.row, result.candidates,
+                                   result.tokens, cluster);
+    result.unmet = UnmetByTraining(asked.value("requirements", std::vector<std::string>()),
+                                   result.training->hours, result.training->price);
+  }
   result.recipes = RecipePlacesFromJson(study.recipes(), study.path());
   result.accuracy = SummarizeAccuracy(result.ranking);
   return result;

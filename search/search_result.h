@@ -27,6 +27,8 @@ struct SearchResult {
   std::vector<NumericsRow> numerics;
   double tokens = 0;                      // that times and prices are of
   std::vector<FrontRow> front;            // time against price, by number of GPUs
+  std::optional<FrontRow> training;       // with the recommended row, where the problem has tokens
+  std::vector<std::string> unmet;         // requirements that it does not meet: phrases
   std::vector<Explanation> explanations;  // of the choices of the recommended layout
   std::vector<RecipePlace> recipes;       // what frameworks publish, as predicted here
   Accuracy accuracy;

@@ -47,6 +47,9 @@ std::string MeasurementText(const RunConfig& run, const Measurement& measurement
   for (const auto& [tag, bytes] : measurement.memory_bytes) {
     rows.emplace_back("  " + tag, FormatBytes(bytes));
   }
+  if (!measurement.stragglers.empty()) {
+    rows.emplace_back("not to be believed", InWords(measurement.stragglers));
+  }
   if (measurement.power) {
     const MeasuredPower& power = *measurement.power;
     rows.emplace_back("power",

@@ -172,8 +172,8 @@ class SearchCommand : public Command {
     flags.Text(
         "--require", require_,
         "what the run must keep to, of headroom>=8GiB (free memory of each rank), gpus<=512, "
-        "nodes<=64, and of days<=30 and price<=2M (as predicted, with --tokens), separated by "
-        "commas");
+        "nodes<=64, and of days<=30 and price<=2M (as predicted, with --tokens; the report says "
+        "when what is recommended does not, as measured), separated by commas");
     flags.Integer("--max-micro-batch", problem.max_micro_batch, 1, kMax32, "largest micro batch");
     flags.List("--fix", fixed_, "values that every candidate has: tp=8,schedule=1f1b");
     flags.List("--allow", allowed_,

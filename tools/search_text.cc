@@ -188,6 +188,15 @@ std::string RecommendationText(const SearchResult& result) {
       fmt::format("recommended: {} at {} tokens/s ({})\n", KeyOf(result, recommendation.row),
                   WithInterval(best.figure), best.figure.trust);
   text += VerdictText(result);
+  if (result.training) {
+    text +=
+        fmt::format("{:.4g} tokens take {:.3g} days", result.tokens, result.training->hours / 24);
+    if (result.training->price) text += fmt::format(" and cost {:.4g}", *result.training->price);
+    text += fmt::format(" ({})\n", best.figure.trust);
+  }
+  for (const std::string& unmet : result.unmet) {
+    text += fmt::format("it does not meet --require {}\n", unmet);
+  }
   text += recommendation.binds.text + "\n";
   if (recommendation.alternative) {
     const RankingRow::Worse& cost = recommendation.alternative_cost;
@@ -214,7 +223,9 @@ std::string RecommendationText(const SearchResult& result) {
         result.accuracy.proved, 100 * result.accuracy.max_peak_mem_error);
   }
   if (const std::string speed = MachineSpeedText(result); !speed.empty()) text += speed + "\n";
-  if (const std::string note = ProbeNote(result); !note.empty()) text += note + "\n";
+  for (const std::string& note : {ProbeNote(result), StragglerNote(result)}) {
+    if (!note.empty()) text += note + "\n";
+  }
   return text;
 }
 
@@ -231,7 +242,11 @@ std::string VisitText(const CandidateRecord& candidate, const TrialOutcome& outc
   std::string text =
       fmt::format("round {}, visit {}: {}", progress.round, progress.visits, candidate.key);
   if (outcome.state == TrialState::kDone && !candidate.visits.empty()) {
-    text += fmt::format(": {} tokens/s", Rate(candidate.visits.back().measurement.tokens_per_s));
+    const Measurement& measurement = candidate.visits.back().measurement;
+    text += fmt::format(": {} tokens/s", Rate(measurement.tokens_per_s));
+    if (!measurement.stragglers.empty()) {
+      text += fmt::format(", which counts little: {}", InWords(measurement.stragglers));
+    }
   } else {
     text += ": " + Name(outcome.state);
     if (!outcome.message.empty() && outcome.message != Name(outcome.state)) {

@@ -91,6 +91,9 @@ class Launcher {
   virtual std::unique_ptr<LaunchedRun> Submit(const LaunchRequest& request) = 0;
   /// Ends what a driver that was killed left running of `study`; nodes it held are taken over.
   virtual void EndLeftovers(const std::string& /*study*/) {}
+  /// A rank on `host` was slower than the others. Whether what is started from now on runs
+  /// elsewhere: only then are workers there worth replacing.
+  virtual bool NoteSlow(const std::string& /*host*/) { return false; }
   /// Ranks are processes of their own, not threads of one.
   virtual bool ranks_are_processes() const { return true; }
   /// Ranks may run on other machines than this one.

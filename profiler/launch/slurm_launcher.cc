@@ -201,6 +201,11 @@ class SlurmLauncher : public Launcher {
     for (const SlurmJob& job : *jobs) EndSteps(job.id, "");
   }
 
+  bool NoteSlow(const std::string& host) override {
+    ++failures_[host];
+    return ExcludeFailingNodes();
+  }
+
   bool elsewhere() const override { return true; }
 
  private:
@@ -225,15 +230,19 @@ class SlurmLauncher : public Launcher {
                limit == options_.end() ? 0 : std::stod(limit->second));
   }
 
-  /// A node that failed twice is left out from now on, and its job given up.
-  void ExcludeFailingNodes() {
+  /// A node that failed twice, or was slow, is left out from now on, and its job given up. Whether
+  /// there is another one such.
+  bool ExcludeFailingNodes() {
+    bool any = false;
     for (auto& [node, failures] : failures_) {
       if (failures <= kNodeFailuresForgiven) continue;
       failures = std::numeric_limits<int>::min();
       std::string& excluded = options_["exclude"];
       excluded += (excluded.empty() ? "" : ",") + node;
       if (own_job_.empty()) allocations_.clear();
+      any = true;
     }
+    return any;
   }
 
   LaunchOptions options_;

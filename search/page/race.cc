@@ -64,6 +64,9 @@ std::string RaceHtml(const json& report) {
   if (const std::string words = ProbeWords(race["probe"]); !words.empty()) {
     sentences.push_back(words);
   }
+  if (const json& note = race["stragglers"]["note"]; note != "") {
+    sentences.push_back(EscapedText(note) + ".");
+  }
   if (proof["failed"] != 0) {
     sentences.push_back(Counted(proof["failed"].get<int64_t>(), "trial") +
                         " failed; the ranking says why.");

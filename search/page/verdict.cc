@@ -160,6 +160,11 @@ std::string VerdictHtml(const json& report) {
   if (recommended["measured"].is_null()) {
     html += Warning("Nothing here was measured: every figure is a prediction.");
   }
+  if (const json& training = recommended["training"]; !training.is_null()) {
+    for (const json& unmet : training["unmet"]) {
+      html += Warning("It does not meet --require " + EscapedText(unmet));
+    }
+  }
   if (report["proof"]["partial"].get<bool>()) {
     html += Warning("Incomplete: " + EscapedText(report["proof"]["partial_reason"]));
   }

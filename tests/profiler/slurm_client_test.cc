@@ -269,6 +269,18 @@ TEST_F(FakeSteps, ANodeThatFailsTwiceIsLeftOut) {
   EXPECT_EQ(Count("cancelled"), 1) << "the job with the bad node is given up";
 }
 
+TEST_F(FakeSteps, ANodeThatIsSlowTwiceIsLeftOut) {
+  const auto launcher = MakeLauncher("slurm", {});
+  RunOnce(*launcher, "exit 0");
+  EXPECT_FALSE(launcher->NoteSlow("n2")) << "once is forgiven";
+  EXPECT_FALSE(launcher->NoteSlow("n3"));
+  EXPECT_TRUE(launcher->NoteSlow("n2"));
+  EXPECT_FALSE(launcher->NoteSlow("n2")) << "it is left out already";
+  RunOnce(*launcher, "exit 0");
+  EXPECT_NE(Sent().find("--exclude=n2"), std::string::npos) << Sent();
+  EXPECT_EQ(Count("cancelled"), 1) << "the job with the bad node is given up";
+}
+
 // Of a driver that was killed: its steps are ended, its nodes are kept.
 TEST_F(FakeSteps, LeftoversAreEnded) {
   Command("squeue",

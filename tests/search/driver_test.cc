@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "search/report.h"
 #include "tests/search/search_fakes.h"
 
 namespace trimtab {
@@ -283,6 +284,28 @@ TEST(Driver, WorkersOfThoseThatLeftAreReleased) {
   ASSERT_GT(result.rounds.size(), 1u);
   EXPECT_TRUE(harness.runner.released.contains(order[1]));
   EXPECT_FALSE(harness.runner.released.contains(result.recommended().layout));
+}
+
+TEST(Driver, AVisitWithASlowRankIsNamedAndRepeated) {
+  FakePredictor predictor;
+  FakeRunner sound;
+  SearchEvents events;
+  const SearchResult expected =
+      RunSearch(TinySearch(ScratchPath("sound.db")), predictor, sound, events);
+  const std::string best = expected.recommended_candidate().key;
+
+  FakeRunner runner;
+  runner.stragglers = {{best, "n2"}};
+  const SearchResult result =
+      RunSearch(TinySearch(ScratchPath("straggler.db")), predictor, runner, events);
+  EXPECT_EQ(result.recommended_candidate().key, best);
+  EXPECT_GT(runner.runs.at(best), 1);
+  EXPECT_NEAR(result.recommended().figure.tokens_per_s, expected.recommended().figure.tokens_per_s,
+              0.01 * expected.recommended().figure.tokens_per_s);
+  EXPECT_EQ(runner.slow_hosts, (std::map<std::string, int64_t>{{"n2", 1}}));
+  const std::string note = StragglerNote(result);
+  EXPECT_TRUE(note.starts_with("1 of ") && note.ends_with("count little: n2")) << note;
+  EXPECT_EQ(StragglerNote(expected), "");
 }
 
 TEST(Driver, AStudyAloneGivesTheSameResult) {

@@ -107,6 +107,27 @@ TEST(TimeAgainstPrice, TakesTheFastestOfEachNumberOfGpus) {
   EXPECT_TRUE(front[1].on_front);
 }
 
+TEST(TimeAgainstPrice, GoesByWhatWasMeasured) {
+  Fleet fleet({{8, 900}, {8, 950}, {8, 1000}, {16, 1500}});
+  fleet.ranking[0].measured_tokens_per_s = 900;
+  fleet.ranking[1].measured_tokens_per_s = 950;
+  const std::vector<FrontRow> front =
+      TimeAgainstPrice(fleet.ranking, fleet.candidates, 3.6e6 * 950, Steady(2));
+  ASSERT_EQ(front.size(), 2u);
+  EXPECT_EQ(front[0].row, 1u) << "not the one that is only predicted to be faster";
+  EXPECT_NEAR(front[0].hours, 1000, 1e-3);
+  EXPECT_EQ(front[1].row, 3u);
+}
+
+TEST(TrainingWith, GoesByTheRowsFigure) {
+  const Fleet fleet({{8, 1000}, {16, 500}});
+  const FrontRow training =
+      TrainingWith(fleet.ranking, 1, fleet.candidates, 3.6e6 * 500, Steady(2));
+  EXPECT_EQ(training.gpus, 16);
+  EXPECT_NEAR(training.hours, 1000, 1e-3);
+  EXPECT_NEAR(training.price.value(), 32000, 1e-1);
+}
+
 TEST(TimeAgainstPrice, CountsWhatFailuresCost) {
   const Fleet fleet({{8, 1000}});
   Cluster cluster = Steady(2);

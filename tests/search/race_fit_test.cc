@@ -56,6 +56,20 @@ TEST(RaceFit, GoesByBlocksThatNothingDisturbed) {
   EXPECT_NEAR(Ratio(fit, 1, 0), 1.1, 1e-3);
 }
 
+TEST(RaceFit, AVisitThatWaitedForASlowRankCountsLittle) {
+  std::vector<RaceVisit> visits;
+  for (int64_t round = 1; round <= 2; ++round) {
+    visits.push_back(VisitAt(0, round, 1.0, 1));
+    visits.push_back(VisitAt(1, round, 1.1, 1));
+  }
+  RaceVisit& slow = visits[2];
+  for (RaceBlock& block : slow.blocks) block.step_s *= 3;
+  const std::map<Mode, ProbeReference> references = {{kTwo, {.probe_s = 0.01, .spread = 0.01}}};
+  EXPECT_GT(std::abs(std::log(Ratio(RaceFit(visits, 2, references, 0.95), 1, 0) / 1.1)), 0.2);
+  slow.straggling = 3;
+  EXPECT_NEAR(Ratio(RaceFit(visits, 2, references, 0.95), 1, 0), 1.1, 1e-2);
+}
+
 TEST(RaceFit, AVisitThatWasDisturbedAllThroughCountsLittle) {
   std::vector<RaceVisit> visits;
   for (int64_t round = 1; round <= 4; ++round) {

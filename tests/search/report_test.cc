@@ -48,6 +48,37 @@ TEST(Report, FollowsItsSchemaWhetherProvedOrNot) {
   }
 }
 
+TEST(Report, TrainingTakesWhatWasMeasured) {
+  SearchOptions options = TinySearch(ScratchPath("training.db"));
+  options.problem.tokens = 1e9;
+  const nlohmann::json predicted = [&] {
+    SearchOptions unproved = options;
+    unproved.study_path = ScratchPath("unproved.db");
+    unproved.race.prove_count = 0;
+    return ReportJson(Search(unproved))["recommended"];
+  }();
+  // Fast enough as predicted, too slow as measured.
+  const double days = predicted["training"]["days"].get<double>() * 2;
+  options.problem.requirements = ParseTrainingRequirements(fmt::format("days<={:.9g}", days));
+  FakePredictor predictor;
+  FakeRunner runner;
+  runner.slowness = 10;
+  SearchEvents events;
+  const nlohmann::json report = ReportJson(RunSearch(options, predictor, runner, events));
+  EXPECT_EQ(SchemaBreach(Schema(), report), "");
+  const nlohmann::json& recommended = report["recommended"];
+  EXPECT_EQ(recommended["figure"]["trust"], "measured");
+  const double expected = predicted["training"]["days"].get<double>() *
+                          predicted["figure"]["tokens_per_s"].get<double>() /
+                          recommended["figure"]["tokens_per_s"].get<double>();
+  EXPECT_NEAR(recommended["training"]["days"].get<double>() / expected, 1, 1e-6);
+  EXPECT_GT(recommended["training"]["days"].get<double>(), days);
+  ASSERT_EQ(recommended["training"]["unmet"].size(), 1u);
+  EXPECT_TRUE(recommended["training"]["unmet"][0].get<std::string>().starts_with("days<="));
+  EXPECT_TRUE(
+      ReportJson(Search(TinySearch(ScratchPath("plain.db"))))["recommended"]["training"].is_null());
+}
+
 TEST(Report, TheSchemaNoticesBreaches) {
   const nlohmann::json good = ReportJson(Search(TinySearch(ScratchPath("breach.db"))));
   const auto broken = [&](const char* pointer, const nlohmann::json& value) {

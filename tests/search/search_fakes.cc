@@ -136,7 +136,11 @@ TrialOutcome FakeRunner::Run(const TrialRequest& request, const std::function<bo
     const double factor = 1 + noise * (static_cast<double>(random_() % 1001) / 500 - 1);
     for (StepBlock& block : result.measurement->blocks) {
       if (step_s > 0) block.step_s = step_s;
-      block.step_s *= layout == slow_layout ? 2 * factor : factor;
+      block.step_s *= slowness * (layout == slow_layout ? 2 * factor : factor);
+    }
+    if (const auto slow = stragglers.extract(layout); !slow.empty()) {
+      for (StepBlock& block : result.measurement->blocks) block.step_s *= 3;
+      result.measurement->stragglers = {{.rank = 1, .host = slow.mapped(), .times = 3}};
     }
   }
   {

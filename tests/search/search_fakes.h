@@ -43,14 +43,19 @@ class FakeRunner : public TrialRunner {
   TrialOutcome Run(const TrialRequest& request, const std::function<bool()>& cancelled) override;
 
   void Release(const std::string& key) override { released.insert(key); }
+  void NoteSlow(const std::string& host) override { ++slow_hosts[host]; }
 
   /// By layout: how its first trials end, when not well. What is not listed succeeds.
   std::map<std::string, std::vector<TrialState>> failures;
   std::map<std::string, int64_t> runs;  // finished trials by layout
   std::set<std::string> released;
+  std::map<std::string, int64_t> slow_hosts;  // how often each was noted
+  /// By layout: its first trial has a rank that is 3 times as slow as the others, on this host.
+  std::map<std::string, std::string> stragglers;
   double noise = 0;            // of a visit's figures, relative
   std::string slow_layout;     // takes twice as long
   double step_s = 0;           // of every layout; 0 = FakeMeasurement's
+  double slowness = 1;         // what every layout takes, of that
   std::function<void()> tick;  // called at every moment at which a driver might be killed
 
  private:

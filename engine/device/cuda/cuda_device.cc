@@ -61,6 +61,8 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options)
       current_(options.ordinal) {
   TRIMTAB_CUDA_CHECK(
       cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, ordinal_));
+  TRIMTAB_CUDA_CHECK(
+      cudaDeviceGetAttribute(&shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal_));
   if (options.nvtx) set_recorder(&State<NvtxRecorder>());
 }
 

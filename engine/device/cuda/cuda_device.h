@@ -69,6 +69,8 @@ class CudaDevice : public Device {
   /// Whether every op must give the same bits at every call.
   bool deterministic() const { return deterministic_; }
   int multiprocessors() const { return multiprocessors_; }
+  /// Shared memory that a block may have.
+  int64_t shared_bytes() const { return shared_bytes_; }
 
   /// Memory for what lives within one op, in stream order, aligned to 256 bytes. Not counted by the
   /// memory tracker: it is a constant of the device, like the context.
@@ -118,6 +120,7 @@ class CudaDevice : public Device {
   bool deterministic_;
   bool capturing_ = false;
   int multiprocessors_ = 0;
+  int shared_bytes_ = 0;
   Current current_;
   CudaStream stream_{CudaStream::Priority::kNormal};
   CudaStream comm_stream_{CudaStream::Priority::kHigh};

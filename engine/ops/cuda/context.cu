@@ -21,6 +21,7 @@ LaunchContext ContextOf(Device& device) {
           .scratch = emulated.scratch(),
           .scratch_bytes = emulated.options().scratch_bytes,
           .multiprocessors = emulated.options().multiprocessors,
+          .shared_bytes = emulation::kMaxSharedBytes,
           .deterministic = emulated.options().deterministic};
 }
 
@@ -44,6 +45,7 @@ LaunchContext ContextOf(Device& device) {
           .scratch = cuda.scratch(),
           .scratch_bytes = CudaDevice::kScratchBytes,
           .multiprocessors = cuda.multiprocessors(),
+          .shared_bytes = cuda.shared_bytes(),
           .deterministic = cuda.deterministic()};
 }
 

@@ -23,6 +23,8 @@ struct LaunchContext {
   void* scratch = nullptr;
   int64_t scratch_bytes = 0;
   int multiprocessors = 1;
+  /// Shared memory that a block may have.
+  int64_t shared_bytes = 48 << 10;
   /// Equal inputs must give equal bits: no float atomics.
   bool deterministic = false;
 

@@ -35,22 +35,17 @@ inline DType TypeOf(const Fp8Output& out) {
 }
 
 /// `values` * scale as codes; raises `largest` to the largest magnitude before scaling.
-template <typename F8>
-__device__ __forceinline__ Pack<F8, kTileVector> QuantizePack(const float (&values)[kTileVector],
-                                                              float scale, uint32_t& largest) {
-  Pack<F8, kTileVector> codes;
+template <typename F8, int N>
+__device__ __forceinline__ Pack<F8, N> QuantizePack(const float (&values)[N], float scale,
+                                                    uint32_t& largest) {
+  float scaled[N];
 #pragma unroll
-  for (int j = 0; j < kTileVector; j += 2) {
-    const uint32_t first = MagnitudeBits(values[j]);
-    const uint32_t second = MagnitudeBits(values[j + 1]);
-    largest = largest < first ? first : largest;
-    largest = largest < second ? second : largest;
-    F8 pair[2];
-    FromFloats(values[j] * scale, values[j + 1] * scale, pair);
-    codes[j] = pair[0];
-    codes[j + 1] = pair[1];
+  for (int j = 0; j < N; ++j) {
+    const uint32_t bits = MagnitudeBits(values[j]);
+    largest = largest < bits ? bits : largest;
+    scaled[j] = values[j] * scale;
   }
-  return codes;
+  return PackOf<F8>(scaled);
 }
 
 /// Adds the sums that threads of the same 8 columns of a tile bring, and stores them. All threads

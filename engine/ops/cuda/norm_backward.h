@@ -23,101 +23,123 @@ struct NormGradients {
   float weight_offset;  // added to the weight
 };
 
-/// An output of the kernels below that gets nothing: what else is made of dx.
+/// An output (norm_forward.h) of the kernels below that gets nothing: what else is made of dx.
 struct NoCopies {
+  static constexpr int Block(int threads) { return threads == kWarpSize ? 256 : threads; }
+  static constexpr int Resident(bool centered, int threads) {
+    return centered || threads == kWarpSize ? 512 : 768;
+  }
+
+  void Cut(const LaunchContext& /*context*/, int /*at_once*/, int64_t /*rows*/,
+           int64_t /*columns*/) {}
+  size_t SharedBytes() const { return 0; }
+
+  TRIMTAB_HOST_DEVICE int Rows(int at_once) const { return at_once; }
+  __device__ __forceinline__ int Columns(int columns) const { return columns; }
   __device__ __forceinline__ void Begin() {}
   template <int N>
-  __device__ __forceinline__ void Store(int64_t /*index*/, const float (&/*values*/)[N]) {}
+  __device__ __forceinline__ void Store(const NormPlace& /*place*/, const float (&/*values*/)[N]) {}
+  __device__ __forceinline__ void Flush(int64_t /*row*/, int /*column*/) {}
   __device__ __forceinline__ void Finish() {}
 };
-
-template <int kThreads>
-inline constexpr int kNormBackwardBlock = kThreads == kWarpSize ? 256 : kThreads;
-
-/// Threads that a multiprocessor runs at once: what bounds the registers of each.
-template <bool kCentered, int kThreads>
-inline constexpr int kNormBackwardResident = kCentered || kThreads == kWarpSize ? 512 : 768;
 
 template <bool kCentered>
 inline constexpr int kWeightSums = kCentered ? 2 : 1;
 
-/// Rows of up to kThreads * kPacks packs, everything read once. Each block adds up its rows' share
-/// of the weight gradients in registers: partial [kWeightSums][blocks][columns].
+/// Rows of weight gradients that a block leaves: warps add theirs up first.
+template <int kThreads, typename Output>
+inline constexpr int kWeightParts = kThreads == kWarpSize ? 1 : Output::Block(kThreads) / kThreads;
+
+/// Rows of up to kThreads * kPacks packs, everything read once. The threads of a row add up its
+/// share of the weight gradients in registers: partial [kWeightSums][kWeightParts of all
+/// blocks][columns].
 template <bool kCentered, int kThreads, int kPacks, typename T, typename Output>
-__global__ void __launch_bounds__(kNormBackwardBlock<kThreads>,
-                                  kNormBackwardResident<kCentered, kThreads> /
-                                      kNormBackwardBlock<kThreads>)
+__global__ void __launch_bounds__(Output::Block(kThreads),
+                                  Output::Resident(kCentered, kThreads) / Output::Block(kThreads))
     NormBackwardKernel(NormGradients<T> in, Output output, float* partial) {
   constexpr int kN = kPackSize<T>;
-  constexpr int kRowsPerBlock = kNormBackwardBlock<kThreads> / kThreads;
+  constexpr int kBlock = Output::Block(kThreads);
+  constexpr int kAtOnce = kBlock / kThreads;
   constexpr int kSums = kWeightSums<kCentered>;
+  constexpr int kParts = kWeightParts<kThreads, Output>;
   const int lane = static_cast<int>(threadIdx.x) % kThreads;
   const int group = static_cast<int>(threadIdx.x) / kThreads;
+  const int rows = output.Rows(kAtOnce);
   const float count = static_cast<float>(in.columns);
   float total[kSums][kPacks][kN] = {};
   output.Begin();
   int turn = 0;
-  for (int64_t row = int64_t{blockIdx.x} * kRowsPerBlock + group; row < in.rows;
-       row += int64_t{gridDim.x} * kRowsPerBlock) {
-    Pack<T, kN> dy[kPacks];
-    Pack<T, kN> x[kPacks];
-    Pack<T, kN> dx[kPacks];
+  for (int64_t first = int64_t{blockIdx.x} * rows; first < in.rows;
+       first += int64_t{gridDim.x} * rows) {
+    int in_block = group;
+    do {
+      const int64_t row = first + in_block;
+      const bool exists = row < in.rows;
+      Pack<T, kN> dy[kPacks];
+      Pack<T, kN> x[kPacks];
+      Pack<T, kN> dx[kPacks];
+      float rstd = 0.0f;
+      float mean = 0.0f;
+      float sums[kSums] = {};  // of g * xhat, and of g
+      if (exists) {
 #pragma unroll
-    for (int i = 0; i < kPacks; ++i) {
-      const int column = (lane + i * kThreads) * kN;
-      if (column >= in.columns) continue;
-      dy[i] = LoadPack<kN>(in.dy + row * in.columns + column);
-      x[i] = LoadPack<kN>(in.x + row * in.columns + column);
-      dx[i] = LoadPack<kN>(in.dx + row * in.columns + column);
-    }
-    const float rstd = in.rstd[row];
-    float mean = 0.0f;
-    if constexpr (kCentered) mean = in.mean[row];
-    float sums[kSums] = {};  // of g * xhat, and of g
+        for (int i = 0; i < kPacks; ++i) {
+          const int column = (lane + i * kThreads) * kN;
+          if (column >= in.columns) continue;
+          dy[i] = LoadPack<kN>(in.dy + row * in.columns + column);
+          x[i] = LoadPack<kN>(in.x + row * in.columns + column);
+          dx[i] = LoadPack<kN>(in.dx + row * in.columns + column);
+        }
+        rstd = in.rstd[row];
+        if constexpr (kCentered) mean = in.mean[row];
 #pragma unroll
-    for (int i = 0; i < kPacks; ++i) {
-      const int column = (lane + i * kThreads) * kN;
-      if (column >= in.columns) continue;
-      const Pack<T, kN> weight = LoadPack<kN>(in.weight + column);
+        for (int i = 0; i < kPacks; ++i) {
+          const int column = (lane + i * kThreads) * kN;
+          if (column >= in.columns) continue;
+          const Pack<T, kN> weight = LoadPack<kN>(in.weight + column);
 #pragma unroll
-      for (int j = 0; j < kN; ++j) {
-        const float gradient = ToFloat(dy[i][j]);
-        const float xhat = (ToFloat(x[i][j]) - mean) * rstd;
-        const float g = gradient * (ToFloat(weight[j]) + in.weight_offset);
-        sums[0] += g * xhat;
-        total[0][i][j] += gradient * xhat;
-        if constexpr (kCentered) {
-          sums[1] += g;
-          total[1][i][j] += gradient;
+          for (int j = 0; j < kN; ++j) {
+            const float gradient = ToFloat(dy[i][j]);
+            const float xhat = (ToFloat(x[i][j]) - mean) * rstd;
+            const float g = gradient * (ToFloat(weight[j]) + in.weight_offset);
+            sums[0] += g * xhat;
+            total[0][i][j] += gradient * xhat;
+            if constexpr (kCentered) {
+              sums[1] += g;
+              total[1][i][j] += gradient;
+            }
+          }
         }
       }
-    }
-    RowSums<kThreads>(sums, turn++);
-    const float slope = sums[0] / count;
-    float shift = 0.0f;
-    if constexpr (kCentered) shift = sums[1] / count;
+      RowSums<kThreads, kBlock>(sums, turn++);
+      if (!exists) continue;
+      const float slope = sums[0] / count;
+      float shift = 0.0f;
+      if constexpr (kCentered) shift = sums[1] / count;
 #pragma unroll
-    for (int i = 0; i < kPacks; ++i) {
-      const int column = (lane + i * kThreads) * kN;
-      if (column >= in.columns) continue;
-      const Pack<T, kN> weight = LoadPack<kN>(in.weight + column);
-      float values[kN];
+      for (int i = 0; i < kPacks; ++i) {
+        const int column = (lane + i * kThreads) * kN;
+        if (column >= in.columns) continue;
+        const Pack<T, kN> weight = LoadPack<kN>(in.weight + column);
+        float values[kN];
 #pragma unroll
-      for (int j = 0; j < kN; ++j) {
-        const float xhat = (ToFloat(x[i][j]) - mean) * rstd;
-        const float g = ToFloat(dy[i][j]) * (ToFloat(weight[j]) + in.weight_offset);
-        values[j] = ToFloat(dx[i][j]) + rstd * (g - shift - xhat * slope);
+        for (int j = 0; j < kN; ++j) {
+          const float xhat = (ToFloat(x[i][j]) - mean) * rstd;
+          const float g = ToFloat(dy[i][j]) * (ToFloat(weight[j]) + in.weight_offset);
+          values[j] = ToFloat(dx[i][j]) + rstd * (g - shift - xhat * slope);
+        }
+        StoreFloats(in.dx + row * in.columns + column, values);
+        output.Store({row * in.columns + column, in_block, column}, values);
       }
-      StoreFloats(in.dx + row * in.columns + column, values);
-      output.Store(row * in.columns + column, values);
-    }
+    } while ((in_block += kAtOnce) < rows);
+    output.Flush(first, 0);
   }
   output.Finish();
 
-  if constexpr (kRowsPerBlock > 1) {
+  if constexpr (kParts < kAtOnce) {
     // The warps add theirs up in turn; [j][lane] keeps a warp's accesses in different banks.
     __shared__ float shared[kSums][kPacks][kN][kWarpSize];
-    for (int turn_of = 0; turn_of < kRowsPerBlock; ++turn_of) {
+    for (int turn_of = 0; turn_of < kAtOnce; ++turn_of) {
       if (group == turn_of) {
 #pragma unroll
         for (int k = 0; k < kSums; ++k) {
@@ -133,11 +155,12 @@ __global__ void __launch_bounds__(kNormBackwardBlock<kThreads>,
       }
       __syncthreads();
     }
-    if (group != kRowsPerBlock - 1) return;
+    if (group != kAtOnce - 1) return;
   }
+  const int part = kParts > 1 ? group : 0;
 #pragma unroll
   for (int k = 0; k < kSums; ++k) {
-    float* target = partial + (k * int64_t{gridDim.x} + blockIdx.x) * in.columns;
+    float* target = partial + ((k * int64_t{gridDim.x} + blockIdx.x) * kParts + part) * in.columns;
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       const int column = (lane + i * kThreads) * kN;
@@ -146,35 +169,58 @@ __global__ void __launch_bounds__(kNormBackwardBlock<kThreads>,
   }
 }
 
-/// dx alone, for rows of any width at any address: a block each.
+/// dx alone, for rows of any width at any address: a block goes over each twice.
 template <bool kCentered, typename T, typename Output>
 __global__ void __launch_bounds__(kAnyWidthThreads)
     NormBackwardAnyWidth(NormGradients<T> in, Output output) {
   const float count = static_cast<float>(in.columns);
+  const int rows = output.Rows(1);
+  const int columns = output.Columns(in.columns);
+  const int thread = static_cast<int>(threadIdx.x);
+  __shared__ float slopes[kMostNormRows];
+  __shared__ float shifts[kMostNormRows];
   output.Begin();
   int turn = 0;
-  for (int64_t row = blockIdx.x; row < in.rows; row += gridDim.x) {
-    const T* dy = in.dy + row * in.columns;
-    const T* x = in.x + row * in.columns;
-    T* dx = in.dx + row * in.columns;
-    const float rstd = in.rstd[row];
-    float mean = 0.0f;
-    if constexpr (kCentered) mean = in.mean[row];
-    float sums[2] = {0.0f, 0.0f};
-    for (int i = static_cast<int>(threadIdx.x); i < in.columns; i += kAnyWidthThreads) {
-      const float g = ToFloat(dy[i]) * (ToFloat(in.weight[i]) + in.weight_offset);
-      sums[0] += g * ((ToFloat(x[i]) - mean) * rstd);
-      sums[1] += g;
+  for (int64_t first = int64_t{blockIdx.x} * rows; first < in.rows;
+       first += int64_t{gridDim.x} * rows) {
+    const int64_t end = first + rows < in.rows ? first + rows : in.rows;
+    for (int64_t row = first; row < end; ++row) {
+      const T* dy = in.dy + row * in.columns;
+      const T* x = in.x + row * in.columns;
+      const float rstd = in.rstd[row];
+      float mean = 0.0f;
+      if constexpr (kCentered) mean = in.mean[row];
+      float sums[2] = {0.0f, 0.0f};
+      for (int i = thread; i < in.columns; i += kAnyWidthThreads) {
+        const float g = ToFloat(dy[i]) * (ToFloat(in.weight[i]) + in.weight_offset);
+        sums[0] += g * ((ToFloat(x[i]) - mean) * rstd);
+        sums[1] += g;
+      }
+      RowSums<kAnyWidthThreads, kAnyWidthThreads>(sums, turn++);
+      if (thread == 0) {
+        slopes[row - first] = sums[0] / count;
+        shifts[row - first] = kCentered ? sums[1] / count : 0.0f;
+      }
     }
-    RowSums<kAnyWidthThreads>(sums, turn++);
-    const float slope = sums[0] / count;
-    const float shift = kCentered ? sums[1] / count : 0.0f;
-    for (int i = static_cast<int>(threadIdx.x); i < in.columns; i += kAnyWidthThreads) {
-      const float xhat = (ToFloat(x[i]) - mean) * rstd;
-      const float g = ToFloat(dy[i]) * (ToFloat(in.weight[i]) + in.weight_offset);
-      const float value[1] = {ToFloat(dx[i]) + rstd * (g - shift - xhat * slope)};
-      dx[i] = FromFloat<T>(value[0]);
-      output.Store(row * in.columns + i, value);
+    __syncthreads();
+    for (int begin = 0; begin < in.columns; begin += columns) {
+      const int limit = begin + columns < in.columns ? begin + columns : in.columns;
+      for (int64_t row = first; row < end; ++row) {
+        const int in_block = static_cast<int>(row - first);
+        const int64_t start = row * in.columns;
+        const float rstd = in.rstd[row];
+        float mean = 0.0f;
+        if constexpr (kCentered) mean = in.mean[row];
+        for (int i = begin + thread; i < limit; i += kAnyWidthThreads) {
+          const float xhat = (ToFloat(in.x[start + i]) - mean) * rstd;
+          const float g = ToFloat(in.dy[start + i]) * (ToFloat(in.weight[i]) + in.weight_offset);
+          const float value[1] = {ToFloat(in.dx[start + i]) +
+                                  rstd * (g - shifts[in_block] - xhat * slopes[in_block])};
+          in.dx[start + i] = FromFloat<T>(value[0]);
+          output.Store({start + i, in_block, i - begin}, value);
+        }
+      }
+      output.Flush(first, begin);
     }
   }
   output.Finish();
@@ -203,20 +249,22 @@ struct WeightGradientValues {
 /// `aligned`: packs may be used on every row of every matrix and on the weights.
 template <bool kCentered, typename T, typename G, typename Output>
 void LaunchNormBackward(const LaunchContext& context, const NormGradients<T>& in,
-                        const ColumnTargets<G>& targets, const Output& output, bool aligned) {
+                        const ColumnTargets<G>& targets, Output output, bool aligned) {
   constexpr int kSums = kWeightSums<kCentered>;
   const auto launch = [&](auto threads, auto packs) {
     constexpr int kThreads = decltype(threads)::value;
     constexpr int kPacks = decltype(packs)::value;
-    constexpr int kBlock = kNormBackwardBlock<kThreads>;
-    // No more blocks than run at once: each costs a row of partial sums.
+    constexpr int kBlock = Output::Block(kThreads);
+    constexpr int kResident = Output::Resident(kCentered, kThreads);
+    output.Cut(context, kBlock / kThreads, in.rows, in.columns);
+    // No more blocks than run at once: each costs rows of partial sums.
     const unsigned grid =
-        std::max(1u, GridFor(context, in.rows, kBlock / kThreads,
-                             kNormBackwardResident<kCentered, kThreads> / kBlock));
-    auto* partial = context.Scratch<float>(int64_t{kSums} * grid * in.columns);
+        std::max(1u, GridFor(context, in.rows, output.Rows(kBlock / kThreads), kResident / kBlock));
+    const int64_t parts = int64_t{kWeightParts<kThreads, Output>} * grid;
+    auto* partial = context.Scratch<float>(kSums * parts * in.columns);
     Launch(context, NormBackwardKernel<kCentered, kThreads, kPacks, T, Output>, dim3(grid),
-           dim3(kBlock), 0, in, output, partial);
-    LaunchSumPartials(context, partial, grid, in.columns, kSums, targets);
+           dim3(kBlock), output.SharedBytes(), in, output, partial);
+    LaunchSumPartials(context, partial, parts, in.columns, kSums, targets);
   };
   const int64_t packs = in.columns / kPackSize<T>;
   using One = std::integral_constant<int, 1>;
@@ -226,8 +274,10 @@ void LaunchNormBackward(const LaunchContext& context, const NormGradients<T>& in
   // With more than 16 columns to a thread their sums would not fit into registers.
   constexpr int64_t kMostPacks = kPackSize < T >> 4 ? 1024 : 2048;
   if (!aligned || packs > kMostPacks) {
+    output.Cut(context, 1, in.rows, std::min<int64_t>(in.columns, kAnyWidthColumns));
     Launch(context, NormBackwardAnyWidth<kCentered, T, Output>,
-           dim3(GridFor(context, in.rows, 1, 8)), dim3(kAnyWidthThreads), 0, in, output);
+           dim3(GridFor(context, in.rows, output.Rows(1), 8)), dim3(kAnyWidthThreads),
+           output.SharedBytes(), in, output);
     LaunchColumnSums<1, kSums>(context, WeightGradientValues<kCentered, T>{in}, in.rows, in.columns,
                                targets);
   } else if (packs <= 32) {

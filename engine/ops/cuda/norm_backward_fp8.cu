@@ -6,20 +6,16 @@
 namespace trimtab {
 namespace {
 
-// Codes of what is stored in T: an output of the kernels in norm_backward.h.
+// Codes of what is stored in T.
 template <typename T>
-struct CodesOfStored {
-  Fp8Rows<E5M2> rows;
-
-  __device__ __forceinline__ void Begin() { rows.Begin(); }
+struct CodesOfStored : Fp8Rows<E5M2> {
   template <int N>
-  __device__ __forceinline__ void Store(int64_t index, const float (&values)[N]) {
+  __device__ __forceinline__ void Store(const NormPlace& place, const float (&values)[N]) {
     float stored[N];
 #pragma unroll
     for (int j = 0; j < N; ++j) stored[j] = ToFloat(FromFloat<T>(values[j]));
-    rows.Store(index, stored);
+    Fp8Rows<E5M2>::Store(place, stored);
   }
-  __device__ __forceinline__ void Finish() { rows.Finish(); }
 };
 
 template <bool kCentered>
@@ -30,14 +26,11 @@ void BackwardBesideFp8(const Tensor& dy, const Tensor& x, const Tensor& weight, 
   const Fp8Output& out = copies.out;
   const auto output_for = [&](auto* value) {
     return CodesOfStored<std::remove_pointer_t<decltype(value)>>{
-        {Data<E5M2>(out.rows), Data<float>(copies.scale), Data<float>(out.amax)}};
+        Fp8RowsOf<E5M2>(copies.scale, out)};
   };
   NormBackwardOver<kCentered>(dy, x, weight, mean, rstd, dx, dweight, dbias, accumulate,
                               weight_plus_one, output_for,
                               IsAligned(out.rows.raw(), 16 / SizeOf(x.dtype())));
-  if (out.transposed.defined() && dx.numel() > 0) {
-    TransposeRows(ContextOf(dx.device()), out);
-  }
 }
 
 void LayerNormBackwardBesideFp8Cuda(const Tensor& dy, const Tensor& x, const Tensor& weight,

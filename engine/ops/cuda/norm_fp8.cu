@@ -26,13 +26,12 @@ void Forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const No
                                static_cast<int>(x.dim(1)),
                                static_cast<float>(options.epsilon),
                                OffsetOf(options.weight_plus_one)};
-      const Fp8Rows<F8> rows = {Data<F8>(out.rows), Data<float>(scale), Data<float>(out.amax)};
+      const Fp8Rows<F8> codes = Fp8RowsOf<F8>(scale, out);
       const bool aligned = RowsAligned<T>(x.dim(1), in.x, in.weight, in.bias) &&
-                           IsAligned(rows.rows, kN * static_cast<int64_t>(sizeof(F8)));
-      LaunchNormForward<kCentered>(context, in, rows, aligned);
+                           IsAligned(codes.rows, kN * static_cast<int64_t>(sizeof(F8)));
+      LaunchNormForward<kCentered>(context, in, codes, aligned);
     });
   });
-  if (out.transposed.defined()) TransposeRows(context, out);
 }
 
 void LayerNormForwardFp8Cuda(const Tensor& x, const Tensor& weight, const Tensor& bias,

@@ -116,9 +116,9 @@ __device__ __forceinline__ void LoadFloats(const T* source, float (&values)[N]) 
   for (int i = 0; i < N; ++i) values[i] = ToFloat(pack[i]);
 }
 
-/// Rounds N fp32 values to T and stores them.
+/// N fp32 values, rounded to T.
 template <typename T, int N>
-__device__ __forceinline__ void StoreFloats(T* destination, const float (&values)[N]) {
+__device__ __forceinline__ Pack<T, N> PackOf(const float (&values)[N]) {
   Pack<T, N> pack;
 #pragma unroll
   for (int i = 0; i + 1 < N; i += 2) {
@@ -128,7 +128,13 @@ __device__ __forceinline__ void StoreFloats(T* destination, const float (&values
     pack[i + 1] = pair[1];
   }
   if constexpr (N % 2 == 1) pack[N - 1] = FromFloat<T>(values[N - 1]);
-  StorePack(destination, pack);
+  return pack;
+}
+
+/// Rounds N fp32 values to T and stores them.
+template <typename T, int N>
+__device__ __forceinline__ void StoreFloats(T* destination, const float (&values)[N]) {
+  StorePack(destination, PackOf<T>(values));
 }
 
 }  // namespace trimtab

@@ -10,20 +10,18 @@
 #include <utility>
 
 #include "engine/infer/make_engine.h"
-#include "tests/engine/infer/golden_weights.h"
+#include "tests/engine/infer/golden_requests.h"
 
 namespace trimtab {
 namespace {
 
 using Answers = std::map<RequestId, std::vector<SampledToken>>;
 
-GenerationRequest RequestOf(const GoldenWeights& weights, int64_t index) {
-  const std::vector<int32_t> text = weights.Tokens(index % weights.sequences());
-  GenerationRequest request;
-  request.prompt = {text.begin(), text.begin() + 2 + index % 7};
-  request.max_tokens = 3 + index % 9;
-  request.sampling = {.temperature = 1, .seed = static_cast<uint64_t>(index)};
+/// Some want probabilities, some stop early.
+GenerationRequest EveryKindOf(const GoldenWeights& weights, int64_t index) {
+  GenerationRequest request = RequestOf(weights, index);
   request.sampling.log_probabilities = index % 3;
+  const std::vector<int32_t> text = weights.Tokens(index % weights.sequences());
   if (index % 4 == 0) request.stop_tokens = {text[5], text[6]};
   return request;
 }
@@ -31,7 +29,7 @@ GenerationRequest RequestOf(const GoldenWeights& weights, int64_t index) {
 Answers AnswerAll(const GoldenWeights& weights, Engine& engine, int64_t count) {
   Answers answers;
   for (int64_t i = 0; i < count || engine.HasWork(); ++i) {
-    if (i < count) engine.AddRequest(RequestOf(weights, i));
+    if (i < count) engine.AddRequest(EveryKindOf(weights, i));
     for (const RequestUpdate& update : engine.Step()) {
       for (const SampledToken& token : update.tokens) answers[update.id].push_back(token);
     }
@@ -97,7 +95,7 @@ TEST_F(RemoteReplicaTest, ForgetsWhatIsAborted) {
   Begin([this](ReplicaLink& link) { AnswerOrders(link, *MakeEngine(config_, weights_)); });
   RemoteReplica& remote = Remote();
   const auto add = [&](int64_t index) {
-    return std::get<RequestId>(remote.AddRequest(RequestOf(weights_, index)));
+    return std::get<RequestId>(remote.AddRequest(EveryKindOf(weights_, index)));
   };
   EXPECT_FALSE(remote.HasWork());
   const RequestId running = add(1);

@@ -13,22 +13,12 @@
 
 #include "engine/base/error.h"
 #include "engine/infer/make_engine.h"
-#include "tests/engine/infer/golden_weights.h"
+#include "tests/engine/infer/golden_requests.h"
 
 namespace trimtab {
 namespace {
 
 using Answers = std::map<RequestId, std::vector<int32_t>>;
-
-GenerationRequest RequestOf(const GoldenWeights& weights, int64_t index) {
-  const std::vector<int32_t> text = weights.Tokens(index % weights.sequences());
-  GenerationRequest request;
-  request.prompt = {text.begin(), text.begin() + 2 + index % 7};
-  request.max_tokens = 3 + index % 9;
-  request.sampling.temperature = 1;
-  request.sampling.seed = static_cast<uint64_t>(index);
-  return request;
-}
 
 /// In the order in which they were asked.
 std::vector<std::vector<int32_t>> AnswerAll(const GoldenWeights& weights, Engine& engine,

@@ -38,6 +38,7 @@ json PredictedReport() {
   report["race"]["rounds"] = 0;
   report["race"]["visits"] = 0;
   report["race"]["throttled_modes"] = json::array();
+  report["race"]["stragglers"] = {{"visits", json::array()}, {"note", ""}};
   report["proof"] = {{"planned", 0},
                      {"measured", 0},
                      {"failed", 0},

@@ -116,6 +116,15 @@ TEST(Page, NamesTheTiedAndWhatIsWorthProving) {
   EXPECT_NE(html.find("expected to be 3.1 % better"), std::string::npos);
 }
 
+TEST(Page, NamesSlowRanksAndRequirementsThatAreNotMet) {
+  nlohmann::json report = MeasuredReport();
+  EXPECT_NE(ReportHtml(report).find("waited for a rank slower than the others"), std::string::npos);
+  EXPECT_EQ(ReportHtml(report).find("does not meet"), std::string::npos);
+  report["recommended"]["training"]["unmet"] = {"days<=2: 2.9 days"};
+  EXPECT_NE(ReportHtml(report).find("It does not meet --require days&lt;=2: 2.9 days"),
+            std::string::npos);
+}
+
 TEST(Page, FetchesNothing) {
   const std::string html = ReportHtml(MeasuredReport());
   EXPECT_NE(html.find("default-src 'none'"), std::string::npos);

@@ -15,7 +15,6 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr unsigned kMaxThreads = 1024;
-constexpr size_t kMaxSharedBytes = 227 << 10;  // Hopper's
 constexpr size_t kSharedAlignment = 128;
 
 enum class State : char { kReady, kAtBarrier, kInCollective, kDone };
@@ -101,7 +100,7 @@ void Scheduler::CheckShape() const {
   if (count_ == 0 || block.x * block.y * block.z > kMaxThreads) {
     Fail(fmt::format("a block of {} threads: a GPU takes 1 to {}", count_, kMaxThreads));
   }
-  if (shape_->shared_bytes > kMaxSharedBytes) {
+  if (shape_->shared_bytes > size_t{kMaxSharedBytes}) {
     Fail(fmt::format("{} bytes of dynamic shared memory: a GPU has {}", shape_->shared_bytes,
                      kMaxSharedBytes));
   }

@@ -97,6 +97,9 @@ struct LaunchShape {
   int line = 0;
 };
 
+/// Shared memory that a block may have: Hopper's.
+inline constexpr int64_t kMaxSharedBytes = 227 << 10;
+
 /// Runs `thread` once for every thread of every block, on the calling thread.
 void Run(const LaunchShape& shape, const std::function<void()>& thread);
 

@@ -151,6 +151,39 @@ TEST(RowKernelsTest, RmsNormToFp8) {
   }
 }
 
+// What is kept of rows until their columns can be stored: 32 of them, or fewer for want of shared
+// memory or of rows; the columns of unaligned rows in turns. Rows end within what is kept or not,
+// and their columns may be stored in words or not.
+std::vector<Case> KeptRows() {
+  return {{DType::kBf16, 200, 64, 0},  {DType::kBf16, 203, 520, 0},  {DType::kF32, 68, 1032, 0},
+          {DType::kBf16, 36, 7296, 0}, {DType::kBf16, 21, 16384, 0}, {DType::kBf16, 70, 131, 1},
+          {DType::kF32, 66, 4101, 0}};
+}
+
+TEST(RowKernelsTest, NormsToFp8OfManyRows) {
+  for (const Case& c : KeptRows()) {
+    ExpectSame(c, [&c](Bench& b) {
+      const Shape matrix = {c.rows, c.columns};
+      Fp8Output out = {.rows = b.Values(matrix, DType::kF8E4M3),
+                       .transposed = b.Values({c.columns, c.rows}, DType::kF8E4M3),
+                       .amax = b.Scalar(0.0f)};
+      const Tensor x = b.Values(matrix);
+      const Tensor weight = b.Values({c.columns});
+      Tensor mean = b.Values({c.rows}, DType::kF32);
+      Tensor rstd = b.Values({c.rows}, DType::kF32);
+      LayerNormForwardFp8(x, weight, b.Values({c.columns}), kEpsilon, b.Scalar(250.0f), out, mean,
+                          rstd);
+      Tensor dx = b.Values(matrix);
+      Tensor dweight = b.Values({c.columns}, DType::kF32);
+      const Fp8Beside copies = b.Beside(matrix);
+      RmsNormBackward(b.Values(matrix), x, weight, rstd, dx, dweight, true, false, copies);
+      return std::vector<Tensor>{out.rows, out.transposed,  out.amax,
+                                 dx,       dweight,         copies.out.rows,
+                                 rstd,     copies.out.amax, copies.out.transposed};
+    });
+  }
+}
+
 TEST(RowKernelsTest, NormsOfManyRows) {
   // More rows than a device's blocks hold at once: blocks go round, some one time more.
   for (const int64_t columns : {64, 520}) {
