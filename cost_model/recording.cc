@@ -91,11 +91,11 @@ struct Stage {
 
 /// The first rank of a pipeline stage, between steps.
 struct StageTrainer {
-  StageTrainer(const RunConfig& run, int64_t stage, const Executor& executor)
+  StageTrainer(const RunConfig& run, int64_t stage, StageProgram program, const Executor& executor)
       : device(MakeMetaDevice(executor.threads, executor.kind)),
         parallel(MakeMetaContext(run.layout, RankAt(run.layout, {.pp = static_cast<int>(stage)}),
                                  run.model.kv_copies(run.layout.tp))),
-        trainer(run, parallel, *device) {}
+        trainer(run, parallel, *device, std::move(program)) {}
 
   /// But for the ids of micro batches.
   BytesByTag Held() const {
@@ -209,8 +209,9 @@ int64_t RecordIds(const RunConfig& run, const ModelChunk& chunk, int64_t in_flig
   return stage.device->memory().current_total();
 }
 
-UpdateRecording RecordUpdate(const RunConfig& run, int64_t stage, const Executor& executor) {
-  StageTrainer rank(run, stage, executor);
+UpdateRecording RecordUpdate(const RunConfig& run, int64_t stage, StageProgram program,
+                             const Executor& executor) {
+  StageTrainer rank(run, stage, std::move(program), executor);
   UpdateRecording recording;
   recording.held = rank.Held();
   PieceRecorder recorder(*rank.device);
@@ -223,7 +224,7 @@ UpdateRecording RecordUpdate(const RunConfig& run, int64_t stage, const Executor
 }
 
 BytesByTag RecordHeld(const RunConfig& run, int64_t stage, const Executor& executor) {
-  return StageTrainer(run, stage, executor).Held();
+  return StageTrainer(run, stage, ProgramOf(run, stage), executor).Held();
 }
 
 std::vector<int64_t> FirstAlike(const RunConfig& run) {

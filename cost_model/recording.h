@@ -13,6 +13,7 @@
 #include "engine/device/memory.h"
 #include "engine/device/record.h"
 #include "engine/model/gpt_model.h"
+#include "engine/schedule/action.h"
 
 namespace trimtab {
 
@@ -122,9 +123,11 @@ struct UpdateRecording {
   BytesByTag held{};    // but for the ids of micro batches
 };
 
-/// Records the end of a step of the first rank of pipeline stage `stage`, with all its parameters.
-/// Throws InputError where `run.fp8` names a layer that is not there.
-UpdateRecording RecordUpdate(const RunConfig& run, int64_t stage, const Executor& executor);
+/// Records the end of a step of the first rank of pipeline stage `stage`, whose program is
+/// `program`, with all its parameters. Throws InputError where `run.fp8` names a layer that is not
+/// there.
+UpdateRecording RecordUpdate(const RunConfig& run, int64_t stage, StageProgram program,
+                             const Executor& executor);
 /// What it holds between steps, alone.
 BytesByTag RecordHeld(const RunConfig& run, int64_t stage, const Executor& executor);
 

@@ -258,6 +258,8 @@ void StepCosts::Impl::RecordEnds(const PriceSetting& setting, const RunConfig& r
   RunConfig shorter = run;
   shorter.global_batch = layout.micro_batch * layout.dp * micro_batches;
   if (!fp8 && layout.vp == 1) shorter.layout.schedule = Schedule::k1F1B;
+  const PipelineShape shape = {layout.pp, layout.vp, micro_batches};
+  const std::vector<StageProgram>& programs = ProgramsOf(shorter.layout.schedule, shape);
   std::vector<std::vector<ModelChunk>> seen;  // by stage
   for (int64_t stage = 0; stage < layout.pp; ++stage) {
     // Stages with like chunks end alike.
@@ -270,7 +272,8 @@ void StepCosts::Impl::RecordEnds(const PriceSetting& setting, const RunConfig& r
       ends.recording_of.push_back(ends.recording_of[static_cast<size_t>(same - seen.begin())]);
     } else {
       ends.recording_of.push_back(ends.recordings.size());
-      ends.recordings.push_back(RecordUpdate(shorter, stage, setting.executor));
+      ends.recordings.push_back(
+          RecordUpdate(shorter, stage, programs[static_cast<size_t>(stage)], setting.executor));
     }
     seen.push_back(std::move(chunks));
   }

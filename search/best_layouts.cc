@@ -17,8 +17,9 @@ namespace trimtab {
 namespace {
 
 /// Branches that are expanded before what they found counts: as many on any number of threads, so
-/// that all see the same. Few, for the first ones are looked at with nothing to compare them to.
-constexpr size_t kBranchesOfRound = 8;
+/// that all see the same. Enough that threads seldom wait for each other, and few enough that
+/// little is looked at that what is found beside it would have cut.
+constexpr size_t kBranchesOfRound = 64;
 
 class BestFirst {
  public:

@@ -108,6 +108,10 @@ StageProgram ProgramOf(const RunConfig& run, int64_t pp_rank) {
 }
 
 Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& device)
+    : Trainer(run, parallel, device, ProgramOf(Legal(run), parallel.pp_rank)) {}
+
+Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& device,
+                 StageProgram program)
     : run_(Legal(run)),
       parallel_(parallel),
       device_(device),
@@ -116,8 +120,7 @@ Trainer::Trainer(const RunConfig& run, const ParallelContext& parallel, Device& 
       data_parallel_(MakeDataParallel(chunks_, parallel, store_, device, fp8_.get())),
       optimizer_(run_.optimizer, parallel, shards()),
       loss_(NewLossTensors(device)),
-      stage_(Pointers(chunks_), ProgramOf(run_, parallel.pp_rank), loss_, fp8_.get(),
-             *data_parallel_),
+      stage_(Pointers(chunks_), std::move(program), loss_, fp8_.get(), *data_parallel_),
       captured_(parallel, device) {
   if (TypesOf(run_.layout).loss_scaling) loss_scaler_ = LossScaler(run_.loss_scale);
   if (device.kind() != DeviceKind::kMeta) {

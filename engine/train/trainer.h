@@ -47,6 +47,9 @@ class Trainer {
   /// run.seed. `parallel` and `device` must outlive the trainer.
   /// Throws InfeasibleError if the run breaks a legality rule, OutOfMemoryError past the limit.
   Trainer(const RunConfig& run, const ParallelContext& parallel, Device& device);
+  /// For who has planned all stages of the pipeline together: `program` is that of this one.
+  Trainer(const RunConfig& run, const ParallelContext& parallel, Device& device,
+          StageProgram program);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 

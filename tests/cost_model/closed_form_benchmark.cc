@@ -12,6 +12,7 @@
 #include "cost_model/closed_form.h"
 #include "cost_model/recording.h"
 #include "engine/config/rules.h"
+#include "engine/train/trainer.h"
 
 namespace trimtab {
 namespace {
@@ -72,8 +73,9 @@ int Run() {
       "recording a micro batch of one layer: {:.0f} us; the update of all {} layers: {:.0f} us, of "
       "one of {} stages: {:.0f} us\n",
       1e6 * TypicalSeconds([&] { RecordMicroBatch(run, {.num_layers = 1}, gpu); }),
-      model.num_layers, 1e6 * TypicalSeconds([&] { RecordUpdate(run, 0, gpu); }),
-      in_stages.layout.pp, 1e6 * TypicalSeconds([&] { RecordUpdate(in_stages, 1, gpu); }));
+      model.num_layers, 1e6 * TypicalSeconds([&] { RecordUpdate(run, 0, ProgramOf(run, 0), gpu); }),
+      in_stages.layout.pp,
+      1e6 * TypicalSeconds([&] { RecordUpdate(in_stages, 1, ProgramOf(in_stages, 1), gpu); }));
 
   double checksum = 0;
   const auto estimate_all = [&](ClosedFormEstimator& estimator) {
