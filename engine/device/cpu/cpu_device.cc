@@ -1,32 +1,38 @@
 // The cpu device: host memory, everything synchronous.
-//
-// Freed blocks are kept for the next allocation of the same size: a training step asks for the same
-// sizes over and over, and fresh pages from the kernel cost more than many of the ops that use
-// them. What is kept and in use together never exceeds the device's own peak, but for a MiB, so
-// that tiny models need no malloc either.
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <map>
-#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
+#include "engine/device/caching_allocator.h"
 #include "engine/device/device.h"
 
 namespace trimtab {
 namespace {
 
-constexpr int64_t kAlignment = 64;  // one cache line, one AVX-512 vector
-constexpr int64_t kHugePage = 2 * kMiB;
-constexpr int64_t kAlwaysKept = kMiB;
+/// Segments of huge pages: large buffers are walked front to back, and these save most of the
+/// page-table walks. Pages that nobody has touched take no memory.
+class HostMemory final : public MemorySource {
+ public:
+  std::string_view name() const override { return "machine"; }
+  void* Allocate(int64_t bytes) override {
+    constexpr int64_t kHugePage = 2 * kMiB;
+    const auto size = static_cast<size_t>(RoundUp(bytes, kHugePage));
+    void* data = std::aligned_alloc(static_cast<size_t>(kHugePage), size);
+    if (data != nullptr) madvise(data, size, MADV_HUGEPAGE);
+    return data;
+  }
+  void Free(void* data) override { std::free(data); }
+};
 
+/// What is freed is kept for the rest of a step and for the next one: fresh pages from the kernel
+/// cost more than many of the ops that use them.
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(int threads) : Device(DeviceKind::kCpu, {DeviceKind::kCpu, threads}) {}
-  ~CpuDevice() override { Trim(0); }
 
   void CopyFromHost(void* device_data, const void* host, int64_t bytes) override {
     if (bytes > 0) std::memcpy(device_data, host, static_cast<size_t>(bytes));
@@ -38,63 +44,20 @@ class CpuDevice final : public Device {
 
  protected:
   void* AllocateRaw(int64_t bytes) override {
-    const int64_t rounded = RoundedSize(bytes);
-    if (const auto kept = kept_.find(rounded); kept != kept_.end() && !kept->second.empty()) {
-      void* data = kept->second.back();
-      kept->second.pop_back();
-      kept_bytes_ -= rounded;
-      return data;
-    }
-    TrimToPeak();
-    void* data = NewBlock(rounded);
-    if (data == nullptr) {
-      Trim(0);
-      data = NewBlock(rounded);
-    }
-    if (data == nullptr) {
-      throw OutOfMemoryError(
-          fmt::format("out of memory: the machine has no {} to give", FormatBytes(bytes)));
-    }
-    return data;
+    return allocator_.Allocate(std::max<int64_t>(1, bytes));
   }
 
-  void FreeRaw(void* data, int64_t bytes) override {
-    const int64_t rounded = RoundedSize(bytes);
-    kept_[rounded].push_back(data);
-    kept_bytes_ += rounded;
-    TrimToPeak();
+  void FreeRaw(void* data, int64_t /*bytes*/) override {
+    allocator_.Free(data);
+    // More than steps have needed, and than stands between blocks, is of something that is over.
+    const int64_t peak = memory().peak_total();
+    const int64_t most = peak + peak / 8 + 2 * CachingAllocator::kLargeSegment;
+    if (allocator_.reserved_bytes() > most) allocator_.Trim();
   }
 
  private:
-  static int64_t RoundedSize(int64_t bytes) {
-    return RoundUp(std::max<int64_t>(bytes, 1), bytes >= 2 * kHugePage ? kHugePage : kAlignment);
-  }
-
-  static void* NewBlock(int64_t rounded) {
-    const bool huge = rounded >= 2 * kHugePage;
-    const auto size = static_cast<size_t>(rounded);
-    void* data = std::aligned_alloc(static_cast<size_t>(huge ? kHugePage : kAlignment), size);
-    // Large buffers are walked front to back; huge pages save most of the page-table walks.
-    if (huge && data != nullptr) madvise(data, size, MADV_HUGEPAGE);
-    return data;
-  }
-
-  void TrimToPeak() {
-    Trim(std::max(kAlwaysKept, memory().peak_total() - memory().current_total()));
-  }
-  /// Returns kept blocks to the system until at most `limit_bytes` are left.
-  void Trim(int64_t limit_bytes) {
-    for (auto kept = kept_.begin(); kept_bytes_ > limit_bytes; kept = kept_.erase(kept)) {
-      for (; !kept->second.empty() && kept_bytes_ > limit_bytes; kept->second.pop_back()) {
-        std::free(kept->second.back());
-        kept_bytes_ -= kept->first;
-      }
-      if (!kept->second.empty()) return;
-    }
-  }
-
-  std::map<int64_t, std::vector<void*>> kept_;  // by rounded size
-  int64_t kept_bytes_ = 0;
+  HostMemory source_;
+  CachingAllocator allocator_{source_};
 };
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include <typeindex>
 
 #include "engine/base/units.h"
-#include "engine/device/cuda/caching_allocator.h"
+#include "engine/device/caching_allocator.h"
 #include "engine/device/cuda/loader.h"
 #include "engine/device/cuda/staging.h"
 #include "engine/device/cuda/stream.h"
@@ -26,6 +26,7 @@ namespace trimtab {
 /// Segments from cudaMalloc, also while a stream is captured.
 class DriverMemory final : public MemorySource {
  public:
+  std::string_view name() const override { return "GPU"; }
   void* Allocate(int64_t bytes) override;
   void Free(void* data) override;
 };

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "engine/device/cuda/caching_allocator.h"
+#include "engine/device/caching_allocator.h"
 #include "engine/device/device.h"
 
 namespace trimtab {

@@ -41,6 +41,39 @@ TEST(CpuDeviceTest, CopiesBothWays) {
   device->CopyToHost(nullptr, nullptr, 0);
 }
 
+TEST(CpuDeviceTest, KeepsTheMemoryOfAStepForTheNext) {
+  constexpr int64_t kLarge = 50 * kMiB + 12345;
+  constexpr int64_t kEnd = kLarge - 1;
+  const auto device = MakeCpuDevice(1);
+  const auto bytes_of = [](const std::shared_ptr<Storage>& storage) {
+    return static_cast<char*>(storage->data());
+  };
+  auto large = device->Allocate(kLarge, MemoryTag::kActivations);
+  void* const first = large->data();
+  bytes_of(large)[kEnd] = 7;
+  large.reset();
+  // Other sizes, which come of the same memory, are no reason to return it.
+  for (const int64_t size : {3 * kMiB, 700 * kKiB, 5 * kMiB}) {
+    const auto some = device->Allocate(size, MemoryTag::kWorkspace);
+    const auto more = device->Allocate(size, MemoryTag::kWorkspace);
+    EXPECT_NE(some->data(), more->data());
+  }
+  large = device->Allocate(kLarge, MemoryTag::kActivations);
+  EXPECT_EQ(large->data(), first);
+  EXPECT_EQ(bytes_of(large)[kEnd], 7);  // fresh pages are zero
+}
+
+TEST(CpuDeviceTest, ReturnsMemoryThatStepsDoNotNeed) {
+  const auto device = MakeCpuDevice(1);
+  {
+    const MemoryTracker::Uncounted uncounted(device->memory());
+    const auto storage = device->Allocate(512 * kMiB, MemoryTag::kWorkspace);
+    static_cast<char*>(storage->data())[0] = 7;
+  }
+  const auto storage = device->Allocate(512 * kMiB, MemoryTag::kWorkspace);
+  EXPECT_EQ(static_cast<char*>(storage->data())[0], 0);
+}
+
 TEST(CpuDeviceTest, RefusesMoreThanTheMachineHasAndForgetsIt) {
   const auto device = MakeCpuDevice(1);
   EXPECT_THROW(device->Allocate(int64_t{1} << 60, MemoryTag::kWeights), OutOfMemoryError);

@@ -11,7 +11,7 @@
 #include <random>
 
 #include "engine/base/units.h"
-#include "engine/device/cuda/caching_allocator.h"
+#include "engine/device/caching_allocator.h"
 
 namespace trimtab {
 
@@ -19,6 +19,8 @@ namespace trimtab {
 class FakeSource final : public MemorySource {
  public:
   explicit FakeSource(int64_t capacity) : capacity_(capacity) {}
+
+  std::string_view name() const override { return "GPU"; }
 
   void* Allocate(int64_t bytes) override {
     ++calls_;

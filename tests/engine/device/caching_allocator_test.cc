@@ -1,5 +1,5 @@
 // The caching allocator over a simulated GPU.
-#include "engine/device/cuda/caching_allocator.h"
+#include "engine/device/caching_allocator.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "tests/engine/device/cuda/simulated_memory.h"
+#include "tests/engine/device/simulated_memory.h"
 
 namespace trimtab {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/device/cuda/caching_allocator.h"
+#include "engine/device/caching_allocator.h"
 
 #include <algorithm>
 #include <functional>
@@ -12,7 +12,7 @@ namespace trimtab {
 namespace {
 
 constexpr int64_t kNothingRefused = std::numeric_limits<int64_t>::max();
-constexpr int64_t kPage = 2 * kMiB;  // what the driver maps at a time
+constexpr int64_t kPage = 2 * kMiB;  // what drivers and kernels map at a time
 
 }  // namespace
 
@@ -103,9 +103,9 @@ void* CachingAllocator::Allocate(int64_t bytes) {
 
 OutOfMemoryError CachingAllocator::Exhausted(int64_t bytes) const {
   return OutOfMemoryError(fmt::format(
-      "out of memory: the GPU has no {} to give; {} in use, {} cached in {} segments (largest "
+      "out of memory: the {} has no {} to give; {} in use, {} cached in {} segments (largest "
       "free block {})",
-      FormatBytes(bytes), FormatBytes(in_use_bytes_), FormatBytes(cached_bytes()), segment_count_,
+      source_.name(), FormatBytes(bytes), FormatBytes(in_use_bytes_), FormatBytes(cached_bytes()), segment_count_,
       FormatBytes(largest_free_block())));
 }
 

@@ -1,10 +1,11 @@
-// Memory of a GPU, kept for the next one who asks.
+// Memory of a device, kept for the next one who asks.
 //
-// The driver takes milliseconds to give memory and stops the GPU to take it back, and a training
-// step asks for the same sizes over and over. So memory is taken from the driver in large segments,
-// cut into blocks, and blocks that come back are joined with free neighbours and kept.
+// The driver of a GPU takes milliseconds to give memory and stops the GPU to take it back, the
+// kernel takes as long to give fresh pages, and a training step asks for the same sizes over and
+// over. So memory is taken from either in large segments, cut into blocks, and blocks that come back
+// are joined with free neighbours and kept.
 //
-// All of it belongs to one stream: a block that was freed may be handed out at once, because
+// All of a GPU's belongs to one stream: a block that was freed may be handed out at once, because
 // whoever gets it works after whoever had it. A block that another stream still uses must be waited
 // for by the device's stream before it is freed.
 #pragma once
@@ -14,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -21,10 +23,12 @@
 
 namespace trimtab {
 
-/// Where segments come from: the driver, or in tests a simulation of it.
+/// Where segments come from: a GPU's driver, the system, or in tests a simulation.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
+  /// Whose memory it is, for messages: "GPU".
+  virtual std::string_view name() const = 0;
   /// Memory aligned to CachingAllocator::kAlignment; nullptr when there is not that much left.
   virtual void* Allocate(int64_t bytes) = 0;
   /// Work that still uses the memory is waited for.
