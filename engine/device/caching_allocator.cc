@@ -105,8 +105,8 @@ OutOfMemoryError CachingAllocator::Exhausted(int64_t bytes) const {
   return OutOfMemoryError(fmt::format(
       "out of memory: the {} has no {} to give; {} in use, {} cached in {} segments (largest "
       "free block {})",
-      source_.name(), FormatBytes(bytes), FormatBytes(in_use_bytes_), FormatBytes(cached_bytes()), segment_count_,
-      FormatBytes(largest_free_block())));
+      source_.name(), FormatBytes(bytes), FormatBytes(in_use_bytes_), FormatBytes(cached_bytes()),
+      segment_count_, FormatBytes(largest_free_block())));
 }
 
 /// An address of its own within the largest block in use, where calls that are captured find

@@ -2,8 +2,8 @@
 //
 // The driver of a GPU takes milliseconds to give memory and stops the GPU to take it back, the
 // kernel takes as long to give fresh pages, and a training step asks for the same sizes over and
-// over. So memory is taken from either in large segments, cut into blocks, and blocks that come back
-// are joined with free neighbours and kept.
+// over. So memory is taken from either in large segments, cut into blocks, and blocks that come
+// back are joined with free neighbours and kept.
 //
 // All of a GPU's belongs to one stream: a block that was freed may be handed out at once, because
 // whoever gets it works after whoever had it. A block that another stream still uses must be waited

@@ -142,7 +142,7 @@ std::string BrokenRule(const GemmKey& key) {
   return "";
 }
 
-GemmDescriptors::GemmDescriptors(const GemmKey& key, int64_t workspace_bytes) {
+GemmDescriptors::GemmDescriptors(const GemmKey& key, int64_t workspace_bytes, bool deterministic) {
   if (const std::string rule = BrokenRule(key); !rule.empty()) {
     throw EnvironmentError(fmt::format(
         "gemm [{}, {}, {}] of {} and {} into {}: cuBLASLt has no such product: {}", key.m, key.n,
@@ -154,7 +154,7 @@ GemmDescriptors::GemmDescriptors(const GemmKey& key, int64_t workspace_bytes) {
   layout_a_ = MakeLayout(key.types.b, b_as_is ? key.k : key.n, b_as_is ? key.n : key.k);
   layout_b_ = MakeLayout(key.types.a, a_as_is ? key.m : key.k, a_as_is ? key.k : key.m);
   layout_c_ = MakeLayout(key.types.c, key.m, key.n);
-  preference_ = MakePreference(key, workspace_bytes);
+  preference_ = MakePreference(key, workspace_bytes, deterministic);
 }
 
 GemmDescriptors::Operation GemmDescriptors::MakeOperation(const GemmKey& key) {
@@ -185,15 +185,17 @@ GemmDescriptors::Layout GemmDescriptors::MakeLayout(DType dtype, int64_t rows, i
 }
 
 GemmDescriptors::Preference GemmDescriptors::MakePreference(const GemmKey& key,
-                                                            int64_t workspace_bytes) {
+                                                            int64_t workspace_bytes,
+                                                            bool deterministic) {
   cublasLtMatmulPreference_t handle = nullptr;
   TRIMTAB_CUDA_CHECK(cublasLtMatmulPreferenceCreate(&handle));
   Preference preference(handle);
   Set(handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_bytes));
-  // Products split along k are summed in fp32 in the workspace, in a fixed order; the other schemes
-  // round partial sums to c's type, or let the order vary.
-  Set(handle, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-      static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  // Products split along k are summed in fp32 in the workspace, in a fixed order, or in place; the
+  // other schemes round partial sums to c's type.
+  uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  if (key.types.c == DType::kF32 && !deterministic) schemes |= CUBLASLT_REDUCTION_SCHEME_INPLACE;
+  Set(handle, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
   Set(handle, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.alignment_b);
   Set(handle, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.alignment_a);
   const bool adds = key.extra == GemmExtra::kAddend;

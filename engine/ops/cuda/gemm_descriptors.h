@@ -66,8 +66,10 @@ inline bool HasEpilogue(const GemmKey& key) {
 /// c^T = op(b)^T op(a)^T. So its A is our b and its B our a.
 class GemmDescriptors {
  public:
-  /// Throws EnvironmentError with the rule the product breaks, if any.
-  GemmDescriptors(const GemmKey& key, int64_t workspace_bytes);
+  /// Throws EnvironmentError with the rule the product breaks, if any. Unless `deterministic`, a
+  /// product into fp32 that is split along k may add up where its result lies: as precise as sums
+  /// in the workspace and without the passes over it, but cuBLASLt does not promise in which order.
+  GemmDescriptors(const GemmKey& key, int64_t workspace_bytes, bool deterministic);
 
   cublasLtMatmulDesc_t operation() const { return operation_.get(); }
   cublasLtMatrixLayout_t layout_a() const { return layout_a_.get(); }
@@ -94,7 +96,7 @@ class GemmDescriptors {
 
   static Operation MakeOperation(const GemmKey& key);
   static Layout MakeLayout(DType dtype, int64_t rows, int64_t columns);
-  static Preference MakePreference(const GemmKey& key, int64_t workspace_bytes);
+  static Preference MakePreference(const GemmKey& key, int64_t workspace_bytes, bool deterministic);
 
   Operation operation_;
   Layout layout_a_;

@@ -114,7 +114,8 @@ const GemmPlan* GemmPlans::Find(CudaDevice& device, const GemmKey& key,
     return &*known->second;
   }
   const bool time = !device.deterministic() && !device.capturing();
-  GemmPlan plan{.descriptors = GemmDescriptors(key, CudaDevice::kCublasWorkspaceBytes)};
+  GemmPlan plan{.descriptors = GemmDescriptors(key, CudaDevice::kCublasWorkspaceBytes,
+                                               device.deterministic())};
   plan.descriptors.SetPointers(options, operands.auxiliary);
   const auto algorithms = Proposals(device, plan.descriptors, time ? kProposals : 1);
   if (algorithms.empty()) {

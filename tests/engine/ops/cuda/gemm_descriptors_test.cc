@@ -88,7 +88,7 @@ int64_t ElementBytes(cudaDataType_t type) {
 
 /// The product that the descriptors describe is the transpose of ours, and dense.
 void ExpectDescribes(const GemmKey& key) {
-  const GemmDescriptors descriptors(key, kWorkspace);
+  const GemmDescriptors descriptors(key, kWorkspace, /*deterministic=*/true);
   const cublasLtMatmulDesc_t operation = descriptors.operation();
   const auto op_a =
       static_cast<cublasOperation_t>(Get<int32_t>(operation, CUBLASLT_MATMUL_DESC_TRANSA));
@@ -131,7 +131,7 @@ TEST(GemmDescriptors, RowSumsAreTheBiasGradientOfItsB) {
                     .extra = GemmExtra::kRowSums};
   EXPECT_EQ(BrokenRule(key), "");
   ExpectDescribes(key);
-  const GemmDescriptors descriptors(key, kWorkspace);
+  const GemmDescriptors descriptors(key, kWorkspace, /*deterministic=*/true);
   EXPECT_EQ(Get<uint32_t>(descriptors.operation(), CUBLASLT_MATMUL_DESC_EPILOGUE),
             static_cast<uint32_t>(CUBLASLT_EPILOGUE_BGRADB));
   EXPECT_EQ(Get<int32_t>(descriptors.operation(), CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE), CUDA_R_32F);
@@ -148,7 +148,7 @@ TEST(GemmDescriptors, GeluIsAnEpilogue) {
     key.extra = extra;
     key.bias = bias;
     ExpectDescribes(key);
-    GemmDescriptors descriptors(key, kWorkspace);
+    GemmDescriptors descriptors(key, kWorkspace, /*deterministic=*/true);
     EXPECT_EQ(Get<uint32_t>(descriptors.operation(), CUBLASLT_MATMUL_DESC_EPILOGUE),
               static_cast<uint32_t>(expected));
     EXPECT_EQ(Get<int64_t>(descriptors.operation(), CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD), 3072);
@@ -201,7 +201,7 @@ TEST(GemmDescriptors, Fp8OperandsKeepTheirOwnTypesWhereTheyChangePlaces) {
                                      .k = 32,
                                      .types = {DType::kF8E5M2, DType::kF8E4M3, DType::kBf16},
                                      .trans_b = Transpose::kYes},
-                                    kWorkspace);
+                                    kWorkspace, /*deterministic=*/true);
   EXPECT_EQ(Read(descriptors.layout_a()).type, CUDA_R_8F_E4M3);
   EXPECT_EQ(Read(descriptors.layout_b()).type, CUDA_R_8F_E5M2);
   EXPECT_EQ(Read(descriptors.layout_c()).type, CUDA_R_16BF);
@@ -211,7 +211,7 @@ TEST(GemmDescriptors, SumsAreFp32AndTf32IsAsked) {
   GemmKey key{.m = 8, .n = 8, .k = 8};
   for (const bool tf32 : {false, true}) {
     key.tf32 = tf32;
-    const GemmDescriptors descriptors(key, kWorkspace);
+    const GemmDescriptors descriptors(key, kWorkspace, /*deterministic=*/true);
     EXPECT_EQ(Get<int32_t>(descriptors.operation(), CUBLASLT_MATMUL_DESC_COMPUTE_TYPE),
               tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F);
   }
@@ -225,14 +225,14 @@ TEST(GemmDescriptors, FastAccumulationIsAFlagOfFp8) {
               .trans_b = Transpose::kYes};
   for (const bool fast : {false, true}) {
     key.fast_accumulation = fast;
-    const GemmDescriptors descriptors(key, kWorkspace);
+    const GemmDescriptors descriptors(key, kWorkspace, /*deterministic=*/true);
     EXPECT_EQ(Get<int8_t>(descriptors.operation(), CUBLASLT_MATMUL_DESC_FAST_ACCUM), fast ? 1 : 0);
   }
 }
 
 TEST(GemmDescriptors, PreferencesSayWorkspaceAlignmentAndOrderOfSums) {
   const GemmKey key{.m = 8, .n = 8, .k = 8, .alignment_a = 16, .alignment_b = 4, .alignment_c = 64};
-  const GemmDescriptors descriptors(key, kWorkspace);
+  const GemmDescriptors descriptors(key, kWorkspace, /*deterministic=*/true);
   const auto preference = descriptors.preference();
   EXPECT_EQ(Get<uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES), 32u << 20);
   EXPECT_EQ(Get<uint32_t>(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK),
@@ -243,12 +243,25 @@ TEST(GemmDescriptors, PreferencesSayWorkspaceAlignmentAndOrderOfSums) {
   EXPECT_EQ(Get<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES), 64u);
 }
 
+TEST(GemmDescriptors, Fp32SumsOfSplitProductsMayBeMadeInPlaceInAnyOrder) {
+  const auto schemes = [](DType c, bool deterministic) {
+    const GemmKey key{.m = 64, .n = 64, .k = 64, .types = {DType::kBf16, DType::kBf16, c}};
+    const GemmDescriptors descriptors(key, kWorkspace, deterministic);
+    return Get<uint32_t>(descriptors.preference(), CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK);
+  };
+  const uint32_t in_place =
+      CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_INPLACE;
+  EXPECT_EQ(schemes(DType::kF32, /*deterministic=*/false), in_place);
+  EXPECT_EQ(schemes(DType::kF32, /*deterministic=*/true), CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+  EXPECT_EQ(schemes(DType::kBf16, /*deterministic=*/false), CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+}
+
 // cuBLASLt reads C and writes D: an addend is the one, gelu the other.
 TEST(GemmDescriptors, PreferencesSayTheAlignmentOfAnExtra) {
   GemmKey key{.m = 8, .n = 8, .k = 8, .alignment_c = 64, .alignment_extra = 32};
   const auto expect = [&](GemmExtra extra, uint32_t c, uint32_t d) {
     key.extra = extra;
-    const GemmDescriptors descriptors(key, kWorkspace);
+    const GemmDescriptors descriptors(key, kWorkspace, /*deterministic=*/true);
     const auto preference = descriptors.preference();
     EXPECT_EQ(Get<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES), c);
     EXPECT_EQ(Get<uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES), d);
@@ -272,7 +285,8 @@ TEST(GemmDescriptors, RefuseWhatHoppersFp8UnitsDoNotTake) {
     GemmKey bad = good;
     change(bad);
     rules.insert(BrokenRule(bad));
-    EXPECT_THROW(GemmDescriptors(bad, kWorkspace), EnvironmentError) << BrokenRule(bad);
+    EXPECT_THROW(GemmDescriptors(bad, kWorkspace, /*deterministic=*/true), EnvironmentError)
+        << BrokenRule(bad);
   };
   refuses([](GemmKey& key) { key.types.b = DType::kBf16; });
   refuses([](GemmKey& key) { key.types.b = DType::kF8E5M2; });
