@@ -23,6 +23,7 @@ constexpr RateNumber kNumbers[] = {{"weight_bytes", &ServingRates::weight_bytes,
                                    {"kv_rate", &ServingRates::kv_rate, true},
                                    {"other_rate", &ServingRates::other_rate, true},
                                    {"expert_rate", &ServingRates::expert_rate, true},
+                                   {"popularity", &ServingRates::popularity, false},
                                    {"rate_16", &ServingRates::rate_16, false},
                                    {"rate_low", &ServingRates::rate_low, true},
                                    {"unpack_rate", &ServingRates::unpack_rate, true},
@@ -157,12 +158,14 @@ ServingRates ServingRatesFromJson(const nlohmann::json& json, const std::string&
     object.Number(each.key, rates.*each.member, 0, 1e30, Need::kRequired);
   }
   object.Boolean("multiplies_fp4", rates.multiplies_fp4);
+  object.Boolean("launches_each_op", rates.launches_each_op);
   object.Finish();
   return rates;
 }
 
 nlohmann::json ToJson(const ServingRates& rates) {
-  nlohmann::json json = {{"multiplies_fp4", rates.multiplies_fp4}};
+  nlohmann::json json = {{"multiplies_fp4", rates.multiplies_fp4},
+                         {"launches_each_op", rates.launches_each_op}};
   for (const RateNumber& each : kNumbers) json[each.key] = rates.*each.member;
   return json;
 }

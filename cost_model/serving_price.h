@@ -42,6 +42,7 @@ struct ServingRates {
   double kv_rate = 0;
   double other_rate = 0;  // of all other ops, as if activations had 16 bits
   double expert_rate = 0;
+  double popularity = 0;  // shape of how often experts are chosen; 0: all equally often
   double rate_16 = 0;  // FLOP/s
   double rate_low = 0;
   double unpack_rate = 0;  // weights/s that a cpu unpacks beside multiplying; 0: takes no time
@@ -50,6 +51,7 @@ struct ServingRates {
   double link_rate = 0;
   double message_s = 0;
   double gap_s = 0;
+  bool launches_each_op = false;
   double expert_layer_s = 0;
   double quantise_s = 0;
   double host_s = 0;
@@ -83,6 +85,7 @@ class ServingPricer {
  private:
   double Product(const ServingProduct& product) const;
   double Experts(const ServingProduct& product, const ServingWork& work) const;
+  double Touched(const ServingWork& work) const;
   double Unpacking(double weights, double flops) const;
 
   ServingRates rates_;

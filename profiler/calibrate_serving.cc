@@ -142,6 +142,7 @@ ServingRates Start(const ServingLayout& layout, bool experts) {
                         .link_rate = layout.gpus() > 1 ? 5e9 : 0,
                         .message_s = layout.gpus() > 1 ? 1e-5 : 0,
                         .gap_s = 1e-6,
+                        .launches_each_op = true,
                         .host_s = 2e-5,
                         .sequence_s = 2e-5};
   if (experts) {
