@@ -144,12 +144,14 @@ double ServingPricer::Product(const ServingProduct& product) const {
   const double read = product.low_precision ? rates_.low_rate : rates_.weight_rate;
   const double multiply = product.low_precision ? rates_.rate_low : rates_.rate_16;
   const double unpacked = product.low_precision ? Unpacking(product.weights, product.flops) : 0;
-  const double seconds = Join(product.weights * bytes / read, product.flops / multiply + unpacked);
+  const double seconds = Join(product.weights * bytes / read, product.flops / multiply + unpacked) *
+                         ByRows(product.weights, product.flops);
   return seconds + (product.low_precision && rates_.multiplies_fp4 ? rates_.quantise_s : 0);
 }
 
 // Of E experts, those that at least one of T tokens goes to: 1 - (1 - k / E)^T where all are chosen
-// equally often; with popularity of shape a the mean of 1 - exp(-T k / E x) over Gamma distributed x.
+// equally often; with popularity of shape a the mean of 1 - exp(-T k / E x) over Gamma distributed
+// x.
 double ServingPricer::Touched(const ServingWork& work) const {
   const double share = work.routed_share;
   if (rates_.popularity == 0) return 1 - std::pow(1 - share, std::max(1.0, work.all_tokens));
@@ -171,6 +173,16 @@ double ServingPricer::Unpacking(double weights, double flops) const {
   const bool as_they_are = rates_.weight_bytes == BytesPerWeight(ServingPrecision::k32Bit);
   const double times = rows > kSingleRows ? 1 : as_they_are ? 0 : rows;
   return times * weights / rates_.unpack_rate;
+}
+
+double ServingPricer::ByRows(double weights, double flops) const {
+  if (rates_.by_rows.empty()) return 1;
+  const double rows = std::clamp(flops / (2 * weights), kRowKnots.front(), kRowKnots.back());
+  size_t next = 1;
+  while (next + 1 < kRowKnots.size() && kRowKnots[next] < rows) ++next;
+  const double from = kRowKnots[next - 1];
+  const double part = std::log(rows / from) / std::log(kRowKnots[next] / from);
+  return rates_.by_rows[next - 1] + part * (rates_.by_rows[next] - rates_.by_rows[next - 1]);
 }
 
 ServingBreakdown ServingPricer::Price(const ServingWork& work) const {

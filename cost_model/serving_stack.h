@@ -56,9 +56,9 @@ struct ServingEngine {
   PromptPolicy policy = PromptPolicy::kChunked;
   int64_t tokens_per_step = 0;
   int64_t max_sequences = 0;
-  bool reserves_output = false;  // a request is let in when all of its answer has room
-  bool widens_weights = false;   // of fewer than 16 bits before they multiply, whatever the GPU
-  bool share_of_free = false;    // memory_share is of what is free beside weights, not of all
+  bool reserves_output = false;   // a request is let in when all of its answer has room
+  bool widens_weights = false;    // of fewer than 16 bits before they multiply, whatever the GPU
+  bool share_of_free = false;     // memory_share is of what is free beside weights, not of all
   bool launches_each_op = false;  // as our engine does; others fuse (ServingWork::kernels)
 
   Quantity memory_share{};      // of a GPU's memory that the engine takes

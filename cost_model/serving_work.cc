@@ -146,8 +146,7 @@ double KernelsOf(const ModelConfig& model) {
   constexpr double kLayer = 12;
   constexpr double kQueryKeyNorms = 3;
   constexpr double kLatent = 8;
-  return kLayer + (model.query_key_norm ? kQueryKeyNorms : 0) +
-         (model.latent.used() ? kLatent : 0);
+  return kLayer + (model.query_key_norm ? kQueryKeyNorms : 0) + (model.latent.used() ? kLatent : 0);
 }
 
 /// Scores of rows of prompts, each of one head.

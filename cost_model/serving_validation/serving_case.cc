@@ -120,9 +120,9 @@ ServingCase CaseOf(const PublishedServing& row, ServingRecorders& recorders) {
   layout.dp = row.dp;
   layout.weights = PrecisionOf(row.weight_precision);
   // These two were made for experts alone: GPT-OSS, Kimi K2.
-  layout.only_experts = row.only_experts ||
-                        (row.model.moe.used() && (layout.weights == ServingPrecision::kMxFp4 ||
-                                                  layout.weights == ServingPrecision::kInt4));
+  layout.only_experts =
+      row.only_experts || (row.model.moe.used() && (layout.weights == ServingPrecision::kMxFp4 ||
+                                                    layout.weights == ServingPrecision::kInt4));
   layout.wide_latent = row.wide_latent;
   layout.expands_prompts = row.model.latent.used();  // as all engines do that were measured
   layout.kv_bytes = KvBytes(result);

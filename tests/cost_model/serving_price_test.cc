@@ -85,6 +85,28 @@ TEST(ServingPrice, ACpuUnpacksWeightsForEachOfFewRowsAndOnceForMany) {
   }
 }
 
+TEST(ServingPrice, ACpusProductsDifferByRowsAsMeasured) {
+  ServingRates rates = {.weight_bytes = 4,
+                        .low_rate = 4e9,
+                        .kv_rate = 1e30,
+                        .other_rate = 1e30,
+                        .rate_low = 1e30,
+                        .by_rows = {1, 1, 1, 2, 0.5, 1, 1, 1, 3},
+                        .attention_flops = 1e30};
+  const auto seconds = [&](double rows) {
+    const ServingProduct product = {
+        .low_precision = true, .weights = 1e6, .flops = 2e6 * rows, .count = 1};
+    return ServingPricer(rates).Price({.products = {product}}).seconds();
+  };
+  EXPECT_NEAR(seconds(1), 1e-3, 1e-9);
+  EXPECT_NEAR(seconds(8), 2e-3, 1e-9);
+  EXPECT_NEAR(seconds(16), 0.5e-3, 1e-9);
+  EXPECT_NEAR(seconds(std::sqrt(8.0 * 16)), 1.25e-3, 1e-9);  // half way, by the ratio
+  EXPECT_NEAR(seconds(1000), 3e-3, 1e-9);
+  rates.by_rows.clear();
+  EXPECT_NEAR(seconds(8), 1e-3, 1e-9);
+}
+
 TEST(ServingPrice, ReadsTheExpertsThatTokensTouch) {
   ServingWork work = {.products = {{.kind = ServingProduct::Kind::kExperts,
                                     .low_precision = true,
