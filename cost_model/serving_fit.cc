@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "cost_model/cholesky.h"
@@ -23,6 +24,7 @@ constexpr RateNumber kNumbers[] = {{"weight_bytes", &ServingRates::weight_bytes,
                                    {"kv_rate", &ServingRates::kv_rate, true},
                                    {"other_rate", &ServingRates::other_rate, true},
                                    {"expert_rate", &ServingRates::expert_rate, true},
+                                   {"popularity", &ServingRates::popularity, false},
                                    {"rate_16", &ServingRates::rate_16, false},
                                    {"rate_low", &ServingRates::rate_low, true},
                                    {"unpack_rate", &ServingRates::unpack_rate, true},
@@ -37,12 +39,18 @@ constexpr RateNumber kNumbers[] = {{"weight_bytes", &ServingRates::weight_bytes,
                                    {"sequence_s", &ServingRates::sequence_s, true},
                                    {"prompt_layer_s", &ServingRates::prompt_layer_s, false}};
 
-constexpr double kPriorSpread = 2;  // of a logarithm: known to a factor of seven
+constexpr double kPriorSpread = 2;   // of a logarithm: known to a factor of seven
+constexpr double kRowsSpread = 0.2;  // likewise, of what kernels differ by rows
 constexpr double kMeasuredSpread = 0.03;
 constexpr int kMostSteps = 50;
 constexpr double kNudge = 1e-4;
 
 using Vector = std::vector<double>;
+
+struct FittedRate {
+  std::function<double&(ServingRates& rates)> of;
+  double spread;
+};
 
 class Fitter {
  public:
@@ -51,7 +59,13 @@ class Fitter {
       : measured_(measured), start_(start) {
     for (const MeasuredStep& each : measured) works_.push_back(steps.WorkOf(each.rows));
     for (const RateNumber& each : kNumbers) {
-      if (each.fitted && start.*each.member > 0) fitted_.push_back(each.member);
+      if (!each.fitted || start.*each.member <= 0) continue;
+      fitted_.push_back(
+          {[each](ServingRates& rates) -> double& { return rates.*each.member; }, kPriorSpread});
+    }
+    for (size_t i = 0; i < start.by_rows.size(); ++i) {
+      fitted_.push_back(
+          {[i](ServingRates& rates) -> double& { return rates.by_rows[i]; }, kRowsSpread});
     }
   }
 
@@ -84,7 +98,7 @@ class Fitter {
  private:
   ServingRates RatesAt(const Vector& logs) const {
     ServingRates rates = start_;
-    for (size_t i = 0; i < fitted_.size(); ++i) rates.*fitted_[i] *= std::exp(logs[i]);
+    for (size_t i = 0; i < fitted_.size(); ++i) fitted_[i].of(rates) *= std::exp(logs[i]);
     return rates;
   }
 
@@ -98,10 +112,12 @@ class Fitter {
     return residuals;
   }
 
-  static double Loss(const Vector& residuals, const Vector& logs) {
+  double Loss(const Vector& residuals, const Vector& logs) const {
     double loss = 0;
     for (const double each : residuals) loss += each * each / (kMeasuredSpread * kMeasuredSpread);
-    for (const double each : logs) loss += each * each / (kPriorSpread * kPriorSpread);
+    for (size_t i = 0; i < logs.size(); ++i) {
+      loss += logs[i] * logs[i] / (fitted_[i].spread * fitted_[i].spread);
+    }
     return loss;
   }
 
@@ -118,10 +134,10 @@ class Fitter {
       jacobian.push_back(std::move(column));
     }
     const double weight = 1 / (kMeasuredSpread * kMeasuredSpread);
-    const double prior = 1 / (kPriorSpread * kPriorSpread);
     std::vector<Vector> curvature(n, Vector(n));
     Vector gradient(n);
     for (size_t i = 0; i < n; ++i) {
+      const double prior = 1 / (fitted_[i].spread * fitted_[i].spread);
       gradient[i] = prior * logs[i];
       for (size_t k = 0; k < residuals.size(); ++k) {
         gradient[i] += weight * jacobian[i][k] * residuals[k];
@@ -139,7 +155,7 @@ class Fitter {
   const std::vector<MeasuredStep>& measured_;
   ServingRates start_;
   std::vector<ServingWork> works_;
-  std::vector<double ServingRates::*> fitted_;
+  std::vector<FittedRate> fitted_;
 };
 
 }  // namespace
@@ -157,12 +173,25 @@ ServingRates ServingRatesFromJson(const nlohmann::json& json, const std::string&
     object.Number(each.key, rates.*each.member, 0, 1e30, Need::kRequired);
   }
   object.Boolean("multiplies_fp4", rates.multiplies_fp4);
+  object.Boolean("launches_each_op", rates.launches_each_op);
+  const nlohmann::json* by_rows = object.Find("by_rows", Need::kRequired);
+  const bool knots = by_rows->is_array() && by_rows->size() == kRowKnots.size();
+  const auto positive = [](const nlohmann::json& each) {
+    return each.is_number() && each.get<double>() > 0;
+  };
+  if (!by_rows->is_array() || !(by_rows->empty() || knots) ||
+      !std::all_of(by_rows->begin(), by_rows->end(), positive)) {
+    object.Refuse("by_rows", fmt::format("none or {} positive numbers", kRowKnots.size()));
+  }
+  rates.by_rows = by_rows->get<std::vector<double>>();
   object.Finish();
   return rates;
 }
 
 nlohmann::json ToJson(const ServingRates& rates) {
-  nlohmann::json json = {{"multiplies_fp4", rates.multiplies_fp4}};
+  nlohmann::json json = {{"multiplies_fp4", rates.multiplies_fp4},
+                         {"launches_each_op", rates.launches_each_op},
+                         {"by_rows", rates.by_rows}};
   for (const RateNumber& each : kNumbers) json[each.key] = rates.*each.member;
   return json;
 }

@@ -13,12 +13,13 @@ namespace {
 constexpr double kOverlap = 1.8;
 // A step with prompts and what it takes to launch it without a graph: nearly the larger one.
 constexpr double kFloorSharpness = 3;
-// Tokens agree about experts more often than independent draws do: as if there were fewer of them.
-constexpr double kDistinctTokens = 0.71;
+// Some experts are chosen far more often than others: how often, against the mean, is taken to be
+// Gamma distributed with this shape.
+constexpr double kPopularity = 0.5;
 // Of each doubling of the ranks of an all-reduce beyond two.
 constexpr double kMessageGrowth = 1e-6;
 // No kernel reaches more of the memory's bandwidth, or of the peak.
-constexpr double kMostBandwidth = 0.93;
+constexpr double kMostBandwidth = 1;
 constexpr double kMostCompute = 0.85;
 // fp4 against fp8, on GPUs that have both: NVIDIA B200 and RTX PRO 6000 datasheets.
 constexpr double kFp4Speed = 2;
@@ -32,6 +33,12 @@ double PeakOf(const HardwareProfile& profile, const char* precision) {
   const auto found = profile.peak_flops.find(precision);
   return found == profile.peak_flops.end() ? 0 : found->second.value;
 }
+
+struct ExpertKernels {
+  double bandwidth;
+  double compute;
+  double overhead;
+};
 
 /// GPUs that multiply fp4.
 bool HasFp4(const HardwareProfile& profile) { return profile.generation.starts_with("blackwell"); }
@@ -85,36 +92,45 @@ ServingRates ServingRatesOf(const HardwareProfile& profile, const ServingGpu& gp
   double peak = peak16;
   double compute = gpu.compute_16.value;
   double widened = 1;
+  ExpertKernels experts = {gpu.expert_bandwidth.value, gpu.expert_compute.value, /*overhead=*/1};
   if (weights == ServingPrecision::k32Bit) {
     peak = PeakOf(profile, "fp32");
     if (peak <= 0) throw UsageError(fmt::format("profile {}: no fp32 rate", profile.name));
   } else if (weights == ServingPrecision::kFp8 && peak8 > 0 && !engine.widens_weights) {
     peak = peak8;
     compute = gpu.compute_8.value;
+    experts.overhead = gpu.expert_overhead_8.value;
   } else if (weights == ServingPrecision::kNvFp4 && HasFp4(profile)) {
     rates.multiplies_fp4 = true;
     peak = kFp4Speed * peak8;
     compute = gpu.compute_4.value;
+    experts.compute = gpu.expert_compute_4.value;
+    experts.overhead = gpu.expert_overhead_4.value;
   } else if (weights == ServingPrecision::kMxFp4 && HasFp4(profile)) {
     peak = peak8;  // activations have 8 bits
     compute = gpu.compute_8.value;
+    experts.compute = gpu.expert_compute_4.value;
+    experts.overhead = gpu.expert_overhead_4.value;
   } else if (weights != ServingPrecision::k16Bit) {
     widened = gpu.weight_only.value;  // to 16 bits, then multiplied
+    experts = {gpu.expert_bandwidth_widened.value, gpu.expert_compute_widened.value,
+               gpu.expert_overhead_widened.value};
   }
   rates.weight_rate = rate(gpu.weight_bandwidth.value * engine.bandwidth.value);
   rates.low_rate = rates.weight_rate * widened;
   const double speed = engine.compute.value;
   rates.rate_16 = peak16 * std::min(gpu.compute_16.value * speed, kMostCompute);
   rates.rate_low = peak * std::min(compute * speed, kMostCompute) * widened;
-  rates.expert_rate = rate(gpu.expert_bandwidth.value * engine.expert_bandwidth.value) * widened;
-  rates.expert_flops =
-      peak * std::min(gpu.expert_compute.value * engine.expert_compute.value, kMostCompute);
+  rates.expert_rate = rate(experts.bandwidth * engine.expert_bandwidth.value);
+  rates.popularity = kPopularity;
+  rates.expert_flops = peak * std::min(experts.compute * engine.expert_compute.value, kMostCompute);
   rates.attention_flops = peak16 * gpu.attention.value;
   rates.link_rate =
       profile.link_bandwidth.value * std::min(gpu.link.value * engine.link.value, 1.0);
   rates.message_s = gpu.message_s.value;
   rates.gap_s = engine.gap_s.value;
-  rates.expert_layer_s = engine.expert_layer_s.value * gpu.expert_overhead.value;
+  rates.launches_each_op = engine.launches_each_op;
+  rates.expert_layer_s = engine.expert_layer_s.value * experts.overhead;
   rates.quantise_s = engine.quantise_s.value;
   rates.host_s = engine.host_s.value;
   rates.sequence_s = engine.sequence_s.value;
@@ -128,15 +144,23 @@ double ServingPricer::Product(const ServingProduct& product) const {
   const double read = product.low_precision ? rates_.low_rate : rates_.weight_rate;
   const double multiply = product.low_precision ? rates_.rate_low : rates_.rate_16;
   const double unpacked = product.low_precision ? Unpacking(product.weights, product.flops) : 0;
-  const double seconds = Join(product.weights * bytes / read, product.flops / multiply + unpacked);
+  const double seconds = Join(product.weights * bytes / read, product.flops / multiply + unpacked) *
+                         ByRows(product.weights, product.flops);
   return seconds + (product.low_precision && rates_.multiplies_fp4 ? rates_.quantise_s : 0);
 }
 
+// Of E experts, those that at least one of T tokens goes to: 1 - (1 - k / E)^T where all are chosen
+// equally often; with popularity of shape a the mean of 1 - exp(-T k / E x) over Gamma distributed
+// x.
+double ServingPricer::Touched(const ServingWork& work) const {
+  const double share = work.routed_share;
+  if (rates_.popularity == 0) return 1 - std::pow(1 - share, std::max(1.0, work.all_tokens));
+  const double shape = rates_.popularity;
+  return std::max(share, 1 - std::pow(1 + work.all_tokens * share / shape, -shape));
+}
+
 double ServingPricer::Experts(const ServingProduct& product, const ServingWork& work) const {
-  // Of E experts, those that at least one of T tokens goes to: 1 - (1 - k / E)^T.
-  const double touched =
-      1 - std::pow(1 - work.routed_share, std::max(1.0, kDistinctTokens * work.all_tokens));
-  const double weights = product.weights * touched;
+  const double weights = product.weights * Touched(work);
   return Join(weights * rates_.weight_bytes / rates_.expert_rate,
               product.flops / rates_.expert_flops + Unpacking(weights, product.flops));
 }
@@ -149,6 +173,16 @@ double ServingPricer::Unpacking(double weights, double flops) const {
   const bool as_they_are = rates_.weight_bytes == BytesPerWeight(ServingPrecision::k32Bit);
   const double times = rows > kSingleRows ? 1 : as_they_are ? 0 : rows;
   return times * weights / rates_.unpack_rate;
+}
+
+double ServingPricer::ByRows(double weights, double flops) const {
+  if (rates_.by_rows.empty()) return 1;
+  const double rows = std::clamp(flops / (2 * weights), kRowKnots.front(), kRowKnots.back());
+  size_t next = 1;
+  while (next + 1 < kRowKnots.size() && kRowKnots[next] < rows) ++next;
+  const double from = kRowKnots[next - 1];
+  const double part = std::log(rows / from) / std::log(kRowKnots[next] / from);
+  return rates_.by_rows[next - 1] + part * (rates_.by_rows[next] - rates_.by_rows[next - 1]);
 }
 
 ServingBreakdown ServingPricer::Price(const ServingWork& work) const {
@@ -178,7 +212,7 @@ ServingBreakdown ServingPricer::Price(const ServingWork& work) const {
     parts.messages_s += message.count * (latency + ring);
   }
   parts.other_s = work.other_bytes / rates_.other_rate;
-  parts.gaps_s = work.ops * rates_.gap_s;
+  parts.gaps_s = (rates_.launches_each_op ? work.ops : work.kernels) * rates_.gap_s;
   if (work.prompt_tokens > 0) {
     const double device = parts.seconds();
     const double floor = work.layers * rates_.prompt_layer_s;

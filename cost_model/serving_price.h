@@ -2,6 +2,9 @@
 // GPUs of its generation reach of it.
 #pragma once
 
+#include <array>
+#include <vector>
+
 #include "cost_model/hardware_profile.h"
 #include "cost_model/serving_stack.h"
 #include "cost_model/serving_work.h"
@@ -31,6 +34,9 @@ struct ServingBreakdown {
   ServingBreakdown& operator+=(const ServingBreakdown& other);
 };
 
+/// Numbers of rows between which the speed of a cpu's products is interpolated.
+inline constexpr std::array<double, 9> kRowKnots = {1, 2, 4, 8, 16, 32, 64, 128, 256};
+
 /// What an engine reaches on a machine with weights and cache in one precision: of a GPU's profile,
 /// or measured.
 struct ServingRates {
@@ -42,14 +48,19 @@ struct ServingRates {
   double kv_rate = 0;
   double other_rate = 0;  // of all other ops, as if activations had 16 bits
   double expert_rate = 0;
-  double rate_16 = 0;  // FLOP/s
+  double popularity = 0;  // shape of how often experts are chosen; 0: all equally often
+  double rate_16 = 0;     // FLOP/s
   double rate_low = 0;
   double unpack_rate = 0;  // weights/s that a cpu unpacks beside multiplying; 0: takes no time
+  // Time of a product of so many rows against what these rates say: kernels differ by rows. Empty:
+  // they say it all.
+  std::vector<double> by_rows{};
   double expert_flops = 0;
   double attention_flops = 0;
   double link_rate = 0;
   double message_s = 0;
   double gap_s = 0;
+  bool launches_each_op = false;
   double expert_layer_s = 0;
   double quantise_s = 0;
   double host_s = 0;
@@ -83,7 +94,9 @@ class ServingPricer {
  private:
   double Product(const ServingProduct& product) const;
   double Experts(const ServingProduct& product, const ServingWork& work) const;
+  double Touched(const ServingWork& work) const;
   double Unpacking(double weights, double flops) const;
+  double ByRows(double weights, double flops) const;
 
   ServingRates rates_;
 };

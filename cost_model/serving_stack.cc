@@ -65,19 +65,24 @@ std::string_view Name(PromptPolicy policy) { return PolicyNames()[static_cast<si
 
 const std::vector<ServingNumber<ServingGpu>>& ServingGpuNumbers() {
   static const std::vector<ServingNumber<ServingGpu>> numbers = {
-      {"weight_bandwidth", &ServingGpu::weight_bandwidth, 0.83, 0.08, 0.5, 0.93},
-      {"kv_bandwidth", &ServingGpu::kv_bandwidth, 0.85, 0.1, 0.4, 0.93},
-      {"other_bandwidth", &ServingGpu::other_bandwidth, 0.7, 0.15, 0.3, 0.93},
-      {"expert_bandwidth", &ServingGpu::expert_bandwidth, 0.83, 0.15, 0.3, 0.93},
-      {"weight_only", &ServingGpu::weight_only, 0.7, 0.25, 0.3, 1},
-      {"compute_16", &ServingGpu::compute_16, 0.75, 0.08, 0.5, 0.8},
-      {"compute_8", &ServingGpu::compute_8, 0.55, 0.15, 0.3, 0.75},
-      {"compute_4", &ServingGpu::compute_4, 0.5, 0.15, 0.25, 0.75},
-      {"expert_compute", &ServingGpu::expert_compute, 0.2, 0.3, 0.06, 0.6},
-      {"attention", &ServingGpu::attention, 0.6, 0.15, 0.3, 0.75},
-      {"link", &ServingGpu::link, 0.55, 0.25, 0.2, 0.98},
-      {"message_s", &ServingGpu::message_s, 4e-6, 0.2, 2e-6, 1e-5},
-      {"expert_overhead", &ServingGpu::expert_overhead, 1, 0.5, 0.1, 3},
+      {"weight_bandwidth", &ServingGpu::weight_bandwidth, 0.83, 0.11, 0.5, 0.93},
+      {"kv_bandwidth", &ServingGpu::kv_bandwidth, 0.85, 0.14, 0.4, 0.93},
+      {"other_bandwidth", &ServingGpu::other_bandwidth, 0.7, 0.21, 0.3, 0.93},
+      {"weight_only", &ServingGpu::weight_only, 0.7, 0.35, 0.3, 1},
+      {"compute_16", &ServingGpu::compute_16, 0.75, 0.11, 0.5, 0.8},
+      {"compute_8", &ServingGpu::compute_8, 0.55, 0.21, 0.3, 0.75},
+      {"compute_4", &ServingGpu::compute_4, 0.5, 0.21, 0.25, 0.75},
+      {"attention", &ServingGpu::attention, 0.6, 0.21, 0.3, 0.75},
+      {"link", &ServingGpu::link, 0.55, 0.35, 0.2, 0.98},
+      {"message_s", &ServingGpu::message_s, 4e-6, 0.28, 2e-6, 1e-5},
+      {"expert_bandwidth", &ServingGpu::expert_bandwidth, 0.83, 0.21, 0.3, 0.93},
+      {"expert_bandwidth_widened", &ServingGpu::expert_bandwidth_widened, 0.58, 0.3, 0.15, 0.93},
+      {"expert_compute", &ServingGpu::expert_compute, 0.2, 0.42, 0.06, 0.6},
+      {"expert_compute_4", &ServingGpu::expert_compute_4, 0.2, 0.42, 0.06, 0.6},
+      {"expert_compute_widened", &ServingGpu::expert_compute_widened, 0.2, 0.42, 0.06, 0.6},
+      {"expert_overhead_8", &ServingGpu::expert_overhead_8, 1, 0.28, 0.1, 8},
+      {"expert_overhead_4", &ServingGpu::expert_overhead_4, 1, 0.28, 0.05, 8},
+      {"expert_overhead_widened", &ServingGpu::expert_overhead_widened, 1, 0.28, 0.1, 8},
   };
   return numbers;
 }
@@ -87,17 +92,17 @@ const std::vector<ServingNumber<ServingEngine>>& ServingEngineNumbers() {
       {"memory_share", &ServingEngine::memory_share, 0.9, 0, 0.5, 1},
       {"memory_bytes", &ServingEngine::memory_bytes, 5e9, 0, 0, 3e10},
       {"windowed_room", &ServingEngine::windowed_room, 1, 0, 0.1, 1},
-      {"gap_s", &ServingEngine::gap_s, 2.5e-6, 0.3, 5e-7, 1.2e-5},
-      {"expert_layer_s", &ServingEngine::expert_layer_s, 2e-5, 0.5, 2e-6, 1.5e-4},
-      {"quantise_s", &ServingEngine::quantise_s, 3e-6, 0.3, 1e-6, 1e-5},
-      {"host_s", &ServingEngine::host_s, 2.5e-4, 0.4, 1e-4, 2e-3},
-      {"sequence_s", &ServingEngine::sequence_s, 2e-5, 0.5, 2e-6, 6e-5},
-      {"prompt_layer_s", &ServingEngine::prompt_layer_s, 3.5e-4, 0.4, 5e-5, 6.5e-4},
-      {"compute", &ServingEngine::compute, 1, 0.12, 0.6, 1.6},
-      {"bandwidth", &ServingEngine::bandwidth, 1, 0.05, 0.7, 1.2},
-      {"link", &ServingEngine::link, 1, 0.25, 0.4, 2},
-      {"expert_bandwidth", &ServingEngine::expert_bandwidth, 1, 0.2, 0.4, 1.6},
-      {"expert_compute", &ServingEngine::expert_compute, 1, 0.2, 0.3, 3},
+      {"gap_s", &ServingEngine::gap_s, 2.5e-6, 0.42, 5e-7, 1.2e-5},
+      {"expert_layer_s", &ServingEngine::expert_layer_s, 2e-5, 0.7, 2e-6, 1.5e-4},
+      {"quantise_s", &ServingEngine::quantise_s, 3e-6, 0.42, 1e-6, 1e-5},
+      {"host_s", &ServingEngine::host_s, 2.5e-4, 0.56, 1e-4, 2e-3},
+      {"sequence_s", &ServingEngine::sequence_s, 2e-5, 0.7, 2e-6, 6e-5},
+      {"prompt_layer_s", &ServingEngine::prompt_layer_s, 3.5e-4, 0.56, 5e-5, 6.5e-4},
+      {"compute", &ServingEngine::compute, 1, 0.17, 0.6, 1.6},
+      {"bandwidth", &ServingEngine::bandwidth, 1, 0.07, 0.7, 1.2},
+      {"link", &ServingEngine::link, 1, 0.35, 0.4, 2},
+      {"expert_bandwidth", &ServingEngine::expert_bandwidth, 1, 0.28, 0.4, 1.6},
+      {"expert_compute", &ServingEngine::expert_compute, 1, 0.28, 0.3, 3},
   };
   return numbers;
 }
@@ -131,6 +136,7 @@ ServingEngine ServingEngineFromJson(const nlohmann::json& json, const std::strin
   object.Boolean("reserves_output", engine.reserves_output);
   object.Boolean("widens_weights", engine.widens_weights);
   object.Boolean("share_of_free", engine.share_of_free);
+  object.Boolean("launches_each_op", engine.launches_each_op);
   ReadNumbers(ServingEngineNumbers(), object, engine);
   object.Finish();
   return engine;

@@ -16,16 +16,24 @@ struct ServingGpu {
   Quantity weight_bandwidth{};  // of the memory's, reading the weights of a product
   Quantity kv_bandwidth{};      // likewise, keys and values
   Quantity other_bandwidth{};   // likewise, in all other ops
-  Quantity expert_bandwidth{};  // likewise, the weights of experts
   Quantity weight_only{};       // speed with weights that are widened before they multiply
   Quantity compute_16{};        // of the peak, products in 16 bits
   Quantity compute_8{};         // in fp8
   Quantity compute_4{};         // in fp4
-  Quantity expert_compute{};    // of the peak in their precision, products of experts
   Quantity attention{};         // of the 16-bit peak, attention of prompts
   Quantity link{};              // of the link, all-reduces
   Quantity message_s{};         // of an all-reduce beside its bytes
-  Quantity expert_overhead{};   // of a layer with experts, against the engine's number
+
+  // Experts are multiplied by kernels of their own, which differ by precision. Bandwidth and
+  // compute are shares as above, overheads factors of the engine's number for 16 bits.
+  Quantity expert_bandwidth{};
+  Quantity expert_bandwidth_widened{};  // weights that are widened before they multiply
+  Quantity expert_compute{};            // of the peak in their precision
+  Quantity expert_compute_4{};
+  Quantity expert_compute_widened{};
+  Quantity expert_overhead_8{};
+  Quantity expert_overhead_4{};
+  Quantity expert_overhead_widened{};
 
   bool operator==(const ServingGpu&) const = default;
 };
@@ -48,14 +56,15 @@ struct ServingEngine {
   PromptPolicy policy = PromptPolicy::kChunked;
   int64_t tokens_per_step = 0;
   int64_t max_sequences = 0;
-  bool reserves_output = false;  // a request is let in when all of its answer has room
-  bool widens_weights = false;   // of fewer than 16 bits before they multiply, whatever the GPU
-  bool share_of_free = false;    // memory_share is of what is free beside weights, not of all
+  bool reserves_output = false;   // a request is let in when all of its answer has room
+  bool widens_weights = false;    // of fewer than 16 bits before they multiply, whatever the GPU
+  bool share_of_free = false;     // memory_share is of what is free beside weights, not of all
+  bool launches_each_op = false;  // as our engine does; others fuse (ServingWork::kernels)
 
   Quantity memory_share{};      // of a GPU's memory that the engine takes
   Quantity memory_bytes{};      // of these, for all but weights and cache
   Quantity windowed_room{};     // share of the room for a cache where some layers have windows
-  Quantity gap_s{};             // between ops: launches within a graph, and their ramps
+  Quantity gap_s{};             // between kernels: launches within a graph, and their ramps
   Quantity expert_layer_s{};    // of a layer with experts beyond its ops
   Quantity quantise_s{};        // of a product that multiplies in fp4
   Quantity host_s{};            // of a step

@@ -133,6 +133,22 @@ size_t SecondHalf(const ModelConfig& model, const std::vector<OpRecord>& ops) {
   TRIMTAB_ASSERT(false, "a layer of {} ops without a second norm", ops.size());
 }
 
+/// Whether a parameter projects to or from what latent attention keeps.
+bool IsLatentProjection(const Parameter& parameter) {
+  const std::string_view name = parameter.spec.name.view();
+  return name.find(".linear_q_") != name.npos || name.find(".linear_kv_") != name.npos;
+}
+
+/// Kernels of a layer, but those for experts, in engines that fuse what is small: two norms,
+/// products and attention with what stands between them, sums over ranks. Norms of queries and
+/// keys, and the projections of latent attention, come to that.
+double KernelsOf(const ModelConfig& model) {
+  constexpr double kLayer = 12;
+  constexpr double kQueryKeyNorms = 3;
+  constexpr double kLatent = 8;
+  return kLayer + (model.query_key_norm ? kQueryKeyNorms : 0) + (model.latent.used() ? kLatent : 0);
+}
+
 /// Scores of rows of prompts, each of one head.
 double PromptScores(const ServingStep& step) {
   PagedRows rows;
@@ -237,10 +253,17 @@ struct ServingRecorder::State {
                 ServingWork& work) const {
     AddMessages(dense, group.count, work);
     work.layers += group.count;
-    if (!group.experts) {
-      return AddPiece(dense, 0, dense.ops.size(), group.count, 1, step, work);
+    work.kernels += group.count * KernelsOf(model);
+    const bool halves = group.experts != nullptr || layout.wide_latent;
+    const size_t half = halves ? SecondHalf(model, dense.ops) : dense.ops.size();
+    const size_t first = work.products.size();
+    AddPiece(dense, 0, half, group.count, 1, step, work);
+    if (layout.wide_latent) {  // all but the output's projection
+      for (size_t i = first; i + 1 < work.products.size(); ++i) {
+        work.products[i].low_precision = false;
+      }
     }
-    AddPiece(dense, 0, SecondHalf(model, dense.ops), group.count, 1, step, work);
+    if (!group.experts) return AddPiece(dense, half, dense.ops.size(), group.count, 1, step, work);
     const Piece experts = group.experts->Record(step).at(1);
     AddPiece(experts, SecondHalf(model, experts.ops), experts.ops.size(), group.count,
              1.0 / static_cast<double>(layout.tp), step, work);
@@ -256,7 +279,8 @@ struct ServingRecorder::State {
   /// Bytes of a parameter's elements.
   double BytesOf(const Parameter& parameter) const {
     const bool experts = parameter.spec.grid == Grid::kExperts;
-    const bool low = parameter.spec.multiplied > 0 && (experts || !layout.only_experts);
+    const bool low = parameter.spec.multiplied > 0 && (experts || !layout.only_experts) &&
+                     !(layout.wide_latent && IsLatentProjection(parameter));
     return static_cast<double>(parameter.numel()) *
            BytesPerWeight(low ? layout.weights : ServingPrecision::k16Bit);
   }
@@ -313,6 +337,9 @@ ServingRecorder::ServingRecorder(const ModelConfig& model, const ServingLayout& 
   state.layout = layout;
   if (model.latent.used() && model.sliding_window > 0) {
     throw InfeasibleError("latent attention with windows is not predicted");
+  }
+  if (layout.wide_latent && !model.latent.used()) {
+    throw UsageError("projections of latent attention in 16 bits, and the model has none");
   }
   if (model.num_heads % layout.tp != 0) {
     throw InfeasibleError(

@@ -24,6 +24,7 @@ struct ServingLayout {
   int64_t dp = 1;  // groups of tp ranks that attend to requests of their own and share the experts
   ServingPrecision weights = ServingPrecision::k16Bit;
   bool only_experts = false;  // are in `weights`, all else in 16 bits
+  bool wide_latent = false;   // the projections of latent attention, down and up, are in 16 bits
   // With latent attention: keys and values of prompts are made of the compressed ones again, which
   // takes fewer operations than to attend to those (DeepSeek-V2, arXiv:2405.04434). Ours attends.
   bool expands_prompts = false;
@@ -70,7 +71,8 @@ struct ServingWork {
   double attention_flops = 0;  // of rows of prompts
   double decode_flops = 0;     // of other rows, where all heads share keys: else reading them binds
   double other_bytes = 0;      // that all other ops move, with 16-bit activations
-  double ops = 0;              // that are launched
+  double ops = 0;              // that our engine launches
+  double kernels = 0;          // that engines launch which fuse small ops, but those for experts
   double layers = 0;
   double expert_layers = 0;
   double all_tokens = 0;  // of all data-parallel ranks, whom the experts serve

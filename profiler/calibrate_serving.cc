@@ -138,10 +138,12 @@ ServingRates Start(const ServingLayout& layout, bool experts) {
                         .rate_16 = 5e10,
                         .rate_low = 5e10,
                         .unpack_rate = 1e10,
+                        .by_rows = std::vector<double>(kRowKnots.size(), 1),
                         .attention_flops = 1e10,
                         .link_rate = layout.gpus() > 1 ? 5e9 : 0,
                         .message_s = layout.gpus() > 1 ? 1e-5 : 0,
                         .gap_s = 1e-6,
+                        .launches_each_op = true,
                         .host_s = 2e-5,
                         .sequence_s = 2e-5};
   if (experts) {

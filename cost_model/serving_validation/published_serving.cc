@@ -145,6 +145,8 @@ void ReadMetrics(const nlohmann::json& json, const std::string& where, Published
 void ReadNotes(PublishedServing& row) {
   static const std::regex kLengths(R"(lengths uniform in (0\.\d+)\.\.(\d+\.\d+) of nominal)");
   static const std::regex kRequests(R"((\d+) requests issued at once)");
+  static const std::regex kExperts(R"(experts only|experts; attention in bf16)");
+  static const std::regex kLatent(R"(MLA down and up projections in bf16)");
   std::smatch found;
   if (std::regex_search(row.notes, found, kLengths)) {
     row.mean_length = (std::stod(found[1]) + std::stod(found[2])) / 2;
@@ -152,6 +154,8 @@ void ReadNotes(PublishedServing& row) {
   if (row.kind == ServingKind::kSaturated && std::regex_search(row.notes, found, kRequests)) {
     row.requests = std::stoll(found[1]);
   }
+  row.only_experts = row.model.moe.used() && std::regex_search(row.notes, kExperts);
+  row.wide_latent = row.model.latent.used() && std::regex_search(row.notes, kLatent);
 }
 
 PublishedServing ReadRow(const nlohmann::json& json, const std::string& where) {

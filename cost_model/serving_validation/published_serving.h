@@ -33,6 +33,8 @@ struct PublishedServing {
   int64_t dp = 1;
   std::string weight_precision{};
   std::string kv_precision{};  // empty = not told
+  bool only_experts = false;   // are in weight_precision, as far as is told
+  bool wide_latent = false;    // likewise: projections of latent attention are in 16 bits
   int64_t input_tokens = 0;
   int64_t output_tokens = 0;
   double mean_length = 1;   // of the lengths, against these two

@@ -60,8 +60,8 @@ ServingLoad LoadOf(const PublishedServing& row) {
 
 ServingRecorder& ServingRecorders::Get(const PublishedServing& row, const ServingLayout& layout) {
   const std::string key =
-      fmt::format("{} {} {} {} {} {} {}", row.model_name, layout.tp, layout.pp, layout.dp,
-                  Name(layout.weights), layout.only_experts, layout.kv_bytes);
+      fmt::format("{} {} {} {} {} {} {} {}", row.model_name, layout.tp, layout.pp, layout.dp,
+                  Name(layout.weights), layout.only_experts, layout.wide_latent, layout.kv_bytes);
   for (const auto& [name, recorder] : recorders_) {
     if (name == key) return *recorder;
   }
@@ -120,8 +120,10 @@ ServingCase CaseOf(const PublishedServing& row, ServingRecorders& recorders) {
   layout.dp = row.dp;
   layout.weights = PrecisionOf(row.weight_precision);
   // These two were made for experts alone: GPT-OSS, Kimi K2.
-  layout.only_experts = row.model.moe.used() && (layout.weights == ServingPrecision::kMxFp4 ||
-                                                 layout.weights == ServingPrecision::kInt4);
+  layout.only_experts =
+      row.only_experts || (row.model.moe.used() && (layout.weights == ServingPrecision::kMxFp4 ||
+                                                    layout.weights == ServingPrecision::kInt4));
+  layout.wide_latent = row.wide_latent;
   layout.expands_prompts = row.model.latent.used();  // as all engines do that were measured
   layout.kv_bytes = KvBytes(result);
   ServingRecorder& recorder = recorders.Get(row, layout);

@@ -19,6 +19,8 @@ constexpr double kDifference = 0.02;  // of a number's logarithm, for derivative
 constexpr double kGroupExponent = -0.5;
 constexpr double kDone = 1e-5;  // a step that betters the loss by less is the last one
 constexpr int kMostSteps = 60;
+constexpr int kMostAttempts = 10;
+constexpr double kLargeDamping = 1e-2;  // a step that was damped so says nothing of the minimum
 
 using Vector = std::vector<double>;
 using Matrix = std::vector<Vector>;
@@ -95,19 +97,15 @@ class Fitter {
       HoldAtBounds(logs, curvature, gradient);
       bool better = false;
       bool done = false;
-      for (int attempt = 0; attempt < 6 && !better; ++attempt, damping *= 8) {
+      for (int attempt = 0; attempt < kMostAttempts && !better; ++attempt, damping *= 8) {
         Matrix damped = curvature;
         for (size_t i = 0; i < logs.size(); ++i) damped[i][i] *= 1 + damping;
-        const Vector change = Cholesky(std::move(damped)).Solve(gradient);
-        Vector next = logs;
-        for (size_t i = 0; i < logs.size(); ++i) {
-          next[i] = std::clamp(logs[i] - change[i], fitted_[i].least, fitted_[i].most);
-        }
+        const Vector next = Step(logs, damped, gradient);
         Set(next);
         const double next_loss = Loss(next);
         if (!(next_loss < loss)) continue;
         better = true;
-        done = loss - next_loss < kDone * loss;
+        done = loss - next_loss < kDone * loss && damping < kLargeDamping;
         logs = next;
         loss = next_loss;
         damping /= 64;
@@ -185,6 +183,37 @@ class Fitter {
         }
       }
     }
+  }
+
+  /// Where a step leads. Numbers that would go beyond a bound stop there, and the others move as if
+  /// that were given.
+  Vector Step(const Vector& logs, const Matrix& curvature, const Vector& gradient) const {
+    const size_t n = logs.size();
+    Vector next = logs;
+    std::vector<bool> held(n, false);
+    for (bool hit = true; hit;) {
+      Matrix matrix = curvature;
+      Vector vector = gradient;
+      for (size_t i = 0; i < n; ++i) {
+        if (!held[i]) continue;
+        for (size_t j = 0; j < n; ++j) {
+          if (!held[j]) vector[j] -= curvature[j][i] * (logs[i] - next[i]);
+          matrix[i][j] = matrix[j][i] = 0;
+        }
+        matrix[i][i] = 1;
+        vector[i] = logs[i] - next[i];
+      }
+      const Vector change = Cholesky(std::move(matrix)).Solve(vector);
+      hit = false;
+      for (size_t i = 0; i < n; ++i) {
+        if (held[i]) continue;
+        next[i] = std::clamp(logs[i] - change[i], fitted_[i].least, fitted_[i].most);
+        if (next[i] == logs[i] - change[i]) continue;
+        held[i] = true;
+        hit = true;
+      }
+    }
+    return next;
   }
 
   /// Leaves out numbers that are at a bound and would go beyond it: the others then move as if
@@ -293,7 +322,8 @@ ServingFit FitServingHeldOut(const std::vector<ServingCase>& cases, LeftOut by) 
     for (const ServingCase& each : cases) {
       if (KeyOf(each, by) != key) others.push_back(&each);
     }
-    const ServingNumbers numbers = FitServing(others, fit.numbers);
+    // From the priors: a start that knows the rows left out may end in a minimum that does too.
+    const ServingNumbers numbers = FitServing(others, NumbersAtPriors(cases));
     for (size_t i = 0; i < cases.size(); ++i) {
       if (KeyOf(cases[i], by) == key) fit.held_out_errors[i] = ErrorOf(cases[i], numbers);
     }

@@ -85,17 +85,69 @@ TEST(ServingPrice, ACpuUnpacksWeightsForEachOfFewRowsAndOnceForMany) {
   }
 }
 
+TEST(ServingPrice, ACpusProductsDifferByRowsAsMeasured) {
+  ServingRates rates = {.weight_bytes = 4,
+                        .low_rate = 4e9,
+                        .kv_rate = 1e30,
+                        .other_rate = 1e30,
+                        .rate_low = 1e30,
+                        .by_rows = {1, 1, 1, 2, 0.5, 1, 1, 1, 3},
+                        .attention_flops = 1e30};
+  const auto seconds = [&](double rows) {
+    const ServingProduct product = {
+        .low_precision = true, .weights = 1e6, .flops = 2e6 * rows, .count = 1};
+    return ServingPricer(rates).Price({.products = {product}}).seconds();
+  };
+  EXPECT_NEAR(seconds(1), 1e-3, 1e-9);
+  EXPECT_NEAR(seconds(8), 2e-3, 1e-9);
+  EXPECT_NEAR(seconds(16), 0.5e-3, 1e-9);
+  EXPECT_NEAR(seconds(std::sqrt(8.0 * 16)), 1.25e-3, 1e-9);  // half way, by the ratio
+  EXPECT_NEAR(seconds(1000), 3e-3, 1e-9);
+  rates.by_rows.clear();
+  EXPECT_NEAR(seconds(8), 1e-3, 1e-9);
+}
+
 TEST(ServingPrice, ReadsTheExpertsThatTokensTouch) {
   ServingWork work = {.products = {{.kind = ServingProduct::Kind::kExperts,
                                     .low_precision = true,
                                     .weights = 1e9,
                                     .flops = 1,
                                     .count = 1}},
-                      .all_tokens = 1 / 0.71,
+                      .all_tokens = 1,
                       .routed_share = 0.125};
   EXPECT_NEAR(MadeUp().Price(work).experts_s, 4e-3 / 8, 1e-9);
-  work.all_tokens = 1e6;
-  EXPECT_NEAR(MadeUp().Price(work).experts_s, 4e-3, 1e-9);
+  // Of unevenly popular ones 12 tokens touch 1 - (1 + 12 / 8 / 0.5)^-0.5.
+  work.all_tokens = 12;
+  EXPECT_NEAR(MadeUp().Price(work).experts_s, 4e-3 / 2, 1e-9);
+  work.all_tokens = 1e12;
+  EXPECT_NEAR(MadeUp().Price(work).experts_s, 4e-3, 1e-8);
+  // Of equally popular ones 1 - (7 / 8)^12.
+  work.all_tokens = 12;
+  const MadeUp even;
+  ServingRates rates =
+      ServingRatesOf(MadeUpGpu(), even.gpu, even.engine, ServingPrecision::k16Bit, 2);
+  rates.popularity = 0;
+  EXPECT_NEAR(ServingPricer(rates).Price(work).experts_s, 4e-3 * (1 - std::pow(0.875, 12)), 1e-9);
+}
+
+TEST(ServingPrice, ExpertsHaveKernelsOfEachPrecision) {
+  MadeUp made_up;
+  made_up.engine.expert_layer_s = Of(1e-3);
+  made_up.gpu.expert_overhead_8 = Of(2);
+  made_up.gpu.expert_overhead_widened = Of(3);
+  made_up.gpu.expert_bandwidth_widened = Of(0.25);
+  const ServingWork layer = {.expert_layers = 1};
+  EXPECT_NEAR(made_up.Price(layer).experts_s, 1e-3, 1e-12);
+  EXPECT_NEAR(made_up.Price(layer, ServingPrecision::kFp8).experts_s, 2e-3, 1e-12);
+  EXPECT_NEAR(made_up.Price(layer, ServingPrecision::kInt4).experts_s, 3e-3, 1e-12);
+  const ServingWork read = {.products = {{.kind = ServingProduct::Kind::kExperts,
+                                          .low_precision = true,
+                                          .weights = 1e9,
+                                          .flops = 1,
+                                          .count = 1}},
+                            .all_tokens = 1e12,
+                            .routed_share = 0.125};
+  EXPECT_NEAR(made_up.Price(read, ServingPrecision::kInt4).experts_s, 0.5625e9 / 0.25e12, 1e-8);
 }
 
 TEST(ServingPrice, OfCacheMessagesGapsAndHost) {
@@ -108,12 +160,15 @@ TEST(ServingPrice, OfCacheMessagesGapsAndHost) {
                                                 .kv_values = 1e9,
                                                 .attention_flops = 5e11,
                                                 .other_bytes = 1e9,
-                                                .ops = 100,
+                                                .ops = 250,
+                                                .kernels = 100,
                                                 .sequences = 32});
   EXPECT_NEAR(parts.attention_s, 2e9 / 0.5e12 + 5e11 / 0.5e14, 1e-12);
   EXPECT_NEAR(parts.messages_s, 10 * (5e-6 + 1e-6 + 1.5 * 1e6 / 0.5e11), 1e-12);
   EXPECT_NEAR(parts.other_s, 2e-3, 1e-12);
   EXPECT_NEAR(parts.gaps_s, 2e-4, 1e-12);
+  made_up.engine.launches_each_op = true;
+  EXPECT_NEAR(made_up.Price({.ops = 250, .kernels = 100}).gaps_s, 5e-4, 1e-12);
   EXPECT_NEAR(parts.host_s, 1e-3 + 32e-5, 1e-12);
   EXPECT_EQ(parts.prompt_floor_s, 0);
 }

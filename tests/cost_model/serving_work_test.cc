@@ -161,6 +161,38 @@ TEST(ServingWork, OfLatentPromptsIsLessWhereTheyAreExpanded) {
   EXPECT_EQ(absorbed.Record(step).decode_flops, 0);
 }
 
+TEST(ServingWork, OfLatentProjectionsInSixteenBits) {
+  const auto low = [](const ServingLayout& layout) {
+    double weights = 0;
+    for (const ServingProduct& each :
+         ServingRecorder(LatentModel(), layout).Record({.sequences = 1}).products) {
+      weights += each.low_precision ? each.count * each.weights : 0;
+    }
+    return weights;
+  };
+  const ServingLayout all = {.weights = ServingPrecision::kFp8};
+  ServingLayout wide = all;
+  wide.wide_latent = true;
+  // Left are the output's projection of 4 heads of 16, and the MLP.
+  EXPECT_EQ(low(wide), 3 * (4 * 16 * 64 + 3 * 64 * 96));
+  // One byte more for each that is not.
+  EXPECT_EQ(ServingRecorder(LatentModel(), wide).footprint().weight_bytes -
+                ServingRecorder(LatentModel(), all).footprint().weight_bytes,
+            low(all) - low(wide));
+  EXPECT_THROW(ServingRecorder(SmallModel(), wide), UsageError);
+}
+
+TEST(ServingWork, CountsKernelsByLayer) {
+  ModelConfig normed = SmallModel();
+  normed.query_key_norm = true;
+  const auto kernels = [](const ModelConfig& model) {
+    return ServingRecorder(model, {}).Record({.sequences = 1}).kernels;
+  };
+  EXPECT_EQ(kernels(SmallModel()), 3 * 12);
+  EXPECT_EQ(kernels(normed), 3 * 15);
+  EXPECT_EQ(kernels(LatentModel()), 3 * 20);
+}
+
 // DeepSeek-V3's report (arXiv:2412.19437): 512 + 64 values a token and layer, whatever the ranks.
 TEST(ServingFootprint, OfLatentAttentionIsTheCompressedVector) {
   for (const int64_t tp : {1, 8}) {

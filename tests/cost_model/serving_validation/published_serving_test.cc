@@ -66,6 +66,11 @@ TEST(PublishedServing, ReadsLatentAttention) {
   EXPECT_EQ(read.model.latent.kv_lora_rank, 32);
   EXPECT_EQ(read.model.head_size(), 24);
   EXPECT_EQ(read.model.num_kv_heads, 4);
+  EXPECT_FALSE(read.wide_latent);
+  row["notes"] = "NVFP4 experts and part of the dense layers; MLA down and up projections in bf16";
+  EXPECT_TRUE(Read(json::array({row})).at(0).wide_latent);
+  row["notes"] = "NVFP4 experts; attention in bf16";
+  EXPECT_FALSE(Read(json::array({row})).at(0).only_experts);  // it has none
   model["qk_norm"] = true;
   EXPECT_NE(Read(json::array({row})).at(0).unsupported, "");
   model.erase("kv_lora_rank");
