@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost_model/overlap.h"
 #include "cost_model/tile_share.h"
 #include "engine/base/error.h"
 
@@ -58,6 +59,7 @@ OpRoofline::OpRoofline(const HardwareProfile& profile, const Mode& mode, int64_t
     const auto peak = profile.peak_flops.find(name);
     if (peak != profile.peak_flops.end()) rates_[i].peak = peak->second.value * share;
     rates_[i].speed = rates_[i].peak * stack.compute.value;
+    if (static_cast<Precision>(i) == Precision::kFp8) rates_[i].speed *= stack.fp8_compute.value;
     const auto own = profile.gemm_efficiency_of.find(name);
     rates_[i].efficiency =
         ShareCurve(own == profile.gemm_efficiency_of.end() ? profile.gemm_efficiency : own->second);
@@ -99,7 +101,7 @@ double OpRoofline::Product(const OpRecord& op, const Rate& rate) const {
     share *= TileShare(op.dims[0], op.dims[1], ProductsOf(op), multiprocessors_);
   }
   const double compute_s = static_cast<double>(op.flops) / (rate.speed * share);
-  return std::max(compute_s, static_cast<double>(op.bytes) / bandwidth_);
+  return BesideEachOther(compute_s, static_cast<double>(op.bytes) / bandwidth_);
 }
 
 double OpRoofline::CastSeconds(const OpRecord& product) const {

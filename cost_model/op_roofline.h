@@ -11,7 +11,7 @@
 
 namespace trimtab {
 
-/// max(FLOPs / rate, bytes / bandwidth) + launch overhead, as a software stack does the op.
+/// FLOPs / rate beside bytes / bandwidth, + launch overhead, as a software stack does the op.
 class OpRoofline {
  public:
   OpRoofline(const HardwareProfile& profile, const Mode& mode, int64_t cores,

@@ -34,6 +34,7 @@ std::string_view Name(AttentionKernel kernel) { return KernelNames()[static_cast
 const std::vector<StackNumber>& StackNumbers() {
   static const std::vector<StackNumber> numbers = {
       {"compute", &SoftwareStack::compute},
+      {"fp8_compute", &SoftwareStack::fp8_compute},
       {"compute_per_year", &SoftwareStack::compute_per_year},
       {"attention", &SoftwareStack::attention},
       {"memory_traffic", &SoftwareStack::memory_traffic},
@@ -76,6 +77,7 @@ SoftwareStack SoftwareStackFromJson(const nlohmann::json& json, const std::strin
   object.Boolean("fp32_gradients", stack.fp32_gradients);
   object.Boolean("overlap_grad_reduce", stack.overlap_grad_reduce);
   object.Boolean("overlap_param_gather", stack.overlap_param_gather);
+  object.Boolean("compiled", stack.compiled);
   object.Boolean("blocking_launches", stack.blocking_launches);
   object.Boolean("tokens_once_per_node", stack.tokens_once_per_node);
   object.Boolean("switch_reduction", stack.switch_reduction);
@@ -88,7 +90,7 @@ SoftwareStack SoftwareStackFromJson(const nlohmann::json& json, const std::strin
     const nlohmann::json* value = object.Find(number.key);
     if (value != nullptr) stack.*number.member = QuantityFromJson(*value, object.Where(number.key));
   }
-  for (const char* key : {"compute", "attention", "network"}) {
+  for (const char* key : {"compute", "fp8_compute", "attention", "network"}) {
     if (json.contains(key) && json.at(key).at("value").get<double>() <= 0) {
       object.Refuse(key, "a value above 0");
     }
@@ -108,6 +110,7 @@ nlohmann::json ToJson(const SoftwareStack& stack) {
                          {"fp32_gradients", stack.fp32_gradients},
                          {"overlap_grad_reduce", stack.overlap_grad_reduce},
                          {"overlap_param_gather", stack.overlap_param_gather},
+                         {"compiled", stack.compiled},
                          {"blocking_launches", stack.blocking_launches},
                          {"tokens_once_per_node", stack.tokens_once_per_node},
                          {"switch_reduction", stack.switch_reduction},

@@ -36,6 +36,7 @@ struct SoftwareStack {
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = true;
   bool fp8_layers = false;  // products of layers in fp8, where the run that is recorded has 16 bits
+  bool compiled = false;    // what is between products is fused by a compiler (torch.compile)
   bool blocking_launches = false;  // the host waits for each op: CUDA_LAUNCH_BLOCKING=1
   bool tokens_once_per_node =
       false;                        // that several experts of a node are for; else a copy for each
@@ -48,6 +49,7 @@ struct SoftwareStack {
   bool whole_logits = false;  // tensor-parallel ranks gather them for the loss
 
   Quantity compute{1};           // speed of products, against the profile's
+  Quantity fp8_compute{1};       // the same of products in fp8, on top
   Quantity compute_per_year{0};  // by how much a release a year later is faster, relative
   Quantity attention{1};         // speed of attention, against the profile's
   Quantity memory_traffic{1};    // bytes that other ops move, against ours

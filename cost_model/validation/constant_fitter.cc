@@ -16,7 +16,7 @@ constexpr double kSigma = 0.05;           // what runs are off by that nothing e
 constexpr double kFamilyExponent = -0.4;  // of the weight of a row
 constexpr double kDifference = 0.02;      // of a constant's logarithm, for derivatives
 constexpr double kMostChange = 0.4;       // of a constant's logarithm in a step
-constexpr int kMostSteps = 20;
+constexpr int kMostSteps = 40;
 constexpr int kMostAttempts = 7;  // at a step, each with more damping
 
 }  // namespace
@@ -80,7 +80,7 @@ Logs ConstantFitter::Fit(const std::vector<size_t>& fitted, const Logs& start,
       const double next_loss = Loss(fitted, next_residuals, next);
       if (!(next_loss < loss)) continue;
       better = true;
-      const bool done = loss - next_loss < 1e-4 * loss;
+      const bool done = loss - next_loss < 1e-6 * loss;
       logs = next;
       residuals = next_residuals;
       loss = next_loss;
@@ -90,6 +90,17 @@ Logs ConstantFitter::Fit(const std::vector<size_t>& fitted, const Logs& start,
     if (!better) break;
   }
   return logs;
+}
+
+Logs ConstantFitter::ForgetUnless(const std::vector<size_t>& fitted, const Logs& logs,
+                                  const std::set<size_t>& fixed) const {
+  std::set<size_t> kept = fixed;
+  for (const size_t row : fitted) kept.insert(concerned_[row].begin(), concerned_[row].end());
+  Logs forgotten = logs;
+  for (size_t i = 0; i < constants_.size(); ++i) {
+    if (!kept.contains(i)) forgotten[i] = constants_[i].prior;
+  }
+  return forgotten;
 }
 
 std::vector<double> ConstantFitter::Spreads(const std::vector<size_t>& fitted, const Logs& logs,

@@ -40,6 +40,11 @@ class ConstantFitter {
   Logs Fit(const std::vector<size_t>& fitted, const Logs& start, const std::set<size_t>& fixed,
            std::vector<Derivatives>& jacobian, bool fresh);
 
+  /// `logs`, with those at what was expected of them that the rows `fitted` say nothing about: so
+  /// nothing is left of rows that are held out. Those `fixed` stay.
+  Logs ForgetUnless(const std::vector<size_t>& fitted, const Logs& logs,
+                    const std::set<size_t>& fixed) const;
+
   /// Standard deviations of the constants after a fit of `fitted`: of the inverse of the curvature.
   std::vector<double> Spreads(const std::vector<size_t>& fitted, const Logs& logs,
                               const std::vector<Derivatives>& jacobian);

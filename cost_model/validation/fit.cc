@@ -37,7 +37,8 @@ std::vector<double> ErrorsHeldOut(ConstantFitter& fitter, const GroupOfRow& grou
       if (group_of(row) != name) fitted.push_back(row);
     }
     std::vector<Derivatives> copy = jacobian;
-    const Logs logs = fitter.Fit(fitted, start, fixed, copy, /*fresh=*/false);
+    const Logs from = fitter.ForgetUnless(fitted, start, fixed);
+    const Logs logs = fitter.Fit(fitted, from, fixed, copy, /*fresh=*/false);
     for (const size_t row : held_out) errors[row] = std::expm1(fitter.Residual(row, logs));
   }
   return errors;

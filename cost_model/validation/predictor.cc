@@ -53,19 +53,15 @@ class RunPredictor::Impl {
 
  private:
   ClosedFormEstimator& EstimatorOf(const ValidationRow& row) {
-    ClosedFormEstimator*& known = by_row_[&row];
-    if (known != nullptr) return *known;
-    auto& made = estimators_[RecordingKey(row)];
+    auto& made = estimators_[row.recordings];
     if (made == nullptr) {
       made = std::make_unique<ClosedFormEstimator>(row.of.run.model, row.of.run.sequence_length,
                                                    row.of.cluster, /*keep=*/true);
     }
-    known = made.get();
-    return *known;
+    return *made;
   }
 
   std::unordered_map<std::string, std::unique_ptr<ClosedFormEstimator>> estimators_;
-  std::unordered_map<const ValidationRow*, ClosedFormEstimator*> by_row_;
 };
 
 RunPredictor::RunPredictor() : impl_(std::make_unique<Impl>()) {}
@@ -96,6 +92,7 @@ TakenRuns TakeRuns(const std::vector<PublishedRun>& runs) {
       }
     }
     if (row.of.refusal.empty()) {
+      row.recordings = RecordingKey(row);
       taken.rows.push_back(std::move(row));
     } else {
       taken.skipped.emplace_back(run.id, row.of.refusal);

@@ -15,6 +15,7 @@ struct ValidationRow {
   PublishedRun published;
   PublishedCase of;
   double tokens_per_s_per_gpu = 0;  // published; 0 = only its memory is
+  std::string recordings{};         // names those that it shares with other rows
 
   /// Runs of the same model on the same kind of machine, which somebody would choose among.
   std::string Group() const;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cost_model/numerics.h"
+#include "cost_model/validation/published_switches.h"
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
 
@@ -102,7 +103,12 @@ RecomputeConfig SelectiveOf(const Reading& reading) {
     if (module == "mlp_activation" || module == "moe_act") {
       plan.modules.Add(RecomputeModule::kMlpAct);
     }
-    if (module == "mlp") plan.modules.Add(RecomputeModule::kMlp);
+    if (module == "mlp" && row.model.experts > 0) {
+      // Megatron-Core's "mlp" is that of dense layers; "moe" would be the experts.
+      reading.Assume("the few dense layers' MLP is not recomputed");
+    } else if (module == "mlp" || module == "moe") {
+      plan.modules.Add(RecomputeModule::kMlp);
+    }
   }
   if (plan.modules.bits != 0) return plan;
   plan.modules.Add(RecomputeModule::kCoreAttn);
@@ -141,24 +147,6 @@ void ReadPrecision(const Reading& reading) {
   if (row.state_bytes > 0 && row.state_bytes <= kMinimalState) {
     SetOptimizerState("minimal", layout);
   }
-}
-
-/// What a run switches on or off of its stack.
-void ReadSwitches(const Reading& reading) {
-  const PublishedRun& row = reading.row;
-  SoftwareStack& stack = reading.into.cluster.stack;
-  if (row.cuda_graphs == "full_iteration") {  // asks the host for nothing
-    stack.dispatch_s.value = 0;
-    stack.expert_launch_s.value = 0;
-    stack.host_layer_s.value = 0;
-  } else if (row.cuda_graphs == "transformer_engine") {
-    stack.host_layer_s.value = 0;  // graphs of all but the experts
-    stack.dispatch_s.value *= 0.5;
-  }
-  stack.tokens_once_per_node |= !row.token_dispatcher.empty();
-  // Another micro batch's passes hide most of what the network needs for tokens.
-  constexpr double kOverlappedShare = 0.3;
-  if (row.experts_overlapped) stack.ep_exposed.value *= kOverlappedShare;
 }
 
 void ReadLayout(const Reading& reading) {
@@ -237,7 +225,7 @@ PublishedCase CaseOf(const PublishedRun& published) {
   result.run.sequence_length = published.model.sequence;
   ReadModel(reading);
   ReadPrecision(reading);
-  ReadSwitches(reading);
+  ApplySwitches(published, result.cluster.stack);
   ReadLayout(reading);
   if (!result.refusal.empty()) return result;
   const Rule* broken = FirstBrokenRule(result.run);

@@ -5,6 +5,7 @@
 #include <regex>
 #include <set>
 
+#include "cost_model/validation/published_flops.h"
 #include "engine/base/error.h"
 #include "engine/base/nearest_name.h"
 #include "engine/config/strict_json.h"
@@ -167,9 +168,9 @@ void ReadMeasurement(const nlohmann::json& json, const std::string& where,
   std::string convention = "model";
   object.Choice("flops_convention", convention, {"model", "hardware"});
   measured.hardware_flops = convention == "hardware";
-  std::string attention = "full";
+  std::string attention;
   object.Choice("attention_flops", attention, {"full", "causal"});
-  measured.causal_attention = attention == "causal";
+  if (!attention.empty()) measured.causal_attention = attention == "causal";
   double memory_gb = 0;
   object.Number("peak_mem_gb", memory_gb);
   measured.peak_mem_bytes = 1e9 * memory_gb;
@@ -231,47 +232,6 @@ PublishedRun ReadRow(const nlohmann::json& json, const std::string& where,
   return run;
 }
 
-/// Elements of the matrices of one layer's attention.
-double AttentionWeights(const PublishedModel& model) {
-  const int64_t hidden = model.hidden;
-  if (model.kv_lora_rank == 0) {
-    return static_cast<double>(hidden * 2 * (model.heads + model.kv_heads) * model.head_dim);
-  }
-  const int64_t queries = model.heads * (model.qk_head_dim + model.qk_rope_head_dim);
-  const int64_t query =
-      model.q_lora_rank > 0 ? model.q_lora_rank * (hidden + queries) : hidden * queries;
-  const int64_t down = hidden * (model.kv_lora_rank + model.qk_rope_head_dim);
-  const int64_t up = model.kv_lora_rank * model.heads * (model.qk_head_dim + model.v_head_dim);
-  return static_cast<double>(query + down + up + model.heads * model.v_head_dim * hidden);
-}
-
-/// FLOPs of one token, by the convention of the row (Korthikanti et al., arXiv:2205.05198,
-/// appendix A): 6 per weight that multiplies it, attention's two products, and what is recomputed.
-double FlopsPerToken(const PublishedRun& run) {
-  const PublishedModel& model = run.model;
-  const auto hidden = static_cast<double>(model.hidden);
-  const double matrices = model.ffn_kind == "swiglu" ? 3 : 2;
-  const bool moe = model.experts > 0;
-  const double moe_ffn =
-      moe ? static_cast<double>(model.topk * model.moe_ffn + model.shared_expert_ffn) : 0;
-  const auto dense_layers = static_cast<double>(moe ? model.first_dense_layers : model.layers);
-  const auto layers = static_cast<double>(model.layers);
-  const double attention_weights = AttentionWeights(model);
-  const double mlp_weights =
-      matrices * hidden *
-      (dense_layers * static_cast<double>(model.ffn) + (layers - dense_layers) * moe_ffn);
-  const double columns =
-      static_cast<double>(model.heads) *
-      (static_cast<double>(model.kv_lora_rank > 0
-                               ? model.qk_head_dim + model.qk_rope_head_dim + model.v_head_dim
-                               : 2 * model.head_dim));
-  const double attention = 2 * columns * static_cast<double>(model.sequence) *
-                           (run.measured.causal_attention ? 0.5 : 1.0);
-  const double layer_forward = 2 * (layers * attention_weights + mlp_weights) + layers * attention;
-  const bool again = run.measured.hardware_flops && run.recompute == "full";
-  return (again ? 4 : 3) * layer_forward + 6 * hidden * static_cast<double>(model.vocab);
-}
-
 }  // namespace
 
 double PublishedRun::Release() const {
@@ -309,21 +269,6 @@ std::string PublishedRun::Incomplete() const {
   return "";
 }
 
-double PublishedRun::TokensPerSecondPerGpu(double peak_flops) const {
-  const auto gpus = static_cast<double>(hardware.gpus);
-  const auto sequence = static_cast<double>(model.sequence);
-  if (measured.tokens_per_s_per_gpu > 0) return measured.tokens_per_s_per_gpu;
-  if (measured.step_time_s > 0) {
-    return static_cast<double>(global_batch) * sequence / measured.step_time_s / gpus;
-  }
-  if (measured.samples_per_s > 0) return measured.samples_per_s * sequence / gpus;
-  double flops = measured.tflops_per_gpu * 1e12;
-  if (flops <= 0) {
-    flops = measured.mfu * (measured.peak_tflops > 0 ? measured.peak_tflops * 1e12 : peak_flops);
-  }
-  return flops / FlopsPerToken(*this);
-}
-
 PublishedRuns ReadPublishedRuns(const std::string& path) {
   const nlohmann::json json = ReadJsonFile(path);
   if (!json.is_array() || json.empty()) {
@@ -339,6 +284,7 @@ PublishedRuns ReadPublishedRuns(const std::string& path) {
     }
     runs.runs.push_back(ReadRow(json[i], where, unknown));
   }
+  FindAttentionConventions(runs.runs);
   runs.unknown_fields.assign(unknown.begin(), unknown.end());
   return runs;
 }

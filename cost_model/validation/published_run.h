@@ -65,8 +65,8 @@ struct PublishedMeasurement {
   double step_time_s = 0;
   double samples_per_s = 0;
   double tflops_per_gpu = 0;
-  bool hardware_flops = false;    // recomputation counts
-  bool causal_attention = false;  // half of the square counts
+  bool hardware_flops = false;             // recomputation counts
+  std::optional<bool> causal_attention{};  // half of the square counts; not told: all of it
   double mfu = 0;
   double peak_tflops = 0;  // that `mfu` is of
   double hfu = 0;          // with what is recomputed

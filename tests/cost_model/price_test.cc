@@ -126,7 +126,9 @@ TEST(Pricer, AStackScalesWhatItSays) {
   const Pricer theirs(profile, {1, 1}, 8, 0, Precision::kBf16, stack);
   const OpRecord product =
       GemmRecord(8192, 8192, 8192, false, {DType::kBf16, DType::kBf16, DType::kBf16});
-  EXPECT_NEAR(theirs.Seconds(product), 2 * ours.Seconds(product), 1e-12);
+  // A large one hardly waits for memory, whose share of the time is less at half the speed.
+  EXPECT_LT(theirs.Seconds(product), 2 * ours.Seconds(product));
+  EXPECT_GT(theirs.Seconds(product), 1.99 * ours.Seconds(product));
   const OpRecord add = AddRecord(1 << 28);
   EXPECT_NEAR(theirs.Seconds(add), 3 * ours.Seconds(add), 1e-12);
   CommRecord message = {CollectiveKind::kAllReduce, GroupKind::kTensor, 8, 1 << 28};
@@ -145,7 +147,8 @@ TEST(Pricer, AStackThatFusesNothingTakesItsPasses) {
   const OpRecord alone = GemmRecord(8192, 8192, 8192, false, bf16);
   EXPECT_EQ(theirs.Seconds(alone), ours.Seconds(alone));
   const OpRecord product = GemmRecord(8192, 8192, 8192, GemmExtra::kAddend, bf16);
-  EXPECT_EQ(ours.Seconds(product), ours.Seconds(alone)) << "the product is bound by compute";
+  EXPECT_GT(ours.Seconds(product), ours.Seconds(alone));
+  EXPECT_LT(ours.Seconds(product), 1.01 * ours.Seconds(alone)) << "the product hides most of it";
   EXPECT_NEAR(theirs.Seconds(product),
               ours.Seconds(alone) + theirs.Seconds(AddRecord(8192 * 8192, DType::kBf16)), 1e-12);
   const OpRecord loss = CrossEntropyRecord(8192, 50304, DType::kBf16);

@@ -80,6 +80,19 @@ TEST(Fit, FindsTheConstantThatRunsWereMadeWith) {
   EXPECT_FALSE(fit.without.empty());
 }
 
+// What is held out leaves nothing behind: a stack that no other run is of is what was expected.
+TEST(ConstantFitter, ForgetsWhatNoRowSays) {
+  RunPredictor predictor;
+  const std::vector<ValidationRow> rows = RunsOnSlowerMachines(predictor, 0.9);
+  ConstantFitter fitter(rows, predictor, Outcome::kStepTime);
+  const Logs fitted(fitter.constants().size(), 0.25);
+  EXPECT_EQ(fitter.ForgetUnless({0, 1}, fitted, {}), fitted);
+  const Logs none = fitter.ForgetUnless({}, fitted, {3});
+  for (size_t i = 0; i < none.size(); ++i) {
+    EXPECT_EQ(none[i], i == 3 ? 0.25 : fitter.constants()[i].prior) << i;
+  }
+}
+
 // What is written differs from what was shipped by what was fitted, and can be read again.
 TEST(FittedFiles, HoldTheConstants) {
   RunPredictor predictor;

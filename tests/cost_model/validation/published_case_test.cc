@@ -113,6 +113,23 @@ TEST(PublishedCase, CountsRecomputedLayers) {
   EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "full:block:2");
 }
 
+// Megatron-Core's "mlp" is that of dense layers, of which such models have few or none.
+TEST(PublishedCase, RecomputingDenseLayersLeavesExpertsAlone) {
+  PublishedRun run = Llama70B();
+  run.recompute = "selective";
+  run.recompute_modules = {"layernorm", "mlp"};
+  EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "selective:layernorm+mlp");
+  run.model.experts = 8;
+  run.model.topk = 2;
+  run.model.moe_ffn = 4096;
+  const PublishedCase result = CaseOf(run);
+  ASSERT_EQ(result.refusal, "");
+  EXPECT_EQ(ToString(result.run.layout.recompute), "selective:layernorm");
+  EXPECT_NE(result.assumptions.back().find("dense layers"), std::string::npos);
+  run.recompute_modules = {"moe"};
+  EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "selective:mlp");
+}
+
 TEST(PublishedCase, HfuOverMfuSaysHowMuchIsRecomputed) {
   PublishedRun run = Llama70B();
   run.framework = "fms-fsdp (PyTorch FSDP)";
@@ -180,6 +197,19 @@ TEST(RunPredictor, PricesAgainWithoutRecording) {
 
   RunPredictor fresh;
   EXPECT_EQ(fresh.PredictWith(taken.rows[0], slower).step_time_s, second.step_time_s);
+}
+
+// A row is known by what it says: another one may come to lie where it lay in memory.
+TEST(RunPredictor, KnowsRowsByWhatTheySay) {
+  PublishedRun other = Llama70B();
+  other.model.layers = 40;
+  other.model.sequence = 4096;
+  RunPredictor predictor;
+  ValidationRow row = TakeRuns({Llama70B()}).rows[0];
+  predictor.Predict(row);
+  row = TakeRuns({other}).rows[0];
+  RunPredictor fresh;
+  EXPECT_EQ(predictor.Predict(row).step_time_s, fresh.Predict(row).step_time_s);
 }
 
 }  // namespace

@@ -1,0 +1,78 @@
+#include "cost_model/validation/published_switches.h"
+
+#include <string_view>
+
+namespace trimtab {
+namespace {
+
+/// Without a compiler every small op between products is a kernel of its own, which moves its bytes
+/// by itself and is launched from Python, some 30 in a layer.
+void SetCompiled(bool compiled, SoftwareStack& stack) {
+  if (stack.compiled == compiled) return;
+  constexpr double kTraffic = 1.36;  // what is expected of stacks without one, against those with
+  constexpr double kLaunches = 8;
+  stack.memory_traffic.value *= compiled ? 1 / kTraffic : kTraffic;
+  stack.host_layer_s.value *= compiled ? 1 / kLaunches : kLaunches;
+  stack.compiled = compiled;
+}
+
+/// Pieces of a tensor-parallel message travel beside the product that makes or needs them; the
+/// first one, and what the product is too short for, stay exposed.
+void OverlapTensorParallel(SoftwareStack& stack) {
+  constexpr double kExposed = 0.4;
+  stack.tp_exposed.value *= kExposed;
+}
+
+/// Scales for each row and column keep products from the fastest kernels: fast accumulation in
+/// tensor cores is promoted more often, and scales are applied to every element.
+void ScaleByRows(SoftwareStack& stack) {
+  constexpr double kSpeed = 0.7;
+  stack.fp8_compute.value *= kSpeed;
+}
+
+/// Words in the notes of a row, and what they say. The first row that is found decides among rows
+/// that contain each other's words.
+struct NotedSwitch {
+  std::string_view words;
+  void (*apply)(SoftwareStack&);
+};
+constexpr NotedSwitch kCompilers[] = {
+    {"no torch.compile", [](SoftwareStack& stack) { SetCompiled(false, stack); }},
+    {"torch.compile", [](SoftwareStack& stack) { SetCompiled(true, stack); }},
+};
+constexpr NotedSwitch kOthers[] = {
+    {"async TP", OverlapTensorParallel},
+    {"rowwise", ScaleByRows},
+};
+
+bool Notes(const PublishedRun& run, std::string_view words) {
+  return run.notes.find(words) != std::string::npos ||
+         run.precision_detail.find(words) != std::string::npos;
+}
+
+}  // namespace
+
+void ApplySwitches(const PublishedRun& run, SoftwareStack& stack) {
+  if (run.cuda_graphs == "full_iteration") {  // asks the host for nothing
+    stack.dispatch_s.value = 0;
+    stack.expert_launch_s.value = 0;
+    stack.host_layer_s.value = 0;
+  } else if (run.cuda_graphs == "transformer_engine") {
+    stack.host_layer_s.value = 0;  // graphs of all but the experts
+    stack.dispatch_s.value *= 0.5;
+  }
+  stack.tokens_once_per_node |= !run.token_dispatcher.empty();
+  // Another micro batch's passes hide most of what the network needs for tokens.
+  constexpr double kOverlappedShare = 0.3;
+  if (run.experts_overlapped) stack.ep_exposed.value *= kOverlappedShare;
+  for (const NotedSwitch& each : kCompilers) {
+    if (!Notes(run, each.words)) continue;
+    each.apply(stack);
+    break;
+  }
+  for (const NotedSwitch& each : kOthers) {
+    if (Notes(run, each.words)) each.apply(stack);
+  }
+}
+
+}  // namespace trimtab

@@ -1,0 +1,14 @@
+// What a published run switches on or off of its software stack.
+#pragma once
+
+#include "cost_model/software_stack.h"
+#include "cost_model/validation/published_run.h"
+
+namespace trimtab {
+
+/// Changes `stack` to what the fields and the notes of `run` say about the software: CUDA graphs,
+/// dispatchers of tokens, overlapped messages, a compiler, the recipe of fp8. By how much each
+/// changes a number is assumed, not fitted.
+void ApplySwitches(const PublishedRun& run, SoftwareStack& stack);
+
+}  // namespace trimtab

@@ -1,0 +1,52 @@
+#include "cost_model/validation/published_switches.h"
+
+#include <gtest/gtest.h>
+
+namespace trimtab {
+namespace {
+
+SoftwareStack Switched(const std::string& stack_name, const std::string& notes) {
+  PublishedRun run;
+  run.notes = notes;
+  SoftwareStack stack = LoadSoftwareStack(stack_name);
+  ApplySwitches(run, stack);
+  return stack;
+}
+
+TEST(PublishedSwitches, NothingToldChangesNothing) {
+  for (const SoftwareStack& stack : BuiltinStacks()) {
+    EXPECT_EQ(Switched(stack.name, "gradient accumulation 4; mock data"), stack) << stack.name;
+  }
+}
+
+TEST(PublishedSwitches, ACompilerSavesTrafficAndLaunches) {
+  const SoftwareStack compiled = LoadSoftwareStack("torchtitan");
+  EXPECT_EQ(Switched("torchtitan", "torch.compile; FSDP2"), compiled) << "it is so anyway";
+  const SoftwareStack eager = Switched("torchtitan", "no torch.compile; FSDP2");
+  EXPECT_GT(eager.memory_traffic.value, compiled.memory_traffic.value);
+  EXPECT_GT(eager.host_layer_s.value, compiled.host_layer_s.value);
+  EXPECT_EQ(eager.compute, compiled.compute);
+
+  const SoftwareStack plain = LoadSoftwareStack("pytorch-fsdp");
+  EXPECT_EQ(Switched("pytorch-fsdp", "no torch.compile"), plain);
+  const SoftwareStack faster = Switched("pytorch-fsdp", "torch.compile; batch 2 per GPU");
+  EXPECT_LT(faster.memory_traffic.value, plain.memory_traffic.value);
+  EXPECT_LT(faster.host_layer_s.value, plain.host_layer_s.value);
+}
+
+TEST(PublishedSwitches, MessagesBesideProductsAreLessExposed) {
+  const SoftwareStack plain = LoadSoftwareStack("torchtitan");
+  const SoftwareStack overlapped = Switched("torchtitan", "torch.compile; FSDP2 + async TP");
+  EXPECT_LT(overlapped.tp_exposed.value, plain.tp_exposed.value);
+  EXPECT_EQ(overlapped.dp_exposed, plain.dp_exposed);
+}
+
+TEST(PublishedSwitches, ScalesByRowsSlowProductsIn8Bits) {
+  const SoftwareStack rows = Switched("torchtitan", "torch.compile; fp8-rowwise");
+  EXPECT_LT(rows.fp8_compute.value, 1);
+  EXPECT_EQ(rows.compute, LoadSoftwareStack("torchtitan").compute);
+  EXPECT_EQ(Switched("torchtitan", "torch.compile; fp8-tensorwise").fp8_compute.value, 1);
+}
+
+}  // namespace
+}  // namespace trimtab
