@@ -204,10 +204,10 @@ void PackedGemmCpu(int threads, const PackedMatrix& weights, GroupRows rows, con
   const auto workers = static_cast<int>(std::clamp<int64_t>(work / kSpanGrain, 1, threads));
   const int64_t panels = weights.panels();
   // As few at a time as are multiplied together: a worker that is held up leaves the rest to
-  // others.
+  // others. Behind a panel the next one is asked of memory.
   const int64_t most = all > kSingleRows * std::ssize(rows) ? 1 : kRunPanels;
   const int64_t step = std::clamp<int64_t>(panels / (2 * workers), 1, most);
-  ParallelForEach(workers, CeilDiv(panels, step), [&](int64_t run, int) {
+  ParallelForNeighbours(workers, CeilDiv(panels, step), [&](int64_t run, int) {
     const int64_t begin = run * step;
     const int64_t end = std::min(begin + step, panels);
     int64_t first = 0;
