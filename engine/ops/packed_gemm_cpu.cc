@@ -134,13 +134,17 @@ class PanelProduct {
     const bool by_group = weights_.format == WeightFormat::kInt4;
     for (int64_t begin = 0; begin < weights_.in; begin += kBlockColumns) {
       const int64_t count = std::min(kBlockColumns, weights_.in - begin);
-      // fp32 too: read once in the order of memory, then again and again from the nearest cache.
       alignas(64) float block[kBlockColumns * kPanelRows];
-      UnpackFactors(weights_.format, panel.numbers, begin, count, block);
+      const float* factors = block;
+      if (weights_.format == WeightFormat::kF32) {
+        factors = static_cast<const float*>(panel.numbers) + begin * kPanelRows;
+      } else {
+        UnpackFactors(weights_.format, panel.numbers, begin, count, block);
+      }
       MultiplyBlock({.rows = m,
                      .columns = count,
                      .x = x.At(first, begin / kBlockColumns),
-                     .factors = block,
+                     .factors = factors,
                      .first = begin == 0,
                      .sums = results,
                      .scales = by_group ? panel.scales + begin / kInt4Group * kPanelRows : nullptr,
