@@ -22,29 +22,12 @@ struct Registers {
   using Vector = typename RegisterOf<lanes>::Type;
 };
 
-/// Asks for one line of memory at a time.
-class Fetcher {
- public:
-  explicit Fetcher(const MemoryAhead& ahead) : next_(ahead.data), end_(ahead.data + ahead.bytes) {}
-
-  [[gnu::always_inline]] void Next() {
-    if (next_ >= end_) return;
-    __builtin_prefetch(next_, /*rw=*/0, /*locality=*/2);
-    next_ += kLineBytes;
-  }
-
- private:
-  static constexpr int64_t kLineBytes = 64;
-  const char* next_;
-  const char* end_;
-};
-
 // Inlined into functions of each target, so vectors are never passed by value.
 
 // kRows rows of c, kVectors vectors wide.
 template <typename Target, int kRows, int kVectors>
 [[gnu::always_inline]] inline void Tile(int64_t k, const ConstRows& a, const ConstRows& b,
-                                        const MutableRows& c, Fetcher& fetcher) {
+                                        const MutableRows& c) {
   using Vector = typename Target::Vector;
   Vector sums[kRows][kVectors];
   for (int r = 0; r < kRows; ++r) {
@@ -54,7 +37,6 @@ template <typename Target, int kRows, int kVectors>
   }
   const float* row = b.data;
   for (int64_t i = 0; i < k; ++i, row += b.stride) {
-    fetcher.Next();
     Vector factors[kVectors];
     for (int v = 0; v < kVectors; ++v) {
       std::memcpy(&factors[v], row + v * Target::kLanes, sizeof(Vector));
@@ -74,10 +56,9 @@ template <typename Target, int kRows, int kVectors>
 // `rows` of them, at most kRows.
 template <typename Target, int kRows, int kVectors>
 [[gnu::always_inline]] inline void TileOf(int64_t rows, int64_t k, const ConstRows& a,
-                                          const ConstRows& b, const MutableRows& c,
-                                          Fetcher& fetcher) {
-  if (rows == kRows) return Tile<Target, kRows, kVectors>(k, a, b, c, fetcher);
-  if constexpr (kRows > 1) TileOf<Target, kRows - 1, kVectors>(rows, k, a, b, c, fetcher);
+                                          const ConstRows& b, const MutableRows& c) {
+  if (rows == kRows) return Tile<Target, kRows, kVectors>(k, a, b, c);
+  if constexpr (kRows > 1) TileOf<Target, kRows - 1, kVectors>(rows, k, a, b, c);
 }
 
 // Fewer columns than a vector has.
@@ -108,9 +89,7 @@ template <typename Target>
 
 template <typename Target>
 [[gnu::always_inline]] inline void Product(int64_t m, int64_t n, int64_t k, const ConstRows& a,
-                                           const ConstRows& b, const MutableRows& c,
-                                           const MemoryAhead& ahead) {
-  Fetcher fetcher(ahead);
+                                           const ConstRows& b, const MutableRows& c) {
   constexpr int kLanes = Target::kLanes;
   for (int64_t first = 0, rows = 0; first < m; first += rows) {
     rows = NextRows<Target>(m - first);
@@ -125,145 +104,40 @@ template <typename Target>
     };
     // Few rows are wide tiles: it takes eight sums to keep the multipliers busy.
     for (; rows == 1 && left >= 8 * kLanes; advance(8 * kLanes)) {
-      Tile<Target, 1, 8>(k, rows_a, part_b, part_c, fetcher);
+      Tile<Target, 1, 8>(k, rows_a, part_b, part_c);
     }
     for (; rows <= 2 && left >= 4 * kLanes; advance(4 * kLanes)) {
-      TileOf<Target, 2, 4>(rows, k, rows_a, part_b, part_c, fetcher);
+      TileOf<Target, 2, 4>(rows, k, rows_a, part_b, part_c);
     }
     for (; left >= 2 * kLanes; advance(2 * kLanes)) {
-      TileOf<Target, Target::kRows, 2>(rows, k, rows_a, part_b, part_c, fetcher);
+      TileOf<Target, Target::kRows, 2>(rows, k, rows_a, part_b, part_c);
     }
     for (; left >= kLanes; advance(kLanes)) {
-      TileOf<Target, Target::kRows, 1>(rows, k, rows_a, part_b, part_c, fetcher);
+      TileOf<Target, Target::kRows, 1>(rows, k, rows_a, part_b, part_c);
     }
     if (left > 0) FewColumns<Target>(rows, left, k, rows_a, part_b, part_c);
   }
 }
 
-// kRows rows of c, two vectors wide, of a product by groups.
-template <typename Target, int kRows>
-[[gnu::always_inline]] inline void GroupTile(int64_t n, int64_t k, int64_t group,
-                                             const ConstRows& a, const ConstRows& b,
-                                             const float* scales, const ConstRows& starts,
-                                             const MutableRows& c, Fetcher& fetcher) {
-  using Vector = typename Target::Vector;
-  constexpr int kVectors = 2;
-  for (int64_t g = 0; g < k / group; ++g, scales += n) {
-    const ConstRows group_a = {a.data + g * group, a.stride};
-    const float* row = b.data + g * group * b.stride;
-    Vector sums[kRows][kVectors] = {};
-    for (int r = 0; r < kRows; ++r) {
-      for (int v = 0; v < kVectors; ++v) sums[r][v] += starts.data[r * starts.stride + g];
-    }
-    for (int64_t i = 0; i < group; ++i, row += b.stride) {
-      fetcher.Next();
-      Vector factors[kVectors];
-      for (int v = 0; v < kVectors; ++v) {
-        std::memcpy(&factors[v], row + v * Target::kLanes, sizeof(Vector));
-      }
-      for (int r = 0; r < kRows; ++r) {
-        const float x = group_a.data[r * a.stride + i];
-        for (int v = 0; v < kVectors; ++v) sums[r][v] += x * factors[v];
-      }
-    }
-    for (int r = 0; r < kRows; ++r) {
-      for (int v = 0; v < kVectors; ++v) {
-        Vector scale;
-        Vector total;
-        float* to = c.data + r * c.stride + v * Target::kLanes;
-        std::memcpy(&scale, scales + v * Target::kLanes, sizeof(Vector));
-        std::memcpy(&total, to, sizeof(Vector));
-        total += sums[r][v] * scale;
-        std::memcpy(to, &total, sizeof(Vector));
-      }
-    }
-  }
-}
-
-// `rows` of them, at most kRows.
-template <typename Target, int kRows>
-[[gnu::always_inline]] inline void GroupTileOf(int64_t rows, int64_t n, int64_t k, int64_t group,
-                                               const ConstRows& a, const ConstRows& b,
-                                               const float* scales, const ConstRows& starts,
-                                               const MutableRows& c, Fetcher& fetcher) {
-  if (rows == kRows) {
-    return GroupTile<Target, kRows>(n, k, group, a, b, scales, starts, c, fetcher);
-  }
-  if constexpr (kRows > 1) {
-    GroupTileOf<Target, kRows - 1>(rows, n, k, group, a, b, scales, starts, c, fetcher);
-  }
-}
-
-template <typename Target>
-[[gnu::always_inline]] inline void GroupProduct(int64_t m, int64_t n, int64_t k, int64_t group,
-                                                const ConstRows& a, const ConstRows& b,
-                                                const float* scales, const ConstRows& starts,
-                                                const MutableRows& c, const MemoryAhead& ahead) {
-  Fetcher fetcher(ahead);
-  for (int64_t first = 0, rows = 0; first < m; first += rows) {
-    rows = NextRows<Target>(m - first);
-    for (int64_t column = 0; column < n; column += 2 * Target::kLanes) {
-      GroupTileOf<Target, Target::kRows>(rows, n, k, group, {a.data + first * a.stride, a.stride},
-                                         {b.data + column, b.stride}, scales + column,
-                                         {starts.data + first * starts.stride, starts.stride},
-                                         {c.data + first * c.stride + column, c.stride}, fetcher);
-    }
-  }
-}
-
-using GroupProductFunction = void (*)(int64_t m, int64_t n, int64_t k, int64_t group,
-                                      const ConstRows& a, const ConstRows& b, const float* scales,
-                                      const ConstRows& starts, const MutableRows& c,
-                                      const MemoryAhead& ahead);
-
-void GroupProductPlain(int64_t m, int64_t n, int64_t k, int64_t group, const ConstRows& a,
-                       const ConstRows& b, const float* scales, const ConstRows& starts,
-                       const MutableRows& c, const MemoryAhead& ahead) {
-  GroupProduct<Registers<4, 6>>(m, n, k, group, a, b, scales, starts, c, ahead);
-}
-
 using ProductFunction = void (*)(int64_t m, int64_t n, int64_t k, const ConstRows& a,
-                                 const ConstRows& b, const MutableRows& c,
-                                 const MemoryAhead& ahead);
+                                 const ConstRows& b, const MutableRows& c);
 
 void ProductPlain(int64_t m, int64_t n, int64_t k, const ConstRows& a, const ConstRows& b,
-                  const MutableRows& c, const MemoryAhead& ahead) {
-  Product<Registers<4, 6>>(m, n, k, a, b, c, ahead);
+                  const MutableRows& c) {
+  Product<Registers<4, 6>>(m, n, k, a, b, c);
 }
 
 #if defined(__x86_64__)
 [[gnu::target("arch=x86-64-v3")]] void ProductV3(int64_t m, int64_t n, int64_t k,
                                                  const ConstRows& a, const ConstRows& b,
-                                                 const MutableRows& c, const MemoryAhead& ahead) {
-  Product<Registers<8, 6>>(m, n, k, a, b, c, ahead);
+                                                 const MutableRows& c) {
+  Product<Registers<8, 6>>(m, n, k, a, b, c);
 }
 
 [[gnu::target("arch=x86-64-v4")]] void ProductV4(int64_t m, int64_t n, int64_t k,
                                                  const ConstRows& a, const ConstRows& b,
-                                                 const MutableRows& c, const MemoryAhead& ahead) {
-  Product<Registers<16, 14>>(m, n, k, a, b, c, ahead);
-}
-
-[[gnu::target("arch=x86-64-v3")]] void GroupProductV3(int64_t m, int64_t n, int64_t k,
-                                                      int64_t group, const ConstRows& a,
-                                                      const ConstRows& b, const float* scales,
-                                                      const ConstRows& starts, const MutableRows& c,
-                                                      const MemoryAhead& ahead) {
-  GroupProduct<Registers<8, 6>>(m, n, k, group, a, b, scales, starts, c, ahead);
-}
-
-[[gnu::target("arch=x86-64-v4")]] void GroupProductV4(int64_t m, int64_t n, int64_t k,
-                                                      int64_t group, const ConstRows& a,
-                                                      const ConstRows& b, const float* scales,
-                                                      const ConstRows& starts, const MutableRows& c,
-                                                      const MemoryAhead& ahead) {
-  GroupProduct<Registers<16, 14>>(m, n, k, group, a, b, scales, starts, c, ahead);
-}
-
-GroupProductFunction FindGroupProduct() {
-  if (__builtin_cpu_supports("x86-64-v4") != 0) return GroupProductV4;
-  if (__builtin_cpu_supports("x86-64-v3") != 0) return GroupProductV3;
-  return GroupProductPlain;
+                                                 const MutableRows& c) {
+  Product<Registers<16, 14>>(m, n, k, a, b, c);
 }
 
 ProductFunction FindProduct() {
@@ -273,21 +147,13 @@ ProductFunction FindProduct() {
 }
 #else
 ProductFunction FindProduct() { return ProductPlain; }
-GroupProductFunction FindGroupProduct() { return GroupProductPlain; }
 #endif
 
 }  // namespace
 
-void OrderedProduct(int64_t m, int64_t n, int64_t k, ConstRows a, ConstRows b, MutableRows c,
-                    MemoryAhead ahead) {
+void OrderedProduct(int64_t m, int64_t n, int64_t k, ConstRows a, ConstRows b, MutableRows c) {
   static const ProductFunction product = FindProduct();
-  product(m, n, k, a, b, c, ahead);
-}
-
-void OrderedGroupProduct(int64_t m, int64_t n, int64_t k, int64_t group, ConstRows a, ConstRows b,
-                         const float* scales, ConstRows starts, MutableRows c, MemoryAhead ahead) {
-  static const GroupProductFunction product = FindGroupProduct();
-  product(m, n, k, group, a, b, scales, starts, c, ahead);
+  product(m, n, k, a, b, c);
 }
 
 }  // namespace trimtab

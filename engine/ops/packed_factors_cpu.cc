@@ -1,6 +1,7 @@
 #include "engine/ops/packed_factors_cpu.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "engine/ops/kernel.h"
 
@@ -18,6 +19,13 @@ struct ColumnRules {
   float unit[kInt4Group];
   float offset[kInt4Group];
 
+  static const ColumnRules& Of(WeightFormat format) {
+    static const ColumnRules int8(WeightFormat::kInt8);
+    static const ColumnRules int4(WeightFormat::kInt4);
+    return format == WeightFormat::kInt4 ? int4 : int8;
+  }
+
+ private:
   explicit ColumnRules(WeightFormat format) {
     const std::array<FactorRule, 8> rules = RulesOf(format);
     for (size_t k = 0; k < std::size(unit); ++k) {
@@ -72,7 +80,11 @@ bool PreparesInputs(WeightFormat format) {
 
 void PrepareInputs(WeightFormat format, int64_t columns, const float* x, float* prepared,
                    float* starts) {
-  const ColumnRules rules(format);
+  if (!PreparesInputs(format)) {
+    std::memcpy(prepared, x, static_cast<size_t>(columns) * sizeof(float));
+    return;
+  }
+  const ColumnRules& rules = ColumnRules::Of(format);
   if (format == WeightFormat::kInt4) {
     return PrepareGroups(columns / kInt4Group, rules, x, prepared, starts);
   }

@@ -23,7 +23,8 @@ std::array<FactorRule, 8> RulesOf(WeightFormat format);
 
 /// Whether products take inputs that are prepared; the others take them as they are.
 bool PreparesInputs(WeightFormat format);
-/// prepared [columns] and, with int4, starts [columns / kInt4Group] of one row of inputs x.
+/// prepared [columns] and, with int4, starts [columns / kInt4Group] of one row of inputs x, whose
+/// first column begins a word; the others are copied.
 void PrepareInputs(WeightFormat format, int64_t columns, const float* x, float* prepared,
                    float* starts);
 

@@ -1,21 +1,18 @@
 #include "engine/ops/packed_gemm_cpu.h"
 
 #include <algorithm>
+#include <cstring>
+#include <vector>
 
 #include "engine/base/units.h"
 #include "engine/device/cpu/parallel.h"
+#include "engine/ops/block_product_cpu.h"
 #include "engine/ops/kernel.h"
-#include "engine/ops/ordered_product_cpu.h"
 #include "engine/ops/packed_factors_cpu.h"
 #include "engine/ops/packed_panel_cpu.h"
 
 namespace trimtab {
 namespace {
-
-// Columns of W that are multiplied at a time: with the rows that they multiply they stay in the
-// first levels of cache. A multiple of kInt4Group.
-constexpr int64_t kBlockColumns = 256;
-static_assert(kBlockColumns % kInt4Group == 0);
 
 // Rows of x that are multiplied by a block of W before the next one is unpacked.
 constexpr int64_t kSharedRows = 512;
@@ -43,14 +40,37 @@ TRIMTAB_CLONES void MultiplySpan(int64_t n, const float* x, const float* factors
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] * factors[i];
 }
 
-// Inputs as panels are multiplied by them: packed_panel_cpu.h.
-struct Inputs {
-  ConstRows rows;    // [m, in]
-  ConstRows starts;  // [m, groups]; without data but of int4
+// y [rows, columns], rows `stride` floats apart, = results [rows, width] + bias [columns], which
+// may be null.
+TRIMTAB_CLONES void AddBias(int64_t rows, int64_t columns, const float* results, int64_t width,
+                            const float* bias, float* y, int64_t stride) {
+  for (int64_t row = 0; row < rows; ++row, results += width, y += stride) {
+    if (bias == nullptr) {
+      std::memcpy(y, results, static_cast<size_t>(columns) * sizeof(float));
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < columns; ++i) y[i] = results[i] + bias[i];
+  }
+}
 
-  Inputs From(int64_t row) const {
-    return {{rows.data + row * rows.stride, rows.stride},
-            {starts.data != nullptr ? starts.data + row * starts.stride : nullptr, starts.stride}};
+bool MultipliesOneByOne(int64_t rows) { return rows <= kSingleRows; }
+
+// The rows of one group as panels are multiplied by them (packed_factors_cpu.h). Rows that are
+// multiplied one by one lie one after the other; of more of them, so do blocks of kBlockColumns
+// columns, each [rows, kBlockColumns]: what is read together lies together.
+struct Inputs {
+  const float* data;
+  const float* starts;  // likewise, kBlockGroups for kBlockColumns; null but of int4
+  int64_t row_stride;
+  int64_t block_stride;
+
+  const float* At(int64_t row, int64_t block) const {
+    return data + row * row_stride + block * block_stride;
+  }
+  const float* StartsAt(int64_t row, int64_t block) const {
+    if (starts == nullptr) return nullptr;
+    return starts + (row * row_stride + block * block_stride) / kInt4Group;
   }
 };
 
@@ -68,14 +88,14 @@ class PanelProduct {
   // y [m, out]: its columns of the panels [begin, end) of a matrix.
   void Run(int64_t matrix, int64_t begin, int64_t end, int64_t m, const Inputs& x,
            const float* bias, float* y) const {
-    const int64_t step = m > kSingleRows ? 1 : kRunPanels;
+    const int64_t step = MultipliesOneByOne(m) ? kRunPanels : 1;
     for (int64_t panel = begin; panel < end; panel += step) {
       const PanelRun panels = Panels(matrix, panel, std::min(step, end - panel));
       const int64_t first = panel * kPanelRows;
       const int64_t columns = std::min(panels.count * kPanelRows, weights_.out - first);
       const float* panel_bias = bias != nullptr ? bias + first : nullptr;
       for (int64_t row = 0; row < m; row += kSharedRows) {
-        Rows(panels, std::min(kSharedRows, m - row), columns, x.From(row), panel_bias,
+        Rows(panels, std::min(kSharedRows, m - row), columns, x, row, panel_bias,
              y + row * weights_.out + first);
       }
     }
@@ -90,48 +110,48 @@ class PanelProduct {
     return {static_cast<const char*>(weights_.values.raw()) + index * panel_bytes_, scales, count};
   }
 
-  // At most kSharedRows of them.
-  void Rows(const PanelRun& panels, int64_t m, int64_t columns, const Inputs& x, const float* bias,
-            float* y) const {
-    float results[kSharedRows * kPanelRows];
+  // Rows [first, first + m), at most kSharedRows of them.
+  void Rows(const PanelRun& panels, int64_t m, int64_t columns, const Inputs& x, int64_t first,
+            const float* bias, float* y) const {
+    alignas(64) float results[kSharedRows * kPanelRows];
     static_assert(kSingleRows * kRunPanels <= kSharedRows);
-    if (m > kSingleRows) {
-      MultiplyRows(panels, m, x, results);
-    } else {
+    const int64_t width = panels.count * kPanelRows;
+    if (x.block_stride == kBlockColumns) {
       for (int64_t row = 0; row < m; ++row) {
-        const Inputs one = x.From(row);
-        MultiplyRow(weights_.format, panels, weights_.in, one.rows.data, one.starts.data,
-                    results + row * panels.count * kPanelRows);
+        MultiplyRow(weights_.format, panels, weights_.in, x.At(first + row, 0),
+                    x.StartsAt(first + row, 0), results + row * width);
       }
+    } else {
+      MultiplyRows(panels, m, x, first, results, y);
     }
-    for (int64_t row = 0; row < m; ++row) {
-      for (int64_t i = 0; i < columns; ++i) {
-        y[row * weights_.out + i] =
-            results[row * panels.count * kPanelRows + i] + (bias != nullptr ? bias[i] : 0.0f);
-      }
-    }
+    AddBias(m, columns, results, width, bias, y, weights_.out);
   }
 
-  // What MultiplyRow makes of each of several rows and one panel: results [m, kPanelRows].
-  void MultiplyRows(const PanelRun& panel, int64_t m, const Inputs& x, float* results) const {
+  // What MultiplyRow makes of each of several rows and one panel: results [m, kPanelRows], which go
+  // to `y`.
+  void MultiplyRows(const PanelRun& panel, int64_t m, const Inputs& x, int64_t first,
+                    float* results, float* y) const {
     const bool by_group = weights_.format == WeightFormat::kInt4;
-    std::fill_n(results, m * kPanelRows, 0.0f);
     for (int64_t begin = 0; begin < weights_.in; begin += kBlockColumns) {
       const int64_t count = std::min(kBlockColumns, weights_.in - begin);
-      // fp32 too: read once in the order of memory, then again and again from the nearest cache.
       alignas(64) float block[kBlockColumns * kPanelRows];
-      UnpackFactors(weights_.format, panel.numbers, begin, count, block);
-      const ConstRows inputs = {x.rows.data + begin, x.rows.stride};
-      const MemoryAhead ahead = WordsOf(panel, begin + count, kBlockColumns);
-      if (by_group) {
-        const int64_t group = begin / kInt4Group;
-        OrderedGroupProduct(m, kPanelRows, count, kInt4Group, inputs, {block, kPanelRows},
-                            panel.scales + group * kPanelRows,
-                            {x.starts.data + group, x.starts.stride}, {results, kPanelRows}, ahead);
+      const float* factors = block;
+      if (weights_.format == WeightFormat::kF32) {
+        factors = static_cast<const float*>(panel.numbers) + begin * kPanelRows;
       } else {
-        OrderedProduct(m, kPanelRows, count, inputs, {block, kPanelRows}, {results, kPanelRows},
-                       ahead);
+        UnpackFactors(weights_.format, panel.numbers, begin, count, block);
       }
+      MultiplyBlock({.rows = m,
+                     .columns = count,
+                     .x = x.At(first, begin / kBlockColumns),
+                     .factors = factors,
+                     .first = begin == 0,
+                     .sums = results,
+                     .scales = by_group ? panel.scales + begin / kInt4Group * kPanelRows : nullptr,
+                     .starts = x.StartsAt(first, begin / kBlockColumns),
+                     .ahead = WordsOf(panel, begin + count, kBlockColumns),
+                     .written = begin + count == weights_.in ? y : nullptr,
+                     .written_stride = weights_.out});
     }
     if (panel.scales != nullptr && !by_group) ScaleResults(m, panel.scales, results);
   }
@@ -149,24 +169,37 @@ class PanelProduct {
   int64_t panel_bytes_;
 };
 
-// Of int4, sums that start with something.
+int64_t PaddedColumns(const PackedMatrix& weights) { return RoundUp(weights.in, kBlockColumns); }
+
+// Of int4, what sums start with, a row.
 int64_t StartsOf(const PackedMatrix& weights) {
-  return weights.format == WeightFormat::kInt4 ? weights.groups() : 0;
+  return weights.format == WeightFormat::kInt4 ? PaddedColumns(weights) / kInt4Group : 0;
 }
 
-// x as it is, or prepared in `scratch`.
+// x [rows, in] of one group as it is, or prepared in `prepared` [rows, padded columns] and, with
+// int4, `starts`.
 Inputs InputsOf(int threads, const PackedMatrix& weights, int64_t rows, const float* x,
-                float* scratch) {
+                float* prepared, float* starts) {
   const int64_t in = weights.in;
-  if (!PreparesInputs(weights.format)) return {{x, in}, {nullptr, 0}};
-  const int64_t groups = StartsOf(weights);
-  float* starts = scratch + rows * in;
+  const int64_t padded = PaddedColumns(weights);
+  const bool one_by_one = MultipliesOneByOne(rows);
+  if (one_by_one && !PreparesInputs(weights.format)) {
+    return {.data = x, .starts = nullptr, .row_stride = in, .block_stride = kBlockColumns};
+  }
+  const Inputs inputs = {.data = prepared,
+                         .starts = StartsOf(weights) > 0 ? starts : nullptr,
+                         .row_stride = one_by_one ? padded : kBlockColumns,
+                         .block_stride = kBlockColumns * (one_by_one ? 1 : rows)};
   ParallelFor(threads, rows, RowGrain(in), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      PrepareInputs(weights.format, in, x + row * in, scratch + row * in, starts + row * groups);
+      for (int64_t column = 0; column < in; column += kBlockColumns) {
+        const int64_t at = row * inputs.row_stride + column / kBlockColumns * inputs.block_stride;
+        PrepareInputs(weights.format, std::min(kBlockColumns, in - column), x + row * in + column,
+                      prepared + at, starts + at / kInt4Group);
+      }
     }
   });
-  return {{scratch, in}, {groups > 0 ? starts : nullptr, groups}};
+  return inputs;
 }
 
 }  // namespace
@@ -191,30 +224,38 @@ void UnpackColumns(WeightFormat format, const void* panel, const float* scales, 
 }
 
 int64_t PackedGemmScratchCpu(const PackedMatrix& weights, int64_t rows) {
-  return PreparesInputs(weights.format) ? rows * (weights.in + StartsOf(weights)) : 0;
+  if (MultipliesOneByOne(rows) && !PreparesInputs(weights.format)) return 0;
+  return rows * (PaddedColumns(weights) + StartsOf(weights));
 }
 
 void PackedGemmCpu(int threads, const PackedMatrix& weights, GroupRows rows, const float* x,
                    const float* bias, float* y, float* scratch) {
   int64_t all = 0;
   for (const int64_t each : rows) all += each;
-  const Inputs inputs = InputsOf(threads, weights, all, x, scratch);
+  const int64_t padded = PaddedColumns(weights);
+  std::vector<Inputs> inputs;
+  int64_t first = 0;
+  for (const int64_t each : rows) {
+    inputs.push_back(InputsOf(threads, weights, each, x + first * weights.in,
+                              scratch + first * padded,
+                              scratch + all * padded + first * StartsOf(weights)));
+    first += each;
+  }
   const PanelProduct product(weights);
   const int64_t work = weights.panels() * kPanelRows * weights.in * all;
   const auto workers = static_cast<int>(std::clamp<int64_t>(work / kSpanGrain, 1, threads));
   const int64_t panels = weights.panels();
   // As few at a time as are multiplied together: a worker that is held up leaves the rest to
-  // others.
+  // others. Behind a panel the next one is asked of memory.
   const int64_t most = all > kSingleRows * std::ssize(rows) ? 1 : kRunPanels;
   const int64_t step = std::clamp<int64_t>(panels / (2 * workers), 1, most);
-  ParallelForEach(workers, CeilDiv(panels, step), [&](int64_t run, int) {
+  ParallelForNeighbours(workers, CeilDiv(panels, step), [&](int64_t run, int) {
     const int64_t begin = run * step;
     const int64_t end = std::min(begin + step, panels);
-    int64_t first = 0;
-    for (size_t g = 0; g < rows.size(); first += rows[g++]) {
+    float* to = y;
+    for (size_t g = 0; g < rows.size(); to += rows[g++] * weights.out) {
       if (rows[g] == 0) continue;
-      product.Run(static_cast<int64_t>(g), begin, end, rows[g], inputs.From(first), bias,
-                  y + first * weights.out);
+      product.Run(static_cast<int64_t>(g), begin, end, rows[g], inputs[g], bias, to);
     }
   });
 }

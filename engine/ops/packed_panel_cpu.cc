@@ -21,6 +21,9 @@ namespace {
 constexpr int64_t kWordsAhead = 24 * kPanelRows;
 constexpr int64_t kLineWords = 16;
 
+// Groups of columns whose scales are asked of memory ahead of those that are used.
+constexpr int64_t kGroupsAhead = 8;
+
 // A row of words as a target's registers hold it, kLanes each. Everything is inlined into functions
 // of each target, and vectors are passed by reference only.
 template <int kLanes>
@@ -178,6 +181,19 @@ template <int kPanels>
   }
 }
 
+// As PrefetchWords, of scales; `left` groups are left.
+template <int kPanels>
+[[gnu::always_inline]] inline void PrefetchScales(const float* scales, int64_t panel_scales,
+                                                  int64_t left) {
+  const float* ahead = scales + kGroupsAhead * kPanelRows;
+  if (left <= kGroupsAhead) ahead += (kPanels - 1) * panel_scales;
+  TRIMTAB_UNROLL for (int panel = 0; panel < kPanels; ++panel) {
+    for (int64_t line = 0; line < kPanelRows; line += kLineWords) {
+      __builtin_prefetch(ahead + panel * panel_scales + line);
+    }
+  }
+}
+
 // y [kPanels, kPanelRows].
 template <int kLanes, WeightFormat kFormat, int kPanels>
 [[gnu::always_inline]] inline void MultiplyPanels(const uint32_t* words, const float* scales,
@@ -195,6 +211,7 @@ template <int kLanes, WeightFormat kFormat, int kPanels>
   for (int64_t begin = 0; begin < columns; begin += step) {
     typename V::Float sums[kSums] = {};
     if constexpr (kByGroup) {
+      PrefetchScales<kPanels>(scales, panel_scales, (columns - begin) / step);
       TRIMTAB_UNROLL for (int v = 0; v < kSums; ++v) sums[v] += *starts;
       ++starts;
     }

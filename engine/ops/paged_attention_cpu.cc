@@ -109,6 +109,15 @@ class BlockReader {
         value_size_(s.value_size()),
         transposes_(part_ != part) {}
 
+  /// Asks for a block of memory: each lies elsewhere, which caches do not foresee.
+  void Prefetch(int64_t block) const {
+    constexpr int64_t kLineBytes = 64;
+    const char* first = Stored(block);
+    for (int64_t i = 0; i < size_ * SizeOf(tensor_.dtype()); i += kLineBytes) {
+      __builtin_prefetch(first + i);
+    }
+  }
+
   /// `memory` holds Geometry::block_floats.
   const float* Read(int64_t block, float* memory) const {
     const float* entries = Entries(block, memory);
@@ -120,10 +129,15 @@ class BlockReader {
   }
 
  private:
+  const char* Stored(int64_t block) const {
+    const int64_t index = block * kv_heads_ + kv_head_;
+    return static_cast<const char*>(ElementAt(tensor_.dtype(), tensor_.raw(), index * size_));
+  }
+
   // As they are stored.
   const float* Entries(int64_t block, float* memory) const {
     const int64_t index = block * kv_heads_ + kv_head_;
-    const void* stored = ElementAt(tensor_.dtype(), tensor_.raw(), index * size_);
+    const void* stored = Stored(block);
     if (tensor_.dtype() == DType::kF32) return static_cast<const float*>(stored);
     if (tensor_.dtype() == DType::kI8) {
       WidenInt8(size_, static_cast<const int8_t*>(stored), memory);
@@ -239,6 +253,11 @@ class TileAttention {
     const int32_t* table = rows_.blocks.i32() + tile.sequence * rows_.blocks.dim(1);
     const int64_t size = geometry_.block_size;
     for (int64_t block = first_block; block * size < end; ++block) {
+      if ((block + 1) * size < end) {
+        reader.Prefetch(table[block + 1]);
+      } else if (part == Part::kKeys) {
+        BlockReader(shape_, cache_, Part::kValues, kv_head).Prefetch(table[first_block]);
+      }
       visit((block - first_block) * size, std::min(size, end - block * size),
             reader.Read(table[block], memory));
     }

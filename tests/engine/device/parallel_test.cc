@@ -51,6 +51,42 @@ TEST(ParallelForEachTest, GivesEveryItemToOneWorkerInRange) {
   }
 }
 
+TEST(ParallelForNeighboursTest, GivesEveryItemToOneWorkerInRange) {
+  for (const int threads : {1, 2, 5}) {
+    for (const int64_t count : {0, 1, 3, 200}) {
+      std::vector<std::atomic<int>> hits(static_cast<size_t>(count));
+      std::vector<std::atomic<int>> busy(static_cast<size_t>(threads));
+      ParallelForNeighbours(threads, count, [&](int64_t item, int worker) {
+        ASSERT_GE(worker, 0);
+        ASSERT_LT(worker, threads);
+        EXPECT_EQ(busy[static_cast<size_t>(worker)].fetch_add(1), 0);
+        ++hits[static_cast<size_t>(item)];
+        busy[static_cast<size_t>(worker)].fetch_sub(1);
+      });
+      for (const auto& hit : hits) ASSERT_EQ(hit.load(), 1);
+    }
+  }
+}
+
+// A worker goes through its share from the front; of another's it takes the last ones.
+TEST(ParallelForNeighboursTest, EachWorkerGoesForwardThroughItsOwnShare) {
+  constexpr int kThreads = 3;
+  constexpr int64_t kCount = 300;
+  std::vector<std::vector<int64_t>> done(kThreads);
+  ParallelForNeighbours(kThreads, kCount, [&](int64_t item, int worker) {
+    done[static_cast<size_t>(worker)].push_back(item);
+  });
+  for (int64_t worker = 0; worker < kThreads; ++worker) {
+    const int64_t begin = kCount * worker / kThreads;
+    const int64_t end = kCount * (worker + 1) / kThreads;
+    int64_t expected = begin;
+    for (const int64_t item : done[static_cast<size_t>(worker)]) {
+      if (item < begin || item >= end) break;
+      EXPECT_EQ(item, expected++);
+    }
+  }
+}
+
 TEST(ParallelForTest, RanksHaveTheirOwnWorkers) {
   std::vector<std::thread> ranks;
   std::atomic<int64_t> total = 0;
