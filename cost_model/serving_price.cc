@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost_model/overlap.h"
 #include "engine/base/error.h"
 #include "engine/ops/packed_gemm.h"
 
 namespace trimtab {
 namespace {
 
-// Reading weights and multiplying overlap, but not wholly: (a^n + b^n)^(1/n).
-constexpr double kOverlap = 1.8;
 // A step with prompts and what it takes to launch it without a graph: nearly the larger one.
 constexpr double kFloorSharpness = 3;
 // Some experts are chosen far more often than others: how often, against the mean, is taken to be
@@ -23,11 +22,6 @@ constexpr double kMostBandwidth = 1;
 constexpr double kMostCompute = 0.85;
 // fp4 against fp8, on GPUs that have both: NVIDIA B200 and RTX PRO 6000 datasheets.
 constexpr double kFp4Speed = 2;
-
-double Join(double a, double b) {
-  if (b == 0) return a;
-  return std::pow(std::pow(a, kOverlap) + std::pow(b, kOverlap), 1 / kOverlap);
-}
 
 double PeakOf(const HardwareProfile& profile, const char* precision) {
   const auto found = profile.peak_flops.find(precision);
@@ -144,8 +138,9 @@ double ServingPricer::Product(const ServingProduct& product) const {
   const double read = product.low_precision ? rates_.low_rate : rates_.weight_rate;
   const double multiply = product.low_precision ? rates_.rate_low : rates_.rate_16;
   const double unpacked = product.low_precision ? Unpacking(product.weights, product.flops) : 0;
-  const double seconds = Join(product.weights * bytes / read, product.flops / multiply + unpacked) *
-                         ByRows(product.weights, product.flops);
+  const double seconds =
+      BesideEachOther(product.weights * bytes / read, product.flops / multiply + unpacked) *
+      ByRows(product.weights, product.flops);
   return seconds + (product.low_precision && rates_.multiplies_fp4 ? rates_.quantise_s : 0);
 }
 
@@ -161,8 +156,8 @@ double ServingPricer::Touched(const ServingWork& work) const {
 
 double ServingPricer::Experts(const ServingProduct& product, const ServingWork& work) const {
   const double weights = product.weights * Touched(work);
-  return Join(weights * rates_.weight_bytes / rates_.expert_rate,
-              product.flops / rates_.expert_flops + Unpacking(weights, product.flops));
+  return BesideEachOther(weights * rates_.weight_bytes / rates_.expert_rate,
+                         product.flops / rates_.expert_flops + Unpacking(weights, product.flops));
 }
 
 // A cpu unpacks weights for each of few rows and once for many (packed_gemm_cpu.cc). Few rows
@@ -201,8 +196,8 @@ ServingBreakdown ServingPricer::Price(const ServingWork& work) const {
     }
   }
   parts.experts_s += work.expert_layers * rates_.expert_layer_s;
-  parts.attention_s = Join(work.kv_values * rates_.kv_bytes / rates_.kv_rate,
-                           work.decode_flops / rates_.attention_flops) +
+  parts.attention_s = BesideEachOther(work.kv_values * rates_.kv_bytes / rates_.kv_rate,
+                                      work.decode_flops / rates_.attention_flops) +
                       work.attention_flops / rates_.attention_flops;
   for (const ServingMessage& message : work.messages) {
     if (message.ranks < 2) continue;
