@@ -143,9 +143,7 @@ bool IsLatentProjection(const Parameter& parameter) {
 /// products and attention with what stands between them, sums over ranks. Norms of queries and
 /// keys, and the projections of latent attention, come to that.
 double KernelsOf(const ModelConfig& model) {
-  constexpr double kLayer = 12;
-  constexpr double kQueryKeyNorms = 3;
-  constexpr double kLatent = 8;
+  constexpr double kLayer = 12, kQueryKeyNorms = 3, kLatent = 8;
   return kLayer + (model.query_key_norm ? kQueryKeyNorms : 0) + (model.latent.used() ? kLatent : 0);
 }
 

@@ -36,7 +36,7 @@ struct SoftwareStack {
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = true;
   bool fp8_layers = false;  // products of layers in fp8, where the run that is recorded has 16 bits
-  bool compiled = false;    // what is between products is fused by a compiler (torch.compile)
+  bool compiled = true;     // small ops are fused, by hand or a compiler (torch.compile)
   bool blocking_launches = false;  // the host waits for each op: CUDA_LAUNCH_BLOCKING=1
   bool tokens_once_per_node =
       false;                        // that several experts of a node are for; else a copy for each

@@ -53,6 +53,7 @@ class RunPredictor::Impl {
 
  private:
   ClosedFormEstimator& EstimatorOf(const ValidationRow& row) {
+    TRIMTAB_ASSERT(!row.recordings.empty(), "{} is not of TakeRuns", row.published.id);
     auto& made = estimators_[row.recordings];
     if (made == nullptr) {
       made = std::make_unique<ClosedFormEstimator>(row.of.run.model, row.of.run.sequence_length,

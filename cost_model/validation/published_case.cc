@@ -97,12 +97,14 @@ RecomputeConfig SelectiveOf(const Reading& reading) {
     return FirstLayers(std::max<int64_t>(1, row.model.layers / chunks / 2));
   }
   RecomputeConfig plan = {.kind = RecomputeKind::kSelective};
+  bool only_dense = !row.recompute_modules.empty();
   for (const std::string& module : row.recompute_modules) {
     if (module == "core_attn") plan.modules.Add(RecomputeModule::kCoreAttn);
     if (module == "norm" || module == "layernorm") plan.modules.Add(RecomputeModule::kLayerNorm);
     if (module == "mlp_activation" || module == "moe_act") {
       plan.modules.Add(RecomputeModule::kMlpAct);
     }
+    only_dense &= module == "mlp" && row.model.experts > 0;
     if (module == "mlp" && row.model.experts > 0) {
       // Megatron-Core's "mlp" is that of dense layers; "moe" would be the experts.
       reading.Assume("the few dense layers' MLP is not recomputed");
@@ -111,6 +113,7 @@ RecomputeConfig SelectiveOf(const Reading& reading) {
     }
   }
   if (plan.modules.bits != 0) return plan;
+  if (only_dense) return {};
   plan.modules.Add(RecomputeModule::kCoreAttn);
   reading.Assume("selective recomputation of the attention core");
   return plan;

@@ -23,8 +23,8 @@ void OverlapTensorParallel(SoftwareStack& stack) {
   stack.tp_exposed.value *= kExposed;
 }
 
-/// Scales for each row and column keep products from the fastest kernels: fast accumulation in
-/// tensor cores is promoted more often, and scales are applied to every element.
+/// Scales for each row and column ask for other kernels than one scale for a matrix does: slower
+/// ones, as runs say that were published with either.
 void ScaleByRows(SoftwareStack& stack) {
   constexpr double kSpeed = 0.7;
   stack.fp8_compute.value *= kSpeed;

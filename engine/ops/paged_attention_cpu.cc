@@ -112,7 +112,7 @@ class BlockReader {
   /// Asks for a block of memory: each lies elsewhere, which caches do not foresee.
   void Prefetch(int64_t block) const {
     constexpr int64_t kLineBytes = 64;
-    const char* first = Stored(block);
+    const auto* first = static_cast<const char*>(Stored(block));
     for (int64_t i = 0; i < size_ * SizeOf(tensor_.dtype()); i += kLineBytes) {
       __builtin_prefetch(first + i);
     }
@@ -129,14 +129,13 @@ class BlockReader {
   }
 
  private:
-  const char* Stored(int64_t block) const {
-    const int64_t index = block * kv_heads_ + kv_head_;
-    return static_cast<const char*>(ElementAt(tensor_.dtype(), tensor_.raw(), index * size_));
+  int64_t IndexOf(int64_t block) const { return block * kv_heads_ + kv_head_; }
+  const void* Stored(int64_t block) const {
+    return ElementAt(tensor_.dtype(), tensor_.raw(), IndexOf(block) * size_);
   }
 
   // As they are stored.
   const float* Entries(int64_t block, float* memory) const {
-    const int64_t index = block * kv_heads_ + kv_head_;
     const void* stored = Stored(block);
     if (tensor_.dtype() == DType::kF32) return static_cast<const float*>(stored);
     if (tensor_.dtype() == DType::kI8) {
@@ -144,7 +143,7 @@ class BlockReader {
     } else {
       WidenSpan(tensor_.dtype(), size_, stored, memory);
     }
-    if (cache_.scales.defined()) Scale(index, memory);
+    if (cache_.scales.defined()) Scale(IndexOf(block), memory);
     return memory;
   }
 

@@ -126,6 +126,8 @@ TEST(PublishedCase, RecomputingDenseLayersLeavesExpertsAlone) {
   ASSERT_EQ(result.refusal, "");
   EXPECT_EQ(ToString(result.run.layout.recompute), "selective:layernorm");
   EXPECT_NE(result.assumptions.back().find("dense layers"), std::string::npos);
+  run.recompute_modules = {"mlp"};
+  EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "none") << "nothing else is told";
   run.recompute_modules = {"moe"};
   EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "selective:mlp");
 }

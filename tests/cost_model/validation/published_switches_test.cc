@@ -27,6 +27,9 @@ TEST(PublishedSwitches, ACompilerSavesTrafficAndLaunches) {
   EXPECT_GT(eager.host_layer_s.value, compiled.host_layer_s.value);
   EXPECT_EQ(eager.compute, compiled.compute);
 
+  // Software that fuses by hand gains nothing.
+  EXPECT_EQ(Switched("trimtab", "torch.compile"), SoftwareStack());
+
   const SoftwareStack plain = LoadSoftwareStack("pytorch-fsdp");
   EXPECT_EQ(Switched("pytorch-fsdp", "no torch.compile"), plain);
   const SoftwareStack faster = Switched("pytorch-fsdp", "torch.compile; batch 2 per GPU");

@@ -33,12 +33,15 @@ TEST(ParallelForTest, StaysOnTheCallersThreadWhenThereIsOneGrain) {
   ParallelFor(1, 1000, 1, [&](int64_t, int64_t) { EXPECT_EQ(std::this_thread::get_id(), caller); });
 }
 
-TEST(ParallelForEachTest, GivesEveryItemToOneWorkerInRange) {
+/// Runs `loop(threads, count, task)` with many numbers of both: each item once, in a range of
+/// workers.
+template <typename Loop>
+void ExpectEachItemOnce(Loop&& loop) {
   for (const int threads : {1, 2, 5}) {
     for (const int64_t count : {0, 1, 3, 200}) {
       std::vector<std::atomic<int>> hits(static_cast<size_t>(count));
       std::vector<std::atomic<int>> busy(static_cast<size_t>(threads));
-      ParallelForEach(threads, count, [&](int64_t item, int worker) {
+      loop(threads, count, [&](int64_t item, int worker) {
         ASSERT_GE(worker, 0);
         ASSERT_LT(worker, threads);
         // A worker does one item at a time: its scratch is its own.
@@ -51,21 +54,15 @@ TEST(ParallelForEachTest, GivesEveryItemToOneWorkerInRange) {
   }
 }
 
+TEST(ParallelForEachTest, GivesEveryItemToOneWorkerInRange) {
+  ExpectEachItemOnce(
+      [](int threads, int64_t count, const auto& task) { ParallelForEach(threads, count, task); });
+}
+
 TEST(ParallelForNeighboursTest, GivesEveryItemToOneWorkerInRange) {
-  for (const int threads : {1, 2, 5}) {
-    for (const int64_t count : {0, 1, 3, 200}) {
-      std::vector<std::atomic<int>> hits(static_cast<size_t>(count));
-      std::vector<std::atomic<int>> busy(static_cast<size_t>(threads));
-      ParallelForNeighbours(threads, count, [&](int64_t item, int worker) {
-        ASSERT_GE(worker, 0);
-        ASSERT_LT(worker, threads);
-        EXPECT_EQ(busy[static_cast<size_t>(worker)].fetch_add(1), 0);
-        ++hits[static_cast<size_t>(item)];
-        busy[static_cast<size_t>(worker)].fetch_sub(1);
-      });
-      for (const auto& hit : hits) ASSERT_EQ(hit.load(), 1);
-    }
-  }
+  ExpectEachItemOnce([](int threads, int64_t count, const auto& task) {
+    ParallelForNeighbours(threads, count, task);
+  });
 }
 
 // A worker goes through its share from the front; of another's it takes the last ones.
