@@ -4,9 +4,10 @@
 usage: kernel_report.py [--check] FILE...
 
 FILE is what ptxas printed for a source (-v; .ptxas) or its PTX (.ptx). Prints a table, a row for
-each function template and architecture: the most that any of its instances takes. Threads: how many
-a multiprocessor holds. Loads, and KiB in flight: what a thread, and all of them, have on their way
-from memory at once (ptx_loops.py says how that is counted), in the instance that has most.
+each function template: the most that any of its instances takes, for each architecture that it was
+compiled for, or once where they all agree. Threads: how many a multiprocessor holds. Loads, and KiB
+in flight: what a thread, and all of them, have on their way from memory at once (ptx_loops.py says
+how that is counted), in the instance that has most.
 
 By Little's law a multiprocessor needs latency times bandwidth in flight: 1 us, under load, of the
 36 GB/s that each of an H200's 132 has of 4.8 TB/s. With --check prints only the kernels that spill
@@ -23,19 +24,26 @@ import sys
 
 import ptx_loops
 
-# Kernels that may spill, and why.
+CHOSEN = "a few bytes, of ptxas's own choosing, for more blocks on a multiprocessor"
+UNALIGNED = "rows of 16 bits that are not whole packs"
+SIMPLE = "attention for shapes that no other kernel takes: bound by its arithmetic"
+# Kernels that may spill, and why; with architectures, only there.
 SPILLING = {
+    ("adamw.cu", "AdamWKernel", "sm_80"): CHOSEN,
     ("attention_mma_forward.cu", "ForwardKernel"): "heads of 128 need more than all 255 registers",
     ("attention_mma_backward.cu", "KeyValueKernel"):
         "the largest heads need more than all 255 registers",
-    ("attention_simple_forward.cu", "ForwardKernel"):
-        "attention for shapes that no other kernel takes; 8 bytes",
-    ("attention_simple_backward.cu", "QueryKernel"):
-        "attention for shapes that no other kernel takes; 8 bytes",
-    ("permute.cu", "UnpermuteKernel"): "8 bytes in the worst of its variants",
+    ("attention_simple_forward.cu", "ForwardKernel", "sm_90a", "sm_100"): SIMPLE,
+    ("attention_simple_backward.cu", "QueryKernel", "sm_90a", "sm_100"): SIMPLE,
+    ("cross_entropy.cu", "GradKernel", "sm_100"): UNALIGNED,
+    ("cross_entropy.cu", "LossKernel", "sm_100"): UNALIGNED,
+    ("embedding.cu", "PositionBackwardKernel", "sm_80", "sm_100"): CHOSEN,
+    ("norm_backward_fp8.cu", "NormBackwardKernel", "sm_80"): "sm_80 has no fp8 products: never run",
+    ("permute.cu", "UnpermuteKernel", "sm_90a"): CHOSEN,
+    ("sequence_routing.cu", "SinkhornKernel", "sm_80"): CHOSEN,
 }
+A100 = "more than the 19 kB that an A100 needs for its 2.0 TB/s over 108 multiprocessors"
 TENSOR_CORES = "waits for tensor cores; its tiles come through shared memory"
-SIMPLE = "attention for shapes that no other kernel takes: bound by its arithmetic"
 SMALL = "reads a few numbers of each token, expert or tensor"
 ROWS = "a warp reads a row a pack at a time; several rows at once would have more on their way"
 # Kernels that may have less than ENOUGH in flight, and why.
@@ -44,25 +52,28 @@ LATENT = {
     ("attention_mma_forward.cu", "ForwardKernel"): TENSOR_CORES,
     ("attention_simple_backward.cu", "KeyValueKernel"): SIMPLE,
     ("attention_simple_backward.cu", "QueryKernel"): SIMPLE,
+    ("attention_simple_backward.cu", "RowSumKernel", "sm_80"): A100,
     ("attention_simple_forward.cu", "ForwardKernel"): SIMPLE,
     ("attention_sink.cu", "SinkKernel"): SMALL,
-    ("clip.cu", "ClipKernel"): SMALL,
+    ("clip.cu", "ClipKernel", "sm_80", "sm_90a"): SMALL,
     ("embedding_backward.cu", "CountRows"): SMALL,
     ("embedding_backward.cu", "ListTokens"): SMALL,
     ("embedding_backward.cu", "PlaceFrequentRows"): SMALL,
     ("embedding_backward.cu", "PlaceRareRows"): SMALL,
+    ("head_norm.cu", "ForwardKernel", "sm_80"): A100,
+    ("head_norm.cu", "InputGradientKernel", "sm_80"): A100,
     ("packed_gemm.cu", "PackedLookupKernel"): ROWS,
-    ("paged_attention.cu", "StoreKvKernel"): ROWS,
+    ("paged_attention.cu", "StoreKvKernel", "sm_80", "sm_90a"): ROWS,
     ("permute.cu", "CountChunks"): SMALL,
     ("permute.cu", "PlaceArrivals"): SMALL,
     ("permute.cu", "PlaceChoices"): SMALL,
-    ("permute.cu", "PlaceChunks"): SMALL,
+    ("permute.cu", "PlaceChunks", "sm_80", "sm_90a"): SMALL,
     ("quantize.cu", "Fp8ScalesKernel"): SMALL,
     ("router.cu", "ChooseInTurnKernel"): SMALL,
     ("router.cu", "CountKernel"): SMALL,
-    ("router.cu", "ExpertBiasKernel"): SMALL,
-    ("router.cu", "WeightsBackwardKernel"): SMALL,
-    ("router.cu", "WeightsKernel"): SMALL,
+    ("router.cu", "ExpertBiasKernel", "sm_80", "sm_90a"): SMALL,
+    ("router.cu", "WeightsBackwardKernel", "sm_80", "sm_90a"): SMALL,
+    ("router.cu", "WeightsKernel", "sm_80", "sm_90a"): SMALL,
     ("sequence_routing.cu", "DropKernel"): SMALL,
 }
 ENOUGH = 40e3  # bytes of a multiprocessor
@@ -70,6 +81,7 @@ ENOUGH = 40e3  # bytes of a multiprocessor
 REGISTERS = 65536  # of a multiprocessor, on sm_80 to sm_100
 MOST_THREADS = 2048
 MOST_BLOCKS = 32
+# Bytes of a multiprocessor, for the architectures that the tables above speak of.
 SHARED_BYTES = {"sm_80": 164 * 1024, "sm_90a": 228 * 1024, "sm_100": 228 * 1024}
 SHARED_OF_SYSTEM = 1024  # that each block takes besides its own
 WARP = 32
@@ -119,6 +131,9 @@ def kernels_of(path, functions):
 
 
 def kernel(source, function, registers, stack, spills, shared):
+    if function.arch not in SHARED_BYTES:
+        sys.exit(f"kernel_report: {source}: compiled for {function.arch}; known are "
+                 + ", ".join(SHARED_BYTES))
     return Kernel(source, function.name, function.arch, registers, stack, spills, shared,
                   ptx_loops.main_loop(function.body),
                   resident_threads(function, registers, shared))
@@ -153,23 +168,46 @@ def rows_of(kernels):
                   in_flight(best), best.loop.instructions / max(1, best.loop.bytes_moved))
 
 
+def allowed(table, archs):
+    """The reasons of a table by source, kernel and architecture."""
+    return {(source, kernel, arch): reason for (source, kernel, *only), reason in table.items()
+            for arch in only or archs}
+
+
 def contradicts_tables(rows):
     """Prints what spills or has too little in flight; whether the tables say otherwise."""
     wrong = False
+    compiled = {row[:3] for row in rows}
     for what, table, found in (
-            ("spills", SPILLING, {row: f"{row.spills} bytes" for row in rows if row.spills}),
-            ("has in flight", LATENT, {row: f"{row.in_flight / 1e3:.1f} kB of {ENOUGH / 1e3:.0f}"
-                                       for row in rows if row.loads and row.in_flight < ENOUGH})):
-        for row, amount in found.items():
-            reason = table.get((row.source, row.name), "not allowed")
-            print(f"{row.source}: {row.name} {what} {amount} on {row.arch}: {reason}")
+            ("spills", SPILLING, {row[:3]: f"{row.spills} bytes" for row in rows if row.spills}),
+            ("has in flight", LATENT,
+             {row[:3]: f"{row.in_flight / 1e3:.1f} kB of {ENOUGH / 1e3:.0f}"
+              for row in rows if row.loads and row.in_flight < ENOUGH})):
+        reasons = allowed(table, {row.arch for row in rows})
+        for (source, name, arch), amount in found.items():
+            reason = reasons.get((source, name, arch), "not allowed")
+            print(f"{source}: {name} {what} {amount} on {arch}: {reason}")
             wrong |= reason == "not allowed"
-        compiled = {(row.source, row.name) for row in rows}
-        unneeded = table.keys() & compiled - {(row.source, row.name) for row in found}
-        for source, name in sorted(unneeded):
-            print(f"{source}: {name} need not be in the table of what {what}")
+        for source, name, arch in sorted(reasons.keys() & compiled - found.keys()):
+            print(f"{source}: {name} need not be in the table of what {what} on {arch}")
             wrong = True
     return wrong
+
+
+def print_table(rows):
+    columns = ["source", "kernel", "instances", "registers", "threads", "stack", "spills", "shared",
+               "loads", "KiB in flight", "instructions a byte"]
+    print("| " + " | ".join(columns) + " |\n" + "| --- " * len(columns) + "|")
+    kernels = collections.defaultdict(dict)
+    for row in rows:
+        kernels[row.source, row.name][row.arch] = [
+            row.instances, row.registers, row.threads, row.stack, row.spills, row.shared, row.loads,
+            f"{row.in_flight / 1024:.0f}", f"{row.per_byte:.1f}"]
+    for (source, name), by_arch in kernels.items():
+        known = [by_arch[arch] for arch in SHARED_BYTES if arch in by_arch]
+        cells = [" / ".join(map(str, values if len(set(values)) > 1 else values[:1]))
+                 for values in zip(*known)]
+        print(f"| `{source}` | {name} | {' | '.join(cells)} |")
 
 
 def main():
@@ -187,13 +225,7 @@ def main():
     rows = list(rows_of(kernels))
     if options.check:
         sys.exit(1 if contradicts_tables(rows) else 0)
-    columns = ["source", "kernel", "instances", "GPU", "registers", "threads", "stack", "spills",
-               "shared", "loads", "KiB in flight", "instructions a byte"]
-    print("| " + " | ".join(columns) + " |\n" + "| --- " * len(columns) + "|")
-    for row in rows:
-        print(f"| `{row.source}` | {row.name} | {row.instances} | {row.arch} | {row.registers} | "
-              f"{row.threads} | {row.stack} | {row.spills} | {row.shared} | {row.loads} | "
-              f"{row.in_flight / 1024:.0f} | {row.per_byte:.1f} |")
+    print_table(rows)
 
 
 if __name__ == "__main__":
