@@ -10,6 +10,7 @@
 #include "engine/comm/cuda/nccl_check.h"
 #include "engine/comm/cuda/nccl_groups.h"
 #include "engine/comm/cuda/nccl_links.h"
+#include "engine/comm/cuda/nccl_streams.h"
 #include "engine/device/cuda/check.h"
 #include "engine/device/cuda/cuda_device.h"
 #include "engine/device/cuda/stream.h"
@@ -53,29 +54,25 @@ ncclDataType_t TypeOf(DType dtype) {
 size_t Count(const Tensor& tensor) { return static_cast<size_t>(tensor.numel()); }
 size_t Bytes(const Tensor& tensor) { return static_cast<size_t>(tensor.bytes()); }
 
-/// Groups whose ranks send to their neighbours, of pipeline stages or on the ring of the context.
-bool SendsMessages(GroupKind group) {
-  return group == GroupKind::kPipeline || group == GroupKind::kContext;
-}
-
-/// Groups whose asynchronous collectives must not stand behind those of others: they are waited for
-/// within a layer.
-bool HasOwnStream(GroupKind group) { return group == GroupKind::kTensor; }
-
-bool KeepsLaunchOrder() {
+int64_t NcclVersion() {
   int version = 0;
-  return Nccl().get_version(&version) == ncclSuccess && NcclKeepsLaunchOrder(version);
+  // One that does not say is taken for the oldest.
+  return Nccl().get_version(&version) == ncclSuccess ? version : kOldestNccl;
 }
 
-/// Where a group's asynchronous calls go. Without an order of their own all go where the
-/// synchronous ones are, to the device's stream.
 struct Streams {
   std::unique_ptr<CudaStream> own;
   cudaStream_t async = nullptr;
 };
 Streams StreamsOf(const CudaDevice& device, GroupKind group) {
-  if (!KeepsLaunchOrder()) return {nullptr, device.Activate()};
-  if (!HasOwnStream(group)) return {nullptr, device.comm_stream()};
+  switch (AsyncStreamOf(group, NcclVersion())) {
+    case NcclStreamKind::kDevice:
+      return {nullptr, device.Activate()};
+    case NcclStreamKind::kShared:
+      return {nullptr, device.comm_stream()};
+    case NcclStreamKind::kOwn:
+      break;
+  }
   auto own = std::make_unique<CudaStream>(CudaStream::Priority::kHigh);
   const cudaStream_t async = own->get();
   return {std::move(own), async};
@@ -105,7 +102,10 @@ class NcclCommunicator final : public Communicator {
         async_stream_(streams_.async),
         barrier_(AllocateDeviceMemory(sizeof(int32_t))) {
     const std::string name = fmt::format("the {} group of {}", Name(group), size);
-    if (SendsMessages(group) && size > 1) RequireLaunchOrder(name);
+    if (!NcclCanRun(group, size, NcclVersion())) {
+      throw EnvironmentError(
+          fmt::format("{} sends messages beside others, which needs NCCL 2.26 or newer", name));
+    }
     ncclUniqueId unique;
     std::memcpy(&unique, id.data(), id.size());
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -292,12 +292,6 @@ class NcclCommunicator final : public Communicator {
   template <typename Function>
   void Call(const char* name, ncclComm_t comm, const Function& function) {
     Check(name, groups_.Call(comm, function));
-  }
-
-  void RequireLaunchOrder(const std::string& name) const {
-    if (KeepsLaunchOrder()) return;
-    throw EnvironmentError(
-        fmt::format("{} sends messages beside others, which needs NCCL 2.26 or newer", name));
   }
 
   void Check(const char* name, ncclResult_t result) {

@@ -7,8 +7,10 @@
 #include <condition_variable>
 #include <mutex>
 #include <set>
+#include <vector>
 
 #include "engine/comm/communicator.h"
+#include "engine/comm/cuda/nccl_streams.h"
 
 namespace trimtab {
 namespace {
@@ -119,6 +121,37 @@ TEST(NcclVersion, LaunchesKeepTheirOrderFrom226On) {
   EXPECT_TRUE(NcclKeepsLaunchOrder(22602));
   EXPECT_TRUE(NcclKeepsLaunchOrder(22809));
   EXPECT_EQ(NcclVersionName(22505), "2.25.5");
+}
+
+std::vector<GroupKind> EveryGroup() {
+  std::vector<GroupKind> groups;
+  for (int kind = 0; kind < kGroupKindCount; ++kind) groups.push_back(static_cast<GroupKind>(kind));
+  return groups;
+}
+
+// Without an order of their own, calls of two groups in two streams can wait for one another.
+TEST(NcclStreams, AllAreOneBefore226) {
+  for (const GroupKind group : EveryGroup()) {
+    EXPECT_EQ(AsyncStreamOf(group, kOldestNccl), NcclStreamKind::kDevice) << Name(group);
+    EXPECT_EQ(AsyncStreamOf(group, 22505), NcclStreamKind::kDevice) << Name(group);
+    EXPECT_NE(AsyncStreamOf(group, 22600), NcclStreamKind::kDevice) << Name(group);
+  }
+}
+
+TEST(NcclStreams, TensorParallelCallsStandBehindNoOthers) {
+  for (const GroupKind group : EveryGroup()) {
+    EXPECT_EQ(AsyncStreamOf(group, 22809) == NcclStreamKind::kOwn, group == GroupKind::kTensor)
+        << Name(group);
+  }
+}
+
+TEST(NcclStreams, MessagesToNeighboursNeedMoreThanOne) {
+  for (const GroupKind group : EveryGroup()) {
+    const bool sends = group == GroupKind::kPipeline || group == GroupKind::kContext;
+    EXPECT_EQ(NcclCanRun(group, 2, 22505), !sends) << Name(group);
+    EXPECT_TRUE(NcclCanRun(group, 1, 22505)) << Name(group);
+    EXPECT_TRUE(NcclCanRun(group, 2, 22600)) << Name(group);
+  }
 }
 
 }  // namespace
