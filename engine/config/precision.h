@@ -29,7 +29,8 @@ struct Fp8Config {
   /// of something that contains them ("decoder.layers.0").
   std::vector<std::string> bf16_layers{};
   /// Input gradients, like forward products, add up in the tensor cores' own precision, which is
-  /// faster on Hopper GPUs; else in fp32. No effect on a cpu.
+  /// faster on Hopper GPUs; else in fp32. A cpu then adds up both as Hopper does, slowly, and in
+  /// fp32 otherwise: it shows what becomes of the loss.
   bool fast_gradients = false;
 
   bool operator==(const Fp8Config&) const = default;

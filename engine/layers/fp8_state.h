@@ -17,6 +17,7 @@
 #include "engine/layers/fp8_snapshot.h"
 #include "engine/layers/layer_context.h"
 #include "engine/layers/parameter.h"
+#include "engine/ops/gemm.h"
 #include "engine/ops/grouped_quantize.h"
 
 namespace trimtab {
@@ -54,7 +55,11 @@ class Fp8State {
   void EnterMicroBatch(int64_t number) { micro_batch_ = number % in_flight_; }
   /// Not in a run's first step, whose scales come from the tensors at hand.
   bool has_history() const { return has_history_; }
-  bool fast_gradients() const { return config_.fast_gradients; }
+  /// How products add up, and how those of input gradients do.
+  Fp8Sums sums() const {
+    return config_.fast_gradients ? Fp8Sums::kShortOnCpuToo : Fp8Sums::kShort;
+  }
+  Fp8Sums gradient_sums() const { return config_.fast_gradients ? sums() : Fp8Sums::kFull; }
   /// Of the linear layers that compute in fp8.
   std::vector<std::string> LayerNames() const;
   /// For each linear layer declared, whether it computes in fp8.

@@ -70,7 +70,7 @@ void GroupedProducts::Forward(const LayerContext& context, const Tensor& x, Grou
   GroupedGemm(codes, weight.rows, Transpose::kYes, rows, y,
               {.scale_a = context.fp8->inverse(fp8_layer_, Operand::kInput),
                .scale_b = weight.inverse,
-               .fast_accumulation = true});
+               .fp8_sums = context.fp8->sums()});
 }
 
 void GroupedProducts::Keep(const LayerContext& context, const Tensor& x, GroupRows rows,
@@ -133,7 +133,7 @@ void GroupedProducts::Backward::InputGradient(const LayerContext& context, Tenso
   GroupedGemm(dy_, weight.transposed, Transpose::kYes, rows_, dx,
               {.scale_a = context.fp8->inverse(products_->fp8_layer_, Operand::kGradient),
                .scale_b = weight.inverse,
-               .fast_accumulation = context.fp8->fast_gradients()});
+               .fp8_sums = context.fp8->gradient_sums()});
 }
 
 }  // namespace trimtab

@@ -110,7 +110,7 @@ void LinearProducts::Fp8Product(const LayerContext& context, const Tensor& rows,
         .addend = extras.residual,
         .scale_a = context.fp8->inverse(fp8_layer_, Operand::kInput),
         .scale_b = weight.inverse,
-        .fast_accumulation = true});
+        .fp8_sums = context.fp8->sums()});
 }
 
 LinearProducts::Backward::Backward(const LinearProducts& products, const LayerContext& context,
@@ -182,7 +182,7 @@ void LinearProducts::Backward::InputGradient(const LayerContext& context, Tensor
   Gemm(dy_fp8_, Transpose::kNo, fp8_weight.transposed, Transpose::kYes, dx,
        {.scale_a = context.fp8->inverse(products_->fp8_layer_, Operand::kGradient),
         .scale_b = fp8_weight.inverse,
-        .fast_accumulation = context.fp8->fast_gradients()});
+        .fp8_sums = context.fp8->gradient_sums()});
 }
 
 }  // namespace trimtab

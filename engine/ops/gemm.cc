@@ -180,7 +180,8 @@ void Gemm(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose trans_b
              .bias = bias32.data(),
              .addend = addend32.data(),
              .gelu_of = gelu_of32.data(),
-             .gelu = options.gelu.defined() && !gelu_after ? options.gelu.f32() : nullptr});
+             .gelu = options.gelu.defined() && !gelu_after ? options.gelu.f32() : nullptr,
+             .short_sums = fp8 && options.fp8_sums == Fp8Sums::kShortOnCpuToo});
   }
   if (options.row_sums.defined()) {
     BiasBackwardCpu(device.threads(), k, m, a32.data(), F32Out(options.row_sums).data(),

@@ -10,6 +10,14 @@ namespace trimtab {
 
 enum class Transpose { kNo, kYes };
 
+/// How a product of fp8 operands adds up.
+enum class Fp8Sums {
+  kFull,   // in fp32
+  kShort,  // on cuda in the tensor cores' own precision: faster, exact enough for a forward pass
+  kShortOnCpuToo,  // a cpu cuts its sums as Hopper's tensor cores do (short_sums_cpu.h), and is
+                   // slow
+};
+
 struct GemmOptions {
   /// Add to c instead of overwriting it.
   bool accumulate = false;
@@ -32,9 +40,8 @@ struct GemmOptions {
   Tensor scale_b{};
   /// fp32 operands on cuda may be rounded to TF32 (ten bits of mantissa). No effect elsewhere.
   bool tf32 = false;
-  /// fp8 operands on cuda: partial sums stay in the tensor cores' own precision. Faster, and exact
-  /// enough for the forward pass. No effect elsewhere.
-  bool fast_accumulation = false;
+  /// No effect on other operands.
+  Fp8Sums fp8_sums = Fp8Sums::kFull;
 };
 
 /// Types of one product: both operands' (bytes and prices go by a's), and the result's.

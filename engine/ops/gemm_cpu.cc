@@ -9,6 +9,7 @@
 #include "engine/device/cpu/parallel.h"
 #include "engine/ops/activation_cpu.h"
 #include "engine/ops/kernel.h"
+#include "engine/ops/short_sums_cpu.h"
 
 namespace trimtab {
 namespace {
@@ -120,7 +121,11 @@ void Part(int64_t m, int64_t n, int64_t k, const MatrixView& a, const MatrixView
   const bool prepared = terms.bias != nullptr || terms.addend != nullptr;
   if (prepared) Prepare(m, n, c, c_stride, terms);
   const bool add = terms.accumulate || prepared;
-  Sgemm(m, n, k, 1.0f, a, b, add ? 1.0f : 0.0f, c, c_stride);
+  if (terms.short_sums) {
+    ShortSumGemm(m, n, k, a, b, add, c, c_stride);
+  } else {
+    Sgemm(m, n, k, 1.0f, a, b, add ? 1.0f : 0.0f, c, c_stride);
+  }
   if (terms.gelu != nullptr || terms.gelu_of != nullptr) Finish(m, n, c, c_stride, terms);
 }
 

@@ -25,6 +25,8 @@ struct GemmTerms {
   const float* addend = nullptr;
   const float* gelu_of = nullptr;
   float* gelu = nullptr;
+  /// The product's own sums are cut short (short_sums_cpu.h).
+  bool short_sums = false;
 
   /// Those of the part of c [m, n] that begins at `row` and `column`.
   GemmTerms From(int64_t row, int64_t column, int64_t n) const;

@@ -140,7 +140,8 @@ void GroupedGemm(const Tensor& a, const Tensor& b, Transpose trans_b, GroupRows 
   const F32In a32(a, FactorOf(options.scale_a));
   const F32In b32(b, FactorOf(options.scale_b));
   F32Out c32(c);
-  GroupedGemmCpu(device.threads(), rows, n, k, a32.data(), b32.data(), transposed, c32.data());
+  GroupedGemmCpu(device.threads(), rows, n, k, a32.data(), b32.data(), transposed, c32.data(),
+                 fp8 && options.fp8_sums == Fp8Sums::kShortOnCpuToo);
 }
 
 void GroupedGemmWeights(const Tensor& a, const Tensor& b, GroupRows rows, Tensor& c,

@@ -5,6 +5,7 @@
 
 #include "engine/device/cpu/parallel.h"
 #include "engine/ops/gemm_cpu.h"
+#include "engine/ops/short_sums_cpu.h"
 
 namespace trimtab {
 namespace {
@@ -48,7 +49,7 @@ void SumOverGroups(int threads, std::span<const int64_t> sums, int64_t m, int64_
 }  // namespace
 
 void GroupedGemmCpu(int threads, std::span<const int64_t> rows, int64_t n, int64_t k,
-                    const float* a, const float* b, bool transposed, float* c) {
+                    const float* a, const float* b, bool transposed, float* c, bool short_sums) {
   const int64_t all = std::accumulate(rows.begin(), rows.end(), int64_t{0});
   UseThreads(threads);
   // Each worker takes a run of rows, whichever groups they belong to.
@@ -59,9 +60,14 @@ void GroupedGemmCpu(int threads, std::span<const int64_t> rows, int64_t n, int64
       const int64_t to = std::min(end, first + rows[g]);
       first += rows[g];
       if (from >= to) continue;
-      const float* matrix = b + static_cast<int64_t>(g) * n * k;
-      Sgemm(to - from, n, k, 1.0f, {a + from * k, k, false},
-            {matrix, transposed ? k : n, transposed}, 0.0f, c + from * n, n);
+      const MatrixView left = {a + from * k, k, false};
+      const MatrixView right = {b + static_cast<int64_t>(g) * n * k, transposed ? k : n,
+                                transposed};
+      if (short_sums) {
+        ShortSumGemm(to - from, n, k, left, right, /*add=*/false, c + from * n, n);
+      } else {
+        Sgemm(to - from, n, k, 1.0f, left, right, 0.0f, c + from * n, n);
+      }
     }
   });
 }

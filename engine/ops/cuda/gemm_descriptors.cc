@@ -111,7 +111,7 @@ GemmKey KeyOf(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose tra
       .extra = extra.kind,
       // Both are said of every product of a run; where they mean nothing they are no difference.
       .tf32 = options.tf32 && a.dtype() == DType::kF32,
-      .fast_accumulation = options.fast_accumulation && IsFp8(a.dtype())};
+      .fast_accumulation = options.fp8_sums != Fp8Sums::kFull && IsFp8(a.dtype())};
 }
 
 std::string BrokenRule(const GemmKey& key) {

@@ -156,6 +156,23 @@ TEST(FusedOps, OfFp8QuantiseTheGradientOfAttentionInTheNormBeforeIt) {
   }
 }
 
+// A product writes each weight's gradient once in a first micro batch.
+TEST(FusedOps, GradientsInBf16MoveHalfTheBytes) {
+  RunConfig run = SmallRun(/*llama=*/true);
+  run.model.tied_embeddings = false;
+  const auto products = [&](const std::string& layout) {
+    return Record(run, layout).Bytes({OpKind::kGemm});
+  };
+  const ModelConfig& model = run.model;
+  const int64_t norms = (2 * model.num_layers + 1) * model.hidden_size;
+  const int64_t table = model.vocab_size * model.hidden_size;
+  const int64_t padding =
+      (model.padded_vocab_size(/*tp=*/1) - model.vocab_size) * model.hidden_size;
+  const int64_t weights = model.parameter_count() - table - norms + padding;
+  EXPECT_EQ(products("mbs=1,precision=bf16") - products("mbs=1,precision=bf16,grads=bf16"),
+            weights * (SizeOf(DType::kF32) - SizeOf(DType::kBf16)));
+}
+
 TEST(FusedOps, LeaveActivationsWhereProductsRunInChunks) {
   const OpRecorder chunks =
       Record(SmallRun(/*llama=*/false), "tp=2,sp=1,tp_overlap_chunks=2,mbs=1");

@@ -149,7 +149,7 @@ TEST_F(CudaGemmTest, FastAccumulationIsCloseToSplit) {
   const Tensor a = Upload(*device_, {kM, kK}, a_, DType::kF8E4M3);
   const Tensor b = Upload(*device_, {kN, kK}, b_, DType::kF8E4M3);
   for (const bool fast : {false, true}) {
-    options.fast_accumulation = fast;
+    options.fp8_sums = fast ? Fp8Sums::kShort : Fp8Sums::kFull;
     Tensor c = Tensor::Empty(*device_, {kM, kN}, DType::kF32, MemoryTag::kActivations);
     Gemm(a, Transpose::kNo, b, Transpose::kYes, c, options);
     // Small integers: fourteen bits hold every partial sum.

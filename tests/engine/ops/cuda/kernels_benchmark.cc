@@ -334,7 +334,8 @@ class Benchmark {
       const Tensor b = Random(b_as_is ? Shape{p.k, p.n} : Shape{p.n, p.k}, p.types.b);
       Tensor c = New({p.m, p.n}, p.types.c);
       Fill(c, 0);
-      GemmOptions options{.accumulate = p.accumulate, .fast_accumulation = fast};
+      GemmOptions options{.accumulate = p.accumulate,
+                          .fp8_sums = fast ? Fp8Sums::kShort : Fp8Sums::kFull};
       if (fp8) options.scale_a = options.scale_b = Ones();
       const auto run = [&] { Gemm(a, p.trans_a, b, p.trans_b, c, options); };
       const auto work = static_cast<double>(CostOf(device_, run).flops);
