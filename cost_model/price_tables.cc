@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/ops/adamw.h"
+#include "engine/ops/attention_tile_cpu.h"
 
 namespace trimtab {
 namespace {
@@ -92,6 +93,22 @@ double AttentionFlops(const AttentionPoint& point, bool backward) {
   const auto pairs = static_cast<double>(point.sequence * (point.sequence + 1) / 2);
   const double product = 2.0 * static_cast<double>(point.head_size) * pairs;
   return static_cast<double>(point.batch_heads) * product * (backward ? 5 : 2);
+}
+
+/// FLOPs of causal attention over as many tokens that takes a cpu as long as `op`. Its kernels
+/// compute tiles of queries against all keys that one of them sees: n (n + tile) / 2 scores of a
+/// causal sequence, n (n + 1) / 2 of them visible, but no more than n^2 of a block of which all are
+/// visible, as context-parallel ranks have them.
+double CausalFlops(const OpRecord& op) {
+  const auto flops = static_cast<double>(op.flops);
+  const AttentionPoint sequence = {op.dims[0], op.dims[1], op.dims[2], 0, 0};
+  const double causal = AttentionFlops(sequence, op.kind == OpKind::kAttentionBackward);
+  const auto tokens = static_cast<double>(op.dims[1]);
+  const auto tile = static_cast<double>(std::min(kQueryTile, op.dims[1]));
+  const double more = (flops / causal - 1) * tokens * (tokens + 1) / 2;  // visible scores
+  if (more <= 0) return flops;
+  const double hidden = tokens * (tile - 1) / 2;
+  return causal * (1 + std::max(0.0, more - hidden) / (tokens * (tokens + tile) / 2));
 }
 
 LogGrid3 AttentionGrid(const ModeTables& tables, bool backward) {
@@ -212,7 +229,7 @@ double PriceTables::FusedSeconds(const OpRecord& op) const {
 double PriceTables::Seconds(const OpRecord& op, Precision run) const {
   if (!has_tables_) return 0;
   const PrecisionFactors& factors = factors_[static_cast<size_t>(RateOf(op, run))];
-  const auto flops = static_cast<double>(op.flops);
+  auto flops = static_cast<double>(op.flops);
   const LogGrid3* grid = nullptr;
   double factor = factors.attention;
   if (IsProduct(op)) {
@@ -223,6 +240,7 @@ double PriceTables::Seconds(const OpRecord& op, Precision run) const {
   } else if (op.kind == OpKind::kAttentionBackward) {
     grid = &attention_[1];
   }
+  if (grid != nullptr && !IsProduct(op)) flops = CausalFlops(op);
   if (grid != nullptr && !grid->empty()) {
     auto rows = static_cast<double>(op.dims[0]);
     // Threads take whole groups, where there are as many: what a product of all threads has of rows

@@ -170,8 +170,9 @@ std::string FitText(const FitResult& fit, const std::vector<ValidationRow>& rows
                       fmt::format("{:.3g}", constant.shipped * std::exp(fit.logs[i])),
                       fmt::format("{:.2f}", fit.sds[i])});
   }
-  return summary.ToText(bold) + "\n" + sources.ToText(bold) + "\n" + without.ToText(bold) + "\n" +
-         constants.ToText(bold);
+  std::string text = summary.ToText(bold) + "\n" + sources.ToText(bold) + "\n";
+  if (!fit.without.empty()) text += without.ToText(bold) + "\n";
+  return text + constants.ToText(bold);
 }
 
 }  // namespace trimtab

@@ -89,9 +89,8 @@ RecomputeConfig SelectiveOf(const Reading& reading) {
     const double layers = share * static_cast<double>(row.model.layers / chunks);
     return FirstLayers(std::max<int64_t>(1, std::llround(layers)));
   }
-  // Every second layer, or every second product of each: half of the work, either way.
-  if (row.recompute_detail.find("every 2nd layer") != std::string::npos ||
-      row.recompute_detail.find("per-op") != std::string::npos ||
+  // Op by op, a part of this runs again (published_switches.cc).
+  if (row.recompute_detail.find("every 2nd layer") != std::string::npos || RecomputesByOp(row) ||
       row.framework.find("FSDP") != std::string::npos) {
     reading.Assume("selective recomputation as half of the layers");
     return FirstLayers(std::max<int64_t>(1, row.model.layers / chunks / 2));

@@ -1,6 +1,7 @@
 #include "cost_model/validation/published_switches.h"
 
 #include <string_view>
+#include <vector>
 
 namespace trimtab {
 namespace {
@@ -30,6 +31,32 @@ void ScaleByRows(SoftwareStack& stack) {
   stack.fp8_compute.value *= kSpeed;
 }
 
+/// torchtitan's recomputation by op (`_save_list` in its source) keeps what attention returns,
+/// every other product of a layer, and what is reduced over tensor-parallel ranks. It is recorded
+/// as half of the layers recomputed; this is the share of their FLOPs that the products left out
+/// have.
+double ShareRunAgain(const PublishedRun& run) {
+  const PublishedModel& model = run.model;
+  const auto hidden = static_cast<double>(model.hidden);
+  const auto head =
+      static_cast<double>(model.head_dim > 0 ? model.head_dim : model.hidden / model.heads);
+  const double queries = static_cast<double>(model.heads) * head;
+  const double keys = static_cast<double>(model.kv_heads > 0 ? model.kv_heads : model.heads) * head;
+  const auto ffn = static_cast<double>(model.ffn);
+  std::vector<double> products = {queries, keys, keys, queries, ffn, ffn};  // q k v o, up, down
+  if (model.ffn_kind == "swiglu") products.push_back(ffn);
+  constexpr size_t kAttentionOutput = 3;
+  double all = 0;
+  double again = 0;
+  for (size_t i = 0; i < products.size(); ++i) {
+    all += products[i];
+    const bool reduced = i == kAttentionOutput && run.layout.tp > 1;
+    if (i % 2 == 1 && !reduced) again += products[i];
+  }
+  const double causal_attention = static_cast<double>(model.sequence) * queries / hidden;
+  return 2 * again / (all + causal_attention);
+}
+
 /// Words in the notes of a row, and what they say. The first row that is found decides among rows
 /// that contain each other's words.
 struct NotedSwitch {
@@ -52,6 +79,10 @@ bool Notes(const PublishedRun& run, std::string_view words) {
 
 }  // namespace
 
+bool RecomputesByOp(const PublishedRun& run) {
+  return run.recompute == "selective" && run.recompute_detail.find("per-op") != std::string::npos;
+}
+
 void ApplySwitches(const PublishedRun& run, SoftwareStack& stack) {
   if (run.cuda_graphs == "full_iteration") {  // asks the host for nothing
     stack.dispatch_s.value = 0;
@@ -65,6 +96,8 @@ void ApplySwitches(const PublishedRun& run, SoftwareStack& stack) {
   // Another micro batch's passes hide most of what the network needs for tokens.
   constexpr double kOverlappedShare = 0.3;
   if (run.experts_overlapped) stack.ep_exposed.value *= kOverlappedShare;
+  const bool dense = run.model.experts == 0;  // products of experts are grouped
+  if (RecomputesByOp(run) && dense) stack.recompute.value = ShareRunAgain(run);
   for (const NotedSwitch& each : kCompilers) {
     if (!Notes(run, each.words)) continue;
     each.apply(stack);

@@ -6,9 +6,12 @@
 
 namespace trimtab {
 
+/// Whether `run` recomputes op by op, as torchtitan does: every other product of a layer is kept.
+bool RecomputesByOp(const PublishedRun& run);
+
 /// Changes `stack` to what the fields and the notes of `run` say about the software: CUDA graphs,
-/// dispatchers of tokens, overlapped messages, a compiler, the recipe of fp8. By how much each
-/// changes a number is assumed, not fitted.
+/// dispatchers of tokens, overlapped messages, a compiler, the recipe of fp8, recomputation op by
+/// op. By how much each changes a number is assumed, not fitted.
 void ApplySwitches(const PublishedRun& run, SoftwareStack& stack);
 
 }  // namespace trimtab

@@ -5,6 +5,7 @@
 
 #include "cost_model/price.h"
 #include "engine/base/error.h"
+#include "engine/ops/attention_block.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/grouped_gemm.h"
@@ -57,6 +58,32 @@ TEST(PriceTables, AThreadTakesWholeGroups) {
   EXPECT_NEAR(pricer.Seconds(GroupedGemmRecord(2, 256, 64, 64, {})), pricer.Seconds(large), 1e-12);
   EXPECT_NEAR(pricer.Seconds(GroupedGemmRecord(32, 256, 64, 64, {})), 2 * pricer.Seconds(large),
               1e-12);
+}
+
+// A cpu computes whole tiles of 64 queries: within one of them hidden scores are computed as well,
+// and of 256 tokens' n (n + 64) / 2 = 40960 scores in causal attention, 65536 in a whole block.
+TEST(PriceTables, ABlockOfAttentionCostsTheTilesThatItHas) {
+  HardwareProfile profile = TableProfile();
+  for (const int64_t sequence : {16, 64, 256}) {
+    profile.modes[0].attention.push_back({8, sequence, 32, 1e-6, 3e-6});
+  }
+  const Pricer pricer(profile, {2, 1}, 8, 2);
+  const auto ratio = [&](int64_t sequence) {
+    const AttentionShape shape = {
+        .batch = 2, .sequence = sequence, .heads = 4, .kv_heads = 4, .head_size = 32};
+    const AttentionBlock block = {.size = sequence, .ahead = sequence};
+    const double forward_s = pricer.Seconds(AttentionForwardRecord(shape));
+    const double backward_s = pricer.Seconds(AttentionBackwardRecord(shape));
+    EXPECT_NEAR(forward_s, 1e-6, 1e-12);
+    EXPECT_NEAR(backward_s, 3e-6, 1e-12);
+    const double whole = pricer.Seconds(AttentionBlockForwardRecord(shape, block)) / forward_s;
+    EXPECT_NEAR(pricer.Seconds(AttentionBlockBackwardRecord(shape, block)) / backward_s, whole,
+                1e-9);
+    return whole;
+  };
+  EXPECT_NEAR(ratio(16), 1, 1e-9);
+  EXPECT_NEAR(ratio(64), 1, 1e-9);
+  EXPECT_NEAR(ratio(256), 1.6, 1e-9);
 }
 
 TEST(PriceTables, PricesOtherOpsAndMessagesByTheirBytes) {

@@ -106,6 +106,27 @@ TEST_F(Predictions, PredictionsAgreeWithPublishedRuns) {
   }
 }
 
+TEST_F(Predictions, AFitStandsBesideWhatWasHeldOut) {
+  const std::vector<std::string> fit = {"validate", "--runs", "testdata/published/runs.json",
+                                        "--fit", "-q"};
+  const json result = JsonOf(fit);
+  for (const char* outcome : {"fit", "memory_fit"}) {
+    const json& of = result[outcome];
+    EXPECT_FALSE(of.contains("without")) << outcome;
+    for (const char* held_out : {"by_family", "by_source", "by_gpu"}) {
+      EXPECT_GT(of[held_out]["mean"], of["fitted"]["mean"]) << outcome << " " << held_out;
+    }
+  }
+
+  const std::string table = "by family without";
+  EXPECT_EQ(RunCli(fit).out.find(table), std::string::npos);
+  std::vector<std::string> worths = fit;
+  worths.push_back("--worths");
+  const std::string text = RunCli(worths).out;
+  EXPECT_NE(text.find(table), std::string::npos);
+  EXPECT_NE(text.find("machine gemm_efficiency"), std::string::npos);
+}
+
 TEST_F(Predictions, OtherToolsStandBesideOurPredictions) {
   const json result = JsonOf({"validate", "--runs", "testdata/published/runs.json", "--peers",
                               "testdata/published/peers.json", "-q"});

@@ -51,5 +51,32 @@ TEST(PublishedSwitches, ScalesByRowsSlowProductsIn8Bits) {
   EXPECT_EQ(Switched("torchtitan", "torch.compile; fp8-tensorwise").fp8_compute.value, 1);
 }
 
+// Llama 3 8B in products per hidden unit: 4096 q, 1024 k, 1024 v, 4096 o, 14336 w1, w3 and w2; kept
+// are q, v, w1, w2. Attention over 8192 tokens is as 8192 / 4096 x 4096 of them, and is kept.
+TEST(PublishedSwitches, EveryOtherProductRunsAgain) {
+  PublishedRun run;
+  run.model = {.name = "Llama-3.1-8B",
+               .hidden = 4096,
+               .heads = 32,
+               .kv_heads = 8,
+               .head_dim = 128,
+               .ffn = 14336,
+               .ffn_kind = "swiglu",
+               .sequence = 8192};
+  run.recompute = "selective";
+  const SoftwareStack plain = LoadSoftwareStack("torchtitan");
+  SoftwareStack stack = plain;
+  ApplySwitches(run, stack);
+  EXPECT_EQ(stack, plain);
+  run.recompute_detail = "per-op selective activation checkpointing";
+  ApplySwitches(run, stack);
+  constexpr double kAgain = 1024 + 4096 + 14336;
+  constexpr double kHalfOfALayer = (2 * 4096 + 2 * 1024 + 3 * 14336 + 8192) / 2.0;
+  EXPECT_NEAR(stack.recompute.value, kAgain / kHalfOfALayer, 1e-12);
+  run.layout.tp = 8;  // what is reduced is kept: nobody asks for o again
+  ApplySwitches(run, stack);
+  EXPECT_NEAR(stack.recompute.value, (kAgain - 4096) / kHalfOfALayer, 1e-12);
+}
+
 }  // namespace
 }  // namespace trimtab
