@@ -99,6 +99,8 @@ class Planner {
 
 }  // namespace
 
+double HeldOfOutput(const ServingEngine& engine) { return engine.reserves_output ? 1.0 : 0.5; }
+
 double RoomTokens(const ServingEngine& engine, const ServingLayout& layout,
                   const ServingFootprint& footprint, double memory_bytes) {
   const double share = engine.memory_share.value;
@@ -127,8 +129,7 @@ ServingPlan PlanServing(const ServingLoad& load, const ServingEngine& engine,
     plan.tokens = plan.running * output;
     return plan;
   }
-  // Answers are half done on average; an engine that never takes a sequence back counts all of it.
-  const double held = input + (engine.reserves_output ? 1.0 : 0.5) * output;
+  const double held = input + HeldOfOutput(engine) * output;
   const double room = std::max(1.0, plan.room_tokens / ranks / held);
   const double most = std::min(room, static_cast<double>(engine.max_sequences));
   const auto asked = static_cast<double>(load.kind == ServingLoad::Kind::kServed ? load.sequences

@@ -41,6 +41,10 @@ struct ServingPlan {
   double tokens = 0;  // of answers that these steps make, of the instance
 };
 
+/// Share of an answer that a running sequence holds room for: half of it is done on average, but an
+/// engine that never takes a sequence back counts all of it.
+double HeldOfOutput(const ServingEngine& engine);
+
 /// Tokens that the caches of an instance have room for, 0 where the weights have none.
 double RoomTokens(const ServingEngine& engine, const ServingLayout& layout,
                   const ServingFootprint& footprint, double memory_bytes);

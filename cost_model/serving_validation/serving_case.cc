@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "engine/base/error.h"
 
@@ -20,10 +21,11 @@ ServingPrecision PrecisionOf(const std::string& name) {
 int64_t KvBytes(ServingCase& into) {
   const std::string& told = into.row.kv_precision;
   if (!told.empty()) return told == "fp8" ? 1 : 2;
-  // Checkpoints that quantise for this engine carry scales for its cache too.
-  const bool fp8 = into.layout.weights == ServingPrecision::kFp8 ||
-                   into.layout.weights == ServingPrecision::kNvFp4;
-  if (fp8 && into.row.engine == "tensorrt-llm") {
+  // Checkpoints in nvfp4 carry scales for the cache too, and those in fp8 for this engine.
+  const bool fp8 =
+      into.layout.weights == ServingPrecision::kNvFp4 ||
+      (into.layout.weights == ServingPrecision::kFp8 && into.row.engine == "tensorrt-llm");
+  if (fp8) {
     into.assumptions.emplace_back("a cache in fp8");
     return 1;
   }
@@ -54,6 +56,39 @@ ServingLoad LoadOf(const PublishedServing& row) {
       break;
   }
   return load;
+}
+
+/// From the first token of an answer to its last.
+double AnswerSeconds(const PublishedServing& row) {
+  return row.tpot_s * row.mean_length * static_cast<double>(row.output_tokens);
+}
+
+/// Tokens that the caches hold while so many sequences run.
+double HeldTokens(const ServingCase& of, double running) {
+  const ServingLoad load = LoadOf(of.row);
+  return running * (static_cast<double>(load.input) +
+                    HeldOfOutput(*of.engine) * static_cast<double>(load.output));
+}
+
+/// Rows of one instance, which differ in lengths and load.
+std::string InstanceOf(const ServingCase& of) {
+  const PublishedServing& row = of.row;
+  return fmt::format("{} {} tp{} pp{} ep{} {} {}", row.Group(), row.engine_version, row.tp, row.pp,
+                     row.ep, row.weight_precision, of.layout.kv_bytes);
+}
+
+/// Of those in flight as many run as are past their first token (Little's law).
+void AddShownTokens(std::vector<ServingCase>& cases) {
+  std::map<std::string, double> shown;
+  for (const ServingCase& each : cases) {
+    const PublishedServing& row = each.row;
+    if (row.kind != ServingKind::kServed || row.ttft_s == 0) continue;
+    const double answer = AnswerSeconds(row);
+    const double running = static_cast<double>(row.concurrency) * answer / (answer + row.ttft_s);
+    double& most = shown[InstanceOf(each)];
+    most = std::max(most, HeldTokens(each, running));
+  }
+  for (ServingCase& each : cases) each.shown_tokens = shown[InstanceOf(each)];
 }
 
 }  // namespace
@@ -90,6 +125,8 @@ ServingBreakdown PriceCase(const ServingCase& of, const ServingGpu& gpu,
 }
 
 bool WaitedForRoom(const ServingCase& of, const ServingGpu& gpu, const ServingEngine& engine) {
+  // A cache that held as much in another run has room, whatever the first tokens waited for.
+  if (of.shown_tokens >= HeldTokens(of, static_cast<double>(of.row.concurrency))) return false;
   constexpr double kLeastWait = 2.5;  // seconds: less may be a warm-up
   constexpr double kLeastShare =
       0.04;  // of a request's time: less may be the first requests' alone
@@ -98,7 +135,7 @@ bool WaitedForRoom(const ServingCase& of, const ServingGpu& gpu, const ServingEn
   const double much = engine.policy == PromptPolicy::kAlone ? 1.5 : 0.25;
   const PublishedServing& row = of.row;
   if (row.kind != ServingKind::kServed || row.ttft_s < kLeastWait) return false;
-  const double answer = row.tpot_s * row.mean_length * static_cast<double>(row.output_tokens);
+  const double answer = AnswerSeconds(row);
   if (row.ttft_s < kLeastShare * (row.ttft_s + answer)) return false;
   const ServingPricer pricer(
       ServingRatesOf(*of.profile, gpu, engine, of.layout.weights, of.layout.kv_bytes));
@@ -155,6 +192,7 @@ ServingCases TakeServing(const std::vector<PublishedServing>& rows) {
       taken.skipped.emplace_back(row.id, error.what());
     }
   }
+  AddShownTokens(taken.cases);
   return taken;
 }
 

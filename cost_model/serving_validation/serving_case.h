@@ -35,6 +35,8 @@ struct ServingCase {
 
   /// Seconds that were measured, of the plan's tokens: between two tokens where it is served.
   double measured_s = 0;
+  /// That the caches held at once, as far as the rows of this very instance show; 0 = none does.
+  double shown_tokens = 0;
 };
 
 /// Seconds of the plan, and where they go.
@@ -43,6 +45,7 @@ ServingBreakdown PriceCase(const ServingCase& of, const ServingGpu& gpu,
 
 /// Whether the requests of a served row waited for room in the cache, judged by when the first
 /// token came: seconds late, a part of the request's time, and later than prompts alone explain.
+/// Not where the instance held as many tokens at once in another row: there was room.
 bool WaitedForRoom(const ServingCase& of, const ServingGpu& gpu, const ServingEngine& engine);
 
 /// Throws InfeasibleError or UsageError where the row cannot be predicted.

@@ -131,6 +131,58 @@ TEST(PublishedServing, IsPredicted) {
   EXPECT_LT(sum / static_cast<double>(taken.cases.size()), 0.11);
 }
 
+/// A row of many clients, whose first tokens come so late.
+json LateRow(const char* id, int64_t concurrency, double ttft_ms) {
+  json row = json::parse(kRow);
+  row["id"] = id;
+  row["input_tokens"] = 1000;
+  row["output_tokens"] = 1000;
+  row["concurrency"] = concurrency;
+  row["metrics"] = {{"tpot_ms_mean", 12.5}, {"ttft_ms", ttft_ms}};
+  return row;
+}
+
+// What a cache held in one row it has room for in others, whatever made their first tokens late.
+TEST(WaitedForRoom, NotWhereTheInstanceHeldAsMuchInAnotherRow) {
+  const auto waited = [](const json& rows) {
+    const ServingCases taken = TakeServing(Read(rows));
+    const ServingNumbers numbers = BuiltinNumbers(taken.cases);
+    std::vector<bool> result;
+    for (const ServingCase& each : taken.cases) {
+      result.push_back(WaitedForRoom(each, numbers.gpu(each.profile->generation),
+                                     numbers.engine(each.engine->name)));
+    }
+    return result;
+  };
+  const json late = LateRow("late", 64, 9000);
+  EXPECT_EQ(waited(json::array({late})), std::vector({true}));
+  EXPECT_EQ(waited(json::array({late, LateRow("more", 128, 100)})), std::vector({false, false}));
+  // Of 128 clients some wait themselves: 11.25 s of 20.25 are past the first token.
+  EXPECT_EQ(waited(json::array({late, LateRow("more", 128, 9000)})), std::vector({false, true}));
+  EXPECT_EQ(waited(json::array({late, LateRow("no more", 64, 100)})), std::vector({true, false}));
+  json other = LateRow("other", 128, 100);
+  other["engine_version"] = "0.15";
+  EXPECT_EQ(waited(json::array({late, other})), std::vector({true, false}));
+}
+
+// Where a source does not tell: a checkpoint in nvfp4 has scales for its cache, one in fp8 for one
+// engine.
+TEST(ServingCase, TakesTheCacheOfTheCheckpoint) {
+  const auto kv_bytes = [](const char* engine, const char* weights) {
+    json row = json::parse(kRow);
+    row["engine"] = engine;
+    row["weight_precision"] = weights;
+    row["gpu"] = "b200";
+    const ServingCases taken = TakeServing(Read(json::array({row})));
+    return taken.cases.at(0).layout.kv_bytes;
+  };
+  EXPECT_EQ(kv_bytes("vllm", "nvfp4"), 1);
+  EXPECT_EQ(kv_bytes("tensorrt-llm", "nvfp4"), 1);
+  EXPECT_EQ(kv_bytes("vllm", "fp8"), 2);
+  EXPECT_EQ(kv_bytes("tensorrt-llm", "fp8"), 1);
+  EXPECT_EQ(kv_bytes("vllm", "bf16"), 2);
+}
+
 // Rows made of other numbers: the fit finds times like them again, within what a prior allows.
 TEST(ServingFit, FollowsRows) {
   const std::string path = "testdata/published/serving.json";
