@@ -10,11 +10,14 @@ namespace {
 constexpr int64_t kLineBytes = 64;
 
 /// What a target's registers hold: kRows rows of two registers each, two registers of factors, and
-/// one of x.
-template <int lanes, int rows>
+/// one of x. By groups, kGroupRows rows, so that totals stay in registers beside the sums where
+/// there are enough: totals that went through memory after each group took as long as a sixth of
+/// it.
+template <int lanes, int rows, int group_rows>
 struct Registers {
   static constexpr int kLanes = lanes;
   static constexpr int kRows = rows;
+  static constexpr int kGroupRows = group_rows;
   using Vector [[gnu::vector_size(lanes * sizeof(float))]] = float;
 };
 constexpr int kVectors = 2;
@@ -60,25 +63,36 @@ template <typename Target, int kRows, bool kFetches>
   }
 }
 
+// Sums of kRows rows, kVectors registers each, from `from`, kPanelRows floats apart, and back.
+template <typename Target, int kRows>
+[[gnu::always_inline]] inline void LoadSums(const float* from,
+                                            typename Target::Vector (&sums)[kRows][kVectors]) {
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) {
+      std::memcpy(&sums[r][v], from + r * kPanelRows + v * Target::kLanes, sizeof(sums[r][v]));
+    }
+  }
+}
+template <typename Target, int kRows>
+[[gnu::always_inline]] inline void StoreSums(const typename Target::Vector (&sums)[kRows][kVectors],
+                                             float* to) {
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) {
+      std::memcpy(to + r * kPanelRows + v * Target::kLanes, &sums[r][v], sizeof(sums[r][v]));
+    }
+  }
+}
+
 // Of kRows rows, kVectors registers of the panel from column `lane` of it on.
 template <typename Target, int kRows>
 [[gnu::always_inline]] inline void Tile(const BlockProduct& p, int64_t first, int64_t lane,
                                         Fetcher& fetcher) {
-  using Vector = typename Target::Vector;
-  const float* x = p.x + first * kBlockColumns;
   float* to = p.sums + first * kPanelRows + lane;
-  Vector sums[kRows][kVectors] = {};
-  for (int r = 0; r < kRows && !p.first; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
-      std::memcpy(&sums[r][v], to + r * kPanelRows + v * Target::kLanes, sizeof(Vector));
-    }
-  }
-  AddProducts<Target, kRows, true>(p.columns, x, p.factors + lane, fetcher, sums);
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
-      std::memcpy(to + r * kPanelRows + v * Target::kLanes, &sums[r][v], sizeof(Vector));
-    }
-  }
+  typename Target::Vector sums[kRows][kVectors] = {};
+  if (!p.first) LoadSums<Target, kRows>(to, sums);
+  AddProducts<Target, kRows, true>(p.columns, p.x + first * kBlockColumns, p.factors + lane,
+                                   fetcher, sums);
+  StoreSums<Target, kRows>(sums, to);
 }
 
 // The same by groups.
@@ -92,9 +106,8 @@ template <typename Target, int kRows>
   const float* starts = p.starts + first * kBlockGroups;
   const float* scales = p.scales + lane;
   float* to = p.sums + first * kPanelRows + lane;
-  for (int r = 0; r < kRows && p.first; ++r) {
-    std::memset(to + r * kPanelRows, 0, kVectors * sizeof(Vector));
-  }
+  Vector totals[kRows][kVectors] = {};
+  if (!p.first) LoadSums<Target, kRows>(to, totals);
   for (int64_t g = 0; g < groups; ++g) {
     Vector sums[kRows][kVectors] = {};
     for (int r = 0; r < kRows; ++r) {
@@ -106,34 +119,31 @@ template <typename Target, int kRows>
     for (int v = 0; v < kVectors; ++v) {
       Vector scale;
       std::memcpy(&scale, scales + g * kPanelRows + v * Target::kLanes, sizeof(Vector));
-      for (int r = 0; r < kRows; ++r) {
-        Vector total;
-        std::memcpy(&total, to + r * kPanelRows + v * Target::kLanes, sizeof(Vector));
-        total += sums[r][v] * scale;
-        std::memcpy(to + r * kPanelRows + v * Target::kLanes, &total, sizeof(Vector));
-      }
+      for (int r = 0; r < kRows; ++r) totals[r][v] += sums[r][v] * scale;
     }
   }
+  StoreSums<Target, kRows>(totals, to);
 }
 
 // `rows` of them, at most kRows.
-template <typename Target, int kRows>
+template <typename Target, int kRows, bool kByGroup>
 [[gnu::always_inline]] inline void TileOf(const BlockProduct& p, int64_t first, int64_t rows,
                                           int64_t lane, Fetcher& fetcher) {
   if (rows == kRows) {
-    return p.scales != nullptr ? GroupTile<Target, kRows>(p, first, lane, fetcher)
-                               : Tile<Target, kRows>(p, first, lane, fetcher);
+    return kByGroup ? GroupTile<Target, kRows>(p, first, lane, fetcher)
+                    : Tile<Target, kRows>(p, first, lane, fetcher);
   }
-  if constexpr (kRows > 1) TileOf<Target, kRows - 1>(p, first, rows, lane, fetcher);
+  if constexpr (kRows > 1) TileOf<Target, kRows - 1, kByGroup>(p, first, rows, lane, fetcher);
 }
 
-template <typename Target>
+template <typename Target, bool kByGroup>
 [[gnu::always_inline]] inline void Tiles(const BlockProduct& p) {
+  constexpr int kRows = kByGroup ? Target::kGroupRows : Target::kRows;
   Fetcher fetcher(p.ahead);
   for (int64_t first = 0, rows = 0; first < p.rows; first += rows) {
     // Tiles of nearly the same height: a low one does not keep the multipliers busy.
     const int64_t left = p.rows - first;
-    const int64_t tiles = (left + Target::kRows - 1) / Target::kRows;
+    const int64_t tiles = (left + kRows - 1) / kRows;
     rows = (left + tiles - 1) / tiles;
     for (int64_t r = first; r < first + rows && p.written != nullptr; ++r) {
       constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(float));
@@ -142,21 +152,26 @@ template <typename Target>
       }
     }
     for (int64_t lane = 0; lane < kPanelRows; lane += kVectors * Target::kLanes) {
-      TileOf<Target, Target::kRows>(p, first, rows, lane, fetcher);
+      TileOf<Target, kRows, kByGroup>(p, first, rows, lane, fetcher);
     }
   }
 }
 
+template <typename Target>
+[[gnu::always_inline]] inline void Block(const BlockProduct& p) {
+  return p.scales != nullptr ? Tiles<Target, true>(p) : Tiles<Target, false>(p);
+}
+
 using BlockFunction = void (*)(const BlockProduct& product);
 
-void BlockPlain(const BlockProduct& product) { Tiles<Registers<4, 6>>(product); }
+void BlockPlain(const BlockProduct& product) { Block<Registers<4, 6, 6>>(product); }
 
 #if defined(__x86_64__)
 [[gnu::target("arch=x86-64-v3")]] void BlockV3(const BlockProduct& product) {
-  Tiles<Registers<8, 6>>(product);
+  Block<Registers<8, 6, 6>>(product);
 }
 [[gnu::target("arch=x86-64-v4")]] void BlockV4(const BlockProduct& product) {
-  Tiles<Registers<16, 14>>(product);
+  Block<Registers<16, 14, 6>>(product);
 }
 
 BlockFunction FindBlock() {
