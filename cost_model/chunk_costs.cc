@@ -249,12 +249,13 @@ void ChunkCosts::Remember(const PriceSetting& setting, std::unique_ptr<LayersRec
 
 ChunkCosts::PricedLayers<WayCosts> ChunkCosts::PriceLayers(const PriceSetting& setting,
                                                            const LayersRecording& layers) {
+  PricedOps ops(setting.pricer);
   PricedWays priced;
   bool embedding = false;
   bool head = false;
   for (size_t way = 0; way < kWayCount; ++way) {
     const std::vector<Recording>& pieces = layers.recording.ways[way];
-    priced[way] = PriceEach(pieces, layers.layout, setting.pricer);
+    priced[way] = PriceEach(pieces, layers.layout, ops);
     for (const Recording& piece : pieces) {
       embedding |= piece.piece.kind == PieceKind::kEmbedding;
       head |= piece.piece.kind == PieceKind::kHead;

@@ -14,11 +14,10 @@ namespace trimtab {
 
 /// How much of a layout is chosen. What is not has its default, and `dp` has all ranks left.
 enum class LayoutPart : uint8_t {
-  kParts,       // numerics, ranks, tp, sp, cp, ep, etp, dispatch, overlap chunks
+  kParts,       // numerics, ranks, tp, sp, cp and its messages, ep, etp, dispatch, overlap chunks
   kShape,       // and the micro batch
   kMicroBatch,  // and recomputation
   kPipeline,    // and the pipeline: all but how replicas are sharded
-  kPasses,      // the same, looked at more closely: dearer where sequences are cut
   kSharding,    // all, but what moving shards about takes is not looked at
   kLayers,      // all, but moving them is looked at amid chunks alone
   kWhole,

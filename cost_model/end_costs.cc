@@ -41,10 +41,11 @@ std::vector<CommRecord> UnderWay(const Recording& recording) {
 
 EndCosts EndOf(const UpdateRecording& recording, const ParallelConfig& layout,
                const Pricer& pricer) {
-  EndCosts end = {.update = PriceEach(std::span(&recording.reduction, 1), layout, pricer).front(),
+  PricedOps ops(pricer);
+  EndCosts end = {.update = PriceEach(std::span(&recording.reduction, 1), layout, ops).front(),
                   .held = recording.held};
   end.hideable_s = HideableSeconds(recording.reduction, end.update, layout, pricer);
-  end.update.Append(PriceEach(std::span(&recording.update, 1), layout, pricer).front());
+  end.update.Append(PriceEach(std::span(&recording.update, 1), layout, ops).front());
   if (!pricer.overlaps()) return end;
   for (const CommRecord& message : UnderWay(recording.update)) {
     const double seconds = pricer.Seconds(message, StrideOf(message.group, layout));

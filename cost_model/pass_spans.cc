@@ -9,48 +9,25 @@ namespace trimtab {
 RunConfig PricedRun::Made() const {
   RunConfig made = run;
   made.layout = layout;
-  made.sequence_length = sequence_length;
-  made.global_batch = run.global_batch * layout.dp / run.layout.dp;
   return made;
 }
 
-PassSpans::Length& PassSpans::LengthOf(int64_t sequence_length) {
-  Length& length = lengths_[sequence_length];
-  if (length.chunks == nullptr) length.chunks = &costs_->SpansAt(sequence_length);
-  return length;
-}
-
-const PriceSetting& PassSpans::SettingOf(const RunConfig& run) {
-  return LengthOf(run.sequence_length).chunks->SettingOf(run);
-}
+const PriceSetting& PassSpans::SettingOf(const RunConfig& run) { return chunks_->SettingOf(run); }
 
 void PassSpans::ForgetIfMany() {
   constexpr size_t kMany = size_t{1} << 10;
-  const auto forget = [](KnownShapes& shapes) {
-    if (shapes.size() > kMany) shapes.clear();
-  };
-  for (auto& [sequence_length, length] : lengths_) forget(length.shapes);
-  forget(whole_);
+  if (shapes_.size() > kMany) shapes_.clear();
 }
 
 PassSpans::Shape PassSpans::Of(const PricedRun& priced) {
-  Length& length = LengthOf(priced.sequence_length);
-  return Of(priced, *length.chunks, length.shapes);
-}
-
-PassSpans::Shape PassSpans::OfWhole(const PricedRun& priced) {
-  return Of(priced, costs_->whole(), whole_);
-}
-
-PassSpans::Shape PassSpans::Of(const PricedRun& priced, ChunkCosts& chunks, KnownShapes& shapes) {
-  const PriceSetting& setting = chunks.SettingOf(priced.run);
+  const PriceSetting& setting = chunks_->SettingOf(priced.run);
   const RecomputeConfig& recompute = priced.layout.recompute[0];
   const PackedKey key = ChunkCosts::ShapeKey(setting, priced.layout)
                             .Put(recompute.kind)
                             .Put(recompute.method)
                             .Put(recompute.modules.bits, kRecomputeModuleCount)
                             .Put(recompute.num_layers + 1, 20);
-  return {priced, setting, chunks, shapes[key]};
+  return {priced, setting, *chunks_, shapes_[key]};
 }
 
 ModelChunk PassSpans::Shape::Like(const ModelChunk& chunk) const {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -14,11 +13,10 @@
 
 namespace trimtab {
 
-/// A run as it is priced: in another layout, or with shorter sequences and as many more of them.
+/// A run as it is priced: in another layout.
 struct PricedRun {
   const RunConfig& run;
   ParallelConfig layout;
-  int64_t sequence_length = 0;
 
   RunConfig Made() const;
 };
@@ -51,9 +49,9 @@ struct KnownSpans {
 class PassSpans {
  public:
   /// `costs` must outlive it.
-  explicit PassSpans(SharedCosts& costs) : costs_(&costs) {}
+  explicit PassSpans(SharedCosts& costs) : chunks_(&costs.spans()) {}
 
-  /// Of runs with its own sequence length. Throws as ChunkCosts::SettingOf does.
+  /// Throws as ChunkCosts::SettingOf does.
   const PriceSetting& SettingOf(const RunConfig& run);
 
   /// The passes of one run, and of all that differ from it only in what is no matter to passes.
@@ -87,23 +85,10 @@ class PassSpans {
   void ForgetIfMany();
   /// `priced` must outlive it.
   Shape Of(const PricedRun& priced);
-  /// The same of a run with the model's own sequence length, whose costs are remembered as well.
-  Shape OfWhole(const PricedRun& priced);
 
  private:
-  using KnownShapes = std::unordered_map<PackedKey, KnownSpans, PackedKey::Hash>;
-  /// Runs of one sequence length.
-  struct Length {
-    ChunkCosts* chunks = nullptr;
-    KnownShapes shapes;
-  };
-
-  static Shape Of(const PricedRun& priced, ChunkCosts& chunks, KnownShapes& shapes);
-  Length& LengthOf(int64_t sequence_length);
-
-  SharedCosts* costs_;
-  std::map<int64_t, Length> lengths_;
-  KnownShapes whole_;
+  ChunkCosts* chunks_;
+  std::unordered_map<PackedKey, KnownSpans, PackedKey::Hash> shapes_;
 };
 
 }  // namespace trimtab

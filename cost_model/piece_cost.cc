@@ -23,8 +23,8 @@ void Count(const MessageCount& more, int64_t times, std::vector<MessageCount>& m
 /// Prices pieces that follow one another.
 class Pricing {
  public:
-  Pricing(const ParallelConfig& layout, const Pricer& pricer)
-      : layout_(layout), pricer_(pricer), clock_(pricer.overlaps()) {}
+  Pricing(const ParallelConfig& layout, PricedOps& ops)
+      : layout_(layout), ops_(ops), pricer_(ops.pricer()), clock_(pricer_.overlaps()) {}
 
   PieceCost Price(const Recording& piece) {
     piece_ = &piece.piece;
@@ -64,7 +64,7 @@ class Pricing {
 
   void Compute(const OpRecord& op, PieceCost& cost) {
     const bool in_layer = piece_->kind == PieceKind::kLayer;
-    const double op_s = in_layer ? pricer_.SecondsInLayer(op) : pricer_.Seconds(op);
+    const double op_s = ops_.Seconds(op, in_layer);
     (recomputes() ? cost.recompute_s : cost.compute_s) += clock_.Compute(op_s).seconds();
     cost.flops += op.flops;
     ++cost.ops;
@@ -93,6 +93,7 @@ class Pricing {
   }
 
   const ParallelConfig& layout_;
+  PricedOps& ops_;
   const Pricer& pricer_;
   StreamClock clock_;
   std::vector<std::pair<int64_t, double>> under_way_s_;  // messages by id, with all of their time
@@ -100,6 +101,17 @@ class Pricing {
 };
 
 }  // namespace
+
+double PricedOps::Seconds(const OpRecord& op, bool in_layer) {
+  const auto price = [&] { return in_layer ? pricer_.SecondsInLayer(op) : pricer_.Seconds(op); };
+  if (op.flops == 0) return price();
+  uint64_t hash = static_cast<uint64_t>(op.bytes);
+  for (const int64_t size : op.dims)
+    hash = hash * 0x9E3779B97F4A7C15ULL + static_cast<uint64_t>(size);
+  Known& known = known_[(hash * 0x9E3779B97F4A7C15ULL) >> 58];
+  if (known.op != op || known.in_layer != in_layer) known = {op, in_layer, price()};
+  return known.seconds;
+}
 
 double PieceCost::seconds() const {
   return std::accumulate(message_s.begin(), message_s.end(), compute_s + recompute_s + host_s);
@@ -120,8 +132,8 @@ void PieceCost::Append(const PieceCost& next, int64_t times) {
 }
 
 std::vector<PieceCost> PriceEach(std::span<const Recording> pieces, const ParallelConfig& layout,
-                                 const Pricer& pricer) {
-  Pricing pricing(layout, pricer);
+                                 PricedOps& ops) {
+  Pricing pricing(layout, ops);
   std::vector<PieceCost> costs;
   costs.reserve(pieces.size());
   for (const Recording& piece : pieces) costs.push_back(pricing.Price(piece));

@@ -39,9 +39,29 @@ struct PieceCost {
   void Append(const PieceCost& next, int64_t times = 1);
 };
 
+/// A pricer, which must outlive it, with the last products that it priced: the ways through a piece
+/// have most of theirs in common, and each is powers and logarithms. Not thread-safe.
+class PricedOps {
+ public:
+  explicit PricedOps(const Pricer& pricer) : pricer_(pricer) {}
+
+  const Pricer& pricer() const { return pricer_; }
+  /// `in_layer`: see Pricer::SecondsInLayer.
+  double Seconds(const OpRecord& op, bool in_layer);
+
+ private:
+  struct Known {
+    OpRecord op;
+    bool in_layer = false;
+    double seconds = 0;
+  };
+  const Pricer& pricer_;
+  std::array<Known, 64> known_{};  // each at a place that follows from its op
+};
+
 /// Prices each of `pieces`, which follow one another, of a run in `layout`: what one leaves under
 /// way goes on beside the next.
 std::vector<PieceCost> PriceEach(std::span<const Recording> pieces, const ParallelConfig& layout,
-                                 const Pricer& pricer);
+                                 PricedOps& ops);
 
 }  // namespace trimtab

@@ -223,8 +223,9 @@ UpdateRecording RecordUpdate(const RunConfig& run, int64_t stage, StageProgram p
   return recording;
 }
 
-BytesByTag RecordHeld(const RunConfig& run, int64_t stage, const Executor& executor) {
-  return StageTrainer(run, stage, ProgramOf(run, stage), executor).Held();
+BytesByTag RecordHeld(const RunConfig& run, int64_t stage, StageProgram program,
+                      const Executor& executor) {
+  return StageTrainer(run, stage, std::move(program), executor).Held();
 }
 
 std::vector<int64_t> FirstAlike(const RunConfig& run) {

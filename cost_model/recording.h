@@ -129,7 +129,8 @@ struct UpdateRecording {
 UpdateRecording RecordUpdate(const RunConfig& run, int64_t stage, StageProgram program,
                              const Executor& executor);
 /// What it holds between steps, alone.
-BytesByTag RecordHeld(const RunConfig& run, int64_t stage, const Executor& executor);
+BytesByTag RecordHeld(const RunConfig& run, int64_t stage, StageProgram program,
+                      const Executor& executor);
 
 /// For each layer of the run's model, the first one that is like it: recorded alike, but for its
 /// number and for recomputation.

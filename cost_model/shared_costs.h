@@ -2,8 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <mutex>
+#include <memory>
 
 #include "cost_model/chunk_costs.h"
 #include "cost_model/cluster.h"
@@ -14,35 +13,30 @@ namespace trimtab {
 /// Thread-safe, but for SetPrices.
 class SharedCosts {
  public:
-  /// `remembered`: of its own sequence length.
+  /// `remembered`: of whole costs.
   SharedCosts(const Cluster& cluster, Remembered remembered)
-      : cluster_(cluster), whole_(cluster, remembered) {}
+      : whole_(cluster, remembered),
+        spans_(std::make_unique<ChunkCosts>(cluster, Remembered::kSpans)) {}
 
-  /// Of the model's own sequence length.
+  /// Whole costs.
   ChunkCosts& whole() { return whole_; }
-  /// Of any length, also that one: spans alone, as bounds ask for them.
-  ChunkCosts& SpansAt(int64_t sequence_length) {
-    const std::lock_guard lock(mutex_);
-    return spans_.try_emplace(sequence_length, cluster_, Remembered::kSpans).first->second;
-  }
+  /// Spans alone, as bounds ask for them.
+  ChunkCosts& spans() { return *spans_; }
   /// Bytes that a rank holds between steps.
   SharedMemo<int64_t>& held() { return held_; }
 
   /// As ChunkCosts::ForgetIfMany, of costs: spans take little memory.
   void ForgetIfMany() { whole_.ForgetIfMany(); }
-  /// As ChunkCosts::SetPrices. What SpansAt returned is gone.
+  /// As ChunkCosts::SetPrices. What spans() returned is gone.
   void SetPrices(const Cluster& cluster) {
-    cluster_ = cluster;
     whole_.SetPrices(cluster);
-    spans_.clear();
+    spans_ = std::make_unique<ChunkCosts>(cluster, Remembered::kSpans);
   }
 
  private:
-  Cluster cluster_;
   ChunkCosts whole_;
+  std::unique_ptr<ChunkCosts> spans_;
   SharedMemo<int64_t> held_;
-  std::mutex mutex_;
-  std::map<int64_t, ChunkCosts> spans_;
 };
 
 }  // namespace trimtab

@@ -136,18 +136,9 @@ int64_t LeastLayerBytes(PassSpans::Shape& shape) {
   return least;
 }
 
-/// A rank does at least what it would if its part of the sequence were all of it.
-PricedRun PartOfSequence(const RunConfig& run) {
-  PricedRun part = {run, run.layout, run.sequence_length / run.layout.cp};
-  part.layout.cp = 1;
-  part.layout.cp_comm_type = CpCommType::kP2p;
-  part.layout.dp *= run.layout.cp;
-  return part;
-}
-
 /// The run as if every rank had all weights and gradients.
 PricedRun Unsharded(const RunConfig& run) {
-  PricedRun whole = {run, run.layout, run.sequence_length};
+  PricedRun whole = {run, run.layout};
   const ParallelConfig none;
   whole.layout.zero = none.zero;
   whole.layout.shard = none.shard;
@@ -158,9 +149,8 @@ PricedRun Unsharded(const RunConfig& run) {
 
 /// `run` as a bound looks at its passes.
 PricedRun PassesToPrice(const RunConfig& run, LayoutPart chosen) {
-  if (chosen <= LayoutPart::kPipeline) return PartOfSequence(run);
   if (chosen < LayoutPart::kWhole) return Unsharded(run);
-  return {run, run.layout, run.sequence_length};
+  return {run, run.layout};
 }
 
 }  // namespace
@@ -190,7 +180,7 @@ StepBound StepBounds::OfAnyMicroBatch(const RunConfig& run) {
 }
 
 StepBound StepBounds::OfMicroBatch(const RunConfig& run, bool recompute) {
-  PricedRun priced = PartOfSequence(run);
+  PricedRun priced = {run, run.layout};
   if (!recompute) priced.layout.recompute = {};
   PassSpans::Shape shape = spans_.Of(priced);
   if (!shape.legal()) return {};  // no such run could be recorded
@@ -207,7 +197,7 @@ StepBound StepBounds::OfMicroBatch(const RunConfig& run, bool recompute) {
 StepBounds::Moving StepBounds::MovingShards(const RunConfig& run, const PricedRun& sharded) {
   Moving moving;
   if (!MovesForNext(run.layout)) return moving;
-  moving.few_layers.emplace(spans_.OfWhole(sharded));
+  moving.few_layers.emplace(spans_.Of(sharded));
   const int64_t layers = std::min(CeilDiv(model_.num_layers, run.layout.pp * run.layout.vp),
                                   spans_.SettingOf(run).stretch.count);
   if (layers <= kFewLayers || !SamePlanForAll(run)) return moving;
@@ -294,10 +284,9 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
 
 StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen) {
   const PricedRun priced = PassesToPrice(run, chosen);
-  const PricedRun sharded = {run, run.layout, run.sequence_length};
-  const bool whole = chosen == LayoutPart::kWhole;
+  const PricedRun sharded = {run, run.layout};
   const Passes passes =
-      PassesOf(priced, whole ? spans_.OfWhole(priced) : spans_.Of(priced),
+      PassesOf(priced, spans_.Of(priced),
                chosen == LayoutPart::kLayers ? MovingShards(run, sharded) : Moving{});
   const bool known = chosen >= LayoutPart::kSharding;
   int64_t bytes = 0;
@@ -344,8 +333,22 @@ int64_t StepBounds::RecordedHeldBytes(const RunConfig& run, int64_t zero, int64_
   const bool one = !TypesOf(layout).fp8 && held.layout.vp == 1;
   held.global_batch = layout.micro_batch * layout.dp * (one ? int64_t{1} : layout.pp);
   if (FirstBrokenRule(held) != nullptr) return 0;
-  const BytesByTag bytes = RecordHeld(held, stage, spans_.SettingOf(run).executor);
+  const BytesByTag bytes =
+      RecordHeld(held, stage, ProgramOfFew(held, stage), spans_.SettingOf(run).executor);
   return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+}
+
+const StageProgram& StepBounds::ProgramOfFew(const RunConfig& run, int64_t stage) {
+  const ParallelConfig& layout = run.layout;
+  const PipelineShape shape = {layout.pp, layout.vp, run.num_micro_batches()};
+  const PackedKey key = PackedKey()
+                            .Put(layout.schedule)
+                            .Put(shape.pp, 20)
+                            .Put(shape.vp, 20)
+                            .Put(shape.micro_batches, 20);
+  const auto [known, is_new] = programs_.try_emplace(key);
+  if (is_new) known->second = PlanPipeline(layout.schedule, shape);
+  return known->second[static_cast<size_t>(stage)];
 }
 
 StepBound StepBounds::Finished(const RunConfig& run, const PriceSetting& setting, double seconds,

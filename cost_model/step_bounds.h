@@ -9,12 +9,15 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "cost_model/closed_form.h"
 #include "cost_model/cluster.h"
+#include "cost_model/packed_key.h"
 #include "cost_model/pass_spans.h"
 #include "engine/config/run_config.h"
+#include "engine/schedule/pipeline.h"
 
 namespace trimtab {
 
@@ -61,6 +64,8 @@ class StepBounds {
   /// What a rank of `stage` holds between steps; not `sharded`: if all that can be were.
   int64_t HeldBytes(const RunConfig& run, bool sharded, int64_t stage);
   int64_t RecordedHeldBytes(const RunConfig& run, int64_t zero, int64_t stage);
+  /// Of steps with no more micro batches than stages, which are few.
+  const StageProgram& ProgramOfFew(const RunConfig& run, int64_t stage);
   StepBound Finished(const RunConfig& run, const PriceSetting& setting, double seconds,
                      double messages_s, int64_t bytes) const;
 
@@ -68,6 +73,7 @@ class StepBounds {
   Cluster cluster_;
   SharedCosts* costs_;
   PassSpans spans_;
+  std::unordered_map<PackedKey, std::vector<StageProgram>, PackedKey::Hash> programs_;
 };
 
 }  // namespace trimtab

@@ -74,10 +74,7 @@ bool BranchWorker::Admits(const LayoutList& list, Branch& branch) {
 void BranchWorker::Expand(const LayoutList& list, const Branch& branch, Harvest& harvest) {
   tree_.Bind(branch.choice);
   if (branch.level + 1 < kLevels.size()) return Divide(list, branch, harvest);
-  double score = 0;
-  if (Admits(list, LayoutPart::kPasses, depths_[branch.level], score)) {
-    Visit(list, branch, harvest);
-  }
+  Visit(list, branch, harvest);
 }
 
 std::vector<Shortlisted> BranchWorker::Plain() {

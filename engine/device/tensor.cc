@@ -7,17 +7,6 @@
 
 namespace trimtab {
 
-Shape::Shape(std::initializer_list<int64_t> dims) : rank_(static_cast<int>(dims.size())) {
-  TRIMTAB_ASSERT(rank_ <= kMaxRank, "a shape has at most {} dimensions, got {}", kMaxRank, rank_);
-  std::copy(dims.begin(), dims.end(), dims_.begin());
-}
-
-int64_t Shape::numel() const {
-  int64_t product = 1;
-  for (int i = 0; i < rank_; ++i) product *= dims_[static_cast<size_t>(i)];
-  return product;
-}
-
 std::string Shape::ToString() const {
   std::string text = "[";
   for (int i = 0; i < rank_; ++i) {

@@ -1,6 +1,7 @@
 // Tensor: a dense row-major view of one Storage. Copying a Tensor shares the memory.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -20,15 +21,26 @@ class Shape {
   static constexpr int kMaxRank = 4;
 
   Shape() = default;
-  Shape(std::initializer_list<int64_t> dims);
+  // Inlined, like what follows: dry runs make shapes and compare them by the million.
+  Shape(std::initializer_list<int64_t> dims) : rank_(static_cast<int>(dims.size())) {
+    TRIMTAB_ASSERT(rank_ <= kMaxRank, "a shape has at most {} dimensions, got {}", kMaxRank, rank_);
+    std::copy(dims.begin(), dims.end(), dims_.begin());
+  }
 
   int rank() const { return rank_; }
   int64_t operator[](int i) const { return dims_[static_cast<size_t>(i)]; }
   /// Product of all dimensions; 1 for rank 0.
-  int64_t numel() const;
+  int64_t numel() const {
+    int64_t product = 1;
+    for (int i = 0; i < rank_; ++i) product *= dims_[static_cast<size_t>(i)];
+    return product;
+  }
   /// "[4, 64, 768]"
   std::string ToString() const;
-  bool operator==(const Shape&) const = default;
+  bool operator==(const Shape& other) const {
+    return dims_[0] == other.dims_[0] && dims_[1] == other.dims_[1] && dims_[2] == other.dims_[2] &&
+           dims_[3] == other.dims_[3] && rank_ == other.rank_;
+  }
 
  private:
   std::array<int64_t, kMaxRank> dims_{};

@@ -61,17 +61,17 @@ void CheckTypes(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose t
 struct Extra {
   GemmExtra kind = GemmExtra::kNone;
   std::string_view name{};
-  Tensor tensor{};
+  const Tensor* tensor = nullptr;
 };
 
 /// Of which there is one at most.
 Extra ExtraOf(const GemmOptions& options) {
   Extra found;
-  for (const Extra& each : {Extra{GemmExtra::kAddend, "addend", options.addend},
-                            Extra{GemmExtra::kGelu, "gelu", options.gelu},
-                            Extra{GemmExtra::kGeluOf, "gelu_of", options.gelu_of},
-                            Extra{GemmExtra::kRowSums, "row_sums", options.row_sums}}) {
-    if (!each.tensor.defined()) continue;
+  for (const Extra& each : {Extra{GemmExtra::kAddend, "addend", &options.addend},
+                            Extra{GemmExtra::kGelu, "gelu", &options.gelu},
+                            Extra{GemmExtra::kGeluOf, "gelu_of", &options.gelu_of},
+                            Extra{GemmExtra::kRowSums, "row_sums", &options.row_sums}}) {
+    if (!each.tensor->defined()) continue;
     TRIMTAB_ASSERT(found.kind == GemmExtra::kNone, "gemm: {} together with {}", each.name,
                    found.name);
     found = each;
@@ -83,9 +83,9 @@ void CheckExtra(const Extra& extra, const Tensor& a, Transpose trans_a, const Te
                 const GemmOptions& options) {
   if (extra.kind == GemmExtra::kNone) return;
   const bool sums = extra.kind == GemmExtra::kRowSums;
-  CheckOperand(OpKind::kGemm, extra.name, extra.tensor, sums ? Shape{c.dim(0)} : c.shape(),
+  CheckOperand(OpKind::kGemm, extra.name, *extra.tensor, sums ? Shape{c.dim(0)} : c.shape(),
                c.device(), c.dtype());
-  TRIMTAB_ASSERT(c.raw() == nullptr || extra.tensor.raw() != c.raw(),
+  TRIMTAB_ASSERT(c.raw() == nullptr || extra.tensor->raw() != c.raw(),
                  "gemm: {} is c, which is overwritten", extra.name);
   TRIMTAB_ASSERT(sums || !options.accumulate, "gemm: {} with accumulate", extra.name);
   TRIMTAB_ASSERT(!sums || (trans_a == Transpose::kYes && !IsFp8(a.dtype())),
