@@ -1,19 +1,16 @@
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
 #include "engine/base/error.h"
 #include "engine/base/io/atomic_folder.h"
-#include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/data/open_tokenizer.h"
-#include "engine/infer/perplexity.h"
 #include "engine/infer/quantize_model.h"
-#include "engine/infer/rank_runner.h"
 #include "tools/command.h"
+#include "tools/held_out.h"
 #include "tools/progress.h"
 #include "tools/serving_flags.h"
 #include "tools/signals.h"
@@ -21,8 +18,6 @@
 
 namespace trimtab {
 namespace {
-
-constexpr int64_t kMostTextBytes = int64_t{64} << 20;
 
 /// Of the held-out text, before and after.
 struct Perplexities {
@@ -45,11 +40,9 @@ class QuantizeCommand : public Command {
     flags.Text("--calibration", calibration_,
                "file of text by which int4 scales the inputs of matrices, so that those that "
                "matter are rounded less");
-    flags.Text("--held-out", held_out_, "file of text to compare the perplexity of both models on");
     flags.Integer("--calibration-tokens", calibration_tokens_, 2, int64_t{1} << 24,
                   "tokens of --calibration to read at most");
-    flags.Integer("--held-out-tokens", held_out_tokens_, 2, int64_t{1} << 24,
-                  "tokens of --held-out to read at most");
+    held_out_.Declare(flags, "file of text to compare the perplexity of both models on");
     flags.Integer("--threads", threads_, 0, 4096, "worker threads; 0 = this machine's cores");
   }
 
@@ -60,13 +53,12 @@ class QuantizeCommand : public Command {
     }
     const std::unique_ptr<WeightSource> source = source_.OpenWeights();
     const std::unique_ptr<Tokenizer> tokenizer = source_.OpenTokenizerOf(*source);
-    if (source->format() != WeightFormat::kF32) {
-      throw InputError(
-          fmt::format("the weights are {} already; expected the original", Name(source->format())));
-    }
-    const std::vector<int32_t> calibration = Tokens(calibration_, calibration_tokens_, *tokenizer);
-    const std::vector<int32_t> held_out = Tokens(held_out_, held_out_tokens_, *tokenizer);
-    RequireServable(*source);
+    RequireOriginal(*source);
+    const std::vector<int32_t> calibration =
+        TokensOfFile(calibration_, calibration_tokens_, *tokenizer);
+    const std::vector<int32_t> held_out = held_out_.Tokens(*tokenizer);
+    // Refuses by the rule that speaks against serving the result.
+    ReadingConfig(source->model(), Format(), DType::kF32, Threads());
     AtomicFolder folder(out_);
     CatchStopSignals();
     Progress progress(output);
@@ -74,7 +66,7 @@ class QuantizeCommand : public Command {
       QuantizeOptions options;
       options.weights = Format();
       options.calibration = calibration;
-      options.threads = Threads();
+      options.threads = static_cast<int>(Threads());
       options.progress = [&](int64_t done, int64_t all) {
         if (RequestedStop() != StopLevel::kNone) throw Stopped();
         progress.Update({.label = "parameters", .done = done, .total = all});
@@ -100,48 +92,16 @@ class QuantizeCommand : public Command {
     return weights_ == "fp8" ? WeightFormat::kF8 : WeightFormat::kInt4;
   }
 
-  static int HostCores() {
-    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  int64_t Threads() const {
+    return threads_ > 0 ? threads_ : std::max(1u, std::thread::hardware_concurrency());
   }
-  int Threads() const { return threads_ > 0 ? static_cast<int>(threads_) : HostCores(); }
-
-  /// The first tokens of a file of text; none without a file.
-  static std::vector<int32_t> Tokens(const std::string& path, int64_t most,
-                                     const Tokenizer& tokenizer) {
-    if (path.empty()) return {};
-    std::vector<int32_t> tokens = tokenizer.prompt_prefix();
-    tokenizer.Encode(ReadTextFile(path, kMostTextBytes), tokens);
-    if (tokens.size() < 2) {
-      throw InputError(fmt::format("{}: {}; expected a text of some tokens", path,
-                                   Counted(std::ssize(tokens), "token")));
-    }
-    tokens.resize(std::min(tokens.size(), static_cast<size_t>(most)));
-    return tokens;
-  }
-
-  /// For one sequence, with the weights in `format`.
-  ServingConfig ConfigFor(const WeightSource& source, WeightFormat format) const {
-    constexpr int64_t kLength = 256;
-    ServingConfig config;
-    config.model = source.model();
-    config.weights = format;
-    config.threads_per_rank = Threads();
-    const int64_t length = std::min(kLength, source.model().max_sequence_length);
-    config.limits = {.sequences = 1, .tokens_per_step = length, .sequence_length = length};
-    return ResolveServing(config);
-  }
-
-  /// Throws InfeasibleError by the rule that speaks against serving the result.
-  void RequireServable(const WeightSource& source) const { ConfigFor(source, Format()); }
 
   Perplexities Compare(const WeightSource& original, const std::string& quantized,
                        std::span<const int32_t> text) const {
     const auto perplexity = [&](const WeightSource& source) {
-      const ServingConfig config = ConfigFor(source, source.format());
-      RankRunner runner(config, source);
-      return std::exp(MeanTokenLoss(config, runner, text));
+      return PerplexityOf(source, source.format(), DType::kF32, Threads(), text);
     };
-    LogInfo("reading {} of {}", Counted(std::ssize(text), "token"), held_out_);
+    LogInfo("reading {} of {}", Counted(std::ssize(text), "token"), held_out_.file);
     return {.tokens = std::ssize(text),
             .original = perplexity(original),
             .quantized = perplexity(*OpenCheckpointWeights(quantized))};
@@ -177,9 +137,8 @@ class QuantizeCommand : public Command {
   std::string weights_ = "int4";
   std::string out_;
   std::string calibration_;
-  std::string held_out_;
+  HeldOutFlags held_out_;
   int64_t calibration_tokens_ = 8192;
-  int64_t held_out_tokens_ = 8192;
   int64_t threads_ = 0;
 };
 

@@ -13,6 +13,7 @@
 #include "search/serving/serving_report.h"
 #include "tools/command.h"
 #include "tools/serving_problem.h"
+#include "tools/serving_quality.h"
 #include "tools/serving_rates.h"
 #include "tools/serving_visit.h"
 #include "tools/signals.h"
@@ -48,8 +49,10 @@ class SearchServingCommand : public Command {
   void Declare(FlagSet& flags) override {
     flags_ = &flags;
     problem_.Declare(flags);
+    quality_.Declare(flags);
     flags.Text("--require", require_,
-               "what clients must see: ttft.p99<500ms,tpot.mean<30ms,throughput>1000");
+               "what clients must get: ttft.p99<500ms,tpot.mean<30ms,throughput>1000, and of what "
+               "weights and cache are stored in perplexity<1.02x, in that of the original weights");
     flags.Choice(
         "--objective", objective_, {"throughput", "latency", "price", "gpus"},
         "what best means among those that meet the requirements: output tokens/s, the mean "
@@ -75,6 +78,7 @@ class SearchServingCommand : public Command {
   int Run(const OutputOptions& output) override {
     ServingProblem problem = problem_.Resolve();
     problem.requirements = ParseRequirements(require_);
+    quality_.Resolve(problem);
     problem.objective = ParseServingObjective(objective_);
     problem.max_ranks = max_ranks_;
     AddValues(fixed_, "--fix", problem.allowed);
@@ -91,6 +95,7 @@ class SearchServingCommand : public Command {
     if (!report_.empty()) PrepareReport(report_);
     std::unique_ptr<ServingStudy> study;
     if (proof_.candidates > 0 || flags_->Given("--study")) study = OpenStudy(problem);
+    quality_.Measure(problem, study.get());
     const ServingSearchResult result =
         SearchServing(problem, std::max(1, static_cast<int>(CoresOfThisMachine())),
                       std::max<int64_t>(kCertain, proof_.candidates));
@@ -123,9 +128,9 @@ class SearchServingCommand : public Command {
     if (problem.cluster.device == "cuda") return study;
     problem.rates = [measure = problem.rates, kept = study.get()](const ServingConfig& config) {
       const std::string key = ServingRatesKey(config);
-      if (const auto found = kept->FindRates(key)) return ServingRatesFromJson(*found, key);
+      if (const auto found = kept->FindMeasured(key)) return ServingRatesFromJson(*found, key);
       const ServingRates rates = measure(config);
-      kept->AddRates(key, ToJson(rates));
+      kept->AddMeasured(key, ToJson(rates));
       return rates;
     };
     return study;
@@ -244,17 +249,22 @@ class SearchServingCommand : public Command {
       seen = &proof->proved[*proof->winner].report;
       how = proof->sure ? "measured" : "measured, a tie";
     }
-    const std::vector<std::string> relaxations = Relaxations(problem, *seen);
+    const std::vector<std::string> relaxations = Relaxations(problem, best->candidate, *seen);
     text += fmt::format("\n{}: {} on {} of {} ({})\n  {}\n",
                         relaxations.empty() ? "recommended" : "closest", best->candidate.Key(),
                         Counted(best->candidate.gpus(), "rank"), problem.ranks(), how,
-                        WhatBinds(*best));
+                        WhatBinds(problem, result, *best));
+    if (problem.limits_quality()) {
+      text += fmt::format("  perplexity {:.5g}x the original weights'\n",
+                          problem.PerplexityRiseOf(best->candidate.config));
+    }
     for (const std::string& each : relaxations) text += fmt::format("  would meet {}\n", each);
     return text;
   }
 
   const FlagSet* flags_ = nullptr;
   ServingProblemFlags problem_;
+  ServingQualityFlags quality_;
   std::string require_;
   std::string objective_ = "throughput";
   std::vector<std::string> fixed_;

@@ -84,11 +84,10 @@ std::unique_ptr<WeightSource> SourceFlags::OpenWeights() const {
 
 std::unique_ptr<Tokenizer> SourceFlags::FindTokenizer(const WeightSource& weights) const {
   if (!tokenizer_.empty()) return OpenTokenizer(tokenizer_);
-  const std::string& folder = load_.empty() ? load_hf_ : load_;
-  if (HasTokenizer(folder)) return OpenTokenizer(folder);
+  if (HasTokenizer(folder())) return OpenTokenizer(folder());
   if (weights.data().empty()) {
     throw UsageError(fmt::format(
-        "{}: nothing says how the model's tokens become text; expected --tokenizer", folder));
+        "{}: nothing says how the model's tokens become text; expected --tokenizer", folder()));
   }
   return OpenDatasetTokenizer(weights.data());
 }

@@ -22,6 +22,8 @@ class SourceFlags {
   /// What the flags ask for. Throws UsageError, InputError, StorageError.
   std::unique_ptr<WeightSource> OpenWeights() const;
   std::unique_ptr<Tokenizer> OpenTokenizerOf(const WeightSource& weights) const;
+  /// Of the weights.
+  const std::string& folder() const { return load_.empty() ? load_hf_ : load_; }
 
  private:
   std::unique_ptr<Tokenizer> FindTokenizer(const WeightSource& weights) const;

@@ -30,6 +30,15 @@ constexpr QuantileName kQuantiles[] = {{"mean", &LatencySummary::mean},
                                        {"p99", &LatencySummary::p99}};
 
 constexpr const char* kThroughput = "throughput";
+constexpr const char* kPerplexity = "perplexity";
+
+/// The next limit above a rise of perplexity, with three digits behind the 1.
+double NextLimit(double rise) {
+  constexpr double kLeast = 1e-6;
+  const double above = std::max(0.0, rise - 1);
+  const double unit = std::pow(10, std::floor(std::log10(std::max(above, kLeast))) - 2);
+  return 1 + unit * (std::floor(above / unit) + 1);
+}
 
 }  // namespace
 
@@ -37,46 +46,75 @@ Requirement::Requirement(const std::string& text) : text_(text) {
   const auto refuse = [&text] {
     return UsageError(fmt::format(
         "--require: '{}'; expected ttft, tpot, itl or e2e with .mean, .p50, .p90, .p95 or .p99, "
-        "as ttft.p99<500ms, or throughput>1000",
+        "as ttft.p99<500ms, or throughput>1000, or perplexity<1.02x, which is above 1",
         text));
   };
   const size_t sign = text.find_first_of("<>");
   if (sign == std::string::npos) throw refuse();
-  metric_ = text.substr(0, sign);
-  std::string_view value = std::string_view(text).substr(sign + 1);
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), limit_);
+  name_ = text.substr(0, sign);
+  std::string_view unit = std::string_view(text).substr(sign + 1);
+  const auto [end, error] = std::from_chars(unit.data(), unit.data() + unit.size(), limit_);
   if (error != std::errc() || !std::isfinite(limit_) || limit_ <= 0) throw refuse();
-  value.remove_prefix(static_cast<size_t>(end - value.data()));
-  if (text[sign] == '>') {
-    if (metric_ != kThroughput || !value.empty()) throw refuse();
-    return;
-  }
-  const size_t dot = std::min(metric_.find('.'), metric_.size());
-  for (const LatencyName& each : kLatencies) {
-    if (metric_.compare(0, dot, each.name) == 0) latency_ = each.latency;
-  }
-  for (const QuantileName& each : kQuantiles) {
-    if (metric_.substr(std::min(dot + 1, metric_.size())) == each.name) quantile_ = each.quantile;
-  }
-  if (latency_ == nullptr || quantile_ == nullptr || (value != "ms" && value != "s")) {
+  unit.remove_prefix(static_cast<size_t>(end - unit.data()));
+  if (name_ == kThroughput) {
+    metric_ = Metric::kThroughput;
+    if (text[sign] != '>' || !unit.empty()) throw refuse();
+  } else if (name_ == kPerplexity) {
+    metric_ = Metric::kPerplexity;
+    if (text[sign] != '<' || unit != "x" || limit_ <= 1) throw refuse();
+  } else if (text[sign] != '<' || !ReadLatency(unit)) {
     throw refuse();
   }
-  if (value == "s") limit_ *= 1000;
 }
 
-double Requirement::ValueIn(const LoadReport& report) const {
-  return latency_ == nullptr ? report.output_tokens_per_s() : report.*latency_.*quantile_;
+bool Requirement::ReadLatency(std::string_view unit) {
+  const size_t dot = std::min(name_.find('.'), name_.size());
+  for (const LatencyName& each : kLatencies) {
+    if (name_.compare(0, dot, each.name) == 0) latency_ = each.latency;
+  }
+  for (const QuantileName& each : kQuantiles) {
+    if (name_.substr(std::min(dot + 1, name_.size())) == each.name) quantile_ = each.quantile;
+  }
+  if (unit == "s") limit_ *= 1000;
+  return latency_ != nullptr && quantile_ != nullptr && (unit == "ms" || unit == "s");
 }
 
-double Requirement::Strain(const LoadReport& report) const {
-  if (report.failed > 0) return std::numeric_limits<double>::infinity();
-  const double value = ValueIn(report);
-  return latency_ == nullptr ? limit_ / value : value / limit_;
+double Requirement::ValueIn(const Service& service) const {
+  switch (metric_) {
+    case Metric::kLatency:
+      return service.report.*latency_.*quantile_;
+    case Metric::kThroughput:
+      return service.report.output_tokens_per_s();
+    case Metric::kPerplexity:
+      return service.perplexity_rise;
+  }
+  return 0;
+}
+
+double Requirement::Strain(const Service& service) const {
+  if (service.report.failed > 0) return std::numeric_limits<double>::infinity();
+  const double value = ValueIn(service);
+  switch (metric_) {
+    case Metric::kLatency:
+      return value / limit_;
+    case Metric::kThroughput:
+      return limit_ / value;
+    case Metric::kPerplexity:
+      return std::max(0.0, value - 1) / (limit_ - 1);
+  }
+  return 0;
 }
 
 std::string Requirement::Relaxed(double value) const {
-  return latency_ == nullptr ? fmt::format("{}>{:.4g}", metric_, value)
-                             : fmt::format("{}<{:.4g}ms", metric_, value);
+  switch (metric_) {
+    case Metric::kLatency:
+      return fmt::format("{}<{:.4g}ms", name_, value);
+    case Metric::kThroughput:
+      return fmt::format("{}>{:.4g}", name_, value);
+    case Metric::kPerplexity:
+      return fmt::format("{}<{:.9g}x", name_, NextLimit(value));
+  }
+  return "";
 }
 
 std::vector<Requirement> ParseRequirements(const std::string& text) {
@@ -89,9 +127,9 @@ std::vector<Requirement> ParseRequirements(const std::string& text) {
   return requirements;
 }
 
-double Strain(const std::vector<Requirement>& requirements, const LoadReport& report) {
-  double most = report.failed > 0 ? std::numeric_limits<double>::infinity() : 0;
-  for (const Requirement& each : requirements) most = std::max(most, each.Strain(report));
+double Strain(const std::vector<Requirement>& requirements, const Service& service) {
+  double most = service.report.failed > 0 ? std::numeric_limits<double>::infinity() : 0;
+  for (const Requirement& each : requirements) most = std::max(most, each.Strain(service));
   return most;
 }
 

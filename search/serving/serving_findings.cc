@@ -6,6 +6,7 @@
 #include <array>
 
 #include "engine/base/units.h"
+#include "engine/infer/serving_json.h"
 
 namespace trimtab {
 
@@ -45,6 +46,20 @@ std::string WhatBinds(const ServingEvaluation& best) {
   }
   if (p.busy_share < 0.9) {
     text += fmt::format("; the engines work {:.0f} % of the time", 100 * p.busy_share);
+  }
+  return text;
+}
+
+std::string WhatBinds(const ServingProblem& problem, const ServingSearchResult& result,
+                      const ServingEvaluation& best) {
+  std::string text = WhatBinds(best);
+  for (const auto& [weights, cache] : result.held_back) {
+    ServingConfig config = best.candidate.config;
+    config.weights = weights;
+    config.cache = cache;
+    text += fmt::format("; {} leaves out weights={},cache={}, which may do better ({:.5g}x)",
+                        problem.MissedQuality(config)->text(), Name(weights), CacheName(cache),
+                        problem.PerplexityRiseOf(config));
   }
   return text;
 }

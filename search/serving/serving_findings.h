@@ -10,6 +10,9 @@ namespace trimtab {
 
 /// What keeps the recommendation from being better, in a sentence.
 std::string WhatBinds(const ServingEvaluation& best);
+/// The same of one that a search recommends, with the limits of quality that hold better ones back.
+std::string WhatBinds(const ServingProblem& problem, const ServingSearchResult& result,
+                      const ServingEvaluation& best);
 
 /// The ranking's members that none betters in both tokens/s/GPU and tokens/s per sequence, the
 /// fastest per GPU first.

@@ -134,7 +134,7 @@ class Prover {
       for (const ServingVisit& visit : visits_) {
         if (visit.key != CandidateOf(each).Key() || !visit.failure.empty()) continue;
         reports.push_back(visit.report);
-        const ServingRank rank = RankOf(problem_, CandidateOf(each).gpus(), visit.report);
+        const ServingRank rank = RankOf(problem_, CandidateOf(each), visit.report);
         if (!each.failure.empty()) continue;
         cells.push_back({.row = fitted,
                          .column = static_cast<size_t>(visit.round - 1),
@@ -147,7 +147,7 @@ class Prover {
         continue;
       }
       each.report = MedianOf(reports);
-      each.rank = RankOf(problem_, CandidateOf(each).gpus(), each.report);
+      each.rank = RankOf(problem_, CandidateOf(each), each.report);
       if (each.failure.empty()) rows.push_back(i), ++fitted;
     }
     if (rows.empty()) return;

@@ -19,8 +19,11 @@ double Offered(const ServiceLoad& load) {
 
 }  // namespace
 
-ServingRank RankOf(const ServingProblem& problem, int64_t gpus, const LoadReport& report) {
-  const double strain = Strain(problem.requirements, report);
+ServingRank RankOf(const ServingProblem& problem, const ServingCandidate& candidate,
+                   const LoadReport& report) {
+  const double rise = problem.PerplexityRiseOf(candidate.config);
+  const double strain = Strain(problem.requirements, {.report = report, .perplexity_rise = rise});
+  const auto gpus = static_cast<double>(candidate.gpus());
   const double rate = report.output_tokens_per_s();
   const double per_token = rate > 0 ? 1 / rate : std::numeric_limits<double>::infinity();
   ServingRank rank = {.strain = strain < 1 ? 0 : strain, .among_equals = report.e2e.mean};
@@ -29,17 +32,17 @@ ServingRank RankOf(const ServingProblem& problem, int64_t gpus, const LoadReport
   switch (problem.objective) {
     case ServingObjective::kThroughput:
       rank.score = kept_up;
-      if (offered > 0) rank.among_equals = static_cast<double>(gpus);
+      if (offered > 0) rank.among_equals = gpus;
       return rank;
     case ServingObjective::kLatency:
       rank.score = report.e2e.mean;
-      rank.among_equals = static_cast<double>(gpus);
+      rank.among_equals = gpus;
       return rank;
     case ServingObjective::kPrice:
-      rank.score = static_cast<double>(gpus) * per_token;
+      rank.score = gpus * per_token;
       return rank;
     case ServingObjective::kGpus:
-      rank.score = static_cast<double>(gpus);
+      rank.score = gpus;
       rank.among_equals = kept_up;
       return rank;
   }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <compare>
-#include <cstdint>
 
 #include "engine/infer/load_report.h"
 #include "search/serving/serving_space.h"
@@ -18,6 +17,8 @@ struct ServingRank {
 
   auto operator<=>(const ServingRank&) const = default;
 };
-ServingRank RankOf(const ServingProblem& problem, int64_t gpus, const LoadReport& report);
+/// Of a candidate that shows this report.
+ServingRank RankOf(const ServingProblem& problem, const ServingCandidate& candidate,
+                   const LoadReport& report);
 
 }  // namespace trimtab

@@ -39,6 +39,16 @@ nlohmann::json SpeculationJson(const ServingProblem& problem) {
   return json;
 }
 
+/// What fewer bits cost in quality.
+nlohmann::json QualityJson(const ServingQuality& quality) {
+  nlohmann::json rises = nlohmann::json::array();
+  for (const auto& [stored, rise] : quality.rises) {
+    rises.push_back(
+        {{"weights", Name(stored.first)}, {"cache", CacheName(stored.second)}, {"rise", rise}});
+  }
+  return {{"of", quality.of}, {"rises", std::move(rises)}};
+}
+
 nlohmann::json ProblemJson(const ServingProblem& problem) {
   nlohmann::json requirements = nlohmann::json::array();
   for (const Requirement& each : problem.requirements) requirements.push_back(each.text());
@@ -62,6 +72,7 @@ nlohmann::json ProblemJson(const ServingProblem& problem) {
   if (nlohmann::json told = SpeculationJson(problem); !told.is_null()) {
     json["speculation"] = std::move(told);
   }
+  if (problem.limits_quality()) json["perplexity"] = QualityJson(problem.quality);
   return json;
 }
 
@@ -165,10 +176,13 @@ nlohmann::json ToJson(const ServingEvaluation& evaluation) {
           {"accepted_tokens", prediction.accepted}};
 }
 
-std::vector<std::string> Relaxations(const ServingProblem& problem, const LoadReport& report) {
+std::vector<std::string> Relaxations(const ServingProblem& problem,
+                                     const ServingCandidate& candidate, const LoadReport& report) {
+  const Service service = {.report = report,
+                           .perplexity_rise = problem.PerplexityRiseOf(candidate.config)};
   std::vector<std::string> relaxed;
   for (const Requirement& each : problem.requirements) {
-    if (each.Strain(report) >= 1) relaxed.push_back(each.Relaxed(each.ValueIn(report)));
+    if (each.Strain(service) >= 1) relaxed.push_back(each.Relaxed(each.ValueIn(service)));
   }
   return relaxed;
 }
@@ -205,8 +219,12 @@ nlohmann::json ServingReportJson(const ServingProblem& problem, const ServingSea
     seen = &proof->proved[*proof->winner].report;
   }
   nlohmann::json recommended = ranking[place];
-  recommended["binds"] = WhatBinds(result.ranking[place]);
-  recommended["relaxations"] = Relaxations(problem, *seen);
+  const ServingCandidate& candidate = result.ranking[place].candidate;
+  recommended["binds"] = WhatBinds(problem, result, result.ranking[place]);
+  recommended["relaxations"] = Relaxations(problem, candidate, *seen);
+  if (problem.limits_quality()) {
+    recommended["perplexity_rise"] = problem.PerplexityRiseOf(candidate.config);
+  }
   recommended["meets_requirements"] = recommended["relaxations"].empty();
   recommended["proved"] = proved;
   recommended["sure"] = proved && proof->sure;
@@ -253,6 +271,11 @@ std::string ServingReportHtml(const nlohmann::json& report) {
       space["size"].get<int64_t>(), space["simulated"].get<int64_t>(),
       space["alike"].get<int64_t>(), space["cut_by_bound"].get<int64_t>(),
       space["cut_on_the_way"].get<int64_t>(), space["cut_by_memory"].get<int64_t>());
+  std::vector<std::string> rules;
+  for (const auto& [rule, count] : space["cut_by_rule"].items()) {
+    rules.push_back(fmt::format("{} by {}", count.get<int64_t>(), EscapedText(rule)));
+  }
+  if (!rules.empty()) body += fmt::format("<p>Left out: {}.</p>\n", Listed(rules));
   body += MeasuredTable(report["ranking"]);
   body += "<h2>Frontier</h2>\n<p>None is better for both the GPU and the user.</p>\n" +
           TableOf(report["frontier"]) + "<h2>Ranking</h2>\n" + TableOf(report["ranking"]);

@@ -12,9 +12,11 @@ namespace trimtab {
 /// One evaluated candidate.
 nlohmann::json ToJson(const ServingEvaluation& evaluation);
 
-/// Requirements that a report does not meet, each as it would have to be relaxed; empty when all
-/// are met. Of the best's, no candidate needs less relaxing of the one that is furthest off.
-std::vector<std::string> Relaxations(const ServingProblem& problem, const LoadReport& report);
+/// Requirements that a candidate with this report does not meet, each as it would have to be
+/// relaxed; empty when all are met. Of the best's, no candidate needs less relaxing of the one that
+/// is furthest off.
+std::vector<std::string> Relaxations(const ServingProblem& problem,
+                                     const ServingCandidate& candidate, const LoadReport& report);
 
 /// `proof` is null where nothing was measured: then the best predicted one is recommended.
 nlohmann::json ServingReportJson(const ServingProblem& problem, const ServingSearchResult& result,

@@ -27,6 +27,7 @@ struct Pending {
   PreparedBranch* branch = nullptr;
   const ServingCandidate* candidate = nullptr;
   BestCaseOf of{};
+  const Requirement* missed = nullptr;  // of quality, if any
   ServingRank bound{};
   double busy_s = 0;  // at least
   bool done = false;  // simulated, or found not to be worth it
@@ -104,11 +105,11 @@ class Search {
     for (size_t next = 0; next < pending_.size() && !CutByBound(pending_[next].bound);) {
       SimulateFrom(next);
     }
-    result_.cut_by_bound = std::ranges::count(pending_, false, &Pending::done) + refined_away_;
     RequireAny();
     std::stable_sort(
         result_.ranking.begin(), result_.ranking.end(),
         [](const ServingEvaluation& a, const ServingEvaluation& b) { return a.rank < b.rank; });
+    CountLeftOut();
     result_.simulated = std::ssize(result_.ranking);
     result_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -144,7 +145,8 @@ class Search {
         pending_.push_back({.branch = branch.get(),
                             .candidate = &each,
                             .of = of,
-                            .bound = RankOf(problem_, each.gpus(), best.report),
+                            .missed = problem_.MissedQuality(each.config),
+                            .bound = RankOf(problem_, each, best.report),
                             .busy_s = best.busy_s});
       }
     }
@@ -216,13 +218,17 @@ class Search {
             (!shares_ && a.cache_blocks >= blocks && b.cache_blocks >= blocks));
   }
 
-  /// Of each number of GPUs the candidate that has most time to spare: likely to meet what others
-  /// of as many do, so that what is worse shows soon.
+  /// Of each number of GPUs the candidate that has most time to spare, among those of enough
+  /// quality if there are any: likely to meet what others of as many do, so that what is worse
+  /// shows soon.
   void SimulateEasiest() {
     std::map<int64_t, Pending*> easiest;
     for (Pending& each : pending_) {
       Pending*& best = easiest[each.candidate->gpus()];
-      if (best == nullptr || each.busy_s < best->busy_s) best = &each;
+      const auto spares = [](const Pending& of) {
+        return std::pair(of.missed != nullptr, of.busy_s);
+      };
+      if (best == nullptr || spares(each) < spares(*best)) best = &each;
     }
     std::vector<Trial> trials;
     for (const auto& [gpus, each] : easiest) Take(*each, trials);
@@ -245,7 +251,7 @@ class Search {
     const ServingCandidate& candidate = *pending.candidate;
     PreparedBranch& branch = *pending.branch;
     const BestCase best = branch.best->Of(pending.of);
-    if (CutByBound(RankOf(problem_, candidate.gpus(), best.report))) {
+    if (CutByBound(RankOf(problem_, candidate, best.report))) {
       ++refined_away_;
       return;
     }
@@ -271,7 +277,7 @@ class Search {
   bool Hopeful(const Trial& trial, const ServingProgress& progress) const {
     if (ToBeat() == nullptr) return true;
     const LoadReport outlook = trial.branch->best->Outlook(trial.bound, trial.of, progress);
-    return RankOf(problem_, trial.evaluation.candidate.gpus(), outlook) < *ToBeat();
+    return RankOf(problem_, trial.evaluation.candidate, outlook) < *ToBeat();
   }
 
   void Simulate(std::vector<Trial>& trials) {
@@ -291,10 +297,34 @@ class Search {
         continue;
       }
       ServingEvaluation& done = trial.evaluation;
-      done.rank = RankOf(problem_, done.candidate.gpus(), done.prediction.report);
+      done.rank = RankOf(problem_, done.candidate, done.prediction.report);
       first_.insert(std::ranges::upper_bound(first_, done.rank), done.rank);
       if (std::ssize(first_) > certain_) first_.pop_back();
       result_.ranking.push_back(std::move(done));
+    }
+  }
+
+  /// Those that nobody had to simulate: of too little quality, where others meet all requirements;
+  /// else by their bounds.
+  void CountLeftOut() {
+    const ServingRank& best = result_.best().rank;
+    const auto may_be_better = [&](const ServingConfig& config, const ServingRank& rank) {
+      if (rank.score < best.score) result_.held_back.insert({config.weights, config.cache});
+    };
+    result_.cut_by_bound = refined_away_;
+    for (const Pending& each : pending_) {
+      if (each.done) continue;
+      if (best.strain > 0 || each.missed == nullptr) {
+        ++result_.cut_by_bound;
+        continue;
+      }
+      ++result_.cut_by_rule[each.missed->text()];
+      may_be_better(each.candidate->config, each.bound);
+    }
+    if (best.strain > 0) return;
+    for (const ServingEvaluation& each : result_.ranking) {
+      const ServingConfig& config = each.candidate.config;
+      if (problem_.MissedQuality(config) != nullptr) may_be_better(config, each.rank);
     }
   }
 
@@ -341,7 +371,7 @@ ServingEvaluation EvaluateServing(const ServingProblem& problem,
   const auto predictor = PredictorOf(problem, resolved, RatesOf(problem, resolved));
   evaluation.prediction =
       predictor->Predict(evaluation.candidate.config, problem.load, problem.CopyOf(resolved));
-  evaluation.rank = RankOf(problem, candidate.gpus(), evaluation.prediction.report);
+  evaluation.rank = RankOf(problem, candidate, evaluation.prediction.report);
   return evaluation;
 }
 

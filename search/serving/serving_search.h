@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cost_model/serving_memory.h"
@@ -24,12 +26,16 @@ struct ServingEvaluation {
 
 struct ServingSearchResult {
   int64_t size = 0;  // of the space: the sum of what follows
+  /// By rule, or by the requirement of quality that they miss while others meet all.
   std::map<std::string, int64_t> cut_by_rule{};
   int64_t cut_by_memory = 0;
   int64_t cut_by_bound = 0;    // cannot be better than the first ones
   int64_t cut_on_the_way = 0;  // likewise, which showed while they were simulated
   int64_t alike = 0;           // would run as one that was simulated: limits that it never reached
   int64_t simulated = 0;
+  /// Weights and caches that are left out for their quality alone, and may do better for the
+  /// objective.
+  std::set<std::pair<WeightFormat, DType>> held_back{};
   std::vector<ServingEvaluation> ranking{};  // those that were simulated, the best first
   double seconds = 0;
 

@@ -225,6 +225,7 @@ class Walker {
       space_.cut_by_rule[rule] += size;
       return;
     }
+    RequireQuality(candidate);
     const auto cut = [&](const char* rule, bool (*breaks)(const ServingConfig& config)) {
       const auto broken = static_cast<int64_t>(std::erase_if(
           branch.candidates, [breaks](const auto& each) { return breaks(each.config); }));
@@ -244,6 +245,17 @@ class Walker {
       kDimensions[depth].bind(next, value);
       Collect(depth + 1, next, all);
     }
+  }
+
+  void RequireQuality(const ServingCandidate& candidate) const {
+    const ServingConfig& config = candidate.config;
+    if (!problem_.limits_quality() ||
+        problem_.quality.rises.contains({config.weights, config.cache})) {
+      return;
+    }
+    throw UsageError(
+        fmt::format("--require: nothing says the perplexity with weights in {} and a cache in {}",
+                    Name(config.weights), CacheName(config.cache)));
   }
 
   /// The id of the first rule that the configuration breaks, whatever its limits; empty if none.
@@ -326,6 +338,23 @@ CopyRates ServingProblem::CopyOf(const ServingConfig& config) const {
 
 double ServingProblem::AcceptanceOf(const ServingConfig& config) const {
   return config.draft.tokens > 0 ? draft_acceptance : lookup_acceptance.value_or(0);
+}
+
+bool ServingProblem::limits_quality() const {
+  return std::ranges::any_of(requirements, &Requirement::of_quality);
+}
+
+double ServingProblem::PerplexityRiseOf(const ServingConfig& config) const {
+  return limits_quality() ? quality.rises.at({config.weights, config.cache}) : 1;
+}
+
+const Requirement* ServingProblem::MissedQuality(const ServingConfig& config) const {
+  const LoadReport nothing_else;
+  const Service service = {.report = nothing_else, .perplexity_rise = PerplexityRiseOf(config)};
+  for (const Requirement& each : requirements) {
+    if (each.of_quality() && each.Strain(service) >= 1) return &each;
+  }
+  return nullptr;
 }
 
 ServingCandidate ParseServingCandidate(const ServingProblem& problem, const std::string& text) {

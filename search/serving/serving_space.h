@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cost_model/cluster.h"
@@ -22,6 +23,13 @@ std::string_view Name(ServingObjective objective);
 /// Throws UsageError.
 ServingObjective ParseServingObjective(const std::string& name);
 
+/// What fewer bits cost in quality.
+struct ServingQuality {
+  std::string of{};  // the text that was read, and the weights that read it; empty: it was told
+  /// The perplexity with weights and cache so stored, in that of the original weights.
+  std::map<std::pair<WeightFormat, DType>, double> rises{};
+};
+
 struct ServingProblem {
   ModelConfig model{};
   Cluster cluster{};
@@ -33,6 +41,7 @@ struct ServingProblem {
   double draft_acceptance = 0;                // so often stands one of them in its turn
   std::optional<double> lookup_acceptance{};  // likewise of looked-up tokens; empty: are not
   std::vector<Requirement> requirements{};
+  ServingQuality quality{};  // of whatever is legal, where a requirement limits it
   ServingObjective objective = ServingObjective::kThroughput;
   int64_t max_ranks = 0;                                      // 0 = the cluster's
   int64_t memory_bytes = 0;                                   // of a rank; what the engine may take
@@ -45,6 +54,13 @@ struct ServingProblem {
   CopyRates CopyOf(const ServingConfig& config) const;
   /// How often a token stands that a configuration proposes.
   double AcceptanceOf(const ServingConfig& config) const;
+  /// Whether a requirement limits the loss of quality.
+  bool limits_quality() const;
+  /// In what the weights and the cache are stored, against the original weights; 1 where nothing
+  /// limits it.
+  double PerplexityRiseOf(const ServingConfig& config) const;
+  /// The first requirement of quality that a configuration misses; null where it meets all.
+  const Requirement* MissedQuality(const ServingConfig& config) const;
 };
 
 /// Requests that one of so many replicas can have at once.
@@ -96,7 +112,8 @@ struct ServingSpace {
 /// InfeasibleError.
 ServingCandidate ParseServingCandidate(const ServingProblem& problem, const std::string& text);
 
-/// Throws UsageError for a dimension or value in `allowed` that is not there.
+/// Throws UsageError for a dimension or value in `allowed` that is not there, and where nothing
+/// says the quality of what is legal and a requirement limits it.
 ServingSpace WalkServingSpace(const ServingProblem& problem);
 
 }  // namespace trimtab

@@ -89,17 +89,17 @@ void ServingStudy::CheckProblem(const nlohmann::json& problem) {
                                patch.at(0).at("path").get<std::string>().substr(1)));
 }
 
-std::optional<nlohmann::json> ServingStudy::FindRates(const std::string& key) {
+std::optional<nlohmann::json> ServingStudy::FindMeasured(const std::string& key) {
   Statement select = database_.Prepare("SELECT json FROM rates WHERE key = ?");
   select.Bind(1, key);
   if (!select.Step()) return std::nullopt;
   return ParseJsonText(select.Text(0), path());
 }
 
-void ServingStudy::AddRates(const std::string& key, const nlohmann::json& rates) {
+void ServingStudy::AddMeasured(const std::string& key, const nlohmann::json& value) {
   database_.Transaction([&] {
     Statement insert = database_.Prepare("INSERT OR REPLACE INTO rates VALUES(?, ?)");
-    insert.Bind(1, key).Bind(2, rates.dump()).Run();
+    insert.Bind(1, key).Bind(2, value.dump()).Run();
   });
 }
 

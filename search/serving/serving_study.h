@@ -1,8 +1,9 @@
-// The study of a search for serving: one SQLite file with the problem, what this machine was
-// measured to reach, every visit that has ended, and the report of what is known so far.
+// The study of a search for serving: one SQLite file with the problem, what was measured before
+// candidates were compared, every visit that has ended, and the report of what is known so far.
 //
 //   problem(json)                        what is searched; a study has one
-//   rates(key, json)                     of a model in a layout and precision, as calibrated
+//   rates(key, json)                     of a model in a layout and precision, as calibrated; and
+//                                        how far the perplexity rises, by weights and cache
 //   visits(key, round, report, failure)  of a candidate, one a round; report or failure is NULL
 //   report(json)                         what all of this comes to: at most one row
 #pragma once
@@ -39,8 +40,8 @@ class ServingStudy {
   /// One that is there, of any problem. Throws InputError (no such file), StorageError.
   static std::unique_ptr<ServingStudy> OpenExisting(const std::string& path);
 
-  std::optional<nlohmann::json> FindRates(const std::string& key);
-  void AddRates(const std::string& key, const nlohmann::json& rates);
+  std::optional<nlohmann::json> FindMeasured(const std::string& key);
+  void AddMeasured(const std::string& key, const nlohmann::json& value);
 
   /// With what the report says now; both are on disk when it returns. Twice the same visit is once.
   void AddVisit(const ServingVisit& visit, const nlohmann::json& report);

@@ -1,8 +1,11 @@
 // A model that was trained a moment ago continues prompts.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/engine/data/data_test_util.h"
@@ -178,6 +181,40 @@ TEST_F(GenerateTest, RefusesToQuantiseWhatItCannot) {
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/x"));
   WriteBytes(folder_ + "/empty.txt", "");
   refused({"--out", "@x", "--held-out", "@empty.txt"}, 3, "empty.txt");
+}
+
+// What fewer bits cost is measured with the model's own weights, and the search keeps to the limit.
+TEST_F(GenerateTest, ASearchMeasuresTheQualityThatItKeepsTo) {
+  const json model = json::parse(kByteRun)["model"];
+  WriteBytes(folder_ + "/model.json", model.dump());
+  const auto search = [](const std::string& require, const std::string& weights) {
+    return Run({"search",    "--for",         "serving",    "--model",   "@model.json",
+                "--cluster", "1xh100",        "--workload", "8/8",       "--requests",
+                "8",         "--concurrency", "4",          "--weights", weights,
+                "--cache",   "bf16",          "--require",  require,     "--load",
+                "@c",        "--held-out",    "@text.txt",  "--json",    "--quiet"});
+  };
+  const CliResult found = search("perplexity<1.5x", "bf16,int4");
+  ASSERT_EQ(found.exit_code, 0) << found.err;
+  const json report = json::parse(found.out);
+  std::map<std::string, double> rises;
+  for (const json& each : report["problem"]["perplexity"]["rises"]) {
+    rises[each["weights"]] = each["rise"];
+  }
+  ASSERT_EQ(rises.size(), 2u);
+  EXPECT_NEAR(rises["bf16"], 1, 0.01);
+  EXPECT_GT(rises["int4"], 1);
+  // Between what both cost: int4 is out, and nothing else.
+  const double between = (std::max(1.0, rises["bf16"]) + rises["int4"]) / 2;
+  const std::string require = fmt::format("perplexity<{}x", between);
+  const CliResult kept = search(require, "bf16,int4");
+  ASSERT_EQ(kept.exit_code, 0) << kept.err;
+  const json best = json::parse(kept.out);
+  EXPECT_EQ(best["recommended"]["serving"]["weights"], "bf16");
+  EXPECT_GT(best["space"]["cut_by_rule"][require], 0);
+  const CliResult none = search(require, "int4");
+  EXPECT_EQ(none.exit_code, 4);
+  EXPECT_NE(none.err.find("would meet perplexity<1."), std::string::npos) << none.err;
 }
 
 TEST_F(GenerateTest, AnswersManyPromptsInTheirOrder) {

@@ -21,29 +21,50 @@ LoadReport Report() {
 
 TEST(Requirement, ReadsItsFigure) {
   const Requirement first("ttft.p99<0.5s");
-  EXPECT_EQ(first.ValueIn(Report()), 250);
-  EXPECT_DOUBLE_EQ(first.Strain(Report()), 0.5);
-  EXPECT_DOUBLE_EQ(Requirement("tpot.mean<20ms").Strain(Report()), 1.5);
-  EXPECT_DOUBLE_EQ(Requirement("throughput>100").Strain(Report()), 0.5);
+  EXPECT_EQ(first.ValueIn({Report()}), 250);
+  EXPECT_DOUBLE_EQ(first.Strain({Report()}), 0.5);
+  EXPECT_DOUBLE_EQ(Requirement("tpot.mean<20ms").Strain({Report()}), 1.5);
+  EXPECT_DOUBLE_EQ(Requirement("throughput>100").Strain({Report()}), 0.5);
   EXPECT_EQ(Requirement("tpot.mean<20ms").Relaxed(30), "tpot.mean<30ms");
   EXPECT_EQ(Requirement("throughput>300").Relaxed(200), "throughput>200");
+}
+
+// Of a rise of perplexity only the part above 1 counts, or every limit would be nearly met.
+TEST(Requirement, LimitsTheLossOfQuality) {
+  const Requirement limit("perplexity<1.02x");
+  EXPECT_TRUE(limit.of_quality());
+  EXPECT_FALSE(Requirement("tpot.mean<20ms").of_quality());
+  EXPECT_EQ(limit.ValueIn({Report(), 1.03}), 1.03);
+  EXPECT_NEAR(limit.Strain({Report(), 1.03}), 1.5, 1e-9);
+  EXPECT_NEAR(limit.Strain({Report(), 1.005}), 0.25, 1e-9);
+  EXPECT_EQ(limit.Strain({Report(), 0.99}), 0);
+  for (const double rise : {1.02, 1.0341, 1.5, 2.75, 1.000412, 1.0000000003}) {
+    const Requirement relaxed(limit.Relaxed(rise));
+    const double strain = relaxed.Strain({Report(), rise});
+    EXPECT_LT(strain, 1) << rise << " " << relaxed.text();
+    // Three digits, as far as they go.
+    EXPECT_GT(strain, rise > 1.0001 ? 0.98 : 0) << rise << " " << relaxed.text();
+  }
+  EXPECT_EQ(limit.Relaxed(1.0341), "perplexity<1.0342x");
 }
 
 TEST(Requirement, TheWorstOneCounts) {
   const auto requirements = ParseRequirements("ttft.p99<500ms,tpot.mean<20ms,throughput>100");
   ASSERT_EQ(requirements.size(), 3u);
-  EXPECT_DOUBLE_EQ(Strain(requirements, Report()), 1.5);
-  EXPECT_EQ(Strain({}, Report()), 0);
+  EXPECT_DOUBLE_EQ(Strain(requirements, {Report()}), 1.5);
+  EXPECT_EQ(Strain({}, {Report()}), 0);
   LoadReport failed = Report();
   failed.failed = 1;
-  EXPECT_TRUE(std::isinf(Strain({}, failed)));
+  EXPECT_TRUE(std::isinf(Strain({}, {failed})));
   EXPECT_TRUE(ParseRequirements("").empty());
 }
 
 TEST(Requirement, RefusesWhatItDoesNotUnderstand) {
   for (const char* bad :
        {"ttft", "ttft<5ms", "ttft.p98<5ms", "ttft.p99<5", "ttft.p99<-5ms", "ttft.p99>5ms",
-        "throughput<5", "throughput>5ms", "x.p99<5ms", "ttft.p99<5ms,", "ttft.p99<nanms"}) {
+        "throughput<5", "throughput>5ms", "x.p99<5ms", "perplexity<1x", "perplexity<1.02",
+        "perplexity>1.02x", "perplexity.mean<1.02x", "ttft.p99<1.02x", "ttft.p99<5ms,",
+        "ttft.p99<nanms"}) {
     EXPECT_THROW(ParseRequirements(bad), UsageError) << bad;
   }
 }

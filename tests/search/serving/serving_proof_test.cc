@@ -162,9 +162,9 @@ TEST_F(ServingProofTest, AStudyIsOfOneProblem) {
 
 TEST_F(ServingProofTest, AStudyKeepsRates) {
   const auto study = Open(false);
-  EXPECT_FALSE(study->FindRates("x"));
-  study->AddRates("x", {{"low_rate", 3}});
-  EXPECT_EQ((*study->FindRates("x"))["low_rate"], 3);
+  EXPECT_FALSE(study->FindMeasured("x"));
+  study->AddMeasured("x", {{"low_rate", 3}});
+  EXPECT_EQ((*study->FindMeasured("x"))["low_rate"], 3);
 }
 
 }  // namespace

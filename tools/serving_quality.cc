@@ -1,0 +1,148 @@
+#include "tools/serving_quality.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cost_model/cluster.h"
+#include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/infer/serving_json.h"
+#include "tools/table.h"
+
+namespace trimtab {
+namespace {
+
+constexpr char kTold[] = "--perplexity";
+
+using Stored = std::pair<WeightFormat, DType>;
+constexpr Stored kOriginal = {WeightFormat::kF32, DType::kF32};
+
+std::string TextOf(const Stored& stored) {
+  return fmt::format("weights={},cache={}", Name(stored.first), CacheName(stored.second));
+}
+
+bool IsIn(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+/// Whether the search may choose a value.
+bool IsAllowed(const ServingProblem& problem, const char* dimension, const std::string& value) {
+  const auto found = problem.allowed.find(dimension);
+  return found == problem.allowed.end() || IsIn(found->second, value);
+}
+
+/// Whether the search may store them so, and this machine's engine can.
+bool IsMeasured(const ServingProblem& problem, const Stored& stored) {
+  if (!IsAllowed(problem, "weights", std::string(Name(stored.first))) ||
+      !IsAllowed(problem, "cache", CacheName(stored.second))) {
+    return false;
+  }
+  try {
+    ReadingConfig(problem.model, stored.first, stored.second, /*threads=*/1);
+    return true;
+  } catch (const InfeasibleError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void ServingQualityFlags::Declare(FlagSet& flags) {
+  flags_ = &flags;
+  source_.Declare(flags);
+  held_out_.Declare(flags,
+                    "file of text whose perplexity is measured with the weights of --load or "
+                    "--load-hf, for --require perplexity<1.02x");
+  flags.List(kTold, told_,
+             "the same where it is known already, by weights and cache, in that of the original "
+             "weights: fp8/fp8=1.004,bf16/bf16=1");
+}
+
+void ServingQualityFlags::Resolve(ServingProblem& problem) {
+  const std::string given = flags_->FirstGiven(
+      {kTold, "--load", "--load-hf", "--tokenizer", "--held-out", "--held-out-tokens"});
+  if (!problem.limits_quality()) {
+    if (given.empty()) return;
+    throw UsageError(fmt::format("{}: for --require perplexity<1.02x, which is not asked", given));
+  }
+  if (given.empty()) {
+    throw UsageError(
+        "--require perplexity: without weights there is nothing to measure; expected --load or "
+        "--load-hf with --held-out, or --perplexity with what is known");
+  }
+  if (!told_.empty()) {
+    if (given != kTold || !flags_->FirstGiven({"--load", "--load-hf", "--held-out"}).empty()) {
+      throw UsageError("--perplexity contradicts --load, --load-hf and --held-out");
+    }
+    return TakeTold(problem);
+  }
+  if (held_out_.file.empty()) {
+    throw UsageError("--require perplexity: expected --held-out, a text to measure it on");
+  }
+  weights_ = source_.OpenWeights();
+  RequireOriginal(*weights_);
+  ModelConfig same = problem.model;
+  same.name = weights_->model().name;
+  if (same != weights_->model()) {
+    throw InputError(fmt::format("--model {}: the weights are of another model, {}",
+                                 problem.model.name, weights_->model().name));
+  }
+  text_ = held_out_.Tokens(*source_.OpenTokenizerOf(*weights_));
+  problem.quality.of =
+      fmt::format("{} of {}, with the weights of {}", Counted(std::ssize(text_), "token"),
+                  held_out_.file, source_.folder());
+}
+
+void ServingQualityFlags::TakeTold(ServingProblem& problem) const {
+  for (const std::string& each : told_) {
+    const size_t slash = std::min(each.find('/'), each.size());
+    const size_t equals = std::min(each.find('=', slash), each.size());
+    const std::string weights = each.substr(0, slash);
+    const std::string cache = slash < equals ? each.substr(slash + 1, equals - slash - 1) : "";
+    double rise = 0;
+    const char* const end = each.data() + each.size();
+    const auto read = std::from_chars(each.data() + std::min(equals + 1, each.size()), end, rise);
+    const bool good = read.ec == std::errc() && read.ptr == end && std::isfinite(rise) && rise > 0;
+    if (!good || !IsIn(WeightNames(), weights) || !IsIn(CacheNames(), cache)) {
+      throw UsageError(
+          fmt::format("{}: '{}'; expected weights/cache=rise, as fp8/fp8=1.004", kTold, each));
+    }
+    if (!problem.quality.rises.emplace(Stored{WeightFormatOf(weights), CacheType(cache)}, rise)
+             .second) {
+      throw UsageError(fmt::format("{}: {}/{} comes twice", kTold, weights, cache));
+    }
+  }
+}
+
+double ServingQualityFlags::Perplexity(WeightFormat weights, DType cache) const {
+  const auto threads = std::max<int64_t>(1, static_cast<int64_t>(CoresOfThisMachine()));
+  return PerplexityOf(*weights_, weights, cache, threads, text_);
+}
+
+void ServingQualityFlags::Measure(ServingProblem& problem, ServingStudy* study) const {
+  if (weights_ == nullptr) return;
+  double original = 0;  // measured once it is needed
+  for (const WeightFormat weights : problem.weights) {
+    for (const DType cache : problem.caches) {
+      const Stored stored = {weights, cache};
+      if (!IsMeasured(problem, stored)) continue;
+      double& rise = problem.quality.rises[stored];
+      const std::string key = "perplexity " + TextOf(stored);
+      if (stored == kOriginal) {
+        rise = 1;
+      } else if (const auto known = study ? study->FindMeasured(key) : std::nullopt) {
+        rise = known->get<double>();
+      } else {
+        if (original == 0) original = Perplexity(kOriginal.first, kOriginal.second);
+        rise = Perplexity(weights, cache) / original;
+        if (study != nullptr) study->AddMeasured(key, rise);
+      }
+      LogInfo("{}: perplexity {:.5g}x the original's", TextOf(stored), rise);
+    }
+  }
+}
+
+}  // namespace trimtab

@@ -1,0 +1,42 @@
+// What a search for serving knows of the loss of quality: it is told, or measures it with the
+// model's own weights.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "search/serving/serving_space.h"
+#include "search/serving/serving_study.h"
+#include "tools/held_out.h"
+#include "tools/serving_flags.h"
+
+namespace trimtab {
+
+class ServingQualityFlags {
+ public:
+  void Declare(FlagSet& flags);
+
+  /// Says where the quality of the problem's configurations comes from, and puts in what is told;
+  /// its requirements are known. Throws UsageError where they limit it and nothing says it, or the
+  /// other way round; InputError where weights or text will not do.
+  void Resolve(ServingProblem& problem);
+  /// Measures what is not told: the perplexity of the text with each of the problem's weights and
+  /// caches that this machine's engine can store. `study` keeps it, and is asked first; null: there
+  /// is none.
+  void Measure(ServingProblem& problem, ServingStudy* study) const;
+
+ private:
+  /// "int8/fp32=1.004,..." Throws UsageError.
+  void TakeTold(ServingProblem& problem) const;
+  double Perplexity(WeightFormat weights, DType cache) const;
+
+  const FlagSet* flags_ = nullptr;
+  std::vector<std::string> told_;
+  SourceFlags source_;
+  HeldOutFlags held_out_;
+  std::unique_ptr<WeightSource> weights_{};  // where it is measured
+  std::vector<int32_t> text_{};
+};
+
+}  // namespace trimtab
