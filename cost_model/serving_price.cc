@@ -170,6 +170,10 @@ double ServingPricer::Unpacking(double weights, double flops) const {
   return times * weights / rates_.unpack_rate;
 }
 
+// Nothing is interpolated between two kernels.
+static_assert(std::ranges::count(kRowKnots, double{kSingleRows}) == 1 &&
+              std::ranges::count(kRowKnots, double{kSingleRows + 1}) == 1);
+
 double ServingPricer::ByRows(double weights, double flops) const {
   if (rates_.by_rows.empty()) return 1;
   const double rows = std::clamp(flops / (2 * weights), kRowKnots.front(), kRowKnots.back());

@@ -34,8 +34,9 @@ struct ServingBreakdown {
   ServingBreakdown& operator+=(const ServingBreakdown& other);
 };
 
-/// Numbers of rows between which the speed of a cpu's products is interpolated.
-inline constexpr std::array<double, 9> kRowKnots = {1, 2, 4, 8, 16, 32, 64, 128, 256};
+/// Numbers of rows between which the speed of a cpu's products is interpolated: powers of two, and
+/// the most rows that are multiplied one by one, for the next one is another kernel's.
+inline constexpr std::array<double, 10> kRowKnots = {1, 2, 3, 4, 8, 16, 32, 64, 128, 256};
 
 /// What an engine reaches on a machine with weights and cache in one precision: of a GPU's profile,
 /// or measured.

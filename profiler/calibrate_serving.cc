@@ -38,6 +38,7 @@ std::vector<StepShape> Shapes(int64_t length) {
   return {{1, 1, 0, 0},
           {1, far, 0, 0},
           {2, half, 0, 0},
+          {3, half, 0, 0},
           {4, 1, 0, 0},
           {8, half, 0, 0},
           {16, 1, 0, 0},

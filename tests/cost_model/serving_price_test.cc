@@ -91,7 +91,7 @@ TEST(ServingPrice, ACpusProductsDifferByRowsAsMeasured) {
                         .kv_rate = 1e30,
                         .other_rate = 1e30,
                         .rate_low = 1e30,
-                        .by_rows = {1, 1, 1, 2, 0.5, 1, 1, 1, 3},
+                        .by_rows = {1, 1, 5, 1, 2, 0.5, 1, 1, 1, 3},
                         .attention_flops = 1e30};
   const auto seconds = [&](double rows) {
     const ServingProduct product = {
@@ -100,6 +100,9 @@ TEST(ServingPrice, ACpusProductsDifferByRowsAsMeasured) {
   };
   EXPECT_NEAR(seconds(1), 1e-3, 1e-9);
   EXPECT_NEAR(seconds(8), 2e-3, 1e-9);
+  // What rows cost that are multiplied one by one says nothing of those that are not.
+  EXPECT_NEAR(seconds(3), 5e-3, 1e-9);
+  EXPECT_NEAR(seconds(4), 1e-3, 1e-9);
   EXPECT_NEAR(seconds(16), 0.5e-3, 1e-9);
   EXPECT_NEAR(seconds(std::sqrt(8.0 * 16)), 1.25e-3, 1e-9);  // half way, by the ratio
   EXPECT_NEAR(seconds(1000), 3e-3, 1e-9);

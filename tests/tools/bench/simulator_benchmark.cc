@@ -1,6 +1,7 @@
 // The simulator against the real engine on this machine: six loads, each predicted from rates that
-// were calibrated right before, and then served. What a fixed step takes before and after a load
-// against what it took at the calibration corrects for the machine's wandering.
+// were calibrated right before, and then served, in an order of the round's own. What fixed
+// requests take before and after a load against what they took at the calibration corrects for the
+// machine's wandering.
 //
 //   simulator_benchmark [MODEL [ROUNDS]]
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <random>
 
 #include "cost_model/serving_prediction.h"
 #include "engine/infer/make_engine.h"
@@ -76,8 +78,31 @@ struct Errors {
   std::vector<double> tpot, rate, ttft;
 };
 
+/// Of a machine on which all takes `slower` times as long as it was calibrated: by its own clock
+/// requests come so much sooner.
+LoadReport PredictSlower(const ServingPredictor& predictor, const ServingConfig& config,
+                         ServiceLoad load, double slower) {
+  for (LoadRequest& each : load.requests) each.at_s /= slower;
+  return predictor.Predict(config, load).report;
+}
+
+ServiceLoad LoadOf(const Load& of, double rate) {
+  return {.requests = DrawRequests(of.lengths, of.requests, rate, 3),
+          .concurrency = of.concurrency};
+}
+
+/// Requests a second of the busiest closed loop.
+double BusiestRate(const ServingPredictor& predictor, const ServingConfig& config) {
+  double rate = 0;
+  for (const Load& each : kLoads) {
+    if (each.concurrency < config.limits.sequences) continue;
+    rate = predictor.Predict(config, LoadOf(each, 0)).report.requests_per_s();
+  }
+  return rate;
+}
+
 /// Returns what the machine was calibrated to.
-ServingRates RunRound(const ModelConfig& model, Errors& errors) {
+ServingRates RunRound(const ModelConfig& model, int round, Errors& errors) {
   const ServingConfig config = ConfigOf(model);
   const ServingCalibration calibration = CalibrateServing(config, kCalibrationSeconds);
   const ServingPredictor predictor(model, ServingLayoutOf(config), calibration.rates);
@@ -87,24 +112,22 @@ ServingRates RunRound(const ModelConfig& model, Errors& errors) {
   const double calibrated_s = reference.Seconds();
   fmt::print("calibrated: {} steps, explained to {:.1f} %\n", calibration.steps,
              100 * calibration.error);
-  double rate = 0;  // requests a second of the closed loop of 16
-  for (const Load& each : kLoads) {
-    const double open = each.load * rate;
-    const ServiceLoad load = {.requests = DrawRequests(each.lengths, each.requests, open, 3),
-                              .concurrency = each.concurrency};
-    const LoadReport predicted = predictor.Predict(config, load).report;
+  const double rate = BusiestRate(predictor, config);
+  std::vector<Load> loads(std::begin(kLoads), std::end(kLoads));
+  std::shuffle(loads.begin(), loads.end(), std::mt19937_64(static_cast<uint64_t>(round)));
+  for (const Load& each : loads) {
+    const ServiceLoad load = LoadOf(each, each.load * rate);
     const double before = reference.Seconds();
     const LoadReport real =
         MakeLoadReport(PutLoad(*target, load.requests,
                                {.concurrency = load.concurrency, .vocab_size = model.vocab_size}),
                        {});
     const double slower = (before + reference.Seconds()) / (2 * calibrated_s);
-    if (each.concurrency == 16) rate = predicted.requests_per_s();
+    const LoadReport predicted = PredictSlower(predictor, config, load, slower);
     const auto error = [](double guess, double value) { return guess / value - 1; };
-    // The rate of an open loop is what comes, however fast the machine is.
     const double tpot = error(predicted.tpot.mean * slower, real.tpot.mean);
-    const double tokens = error(predicted.output_tokens_per_s() / (open > 0 ? 1 : slower),
-                                real.output_tokens_per_s());
+    const double tokens =
+        error(predicted.output_tokens_per_s() / slower, real.output_tokens_per_s());
     const double ttft = error(predicted.ttft.p99 * slower, real.ttft.p99);
     fmt::print(
         "{:<16} TPOT {:7.2f} ms, predicted {:+6.1f} %   {:8.1f} tokens/s, {:+6.1f} %   "
@@ -133,7 +156,7 @@ int main(int argc, char** argv) {
   const int rounds = argc > 2 ? std::max(1, std::atoi(argv[2])) : 1;
   Errors errors;
   ServingRates rates;
-  for (int i = 0; i < rounds; ++i) rates = RunRound(model, errors);
+  for (int i = 0; i < rounds; ++i) rates = RunRound(model, i, errors);
   fmt::print("mean error: TPOT {:.1f} %, tokens/s {:.1f} %, TTFT p99 {:.1f} %\n",
              100 * Mean(errors.tpot), 100 * Mean(errors.rate), 100 * Mean(errors.ttft));
 
