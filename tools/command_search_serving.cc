@@ -254,6 +254,9 @@ class SearchServingCommand : public Command {
                         relaxations.empty() ? "recommended" : "closest", best->candidate.Key(),
                         Counted(best->candidate.gpus(), "rank"), problem.ranks(), how,
                         WhatBinds(problem, result, *best));
+    if (const auto price = PricePerMillionTokens(problem, best->candidate, *seen)) {
+      text += fmt::format("  a million output tokens cost {:.4g}\n", *price);
+    }
     if (problem.limits_quality()) {
       text += fmt::format("  perplexity {:.5g}x the original weights'\n",
                           problem.PerplexityRiseOf(best->candidate.config));

@@ -64,6 +64,16 @@ std::string WhatBinds(const ServingProblem& problem, const ServingSearchResult& 
   return text;
 }
 
+std::optional<double> PricePerMillionTokens(const ServingProblem& problem,
+                                            const ServingCandidate& candidate,
+                                            const LoadReport& report) {
+  const double gpu_hour = problem.cluster.price_per_gpu_hour;
+  const double rate = report.output_tokens_per_s();
+  if (gpu_hour <= 0 || rate <= 0) return std::nullopt;
+  constexpr double kSecondsPerHour = 3600;
+  return 1e6 / rate / kSecondsPerHour * gpu_hour * static_cast<double>(candidate.gpus());
+}
+
 double TokensPerSecondAndGpu(const ServingEvaluation& of) {
   return of.prediction.report.output_tokens_per_s() / static_cast<double>(of.candidate.gpus());
 }

@@ -85,6 +85,13 @@ void AddMeasured(const ProvedServing& proved, nlohmann::json& evaluation) {
   measured["scatter"] = proved.scatter;
 }
 
+void AddPrice(const ServingProblem& problem, const ServingCandidate& candidate,
+              const LoadReport& report, nlohmann::json& evaluation) {
+  if (const auto price = PricePerMillionTokens(problem, candidate, report)) {
+    evaluation["price_per_million_tokens"] = *price;
+  }
+}
+
 /// The flat figures that the page's tables show.
 nlohmann::json RowJson(const nlohmann::json& evaluation) {
   const nlohmann::json& predicted = evaluation["predicted"];
@@ -207,7 +214,10 @@ nlohmann::json ServingProblemJson(const ServingProblem& problem) {
 nlohmann::json ServingReportJson(const ServingProblem& problem, const ServingSearchResult& result,
                                  const ServingProof* proof) {
   nlohmann::json ranking = nlohmann::json::array();
-  for (const ServingEvaluation& each : result.ranking) ranking.push_back(ToJson(each));
+  for (const ServingEvaluation& each : result.ranking) {
+    nlohmann::json& shown = ranking.emplace_back(ToJson(each));
+    AddPrice(problem, each.candidate, each.prediction.report, shown);
+  }
   nlohmann::json frontier = nlohmann::json::array();
   for (const ServingEvaluation* each : ServingFrontier(result)) frontier.push_back(ToJson(*each));
   size_t place = 0;
@@ -221,6 +231,7 @@ nlohmann::json ServingReportJson(const ServingProblem& problem, const ServingSea
   nlohmann::json recommended = ranking[place];
   const ServingCandidate& candidate = result.ranking[place].candidate;
   recommended["binds"] = WhatBinds(problem, result, result.ranking[place]);
+  AddPrice(problem, candidate, *seen, recommended);
   recommended["relaxations"] = Relaxations(problem, candidate, *seen);
   if (problem.limits_quality()) {
     recommended["perplexity_rise"] = problem.PerplexityRiseOf(candidate.config);
@@ -256,6 +267,10 @@ std::string ServingReportHtml(const nlohmann::json& report) {
       title, EscapedText(problem["workload"]), EscapedText(problem["objective"]),
       LayoutHtml(best["key"].get<std::string>()), best["gpus"].get<int64_t>(),
       EscapedText(best["binds"]));
+  if (best.contains("price_per_million_tokens")) {
+    body += fmt::format("<p>A million output tokens cost {:.4g}.</p>\n",
+                        best["price_per_million_tokens"].get<double>());
+  }
   if (!best["meets_requirements"].get<bool>()) {
     std::vector<std::string> relaxed;
     for (const nlohmann::json& each : best["relaxations"]) relaxed.push_back(EscapedText(each));

@@ -361,6 +361,19 @@ TEST(ServingSearch, SaysWhichQualityWouldDo) {
   EXPECT_THROW(SearchServing(problem, 1), UsageError);
 }
 
+TEST(ServingSearch, SaysWhatAMillionTokensCost) {
+  ServingProblem problem = ProblemOfQuality("");
+  problem.objective = ServingObjective::kPrice;
+  const ServingSearchResult result = SearchServing(problem, 1);
+  EXPECT_FALSE(ServingReportJson(problem, result, nullptr)["recommended"].contains(
+      "price_per_million_tokens"));
+  problem.cluster.price_per_gpu_hour = 3;
+  const nlohmann::json best = ServingReportJson(problem, result, nullptr)["recommended"];
+  // So many millions an hour on one GPU.
+  const double rate = best["predicted"]["output_tokens_per_s"];
+  EXPECT_NEAR(best["price_per_million_tokens"].get<double>(), 3 / (rate * 3600 / 1e6), 1e-9);
+}
+
 TEST(ServingSearch, SaysWhatComesClosest) {
   ServingProblem problem = ProblemOn(
       "1xh100", "llama3-8b", {.requests = DrawRequests("500/20", 30, 0, 1), .concurrency = 8});
