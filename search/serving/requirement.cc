@@ -35,9 +35,10 @@ constexpr const char* kPerplexity = "perplexity";
 /// The next limit above a rise of perplexity, with three digits behind the 1.
 double NextLimit(double rise) {
   constexpr double kLeast = 1e-6;
+  constexpr double kRounding = 1e-6;  // 1.003 - 1 is a little less than 0.003
   const double above = std::max(0.0, rise - 1);
   const double unit = std::pow(10, std::floor(std::log10(std::max(above, kLeast))) - 2);
-  return 1 + unit * (std::floor(above / unit) + 1);
+  return 1 + unit * (std::floor(above / unit + kRounding) + 1);
 }
 
 }  // namespace

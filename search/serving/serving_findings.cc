@@ -52,16 +52,15 @@ std::string WhatBinds(const ServingEvaluation& best) {
 
 std::string WhatBinds(const ServingProblem& problem, const ServingSearchResult& result,
                       const ServingEvaluation& best) {
-  std::string text = WhatBinds(best);
+  if (result.held_back.empty()) return WhatBinds(best);
+  std::string held_back;
   for (const auto& [weights, cache] : result.held_back) {
-    ServingConfig config = best.candidate.config;
-    config.weights = weights;
-    config.cache = cache;
-    text += fmt::format("; {} leaves out weights={},cache={}, which may do better ({:.5g}x)",
-                        problem.MissedQuality(config)->text(), Name(weights), CacheName(cache),
-                        problem.PerplexityRiseOf(config));
+    held_back +=
+        fmt::format("{}weights={},cache={} ({:.5g}x)", held_back.empty() ? "" : ", ", Name(weights),
+                    CacheName(cache), problem.quality.rises.at({weights, cache}));
   }
-  return text;
+  return fmt::format("{}; the limit of perplexity leaves out {}, which may do better",
+                     WhatBinds(best), held_back);
 }
 
 std::optional<double> PricePerMillionTokens(const ServingProblem& problem,

@@ -38,7 +38,7 @@ TEST(Requirement, LimitsTheLossOfQuality) {
   EXPECT_NEAR(limit.Strain({Report(), 1.03}), 1.5, 1e-9);
   EXPECT_NEAR(limit.Strain({Report(), 1.005}), 0.25, 1e-9);
   EXPECT_EQ(limit.Strain({Report(), 0.99}), 0);
-  for (const double rise : {1.02, 1.0341, 1.5, 2.75, 1.000412, 1.0000000003}) {
+  for (const double rise : {1.02, 1.003, 1.0341, 1.5, 2.75, 1.000412, 1.0000000003}) {
     const Requirement relaxed(limit.Relaxed(rise));
     const double strain = relaxed.Strain({Report(), rise});
     EXPECT_LT(strain, 1) << rise << " " << relaxed.text();
