@@ -47,12 +47,18 @@ class ExplainRecorder final : public Recorder {
     const int64_t stride = StrideOf(message.group, layout_);
     part.seconds += pricer_.Seconds(message, stride);
     const HardwareProfile& profile = cluster_.profile;
+    const double ways = message.kind == CollectiveKind::kAllReduce ? 2 : 1;
+    const double bytes = ways * static_cast<double>(message.bytes);
+    if (pricer_.measured(message)) {  // ranks of one machine copy through its memory
+      part.light_s += bytes / profile.memory_bandwidth.value;
+      part.priced_by = Of("tables of this machine", Origin::kMeasured);
+      return;
+    }
     const int64_t domain = std::max(cluster_.ranks_per_node, profile.link_domain);
     const bool within = stride * message.ranks <= domain;
     const Quantity& wire = within ? profile.link_bandwidth : profile.network_bandwidth;
-    const double ways = message.kind == CollectiveKind::kAllReduce ? 2 : 1;
     const auto ports = static_cast<double>(within ? 1 : std::max<int64_t>(1, domain / stride));
-    part.light_s += ways * static_cast<double>(message.bytes) / (wire.value * ports);
+    part.light_s += bytes / (wire.value * ports);
     if (!part.priced_by.empty()) return;
     const Quantity& efficiency = within ? profile.link_efficiency : profile.network_efficiency;
     part.priced_by = Of(within ? "link_bandwidth" : "network_bandwidth", wire.origin) + ", " +

@@ -71,6 +71,8 @@ class Pricer {
     return roofline_.peak_flops(RateOf(op, precision_));
   }
   bool calibrated() const { return tables_.calibrated(); }
+  /// Whether messages of this kind were measured on the machine.
+  bool measured(const CommRecord& message) const { return tables_.Seconds(message) > 0; }
   double step_factor() const { return tables_.step_factor(); }
   double spread() const { return tables_.spread(); }
 

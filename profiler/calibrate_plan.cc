@@ -19,11 +19,11 @@ CalibrationPlan MakeCalibrationPlan(bool quick) {
   plan.batch_heads = {2, 8, 32};
   plan.sequences = {32, 128, 256, 512, 1024};
   plan.head_sizes = {32, 64};
-  plan.op_bytes = {32 * kKiB, 512 * kKiB, 8 * kMiB};
+  plan.op_bytes = {2 * kKiB, 32 * kKiB, 512 * kKiB, 8 * kMiB};
   plan.message_bytes = {256, 32 * kKiB, kMiB, 16 * kMiB};
   plan.most_flops = 400'000'000;
   plan.window_s = 0.003;
-  plan.reference_steps = 2;
+  plan.reference_steps = 6;
   plan.least_passes = 4;
   plan.enough_spread = 0.03;
   plan.most_seconds = 90;
@@ -33,11 +33,11 @@ CalibrationPlan MakeCalibrationPlan(bool quick) {
   plan.batch_heads = {2, 8, 32};
   plan.sequences = {32, 64, 128, 256, 512, 1024};
   plan.head_sizes = {16, 32, 64, 128};
-  plan.op_bytes = {8 * kKiB, 64 * kKiB, 512 * kKiB, 4 * kMiB, 32 * kMiB};
+  plan.op_bytes = {kKiB, 8 * kKiB, 64 * kKiB, 512 * kKiB, 4 * kMiB, 32 * kMiB};
   plan.message_bytes = {64, 4 * kKiB, 64 * kKiB, kMiB, 8 * kMiB, 64 * kMiB};
   plan.most_flops = 1'500'000'000;
   plan.window_s = 0.005;
-  plan.reference_steps = 4;
+  plan.reference_steps = 8;
   plan.least_passes = 7;
   plan.enough_spread = 0.01;
   plan.most_seconds = 600;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "engine/comm/communicator.h"
 #include "engine/ops/attention.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
@@ -40,6 +41,14 @@ double MeasureWeightGradient(Rig& rig, int64_t m, int64_t n, int64_t k) {
     Gemm(dy, Transpose::kYes, rig.ColdInput({k, n}), Transpose::kNo, gradient,
          {.accumulate = true});
   });
+}
+
+/// Each rank sends to the next of its group what it receives as much of from the one before.
+void PassAround(Communicator& group, const Tensor& sent, Tensor& received) {
+  CommHandle send = group.SendAsync(sent, (group.rank() + 1) % group.size());
+  CommHandle receive = group.RecvAsync(received, (group.rank() + group.size() - 1) % group.size());
+  send.Wait();
+  receive.Wait();
 }
 
 }  // namespace
@@ -80,10 +89,11 @@ std::vector<AttentionPoint> MeasureAttention(Rig& rig, const CalibrationPlan& pl
           AttentionForward(shape, qkv, out, log_sum_exp);
         });
         const Tensor dout = WarmInput(rig, out_shape);
+        // The weight gradient of the projection behind it has just read it.
+        const Tensor out = WarmInput(rig, out_shape);
         point.backward_s = rig.Seconds([&] {
           Tensor dqkv = rig.Fresh(qkv_shape);
-          AttentionBackward(shape, rig.ColdInput(qkv_shape), rig.ColdInput(out_shape), log_sum_exp,
-                            dout, dqkv);
+          AttentionBackward(shape, rig.ColdInput(qkv_shape), out, log_sum_exp, dout, dqkv);
         });
         points.push_back(point);
       }
@@ -130,6 +140,19 @@ std::map<CollectiveKind, std::vector<BytesPoint>> MeasureCollectives(Rig& rig,
       Tensor out = rig.Fresh({numel});
       group.AllGather(shard, out);
     });
+    std::vector<BufferPart> parts;
+    for (int rank = 0; rank < group.size(); ++rank) parts.push_back({rank * part, part});
+    add(CollectiveKind::kAllToAll, [&] {
+      Tensor out = rig.Fresh({numel});
+      group.AllToAll(whole, parts, out, parts);
+    });
+    // Whichever end comes last copies, so a rank that sends and receives copies once.
+    const double both_s = rig.Seconds([&] {
+      Tensor out = rig.Fresh({numel});
+      PassAround(group, whole, out);
+    });
+    tables[CollectiveKind::kSend].push_back({message, both_s / 2});
+    tables[CollectiveKind::kRecv].push_back({message, both_s / 2});
   }
   return tables;
 }

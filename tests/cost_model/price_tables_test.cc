@@ -45,6 +45,15 @@ TEST(PriceTables, PricesProductsByTheirRate) {
   EXPECT_NEAR(pricer.Seconds(GemmRecord(100, 50, 20, true)), 2.0 * 100 * 50 * 20 / 5e8, 1e-12);
 }
 
+TEST(PriceTables, SayWhichMessagesWereMeasured) {
+  const Pricer pricer(TableProfile(), {2, 1}, 8, 2);
+  const CommRecord sum = {CollectiveKind::kAllReduce, GroupKind::kData, 2, 1000};
+  EXPECT_TRUE(pricer.measured(sum));
+  EXPECT_DOUBLE_EQ(pricer.Seconds(sum, 1), 1e-5);
+  EXPECT_FALSE(pricer.measured({CollectiveKind::kAllToAll, GroupKind::kExpert, 2, 1000}));
+  EXPECT_FALSE(Pricer(BuiltinProfile("cpu"), {2, 1}, 8, 2).measured(sum));
+}
+
 // Each of two threads takes half of the groups, and of a product half of its rows.
 TEST(PriceTables, AThreadTakesWholeGroups) {
   HardwareProfile profile = TableProfile();

@@ -117,6 +117,12 @@ TEST(Calibration, EveryReadingOfAVisitFindsItsPlaceInATable) {
   };
   EXPECT_EQ(all_reduce(4), seconds.at("collectives").front());
   EXPECT_EQ(all_reduce(2), seconds.at("collectives")[seconds.at("collectives").size() / 2]);
+  // Two ends share what a message takes.
+  EXPECT_EQ(tables.collectives.at({CollectiveKind::kSend, 2}),
+            tables.collectives.at({CollectiveKind::kRecv, 2}));
+  EXPECT_EQ(tables.collectives.at({CollectiveKind::kRecv, 2}).back().seconds,
+            seconds.at("collectives").back() / 2);
+  EXPECT_GT(tables.collectives.at({CollectiveKind::kAllToAll, 4}).front().seconds, 0);
   EXPECT_EQ(tables.attention.back().backward_s, seconds.at("attention").back());
   EXPECT_EQ(tables.gemm.size(), seconds.at("gemm").size());
 }

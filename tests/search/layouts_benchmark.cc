@@ -1,9 +1,8 @@
 // How right predictions are about this machine: legal layouts of three small models on up to four
-// ranks, each measured in rounds of an order of its own and taken to the speed that the profile is
-// of, beside the closed form. A round is over before the machine's speed has wandered far, and the
-// probe around each block of steps says how far it did.
+// ranks, each measured in rounds of an order of its own, beside the closed form. A race's fit takes
+// what the machine did meanwhile off the measured times, as it does in a search.
 //
-//   bazel run //tests/profiler:layouts_benchmark -- [profile.json] [every] [rounds] [rows.csv]
+//   bazel run //tests/search:layouts_benchmark -- [profile.json] [every] [rounds] [rows.csv]
 //
 // Without a profile (or with "-") the machine is calibrated first, which takes a minute and a half.
 // `every`: one layout in so many; `rounds`: visits of each; `rows.csv`: a line for each layout.
@@ -15,6 +14,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -24,6 +24,8 @@
 #include "profiler/calibrate.h"
 #include "profiler/measure.h"
 #include "profiler/stats.h"
+#include "search/race.h"
+#include "search/race_fit.h"
 
 namespace trimtab {
 namespace {
@@ -32,6 +34,7 @@ constexpr int64_t kSequence = 128;
 constexpr int64_t kGlobalBatch = 8;
 constexpr int64_t kMostRanks = 4;
 constexpr size_t kTop = 3;
+constexpr double kConfidence = 0.9;  // of the fit; its middles do not depend on it
 
 ModelConfig SmallModel(const std::string& preset) {
   ModelConfig model = LoadModelConfig(preset);
@@ -81,39 +84,48 @@ std::vector<RunConfig> EveryLayout(const ModelConfig& model) {
 struct Contestant {
   RunConfig run;
   double predicted_s = 0;
-  std::vector<double> measured_s;  // at the speed of the profile, by round
+  double measured = 0;  // seconds of a step at the speed of the profile
 
-  double measured() const { return Median(measured_s); }
-  double error() const { return std::abs(predicted_s / measured() - 1); }
+  double error() const { return std::abs(predicted_s / measured - 1); }
 };
 
-/// Seconds of a probe round at the speed that the profile is of, in the mode of `run`; 0 = it does
-/// not say.
-double ReferenceProbe(const HardwareProfile& profile, const Mode& mode) {
-  for (const ModeTables& tables : profile.modes) {
-    if (tables.mode == mode) return tables.probe_s;
-  }
-  return 0;
-}
-
-void Visit(const Cluster& cluster, Contestant& contestant) {
+RaceVisit Visit(const Cluster& cluster, const RunConfig& run) {
   const MeasureOptions options = {
       .warmup = 1, .steps = 4, .max_steps = 12, .max_seconds = 0.4, .breakdown_visit = 0};
-  const Measurement measured = Measure(contestant.run, options);
-  const double reference_s = ReferenceProbe(cluster.profile, ModeOf(contestant.run, cluster));
-  std::vector<double> corrected;
-  for (const StepBlock& block : measured.blocks) {
-    const double slower = reference_s > 0 ? block.probe_s / reference_s : 1;
-    corrected.push_back(block.step_s / slower);
+  RaceVisit visit = {.mode = ModeOf(run, cluster)};
+  for (const StepBlock& block : Measure(run, options).blocks) {
+    visit.blocks.push_back({block.step_s, block.probe_s, block.taken});
   }
-  contestant.measured_s.push_back(Median(corrected));
+  return visit;
+}
+
+/// Visits each of `contestants` once a round.
+void MeasureAll(const Cluster& cluster, int rounds, std::mt19937& random,
+                std::vector<Contestant>& contestants) {
+  std::vector<size_t> order(contestants.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<RaceVisit> visits;
+  for (int round = 0; round < rounds; ++round) {
+    std::shuffle(order.begin(), order.end(), random);
+    for (const size_t i : order) {
+      RaceVisit& visit = visits.emplace_back(Visit(cluster, contestants[i].run));
+      visit.entrant = i;
+      visit.round = round;
+    }
+  }
+  const RaceFit fit(visits, contestants.size(), ProbeReferences(cluster.profile), kConfidence);
+  for (size_t i = 0; i < contestants.size(); ++i) {
+    contestants[i].measured = std::exp(fit.StepTime(i).log);
+  }
+  fmt::print("machine at {:.2f} of its calibrated time, a visit scatters by {:.1f} %\n",
+             fit.speed().median, 100 * fit.scatter());
 }
 
 void WriteRows(const std::string& model, const std::vector<Contestant>& contestants,
                std::ofstream& rows) {
   for (const Contestant& each : contestants) {
     rows << fmt::format("{},\"{}\",{:.6f},{:.6f}\n", model, ToString(each.run.layout),
-                        each.predicted_s, each.measured());
+                        each.predicted_s, each.measured);
   }
 }
 
@@ -123,7 +135,7 @@ void Report(const std::string& model, std::vector<Contestant>& contestants) {
   std::sort(errors.begin(), errors.end());
   const auto best = std::min_element(
       contestants.begin(), contestants.end(),
-      [](const Contestant& a, const Contestant& b) { return a.measured() < b.measured(); });
+      [](const Contestant& a, const Contestant& b) { return a.measured < b.measured; });
   const auto place =
       std::count_if(contestants.begin(), contestants.end(),
                     [&](const Contestant& each) { return each.predicted_s < best->predicted_s; });
@@ -136,11 +148,11 @@ void Report(const std::string& model, std::vector<Contestant>& contestants) {
       model, contestants.size(), 100 * errors[errors.size() / 2],
       100 * errors[errors.size() * 9 / 10], ToString(best->run.layout), place + 1,
       static_cast<size_t>(place) < kTop ? "" : ", not among the first three",
-      100 * (chosen->measured() / best->measured() - 1));
+      100 * (chosen->measured / best->measured - 1));
   std::map<Mode, std::vector<double>> by_mode;
   for (const Contestant& each : contestants) {
     const int ranks = static_cast<int>(each.run.layout.world_size());
-    by_mode[{ranks, 1}].push_back(each.predicted_s / each.measured());
+    by_mode[{ranks, 1}].push_back(each.predicted_s / each.measured);
   }
   for (const auto& [mode, ratios] : by_mode) {
     fmt::print("  {} ranks: predicted / measured, median {:.3f} over {}\n", mode.ranks,
@@ -163,14 +175,9 @@ int Main(int count, char** arguments) {
     std::vector<Contestant> contestants;
     const std::vector<RunConfig> runs = EveryLayout(SmallModel(preset));
     for (size_t i = 0; i < runs.size(); i += every) {
-      contestants.push_back({runs[i], ClosedForm(runs[i], cluster).step_time_s, {}});
+      contestants.push_back({runs[i], ClosedForm(runs[i], cluster).step_time_s, 0});
     }
-    std::vector<size_t> order(contestants.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    for (int round = 0; round < rounds; ++round) {
-      std::shuffle(order.begin(), order.end(), random);
-      for (const size_t i : order) Visit(cluster, contestants[i]);
-    }
+    MeasureAll(cluster, rounds, random, contestants);
     Report(preset, contestants);
     WriteRows(preset, contestants, rows);
     for (const Contestant& each : contestants) all.push_back(each.error());
