@@ -49,17 +49,8 @@ std::vector<RaceVisit> VisitsOf(const std::vector<CandidateRecord>& candidates, 
     if (candidates[i].visits.empty()) continue;
     race.entrant[i] = entrants++;
     for (const VisitRecord& visit : candidates[i].visits) {
-      RaceVisit& mine = visits.emplace_back();
-      mine.entrant = *race.entrant[i];
-      mine.round = visit.round;
-      mine.mode = ModeOf(candidates[i].run);
-      for (const StepBlock& block : visit.measurement.blocks) {
-        mine.blocks.push_back({block.step_s, block.probe_s, block.taken});
-      }
-      if (mine.blocks.empty()) mine.blocks.push_back({visit.measurement.step_time_s, 0});
-      for (const Straggler& each : visit.measurement.stragglers) {
-        mine.straggling = std::max(mine.straggling, each.times);
-      }
+      visits.push_back(
+          RaceVisitOf(*race.entrant[i], visit.round, candidates[i].run, visit.measurement));
     }
   }
   return visits;
@@ -250,6 +241,19 @@ Mode ModeOf(const RunConfig& run) {
   if (run.device != "cpu") return {};
   return {.ranks = static_cast<int>(run.layout.world_size()),
           .threads = static_cast<int>(run.threads_per_rank)};
+}
+
+RaceVisit RaceVisitOf(size_t entrant, int64_t round, const RunConfig& run,
+                      const Measurement& measurement) {
+  RaceVisit visit = {.entrant = entrant, .round = round, .mode = ModeOf(run)};
+  for (const StepBlock& block : measurement.blocks) {
+    visit.blocks.push_back({block.step_s, block.probe_s, block.taken});
+  }
+  if (visit.blocks.empty()) visit.blocks.push_back({measurement.step_time_s, 0});
+  for (const Straggler& each : measurement.stragglers) {
+    visit.straggling = std::max(visit.straggling, each.times);
+  }
+  return visit;
 }
 
 std::map<Mode, ProbeReference> ProbeReferences(const HardwareProfile& profile) {

@@ -83,6 +83,10 @@ void ApplyRace(const Race& race, const std::vector<Residual>& seed,
 /// The mode a candidate's ranks run in. All GPUs are one mode.
 Mode ModeOf(const RunConfig& run);
 
+/// One visit to `run` as the fit takes it: its blocks of steps, or where it has none its step time.
+RaceVisit RaceVisitOf(size_t entrant, int64_t round, const RunConfig& run,
+                      const Measurement& measurement);
+
 /// What the probe takes at the speed that `profile` is of, by mode; empty where it does not say.
 std::map<Mode, ProbeReference> ProbeReferences(const HardwareProfile& profile);
 
