@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "profiler/trial.h"
+#include "search/parsed_texts.h"
 #include "search/predictor.h"
 #include "search/race_fit.h"
 #include "search/residual.h"
@@ -178,6 +179,10 @@ class Study {
 
   std::string path_;
   std::unique_ptr<Database> database_;
+  // A race asks for its candidates after each visit, and little of them is new.
+  mutable ParsedTexts<RunConfig> runs_;
+  mutable ParsedTexts<Prediction> predictions_;
+  mutable ParsedTexts<Measurement> measurements_;
 };
 
 }  // namespace trimtab

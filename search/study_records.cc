@@ -238,6 +238,10 @@ std::vector<CandidateRecord> Study::Candidates() const {
             AND a.state NOT IN ('running', 'done', 'cancelled', 'interrupted')
             ORDER BY a.state IN ('lost', 'preempted'), a.id DESC LIMIT 1)
     ORDER BY c.id)sql");
+  const auto measurement = [this](const std::string& text, const std::string& key) {
+    return measurements_.Of(
+        text, [&](const nlohmann::json& json) { return MeasurementFromJson(json, key); });
+  };
   std::map<int64_t, size_t> index;
   try {
     while (query.Step()) {
@@ -245,13 +249,19 @@ std::vector<CandidateRecord> Study::Candidates() const {
       CandidateRecord& candidate = candidates.emplace_back();
       candidate.id = query.Int(0);
       candidate.key = query.Text(1);
-      const auto json = [&](int column) { return nlohmann::json::parse(query.Text(column)); };
-      candidate.run = RunConfigFromJson(json(2), candidate.key);
+      const auto prediction = [&](int column) {
+        return predictions_.Of(query.Text(column), [&](const nlohmann::json& json) {
+          return PredictionFromJson(json, candidate.key);
+        });
+      };
+      candidate.run = runs_.Of(query.Text(2), [&](const nlohmann::json& json) {
+        return RunConfigFromJson(json, candidate.key);
+      });
       candidate.pruned_by = query.Text(3);
       candidate.pruned_why = query.Text(4);
-      if (!query.IsNull(5)) candidate.closed_form = PredictionFromJson(json(5), candidate.key);
-      if (!query.IsNull(6)) candidate.dry_run = PredictionFromJson(json(6), candidate.key);
-      if (!query.IsNull(7)) candidate.measured = MeasurementFromJson(json(7), candidate.key);
+      if (!query.IsNull(5)) candidate.closed_form = prediction(5);
+      if (!query.IsNull(6)) candidate.dry_run = prediction(6);
+      if (!query.IsNull(7)) candidate.measured = measurement(query.Text(7), candidate.key);
       candidate.failures = query.Int(8);
       candidate.losses = query.Int(9);
       candidate.last_state = query.Text(10);
@@ -269,8 +279,7 @@ std::vector<CandidateRecord> Study::Candidates() const {
       CandidateRecord& candidate = candidates[at->second];
       candidate.visits.push_back({.round = visits.Int(1),
                                   .at_s = visits.Real(2),
-                                  .measurement = MeasurementFromJson(
-                                      nlohmann::json::parse(visits.Text(3)), candidate.key)});
+                                  .measurement = measurement(visits.Text(3), candidate.key)});
     }
   } catch (const nlohmann::json::exception& error) {
     ThrowDamaged(error.what());
