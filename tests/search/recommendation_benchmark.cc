@@ -13,7 +13,8 @@
 //   bazel-bin/tests/search/recommendation_benchmark --profile machine.json [--problems 1,2,...,15]
 //       [--rounds 2] [--final-rounds 8] [--minutes 7] [--trimtab bazel-bin/tools/trimtab]
 //
-// `minutes`: of a problem; rounds that do not fit any more are left out.
+// `minutes`: of a problem, with its search, which takes what it needs; rounds of the race that do
+// not fit any more are left out.
 
 #include <fmt/format.h>
 
