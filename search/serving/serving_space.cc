@@ -1,7 +1,6 @@
 #include "search/serving/serving_space.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <utility>
 
@@ -13,7 +12,6 @@
 namespace trimtab {
 namespace {
 
-constexpr std::array<std::string_view, 4> kObjectives = {"throughput", "latency", "price", "gpus"};
 constexpr int64_t kFewestTokens = 64;  // of a step; fewer only cut prompts to crumbs
 constexpr int64_t kMostTokens = 16384;
 constexpr int64_t kMostSequences = 1024;  // of a replica
@@ -282,19 +280,6 @@ int64_t MostInFlight(const ServiceLoad& load, int64_t replicas) {
   return CeilDiv(load.concurrency > 0 ? load.concurrency : std::ssize(load.requests), replicas);
 }
 
-std::string_view Name(ServingObjective objective) {
-  return kObjectives[static_cast<size_t>(objective)];
-}
-
-ServingObjective ParseServingObjective(const std::string& name) {
-  const auto found = std::find(kObjectives.begin(), kObjectives.end(), name);
-  if (found != kObjectives.end()) {
-    return static_cast<ServingObjective>(found - kObjectives.begin());
-  }
-  throw UsageError(fmt::format(
-      "--objective: '{}'; expected throughput, latency, price or gpus when serving", name));
-}
-
 const std::vector<ServingDimension>& ServingDimensions() { return kDimensions; }
 
 std::string ServingDimension::Text(int64_t of) const {
@@ -330,32 +315,6 @@ void RequireAcceptance(const ServingProblem& problem, const ServingConfig& confi
 }
 
 }  // namespace
-
-CopyRates ServingProblem::CopyOf(const ServingConfig& config) const {
-  const int64_t joined = std::max(cluster.ranks_per_node, cluster.profile.link_domain);
-  return CopyRatesOf(cluster.profile, config.layout.world_size() <= joined);
-}
-
-double ServingProblem::AcceptanceOf(const ServingConfig& config) const {
-  return config.draft.tokens > 0 ? draft_acceptance : lookup_acceptance.value_or(0);
-}
-
-bool ServingProblem::limits_quality() const {
-  return std::ranges::any_of(requirements, &Requirement::of_quality);
-}
-
-double ServingProblem::PerplexityRiseOf(const ServingConfig& config) const {
-  return limits_quality() ? quality.rises.at({config.weights, config.cache}) : 1;
-}
-
-const Requirement* ServingProblem::MissedQuality(const ServingConfig& config) const {
-  const LoadReport nothing_else;
-  const Service service = {.report = nothing_else, .perplexity_rise = PerplexityRiseOf(config)};
-  for (const Requirement& each : requirements) {
-    if (each.of_quality() && each.Strain(service) >= 1) return &each;
-  }
-  return nullptr;
-}
 
 ServingCandidate ParseServingCandidate(const ServingProblem& problem, const std::string& text) {
   std::map<std::string, std::string> given;
