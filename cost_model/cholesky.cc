@@ -5,27 +5,28 @@
 
 namespace trimtab {
 
-Cholesky::Cholesky(std::vector<std::vector<double>> matrix) : lower_(std::move(matrix)) {
-  std::vector<std::vector<double>>& a = lower_;
+Cholesky::Cholesky(std::vector<std::vector<double>> matrix) : upper_(std::move(matrix)) {
+  std::vector<std::vector<double>>& a = upper_;
   for (size_t j = 0; j < a.size(); ++j) {
-    for (size_t k = 0; k < j; ++k) a[j][j] -= a[j][k] * a[j][k];
-    a[j][j] = std::sqrt(a[j][j]);
+    const double root = std::sqrt(a[j][j]);
+    for (size_t k = j; k < a.size(); ++k) a[j][k] /= root;
     for (size_t i = j + 1; i < a.size(); ++i) {
-      for (size_t k = 0; k < j; ++k) a[i][j] -= a[i][k] * a[j][k];
-      a[i][j] /= a[j][j];
+      const double factor = a[j][i];
+      if (factor == 0) continue;  // what has nothing in common costs nothing
+      for (size_t k = i; k < a.size(); ++k) a[i][k] -= factor * a[j][k];
     }
   }
 }
 
 std::vector<double> Cholesky::Solve(std::vector<double> b) const {
-  const size_t n = lower_.size();
+  const size_t n = upper_.size();
   for (size_t i = 0; i < n; ++i) {
-    for (size_t k = 0; k < i; ++k) b[i] -= lower_[i][k] * b[k];
-    b[i] /= lower_[i][i];
+    b[i] /= upper_[i][i];
+    for (size_t k = i + 1; k < n; ++k) b[k] -= upper_[i][k] * b[i];
   }
   for (size_t i = n; i-- > 0;) {
-    for (size_t k = i + 1; k < n; ++k) b[i] -= lower_[k][i] * b[k];
-    b[i] /= lower_[i][i];
+    for (size_t k = i + 1; k < n; ++k) b[i] -= upper_[i][k] * b[k];
+    b[i] /= upper_[i][i];
   }
   return b;
 }

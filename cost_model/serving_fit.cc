@@ -142,7 +142,7 @@ class Fitter {
       for (size_t k = 0; k < residuals.size(); ++k) {
         gradient[i] += weight * jacobian[i][k] * residuals[k];
       }
-      for (size_t j = 0; j <= i; ++j) {
+      for (size_t j = i; j < n; ++j) {
         for (size_t k = 0; k < residuals.size(); ++k) {
           curvature[i][j] += weight * jacobian[i][k] * jacobian[j][k];
         }

@@ -11,7 +11,7 @@
 
 #include "engine/base/error.h"
 #include "search/branches.h"
-#include "search/on_threads.h"
+#include "engine/base/on_threads.h"
 
 namespace trimtab {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "engine/base/error.h"
 #include "engine/device/cuda/loader.h"
-#include "search/on_threads.h"
+#include "engine/base/on_threads.h"
 #include "search/proof.h"
 #include "search/recipes.h"
 #include "search/relaxations.h"

@@ -3,27 +3,44 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <utility>
 
 #include "cost_model/cholesky.h"
+#include "engine/base/on_threads.h"
 
 namespace trimtab {
 namespace {
 
-constexpr double kHuberScale = 0.05;      // residuals beyond it count linearly
-constexpr double kSigma = 0.05;           // what runs are off by that nothing explains
 constexpr double kFamilyExponent = -0.4;  // of the weight of a row
 constexpr double kDifference = 0.02;      // of a constant's logarithm, for derivatives
-constexpr double kMostChange = 0.4;       // of a constant's logarithm in a step
+constexpr double kLeastGain = 0.02;       // of the loss, a log likelihood, or a fit has ended
+constexpr double kLeastDamping = 1e-3;
 constexpr int kMostSteps = 40;
 constexpr int kMostAttempts = 7;  // at a step, each with more damping
+
+/// Makes `derivatives` say what a residual that changed by `change` did between two points, and as
+/// they did in every other direction (C. G. Broyden, "A class of methods for solving nonlinear
+/// simultaneous equations", 1965).
+void Correct(Derivatives& derivatives, const Logs& from, const Logs& to, double change) {
+  double length = 0;
+  for (const auto& [i, derivative] : derivatives) {
+    const double moved = to[i] - from[i];
+    change -= derivative * moved;
+    length += moved * moved;
+  }
+  if (length == 0) return;
+  for (auto& [i, derivative] : derivatives) derivative += change * (to[i] - from[i]) / length;
+}
 
 }  // namespace
 
 ConstantFitter::ConstantFitter(const std::vector<ValidationRow>& rows, RunPredictor& predictor,
                                Outcome outcome)
-    : rows_(rows), predictor_(predictor), outcome_(outcome) {
+    : rows_(rows), predictor_(predictor), outcome_(outcome), loss_(constants_) {
   std::vector<const Cluster*> clusters;
   std::map<std::string, int> family_rows;
   for (const ValidationRow& row : rows) {
@@ -37,6 +54,7 @@ ConstantFitter::ConstantFitter(const std::vector<ValidationRow>& rows, RunPredic
       if (Concerns(constants_[i], row.of.cluster)) concerned.push_back(i);
     }
     weights_.push_back(std::pow(family_rows[row.published.family], kFamilyExponent));
+    predictor.Predict(row);
   }
 }
 
@@ -51,41 +69,56 @@ double ConstantFitter::Residual(size_t row, const Logs& logs) {
                   rows_[row].published.measured.peak_mem_bytes);
 }
 
-Derivatives ConstantFitter::DerivativesOf(size_t row, const Logs& logs, double residual) {
-  Derivatives derivatives;
-  Logs moved = logs;
-  for (const size_t i : concerned_[row]) {
-    moved[i] = logs[i] + kDifference;
-    derivatives.emplace_back(i, (Residual(row, moved) - residual) / kDifference);
-    moved[i] = logs[i];
-  }
+void ConstantFitter::OnRows(const std::vector<size_t>& rows,
+                            const std::function<void(size_t)>& work) const {
+  std::map<std::string_view, std::vector<size_t>> together;
+  for (size_t i = 0; i < rows.size(); ++i) together[rows_[rows[i]].recordings].push_back(i);
+  std::vector<const std::vector<size_t>*> shares;
+  for (const auto& [recordings, share] : together) shares.push_back(&share);
+  const int threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  OnThreads(threads, shares.size(), [&](size_t share) {
+    for (const size_t i : *shares[share]) work(i);
+  });
+}
+
+std::vector<Derivatives> ConstantFitter::DerivativesAt(const Logs& logs) {
+  std::vector<size_t> all(rows());
+  std::iota(all.begin(), all.end(), size_t{0});
+  std::vector<Derivatives> derivatives(rows());
+  OnRows(all, [&](size_t row) {
+    const double residual = Residual(row, logs);
+    Logs moved = logs;
+    for (const size_t i : concerned_[row]) {
+      moved[i] = logs[i] + kDifference;
+      derivatives[row].emplace_back(i, (Residual(row, moved) - residual) / kDifference);
+      moved[i] = logs[i];
+    }
+  });
   return derivatives;
 }
 
 Logs ConstantFitter::Fit(const std::vector<size_t>& fitted, const Logs& start,
-                         const std::set<size_t>& fixed, std::vector<Derivatives>& jacobian,
-                         bool fresh) {
+                         const std::set<size_t>& fixed, std::vector<Derivatives>& jacobian) {
   Logs logs = start;
-  double damping = 1e-3;
-  Vector residuals = ResidualsOf(fitted, logs);
-  double loss = Loss(fitted, residuals, logs);
+  double damping = kLeastDamping;
+  LinearRows about = RowsOf(fitted, logs, jacobian);
+  double loss = loss_.Of(about.weights, about.residuals, logs);
   for (int step = 0; step < kMostSteps; ++step) {
-    for (size_t i = 0; fresh && i < fitted.size(); ++i) {
-      jacobian[fitted[i]] = DerivativesOf(fitted[i], logs, residuals[i]);
-    }
     bool better = false;
     for (int attempt = 0; attempt < kMostAttempts && !better; ++attempt, damping *= 8) {
-      const Logs next = Step(fitted, residuals, logs, fixed, jacobian, damping);
-      const Vector next_residuals = ResidualsOf(fitted, next);
-      const double next_loss = Loss(fitted, next_residuals, next);
+      const auto [next, promised] = loss_.Step(about, logs, fixed, damping);
+      if (loss - promised < kLeastGain) return logs;
+      Vector residuals = ResidualsOf(fitted, next);
+      const double next_loss = loss_.Of(about.weights, residuals, next);
+      for (size_t i = 0; i < fitted.size(); ++i) {
+        Correct(jacobian[fitted[i]], logs, next, residuals[i] - about.residuals[i]);
+      }
       if (!(next_loss < loss)) continue;
       better = true;
-      const bool done = loss - next_loss < 1e-6 * loss;
       logs = next;
-      residuals = next_residuals;
+      about.residuals = std::move(residuals);
       loss = next_loss;
-      damping /= 64;
-      if (done) return logs;
+      damping = std::max(damping / 64, kLeastDamping / 8);
     }
     if (!better) break;
   }
@@ -105,7 +138,7 @@ Logs ConstantFitter::ForgetUnless(const std::vector<size_t>& fitted, const Logs&
 
 std::vector<double> ConstantFitter::Spreads(const std::vector<size_t>& fitted, const Logs& logs,
                                             const std::vector<Derivatives>& jacobian) {
-  const Cholesky curvature(Curvature(fitted, ResidualsOf(fitted, logs), jacobian));
+  const Cholesky curvature(loss_.Curvature(RowsOf(fitted, logs, jacobian)));
   Vector spreads;
   for (size_t i = 0; i < constants_.size(); ++i) {
     Vector unit(constants_.size(), 0);
@@ -117,76 +150,19 @@ std::vector<double> ConstantFitter::Spreads(const std::vector<size_t>& fitted, c
 
 ConstantFitter::Vector ConstantFitter::ResidualsOf(const std::vector<size_t>& rows,
                                                    const Logs& logs) {
-  Vector residuals;
-  residuals.reserve(rows.size());
-  for (const size_t row : rows) residuals.push_back(Residual(row, logs));
+  Vector residuals(rows.size());
+  OnRows(rows, [&](size_t i) { residuals[i] = Residual(rows[i], logs); });
   return residuals;
 }
 
-double ConstantFitter::PriorError(size_t i, const Logs& logs) const {
-  return (logs[i] - constants_[i].prior) / constants_[i].spread;
-}
-
-double ConstantFitter::Loss(const std::vector<size_t>& rows, const Vector& residuals,
-                            const Logs& logs) const {
-  constexpr double kRatio = kHuberScale / kSigma;
-  double loss = 0;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const double scaled = residuals[i] / kHuberScale;
-    loss += weights_[rows[i]] * kRatio * kRatio * (std::sqrt(1 + scaled * scaled) - 1);
+LinearRows ConstantFitter::RowsOf(const std::vector<size_t>& rows, const Logs& logs,
+                                  const std::vector<Derivatives>& jacobian) {
+  LinearRows about{.weights = {}, .residuals = ResidualsOf(rows, logs), .derivatives = {}};
+  for (const size_t row : rows) {
+    about.weights.push_back(weights_[row]);
+    about.derivatives.push_back(&jacobian[row]);
   }
-  for (size_t i = 0; i < logs.size(); ++i) loss += 0.5 * PriorError(i, logs) * PriorError(i, logs);
-  return loss;
-}
-
-/// What a row counts for in a step: its weight, less for outliers.
-double ConstantFitter::CountOf(size_t row, double residual) const {
-  const double scaled = residual / kHuberScale;
-  return weights_[row] / std::sqrt(1 + scaled * scaled) / (kSigma * kSigma);
-}
-
-ConstantFitter::Matrix ConstantFitter::Curvature(const std::vector<size_t>& rows,
-                                                 const Vector& residuals,
-                                                 const std::vector<Derivatives>& jacobian) const {
-  const size_t n = constants_.size();
-  Matrix a(n, Vector(n, 0));
-  for (size_t i = 0; i < n; ++i) {
-    a[i][i] = 1 / (constants_[i].spread * constants_[i].spread);
-  }
-  for (size_t r = 0; r < rows.size(); ++r) {
-    const double count = CountOf(rows[r], residuals[r]);
-    for (const auto& [i, di] : jacobian[rows[r]]) {
-      for (const auto& [j, dj] : jacobian[rows[r]]) a[i][j] += count * di * dj;
-    }
-  }
-  return a;
-}
-
-Logs ConstantFitter::Step(const std::vector<size_t>& rows, const Vector& residuals,
-                          const Logs& logs, const std::set<size_t>& fixed,
-                          const std::vector<Derivatives>& jacobian, double damping) const {
-  const size_t n = constants_.size();
-  Matrix a = Curvature(rows, residuals, jacobian);
-  Vector b(n, 0);
-  for (size_t i = 0; i < n; ++i) b[i] = -PriorError(i, logs) / constants_[i].spread;
-  for (size_t r = 0; r < rows.size(); ++r) {
-    const double count = CountOf(rows[r], residuals[r]);
-    for (const auto& [i, di] : jacobian[rows[r]]) b[i] -= count * di * residuals[r];
-  }
-  for (size_t i = 0; i < n; ++i) a[i][i] *= 1 + damping;
-  for (const size_t i : fixed) {
-    for (size_t j = 0; j < n; ++j) a[i][j] = a[j][i] = 0;
-    a[i][i] = 1;
-    b[i] = 0;
-  }
-  const Vector change = Cholesky(std::move(a)).Solve(b);
-  Logs next = logs;
-  for (size_t i = 0; i < n; ++i) {
-    if (fixed.contains(i)) continue;
-    const double moved = logs[i] + std::clamp(change[i], -kMostChange, kMostChange);
-    next[i] = std::clamp(moved, constants_[i].least, constants_[i].most);
-  }
-  return next;
+  return about;
 }
 
 }  // namespace trimtab

@@ -1,25 +1,18 @@
 // Finds the constants that predictions of published runs fit best with.
 //
-// What is least: the sum over rows of w rho(r / sigma), with r the logarithm of predicted /
-// measured, rho the pseudo-Huber loss (linear for outliers), and w = (rows of the family)^-0.4, for
-// rows of a family say much the same; and for each constant the square of what its logarithm is off
-// its prior by, in standard deviations (a maximum a posteriori estimate). Solved by Gauss-Newton
-// with Levenberg's damping and derivatives by differences.
+// A row's weight is (rows of its family)^-0.4, for rows of a family say much the same. The loss
+// (robust_loss.h) is made least step by step with Levenberg's damping and derivatives by differences.
 #pragma once
 
+#include <functional>
 #include <set>
-#include <utility>
 #include <vector>
 
 #include "cost_model/validation/fit_constants.h"
 #include "cost_model/validation/predictor.h"
+#include "cost_model/validation/robust_loss.h"
 
 namespace trimtab {
-
-/// Logarithms of the factors of constants, by constant.
-using Logs = std::vector<double>;
-/// Derivatives of what is predicted of a row: of which constant's logarithm, and their value.
-using Derivatives = std::vector<std::pair<size_t, double>>;
 
 /// Not thread-safe.
 class ConstantFitter {
@@ -32,13 +25,13 @@ class ConstantFitter {
 
   /// Logarithm of predicted / measured.
   double Residual(size_t row, const Logs& logs);
-  /// About `logs`, where the residual is `residual`.
-  Derivatives DerivativesOf(size_t row, const Logs& logs, double residual);
+  /// About `logs`, by row.
+  std::vector<Derivatives> DerivativesAt(const Logs& logs);
 
   /// The constants that fit the rows `fitted` best, from `start`; those `fixed` stay. `jacobian`,
-  /// by row, is made anew before each step if `fresh`, and else taken as it is.
+  /// by row, is about `start`, and is corrected by what each step did.
   Logs Fit(const std::vector<size_t>& fitted, const Logs& start, const std::set<size_t>& fixed,
-           std::vector<Derivatives>& jacobian, bool fresh);
+           std::vector<Derivatives>& jacobian);
 
   /// `logs`, with those at what was expected of them that the rows `fitted` say nothing about: so
   /// nothing is left of rows that are held out. Those `fixed` stay.
@@ -51,17 +44,12 @@ class ConstantFitter {
 
  private:
   using Vector = std::vector<double>;
-  using Matrix = std::vector<Vector>;
 
+  /// work(i) for each i of rows[i], on all cores: those that share recordings on one.
+  void OnRows(const std::vector<size_t>& rows, const std::function<void(size_t)>& work) const;
   Vector ResidualsOf(const std::vector<size_t>& rows, const Logs& logs);
-  double PriorError(size_t i, const Logs& logs) const;
-  double Loss(const std::vector<size_t>& rows, const Vector& residuals, const Logs& logs) const;
-  double CountOf(size_t row, double residual) const;
-  Matrix Curvature(const std::vector<size_t>& rows, const Vector& residuals,
-                   const std::vector<Derivatives>& jacobian) const;
-  Logs Step(const std::vector<size_t>& rows, const Vector& residuals, const Logs& logs,
-            const std::set<size_t>& fixed, const std::vector<Derivatives>& jacobian,
-            double damping) const;
+  LinearRows RowsOf(const std::vector<size_t>& rows, const Logs& logs,
+                    const std::vector<Derivatives>& jacobian);
 
   const std::vector<ValidationRow>& rows_;
   RunPredictor& predictor_;
@@ -69,6 +57,7 @@ class ConstantFitter {
   std::vector<FitConstant> constants_;
   std::vector<std::vector<size_t>> concerned_;  // constants, by row
   Vector weights_;
+  RobustLoss loss_;
 };
 
 }  // namespace trimtab

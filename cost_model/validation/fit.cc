@@ -13,6 +13,7 @@ namespace trimtab {
 namespace {
 
 constexpr int kFolds = 5;
+constexpr int kFits = 2;  // of all rows, each with derivatives at where it starts
 
 /// Which fold a family is in: the same everywhere, and none that its name says anything about.
 int FoldOf(const std::string& family) {
@@ -38,7 +39,7 @@ std::vector<double> ErrorsHeldOut(ConstantFitter& fitter, const GroupOfRow& grou
     }
     std::vector<Derivatives> copy = jacobian;
     const Logs from = fitter.ForgetUnless(fitted, start, fixed);
-    const Logs logs = fitter.Fit(fitted, from, fixed, copy, /*fresh=*/false);
+    const Logs logs = fitter.Fit(fitted, from, fixed, copy);
     for (const size_t row : held_out) errors[row] = std::expm1(fitter.Residual(row, logs));
   }
   return errors;
@@ -53,17 +54,17 @@ FitResult FitPublishedRuns(const std::vector<ValidationRow>& rows, RunPredictor&
   result.constants = fitter.constants();
   std::vector<size_t> all;
   for (size_t row = 0; row < rows.size(); ++row) all.push_back(row);
-  std::vector<Derivatives> jacobian(rows.size());
-  Logs start;
   for (const FitConstant& constant : result.constants) {
-    start.push_back(std::clamp(0.0, constant.least, constant.most));
+    result.logs.push_back(std::clamp(0.0, constant.least, constant.most));
   }
-  result.logs = fitter.Fit(all, start, {}, jacobian, /*fresh=*/true);
+  std::vector<Derivatives> jacobian = fitter.DerivativesAt(result.logs);
+  for (int fit = 0; fit < kFits; ++fit) {
+    result.logs = fitter.Fit(all, result.logs, {}, jacobian);
+    jacobian = fitter.DerivativesAt(result.logs);
+  }
   LogInfo("fitted {} constants to {} rows", result.constants.size(), rows.size());
   for (const size_t row : all) {
-    const double residual = fitter.Residual(row, result.logs);
-    result.errors.push_back(std::expm1(residual));
-    jacobian[row] = fitter.DerivativesOf(row, result.logs, residual);
+    result.errors.push_back(std::expm1(fitter.Residual(row, result.logs)));
     const Breakdown parts = predictor.Predict(rows[row]).breakdown_s;
     result.known_half_widths.push_back(GpuHalfWidth(rows[row].of.run, parts, /*known=*/true));
     result.other_half_widths.push_back(GpuHalfWidth(rows[row].of.run, parts, /*known=*/false));

@@ -111,10 +111,8 @@ auto& NumberOf(Stack& stack, const ConstantKind& kind) {
   return stack.compute;
 }
 
-/// Of what stacks have in common, of the spread of each.
-constexpr double kSharedSpread = 0.5;
-
-/// A factor of what was expected of `kind`, unless it is there.
+/// A factor of what was expected of `kind`, unless it is there. It may be off by as much as what a
+/// stack has of its own: how frameworks are written changes together, with their libraries.
 void AddShared(const ConstantKind& kind, double expected, std::vector<FitConstant>& constants) {
   const auto same = [&](const FitConstant& each) {
     return each.shared && each.kind == &kind && each.shipped == expected;
@@ -122,7 +120,6 @@ void AddShared(const ConstantKind& kind, double expected, std::vector<FitConstan
   if (std::ranges::any_of(constants, same)) return;
   FitConstant shared = ConstantOf(kind, "stacks", expected, expected);
   shared.shared = true;
-  shared.spread *= kSharedSpread;
   constants.push_back(shared);
 }
 
@@ -158,6 +155,9 @@ std::vector<FitConstant> ConstantsOf(std::span<const Cluster* const> clusters, O
     }
   }
   std::erase_if(constants, [&](const FitConstant& each) { return each.kind->outcome != outcome; });
+  // Last those that the others have in common: then solving for them is fast (cholesky.h).
+  std::ranges::stable_partition(
+      constants, [](const FitConstant& each) { return each.kind->of_stack && !each.shared; });
   return constants;
 }
 

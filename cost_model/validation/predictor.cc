@@ -44,23 +44,22 @@ bool SaidToFit(const ValidationRow& row, const Estimate& estimate) {
 
 class RunPredictor::Impl {
  public:
+  void Prepare(const ValidationRow& row) {
+    TRIMTAB_ASSERT(!row.recordings.empty(), "{} is not of TakeRuns", row.published.id);
+    auto& made = estimators_[row.recordings];
+    if (made != nullptr) return;
+    made = std::make_unique<ClosedFormEstimator>(row.of.run.model, row.of.run.sequence_length,
+                                                 row.of.cluster, /*keep=*/true);
+  }
   Estimate Predict(const ValidationRow& row, Cluster cluster) {
     cluster.stack = InYear(cluster.stack, row.of.release);
-    ClosedFormEstimator& estimator = EstimatorOf(row);
-    estimator.SetPrices(cluster);
-    return estimator.Run(row.of.run);
+    const auto estimator = estimators_.find(row.recordings);
+    TRIMTAB_ASSERT(estimator != estimators_.end(), "{} is new", row.published.id);
+    estimator->second->SetPrices(cluster);
+    return estimator->second->Run(row.of.run);
   }
 
  private:
-  ClosedFormEstimator& EstimatorOf(const ValidationRow& row) {
-    TRIMTAB_ASSERT(!row.recordings.empty(), "{} is not of TakeRuns", row.published.id);
-    auto& made = estimators_[row.recordings];
-    if (made == nullptr) {
-      made = std::make_unique<ClosedFormEstimator>(row.of.run.model, row.of.run.sequence_length,
-                                                   row.of.cluster, /*keep=*/true);
-    }
-    return *made;
-  }
 
   std::unordered_map<std::string, std::unique_ptr<ClosedFormEstimator>> estimators_;
 };
@@ -68,6 +67,7 @@ class RunPredictor::Impl {
 RunPredictor::RunPredictor() : impl_(std::make_unique<Impl>()) {}
 RunPredictor::~RunPredictor() = default;
 Estimate RunPredictor::Predict(const ValidationRow& row) {
+  impl_->Prepare(row);
   return impl_->Predict(row, row.of.cluster);
 }
 Estimate RunPredictor::PredictWith(const ValidationRow& row, const Cluster& cluster) {

@@ -32,15 +32,16 @@ double PeakBytesAsMeasured(const ValidationRow& row, const Cluster& cluster,
 /// does not use.
 bool SaidToFit(const ValidationRow& row, const Estimate& estimate);
 
-/// Not thread-safe.
 class RunPredictor {
  public:
   RunPredictor();
   ~RunPredictor();
 
-  /// Records what is new about the run, and predicts it with the prices of its own cluster.
+  /// Records what is new about the run, and predicts it with the prices of its own cluster. Only
+  /// while no other thread asks.
   Estimate Predict(const ValidationRow& row);
   /// Predicts a run that was predicted before with those of `cluster`, which is otherwise its own.
+  /// Not thread-safe for rows that share recordings.
   Estimate PredictWith(const ValidationRow& row, const Cluster& cluster);
 
  private:

@@ -6,7 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "search/on_threads.h"
+#include "engine/base/on_threads.h"
 #include "search/serving/best_case.h"
 
 namespace trimtab {

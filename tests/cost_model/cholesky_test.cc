@@ -7,7 +7,7 @@ namespace {
 
 TEST(Cholesky, SolvesWorkedByHand) {
   // [[4, 2], [2, 10]] * (1, -2) = (0, -18).
-  const Cholesky two({{4, 99}, {2, 10}});  // the upper half is not read
+  const Cholesky two({{4, 2}, {99, 10}});  // the lower half is not read
   const std::vector<double> x = two.Solve({0, -18});
   EXPECT_DOUBLE_EQ(x[0], 1);
   EXPECT_DOUBLE_EQ(x[1], -2);

@@ -45,6 +45,7 @@ std::vector<ValidationRow> RunsOnSlowerMachines(RunPredictor& predictor, double 
   for (int64_t i = 0; i < 24; ++i) runs.push_back(RunOf(i));
   std::vector<ValidationRow> rows = TakeRuns(runs).rows;
   for (ValidationRow& row : rows) {
+    predictor.Predict(row);
     Cluster slower = row.of.cluster;
     for (EfficiencyPoint& point : slower.profile.gemm_efficiency.points) point.efficiency *= speed;
     row.tokens_per_s_per_gpu = predictor.PredictWith(row, slower).tokens_per_s_per_gpu();
