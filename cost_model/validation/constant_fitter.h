@@ -1,7 +1,8 @@
 // Finds the constants that predictions of published runs fit best with.
 //
 // A row's weight is (rows of its family)^-0.4, for rows of a family say much the same. The loss
-// (robust_loss.h) is made least step by step with Levenberg's damping and derivatives by differences.
+// (robust_loss.h) is made least step by step with Levenberg's damping, from derivatives by
+// differences that each step corrects.
 #pragma once
 
 #include <functional>

@@ -60,7 +60,6 @@ class RunPredictor::Impl {
   }
 
  private:
-
   std::unordered_map<std::string, std::unique_ptr<ClosedFormEstimator>> estimators_;
 };
 

@@ -1,6 +1,7 @@
-// What a fit makes least: the sum over rows of w rho(r / sigma), with r the logarithm of predicted /
-// measured and rho the pseudo-Huber loss (linear for outliers), and for each constant the square of
-// what its logarithm is off its prior by, in standard deviations (a maximum a posteriori estimate).
+// What a fit makes least: the sum over rows of w rho(r / sigma), with r the logarithm of predicted
+// over measured and rho the pseudo-Huber loss (linear for outliers), and for each constant the
+// square of what its logarithm is off its prior by, in standard deviations (a maximum a posteriori
+// estimate).
 #pragma once
 
 #include <set>
