@@ -4,10 +4,10 @@
 
 #include <numeric>
 
-#include "engine/base/error.h"
 #include "engine/infer/random_weights.h"
 #include "engine/infer/serving_model.h"
 #include "engine/train/ranks.h"
+#include "tests/engine/infer/serving_layouts.h"
 #include "tests/engine/train/families.h"
 
 namespace trimtab {
@@ -15,28 +15,9 @@ namespace {
 
 constexpr int64_t kBlocks = 6;  // of a sequence
 
-constexpr const char* kLayouts[] = {"tp=1",
-                                    "tp=2",
-                                    "tp=4",
-                                    "pp=2",
-                                    "pp=3",
-                                    "dp=2",
-                                    "tp=2,sp=1",
-                                    "tp=2,pp=2",
-                                    "tp=2,dp=2",
-                                    "tp=2,sp=1,pp=2",
-                                    "tp=2,sp=1,etp=2",
-                                    "tp=2,sp=1,ep=2",
-                                    "tp=4,sp=1,ep=4",
-                                    "tp=4,sp=1,ep=2,etp=2",
-                                    "tp=2,sp=1,ep=2,pp=2,dispatch=allgather"};
-
-ServingConfig ConfigOf(const std::string& family, const char* layout) {
+ServingConfig ConfigOf(const std::string& family) {
   ServingConfig config;
   config.model = FamilyRun(family).model;
-  config.layout = ParseLayout(layout, 0);
-  // Where a rank has all experts, how many rows each gets makes no difference.
-  if (config.layout.ep > 1) config.model.moe = ToEveryExpert(config.model.moe);
   config.threads_per_rank = 1;
   config.block_size = 4;
   config.limits = {.sequences = 4, .tokens_per_step = 64};
@@ -101,31 +82,25 @@ int64_t CacheBytesPerToken(const ModelConfig& model, DType cache) {
 class ServingModelMemoryTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(ServingModelMemoryTest, OnMetaIsThatOfTheCpuToTheByte) {
-  int64_t layouts = 0;
-  for (const char* layout : kLayouts) {
-    ServingConfig config = ConfigOf(GetParam(), layout);
-    try {
-      config = ResolveServing(config);
-    } catch (const InfeasibleError&) {
-      continue;  // not every model can be cut so
-    }
-    ++layouts;
-    const bool narrow = layouts % 2 == 0;
+  bool narrow = false;
+  for (ServingConfig& config : InEveryLayout(ConfigOf(GetParam()))) {
+    SCOPED_TRACE(ToString(config.layout));
+    // Where a rank has all experts, how many rows each gets makes no difference.
+    if (config.layout.ep > 1) config.model.moe = ToEveryExpert(config.model.moe);
     config.cache = narrow ? DType::kI8 : DType::kF32;
     config.weights = narrow ? WeightFormat::kInt8 : WeightFormat::kF32;
+    narrow = !narrow;
     const std::vector<Peak> peaks = OnCpu(config);
     for (size_t rank = 0; rank < peaks.size(); ++rank) {
       const Peak meta = OnMeta(config, static_cast<int>(rank));
-      EXPECT_EQ(peaks[rank].by_tag, meta.by_tag) << layout << ", rank " << rank;
-      EXPECT_EQ(peaks[rank].total, meta.total) << layout << ", rank " << rank;
+      EXPECT_EQ(peaks[rank].by_tag, meta.by_tag) << "rank " << rank;
+      EXPECT_EQ(peaks[rank].total, meta.total) << "rank " << rank;
     }
     if (peaks.size() > 1) continue;
     EXPECT_EQ(peaks[0].by_tag[static_cast<size_t>(MemoryTag::kKvCache)],
               config.model.num_layers * config.cache_blocks * config.block_size *
                   CacheBytesPerToken(config.model, config.cache));
   }
-  EXPECT_GE(layouts, 10) << "with and without experts";
-  RecordProperty("layouts", static_cast<int>(layouts));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ServingModelMemoryTest, testing::ValuesIn(FamilyNames()),
