@@ -97,7 +97,6 @@ class LayerModel {
     run.layout.precision = Precision::kBf16;
     run.device = "cuda";
     run.sequence_length = model.position == PositionKind::kLearned ? model.max_sequence_length : 1;
-    run.routing.force_balance = true;
     return run;
   }
 

@@ -1,8 +1,19 @@
 #include "engine/infer/random_weights.h"
 
 #include "engine/data/mix.h"
+#include "engine/train/checkpointing.h"
 
 namespace trimtab {
+
+std::map<std::string, std::vector<float>> FirstBuffers(const ModelConfig& model) {
+  std::map<std::string, std::vector<float>> buffers;
+  const WholeModelDeclaration whole = DeclareWholeModel(model);
+  for (const auto& buffer : whole.parameters.buffers().all()) {
+    if (buffer->kind != BufferKind::kState) continue;
+    buffers[buffer->name].resize(static_cast<size_t>(buffer->numel));
+  }
+  return buffers;
+}
 
 void RandomWeights::Read(const TensorSlice& slice) const {
   for (size_t i = 0; i < slice.values.size(); ++i) {

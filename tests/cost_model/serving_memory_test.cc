@@ -8,27 +8,37 @@
 #include "engine/config/parallel_config.h"
 #include "engine/infer/random_weights.h"
 #include "engine/infer/rank_runner.h"
+#include "tests/engine/train/families.h"
 
 namespace trimtab {
 namespace {
 
 struct Case {
-  const char* model;
+  const char* family;
   const char* layout;
   WeightFormat weights;
   DType cache;
   int64_t lookup = 0;
 };
 
+constexpr int64_t kLength = 64;
+
+ModelConfig ModelOf(const char* family) {
+  ModelConfig model = FamilyRun(family).model;
+  model.max_sequence_length = kLength;
+  return model;
+}
+
 ServingConfig ConfigOf(const Case& of) {
   ServingConfig config;
-  config.model = LoadModelConfig(of.model);
+  config.model = ModelOf(of.family);
   config.layout = ParseLayout(of.layout, 0);
+  if (config.layout.ep > 1) config.model.moe = ToEveryExpert(config.model.moe);
   config.weights = of.weights;
   config.cache = of.cache;
   config.lookup_tokens = of.lookup;
   config.threads_per_rank = 1;
-  config.limits = {.sequences = 5, .tokens_per_step = 96, .sequence_length = 64};
+  config.limits = {.sequences = 5, .tokens_per_step = 96, .sequence_length = kLength};
   return config;
 }
 
@@ -58,7 +68,7 @@ class ServingMemoryTest : public testing::TestWithParam<Case> {};
 
 TEST_P(ServingMemoryTest, IsWhatTheEngineTakesToTheByte) {
   const ServingConfig config = ResolveServing(ConfigOf(GetParam()));
-  RankRunner runner(config, RandomWeights(config.model));
+  RankRunner runner(ReplicaOf(config), RandomWeights(config.model));
   runner.Run(FullStep(config));
   const ServingMemory planned = MeasureServingMemory(config, DeviceKind::kCpu, /*threads=*/1);
   EXPECT_EQ(planned.total(), runner.peak_mem_bytes());
@@ -66,8 +76,8 @@ TEST_P(ServingMemoryTest, IsWhatTheEngineTakesToTheByte) {
 
 // A draft model has a rank, a cache and steps of its own; all others leave room for it.
 TEST(ServingMemory, CountsTheDraftToTheByte) {
-  ServingConfig config = ConfigOf({"gpt2-tiny", "tp=2", WeightFormat::kF32, DType::kF32});
-  config.draft = {LoadModelConfig("gpt2-tiny"), WeightFormat::kInt8, /*tokens=*/3};
+  ServingConfig config = ConfigOf({"gpt2", "tp=2", WeightFormat::kF32, DType::kF32});
+  config.draft = {ModelOf("gpt2"), WeightFormat::kInt8, /*tokens=*/3};
   config = ResolveServing(config);
   const ServingConfig draft = DraftServing(config);
   EXPECT_EQ(draft.weights, WeightFormat::kInt8);
@@ -84,7 +94,7 @@ TEST(ServingMemory, CountsTheDraftToTheByte) {
 
 // Where a step has no room for all that could be proposed, any of its rows may have logits.
 TEST(ServingMemory, HasRoomForLogitsOfEveryRow) {
-  ServingConfig config = ConfigOf({"gpt2-tiny", "tp=1", WeightFormat::kF32, DType::kF32});
+  ServingConfig config = ConfigOf({"gpt2", "tp=1", WeightFormat::kF32, DType::kF32});
   config.limits.tokens_per_step = 17;
   const auto step_bytes = [&](int64_t lookup) {
     config.lookup_tokens = lookup;
@@ -117,12 +127,22 @@ TEST_P(ServingMemoryTest, ABlockIsCopiedWhole) {
 
 INSTANTIATE_TEST_SUITE_P(
     Configurations, ServingMemoryTest,
-    testing::Values(Case{"gpt2-tiny", "tp=1", WeightFormat::kF32, DType::kF32},
-                    Case{"gpt2-tiny", "tp=2", WeightFormat::kInt8, DType::kI8},
-                    Case{"gpt2-tiny", "pp=2", WeightFormat::kBf16, DType::kBf16},
-                    Case{"gpt2-tiny", "tp=2,pp=2", WeightFormat::kF8, DType::kF8E4M3},
-                    Case{"gpt2-tiny", "tp=2,sp=1", WeightFormat::kF32, DType::kF32},
-                    Case{"gpt2-tiny", "tp=1", WeightFormat::kF32, DType::kF32, /*lookup=*/3}));
+    testing::Values(Case{"gpt2", "tp=1", WeightFormat::kF32, DType::kF32},
+                    Case{"gpt2", "tp=2", WeightFormat::kInt8, DType::kI8},
+                    Case{"gpt2", "pp=2", WeightFormat::kBf16, DType::kBf16},
+                    Case{"gpt2", "tp=2,pp=2", WeightFormat::kF8, DType::kF8E4M3},
+                    Case{"gpt2", "tp=2,sp=1", WeightFormat::kF32, DType::kF32},
+                    Case{"gpt2", "tp=1", WeightFormat::kF32, DType::kF32, /*lookup=*/3},
+                    Case{"gemma2", "tp=2,pp=2,dp=2", WeightFormat::kF32, DType::kBf16},
+                    Case{"falcon_mqa", "tp=4", WeightFormat::kInt8, DType::kF32},
+                    Case{"mixtral", "pp=2", WeightFormat::kF32, DType::kF32, /*lookup=*/2},
+                    Case{"gpt_oss", "tp=2,sp=1", WeightFormat::kInt8, DType::kF8E4M3},
+                    Case{"dbrx", "tp=2,sp=1,etp=2", WeightFormat::kBf16, DType::kF32},
+                    Case{"qwen3", "tp=2,dp=2", WeightFormat::kF8, DType::kI8},
+                    Case{"mixtral", "tp=2,sp=1,ep=2,dp=2", WeightFormat::kF32, DType::kF16},
+                    Case{"deepseek", "pp=3", WeightFormat::kBf16, DType::kI8},
+                    Case{"deepseek", "tp=2,sp=1,ep=2,pp=2", WeightFormat::kF32, DType::kF32},
+                    Case{"deepseek_v2", "tp=2,sp=1", WeightFormat::kInt8, DType::kBf16}));
 
 }  // namespace
 }  // namespace trimtab

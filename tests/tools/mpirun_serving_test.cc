@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -75,6 +76,30 @@ TEST_F(MpirunServingTest, ADraftModelChangesNothing) {
         RunRanks(2, Ask() + " --layout " + layout + " --draft " + folder_ + "/c --draft-tokens 3");
     ASSERT_EQ(drafted.exit_code, 0) << drafted.output;
     EXPECT_EQ(JsonLines(drafted.output), JsonLines(alone.output)) << layout;
+  }
+}
+
+// The first process has the terminal; the others end with it.
+TEST_F(MpirunServingTest, ChatsOnPipes) {
+  const std::string checkpoint = folder_ + "/long";
+  const MpirunResult trained =
+      RunAlone("train --quiet --config " + WriteRun("{}", "", R"(, "position": "rope")") +
+               " --checkpoint " + checkpoint);
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  const std::string talk = folder_ + "/talk";
+  std::ofstream(talk) << "Hello\nAnd you?\n/reset\nHello\n";
+  const std::string chat =
+      "chat --quiet --tokenizer byte --chat-template plain --system 'Be kind.' --max-tokens 8 "
+      "--max-length 256 --load " +
+      checkpoint + " <" + talk;
+  const MpirunResult alone = RunAlone(chat);
+  ASSERT_EQ(alone.exit_code, 0) << alone.output;
+  EXPECT_GE(std::ranges::count(alone.output, '\n'), 3) << alone.output;
+  for (const auto& [ranks, layout] : {std::pair{2, "tp=2"}, {2, "dp=2"}, {4, "tp=2,dp=2"}}) {
+    const MpirunResult processes = RunRanks(ranks, chat + " --layout " + layout);
+    EXPECT_EQ(processes.exit_code, 0) << layout;
+    EXPECT_EQ(processes.output, alone.output) << layout;
+    EXPECT_TRUE(AllEnd()) << "a process is left";
   }
 }
 

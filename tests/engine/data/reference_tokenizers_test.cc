@@ -9,6 +9,7 @@
 #include "engine/data/open_tokenizer.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/engine/data/train_vocabulary.h"
+#include "tests/tools/npm.h"
 #include "tests/tools/shell.h"
 
 namespace trimtab {
@@ -81,14 +82,8 @@ class ReferenceTokenizers : public testing::Test {
     folder_ = std::string(std::getenv("TEST_TMPDIR")) + "/reference";
     std::filesystem::create_directories(folder_);
     WriteBytes(folder_ + "/lines.json", json(Lines()).dump());
-    const Outcome install = Shell(
-        fmt::format("HOME={0} npm install --prefix {0} --no-audit --no-fund gpt-3-encoder@1.1.4 "
-                    "llama3-tokenizer-js@1.2.0",
-                    folder_));
-    if (install.status != 0) {
-      skipped_ = "npm has not got the packages here: " + install.output;
-      return;
-    }
+    skipped_ = InstallNpmPackages(folder_, "gpt-3-encoder@1.1.4 llama3-tokenizer-js@1.2.0");
+    if (!skipped_.empty()) return;
     const Outcome run =
         Shell(fmt::format("node tests/engine/data/reference_tokenizers.js {}", folder_));
     ASSERT_EQ(run.status, 0) << run.output;

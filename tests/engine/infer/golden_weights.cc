@@ -1,6 +1,6 @@
 #include "tests/engine/infer/golden_weights.h"
 
-#include "engine/train/checkpointing.h"
+#include "engine/infer/random_weights.h"
 #include "tests/engine/train/families.h"
 
 namespace trimtab {
@@ -11,11 +11,7 @@ GoldenWeights::GoldenWeights(const std::string& family)
   model_ = run.model;
   batch_ = run.layout.micro_batch;
   length_ = run.sequence_length;
-  const WholeModelDeclaration whole = DeclareWholeModel(model_);
-  for (const auto& buffer : whole.parameters.buffers().all()) {
-    if (buffer->kind != BufferKind::kState) continue;
-    buffers_[buffer->name].resize(static_cast<size_t>(buffer->numel));
-  }
+  buffers_ = FirstBuffers(model_);
 }
 
 std::vector<float> GoldenWeights::Values(const std::string& name) const {

@@ -34,7 +34,7 @@ class GoldenWeights final : public WeightSource {
   ModelConfig model_;
   int64_t batch_ = 0;
   int64_t length_ = 0;
-  std::map<std::string, std::vector<float>> buffers_;  // as before the first step: zeros
+  std::map<std::string, std::vector<float>> buffers_;
 };
 
 /// A resolved configuration for the golden model, on one cpu rank with one thread.

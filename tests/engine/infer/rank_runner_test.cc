@@ -8,16 +8,14 @@
 #include "engine/base/error.h"
 #include "engine/infer/plan_messages.h"
 #include "tests/engine/infer/golden_weights.h"
+#include "tests/engine/infer/serving_layouts.h"
+#include "tests/engine/train/families.h"
 
 namespace trimtab {
 namespace {
 
-constexpr double kLogitTolerance = 2e-5;  // as of one rank
-
-struct Case {
-  const char* family;
-  const char* layout;
-};
+constexpr double kLogitTolerance = 2e-5;   // of PyTorch's, as of one rank
+constexpr double kLayoutTolerance = 1e-5;  // sums are cut otherwise than on one rank
 
 /// Logits of golden sequences 0 and 1, side by side, in chunks of unlike lengths.
 std::vector<float> Serve(const GoldenWeights& weights, const ServingConfig& config) {
@@ -52,46 +50,40 @@ std::vector<float> Serve(const GoldenWeights& weights, const ServingConfig& conf
   return logits[0];
 }
 
-class RankRunnerTest : public testing::TestWithParam<Case> {};
-
-TEST_P(RankRunnerTest, AnswersAsOneRank) {
-  const GoldenWeights weights(GetParam().family);
-  ServingConfig config = GoldenServing(weights);
-  config.layout = ParseLayout(GetParam().layout, 0);
-  const std::vector<float> actual = Serve(weights, ResolveServing(config));
-  const std::vector<float> expected = weights.Logits(0);
+void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expected,
+                double tolerance) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_NEAR(actual[i], expected[i], kLogitTolerance) << "element " << i;
+    ASSERT_NEAR(actual[i], expected[i], tolerance) << "element " << i;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Layouts, RankRunnerTest,
-    testing::Values(
-        Case{"gpt2", "tp=2"}, Case{"gpt2", "tp=4"}, Case{"gpt2", "pp=2"}, Case{"gpt2", "tp=2,pp=2"},
-        Case{"gpt2", "tp=2,sp=1"}, Case{"gpt2", "tp=2,sp=1,pp=2"}, Case{"llama", "tp=2"},
-        Case{"llama", "tp=2,sp=1"}, Case{"llama", "pp=2"}, Case{"bloom", "tp=4"},
-        Case{"gemma2", "tp=2,pp=2"}, Case{"falcon", "tp=2"}, Case{"qwen3", "tp=2"},
-        Case{"glm130", "tp=2,sp=1"}, Case{"mixtral", "pp=2"}, Case{"mixtral", "tp=2,sp=1"},
-        Case{"mixtral", "tp=2,sp=1,ep=2"}, Case{"mixtral", "tp=2,sp=1,etp=2"},
-        Case{"dbrx", "tp=2,sp=1,ep=2"}, Case{"dbrx", "tp=2,sp=1,ep=2,dispatch=allgather"},
-        Case{"deepseek_v2", "tp=2,sp=1"}, Case{"deepseek", "pp=3"},
-        Case{"deepseek", "tp=2,sp=1,ep=2"}, Case{"gpt_oss", "tp=2,sp=1"}, Case{"llama", "tp=4"},
-        Case{"falcon_mqa", "tp=2,sp=1"}, Case{"opt_350m", "tp=2,sp=1"}, Case{"opt_350m", "pp=2"}),
-    [](const auto& info_of_case) {
-      std::string name = std::string(info_of_case.param.family) + "_" + info_of_case.param.layout;
-      for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-      return name;
-    });
+/// Configurations of the family's golden model in every layout of one replica.
+std::vector<ServingConfig> Layouts(const GoldenWeights& weights) {
+  std::vector<ServingConfig> all = InEveryLayout(GoldenServing(weights));
+  std::erase_if(all, [](const ServingConfig& config) { return config.layout.dp > 1; });
+  return all;
+}
 
-// A text whose beginning is in the blocks of one runner goes on in others of another, while the
-// first takes steps of its own.
-TEST_P(RankRunnerTest, GoesOnWithBlocksOfAnother) {
-  const GoldenWeights weights(GetParam().family);
-  ServingConfig config = GoldenServing(weights);
-  config.layout = ParseLayout(GetParam().layout, 0);
-  config = ResolveServing(config);
+class RankRunnerTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(RankRunnerTest, AnswersAsOneRank) {
+  const GoldenWeights weights(GetParam());
+  const std::vector<float> alone = Serve(weights, ResolveServing(GoldenServing(weights)));
+  for (const ServingConfig& config : Layouts(weights)) {
+    SCOPED_TRACE(ToString(config.layout));
+    const std::vector<float> logits = Serve(weights, config);
+    ExpectNear(logits, weights.Logits(0), kLogitTolerance);
+    ExpectNear(logits, alone, kLayoutTolerance);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, RankRunnerTest, testing::ValuesIn(FamilyNames()),
+                         [](const auto& family) { return family.param; });
+
+/// Logits of a text whose beginning is in the blocks of one runner, and which goes on in others of
+/// another.
+std::vector<float> ServeInTwo(const GoldenWeights& weights, const ServingConfig& config) {
   RankRunner first(config, weights);
   RankRunner second(config, weights);
   const std::vector<int32_t> tokens = weights.Tokens(0);
@@ -104,18 +96,22 @@ TEST_P(RankRunnerTest, GoesOnWithBlocksOfAnother) {
                       .blocks = blocks,
                       .logits = end - begin}}};
   };
-  std::vector<float> actual = first.Run(rows(0, begun, from));
+  std::vector<float> logits = first.Run(rows(0, begun, from));
   std::vector<BlockMove> moves;
   for (int64_t i = 0; i * config.block_size < begun; ++i) {
     moves.push_back({from[static_cast<size_t>(i)], to[static_cast<size_t>(i)]});
   }
   second.CopyBlocks(first, moves);
   const std::vector<float> rest = second.Run(rows(begun, weights.sequence_length(), to));
-  actual.insert(actual.end(), rest.begin(), rest.end());
-  const std::vector<float> expected = weights.Logits(0);
-  ASSERT_EQ(actual.size(), expected.size());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_NEAR(actual[i], expected[i], kLogitTolerance) << "element " << i;
+  logits.insert(logits.end(), rest.begin(), rest.end());
+  return logits;
+}
+
+TEST_P(RankRunnerTest, GoesOnWithBlocksOfAnother) {
+  const GoldenWeights weights(GetParam());
+  for (const ServingConfig& config : Layouts(weights)) {
+    SCOPED_TRACE(ToString(config.layout));
+    ExpectNear(ServeInTwo(weights, config), weights.Logits(0), kLogitTolerance);
   }
 }
 

@@ -56,14 +56,6 @@ class Served {
   ServingModel model_;
 };
 
-/// Of one layer.
-int64_t CacheBytesPerToken(const ModelConfig& model, DType cache) {
-  if (!model.latent.used()) {
-    return PagedCacheBytesPerToken(model.num_kv_heads, model.head_size(), cache);
-  }
-  return KeyCacheBytesPerToken(1, model.latent.kv_lora_rank + model.latent.qk_rope_head_dim, cache);
-}
-
 void Append(const std::vector<float>& more, std::vector<float>& values) {
   values.insert(values.end(), more.begin(), more.end());
 }
@@ -126,30 +118,6 @@ TEST_P(ServingModelTest, OtherSequencesInTheStepChangeNoBit) {
     Append({begin, begin + vocab}, actual);
   }
   EXPECT_EQ(actual, expected);
-}
-
-TEST_P(ServingModelTest, MemoryOnMetaIsThatOfTheCpuToTheByte) {
-  for (const DType cache : {DType::kF32, DType::kI8}) {
-    ServingConfig config = GoldenServing(weights_);
-    config.cache = cache;
-    config = ResolveServing(config);
-    const ParallelContext parallel = MakeMetaContext(config.layout, 0);
-    const std::unique_ptr<Device> devices[] = {MakeCpuDevice(1), MakeMetaDevice(1)};
-    const Served plans(weights_, config);
-    for (const auto& device : devices) {
-      ServingModel model(config, parallel, *device, &weights_);
-      model.Run({{plans.Next(0, 0, 9), plans.Next(1, 0, 4)}});
-      model.Run({{plans.Next(0, 9, 1), plans.Next(1, 4, 5)}});
-    }
-    // Of experts the dry run knows only how many rows they get on average.
-    if (weights_.model().moe.used()) continue;
-    EXPECT_EQ(devices[0]->memory().peak_by_tag(), devices[1]->memory().peak_by_tag());
-    EXPECT_EQ(devices[0]->memory().peak_total(), devices[1]->memory().peak_total());
-    const ModelConfig& model = config.model;
-    EXPECT_EQ(devices[1]->memory().peak_by_tag()[static_cast<size_t>(MemoryTag::kKvCache)],
-              model.num_layers * config.cache_blocks * config.block_size *
-                  CacheBytesPerToken(model, cache));
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ServingModelTest, testing::ValuesIn(FamilyNames()),

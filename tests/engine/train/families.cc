@@ -25,4 +25,10 @@ RunConfig FamilyRun(const std::string& family) {
   return run;
 }
 
+MoeConfig ToEveryExpert(MoeConfig moe) {
+  moe.router_topk = moe.num_experts;
+  moe.group_topk = moe.num_groups;
+  return moe;
+}
+
 }  // namespace trimtab

@@ -17,4 +17,7 @@ RunConfig GoldenRun(const std::string& family);
 /// The family's model in four layers, with a batch to be laid out on up to four ranks.
 RunConfig FamilyRun(const std::string& family);
 
+/// The same router, which sends every token to every expert: a dry run then knows what each gets.
+MoeConfig ToEveryExpert(MoeConfig moe);
+
 }  // namespace trimtab
