@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/base/units.h"
+#include "engine/device/cpu/parallel.h"
 #include "engine/layers/layer_cache.h"
 #include "engine/layers/packed_parameter.h"
 #include "engine/train/trainer.h"
@@ -180,6 +181,14 @@ void ServingModel::LoadBuffers(const WeightSource& source) {
 }
 
 std::vector<float> ServingModel::Run(const StepPlan& plan) {
+  std::vector<float> logits;
+  // Only loops of the cpu have use for them.
+  const int workers = device_.kind() == DeviceKind::kCpu ? device_.threads() : 1;
+  WithCrew(workers, [&] { logits = RunPlan(plan); });
+  return logits;
+}
+
+std::vector<float> ServingModel::RunPlan(const StepPlan& plan) {
   const PlanRows rows(plan, row_multiple(), config_.cache_blocks);
   const PagedRows paged =
       MakePagedRows(device_, rows.sequences, rows.blocks, MemoryTag::kActivations);

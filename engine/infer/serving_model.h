@@ -44,6 +44,8 @@ class ServingModel {
   void Pack(Parameter& parameter, WeightFormat format, std::span<const float> values);
   /// Those of the whole parameter; none leaves it without.
   void PlaceInputScales(Parameter& parameter, std::span<const float> scales);
+  /// Run, on whatever workers are at hand.
+  std::vector<float> RunPlan(const StepPlan& plan);
   /// Of the first `rows` rows.
   std::vector<float> CollectLogits(const Tensor& logits, int64_t rows) const;
 

@@ -89,6 +89,7 @@ class PanelProduct {
   void Run(int64_t matrix, int64_t begin, int64_t end, int64_t m, const Inputs& x,
            const float* bias, float* y) const {
     const int64_t step = MultipliesOneByOne(m) ? kRunPanels : 1;
+    if (MultipliesOneByOne(m)) AskForInputs(m, x);
     for (int64_t panel = begin; panel < end; panel += step) {
       const PanelRun panels = Panels(matrix, panel, std::min(step, end - panel));
       const int64_t first = panel * kPanelRows;
@@ -102,6 +103,21 @@ class PanelProduct {
   }
 
  private:
+  // Another worker may have written them just now: line after line, as a product comes to them,
+  // each would take as long as many panels' words.
+  void AskForInputs(int64_t m, const Inputs& x) const {
+    constexpr int64_t kLineFloats = 16;
+    for (int64_t row = 0; row < m; ++row) {
+      const float* data = x.At(row, 0);
+      for (int64_t i = 0; i < weights_.in; i += kLineFloats) __builtin_prefetch(data + i);
+      if (x.starts == nullptr) continue;
+      const float* starts = x.StartsAt(row, 0);
+      for (int64_t i = 0; i < weights_.in / kInt4Group; i += kLineFloats) {
+        __builtin_prefetch(starts + i);
+      }
+    }
+  }
+
   PanelRun Panels(int64_t matrix, int64_t panel, int64_t count) const {
     const int64_t index = matrix * weights_.panels() + panel;
     const float* scales = weights_.scales.defined()

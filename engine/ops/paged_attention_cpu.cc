@@ -22,6 +22,9 @@ constexpr int64_t kTileRows = 64;
 // chains, which wait for one another.
 constexpr int64_t kScoreGrain = kSpanGrain / 4;
 
+// Elements of keys that are: each is stored on a line of its own.
+constexpr int64_t kStoreGrain = 256;
+
 // What the kernels need to know of a call.
 struct Geometry {
   int64_t group;  // query heads of a key/value head
@@ -356,30 +359,29 @@ void StoreKvCpu(int threads, const AttentionShape& s, const PagedRows& rows, con
   const int64_t entries = s.head_size * size;  // of one head of a block
   const int64_t most_blocks = rows.blocks.dim(1);
   const DType dtype = cache.dtype();
-  ParallelFor(
-      threads, s.tokens(), RowGrain(2 * s.kv_heads * s.head_size), [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row) {
-          const int64_t position = rows.positions.i32()[row];
-          const int64_t sequence = rows.sequence_of.i32()[row];
-          const int64_t block = rows.blocks.i32()[sequence * most_blocks + position / size];
-          const int64_t slot = position % size;
-          const float* key = qkv + row * s.qkv_size() + s.heads * s.head_size;
-          const float* value = key + s.kv_heads * s.head_size;
-          for (int64_t head = 0; head < s.kv_heads; ++head) {
-            const int64_t index = block * s.kv_heads + head;
-            const float key_scale =
-                StoreHead(dtype, s.head_size, key + head * s.head_size,
-                          ElementAt(dtype, cache.keys.raw(), index * entries + slot), size);
-            if (cache.scales.defined()) cache.scales.f32()[index * size + slot] = key_scale;
-            if (s.values_in_keys) continue;
-            const float value_scale = StoreHead(
-                dtype, s.head_size, value + head * s.head_size,
-                ElementAt(dtype, cache.values.raw(), index * entries + slot * s.head_size), 1);
-            if (!cache.scales.defined()) continue;
-            cache.scales.f32()[(cache.blocks() * s.kv_heads + index) * size + slot] = value_scale;
-          }
-        }
-      });
+  const auto workers = static_cast<int>(
+      std::clamp<int64_t>(s.tokens() * s.kv_heads * s.head_size / kStoreGrain, 1, threads));
+  // As PagedAttentionCpu shares heads out: what a worker has stored it finds in its caches.
+  ParallelForNeighbours(workers, s.tokens() * s.kv_heads, [&](int64_t item, int) {
+    const int64_t row = item / s.kv_heads;
+    const int64_t head = item % s.kv_heads;
+    const int64_t position = rows.positions.i32()[row];
+    const int64_t sequence = rows.sequence_of.i32()[row];
+    const int64_t block = rows.blocks.i32()[sequence * most_blocks + position / size];
+    const int64_t slot = position % size;
+    const int64_t index = block * s.kv_heads + head;
+    const float* key = qkv + row * s.qkv_size() + (s.heads + head) * s.head_size;
+    const float key_scale = StoreHead(
+        dtype, s.head_size, key, ElementAt(dtype, cache.keys.raw(), index * entries + slot), size);
+    if (cache.scales.defined()) cache.scales.f32()[index * size + slot] = key_scale;
+    if (s.values_in_keys) return;
+    const float* value = key + s.kv_heads * s.head_size;
+    const float value_scale =
+        StoreHead(dtype, s.head_size, value,
+                  ElementAt(dtype, cache.values.raw(), index * entries + slot * s.head_size), 1);
+    if (!cache.scales.defined()) return;
+    cache.scales.f32()[(cache.blocks() * s.kv_heads + index) * size + slot] = value_scale;
+  });
 }
 
 void PagedAttentionCpu(int threads, const AttentionShape& shape, const PagedRows& rows,
@@ -391,7 +393,7 @@ void PagedAttentionCpu(int threads, const AttentionShape& shape, const PagedRows
   const int64_t work =
       rows.visible_scores(shape.scores) * shape.heads * (shape.head_size + shape.value_size());
   const auto workers = static_cast<int>(std::clamp<int64_t>(work / kScoreGrain, 1, threads));
-  ParallelForEach(workers, std::ssize(tiles) * shape.kv_heads, [&](int64_t item, int worker) {
+  ParallelForNeighbours(workers, std::ssize(tiles) * shape.kv_heads, [&](int64_t item, int worker) {
     attention.Run(tiles[static_cast<size_t>(item / shape.kv_heads)], item % shape.kv_heads, qkv,
                   out, scratch + worker * each);
   });

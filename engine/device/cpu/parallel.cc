@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <utility>
 #include <vector>
 
 #include "engine/base/units.h"
+#include "engine/device/cpu/crew.h"
 
 namespace trimtab {
 namespace {
@@ -36,9 +39,49 @@ class alignas(64) Share {
   std::atomic<uint64_t> ends_ = 0;
 };
 
+// Of the thread that leads it; nullptr while one of its loops runs.
+thread_local Crew* crew_at_hand = nullptr;
+
+// Calls fn(worker, given) on `workers` workers, or on fewer where the runtime has given so few.
+template <typename Fn>
+void OnWorkers(int workers, const Fn& fn) {
+  Crew* const crew = std::exchange(crew_at_hand, nullptr);
+  if (crew != nullptr) {
+    crew->Run(std::min(workers, crew->size()), {[](void* context, int worker, int given) {
+                                                  (*static_cast<const Fn*>(context))(worker, given);
+                                                },
+                                                const_cast<void*>(static_cast<const void*>(&fn))});
+    crew_at_hand = crew;
+    return;
+  }
+#pragma omp parallel num_threads(workers)
+  fn(omp_get_thread_num(), omp_get_num_threads());
+}
+
 }  // namespace
 
 void UseThreads(int threads) { omp_set_num_threads(threads); }
+
+void RunWithCrew(int threads, const PlainTask& task) {
+  if (threads <= 1 || crew_at_hand != nullptr) return task.call(task.context);
+  Crew crew(threads);
+  std::exception_ptr error;  // must not leave the region
+#pragma omp parallel num_threads(threads)
+  if (omp_get_thread_num() > 0) {
+    crew.Follow(omp_get_thread_num());
+  } else {
+    crew.Muster(omp_get_num_threads());
+    crew_at_hand = &crew;
+    try {
+      task.call(task.context);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    crew_at_hand = nullptr;
+    crew.Dismiss();
+  }
+  if (error != nullptr) std::rethrow_exception(error);
+}
 
 void RunRanges(int threads, int64_t count, int64_t grain, RangeTask task) {
   if (count <= 0) return;
@@ -48,15 +91,11 @@ void RunRanges(int threads, int64_t count, int64_t grain, RangeTask task) {
     task.call(task.context, 0, count);
     return;
   }
-#pragma omp parallel num_threads(workers)
-  {
-    // The runtime may give fewer workers than asked for; the split follows what it gave.
-    const int64_t given = omp_get_num_threads();
-    const int64_t worker = omp_get_thread_num();
+  OnWorkers(workers, [&](int64_t worker, int64_t given) {
     const int64_t begin = std::min(count, grains * worker / given * grain);
     const int64_t end = std::min(count, grains * (worker + 1) / given * grain);
     if (begin < end) task.call(task.context, begin, end);
-  }
+  });
 }
 
 void RunItems(int threads, int64_t count, ItemTask task) {
@@ -66,10 +105,12 @@ void RunItems(int threads, int64_t count, ItemTask task) {
     for (int64_t item = 0; item < count; ++item) task.call(task.context, item, 0);
     return;
   }
-#pragma omp parallel for schedule(dynamic, 1) num_threads(workers)
-  for (int64_t item = 0; item < count; ++item) {
-    task.call(task.context, item, omp_get_thread_num());
-  }
+  std::atomic<int64_t> next = 0;
+  OnWorkers(workers, [&](int worker, int) {
+    for (int64_t item = next++; item < count; item = next++) {
+      task.call(task.context, item, worker);
+    }
+  });
 }
 
 void RunNeighbours(int threads, int64_t count, ItemTask task) {
@@ -80,17 +121,15 @@ void RunNeighbours(int threads, int64_t count, ItemTask task) {
     shares[static_cast<size_t>(w)].Set(static_cast<uint64_t>(count * w / workers),
                                        static_cast<uint64_t>(count * (w + 1) / workers));
   }
-#pragma omp parallel num_threads(workers)
-  {
-    // The shares of workers that the runtime does not give are taken by those that it gives.
-    const int worker = omp_get_thread_num();
+  // The shares of workers that the runtime does not give are taken by those that it gives.
+  OnWorkers(workers, [&](int worker, int) {
     for (int i = 0; i < workers; ++i) {
       Share& share = shares[static_cast<size_t>((worker + i) % workers)];
       for (int64_t item = share.Take(i == 0); item >= 0; item = share.Take(i == 0)) {
         task.call(task.context, item, worker);
       }
     }
-  }
+  });
 }
 
 }  // namespace trimtab

@@ -12,6 +12,10 @@
 namespace trimtab {
 
 /// A call without ownership: `context` is the callable, `call` knows its type.
+struct PlainTask {
+  void (*call)(void* context);
+  void* context;
+};
 struct RangeTask {
   void (*call)(void* context, int64_t begin, int64_t end);
   void* context;
@@ -21,6 +25,7 @@ struct ItemTask {
   void* context;
 };
 
+void RunWithCrew(int threads, const PlainTask& task);
 void RunRanges(int threads, int64_t count, int64_t grain, RangeTask task);
 void RunItems(int threads, int64_t count, ItemTask task);
 void RunNeighbours(int threads, int64_t count, ItemTask task);
@@ -64,6 +69,16 @@ void ParallelForNeighbours(int threads, int64_t count, Fn&& fn) {
                    (*static_cast<Callable*>(context))(item, worker);
                  },
                  const_cast<void*>(static_cast<const void*>(std::addressof(fn)))});
+}
+
+/// Calls fn() on the calling thread, with `threads` workers at hand (crew.h): for many loops with
+/// little between them. What fn throws is thrown. Libraries with parallel regions of their own run
+/// on one thread meanwhile.
+template <typename Fn>
+void WithCrew(int threads, Fn&& fn) {
+  using Callable = std::remove_reference_t<Fn>;
+  RunWithCrew(threads, {[](void* context) { (*static_cast<Callable*>(context))(); },
+                        const_cast<void*>(static_cast<const void*>(std::addressof(fn)))});
 }
 
 }  // namespace trimtab

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -82,6 +84,61 @@ TEST(ParallelForNeighboursTest, EachWorkerGoesForwardThroughItsOwnShare) {
       EXPECT_EQ(item, expected++);
     }
   }
+}
+
+TEST(WithCrewTest, LoopsDoTheSameWithWorkersAtHand) {
+  for (const int at_hand : {1, 2, 3}) {
+    WithCrew(at_hand, [] {
+      ExpectEachItemOnce([](int threads, int64_t count, const auto& task) {
+        ParallelForEach(threads, count, task);
+      });
+      ExpectEachItemOnce([](int threads, int64_t count, const auto& task) {
+        ParallelForNeighbours(threads, count, task);
+      });
+      std::vector<std::atomic<int>> hits(1000);
+      ParallelFor(5, 1000, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) ++hits[static_cast<size_t>(i)];
+      });
+      for (const auto& hit : hits) ASSERT_EQ(hit.load(), 1);
+    });
+  }
+}
+
+// Each of two items waits until the other one has begun.
+TEST(WithCrewTest, WorkersRunAtTheSameTimeEvenAfterTheyHaveSlept) {
+  WithCrew(2, [] {
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      std::atomic<int> begun = 0;
+      ParallelForEach(2, 2, [&](int64_t, int) {
+        ++begun;
+        while (begun < 2) std::this_thread::yield();
+      });
+      EXPECT_EQ(begun.load(), 2);
+    }
+  });
+}
+
+TEST(WithCrewTest, LoopsWithinLoopsAndCrewsWithinCrewsRun) {
+  std::atomic<int64_t> total = 0;
+  WithCrew(2, [&] {
+    WithCrew(2, [&] {
+      ParallelForEach(2, 10, [&](int64_t, int) {
+        ParallelFor(2, 100, 1, [&](int64_t begin, int64_t end) { total += end - begin; });
+      });
+    });
+    ParallelFor(2, 100, 1, [&](int64_t begin, int64_t end) { total += end - begin; });
+  });
+  EXPECT_EQ(total.load(), 1100);
+}
+
+TEST(WithCrewTest, ThrowsWhatItsBodyThrowsAndLetsTheWorkersGo) {
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    EXPECT_THROW(WithCrew(3, [] { throw std::runtime_error("of the body"); }), std::runtime_error);
+  }
+  std::atomic<int64_t> total = 0;
+  ParallelFor(3, 100, 1, [&](int64_t begin, int64_t end) { total += end - begin; });
+  EXPECT_EQ(total.load(), 100);
 }
 
 TEST(ParallelForTest, RanksHaveTheirOwnWorkers) {
