@@ -48,6 +48,9 @@ std::string Proof::TakeSteps() {
     if (options_.budget_s > 0 && elapsed_s() >= options_.budget_s) {
       return fmt::format("the budget of {} was used up", FormatSeconds(options_.budget_s));
     }
+    if (options_.most_visits > 0 && Visits() >= options_.most_visits) {
+      return fmt::format("the {} visits allowed were used up", options_.most_visits);
+    }
     if (step.visit) {
       Visit(*step.visit, study_.Rounds().back().id);
     } else {
@@ -136,9 +139,7 @@ RaceProgress Proof::Progress() const {
   progress.elapsed_s = elapsed_s();
   const std::vector<RoundRecord> rounds = study_.Rounds();
   if (!rounds.empty()) progress.round = rounds.back().id;
-  for (const CandidateRecord& candidate : candidates_) {
-    progress.visits += static_cast<int64_t>(candidate.visits.size());
-  }
+  progress.visits = Visits();
   progress.failed = static_cast<int64_t>(race_.With(Standing::kFailed).size());
   if (!race_.best) return progress;
   progress.racing = 1 + static_cast<int64_t>(race_.With(Standing::kRacing).size());
@@ -146,6 +147,14 @@ RaceProgress Proof::Progress() const {
   progress.best_tokens_per_s = candidates_[*race_.best].measured->tokens_per_s;
   progress.best_layout = candidates_[*race_.best].key;
   return progress;
+}
+
+int64_t Proof::Visits() const {
+  int64_t visits = 0;
+  for (const CandidateRecord& candidate : candidates_) {
+    visits += static_cast<int64_t>(candidate.visits.size());
+  }
+  return visits;
 }
 
 double Proof::elapsed_s() const {

@@ -44,6 +44,8 @@ class Proof {
   /// Trials, or their ends, were waited for since then.
   void NoteTrials(Clock::time_point since);
   RaceProgress Progress() const;
+  /// Done, of all rounds.
+  int64_t Visits() const;
   double elapsed_s() const;
 
   const SearchOptions& options_;

@@ -26,11 +26,14 @@ constexpr int64_t kLeastVisits = 2;
 // Candidates that were not visited and are thought about: the best by prediction. It bounds the
 // time that thinking takes; no further one has any chance to speak of.
 constexpr size_t kMostUnvisited = 64;
+// Of the indifference: what a further visit may gain is not worth it once no more loss is expected.
+// Of one rival at par the doubt goes first, so that a tie is called one.
+constexpr double kSmallLossShare = 0.2;
 // Behind by this many times the indifference is no tie, however unsure.
 constexpr double kClearlyBehind = 3;
 
 constexpr std::array kStandingNames = {"predicted", "failed", "racing", "behind", "tied", "best"};
-constexpr std::array kEndNames = {"not_run", "open", "separated", "tie", "rounds"};
+constexpr std::array kEndNames = {"not_run", "open", "separated", "tie", "small_loss", "rounds"};
 
 /// Natural logarithm of the score of a step that takes e^`log_s` seconds.
 double LogScore(Objective objective, const CandidateRecord& candidate, double log_s) {
@@ -72,6 +75,11 @@ void Shuffle(int64_t round, std::vector<size_t>& order) {
 double AllowedDoubt(const RaceRules& rules) { return 1 - rules.confidence; }
 
 double Indifference(const RaceRules& rules) { return std::log1p(rules.indifference); }
+
+/// Whether little enough is lost with contestant `best` to be content with it.
+bool LosesLittle(const RaceRules& rules, const RaceBelief& belief, size_t best) {
+  return belief.Loss(best) < kSmallLossShare * Indifference(rules);
+}
 
 /// Predictions of one mode and precision share most of their errors.
 using Group = std::pair<Mode, Precision>;
@@ -150,7 +158,7 @@ bool BestIsUnproved(const RaceRules& rules, const Race& race) {
 }
 
 /// Fills up a round that visits `round` in any case: with one visit after the other, each the one
-/// that takes most doubt about the best for the time it costs.
+/// that takes most off the expected loss of recommending the best for the time it costs.
 void PlanRound(const RaceRules& rules, const Race& race,
                const std::vector<CandidateRecord>& candidates, std::vector<size_t>& round) {
   RaceBelief belief = *race.belief;
@@ -160,17 +168,17 @@ void PlanRound(const RaceRules& rules, const Race& race,
     if (race.contestant[index]) belief.Visit(*race.contestant[index]);
   }
   const size_t best = *race.contestant[*race.best];
-  const double margin = Indifference(rules);
   while (round.size() < kVisitsOfARound) {
-    const double doubt = belief.Doubt(best, margin);
-    if (doubt <= AllowedDoubt(rules)) return;
+    if (belief.Doubt(best, Indifference(rules)) <= AllowedDoubt(rules)) return;
+    if (LosesLittle(rules, belief, best)) return;
+    const double loss = belief.Loss(best);
     std::optional<size_t> next;
     double most = 0;
     for (size_t i = 0; i < candidates.size(); ++i) {
       if (!race.contestant[i] || std::find(round.begin(), round.end(), i) != round.end()) continue;
       const double cost = candidates[i].visits.empty() ? kFirstVisitCost : 1;
-      const double gain = (doubt - belief.DoubtAfter(*race.contestant[i], best, margin)) / cost;
-      if (gain <= most) continue;
+      const double gain = (loss - belief.LossAfter(*race.contestant[i], best)) / cost;
+      if (next && gain <= most) continue;
       most = gain;
       next = i;
     }
@@ -224,6 +232,16 @@ std::vector<bool> MayBeBetter(const RaceRules& rules, const Race& race) {
     may[i] = together > AllowedDoubt(rules);
   }
   return may;
+}
+
+/// How the race has ended, by the standings and by who may still be better.
+RaceEnd EndOf(const RaceRules& rules, const Race& race, const std::vector<bool>& may_be_better) {
+  if (BestIsUnproved(rules, race)) return RaceEnd::kOpen;
+  if (std::find(may_be_better.begin(), may_be_better.end(), true) == may_be_better.end()) {
+    return race.With(Standing::kTied).empty() ? RaceEnd::kSeparated : RaceEnd::kTie;
+  }
+  return LosesLittle(rules, *race.belief, *race.contestant[*race.best]) ? RaceEnd::kSmallLoss
+                                                                        : RaceEnd::kOpen;
 }
 
 bool VisitedIn(const CandidateRecord& candidate, int64_t round) {
@@ -319,10 +337,10 @@ Race JudgeRace(const RaceRules& rules, const std::vector<CandidateRecord>& candi
                                         : Standing::kTied;
   }
   race.standing[*race.best] = Standing::kBest;
-  race.end = race.With(Standing::kTied).empty() ? RaceEnd::kSeparated : RaceEnd::kTie;
-  if (BestIsUnproved(rules, race) ||
-      std::find(may_be_better.begin(), may_be_better.end(), true) != may_be_better.end()) {
-    race.end = RaceEnd::kOpen;
+  race.end = EndOf(rules, race, may_be_better);
+  // Memory is measured to the byte: nothing is lost.
+  if (rules.objective != Objective::kMemory) {
+    race.expected_loss = std::expm1(race.belief->Loss(*race.contestant[*race.best]));
   }
   return race;
 }

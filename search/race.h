@@ -2,9 +2,9 @@
 //
 // Candidates are visited in rounds, a few steps a visit, so that those of a round see the same
 // machine and the fit (race_fit.h) can tell them apart however its speed wanders. Each round makes
-// the visits that take off most doubt about the best (race_belief.h) for the time they cost, and
-// the race ends when little is left. All of this follows from what a study holds: a search that was
-// killed goes on with the very step it would have taken.
+// the visits that take most off what the recommended one may lose (race_belief.h) for the time they
+// cost, and the race ends when it is surely good, or little is left to lose. All of this follows
+// from what a study holds: a search that was killed goes on with the very step it would have taken.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +43,7 @@ enum class RaceEnd {
   kOpen,       // more visits would tell more
   kSeparated,  // the best is ahead of all others
   kTie,        // so it is, but for some within the indifference
+  kSmallLoss,  // some may still be better, but too little is expected of that for further visits
   kRounds,     // the rounds are used up
 };
 std::string Name(RaceEnd end);
@@ -59,6 +60,8 @@ struct Race {
   std::optional<size_t> best;
   std::vector<Standing> standing;
   RaceEnd end = RaceEnd::kNotRun;
+  /// By how much the best is expected to be worse than what truly is the best: 0.01 = 1 %.
+  double expected_loss = 0;
 
   /// The score of a contestant against the best one's, as visits and predictions together say, in
   /// logarithms: 0.01 = 1 % worse.

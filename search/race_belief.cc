@@ -12,11 +12,21 @@ namespace {
 constexpr double kOwnError = 0.03;
 constexpr double kOwnErrorWeight = 4;
 constexpr int kIterations = 20;
+// A contestant of which less is expected adds nothing to a loss.
+constexpr double kNoLoss = 1e-7;
 
 /// The chance that a normal variable of this mean and deviation is below 0.
 double ChanceBelowZero(double mean, double deviation) {
   if (deviation == 0) return mean < 0 ? 1 : 0;
   return std::erfc(mean / deviation / std::numbers::sqrt2) / 2;
+}
+
+double Density(double z) { return std::exp(-z * z / 2) / std::sqrt(2 * std::numbers::pi); }
+
+/// The mean of what is above 0 of a normal variable of this mean and deviation.
+double MeanAboveZero(double mean, double deviation) {
+  if (deviation == 0) return std::max(mean, 0.0);
+  return mean * ChanceBelowZero(-mean, deviation) + deviation * Density(mean / deviation);
 }
 
 /// Covariance of two predictions' errors.
@@ -132,18 +142,52 @@ void RaceBelief::Visit(size_t contestant) {
   }
 }
 
-double RaceBelief::DoubtAfter(size_t contestant, size_t other, double margin) const {
-  std::vector<double> told;
-  const double variance = Told(contestant, told);
-  double doubt = 0;
+double RaceBelief::Loss(size_t other) const {
+  return Loss(other, std::vector<double>(size(), 0.0));
+}
+
+double RaceBelief::LossAfter(size_t contestant, size_t other) const {
+  std::vector<double> less;
+  const double variance = Told(contestant, less);
+  for (double& each : less) each /= std::sqrt(variance);
+  return Loss(other, less);
+}
+
+double RaceBelief::Loss(size_t other, const std::vector<double>& less) const {
+  // What `other` is worse by than i: its mean, and the covariance of two of these.
+  const auto worse = [&](size_t i) { return mean_[other] - mean_[i]; };
+  const auto covariance = [&](size_t i, size_t j) {
+    const double all = covariance_[other][other] - covariance_[other][i] - covariance_[other][j] +
+                       covariance_[i][j];
+    return all - (less[other] - less[i]) * (less[other] - less[j]);
+  };
+  const auto deviation = [](double variance) { return std::sqrt(std::max(0.0, variance)); };
+  std::vector<size_t> rivals;
   for (size_t i = 0; i < size(); ++i) {
-    if (i == other) continue;
-    const double now = Deviation(i, other);
-    const double less = (told[i] - told[other]) * (told[i] - told[other]) / variance;
-    doubt += ChanceBelowZero(mean_[i] - mean_[other] + margin,
-                             std::sqrt(std::max(0.0, now * now - less)));
+    if (i != other && MeanAboveZero(worse(i), deviation(covariance(i, i))) > kNoLoss) {
+      rivals.push_back(i);
+    }
   }
-  return doubt;
+  double most = 0;  // mean of the most that it is worse by; of those taken in so far, and itself
+  double variance = 0;
+  std::vector<double> with(rivals.size(), 0.0);  // covariance of that with each rival's
+  for (size_t a = 0; a < rivals.size(); ++a) {
+    const double mean = worse(rivals[a]);
+    const double own = covariance(rivals[a], rivals[a]);
+    const double apart = deviation(variance + own - 2 * with[a]);
+    const double above = MeanAboveZero(mean - most, apart);
+    if (above < kNoLoss) continue;
+    const double taken = ChanceBelowZero(most - mean, apart);  // the chance that this one is more
+    const double density = apart == 0 ? 0 : Density((most - mean) / apart);
+    const double square = (most * most + variance) * (1 - taken) + (mean * mean + own) * taken +
+                          (most + mean) * apart * density;
+    most += above;
+    variance = std::max(0.0, square - most * most);
+    for (size_t b = a + 1; b < rivals.size(); ++b) {
+      with[b] = with[b] * (1 - taken) + covariance(rivals[a], rivals[b]) * taken;
+    }
+  }
+  return most;
 }
 
 }  // namespace trimtab

@@ -39,17 +39,26 @@ class RaceBelief {
   /// The sum of that over all: at least the chance that anyone is.
   double Doubt(size_t other, double margin) const;
 
+  /// By how much `other` is expected to be worse than the best of all, in logarithms: 0 where it is
+  /// surely the best. The maximum of normal variables, one taken in after the other as if what came
+  /// of the former were normal (C. E. Clark, The Greatest of a Finite Set of Random Variables,
+  /// Operations Research 9, 1961).
+  double Loss(size_t other) const;
+
   /// Plans a round: the visits planned from here on share what the machine does in it.
   void BeginRound();
   /// Plans a visit. How much surer it makes is known before what it says: the covariance changes,
   /// the means do not.
   void Visit(size_t contestant);
-  /// Doubt(other, margin) after one more visit to `contestant`.
-  double DoubtAfter(size_t contestant, size_t other, double margin) const;
+  /// Loss(other) expected after one more visit to `contestant`, if nothing else is recommended
+  /// then.
+  double LossAfter(size_t contestant, size_t other) const;
 
  private:
   /// The variance of what one more visit will say, and its covariance with everyone and the round.
   double Told(size_t contestant, std::vector<double>& covariance) const;
+  /// Loss(other) once every covariance of i and j is less by `less[i] * less[j]`.
+  double Loss(size_t other, const std::vector<double>& less) const;
 
   std::vector<double> mean_;
   Matrix covariance_;  // of the contestants, and of the round that is planned, in the last row

@@ -13,7 +13,7 @@
 namespace trimtab {
 namespace {
 
-constexpr int kReportSchemaVersion = 6;
+constexpr int kReportSchemaVersion = 7;
 
 std::string DescriptionOf(const std::string& rule_id) {
   for (const Rule& rule : LegalityRules()) {
@@ -242,6 +242,7 @@ nlohmann::json RaceJson(const SearchResult& result) {
       {"ended", Name(race.end)},
       {"indifference", result.rules.indifference},
       {"confidence", result.rules.confidence},
+      {"expected_loss", race.expected_loss},
       {"rounds", result.rounds.size()},
       {"visits", visits},
       {"tied", std::move(tied)},

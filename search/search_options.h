@@ -15,6 +15,7 @@ struct SearchOptions {
   Problem problem;
   int64_t dry_run_count = 32;       // candidates that get a dry run
   RaceRules race;                   // prove_count 0 = predictions only
+  int64_t most_visits = 0;          // no further one starts after so many; 0 = no limit
   double budget_s = 0;              // no further visit starts after this long; 0 = no limit
   double trial_time_limit_s = 300;  // a visit is killed after this long
   MeasureOptions visit = QuickVisit();

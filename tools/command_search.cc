@@ -190,6 +190,8 @@ class SearchCommand : public Command {
     flags.Text("--indifference", indifference_, "a difference of less than this is a tie, e.g. 1%");
     flags.Integer("--rounds", options_.race.most_rounds, 1, kMax32,
                   "rounds of visits after which the race ends (exit code 5)");
+    flags.Integer("--visits", options_.most_visits, 1, kMax32,
+                  "visits after which none starts (exit code 5); no limit if left out");
     flags.Integer("--visit-steps", options_.visit.steps, 1, kMax32,
                   "steps a visit measures at least");
     flags.Number("--visit-seconds", options_.visit.min_seconds, 0, 1e9,

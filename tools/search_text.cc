@@ -157,6 +157,8 @@ std::string FrontText(const SearchResult& result) {
 std::string VerdictText(const SearchResult& result) {
   const RaceRules& rules = result.rules;
   const std::string percent = fmt::format("{:.3g} %", 100 * rules.indifference);
+  const std::string loss = fmt::format("it is expected to be {:.2f} % behind the true best",
+                                       100 * result.race.expected_loss);
   std::string tied;
   for (const size_t index : result.race.With(Standing::kTied)) {
     tied += (tied.empty() ? "" : "; ") + result.candidates[index].key;
@@ -170,9 +172,12 @@ std::string VerdictText(const SearchResult& result) {
       return fmt::format(
           "a tie: these are within {} of it, and it needs the least memory of them: {}\n", percent,
           tied);
+    case RaceEnd::kSmallLoss:
+      return fmt::format("others may be as fast, but {}: too little for further visits\n", loss);
     case RaceEnd::kOpen:
     case RaceEnd::kRounds:
-      return fmt::format("not settled yet: {}\n", result.partial_reason);
+      return fmt::format("not settled yet: {}\n", result.partial_reason) +
+             (result.race.best ? loss + " by now\n" : "");
   }
   return "";
 }

@@ -20,6 +20,7 @@ std::string EndWords(const std::string& ended) {
   static const std::map<std::string, std::string> kWords = {
       {"separated", "ended when first place was clear"},
       {"tie", "ended in a tie: those in first place differ by too little to matter"},
+      {"small_loss", "ended when further visits were not expected to gain anything that matters"},
       {"rounds", "ended with its last round"},
       {"open", "was not finished"}};
   return kWords.at(ended);
@@ -30,10 +31,11 @@ std::string Conduct(const json& report) {
   const json& proof = report["proof"];
   if (race["ended"] != "not_run") {
     return fmt::format(
-        "The race {}, after {} and {}. Intervals hold at {}; layouts within {} of "
-        "each other count as equal.",
+        "The race {}, after {} and {}. The recommended layout is expected to be {} worse than the "
+        "true best. Intervals hold at {}; layouts within {} of each other count as equal.",
         EndWords(race["ended"].get<std::string>()), Counted(race["rounds"].get<int64_t>(), "round"),
-        Counted(race["visits"].get<int64_t>(), "visit"), Percent(race["confidence"].get<double>()),
+        Counted(race["visits"].get<int64_t>(), "visit"),
+        Percent(race["expected_loss"].get<double>()), Percent(race["confidence"].get<double>()),
         Percent(race["indifference"].get<double>()));
   }
   if (proof["measured"] == 0) return "No candidate was measured, so the predictions decide.";

@@ -226,6 +226,25 @@ TEST(Driver, ABudgetEndsTheSearchWithAValidResult) {
   EXPECT_FALSE(result.recommendation.measured);
 }
 
+TEST(Driver, VisitsThatAreUsedUpEndTheSearchUntilThereMayBeMore) {
+  const std::string path = ScratchPath("visits.db");
+  Harness harness;
+  SearchOptions options = TinySearch(path);
+  options.most_visits = 2;
+  const SearchResult result = harness.Run(options);
+  EXPECT_TRUE(result.partial);
+  EXPECT_EQ(result.partial_reason, "the 2 visits allowed were used up");
+  EXPECT_EQ(harness.runner.runs.size(), 2u);
+  EXPECT_TRUE(result.recommendation.measured);
+
+  options.study.resume = true;
+  EXPECT_TRUE(harness.Run(options).partial);
+  EXPECT_EQ(harness.runner.runs.size(), 2u) << "those of an earlier command count";
+  options.most_visits = 100;
+  EXPECT_FALSE(harness.Run(options).partial);
+  EXPECT_GE(harness.runner.runs.size(), 3u);
+}
+
 TEST(Driver, ResumeMayProveMore) {
   const std::string path = ScratchPath("more.db");
   Harness harness;

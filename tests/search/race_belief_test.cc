@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
+#include <vector>
 
 namespace trimtab {
 namespace {
@@ -72,7 +74,30 @@ TEST(RaceBelief, SteadyVisitsDecideAndNoisyOnesMovePredictions) {
   }
 }
 
-TEST(RaceBelief, SaysBeforehandWhatAVisitLeavesInDoubt) {
+TEST(RaceBelief, ALossIsThatOfTheGreatestOfAll) {
+  // The mean of the greatest of n that are normal alike, in standard deviations.
+  constexpr double kGreatestOf[] = {0, 0, 0.5642, 0.8463, 1.0294, 1.1630};
+  for (size_t n = 2; n <= 5; ++n) {
+    std::vector<Contestant> contestants;
+    for (size_t i = 0; i < n; ++i) {
+      contestants.push_back({.predicted = 1.0, .group_error = 0.04, .group = i});
+    }
+    const RaceBelief belief(contestants, FitOf({}, 0, 0));
+    EXPECT_NEAR(belief.Loss(0), 0.05 * kGreatestOf[n], 0.05 * 0.01) << n;
+  }
+  const RaceBelief clear({{.predicted = 1.0}, {.predicted = 1.5}}, FitOf({}, 0, 0));
+  EXPECT_EQ(clear.Loss(0), 0);
+  EXPECT_NEAR(clear.Loss(1), 0.5, 1e-9);
+}
+
+TEST(RaceBelief, WhatPredictionsShareIsNoLoss) {
+  const RaceBelief belief(
+      {{.predicted = 1.0, .group_error = 0.4}, {.predicted = 1.0, .group_error = 0.4}},
+      FitOf({}, 0, 0));
+  EXPECT_NEAR(belief.Loss(0), std::sqrt(2) * 0.03 / std::sqrt(2 * std::numbers::pi), 1e-9);
+}
+
+TEST(RaceBelief, SaysBeforehandWhatAVisitLeavesToLose) {
   const RaceFit fit = FitOf({1.0, 1.005}, 2, 0.01);
   RaceBelief belief(
       {{.predicted = 0, .group_error = 0.1, .measured = fit.StepTime(0).log, .entrant = 0},
@@ -80,15 +105,15 @@ TEST(RaceBelief, SaysBeforehandWhatAVisitLeavesInDoubt) {
        {.predicted = 0.02, .group_error = 0.1}},
       fit);
   belief.BeginRound();
-  double doubt = belief.Doubt(0, kMargin);
+  double loss = belief.Loss(0);
   for (const size_t visited : {size_t{2}, size_t{1}, size_t{0}}) {
-    const double after = belief.DoubtAfter(visited, 0, kMargin);
-    EXPECT_LT(after, doubt);
+    const double after = belief.LossAfter(visited, 0);
+    EXPECT_LT(after, loss);
     const double mean = belief.mean(visited);
     belief.Visit(visited);
-    EXPECT_NEAR(belief.Doubt(0, kMargin), after, 1e-12);
+    EXPECT_NEAR(belief.Loss(0), after, 1e-12);
     EXPECT_EQ(belief.mean(visited), mean);
-    doubt = after;
+    loss = after;
   }
 }
 

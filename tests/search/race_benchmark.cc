@@ -2,12 +2,14 @@
 // the true best, how often intervals hold the truth, and what a race costs against single visits of
 // ten steps to its first candidates (at full speed).
 //
-//   bazel run //tests/search:race_benchmark -- [searches of each kind] [first seed] [kinds]
+//   bazel run //tests/search:race_benchmark -- [searches of each kind] [first seed] [visits]
+//       [kinds]
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 
 #include "profiler/stats.h"
 #include "tests/search/fake_machine.h"
@@ -16,14 +18,19 @@ namespace trimtab {
 namespace {
 
 constexpr int64_t kVisitsUnderLoad = 30;  // what a minute has room for
+constexpr int64_t kMostVisits = 1000;
 
-void Main(int searches, uint64_t first_seed, std::vector<std::string> kinds) {
+double Mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+void Main(int searches, uint64_t first_seed, int64_t most_visits, std::vector<std::string> kinds) {
   if (kinds.empty()) {
     kinds = kTraceKinds;
     kinds.push_back("loaded");
   }
   fmt::print("{:<10} {:>9} {:>9} {:>9} {:>9} {:>10} {:>8} {:>8} {:>8} {:>8}\n", "trace",
-             "within 1%", "median", "regret95", "worst", "intervals", "rounds", "visits", "time/1x",
+             "within 1%", "mean", "regret95", "worst", "intervals", "rounds", "visits", "time/1x",
              "scatter");
   for (const std::string& kind : kinds) {
     std::vector<double> regrets;
@@ -36,8 +43,8 @@ void Main(int searches, uint64_t first_seed, std::vector<std::string> kinds) {
     int64_t right = 0;
     for (int i = 0; i < searches; ++i) {
       const FakeMachineOptions options = MakeMachine(kind, first_seed + static_cast<uint64_t>(i));
-      const FakeMachine::Outcome outcome =
-          FakeMachine(options).Run({}, kind == "loaded" ? kVisitsUnderLoad : 1000);
+      const FakeMachine::Outcome outcome = FakeMachine(options).Run(
+          {}, kind == "loaded" ? std::min(most_visits, kVisitsUnderLoad) : most_visits);
       regrets.push_back(outcome.regret);
       rounds.push_back(static_cast<double>(outcome.rounds));
       visits.push_back(static_cast<double>(outcome.visits));
@@ -53,10 +60,10 @@ void Main(int searches, uint64_t first_seed, std::vector<std::string> kinds) {
     fmt::print(
         "{:<10} {:>8.1f}% {:>8.2f}% {:>8.2f}% {:>8.2f}% {:>9.1f}% {:>8.0f} {:>8.0f} {:>8.2f} "
         "{:>7.2f}%\n",
-        kind, 100.0 * static_cast<double>(within) / searches, 100 * Median(regrets),
+        kind, 100.0 * static_cast<double>(within) / searches, 100 * Mean(regrets),
         100 * regrets[static_cast<size_t>(0.95 * searches)], 100 * regrets.back(),
         100.0 * static_cast<double>(right) / static_cast<double>(intervals), Median(rounds),
-        Median(visits), seconds / single_seconds, Median(scatters));
+        Mean(visits), seconds / single_seconds, Median(scatters));
     std::fflush(stdout);
   }
 }
@@ -67,5 +74,6 @@ void Main(int searches, uint64_t first_seed, std::vector<std::string> kinds) {
 int main(int argc, char** argv) {
   trimtab::Main(argc > 1 ? std::max(1, std::atoi(argv[1])) : 40,
                 argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1000,
-                {argv + std::min(argc, 3), argv + argc});
+                argc > 3 ? std::atoll(argv[3]) : trimtab::kMostVisits,
+                {argv + std::min(argc, 4), argv + argc});
 }

@@ -104,6 +104,31 @@ TEST(Race, CostsLittleOnAQuietMachine) {
   EXPECT_LE(tally.seconds, 1.3 * tally.single_seconds);
 }
 
+TEST(Race, EndsOnceLittleIsExpectedToBeLostAndLittleIs) {
+  const RaceRules rules;
+  int64_t small = 0;
+  double expected = 0;
+  double lost = 0;
+  for (const char* kind : {"walk", "mixed"}) {
+    for (uint64_t i = 0; i < 30; ++i) {
+      const FakeMachine::Outcome outcome = FakeMachine(Options(kind, kUntunedSeed + i)).Run(rules);
+      if (outcome.race.end != RaceEnd::kSmallLoss) continue;
+      const Race& race = outcome.race;
+      EXPECT_LT(race.expected_loss, 0.2 * rules.indifference + 1e-5);
+      EXPECT_GT(race.belief->Doubt(*race.contestant[*race.best], std::log1p(rules.indifference)),
+                1 - rules.confidence)
+          << "else it were clear";
+      ++small;
+      expected += outcome.race.expected_loss;
+      lost += outcome.regret;
+    }
+  }
+  RecordProperty("races", static_cast<int>(small));
+  RecordProperty("lost_ppm", static_cast<int>(1e6 * lost / static_cast<double>(small)));
+  EXPECT_GE(small, 15);
+  EXPECT_LE(lost, 1.2 * expected);
+}
+
 TEST(Race, ATrueTieIsCalledATie) {
   int64_t ties = 0;
   int64_t told_apart = 0;
@@ -171,6 +196,7 @@ TEST(Race, NamesAreThoseOfTheReport) {
   EXPECT_EQ(Name(RaceEnd::kNotRun), "not_run");
   EXPECT_EQ(Name(RaceEnd::kSeparated), "separated");
   EXPECT_EQ(Name(RaceEnd::kTie), "tie");
+  EXPECT_EQ(Name(RaceEnd::kSmallLoss), "small_loss");
   EXPECT_EQ(Name(RaceEnd::kRounds), "rounds");
 }
 

@@ -2,16 +2,18 @@
 // recommended, how many visits did it take, and what does the search cost beside its trials?
 //
 // A problem is a small model and a global batch, on up to four ranks. Its space is narrowed
-// (kNarrowing) to what can be measured whole. After the search, with its proof, every legal layout
-// is visited in rounds, each in an order of its own; then the fastest ones and the recommended one
-// race once more, and only these visits say who is how fast: the fastest of many looks faster than
-// it is by the very visits that chose it. The fit of the search's own races takes off the machine's
-// speed (search/race_fit.h).
+// (kNarrowing) to what can be measured whole. The search may visit as often as a tenth of the legal
+// layouts are, unless told otherwise: what is reached with few visits is the question. After it,
+// with its proof, every legal layout is visited in rounds, each in an order of its own; then the
+// fastest ones and the recommended one race once more, and only these visits say who is how fast:
+// the fastest of many looks faster than it is by the very visits that chose it. The fit of the
+// search's own races takes off the machine's speed (search/race_fit.h).
 //
 //   bazel build //tools:trimtab //tests/search:recommendation_benchmark
 //   bazel-bin/tools/trimtab calibrate --quick --out machine.json
 //   bazel-bin/tests/search/recommendation_benchmark --profile machine.json [--problems 1,2,...,15]
-//       [--rounds 2] [--final-rounds 8] [--minutes 7] [--trimtab bazel-bin/tools/trimtab]
+//       [--visits-share 0.1] [--rounds 2] [--final-rounds 8] [--minutes 7]
+//       [--trimtab bazel-bin/tools/trimtab]
 //
 // `minutes`: of a problem, with its search, which takes what it needs; rounds of the race that do
 // not fit any more are left out.
@@ -69,6 +71,7 @@ constexpr size_t kProblems = std::size(kModels) * std::size(kBatches);
 
 struct BenchmarkOptions {
   std::vector<size_t> problems;  // from 1 on; empty = all
+  double visits_share = 0.1;     // a search's most visits, of the legal layouts; 0 = no limit
   int64_t rounds = 2;
   int64_t final_rounds = 8;
   double minutes = 7;
@@ -179,20 +182,25 @@ Figures RunProblem(size_t number, const BenchmarkOptions& benchmark, const Clust
   options.problem = ProblemOf(number, cluster);
   options.study_path = ScratchPath(fmt::format("recommendation{}.db", number));
   options.study.program_version = "benchmark";
+  const std::vector<RunConfig> layouts = LegalCandidates(options.problem);
+  const auto legal = static_cast<double>(layouts.size());
+  if (benchmark.visits_share > 0) {
+    options.most_visits =
+        std::max(int64_t{1}, static_cast<int64_t>(benchmark.visits_share * legal));
+  }
+  const auto search_start = Clock::now();
   const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(options.problem);
   ProcessTrialRunner runner(
       {.program = benchmark.program, .parked_bytes = cluster.memory_bytes / 2});
   Times times;
   const SearchResult result = RunSearch(options, *predictor, runner, times);
-  const double search_s = SecondsSince(start);
+  const double search_s = SecondsSince(search_start);
   int64_t visits = 0;
   for (const CandidateRecord& each : result.candidates) {
     visits += static_cast<int64_t>(each.visits.size());
     runner.Release(each.key);
   }
 
-  const std::vector<RunConfig> layouts = LegalCandidates(options.problem);
-  const auto legal = static_cast<double>(layouts.size());
   const std::string& recommended_key = result.recommended_candidate().key;
   const auto recommended = static_cast<size_t>(
       std::find_if(layouts.begin(), layouts.end(),
@@ -237,16 +245,16 @@ Figures RunProblem(size_t number, const BenchmarkOptions& benchmark, const Clust
       "{}: {}, batch {}, {} legal layouts ({} candidates)\n"
       "  recommended {:.1f} % of the best's speed (+- {:.1f}); place {} in {} rounds of all, then "
       "{} of {} finalists\n"
-      "  {} visits, {:.1f} % of the legal layouts; race {}{}\n"
+      "  {} visits, {:.1f} % of the legal layouts; race {}{}, a loss of {:.2f} % expected\n"
       "  trials {}, the search itself {} ({:.2f} %), before the race and after it {}\n"
       "  {}\n  {} (the best)\n  {:.0f} s in all\n",
       number, options.problem.model.name, options.problem.global_batch, layouts.size(),
       result.space.size, 100 * figures.speed, 100 * unsure, place + 1, of_all.size() / all.size(),
       last.size() / finalists.size(), finalists.size(), visits, 100 * figures.visits_share,
       Name(result.race.end), result.partial ? ": " + result.partial_reason : "",
-      FormatSeconds(times.trials_s), FormatSeconds(times.own_s), 100 * figures.own_share,
-      FormatSeconds(search_s - times.trials_s - times.own_s), recommended_key,
-      CandidateKey(layouts[finalists[best]]), SecondsSince(start));
+      100 * result.race.expected_loss, FormatSeconds(times.trials_s), FormatSeconds(times.own_s),
+      100 * figures.own_share, FormatSeconds(search_s - times.trials_s - times.own_s),
+      recommended_key, CandidateKey(layouts[finalists[best]]), SecondsSince(start));
   std::fflush(stdout);
   return figures;
 }
@@ -286,6 +294,9 @@ int main(int argc, char** argv) {
   app.add_option("--problems", options.problems, "their numbers, from 1 on; all if left out")
       ->delimiter(',')
       ->check(CLI::Range(size_t{1}, trimtab::kProblems));
+  app.add_option("--visits-share", options.visits_share,
+                 "a search's most visits, as a share of the legal layouts; 0 = no limit")
+      ->check(CLI::Range(0.0, 1.0));
   app.add_option("--rounds", options.rounds, "of every legal layout")->check(CLI::PositiveNumber);
   app.add_option("--final-rounds", options.final_rounds, "of the fastest")
       ->check(CLI::Range(2, 99));

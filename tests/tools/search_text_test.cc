@@ -97,9 +97,19 @@ TEST(SearchText, TellsHowTheRaceEnded) {
   EXPECT_NE(SearchText(result, 2, false).find("a tie: these are within 1 % of it"),
             std::string::npos);
   EXPECT_NE(SearchText(result, 2, false).find(": tp=4\n"), std::string::npos);
+  result.race.end = RaceEnd::kSmallLoss;
+  result.race.expected_loss = 0.0021;
+  EXPECT_NE(
+      SearchText(result, 2, false)
+          .find("others may be as fast, but it is expected to be 0.21 % behind the true best: "
+                "too little for further visits\n"),
+      std::string::npos);
+  result.race.best = 0;
   result.race.end = RaceEnd::kRounds;
   result.partial_reason = "40 rounds were not enough";
-  EXPECT_NE(SearchText(result, 2, false).find("not settled yet: 40 rounds were not enough\n"),
+  EXPECT_NE(SearchText(result, 2, false)
+                .find("not settled yet: 40 rounds were not enough\nit is expected to be "
+                      "0.21 % behind the true best by now\n"),
             std::string::npos);
 }
 

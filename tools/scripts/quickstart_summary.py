@@ -22,6 +22,9 @@ def certainty(report):
     if race["ended"] == "tie":
         return f"It shares first place with {len(race['tied']) - 1} more, within " \
                f"{race['indifference']:.0%}."
+    if race["ended"] == "small_loss":
+        return f"Others may be as fast; it is expected to be {race['expected_loss']:.2%} behind " \
+               "the best."
     if race["ended"] == "not_run":
         return "Nothing was measured: this is a prediction."
     return f"Not settled yet: {len(race['unseparated'])} more may be as fast."

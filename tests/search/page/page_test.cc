@@ -116,6 +116,16 @@ TEST(Page, NamesTheTiedAndWhatIsWorthProving) {
   EXPECT_NE(html.find("expected to be 3.1 % better"), std::string::npos);
 }
 
+TEST(Page, SaysHowARaceEndedAndWhatIsExpectedToBeLost) {
+  nlohmann::json report = MeasuredReport();
+  report["race"]["ended"] = "small_loss";
+  report["race"]["expected_loss"] = 0.0021;
+  const std::string html = ReportHtml(report);
+  EXPECT_NE(html.find("ended when further visits were not expected to gain anything that matters"),
+            std::string::npos);
+  EXPECT_NE(html.find("expected to be 0.2 % worse than the true best"), std::string::npos);
+}
+
 TEST(Page, NamesSlowRanksAndRequirementsThatAreNotMet) {
   nlohmann::json report = MeasuredReport();
   EXPECT_NE(ReportHtml(report).find("waited for a rank slower than the others"), std::string::npos);
