@@ -1,6 +1,7 @@
 #include "cost_model/step_bounds.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "cost_model/finish.h"
@@ -49,15 +50,31 @@ int64_t LeastInFlight(const RunConfig& run, int64_t stage) {
   return RowOf(schedule).max_in_flight(shape, stage);
 }
 
-/// Layers of micro batches that the first stage holds at once, at least, whichever pipeline the
-/// ranks left are made.
-int64_t LeastLayersHeld(const RunConfig& run) {
-  int64_t least = run.model.num_layers;
+/// The first stage of a pipeline.
+struct FirstStage {
+  int64_t pp = 1;
+  int64_t layers = 0;
+  int64_t in_flight = 1;  // micro batches that it holds at once, at least
+};
+
+/// Of each pipeline that may be made of the ranks left.
+std::vector<FirstStage> FirstStages(const RunConfig& run) {
+  std::vector<FirstStage> stages = {{.pp = 1, .layers = run.model.num_layers}};
   for (int64_t pp = 2; pp <= std::min(run.layout.dp, run.model.num_layers); ++pp) {
     if (run.layout.dp % pp != 0) continue;
     const int64_t micro_batches = run.global_batch * pp / (run.layout.micro_batch * run.layout.dp);
-    const int64_t layers = CutLayers(run.model.num_layers, pp, {}).front().count;
-    least = std::min(least, layers * std::min(pp, micro_batches));
+    stages.push_back({.pp = pp,
+                      .layers = CutLayers(run.model.num_layers, pp, {}).front().count,
+                      .in_flight = std::min(pp, micro_batches)});
+  }
+  return stages;
+}
+
+/// Layers of micro batches that the first stage holds at once, at least.
+int64_t LeastLayersHeld(const RunConfig& run) {
+  int64_t least = run.model.num_layers;
+  for (const FirstStage& stage : FirstStages(run)) {
+    least = std::min(least, stage.layers * stage.in_flight);
   }
   return least;
 }
@@ -111,9 +128,14 @@ std::vector<int64_t> StagesToWeigh(const std::vector<StageChunks>& stages) {
   return weighed;
 }
 
+/// Whether a stack keeps less than ours: what that saves, no bound knows.
+bool KeepsLess(const SoftwareStack& stack) {
+  return stack.activations.value < 1 || stack.expert_activations.value < 1 || stack.fp8_layers ||
+         stack.fp8_weights;
+}
+
 /// Whether layers that are alike also are in what is recomputed of them.
-bool SamePlanForAll(const RunConfig& run) {
-  const RecomputeConfig& plan = run.layout.recompute[0];
+bool SamePlanForAll(const RecomputeConfig& plan) {
   return plan.kind != RecomputeKind::kFull || plan.num_layers == -1;
 }
 
@@ -124,15 +146,22 @@ int64_t LayersAmid(const ModelChunk& chunk, const LayerRange& stretch) {
   return std::max<int64_t>(0, end - first - kFewLayers);
 }
 
+/// Calls `each(chunk)` with one layer of each kind, alone.
+template <typename Each>
+void ForEachKind(const PassSpans::Shape& shape, const Each& each) {
+  const std::vector<int64_t>& first_alike = shape.setting().first_alike;
+  for (int64_t layer = 0; layer < std::ssize(first_alike); ++layer) {
+    if (first_alike[static_cast<size_t>(layer)] != layer) continue;
+    each(ModelChunk{layer, 1, /*embedding=*/false, /*head=*/false});
+  }
+}
+
 /// What a layer holds of a micro batch for its backward pass, of the layer that holds the least.
 int64_t LeastLayerBytes(PassSpans::Shape& shape) {
   int64_t least = INT64_MAX;
-  const std::vector<int64_t>& first_alike = shape.setting().first_alike;
-  for (int64_t layer = 0; layer < static_cast<int64_t>(first_alike.size()); ++layer) {
-    if (first_alike[static_cast<size_t>(layer)] != layer) continue;
-    const ModelChunk alone = {layer, 1, /*embedding=*/false, /*head=*/false};
-    least = std::min(least, shape.Of(alone)[kForwardLater].total.change);
-  }
+  ForEachKind(shape, [&](const ModelChunk& layer) {
+    least = std::min(least, shape.Of(layer)[kForwardLater].total.change);
+  });
   return least;
 }
 
@@ -155,11 +184,11 @@ PricedRun PassesToPrice(const RunConfig& run, LayoutPart chosen) {
 
 }  // namespace
 
-StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen) {
+StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen, const PlanRange& plans) {
   spans_.ForgetIfMany();
-  if (chosen >= LayoutPart::kPipeline) return OfPasses(run, chosen);
+  if (chosen >= LayoutPart::kPipeline) return OfPasses(run, chosen, plans);
   if (chosen == LayoutPart::kParts) return OfAnyMicroBatch(run);
-  return OfMicroBatch(run, chosen == LayoutPart::kMicroBatch);
+  return OfMicroBatch(run, chosen == LayoutPart::kMicroBatch ? &plans : nullptr);
 }
 
 StepBound StepBounds::OfAnyMicroBatch(const RunConfig& run) {
@@ -167,7 +196,7 @@ StepBound StepBounds::OfAnyMicroBatch(const RunConfig& run) {
   // other: one of the whole batch takes no longer than all that it is divided into.
   RunConfig together = run;
   together.layout.micro_batch = run.global_batch;
-  StepBound bound = OfMicroBatch(together, /*recompute=*/false);
+  StepBound bound = OfMicroBatch(together, nullptr);
   // What was measured of a cpu may cost more than twice as much for twice as much: of caches. And
   // how many rows more the fullest experts have is rounded, for few of them to less than their
   // share.
@@ -179,9 +208,10 @@ StepBound StepBounds::OfAnyMicroBatch(const RunConfig& run) {
   return bound;
 }
 
-StepBound StepBounds::OfMicroBatch(const RunConfig& run, bool recompute) {
+StepBound StepBounds::OfMicroBatch(const RunConfig& run, const PlanRange* plans) {
   PricedRun priced = {run, run.layout};
-  if (!recompute) priced.layout.recompute = {};
+  // A pipeline recomputes as many layers of each stage as the whole model does of its first ones.
+  priced.layout.recompute = plans == nullptr ? RecomputeConfig{} : plans->first;
   PassSpans::Shape shape = spans_.Of(priced);
   if (!shape.legal()) return {};  // no such run could be recorded
   const ModelChunk whole = WholeModel(model_);
@@ -190,8 +220,57 @@ StepBound StepBounds::OfMicroBatch(const RunConfig& run, bool recompute) {
   const double micro_batches = static_cast<double>(run.global_batch) /
                                static_cast<double>(run.layout.micro_batch * run.layout.dp);
   int64_t bytes = HeldBytes(run, /*sharded=*/false, /*stage=*/0);
-  if (recompute && SamePlanForAll(run)) bytes += LeastLayerBytes(shape) * LeastLayersHeld(run);
-  return Finished(run, shape.setting(), micro_batches * LeastSeconds(ways), 0, bytes);
+  if (plans != nullptr) bytes += LeastPassBytes(run, plans->leanest);
+  double seconds = LeastSeconds(ways);
+  const bool range = plans != nullptr && plans->first != plans->leanest;
+  if (range && run.memory_per_rank_bytes > 0 && !KeepsLess(cluster_.stack)) {
+    seconds = std::max(seconds, LeastSecondsThatFit(run));
+  }
+  return Finished(run, shape.setting(), micro_batches * seconds, 0, bytes);
+}
+
+double StepBounds::LeastSecondsThatFit(const RunConfig& run) {
+  PricedRun kept = {run, run.layout};
+  kept.layout.recompute = {};
+  PricedRun again = kept;
+  again.layout.recompute = RecomputeConfig{.kind = RecomputeKind::kFull};
+  PassSpans::Shape kept_shape = spans_.Of(kept);
+  PassSpans::Shape again_shape = spans_.Of(again);
+  const int64_t input_bytes = LeastLayerBytes(again_shape);
+  const int64_t layer_bytes = LeastLayerBytes(kept_shape);
+  const int64_t held = HeldBytes(run, /*sharded=*/false, /*stage=*/0);
+  const int64_t room =
+      run.memory_per_rank_bytes - Finished(run, kept_shape.setting(), 0, 0, held).peak_mem_bytes;
+  double layer_s = std::numeric_limits<double>::infinity();
+  ForEachKind(kept_shape, [&](const ModelChunk& layer) {
+    layer_s =
+        std::min(layer_s, LeastSeconds(again_shape.Of(layer)) - LeastSeconds(kept_shape.Of(layer)));
+  });
+  int64_t least = run.model.num_layers;
+  for (const FirstStage& stage : FirstStages(run)) {
+    // Of its first layers, so many that the rest leaves room.
+    const int64_t passes = std::max<int64_t>(1, stage.in_flight);
+    const int64_t over = passes * stage.layers * layer_bytes - room;
+    const int64_t freed = std::max<int64_t>(1, passes * (layer_bytes - input_bytes));
+    const int64_t layers = over <= 0 ? 0 : CeilDiv(over, freed);
+    if (layers <= stage.layers) {
+      least = std::min(least, stage.pp * std::min(layers, run.model.num_layers / stage.pp));
+    }
+  }
+  return LeastSeconds(kept_shape.Of(WholeModel(model_))) +
+         static_cast<double>(least) * std::max(0.0, layer_s);
+}
+
+int64_t StepBounds::LeastPassBytes(const RunConfig& run, const RecomputeConfig& leanest) {
+  if (leanest.method == RecomputeMethod::kUniform) return 0;
+  PricedRun priced = {run, run.layout};
+  priced.layout.recompute = leanest;
+  // Of a part of the layers: as if all were recomputed.
+  if (!SamePlanForAll(leanest)) {
+    priced.layout.recompute = RecomputeConfig{.kind = RecomputeKind::kFull};
+  }
+  PassSpans::Shape shape = spans_.Of(priced);
+  return LeastLayerBytes(shape) * LeastLayersHeld(run);
 }
 
 StepBounds::Moving StepBounds::MovingShards(const RunConfig& run, const PricedRun& sharded) {
@@ -200,8 +279,9 @@ StepBounds::Moving StepBounds::MovingShards(const RunConfig& run, const PricedRu
   moving.few_layers.emplace(spans_.Of(sharded));
   const int64_t layers = std::min(CeilDiv(model_.num_layers, run.layout.pp * run.layout.vp),
                                   spans_.SettingOf(run).stretch.count);
-  if (layers <= kFewLayers || !SamePlanForAll(run)) return moving;
-  const PricedRun whole = Unsharded(run);
+  if (layers <= kFewLayers || !SamePlanForAll(sharded.layout.recompute[0])) return moving;
+  PricedRun whole = Unsharded(run);
+  whole.layout.recompute = sharded.layout.recompute;
   const WaySpans& moved = moving.few_layers->OfLayer();
   const WaySpans& still = spans_.Of(whole).OfLayer();
   for (size_t way = 0; way < kWayCount; ++way) {
@@ -215,7 +295,7 @@ StepBounds::Moving StepBounds::MovingShards(const RunConfig& run, const PricedRu
 }
 
 StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shape shape,
-                                        Moving moving) {
+                                        std::optional<PassSpans::Shape> leanest, Moving moving) {
   const int64_t micro_batches = priced.run.num_micro_batches();
   const ParallelConfig& layout = priced.layout;
   const int64_t pp = layout.pp;
@@ -244,6 +324,10 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
       MemorySpan& bytes_of_way = ways[way].total;
       bytes_of_way.change += amid * moving.layer_bytes[way];
       bytes_of_way.peak = std::max(bytes_of_way.peak, bytes_of_way.change);
+    }
+    if (leanest) {
+      const WaySpans& lean = leanest->Of(chunk);
+      for (const Way way : {kForwardFirst, kForwardLater}) ways[way].total = lean[way].total;
     }
     const size_t stage = i % static_cast<size_t>(pp);
     Add(ways, micro_batches, seconds[stage], times[stage]);
@@ -282,11 +366,20 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
   return passes;
 }
 
-StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen) {
-  const PricedRun priced = PassesToPrice(run, chosen);
-  const PricedRun sharded = {run, run.layout};
+StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen, const PlanRange& plans) {
+  const bool range = plans.first != plans.leanest;
+  // How shards move beside a layer depends on what its neighbours recompute: of several plans,
+  // moving them is not looked at.
+  if (range) chosen = std::min(chosen, LayoutPart::kSharding);
+  const auto with = [](PricedRun priced, const RecomputeConfig& plan) {
+    priced.layout.recompute = plan;
+    return priced;
+  };
+  const PricedRun priced = with(PassesToPrice(run, chosen), plans.first);
+  const PricedRun leanest = with(PassesToPrice(run, chosen), plans.leanest);
+  const PricedRun sharded = with({run, run.layout}, plans.first);
   const Passes passes =
-      PassesOf(priced, spans_.Of(priced),
+      PassesOf(priced, spans_.Of(priced), range ? std::optional(spans_.Of(leanest)) : std::nullopt,
                chosen == LayoutPart::kLayers ? MovingShards(run, sharded) : Moving{});
   const bool known = chosen >= LayoutPart::kSharding;
   int64_t bytes = 0;
@@ -353,12 +446,9 @@ const StageProgram& StepBounds::ProgramOfFew(const RunConfig& run, int64_t stage
 
 StepBound StepBounds::Finished(const RunConfig& run, const PriceSetting& setting, double seconds,
                                double messages_s, int64_t bytes) const {
-  // A stack that keeps less than ours: what that saves is not known yet.
   const SoftwareStack& stack = cluster_.stack;
-  const bool keeps_less = stack.activations.value < 1 || stack.expert_activations.value < 1 ||
-                          stack.fp8_layers || stack.fp8_weights;
   return {.step_time_s = StepSeconds(setting.pricer, seconds + messages_s) * (1 - kRounding),
-          .peak_mem_bytes = keeps_less ? 0 : bytes + BytesBeyondOurs(run, stack, {})};
+          .peak_mem_bytes = KeepsLess(stack) ? 0 : bytes + BytesBeyondOurs(run, stack, {})};
 }
 
 }  // namespace trimtab
