@@ -1,7 +1,6 @@
 #include "cost_model/step_bounds.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "cost_model/finish.h"
@@ -19,16 +18,6 @@ constexpr double kRounding = 1e-9;
 
 /// Layers of a chunk that have an end of it, or another chunk, beside them.
 constexpr int64_t kFewLayers = 2;
-
-double Lesser(const WaySpans& ways, Way first, Way later) {
-  return std::min(ways[first].seconds, ways[later].seconds);
-}
-
-/// A micro batch both ways, as cheaply as any schedule takes it.
-double LeastSeconds(const WaySpans& ways) {
-  return Lesser(ways, kForwardFirst, kForwardLater) +
-         Lesser(ways, kBackwardSetting, kBackwardAdding);
-}
 
 /// Adds a chunk of a stage.
 void Add(const WaySpans& ways, int64_t micro_batches, double& seconds, StageTimes& times) {
@@ -48,35 +37,6 @@ int64_t LeastInFlight(const RunConfig& run, int64_t stage) {
       run.layout.schedule == Schedule::kZeroBubble ? Schedule::k1F1B : run.layout.schedule;
   const PipelineShape shape = {run.layout.pp, run.layout.vp, run.num_micro_batches()};
   return RowOf(schedule).max_in_flight(shape, stage);
-}
-
-/// The first stage of a pipeline.
-struct FirstStage {
-  int64_t pp = 1;
-  int64_t layers = 0;
-  int64_t in_flight = 1;  // micro batches that it holds at once, at least
-};
-
-/// Of each pipeline that may be made of the ranks left.
-std::vector<FirstStage> FirstStages(const RunConfig& run) {
-  std::vector<FirstStage> stages = {{.pp = 1, .layers = run.model.num_layers}};
-  for (int64_t pp = 2; pp <= std::min(run.layout.dp, run.model.num_layers); ++pp) {
-    if (run.layout.dp % pp != 0) continue;
-    const int64_t micro_batches = run.global_batch * pp / (run.layout.micro_batch * run.layout.dp);
-    stages.push_back({.pp = pp,
-                      .layers = CutLayers(run.model.num_layers, pp, {}).front().count,
-                      .in_flight = std::min(pp, micro_batches)});
-  }
-  return stages;
-}
-
-/// Layers of micro batches that the first stage holds at once, at least.
-int64_t LeastLayersHeld(const RunConfig& run) {
-  int64_t least = run.model.num_layers;
-  for (const FirstStage& stage : FirstStages(run)) {
-    least = std::min(least, stage.layers * stage.in_flight);
-  }
-  return least;
 }
 
 /// What passes take, each at least: the first forward pass of a chunk, and a later one; and a
@@ -128,41 +88,11 @@ std::vector<int64_t> StagesToWeigh(const std::vector<StageChunks>& stages) {
   return weighed;
 }
 
-/// Whether a stack keeps less than ours: what that saves, no bound knows.
-bool KeepsLess(const SoftwareStack& stack) {
-  return stack.activations.value < 1 || stack.expert_activations.value < 1 || stack.fp8_layers ||
-         stack.fp8_weights;
-}
-
-/// Whether layers that are alike also are in what is recomputed of them.
-bool SamePlanForAll(const RecomputeConfig& plan) {
-  return plan.kind != RecomputeKind::kFull || plan.num_layers == -1;
-}
-
 /// Layers of `chunk` that stand in `stretch`, but for those at its ends there.
 int64_t LayersAmid(const ModelChunk& chunk, const LayerRange& stretch) {
   const int64_t first = std::max(chunk.first_layer, stretch.first);
   const int64_t end = std::min(chunk.first_layer + chunk.num_layers, stretch.first + stretch.count);
   return std::max<int64_t>(0, end - first - kFewLayers);
-}
-
-/// Calls `each(chunk)` with one layer of each kind, alone.
-template <typename Each>
-void ForEachKind(const PassSpans::Shape& shape, const Each& each) {
-  const std::vector<int64_t>& first_alike = shape.setting().first_alike;
-  for (int64_t layer = 0; layer < std::ssize(first_alike); ++layer) {
-    if (first_alike[static_cast<size_t>(layer)] != layer) continue;
-    each(ModelChunk{layer, 1, /*embedding=*/false, /*head=*/false});
-  }
-}
-
-/// What a layer holds of a micro batch for its backward pass, of the layer that holds the least.
-int64_t LeastLayerBytes(PassSpans::Shape& shape) {
-  int64_t least = INT64_MAX;
-  ForEachKind(shape, [&](const ModelChunk& layer) {
-    least = std::min(least, shape.Of(layer)[kForwardLater].total.change);
-  });
-  return least;
 }
 
 /// The run as if every rank had all weights and gradients.
@@ -189,88 +119,6 @@ StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen, const PlanRang
   if (chosen >= LayoutPart::kPipeline) return OfPasses(run, chosen, plans);
   if (chosen == LayoutPart::kParts) return OfAnyMicroBatch(run);
   return OfMicroBatch(run, chosen == LayoutPart::kMicroBatch ? &plans : nullptr);
-}
-
-StepBound StepBounds::OfAnyMicroBatch(const RunConfig& run) {
-  // By the formulas of GPUs none takes longer for several sequences at once than one after the
-  // other: one of the whole batch takes no longer than all that it is divided into.
-  RunConfig together = run;
-  together.layout.micro_batch = run.global_batch;
-  StepBound bound = OfMicroBatch(together, nullptr);
-  // What was measured of a cpu may cost more than twice as much for twice as much: of caches. And
-  // how many rows more the fullest experts have is rounded, for few of them to less than their
-  // share.
-  const bool rounds = run.model.moe.used() && run.routing.imbalance_factor != 1;
-  if (cluster_.device == "cpu" || rounds) bound.step_time_s = 0;
-  // The smallest takes the least memory.
-  const int64_t held = HeldBytes(together, /*sharded=*/false, /*stage=*/0);
-  bound.peak_mem_bytes = Finished(run, spans_.SettingOf(run), 0, 0, held).peak_mem_bytes;
-  return bound;
-}
-
-StepBound StepBounds::OfMicroBatch(const RunConfig& run, const PlanRange* plans) {
-  PricedRun priced = {run, run.layout};
-  // A pipeline recomputes as many layers of each stage as the whole model does of its first ones.
-  priced.layout.recompute = plans == nullptr ? RecomputeConfig{} : plans->first;
-  PassSpans::Shape shape = spans_.Of(priced);
-  if (!shape.legal()) return {};  // no such run could be recorded
-  const ModelChunk whole = WholeModel(model_);
-  const WaySpans ways = shape.Of(whole);
-  // Pipelines divide layers as replicas do batches; idle stages only add to that.
-  const double micro_batches = static_cast<double>(run.global_batch) /
-                               static_cast<double>(run.layout.micro_batch * run.layout.dp);
-  int64_t bytes = HeldBytes(run, /*sharded=*/false, /*stage=*/0);
-  if (plans != nullptr) bytes += LeastPassBytes(run, plans->leanest);
-  double seconds = LeastSeconds(ways);
-  const bool range = plans != nullptr && plans->first != plans->leanest;
-  if (range && run.memory_per_rank_bytes > 0 && !KeepsLess(cluster_.stack)) {
-    seconds = std::max(seconds, LeastSecondsThatFit(run));
-  }
-  return Finished(run, shape.setting(), micro_batches * seconds, 0, bytes);
-}
-
-double StepBounds::LeastSecondsThatFit(const RunConfig& run) {
-  PricedRun kept = {run, run.layout};
-  kept.layout.recompute = {};
-  PricedRun again = kept;
-  again.layout.recompute = RecomputeConfig{.kind = RecomputeKind::kFull};
-  PassSpans::Shape kept_shape = spans_.Of(kept);
-  PassSpans::Shape again_shape = spans_.Of(again);
-  const int64_t input_bytes = LeastLayerBytes(again_shape);
-  const int64_t layer_bytes = LeastLayerBytes(kept_shape);
-  const int64_t held = HeldBytes(run, /*sharded=*/false, /*stage=*/0);
-  const int64_t room =
-      run.memory_per_rank_bytes - Finished(run, kept_shape.setting(), 0, 0, held).peak_mem_bytes;
-  double layer_s = std::numeric_limits<double>::infinity();
-  ForEachKind(kept_shape, [&](const ModelChunk& layer) {
-    layer_s =
-        std::min(layer_s, LeastSeconds(again_shape.Of(layer)) - LeastSeconds(kept_shape.Of(layer)));
-  });
-  int64_t least = run.model.num_layers;
-  for (const FirstStage& stage : FirstStages(run)) {
-    // Of its first layers, so many that the rest leaves room.
-    const int64_t passes = std::max<int64_t>(1, stage.in_flight);
-    const int64_t over = passes * stage.layers * layer_bytes - room;
-    const int64_t freed = std::max<int64_t>(1, passes * (layer_bytes - input_bytes));
-    const int64_t layers = over <= 0 ? 0 : CeilDiv(over, freed);
-    if (layers <= stage.layers) {
-      least = std::min(least, stage.pp * std::min(layers, run.model.num_layers / stage.pp));
-    }
-  }
-  return LeastSeconds(kept_shape.Of(WholeModel(model_))) +
-         static_cast<double>(least) * std::max(0.0, layer_s);
-}
-
-int64_t StepBounds::LeastPassBytes(const RunConfig& run, const RecomputeConfig& leanest) {
-  if (leanest.method == RecomputeMethod::kUniform) return 0;
-  PricedRun priced = {run, run.layout};
-  priced.layout.recompute = leanest;
-  // Of a part of the layers: as if all were recomputed.
-  if (!SamePlanForAll(leanest)) {
-    priced.layout.recompute = RecomputeConfig{.kind = RecomputeKind::kFull};
-  }
-  PassSpans::Shape shape = spans_.Of(priced);
-  return LeastLayerBytes(shape) * LeastLayersHeld(run);
 }
 
 StepBounds::Moving StepBounds::MovingShards(const RunConfig& run, const PricedRun& sharded) {
@@ -444,11 +292,21 @@ const StageProgram& StepBounds::ProgramOfFew(const RunConfig& run, int64_t stage
   return known->second[static_cast<size_t>(stage)];
 }
 
+bool StepBounds::SamePlanForAll(const RecomputeConfig& plan) {
+  return plan.kind != RecomputeKind::kFull || plan.num_layers == -1;
+}
+
+bool StepBounds::keeps_less() const {
+  const SoftwareStack& stack = cluster_.stack;
+  return stack.activations.value < 1 || stack.expert_activations.value < 1 || stack.fp8_layers ||
+         stack.fp8_weights;
+}
+
 StepBound StepBounds::Finished(const RunConfig& run, const PriceSetting& setting, double seconds,
                                double messages_s, int64_t bytes) const {
   const SoftwareStack& stack = cluster_.stack;
   return {.step_time_s = StepSeconds(setting.pricer, seconds + messages_s) * (1 - kRounding),
-          .peak_mem_bytes = KeepsLess(stack) ? 0 : bytes + BytesBeyondOurs(run, stack, {})};
+          .peak_mem_bytes = keeps_less() ? 0 : bytes + BytesBeyondOurs(run, stack, {})};
 }
 
 }  // namespace trimtab

@@ -47,6 +47,7 @@ class StepBounds {
     std::vector<StageBytes> bytes;  // of stages of which one is the fullest
   };
 
+  // micro_batch_bounds.cc
   StepBound OfAnyMicroBatch(const RunConfig& run);
   /// Plans of none: what is not chosen costs nothing.
   StepBound OfMicroBatch(const RunConfig& run, const PlanRange* plans);
@@ -55,6 +56,7 @@ class StepBounds {
   double LeastSecondsThatFit(const RunConfig& run);
   /// What stages hold of micro batches, at least.
   int64_t LeastPassBytes(const RunConfig& run, const RecomputeConfig& leanest);
+  // step_bounds.cc
   StepBound OfPasses(const RunConfig& run, LayoutPart chosen, const PlanRange& plans);
   /// What moving shards beside passes takes, as far as it is looked at.
   struct Moving {
@@ -74,6 +76,10 @@ class StepBounds {
   int64_t RecordedHeldBytes(const RunConfig& run, int64_t zero, int64_t stage);
   /// Of steps with no more micro batches than stages, which are few.
   const StageProgram& ProgramOfFew(const RunConfig& run, int64_t stage);
+  /// Whether layers that are alike also are in what is recomputed of them.
+  static bool SamePlanForAll(const RecomputeConfig& plan);
+  /// Whether the stack keeps less than ours: what that saves, no bound knows.
+  bool keeps_less() const;
   StepBound Finished(const RunConfig& run, const PriceSetting& setting, double seconds,
                      double messages_s, int64_t bytes) const;
 

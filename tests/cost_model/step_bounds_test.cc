@@ -191,6 +191,14 @@ TEST(StepBounds, OfStacksThatKeepMore) {
   ExpectNothingIsBelowItsBounds(llama, 300);
 }
 
+// What they need not recompute to fit, no bound may ask for.
+TEST(StepBounds, OfStacksThatKeepLess) {
+  Cluster cluster = LoadCluster("2x8xh100");
+  cluster.stack.activations.value = 0.4;
+  Place llama(LoadModelConfig("llama3-8b"), cluster, 64, 8192);
+  ExpectNothingIsBelowItsBounds(llama, 300);
+}
+
 TEST(StepBounds, OfSmallModelsOnGpusAndCpus) {
   for (const ModelConfig& model : {TinyGpt2(), TinyLlama(), TinyFp8Llama()}) {
     for (const Cluster& cluster : {GenericCpu(), LoadCluster("8xh100")}) {
