@@ -92,6 +92,12 @@ LayerRange LongestStretch(const std::vector<int64_t>& first_alike) {
   return longest;
 }
 
+/// Whether `count` layers from `first` on are, one by one, like those from `other` on.
+bool AreAlike(const PriceSetting& setting, int64_t first, int64_t other, int64_t count) {
+  const auto layers = setting.first_alike.begin();
+  return setting.alike || std::equal(layers + first, layers + first + count, layers + other);
+}
+
 /// A schedule with the same passes, if in another order: zero-bubble ones have parts, and GPipe's
 /// free sharded weights at other times.
 Schedule PassesOf(const ParallelConfig& layout) {
@@ -304,7 +310,9 @@ Ways ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run, cons
     const RecomputeGroup group = RecomputeGroupOf(run.layout.recompute[0], i, chunk.num_layers);
     i += group.count;
     const RecordedLayers layers = LayersToRecord(run, chunk, group);
-    const bool same = costs != nullptr && setting.alike && layers.ShowsAlike(before);
+    const bool same = costs != nullptr && layers.ShowsAlike(before) &&
+                      AreAlike(setting, chunk.first_layer + layers.first,
+                               chunk.first_layer + before.first, layers.count);
     if (!same) costs = &(LayersOf(setting, run, chunk, layers).*part);
     if (first_costs == nullptr) first_costs = costs;
     before = layers;

@@ -112,7 +112,9 @@ class ClosedFormEstimator::Impl {
     return std::make_unique<Impl>(model_, sequence_, cluster_, shared_);
   }
   Estimate Run(const RunConfig& run);
-  StepBound Bound(const RunConfig& run, LayoutPart chosen) { return bounds_.Of(run, chosen); }
+  StepBound Bound(const RunConfig& run, LayoutPart chosen, const PlanRange& plans) {
+    return bounds_.Of(run, chosen, plans);
+  }
   std::vector<Estimate> Stages(const RunConfig& run);
   void ForgetIfMany() { shared_->ForgetIfMany(); }
   void SetPrices(const Cluster& cluster) {
@@ -183,8 +185,9 @@ ClosedFormEstimator::~ClosedFormEstimator() = default;
 ClosedFormEstimator::ClosedFormEstimator(ClosedFormEstimator&&) noexcept = default;
 
 Estimate ClosedFormEstimator::Run(const RunConfig& run) { return impl_->Run(run); }
-StepBound ClosedFormEstimator::Bound(const RunConfig& run, LayoutPart chosen) {
-  return impl_->Bound(run, chosen);
+StepBound ClosedFormEstimator::Bound(const RunConfig& run, LayoutPart chosen,
+                                     const PlanRange& plans) {
+  return impl_->Bound(run, chosen, plans);
 }
 void ClosedFormEstimator::ForgetIfMany() { impl_->ForgetIfMany(); }
 void ClosedFormEstimator::SetPrices(const Cluster& cluster) { impl_->SetPrices(cluster); }

@@ -16,11 +16,19 @@ namespace trimtab {
 enum class LayoutPart : uint8_t {
   kParts,       // numerics, ranks, tp, sp, cp and its messages, ep, etp, dispatch, overlap chunks
   kShape,       // and the micro batch
-  kMicroBatch,  // and recomputation
+  kMicroBatch,  // and what is recomputed: of `full`, a range of plans
   kPipeline,    // and the pipeline: all but how replicas are sharded
   kSharding,    // all, but what moving shards about takes is not looked at
   kLayers,      // all, but moving them is looked at amid chunks alone
   kWhole,
+};
+
+/// Plans of recomputation: one alone, or those of full:block:N from one N to another (see FullOf).
+/// The passes of one take at least as long as those with a smaller N, and leave at most as much; a
+/// backward pass needs at least as much beside what was left.
+struct PlanRange {
+  RecomputeConfig first;    // recomputes the least
+  RecomputeConfig leanest;  // keeps the least
 };
 
 /// No layout that the chosen part belongs to takes less.
@@ -46,9 +54,10 @@ class ClosedFormEstimator {
   /// else is a programmer's fault. Throws UsageError where the profile cannot price the run's
   /// precision, InputError where `run.fp8` names a layer that is not there.
   Estimate Run(const RunConfig& run);
-  /// What no layout is below that `run` can still become. It breaks no rule that its chosen part
-  /// settles. Throws as Run does.
-  StepBound Bound(const RunConfig& run, LayoutPart chosen);
+  /// What no layout is below that `run` can still become and that fits memory_per_rank_bytes, where
+  /// there is such a limit, with any of `plans` at every stage. It breaks no rule that its chosen
+  /// part settles. Throws as Run does.
+  StepBound Bound(const RunConfig& run, LayoutPart chosen, const PlanRange& plans);
   /// Forgets recordings where they take much memory. Only while no other thread asks.
   void ForgetIfMany();
   /// From now on prices by the profile and the stack of `cluster`, which is the same otherwise,

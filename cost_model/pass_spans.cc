@@ -15,7 +15,7 @@ RunConfig PricedRun::Made() const {
 const PriceSetting& PassSpans::SettingOf(const RunConfig& run) { return chunks_->SettingOf(run); }
 
 void PassSpans::ForgetIfMany() {
-  constexpr size_t kMany = size_t{1} << 10;
+  constexpr size_t kMany = size_t{1} << 12;
   if (shapes_.size() > kMany) shapes_.clear();
 }
 

@@ -19,16 +19,6 @@ constexpr double kRounding = 1e-9;
 /// Layers of a chunk that have an end of it, or another chunk, beside them.
 constexpr int64_t kFewLayers = 2;
 
-double Lesser(const WaySpans& ways, Way first, Way later) {
-  return std::min(ways[first].seconds, ways[later].seconds);
-}
-
-/// A micro batch both ways, as cheaply as any schedule takes it.
-double LeastSeconds(const WaySpans& ways) {
-  return Lesser(ways, kForwardFirst, kForwardLater) +
-         Lesser(ways, kBackwardSetting, kBackwardAdding);
-}
-
 /// Adds a chunk of a stage.
 void Add(const WaySpans& ways, int64_t micro_batches, double& seconds, StageTimes& times) {
   const auto later = static_cast<double>(micro_batches - 1);
@@ -47,19 +37,6 @@ int64_t LeastInFlight(const RunConfig& run, int64_t stage) {
       run.layout.schedule == Schedule::kZeroBubble ? Schedule::k1F1B : run.layout.schedule;
   const PipelineShape shape = {run.layout.pp, run.layout.vp, run.num_micro_batches()};
   return RowOf(schedule).max_in_flight(shape, stage);
-}
-
-/// Layers of micro batches that the first stage holds at once, at least, whichever pipeline the
-/// ranks left are made.
-int64_t LeastLayersHeld(const RunConfig& run) {
-  int64_t least = run.model.num_layers;
-  for (int64_t pp = 2; pp <= std::min(run.layout.dp, run.model.num_layers); ++pp) {
-    if (run.layout.dp % pp != 0) continue;
-    const int64_t micro_batches = run.global_batch * pp / (run.layout.micro_batch * run.layout.dp);
-    const int64_t layers = CutLayers(run.model.num_layers, pp, {}).front().count;
-    least = std::min(least, layers * std::min(pp, micro_batches));
-  }
-  return least;
 }
 
 /// What passes take, each at least: the first forward pass of a chunk, and a later one; and a
@@ -111,29 +88,11 @@ std::vector<int64_t> StagesToWeigh(const std::vector<StageChunks>& stages) {
   return weighed;
 }
 
-/// Whether layers that are alike also are in what is recomputed of them.
-bool SamePlanForAll(const RunConfig& run) {
-  const RecomputeConfig& plan = run.layout.recompute[0];
-  return plan.kind != RecomputeKind::kFull || plan.num_layers == -1;
-}
-
 /// Layers of `chunk` that stand in `stretch`, but for those at its ends there.
 int64_t LayersAmid(const ModelChunk& chunk, const LayerRange& stretch) {
   const int64_t first = std::max(chunk.first_layer, stretch.first);
   const int64_t end = std::min(chunk.first_layer + chunk.num_layers, stretch.first + stretch.count);
   return std::max<int64_t>(0, end - first - kFewLayers);
-}
-
-/// What a layer holds of a micro batch for its backward pass, of the layer that holds the least.
-int64_t LeastLayerBytes(PassSpans::Shape& shape) {
-  int64_t least = INT64_MAX;
-  const std::vector<int64_t>& first_alike = shape.setting().first_alike;
-  for (int64_t layer = 0; layer < static_cast<int64_t>(first_alike.size()); ++layer) {
-    if (first_alike[static_cast<size_t>(layer)] != layer) continue;
-    const ModelChunk alone = {layer, 1, /*embedding=*/false, /*head=*/false};
-    least = std::min(least, shape.Of(alone)[kForwardLater].total.change);
-  }
-  return least;
 }
 
 /// The run as if every rank had all weights and gradients.
@@ -155,43 +114,11 @@ PricedRun PassesToPrice(const RunConfig& run, LayoutPart chosen) {
 
 }  // namespace
 
-StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen) {
+StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen, const PlanRange& plans) {
   spans_.ForgetIfMany();
-  if (chosen >= LayoutPart::kPipeline) return OfPasses(run, chosen);
+  if (chosen >= LayoutPart::kPipeline) return OfPasses(run, chosen, plans);
   if (chosen == LayoutPart::kParts) return OfAnyMicroBatch(run);
-  return OfMicroBatch(run, chosen == LayoutPart::kMicroBatch);
-}
-
-StepBound StepBounds::OfAnyMicroBatch(const RunConfig& run) {
-  // By the formulas of GPUs none takes longer for several sequences at once than one after the
-  // other: one of the whole batch takes no longer than all that it is divided into.
-  RunConfig together = run;
-  together.layout.micro_batch = run.global_batch;
-  StepBound bound = OfMicroBatch(together, /*recompute=*/false);
-  // What was measured of a cpu may cost more than twice as much for twice as much: of caches. And
-  // how many rows more the fullest experts have is rounded, for few of them to less than their
-  // share.
-  const bool rounds = run.model.moe.used() && run.routing.imbalance_factor != 1;
-  if (cluster_.device == "cpu" || rounds) bound.step_time_s = 0;
-  // The smallest takes the least memory.
-  const int64_t held = HeldBytes(together, /*sharded=*/false, /*stage=*/0);
-  bound.peak_mem_bytes = Finished(run, spans_.SettingOf(run), 0, 0, held).peak_mem_bytes;
-  return bound;
-}
-
-StepBound StepBounds::OfMicroBatch(const RunConfig& run, bool recompute) {
-  PricedRun priced = {run, run.layout};
-  if (!recompute) priced.layout.recompute = {};
-  PassSpans::Shape shape = spans_.Of(priced);
-  if (!shape.legal()) return {};  // no such run could be recorded
-  const ModelChunk whole = WholeModel(model_);
-  const WaySpans ways = shape.Of(whole);
-  // Pipelines divide layers as replicas do batches; idle stages only add to that.
-  const double micro_batches = static_cast<double>(run.global_batch) /
-                               static_cast<double>(run.layout.micro_batch * run.layout.dp);
-  int64_t bytes = HeldBytes(run, /*sharded=*/false, /*stage=*/0);
-  if (recompute && SamePlanForAll(run)) bytes += LeastLayerBytes(shape) * LeastLayersHeld(run);
-  return Finished(run, shape.setting(), micro_batches * LeastSeconds(ways), 0, bytes);
+  return OfMicroBatch(run, chosen == LayoutPart::kMicroBatch ? &plans : nullptr);
 }
 
 StepBounds::Moving StepBounds::MovingShards(const RunConfig& run, const PricedRun& sharded) {
@@ -200,8 +127,9 @@ StepBounds::Moving StepBounds::MovingShards(const RunConfig& run, const PricedRu
   moving.few_layers.emplace(spans_.Of(sharded));
   const int64_t layers = std::min(CeilDiv(model_.num_layers, run.layout.pp * run.layout.vp),
                                   spans_.SettingOf(run).stretch.count);
-  if (layers <= kFewLayers || !SamePlanForAll(run)) return moving;
-  const PricedRun whole = Unsharded(run);
+  if (layers <= kFewLayers || !SamePlanForAll(sharded.layout.recompute[0])) return moving;
+  PricedRun whole = Unsharded(run);
+  whole.layout.recompute = sharded.layout.recompute;
   const WaySpans& moved = moving.few_layers->OfLayer();
   const WaySpans& still = spans_.Of(whole).OfLayer();
   for (size_t way = 0; way < kWayCount; ++way) {
@@ -215,7 +143,7 @@ StepBounds::Moving StepBounds::MovingShards(const RunConfig& run, const PricedRu
 }
 
 StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shape shape,
-                                        Moving moving) {
+                                        std::optional<PassSpans::Shape> leanest, Moving moving) {
   const int64_t micro_batches = priced.run.num_micro_batches();
   const ParallelConfig& layout = priced.layout;
   const int64_t pp = layout.pp;
@@ -244,6 +172,10 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
       MemorySpan& bytes_of_way = ways[way].total;
       bytes_of_way.change += amid * moving.layer_bytes[way];
       bytes_of_way.peak = std::max(bytes_of_way.peak, bytes_of_way.change);
+    }
+    if (leanest) {
+      const WaySpans& lean = leanest->Of(chunk);
+      for (const Way way : {kForwardFirst, kForwardLater}) ways[way].total = lean[way].total;
     }
     const size_t stage = i % static_cast<size_t>(pp);
     Add(ways, micro_batches, seconds[stage], times[stage]);
@@ -282,11 +214,20 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
   return passes;
 }
 
-StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen) {
-  const PricedRun priced = PassesToPrice(run, chosen);
-  const PricedRun sharded = {run, run.layout};
+StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen, const PlanRange& plans) {
+  const bool range = plans.first != plans.leanest;
+  // How shards move beside a layer depends on what its neighbours recompute: of several plans,
+  // moving them is not looked at.
+  if (range) chosen = std::min(chosen, LayoutPart::kSharding);
+  const auto with = [](PricedRun priced, const RecomputeConfig& plan) {
+    priced.layout.recompute = plan;
+    return priced;
+  };
+  const PricedRun priced = with(PassesToPrice(run, chosen), plans.first);
+  const PricedRun leanest = with(PassesToPrice(run, chosen), plans.leanest);
+  const PricedRun sharded = with({run, run.layout}, plans.first);
   const Passes passes =
-      PassesOf(priced, spans_.Of(priced),
+      PassesOf(priced, spans_.Of(priced), range ? std::optional(spans_.Of(leanest)) : std::nullopt,
                chosen == LayoutPart::kLayers ? MovingShards(run, sharded) : Moving{});
   const bool known = chosen >= LayoutPart::kSharding;
   int64_t bytes = 0;
@@ -351,14 +292,21 @@ const StageProgram& StepBounds::ProgramOfFew(const RunConfig& run, int64_t stage
   return known->second[static_cast<size_t>(stage)];
 }
 
+bool StepBounds::SamePlanForAll(const RecomputeConfig& plan) {
+  return plan.kind != RecomputeKind::kFull || plan.num_layers == -1;
+}
+
+bool StepBounds::keeps_less() const {
+  const SoftwareStack& stack = cluster_.stack;
+  return stack.activations.value < 1 || stack.expert_activations.value < 1 || stack.fp8_layers ||
+         stack.fp8_weights;
+}
+
 StepBound StepBounds::Finished(const RunConfig& run, const PriceSetting& setting, double seconds,
                                double messages_s, int64_t bytes) const {
-  // A stack that keeps less than ours: what that saves is not known yet.
   const SoftwareStack& stack = cluster_.stack;
-  const bool keeps_less = stack.activations.value < 1 || stack.expert_activations.value < 1 ||
-                          stack.fp8_layers || stack.fp8_weights;
   return {.step_time_s = StepSeconds(setting.pricer, seconds + messages_s) * (1 - kRounding),
-          .peak_mem_bytes = keeps_less ? 0 : bytes + BytesBeyondOurs(run, stack, {})};
+          .peak_mem_bytes = keeps_less() ? 0 : bytes + BytesBeyondOurs(run, stack, {})};
 }
 
 }  // namespace trimtab

@@ -29,8 +29,9 @@ class StepBounds {
   StepBounds(const ModelConfig& model, const Cluster& cluster, SharedCosts& costs)
       : model_(model), cluster_(cluster), costs_(&costs), spans_(costs) {}
 
-  /// `run` breaks no rule that its chosen part settles. Throws as ClosedFormEstimator::Run does.
-  StepBound Of(const RunConfig& run, LayoutPart chosen);
+  /// `run`, with any of `plans` at each stage, breaks no rule that its chosen part settles. Throws
+  /// as ClosedFormEstimator::Run does.
+  StepBound Of(const RunConfig& run, LayoutPart chosen, const PlanRange& plans);
 
  private:
   using SecondsByWay = std::array<double, kWayCount>;
@@ -46,10 +47,17 @@ class StepBounds {
     std::vector<StageBytes> bytes;  // of stages of which one is the fullest
   };
 
+  // micro_batch_bounds.cc
   StepBound OfAnyMicroBatch(const RunConfig& run);
-  /// `recompute`: whether that is chosen; if not, it costs nothing.
-  StepBound OfMicroBatch(const RunConfig& run, bool recompute);
-  StepBound OfPasses(const RunConfig& run, LayoutPart chosen);
+  /// Plans of none: what is not chosen costs nothing.
+  StepBound OfMicroBatch(const RunConfig& run, const PlanRange* plans);
+  /// A micro batch both ways, at least, if of `full` so many layers are recomputed that the run
+  /// fits its ranks, whichever pipeline it becomes.
+  double LeastSecondsThatFit(const RunConfig& run);
+  /// What stages hold of micro batches, at least.
+  int64_t LeastPassBytes(const RunConfig& run, const RecomputeConfig& leanest);
+  // step_bounds.cc
+  StepBound OfPasses(const RunConfig& run, LayoutPart chosen, const PlanRange& plans);
   /// What moving shards beside passes takes, as far as it is looked at.
   struct Moving {
     // More of each layer of the longest stretch of like ones, amid others: time, and what a forward
@@ -58,7 +66,9 @@ class StepBounds {
     std::array<int64_t, kWayCount> layer_bytes{};
     std::optional<PassSpans::Shape> few_layers;  // chunks without ends that have no more
   };
-  Passes PassesOf(const PricedRun& priced, PassSpans::Shape shape, Moving moving);
+  /// `priced` has the first of the plans; `leanest`: the last one, where there are several.
+  Passes PassesOf(const PricedRun& priced, PassSpans::Shape shape,
+                  std::optional<PassSpans::Shape> leanest, Moving moving);
   /// `sharded` is the whole of `run`.
   Moving MovingShards(const RunConfig& run, const PricedRun& sharded);
   /// What a rank of `stage` holds between steps; not `sharded`: if all that can be were.
@@ -66,6 +76,10 @@ class StepBounds {
   int64_t RecordedHeldBytes(const RunConfig& run, int64_t zero, int64_t stage);
   /// Of steps with no more micro batches than stages, which are few.
   const StageProgram& ProgramOfFew(const RunConfig& run, int64_t stage);
+  /// Whether layers that are alike also are in what is recomputed of them.
+  static bool SamePlanForAll(const RecomputeConfig& plan);
+  /// Whether the stack keeps less than ours: what that saves, no bound knows.
+  bool keeps_less() const;
   StepBound Finished(const RunConfig& run, const PriceSetting& setting, double seconds,
                      double messages_s, int64_t bytes) const;
 

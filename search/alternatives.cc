@@ -32,7 +32,7 @@ Alternatives::Alternatives(const Problem& problem, Objective objective, const Sh
   const SortKey key = PredictionKey(objective, best.run, best.prediction);
   const std::vector<SpaceRow>& rows = SpaceRows();
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (!rows[i].applies(problem, best.run)) continue;
+    if (rows[i].alike == nullptr || !rows[i].applies(problem, best.run)) continue;
     slots_.push_back({.row = &rows[i], .number = i, .score = Farthest(i) * key.first});
   }
 }
@@ -102,7 +102,7 @@ std::vector<Explanation> Explain(const Problem& problem, Objective objective,
   std::vector<Explanation> explanations;
   for (size_t i = 0; best && i < SpaceRows().size(); ++i) {
     const SpaceRow& row = SpaceRows()[i];
-    if (!row.applies(problem, run)) continue;
+    if (row.alike == nullptr || !row.applies(problem, run)) continue;
     const std::optional<size_t> other =
         best_of([&](const RunConfig& other_run) { return !row.alike(other_run, run); });
     // Of what is further off, not all was looked at.

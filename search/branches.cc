@@ -22,10 +22,10 @@ struct Level {
   int64_t most = 0;
 };
 constexpr std::array kLevels = {Level{LayoutPart::kParts, "tp_overlap_chunks", 1, 1 << 22},
-                                Level{LayoutPart::kShape, "mbs", 1, 1 << 12},
-                                Level{LayoutPart::kMicroBatch, "recompute", 0.95, 1 << 5},
+                                Level{LayoutPart::kShape, "mbs", 1, 1 << 11},
+                                Level{LayoutPart::kMicroBatch, "recompute", 0.95, 1 << 2},
                                 Level{LayoutPart::kPipeline, "vp", 0.85, 1 << 13}};
-constexpr int64_t kMostCandidates = 1 << 10;  // of a branch of the last level
+constexpr int64_t kMostCandidates = 1 << 15;  // of a branch of the last level
 
 /// Shapes of a micro batch, whichever way sequences are cut.
 uint32_t FamilyOf(const ParallelConfig& layout) {
@@ -95,26 +95,73 @@ bool BranchWorker::MayTake(const LayoutList& list, const Branch& branch) {
 }
 
 bool BranchWorker::Admits(const LayoutList& list, LayoutPart chosen, size_t depth, double& score) {
+  // Until it is chosen, no bound looks at the plan.
+  static const std::vector<RecomputeConfig> kAny(1);
+  const Plans plans = chosen < LayoutPart::kMicroBatch ? kAny : tree_.PlansBelow();
+  if (plans.empty()) return false;
+  const int64_t count = tree_.CountBelow(depth);
+  if (chosen >= LayoutPart::kPipeline) {
+    // As many candidates have one plan as another.
+    return Admits(list, chosen, depth, plans, count / std::ssize(plans), score);
+  }
+  const PlanRange range = {plans.front(), plans.back()};
+  return AdmitsBound(list, depth, predictor_.Bound(tree_.run(), chosen, range), count, score);
+}
+
+bool BranchWorker::Admits(const LayoutList& list, LayoutPart chosen, size_t depth, Plans plans,
+                          int64_t each, double& score) {
+  const size_t too_large = plans.size() == 1 ? 0 : TooLarge(chosen, plans);
+  if (too_large == plans.size()) {
+    cuts_.counts.cut_by_memory += each * std::ssize(plans);
+    return false;
+  }
+  const Plans left = plans.subspan(too_large);
+  const PlanRange range = {left.front(), left.back()};
+  const StepBound bound = predictor_.Bound(tree_.run(), chosen, range);
+  if (AdmitsBound(list, depth, bound, each * std::ssize(left), score)) return true;
+  cuts_.counts.cut_by_memory += each * static_cast<int64_t>(too_large);
+  return false;
+}
+
+bool BranchWorker::AdmitsBound(const LayoutList& list, size_t depth, const StepBound& bound,
+                               int64_t candidates, double& score) {
   const RunConfig& run = tree_.run();
-  const StepBound bound = predictor_.Bound(run, chosen);
   const auto tokens = static_cast<double>(run.global_batch * run.sequence_length);
   score = Score(list.objective(), run, tokens / bound.step_time_s, bound.peak_mem_bytes);
   if (!Fits(run, bound.peak_mem_bytes)) {
-    cuts_.counts.cut_by_memory += tree_.CountBelow(depth);
+    cuts_.counts.cut_by_memory += candidates;
     return false;
   }
   if (const TrainingRequirement* unmet = Unmet(run, tokens / bound.step_time_s)) {
-    cuts_.by_requirement[unmet->id()] += tree_.CountBelow(depth);
+    cuts_.by_requirement[unmet->id()] += candidates;
     return false;
   }
-  return MayTake(list, depth, score);
+  if (list.MayTake(run, depth, score)) return true;
+  CutByBound(candidates, score);
+  return false;
+}
+
+size_t BranchWorker::TooLarge(LayoutPart chosen, Plans plans) {
+  const RunConfig& run = tree_.run();
+  const auto fits = [&](const RecomputeConfig& leanest) {
+    const PlanRange range = {plans.front(), leanest};
+    return Fits(run, predictor_.Bound(run, chosen, range).peak_mem_bytes);
+  };
+  if (!limited_ || run.memory_per_rank_bytes == 0 || fits(plans.front())) return 0;
+  const auto first = std::partition_point(plans.begin(), plans.end(),
+                                          [&](const auto& plan) { return !fits(plan); });
+  return static_cast<size_t>(first - plans.begin());
 }
 
 bool BranchWorker::MayTake(const LayoutList& list, size_t depth, double score) {
   if (list.MayTake(tree_.run(), depth, score)) return true;
-  cuts_.counts.cut_by_bound += tree_.CountBelow(depth);
-  cuts_.least_score = std::min(cuts_.least_score, score);
+  CutByBound(tree_.CountBelow(depth), score);
   return false;
+}
+
+void BranchWorker::CutByBound(int64_t candidates, double score) {
+  cuts_.counts.cut_by_bound += candidates;
+  cuts_.least_score = std::min(cuts_.least_score, score);
 }
 
 bool BranchWorker::Fits(const RunConfig& run, int64_t bytes) const {
@@ -131,6 +178,7 @@ void BranchWorker::Divide(const LayoutList& list, const Branch& branch, Harvest&
   const auto enters = [&](size_t depth, const RunConfig&) {
     if (depth < depths_[level]) return true;
     const int64_t number = branch.number * kLevels[level].most + within++;
+    if (tree_.CountBelow(depth) == 0) return false;  // narrowings leave nothing
     double score = 0;
     if (Admits(list, kLevels[level].chosen, depth, score)) {
       harvest.branches.push_back({score, number, branch.family, level, tree_.choice()});
@@ -143,27 +191,59 @@ void BranchWorker::Divide(const LayoutList& list, const Branch& branch, Harvest&
 
 void BranchWorker::Visit(const LayoutList& list, const Branch& branch, Harvest& harvest) {
   int64_t within = 0;
-  const auto enters = [](size_t, const RunConfig&) { return true; };
-  tree_.Walk(depths_[branch.level], enters, [&](const RunConfig& run) {
-    const int64_t number = branch.number * kMostCandidates + within++;
-    double score = 0;
-    for (const LayoutPart chosen :
-         {LayoutPart::kSharding, LayoutPart::kLayers, LayoutPart::kWhole}) {
-      if (!Admits(list, chosen, tree_.depth(), score)) return;
+  const size_t last = tree_.depth() - 1;
+  const auto enters = [&](size_t depth, const RunConfig& run) {
+    if (depth < last) return true;
+    const Plans plans = tree_.PlansBelow();
+    Family family = {.plans = plans, .number = branch.number * kMostCandidates + within};
+    within += std::ssize(plans);
+    if (!plans.empty()) VisitPlans(list, plans, family);
+    if (family.best &&
+        (list.MayTake(run, tree_.depth(), family.key.first) || list.Misses(family.best->run))) {
+      harvest.candidates.push_back(std::move(*family.best));
     }
-    Prediction prediction = predictor_.ClosedForm(run);
-    if (const TrainingRequirement* unmet = Unmet(run, prediction.tokens_per_s)) {
-      ++cuts_.by_requirement[unmet->id()];
-      return;
-    }
-    ++cuts_.counts.visited;
-    if (!Fits(run, prediction.peak_mem_bytes)) return;
-    ++cuts_.counts.fitting;
-    const double figure = PredictionKey(list.objective(), run, prediction).first;
-    if (!list.MayTake(run, tree_.depth(), figure) && !list.Misses(run)) return;
-    harvest.candidates.push_back({number, run, std::move(prediction)});
-  });
+    return false;
+  };
+  tree_.Walk(depths_[branch.level], enters, [](const RunConfig&) {});
   TRIMTAB_ASSERT(within <= kMostCandidates, "{} candidates of a branch", within);
+}
+
+void BranchWorker::VisitPlans(const LayoutList& list, Plans plans, Family& family) {
+  double score = 0;
+  for (const LayoutPart chosen : {LayoutPart::kSharding, LayoutPart::kLayers, LayoutPart::kWhole}) {
+    // Of several plans, no bound looks at moving shards.
+    if (chosen > LayoutPart::kSharding && plans.size() > 1) break;
+    if (!Admits(list, chosen, tree_.depth(), plans, /*each=*/1, score)) return;
+  }
+  if (family.best && score > family.ToBeat(list.objective())) {
+    return CutByBound(std::ssize(plans), score);
+  }
+  if (plans.size() == 1) return VisitOne(list, plans.front(), family);
+  // First what may be better: the rest need not be looked at then.
+  const Plans halves[] = {plans.first(plans.size() / 2), plans.subspan(plans.size() / 2)};
+  const bool leanest_first = list.objective() == Objective::kMemory;
+  VisitPlans(list, halves[leanest_first ? 1 : 0], family);
+  VisitPlans(list, halves[leanest_first ? 0 : 1], family);
+}
+
+void BranchWorker::VisitOne(const LayoutList& list, const RecomputeConfig& plan, Family& family) {
+  RunConfig run = tree_.run();
+  run.layout.recompute = plan;
+  Prediction prediction = predictor_.ClosedForm(run);
+  if (const TrainingRequirement* unmet = Unmet(run, prediction.tokens_per_s)) {
+    ++cuts_.by_requirement[unmet->id()];
+    return;
+  }
+  ++cuts_.counts.visited;
+  if (!Fits(run, prediction.peak_mem_bytes)) return;
+  ++cuts_.counts.fitting;
+  const int64_t number = family.number + (&plan - family.plans.data());
+  const SortKey key = PredictionKey(list.objective(), run, prediction);
+  const double to_beat = family.best ? family.ToBeat(list.objective()) : key.first;
+  if (key.first > to_beat) return;
+  if (family.best && key.first == to_beat && number > family.best->number) return;
+  family.best = {number, std::move(run), std::move(prediction)};
+  family.key = key;
 }
 
 }  // namespace trimtab

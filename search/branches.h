@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -66,14 +68,38 @@ class BranchWorker {
   std::map<const Rule*, int64_t> TakePruned() { return tree_.TakePruned(); }
 
  private:
+  using Plans = std::span<const RecomputeConfig>;
+  /// What of a family is visited: layouts that differ in the plan of `full` alone.
+  struct Family {
+    Plans plans;
+    int64_t number = 0;  // of the first
+    std::optional<Shortlisted> best = std::nullopt;
+    SortKey key{};  // of the best
+
+    double ToBeat(Objective objective) const { return key.first * (1 - PlanSlack(objective)); }
+  };
+
   /// What is below the place in the tree, whose rows above `depth` are bound.
   bool Admits(const LayoutList& list, LayoutPart chosen, size_t depth, double& score);
+  /// That of `plans` alone, `each` candidates of each: the first of them that do not fit by a bound
+  /// are counted as soon as the others go.
+  bool Admits(const LayoutList& list, LayoutPart chosen, size_t depth, Plans plans, int64_t each,
+              double& score);
+  /// The same of what `bound` bounds.
+  bool AdmitsBound(const LayoutList& list, size_t depth, const StepBound& bound, int64_t candidates,
+                   double& score);
+  /// How many of `plans` cannot fit, from the first on: those that recompute too little.
+  size_t TooLarge(LayoutPart chosen, Plans plans);
   bool MayTake(const LayoutList& list, size_t depth, double score);
+  void CutByBound(int64_t candidates, double score);
   bool Fits(const RunConfig& run, int64_t bytes) const;
   const TrainingRequirement* Unmet(const RunConfig& run, double tokens_per_s) const;
   /// Into the branches of the next level.
   void Divide(const LayoutList& list, const Branch& branch, Harvest& harvest);
   void Visit(const LayoutList& list, const Branch& branch, Harvest& harvest);
+  /// Looks for the best of `plans`, a part of those of `family`.
+  void VisitPlans(const LayoutList& list, Plans plans, Family& family);
+  void VisitOne(const LayoutList& list, const RecomputeConfig& plan, Family& family);
 
   const Problem& problem_;
   bool limited_;

@@ -12,8 +12,8 @@
 namespace trimtab {
 namespace {
 
-/// The row whose value decides the key's: most are called alike. What no row has taken of the ranks
-/// is data parallel, once the pipeline has its share.
+/// The row whose value decides the key's: the last that is called alike, for most. What no row has
+/// taken of the ranks is data parallel, once the pipeline has its share.
 std::string RowName(const std::string& key) {
   if (key == "dp") return "pp";
   const bool state = key == "master" || key == "moments" || key == "grads";
@@ -23,10 +23,10 @@ std::string RowName(const std::string& key) {
 std::optional<size_t> FindRow(const std::string& key) {
   const std::vector<SpaceRow>& rows = SpaceRows();
   const std::string name = RowName(key);
-  const auto found =
-      std::find_if(rows.begin(), rows.end(), [&](const SpaceRow& row) { return name == row.name; });
-  if (found == rows.end()) return std::nullopt;
-  return static_cast<size_t>(found - rows.begin());
+  const auto found = std::find_if(rows.rbegin(), rows.rend(),
+                                  [&](const SpaceRow& row) { return name == row.name; });
+  if (found == rows.rend()) return std::nullopt;
+  return static_cast<size_t>(rows.rend() - found) - 1;
 }
 
 const LayoutKey& KeyCalled(const std::string& name) {

@@ -42,8 +42,8 @@ class CostModelPredictor : public Predictor {
     }
     return FromEstimate(BriefDryRun(run, problem_.cluster, memory));
   }
-  StepBound Bound(const RunConfig& run, LayoutPart chosen) override {
-    return closed_form_.Bound(run, chosen);
+  StepBound Bound(const RunConfig& run, LayoutPart chosen, const PlanRange& plans) override {
+    return closed_form_.Bound(run, chosen, plans);
   }
   void ForgetIfMany() override { closed_form_.ForgetIfMany(); }
   Predictor* OfThread(int number) override {

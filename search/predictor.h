@@ -36,9 +36,12 @@ class Predictor {
   /// `run` breaks no legality rule.
   virtual Prediction ClosedForm(const RunConfig& run) = 0;
   virtual Prediction DryRun(const RunConfig& run) = 0;
-  /// What no closed form is below of any candidate that `run` can become. Where nothing is known,
-  /// zeros.
-  virtual StepBound Bound(const RunConfig& /*run*/, LayoutPart /*chosen*/) { return {}; }
+  /// What no closed form is below of any candidate that fits memory_per_rank_bytes and that `run`
+  /// can become with one of `plans`. Where nothing is known, zeros.
+  virtual StepBound Bound(const RunConfig& /*run*/, LayoutPart /*chosen*/,
+                          const PlanRange& /*plans*/) {
+    return {};
+  }
   /// Forgets what takes much memory. Only while no thread asks any predictor of the problem.
   virtual void ForgetIfMany() {}
   /// The one of thread `number`, of the same problem: this one's is 0. It lives as long as this one

@@ -80,7 +80,11 @@ SpaceCounts WalkSpace(const Problem& problem,
   RequireSensible(problem);
   SpaceTree tree(problem);
   SpaceCounts counts;
-  const auto enters = [](size_t, const RunConfig&) { return true; };
+  const auto enters = [&](size_t depth, const RunConfig&) {
+    if (visit || depth + 1 < tree.depth()) return true;
+    counts.legal += tree.CountBelow(depth);
+    return false;
+  };
   tree.Walk(0, enters, [&](const RunConfig& candidate) {
     ++counts.legal;
     visit(candidate);

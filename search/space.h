@@ -60,9 +60,10 @@ struct SpaceCounts {
 
 /// Calls `visit` for every legal candidate, in a fixed order, and counts the others. Nothing is
 /// stored: `visit` sees each candidate as long as the call takes. What the space is made of:
-/// space_rows.h. Throws UsageError when the problem itself makes no sense (a global batch of 0).
+/// space_rows.h. Without `visit` they are only counted, which is faster. Throws UsageError when the
+/// problem itself makes no sense (a global batch of 0).
 SpaceCounts WalkSpace(const Problem& problem,
-                      const std::function<void(const RunConfig& run)>& visit);
+                      const std::function<void(const RunConfig& run)>& visit = {});
 
 /// Bytes a rank of `run` may use under `problem`; 0 = unknown, no limit.
 int64_t MemoryLimitBytes(const Problem& problem, const RunConfig& run);

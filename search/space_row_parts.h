@@ -29,6 +29,7 @@ SpaceRow RecomputeRow();
 SpaceRow PipelineParallelRow();
 SpaceRow ScheduleRow();
 SpaceRow VirtualPipelineRow();
+SpaceRow RecomputedLayersRow();
 // space_rows_shards.cc
 SpaceRow ZeroRow();
 SpaceRow ShardRow();

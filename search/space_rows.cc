@@ -48,7 +48,8 @@ const std::vector<SpaceRow>& SpaceRows() {
                                              ZeroRow(),
                                              ShardRow(),
                                              ReshardRow(),
-                                             ParamGatherRow()};
+                                             ParamGatherRow(),
+                                             RecomputedLayersRow()};
   return rows;
 }
 

@@ -10,10 +10,17 @@
 
 namespace trimtab {
 
+/// Which rows below a row look at its value.
+enum class Readers : uint8_t {
+  kAny,
+  kLast,  // the last row alone
+  kNone,  // below each value there are as many candidates
+};
+
 /// One dimension. Rows are bound from the first to the last; `bound` has what the rows above have
 /// bound, and the default of everything below.
 struct SpaceRow {
-  const char* name;
+  const char* name;  // that of two rows where one is bound in two steps
   /// Whether the dimension exists there. Where it does not, its default stays.
   bool (*applies)(const Problem& problem, const RunConfig& bound);
   /// Appends its values, in the order of the search. What they stand for only `bind` knows. None at
@@ -23,10 +30,10 @@ struct SpaceRow {
   /// Rules that hold or do not whatever the rows below bind, in the order of LegalityRules(): one
   /// that does not prunes all that is below at once.
   std::vector<const char*> settles;
-  /// Whether two candidates have the same value.
+  /// Whether two candidates have the same value. nullptr for what only the best value is of
+  /// interest of, given all else.
   bool (*alike)(const RunConfig& a, const RunConfig& b);
-  /// No row below looks at its value: below each there are as many candidates.
-  bool alone = false;
+  Readers readers = Readers::kAny;
 };
 
 /// Every dimension, in the order in which they are bound.

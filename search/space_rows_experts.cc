@@ -49,7 +49,7 @@ SpaceRow DispatchRow() {
                      RunConfig& run) { run.layout.dispatch = static_cast<Dispatch>(value); },
           .settles = {},
           .alike = Alike<&ParallelConfig::dispatch>,
-          .alone = true};
+          .readers = Readers::kNone};
 }
 
 }  // namespace trimtab

@@ -68,7 +68,7 @@ SpaceRow OptimizerStateRow() {
           },
       .settles = {"remainder-requires-bf16-weights", "bf16-gradients-require-bf16-weights"},
       .alike = Alike<&ParallelConfig::master, &ParallelConfig::moments, &ParallelConfig::gradients>,
-      .alone = true};
+      .readers = Readers::kNone};
 }
 
 }  // namespace trimtab

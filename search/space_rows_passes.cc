@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/base/units.h"
 #include "search/space_row_parts.h"
 
 namespace trimtab {
@@ -18,6 +19,11 @@ const std::array<RecomputeConfig, 4>& RecomputePlans() {
 constexpr std::array<Schedule, 4> kSchedules = {Schedule::k1F1B, Schedule::kInterleaved1F1B,
                                                 Schedule::kZeroBubble, Schedule::kGpipe};
 
+/// Layers of a chunk, at most.
+int64_t LayersOfChunk(const Problem& problem, const RunConfig& bound) {
+  return CeilDiv(problem.model.num_layers, bound.layout.pp * bound.layout.vp);
+}
+
 }  // namespace
 
 SpaceRow MicroBatchRow() {
@@ -32,9 +38,10 @@ SpaceRow MicroBatchRow() {
       .settles = {"fp8-sizes-divisible-by-16", "tokens-divisible-by-tp-with-sp",
                   "rows-divisible-by-tp-overlap-chunks"},
       .alike = Alike<&ParallelConfig::micro_batch>,
-      .alone = true};
+      .readers = Readers::kNone};
 }
 
+/// Of `full`, for how many layers is bound last: RecomputedLayersRow.
 SpaceRow RecomputeRow() {
   return {.name = "recompute",
           .applies = Always,
@@ -49,8 +56,13 @@ SpaceRow RecomputeRow() {
                 run.layout.recompute = RecomputePlans()[static_cast<size_t>(value)];
               },
           .settles = {},
-          .alike = Alike<&ParallelConfig::recompute>,
-          .alone = true};
+          .alike =
+              [](const RunConfig& a, const RunConfig& b) {
+                const RecomputeConfig& one = a.layout.recompute[0];
+                const RecomputeConfig& other = b.layout.recompute[0];
+                return one.kind == other.kind && one.modules == other.modules;
+              },
+          .readers = Readers::kLast};
 }
 
 SpaceRow PipelineParallelRow() {
@@ -98,7 +110,29 @@ SpaceRow VirtualPipelineRow() {
           .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.vp = value; },
           .settles = {},
           .alike = Alike<&ParallelConfig::vp>,
-          .alone = true};
+          .readers = Readers::kLast};
+}
+
+/// Which of its plans `full` is. Bound last: the one that recomputes least and fits is the best,
+/// and which one that is depends on all else.
+SpaceRow RecomputedLayersRow() {
+  return {.name = "recompute",
+          .applies =
+              [](const Problem&, const RunConfig& bound) {
+                return bound.layout.recompute[0].kind == RecomputeKind::kFull;
+              },
+          .values =
+              [](const Problem& problem, const RunConfig& bound, Values& values) {
+                const int64_t layers = LayersOfChunk(problem, bound);
+                for (int64_t count = 1; count <= layers; ++count) values.push_back(count);
+              },
+          .bind =
+              [](const Problem& problem, int64_t value, RunConfig& run) {
+                run.layout.recompute = FullOf(value, LayersOfChunk(problem, run));
+              },
+          .settles = {},
+          .alike = nullptr,
+          .readers = Readers::kNone};
 }
 
 }  // namespace trimtab

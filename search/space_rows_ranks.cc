@@ -70,7 +70,7 @@ SpaceRow SequenceParallelRow() {
                      RunConfig& run) { run.layout.sequence_parallel = value != 0; },
           .settles = {},
           .alike = Alike<&ParallelConfig::sequence_parallel>,
-          .alone = true};
+          .readers = Readers::kNone};
 }
 
 SpaceRow ContextParallelRow() {
@@ -100,7 +100,7 @@ SpaceRow ContextMessagesRow() {
                      RunConfig& run) { run.layout.cp_comm_type = static_cast<CpCommType>(value); },
           .settles = {"cp-comm-type-requires-cp"},
           .alike = Alike<&ParallelConfig::cp_comm_type>,
-          .alone = true};
+          .readers = Readers::kNone};
 }
 
 SpaceRow TpOverlapRow() {
@@ -114,7 +114,7 @@ SpaceRow TpOverlapRow() {
                      RunConfig& run) { run.layout.tp_overlap_chunks = value; },
           .settles = {},
           .alike = Alike<&ParallelConfig::tp_overlap_chunks>,
-          .alone = true};
+          .readers = Readers::kNone};
 }
 
 }  // namespace trimtab

@@ -33,7 +33,7 @@ SpaceRow ShardRow() {
           .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.shard = value; },
           .settles = {},
           .alike = Alike<&ParallelConfig::shard>,
-          .alone = true};
+          .readers = Readers::kNone};
 }
 
 SpaceRow ReshardRow() {
@@ -44,7 +44,7 @@ SpaceRow ReshardRow() {
                      RunConfig& run) { run.layout.reshard_after_forward = value != 0; },
           .settles = {},
           .alike = Alike<&ParallelConfig::reshard_after_forward>,
-          .alone = true};
+          .readers = Readers::kNone};
 }
 
 SpaceRow ParamGatherRow() {
@@ -58,7 +58,7 @@ SpaceRow ParamGatherRow() {
                      RunConfig& run) { run.layout.overlap_param_gather = value != 0; },
           .settles = {},
           .alike = Alike<&ParallelConfig::overlap_param_gather>,
-          .alone = true};
+          .readers = Readers::kNone};
 }
 
 }  // namespace trimtab

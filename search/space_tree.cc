@@ -74,6 +74,9 @@ SpaceTree::SpaceTree(const Problem& problem)
   for (const Rule& rule : LegalityRules()) {
     if (IsUnsupported(rule)) unsupported_.push_back(&rule);
   }
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (rows_[i].readers == Readers::kLast) apart_ = i + 1;
+  }
   for (const SpaceRow& row : rows_) {
     std::vector<const Rule*>& settled = settled_.emplace_back();
     for (const Rule& rule : LegalityRules()) {
@@ -110,11 +113,13 @@ bool SpaceTree::Allows(size_t depth) const {
 
 bool SpaceTree::CollectValues(size_t depth, std::vector<std::vector<std::string>>& values) {
   if (depth == rows_.size()) return true;
+  const bool last = depth + 1 == rows_.size();
+  if (last && std::exchange(PlansHere().collected, true)) return !PlansBelow().empty();
   bool any = false;
-  bool leads_on = false;  // of a row that is alone, every value does what the first does
+  bool leads_on = false;  // of a row that no other looks at, every value does what the first does
   bool first = true;
   ForEachValue(depth, [&] {
-    if (std::exchange(first, false) || !rows_[depth].alone) {
+    if (std::exchange(first, false) || rows_[depth].readers != Readers::kNone) {
       leads_on = CollectValues(depth + 1, values);
     }
     if (!leads_on) return;
@@ -140,21 +145,43 @@ size_t SpaceTree::DepthBelow(const char* name) const {
   return static_cast<size_t>(found - rows_.begin()) + 1;
 }
 
+SpaceTree::Plans& SpaceTree::PlansHere() {
+  const ParallelConfig& layout = run_.layout;
+  const RecomputeConfig& bound = layout.recompute[0];
+  const auto [known, is_new] =
+      plans_.try_emplace({bound.kind, bound.modules.bits, layout.pp * layout.vp});
+  Plans& here = known->second;
+  if (is_new) {
+    ForEachValue(rows_.size() - 1, [&] { here.plans.push_back(run_.layout.recompute[0]); });
+  }
+  return here;
+}
+
 int64_t SpaceTree::CountBelow(size_t depth) {
   if (depth == rows_.size()) return 1;
+  return Count(depth) * (depth < apart_ ? 1 : std::ssize(PlansBelow()));
+}
+
+int64_t SpaceTree::Count(size_t depth) {
+  if (depth + 1 == rows_.size()) return 1;
+  const bool apart = depth >= apart_;
   Choice told_apart = choice_;
   for (size_t i = 0; i < depth; ++i) {
-    if (rows_[i].alone) told_apart.values[i] = Choice::kNone;
+    const Readers readers = rows_[i].readers;
+    if (readers == Readers::kNone || (apart && readers == Readers::kLast)) {
+      told_apart.values[i] = Choice::kNone;
+    }
   }
   if (const auto known = counts_[depth].find(told_apart); known != counts_[depth].end()) {
     return known->second;
   }
   int64_t count = 0;
   int64_t values = 0;
+  const bool unread = rows_[depth].readers == Readers::kNone;
   ForEachValue(depth, [&] {
-    if (values++ == 0 || !rows_[depth].alone) count += CountBelow(depth + 1);
+    if (values++ == 0 || !unread) count += apart ? Count(depth + 1) : CountBelow(depth + 1);
   });
-  if (rows_[depth].alone) count *= values;
+  if (unread) count *= values;
   counts_[depth].emplace(told_apart, count);
   return count;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -41,7 +42,7 @@ class SpaceTree {
   explicit SpaceTree(const Problem& problem);
 
   size_t depth() const { return rows_.size(); }
-  /// Depth below the row called `name`, which there is.
+  /// Depth below the first row called `name`, which there is.
   size_t DepthBelow(const char* name) const;
 
   /// What is bound, and the run that it makes.
@@ -52,14 +53,21 @@ class SpaceTree {
 
   /// Walks all that is below this place, where the rows above `depth` are bound, depth first and in
   /// a fixed order. Calls `enters(depth, run)` whenever a row was bound and broke no rule that it
-  /// settles: where that is false, what is below is left out. Calls `leaf(run)` for every candidate
-  /// that breaks no rule. Both are called where they were bound; in the end this is where it was.
+  /// settles: where that is false, what is below is left out. Whether any rule is broken is known
+  /// before the last row is bound, but for those that it settles. Calls `leaf(run)` for every
+  /// candidate that breaks none. Both are called where they were bound; in the end this is where it
+  /// was.
   template <typename Enters, typename Leaf>
   void Walk(size_t depth, const Enters& enters, const Leaf& leaf);
 
   /// Candidates below this place, where the rows above `depth` are bound, whatever rules they
-  /// break. Remembered: rows that are alone make no difference to it.
+  /// break. Remembered: rows that no other looks at make no difference to it.
   int64_t CountBelow(size_t depth);
+
+  /// The plans of recomputation below this place, from the one that recomputes the least of a chunk
+  /// on; those of a longer pipeline are some of them. The rows down to RecomputeRow are bound.
+  /// Holds until the next call.
+  const std::vector<RecomputeConfig>& PlansBelow() { return PlansHere().plans; }
 
   /// The values that each row has anywhere in the space, in the order in which they are met, in
   /// words.
@@ -85,6 +93,9 @@ class SpaceTree {
 
   /// Whether narrowings of what row `depth` binds leave the run in the space.
   bool Allows(size_t depth) const;
+  /// CountBelow; where no row from `depth` on is looked at by the last one, as if that had one
+  /// value.
+  int64_t Count(size_t depth);
   /// False where nothing is below.
   bool CollectValues(size_t depth, std::vector<std::vector<std::string>>& values);
 
@@ -97,8 +108,16 @@ class SpaceTree {
   std::vector<const Rule*> unsupported_;
   std::vector<std::vector<const Narrowing*>> narrowings_;  // by row
   std::map<const Rule*, int64_t> pruned_;
-  // By depth: candidates below what rows that are not alone have bound.
+  size_t apart_ = 0;  // depth below all that the last row looks at
+  // By depth: Count below what rows that others look at have bound.
   std::vector<std::unordered_map<Choice, int64_t, Choice::Hash>> counts_;
+  /// By what the last row looks at: its values.
+  struct Plans {
+    std::vector<RecomputeConfig> plans;
+    bool collected = false;
+  };
+  Plans& PlansHere();
+  std::map<std::tuple<RecomputeKind, uint8_t, int64_t>, Plans> plans_;
 };
 
 /// In the order of the rules.
@@ -129,16 +148,11 @@ void SpaceTree::ForEachValue(size_t depth, const Each& each) {
 
 template <typename Enters, typename Leaf>
 void SpaceTree::Walk(size_t depth, const Enters& enters, const Leaf& leaf) {
-  if (depth == rows_.size()) {
-    if (const Rule* broken = FirstBrokenRule(run_)) {
-      ++pruned_[broken];
-    } else {
-      leaf(run());
-    }
-    return;
-  }
+  if (depth == rows_.size()) return leaf(run());
   ForEachValue(depth, [&] {
-    if (const Rule* broken = FirstBroken(settled_[depth], run_)) {
+    const bool all = depth + 2 == rows_.size();
+    const Rule* broken = all ? FirstBrokenRule(run_) : FirstBroken(settled_[depth], run_);
+    if (broken != nullptr) {
       pruned_[broken] += CountBelow(depth + 1);
     } else if (enters(depth + 1, run())) {
       Walk(depth + 1, enters, leaf);

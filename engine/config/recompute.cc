@@ -47,15 +47,17 @@ RecomputeGroup RecomputeGroupOf(const RecomputeConfig& recompute, int64_t layer,
           .recomputed = true};
 }
 
+RecomputeConfig FullOf(int64_t count, int64_t layers) {
+  if (count >= layers) return {.kind = RecomputeKind::kFull};
+  return {.kind = RecomputeKind::kFull, .num_layers = static_cast<int32_t>(count)};
+}
+
 RecomputeConfig RecomputeWithin(const RecomputeConfig& recompute, int64_t first, int64_t count) {
   const bool block =
       recompute.kind == RecomputeKind::kFull && recompute.method == RecomputeMethod::kBlock;
   if (!block || recompute.num_layers < 0) return recompute;
   const int64_t recomputed = std::clamp<int64_t>(recompute.num_layers - first, 0, count);
-  if (recomputed == 0) return {};
-  RecomputeConfig within = recompute;
-  within.num_layers = static_cast<int32_t>(recomputed);
-  return within;
+  return recomputed == 0 ? RecomputeConfig() : FullOf(recomputed, count);
 }
 
 std::string ToString(const RecomputeConfig& recompute) {

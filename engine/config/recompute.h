@@ -62,6 +62,10 @@ struct RecomputeGroup {
 /// whole is a group of its own; the last group of full:uniform:N may be smaller.
 RecomputeGroup RecomputeGroupOf(const RecomputeConfig& recompute, int64_t layer,
                                 int64_t num_layers);
+/// The plan that recomputes the first `count` (>= 1) of the layers of a chunk of at most `layers`,
+/// each on its own: full:block:COUNT, or full where that is all of them.
+RecomputeConfig FullOf(int64_t count, int64_t layers);
+
 /// The plan that does to layers [first, first + count) of a stage alone, whole groups of them, what
 /// `recompute` does to them.
 RecomputeConfig RecomputeWithin(const RecomputeConfig& recompute, int64_t first, int64_t count);

@@ -38,14 +38,29 @@ bool IsInTheRunning(const Problem& problem, const RunConfig& run, const Predicti
              nullptr;
 }
 
+/// The candidate, but for which plan its full recomputation is.
+std::string FamilyOf(RunConfig run) {
+  if (run.layout.recompute[0].kind == RecomputeKind::kFull) {
+    run.layout.recompute = RecomputeConfig{.kind = RecomputeKind::kFull};
+  }
+  return CandidateKey(run, true);
+}
+
 /// Looks at each candidate.
 Found TheLongWay(const Problem& problem, Shortlist list, Predictor& predictor) {
   int64_t number = 0;
+  std::map<std::string, Shortlisted> best_of;
   const SpaceCounts counts = WalkSpace(problem, [&](const RunConfig& run) {
-    const Prediction prediction = predictor.ClosedForm(run);
-    if (!IsInTheRunning(problem, run, prediction)) return;
-    list.Offer(number++, run, prediction);
+    Shortlisted each = {number++, run, predictor.ClosedForm(run)};
+    if (!IsInTheRunning(problem, run, each.prediction)) return;
+    const auto [best, is_new] = best_of.try_emplace(FamilyOf(run), each);
+    const auto score = [&](const Shortlisted& one) {
+      return PredictionKey(list.objective(), one.run, one.prediction).first;
+    };
+    const double slack = PlanSlack(list.objective());
+    if (!is_new && score(each) < score(best->second) * (1 - slack)) best->second = each;
   });
+  for (const auto& [family, best] : best_of) list.Offer(best.number, best.run, best.prediction);
   Found found{.keys = {}, .size = counts.enumerated, .pruned = counts.pruned};
   for (const auto& each : list.Take()) found.keys.insert(CandidateKey(each->run, true));
   return found;
@@ -138,7 +153,7 @@ std::map<std::string, double> AlternativeScores(const Problem& problem, Objectiv
     for (size_t i = 0; i < SpaceRows().size(); ++i) {
       const SpaceRow& row = SpaceRows()[i];
       if (score > Alternatives::Farthest(i) * least || !row.applies(problem, best.run)) continue;
-      if (row.alike(run, best.run)) continue;
+      if (row.alike == nullptr || row.alike(run, best.run)) continue;
       const auto [found, is_new] = scores.try_emplace(row.name, score);
       if (!is_new) found->second = std::min(found->second, score);
     }
@@ -196,8 +211,8 @@ class NeverForgets final : public Predictor {
   explicit NeverForgets(const Problem& problem) : model_(MakeCostModelPredictor(problem)) {}
   Prediction ClosedForm(const RunConfig& run) override { return model_->ClosedForm(run); }
   Prediction DryRun(const RunConfig& run) override { return model_->DryRun(run); }
-  StepBound Bound(const RunConfig& run, LayoutPart chosen) override {
-    return model_->Bound(run, chosen);
+  StepBound Bound(const RunConfig& run, LayoutPart chosen, const PlanRange& plans) override {
+    return model_->Bound(run, chosen, plans);
   }
 
  private:

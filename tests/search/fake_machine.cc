@@ -101,8 +101,9 @@ FakeMachine::FakeMachine(const FakeMachineOptions& options)
   const double spread = std::max(options.reference_error, 0.005);
   for (const RunConfig& run : LegalCandidates(TinyProblem())) {
     // As many candidates as the races were studied with.
-    const bool selective = run.layout.recompute[0].kind == RecomputeKind::kSelective;
-    if (selective || run.layout.cp > 1 || run.layout.pp > 1 || run.layout.zero > 1) continue;
+    const RecomputeConfig& plan = run.layout.recompute[0];
+    const bool in_part = plan.kind == RecomputeKind::kSelective || plan.num_layers > 0;
+    if (in_part || run.layout.cp > 1 || run.layout.pp > 1 || run.layout.zero > 1) continue;
     const Mode mode = ModeOf(run);
     if (!references_.contains(mode)) {
       true_probe_s_[mode] = 0.005 * std::exp(0.2 * Normal(random_));

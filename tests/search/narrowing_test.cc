@@ -31,8 +31,13 @@ TEST(Narrowing, LeavesWhatIsAllowedOfTheSpace) {
   const auto all = [](const ParallelConfig&) { return true; };
   EXPECT_EQ(KeysOf(Narrowed({"tp=2", "recompute=none", "full"}, false), all),
             KeysOf(TinyProblem(), [](const ParallelConfig& layout) {
-              const RecomputeKind kind = layout.recompute[0].kind;
-              return layout.tp == 2 && kind != RecomputeKind::kSelective;
+              const std::string recompute = ToString(layout.recompute);
+              return layout.tp == 2 && (recompute == "none" || recompute == "full");
+            }));
+  const std::vector<std::string> block = KeysOf(Narrowed({"recompute=full:block:1"}, false), all);
+  EXPECT_FALSE(block.empty());
+  EXPECT_EQ(block, KeysOf(TinyProblem(), [](const ParallelConfig& layout) {
+              return ToString(layout.recompute) == "full:block:1";
             }));
   EXPECT_EQ(KeysOf(Narrowed({"zero=2", "3", "schedule=1f1b"}, true), all),
             KeysOf(TinyProblem(), [](const ParallelConfig& layout) {
@@ -77,6 +82,8 @@ TEST(SpaceDescription, ListsDimensionsValuesAndRules) {
   EXPECT_EQ(values.at("schedule"), (Values{"1f1b", "zero-bubble", "gpipe"}));
   EXPECT_EQ(values.at("zero"), (Values{"0", "1", "2", "3"}));
   EXPECT_EQ(values.at("optimizer state"), (Values{"full"}));
+  EXPECT_EQ(values.at("recompute"), (Values{"none", "full:block:1", "full", "selective:core_attn",
+                                            "selective:core_attn+layernorm+mlp_act"}));
 }
 
 }  // namespace

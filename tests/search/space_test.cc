@@ -93,6 +93,17 @@ void LookAtSharding(const Problem& problem, RunConfig run, Expected& expected) {
   }
 }
 
+/// Of `full`, some of the layers of a chunk, or all.
+std::vector<std::string> RecomputePlansOf(const Problem& problem, const ParallelConfig& layout) {
+  std::vector<std::string> plans = {"none", "selective:core_attn",
+                                    "selective:core_attn+layernorm+mlp_act", "full"};
+  const int64_t chunks = layout.pp * layout.vp;
+  for (int64_t count = 1; count * chunks < problem.model.num_layers; ++count) {
+    plans.push_back(fmt::format("full:block:{}", count));
+  }
+  return plans;
+}
+
 /// Looks at what does not change the groups of ranks.
 void LookAtVariants(const Problem& problem, RunConfig run, Expected& expected) {
   const bool fp8 = run.layout.precision == Precision::kFp8;
@@ -103,8 +114,7 @@ void LookAtVariants(const Problem& problem, RunConfig run, Expected& expected) {
     for (const int64_t chunks : {1, 2, 4}) {
       if (chunks > 1 && !overlaps) continue;
       run.layout.tp_overlap_chunks = chunks;
-      for (const char* recompute :
-           {"none", "full", "selective:core_attn", "selective:core_attn+layernorm+mlp_act"}) {
+      for (const std::string& recompute : RecomputePlansOf(problem, run.layout)) {
         run.layout.recompute = ParseRecompute(recompute, "");
         LookAtSharding(problem, run, expected);
       }
@@ -198,10 +208,12 @@ TEST(Space, HoldsEveryCombinationOnce) {
   // Two layers, so pipelines have two stages and three schedules; and there are two ways to the
   // keys of others. Shapes of 1 rank: 1. Of 2 without tp: dp2, pp2 (3), cp2 (2), so 6; with tp2 (sp
   // off, on) those of 1 rank, twice: 8. Of 4 without tp: dp4, pp2 (3), cp2 (2) dp2, cp2 (2) pp2
-  // (3), cp4 (2), so 14; with tp2 those of 2 without, twice; tp4 (2): 28. Each with micro batch 1,
-  // 2, 4, four plans of recompute, and four stages of sharding, the last with and without
-  // resharding.
-  EXPECT_EQ(Count(TinyProblem()).enumerated, (1 + 8 + 28) * 3 * 4 * 5);
+  // (3), cp4 (2), so 14; with tp2 those of 2 without, twice; tp4 (2): 28. Of these, pipelines are
+  // none, 3, and 9 + 2 * 3. Each with micro batch 1, 2, 4, four plans of recompute, five where a
+  // stage has both layers, and four stages of sharding, the last with and without resharding.
+  constexpr int64_t kPipelines = 3 + 15;
+  constexpr int64_t kOthers = 1 + 8 + 28 - kPipelines;
+  EXPECT_EQ(Count(TinyProblem()).enumerated, (kPipelines * 4 + kOthers * 5) * 3 * 5);
   const std::vector<RunConfig> candidates = LegalCandidates(TinyProblem());
   std::set<std::string> keys;
   for (const RunConfig& run : candidates) keys.insert(CandidateKey(run));

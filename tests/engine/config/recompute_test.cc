@@ -83,6 +83,17 @@ TEST(Recompute, OfSomeGroupsIsThatOfAStageOfTheirOwn) {
   }
 }
 
+// So that what is the same is recorded once, whichever plan it comes from.
+TEST(Recompute, OfAllLayersHasOneName) {
+  const RecomputeConfig plan = ParseRecompute("full:block:3", "r");
+  EXPECT_EQ(ToString(RecomputeWithin(plan, 0, 2)), "full");
+  EXPECT_EQ(ToString(RecomputeWithin(plan, 1, 2)), "full");
+  EXPECT_EQ(ToString(RecomputeWithin(plan, 2, 2)), "full:block:1");
+  EXPECT_EQ(ToString(RecomputeWithin(plan, 3, 2)), "none");
+  EXPECT_EQ(ToString(FullOf(2, 3)), "full:block:2");
+  EXPECT_EQ(ToString(FullOf(3, 3)), "full");
+}
+
 TEST(Recompute, RefusesWhatItDoesNotKnow) {
   for (const std::string text :
        {"", "ful", "full:", "full:block", "full:block:0", "full:block:-1", "full:block:x",
