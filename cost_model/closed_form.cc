@@ -113,6 +113,8 @@ class ClosedFormEstimator::Impl {
   }
   Estimate Run(const RunConfig& run);
   StepBound Bound(const RunConfig& run, LayoutPart chosen, const PlanRange& plans) {
+    TRIMTAB_ASSERT(shared_->whole().remembered() != Remembered::kRecordings,
+                   "bounds are of prices that stay");
     return bounds_.Of(run, chosen, plans);
   }
   std::vector<Estimate> Stages(const RunConfig& run);
@@ -121,7 +123,6 @@ class ClosedFormEstimator::Impl {
     cluster_ = cluster;
     shared_->SetPrices(cluster);
     costs_.PricesChanged();
-    bounds_ = StepBounds(model_, cluster, *shared_);
   }
 
  private:

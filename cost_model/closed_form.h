@@ -42,7 +42,8 @@ struct StepBound {
 /// layout costs a few sums. Not thread-safe: one per thread.
 class ClosedFormEstimator {
  public:
-  /// Keeps a reference to no argument. `keep`: recordings, for the sake of SetPrices.
+  /// Keeps a reference to no argument. `keep`: recordings, for the sake of SetPrices; there are no
+  /// bounds then.
   ClosedFormEstimator(const ModelConfig& model, int64_t sequence_length, const Cluster& cluster,
                       bool keep = false);
   /// Another, for another thread: what either records, both know. Recordings are not kept.

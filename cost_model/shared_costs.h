@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "cost_model/chunk_costs.h"
 #include "cost_model/cluster.h"
@@ -15,27 +14,23 @@ class SharedCosts {
  public:
   /// `remembered`: of whole costs.
   SharedCosts(const Cluster& cluster, Remembered remembered)
-      : whole_(cluster, remembered),
-        spans_(std::make_unique<ChunkCosts>(cluster, Remembered::kSpans)) {}
+      : whole_(cluster, remembered), spans_(cluster, Remembered::kSpans) {}
 
   /// Whole costs.
   ChunkCosts& whole() { return whole_; }
-  /// Spans alone, as bounds ask for them.
-  ChunkCosts& spans() { return *spans_; }
+  /// Spans alone, as bounds ask for them, at the prices there were first.
+  ChunkCosts& spans() { return spans_; }
   /// Bytes that a rank holds between steps.
   SharedMemo<int64_t>& held() { return held_; }
 
   /// As ChunkCosts::ForgetIfMany, of costs: spans take little memory.
   void ForgetIfMany() { whole_.ForgetIfMany(); }
-  /// As ChunkCosts::SetPrices. What spans() returned is gone.
-  void SetPrices(const Cluster& cluster) {
-    whole_.SetPrices(cluster);
-    spans_ = std::make_unique<ChunkCosts>(cluster, Remembered::kSpans);
-  }
+  /// As ChunkCosts::SetPrices.
+  void SetPrices(const Cluster& cluster) { whole_.SetPrices(cluster); }
 
  private:
   ChunkCosts whole_;
-  std::unique_ptr<ChunkCosts> spans_;
+  ChunkCosts spans_;
   SharedMemo<int64_t> held_;
 };
 

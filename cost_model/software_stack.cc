@@ -167,12 +167,11 @@ const SoftwareStack* StackOfFramework(const std::string& framework, double year)
   return best;
 }
 
-SoftwareStack InYear(const SoftwareStack& stack, double year) {
-  SoftwareStack other = stack;
-  if (stack.year == 0 || year == 0) return other;
-  other.compute.value *= std::pow(1 + stack.compute_per_year.value, year - stack.year);
-  other.year = year;
-  return other;
+SoftwareStack InYear(SoftwareStack stack, double year) {
+  if (stack.year == 0 || year == 0) return stack;
+  stack.compute.value *= std::pow(1 + stack.compute_per_year.value, year - stack.year);
+  stack.year = year;
+  return stack;
 }
 
 }  // namespace trimtab

@@ -93,6 +93,6 @@ SoftwareStack LoadSoftwareStack(const std::string& name_or_path);
 /// with the longest matching beginning, the one of the nearest year; nullptr if there is none.
 const SoftwareStack* StackOfFramework(const std::string& framework, double year);
 /// `stack` as a release of `year` would be.
-SoftwareStack InYear(const SoftwareStack& stack, double year);
+SoftwareStack InYear(SoftwareStack stack, double year);
 
 }  // namespace trimtab

@@ -61,10 +61,11 @@ ConstantFitter::ConstantFitter(const std::vector<ValidationRow>& rows, RunPredic
 double ConstantFitter::Residual(size_t row, const Logs& logs) {
   Cluster cluster = rows_[row].of.cluster;
   for (const size_t i : concerned_[row]) Apply(constants_[i], std::exp(logs[i]), cluster);
-  const Estimate estimate = predictor_.PredictWith(rows_[row], cluster);
   if (outcome_ == Outcome::kStepTime) {
+    const Estimate estimate = predictor_.PredictWith(rows_[row], std::move(cluster));
     return std::log(estimate.step_time_s / rows_[row].StepSeconds());
   }
+  const Estimate estimate = predictor_.PredictWith(rows_[row], cluster);
   return std::log(PeakBytesAsMeasured(rows_[row], cluster, estimate) /
                   rows_[row].published.measured.peak_mem_bytes);
 }

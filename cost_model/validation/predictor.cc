@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <unordered_map>
+#include <utility>
 
 #include "cost_model/numerics.h"
 #include "cost_model/serving_price.h"
@@ -52,7 +53,7 @@ class RunPredictor::Impl {
                                                  row.of.cluster, /*keep=*/true);
   }
   Estimate Predict(const ValidationRow& row, Cluster cluster) {
-    cluster.stack = InYear(cluster.stack, row.of.release);
+    cluster.stack = InYear(std::move(cluster.stack), row.of.release);
     const auto estimator = estimators_.find(row.recordings);
     TRIMTAB_ASSERT(estimator != estimators_.end(), "{} is new", row.published.id);
     estimator->second->SetPrices(cluster);
@@ -69,8 +70,8 @@ Estimate RunPredictor::Predict(const ValidationRow& row) {
   impl_->Prepare(row);
   return impl_->Predict(row, row.of.cluster);
 }
-Estimate RunPredictor::PredictWith(const ValidationRow& row, const Cluster& cluster) {
-  return impl_->Predict(row, cluster);
+Estimate RunPredictor::PredictWith(const ValidationRow& row, Cluster cluster) {
+  return impl_->Predict(row, std::move(cluster));
 }
 
 TakenRuns TakeRuns(const std::vector<PublishedRun>& runs) {

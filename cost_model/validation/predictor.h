@@ -42,7 +42,7 @@ class RunPredictor {
   Estimate Predict(const ValidationRow& row);
   /// Predicts a run that was predicted before with those of `cluster`, which is otherwise its own.
   /// Not thread-safe for rows that share recordings.
-  Estimate PredictWith(const ValidationRow& row, const Cluster& cluster);
+  Estimate PredictWith(const ValidationRow& row, Cluster cluster);
 
  private:
   class Impl;
