@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "cost_model/finish.h"
-#include "cost_model/idle_share.h"
+#include "cost_model/shared_cores.h"
 #include "cost_model/stage_costs.h"
 #include "cost_model/step_bounds.h"
 #include "engine/config/rules.h"
@@ -13,8 +13,8 @@ namespace trimtab {
 namespace {
 
 /// Seconds that a stage stands idle in a step: while micro batches pass the other stages, which
-/// take as long as they do on average. Of that the step takes `idle_share`.
-double IdleSeconds(const RunConfig& run, double idle_share, const std::vector<StageCosts>& stages,
+/// take as long as they do on average.
+double IdleSeconds(const RunConfig& run, const std::vector<StageCosts>& stages,
                    const StageCosts& stage) {
   if (run.layout.pp == 1) return 0;
   StageTimes others = {-stage.times.forward, -stage.times.backward_input,
@@ -27,7 +27,15 @@ double IdleSeconds(const RunConfig& run, double idle_share, const std::vector<St
   const auto count = static_cast<double>(run.layout.pp - 1);
   others = {others.forward / count, others.backward_input / count, others.backward_weight / count};
   const PipelineShape shape = {run.layout.pp, run.layout.vp, run.num_micro_batches()};
-  return idle_share * RowOf(run.layout.schedule).idle_time(shape, others);
+  return RowOf(run.layout.schedule).idle_time(shape, others);
+}
+
+/// What each micro batch takes if all take the same.
+StageTimes EvenTimes(const RunConfig& run, const StageCosts& stage) {
+  const double share =
+      stage.passes.seconds() / static_cast<double>(run.num_micro_batches()) / stage.times.total();
+  return {share * stage.times.forward, share * stage.times.backward_input,
+          share * stage.times.backward_weight};
 }
 
 /// What passes change about the data-parallel messages of the end of a step, in seconds.
@@ -136,27 +144,35 @@ class ClosedFormEstimator::Impl {
 
 Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   const StepView step = costs_.Of(run);
-  const double idle_share = IdleShare(run, cluster_);
   size_t slowest = 0;
   double slowest_s = -1;
   MemoryEstimate memory = {.peak_total = -1};
+  const double crowding = Crowding(run, cluster_);
+  const bool shared_cores = crowding > 1 && run.layout.pp > 1;
+  std::vector<StageWork> work;
   for (size_t i = 0; i < step.stages.size(); ++i) {
     const StageCosts& stage = step.stages[i];
     const EndCosts& end = step.ends[i];
-    const double seconds = stage.passes.seconds() +
-                           IdleSeconds(run, idle_share, step.stages, stage) + end.update.seconds() +
-                           Beside(run, stage, end, step.pricer).seconds();
+    const double end_s = end.update.seconds() + Beside(run, stage, end, step.pricer).seconds();
+    const double idle_s = shared_cores ? 0 : IdleSeconds(run, step.stages, stage);
+    const double seconds = stage.passes.seconds() + idle_s + end_s;
     if (seconds > slowest_s) {
       slowest = i;
       slowest_s = seconds;
     }
+    if (shared_cores) work.push_back({EvenTimes(run, stage), end_s});
     const MemoryEstimate own = MemoryOf(stage, end);
     if (own.peak_total > memory.peak_total) memory = own;
   }
   const StageCosts& stage = step.stages[slowest];
   Estimate estimate = EstimateOf(run, stage, step.ends[slowest], step.pricer);
   estimate.memory = memory;
-  estimate.breakdown_s.bubble = IdleSeconds(run, idle_share, step.stages, stage);
+  if (shared_cores) {
+    const PipelineShape shape = {run.layout.pp, run.layout.vp, run.num_micro_batches()};
+    FillTo(SecondsOnSharedCores(run.layout.schedule, shape, work, crowding), estimate.breakdown_s);
+  } else {
+    estimate.breakdown_s.bubble = IdleSeconds(run, step.stages, stage);
+  }
   // Messages between stages run beside the passes, but for those that fill and drain the pipeline.
   estimate.breakdown_s.exposed_pp += 2 * static_cast<double>(run.layout.pp - 1) * stage.message_s;
   FinishEstimate(run, cluster_, step.pricer, estimate);

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "cost_model/finish.h"
-#include "cost_model/idle_share.h"
 #include "cost_model/price.h"
 #include "cost_model/pricing_recorder.h"
 #include "cost_model/recording.h"
+#include "cost_model/shared_cores.h"
 #include "cost_model/timeline.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
@@ -177,14 +177,45 @@ void Place(StageResult& stage, const StageProgram& program, int64_t chunks,
   }
 }
 
+/// What a stage does, if every micro batch takes the same.
+StageWork WorkOf(const StageResult& stage, const StageProgram& program, int64_t micro_batches) {
+  StageWork work = {{0, 0, 0}, stage.seconds.end};
+  for (size_t i = 0; i < program.size(); ++i) {
+    const ActionKind kind = program[i].kind;
+    if (!IsCompute(kind)) continue;
+    double& seconds = kind == ActionKind::kForward          ? work.times.forward
+                      : kind == ActionKind::kBackwardWeight ? work.times.backward_weight
+                                                            : work.times.backward_input;
+    seconds += stage.seconds.actions[i] / static_cast<double>(micro_batches);
+  }
+  return work;
+}
+
 /// The stages of a step against each other: of the slowest, but for its memory.
 Estimate TimelineEstimate(const RunConfig& run, const Cluster& cluster,
+                          const std::vector<StageProgram>& programs,
                           const std::vector<StageResult>& stages,
                           const PipelineTimeline& timeline) {
-  const size_t slowest = timeline.slowest();
-  Estimate estimate = EstimateOf(stages[slowest]);
-  estimate.breakdown_s.bubble = IdleShare(run, cluster) * timeline.stages[slowest].bubble_s;
-  estimate.breakdown_s.exposed_pp += timeline.stages[slowest].exposed_s;
+  const double crowding = Crowding(run, cluster);
+  if (crowding == 1 || run.layout.pp == 1) {
+    const size_t slowest = timeline.slowest();
+    Estimate estimate = EstimateOf(stages[slowest]);
+    estimate.breakdown_s.bubble = timeline.stages[slowest].bubble_s;
+    estimate.breakdown_s.exposed_pp += timeline.stages[slowest].exposed_s;
+    return estimate;
+  }
+  const PipelineShape shape = {run.layout.pp, run.layout.vp, run.num_micro_batches()};
+  std::vector<StageWork> work;
+  std::vector<double> busy_s;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    work.push_back(WorkOf(stages[i], programs[i], shape.micro_batches));
+    busy_s.push_back(timeline.stages[i].compute_s + work.back().end_s);
+  }
+  const auto busiest =
+      static_cast<size_t>(std::max_element(busy_s.begin(), busy_s.end()) - busy_s.begin());
+  Estimate estimate = EstimateOf(stages[busiest]);
+  FillTo(SecondsOnSharedCores(run.layout.schedule, shape, work, crowding), estimate.breakdown_s);
+  estimate.breakdown_s.exposed_pp += timeline.stages[busiest].exposed_s;
   return estimate;
 }
 
@@ -222,7 +253,7 @@ DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_
     if (stages[i].memory.peak_total > stages[fullest].memory.peak_total) fullest = i;
   }
   const PipelineTimeline timeline = RunStages(programs, stages);
-  result.estimate = TimelineEstimate(run, cluster, stages, timeline);
+  result.estimate = TimelineEstimate(run, cluster, programs, stages, timeline);
   if (with_timeline) {
     for (size_t i = 0; i < stages.size(); ++i) {
       Place(stages[i], programs[i], run.layout.vp, timeline, i, result.timeline);
@@ -266,7 +297,7 @@ Estimate BriefDryRun(const RunConfig& run, const Cluster& cluster, const MemoryE
     stages.push_back(Drawn(shown[like->second], shown_kinds[like->second],
                            KindsOf(programs[i], run.num_micro_batches(), layout.vp)));
   }
-  Estimate estimate = TimelineEstimate(run, cluster, stages, RunStages(programs, stages));
+  Estimate estimate = TimelineEstimate(run, cluster, programs, stages, RunStages(programs, stages));
   estimate.memory = memory;
   FinishEstimate(run, cluster, pricer, estimate);
   return estimate;

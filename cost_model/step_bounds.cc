@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "cost_model/finish.h"
-#include "cost_model/idle_share.h"
+#include "cost_model/shared_cores.h"
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
 #include "engine/schedule/chunks.h"
@@ -192,17 +192,23 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
   Passes passes;
   const PipelineShape pipeline = {pp, layout.vp, micro_batches};
   const ScheduleRow& schedule = RowOf(layout.schedule);
-  const double idle_share = IdleShare(priced.run, cluster_);
+  const double crowding = Crowding(priced.run, cluster_);
+  // Where stages share cores, these are never all idle; the slowest has one for each thread at
+  // best.
+  const double mean_s =
+      std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(pp);
   for (size_t i = 0; i < seconds.size(); ++i) {
-    double idle_s = 0;
-    if (pp > 1) {
+    double stage_s = seconds[i];
+    if (crowding > 1) {
+      stage_s = std::max(mean_s, stage_s / crowding);
+    } else if (pp > 1) {
       const auto others = static_cast<double>(pp - 1);
       const StageTimes mean = {(all.forward - times[i].forward) / others,
                                (all.backward_input - times[i].backward_input) / others,
                                (all.backward_weight - times[i].backward_weight) / others};
-      idle_s = idle_share * schedule.idle_time(pipeline, mean);
+      stage_s += schedule.idle_time(pipeline, mean);
     }
-    passes.seconds = std::max(passes.seconds, seconds[i] + idle_s);
+    passes.seconds = std::max(passes.seconds, stage_s);
   }
   passes.messages_s = 2 * static_cast<double>(pp - 1) * messages.longer_s;
   // Among stages of like layers, one of those with more than layers.
