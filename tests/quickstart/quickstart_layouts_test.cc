@@ -14,6 +14,7 @@
 #include <random>
 
 #include "engine/base/units.h"
+#include "engine/config/recompute.h"
 #include "engine/config/rules.h"
 #include "search/space.h"
 #include "tests/engine/train/run_losses.h"
@@ -23,6 +24,7 @@ namespace {
 
 constexpr size_t kSteps = 5;
 constexpr double kTolerance = 1e-5;  // relative; fp32 sums in another order
+constexpr int64_t kSlimLayers = 4;   // as many as there may be pipeline stages
 
 /// The KEY=VALUE lines of the script.
 std::map<std::string, std::string> QuickstartSettings() {
@@ -52,7 +54,12 @@ Problem QuickstartProblem() {
 RunConfig Slimmed(RunConfig run) {
   run.model.hidden_size = run.model.num_heads * 8;
   run.model.ffn_hidden_size = 2 * run.model.hidden_size;
-  run.model.num_layers = 4;  // as many as there may be pipeline stages
+  run.model.num_layers = kSlimLayers;
+  const int64_t recomputed = run.layout.recompute[0].num_layers;
+  if (recomputed > 0) {
+    const int64_t layers = CeilDiv(kSlimLayers, run.layout.pp * run.layout.vp);
+    run.layout.recompute = FullOf(1 + (recomputed - 1) % layers, layers);
+  }
   run.sequence_length = 16;
   run.threads_per_rank = 1;
   run.steps = kSteps;
