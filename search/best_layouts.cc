@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "search/branches.h"
 #include "engine/base/on_threads.h"
+#include "search/branches.h"
 
 namespace trimtab {
 namespace {

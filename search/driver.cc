@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/device/cuda/loader.h"
 #include "engine/base/on_threads.h"
+#include "engine/device/cuda/loader.h"
 #include "search/proof.h"
 #include "search/recipes.h"
 #include "search/relaxations.h"

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "engine/base/error.h"
-#include "engine/base/units.h"
 #include "engine/base/on_threads.h"
+#include "engine/base/units.h"
 #include "search/serving/best_case.h"
 
 namespace trimtab {
