@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "profiler/other_work.h"
+#include "search/race_round.h"
 #include "search/retry.h"
 #include "search/search_result.h"
 

@@ -3,24 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <random>
-#include <set>
 #include <tuple>
 #include <utility>
 
-#include "engine/base/error.h"
 #include "search/correct.h"
 #include "search/retry.h"
 
 namespace trimtab {
 namespace {
 
-constexpr uint64_t kOrderSeed = 0x7472696d;
-// Against a later one: a worker starts, and warms up.
-constexpr double kFirstVisitCost = 2;
-// Of a round. Visits of one round are compared most surely, but are chosen without the others'
-// outcome.
-constexpr size_t kVisitsOfARound = 3;
 // Of the best. How much visits scatter shows only when one is repeated.
 constexpr int64_t kLeastVisits = 2;
 // Candidates that were not visited and are thought about: the best by prediction. It bounds the
@@ -65,70 +56,11 @@ auto Simplicity(const CandidateRecord& candidate) {
                     candidate.id);
 }
 
-/// Draws an order by `round`, the same whenever it is asked for.
-void Shuffle(int64_t round, std::vector<size_t>& order) {
-  std::mt19937_64 random(kOrderSeed + static_cast<uint64_t>(round));
-  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
-}
-
-/// The chance left that another is better by more than the indifference, at which a race ends.
-double AllowedDoubt(const RaceRules& rules) { return 1 - rules.confidence; }
-
-double Indifference(const RaceRules& rules) { return std::log1p(rules.indifference); }
-
-/// Whether little enough is lost with contestant `best` to be content with it.
-bool LosesLittle(const RaceRules& rules, const RaceBelief& belief, size_t best) {
-  return belief.Loss(best) < kSmallLossShare * Indifference(rules);
-}
-
-/// Predictions of one mode and precision share most of their errors.
-using Group = std::pair<Mode, Precision>;
-
-Group GroupOf(const CandidateRecord& candidate) {
-  return {ModeOf(candidate.run), candidate.run.layout.precision};
-}
-
-/// By prediction; but the best of each group that may be the best of all, as unsure as predictions
-/// are, before any second one.
-std::vector<size_t> OneOfEachGroupFirst(const RaceRules& rules,
-                                        const std::vector<CandidateRecord>& candidates) {
-  std::vector<size_t> ranked = RankByPrediction(rules.objective, candidates);
-  if (ranked.empty() || rules.objective == Objective::kMemory) return ranked;
-  const double leader_high_s = candidates[ranked.front()].prediction()->step_time_high_s;
-  std::set<Group> seen;
-  std::stable_partition(ranked.begin(), ranked.end(), [&](size_t index) {
-    return candidates[index].prediction()->step_time_low_s <= leader_high_s &&
-           seen.insert(GroupOf(candidates[index])).second;
-  });
-  return ranked;
-}
-
-/// The best by prediction that are visited in any case and were not yet.
-std::vector<size_t> Newcomers(const RaceRules& rules,
-                              const std::vector<CandidateRecord>& candidates) {
-  int64_t visited = 0;
-  int64_t failed = 0;
-  for (const CandidateRecord& candidate : candidates) {
-    if (!candidate.visits.empty()) ++visited;
-    if (HasFailed(candidate)) ++failed;
-  }
-  std::vector<size_t> newcomers;
-  for (const size_t index : OneOfEachGroupFirst(rules, candidates)) {
-    if (!candidates[index].visits.empty() || HasFailed(candidates[index])) continue;
-    const int64_t tried = visited + static_cast<int64_t>(newcomers.size());
-    // One that fails is replaced by the next, up to as many again: a machine on which nothing runs
-    // is found out early.
-    if (tried >= rules.prove_count || tried + failed >= 2 * rules.prove_count) break;
-    newcomers.push_back(index);
-  }
-  return newcomers;
-}
-
 /// Those that may win, with what is known of them; notes their numbers in `race`.
 std::vector<Contestant> ContestantsOf(const RaceRules& rules,
                                       const std::vector<CandidateRecord>& candidates, Race& race) {
   std::vector<Contestant> contestants;
-  std::vector<Group> groups;
+  std::vector<PredictionGroup> groups;
   size_t unvisited = 0;
   for (const size_t index : RankByPrediction(rules.objective, candidates)) {
     const CandidateRecord& candidate = candidates[index];
@@ -140,7 +72,7 @@ std::vector<Contestant> ContestantsOf(const RaceRules& rules,
     mine.predicted = LogScore(rules.objective, candidate, std::log(prediction.step_time_s));
     // An interval reaches two standard deviations to either side.
     mine.group_error = std::log(prediction.step_time_high_s / prediction.step_time_low_s) / 4;
-    const Group group = GroupOf(candidate);
+    const PredictionGroup group = GroupOf(candidate);
     const auto at = std::find(groups.begin(), groups.end(), group);
     mine.group = static_cast<size_t>(at - groups.begin());
     if (at == groups.end()) groups.push_back(group);
@@ -149,43 +81,6 @@ std::vector<Contestant> ContestantsOf(const RaceRules& rules,
     mine.measured = LogScore(rules.objective, candidate, race.fit->StepTime(mine.entrant).log);
   }
   return contestants;
-}
-
-/// The best may have been lucky.
-bool BestIsUnproved(const RaceRules& rules, const Race& race) {
-  return rules.objective != Objective::kMemory &&
-         race.fit->visits(*race.entrant[*race.best]) < kLeastVisits;
-}
-
-/// Fills up a round that visits `round` in any case: with one visit after the other, each the one
-/// that takes most off the expected loss of recommending the best for the time it costs.
-void PlanRound(const RaceRules& rules, const Race& race,
-               const std::vector<CandidateRecord>& candidates, std::vector<size_t>& round) {
-  RaceBelief belief = *race.belief;
-  belief.BeginRound();
-  if (BestIsUnproved(rules, race)) round.push_back(*race.best);
-  for (const size_t index : round) {
-    if (race.contestant[index]) belief.Visit(*race.contestant[index]);
-  }
-  const size_t best = *race.contestant[*race.best];
-  while (round.size() < kVisitsOfARound) {
-    if (belief.Doubt(best, Indifference(rules)) <= AllowedDoubt(rules)) return;
-    if (LosesLittle(rules, belief, best)) return;
-    const double loss = belief.Loss(best);
-    std::optional<size_t> next;
-    double most = 0;
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      if (!race.contestant[i] || std::find(round.begin(), round.end(), i) != round.end()) continue;
-      const double cost = candidates[i].visits.empty() ? kFirstVisitCost : 1;
-      const double gain = (loss - belief.LossAfter(*race.contestant[i], best)) / cost;
-      if (next && gain <= most) continue;
-      most = gain;
-      next = i;
-    }
-    if (!next) return;
-    belief.Visit(*race.contestant[*next]);
-    round.push_back(*next);
-  }
 }
 
 /// The best of `visited`: of the one that is expected to be and those that it is not better than by
@@ -207,8 +102,8 @@ size_t ChooseBest(const RaceRules& rules, const Race& race,
   size_t best = first;
   for (const size_t i : visited) {
     const double worse =
-        race.belief->Chance(*race.contestant[first], *race.contestant[i], Indifference(rules));
-    if (worse <= AllowedDoubt(rules) && simpler(i, best)) best = i;
+        race.belief->Chance(*race.contestant[first], *race.contestant[i], rules.log_indifference());
+    if (worse <= rules.allowed_doubt() && simpler(i, best)) best = i;
   }
   return best;
 }
@@ -221,22 +116,22 @@ std::vector<bool> MayBeBetter(const RaceRules& rules, const Race& race) {
   std::vector<std::pair<double, size_t>> chances;
   for (size_t i = 0; i < race.contestant.size(); ++i) {
     if (!race.contestant[i]) continue;
-    chances.emplace_back(
-        race.belief->Chance(*race.contestant[i], *race.contestant[*race.best], Indifference(rules)),
-        i);
+    chances.emplace_back(race.belief->Chance(*race.contestant[i], *race.contestant[*race.best],
+                                             rules.log_indifference()),
+                         i);
   }
   std::sort(chances.begin(), chances.end());
   double together = 0;
   for (const auto& [chance, i] : chances) {
     together += chance;
-    may[i] = together > AllowedDoubt(rules);
+    may[i] = together > rules.allowed_doubt();
   }
   return may;
 }
 
 /// How the race has ended, by the standings and by who may still be better.
 RaceEnd EndOf(const RaceRules& rules, const Race& race, const std::vector<bool>& may_be_better) {
-  if (BestIsUnproved(rules, race)) return RaceEnd::kOpen;
+  if (race.BestIsUnproved(rules)) return RaceEnd::kOpen;
   if (std::find(may_be_better.begin(), may_be_better.end(), true) == may_be_better.end()) {
     return race.With(Standing::kTied).empty() ? RaceEnd::kSeparated : RaceEnd::kTie;
   }
@@ -244,16 +139,19 @@ RaceEnd EndOf(const RaceRules& rules, const Race& race, const std::vector<bool>&
                                                                         : RaceEnd::kOpen;
 }
 
-bool VisitedIn(const CandidateRecord& candidate, int64_t round) {
-  return std::any_of(candidate.visits.begin(), candidate.visits.end(),
-                     [&](const VisitRecord& visit) { return visit.round == round; });
-}
-
 }  // namespace
 
 std::string Name(Standing standing) { return kStandingNames[static_cast<size_t>(standing)]; }
 
 std::string Name(RaceEnd end) { return kEndNames[static_cast<size_t>(end)]; }
+
+bool LosesLittle(const RaceRules& rules, const RaceBelief& belief, size_t best) {
+  return belief.Loss(best) < kSmallLossShare * rules.log_indifference();
+}
+
+PredictionGroup GroupOf(const CandidateRecord& candidate) {
+  return {ModeOf(candidate.run), candidate.run.layout.precision};
+}
 
 Mode ModeOf(const RunConfig& run) {
   if (run.device != "cpu") return {};
@@ -296,6 +194,10 @@ RaceFit::Estimate Race::AgainstBest(const RaceRules& rules,
           fit->normal_quantile() * belief->Deviation(mine, other)};
 }
 
+bool Race::BestIsUnproved(const RaceRules& rules) const {
+  return rules.objective != Objective::kMemory && fit->visits(*entrant[*best]) < kLeastVisits;
+}
+
 std::vector<size_t> Race::With(Standing wanted) const {
   std::vector<size_t> indices;
   for (size_t i = 0; i < standing.size(); ++i) {
@@ -329,7 +231,7 @@ Race JudgeRace(const RaceRules& rules, const std::vector<CandidateRecord>& candi
   const std::vector<bool> may_be_better = MayBeBetter(rules, race);
   for (const size_t i : visited) {
     const RaceFit::Estimate worse = race.AgainstBest(rules, candidates, i);
-    const double margin = Indifference(rules);
+    const double margin = rules.log_indifference();
     const bool behind =
         worse.log > kClearlyBehind * margin || (worse.log > margin && worse.low() > 0);
     race.standing[i] = may_be_better[i] ? Standing::kRacing
@@ -374,37 +276,6 @@ void ApplyRace(const Race& race, const std::vector<Residual>& seed,
     candidate.measured = std::move(measured);
   }
   CorrectPredictions(seed, candidates);
-}
-
-RaceStep NextStep(const RaceRules& rules, const Race& race,
-                  const std::vector<CandidateRecord>& candidates,
-                  const std::vector<RoundRecord>& rounds) {
-  RaceStep step;
-  if (!rounds.empty()) {
-    for (const int64_t id : rounds.back().candidates) {
-      const auto at = std::find_if(candidates.begin(), candidates.end(),
-                                   [&](const CandidateRecord& each) { return each.id == id; });
-      TRIMTAB_ASSERT(at != candidates.end(), "round {} visits candidate {}", rounds.back().id, id);
-      if (VisitedIn(*at, rounds.back().id) || HasFailed(*at)) continue;
-      if (!at->pruned_by.empty()) continue;  // since the round began
-      step.visit = static_cast<size_t>(at - candidates.begin());
-      return step;
-    }
-  }
-  step.begin_round = Newcomers(rules, candidates);
-  if (race.best && race.end == RaceEnd::kOpen) {
-    PlanRound(rules, race, candidates, step.begin_round);
-  }
-  if (step.begin_round.empty()) {
-    step.end = race.end;
-    return step;
-  }
-  if (static_cast<int64_t>(rounds.size()) >= rules.most_rounds) {
-    return {.visit = std::nullopt, .begin_round = {}, .end = RaceEnd::kRounds};
-  }
-  std::sort(step.begin_round.begin(), step.begin_round.end());
-  Shuffle(rounds.empty() ? 1 : rounds.back().id + 1, step.begin_round);
-  return step;
 }
 
 }  // namespace trimtab

@@ -1,16 +1,18 @@
-// Race: which candidate is visited next, when a race is over, and who has won.
+// Race: who leads by the visits so far, and whether that is enough.
 //
-// Candidates are visited in rounds, a few steps a visit, so that those of a round see the same
-// machine and the fit (race_fit.h) can tell them apart however its speed wanders. Each round makes
-// the visits that take most off what the recommended one may lose (race_belief.h) for the time they
-// cost, and the race ends when it is surely good, or little is left to lose. All of this follows
-// from what a study holds: a search that was killed goes on with the very step it would have taken.
+// Candidates are visited in rounds (race_round.h), a few steps a visit, so that those of a round
+// see the same machine and the fit (race_fit.h) can tell them apart however its speed wanders. The
+// race ends when the best is surely good, or little is left to lose (race_belief.h). All of this
+// follows from what a study holds: a search that was killed goes on with the very step it would
+// have taken.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "search/race_belief.h"
@@ -25,6 +27,10 @@ struct RaceRules {
   double indifference = 0.01;  // a difference of less than this does not matter
   double confidence = 0.95;    // of intervals, and that none is better than the best by more
   int64_t most_rounds = 40;
+
+  /// The chance left that another is better by more than the indifference, at which a race ends.
+  double allowed_doubt() const { return 1 - confidence; }
+  double log_indifference() const { return std::log1p(indifference); }
 };
 
 /// Where a candidate stands.
@@ -68,6 +74,8 @@ struct Race {
   RaceFit::Estimate AgainstBest(const RaceRules& rules,
                                 const std::vector<CandidateRecord>& candidates,
                                 size_t candidate) const;
+  /// Of a race that has a best: whether it may have been lucky.
+  bool BestIsUnproved(const RaceRules& rules) const;
   std::vector<size_t> With(Standing standing) const;
 };
 
@@ -83,6 +91,13 @@ Race JudgeRace(const RaceRules& rules, const std::vector<CandidateRecord>& candi
 void ApplyRace(const Race& race, const std::vector<Residual>& seed,
                std::vector<CandidateRecord>& candidates);
 
+/// Whether little enough is lost with contestant `best` to be content with it.
+bool LosesLittle(const RaceRules& rules, const RaceBelief& belief, size_t best);
+
+/// Predictions of one mode and precision share most of their errors.
+using PredictionGroup = std::pair<Mode, Precision>;
+PredictionGroup GroupOf(const CandidateRecord& candidate);
+
 /// The mode a candidate's ranks run in. All GPUs are one mode.
 Mode ModeOf(const RunConfig& run);
 
@@ -92,17 +107,5 @@ RaceVisit RaceVisitOf(size_t entrant, int64_t round, const RunConfig& run,
 
 /// What the probe takes at the speed that `profile` is of, by mode; empty where it does not say.
 std::map<Mode, ProbeReference> ProbeReferences(const HardwareProfile& profile);
-
-/// What a race does next: visits a candidate in the open round, begins a round, or ends.
-struct RaceStep {
-  std::optional<size_t> visit;
-  std::vector<size_t> begin_round;  // the order of its visits
-  RaceEnd end = RaceEnd::kOpen;
-};
-
-/// `race` as judged from `candidates`, which have ApplyRace applied since; `rounds` in order.
-RaceStep NextStep(const RaceRules& rules, const Race& race,
-                  const std::vector<CandidateRecord>& candidates,
-                  const std::vector<RoundRecord>& rounds);
 
 }  // namespace trimtab

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/base/error.h"
+#include "search/race_round.h"
 
 namespace trimtab {
 namespace {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "search/race_round.h"
 #include "search/space.h"
 #include "tests/search/search_fakes.h"
 
