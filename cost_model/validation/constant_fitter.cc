@@ -48,13 +48,15 @@ ConstantFitter::ConstantFitter(const std::vector<ValidationRow>& rows, RunPredic
     ++family_rows[row.published.family];
   }
   constants_ = ConstantsOf(clusters, outcome);
+  std::map<std::string_view, size_t> shares;
   for (const ValidationRow& row : rows) {
     std::vector<size_t>& concerned = concerned_.emplace_back();
     for (size_t i = 0; i < constants_.size(); ++i) {
       if (Concerns(constants_[i], row.of.cluster)) concerned.push_back(i);
     }
     weights_.push_back(std::pow(family_rows[row.published.family], kFamilyExponent));
-    predictor.Predict(row);
+    predictor.Predict(row);  // records what threads then ask for
+    share_of_.push_back(shares.try_emplace(row.recordings, shares.size()).first->second);
   }
 }
 
@@ -72,13 +74,11 @@ double ConstantFitter::Residual(size_t row, const Logs& logs) {
 
 void ConstantFitter::OnRows(const std::vector<size_t>& rows,
                             const std::function<void(size_t)>& work) const {
-  std::map<std::string_view, std::vector<size_t>> together;
-  for (size_t i = 0; i < rows.size(); ++i) together[rows_[rows[i]].recordings].push_back(i);
-  std::vector<const std::vector<size_t>*> shares;
-  for (const auto& [recordings, share] : together) shares.push_back(&share);
+  std::vector<std::vector<size_t>> shares(rows_.size());
+  for (size_t i = 0; i < rows.size(); ++i) shares[share_of_[rows[i]]].push_back(i);
   const int threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   OnThreads(threads, shares.size(), [&](size_t share) {
-    for (const size_t i : *shares[share]) work(i);
+    for (const size_t i : shares[share]) work(i);
   });
 }
 

@@ -57,6 +57,7 @@ class ConstantFitter {
   Outcome outcome_;
   std::vector<FitConstant> constants_;
   std::vector<std::vector<size_t>> concerned_;  // constants, by row
+  std::vector<size_t> share_of_;  // by row: which of those that share recordings it belongs to
   Vector weights_;
   RobustLoss loss_;
 };

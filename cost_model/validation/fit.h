@@ -32,7 +32,7 @@ struct FitResult {
 };
 
 /// Rows all have the outcome. `worths`: of each kind of constant as well, which takes as long as
-/// everything else. Slow: a minute or more.
+/// everything else. Slow: seconds.
 FitResult FitPublishedRuns(const std::vector<ValidationRow>& rows, RunPredictor& predictor,
                            Outcome outcome, bool worths);
 
