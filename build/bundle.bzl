@@ -19,7 +19,7 @@ def _bundle_impl(ctx):
         inputs.append(file)
     manifest = ctx.actions.declare_file(ctx.label.name + ".manifest")
     ctx.actions.write(manifest, "\n".join(lines) + "\n")
-    archive = ctx.actions.declare_file(ctx.attr.archive + ".tar.gz")
+    archive = ctx.actions.declare_file(ctx.attr.archive + ".tar.xz")
     ctx.actions.run(
         executable = ctx.executable._packer,
         arguments = [manifest.path, ctx.attr.archive, archive.path],
@@ -33,7 +33,7 @@ def _bundle_impl(ctx):
 
 bundle = rule(
     implementation = _bundle_impl,
-    doc = """Packs programs, stripped, with the shared libraries they load, into ARCHIVE.tar.gz,
+    doc = """Packs programs, stripped, with the shared libraries they load, into ARCHIVE.tar.xz,
 which unpacks into a folder ARCHIVE. `programs` and `data` say which of its folders a target goes
 to; `scripts` lie on top. Programs may be scripts too. `plugins` are shared
 objects that use libraries of the node, such as its MPI.""",

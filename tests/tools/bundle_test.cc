@@ -20,7 +20,7 @@ class BundleTest : public testing::Test {
     const fs::path folder = fs::path(testing::TempDir()) / "some folder";  // with a blank
     fs::create_directories(folder);
     const Outcome unpacked =
-        Shell(fmt::format("tar -xzf tools/trimtab-bundle.tar.gz -C '{}'", folder.string()));
+        Shell(fmt::format("tar -xf tools/trimtab-bundle.tar.xz -C '{}'", folder.string()));
     ASSERT_EQ(unpacked.status, 0) << unpacked.output;
     root_ = folder / "trimtab-bundle";
   }

@@ -6,7 +6,7 @@ usage: pack.py MANIFEST NAME ARCHIVE
 MANIFEST has a line "kind<TAB>place<TAB>file" for everything that goes in; see build/bundle.bzl.
 """
 
-import gzip
+import lzma
 import pathlib
 import re
 import shutil
@@ -17,6 +17,10 @@ import tempfile
 
 # A cluster's nodes get it copied, and some ways of copying stop at 64 MiB.
 MOST_BYTES = 60 << 20
+
+# The programs share most of their code. A window that reaches from one into others finds that; the
+# effort beside it gains little.
+COMPRESSION = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 64 << 20}]
 
 # What every Linux has: the C library, in versions that the programs fit or do not.
 C_LIBRARY = re.compile(
@@ -97,7 +101,7 @@ def main():
             entry.uname = entry.gname = "root"
             return entry
 
-        with open(archive, "wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
+        with lzma.open(archive, "wb", filters=COMPRESSION) as packed:
             with tarfile.open(fileobj=packed, mode="w") as tar:
                 for path in sorted(root.rglob("*")):
                     tar.add(path, f"{name}/{path.relative_to(root)}", recursive=False, filter=plain)
