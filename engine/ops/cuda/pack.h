@@ -120,14 +120,23 @@ __device__ __forceinline__ void LoadFloats(const T* source, float (&values)[N]) 
 template <typename T, int N>
 __device__ __forceinline__ Pack<T, N> PackOf(const float (&values)[N]) {
   Pack<T, N> pack;
+  if constexpr (sizeof(T) == 1 && N % 4 == 0) {
 #pragma unroll
-  for (int i = 0; i + 1 < N; i += 2) {
-    T pair[2];
-    FromFloats(values[i], values[i + 1], pair);
-    pack[i] = pair[0];
-    pack[i + 1] = pair[1];
+    for (int i = 0; i < N; i += 4) {
+      const float four[4] = {values[i], values[i + 1], values[i + 2], values[i + 3]};
+      const uint32_t codes = FourCodes<T>(four);
+      memcpy(&pack.values[i], &codes, sizeof(codes));
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i + 1 < N; i += 2) {
+      T pair[2];
+      FromFloats(values[i], values[i + 1], pair);
+      pack[i] = pair[0];
+      pack[i + 1] = pair[1];
+    }
+    if constexpr (N % 2 == 1) pack[N - 1] = FromFloat<T>(values[N - 1]);
   }
-  if constexpr (N % 2 == 1) pack[N - 1] = FromFloat<T>(values[N - 1]);
   return pack;
 }
 

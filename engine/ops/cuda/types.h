@@ -115,17 +115,40 @@ TRIMTAB_HOST_DEVICE void FromFloats(float first, float second, T (&out)[2]) {
     out[0] = {pair.x};
     out[1] = {pair.y};
     return;
-  } else if constexpr (sizeof(T) == 1) {
-    constexpr auto kKind = std::is_same_v<T, E4M3> ? __NV_E4M3 : __NV_E5M2;
-    const __nv_fp8x2_storage_t pair =
-        __nv_cvt_float2_to_fp8x2(float2{first, second}, __NV_SATFINITE, kKind);
-    out[0] = {static_cast<uint8_t>(pair)};
-    out[1] = {static_cast<uint8_t>(pair >> 8)};
-    return;
   }
 #endif
   out[0] = FromFloat<T>(first);
   out[1] = FromFloat<T>(second);
+}
+
+/// Four fp8 codes, the first in the lowest byte. One piece of assembly: where the two pairs of
+/// codes are variables, ptxas 13.0 may write the joined word over a pair that is still to be read.
+template <typename F8>
+TRIMTAB_HOST_DEVICE uint32_t FourCodes(const float (&values)[4]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  uint32_t codes;
+  if constexpr (std::is_same_v<F8, E4M3>) {
+    asm("{.reg .b16 low, high;\n"
+        "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+        "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+        "mov.b32 %0, {low, high};}"
+        : "=r"(codes)
+        : "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3]));
+  } else {
+    static_assert(std::is_same_v<F8, E5M2>);
+    asm("{.reg .b16 low, high;\n"
+        "cvt.rn.satfinite.e5m2x2.f32 low, %2, %1;\n"
+        "cvt.rn.satfinite.e5m2x2.f32 high, %4, %3;\n"
+        "mov.b32 %0, {low, high};}"
+        : "=r"(codes)
+        : "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3]));
+  }
+  return codes;
+#else
+  uint32_t codes = 0;
+  for (int i = 3; i >= 0; --i) codes = codes << 8 | FromFloat<F8>(values[i]).bits;
+  return codes;
+#endif
 }
 
 /// Calls `function` with a null pointer of the storage type of a plain float dtype; the type is
