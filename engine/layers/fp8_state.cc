@@ -20,7 +20,20 @@ Tensor NewScalars(Device& device, const Shape& shape, float value) {
   return tensor;
 }
 
+Fp8Scales NewScales(Device& device, int64_t count) {
+  return {NewScalars(device, {count}, 1.0f), NewScalars(device, {count, kFp8InverseStride}, 1.0f)};
+}
+
 Tensor At(const Tensor& vector, int64_t slot) { return vector.Slice(slot, {1}); }
+
+Tensor InverseAt(const Fp8Scales& scales, int64_t slot) {
+  return At(scales.inverse, slot * kFp8InverseStride);
+}
+
+Fp8Scales Part(const Fp8Scales& scales, int64_t first, int64_t count) {
+  return {scales.scale.Slice(first, {count}),
+          scales.inverse.Slice(first * kFp8InverseStride, {count, kFp8InverseStride})};
+}
 
 bool OfExperts(const Parameter& weight) { return weight.spec.grid == Grid::kExperts; }
 
@@ -71,8 +84,7 @@ void Fp8State::Allocate(Device& device, int64_t in_flight, bool keeps_weights) {
   // A dry run stands for any step but the first.
   has_history_ = device.kind() == DeviceKind::kMeta;
   in_flight_ = in_flight;
-  const Shape all_slots = {in_flight * slots};
-  scales_ = {NewScalars(device, all_slots, 1.0f), NewScalars(device, all_slots, 1.0f)};
+  scales_ = NewScales(device, in_flight * slots);
   fp8_max_ = NewScalars(device, {slots}, 0.0f);
   std::vector<float> largest(static_cast<size_t>(slots));
   for (int64_t i = 0; i < slots; ++i) {
@@ -81,9 +93,9 @@ void Fp8State::Allocate(Device& device, int64_t in_flight, bool keeps_weights) {
   CopyFromHost(fp8_max_, largest);
   weight_amax_ = NewScalars(device, {1, count}, 0.0f);
   weight_max_ = NewScalars(device, {count}, Fp8Max(kForward));
-  weight_scales_ = {NewScalars(device, {count}, 1.0f), NewScalars(device, {count}, 1.0f)};
+  weight_scales_ = NewScales(device, count);
   for (int64_t i = 0; i < count; ++i) {
-    layers_[static_cast<size_t>(i)].fp8.inverse = At(weight_scales_.inverse, i);
+    layers_[static_cast<size_t>(i)].fp8.inverse = InverseAt(weight_scales_, i);
   }
   if (keeps_weights) AllocateWeights(device, {0, layers_.size()}, MemoryTag::kWeights);
 }
@@ -154,8 +166,7 @@ void Fp8State::QuantizeRange(const ParallelContext& parallel, const LayerRange& 
   };
   reduce(/*experts=*/false, SharersOf(parallel, /*sharded=*/true));
   reduce(/*experts=*/true, ExpertSharersOf(parallel));
-  Fp8Scales scales = {weight_scales_.scale.Slice(first, {count}),
-                      weight_scales_.inverse.Slice(first, {count})};
+  Fp8Scales scales = Part(weight_scales_, first, count);
   UpdateFp8Scales(weight_max_.Slice(first, {count}), amaxes, scales);
   for (int64_t i = 0; i < count; ++i) {
     Layer& layer = layers_[static_cast<size_t>(first + i)];
@@ -182,14 +193,11 @@ void Fp8State::EndStep(const ParallelContext& parallel) {
   has_history_ = true;
 }
 
-Fp8Scales Fp8State::DelayedScales() const {
-  const Shape slots = fp8_max_.shape();
-  return {scales_.scale.Slice(0, slots), scales_.inverse.Slice(0, slots)};
-}
+Fp8Scales Fp8State::DelayedScales() const { return Part(scales_, 0, fp8_max_.numel()); }
 
 Fp8Scales Fp8State::ScalesOf(int64_t slot) const {
   const int64_t at = (current() ? micro_batch_ * fp8_max_.numel() : 0) + slot;
-  return {At(scales_.scale, at), At(scales_.inverse, at)};
+  return Part(scales_, at, 1);
 }
 
 void Fp8State::SetCurrentScale(int64_t slot, Communicator* sharers) {
@@ -245,7 +253,9 @@ Fp8Snapshot Fp8State::Snapshot() const {
   read(amax_, snapshot.amax);
   const Fp8Scales scales = DelayedScales();
   read(scales.scale, snapshot.scale);
-  read(scales.inverse, snapshot.inverse);
+  std::vector<float> rows;
+  read(scales.inverse, rows);
+  for (size_t i = 0; i < rows.size(); i += kFp8InverseStride) snapshot.inverse.push_back(rows[i]);
   return snapshot;
 }
 
@@ -267,16 +277,17 @@ void Fp8State::Restore(const Fp8Snapshot& snapshot) {
         snapshot.history, snapshot.layers.size(), amax_.dim(0), layers_.size());
     return;
   }
-  const auto pick = [&](const std::vector<float>& values, Tensor target) {
+  // `stride`: of the target, from one slot to the next.
+  const auto pick = [&](const std::vector<float>& values, Tensor target, size_t stride = 1) {
     std::vector<float> picked;
     for (size_t row = 0; row < values.size() / all; ++row) {
-      for (const size_t slot : slots) picked.push_back(values[row * all + slot]);
+      for (const size_t slot : slots) picked.insert(picked.end(), stride, values[row * all + slot]);
     }
     CopyFromHost(target, picked);
   };
   pick(snapshot.amax, amax_);
   pick(snapshot.scale, DelayedScales().scale);
-  pick(snapshot.inverse, DelayedScales().inverse);
+  pick(snapshot.inverse, DelayedScales().inverse, kFp8InverseStride);
   has_history_ = true;
 }
 
@@ -306,7 +317,7 @@ void Fp8State::Write(const ParallelContext& parallel, Fp8Target& target, const F
 }
 
 Tensor Fp8State::inverse(int layer, Operand operand) const {
-  return ScalesOf(Slot(layer, operand)).inverse;
+  return InverseAt(ScalesOf(Slot(layer, operand)), 0);
 }
 
 }  // namespace trimtab

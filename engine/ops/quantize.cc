@@ -23,7 +23,7 @@ void UpdateFp8ScalesCpu(const Tensor& fp8_max, Tensor& amax, Fp8Scales& scales) 
     for (int64_t row = 0; row < rows; ++row) largest = std::max(largest, history[row * count + s]);
     float& scale = scales.scale.f32()[s];
     scale = Fp8Scale(largest, fp8_max.f32()[s], scale);
-    scales.inverse.f32()[s] = 1.0f / scale;
+    scales.inverse.f32()[s * kFp8InverseStride] = 1.0f / scale;
   }
   std::copy_backward(history, history + (rows - 1) * count, history + rows * count);
   std::fill_n(history, count, 0.0f);
@@ -113,7 +113,7 @@ void UpdateFp8Scales(const Tensor& fp8_max, Tensor& amax, Fp8Scales& scales) {
   CheckOperand(kOp, "amax", amax, {rows, count}, device);
   CheckOperand(kOp, "fp8_max", fp8_max, {count}, device);
   CheckOperand(kOp, "scale", scales.scale, {count}, device);
-  CheckOperand(kOp, "inverse", scales.inverse, {count}, device);
+  CheckOperand(kOp, "inverse", scales.inverse, {count, kFp8InverseStride}, device);
   const OpScope scope(device, Fp8ScalesRecord(count, rows));
   if (device.kind() == DeviceKind::kCuda) {
     return CudaKernel(device, kOp, &CudaOps::update_fp8_scales)(fp8_max, amax, scales);

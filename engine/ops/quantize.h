@@ -10,10 +10,14 @@
 
 namespace trimtab {
 
+/// Floats from one inverse of a scale to the next. Products read a scale where it lies, and
+/// cuBLASLt (since CUDA 12.9) only at multiples of 16 bytes.
+inline constexpr int64_t kFp8InverseStride = 4;
+
 /// The scales of S tensors, fp32 [S] each: stored = value * scale, value = stored * inverse.
 struct Fp8Scales {
-  Tensor scale{};
-  Tensor inverse{};
+  Tensor scale{};    // [S]
+  Tensor inverse{};  // [S, kFp8InverseStride]: the first of each row
 };
 
 OpRecord AmaxRecord(int64_t numel, DType dtype = DType::kF32);

@@ -114,6 +114,30 @@ GemmKey KeyOf(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose tra
       .fast_accumulation = options.fp8_sums != Fp8Sums::kFull && IsFp8(a.dtype())};
 }
 
+std::string Describe(const GemmKey& key) {
+  const auto extra = [](GemmExtra kind) -> const char* {
+    switch (kind) {
+      case GemmExtra::kNone:
+        return "";
+      case GemmExtra::kAddend:
+        return ", an addend";
+      case GemmExtra::kGelu:
+        return ", gelu";
+      case GemmExtra::kGeluOf:
+        return ", the derivative of gelu";
+      case GemmExtra::kRowSums:
+        return ", row sums";
+    }
+    return "";
+  };
+  return fmt::format("gemm [{}, {}, {}] of {}{} and {}{} into {}{}{}{}{}", key.m, key.n, key.k,
+                     Name(key.types.a), key.trans_a == Transpose::kYes ? "^T" : "",
+                     Name(key.types.b), key.trans_b == Transpose::kYes ? "^T" : "",
+                     Name(key.types.c), key.accumulate ? ", added to it" : "",
+                     key.bias ? ", a bias" : "", extra(key.extra),
+                     key.fast_accumulation ? ", fast sums" : "");
+}
+
 std::string BrokenRule(const GemmKey& key) {
   constexpr int64_t kAuxiliaryRow = 8;  // values
   if (HasAuxiliary(key)) {
@@ -144,9 +168,8 @@ std::string BrokenRule(const GemmKey& key) {
 
 GemmDescriptors::GemmDescriptors(const GemmKey& key, int64_t workspace_bytes, bool deterministic) {
   if (const std::string rule = BrokenRule(key); !rule.empty()) {
-    throw EnvironmentError(fmt::format(
-        "gemm [{}, {}, {}] of {} and {} into {}: cuBLASLt has no such product: {}", key.m, key.n,
-        key.k, Name(key.types.a), Name(key.types.b), Name(key.types.c), rule));
+    throw EnvironmentError(
+        fmt::format("{}: cuBLASLt has no such product: {}", Describe(key), rule));
   }
   const bool a_as_is = key.trans_a == Transpose::kNo;
   const bool b_as_is = key.trans_b == Transpose::kNo;
@@ -217,6 +240,10 @@ void GemmDescriptors::SetPointers(const GemmOptions& options, const void* auxili
     Set(handle, CUBLASLT_MATMUL_DESC_BIAS_POINTER, options.row_sums.raw());
   }
   if (options.scale_a.defined()) {
+    constexpr uint32_t kScaleAddress = 16;  // bytes; since CUDA 12.9
+    TRIMTAB_ASSERT(
+        std::min(Alignment(options.scale_a), Alignment(options.scale_b)) >= kScaleAddress,
+        "gemm: a scale's address is not aligned to {} bytes", kScaleAddress);
     Set(handle, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, options.scale_b.raw());
     Set(handle, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, options.scale_a.raw());
   }

@@ -46,6 +46,9 @@ bool operator<(const GemmKey& left, const GemmKey& right);
 GemmKey KeyOf(const Tensor& a, Transpose trans_a, const Tensor& b, Transpose trans_b,
               const Tensor& c, const GemmOptions& options);
 
+/// What product it is, for messages.
+std::string Describe(const GemmKey& key);
+
 /// The rule of cuBLASLt that a product breaks, or empty. Its own answer is only "not supported":
 /// fp8 products are TN, their rows multiples of 16 bytes, their addresses aligned to 16 bytes, and
 /// no bias is added to an fp32 result (cuBLAS manual, "cublasLtMatmul()", 8-bit kernels). Auxiliary

@@ -59,18 +59,19 @@ float Time(CudaDevice& device, const GemmPlan& plan, const cublasLtMatmulAlgo_t&
   return times[kRuns / 2];
 }
 
-/// The fastest on these operands.
-cublasLtMatmulAlgo_t Fastest(CudaDevice& device, const GemmKey& key, const GemmPlan& plan,
-                             const std::vector<cublasLtMatmulAlgo_t>& algorithms,
-                             GemmOperands operands) {
+/// The fastest on these operands; none if none runs.
+std::optional<cublasLtMatmulAlgo_t> Fastest(CudaDevice& device, const GemmPlan& plan,
+                                            const std::vector<cublasLtMatmulAlgo_t>& algorithms,
+                                            GemmOperands operands) {
+  const GemmKey& key = plan.key;
   // What is about to be overwritten may be written; what is added to may not.
   BorrowedMemory stand_in;
   if (key.accumulate) {
     const int64_t bytes = key.m * key.n * SizeOf(key.types.c);
     stand_in = device.Borrow(bytes);
     if (stand_in == nullptr) {
-      LogWarning("no {} to try the algorithms of gemm [{}, {}, {}] in: taking the first proposed",
-                 FormatBytes(bytes), key.m, key.n, key.k);
+      LogWarning("no {} to try the algorithms of {} in: taking the first proposed",
+                 FormatBytes(bytes), Describe(key));
       return algorithms.front();
     }
     TRIMTAB_CUDA_CHECK(
@@ -78,16 +79,16 @@ cublasLtMatmulAlgo_t Fastest(CudaDevice& device, const GemmKey& key, const GemmP
     operands.out = stand_in.get();
     operands.added = stand_in.get();
   }
-  size_t best = 0;
+  std::optional<cublasLtMatmulAlgo_t> best;
   float best_time = std::numeric_limits<float>::infinity();
-  for (size_t i = 0; i < algorithms.size(); ++i) {
-    const float time = Time(device, plan, algorithms[i], operands);
+  for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {
+    const float time = Time(device, plan, algorithm, operands);
     if (time < best_time) {
       best_time = time;
-      best = i;
+      best = algorithm;
     }
   }
-  return algorithms[best];
+  return best;
 }
 
 }  // namespace
@@ -98,11 +99,16 @@ void RunGemm(CudaDevice& device, const GemmPlan& plan, const cublasLtMatmulAlgo_
   const float alpha = 1.0f;
   const float beta = operands.added != nullptr ? 1.0f : 0.0f;
   const void* added = operands.added != nullptr ? operands.added : operands.out;
-  TRIMTAB_CUDA_CHECK(cublasLtMatmul(device.cublas(), descriptors.operation(), &alpha, operands.b,
-                                    descriptors.layout_a(), operands.a, descriptors.layout_b(),
-                                    &beta, added, descriptors.layout_c(), operands.out,
-                                    descriptors.layout_c(), &algorithm, device.cublas_workspace(),
-                                    CudaDevice::kCublasWorkspaceBytes, device.Activate()));
+  const cublasStatus_t status = cublasLtMatmul(
+      device.cublas(), descriptors.operation(), &alpha, operands.b, descriptors.layout_a(),
+      operands.a, descriptors.layout_b(), &beta, added, descriptors.layout_c(), operands.out,
+      descriptors.layout_c(), &algorithm, device.cublas_workspace(),
+      CudaDevice::kCublasWorkspaceBytes, device.Activate());
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
+    throw EnvironmentError(
+        fmt::format("{}: cuBLASLt does not run the algorithm it proposed", Describe(plan.key)));
+  }
+  TRIMTAB_CUDA_CHECK(status);
 }
 
 const GemmPlan* GemmPlans::Find(CudaDevice& device, const GemmKey& key,
@@ -114,21 +120,26 @@ const GemmPlan* GemmPlans::Find(CudaDevice& device, const GemmKey& key,
     return &*known->second;
   }
   const bool time = !device.deterministic() && !device.capturing();
-  GemmPlan plan{.descriptors = GemmDescriptors(key, CudaDevice::kCublasWorkspaceBytes,
+  GemmPlan plan{.key = key,
+                .descriptors = GemmDescriptors(key, CudaDevice::kCublasWorkspaceBytes,
                                                device.deterministic())};
   plan.descriptors.SetPointers(options, operands.auxiliary);
   const auto algorithms = Proposals(device, plan.descriptors, time ? kProposals : 1);
-  if (algorithms.empty()) {
-    const std::string what =
-        fmt::format("gemm [{}, {}, {}] of {} and {} into {}: cuBLASLt has no algorithm", key.m,
-                    key.n, key.k, Name(key.types.a), Name(key.types.b), Name(key.types.c));
+  std::optional<cublasLtMatmulAlgo_t> chosen;
+  if (time) {
+    chosen = Fastest(device, plan, algorithms, operands);
+  } else if (!algorithms.empty()) {
+    chosen = algorithms.front();
+  }
+  if (!chosen) {
+    const std::string what = fmt::format("{}: cuBLASLt has no algorithm that runs, of {} proposed",
+                                         Describe(key), algorithms.size());
     if (!HasEpilogue(key)) throw EnvironmentError(what);
-    LogDebug("{} with what is done beside it", what);
+    LogDebug("{}: done apart", what);
     plans.emplace(key, std::nullopt);
     return nullptr;
   }
-  plan.algorithm = algorithms.size() == 1 ? algorithms.front()
-                                          : Fastest(device, key, plan, algorithms, operands);
+  plan.algorithm = *chosen;
   return &*plans.emplace(key, std::move(plan)).first->second;
 }
 

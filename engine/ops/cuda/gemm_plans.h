@@ -11,6 +11,7 @@ namespace trimtab {
 
 /// A product that is ready to run.
 struct GemmPlan {
+  GemmKey key;
   GemmDescriptors descriptors;
   cublasLtMatmulAlgo_t algorithm{};
 };
@@ -25,6 +26,7 @@ struct GemmOperands {
 };
 
 /// out = op(a) op(b) (+ added), and what the plan's epilogue makes of it, on the device's stream.
+/// Throws EnvironmentError if the algorithm does not run, which cuBLASLt may only notice here.
 void RunGemm(CudaDevice& device, const GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
              const GemmOperands& operands);
 
@@ -35,8 +37,8 @@ class GemmPlans {
   /// algorithms that cuBLASLt proposes are timed on the operands (c is not disturbed if it is added
   /// to), and the fastest is kept. A deterministic device takes the first proposal, which does not
   /// depend on timing; so does a call within a capture, where nothing may be waited for: run a
-  /// shape once before capturing it. When cuBLASLt has no algorithm that is nullptr for a product
-  /// with an epilogue of its own; for any other it throws EnvironmentError.
+  /// shape once before capturing it. When cuBLASLt has no algorithm, or runs none, that is nullptr
+  /// for a product with an epilogue of its own; for any other it throws EnvironmentError.
   const GemmPlan* Find(CudaDevice& device, const GemmKey& key, const GemmOperands& operands,
                        const GemmOptions& options);
 

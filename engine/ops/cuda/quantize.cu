@@ -75,7 +75,7 @@ __global__ void Fp8ScalesKernel(const float* fp8_max, float* amax, float* scale,
   }
   const float updated = Fp8Scale(largest, fp8_max[s], scale[s]);
   scale[s] = updated;
-  inverse[s] = 1.0f / updated;
+  inverse[s * kFp8InverseStride] = 1.0f / updated;
 }
 
 void UpdateFp8ScalesCuda(const Tensor& fp8_max, Tensor& amax, Fp8Scales& scales) {

@@ -329,7 +329,7 @@ void AddScalars(std::vector<OpCase>& ops) {
   }));
   ops.push_back(ListCase(Fp8ScalesRecord(37, 4), [](Device& d) {
     Tensor amax = ListValues(d, {4, 37}, 1);
-    Fp8Scales scales = {ListValues(d, {37}, 2), ListValues(d, {37}, 3)};
+    Fp8Scales scales = {ListValues(d, {37}, 2), ListValues(d, {37, kFp8InverseStride}, 3)};
     UpdateFp8Scales(ListConstant(d, {37}, 448.0f), amax, scales);
     return std::vector<Tensor>{amax, scales.scale, scales.inverse};
   }));

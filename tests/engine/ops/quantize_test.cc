@@ -106,7 +106,7 @@ TEST_P(QuantizeTest, ScalesFollowTheHistory) {
                                       2, 1, 0, inf, 0,      0,  //
                                       4, 2, 0, 1,   0,      14};
   Tensor amax = Input({3, 6}, history, DType::kF32);
-  Fp8Scales scales = {Input({6}, old, DType::kF32), Output({6}, DType::kF32)};
+  Fp8Scales scales = {Input({6}, old, DType::kF32), Output({6, kFp8InverseStride}, DType::kF32)};
   UpdateFp8Scales(limits, amax, scales);
   const auto scale = Read(scales.scale);
   const auto inverse = Read(scales.inverse);
@@ -116,7 +116,9 @@ TEST_P(QuantizeTest, ScalesFollowTheHistory) {
   EXPECT_EQ(scale[3], 8.0f);
   EXPECT_TRUE(std::isfinite(scale[4]) && scale[4] > 1e38f);
   EXPECT_FLOAT_EQ(scale[5], 32.0f);
-  for (size_t i = 0; i < scale.size(); ++i) EXPECT_FLOAT_EQ(inverse[i], 1.0f / scale[i]);
+  for (size_t i = 0; i < scale.size(); ++i) {
+    EXPECT_FLOAT_EQ(inverse[i * kFp8InverseStride], 1.0f / scale[i]);
+  }
   std::vector<float> moved(6, 0.0f);
   moved.insert(moved.end(), history.begin(), history.begin() + 12);
   EXPECT_EQ(Read(amax), moved);
@@ -124,7 +126,8 @@ TEST_P(QuantizeTest, ScalesFollowTheHistory) {
 
 TEST_P(QuantizeTest, OneRowIsCurrentScaling) {
   Tensor amax = Input({1, 2}, std::vector<float>{2, 0}, DType::kF32);
-  Fp8Scales scales = {Input({2}, std::vector<float>{1, 1}, DType::kF32), Output({2}, DType::kF32)};
+  Fp8Scales scales = {Input({2}, std::vector<float>{1, 1}, DType::kF32),
+                      Output({2, kFp8InverseStride}, DType::kF32)};
   UpdateFp8Scales(Input({2}, std::vector<float>{448, 448}, DType::kF32), amax, scales);
   EXPECT_EQ(Read(scales.scale), (std::vector<float>{224, 1}));
   EXPECT_EQ(Read(amax), (std::vector<float>{0, 0}));

@@ -157,5 +157,68 @@ TEST_F(CudaGemmTest, FastAccumulationIsCloseToSplit) {
   }
 }
 
+// Those of a run lie in rows.
+TEST_F(CudaGemmTest, ScalesMayLieAnywhereIn16Bytes) {
+  const Tensor scales = Upload(*device_, {9 * kFp8InverseStride},
+                               std::vector<float>(9 * kFp8InverseStride, 1), DType::kF32);
+  const Tensor a = Upload(*device_, {kM, kK}, a_, DType::kF8E4M3);
+  const Tensor b = Upload(*device_, {kN, kK}, b_, DType::kF8E5M2);
+  for (int64_t i = 0; i < 8; ++i) {
+    const GemmOptions options = {.scale_a = scales.Slice(i * kFp8InverseStride, {1}),
+                                 .scale_b = scales.Slice((i + 1) * kFp8InverseStride, {1})};
+    Tensor c = Tensor::Empty(*device_, {kM, kN}, DType::kF32, MemoryTag::kActivations);
+    Gemm(a, Transpose::kNo, b, Transpose::kYes, c, options);
+    EXPECT_EQ(Download(c), product_) << i;
+  }
+}
+
+// The products of a layer in fp8: into bf16 with a bias, with a residual, and a weight's gradient.
+TEST_F(CudaGemmTest, MakesEveryFp8ProductOfALayer) {
+  const Tensor one = Upload(*device_, {1}, {1}, DType::kF32);
+  for (const int64_t tokens : {16, 512}) {
+    for (const int64_t in : {128, 352}) {
+      for (const int64_t out : {128, 256, 704}) {
+        const auto ones = [&](int64_t rows, int64_t columns, DType dtype) {
+          return Upload(*device_, {rows, columns},
+                        std::vector<float>(static_cast<size_t>(rows * columns), 1), dtype);
+        };
+        const auto all = [&](const Tensor& tensor, double value) {
+          return Download(tensor) ==
+                 std::vector<float>(static_cast<size_t>(tensor.numel()), static_cast<float>(value));
+        };
+        SCOPED_TRACE(testing::Message() << tokens << " tokens, " << in << " to " << out);
+        for (const Fp8Sums sums : {Fp8Sums::kFull, Fp8Sums::kShort}) {
+          GemmOptions options = {.scale_a = one, .scale_b = one, .fp8_sums = sums};
+          const Tensor x = ones(tokens, in, DType::kF8E4M3);
+          const Tensor w = ones(out, in, DType::kF8E4M3);
+          Tensor y = ones(tokens, out, DType::kBf16);
+          Gemm(x, Transpose::kNo, w, Transpose::kYes, y, options);
+          EXPECT_TRUE(all(y, static_cast<double>(in)));
+          options.bias = ones(1, out, DType::kBf16).Reshape({out});
+          Gemm(x, Transpose::kNo, w, Transpose::kYes, y, options);
+          options.addend = ones(tokens, out, DType::kBf16);
+          Gemm(x, Transpose::kNo, w, Transpose::kYes, y, options);
+          options.bias = {};
+          Gemm(x, Transpose::kNo, w, Transpose::kYes, y, options);
+          const Tensor dy = ones(tokens, out, DType::kF8E5M2);
+          Tensor dx = ones(tokens, in, DType::kBf16);
+          options.addend = {};
+          Gemm(dy, Transpose::kNo, ones(in, out, DType::kF8E4M3), Transpose::kYes, dx, options);
+          EXPECT_TRUE(all(dx, static_cast<double>(out)));
+          for (const DType gradient : {DType::kF32, DType::kBf16}) {
+            Tensor dw = ones(out, in, gradient);
+            for (const bool accumulate : {false, true}) {
+              options.accumulate = accumulate;
+              Gemm(ones(out, tokens, DType::kF8E5M2), Transpose::kNo,
+                   ones(in, tokens, DType::kF8E4M3), Transpose::kYes, dw, options);
+            }
+            EXPECT_TRUE(all(dw, 2.0 * static_cast<double>(tokens)));
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trimtab
