@@ -1,5 +1,6 @@
-// Products with packed weights and rows looked up in them, a thread for each element of the result:
-// neighbours read neighbouring rows of W. Right for few rows, which are bound by reading W.
+// Products with packed weights, and rows looked up in them. A block has a panel of W and a few rows
+// of x, and its warps share out the columns of W; a lane has a row of the panel. Each word of W is
+// read once for all the block's rows: right for few rows, which are bound by that.
 // Contract in engine/ops/packed_gemm.h.
 #include "engine/ops/cuda/fill.h"
 #include "engine/ops/cuda/kernel.h"
@@ -7,8 +8,10 @@
 namespace trimtab {
 namespace {
 
-// A warp reads one panel's row; the block's warps share rows of x.
-constexpr int kRowsPerBlock = 4;
+constexpr int kSlices = 8;     // warps of a block
+constexpr int kUnitWords = 4;  // that a lane has on their way at once; of int4 a group
+constexpr int kManyRows = 4;   // of x, of a block
+static_assert(kManyRows <= kSlices);
 static_assert(kPanelRows == kWarpSize);
 
 struct PackedGeometry {
@@ -53,24 +56,92 @@ TRIMTAB_HOST_DEVICE float WeightAt(const Number* panel, int64_t k, int lane) {
   }
 }
 
-template <typename T, typename Number, typename Y>
-__global__ void __launch_bounds__(kRowsPerBlock* kWarpSize)
+// The number of column `j` of those that share a word.
+template <typename Number>
+TRIMTAB_HOST_DEVICE float NumberOf(uint32_t word, int64_t j) {
+  if constexpr (std::is_same_v<Number, float>) {
+    return std::bit_cast<float>(word);
+  } else if constexpr (std::is_same_v<Number, uint8_t>) {
+    return static_cast<float>(static_cast<int32_t>((word >> (4 * j) ^ Int4Flip(j)) << 28) >> 28);
+  } else if constexpr (sizeof(Number) == 1) {
+    return NumberToFloat(std::bit_cast<Number>(static_cast<uint8_t>(word >> (8 * j))));
+  } else {
+    return NumberToFloat(std::bit_cast<Number>(static_cast<uint16_t>(word >> (16 * j))));
+  }
+}
+
+// Adds to sums[r] what the columns of one unit make with row first_row + r, before scales that all
+// columns share. `kWhole`: the unit has all its columns.
+template <bool kWhole, int kRows, typename T, typename Number>
+__device__ __forceinline__ void AddUnit(const PackedGeometry& g, const T* __restrict__ x,
+                                        const uint32_t* __restrict__ words, int64_t unit,
+                                        int64_t first_row, int lane, float scale,
+                                        float (&sums)[kRows]) {
+  constexpr int64_t kColumns = kWordNumbers<Number>;
+  const int64_t first_word = unit * kUnitWords;
+  uint32_t loaded[kUnitWords] = {};
+#pragma unroll
+  for (int w = 0; w < kUnitWords; ++w) {
+    if (kWhole || (first_word + w) * kColumns < g.in) {
+      loaded[w] = words[(first_word + w) * kPanelRows + lane];
+    }
+  }
+  float part[kRows] = {};
+#pragma unroll
+  for (int w = 0; w < kUnitWords; ++w) {
+#pragma unroll
+    for (int64_t j = 0; j < kColumns; ++j) {
+      const int64_t k = (first_word + w) * kColumns + j;
+      if (!kWhole && k >= g.in) break;
+      float weight = NumberOf<Number>(loaded[w], j);
+      if (g.input_scales != nullptr) weight *= g.input_scales[k];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const int64_t row = first_row + r < g.m ? first_row + r : g.m - 1;
+        part[r] += ToFloat(x[row * g.in + k]) * weight;
+      }
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) sums[r] += part[r] * scale;
+}
+
+template <int kRows, typename T, typename Number, typename Y>
+__global__ void __launch_bounds__(kSlices* kWarpSize)
     PackedGemmKernel(PackedGeometry g, const T* __restrict__ x, const Number* __restrict__ values,
                      const Y* __restrict__ bias, Y* __restrict__ y) {
-  const int lane = static_cast<int>(threadIdx.x);
+  __shared__ float partial[kSlices][kRows][kWarpSize];
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  const int slice = static_cast<int>(threadIdx.x) / kWarpSize;
   const int64_t panel = blockIdx.x;
   const int64_t column = panel * kPanelRows + lane;
-  const Number* numbers = values + panel * g.panel_size;
-  for (int64_t row = int64_t{blockIdx.y} * kRowsPerBlock + threadIdx.y; row < g.m;
-       row += int64_t{gridDim.y} * kRowsPerBlock) {
-    if (column >= g.out) continue;
-    float sum = bias != nullptr ? ToFloat(bias[column]) : 0.0f;
-    for (int64_t k = 0; k < g.in; ++k) {
-      const float input =
-          ToFloat(x[row * g.in + k]) * (g.input_scales != nullptr ? g.input_scales[k] : 1.0f);
-      sum += input * (WeightAt(numbers, k, lane) * g.ScaleAt(panel, k, lane));
+  const auto* words = reinterpret_cast<const uint32_t*>(values + panel * g.panel_size);
+  constexpr int64_t kUnitColumns = kUnitWords * kWordNumbers<Number>;
+  const int64_t whole_units = g.in / kUnitColumns;
+  const int64_t units = (g.in + kUnitColumns - 1) / kUnitColumns;
+  for (int64_t first_row = int64_t{blockIdx.y} * kRows; first_row < g.m;
+       first_row += int64_t{gridDim.y} * kRows) {
+    float sums[kRows] = {};
+    for (int64_t unit = slice; unit < units; unit += kSlices) {
+      const float scale = g.groups > 1 ? g.ScaleAt(panel, unit * kUnitColumns, lane) : 1.0f;
+      if (unit < whole_units) {
+        AddUnit<true, kRows, T, Number>(g, x, words, unit, first_row, lane, scale, sums);
+      } else {
+        AddUnit<false, kRows, T, Number>(g, x, words, unit, first_row, lane, scale, sums);
+      }
     }
-    y[row * g.out + column] = FromFloat<Y>(sum);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) partial[slice][r][lane] = sums[r];
+    __syncthreads();
+    const int64_t row = first_row + slice;
+    if (slice < kRows && row < g.m && column < g.out) {
+      float sum = 0;
+      for (int s = 0; s < kSlices; ++s) sum += partial[s][slice][lane];
+      if (g.groups <= 1) sum *= g.ScaleAt(panel, 0, lane);
+      if (bias != nullptr) sum += ToFloat(bias[column]);
+      y[row * g.out + column] = FromFloat<Y>(sum);
+    }
+    __syncthreads();  // before the next rows' sums
   }
 }
 
@@ -98,18 +169,21 @@ void PackedGemmCuda(const Tensor& x, const PackedMatrix& weight, const Tensor& b
   const PackedGeometry geometry = GeometryOf(weight, x.dim(0));
   if (geometry.m == 0) return;
   constexpr int64_t kMostRowBlocks = 1024;
-  const int64_t row_blocks = (geometry.m + kRowsPerBlock - 1) / kRowsPerBlock;
+  const bool one = geometry.m == 1;
+  const int64_t row_blocks = one ? 1 : (geometry.m + kManyRows - 1) / kManyRows;
   const dim3 grid(static_cast<unsigned>(weight.panels()),
                   static_cast<unsigned>(std::min(row_blocks, kMostRowBlocks)));
-  const dim3 block(kWarpSize, kRowsPerBlock);
+  const dim3 block(kSlices * kWarpSize);
   DispatchFloat(x.dtype(), [&](auto* row) {
     using T = std::remove_pointer_t<decltype(row)>;
     DispatchNumbers(weight.values.dtype(), [&](auto* number) {
       using Number = std::remove_pointer_t<decltype(number)>;
       const auto launch = [&](auto* result) {
         using Y = std::remove_pointer_t<decltype(result)>;
-        Launch(context, PackedGemmKernel<T, Number, Y>, grid, block, 0, geometry, Data<const T>(x),
-               Data<const Number>(weight.values), Data<const Y>(bias), Data<Y>(y));
+        Launch(context,
+               one ? PackedGemmKernel<1, T, Number, Y> : PackedGemmKernel<kManyRows, T, Number, Y>,
+               grid, block, 0, geometry, Data<const T>(x), Data<const Number>(weight.values),
+               Data<const Y>(bias), Data<Y>(y));
       };
       if (y.dtype() == DType::kF32) {
         launch(static_cast<float*>(nullptr));
@@ -120,9 +194,11 @@ void PackedGemmCuda(const Tensor& x, const PackedMatrix& weight, const Tensor& b
   });
 }
 
+constexpr int kLookupThreads = 128;
+
 // A thread per element of out [n, in].
 template <typename T, typename Number>
-__global__ void __launch_bounds__(kRowsPerBlock* kWarpSize)
+__global__ void __launch_bounds__(kLookupThreads)
     PackedLookupKernel(PackedGeometry g, const int32_t* __restrict__ tokens, int64_t vocab_start,
                        const Number* __restrict__ values, T* __restrict__ out) {
   const int64_t stride = int64_t{gridDim.x} * blockDim.x;
@@ -145,14 +221,13 @@ void PackedLookupCuda(const Tensor& tokens, const PackedMatrix& table, int64_t v
   const LaunchContext context = ContextOf(out.device());
   const PackedGeometry geometry = GeometryOf(table, out.dim(0));
   if (geometry.m == 0) return;
-  constexpr int kThreads = kRowsPerBlock * kWarpSize;
   constexpr int kBlocksPerMultiprocessor = 16;
-  const dim3 grid(GridFor(context, out.numel(), kThreads, kBlocksPerMultiprocessor));
+  const dim3 grid(GridFor(context, out.numel(), kLookupThreads, kBlocksPerMultiprocessor));
   DispatchFloat(out.dtype(), [&](auto* element) {
     using T = std::remove_pointer_t<decltype(element)>;
     DispatchNumbers(table.values.dtype(), [&](auto* number) {
       using Number = std::remove_pointer_t<decltype(number)>;
-      Launch(context, PackedLookupKernel<T, Number>, grid, dim3(kThreads), 0, geometry,
+      Launch(context, PackedLookupKernel<T, Number>, grid, dim3(kLookupThreads), 0, geometry,
              Data<const int32_t>(tokens), vocab_start, Data<const Number>(table.values),
              Data<T>(out));
     });
