@@ -45,7 +45,8 @@ struct Target {
 };
 
 std::unique_ptr<Device> MakeDevice(const Target& target) {
-  return std::string(target.device) == "cpu" ? MakeCpuDevice(target.threads) : MakeCudaDevice(0);
+  return std::string(target.device) == "cpu" ? MakeCpuDevice(target.threads)
+                                             : MakeCudaDevice(0, /*deterministic=*/true);
 }
 
 std::vector<float> HostCopy(const Tensor& tensor) {

@@ -22,10 +22,12 @@ struct Tolerance {
   double reduction;    // a sum over a row or a column
   double product;      // matrix products and what is made of them
   double chained;      // what is computed from another op's result, which has been rounded
+  double epilogue;     // what a product is made into, or gets added, before it is stored
+  double fp8_sums;     // more, where fp8 is multiplied
 };
 
-/// The tolerance table: of results that a device stores in `dtype`.
-Tolerance ToleranceOf(DeviceKind kind, DType dtype);
+/// The tolerance table: of results that are stored in `dtype`, and `on_gpu` made by its libraries.
+Tolerance ToleranceOf(DType dtype, bool on_gpu = false);
 
 /// One way to run an op: the same tests, instantiated at each file's foot.
 struct OpTarget {
@@ -40,6 +42,8 @@ struct OpTarget {
   bool unaligned = false;
   /// Runs so slowly that tests leave out their largest sizes: see OpTest::Skips.
   bool slow = false;
+
+  bool on_gpu() const { return kind == DeviceKind::kCuda && make == nullptr; }
 };
 
 /// cpu with one worker and with several, in every storage type.
@@ -97,7 +101,7 @@ class OpTest : public testing::TestWithParam<OpTarget> {
   DType dtype() const { return GetParam().dtype; }
   DType gradient_dtype() const { return GetParam().gradient; }
   /// Of results in `stored`; without it, in dtype().
-  Tolerance tolerance(DType stored) const { return ToleranceOf(GetParam().kind, stored); }
+  Tolerance tolerance(DType stored) const { return ToleranceOf(stored, GetParam().on_gpu()); }
   Tolerance tolerance() const { return tolerance(dtype()); }
   /// Whether to leave out a case of so many elements here.
   bool Skips(int64_t elements) const { return GetParam().slow && elements > 20000; }

@@ -73,7 +73,7 @@ void ExpectSame(const Case& c, Op op) {
   const std::vector<Tensor> actual = op(emulated);
   for (size_t i = 0; i < expected.size(); ++i) {
     // Both results may be that far from the exact one.
-    const double allowed = 2 * ToleranceOf(DeviceKind::kCuda, expected[i].dtype()).reduction;
+    const double allowed = 2 * ToleranceOf(expected[i].dtype()).reduction;
     ExpectClose(Download(actual[i]), ToDouble(Download(expected[i])), allowed,
                 fmt::format("result {}", i));
   }
