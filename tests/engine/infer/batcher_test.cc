@@ -47,6 +47,7 @@ TEST_P(BatcherTraceTest, EveryTextIsThatOfItsRequestAlone) {
     }
     const EngineMetrics after = batcher.metrics();
     EXPECT_LE(after.used_blocks, after.total_blocks);
+    EXPECT_LE(after.running, options.limits.sequences);
     if (before.running + before.waiting > 0) {
       EXPECT_GT(after.prompt_tokens + after.generated_tokens + after.finished_requests,
                 before.prompt_tokens + before.generated_tokens + before.finished_requests)

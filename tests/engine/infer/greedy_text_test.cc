@@ -6,6 +6,7 @@
 
 #include "engine/infer/make_engine.h"
 #include "tests/engine/infer/golden_weights.h"
+#include "tests/engine/infer/serving_layouts.h"
 #include "tests/engine/train/families.h"
 
 namespace trimtab {
@@ -27,41 +28,54 @@ std::vector<Text> TextsOf(const std::string& family) {
   return texts;
 }
 
-class GreedyTextTest : public testing::TestWithParam<std::string> {};
+class GreedyTextTest : public testing::TestWithParam<std::string> {
+ protected:
+  /// All the family's prompts at once.
+  void ExpectThatOfPyTorch(const ServingConfig& config) {
+    const std::unique_ptr<Engine> engine = MakeEngine(config, weights_);
+    std::map<RequestId, Text> waited;
+    for (const Text& text : TextsOf(GetParam())) {
+      if (text.tokens.empty()) continue;
+      GenerationRequest request;
+      request.prompt = text.prompt;
+      request.max_tokens = std::ssize(text.tokens);
+      const auto taken = engine->AddRequest(request);
+      ASSERT_TRUE(std::holds_alternative<RequestId>(taken));
+      waited[std::get<RequestId>(taken)] = text;
+    }
+    ASSERT_FALSE(waited.empty());
+    std::map<RequestId, std::vector<int32_t>> answers;
+    while (engine->HasWork()) {
+      for (const RequestUpdate& update : engine->Step()) {
+        for (const SampledToken& token : update.tokens) answers[update.id].push_back(token.id);
+      }
+    }
+    for (const auto& [id, text] : waited) EXPECT_EQ(answers[id], text.tokens);
+  }
 
+  const GoldenWeights weights_{GetParam()};
+};
+
+// Prompts whole, and in chunks beside other sequences; room for all, and for hardly one.
 TEST_P(GreedyTextTest, IsThatOfPyTorch) {
-  const GoldenWeights weights(GetParam());
-  const std::vector<Text> texts = TextsOf(GetParam());
-  ASSERT_FALSE(texts.empty());
-  // Prompts whole, and in chunks beside other sequences; room for all, and for hardly one.
   for (const int64_t rows : {64, 4}) {
     for (const int64_t blocks : {0, 7}) {
-      ServingConfig config = GoldenServing(weights);
+      SCOPED_TRACE(testing::Message() << rows << " rows a step, " << blocks << " blocks");
+      ServingConfig config = GoldenServing(weights_);
       config.limits.tokens_per_step = rows;
       config.cache_blocks = blocks;
       config.lookup_tokens = rows == 4 ? 2 : 0;
-      const std::unique_ptr<Engine> engine = MakeEngine(config, weights);
-      std::map<RequestId, Text> waited;
-      for (const Text& text : texts) {
-        if (text.tokens.empty()) continue;
-        GenerationRequest request;
-        request.prompt = text.prompt;
-        request.max_tokens = std::ssize(text.tokens);
-        const auto taken = engine->AddRequest(request);
-        ASSERT_TRUE(std::holds_alternative<RequestId>(taken));
-        waited[std::get<RequestId>(taken)] = text;
-      }
-      ASSERT_FALSE(waited.empty());
-      std::map<RequestId, std::vector<int32_t>> answers;
-      while (engine->HasWork()) {
-        for (const RequestUpdate& update : engine->Step()) {
-          for (const SampledToken& token : update.tokens) answers[update.id].push_back(token.id);
-        }
-      }
-      for (const auto& [id, text] : waited) {
-        EXPECT_EQ(answers[id], text.tokens) << rows << " rows a step, " << blocks << " blocks";
-      }
+      ExpectThatOfPyTorch(config);
     }
+  }
+}
+
+TEST_P(GreedyTextTest, IsThatOfPyTorchInEveryLayout) {
+  ServingConfig config = GoldenServing(weights_);
+  config.limits.tokens_per_step = 6;
+  for (const ServingConfig& each : InEveryLayout(config)) {
+    SCOPED_TRACE(ToString(each.layout));
+    ExpectThatOfPyTorch(each);
   }
 }
 
