@@ -19,7 +19,7 @@ void OpCases::AddFp8(std::vector<OpCase>& cases) {
   const int64_t count = std::max<int64_t>(1, bytes_ / ((2 * kHistory + 3) * SizeOf(DType::kF32)));
   const Tensor largest = Warm({count});
   Tensor history = Warm({kHistory, count});
-  Fp8Scales scales = {Warm({count}), Warm({count})};
+  Fp8Scales scales = {Warm({count}), Warm({count, kFp8InverseStride})};
   cases.push_back({Fp8ScalesRecord(count, kHistory),
                    [=]() mutable { UpdateFp8Scales(largest, history, scales); }});
 }
