@@ -26,7 +26,8 @@ CachingAllocator::CachingAllocator(MemorySource& source)
 
 CachingAllocator::~CachingAllocator() {
   for (const auto& [data, block] : blocks_) {
-    if (block->previous == nullptr) source_.Free(data);
+    const bool whole = block->previous == nullptr && block->next == nullptr;
+    if (whole && !block->used) source_.Free(data);
   }
 }
 

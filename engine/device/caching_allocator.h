@@ -53,7 +53,8 @@ class CachingAllocator {
 
   /// `source` must outlive the allocator.
   explicit CachingAllocator(MemorySource& source);
-  /// Returns every segment, also those with blocks in use.
+  /// Returns every segment without a block in use. The others stay until the process ends: after a
+  /// failure somebody may still read and write there, such as MPI.
   ~CachingAllocator();
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;

@@ -140,6 +140,22 @@ TEST(CachingAllocator, GivesCachedSegmentsBackBeforeItGivesUp) {
   EXPECT_EQ(allocator.segment_count(), 1);
 }
 
+// Messages that a failure left under way may still come.
+TEST(CachingAllocator, WhatIsInUseOutlivesIt) {
+  FakeSource source(int64_t{1} << 32);
+  {
+    CachingAllocator allocator(source);
+    void* const kept = allocator.Allocate(3 * kMiB);
+    void* const neighbour = allocator.Allocate(5 * kMiB);
+    void* const apart = allocator.Allocate(2 * CachingAllocator::kLargeSegment);
+    allocator.Free(neighbour);
+    allocator.Free(apart);
+    EXPECT_GT(allocator.reserved_bytes(), CachingAllocator::kLargeSegment);
+    EXPECT_TRUE(source.Holds(reinterpret_cast<uintptr_t>(kept), 3 * kMiB));
+  }
+  EXPECT_EQ(source.taken(), CachingAllocator::kLargeSegment);
+}
+
 TEST(CachingAllocator, SaysWhatIsInUseAndWhatIsCachedWhenItGivesUp) {
   FakeSource source(1000 * kMiB);
   CachingAllocator allocator(source);
