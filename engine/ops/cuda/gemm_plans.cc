@@ -126,10 +126,8 @@ const GemmPlan* GemmPlans::Find(CudaDevice& device, const GemmKey& key,
   plan.descriptors.SetPointers(options, operands.auxiliary);
   const auto algorithms = Proposals(device, plan.descriptors, time ? kProposals : 1);
   std::optional<cublasLtMatmulAlgo_t> chosen;
-  if (time) {
-    chosen = Fastest(device, plan, algorithms, operands);
-  } else if (!algorithms.empty()) {
-    chosen = algorithms.front();
+  if (!algorithms.empty()) {
+    chosen = time ? Fastest(device, plan, algorithms, operands) : algorithms.front();
   }
   if (!chosen) {
     const std::string what = fmt::format("{}: cuBLASLt has no algorithm that runs, of {} proposed",
