@@ -12,7 +12,7 @@ BUILD_PACKAGES=(
 )
 # What only a test uses; where it is missing, that test is skipped.
 SLURM_PACKAGES=(munge slurm-client slurm-wlm-basic-plugins slurmctld slurmd)
-TEST_PACKAGES=(chromium curl "${SLURM_PACKAGES[@]}")
+TEST_PACKAGES=(chromium curl xz-utils "${SLURM_PACKAGES[@]}")
 
 say() { printf '== %s\n' "$*" >&2; }
 
