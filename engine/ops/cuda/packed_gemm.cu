@@ -43,19 +43,6 @@ constexpr int64_t kWordNumbers = std::is_same_v<Number, uint8_t>
                                      ? 8
                                      : static_cast<int64_t>(4 / sizeof(Number));
 
-// What a panel's row `lane` has in column k.
-template <typename Number>
-TRIMTAB_HOST_DEVICE float WeightAt(const Number* panel, int64_t k, int lane) {
-  const int64_t index = PanelIndex(kWordNumbers<Number>, k, lane);
-  if constexpr (std::is_same_v<Number, uint8_t>) {
-    const uint32_t number = static_cast<uint32_t>(panel[index / 2]) >> (index % 2 * 4);
-    const auto top = static_cast<int32_t>((number ^ Int4Flip(k)) << 28);
-    return static_cast<float>(top >> 28);
-  } else {
-    return NumberToFloat(panel[index]);
-  }
-}
-
 // The number of column `j` of those that share a word.
 template <typename Number>
 TRIMTAB_HOST_DEVICE float NumberOf(uint32_t word, int64_t j) {
@@ -68,6 +55,14 @@ TRIMTAB_HOST_DEVICE float NumberOf(uint32_t word, int64_t j) {
   } else {
     return NumberToFloat(std::bit_cast<Number>(static_cast<uint16_t>(word >> (16 * j))));
   }
+}
+
+// What a panel's row `lane` has in column k.
+template <typename Number>
+TRIMTAB_HOST_DEVICE float WeightAt(const Number* panel, int64_t k, int lane) {
+  constexpr int64_t kColumns = kWordNumbers<Number>;
+  const auto* words = reinterpret_cast<const uint32_t*>(panel);
+  return NumberOf<Number>(words[k / kColumns * kPanelRows + lane], k % kColumns);
 }
 
 // Adds to sums[r] what the columns of one unit make with row first_row + r, before scales that all

@@ -57,7 +57,8 @@ Tolerance ToleranceOf(DType dtype, bool on_gpu) {
   // A result is rounded once on top. One made from a rounded intermediate result has that one's
   // error too, multiplied by what it is summed with: a few times the root mean square. For rows
   // that are not aligned cuBLASLt has kernels that round a product before its epilogue, and for
-  // some none with an epilogue, so that comes as an op of its own.
+  // some none with an epilogue, so that comes as an op of its own. fp8 added to bf16 has been
+  // seen rounded twice as well.
   const double u = UnitRoundoff(dtype);
   const double chained = fp32.chained + 4 * u;
   return {.elementwise = fp32.elementwise + u,
