@@ -22,6 +22,9 @@ ServingLayout ServingLayoutOf(const ServingConfig& config) {
   const int64_t values = LayerCacheValues(config.model, config.layout.tp);
   return {.tp = config.layout.tp,
           .pp = config.layout.pp,
+          .sequence_parallel = config.layout.sequence_parallel,
+          .ep = config.layout.ep,
+          .etp = config.layout.etp,
           .weights = kPrecisions[static_cast<size_t>(config.weights)],
           .packs_head = true,
           .kv_bytes =

@@ -28,6 +28,13 @@ double PeakOf(const HardwareProfile& profile, const char* precision) {
   return found == profile.peak_flops.end() ? 0 : found->second.value;
 }
 
+/// Bytes of a message of n ranks that each moves, against those of the full buffer, with a ring
+/// (Patarasuk and Yuan, JPDC 2009): an all-reduce is a reduce-scatter and an all-gather.
+double RingShare(CollectiveKind kind, double ranks) {
+  if (kind == CollectiveKind::kSend) return 1;
+  return (kind == CollectiveKind::kAllReduce ? 2 : 1) * (ranks - 1) / ranks;
+}
+
 struct ExpertKernels {
   double bandwidth;
   double compute;
@@ -207,8 +214,8 @@ ServingBreakdown ServingPricer::Price(const ServingWork& work) const {
     if (message.ranks < 2) continue;
     const auto ranks = static_cast<double>(message.ranks);
     const double latency = rates_.message_s + kMessageGrowth * std::log2(ranks / 2);
-    const double ring = 2 * (ranks - 1) / ranks * message.bytes / rates_.link_rate;
-    parts.messages_s += message.count * (latency + ring);
+    const double moved = RingShare(message.kind, ranks) * message.bytes;
+    parts.messages_s += message.count * (latency + moved / rates_.link_rate);
   }
   parts.other_s = work.other_bytes / rates_.other_rate;
   parts.gaps_s = (rates_.launches_each_op ? work.ops : work.kernels) * rates_.gap_s;

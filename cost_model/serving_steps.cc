@@ -1,8 +1,10 @@
 #include "cost_model/serving_steps.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "engine/base/error.h"
+#include "engine/base/units.h"
 
 namespace trimtab {
 namespace {
@@ -18,6 +20,13 @@ void AddTimes(const ServingWork& change, double times, ServingWork& work) {
   work.other_bytes += times * change.other_bytes;
 }
 
+/// Of steps of a multiple of so many rows each rank has as many, and each expert too.
+int64_t EvenRows(const ModelConfig& model, const ServingLayout& layout) {
+  const MoeConfig& moe = model.moe;
+  if (!moe.used() || !layout.sequence_parallel) return layout.row_multiple();
+  return layout.row_multiple() * moe.num_experts / std::gcd(moe.num_experts, moe.router_topk);
+}
+
 }  // namespace
 
 StepRows& StepRows::operator+=(const StepRows& other) {
@@ -28,16 +37,20 @@ StepRows& StepRows::operator+=(const StepRows& other) {
   keys += other.keys;
   scores += other.scores;
   decode_scores += other.decode_scores;
+  filled += other.filled;
+  more_outputs += other.more_outputs;
   return *this;
 }
 
 StepRows StepRows::operator/(double steps) const {
-  return {decodes / steps, proposed / steps, prompt_rows / steps,  outputs / steps,
-          keys / steps,    scores / steps,   decode_scores / steps};
+  return {decodes / steps,       proposed / steps, prompt_rows / steps,
+          outputs / steps,       keys / steps,     scores / steps,
+          decode_scores / steps, filled / steps,   more_outputs / steps};
 }
 
 ServingSteps::ServingSteps(const ModelConfig& model, const ServingLayout& layout,
-                           ServingRecorder& recorder) {
+                           ServingRecorder& recorder)
+    : multiple_(layout.row_multiple()) {
   for (int64_t layer = 0; layer < model.num_layers; ++layer) {
     const int64_t window = model.layer_kind(layer).sliding_window;
     const auto alike = [window](const Window& each) { return each.scores.window == window; };
@@ -47,36 +60,43 @@ ServingSteps::ServingSteps(const ModelConfig& model, const ServingLayout& layout
     }
     found->layers += 1;
   }
-  const auto layers = static_cast<double>(model.num_layers);
   const auto with_hops = [&](const ServingStep& step) {
     ServingWork work = recorder.Record(step);
-    // From stage to stage: as many bytes as an all-reduce of two moves.
-    const int64_t bytes = step.tokens() * model.hidden_size * SizeOf(DType::kBf16);
+    // From stage to stage each rank sends the rows that it has.
+    const int64_t bytes = step.tokens() / multiple_ * model.hidden_size * SizeOf(DType::kBf16);
     if (layout.pp > 1) {
-      work.messages.push_back({.ranks = 2,
+      work.messages.push_back({.kind = CollectiveKind::kSend,
+                               .ranks = 2,
                                .bytes = static_cast<double>(bytes),
                                .count = static_cast<double>(layout.pp - 1)});
     }
     return work;
   };
-  one_ = with_hops({.sequences = 1});
-  const ServingWork two = with_hops({.sequences = 2});
-  const ServingWork mixed = with_hops({.sequences = 1, .prompts = 1, .prompt_tokens = 1});
-  const ServingWork longer = with_hops({.sequences = 1, .prompts = 1, .prompt_tokens = 2});
-  key_values_ = one_.kv_values / layers;
-  decode_flops_ = one_.decode_flops / layers;
-  // Where decoding rows count apart, one of the two rows is not in it.
-  score_flops_ = mixed.attention_flops / ((decode_flops_ > 0 ? 1 : 2) * layers);
+  const int64_t rows = EvenRows(model, layout);
+  one_ = with_hops({.sequences = rows});
+  const ServingWork two = with_hops({.sequences = 2 * rows});
+  const ServingWork mixed = with_hops({.sequences = rows, .prompts = rows, .prompt_tokens = 1});
+  const ServingWork longer = with_hops({.sequences = rows, .prompts = rows, .prompt_tokens = 2});
+  least_ = static_cast<double>(rows);
+  const double scores = least_ * static_cast<double>(model.num_layers);
+  key_values_ = one_.kv_values / scores;
+  decode_flops_ = one_.decode_flops / scores;
+  // Where decoding rows count apart, half of the rows are not in it.
+  score_flops_ = mixed.attention_flops / ((decode_flops_ > 0 ? 1 : 2) * scores);
   for (const ServingWork* each : {&two, &mixed, &longer}) RequireAlike(*each);
 
-  prompt_ = longer;
-  AddTimes(mixed, -1, prompt_);
-  output_ = mixed;
-  AddTimes(one_, -1, output_);
+  prompt_ = Change(mixed, longer);
+  output_ = Change(one_, mixed);
   AddTimes(prompt_, -1, output_);
-  decode_ = two;
-  AddTimes(one_, -1, decode_);
+  decode_ = Change(one_, two);
   AddTimes(output_, -1, decode_);
+}
+
+ServingWork ServingSteps::Change(const ServingWork& from, const ServingWork& to) const {
+  ServingWork change = to;
+  AddTimes(from, -1, change);
+  AddTimes(change, 1 / least_ - 1, change);
+  return change;
 }
 
 void ServingSteps::RequireAlike(const ServingWork& other) const {
@@ -121,6 +141,14 @@ StepRows ServingSteps::RowsOf(const StepPlan& plan, int64_t going_on) const {
     AddSeen(one, sum);
     if (goes_on) sum.decode_scores += sum.scores - before;
   }
+  const int64_t rows = plan.rows();
+  if (const int64_t more = RoundUp(rows, multiple_) - rows; more > 0) {
+    sum.filled = static_cast<double>(more);
+    one.sequences.front() = {.rows = more};
+    AddSeen(one, sum);
+  }
+  const int64_t outputs = plan.logit_rows();
+  sum.more_outputs = static_cast<double>(RoundUp(outputs, multiple_) - outputs);
   return sum;
 }
 
@@ -139,10 +167,11 @@ ServingWork ServingSteps::WorkOf(const StepRows& rows) const {
 
 void ServingSteps::DescribeWork(const StepRows& rows, ServingWork& work) const {
   work = one_;
-  AddTimes(decode_, rows.decodes + rows.proposed - 1, work);
-  AddTimes(prompt_, rows.prompt_rows, work);
+  AddTimes(decode_, rows.decodes + rows.proposed - least_, work);
+  AddTimes(prompt_, rows.prompt_rows + rows.filled, work);
   // A step without logits has a head all the same.
-  AddTimes(output_, std::max(1.0, rows.outputs) - 1, work);
+  const double outputs = rows.outputs + rows.more_outputs;
+  AddTimes(output_, std::max(static_cast<double>(multiple_), outputs) - least_, work);
   work.kv_values = rows.keys * key_values_;
   const double scores = rows.scores - (decode_flops_ > 0 ? rows.decode_scores : 0);
   work.attention_flops = rows.prompt_rows + rows.proposed > 0 ? scores * score_flops_ : 0;

@@ -23,8 +23,10 @@ struct StepRows {
   double keys = 0;           // that attention reads, of one head, over all layers
   double scores = 0;         // that it computes, likewise
   double decode_scores = 0;  // of these, of decoding and proposed rows
+  double filled = 0;         // rows of nobody, up to a multiple that the layout needs
+  double more_outputs = 0;   // likewise
 
-  double rows() const { return decodes + proposed + prompt_rows; }
+  double rows() const { return decodes + proposed + prompt_rows + filled; }
   StepRows& operator+=(const StepRows& other);
   StepRows operator/(double steps) const;
 };
@@ -39,7 +41,8 @@ class ServingSteps {
   /// pieces of prompts.
   StepRows RowsOf(int64_t rows, int64_t position, int64_t outputs) const;
   /// A run of at most `going_on` rows with an output goes on as well: a draft model's, which is
-  /// given the last of its tokens and the one that the other model chose.
+  /// given the last of its tokens and the one that the other model chose. Of a whole step: only
+  /// here is it known how many rows fill it up.
   StepRows RowsOf(const StepPlan& plan, int64_t going_on = 1) const;
   /// The sum of `steps` steps of one sequence that goes on, the first one behind `position` others.
   StepRows RowsOfDecoding(int64_t steps, int64_t position) const;
@@ -54,12 +57,16 @@ class ServingSteps {
     double layers = 0;
   };
   void RequireAlike(const ServingWork& other) const;
+  /// What one row makes of `from`, of which `to` has as many more as the least step.
+  ServingWork Change(const ServingWork& from, const ServingWork& to) const;
 
   /// Keys and scores that the rows see, added to `sum`.
   void AddSeen(const PagedRows& rows, StepRows& sum) const;
 
+  int64_t multiple_;  // of rows
   std::vector<Window> windows_;
-  ServingWork one_;          // a step of one decoding row
+  double least_ = 1;         // decoding rows of the least step whose rows are shared out evenly
+  ServingWork one_;          // that step
   ServingWork decode_;       // what another decoding row adds to it,
   ServingWork prompt_;       // a row of a prompt,
   ServingWork output_;       // and a row whose logits are asked

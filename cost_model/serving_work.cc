@@ -43,10 +43,11 @@ class PieceListener final : public Recorder {
   std::vector<Piece> pieces_;
 };
 
-/// Embedding, one layer and head of a model in a layout of tp ranks, on the meta device.
+/// Embedding, one layer and head of a model in the layout of one stage, on the meta device.
 class LayerModel {
  public:
-  LayerModel(const ModelConfig& model, int64_t tp, int64_t layer) : run_(RunOf(model, tp)) {
+  LayerModel(const ModelConfig& model, const ParallelConfig& layout, int64_t layer)
+      : run_(RunOf(model, layout)) {
     RequireLegal(run_);
     device_ = MakeMetaDevice(/*threads=*/1, DeviceKind::kCuda);
     parallel_ = MakeMetaContext(run_.layout, /*rank=*/0);
@@ -56,7 +57,7 @@ class LayerModel {
     for (Parameter* each : store_.parameters()) {
       if (each->spec.absorbed_rows > 0) AllocatePacked(*device_, WeightFormat::kBf16, *each);
     }
-    cache_ = NewLayerCache(*device_, model, tp, /*blocks=*/1, kBlock, DType::kBf16);
+    cache_ = NewLayerCache(*device_, model, layout.tp, /*blocks=*/1, kBlock, DType::kBf16);
   }
 
   std::vector<Piece> Record(const ServingStep& step) {
@@ -71,6 +72,8 @@ class LayerModel {
     };
     for (int64_t i = 0; i < step.sequences; ++i) add(1, step.context);
     for (int64_t i = 0; i < step.prompts; ++i) add(step.prompt_tokens, step.prompt_position);
+    const int64_t multiple = run_.layout.sequence_parallel ? run_.layout.tp : 1;
+    if (const int64_t more = RoundUp(rows, multiple) - rows; more > 0) add(more, 0);
     const PagedRows paged =
         MakePagedRows(*device_, std::move(sequences), blocks, MemoryTag::kWorkspace);
     const auto ids = [&](int64_t count) {
@@ -81,7 +84,7 @@ class LayerModel {
                    .hidden = {},
                    .rows = &paged,
                    .caches = std::span(&cache_, 1),
-                   .outputs = ids(step.sequences + step.prompts)});
+                   .outputs = ids(RoundUp(step.sequences + step.prompts, multiple))});
     return listener.Take();
   }
 
@@ -90,13 +93,13 @@ class LayerModel {
  private:
   static constexpr int64_t kBlock = int64_t{1} << 24;  // one block for any sequence: no memory here
 
-  static RunConfig RunOf(const ModelConfig& model, int64_t tp) {
+  static RunConfig RunOf(const ModelConfig& model, const ParallelConfig& layout) {
     RunConfig run;
     run.model = model;
-    run.layout.tp = tp;
+    run.layout = layout;
     run.layout.precision = Precision::kBf16;
     run.device = "cuda";
-    run.sequence_length = model.position == PositionKind::kLearned ? model.max_sequence_length : 1;
+    run.sequence_length = layout.tp;
     return run;
   }
 
@@ -146,19 +149,21 @@ double KernelsOf(const ModelConfig& model) {
   return kLayer + (model.query_key_norm ? kQueryKeyNorms : 0) + (model.latent.used() ? kLatent : 0);
 }
 
-/// Scores of rows of prompts, each of one head.
-double PromptScores(const ServingStep& step) {
+/// Scores of rows of prompts, and of those that fill up, each of one head.
+double PromptScores(const ServingStep& step, int64_t filled) {
   PagedRows rows;
   rows.sequences.assign(1, {.rows = step.prompt_tokens, .first_position = step.prompt_position});
-  return static_cast<double>(step.prompts * rows.visible_scores({}));
+  PagedRows more;
+  more.sequences.assign(1, {.rows = filled});
+  return static_cast<double>(step.prompts * rows.visible_scores({}) + more.visible_scores({}));
 }
 
 /// Layers that are alike.
 struct LayerGroup {
   LayerKind kind;
   double count = 0;
-  std::unique_ptr<LayerModel> dense{};    // in the layout, with an MLP
-  std::unique_ptr<LayerModel> experts{};  // on one rank; null without
+  std::unique_ptr<LayerModel> layer{};    // in the layout
+  std::unique_ptr<LayerModel> experts{};  // on one rank, where that one has an MLP in their place
 };
 
 }  // namespace
@@ -223,7 +228,7 @@ struct ServingRecorder::State {
       work.attention_flops += step.prompts > 0 ? count * flops : 0;
       return;
     }
-    const double prompts = PromptScores(step);
+    const double prompts = PromptScores(step, op.dims[0] - step.tokens());
     const auto decodes = static_cast<double>(step.sequences * (step.context + 1));
     const double whole = static_cast<double>(model.head_size() + latent.v_head_dim) /
                          static_cast<double>(op.dims[2] + latent.kv_lora_rank);
@@ -234,8 +239,10 @@ struct ServingRecorder::State {
 
   void AddMessages(const Piece& piece, double count, ServingWork& work) const {
     for (const CommRecord& message : piece.messages) {
-      work.messages.push_back(
-          {.ranks = message.ranks, .bytes = static_cast<double>(message.bytes), .count = count});
+      work.messages.push_back({.kind = message.kind,
+                               .ranks = message.ranks,
+                               .bytes = static_cast<double>(message.bytes),
+                               .count = count});
     }
   }
 
@@ -246,25 +253,25 @@ struct ServingRecorder::State {
     for (size_t i = begin; i < end; ++i) AddOp(piece.ops[i], kind, count, share, step, work);
   }
 
-  void AddLayer(const LayerGroup& group, const Piece& dense, const ServingStep& step,
+  void AddLayer(const LayerGroup& group, const Piece& layer, const ServingStep& step,
                 ServingWork& work) const {
-    AddMessages(dense, group.count, work);
+    AddMessages(layer, group.count, work);
     work.layers += group.count;
+    work.expert_layers += group.kind.moe ? group.count : 0;
     work.kernels += group.count * KernelsOf(model);
     const bool halves = group.experts != nullptr || layout.wide_latent;
-    const size_t half = halves ? SecondHalf(model, dense.ops) : dense.ops.size();
+    const size_t half = halves ? SecondHalf(model, layer.ops) : layer.ops.size();
     const size_t first = work.products.size();
-    AddPiece(dense, 0, half, group.count, 1, step, work);
+    AddPiece(layer, 0, half, group.count, 1, step, work);
     if (layout.wide_latent) {  // all but the output's projection
       for (size_t i = first; i + 1 < work.products.size(); ++i) {
         work.products[i].low_precision = false;
       }
     }
-    if (!group.experts) return AddPiece(dense, half, dense.ops.size(), group.count, 1, step, work);
+    if (!group.experts) return AddPiece(layer, half, layer.ops.size(), group.count, 1, step, work);
     const Piece experts = group.experts->Record(step).at(1);
     AddPiece(experts, SecondHalf(model, experts.ops), experts.ops.size(), group.count,
              1.0 / static_cast<double>(layout.tp), step, work);
-    work.expert_layers += group.count;
     if (layout.dp == 1) return;
     // Every rank's tokens go to those who hold their experts, and come back.
     const int64_t bytes = layout.dp * step.tokens() * model.hidden_size * SizeOf(DType::kBf16);
@@ -285,7 +292,7 @@ struct ServingRecorder::State {
   /// Bytes of the weights of a layer on this rank.
   double LayerBytes(const LayerGroup& group) const {
     double bytes = 0;
-    for (const Parameter* each : group.dense->store().parameters()) {
+    for (const Parameter* each : group.layer->store().parameters()) {
       if (each->spec.name.view().starts_with("decoder.layers.")) bytes += BytesOf(*each);
     }
     if (!group.experts) return bytes;
@@ -349,6 +356,11 @@ ServingRecorder::ServingRecorder(const ModelConfig& model, const ServingLayout& 
     throw InfeasibleError(
         fmt::format("pp is {}, and the model has {} layers", layout.pp, model.num_layers));
   }
+  ParallelConfig stage;
+  stage.tp = layout.tp;
+  stage.sequence_parallel = layout.sequence_parallel;
+  stage.ep = layout.ep;
+  stage.etp = layout.etp;
   for (int64_t layer = 0; layer < model.num_layers; ++layer) {
     const LayerKind kind = model.layer_kind(layer);
     const auto found = std::find_if(state.groups.begin(), state.groups.end(),
@@ -360,9 +372,13 @@ ServingRecorder::ServingRecorder(const ModelConfig& model, const ServingLayout& 
     LayerGroup& group = state.groups.emplace_back();
     group.kind = kind;
     group.count = 1;
-    group.dense = std::make_unique<LayerModel>(WithoutExperts(state.model, layout.tp, kind),
-                                               layout.tp, layer);
-    if (kind.moe) group.experts = std::make_unique<LayerModel>(model, /*tp=*/1, layer);
+    if (layout.sequence_parallel) {
+      group.layer = std::make_unique<LayerModel>(model, stage, layer);
+      continue;
+    }
+    group.layer =
+        std::make_unique<LayerModel>(WithoutExperts(model, layout.tp, kind), stage, layer);
+    if (kind.moe) group.experts = std::make_unique<LayerModel>(model, ParallelConfig{}, layer);
   }
   state.Measure();
 }
@@ -373,7 +389,8 @@ ServingWork ServingRecorder::Record(const ServingStep& step) {
   const State& state = *state_;
   ServingWork work;
   const auto ranks = static_cast<double>(state.layout.dp);
-  work.all_tokens = ranks * static_cast<double>(step.tokens());
+  work.all_tokens =
+      ranks * static_cast<double>(RoundUp(step.tokens(), state.layout.row_multiple()));
   work.sequences = ranks * static_cast<double>(step.sequences + step.prompts);
   work.prompt_tokens = static_cast<double>(step.prompts * step.prompt_tokens);
   if (state.model.moe.used()) {
@@ -381,7 +398,7 @@ ServingWork ServingRecorder::Record(const ServingStep& step) {
                         static_cast<double>(state.model.moe.num_experts);
   }
   for (const LayerGroup& group : state.groups) {
-    const std::vector<Piece> pieces = group.dense->Record(step);
+    const std::vector<Piece> pieces = group.layer->Record(step);
     TRIMTAB_ASSERT(pieces.size() == 3, "{} pieces of embedding, layer, head", pieces.size());
     state.AddLayer(group, pieces[1], step, work);
     if (&group != &state.groups.front()) continue;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/config/model_config.h"
+#include "engine/device/record.h"
 
 namespace trimtab {
 
@@ -22,6 +23,11 @@ struct ServingLayout {
   int64_t tp = 1;
   int64_t pp = 1;
   int64_t dp = 1;  // groups of tp ranks that attend to requests of their own and share the experts
+  // How our engine shares rows and experts among the tp ranks (ParallelConfig). Without sequence
+  // parallelism each rank has all rows, and a slice of every expert, as in other engines.
+  bool sequence_parallel = false;
+  int64_t ep = 1;
+  int64_t etp = 1;
   ServingPrecision weights = ServingPrecision::k16Bit;
   bool only_experts = false;  // are in `weights`, all else in 16 bits
   bool wide_latent = false;   // the projections of latent attention, down and up, are in 16 bits
@@ -32,6 +38,8 @@ struct ServingLayout {
   double kv_bytes = 2;      // of a key or value, with its share of a scale
 
   int64_t gpus() const { return tp * pp * dp; }
+  /// Steps are filled up to a multiple of so many rows, and of as many outputs.
+  int64_t row_multiple() const { return sequence_parallel ? tp : 1; }
 };
 
 /// The rows of one step of one data-parallel rank: a token of each of `sequences` with `context`
@@ -57,8 +65,9 @@ struct ServingProduct {
   double count = 0;
 };
 
-/// All-reduces of one size.
+/// Messages of one kind and size, which is that of the full buffer.
 struct ServingMessage {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
   int64_t ranks = 1;
   double bytes = 0;
   double count = 0;

@@ -159,15 +159,25 @@ TEST(ServingPrice, OfCacheMessagesGapsAndHost) {
   made_up.engine.gap_s = Of(2e-6);
   made_up.engine.host_s = Of(1e-3);
   made_up.engine.sequence_s = Of(1e-5);
-  const ServingBreakdown parts = made_up.Price({.messages = {{4, 1e6, 10}},
-                                                .kv_values = 1e9,
-                                                .attention_flops = 5e11,
-                                                .other_bytes = 1e9,
-                                                .ops = 250,
-                                                .kernels = 100,
-                                                .sequences = 32});
+  const ServingBreakdown parts =
+      made_up.Price({.messages = {{.ranks = 4, .bytes = 1e6, .count = 10}},
+                     .kv_values = 1e9,
+                     .attention_flops = 5e11,
+                     .other_bytes = 1e9,
+                     .ops = 250,
+                     .kernels = 100,
+                     .sequences = 32});
   EXPECT_NEAR(parts.attention_s, 2e9 / 0.5e12 + 5e11 / 0.5e14, 1e-12);
   EXPECT_NEAR(parts.messages_s, 10 * (5e-6 + 1e-6 + 1.5 * 1e6 / 0.5e11), 1e-12);
+  // Half of an all-reduce each; and a message from one rank to another is moved once.
+  for (const CollectiveKind kind :
+       {CollectiveKind::kReduceScatter, CollectiveKind::kAllGather, CollectiveKind::kAllToAll}) {
+    const ServingMessage message = {.kind = kind, .ranks = 4, .bytes = 1e6, .count = 10};
+    EXPECT_NEAR(made_up.Price({.messages = {message}}).messages_s,
+                10 * (5e-6 + 1e-6 + 0.75 * 1e6 / 0.5e11), 1e-12);
+  }
+  const ServingMessage hop = {.kind = CollectiveKind::kSend, .ranks = 2, .bytes = 1e6, .count = 3};
+  EXPECT_NEAR(made_up.Price({.messages = {hop}}).messages_s, 3 * (5e-6 + 1e6 / 0.5e11), 1e-12);
   EXPECT_NEAR(parts.other_s, 2e-3, 1e-12);
   EXPECT_NEAR(parts.gaps_s, 2e-4, 1e-12);
   made_up.engine.launches_each_op = true;

@@ -12,7 +12,22 @@ constexpr double kRelative = 1e-12;  // sums of numbers in another order
 struct Case {
   const char* model;
   ServingLayout layout;
+  int64_t even = 1;  // of so many rows every expert gets as many
 };
+
+/// What the batcher would plan.
+StepPlan PlanOf(const ServingStep& step) {
+  StepPlan plan;
+  const auto add = [&plan](int64_t rows, int64_t position) {
+    plan.sequences.push_back({.tokens = std::vector<int32_t>(static_cast<size_t>(rows)),
+                              .first_position = position,
+                              .blocks = {},
+                              .logits = 1});
+  };
+  for (int64_t i = 0; i < step.sequences; ++i) add(1, step.context);
+  for (int64_t i = 0; i < step.prompts; ++i) add(step.prompt_tokens, step.prompt_position);
+  return plan;
+}
 
 void ExpectNear(double a, double b, const char* what) {
   EXPECT_NEAR(a, b, kRelative * std::abs(b)) << what;
@@ -34,12 +49,9 @@ TEST_P(ServingStepsTest, AreTheRecordedOnes) {
     step.prompts = step.sequences == 0 ? 1 + draw(3) : draw(3);
     if (step.prompts > 0) step.prompt_tokens = 2 + draw(700);
     if (step.prompts > 0) step.prompt_position = draw(5000);
-    StepRows rows;
-    for (int64_t i = 0; i < step.sequences; ++i) rows += steps.RowsOf(1, step.context, 1);
-    for (int64_t i = 0; i < step.prompts; ++i) {
-      rows += steps.RowsOf(step.prompt_tokens, step.prompt_position, 1);
-    }
-    const ServingWork made = steps.WorkOf(rows);
+    step.sequences *= GetParam().even;
+    step.prompt_tokens *= GetParam().even;
+    const ServingWork made = steps.WorkOf(steps.RowsOf(PlanOf(step)));
     const ServingWork recorded = recorder.Record(step);
     ASSERT_EQ(made.products.size(), recorded.products.size());
     for (size_t i = 0; i < made.products.size(); ++i) {
@@ -68,7 +80,14 @@ INSTANTIATE_TEST_SUITE_P(Models, ServingStepsTest,
                          testing::Values(Case{"llama3-8b", {}}, Case{"llama3-70b", {.tp = 8}},
                                          Case{"gemma2-9b", {.tp = 2}},
                                          Case{"mixtral-8x7b", {.tp = 4}}, Case{"falcon-7b", {}},
-                                         Case{"deepseek-v2-lite", {.tp = 2}}));
+                                         Case{"deepseek-v2-lite", {.tp = 2}},
+                                         Case{"llama3-8b", {.tp = 4, .sequence_parallel = true}},
+                                         Case{"mixtral-8x7b",
+                                              {.tp = 4, .sequence_parallel = true, .etp = 4},
+                                              /*even=*/16},
+                                         Case{"deepseek-v2-lite",
+                                              {.tp = 2, .sequence_parallel = true, .ep = 2},
+                                              /*even=*/64}));
 
 // With a pipeline the rows go from stage to stage, beside what the layers say.
 TEST(ServingSteps, HopsBetweenStages) {

@@ -2,8 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <utility>
+#include <tuple>
 
+#include "cost_model/serving_prediction.h"
 #include "cost_model/serving_work.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
@@ -18,15 +19,15 @@ constexpr double kRelative = 1e-12;  // shares of attention that are put togethe
 constexpr int64_t kLength = 64;
 constexpr int64_t kBlockSize = 4;
 
-/// Of a message: its ranks, and its bytes.
-using Messages = std::map<std::pair<int64_t, double>, double>;
+/// How many, by kind, ranks and bytes.
+using Messages = std::map<std::tuple<CollectiveKind, int64_t, double>, double>;
 
 struct Sums {
   double ops = 0;
   double product_flops = 0;
   double attention_flops = 0;
   double other_bytes = 0;  // that all but products move
-  Messages reduced{};
+  Messages messages{};     // but those between stages, and of logits
 };
 
 class Adder final : public Recorder {
@@ -104,32 +105,32 @@ Sums OfTheWholeModel(const ServingConfig& config, const ServingStep& step) {
     all.product_flops += adder.sums.product_flops;
     all.attention_flops += adder.sums.attention_flops;
     all.other_bytes += adder.sums.other_bytes;
-    int64_t gathered = 0;
-    int64_t hops = 0;
-    for (const CommRecord& each : adder.messages) {
-      if (each.kind == CollectiveKind::kAllReduce) {
-        ++all.reduced[{each.ranks, static_cast<double>(each.bytes)}];
-      } else {
-        ++(each.kind == CollectiveKind::kAllGather ? gathered : hops);
-      }
-    }
-    // Logits come together on the last stage; rows go from stage to stage (ServingSteps).
+    // Rows go from stage to stage (ServingSteps).
+    std::vector<CommRecord> messages = adder.messages;
     const bool last = stage + 1 == layout.pp;
-    EXPECT_EQ(gathered, last && layout.tp > 1 ? 1 : 0);
-    EXPECT_EQ(hops, (last ? 0 : 1) + (stage > 0 ? 1 : 0));
+    const auto hops = std::erase_if(
+        messages, [](const CommRecord& each) { return each.group == GroupKind::kPipeline; });
+    EXPECT_EQ(hops, (last ? 0u : 1u) + (stage > 0 ? 1u : 0u));
+    if (last && layout.tp > 1) {  // the last stage's ranks put the logits together
+      EXPECT_EQ(messages.back().kind, CollectiveKind::kAllGather);
+      messages.pop_back();
+    }
+    for (const CommRecord& each : messages) {
+      ++all.messages[{each.kind, each.ranks, static_cast<double>(each.bytes)}];
+    }
   }
   return all;
 }
 
 Sums PutTogether(const ServingConfig& config, const ServingStep& step) {
-  ServingRecorder recorder(config.model, {.tp = config.layout.tp, .pp = config.layout.pp});
+  ServingRecorder recorder(config.model, ServingLayoutOf(config));
   const ServingWork work = recorder.Record(step);
   Sums all = {.ops = work.ops,
               .attention_flops = work.attention_flops + work.decode_flops,
               .other_bytes = work.other_bytes + work.kv_values * SizeOf(DType::kBf16)};
   for (const ServingProduct& each : work.products) all.product_flops += each.count * each.flops;
   for (const ServingMessage& each : work.messages) {
-    all.reduced[{each.ranks, each.bytes}] += each.count;
+    all.messages[{each.kind, each.ranks, each.bytes}] += each.count;
   }
   return all;
 }
@@ -138,12 +139,14 @@ class ServingWholeStepTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(ServingWholeStepTest, IsWhatIsPutTogether) {
   int64_t layouts = 0;
-  for (const char* layout : {"tp=1", "tp=2", "tp=4", "pp=2", "pp=3", "tp=2,pp=2"}) {
+  for (const char* layout :
+       {"tp=1", "tp=2", "tp=4", "pp=2", "pp=3", "tp=2,pp=2", "tp=2,sp=1", "tp=4,sp=1,pp=2",
+        "tp=2,sp=1,ep=2", "tp=2,sp=1,etp=2", "tp=4,sp=1,ep=2,etp=2,pp=2"}) {
     ServingConfig config = ConfigOf(GetParam(), layout);
     try {
       config = ResolveServing(config);
     } catch (const InfeasibleError&) {
-      continue;  // experts are served over tensor parallel ranks in other ways than this counts
+      continue;  // experts need sequence parallelism
     }
     ++layouts;
     for (const ServingStep& step :
@@ -155,7 +158,7 @@ TEST_P(ServingWholeStepTest, IsWhatIsPutTogether) {
       const Sums made = PutTogether(config, step);
       EXPECT_EQ(made.ops, whole.ops);
       EXPECT_EQ(made.product_flops, whole.product_flops);
-      EXPECT_EQ(made.reduced, whole.reduced);
+      EXPECT_EQ(made.messages, whole.messages);
       if (step.prompts > 0) {  // else reading the cache binds, and no operations are counted
         EXPECT_NEAR(made.attention_flops, whole.attention_flops, kRelative * whole.attention_flops);
       }
@@ -165,7 +168,7 @@ TEST_P(ServingWholeStepTest, IsWhatIsPutTogether) {
       }
     }
   }
-  EXPECT_GE(layouts, 3) << "with and without experts";
+  EXPECT_GE(layouts, 6) << "with and without experts";
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ServingWholeStepTest, testing::ValuesIn(FamilyNames()),
