@@ -49,6 +49,9 @@ std::string Proof::TakeSteps() {
     if (options_.budget_s > 0 && elapsed_s() >= options_.budget_s) {
       return fmt::format("the budget of {} was used up", FormatSeconds(options_.budget_s));
     }
+    if (options_.gpu_minutes > 0 && rank_seconds_ >= 60 * options_.gpu_minutes) {
+      return fmt::format("the {:g} GPU minutes allowed were used up", options_.gpu_minutes);
+    }
     if (options_.most_visits > 0 && Visits() >= options_.most_visits) {
       return fmt::format("the {} visits allowed were used up", options_.most_visits);
     }
@@ -112,9 +115,12 @@ void Proof::Visit(size_t index, int64_t round) {
   if (disturbed_) {
     quiet_wait_.Wait([this] { return events_.stop_requested() != StopRequest::kNone; });
   }
+  const auto began = Clock::now();
   const TrialOutcome outcome =
       runner_.Run(request, [this] { return events_.stop_requested() == StopRequest::kCancel; });
   NoteTrials(asked);
+  rank_seconds_ += static_cast<double>(candidate.run.layout.world_size()) *
+                   std::chrono::duration<double>(Clock::now() - began).count();
   study_.IngestResults();
   study_.FinishAttempt(attempt, outcome);
   Judge();

@@ -55,8 +55,9 @@ class Proof {
   SearchEvents& events_;
   const std::map<Mode, ProbeReference> references_;
   const std::vector<Residual> seed_;
-  double trials_s_ = 0;     // spent waiting for trials
-  bool disturbed_ = false;  // other programs were running when the last visit ended
+  double trials_s_ = 0;      // spent waiting for trials
+  double rank_seconds_ = 0;  // that visits had: their ranks times their wall time
+  bool disturbed_ = false;   // other programs were running when the last visit ended
   QuietWait quiet_wait_ = QuietWait::OnThisMachine(CoresOfThisMachine());
   std::vector<CandidateRecord> candidates_;
   Race race_;

@@ -17,6 +17,7 @@ struct SearchOptions {
   RaceRules race;                   // prove_count 0 = predictions only
   int64_t most_visits = 0;          // no further one starts after so many; 0 = no limit
   double budget_s = 0;              // no further visit starts after this long; 0 = no limit
+  double gpu_minutes = 0;           // or once visits have had so many minutes of ranks; likewise
   double trial_time_limit_s = 300;  // a visit is killed after this long
   MeasureOptions visit = QuickVisit();
   std::shared_ptr<Launcher> launcher = MakeLauncher("inproc", {});  // of a trial's ranks

@@ -200,6 +200,9 @@ class SearchCommand : public Command {
                  "seconds after which a visit is killed; 0 = never");
     flags.Number("--budget", options_.budget_s, 0, 1e9,
                  "seconds after which no visit starts (exit code 5); no limit if left out");
+    flags.Number("--gpu-minutes", options_.gpu_minutes, 0, 1e9,
+                 "GPU minutes, on a cpu minutes of ranks, that the visits of this command may take "
+                 "in all; then none starts (exit code 5); no limit if left out");
     launcher_.Declare(flags);
     flags.Text("--data", problem.data,
                "dataset PREFIX of trials and winner; synthetic if left out");

@@ -245,6 +245,21 @@ TEST(Driver, VisitsThatAreUsedUpEndTheSearchUntilThereMayBeMore) {
   EXPECT_GE(harness.runner.runs.size(), 3u);
 }
 
+TEST(Driver, GpuMinutesThatAreUsedUpEndTheSearch) {
+  Harness harness;
+  SearchOptions options = TinySearch(ScratchPath("gpu_minutes.db"));
+  options.gpu_minutes = 1e-12;  // less than any visit takes
+  const SearchResult result = harness.Run(options);
+  EXPECT_TRUE(result.partial);
+  EXPECT_NE(result.partial_reason.find("GPU minutes"), std::string::npos);
+  EXPECT_EQ(harness.runner.runs.size(), 1u);
+  EXPECT_TRUE(result.recommendation.measured);
+
+  options.study.resume = true;
+  options.gpu_minutes = 1e6;
+  EXPECT_FALSE(harness.Run(options).partial);
+}
+
 TEST(Driver, ResumeMayProveMore) {
   const std::string path = ScratchPath("more.db");
   Harness harness;
