@@ -88,11 +88,20 @@ std::vector<int64_t> StagesToWeigh(const std::vector<StageChunks>& stages) {
   return weighed;
 }
 
-/// Layers of `chunk` that stand in `stretch`, but for those at its ends there.
-int64_t LayersAmid(const ModelChunk& chunk, const LayerRange& stretch) {
-  const int64_t first = std::max(chunk.first_layer, stretch.first);
-  const int64_t end = std::min(chunk.first_layer + chunk.num_layers, stretch.first + stretch.count);
+/// Of `layers` of the model those that stand in `stretch`, but for the ones at the ends of that.
+int64_t LayersAmid(const LayerRange& layers, const LayerRange& stretch) {
+  const int64_t first = std::max(layers.first, stretch.first);
+  const int64_t end = std::min(layers.first + layers.count, stretch.first + stretch.count);
   return std::max<int64_t>(0, end - first - kFewLayers);
+}
+
+/// Of a chunk of `layers` those that a plan of `full` recomputes: the first ones.
+int64_t RecomputedOf(const RecomputeConfig& plan, int64_t layers) {
+  return plan.num_layers < 0 ? layers : std::min<int64_t>(plan.num_layers, layers);
+}
+
+bool IsBlock(const RecomputeConfig& plan) {
+  return plan.kind == RecomputeKind::kFull && plan.method == RecomputeMethod::kBlock;
 }
 
 /// The run as if every rank had all weights and gradients.
@@ -121,28 +130,78 @@ StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen, const PlanRang
   return OfMicroBatch(run, chosen == LayoutPart::kMicroBatch ? &plans : nullptr);
 }
 
-StepBounds::Moving StepBounds::MovingShards(const RunConfig& run, const PricedRun& sharded) {
+StepBounds::Moving StepBounds::MovingShards(const RunConfig& run, const PricedRun& sharded,
+                                            const PlanRange& plans) {
   Moving moving;
   if (!MovesForNext(run.layout)) return moving;
-  moving.few_layers.emplace(spans_.Of(sharded));
+  const bool range = plans.first != plans.leanest;
+  if (!range) moving.few_layers.emplace(spans_.Of(sharded));
   const int64_t layers = std::min(CeilDiv(model_.num_layers, run.layout.pp * run.layout.vp),
                                   spans_.SettingOf(run).stretch.count);
-  if (layers <= kFewLayers || !SamePlanForAll(sharded.layout.recompute[0])) return moving;
-  PricedRun whole = Unsharded(run);
-  whole.layout.recompute = sharded.layout.recompute;
-  const WaySpans& moved = moving.few_layers->OfLayer();
-  const WaySpans& still = spans_.Of(whole).OfLayer();
-  for (size_t way = 0; way < kWayCount; ++way) {
-    moving.layer_s[way] = std::max(0.0, moved[way].seconds - still[way].seconds);
+  if (layers <= kFewLayers) return moving;
+  if (!IsBlock(plans.first)) {
+    if (!SamePlanForAll(plans.first)) return moving;
+    moving.kept = MovingShardsOf(run, plans.first);
+  } else {
+    const int64_t recomputed = RecomputedOf(plans.first, layers);
+    if (range || recomputed > kFewLayers) {
+      moving.recomputed = MovingShardsOf(run, {.kind = RecomputeKind::kFull});
+    }
+    if (range || layers - recomputed > kFewLayers) moving.kept = MovingShardsOf(run, {});
   }
-  for (const Way way : {kForwardFirst, kForwardLater}) {
-    moving.layer_bytes[way] =
-        std::max<int64_t>(0, moved[way].total.change - still[way].total.change);
-  }
+  moving.looked_at = true;
   return moving;
 }
 
-StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shape shape,
+StepBounds::MovingLayer StepBounds::MovingShardsOf(const RunConfig& run,
+                                                   const RecomputeConfig& plan) {
+  PricedRun sharded = {run, run.layout};
+  PricedRun whole = Unsharded(run);
+  sharded.layout.recompute = plan;
+  whole.layout.recompute = plan;
+  const WaySpans& moved = spans_.Of(sharded).OfLayer();
+  const WaySpans& still = spans_.Of(whole).OfLayer();
+  MovingLayer layer;
+  for (size_t way = 0; way < kWayCount; ++way) {
+    layer.seconds[way] = std::max(0.0, moved[way].seconds - still[way].seconds);
+  }
+  for (const Way way : {kForwardFirst, kForwardLater}) {
+    layer.bytes[way] = std::max<int64_t>(0, moved[way].total.change - still[way].total.change);
+  }
+  return layer;
+}
+
+void StepBounds::AddMoving(const Moving& moving, const PlanRange& plans, const ModelChunk& chunk,
+                           const LayerRange& stretch, WaySpans& ways) const {
+  if (!moving.looked_at) return;
+  const auto add = [&ways](size_t way, int64_t layers, double seconds, int64_t bytes) {
+    ways[way].seconds += static_cast<double>(layers) * seconds;
+    MemorySpan& total = ways[way].total;
+    total.change += layers * bytes;
+    total.peak = std::max(total.peak, total.change);
+  };
+  const LayerRange all = {chunk.first_layer, chunk.num_layers};
+  if (plans.first != plans.leanest) {
+    // Wherever recomputed layers end: one of each kind is beside one of the other.
+    const int64_t amid = std::max<int64_t>(0, LayersAmid(all, stretch) - 2);
+    for (size_t way = 0; way < kWayCount; ++way) {
+      add(way, amid, std::min(moving.recomputed.seconds[way], moving.kept.seconds[way]),
+          std::min(moving.recomputed.bytes[way], moving.kept.bytes[way]));
+    }
+    return;
+  }
+  const int64_t count =
+      IsBlock(plans.first) ? RecomputedOf(plans.first, chunk.num_layers) : int64_t{0};
+  const int64_t recomputed = LayersAmid({all.first, count}, stretch);
+  const int64_t kept = LayersAmid({all.first + count, all.count - count}, stretch);
+  for (size_t way = 0; way < kWayCount; ++way) {
+    add(way, recomputed, moving.recomputed.seconds[way], moving.recomputed.bytes[way]);
+    add(way, kept, moving.kept.seconds[way], moving.kept.bytes[way]);
+  }
+}
+
+StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, const PlanRange& plans,
+                                        PassSpans::Shape shape,
                                         std::optional<PassSpans::Shape> leanest, Moving moving) {
   const int64_t micro_batches = priced.run.num_micro_batches();
   const ParallelConfig& layout = priced.layout;
@@ -166,13 +225,7 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
     if (!same) of_chunk = moved ? &moving.few_layers->Of(chunk) : &shape.Of(chunk);
     before = chunk;
     WaySpans ways = *of_chunk;
-    const int64_t amid = LayersAmid(chunk, shape.setting().stretch);
-    for (size_t way = 0; way < kWayCount; ++way) {
-      ways[way].seconds += static_cast<double>(amid) * moving.layer_s[way];
-      MemorySpan& bytes_of_way = ways[way].total;
-      bytes_of_way.change += amid * moving.layer_bytes[way];
-      bytes_of_way.peak = std::max(bytes_of_way.peak, bytes_of_way.change);
-    }
+    AddMoving(moving, plans, chunk, shape.setting().stretch, ways);
     if (leanest) {
       const WaySpans& lean = leanest->Of(chunk);
       for (const Way way : {kForwardFirst, kForwardLater}) ways[way].total = lean[way].total;
@@ -223,8 +276,8 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
 StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen, const PlanRange& plans) {
   const bool range = plans.first != plans.leanest;
   // How shards move beside a layer depends on what its neighbours recompute: of several plans,
-  // moving them is not looked at.
-  if (range) chosen = std::min(chosen, LayoutPart::kSharding);
+  // moving them is looked at amid like ones alone.
+  if (range) chosen = std::min(chosen, LayoutPart::kLayers);
   const auto with = [](PricedRun priced, const RecomputeConfig& plan) {
     priced.layout.recompute = plan;
     return priced;
@@ -232,9 +285,9 @@ StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen, const Pl
   const PricedRun priced = with(PassesToPrice(run, chosen), plans.first);
   const PricedRun leanest = with(PassesToPrice(run, chosen), plans.leanest);
   const PricedRun sharded = with({run, run.layout}, plans.first);
-  const Passes passes =
-      PassesOf(priced, spans_.Of(priced), range ? std::optional(spans_.Of(leanest)) : std::nullopt,
-               chosen == LayoutPart::kLayers ? MovingShards(run, sharded) : Moving{});
+  const Passes passes = PassesOf(
+      priced, plans, spans_.Of(priced), range ? std::optional(spans_.Of(leanest)) : std::nullopt,
+      chosen == LayoutPart::kLayers ? MovingShards(run, sharded, plans) : Moving{});
   const bool known = chosen >= LayoutPart::kSharding;
   int64_t bytes = 0;
   for (const StageBytes& each : passes.bytes) {

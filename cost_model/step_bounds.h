@@ -58,19 +58,28 @@ class StepBounds {
   int64_t LeastPassBytes(const RunConfig& run, const RecomputeConfig& leanest);
   // step_bounds.cc
   StepBound OfPasses(const RunConfig& run, LayoutPart chosen, const PlanRange& plans);
+  /// More of a layer of the longest stretch of like ones, amid others like it: time, and what a
+  /// forward pass leaves, such as weights that stay.
+  struct MovingLayer {
+    SecondsByWay seconds{};
+    std::array<int64_t, kWayCount> bytes{};
+  };
   /// What moving shards beside passes takes, as far as it is looked at.
   struct Moving {
-    // More of each layer of the longest stretch of like ones, amid others: time, and what a forward
-    // pass leaves, such as weights that stay.
-    SecondsByWay layer_s{};
-    std::array<int64_t, kWayCount> layer_bytes{};
+    bool looked_at = false;
+    MovingLayer recomputed;  // of a layer that `full` recomputes,
+    MovingLayer kept;        // and of one that it does not, or of any other plan
     std::optional<PassSpans::Shape> few_layers;  // chunks without ends that have no more
   };
-  /// `priced` has the first of the plans; `leanest`: the last one, where there are several.
-  Passes PassesOf(const PricedRun& priced, PassSpans::Shape shape,
+  /// `priced` has the first of `plans`; `leanest`: the last one, where there are several.
+  Passes PassesOf(const PricedRun& priced, const PlanRange& plans, PassSpans::Shape shape,
                   std::optional<PassSpans::Shape> leanest, Moving moving);
-  /// `sharded` is the whole of `run`.
-  Moving MovingShards(const RunConfig& run, const PricedRun& sharded);
+  /// With any of `plans`. `sharded` is the whole of `run` with the first of them.
+  Moving MovingShards(const RunConfig& run, const PricedRun& sharded, const PlanRange& plans);
+  MovingLayer MovingShardsOf(const RunConfig& run, const RecomputeConfig& plan);
+  /// Adds it to the ways through `chunk`.
+  void AddMoving(const Moving& moving, const PlanRange& plans, const ModelChunk& chunk,
+                 const LayerRange& stretch, WaySpans& ways) const;
   /// What a rank of `stage` holds between steps; not `sharded`: if all that can be were.
   int64_t HeldBytes(const RunConfig& run, bool sharded, int64_t stage);
   int64_t RecordedHeldBytes(const RunConfig& run, int64_t zero, int64_t stage);

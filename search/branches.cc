@@ -211,8 +211,8 @@ void BranchWorker::Visit(const LayoutList& list, const Branch& branch, Harvest& 
 void BranchWorker::VisitPlans(const LayoutList& list, Plans plans, Family& family) {
   double score = 0;
   for (const LayoutPart chosen : {LayoutPart::kSharding, LayoutPart::kLayers, LayoutPart::kWhole}) {
-    // Of several plans, no bound looks at moving shards.
-    if (chosen > LayoutPart::kSharding && plans.size() > 1) break;
+    // Of several plans, no bound looks at how shards move where these meet.
+    if (chosen > LayoutPart::kLayers && plans.size() > 1) break;
     if (!Admits(list, chosen, tree_.depth(), plans, /*each=*/1, score)) return;
   }
   if (family.best && score > family.ToBeat(list.objective())) {
