@@ -102,25 +102,27 @@ bool BranchWorker::Admits(const LayoutList& list, LayoutPart chosen, size_t dept
   const int64_t count = tree_.CountBelow(depth);
   if (chosen >= LayoutPart::kPipeline) {
     // As many candidates have one plan as another.
-    return Admits(list, chosen, depth, plans, count / std::ssize(plans), score);
+    return Admitted(list, chosen, depth, plans, count / std::ssize(plans), score).has_value();
   }
   const PlanRange range = {plans.front(), plans.back()};
   return AdmitsBound(list, depth, predictor_.Bound(tree_.run(), chosen, range), count, score);
 }
 
-bool BranchWorker::Admits(const LayoutList& list, LayoutPart chosen, size_t depth, Plans plans,
-                          int64_t each, double& score) {
+std::optional<BranchWorker::Plans> BranchWorker::Admitted(const LayoutList& list, LayoutPart chosen,
+                                                          size_t depth, Plans plans, int64_t each,
+                                                          double& score) {
+  const auto admits = [&](Plans some) {
+    const PlanRange range = {some.front(), some.back()};
+    return AdmitsBound(list, depth, predictor_.Bound(tree_.run(), chosen, range),
+                       each * std::ssize(some), score);
+  };
+  if (!admits(plans)) return std::nullopt;
   const size_t too_large = plans.size() == 1 ? 0 : TooLarge(chosen, plans);
-  if (too_large == plans.size()) {
-    cuts_.counts.cut_by_memory += each * std::ssize(plans);
-    return false;
-  }
+  if (too_large == 0) return plans;
   const Plans left = plans.subspan(too_large);
-  const PlanRange range = {left.front(), left.back()};
-  const StepBound bound = predictor_.Bound(tree_.run(), chosen, range);
-  if (AdmitsBound(list, depth, bound, each * std::ssize(left), score)) return true;
+  if (admits(left)) return left;
   cuts_.counts.cut_by_memory += each * static_cast<int64_t>(too_large);
-  return false;
+  return std::nullopt;
 }
 
 bool BranchWorker::AdmitsBound(const LayoutList& list, size_t depth, const StepBound& bound,
@@ -197,7 +199,7 @@ void BranchWorker::Visit(const LayoutList& list, const Branch& branch, Harvest& 
     const Plans plans = tree_.PlansBelow();
     Family family = {.plans = plans, .number = branch.number * kMostCandidates + within};
     within += std::ssize(plans);
-    if (!plans.empty()) VisitPlans(list, plans, family);
+    VisitFamily(list, family);
     if (family.best &&
         (list.MayTake(run, tree_.depth(), family.key.first) || list.Misses(family.best->run))) {
       harvest.candidates.push_back(std::move(*family.best));
@@ -208,12 +210,23 @@ void BranchWorker::Visit(const LayoutList& list, const Branch& branch, Harvest& 
   TRIMTAB_ASSERT(within <= kMostCandidates, "{} candidates of a branch", within);
 }
 
+void BranchWorker::VisitFamily(const LayoutList& list, Family& family) {
+  if (family.plans.empty()) return;
+  double score = 0;
+  const auto left = Admitted(list, LayoutPart::kSharding, tree_.depth(), family.plans, 1, score);
+  if (!left) return;
+  cuts_.counts.cut_by_memory += std::ssize(family.plans) - std::ssize(*left);
+  VisitPlans(list, *left, family);
+}
+
 void BranchWorker::VisitPlans(const LayoutList& list, Plans plans, Family& family) {
   double score = 0;
   for (const LayoutPart chosen : {LayoutPart::kSharding, LayoutPart::kLayers, LayoutPart::kWhole}) {
     // Of several plans, no bound looks at how shards move where these meet.
     if (chosen > LayoutPart::kLayers && plans.size() > 1) break;
-    if (!Admits(list, chosen, tree_.depth(), plans, /*each=*/1, score)) return;
+    const PlanRange range = {plans.front(), plans.back()};
+    const StepBound bound = predictor_.Bound(tree_.run(), chosen, range);
+    if (!AdmitsBound(list, tree_.depth(), bound, std::ssize(plans), score)) return;
   }
   if (family.best && score > family.ToBeat(list.objective())) {
     return CutByBound(std::ssize(plans), score);

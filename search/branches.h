@@ -81,10 +81,10 @@ class BranchWorker {
 
   /// What is below the place in the tree, whose rows above `depth` are bound.
   bool Admits(const LayoutList& list, LayoutPart chosen, size_t depth, double& score);
-  /// That of `plans` alone, `each` candidates of each: the first of them that do not fit by a bound
-  /// are counted as soon as the others go.
-  bool Admits(const LayoutList& list, LayoutPart chosen, size_t depth, Plans plans, int64_t each,
-              double& score);
+  /// Of `plans` alone, `each` candidates of each, those that fit by a bound: the first ones do not,
+  /// and are not counted. Where nothing of any may stay on `list`, all are.
+  std::optional<Plans> Admitted(const LayoutList& list, LayoutPart chosen, size_t depth,
+                                Plans plans, int64_t each, double& score);
   /// The same of what `bound` bounds.
   bool AdmitsBound(const LayoutList& list, size_t depth, const StepBound& bound, int64_t candidates,
                    double& score);
@@ -97,6 +97,8 @@ class BranchWorker {
   /// Into the branches of the next level.
   void Divide(const LayoutList& list, const Branch& branch, Harvest& harvest);
   void Visit(const LayoutList& list, const Branch& branch, Harvest& harvest);
+  /// Looks for the best of its plans.
+  void VisitFamily(const LayoutList& list, Family& family);
   /// Looks for the best of `plans`, a part of those of `family`.
   void VisitPlans(const LayoutList& list, Plans plans, Family& family);
   void VisitOne(const LayoutList& list, const RecomputeConfig& plan, Family& family);

@@ -98,11 +98,15 @@ std::vector<int64_t> ExpectedRows(const LayerContext& context, int rank) {
 
 RankRows ExpectedRows(const LayerContext& context, const std::vector<int>& ranks) {
   // Which tokens a rank has follows from its places along tp and cp, and where they do not choose
-  // in turn, only how many matter: many ranks have as many.
+  // in turn, only how many matter: many ranks have as many; all, where that is as many for each
+  // expert.
+  const MoeConfig& moe = context.model.moe;
+  const bool even =
+      !context.routing.force_balance && context.rows() * moe.router_topk % moe.num_experts == 0;
   std::map<std::pair<int, int>, size_t> kind_at;
-  RankRows rows(context.model.moe.num_experts);
+  RankRows rows(moe.num_experts);
   for (const int rank : ranks) {
-    const RankPlace place = PlaceOf(context.parallel.layout, rank);
+    const RankPlace place = even ? RankPlace{} : PlaceOf(context.parallel.layout, rank);
     const int cp = context.routing.force_balance ? place.cp : 0;
     const auto [known, is_new] = kind_at.try_emplace({place.tp, cp});
     if (is_new) {
