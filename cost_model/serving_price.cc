@@ -20,6 +20,9 @@ constexpr double kMessageGrowth = 1e-6;
 // No kernel reaches more of the memory's bandwidth, or of the peak.
 constexpr double kMostBandwidth = 1;
 constexpr double kMostCompute = 0.85;
+// Bytes/s between a GPU and its host: PCIe 4.0 x16, 31.5 GB/s by its specification, of which
+// bandwidthTest of NVIDIA's cuda-samples shows four fifths.
+constexpr double kHostLink = 25e9;
 // fp4 against fp8, on GPUs that have both: NVIDIA B200 and RTX PRO 6000 datasheets.
 constexpr double kFp4Speed = 2;
 
@@ -70,11 +73,9 @@ CopyRates CopyRatesOf(const HardwareProfile& profile, bool in_one_node) {
     const double rate = profile.memory_bandwidth.value * profile.bandwidth_efficiency.value;
     return {.bytes_per_s = rate / 2, .latency_s = 0};
   }
-  if (in_one_node) {
-    return {.bytes_per_s = profile.link_bandwidth.value * profile.link_efficiency.value,
-            .latency_s = profile.link_latency_s.value};
-  }
-  return {.bytes_per_s = profile.network_bandwidth.value * profile.network_efficiency.value,
+  if (in_one_node) return {.bytes_per_s = kHostLink, .latency_s = profile.link_latency_s.value};
+  const double network = profile.network_bandwidth.value * profile.network_efficiency.value;
+  return {.bytes_per_s = std::min(network, kHostLink),
           .latency_s = profile.network_latency_s.value};
 }
 

@@ -71,13 +71,15 @@ struct ServingRates {
   bool operator==(const ServingRates&) const = default;
 };
 
-/// How fast a rank copies what is in the cache of the same rank of another replica.
+/// How fast a rank copies blocks of its cache to where another replica gets them, or from there.
 struct CopyRates {
   double bytes_per_s = 0;
   double latency_s = 0;  // of each sequence
 };
-/// On machines of `profile`: over the links of a node, or where the replicas are not all in one,
-/// over the network between nodes; of a cpu through its memory, which reads and writes.
+/// On machines of `profile`, through the memory of hosts: of GPUs over the link to theirs, and
+/// where the replicas are not all in one node, over the network if that is slower; of a cpu through
+/// its memory, which reads and writes. Connections that all ranks of a replica share are not looked
+/// at.
 CopyRates CopyRatesOf(const HardwareProfile& profile, bool in_one_node);
 
 /// `kv_bytes` of a key or value. Throws UsageError where the profile has no peak that the products

@@ -51,8 +51,17 @@ void PricedRunner::Take(const StepPlan& plan) {
   most_sequences_ = std::max<int64_t>(most_sequences_, std::ssize(plan.sequences));
 }
 
-void PricedRunner::CopyBlocks(StepRunner& /*from*/, std::span<const BlockMove> moves) {
-  const double seconds = moves.empty() ? 0 : copy_(std::ssize(moves));
+BlockContents PricedRunner::ReadBlocks(std::span<const int32_t> blocks) {
+  TakeCopy(std::ssize(blocks));
+  return {};
+}
+
+void PricedRunner::WriteBlocks(std::span<const int32_t> blocks, const BlockContents& /*contents*/) {
+  TakeCopy(std::ssize(blocks));
+}
+
+void PricedRunner::TakeCopy(int64_t blocks) {
+  const double seconds = blocks == 0 ? 0 : copy_(blocks);
   clock_.MoveBy(seconds);
   busy_s_ += seconds;
   copy_s_ += seconds;

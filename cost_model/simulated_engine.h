@@ -16,7 +16,8 @@ inline constexpr int64_t kSimulatedVocabulary = 4;
 
 /// Seconds of a step, by its rows, positions and outputs.
 using StepSeconds = std::function<double(const StepPlan& plan)>;
-/// Seconds of copying so many blocks of a cache from one engine to another.
+/// Seconds in which an engine copies so many blocks of its cache to where others get them, or from
+/// there.
 using CopySeconds = std::function<double(int64_t blocks)>;
 
 /// What work takes. It must outlive the engines.
@@ -44,7 +45,8 @@ class PricedRunner final : public StepRunner {
       : step_(step), copy_(copy), clock_(clock) {}
 
   std::vector<float> Run(const StepPlan& plan) override;
-  void CopyBlocks(StepRunner& from, std::span<const BlockMove> moves) override;
+  BlockContents ReadBlocks(std::span<const int32_t> blocks) override;
+  void WriteBlocks(std::span<const int32_t> blocks, const BlockContents& contents) override;
   /// The time of a step alone.
   void Take(const StepPlan& plan);
   int64_t vocab_size() const override { return kSimulatedVocabulary; }
@@ -55,6 +57,8 @@ class PricedRunner final : public StepRunner {
   int64_t most_sequences() const { return most_sequences_; }
 
  private:
+  void TakeCopy(int64_t blocks);
+
   const StepSeconds& step_;
   const CopySeconds& copy_;
   VirtualClock& clock_;

@@ -111,8 +111,8 @@ ProcessTrialRunner::Worker& ProcessTrialRunner::Start(const TrialRequest& reques
   AtomicFile config(config_path);
   config.Append(ToJson(request.run).dump(2) + "\n");
   config.Commit();
-  workers_.push_back(std::unique_ptr<Worker>(
-      new Worker{request.key, request.memory_bytes, options_.launcher->Submit(launch)}));
+  workers_.push_back(std::unique_ptr<Worker>(new Worker{
+      request.key, request.memory_bytes + kProcessBytes, options_.launcher->Submit(launch)}));
   return *workers_.back();
 }
 

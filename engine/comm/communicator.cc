@@ -230,6 +230,23 @@ void BroadcastHostBytes(Communicator& group, std::span<std::byte> bytes, int roo
   std::memcpy(bytes.data(), tensor.raw(), bytes.size());
 }
 
+void SendHostBytes(Communicator& group, std::span<const std::byte> bytes, int destination) {
+  if (bytes.empty()) return;
+  const std::unique_ptr<Device> host = MakeCpuDevice(1);
+  const Tensor tensor =
+      Tensor::Empty(*host, {std::ssize(bytes)}, DType::kI8, MemoryTag::kCommunication);
+  std::memcpy(tensor.raw(), bytes.data(), bytes.size());
+  group.Send(tensor, destination);
+}
+
+void RecvHostBytes(Communicator& group, std::span<std::byte> bytes, int source) {
+  if (bytes.empty()) return;
+  const std::unique_ptr<Device> host = MakeCpuDevice(1);
+  Tensor tensor = Tensor::Empty(*host, {std::ssize(bytes)}, DType::kI8, MemoryTag::kCommunication);
+  group.Recv(tensor, source);
+  std::memcpy(bytes.data(), tensor.raw(), bytes.size());
+}
+
 const CudaComm& CudaCommOf(const Device& device) {
   if (device.cuda_comm() == nullptr) {
     throw EnvironmentError("this device has no messages between ranks");

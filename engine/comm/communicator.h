@@ -139,6 +139,10 @@ class Communicator {
 /// `bytes`, in host memory, become those of rank `root`: of a group that carries such. Every rank
 /// passes as many.
 void BroadcastHostBytes(Communicator& group, std::span<std::byte> bytes, int root);
+/// A message of bytes in host memory between two ranks of such a group; both pass as many. Some may
+/// be none.
+void SendHostBytes(Communicator& group, std::span<const std::byte> bytes, int destination);
+void RecvHostBytes(Communicator& group, std::span<std::byte> bytes, int source);
 
 /// The communicators of `size` ranks that are threads of this process: element i is for rank i.
 /// They carry tensors of cpu devices and of cuda devices.

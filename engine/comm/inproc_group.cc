@@ -37,6 +37,14 @@ void Pause() {
 
 }  // namespace
 
+// Whoever wakes sleepers first looks whether there are any. What they sleep for must be seen before
+// that, or one that goes to sleep meanwhile sleeps on: a store, or an addition that only releases,
+// may be seen later.
+void InprocMessage::End(Progress how) {
+  progress.exchange(how, std::memory_order_seq_cst);
+  progress.notify_one();
+}
+
 InprocGroup::InprocGroup(GroupKind kind, std::vector<int> world_ranks,
                          std::shared_ptr<WaitBoard> board)
     : kind_(kind),
@@ -85,7 +93,7 @@ bool InprocGroup::Begin(int rank, const InprocCall& call) {
     seen = epoch_.load(std::memory_order_relaxed);
     if (++arrived_ == size()) {
       arrived_ = 0;
-      epoch_.fetch_add(kOneMeeting, std::memory_order_release);
+      epoch_.fetch_add(kOneMeeting, std::memory_order_seq_cst);
       epoch_.notify_all();
       return AllCopied(rank);
     }
@@ -102,7 +110,7 @@ void InprocGroup::Finish(int rank) {
   const uint32_t before = epoch_.load(std::memory_order_relaxed) / kOneMeeting;
   if (finished_.fetch_add(1, std::memory_order_acq_rel) + 1 == size()) {
     finished_.store(0, std::memory_order_relaxed);
-    epoch_.fetch_add(kOneMeeting, std::memory_order_release);
+    epoch_.fetch_add(kOneMeeting, std::memory_order_seq_cst);
     epoch_.notify_all();
     return;
   }
@@ -142,18 +150,14 @@ std::shared_ptr<InprocMessage> InprocGroup::Submit(int rank, const InprocCall& c
     }
   }
   // An abort touches posted messages only, so from here on the peer counts on this rank.
-  const auto end = [&other](InprocMessage::Progress progress) {
-    other->progress.store(progress, std::memory_order_release);
-    other->progress.notify_one();
-  };
   try {
     other->moved = move(other->call);
   } catch (const std::exception& error) {
     Abort(error.what());
-    end(InprocMessage::kAborted);
+    other->End(InprocMessage::kAborted);
     throw;
   }
-  end(InprocMessage::kMoved);
+  other->End(InprocMessage::kMoved);
   mine->progress.store(InprocMessage::kMoved, std::memory_order_relaxed);
   return mine;
 }
@@ -187,12 +191,9 @@ void InprocGroup::ThrowIfAborted() const {
 void InprocGroup::AbortLocked(const std::string& reason) {
   if (!abort_reason_.empty()) return;
   abort_reason_ = reason.empty() ? "aborted" : reason;
-  epoch_.fetch_or(kAbortedBit, std::memory_order_release);
+  epoch_.fetch_or(kAbortedBit, std::memory_order_seq_cst);
   epoch_.notify_all();
-  for (const auto& message : posted_) {
-    message->progress.store(InprocMessage::kAborted, std::memory_order_release);
-    message->progress.notify_one();
-  }
+  for (const auto& message : posted_) message->End(InprocMessage::kAborted);
   posted_.clear();
 }
 

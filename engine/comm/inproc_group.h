@@ -49,6 +49,9 @@ struct InprocMessage {
   std::shared_ptr<StreamMark>
       moved;  // behind the move, where the other end has made it in a stream
   std::atomic<uint32_t> progress{kPosted};
+
+  /// Says how it has ended, and wakes who waits for that.
+  void End(Progress how);
 };
 
 class InprocGroup {

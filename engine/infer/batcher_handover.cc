@@ -11,6 +11,10 @@ namespace trimtab {
 void Batcher::SetReadyAside() {
   const auto ready = std::stable_partition(running_.begin(), running_.end(),
                                            [](const auto& each) { return !each->decodes(); });
+  for (auto each = ready; each != running_.end(); ++each) {
+    const auto computed = static_cast<size_t>(BlocksFor((*each)->computed));
+    (*each)->contents = runner_.ReadBlocks(std::span((*each)->blocks).first(computed));
+  }
   std::move(ready, running_.end(), std::back_inserter(ready_));
   running_.erase(ready, running_.end());
 }
@@ -22,8 +26,7 @@ std::vector<MovedSequence> Batcher::TakeReady() {
                      .prompt_tokens = each->prompt_tokens,
                      .tokens = std::move(each->tokens),
                      .computed = each->computed,
-                     .blocks = each->blocks,
-                     .runner = &runner_,
+                     .contents = std::move(each->contents),
                      .held = {.id = each->id}});
     held_.push_back(std::move(each));
   }
@@ -54,11 +57,10 @@ void Batcher::CopyMoved(Sequence& sequence) {
   const std::unique_ptr<MovedSequence> moved = std::move(sequence.moved);
   if (moved == nullptr) return;
   // But for what the cache has of it already.
-  std::vector<BlockMove> moves;
-  for (size_t i = sequence.chains.size(); i < moved->blocks.size(); ++i) {
-    moves.push_back({.from = moved->blocks[i], .to = sequence.blocks[i]});
-  }
-  runner_.CopyBlocks(*moved->runner, moves);
+  const std::span blocks =
+      std::span(sequence.blocks).first(static_cast<size_t>(BlocksFor(moved->computed)));
+  const std::span missing = blocks.subspan(std::min(sequence.chains.size(), blocks.size()));
+  if (!missing.empty()) runner_.WriteBlocks(missing, moved->contents);
   sequence.computed = moved->computed;
   RegisterFullBlocks(sequence);
   copied_.push_back(moved->held);

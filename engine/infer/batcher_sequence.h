@@ -17,6 +17,7 @@ struct Batcher::Sequence {
   std::vector<int32_t> blocks;
   std::vector<BlockPool::ChainId> chains;  // of the blocks that are registered, the first ones
   double arrived_s = 0;
+  BlockContents contents;  // of its blocks, once it is to be handed over
   // Of one that another engine began, until it has blocks here: where its keys and values are.
   std::unique_ptr<MovedSequence> moved;
 

@@ -1,9 +1,10 @@
 // How a sequence goes from the engine that has computed its prompt to one that goes on with it
 // (Zhong et al., DistServe, arXiv:2401.09670; Patel et al., Splitwise, arXiv:2311.18677).
 //
-// The first engine keeps the blocks until the second has copied them, which it does when it has
-// blocks of its own for them. So a cache never holds more than was planned, and prompts wait where
-// nobody can go on with them.
+// What the blocks hold goes through host memory, from whatever device to whatever process. The
+// first engine keeps the blocks until the second has copied them, which it does when it has blocks
+// of its own for them. So no more is on its way than fits the caches of those who compute prompts,
+// and prompts wait where nobody can go on with them.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,7 @@ struct MovedSequence {
   int64_t prompt_tokens = 0;
   std::vector<int32_t> tokens{};  // of the prompt, and the new ones
   int64_t computed = 0;           // of these, whose keys and values are in the blocks
-  std::vector<int32_t> blocks{};  // in order, of the cache of `runner`
-  StepRunner* runner = nullptr;
+  BlockContents contents{};       // of the blocks that these are in, in order
   HeldBlocks held{};
 };
 

@@ -89,12 +89,6 @@ void RequireDraft(const ServingConfig& config, const WeightSource* draft) {
 
 ServingConfig PrepareServing(const ServingConfig& config) {
   const std::optional<MpiLaunch> launch = FindMpiLaunch();
-  if (config.prefill > 0 && (config.device != "cpu" || launch)) {
-    throw UsageError(fmt::format(
-        "prefill={} {}: caches move between cpu ranks of one process alone; expected none of it",
-        config.prefill,
-        config.device != "cpu" ? "on " + config.device : "of ranks that are processes"));
-  }
   ServingConfig resolved = ResolveServing(config);
   if (launch) CheckMpiWorldSize(launch->size, resolved.layout, launch->launcher);
   return resolved;
@@ -112,7 +106,7 @@ std::unique_ptr<Engine> MakeEngine(const ServingConfig& config, const WeightSour
   if (FindMpiLaunch()) {
     const auto runner = std::make_shared<RankRunner>(all, source);
     std::vector<Socket> links = runner->TakeLinks();
-    engines.push_back(make(runner, /*hands_over=*/false));
+    engines.push_back(make(runner, /*hands_over=*/all.prefill > 0));
     for (Socket& link : links) {
       engines.push_back(
           std::make_unique<RemoteReplica>(std::move(link), runner, engines.front()->limits()));
@@ -136,7 +130,8 @@ void FollowEngine(const ServingConfig& config, const WeightSource& source,
   const auto runner = std::make_shared<RankRunner>(all, source);
   ReplicaLink link(std::move(runner->TakeLinks().front()), [&] { runner->ThrowIfFailed(); });
   try {
-    OwningEngine engine(one, runner, draft, acceptance, /*hands_over=*/false);
+    const int64_t replica = LaunchedRank() / one.layout.world_size();
+    OwningEngine engine(one, runner, draft, acceptance, /*hands_over=*/replica < all.prefill);
     AnswerOrders(link, engine);
   } catch (const std::exception& failure) {
     // What its ranks throw, all processes hear of from them.

@@ -11,8 +11,7 @@
 namespace trimtab {
 
 /// The configuration resolved, as the functions below serve it. Throws InfeasibleError (a rule of
-/// serving or of layouts), UsageError (prompts apart, on another device than cpu or of processes; a
-/// launcher that started another number of processes).
+/// serving or of layouts), UsageError (a launcher that started another number of processes).
 ServingConfig PrepareServing(const ServingConfig& config);
 
 /// The model of `source`, which config.model must be, on its ranks behind a batcher; with

@@ -1,5 +1,5 @@
-// How ranks that are processes carry out steps together: the plan goes from the first one to all,
-// the logits come back to it.
+// How ranks that are processes carry out work together: what it is goes from the first one to all,
+// the logits, or what blocks of the cache hold, come back to it.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,29 @@
 
 namespace trimtab {
 
-/// A plan as numbers.
-std::vector<int64_t> PackPlan(const StepPlan& plan);
-/// The plan that PackPlan made them of.
-StepPlan UnpackPlan(std::span<const int64_t> numbers);
+/// What all ranks do next: a step; or what the runner's call of that name does, with `blocks`.
+struct RankWork {
+  enum class Kind : int64_t { kStep = 1, kReadBlocks, kWriteBlocks };
+  Kind kind = Kind::kStep;
+  StepPlan plan{};
+  std::vector<int32_t> blocks{};
+};
 
-/// What a step came to.
-struct StepOutcome {
+/// Work as numbers, of which there are some.
+std::vector<int64_t> PackWork(const RankWork& work);
+/// The work that PackWork made them of.
+RankWork UnpackWork(std::span<const int64_t> numbers);
+
+/// What it came to.
+struct WorkOutcome {
   std::vector<float> logits;   // on rank 0: those of the whole plan
+  BlockContents contents;      // on rank 0: those that were read, of all ranks
   int64_t peak_mem_bytes = 0;  // allocator peak of the fullest rank so far
 };
 
-/// Carries out the plan that rank 0 has in `packed`; the others have as much room. Every rank calls
-/// it together.
-StepOutcome RunTogether(Rank& rank, ServingModel& model, std::vector<int64_t>& packed);
+/// Carries out the work that rank 0 has in `packed`; the others have as much room. Rank 0 also has
+/// the `contents` that are to be written. Every rank calls it together.
+WorkOutcome RunTogether(Rank& rank, ServingModel& model, std::vector<int64_t>& packed,
+                        const BlockContents* contents);
 
 }  // namespace trimtab

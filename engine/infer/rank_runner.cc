@@ -33,7 +33,6 @@ class RankRunner::Ranks {
   Ranks(const ServingConfig& config, const WeightSource& source, RankHome home)
       : leads_(home == RankHome::kLaunch && FindMpiLaunch()),
         ranks_here_(leads_ ? 1 : config.layout.world_size()),
-        models_(static_cast<size_t>(ranks_here_)),
         threads_([this, config, &source, home] { Main(config, source, home); }) {
     Await();
   }
@@ -53,11 +52,14 @@ class RankRunner::Ranks {
     return std::exchange(logits_, {});
   }
 
-  void CopyBlocks(Ranks& from, std::span<const BlockMove> moves) {
-    TRIMTAB_ASSERT(!leads_ && !from.leads_ && from.models_.size() == models_.size(),
-                   "a copy of blocks from {} ranks to {}", from.models_.size(), models_.size());
-    const Reading reading(from);
-    Carry({.from = &from, .moves = moves});
+  BlockContents ReadBlocks(std::span<const int32_t> blocks) {
+    BlockContents contents(static_cast<size_t>(ranks_here_));
+    Carry({.blocks = blocks, .into = &contents});
+    return contents;
+  }
+
+  void WriteBlocks(std::span<const int32_t> blocks, const BlockContents& contents) {
+    Carry({.blocks = blocks, .from = &contents});
   }
 
   std::vector<Socket> TakeLinks() {
@@ -83,56 +85,18 @@ class RankRunner::Ranks {
   }
 
  private:
-  /// Shows others the model of a rank, until nobody reads it any more.
-  class Shown {
-   public:
-    Shown(Ranks& ranks, size_t rank, ServingModel& model) : ranks_(ranks), rank_(rank) {
-      const std::lock_guard lock(ranks_.mutex_);
-      ranks_.models_[rank_] = &model;
-    }
-    ~Shown() {
-      std::unique_lock lock(ranks_.mutex_);
-      ranks_.models_[rank_] = nullptr;
-      ranks_.changed_.wait(lock, [this] { return ranks_.readers_ == 0; });
-    }
-    Shown(const Shown&) = delete;
-    Shown& operator=(const Shown&) = delete;
-
-   private:
-    Ranks& ranks_;
-    size_t rank_;
-  };
-
-  /// Keeps the models of ranks where they are.
-  class Reading {
-   public:
-    explicit Reading(Ranks& ranks) : ranks_(ranks) {
-      const std::lock_guard lock(ranks_.mutex_);
-      if (ranks_.failure_ != nullptr) std::rethrow_exception(ranks_.failure_);
-      for (const ServingModel* model : ranks_.models_) {
-        if (model == nullptr) throw EnvironmentError("the ranks whose cache is wanted have ended");
-      }
-      ++ranks_.readers_;
-    }
-    ~Reading() {
-      {
-        const std::lock_guard lock(ranks_.mutex_);
-        --ranks_.readers_;
-      }
-      ranks_.changed_.notify_all();
-    }
-    Reading(const Reading&) = delete;
-    Reading& operator=(const Reading&) = delete;
-
-   private:
-    Ranks& ranks_;
-  };
-
-  /// A step, or a copy of blocks.
+  /// A step, or to read blocks, or to write them.
   struct Work {
     const StepPlan* plan = nullptr;
-    const Ranks* from = nullptr;
-    std::span<const BlockMove> moves{};
+    std::span<const int32_t> blocks{};
+    BlockContents* into = nullptr;  // by rank, if these are threads
+    const BlockContents* from = nullptr;
+
+    RankWork Packable() const {
+      if (plan != nullptr) return {.plan = *plan};
+      return {.kind = into != nullptr ? RankWork::Kind::kReadBlocks : RankWork::Kind::kWriteBlocks,
+              .blocks = {blocks.begin(), blocks.end()}};
+    }
   };
 
   /// Has it done by all ranks.
@@ -170,14 +134,15 @@ class RankRunner::Ranks {
   void Serve(Rank& rank, ServingModel& model) {
     const auto peak = [&rank] { return rank.device().memory().peak_total(); };
     const auto index = static_cast<size_t>(rank.index());
-    const Shown shown(*this, index, model);
     Finish({}, peak());
     for (int64_t done = 0; const std::optional<Work> work = NextWork(done); ++done) {
       std::vector<float> logits;
       if (work->plan != nullptr) {
         logits = model.Run(*work->plan);
+      } else if (work->into != nullptr) {
+        (*work->into)[index] = model.ReadBlocks(work->blocks);
       } else {
-        model.CopyBlocks(*work->from->models_[index], work->moves);
+        model.WriteBlocks(work->blocks, work->from->at(index));
       }
       Finish(std::move(logits), peak());
     }
@@ -194,13 +159,16 @@ class RankRunner::Ranks {
     Finish({}, rank.device().memory().peak_total());
     for (int64_t done = 0;; ++done) {
       std::vector<int64_t> packed;
+      std::optional<Work> work;
       const int64_t size = rank.AwaitFirst([&] {
         while (!HasNews(done)) rank.CheckOthers();
-        if (const std::optional<Work> work = NextWork(done)) packed = PackPlan(*work->plan);
+        work = NextWork(done);
+        if (work) packed = PackWork(work->Packable());
         return std::ssize(packed);
       });
       if (size == 0) return;
-      StepOutcome outcome = RunTogether(rank, model, packed);
+      WorkOutcome outcome = RunTogether(rank, model, packed, work->from);
+      if (work->into != nullptr) *work->into = std::move(outcome.contents);
       Finish(std::move(outcome.logits), outcome.peak_mem_bytes);
     }
   }
@@ -243,10 +211,8 @@ class RankRunner::Ranks {
   std::condition_variable changed_;
   bool leads_;  // processes that follow
   int64_t ranks_here_;
-  std::vector<ServingModel*> models_;  // of the ranks here, while they can be read
-  int64_t readers_ = 0;                // of these
-  int64_t work_ = 0;                   // handed out
-  int64_t done_ = 0;                   // ranks that have done the latest work
+  int64_t work_ = 0;  // handed out
+  int64_t done_ = 0;  // ranks that have done the latest work
   Work next_;
   std::vector<Socket> links_;  // to other replicas, until somebody takes them
   std::vector<float> logits_;
@@ -263,10 +229,12 @@ RankRunner::~RankRunner() = default;
 
 std::vector<float> RankRunner::Run(const StepPlan& plan) { return ranks_->Run(plan); }
 
-void RankRunner::CopyBlocks(StepRunner& from, std::span<const BlockMove> moves) {
-  auto* other = dynamic_cast<RankRunner*>(&from);
-  TRIMTAB_ASSERT(other != nullptr, "blocks of something that has no ranks");
-  if (!moves.empty()) ranks_->CopyBlocks(*other->ranks_, moves);
+BlockContents RankRunner::ReadBlocks(std::span<const int32_t> blocks) {
+  return ranks_->ReadBlocks(blocks);
+}
+
+void RankRunner::WriteBlocks(std::span<const int32_t> blocks, const BlockContents& contents) {
+  ranks_->WriteBlocks(blocks, contents);
 }
 
 std::vector<Socket> RankRunner::TakeLinks() { return ranks_->TakeLinks(); }
@@ -289,7 +257,7 @@ void FollowPlans(const ServingConfig& config, const WeightSource& source) {
         MeetReplicas(rank);
         while (const int64_t size = rank.AwaitFirst({})) {
           std::vector<int64_t> packed(static_cast<size_t>(size));
-          RunTogether(rank, model, packed);
+          RunTogether(rank, model, packed, /*contents=*/nullptr);
         }
       },
       config.layout.dp);

@@ -32,8 +32,8 @@ class RankRunner final : public StepRunner {
 
   /// Throws what a rank throws; there is no engine any more then.
   std::vector<float> Run(const StepPlan& plan) override;
-  /// Rank by rank. Both are RankRunners whose ranks are threads of this process, on cpu.
-  void CopyBlocks(StepRunner& from, std::span<const BlockMove> moves) override;
+  BlockContents ReadBlocks(std::span<const int32_t> blocks) override;
+  void WriteBlocks(std::span<const int32_t> blocks, const BlockContents& contents) override;
   int64_t vocab_size() const override { return vocab_size_; }
   /// The connections between replicas that MeetReplicas made, once.
   std::vector<Socket> TakeLinks();

@@ -1,6 +1,7 @@
 #include "engine/infer/remote_replica.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -23,7 +24,19 @@ std::vector<RequestUpdate> RemoteReplica::AwaitReport() {
   ReplicaReport report = UnpackReport(*message);
   if (report.code != ExitCode::kOk) throw Error(report.code, report.failure);
   metrics_ = report.metrics;
+  has_work_ = report.has_work;
+  for (MovedSequence& each : report.ready) {
+    open_.erase(each.held.id);
+    ready_.push_back(std::move(each));
+  }
+  std::ranges::move(report.copied, std::back_inserter(copied_));
   return std::move(report.updates);
+}
+
+EngineMetrics RemoteReplica::metrics() const {
+  EngineMetrics metrics = metrics_;
+  metrics.aborted_requests += aborted_ready_;
+  return metrics;
 }
 
 std::variant<RequestId, Refusal> RemoteReplica::AddRequest(GenerationRequest request) {
@@ -34,13 +47,23 @@ std::variant<RequestId, Refusal> RemoteReplica::AddRequest(GenerationRequest req
 }
 
 bool RemoteReplica::Abort(RequestId id) {
+  const auto ready =
+      std::ranges::find_if(ready_, [id](const auto& each) { return each.held.id == id; });
+  if (ready != ready_.end()) {
+    ready_.erase(ready);
+    ++aborted_ready_;
+    ReleaseBlocksOf(id);
+    return true;
+  }
   if (open_.erase(id) == 0) return false;
   orders_.aborted.push_back(id);
   return true;
 }
 
 bool RemoteReplica::HasWork() const {
-  return !open_.empty() || !orders_.aborted.empty() || !orders_.added.empty();
+  const bool has_orders = !orders_.added.empty() || !orders_.moved.empty() ||
+                          !orders_.released.empty() || !orders_.aborted.empty();
+  return has_work_ || has_orders;
 }
 
 std::vector<RequestUpdate> RemoteReplica::Step() {
@@ -52,43 +75,85 @@ std::vector<RequestUpdate> RemoteReplica::Step() {
   return updates;
 }
 
-void RemoteReplica::ReleaseBlocksOf(RequestId id) {
-  TRIMTAB_ASSERT(false, "request {} has no blocks here", id);
-}
+std::vector<MovedSequence> RemoteReplica::TakeReady() { return std::exchange(ready_, {}); }
+
+void RemoteReplica::ReleaseBlocksOf(RequestId id) { orders_.released.push_back(id); }
 
 RequestId RemoteReplica::AddMoved(MovedSequence sequence) {
-  TRIMTAB_ASSERT(false, "request {} cannot move to another process", sequence.held.id);
-  return 0;
+  open_.insert(++last_id_);
+  orders_.moved.push_back({last_id_, std::move(sequence)});
+  ++metrics_.waiting;
+  return last_id_;
 }
 
-void AnswerOrders(ReplicaLink& link, Engine& engine) {
-  std::map<RequestId, RequestId> ids;  // those of rank 0, by those of the engine
-  link.Send(Pack(ReplicaReport{.metrics = engine.metrics()}));
-  while (const std::optional<std::string> message = link.Receive()) {
-    ReplicaOrders orders = UnpackOrders(*message);
+std::vector<HeldBlocks> RemoteReplica::TakeCopied() { return std::exchange(copied_, {}); }
+
+namespace {
+
+/// An engine as rank 0 knows it: under other ids.
+class Ordered {
+ public:
+  explicit Ordered(SharingEngine& engine) : engine_(engine) {}
+
+  void Obey(ReplicaOrders orders) {
     for (ReplicaOrders::Added& each : orders.added) {
-      const auto taken = engine.AddRequest(std::move(each.request));
+      const auto taken = engine_.AddRequest(std::move(each.request));
       const auto* id = std::get_if<RequestId>(&taken);
       TRIMTAB_ASSERT(id != nullptr, "a replica refuses what it has a place for: {}",
                      std::get<Refusal>(taken).reason);
-      ids[*id] = each.id;
+      ids_[*id] = each.id;
     }
-    for (const RequestId id : orders.aborted) {
-      const auto own = std::ranges::find(ids, id, [](const auto& each) { return each.second; });
-      TRIMTAB_ASSERT(own != ids.end(), "request {} ends, and is unknown", id);
-      engine.Abort(own->first);
-      ids.erase(own);
+    for (ReplicaOrders::Moved& each : orders.moved) {
+      ids_[engine_.AddMoved(std::move(each.sequence))] = each.id;
     }
+    for (const RequestId id : orders.released) engine_.ReleaseBlocksOf(TakeOwn(held_, id));
+    for (const RequestId id : orders.aborted) engine_.Abort(TakeOwn(ids_, id));
+  }
+
+  ReplicaReport Step() {
     ReplicaReport report;
-    if (engine.HasWork()) report.updates = engine.Step();
+    if (engine_.HasWork()) report.updates = engine_.Step();
     for (RequestUpdate& update : report.updates) {
-      const auto id = ids.find(update.id);
-      TRIMTAB_ASSERT(id != ids.end(), "an update of request {}", update.id);
-      update.id = id->second;
-      if (update.finish != FinishReason::kNone) ids.erase(id);
+      const RequestId own = update.id;
+      update.id = ids_.at(own);
+      if (update.finish != FinishReason::kNone) ids_.erase(own);
     }
-    report.metrics = engine.metrics();
-    link.Send(Pack(report));
+    report.ready = engine_.TakeReady();
+    for (MovedSequence& each : report.ready) {
+      const auto known = ids_.extract(each.held.id);
+      each.held.id = known.mapped();
+      held_[known.key()] = known.mapped();
+    }
+    report.copied = engine_.TakeCopied();
+    report.metrics = engine_.metrics();
+    report.has_work = engine_.HasWork();
+    return report;
+  }
+
+ private:
+  using Ids = std::map<RequestId, RequestId>;  // those of rank 0, by the engine's own
+
+  static RequestId TakeOwn(Ids& ids, RequestId id) {
+    const auto known = std::ranges::find(ids, id, [](const auto& each) { return each.second; });
+    TRIMTAB_ASSERT(known != ids.end(), "request {} is unknown", id);
+    const RequestId own = known->first;
+    ids.erase(known);
+    return own;
+  }
+
+  SharingEngine& engine_;
+  Ids ids_;
+  Ids held_;  // of sequences that others go on with
+};
+
+}  // namespace
+
+void AnswerOrders(ReplicaLink& link, SharingEngine& engine) {
+  Ordered ordered(engine);
+  link.Send(Pack(ReplicaReport{.metrics = engine.metrics()}));
+  while (const std::optional<std::string> message = link.Receive()) {
+    ordered.Obey(UnpackOrders(*message));
+    link.Send(Pack(ordered.Step()));
   }
 }
 

@@ -14,7 +14,8 @@
 namespace trimtab {
 
 /// The engine of another process, as one of this process. A step is a message there and one back,
-/// of requests and tokens; prompts that others compute are not among them.
+/// of requests and tokens, and of sequences that it hands over or takes over with what their blocks
+/// hold.
 class RemoteReplica final : public SharingEngine {
  public:
   /// Returns when the engine is ready. `own` are the ranks of this process, which hear of failures;
@@ -25,14 +26,14 @@ class RemoteReplica final : public SharingEngine {
   std::vector<RequestUpdate> Step() override;
   bool Abort(RequestId id) override;
   bool HasWork() const override;
-  EngineMetrics metrics() const override { return metrics_; }
+  EngineMetrics metrics() const override;
   const EngineLimits& limits() const override { return limits_; }
   int64_t vocab_size() const override { return own_->vocab_size(); }
 
-  std::vector<MovedSequence> TakeReady() override { return {}; }
+  std::vector<MovedSequence> TakeReady() override;
   void ReleaseBlocksOf(RequestId id) override;
   RequestId AddMoved(MovedSequence sequence) override;
-  std::vector<HeldBlocks> TakeCopied() override { return {}; }
+  std::vector<HeldBlocks> TakeCopied() override;
 
  private:
   /// What it says next.
@@ -42,14 +43,19 @@ class RemoteReplica final : public SharingEngine {
   ReplicaLink link_;  // ends first: the replica's ranks then do, as those of this process wait for
   EngineLimits limits_;
   RequestId last_id_ = 0;
-  std::set<RequestId> open_;  // requests that are not answered whole
+  std::set<RequestId> open_;  // requests that are not answered whole, nor handed over
   ReplicaOrders orders_;      // that it does not have yet
-  EngineMetrics metrics_;     // after its last step
+  // After its last step, but for what was taken from here since.
+  EngineMetrics metrics_;
+  bool has_work_ = false;
+  std::vector<MovedSequence> ready_;
+  std::vector<HeldBlocks> copied_;
+  int64_t aborted_ready_ = 0;  // requests that were to be handed over
 };
 
 /// The other end, on the first rank of a replica: has `engine` do what rank 0 asks, until that
 /// lets go of the link.
-void AnswerOrders(ReplicaLink& link, Engine& engine);
+void AnswerOrders(ReplicaLink& link, SharingEngine& engine);
 
 /// Tells rank 0 why there will be no more answers.
 void TellFailure(ReplicaLink& link, const std::exception& failure);

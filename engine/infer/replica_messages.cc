@@ -19,9 +19,13 @@ class MessageWriter {
     Put(std::ssize(list));
     for (const auto& each : list) put(each);
   }
+  /// The same of what lies side by side.
   template <typename List>
   void PutList(const List& list) {
-    PutEach(list, [this](const auto& each) { Put(each); });
+    using Value = typename List::value_type;
+    static_assert(std::is_trivially_copyable_v<Value>);
+    Put(std::ssize(list));
+    bytes_.append(reinterpret_cast<const char*>(list.data()), list.size() * sizeof(Value));
   }
 
   std::string Take() { return std::move(bytes_); }
@@ -36,10 +40,7 @@ class MessageReader {
 
   template <typename Value>
   void Get(Value& value) {
-    TRIMTAB_ASSERT(rest_.size() >= sizeof(value), "a message ends {} bytes before its end",
-                   sizeof(value) - rest_.size());
-    std::memcpy(&value, rest_.data(), sizeof(value));
-    rest_.remove_prefix(sizeof(value));
+    Take(&value, sizeof(value));
   }
   template <typename List, typename GetOne>
   void GetEach(List& list, const GetOne& get) {
@@ -50,45 +51,92 @@ class MessageReader {
   }
   template <typename List>
   void GetList(List& list) {
-    GetEach(list, [this](auto& each) { Get(each); });
+    int64_t count = 0;
+    Get(count);
+    list.resize(static_cast<size_t>(count));
+    Take(list.data(), list.size() * sizeof(typename List::value_type));
   }
 
  private:
+  void Take(void* values, size_t bytes) {
+    TRIMTAB_ASSERT(rest_.size() >= bytes, "a message ends {} bytes before its end",
+                   bytes - rest_.size());
+    if (bytes > 0) std::memcpy(values, rest_.data(), bytes);
+    rest_.remove_prefix(bytes);
+  }
+
   std::string_view rest_;
 };
+
+void PutRequest(const GenerationRequest& request, MessageWriter& to) {
+  to.PutList(request.prompt);
+  to.Put(request.max_tokens);
+  to.Put(request.sampling);
+  to.PutList(request.stop_tokens);
+}
+
+void GetRequest(MessageReader& from, GenerationRequest& request) {
+  from.GetList(request.prompt);
+  from.Get(request.max_tokens);
+  from.Get(request.sampling);
+  from.GetList(request.stop_tokens);
+}
+
+void PutMoved(const MovedSequence& moved, MessageWriter& to) {
+  PutRequest(moved.request, to);
+  to.Put(moved.prompt_tokens);
+  to.PutList(moved.tokens);
+  to.Put(moved.computed);
+  to.PutEach(moved.contents, [&to](const auto& of_rank) { to.PutList(of_rank); });
+  to.Put(moved.held);
+}
+
+void GetMoved(MessageReader& from, MovedSequence& moved) {
+  GetRequest(from, moved.request);
+  from.Get(moved.prompt_tokens);
+  from.GetList(moved.tokens);
+  from.Get(moved.computed);
+  from.GetEach(moved.contents, [&from](auto& of_rank) { from.GetList(of_rank); });
+  from.Get(moved.held);
+}
 
 }  // namespace
 
 std::string Pack(const ReplicaOrders& orders) {
   MessageWriter to;
-  to.PutList(orders.aborted);
   to.PutEach(orders.added, [&to](const ReplicaOrders::Added& added) {
     to.Put(added.id);
-    to.PutList(added.request.prompt);
-    to.Put(added.request.max_tokens);
-    to.Put(added.request.sampling);
-    to.PutList(added.request.stop_tokens);
+    PutRequest(added.request, to);
   });
+  to.PutEach(orders.moved, [&to](const ReplicaOrders::Moved& moved) {
+    to.Put(moved.id);
+    PutMoved(moved.sequence, to);
+  });
+  to.PutList(orders.released);
+  to.PutList(orders.aborted);
   return to.Take();
 }
 
 ReplicaOrders UnpackOrders(std::string_view bytes) {
   MessageReader from(bytes);
   ReplicaOrders orders;
-  from.GetList(orders.aborted);
   from.GetEach(orders.added, [&from](ReplicaOrders::Added& added) {
     from.Get(added.id);
-    from.GetList(added.request.prompt);
-    from.Get(added.request.max_tokens);
-    from.Get(added.request.sampling);
-    from.GetList(added.request.stop_tokens);
+    GetRequest(from, added.request);
   });
+  from.GetEach(orders.moved, [&from](ReplicaOrders::Moved& moved) {
+    from.Get(moved.id);
+    GetMoved(from, moved.sequence);
+  });
+  from.GetList(orders.released);
+  from.GetList(orders.aborted);
   return orders;
 }
 
 std::string Pack(const ReplicaReport& report) {
   MessageWriter to;
   to.Put(report.metrics);
+  to.Put(report.has_work);
   to.PutEach(report.updates, [&to](const RequestUpdate& update) {
     to.Put(update.id);
     to.Put(update.finish);
@@ -101,6 +149,8 @@ std::string Pack(const ReplicaReport& report) {
       });
     });
   });
+  to.PutEach(report.ready, [&to](const MovedSequence& moved) { PutMoved(moved, to); });
+  to.PutList(report.copied);
   to.Put(report.code);
   to.PutList(report.failure);
   return to.Take();
@@ -110,6 +160,7 @@ ReplicaReport UnpackReport(std::string_view bytes) {
   MessageReader from(bytes);
   ReplicaReport report;
   from.Get(report.metrics);
+  from.Get(report.has_work);
   from.GetEach(report.updates, [&from](RequestUpdate& update) {
     from.Get(update.id);
     from.Get(update.finish);
@@ -122,6 +173,8 @@ ReplicaReport UnpackReport(std::string_view bytes) {
       });
     });
   });
+  from.GetEach(report.ready, [&from](MovedSequence& moved) { GetMoved(from, moved); });
+  from.GetList(report.copied);
   from.Get(report.code);
   from.GetList(report.failure);
   return report;

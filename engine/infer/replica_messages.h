@@ -7,25 +7,35 @@
 #include <vector>
 
 #include "engine/base/error.h"
-#include "engine/infer/engine.h"
+#include "engine/infer/handover.h"
 
 namespace trimtab {
 
-/// To a replica: what it is to know before its next step, which it then takes.
+/// To a replica: what it is to know before its next step, which it then takes. Ids are as rank 0
+/// knows them.
 struct ReplicaOrders {
   struct Added {
-    RequestId id = 0;  // as rank 0 knows it
+    RequestId id = 0;
     GenerationRequest request{};
   };
-  std::vector<RequestId> aborted{};  // likewise
+  struct Moved {
+    RequestId id = 0;
+    MovedSequence sequence{};
+  };
   std::vector<Added> added{};
+  std::vector<Moved> moved{};
+  std::vector<RequestId> released{};  // that it has handed over, and whose blocks it may free
+  std::vector<RequestId> aborted{};
 };
 
-/// From it, when it is ready and then after every step.
+/// From it, when it is ready and then after every step, likewise.
 struct ReplicaReport {
   EngineMetrics metrics{};
-  std::vector<RequestUpdate> updates{};  // with the ids of rank 0
-  ExitCode code = ExitCode::kOk;         // otherwise it has come to its end, and `failure` says why
+  bool has_work = false;  // without further orders
+  std::vector<RequestUpdate> updates{};
+  std::vector<MovedSequence> ready{};  // to be gone on with by others
+  std::vector<HeldBlocks> copied{};    // of others
+  ExitCode code = ExitCode::kOk;       // otherwise it has come to its end, and `failure` says why
   std::string failure{};
 };
 

@@ -71,18 +71,26 @@ std::vector<float> Transposed(std::span<const float> matrix, int64_t columns) {
   return result;
 }
 
-/// Of tensors whose dimension `dim`, 0 or 1, counts blocks; undefined ones have none.
-void CopyTensorBlocks(const Tensor& from, const Tensor& to, int dim,
-                      std::span<const BlockMove> moves) {
-  if (!to.defined()) return;
-  const int64_t parts = dim == 0 ? 1 : to.dim(0);
-  const int64_t bytes = to.bytes() / parts / to.dim(dim);  // of a block in each part
+/// Where a block lies in `tensor`, whose dimension `dim`, 0 or 1, counts blocks: calls
+/// `each(address, bytes)` for its parts. Undefined ones have none.
+template <typename Each>
+void ForEachPartOfBlock(const Tensor& tensor, int dim, int32_t block, const Each& each) {
+  if (!tensor.defined()) return;
+  const int64_t parts = dim == 0 ? 1 : tensor.dim(0);
+  const int64_t blocks = tensor.dim(dim);
+  const int64_t bytes = tensor.bytes() / parts / blocks;
   for (int64_t part = 0; part < parts; ++part) {
-    const char* source = static_cast<const char*>(from.raw()) + part * from.dim(dim) * bytes;
-    char* target = static_cast<char*>(to.raw()) + part * to.dim(dim) * bytes;
-    for (const BlockMove& each : moves) {
-      std::memcpy(target + each.to * bytes, source + each.from * bytes, static_cast<size_t>(bytes));
-    }
+    each(static_cast<std::byte*>(tensor.raw()) + (part * blocks + block) * bytes, bytes);
+  }
+}
+
+/// The same in all of `caches`.
+template <typename Each>
+void ForEachPartOfBlock(std::span<const PagedCache> caches, int32_t block, const Each& each) {
+  for (const PagedCache& cache : caches) {
+    ForEachPartOfBlock(cache.keys, /*dim=*/0, block, each);
+    ForEachPartOfBlock(cache.values, /*dim=*/0, block, each);
+    ForEachPartOfBlock(cache.scales, /*dim=*/1, block, each);
   }
 }
 
@@ -211,16 +219,37 @@ std::vector<float> ServingModel::RunPlan(const StepPlan& plan) {
   return CollectLogits(model_.Serve(pass), plan.logit_rows());
 }
 
-void ServingModel::CopyBlocks(const ServingModel& from, std::span<const BlockMove> moves) {
-  TRIMTAB_ASSERT(device_.kind() == DeviceKind::kCpu && from.device_.kind() == DeviceKind::kCpu,
-                 "a copy of blocks between other devices than cpus");
-  for (size_t layer = 0; layer < caches_.size(); ++layer) {
-    const PagedCache& source = from.caches_[layer];
-    const PagedCache& target = caches_[layer];
-    CopyTensorBlocks(source.keys, target.keys, /*dim=*/0, moves);
-    CopyTensorBlocks(source.values, target.values, /*dim=*/0, moves);
-    CopyTensorBlocks(source.scales, target.scales, /*dim=*/1, moves);
+std::vector<std::byte> ServingModel::ReadBlocks(std::span<const int32_t> blocks) const {
+  std::vector<std::byte> contents(blocks.size() * static_cast<size_t>(block_bytes()));
+  std::byte* next = contents.data();
+  for (const int32_t block : blocks) {
+    ForEachPartOfBlock(caches_, block, [&](const std::byte* part, int64_t bytes) {
+      device_.CopyToHost(next, part, bytes);
+      next += bytes;
+    });
   }
+  return contents;
+}
+
+void ServingModel::WriteBlocks(std::span<const int32_t> blocks,
+                               std::span<const std::byte> contents) {
+  const size_t count = blocks.size() * static_cast<size_t>(block_bytes());
+  TRIMTAB_ASSERT(contents.size() >= count, "{} bytes for {} blocks", contents.size(),
+                 blocks.size());
+  const std::byte* next = contents.last(count).data();
+  for (const int32_t block : blocks) {
+    ForEachPartOfBlock(caches_, block, [&](std::byte* part, int64_t bytes) {
+      device_.CopyFromHost(part, next, bytes);
+      next += bytes;
+    });
+  }
+}
+
+int64_t ServingModel::block_bytes() const {
+  int64_t sum = 0;
+  ForEachPartOfBlock(caches_, /*block=*/0,
+                     [&sum](const std::byte*, int64_t bytes) { sum += bytes; });
+  return sum;
 }
 
 std::vector<float> ServingModel::CollectLogits(const Tensor& logits, int64_t rows) const {

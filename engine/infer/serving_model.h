@@ -22,9 +22,12 @@ class ServingModel {
   /// the first tensor-parallel rank of the last stage, nothing on the others.
   std::vector<float> Run(const StepPlan& plan);
 
-  /// Copies blocks of the cache of the same rank of another replica, on cpu. What that does
-  /// meanwhile must leave these blocks as they are.
-  void CopyBlocks(const ServingModel& from, std::span<const BlockMove> moves);
+  /// What this rank has of `blocks` of the cache, one after the other.
+  std::vector<std::byte> ReadBlocks(std::span<const int32_t> blocks) const;
+  /// Gives them what the last as many of those blocks held that `contents` are of.
+  void WriteBlocks(std::span<const int32_t> blocks, std::span<const std::byte> contents);
+  /// Bytes that this rank has of a block.
+  int64_t block_bytes() const;
 
   /// V.
   int64_t vocab_size() const { return run_.model.vocab_size; }

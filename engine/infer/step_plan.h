@@ -3,6 +3,7 @@
 // out.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -31,11 +32,9 @@ struct StepPlan {
   }
 };
 
-/// A block of one cache, whose content goes into one of another.
-struct BlockMove {
-  int32_t from = 0;
-  int32_t to = 0;
-};
+/// What blocks of a cache hold: of each rank, in order, all that it has of one block after the
+/// other. It is the same in every cache of one model, layout and precisions.
+using BlockContents = std::vector<std::vector<std::byte>>;
 
 /// What carries out steps: the engine's model, or what imitates it.
 class StepRunner {
@@ -44,9 +43,10 @@ class StepRunner {
 
   /// Logits [plan.logit_rows(), V], row after row, in the order of the plan. Not empty plans.
   virtual std::vector<float> Run(const StepPlan& plan) = 0;
-  /// Copies blocks of the cache of `from`, which is of the same kind, model, layout and precisions.
-  /// It may carry out steps meanwhile that leave these blocks as they are.
-  virtual void CopyBlocks(StepRunner& from, std::span<const BlockMove> moves) = 0;
+  /// What `blocks` of the cache hold.
+  virtual BlockContents ReadBlocks(std::span<const int32_t> blocks) = 0;
+  /// Gives `blocks` what the last as many of those blocks held that `contents` are of.
+  virtual void WriteBlocks(std::span<const int32_t> blocks, const BlockContents& contents) = 0;
   /// V.
   virtual int64_t vocab_size() const = 0;
 };

@@ -122,10 +122,9 @@ const std::vector<ServingDimension> kDimensions = {
      [](const Candidate& c) { return c.config.layout.dp; }, nullptr},
     {"prefill",
      "of the replicas, those that compute prompts alone, for the others to go on with; none, if "
-     "left "
-     "out",
+     "left out",
      [](const Problem& p, const Candidate& c) {
-       // Our engine moves caches on cpu alone, so it is not recommended unasked.
+       // What moving caches takes was measured on no GPU, so it is not recommended unasked.
        std::vector<int64_t> values = {0};
        if (!p.allowed.contains("prefill")) return values;
        for (const int64_t each : UpTo(c.config.layout.dp)) values.push_back(each);

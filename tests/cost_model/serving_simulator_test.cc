@@ -164,7 +164,7 @@ TEST(SimulateServing, AsManyTokensStandAsExpected) {
   EXPECT_NEAR(AcceptanceOf(metrics.checked_tokens, metrics.accepted_tokens), 0.7, 0.015);
 }
 
-/// The same, and a hundredth of a second for a block that is copied.
+/// The same, and a hundredth of a second for a block that is copied, at either end.
 SimulatedPrices WithCopies() {
   SimulatedPrices prices = TenthPerRow();
   prices.copy = [](int64_t blocks) { return 0.01 * static_cast<double>(blocks); };
@@ -177,13 +177,13 @@ TEST(SimulateServing, PromptsApartHoldUpNoAnswer) {
   const SimulatedServing served =
       SimulateServing(Options({.sequences = 2, .tokens_per_step = 4}), {{0, 4, 4}, {0.1, 8, 3}}, 0,
                       WithCopies(), {}, {.prefill = 1, .decode = 1});
-  // First prompt until 0.4; its block is copied until 0.41; then a token each tenth, until 0.71.
-  // The second prompt from 0.4 to 1.2, copied until 1.22.
-  ExpectTimes(served.outcomes[0], 0, {0.4, 0.51, 0.61, 0.71});
-  ExpectTimes(served.outcomes[1], 0.1, {1.2, 1.32, 1.42});
+  // First prompt until 0.4; its block is read until 0.41 and written until 0.42; then a token each
+  // tenth, until 0.72. The second prompt from 0.41 to 1.21, read until 1.23 and written until 1.25.
+  ExpectTimes(served.outcomes[0], 0, {0.41, 0.52, 0.62, 0.72});
+  ExpectTimes(served.outcomes[1], 0.1, {1.23, 1.35, 1.45});
   EXPECT_EQ(served.metrics.moved_requests, 2);
-  EXPECT_NEAR(served.copy_s, 0.03, 1e-12);
-  EXPECT_NEAR(served.busy_s, 0.4 + 0.8 + 0.5 + 0.03, 1e-12);
+  EXPECT_NEAR(served.copy_s, 0.06, 1e-12);
+  EXPECT_NEAR(served.busy_s, 0.4 + 0.8 + 0.5 + 0.06, 1e-12);
 }
 
 // A cache of two blocks for prompts: the third waits until the first one's is gone on with, which
@@ -194,12 +194,12 @@ TEST(SimulateServing, PromptsApartWaitForWhoGoesOn) {
   const SimulatedServing served = SimulateServing(options, {{0, 4, 3}, {0, 4, 2}, {0, 4, 1}}, 0,
                                                   WithCopies(), {}, {.prefill = 1, .decode = 1});
   // Prompts are admitted with room for a token more, two blocks: one after the other. The first is
-  // done at 0.4 and moves at once: its blocks are free when it has been copied, with the first step
-  // there, at 0.51. The second, done at 0.91, moves likewise until 1.02, the third ends with its
-  // prompt.
-  ExpectTimes(served.outcomes[0], 0, {0.4, 0.51, 0.61});
-  ExpectTimes(served.outcomes[1], 0, {0.91, 1.02});
-  ExpectTimes(served.outcomes[2], 0, {1.42});
+  // done and read at 0.41 and moves at once: its blocks are free when it has been copied, with the
+  // first step there, at 0.52. The second, read at 0.93, moves likewise until 1.04, the third ends
+  // with its prompt.
+  ExpectTimes(served.outcomes[0], 0, {0.41, 0.52, 0.62});
+  ExpectTimes(served.outcomes[1], 0, {0.93, 1.04});
+  ExpectTimes(served.outcomes[2], 0, {1.44});
   EXPECT_EQ(served.most_blocks, 2);
   EXPECT_EQ(served.metrics.used_blocks, 0);
 }
@@ -209,10 +209,10 @@ TEST(SimulateServing, PromptsApartAreSharedOut) {
   const SimulatedServing served = SimulateServing(Options({.sequences = 4, .tokens_per_step = 8}),
                                                   {{0, 2, 3}, {0, 2, 3}, {0, 2, 1}}, 2,
                                                   WithCopies(), {}, {.prefill = 1, .decode = 2});
-  // Both prompts in one step until 0.4; each goes on alone.
-  ExpectTimes(served.outcomes[0], 0, {0.4, 0.51, 0.61});
-  ExpectTimes(served.outcomes[1], 0, {0.4, 0.51, 0.61});
-  ExpectTimes(served.outcomes[2], 0.61 + kClientTurn, {0.81 + kClientTurn});
+  // Both prompts in one step until 0.4, read until 0.42; each goes on alone.
+  ExpectTimes(served.outcomes[0], 0, {0.42, 0.53, 0.63});
+  ExpectTimes(served.outcomes[1], 0, {0.42, 0.53, 0.63});
+  ExpectTimes(served.outcomes[2], 0.63 + kClientTurn, {0.83 + kClientTurn});
   EXPECT_EQ(served.most_running, 2);
 }
 

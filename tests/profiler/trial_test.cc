@@ -246,7 +246,8 @@ class ParkingTest : public TrialTest {
 };
 
 TEST_F(ParkingTest, AWorkerServesSeveralVisitsOfItsCandidate) {
-  ProcessTrialRunner runner = Runner(folder_ + "/worker.sh", /*parked_bytes=*/200);
+  ProcessTrialRunner runner =
+      Runner(folder_ + "/worker.sh", /*parked_bytes=*/2 * (100 + kProcessBytes));
   EXPECT_EQ(Visit(runner, "a", "1"), TrialState::kDone);
   EXPECT_EQ(Visit(runner, "b", "2"), TrialState::kDone);
   EXPECT_EQ(Visit(runner, "a", "3"), TrialState::kDone);
@@ -256,7 +257,8 @@ TEST_F(ParkingTest, AWorkerServesSeveralVisitsOfItsCandidate) {
 }
 
 TEST_F(ParkingTest, WorkersThatDoNotFitStartAgain) {
-  ProcessTrialRunner runner = Runner(folder_ + "/worker.sh", /*parked_bytes=*/199);
+  ProcessTrialRunner runner =
+      Runner(folder_ + "/worker.sh", /*parked_bytes=*/2 * (100 + kProcessBytes) - 1);
   for (const char* id : {"1", "2"}) EXPECT_EQ(Visit(runner, "a", id), TrialState::kDone);
   EXPECT_EQ(Starts(), 1u);
   EXPECT_EQ(Visit(runner, "b", "3"), TrialState::kDone);  // no room for both: "a" leaves
@@ -265,7 +267,7 @@ TEST_F(ParkingTest, WorkersThatDoNotFitStartAgain) {
 }
 
 TEST_F(ParkingTest, AReleasedWorkerLeaves) {
-  ProcessTrialRunner runner = Runner(folder_ + "/worker.sh", /*parked_bytes=*/1000);
+  ProcessTrialRunner runner = Runner(folder_ + "/worker.sh", /*parked_bytes=*/8 * kProcessBytes);
   EXPECT_EQ(Visit(runner, "a", "1"), TrialState::kDone);
   runner.Release("a");
   EXPECT_EQ(Visit(runner, "a", "2"), TrialState::kDone);
@@ -275,7 +277,7 @@ TEST_F(ParkingTest, AReleasedWorkerLeaves) {
 TEST_F(ParkingTest, AWorkerThatDiedWhileParkedIsReplaced) {
   std::ofstream(folder_ + "/worker.sh") << "echo start >> \"$2.starts\"\nread visit id\n"
                                            "cat \"$2.line\" | sed \"s/ID/$id/\" >> \"$4\"\n";
-  ProcessTrialRunner runner = Runner(folder_ + "/worker.sh", /*parked_bytes=*/1000);
+  ProcessTrialRunner runner = Runner(folder_ + "/worker.sh", /*parked_bytes=*/8 * kProcessBytes);
   EXPECT_EQ(Visit(runner, "a", "1"), TrialState::kDone);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_EQ(Visit(runner, "a", "2"), TrialState::kDone);

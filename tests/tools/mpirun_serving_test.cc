@@ -56,7 +56,9 @@ TEST_F(MpirunServingTest, TheTextIsThatOfThreads) {
                                       {2, "dp=2"},
                                       {3, "dp=3"},
                                       {4, "tp=2,dp=2"},
-                                      {4, "pp=2,dp=2"}}) {
+                                      {4, "pp=2,dp=2"},
+                                      {3, "dp=3 --prefill 2"},
+                                      {4, "tp=2,dp=2 --prefill 1"}}) {
     const std::string arguments = Ask() + " --layout " + layout;
     const MpirunResult threads = RunAlone(arguments);
     const MpirunResult processes = RunRanks(ranks, arguments);
@@ -104,7 +106,8 @@ TEST_F(MpirunServingTest, ChatsOnPipes) {
 }
 
 TEST_F(MpirunServingTest, ALoadIsMeasured) {
-  for (const auto& [ranks, layout] : {std::pair{2, "tp=2"}, {2, "dp=2"}, {4, "tp=2,dp=2"}}) {
+  for (const auto& [ranks, layout] :
+       {std::pair{2, "tp=2"}, {2, "dp=2"}, {4, "tp=2,dp=2"}, {2, "dp=2 --prefill 1"}}) {
     const MpirunResult measured = RunRanks(
         ranks, "bench --quiet --json --workload 4/4 --requests 20 --concurrency 6 --layout " +
                    std::string(layout) + load_);
@@ -136,11 +139,6 @@ TEST_F(MpirunServingTest, WhatCannotBeIsRefused) {
   EXPECT_EQ(size.output,
             "trimtab: mpirun started 3 processes, but the layout tp=2,dp=2,mbs=1 has 4 ranks; "
             "expected mpirun -n 4\n");
-  const MpirunResult prefill = RunRanks(2, Ask() + " --layout dp=2 --prefill 1");
-  EXPECT_EQ(prefill.exit_code, 2);
-  EXPECT_EQ(prefill.output,
-            "trimtab: prefill=1 of ranks that are processes: caches move between cpu ranks of one "
-            "process alone; expected none of it\n");
   const MpirunResult memory = RunRanks(2, Ask() + " --layout dp=2 --memory-per-rank 1000");
   EXPECT_EQ(memory.exit_code, 4);
   EXPECT_EQ(memory.output.find("trimtab: rank 0 failed: out of memory: "), 0u) << memory.output;

@@ -122,8 +122,9 @@ TEST_F(MpirunTest, TrialOfASearchRunsUnderMpirun) {
       .measure = {.warmup = 1, .steps = 2, .max_steps = 2},
   };
   ::setenv("TRIMTAB_MPI_BACKEND", FindBackendFile("mpi").path.c_str(), /*overwrite=*/1);
-  ProcessTrialRunner runner(
-      {.program = "tools/trimtab", .launcher = MakeLauncher("local", {}), .parked_bytes = 1});
+  ProcessTrialRunner runner({.program = "tools/trimtab",
+                             .launcher = MakeLauncher("local", {}),
+                             .parked_bytes = 2 * kProcessBytes});
   const auto run = [&] { return runner.Run(request, [] { return false; }); };
   EXPECT_EQ(run().state, TrialState::kDone) << ReadWholeFile(request.log_path);
   request.attempt = "second";

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "engine/base/units.h"
@@ -61,16 +63,29 @@ class CacheModel final : public StepRunner {
     }
     return logits;
   }
-  void CopyBlocks(StepRunner& from, std::span<const BlockMove> moves) override {
-    const auto& other = dynamic_cast<const CacheModel&>(from);
-    const int64_t size = options_.block_size;
-    for (const BlockMove& each : moves) {
-      std::copy_n(other.slots_.begin() + each.from * size, size, slots_.begin() + each.to * size);
+  BlockContents ReadBlocks(std::span<const int32_t> blocks) override {
+    BlockContents contents(1);
+    for (const int32_t block : blocks) {
+      const auto slots = std::as_bytes(SlotsOf(block));
+      contents[0].insert(contents[0].end(), slots.begin(), slots.end());
+    }
+    return contents;
+  }
+  void WriteBlocks(std::span<const int32_t> blocks, const BlockContents& contents) override {
+    const size_t bytes = SlotsOf(0).size_bytes();
+    const std::byte* next = std::span(contents.at(0)).last(blocks.size() * bytes).data();
+    for (const int32_t block : blocks) {
+      std::memcpy(SlotsOf(block).data(), next, bytes);
+      next += bytes;
     }
   }
   int64_t vocab_size() const override { return kVocab; }
 
  private:
+  std::span<int32_t> SlotsOf(int32_t block) {
+    const auto size = static_cast<size_t>(options_.block_size);
+    return std::span(slots_).subspan(static_cast<size_t>(block) * size, size);
+  }
   int32_t& Slot(const PlannedSequence& sequence, int64_t position) {
     const int64_t block = sequence.blocks.at(static_cast<size_t>(position / options_.block_size));
     return slots_.at(

@@ -220,9 +220,12 @@ TEST(BatcherHandover, CopiesNoBlockThatIsThere) {
    public:
     explicit Counting(const BatcherOptions& options) : model_(options) {}
     std::vector<float> Run(const StepPlan& plan) override { return model_.Run(plan); }
-    void CopyBlocks(StepRunner& from, std::span<const BlockMove> moves) override {
-      copied += std::ssize(moves);
-      model_.CopyBlocks(from, moves);
+    BlockContents ReadBlocks(std::span<const int32_t> blocks) override {
+      return model_.ReadBlocks(blocks);
+    }
+    void WriteBlocks(std::span<const int32_t> blocks, const BlockContents& contents) override {
+      copied += std::ssize(blocks);
+      model_.WriteBlocks(blocks, contents);
     }
     int64_t vocab_size() const override { return kVocab; }
     int64_t copied = 0;

@@ -71,7 +71,8 @@ class ZeroModel final : public StepRunner {
   std::vector<float> Run(const StepPlan& plan) override {
     return std::vector<float>(static_cast<size_t>(plan.logit_rows() * kVocab));
   }
-  void CopyBlocks(StepRunner&, std::span<const BlockMove>) override {}
+  BlockContents ReadBlocks(std::span<const int32_t>) override { return {}; }
+  void WriteBlocks(std::span<const int32_t>, const BlockContents&) override {}
   int64_t vocab_size() const override { return kVocab; }
 };
 

@@ -1,10 +1,10 @@
 // One process of an engine whose ranks are processes:
 //
-//   mpi_serving_run LAYOUT FAMILY [DRAFT_FAMILY]
+//   mpi_serving_run LAYOUT FAMILY [DRAFT_FAMILY | PREFILL]
 //
 // The first one serves a golden sequence in chunks and says how far its logits are off; it fails
-// where that is too far. With a draft it answers a few requests, and says what and in how many
-// steps. Started by mpi_serving_test.
+// where that is too far. With a draft, or with so many replicas for prompts alone, it answers a few
+// requests, and says what and in how many steps. Started by mpi_serving_test.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,6 +15,7 @@
 
 #include "engine/base/error.h"
 #include "engine/comm/mpi_launch.h"
+#include "engine/config/text_values.h"
 #include "engine/infer/make_engine.h"
 #include "engine/infer/rank_runner.h"
 #include "tests/engine/infer/golden_weights.h"
@@ -51,15 +52,14 @@ int Serve(const ServingConfig& config, const GoldenWeights& weights) {
   return worst < kLogitTolerance ? 0 : 1;
 }
 
-int Answer(ServingConfig config, const GoldenWeights& weights, const GoldenWeights& draft) {
-  config.draft = {draft.model(), draft.format(), /*tokens=*/4};
+int Answer(const ServingConfig& config, const GoldenWeights& weights, const GoldenWeights* draft) {
   if (LaunchedRank() != 0) {
-    FollowEngine(config, weights, &draft);
+    FollowEngine(config, weights, draft);
     return 0;
   }
-  const std::unique_ptr<Engine> engine = MakeEngine(config, weights, &draft);
-  for (int64_t i = 0; i < 3; ++i) {
-    const std::vector<int32_t> text = weights.Tokens(i);
+  const std::unique_ptr<Engine> engine = MakeEngine(config, weights, draft);
+  for (int64_t i = 0; i < 6; ++i) {
+    const std::vector<int32_t> text = weights.Tokens(i % weights.sequences());
     GenerationRequest request;
     request.prompt = {text.begin(), text.begin() + 3 + i};
     request.max_tokens = 9;
@@ -73,17 +73,23 @@ int Answer(ServingConfig config, const GoldenWeights& weights, const GoldenWeigh
   }
   for (const auto& [id, tokens] : answers) fmt::print("answer {}\n", fmt::join(tokens, " "));
   const EngineMetrics metrics = engine->metrics();
-  fmt::print("{} of {} stood\n", metrics.accepted_tokens, metrics.proposed_tokens);
+  fmt::print("{} of {} stood\n{} moved\n", metrics.accepted_tokens, metrics.proposed_tokens,
+             metrics.moved_requests);
   return 0;
 }
 
-int Run(const std::string& layout, const std::string& family, const std::string& draft) {
+int Run(const std::string& layout, const std::string& family, const std::string& more) {
   try {
     const GoldenWeights weights(family);
     ServingConfig config = GoldenServing(weights);
     config.layout = ParseLayout(layout, 0);
     config = ResolveServing(config);
-    if (!draft.empty()) return Answer(config, weights, GoldenWeights(draft));
+    if (ParseInteger(more, config.prefill)) return Answer(config, weights, nullptr);
+    if (!more.empty()) {
+      const GoldenWeights draft(more);
+      config.draft = {draft.model(), draft.format(), /*tokens=*/4};
+      return Answer(config, weights, &draft);
+    }
     if (LaunchedRank() == 0) return Serve(config, weights);
     FollowPlans(config, weights);
   } catch (const Error& error) {

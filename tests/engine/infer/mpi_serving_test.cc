@@ -66,6 +66,34 @@ TEST(MpiServing, ADraftChangesNothing) {
   }
 }
 
+// Replicas that are processes hand sequences over to others, which go on with them.
+TEST(MpiServing, PromptsOnReplicasOfTheirOwnChangeNothing) {
+  if (const std::string reason = WhyNoMpirun(); !reason.empty()) GTEST_SKIP() << reason;
+  struct Apart {
+    Case ranks;
+    int prefill;
+  };
+  for (const Apart& each : {Apart{{2, "dp=2", "llama"}, 1},
+                            {{3, "dp=3", "llama"}, 2},
+                            {{4, "tp=2,dp=2", "llama"}, 1},
+                            {{4, "pp=2,dp=2", "gpt2"}, 1},
+                            {{4, "tp=2,sp=1,ep=2,dp=2", "mixtral"}, 1},
+                            {{4, "dp=4", "qwen2"}, 1}}) {
+    SCOPED_TRACE(each.ranks.layout);
+    const auto run = [&each](int ranks, const char* layout, int prefill) {
+      return RunUnderMpirun(ranks, fmt::format("tests/engine/infer/mpi_serving_run {} {} {}",
+                                               layout, each.ranks.family, prefill));
+    };
+    const MpirunResult alone = run(1, "tp=1", 0);
+    ASSERT_EQ(alone.exit_code, 0) << alone.output;
+    ASSERT_NE(AnswersOf(alone.output), "") << alone.output;
+    const MpirunResult apart = run(each.ranks.ranks, each.ranks.layout, each.prefill);
+    EXPECT_EQ(apart.exit_code, 0) << apart.output;
+    EXPECT_EQ(AnswersOf(apart.output), AnswersOf(alone.output));
+    EXPECT_NE(apart.output.find("\n6 moved"), std::string::npos) << apart.output;
+  }
+}
+
 TEST(MpiServing, AWorldOfAnotherSizeIsRefused) {
   if (const std::string reason = WhyNoMpirun(); !reason.empty()) GTEST_SKIP() << reason;
   const MpirunResult result = RunUnderMpirun(2, "tests/engine/infer/mpi_serving_run tp=4 gpt2");

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "engine/base/error.h"
+#include "engine/base/units.h"
 #include "engine/infer/plan_messages.h"
 #include "tests/engine/infer/golden_weights.h"
 #include "tests/engine/infer/serving_layouts.h"
@@ -97,11 +98,12 @@ std::vector<float> ServeInTwo(const GoldenWeights& weights, const ServingConfig&
                       .logits = end - begin}}};
   };
   std::vector<float> logits = first.Run(rows(0, begun, from));
-  std::vector<BlockMove> moves;
-  for (int64_t i = 0; i * config.block_size < begun; ++i) {
-    moves.push_back({from[static_cast<size_t>(i)], to[static_cast<size_t>(i)]});
-  }
-  second.CopyBlocks(first, moves);
+  const auto count = static_cast<size_t>(CeilDiv(begun, config.block_size));
+  const BlockContents contents = first.ReadBlocks(std::span(from).first(count));
+  // All of them, and once more the last ones, as for who knows the first.
+  const std::span into = std::span(to).first(count);
+  second.WriteBlocks(into, contents);
+  second.WriteBlocks(into.subspan(1), contents);
   const std::vector<float> rest = second.Run(rows(begun, weights.sequence_length(), to));
   logits.insert(logits.end(), rest.begin(), rest.end());
   return logits;
@@ -118,7 +120,7 @@ TEST_P(RankRunnerTest, GoesOnWithBlocksOfAnother) {
 TEST(PlanMessages, APlanComesBackFromItsNumbers) {
   const StepPlan plan = {{{.tokens = {5, 0, 7}, .first_position = 2, .blocks = {3}, .logits = 1},
                           {.tokens = {1}, .first_position = 0, .blocks = {9, 0, 4}, .logits = 0}}};
-  const StepPlan back = UnpackPlan(PackPlan(plan));
+  const StepPlan back = UnpackWork(PackWork({.plan = plan})).plan;
   ASSERT_EQ(back.sequences.size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(back.sequences[i].tokens, plan.sequences[i].tokens);
@@ -126,7 +128,11 @@ TEST(PlanMessages, APlanComesBackFromItsNumbers) {
     EXPECT_EQ(back.sequences[i].blocks, plan.sequences[i].blocks);
     EXPECT_EQ(back.sequences[i].logits, plan.sequences[i].logits);
   }
-  EXPECT_TRUE(UnpackPlan(PackPlan({})).sequences.empty());
+  EXPECT_TRUE(UnpackWork(PackWork({})).plan.sequences.empty());
+  const RankWork read =
+      UnpackWork(PackWork({.kind = RankWork::Kind::kReadBlocks, .blocks = {3, 0, 7}}));
+  EXPECT_EQ(read.kind, RankWork::Kind::kReadBlocks);
+  EXPECT_EQ(read.blocks, (std::vector<int32_t>{3, 0, 7}));
 }
 
 TEST(RankRunnerErrors, WhatARankThrowsIsThrown) {

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <thread>
 #include <utility>
 
+#include "engine/infer/batcher.h"
 #include "engine/infer/make_engine.h"
 #include "tests/engine/infer/golden_requests.h"
 
@@ -36,6 +39,24 @@ Answers AnswerAll(const GoldenWeights& weights, Engine& engine, int64_t count) {
   }
   return answers;
 }
+
+/// An engine that may share its work.
+struct OwnEngine {
+  OwnEngine(const ServingConfig& config, const WeightSource& weights, bool hands_over = false)
+      : runner(config, weights), batcher(Options(config, hands_over), runner, clock) {}
+
+  static BatcherOptions Options(const ServingConfig& config, bool hands_over) {
+    return {.limits = config.limits,
+            .block_size = config.block_size,
+            .blocks = config.cache_blocks,
+            .prefix_cache = config.prefix_cache,
+            .hands_over = hands_over};
+  }
+
+  RankRunner runner;
+  SteadyClock clock;
+  Batcher batcher;
+};
 
 /// Both ends of a link in this process; `serve` is what the far one does.
 class RemoteReplicaTest : public testing::Test {
@@ -65,7 +86,7 @@ class RemoteReplicaTest : public testing::Test {
   }
 
   const GoldenWeights weights_{"qwen2"};
-  const ServingConfig config_ = GoldenServing(weights_);
+  const ServingConfig config_ = ResolveServing(GoldenServing(weights_));
   Socket near_;
   Socket far_;
   std::thread thread_;
@@ -74,7 +95,10 @@ class RemoteReplicaTest : public testing::Test {
 
 TEST_F(RemoteReplicaTest, AnswersAsItsEngine) {
   const Answers expected = AnswerAll(weights_, *MakeEngine(config_, weights_), 30);
-  Begin([this](ReplicaLink& link) { AnswerOrders(link, *MakeEngine(config_, weights_)); });
+  Begin([this](ReplicaLink& link) {
+    OwnEngine engine(config_, weights_);
+    AnswerOrders(link, engine.batcher);
+  });
   RemoteReplica& remote = Remote();
   const Answers answers = AnswerAll(weights_, remote, 30);
   ASSERT_EQ(answers.size(), expected.size());
@@ -92,7 +116,10 @@ TEST_F(RemoteReplicaTest, AnswersAsItsEngine) {
 }
 
 TEST_F(RemoteReplicaTest, ForgetsWhatIsAborted) {
-  Begin([this](ReplicaLink& link) { AnswerOrders(link, *MakeEngine(config_, weights_)); });
+  Begin([this](ReplicaLink& link) {
+    OwnEngine engine(config_, weights_);
+    AnswerOrders(link, engine.batcher);
+  });
   RemoteReplica& remote = Remote();
   const auto add = [&](int64_t index) {
     return std::get<RequestId>(remote.AddRequest(EveryKindOf(weights_, index)));
@@ -112,6 +139,97 @@ TEST_F(RemoteReplicaTest, ForgetsWhatIsAborted) {
   EXPECT_EQ(remote.metrics().aborted_requests, 2);
   EXPECT_EQ(remote.metrics().running + remote.metrics().waiting, 0);
   EXPECT_EQ(remote.metrics().used_blocks, 0);
+}
+
+// What one hands over another one, or the same behind its own link, goes on with.
+TEST_F(RemoteReplicaTest, HandsOverAndTakesOver) {
+  const Answers expected = AnswerAll(weights_, *MakeEngine(config_, weights_), 12);
+  Begin([this](ReplicaLink& link) {
+    OwnEngine engine(config_, weights_, /*hands_over=*/true);
+    AnswerOrders(link, engine.batcher);
+  });
+  RemoteReplica& first = Remote();
+  OwnEngine near(config_, weights_);
+  std::map<RequestId, RequestId> asked;  // by the id of who goes on
+  Answers answers;
+  const auto note = [&](const std::vector<RequestUpdate>& updates, bool moved) {
+    for (const RequestUpdate& update : updates) {
+      Answers::mapped_type& answer = answers[moved ? asked.at(update.id) : update.id];
+      std::ranges::copy(update.tokens, std::back_inserter(answer));
+    }
+  };
+  for (int64_t i = 0; i < 12; ++i) first.AddRequest(EveryKindOf(weights_, i));
+  while (first.HasWork() || near.batcher.HasWork()) {
+    if (first.HasWork()) note(first.Step(), /*moved=*/false);
+    for (MovedSequence& each : first.TakeReady()) {
+      const RequestId id = each.held.id;
+      EXPECT_FALSE(first.Abort(id)) << "knows a sequence that has left";
+      asked[near.batcher.AddMoved(std::move(each))] = id;
+    }
+    if (near.batcher.HasWork()) note(near.batcher.Step(), /*moved=*/true);
+    for (const HeldBlocks& each : near.batcher.TakeCopied()) first.ReleaseBlocksOf(each.id);
+  }
+  ASSERT_EQ(answers.size(), expected.size());
+  for (const auto& [id, tokens] : expected) {
+    ASSERT_EQ(answers.at(id).size(), tokens.size()) << id;
+    for (size_t i = 0; i < tokens.size(); ++i) EXPECT_EQ(answers.at(id)[i].id, tokens[i].id);
+  }
+  EXPECT_EQ(first.metrics().used_blocks, 0) << "blocks leak";
+  EXPECT_GT(near.batcher.metrics().moved_requests, 0);
+}
+
+TEST_F(RemoteReplicaTest, TakesOverWhatAnotherHasBegun) {
+  const Answers expected = AnswerAll(weights_, *MakeEngine(config_, weights_), 1);
+  Begin([this](ReplicaLink& link) {
+    OwnEngine engine(config_, weights_);
+    AnswerOrders(link, engine.batcher);
+  });
+  RemoteReplica& second = Remote();
+  OwnEngine first(config_, weights_, /*hands_over=*/true);
+  first.batcher.AddRequest(EveryKindOf(weights_, 0));
+  std::vector<SampledToken> tokens;
+  const auto note = [&tokens](const std::vector<RequestUpdate>& updates) {
+    for (const RequestUpdate& each : updates) {
+      std::ranges::copy(each.tokens, std::back_inserter(tokens));
+    }
+  };
+  while (first.batcher.HasWork()) note(first.batcher.Step());
+  std::vector<MovedSequence> moved = first.batcher.TakeReady();
+  ASSERT_EQ(moved.size(), 1u);
+  moved[0].held.engine = 7;
+  const RequestId held = moved[0].held.id;
+  second.AddMoved(std::move(moved[0]));
+  std::vector<HeldBlocks> copied;
+  while (second.HasWork()) {
+    note(second.Step());
+    std::ranges::move(second.TakeCopied(), std::back_inserter(copied));
+  }
+  ASSERT_EQ(copied.size(), 1u);
+  EXPECT_EQ(copied[0].engine, 7);
+  EXPECT_EQ(copied[0].id, held);
+  ASSERT_EQ(tokens.size(), expected.begin()->second.size());
+  for (size_t i = 0; i < tokens.size(); ++i)
+    EXPECT_EQ(tokens[i].id, expected.begin()->second[i].id);
+}
+
+// Its blocks come back though nobody has copied them.
+TEST_F(RemoteReplicaTest, ForgetsWhatIsAbortedWhenItIsReady) {
+  Begin([this](ReplicaLink& link) {
+    OwnEngine engine(config_, weights_, /*hands_over=*/true);
+    AnswerOrders(link, engine.batcher);
+  });
+  RemoteReplica& first = Remote();
+  const auto id = std::get<RequestId>(first.AddRequest(EveryKindOf(weights_, 1)));
+  while (first.HasWork()) first.Step();
+  EXPECT_GT(first.metrics().used_blocks, 0);
+  EXPECT_TRUE(first.Abort(id));
+  EXPECT_FALSE(first.Abort(id));
+  EXPECT_TRUE(first.TakeReady().empty());
+  ASSERT_TRUE(first.HasWork());
+  first.Step();
+  EXPECT_EQ(first.metrics().used_blocks, 0);
+  EXPECT_EQ(first.metrics().aborted_requests, 1);
+  EXPECT_FALSE(first.HasWork());
 }
 
 TEST_F(RemoteReplicaTest, PassesOnWhyItsEngineEnds) {

@@ -283,11 +283,11 @@ TEST(ServingSearch, ADraftPaysWhereItsTokensStand) {
   EXPECT_THROW(ParseServingCandidate(problem, "lookup=2"), UsageError);
 }
 
-// Long prompts that come while answers go on: apart they hold up nobody, and what is fast for both
-// needs replicas of both kinds.
+// Long prompts that come while answers go on: apart they hold up nobody but while their small cache
+// is copied, and what is fast for both needs replicas of both kinds.
 TEST(ServingSearch, PromptsApartPayWhereNoTokenMayWait) {
   ServingProblem problem = ProblemOn(
-      "4xh100", "llama3-8b", {.requests = DrawRequests("uniform:2000-4000/200", 120, 8, 1)});
+      "4xh100", "deepseek-v2-lite", {.requests = DrawRequests("uniform:2000-4000/200", 120, 8, 1)});
   problem.allowed["tp"] = {"1"};
   problem.allowed["pp"] = {"1"};
   problem.allowed["replicas"] = {"4"};
@@ -296,7 +296,7 @@ TEST(ServingSearch, PromptsApartPayWhereNoTokenMayWait) {
     problem.allowed["prefill"] = prefill;
     return SearchServing(problem, 2).best();
   };
-  problem.requirements = ParseRequirements("itl.p99<12ms,ttft.mean<200ms");
+  problem.requirements = ParseRequirements("itl.p99<12ms,ttft.mean<220ms");
   EXPECT_FALSE(best_of({"0"}).meets());
   const ServingEvaluation apart = best_of({"0", "1", "2", "3"});
   EXPECT_TRUE(apart.meets());
