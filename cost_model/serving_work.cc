@@ -5,111 +5,13 @@
 #include <string_view>
 #include <utility>
 
+#include "cost_model/serving_layer.h"
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "engine/config/rules.h"
 #include "engine/layers/layer_cache.h"
-#include "engine/layers/packed_parameter.h"
-#include "engine/model/gpt_model.h"
-#include "engine/train/trainer.h"
 
 namespace trimtab {
 namespace {
-
-/// Ops of one piece of the pass.
-struct Piece {
-  PieceRecord piece;
-  std::vector<OpRecord> ops{};
-  std::vector<CommRecord> messages{};
-};
-
-class PieceListener final : public Recorder {
- public:
-  explicit PieceListener(Device& device) : device_(device) { device_.set_recorder(this); }
-  ~PieceListener() override { device_.set_recorder(nullptr); }
-  PieceListener(const PieceListener&) = delete;
-  PieceListener& operator=(const PieceListener&) = delete;
-
-  void EnterPiece(const PieceRecord& piece) override { pieces_.push_back({.piece = piece}); }
-  void BeginOp(const OpRecord& op) override { pieces_.back().ops.push_back(op); }
-  void BeginComm(const CommRecord& message) override { pieces_.back().messages.push_back(message); }
-  void BeginWait(const CommRecord& /*message*/) override {}
-  void End() override {}
-
-  std::vector<Piece> Take() { return std::exchange(pieces_, {}); }
-
- private:
-  Device& device_;
-  std::vector<Piece> pieces_;
-};
-
-/// Embedding, one layer and head of a model in the layout of one stage, on the meta device.
-class LayerModel {
- public:
-  LayerModel(const ModelConfig& model, const ParallelConfig& layout, int64_t layer)
-      : run_(RunOf(model, layout)) {
-    RequireLegal(run_);
-    device_ = MakeMetaDevice(/*threads=*/1, DeviceKind::kCuda);
-    parallel_ = MakeMetaContext(run_.layout, /*rank=*/0);
-    const LayerContext context = ContextOf(run_, parallel_, *device_, /*fp8=*/nullptr);
-    model_.emplace(store_, context, ModelChunk{.first_layer = layer, .num_layers = 1});
-    store_.Allocate(*device_, DType::kBf16, DType::kBf16);
-    for (Parameter* each : store_.parameters()) {
-      if (each->spec.absorbed_rows > 0) AllocatePacked(*device_, WeightFormat::kBf16, *each);
-    }
-    cache_ = NewLayerCache(*device_, model, layout.tp, /*blocks=*/1, kBlock, DType::kBf16);
-  }
-
-  std::vector<Piece> Record(const ServingStep& step) {
-    std::vector<PagedSequence> sequences;
-    std::vector<std::vector<int32_t>> blocks;
-    int64_t rows = 0;
-    const auto add = [&](int64_t count, int64_t position) {
-      TRIMTAB_ASSERT(position + count <= kBlock, "a sequence of {} tokens", position + count);
-      sequences.push_back({.first_row = rows, .rows = count, .first_position = position});
-      blocks.push_back({0});
-      rows += count;
-    };
-    for (int64_t i = 0; i < step.sequences; ++i) add(1, step.context);
-    for (int64_t i = 0; i < step.prompts; ++i) add(step.prompt_tokens, step.prompt_position);
-    const int64_t multiple = run_.layout.sequence_parallel ? run_.layout.tp : 1;
-    if (const int64_t more = RoundUp(rows, multiple) - rows; more > 0) add(more, 0);
-    const PagedRows paged =
-        MakePagedRows(*device_, std::move(sequences), blocks, MemoryTag::kWorkspace);
-    const auto ids = [&](int64_t count) {
-      return Tensor::Empty(*device_, {count}, DType::kI32, MemoryTag::kWorkspace);
-    };
-    PieceListener listener(*device_);
-    model_->Serve({.tokens = ids(rows),
-                   .hidden = {},
-                   .rows = &paged,
-                   .caches = std::span(&cache_, 1),
-                   .outputs = ids(RoundUp(step.sequences + step.prompts, multiple))});
-    return listener.Take();
-  }
-
-  const ParameterStore& store() const { return store_; }
-
- private:
-  static constexpr int64_t kBlock = int64_t{1} << 24;  // one block for any sequence: no memory here
-
-  static RunConfig RunOf(const ModelConfig& model, const ParallelConfig& layout) {
-    RunConfig run;
-    run.model = model;
-    run.layout = layout;
-    run.layout.precision = Precision::kBf16;
-    run.device = "cuda";
-    run.sequence_length = layout.tp;
-    return run;
-  }
-
-  RunConfig run_;
-  std::unique_ptr<Device> device_;
-  ParallelContext parallel_;
-  ParameterStore store_;
-  std::optional<GptModel> model_;
-  PagedCache cache_;
-};
 
 /// The model without experts: where a layer has some, with the smallest MLP in their place, to see
 /// what the rest of it does.
@@ -162,8 +64,8 @@ double PromptScores(const ServingStep& step, int64_t filled) {
 struct LayerGroup {
   LayerKind kind;
   double count = 0;
-  std::unique_ptr<LayerModel> layer{};    // in the layout
-  std::unique_ptr<LayerModel> experts{};  // on one rank, where that one has an MLP in their place
+  std::unique_ptr<ServingLayer> layer{};    // in the layout
+  std::unique_ptr<ServingLayer> experts{};  // on one rank, where that one has an MLP in their place
 };
 
 }  // namespace
@@ -237,7 +139,7 @@ struct ServingRecorder::State {
         count * flops * prompts / (prompts + decodes) * (layout.expands_prompts ? whole : 1);
   }
 
-  void AddMessages(const Piece& piece, double count, ServingWork& work) const {
+  void AddMessages(const ServingPiece& piece, double count, ServingWork& work) const {
     for (const CommRecord& message : piece.messages) {
       work.messages.push_back({.kind = message.kind,
                                .ranks = message.ranks,
@@ -246,14 +148,14 @@ struct ServingRecorder::State {
     }
   }
 
-  void AddPiece(const Piece& piece, size_t begin, size_t end, double count, double share,
+  void AddPiece(const ServingPiece& piece, size_t begin, size_t end, double count, double share,
                 const ServingStep& step, ServingWork& work) const {
     const auto kind = piece.piece.kind == PieceKind::kHead ? ServingProduct::Kind::kHead
                                                            : ServingProduct::Kind::kDense;
     for (size_t i = begin; i < end; ++i) AddOp(piece.ops[i], kind, count, share, step, work);
   }
 
-  void AddLayer(const LayerGroup& group, const Piece& layer, const ServingStep& step,
+  void AddLayer(const LayerGroup& group, const ServingPiece& layer, const ServingStep& step,
                 ServingWork& work) const {
     AddMessages(layer, group.count, work);
     work.layers += group.count;
@@ -269,7 +171,7 @@ struct ServingRecorder::State {
       }
     }
     if (!group.experts) return AddPiece(layer, half, layer.ops.size(), group.count, 1, step, work);
-    const Piece experts = group.experts->Record(step).at(1);
+    const ServingPiece experts = group.experts->Record(step).at(1);
     AddPiece(experts, SecondHalf(model, experts.ops), experts.ops.size(), group.count,
              1.0 / static_cast<double>(layout.tp), step, work);
     if (layout.dp == 1) return;
@@ -373,12 +275,12 @@ ServingRecorder::ServingRecorder(const ModelConfig& model, const ServingLayout& 
     group.kind = kind;
     group.count = 1;
     if (layout.sequence_parallel) {
-      group.layer = std::make_unique<LayerModel>(model, stage, layer);
+      group.layer = std::make_unique<ServingLayer>(model, stage, layer);
       continue;
     }
     group.layer =
-        std::make_unique<LayerModel>(WithoutExperts(model, layout.tp, kind), stage, layer);
-    if (kind.moe) group.experts = std::make_unique<LayerModel>(model, ParallelConfig{}, layer);
+        std::make_unique<ServingLayer>(WithoutExperts(model, layout.tp, kind), stage, layer);
+    if (kind.moe) group.experts = std::make_unique<ServingLayer>(model, ParallelConfig{}, layer);
   }
   state.Measure();
 }
@@ -398,7 +300,7 @@ ServingWork ServingRecorder::Record(const ServingStep& step) {
                         static_cast<double>(state.model.moe.num_experts);
   }
   for (const LayerGroup& group : state.groups) {
-    const std::vector<Piece> pieces = group.layer->Record(step);
+    const std::vector<ServingPiece> pieces = group.layer->Record(step);
     TRIMTAB_ASSERT(pieces.size() == 3, "{} pieces of embedding, layer, head", pieces.size());
     state.AddLayer(group, pieces[1], step, work);
     if (&group != &state.groups.front()) continue;

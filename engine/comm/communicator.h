@@ -139,8 +139,8 @@ class Communicator {
 /// `bytes`, in host memory, become those of rank `root`: of a group that carries such. Every rank
 /// passes as many.
 void BroadcastHostBytes(Communicator& group, std::span<std::byte> bytes, int root);
-/// A message of bytes in host memory between two ranks of such a group; both pass as many. Some may
-/// be none.
+/// A message of bytes in host memory between two ranks of such a group; both pass as many. No
+/// bytes are no message.
 void SendHostBytes(Communicator& group, std::span<const std::byte> bytes, int destination);
 void RecvHostBytes(Communicator& group, std::span<std::byte> bytes, int source);
 

@@ -11,7 +11,7 @@
 
 #include "engine/base/error.h"
 #include "engine/comm/mpi_launch.h"
-#include "engine/infer/plan_messages.h"
+#include "engine/infer/rank_work.h"
 #include "engine/infer/replica_link.h"
 #include "engine/infer/serving_model.h"
 #include "engine/train/ranks.h"
@@ -27,7 +27,7 @@ constexpr auto kTimeToFail = std::chrono::seconds(30);
 }  // namespace
 
 /// What the caller's thread and those of the ranks here share. Work is numbered: 0 is loading, then
-/// the steps.
+/// what is asked of it.
 class RankRunner::Ranks {
  public:
   Ranks(const ServingConfig& config, const WeightSource& source, RankHome home)

@@ -7,7 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "engine/infer/plan_messages.h"
+#include "engine/infer/rank_work.h"
 #include "tests/engine/infer/golden_weights.h"
 #include "tests/engine/infer/serving_layouts.h"
 #include "tests/engine/train/families.h"
@@ -117,7 +117,7 @@ TEST_P(RankRunnerTest, GoesOnWithBlocksOfAnother) {
   }
 }
 
-TEST(PlanMessages, APlanComesBackFromItsNumbers) {
+TEST(RankWorkTest, ComesBackFromItsNumbers) {
   const StepPlan plan = {{{.tokens = {5, 0, 7}, .first_position = 2, .blocks = {3}, .logits = 1},
                           {.tokens = {1}, .first_position = 0, .blocks = {9, 0, 4}, .logits = 0}}};
   const StepPlan back = UnpackWork(PackWork({.plan = plan})).plan;

@@ -40,6 +40,19 @@ Answers AnswerAll(const GoldenWeights& weights, Engine& engine, int64_t count) {
   return answers;
 }
 
+void ExpectSame(const Answers& answers, const Answers& expected) {
+  ASSERT_EQ(answers.size(), expected.size());
+  for (const auto& [id, tokens] : expected) {
+    const std::vector<SampledToken>& answer = answers.at(id);
+    ASSERT_EQ(answer.size(), tokens.size()) << id;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      EXPECT_EQ(answer[i].id, tokens[i].id);
+      EXPECT_EQ(answer[i].log_probability, tokens[i].log_probability);
+      EXPECT_EQ(answer[i].likeliest, tokens[i].likeliest);
+    }
+  }
+}
+
 /// An engine that may share its work.
 struct OwnEngine {
   OwnEngine(const ServingConfig& config, const WeightSource& weights, bool hands_over = false)
@@ -101,15 +114,7 @@ TEST_F(RemoteReplicaTest, AnswersAsItsEngine) {
   });
   RemoteReplica& remote = Remote();
   const Answers answers = AnswerAll(weights_, remote, 30);
-  ASSERT_EQ(answers.size(), expected.size());
-  for (const auto& [id, tokens] : expected) {
-    ASSERT_EQ(answers.at(id).size(), tokens.size()) << id;
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      EXPECT_EQ(answers.at(id)[i].id, tokens[i].id);
-      EXPECT_EQ(answers.at(id)[i].log_probability, tokens[i].log_probability);
-      EXPECT_EQ(answers.at(id)[i].likeliest, tokens[i].likeliest);
-    }
-  }
+  ExpectSame(answers, expected);
   EXPECT_EQ(remote.metrics().finished_requests, 30);
   EXPECT_GT(remote.metrics().total_blocks, 0);
   EXPECT_EQ(remote.metrics().running + remote.metrics().waiting, 0);
@@ -169,11 +174,7 @@ TEST_F(RemoteReplicaTest, HandsOverAndTakesOver) {
     if (near.batcher.HasWork()) note(near.batcher.Step(), /*moved=*/true);
     for (const HeldBlocks& each : near.batcher.TakeCopied()) first.ReleaseBlocksOf(each.id);
   }
-  ASSERT_EQ(answers.size(), expected.size());
-  for (const auto& [id, tokens] : expected) {
-    ASSERT_EQ(answers.at(id).size(), tokens.size()) << id;
-    for (size_t i = 0; i < tokens.size(); ++i) EXPECT_EQ(answers.at(id)[i].id, tokens[i].id);
-  }
+  ExpectSame(answers, expected);
   EXPECT_EQ(first.metrics().used_blocks, 0) << "blocks leak";
   EXPECT_GT(near.batcher.metrics().moved_requests, 0);
 }
@@ -207,9 +208,7 @@ TEST_F(RemoteReplicaTest, TakesOverWhatAnotherHasBegun) {
   ASSERT_EQ(copied.size(), 1u);
   EXPECT_EQ(copied[0].engine, 7);
   EXPECT_EQ(copied[0].id, held);
-  ASSERT_EQ(tokens.size(), expected.begin()->second.size());
-  for (size_t i = 0; i < tokens.size(); ++i)
-    EXPECT_EQ(tokens[i].id, expected.begin()->second[i].id);
+  ExpectSame({{expected.begin()->first, tokens}}, expected);
 }
 
 // Its blocks come back though nobody has copied them.

@@ -1,4 +1,4 @@
-#include "engine/infer/plan_messages.h"
+#include "engine/infer/rank_work.h"
 
 #include <algorithm>
 
