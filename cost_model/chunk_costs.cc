@@ -21,7 +21,9 @@ std::vector<WaySpans> SpansOfEach(const std::vector<WayCosts>& costs) {
   std::vector<WaySpans> spans(costs.size());
   for (size_t i = 0; i < costs.size(); ++i) {
     for (size_t way = 0; way < kWayCount; ++way) {
-      spans[i][way] = {costs[i][way].seconds(), costs[i][way].total};
+      const PieceCost& cost = costs[i][way];
+      const double tensor_wait_s = cost.message_s[static_cast<size_t>(GroupKind::kTensor)];
+      spans[i][way] = {cost.seconds(), tensor_wait_s, cost.total};
     }
   }
   return spans;
@@ -131,6 +133,7 @@ ParallelConfig LayoutThatMatters(const RunConfig& run, const ModelChunk& chunk) 
 
 void WaySpan::Append(const WaySpan& next, int64_t times) {
   seconds += static_cast<double>(times) * next.seconds;
+  tensor_wait_s += static_cast<double>(times) * next.tensor_wait_s;
   total = total.Then(next.total.Times(times));
 }
 
@@ -203,7 +206,7 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
 
 const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, const RunConfig& run,
                                                const ModelChunk& chunk,
-                                               const RecordedLayers& layers) {
+                                               const RecordedLayers& layers, bool later) {
   ModelChunk cut = chunk;
   cut.first_layer += layers.first;
   cut.num_layers = layers.count;
@@ -214,6 +217,7 @@ const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, cons
   const PackedKey key = ShapeKey(setting, layout)
                             .Put(cut.embedding ? 1 : 0, 1)
                             .Put(cut.head ? 1 : 0, 1)
+                            .Put(later ? 1 : 0, 1)
                             .Put(plan.kind)
                             .Put(plan.method)
                             .Put(plan.modules.bits, kRecomputeModuleCount)
@@ -231,7 +235,7 @@ const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, cons
     for (int64_t layer = 0; layer < layers.count; layer += recorded->groups.back()) {
       recorded->groups.push_back(RecomputeGroupOf(plan, layer, layers.count).count);
     }
-    recorded->recording = RecordMicroBatch(alone, cut, setting.executor);
+    recorded->recording = RecordMicroBatch(alone, cut, setting.executor, later);
     Layers made;
     Remember(setting, std::move(recorded), made);
     return made;
@@ -296,7 +300,7 @@ void ChunkCosts::SetPrices(const Cluster& cluster) {
 
 template <typename Ways>
 Ways ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
-                         PricedLayers<Ways> Layers::*part) {
+                         PricedLayers<Ways> Layers::*part, bool later) {
   /// Neighbouring groups that cost alike.
   struct Groups {
     const Ways* ways = nullptr;
@@ -313,7 +317,7 @@ Ways ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run, cons
     const bool same = costs != nullptr && layers.ShowsAlike(before) &&
                       AreAlike(setting, chunk.first_layer + layers.first,
                                chunk.first_layer + before.first, layers.count);
-    if (!same) costs = &(LayersOf(setting, run, chunk, layers).*part);
+    if (!same) costs = &(LayersOf(setting, run, chunk, layers, later).*part);
     if (first_costs == nullptr) first_costs = costs;
     before = layers;
     size_t within = 0;  // of the groups that the recording shows
@@ -326,7 +330,7 @@ Ways ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run, cons
   }
   const bool apart = !MovesForNext(run.layout) || chunk.num_layers == 0;
   if (apart && (chunk.embedding || chunk.head)) {
-    costs = &(LayersOf(setting, run, chunk, EndsToRecord(run, chunk)).*part);
+    costs = &(LayersOf(setting, run, chunk, EndsToRecord(run, chunk), later).*part);
     first_costs = costs;
   }
   const std::vector<Ways> none;
@@ -365,8 +369,8 @@ const WayCosts& ChunkCosts::Of(const PriceSetting& setting, const RunConfig& run
 }
 
 WaySpans ChunkCosts::SpansOf(const PriceSetting& setting, const RunConfig& run,
-                             const ModelChunk& chunk) {
-  return Compose(setting, run, chunk, &Layers::spans);
+                             const ModelChunk& chunk, bool later) {
+  return Compose(setting, run, chunk, &Layers::spans, later);
 }
 
 WaySpans ChunkCosts::SpansOfLayer(const PriceSetting& setting, const RunConfig& run) {
@@ -374,7 +378,7 @@ WaySpans ChunkCosts::SpansOfLayer(const PriceSetting& setting, const RunConfig& 
   const RecomputeGroup middle = RecomputeGroupOf(run.layout.recompute[0], 1, three.num_layers);
   TRIMTAB_ASSERT(middle.count == 1, "{} layers are recomputed together", middle.count);
   const RecordedLayers layers = LayersToRecord(run, three, middle);
-  return LayersOf(setting, run, three, layers).spans.groups.front();
+  return LayersOf(setting, run, three, layers, /*later=*/true).spans.groups.front();
 }
 
 int64_t ChunkCosts::IdBytes(const PriceSetting& setting, const RunConfig& run,

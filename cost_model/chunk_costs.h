@@ -38,9 +38,11 @@ struct PriceSetting {
 /// A chunk, or a part of one, by the way through it.
 using WayCosts = std::array<PieceCost, kWayCount>;
 
-/// What bounds ask of pieces that run one after the other: all of their seconds, and their memory.
+/// What bounds ask of pieces that run one after the other: all of their seconds, of these the waits
+/// for tensor-parallel messages but for those of recomputation, and their memory.
 struct WaySpan {
   double seconds = 0;
+  double tensor_wait_s = 0;
   MemorySpan total;
 
   /// Goes on with `next`, so many times (>= 1).
@@ -73,8 +75,9 @@ class ChunkCosts {
 
   /// Costs are remembered.
   const WayCosts& Of(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk);
-  /// Composed anew with each call.
-  WaySpans SpansOf(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk);
+  /// Composed anew with each call. Not `later`: see RecordMicroBatch.
+  WaySpans SpansOf(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
+                   bool later = true);
   /// Of a layer of the longest stretch of like ones (at least 3) that others stand around,
   /// recomputed like it.
   WaySpans SpansOfLayer(const PriceSetting& setting, const RunConfig& run);
@@ -117,7 +120,7 @@ class ChunkCosts {
 
   /// Layers of a chunk, counted from the chunk's first.
   const Layers& LayersOf(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
-                         const RecordedLayers& layers);
+                         const RecordedLayers& layers, bool later);
   static PricedLayers<WayCosts> PriceLayers(const PriceSetting& setting,
                                             const LayersRecording& layers);
   /// Prices `recording`, and remembers what is to be.
@@ -126,7 +129,7 @@ class ChunkCosts {
   /// What the recorded `part` of its layers makes of a chunk.
   template <typename Ways>
   Ways Compose(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
-               PricedLayers<Ways> Layers::*part);
+               PricedLayers<Ways> Layers::*part, bool later = true);
 
   Cluster cluster_;
   Remembered remembered_;

@@ -17,7 +17,8 @@ enum class LayoutPart : uint8_t {
   kParts,       // numerics, ranks, tp, sp, cp and its messages, ep, etp, dispatch, overlap chunks
   kShape,       // and the micro batch
   kMicroBatch,  // and what is recomputed: of `full`, a range of plans
-  kPipeline,    // and the pipeline: all but how replicas are sharded
+  kPipeline,    // and the pipeline, but backward passes in two parts are looked at as whole ones
+  kPasses,      // and these: all but how replicas are sharded
   kSharding,    // all, but what moving shards about takes is not looked at
   kLayers,      // all, but moving them is looked at amid chunks alone
   kWhole,

@@ -20,6 +20,18 @@ double LeastSeconds(const WaySpans& ways) {
          Lesser(ways, kBackwardSetting, kBackwardAdding);
 }
 
+/// The same of the first of a step, without the messages that chunks of `layout` may hide beside
+/// their products. While nothing is sharded, later ones only have gradients to add to besides; and
+/// no op takes longer whole than in chunks.
+double LeastSecondsOfFirst(const WaySpans& ways, const ParallelConfig& layout) {
+  double seconds = 0;
+  for (const Way way : {kForwardFirst, kBackwardSetting}) {
+    seconds += ways[way].seconds;
+    if (layout.tp_overlap_chunks > 1) seconds -= ways[way].tensor_wait_s;
+  }
+  return seconds;
+}
+
 /// The first stage of a pipeline.
 struct FirstStage {
   int64_t pp = 1;
@@ -71,20 +83,25 @@ int64_t LeastLayerBytes(PassSpans::Shape& shape) {
 }  // namespace
 
 StepBound StepBounds::OfAnyMicroBatch(const RunConfig& run) {
-  // By the formulas of GPUs none takes longer for several sequences at once than one after the
-  // other: one of the whole batch takes no longer than all that it is divided into.
+  // By the formulas of GPUs no op takes longer for several sequences at once than for one after the
+  // other: a micro batch of the whole batch takes no longer than all that it is divided into.
   RunConfig together = run;
   together.layout.micro_batch = run.global_batch;
-  StepBound bound = OfMicroBatch(together, nullptr);
+  together.layout.tp_overlap_chunks = 1;
+  const PricedRun priced = {together, together.layout};
+  PassSpans::Shape shape = spans_.Of(priced);
+  if (!shape.legal()) return {};  // no such run could be recorded
   // What was measured of a cpu may cost more than twice as much for twice as much: of caches. And
   // how many rows more the fullest experts have is rounded, for few of them to less than their
   // share.
   const bool rounds = run.model.moe.used() && run.routing.imbalance_factor != 1;
-  if (cluster_.device == "cpu" || rounds) bound.step_time_s = 0;
-  // The smallest takes the least memory.
-  const int64_t held = HeldBytes(together, /*sharded=*/false, /*stage=*/0);
-  bound.peak_mem_bytes = Finished(run, spans_.SettingOf(run), 0, 0, held).peak_mem_bytes;
-  return bound;
+  double seconds = 0;
+  if (cluster_.device != "cpu" && !rounds) {
+    seconds = LeastSecondsOfFirst(shape.OfFirst(WholeModel(model_)), run.layout);
+  }
+  // What is held between steps is looked at of those that are left: setting up a whole rank takes
+  // longer than recording a layer of each kind.
+  return Finished(run, shape.setting(), seconds / static_cast<double>(run.layout.dp), 0, 0);
 }
 
 StepBound StepBounds::OfMicroBatch(const RunConfig& run, const PlanRange* plans) {

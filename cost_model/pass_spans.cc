@@ -46,6 +46,10 @@ const WaySpans& PassSpans::Shape::Of(const ModelChunk& chunk) {
   return known_.chunks.back().ways;
 }
 
+WaySpans PassSpans::Shape::OfFirst(const ModelChunk& chunk) {
+  return chunks_.SpansOf(setting_, priced_.Made(), chunk, /*later=*/false);
+}
+
 const WaySpans& PassSpans::Shape::OfLayer() {
   if (!known_.layer) known_.layer = chunks_.SpansOfLayer(setting_, priced_.Made());
   return *known_.layer;

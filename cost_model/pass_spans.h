@@ -65,6 +65,9 @@ class PassSpans {
     const WaySpans& Of(const ModelChunk& chunk);
     /// The first chunk of the model that is like `chunk`.
     ModelChunk Like(const ModelChunk& chunk) const;
+    /// Of the first micro batch of a step alone, which is sooner known: the ways of later ones are
+    /// empty. Composed anew with each call.
+    WaySpans OfFirst(const ModelChunk& chunk);
     /// See ChunkCosts::SpansOfLayer.
     const WaySpans& OfLayer();
     /// With a pipeline.

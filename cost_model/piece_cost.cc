@@ -73,7 +73,9 @@ class Pricing {
 
   void Submit(const CommRecord& message, PieceCost& cost) {
     const double before_s = clock_.now_s();
-    const double message_s = pricer_.Seconds(message, StrideOf(message.group, layout_));
+    int64_t& stride = strides_[static_cast<size_t>(message.group)];
+    if (stride == 0) stride = StrideOf(message.group, layout_);
+    const double message_s = pricer_.Seconds(message, stride);
     clock_.Submit(message, message_s);
     if (message.asynchronous()) under_way_s_.emplace_back(message.id, message_s);
     Waited(message.group, cost) += clock_.now_s() - before_s;
@@ -98,6 +100,7 @@ class Pricing {
   StreamClock clock_;
   std::vector<std::pair<int64_t, double>> under_way_s_;  // messages by id, with all of their time
   const PieceRecord* piece_ = nullptr;
+  std::array<int64_t, kGroupKindCount> strides_{};  // by group; 0: not asked for yet
 };
 
 }  // namespace

@@ -144,7 +144,7 @@ RecordedLayers EndsToRecord(const RunConfig& run, const ModelChunk& chunk) {
 }
 
 MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chunk,
-                                     const Executor& executor) {
+                                     const Executor& executor, bool later) {
   Stage stage(run, executor);
   Device& device = *stage.device;
   GptModel model(stage.store, stage.context, chunk);
@@ -164,6 +164,7 @@ MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chu
     return needed ? NewMessage(stage.context, kind) : Tensor();
   };
   for (const bool first : {true, false}) {
+    if (!first && !later) break;
     MicroBatchState state;
     MicroBatch batch = ids;
     batch.hidden = received(!chunk.embedding, ActionKind::kRecvActivation);

@@ -100,9 +100,10 @@ RecordedLayers LayersToRecord(const RunConfig& run, const ModelChunk& chunk,
 RecordedLayers EndsToRecord(const RunConfig& run, const ModelChunk& chunk);
 
 /// Records a chunk of the run's model, on rank 0, whose recompute plan holds for it. Backward
-/// passes are recorded whole, or in parts where the run's schedule takes them so.
+/// passes are recorded whole, or in parts where the run's schedule takes them so. Not `later`: of
+/// the first micro batch of a step alone; nothing happens on the ways of later ones.
 MicroBatchRecording RecordMicroBatch(const RunConfig& run, const ModelChunk& chunk,
-                                     const Executor& executor);
+                                     const Executor& executor, bool later = true);
 
 /// What travels between neighbouring chunks of the model, as it is received.
 struct MessageRecording {

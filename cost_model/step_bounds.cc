@@ -115,10 +115,13 @@ PricedRun Unsharded(const RunConfig& run) {
   return whole;
 }
 
-/// `run` as a bound looks at its passes.
+/// `run` as a bound looks at its passes. Backward passes in two parts take no less than whole ones.
 PricedRun PassesToPrice(const RunConfig& run, LayoutPart chosen) {
-  if (chosen < LayoutPart::kWhole) return Unsharded(run);
-  return {run, run.layout};
+  PricedRun priced = chosen < LayoutPart::kWhole ? Unsharded(run) : PricedRun{run, run.layout};
+  if (chosen == LayoutPart::kPipeline && run.layout.schedule == Schedule::kZeroBubble) {
+    priced.layout.schedule = Schedule::k1F1B;
+  }
+  return priced;
 }
 
 }  // namespace
@@ -214,6 +217,8 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, const PlanRange
   std::vector<PassBytes> bytes(static_cast<size_t>(pp));
   std::vector<StageChunks> stages(static_cast<size_t>(pp));
   const bool alike = shape.setting().alike;
+  // Then nothing is said of what parts leave idle, nor of what they take above forward passes.
+  const bool whole_for_parts = layout.schedule != priced.run.layout.schedule;
   ModelChunk before;
   const WaySpans* of_chunk = nullptr;
   for (size_t i = 0; i < cut.size(); ++i) {
@@ -235,6 +240,7 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, const PlanRange
     const int64_t received = chunk.embedding ? 0 : messages.activation_bytes;
     const int64_t sent = chunk.head ? 0 : messages.activation_bytes;
     bytes[stage].Consider(ways, received, sent, /*alone=*/layout.vp == 1);
+    if (whole_for_parts) bytes[stage].backward_peak = 0;
     if (!alike) stages[stage].push_back(shape.Like(chunk));
   }
   for (const StageTimes& each : times) {
@@ -254,7 +260,7 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, const PlanRange
     double stage_s = seconds[i];
     if (crowding > 1) {
       stage_s = std::max(mean_s, stage_s / crowding);
-    } else if (pp > 1) {
+    } else if (pp > 1 && !whole_for_parts) {
       const auto others = static_cast<double>(pp - 1);
       const StageTimes mean = {(all.forward - times[i].forward) / others,
                                (all.backward_input - times[i].backward_input) / others,

@@ -24,7 +24,8 @@ struct Level {
 constexpr std::array kLevels = {Level{LayoutPart::kParts, "tp_overlap_chunks", 1, 1 << 22},
                                 Level{LayoutPart::kShape, "mbs", 1, 1 << 11},
                                 Level{LayoutPart::kMicroBatch, "recompute", 0.95, 1 << 2},
-                                Level{LayoutPart::kPipeline, "vp", 0.85, 1 << 13}};
+                                Level{LayoutPart::kPipeline, "vp", 0.85, 1 << 13},
+                                Level{LayoutPart::kPasses, "vp", 0.85, 1}};
 constexpr int64_t kMostCandidates = 1 << 15;  // of a branch of the last level
 
 /// Shapes of a micro batch, whichever way sequences are cut.
@@ -73,8 +74,14 @@ bool BranchWorker::Admits(const LayoutList& list, Branch& branch) {
 
 void BranchWorker::Expand(const LayoutList& list, const Branch& branch, Harvest& harvest) {
   tree_.Bind(branch.choice);
-  if (branch.level + 1 < kLevels.size()) return Divide(list, branch, harvest);
-  Visit(list, branch, harvest);
+  switch (kLevels[branch.level].chosen) {
+    case LayoutPart::kPipeline:
+      return LookCloser(list, branch, harvest);
+    case LayoutPart::kPasses:
+      return Visit(list, branch, harvest);
+    default:
+      return Divide(list, branch, harvest);
+  }
 }
 
 std::vector<Shortlisted> BranchWorker::Plain() {
@@ -172,6 +179,13 @@ bool BranchWorker::Fits(const RunConfig& run, int64_t bytes) const {
 
 const TrainingRequirement* BranchWorker::Unmet(const RunConfig& run, double tokens_per_s) const {
   return limited_ ? speed_.FirstUnmet(run.layout.world_size(), tokens_per_s) : nullptr;
+}
+
+void BranchWorker::LookCloser(const LayoutList& list, const Branch& branch, Harvest& harvest) {
+  if (tree_.run().layout.schedule != Schedule::kZeroBubble) return Visit(list, branch, harvest);
+  Branch closer = branch;
+  ++closer.level;
+  if (Admits(list, closer)) harvest.branches.push_back(closer);
 }
 
 void BranchWorker::Divide(const LayoutList& list, const Branch& branch, Harvest& harvest) {

@@ -94,6 +94,8 @@ class BranchWorker {
   void CutByBound(int64_t candidates, double score);
   bool Fits(const RunConfig& run, int64_t bytes) const;
   const TrainingRequirement* Unmet(const RunConfig& run, double tokens_per_s) const;
+  /// Leaves it, if at all, to when its finer bound is due; where there is none, visits it.
+  void LookCloser(const LayoutList& list, const Branch& branch, Harvest& harvest);
   /// Into the branches of the next level.
   void Divide(const LayoutList& list, const Branch& branch, Harvest& harvest);
   void Visit(const LayoutList& list, const Branch& branch, Harvest& harvest);

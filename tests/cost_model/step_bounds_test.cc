@@ -137,8 +137,8 @@ RunConfig PartOf(RunConfig run, LayoutPart part) {
 }
 
 constexpr LayoutPart kParts[] = {
-    LayoutPart::kParts,    LayoutPart::kShape,  LayoutPart::kMicroBatch, LayoutPart::kPipeline,
-    LayoutPart::kSharding, LayoutPart::kLayers, LayoutPart::kWhole};
+    LayoutPart::kParts,  LayoutPart::kShape,    LayoutPart::kMicroBatch, LayoutPart::kPipeline,
+    LayoutPart::kPasses, LayoutPart::kSharding, LayoutPart::kLayers,     LayoutPart::kWhole};
 
 void ExpectNothingIsBelowItsBounds(Place& place, int layouts) {
   RandomLayouts random;

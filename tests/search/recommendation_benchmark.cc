@@ -184,6 +184,9 @@ Figures RunProblem(size_t number, const BenchmarkOptions& benchmark, const Clust
   options.study.program_version = "benchmark";
   const std::vector<RunConfig> layouts = LegalCandidates(options.problem);
   const auto legal = static_cast<double>(layouts.size());
+  fmt::print("{}: {}, batch {}, {} legal layouts\n", number, options.problem.model.name,
+             options.problem.global_batch, layouts.size());
+  std::fflush(stdout);
   if (benchmark.visits_share > 0) {
     options.most_visits =
         std::max(int64_t{1}, static_cast<int64_t>(benchmark.visits_share * legal));
@@ -242,16 +245,15 @@ Figures RunProblem(size_t number, const BenchmarkOptions& benchmark, const Clust
                            .visits_share = static_cast<double>(visits) / legal,
                            .own_share = times.own_s / times.trials_s};
   fmt::print(
-      "{}: {}, batch {}, {} legal layouts ({} candidates)\n"
       "  recommended {:.1f} % of the best's speed (+- {:.1f}); place {} in {} rounds of all, then "
       "{} of {} finalists\n"
-      "  {} visits, {:.1f} % of the legal layouts; race {}{}, a loss of {:.2f} % expected\n"
+      "  {} visits, {:.1f} % of the legal layouts, of {} candidates; race {}{}, a loss of {:.2f} % "
+      "expected\n"
       "  trials {}, the search itself {} ({:.2f} %), before the race and after it {}\n"
       "  {}\n  {} (the best)\n  {:.0f} s in all\n",
-      number, options.problem.model.name, options.problem.global_batch, layouts.size(),
-      result.space.size, 100 * figures.speed, 100 * unsure, place + 1, of_all.size() / all.size(),
+      100 * figures.speed, 100 * unsure, place + 1, of_all.size() / all.size(),
       last.size() / finalists.size(), finalists.size(), visits, 100 * figures.visits_share,
-      Name(result.race.end), result.partial ? ": " + result.partial_reason : "",
+      result.space.size, Name(result.race.end), result.partial ? ": " + result.partial_reason : "",
       100 * result.race.expected_loss, FormatSeconds(times.trials_s), FormatSeconds(times.own_s),
       100 * figures.own_share, FormatSeconds(search_s - times.trials_s - times.own_s),
       recommended_key, CandidateKey(layouts[finalists[best]]), SecondsSince(start));
