@@ -373,12 +373,12 @@ WaySpans ChunkCosts::SpansOf(const PriceSetting& setting, const RunConfig& run,
   return Compose(setting, run, chunk, &Layers::spans, later);
 }
 
-WaySpans ChunkCosts::SpansOfLayer(const PriceSetting& setting, const RunConfig& run) {
+WaySpans ChunkCosts::SpansOfLayer(const PriceSetting& setting, const RunConfig& run, bool later) {
   const ModelChunk three = {setting.stretch.first, 3, /*embedding=*/false, /*head=*/false};
   const RecomputeGroup middle = RecomputeGroupOf(run.layout.recompute[0], 1, three.num_layers);
   TRIMTAB_ASSERT(middle.count == 1, "{} layers are recomputed together", middle.count);
   const RecordedLayers layers = LayersToRecord(run, three, middle);
-  return LayersOf(setting, run, three, layers, /*later=*/true).spans.groups.front();
+  return LayersOf(setting, run, three, layers, later).spans.groups.front();
 }
 
 int64_t ChunkCosts::IdBytes(const PriceSetting& setting, const RunConfig& run,

@@ -79,8 +79,8 @@ class ChunkCosts {
   WaySpans SpansOf(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
                    bool later = true);
   /// Of a layer of the longest stretch of like ones (at least 3) that others stand around,
-  /// recomputed like it.
-  WaySpans SpansOfLayer(const PriceSetting& setting, const RunConfig& run);
+  /// recomputed like it. Not `later`: see RecordMicroBatch.
+  WaySpans SpansOfLayer(const PriceSetting& setting, const RunConfig& run, bool later);
   /// See RecordIds and RecordMessages.
   int64_t IdBytes(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
                   int64_t in_flight);

@@ -20,6 +20,7 @@ enum class LayoutPart : uint8_t {
   kPipeline,    // and the pipeline, but backward passes in two parts are looked at as whole ones
   kPasses,      // and these: all but how replicas are sharded
   kSharding,    // all, but what moving shards about takes is not looked at
+  kMoving,      // all, but moving them is looked at amid chunks alone, beside what hides the most
   kLayers,      // all, but moving them is looked at amid chunks alone
   kWhole,
 };

@@ -50,9 +50,10 @@ WaySpans PassSpans::Shape::OfFirst(const ModelChunk& chunk) {
   return chunks_.SpansOf(setting_, priced_.Made(), chunk, /*later=*/false);
 }
 
-const WaySpans& PassSpans::Shape::OfLayer() {
-  if (!known_.layer) known_.layer = chunks_.SpansOfLayer(setting_, priced_.Made());
-  return *known_.layer;
+const WaySpans& PassSpans::Shape::OfLayer(bool later) {
+  std::optional<WaySpans>& known = later || known_.layer ? known_.layer : known_.first_of_layer;
+  if (!known) known = chunks_.SpansOfLayer(setting_, priced_.Made(), later);
+  return *known;
 }
 
 StageMessages PassSpans::Shape::Messages() {

@@ -41,6 +41,7 @@ struct KnownSpans {
   std::vector<Chunk> chunks;
   std::vector<Messages> messages;
   std::optional<WaySpans> layer;
+  std::optional<WaySpans> first_of_layer;
   bool checked = false;  // whether it is legal
   bool legal = false;
 };
@@ -69,7 +70,7 @@ class PassSpans {
     /// empty. Composed anew with each call.
     WaySpans OfFirst(const ModelChunk& chunk);
     /// See ChunkCosts::SpansOfLayer.
-    const WaySpans& OfLayer();
+    const WaySpans& OfLayer(bool later = true);
     /// With a pipeline.
     StageMessages Messages();
     /// Whether a step of one micro batch on each rank breaks no rule. Without a pipeline.

@@ -66,20 +66,26 @@ class StepBounds {
   };
   /// What moving shards beside passes takes, as far as it is looked at.
   struct Moving {
-    bool looked_at = false;
-    MovingLayer recomputed;  // of a layer that `full` recomputes,
-    MovingLayer kept;        // and of one that it does not, or of any other plan
+    bool gradients = false;  // whether they may be sharded, where passes are looked at without that
+    std::optional<MovingLayer> least;            // of any layer
+    std::optional<MovingLayer> recomputed;       // of a layer that `full` recomputes,
+    std::optional<MovingLayer> kept;             // and of one that it does not, or of another plan
     std::optional<PassSpans::Shape> few_layers;  // chunks without ends that have no more
   };
-  /// `priced` has the first of `plans`; `leanest`: the last one, where there are several.
-  Passes PassesOf(const PricedRun& priced, const PlanRange& plans, PassSpans::Shape shape,
+  /// `priced` has the first of several plans, or the only one; `leanest`: the last of several.
+  Passes PassesOf(const PricedRun& priced, PassSpans::Shape shape,
                   std::optional<PassSpans::Shape> leanest, Moving moving);
-  /// With any of `plans`. `sharded` is the whole of `run` with the first of them.
-  Moving MovingShards(const RunConfig& run, const PricedRun& sharded, const PlanRange& plans);
-  MovingLayer MovingShardsOf(const RunConfig& run, const RecomputeConfig& plan);
-  /// Adds it to the ways through `chunk`.
-  void AddMoving(const Moving& moving, const PlanRange& plans, const ModelChunk& chunk,
-                 const LayerRange& stretch, WaySpans& ways) const;
+  /// Of a chunk, at most.
+  int64_t MostLayersAlike(const RunConfig& run);
+  /// With any plan.
+  Moving LeastMoving(const RunConfig& run);
+  /// With `plan`, which `sharded`, the whole of `run`, has.
+  Moving MovingShards(const RunConfig& run, const PricedRun& sharded, const RecomputeConfig& plan);
+  /// Not `later`: as far as the first micro batch of a step says, which is sooner known.
+  MovingLayer MovingShardsOf(const RunConfig& run, const RecomputeConfig& plan, bool later = true);
+  /// Adds it to the ways through `chunk`, recomputed by `plan`.
+  static void AddMoving(const Moving& moving, const RecomputeConfig& plan, const ModelChunk& chunk,
+                        const LayerRange& stretch, WaySpans& ways);
   /// What a rank of `stage` holds between steps; not `sharded`: if all that can be were.
   int64_t HeldBytes(const RunConfig& run, bool sharded, int64_t stage);
   int64_t RecordedHeldBytes(const RunConfig& run, int64_t zero, int64_t stage);

@@ -235,9 +235,10 @@ void BranchWorker::VisitFamily(const LayoutList& list, Family& family) {
 
 void BranchWorker::VisitPlans(const LayoutList& list, Plans plans, Family& family) {
   double score = 0;
-  for (const LayoutPart chosen : {LayoutPart::kSharding, LayoutPart::kLayers, LayoutPart::kWhole}) {
-    // Of several plans, no bound looks at how shards move where these meet.
-    if (chosen > LayoutPart::kLayers && plans.size() > 1) break;
+  for (const LayoutPart chosen :
+       {LayoutPart::kSharding, LayoutPart::kMoving, LayoutPart::kLayers, LayoutPart::kWhole}) {
+    // Of several plans, no bound looks at how shards move beside each.
+    if (chosen > LayoutPart::kMoving && plans.size() > 1) break;
     const PlanRange range = {plans.front(), plans.back()};
     const StepBound bound = predictor_.Bound(tree_.run(), chosen, range);
     if (!AdmitsBound(list, tree_.depth(), bound, std::ssize(plans), score)) return;

@@ -1,0 +1,72 @@
+// What bounds make of the stages of a pipeline: how long the slowest one takes, and what the
+// fullest one holds, each at least.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cost_model/chunk_costs.h"
+#include "engine/schedule/schedules.h"
+
+namespace trimtab {
+
+/// What the stages of a pipeline do for a step, without what other stages make them wait.
+class StageSums {
+ public:
+  explicit StageSums(const PipelineShape& shape)
+      : shape_(shape),
+        busy_s_(static_cast<size_t>(shape.pp)),
+        times_(static_cast<size_t>(shape.pp), {0, 0, 0}) {}
+
+  /// A chunk of a stage.
+  void Add(size_t stage, const WaySpans& ways);
+
+  /// The slowest stage, idle time left out.
+  double Busiest() const;
+  /// The same with idle time. With a pipeline. `longer_weights`: the weights' parts of backward
+  /// passes, which fill idle time, may be longer than what was added.
+  double Slowest(Schedule schedule, bool longer_weights) const;
+  /// The same where stages share cores: these are never all idle, and the slowest stage has one for
+  /// each thread at best.
+  double SlowestOfCrowded(double crowding) const;
+
+ private:
+  double MeanBusy() const;
+  StageTimes All() const;
+
+  PipelineShape shape_;
+  std::vector<double> busy_s_;
+  std::vector<StageTimes> times_;
+};
+
+/// Where gradients are sharded, no pass of a micro batch adds to what others left: its own are sent
+/// away, and added up by shards.
+void AddToNoGradients(WaySpans& ways);
+
+/// What passes of a stage take, each at least: the first forward pass of a chunk, and a later one;
+/// and a backward pass, or the part of it that frees what the forward pass left.
+struct PassBytes {
+  MemorySpan first = {INT64_MAX, INT64_MAX};
+  MemorySpan later = {INT64_MAX, INT64_MAX};
+  int64_t backward_peak = INT64_MAX;
+
+  /// Of a chunk, whose passes also take `received` bytes before and give `sent` bytes away after.
+  /// `alone`: its stage has no other. Of several, not all may have had their first pass when the
+  /// stage holds the most.
+  void Consider(const WaySpans& ways, int64_t received, int64_t sent, bool alone);
+  /// The most that `in_flight` passes hold, the first ones of `chunks` among them. What comes next
+  /// is a backward pass.
+  int64_t Peak(int64_t in_flight, int64_t chunks) const;
+};
+
+/// Chunks of micro batches that a stage holds whole, at least. Backward passes in two parts free
+/// memory with the first, and begin no later than those in one.
+int64_t LeastInFlight(Schedule schedule, const PipelineShape& shape, int64_t stage);
+
+/// Chunks of a stage, each as the first that is like it.
+using StageChunks = std::vector<ModelChunk>;
+/// The stages of which one is the fullest, by the chunks that each has: of like ones the first
+/// holds the most micro batches.
+std::vector<int64_t> StagesToWeigh(const std::vector<StageChunks>& stages);
+
+}  // namespace trimtab
