@@ -16,17 +16,24 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// With room for the answer. Without a prefix cache nobody looks at what the tokens are.
-std::vector<int32_t> PromptOf(size_t index, const LoadRequest& request, bool prefix_cache) {
+/// With room for the answer. `block_size`: of the prefix cache; 0 without, for then nobody looks at
+/// what the tokens are. A cache finds whole blocks, and none by chance that requests do not share:
+/// from the first block that is not wholly shared on, tokens spell the request's number.
+std::vector<int32_t> PromptOf(size_t index, const LoadRequest& request, int64_t block_size) {
   std::vector<int32_t> prompt;
   prompt.reserve(static_cast<size_t>(request.prompt_tokens + request.output_tokens));
   prompt.resize(static_cast<size_t>(request.prompt_tokens));
-  if (!prefix_cache) return prompt;
-  const uint64_t own = MixBits(index);
-  const auto shared = static_cast<size_t>(request.shared_tokens);
-  for (size_t i = 0; i < prompt.size(); ++i) {
-    prompt[i] =
-        static_cast<int32_t>(MixBits((i < shared ? ~uint64_t{0} : own) + i) % kSimulatedVocabulary);
+  if (block_size == 0) return prompt;
+  const auto shared = static_cast<size_t>(request.shared_tokens / block_size * block_size);
+  for (size_t i = 0; i < shared; ++i) {
+    prompt[i] = static_cast<int32_t>(MixBits(i) % kSimulatedVocabulary);
+  }
+  constexpr int kDigitBits = 4;
+  constexpr size_t kDigits = 64 / kDigitBits;
+  static_assert(kSimulatedVocabulary == 1 << kDigitBits);
+  for (size_t i = shared; i < prompt.size(); ++i) {
+    const size_t digit = (i - shared) % kDigits;
+    prompt[i] = static_cast<int32_t>((index >> (kDigitBits * digit)) % kSimulatedVocabulary);
   }
   return prompt;
 }
@@ -68,7 +75,7 @@ class Simulation {
              const SimulatedEngines& engines)
       : requests_(requests),
         watch_(watch),
-        prefix_cache_(options.prefix_cache),
+        prefix_block_size_(options.prefix_cache ? options.block_size : 0),
         arrivals_(requests, concurrency) {
     for (int64_t i = 0; i < engines.prefill + engines.decode; ++i) {
       BatcherOptions own = options;
@@ -135,10 +142,10 @@ class Simulation {
       outcome.sent_s = sent_s;
       outcome.prompt_tokens = requests_[i].prompt_tokens;
       Serving& serving = Fewest(first_);
-      const auto taken =
-          serving.engine.batcher().AddRequest({.prompt = PromptOf(i, requests_[i], prefix_cache_),
-                                               .max_tokens = requests_[i].output_tokens,
-                                               .sampling = {.seed = requests_[i].seed}});
+      const auto taken = serving.engine.batcher().AddRequest(
+          {.prompt = PromptOf(i, requests_[i], prefix_block_size_),
+           .max_tokens = requests_[i].output_tokens,
+           .sampling = {.seed = requests_[i].seed}});
       if (const auto* refusal = std::get_if<Refusal>(&taken)) {
         outcome.failure = refusal->reason;
         arrivals_.Answered(now_s);
@@ -233,7 +240,7 @@ class Simulation {
 
   const std::vector<LoadRequest>& requests_;
   const SimulationWatch& watch_;
-  bool prefix_cache_;
+  int64_t prefix_block_size_;  // 0: no prefix cache
   Arrivals arrivals_;
   std::vector<ServingPtr> engines_;
   std::span<const ServingPtr> first_;   // those that requests go to first,

@@ -10,9 +10,9 @@
 
 namespace trimtab {
 
-/// Ids of tokens in simulations: so few that logits cost nothing, so many that no two blocks of
-/// random ones agree.
-inline constexpr int64_t kSimulatedVocabulary = 4;
+/// Ids of tokens in simulations: so few that logits cost nothing, so many that four of them tell
+/// 65,536 requests apart.
+inline constexpr int64_t kSimulatedVocabulary = 16;
 
 /// Seconds of a step, by its rows, positions and outputs.
 using StepSeconds = std::function<double(const StepPlan& plan)>;

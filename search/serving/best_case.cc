@@ -41,7 +41,10 @@ BestCases::BestCases(const ServingPredictor& predictor, const ServiceLoad& load,
     decoding.keys /= rows_together;
     answer_total_ += decoding;
     sequence_steps_ += static_cast<double>(proposed_ > 0 ? left_.back().front().steps : more);
-    if (draft_bounds_) AddDraft(each, left_.back().front());
+    if (draft_bounds_) {
+      AddDraft(each, left_.back()[0], draft_total_[0]);
+      AddDraft(each, left_.back()[1], draft_total_[1]);
+    }
     const int64_t others = Found(each) / block_size_;  // blocks that are perhaps another's
     for (int64_t token = 0; token < more; ++token) {
       const int64_t blocks = CeilDiv(each.prompt_tokens + token + 1, block_size_);
@@ -54,8 +57,11 @@ BestCases::BestCases(const ServingPredictor& predictor, const ServiceLoad& load,
         draft_bounds_->Seconds(predictor.speculation().draft->steps().RowsOf(1, shortest, 1));
   }
   const std::vector<double> at_once(load.requests.size());
-  for (const bool may_preempt : {false, true}) {
-    rough_[may_preempt] = ReportOf(at_once, may_preempt);
+  for (const bool apart : {false, true}) {
+    for (const bool may_preempt : {false, true}) {
+      const BestCaseOf of = {.prefill = apart ? 1 : 0, .may_preempt = may_preempt};
+      rough_[apart][may_preempt] = ReportOf(at_once, of);
+    }
   }
 }
 
@@ -76,24 +82,26 @@ std::vector<BestCases::Left> BestCases::LeftOf(const LoadRequest& request) const
   return left;
 }
 
-void BestCases::AddDraft(const LoadRequest& request, const Left& left) {
+void BestCases::AddDraft(const LoadRequest& request, const Left& left, StepRows& total) const {
   if (left.proposed == 0) return;
   // It is given the prompt, and then each token that it proposes but the last.
   const ServingSteps& steps = predictor_.speculation().draft->steps();
-  draft_total_ += steps.RowsOf(request.prompt_tokens, 0, 0);
+  total += steps.RowsOf(request.prompt_tokens, 0, 0);
   StepRows rows = steps.RowsOf(1, request.prompt_tokens, 1);
   for (double StepRows::*each : {&StepRows::decodes, &StepRows::outputs, &StepRows::keys,
                                  &StepRows::scores, &StepRows::decode_scores}) {
     rows.*each *= static_cast<double>(left.proposed);
   }
-  draft_total_ += rows;
+  total += rows;
 }
 
-double BestCases::SecondsLeft(size_t index, int64_t got, bool may_preempt) const {
+double BestCases::SecondsLeft(size_t index, int64_t got, const BestCaseOf& of) const {
   const int64_t tokens = load_.requests[index].output_tokens - got;
   if (proposed_ == 0 || tokens == 0) return decode_s_ * static_cast<double>(tokens);
+  // Who takes a sequence over goes on with it once before anything is proposed.
+  if (of.prefill > 0 && got == 1) return decode_s_ + SecondsLeft(index, 2, of);
   const Left& left = left_[index][static_cast<size_t>(got - 1)];
-  return decode_s_ * left.steps + (may_preempt ? 0 : draft_s_ * left.proposed);
+  return decode_s_ * left.steps + (of.may_preempt ? 0 : draft_s_ * left.proposed);
 }
 
 int64_t BestCases::Found(const LoadRequest& request) const {
@@ -168,9 +176,9 @@ LoadReport BestCases::ReportOf(const std::vector<double>& first_s,
   return report;
 }
 
-LoadReport BestCases::ReportOf(const std::vector<double>& first_s, bool may_preempt) const {
+LoadReport BestCases::ReportOf(const std::vector<double>& first_s, const BestCaseOf& of) const {
   std::vector<double> last_s = first_s;
-  for (size_t i = 0; i < last_s.size(); ++i) last_s[i] += SecondsLeft(i, 1, may_preempt);
+  for (size_t i = 0; i < last_s.size(); ++i) last_s[i] += SecondsLeft(i, 1, of);
   return ReportOf(first_s, last_s);
 }
 
@@ -198,11 +206,12 @@ BestCase BestCases::WithRate(LoadReport report, const BestCaseOf& of) const {
   StepRows total = answer_total_;
   if (!apart) total += prompt_total_;
   double busy_s = BusySeconds(of, total, answering, steps);
-  if (!of.may_preempt && draft_total_.decodes > 0) {
+  const StepRows& drafted = draft_total_[apart];
+  if (!of.may_preempt && drafted.decodes > 0) {
     const auto rows = static_cast<double>(of.limits.tokens_per_step);
     const double drafts =
-        std::max(draft_total_.rows() / count / rows, draft_total_.decodes / count / sequences);
-    busy_s += drafts * draft_bounds_->Seconds(draft_total_ / (count * drafts));
+        std::max(drafted.rows() / count / rows, drafted.decodes / count / sequences);
+    busy_s += drafts * draft_bounds_->Seconds(drafted / (count * drafts));
   }
   if (apart) {
     const double first = BusySeconds(of, prompt_total_, of.prefill, 1.0 / of.prefill);
@@ -217,7 +226,7 @@ BestCase BestCases::WithRate(LoadReport report, const BestCaseOf& of) const {
 }
 
 BestCase BestCases::Rough(const BestCaseOf& of) const {
-  return WithRate(rough_[of.may_preempt], of);
+  return WithRate(rough_[of.prefill > 0][of.may_preempt], of);
 }
 
 BestCase BestCases::Of(const BestCaseOf& of) {
@@ -226,7 +235,7 @@ BestCase BestCases::Of(const BestCaseOf& of) {
   if (no_first) first->second = FirstTokens(of);
   const auto [place, is_new] =
       reports_.try_emplace(std::tuple_cat(key, std::tuple(of.may_preempt)));
-  if (is_new) place->second = ReportOf(first->second, of.may_preempt);
+  if (is_new) place->second = ReportOf(first->second, of);
   return WithRate(place->second, of);
 }
 
@@ -257,7 +266,7 @@ LoadReport BestCases::Outlook(const LoadReport& best, const BestCaseOf& of,
       if (got > 0 && of.prefill > 0) last = known->arrivals_s.back() - known->sent_s;
       if (got == load_.requests[i].output_tokens) last = known->arrivals_s.back() - known->sent_s;
     }
-    last += SecondsLeft(i, std::max<int64_t>(1, got), of.may_preempt);
+    last += SecondsLeft(i, std::max<int64_t>(1, got), of);
     if (known != nullptr && known->sent_s >= 0) {
       duration_s = std::max(duration_s, known->sent_s + last - begun_s);
     }

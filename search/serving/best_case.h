@@ -73,15 +73,15 @@ class BestCases {
   /// Of an answer after each number of its tokens, from 1 on; empty where nothing is proposed.
   std::vector<Left> LeftOf(const LoadRequest& request) const;
   /// Adds what its draft model does for a request.
-  void AddDraft(const LoadRequest& request, const Left& left);
+  void AddDraft(const LoadRequest& request, const Left& left, StepRows& total) const;
   /// Seconds until request `index`, of whose answer so many tokens have come, is done, at least.
-  double SecondsLeft(size_t index, int64_t got, bool may_preempt) const;
+  double SecondsLeft(size_t index, int64_t got, const BestCaseOf& of) const;
   /// Seconds after which each request's first token comes, at least.
   std::vector<double> FirstTokens(const BestCaseOf& of) const;
   /// Of requests whose first and last tokens come after so many seconds.
   LoadReport ReportOf(const std::vector<double>& first_s, const std::vector<double>& last_s) const;
   /// The same with the least time between first and last.
-  LoadReport ReportOf(const std::vector<double>& first_s, bool may_preempt) const;
+  LoadReport ReportOf(const std::vector<double>& first_s, const BestCaseOf& of) const;
   BestCase WithRate(LoadReport report, const BestCaseOf& of) const;
   /// Seconds of an average one of so many engines that have work of `total` rows, each in so many
   /// steps at least.
@@ -98,12 +98,13 @@ class BestCases {
   std::vector<std::vector<Left>> left_;  // by request, where tokens are proposed
   StepRows prompt_total_;                // of all requests' prompts,
   StepRows answer_total_;                // and of their answers
-  StepRows draft_total_;                 // likewise, of the draft model
+  StepRows draft_total_[2];              // likewise, of the draft model; if prompts are apart
   double sequence_steps_ = 0;            // in which an answer goes on, of all requests
   double block_steps_ = 0;               // blocks of decoding sequences, summed over their steps
   double decode_s_ = 0;                  // of a step, at least
   double draft_s_ = 0;                   // of a proposed token, at least
-  LoadReport rough_[2];                  // as if all first tokens came at once; if it may preempt
+  // As if all first tokens came at once; if prompts are apart, and if it may preempt.
+  LoadReport rough_[2][2];
   // By tokens of a step, replicas, and those that compute prompts alone; may preempt.
   std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<double>> first_tokens_;
   std::map<std::tuple<int64_t, int64_t, int64_t, bool>, LoadReport> reports_;

@@ -60,6 +60,22 @@ TEST(SimulateServing, WaitsForAPlaceAndForRequests) {
   EXPECT_EQ(served.most_running, 1);
 }
 
+// Of the 7 tokens that all prompts begin with, the cache finds one block of 4, and never by chance
+// the one that the eighth token ends.
+TEST(SimulateServing, FindsWholeBlocksThatPromptsShare) {
+  std::vector<LoadRequest> requests;
+  for (int i = 0; i < 300; ++i) {
+    requests.push_back({.at_s = 10.0 * i, .prompt_tokens = 12, .output_tokens = 1});
+  }
+  ShareBeginnings(7, requests);
+  const SimulatedServing served = SimulateServing(
+      Options({.sequences = 1, .tokens_per_step = 16}, 2000), requests, 0, TenthPerRow());
+  ExpectTimes(served.outcomes[0], 0, {1.2});
+  for (size_t i = 1; i < requests.size(); ++i) {
+    ExpectTimes(served.outcomes[i], requests[i].at_s, {requests[i].at_s + 0.8});
+  }
+}
+
 // A client sends its next request when it has its answer, a moment later.
 TEST(SimulateServing, ClosedLoopsWaitForTheirAnswers) {
   const SimulatedServing served =

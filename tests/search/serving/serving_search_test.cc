@@ -200,7 +200,13 @@ TEST_P(ServingSearchTest, NothingIsBetterThanItsBoundWhereTokensAreProposed) {
   ExpectBounded(problem, random);
 }
 
+#ifdef TRIMTAB_EXHAUSTIVE
+INSTANTIATE_TEST_SUITE_P(Problems, ServingSearchTest, testing::Range(0, 1200));
+#else
 INSTANTIATE_TEST_SUITE_P(Problems, ServingSearchTest, testing::Range(0, 8));
+// A cache that found a block by chance; a sequence that was taken over, and had nothing proposed.
+INSTANTIATE_TEST_SUITE_P(OnceWrong, ServingSearchTest, testing::Values(1014, 1182));
+#endif
 
 // The same requests in less time wait longer for their first token.
 TEST(ServingPrediction, MoreRateIsNeverFaster) {
