@@ -119,3 +119,23 @@ def trimtab_test(
         visibility = visibility,
         **kwargs
     )
+
+def trimtab_sampled_test(
+        name,
+        exhaustive,
+        size = "small",
+        exhaustive_size = "enormous",
+        shard_count = None,
+        exhaustive_shards = None,
+        **kwargs):
+    """A test of a sample, and one of all or of many, called `exhaustive`: the same sources, under
+    TRIMTAB_EXHAUSTIVE. The latter is for `tools/test --all`."""
+    trimtab_test(name = name, size = size, shard_count = shard_count, **kwargs)
+    trimtab_test(
+        name = exhaustive,
+        size = exhaustive_size,
+        copts = ["-DTRIMTAB_EXHAUSTIVE"],
+        shard_count = exhaustive_shards,
+        tags = ["exhaustive"],
+        **kwargs
+    )

@@ -1,6 +1,10 @@
 // Problems of serving that are small enough to look at every candidate.
 #pragma once
 
+#include <random>
+#include <string>
+#include <utility>
+
 #include "cost_model/serving_stack.h"
 #include "engine/infer/workload.h"
 #include "search/serving/serving_space.h"
@@ -22,6 +26,29 @@ inline ServingProblem ProblemOn(const std::string& cluster, const std::string& m
     return ServingRatesOf(config, profile, *ServingEngineOf("trimtab", ""));
   };
   return problem;
+}
+
+/// A random load, closed or open.
+inline ServiceLoad RandomLoad(std::mt19937_64& random) {
+  const bool closed = random() % 2 == 0;
+  const double rate = closed ? 0 : 1.0 + static_cast<double>(random() % 20);
+  ServiceLoad load = {.requests = DrawRequests("uniform:20-900/uniform:2-60", 40, rate, random())};
+  if (closed) load.concurrency = 1 + static_cast<int64_t>(random() % 24);
+  if (random() % 2 == 0) ShareBeginnings(static_cast<int64_t>(random() % 500), load.requests);
+  return load;
+}
+
+/// Lets the smaller model of the family propose tokens, or look-up.
+inline void Speculate(std::mt19937_64& random, ServingProblem& problem) {
+  const double acceptance = 0.1 * static_cast<double>(random() % 11);
+  if (random() % 2 == 0) {
+    problem.lookup_acceptance = acceptance;
+    problem.allowed["lookup"] = {"0", "2", "8"};
+  } else {
+    problem.draft = LoadModelConfig("llama3.2-1b");
+    problem.draft_acceptance = acceptance;
+    problem.allowed["draft"] = {"0", "1", "4"};
+  }
 }
 
 }  // namespace trimtab
