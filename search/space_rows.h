@@ -34,6 +34,8 @@ struct SpaceRow {
   /// interest of, given all else.
   bool (*alike)(const RunConfig& a, const RunConfig& b);
   Readers readers = Readers::kAny;
+  /// The last row below that looks at its value; nullptr where that may be the last of all.
+  const char* last_reader = nullptr;
 };
 
 /// Every dimension, in the order in which they are bound.

@@ -15,7 +15,8 @@ SpaceRow ExpertParallelRow() {
           },
       .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.ep = value; },
       .settles = {},
-      .alike = Alike<&ParallelConfig::ep>};
+      .alike = Alike<&ParallelConfig::ep>,
+      .last_reader = "pp"};
 }
 
 /// Experts are small: they are never split over more ranks than the rest of a layer.
@@ -32,7 +33,8 @@ SpaceRow ExpertTensorParallelRow() {
               },
           .bind = [](const Problem&, int64_t value, RunConfig& run) { run.layout.etp = value; },
           .settles = {},
-          .alike = Alike<&ParallelConfig::etp>};
+          .alike = Alike<&ParallelConfig::etp>,
+          .last_reader = "pp"};
 }
 
 SpaceRow DispatchRow() {

@@ -47,7 +47,8 @@ SpaceRow PrecisionRow() {
                       "hidden-divisible-by-heads", "heads-divisible-by-kv-heads",
                       "head-size-even-with-rope", "sequence-within-positions",
                       "rope-scaling-original-length"},
-          .alike = Alike<&ParallelConfig::precision>};
+          .alike = Alike<&ParallelConfig::precision>,
+          .last_reader = "tp_overlap_chunks"};
 }
 
 SpaceRow OptimizerStateRow() {

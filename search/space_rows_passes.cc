@@ -90,7 +90,8 @@ SpaceRow ScheduleRow() {
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { run.layout.schedule = static_cast<Schedule>(value); },
           .settles = {"micro-batches-divisible-by-pp"},
-          .alike = Alike<&ParallelConfig::schedule>};
+          .alike = Alike<&ParallelConfig::schedule>,
+          .last_reader = "vp"};
 }
 
 /// Chunks of equal size: more of them than two layers' worth of imbalance is never better.

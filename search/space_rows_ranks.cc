@@ -42,7 +42,8 @@ SpaceRow GlobalBatchRow() {
           .bind = [](const Problem&, int64_t value, RunConfig& run) { run.global_batch = value; },
           .settles = {},
           .alike = [](const RunConfig& a,
-                      const RunConfig& b) { return a.global_batch == b.global_batch; }};
+                      const RunConfig& b) { return a.global_batch == b.global_batch; },
+          .last_reader = "mbs"};
 }
 
 SpaceRow TensorParallelRow() {

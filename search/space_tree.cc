@@ -75,7 +75,11 @@ SpaceTree::SpaceTree(const Problem& problem)
     if (IsUnsupported(rule)) unsupported_.push_back(&rule);
   }
   for (size_t i = 0; i < rows_.size(); ++i) {
-    if (rows_[i].readers == Readers::kLast) apart_ = i + 1;
+    const SpaceRow& row = rows_[i];
+    if (row.readers == Readers::kLast) apart_ = i + 1;
+    unread_below_.push_back(row.readers == Readers::kNone ? i + 1
+                            : row.last_reader != nullptr  ? DepthBelow(row.last_reader)
+                                                          : rows_.size());
   }
   for (const SpaceRow& row : rows_) {
     std::vector<const Rule*>& settled = settled_.emplace_back();
@@ -167,10 +171,8 @@ int64_t SpaceTree::Count(size_t depth) {
   const bool apart = depth >= apart_;
   Choice told_apart = choice_;
   for (size_t i = 0; i < depth; ++i) {
-    const Readers readers = rows_[i].readers;
-    if (readers == Readers::kNone || (apart && readers == Readers::kLast)) {
-      told_apart.values[i] = Choice::kNone;
-    }
+    const bool unread = depth >= unread_below_[i] || (apart && rows_[i].readers == Readers::kLast);
+    if (unread) told_apart.values[i] = Choice::kNone;
   }
   if (const auto known = counts_[depth].find(told_apart); known != counts_[depth].end()) {
     return known->second;

@@ -108,7 +108,8 @@ class SpaceTree {
   std::vector<const Rule*> unsupported_;
   std::vector<std::vector<const Narrowing*>> narrowings_;  // by row
   std::map<const Rule*, int64_t> pruned_;
-  size_t apart_ = 0;  // depth below all that the last row looks at
+  size_t apart_ = 0;                  // depth below all that the last row looks at
+  std::vector<size_t> unread_below_;  // by row: from this depth on no row looks at its value
   // By depth: Count below what rows that others look at have bound.
   std::vector<std::unordered_map<Choice, int64_t, Choice::Hash>> counts_;
   /// By what the last row looks at: its values.

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <stdexcept>
 
+#include "search/space_tree.h"
 #include "tests/search/search_fakes.h"
 
 namespace trimtab {
@@ -69,6 +71,43 @@ TEST(SpaceRows, ValuesFollowFromWhatIsBound) {
   EXPECT_EQ(ValuesOf("vp", problem, bound), (Values{2}));
   problem.model.num_layers = 36;
   EXPECT_EQ(ValuesOf("vp", problem, bound), (Values{2, 3, 4, 6, 12}));
+}
+
+/// Every value of every row from `depth` on, bound one after the other.
+int64_t CountOneByOne(const Problem& problem, size_t depth, RunConfig& run) {
+  if (depth == SpaceRows().size()) return 1;
+  const SpaceRow& row = SpaceRows()[depth];
+  if (!row.applies(problem, run)) return CountOneByOne(problem, depth + 1, run);
+  std::vector<int64_t> values;
+  row.values(problem, run, values);
+  const ParallelConfig layout = run.layout;
+  const int64_t batch = run.global_batch;
+  int64_t count = 0;
+  for (const int64_t value : values) {
+    row.bind(problem, value, run);
+    count += CountOneByOne(problem, depth + 1, run);
+    run.layout = layout;
+    run.global_batch = batch;
+  }
+  return count;
+}
+
+// What a tree remembers of a branch holds for all that agree in what rows below look at: so a row
+// must not say too early that nobody looks at its value any more.
+TEST(SpaceRows, AreLookedAtByNoRowBelowTheLastReader) {
+  Problem problem = TinyProblem();
+  problem.cluster.device = "cuda";
+  problem.cluster.max_ranks = 8;
+  problem.cluster.ranks_per_node = 4;
+  problem.precisions = {Precision::kBf16, Precision::kFp8};
+  problem.global_batches = {4, 6};
+  for (const char* preset : {"llama2-7b", "mixtral-8x7b"}) {
+    problem.model = LoadModelConfig(preset);
+    problem.model.num_layers = 4;
+    problem.model.moe.num_experts = std::min<int64_t>(problem.model.moe.num_experts, 4);
+    RunConfig root = RootOf(problem);
+    EXPECT_EQ(SpaceTree(problem).CountBelow(0), CountOneByOne(problem, 0, root)) << preset;
+  }
 }
 
 TEST(SpaceRows, SettleRulesThatThereAre) {
