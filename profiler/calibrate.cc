@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "cost_model/cluster.h"
-#include "cost_model/dry_run.h"
 #include "engine/base/error.h"
+#include "profiler/calibrate_steps.h"
 #include "profiler/calibrate_visit.h"
 #include "profiler/drift.h"
 #include "profiler/quiet_wait.h"
@@ -38,19 +38,12 @@ std::string Today() {
   return text;
 }
 
-/// The probe during a visit: the median over its readings, without the disturbed ones where most
-/// are not.
 ProbeReading ProbeOf(const Visit& visit) {
-  std::vector<double> all;
-  std::vector<double> undisturbed;
+  std::vector<ProbeReading> readings;
   for (const auto& [table, pass] : visit) {
-    for (const Reading& reading : pass) {
-      all.push_back(reading.probe_s);
-      if (!reading.disturbed) undisturbed.push_back(reading.probe_s);
-    }
+    for (const Reading& each : pass) readings.push_back({each.probe_s, each.disturbed});
   }
-  if (2 * undisturbed.size() < all.size()) return {Median(std::move(all)), true};
-  return {Median(std::move(undisturbed)), false};
+  return TypicalProbe(readings);
 }
 
 /// The roofline's rates as the tables have them, for utilisation and for modes without tables.
@@ -91,7 +84,8 @@ class Calibration {
  public:
   Calibration(const CalibrateOptions& options, std::vector<Mode> modes)
       : progress_(options.progress),
-        plan_(options.plan ? *options.plan : MakeCalibrationPlan(options.quick)) {
+        plan_(options.plan ? *options.plan : MakeCalibrationPlan(options.quick)),
+        steps_(modes) {
     for (const Mode& mode : modes) modes_.emplace_back().mode = mode;
   }
 
@@ -119,27 +113,33 @@ class Calibration {
     std::vector<size_t> order(modes_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::shuffle(order.begin(), order.end(), random_);
-    std::vector<ProbeReading>& probes = probes_.emplace_back(modes_.size());
+    ++passes_;
+    std::vector<ProbeReading> probes(modes_.size());
     for (const size_t i : order) {
       ModeReadings& mode = modes_[i];
-      Announce(mode.mode);
+      Announce(InWords(mode.mode));
       if (disturbed_) {
         quiet_wait_.Wait([this] { return SecondsSince(start_) > plan_.most_seconds; });
       }
       const Visit visit = VisitMode(mode.mode, plan_);
-      disturbed_ = visit.at("step").back().disturbed;
       probes[i] = ProbeOf(visit);
+      disturbed_ = probes[i].disturbed;
       for (const auto& [table, pass] : visit) mode.passes[table].push_back(pass);
+    }
+    probes_.push_back(std::move(probes));
+    for (int round = 0; round < plan_.rounds_of_a_pass; ++round) {
+      Announce("whole steps of every mode");
+      probes_.push_back(steps_.Round(plan_, random_));
     }
   }
 
-  void Announce(const Mode& mode) {
-    const int passes = static_cast<int>(probes_.size());
-    const int total = std::max(passes, plan_.least_passes) * static_cast<int>(modes_.size());
+  void Announce(std::string_view part) {
+    const int parts = static_cast<int>(modes_.size()) + plan_.rounds_of_a_pass;
     if (progress_) {
-      progress_(fmt::format("pass {}: {}", passes, InWords(mode)), visits_, total);
+      progress_(fmt::format("pass {}: {}", passes_, part), announced_,
+                std::max(passes_, plan_.least_passes) * parts);
     }
-    ++visits_;
+    ++announced_;
   }
 
   void Combine() {
@@ -147,22 +147,24 @@ class Calibration {
     for (size_t i = 0; i < modes_.size(); ++i) {
       ModeReadings& mode = modes_[i];
       mode.probe = probes[i];
-      std::vector<Pass> whole(probes_.size());
+      std::vector<Pass> whole(static_cast<size_t>(passes_));
       for (const auto& [table, passes] : mode.passes) {
         for (size_t pass = 0; pass < passes.size(); ++pass) Append(passes[pass], whole[pass]);
       }
       for (const auto& [table, passes] : mode.passes) {
-        mode.combined[table] = CombinePasses(passes, whole, mode.probe.seconds);
+        mode.combined[table] = CombinePasses(passes, whole, mode.probe.probe_s);
       }
     }
   }
 
   bool IsEnough() const {
-    const int passes = static_cast<int>(probes_.size());
-    if (passes < std::min(kFewestPasses, plan_.least_passes)) return false;
+    if (passes_ < std::min(kFewestPasses, plan_.least_passes)) return false;
     if (SecondsSince(start_) + longest_pass_s_ > plan_.most_seconds) return true;
-    if (passes < plan_.least_passes) return false;
-    double widest = 0;
+    if (passes_ < plan_.least_passes) return false;
+    std::map<Mode, ProbeReference> references;
+    for (const ModeReadings& mode : modes_) references[mode.mode] = mode.probe;
+    const std::vector<double> steps = steps_.Spreads(references);
+    double widest = *std::max_element(steps.begin(), steps.end());
     for (const ModeReadings& mode : modes_) {
       widest = std::max(widest, mode.probe.spread);
       for (const auto& [table, combined] : mode.combined) {
@@ -181,9 +183,9 @@ class Calibration {
       tables.mode = mode.mode;
       tables.source = fmt::format(
           "trimtab calibrate: medians of {} passes, windows of at least {} ms, each taken to the "
-          "speed at which the probe takes probe_s",
-          probes_.size(), plan_.window_s * 1e3);
-      tables.probe_s = mode.probe.seconds;
+          "speed at which the probe takes probe_s; whole steps in {} rounds of all modes",
+          passes_, plan_.window_s * 1e3, passes_ * plan_.rounds_of_a_pass);
+      tables.probe_s = mode.probe.probe_s;
       tables.probe_spread = mode.probe.spread;
       std::map<std::string, std::vector<double>> seconds;
       for (const auto& [table, combined] : mode.combined) {
@@ -194,34 +196,22 @@ class Calibration {
       FillTables(plan_, seconds, tables);
     }
     SummarisePeaks(profile);
-    FitStepFactors(profile);
+    steps_.FillStepFactors(profile);
     return profile;
-  }
-
-  /// What steps of the reference runs took, against the sums of their prices.
-  void FitStepFactors(HardwareProfile& profile) const {
-    const Cluster cluster = LocalMachine(profile);
-    for (size_t i = 0; i < modes_.size(); ++i) {
-      const std::vector<double>& steps = modes_[i].combined.at("step").seconds;
-      const std::vector<RunConfig> runs = ReferenceRuns(modes_[i].mode);
-      std::vector<double> ratios;
-      for (size_t run = 0; run < runs.size(); ++run) {
-        ratios.push_back(steps[run] / DryRun(runs[run], cluster).step_time_s);
-      }
-      profile.modes[i].step_factor = Median(std::move(ratios));
-    }
   }
 
   const std::function<void(std::string_view part, int done, int total)>& progress_;
   CalibrationPlan plan_;
+  ReferenceRace steps_;
   std::vector<ModeReadings> modes_;
-  std::vector<std::vector<ProbeReading>> probes_;  // [pass][mode]
+  int passes_ = 0;
+  std::vector<std::vector<ProbeReading>> probes_;  // [pass, or round of whole steps][mode]
   std::mt19937_64 random_;                         // of a fixed seed
   Clock::time_point start_ = Clock::now();
   double longest_pass_s_ = 0;
   bool disturbed_ = false;  // other programs were running when the last visit ended
   QuietWait quiet_wait_ = QuietWait::OnThisMachine(CoresOfThisMachine());
-  int visits_ = 0;
+  int announced_ = 0;
 };
 
 }  // namespace

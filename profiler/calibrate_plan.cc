@@ -23,7 +23,8 @@ CalibrationPlan MakeCalibrationPlan(bool quick) {
   plan.message_bytes = {256, 32 * kKiB, kMiB, 16 * kMiB};
   plan.most_flops = 400'000'000;
   plan.window_s = 0.003;
-  plan.reference_steps = 6;
+  plan.rounds_of_a_pass = 2;
+  plan.reference_steps = 4;
   plan.least_passes = 4;
   plan.enough_spread = 0.03;
   plan.most_seconds = 90;
@@ -37,6 +38,7 @@ CalibrationPlan MakeCalibrationPlan(bool quick) {
   plan.message_bytes = {64, 4 * kKiB, 64 * kKiB, kMiB, 8 * kMiB, 64 * kMiB};
   plan.most_flops = 1'500'000'000;
   plan.window_s = 0.005;
+  plan.rounds_of_a_pass = 3;
   plan.reference_steps = 8;
   plan.least_passes = 7;
   plan.enough_spread = 0.01;

@@ -16,9 +16,10 @@ struct CalibrationPlan {
   std::vector<int64_t> head_sizes;
   std::vector<int64_t> op_bytes;
   std::vector<int64_t> message_bytes;
-  int64_t most_flops = 0;   // of one product or attention; larger cells are left out
-  double window_s = 0;      // least length of the timed window of a point; one window a pass
-  int reference_steps = 1;  // timed training steps of the reference model, per layout and pass
+  int64_t most_flops = 0;    // of one product or attention; larger cells are left out
+  double window_s = 0;       // least length of the timed window of a point; one window a pass
+  int rounds_of_a_pass = 1;  // of visits to the reference runs of all modes
+  int reference_steps = 1;   // timed training steps of such a visit
 
   int least_passes = 2;
   double enough_spread = 0;  // no further pass once every table's spread is at or below it

@@ -5,7 +5,6 @@
 #include <span>
 #include <utility>
 
-#include "engine/train/trainer.h"
 #include "profiler/calibrate_precision.h"
 #include "profiler/calibrate_rig.h"
 #include "profiler/calibrate_tables.h"
@@ -58,23 +57,6 @@ RunConfig GroupsOf(int group, const Mode& mode) {
   return run;
 }
 
-/// Whole training steps, after one that finds caches, pages and thread pools cold.
-Pass StepReadings(const RunConfig& run, const CalibrationPlan& plan) {
-  const auto source = MakeSyntheticSource(run.model.vocab_size, run.seed);
-  RigClock clock(static_cast<size_t>(run.layout.world_size()));
-  Pass readings;
-  RunRanksHere(run, [&](Rank& rank) {
-    Trainer trainer(run, rank.parallel(), rank.device());
-    int64_t step = 0;
-    trainer.Step(*source, step++);
-    Rig rig(plan.window_s, rank, clock);
-    rig.SecondsOfCalls([&] { trainer.Step(*source, step++); }, plan.reference_steps);
-    Pass mine = rig.TakeReadings();
-    if (rank.speaks()) readings = std::move(mine);
-  });
-  return readings;
-}
-
 }  // namespace
 
 Visit VisitMode(const Mode& mode, const CalibrationPlan& plan) {
@@ -93,9 +75,6 @@ Visit VisitMode(const Mode& mode, const CalibrationPlan& plan) {
       }
     });
   }
-  for (const RunConfig& run : ReferenceRuns(mode)) {
-    Append(StepReadings(run, plan), visit["step"]);
-  }
   return visit;
 }
 
@@ -109,35 +88,6 @@ void FillTables(const CalibrationPlan& plan,
       part.measure(rig, plan, tables);
     });
   }
-}
-
-std::vector<RunConfig> ReferenceRuns(const Mode& mode) {
-  std::vector<RunConfig> runs;
-  for (const auto& [least_heads, head_size] : {std::pair{8, 48}, std::pair{4, 32}}) {
-    RunConfig run;
-    ModelConfig& model = run.model;
-    model.name = "reference";
-    model.vocab_size = 512;
-    model.num_heads = std::max(least_heads, mode.ranks);  // they divide by many ranks
-    model.num_kv_heads = model.num_heads;
-    model.hidden_size = head_size * model.num_heads;
-    model.num_layers = 3;
-    model.ffn_hidden_size = 4 * model.hidden_size;
-    model.max_sequence_length = 128;
-    run.sequence_length = 128;
-    run.steps = 100;
-    run.threads_per_rank = mode.threads;
-    run.layout.micro_batch = 2;
-    run.layout.tp = mode.ranks;
-    run.global_batch = 4;
-    runs.push_back(run);
-    if (mode.ranks == 1) continue;
-    run.layout.tp = 1;
-    run.layout.dp = mode.ranks;
-    run.global_batch = 2 * mode.ranks;
-    runs.push_back(run);
-  }
-  return runs;
 }
 
 }  // namespace trimtab

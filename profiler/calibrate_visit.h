@@ -6,14 +6,12 @@
 #include <vector>
 
 #include "cost_model/hardware_profile.h"
-#include "engine/config/run_config.h"
 #include "profiler/calibrate_plan.h"
 #include "profiler/drift.h"
 
 namespace trimtab {
 
-/// What a visit reads, by table: "gemm", "attention", "ops", "precisions", "collectives", "step".
-/// Under "step" stand the steps of ReferenceRuns, in that order.
+/// What a visit reads, by table: "gemm", "attention", "ops", "precisions", "collectives".
 using Visit = std::map<std::string, Pass>;
 
 /// Measures with the engine's own device, ops and communicators, all ranks of the mode at work at
@@ -24,9 +22,5 @@ Visit VisitMode(const Mode& mode, const CalibrationPlan& plan);
 /// visit, by table.
 void FillTables(const CalibrationPlan& plan,
                 const std::map<std::string, std::vector<double>>& seconds, ModeTables& tables);
-
-/// The runs that a mode's step factor is taken from: models of GPT-2's shape of two sizes, with all
-/// ranks in one tensor-parallel group, and with all in one data-parallel group.
-std::vector<RunConfig> ReferenceRuns(const Mode& mode);
 
 }  // namespace trimtab

@@ -152,6 +152,17 @@ CombinedTable CombinePasses(const std::vector<Pass>& passes, const std::vector<P
   return table;
 }
 
+ProbeReading TypicalProbe(const std::vector<ProbeReading>& readings) {
+  std::vector<double> all;
+  std::vector<double> undisturbed;
+  for (const ProbeReading& reading : readings) {
+    all.push_back(reading.seconds);
+    if (!reading.disturbed) undisturbed.push_back(reading.seconds);
+  }
+  if (2 * undisturbed.size() < all.size()) return {Median(std::move(all)), true};
+  return {Median(std::move(undisturbed)), false};
+}
+
 std::vector<ProbeReference> ReferenceProbes(const std::vector<std::vector<ProbeReading>>& probes) {
   TRIMTAB_ASSERT(!probes.empty() && !probes.front().empty(), "no probe readings");
   const size_t modes = probes.front().size();

@@ -46,15 +46,17 @@ CombinedTable CombinePasses(const std::vector<Pass>& passes, const std::vector<P
 
 /// The probe's seconds at the speed that a profile stands for.
 struct ProbeReference {
-  double seconds = 0;
-  double spread = 0;  // of its ratio to the other modes': a relative standard error
+  double probe_s = 0;  // at the speed of the calibration; 0 = not calibrated
+  double spread = 0;   // of its ratio to the other modes': a relative standard error
 };
 
-/// What the probe took in one mode during one pass.
+/// What the probe took in one mode during one pass, or in a part of it.
 struct ProbeReading {
   double seconds = 0;
   bool disturbed = false;  // all through
 };
+/// The median of `readings`, without the disturbed ones where most are not. There is at least one.
+ProbeReading TypicalProbe(const std::vector<ProbeReading>& readings);
 
 /// One reference for each mode, from `probes[pass][mode]`. Modes are compared only within a pass,
 /// and each pair by the median over passes, so a slow minute in one mode favours no other; passes

@@ -153,34 +153,6 @@ PredictionGroup GroupOf(const CandidateRecord& candidate) {
   return {ModeOf(candidate.run), candidate.run.layout.precision};
 }
 
-Mode ModeOf(const RunConfig& run) {
-  if (run.device != "cpu") return {};
-  return {.ranks = static_cast<int>(run.layout.world_size()),
-          .threads = static_cast<int>(run.threads_per_rank)};
-}
-
-RaceVisit RaceVisitOf(size_t entrant, int64_t round, const RunConfig& run,
-                      const Measurement& measurement) {
-  RaceVisit visit = {.entrant = entrant, .round = round, .mode = ModeOf(run)};
-  for (const StepBlock& block : measurement.blocks) {
-    visit.blocks.push_back({block.step_s, block.probe_s, block.taken});
-  }
-  if (visit.blocks.empty()) visit.blocks.push_back({measurement.step_time_s, 0});
-  for (const Straggler& each : measurement.stragglers) {
-    visit.straggling = std::max(visit.straggling, each.times);
-  }
-  return visit;
-}
-
-std::map<Mode, ProbeReference> ProbeReferences(const HardwareProfile& profile) {
-  std::map<Mode, ProbeReference> references;
-  for (const ModeTables& tables : profile.modes) {
-    if (tables.probe_s <= 0) continue;
-    references[tables.mode] = {.probe_s = tables.probe_s, .spread = tables.probe_spread};
-  }
-  return references;
-}
-
 RaceFit::Estimate Race::AgainstBest(const RaceRules& rules,
                                     const std::vector<CandidateRecord>& candidates,
                                     size_t candidate) const {

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "profiler/race_fit.h"
 #include "search/race_belief.h"
-#include "search/race_fit.h"
 #include "search/strategy.h"
 
 namespace trimtab {
@@ -97,15 +97,5 @@ bool LosesLittle(const RaceRules& rules, const RaceBelief& belief, size_t best);
 /// Predictions of one mode and precision share most of their errors.
 using PredictionGroup = std::pair<Mode, Precision>;
 PredictionGroup GroupOf(const CandidateRecord& candidate);
-
-/// The mode a candidate's ranks run in. All GPUs are one mode.
-Mode ModeOf(const RunConfig& run);
-
-/// One visit to `run` as the fit takes it: its blocks of steps, or where it has none its step time.
-RaceVisit RaceVisitOf(size_t entrant, int64_t round, const RunConfig& run,
-                      const Measurement& measurement);
-
-/// What the probe takes at the speed that `profile` is of, by mode; empty where it does not say.
-std::map<Mode, ProbeReference> ProbeReferences(const HardwareProfile& profile);
 
 }  // namespace trimtab

@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
-#include "search/matrix.h"
-#include "search/race_fit.h"
+#include "profiler/matrix.h"
+#include "profiler/race_fit.h"
 
 namespace trimtab {
 

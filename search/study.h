@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "profiler/race_fit.h"
 #include "profiler/trial.h"
 #include "search/parsed_texts.h"
 #include "search/predictor.h"
-#include "search/race_fit.h"
 #include "search/residual.h"
 #include "search/sqlite.h"
 

@@ -8,8 +8,8 @@
 
 #include "engine/base/error.h"
 #include "profiler/stats.h"
+#include "profiler/two_way_fit.h"
 #include "search/serving/serving_report.h"
-#include "search/two_way_fit.h"
 
 namespace trimtab {
 namespace {

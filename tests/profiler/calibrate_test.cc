@@ -3,16 +3,20 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <memory>
+#include <random>
 #include <set>
 #include <span>
 #include <thread>
 
 #include "cost_model/cluster.h"
+#include "cost_model/dry_run.h"
 #include "cost_model/numerics.h"
 #include "profiler/calibrate_precision.h"
 #include "profiler/calibrate_rig.h"
+#include "profiler/calibrate_steps.h"
 #include "profiler/calibrate_tables.h"
 #include "profiler/calibrate_visit.h"
 
@@ -109,7 +113,6 @@ TEST(Calibration, EveryReadingOfAVisitFindsItsPlaceInATable) {
       seconds[table].push_back(next++);
     }
   }
-  EXPECT_EQ(seconds.at("step").size(), ReferenceRuns(tables.mode).size());
   FillTables(plan, seconds, tables);
   // Groups of four ranks are measured first; each has two sizes of message.
   const auto all_reduce = [&](int ranks) {
@@ -186,6 +189,65 @@ TEST(Calibration, MeasuresWhatOtherPrecisionsCost) {
   });
 }
 
+/// Of modes 1x1 and 2x1, coarsely calibrated.
+const HardwareProfile& TinyProfile() {
+  static const HardwareProfile profile = [] {
+    CalibrateOptions options;
+    options.plan = TinyPlan();
+    options.modes = {{1, 1}, {2, 1}};
+    int announced = 0;
+    options.progress = [&](std::string_view part, int done, int total) {
+      EXPECT_FALSE(part.empty());
+      EXPECT_LT(done, total);
+      ++announced;
+    };
+    HardwareProfile made = Calibrate(options);
+    EXPECT_GT(announced, 0);
+    return made;
+  }();
+  return profile;
+}
+
+TEST(ReferenceRace, VisitsEveryRunOfEveryModeInARound) {
+  const std::vector<Mode> modes = {{1, 2}, {2, 1}};
+  ReferenceRace race(modes);
+  EXPECT_EQ(race.runs().size(), ReferenceRuns(modes[0]).size() + ReferenceRuns(modes[1]).size());
+  std::mt19937_64 random;
+  const std::vector<ProbeReading> probes = race.Round(TinyPlan(), random);
+  ASSERT_EQ(probes.size(), 2u);
+  for (const ProbeReading& probe : probes) EXPECT_GT(probe.seconds, 0);
+  EXPECT_EQ(race.Spreads({}).size(), 2u);  // every run was visited, or this would not return
+}
+
+TEST(ReferenceRace, StepFactorsAreThoseOfTheModesHoweverTheMachineWanders) {
+  const std::vector<Mode> modes = {{1, 1}, {2, 1}};
+  HardwareProfile profile = TinyProfile();
+  for (ModeTables& tables : profile.modes) {
+    tables.step_factor = 1;
+    tables.probe_spread = 0.1;  // of which nothing is to be seen
+  }
+  const std::vector<double> factors = {1.1, 0.8};
+  const Cluster cluster = LocalMachine(profile);
+  ReferenceRace race(modes);
+  for (int round = 0; round < 6; ++round) {
+    for (size_t i = 0; i < race.runs().size(); ++i) {
+      const RunConfig& run = race.runs()[i];
+      const bool first = ModeOf(run) == modes[0];
+      const ModeTables& tables = profile.modes[first ? 0 : 1];
+      const double slower = std::pow(1.05, round);  // in every round
+      RaceVisit visit = {.entrant = i, .round = round, .mode = tables.mode};
+      visit.blocks.assign(
+          2, {.step_s = slower * factors[first ? 0 : 1] * DryRun(run, cluster).step_time_s,
+              .probe_s = slower * tables.probe_s});
+      race.Add(visit);
+    }
+  }
+  race.FillStepFactors(profile);
+  EXPECT_NEAR(profile.modes[0].step_factor / profile.modes[1].step_factor, 1.1 / 0.8, 1e-3);
+  EXPECT_NEAR(profile.modes[0].step_factor, 1.1, 0.02);
+  EXPECT_LT(profile.modes[0].spread.at("step"), 0.01);
+}
+
 TEST(Calibrate, RefusesADeviceItCannotMeasure) {
   CalibrateOptions options;
   options.device = "cuda";
@@ -193,20 +255,7 @@ TEST(Calibrate, RefusesADeviceItCannotMeasure) {
 }
 
 TEST(Calibrate, MakesAProfileThatCalibratesThisMachine) {
-  CalibrateOptions options;
-  options.plan = TinyPlan();
-  options.modes = {{1, 1}, {2, 1}};
-  int announced = 0;
-  int parts = 0;
-  options.progress = [&](std::string_view part, int done, int total) {
-    EXPECT_FALSE(part.empty());
-    EXPECT_LT(done, total);
-    ++announced;
-    parts = total;
-  };
-  const HardwareProfile profile = Calibrate(options);
-  EXPECT_GT(announced, 0);
-  EXPECT_GT(parts, 0);
+  const HardwareProfile& profile = TinyProfile();
   ASSERT_EQ(profile.modes.size(), 2u);
   EXPECT_TRUE(profile.modes[0].collectives.empty());
   EXPECT_FALSE(profile.modes[1].collectives.empty());

@@ -80,7 +80,7 @@ Ratio WorstRatio(const Readings& readings) {
   Ratio worst;
   for (size_t mode = 0; mode < kModes.size(); ++mode) {
     const CombinedTable table =
-        CombinePasses(readings.tables[mode], readings.tables[mode], probes[mode].seconds);
+        CombinePasses(readings.tables[mode], readings.tables[mode], probes[mode].probe_s);
     double mean = 0;
     for (size_t cell = 0; cell < table.seconds.size(); ++cell) {
       mean += std::log(table.seconds[cell] / kModes[mode].cells[cell]) /
@@ -194,8 +194,8 @@ TEST(ReferenceProbes, GoesByPassesThatNothingDisturbed) {
   readings[1][0].disturbed = readings[3][1].disturbed = true;
   readings[4][0].disturbed = readings[4][1].disturbed = true;
   const std::vector<ProbeReference> probes = ReferenceProbes(readings);
-  EXPECT_NEAR(probes[1].seconds / probes[0].seconds, 2.01, 1e-2);
-  EXPECT_NEAR(probes[0].seconds, 1.0, 1e-2);
+  EXPECT_NEAR(probes[1].probe_s / probes[0].probe_s, 2.01, 1e-2);
+  EXPECT_NEAR(probes[0].probe_s, 1.0, 1e-2);
 }
 
 TEST(Append, KeepsPiecesApart) {
@@ -209,7 +209,7 @@ TEST(Append, KeepsPiecesApart) {
 TEST(ReferenceProbes, OneModeStandsForItsMedian) {
   const std::vector<ProbeReference> probes = ReferenceProbes(ProbesOf({{1.0}, {2.0}, {1.1}}));
   ASSERT_EQ(probes.size(), 1u);
-  EXPECT_NEAR(probes[0].seconds, 1.1, 1e-12);
+  EXPECT_NEAR(probes[0].probe_s, 1.1, 1e-12);
   EXPECT_EQ(probes[0].spread, 0);
 }
 
@@ -217,8 +217,8 @@ TEST(ReferenceProbes, ASlowVisitFavoursNoOtherMode) {
   // The machine halves its speed in the second pass; in the fourth only the last mode meets it.
   const std::vector<ProbeReference> probes =
       ReferenceProbes(ProbesOf({{1, 2, 5}, {2, 4, 10}, {1, 2, 5}, {1, 2, 10}, {1, 2, 5}}));
-  EXPECT_NEAR(probes[1].seconds / probes[0].seconds, 2, 1e-9);
-  EXPECT_NEAR(probes[2].seconds / probes[0].seconds, 5, 1e-9);
+  EXPECT_NEAR(probes[1].probe_s / probes[0].probe_s, 2, 1e-9);
+  EXPECT_NEAR(probes[2].probe_s / probes[0].probe_s, 5, 1e-9);
   EXPECT_NEAR(probes[0].spread, 0, 1e-9);
 }
 
@@ -253,6 +253,15 @@ TEST(Calibration, ASlowMinuteInSomeModesDoesNotChangeTheirRatio) {
     // The worst of three ratios, each between two tables: three spreads hold most of them.
     EXPECT_LE(beyond, kSeeds / 10);
   }
+}
+
+TEST(TypicalProbe, LeavesDisturbedReadingsOutWhereTheyAreFew) {
+  const ProbeReading few = TypicalProbe({{1.0}, {1.2}, {9.0, true}, {1.1}});
+  EXPECT_EQ(few.seconds, 1.1);
+  EXPECT_FALSE(few.disturbed);
+  const ProbeReading most = TypicalProbe({{1.0}, {3.0, true}, {2.0, true}});
+  EXPECT_EQ(most.seconds, 2.0);
+  EXPECT_TRUE(most.disturbed);
 }
 
 }  // namespace

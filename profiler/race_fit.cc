@@ -1,4 +1,4 @@
-#include "search/race_fit.h"
+#include "profiler/race_fit.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "engine/base/error.h"
 #include "profiler/other_work.h"
 #include "profiler/stats.h"
-#include "search/two_way_fit.h"
+#include "profiler/two_way_fit.h"
 
 namespace trimtab {
 namespace {
@@ -55,6 +55,34 @@ RaceSpeed Summarise(std::vector<double> speeds) {
 
 }  // namespace
 
+Mode ModeOf(const RunConfig& run) {
+  if (run.device != "cpu") return {};
+  return {.ranks = static_cast<int>(run.layout.world_size()),
+          .threads = static_cast<int>(run.threads_per_rank)};
+}
+
+RaceVisit RaceVisitOf(size_t entrant, int64_t round, const RunConfig& run,
+                      const Measurement& measurement) {
+  RaceVisit visit = {.entrant = entrant, .round = round, .mode = ModeOf(run)};
+  for (const StepBlock& block : measurement.blocks) {
+    visit.blocks.push_back({block.step_s, block.probe_s, block.taken});
+  }
+  if (visit.blocks.empty()) visit.blocks.push_back({measurement.step_time_s, 0});
+  for (const Straggler& each : measurement.stragglers) {
+    visit.straggling = std::max(visit.straggling, each.times);
+  }
+  return visit;
+}
+
+std::map<Mode, ProbeReference> ProbeReferences(const HardwareProfile& profile) {
+  std::map<Mode, ProbeReference> references;
+  for (const ModeTables& tables : profile.modes) {
+    if (tables.probe_s <= 0) continue;
+    references[tables.mode] = {.probe_s = tables.probe_s, .spread = tables.probe_spread};
+  }
+  return references;
+}
+
 struct RaceFit::Reading {
   size_t entrant = 0;
   size_t mode = 0;
@@ -78,7 +106,7 @@ RaceFit::RaceFit(const std::vector<RaceVisit>& visits, size_t entrants,
                    visit.entrant);
     const auto reference = references.find(visit.mode);
     if (reference == references.end() || reference->second.probe_s <= 0) calibrated_ = false;
-    for (const RaceBlock& block : visit.blocks) probed_ = probed_ && block.probe_s > 0;
+    for (const StepBlock& block : visit.blocks) probed_ = probed_ && block.probe_s > 0;
   }
   std::vector<Reading> readings;
   std::vector<int64_t> rounds;
@@ -91,8 +119,8 @@ RaceFit::RaceFit(const std::vector<RaceVisit>& visits, size_t entrants,
     const double reference = calibrated_ ? references.at(visit.mode).probe_s : 1;
     const bool some_quiet =
         std::any_of(visit.blocks.begin(), visit.blocks.end(),
-                    [](const RaceBlock& block) { return block.taken <= kDisturbedShare; });
-    for (const RaceBlock& block : visit.blocks) {
+                    [](const StepBlock& block) { return block.taken <= kDisturbedShare; });
+    for (const StepBlock& block : visit.blocks) {
       if (some_quiet && block.taken > kDisturbedShare) continue;
       reading.steps.push_back(std::log(block.step_s));
       reading.slowness.push_back(probed_ ? std::log(block.probe_s / reference) : 0);
@@ -164,8 +192,10 @@ void RaceFit::CompareModes(std::vector<Reading>& readings,
     fit = FitTwoWay(cells, modes, columns, options);
   }
   mode_covariance_ = fit.covariance;
+  // References are off against each other: what is common to all modes is the machine's.
+  const double common = Mean(fit.rows);
   for (Reading& each : readings) {
-    for (double& slowness : each.slowness) slowness -= fit.rows[each.mode];
+    for (double& slowness : each.slowness) slowness -= fit.rows[each.mode] - common;
   }
 }
 

@@ -1,10 +1,10 @@
-#include "search/race_fit.h"
+#include "profiler/race_fit.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "search/two_way_fit.h"
+#include "profiler/two_way_fit.h"
 
 namespace trimtab {
 namespace {
@@ -47,7 +47,7 @@ TEST(RaceFit, GoesByBlocksThatNothingDisturbed) {
   for (int64_t round = 1; round <= 4; ++round) {
     for (const size_t entrant : {0u, 1u}) {
       RaceVisit& visit = visits.emplace_back(VisitAt(entrant, round, 1.0 + 0.1 * entrant, 1));
-      RaceBlock& disturbed = visit.blocks.front();
+      StepBlock& disturbed = visit.blocks.front();
       disturbed.taken = 0.25;
       disturbed.step_s *= entrant == 0 ? 2 : 1.5;
     }
@@ -63,7 +63,7 @@ TEST(RaceFit, AVisitThatWaitedForASlowRankCountsLittle) {
     visits.push_back(VisitAt(1, round, 1.1, 1));
   }
   RaceVisit& slow = visits[2];
-  for (RaceBlock& block : slow.blocks) block.step_s *= 3;
+  for (StepBlock& block : slow.blocks) block.step_s *= 3;
   const std::map<Mode, ProbeReference> references = {{kTwo, {.probe_s = 0.01, .spread = 0.01}}};
   EXPECT_GT(std::abs(std::log(Ratio(RaceFit(visits, 2, references, 0.95), 1, 0) / 1.1)), 0.2);
   slow.straggling = 3;
@@ -76,7 +76,7 @@ TEST(RaceFit, AVisitThatWasDisturbedAllThroughCountsLittle) {
     for (const size_t entrant : {0u, 1u}) {
       RaceVisit& visit = visits.emplace_back(VisitAt(entrant, round, 1.0 + 0.1 * entrant, 1));
       if (round > 2) continue;
-      for (RaceBlock& block : visit.blocks) {
+      for (StepBlock& block : visit.blocks) {
         block.taken = 0.25;
         block.step_s *= entrant == 0 ? 1.3 : 1.1;
       }
@@ -133,7 +133,7 @@ TEST(RaceFit, SaysWhenStepsDoNotFollowTheProbe) {
     const double slowness = round % 2 == 0 ? 1.0 : 1.6;
     for (const size_t entrant : {size_t{0}, size_t{1}}) {
       RaceVisit visit = VisitAt(entrant, round, entrant == 0 ? 1.0 : 1.05, 1.0);
-      for (RaceBlock& block : visit.blocks) block.probe_s *= slowness;  // and the steps do not care
+      for (StepBlock& block : visit.blocks) block.probe_s *= slowness;  // and the steps do not care
       visits.push_back(visit);
     }
   }

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "search/matrix.h"
+#include "profiler/matrix.h"
 
 namespace trimtab {
 

@@ -1,4 +1,4 @@
-#include "search/matrix.h"
+#include "profiler/matrix.h"
 
 #include <cmath>
 #include <cstddef>

@@ -1,9 +1,9 @@
-#include "search/two_way_fit.h"
+#include "profiler/two_way_fit.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "search/matrix.h"
+#include "profiler/matrix.h"
 
 namespace trimtab {
 namespace {

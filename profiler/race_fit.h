@@ -13,29 +13,28 @@
 #include <vector>
 
 #include "cost_model/hardware_profile.h"
+#include "profiler/drift.h"
+#include "profiler/measure.h"
 
 namespace trimtab {
-
-/// Steps between two readings of the probe.
-struct RaceBlock {
-  double step_s = 0;   // seconds of one step
-  double probe_s = 0;  // of the probe around them; 0 = not read
-  double taken = 0;    // the share of the cores that other programs took meanwhile
-};
-
-/// Ranks x threads and what the probe should take there.
-struct ProbeReference {
-  double probe_s = 0;  // at the speed of the calibration; 0 = not calibrated
-  double spread = 0;   // relative error expected of its ratio to the other modes
-};
 
 struct RaceVisit {
   size_t entrant = 0;
   int64_t round = 0;
   Mode mode{};
-  std::vector<RaceBlock> blocks{};  // at least one
+  std::vector<StepBlock> blocks{};  // at least one
   double straggling = 1;            // how many times as slow as the others its slowest rank was
 };
+
+/// The mode a run's ranks are in. All GPUs are one mode.
+Mode ModeOf(const RunConfig& run);
+
+/// One visit to `run` as the fit takes it: its blocks of steps, or where it has none its step time.
+RaceVisit RaceVisitOf(size_t entrant, int64_t round, const RunConfig& run,
+                      const Measurement& measurement);
+
+/// What the probe takes at the speed that `profile` is of, by mode; empty where it does not say.
+std::map<Mode, ProbeReference> ProbeReferences(const HardwareProfile& profile);
 
 /// The machine's speed against its calibration, or where there is none against this race's median.
 struct RaceSpeed {
