@@ -24,7 +24,7 @@ CalibrationPlan MakeCalibrationPlan(bool quick) {
   plan.most_flops = 400'000'000;
   plan.window_s = 0.003;
   plan.rounds_of_a_pass = 2;
-  plan.reference_steps = 4;
+  plan.reference_steps = 3;
   plan.least_passes = 4;
   plan.enough_spread = 0.03;
   plan.most_seconds = 90;

@@ -28,7 +28,7 @@ std::vector<RunConfig> ReferenceRuns(const Mode& mode) {
     model.num_heads = std::max(least_heads, mode.ranks);  // they divide by many ranks
     model.num_kv_heads = model.num_heads;
     model.hidden_size = head_size * model.num_heads;
-    model.num_layers = 4;
+    model.num_layers = 3;
     model.ffn_hidden_size = 4 * model.hidden_size;
     model.max_sequence_length = 128;
     run.sequence_length = 128;
@@ -41,12 +41,12 @@ std::vector<RunConfig> ReferenceRuns(const Mode& mode) {
     if (mode.ranks == 1) continue;
     run.layout.tp = 1;
     run.layout.dp = mode.ranks;
-    run.global_batch = 4 * mode.ranks;
+    run.layout.micro_batch = 1;
+    run.global_batch = 2 * mode.ranks;
     runs.push_back(run);
     if (mode.ranks % 2 != 0) continue;
     run.layout.pp = 2;
     run.layout.dp = mode.ranks / 2;
-    run.layout.micro_batch = 1;
     run.global_batch = 4 * run.layout.dp;
     runs.push_back(run);
   }

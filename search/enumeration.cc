@@ -43,6 +43,13 @@ CandidateRecord Candidate(const Problem& problem, const SpeedRequirements& speed
   return candidate;
 }
 
+/// How many of each class are stored. The classes of a cpu are its numbers of ranks, whose
+/// predictions are off against each other by more than most layouts of one differ.
+size_t MostOfClass(const Problem& problem) {
+  constexpr size_t kOfClassOfCpu = 60;
+  return problem.cluster.device == "cpu" ? kOfClassOfCpu : Shortlist::kOfClass;
+}
+
 using Listed = std::vector<std::shared_ptr<const Shortlisted>>;
 
 /// `list`, with what else says what the choices of its best are worth, in the order of the space.
@@ -102,7 +109,8 @@ Breach BreachOf(const RunConfig& run, const Prediction& prediction,
 
 void StoreSpace(const Problem& problem, Objective objective, Predictor& predictor, int threads,
                 Study& study) {
-  const BestLayouts best = FindBestLayouts(problem, Shortlist(objective), predictor, threads);
+  const Shortlist shortlist(objective, Shortlist::kOfAll, MostOfClass(problem));
+  const BestLayouts best = FindBestLayouts(problem, shortlist, predictor, threads);
   const WalkCounts& counts = best.counts;
   if (counts.size == 0) ThrowEmpty(problem);
   const Listed list = WithAlternatives(problem, objective, best.list, predictor, threads);

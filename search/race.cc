@@ -8,15 +8,13 @@
 
 #include "search/correct.h"
 #include "search/retry.h"
+#include "search/space_rows.h"
 
 namespace trimtab {
 namespace {
 
 // Of the best. How much visits scatter shows only when one is repeated.
 constexpr int64_t kLeastVisits = 2;
-// Candidates that were not visited and are thought about: the best by prediction. It bounds the
-// time that thinking takes; no further one has any chance to speak of.
-constexpr size_t kMostUnvisited = 64;
 // Of the indifference: what a further visit may gain is not worth it once no more loss is expected.
 // Of one rival at par the doubt goes first, so that a tie is called one.
 constexpr double kSmallLossShare = 0.2;
@@ -56,16 +54,35 @@ auto Simplicity(const CandidateRecord& candidate) {
                     candidate.id);
 }
 
+/// Numbers the values of a dimension as they are met.
+class ValuesOf {
+ public:
+  explicit ValuesOf(const SpaceRow& row) : alike_(row.alike) {}
+
+  size_t operator()(const RunConfig& run) {
+    const auto at = std::find_if(met_.begin(), met_.end(),
+                                 [&](const RunConfig* each) { return alike_(*each, run); });
+    if (at == met_.end()) met_.push_back(&run);
+    return static_cast<size_t>(at - met_.begin());
+  }
+
+ private:
+  bool (*alike_)(const RunConfig& a, const RunConfig& b);
+  std::vector<const RunConfig*> met_;  // one with each value
+};
+
 /// Those that may win, with what is known of them; notes their numbers in `race`.
 std::vector<Contestant> ContestantsOf(const RaceRules& rules,
                                       const std::vector<CandidateRecord>& candidates, Race& race) {
   std::vector<Contestant> contestants;
   std::vector<PredictionGroup> groups;
-  size_t unvisited = 0;
+  std::vector<ValuesOf> dimensions;
+  for (const SpaceRow& row : SpaceRows()) {
+    if (row.alike != nullptr) dimensions.emplace_back(row);
+  }
   for (const size_t index : RankByPrediction(rules.objective, candidates)) {
     const CandidateRecord& candidate = candidates[index];
     if (HasFailed(candidate)) continue;
-    if (!race.entrant[index] && ++unvisited > kMostUnvisited) continue;
     race.contestant[index] = contestants.size();
     Contestant& mine = contestants.emplace_back();
     const Prediction& prediction = *candidate.prediction();
@@ -76,6 +93,7 @@ std::vector<Contestant> ContestantsOf(const RaceRules& rules,
     const auto at = std::find(groups.begin(), groups.end(), group);
     mine.group = static_cast<size_t>(at - groups.begin());
     if (at == groups.end()) groups.push_back(group);
+    for (ValuesOf& value : dimensions) mine.values.push_back(value(candidate.run));
     if (!race.entrant[index]) continue;
     mine.entrant = *race.entrant[index];
     mine.measured = LogScore(rules.objective, candidate, race.fit->StepTime(mine.entrant).log);

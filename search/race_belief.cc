@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numbers>
+#include <utility>
 
 namespace trimtab {
 namespace {
 
-// What predictions are expected to be off by, each for itself, before any was measured (a standard
-// deviation), and how many measured ones that is worth.
+// What predictions are expected to be off by before any was measured (standard deviations): each
+// for itself, and together with all that have the same value of a dimension; and how many measured
+// ones, or values of a dimension, that is worth.
 constexpr double kOwnError = 0.03;
 constexpr double kOwnErrorWeight = 4;
+constexpr double kSharedError = 0.005;
+constexpr double kSharedErrorWeight = 1;
 constexpr int kIterations = 20;
 // A contestant of which less is expected adds nothing to a loss.
 constexpr double kNoLoss = 1e-7;
@@ -29,13 +34,65 @@ double MeanAboveZero(double mean, double deviation) {
   return mean * ChanceBelowZero(-mean, deviation) + deviation * Density(mean / deviation);
 }
 
-/// Covariance of two predictions' errors.
-double Prior(const std::vector<Contestant>& contestants, double own_variance, size_t i, size_t j) {
-  const Contestant& a = contestants[i];
-  const Contestant& b = contestants[j];
-  const double shared = a.group == b.group ? a.group_error * b.group_error : 0;
-  return shared + (i == j ? own_variance : 0);
-}
+/// What predictions are off by: by group, by value of each dimension, and each for itself. The last
+/// two are learnt by expectation maximisation: how far off everything is given what it usually is
+/// off by, then the other way round.
+class PredictionErrors {
+ public:
+  explicit PredictionErrors(const std::vector<Contestant>& contestants)
+      : contestants_(contestants) {
+    if (contestants.empty()) return;
+    shared_.assign(contestants.front().values.size(), kSharedError * kSharedError);
+  }
+
+  /// Covariance of the errors of two predictions.
+  double Covariance(size_t i, size_t j) const {
+    const Contestant& a = contestants_[i];
+    const Contestant& b = contestants_[j];
+    double sum = a.group == b.group ? a.group_error * b.group_error : 0;
+    for (size_t dimension = 0; dimension < shared_.size(); ++dimension) {
+      if (a.values[dimension] == b.values[dimension]) sum += shared_[dimension];
+    }
+    return sum + (i == j ? own_ : 0);
+  }
+
+  /// `weight` is the inverse covariance of what was `measured`; `pull` that times how far it is
+  /// off.
+  void Learn(const std::vector<size_t>& measured, const Matrix& weight,
+             const std::vector<double>& pull) {
+    for (size_t dimension = 0; dimension < shared_.size(); ++dimension) {
+      std::map<size_t, std::vector<size_t>> members;  // of `measured`, by value
+      for (size_t a = 0; a < measured.size(); ++a) {
+        members[contestants_[measured[a]].values[dimension]].push_back(a);
+      }
+      double square = kSharedErrorWeight * kSharedError * kSharedError;
+      for (const auto& [value, alike] : members) {
+        square += Square(shared_[dimension], alike, weight, pull);
+      }
+      shared_[dimension] = square / (kSharedErrorWeight + static_cast<double>(members.size()));
+    }
+    double square = kOwnErrorWeight * kOwnError * kOwnError;
+    for (size_t a = 0; a < measured.size(); ++a) square += Square(own_, {a}, weight, pull);
+    own_ = square / (kOwnErrorWeight + static_cast<double>(measured.size()));
+  }
+
+ private:
+  /// The square expected of an error of `variance` that `alike` share.
+  static double Square(double variance, const std::vector<size_t>& alike, const Matrix& weight,
+                       const std::vector<double>& pull) {
+    double pulls = 0;
+    double weights = 0;
+    for (const size_t a : alike) {
+      pulls += pull[a];
+      for (const size_t b : alike) weights += weight[a][b];
+    }
+    return variance * variance * (pulls * pulls - weights) + variance;
+  }
+
+  const std::vector<Contestant>& contestants_;
+  std::vector<double> shared_;  // variances, by dimension
+  double own_ = kOwnError * kOwnError;
+};
 
 }  // namespace
 
@@ -47,55 +104,50 @@ RaceBelief::RaceBelief(const std::vector<Contestant>& contestants, const RaceFit
     if (contestants[i].measured) measured.push_back(i);
   }
 
-  // Expectation maximisation: how far each prediction is off given what they usually are off by,
-  // then the other way round.
-  double own = kOwnError * kOwnError;
-  Matrix weight;                     // inverse covariance of what was measured
-  std::vector<double> pull(n, 0.0);  // weight x (measured - predicted)
+  PredictionErrors errors(contestants);
+  Matrix weight;             // inverse covariance of what was measured
+  std::vector<double> pull;  // weight x (measured - predicted)
   const auto weigh = [&] {
     weight.assign(measured.size(), std::vector<double>(measured.size()));
     for (size_t a = 0; a < measured.size(); ++a) {
       for (size_t b = 0; b < measured.size(); ++b) {
         weight[a][b] =
-            Prior(contestants, own, measured[a], measured[b]) +
+            errors.Covariance(measured[a], measured[b]) +
             fit.Covariance(contestants[measured[a]].entrant, contestants[measured[b]].entrant);
       }
     }
     InvertSymmetric(weight);
+    pull.assign(measured.size(), 0);
     for (size_t a = 0; a < measured.size(); ++a) {
-      pull[measured[a]] = 0;
       for (size_t b = 0; b < measured.size(); ++b) {
         const Contestant& other = contestants[measured[b]];
-        pull[measured[a]] += weight[a][b] * (*other.measured - other.predicted);
+        pull[a] += weight[a][b] * (*other.measured - other.predicted);
       }
     }
   };
   weigh();
   for (int iteration = 0; iteration < kIterations; ++iteration) {
-    double square = kOwnErrorWeight * kOwnError * kOwnError;
-    for (size_t a = 0; a < measured.size(); ++a) {
-      const double error = own * pull[measured[a]];
-      square += error * error + own - own * own * weight[a][a];
-    }
-    own = square / (kOwnErrorWeight + static_cast<double>(measured.size()));
+    errors.Learn(measured, weight, pull);
     weigh();
   }
 
   covariance_.assign(n + 1, std::vector<double>(n + 1, 0.0));
+  Matrix prior(n, std::vector<double>(measured.size()));
   Matrix gain(n, std::vector<double>(measured.size(), 0.0));  // prior x weight
   for (size_t i = 0; i < n; ++i) {
     for (size_t a = 0; a < measured.size(); ++a) {
-      const double prior = Prior(contestants, own, i, measured[a]);
-      mean_[i] += prior * pull[measured[a]];
-      for (size_t b = 0; b < measured.size(); ++b) gain[i][b] += prior * weight[a][b];
+      prior[i][a] = errors.Covariance(i, measured[a]);
+      mean_[i] += prior[i][a] * pull[a];
+    }
+    for (size_t a = 0; a < measured.size(); ++a) {
+      for (size_t b = 0; b < measured.size(); ++b) gain[i][b] += prior[i][a] * weight[a][b];
     }
   }
   for (size_t i = 0; i < n; ++i) {
-    for (size_t j = 0; j < n; ++j) {
-      covariance_[i][j] = Prior(contestants, own, i, j);
-      for (size_t a = 0; a < measured.size(); ++a) {
-        covariance_[i][j] -= gain[i][a] * Prior(contestants, own, measured[a], j);
-      }
+    for (size_t j = i; j < n; ++j) {
+      double covariance = errors.Covariance(i, j);
+      for (size_t a = 0; a < measured.size(); ++a) covariance -= gain[i][a] * prior[j][a];
+      covariance_[i][j] = covariance_[j][i] = covariance;
     }
   }
   visit_variance_ = fit.scatter() * fit.scatter();
@@ -151,6 +203,19 @@ double RaceBelief::LossAfter(size_t contestant, size_t other) const {
   const double variance = Told(contestant, less);
   for (double& each : less) each /= std::sqrt(variance);
   return Loss(other, less);
+}
+
+std::vector<size_t> RaceBelief::Rivals(size_t other, size_t most) const {
+  std::vector<std::pair<double, size_t>> rivals;
+  for (size_t i = 0; i < size(); ++i) {
+    if (i == other) continue;
+    rivals.emplace_back(-MeanAboveZero(mean_[other] - mean_[i], Deviation(i, other)), i);
+  }
+  std::sort(rivals.begin(), rivals.end());
+  if (rivals.size() > most) rivals.resize(most);
+  std::vector<size_t> contestants;
+  for (const auto& [loss, i] : rivals) contestants.push_back(i);
+  return contestants;
 }
 
 double RaceBelief::Loss(size_t other, const std::vector<double>& less) const {

@@ -1,10 +1,12 @@
 // Race belief: what predictions and visits say together about the candidates of a race.
 //
-// A prediction is off by something that its group shares (a mode in one precision) and by an error
-// of its own, which the visited ones show the size of. Visits say what a candidate really takes, up
-// to the scatter of the fit (race_fit.h). Everything is normal, so that one mean and one covariance
-// of all candidates, visited or not, hold what is known: on a steady machine visits decide, on a
-// noisy one they move the predictions. The covariance also says beforehand what a visit would tell.
+// A prediction is off by something that its group shares (a mode in one precision), by something
+// that all with the same value of a dimension share (a micro batch, a schedule), and by an error of
+// its own; how large these usually are is learnt from the visited ones. Visits say what a candidate
+// really takes, up to the scatter of the fit (race_fit.h). Everything is normal, so that one mean
+// and one covariance of all candidates, visited or not, hold what is known: on a steady machine
+// visits decide, on a noisy one they move the predictions of everyone alike. The covariance also
+// says beforehand what a visit would tell.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +23,14 @@ struct Contestant {
   double predicted = 0;              // log of the score
   double group_error = 0;            // standard deviation of what its group's predictions share
   size_t group = 0;                  // from 0
+  std::vector<size_t> values{};      // of each dimension, numbered from 0
   std::optional<double> measured{};  // log of the score
   size_t entrant = 0;                // of the fit, where measured
 };
 
 class RaceBelief {
  public:
-  /// `fit` is of the visits that measured the measured ones.
+  /// `fit` is of the visits that measured the measured ones. All have as many dimensions.
   RaceBelief(const std::vector<Contestant>& contestants, const RaceFit& fit);
 
   size_t size() const { return mean_.size(); }
@@ -53,6 +56,8 @@ class RaceBelief {
   /// Loss(other) expected after one more visit to `contestant`, if nothing else is recommended
   /// then.
   double LossAfter(size_t contestant, size_t other) const;
+  /// Of the contestants but `other`, the `most` that add most to its loss, each by itself.
+  std::vector<size_t> Rivals(size_t other, size_t most) const;
 
  private:
   /// The variance of what one more visit will say, and its covariance with everyone and the round.

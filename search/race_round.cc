@@ -17,6 +17,9 @@ constexpr double kFirstVisitCost = 2;
 // Of a round. Visits of one round are compared most surely, but are chosen without the others'
 // outcome.
 constexpr size_t kVisitsOfARound = 3;
+// Who is thought of for a visit: those that add most to the loss. It bounds the time that thinking
+// takes.
+constexpr size_t kMostRivals = 64;
 
 /// Draws an order by `round`, the same whenever it is asked for.
 void Shuffle(int64_t round, std::vector<size_t>& order) {
@@ -70,6 +73,10 @@ void PlanRound(const RaceRules& rules, const Race& race,
   for (const size_t index : round) {
     if (race.contestant[index]) belief.Visit(*race.contestant[index]);
   }
+  std::vector<size_t> candidate_of(belief.size());  // by contestant
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (race.contestant[i]) candidate_of[*race.contestant[i]] = i;
+  }
   const size_t best = *race.contestant[*race.best];
   while (round.size() < kVisitsOfARound) {
     if (belief.Doubt(best, rules.log_indifference()) <= rules.allowed_doubt()) return;
@@ -77,10 +84,13 @@ void PlanRound(const RaceRules& rules, const Race& race,
     const double loss = belief.Loss(best);
     std::optional<size_t> next;
     double most = 0;
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      if (!race.contestant[i] || std::find(round.begin(), round.end(), i) != round.end()) continue;
+    std::vector<size_t> thought_of = belief.Rivals(best, kMostRivals);
+    thought_of.push_back(best);
+    for (const size_t contestant : thought_of) {
+      const size_t i = candidate_of[contestant];
+      if (std::find(round.begin(), round.end(), i) != round.end()) continue;
       const double cost = candidates[i].visits.empty() ? kFirstVisitCost : 1;
-      const double gain = (loss - belief.LossAfter(*race.contestant[i], best)) / cost;
+      const double gain = (loss - belief.LossAfter(contestant, best)) / cost;
       if (next && gain <= most) continue;
       most = gain;
       next = i;

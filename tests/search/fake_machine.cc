@@ -4,9 +4,11 @@
 #include <cmath>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "search/race_round.h"
 #include "search/space.h"
+#include "search/space_rows.h"
 #include "tests/search/search_fakes.h"
 
 namespace trimtab {
@@ -74,6 +76,12 @@ FakeMachineOptions MakeMachine(const std::string& kind, uint64_t seed) {
   options.trace = MakeTrace(kind, kTraceSeconds, seed);
   options.throttled = kind == "throttled";
   options.reference_error = 0.015;
+  if (kind == "mispriced") {
+    options.rare_layouts = 4;
+    options.visit_noise = 0.03;
+    options.mode_error = 0.08;
+    options.value_error = 0.04;
+  }
   if (kind == "loaded") {
     std::mt19937_64 random(seed);
     options.visit_noise = Uniform(random, 0.05, 0.10);
@@ -100,11 +108,13 @@ SpeedTrace ReadTrace(const std::string& path) {
 FakeMachine::FakeMachine(const FakeMachineOptions& options)
     : options_(options), random_(options.seed) {
   const double spread = std::max(options.reference_error, 0.005);
+  int64_t rare_met = 0;
   for (const RunConfig& run : LegalCandidates(TinyProblem())) {
     // As many candidates as the races were studied with.
     const RecomputeConfig& plan = run.layout.recompute[0];
     const bool in_part = plan.kind == RecomputeKind::kSelective || plan.num_layers > 0;
-    if (in_part || run.layout.cp > 1 || run.layout.pp > 1 || run.layout.zero > 1) continue;
+    const bool rare = in_part || run.layout.cp > 1 || run.layout.pp > 1 || run.layout.zero > 1;
+    if (rare && (options.rare_layouts == 0 || rare_met++ % options.rare_layouts != 0)) continue;
     const Mode mode = ModeOf(run);
     if (!references_.contains(mode)) {
       true_probe_s_[mode] = 0.005 * std::exp(0.2 * Normal(random_));
@@ -119,13 +129,42 @@ FakeMachine::FakeMachine(const FakeMachineOptions& options)
     true_step_s_.push_back(truth);
     Prediction& prediction = candidate.closed_form.emplace();
     prediction.step_time_s = truth * Noise(options.model_error);
-    prediction.step_time_low_s = prediction.step_time_s * std::exp(-2 * options.model_error);
-    prediction.step_time_high_s = prediction.step_time_s * std::exp(2 * options.model_error);
-    prediction.tokens_per_s =
-        static_cast<double>(run.global_batch * run.sequence_length) / prediction.step_time_s;
     prediction.peak_mem_bytes = 1000 + candidate.id;
   }
   throttled_mode_ = ModeOf(candidates_[random_() % candidates_.size()].run);
+  Misprice();
+  const double error = 2 * std::max(options.model_error, options.mode_error);
+  for (CandidateRecord& candidate : candidates_) {
+    Prediction& prediction = *candidate.closed_form;
+    prediction.step_time_low_s = prediction.step_time_s * std::exp(-error);
+    prediction.step_time_high_s = prediction.step_time_s * std::exp(error);
+    prediction.tokens_per_s =
+        static_cast<double>(candidate.run.global_batch * candidate.run.sequence_length) /
+        prediction.step_time_s;
+  }
+}
+
+void FakeMachine::Misprice() {
+  std::map<Mode, double> of_mode;
+  for (CandidateRecord& candidate : candidates_) {
+    const auto [at, is_new] = of_mode.try_emplace(ModeOf(candidate.run), 1);
+    if (is_new && options_.mode_error > 0) at->second = Noise(options_.mode_error);
+    candidate.closed_form->step_time_s *= at->second;
+  }
+  if (options_.value_error == 0) return;
+  for (const SpaceRow& row : SpaceRows()) {
+    if (row.alike == nullptr) continue;
+    std::vector<std::pair<const RunConfig*, double>> values;
+    for (CandidateRecord& candidate : candidates_) {
+      auto at = std::find_if(values.begin(), values.end(), [&](const auto& value) {
+        return row.alike(*value.first, candidate.run);
+      });
+      if (at == values.end()) {
+        at = values.emplace(at, &candidate.run, Noise(options_.value_error));
+      }
+      candidate.closed_form->step_time_s *= at->second;
+    }
+  }
 }
 
 double FakeMachine::Noise(double deviation) { return std::exp(deviation * Normal(random_)); }

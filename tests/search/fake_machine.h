@@ -36,13 +36,19 @@ struct FakeMachineOptions {
   double visit_noise = 0;      // of a whole visit, which the probe does not see
   double probe_noise = 0.02;   // of one reading
   double model_error = 0.03;   // of predictions, per candidate
+  double mode_error = 0;       // what those of a mode share
+  double value_error = 0;      // what those with the same value of a dimension share
   double reference_error = 0;  // of the probe's references between modes
+  int64_t rare_layouts = 0;    // one in so many of those that are not of the plainest kinds
   bool throttled = false;      // one mode runs at half its speed for half of the time
 };
 
 /// A machine of a kind of trace, whose modes' references are off by 1.5 %. Kinds beyond
-/// MakeTrace's: loaded     quiet, but each visit scatters by 5 to 10 %, by seed: somebody else's
-/// work runs too
+/// MakeTrace's:
+/// loaded     quiet, but each visit scatters by 5 to 10 %, by seed: somebody else's work runs too
+/// mispriced  quiet, with visits that scatter by 3 %; predictions are off by what all of a mode,
+/// and
+///            all with one value of a dimension, have in common
 FakeMachineOptions MakeMachine(const std::string& kind, uint64_t seed);
 
 /// One race over the layouts of a tiny problem, as a driver would run it.
@@ -70,6 +76,8 @@ class FakeMachine {
 
  private:
   double Noise(double deviation);
+  /// Makes predictions err together: by mode, and by value of each dimension.
+  void Misprice();
   /// Passes the time that `work_s` takes at full speed; how long that was.
   double Work(double work_s, const Mode& mode);
   double Speed(const Mode& mode) const;

@@ -17,7 +17,7 @@
 namespace trimtab {
 namespace {
 
-constexpr int64_t kVisitsUnderLoad = 30;  // what a minute has room for
+constexpr int64_t kFewVisits = 30;  // what a minute has room for
 constexpr int64_t kMostVisits = 1000;
 
 double Mean(const std::vector<double>& values) {
@@ -27,7 +27,7 @@ double Mean(const std::vector<double>& values) {
 void Main(int searches, uint64_t first_seed, int64_t most_visits, std::vector<std::string> kinds) {
   if (kinds.empty()) {
     kinds = kTraceKinds;
-    kinds.push_back("loaded");
+    kinds.insert(kinds.end(), {"loaded", "mispriced"});
   }
   fmt::print("{:<10} {:>9} {:>9} {:>9} {:>9} {:>10} {:>8} {:>8} {:>8} {:>8}\n", "trace",
              "within 1%", "mean", "regret95", "worst", "intervals", "rounds", "visits", "time/1x",
@@ -43,8 +43,9 @@ void Main(int searches, uint64_t first_seed, int64_t most_visits, std::vector<st
     int64_t right = 0;
     for (int i = 0; i < searches; ++i) {
       const FakeMachineOptions options = MakeMachine(kind, first_seed + static_cast<uint64_t>(i));
-      const FakeMachine::Outcome outcome = FakeMachine(options).Run(
-          {}, kind == "loaded" ? std::min(most_visits, kVisitsUnderLoad) : most_visits);
+      const bool few = kind == "loaded" || kind == "mispriced";
+      const FakeMachine::Outcome outcome =
+          FakeMachine(options).Run({}, few ? std::min(most_visits, kFewVisits) : most_visits);
       regrets.push_back(outcome.regret);
       rounds.push_back(static_cast<double>(outcome.rounds));
       visits.push_back(static_cast<double>(outcome.visits));

@@ -97,6 +97,33 @@ TEST(Race, FirstVisitsTheBestOfEachModeThatMayWin) {
   EXPECT_EQ(modes_of_the_first_round(), (std::map<Mode, int>{{one, 1}, {four, 3}}));
 }
 
+// One visit shows that a mode is faster than predicted: then others of it are next, however many of
+// another mode were predicted to be faster.
+TEST(Race, VisitsMoreOfAModeThatIsFasterThanPredicted) {
+  FakeMachineOptions options = Options("quiet", 1);
+  options.rare_layouts = 4;
+  FakeMachine machine(options);
+  const auto is_slow_by_prediction = [](const CandidateRecord& candidate) {
+    return candidate.run.layout.world_size() == 2;
+  };
+  for (size_t i = 0; i < machine.candidates().size(); ++i) {
+    CandidateRecord& candidate = machine.candidates()[i];
+    const bool slow = is_slow_by_prediction(candidate);
+    machine.SetTrueStep(i, slow ? 0.4 : 0.5);
+    Prediction& prediction = *candidate.closed_form;
+    prediction.step_time_s = (slow ? 0.6 : 0.5) + 1e-4 * static_cast<double>(candidate.id);
+    prediction.step_time_low_s = prediction.step_time_s / 1.4;
+    prediction.step_time_high_s = prediction.step_time_s * 1.4;
+    prediction.tokens_per_s = 1 / prediction.step_time_s;
+  }
+  machine.Run({}, /*most_visits=*/20);
+  int64_t visited = 0;
+  for (const CandidateRecord& candidate : machine.candidates()) {
+    visited += is_slow_by_prediction(candidate) && !candidate.visits.empty() ? 1 : 0;
+  }
+  EXPECT_GE(visited, 4);
+}
+
 TEST(Race, CostsLittleOnAQuietMachine) {
   Tally tally;
   for (uint64_t i = 0; i < 60; ++i) {
