@@ -26,7 +26,7 @@ struct CalibrationPlan {
   double most_seconds = 0;   // no third or later pass that would end after so long
 };
 
-/// `quick`: a coarser grid, about 45 s and at most 90 s; else at most ten minutes.
+/// `quick`: a coarser grid, about 75 s and at most 90 s; else at most ten minutes.
 CalibrationPlan MakeCalibrationPlan(bool quick);
 
 /// 1, 2, 4, ... ranks that share `cores`, up to two ranks per core and 16 ranks (quick: 4). Others

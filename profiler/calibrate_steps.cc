@@ -86,8 +86,15 @@ std::vector<ProbeReading> ReferenceRace::Round(const CalibrationPlan& plan,
   return probes;
 }
 
+RaceFit ReferenceRace::Fit(const std::map<Mode, ProbeReference>& references) const {
+  return RaceFit(visits_, runs_.size(), references, kOneError);
+}
+
 std::vector<double> ReferenceRace::Spreads(const std::map<Mode, ProbeReference>& references) const {
-  const RaceFit fit(visits_, runs_.size(), references, kOneError);
+  return SpreadsOf(Fit(references));
+}
+
+std::vector<double> ReferenceRace::SpreadsOf(const RaceFit& fit) const {
   std::vector<std::vector<double>> errors(modes_.size());
   for (size_t i = 0; i < runs_.size(); ++i) {
     errors[mode_of_run_[i]].push_back(fit.StepTime(i).half_width);
@@ -98,9 +105,8 @@ std::vector<double> ReferenceRace::Spreads(const std::map<Mode, ProbeReference>&
 }
 
 void ReferenceRace::FillStepFactors(HardwareProfile& profile) const {
-  const std::map<Mode, ProbeReference> references = ProbeReferences(profile);
-  const RaceFit fit(visits_, runs_.size(), references, kOneError);
-  const std::vector<double> spreads = Spreads(references);
+  const RaceFit fit = Fit(ProbeReferences(profile));
+  const std::vector<double> spreads = SpreadsOf(fit);
   const Cluster cluster = LocalMachine(profile);
   std::vector<std::vector<double>> ratios(modes_.size());
   for (size_t i = 0; i < runs_.size(); ++i) {

@@ -46,6 +46,9 @@ class ReferenceRace {
   void FillStepFactors(HardwareProfile& profile) const;
 
  private:
+  RaceFit Fit(const std::map<Mode, ProbeReference>& references) const;
+  std::vector<double> SpreadsOf(const RaceFit& fit) const;
+
   std::vector<Mode> modes_;
   std::vector<RunConfig> runs_;
   std::vector<size_t> mode_of_run_;

@@ -64,9 +64,7 @@ Mode ModeOf(const RunConfig& run) {
 RaceVisit RaceVisitOf(size_t entrant, int64_t round, const RunConfig& run,
                       const Measurement& measurement) {
   RaceVisit visit = {.entrant = entrant, .round = round, .mode = ModeOf(run)};
-  for (const StepBlock& block : measurement.blocks) {
-    visit.blocks.push_back({block.step_s, block.probe_s, block.taken});
-  }
+  visit.blocks = measurement.blocks;
   if (visit.blocks.empty()) visit.blocks.push_back({measurement.step_time_s, 0});
   for (const Straggler& each : measurement.stragglers) {
     visit.straggling = std::max(visit.straggling, each.times);

@@ -1,10 +1,10 @@
 // Race: who leads by the visits so far, and whether that is enough.
 //
 // Candidates are visited in rounds (race_round.h), a few steps a visit, so that those of a round
-// see the same machine and the fit (race_fit.h) can tell them apart however its speed wanders. The
-// race ends when the best is surely good, or little is left to lose (race_belief.h). All of this
-// follows from what a study holds: a search that was killed goes on with the very step it would
-// have taken.
+// see the same machine and the fit (profiler/race_fit.h) can tell them apart however its speed
+// wanders. The race ends when the best is surely good, or little is left to lose (race_belief.h).
+// All of this follows from what a study holds: a search that was killed goes on with the very step
+// it would have taken.
 #pragma once
 
 #include <cmath>

@@ -7,7 +7,7 @@
 // with its proof, every legal layout is visited in rounds, each in an order of its own; then the
 // fastest ones and the recommended one race once more, and only these visits say who is how fast:
 // the fastest of many looks faster than it is by the very visits that chose it. The fit of the
-// search's own races takes off the machine's speed (search/race_fit.h).
+// search's own races takes off the machine's speed (profiler/race_fit.h).
 //
 //   bazel build //tools:trimtab //tests/search:recommendation_benchmark
 //   bazel-bin/tools/trimtab calibrate --quick --out machine.json
