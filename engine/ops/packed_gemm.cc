@@ -101,6 +101,15 @@ void CheckProduct(OpKind op, const Tensor& x, const PackedMatrix& weight, const 
   }
 }
 
+/// y: each group of rows of x times the matrix of its own, on the cpu.
+void MultiplyCpu(const PackedMatrix& weights, GroupRows rows, const float* x, const float* bias,
+                 Tensor& y) {
+  const Multiplier multiplier = MultiplierOf(weights.format);
+  HostFloats scratch(PackedGemmScratchCpu(multiplier, weights, rows));
+  PackedGemmCpu(multiplier, y.device().threads(), weights, rows, x, bias, F32Out(y).data(),
+                scratch.data());
+}
+
 OpRecord Record(OpKind kind, int64_t m, const PackedMatrix& weight, DType dtype) {
   return {.kind = kind,
           .dtype = dtype,
@@ -255,9 +264,7 @@ void PackedGemm(const Tensor& x, const PackedMatrix& weight, const Tensor& bias,
                    scaled.data());
     input = scaled.data();
   }
-  HostFloats scratch(PackedGemmScratchCpu(weight, rows));
-  PackedGemmCpu(device.threads(), weight, std::span(&rows, 1), input, F32In(bias).data(),
-                F32Out(y).data(), scratch.data());
+  MultiplyCpu(weight, std::span(&rows, 1), input, F32In(bias).data(), y);
 }
 
 void GroupedPackedGemm(const Tensor& x, const PackedMatrix& weights, GroupRows rows, Tensor& y) {
@@ -283,9 +290,7 @@ void GroupedPackedGemm(const Tensor& x, const PackedMatrix& weights, GroupRows r
     return;
   }
   if (device.kind() != DeviceKind::kCpu) return;
-  HostFloats scratch(PackedGemmScratchCpu(weights, all));
-  PackedGemmCpu(device.threads(), weights, rows, F32In(x).data(), /*bias=*/nullptr,
-                F32Out(y).data(), scratch.data());
+  MultiplyCpu(weights, rows, F32In(x).data(), /*bias=*/nullptr, y);
 }
 
 PackedMatrix MatrixOf(const PackedMatrix& packed, int64_t index) {

@@ -4,7 +4,9 @@
 // A weight is a number of the packed type times a scale: of its row of W for e4m3 and int8, of its
 // row and a group of kInt4Group columns for int4, and none otherwise. On the cpu every element of y
 // is one chain of multiply-adds in the order of the columns of W (with int4 one per group, and then
-// one over the groups), whatever the other rows of x are.
+// one over the groups), whatever the other rows of x are. Only where the processor has tiles and
+// takes the format (bf16, int8, int4; packed_tiles_cpu.h) is the order another one as soon as there
+// are more than kSingleRows rows; then, too, it is the same for any such number of rows.
 //
 // Numbers that a row of W has in neighbouring columns share a word of 32 bits, the first one at its
 // lower end: from a register of words come, by shifts alone, one column after the other.
@@ -29,7 +31,7 @@ inline constexpr int64_t kPanelRows = 32;
 inline constexpr int64_t kInt4Group = 32;
 
 /// Rows of x that a cpu multiplies one by one: reading the numbers anew costs less than unpacking
-/// them once for all.
+/// them once for all, and so few leave a tile empty.
 inline constexpr int64_t kSingleRows = 3;
 
 /// Columns that share a word.

@@ -10,6 +10,7 @@
 #include "engine/ops/kernel.h"
 #include "engine/ops/packed_factors_cpu.h"
 #include "engine/ops/packed_panel_cpu.h"
+#include "engine/ops/packed_tiles_cpu.h"
 
 namespace trimtab {
 namespace {
@@ -17,8 +18,14 @@ namespace {
 // Rows of x that are multiplied by a block of W before the next one is unpacked.
 constexpr int64_t kSharedRows = 512;
 
-// Panels that such a row is multiplied by before the next row.
+// Panels that are multiplied at a time by rows one by one, or by tiles.
 constexpr int64_t kRunPanels = 4;
+static_assert(kRunPanels <= kTilePanels);
+
+// Results of some rows and panels, before they go where they belong.
+constexpr int64_t kResults = kSharedRows * kPanelRows;
+static_assert(kSingleRows * kRunPanels * kPanelRows <= kResults &&
+              kMostTileRows * kRunPanels * kPanelRows <= kResults);
 
 TRIMTAB_CLONES void ScaleColumns(int64_t columns, const float* scales, float* block) {
   for (int64_t c = 0; c < columns; ++c) {
@@ -55,16 +62,22 @@ TRIMTAB_CLONES void AddBias(int64_t rows, int64_t columns, const float* results,
 }
 
 bool MultipliesOneByOne(int64_t rows) { return rows <= kSingleRows; }
+bool UsesTiles(Multiplier multiplier, int64_t rows) {
+  return multiplier == Multiplier::kTiles && !MultipliesOneByOne(rows);
+}
 
 // The rows of one group as panels are multiplied by them (packed_factors_cpu.h). Rows that are
 // multiplied one by one lie one after the other; of more of them, so do blocks of kBlockColumns
-// columns, each [rows, kBlockColumns]: what is read together lies together.
+// columns, each [rows, kBlockColumns]: what is read together lies together. Where tiles multiply,
+// only these are there.
 struct Inputs {
   const float* data;
   const float* starts;  // likewise, kBlockGroups for kBlockColumns; null but of int4
   int64_t row_stride;
   int64_t block_stride;
+  RowTiles tiles;
 
+  bool tiled() const { return tiles.parts != nullptr; }
   const float* At(int64_t row, int64_t block) const {
     return data + row * row_stride + block * block_stride;
   }
@@ -88,15 +101,17 @@ class PanelProduct {
   // y [m, out]: its columns of the panels [begin, end) of a matrix.
   void Run(int64_t matrix, int64_t begin, int64_t end, int64_t m, const Inputs& x,
            const float* bias, float* y) const {
-    const int64_t step = MultipliesOneByOne(m) ? kRunPanels : 1;
     if (MultipliesOneByOne(m)) AskForInputs(m, x);
+    const int64_t step = MultipliesOneByOne(m) || x.tiled() ? kRunPanels : 1;
+    const int64_t most_rows =
+        x.tiled() ? kMostTileRows / x.tiles.height * x.tiles.height : kSharedRows;
     for (int64_t panel = begin; panel < end; panel += step) {
       const PanelRun panels = Panels(matrix, panel, std::min(step, end - panel));
       const int64_t first = panel * kPanelRows;
       const int64_t columns = std::min(panels.count * kPanelRows, weights_.out - first);
       const float* panel_bias = bias != nullptr ? bias + first : nullptr;
-      for (int64_t row = 0; row < m; row += kSharedRows) {
-        Rows(panels, std::min(kSharedRows, m - row), columns, x, row, panel_bias,
+      for (int64_t row = 0; row < m; row += most_rows) {
+        Rows(panels, std::min(most_rows, m - row), columns, x, row, panel_bias,
              y + row * weights_.out + first);
       }
     }
@@ -126,13 +141,15 @@ class PanelProduct {
     return {static_cast<const char*>(weights_.values.raw()) + index * panel_bytes_, scales, count};
   }
 
-  // Rows [first, first + m), at most kSharedRows of them.
+  // Rows [first, first + m), as many as there are results for.
   void Rows(const PanelRun& panels, int64_t m, int64_t columns, const Inputs& x, int64_t first,
             const float* bias, float* y) const {
-    alignas(64) float results[kSharedRows * kPanelRows];
-    static_assert(kSingleRows * kRunPanels <= kSharedRows);
+    alignas(64) float results[kResults];
     const int64_t width = panels.count * kPanelRows;
-    if (x.block_stride == kBlockColumns) {
+    if (x.tiled()) {
+      MultiplyTiles(weights_.format, panels, x.tiles, first / x.tiles.height,
+                    CeilDiv(m, x.tiles.height), results);
+    } else if (x.block_stride == kBlockColumns) {
       for (int64_t row = 0; row < m; ++row) {
         MultiplyRow(weights_.format, panels, weights_.in, x.At(first + row, 0),
                     x.StartsAt(first + row, 0), results + row * width);
@@ -192,26 +209,58 @@ int64_t StartsOf(const PackedMatrix& weights) {
   return weights.format == WeightFormat::kInt4 ? PaddedColumns(weights) / kInt4Group : 0;
 }
 
-// x [rows, in] of one group as it is, or prepared in `prepared` [rows, padded columns] and, with
-// int4, `starts`.
-Inputs InputsOf(int threads, const PackedMatrix& weights, int64_t rows, const float* x,
-                float* prepared, float* starts) {
+// Floats of a group of rows; a whole number of lines of memory.
+int64_t ScratchOf(Multiplier multiplier, const PackedMatrix& weights, int64_t rows) {
+  constexpr int64_t kLine = 16;
+  if (rows == 0) return 0;
+  if (UsesTiles(multiplier, rows)) {
+    const RowTiles tiles = CutRows(rows, weights.in);
+    return RoundUp(tiles.count * tiles.tile_size() / 2, kLine);
+  }
+  if (MultipliesOneByOne(rows) && !PreparesInputs(weights.format)) return 0;
+  return RoundUp(rows * (PaddedColumns(weights) + StartsOf(weights)), kLine);
+}
+
+// x [rows, in] of one group as tiles in `scratch`.
+Inputs TiledInputs(int threads, const PackedMatrix& weights, int64_t rows, const float* x,
+                   float* scratch) {
+  RowTiles tiles = CutRows(rows, weights.in);
+  tiles.parts = reinterpret_cast<uint16_t*>(scratch);
+  // A column in three parts is the work of some.
+  ParallelFor(threads, rows, RowGrain(4 * weights.in), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      SplitRow(weights.format, x + row * weights.in, row, tiles);
+    }
+  });
+  ClearRows(rows, tiles);
+  return {.data = nullptr, .starts = nullptr, .row_stride = 0, .block_stride = 0, .tiles = tiles};
+}
+
+// x [rows, in] of one group as it is, or prepared in `scratch`.
+Inputs InputsOf(Multiplier multiplier, int threads, const PackedMatrix& weights, int64_t rows,
+                const float* x, float* scratch) {
+  if (UsesTiles(multiplier, rows)) {
+    return TiledInputs(threads, weights, rows, x, scratch);
+  }
   const int64_t in = weights.in;
   const int64_t padded = PaddedColumns(weights);
   const bool one_by_one = MultipliesOneByOne(rows);
   if (one_by_one && !PreparesInputs(weights.format)) {
-    return {.data = x, .starts = nullptr, .row_stride = in, .block_stride = kBlockColumns};
+    return {
+        .data = x, .starts = nullptr, .row_stride = in, .block_stride = kBlockColumns, .tiles = {}};
   }
-  const Inputs inputs = {.data = prepared,
+  float* starts = scratch + rows * padded;  // of int4
+  const Inputs inputs = {.data = scratch,
                          .starts = StartsOf(weights) > 0 ? starts : nullptr,
                          .row_stride = one_by_one ? padded : kBlockColumns,
-                         .block_stride = kBlockColumns * (one_by_one ? 1 : rows)};
+                         .block_stride = kBlockColumns * (one_by_one ? 1 : rows),
+                         .tiles = {}};
   ParallelFor(threads, rows, RowGrain(in), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       for (int64_t column = 0; column < in; column += kBlockColumns) {
         const int64_t at = row * inputs.row_stride + column / kBlockColumns * inputs.block_stride;
         PrepareInputs(weights.format, std::min(kBlockColumns, in - column), x + row * in + column,
-                      prepared + at, starts + at / kInt4Group);
+                      scratch + at, starts + at / kInt4Group);
       }
     }
   });
@@ -239,23 +288,28 @@ void UnpackColumns(WeightFormat format, const void* panel, const float* scales, 
   }
 }
 
-int64_t PackedGemmScratchCpu(const PackedMatrix& weights, int64_t rows) {
-  if (MultipliesOneByOne(rows) && !PreparesInputs(weights.format)) return 0;
-  return rows * (PaddedColumns(weights) + StartsOf(weights));
+Multiplier MultiplierOf(WeightFormat format) {
+  return TakesTiles(format) ? Multiplier::kTiles : Multiplier::kVectors;
 }
 
-void PackedGemmCpu(int threads, const PackedMatrix& weights, GroupRows rows, const float* x,
-                   const float* bias, float* y, float* scratch) {
+int64_t PackedGemmScratchCpu(Multiplier multiplier, const PackedMatrix& weights, GroupRows rows) {
+  constexpr int64_t kLine = 16;
+  int64_t floats = kLine;  // so that it may begin with a line
+  for (const int64_t each : rows) floats += ScratchOf(multiplier, weights, each);
+  return floats == kLine ? 0 : floats;
+}
+
+void PackedGemmCpu(Multiplier multiplier, int threads, const PackedMatrix& weights, GroupRows rows,
+                   const float* x, const float* bias, float* y, float* scratch) {
+  constexpr uintptr_t kLineBytes = 64;
+  scratch +=
+      (kLineBytes - reinterpret_cast<uintptr_t>(scratch) % kLineBytes) % kLineBytes / sizeof(float);
   int64_t all = 0;
-  for (const int64_t each : rows) all += each;
-  const int64_t padded = PaddedColumns(weights);
   std::vector<Inputs> inputs;
-  int64_t first = 0;
   for (const int64_t each : rows) {
-    inputs.push_back(InputsOf(threads, weights, each, x + first * weights.in,
-                              scratch + first * padded,
-                              scratch + all * padded + first * StartsOf(weights)));
-    first += each;
+    inputs.push_back(InputsOf(multiplier, threads, weights, each, x + all * weights.in, scratch));
+    scratch += ScratchOf(multiplier, weights, each);
+    all += each;
   }
   const PanelProduct product(weights);
   const int64_t work = weights.panels() * kPanelRows * weights.in * all;
@@ -263,7 +317,8 @@ void PackedGemmCpu(int threads, const PackedMatrix& weights, GroupRows rows, con
   const int64_t panels = weights.panels();
   // As few at a time as are multiplied together: a worker that is held up leaves the rest to
   // others. Behind a panel the next one is asked of memory.
-  const int64_t most = all > kSingleRows * std::ssize(rows) ? 1 : kRunPanels;
+  const bool many = multiplier == Multiplier::kVectors && all > kSingleRows * std::ssize(rows);
+  const int64_t most = many ? 1 : kRunPanels;
   const int64_t step = std::clamp<int64_t>(panels / (2 * workers), 1, most);
   ParallelForNeighbours(workers, CeilDiv(panels, step), [&](int64_t run, int) {
     const int64_t begin = run * step;

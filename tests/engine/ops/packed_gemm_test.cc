@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "engine/ops/packed_gemm_cpu.h"
 #include "engine/ops/packed_lookup.h"
 #include "tests/engine/ops/op_test.h"
 
@@ -136,36 +137,87 @@ TEST(PackTest, RoundsToTheNearestNumberOfTheFormat) {
   }
 }
 
-// A row's bits do not depend on the rows around it, nor on the workers.
-TEST(PackedGemmRowsTest, AreIndependentOnTheCpu) {
+// What a cpu multiplies by, of the two ways that it has.
+class PackedRowsTest : public testing::TestWithParam<Multiplier> {
+ protected:
+  static bool Takes(WeightFormat format) {
+    return GetParam() == Multiplier::kVectors || MultiplierOf(format) == GetParam();
+  }
+  void SetUp() override {
+    if (!Takes(WeightFormat::kBf16)) GTEST_SKIP() << "this processor has no tiles (AMX)";
+  }
+
+  static std::vector<float> Multiply(int threads, const PackedMatrix& weight,
+                                     std::span<const float> x, Multiplier multiplier = GetParam()) {
+    const int64_t rows = std::ssize(x) / weight.in;
+    const GroupRows groups(&rows, 1);
+    std::vector<float> scratch(
+        static_cast<size_t>(PackedGemmScratchCpu(multiplier, weight, groups)));
+    std::vector<float> y(static_cast<size_t>(rows * weight.out));
+    PackedGemmCpu(multiplier, threads, weight, groups, x.data(), nullptr, y.data(), scratch.data());
+    return y;
+  }
+};
+
+// A row's bits do not depend on the rows around it, nor on the workers. Tiles multiply where there
+// are more rows than are multiplied one by one.
+TEST_P(PackedRowsTest, AreIndependent) {
   constexpr int64_t kRows = 45;
   constexpr int64_t kIn = 544;
   constexpr int64_t kOut = 150;
-  const std::vector<float> values = RandomValues(kRows * kIn, 3);
-  const auto upload = [&](Device& device, int64_t first, int64_t count) {
-    const Tensor x = Tensor::Empty(device, {count, kIn}, DType::kF32, MemoryTag::kActivations);
-    Upload(x, std::span(values).subspan(static_cast<size_t>(first * kIn),
-                                        static_cast<size_t>(count * kIn)));
-    return x;
-  };
+  const std::unique_ptr<Device> device = MakeCpuDevice(1);
+  const std::vector<float> x = RandomValues(kRows * kIn, 3);
+  const int64_t least = GetParam() == Multiplier::kTiles ? kSingleRows + 1 : 1;
   for (const WeightFormat format : kFormats) {
-    const std::unique_ptr<Device> one = MakeCpuDevice(1);
-    const std::unique_ptr<Device> three = MakeCpuDevice(3);
-    const PackedMatrix weight = Packed(*one, format, kOut, kIn, 5);
-    Tensor whole = Tensor::Empty(*one, {kRows, kOut}, DType::kF32, MemoryTag::kActivations);
-    PackedGemm(upload(*one, 0, kRows), weight, {}, whole);
-    const std::vector<float> expected = Download(whole);
-    const PackedMatrix same = Packed(*three, format, kOut, kIn, 5);
+    if (!Takes(format)) continue;
+    const PackedMatrix weight = Packed(*device, format, kOut, kIn, 5);
+    const std::vector<float> expected = Multiply(1, weight, x);
     for (int64_t row = 0; row < kRows; row += 4) {
-      const int64_t count = std::min<int64_t>(1 + row % 7, kRows - row);
-      Tensor y = Tensor::Empty(*three, {count, kOut}, DType::kF32, MemoryTag::kActivations);
-      PackedGemm(upload(*three, row, count), same, {}, y);
+      const int64_t count = std::min<int64_t>(least + row % 7, kRows - row);
+      if (count < least) continue;
       const auto first = expected.begin() + row * kOut;
-      EXPECT_EQ(Download(y), std::vector<float>(first, first + count * kOut))
+      EXPECT_EQ(Multiply(3, weight,
+                         std::span(x).subspan(static_cast<size_t>(row * kIn),
+                                              static_cast<size_t>(count * kIn))),
+                std::vector<float>(first, first + count * kOut))
           << Name(format) << " row " << row;
     }
   }
 }
+
+// Both ways multiply by the same numbers in fp32, of inputs of whatever size.
+TEST_P(PackedRowsTest, AreWhatDoubleMakesOfThem) {
+  struct Size {
+    int64_t rows, out, in;
+  };
+  const std::unique_ptr<Device> device = MakeCpuDevice(1);
+  for (const float factor : {1.0f, 1e-20f, 1e20f}) {
+    for (const auto& [rows, out, in] : {Size{4, 32, 32}, Size{16, 129, 256}, Size{17, 40, 352},
+                                        Size{150, 70, 1056}, Size{5, 33, 7}, Size{33, 64, 259}}) {
+      std::vector<float> x = RandomValues(rows * in, 9);
+      for (float& each : x) each *= factor;
+      for (const WeightFormat format : kFormats) {
+        if (!Takes(format) || (format == WeightFormat::kInt4 && in % kInt4Group != 0)) continue;
+        const PackedMatrix weight = Packed(*device, format, out, in, 7);
+        const std::vector<float> y = Multiply(2, weight, x);
+        const std::vector<double> w = Unpacked(weight);
+        const std::vector<double> given(x.begin(), x.end());
+        const std::vector<double> expected = Product(given, w, out, in, {});
+        for (size_t i = 0; i < y.size(); ++i) {
+          ASSERT_NEAR(y[i], expected[i], 1e-7 * factor * static_cast<double>(in + 32))
+              << Name(format) << ", " << rows << " rows, " << out << " by " << in << ", element "
+              << i;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Multipliers, PackedRowsTest,
+                         testing::Values(Multiplier::kVectors, Multiplier::kTiles),
+                         [](const auto& test) {
+                           return test.param == Multiplier::kVectors ? "vectors" : "tiles";
+                         });
 
 }  // namespace
 }  // namespace trimtab

@@ -1,0 +1,30 @@
+// Products of packed_gemm.h on the matrix unit that some x86 cores have (AMX): tiles of bf16,
+// summed in fp32.
+//
+// A number of bf16, int8 or int4 is one of bf16 as it is, and an input of fp32 is the exact sum of
+// three: the upper eight bits of its significand, the next eight, and the last. So the products are
+// those of fp32, and only their sums are rounded, as those of multiply-adds are. Every sum is made
+// in the same order, however many rows there are: step after step of columns, part after part.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/ops/packed_gemm.h"
+#include "engine/ops/packed_panel_cpu.h"
+#include "engine/ops/row_tiles_cpu.h"
+
+namespace trimtab {
+
+/// Whether this process may use such a unit, and it takes numbers of this format.
+bool TakesTiles(WeightFormat format);
+
+/// Panels that are multiplied at a time, and rows of whole tiles, at most.
+inline constexpr int64_t kTilePanels = 4;
+inline constexpr int64_t kMostTileRows = 128;
+
+/// results [count * height, panels.count * kPanelRows] = tiles [first, first + count) of rows times
+/// all columns of each panel and their scales.
+void MultiplyTiles(WeightFormat format, const PanelRun& panels, const RowTiles& tiles,
+                   int64_t first, int64_t count, float* results);
+
+}  // namespace trimtab
