@@ -1,23 +1,28 @@
 // How right predictions are about this machine: legal layouts of three small models on up to four
-// ranks, each measured in rounds of an order of its own, beside the closed form. A race's fit takes
-// what the machine did meanwhile off the measured times, as it does in a search. What all of a
-// model's layouts are off by alike is the machine's speed, which the probe tells only roughly and
+// ranks, measured in one race, in rounds of an order of their own, beside the closed form. The
+// race's fit takes what the machine did meanwhile off the measured times, as it does in a search.
+// What all layouts are off by alike is the machine's speed, which the probe tells only roughly and
 // no comparison depends on: it is printed, and the errors are without it.
 //
-//   bazel run //tests/search:layouts_benchmark -- [profile.json] [every] [rounds] [rows.csv]
+//   bazel run //tests/search:layouts_benchmark -- [profiles] [every] [rounds] [rows.csv]
 //
-// Without a profile (or with "-") the machine is calibrated first, which takes a minute and a half.
-// `every`: one layout in so many; `rounds`: visits of each; `rows.csv`: a line for each layout.
+// `profiles`: files of `trimtab calibrate --out`, separated by commas: all predict what is
+// measured once. Without them (or with "-") the machine is calibrated first, which takes a minute
+// and a half. `every`: one layout in so many; `rounds`: visits of each; `rows.csv`: a line for
+// each.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
-#include <map>
+#include <iterator>
 #include <numeric>
 #include <random>
+#include <span>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -35,7 +40,6 @@ namespace {
 constexpr int64_t kSequence = 128;
 constexpr int64_t kGlobalBatch = 8;
 constexpr int64_t kMostRanks = 4;
-constexpr size_t kTop = 3;
 constexpr double kConfidence = 0.9;  // of the fit; its middles do not depend on it
 
 ModelConfig SmallModel(const std::string& preset) {
@@ -84,14 +88,11 @@ std::vector<RunConfig> EveryLayout(const ModelConfig& model) {
   return runs;
 }
 
-/// A layout of a model, as predicted and as measured.
+/// A layout of a model, as measured and as each of the profiles predicts it.
 struct Contestant {
   RunConfig run;
-  double predicted_s = 0;
-  double measured = 0;  // seconds of a step at the speed of the profile
-
-  double ratio() const { return predicted_s / measured; }
-  double error() const { return std::abs(ratio() - 1); }
+  double measured_s = 0;  // of a step, at the speed of the first profile
+  std::vector<double> predicted_s;
 };
 
 Measurement Measured(const RunConfig& run) {
@@ -114,79 +115,118 @@ void MeasureAll(const Cluster& cluster, int rounds, std::mt19937& random,
   }
   const RaceFit fit(visits, contestants.size(), ProbeReferences(cluster.profile), kConfidence);
   for (size_t i = 0; i < contestants.size(); ++i) {
-    contestants[i].measured = std::exp(fit.StepTime(i).log);
+    contestants[i].measured_s = std::exp(fit.StepTime(i).log);
   }
   fmt::print("machine at {:.2f} of its calibrated speed, a visit scatters by {:.1f} %\n",
              fit.speed().median, 100 * fit.scatter());
-  std::vector<double> ratios;
-  for (const Contestant& each : contestants) ratios.push_back(each.ratio());
-  const double alike = Median(std::move(ratios));
-  for (Contestant& each : contestants) each.measured *= alike;
-  fmt::print("all layouts alike: predicted / measured {:.3f}, taken off\n", alike);
 }
 
-void WriteRows(const std::string& model, const std::vector<Contestant>& contestants,
-               std::ofstream& rows) {
+void WriteRows(const std::vector<Contestant>& contestants, std::ofstream& rows) {
   for (const Contestant& each : contestants) {
-    rows << fmt::format("{},\"{}\",{:.6f},{:.6f}\n", model, ToString(each.run.layout),
-                        each.predicted_s, each.measured);
+    rows << fmt::format("{},\"{}\",{:.6f},{:.6f}\n", each.run.model.name, ToString(each.run.layout),
+                        each.measured_s, fmt::join(each.predicted_s, ","));
   }
 }
 
-void Report(const std::string& model, std::vector<Contestant>& contestants) {
-  std::vector<double> errors;
-  for (const Contestant& each : contestants) errors.push_back(each.error());
-  std::sort(errors.begin(), errors.end());
-  const auto best = std::min_element(
-      contestants.begin(), contestants.end(),
-      [](const Contestant& a, const Contestant& b) { return a.measured < b.measured; });
-  const auto place =
-      std::count_if(contestants.begin(), contestants.end(),
-                    [&](const Contestant& each) { return each.predicted_s < best->predicted_s; });
-  const auto chosen = std::min_element(
-      contestants.begin(), contestants.end(),
-      [](const Contestant& a, const Contestant& b) { return a.predicted_s < b.predicted_s; });
+/// A layout beside what one profile predicts.
+struct Prediction {
+  const Contestant* of;
+  double ratio;  // predicted over measured, without what is common to all
+
+  double error() const { return std::abs(ratio - 1); }
+};
+
+double MedianOf(std::span<const Prediction> predictions, double (*value)(const Prediction&)) {
+  std::vector<double> values;
+  for (const Prediction& each : predictions) values.push_back(value(each));
+  return Median(std::move(values));
+}
+double Ratio(const Prediction& prediction) { return prediction.ratio; }
+double Error(const Prediction& prediction) { return prediction.error(); }
+
+/// Of one model.
+void ReportModel(std::span<const Prediction> predictions) {
+  const auto measured = [](const Prediction& each) { return each.of->measured_s; };
+  const auto predicted = [&](const Prediction& each) { return each.ratio * measured(each); };
+  const Prediction& best = *std::ranges::min_element(predictions, {}, measured);
+  const Prediction& chosen = *std::ranges::min_element(predictions, {}, predicted);
+  const auto place = std::ranges::count_if(
+      predictions, [&](const Prediction& each) { return predicted(each) < predicted(best); });
   fmt::print(
-      "{}: {} layouts, error median {:.1f} %, p90 {:.1f} %; the fastest measured ({}) is predicted "
-      "in place {}{}; the one predicted fastest is {:.1f} % slower\n",
-      model, contestants.size(), 100 * errors[errors.size() / 2],
-      100 * errors[errors.size() * 9 / 10], ToString(best->run.layout), place + 1,
-      static_cast<size_t>(place) < kTop ? "" : ", not among the first three",
-      100 * (chosen->measured / best->measured - 1));
-  std::map<Mode, std::vector<double>> by_mode;
+      "  {}: {} layouts, error median {:.1f} %; the fastest measured ({}) is predicted in "
+      "place {}; the one predicted fastest is {:.1f} % slower\n",
+      best.of->run.model.name, predictions.size(), 100 * MedianOf(predictions, Error),
+      ToString(best.of->run.layout), place + 1, 100 * (measured(chosen) / measured(best) - 1));
+}
+
+/// What profile `index` makes of all.
+void Report(std::span<const Contestant> contestants, size_t index) {
+  std::vector<Prediction> all;
   for (const Contestant& each : contestants) {
-    const int ranks = static_cast<int>(each.run.layout.world_size());
-    by_mode[{ranks, 1}].push_back(each.ratio());
+    all.push_back({&each, each.predicted_s[index] / each.measured_s});
   }
-  for (const auto& [mode, ratios] : by_mode) {
-    fmt::print("  {} ranks: predicted / measured, median {:.3f} over {}\n", mode.ranks,
-               Median(ratios), ratios.size());
+  const double alike = MedianOf(all, Ratio);
+  for (Prediction& each : all) each.ratio /= alike;
+  std::vector<double> errors;
+  for (const Prediction& each : all) errors.push_back(each.error());
+  std::ranges::sort(errors);
+  fmt::print(
+      "{} layouts, error median {:.1f} %, p90 {:.1f} % (predicted / measured of all alike, "
+      "{:.3f}, taken off)\n",
+      all.size(), 100 * errors[errors.size() / 2], 100 * errors[errors.size() * 9 / 10], alike);
+  for (auto begin = all.begin(); begin != all.end();) {
+    const auto end = std::find_if(begin, all.end(), [&](const Prediction& each) {
+      return each.of->run.model.name != begin->of->run.model.name;
+    });
+    ReportModel({begin, end});
+    begin = end;
   }
+  for (int64_t ranks = 1; ranks <= kMostRanks; ranks *= 2) {
+    std::vector<Prediction> some;
+    std::ranges::copy_if(all, std::back_inserter(some), [&](const Prediction& each) {
+      return each.of->run.layout.world_size() == ranks;
+    });
+    fmt::print("  {} ranks: predicted / measured, median {:.3f} over {}\n", ranks,
+               MedianOf(some, Ratio), some.size());
+  }
+}
+
+/// The machine as each of `files`, separated by commas, knows it; "-": as it is now.
+std::vector<Cluster> Machines(const std::string& files) {
+  if (files == "-") {
+    CalibrateOptions quick;
+    quick.quick = true;
+    return {LocalMachine(Calibrate(quick))};
+  }
+  std::vector<Cluster> machines;
+  std::istringstream names(files);
+  for (std::string name; std::getline(names, name, ',');) {
+    machines.push_back(LoadCluster("local", name));
+  }
+  return machines;
 }
 
 int Main(int count, char** arguments) {
-  const std::string file = count > 1 ? arguments[1] : "-";
+  const std::vector<Cluster> machines = Machines(count > 1 ? arguments[1] : "-");
   const size_t every = count > 2 ? std::strtoul(arguments[2], nullptr, 10) : 1;
   const int rounds = count > 3 ? std::atoi(arguments[3]) : 2;
   std::ofstream rows(count > 4 ? arguments[4] : "/dev/null");
-  rows << "model,layout,predicted_s,measured_s\n";
-  CalibrateOptions quick;
-  quick.quick = true;
-  const Cluster cluster = file == "-" ? LocalMachine(Calibrate(quick)) : LoadCluster("local", file);
+  rows << "model,layout,measured_s,predicted_s\n";
   std::mt19937 random(1);
-  std::vector<double> all;
+  std::vector<Contestant> contestants;
+  size_t first = 0;  // not the same layouts of each model
   for (const char* preset : {"gpt2-124m", "llama2-7b", "mixtral-8x7b"}) {
-    std::vector<Contestant> contestants;
     const std::vector<RunConfig> runs = EveryLayout(SmallModel(preset));
-    for (size_t i = 0; i < runs.size(); i += every) {
-      contestants.push_back({runs[i], ClosedForm(runs[i], cluster).step_time_s, 0});
+    for (size_t i = first++ % every; i < runs.size(); i += every) {
+      Contestant& each = contestants.emplace_back(runs[i]);
+      for (const Cluster& machine : machines) {
+        each.predicted_s.push_back(ClosedForm(runs[i], machine).step_time_s);
+      }
     }
-    MeasureAll(cluster, rounds, random, contestants);
-    Report(preset, contestants);
-    WriteRows(preset, contestants, rows);
-    for (const Contestant& each : contestants) all.push_back(each.error());
   }
-  fmt::print("all: {} layouts, error median {:.1f} %\n", all.size(), 100 * Median(all));
+  MeasureAll(machines.front(), rounds, random, contestants);
+  WriteRows(contestants, rows);
+  for (size_t i = 0; i < machines.size(); ++i) Report(contestants, i);
   return 0;
 }
 
