@@ -34,11 +34,11 @@ TRIMTAB_CLONES void ScaleColumns(int64_t columns, const float* scales, float* bl
   }
 }
 
-// y [rows, kPanelRows] *= scales [kPanelRows].
-TRIMTAB_CLONES void ScaleResults(int64_t rows, const float* scales, float* y) {
-  for (int64_t row = 0; row < rows; ++row) {
+// y [rows, width] *= scales [width].
+TRIMTAB_CLONES void ScaleResults(int64_t rows, int64_t width, const float* scales, float* y) {
+  for (int64_t row = 0; row < rows; ++row, y += width) {
 #pragma omp simd
-    for (int64_t i = 0; i < kPanelRows; ++i) y[row * kPanelRows + i] *= scales[i];
+    for (int64_t i = 0; i < width; ++i) y[i] *= scales[i];
   }
 }
 
@@ -133,6 +133,8 @@ class PanelProduct {
     }
   }
 
+  bool ByGroup() const { return weights_.format == WeightFormat::kInt4; }
+
   PanelRun Panels(int64_t matrix, int64_t panel, int64_t count) const {
     const int64_t index = matrix * weights_.panels() + panel;
     const float* scales = weights_.scales.defined()
@@ -149,6 +151,7 @@ class PanelProduct {
     if (x.tiled()) {
       MultiplyTiles(weights_.format, panels, x.tiles, first / x.tiles.height,
                     CeilDiv(m, x.tiles.height), results);
+      if (panels.scales != nullptr && !ByGroup()) ScaleResults(m, width, panels.scales, results);
     } else if (x.block_stride == kBlockColumns) {
       for (int64_t row = 0; row < m; ++row) {
         MultiplyRow(weights_.format, panels, weights_.in, x.At(first + row, 0),
@@ -164,7 +167,6 @@ class PanelProduct {
   // to `y`.
   void MultiplyRows(const PanelRun& panel, int64_t m, const Inputs& x, int64_t first,
                     float* results, float* y) const {
-    const bool by_group = weights_.format == WeightFormat::kInt4;
     for (int64_t begin = 0; begin < weights_.in; begin += kBlockColumns) {
       const int64_t count = std::min(kBlockColumns, weights_.in - begin);
       alignas(64) float block[kBlockColumns * kPanelRows];
@@ -180,13 +182,15 @@ class PanelProduct {
                      .factors = factors,
                      .first = begin == 0,
                      .sums = results,
-                     .scales = by_group ? panel.scales + begin / kInt4Group * kPanelRows : nullptr,
+                     .scales = ByGroup() ? panel.scales + begin / kInt4Group * kPanelRows : nullptr,
                      .starts = x.StartsAt(first, begin / kBlockColumns),
                      .ahead = WordsOf(panel, begin + count, kBlockColumns),
                      .written = begin + count == weights_.in ? y : nullptr,
                      .written_stride = weights_.out});
     }
-    if (panel.scales != nullptr && !by_group) ScaleResults(m, panel.scales, results);
+    if (panel.scales != nullptr && !ByGroup()) {
+      ScaleResults(m, kPanelRows, panel.scales, results);
+    }
   }
 
   // The numbers of columns [begin, begin + columns); behind the last one come those of the next

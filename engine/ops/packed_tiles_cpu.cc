@@ -4,7 +4,6 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
-#include "engine/ops/kernel.h"
 #include "engine/ops/spread_panel_cpu.h"
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -208,14 +207,6 @@ TRIMTAB_TILES void AddGroups(const TileSteps& t, const float* scales) {
 
 #undef TRIMTAB_ADD_TILE
 
-// results [rows, width] times the scale of each column.
-TRIMTAB_CLONES void ScaleColumns(int64_t rows, int64_t width, const float* scales, float* results) {
-  for (int64_t row = 0; row < rows; ++row, results += width) {
-#pragma omp simd
-    for (int64_t i = 0; i < width; ++i) results[i] *= scales[i];
-  }
-}
-
 // Panels that rows are multiplied by.
 class TiledPanels {
  public:
@@ -246,9 +237,6 @@ class TiledPanels {
         t.x += tiles.tile_size();
         t.sums += tiles.height * width;
       }
-    }
-    if (format_ == WeightFormat::kInt8) {
-      ScaleColumns(count * tiles.height, width, panels_.scales, results);
     }
   }
 

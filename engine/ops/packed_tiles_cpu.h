@@ -23,7 +23,8 @@ inline constexpr int64_t kTilePanels = 4;
 inline constexpr int64_t kMostTileRows = 128;
 
 /// results [count * height, panels.count * kPanelRows] = tiles [first, first + count) of rows times
-/// all columns of each panel and their scales.
+/// all columns of each panel and, with int4, the scales of their groups; those of int8 are yet to
+/// be multiplied by.
 void MultiplyTiles(WeightFormat format, const PanelRun& panels, const RowTiles& tiles,
                    int64_t first, int64_t count, float* results);
 

@@ -6,6 +6,7 @@
 #include "engine/ops/attention_operands.h"
 #include "engine/ops/cuda_ops.h"
 #include "engine/ops/paged_attention_cpu.h"
+#include "engine/ops/store_kv_cpu.h"
 #include "engine/ops/widen.h"
 
 namespace trimtab {

@@ -1,4 +1,4 @@
-// CPU kernels of paged_attention.h.
+// The CPU kernel of PagedAttention (paged_attention.h).
 #pragma once
 
 #include "engine/ops/paged_attention.h"
@@ -8,9 +8,6 @@ namespace trimtab {
 /// Scratch of one worker, in floats.
 int64_t PagedAttentionScratchCpu(const AttentionShape& shape, const PagedRows& rows,
                                  const PagedCache& cache);
-
-void StoreKvCpu(int threads, const AttentionShape& shape, const PagedRows& rows, const float* qkv,
-                const PagedCache& cache);
 
 /// `scratch` holds as much for each of `threads` workers. `sinks` is nullptr without.
 void PagedAttentionCpu(int threads, const AttentionShape& shape, const PagedRows& rows,

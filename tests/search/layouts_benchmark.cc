@@ -186,6 +186,7 @@ void Report(std::span<const Contestant> contestants, size_t index) {
     std::ranges::copy_if(all, std::back_inserter(some), [&](const Prediction& each) {
       return each.of->run.layout.world_size() == ranks;
     });
+    if (some.empty()) continue;
     fmt::print("  {} ranks: predicted / measured, median {:.3f} over {}\n", ranks,
                MedianOf(some, Ratio), some.size());
   }
