@@ -91,8 +91,9 @@ TrialState ParseTrialState(const std::string& name) {
 
 namespace {
 
-/// Opens and locks the file within `wait_s`; its descriptor. `operation` is LOCK_SH or LOCK_EX.
-int OpenLocked(const std::string& path, int operation, double wait_s) {
+/// Opens and locks the file; its descriptor, or -1 where others hold it longer than `wait_s`.
+/// `operation` is LOCK_SH or LOCK_EX.
+int TryOpenLocked(const std::string& path, int operation, double wait_s) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) ThrowStorage(path, "open", errno);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(wait_s);
@@ -105,8 +106,18 @@ int OpenLocked(const std::string& path, int operation, double wait_s) {
     }
     close(fd);
     if (!retry) ThrowStorage(path, "lock", error);
-    throw StorageError(fmt::format("{}: a trial of another search is still running", path));
+    return -1;
   }
+  return fd;
+}
+
+[[noreturn]] void ThrowHeld(const std::string& path) {
+  throw StorageError(fmt::format("{}: a trial of another search is still running", path));
+}
+
+int OpenLocked(const std::string& path, int operation, double wait_s) {
+  const int fd = TryOpenLocked(path, operation, wait_s);
+  if (fd < 0) ThrowHeld(path);
   return fd;
 }
 
@@ -115,8 +126,14 @@ int OpenLocked(const std::string& path, int operation, double wait_s) {
 ResultsFile::ResultsFile(std::string path)
     : path_(std::move(path)), fd_(OpenLocked(path_, LOCK_SH, kSharedLockWaitSeconds)) {}
 
+bool WorkersGone(const std::string& path, double wait_s) {
+  const int fd = TryOpenLocked(path, LOCK_EX, wait_s);
+  if (fd >= 0) close(fd);
+  return fd >= 0;
+}
+
 void AwaitWorkersGone(const std::string& path, double wait_s) {
-  close(OpenLocked(path, LOCK_EX, wait_s));
+  if (!WorkersGone(path, wait_s)) ThrowHeld(path);
 }
 
 ResultsFile::~ResultsFile() { close(fd_); }

@@ -57,8 +57,10 @@ class ResultsFile {
   int fd_ = -1;
 };
 
-/// Waits up to `wait_s` until no worker holds the results file any more.
-/// Throws StorageError when one still does, or the file cannot be opened.
+/// Waits up to `wait_s` until no worker holds the results file any more; false when one still does.
+/// Throws StorageError when the file cannot be opened.
+bool WorkersGone(const std::string& path, double wait_s);
+/// The same; throws StorageError when one still does.
 void AwaitWorkersGone(const std::string& path, double wait_s);
 
 /// Every finished line of `path`, in order; lines that are torn or not a result are skipped.

@@ -57,6 +57,8 @@ class TrialRunner {
   virtual void NoteSlow(const std::string& /*host*/) {}
   /// Ends what a killed driver of `study` may have left running.
   virtual void EndLeftovers(const std::string& /*study*/) {}
+  /// The same where EndLeftovers did not reach all of it: at the cost of the nodes it has.
+  virtual void GiveUpNodes(const std::string& /*study*/) {}
 };
 
 /// How ProcessTrialRunner starts its workers.
@@ -85,6 +87,7 @@ class ProcessTrialRunner : public TrialRunner {
   void Release(const std::string& key) override;
   void NoteSlow(const std::string& host) override;
   void EndLeftovers(const std::string& study) override { options_.launcher->EndLeftovers(study); }
+  void GiveUpNodes(const std::string& study) override { options_.launcher->GiveUpNodes(study); }
 
  private:
   struct Worker;

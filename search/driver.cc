@@ -127,6 +127,7 @@ SearchResult RunSearch(const SearchOptions& options, Predictor& predictor, Trial
                   .indifference = options.race.indifference,
                   .most_rounds = options.race.most_rounds});
   runner.EndLeftovers(study->uuid());
+  if (!study->WorkersGone()) runner.GiveUpNodes(study->uuid());
   const int64_t ingested = study->Recover();
   Enumerate(options, ingested, *study, predictor, events);
   const std::vector<CandidateRecord> candidates = study->Candidates();

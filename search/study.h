@@ -152,6 +152,9 @@ class Study {
   void FinishAttempt(const Attempt& attempt, const TrialOutcome& outcome);
   /// Takes in every finished line of the results file that is not in yet. Returns how many.
   int64_t IngestResults();
+  /// Whether no worker of a killed driver is left, or the last one goes within seconds. Throws
+  /// StorageError when the results file cannot be opened.
+  bool WorkersGone() const;
   /// To be called before the first attempt of a resumed search: waits for the last worker of a
   /// killed driver to be gone, takes its results in, and marks attempts still "running" as
   /// "interrupted", to be tried again. Returns how many results it took in.

@@ -12,6 +12,7 @@ namespace trimtab {
 namespace {
 
 /// How long a resumed driver waits for the worker of a killed one to be gone.
+constexpr double kLeftoverWaitSeconds = 10;
 constexpr double kWorkerWaitSeconds = 30;
 
 /// SQL: seconds from the making of the study to the moment in `column`.
@@ -203,6 +204,10 @@ int64_t Study::IngestResults() {
     for (const TrialResult& result : results) stored += StoreResult(result) ? 1 : 0;
   });
   return stored;
+}
+
+bool Study::WorkersGone() const {
+  return trimtab::WorkersGone(results_path(), kLeftoverWaitSeconds);
 }
 
 int64_t Study::Recover() {

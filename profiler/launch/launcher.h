@@ -91,6 +91,9 @@ class Launcher {
   virtual std::unique_ptr<LaunchedRun> Submit(const LaunchRequest& request) = 0;
   /// Ends what a driver that was killed left running of `study`; nodes it held are taken over.
   virtual void EndLeftovers(const std::string& /*study*/) {}
+  /// Gives the nodes of `study` back, with all that runs on them: also what their scheduler has
+  /// forgotten. Others are asked for then.
+  virtual void GiveUpNodes(const std::string& /*study*/) {}
   /// A rank on `host` was slower than the others. Whether what is started from now on runs
   /// elsewhere: only then are workers there worth replacing.
   virtual bool NoteSlow(const std::string& /*host*/) { return false; }

@@ -1,6 +1,7 @@
 #include "profiler/launch/slurm_allocation.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/error.h"
 
@@ -10,20 +11,24 @@ namespace {
 constexpr double kSubmitPatienceSeconds = 600;
 constexpr std::chrono::duration<double> kLongestPause{30};
 constexpr double kPauseGrowth = 1.3;
+/// Slurm's reason where too few nodes of those that a job may have are in service.
+constexpr char kNoSuchNodes[] = "ReqNodeNotAvail";
 
 }  // namespace
 
-SlurmAllocation::SlurmAllocation(const std::string& name, int64_t nodes,
-                                 const std::vector<std::string>& command, double pending_limit_s)
-    : owned_(true), pending_limit_s_(pending_limit_s) {
-  for (const SlurmJob& job : FindJobs(name).value_or(std::vector<SlurmJob>())) {
+SlurmAllocation::SlurmAllocation(Request request) : request_(std::move(request)), owned_(true) {
+  for (const SlurmJob& job : FindJobs(request_.name).value_or(std::vector<SlurmJob>())) {
     if (job.phase() == JobPhase::kEnding) {
       CancelJobs({job.id});  // it may be on its way back into the queue, where nobody needs it
-    } else if (job.nodes == nodes && id_.empty()) {
+    } else if (job.nodes == request_.nodes && id_.empty()) {
       id_ = job.id;
     }
   }
-  if (id_.empty()) id_ = SubmitJob(command, name, nodes, kSubmitPatienceSeconds);
+  if (id_.empty()) Ask(request_.command);
+}
+
+void SlurmAllocation::Ask(const std::vector<std::string>& command) {
+  id_ = SubmitJob(command, request_.name, request_.nodes, kSubmitPatienceSeconds);
 }
 
 SlurmAllocation::~SlurmAllocation() {
@@ -42,6 +47,13 @@ void SlurmAllocation::Take(const SlurmJob& job) {
       reason_.clear();
       return;
     case JobPhase::kWaiting:
+      if (!request_.with_all_nodes.empty() && job.reason.starts_with(kNoSuchNodes)) {
+        CancelJobs({id_});
+        Ask(std::exchange(request_.with_all_nodes, {}));
+        reason_ = fmt::format("job {} is asked for, also of nodes that were slow", id_);
+        return;
+      }
+      [[fallthrough]];
     case JobPhase::kEnding:  // perhaps only to begin again
     case JobPhase::kUnknown:
       reason_ = fmt::format("job {} is {} ({})", id_, job.state, job.reason);
@@ -64,13 +76,20 @@ bool SlurmAllocation::Ready() {
   Refresh();
   if (ready_ || over_) return ready_;
   const std::chrono::duration<double> waited = Clock::now() - waits_since_;
-  if (pending_limit_s_ > 0 && waited.count() >= pending_limit_s_) {
+  if (request_.pending_limit_s > 0 && waited.count() >= request_.pending_limit_s) {
     throw EnvironmentError(
-        fmt::format("{}: no nodes within pending-limit={}", reason_, pending_limit_s_));
+        fmt::format("{}: no nodes within pending-limit={}", reason_, request_.pending_limit_s));
   }
   ask_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(pause_);
   pause_ = std::min(pause_ * kPauseGrowth, kLongestPause);
   return false;
+}
+
+void SlurmAllocation::GiveUp() {
+  if (owned_ && !over_) CancelJobs({id_});
+  ready_ = false;
+  over_ = true;
+  reason_ = fmt::format("job {} was given up", id_);
 }
 
 JobPhase SlurmAllocation::Refresh() {

@@ -11,11 +11,20 @@ namespace trimtab {
 
 class SlurmAllocation {
  public:
-  /// Takes over the job of this name and size that a killed driver left in the queue, or sends
-  /// `command`. `pending_limit_s`: how long it may wait for nodes; 0 = for ever. Throws
-  /// EnvironmentError.
-  SlurmAllocation(const std::string& name, int64_t nodes, const std::vector<std::string>& command,
-                  double pending_limit_s);
+  /// What asks for the job.
+  struct Request {
+    std::string name{};
+    int64_t nodes = 1;
+    std::vector<std::string> command{};
+    /// The same with nodes that `command` leaves out, for when too few others are in service; may
+    /// be empty.
+    std::vector<std::string> with_all_nodes{};
+    double pending_limit_s = 0;  // how long it may wait for nodes; 0 = for ever
+  };
+
+  /// Takes over the job of this name and size that a killed driver left in the queue, or asks for
+  /// one. Throws EnvironmentError.
+  explicit SlurmAllocation(Request request);
   /// The job that this process runs in.
   explicit SlurmAllocation(std::string id) : id_(std::move(id)) {}
   /// Gives the nodes back, unless this process runs on them.
@@ -31,20 +40,23 @@ class SlurmAllocation {
   const std::string& reason() const { return reason_; }
   /// Something ended that ran there: the controller is to be asked again. What it says now.
   JobPhase Refresh();
+  /// Gives the nodes back now: no step of the job can be worked with.
+  void GiveUp();
   /// The job is over; another one is needed.
   bool over() const { return over_; }
 
  private:
   using Clock = std::chrono::steady_clock;
 
+  void Ask(const std::vector<std::string>& command);
   void Take(const SlurmJob& job);
 
+  Request request_;
   std::string id_;
   bool owned_ = false;
   bool ready_ = false;
   bool over_ = false;
   std::string reason_;
-  double pending_limit_s_ = 0;
   Clock::time_point waits_since_ = Clock::now();
   Clock::time_point ask_at_ = Clock::now();
   std::chrono::duration<double> pause_{0.1};

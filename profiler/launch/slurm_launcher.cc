@@ -15,6 +15,7 @@
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "profiler/launch/kinds.h"
+#include "profiler/launch/log_tail.h"
 #include "profiler/launch/slurm_allocation.h"
 #include "profiler/launch/slurm_client.h"
 #include "profiler/launch/slurm_plan.h"
@@ -26,8 +27,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kLeaveLimit = std::chrono::seconds(30);  // of a worker that is to go
 constexpr auto kGoneLimit = std::chrono::seconds(15);   // of a step that was cancelled
+constexpr auto kBetweenListening = std::chrono::milliseconds(500);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
 constexpr int kNodeFailuresForgiven = 1;
+constexpr int kSlowVisitsForgiven = 1;
 
 /// Until the steps of the job with the name are gone; sends the signal once more while they are
 /// not.
@@ -42,9 +45,15 @@ void EndSteps(const std::string& job, const std::string& name) {
   }
 }
 
+/// srun's words where a step cannot speak with it: ranks run, and nothing that they are told
+/// arrives. Seen where a controller was killed twice before its nodes had registered again: it
+/// takes them for older ones, and all further steps of the job speak another protocol than srun.
+constexpr char kUnheard[] = "failed reading io init message";
+
 /// What slurmstepd and srun say of an end that was not the program's.
 LaunchEnd EndByLog(const std::string& log) {
   const auto says = [&log](const char* words) { return log.find(words) != std::string::npos; };
+  if (says(kUnheard)) return LaunchEnd::kNodeLost;
   if (says("DUE TO TIME LIMIT")) return LaunchEnd::kTimeLimit;
   if (says("DUE TO PREEMPTION") || says("DUE TO JOB REQUEUE")) return LaunchEnd::kPreempted;
   if (says("DUE TO NODE FAILURE") || says("Node failure on")) return LaunchEnd::kNodeLost;
@@ -108,8 +117,15 @@ class SlurmRun : public LaunchedRun {
   }
 
   State Poll() override {
-    if (step_) return step_->HasEnded() ? State::kEnded : State::kRunning;
+    if (step_) {
+      if (Unheard()) {
+        Cancel();
+        allocation_->GiveUp();
+      }
+      return step_->HasEnded() ? State::kEnded : State::kRunning;
+    }
     if (!allocation_->Ready()) return allocation_->over() ? State::kEnded : State::kWaiting;
+    said_before_ = LogBytes(request_.log_path);
     step_.emplace(command_[0], std::vector<std::string>(command_.begin() + 1, command_.end()),
                   request_.log_path);
     for (const std::string& line : untold_) step_->Tell(line);
@@ -137,6 +153,7 @@ class SlurmRun : public LaunchedRun {
   LaunchEnd Classify(const std::string& log) override {
     for (const std::string& node : FailedNodes(log)) ++failures_[node];
     const LaunchEnd said = EndByLog(log);
+    if (allocation_->over()) return said;
     JobPhase phase = allocation_->Refresh();
     const Clock::time_point deadline = Clock::now() + kGoneLimit;
     while (phase == JobPhase::kEnding && Clock::now() < deadline) {
@@ -147,12 +164,21 @@ class SlurmRun : public LaunchedRun {
   }
 
  private:
+  /// Whether the running step cannot hear what it is told.
+  bool Unheard() {
+    if (Clock::now() < listen_at_) return false;
+    listen_at_ = Clock::now() + kBetweenListening;
+    return LogTail(request_.log_path, said_before_).find(kUnheard) != std::string::npos;
+  }
+
   const std::shared_ptr<SlurmAllocation> allocation_;
   const LaunchRequest request_;
   std::vector<std::string> command_;
   NodeFailures& failures_;
   std::vector<std::string> untold_;
   std::optional<ChildProcess> step_;
+  int64_t said_before_ = 0;  // bytes of the log
+  Clock::time_point listen_at_ = Clock::now();
 };
 
 class SlurmLauncher : public Launcher {
@@ -166,7 +192,7 @@ class SlurmLauncher : public Launcher {
     if (own_job_.empty()) {
       const std::string script = ScriptPath(request);
       plan.files.push_back({.path = script, .text = HolderScript()});
-      plan.reserve = HolderCommand(request, options_, script);
+      plan.reserve = HolderCommand(request, Excluding(slow_nodes_), script);
     }
     plan.start = StepCommand(request, options_, own_job_.empty() ? kJobId : own_job_);
     return plan;
@@ -195,20 +221,35 @@ class SlurmLauncher : public Launcher {
   }
 
   void EndLeftovers(const std::string& study) override {
-    if (!own_job_.empty()) return;
-    const auto jobs = FindJobs(HolderName(study));
-    if (!jobs) throw EnvironmentError("Slurm's controller does not answer (squeue)");
-    for (const SlurmJob& job : *jobs) EndSteps(job.id, "");
+    for (const SlurmJob& job : JobsOf(study)) EndSteps(job.id, "");
+  }
+
+  /// A controller that is killed forgets steps that began just before. Nodes end whatever they run
+  /// of a job.
+  void GiveUpNodes(const std::string& study) override {
+    std::vector<std::string> ids;
+    for (const SlurmJob& job : JobsOf(study)) ids.push_back(job.id);
+    CancelJobs(ids);
   }
 
   bool NoteSlow(const std::string& host) override {
-    ++failures_[host];
-    return ExcludeFailingNodes();
+    if (++slow_visits_[host] != kSlowVisitsForgiven + 1) return false;
+    AddNode(host, slow_nodes_);
+    if (own_job_.empty()) allocations_.clear();
+    return true;
   }
 
   bool elsewhere() const override { return true; }
 
  private:
+  /// That this program began.
+  std::vector<SlurmJob> JobsOf(const std::string& study) const {
+    if (!own_job_.empty()) return {};
+    const auto jobs = FindJobs(HolderName(study));
+    if (!jobs) throw EnvironmentError("Slurm's controller does not answer (squeue)");
+    return *jobs;
+  }
+
   static std::string ScriptPath(const LaunchRequest& request) {
     return request.log_path + ".slurm.sh";
   }
@@ -224,31 +265,45 @@ class SlurmLauncher : public Launcher {
       file.Append(planned.text);
       file.Commit();
     }
-    const auto limit = options_.find("pending-limit");
-    return allocation = std::make_shared<SlurmAllocation>(
-               HolderName(request.study), NodesAskedFor(request, options_), plan.reserve,
-               limit == options_.end() ? 0 : std::stod(limit->second));
+    SlurmAllocation::Request asked = {.name = HolderName(request.study),
+                                      .nodes = NodesAskedFor(request, options_),
+                                      .command = plan.reserve};
+    if (!slow_nodes_.empty()) {
+      asked.with_all_nodes = HolderCommand(request, options_, ScriptPath(request));
+    }
+    if (const auto limit = options_.find("pending-limit"); limit != options_.end()) {
+      asked.pending_limit_s = std::stod(limit->second);
+    }
+    return allocation = std::make_shared<SlurmAllocation>(std::move(asked));
   }
 
-  /// A node that failed twice, or was slow, is left out from now on, and its job given up. Whether
-  /// there is another one such.
-  bool ExcludeFailingNodes() {
-    bool any = false;
+  /// A node that failed twice is left out from now on, and its job given up.
+  void ExcludeFailingNodes() {
     for (auto& [node, failures] : failures_) {
       if (failures <= kNodeFailuresForgiven) continue;
       failures = std::numeric_limits<int>::min();
-      std::string& excluded = options_["exclude"];
-      excluded += (excluded.empty() ? "" : ",") + node;
+      AddNode(node, options_["exclude"]);
       if (own_job_.empty()) allocations_.clear();
-      any = true;
     }
-    return any;
+  }
+
+  static void AddNode(const std::string& node, std::string& nodes) {
+    nodes += (nodes.empty() ? "" : ",") + node;
+  }
+
+  /// The user's options, and without `nodes`.
+  LaunchOptions Excluding(const std::string& nodes) const {
+    LaunchOptions options = options_;
+    if (!nodes.empty()) AddNode(nodes, options["exclude"]);
+    return options;
   }
 
   LaunchOptions options_;
   std::string own_job_;  // that this process runs in; empty: in none
   std::map<int64_t, std::shared_ptr<SlurmAllocation>> allocations_;  // by nodes
   SlurmRun::NodeFailures failures_;
+  std::map<std::string, int> slow_visits_;  // by node
+  std::string slow_nodes_;                  // left out as long as others suffice
 };
 
 }  // namespace

@@ -96,8 +96,10 @@ TEST(Results, ADriverKnowsWhenWorkersAreGone) {
     ResultsFile second(path);  // workers share the file
     second.Append(Done("a-1"));
     first.Append(Done("a-2"));
+    EXPECT_FALSE(WorkersGone(path, 0.05));
     EXPECT_THROW(AwaitWorkersGone(path, 0.05), StorageError);
   }
+  EXPECT_TRUE(WorkersGone(path, 0));
   AwaitWorkersGone(path, 0);
   EXPECT_EQ(ReadResults(path).size(), 2u);
 }

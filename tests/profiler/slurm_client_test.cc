@@ -153,7 +153,12 @@ TEST_F(FakeSlurm, ASilentControllerIsAskedAgain) {
 TEST_F(FakeSlurm, AKilledDriversJobIsTakenOver) {
   Command("sbatch", "echo x >> $FAKE/sent; echo 6");
   Command("squeue", "echo '3|COMPLETING|4|x'; echo '4|RUNNING|4|x'");
-  { EXPECT_EQ(SlurmAllocation("name", 4, {"sbatch"}, 0).id(), "4"); }
+  {
+    EXPECT_EQ(
+        SlurmAllocation(SlurmAllocation::Request{.name = "name", .nodes = 4, .command = {"sbatch"}})
+            .id(),
+        "4");
+  }
   EXPECT_EQ(Count("sent"), 0);
   EXPECT_EQ(Count("cancelled"), 2) << "what is ending, and whoever holds nodes gives them back";
 }
@@ -161,7 +166,7 @@ TEST_F(FakeSlurm, AKilledDriversJobIsTakenOver) {
 TEST_F(FakeSlurm, ASilentControllerIsNoVerdict) {
   Command("sbatch", "echo 6");
   Command("scontrol", "echo 'Unable to contact slurm controller' >&2; exit 1");
-  SlurmAllocation allocation("name", 1, {"sbatch"}, 0);
+  SlurmAllocation allocation(SlurmAllocation::Request{.name = "name", .command = {"sbatch"}});
   EXPECT_FALSE(allocation.Ready());
   EXPECT_FALSE(allocation.over());
   EXPECT_EQ(allocation.Refresh(), JobPhase::kUnknown);
@@ -173,7 +178,7 @@ TEST_F(FakeSlurm, ASilentControllerIsNoVerdict) {
 TEST_F(FakeSlurm, AJobThatVanishedIsOver) {
   Command("sbatch", "echo 6");
   Command("scontrol", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
-  SlurmAllocation allocation("name", 1, {"sbatch"}, 0);
+  SlurmAllocation allocation(SlurmAllocation::Request{.name = "name", .command = {"sbatch"}});
   EXPECT_EQ(allocation.Refresh(), JobPhase::kNodeLost);
   EXPECT_TRUE(allocation.over());
 }
@@ -181,7 +186,8 @@ TEST_F(FakeSlurm, AJobThatVanishedIsOver) {
 TEST_F(FakeSlurm, AJobThatNeverStartsIsGivenUpWithItsReason) {
   Command("sbatch", "echo 6");
   Command("scontrol", "echo 'JobId=6 JobState=PENDING Reason=QOSMaxJobsPerUserLimit'");
-  SlurmAllocation allocation("name", 1, {"sbatch"}, /*pending_limit_s=*/0.01);
+  SlurmAllocation allocation(
+      SlurmAllocation::Request{.name = "name", .command = {"sbatch"}, .pending_limit_s = 0.01});
   try {
     while (!allocation.Ready()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     FAIL() << "it started";
@@ -191,10 +197,28 @@ TEST_F(FakeSlurm, AJobThatNeverStartsIsGivenUpWithItsReason) {
   }
 }
 
+// Slow nodes are better than none.
+TEST_F(FakeSlurm, NodesLeftOutAreAskedForWhereOthersDoNotSuffice) {
+  Command("sbatch", "echo \"$1\" >> $FAKE/sent; echo $((5 + $(wc -l < $FAKE/sent)))");
+  Command("scontrol", "echo \"JobId=6 JobState=PENDING Reason=Resources\"");
+  SlurmAllocation allocation(SlurmAllocation::Request{.name = "name",
+                                                      .command = {"sbatch", "--exclude=n3"},
+                                                      .with_all_nodes = {"sbatch", "--all"}});
+  EXPECT_EQ(allocation.Refresh(), JobPhase::kWaiting);
+  EXPECT_EQ(allocation.id(), "6") << "others take their turn";
+  Command("scontrol",
+          "echo \"JobId=$4 JobState=PENDING Reason=ReqNodeNotAvail,_UnavailableNodes:n[1-2]\"");
+  allocation.Refresh();
+  EXPECT_EQ(allocation.id(), "7");
+  allocation.Refresh();
+  EXPECT_EQ(allocation.id(), "7") << "all are asked for";
+  EXPECT_EQ(Count("cancelled"), 1);
+}
+
 TEST_F(FakeSlurm, AJobThatTheUserCancelledIsNotAskedForAgain) {
   Command("sbatch", "echo 6");
   Command("scontrol", "echo 'JobId=6 JobState=CANCELLED Reason=None'");
-  SlurmAllocation allocation("name", 1, {"sbatch"}, 0);
+  SlurmAllocation allocation(SlurmAllocation::Request{.name = "name", .command = {"sbatch"}});
   EXPECT_THROW(allocation.Ready(), EnvironmentError);
 }
 
@@ -269,6 +293,17 @@ TEST_F(FakeSteps, ANodeThatFailsTwiceIsLeftOut) {
   EXPECT_EQ(Count("cancelled"), 1) << "the job with the bad node is given up";
 }
 
+// Ranks that run, and do not hear what they are told, would be waited for until a time limit.
+TEST_F(FakeSteps, AStepThatHearsNothingIsEndedWithItsJob) {
+  const auto launcher = MakeLauncher("slurm", {});
+  EXPECT_EQ(
+      RunOnce(*launcher, "echo 'srun: error: failed reading io init message' >&2; exec sleep 1000"),
+      LaunchEnd::kNodeLost);
+  EXPECT_EQ(Count("cancelled"), 1);
+  EXPECT_EQ(RunOnce(*launcher, "exit 0"), LaunchEnd::kExited);
+  EXPECT_EQ(Count("sent"), 2) << "another job takes its place";
+}
+
 TEST_F(FakeSteps, ANodeThatIsSlowTwiceIsLeftOut) {
   const auto launcher = MakeLauncher("slurm", {});
   RunOnce(*launcher, "exit 0");
@@ -292,6 +327,16 @@ TEST_F(FakeSteps, LeftoversAreEnded) {
   std::string line;
   std::getline(cancelled, line);
   EXPECT_EQ(line, "--signal=KILL 6.0");
+}
+
+// What the scheduler does not know any more ends with the job.
+TEST_F(FakeSteps, NodesAreGivenUp) {
+  Command("squeue", "case \"$*\" in *--name=trimtab-study*) echo '6|RUNNING|1|None' ;;\nesac");
+  MakeLauncher("slurm", {})->GiveUpNodes("study");
+  std::ifstream cancelled(folder_ + "/cancelled");
+  std::string line;
+  std::getline(cancelled, line);
+  EXPECT_EQ(line, "6");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -35,7 +36,7 @@ class History {
     std::ofstream(folder_ + "/model.json") << kModel;
   }
 
-  std::string study() const { return folder_ + "/study.db"; }
+  std::string study() const { return fmt::format("{}/study{}.db", folder_, searches_); }
 
   /// Searches on until it is killed after a random time.
   void Disturb(const std::function<void(double)>& restart_controller) {
@@ -43,7 +44,15 @@ class History {
     // So many visits further, however fast the machine is: 0 = while it takes up what there was.
     const size_t before = Lines();
     const size_t further = random_() % 3;
-    EXPECT_TRUE(WaitFor(std::chrono::seconds(120), [&] { return Lines() >= before + further; }));
+    std::optional<int> ended;  // since one candidate is ahead of all others
+    EXPECT_TRUE(WaitFor(std::chrono::seconds(120), [&] {
+      ended = IfEnded(driver);
+      return ended || Lines() >= before + further;
+    }));
+    if (ended) {
+      EXPECT_EQ(*ended, 0) << ReadWholeFile(Output());
+      return Begin();
+    }
     Sleep(0, 0.5);
     switch (static_cast<Victim>(random_() % (restart_controller ? 3 : 2))) {
       case Victim::kDriver:
@@ -60,10 +69,13 @@ class History {
         break;
     }
     kill(driver, SIGKILL);
-    EXPECT_EQ(WaitForEnd(driver), 128 + SIGKILL) << ReadWholeFile(Output());
+    // It may have been done just before.
+    const int end = WaitForEnd(driver);
+    EXPECT_TRUE(end == 128 + SIGKILL || end == 0) << end << ": " << ReadWholeFile(Output());
     const StudyHistory now = ReadHistory(study());
     ExpectGrown(history_, now);
     history_ = now;
+    if (end == 0) Begin();
   }
 
   /// Searches on to the end.
@@ -72,10 +84,20 @@ class History {
     EXPECT_TRUE(end.status == 0 || end.status == 5) << end.output;
     ExpectGrown(history_, ReadHistory(study()));
     ExpectWholeStudy(study());
-    fmt::print("{} visits in the end\n", ReadHistory(study()).size());
+    fmt::print("{} visits of {} searches in the end\n", visits_ + ReadHistory(study()).size(),
+               searches_ + 1);
   }
 
  private:
+  /// Another search: this one is done.
+  void Begin() {
+    const StudyHistory end = ReadHistory(study());
+    ExpectGrown(history_, end);
+    ExpectWholeStudy(study());
+    visits_ += end.size();
+    ++searches_;
+    history_ = {};
+  }
   size_t Lines() const { return ReadResults(study() + ".results.jsonl").size(); }
   std::string Output() const { return folder_ + "/out"; }
   std::string Command(const std::string& more) const {
@@ -94,6 +116,8 @@ class History {
   const std::string flags_;
   std::mt19937_64 random_{20240501};
   StudyHistory history_;
+  int searches_ = 0;   // that came to their end
+  size_t visits_ = 0;  // of these
 };
 
 int Kills() { return std::atoi(std::getenv("TRIMTAB_KILLS")); }

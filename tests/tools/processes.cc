@@ -28,11 +28,25 @@ pid_t StartCommand(const std::string& command, const std::string& output) {
   return child;
 }
 
+namespace {
+
+int ExitCodeOf(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
 int WaitForEnd(pid_t child) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return ExitCodeOf(status);
+}
+
+std::optional<int> IfEnded(pid_t child) {
+  int status = 0;
+  if (waitpid(child, &status, WNOHANG) != child) return std::nullopt;
+  return ExitCodeOf(status);
 }
 
 std::vector<pid_t> ProcessesWith(const std::string& word) {

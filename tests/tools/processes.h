@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ std::string ReadWholeFile(const std::string& path);
 pid_t StartCommand(const std::string& command, const std::string& output);
 /// Its exit code; 128 + n when signal n ended it.
 int WaitForEnd(pid_t child);
+/// The same, if it has ended.
+std::optional<int> IfEnded(pid_t child);
 /// Processes with `word` in their command line.
 std::vector<pid_t> ProcessesWith(const std::string& word);
 
