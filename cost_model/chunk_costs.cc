@@ -153,7 +153,8 @@ const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, cons
   cut.num_layers = layers.count;
   cut.embedding = layers.embedding;
   cut.head = layers.head;
-  const RecomputeConfig& plan = layers.recompute;
+  const ShortGroups shown = Shorten(cut, layers.recompute, setting.first_alike);
+  const RecomputeConfig& plan = shown.plan;
   const ParallelConfig layout = LayoutThatMatters(run, cut);
   const PackedKey key = ShapeKey(setting, layout)
                             .Put(cut.embedding ? 1 : 0, 1)
@@ -163,8 +164,8 @@ const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, cons
                             .Put(plan.method)
                             .Put(plan.modules.bits, kRecomputeModuleCount)
                             .Put(plan.num_layers + 1, 16)
-                            .Put(layers.count, 16)
-                            .Put(FirstLayersAlike(setting.first_alike, cut), 16);
+                            .Put(shown.chunk.num_layers, 16)
+                            .Put(FirstLayersAlike(setting.first_alike, shown.chunk), 16);
   Layers& remembered = layers_.Get(key, [&] {
     RunConfig alone = run;
     alone.layout = layout;
@@ -172,11 +173,9 @@ const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, cons
     auto recorded = std::make_unique<LayersRecording>();
     recorded->layout = layout;
     recorded->first_layer = cut.first_layer;
+    recorded->groups = shown.groups;
     recorded->amid = layers.amid;
-    for (int64_t layer = 0; layer < layers.count; layer += recorded->groups.back()) {
-      recorded->groups.push_back(RecomputeGroupOf(plan, layer, layers.count).count);
-    }
-    recorded->recording = RecordMicroBatch(alone, cut, setting.executor, later);
+    recorded->recording = RecordMicroBatch(alone, shown.chunk, setting.executor, later);
     Layers made;
     Remember(setting, std::move(recorded), made);
     return made;
@@ -201,7 +200,8 @@ Ways ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run, cons
                          PricedLayers<Ways> Layers::*part, bool later) {
   /// Neighbouring groups that cost alike.
   struct Groups {
-    const Ways* ways = nullptr;
+    const PricedGroup<Ways>* priced = nullptr;
+    int64_t layers = 1;  // of each
     int64_t count = 0;
   };
   std::vector<Groups> groups;
@@ -222,8 +222,10 @@ Ways ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run, cons
     for (int64_t first = layers.first; first < group.first && !layers.amid; ++within) {
       first += RecomputeGroupOf(layers.recompute, first - layers.first, layers.count).count;
     }
-    const Ways* ways = &costs->groups[within];
-    if (groups.empty() || groups.back().ways != ways) groups.push_back({ways, 0});
+    const PricedGroup<Ways>* priced = &costs->groups[within];
+    const bool like_last =
+        !groups.empty() && groups.back().priced == priced && groups.back().layers == group.count;
+    if (!like_last) groups.push_back({priced, group.count, 0});
     ++groups.back().count;
   }
   const bool apart = !MovesForNext(run.layout) || chunk.num_layers == 0;
@@ -239,7 +241,16 @@ Ways ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run, cons
     const std::vector<Ways>& first = forward ? embedding : head;
     const std::vector<Ways>& last = forward ? head : embedding;
     for (const Ways& each : first) Append(each, forward, 1, ways);
-    for (const Groups& each : groups) Append(*each.ways, forward, each.count, ways);
+    for (const Groups& each : groups) {
+      const std::vector<Ways>& parts = each.priced->parts;
+      const int64_t further = each.layers - each.priced->layers;
+      if (parts.size() == 1) Append(parts.front(), forward, each.count, ways);
+      for (int64_t i = 0; i < each.count && parts.size() > 1; ++i) {
+        for (size_t j = 0; j < parts.size(); ++j) {
+          Append(parts[j], forward, j % 2 == 0 ? 1 : 1 + further, ways);
+        }
+      }
+    }
     for (const Ways& each : last) Append(each, forward, 1, ways);
     std::reverse(groups.begin(), groups.end());
   }
@@ -272,11 +283,23 @@ WaySpans ChunkCosts::SpansOf(const PriceSetting& setting, const RunConfig& run,
 }
 
 WaySpans ChunkCosts::SpansOfLayer(const PriceSetting& setting, const RunConfig& run, bool later) {
-  const ModelChunk three = {setting.stretch.first, 3, /*embedding=*/false, /*head=*/false};
-  const RecomputeGroup middle = RecomputeGroupOf(run.layout.recompute[0], 1, three.num_layers);
-  TRIMTAB_ASSERT(middle.count == 1, "{} layers are recomputed together", middle.count);
+  const RecomputeConfig& plan = run.layout.recompute[0];
+  const int64_t together = RecomputeGroupOf(plan, 0, setting.stretch.count).count;
+  const ModelChunk three = {setting.stretch.first, 3 * together, /*embedding=*/false,
+                            /*head=*/false};
+  TRIMTAB_ASSERT(three.num_layers <= setting.stretch.count, "{} like layers",
+                 setting.stretch.count);
+  const RecomputeGroup middle = RecomputeGroupOf(plan, together, three.num_layers);
   const RecordedLayers layers = LayersToRecord(run, three, middle);
-  return LayersOf(setting, run, three, layers, later).spans.groups.front();
+  const PricedGroup<WaySpans>& group =
+      LayersOf(setting, run, three, layers, later).spans.groups.front();
+  if (together == 1) return group.parts.front();
+  TRIMTAB_ASSERT(group.parts.size() > 1, "no layer stands within a group of {}", together);
+  WaySpans within;
+  for (size_t part = 1; part < group.parts.size(); part += 2) {
+    for (size_t way = 0; way < kWayCount; ++way) within[way].Append(group.parts[part][way]);
+  }
+  return within;
 }
 
 int64_t ChunkCosts::IdBytes(const PriceSetting& setting, const RunConfig& run,

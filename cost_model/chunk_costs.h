@@ -15,6 +15,7 @@
 #include "cost_model/price.h"
 #include "cost_model/recording.h"
 #include "cost_model/shared_memo.h"
+#include "cost_model/short_groups.h"
 #include "engine/config/run_config.h"
 #include "engine/schedule/chunks.h"
 
@@ -79,7 +80,8 @@ class ChunkCosts {
   WaySpans SpansOf(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
                    bool later = true);
   /// Of a layer of the longest stretch of like ones (at least 3) that others stand around,
-  /// recomputed like it. Not `later`: see RecordMicroBatch.
+  /// recomputed like it; of a plan with groups (of at least 3 layers, and the stretch of at least
+  /// three groups) one within a group. Not `later`: see RecordMicroBatch.
   WaySpans SpansOfLayer(const PriceSetting& setting, const RunConfig& run, bool later);
   /// See RecordIds and RecordMessages.
   int64_t IdBytes(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
@@ -93,16 +95,22 @@ class ChunkCosts {
   /// A micro batch through neighbouring groups of layers of a chunk, of those that stand amid
   /// others through these alone, and through the chunk's ends.
   template <typename Ways>
+  struct PricedGroup {
+    int64_t layers = 1;  // that were recorded
+    /// In turns what happens once, and what every further layer adds once more.
+    std::vector<Ways> parts;
+  };
+  template <typename Ways>
   struct PricedLayers {
-    std::vector<Ways> groups;
+    std::vector<PricedGroup<Ways>> groups;
     std::vector<Ways> embedding;  // one, or none where the chunk has no such end
     std::vector<Ways> head;
   };
   /// The same as it was recorded.
   struct LayersRecording {
     ParallelConfig layout;
-    int64_t first_layer = 0;      // in the model
-    std::vector<int64_t> groups;  // layers of each
+    int64_t first_layer = 0;  // in the model
+    std::vector<ShortGroup> groups;
     bool amid = false;
     MicroBatchRecording recording;
   };

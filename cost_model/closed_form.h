@@ -8,6 +8,7 @@
 
 #include "cost_model/cluster.h"
 #include "cost_model/estimate.h"
+#include "cost_model/plan_range.h"
 #include "engine/config/run_config.h"
 
 namespace trimtab {
@@ -16,21 +17,13 @@ namespace trimtab {
 enum class LayoutPart : uint8_t {
   kParts,       // numerics, ranks, tp, sp, cp and its messages, ep, etp, dispatch, overlap chunks
   kShape,       // and the micro batch
-  kMicroBatch,  // and what is recomputed: of `full`, a range of plans
+  kMicroBatch,  // and what is recomputed: a range of plans
   kPipeline,    // and the pipeline, but backward passes in two parts are looked at as whole ones
   kPasses,      // and these: all but how replicas are sharded
   kSharding,    // all, but what moving shards about takes is not looked at
   kMoving,      // all, but moving them is looked at amid chunks alone, beside what hides the most
   kLayers,      // all, but moving them is looked at amid chunks alone
   kWhole,
-};
-
-/// Plans of recomputation: one alone, or those of full:block:N from one N to another (see FullOf).
-/// The passes of one take at least as long as those with a smaller N, and leave at most as much; a
-/// backward pass needs at least as much beside what was left.
-struct PlanRange {
-  RecomputeConfig first;    // recomputes the least
-  RecomputeConfig leanest;  // keeps the least
 };
 
 /// No layout that the chosen part belongs to takes less.

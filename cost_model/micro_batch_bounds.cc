@@ -5,6 +5,7 @@
 
 #include "cost_model/step_bounds.h"
 #include "engine/base/units.h"
+#include "engine/layers/parameter.h"
 #include "engine/schedule/chunks.h"
 
 namespace trimtab {
@@ -52,31 +53,12 @@ std::vector<FirstStage> FirstStages(const RunConfig& run) {
   return stages;
 }
 
-/// Layers of micro batches that the first stage holds at once, at least.
-int64_t LeastLayersHeld(const RunConfig& run) {
+/// Groups of `group` layers of micro batches that the first stage holds at once, at least.
+int64_t LeastGroupsHeld(const RunConfig& run, int64_t group) {
   int64_t least = run.model.num_layers;
   for (const FirstStage& stage : FirstStages(run)) {
-    least = std::min(least, stage.layers * stage.in_flight);
+    least = std::min(least, CeilDiv(stage.layers, group) * stage.in_flight);
   }
-  return least;
-}
-
-/// Calls `each(chunk)` with one layer of each kind, alone.
-template <typename Each>
-void ForEachKind(const PassSpans::Shape& shape, const Each& each) {
-  const std::vector<int64_t>& first_alike = shape.setting().first_alike;
-  for (int64_t layer = 0; layer < std::ssize(first_alike); ++layer) {
-    if (first_alike[static_cast<size_t>(layer)] != layer) continue;
-    each(ModelChunk{layer, 1, /*embedding=*/false, /*head=*/false});
-  }
-}
-
-/// What a layer holds of a micro batch for its backward pass, of the layer that holds the least.
-int64_t LeastLayerBytes(PassSpans::Shape& shape) {
-  int64_t least = INT64_MAX;
-  ForEachKind(shape, [&](const ModelChunk& layer) {
-    least = std::min(least, shape.Of(layer)[kForwardLater].total.change);
-  });
   return least;
 }
 
@@ -107,7 +89,7 @@ StepBound StepBounds::OfAnyMicroBatch(const RunConfig& run) {
 StepBound StepBounds::OfMicroBatch(const RunConfig& run, const PlanRange* plans) {
   PricedRun priced = {run, run.layout};
   // A pipeline recomputes as many layers of each stage as the whole model does of its first ones.
-  priced.layout.recompute = plans == nullptr ? RecomputeConfig{} : plans->first;
+  priced.layout.recompute = plans == nullptr ? RecomputeConfig{} : Ungrouped(plans->first);
   PassSpans::Shape shape = spans_.Of(priced);
   if (!shape.legal()) return {};  // no such run could be recorded
   const ModelChunk whole = WholeModel(model_);
@@ -115,14 +97,23 @@ StepBound StepBounds::OfMicroBatch(const RunConfig& run, const PlanRange* plans)
   // Pipelines divide layers as replicas do batches; idle stages only add to that.
   const double micro_batches = static_cast<double>(run.global_batch) /
                                static_cast<double>(run.layout.micro_batch * run.layout.dp);
-  int64_t bytes = HeldBytes(run, /*sharded=*/false, /*stage=*/0);
+  int64_t bytes = LeastHeldBytes(run);
   if (plans != nullptr) bytes += LeastPassBytes(run, plans->leanest);
   double seconds = LeastSeconds(ways);
   const bool range = plans != nullptr && plans->first != plans->leanest;
-  if (range && run.memory_per_rank_bytes > 0 && !keeps_less()) {
+  if (range && IsBlock(plans->first) && run.memory_per_rank_bytes > 0 && !keeps_less()) {
     seconds = std::max(seconds, LeastSecondsThatFit(run));
   }
   return Finished(run, shape.setting(), micro_batches * seconds, 0, bytes);
+}
+
+int64_t StepBounds::LeastHeldBytes(const RunConfig& run) {
+  // Parameters are filled up to a multiple of the ranks that share them: of a pipeline's stages
+  // fewer are, and less is filled up. A layer's experts are a unit of their own.
+  constexpr int64_t kBytesOfAnElement = 5 * sizeof(float);  // weight, gradient, master, two moments
+  const int64_t units = 2 * run.model.num_layers + 2;
+  const int64_t filled_up = units * kParameterAlignment * kBytesOfAnElement;
+  return HeldBytes(run, /*sharded=*/false, /*stage=*/0) - filled_up;
 }
 
 double StepBounds::LeastSecondsThatFit(const RunConfig& run) {
@@ -132,13 +123,13 @@ double StepBounds::LeastSecondsThatFit(const RunConfig& run) {
   again.layout.recompute = RecomputeConfig{.kind = RecomputeKind::kFull};
   PassSpans::Shape kept_shape = spans_.Of(kept);
   PassSpans::Shape again_shape = spans_.Of(again);
-  const int64_t input_bytes = LeastLayerBytes(again_shape);
-  const int64_t layer_bytes = LeastLayerBytes(kept_shape);
-  const int64_t held = HeldBytes(run, /*sharded=*/false, /*stage=*/0);
+  const int64_t input_bytes = again_shape.BytesOfLayers().least_kept;
+  const int64_t layer_bytes = kept_shape.BytesOfLayers().least_kept;
+  const int64_t held = LeastHeldBytes(run);
   const int64_t room =
       run.memory_per_rank_bytes - Finished(run, kept_shape.setting(), 0, 0, held).peak_mem_bytes;
   double layer_s = std::numeric_limits<double>::infinity();
-  ForEachKind(kept_shape, [&](const ModelChunk& layer) {
+  kept_shape.ForEachKind([&](const ModelChunk& layer) {
     layer_s =
         std::min(layer_s, LeastSeconds(again_shape.Of(layer)) - LeastSeconds(kept_shape.Of(layer)));
   });
@@ -158,15 +149,16 @@ double StepBounds::LeastSecondsThatFit(const RunConfig& run) {
 }
 
 int64_t StepBounds::LeastPassBytes(const RunConfig& run, const RecomputeConfig& leanest) {
-  if (leanest.method == RecomputeMethod::kUniform) return 0;
   PricedRun priced = {run, run.layout};
   priced.layout.recompute = leanest;
-  // Of a part of the layers: as if all were recomputed.
+  // Of a part of the layers: as if all were recomputed. Of a group of them, the first one's input
+  // is held.
   if (!SamePlanForAll(leanest)) {
     priced.layout.recompute = RecomputeConfig{.kind = RecomputeKind::kFull};
   }
   PassSpans::Shape shape = spans_.Of(priced);
-  return LeastLayerBytes(shape) * LeastLayersHeld(run);
+  const bool groups = leanest.method == RecomputeMethod::kUniform;
+  return shape.BytesOfLayers().least_kept * LeastGroupsHeld(run, groups ? leanest.num_layers : 1);
 }
 
 }  // namespace trimtab

@@ -56,6 +56,22 @@ const WaySpans& PassSpans::Shape::OfLayer(bool later) {
   return *known;
 }
 
+LayerBytes PassSpans::Shape::BytesOfLayers() {
+  std::optional<LayerBytes>& known = known_.layer_bytes;
+  if (known) return *known;
+  LayerBytes bytes = {.least_kept = INT64_MAX, .most_kept = 0, .least_backward_peak = INT64_MAX};
+  ForEachKind([&](const ModelChunk& layer) {
+    const WaySpans& ways = Of(layer);
+    const int64_t kept = ways[kForwardLater].total.change;
+    bytes.least_kept = std::min(bytes.least_kept, kept);
+    bytes.most_kept = std::max(bytes.most_kept, kept);
+    bytes.least_backward_peak =
+        std::min(bytes.least_backward_peak, ways[kBackwardAdding].total.peak);
+  });
+  known = bytes;
+  return bytes;
+}
+
 StageMessages PassSpans::Shape::Messages() {
   const ParallelConfig& layout = priced_.layout;
   for (const KnownSpans::Messages& each : known_.messages) {

@@ -27,6 +27,13 @@ struct StageMessages {
   double longer_s = 0;  // of an activation and a gradient
 };
 
+/// A micro batch in a layer alone. Layers of several kinds differ.
+struct LayerBytes {
+  int64_t least_kept = 0;  // for the backward pass
+  int64_t most_kept = 0;
+  int64_t least_backward_peak = 0;  // above what was kept
+};
+
 /// What is remembered of a shape.
 struct KnownSpans {
   struct Chunk {
@@ -42,6 +49,7 @@ struct KnownSpans {
   std::vector<Messages> messages;
   std::optional<WaySpans> layer;
   std::optional<WaySpans> first_of_layer;
+  std::optional<LayerBytes> layer_bytes;
   bool checked = false;  // whether it is legal
   bool legal = false;
 };
@@ -71,6 +79,10 @@ class PassSpans {
     WaySpans OfFirst(const ModelChunk& chunk);
     /// See ChunkCosts::SpansOfLayer.
     const WaySpans& OfLayer(bool later = true);
+    LayerBytes BytesOfLayers();
+    /// Calls `each(chunk)` with one layer of each kind, alone.
+    template <typename Each>
+    void ForEachKind(const Each& each) const;
     /// With a pipeline.
     StageMessages Messages();
     /// Whether a step of one micro batch on each rank breaks no rule. Without a pipeline.
@@ -94,5 +106,14 @@ class PassSpans {
   ChunkCosts* chunks_;
   std::unordered_map<PackedKey, KnownSpans, PackedKey::Hash> shapes_;
 };
+
+template <typename Each>
+void PassSpans::Shape::ForEachKind(const Each& each) const {
+  const std::vector<int64_t>& first_alike = setting_.first_alike;
+  for (int64_t layer = 0; layer < std::ssize(first_alike); ++layer) {
+    if (first_alike[static_cast<size_t>(layer)] != layer) continue;
+    each(ModelChunk{layer, 1, /*embedding=*/false, /*head=*/false});
+  }
+}
 
 }  // namespace trimtab

@@ -67,13 +67,12 @@ void AddToNoGradients(WaySpans& ways) {
   }
 }
 
-void PassBytes::Consider(const WaySpans& ways, int64_t received, int64_t sent, bool alone) {
+void PassBytes::Consider(const WaySpans& ways, int64_t received, int64_t sent) {
   const auto lower = [&](MemorySpan& span, const MemorySpan& pass) {
     span.change = std::min(span.change, received + pass.change - sent);
     span.peak = std::min(span.peak, received + pass.peak);
   };
   lower(later, ways[kForwardLater].total);
-  if (!alone) lower(first, ways[kForwardLater].total);
   lower(first, ways[kForwardFirst].total);
   // Of the parts and the whole, one is there.
   const auto peak = [&](Way whole, Way part) {

@@ -51,11 +51,9 @@ struct PassBytes {
   int64_t backward_peak = INT64_MAX;
 
   /// Of a chunk, whose passes also take `received` bytes before and give `sent` bytes away after.
-  /// `alone`: its stage has no other. Of several, not all may have had their first pass when the
-  /// stage holds the most.
-  void Consider(const WaySpans& ways, int64_t received, int64_t sent, bool alone);
-  /// The most that `in_flight` passes hold, the first ones of `chunks` among them. What comes next
-  /// is a backward pass.
+  void Consider(const WaySpans& ways, int64_t received, int64_t sent);
+  /// The most that `in_flight` passes hold, the first ones of all `chunks` among them: interleaved
+  /// ones take turns before the first backward pass, which comes next.
   int64_t Peak(int64_t in_flight, int64_t chunks) const;
 };
 

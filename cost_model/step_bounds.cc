@@ -17,36 +17,6 @@ namespace {
 /// Sums in another order than the closed form's differ in their last digits.
 constexpr double kRounding = 1e-9;
 
-/// Layers of a chunk that have an end of it, or another chunk, beside them.
-constexpr int64_t kFewLayers = 2;
-
-/// Of `layers` of the model those that stand in `stretch`, but for the ones at the ends of that.
-int64_t LayersAmid(const LayerRange& layers, const LayerRange& stretch) {
-  const int64_t first = std::max(layers.first, stretch.first);
-  const int64_t end = std::min(layers.first + layers.count, stretch.first + stretch.count);
-  return std::max<int64_t>(0, end - first - kFewLayers);
-}
-
-/// Of a chunk of `layers` those that a plan of `full` recomputes: the first ones.
-int64_t RecomputedOf(const RecomputeConfig& plan, int64_t layers) {
-  return plan.num_layers < 0 ? layers : std::min<int64_t>(plan.num_layers, layers);
-}
-
-bool IsBlock(const RecomputeConfig& plan) {
-  return plan.kind == RecomputeKind::kFull && plan.method == RecomputeMethod::kBlock;
-}
-
-/// The run as if every rank had all weights and gradients.
-PricedRun Unsharded(const RunConfig& run) {
-  PricedRun whole = {run, run.layout};
-  const ParallelConfig none;
-  whole.layout.zero = none.zero;
-  whole.layout.shard = none.shard;
-  whole.layout.reshard_after_forward = none.reshard_after_forward;
-  whole.layout.overlap_param_gather = none.overlap_param_gather;
-  return whole;
-}
-
 /// What the run may shard at most; not `known`: what of its layout is chosen does not say.
 int64_t MostZero(const ParallelConfig& layout, bool known) {
   if (known) return layout.zero;
@@ -71,87 +41,31 @@ StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen, const PlanRang
   return OfMicroBatch(run, chosen == LayoutPart::kMicroBatch ? &plans : nullptr);
 }
 
-int64_t StepBounds::MostLayersAlike(const RunConfig& run) {
-  return std::min(CeilDiv(model_.num_layers, run.layout.pp * run.layout.vp),
-                  spans_.SettingOf(run).stretch.count);
-}
-
-StepBounds::Moving StepBounds::LeastMoving(const RunConfig& run) {
-  Moving moving;
-  if (!MovesForNext(run.layout) || MostLayersAlike(run) <= kFewLayers) return moving;
-  // Beside a backward pass that recomputes, the most is hidden.
-  moving.least = MovingShardsOf(run, {.kind = RecomputeKind::kFull}, /*later=*/false);
-  return moving;
-}
-
-StepBounds::Moving StepBounds::MovingShards(const RunConfig& run, const PricedRun& sharded,
-                                            const RecomputeConfig& plan) {
-  Moving moving;
-  if (!MovesForNext(run.layout)) return moving;
-  moving.few_layers.emplace(spans_.Of(sharded));
-  const int64_t layers = MostLayersAlike(run);
-  if (layers <= kFewLayers) return moving;
-  if (IsBlock(plan)) {
-    const int64_t recomputed = RecomputedOf(plan, layers);
-    if (recomputed > kFewLayers) {
-      moving.recomputed = MovingShardsOf(run, {.kind = RecomputeKind::kFull});
-    }
-    if (layers - recomputed > kFewLayers) moving.kept = MovingShardsOf(run, {});
-  } else if (SamePlanForAll(plan)) {
-    moving.kept = MovingShardsOf(run, plan);
-  }
-  return moving;
-}
-
-StepBounds::MovingLayer StepBounds::MovingShardsOf(const RunConfig& run,
-                                                   const RecomputeConfig& plan, bool later) {
-  PricedRun sharded = {run, run.layout};
-  PricedRun whole = Unsharded(run);
-  sharded.layout.recompute = plan;
-  whole.layout.recompute = plan;
-  const WaySpans& moved = spans_.Of(sharded).OfLayer(later);
-  WaySpans still = spans_.Of(whole).OfLayer(/*later=*/true);
-  AddToNoGradients(still);
-  MovingLayer layer;
-  for (size_t way = 0; way < kWayCount; ++way) {
-    layer.seconds[way] = std::max(0.0, moved[way].seconds - still[way].seconds);
-  }
+void StepBounds::Several::Leave(const ModelChunk& chunk, WaySpans& ways) {
+  const WaySpans& lean = leanest.Of(chunk);
+  const int64_t layers = chunk.num_layers;
+  const int64_t not_kept = (layers - CeilDiv(layers, most_together)) * again.most_kept;
   for (const Way way : {kForwardFirst, kForwardLater}) {
-    layer.bytes[way] = std::max<int64_t>(0, moved[way].total.change - still[way].total.change);
+    ways[way].total = {lean[way].total.change - not_kept, lean[way].total.peak - not_kept};
   }
-  if (later) return layer;
-  // Weights that do not stay are gathered for each micro batch.
-  if (run.layout.zero == 3 && run.layout.reshard_after_forward) {
-    layer.seconds[kForwardLater] = layer.seconds[kForwardFirst];
-    layer.bytes[kForwardLater] = layer.bytes[kForwardFirst];
+  if (least_together == 1) return;
+  // When a group runs again that has as many layers, the head is done, and the last group, which
+  // may have fewer: their weights may be gone.
+  const int64_t of_ends =
+      std::max<int64_t>(0, lean[kForwardLater].total.change - layers * again.least_kept);
+  const int64_t others = std::min(least_together, layers) - 1;
+  const int64_t weights = std::max(moving.bytes[kForwardFirst], moving.bytes[kForwardLater]);
+  const int64_t gone = again.most_kept + of_ends + (std::min(most_together, layers) - 1) * weights;
+  int64_t peak = others * kept.least_kept + again.least_backward_peak - gone;
+  // What moves beside the group's last layer may be done while the others run again.
+  if (others > 0) peak = std::max(peak, peak - kept.least_kept + moving.backward_peak_bytes);
+  for (const Way way : {kBackwardSetting, kBackwardAdding, kInputSetting, kInputAdding}) {
+    ways[way].total.peak = std::max(ways[way].total.peak, peak);
   }
-  for (const Way setting : {kBackwardSetting, kInputSetting, kWeightSetting}) {
-    layer.seconds[setting + 1] = layer.seconds[setting];
-  }
-  return layer;
-}
-
-void StepBounds::AddMoving(const Moving& moving, const RecomputeConfig& plan,
-                           const ModelChunk& chunk, const LayerRange& stretch, WaySpans& ways) {
-  const auto add = [&ways](const std::optional<MovingLayer>& layer, int64_t layers) {
-    if (!layer || layers <= 0) return;
-    for (size_t way = 0; way < kWayCount; ++way) {
-      ways[way].seconds += static_cast<double>(layers) * layer->seconds[way];
-      MemorySpan& total = ways[way].total;
-      total.change += layers * layer->bytes[way];
-      total.peak = std::max(total.peak, total.change);
-    }
-  };
-  const LayerRange all = {chunk.first_layer, chunk.num_layers};
-  // Wherever recomputed layers end: one of each kind is beside one of the other.
-  add(moving.least, LayersAmid(all, stretch) - 2);
-  const int64_t count = IsBlock(plan) ? RecomputedOf(plan, chunk.num_layers) : int64_t{0};
-  add(moving.recomputed, LayersAmid({all.first, count}, stretch));
-  add(moving.kept, LayersAmid({all.first + count, all.count - count}, stretch));
 }
 
 StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shape shape,
-                                        std::optional<PassSpans::Shape> leanest, Moving moving) {
+                                        std::optional<Several> several, Moving moving) {
   const ParallelConfig& layout = priced.layout;
   const RecomputeConfig& plan = layout.recompute[0];
   const int64_t pp = layout.pp;
@@ -170,22 +84,20 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
     const ModelChunk chunk = {cut[i].first, cut[i].count, i == 0, i + 1 == cut.size()};
     const bool same = of_chunk != nullptr && alike && chunk.num_layers == before.num_layers &&
                       chunk.embedding == before.embedding && chunk.head == before.head;
-    const bool moved =
-        moving.few_layers && chunk.num_layers <= kFewLayers && !chunk.embedding && !chunk.head;
-    if (!same) of_chunk = moved ? &moving.few_layers->Of(chunk) : &shape.Of(chunk);
+    if (!same) {
+      const bool few = moving.few(chunk) && !moving.few_still;
+      of_chunk = few ? &moving.few_layers->Of(chunk) : &shape.Of(chunk);
+    }
     before = chunk;
     WaySpans ways = *of_chunk;
     if (moving.gradients) AddToNoGradients(ways);
-    AddMoving(moving, plan, chunk, shape.setting().stretch, ways);
-    if (leanest) {
-      const WaySpans& lean = leanest->Of(chunk);
-      for (const Way way : {kForwardFirst, kForwardLater}) ways[way].total = lean[way].total;
-    }
+    if (several) several->Leave(chunk, ways);
+    ways = moving.With(plan, chunk, shape.setting().stretch, ways);
     const size_t stage = i % static_cast<size_t>(pp);
     sums.Add(stage, ways);
     const int64_t received = chunk.embedding ? 0 : messages.activation_bytes;
     const int64_t sent = chunk.head ? 0 : messages.activation_bytes;
-    bytes[stage].Consider(ways, received, sent, /*alone=*/layout.vp == 1);
+    bytes[stage].Consider(ways, received, sent);
     if (whole_for_parts) bytes[stage].backward_peak = 0;
     if (!alike) stages[stage].push_back(shape.Like(chunk));
   }
@@ -209,30 +121,54 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
 }
 
 StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen, const PlanRange& plans) {
-  const bool range = plans.first != plans.leanest;
-  // How shards move beside a layer depends on what its neighbours recompute: of several plans,
-  // moving them is looked at amid like ones alone.
-  if (range) chosen = std::min(chosen, LayoutPart::kMoving);
+  // Groups of layers are looked at as such only where all is chosen: recording them takes long.
+  const bool one = plans.first == plans.leanest;
+  const bool several = !one || (IsUniform(plans.first) && chosen < LayoutPart::kWhole);
+  // How shards move beside a layer depends on what its neighbours recompute. Of several plans, it
+  // is looked at amid like ones alone, beside what recomputes the most.
+  if (several) chosen = std::min(chosen, LayoutPart::kLayers);
   const auto with = [](PricedRun priced, const RecomputeConfig& plan) {
     priced.layout.recompute = plan;
     return priced;
   };
-  const PricedRun priced = with(PassesToPrice(run, chosen), plans.first);
-  const PricedRun leanest = with(PassesToPrice(run, chosen), plans.leanest);
-  const PricedRun sharded = with({run, run.layout}, plans.first);
+  const auto first = several ? Ungrouped(plans.first) : plans.first;
+  const PricedRun priced = with(PassesToPrice(run, chosen), first);
+  const PricedRun leanest = with(priced, Ungrouped(plans.leanest));
+  const RecomputeConfig heaviest = plans.leanest.kind == RecomputeKind::kFull && several
+                                       ? RecomputeConfig{.kind = RecomputeKind::kFull}
+                                       : plans.leanest;
+  const PricedRun still = with(priced, heaviest);
+  const PricedRun sharded = with({run, run.layout}, heaviest);
   const bool known = chosen >= LayoutPart::kSharding;
-  Moving moving = chosen == LayoutPart::kMoving   ? LeastMoving(run)
-                  : chosen == LayoutPart::kLayers ? MovingShards(run, sharded, plans.first)
-                                                  : Moving{};
+  Moving moving = chosen == LayoutPart::kMoving ? moving_.Least(run)
+                  : chosen == LayoutPart::kLayers
+                      ? moving_.Of(sharded, several ? &still : nullptr, plans)
+                      : Moving{};
   moving.gradients = chosen < LayoutPart::kWhole && MostZero(run.layout, known) >= 2;
-  const Passes passes =
-      PassesOf(priced, spans_.Of(priced), range ? std::optional(spans_.Of(leanest)) : std::nullopt,
-               std::move(moving));
+  std::optional<Several> others;
+  if (several) others.emplace(SeveralPlans(priced, leanest, plans));
+  for (const std::optional<MovingLayer>& layer : {moving.least, moving.recomputed}) {
+    if (several && layer) others->moving = *layer;
+  }
+  const Passes passes = PassesOf(priced, spans_.Of(priced), std::move(others), std::move(moving));
   int64_t bytes = 0;
   for (const StageBytes& each : passes.bytes) {
     bytes = std::max(bytes, HeldBytes(run, known, each.stage) + each.bytes);
   }
   return Finished(run, spans_.SettingOf(run), passes.seconds, passes.messages_s, bytes);
+}
+
+StepBounds::Several StepBounds::SeveralPlans(const PricedRun& priced, const PricedRun& leanest,
+                                             const PlanRange& plans) {
+  Several several = {.leanest = spans_.Of(leanest)};
+  if (!IsUniform(plans.leanest)) return several;
+  PricedRun kept = priced;
+  kept.layout.recompute = {};
+  several.most_together = plans.leanest.num_layers;
+  several.least_together = IsUniform(plans.first) ? plans.first.num_layers : 1;
+  several.again = several.leanest.BytesOfLayers();
+  several.kept = spans_.Of(kept).BytesOfLayers();
+  return several;
 }
 
 int64_t StepBounds::HeldBytes(const RunConfig& run, bool sharded, int64_t stage) {
@@ -286,10 +222,6 @@ const StageProgram& StepBounds::ProgramOfFew(const RunConfig& run, int64_t stage
   const auto [known, is_new] = programs_.try_emplace(key);
   if (is_new) known->second = PlanPipeline(layout.schedule, shape);
   return known->second[static_cast<size_t>(stage)];
-}
-
-bool StepBounds::SamePlanForAll(const RecomputeConfig& plan) {
-  return plan.kind != RecomputeKind::kFull || plan.num_layers == -1;
 }
 
 bool StepBounds::keeps_less() const {

@@ -14,9 +14,10 @@
 
 namespace trimtab {
 
-/// Of candidates that differ in the plan of full recomputation alone, one is offered to a list: the
-/// best, and of those that are better than all that recompute less by no more than this share of
-/// the score, none. What they recompute may be hidden but for the last digits of sums.
+/// Of candidates that differ in the plan of recomputation alone, of one family of plans, one is
+/// offered to a list: the best, and of those that are better than all before them by no more than
+/// this share of the score, none. What they recompute may be hidden but for the last digits of
+/// sums.
 inline double PlanSlack(Objective objective) { return objective == Objective::kMemory ? 0 : 1e-6; }
 
 /// The candidates of a space, counted by what became of them:

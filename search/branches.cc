@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "search/recompute_plans.h"
 
 namespace trimtab {
 namespace {
@@ -111,16 +112,15 @@ bool BranchWorker::Admits(const LayoutList& list, LayoutPart chosen, size_t dept
     // As many candidates have one plan as another.
     return Admitted(list, chosen, depth, plans, count / std::ssize(plans), score).has_value();
   }
-  const PlanRange range = {plans.front(), plans.back()};
-  return AdmitsBound(list, depth, predictor_.Bound(tree_.run(), chosen, range), count, score);
+  return AdmitsBound(list, depth, predictor_.Bound(tree_.run(), chosen, RangeOf(plans)), count,
+                     score);
 }
 
 std::optional<BranchWorker::Plans> BranchWorker::Admitted(const LayoutList& list, LayoutPart chosen,
                                                           size_t depth, Plans plans, int64_t each,
                                                           double& score) {
   const auto admits = [&](Plans some) {
-    const PlanRange range = {some.front(), some.back()};
-    return AdmitsBound(list, depth, predictor_.Bound(tree_.run(), chosen, range),
+    return AdmitsBound(list, depth, predictor_.Bound(tree_.run(), chosen, RangeOf(some)),
                        each * std::ssize(some), score);
   };
   if (!admits(plans)) return std::nullopt;
@@ -152,14 +152,19 @@ bool BranchWorker::AdmitsBound(const LayoutList& list, size_t depth, const StepB
 
 size_t BranchWorker::TooLarge(LayoutPart chosen, Plans plans) {
   const RunConfig& run = tree_.run();
-  const auto fits = [&](const RecomputeConfig& leanest) {
-    const PlanRange range = {plans.front(), leanest};
+  const auto one_may_fit = [&](size_t count) {
+    const PlanRange range = RangeOf(plans.first(count));
     return Fits(run, predictor_.Bound(run, chosen, range).peak_mem_bytes);
   };
-  if (!limited_ || run.memory_per_rank_bytes == 0 || fits(plans.front())) return 0;
-  const auto first = std::partition_point(plans.begin(), plans.end(),
-                                          [&](const auto& plan) { return !fits(plan); });
-  return static_cast<size_t>(first - plans.begin());
+  if (!limited_ || run.memory_per_rank_bytes == 0 || one_may_fit(1)) return 0;
+  // With all of them, one may: that is known.
+  size_t too_large = 1;
+  size_t enough = plans.size();
+  while (enough - too_large > 1) {
+    const size_t count = too_large + (enough - too_large) / 2;
+    (one_may_fit(count) ? enough : too_large) = count;
+  }
+  return too_large;
 }
 
 bool BranchWorker::MayTake(const LayoutList& list, size_t depth, double score) {
@@ -237,10 +242,8 @@ void BranchWorker::VisitPlans(const LayoutList& list, Plans plans, Family& famil
   double score = 0;
   for (const LayoutPart chosen :
        {LayoutPart::kSharding, LayoutPart::kMoving, LayoutPart::kLayers, LayoutPart::kWhole}) {
-    // Of several plans, no bound looks at how shards move beside each.
-    if (chosen > LayoutPart::kMoving && plans.size() > 1) break;
-    const PlanRange range = {plans.front(), plans.back()};
-    const StepBound bound = predictor_.Bound(tree_.run(), chosen, range);
+    if (chosen == LayoutPart::kWhole && plans.size() > 1) break;
+    const StepBound bound = predictor_.Bound(tree_.run(), chosen, RangeOf(plans));
     if (!AdmitsBound(list, tree_.depth(), bound, std::ssize(plans), score)) return;
   }
   if (family.best && score > family.ToBeat(list.objective())) {
@@ -248,10 +251,11 @@ void BranchWorker::VisitPlans(const LayoutList& list, Plans plans, Family& famil
   }
   if (plans.size() == 1) return VisitOne(list, plans.front(), family);
   // First what may be better: the rest need not be looked at then.
-  const Plans halves[] = {plans.first(plans.size() / 2), plans.subspan(plans.size() / 2)};
+  const size_t lighter = LighterPart(plans);
+  const Plans parts[] = {plans.first(lighter), plans.subspan(lighter)};
   const bool leanest_first = list.objective() == Objective::kMemory;
-  VisitPlans(list, halves[leanest_first ? 1 : 0], family);
-  VisitPlans(list, halves[leanest_first ? 0 : 1], family);
+  VisitPlans(list, parts[leanest_first ? 1 : 0], family);
+  VisitPlans(list, parts[leanest_first ? 0 : 1], family);
 }
 
 void BranchWorker::VisitOne(const LayoutList& list, const RecomputeConfig& plan, Family& family) {

@@ -69,7 +69,7 @@ class BranchWorker {
 
  private:
   using Plans = std::span<const RecomputeConfig>;
-  /// What of a family is visited: layouts that differ in the plan of `full` alone.
+  /// What of a family is visited: layouts that differ in the plan alone, of one family of plans.
   struct Family {
     Plans plans;
     int64_t number = 0;  // of the first
@@ -88,7 +88,8 @@ class BranchWorker {
   /// The same of what `bound` bounds.
   bool AdmitsBound(const LayoutList& list, size_t depth, const StepBound& bound, int64_t candidates,
                    double& score);
-  /// How many of `plans` cannot fit, from the first on: those that recompute too little.
+  /// How many of `plans`, of which one may fit, cannot, from the first on: those that recompute too
+  /// little.
   size_t TooLarge(LayoutPart chosen, Plans plans);
   bool MayTake(const LayoutList& list, size_t depth, double score);
   void CutByBound(int64_t candidates, double score);

@@ -29,7 +29,7 @@ SpaceRow RecomputeRow();
 SpaceRow PipelineParallelRow();
 SpaceRow ScheduleRow();
 SpaceRow VirtualPipelineRow();
-SpaceRow RecomputedLayersRow();
+SpaceRow RecomputePlanRow();
 // space_rows_shards.cc
 SpaceRow ZeroRow();
 SpaceRow ShardRow();

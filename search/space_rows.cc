@@ -49,7 +49,7 @@ const std::vector<SpaceRow>& SpaceRows() {
                                              ShardRow(),
                                              ReshardRow(),
                                              ParamGatherRow(),
-                                             RecomputedLayersRow()};
+                                             RecomputePlanRow()};
   return rows;
 }
 

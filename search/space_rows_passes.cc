@@ -1,20 +1,13 @@
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "engine/base/units.h"
+#include "search/recompute_plans.h"
 #include "search/space_row_parts.h"
 
 namespace trimtab {
 namespace {
-
-/// What the plans of the recompute row are, lightest first.
-const std::array<RecomputeConfig, 4>& RecomputePlans() {
-  static const std::array<RecomputeConfig, 4> plans = {
-      ParseRecompute("none", "plan"), ParseRecompute("full", "plan"),
-      ParseRecompute("selective:core_attn", "plan"),
-      ParseRecompute("selective:core_attn+layernorm+mlp_act", "plan")};
-  return plans;
-}
 
 constexpr std::array<Schedule, 4> kSchedules = {Schedule::k1F1B, Schedule::kInterleaved1F1B,
                                                 Schedule::kZeroBubble, Schedule::kGpipe};
@@ -41,26 +34,24 @@ SpaceRow MicroBatchRow() {
       .readers = Readers::kNone};
 }
 
-/// Of `full`, for how many layers is bound last: RecomputedLayersRow.
+/// Of which family the plan is. Which one of it is bound last: RecomputePlanRow.
 SpaceRow RecomputeRow() {
   return {.name = "recompute",
           .applies = Always,
           .values =
               [](const Problem&, const RunConfig&, Values& values) {
-                for (size_t i = 0; i < RecomputePlans().size(); ++i) {
+                for (size_t i = 0; i < PlanFamilies().size(); ++i) {
                   values.push_back(static_cast<int64_t>(i));
                 }
               },
           .bind =
               [](const Problem&, int64_t value, RunConfig& run) {
-                run.layout.recompute = RecomputePlans()[static_cast<size_t>(value)];
+                run.layout.recompute = PlanFamilies()[static_cast<size_t>(value)];
               },
           .settles = {},
           .alike =
               [](const RunConfig& a, const RunConfig& b) {
-                const RecomputeConfig& one = a.layout.recompute[0];
-                const RecomputeConfig& other = b.layout.recompute[0];
-                return one.kind == other.kind && one.modules == other.modules;
+                return OfOneFamily(a.layout.recompute[0], b.layout.recompute[0]);
               },
           .readers = Readers::kLast};
 }
@@ -114,22 +105,24 @@ SpaceRow VirtualPipelineRow() {
           .readers = Readers::kLast};
 }
 
-/// Which of its plans `full` is. Bound last: the one that recomputes least and fits is the best,
+/// Which plan of its family it is. Bound last: the one that recomputes least and fits is the best,
 /// and which one that is depends on all else.
-SpaceRow RecomputedLayersRow() {
+SpaceRow RecomputePlanRow() {
   return {.name = "recompute",
           .applies =
               [](const Problem&, const RunConfig& bound) {
-                return bound.layout.recompute[0].kind == RecomputeKind::kFull;
+                return bound.layout.recompute[0].kind != RecomputeKind::kNone;
               },
           .values =
               [](const Problem& problem, const RunConfig& bound, Values& values) {
-                const int64_t layers = LayersOfChunk(problem, bound);
-                for (int64_t count = 1; count <= layers; ++count) values.push_back(count);
+                values.resize(static_cast<size_t>(
+                    PlansOfFamily(bound.layout.recompute[0], LayersOfChunk(problem, bound))));
+                std::iota(values.begin(), values.end(), int64_t{0});
               },
           .bind =
               [](const Problem& problem, int64_t value, RunConfig& run) {
-                run.layout.recompute = FullOf(value, LayersOfChunk(problem, run));
+                run.layout.recompute =
+                    PlanOfFamily(run.layout.recompute[0], LayersOfChunk(problem, run), value);
               },
           .settles = {},
           .alike = nullptr,

@@ -152,8 +152,7 @@ size_t SpaceTree::DepthBelow(const char* name) const {
 SpaceTree::Plans& SpaceTree::PlansHere() {
   const ParallelConfig& layout = run_.layout;
   const RecomputeConfig& bound = layout.recompute[0];
-  const auto [known, is_new] =
-      plans_.try_emplace({bound.kind, bound.modules.bits, layout.pp * layout.vp});
+  const auto [known, is_new] = plans_.try_emplace({bound.kind, layout.pp * layout.vp});
   Plans& here = known->second;
   if (is_new) {
     ForEachValue(rows_.size() - 1, [&] { here.plans.push_back(run_.layout.recompute[0]); });

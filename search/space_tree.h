@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <tuple>
+
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -64,9 +64,8 @@ class SpaceTree {
   /// break. Remembered: rows that no other looks at make no difference to it.
   int64_t CountBelow(size_t depth);
 
-  /// The plans of recomputation below this place, from the one that recomputes the least of a chunk
-  /// on; those of a longer pipeline are some of them. The rows down to RecomputeRow are bound.
-  /// Holds until the next call.
+  /// The plans of recomputation below this place, of one family and in its order; those of a longer
+  /// pipeline are some of them. The rows down to RecomputeRow are bound. Holds until the next call.
   const std::vector<RecomputeConfig>& PlansBelow() { return PlansHere().plans; }
 
   /// The values that each row has anywhere in the space, in the order in which they are met, in
@@ -118,7 +117,7 @@ class SpaceTree {
     bool collected = false;
   };
   Plans& PlansHere();
-  std::map<std::tuple<RecomputeKind, uint8_t, int64_t>, Plans> plans_;
+  std::map<std::pair<RecomputeKind, int64_t>, Plans> plans_;
 };
 
 /// In the order of the rules.

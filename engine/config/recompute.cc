@@ -52,10 +52,18 @@ RecomputeConfig FullOf(int64_t count, int64_t layers) {
   return {.kind = RecomputeKind::kFull, .num_layers = static_cast<int32_t>(count)};
 }
 
+RecomputeConfig UniformOf(int64_t count) {
+  if (count == 1) return {.kind = RecomputeKind::kFull};
+  return {.kind = RecomputeKind::kFull,
+          .num_layers = static_cast<int32_t>(count),
+          .method = RecomputeMethod::kUniform};
+}
+
 RecomputeConfig RecomputeWithin(const RecomputeConfig& recompute, int64_t first, int64_t count) {
-  const bool block =
-      recompute.kind == RecomputeKind::kFull && recompute.method == RecomputeMethod::kBlock;
-  if (!block || recompute.num_layers < 0) return recompute;
+  if (recompute.kind != RecomputeKind::kFull || recompute.num_layers < 0) return recompute;
+  if (recompute.method == RecomputeMethod::kUniform) {
+    return UniformOf(std::min<int64_t>(recompute.num_layers, count));
+  }
   const int64_t recomputed = std::clamp<int64_t>(recompute.num_layers - first, 0, count);
   return recomputed == 0 ? RecomputeConfig() : FullOf(recomputed, count);
 }
@@ -97,11 +105,8 @@ RecomputeConfig ParseRecompute(const std::string& text, const std::string& what)
     throw UsageError(
         fmt::format("{}: unknown recomputation '{}'; available: {}", what, text, kRecomputeForms));
   }
-  const auto count = static_cast<int32_t>(layers);
-  if (parts[1] == "block") return {.kind = RecomputeKind::kFull, .num_layers = count};
-  // Groups of one layer are the same as recomputing every layer on its own.
-  if (layers == 1) return {.kind = RecomputeKind::kFull};
-  return {.kind = RecomputeKind::kFull, .num_layers = count, .method = RecomputeMethod::kUniform};
+  if (parts[1] == "uniform") return UniformOf(layers);
+  return {.kind = RecomputeKind::kFull, .num_layers = static_cast<int32_t>(layers)};
 }
 
 }  // namespace trimtab

@@ -65,6 +65,9 @@ RecomputeGroup RecomputeGroupOf(const RecomputeConfig& recompute, int64_t layer,
 /// The plan that recomputes the first `count` (>= 1) of the layers of a chunk of at most `layers`,
 /// each on its own: full:block:COUNT, or full where that is all of them.
 RecomputeConfig FullOf(int64_t count, int64_t layers);
+/// The plan that recomputes all layers of a chunk, `count` (>= 1) together: full:uniform:COUNT, or
+/// full where each is on its own.
+RecomputeConfig UniformOf(int64_t count);
 
 /// The plan that does to layers [first, first + count) of a stage alone, whole groups of them, what
 /// `recompute` does to them.

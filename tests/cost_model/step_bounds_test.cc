@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,8 +45,15 @@ Cluster GenericCpu() {
   return cluster;
 }
 
+constexpr const char* kRecomputeFamilies[] = {"none", "selective", "full"};
+
 class RandomLayouts {
  public:
+  template <typename List>
+  auto OneOf(const List& list) {
+    return list[random_() % std::size(list)];
+  }
+
   /// A layout of all ranks of `place`, legal or not.
   ParallelConfig Next(const Place& place) {
     ParallelConfig layout;
@@ -75,14 +83,7 @@ class RandomLayouts {
     while (model.moe.used() && layout.etp < layout.tp && Chance(2)) layout.etp *= 2;
     if (layout.ep * layout.etp > 1 && Chance(2)) layout.dispatch = Dispatch::kAllGather;
     layout.micro_batch = int64_t{1} << (random_() % 4);
-    const char* const plans[] = {"none", "selective:core_attn", "selective:layernorm+mlp+logits",
-                                 "selective:core_attn+layernorm+mlp_act"};
-    if (Chance(2)) {
-      layout.recompute = ParseRecompute(plans[random_() % std::size(plans)], "plan");
-    } else {
-      const std::vector<RecomputeConfig> full = FullPlansOf(model, layout);
-      layout.recompute = full[random_() % full.size()];
-    }
+    layout.recompute = OneOf(PlansLike(OneOf(kRecomputeFamilies), model, layout));
     if (layout.dp * layout.cp > 1) layout.zero = random_() % 4;
     if (layout.zero > 0 && Chance(2)) layout.shard = layout.dp * layout.cp / 2;
     if (layout.zero == 3) layout.reshard_after_forward = Chance(2);
@@ -93,21 +94,35 @@ class RandomLayouts {
   /// Plans of which one is that of `layout`, and others, for any pipeline of those that it may be.
   PlanRange Around(const ModelConfig& model, const ParallelConfig& layout) {
     const RecomputeConfig& plan = layout.recompute[0];
-    if (plan.kind != RecomputeKind::kFull || Chance(4)) return {plan, plan};
-    const std::vector<RecomputeConfig> plans = FullPlansOf(model, layout);
+    if (Chance(4)) return RangeOf({{plan}});
+    const std::vector<RecomputeConfig> plans = PlansLike(ToString(plan), model, layout);
     const auto place =
         static_cast<size_t>(std::find(plans.begin(), plans.end(), plan) - plans.begin());
-    return {plans[random_() % (place + 1)], plans[place + random_() % (plans.size() - place)]};
+    const size_t first = random_() % (place + 1);
+    const size_t end = place + 1 + random_() % (plans.size() - place);
+    return RangeOf(std::span(plans).subspan(first, end - first));
   }
 
   int64_t OneOf(int64_t one, int64_t other) { return Chance(2) ? one : other; }
 
  private:
-  static std::vector<RecomputeConfig> FullPlansOf(const ModelConfig& model,
-                                                  const ParallelConfig& layout) {
-    const int64_t layers = CeilDiv(model.num_layers, layout.pp * layout.vp);
+  /// Of the same kind as `text`, for the chunks of `layout`; of modules, some sets.
+  static std::vector<RecomputeConfig> PlansLike(const std::string& text, const ModelConfig& model,
+                                                const ParallelConfig& layout) {
+    const RecomputeConfig one = ParseRecompute(text, "plan");
     std::vector<RecomputeConfig> plans;
+    if (one.kind == RecomputeKind::kNone) return {one};
+    if (one.kind == RecomputeKind::kSelective) {
+      for (const char* set : {"layernorm", "mlp_act", "layernorm+mlp_act", "core_attn",
+                              "core_attn+layernorm+mlp_act", "logits", "core_attn+mlp_act+logits",
+                              "mlp", "mlp+layernorm+logits", "core_attn+layernorm+mlp+logits"}) {
+        plans.push_back(ParseRecompute(fmt::format("selective:{}", set), "plan"));
+      }
+      return plans;
+    }
+    const int64_t layers = CeilDiv(model.num_layers, layout.pp * layout.vp);
     for (int64_t count = 1; count <= layers; ++count) plans.push_back(FullOf(count, layers));
+    for (int64_t count = 2; count <= layers; ++count) plans.push_back(UniformOf(count));
     return plans;
   }
   bool Chance(uint32_t in) { return random_() % in == 0; }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -38,12 +39,11 @@ bool IsInTheRunning(const Problem& problem, const RunConfig& run, const Predicti
              nullptr;
 }
 
-/// The candidate, but for which plan its full recomputation is.
+/// The candidate, but for which plan of recomputation it has of those of a kind.
 std::string FamilyOf(RunConfig run) {
-  if (run.layout.recompute[0].kind == RecomputeKind::kFull) {
-    run.layout.recompute = RecomputeConfig{.kind = RecomputeKind::kFull};
-  }
-  return CandidateKey(run, true);
+  const RecomputeKind kind = run.layout.recompute[0].kind;
+  run.layout.recompute = {};
+  return fmt::format("{} {}", CandidateKey(run, true), static_cast<int>(kind));
 }
 
 /// Looks at each candidate.
@@ -65,6 +65,20 @@ Found TheLongWay(const Problem& problem, Shortlist list, Predictor& predictor) {
   for (const auto& each : list.Take()) found.keys.insert(CandidateKey(each->run, true));
   return found;
 }
+
+constexpr std::array kSomePlans = {"none",
+                                   "full:block:1",
+                                   "full:block:2",
+                                   "full",
+                                   "full:uniform:2",
+                                   "full:uniform:3",
+                                   "full:uniform:5",
+                                   "selective:core_attn",
+                                   "selective:layernorm",
+                                   "selective:layernorm+mlp_act",
+                                   "selective:logits",
+                                   "selective:mlp",
+                                   "selective:core_attn+layernorm+mlp+logits"};
 
 class RandomProblems {
  public:
@@ -101,6 +115,15 @@ class RandomProblems {
           ParseTrainingRequirements(fmt::format("days<={}", 1e-4 * std::pow(10, Pick(0, 4))));
     }
     if (Pick(0, 3) > 0) problem.memory_per_rank_bytes = int64_t{30'000} << Pick(0, 6);
+    // Of the many plans of recomputation mostly a few, for the sake of time.
+    if (Pick(0, 7) > 0) {
+      Narrowing some = {.key = "recompute", .forbidden = false, .values = {}};
+      for (int64_t i = Pick(2, 6); i > 0; --i) {
+        some.values.emplace_back(
+            kSomePlans[static_cast<size_t>(Pick(0, std::ssize(kSomePlans) - 1))]);
+      }
+      problem.narrowings.push_back(some);
+    }
     return problem;
   }
   int64_t Pick(int64_t from, int64_t to) {

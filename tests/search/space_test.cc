@@ -9,6 +9,7 @@
 
 #include "cost_model/numerics.h"
 #include "engine/base/error.h"
+#include "engine/base/units.h"
 #include "engine/config/rules.h"
 #include "tests/search/search_fakes.h"
 
@@ -93,13 +94,26 @@ void LookAtSharding(const Problem& problem, RunConfig run, Expected& expected) {
   }
 }
 
-/// Of `full`, some of the layers of a chunk, or all.
+/// Every set of modules, but that a whole MLP needs no part of it besides; of `full`, some of the
+/// layers of a chunk, or all, or groups of them.
 std::vector<std::string> RecomputePlansOf(const Problem& problem, const ParallelConfig& layout) {
-  std::vector<std::string> plans = {"none", "selective:core_attn",
-                                    "selective:core_attn+layernorm+mlp_act", "full"};
-  const int64_t chunks = layout.pp * layout.vp;
-  for (int64_t count = 1; count * chunks < problem.model.num_layers; ++count) {
-    plans.push_back(fmt::format("full:block:{}", count));
+  std::vector<std::string> plans = {"none", "full"};
+  for (const char* attention : {"", "core_attn+"}) {
+    for (const char* norms : {"", "layernorm+"}) {
+      for (const char* mlp : {"", "mlp_act+", "mlp+"}) {
+        for (const char* logits : {"", "logits+"}) {
+          std::string set = std::string(attention) + norms + mlp + logits;
+          if (set.empty()) continue;
+          set.pop_back();
+          plans.push_back("selective:" + set);
+        }
+      }
+    }
+  }
+  const int64_t layers = CeilDiv(problem.model.num_layers, layout.pp * layout.vp);
+  for (int64_t count = 1; count <= layers; ++count) {
+    if (count < layers) plans.push_back(fmt::format("full:block:{}", count));
+    if (count > 1) plans.push_back(fmt::format("full:uniform:{}", count));
   }
   return plans;
 }
@@ -209,11 +223,12 @@ TEST(Space, HoldsEveryCombinationOnce) {
   // keys of others. Shapes of 1 rank: 1. Of 2 without tp: dp2, pp2 (3), cp2 (2), so 6; with tp2 (sp
   // off, on) those of 1 rank, twice: 8. Of 4 without tp: dp4, pp2 (3), cp2 (2) dp2, cp2 (2) pp2
   // (3), cp4 (2), so 14; with tp2 those of 2 without, twice; tp4 (2): 28. Of these, pipelines are
-  // none, 3, and 9 + 2 * 3. Each with micro batch 1, 2, 4, four plans of recompute, five where a
-  // stage has both layers, and four stages of sharding, the last with and without resharding.
+  // none, 3, and 9 + 2 * 3. Each with micro batch 1, 2, 4; the plans of recompute: none, full, 23
+  // sets of modules, and where a stage has both layers, one of them or both together; and four
+  // stages of sharding, the last with and without resharding.
   constexpr int64_t kPipelines = 3 + 15;
   constexpr int64_t kOthers = 1 + 8 + 28 - kPipelines;
-  EXPECT_EQ(Count(TinyProblem()).enumerated, (kPipelines * 4 + kOthers * 5) * 3 * 5);
+  EXPECT_EQ(Count(TinyProblem()).enumerated, (kPipelines * 25 + kOthers * 27) * 3 * 5);
   const std::vector<RunConfig> candidates = LegalCandidates(TinyProblem());
   std::set<std::string> keys;
   for (const RunConfig& run : candidates) keys.insert(CandidateKey(run));

@@ -1,0 +1,33 @@
+// Groups of layers that run again together, recorded with as few of their layers as show all.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/config/recompute.h"
+#include "engine/model/gpt_model.h"
+
+namespace trimtab {
+
+/// A group as it is recorded.
+struct ShortGroup {
+  int64_t layers = 1;
+  /// The layer, counted from the group's first, that stands for further ones which are like it and
+  /// stand among such; 0: it has too few for that.
+  int64_t repeated = 0;
+};
+
+/// What shows all groups of a chunk.
+struct ShortGroups {
+  ModelChunk chunk;
+  RecomputeConfig plan;
+  std::vector<ShortGroup> groups;
+};
+
+/// The groups that `plan` makes of `chunk` of the model. Of layers that are alike and neighbours in
+/// a long group, a few are left. `first_alike`: see FirstAlike.
+/// Where what is left is no chunk of the model, all are.
+ShortGroups Shorten(const ModelChunk& chunk, const RecomputeConfig& plan,
+                    const std::vector<int64_t>& first_alike);
+
+}  // namespace trimtab
