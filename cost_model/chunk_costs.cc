@@ -153,7 +153,7 @@ const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, cons
   cut.num_layers = layers.count;
   cut.embedding = layers.embedding;
   cut.head = layers.head;
-  const ShortGroups shown = Shorten(cut, layers.recompute, setting.first_alike);
+  const ShortChunk shown = Shorten(cut, layers.recompute, setting.first_alike);
   const RecomputeConfig& plan = shown.plan;
   const ParallelConfig layout = LayoutThatMatters(run, cut);
   const PackedKey key = ShapeKey(setting, layout)
@@ -173,7 +173,7 @@ const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, cons
     auto recorded = std::make_unique<LayersRecording>();
     recorded->layout = layout;
     recorded->first_layer = cut.first_layer;
-    recorded->groups = shown.groups;
+    recorded->groups = GroupsOf(shown.chunk, plan, setting.first_alike);
     recorded->amid = layers.amid;
     recorded->recording = RecordMicroBatch(alone, shown.chunk, setting.executor, later);
     Layers made;

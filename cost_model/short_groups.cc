@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cost_model/plan_range.h"
+
 namespace trimtab {
 namespace {
 
@@ -31,55 +33,57 @@ Run LongestRun(const std::vector<int64_t>& kinds, int64_t first, int64_t count) 
   return longest;
 }
 
-ShortGroups AsTheyAre(const ModelChunk& chunk, const RecomputeConfig& plan,
-                      const std::vector<int64_t>& first_alike) {
-  ShortGroups all = {chunk, plan, {}};
+}  // namespace
+
+std::vector<ShortGroup> GroupsOf(const ModelChunk& chunk, const RecomputeConfig& plan,
+                                 const std::vector<int64_t>& first_alike) {
+  std::vector<ShortGroup> groups;
   for (int64_t layer = 0; layer < chunk.num_layers;) {
     const int64_t count = RecomputeGroupOf(plan, layer, chunk.num_layers).count;
     const int64_t first = chunk.first_layer + layer;
     const Run run = LongestRun(first_alike, first, count);
-    all.groups.push_back(
+    groups.push_back(
         {.layers = count, .repeated = run.count < kLeastRun ? 0 : run.first - first + kRepeated});
     layer += count;
   }
-  return all;
+  return groups;
 }
 
-}  // namespace
-
-ShortGroups Shorten(const ModelChunk& chunk, const RecomputeConfig& plan,
-                    const std::vector<int64_t>& first_alike) {
-  const ShortGroups all = AsTheyAre(chunk, plan, first_alike);
+ShortChunk Shorten(const ModelChunk& chunk, const RecomputeConfig& plan,
+                   const std::vector<int64_t>& first_alike) {
+  if (!IsUniform(plan) || plan.num_layers <= kLeastRun) return {chunk, plan};
+  const std::vector<ShortGroup> groups = GroupsOf(chunk, plan, first_alike);
   // All groups but the last have as many layers.
   int64_t most = kLeastRun;
   int64_t first = chunk.first_layer;
-  for (const ShortGroup& group : all.groups) {
+  for (const ShortGroup& group : groups) {
     const int64_t run = LongestRun(first_alike, first, group.layers).count;
     most = std::max(most, group.layers - std::max<int64_t>(0, run - kLeastRun));
     first += group.layers;
   }
-  if (all.groups.empty() || most >= all.groups.front().layers) return all;
+  if (groups.empty() || most >= groups.front().layers) return {chunk, plan};
   // What is left of each group, and whether the model has such layers one after the other.
   ModelChunk left = chunk;
   left.num_layers = 0;
   first = chunk.first_layer;
-  for (const ShortGroup& group : all.groups) {
+  for (const ShortGroup& group : groups) {
     const int64_t layers = std::min(group.layers, most);
     for (int64_t i = 0; i < layers; ++i) {
       const bool behind = i > group.repeated;
       const int64_t stands_for = first + i + (behind ? group.layers - layers : 0);
       const int64_t stands_at = chunk.first_layer + left.num_layers + i;
       const auto kind = [&](int64_t layer) { return first_alike[static_cast<size_t>(layer)]; };
-      if (kind(stands_for) != kind(stands_at)) return all;
+      if (kind(stands_for) != kind(stands_at)) return {chunk, plan};
     }
     left.num_layers += layers;
     first += group.layers;
   }
   // What was recorded says itself which of its layers stand for others.
-  ShortGroups shortened = AsTheyAre(left, UniformOf(most), first_alike);
-  for (size_t i = 0; i < all.groups.size(); ++i) {
-    const bool cut = shortened.groups[i].layers < all.groups[i].layers;
-    if (cut && shortened.groups[i].repeated != all.groups[i].repeated) return all;
+  const ShortChunk shortened = {left, UniformOf(most)};
+  const std::vector<ShortGroup> shown = GroupsOf(left, shortened.plan, first_alike);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const bool cut = shown[i].layers < groups[i].layers;
+    if (cut && shown[i].repeated != groups[i].repeated) return {chunk, plan};
   }
   return shortened;
 }

@@ -17,17 +17,19 @@ struct ShortGroup {
   int64_t repeated = 0;
 };
 
-/// What shows all groups of a chunk.
-struct ShortGroups {
+/// The groups that `plan` makes of `chunk` of the model. `first_alike`: see FirstAlike.
+std::vector<ShortGroup> GroupsOf(const ModelChunk& chunk, const RecomputeConfig& plan,
+                                 const std::vector<int64_t>& first_alike);
+
+/// A chunk, with its plan, that shows all groups of another.
+struct ShortChunk {
   ModelChunk chunk;
   RecomputeConfig plan;
-  std::vector<ShortGroup> groups;
 };
 
-/// The groups that `plan` makes of `chunk` of the model. Of layers that are alike and neighbours in
-/// a long group, a few are left. `first_alike`: see FirstAlike.
-/// Where what is left is no chunk of the model, all are.
-ShortGroups Shorten(const ModelChunk& chunk, const RecomputeConfig& plan,
-                    const std::vector<int64_t>& first_alike);
+/// What is left of `chunk`, recomputed by `plan`, if of layers that are alike and neighbours in a
+/// long group only a few are. All is where what were left is no chunk of the model.
+ShortChunk Shorten(const ModelChunk& chunk, const RecomputeConfig& plan,
+                   const std::vector<int64_t>& first_alike);
 
 }  // namespace trimtab
