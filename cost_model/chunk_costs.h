@@ -80,8 +80,8 @@ class ChunkCosts {
   WaySpans SpansOf(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
                    bool later = true);
   /// Of a layer of the longest stretch of like ones (at least 3) that others stand around,
-  /// recomputed like it; of a plan with groups (of at least 3 layers, and the stretch of at least
-  /// three groups) one within a group. Not `later`: see RecordMicroBatch.
+  /// recomputed like it; of a plan with groups (of at least kShownOfGroup layers, and the stretch
+  /// of at least three groups) one within a group. Not `later`: see RecordMicroBatch.
   WaySpans SpansOfLayer(const PriceSetting& setting, const RunConfig& run, bool later);
   /// See RecordIds and RecordMessages.
   int64_t IdBytes(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
@@ -92,14 +92,15 @@ class ChunkCosts {
   void ForgetIfMany();
 
  private:
-  /// A micro batch through neighbouring groups of layers of a chunk, of those that stand amid
-  /// others through these alone, and through the chunk's ends.
+  /// A micro batch through a group of layers.
   template <typename Ways>
   struct PricedGroup {
     int64_t layers = 1;  // that were recorded
     /// In turns what happens once, and what every further layer adds once more.
     std::vector<Ways> parts;
   };
+  /// The same through neighbouring groups of a chunk, of those that stand amid others through these
+  /// alone, and through the chunk's ends.
   template <typename Ways>
   struct PricedLayers {
     std::vector<PricedGroup<Ways>> groups;

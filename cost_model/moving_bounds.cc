@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cost_model/short_groups.h"
 #include "cost_model/stage_bounds.h"
 #include "engine/base/units.h"
 
@@ -34,10 +35,6 @@ int64_t LayersAmid(const Part& part, const LayerRange& stretch) {
 int64_t RecomputedOf(const RecomputeConfig& plan, int64_t layers) {
   return plan.num_layers < 0 ? layers : std::min<int64_t>(plan.num_layers, layers);
 }
-
-/// Layers of a group of which one shows what those within do, and how many others it has.
-constexpr int64_t kGroup = 4;
-constexpr int64_t kNotWithin = 3;
 
 constexpr RecomputeConfig kFull = {.kind = RecomputeKind::kFull};
 
@@ -88,7 +85,8 @@ WaySpans Moving::With(const RecomputeConfig& plan, const ModelChunk& chunk,
   add(kept,
       LayersAmid({{chunk.first_layer + count, others}, count > 0 || chunk.embedding, chunk.head},
                  stretch));
-  add(within, LayersAmid(all, stretch) - kNotWithin * CeilDiv(chunk.num_layers, least_together));
+  add(within,
+      LayersAmid(all, stretch) - (kShownOfGroup - 1) * CeilDiv(chunk.num_layers, least_together));
   return ways;
 }
 
@@ -125,8 +123,8 @@ Moving MovingBounds::Of(const PricedRun& sharded, const PricedRun* still, const 
   } else if (layers - recomputed > kFewLayers) {
     moving.kept = OfLayer(run, {});
   }
-  const bool groups = IsUniform(plans.first) && plans.first.num_layers >= kGroup;
-  if (groups && moving.recomputed && spans_->SettingOf(run).stretch.count >= 3 * kGroup) {
+  const bool groups = IsUniform(plans.first) && plans.first.num_layers >= kShownOfGroup;
+  if (groups && moving.recomputed && spans_->SettingOf(run).stretch.count >= 3 * kShownOfGroup) {
     moving.least_together = plans.first.num_layers;
     moving.within = Within(run, *moving.recomputed);
   }
@@ -167,8 +165,8 @@ MovingLayer MovingBounds::OfLayer(const RunConfig& run, const RecomputeConfig& p
 MovingLayer MovingBounds::Within(const RunConfig& run, const MovingLayer& alone) {
   PricedRun sharded = {run, run.layout};
   PricedRun whole = Unsharded(run);
-  sharded.layout.recompute = UniformOf(kGroup);
-  whole.layout.recompute = UniformOf(kGroup);
+  sharded.layout.recompute = UniformOf(kShownOfGroup);
+  whole.layout.recompute = UniformOf(kShownOfGroup);
   const WaySpans& moved = spans_->Of(sharded).OfLayer();
   WaySpans still = spans_->Of(whole).OfLayer();
   AddToNoGradients(still);

@@ -50,8 +50,8 @@ class MovingBounds {
 
   /// With any plan.
   Moving Least(const RunConfig& run);
-  /// With the plan of `sharded`, which is the whole of its run. Beside `still`, the same without
-  /// moving, with any of `plans`, none of which recomputes more.
+  /// With the plan of `sharded`, which is the whole of its run. Beside `still`,
+  /// the same without moving, with any of `plans`, none of which recomputes more.
   Moving Of(const PricedRun& sharded, const PricedRun* still, const PlanRange& plans);
 
  private:

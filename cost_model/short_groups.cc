@@ -7,10 +7,7 @@
 namespace trimtab {
 namespace {
 
-/// Like layers of a group that are left, and which of them stands for the others: what moves beside
-/// the first two differs from what moves beside those that follow, and the last one's pass goes on
-/// backward at once.
-constexpr int64_t kLeastRun = 4;
+/// Which of those that are left stands for the others.
 constexpr int64_t kRepeated = 2;
 
 /// Neighbouring layers of a group that are alike.
@@ -42,8 +39,8 @@ std::vector<ShortGroup> GroupsOf(const ModelChunk& chunk, const RecomputeConfig&
     const int64_t count = RecomputeGroupOf(plan, layer, chunk.num_layers).count;
     const int64_t first = chunk.first_layer + layer;
     const Run run = LongestRun(first_alike, first, count);
-    groups.push_back(
-        {.layers = count, .repeated = run.count < kLeastRun ? 0 : run.first - first + kRepeated});
+    groups.push_back({.layers = count,
+                      .repeated = run.count < kShownOfGroup ? 0 : run.first - first + kRepeated});
     layer += count;
   }
   return groups;
@@ -51,14 +48,14 @@ std::vector<ShortGroup> GroupsOf(const ModelChunk& chunk, const RecomputeConfig&
 
 ShortChunk Shorten(const ModelChunk& chunk, const RecomputeConfig& plan,
                    const std::vector<int64_t>& first_alike) {
-  if (!IsUniform(plan) || plan.num_layers <= kLeastRun) return {chunk, plan};
+  if (!IsUniform(plan) || plan.num_layers <= kShownOfGroup) return {chunk, plan};
   const std::vector<ShortGroup> groups = GroupsOf(chunk, plan, first_alike);
   // All groups but the last have as many layers.
-  int64_t most = kLeastRun;
+  int64_t most = kShownOfGroup;
   int64_t first = chunk.first_layer;
   for (const ShortGroup& group : groups) {
     const int64_t run = LongestRun(first_alike, first, group.layers).count;
-    most = std::max(most, group.layers - std::max<int64_t>(0, run - kLeastRun));
+    most = std::max(most, group.layers - std::max<int64_t>(0, run - kShownOfGroup));
     first += group.layers;
   }
   if (groups.empty() || most >= groups.front().layers) return {chunk, plan};

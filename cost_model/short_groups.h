@@ -9,6 +9,11 @@
 
 namespace trimtab {
 
+/// Like layers of a group that show what all do: what moves beside the first two differs from what
+/// moves beside those that follow, and the last one's pass goes on backward at once. So one of them
+/// stands for all others.
+inline constexpr int64_t kShownOfGroup = 4;
+
 /// A group as it is recorded.
 struct ShortGroup {
   int64_t layers = 1;

@@ -33,6 +33,9 @@ class StepBounds {
         spans_(costs),
         moving_(model.num_layers, spans_) {}
 
+  StepBounds(const StepBounds&) = delete;
+  StepBounds& operator=(const StepBounds&) = delete;
+
   /// `run`, with any of `plans` at each stage, breaks no rule that its chosen part settles. Throws
   /// as ClosedFormEstimator::Run does.
   StepBound Of(const RunConfig& run, LayoutPart chosen, const PlanRange& plans);

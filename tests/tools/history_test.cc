@@ -38,8 +38,8 @@ class History {
 
   std::string study() const { return fmt::format("{}/study{}.db", folder_, searches_); }
 
-  /// Searches on until it is killed after a random time.
-  void Disturb(const std::function<void(double)>& restart_controller) {
+  /// Searches on until it is killed after a random time; false: it came to its end before.
+  bool Disturb(const std::function<void(double)>& restart_controller) {
     const pid_t driver = StartCommand(Command("--rounds 1000000 --prove 1000"), Output());
     // So many visits further, however fast the machine is: 0 = while it takes up what there was.
     const size_t before = Lines();
@@ -51,7 +51,8 @@ class History {
     }));
     if (ended) {
       EXPECT_EQ(*ended, 0) << ReadWholeFile(Output());
-      return Begin();
+      Begin();
+      return false;
     }
     Sleep(0, 0.5);
     switch (static_cast<Victim>(random_() % (restart_controller ? 3 : 2))) {
@@ -76,6 +77,7 @@ class History {
     ExpectGrown(history_, now);
     history_ = now;
     if (end == 0) Begin();
+    return end != 0;
   }
 
   /// Searches on to the end.
@@ -124,9 +126,9 @@ int Kills() { return std::atoi(std::getenv("TRIMTAB_KILLS")); }
 
 TEST(History, OfASearchOnThisMachine) {
   History history(testing::TempDir() + "/history", "");
-  for (int i = 0; i < Kills() - Kills() / 3 && !testing::Test::HasFailure(); ++i) {
-    SCOPED_TRACE(i);
-    history.Disturb(nullptr);
+  for (int kills = 0; kills < Kills() - Kills() / 3 && !testing::Test::HasFailure();) {
+    SCOPED_TRACE(kills);
+    kills += history.Disturb(nullptr) ? 1 : 0;
   }
   history.Finish();
 }
@@ -135,9 +137,9 @@ TEST(History, OfASearchOverSlurm) {
   const SlurmRig rig;
   if (!rig.why_not().empty()) GTEST_SKIP() << rig.why_not();
   History history(rig.folder() + "/history", "--launcher slurm --launcher-options nodes=2");
-  for (int i = 0; i < Kills() / 3 && !testing::Test::HasFailure(); ++i) {
-    SCOPED_TRACE(i);
-    history.Disturb([&rig](double pause_s) { rig.RestartController(pause_s); });
+  for (int kills = 0; kills < Kills() / 3 && !testing::Test::HasFailure();) {
+    SCOPED_TRACE(kills);
+    kills += history.Disturb([&rig](double pause_s) { rig.RestartController(pause_s); }) ? 1 : 0;
   }
   history.Finish();
   EXPECT_TRUE(SlurmRig::Emptied()) << "nodes are given back";

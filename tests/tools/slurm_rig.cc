@@ -60,6 +60,7 @@ void SlurmRig::RestartController(double pause_s) const {
   // Without -c: it knows its jobs again.
   if (std::system("PATH=$PATH:/usr/sbin slurmctld > /dev/null 2>&1") != 0) std::abort();
   // A controller that has forgotten a step takes its node out of service, which a person puts back.
+  // Of nodes in service Slurm refuses that.
   [[maybe_unused]] const int done =
       std::system("scontrol update NodeName=ALL State=RESUME > /dev/null 2>&1");
 }
