@@ -111,7 +111,8 @@ void ChunkCosts::ForgetIfMany() {
   if (chunks_.size() > kMany) chunks_.Clear();
 }
 
-PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig& layout) {
+PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig& layout,
+                               bool later) {
   // What makes no difference to a micro batch is left out: it would be recorded once for each.
   const bool gradients_sharded = layout.zero >= 2;
   PackedKey key;
@@ -127,6 +128,7 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
       .Put(layout.micro_batch, 24)
       .Put(layout.gradients)
       .Put(PassesOf(layout))
+      .Put(later ? 1 : 0, 1)
       // Passes talk to the data-parallel ranks from stage 2 on.
       .Put(gradients_sharded ? layout.zero : 0, 2)
       .Put(gradients_sharded && !layout.overlap_grad_reduce ? 1 : 0, 1)
@@ -148,6 +150,7 @@ PackedKey ChunkCosts::ShapeKey(const PriceSetting& setting, const ParallelConfig
 const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, const RunConfig& run,
                                                const ModelChunk& chunk,
                                                const RecordedLayers& layers, bool later) {
+  later = later && HasLaterPasses(run.layout, run.num_micro_batches());
   ModelChunk cut = chunk;
   cut.first_layer += layers.first;
   cut.num_layers = layers.count;
@@ -156,10 +159,9 @@ const ChunkCosts::Layers& ChunkCosts::LayersOf(const PriceSetting& setting, cons
   const ShortChunk shown = Shorten(cut, layers.recompute, setting.first_alike);
   const RecomputeConfig& plan = shown.plan;
   const ParallelConfig layout = LayoutThatMatters(run, cut);
-  const PackedKey key = ShapeKey(setting, layout)
+  const PackedKey key = ShapeKey(setting, layout, later)
                             .Put(cut.embedding ? 1 : 0, 1)
                             .Put(cut.head ? 1 : 0, 1)
-                            .Put(later ? 1 : 0, 1)
                             .Put(plan.kind)
                             .Put(plan.method)
                             .Put(plan.modules.bits, kRecomputeModuleCount)
@@ -260,15 +262,16 @@ Ways ChunkCosts::Compose(const PriceSetting& setting, const RunConfig& run, cons
 const WayCosts& ChunkCosts::Of(const PriceSetting& setting, const RunConfig& run,
                                const ModelChunk& chunk) {
   const RecomputeConfig& recompute = run.layout.recompute[0];
-  const PackedKey key = ShapeKey(setting, run.layout)
-                            .Put(recompute.kind)
-                            .Put(recompute.method)
-                            .Put(recompute.modules.bits, kRecomputeModuleCount)
-                            .Put(recompute.num_layers + 1, 20)
-                            .Put(chunk.embedding ? 1 : 0, 1)
-                            .Put(chunk.head ? 1 : 0, 1)
-                            .Put(chunk.num_layers, 20)
-                            .Put(FirstLayersAlike(setting.first_alike, chunk), 20);
+  const PackedKey key =
+      ShapeKey(setting, run.layout, HasLaterPasses(run.layout, run.num_micro_batches()))
+          .Put(recompute.kind)
+          .Put(recompute.method)
+          .Put(recompute.modules.bits, kRecomputeModuleCount)
+          .Put(recompute.num_layers + 1, 20)
+          .Put(chunk.embedding ? 1 : 0, 1)
+          .Put(chunk.head ? 1 : 0, 1)
+          .Put(chunk.num_layers, 20)
+          .Put(FirstLayersAlike(setting.first_alike, chunk), 20);
   const auto compose = [&] {
     return PricedChunk{.ways = Compose(setting, run, chunk, &Layers::costs), .prices = prices_};
   };
@@ -304,7 +307,7 @@ WaySpans ChunkCosts::SpansOfLayer(const PriceSetting& setting, const RunConfig& 
 
 int64_t ChunkCosts::IdBytes(const PriceSetting& setting, const RunConfig& run,
                             const ModelChunk& chunk, int64_t in_flight) {
-  const PackedKey key = ShapeKey(setting, run.layout)
+  const PackedKey key = ShapeKey(setting, run.layout, /*later=*/true)
                             .Put(run.layout.recompute[0].modules.bits, kRecomputeModuleCount)
                             .Put(chunk.embedding ? 1 : 0, 1)
                             .Put(chunk.head ? 1 : 0, 1)

@@ -71,8 +71,9 @@ class ChunkCosts {
   /// Throws UsageError where the profile cannot price the run's precision. Most runs have that of
   /// the one before: `last`, if not null, is looked at first, without waiting for other threads.
   const PriceSetting& SettingOf(const RunConfig& run, const PriceSetting* last = nullptr);
-  /// The key of all that is recorded of a micro batch, but for recomputation.
-  static PackedKey ShapeKey(const PriceSetting& setting, const ParallelConfig& layout);
+  /// The key of all that is recorded of a micro batch, but for recomputation. `later`: of later
+  /// ones than the first, too.
+  static PackedKey ShapeKey(const PriceSetting& setting, const ParallelConfig& layout, bool later);
 
   /// Costs are remembered.
   const WayCosts& Of(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk);

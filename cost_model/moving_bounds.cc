@@ -146,11 +146,13 @@ MovingLayer MovingBounds::OfLayer(const RunConfig& run, const RecomputeConfig& p
   for (const Way way : {kForwardFirst, kForwardLater}) {
     layer.bytes[way] = std::max<int64_t>(0, moved[way].total.change - still[way].total.change);
   }
-  for (const Way way : {kBackwardAdding, kInputAdding}) {
+  const bool has_later = HasLaterPasses(run.layout, run.num_micro_batches());
+  for (const Way setting : {kBackwardSetting, kInputSetting}) {
+    const size_t way = has_later ? setting + 1 : setting;
     layer.backward_peak_bytes =
         std::max(layer.backward_peak_bytes, moved[way].total.peak - still[way].total.peak);
   }
-  if (later) return layer;
+  if (later || !has_later) return layer;
   // Weights that do not stay are gathered for each micro batch.
   if (run.layout.zero == 3 && run.layout.reshard_after_forward) {
     layer.seconds[kForwardLater] = layer.seconds[kForwardFirst];

@@ -22,7 +22,8 @@ void PassSpans::ForgetIfMany() {
 PassSpans::Shape PassSpans::Of(const PricedRun& priced) {
   const PriceSetting& setting = chunks_->SettingOf(priced.run);
   const RecomputeConfig& recompute = priced.layout.recompute[0];
-  const PackedKey key = ChunkCosts::ShapeKey(setting, priced.layout)
+  const bool later = HasLaterPasses(priced.layout, priced.run.num_micro_batches());
+  const PackedKey key = ChunkCosts::ShapeKey(setting, priced.layout, later)
                             .Put(recompute.kind)
                             .Put(recompute.method)
                             .Put(recompute.modules.bits, kRecomputeModuleCount)

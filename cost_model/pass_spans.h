@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cost_model/chunk_costs.h"
-#include "cost_model/shared_costs.h"
+#include "cost_model/packed_key.h"
 #include "engine/config/run_config.h"
 
 namespace trimtab {
@@ -57,8 +57,8 @@ struct KnownSpans {
 /// Not thread-safe: one per thread.
 class PassSpans {
  public:
-  /// `costs` must outlive it.
-  explicit PassSpans(SharedCosts& costs) : chunks_(&costs.spans()) {}
+  /// `chunks` must outlive it.
+  explicit PassSpans(ChunkCosts& chunks) : chunks_(&chunks) {}
 
   /// Throws as ChunkCosts::SettingOf does.
   const PriceSetting& SettingOf(const RunConfig& run);

@@ -121,6 +121,10 @@ MemorySpan MemorySpan::Times(int64_t times) const {
 
 bool MovesForNext(const ParallelConfig& layout) { return layout.zero >= 2; }
 
+bool HasLaterPasses(const ParallelConfig& layout, int64_t micro_batches) {
+  return !MovesForNext(layout) || layout.pp > 1 || micro_batches > 1;
+}
+
 RecordedLayers LayersToRecord(const RunConfig& run, const ModelChunk& chunk,
                               const RecomputeGroup& group) {
   const RecomputeConfig& plan = run.layout.recompute[0];

@@ -5,6 +5,14 @@
 
 namespace trimtab {
 
+InFlight LeastInFlight(Schedule schedule, const PipelineShape& shape, int64_t stage) {
+  if (schedule != Schedule::kZeroBubble) return {RowOf(schedule).max_in_flight(shape, stage)};
+  // Inputs' parts begin as backward passes in one do; weights' parts wait for as many micro batches
+  // as there are stages before this one, if there are so many.
+  const int64_t whole = RowOf(Schedule::k1F1B).max_in_flight(shape, stage);
+  return {whole, std::min(stage, shape.micro_batches - whole)};
+}
+
 void StageSums::Add(size_t stage, const WaySpans& ways) {
   const auto later = static_cast<double>(shape_.micro_batches - 1);
   for (const Way first : {kForwardFirst, kBackwardSetting, kInputSetting, kWeightSetting}) {
@@ -67,7 +75,7 @@ void AddToNoGradients(WaySpans& ways) {
   }
 }
 
-void PassBytes::Consider(const WaySpans& ways, int64_t received, int64_t sent) {
+void PassBytes::Consider(const WaySpans& ways, int64_t received, int64_t sent, bool several) {
   const auto lower = [&](MemorySpan& span, const MemorySpan& pass) {
     span.change = std::min(span.change, received + pass.change - sent);
     span.peak = std::min(span.peak, received + pass.peak);
@@ -78,20 +86,26 @@ void PassBytes::Consider(const WaySpans& ways, int64_t received, int64_t sent) {
   const auto peak = [&](Way whole, Way part) {
     return std::max(ways[whole].total.peak, ways[part].total.peak);
   };
-  backward_peak = std::min(
-      {backward_peak, peak(kBackwardSetting, kInputSetting), peak(kBackwardAdding, kInputAdding)});
+  backward_peak = std::min(backward_peak, peak(kBackwardSetting, kInputSetting));
+  if (several) backward_peak = std::min(backward_peak, peak(kBackwardAdding, kInputAdding));
 }
 
-int64_t PassBytes::Peak(int64_t in_flight, int64_t chunks) const {
-  const int64_t firsts = std::min(in_flight, chunks);
+void PassBytes::ConsiderWeights(const WaySpans& ways, bool several) {
+  const auto left = [&ways](Way forward, Way input) {
+    return std::max<int64_t>(0, ways[forward].total.change + ways[input].total.change);
+  };
+  for_weights = std::min(for_weights, left(kForwardFirst, kInputSetting));
+  if (several) for_weights = std::min(for_weights, left(kForwardLater, kInputAdding));
+}
+
+int64_t PassBytes::Peak(const InFlight& in_flight, int64_t chunks) const {
+  const int64_t firsts = std::min(in_flight.whole, chunks);
   MemorySpan all = first.Times(firsts);
-  if (in_flight > firsts) all = all.Then(later.Times(in_flight - firsts));
-  return std::max<int64_t>({0, all.peak, all.change + backward_peak});
-}
-
-int64_t LeastInFlight(Schedule schedule, const PipelineShape& shape, int64_t stage) {
-  if (schedule == Schedule::kZeroBubble) schedule = Schedule::k1F1B;
-  return RowOf(schedule).max_in_flight(shape, stage);
+  if (in_flight.whole > firsts) all = all.Then(later.Times(in_flight.whole - firsts));
+  const int64_t peak = std::max<int64_t>({0, all.peak, all.change + backward_peak});
+  if (in_flight.weights_to_come == 0) return peak;
+  const int64_t behind = in_flight.weights_to_come * for_weights;
+  return std::max(peak, behind + in_flight.whole * later.change + backward_peak);
 }
 
 std::vector<int64_t> StagesToWeigh(const std::vector<StageChunks>& stages) {

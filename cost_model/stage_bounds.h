@@ -43,23 +43,32 @@ class StageSums {
 /// away, and added up by shards.
 void AddToNoGradients(WaySpans& ways);
 
+/// Chunks of micro batches that a stage holds at once, at least: whole ones, before a backward pass
+/// of one of them; and, where backward passes are in two parts, at that time or later, others of
+/// which the weights' part is yet to come.
+struct InFlight {
+  int64_t whole = 0;
+  int64_t weights_to_come = 0;
+};
+InFlight LeastInFlight(Schedule schedule, const PipelineShape& shape, int64_t stage);
+
 /// What passes of a stage take, each at least: the first forward pass of a chunk, and a later one;
-/// and a backward pass, or the part of it that frees what the forward pass left.
+/// a backward pass, or the first part of it; and what that leaves for the weights' part.
 struct PassBytes {
   MemorySpan first = {INT64_MAX, INT64_MAX};
   MemorySpan later = {INT64_MAX, INT64_MAX};
   int64_t backward_peak = INT64_MAX;
+  int64_t for_weights = INT64_MAX;
 
   /// Of a chunk, whose passes also take `received` bytes before and give `sent` bytes away after.
-  void Consider(const WaySpans& ways, int64_t received, int64_t sent);
-  /// The most that `in_flight` passes hold, the first ones of all `chunks` among them: interleaved
+  /// Not `several`: of a step of one micro batch.
+  void Consider(const WaySpans& ways, int64_t received, int64_t sent, bool several);
+  /// What a chunk, or each of several with other plans, leaves for the weights' part.
+  void ConsiderWeights(const WaySpans& ways, bool several);
+  /// The most that passes in flight hold, the first ones of all `chunks` among them: interleaved
   /// ones take turns before the first backward pass, which comes next.
-  int64_t Peak(int64_t in_flight, int64_t chunks) const;
+  int64_t Peak(const InFlight& in_flight, int64_t chunks) const;
 };
-
-/// Chunks of micro batches that a stage holds whole, at least. Backward passes in two parts free
-/// memory with the first, and begin no later than those in one.
-int64_t LeastInFlight(Schedule schedule, const PipelineShape& shape, int64_t stage);
 
 /// Chunks of a stage, each as the first that is like it.
 using StageChunks = std::vector<ModelChunk>;

@@ -83,7 +83,7 @@ class StepCosts::Impl {
 PackedKey StepCosts::Impl::PipelineKey(const PriceSetting& setting, const RunConfig& run) {
   const ParallelConfig& layout = run.layout;
   const RecomputeConfig& recompute = layout.recompute[0];
-  return ChunkCosts::ShapeKey(setting, layout)
+  return ChunkCosts::ShapeKey(setting, layout, HasLaterPasses(layout, run.num_micro_batches()))
       .Put(layout.schedule)
       .Put(recompute.kind)
       .Put(recompute.method)

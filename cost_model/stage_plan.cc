@@ -78,7 +78,7 @@ void CountEnds(const StageProgram& program, size_t chunks, int64_t micro_batches
     completes |=
         action.micro_batch + 1 == micro_batches &&
         (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight);
-    action.micro_batch = 1;
+    action.micro_batch = std::min<int64_t>(1, micro_batches - 1);
     const auto chunk = static_cast<size_t>(action.chunk);
     ++all[chunk][WayOf(action)];
     if (first && action.kind == ActionKind::kForward) plan.first_passes = all;

@@ -36,6 +36,7 @@ PricedRun PassesToPrice(const RunConfig& run, LayoutPart chosen) {
 
 StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen, const PlanRange& plans) {
   spans_.ForgetIfMany();
+  whole_.ForgetIfMany();
   if (chosen >= LayoutPart::kPipeline) return OfPasses(run, chosen, plans);
   if (chosen == LayoutPart::kParts) return OfAnyMicroBatch(run);
   return OfMicroBatch(run, chosen == LayoutPart::kMicroBatch ? &plans : nullptr);
@@ -76,6 +77,7 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
   std::vector<PassBytes> bytes(static_cast<size_t>(pp));
   std::vector<StageChunks> stages(static_cast<size_t>(pp));
   const bool alike = shape.setting().alike;
+  const bool several_micro_batches = pipeline.micro_batches > 1;
   // Then nothing is said of what parts leave idle, nor of what they take above forward passes.
   const bool whole_for_parts = layout.schedule != priced.run.layout.schedule;
   ModelChunk before;
@@ -89,16 +91,18 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
       of_chunk = few ? &moving.few_layers->Of(chunk) : &shape.Of(chunk);
     }
     before = chunk;
+    const size_t stage = i % static_cast<size_t>(pp);
+    bytes[stage].ConsiderWeights(*of_chunk, several_micro_batches);
+    if (several) bytes[stage].ConsiderWeights(several->leanest.Of(chunk), several_micro_batches);
     WaySpans ways = *of_chunk;
     if (moving.gradients) AddToNoGradients(ways);
     if (several) several->Leave(chunk, ways);
     ways = moving.With(plan, chunk, shape.setting().stretch, ways);
-    const size_t stage = i % static_cast<size_t>(pp);
     sums.Add(stage, ways);
     const int64_t received = chunk.embedding ? 0 : messages.activation_bytes;
     const int64_t sent = chunk.head ? 0 : messages.activation_bytes;
-    bytes[stage].Consider(ways, received, sent);
-    if (whole_for_parts) bytes[stage].backward_peak = 0;
+    bytes[stage].Consider(ways, received, sent, several_micro_batches);
+    if (whole_for_parts) bytes[stage].backward_peak = bytes[stage].for_weights = 0;
     if (!alike) stages[stage].push_back(shape.Like(chunk));
   }
   Passes passes;
@@ -114,7 +118,7 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
   // Among stages of like layers, one of those with more than layers.
   const std::vector<int64_t> ends = {0, pp - 1};
   for (const int64_t stage : alike ? ends : StagesToWeigh(stages)) {
-    const int64_t in_flight = LeastInFlight(priced.run.layout.schedule, pipeline, stage);
+    const InFlight in_flight = LeastInFlight(priced.run.layout.schedule, pipeline, stage);
     passes.bytes.push_back({stage, bytes[static_cast<size_t>(stage)].Peak(in_flight, layout.vp)});
   }
   return passes;
@@ -150,7 +154,8 @@ StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen, const Pl
   for (const std::optional<MovingLayer>& layer : {moving.least, moving.recomputed}) {
     if (several && layer) others->moving = *layer;
   }
-  const Passes passes = PassesOf(priced, spans_.Of(priced), std::move(others), std::move(moving));
+  PassSpans& spans = chosen == LayoutPart::kWhole ? whole_ : spans_;
+  const Passes passes = PassesOf(priced, spans.Of(priced), std::move(others), std::move(moving));
   int64_t bytes = 0;
   for (const StageBytes& each : passes.bytes) {
     bytes = std::max(bytes, HeldBytes(run, known, each.stage) + each.bytes);

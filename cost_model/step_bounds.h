@@ -16,6 +16,7 @@
 #include "cost_model/moving_bounds.h"
 #include "cost_model/packed_key.h"
 #include "cost_model/pass_spans.h"
+#include "cost_model/shared_costs.h"
 #include "engine/config/run_config.h"
 #include "engine/schedule/pipeline.h"
 
@@ -30,7 +31,8 @@ class StepBounds {
       : model_(model),
         cluster_(cluster),
         costs_(&costs),
-        spans_(costs),
+        spans_(costs.spans()),
+        whole_(costs.whole()),
         moving_(model.num_layers, spans_) {}
 
   StepBounds(const StepBounds&) = delete;
@@ -95,6 +97,7 @@ class StepBounds {
   Cluster cluster_;
   SharedCosts* costs_;
   PassSpans spans_;
+  PassSpans whole_;  // of all of a layout: whoever looks at it next finds it recorded
   MovingBounds moving_;
   std::unordered_map<PackedKey, std::vector<StageProgram>, PackedKey::Hash> programs_;
 };
