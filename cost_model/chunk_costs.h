@@ -50,6 +50,13 @@ struct WaySpan {
   void Append(const WaySpan& next, int64_t times = 1);
 };
 using WaySpans = std::array<WaySpan, kWayCount>;
+/// Of a layer amid others, by the way through it.
+struct AmidSpans {
+  WaySpans ways;
+  /// What is in use when it begins its backward pass, or its part, above what there was before the
+  /// forward pass of the layer before it; unknown within a group.
+  std::array<int64_t, kWayCount> begins{};
+};
 
 /// What is remembered of what was recorded, each with what stands above it. Spans take a tenth of
 /// the memory of costs.
@@ -83,7 +90,7 @@ class ChunkCosts {
   /// Of a layer of the longest stretch of like ones (at least 3) that others stand around,
   /// recomputed like it; of a plan with groups (of at least kShownOfGroup layers, and the stretch
   /// of at least three groups) one within a group. Not `later`: see RecordMicroBatch.
-  WaySpans SpansOfLayer(const PriceSetting& setting, const RunConfig& run, bool later);
+  AmidSpans SpansOfLayer(const PriceSetting& setting, const RunConfig& run, bool later);
   /// See RecordIds and RecordMessages.
   int64_t IdBytes(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
                   int64_t in_flight);
@@ -121,7 +128,8 @@ class ChunkCosts {
     std::unique_ptr<LayersRecording> recording;
     PricedLayers<WayCosts> costs;
     PricedLayers<WaySpans> spans;
-    int64_t prices = 0;  // that both are by
+    std::array<int64_t, kWayCount> begins{};  // of the group amid others: see AmidSpans
+    int64_t prices = 0;                       // that both are by
   };
   struct PricedChunk {
     WayCosts ways;
@@ -131,6 +139,7 @@ class ChunkCosts {
   /// Layers of a chunk, counted from the chunk's first.
   const Layers& LayersOf(const PriceSetting& setting, const RunConfig& run, const ModelChunk& chunk,
                          const RecordedLayers& layers, bool later);
+  static std::array<int64_t, kWayCount> BeginsOf(const LayersRecording& layers);
   static PricedLayers<WayCosts> PriceLayers(const PriceSetting& setting,
                                             const LayersRecording& layers);
   /// Prices `recording`, and remembers what is to be.

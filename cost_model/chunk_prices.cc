@@ -116,9 +116,31 @@ void ChunkCosts::Remember(const PriceSetting& setting, std::unique_ptr<LayersRec
   for (const PricedGroup<WayCosts>& group : costs.groups) {
     layers.spans.groups.push_back({group.layers, SpansOfEach(group.parts)});
   }
+  if (recording->amid) layers.begins = BeginsOf(*recording);
   layers.prices = prices_;
   if (remembered_ >= Remembered::kCosts) layers.costs = std::move(costs);
   if (remembered_ == Remembered::kRecordings) layers.recording = std::move(recording);
+}
+
+std::array<int64_t, kWayCount> ChunkCosts::BeginsOf(const LayersRecording& layers) {
+  const int64_t first = layers.first_layer + layers.groups.front().layers;
+  const int64_t end = first + layers.groups[1].layers;
+  const auto change = [&](size_t way, bool until_group) {
+    int64_t sum = 0;
+    for (const Recording& each : layers.recording.ways[way]) {
+      const PieceRecord& piece = each.piece;
+      const bool of_group =
+          piece.kind == PieceKind::kLayer && piece.layer >= first && piece.layer < end;
+      if (until_group && of_group) break;
+      sum += each.total.change;
+    }
+    return sum;
+  };
+  std::array<int64_t, kWayCount> begins{};
+  for (const Way way : {kBackwardSetting, kBackwardAdding, kInputSetting, kInputAdding}) {
+    begins[way] = change(IsFirst(way) ? kForwardFirst : kForwardLater, false) + change(way, true);
+  }
+  return begins;
 }
 
 ChunkCosts::PricedLayers<WayCosts> ChunkCosts::PriceLayers(const PriceSetting& setting,

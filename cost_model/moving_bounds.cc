@@ -90,6 +90,31 @@ WaySpans Moving::With(const RecomputeConfig& plan, const ModelChunk& chunk,
   return ways;
 }
 
+void Moving::RaisePeaks(const RecomputeConfig& plan, const ModelChunk& chunk,
+                        const LayerRange& stretch, const std::array<int64_t, 2>& head_bytes,
+                        WaySpans& ways) {
+  const int64_t count = IsBlock(plan) ? RecomputedOf(plan, chunk.num_layers) : int64_t{0};
+  int64_t stays = 0;
+  for (const std::optional<MovingLayer>& layer : {recomputed, kept}) {
+    if (layer) stays = std::max({stays, layer->bytes[kForwardFirst], layer->bytes[kForwardLater]});
+  }
+  const int64_t end = chunk.first_layer + chunk.num_layers;
+  const auto raise = [&](const std::optional<MovingLayer>& layer, int64_t first, int64_t last) {
+    first = std::max(first, stretch.first);
+    last = std::min(last, stretch.first + stretch.count);
+    // The last layer that has others like it on both sides; those behind it are done by then.
+    if (!layer || last - first < 3) return;
+    const int64_t behind = end - last + 1;
+    for (const Way way : {kBackwardSetting, kBackwardAdding, kInputSetting, kInputAdding}) {
+      if (layer->in_use_bytes[way] <= 0) continue;
+      const int64_t left = behind * (most_kept + stays) + head_bytes[IsFirst(way) ? 0 : 1];
+      ways[way].total.peak = std::max(ways[way].total.peak, layer->in_use_bytes[way] - left);
+    }
+  };
+  raise(recomputed, chunk.first_layer, chunk.first_layer + count);
+  raise(kept, chunk.first_layer + count, end);
+}
+
 int64_t MovingBounds::MostLayersAlike(const RunConfig& run) {
   return std::min(CeilDiv(layers_, run.layout.pp * run.layout.vp),
                   spans_->SettingOf(run).stretch.count);
@@ -112,6 +137,9 @@ Moving MovingBounds::Of(const PricedRun& sharded, const PricedRun* still, const 
   if (still != nullptr) moving.few_still.emplace(spans_->Of(*still));
   const int64_t layers = MostLayersAlike(run);
   if (layers <= kFewLayers) return moving;
+  PricedRun kept = Unsharded(run);
+  kept.layout.recompute = {};
+  moving.most_kept = spans_->Of(kept).BytesOfLayers().most_kept;
   if (!IsBlock(plan)) {
     if (SamePlanForAll(plan)) moving.kept = OfLayer(run, plan);
     return moving;
@@ -119,7 +147,7 @@ Moving MovingBounds::Of(const PricedRun& sharded, const PricedRun* still, const 
   const int64_t recomputed = RecomputedOf(plan, layers);
   if (recomputed > kFewLayers) moving.recomputed = OfLayer(run, kFull);
   if (still != nullptr) {
-    moving.kept = moving.recomputed;
+    moving.kept = IsUniform(plans.first) ? OfLayer(run, {}) : moving.recomputed;
   } else if (layers - recomputed > kFewLayers) {
     moving.kept = OfLayer(run, {});
   }
@@ -136,8 +164,9 @@ MovingLayer MovingBounds::OfLayer(const RunConfig& run, const RecomputeConfig& p
   PricedRun whole = Unsharded(run);
   sharded.layout.recompute = plan;
   whole.layout.recompute = plan;
-  const WaySpans& moved = spans_->Of(sharded).OfLayer(later);
-  WaySpans still = spans_->Of(whole).OfLayer(/*later=*/true);
+  const AmidSpans& amid = spans_->Of(sharded).OfLayer(later);
+  const WaySpans& moved = amid.ways;
+  WaySpans still = spans_->Of(whole).OfLayer(/*later=*/true).ways;
   AddToNoGradients(still);
   MovingLayer layer;
   for (size_t way = 0; way < kWayCount; ++way) {
@@ -145,6 +174,12 @@ MovingLayer MovingBounds::OfLayer(const RunConfig& run, const RecomputeConfig& p
   }
   for (const Way way : {kForwardFirst, kForwardLater}) {
     layer.bytes[way] = std::max<int64_t>(0, moved[way].total.change - still[way].total.change);
+  }
+  for (const Way way : {kBackwardSetting, kBackwardAdding, kInputSetting, kInputAdding}) {
+    if (moved[way].total.peak == 0) continue;
+    const Way forward = IsFirst(way) ? kForwardFirst : kForwardLater;
+    layer.in_use_bytes[way] = amid.begins[way] + moved[way].total.peak -
+                              2 * moved[forward].total.change - layer.bytes[forward];
   }
   const bool has_later = HasLaterPasses(run.layout, run.num_micro_batches());
   for (const Way setting : {kBackwardSetting, kInputSetting}) {
@@ -169,8 +204,8 @@ MovingLayer MovingBounds::Within(const RunConfig& run, const MovingLayer& alone)
   PricedRun whole = Unsharded(run);
   sharded.layout.recompute = UniformOf(kShownOfGroup);
   whole.layout.recompute = UniformOf(kShownOfGroup);
-  const WaySpans& moved = spans_->Of(sharded).OfLayer();
-  WaySpans still = spans_->Of(whole).OfLayer();
+  const WaySpans& moved = spans_->Of(sharded).OfLayer().ways;
+  WaySpans still = spans_->Of(whole).OfLayer().ways;
   AddToNoGradients(still);
   MovingLayer more;
   for (size_t way = 0; way < kWayCount; ++way) {

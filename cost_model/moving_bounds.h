@@ -20,6 +20,9 @@ struct MovingLayer {
   std::array<double, kWayCount> seconds{};
   std::array<int64_t, kWayCount> bytes{};
   int64_t backward_peak_bytes = 0;
+  /// What a backward pass has in use at its fullest, shards on their way included, above what
+  /// forward passes of layers up to this one left.
+  std::array<int64_t, kWayCount> in_use_bytes{};
 };
 
 /// As far as moving is looked at.
@@ -31,6 +34,7 @@ class Moving {
   std::optional<MovingLayer> kept;             // and of one that it does not, or of another plan
   std::optional<MovingLayer> within;           // more of a layer within a group, others around it
   int64_t least_together = 1;                  // layers of a group, but perhaps the last
+  int64_t most_kept = 0;                       // of a layer, in bytes, nothing moving
   std::optional<PassSpans::Shape> few_layers;  // chunks without ends that have no more,
   std::optional<PassSpans::Shape> few_still;   // and of several plans, without moving
 
@@ -40,6 +44,10 @@ class Moving {
   /// chunk with few layers and one plan those with it.
   WaySpans With(const RecomputeConfig& plan, const ModelChunk& chunk, const LayerRange& stretch,
                 WaySpans ways);
+  /// What backward passes through `chunk`, all of whose layers its one `plan` says, need above what
+  /// forward passes leave, of which the head's is `head_bytes`.
+  void RaisePeaks(const RecomputeConfig& plan, const ModelChunk& chunk, const LayerRange& stretch,
+                  const std::array<int64_t, 2>& head_bytes, WaySpans& ways);
 };
 
 /// Not thread-safe: one per thread.

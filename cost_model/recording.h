@@ -65,6 +65,8 @@ enum Way : size_t {
   kWeightAdding,
   kWayCount
 };
+/// Whether a step goes this way once, with its first micro batch.
+constexpr bool IsFirst(size_t way) { return way % 2 == 0; }
 
 /// The pieces of a micro batch of a chunk, in the order they ran each way.
 struct MicroBatchRecording {

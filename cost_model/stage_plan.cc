@@ -103,11 +103,6 @@ std::vector<MessageCount> CountMessages(const StageProgram& program,
 
 }  // namespace
 
-bool IsFirst(size_t way) {
-  return way == kForwardFirst || way == kBackwardSetting || way == kInputSetting ||
-         way == kWeightSetting;
-}
-
 int64_t ShownMicroBatches(Schedule schedule, const PipelineShape& shape) {
   const int64_t all = shape.micro_batches;
   // Without a pipeline all micro batches but the first hold the same memory.

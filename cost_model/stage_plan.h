@@ -13,9 +13,6 @@
 
 namespace trimtab {
 
-/// Whether a step goes this way once, with its first micro batch.
-bool IsFirst(size_t way);
-
 /// How often each way is gone through, by chunk.
 using PassCounts = std::vector<std::array<int64_t, kWayCount>>;
 

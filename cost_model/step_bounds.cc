@@ -1,6 +1,7 @@
 #include "cost_model/step_bounds.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "cost_model/finish.h"
@@ -32,6 +33,20 @@ PricedRun PassesToPrice(const RunConfig& run, LayoutPart chosen) {
   return priced;
 }
 
+/// What the head's forward pass leaves: of the first micro batch, and of later ones.
+std::array<int64_t, 2> HeadBytes(const ModelChunk& chunk, PassSpans::Shape& shape) {
+  if (!chunk.head) return {};
+  ModelChunk headless = chunk;
+  headless.head = false;
+  std::array<int64_t, 2> bytes{};
+  for (const Way way : {kForwardFirst, kForwardLater}) {
+    const size_t place = IsFirst(way) ? 0 : 1;
+    bytes[place] = shape.Of(chunk)[way].total.change;
+    bytes[place] -= shape.Of(headless)[way].total.change;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen, const PlanRange& plans) {
@@ -40,6 +55,15 @@ StepBound StepBounds::Of(const RunConfig& run, LayoutPart chosen, const PlanRang
   if (chosen >= LayoutPart::kPipeline) return OfPasses(run, chosen, plans);
   if (chosen == LayoutPart::kParts) return OfAnyMicroBatch(run);
   return OfMicroBatch(run, chosen == LayoutPart::kMicroBatch ? &plans : nullptr);
+}
+
+int64_t StepBounds::Several::LeftByEnds(const ModelChunk& chunk) {
+  const int64_t left = leanest.Of(chunk)[kForwardLater].total.change;
+  return std::max<int64_t>(0, left - chunk.num_layers * again.least_kept);
+}
+
+int64_t StepBounds::Several::StayingBytes() const {
+  return std::max(moving.bytes[kForwardFirst], moving.bytes[kForwardLater]);
 }
 
 void StepBounds::Several::Leave(const ModelChunk& chunk, WaySpans& ways) {
@@ -52,16 +76,36 @@ void StepBounds::Several::Leave(const ModelChunk& chunk, WaySpans& ways) {
   if (least_together == 1) return;
   // When a group runs again that has as many layers, the head is done, and the last group, which
   // may have fewer: their weights may be gone.
-  const int64_t of_ends =
-      std::max<int64_t>(0, lean[kForwardLater].total.change - layers * again.least_kept);
   const int64_t others = std::min(least_together, layers) - 1;
-  const int64_t weights = std::max(moving.bytes[kForwardFirst], moving.bytes[kForwardLater]);
-  const int64_t gone = again.most_kept + of_ends + (std::min(most_together, layers) - 1) * weights;
+  const int64_t gone =
+      again.most_kept + LeftByEnds(chunk) + (std::min(most_together, layers) - 1) * StayingBytes();
   int64_t peak = others * kept.least_kept + again.least_backward_peak - gone;
   // What moves beside the group's last layer may be done while the others run again.
   if (others > 0) peak = std::max(peak, peak - kept.least_kept + moving.backward_peak_bytes);
   for (const Way way : {kBackwardSetting, kBackwardAdding, kInputSetting, kInputAdding}) {
     ways[way].total.peak = std::max(ways[way].total.peak, peak);
+  }
+}
+
+void StepBounds::Several::RaisePeaks(const ModelChunk& chunk, const LayerRange& stretch,
+                                     WaySpans& ways) {
+  if (least_together == 1) return;
+  // Amid the layers of a group, which have run again, the last one but one goes backward as it
+  // would had they been kept. Of the last group that has as many as the plan says, these are alike,
+  // and so is the layer that is next.
+  constexpr int64_t kLeastLayers = 4;
+  const int64_t layers = chunk.num_layers;
+  const int64_t end = chunk.first_layer + layers;
+  const int64_t alike = end - std::max(chunk.first_layer, stretch.first);
+  const bool to_the_end = stretch.first + stretch.count >= end;
+  if (layers < kLeastLayers || !to_the_end) return;
+  if (alike < std::min(layers, most_together + kLeastLayers)) return;
+  const int64_t others = std::min(least_together, layers) - 1;
+  const int64_t left = 2 * again.most_kept + LeftByEnds(chunk) + most_together * StayingBytes();
+  for (const Way way : {kBackwardSetting, kBackwardAdding, kInputSetting, kInputAdding}) {
+    if (inside.in_use_bytes[way] <= 0) continue;
+    const int64_t above = others * kept.least_kept + inside.in_use_bytes[way] - left;
+    ways[way].total.peak = std::max(ways[way].total.peak, above);
   }
 }
 
@@ -77,6 +121,7 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
   std::vector<PassBytes> bytes(static_cast<size_t>(pp));
   std::vector<StageChunks> stages(static_cast<size_t>(pp));
   const bool alike = shape.setting().alike;
+  const LayerRange stretch = shape.setting().stretch;
   const bool several_micro_batches = pipeline.micro_batches > 1;
   // Then nothing is said of what parts leave idle, nor of what they take above forward passes.
   const bool whole_for_parts = layout.schedule != priced.run.layout.schedule;
@@ -96,8 +141,14 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
     if (several) bytes[stage].ConsiderWeights(several->leanest.Of(chunk), several_micro_batches);
     WaySpans ways = *of_chunk;
     if (moving.gradients) AddToNoGradients(ways);
-    if (several) several->Leave(chunk, ways);
-    ways = moving.With(plan, chunk, shape.setting().stretch, ways);
+    if (several) {
+      several->Leave(chunk, ways);
+      several->RaisePeaks(chunk, stretch, ways);
+    }
+    ways = moving.With(plan, chunk, stretch, ways);
+    if (!several && (moving.recomputed || moving.kept)) {
+      moving.RaisePeaks(plan, chunk, stretch, HeadBytes(chunk, shape), ways);
+    }
     sums.Add(stage, ways);
     const int64_t received = chunk.embedding ? 0 : messages.activation_bytes;
     const int64_t sent = chunk.head ? 0 : messages.activation_bytes;
@@ -154,6 +205,7 @@ StepBound StepBounds::OfPasses(const RunConfig& run, LayoutPart chosen, const Pl
   for (const std::optional<MovingLayer>& layer : {moving.least, moving.recomputed}) {
     if (several && layer) others->moving = *layer;
   }
+  if (several && IsUniform(plans.first) && moving.kept) others->inside = *moving.kept;
   PassSpans& spans = chosen == LayoutPart::kWhole ? whole_ : spans_;
   const Passes passes = PassesOf(priced, spans.Of(priced), std::move(others), std::move(moving));
   int64_t bytes = 0;

@@ -75,9 +75,16 @@ class StepBounds {
     LayerBytes again{};          // where groups are among them: of layers that run again,
     LayerBytes kept{};           // and of those that do not
     MovingLayer moving{};        // of layers amid others
+    MovingLayer inside{};        // of those amid others that do not run again
 
     /// What passes through `chunk` leave, and backward passes take above that.
     void Leave(const ModelChunk& chunk, WaySpans& ways);
+    /// With groups, what backward passes need meanwhile to move shards.
+    void RaisePeaks(const ModelChunk& chunk, const LayerRange& stretch, WaySpans& ways);
+    /// What forward passes leave beside what layers that run again do.
+    int64_t LeftByEnds(const ModelChunk& chunk);
+    /// Weights of a layer that stay after its forward pass.
+    int64_t StayingBytes() const;
   };
   Several SeveralPlans(const PricedRun& priced, const PricedRun& leanest, const PlanRange& plans);
   /// `priced` has the first of `several` plans, or the only one.
