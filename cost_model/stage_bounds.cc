@@ -90,12 +90,12 @@ void PassBytes::Consider(const WaySpans& ways, int64_t received, int64_t sent, b
   if (several) backward_peak = std::min(backward_peak, peak(kBackwardAdding, kInputAdding));
 }
 
-void PassBytes::ConsiderWeights(const WaySpans& ways, bool several) {
+int64_t LeftForWeights(const WaySpans& ways, bool several_micro_batches) {
   const auto left = [&ways](Way forward, Way input) {
     return std::max<int64_t>(0, ways[forward].total.change + ways[input].total.change);
   };
-  for_weights = std::min(for_weights, left(kForwardFirst, kInputSetting));
-  if (several) for_weights = std::min(for_weights, left(kForwardLater, kInputAdding));
+  const int64_t first = left(kForwardFirst, kInputSetting);
+  return several_micro_batches ? std::min(first, left(kForwardLater, kInputAdding)) : first;
 }
 
 int64_t PassBytes::Peak(const InFlight& in_flight, int64_t chunks) const {

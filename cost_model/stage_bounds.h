@@ -52,6 +52,9 @@ struct InFlight {
 };
 InFlight LeastInFlight(Schedule schedule, const PipelineShape& shape, int64_t stage);
 
+/// What the part of a backward pass for inputs leaves for that of weights, at least.
+int64_t LeftForWeights(const WaySpans& ways, bool several_micro_batches);
+
 /// What passes of a stage take, each at least: the first forward pass of a chunk, and a later one;
 /// a backward pass, or the first part of it; and what that leaves for the weights' part.
 struct PassBytes {
@@ -63,8 +66,6 @@ struct PassBytes {
   /// Of a chunk, whose passes also take `received` bytes before and give `sent` bytes away after.
   /// Not `several`: of a step of one micro batch.
   void Consider(const WaySpans& ways, int64_t received, int64_t sent, bool several);
-  /// What a chunk, or each of several with other plans, leaves for the weights' part.
-  void ConsiderWeights(const WaySpans& ways, bool several);
   /// The most that passes in flight hold, the first ones of all `chunks` among them: interleaved
   /// ones take turns before the first backward pass, which comes next.
   int64_t Peak(const InFlight& in_flight, int64_t chunks) const;

@@ -109,6 +109,27 @@ void StepBounds::Several::RaisePeaks(const ModelChunk& chunk, const LayerRange& 
   }
 }
 
+StepBounds::ChunkPasses StepBounds::PassesOf(const ModelChunk& chunk, const RecomputeConfig& plan,
+                                             bool several_micro_batches, PassSpans::Shape& shape,
+                                             std::optional<Several>& several, Moving& moving) {
+  const LayerRange stretch = shape.setting().stretch;
+  const bool few = moving.few(chunk) && !moving.few_still;
+  WaySpans ways = few ? moving.few_layers->Of(chunk) : shape.Of(chunk);
+  int64_t for_weights = LeftForWeights(ways, several_micro_batches);
+  if (moving.gradients) AddToNoGradients(ways);
+  if (several) {
+    const int64_t of_leanest = LeftForWeights(several->leanest.Of(chunk), several_micro_batches);
+    for_weights = std::min(for_weights, of_leanest);
+    several->Leave(chunk, ways);
+    several->RaisePeaks(chunk, stretch, ways);
+  }
+  ways = moving.With(plan, chunk, stretch, ways);
+  if (!several && (moving.recomputed || moving.kept)) {
+    moving.RaisePeaks(plan, chunk, stretch, HeadBytes(chunk, shape), ways);
+  }
+  return {ways, for_weights};
+}
+
 StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shape shape,
                                         std::optional<Several> several, Moving moving) {
   const ParallelConfig& layout = priced.layout;
@@ -121,40 +142,35 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
   std::vector<PassBytes> bytes(static_cast<size_t>(pp));
   std::vector<StageChunks> stages(static_cast<size_t>(pp));
   const bool alike = shape.setting().alike;
-  const LayerRange stretch = shape.setting().stretch;
   const bool several_micro_batches = pipeline.micro_batches > 1;
   // Then nothing is said of what parts leave idle, nor of what they take above forward passes.
   const bool whole_for_parts = layout.schedule != priced.run.layout.schedule;
+  const LayerRange stretch = shape.setting().stretch;
+  const auto in_stretch = [&stretch](const ModelChunk& chunk) {
+    return chunk.first_layer >= stretch.first &&
+           chunk.first_layer + chunk.num_layers <= stretch.first + stretch.count;
+  };
   ModelChunk before;
-  const WaySpans* of_chunk = nullptr;
+  ModelChunk like;
+  ChunkPasses of_chunk;
   for (size_t i = 0; i < cut.size(); ++i) {
     const ModelChunk chunk = {cut[i].first, cut[i].count, i == 0, i + 1 == cut.size()};
-    const bool same = of_chunk != nullptr && alike && chunk.num_layers == before.num_layers &&
+    const bool same = i > 0 && in_stretch(chunk) && in_stretch(before) &&
+                      chunk.num_layers == before.num_layers &&
                       chunk.embedding == before.embedding && chunk.head == before.head;
     if (!same) {
-      const bool few = moving.few(chunk) && !moving.few_still;
-      of_chunk = few ? &moving.few_layers->Of(chunk) : &shape.Of(chunk);
+      of_chunk = PassesOf(chunk, plan, several_micro_batches, shape, several, moving);
+      like = shape.Like(chunk);
     }
     before = chunk;
     const size_t stage = i % static_cast<size_t>(pp);
-    bytes[stage].ConsiderWeights(*of_chunk, several_micro_batches);
-    if (several) bytes[stage].ConsiderWeights(several->leanest.Of(chunk), several_micro_batches);
-    WaySpans ways = *of_chunk;
-    if (moving.gradients) AddToNoGradients(ways);
-    if (several) {
-      several->Leave(chunk, ways);
-      several->RaisePeaks(chunk, stretch, ways);
-    }
-    ways = moving.With(plan, chunk, stretch, ways);
-    if (!several && (moving.recomputed || moving.kept)) {
-      moving.RaisePeaks(plan, chunk, stretch, HeadBytes(chunk, shape), ways);
-    }
-    sums.Add(stage, ways);
+    sums.Add(stage, of_chunk.ways);
     const int64_t received = chunk.embedding ? 0 : messages.activation_bytes;
     const int64_t sent = chunk.head ? 0 : messages.activation_bytes;
-    bytes[stage].Consider(ways, received, sent, several_micro_batches);
+    bytes[stage].Consider(of_chunk.ways, received, sent, several_micro_batches);
+    bytes[stage].for_weights = std::min(bytes[stage].for_weights, of_chunk.for_weights);
     if (whole_for_parts) bytes[stage].backward_peak = bytes[stage].for_weights = 0;
-    if (!alike) stages[stage].push_back(shape.Like(chunk));
+    if (!alike) stages[stage].push_back(like);
   }
   Passes passes;
   const double crowding = Crowding(priced.run, cluster_);

@@ -87,6 +87,16 @@ class StepBounds {
     int64_t StayingBytes() const;
   };
   Several SeveralPlans(const PricedRun& priced, const PricedRun& leanest, const PlanRange& plans);
+  /// Through a chunk: what they take above what is held between steps, and what the part for
+  /// inputs leaves for that of weights.
+  struct ChunkPasses {
+    WaySpans ways;
+    int64_t for_weights = 0;
+  };
+  /// `plan`: the first of `several`, or the only one.
+  ChunkPasses PassesOf(const ModelChunk& chunk, const RecomputeConfig& plan,
+                       bool several_micro_batches, PassSpans::Shape& shape,
+                       std::optional<Several>& several, Moving& moving);
   /// `priced` has the first of `several` plans, or the only one.
   Passes PassesOf(const PricedRun& priced, PassSpans::Shape shape, std::optional<Several> several,
                   Moving moving);
