@@ -218,8 +218,7 @@ int64_t ScratchOf(Multiplier multiplier, const PackedMatrix& weights, int64_t ro
   constexpr int64_t kLine = 16;
   if (rows == 0) return 0;
   if (UsesTiles(multiplier, rows)) {
-    const RowTiles tiles = CutRows(rows, weights.in);
-    return RoundUp(tiles.count * tiles.tile_size() / 2, kLine);
+    return RoundUp(FloatsOf(weights.format, CutRows(weights.format, rows, weights.in)), kLine);
   }
   if (MultipliesOneByOne(rows) && !PreparesInputs(weights.format)) return 0;
   return RoundUp(rows * (PaddedColumns(weights) + StartsOf(weights)), kLine);
@@ -228,8 +227,8 @@ int64_t ScratchOf(Multiplier multiplier, const PackedMatrix& weights, int64_t ro
 // x [rows, in] of one group as tiles in `scratch`.
 Inputs TiledInputs(int threads, const PackedMatrix& weights, int64_t rows, const float* x,
                    float* scratch) {
-  RowTiles tiles = CutRows(rows, weights.in);
-  tiles.parts = reinterpret_cast<uint16_t*>(scratch);
+  RowTiles tiles = CutRows(weights.format, rows, weights.in);
+  PlaceTiles(weights.format, scratch, tiles);
   // A column in three parts is the work of some.
   ParallelFor(threads, rows, RowGrain(4 * weights.in), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {

@@ -1,6 +1,7 @@
 #include "engine/ops/packed_gemm.h"
 
 #include <cmath>
+#include <limits>
 
 #include "engine/ops/packed_gemm_cpu.h"
 #include "engine/ops/packed_lookup.h"
@@ -163,37 +164,73 @@ class PackedRowsTest : public testing::TestWithParam<Multiplier> {
 // are more rows than are multiplied one by one.
 TEST_P(PackedRowsTest, AreIndependent) {
   constexpr int64_t kRows = 45;
-  constexpr int64_t kIn = 544;
   constexpr int64_t kOut = 150;
   const std::unique_ptr<Device> device = MakeCpuDevice(1);
-  const std::vector<float> x = RandomValues(kRows * kIn, 3);
   const int64_t least = GetParam() == Multiplier::kTiles ? kSingleRows + 1 : 1;
-  for (const WeightFormat format : kFormats) {
-    if (!Takes(format)) continue;
-    const PackedMatrix weight = Packed(*device, format, kOut, kIn, 5);
-    const std::vector<float> expected = Multiply(1, weight, x);
-    for (int64_t row = 0; row < kRows; row += 4) {
-      const int64_t count = std::min<int64_t>(least + row % 7, kRows - row);
-      if (count < least) continue;
-      const auto first = expected.begin() + row * kOut;
-      EXPECT_EQ(Multiply(3, weight,
-                         std::span(x).subspan(static_cast<size_t>(row * kIn),
-                                              static_cast<size_t>(count * kIn))),
-                std::vector<float>(first, first + count * kOut))
-          << Name(format) << " row " << row;
+  for (const int64_t in : {544, 4256}) {  // more columns than any sum is made of in one go
+    const std::vector<float> x = RandomValues(kRows * in, 3);
+    for (const WeightFormat format : kFormats) {
+      if (!Takes(format)) continue;
+      const PackedMatrix weight = Packed(*device, format, kOut, in, 5);
+      const std::vector<float> expected = Multiply(1, weight, x);
+      for (int64_t row = 0; row<kRows; row += in> 1000 ? 20 : 4) {
+        const int64_t count = std::min<int64_t>(least + row % 7, kRows - row);
+        if (count < least) continue;
+        const auto first = expected.begin() + row * kOut;
+        EXPECT_EQ(Multiply(3, weight,
+                           std::span(x).subspan(static_cast<size_t>(row * in),
+                                                static_cast<size_t>(count * in))),
+                  std::vector<float>(first, first + count * kOut))
+            << Name(format) << " row " << row << " of " << in;
+      }
     }
   }
 }
 
-// Both ways multiply by the same numbers in fp32, of inputs of whatever size.
+// Each row is as near as its own numbers allow, whatever those of the others are; what is no number
+// stays in its row.
+TEST_P(PackedRowsTest, AreEachOfTheirOwnSize) {
+  constexpr int64_t kIn = 96;
+  constexpr int64_t kOut = 40;
+  const std::vector<float> factors = {1, 1e-20f, 0, 1e20f, 3, 1};
+  const auto rows = std::ssize(factors);
+  const std::unique_ptr<Device> device = MakeCpuDevice(1);
+  std::vector<float> x = RandomValues(rows * kIn, 9);
+  for (size_t i = 0; i < x.size(); ++i) x[i] *= factors[i / kIn];
+  x[4 * kIn + 7] = 2000;  // among numbers of 3
+  std::vector<float> broken = x;
+  broken[kIn + 5] = std::numeric_limits<float>::quiet_NaN();
+  broken[3 * kIn + 5] = std::numeric_limits<float>::infinity();
+  for (const WeightFormat format : kFormats) {
+    if (!Takes(format)) continue;
+    const PackedMatrix weight = Packed(*device, format, kOut, kIn, 7);
+    const std::vector<float> y = Multiply(1, weight, x);
+    const std::vector<double> expected = Product(ToDouble(x), Unpacked(weight), kOut, kIn, {});
+    const std::vector<float> y_broken = Multiply(1, weight, broken);
+    for (size_t i = 0; i < y.size(); ++i) {
+      const size_t row = i / kOut;
+      const double largest = row == 4 ? 2000 : factors[row];
+      EXPECT_NEAR(y[i], expected[i], 1e-7 * largest * (kIn + 32))
+          << Name(format) << ", element " << i;
+      if (row == 1 || row == 3) {
+        EXPECT_FALSE(std::isfinite(y_broken[i])) << Name(format) << ", element " << i;
+      } else {
+        EXPECT_EQ(y_broken[i], y[i]) << Name(format) << ", element " << i;
+      }
+    }
+  }
+}
+
+// Both ways come as near as sums in fp32 do, of inputs of whatever size.
 TEST_P(PackedRowsTest, AreWhatDoubleMakesOfThem) {
   struct Size {
     int64_t rows, out, in;
   };
   const std::unique_ptr<Device> device = MakeCpuDevice(1);
   for (const float factor : {1.0f, 1e-20f, 1e20f}) {
-    for (const auto& [rows, out, in] : {Size{4, 32, 32}, Size{16, 129, 256}, Size{17, 40, 352},
-                                        Size{150, 70, 1056}, Size{5, 33, 7}, Size{33, 64, 259}}) {
+    for (const auto& [rows, out, in] :
+         {Size{4, 32, 32}, Size{16, 129, 256}, Size{17, 40, 352}, Size{150, 70, 1056},
+          Size{5, 33, 7}, Size{33, 64, 259}, Size{20, 33, 4256}}) {
       std::vector<float> x = RandomValues(rows * in, 9);
       for (float& each : x) each *= factor;
       for (const WeightFormat format : kFormats) {
