@@ -1,10 +1,13 @@
 #include "cost_model/finish.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/base/error.h"
+#include "engine/base/units.h"
 #include "engine/config/precision.h"
 #include "engine/config/run_config.h"
+#include "engine/schedule/schedules.h"
 
 namespace trimtab {
 namespace {
@@ -38,6 +41,17 @@ double ActivationShare(const RunConfig& run, const SoftwareStack& stack) {
   return stack.fp8_layers ? share * kInputsInEightBits : share;
 }
 
+/// Tokens times layers whose rerun the fullest stage, the first, has before it at once.
+double TokensToRunAgain(const RunConfig& run, int64_t tokens) {
+  const ParallelConfig& layout = run.layout;
+  const RecomputeConfig& plan = layout.recompute[0];
+  if (plan.kind != RecomputeKind::kFull) return 0;
+  const int64_t chunk = CeilDiv(run.model.num_layers, layout.pp * layout.vp);
+  const int64_t layers = plan.num_layers < 0 ? chunk : std::min<int64_t>(plan.num_layers, chunk);
+  const PipelineShape shape = {layout.pp, layout.vp, run.num_micro_batches()};
+  return static_cast<double>(tokens * layers * RowOf(layout.schedule).max_in_flight(shape, 0));
+}
+
 }  // namespace
 
 double StepSeconds(const Pricer& pricer, double parts_s) {
@@ -53,6 +67,9 @@ int64_t BytesBeyondOurs(const RunConfig& run, const SoftwareStack& stack,
       static_cast<double>(tokens * (stack.whole_logits ? vocabulary : vocabulary / layout.tp));
   double bytes = (ActivationShare(run, stack) - 1) * static_cast<double>(memory.activations) +
                  stack.logit_bytes.value * logits + stack.memory_bytes.value;
+  if (stack.kept_bytes.value > 0) {
+    bytes += stack.kept_bytes.value * TokensToRunAgain(run, tokens);
+  }
   const TrainingTypes types = TypesOf(layout);
   // Gradients are whole where passes do not send them.
   const double parameters =

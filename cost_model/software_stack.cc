@@ -54,6 +54,7 @@ const std::vector<StackNumber>& StackNumbers() {
       {"activations", &SoftwareStack::activations},
       {"expert_activations", &SoftwareStack::expert_activations},
       {"logit_bytes", &SoftwareStack::logit_bytes},
+      {"kept_bytes", &SoftwareStack::kept_bytes},
   };
   return numbers;
 }

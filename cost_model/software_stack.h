@@ -69,6 +69,7 @@ struct SoftwareStack {
   Quantity activations{1};   // bytes kept for the backward pass, against ours
   Quantity expert_activations{1};  // the same of models with experts, on top
   Quantity logit_bytes{0};         // of each logit of a micro batch, beyond ours
+  Quantity kept_bytes{0};  // of each token in a layer that runs again, beyond the layer's input
 
   bool operator==(const SoftwareStack&) const = default;
 };

@@ -176,7 +176,11 @@ void Apply(const FitConstant& constant, double factor, Cluster& cluster) {
   const std::string& name = constant.kind->name;
   if (constant.kind->of_stack) {
     double& value = NumberOf(cluster.stack, *constant.kind).value;
-    if (value > 0) value = std::clamp(value * factor, constant.kind->least, constant.kind->most);
+    if (value <= 0) return;
+    // What a run switches may lie outside of what is usual.
+    const double least = std::min(value, constant.kind->least);
+    const double most = std::max(value, constant.kind->most);
+    value = std::clamp(value * factor, least, most);
     return;
   }
   HardwareProfile& profile = cluster.profile;

@@ -89,8 +89,9 @@ RecomputeConfig SelectiveOf(const Reading& reading) {
     const double layers = share * static_cast<double>(row.model.layers / chunks);
     return FirstLayers(std::max<int64_t>(1, std::llround(layers)));
   }
-  // Op by op, a part of this runs again (published_switches.cc).
-  if (row.recompute_detail.find("every 2nd layer") != std::string::npos || RecomputesByOp(row) ||
+  if (RecomputesByOp(row)) return {.kind = RecomputeKind::kFull};
+  if (row.recompute_detail.find("every 2nd layer") != std::string::npos ||
+      row.recompute_detail.find("per-op") != std::string::npos ||
       row.framework.find("FSDP") != std::string::npos) {
     reading.Assume("selective recomputation as half of the layers");
     return FirstLayers(std::max<int64_t>(1, row.model.layers / chunks / 2));

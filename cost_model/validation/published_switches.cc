@@ -31,11 +31,10 @@ void ScaleByRows(SoftwareStack& stack) {
   stack.fp8_compute.value *= kSpeed;
 }
 
-/// torchtitan's recomputation by op (`_save_list` in its source) keeps what attention returns,
-/// every other product of a layer, and what is reduced over tensor-parallel ranks. It is recorded
-/// as half of the layers recomputed; this is the share of their FLOPs that the products left out
-/// have.
-double ShareRunAgain(const PublishedRun& run) {
+/// torchtitan's recomputation by op (`_save_list` in its source): of each layer it keeps what
+/// attention returns, every other product, and what is reduced over tensor-parallel ranks. Of a
+/// compiled layer only what the backward pass asks for is kept, which the last product is not.
+void RecomputeByOp(const PublishedRun& run, SoftwareStack& stack) {
   const PublishedModel& model = run.model;
   const auto hidden = static_cast<double>(model.hidden);
   const auto head =
@@ -43,18 +42,31 @@ double ShareRunAgain(const PublishedRun& run) {
   const double queries = static_cast<double>(model.heads) * head;
   const double keys = static_cast<double>(model.kv_heads > 0 ? model.kv_heads : model.heads) * head;
   const auto ffn = static_cast<double>(model.ffn);
-  std::vector<double> products = {queries, keys, keys, queries, ffn, ffn};  // q k v o, up, down
+  const auto ranks = static_cast<double>(run.layout.tp);
+  // By their width beside the hidden one: q k v o, up (two of swiglu), down.
+  std::vector<double> products = {queries, keys, keys, queries, ffn, ffn};
   if (model.ffn_kind == "swiglu") products.push_back(ffn);
   constexpr size_t kAttentionOutput = 3;
-  double all = 0;
+  double all = static_cast<double>(model.sequence) * queries / hidden;  // causal attention's
   double again = 0;
+  double kept = queries / ranks;          // values of a token on a rank: what attention returns
+  if (ranks > 1) kept += hidden / ranks;  // its output, reduced and scattered
   for (size_t i = 0; i < products.size(); ++i) {
     all += products[i];
-    const bool reduced = i == kAttentionOutput && run.layout.tp > 1;
-    if (i % 2 == 1 && !reduced) again += products[i];
+    if (i + 1 == products.size()) break;  // nobody asks for it again
+    const bool reduced = i == kAttentionOutput && ranks > 1;
+    if (i % 2 == 0) {
+      kept += products[i] / ranks;
+    } else if (!reduced) {
+      again += products[i];
+    }
   }
-  const double causal_attention = static_cast<double>(model.sequence) * queries / hidden;
-  return 2 * again / (all + causal_attention);
+  const bool last_is_listed = products.size() % 2 == 1;
+  if (!stack.compiled && last_is_listed) kept += hidden;
+  if (!stack.compiled && ranks > 1) kept += hidden / ranks;
+  constexpr double kSixteenBits = 2;
+  stack.recompute.value = again / all;
+  stack.kept_bytes.value = kSixteenBits * kept;
 }
 
 /// Words in the notes of a row, and what they say. The first row that is found decides among rows
@@ -80,7 +92,9 @@ bool Notes(const PublishedRun& run, std::string_view words) {
 }  // namespace
 
 bool RecomputesByOp(const PublishedRun& run) {
-  return run.recompute == "selective" && run.recompute_detail.find("per-op") != std::string::npos;
+  const bool dense = run.model.experts == 0;  // products of experts are grouped
+  return dense && run.recompute == "selective" &&
+         run.recompute_detail.find("per-op") != std::string::npos;
 }
 
 void ApplySwitches(const PublishedRun& run, SoftwareStack& stack) {
@@ -96,8 +110,6 @@ void ApplySwitches(const PublishedRun& run, SoftwareStack& stack) {
   // Another micro batch's passes hide most of what the network needs for tokens.
   constexpr double kOverlappedShare = 0.3;
   if (run.experts_overlapped) stack.ep_exposed.value *= kOverlappedShare;
-  const bool dense = run.model.experts == 0;  // products of experts are grouped
-  if (RecomputesByOp(run) && dense) stack.recompute.value = ShareRunAgain(run);
   for (const NotedSwitch& each : kCompilers) {
     if (!Notes(run, each.words)) continue;
     each.apply(stack);
@@ -106,6 +118,7 @@ void ApplySwitches(const PublishedRun& run, SoftwareStack& stack) {
   for (const NotedSwitch& each : kOthers) {
     if (Notes(run, each.words)) each.apply(stack);
   }
+  if (RecomputesByOp(run)) RecomputeByOp(run, stack);
 }
 
 }  // namespace trimtab

@@ -6,7 +6,8 @@
 
 namespace trimtab {
 
-/// Whether `run` recomputes op by op, as torchtitan does: every other product of a layer is kept.
+/// Whether `run` recomputes op by op, as torchtitan does with dense models: every layer runs again
+/// but for every other product. Which that are, the stack says.
 bool RecomputesByOp(const PublishedRun& run);
 
 /// Changes `stack` to what the fields and the notes of `run` say about the software: CUDA graphs,

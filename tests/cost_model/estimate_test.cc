@@ -115,7 +115,7 @@ int64_t BytesBeyondOurs(const SoftwareStack& stack, const std::string& layout) {
   run.model = LoadModelConfig("gpt2-10m");
   run.sequence_length = 16;
   run.layout = ParseLayout(layout, 0);
-  run.global_batch = run.layout.dp;
+  run.global_batch = run.layout.dp * run.layout.micro_batch;
   Cluster cluster = LoadCluster("8xh100");
   cluster.stack = stack;
   Estimate estimate;
@@ -135,6 +135,13 @@ TEST(Estimate, AStackKeepsWhatItSaysBeyondOurs) {
   EXPECT_EQ(BytesBeyondOurs({.keeps_16_bit_gradients = true}, "precision=bf16"), 200);
   EXPECT_EQ(BytesBeyondOurs({.fp8_weights = true}, "precision=bf16"), 0);
   EXPECT_EQ(BytesBeyondOurs({.fp8_weights = true}, "precision=fp8"), -200);
+  // 3 bytes of each of 16 tokens in each layer that runs again, of as many micro batches at once
+  // as the first stage holds: one without a pipeline.
+  const SoftwareStack keeps = {.kept_bytes = {.value = 3}};
+  const int64_t layers = LoadModelConfig("gpt2-10m").num_layers;
+  EXPECT_EQ(BytesBeyondOurs(keeps, "precision=bf16"), 0);
+  EXPECT_EQ(BytesBeyondOurs(keeps, "precision=bf16,recompute=full"), 3 * 16 * layers);
+  EXPECT_EQ(BytesBeyondOurs(keeps, "precision=bf16,mbs=2,recompute=full:block:2"), 3 * 32 * 2);
 }
 
 TEST(Estimate, JsonNamesTheConventionAndTheMessages) {

@@ -60,6 +60,16 @@ TEST(StackTiers, ExpertsWaitForTheHostInBoth) {
   EXPECT_NEAR(closed.breakdown_s.host, dry.breakdown_s.host, 0.06 * dry.step_time_s);
 }
 
+TEST(StackTiers, WhatRunsAgainIsKeptInBoth) {
+  Cluster cluster = LoadCluster("2x8xh100");
+  const RunConfig run = RunOf("llama2-7b", "zero=3,precision=bf16,mbs=2,recompute=full");
+  const int64_t ours = ClosedForm(run, cluster).memory.peak_total;
+  cluster.stack.kept_bytes.value = 10;
+  const int64_t closed = ClosedForm(run, cluster).memory.peak_total;
+  EXPECT_EQ(closed, ours + 10 * (2 * 2048) * 4) << "of each token in four layers";
+  EXPECT_EQ(DryRun(run, cluster).memory.peak_total, closed);
+}
+
 TEST(StackTiers, EachNumberSlowsTheStepDown) {
   const RunConfig run = RunOf("llama2-7b", "tp=2,sp=1,zero=1,precision=bf16,mbs=2,recompute=full");
   Cluster cluster = LoadCluster("2x8xh100");

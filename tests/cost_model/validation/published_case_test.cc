@@ -108,6 +108,9 @@ TEST(PublishedCase, CountsRecomputedLayers) {
   run.recompute_modules = {"norm", "mlp_activation"};
   EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "selective:layernorm+mlp_act");
   run.recompute_modules.clear();
+  run.recompute_detail = "per-op selective activation checkpointing";
+  EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "full") << "of which the stack keeps some";
+  run.recompute_detail.clear();
   EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "selective:core_attn");
   run.recompute_detail = "every 2nd layer fully recomputed";
   EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "full:block:2");

@@ -52,7 +52,8 @@ TEST(PublishedSwitches, ScalesByRowsSlowProductsIn8Bits) {
 }
 
 // Llama 3 8B in products per hidden unit: 4096 q, 1024 k, 1024 v, 4096 o, 14336 w1, w3 and w2; kept
-// are q, v, w1, w2. Attention over 8192 tokens is as 8192 / 4096 x 4096 of them, and is kept.
+// are q, v, w1, w2 and the 4096 that attention returns, and nobody asks for w2's again. Attention
+// over 8192 tokens is as 8192 / 4096 x 4096 of them.
 TEST(PublishedSwitches, EveryOtherProductRunsAgain) {
   PublishedRun run;
   run.model = {.name = "Llama-3.1-8B",
@@ -71,11 +72,20 @@ TEST(PublishedSwitches, EveryOtherProductRunsAgain) {
   run.recompute_detail = "per-op selective activation checkpointing";
   ApplySwitches(run, stack);
   constexpr double kAgain = 1024 + 4096 + 14336;
-  constexpr double kHalfOfALayer = (2 * 4096 + 2 * 1024 + 3 * 14336 + 8192) / 2.0;
-  EXPECT_NEAR(stack.recompute.value, kAgain / kHalfOfALayer, 1e-12);
+  constexpr double kLayer = 2 * 4096 + 2 * 1024 + 3 * 14336 + 8192;
+  constexpr double kKept = 4096 + 1024 + 4096 + 14336;
+  EXPECT_NEAR(stack.recompute.value, kAgain / kLayer, 1e-12);
+  EXPECT_EQ(stack.kept_bytes.value, 2 * kKept);
   run.layout.tp = 8;  // what is reduced is kept: nobody asks for o again
   ApplySwitches(run, stack);
-  EXPECT_NEAR(stack.recompute.value, (kAgain - 4096) / kHalfOfALayer, 1e-12);
+  EXPECT_NEAR(stack.recompute.value, (kAgain - 4096) / kLayer, 1e-12);
+  EXPECT_EQ(stack.kept_bytes.value, 2 * (kKept + 4096) / 8);
+
+  // Without a compiler what is on the list is kept, whoever asks for it.
+  run.notes = "no torch.compile";
+  run.layout.tp = 1;
+  ApplySwitches(run, stack);
+  EXPECT_EQ(stack.kept_bytes.value, 2 * (kKept + 4096));
 }
 
 }  // namespace
