@@ -93,8 +93,9 @@ struct RecordedLayers {
 /// Whether a piece moves sharded gradients or weights for the next one too, so that what it does
 /// shows beside its neighbours only.
 bool MovesForNext(const ParallelConfig& layout);
-/// Whether anything of a step of so many micro batches depends on what later ones than the first
-/// do: where stages are compared, by these. Without shards it is known anyway: other steps have it.
+/// Whether later micro batches than the first are recorded for a step of so many: it has some, or
+/// its stages are compared by them. Of pieces that move no shards they always are, since steps of
+/// any length share what is recorded.
 bool HasLaterPasses(const ParallelConfig& layout, int64_t micro_batches);
 /// Those that show what `group` of the chunk does: it alone where pieces work for themselves, else
 /// with its neighbours, of which the ends of the chunk may be one.

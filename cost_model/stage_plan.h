@@ -18,7 +18,7 @@ using PassCounts = std::vector<std::array<int64_t, kWayCount>>;
 
 /// What a stage does and holds, but for what it costs.
 struct StagePlan {
-  PassCounts first_passes;  // see StageCosts, as if those of the first micro batch were like others
+  PassCounts first_passes;  // see StageCosts; of several micro batches the first is like others
   PassCounts last_passes;
   std::vector<MessageCount> messages;
   int64_t total_peak = 0;
