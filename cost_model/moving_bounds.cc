@@ -137,9 +137,11 @@ Moving MovingBounds::Of(const PricedRun& sharded, const PricedRun* still, const 
   if (still != nullptr) moving.few_still.emplace(spans_->Of(*still));
   const int64_t layers = MostLayersAlike(run);
   if (layers <= kFewLayers) return moving;
-  PricedRun kept = Unsharded(run);
-  kept.layout.recompute = {};
-  moving.most_kept = spans_->Of(kept).BytesOfLayers().most_kept;
+  if (still == nullptr) {
+    PricedRun kept = Unsharded(run);
+    kept.layout.recompute = {};
+    moving.most_kept = spans_->Of(kept).BytesOfLayers().most_kept;
+  }
   if (!IsBlock(plan)) {
     if (SamePlanForAll(plan)) moving.kept = OfLayer(run, plan);
     return moving;

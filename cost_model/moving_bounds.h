@@ -34,7 +34,7 @@ class Moving {
   std::optional<MovingLayer> kept;             // and of one that it does not, or of another plan
   std::optional<MovingLayer> within;           // more of a layer within a group, others around it
   int64_t least_together = 1;                  // layers of a group, but perhaps the last
-  int64_t most_kept = 0;                       // of a layer, in bytes, nothing moving
+  int64_t most_kept = 0;                       // of a layer, in bytes; of one plan
   std::optional<PassSpans::Shape> few_layers;  // chunks without ends that have no more,
   std::optional<PassSpans::Shape> few_still;   // and of several plans, without moving
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/error.h"
 #include "engine/config/rules.h"
 
 namespace trimtab {
@@ -60,6 +61,7 @@ const AmidSpans& PassSpans::Shape::OfLayer(bool later) {
 LayerBytes PassSpans::Shape::BytesOfLayers() {
   std::optional<LayerBytes>& known = known_.layer_bytes;
   if (known) return *known;
+  TRIMTAB_ASSERT(!MovesForNext(layout()), "a layer alone moves no shards for others");
   LayerBytes bytes = {.least_kept = INT64_MAX, .most_kept = 0, .least_backward_peak = INT64_MAX};
   ForEachKind([&](const ModelChunk& layer) {
     const WaySpans& ways = Of(layer);

@@ -79,6 +79,7 @@ class PassSpans {
     WaySpans OfFirst(const ModelChunk& chunk);
     /// See ChunkCosts::SpansOfLayer.
     const AmidSpans& OfLayer(bool later = true);
+    /// Of passes that move no shards.
     LayerBytes BytesOfLayers();
     /// Calls `each(chunk)` with one layer of each kind, alone.
     template <typename Each>

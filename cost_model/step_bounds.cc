@@ -300,7 +300,7 @@ const StageProgram& StepBounds::ProgramOfFew(const RunConfig& run, int64_t stage
 bool StepBounds::keeps_less() const {
   const SoftwareStack& stack = cluster_.stack;
   return stack.activations.value < 1 || stack.expert_activations.value < 1 || stack.fp8_layers ||
-         stack.fp8_weights || stack.kept_bytes.value > 0;
+         stack.fp8_weights;
 }
 
 StepBound StepBounds::Finished(const RunConfig& run, const PriceSetting& setting, double seconds,

@@ -16,24 +16,13 @@ constexpr int64_t kSumColumns = 4096;
 constexpr int64_t kSumSteps = kSumColumns / kTileRowBytes;
 static_assert(kSumColumns * 255 * 128 < int64_t{1} << 31);
 
-// A tile of rows of x and a panel.
-struct ByteSteps {
-  const PanelSteps& words;
-  int64_t panel;
-  int64_t begin;  // of steps
-  int64_t end;
-  const char* x;  // [steps, kTileParts, height, kTileRowBytes]
-  int64_t part_bytes;
-  bool asks;  // of memory for what is multiplied by later
-};
-
 // Tiles are named by their numbers in the text of the program.
 #define TRIMTAB_ADD_BYTES(add, sums, x) \
   _tile_loadd(6, x, kTileRowBytes);     \
   add(sums, 6, 7)
 
 // sums [6, height, kHalf]: of each half of the panel, those of the three bytes.
-TRIMTAB_TILES void SumBytes(const ByteSteps& t, int32_t* sums) {
+TRIMTAB_TILES void SumBytes(const TileSteps& t, int32_t* sums) {
   FinishWrites();
   _tile_zero(0);
   _tile_zero(1);

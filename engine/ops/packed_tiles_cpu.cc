@@ -41,20 +41,6 @@ bool AskForTiles() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-// A tile of rows of x times some steps of one panel of bf16, or of two that share what is loaded of
-// it.
-struct PairSteps {
-  const PanelSteps& words;
-  int64_t panel;
-  int64_t begin;  // of steps
-  int64_t end;
-  const char* x;  // [steps, kTileParts, height, kTileRowBytes]
-  int64_t part_bytes;
-  bool asks;       // of memory for what is multiplied by later
-  float* sums;     // [height, stride]: kPanelRows for each panel
-  int64_t stride;  // in floats
-};
-
 // Tiles are named by their numbers in the text of the program. All that one tile of numbers does is
 // done at a time: loading it takes as long as one of these.
 #define TRIMTAB_ADD_PAIRS(sums, pairs)  \
@@ -63,9 +49,11 @@ struct PairSteps {
   _tile_dpbf16ps(sums, 5, 7);           \
   _tile_dpbf16ps(sums, 6, 7)
 
+// sums [height, kPanelRows of each panel], `floats` floats apart, = or += a tile of rows of x times
+// some steps of one panel of bf16, or of two that share what is loaded of it.
 template <int kPanels>
-TRIMTAB_TILES void AddPairs(const PairSteps& t) {
-  const int64_t stride = t.stride * static_cast<int64_t>(sizeof(float));
+TRIMTAB_TILES void AddPairs(const TileSteps& t, float* sums, int64_t floats) {
+  const int64_t stride = floats * static_cast<int64_t>(sizeof(float));
   FinishWrites();
   if (t.begin == 0) {
     _tile_zero(0);
@@ -75,11 +63,11 @@ TRIMTAB_TILES void AddPairs(const PairSteps& t) {
       _tile_zero(3);
     }
   } else {
-    _tile_loadd(0, t.sums, stride);
-    _tile_loadd(1, t.sums + kHalf, stride);
+    _tile_loadd(0, sums, stride);
+    _tile_loadd(1, sums + kHalf, stride);
     if constexpr (kPanels == 2) {
-      _tile_loadd(2, t.sums + 2 * kHalf, stride);
-      _tile_loadd(3, t.sums + 3 * kHalf, stride);
+      _tile_loadd(2, sums + 2 * kHalf, stride);
+      _tile_loadd(3, sums + 3 * kHalf, stride);
     }
   }
   const char* x = t.x + t.begin * kTileParts * t.part_bytes;
@@ -98,11 +86,11 @@ TRIMTAB_TILES void AddPairs(const PairSteps& t) {
       TRIMTAB_ADD_PAIRS(3, second + kHalfBytes);
     }
   }
-  _tile_stored(0, t.sums, stride);
-  _tile_stored(1, t.sums + kHalf, stride);
+  _tile_stored(0, sums, stride);
+  _tile_stored(1, sums + kHalf, stride);
   if constexpr (kPanels == 2) {
-    _tile_stored(2, t.sums + 2 * kHalf, stride);
-    _tile_stored(3, t.sums + 3 * kHalf, stride);
+    _tile_stored(2, sums + 2 * kHalf, stride);
+    _tile_stored(3, sums + 3 * kHalf, stride);
   }
   FinishWrites();
 }
@@ -119,19 +107,18 @@ void MultiplyPairTiles(const PanelRun& panels, const RowTiles& tiles, int64_t fi
   for (int64_t begin = 0; begin < tiles.steps; begin += most) {
     for (int64_t panel = 0; panel < panels.count; panel += 2) {
       for (int64_t tile = 0; tile < count; ++tile) {
-        const PairSteps steps = {.words = words,
+        const TileSteps steps = {.words = words,
                                  .panel = panel,
                                  .begin = begin,
                                  .end = std::min(begin + most, tiles.steps),
                                  .x = tiles.parts + (first + tile) * tiles.tile_bytes(),
                                  .part_bytes = tiles.part_bytes(),
-                                 .asks = tile == 0,
-                                 .sums = results + tile * tiles.height * width + panel * kPanelRows,
-                                 .stride = width};
+                                 .asks = tile == 0};
+        float* sums = results + tile * tiles.height * width + panel * kPanelRows;
         if (panel + 1 < panels.count) {
-          AddPairs<2>(steps);
+          AddPairs<2>(steps, sums, width);
         } else {
-          AddPairs<1>(steps);
+          AddPairs<1>(steps, sums, width);
         }
       }
     }

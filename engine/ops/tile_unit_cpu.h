@@ -98,6 +98,18 @@ class PanelSteps {
   alignas(64) char rests_[kTilePanels][kStepBytes];
 };
 
+/// Steps of a panel of words, the first of those that are multiplied by together, that a tile of
+/// rows of x takes at a time.
+struct TileSteps {
+  const PanelSteps& words;
+  int64_t panel;
+  int64_t begin;  // of steps
+  int64_t end;
+  const char* x;  // [steps, kTileParts, height, kTileRowBytes]
+  int64_t part_bytes;
+  bool asks;  // of memory for what is multiplied by later
+};
+
 }  // namespace trimtab
 
 #endif

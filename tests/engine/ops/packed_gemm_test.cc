@@ -169,11 +169,12 @@ TEST_P(PackedRowsTest, AreIndependent) {
   const int64_t least = GetParam() == Multiplier::kTiles ? kSingleRows + 1 : 1;
   for (const int64_t in : {544, 4256}) {  // more columns than any sum is made of in one go
     const std::vector<float> x = RandomValues(kRows * in, 3);
+    const int64_t step = in > 1000 ? 20 : 4;
     for (const WeightFormat format : kFormats) {
       if (!Takes(format)) continue;
       const PackedMatrix weight = Packed(*device, format, kOut, in, 5);
       const std::vector<float> expected = Multiply(1, weight, x);
-      for (int64_t row = 0; row<kRows; row += in> 1000 ? 20 : 4) {
+      for (int64_t row = 0; row < kRows; row += step) {
         const int64_t count = std::min<int64_t>(least + row % 7, kRows - row);
         if (count < least) continue;
         const auto first = expected.begin() + row * kOut;
