@@ -1,6 +1,7 @@
 #include "profiler/launch/slurm_allocation.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -13,6 +14,8 @@ constexpr std::chrono::duration<double> kLongestPause{30};
 constexpr double kPauseGrowth = 1.3;
 /// Slurm's reason where too few nodes of those that a job may have are in service.
 constexpr char kNoSuchNodes[] = "ReqNodeNotAvail";
+/// What it says to a job that may have too few nodes at all.
+constexpr char kTooFewNodes[] = "Requested node configuration is not available";
 
 }  // namespace
 
@@ -24,11 +27,22 @@ SlurmAllocation::SlurmAllocation(Request request) : request_(std::move(request))
       id_ = job.id;
     }
   }
-  if (id_.empty()) Ask(request_.command);
+  if (id_.empty()) Ask();
 }
 
-void SlurmAllocation::Ask(const std::vector<std::string>& command) {
-  id_ = SubmitJob(command, request_.name, request_.nodes, kSubmitPatienceSeconds);
+void SlurmAllocation::Ask() {
+  try {
+    id_ = SubmitJob(request_.command, request_.name, request_.nodes, kSubmitPatienceSeconds);
+  } catch (const EnvironmentError& error) {
+    const bool too_few = std::string_view(error.what()).find(kTooFewNodes) != std::string::npos;
+    if (!too_few || request_.with_all_nodes.empty()) throw;
+    AskForAllNodes();
+  }
+}
+
+void SlurmAllocation::AskForAllNodes() {
+  request_.command = std::exchange(request_.with_all_nodes, {});
+  Ask();
 }
 
 SlurmAllocation::~SlurmAllocation() {
@@ -49,7 +63,7 @@ void SlurmAllocation::Take(const SlurmJob& job) {
     case JobPhase::kWaiting:
       if (!request_.with_all_nodes.empty() && job.reason.starts_with(kNoSuchNodes)) {
         CancelJobs({id_});
-        Ask(std::exchange(request_.with_all_nodes, {}));
+        AskForAllNodes();
         reason_ = fmt::format("job {} is asked for, also of nodes that were slow", id_);
         return;
       }

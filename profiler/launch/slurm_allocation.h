@@ -16,8 +16,8 @@ class SlurmAllocation {
     std::string name{};
     int64_t nodes = 1;
     std::vector<std::string> command{};
-    /// The same with nodes that `command` leaves out, for when too few others are in service; may
-    /// be empty.
+    /// The same with nodes that `command` leaves out, for when there are too few others, or too few
+    /// of them in service; may be empty.
     std::vector<std::string> with_all_nodes{};
     double pending_limit_s = 0;  // how long it may wait for nodes; 0 = for ever
   };
@@ -48,7 +48,8 @@ class SlurmAllocation {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void Ask(const std::vector<std::string>& command);
+  void Ask();
+  void AskForAllNodes();
   void Take(const SlurmJob& job);
 
   Request request_;

@@ -215,6 +215,17 @@ TEST_F(FakeSlurm, NodesLeftOutAreAskedForWhereOthersDoNotSuffice) {
   EXPECT_EQ(Count("cancelled"), 1);
 }
 
+TEST_F(FakeSlurm, NodesLeftOutAreAskedForWhereSlurmTakesNoJobWithoutThem) {
+  Command("sbatch",
+          "if [ $1 = --all ]; then echo 7; else echo 'sbatch: error: Batch job submission failed: "
+          "Requested node configuration is not available' >&2; exit 1; fi");
+  const SlurmAllocation::Request without = {.name = "name", .command = {"sbatch", "--exclude=n3"}};
+  SlurmAllocation::Request with = without;
+  with.with_all_nodes = {"sbatch", "--all"};
+  EXPECT_EQ(SlurmAllocation(with).id(), "7");
+  EXPECT_THROW(SlurmAllocation{without}, EnvironmentError) << "no others are known";
+}
+
 TEST_F(FakeSlurm, AJobThatTheUserCancelledIsNotAskedForAgain) {
   Command("sbatch", "echo 6");
   Command("scontrol", "echo 'JobId=6 JobState=CANCELLED Reason=None'");
