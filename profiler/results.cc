@@ -18,6 +18,7 @@
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/base/units.h"
+#include "profiler/leave.h"
 
 namespace trimtab {
 namespace {
@@ -127,7 +128,11 @@ ResultsFile::ResultsFile(std::string path)
     : path_(std::move(path)), fd_(OpenLocked(path_, LOCK_SH, kSharedLockWaitSeconds)) {}
 
 bool WorkersGone(const std::string& path, double wait_s) {
-  const int fd = TryOpenLocked(path, LOCK_EX, wait_s);
+  int fd = TryOpenLocked(path, LOCK_EX, 0);
+  if (fd < 0) {
+    const LeaveRequest request(path);
+    fd = TryOpenLocked(path, LOCK_EX, wait_s);
+  }
   if (fd >= 0) close(fd);
   return fd >= 0;
 }

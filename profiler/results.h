@@ -57,7 +57,8 @@ class ResultsFile {
   int fd_ = -1;
 };
 
-/// Waits up to `wait_s` until no worker holds the results file any more; false when one still does.
+/// Waits up to `wait_s` until no worker holds the results file any more, and asks those that do to
+/// leave (leave.h); false when one still does.
 /// Throws StorageError when the file cannot be opened.
 bool WorkersGone(const std::string& path, double wait_s);
 /// The same; throws StorageError when one still does.

@@ -8,6 +8,7 @@
 #include "engine/comm/mpi_launch.h"
 #include "engine/config/rules.h"
 #include "engine/train/numeric_error.h"
+#include "profiler/leave.h"
 #include "profiler/token_source.h"
 #include "profiler/trial.h"
 
@@ -21,7 +22,9 @@ constexpr std::string_view kVisit = "visit ";
 class Clerk {
  public:
   Clerk(const std::string& results_path, std::istream& commands) : commands_(commands) {
-    if (LaunchedRank() == 0) results_.emplace(results_path);
+    if (LaunchedRank() != 0) return;
+    results_.emplace(results_path);
+    leave_.emplace(results_path);
   }
 
   /// Waits for the next command. False when there is none any more.
@@ -33,12 +36,16 @@ class Clerk {
       throw InputError(fmt::format("stdin: \"{}\": expected \"visit ID\"", line));
     }
     attempt_ = line.substr(kVisit.size());
+    leave_->SetVisiting(true);
     return true;
   }
 
   void Write(TrialResult result) {
     result.attempt = attempt_;
-    if (results_) results_->Append(result);
+    if (results_) {
+      results_->Append(result);
+      leave_->SetVisiting(false);
+    }
     last_ = std::move(result);
   }
 
@@ -47,6 +54,7 @@ class Clerk {
  private:
   std::istream& commands_;
   std::optional<ResultsFile> results_;
+  std::optional<LeaveWatch> leave_;  // beside `results_`
   std::string attempt_;
   std::optional<TrialResult> last_;
 };

@@ -19,7 +19,7 @@ namespace {
 /// Branches that are expanded before what they found counts: as many on any number of threads, so
 /// that all see the same. Enough that threads seldom wait for each other, and few enough that
 /// little is looked at that what is found beside it would have cut.
-constexpr size_t kBranchesOfRound = 64;
+constexpr size_t kBranchesOfRound = 128;
 
 class BestFirst {
  public:
