@@ -1,6 +1,7 @@
 #include "cost_model/finish.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "engine/base/error.h"
@@ -29,7 +30,8 @@ double HalfWidthOf(const RunConfig& run, const Cluster& cluster, const Pricer& p
   if (cluster.device == "cpu") return kModelledHalfWidth;
   const bool known = cluster.stack.compute.origin == Origin::kFitted &&
                      cluster.profile.gemm_efficiency.origin == Origin::kFitted;
-  return GpuHalfWidth(run, parts, known);
+  const Evidence fitted = known ? Evidence::kFitted : Evidence::kPartly;
+  return GpuHalfWidth(run, parts, cluster.stack.usual ? Evidence::kNoStack : fitted);
 }
 
 /// What a stack keeps for the backward pass, against ours.
@@ -82,14 +84,17 @@ int64_t BytesBeyondOurs(const RunConfig& run, const SoftwareStack& stack,
   return static_cast<int64_t>(bytes);
 }
 
-double GpuHalfWidth(const RunConfig& run, const Breakdown& parts, bool known) {
-  // Kernels and recipes for experts change most from release to release.
-  constexpr double kExperts = 0.38;
-  if (run.model.moe.used()) return kExperts;
+double GpuHalfWidth(const RunConfig& run, const Breakdown& parts, Evidence evidence) {
+  struct Widths {
+    double working, waiting;
+    double experts;  // whose kernels and recipes change most from release to release
+  };
+  constexpr std::array<Widths, 3> kWidths = {
+      {{0.09, 0.19, 0.38}, {0.16, 0.25, 0.38}, {0.27, 0.45, 0.50}}};
+  const Widths& widths = kWidths[static_cast<size_t>(evidence)];
+  if (run.model.moe.used()) return widths.experts;
   const double works_s = parts.compute + parts.recompute + parts.optimizer;
-  const bool waits = works_s < kMostlyWorking * parts.total();
-  if (waits) return known ? 0.19 : 0.25;
-  return known ? 0.09 : 0.16;
+  return works_s < kMostlyWorking * parts.total() ? widths.waiting : widths.working;
 }
 
 void FinishEstimate(const RunConfig& run, const Cluster& cluster, const Pricer& pricer,

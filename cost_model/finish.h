@@ -1,17 +1,23 @@
 // The last step of both tiers: from the priced parts of a step to a whole estimate.
 #pragma once
 
+#include <cstdint>
+
 #include "cost_model/cluster.h"
 #include "cost_model/estimate.h"
 #include "cost_model/price.h"
 
 namespace trimtab {
 
-/// Half-width of the interval of a prediction for GPUs, relative, by kind of evidence: what about
-/// four fifths of the published runs of the kind differ by less than when they are held out
-/// (README.md). `known`: runs of the stack and of the generation of GPUs were fitted; else one of
-/// the two is left to what is usual.
-double GpuHalfWidth(const RunConfig& run, const Breakdown& parts, bool known);
+/// What a prediction for GPUs rests on.
+enum class Evidence : uint8_t {
+  kFitted,   // published runs of the stack and of the generation of GPUs
+  kPartly,   // those of one of the two; the other is left to what is usual
+  kNoStack,  // the software is one that nobody knows
+};
+/// Half-width of the interval of a prediction for GPUs, relative: what about four fifths of the
+/// published runs of the kind differ by less than when they are held out (README.md).
+double GpuHalfWidth(const RunConfig& run, const Breakdown& parts, Evidence evidence);
 
 /// What a step takes whose parts add up to `parts_s`.
 double StepSeconds(const Pricer& pricer, double parts_s);

@@ -14,10 +14,21 @@
 #include "cost_model/builtin_profiles.h"
 #include "engine/base/error.h"
 #include "engine/base/nearest_name.h"
+#include "engine/base/plain_name.h"
 #include "engine/config/strict_json.h"
 
 namespace trimtab {
 namespace {
+
+/// "H100-SXM" of "NVIDIA H100 SXM5": a plain name without what says nothing.
+std::string PlainGpuName(const std::string& name) {
+  std::string plain;
+  for (const std::string& word : PlainWords(name)) {
+    const bool socket = word.size() == 4 && word.starts_with("sxm");  // sxm4, sxm5, ...
+    if (word != "nvidia" && word != "gpu") plain += socket ? "sxm" : word;
+  }
+  return plain;
+}
 
 /// JSON with a line per key and per row of a table: rows of numbers stay together.
 void Print(const nlohmann::json& json, size_t depth, std::string& text) {
@@ -128,9 +139,8 @@ const std::vector<HardwareProfile>& BuiltinProfiles() {
 }
 
 const HardwareProfile* FindBuiltinProfile(const std::string& name_or_alias) {
-  const auto is_name = [&](const std::string& each) {
-    return EditDistance(each, name_or_alias) == 0;
-  };
+  const std::string asked = PlainGpuName(name_or_alias);
+  const auto is_name = [&](const std::string& each) { return PlainGpuName(each) == asked; };
   for (const HardwareProfile& profile : BuiltinProfiles()) {
     if (is_name(profile.name) || std::ranges::any_of(profile.aliases, is_name)) return &profile;
   }

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "cost_model/builtin_profiles.h"
 #include "cost_model/quantity_json.h"
 #include "engine/base/error.h"
 #include "engine/base/nearest_name.h"
+#include "engine/base/plain_name.h"
 #include "engine/config/strict_json.h"
 
 namespace trimtab {
@@ -69,6 +72,10 @@ SoftwareStack SoftwareStackFromJson(const nlohmann::json& json, const std::strin
   if (const nlohmann::json* frameworks = object.Find("frameworks")) {
     stack.frameworks = StringsFromJson(*frameworks, object.Where("frameworks"));
   }
+  if (const nlohmann::json* platforms = object.Find("platforms")) {
+    stack.platforms = StringsFromJson(*platforms, object.Where("platforms"));
+  }
+  object.Boolean("usual", stack.usual);
   object.Number("year", stack.year, 0, 2100);
   std::string kernel(Name(stack.attention_kernel));
   object.Choice("attention_kernel", kernel, KernelNames());
@@ -105,6 +112,8 @@ nlohmann::json ToJson(const SoftwareStack& stack) {
                          {"name", stack.name},
                          {"description", stack.description},
                          {"frameworks", stack.frameworks},
+                         {"platforms", stack.platforms},
+                         {"usual", stack.usual},
                          {"year", stack.year},
                          {"attention_kernel", Name(stack.attention_kernel)},
                          {"fused_ops", stack.fused_ops},
@@ -151,26 +160,41 @@ SoftwareStack LoadSoftwareStack(const std::string& name_or_path) {
                                SuggestName(name_or_path, StackNames())));
 }
 
-const SoftwareStack* StackOfFramework(const std::string& framework, double year) {
+const SoftwareStack& StackOfFramework(const std::string& framework, double year) {
+  const std::vector<std::string> words = PlainWords(framework);
+  // How well a stack is meant, the least first: by the kind of its name, the name's place and how
+  // short it is, and years between.
+  using Match = std::tuple<int, size_t, size_t, double>;
   const SoftwareStack* best = nullptr;
-  size_t longest = 0;
+  Match least;
   for (const SoftwareStack& stack : BuiltinStacks()) {
-    for (const std::string& beginning : stack.frameworks) {
-      if (!framework.starts_with(beginning) || beginning.size() < longest) continue;
-      const bool longer = beginning.size() > longest;
-      const bool nearer =
-          best != nullptr && std::abs(stack.year - year) < std::abs(best->year - year);
-      if (!longer && !nearer) continue;
+    const auto consider = [&](int kind, size_t place, size_t length) {
+      const Match match = {kind, place, SIZE_MAX - length, std::abs(stack.year - year)};
+      if (best != nullptr && match >= least) return;
       best = &stack;
-      longest = beginning.size();
-    }
+      least = match;
+    };
+    const auto find = [&](int kind, const std::vector<std::string>& names) {
+      for (const std::string& name : names) {
+        const std::string plain = PlainName(name);
+        const size_t place = FindPlainName(words, plain);
+        if (place < words.size()) consider(kind, place, plain.size());
+      }
+    };
+    find(0, stack.frameworks);
+    find(1, stack.platforms);
+    if (stack.usual) consider(2, 0, 0);
   }
-  return best;
+  TRIMTAB_ASSERT(best != nullptr, "no built-in stack is for frameworks that nobody knows");
+  return *best;
 }
 
 SoftwareStack InYear(SoftwareStack stack, double year) {
   if (stack.year == 0 || year == 0) return stack;
-  stack.compute.value *= std::pow(1 + stack.compute_per_year.value, year - stack.year);
+  // Runs that were published say nothing of releases further away.
+  constexpr double kMostYears = 2;
+  const double later = std::clamp(year - stack.year, -kMostYears, kMostYears);
+  stack.compute.value *= std::pow(1 + stack.compute_per_year.value, later);
   stack.year = year;
   return stack;
 }

@@ -26,9 +26,12 @@ std::string_view Name(AttentionKernel kernel);
 struct SoftwareStack {
   std::string name = "trimtab";
   std::string description = "our own engine";
-  /// Beginnings of the framework's name in published tables that mean this stack.
+  /// What a framework is called in published tables that means this stack.
   std::vector<std::string> frameworks{};
-  double year = 0;  // of the release that the numbers are of, 2024.5 = mid 2024; 0 = no matter
+  /// What frameworks are built on: means this stack where no framework that is known is named.
+  std::vector<std::string> platforms{};
+  bool usual = false;  // of no framework in particular, for those that nobody knows
+  double year = 0;     // of the release that the numbers are of, 2024.5 = mid 2024; 0 = no matter
 
   AttentionKernel attention_kernel = AttentionKernel::kCudnn;
   bool fused_ops = true;       // what our ops do beside their own work; else in ops of their own
@@ -90,9 +93,10 @@ nlohmann::json ToJson(const SoftwareStack& stack);
 const std::vector<SoftwareStack>& BuiltinStacks();
 /// A built-in stack by name, or a file. Throws UsageError for a name that is not there, InputError.
 SoftwareStack LoadSoftwareStack(const std::string& name_or_path);
-/// The stack of a framework as a published table names it, in the year of the release: of those
-/// with the longest matching beginning, the one of the nearest year; nullptr if there is none.
-const SoftwareStack* StackOfFramework(const std::string& framework, double year);
+/// The stack of a framework as a published table names it, however it is spelt, in the year of the
+/// release. Of several names in it the first one counts, of those the longest, then the stack of
+/// the nearest year. One that nobody knows gets what was usual in that year.
+const SoftwareStack& StackOfFramework(const std::string& framework, double year);
 /// `stack` as a release of `year` would be.
 SoftwareStack InYear(SoftwareStack stack, double year);
 

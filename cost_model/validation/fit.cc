@@ -66,8 +66,8 @@ FitResult FitPublishedRuns(const std::vector<ValidationRow>& rows, RunPredictor&
   for (const size_t row : all) {
     result.errors.push_back(std::expm1(fitter.Residual(row, result.logs)));
     const Breakdown parts = predictor.Predict(rows[row]).breakdown_s;
-    result.known_half_widths.push_back(GpuHalfWidth(rows[row].of.run, parts, /*known=*/true));
-    result.other_half_widths.push_back(GpuHalfWidth(rows[row].of.run, parts, /*known=*/false));
+    result.known_half_widths.push_back(GpuHalfWidth(rows[row].of.run, parts, Evidence::kFitted));
+    result.other_half_widths.push_back(GpuHalfWidth(rows[row].of.run, parts, Evidence::kPartly));
   }
   result.sds = fitter.Spreads(all, result.logs, jacobian);
 

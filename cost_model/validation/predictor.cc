@@ -79,11 +79,12 @@ TakenRuns TakeRuns(const std::vector<PublishedRun>& runs) {
   for (const PublishedRun& run : runs) {
     ValidationRow row = {.published = run, .of = CaseOf(run)};
     if (row.of.refusal.empty()) {
-      const std::string precision(Name(row.of.run.layout.precision));
+      const Precision precision =
+          row.of.cluster.stack.fp8_layers ? Precision::kFp8 : row.of.run.layout.precision;
       const auto& peaks = row.of.cluster.profile.peak_flops;
-      const auto peak = peaks.find(precision);
+      const auto peak = peaks.find(std::string(Name(precision)));
       if (peak == peaks.end()) {
-        row.of.refusal = Unpriceable(row.of.cluster.profile, row.of.run.layout.precision);
+        row.of.refusal = Unpriceable(row.of.cluster.profile, precision);
       } else {
         row.tokens_per_s_per_gpu = run.TokensPerSecondPerGpu(peak->second.value);
         if (row.tokens_per_s_per_gpu <= 0 && run.measured.peak_mem_bytes <= 0 &&

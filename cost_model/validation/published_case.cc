@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "cost_model/numerics.h"
 #include "cost_model/validation/published_switches.h"
 #include "engine/base/error.h"
+#include "engine/base/plain_name.h"
 #include "engine/config/rules.h"
 
 namespace trimtab {
@@ -23,6 +25,38 @@ struct Reading {
   }
 };
 
+/// Words for activations, in the order in which they are looked for, and the one they mean: without
+/// a gate, and with one.
+struct ActivationWord {
+  std::string_view plain;
+  ActivationKind alone;
+  ActivationKind gated;
+};
+constexpr ActivationWord kActivationWords[] = {
+    {"squaredrelu", ActivationKind::kSquaredRelu, ActivationKind::kSwiGlu},
+    {"relu2", ActivationKind::kSquaredRelu, ActivationKind::kSwiGlu},
+    {"gelu", ActivationKind::kGelu, ActivationKind::kGeGlu},
+    {"geglu", ActivationKind::kGelu, ActivationKind::kGeGlu},
+    {"silu", ActivationKind::kGelu, ActivationKind::kSwiGlu},
+    {"swi", ActivationKind::kGelu, ActivationKind::kSwiGlu},  // swish, SwiGLU
+    {"relu", ActivationKind::kRelu, ActivationKind::kSwiGlu},
+};
+
+ActivationKind ActivationOf(const Reading& reading) {
+  const PublishedModel& from = reading.row.model;
+  const bool gated = from.gated();
+  const std::string told = PlainName(from.activation);
+  for (const ActivationWord& word : kActivationWords) {
+    if (told.find(word.plain) == std::string::npos) continue;
+    return gated ? word.gated : word.alone;
+  }
+  if (!told.empty() || from.ffn_kind.empty()) {
+    reading.Assume(fmt::format("{} as {}", told.empty() ? "the MLP" : from.activation,
+                               gated ? "SwiGLU" : "two matrices around GELU"));
+  }
+  return gated ? ActivationKind::kSwiGlu : ActivationKind::kGelu;
+}
+
 void ReadModel(const Reading& reading) {
   const PublishedModel& from = reading.row.model;
   ModelConfig& model = reading.into.run.model;
@@ -31,19 +65,13 @@ void ReadModel(const Reading& reading) {
   model.hidden_size = from.hidden;
   model.num_layers = from.layers;
   model.num_heads = from.heads;
-  model.num_kv_heads = from.kv_heads > 0 ? from.kv_heads : from.heads;
+  model.num_kv_heads = from.KvHeads();
   model.ffn_hidden_size = from.ffn;
   model.max_sequence_length = from.sequence;
   model.tied_embeddings = from.tied_embeddings;
-  if (from.ffn_kind == "swiglu") {
-    model.activation = ActivationKind::kSwiGlu;
-    model.norm = NormKind::kRmsNorm;
-    model.position = PositionKind::kRope;
-    model.bias = false;
-  }
-  if (!from.activation.empty()) {
-    const bool squared = from.activation.find("squared ReLU") != std::string::npos;
-    model.activation = squared ? ActivationKind::kSquaredRelu : ActivationKind::kGeGlu;
+  model.activation = ActivationOf(reading);
+  if (from.gated()) model.norm = NormKind::kRmsNorm;
+  if (from.gated() || model.activation == ActivationKind::kSquaredRelu) {  // as in their models
     model.position = PositionKind::kRope;
     model.bias = false;
   }
@@ -67,9 +95,12 @@ void ReadModel(const Reading& reading) {
   if (from.experts == 0) return;
   model.moe.num_experts = from.experts;
   model.moe.router_topk = from.topk;
-  model.moe.ffn_hidden_size = from.moe_ffn > 0 ? from.moe_ffn : from.ffn;
+  model.moe.ffn_hidden_size = from.MoeFfn();
   model.moe.shared_ffn_hidden_size = from.shared_expert_ffn;
   model.moe.first_k_dense = from.first_dense_layers;
+  if (from.capacity_factor > 1) {
+    reading.Assume(fmt::format("experts without padding to {} times", from.capacity_factor));
+  }
   // Benchmarks balance their experts, or pad each to the same number of tokens.
   reading.into.run.routing.force_balance = true;
 }
@@ -97,23 +128,23 @@ RecomputeConfig SelectiveOf(const Reading& reading) {
     return FirstLayers(std::max<int64_t>(1, row.model.layers / chunks / 2));
   }
   RecomputeConfig plan = {.kind = RecomputeKind::kSelective};
-  bool only_dense = !row.recompute_modules.empty();
   for (const std::string& module : row.recompute_modules) {
-    if (module == "core_attn") plan.modules.Add(RecomputeModule::kCoreAttn);
-    if (module == "norm" || module == "layernorm") plan.modules.Add(RecomputeModule::kLayerNorm);
-    if (module == "mlp_activation" || module == "moe_act") {
+    const bool dense_of_moe = module == "mlp" && row.model.experts > 0;  // the experts are "moe"
+    if (module == "core_attn") {
+      plan.modules.Add(RecomputeModule::kCoreAttn);
+    } else if (module == "norm" || module == "layernorm") {
+      plan.modules.Add(RecomputeModule::kLayerNorm);
+    } else if (module == "mlp_activation" || module == "moe_act") {
       plan.modules.Add(RecomputeModule::kMlpAct);
-    }
-    only_dense &= module == "mlp" && row.model.experts > 0;
-    if (module == "mlp" && row.model.experts > 0) {
-      // Megatron-Core's "mlp" is that of dense layers; "moe" would be the experts.
-      reading.Assume("the few dense layers' MLP is not recomputed");
-    } else if (module == "mlp" || module == "moe") {
+    } else if ((module == "mlp" || module == "moe") && !dense_of_moe) {
       plan.modules.Add(RecomputeModule::kMlp);
+    } else {
+      const std::string what = dense_of_moe ? "the few dense layers' MLP" : module;
+      reading.Assume(fmt::format("{} is not recomputed", what));
     }
   }
   if (plan.modules.bits != 0) return plan;
-  if (only_dense) return {};
+  if (!row.recompute_modules.empty()) return {};
   plan.modules.Add(RecomputeModule::kCoreAttn);
   reading.Assume("selective recomputation of the attention core");
   return plan;
@@ -143,13 +174,30 @@ void ReadPrecision(const Reading& reading) {
   } else {
     reading.Refuse("precision " + row.precision);
   }
-  const bool fp32 =
-      row.gradient_type.empty() ? stack.fp32_gradients : row.gradient_type.starts_with("fp32");
+  const std::string type = PlainName(row.gradient_type);
+  bool fp32 = type.starts_with("fp32") || type.starts_with("float32");
+  const bool bf16 = type.starts_with("bf16") || type.starts_with("bfloat16") ||
+                    type.starts_with("fp16") || type.starts_with("float16");
+  if (!fp32 && !bf16) {
+    fp32 = stack.fp32_gradients;
+    if (!type.empty()) reading.Assume("gradients as usual, not " + row.gradient_type);
+  }
   layout.gradients = fp32 ? DType::kF32 : DType::kBf16;
   constexpr int64_t kMinimalState = 10;  // bytes a parameter
   if (row.state_bytes > 0 && row.state_bytes <= kMinimalState) {
     SetOptimizerState("minimal", layout);
   }
+}
+
+Schedule ScheduleOf(const Reading& reading) {
+  const PublishedLayout& from = reading.row.layout;
+  const std::string told = PlainName(from.schedule);
+  const Schedule usual = from.vp > 1 ? Schedule::kInterleaved1F1B : Schedule::k1F1B;
+  if (from.pp == 1 || told.empty() || told.find("1f1b") != std::string::npos) return usual;
+  if (told == "gpipe") return Schedule::kGpipe;
+  if (told.starts_with("zb") || told.starts_with("zerobubble")) return Schedule::kZeroBubble;
+  reading.Assume(fmt::format("schedule {} as {}", from.schedule, Name(usual)));
+  return usual;
 }
 
 void ReadLayout(const Reading& reading) {
@@ -168,11 +216,15 @@ void ReadLayout(const Reading& reading) {
   layout.zero = data_ranks > 1 ? from.zero_stage : 0;
   const bool accumulates = row.global_batch > row.micro_batch * from.dp;
   if (stack.shards_at_step_end && accumulates) layout.zero = std::min<int64_t>(layout.zero, 1);
+  if (layout.zero == 2 && layout.pp > 1 && accumulates) {
+    reading.Assume("gradients of a pipeline are reduced once a step");
+    layout.zero = 1;
+  }
   if (layout.zero > 0 && from.shard > 1 && from.shard < data_ranks) layout.shard = from.shard;
   layout.overlap_grad_reduce = stack.overlap_grad_reduce;
   layout.overlap_param_gather =
       stack.overlap_param_gather && (layout.zero == 1 || layout.zero == 2);
-  if (from.vp > 1) layout.schedule = Schedule::kInterleaved1F1B;
+  layout.schedule = ScheduleOf(reading);
   layout.micro_batch = row.micro_batch;
   layout.recompute = RecomputeOf(reading);
   if (layout.world_size() != row.hardware.gpus) {
@@ -184,7 +236,7 @@ void ReadLayout(const Reading& reading) {
 void ReadCluster(const Reading& reading) {
   const PublishedHardware& from = reading.row.hardware;
   const HardwareProfile* profile = FindBuiltinProfile(from.gpu);
-  if (profile == nullptr) {
+  if (profile == nullptr || profile->device != "cuda") {
     reading.Refuse("no profile of the GPU " + from.gpu);
     return;
   }
@@ -216,12 +268,13 @@ PublishedCase CaseOf(const PublishedRun& published) {
   result.refusal = published.Incomplete();
   if (!result.refusal.empty()) return result;
   ReadCluster(reading);
-  const SoftwareStack* stack = StackOfFramework(published.framework, published.Release());
-  if (stack == nullptr) {
-    reading.Assume(fmt::format("{} as our own engine", published.framework));
-  } else {
-    result.cluster.stack = *stack;
-    result.release = published.Release();
+  result.release = published.Release();
+  result.cluster.stack = StackOfFramework(published.framework, result.release);
+  if (result.cluster.stack.usual) {
+    reading.Assume(
+        fmt::format("{} as the stack {}",
+                    published.framework.empty() ? "no framework is told, so" : published.framework,
+                    result.cluster.stack.name));
   }
   result.run.device = "cuda";
   result.run.global_batch = published.global_batch;

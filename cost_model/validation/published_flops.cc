@@ -1,5 +1,6 @@
 #include "cost_model/validation/published_flops.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -10,7 +11,7 @@ namespace {
 double AttentionWeights(const PublishedModel& model) {
   const int64_t hidden = model.hidden;
   if (model.kv_lora_rank == 0) {
-    return static_cast<double>(hidden * 2 * (model.heads + model.kv_heads) * model.head_dim);
+    return static_cast<double>(hidden * 2 * (model.heads + model.KvHeads()) * model.HeadSize());
   }
   const int64_t queries = model.heads * (model.qk_head_dim + model.qk_rope_head_dim);
   const int64_t query =
@@ -32,15 +33,23 @@ double ToldTokensPerSecondPerGpu(const PublishedRun& run) {
   return measured.samples_per_s > 0 ? measured.samples_per_s * sequence / gpus : 0;
 }
 
+/// Of the layers, those that run again before their backward pass.
+double ShareRunAgain(const PublishedRun& run) {
+  if (run.recompute == "full") return 1;
+  if (run.recompute != "block") return 0;
+  const auto layers = static_cast<double>(run.recompute_layers * run.layout.pp * run.layout.vp);
+  return std::min(1.0, layers / static_cast<double>(run.model.layers));
+}
+
 }  // namespace
 
-double FlopsPerToken(const PublishedRun& run, bool causal_attention) {
+double FlopsPerToken(const PublishedRun& run, bool causal_attention, bool hardware) {
   const PublishedModel& model = run.model;
   const auto hidden = static_cast<double>(model.hidden);
-  const double matrices = model.ffn_kind == "swiglu" ? 3 : 2;
+  const double matrices = model.gated() ? 3 : 2;
   const bool moe = model.experts > 0;
   const double moe_ffn =
-      moe ? static_cast<double>(model.topk * model.moe_ffn + model.shared_expert_ffn) : 0;
+      moe ? static_cast<double>(model.topk * model.MoeFfn() + model.shared_expert_ffn) : 0;
   const auto dense_layers = static_cast<double>(moe ? model.first_dense_layers : model.layers);
   const auto layers = static_cast<double>(model.layers);
   const double attention_weights = AttentionWeights(model);
@@ -51,12 +60,12 @@ double FlopsPerToken(const PublishedRun& run, bool causal_attention) {
       static_cast<double>(model.heads) *
       (static_cast<double>(model.kv_lora_rank > 0
                                ? model.qk_head_dim + model.qk_rope_head_dim + model.v_head_dim
-                               : 2 * model.head_dim));
+                               : 2 * model.HeadSize()));
   const double attention =
       2 * columns * static_cast<double>(model.sequence) * (causal_attention ? 0.5 : 1.0);
   const double layer_forward = 2 * (layers * attention_weights + mlp_weights) + layers * attention;
-  const bool again = run.measured.hardware_flops && run.recompute == "full";
-  return (again ? 4 : 3) * layer_forward + 6 * hidden * static_cast<double>(model.vocab);
+  const double again = hardware ? ShareRunAgain(run) : 0;
+  return (3 + again) * layer_forward + 6 * hidden * static_cast<double>(model.vocab);
 }
 
 void FindAttentionConventions(std::vector<PublishedRun>& runs) {
@@ -71,8 +80,10 @@ void FindAttentionConventions(std::vector<PublishedRun>& runs) {
     if (run.measured.causal_attention || tokens <= 0 || flops <= 0) continue;
     if (!run.Incomplete().empty()) continue;
     Misfit& misfit = by_source[run.source];
-    misfit.full += std::abs(std::log(flops / tokens / FlopsPerToken(run, false)));
-    misfit.causal += std::abs(std::log(flops / tokens / FlopsPerToken(run, true)));
+    misfit.full +=
+        std::abs(std::log(flops / tokens / FlopsPerToken(run, false, run.measured.hardware_flops)));
+    misfit.causal +=
+        std::abs(std::log(flops / tokens / FlopsPerToken(run, true, run.measured.hardware_flops)));
   }
   for (PublishedRun& run : runs) {
     const auto misfit = by_source.find(run.source);
@@ -84,11 +95,16 @@ void FindAttentionConventions(std::vector<PublishedRun>& runs) {
 double PublishedRun::TokensPerSecondPerGpu(double peak_flops) const {
   const double told = ToldTokensPerSecondPerGpu(*this);
   if (told > 0) return told;
+  // Only where nothing else is told, a utilisation with what is recomputed.
+  const bool with_recomputation =
+      measured.tflops_per_gpu > 0 || measured.mfu > 0 ? measured.hardware_flops : measured.hfu > 0;
   double flops = measured.tflops_per_gpu * 1e12;
   if (flops <= 0) {
-    flops = measured.mfu * (measured.peak_tflops > 0 ? measured.peak_tflops * 1e12 : peak_flops);
+    const double share = measured.mfu > 0 ? measured.mfu : measured.hfu;
+    flops = share * (measured.peak_tflops > 0 ? measured.peak_tflops * 1e12 : peak_flops);
   }
-  return flops / FlopsPerToken(*this, measured.causal_attention.value_or(false));
+  const bool causal = measured.causal_attention.value_or(false);
+  return flops / FlopsPerToken(*this, causal, with_recomputation);
 }
 
 }  // namespace trimtab

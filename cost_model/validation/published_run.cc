@@ -8,6 +8,7 @@
 #include "cost_model/validation/published_flops.h"
 #include "engine/base/error.h"
 #include "engine/base/nearest_name.h"
+#include "engine/base/plain_name.h"
 #include "engine/config/strict_json.h"
 
 namespace trimtab {
@@ -15,7 +16,20 @@ namespace {
 
 constexpr int64_t kMostGpus = 1 << 20;
 constexpr int64_t kLargestSize = int64_t{1} << 31;
+constexpr int64_t kLongestSequence = int64_t{1} << 24;
 constexpr double kLargestRate = 1e12;
+
+/// Facts of a layout without which nobody can simulate it, of those that `json` does not tell.
+std::vector<std::string> UntoldOfLayout(const nlohmann::json& json, const PublishedRun& run) {
+  std::vector<std::string> needed = {"tp", "pp", "vp"};
+  if (run.layout.tp > 1) needed.emplace_back("sp");
+  if (run.layout.dp * run.layout.cp > 1) needed.emplace_back("zero_stage");
+  std::vector<std::string> untold;
+  for (const std::string& key : needed) {
+    if (!json.contains(key) || json.at(key).is_null()) untold.push_back("layout." + key);
+  }
+  return untold;
+}
 
 /// One object of a row. A null value is as good as none.
 class RowObject {
@@ -105,7 +119,7 @@ void ReadModel(const nlohmann::json& json, const std::string& where, PublishedMo
   object.Choice("ffn_kind", model.ffn_kind, {"gelu", "swiglu"});
   object.Text("activation", model.activation);
   object.Integer("vocab", model.vocab, 1, kLargestSize);
-  object.Integer("seq", model.sequence, 1, kLargestSize);
+  object.Integer("seq", model.sequence, 1, kLongestSequence);
   object.Boolean("tied_embeddings", model.tied_embeddings);
   object.Integer("experts", model.experts, 1, 1 << 16);
   object.Integer("topk", model.topk, 1, 1 << 16);
@@ -174,7 +188,7 @@ void ReadMeasurement(const nlohmann::json& json, const std::string& where,
   double memory_gb = 0;
   object.Number("peak_mem_gb", memory_gb);
   measured.peak_mem_bytes = 1e9 * memory_gb;
-  object.Number("hfu", measured.hfu, 1);
+  object.Number("hfu", measured.hfu, 2);
   object.Text("mem_kind", measured.mem_kind);
   std::string outcome;
   object.Text("outcome", outcome);
@@ -201,6 +215,10 @@ PublishedRun ReadRow(const nlohmann::json& json, const std::string& where,
   ReadHardware(*row.Find("hardware", Need::kRequired), row.Where("hardware"), run.hardware,
                unknown);
   ReadLayout(*row.Find("layout", Need::kRequired), row.Where("layout"), run.layout, unknown);
+  if (json.at("layout").value("dp", nlohmann::json()).is_null()) {
+    const PublishedLayout& layout = run.layout;
+    run.layout.dp = std::max<int64_t>(1, run.hardware.gpus / (layout.tp * layout.pp * layout.cp));
+  }
   ReadMeasurement(*row.Find("measured", Need::kRequired), row.Where("measured"), run.measured,
                   unknown);
   row.Integer("mbs", run.micro_batch, 1, kLargestSize);
@@ -223,6 +241,11 @@ PublishedRun ReadRow(const nlohmann::json& json, const std::string& where,
   row.Text("moe_flex_dispatcher_backend", run.token_dispatcher);
   row.Boolean("moe_a2a_overlap", run.experts_overlapped);
   row.Texts("missing", run.missing);
+  for (std::string& each : UntoldOfLayout(json.at("layout"), run)) {
+    if (std::ranges::find(run.missing, each) == run.missing.end()) {
+      run.missing.push_back(std::move(each));
+    }
+  }
   row.Texts("blockers", run.blockers);
   row.Boolean("simulatable", run.simulatable);
   row.Text("notes", run.notes);
@@ -234,8 +257,12 @@ PublishedRun ReadRow(const nlohmann::json& json, const std::string& where,
 
 }  // namespace
 
+bool PublishedModel::gated() const {
+  return ffn_kind == "swiglu" || PlainName(activation).find("glu") != std::string::npos;
+}
+
 double PublishedRun::Release() const {
-  static const std::regex kRelease("\\b(2[0-9])\\.(0[1-9]|1[0-2])\\b");
+  static const std::regex kRelease("\\bv?(2[0-9])\\.(0[1-9]|1[0-2])\\b");
   std::smatch found;
   if (!std::regex_search(framework, found, kRelease)) return static_cast<double>(year) + 0.5;
   return 2000 + std::stod(found[1]) + (std::stod(found[2]) - 0.5) / 12;
@@ -265,6 +292,7 @@ std::string PublishedRun::Incomplete() const {
     if (value < 1) return fmt::format("not told: {}", name);
   }
   if (precision.empty()) return "not told: precision";
+  if (recompute == "block" && recompute_layers < 1) return "not told: recompute_layers";
   if (recompute.empty()) return "not told: recompute";
   return "";
 }

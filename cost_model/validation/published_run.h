@@ -3,6 +3,7 @@
 // source does not tell is null.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -35,6 +36,15 @@ struct PublishedModel {
   int64_t qk_head_dim = 0;
   int64_t qk_rope_head_dim = 0;
   int64_t v_head_dim = 0;
+
+  /// Whether the MLP's activation is multiplied by a gate, of a matrix of its own.
+  bool gated() const;
+  // What the model has where a row does not tell it.
+  int64_t KvHeads() const { return kv_heads > 0 ? kv_heads : heads; }
+  int64_t HeadSize() const {
+    return head_dim > 0 ? head_dim : hidden / std::max<int64_t>(heads, 1);
+  }
+  int64_t MoeFfn() const { return moe_ffn > 0 ? moe_ffn : ffn; }
 };
 
 struct PublishedHardware {

@@ -37,15 +37,14 @@ void ScaleByRows(SoftwareStack& stack) {
 void RecomputeByOp(const PublishedRun& run, SoftwareStack& stack) {
   const PublishedModel& model = run.model;
   const auto hidden = static_cast<double>(model.hidden);
-  const auto head =
-      static_cast<double>(model.head_dim > 0 ? model.head_dim : model.hidden / model.heads);
+  const auto head = static_cast<double>(model.HeadSize());
   const double queries = static_cast<double>(model.heads) * head;
-  const double keys = static_cast<double>(model.kv_heads > 0 ? model.kv_heads : model.heads) * head;
+  const double keys = static_cast<double>(model.KvHeads()) * head;
   const auto ffn = static_cast<double>(model.ffn);
   const auto ranks = static_cast<double>(run.layout.tp);
   // By their width beside the hidden one: q k v o, up (two of swiglu), down.
   std::vector<double> products = {queries, keys, keys, queries, ffn, ffn};
-  if (model.ffn_kind == "swiglu") products.push_back(ffn);
+  if (model.gated()) products.push_back(ffn);
   constexpr size_t kAttentionOutput = 3;
   double all = static_cast<double>(model.sequence) * queries / hidden;  // causal attention's
   double again = 0;

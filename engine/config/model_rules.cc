@@ -3,6 +3,8 @@
 namespace trimtab {
 namespace {
 
+constexpr int64_t kMostRotary = 1024;  // see engine/ops/rotary.h
+
 constexpr Rule kModelRules[] = {
     {"hidden-divisible-by-heads",
      "Heads divide the hidden size evenly, or have a size of their own.",
@@ -29,6 +31,14 @@ constexpr Rule kModelRules[] = {
            "head size {} x rotary_fraction {} makes {} elements that turn; expected an even number "
            "of at least 2",
            run.model.head_size(), run.model.rotary_fraction, run.model.rotary_size());
+     }},
+    {"rotary-size-unsupported", "Kernels hold the angles of so many elements of a head at most.",
+     [](const RunConfig& run) {
+       return run.model.position != PositionKind::kRope || run.model.rotary_size() <= kMostRotary;
+     },
+     [](const RunConfig& run) {
+       const std::string only = fmt::format("at most {}", kMostRotary);
+       return Unsupported("the rotary size of a head", run.model.rotary_size(), only.c_str());
      }},
     {"latent-attention-consistent", "What the model says of its latent attention fits together.",
      [](const RunConfig& run) { return LatentFault(run.model).empty(); },

@@ -102,11 +102,14 @@ TEST(Estimate, IntervalsAreWiderWhereLessIsKnown) {
   busy.exposed_tp = 0.1;
   Breakdown waiting = busy;
   waiting.bubble = 1;
-  EXPECT_LT(GpuHalfWidth(run, busy, true), GpuHalfWidth(run, busy, false));
-  EXPECT_LT(GpuHalfWidth(run, waiting, true), GpuHalfWidth(run, waiting, false));
-  EXPECT_LT(GpuHalfWidth(run, busy, true), GpuHalfWidth(run, waiting, true));
+  using enum Evidence;
+  for (const Breakdown& parts : {busy, waiting}) {
+    EXPECT_LT(GpuHalfWidth(run, parts, kFitted), GpuHalfWidth(run, parts, kPartly));
+    EXPECT_LT(GpuHalfWidth(run, parts, kPartly), GpuHalfWidth(run, parts, kNoStack));
+  }
+  EXPECT_LT(GpuHalfWidth(run, busy, kFitted), GpuHalfWidth(run, waiting, kFitted));
   run.model.moe.num_experts = 8;
-  EXPECT_GT(GpuHalfWidth(run, busy, true), GpuHalfWidth(RunConfig(), waiting, false));
+  EXPECT_GT(GpuHalfWidth(run, busy, kFitted), GpuHalfWidth(RunConfig(), waiting, kPartly));
 }
 
 /// Bytes of the fullest rank that a stack adds, of 1,000 of activations and 400 of fp32 gradients.

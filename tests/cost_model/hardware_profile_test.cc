@@ -196,5 +196,20 @@ TEST(Mode, PrintsAndParses) {
   }
 }
 
+TEST(HardwareProfile, IsFoundHoweverTheGpuIsSpelt) {
+  const auto name = [](const char* gpu) {
+    const HardwareProfile* profile = FindBuiltinProfile(gpu);
+    return profile == nullptr ? std::string("none") : profile->name;
+  };
+  EXPECT_EQ(name("H100-SXM5"), "h100-sxm");
+  EXPECT_EQ(name("NVIDIA H100 SXM"), "h100-sxm");
+  EXPECT_EQ(name("A100-SXM4-80GB"), "a100-80gb");
+  EXPECT_EQ(name("A100-SXM4-40GB"), "a100-40gb");
+  EXPECT_EQ(name("GB200-NVL72"), "gb200");
+  EXPECT_EQ(name("H100-PCIe"), "h100-pcie");
+  EXPECT_EQ(name("H20"), "none");
+  EXPECT_EQ(name("GH200"), "none");
+}
+
 }  // namespace
 }  // namespace trimtab

@@ -35,15 +35,41 @@ TEST(SoftwareStack, BuiltinOnesAreWholeAndSurviveJson) {
 
 TEST(SoftwareStack, IsFoundByTheFrameworksName) {
   const auto name = [](const std::string& framework, double year) {
-    const SoftwareStack* stack = StackOfFramework(framework, year);
-    return stack == nullptr ? std::string("none") : stack->name;
+    return StackOfFramework(framework, year).name;
   };
   EXPECT_EQ(name("NeMo 24.12", 2024.9), "nemo");
   EXPECT_EQ(name("NeMo / Megatron-Core (MLPerf)", 2024), "nemo-mlperf");
   EXPECT_EQ(name("Megatron-LM 2021", 2021), "megatron-2021");
   EXPECT_EQ(name("Megatron-LM 23e00ed0, TE 2.11", 2026), "megatron-2024")
-      << "of two with the same beginning, the one of the nearest year";
-  EXPECT_EQ(name("something else", 2024), "none");
+      << "of two with the same name, the one of the nearest year";
+  EXPECT_EQ(name("DeepSpeed ZeRO-3", 2021.5), "deepspeed-2021");
+  EXPECT_EQ(name("DeepSpeed ZeRO-3", 2024.5), "deepspeed");
+}
+
+TEST(SoftwareStack, IsFoundHoweverItIsSpelt) {
+  const auto name = [](const std::string& framework) {
+    return StackOfFramework(framework, 2024.5).name;
+  };
+  EXPECT_EQ(name("TorchTitan"), "torchtitan");
+  EXPECT_EQ(name("torch titan nightly"), "torchtitan");
+  EXPECT_EQ(name("NVIDIA NeMo v24.07"), "nemo");
+  EXPECT_EQ(name("Megatron Core 0.9"), "megatron-bridge");
+  EXPECT_EQ(name("MosaicML Composer"), "llm-foundry");
+  EXPECT_EQ(name("GPT-NeoX (Megatron + DeepSpeed)"), "megatron-deepspeed");
+  EXPECT_EQ(name("HF Transformers + DeepSpeed"), "deepspeed");
+  EXPECT_EQ(name("NeMo (PyTorch Lightning)"), "nemo") << "what it is built on says less";
+  EXPECT_EQ(name("PyTorch FSDP2 (torchtitan)"), "torchtitan");
+  EXPECT_EQ(name("PyTorch FSDP2"), "pytorch-fsdp");
+  EXPECT_EQ(name("Megatron-Bridge, NeMo container 26.04"), "megatron-bridge") << "the first of two";
+}
+
+TEST(SoftwareStack, OneThatNobodyKnowsIsAsWasUsual) {
+  for (const auto& [year, name] :
+       {std::pair{2020.5, "usual-2021"}, {2023.0, "usual-2023"}, {2026.5, "usual-2025"}}) {
+    const SoftwareStack& stack = StackOfFramework("something else", year);
+    EXPECT_EQ(stack.name, name);
+    EXPECT_NE(stack.compute.origin, Origin::kFitted) << "so its predictions are less sure";
+  }
 }
 
 TEST(SoftwareStack, LaterReleasesAreFaster) {
@@ -53,6 +79,7 @@ TEST(SoftwareStack, LaterReleasesAreFaster) {
   stack.compute_per_year.value = 0.1;
   EXPECT_DOUBLE_EQ(InYear(stack, 2026).compute.value, 1.1 * 1.1 * 1.1);
   EXPECT_DOUBLE_EQ(InYear(stack, 2023).compute.value, 1.0);
+  EXPECT_EQ(InYear(stack, 2030).compute, InYear(stack, 2026).compute) << "as far as is known";
   EXPECT_EQ(InYear(SoftwareStack(), 2030), SoftwareStack());
 }
 

@@ -92,7 +92,8 @@ TEST(PublishedCase, AStackDecidesWhatIsNotTold) {
   EXPECT_EQ(CaseOf(run).run.layout.gradients, DType::kF32);
   run.framework = "a new one";
   const PublishedCase unknown = CaseOf(run);
-  EXPECT_EQ(unknown.cluster.stack, SoftwareStack());
+  EXPECT_EQ(unknown.cluster.stack.name, "usual-2025");
+  EXPECT_EQ(unknown.run.layout.gradients, DType::kF32) << "what is told stands";
   ASSERT_FALSE(unknown.assumptions.empty());
   EXPECT_NE(unknown.assumptions.front().find("a new one"), std::string::npos);
 }
@@ -133,6 +134,74 @@ TEST(PublishedCase, RecomputingDenseLayersLeavesExpertsAlone) {
   EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "none") << "nothing else is told";
   run.recompute_modules = {"moe"};
   EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "selective:mlp");
+}
+
+TEST(PublishedCase, SaysWhatItLeavesOut) {
+  const auto assumption = [](const PublishedRun& run) {
+    const PublishedCase result = CaseOf(run);
+    EXPECT_EQ(result.refusal, "");
+    return result.assumptions.empty() ? std::string() : result.assumptions.back();
+  };
+  PublishedRun run = Llama70B();
+  EXPECT_EQ(assumption(run), "");
+  run.recompute = "selective";
+  run.recompute_modules = {"mla_up_proj"};
+  EXPECT_EQ(ToString(CaseOf(run).run.layout.recompute), "none");
+  EXPECT_EQ(assumption(run), "mla_up_proj is not recomputed");
+  run = Llama70B();
+  run.layout.schedule = "dualpipe";
+  EXPECT_EQ(assumption(run), "schedule dualpipe as interleaved-1f1b");
+  run = Llama70B();
+  run.model.activation = "a new one";
+  EXPECT_EQ(assumption(run), "a new one as SwiGLU");
+  run = Llama70B();
+  run.gradient_type = "int4";
+  EXPECT_EQ(assumption(run), "gradients as usual, not int4");
+  run = Llama70B();
+  run.layout.zero_stage = 2;
+  EXPECT_EQ(assumption(run), "gradients of a pipeline are reduced once a step");
+  EXPECT_EQ(CaseOf(run).run.layout.zero, 1);
+}
+
+TEST(PublishedCase, ActivationsAreReadInManyWords) {
+  const auto read = [](const char* kind, const char* words) {
+    PublishedRun run = Llama70B();
+    run.model.ffn_kind = kind;
+    run.model.activation = words;
+    return CaseOf(run).run.model.activation;
+  };
+  EXPECT_EQ(read("gelu", ""), ActivationKind::kGelu);
+  EXPECT_EQ(read("gelu", "GELU"), ActivationKind::kGelu);
+  EXPECT_EQ(read("gelu", "ReLU"), ActivationKind::kRelu);
+  EXPECT_EQ(read("gelu", "squared ReLU, not gated"), ActivationKind::kSquaredRelu);
+  EXPECT_EQ(read("gelu", "relu^2"), ActivationKind::kSquaredRelu);
+  EXPECT_EQ(read("swiglu", "GeGLU (gated, three matrices)"), ActivationKind::kGeGlu);
+  EXPECT_EQ(read("", "GeGLU"), ActivationKind::kGeGlu);
+  EXPECT_EQ(read("", "SwiGLU"), ActivationKind::kSwiGlu);
+  EXPECT_EQ(read("swiglu", "SiLU"), ActivationKind::kSwiGlu);
+}
+
+TEST(PublishedCase, SchedulesAreThoseOfTheEngine) {
+  PublishedRun run = Llama70B();
+  run.layout.vp = 1;
+  run.layout.schedule = "GPipe";
+  EXPECT_EQ(CaseOf(run).run.layout.schedule, Schedule::kGpipe);
+  run.layout.schedule = "ZB-H1";
+  EXPECT_EQ(CaseOf(run).run.layout.schedule, Schedule::kZeroBubble);
+  run.layout.schedule = "1F1B";
+  EXPECT_EQ(CaseOf(run).run.layout.schedule, Schedule::k1F1B);
+}
+
+TEST(PublishedCase, ExpertsInFp8NeedAGpuThatHasIt) {
+  PublishedRun run = Llama70B();
+  run.precision = "fp8";
+  run.model.experts = 8;
+  run.model.topk = 2;
+  EXPECT_EQ(TakeRuns({run}).rows.size(), 1u);
+  run.hardware.gpu = "A100-SXM4-80GB";
+  const TakenRuns taken = TakeRuns({run});
+  ASSERT_EQ(taken.skipped.size(), 1u);
+  EXPECT_NE(taken.skipped[0].second.find("no rate of fp8"), std::string::npos);
 }
 
 TEST(PublishedCase, HfuOverMfuSaysHowMuchIsRecomputed) {

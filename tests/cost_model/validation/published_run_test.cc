@@ -55,6 +55,25 @@ TEST_F(PublishedRunFile, ReadsWhatIsToldAndTakesNullForNothing) {
   EXPECT_DOUBLE_EQ(run.TokensPerSecondPerGpu(1), 4 * 32 / 0.5 / 2);
 }
 
+TEST_F(PublishedRunFile, SaysWhichFactsOfTheLayoutAreNotTold) {
+  const auto why = [&](const char* key, int64_t tp = 1) {
+    json row = row_;
+    row["layout"]["tp"] = tp;
+    row["layout"][key] = nullptr;
+    return Read(json::array({row})).runs.at(0).Incomplete();
+  };
+  EXPECT_EQ(why("zero_stage"), "not told: layout.zero_stage");
+  EXPECT_EQ(why("pp"), "not told: layout.pp");
+  EXPECT_EQ(why("sp", 2), "not told: layout.sp");
+  EXPECT_EQ(why("sp"), "") << "of one rank there is nothing to tell";
+  EXPECT_EQ(why("dp"), "") << "all ranks that are left";
+  json row = row_;
+  row["layout"]["dp"] = nullptr;
+  EXPECT_EQ(Read(json::array({row})).runs.at(0).layout.dp, 2);
+  row["framework"] = "NeMo v25.05";
+  EXPECT_NEAR(Read(json::array({row})).runs.at(0).Release(), 2025 + 4.5 / 12, 1e-9);
+}
+
 TEST_F(PublishedRunFile, NamesRowAndPathOfAWrongField) {
   json bad = row_;
   bad["layout"]["tp"] = "two";

@@ -171,6 +171,9 @@ const std::map<std::string, Breach>& Breaches() {
        {[](RunConfig& run) { run.model.hidden_size = 8 * 47; },
         "head size 47 x rotary_fraction 1 makes 47 elements that turn; expected an even number of "
         "at least 2"}},
+      {"rotary-size-unsupported",
+       {[](RunConfig& run) { run.model.hidden_size = 8 * 1026; },
+        "the rotary size of a head is 1026; this version runs at most 1024"}},
       {"sequence-within-positions",
        {[](RunConfig& run) {
           run.model.position = PositionKind::kLearned;
