@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,6 +14,7 @@
 #include "cost_model/shared_cores.h"
 #include "cost_model/timeline.h"
 #include "engine/base/error.h"
+#include "engine/base/io/file.h"
 #include "engine/base/units.h"
 #include "engine/config/rules.h"
 #include "engine/schedule/pipeline.h"
@@ -338,10 +338,9 @@ void WriteChromeTrace(const std::vector<TimelineEvent>& timeline, const std::str
                       {"ts", event.start_s * 1e6},
                       {"dur", event.duration_s * 1e6}});
   }
-  std::ofstream file(path);
-  file << nlohmann::json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() << '\n';
-  file.flush();
-  if (!file) throw StorageError(fmt::format("{}: cannot write the trace", path));
+  AtomicFile file(path);
+  file.Append(nlohmann::json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n");
+  file.Commit();
 }
 
 }  // namespace trimtab

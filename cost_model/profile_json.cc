@@ -305,6 +305,7 @@ HardwareProfile HardwareProfileFromJson(const nlohmann::json& json, const std::s
   RequireRateNames(*peaks, peaks_object);
   for (const auto& [dtype, value] : peaks->items()) {
     profile.peak_flops[dtype] = QuantityFromJson(value, peaks_object.Where(dtype));
+    if (profile.peak_flops[dtype].value < 1) peaks_object.Refuse(dtype, "a value of at least 1");
   }
   peaks_object.Find("fp32", Need::kRequired);
   for (const QuantityField& field : kQuantities) {

@@ -25,9 +25,31 @@ struct Change {
 constexpr int kMostDoublings = 4;
 constexpr int kMostHalvings = 6;
 
+/// Of those that the cluster has, where only some may be taken; the nearest first.
+std::vector<Change> OtherChoicesOfGpus(const Problem& problem) {
+  const std::vector<int64_t> allowed = AllowedGpus(problem);
+  Problem any = problem;
+  any.gpus.clear();
+  any.max_ranks = 0;
+  const int64_t all = AllowedGpus(any).back();
+  std::vector<int64_t> others = {all};
+  for (int64_t power = 1; power < all; power *= 2) others.push_back(power);
+  std::erase_if(others,
+                [&](int64_t gpus) { return std::ranges::find(allowed, gpus) != allowed.end(); });
+  std::ranges::sort(others, {},
+                    [&](int64_t gpus) { return std::pair(std::abs(gpus - allowed.back()), gpus); });
+  std::vector<Change> changes;
+  for (const int64_t gpus : others) {
+    changes.push_back({fmt::format("--gpus {}", gpus), any});
+    changes.back().problem.gpus = {gpus};
+  }
+  return changes;
+}
+
 std::vector<Change> OtherGpus(const Problem& problem) {
   std::vector<Change> changes;
   if (problem.cluster.device == "cpu") return changes;
+  if (!problem.gpus.empty() || problem.max_ranks > 0) return OtherChoicesOfGpus(problem);
   const auto add = [&](int64_t gpus) {
     Change change = {fmt::format("{} GPUs", gpus), problem};
     change.problem.cluster = WithGpus(problem.cluster, gpus);

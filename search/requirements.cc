@@ -136,14 +136,16 @@ std::vector<std::string> UnmetByTraining(const std::vector<std::string>& require
 }
 
 std::vector<int64_t> AllowedGpus(const Problem& problem) {
-  const int64_t all = problem.cluster.max_ranks;
+  int64_t all = problem.cluster.max_ranks;
+  if (problem.max_ranks > 0) all = std::min(all, problem.max_ranks);
   const int64_t most = MostGpus(problem, all);
   const int64_t node = problem.cluster.ranks_per_node;
   if (problem.gpus.empty()) return {most < all && most > node ? most / node * node : most};
   std::vector<int64_t> allowed = problem.gpus;
   std::erase_if(allowed, [&](int64_t gpus) { return gpus > most; });
   if (allowed.empty()) {
-    throw UsageError(fmt::format("--require allows {} GPUs, and --gpus names none so few", most));
+    const char* limit = most < all ? "--require" : "--max-ranks";
+    throw UsageError(fmt::format("{} allows {} GPUs, and --gpus names none so few", limit, most));
   }
   return allowed;
 }

@@ -10,13 +10,15 @@
 namespace trimtab {
 namespace {
 
-[[noreturn]] void ThrowNothingRan(const std::vector<RankingRow>& ranking,
+[[noreturn]] void ThrowNothingRan(const std::string& path, const std::vector<RankingRow>& ranking,
                                   const std::vector<CandidateRecord>& candidates) {
   const auto failed = [](const RankingRow& row) {
     return row.state != "measured" && row.state != "predicted";
   };
   const auto first = std::find_if(ranking.begin(), ranking.end(), failed);
-  TRIMTAB_ASSERT(first != ranking.end(), "nothing ran, yet nothing failed");
+  if (first == ranking.end()) {
+    throw StorageError(fmt::format("{}: a damaged study: its candidates are not there", path));
+  }
   throw InfeasibleError(fmt::format("none of the {} candidates tried ran; the first, {}: {}: {}",
                                     std::count_if(ranking.begin(), ranking.end(), failed),
                                     first->layout, first->state,
@@ -123,7 +125,7 @@ SearchResult ResultFromStudy(const Study& study) {
       Recommend(objective, result.candidates, result.ranking);
   const bool failed = !result.race.With(Standing::kFailed).empty();
   if (!choice || (!choice->measured && failed && !result.partial)) {
-    ThrowNothingRan(result.ranking, result.candidates);
+    ThrowNothingRan(study.path(), result.ranking, result.candidates);
   }
   result.recommendation = *choice;
   result.numerics = SummarizeNumerics(objective, result.candidates, result.ranking);

@@ -44,9 +44,21 @@ nlohmann::json Modern(nlohmann::json problem) {
   return problem;
 }
 
+/// Where something stands at `path`.
+void RequirePlainFile(const std::string& path) {
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) return;
+  const bool folder = std::filesystem::is_directory(status);
+  throw StorageError(
+      fmt::format("{}: not a study: it is {}", path, folder ? "a folder" : "no plain file"));
+}
+
 }  // namespace
 
 void RequireNewOrResumed(const std::string& path, const StudyOptions& options) {
+  if (path.empty()) throw UsageError("--study: the name is empty; expected a file");
+  RequirePlainFile(path);
   if (options.resume || !std::filesystem::exists(path)) return;
   throw UsageError(fmt::format(
       "{}: this study exists already; go on with it with --resume, or name another file "
@@ -84,6 +96,7 @@ std::unique_ptr<Study> Study::Open(const std::string& path, const Problem& probl
 
 std::unique_ptr<Study> Study::OpenExisting(const std::string& path) {
   if (!std::filesystem::exists(path)) throw InputError(fmt::format("{}: no such study", path));
+  RequirePlainFile(path);
   std::unique_ptr<Study> study(new Study(std::make_unique<Database>(path, /*create=*/false)));
   if (!study->CheckSchema()) throw InputError(fmt::format("{}: an empty file, not a study", path));
   return study;
@@ -111,6 +124,12 @@ bool Study::CheckSchema() {
   Statement check = database_->Prepare("PRAGMA quick_check(1)");
   if (!check.Step() || check.Text(0) != "ok") ThrowDamaged(check.Text(0));
   if (database_->QueryInt("SELECT count(*) FROM study") != 1) ThrowDamaged("it has no problem");
+  if (version == kStudySchemaVersion) {  // older ones are read in today's form
+    Statement stored = database_->Prepare("SELECT problem, problem_hash FROM study");
+    if (stored.Step() && stored.Text(1) != Hash(stored.Text(0))) {
+      ThrowDamaged("the hash of its problem is wrong");
+    }
+  }
   return true;
 }
 

@@ -51,6 +51,7 @@ class BenchCommand : public Command {
     if (flags_->Given("--acceptance") && !random_weights_) {
       throw UsageError("--acceptance needs --random-weights: others tell how often tokens stand");
     }
+    if (!out_.empty()) RequireWritable(out_);
     const LatencyLimits limits = ParseLimits(limits_);
     const ServiceLoad asked = workload_.Load();
     const std::vector<LoadRequest>& requests = asked.requests;
@@ -96,6 +97,9 @@ class BenchCommand : public Command {
     }
     if (report.requests > 0 && report.failed == report.requests) {
       throw EnvironmentError(fmt::format("every request failed: {}", report.first_failure));
+    }
+    if (report.failed > 0 && RequestedStop() == StopLevel::kNone) {
+      return static_cast<int>(ExitCode::kPartial);
     }
     return StopExitCode();
   }

@@ -33,6 +33,7 @@ class ChatCommand : public Command {
 
   int Run(const OutputOptions& output) override {
     if (output.json) throw UsageError("--json: chat is for people; use serve for programs");
+    sampling_.RequireSensible();
     const std::unique_ptr<WeightSource> weights = serving_.OpenWeights();
     tokenizer_ = serving_.OpenTokenizerOf(*weights);
     std::string why;

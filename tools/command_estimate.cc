@@ -140,6 +140,10 @@ class EstimateCommand : public Command {
     if (!trace_.empty() && tier_ != "dry-run") {
       throw UsageError("--trace needs --tier dry-run: a closed form has no timeline");
     }
+    if (!trace_.empty()) {
+      RequireNotInput(trace_, run_flags_.config);
+      RequireWritable(trace_);
+    }
     Cluster cluster = cluster_flags_.Resolve();
     cluster.stack = LoadSoftwareStack(stack_);
     const RunConfig run = run_flags_.Resolve(cluster);

@@ -52,6 +52,7 @@ class ExportCommand : public Command {
   }
 
   int WriteConfiguration(const OutputOptions& output) const {
+    RequireNotInput(out_, config_);
     const RunConfig run = LoadRunConfig(config_);
     RequireLegal(run);
     const std::vector<MegatronOption> options = ToMegatron(run);

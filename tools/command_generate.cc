@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -45,6 +46,7 @@ class GenerateCommand : public Command {
 
   int Run(const OutputOptions& output) override {
     const std::vector<std::string> prompts = Prompts();
+    sampling_.RequireSensible();
     const std::unique_ptr<WeightSource> weights = serving_.OpenWeights();
     tokenizer_ = serving_.OpenTokenizerOf(*weights);
     if (serving_.Follows(*weights)) return 0;
@@ -77,8 +79,15 @@ class GenerateCommand : public Command {
     std::vector<std::string> prompts = prompts_;
     if (!prompts_file_.empty()) {
       std::ifstream file(prompts_file_);
-      if (!file) throw InputError(fmt::format("{}: cannot be read", prompts_file_));
+      const bool folder = std::filesystem::is_directory(prompts_file_);
+      if (!file || folder) {
+        const char* why = folder ? "is a folder" : "cannot be read";
+        throw InputError(fmt::format("{}: {}; expected a file of prompts", prompts_file_, why));
+      }
       for (std::string line; std::getline(file, line);) prompts.push_back(line);
+      if (prompts.empty()) {
+        throw InputError(fmt::format("{}: is empty; expected a prompt a line", prompts_file_));
+      }
     }
     if (prompts.empty()) throw UsageError("expected --prompt or --prompts: what to continue");
     for (size_t i = 0; i < prompts.size(); ++i) {
@@ -110,9 +119,7 @@ class GenerateCommand : public Command {
     Answer& answer = answers_.at(update.id);
     for (const SampledToken& token : update.tokens) {
       answer.tokens.push_back(token.id);
-      std::string bytes;
-      tokenizer_->AppendBytes(token.id, bytes);
-      Add(answer, answer.stream.Add(bytes), update.id, output);
+      Add(answer, answer.stream.Add(tokenizer_->BytesOf(token.id)), update.id, output);
       if (answer.stream.stopped()) break;
     }
     if (answer.stream.stopped()) {

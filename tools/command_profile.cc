@@ -136,7 +136,7 @@ class ProfileCommand : public Command {
     const Cluster cluster = cluster_flags_.ResolveForRunning();
     const RunConfig run = run_flags_.Resolve(cluster);
     if (fp8_scan_) return RunFp8Scan(run, output);
-    if (launcher_.StartRanks(run, cluster.ranks_per_node)) return 0;
+    if (const auto code = launcher_.StartRanks(run, cluster.ranks_per_node)) return *code;
     LogInfo("measuring {} with {}", run.model.name, ToString(run.layout));
     const auto peak = cluster.profile.peak_flops.find(std::string(Name(run.layout.precision)));
     if (peak != cluster.profile.peak_flops.end() && cluster.device != "cpu") {

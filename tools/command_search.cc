@@ -10,6 +10,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
+#include "engine/config/model_limits.h"
 #include "search/gpu_counts.h"
 #include "search/page/report_folder.h"
 #include "search/report.h"
@@ -162,7 +163,7 @@ class SearchCommand : public Command {
                  "what best means: most tokens a second, least memory, GPU time or energy a token");
     flags.Bytes("--memory-per-rank", problem.memory_per_rank_bytes,
                 "limit of each rank, e.g. 8GiB");
-    flags.Integer("--max-ranks", problem.max_ranks, 0, kMax32,
+    flags.Integer("--max-ranks", problem.max_ranks, 0, kMaxWorld / 2,
                   "most ranks; the cluster's if left out");
     flags.Text("--gpus", gpus_,
                "numbers of GPUs to choose among: 64..1024 (64, 128, ... 1024) or 64,96; all of the "

@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
+#include "engine/config/model_limits.h"
 #include "search/page/report_folder.h"
 #include "search/serving/serving_findings.h"
 #include "search/serving/serving_report.h"
@@ -57,7 +58,8 @@ class SearchServingCommand : public Command {
         "--objective", objective_, {"throughput", "latency", "price", "gpus"},
         "what best means among those that meet the requirements: output tokens/s, the mean "
         "time to the end of an answer, the price of a token, the fewest GPUs");
-    flags.Integer("--max-ranks", max_ranks_, 0, kMax32, "most ranks; the cluster's if left out");
+    flags.Integer("--max-ranks", max_ranks_, 0, kMaxWorld / 2,
+                  "most ranks; the cluster's if left out");
     flags.List("--fix", fixed_, "values that every candidate has: tp=8,weights=fp8");
     flags.List("--allow", allowed_, "values that candidates may have, by key: tp=4,8,cache=fp8");
     flags.Integer("--top", top_, 1, kMax32, "rows of the ranking to print");

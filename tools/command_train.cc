@@ -81,7 +81,7 @@ class TrainCommand : public Command {
                                    resume_, margin_s_, output)) {
       return *code;
     }
-    if (launcher_.StartRanks(run, cluster.ranks_per_node)) return 0;
+    if (const auto code = launcher_.StartRanks(run, cluster.ranks_per_node)) return *code;
     GoOn();
     Progress progress(output);
     options_.stop_requested = [] { return ToStopSignal(RequestedStop()); };

@@ -135,6 +135,10 @@ class ValidateCommand : public Command {
       throw UsageError(fmt::format("{} needs --fit", worths_ ? "--worths" : "--out"));
     }
     if (fit_ && !peers_.empty()) throw UsageError("--peers: --fit compares with nobody");
+    if (!html_.empty()) {
+      RequireNotInput(html_, runs_);
+      RequireWritable(html_);
+    }
     const nlohmann::json rows = ReadJsonFile(runs_);
     if (!peers_.empty() && !rows.is_array()) {
       throw UsageError("--peers: compares runs that were published, not one's own");
@@ -213,6 +217,7 @@ class ValidateCommand : public Command {
   }
 
   int Fit(const TakenRuns& taken, const OutputOptions& output) const {
+    if (!out_.empty()) MakeFolder(out_);
     RunPredictor predictor;
     std::vector<FitResult> fits;
     nlohmann::json json = {{"schema_version", 1}};
@@ -242,14 +247,16 @@ class ValidateCommand : public Command {
     return 0;
   }
 
+  static void MakeFolder(const std::filesystem::path& path) {
+    std::error_code failed;
+    std::filesystem::create_directories(path, failed);
+    if (failed) throw StorageError(fmt::format("{}: {}", path.string(), failed.message()));
+  }
+
   void WriteFitted(const std::vector<FitResult>& fits) const {
     for (const FittedFile& file : FittedFiles(fits)) {
       const std::filesystem::path path = std::filesystem::path(out_) / file.path;
-      std::error_code failed;
-      std::filesystem::create_directories(path.parent_path(), failed);
-      if (failed) {
-        throw StorageError(fmt::format("{}: {}", path.parent_path().string(), failed.message()));
-      }
+      MakeFolder(path.parent_path());
       AtomicFile written(path.string());
       written.Append(file.text);
       written.Commit();

@@ -9,6 +9,7 @@
 
 #include "engine/base/error.h"
 #include "engine/comm/mpi_launch.h"
+#include "tools/foreground.h"
 #include "tools/output.h"
 
 namespace trimtab {
@@ -65,9 +66,9 @@ LaunchRequest LauncherFlag::RequestFor(const RunConfig& run, int64_t ranks_per_n
           .log_path = "trimtab"};
 }
 
-bool LauncherFlag::StartRanks(const RunConfig& run, int64_t ranks_per_node) const {
+std::optional<int> LauncherFlag::StartRanks(const RunConfig& run, int64_t ranks_per_node) const {
   const std::unique_ptr<Launcher> launcher = Make();
-  if (!launcher->ranks_are_processes() && !plan_) return false;
+  if (!launcher->ranks_are_processes() && !plan_) return std::nullopt;
   if (const auto launch = FindMpiLaunch()) {
     throw UsageError(fmt::format("{} started this process already; leave out --launcher {}",
                                  launch->launcher, launcher_));
@@ -76,11 +77,14 @@ bool LauncherFlag::StartRanks(const RunConfig& run, int64_t ranks_per_node) cons
   const LaunchPlan plan = launcher->PlanOnce(request);
   if (plan_) {
     Print(ToText(plan));
-    return true;
+    return 0;
   }
   if (plan.start.empty()) launcher->Submit(request);  // which says why not
   std::vector<std::string> command = plan.start;
-  command[0] = FindOnPath(command[0], launcher_ == "slurm" ? "slurm-client" : "openmpi-bin");
+  const bool by_slurm = launcher_ == "slurm";
+  command[0] = FindOnPath(command[0], by_slurm ? "slurm-client" : "openmpi-bin");
+  if (!by_slurm) return RunInForeground(std::move(command));
+  // srun passes signals on itself.
   std::vector<char*> argv;
   for (std::string& word : command) argv.push_back(word.data());
   argv.push_back(nullptr);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,12 +22,12 @@ class LauncherFlag {
   /// Throws UsageError for options that make no sense.
   std::unique_ptr<Launcher> Make() const { return MakeLauncher(launcher_, options_); }
 
-  /// With another launcher than inproc, this process becomes what starts the ranks of `run`: an
-  /// mpirun or srun of this command with the same flags but these, and the call does not return.
-  /// Otherwise it does nothing. With --plan it prints that command instead, and returns true.
-  /// Throws EnvironmentError when the launcher is not here, UsageError in a process that some
-  /// launcher started.
-  bool StartRanks(const RunConfig& run, int64_t ranks_per_node) const;
+  /// With another launcher than inproc, starts the ranks of `run`: an mpirun or srun of this
+  /// command with the same flags but these. Returns the exit code when they have ended; as an srun,
+  /// the call does not return. Otherwise it does nothing. With --plan it prints that command
+  /// instead. Throws EnvironmentError when the launcher is not here, UsageError in a process that
+  /// some launcher started.
+  std::optional<int> StartRanks(const RunConfig& run, int64_t ranks_per_node) const;
 
   /// What a launcher is asked for when this command's flags are to run as ranks.
   LaunchRequest RequestFor(const RunConfig& run, int64_t ranks_per_node) const;

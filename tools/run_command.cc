@@ -68,6 +68,8 @@ class CommandTree {
         root_("Finds the fastest way to train a language model on your machines.") {
     root_.name("trimtab");
     root_.allow_extras();
+    // Later words that name commands are files, prompts, or wrong.
+    root_.require_subcommand(0, 1);
     root_.set_version_flag("--version", std::string("trimtab ") + kVersion);
     root_flags_ = std::make_unique<FlagSet>(root_);
     DeclareOutputFlags(*root_flags_, output_);
@@ -115,6 +117,7 @@ class CommandTree {
       if (app == nullptr) {
         app = root_.add_subcommand(group, "build and inspect datasets: data build, data info");
         app->allow_extras();
+        app->require_subcommand(0, 1);
         DeclareOutputFlags(*group_flags_.emplace_back(std::make_unique<FlagSet>(*app)), output_);
       }
       parent = app;

@@ -212,4 +212,10 @@ void SamplingFlags::Declare(FlagSet& flags) {
   flags.Texts("--stop", stops, "end an answer before this text; may be given several times");
 }
 
+void SamplingFlags::RequireSensible() const {
+  if (std::ranges::any_of(stops, &std::string::empty)) {
+    throw UsageError("--stop: the text is empty; expected what ends an answer");
+  }
+}
+
 }  // namespace trimtab

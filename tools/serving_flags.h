@@ -97,6 +97,8 @@ struct SamplingFlags {
   std::vector<std::string> stops;
 
   void Declare(FlagSet& flags);
+  /// Throws UsageError for what flags alone cannot refuse.
+  void RequireSensible() const;
 };
 
 }  // namespace trimtab

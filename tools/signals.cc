@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
@@ -34,6 +35,12 @@ void OnSchedulerSignal(int signal) {
   Say("\ntrimtab: the scheduler wants the nodes: finishing the step and saving\n");
 }
 
+/// Of the process that started these ranks, which was asked to stop, says so, and asks once.
+void OnStarterSignal(int signal) {
+  int none = 0;
+  if (first_signal.compare_exchange_strong(none, signal)) signals_seen = 1;
+}
+
 void OnStopSignal(int signal) {
   const int seen = ++signals_seen;
   if (seen == 1) {
@@ -46,6 +53,17 @@ void OnStopSignal(int signal) {
   }
 }
 
+/// Handlers run on a stack of their own where the calling thread is interrupted, which may compute:
+/// see engine/base/signals_blocked.h.
+void UseOwnStackForHandlers() {
+  constexpr size_t kBytes = size_t{256} << 10;  // some 12 KiB of it for the registers
+  static std::array<char, kBytes> memory;
+  stack_t stack{};
+  stack.ss_sp = memory.data();
+  stack.ss_size = memory.size();
+  ::sigaltstack(&stack, nullptr);
+}
+
 }  // namespace
 
 void CatchStopSignals(bool announce) {
@@ -55,7 +73,8 @@ void CatchStopSignals(bool announce) {
   speaks = announce && LaunchedRank() == 0;  // mpirun passes a signal on to every rank
   struct sigaction action {};
   action.sa_handler = OnStopSignal;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  UseOwnStackForHandlers();
   ::sigemptyset(&action.sa_mask);
   ::sigaction(SIGINT, &action, nullptr);
   const bool scheduled = std::getenv("SLURM_JOB_ID") != nullptr;
@@ -63,12 +82,14 @@ void CatchStopSignals(bool announce) {
   ::sigaction(SIGTERM, &action, nullptr);
   action.sa_handler = OnSchedulerSignal;
   ::sigaction(SIGUSR2, &action, nullptr);
+  action.sa_handler = OnStarterSignal;
+  ::sigaction(SIGUSR1, &action, nullptr);
 }
 
 bool StoppedByScheduler() { return by_scheduler; }
 
 void ReleaseStopSignals() {
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR2}) std::signal(signal, SIG_DFL);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) std::signal(signal, SIG_DFL);
 }
 
 StopLevel RequestedStop() {
@@ -79,7 +100,7 @@ StopLevel RequestedStop() {
 
 int StopExitCode() {
   const int signal = first_signal;
-  return signal == 0 ? 0 : 128 + signal;
+  return signal == 0 || signal == SIGUSR1 ? 0 : 128 + signal;
 }
 
 void IgnoreFileSizeSignal() { std::signal(SIGXFSZ, SIG_IGN); }

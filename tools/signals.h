@@ -5,18 +5,20 @@ namespace trimtab {
 
 /// How often SIGINT or SIGTERM came: the first asks to finish what is running and save, the second
 /// to cancel it. A scheduler that wants its nodes back (SIGUSR2, and in a job of Slurm's SIGTERM)
-/// asks for the former, however often it says so.
+/// asks for the former, however often it says so; so does the process that started these ranks
+/// (SIGUSR1, foreground.h).
 enum class StopLevel { kNone, kDrain, kCancel };
 
-/// Counts SIGINT, SIGTERM and SIGUSR2 from now on instead of dying of them; the third ends the
-/// process at once with 128 + n. Without it they end the process as usual. Forgets earlier ones.
-/// With `announce`, stderr says what each does.
+/// Counts SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 from now on instead of dying of them; the third ends
+/// the process at once with 128 + n. Without it they end the process as usual. Forgets earlier
+/// ones. With `announce`, stderr says what each does.
 void CatchStopSignals(bool announce = true);
 /// From now on they end the process as usual again.
 void ReleaseStopSignals();
 
 StopLevel RequestedStop();
-/// 128 + the number of the first signal that came; 0 if none did.
+/// 128 + the number of the first signal that came; 0 if none did, and where the process that
+/// started these ranks gives the exit code.
 int StopExitCode();
 /// Whether it was the scheduler that asked: a run whose state is saved then ends with
 /// kRequeueExitCode, to be started again.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/signals_blocked.h"
 #include "engine/comm/inproc_group.h"
 
 namespace trimtab {
@@ -144,7 +145,10 @@ void RunInprocRanks(const ParallelConfig& layout,
   std::vector<std::thread> threads;
   try {
     for (int rank = 0; rank < layout.world_size(); ++rank) {
-      threads.emplace_back([&world, &body, rank] { RunRank(world, rank, body); });
+      threads.emplace_back([&world, &body, rank] {
+        const SignalsBlocked blocked;
+        RunRank(world, rank, body);
+      });
     }
   } catch (const std::system_error& error) {
     try {

@@ -25,8 +25,12 @@ void ReadGpt2(ConfigFile& file, ModelConfig& model) {
 
 void ReadGptJ(ConfigFile& file, ModelConfig& model) {
   file.Activation("activation_function", "gelu_new", model);
-  int64_t rotary_dim = 64;
-  file.object().Integer("rotary_dim", rotary_dim, 2, model.head_size());
+  int64_t rotary_dim = std::min<int64_t>(64, model.head_size());
+  file.Nullable("rotary_dim", rotary_dim, model.head_size());
+  if (rotary_dim < 2) {  // null is as wide as the model there, which no head is
+    throw InputError(fmt::format("{}: expected an integer from 2 to {}",
+                                 file.object().Where("rotary_dim"), model.head_size()));
+  }
   model.rotary_fraction = static_cast<double>(rotary_dim) / static_cast<double>(model.head_size());
 }
 

@@ -8,6 +8,7 @@
 
 #include "engine/base/error.h"
 #include "engine/data/indexed_dataset.h"
+#include "engine/data/indexed_dataset_format.h"
 #include "engine/data/line_reader.h"
 #include "engine/data/open_tokenizer.h"
 
@@ -149,6 +150,11 @@ CorpusFormat FormatOfName(const std::string& path) {
 }
 
 CorpusSummary BuildCorpus(const CorpusOptions& options, const Tokenizer& tokenizer) {
+  for (const std::string& input : options.inputs) {
+    RequireNotInput(idx::BinPath(options.prefix), input);
+    RequireNotInput(idx::IdxPath(options.prefix), input);
+    RequireNotInput(idx::InfoPath(options.prefix), input);
+  }
   return CorpusBuilder(options, tokenizer).Build();
 }
 

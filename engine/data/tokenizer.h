@@ -40,6 +40,13 @@ class Tokenizer {
   /// Appends the bytes that `token` adds to a text before it: perhaps only a part of a character.
   /// Throws as Decode does.
   virtual void AppendBytes(int32_t token, std::string& text) const = 0;
+  /// What a sampled token adds to a text. A model may have more rows than its vocabulary has
+  /// tokens: an id that names none stands for nothing.
+  std::string BytesOf(int32_t token) const {
+    std::string bytes;
+    if (token < vocab_size()) AppendBytes(token, bytes);
+    return bytes;
+  }
 
   /// The id of the special token of this name.
   virtual std::optional<int32_t> SpecialId(std::string_view name) const = 0;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/signals_blocked.h"
 #include "engine/comm/mpi_launch.h"
 #include "engine/infer/rank_work.h"
 #include "engine/infer/replica_link.h"
@@ -33,7 +34,10 @@ class RankRunner::Ranks {
   Ranks(const ServingConfig& config, const WeightSource& source, RankHome home)
       : leads_(home == RankHome::kLaunch && FindMpiLaunch()),
         ranks_here_(leads_ ? 1 : config.layout.world_size()),
-        threads_([this, config, &source, home] { Main(config, source, home); }) {
+        threads_([this, config, &source, home] {
+          const SignalsBlocked blocked;
+          Main(config, source, home);
+        }) {
     Await();
   }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/signals_blocked.h"
 
 namespace trimtab {
 namespace {
@@ -72,7 +73,10 @@ Replicas::Replicas(std::vector<std::unique_ptr<SharingEngine>> engines, int64_t 
   first_ = prefill > 0 ? all.first(static_cast<size_t>(prefill)) : all;
   second_ = all.subspan(first_.size());
   for (const auto& replica : replicas_) {
-    replica->thread = std::thread([this, each = replica.get()] { Run(*each); });
+    replica->thread = std::thread([this, each = replica.get()] {
+      const SignalsBlocked blocked;
+      Run(*each);
+    });
   }
 }
 

@@ -124,7 +124,7 @@ struct ChosenScores {
   const int32_t* choice;
   RouterScore score;
   SoftmaxOfRow softmax;  // over all experts, or the chosen ones
-  float inverse_sum;     // 1 / sum of the scores; 1 where they stay as they are
+  float sum;             // of the scores; 1 where they stay as they are
 
   TRIMTAB_HOST_DEVICE float of(int64_t j) const {
     const float logit = logits[choice[j]];
@@ -151,7 +151,7 @@ TRIMTAB_HOST_DEVICE ChosenScores MakeChosenScores(const float* logits, const int
   if (o.norm_topk) {
     float sum = 1e-20f;
     for (int64_t j = 0; j < o.topk; ++j) sum += scores.of(j);
-    scores.inverse_sum = 1.0f / sum;
+    scores.sum = sum;
   }
   return scores;
 }
@@ -160,8 +160,10 @@ TRIMTAB_HOST_DEVICE ChosenScores MakeChosenScores(const float* logits, const int
 TRIMTAB_HOST_DEVICE void WeightsOfRow(const float* logits, const int32_t* choice,
                                       const RouterOptions& o, int64_t experts, float* weights) {
   const ChosenScores scores = MakeChosenScores(logits, choice, o, experts);
+  // Divided, so that the weight of an expert alone is exactly 1: which tokens are dropped, where
+  // those of little weight are, then does not depend on how it was rounded.
   for (int64_t j = 0; j < o.topk; ++j) {
-    weights[j] = o.scaling_factor * scores.inverse_sum * scores.of(j);
+    weights[j] = o.scaling_factor * (scores.of(j) / scores.sum);
   }
 }
 
@@ -171,11 +173,11 @@ TRIMTAB_HOST_DEVICE void WeightsOfRowBackward(const float* logits, const int32_t
                                               int64_t experts, float* dlogits) {
   const ChosenScores scores = MakeChosenScores(logits, choice, o, experts);
   // With s the scores and w = f s / S: dw/ds is f / S, less what s adds to the sum S.
-  const float factor = o.scaling_factor * scores.inverse_sum;
+  const float factor = o.scaling_factor / scores.sum;
   float shared = 0;
   if (o.norm_topk) {
     for (int64_t j = 0; j < o.topk; ++j) shared += dweights[j] * scores.of(j);
-    shared *= scores.inverse_sum;
+    shared /= scores.sum;
   }
   if (o.score == RouterScore::kSigmoid) {
     for (int64_t e = 0; e < experts; ++e) dlogits[e] = 0.0f;

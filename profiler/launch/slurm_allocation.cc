@@ -21,7 +21,7 @@ constexpr char kTooFewNodes[] = "Requested node configuration is not available";
 
 SlurmAllocation::SlurmAllocation(Request request) : request_(std::move(request)), owned_(true) {
   for (const SlurmJob& job : FindJobs(request_.name).value_or(std::vector<SlurmJob>())) {
-    if (job.phase() == JobPhase::kEnding) {
+    if (job.phase() == JobPhase::kEnding || job.phase() == JobPhase::kNotStarted) {
       CancelJobs({job.id});  // it may be on its way back into the queue, where nobody needs it
     } else if (job.nodes == request_.nodes && id_.empty()) {
       id_ = job.id;
@@ -79,9 +79,12 @@ void SlurmAllocation::Take(const SlurmJob& job) {
     case JobPhase::kHeld:
       throw EnvironmentError(fmt::format("job {} is held ({}: {}); scontrol release {}", id_,
                                          job.state, job.reason, id_));
+    case JobPhase::kNotStarted:
+      CancelJobs({id_});
+      return End(fmt::format("job {} could not be started ({})", id_, job.reason),
+                 JobPhase::kNodeLost);
     default:
-      over_ = true;
-      reason_ = fmt::format("job {} is {}", id_, job.state);
+      End(fmt::format("job {} is {}", id_, job.state), job.phase());
   }
 }
 
@@ -101,12 +104,18 @@ bool SlurmAllocation::Ready() {
 
 void SlurmAllocation::GiveUp() {
   if (owned_ && !over_) CancelJobs({id_});
+  End(fmt::format("job {} was given up", id_), JobPhase::kNodeLost);
+}
+
+void SlurmAllocation::End(std::string why, JobPhase phase) {
   ready_ = false;
   over_ = true;
-  reason_ = fmt::format("job {} was given up", id_);
+  over_as_ = phase;
+  reason_ = std::move(why);
 }
 
 JobPhase SlurmAllocation::Refresh() {
+  if (over_) return over_as_;
   if (ready_) {
     waits_since_ = ask_at_ = Clock::now();
     pause_ = std::chrono::duration<double>(0.1);
@@ -115,14 +124,15 @@ JobPhase SlurmAllocation::Refresh() {
   const std::optional<SlurmJob> job = ShowJob(id_, answered);
   if (job) {
     Take(*job);
-    return job->phase();
+    return over_ ? over_as_ : job->phase();
+  }
+  if (answered) {
+    End(fmt::format("job {} is gone", id_), JobPhase::kNodeLost);
+    return over_as_;
   }
   ready_ = false;
   reason_ = "Slurm's controller does not answer";
-  if (!answered) return JobPhase::kUnknown;
-  over_ = true;
-  reason_ = fmt::format("job {} is gone", id_);
-  return JobPhase::kNodeLost;
+  return JobPhase::kUnknown;
 }
 
 }  // namespace trimtab

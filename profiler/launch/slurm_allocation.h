@@ -51,12 +51,14 @@ class SlurmAllocation {
   void Ask();
   void AskForAllNodes();
   void Take(const SlurmJob& job);
+  void End(std::string why, JobPhase phase);
 
   Request request_;
   std::string id_;
   bool owned_ = false;
   bool ready_ = false;
   bool over_ = false;
+  JobPhase over_as_ = JobPhase::kUnknown;  // what that says of a step
   std::string reason_;
   Clock::time_point waits_since_ = Clock::now();
   Clock::time_point ask_at_ = Clock::now();

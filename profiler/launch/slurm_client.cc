@@ -89,6 +89,15 @@ JobPhase PhaseOf(const std::string& state) {
   return JobPhase::kUnknown;
 }
 
+JobPhase SlurmJob::phase() const {
+  const JobPhase by_state = PhaseOf(state);
+  if (by_state != JobPhase::kWaiting) return by_state;
+  // squeue and scontrol write it with other signs between the words.
+  std::string words = reason;
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words.starts_with("launch failed requeued held") ? JobPhase::kNotStarted : by_state;
+}
+
 std::vector<SlurmJob> ParseQueue(const std::string& text) {
   std::vector<SlurmJob> jobs;
   for (const std::string& line : Lines(text)) {
@@ -169,7 +178,8 @@ std::string SubmitJob(const std::vector<std::string>& argv, const std::string& n
     std::this_thread::sleep_for(std::chrono::duration<double>(pause_s));
     // What seemed lost may have arrived.
     for (const SlurmJob& job : FindJobs(name).value_or(std::vector<SlurmJob>())) {
-      if (job.nodes == nodes && job.phase() != JobPhase::kEnding) return job.id;
+      const bool comes = job.phase() != JobPhase::kEnding && job.phase() != JobPhase::kNotStarted;
+      if (job.nodes == nodes && comes) return job.id;
     }
     pause_s = std::min(2 * pause_s, kLongestPauseSeconds);
   }

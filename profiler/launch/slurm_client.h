@@ -22,6 +22,7 @@ enum class JobPhase {
   kOutOfMemory,  //
   kCancelled,    // by somebody
   kHeld,         // until somebody releases it
+  kNotStarted,   // held by Slurm itself, which could not start it: it never begins by itself
   kUnknown,      // a word that is not known: no verdict
 };
 /// By Slurm's word for it: "PENDING", "CANCELLED by 1000", "RUNNING+COMPLETING".
@@ -34,7 +35,7 @@ struct SlurmJob {
   std::string reason;  // why it waits: "Resources", "QOSMaxJobsPerUserLimit"
   int exit_code = 0;   // of a finished one; 128 + n of signal n
   int restarts = 0;
-  JobPhase phase() const { return PhaseOf(state); }
+  JobPhase phase() const;
 };
 
 /// Lines "ID|STATE|NODES|REASON" of squeue. Lines of another form are skipped.

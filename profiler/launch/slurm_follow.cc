@@ -50,6 +50,9 @@ std::optional<int> EndOf(const SlurmJob& job) {
     case JobPhase::kOutOfMemory:
     case JobPhase::kPreempted:
       throw EnvironmentError(fmt::format("job {} ended: {}", job.id, job.state));
+    case JobPhase::kNotStarted:
+      throw EnvironmentError(fmt::format("job {} could not be started ({}); scontrol release {}",
+                                         job.id, job.reason, job.id));
     default:
       return std::nullopt;
   }

@@ -153,7 +153,6 @@ class SlurmRun : public LaunchedRun {
   LaunchEnd Classify(const std::string& log) override {
     for (const std::string& node : FailedNodes(log)) ++failures_[node];
     const LaunchEnd said = EndByLog(log);
-    if (said == LaunchEnd::kNodeLost && allocation_->over()) return said;
     JobPhase phase = allocation_->Refresh();
     const Clock::time_point deadline = Clock::now() + kGoneLimit;
     while (phase == JobPhase::kEnding && Clock::now() < deadline) {

@@ -59,7 +59,9 @@ const std::vector<ServingDimension> kDimensions = {
      [](Candidate& c, int64_t value) { c.config.layout.tp = value; },
      [](const Candidate& c) { return c.config.layout.tp; }, nullptr},
     {"pp", "pipeline stages",
-     [](const Problem& p, const Candidate& c) { return UpTo(p.ranks() / c.config.layout.tp); },
+     [](const Problem& p, const Candidate& c) {
+       return UpTo(std::min(p.ranks() / c.config.layout.tp, p.model.num_layers));
+     },
      [](Candidate& c, int64_t value) { c.config.layout.pp = value; },
      [](const Candidate& c) { return c.config.layout.pp; }, nullptr},
     {"ep", "ranks that the experts are spread over, whole ones; 1: a slice of each on every rank",

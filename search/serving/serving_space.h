@@ -49,7 +49,9 @@ struct ServingProblem {
   /// Prices of a configuration.
   std::function<ServingRates(const ServingConfig& config)> rates{};
 
-  int64_t ranks() const { return max_ranks > 0 ? max_ranks : cluster.max_ranks; }
+  int64_t ranks() const {
+    return max_ranks > 0 ? std::min(max_ranks, cluster.max_ranks) : cluster.max_ranks;
+  }
   /// How fast the replicas of a configuration copy what is in their caches.
   CopyRates CopyOf(const ServingConfig& config) const;
   /// How often a token stands that a configuration proposes.

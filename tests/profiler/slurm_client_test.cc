@@ -226,6 +226,23 @@ TEST_F(FakeSlurm, NodesLeftOutAreAskedForWhereSlurmTakesNoJobWithoutThem) {
   EXPECT_THROW(SlurmAllocation{without}, EnvironmentError) << "no others are known";
 }
 
+// Of a controller that was killed and took its job's nodes for free ones.
+TEST_F(FakeSlurm, AJobThatCannotBeStartedIsReplaced) {
+  Command("sbatch", "echo 6");
+  Command("scontrol", "echo 'JobId=6 JobState=PENDING Reason=launch_failed_requeued_held'");
+  SlurmAllocation allocation(SlurmAllocation::Request{.name = "name", .command = {"sbatch"}});
+  EXPECT_FALSE(allocation.Ready());
+  EXPECT_TRUE(allocation.over());
+  EXPECT_EQ(Count("cancelled"), 1);
+  Command("scontrol", "echo 'JobId=6 JobState=CANCELLED Reason=None'");
+  EXPECT_EQ(allocation.Refresh(), JobPhase::kNodeLost) << "nobody else cancelled it";
+
+  Command("squeue", "echo '7|PENDING|1|launch failed requeued held'");
+  Command("sbatch", "echo 8");
+  SlurmAllocation another(SlurmAllocation::Request{.name = "name", .command = {"sbatch"}});
+  EXPECT_EQ(another.id(), "8") << "what never begins is not taken over";
+}
+
 TEST_F(FakeSlurm, AJobThatTheUserCancelledIsNotAskedForAgain) {
   Command("sbatch", "echo 6");
   Command("scontrol", "echo 'JobId=6 JobState=CANCELLED Reason=None'");

@@ -80,6 +80,17 @@ TEST(Relaxations, OfRulesNameABatchAndANumberOfGpus) {
   EXPECT_NE(Find(relaxations, "4 GPUs"), nullptr) << InWords(relaxations);
 }
 
+// Of a cluster that has more than were asked for.
+TEST(Relaxations, OfAChoiceOfGpusAreOthersOfTheCluster) {
+  Problem problem = OnGpus(8);
+  problem.model.num_layers = 2;
+  problem.sequence_length = 15;
+  problem.gpus = {3};
+  const std::vector<Relaxation> relaxations = Checked(problem);
+  EXPECT_NE(Find(relaxations, "--gpus 2"), nullptr) << InWords(relaxations);
+  EXPECT_EQ(Find(relaxations, "16 GPUs"), nullptr) << InWords(relaxations);
+}
+
 TEST(Relaxations, NameTheNarrowingThatForbidsAll) {
   Problem problem = OnGpus(2);
   problem.narrowings = ParseNarrowings({"recompute=none", "pp=1"}, "--fix", /*forbidden=*/false);

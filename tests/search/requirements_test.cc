@@ -72,6 +72,17 @@ TEST(TrainingRequirements, LimitTheNumberOfGpus) {
   EXPECT_THROW(allowed("nodes<=4", {64, 128}), UsageError);
 }
 
+TEST(TrainingRequirements, NoMoreGpusThanRanksAreAllowed) {
+  Problem problem = Asking("");
+  problem.cluster = LoadCluster("16x8xh100");
+  problem.max_ranks = 20;
+  EXPECT_EQ(AllowedGpus(problem), std::vector<int64_t>{20});
+  problem.gpus = {8, 16, 32};
+  EXPECT_EQ(AllowedGpus(problem), (std::vector<int64_t>{8, 16}));
+  problem.gpus = {32};
+  EXPECT_THROW(AllowedGpus(problem), UsageError);
+}
+
 TEST(TrainingRequirements, LeaveHeadroomInMemory) {
   Problem problem = Asking("headroom>=64MiB");
   const int64_t all = problem.cluster.memory_bytes;

@@ -197,6 +197,20 @@ TEST(Study, FilesThatAreNoStudyAreRefused) {
   EXPECT_THROW(Study::Open(path, TinyProblem(), kResume), StorageError);
 }
 
+TEST(Study, WhatIsNoPlainFileIsRefused) {
+  EXPECT_THROW(Study::Open("", TinyProblem(), {}), UsageError);
+  EXPECT_THROW(Study::Open("/dev/zero", TinyProblem(), kResume), StorageError);
+  EXPECT_THROW(Study::Open(testing::TempDir(), TinyProblem(), {}), StorageError);
+  EXPECT_THROW(Study::OpenExisting("/dev/zero"), StorageError);
+}
+
+TEST(Study, AProblemThatWasChangedIsNoticed) {
+  const std::string path = ScratchPath("changed.db");
+  Study::Open(path, TinyProblem(), {});
+  Database(path, false).Execute("UPDATE study SET problem = '{}'");
+  EXPECT_THROW(Study::OpenExisting(path), StorageError);
+}
+
 TEST(Study, EveryTruncationIsNoticedOrHarmless) {
   const std::string path = ScratchPath("whole.db");
   const std::string cut = ScratchPath("cut.db");

@@ -113,6 +113,15 @@ TEST_F(Commands, DataBuildsWhatInfoReads) {
   EXPECT_EQ(info["max_token"], 256);
 }
 
+TEST_F(Commands, WordsThatNameCommandsMayBeFiles) {
+  WriteBytes(folder_ + "/a.txt", "one");
+  WriteBytes("report", "two");
+  const json built =
+      JsonOf({"data", "build", "--out", folder_ + "/d", "--input", folder_ + "/a.txt", "report"});
+  EXPECT_EQ(built["documents"], 2);
+  std::filesystem::remove("report");
+}
+
 TEST_F(Commands, DataSaysWhichFormatItTakesAndWhy) {
   WriteBytes(folder_ + "/a.txt", "one");
   WriteBytes(folder_ + "/b.jsonl", "{\"text\": \"two\"}\n");

@@ -251,6 +251,9 @@ TEST_F(GenerateTest, RefusesWhatItCannotDo) {
   ExpectRefused({"--prompt", ""}, 2, "prompt 1 is empty");
   ExpectRefused({"--prompt", "a", "--load-hf", "@c"}, 2, "--load-hf contradicts --load");
   ExpectRefused({"--prompts", "@missing.txt"}, 3, "missing.txt: cannot be read");
+  ExpectRefused({"--prompts", "@"}, 3, "is a folder");
+  ExpectRefused({"--prompts", "/dev/null"}, 3, "/dev/null: is empty");
+  ExpectRefused({"--prompt", "a", "--stop", ""}, 2, "--stop: the text is empty");
   ExpectRefused({"--prompt", std::string(40, 'a')}, 2, "a prompt of 40 tokens; expected fewer");
   ExpectRefused({"--prompt", "a", "--layout", "cp=2"}, 4, "serving-layout");
   ExpectRefused({"--prompt", "a", "--layout", "tp=4"}, 4, "heads-divisible-by-tp");

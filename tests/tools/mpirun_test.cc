@@ -68,6 +68,25 @@ TEST_F(MpirunTest, LauncherFlagStartsTheRanks) {
             "trimtab: mpirun started this process already; leave out --launcher mpirun\n");
 }
 
+// Ctrl-C reaches the command alone, which has its ranks save, however long mpirun would give them.
+TEST_F(MpirunTest, CommandThatStartsItsRanksSavesWhenItIsStopped) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const std::string checkpoint = fmt::format("{}/stopped{}", folder_, signal);
+    const pid_t command = StartCommand(
+        fmt::format("env TRIMTAB_MPI_BACKEND='{}' tools/trimtab train --quiet --json --config {} "
+                    "--steps 1000000 --launcher local --checkpoint {}",
+                    std::filesystem::absolute(FindBackendFile("mpi").path).string(),
+                    WriteRun(R"({"dp": 2})"), checkpoint),
+        checkpoint + ".out");
+    ASSERT_TRUE(WaitFor(std::chrono::seconds(60), [&] {
+      return ReadWholeFile(checkpoint + ".out").find("\"step\":2,") != std::string::npos;
+    })) << ReadWholeFile(checkpoint + ".out");
+    kill(command, signal);
+    EXPECT_EQ(WaitForEnd(command), 128 + signal) << ReadWholeFile(checkpoint + ".out");
+    EXPECT_TRUE(std::filesystem::exists(checkpoint));
+  }
+}
+
 TEST_F(MpirunTest, CheckpointIsThatOfThreads) {
   for (const char* layout : {R"({"tp": 2, "dp": 2, "zero": 1})", R"({"pp": 2, "dp": 2})"}) {
     const std::string train =

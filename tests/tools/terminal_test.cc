@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <thread>
 
 #include "tools/output.h"
 #include "tools/progress.h"
@@ -88,6 +90,25 @@ TEST(Signals, AskNicelyThenFirmly) {
   EXPECT_EQ(RequestedStop(), StopLevel::kCancel);
   EXPECT_EQ(StopExitCode(), 130);
   EXPECT_NE(testing::internal::GetCapturedStderr().find("once more"), std::string::npos);
+}
+
+// Kernels that are compiled while a program runs keep values there.
+TEST(Signals, LeaveWhatIsBelowTheStackAlone) {
+  CatchStopSignals(/*announce=*/false);
+  constexpr int64_t kDistance = 4096;  // calls of this function need less
+  constexpr int64_t kBytes = 32768;
+  volatile char* const end = static_cast<char*>(__builtin_frame_address(0)) - kDistance;
+  std::thread sender([interrupted = ::pthread_self()] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    ::pthread_kill(interrupted, SIGINT);
+  });
+  for (int64_t i = 1; i <= kBytes; ++i) end[-i] = 'x';
+  while (RequestedStop() == StopLevel::kNone) {
+  }
+  int64_t changed = 0;
+  for (int64_t i = 1; i <= kBytes; ++i) changed += end[-i] != 'x' ? 1 : 0;
+  EXPECT_EQ(changed, 0);
+  sender.join();
 }
 
 TEST(SignalsDeathTest, TheThirdLeaves) {

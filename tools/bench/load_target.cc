@@ -71,7 +71,10 @@ class EventReader {
 class HttpTarget : public LoadTarget {
  public:
   explicit HttpTarget(HttpTargetOptions options) : options_(std::move(options)) {
-    if (!options_.url.starts_with("http://")) {
+    constexpr std::string_view kScheme = "http://";
+    while (options_.url.ends_with('/')) options_.url.pop_back();
+    if (!options_.url.starts_with(kScheme) || options_.url.size() == kScheme.size() ||
+        options_.url.find('/', kScheme.size()) != std::string::npos) {
       throw UsageError(
           fmt::format("--url: '{}'; expected http://HOST:PORT, without a path", options_.url));
     }
@@ -102,7 +105,8 @@ class HttpTarget : public LoadTarget {
     outcome.sent_s = Now();
     const httplib::Result result = client.send(post);
     if (!result) {
-      outcome.failure = httplib::to_string(result.error()) + " " + events.other();
+      outcome.failure = httplib::to_string(result.error());
+      if (!events.other().empty()) outcome.failure += ": " + events.other();
     } else if (result->status != 200 || !events.done()) {
       outcome.failure = fmt::format("status {}: {}", result->status, events.other());
     }

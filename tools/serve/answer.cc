@@ -1,5 +1,7 @@
 #include "tools/serve/answer.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -8,19 +10,20 @@ namespace {
 
 using nlohmann::json;
 
-/// What a token adds to a text. A model may have more rows than its vocabulary has tokens: an id
-/// that names none stands for nothing.
-std::string BytesOf(const Tokenizer& tokenizer, int32_t id) {
-  std::string bytes;
-  if (id < tokenizer.vocab_size()) tokenizer.AppendBytes(id, bytes);
-  return bytes;
-}
-
-/// The same as text of its own: part of a character becomes U+FFFD.
+/// What bytes are as text of their own: part of a character becomes U+FFFD.
 std::string TextOf(const std::string& bytes) {
   TextStream stream;
   const std::string text = stream.Add(bytes);
   return text + stream.Finish();
+}
+
+/// What a token is called where its name is all that is said of it: text, or "bytes:\\xe6" of one
+/// that is no text by itself.
+std::string NameOf(const std::string& bytes) {
+  if (TextOf(bytes) == bytes) return bytes;
+  std::string name = "bytes:";
+  for (const char c : bytes) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return name;
 }
 
 json BytesJson(const std::string& bytes) {
@@ -49,7 +52,7 @@ std::string Answer::Add(const std::vector<SampledToken>& tokens, FinishReason fi
   for (const SampledToken& token : tokens) {
     if (ended()) break;
     tokens_.push_back(token);
-    text += stream_.Add(BytesOf(tokenizer_, token.id));
+    text += stream_.Add(tokenizer_.BytesOf(token.id));
     if (stream_.stopped()) finish_ = "stop";
   }
   if (!ended() && finish != FinishReason::kNone) {
@@ -89,7 +92,7 @@ json AnswerWriter::LogProbabilities(const Answer& answer, size_t begin) const {
   const auto& tokens = answer.tokens();
   if (endpoint_ == Endpoint::kChat) {
     const auto entry = [this](int32_t id, float log_probability) {
-      const std::string bytes = BytesOf(tokenizer_, id);
+      const std::string bytes = tokenizer_.BytesOf(id);
       return json{
           {"token", TextOf(bytes)}, {"logprob", log_probability}, {"bytes", BytesJson(bytes)}};
     };
@@ -108,11 +111,11 @@ json AnswerWriter::LogProbabilities(const Answer& answer, size_t begin) const {
               {"token_logprobs", json::array()},
               {"top_logprobs", json::array()}};
   for (size_t i = begin; i < tokens.size(); ++i) {
-    out["tokens"].push_back(TextOf(BytesOf(tokenizer_, tokens[i].id)));
+    out["tokens"].push_back(NameOf(tokenizer_.BytesOf(tokens[i].id)));
     out["token_logprobs"].push_back(tokens[i].log_probability);
     json top = json::object();
     for (const auto& [id, value] : tokens[i].likeliest) {
-      top[TextOf(BytesOf(tokenizer_, id))] = value;
+      top.emplace(NameOf(tokenizer_.BytesOf(id)), value);  // of equal names the likeliest
     }
     out["top_logprobs"].push_back(std::move(top));
   }

@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "engine/base/signals_blocked.h"
+
 namespace trimtab {
 
 /// What the loop tells one request's thread. Guarded by Shared::mutex.
@@ -66,7 +68,10 @@ Ticket::News Ticket::Wait(std::chrono::steady_clock::time_point deadline) {
 EngineLoop::EngineLoop(Engine& engine)
     : engine_(engine), shared_(std::make_shared<Ticket::Shared>()) {
   shared_->metrics = engine.metrics();
-  thread_ = std::thread([this] { Run(); });
+  thread_ = std::thread([this] {
+    const SignalsBlocked blocked;
+    Run();
+  });
 }
 
 EngineLoop::~EngineLoop() {

@@ -68,7 +68,7 @@ class MappedFile {
 /// Commit. Without Commit, or when it throws, PATH is as it was and PATH.tmp is gone.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::string path);
+  explicit AtomicFile(const std::string& path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -89,6 +89,9 @@ class AtomicFile {
   bool synced_ = false;
   bool committed_ = false;
 };
+
+/// Throws UsageError where writing `output` would replace `input`.
+void RequireNotInput(const std::string& output, const std::string& input);
 
 /// Throws StorageError where an AtomicFile at `path` would fail: for whoever works for minutes
 /// before there is something to write. What stands at `path` stays.

@@ -98,6 +98,21 @@ TEST(HuggingFace, Opt350mHasItsNormsLaterAndANarrowEmbedding) {
   EXPECT_EQ(Read(ToHuggingFace(expected)), expected);
 }
 
+// 64 where nothing is said, as in Transformers.
+TEST(HuggingFace, GptJTurnsWhatItsConfigSays) {
+  const auto turned = [](const nlohmann::json& rotary_dim, int64_t heads) {
+    nlohmann::json json = ToHuggingFace(LoadModelConfig("gpt-j-6b"));
+    json["n_head"] = heads;
+    json["rotary_dim"] = rotary_dim;
+    if (rotary_dim == "left out") json.erase("rotary_dim");
+    return Read(json).rotary_size();
+  };
+  EXPECT_EQ(turned(32, 16), 32);
+  EXPECT_EQ(turned("left out", 16), 64);
+  EXPECT_EQ(turned("left out", 128), 32) << "a head is no larger";
+  EXPECT_THROW(turned(nullptr, 16), InputError);
+}
+
 TEST(HuggingFace, NoTypeDescribesAnyMixtureOfFeatures) {
   ModelConfig model = LoadModelConfig("llama-tiny");
   model.embedding_norm = true;

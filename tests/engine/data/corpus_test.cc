@@ -146,6 +146,17 @@ TEST_F(Corpus, NamesTheLineThatIsNotADocument) {
   }
 }
 
+TEST_F(Corpus, ReplacesNoneOfItsInputs) {
+  for (const char* extension : {".bin", ".idx", ".json"}) {
+    options_.inputs = {folder_ + "/data" + extension};
+    options_.prefix = folder_ + "/data";
+    options_.format = CorpusFormat::kText;
+    WriteBytes(options_.inputs[0], "text");
+    EXPECT_THROW(BuildCorpus(options_, *MakeByteTokenizer()), UsageError) << extension;
+    EXPECT_EQ(ReadBytes(options_.inputs[0]), "text");
+  }
+}
+
 TEST_F(Corpus, RefusesInputsItCannotRead) {
   options_.prefix = folder_ + "/data";
   options_.inputs = {folder_ + "/nothing"};

@@ -96,6 +96,18 @@ constexpr int kProblems = 8;
 #endif
 INSTANTIATE_TEST_SUITE_P(Problems, ServingSearchTest, testing::Range(0, kProblems));
 
+// Fewer layers than ranks: the rest are replicas, or stay idle.
+TEST(ServingSearch, TakesMoreRanksThanAModelHasLayers) {
+  std::mt19937_64 random(1);
+  ServingProblem problem = ProblemOn("16xh100", "llama3-8b", RandomLoad(random));
+  problem.model.num_layers = 2;
+  problem.allowed = {{"tokens", {"1024"}}, {"prefill", {"0"}}, {"weights", {"bf16"}}};
+  const ServingSearchResult result = SearchServing(problem, 1);
+  EXPECT_FALSE(result.ranking.empty());
+  problem.max_ranks = 1000;
+  EXPECT_EQ(problem.ranks(), 16) << "no more than there are";
+}
+
 // The same requests in less time wait longer for their first token.
 TEST(ServingPrediction, MoreRateIsNeverFaster) {
   const ServingProblem problem =

@@ -46,6 +46,9 @@ TEST(Load, OfAServerAndOfAnEngineIsTheSame) {
     EXPECT_EQ(http.prompt_tokens, here.prompt_tokens);
   }
   EXPECT_THROW(MakeHttpTarget({.url = "https://127.0.0.1"}), UsageError);
+  EXPECT_THROW(MakeHttpTarget({.url = url + "/v1"}), UsageError);
+  EXPECT_THROW(MakeHttpTarget({.url = "http://"}), UsageError);
+  EXPECT_EQ(MakeHttpTarget({.url = url + "/"})->Run({0, 4, 4}, {1, 2, 3, 4}).failure, "");
   server.Drain();
   const LoadOutcome refused = over_http->Run({0, 4, 4}, {1, 2, 3, 4});
   EXPECT_FALSE(refused.failure.empty());

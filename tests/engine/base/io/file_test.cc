@@ -53,6 +53,29 @@ TEST(RequireWritable, SaysSoBeforeTheWorkAndTouchesNothing) {
   EXPECT_THROW(RequireWritable(folder), StorageError);
 }
 
+TEST(AtomicFile, FollowsLinksAndReplacesNoDevices) {
+  const std::string folder = ScratchFolder();
+  WriteBytes(folder + "/target", "old");
+  std::filesystem::create_symlink("target", folder + "/link");
+  AtomicFile file(folder + "/link");
+  file.Append("new");
+  file.Commit();
+  EXPECT_TRUE(std::filesystem::is_symlink(folder + "/link"));
+  EXPECT_EQ(ReadBytes(folder + "/target"), "new");
+  EXPECT_THROW(AtomicFile("/dev/null"), StorageError);
+  EXPECT_THROW(RequireWritable("/dev/full"), StorageError);
+}
+
+TEST(RequireNotInput, TellsFilesByWhatTheyAre) {
+  const std::string folder = ScratchFolder();
+  WriteBytes(folder + "/in", "text");
+  std::filesystem::create_symlink("in", folder + "/link");
+  EXPECT_THROW(RequireNotInput(folder + "/in", folder + "/in"), UsageError);
+  EXPECT_THROW(RequireNotInput(folder + "/link", folder + "/in"), UsageError);
+  RequireNotInput(folder + "/new", folder + "/in");
+  RequireNotInput(folder + "/in", "");
+}
+
 TEST(File, AFullDiskIsAStorageErrorThatNamesTheFile) {
   File file = File::Create("/dev/full");
   const std::string text = "text";
