@@ -56,6 +56,7 @@ int RunInForeground(std::vector<std::string> argv) {
   std::vector<char*> words;
   for (std::string& word : argv) words.push_back(word.data());
   words.push_back(nullptr);
+  std::signal(SIGCHLD, SIG_DFL);  // who ignores it is told of no child's end
   sigset_t signals;
   sigset_t before;
   ::sigemptyset(&signals);
