@@ -24,7 +24,8 @@ TEST_F(HttpServerTest, Completes) {
 // Several tokens that are part of a character have names of their own.
 TEST_F(HttpServerTest, NamesTokensThatAreNoTextByTheirBytes) {
   Start();
-  const std::string body = Completion({{"prompt", {0xc3, 0xa9}}, {"max_tokens", 2}, {"logprobs", 2}});
+  const std::string body =
+      Completion({{"prompt", {0xc3, 0xa9}}, {"max_tokens", 2}, {"logprobs", 2}});
   const Reply reply = Post("/v1/completions", body);
   ASSERT_EQ(reply.status, 200) << reply.body;
   const json logprobs = reply.parsed()["choices"][0]["logprobs"];
