@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/io/file.h"
 #include "search/study_schema.h"
 
 namespace trimtab {
@@ -44,14 +45,9 @@ nlohmann::json Modern(nlohmann::json problem) {
   return problem;
 }
 
-/// Where something stands at `path`.
 void RequirePlainFile(const std::string& path) {
-  std::error_code ignored;
-  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
-  if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) return;
-  const bool folder = std::filesystem::is_directory(status);
-  throw StorageError(
-      fmt::format("{}: not a study: it is {}", path, folder ? "a folder" : "no plain file"));
+  const std::string other = OtherThanAFile(path);
+  if (!other.empty()) throw StorageError(fmt::format("{}: not a study: it is {}", path, other));
 }
 
 }  // namespace

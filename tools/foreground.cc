@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "engine/base/error.h"
+#include "tools/signals.h"
 
 namespace trimtab {
 namespace {
@@ -32,22 +33,14 @@ constexpr int kNotStarted = 127;
   ::_exit(kNotStarted);
 }
 
-void Say(const char* text) {
-  const auto ignored = ::write(STDERR_FILENO, text, std::strlen(text));
-  static_cast<void>(ignored);
-}
-
 /// What asks the child to stop, by how often this process was asked.
 void PassOn(int times, pid_t child) {
-  if (times == 1) {
-    Say("\ntrimtab: finishing what is running and saving; once more cancels\n");
-    ::kill(child, SIGUSR1);
-  } else if (times == 2) {
-    Say("\ntrimtab: cancelling; once more leaves at once\n");
-    ::kill(child, SIGTERM);
-  } else {
+  if (times > 2) {
     ::kill(-child, SIGKILL);
+    return;
   }
+  SayWhatStops(times);
+  ::kill(child, times == 1 ? SIGUSR1 : SIGTERM);
 }
 
 }  // namespace

@@ -21,7 +21,6 @@ static_assert(std::atomic<int>::is_always_lock_free, "used by a signal handler")
 
 /// Only async-signal-safe calls from here on.
 void Say(const char* text) {
-  if (!speaks) return;
   const auto ignored = ::write(STDERR_FILENO, text, std::strlen(text));
   static_cast<void>(ignored);
 }
@@ -32,6 +31,7 @@ void OnSchedulerSignal(int signal) {
   if (!first_signal.compare_exchange_strong(none, signal)) return;
   by_scheduler = true;
   signals_seen = 1;
+  if (!speaks) return;
   Say("\ntrimtab: the scheduler wants the nodes: finishing the step and saving\n");
 }
 
@@ -43,14 +43,9 @@ void OnStarterSignal(int signal) {
 
 void OnStopSignal(int signal) {
   const int seen = ++signals_seen;
-  if (seen == 1) {
-    first_signal = signal;
-    Say("\ntrimtab: finishing what is running and saving; once more cancels\n");
-  } else if (seen == 2) {
-    Say("\ntrimtab: cancelling; once more leaves at once\n");
-  } else {
-    ::_exit(128 + signal);
-  }
+  if (seen > 2) ::_exit(128 + signal);
+  if (seen == 1) first_signal = signal;
+  if (speaks) SayWhatStops(seen);
 }
 
 /// Handlers run on a stack of their own where the calling thread is interrupted, which may compute:
@@ -65,6 +60,11 @@ void UseOwnStackForHandlers() {
 }
 
 }  // namespace
+
+void SayWhatStops(int times) {
+  Say(times == 1 ? "\ntrimtab: finishing what is running and saving; once more cancels\n"
+                 : "\ntrimtab: cancelling; once more leaves at once\n");
+}
 
 void CatchStopSignals(bool announce) {
   signals_seen = 0;

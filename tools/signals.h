@@ -13,6 +13,8 @@ enum class StopLevel { kNone, kDrain, kCancel };
 /// the process at once with 128 + n. Without it they end the process as usual. Forgets earlier
 /// ones. With `announce`, stderr says what each does.
 void CatchStopSignals(bool announce = true);
+/// Says on stderr what asking for the `times`th time does. Async-signal-safe.
+void SayWhatStops(int times);
 /// From now on they end the process as usual again.
 void ReleaseStopSignals();
 

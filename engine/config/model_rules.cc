@@ -1,9 +1,8 @@
+#include "engine/config/rope_scaling.h"
 #include "engine/config/rule_parts.h"
 
 namespace trimtab {
 namespace {
-
-constexpr int64_t kMostRotary = 1024;  // see engine/ops/rotary.h
 
 constexpr Rule kModelRules[] = {
     {"hidden-divisible-by-heads",
@@ -34,10 +33,11 @@ constexpr Rule kModelRules[] = {
      }},
     {"rotary-size-unsupported", "Kernels hold the angles of so many elements of a head at most.",
      [](const RunConfig& run) {
-       return run.model.position != PositionKind::kRope || run.model.rotary_size() <= kMostRotary;
+       return run.model.position != PositionKind::kRope ||
+              run.model.rotary_size() <= kMaxRotarySize;
      },
      [](const RunConfig& run) {
-       const std::string only = fmt::format("at most {}", kMostRotary);
+       const std::string only = fmt::format("at most {}", kMaxRotarySize);
        return Unsupported("the rotary size of a head", run.model.rotary_size(), only.c_str());
      }},
     {"latent-attention-consistent", "What the model says of its latent attention fits together.",

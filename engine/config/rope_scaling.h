@@ -1,9 +1,13 @@
-// How rotary positions reach beyond the sequences that a model was first trained on.
+// Rotary positions: how many elements of a head may turn, and how they reach beyond the sequences
+// that a model was first trained on.
 #pragma once
 
 #include <cstdint>
 
 namespace trimtab {
+
+/// Elements of a head that turn, at most: kernels hold the angles of as many.
+inline constexpr int64_t kMaxRotarySize = 1024;
 
 /// How the frequencies of rotary positions are changed for sequences longer than those first
 /// trained on. Formulas in engine/ops/rotary.h.

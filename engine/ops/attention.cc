@@ -107,7 +107,7 @@ OpRecord RopeRecord(const AttentionShape& s, DType dtype) {
 void Rope(const AttentionShape& shape, const Positions& positions, const Rotary& rotary,
           bool inverse, Tensor& qkv) {
   constexpr OpKind kOp = OpKind::kRope;
-  CheckRotary(kOp, shape, positions, rotary, kMaxRopeHeadSize);
+  CheckRotary(kOp, shape, positions, rotary, kMaxRotarySize);
   Device& device = qkv.device();
   CheckPlainFloat(kOp, "qkv", qkv);
   CheckOperand(kOp, "qkv", qkv, QkvShape(shape), device, qkv.dtype());

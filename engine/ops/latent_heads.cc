@@ -14,7 +14,7 @@ void CheckShared(OpKind op, const AttentionShape& s, const Positions& positions,
   TRIMTAB_ASSERT(s.heads == s.kv_heads, "{}: {} query heads and {} of keys, expected as many",
                  Name(op), s.heads, s.kv_heads);
   TRIMTAB_ASSERT(rotary.dims >= 2 && rotary.dims % 2 == 0 && rotary.dims < s.head_size &&
-                     rotary.dims <= kMaxRopeHeadSize,
+                     rotary.dims <= kMaxRotarySize,
                  "{}: {} dims of a head of {} turn, expected an even number of fewer", Name(op),
                  rotary.dims, s.head_size);
   TRIMTAB_ASSERT(positions.sequence == s.sequence, "{}: positions of {} tokens, expected {}",

@@ -24,8 +24,8 @@ class TokenRotation {
   const RotaryFrequencies& frequencies_;
   int64_t pairs_;
   bool interleaved_;
-  float sine_[kMaxRopeHeadSize / 2];
-  float cosine_[kMaxRopeHeadSize / 2];
+  float sine_[kMaxRotarySize / 2];
+  float cosine_[kMaxRotarySize / 2];
 };
 
 }  // namespace trimtab

@@ -8,8 +8,6 @@
 
 namespace trimtab {
 
-inline constexpr int64_t kMaxRopeHeadSize = 1024;
-
 struct Rotary {
   double theta = 10000.0;
   int64_t dims = 0;  // of a head that turn, the first ones; an even number, 0 = all
@@ -26,7 +24,7 @@ struct Rotary {
 
 struct RotaryFrequencies {
   /// Pair i turns by position * per_position[i].
-  std::array<double, kMaxRopeHeadSize / 2> per_position;
+  std::array<double, kMaxRotarySize / 2> per_position;
   /// Multiplies cos and sin.
   float factor = 1.0f;
 };

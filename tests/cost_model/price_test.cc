@@ -137,6 +137,23 @@ TEST(Pricer, AStackScalesWhatItSays) {
   EXPECT_EQ(theirs.Seconds(message, 1), ours.Seconds(message, 1));
 }
 
+// A release that gets faster every year would pass it.
+TEST(Pricer, NoStackMultipliesFasterThanWasMeasured) {
+  const HardwareProfile profile = BuiltinProfile("a100-80gb");
+  const OpRecord product =
+      GemmRecord(8192, 8192, 8192, false, {DType::kBf16, DType::kBf16, DType::kBf16});
+  const auto share_of_peak = [&](double compute) {
+    const SoftwareStack stack = {.compute = {.value = compute}};
+    const Pricer pricer(profile, {1, 1}, 8, 0, Precision::kBf16, stack);
+    const double peak_s = static_cast<double>(product.flops) / profile.peak_flops.at("bf16").value;
+    return peak_s / pricer.Seconds(product);
+  };
+  EXPECT_LT(share_of_peak(1), 0.85);
+  EXPECT_GT(share_of_peak(1.05), share_of_peak(1));
+  EXPECT_LE(share_of_peak(2), 0.87);
+  EXPECT_EQ(share_of_peak(2), share_of_peak(4));
+}
+
 // What our products do beside their own work is an op of its own in other software.
 TEST(Pricer, AStackThatFusesNothingTakesItsPasses) {
   const HardwareProfile profile = BuiltinProfile("h100-sxm");

@@ -35,13 +35,13 @@ bool IsHeld(const std::string& path) {
   return held;
 }
 
-/// Another process, which does not leave by itself for half a minute. Returns when it holds the
+/// Another process, which does not leave by itself for five minutes. Returns when it holds the
 /// file.
 pid_t StartWorker(const std::string& path, const std::function<void()>& work) {
   const pid_t child = fork();
   if (child == 0) {
     work();
-    std::this_thread::sleep_for(std::chrono::seconds(30));
+    std::this_thread::sleep_for(std::chrono::seconds(300));
     std::_Exit(kStayed);
   }
   while (!IsHeld(path)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -62,7 +62,7 @@ TEST(Leave, AWorkerThatHearsNothingLeavesWhenItIsAsked) {
     dup2(silence[0], STDIN_FILENO);
     RunWorker({}, {}, path, std::cin);
   });
-  EXPECT_TRUE(WorkersGone(path, 20));
+  EXPECT_TRUE(WorkersGone(path, 200));
   EXPECT_EQ(ExitCodeOf(worker), 1);
   EXPECT_FALSE(std::filesystem::exists(path + ".leave")) << "later workers may stay";
 }
@@ -76,9 +76,9 @@ TEST(Leave, AVisitMayEndBefore) {
     std::this_thread::sleep_for(std::chrono::seconds(2));
     results.Append({.attempt = "a-1", .state = TrialState::kFailed});
     watch.SetVisiting(false);
-    std::this_thread::sleep_for(std::chrono::seconds(30));
+    std::this_thread::sleep_for(std::chrono::seconds(300));
   });
-  EXPECT_TRUE(WorkersGone(path, 20));
+  EXPECT_TRUE(WorkersGone(path, 200));
   EXPECT_EQ(ExitCodeOf(worker), 1);
   EXPECT_EQ(ReadResults(path).size(), 1u);
 }
@@ -89,9 +89,9 @@ TEST(Leave, AVisitThatDoesNotEndIsGivenUp) {
     const ResultsFile results(path);
     LeaveWatch watch(path);
     watch.SetVisiting(true);
-    std::this_thread::sleep_for(std::chrono::seconds(30));
+    std::this_thread::sleep_for(std::chrono::seconds(300));
   });
-  EXPECT_TRUE(WorkersGone(path, 28));
+  EXPECT_TRUE(WorkersGone(path, 200));
   EXPECT_EQ(ExitCodeOf(worker), 1);
 }
 

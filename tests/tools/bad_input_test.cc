@@ -342,6 +342,14 @@ INSTANTIATE_TEST_SUITE_P(
                   "8xh100", "--study", "@g.db"},
                  6,
                  "8xh100"},
+        BadInput{"OutputThatIsTheInput",
+                 {"export", "--format", "megatron", "--config", "@run.json", "--out", "@run.json"},
+                 2,
+                 "would replace the input"},
+        BadInput{"PageThatIsTheInput",
+                 {"validate", "--runs", "@runs.json", "--html", "@runs.json"},
+                 2,
+                 "would replace the input"},
         BadInput{"CorruptStudy", {"report", "--study", "@noise.db", "--out", "@o"}, 7, "noise.db"}),
     [](const auto& param) { return param.param.name; });
 

@@ -18,12 +18,10 @@ constexpr size_t kBufferBytes = size_t{1} << 20;
 
 /// Where a file at `path` is put in place: what a link means, never a device or a folder.
 std::string PlaceOf(const std::string& path) {
-  std::error_code ignored;
-  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    const char* what = std::filesystem::is_directory(status) ? "a folder" : "no plain file";
-    throw StorageError(fmt::format("{}: cannot write to it: it is {}", path, what));
+  if (const std::string other = OtherThanAFile(path); !other.empty()) {
+    throw StorageError(fmt::format("{}: cannot write to it: it is {}", path, other));
   }
+  std::error_code ignored;
   if (!std::filesystem::is_symlink(path, ignored)) return path;
   return std::filesystem::weakly_canonical(path, ignored).string();
 }
@@ -34,6 +32,13 @@ AtomicFile::AtomicFile(const std::string& path)
     : path_(PlaceOf(path)), file_(File::Create(path_ + ".tmp")) {}
 
 void RequireWritable(const std::string& path) { const AtomicFile removed_again(path); }
+
+std::string OtherThanAFile(const std::string& path) {
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) return "";
+  return std::filesystem::is_directory(status) ? "a folder" : "no plain file";
+}
 
 void RequireNotInput(const std::string& output, const std::string& input) {
   std::error_code ignored;  // what is not there is replaced by nothing

@@ -90,6 +90,10 @@ class AtomicFile {
   bool committed_ = false;
 };
 
+/// What else than a plain file stands at `path`, behind links: "a folder", "no plain file"; empty
+/// if one does, or nothing.
+std::string OtherThanAFile(const std::string& path);
+
 /// Throws UsageError where writing `output` would replace `input`.
 void RequireNotInput(const std::string& output, const std::string& input);
 
