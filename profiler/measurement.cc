@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/config/strict_json.h"
 #include "profiler/measure.h"
 
 namespace trimtab {
@@ -71,6 +72,10 @@ nlohmann::json ToJson(const Measurement& measurement) {
 }
 
 Measurement MeasurementFromJson(const nlohmann::json& json, const std::string& where) {
+  RequireNoNegative(json,
+                    {"step_time_s", "step_time_mad_s", "steps_measured", "tokens_per_s",
+                     "tokens_per_s_per_gpu", "model_tflops_per_gpu", "mfu", "peak_mem_bytes"},
+                    where);
   try {
     Measurement m;
     json.at("step_time_s").get_to(m.step_time_s);

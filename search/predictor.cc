@@ -6,6 +6,7 @@
 
 #include "cost_model/dry_run.h"
 #include "engine/base/error.h"
+#include "engine/config/strict_json.h"
 
 namespace trimtab {
 namespace {
@@ -79,6 +80,10 @@ nlohmann::json ToJson(const Prediction& prediction) {
 }
 
 Prediction PredictionFromJson(const nlohmann::json& json, const std::string& where) {
+  RequireNoNegative(json,
+                    {"step_time_s", "step_time_low_s", "step_time_high_s", "tokens_per_s",
+                     "peak_mem_bytes", "peak_flops_per_rank"},
+                    where);
   try {
     Prediction prediction;
     json.at("step_time_s").get_to(prediction.step_time_s);

@@ -21,6 +21,21 @@ std::string SecondsOf(const char* column) {
                      column);
 }
 
+/// Only figures that the program could have written: a study may have been edited since.
+Measurement BelievableMeasurement(const nlohmann::json& json, const std::string& key) {
+  Measurement measurement = MeasurementFromJson(json, key);
+  if (const std::string fault = WhyNotNumeric(measurement); !fault.empty()) {
+    throw InputError(fmt::format("{}: {}", key, fault));
+  }
+  return measurement;
+}
+
+Prediction BelievablePrediction(const nlohmann::json& json, const std::string& key) {
+  Prediction prediction = PredictionFromJson(json, key);
+  if (prediction.step_time_s > 0) return prediction;
+  throw InputError(fmt::format("{}: a step is predicted to take no time", key));
+}
+
 }  // namespace
 
 void Study::StorePrediction(int64_t candidate, const char* tier, const Prediction& prediction) {
@@ -245,7 +260,7 @@ std::vector<CandidateRecord> Study::Candidates() const {
     ORDER BY c.id)sql");
   const auto measurement = [this](const std::string& text, const std::string& key) {
     return measurements_.Of(
-        text, [&](const nlohmann::json& json) { return MeasurementFromJson(json, key); });
+        text, [&](const nlohmann::json& json) { return BelievableMeasurement(json, key); });
   };
   std::map<int64_t, size_t> index;
   try {
@@ -256,7 +271,7 @@ std::vector<CandidateRecord> Study::Candidates() const {
       candidate.key = query.Text(1);
       const auto prediction = [&](int column) {
         return predictions_.Of(query.Text(column), [&](const nlohmann::json& json) {
-          return PredictionFromJson(json, candidate.key);
+          return BelievablePrediction(json, candidate.key);
         });
       };
       candidate.run = runs_.Of(query.Text(2), [&](const nlohmann::json& json) {

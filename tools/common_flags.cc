@@ -9,12 +9,6 @@
 #include "tools/machine_profile.h"
 
 namespace trimtab {
-namespace {
-
-constexpr int64_t kMaxLocalRanks = 256;  // threads of this process; more would only wait
-
-}  // namespace
-
 void ClusterFlags::Declare(FlagSet& flags) {
   flags.Text("--cluster", cluster, "'local', NODESxGPUSxKIND such as 8xh200, or a cluster JSON");
   flags.Text(

@@ -10,6 +10,9 @@
 
 namespace trimtab {
 
+/// Ranks that run on this machine where no cluster says how many: more would only wait.
+constexpr int64_t kMaxLocalRanks = 256;
+
 /// --cluster and --profile.
 struct ClusterFlags {
   std::string cluster = "local";

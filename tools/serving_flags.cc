@@ -12,6 +12,7 @@
 #include "engine/infer/acceptance.h"
 #include "engine/infer/make_engine.h"
 #include "engine/infer/serving_json.h"
+#include "tools/common_flags.h"
 #include "tools/signals.h"
 #include "tools/table.h"
 
@@ -176,6 +177,10 @@ ServingConfig ServingFlags::ConfigWith(const WeightSource& weights,
       throw UsageError("--draft contradicts --config, by which no model proposes tokens");
     }
     RequireSame(config.draft.model, draft->model());
+  }
+  if (config.layout.world_size() > kMaxLocalRanks) {
+    throw InfeasibleError(fmt::format("the layout needs {} ranks; one machine serves on at most {}",
+                                      config.layout.world_size(), kMaxLocalRanks));
   }
   return config;
 }

@@ -118,6 +118,16 @@ nlohmann::json ReadJsonFile(const std::string& path) {
   return ParseJsonText(text, path);
 }
 
+void RequireNoNegative(const nlohmann::json& object, std::initializer_list<const char*> keys,
+                       const std::string& where) {
+  for (const char* key : keys) {
+    const nlohmann::json value = object.is_object() ? object.value(key, nlohmann::json()) : object;
+    if (value.is_number() && value.get<double>() >= 0) continue;
+    throw InputError(fmt::format("{}: {} is {}; expected a number of at least 0", where, key,
+                                 DescribeJson(value)));
+  }
+}
+
 std::string DescribeJson(const nlohmann::json& value) {
   // Containers are named rather than printed: they may be of any size.
   if (value.is_object()) return "an object";

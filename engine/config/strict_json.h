@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
@@ -62,6 +63,11 @@ class StrictObject {
   std::string where_;
   std::vector<std::string> known_;
 };
+
+/// Throws InputError naming `where`, the key and its value unless each of `keys` is there with a
+/// number of at least 0: what a program wrote may have been edited since.
+void RequireNoNegative(const nlohmann::json& object, std::initializer_list<const char*> keys,
+                       const std::string& where);
 
 /// A value as a message shows it: JSON on one line, cut after some 60 characters.
 std::string DescribeJson(const nlohmann::json& value);

@@ -186,6 +186,35 @@ TEST(Study, ADamagedSeedIsRefused) {
   }
 }
 
+TEST(Study, FiguresThatNobodyMeasuredAreRefused) {
+  const std::string path = ScratchPath("edited.db");
+  {
+    auto study = Study::Open(path, TinyProblem(), {});
+    const std::vector<CandidateRecord> candidates = SomeCandidates();
+    study->StoreCandidates(candidates);
+    AppendDone(*study, study->BeginAttempt(1, study->BeginRound({1})), candidates[0].run);
+    study->IngestResults();
+  }
+  const auto edited = [&](const std::string& table, const std::string& field,
+                          const std::string& value) {
+    const std::string copy = ScratchPath("edited_now.db");
+    std::filesystem::copy_file(path, copy, std::filesystem::copy_options::overwrite_existing);
+    Database(copy, false)
+        .Execute(fmt::format("UPDATE {} SET detail = json_set(detail, '$.{}', {})", table, field,
+                             value));
+    return ErrorOf<StorageError>([&] { Study::OpenExisting(copy)->Candidates(); });
+  };
+  for (const char* table : {"measurements", "predictions"}) {
+    for (const char* field : {"step_time_s", "tokens_per_s", "peak_mem_bytes"}) {
+      for (const char* value : {"-1", "null", "'fast'"}) {
+        const std::string error = edited(table, field, value);
+        EXPECT_NE(error.find(field), std::string::npos) << table << " " << value << ": " << error;
+      }
+    }
+    EXPECT_NE(edited(table, "step_time_s", "0"), "no error") << table;
+  }
+}
+
 TEST(Study, FilesThatAreNoStudyAreRefused) {
   const std::string path = ScratchPath("garbage.db");
   EXPECT_THROW(Study::OpenExisting(path), InputError);

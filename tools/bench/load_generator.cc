@@ -1,5 +1,7 @@
 #include "tools/bench/load_generator.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -46,7 +48,13 @@ std::vector<LoadOutcome> PutLoad(LoadTarget& target, const std::vector<LoadReque
                                  const LoadOptions& options) {
   std::vector<LoadOutcome> outcomes(requests.size());
   const auto run = [&](size_t i) {
-    outcomes[i] = target.Run(requests[i], PromptOf(options, i, requests[i]));
+    LoadOutcome& outcome = outcomes[i];
+    outcome = target.Run(requests[i], PromptOf(options, i, requests[i]));
+    if (outcome.failure.empty() && outcome.tokens < requests[i].output_tokens) {
+      outcome.failure =
+          fmt::format("{} of {} tokens came after a prompt of {}; expected all", outcome.tokens,
+                      requests[i].output_tokens, requests[i].prompt_tokens);
+    }
   };
   std::vector<std::thread> threads;
   std::atomic<size_t> next = 0;

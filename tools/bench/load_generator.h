@@ -18,7 +18,8 @@ struct LoadOptions {
 };
 
 /// Sends the requests and waits for their ends. Outcomes are in the order of the requests; those
-/// that were not sent are left out.
+/// that were not sent are left out. An answer that is shorter than asked is a failure: the load was
+/// another.
 std::vector<LoadOutcome> PutLoad(LoadTarget& target, const std::vector<LoadRequest>& requests,
                                  const LoadOptions& options);
 

@@ -10,6 +10,7 @@
 
 #include "engine/base/log.h"
 #include "tools/serve/answer.h"
+#include "tools/serve/connection_threads.h"
 #include "tools/serve/engine_loop.h"
 #include "tools/serve/server_stats.h"
 
@@ -23,8 +24,9 @@ using nlohmann::json;
 
 /// How soon a client that left is noticed while nothing is written to it.
 constexpr auto kPoll = std::chrono::milliseconds(100);
-/// Threads beyond those of generations, for requests that are answered at once.
-constexpr int64_t kSpareThreads = 8;
+/// Connections beyond those of generations that have a thread each: most say nothing most of the
+/// time.
+constexpr int64_t kSpareConnections = 1024;
 constexpr int kKeepAliveSeconds = 2;
 constexpr size_t kKeepAliveRequests = 1000;
 constexpr int kSocketTimeoutSeconds = 10;
@@ -119,8 +121,8 @@ class HttpServer::Impl {
 
  private:
   void Configure() {
-    const auto threads = static_cast<size_t>(options_.max_requests + kSpareThreads);
-    http_.new_task_queue = [threads] { return new httplib::ThreadPool(threads); };
+    const auto connections = static_cast<size_t>(options_.max_requests + kSpareConnections);
+    http_.new_task_queue = [connections] { return new ConnectionThreads(connections); };
     http_.set_payload_max_length(static_cast<size_t>(options_.max_body_bytes));
     http_.set_keep_alive_timeout(kKeepAliveSeconds);
     http_.set_keep_alive_max_count(kKeepAliveRequests);

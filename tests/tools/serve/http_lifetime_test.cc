@@ -3,6 +3,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <deque>
+#include <string_view>
+
 #include "tests/tools/serve/http_server_fixture.h"
 
 namespace trimtab {
@@ -51,30 +54,68 @@ TEST_F(HttpServerTest, AnswersManyAtOnceAndRefusesMore) {
   EXPECT_TRUE(Quiet());
 }
 
+/// A client by hand, which may say as little as it likes.
+class RawClient {
+ public:
+  explicit RawClient(int port) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    connected_ = connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  }
+  ~RawClient() { close(socket_); }
+  RawClient(const RawClient&) = delete;
+  RawClient& operator=(const RawClient&) = delete;
+
+  bool Send(std::string_view text) const {
+    return connected_ && send(socket_, text.data(), text.size(), MSG_NOSIGNAL) == std::ssize(text);
+  }
+  /// All that comes until the server closes.
+  std::string Receive() const {
+    std::string answer;
+    char part[512];
+    for (ssize_t size = 0; (size = recv(socket_, part, sizeof(part), 0)) > 0;) {
+      answer.append(part, static_cast<size_t>(size));
+    }
+    return answer;
+  }
+
+ private:
+  int socket_;
+  bool connected_ = false;
+};
+
+constexpr std::string_view kHealthRequest =
+    "GET /health HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
+
 // More connections at once than are accepted meanwhile: none is dropped.
 TEST_F(HttpServerTest, TakesClientsThatComeTogether) {
   Start();
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(server_->port()));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  std::vector<int> clients;
-  for (int i = 0; i < 200; ++i) {
-    clients.push_back(socket(AF_INET, SOCK_STREAM, 0));
-    ASSERT_EQ(connect(clients.back(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  }
-  const std::string request = "GET /health HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
-  for (const int client : clients) {
-    ASSERT_EQ(send(client, request.data(), request.size(), 0), std::ssize(request));
-  }
-  for (const int client : clients) {
-    std::string answer;
-    char part[512];
-    for (ssize_t size = 0; (size = recv(client, part, sizeof(part), 0)) > 0;) {
-      answer.append(part, static_cast<size_t>(size));
-    }
+  std::deque<RawClient> clients;
+  for (int i = 0; i < 200; ++i) clients.emplace_back(server_->port());
+  for (const RawClient& client : clients) ASSERT_TRUE(client.Send(kHealthRequest));
+  for (const RawClient& client : clients) {
+    const std::string answer = client.Receive();
     EXPECT_TRUE(answer.starts_with("HTTP/1.1 200")) << answer;
-    close(client);
+  }
+}
+
+// Clients that begin a request and say no more keep nobody else waiting.
+TEST_F(HttpServerTest, AnswersBesideClientsThatSayNothing) {
+  Start({.max_requests = 4});
+  std::deque<RawClient> clients;
+  const std::string_view begun = kHealthRequest.substr(0, 20);
+  for (int i = 0; i < 100; ++i) clients.emplace_back(server_->port());
+  for (const RawClient& client : clients) ASSERT_TRUE(client.Send(begun));
+  EXPECT_EQ(Post("/v1/completions", Completion()).status, 200);
+  // Each was still heard: nobody was cut off to make room.
+  for (const RawClient& client : clients) {
+    ASSERT_TRUE(client.Send(kHealthRequest.substr(begun.size())));
+  }
+  for (const RawClient& client : clients) {
+    const std::string answer = client.Receive();
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 200")) << answer;
   }
 }
 

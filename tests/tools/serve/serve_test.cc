@@ -104,6 +104,23 @@ TEST_F(Serving, LoadsAServerAndAnEngine) {
   }
 }
 
+// The model's sequences have 256 tokens: of prompts of 200 to 250 some leave no room for an answer
+// of 20.
+TEST_F(Serving, TellsOfAnswersThatAreTooShort) {
+  const std::string bench = "bench --json -q --load model --requests 12 --concurrency 3 ";
+  const Outcome some = Script("trimtab " + bench +
+                              "--workload uniform:200-250/20 2>/dev/null; echo \"exit code $?\"");
+  EXPECT_NE(some.output.find("exit code 5"), std::string::npos) << some.output;
+  const json report = json::parse(some.output.substr(0, some.output.rfind('}') + 1));
+  EXPECT_GT(report["failed"], 0);
+  EXPECT_LT(report["failed"], 12);
+  EXPECT_NE(report["first_failure"].get<std::string>().find("of 20 tokens came"),
+            std::string::npos);
+  const Outcome all =
+      Script("trimtab " + bench + "--workload 250/20 >/dev/null; echo \"exit code $?\"");
+  EXPECT_NE(all.output.find("exit code 6"), std::string::npos) << all.output;
+}
+
 TEST_F(Serving, ChatsOnPipes) {
   const Outcome outcome = Script(
       "printf 'Hello\\n/reset\\nAnd you?\\n' | trimtab chat -q --load model --chat-template plain "
@@ -123,6 +140,7 @@ TEST_F(Serving, RefusesWithOneLine) {
        {Case{"serve --load nothing", 7, "nothing"},
         Case{"serve --load model --chat-template chatm", 2, "chatml"},
         Case{"serve --load model --chat-template chatml", 3, "<|im_start|>"},
+        Case{"serve --load model --layout dp=1048576", 4, "1048576 ranks"},
         Case{"serve --load model --host 203.0.113.1", 6, "cannot listen"},
         Case{"serve --load model --api-key-file nothing", 3, "nothing"},
         Case{"chat --load model", 2, "--chat-template"},
