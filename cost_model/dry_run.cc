@@ -134,15 +134,18 @@ StageResult Drawn(const StageResult& shown, const std::vector<size_t>& shown_kin
                   const std::vector<size_t>& kinds) {
   std::vector<int64_t> shown_times(shown.estimates.size());
   std::vector<double> seconds(shown.estimates.size());
+  std::vector<double> not_before(shown.estimates.size());
   for (size_t i = 0; i < shown_kinds.size(); ++i) {
     ++shown_times[shown_kinds[i]];
     seconds[shown_kinds[i]] = shown.seconds.actions[i];
+    not_before[shown_kinds[i]] = shown.seconds.not_before[i];
   }
   std::vector<int64_t> times(shown.estimates.size());
   StageResult stage;
   for (const size_t kind : kinds) {
     ++times[kind];
     stage.seconds.actions.push_back(seconds[kind]);
+    stage.seconds.not_before.push_back(not_before[kind]);
   }
   stage.seconds.end = shown.seconds.end;
   Estimate& sum = stage.estimates.emplace_back();
@@ -151,6 +154,24 @@ StageResult Drawn(const StageResult& shown, const std::vector<size_t>& shown_kin
   }
   Add(shown.estimates.back(), 1, 1, sum);
   return stage;
+}
+
+/// What a stage waits for weights that are under way when it never waits for its neighbours.
+double WeightWaitsAlone(const StageProgram& program, const StageSeconds& seconds) {
+  double now_s = 0;
+  double waits_s = 0;
+  for (size_t i = 0; i < program.size(); ++i) {
+    if (!IsCompute(program[i].kind)) continue;
+    const double wait_s = std::max(0.0, seconds.not_before[i] - now_s);
+    waits_s += wait_s;
+    now_s += wait_s + seconds.actions[i];
+  }
+  return waits_s;
+}
+
+/// The row of the timeline for the messages of an action.
+std::string WayOf(const std::string& stream, const Action& message) {
+  return fmt::format("{} {} stage {}", stream, IsSend(message.kind) ? "to" : "from", message.peer);
 }
 
 /// Appends the events of stage `number` at the times at which its actions run, each pass around its
@@ -168,13 +189,18 @@ void Place(StageResult& stage, const StageProgram& program, int64_t chunks,
     for (TimelineEvent& event : stage.events[i]) {
       event.stage = static_cast<int64_t>(number);
       event.start_s += begin_s;
+      if (!end && !IsCompute(program[i].kind)) event.stream = WayOf(event.stream, program[i]);
       placed.push_back(std::move(event));
     }
   }
-  for (const TimeSpan& wait : timeline.waits[number]) {
-    placed.push_back({"wait for a neighbour", "compute", wait.start_s, wait.seconds(),
-                      static_cast<int64_t>(number)});
-  }
+  const auto place_waits = [&](const char* what, const std::vector<TimeSpan>& waits) {
+    for (const TimeSpan& wait : waits) {
+      placed.push_back(
+          {what, "compute", wait.start_s, wait.seconds(), static_cast<int64_t>(number)});
+    }
+  };
+  place_waits("wait for a neighbour", timeline.waits[number]);
+  place_waits("wait for weights", timeline.weight_waits[number]);
 }
 
 /// What a stage does, if every micro batch takes the same.
@@ -202,6 +228,7 @@ Estimate TimelineEstimate(const RunConfig& run, const Cluster& cluster,
     Estimate estimate = EstimateOf(stages[slowest]);
     estimate.breakdown_s.bubble = timeline.stages[slowest].bubble_s;
     estimate.breakdown_s.exposed_pp += timeline.stages[slowest].exposed_s;
+    estimate.breakdown_s.exposed_dp += timeline.stages[slowest].weights_s;
     return estimate;
   }
   const PipelineShape shape = {run.layout.pp, run.layout.vp, run.num_micro_batches()};
@@ -266,7 +293,8 @@ DryRunResult DryRunStep(const RunConfig& run, const Cluster& cluster, bool with_
   return result;
 }
 
-Estimate BriefDryRun(const RunConfig& run, const Cluster& cluster, const MemoryEstimate& memory) {
+Estimate BriefDryRun(const RunConfig& run, const Cluster& cluster,
+                     const std::vector<Estimate>& stages_held) {
   RequireLegal(run);
   const ParallelConfig& layout = run.layout;
   const Mode mode = ModeOf(run, cluster);
@@ -298,7 +326,11 @@ Estimate BriefDryRun(const RunConfig& run, const Cluster& cluster, const MemoryE
                            KindsOf(programs[i], run.num_micro_batches(), layout.vp)));
   }
   Estimate estimate = TimelineEstimate(run, cluster, programs, stages, RunStages(programs, stages));
-  estimate.memory = memory;
+  estimate.memory = std::max_element(stages_held.begin(), stages_held.end(),
+                                     [](const Estimate& a, const Estimate& b) {
+                                       return a.memory.peak_total < b.memory.peak_total;
+                                     })
+                        ->memory;
   FinishEstimate(run, cluster, pricer, estimate);
   return estimate;
 }
@@ -306,9 +338,13 @@ Estimate BriefDryRun(const RunConfig& run, const Cluster& cluster, const MemoryE
 Estimate DryRunStage(const RunConfig& run, const Cluster& cluster, int64_t stage) {
   RequireLegal(run);
   const Mode mode = ModeOf(run, cluster);
-  const std::vector<size_t> kinds(ProgramOf(run, stage).size());
-  return EstimateOf(DryStage(run, PricerOf(run, mode, cluster), stage, kinds,
-                             ExecutorOf(mode, cluster), /*with_timeline=*/false));
+  const StageProgram program = ProgramOf(run, stage);
+  const std::vector<size_t> kinds(program.size());
+  const StageResult result = DryStage(run, PricerOf(run, mode, cluster), stage, kinds,
+                                      ExecutorOf(mode, cluster), /*with_timeline=*/false);
+  Estimate estimate = EstimateOf(result);
+  estimate.breakdown_s.exposed_dp += WeightWaitsAlone(program, result.seconds);
+  return estimate;
 }
 
 Estimate DryRun(const RunConfig& run, const Cluster& cluster) {

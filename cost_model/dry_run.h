@@ -39,9 +39,11 @@ Estimate DryRunStage(const RunConfig& run, const Cluster& cluster, int64_t stage
 Estimate DryRun(const RunConfig& run, const Cluster& cluster);
 
 /// The same, of stages that are like each other one alone, and of as few micro batches as there are
-/// kinds of: the first, the last, and one amid, which stands for all others. `memory`: what the
-/// fullest rank holds, as the closed form knows it to the byte (ClosedFormEstimator::Stages).
-Estimate BriefDryRun(const RunConfig& run, const Cluster& cluster, const MemoryEstimate& memory);
+/// kinds of: the first, the last, and one amid, which stands for all others. Memory is that of the
+/// fullest of `stages`, of which the closed form knows it to the byte
+/// (ClosedFormEstimator::Stages).
+Estimate BriefDryRun(const RunConfig& run, const Cluster& cluster,
+                     const std::vector<Estimate>& stages);
 
 /// Writes a timeline in Chrome's trace format (chrome://tracing, Perfetto). Throws StorageError.
 void WriteChromeTrace(const std::vector<TimelineEvent>& timeline, const std::string& path);

@@ -47,6 +47,7 @@ PricingRecorder::PricingRecorder(const Pricer& pricer, const ParallelConfig& lay
   const size_t most = kinds_.empty() ? 0 : *std::max_element(kinds_.begin(), kinds_.end());
   estimates_.resize(most + 2);
   seconds_.actions.resize(kinds_.size());
+  seconds_.not_before.resize(kinds_.size());
   events_.resize(kinds_.size() + 1);
 }
 
@@ -58,7 +59,9 @@ void PricingRecorder::EnterAction(int64_t index) {
 void PricingRecorder::Close() {
   ClosePiece();
   WaitForHost();
-  double& seconds = action_ < seconds_.actions.size() ? seconds_.actions[action_] : seconds_.end;
+  const bool at_end = action_ >= seconds_.actions.size();
+  if (at_end) WaitForLate();
+  double& seconds = at_end ? seconds_.end : seconds_.actions[action_];
   seconds += clock_.now_s() - action_start_s_;
   action_start_s_ = clock_.now_s();
 }
@@ -66,8 +69,12 @@ void PricingRecorder::Close() {
 void PricingRecorder::BeginNextStep() {
   Close();
   std::fill(estimates_.begin(), estimates_.end(), Estimate{});
-  seconds_ = {.actions = std::vector<double>(seconds_.actions.size())};
+  seconds_ = {.actions = std::vector<double>(seconds_.actions.size()),
+              .not_before = std::vector<double>(seconds_.actions.size())};
   for (std::vector<TimelineEvent>& action : events_) action.clear();
+  step_start_s_ = clock_.now_s();
+  if (!pricer_.overlaps()) return;
+  for (const auto& [id, message_s] : under_way_s_) early_.insert(id);
 }
 
 void PricingRecorder::ClosePiece() {
@@ -112,6 +119,13 @@ void PricingRecorder::WaitForHost() {
   piece_start_s_ = clock_.now_s();
   estimate().breakdown_s.host += span.seconds();
   if (with_timeline_) AddEvent("wait for the host", kCompute, span);
+}
+
+void PricingRecorder::WaitForLate() {
+  for (const auto& [group, late_s] : std::exchange(late_s_, {})) {
+    AddWait(group, clock_.Compute(late_s), std::string(Name(group)) + " messages that are late");
+  }
+  SlowOps(std::exchange(late_ops_s_, 0));
 }
 
 void PricingRecorder::BeginOp(const OpRecord& op) {
@@ -164,11 +178,11 @@ void PricingRecorder::BeginComm(const CommRecord& message) {
     }
     return;
   }
-  const double before_s = clock_.now_s();
-  if (const double exposed_s = ShareExposed(message) * message_s; exposed_s > 0) {
-    clock_.Compute(exposed_s);
-    message_s -= exposed_s;
+  if (const double late_s = ShareExposed(message) * message_s; late_s > 0) {
+    late_s_[message.group] += late_s;
+    message_s -= late_s;
   }
+  const double before_s = clock_.now_s();
   if (message.asynchronous()) under_way_s_[message.id] = message_s;
   const TimeSpan span = clock_.Submit(message, message_s);
   if (with_timeline_) AddEvent(text, stream, span);
@@ -177,12 +191,28 @@ void PricingRecorder::BeginComm(const CommRecord& message) {
 
 void PricingRecorder::BeginWait(const CommRecord& message) {
   if (message.group == GroupKind::kPipeline) return;  // as above
+  // Ops beside a message share the multiprocessors and the memory with it.
+  double beside_s = 0;
+  if (const auto sent = under_way_s_.extract(message.id); !sent.empty()) beside_s = sent.mapped();
+  if (early_.erase(message.id) > 0 && action_ < seconds_.not_before.size()) {
+    // A stage that is not the first begins later than this rank does on its own, and finds more of
+    // it done: the pass itself does not become longer.
+    const double end_s = clock_.EndOf(message);
+    const double within_s = clock_.now_s() - action_start_s_;
+    double& not_before_s = seconds_.not_before[action_];
+    not_before_s = std::max(not_before_s, end_s - step_start_s_ - within_s);
+    beside_s -= std::max(0.0, end_s - clock_.now_s());
+    clock_.Forget(message);
+    late_ops_s_ += pricer_.slowdown() * std::max(0.0, beside_s);
+    return;
+  }
   const TimeSpan span = clock_.Wait(message);
   AddWait(message.group, span, with_timeline_ ? Describe(message) : "");
-  // Ops beside a message share the multiprocessors and the memory with it.
-  const double beside_s = std::exchange(under_way_s_[message.id], 0) - span.seconds();
-  const double slowed_s = pricer_.slowdown() * std::max(0.0, beside_s);
-  if (slowed_s > 0) estimate().breakdown_s.compute += clock_.Compute(slowed_s).seconds();
+  SlowOps(pricer_.slowdown() * std::max(0.0, beside_s - span.seconds()));
+}
+
+void PricingRecorder::SlowOps(double seconds) {
+  if (seconds > 0) estimate().breakdown_s.compute += clock_.Compute(seconds).seconds();
 }
 
 void PricingRecorder::AddWait(GroupKind group, const TimeSpan& span, const std::string& name) {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "cost_model/dry_run.h"
@@ -51,6 +53,12 @@ class PricingRecorder final : public Recorder {
   void ClosePiece();
   /// Waits until the host has launched the layers passed since it was last waited for.
   void WaitForHost();
+  /// Adds what messages beside passes take all the same: what the stack does not hide of them, and
+  /// what ops lose beside those that are early. That is at the end of the step: no pass becomes
+  /// longer, and so no other stage waits for them.
+  void WaitForLate();
+  /// Ops take so much longer.
+  void SlowOps(double seconds);
   /// Forward passes that launching a piece of a layer counts as.
   double LaunchesOf(const PieceRecord& layer);
   /// Of a data-parallel message beside passes, the share that is exposed all the same.
@@ -73,6 +81,10 @@ class PricingRecorder final : public Recorder {
   double launched_s_ = 0;        // what they took the device
   int64_t backward_layer_ = -1;  // whose backward pass is counted among them
   std::unordered_map<int64_t, double> under_way_s_;  // by message, all of it
+  double step_start_s_ = 0;
+  std::unordered_set<int64_t> early_;   // messages that were under way then
+  std::map<GroupKind, double> late_s_;  // still to be waited for at the end
+  double late_ops_s_ = 0;               // likewise, of ops
   size_t action_ = 0;
   double action_start_s_ = 0;
   bool open_ = false;  // the piece at events_[action_][piece_event_] has no end yet

@@ -28,13 +28,22 @@ TimeSpan StreamClock::Submit(const CommRecord& message, double seconds) {
 TimeSpan StreamClock::Wait(const CommRecord& message) {
   if (!overlaps_) return {now_s_, now_s_};
   const double start_s = now_s_;
+  now_s_ = std::max(now_s_, EndOf(message));
+  Forget(message);
+  return {start_s, now_s_};
+}
+
+double StreamClock::EndOf(const CommRecord& message) const { return Find(message)->end_s; }
+
+void StreamClock::Forget(const CommRecord& message) { under_way_.erase(Find(message)); }
+
+std::vector<StreamClock::UnderWay>::const_iterator StreamClock::Find(
+    const CommRecord& message) const {
   const auto found = std::find_if(under_way_.begin(), under_way_.end(),
                                   [&](const UnderWay& each) { return each.id == message.id; });
   TRIMTAB_ASSERT(found != under_way_.end(), "message {} of {} is not under way", message.id,
                  Name(message.group));
-  now_s_ = std::max(now_s_, found->end_s);
-  under_way_.erase(found);
-  return {start_s, now_s_};
+  return found;
 }
 
 void StreamClock::RepeatSince(const StreamClock& before, int64_t times) {

@@ -25,6 +25,10 @@ class StreamClock {
   TimeSpan Submit(const CommRecord& message, double seconds);
   /// What was waited for an asynchronous message that was submitted here and not waited for yet.
   TimeSpan Wait(const CommRecord& message);
+  /// No longer under way, and not waited for here.
+  void Forget(const CommRecord& message);
+  /// When a message that is under way comes.
+  double EndOf(const CommRecord& message) const;
   /// What has happened since the clock stood as `before` happens `times` more times, and takes as
   /// long each time: messages that it leaves under way are those of the last time.
   void RepeatSince(const StreamClock& before, int64_t times);
@@ -34,6 +38,8 @@ class StreamClock {
     int64_t id = 0;
     double end_s = 0;
   };
+
+  std::vector<UnderWay>::const_iterator Find(const CommRecord& message) const;
 
   bool overlaps_;
   double now_s_ = 0;

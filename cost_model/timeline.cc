@@ -1,6 +1,8 @@
 #include "cost_model/timeline.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "engine/base/error.h"
 
@@ -27,6 +29,7 @@ class Simulation {
       : programs_(programs), seconds_(seconds), states_(programs.size()) {
     result_.stages.resize(programs.size());
     result_.waits.resize(programs.size());
+    result_.weight_waits.resize(programs.size());
     for (size_t stage = 0; stage < programs.size(); ++stage) {
       TRIMTAB_ASSERT(seconds[stage].actions.size() == programs[stage].size(),
                      "stage {}: the seconds of {} actions, where its program has {}", stage,
@@ -64,9 +67,6 @@ class Simulation {
     bool computed = false;              // the pass at `next` has run, its sends are to be awaited
     std::vector<bool> begun;            // by chunk: a backward pass has overwritten its gradients
     std::vector<const Message*> sends;  // submitted and not waited for
-    std::vector<Message*> stream;       // submitted and not begun, from stream_next on
-    size_t stream_next = 0;
-    double stream_free_s = 0;
   };
 
   /// Activations are known by the chunk that receives them, gradients by the one that sends them:
@@ -109,33 +109,19 @@ class Simulation {
     message.action[end] = state.next;
     message.submitted_s[end] = state.now_s;
     if (end == kSender) state.sends.push_back(&message);
-    state.stream.push_back(&message);
-    Start(stage);
+    if (message.submitted_s[1 - end] != kNever) Start(message);
   }
 
-  /// Starts what can start at the head of the stream of `stage`, and what that makes way for.
-  void Start(size_t stage) {
-    State& state = states_[stage];
-    while (state.stream_next < state.stream.size()) {
-      Message& message = *state.stream[state.stream_next];
-      if (message.submitted_s[kSender] == kNever || message.submitted_s[kReceiver] == kNever)
-        return;
-      const size_t other = message.stage[kSender] + message.stage[kReceiver] - stage;
-      State& peer = states_[other];
-      if (peer.stream[peer.stream_next] != &message) return;
-      message.start_s = std::max({message.submitted_s[kSender], message.submitted_s[kReceiver],
-                                  state.stream_free_s, peer.stream_free_s});
-      const auto way_s = [&](size_t end) {
-        return seconds_[message.stage[end]].actions[message.action[end]];
-      };
-      message.end_s = message.start_s + std::max(way_s(kSender), way_s(kReceiver));
-      for (const size_t end : {kSender, kReceiver}) {
-        State& at = states_[message.stage[end]];
-        at.stream_free_s = message.end_s;
-        ++at.stream_next;
-        result_.slices[message.stage[end]][message.action[end]] = {message.start_s, message.end_s};
-      }
-      Start(other);
+  void Start(Message& message) {
+    double& free_s = free_s_[{message.stage[kSender], message.stage[kReceiver]}];
+    message.start_s =
+        std::max({message.submitted_s[kSender], message.submitted_s[kReceiver], free_s});
+    const auto way_s = [&](size_t end) {
+      return seconds_[message.stage[end]].actions[message.action[end]];
+    };
+    message.end_s = free_s = message.start_s + std::max(way_s(kSender), way_s(kReceiver));
+    for (const size_t end : {kSender, kReceiver}) {
+      result_.slices[message.stage[end]][message.action[end]] = {message.start_s, message.end_s};
     }
   }
 
@@ -149,6 +135,14 @@ class Simulation {
     times.exposed_s += done_s - begun_s;
     if (done_s > state.now_s) result_.waits[stage].push_back({state.now_s, done_s});
     state.now_s = done_s;
+  }
+
+  void WaitForWeights(size_t stage, double until_s) {
+    State& state = states_[stage];
+    if (until_s <= state.now_s) return;
+    result_.stages[stage].weights_s += until_s - state.now_s;
+    result_.weight_waits[stage].push_back({state.now_s, until_s});
+    state.now_s = until_s;
   }
 
   /// Waits for every send; false when the end of one is not known yet.
@@ -169,6 +163,9 @@ class Simulation {
     if (input != nullptr) {
       if (input->end_s == kNever) return false;
       Wait(stage, *input);
+    }
+    if (!seconds_[stage].not_before.empty()) {
+      WaitForWeights(stage, seconds_[stage].not_before[state.next]);
     }
     const double start_s = state.now_s;
     state.now_s += seconds_[stage].actions[state.next];
@@ -195,6 +192,7 @@ class Simulation {
   std::span<const StageProgram> programs_;
   std::span<const StageSeconds> seconds_;
   std::vector<State> states_;
+  std::map<std::pair<size_t, size_t>, double> free_s_;  // the way from one stage to another
   std::vector<Message> messages_;
   size_t chunks_ = 1;
   size_t micro_batches_ = 1;

@@ -37,11 +37,7 @@ class CostModelPredictor : public Predictor {
     return FromEstimate(closed_form_.Run(run));
   }
   Prediction DryRun(const RunConfig& run) override {
-    MemoryEstimate memory;
-    for (const Estimate& stage : closed_form_.Stages(run)) {
-      if (stage.memory.peak_total > memory.peak_total) memory = stage.memory;
-    }
-    return FromEstimate(BriefDryRun(run, problem_.cluster, memory));
+    return FromEstimate(BriefDryRun(run, problem_.cluster, closed_form_.Stages(run)));
   }
   StepBound Bound(const RunConfig& run, LayoutPart chosen, const PlanRange& plans) override {
     return closed_form_.Bound(run, chosen, plans);

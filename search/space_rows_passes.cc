@@ -67,7 +67,7 @@ SpaceRow PipelineParallelRow() {
               },
           .bind = [](const Problem&, int64_t value,
                      RunConfig& run) { TakeRanks(value, run.layout.pp, run.layout); },
-          .settles = {"global-batch-divisible"},
+          .settles = {"global-batch-divisible", "micro-batches-at-most"},
           .alike = Alike<&ParallelConfig::pp>};
 }
 

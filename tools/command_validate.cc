@@ -127,13 +127,15 @@ class ValidateCommand : public Command {
         "--out", out_,
         "with --fit, write the profiles and stacks with the fitted constants to this folder");
     cluster_flags_.Declare(flags);
-    flags.Choice("--tier", tier_, {"closed-form", "dry-run"}, "how to predict");
+    flags.Choice("--tier", tier_, {"auto", "closed-form", "dry-run"},
+                 "how to predict; auto: closed-form for published runs, dry-run for one's own");
   }
 
   int Run(const OutputOptions& output) override {
     if (!fit_ && (worths_ || !out_.empty())) {
       throw UsageError(fmt::format("{} needs --fit", worths_ ? "--worths" : "--out"));
     }
+    if (fit_ && tier_ == "dry-run") throw UsageError("--tier: --fit predicts by the closed form");
     if (fit_ && !peers_.empty()) throw UsageError("--peers: --fit compares with nobody");
     if (!html_.empty()) {
       RequireNotInput(html_, runs_);
@@ -152,6 +154,7 @@ class ValidateCommand : public Command {
     if (!html_.empty()) throw UsageError("--html: there is no page of published serving");
     if (!peers_.empty())
       throw UsageError("--peers: the runs are of serving, and these of training");
+    if (tier_ != "auto") throw UsageError("--tier: the runs are of serving, and this of training");
     if (worths_) throw UsageError("--worths: the runs are of serving, and this is of training");
     if (!out_.empty()) throw UsageError("--out: the runs are of serving, and this is of training");
     const ServingCases taken = TakeServing(ReadPublishedServing(rows, runs_));
@@ -184,11 +187,12 @@ class ValidateCommand : public Command {
     }
     TakenRuns taken = TakeRuns(published.runs);
     if (fit_) return Fit(taken, output);
+    const Tier tier = tier_ == "dry-run" ? Tier::kDryRun : Tier::kClosedForm;
     RunPredictor predictor;
     std::vector<PredictedRun> runs;
     for (const ValidationRow& row : taken.rows) {
       try {
-        runs.push_back({&row, predictor.Predict(row)});
+        runs.push_back({&row, predictor.Predict(row, tier)});
       } catch (const Error& error) {
         // That a run cannot be predicted says nothing about the others; that we cannot, does.
         const bool of_row = error.code() == ExitCode::kUsage ||
@@ -207,6 +211,7 @@ class ValidateCommand : public Command {
     }
     if (output.json) {
       json["schema_version"] = 1;
+      json["tier"] = tier == Tier::kDryRun ? "dry-run" : "closed-form";
       PrintJson(json);
     } else {
       const bool bold = UseColor(output, STDOUT_FILENO);
@@ -265,6 +270,7 @@ class ValidateCommand : public Command {
   }
 
   int RunMeasured(const OutputOptions& output) const {
+    const bool closed = tier_ == "closed-form";
     std::vector<ValidatedRun> runs = ReadRuns(runs_);
     std::map<std::string, Cluster> clusters;
     std::vector<double> time_errors;
@@ -278,7 +284,7 @@ class ValidateCommand : public Command {
         if (!caveat.empty()) LogWarning("{}", caveat);
       }
       const Cluster& cluster = found->second;
-      row.estimate = tier_ == "dry-run" ? DryRun(row.run, cluster) : ClosedForm(row.run, cluster);
+      row.estimate = closed ? ClosedForm(row.run, cluster) : DryRun(row.run, cluster);
       time_errors.push_back(row.step_time_error());
       if (row.peak_mem_bytes > 0) memory_errors.push_back(row.peak_mem_error());
     }
@@ -311,7 +317,7 @@ class ValidateCommand : public Command {
       rows.push_back(std::move(json));
     }
     PrintJson({{"schema_version", 1},
-               {"tier", tier_},
+               {"tier", tier_ == "auto" ? "dry-run" : tier_},
                {"runs", std::move(rows)},
                {"step_time_error", ToJson(time)},
                {"peak_mem_error", ToJson(memory)}});
@@ -347,7 +353,7 @@ class ValidateCommand : public Command {
   bool worths_ = false;
   std::string out_;
   ClusterFlags cluster_flags_;
-  std::string tier_ = "dry-run";
+  std::string tier_ = "auto";
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "cost_model/dry_run.h"
 #include "cost_model/numerics.h"
 #include "cost_model/serving_price.h"
 #include "engine/base/error.h"
@@ -52,12 +53,13 @@ class RunPredictor::Impl {
     made = std::make_unique<ClosedFormEstimator>(row.of.run.model, row.of.run.sequence_length,
                                                  row.of.cluster, /*keep=*/true);
   }
-  Estimate Predict(const ValidationRow& row, Cluster cluster) {
+  Estimate Predict(const ValidationRow& row, Cluster cluster, Tier tier) {
     cluster.stack = InYear(std::move(cluster.stack), row.of.release);
     const auto estimator = estimators_.find(row.recordings);
     TRIMTAB_ASSERT(estimator != estimators_.end(), "{} is new", row.published.id);
     estimator->second->SetPrices(cluster);
-    return estimator->second->Run(row.of.run);
+    if (tier == Tier::kClosedForm) return estimator->second->Run(row.of.run);
+    return BriefDryRun(row.of.run, cluster, estimator->second->Stages(row.of.run));
   }
 
  private:
@@ -66,12 +68,12 @@ class RunPredictor::Impl {
 
 RunPredictor::RunPredictor() : impl_(std::make_unique<Impl>()) {}
 RunPredictor::~RunPredictor() = default;
-Estimate RunPredictor::Predict(const ValidationRow& row) {
+Estimate RunPredictor::Predict(const ValidationRow& row, Tier tier) {
   impl_->Prepare(row);
-  return impl_->Predict(row, row.of.cluster);
+  return impl_->Predict(row, row.of.cluster, tier);
 }
 Estimate RunPredictor::PredictWith(const ValidationRow& row, Cluster cluster) {
-  return impl_->Predict(row, std::move(cluster));
+  return impl_->Predict(row, std::move(cluster), Tier::kClosedForm);
 }
 
 TakenRuns TakeRuns(const std::vector<PublishedRun>& runs) {

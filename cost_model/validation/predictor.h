@@ -32,6 +32,9 @@ double PeakBytesAsMeasured(const ValidationRow& row, const Cluster& cluster,
 /// does not use.
 bool SaidToFit(const ValidationRow& row, const Estimate& estimate);
 
+/// How a run is predicted; fits take the closed form.
+enum class Tier { kClosedForm, kDryRun };
+
 class RunPredictor {
  public:
   RunPredictor();
@@ -39,7 +42,7 @@ class RunPredictor {
 
   /// Records what is new about the run, and predicts it with the prices of its own cluster. Only
   /// while no other thread asks.
-  Estimate Predict(const ValidationRow& row);
+  Estimate Predict(const ValidationRow& row, Tier tier = Tier::kClosedForm);
   /// Predicts a run that was predicted before with those of `cluster`, which is otherwise its own.
   /// Not thread-safe for rows that share recordings.
   Estimate PredictWith(const ValidationRow& row, Cluster cluster);

@@ -1,3 +1,4 @@
+#include "engine/config/model_limits.h"
 #include "engine/config/rule_parts.h"
 
 namespace trimtab {
@@ -58,6 +59,12 @@ constexpr Rule kStepRules[] = {
      [](const RunConfig& run) {
        return fmt::format("global_batch {} is not divisible by mbs {} x dp {}", run.global_batch,
                           run.layout.micro_batch, run.layout.dp);
+     }},
+    {"micro-batches-at-most", "A step has no more micro batches than anybody would wait for.",
+     [](const RunConfig& run) { return run.num_micro_batches() <= kMaxMicroBatches; },
+     [](const RunConfig& run) {
+       return fmt::format("{} micro batches a step; expected at most {}", run.num_micro_batches(),
+                          kMaxMicroBatches);
      }},
     {"micro-batches-divisible-by-pp",
      "The interleaved schedule takes micro batches in groups of the pipeline's size.",

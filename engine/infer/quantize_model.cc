@@ -81,8 +81,11 @@ QuantizeSummary QuantizeModel(const WeightSource& source, const QuantizeOptions&
   };
   for (const ParameterSpec* spec : specs) {
     advance();
+    // Each expert sees inputs of its own, and all of them are multiplied in one product: their
+    // columns stay as they are.
+    if (spec->grid == Grid::kExperts || !IsQuantized(*spec)) continue;
     const LinearInputs* inputs = calibration.Find(LayerOf(*spec));
-    if (inputs == nullptr || !IsQuantized(*spec)) continue;
+    if (inputs == nullptr) continue;
     std::vector<float> chosen =
         ChooseColumnScales(options.weights, WholeParameter(source, *spec), *inputs, *device);
     if (chosen.empty()) continue;

@@ -51,8 +51,10 @@ void GroupedProducts::Forward(const LayerContext& context, const Tensor& x, Grou
   if (context.observer != nullptr && x.dim(0) > 0) {
     const FullestGroup shown(rows);
     const Shape matrix = {out(), weight_->spec.columns};
-    context.observer->OnForward(LinearName(*weight_), x.Rows(shown.first, shown.count),
-                                weight_->weight.Slice(shown.group * matrix.numel(), matrix));
+    const Tensor& weight = weight_->weight;  // undefined where serving has packed it
+    context.observer->OnForward(
+        LinearName(*weight_), x.Rows(shown.first, shown.count),
+        weight.defined() ? weight.Slice(shown.group * matrix.numel(), matrix) : Tensor());
   }
   if (!fp8()) {
     saved.input = x;

@@ -15,11 +15,7 @@ void ExpectTheSame(const RunConfig& run, const Cluster& cluster) {
   SCOPED_TRACE(Describe(run));
   ASSERT_EQ(FirstBrokenRule(run), nullptr);
   ClosedFormEstimator estimator(run.model, run.sequence_length, cluster);
-  MemoryEstimate memory;
-  for (const Estimate& stage : estimator.Stages(run)) {
-    if (stage.memory.peak_total > memory.peak_total) memory = stage.memory;
-  }
-  const Estimate brief = BriefDryRun(run, cluster, memory);
+  const Estimate brief = BriefDryRun(run, cluster, estimator.Stages(run));
   const Estimate whole = DryRun(run, cluster);
   EXPECT_NEAR(brief.step_time_s, whole.step_time_s, 1e-9 * whole.step_time_s);
   for (const BreakdownPart& part : kBreakdownParts) {

@@ -14,7 +14,8 @@ RunConfig RunOf(const std::string& model, const std::string& layout) {
   run.device = "cuda";
   run.sequence_length = 2048;
   run.layout = ParseLayout(layout, 16);
-  run.global_batch = 4 * run.layout.micro_batch * run.layout.dp;
+  const int64_t micro_batches = run.layout.pp > 1 ? 16 : 4;
+  run.global_batch = micro_batches * run.layout.micro_batch * run.layout.dp;
   return run;
 }
 
@@ -23,6 +24,9 @@ const char* const kLayouts[] = {
     "zero=0,precision=bf16,mbs=2,recompute=full",
     "tp=4,sp=1,zero=1,precision=bf16,mbs=1,recompute=selective:core_attn",
     "zero=3,precision=bf16,mbs=2",
+    "tp=2,sp=1,pp=4,zero=1,precision=bf16,mbs=2",
+    "tp=2,sp=1,pp=2,vp=2,schedule=interleaved-1f1b,zero=1,overlap_param_gather=1,precision=bf16,"
+    "mbs=2",
 };
 
 TEST(StackTiers, AgreeOnEveryStack) {
@@ -38,7 +42,9 @@ TEST(StackTiers, AgreeOnEveryStack) {
       // dry run ops that messages slow down give these more time to hide in.
       const double more = 0.05 + 0.3 * stack.slowdown.value;
       EXPECT_LE(closed.step_time_s, (1 + more) * dry.step_time_s);
-      EXPECT_GE(closed.step_time_s, 0.97 * dry.step_time_s);
+      // Nor does it see what stages wait for while a pipeline fills and drains, once a step.
+      const double less = run.layout.pp > 1 ? 0.15 : 0.03;
+      EXPECT_GE(closed.step_time_s, (1 - less) * dry.step_time_s);
       EXPECT_NEAR(closed.breakdown_s.host, dry.breakdown_s.host, 0.06 * dry.step_time_s);
       EXPECT_NEAR(closed.breakdown_s.recompute, dry.breakdown_s.recompute, 0.01 * dry.step_time_s);
       EXPECT_NEAR(closed.breakdown_s.exposed_tp, dry.breakdown_s.exposed_tp,

@@ -44,6 +44,15 @@ TEST(StreamClock, MessagesOfAGroupFollowOneAnother) {
   EXPECT_EQ(clock.Wait(Message(GroupKind::kData, 1)).seconds(), 0);
 }
 
+TEST(StreamClock, WhatIsForgottenIsNotWaitedForAndStillTakesItsTime) {
+  StreamClock clock(true);
+  clock.Submit(Message(GroupKind::kData, 1), 4);
+  EXPECT_EQ(clock.EndOf(Message(GroupKind::kData, 1)), 4);
+  clock.Forget(Message(GroupKind::kData, 1));
+  EXPECT_EQ(clock.now_s(), 0);
+  EXPECT_EQ(clock.Submit(Message(GroupKind::kData, 2), 1).start_s, 4);
+}
+
 TEST(StreamClock, SendsAndReceivesPassEachOther) {
   StreamClock clock(true);
   clock.Submit(Message(GroupKind::kContext, 1, CollectiveKind::kSend), 4);

@@ -28,7 +28,6 @@ constexpr auto kPoll = std::chrono::milliseconds(100);
 /// time.
 constexpr int64_t kSpareConnections = 1024;
 constexpr int kKeepAliveSeconds = 2;
-constexpr size_t kKeepAliveRequests = 1000;
 constexpr int kSocketTimeoutSeconds = 10;
 /// Connections that wait to be accepted. With the library's own 5, clients that come together are
 /// dropped, and try again after a second.
@@ -125,12 +124,16 @@ class HttpServer::Impl {
     http_.new_task_queue = [connections] { return new ConnectionThreads(connections); };
     http_.set_payload_max_length(static_cast<size_t>(options_.max_body_bytes));
     http_.set_keep_alive_timeout(kKeepAliveSeconds);
-    http_.set_keep_alive_max_count(kKeepAliveRequests);
+    // The library forgets what came behind a request before its answer, and would take what follows
+    // for the begin of another: a client that did not wait is answered once and told so.
+    http_.set_keep_alive_max_count(1);
     http_.set_read_timeout(kSocketTimeoutSeconds);
     http_.set_write_timeout(kSocketTimeoutSeconds);
     http_.set_tcp_nodelay(true);
     http_.set_socket_options([this](socket_t socket) {
-      httplib::default_socket_options(socket);
+      // The library's own options would let two servers share a port, and its requests.
+      const int yes = 1;
+      ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
       listener_ = socket;
     });
     http_.set_pre_routing_handler([this](const Request& request, Response& response) {

@@ -113,6 +113,25 @@ TEST(QuantizeModelTest, Int4ServesScaledInputsOnAnyLayout) {
   EXPECT_LT(LargestDifference(LogitsOf(*source, weights, WeightFormat::kInt4, ""), plain), 2e-5);
 }
 
+TEST(QuantizeModelTest, ExpertsAreRoundedAsTheyAreBesideScaledLayers) {
+  for (const char* family : {"mixtral", "deepseek"}) {
+    SCOPED_TRACE(family);
+    const GoldenWeights weights(family);
+    const std::string folder = Quantize(weights, WeightFormat::kInt8, weights.Tokens(1));
+    const std::unique_ptr<WeightSource> source = OpenCheckpointWeights(folder);
+    const WholeModelDeclaration whole = DeclareWholeModel(weights.model());
+    int64_t scaled = 0;
+    for (const ParameterSpec* spec : ParameterSpecs(whole.parameters)) {
+      const bool has_scales = !source->InputScales(*spec).empty();
+      scaled += has_scales ? 1 : 0;
+      EXPECT_FALSE(has_scales && spec->grid == Grid::kExperts) << spec->name.view();
+    }
+    EXPECT_GT(scaled, 0);
+    const std::vector<float> plain = LogitsOf(*source, weights, WeightFormat::kF32, "");
+    EXPECT_LT(LargestDifference(LogitsOf(*source, weights, WeightFormat::kInt8, ""), plain), 2e-5);
+  }
+}
+
 // Inputs of which one column is a hundred times the others: its weights matter a hundred times.
 TEST(CalibrationTest, ScalesWhatMattersSoThatItIsRoundedLess) {
   constexpr int64_t kRows = 24;
