@@ -43,7 +43,7 @@ TEST(StackTiers, AgreeOnEveryStack) {
       const double more = 0.05 + 0.3 * stack.slowdown.value;
       EXPECT_LE(closed.step_time_s, (1 + more) * dry.step_time_s);
       // Nor does it see what stages wait for while a pipeline fills and drains, once a step.
-      const double less = run.layout.pp > 1 ? 0.15 : 0.03;
+      const double less = run.layout.pp > 1 ? 0.25 : 0.03;
       EXPECT_GE(closed.step_time_s, (1 - less) * dry.step_time_s);
       EXPECT_NEAR(closed.breakdown_s.host, dry.breakdown_s.host, 0.06 * dry.step_time_s);
       EXPECT_NEAR(closed.breakdown_s.recompute, dry.breakdown_s.recompute, 0.01 * dry.step_time_s);
@@ -74,6 +74,30 @@ TEST(StackTiers, WhatRunsAgainIsKeptInBoth) {
   const int64_t closed = ClosedForm(run, cluster).memory.peak_total;
   EXPECT_EQ(closed, ours + 10 * (2 * 2048) * 4) << "of each token in four layers";
   EXPECT_EQ(DryRun(run, cluster).memory.peak_total, closed);
+}
+
+// Stages do not hand on what each of them waits for at its own end, or finds there when it begins.
+TEST(StackTiers, PipelinesWaitOnceForWhatMovesOnceAStep) {
+  Cluster cluster = LoadCluster("2x8xh100");
+  RunConfig run = RunOf("llama2-7b", "pp=8,zero=1,precision=bf16,mbs=1,overlap_param_gather=1");
+  run.model.num_layers = 16;
+  run.layout.schedule = Schedule::kInterleaved1F1B;
+  run.layout.vp = 2;
+  const Estimate hidden = DryRun(run, cluster);
+  cluster.stack.dp_exposed.value = 1;
+  const Estimate exposed = DryRun(run, cluster);
+  const double more_s = exposed.breakdown_s.exposed_dp - hidden.breakdown_s.exposed_dp;
+  EXPECT_GT(more_s, 0.005 * hidden.step_time_s);
+  EXPECT_LE(exposed.step_time_s - hidden.step_time_s, 1.05 * more_s);
+
+  // What may be hidden is never slower than what cannot be.
+  for (const SoftwareStack& stack : BuiltinStacks()) {
+    cluster.stack = stack;
+    run.layout.overlap_param_gather = true;
+    const double beside_s = DryRun(run, cluster).step_time_s;
+    run.layout.overlap_param_gather = false;
+    EXPECT_LE(beside_s, 1.001 * DryRun(run, cluster).step_time_s) << stack.name;
+  }
 }
 
 TEST(StackTiers, EachNumberSlowsTheStepDown) {
