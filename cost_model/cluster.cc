@@ -211,6 +211,10 @@ Cluster LoadCluster(const std::string& name_or_path, const std::string& profile_
   return PricedBy(std::move(cluster), LoadHardwareProfile(profile_path), profile_path);
 }
 
+int64_t MemoryOfRank(const Cluster& cluster, int64_t ranks) {
+  return cluster.device == "cpu" ? cluster.memory_bytes / ranks : cluster.memory_bytes;
+}
+
 Cluster PricedBy(Cluster cluster, HardwareProfile profile, const std::string& where) {
   if (profile.device != cluster.device) {
     throw InputError(fmt::format("{}: $.device: expected \"{}\" for the cluster '{}', got \"{}\"",

@@ -53,6 +53,9 @@ struct Cluster {
 /// `profile_path` replaces the profile of any of them. Throws UsageError or InputError.
 Cluster LoadCluster(const std::string& name_or_path, const std::string& profile_path = "");
 
+/// Memory that each of `ranks` ranks has: its GPU's, or an equal share of the machine.
+int64_t MemoryOfRank(const Cluster& cluster, int64_t ranks);
+
 /// `cluster` priced by `profile`, which comes from `where`. Throws InputError where it is one of
 /// another device.
 Cluster PricedBy(Cluster cluster, HardwareProfile profile, const std::string& where);

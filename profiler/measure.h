@@ -114,6 +114,10 @@ RunConfig WithLength(RunConfig run);
 /// (device).
 Measurement Measure(const RunConfig& run, const MeasureOptions& options);
 
+/// Why no figure of `measurement` can be believed: a loss or a time that is no positive number.
+/// Empty when all can.
+std::string WhyNotNumeric(const Measurement& measurement);
+
 /// The field names above. `MeasurementFromJson` throws InputError naming `where`.
 nlohmann::json ToJson(const Measurement& measurement);
 Measurement MeasurementFromJson(const nlohmann::json& json, const std::string& where);

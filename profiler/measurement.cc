@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
@@ -47,6 +48,21 @@ std::optional<MeasuredPower> TotalPower(std::span<const GpuPower> gpus, double t
   }
   total.joules_per_token = joules / tokens;
   return total;
+}
+
+std::string WhyNotNumeric(const Measurement& measurement) {
+  for (size_t step = 0; step < measurement.losses.size(); ++step) {
+    if (std::isfinite(measurement.losses[step])) continue;
+    return fmt::format("the loss of step {} is {}", step + 1, measurement.losses[step]);
+  }
+  const auto is_time = [](double seconds) { return std::isfinite(seconds) && seconds > 0; };
+  if (!is_time(measurement.step_time_s)) {
+    return fmt::format("a step took {} s by the clock", measurement.step_time_s);
+  }
+  for (const StepBlock& block : measurement.blocks) {
+    if (!is_time(block.step_s)) return fmt::format("a step took {} s by the clock", block.step_s);
+  }
+  return "";
 }
 
 nlohmann::json ToJson(const Measurement& measurement) {

@@ -66,6 +66,7 @@ std::optional<TrialResult> FromLine(std::string_view text) {
       result.measurement = MeasurementFromJson(line.at("measurement"), "line");
     }
     if (result.measurement.has_value() != (result.state == TrialState::kDone)) return std::nullopt;
+    if (result.measurement && !WhyNotNumeric(*result.measurement).empty()) return std::nullopt;
     return result;
   } catch (const nlohmann::json::exception&) {  // also thrown where `line` is not an object
     return std::nullopt;

@@ -111,10 +111,6 @@ class ProcessTrialRunner : public TrialRunner {
 std::optional<TrialResult> RunWorker(const RunConfig& run, const MeasureOptions& options,
                                      const std::string& results_path, std::istream& commands);
 
-/// Why no figure of `measurement` can be believed: a loss or a time that is no positive number.
-/// Empty when all can.
-std::string WhyNotNumeric(const Measurement& measurement);
-
 /// 0 done or never asked, 4 out of memory, 1 otherwise.
 int WorkerExitCode(const std::optional<TrialResult>& result);
 

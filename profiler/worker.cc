@@ -83,21 +83,6 @@ void VisitWhenTold(const RunConfig& run, const MeasureOptions& options, Clerk& c
 
 }  // namespace
 
-std::string WhyNotNumeric(const Measurement& measurement) {
-  for (size_t step = 0; step < measurement.losses.size(); ++step) {
-    if (std::isfinite(measurement.losses[step])) continue;
-    return fmt::format("the loss of step {} is {}", step + 1, measurement.losses[step]);
-  }
-  const auto is_time = [](double seconds) { return std::isfinite(seconds) && seconds > 0; };
-  if (!is_time(measurement.step_time_s)) {
-    return fmt::format("a step took {} s by the clock", measurement.step_time_s);
-  }
-  for (const StepBlock& block : measurement.blocks) {
-    if (!is_time(block.step_s)) return fmt::format("a step took {} s by the clock", block.step_s);
-  }
-  return "";
-}
-
 std::optional<TrialResult> RunWorker(const RunConfig& run, const MeasureOptions& options,
                                      const std::string& results_path, std::istream& commands) {
   Clerk clerk(results_path, commands);

@@ -107,11 +107,15 @@ std::vector<Explanation> Explain(const Problem& problem, Objective objective,
         best_of([&](const RunConfig& other_run) { return !row.alike(other_run, run); });
     // Of what is further off, not all was looked at.
     if (!other || key(*other).first > Alternatives::Farthest(i) * key(*best).first) continue;
+    const double extra_cost = key(*other).first / key(chosen).first - 1;
+    // Predicted to be better, while a closer look or measurements chose otherwise: of what it is
+    // worth the closed form knows nothing.
+    if (extra_cost < 0) continue;
     explanations.push_back({.dimension = row.name,
                             .chosen = ValueInWords(row, run),
                             .value = ValueInWords(row, candidates[*other].run),
                             .other = *other,
-                            .extra_cost = key(*other).first / key(chosen).first - 1});
+                            .extra_cost = extra_cost});
   }
   std::stable_sort(
       explanations.begin(), explanations.end(),

@@ -61,8 +61,8 @@ struct Explanation {
 };
 
 /// Of each dimension that `chosen`, one of `candidates`, has: the best closed form among candidates
-/// that fit with another value of it, where there is one near enough. The dearest first. Rows look
-/// at the model, the cluster and the sizes of `problem`.
+/// that fit with another value of it, where there is one near enough that is not better. The
+/// dearest first. Rows look at the model, the cluster and the sizes of `problem`.
 std::vector<Explanation> Explain(const Problem& problem, Objective objective,
                                  const std::vector<CandidateRecord>& candidates, size_t chosen);
 

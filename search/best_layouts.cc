@@ -25,9 +25,9 @@ class BestFirst {
  public:
   /// `limited`: what does not fit is left out.
   BestFirst(const Problem& problem, LayoutList& list, bool limited, Predictor& predictor,
-            int threads)
-      : list_(list), predictor_(predictor) {
-    for (int i = 0; i < threads; ++i) {
+            const Walkers& walkers)
+      : list_(list), predictor_(predictor), walkers_(walkers) {
+    for (int i = 0; i < walkers.threads; ++i) {
       Predictor* const own = predictor.OfThread(i);
       if (own == nullptr) break;
       workers_.push_back(std::make_unique<BranchWorker>(problem, limited, *own));
@@ -39,7 +39,10 @@ class BestFirst {
     std::vector<Branch> branches = workers_.front()->Plant();
     BoundAll(branches);
     std::make_heap(branches.begin(), branches.end(), Branch::IsLater);
-    while (!branches.empty()) Round(branches);
+    while (!branches.empty()) {
+      walkers_.GoOnOrThrow();
+      Round(branches);
+    }
     BestLayouts best;
     std::map<const Rule*, int64_t> pruned;
     for (const auto& worker : workers_) {
@@ -154,6 +157,7 @@ class BestFirst {
 
   LayoutList& list_;
   Predictor& predictor_;
+  const Walkers& walkers_;
   WalkCounts counts_;
   std::map<std::string, int64_t> by_requirement_;
   double least_cut_score_ = std::numeric_limits<double>::infinity();
@@ -165,24 +169,25 @@ class BestFirst {
 }  // namespace
 
 BestLayouts FindBestLayouts(const Problem& problem, Shortlist list, Predictor& predictor,
-                            int threads) {
+                            const Walkers& walkers) {
   RequireSensible(problem);
-  BestFirst walk(problem, list, /*limited=*/true, predictor, threads);
+  BestFirst walk(problem, list, /*limited=*/true, predictor, walkers);
   BestLayouts best = walk.Run();
   walk.RequireNoGap(best);
   return best;
 }
 
 BestLayouts FindOthers(const Problem& problem, LayoutList& list, Predictor& predictor,
-                       int threads) {
+                       const Walkers& walkers) {
   RequireSensible(problem);
-  return BestFirst(problem, list, /*limited=*/true, predictor, threads).Run();
+  return BestFirst(problem, list, /*limited=*/true, predictor, walkers).Run();
 }
 
-std::optional<Shortlisted> FindLeanest(const Problem& problem, Predictor& predictor, int threads) {
+std::optional<Shortlisted> FindLeanest(const Problem& problem, Predictor& predictor,
+                                       const Walkers& walkers) {
   RequireSensible(problem);
   Shortlist of_one(Objective::kMemory, 1, 0);
-  BestFirst walk(problem, of_one, /*limited=*/false, predictor, threads);
+  BestFirst walk(problem, of_one, /*limited=*/false, predictor, walkers);
   const BestLayouts best = walk.Run();
   walk.RequireNoGap(best);
   const Shortlisted* leanest = nullptr;

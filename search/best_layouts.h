@@ -11,6 +11,7 @@
 
 #include "search/shortlist.h"
 #include "search/space.h"
+#include "search/walkers.h"
 
 namespace trimtab {
 
@@ -40,16 +41,19 @@ struct BestLayouts {
 };
 
 /// What an empty `list` keeps of the candidates of `problem` that fit their ranks. The result and
-/// its counts do not depend on `threads` (at least 1), nor on the machine. A `predictor` that there
-/// can be only one of works on one thread. Throws UsageError as WalkSpace does.
+/// its counts do not depend on how many threads walk, nor on the machine. A `predictor` that there
+/// can be only one of works on one thread. Throws UsageError and InfeasibleError as RequireSensible
+/// does, and WalkStopped.
 BestLayouts FindBestLayouts(const Problem& problem, Shortlist list, Predictor& predictor,
-                            int threads);
+                            const Walkers& walkers);
 
 /// What `list` keeps of the candidates that fit, where it does not keep the best of all.
-BestLayouts FindOthers(const Problem& problem, LayoutList& list, Predictor& predictor, int threads);
+BestLayouts FindOthers(const Problem& problem, LayoutList& list, Predictor& predictor,
+                       const Walkers& walkers);
 
 /// The candidate that needs the least memory, whether it fits or not. nullopt where no candidate is
 /// legal.
-std::optional<Shortlisted> FindLeanest(const Problem& problem, Predictor& predictor, int threads);
+std::optional<Shortlisted> FindLeanest(const Problem& problem, Predictor& predictor,
+                                       const Walkers& walkers);
 
 }  // namespace trimtab

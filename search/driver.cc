@@ -33,8 +33,8 @@ int ThreadsOf(const SearchOptions& options) {
 }
 
 /// Enumerates, unless an earlier search has.
-void Enumerate(const SearchOptions& options, int64_t ingested, Study& study, Predictor& predictor,
-               SearchEvents& events) {
+void Enumerate(const SearchOptions& options, const Walkers& walkers, int64_t ingested, Study& study,
+               Predictor& predictor, SearchEvents& events) {
   if (study.enumerated()) {
     const std::vector<CandidateRecord> candidates = study.Candidates();
     const auto measured = std::count_if(candidates.begin(), candidates.end(),
@@ -44,7 +44,7 @@ void Enumerate(const SearchOptions& options, int64_t ingested, Study& study, Pre
   }
   // The space last: with it a study counts as enumerated.
   study.StoreRecipes(ToJson(PlaceRecipes(options.problem, predictor)));
-  StoreSpace(options.problem, options.race.objective, predictor, ThreadsOf(options), study);
+  StoreSpace(options.problem, options.race.objective, predictor, walkers, study);
 }
 
 void DryRunBest(const SearchOptions& options, Study& study, Predictor& predictor,
@@ -129,12 +129,14 @@ SearchResult RunSearch(const SearchOptions& options, Predictor& predictor, Trial
   runner.EndLeftovers(study->uuid());
   if (!study->WorkersGone()) runner.GiveUpNodes(study->uuid());
   const int64_t ingested = study->Recover();
-  Enumerate(options, ingested, *study, predictor, events);
+  const Walkers walkers(ThreadsOf(options),
+                        [&events] { return events.stop_requested() != StopRequest::kNone; });
+  Enumerate(options, walkers, ingested, *study, predictor, events);
   const std::vector<CandidateRecord> candidates = study->Candidates();
   const SpaceSummary summary = Summarize(study->Pruned(), candidates);
   events.OnSpace(summary);
   if (summary.feasible == 0) {
-    const auto relaxations = FindRelaxations(options.problem, predictor, ThreadsOf(options));
+    const auto relaxations = FindRelaxations(options.problem, predictor, walkers);
     ThrowInfeasible(summary, candidates, InWords(relaxations));
   }
   DryRunBest(options, *study, predictor, events);

@@ -54,7 +54,7 @@ using Listed = std::vector<std::shared_ptr<const Shortlisted>>;
 
 /// `list`, with what else says what the choices of its best are worth, in the order of the space.
 Listed WithAlternatives(const Problem& problem, Objective objective, const Listed& list,
-                        Predictor& predictor, int threads) {
+                        Predictor& predictor, const Walkers& walkers) {
   // Of fewer than a shortlist may have, there are no others.
   if (list.size() < Shortlist::kOfAll) return list;
   std::vector<std::pair<SortKey, int64_t>> keys;
@@ -70,7 +70,7 @@ Listed WithAlternatives(const Problem& problem, Objective objective, const Liste
   std::nth_element(keys.begin(), last, keys.end());
   if (!alternatives.Settle(last->first, last->second)) return list;
   Listed all = list;
-  for (const auto& other : FindOthers(problem, alternatives, predictor, threads).list) {
+  for (const auto& other : FindOthers(problem, alternatives, predictor, walkers).list) {
     const bool listed = std::any_of(list.begin(), list.end(),
                                     [&](const auto& each) { return each->run == other->run; });
     if (!listed) all.push_back(other);
@@ -107,20 +107,20 @@ Breach BreachOf(const RunConfig& run, const Prediction& prediction,
           fmt::format("{:.0f} tokens/s are too few for {}", prediction.tokens_per_s, unmet->text)};
 }
 
-void StoreSpace(const Problem& problem, Objective objective, Predictor& predictor, int threads,
-                Study& study) {
+void StoreSpace(const Problem& problem, Objective objective, Predictor& predictor,
+                const Walkers& walkers, Study& study) {
   const Shortlist shortlist(objective, Shortlist::kOfAll, MostOfClass(problem));
-  const BestLayouts best = FindBestLayouts(problem, shortlist, predictor, threads);
+  const BestLayouts best = FindBestLayouts(problem, shortlist, predictor, walkers);
   const WalkCounts& counts = best.counts;
   if (counts.size == 0) ThrowEmpty(problem);
-  const Listed list = WithAlternatives(problem, objective, best.list, predictor, threads);
+  const Listed list = WithAlternatives(problem, objective, best.list, predictor, walkers);
   const SpeedRequirements speed(problem);
   std::vector<CandidateRecord> kept;
   for (const auto& listed : list) kept.push_back(Candidate(problem, speed, *listed));
   int64_t too_large = counts.visited - counts.fitting;
   int64_t cut_by_memory = counts.cut_by_memory;
   if (kept.empty() && too_large + cut_by_memory > 0) {
-    const std::optional<Shortlisted> leanest = FindLeanest(problem, predictor, threads);
+    const std::optional<Shortlisted> leanest = FindLeanest(problem, predictor, walkers);
     TRIMTAB_ASSERT(leanest.has_value(), "{} candidates do not fit, and none is there",
                    too_large + cut_by_memory);
     kept.push_back(Candidate(problem, speed, *leanest));

@@ -8,6 +8,7 @@
 
 #include "search/strategy.h"
 #include "search/study.h"
+#include "search/walkers.h"
 
 namespace trimtab {
 
@@ -26,8 +27,8 @@ struct SpaceSummary {
 
 /// Stores what the search may look at closely, and counts the rest. Where nothing fits, the leanest
 /// is kept, to say how much is missing. Throws UsageError where the problem has no candidate.
-void StoreSpace(const Problem& problem, Objective objective, Predictor& predictor, int threads,
-                Study& study);
+void StoreSpace(const Problem& problem, Objective objective, Predictor& predictor,
+                const Walkers& walkers, Study& study);
 
 /// `left_out`: those that are not among `candidates`.
 SpaceSummary Summarize(const PrunedCounts& left_out,

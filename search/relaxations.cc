@@ -49,15 +49,17 @@ std::vector<Change> OtherChoicesOfGpus(const Problem& problem) {
 std::vector<Change> OtherGpus(const Problem& problem) {
   std::vector<Change> changes;
   if (problem.cluster.device == "cpu") return changes;
-  if (!problem.gpus.empty() || problem.max_ranks > 0) return OtherChoicesOfGpus(problem);
+  if (!problem.gpus.empty() || problem.max_ranks > 0) changes = OtherChoicesOfGpus(problem);
   const auto add = [&](int64_t gpus) {
     Change change = {fmt::format("{} GPUs", gpus), problem};
     change.problem.cluster = WithGpus(problem.cluster, gpus);
     change.problem.gpus.clear();
+    change.problem.max_ranks = 0;
     if (AllowedGpus(change.problem).back() == gpus) changes.push_back(std::move(change));
   };
   const int64_t gpus = problem.cluster.max_ranks;
   for (int i = 1; i <= kMostDoublings; ++i) add(gpus << i);
+  if (!problem.gpus.empty() || problem.max_ranks > 0) return changes;
   // Numbers that divide badly may have no layout at all, where fewer GPUs have one.
   int64_t power = 1;
   while (2 * power < gpus) power *= 2;
@@ -133,31 +135,38 @@ Change WithoutRequirement(const Problem& problem, size_t number) {
   return change;
 }
 
-/// The leanest layout of `problem` that fits.
-std::optional<RunConfig> LeanestThatFits(const Problem& problem, Predictor& predictor,
-                                         int threads) {
+/// The fastest layout of `problem` that fits.
+std::optional<RunConfig> FastestThatFits(const Problem& problem, Predictor& predictor,
+                                         const Walkers& walkers) {
   const std::unique_ptr<Predictor> own = predictor.For(problem);
-  const BestLayouts best = FindBestLayouts(problem, Shortlist(Objective::kMemory, 1, 0),
-                                           own != nullptr ? *own : predictor, threads);
-  const Shortlisted* leanest = nullptr;
+  const BestLayouts best = FindBestLayouts(problem, Shortlist(Objective::kThroughput, 1, 0),
+                                           own != nullptr ? *own : predictor, walkers);
+  const Shortlisted* fastest = nullptr;
   for (const auto& each : best.list) {
-    if (leanest == nullptr ||
-        each->prediction.peak_mem_bytes < leanest->prediction.peak_mem_bytes) {
-      leanest = each.get();
+    if (fastest == nullptr || each->prediction.tokens_per_s > fastest->prediction.tokens_per_s) {
+      fastest = each.get();
     }
   }
-  return leanest == nullptr ? std::nullopt : std::optional(leanest->run);
+  return fastest == nullptr ? std::nullopt : std::optional(fastest->run);
+}
+
+/// More memory for each rank, where it has that.
+std::vector<Change> MoreMemory(const Problem& problem, Predictor& predictor,
+                               const Walkers& walkers) {
+  const std::optional<Shortlisted> leanest = FindLeanest(problem, predictor, walkers);
+  if (!leanest) return {};
+  const int64_t bytes = RoundUp(leanest->prediction.peak_mem_bytes, kMiB);
+  if (bytes > MemoryOfRank(problem.cluster, leanest->run.layout.world_size())) return {};
+  Change change = {fmt::format("--memory-per-rank {}MiB", bytes / kMiB), problem};
+  change.problem.memory_per_rank_bytes = bytes;
+  return {change};
 }
 
 }  // namespace
 
-std::vector<Relaxation> FindRelaxations(const Problem& problem, Predictor& predictor, int threads) {
-  std::vector<std::vector<Change>> kinds;
-  if (const std::optional<Shortlisted> leanest = FindLeanest(problem, predictor, threads)) {
-    const int64_t mebibytes = CeilDiv(leanest->prediction.peak_mem_bytes, kMiB);
-    kinds.push_back({{fmt::format("--memory-per-rank {}MiB", mebibytes), problem}});
-    kinds.back().front().problem.memory_per_rank_bytes = mebibytes * kMiB;
-  }
+std::vector<Relaxation> FindRelaxations(const Problem& problem, Predictor& predictor,
+                                        const Walkers& walkers) {
+  std::vector<std::vector<Change>> kinds = {MoreMemory(problem, predictor, walkers)};
   for (const auto& changes : {OtherGpus, ShorterSequences, OtherBatches, LeanerStates}) {
     kinds.push_back(changes(problem));
   }
@@ -170,7 +179,7 @@ std::vector<Relaxation> FindRelaxations(const Problem& problem, Predictor& predi
   std::vector<Relaxation> found;
   for (const std::vector<Change>& changes : kinds) {
     for (const Change& change : changes) {
-      const std::optional<RunConfig> run = LeanestThatFits(change.problem, predictor, threads);
+      const std::optional<RunConfig> run = FastestThatFits(change.problem, predictor, walkers);
       if (!run) continue;
       found.push_back({change.what, change.problem, *run});
       break;

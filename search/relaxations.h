@@ -6,6 +6,7 @@
 
 #include "search/predictor.h"
 #include "search/space.h"
+#include "search/walkers.h"
 
 namespace trimtab {
 
@@ -13,14 +14,15 @@ namespace trimtab {
 struct Relaxation {
   std::string what;  // in words of the command line: "--seq 2048", "32 GPUs"
   Problem problem;   // changed so
-  RunConfig run;     // the leanest that fits then
+  RunConfig run;     // the fastest that fits then
 };
 
-/// One for each kind of change that helps: more memory per rank, another number of GPUs, shorter
+/// One for each kind of change that helps: more of a rank's memory, another number of GPUs, shorter
 /// sequences, another global batch, a leaner optimizer state, a narrowing less. Each is found by
 /// the walk that found nothing, over the changed problem. Numbers go in steps of two, so a change
 /// between them may do too.
-std::vector<Relaxation> FindRelaxations(const Problem& problem, Predictor& predictor, int threads);
+std::vector<Relaxation> FindRelaxations(const Problem& problem, Predictor& predictor,
+                                        const Walkers& walkers);
 
 /// "any of these would do: ...", or that none would.
 std::string InWords(const std::vector<Relaxation>& relaxations);

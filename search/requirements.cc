@@ -115,6 +115,10 @@ void RequireMeasurable(const Problem& problem) {
     } else if (of_gpus && problem.cluster.device == "cpu") {
       missing = fmt::format("the cluster {} has none", problem.cluster.name);
     }
+    const auto all = static_cast<double>(MemoryOfRank(problem.cluster, /*ranks=*/1));
+    if (each.figure == Figure::kHeadroom && all > 0 && each.limit >= all) {
+      missing = fmt::format("a rank has only {}", FormatBytes(static_cast<int64_t>(all)));
+    }
     if (!missing.empty()) throw UsageError(fmt::format("--require {}: {}", each.text, missing));
   }
 }

@@ -36,8 +36,9 @@ RaceRules RulesOf(const SearchGoal& goal) {
 std::string WhyOpen(const SearchResult& result, const RaceStep& step) {
   const int64_t racing = static_cast<int64_t>(result.race.With(Standing::kRacing).size());
   const std::string open =
-      racing > 0 ? fmt::format("{} candidates are not told apart from the best yet", racing)
-                 : "the best was visited only once, or some that may be better not at all";
+      racing == 1  ? "1 candidate is not told apart from the best yet"
+      : racing > 1 ? fmt::format("{} candidates are not told apart from the best yet", racing)
+                   : "the best was visited only once, or some that may be better not at all";
   if (step.end == RaceEnd::kRounds) {
     return fmt::format("{} rounds were not enough: {}", result.rules.most_rounds, open);
   }

@@ -17,6 +17,7 @@ void RequireSensible(const Problem& problem) {
         fmt::format("the global batch ({}) and sequence length ({}) must be at least 1", smallest,
                     problem.sequence_length));
   }
+  RequireLegalModel(problem.model);
   RequireMeasurable(problem);
   if (problem.cluster.device != "cpu") AllowedGpus(problem);
   if (problem.precisions.empty() || problem.optimizer_states.empty()) {
@@ -96,8 +97,7 @@ SpaceCounts WalkSpace(const Problem& problem,
 }
 
 int64_t MemoryLimitBytes(const Problem& problem, const RunConfig& run) {
-  const bool shared = problem.cluster.device == "cpu";
-  const int64_t own = problem.cluster.memory_bytes / (shared ? run.layout.world_size() : 1);
+  const int64_t own = MemoryOfRank(problem.cluster, run.layout.world_size());
   const int64_t limit = problem.memory_per_rank_bytes > 0 ? problem.memory_per_rank_bytes : own;
   const int64_t headroom = HeadroomBytes(problem);
   // No limit at all is 0.

@@ -135,19 +135,22 @@ std::vector<RoundRecord> Study::Rounds() const {
   Statement query = database_->Prepare(fmt::format(
       "SELECT id, candidates, {}, {}, speed, speed_low, speed_high FROM rounds ORDER BY id",
       SecondsOf("started_at"), SecondsOf("finished_at")));
+  const int64_t candidates = database_->QueryInt("SELECT coalesce(max(id), 0) FROM candidates");
   while (query.Step()) {
     RoundRecord& round = rounds.emplace_back();
     round.id = query.Int(0);
     const nlohmann::json ids = nlohmann::json::parse(query.Text(1), nullptr, false);
     if (!ids.is_array()) ThrowDamaged(fmt::format("round {} visits nothing", round.id));
     for (const nlohmann::json& id : ids) {
-      if (!id.is_number_integer())
+      if (!id.is_number_integer() || id < 1 || id > candidates) {
         ThrowDamaged(fmt::format("round {} visits {}", round.id, id.dump()));
+      }
       round.candidates.push_back(id.get<int64_t>());
     }
     round.at_s = query.Real(2);
     if (query.IsNull(4)) continue;
     round.seconds = query.Real(3) - round.at_s;
+    if (!(query.Real(4) > 0)) ThrowDamaged(fmt::format("the speed of round {}", round.id));
     round.speed = {.median = query.Real(4), .low = query.Real(5), .high = query.Real(6)};
   }
   return rounds;
@@ -281,6 +284,9 @@ std::vector<CandidateRecord> Study::Candidates() const {
       candidate.pruned_why = query.Text(4);
       if (!query.IsNull(5)) candidate.closed_form = prediction(5);
       if (!query.IsNull(6)) candidate.dry_run = prediction(6);
+      if (candidate.pruned_by.empty() && !candidate.closed_form) {
+        ThrowDamaged(fmt::format("{} has no prediction", candidate.key));
+      }
       if (!query.IsNull(7)) candidate.measured = measurement(query.Text(7), candidate.key);
       candidate.failures = query.Int(8);
       candidate.losses = query.Int(9);

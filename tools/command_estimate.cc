@@ -198,8 +198,7 @@ class EstimateCommand : public Command {
   /// Of one rank: the run's own, else the GPU's, else an equal share of the machine.
   static int64_t MemoryLimit(const RunConfig& run, const Cluster& cluster) {
     if (run.memory_per_rank_bytes > 0) return run.memory_per_rank_bytes;
-    if (cluster.device == "cpu") return cluster.memory_bytes / run.layout.world_size();
-    return cluster.memory_bytes;
+    return MemoryOfRank(cluster, run.layout.world_size());
   }
 
   std::string for_ = "training";

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cost_model/numerics.h"
 #include "engine/base/error.h"
@@ -15,6 +16,7 @@
 #include "search/page/report_folder.h"
 #include "search/report.h"
 #include "search/seed_study.h"
+#include "search/walkers.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
 #include "tools/launcher_flag.h"
@@ -238,7 +240,16 @@ class SearchCommand : public Command {
     CatchStopSignals();
     if (launcher_.plan()) return PrintPlan(output);
     SearchProgress events(output, problem.cluster.caveat);
-    const SearchResult result = RunSearch(options_, events);
+    std::optional<SearchResult> found;
+    try {
+      found = RunSearch(options_, events);
+    } catch (const WalkStopped&) {
+      events.Clear();
+      LogWarning("stopped before the space was walked; --resume begins again with {}",
+                 options_.study_path);
+      return StopExitCode();
+    }
+    const SearchResult& result = *found;
     events.Clear();
     if (!report_.empty()) {
       WriteReport(result, report_);
@@ -285,6 +296,13 @@ class SearchCommand : public Command {
 
   /// What the best candidates' trials would be started with, by prediction alone.
   int PrintPlan(const OutputOptions& output) {
+    const Cluster& cluster = options_.problem.cluster;
+    if (cluster.nodes > 1 && !options_.launcher->elsewhere()) {
+      throw UsageError(fmt::format(
+          "--plan: the cluster {} has {} nodes; expected a --launcher that starts ranks on other "
+          "machines than this one",
+          cluster.name, cluster.nodes));
+    }
     SearchOptions unproved = options_;
     unproved.race.prove_count = 0;
     unproved.launcher = MakeLauncher("inproc", {});  // no scheduler is asked for leftovers
@@ -293,7 +311,16 @@ class SearchCommand : public Command {
     SearchProgress events(output, options_.problem.cluster.caveat);
     const SearchResult ranked = RunSearch(unproved, events);
     events.Clear();
-    for (const LaunchPlan& plan : PlanTrials(options_, ranked)) Print(ToText(plan) + "\n");
+    nlohmann::json plans = nlohmann::json::array();
+    for (const LaunchPlan& plan : PlanTrials(options_, ranked)) {
+      if (!output.json) Print(ToText(plan) + "\n");
+      nlohmann::json files = nlohmann::json::array();
+      for (const PlannedFile& file : plan.files) {
+        files.push_back({{"path", file.path}, {"text", file.text}});
+      }
+      plans.push_back({{"files", files}, {"reserve", plan.reserve}, {"start", plan.start}});
+    }
+    if (output.json) PrintJson({{"schema_version", 1}, {"plans", plans}});
     return 0;
   }
 
@@ -319,6 +346,7 @@ class SearchCommand : public Command {
     problem.cluster = std::move(cluster);
     if (!flags_->Given("--precision") && problem.cluster.device == "cuda") precisions_ = {"auto"};
     problem.precisions = ResolvePrecisions(precisions_, problem.cluster.profile);
+    RequireMemoryOfGpu(problem.memory_per_rank_bytes, problem.cluster);
     if (flags_->Given("--gpus")) problem.gpus = ParseGpuCounts(gpus_, problem.cluster);
     RequireSensible(problem);
     if (options_.race.objective == Objective::kEnergy && PowerPerGpu(problem.cluster) <= 0) {

@@ -5,10 +5,18 @@
 
 #include "cost_model/numerics.h"
 #include "engine/base/error.h"
+#include "engine/base/units.h"
 #include "engine/config/rules.h"
 #include "tools/machine_profile.h"
 
 namespace trimtab {
+void RequireMemoryOfGpu(int64_t memory_per_rank_bytes, const Cluster& cluster) {
+  if (cluster.device == "cpu" || memory_per_rank_bytes <= cluster.memory_bytes) return;
+  throw UsageError(fmt::format("--memory-per-rank: {}; a GPU of the cluster {} has {}",
+                               FormatBytes(memory_per_rank_bytes), cluster.name,
+                               FormatBytes(cluster.memory_bytes)));
+}
+
 void ClusterFlags::Declare(FlagSet& flags) {
   flags.Text("--cluster", cluster, "'local', NODESxGPUSxKIND such as 8xh200, or a cluster JSON");
   flags.Text(
@@ -108,7 +116,10 @@ RunConfig RunFlags::Resolve(const Cluster& cluster) const {
   }
   if (flags_->Given("--optimizer-state")) SetOptimizerState(optimizer_state, run.layout);
   if (flags_->Given("--data")) run.data = data;
-  if (flags_->Given("--memory-per-rank")) run.memory_per_rank_bytes = memory_per_rank_bytes;
+  if (flags_->Given("--memory-per-rank")) {
+    RequireMemoryOfGpu(memory_per_rank_bytes, cluster);
+    run.memory_per_rank_bytes = memory_per_rank_bytes;
+  }
   if (flags_->Given("--threads")) run.threads_per_rank = threads_per_rank;
   if (flags_->Given("--seed")) run.seed = static_cast<uint64_t>(seed);
   if (learning_rate > 0) {

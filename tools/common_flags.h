@@ -13,6 +13,9 @@ namespace trimtab {
 /// Ranks that run on this machine where no cluster says how many: more would only wait.
 constexpr int64_t kMaxLocalRanks = 256;
 
+/// Throws UsageError where --memory-per-rank says more than each of the cluster's GPUs has.
+void RequireMemoryOfGpu(int64_t memory_per_rank_bytes, const Cluster& cluster);
+
 /// --cluster and --profile.
 struct ClusterFlags {
   std::string cluster = "local";

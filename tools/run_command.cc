@@ -94,7 +94,7 @@ class CommandTree {
   const OutputOptions& output() const { return output_; }
   /// What --help or --version asked for; any other parse failure becomes a UsageError.
   std::string TextFor(const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) throw UsageError(OneLine(error.what()));
+    if (error.get_exit_code() != 0) throw UsageError(InOurWords(error.what()));
     std::ostringstream out;
     std::ostringstream ignored;
     root_.exit(error, out, ignored);
@@ -102,6 +102,13 @@ class CommandTree {
   }
 
  private:
+  /// What the library says of a flag.
+  static std::string InOurWords(const std::string& text) {
+    const size_t colon = text.find(": At Most 1 required");
+    if (colon == std::string::npos) return OneLine(text);
+    return fmt::format("{} is given more than once; expected one value", text.substr(0, colon));
+  }
+
   struct Leaf {
     Command* command = nullptr;
     std::unique_ptr<FlagSet> flags;

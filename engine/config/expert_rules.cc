@@ -9,9 +9,6 @@ int64_t StageRanks(const ParallelConfig& layout) { return layout.tp * layout.cp 
 bool Divides(int64_t divisor, int64_t value) { return value % divisor == 0; }
 
 constexpr Rule kExpertRules[] = {
-    {"moe-consistent", "What the model says of its experts fits together.",
-     [](const RunConfig& run) { return FaultOf(run.model.moe).empty(); },
-     [](const RunConfig& run) { return FaultOf(run.model.moe); }},
     {"expert-ranks-require-experts", "A model without experts has none to lay out.",
      [](const RunConfig& run) {
        return run.model.moe.used() || (run.layout.ep == 1 && run.layout.etp == 1);

@@ -159,7 +159,9 @@ constexpr LayoutKey kKeys[] = {
                                      "with zero=1, 2: gather updated weights beside the next "
                                      "forward pass"),
     Word<&P::schedule, Schedule::k1F1B, Schedule::kGpipe, Schedule::kInterleaved1F1B,
-         Schedule::kZeroBubble>("schedule", "order of micro batches on a pipeline stage"),
+         Schedule::kZeroBubble>("schedule",
+                                "order of micro batches on a pipeline stage; if left out, "
+                                "interleaved-1f1b with vp above 1, else 1f1b"),
     Integer<&P::micro_batch, 1, kMaxBatch>("mbs", "sequences per micro batch", Printed::kAlways),
     Text<&P::recompute, ParseStageRecompute>(
         "recompute", "activations made anew in the backward pass",

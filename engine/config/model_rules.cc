@@ -43,6 +43,9 @@ constexpr Rule kModelRules[] = {
     {"latent-attention-consistent", "What the model says of its latent attention fits together.",
      [](const RunConfig& run) { return LatentFault(run.model).empty(); },
      [](const RunConfig& run) { return "latent_attention: " + LatentFault(run.model); }},
+    {"moe-consistent", "What the model says of its experts fits together.",
+     [](const RunConfig& run) { return FaultOf(run.model.moe).empty(); },
+     [](const RunConfig& run) { return FaultOf(run.model.moe); }},
     {"rope-scaling-original-length",
      "llama3 and yarn scale rotary positions by the length that the model was first trained on.",
      [](const RunConfig& run) {

@@ -82,6 +82,15 @@ std::string ToString(const ParallelConfig& layout) {
   return text;
 }
 
+namespace {
+
+/// Where none is said: the one for several chunks on a rank, if there are such.
+Schedule UsualSchedule(const ParallelConfig& layout) {
+  return layout.vp > 1 ? Schedule::kInterleaved1F1B : Schedule::k1F1B;
+}
+
+}  // namespace
+
 ParallelConfig ParseLayout(const std::string& text, int64_t world_size) {
   ParallelConfig layout;
   std::set<std::string> seen;
@@ -96,6 +105,7 @@ ParallelConfig ParseLayout(const std::string& text, int64_t world_size) {
     if (!seen.insert(name).second) throw UsageError(fmt::format("layout: {} is given twice", name));
     key.parse(part.substr(equals + 1), "layout: " + name, layout);
   }
+  if (!seen.contains("schedule")) layout.schedule = UsualSchedule(layout);
   const std::string too_large = WorldTooLarge(layout);
   if (!too_large.empty()) throw UsageError("layout: " + too_large);
   if (world_size > 0 && !seen.contains("dp")) {
@@ -115,6 +125,7 @@ ParallelConfig ParallelConfigFromJson(const nlohmann::json& json, const std::str
   ParallelConfig layout;
   for (const LayoutKey& key : LayoutKeys()) key.read(object, key.name, layout);
   object.Finish();
+  if (!json.contains("schedule")) layout.schedule = UsualSchedule(layout);
   const std::string too_large = WorldTooLarge(layout);
   if (!too_large.empty()) throw InputError(where + ": " + too_large);
   return layout;

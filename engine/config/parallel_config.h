@@ -84,8 +84,9 @@ static_assert(std::is_trivially_copyable_v<ParallelConfig>);
 std::string ToString(const ParallelConfig& layout);
 
 /// Parses --layout "tp=8,pp=2,...". When the text has no dp, it is world_size / (tp*cp*pp);
-/// world_size 0 means "derive nothing": dp defaults to 1.
-/// Throws UsageError naming the key and, for an unknown key or value, the nearest valid one.
+/// world_size 0 means "derive nothing": dp defaults to 1. A schedule that is left out is the one
+/// for several chunks on a rank, where vp is above 1. Throws UsageError naming the key and, for an
+/// unknown key or value, the nearest valid one.
 ParallelConfig ParseLayout(const std::string& text, int64_t world_size);
 
 /// Strict JSON, as in RUN.json under $.layout. `where` prefixes error messages.

@@ -1,5 +1,6 @@
 #include "engine/config/rules.h"
 
+#include <algorithm>
 #include <string_view>
 #include <vector>
 
@@ -7,6 +8,22 @@
 #include "engine/config/rule_parts.h"
 
 namespace trimtab {
+
+namespace {
+
+const Rule* FirstBroken(std::span<const Rule> rules, const RunConfig& run) {
+  const auto broken =
+      std::find_if(rules.begin(), rules.end(), [&](const Rule& rule) { return !rule.holds(run); });
+  return broken == rules.end() ? nullptr : &*broken;
+}
+
+void Require(std::span<const Rule> rules, const RunConfig& run) {
+  const Rule* broken = FirstBroken(rules, run);
+  if (broken == nullptr) return;
+  throw InfeasibleError(fmt::format("{}: {}", broken->id, broken->message(run)));
+}
+
+}  // namespace
 
 std::span<const Rule> LegalityRules() {
   // The order matters: the first rules make sure that those below divide by nothing that is zero.
@@ -21,19 +38,18 @@ std::span<const Rule> LegalityRules() {
   return rules;
 }
 
-const Rule* FirstBrokenRule(const RunConfig& run) {
-  for (const Rule& rule : LegalityRules()) {
-    if (!rule.holds(run)) return &rule;
-  }
-  return nullptr;
-}
+const Rule* FirstBrokenRule(const RunConfig& run) { return FirstBroken(LegalityRules(), run); }
 
 bool IsUnsupported(const Rule& rule) { return std::string_view(rule.id).ends_with("-unsupported"); }
 
-void RequireLegal(const RunConfig& run) {
-  const Rule* broken = FirstBrokenRule(run);
-  if (broken == nullptr) return;
-  throw InfeasibleError(fmt::format("{}: {}", broken->id, broken->message(run)));
+void RequireLegal(const RunConfig& run) { Require(LegalityRules(), run); }
+
+void RequireLegalModel(const ModelConfig& model) {
+  RunConfig least;
+  least.model = model;
+  least.global_batch = least.sequence_length = 1;
+  Require(RunRules(), least);
+  Require(ModelRules(), least);
 }
 
 std::string DescribeRules() {

@@ -111,8 +111,16 @@ std::span<const OptionRow> SlurmOptions() { return kOptions; }
 std::string HolderName(const std::string& study) { return "trimtab-" + study; }
 
 int64_t NodesAskedFor(const LaunchRequest& request, const LaunchOptions& options) {
+  const int64_t filled = NodesOf(request);
   const auto at = options.find("nodes");
-  return at == options.end() ? NodesOf(request) : std::stoll(at->second);
+  if (at == options.end()) return filled;
+  const int64_t nodes = std::stoll(at->second);
+  // Ranks may share cores, and never GPUs; and what is spread otherwise is priced otherwise.
+  if (request.gpus && nodes != filled) {
+    throw UsageError(fmt::format("--launcher-options: nodes={}; {} GPUs at {} a node need {}",
+                                 nodes, request.ranks, request.ranks_per_node, filled));
+  }
+  return nodes;
 }
 
 std::vector<std::string> HolderCommand(const LaunchRequest& request, const LaunchOptions& options,

@@ -225,7 +225,7 @@ class ParkingTest : public TrialTest {
     TrialTest::SetUp();
     std::ofstream(folder_ + "/worker.sh") << kPatientWorker;
     TrialResult result{.attempt = "ID", .state = TrialState::kDone};
-    result.measurement.emplace();
+    result.measurement.emplace().step_time_s = 1;
     ResultsFile(folder_ + "/results.run.json.line").Append(result);
   }
 

@@ -282,6 +282,16 @@ TEST(BestLayouts, WithoutBoundsLookAtEach) {
   EXPECT_EQ(best.counts.cut_by_bound, 0);
 }
 
+TEST(BestLayouts, AreNotLookedForWhenNobodyWaits) {
+  FakePredictor predictor;
+  const Shortlist list(Objective::kThroughput);
+  int asked = 0;
+  EXPECT_THROW(
+      FindBestLayouts(TinyProblem(), list, predictor, Walkers(1, [&asked] { return ++asked > 1; })),
+      WalkStopped);
+  EXPECT_EQ(asked, 2);
+}
+
 TEST(BestLayouts, TheLeanestNeedsTheLeastMemory) {
   const Problem problem = TinyProblem();
   const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(problem);

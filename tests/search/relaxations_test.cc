@@ -107,5 +107,12 @@ TEST(Relaxations, OfWhatNothingHelpsSaySo) {
   EXPECT_EQ(InWords(std::vector<Relaxation>{}), "no change of one thing was found that would do");
 }
 
+TEST(Relaxations, OfferNoMemoryThatTheGpuHasNot) {
+  Problem problem = OnGpus(1);
+  const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(problem);
+  problem.cluster.memory_bytes = FindLeanest(problem, *predictor, 1)->prediction.peak_mem_bytes / 2;
+  EXPECT_EQ(Find(Checked(problem), "--memory-per-rank"), nullptr);
+}
+
 }  // namespace
 }  // namespace trimtab

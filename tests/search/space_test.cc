@@ -212,10 +212,15 @@ TEST(Space, PruningBranchesCountsWhatLookingAtEachWouldCount) {
   Problem bf16 = fp8;
   bf16.precisions = {Precision::kBf16};
   ExpectWalk(bf16, {12});
+}
 
+TEST(Space, AModelThatNoLayoutCanMendHasNone) {
   Problem wrong = TinyProblem();
   wrong.model.num_heads = 3;
-  ExpectWalk(wrong, {1, 2, 4});
+  EXPECT_THROW(LegalCandidates(wrong), InfeasibleError);
+  wrong = TinyProblem();
+  wrong.model.moe = {.num_experts = 2, .router_topk = 4};
+  EXPECT_THROW(LegalCandidates(wrong), InfeasibleError);
 }
 
 TEST(Space, HoldsEveryCombinationOnce) {

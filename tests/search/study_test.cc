@@ -215,6 +215,23 @@ TEST(Study, FiguresThatNobodyMeasuredAreRefused) {
   }
 }
 
+TEST(Study, WhatRefersToNothingIsRefused) {
+  const std::string path = ScratchPath("dangling.db");
+  {
+    auto study = Study::Open(path, TinyProblem(), {});
+    study->StoreCandidates(SomeCandidates());
+    study->FinishRound(study->BeginRound({1}), {.median = 1, .low = 1, .high = 1});
+  }
+  for (const char* visited : {"[99]", "[0]", "[1.5]"}) {
+    Database(path, false).Execute(fmt::format("UPDATE rounds SET candidates = '{}'", visited));
+    EXPECT_THROW(Study::OpenExisting(path)->Rounds(), StorageError) << visited;
+  }
+  Database(path, false).Execute("UPDATE rounds SET candidates = '[1]', speed = -1");
+  EXPECT_THROW(Study::OpenExisting(path)->Rounds(), StorageError);
+  Database(path, false).Execute("DELETE FROM predictions");
+  EXPECT_THROW(Study::OpenExisting(path)->Candidates(), StorageError);
+}
+
 TEST(Study, FilesThatAreNoStudyAreRefused) {
   const std::string path = ScratchPath("garbage.db");
   EXPECT_THROW(Study::OpenExisting(path), InputError);

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <ostream>
+#include <utility>
 
 #include "tests/engine/data/data_test_util.h"
 #include "tests/tools/run_cli.h"
@@ -12,6 +14,7 @@ namespace {
 
 struct PlanCase {
   const char* name;
+  const char* cluster;
   std::vector<std::string> launcher;  // what follows --launcher
   std::vector<std::string> parts;     // of what is printed for each trial, in this order
 };
@@ -23,9 +26,10 @@ class SearchPlan : public testing::TestWithParam<PlanCase> {};
 TEST_P(SearchPlan, ShowsTheTrialsOfTheBestAndSendsNothing) {
   const std::string study = ScratchFolder() + "/study.db";
   std::vector<std::string> arguments = {
-      "search", "--model", "gpt2-124m", "--cluster",  "2x2xh100", "--gbs",          "8",
-      "--seq",  "128",     "--prove",   "2",          "--fix",    "precision=bf16", "--study",
-      study,    "--plan",  "-q",        "--dry-runs", "0",        "--launcher"};
+      "search", "--model", "gpt2-124m",      "--cluster", GetParam().cluster,
+      "--gbs",  "8",       "--seq",          "128",       "--prove",
+      "2",      "--fix",   "precision=bf16", "--study",   study,
+      "--plan", "-q",      "--dry-runs",     "0",         "--launcher"};
   arguments.insert(arguments.end(), GetParam().launcher.begin(), GetParam().launcher.end());
   const CliResult result = RunCli(arguments);
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -45,21 +49,60 @@ TEST_P(SearchPlan, ShowsTheTrialsOfTheBestAndSendsNothing) {
   }
 }
 
+/// What `search --plan` says of a cluster of two nodes.
+CliResult PlanOf(std::vector<std::string> more) {
+  std::vector<std::string> arguments = {"search",     "--model",     "gpt2-124m",
+                                        "--cluster",  "2x2xh100",    "--gbs",
+                                        "8",          "--seq",       "128",
+                                        "--prove",    "1",           "--fix",
+                                        "tp=1",       "--precision", "bf16",
+                                        "--dry-runs", "0",           "--plan",
+                                        "-q",         "--study",     ScratchFolder() + "/study.db"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return RunCli(arguments);
+}
+
+TEST(SearchPlans, AreJsonToo) {
+  const CliResult result = PlanOf({"--json", "--launcher", "slurm"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const nlohmann::json plans = nlohmann::json::parse(result.out).at("plans");
+  ASSERT_EQ(plans.size(), 1u);
+  EXPECT_EQ(plans[0]["reserve"][0], "sbatch");
+  EXPECT_EQ(plans[0]["start"][0], "srun");
+}
+
+TEST(SearchPlans, RefuseNodesThatTheClusterHasNot) {
+  for (const auto& [launcher, says] :
+       {std::pair<std::vector<std::string>, const char*>{{"local"}, "has 2 nodes"},
+        {{"slurm", "--launcher-options", "nodes=1"}, "nodes=1; 4 GPUs at 2 a node need 2"},
+        {{"slurm", "--launcher-options", "nodes=3"}, "nodes=3"}}) {
+    std::vector<std::string> more = {"--launcher"};
+    more.insert(more.end(), launcher.begin(), launcher.end());
+    const CliResult result = PlanOf(more);
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Launchers, SearchPlan,
     testing::Values(
-        PlanCase{"Inproc", {"inproc"}, {" profile --config ", "--max-seconds "}},
-        PlanCase{"Local", {"local"}, {"mpirun -n 4 --oversubscribe ", " profile --config "}},
+        PlanCase{"Inproc", "4xh100", {"inproc"}, {" profile --config ", "--max-seconds "}},
+        PlanCase{
+            "Local", "4xh100", {"local"}, {"mpirun -n 4 --oversubscribe ", " profile --config "}},
         PlanCase{"Mpirun",
+                 "2x2xh100",
                  {"mpirun", "--launcher-options", "host=a:2,b:2"},
                  {"mpirun -n 4 --host a:2,b:2 --map-by slot ", " profile --config "}},
         PlanCase{
             "Slurm",
+            "2x2xh100",
             {"slurm", "--launcher-options", "partition=gpu", "account=me", "time=60"},
             {"sbatch ", "--nodes=2 --ntasks-per-node=2 ", "--gpus-per-node=2 ", "--account=me ",
              "--partition=gpu ", "srun ", "--ntasks=4 ", " profile --config "}},
         PlanCase{
             "Kubernetes",
+            "2x2xh100",
             {"kubernetes", "--launcher-options", "image=registry/trimtab:1", "claim=data"},
             {"kind: MPIJob", "slotsPerWorker: 2", "image: \"registry/trimtab:1\"", "replicas: 2"}}),
     [](const auto& test) { return test.param.name; });

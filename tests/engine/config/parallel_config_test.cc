@@ -109,6 +109,14 @@ TEST(Layout, DataParallelSizeIsDerived) {
             "layout: tp 8 x cp 1 x pp 1 = 8 does not divide the 4 ranks");
 }
 
+TEST(Layout, SeveralChunksAreInterleavedUnlessAScheduleIsSaid) {
+  EXPECT_EQ(ParseLayout("pp=4,vp=2", 0).schedule, Schedule::kInterleaved1F1B);
+  EXPECT_EQ(ParseLayout("vp=2,schedule=1f1b,pp=4", 0).schedule, Schedule::k1F1B);
+  EXPECT_EQ(ParseLayout("pp=4,vp=1", 0).schedule, Schedule::k1F1B);
+  const nlohmann::json layout = {{"pp", 4}, {"vp", 2}};
+  EXPECT_EQ(ParallelConfigFromJson(layout, "$").schedule, Schedule::kInterleaved1F1B);
+}
+
 TEST(Layout, MistakesAreNamed) {
   const std::string valid =
       "; valid: tp, sp, tp_overlap_chunks, cp, cp_comm_type, pp, vp, stages, ep, etp, dispatch, "
