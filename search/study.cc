@@ -224,7 +224,15 @@ nlohmann::json Study::JsonColumn(const char* column) const {
 
 nlohmann::json Study::problem() const { return Modern(JsonColumn("problem")); }
 
-nlohmann::json Study::profile() const { return JsonColumn("profile"); }
+nlohmann::json Study::profile() const {
+  nlohmann::json profile = JsonColumn("profile");
+  try {
+    HardwareProfileFromJson(profile, "its profile");
+  } catch (const InputError& error) {
+    ThrowDamaged(error.what());
+  }
+  return profile;
+}
 
 std::vector<Residual> Study::seed() const {
   if (schema_version() < 6) return {};

@@ -62,15 +62,15 @@ std::string TrainingText(const TrainingCost& cost, const Cluster& cluster) {
     return value > 0 ? std::move(text) : std::string(why_not);
   };
   return KeyValueText({
-      {"tokens", fmt::format("{:.4g}", cost.tokens)},
-      {"tokens/day", fmt::format("{:.4g}", cost.tokens_per_day())},
-      {"days",
-       fmt::format("{:.4g} ({:.4g} if nothing failed)", cost.days(), cost.days() * goodput.share)},
-      {"GPU hours", fmt::format("{:.4g}", cost.gpu_hours)},
-      {"price", known(cost.price, fmt::format("{:.4g}", cost.price),
-                      "unknown: the cluster has no price_per_gpu_hour")},
+      {"tokens", ShortCount(cost.tokens)},
+      {"tokens/day", ShortCount(cost.tokens_per_day())},
+      {"days", fmt::format("{} ({} if nothing failed)", ShortCount(cost.days()),
+                           ShortCount(cost.days() * goodput.share))},
+      {"GPU hours", ShortCount(cost.gpu_hours)},
+      {"price",
+       known(cost.price, ShortCount(cost.price), "unknown: the cluster has no price_per_gpu_hour")},
       {"energy", known(cost.energy_j,
-                       fmt::format("{:.4g} kWh, {:.0f} W per GPU", cost.kilowatt_hours(),
+                       fmt::format("{} kWh, {:.0f} W per GPU", ShortCount(cost.kilowatt_hours()),
                                    PowerPerGpu(cluster)),
                        "unknown: the profile has no power_w")},
       {"goodput", fmt::format("{:.1f} %", 100 * goodput.share)},

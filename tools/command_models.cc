@@ -9,12 +9,8 @@
 namespace trimtab {
 namespace {
 
-/// 124475904 -> "124M".
-std::string ShortCount(int64_t count) {
-  const double value = static_cast<double>(count);
-  if (value >= 1e9) return fmt::format("{:.3g}B", value / 1e9);
-  if (value >= 1e6) return fmt::format("{:.3g}M", value / 1e6);
-  return Thousands(count);
+std::string Parameters(const ModelConfig& model) {
+  return ShortCount(static_cast<double>(model.parameter_count()), /*digits=*/3);
 }
 
 /// What families are called, by what the names of their presets begin with.
@@ -104,8 +100,7 @@ class ModelsCommand : public Command {
       const ModelConfig model = LoadModelConfig(name);
       const std::string family = FamilyOf(name);
       if (family != row_of) text += fmt::format("{}| {} | ", row_of.empty() ? "" : " |\n", family);
-      text += fmt::format("{}`{}` ({})", family == row_of ? ", " : "", name,
-                          ShortCount(model.parameter_count()));
+      text += fmt::format("{}`{}` ({})", family == row_of ? ", " : "", name, Parameters(model));
       row_of = family;
     }
     Print(text + " |\n");
@@ -123,7 +118,7 @@ class ModelsCommand : public Command {
                  {"positions", Align::kRight}});
     for (const std::string& name : ModelPresetNames()) {
       const ModelConfig model = LoadModelConfig(name);
-      table.AddRow({name, ShortCount(model.parameter_count()), fmt::format("{}", model.num_layers),
+      table.AddRow({name, Parameters(model), fmt::format("{}", model.num_layers),
                     fmt::format("{}", model.hidden_size), fmt::format("{}", model.num_heads),
                     fmt::format("{}", model.num_kv_heads), fmt::format("{}", model.ffn_hidden_size),
                     fmt::format("{}", model.vocab_size),

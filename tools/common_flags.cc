@@ -129,8 +129,10 @@ RunConfig RunFlags::Resolve(const Cluster& cluster) const {
   }
   RequireLegal(run);
   if (run.layout.world_size() > cluster.max_ranks) {
-    throw InfeasibleError(fmt::format("the layout needs {} ranks; the cluster '{}' has at most {}",
-                                      run.layout.world_size(), cluster.name, cluster.max_ranks));
+    throw InfeasibleError(
+        fmt::format("the layout needs {} ranks; the cluster '{}' (--cluster) has "
+                    "at most {}",
+                    run.layout.world_size(), cluster.name, cluster.max_ranks));
   }
   return run;
 }

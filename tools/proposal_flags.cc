@@ -56,9 +56,9 @@ std::vector<std::string> ProposalLines(const ModelProposal& proposal) {
                   "{}, vocabulary {}",
                   Thousands(model.parameter_count()), model.num_layers, model.hidden_size,
                   model.num_heads, model.num_kv_heads, model.ffn_hidden_size, model.vocab_size),
-      fmt::format("to train: {:.3g} tokens in {} steps of {} sequences of {}; learning rate {:.3g} "
+      fmt::format("to train: {} tokens in {} steps of {} sequences of {}; learning rate {:.3g} "
                   "falling to {:.3g} after {} steps of warm-up",
-                  proposal.tokens, Thousands(proposal.steps), proposal.global_batch,
+                  ShortCount(proposal.tokens), Thousands(proposal.steps), proposal.global_batch,
                   model.max_sequence_length, optimizer.learning_rate, optimizer.min_learning_rate,
                   optimizer.warmup_steps)};
   for (const ModelProposal::Reason& each : proposal.reasons) {

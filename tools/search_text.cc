@@ -144,12 +144,12 @@ std::string FrontText(const SearchResult& result) {
   for (const FrontRow& each : result.front) {
     const RankingRow& row = result.ranking[each.row];
     table.AddRow({fmt::format("{}", each.gpus), Rate(row.figure.tokens_per_s),
-                  fmt::format("{:.4g}", each.hours), fmt::format("{:.4g}", each.gpu_hours),
-                  each.price ? fmt::format("{:.4g}", *each.price) : "-",
-                  each.energy_kwh ? fmt::format("{:.4g}", *each.energy_kwh) : "-",
+                  ShortCount(each.hours), ShortCount(each.gpu_hours),
+                  each.price ? ShortCount(*each.price) : "-",
+                  each.energy_kwh ? ShortCount(*each.energy_kwh) : "-",
                   each.on_front ? "yes" : "no", row.groups});
   }
-  return fmt::format("time against price of {:.4g} tokens:\n", result.tokens) +
+  return fmt::format("time against price of {} tokens:\n", ShortCount(result.tokens)) +
          table.ToText(/*bold=*/false) + "\n";
 }
 
@@ -194,9 +194,10 @@ std::string RecommendationText(const SearchResult& result) {
                   WithInterval(best.figure), best.figure.trust);
   text += VerdictText(result);
   if (result.training) {
-    text +=
-        fmt::format("{:.4g} tokens take {:.3g} days", result.tokens, result.training->hours / 24);
-    if (result.training->price) text += fmt::format(" and cost {:.4g}", *result.training->price);
+    text += fmt::format("{} tokens take {} days", ShortCount(result.tokens),
+                        ShortCount(result.training->hours / 24, /*digits=*/3));
+    if (result.training->price)
+      text += fmt::format(" and cost {}", ShortCount(*result.training->price));
     text += fmt::format(" ({})\n", best.figure.trust);
   }
   for (const std::string& unmet : result.unmet) {

@@ -1,6 +1,7 @@
 #include "tools/table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -70,6 +71,14 @@ std::string Thousands(int64_t value) {
     digits.insert(i, 1, ',');
   }
   return digits;
+}
+
+std::string ShortCount(double value, int digits) {
+  constexpr std::pair<double, char> kScales[] = {{1e12, 'T'}, {1e9, 'B'}, {1e6, 'M'}};
+  for (const auto& [scale, letter] : kScales) {
+    if (value >= scale) return fmt::format("{:.{}g}{}", value / scale, digits, letter);
+  }
+  return value >= 1000 ? Thousands(std::llround(value)) : fmt::format("{:.{}g}", value, digits);
 }
 
 std::string Counted(int64_t count, const std::string& noun) {

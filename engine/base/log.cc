@@ -4,7 +4,9 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "engine/base/error.h"
 
@@ -41,6 +43,13 @@ void ConfigureLog(LogLevel level, const std::string& file) {
   spdlog::logger& logger = Logger();
   logger.set_level(ToSpdlog(level));
   if (file.empty()) return;
+  // The library would make folders, of a mistyped name too.
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  std::error_code ignored;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
+    throw EnvironmentError(
+        fmt::format("--log-file {}: there is no folder {}", file, folder.string()));
+  }
   try {
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
     sink->set_pattern("[%Y-%m-%d %H:%M:%S.%e] [%l] %v");

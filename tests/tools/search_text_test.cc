@@ -65,7 +65,7 @@ TEST(SearchText, TellsWhatWasPrunedRankedAndRecommended) {
            "-10.0 %",
            "\n2  tp=1,dp=2,mbs=4  fp32       reduced   800 +-5.0 %  modelled       -        800    "
            "    -",
-           "time against price of 3e+11 tokens:\n",
+           "time against price of 300B tokens:\n",
            "\n   2      1000     80        160    320  112  yes           tp=2,dp=1,mbs=4\n",
            "\n   4       800     50        200      -    -  no            tp=1,dp=2,mbs=4\n",
            "what its choices are worth, as predicted:\n",
