@@ -6,6 +6,7 @@
 
 #include "cost_model/numerics.h"
 #include "cost_model/validation/published_switches.h"
+#include "cost_model/validation/published_words.h"
 #include "engine/base/error.h"
 #include "engine/base/plain_name.h"
 #include "engine/config/rules.h"
@@ -129,14 +130,15 @@ RecomputeConfig SelectiveOf(const Reading& reading) {
   }
   RecomputeConfig plan = {.kind = RecomputeKind::kSelective};
   for (const std::string& module : row.recompute_modules) {
-    const bool dense_of_moe = module == "mlp" && row.model.experts > 0;  // the experts are "moe"
-    if (module == "core_attn") {
+    const std::string meant = MeaningOf(module, kModuleWords).value_or("");
+    const bool dense_of_moe = meant == "mlp" && row.model.experts > 0;  // the experts are "moe"
+    if (meant == "core_attn") {
       plan.modules.Add(RecomputeModule::kCoreAttn);
-    } else if (module == "norm" || module == "layernorm") {
+    } else if (meant == "layernorm") {
       plan.modules.Add(RecomputeModule::kLayerNorm);
-    } else if (module == "mlp_activation" || module == "moe_act") {
+    } else if (meant == "mlp_act") {
       plan.modules.Add(RecomputeModule::kMlpAct);
-    } else if ((module == "mlp" || module == "moe") && !dense_of_moe) {
+    } else if ((meant == "mlp" || meant == "moe") && !dense_of_moe) {
       plan.modules.Add(RecomputeModule::kMlp);
     } else {
       const std::string what = dense_of_moe ? "the few dense layers' MLP" : module;
@@ -235,7 +237,11 @@ void ReadLayout(const Reading& reading) {
 
 void ReadCluster(const Reading& reading) {
   const PublishedHardware& from = reading.row.hardware;
-  const HardwareProfile* profile = FindBuiltinProfile(from.gpu);
+  if (from.gpu.empty()) return reading.Refuse("not told: hardware.gpu");
+  // "A100" beside 40 GB is another than beside 80.
+  const HardwareProfile* profile =
+      FindBuiltinProfile(fmt::format("{} {}GB", from.gpu, from.memory_bytes / 1e9));
+  if (profile == nullptr) profile = FindBuiltinProfile(from.gpu);
   if (profile == nullptr || profile->device != "cuda") {
     reading.Refuse("no profile of the GPU " + from.gpu);
     return;
@@ -278,6 +284,11 @@ PublishedCase CaseOf(const PublishedRun& published) {
   }
   result.run.device = "cuda";
   result.run.global_batch = published.global_batch;
+  if (result.release == 0) {
+    constexpr double kUsual = 2024.5;
+    result.release = kUsual;
+    reading.Assume("no year is told, so 2024");
+  }
   result.run.sequence_length = published.model.sequence;
   ReadModel(reading);
   ReadPrecision(reading);

@@ -54,6 +54,8 @@ TEST(PublishedCase, SaysWhyItCannotBe) {
   PublishedRun run = Llama70B();
   run.hardware.gpu = "TPU v5p";
   EXPECT_EQ(CaseOf(run).refusal, "no profile of the GPU TPU v5p");
+  run.hardware.gpu = "";
+  EXPECT_EQ(CaseOf(run).refusal, "not told: hardware.gpu");
   run = Llama70B();
   run.layout.dp = 4;
   EXPECT_NE(CaseOf(run).refusal.find("64 GPUs"), std::string::npos);
@@ -67,6 +69,19 @@ TEST(PublishedCase, SaysWhyItCannotBe) {
   run = Llama70B();
   run.blockers = {"activation offload"};
   EXPECT_EQ(CaseOf(run).refusal, "activation offload");
+}
+
+TEST(PublishedCase, MemoryTellsGpusOfOneNameApart) {
+  PublishedRun run = Llama70B();
+  run.hardware.gpu = "A100";
+  const auto profile = [&](double gigabytes) {
+    run.hardware.memory_bytes = 1e9 * gigabytes;
+    return CaseOf(run).cluster.profile.name;
+  };
+  EXPECT_EQ(profile(40), "a100-40gb");
+  EXPECT_EQ(profile(80), "a100-80gb");
+  EXPECT_EQ(profile(0), "a100-80gb");
+  EXPECT_EQ(profile(79), "a100-80gb") << "which nobody calls so";
 }
 
 TEST(PublishedCase, TakesLatentAttention) {
