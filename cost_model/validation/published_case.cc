@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string_view>
 
 #include "cost_model/numerics.h"
+#include "cost_model/validation/published_attention.h"
 #include "cost_model/validation/published_switches.h"
 #include "cost_model/validation/published_words.h"
 #include "engine/base/error.h"
@@ -80,17 +82,17 @@ void ReadModel(const Reading& reading) {
   if (reading.row.framework.find("ALiBi") != std::string::npos) {
     model.position = PositionKind::kAlibi;
   }
-  if (from.attention.find("sliding window 128") != std::string::npos) {
-    model.sliding_window = 128;  // in every second layer: GPT-OSS
-    model.full_attention_period = 2;
-  } else if (from.kv_lora_rank > 0) {
+  if (from.kv_lora_rank > 0) {
     model.head_dim = 0;
     model.latent = {.q_lora_rank = from.q_lora_rank,
                     .kv_lora_rank = from.kv_lora_rank,
                     .qk_nope_head_dim = from.qk_head_dim,
                     .qk_rope_head_dim = from.qk_rope_head_dim,
                     .v_head_dim = from.v_head_dim};
-  } else if (!from.attention.empty()) {
+  } else if (const std::optional<AttentionSpan> span = SpanOf(reading.row)) {
+    model.sliding_window = span->window;
+    model.full_attention_period = span->period;
+  } else {
     reading.Refuse("attention: " + from.attention);
   }
   if (from.experts == 0) return;
@@ -198,6 +200,12 @@ Schedule ScheduleOf(const Reading& reading) {
   if (from.pp == 1 || told.empty() || told.find("1f1b") != std::string::npos) return usual;
   if (told == "gpipe") return Schedule::kGpipe;
   if (told.starts_with("zb") || told.starts_with("zerobubble")) return Schedule::kZeroBubble;
+  if (told == "dualpipe" && from.vp == 1) {
+    // Both leave idle what the weights' parts of backward passes cannot fill.
+    reading.Assume(fmt::format("schedule {} as {}, which keeps its weights once", from.schedule,
+                               Name(Schedule::kZeroBubble)));
+    return Schedule::kZeroBubble;
+  }
   reading.Assume(fmt::format("schedule {} as {}", from.schedule, Name(usual)));
   return usual;
 }
@@ -275,6 +283,11 @@ PublishedCase CaseOf(const PublishedRun& published) {
   if (!result.refusal.empty()) return result;
   ReadCluster(reading);
   result.release = published.Release();
+  if (result.release == 0) {
+    constexpr double kUsual = 2024.5;
+    result.release = kUsual;
+    reading.Assume("no year is told, so 2024");
+  }
   result.cluster.stack = StackOfFramework(published.framework, result.release);
   if (result.cluster.stack.usual) {
     reading.Assume(
@@ -284,15 +297,12 @@ PublishedCase CaseOf(const PublishedRun& published) {
   }
   result.run.device = "cuda";
   result.run.global_batch = published.global_batch;
-  if (result.release == 0) {
-    constexpr double kUsual = 2024.5;
-    result.release = kUsual;
-    reading.Assume("no year is told, so 2024");
-  }
   result.run.sequence_length = published.model.sequence;
   ReadModel(reading);
   ReadPrecision(reading);
   ApplySwitches(published, result.cluster.stack);
+  std::string kernel = ApplyKernel(published, result.release, result.cluster.stack);
+  if (!kernel.empty()) reading.Assume(std::move(kernel));
   ReadLayout(reading);
   if (!result.refusal.empty()) return result;
   const Rule* broken = FirstBrokenRule(result.run);
