@@ -30,6 +30,15 @@ double IdleSeconds(const RunConfig& run, const std::vector<StageCosts>& stages,
   return RowOf(run.layout.schedule).idle_time(shape, others);
 }
 
+/// By how much a step is longer than `seconds` because of the messages that its passes run beside:
+/// those of a group go one after the other. Waits within a pass are of layers amid others, which
+/// have no backlog of messages yet.
+std::pair<GroupKind, double> Backlog(const StageCosts& stage, double seconds) {
+  const auto& beside_s = stage.passes.beside_s;
+  const auto longest = std::max_element(beside_s.begin(), beside_s.end());
+  return {static_cast<GroupKind>(longest - beside_s.begin()), std::max(0.0, *longest - seconds)};
+}
+
 /// What each micro batch takes if all take the same.
 StageTimes EvenTimes(const RunConfig& run, const StageCosts& stage) {
   const double share =
@@ -150,15 +159,22 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   const double crowding = Crowding(run, cluster_);
   const bool shared_cores = crowding > 1 && run.layout.pp > 1;
   std::vector<StageWork> work;
+  // Messages between stages run beside the passes, but for those that fill and drain the pipeline.
+  const double exposed_pp_s =
+      2 * static_cast<double>(run.layout.pp - 1) * step.stages.front().message_s;
+  std::pair<GroupKind, double> backlog = {};
   for (size_t i = 0; i < step.stages.size(); ++i) {
     const StageCosts& stage = step.stages[i];
     const EndCosts& end = step.ends[i];
     const double end_s = end.update.seconds() + Beside(run, stage, end, step.pricer).seconds();
     const double idle_s = shared_cores ? 0 : IdleSeconds(run, step.stages, stage);
-    const double seconds = stage.passes.seconds() + idle_s + end_s;
+    double seconds = stage.passes.seconds() + idle_s + end_s + exposed_pp_s;
+    const std::pair<GroupKind, double> behind = Backlog(stage, seconds);
+    seconds += behind.second;
     if (seconds > slowest_s) {
       slowest = i;
       slowest_s = seconds;
+      backlog = behind;
     }
     if (shared_cores) work.push_back({EvenTimes(run, stage), end_s});
     const MemoryEstimate own = MemoryOf(stage, end);
@@ -173,8 +189,8 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   } else {
     estimate.breakdown_s.bubble = IdleSeconds(run, step.stages, stage);
   }
-  // Messages between stages run beside the passes, but for those that fill and drain the pipeline.
-  estimate.breakdown_s.exposed_pp += 2 * static_cast<double>(run.layout.pp - 1) * stage.message_s;
+  estimate.breakdown_s.exposed_pp += exposed_pp_s;
+  estimate.breakdown_s.exposed(backlog.first) += backlog.second;
   FinishEstimate(run, cluster_, step.pricer, estimate);
   return estimate;
 }

@@ -20,14 +20,44 @@
 namespace trimtab {
 namespace {
 
-/// "H100-SXM" of "NVIDIA H100 SXM5": a plain name without what says nothing.
+/// What says nothing in a GPU's name: who makes it, what it is built into, of which kind its memory
+/// is.
+constexpr std::string_view kOfNoMatter[] = {"nvidia", "gpu",  "tesla", "dgx",    "hgx", "hbm2",
+                                            "hbm2e",  "hbm3", "hbm3e", "tensor", "core"};
+
+/// "80gb" of "80g", "80gb" or "80gib"; else empty.
+std::string MemoryWord(const std::string& word) {
+  const size_t digits = std::min(word.find_first_not_of("0123456789"), word.size());
+  const std::string unit = word.substr(digits);
+  const bool memory = digits > 0 && (unit == "g" || unit == "gb" || unit == "gib");
+  return memory ? word.substr(0, digits) + "gb" : "";
+}
+
+/// "h100sxm80gb" of "NVIDIA H100 80 GB SXM5": a plain name without what says nothing, with socket
+/// and memory at the end. Of two memories the first counts.
 std::string PlainGpuName(const std::string& name) {
   std::string plain;
-  for (const std::string& word : PlainWords(name)) {
-    const bool socket = word.size() == 4 && word.starts_with("sxm");  // sxm4, sxm5, ...
-    if (word != "nvidia" && word != "gpu") plain += socket ? "sxm" : word;
+  std::string socket;
+  std::string memory;
+  const std::vector<std::string> words = PlainWords(name);
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (std::ranges::find(kOfNoMatter, word) != std::end(kOfNoMatter)) continue;
+    std::string of_memory = MemoryWord(word);
+    if (of_memory.empty() && i + 1 < words.size()) {
+      const bool number = word.find_first_not_of("0123456789") == std::string::npos;
+      if (number) of_memory = MemoryWord(word + words[i + 1]);  // "80 GB"
+      if (!of_memory.empty()) ++i;
+    }
+    if (!of_memory.empty()) {
+      if (memory.empty()) memory = of_memory;
+    } else if (word == "sxm" || (word.size() == 4 && word.starts_with("sxm"))) {  // sxm4, sxm5
+      socket = "sxm";
+    } else {
+      plain += word;
+    }
   }
-  return plain;
+  return plain + socket + memory;
 }
 
 /// JSON with a line per key and per row of a table: rows of numbers stay together.

@@ -43,7 +43,6 @@ class Pricing {
       cost.Append(once, repeat->times);
       i += repeat->events;
     }
-    cost.recompute_s *= pricer_.recompute();
     cost.total = piece.total;
     cost.activations = piece.activations;
     return cost;
@@ -51,6 +50,8 @@ class Pricing {
 
  private:
   bool recomputes() const { return piece_->pass == PassKind::kRecompute; }
+  /// Of what runs again, a stack may leave some out.
+  double share_run() const { return recomputes() ? pricer_.recompute() : 1; }
   /// What waiting for messages of `group` is counted as.
   double& Waited(GroupKind group, PieceCost& cost) const {
     return recomputes() ? cost.recompute_s : cost.message_s[static_cast<size_t>(group)];
@@ -64,7 +65,7 @@ class Pricing {
 
   void Compute(const OpRecord& op, PieceCost& cost) {
     const bool in_layer = piece_->kind == PieceKind::kLayer;
-    const double op_s = ops_.Seconds(op, in_layer);
+    const double op_s = share_run() * ops_.Seconds(op, in_layer);
     (recomputes() ? cost.recompute_s : cost.compute_s) += clock_.Compute(op_s).seconds();
     cost.flops += op.flops;
     ++cost.ops;
@@ -75,9 +76,13 @@ class Pricing {
     const double before_s = clock_.now_s();
     int64_t& stride = strides_[static_cast<size_t>(message.group)];
     if (stride == 0) stride = StrideOf(message.group, layout_);
-    const double message_s = pricer_.Seconds(message, stride);
+    double message_s = pricer_.Seconds(message, stride);
+    if (!IsOfDataRanks(message.group)) message_s *= share_run();
     clock_.Submit(message, message_s);
-    if (message.asynchronous()) under_way_s_.emplace_back(message.id, message_s);
+    if (message.asynchronous()) {
+      under_way_s_.emplace_back(message.id, message_s);
+      if (pricer_.overlaps()) cost.beside_s[static_cast<size_t>(message.group)] += message_s;
+    }
     Waited(message.group, cost) += clock_.now_s() - before_s;
     Count({message.kind, message.group, 1, message.bytes}, 1, cost.messages);
   }
@@ -125,7 +130,10 @@ void PieceCost::Append(const PieceCost& next, int64_t times) {
   compute_s += factor * next.compute_s;
   recompute_s += factor * next.recompute_s;
   host_s += factor * next.host_s;
-  for (size_t i = 0; i < message_s.size(); ++i) message_s[i] += factor * next.message_s[i];
+  for (size_t i = 0; i < message_s.size(); ++i) {
+    message_s[i] += factor * next.message_s[i];
+    beside_s[i] += factor * next.beside_s[i];
+  }
   flops += times * next.flops;
   ops += times * next.ops;
   products_of_groups += times * next.products_of_groups;

@@ -12,6 +12,20 @@ int64_t StrideOf(GroupKind group, const ParallelConfig& layout) {
   return PlaceInGroup(layout, group, 0).stride;
 }
 
+bool IsOfDataRanks(GroupKind group) {
+  switch (group) {
+    case GroupKind::kData:
+    case GroupKind::kShard:
+    case GroupKind::kReplica:
+    case GroupKind::kExpertData:
+    case GroupKind::kExpertShard:
+    case GroupKind::kExpertReplica:
+      return true;
+    default:
+      return false;
+  }
+}
+
 Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_per_node,
                int64_t cores, Precision precision, const SoftwareStack& stack, const MoeConfig& moe)
     : overlaps_(profile.device != "cpu"),

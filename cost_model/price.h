@@ -23,6 +23,10 @@ struct Launches {
   int64_t products = 0;  // of groups, that are launched one by one
 };
 
+/// Whether messages of `group` are of data-parallel ranks: what moves among them are weights and
+/// gradients, whatever runs again.
+bool IsOfDataRanks(GroupKind group);
+
 /// Prices ops and messages in one mode of one profile. Made once, then tens of nanoseconds per
 /// price; holds no reference to the profile. A const Pricer may be used by many threads.
 ///

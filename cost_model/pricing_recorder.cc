@@ -142,18 +142,7 @@ void PricingRecorder::BeginOp(const OpRecord& op) {
 }
 
 double PricingRecorder::ShareExposed(const CommRecord& message) const {
-  if (!message.asynchronous() || !pricer_.overlaps()) return 0;
-  switch (message.group) {
-    case GroupKind::kData:
-    case GroupKind::kShard:
-    case GroupKind::kReplica:
-    case GroupKind::kExpertData:
-    case GroupKind::kExpertShard:
-    case GroupKind::kExpertReplica:
-      break;
-    default:
-      return 0;
-  }
+  if (!message.asynchronous() || !pricer_.overlaps() || !IsOfDataRanks(message.group)) return 0;
   // From stage 2 on gradients, and weights in stage 3, move with each micro batch.
   const bool once_a_step =
       layout_.zero <= 1 || (layout_.zero == 2 && message.kind == CollectiveKind::kAllGather);
@@ -161,10 +150,10 @@ double PricingRecorder::ShareExposed(const CommRecord& message) const {
 }
 
 void PricingRecorder::BeginComm(const CommRecord& message) {
-  double message_s =
-      share_run() * (message.group == GroupKind::kPipeline
+  double message_s = message.group == GroupKind::kPipeline
                          ? pricer_.BetweenStages(message, layout_)
-                         : pricer_.Seconds(message, StrideOf(message.group, layout_)));
+                         : pricer_.Seconds(message, StrideOf(message.group, layout_));
+  if (!IsOfDataRanks(message.group)) message_s *= share_run();
   CommTotal& total = estimate().comm.at(message.kind, message.group);
   ++total.count;
   total.bytes += message.bytes;

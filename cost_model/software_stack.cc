@@ -163,13 +163,13 @@ SoftwareStack LoadSoftwareStack(const std::string& name_or_path) {
 const SoftwareStack& StackOfFramework(const std::string& framework, double year) {
   const std::vector<std::string> words = PlainWords(framework);
   // How well a stack is meant, the least first: by the kind of its name, the name's place and how
-  // short it is, and years between.
-  using Match = std::tuple<int, size_t, size_t, double>;
+  // short it is, years between, and its own year: what is published was run before.
+  using Match = std::tuple<int, size_t, size_t, double, double>;
   const SoftwareStack* best = nullptr;
   Match least;
   for (const SoftwareStack& stack : BuiltinStacks()) {
     const auto consider = [&](int kind, size_t place, size_t length) {
-      const Match match = {kind, place, SIZE_MAX - length, std::abs(stack.year - year)};
+      const Match match = {kind, place, SIZE_MAX - length, std::abs(stack.year - year), stack.year};
       if (best != nullptr && match >= least) return;
       best = &stack;
       least = match;

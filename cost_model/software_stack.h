@@ -95,7 +95,8 @@ const std::vector<SoftwareStack>& BuiltinStacks();
 SoftwareStack LoadSoftwareStack(const std::string& name_or_path);
 /// The stack of a framework as a published table names it, however it is spelt, in the year of the
 /// release. Of several names in it the first one counts, of those the longest, then the stack of
-/// the nearest year. One that nobody knows gets what was usual in that year.
+/// the nearest year, the earlier of two that are as near. One that nobody knows gets what was usual
+/// in that year.
 const SoftwareStack& StackOfFramework(const std::string& framework, double year);
 /// `stack` as a release of `year` would be.
 SoftwareStack InYear(SoftwareStack stack, double year);

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string_view>
 
 #include "cost_model/numerics.h"
+#include "cost_model/validation/published_attention.h"
 #include "cost_model/validation/published_switches.h"
+#include "cost_model/validation/published_words.h"
 #include "engine/base/error.h"
 #include "engine/base/plain_name.h"
 #include "engine/config/rules.h"
@@ -79,17 +82,17 @@ void ReadModel(const Reading& reading) {
   if (reading.row.framework.find("ALiBi") != std::string::npos) {
     model.position = PositionKind::kAlibi;
   }
-  if (from.attention.find("sliding window 128") != std::string::npos) {
-    model.sliding_window = 128;  // in every second layer: GPT-OSS
-    model.full_attention_period = 2;
-  } else if (from.kv_lora_rank > 0) {
+  if (from.kv_lora_rank > 0) {
     model.head_dim = 0;
     model.latent = {.q_lora_rank = from.q_lora_rank,
                     .kv_lora_rank = from.kv_lora_rank,
                     .qk_nope_head_dim = from.qk_head_dim,
                     .qk_rope_head_dim = from.qk_rope_head_dim,
                     .v_head_dim = from.v_head_dim};
-  } else if (!from.attention.empty()) {
+  } else if (const std::optional<AttentionSpan> span = SpanOf(reading.row)) {
+    model.sliding_window = span->window;
+    model.full_attention_period = span->period;
+  } else {
     reading.Refuse("attention: " + from.attention);
   }
   if (from.experts == 0) return;
@@ -129,14 +132,15 @@ RecomputeConfig SelectiveOf(const Reading& reading) {
   }
   RecomputeConfig plan = {.kind = RecomputeKind::kSelective};
   for (const std::string& module : row.recompute_modules) {
-    const bool dense_of_moe = module == "mlp" && row.model.experts > 0;  // the experts are "moe"
-    if (module == "core_attn") {
+    const std::string meant = MeaningOf(module, kModuleWords).value_or("");
+    const bool dense_of_moe = meant == "mlp" && row.model.experts > 0;  // the experts are "moe"
+    if (meant == "core_attn") {
       plan.modules.Add(RecomputeModule::kCoreAttn);
-    } else if (module == "norm" || module == "layernorm") {
+    } else if (meant == "layernorm") {
       plan.modules.Add(RecomputeModule::kLayerNorm);
-    } else if (module == "mlp_activation" || module == "moe_act") {
+    } else if (meant == "mlp_act") {
       plan.modules.Add(RecomputeModule::kMlpAct);
-    } else if ((module == "mlp" || module == "moe") && !dense_of_moe) {
+    } else if ((meant == "mlp" || meant == "moe") && !dense_of_moe) {
       plan.modules.Add(RecomputeModule::kMlp);
     } else {
       const std::string what = dense_of_moe ? "the few dense layers' MLP" : module;
@@ -196,6 +200,12 @@ Schedule ScheduleOf(const Reading& reading) {
   if (from.pp == 1 || told.empty() || told.find("1f1b") != std::string::npos) return usual;
   if (told == "gpipe") return Schedule::kGpipe;
   if (told.starts_with("zb") || told.starts_with("zerobubble")) return Schedule::kZeroBubble;
+  if (told == "dualpipe" && from.vp == 1) {
+    // Both leave idle what the weights' parts of backward passes cannot fill.
+    reading.Assume(fmt::format("schedule {} as {}, which keeps its weights once", from.schedule,
+                               Name(Schedule::kZeroBubble)));
+    return Schedule::kZeroBubble;
+  }
   reading.Assume(fmt::format("schedule {} as {}", from.schedule, Name(usual)));
   return usual;
 }
@@ -235,7 +245,11 @@ void ReadLayout(const Reading& reading) {
 
 void ReadCluster(const Reading& reading) {
   const PublishedHardware& from = reading.row.hardware;
-  const HardwareProfile* profile = FindBuiltinProfile(from.gpu);
+  if (from.gpu.empty()) return reading.Refuse("not told: hardware.gpu");
+  // "A100" beside 40 GB is another than beside 80.
+  const HardwareProfile* profile =
+      FindBuiltinProfile(fmt::format("{} {}GB", from.gpu, from.memory_bytes / 1e9));
+  if (profile == nullptr) profile = FindBuiltinProfile(from.gpu);
   if (profile == nullptr || profile->device != "cuda") {
     reading.Refuse("no profile of the GPU " + from.gpu);
     return;
@@ -269,6 +283,11 @@ PublishedCase CaseOf(const PublishedRun& published) {
   if (!result.refusal.empty()) return result;
   ReadCluster(reading);
   result.release = published.Release();
+  if (result.release == 0) {
+    constexpr double kUsual = 2024.5;
+    result.release = kUsual;
+    reading.Assume("no year is told, so 2024");
+  }
   result.cluster.stack = StackOfFramework(published.framework, result.release);
   if (result.cluster.stack.usual) {
     reading.Assume(
@@ -282,6 +301,8 @@ PublishedCase CaseOf(const PublishedRun& published) {
   ReadModel(reading);
   ReadPrecision(reading);
   ApplySwitches(published, result.cluster.stack);
+  std::string kernel = ApplyKernel(published, result.release, result.cluster.stack);
+  if (!kernel.empty()) reading.Assume(std::move(kernel));
   ReadLayout(reading);
   if (!result.refusal.empty()) return result;
   const Rule* broken = FirstBrokenRule(result.run);

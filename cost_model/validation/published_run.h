@@ -108,15 +108,17 @@ struct PublishedRun {
   std::string token_dispatcher{};   // "deepep", "hybridep"; empty = all-to-all messages
   bool experts_overlapped = false;  // tokens travel beside another micro batch's passes
   PublishedMeasurement measured;
+  std::vector<std::string> unusable{};  // values that no run can have, or that nobody knows
   std::vector<std::string> missing{};   // null fields that a simulation needs
   std::vector<std::string> blockers{};  // what keeps the row out of a plain simulation
   bool simulatable = false;
   std::string notes{};
 
   /// When the software was released, 2024.5 = mid 2024: from a release such as "24.07" in the
-  /// framework's name, else the year of the row.
+  /// framework's name, else the year of the row; 0 where neither is told.
   double Release() const;
-  /// Why nobody could simulate the run from what is told; empty if one can.
+  /// Why nobody could simulate the run from what is told; empty if one can. What is `unusable`
+  /// comes first.
   std::string Incomplete() const;
   /// Tokens/s and GPU, from whichever measure is told, by the FLOPs that the source counts; 0 if
   /// none is. `peak_flops`: that a utilisation is of, where the source does not say.
@@ -128,8 +130,9 @@ struct PublishedRuns {
   std::vector<std::string> unknown_fields{};  // "layout.foo": met in some row, and not used
 };
 
-/// Reads the file. Throws InputError naming row and path of a field that is missing, of a wrong
-/// type or out of range, or that looks like a misspelt one.
+/// Reads the file. Throws InputError naming row and path of a field that must be there and is not,
+/// that is of a wrong type, or that looks like a misspelt one. Values out of range and words that
+/// nobody knows make their row `unusable`, and say nothing about the others.
 PublishedRuns ReadPublishedRuns(const std::string& path);
 
 }  // namespace trimtab

@@ -1,7 +1,12 @@
 #include "cost_model/validation/published_switches.h"
 
+#include <algorithm>
+#include <string>
 #include <string_view>
 #include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/plain_name.h"
 
 namespace trimtab {
 namespace {
@@ -68,24 +73,34 @@ void RecomputeByOp(const PublishedRun& run, SoftwareStack& stack) {
   stack.kept_bytes.value = kSixteenBits * kept;
 }
 
-/// Words in the notes of a row, and what they say. The first row that is found decides among rows
+/// Tokens go once to each node that has experts of theirs: DeepSeek-V3, arXiv:2412.19437, 3.2.2.
+void SendOncePerNode(SoftwareStack& stack) { stack.tokens_once_per_node = true; }
+
+/// Another micro batch's passes hide most of what the network needs for tokens.
+void OverlapExperts(SoftwareStack& stack) {
+  constexpr double kExposed = 0.3;
+  stack.ep_exposed.value *= kExposed;
+}
+
+/// Words of a row, as a plain name, and what they say. The first that is found decides among rows
 /// that contain each other's words.
 struct NotedSwitch {
   std::string_view words;
   void (*apply)(SoftwareStack&);
 };
 constexpr NotedSwitch kCompilers[] = {
-    {"no torch.compile", [](SoftwareStack& stack) { SetCompiled(false, stack); }},
-    {"torch.compile", [](SoftwareStack& stack) { SetCompiled(true, stack); }},
+    {"notorchcompile", [](SoftwareStack& stack) { SetCompiled(false, stack); }},
+    {"torchcompile", [](SoftwareStack& stack) { SetCompiled(true, stack); }},
 };
 constexpr NotedSwitch kOthers[] = {
-    {"async TP", OverlapTensorParallel},
-    {"rowwise", ScaleByRows},
+    {"asynctp", OverlapTensorParallel}, {"rowwise", ScaleByRows},      {"deepep", SendOncePerNode},
+    {"haillm", SendOncePerNode},        {"dualpipe", SendOncePerNode},
 };
 
-bool Notes(const PublishedRun& run, std::string_view words) {
-  return run.notes.find(words) != std::string::npos ||
-         run.precision_detail.find(words) != std::string::npos;
+/// What is searched for such words.
+std::vector<std::string> WordsOf(const PublishedRun& run) {
+  return PlainWords(fmt::format("{}; {}; {}; {}", run.framework, run.notes, run.precision_detail,
+                                run.layout.schedule));
 }
 
 }  // namespace
@@ -105,17 +120,17 @@ void ApplySwitches(const PublishedRun& run, SoftwareStack& stack) {
     stack.host_layer_s.value = 0;  // graphs of all but the experts
     stack.dispatch_s.value *= 0.5;
   }
-  stack.tokens_once_per_node |= !run.token_dispatcher.empty();
-  // Another micro batch's passes hide most of what the network needs for tokens.
-  constexpr double kOverlappedShare = 0.3;
-  if (run.experts_overlapped) stack.ep_exposed.value *= kOverlappedShare;
-  for (const NotedSwitch& each : kCompilers) {
-    if (!Notes(run, each.words)) continue;
-    each.apply(stack);
-    break;
-  }
+  if (!run.token_dispatcher.empty()) SendOncePerNode(stack);
+  const std::vector<std::string> words = WordsOf(run);
+  const auto notes = [&](const NotedSwitch& each) {
+    return FindPlainName(words, each.words) < words.size();
+  };
+  const auto* const compiler = std::ranges::find_if(kCompilers, notes);
+  if (compiler != std::end(kCompilers)) compiler->apply(stack);
+  const bool dual_pipe = FindPlainName(words, "dualpipe") < words.size();
+  if (run.experts_overlapped || dual_pipe) OverlapExperts(stack);
   for (const NotedSwitch& each : kOthers) {
-    if (Notes(run, each.words)) each.apply(stack);
+    if (notes(each)) each.apply(stack);
   }
   if (RecomputesByOp(run)) RecomputeByOp(run, stack);
 }

@@ -207,6 +207,17 @@ TEST(HardwareProfile, IsFoundHoweverTheGpuIsSpelt) {
   EXPECT_EQ(name("A100-SXM4-40GB"), "a100-40gb");
   EXPECT_EQ(name("GB200-NVL72"), "gb200");
   EXPECT_EQ(name("H100-PCIe"), "h100-pcie");
+  EXPECT_EQ(name("A100-80G"), "a100-80gb");
+  EXPECT_EQ(name("A100 40G"), "a100-40gb");
+  EXPECT_EQ(name("A100 80GB SXM4"), "a100-80gb");
+  EXPECT_EQ(name("NVIDIA A100 80GB PCIe"), "a100-pcie");
+  EXPECT_EQ(name("DGX H100"), "h100-sxm");
+  EXPECT_EQ(name("HGX-H100 80GB"), "h100-sxm");
+  EXPECT_EQ(name("NVIDIA H100 80GB HBM3"), "h100-sxm");
+  EXPECT_EQ(name("H100 SXM5 96GB HBM2e"), "h100-96gb");
+  EXPECT_EQ(name("H100 SXM, 80 GB HBM3"), "h100-sxm");
+  EXPECT_EQ(name("B200 192GB"), "b200");
+  EXPECT_EQ(name("H100 NVL"), "none");
   EXPECT_EQ(name("H20"), "none");
   EXPECT_EQ(name("GH200"), "none");
 }

@@ -63,6 +63,31 @@ TEST(SoftwareStack, IsFoundHoweverItIsSpelt) {
   EXPECT_EQ(name("Megatron-Bridge, NeMo container 26.04"), "megatron-bridge") << "the first of two";
 }
 
+TEST(SoftwareStack, OneOfSeveralTogetherIsFoundInAnyOrder) {
+  const auto name = [](const std::string& framework) {
+    return StackOfFramework(framework, 2024.5).name;
+  };
+  for (const char* framework :
+       {"Megatron-LM + DeepSpeed", "DeepSpeed + Megatron-LM", "DeepSpeed/Megatron",
+        "Megatron-DeepSpeed", "Megatron-LM and DeepSpeed"}) {
+    EXPECT_EQ(name(framework), "megatron-deepspeed") << framework;
+  }
+  EXPECT_EQ(name("MCore"), "megatron-bridge");
+  EXPECT_EQ(name("HAI-LLM"), "megatron-bridge");
+  EXPECT_EQ(name("MosaicML"), "llm-foundry");
+  EXPECT_EQ(name("metaseq (fairscale FSDP + Megatron-LM)"), "pytorch-fsdp");
+  EXPECT_EQ(name("torchtune"), "pytorch-fsdp");
+  EXPECT_EQ(name("LLaMA-Factory with FSDP"), "pytorch-fsdp");
+  EXPECT_EQ(name("HF Trainer, DeepSpeed ZeRO-3"), "deepspeed");
+  EXPECT_EQ(name("ERNIEKit (PaddleFleet)"), "paddlenlp");
+  EXPECT_EQ(name("AXLearn"), "maxtext");
+}
+
+TEST(SoftwareStack, OfTwoThatAreAsNearTheEarlierOneCounts) {
+  EXPECT_EQ(StackOfFramework("something else", 2022.5).name, "usual-2021");
+  EXPECT_EQ(StackOfFramework("DeepSpeed ZeRO-3", 2022.5).name, "deepspeed-2021");
+}
+
 TEST(SoftwareStack, OneThatNobodyKnowsIsAsWasUsual) {
   for (const auto& [year, name] :
        {std::pair{2020.5, "usual-2021"}, {2023.0, "usual-2023"}, {2026.5, "usual-2025"}}) {

@@ -76,6 +76,30 @@ TEST(StackTiers, WhatRunsAgainIsKeptInBoth) {
   EXPECT_EQ(DryRun(run, cluster).memory.peak_total, closed);
 }
 
+// Where moving shards takes longest, that is what a step takes: what runs again beside it changes
+// nothing, whatever share of it a stack leaves out.
+TEST(StackTiers, MessagesOfShardsBoundAStepWhateverRunsAgain) {
+  for (const SoftwareStack& stack : BuiltinStacks()) {
+    Cluster cluster = LoadCluster("2x8xh100");
+    cluster.stack = stack;
+    cluster.profile.network_bandwidth.value /= 20;
+    std::vector<double> closed_s;
+    for (const char* layout :
+         {"zero=3,precision=bf16,mbs=1,recompute=full", "zero=3,precision=bf16,mbs=1"}) {
+      SCOPED_TRACE(stack.name + " " + layout);
+      RunConfig run = RunOf("llama2-7b", layout);
+      run.model.num_layers = 16;
+      const Estimate closed = ClosedForm(run, cluster);
+      const double dry_s = DryRun(run, cluster).step_time_s;
+      EXPECT_LE(closed.step_time_s, 1.01 * dry_s);
+      EXPECT_GE(closed.step_time_s, 0.97 * dry_s);
+      EXPECT_NEAR(closed.breakdown_s.total(), closed.step_time_s, 1e-9 * closed.step_time_s);
+      closed_s.push_back(closed.step_time_s);
+    }
+    EXPECT_LE(closed_s[1], 1.001 * closed_s[0]) << stack.name;
+  }
+}
+
 // Stages do not hand on what each of them waits for at its own end, or finds there when it begins.
 TEST(StackTiers, PipelinesWaitOnceForWhatMovesOnceAStep) {
   Cluster cluster = LoadCluster("2x8xh100");

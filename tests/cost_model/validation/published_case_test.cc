@@ -54,6 +54,8 @@ TEST(PublishedCase, SaysWhyItCannotBe) {
   PublishedRun run = Llama70B();
   run.hardware.gpu = "TPU v5p";
   EXPECT_EQ(CaseOf(run).refusal, "no profile of the GPU TPU v5p");
+  run.hardware.gpu = "";
+  EXPECT_EQ(CaseOf(run).refusal, "not told: hardware.gpu");
   run = Llama70B();
   run.layout.dp = 4;
   EXPECT_NE(CaseOf(run).refusal.find("64 GPUs"), std::string::npos);
@@ -67,6 +69,28 @@ TEST(PublishedCase, SaysWhyItCannotBe) {
   run = Llama70B();
   run.blockers = {"activation offload"};
   EXPECT_EQ(CaseOf(run).refusal, "activation offload");
+}
+
+TEST(PublishedCase, MemoryTellsGpusOfOneNameApart) {
+  PublishedRun run = Llama70B();
+  run.hardware.gpu = "A100";
+  const auto profile = [&](double gigabytes) {
+    run.hardware.memory_bytes = 1e9 * gigabytes;
+    return CaseOf(run).cluster.profile.name;
+  };
+  EXPECT_EQ(profile(40), "a100-40gb");
+  EXPECT_EQ(profile(80), "a100-80gb");
+  EXPECT_EQ(profile(0), "a100-80gb");
+  EXPECT_EQ(profile(79), "a100-80gb") << "which nobody calls so";
+}
+
+TEST(PublishedCase, TakesWindowsOfAttention) {
+  PublishedRun run = Llama70B();
+  run.model.attention = "sliding window 4096";
+  EXPECT_EQ(CaseOf(run).refusal, "");
+  EXPECT_EQ(CaseOf(run).run.model.sliding_window, 4096);
+  run.model.attention = "sliding window 8192";
+  EXPECT_EQ(CaseOf(run).run.model.sliding_window, 0);
 }
 
 TEST(PublishedCase, TakesLatentAttention) {
@@ -151,6 +175,20 @@ TEST(PublishedCase, SaysWhatItLeavesOut) {
   run = Llama70B();
   run.layout.schedule = "dualpipe";
   EXPECT_EQ(assumption(run), "schedule dualpipe as interleaved-1f1b");
+  run.layout.vp = 1;
+  EXPECT_EQ(CaseOf(run).run.layout.schedule, Schedule::kZeroBubble);
+  EXPECT_EQ(assumption(run), "schedule dualpipe as zero-bubble, which keeps its weights once");
+  run.layout.schedule = "chimera";
+  EXPECT_EQ(assumption(run), "schedule chimera as 1f1b");
+  run = Llama70B();
+  run.year = 2022;
+  run.framework = "PyTorch FSDP";
+  run.layout = {.dp = 64, .zero_stage = 3};
+  EXPECT_EQ(assumption(run), "attention is not fused, before PyTorch 2");
+  run = Llama70B();
+  run.year = 0;
+  run.framework = "NeMo";
+  EXPECT_EQ(assumption(run), "no year is told, so 2024");
   run = Llama70B();
   run.model.activation = "a new one";
   EXPECT_EQ(assumption(run), "a new one as SwiGLU");

@@ -72,6 +72,9 @@ TEST_F(PublishedRunFile, SaysWhichFactsOfTheLayoutAreNotTold) {
   EXPECT_EQ(Read(json::array({row})).runs.at(0).layout.dp, 2);
   row["framework"] = "NeMo v25.05";
   EXPECT_NEAR(Read(json::array({row})).runs.at(0).Release(), 2025 + 4.5 / 12, 1e-9);
+  row["framework"] = "NeMo";
+  row["year"] = nullptr;
+  EXPECT_EQ(Read(json::array({row})).runs.at(0).Release(), 0);
 }
 
 TEST_F(PublishedRunFile, NamesRowAndPathOfAWrongField) {
@@ -86,10 +89,104 @@ TEST_F(PublishedRunFile, NamesRowAndPathOfAWrongField) {
   bad.erase("model");
   EXPECT_NE(Refusal(bad).find("$[0].model"), std::string::npos) << Refusal(bad);
   bad = row_;
-  bad["recompute"] = "some";
+  bad["recompute"] = 1;
   EXPECT_NE(Refusal(bad).find("$[0].recompute"), std::string::npos) << Refusal(bad);
   EXPECT_THROW(Read(json::array()), InputError);
   EXPECT_THROW(Read(json::object()), InputError);
+}
+
+TEST_F(PublishedRunFile, AValueThatNoRunCanHaveSkipsItsRowAlone) {
+  const auto why = [&](const json& change) {
+    json row = row_;
+    row.merge_patch(change);
+    const PublishedRuns read = Read(json::array({row, row_}));
+    EXPECT_EQ(read.runs.at(1).Incomplete(), "") << change;
+    return read.runs.at(0).Incomplete();
+  };
+  EXPECT_EQ(why({{"mbs", 1.5}}), "mbs: 1.5 is no whole number from 1 to 2147483648");
+  EXPECT_NE(why({{"gbs", 1e18}}).find("gbs"), std::string::npos);
+  EXPECT_NE(why({{"model", {{"layers", -3}}}}).find("model.layers"), std::string::npos);
+  EXPECT_NE(why({{"layout", {{"zero_stage", 4}}}}).find("layout.zero_stage"), std::string::npos);
+  EXPECT_NE(why({{"measured", {{"mfu", 49.3}}}}).find("measured.mfu"), std::string::npos);
+  EXPECT_EQ(why({{"recompute", "some"}}), "recompute: \"some\" is nothing that is known");
+  EXPECT_NE(why({{"model", {{"ffn_kind", "kan"}}}}).find("ffn_kind"), std::string::npos);
+  EXPECT_NE(why({{"year", "soon"}}).find("year"), std::string::npos);
+}
+
+TEST_F(PublishedRunFile, TakesWordsHoweverTheyAreSpelt) {
+  const auto read = [&](const json& change) {
+    json row = row_;
+    row.merge_patch(change);
+    PublishedRun run = Read(json::array({row})).runs.at(0);
+    EXPECT_EQ(run.Incomplete(), "") << change;
+    return run;
+  };
+  const auto precision = [&](const char* said) { return read({{"precision", said}}).precision; };
+  for (const char* said : {"BF16", "bfloat16", "bf16-mixed", "mixed bf16"}) {
+    EXPECT_EQ(precision(said), "bf16") << said;
+  }
+  EXPECT_EQ(precision("FP16"), "fp16");
+  EXPECT_EQ(precision("mxfp8"), "fp8");
+  EXPECT_EQ(precision("tf32"), "tf32") << "which is refused later, by its name";
+  const auto recompute = [&](const json& said) { return read({{"recompute", said}}).recompute; };
+  for (const json& said : json({"Full", "full, no offload", "full:uniform:1", "yes", true})) {
+    EXPECT_EQ(recompute(said), "full") << said;
+  }
+  for (const json& said : json({"no", "None", false})) EXPECT_EQ(recompute(said), "none") << said;
+  EXPECT_EQ(read({{"recompute", "selective:core_attn+mla_up_proj"}}).recompute_modules,
+            (std::vector<std::string>{"core_attn", "mla_up_proj"}));
+  EXPECT_EQ(read({{"recompute", "full:block:3"}}).recompute_layers, 3);
+  const auto mlp = [&](const char* said) { return read({{"model", {{"ffn_kind", said}}}}).model; };
+  for (const char* said : {"SwiGLU", "geglu", "ReGLU", "gated SiLU"}) {
+    EXPECT_TRUE(mlp(said).gated()) << said;
+  }
+  for (const char* said : {"relu", "ReLU", "squared relu", "GELU", "not gated"}) {
+    EXPECT_FALSE(mlp(said).gated()) << said;
+  }
+  EXPECT_EQ(mlp("squared ReLU").activation, "squared ReLU");
+  const auto hardware_flops = [&](const char* said) {
+    return read({{"measured", {{"flops_convention", said}}}}).measured.hardware_flops;
+  };
+  EXPECT_TRUE(hardware_flops("HFU"));
+  EXPECT_FALSE(hardware_flops("MFU"));
+  EXPECT_FALSE(hardware_flops("unknown"));
+  EXPECT_FALSE(read({{"measured", {{"attention_flops", "none"}}}})
+                   .measured.causal_attention.value_or(false));
+}
+
+TEST_F(PublishedRunFile, TakesNumbersHoweverTheyAreWritten) {
+  row_["year"] = "2024";
+  row_["hardware"]["gpus"] = 2.0;
+  row_["layout"]["sp"] = 0;
+  row_["model"]["experts"] = 0;
+  row_["layout"]["vp"] = nullptr;
+  row_["layout"]["zero_stage"] = nullptr;
+  row_["layout"]["dist_optimizer"] = true;
+  row_["missing"] = {"layout.vp", "layout.zero_stage"};
+  const PublishedRun run = Read(json::array({row_})).runs.at(0);
+  EXPECT_EQ(run.Incomplete(), "") << "one stage has nothing to interleave";
+  EXPECT_EQ(run.year, 2024);
+  EXPECT_EQ(run.hardware.gpus, 2);
+  EXPECT_EQ(run.layout.vp, 1);
+  EXPECT_EQ(run.layout.zero_stage, 1);
+  row_["layout"]["pp"] = 2;
+  row_["layout"]["dp"] = 1;
+  EXPECT_EQ(Read(json::array({row_})).runs.at(0).Incomplete(), "not told: layout.vp");
+}
+
+TEST_F(PublishedRunFile, OnlyPretrainingIsTaken) {
+  const auto why = [&](const json& mode, const char* notes) {
+    row_["training_mode"] = mode;
+    row_["notes"] = notes;
+    return Read(json::array({row_})).runs.at(0).Incomplete();
+  };
+  EXPECT_EQ(why("pretrain", "LoRA is told elsewhere"), "");
+  EXPECT_EQ(why("Pre-training", ""), "");
+  EXPECT_EQ(why("lora", ""), "training mode lora");
+  EXPECT_EQ(why("full fine-tuning", ""), "training mode full fine-tuning");
+  EXPECT_EQ(why("distillation", ""), "training mode distillation");
+  EXPECT_EQ(why(nullptr, "mock data"), "");
+  EXPECT_EQ(why(nullptr, "LoRA rank 16"), "training mode lora");
 }
 
 TEST_F(PublishedRunFile, NotesFieldsThatItDoesNotKnow) {

@@ -5,9 +5,11 @@
 namespace trimtab {
 namespace {
 
-SoftwareStack Switched(const std::string& stack_name, const std::string& notes) {
+SoftwareStack Switched(const std::string& stack_name, const std::string& notes,
+                       const std::string& framework = "") {
   PublishedRun run;
   run.notes = notes;
+  run.framework = framework;
   SoftwareStack stack = LoadSoftwareStack(stack_name);
   ApplySwitches(run, stack);
   return stack;
@@ -35,6 +37,22 @@ TEST(PublishedSwitches, ACompilerSavesTrafficAndLaunches) {
   const SoftwareStack faster = Switched("pytorch-fsdp", "torch.compile; batch 2 per GPU");
   EXPECT_LT(faster.memory_traffic.value, plain.memory_traffic.value);
   EXPECT_LT(faster.host_layer_s.value, plain.host_layer_s.value);
+  EXPECT_EQ(Switched("pytorch-fsdp", "", "OLMo-core (FSDP2, torch.compile)"), faster);
+}
+
+TEST(PublishedSwitches, SoftwareForExpertsSendsTokensOncePerNode) {
+  const SoftwareStack plain = LoadSoftwareStack("megatron-bridge");
+  EXPECT_FALSE(plain.tokens_once_per_node);
+  const SoftwareStack deepep = Switched("megatron-bridge", "DeepEP");
+  EXPECT_TRUE(deepep.tokens_once_per_node);
+  EXPECT_EQ(deepep.ep_exposed, plain.ep_exposed);
+  PublishedRun run;
+  run.framework = "HAI-LLM";
+  run.layout.schedule = "DualPipe";
+  SoftwareStack overlapped = plain;
+  ApplySwitches(run, overlapped);
+  EXPECT_TRUE(overlapped.tokens_once_per_node);
+  EXPECT_LT(overlapped.ep_exposed.value, plain.ep_exposed.value);
 }
 
 TEST(PublishedSwitches, MessagesBesideProductsAreLessExposed) {
