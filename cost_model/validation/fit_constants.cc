@@ -84,10 +84,19 @@ FitConstant ConstantOf(const ConstantKind& kind, const std::string& owner, doubl
   return constant;
 }
 
+std::string OwnerOf(const ConstantKind& kind, const HardwareProfile& profile) {
+  return kind.name == "network_efficiency" ? kNetworks : profile.generation;
+}
+
 void AddOfProfile(const HardwareProfile& profile, std::vector<FitConstant>& constants) {
   const auto add = [&](const char* name, double shipped, double prior) {
     if (prior <= 0 || shipped <= 0) return;
-    constants.push_back(ConstantOf(KindOf(name, false), profile.generation, shipped, prior));
+    const ConstantKind& kind = KindOf(name, false);
+    const std::string owner = OwnerOf(kind, profile);
+    const bool there = std::ranges::any_of(constants, [&](const FitConstant& each) {
+      return each.kind == &kind && each.owner == owner;
+    });
+    if (!there) constants.push_back(ConstantOf(kind, owner, shipped, prior));
   };
   add("gemm_efficiency", LastOf(profile.gemm_efficiency), profile.gemm_efficiency.prior);
   const auto fp8 = profile.gemm_efficiency_of.find("fp8");
@@ -169,7 +178,7 @@ std::string FitConstant::Name() const {
 bool Concerns(const FitConstant& constant, const Cluster& cluster) {
   if (constant.shared) return NumberOf(cluster.stack, *constant.kind).prior == constant.shipped;
   return constant.owner ==
-         (constant.kind->of_stack ? cluster.stack.name : cluster.profile.generation);
+         (constant.kind->of_stack ? cluster.stack.name : OwnerOf(*constant.kind, cluster.profile));
 }
 
 void Apply(const FitConstant& constant, double factor, Cluster& cluster) {

@@ -18,7 +18,7 @@ enum class Outcome { kStepTime, kPeakMemory };
 struct ConstantKind {
   std::string name;  // "gemm_efficiency"
   Outcome outcome{};
-  bool of_stack = false;  // else of a generation
+  bool of_stack = false;  // else of a generation, or of the networks between nodes
   double spread = 0;      // standard deviation of its logarithm before the fit
   double least = 0;       // the range that it keeps its meaning in
   double most = 0;
@@ -32,7 +32,7 @@ std::span<const ConstantKind> ConstantKinds();
 /// is off by, another that no run is known of is likely to be off by too.
 struct FitConstant {
   const ConstantKind* kind = nullptr;
-  std::string owner;  // the generation or the stack; "stacks" if it is shared
+  std::string owner;  // the generation, kNetworks or the stack; "stacks" if it is shared
   bool shared = false;
   double shipped = 0;  // or of a shared one, what was expected of the stacks that share it
   double prior = 0;    // logarithm of the factor expected
@@ -42,6 +42,9 @@ struct FitConstant {
 
   std::string Name() const;
 };
+
+/// Owner of what a network between nodes reaches, whatever GPUs it connects.
+inline constexpr char kNetworks[] = "networks";
 
 /// The constants of `clusters` that have a prior and say something about `outcome`, each once.
 std::vector<FitConstant> ConstantsOf(std::span<const Cluster* const> clusters, Outcome outcome);

@@ -52,6 +52,7 @@ void Scale(const FitConstant& constant, double factor, double sd, Json& file) {
 
 bool IsOf(const FitConstant& constant, const Json& file, bool stack) {
   if (constant.kind->of_stack != stack) return false;
+  if (!stack && constant.owner == kNetworks) return file.contains(constant.kind->name);
   if (!stack) return file.value("generation", "") == constant.owner;
   if (!constant.shared) return file.at("name") == constant.owner;
   const auto number = file.find(constant.kind->name);

@@ -68,6 +68,18 @@ TEST(HardwareProfile, EveryBuiltinProfileLoadsAndSaysWhereItsNumbersComeFrom) {
   }
 }
 
+// What a network reaches is the network's: else a faster GPU could be slower on the same one.
+TEST(HardwareProfile, NetworksReachTheSameWhateverTheyConnect) {
+  double reached = 0;
+  for (const std::string& name : BuiltinProfileNames()) {
+    const HardwareProfile profile = BuiltinProfile(name);
+    if (profile.device == "cpu") continue;
+    if (reached == 0) reached = profile.network_efficiency.value;
+    EXPECT_EQ(profile.network_efficiency.value, reached) << name;
+  }
+  EXPECT_GT(reached, 0);
+}
+
 TEST(HardwareProfile, AnUnknownNameIsRefusedWithTheNearest) {
   try {
     BuiltinProfile("h200-sxn");
