@@ -146,6 +146,8 @@ std::optional<ServingPrediction> ServingPredictor::PredictWhile(const ServingCon
     prediction.most_waiting = std::max(prediction.most_waiting, served.most_waiting);
     prediction.most_rows = std::max(prediction.most_rows, served.most_rows);
     prediction.most_blocks = std::max(prediction.most_blocks, served.most_blocks);
+    prediction.waits_for_places = prediction.waits_for_places || served.waits_for_places;
+    prediction.waits_for_room = prediction.waits_for_room || served.waits_for_room;
     busy_s += served.busy_s;
   }
   std::vector<LoadOutcome> all;

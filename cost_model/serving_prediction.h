@@ -40,6 +40,8 @@ struct ServingPrediction {
   int64_t most_waiting = 0;
   int64_t most_rows = 0;
   int64_t most_blocks = 0;
+  bool waits_for_places = false;  // as in SimulatedServing
+  bool waits_for_room = false;
 };
 
 /// How far the simulation of a configuration is: its replicas are simulated one after the other, or

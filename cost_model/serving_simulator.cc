@@ -204,6 +204,11 @@ class Simulation {
     const EngineMetrics now = serving.engine.batcher().metrics();
     result_.most_running = std::max(result_.most_running, now.running);
     result_.most_blocks = std::max(result_.most_blocks, now.used_blocks);
+    if (now.waiting == 0) return;
+    // Some of those that worked have left when the step is done, and none of those that wait.
+    const int64_t worked = before.running + before.waiting - now.waiting;
+    const bool full = worked >= serving.engine.batcher().limits().sequences;
+    (full ? result_.waits_for_places : result_.waits_for_room) = true;
   }
 
   /// Nobody has anything for the engine before.

@@ -30,6 +30,8 @@ struct SimulatedServing {
   int64_t most_waiting = 0;             // requests
   int64_t most_rows = 0;                // of a step
   int64_t most_blocks = 0;              // of the cache, used
+  bool waits_for_places = false;        // a request did, while as many sequences ran as may
+  bool waits_for_room = false;          // one did while fewer ran: for blocks, or rows of a step
 };
 
 /// Engines that serve a load together: some compute prompts, the others go on with them.

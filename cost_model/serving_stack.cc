@@ -92,7 +92,7 @@ const std::vector<ServingNumber<ServingEngine>>& ServingEngineNumbers() {
       {"memory_share", &ServingEngine::memory_share, 0.9, 0, 0.5, 1},
       {"memory_bytes", &ServingEngine::memory_bytes, 5e9, 0, 0, 3e10},
       {"windowed_room", &ServingEngine::windowed_room, 1, 0, 0.1, 1},
-      {"gap_s", &ServingEngine::gap_s, 2.5e-6, 0.42, 5e-7, 1.2e-5},
+      {"gap_s", &ServingEngine::gap_s, 2.5e-6, 0.42, 5e-7, 5e-5},
       {"expert_layer_s", &ServingEngine::expert_layer_s, 2e-5, 0.7, 2e-6, 1.5e-4},
       {"quantise_s", &ServingEngine::quantise_s, 3e-6, 0.42, 1e-6, 1e-5},
       {"host_s", &ServingEngine::host_s, 2.5e-4, 0.56, 1e-4, 2e-3},

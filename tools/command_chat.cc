@@ -36,6 +36,7 @@ class ChatCommand : public Command {
     sampling_.RequireSensible();
     const std::unique_ptr<WeightSource> weights = serving_.OpenWeights();
     tokenizer_ = serving_.OpenTokenizerOf(*weights);
+    ends_ = serving_.EndTokensOf(*weights);
     std::string why;
     chat_ = FindChatTemplate(template_, *tokenizer_, why);
     if (chat_ == nullptr) throw UsageError(why);
@@ -77,6 +78,7 @@ class ChatCommand : public Command {
     request.sampling = sampling_.options;
     request.sampling.seed = static_cast<uint64_t>(seed_);
     request.stop_tokens = std::move(prompt.stop_tokens);
+    request.stop_tokens.insert(request.stop_tokens.end(), ends_.begin(), ends_.end());
     std::vector<std::string> stops = std::move(prompt.stop_strings);
     stops.insert(stops.end(), sampling_.stops.begin(), sampling_.stops.end());
     const auto taken = engine_->AddRequest(std::move(request));
@@ -92,7 +94,7 @@ class ChatCommand : public Command {
   std::string Stream(RequestId id, std::vector<std::string> stops) {
     trimtab::Answer answer(*tokenizer_, std::move(stops), /*trim_start=*/true);
     std::string whole;
-    CatchStopSignals(/*announce=*/false);
+    CatchStopSignals(StopNotice::kNone);
     while (!answer.ended() && RequestedStop() == StopLevel::kNone) {
       for (const RequestUpdate& update : engine_->Step()) {
         const std::string text = answer.Add(update.tokens, update.finish);
@@ -113,6 +115,7 @@ class ChatCommand : public Command {
   int64_t max_tokens_ = 512;
   int64_t seed_ = 0;
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::vector<int32_t> ends_;  // of an answer, beside those of tokenizer and template
   std::unique_ptr<ChatTemplate> chat_;
   std::unique_ptr<Engine> engine_;
   std::vector<ChatMessage> messages_;

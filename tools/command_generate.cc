@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -49,6 +50,7 @@ class GenerateCommand : public Command {
     sampling_.RequireSensible();
     const std::unique_ptr<WeightSource> weights = serving_.OpenWeights();
     tokenizer_ = serving_.OpenTokenizerOf(*weights);
+    ends_ = serving_.EndTokensOf(*weights);
     if (serving_.Follows(*weights)) return 0;
     const std::unique_ptr<Engine> engine = serving_.OpenEngine(*weights);
     CatchStopSignals();
@@ -77,6 +79,9 @@ class GenerateCommand : public Command {
  private:
   std::vector<std::string> Prompts() const {
     std::vector<std::string> prompts = prompts_;
+    if (std::ranges::any_of(prompts, &std::string::empty)) {
+      throw UsageError("--prompt: the text is empty; expected some text");
+    }
     if (!prompts_file_.empty()) {
       std::ifstream file(prompts_file_);
       const bool folder = std::filesystem::is_directory(prompts_file_);
@@ -84,17 +89,20 @@ class GenerateCommand : public Command {
         const char* why = folder ? "is a folder" : "cannot be read";
         throw InputError(fmt::format("{}: {}; expected a file of prompts", prompts_file_, why));
       }
-      for (std::string line; std::getline(file, line);) prompts.push_back(line);
-      if (prompts.empty()) {
+      int64_t number = 0;
+      for (std::string line; std::getline(file, line);) {
+        ++number;
+        if (line.empty()) {
+          throw InputError(
+              fmt::format("{}:{}: an empty line; expected a prompt a line", prompts_file_, number));
+        }
+        prompts.push_back(line);
+      }
+      if (number == 0) {
         throw InputError(fmt::format("{}: is empty; expected a prompt a line", prompts_file_));
       }
     }
     if (prompts.empty()) throw UsageError("expected --prompt or --prompts: what to continue");
-    for (size_t i = 0; i < prompts.size(); ++i) {
-      if (prompts[i].empty()) {
-        throw UsageError(fmt::format("prompt {} is empty; expected some text", i + 1));
-      }
-    }
     return prompts;
   }
 
@@ -105,7 +113,8 @@ class GenerateCommand : public Command {
     request.max_tokens = max_tokens_;
     request.sampling = sampling_.options;
     request.sampling.seed = static_cast<uint64_t>(seed_);
-    request.stop_tokens = {tokenizer_->eod_id()};
+    request.stop_tokens = ends_;
+    request.stop_tokens.push_back(tokenizer_->eod_id());
     const auto prompt_tokens = std::ssize(request.prompt);
     const auto taken = engine.AddRequest(std::move(request));
     if (const auto* refusal = std::get_if<Refusal>(&taken)) {
@@ -172,6 +181,7 @@ class GenerateCommand : public Command {
   int64_t max_tokens_ = 128;
   int64_t seed_ = 0;
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::vector<int32_t> ends_;            // of an answer, beside the tokenizer's own
   std::map<RequestId, Answer> answers_;  // that are not printed yet
 };
 

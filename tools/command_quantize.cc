@@ -5,8 +5,10 @@
 
 #include "engine/base/error.h"
 #include "engine/base/io/atomic_folder.h"
+#include "engine/base/io/file.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
+#include "engine/data/end_tokens.h"
 #include "engine/data/open_tokenizer.h"
 #include "engine/infer/quantize_model.h"
 #include "tools/command.h"
@@ -53,6 +55,7 @@ class QuantizeCommand : public Command {
     }
     const std::unique_ptr<WeightSource> source = source_.OpenWeights();
     const std::unique_ptr<Tokenizer> tokenizer = source_.OpenTokenizerOf(*source);
+    const std::vector<int32_t> ends = source_.EndTokensOf(*source);
     RequireOriginal(*source);
     const std::vector<int32_t> calibration =
         TokensOfFile(calibration_, calibration_tokens_, *tokenizer);
@@ -73,6 +76,11 @@ class QuantizeCommand : public Command {
       };
       const QuantizeSummary summary = QuantizeModel(*source, options, folder.temporary());
       WriteTokenizer(*tokenizer, folder.temporary());
+      if (!ends.empty()) {
+        AtomicFile file(folder.temporary() + "/" + kGenerationConfigFile);
+        file.Append(EndTokensText(ends));
+        file.Commit();
+      }
       progress.Clear();
       std::optional<Perplexities> perplexities;
       if (!held_out.empty()) perplexities = Compare(*source, folder.temporary(), held_out);

@@ -7,6 +7,7 @@
 #include "engine/base/log.h"
 #include "engine/infer/engine.h"
 #include "tools/command.h"
+#include "tools/serve/address.h"
 #include "tools/serve/http_server.h"
 #include "tools/serving_flags.h"
 #include "tools/signals.h"
@@ -43,10 +44,12 @@ class ServeCommand : public Command {
 
   int Run(const OutputOptions& output) override {
     if (!key_file_.empty()) options_.api_key = ReadKey();
+    options_.host = HostOf(options_.host);
     const std::unique_ptr<WeightSource> weights = serving_.OpenWeights();
     const std::unique_ptr<Tokenizer> tokenizer = serving_.OpenTokenizerOf(*weights);
     ServedModel model = {.name = name_.empty() ? weights->model().name : name_,
-                         .tokenizer = tokenizer.get()};
+                         .tokenizer = tokenizer.get(),
+                         .end_tokens = serving_.EndTokensOf(*weights)};
     const std::unique_ptr<ChatTemplate> chat =
         FindChatTemplate(template_, *tokenizer, model.no_chat);
     model.chat = chat.get();
@@ -58,8 +61,8 @@ class ServeCommand : public Command {
             chat == nullptr ? "completions only, " + model.no_chat
                             : fmt::format("completions, and chats as '{}'", chat->name()));
     HttpServer server(*engine, std::move(model), options_);
-    CatchStopSignals();
-    const std::string url = fmt::format("http://{}:{}", options_.host, server.port());
+    CatchStopSignals(StopNotice::kAnswers);
+    const std::string url = UrlOf({options_.host, server.port()});
     if (output.json) {
       PrintJson({{"schema_version", 1}, {"url", url}, {"port", server.port()}}, /*one_line=*/true);
     } else {
@@ -72,8 +75,9 @@ class ServeCommand : public Command {
   std::string ReadKey() const {
     std::string key = ReadTextFile(key_file_, kMaxKeyBytes);
     while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
-    if (!key.empty()) return key;
-    throw InputError(fmt::format("{}: empty; expected a key", key_file_));
+    if (key.empty()) throw InputError(fmt::format("{}: empty; expected a key", key_file_));
+    if (key.find_first_of("\r\n") == std::string::npos) return key;
+    throw InputError(fmt::format("{}: several lines; expected one, the key", key_file_));
   }
 
   static int Wait(HttpServer& server) {

@@ -8,6 +8,7 @@
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/comm/mpi_launch.h"
+#include "engine/data/end_tokens.h"
 #include "engine/data/open_tokenizer.h"
 #include "engine/infer/acceptance.h"
 #include "engine/infer/make_engine.h"
@@ -102,6 +103,10 @@ std::unique_ptr<Tokenizer> SourceFlags::OpenTokenizerOf(const WeightSource& weig
   return tokenizer;
 }
 
+std::vector<int32_t> SourceFlags::EndTokensOf(const WeightSource& weights) const {
+  return ReadEndTokens(folder(), weights.model().vocab_size);
+}
+
 std::optional<ServingConfig> ServingFlags::ConfigOfFile() const {
   if (config_file_.empty()) return std::nullopt;
   const std::string other = flags_->FirstGiven(
@@ -143,7 +148,7 @@ ServingConfig ServingFlags::Config(const WeightSource& weights) const {
 bool ServingFlags::Follows(const WeightSource& weights, const WeightSource* draft,
                            std::optional<double> acceptance) const {
   if (LaunchedRank() == 0) return false;
-  CatchStopSignals(/*announce=*/false);  // the launcher sends all what the first one answers to
+  CatchStopSignals(StopNotice::kNone);  // the launcher sends all what the first one answers to
   std::optional<Asked> asked;
   try {
     asked.emplace(*this, weights, draft);
@@ -166,6 +171,9 @@ ServingConfig ServingFlags::ConfigWith(const WeightSource& weights,
   ServingConfig config = Config(weights);
   if (config_file_.empty()) {
     if (draft != nullptr) config.draft = {draft->model(), draft->format(), draft_tokens_};
+    if (draft == nullptr && flags_->Given("--draft-tokens")) {
+      throw UsageError("--draft-tokens needs --draft: which model proposes them?");
+    }
     if (draft != nullptr && config.lookup_tokens > 0) {
       throw UsageError("--lookup contradicts --draft: either proposes what follows");
     }

@@ -22,6 +22,8 @@ class SourceFlags {
   /// What the flags ask for. Throws UsageError, InputError, StorageError.
   std::unique_ptr<WeightSource> OpenWeights() const;
   std::unique_ptr<Tokenizer> OpenTokenizerOf(const WeightSource& weights) const;
+  /// Ids that end an answer beside the tokenizer's own (engine/data/end_tokens.h).
+  std::vector<int32_t> EndTokensOf(const WeightSource& weights) const;
   /// Of the weights.
   const std::string& folder() const { return load_.empty() ? load_hf_ : load_; }
 
@@ -41,6 +43,9 @@ class ServingFlags {
   std::unique_ptr<WeightSource> OpenWeights() const { return source_.OpenWeights(); }
   std::unique_ptr<Tokenizer> OpenTokenizerOf(const WeightSource& weights) const {
     return source_.OpenTokenizerOf(weights);
+  }
+  std::vector<int32_t> EndTokensOf(const WeightSource& weights) const {
+    return source_.EndTokensOf(weights);
   }
   /// The configuration of --config; empty without.
   std::optional<ServingConfig> ConfigOfFile() const;

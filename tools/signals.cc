@@ -16,8 +16,9 @@ namespace {
 std::atomic<int> signals_seen = 0;
 std::atomic<int> first_signal = 0;
 std::atomic<bool> by_scheduler = false;
-std::atomic<bool> speaks = true;
-static_assert(std::atomic<int>::is_always_lock_free, "used by a signal handler");
+std::atomic<StopNotice> says = StopNotice::kSaves;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<StopNotice>::is_always_lock_free,
+              "used by a signal handler");
 
 /// Only async-signal-safe calls from here on.
 void Say(const char* text) {
@@ -31,8 +32,10 @@ void OnSchedulerSignal(int signal) {
   if (!first_signal.compare_exchange_strong(none, signal)) return;
   by_scheduler = true;
   signals_seen = 1;
-  if (!speaks) return;
-  Say("\ntrimtab: the scheduler wants the nodes: finishing the step and saving\n");
+  if (says == StopNotice::kNone) return;
+  Say(says == StopNotice::kSaves
+          ? "\ntrimtab: the scheduler wants the nodes: finishing the step and saving\n"
+          : "\ntrimtab: the scheduler wants the nodes: finishing the answers that are running\n");
 }
 
 /// Of the process that started these ranks, which was asked to stop, says so, and asks once.
@@ -45,7 +48,7 @@ void OnStopSignal(int signal) {
   const int seen = ++signals_seen;
   if (seen > 2) ::_exit(128 + signal);
   if (seen == 1) first_signal = signal;
-  if (speaks) SayWhatStops(seen);
+  SayWhatStops(seen, says);
 }
 
 /// Handlers run on a stack of their own where the calling thread is interrupted, which may compute:
@@ -61,16 +64,20 @@ void UseOwnStackForHandlers() {
 
 }  // namespace
 
-void SayWhatStops(int times) {
-  Say(times == 1 ? "\ntrimtab: finishing what is running and saving; once more cancels\n"
-                 : "\ntrimtab: cancelling; once more leaves at once\n");
+void SayWhatStops(int times, StopNotice notice) {
+  if (notice == StopNotice::kNone) return;
+  if (times > 1) return Say("\ntrimtab: cancelling; once more leaves at once\n");
+  Say(notice == StopNotice::kSaves
+          ? "\ntrimtab: finishing what is running and saving; once more cancels\n"
+          : "\ntrimtab: finishing the answers that are running; once more cancels\n");
 }
 
-void CatchStopSignals(bool announce) {
+void CatchStopSignals(StopNotice notice) {
   signals_seen = 0;
   first_signal = 0;
   by_scheduler = false;
-  speaks = announce && LaunchedRank() == 0;  // mpirun passes a signal on to every rank
+  // mpirun passes a signal on to every rank.
+  says = LaunchedRank() == 0 ? notice : StopNotice::kNone;
   struct sigaction action {};
   action.sa_handler = OnStopSignal;
   action.sa_flags = SA_RESTART | SA_ONSTACK;

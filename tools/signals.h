@@ -9,12 +9,19 @@ namespace trimtab {
 /// (SIGUSR1, foreground.h).
 enum class StopLevel { kNone, kDrain, kCancel };
 
+/// What stderr says when one comes.
+enum class StopNotice {
+  kNone,
+  kSaves,    // what is running is finished and saved
+  kAnswers,  // running answers are finished; there is nothing to save
+};
+
 /// Counts SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 from now on instead of dying of them; the third ends
 /// the process at once with 128 + n. Without it they end the process as usual. Forgets earlier
-/// ones. With `announce`, stderr says what each does.
-void CatchStopSignals(bool announce = true);
+/// ones.
+void CatchStopSignals(StopNotice notice = StopNotice::kSaves);
 /// Says on stderr what asking for the `times`th time does. Async-signal-safe.
-void SayWhatStops(int times);
+void SayWhatStops(int times, StopNotice notice = StopNotice::kSaves);
 /// From now on they end the process as usual again.
 void ReleaseStopSignals();
 

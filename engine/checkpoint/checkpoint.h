@@ -41,9 +41,10 @@ struct CheckpointHeader {
   std::map<std::string, std::string> tokenizer_files{};
 };
 
-/// Names of files that a tokenizer is made of.
+/// Names of files that a tokenizer is made of, and of the one that says which ids end an answer.
 inline constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model",
-                                                  "tokenizer_config.json", "chat_template.jinja"};
+                                                  "tokenizer_config.json", "chat_template.jinja",
+                                                  "generation_config.json"};
 
 /// What is kept of each parameter.
 enum class StateKind { kWeight, kFirstMoment, kSecondMoment };
@@ -103,8 +104,9 @@ class CheckpointWriter {
 
 class CheckpointReader {
  public:
-  /// Reads checkpoint.json and checks all three files, checksums included.
-  /// Throws StorageError when one is missing, damaged, or not what checkpoint.json says.
+  /// Reads checkpoint.json and checks all files, checksums included. Throws InputError where there
+  /// is nothing of a checkpoint, StorageError when a file is missing, damaged, or not what
+  /// checkpoint.json says.
   explicit CheckpointReader(const std::string& directory);
 
   const CheckpointHeader& header() const { return header_; }

@@ -28,6 +28,23 @@ void CheckDigest(const CheckpointDocument& document, const std::string& director
                                expected->second.xxh64));
 }
 
+/// Throws InputError where not one file of a checkpoint is: nothing was damaged, another folder was
+/// meant.
+void RequireCheckpoint(const std::string& directory) {
+  const auto there = [&directory](const std::string& name) {
+    std::error_code ignored;
+    return std::filesystem::exists(std::filesystem::path(directory) / name, ignored);
+  };
+  for (const char* name : {kHeaderFile, kWeightsFile, kOptimizerFile}) {
+    if (there(name)) return;
+  }
+  const char* found = !there("")             ? "no such folder"
+                      : there("config.json") ? "is a Hugging Face folder, which --load-hf takes"
+                                             : "holds no checkpoint";
+  throw InputError(
+      fmt::format("{}: {}; expected one that 'trimtab train' wrote", directory, found));
+}
+
 /// Steps done by the checkpoint; -1 where its header is not there or not whole.
 int64_t StepOf(const std::string& directory) {
   const std::string path = directory + "/" + kHeaderFile;
@@ -67,6 +84,7 @@ std::string NewestCheckpoint(const std::string& directory) {
 }
 
 CheckpointReader::CheckpointReader(const std::string& directory) {
+  RequireCheckpoint(directory);
   try {
     const std::string path = directory + "/" + kHeaderFile;
     const CheckpointDocument document =

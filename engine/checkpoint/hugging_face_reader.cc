@@ -12,6 +12,7 @@
 #include "engine/base/log.h"
 #include "engine/checkpoint/slice_runs.h"
 #include "engine/config/hugging_face.h"
+#include "engine/config/model_differences.h"
 #include "engine/config/strict_json.h"
 
 namespace trimtab {
@@ -31,35 +32,14 @@ constexpr std::string_view kOfTraining[] = {
     "moe.pad_to_capacity",
 };
 
-/// The other ones: "hidden_size", "moe.num_experts".
-std::map<std::string, nlohmann::json> FieldsOf(const ModelConfig& model) {
-  std::map<std::string, nlohmann::json> fields;
-  const nlohmann::json flat = ToJson(model).flatten();
-  for (const auto& [path, value] : flat.items()) {
-    std::string name = path.substr(1);
-    std::replace(name.begin(), name.end(), '/', '.');
-    const bool kept =
-        std::find(std::begin(kOfTraining), std::end(kOfTraining), name) == std::end(kOfTraining);
-    if (kept) fields[name] = value;
-  }
-  return fields;
-}
-
 /// Refuses a config.json at `path` that describes another model than `model`.
 void RequireSameModel(const nlohmann::json& config, const ModelConfig& model,
                       const std::string& path) {
-  const auto found = FieldsOf(ModelConfigFromHuggingFace(config, path + ": $"));
-  const auto expected = FieldsOf(model);
-  auto names = expected;  // of both
-  names.insert(found.begin(), found.end());
-  for (const auto& [name, ignored] : names) {
-    const auto shown = [&key = name](const auto& fields) {
-      const auto field = fields.find(key);
-      return field == fields.end() ? "nothing" : DescribeJson(field->second);
-    };
-    if (shown(found) == shown(expected)) continue;
+  const ModelConfig found = ModelConfigFromHuggingFace(config, path + ": $");
+  for (const ModelDifference& each : DifferencesOf(found, model)) {
+    if (std::ranges::find(kOfTraining, each.name) != std::end(kOfTraining)) continue;
     throw InputError(fmt::format("{}: describes a model with {} {}; expected {}, as in '{}'", path,
-                                 name, shown(found), shown(expected), model.name));
+                                 each.name, each.found, each.expected, model.name));
   }
 }
 

@@ -117,7 +117,7 @@ StoredTensor::StoredTensor(const SafetensorsFolder& folder, const QuantisationCo
   used.insert(name);
   const std::optional<DType> dtype = values_.entry->dtype;
   RequireType(values_, dtype && (IsPlainFloat(*dtype) || IsFp8(*dtype)),
-              "floating point numbers; expected F32, BF16, F16, F8_E4M3 or F8_E5M2");
+              "numbers of a type that is read; expected F32, BF16, F16, F8_E4M3 or F8_E5M2");
   if (config.kind != Quantisation::kFp8Blocks || !IsFp8(*dtype)) return;
   kind_ = config.kind;
   RequireType(values_, Is(values_, DType::kF8E4M3) && shape.size() == 2,

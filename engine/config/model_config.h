@@ -143,6 +143,8 @@ struct ModelConfig {
   /// Rows of the learned position table.
   int64_t position_rows() const { return max_sequence_length + position_offset; }
   LayerKind layer_kind(int64_t layer) const;
+  /// Whether a layer has an MLP of ffn_hidden_size, not experts.
+  bool has_dense_layers() const;
   /// V rounded up to make_vocab_size_divisible_by * tp; the added ids never enter the loss.
   int64_t padded_vocab_size(int64_t tp) const;
   /// Elements of a checkpoint, with the unpadded vocabulary.

@@ -150,7 +150,7 @@ void StrictObject::Refuse(const std::string& key, const std::string& expected) c
 }
 
 const nlohmann::json* StrictObject::Find(const std::string& key, Need need) {
-  known_.push_back(key);
+  if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.push_back(key);
   const auto found = object_.find(key);
   if (found != object_.end()) return &*found;
   if (need == Need::kOptional) return nullptr;
@@ -173,9 +173,12 @@ void StrictObject::Integer(const std::string& key, int64_t& value, int64_t min, 
       (!found->is_number_unsigned() ||
        found->get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
   if (!fits || found->get<int64_t>() < min || found->get<int64_t>() > max) {
-    Refuse(key, max == std::numeric_limits<int64_t>::max()
-                    ? fmt::format("an integer of at least {}", min)
-                    : fmt::format("an integer from {} to {}", min, max));
+    // The end of the type is no limit that anybody had in mind, unless the value is beyond it.
+    const bool open = max == std::numeric_limits<int64_t>::max() &&
+                      min > std::numeric_limits<int64_t>::min() &&
+                      !(found->is_number() && found->get<double>() >= 0x1p63);
+    Refuse(key, open ? fmt::format("an integer of at least {}", min)
+                     : fmt::format("an integer from {} to {}", min, max));
   }
   value = found->get<int64_t>();
 }

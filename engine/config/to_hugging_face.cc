@@ -1,8 +1,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "engine/base/error.h"
 #include "engine/config/hugging_face.h"
+#include "engine/config/model_differences.h"
 
 namespace trimtab {
 namespace {
@@ -226,6 +228,7 @@ json Mixtral(const ModelConfig& model) {
   json config = Mistral(model);
   config["architectures"] = {"MixtralForCausalLM"};
   config["model_type"] = "mixtral";
+  config["intermediate_size"] = model.moe.ffn_hidden_size;
   config["num_local_experts"] = model.moe.num_experts;
   config["num_experts_per_tok"] = model.moe.router_topk;
   config["router_aux_loss_coef"] = model.moe.aux_loss_coeff;
@@ -309,6 +312,7 @@ json GptOss(const ModelConfig& model) {
   json config = LikeLlama(model, "gpt_oss", "GptOssForCausalLM");
   config.erase("mlp_bias");
   config["swiglu_limit"] = 7.0;
+  config["intermediate_size"] = model.moe.ffn_hidden_size;
   config["sliding_window"] = nullptr;
   if (model.sliding_window > 0) config["sliding_window"] = model.sliding_window;
   config["num_local_experts"] = model.moe.num_experts;
@@ -327,7 +331,7 @@ json Dbrx(const ModelConfig& model) {
       {"max_seq_len", model.max_sequence_length},
       {"attn_config", {{"kv_n_heads", model.num_kv_heads}, {"rope_theta", model.rope_theta}}},
       {"ffn_config",
-       {{"ffn_hidden_size", model.ffn_hidden_size},
+       {{"ffn_hidden_size", model.moe.ffn_hidden_size},
         {"moe_num_experts", model.moe.num_experts},
         {"moe_top_k", model.moe.router_topk},
         {"moe_loss_weight", model.moe.aux_loss_coeff},
@@ -341,31 +345,47 @@ constexpr json (*kWriters[])(const ModelConfig& model) = {
     Mistral,  Qwen2,    Qwen3,      Nemotron,   Gemma2, Glm, Glm4,   Mixtral,
     Qwen3Moe, Qwen2Moe, DeepSeekV2, DeepSeekV3, GptOss, Dbrx};
 
-/// Whether the config.json describes the very model, but for its name.
-bool Describes(const json& config, const ModelConfig& model) {
+/// In what the model that a config.json describes differs from `model`, but for what such a file
+/// does not say; nullopt where its type has no such models.
+std::optional<std::vector<ModelDifference>> Differences(const json& config,
+                                                        const ModelConfig& model) {
   ModelConfig read;
   try {
     read = ModelConfigFromHuggingFace(config, model.name);
   } catch (const InputError&) {
-    return false;  // the type has no such models
+    return std::nullopt;
   }
   read.name = model.name;
   read.make_vocab_size_divisible_by = model.make_vocab_size_divisible_by;
-  return read == model;
+  return DifferencesOf(read, model);
 }
 
 }  // namespace
 
 json ToHuggingFace(const ModelConfig& model) {
+  std::string nearest;
+  std::vector<ModelDifference> fewest;
   for (const auto write : kWriters) {
     json config = write(model);
     config["vocab_size"] = model.vocab_size;
     config["initializer_range"] = model.init_std;
     config["tie_word_embeddings"] = model.tied_embeddings;
-    if (Describes(config, model)) return config;
+    const auto differences = Differences(config, model);
+    if (!differences) continue;
+    if (differences->empty()) return config;
+    if (!nearest.empty() && differences->size() >= fewest.size()) continue;
+    nearest = config["model_type"].get<std::string>();
+    fewest = *differences;
   }
-  throw InputError(fmt::format(
-      "model '{}': no model type of Hugging Face that is known here describes it", model.name));
+  std::string why;
+  for (const ModelDifference& each : fewest) {
+    why +=
+        fmt::format("{} {} is {}, not {}", why.empty() ? "; in the nearest, " + nearest + "," : ",",
+                    each.name, each.found, each.expected);
+  }
+  throw InputError(
+      fmt::format("model '{}': no model type of Hugging Face that is known here describes it{}",
+                  model.name, why));
 }
 
 }  // namespace trimtab

@@ -1,7 +1,10 @@
 #include "engine/infer/serving_config.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
@@ -17,23 +20,54 @@ bool IsFloatPrecision(Precision precision) {
          precision == Precision::kFp16;
 }
 
-/// The narrowest input of a matrix that is quantised, on one rank.
-bool Int4GroupsFit(const ServingConfig& config) {
+/// Inputs of a matrix that is quantised, cut over so many ranks.
+struct MatrixInputs {
+  const char* name = "";
+  int64_t size = 0;
+  int64_t ranks = 1;
+  const char* axis = "";  // which the ranks are of
+};
+
+/// The first inputs that int4's groups do not divide on every rank; nullopt where they all fit.
+std::optional<MatrixInputs> Int4Misfit(const ServingConfig& config) {
   const ModelConfig& model = config.model;
   const int64_t tp = config.layout.tp;
-  bool fit = model.hidden_size % kInt4Group == 0 && model.embedding_size() % kInt4Group == 0 &&
-             model.attention_size() % (tp * kInt4Group) == 0 &&
-             model.ffn_hidden_size % (tp * kInt4Group) == 0;
+  std::vector<MatrixInputs> all = {{"hidden_size", model.hidden_size},
+                                   {"embedding size", model.embedding_size()},
+                                   {"attention size", model.attention_size(), tp, "tp"}};
+  if (model.has_dense_layers()) {
+    all.push_back({"ffn_hidden_size", model.ffn_hidden_size, tp, "tp"});
+  }
   if (model.latent.used()) {
-    fit = fit && model.latent.kv_lora_rank % kInt4Group == 0 &&
-          model.latent.q_lora_rank % kInt4Group == 0 &&
-          model.latent.qk_nope_head_dim % kInt4Group == 0;
+    all.insert(all.end(), {{"kv_lora_rank", model.latent.kv_lora_rank},
+                           {"q_lora_rank", model.latent.q_lora_rank},
+                           {"qk_nope_head_dim", model.latent.qk_nope_head_dim}});
   }
   if (model.moe.used()) {
-    fit = fit && model.moe.ffn_hidden_size % (config.layout.etp * kInt4Group) == 0 &&
-          model.moe.shared_ffn_hidden_size % (tp * kInt4Group) == 0;
+    const MoeConfig& moe = model.moe;
+    all.insert(all.end(), {{"moe ffn_hidden_size", moe.ffn_hidden_size, config.layout.etp, "etp"},
+                           {"moe shared_ffn_hidden_size", moe.shared_ffn_hidden_size, tp, "tp"}});
   }
-  return fit;
+  for (const MatrixInputs& each : all) {
+    if (each.size % (each.ranks * kInt4Group) != 0) return each;
+  }
+  return std::nullopt;
+}
+
+/// Positions that a model can tell apart: those of its table, or the angles that it was trained on.
+/// Training is free to go beyond the latter and so to teach others; an answer there makes no sense.
+int64_t KnownPositions(const ModelConfig& model) {
+  const bool limited =
+      model.position == PositionKind::kLearned || model.position == PositionKind::kRope;
+  if (!limited) return std::numeric_limits<int64_t>::max();
+  const RopeScaling& scaling = model.rope_scaling;
+  double scaled = 0;
+  if (scaling.kind == RopeScalingKind::kLinear) {
+    scaled = scaling.factor * static_cast<double>(model.max_sequence_length);
+  } else if (scaling.kind == RopeScalingKind::kLlama3 || scaling.kind == RopeScalingKind::kYarn) {
+    scaled = scaling.factor * static_cast<double>(scaling.original_length);
+  }
+  return std::max(model.max_sequence_length, static_cast<int64_t>(scaled));
 }
 
 constexpr ServingRule kRules[] = {
@@ -69,13 +103,13 @@ constexpr ServingRule kRules[] = {
                           c.model.moe.capacity_factor > 0 ? "limited capacity" : "kind sinkhorn");
      }},
     {"serving-int4-groups", "int4 weights have a scale for every 32 inputs",
-     [](const ServingConfig& c) { return c.weights != WeightFormat::kInt4 || Int4GroupsFit(c); },
+     [](const ServingConfig& c) { return c.weights != WeightFormat::kInt4 || !Int4Misfit(c); },
      [](const ServingConfig& c) {
-       return fmt::format(
-           "hidden size {}, attention {}, ffn {} over tp {}; expected multiples of {} "
-           "on every rank",
-           c.model.hidden_size, c.model.attention_size(), c.model.ffn_hidden_size, c.layout.tp,
-           kInt4Group);
+       const MatrixInputs misfit = Int4Misfit(c).value_or(MatrixInputs{});
+       const std::string over =
+           misfit.ranks > 1 ? fmt::format(" over {} {}", misfit.axis, misfit.ranks) : "";
+       return fmt::format("{} is {}{}; expected a multiple of {}", misfit.name, misfit.size, over,
+                          misfit.ranks * kInt4Group);
      }},
     {"serving-limits", "a step has room for one token of every sequence",
      [](const ServingConfig& c) {
@@ -108,14 +142,11 @@ constexpr ServingRule kRules[] = {
        return fmt::format("a draft model with a vocabulary of {}; expected the {} of '{}'",
                           c.draft.model.vocab_size, c.model.vocab_size, c.model.name);
      }},
-    {"serving-length", "a sequence has a place in the position table",
-     [](const ServingConfig& c) {
-       return c.model.position != PositionKind::kLearned ||
-              c.limits.sequence_length <= c.model.max_sequence_length;
-     },
+    {"serving-length", "a sequence has positions that the model knows",
+     [](const ServingConfig& c) { return c.limits.sequence_length <= KnownPositions(c.model); },
      [](const ServingConfig& c) {
        return fmt::format("sequences of {} tokens; expected at most the model's {}",
-                          c.limits.sequence_length, c.model.max_sequence_length);
+                          c.limits.sequence_length, KnownPositions(c.model));
      }},
     {"serving-cache", "the cache holds a sequence of the full length",
      [](const ServingConfig& c) {

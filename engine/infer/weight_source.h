@@ -28,8 +28,8 @@ class WeightSource {
   virtual std::string data() const { return {}; }
 };
 
-/// A checkpoint of a training run, or what `trimtab quantize` wrote. Throws StorageError,
-/// InputError.
+/// A checkpoint of a training run, or what `trimtab quantize` wrote. Throws StorageError (a damaged
+/// checkpoint), InputError.
 std::unique_ptr<WeightSource> OpenCheckpointWeights(const std::string& directory);
 
 /// A Hugging Face folder: config.json and safetensors. Throws InputError.

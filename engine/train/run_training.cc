@@ -9,6 +9,7 @@
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
 #include "engine/data/dataset.h"
+#include "engine/data/end_tokens.h"
 #include "engine/data/open_tokenizer.h"
 #include "engine/train/checkpointing.h"
 #include "engine/train/ranks.h"
@@ -162,15 +163,32 @@ std::unique_ptr<HuggingFaceReader> OpenWeights(const RunConfig& run, const std::
   return std::make_unique<HuggingFaceReader>(path, run.model, model.parameters);
 }
 
-/// The tokenizer of the data, or else of what the run begins with.
+/// Whether `files` are of the very vocabulary of `others`.
+bool SameVocabulary(const std::vector<TokenizerFile>& files,
+                    const std::vector<TokenizerFile>& others) {
+  return std::ranges::any_of(files, [&](const TokenizerFile& file) {
+    return file.name.starts_with("tokenizer.") &&
+           std::ranges::any_of(others, [&](const TokenizerFile& other) {
+             return other.name == file.name && other.content == file.content;
+           });
+  });
+}
+
+/// The tokenizer of the data, or else of what the run begins with; and where that is the same
+/// vocabulary, at which ids its model ends answers.
 std::map<std::string, std::string> TokenizerFiles(const RunConfig& run,
                                                   const TrainingOptions& options) {
+  const std::string& begin = options.load_hf.empty() ? options.load : options.load_hf;
   std::vector<TokenizerFile> files;
   if (!run.data.empty()) files = ReadDatasetTokenizerFiles(run.data);
-  for (const std::string& folder : {options.load_hf, options.load}) {
-    if (files.empty() && !folder.empty()) files = ReadTokenizerFiles(folder);
-  }
+  std::vector<TokenizerFile> of_begin;
+  if (!begin.empty()) of_begin = ReadTokenizerFiles(begin);
+  if (files.empty()) files = of_begin;
   std::map<std::string, std::string> by_name;
+  if (SameVocabulary(files, of_begin)) {
+    const std::vector<int32_t> ends = ReadEndTokens(begin, run.model.vocab_size);
+    if (!ends.empty()) by_name.emplace(kGenerationConfigFile, EndTokensText(ends));
+  }
   for (TokenizerFile& file : files) by_name.emplace(file.name, std::move(file.content));
   return by_name;
 }

@@ -33,11 +33,12 @@ std::string WhatBinds(const ServingEvaluation& best) {
   std::string text = fmt::format("{} take {:.0f} % of the steps", most.words,
                                  100 * most.seconds / (s.seconds() + p.draft_s + p.copy_s));
   const int64_t longest = CeilDiv(config.limits.sequence_length, config.block_size);
-  if (p.preemptions > 0 || p.most_blocks + longest > config.cache_blocks) {
+  const bool full = p.waits_for_room && p.most_blocks + longest > config.cache_blocks;
+  if (p.preemptions > 0 || full) {
     text += fmt::format("; the cache of {} tokens fills up ({} preemptions)",
                         config.cache_blocks * config.block_size, p.preemptions);
   }
-  if (p.most_running == config.limits.sequences && p.most_waiting > 0) {
+  if (p.waits_for_places) {
     text += fmt::format("; requests wait for one of {} places", config.limits.sequences);
   }
   if (p.proposed > 0) {

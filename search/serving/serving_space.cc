@@ -1,5 +1,7 @@
 #include "search/serving/serving_space.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <utility>
@@ -18,6 +20,8 @@ constexpr int64_t kMostSequences = 1024;  // of a replica
 constexpr int64_t kUsualSequences = 256;
 constexpr int64_t kUsualTokens = 2048;
 constexpr int64_t kMostValue = 1 << 24;
+constexpr char kAllowFlags[] = "--fix, --allow";
+constexpr size_t kMostListed = 16;  // values in a message
 
 std::vector<int64_t> UpTo(int64_t most) {
   std::vector<int64_t> values;
@@ -169,6 +173,12 @@ ServingCandidate Unbound(const ServingProblem& problem) {
   return candidate;
 }
 
+/// Whether a dimension's values multiply the ranks of a candidate.
+bool IsOfRanks(const ServingDimension& dimension) {
+  const std::string_view name = dimension.name;
+  return name == "tp" || name == "pp" || name == "replicas";
+}
+
 class Walker {
  public:
   explicit Walker(const ServingProblem& problem)
@@ -179,6 +189,7 @@ class Walker {
   ServingSpace Walk() {
     ServingCandidate candidate = Unbound(problem_);
     Descend(0, candidate);
+    if (space_.size == 0 && !emptied_.empty()) throw UsageError(emptied_);
     return std::move(space_);
   }
 
@@ -188,21 +199,57 @@ class Walker {
     for (const ServingDimension& each : kDimensions) names.emplace_back(each.name);
     for (const auto& [name, values] : problem_.allowed) {
       if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-      throw UsageError(
-          fmt::format("no dimension '{}' of serving{}", name, SuggestName(name, names)));
+      throw UsageError(fmt::format("{}: no dimension '{}' of serving{}", kAllowFlags, name,
+                                   SuggestName(name, names)));
     }
+    CheckRanks();
   }
 
-  std::vector<int64_t> ValuesOf(const ServingDimension& dimension,
-                                const ServingCandidate& bound) const {
+  /// That the cluster has as many ranks as the allowed values need at least.
+  void CheckRanks() const {
+    int64_t ranks = 1;
+    std::string key;
+    for (const ServingDimension& each : kDimensions) {
+      const auto allowed = problem_.allowed.find(each.name);
+      if (allowed == problem_.allowed.end()) continue;
+      std::vector<int64_t> values;
+      for (const std::string& text : allowed->second)
+        values.push_back(each.Parse(text, kAllowFlags));
+      if (!IsOfRanks(each)) continue;
+      const int64_t least = std::ranges::min(values);
+      ranks *= least;
+      key += fmt::format("{}{}={}", key.empty() ? "" : ",", each.name, least);
+    }
+    if (ranks <= problem_.ranks()) return;
+    throw InfeasibleError(
+        fmt::format("{} needs {} ranks; the cluster has {}", key, ranks, problem_.ranks()));
+  }
+
+  std::vector<int64_t> ValuesOf(const ServingDimension& dimension, const ServingCandidate& bound) {
     std::vector<int64_t> values = dimension.values(problem_, bound);
     const auto allowed = problem_.allowed.find(dimension.name);
     if (allowed == problem_.allowed.end()) return values;
-    std::erase_if(values, [&](int64_t value) {
-      const std::vector<std::string>& names = allowed->second;
-      return std::find(names.begin(), names.end(), dimension.Text(value)) == names.end();
-    });
-    return values;
+    const std::vector<std::string>& names = allowed->second;
+    std::vector<int64_t> kept;
+    for (const int64_t value : values) {
+      const bool keep = std::ranges::find(names, dimension.Text(value)) != names.end();
+      if (keep) kept.push_back(value);
+    }
+    if (kept.empty() && emptied_.empty()) {
+      emptied_ = fmt::format("{}: {}={}: none that can be chosen; expected some of {}", kAllowFlags,
+                             dimension.name, fmt::join(names, ","), ListOf(dimension, values));
+    }
+    return kept;
+  }
+
+  /// The values as text; of many the ends alone.
+  static std::string ListOf(const ServingDimension& dimension, const std::vector<int64_t>& values) {
+    if (values.size() > kMostListed) {
+      return fmt::format("{} to {}", dimension.Text(values.front()), dimension.Text(values.back()));
+    }
+    std::vector<std::string> texts;
+    for (const int64_t value : values) texts.push_back(dimension.Text(value));
+    return fmt::format("{}", fmt::join(texts, ", "));
   }
 
   void Descend(size_t depth, ServingCandidate& candidate) {
@@ -237,7 +284,7 @@ class Walker {
   }
 
   void Collect(size_t depth, const ServingCandidate& candidate,
-               std::vector<ServingCandidate>& all) const {
+               std::vector<ServingCandidate>& all) {
     if (depth == kDimensions.size()) return all.push_back(candidate);
     for (const int64_t value : ValuesOf(kDimensions[depth], candidate)) {
       ServingCandidate next = candidate;
@@ -272,6 +319,7 @@ class Walker {
 
   const ServingProblem& problem_;
   size_t branch_depth_;
+  std::string emptied_;  // why the first dimension without a value has none
   ServingSpace space_;
 };
 
@@ -287,11 +335,14 @@ std::string ServingDimension::Text(int64_t of) const {
   return names == nullptr ? fmt::format("{}", of) : names()[static_cast<size_t>(of)];
 }
 
-int64_t ServingDimension::Parse(const std::string& text) const {
+int64_t ServingDimension::Parse(const std::string& text, const char* flag) const {
   if (names != nullptr) {
     const auto found = std::find(names().begin(), names().end(), text);
     if (found != names().end()) return found - names().begin();
-    throw UsageError(fmt::format("{}: '{}'{}", name, text, SuggestName(text, names())));
+    const std::string nearest = NearestName(text, names());
+    throw UsageError(fmt::format("{}: {}: '{}'; expected one of {}{}", flag, name, text,
+                                 fmt::join(names(), ", "),
+                                 nearest.empty() ? "" : "; did you mean '" + nearest + "'?"));
   }
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -299,8 +350,8 @@ int64_t ServingDimension::Parse(const std::string& text) const {
       number <= kMostValue) {
     return number;
   }
-  throw UsageError(
-      fmt::format("{}: '{}'; expected a number from {} to {}", name, text, least, kMostValue));
+  throw UsageError(fmt::format("{}: {}: '{}'; expected a number from {} to {}", flag, name, text,
+                               least, kMostValue));
 }
 
 namespace {
@@ -339,7 +390,8 @@ ServingCandidate ParseServingCandidate(const ServingProblem& problem, const std:
   for (const ServingDimension& each : kDimensions) {
     names.emplace_back(each.name);
     const auto found = given.find(each.name);
-    each.bind(candidate, found == given.end() ? each.value(candidate) : each.Parse(found->second));
+    each.bind(candidate,
+              found == given.end() ? each.value(candidate) : each.Parse(found->second, "--layout"));
     if (found != given.end()) given.erase(found);
   }
   if (!given.empty()) {

@@ -91,8 +91,8 @@ struct ServingDimension {
   int64_t least = 1;  // of numbers
 
   std::string Text(int64_t of) const;
-  /// Throws UsageError naming the dimension.
-  int64_t Parse(const std::string& text) const;
+  /// A value that `flag` gives. Throws UsageError naming that and the dimension.
+  int64_t Parse(const std::string& text, const char* flag) const;
 };
 const std::vector<ServingDimension>& ServingDimensions();
 

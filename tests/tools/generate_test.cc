@@ -248,7 +248,7 @@ TEST_F(GenerateTest, DrawsTheSameFromTheSameSeed) {
 
 TEST_F(GenerateTest, RefusesWhatItCannotDo) {
   ExpectRefused({}, 2, "expected --prompt or --prompts");
-  ExpectRefused({"--prompt", ""}, 2, "prompt 1 is empty");
+  ExpectRefused({"--prompt", ""}, 2, "--prompt: the text is empty");
   ExpectRefused({"--prompt", "a", "--load-hf", "@c"}, 2, "--load-hf contradicts --load");
   ExpectRefused({"--prompts", "@missing.txt"}, 3, "missing.txt: cannot be read");
   ExpectRefused({"--prompts", "@"}, 3, "is a folder");
@@ -259,7 +259,62 @@ TEST_F(GenerateTest, RefusesWhatItCannotDo) {
   ExpectRefused({"--prompt", "a", "--layout", "tp=4"}, 4, "heads-divisible-by-tp");
   ExpectRefused({"--prompt", "a", "--max-length", "33"}, 4, "serving-length");
   ExpectRefused({"--prompt", "a", "--weights", "int3"}, 2, "--weights");
-  EXPECT_EQ(Run({"generate", "--load", "@nothing", "--prompt", "a"}).exit_code, 7);
+  ExpectRefused({"--prompt", "a", "--draft-tokens", "2"}, 2, "--draft-tokens needs --draft");
+  ExpectRefused({"--prompt", "a", "--draft", "@nothing"}, 3, "nothing: no such folder");
+  WriteBytes(folder_ + "/gap.txt", "a\n\nb\n");
+  ExpectRefused({"--prompts", "@gap.txt"}, 3, "gap.txt:2: an empty line");
+}
+
+TEST_F(GenerateTest, RefusesFoldersWithoutACheckpoint) {
+  const auto refusal = [](const std::string& folder) {
+    const CliResult result = Run({"generate", "--load", folder, "--prompt", "a", "--quiet"});
+    EXPECT_EQ(result.exit_code, 3) << result.err;
+    return result.err;
+  };
+  EXPECT_NE(refusal("@nothing").find("nothing: no such folder; expected one that"),
+            std::string::npos);
+  std::filesystem::create_directories(folder_ + "/other");
+  EXPECT_NE(refusal("@other").find("other: holds no checkpoint"), std::string::npos);
+  WriteBytes(folder_ + "/other/config.json", "{}");
+  EXPECT_NE(refusal("@other").find("other: is a Hugging Face folder, which --load-hf takes"),
+            std::string::npos);
+  // What is left of a checkpoint is a damaged one.
+  WriteBytes(folder_ + "/other/optimizer.safetensors", "");
+  EXPECT_EQ(Run({"generate", "--load", "@other", "--prompt", "a", "--quiet"}).exit_code, 7);
+}
+
+// An export has the tokenizer and the ids that end answers, and a run that begins with it hands
+// both on.
+TEST_F(GenerateTest, EndsAtTheIdsThatComeWithAModel) {
+  const auto made = [](const std::vector<std::string>& arguments) {
+    const CliResult result = Run(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  };
+  const auto ask = [](const std::string& flag, const std::string& folder) {
+    const CliResult result = Run(
+        {"generate", flag, folder, "--prompt", "abc", "--max-tokens", "10", "--json", "--quiet"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return json::parse(result.out);
+  };
+  made({"export", "--load", "@c", "--out", "@hf"});
+  EXPECT_EQ(ask("--load-hf", "@hf")["text"], "defgh\nabcd");
+  WriteBytes(folder_ + "/hf/generation_config.json", R"({"eos_token_id": [1, 103]})");
+  const json answer = ask("--load-hf", "@hf");
+  EXPECT_EQ(answer["text"], "def");  // 103: g
+  EXPECT_EQ(answer["finish"], "stop");
+  made({"train", "--load-hf", "@hf", "--data", "@d", "--gbs", "8", "--seq", "32", "--steps", "1",
+        "--checkpoint", "@tuned"});
+  EXPECT_EQ(ask("--load", "@tuned")["finish"], "stop");
+  made({"export", "--load", "@tuned", "--out", "@again"});
+  EXPECT_EQ(ask("--load-hf", "@again")["finish"], "stop");
+  made({"quantize", "--load-hf", "@hf", "--weights", "int8", "--out", "@rounded"});
+  EXPECT_EQ(ask("--load", "@rounded")["finish"], "stop");
+  WriteBytes(folder_ + "/hf/generation_config.json", R"({"eos_token_id": [1, 257]})");
+  const CliResult refused = Run({"generate", "--load-hf", "@hf", "--prompt", "a", "--quiet"});
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_NE(refused.err.find("hf/generation_config.json: $.eos_token_id[1]: expected an id"),
+            std::string::npos)
+      << refused.err;
 }
 
 }  // namespace

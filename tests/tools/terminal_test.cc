@@ -94,7 +94,7 @@ TEST(Signals, AskNicelyThenFirmly) {
 
 // Kernels that are compiled while a program runs keep values there.
 TEST(Signals, LeaveWhatIsBelowTheStackAlone) {
-  CatchStopSignals(/*announce=*/false);
+  CatchStopSignals(StopNotice::kNone);
   constexpr int64_t kDistance = 4096;  // calls of this function need less
   constexpr int64_t kBytes = 32768;
   volatile char* const end = static_cast<char*>(__builtin_frame_address(0)) - kDistance;

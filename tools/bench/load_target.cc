@@ -3,10 +3,12 @@
 #include <httplib.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/infer/clock.h"
+#include "tools/serve/address.h"
 #include "tools/serve/engine_loop.h"
 
 namespace trimtab {
@@ -71,13 +73,15 @@ class EventReader {
 class HttpTarget : public LoadTarget {
  public:
   explicit HttpTarget(HttpTargetOptions options) : options_(std::move(options)) {
-    constexpr std::string_view kScheme = "http://";
     while (options_.url.ends_with('/')) options_.url.pop_back();
-    if (!options_.url.starts_with(kScheme) || options_.url.size() == kScheme.size() ||
-        options_.url.find('/', kScheme.size()) != std::string::npos) {
+    const std::optional<ServerAddress> address = AddressOf(options_.url);
+    if (!address) {
       throw UsageError(
-          fmt::format("--url: '{}'; expected http://HOST:PORT, without a path", options_.url));
+          fmt::format("--url: '{}'; expected http://HOST:PORT without a path, and IPv6 as "
+                      "http://[::1]:PORT",
+                      options_.url));
     }
+    address_ = *address;
     if (options_.model.empty()) options_.model = FirstModel();
   }
 
@@ -115,7 +119,7 @@ class HttpTarget : public LoadTarget {
 
  private:
   httplib::Client Connect() const {
-    httplib::Client client(options_.url);
+    httplib::Client client(address_.host, address_.port);
     const auto seconds = static_cast<time_t>(options_.timeout_s) + 1;
     client.set_read_timeout(seconds);
     client.set_write_timeout(seconds);
@@ -146,6 +150,7 @@ class HttpTarget : public LoadTarget {
   }
 
   HttpTargetOptions options_;
+  ServerAddress address_;
 };
 
 class EngineTarget : public LoadTarget {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -24,6 +25,11 @@ std::string NameOf(const std::string& bytes) {
   std::string name = "bytes:";
   for (const char c : bytes) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
   return name;
+}
+
+int64_t CharactersOf(const std::string& utf8) {
+  return std::ranges::count_if(
+      utf8, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
 json BytesJson(const std::string& bytes) {
@@ -52,7 +58,10 @@ std::string Answer::Add(const std::vector<SampledToken>& tokens, FinishReason fi
   for (const SampledToken& token : tokens) {
     if (ended()) break;
     tokens_.push_back(token);
-    text += stream_.Add(tokenizer_.BytesOf(token.id));
+    const std::string bytes = tokenizer_.BytesOf(token.id);
+    offsets_.push_back(characters_);
+    characters_ += CharactersOf(whole_.Add(bytes));
+    text += stream_.Add(bytes);
     if (stream_.stopped()) finish_ = "stop";
   }
   if (!ended() && finish != FinishReason::kNone) {
@@ -109,14 +118,18 @@ json AnswerWriter::LogProbabilities(const Answer& answer, size_t begin) const {
   }
   json out = {{"tokens", json::array()},
               {"token_logprobs", json::array()},
-              {"top_logprobs", json::array()}};
+              {"top_logprobs", json::array()},
+              {"text_offset", json::array()}};
   for (size_t i = begin; i < tokens.size(); ++i) {
-    out["tokens"].push_back(NameOf(tokenizer_.BytesOf(tokens[i].id)));
+    const std::string name = NameOf(tokenizer_.BytesOf(tokens[i].id));
+    out["tokens"].push_back(name);
     out["token_logprobs"].push_back(tokens[i].log_probability);
+    out["text_offset"].push_back(answer.offsets()[i]);
     json top = json::object();
     for (const auto& [id, value] : tokens[i].likeliest) {
       top.emplace(NameOf(tokenizer_.BytesOf(id)), value);  // of equal names the likeliest
     }
+    top.emplace(name, tokens[i].log_probability);  // the one chosen, however unlikely
     out["top_logprobs"].push_back(std::move(top));
   }
   return out;

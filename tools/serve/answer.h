@@ -27,6 +27,9 @@ class Answer {
   /// Those taken, of which the ones from `begin` on were taken by the last Add.
   const std::vector<SampledToken>& tokens() const { return tokens_; }
   size_t begin() const { return begin_; }
+  /// Characters of the text before each of them, spaces that are trimmed included. A part of a
+  /// character begins where the character does.
+  const std::vector<int64_t>& offsets() const { return offsets_; }
 
  private:
   std::string Certain(std::string text);
@@ -35,6 +38,9 @@ class Answer {
   TextStream stream_;
   bool trim_start_ = false;  // until the first character that is no space
   std::vector<SampledToken> tokens_;
+  TextStream whole_;  // of all tokens, whatever is held back of them
+  int64_t characters_ = 0;
+  std::vector<int64_t> offsets_;
   size_t begin_ = 0;
   std::string finish_;
 };

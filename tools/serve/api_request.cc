@@ -42,9 +42,11 @@ class Parser {
     } else {
       ReadCompletion();
     }
+    std::vector<int32_t>& stops = out_.generation.stop_tokens;
+    stops.insert(stops.end(), model.end_tokens.begin(), model.end_tokens.end());
     bool ignore_end = false;
     if (Given(object_, "ignore_eos")) object_.Boolean("ignore_eos", ignore_end);
-    if (ignore_end) out_.generation.stop_tokens.clear();
+    if (ignore_end) stops.clear();
     Unsupported(object_, "n", {1});
     Unsupported(object_, "presence_penalty", {0, 0.0});
     Unsupported(object_, "frequency_penalty", {0, 0.0});
@@ -68,11 +70,21 @@ class Parser {
     if (Given(object_, key)) object_.Number(key, value, min, max);
   }
 
+  /// Of no probability at all nothing could be drawn.
+  void ReadTopP(double& top_p) {
+    if (!Given(object_, "top_p")) return;
+    const json& value = *object_.Find("top_p");
+    if (!value.is_number() || !(value.get<double>() > 0 && value.get<double>() <= 1)) {
+      object_.Refuse("top_p", "a number above 0, up to 1");
+    }
+    top_p = value.get<double>();
+  }
+
   void ReadSampling() {
     SamplingOptions& sampling = out_.generation.sampling;
     sampling.temperature = 1;
     Number("temperature", sampling.temperature, 0, 100);
-    Number("top_p", sampling.top_p, std::numeric_limits<double>::min(), 1);
+    ReadTopP(sampling.top_p);
     Number("min_p", sampling.min_p, 0, 1);
     Number("repetition_penalty", sampling.repetition_penalty, 0.01, 100);
     if (Given(object_, "top_k")) object_.Integer("top_k", sampling.top_k, 0, kManyTokens);
@@ -129,26 +141,31 @@ class Parser {
     Unsupported(object_, "suffix", {""});
   }
 
-  /// A text, one text in a list, or a list of ids.
-  void ReadPrompt(const json& prompt) {
+  /// A text, or a list of ids; either may be the one element of a list.
+  void ReadPrompt(const json& given) {
+    const bool in_list = given.is_array() && given.size() == 1 && !given[0].is_number();
+    const json& prompt = in_list ? given[0] : given;
+    const std::string where = object_.Where("prompt") + (in_list ? "[0]" : "");
     std::vector<int32_t>& tokens = out_.generation.prompt;
-    const bool one_text = prompt.is_array() && prompt.size() == 1 && prompt[0].is_string();
-    if (prompt.is_string() || one_text) {
+    if (prompt.is_string()) {
       tokens = model_.tokenizer->prompt_prefix();
-      const json& text = one_text ? prompt[0] : prompt;
-      model_.tokenizer->Encode(text.get_ref<const std::string&>(), SpecialNames::kTokens, tokens);
+      model_.tokenizer->Encode(prompt.get_ref<const std::string&>(), SpecialNames::kTokens, tokens);
       // Nothing at all is what follows the end of a document.
       if (tokens.empty()) tokens.push_back(model_.tokenizer->eod_id());
       return;
     }
-    const auto is_id = [&](const json& id) {
-      return id.is_number_integer() && id >= 0 && id < model_.vocab_size;
-    };
-    if (!prompt.is_array() || prompt.empty() || !std::all_of(prompt.begin(), prompt.end(), is_id)) {
+    if (!prompt.is_array() || prompt.empty() || !prompt[0].is_number()) {
       object_.Refuse("prompt",
                      fmt::format("one text, or a list of token ids below {}", model_.vocab_size));
     }
-    tokens = prompt.get<std::vector<int32_t>>();
+    for (size_t i = 0; i < prompt.size(); ++i) {
+      const json& id = prompt[i];
+      if (!id.is_number_integer() || id < 0 || id >= model_.vocab_size) {
+        throw InputError(fmt::format("{}[{}]: expected a token id from 0 to {}, got {}", where, i,
+                                     model_.vocab_size - 1, DescribeJson(id)));
+      }
+      tokens.push_back(id.get<int32_t>());
+    }
   }
 
   void ReadChat() {
@@ -181,8 +198,9 @@ class Parser {
     for (size_t i = 0; i < list->size(); ++i) {
       StrictObject message((*list)[i], fmt::format("$.messages[{}]", i));
       ChatMessage& read = messages.emplace_back();
-      const std::string roles[] = {"system", "user", "assistant"};
+      const std::string roles[] = {"system", "developer", "user", "assistant"};
       message.Choice("role", read.role, roles, Need::kRequired);
+      if (read.role == "developer") read.role = "system";  // OpenAI's newer name of it
       read.content = ReadContent(message);
       Unsupported(message, "name", {""});
       message.Finish();

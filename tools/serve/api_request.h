@@ -16,7 +16,8 @@ namespace trimtab {
 struct ServedModel {
   std::string name;
   const Tokenizer* tokenizer = nullptr;
-  const ChatTemplate* chat = nullptr;  // null: there is none, and why says the next
+  std::vector<int32_t> end_tokens = {};  // of an answer, beside those of tokenizer and template
+  const ChatTemplate* chat = nullptr;    // null: there is none, and why says the next
   std::string no_chat = {};
   EngineLimits limits{};
   int64_t vocab_size = 0;

@@ -168,11 +168,11 @@ void CheckTurns(const Messages& messages) {
     const char* expected = turn++ % 2 == 0 ? "user" : "assistant";
     if (role == expected) continue;
     throw UsageError(
-        fmt::format("messages[{}].role: expected '{}', got '{}'; a system message may "
+        fmt::format("$.messages[{}].role: expected '{}', got '{}'; a system message may "
                     "come first, then user and assistant take turns",
                     i, expected, role));
   }
-  if (turn % 2 == 0) throw UsageError("messages: expected the last one to be the user's");
+  if (turn % 2 == 0) throw UsageError("$.messages: expected the last one to be the user's");
 }
 
 }  // namespace

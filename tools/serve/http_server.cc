@@ -12,6 +12,7 @@
 #include "tools/serve/answer.h"
 #include "tools/serve/connection_threads.h"
 #include "tools/serve/engine_loop.h"
+#include "tools/serve/request_head.h"
 #include "tools/serve/server_stats.h"
 
 namespace trimtab {
@@ -35,16 +36,6 @@ constexpr int kWaitingConnections = 1024;
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-/// Compares all of both, so that the time taken tells nothing about where they differ.
-bool SameSecret(const std::string& a, const std::string& b) {
-  unsigned differences = a.size() != b.size();
-  for (size_t i = 0; i < a.size(); ++i) {
-    differences |= static_cast<unsigned char>(a[i]) ^
-                   static_cast<unsigned char>(b[b.empty() ? 0 : i % b.size()]);
-  }
-  return differences == 0;
 }
 
 void SetError(Response& response, int status, const std::string& message, const char* type) {
@@ -137,12 +128,17 @@ class HttpServer::Impl {
       listener_ = socket;
     });
     http_.set_pre_routing_handler([this](const Request& request, Response& response) {
-      if (Authorised(request)) return httplib::Server::HandlerResponse::Unhandled;
-      response.set_header("WWW-Authenticate", "Bearer");
-      SetError(response, 401,
-               "expected the header 'Authorization: Bearer KEY' with the key of "
-               "this server",
-               "authentication_error");
+      if (!Authorised(request)) {
+        response.set_header("WWW-Authenticate", "Bearer");
+        SetError(response, 401,
+                 "expected the header 'Authorization: Bearer KEY' with the key of "
+                 "this server",
+                 "authentication_error");
+        return httplib::Server::HandlerResponse::Handled;
+      }
+      const HeadFault fault = FaultOfLength(request, options_.max_body_bytes);
+      if (fault.status == 0) return httplib::Server::HandlerResponse::Unhandled;
+      SetError(response, fault.status, fault.message, "invalid_request_error");
       return httplib::Server::HandlerResponse::Handled;
     });
     http_.set_exception_handler([](const Request&, Response& response, std::exception_ptr failure) {
@@ -153,23 +149,25 @@ class HttpServer::Impl {
       }
       SetError(response, 500, "internal error", "server_error");
     });
-    http_.set_error_handler([](const Request& request, Response& response) {
+    http_.set_error_handler([this](const Request& request, Response& response) {
       if (!response.body.empty()) return;
-      const char* what = response.status == 404   ? "no such path or method"
-                         : response.status == 413 ? "the body is too large"
-                                                  : "the request is not understood";
-      SetError(response, response.status, fmt::format("{}: {}", request.path, what),
+      const std::string methods = MethodsOf(request.path);
+      if (response.status == 404 && !methods.empty()) {
+        response.status = 405;
+        response.set_header("Allow", methods);
+      }
+      SetError(response, response.status,
+               MessageOf(request, response.status, options_.max_body_bytes),
                "invalid_request_error");
     });
     http_.set_logger([this](const Request& request, const Response& response) {
-      const bool known = response.status != 404;
-      stats_.CountAnswer(known ? request.path : "other", response.status);
+      stats_.CountAnswer(LabelOf(request.path), response.status);
     });
   }
 
   bool Authorised(const Request& request) const {
     if (options_.api_key.empty() || request.path == "/health") return true;
-    return SameSecret(request.get_header_value("Authorization"), "Bearer " + options_.api_key);
+    return ShowsKey(request.get_header_value("Authorization"), options_.api_key);
   }
 
   void Route() {
@@ -185,13 +183,17 @@ class HttpServer::Impl {
       response.set_content(stats_.Text(loop_.metrics(), in_flight_), "text/plain; version=0.0.4");
     });
     http_.Get("/v1/models", [this](const Request&, Response& response) {
-      const json model = {{"id", model_.name},
-                          {"object", "model"},
-                          {"created", created_},
-                          {"owned_by", "trimtab"},
-                          {"max_model_len", model_.limits.sequence_length}};
-      response.set_content(JsonText({{"object", "list"}, {"data", {model}}}) + "\n",
+      response.set_content(JsonText({{"object", "list"}, {"data", {ModelJson()}}}) + "\n",
                            "application/json");
+    });
+    http_.Get("/v1/models/(.+)", [this](const Request& request, Response& response) {
+      const std::string name = request.matches[1];
+      if (name == model_.name) {
+        return response.set_content(JsonText(ModelJson()) + "\n", "application/json");
+      }
+      SetError(response, 404,
+               fmt::format("'{}' is not served here; expected '{}'", name, model_.name),
+               "invalid_request_error");
     });
     http_.Post("/v1/completions", [this](const Request& request, Response& response) {
       Generate(Endpoint::kCompletions, request, response);
@@ -199,6 +201,14 @@ class HttpServer::Impl {
     http_.Post("/v1/chat/completions", [this](const Request& request, Response& response) {
       Generate(Endpoint::kChat, request, response);
     });
+  }
+
+  json ModelJson() const {
+    return {{"id", model_.name},
+            {"object", "model"},
+            {"created", created_},
+            {"owned_by", "trimtab"},
+            {"max_model_len", model_.limits.sequence_length}};
   }
 
   void Generate(Endpoint endpoint, const Request& request, Response& response) {
@@ -237,9 +247,17 @@ class HttpServer::Impl {
     generation->ticket = std::get<std::unique_ptr<Ticket>>(std::move(outcome));
     // The answer is written here while it grows, whole or streamed: only the writer notices a
     // client that has left.
-    response.set_chunked_content_provider(
-        generation->stream ? "text/event-stream" : "application/json",
-        [this, generation](size_t, httplib::DataSink& sink) { return Write(*generation, sink); });
+    const auto write = [this, generation](size_t, httplib::DataSink& sink) {
+      return Write(*generation, sink);
+    };
+    const char* type = generation->stream ? "text/event-stream" : "application/json";
+    // How long it will be nobody knows before. HTTP/1.0 has no chunks: there it ends with the
+    // connection.
+    if (request.version == "HTTP/1.0") {
+      response.set_content_provider(type, write);
+    } else {
+      response.set_chunked_content_provider(type, write);
+    }
   }
 
   /// False ends the connection without a proper end of the answer.

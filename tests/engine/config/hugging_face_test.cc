@@ -117,7 +117,17 @@ TEST(HuggingFace, NoTypeDescribesAnyMixtureOfFeatures) {
   ModelConfig model = LoadModelConfig("llama-tiny");
   model.embedding_norm = true;
   EXPECT_EQ(ErrorText<InputError>([&model] { ToHuggingFace(model); }),
-            "model 'llama-tiny': no model type of Hugging Face that is known here describes it");
+            "model 'llama-tiny': no model type of Hugging Face that is known here describes it; in "
+            "the nearest, llama, embedding_norm is nothing, not true");
+}
+
+// Where every layer has experts, nobody sees how wide an MLP would be.
+TEST(HuggingFace, AWidthThatNoLayerHasMakesNoDifference) {
+  ModelConfig model = LoadModelConfig("mixtral-8x7b");
+  model.ffn_hidden_size = 77;
+  EXPECT_EQ(ToHuggingFace(model)["intermediate_size"], model.moe.ffn_hidden_size);
+  model.moe.first_k_dense = 1;
+  EXPECT_THROW(ToHuggingFace(model), InputError);
 }
 
 // As published: https://huggingface.co/tiiuae/falcon-7b, under both its types, where one key/value

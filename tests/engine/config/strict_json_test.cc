@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
@@ -65,6 +66,22 @@ TEST(StrictObject, IntegersAreIntegersWithinRange) {
   }
 }
 
+TEST(StrictObject, NamesTheEndOfTheTypeOnlyToWhoIsBeyondIt) {
+  const auto message = [](const std::string& value, int64_t min) {
+    const auto json = nlohmann::json::parse("{\"k\": " + value + "}");
+    return ErrorText<InputError>([&] {
+      int64_t integer = 0;
+      StrictObject(json, "$").Integer("k", integer, min, std::numeric_limits<int64_t>::max());
+    });
+  };
+  EXPECT_EQ(message("0", 1), "$.k: expected an integer of at least 1, got 0");
+  EXPECT_EQ(message("18446744073709551616", 1),
+            "$.k: expected an integer from 1 to 9223372036854775807, got 1.8446744073709552e+19");
+  EXPECT_EQ(message("\"x\"", std::numeric_limits<int64_t>::min()),
+            "$.k: expected an integer from -9223372036854775808 to 9223372036854775807, got "
+            "\"x\"");
+}
+
 TEST(StrictObject, MessagesShowValuesOnOneShortLine) {
   const auto json = nlohmann::json::parse(R"({"a": "line\nbreak", "b": {"c": 1}, "d": [1, 2]})");
   EXPECT_EQ(DescribeJson(json["a"]), R"("line\nbreak")");
@@ -77,6 +94,7 @@ TEST(StrictObject, UnknownKeysThatNobodyMeantListTheValidOnes) {
   const auto json = nlohmann::json::parse(R"({"zzz": 1})");
   StrictObject object(json, "f: $");
   bool ignored = false;
+  object.Find("tp");  // asked for twice, listed once
   object.Boolean("tp", ignored);
   object.Boolean("dp", ignored);
   EXPECT_EQ(ErrorText<InputError>([&object] { object.Finish(); }),

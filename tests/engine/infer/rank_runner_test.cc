@@ -183,6 +183,47 @@ TEST(ServingRulesTest, EveryRuleRefusesByName) {
   }
 }
 
+TEST(ServingRulesTest, NamesTheSizeThatInt4DoesNotDivide) {
+  ServingConfig config;
+  config.model = LoadModelConfig("llama-tiny");
+  config.weights = WeightFormat::kInt4;
+  config.layout.tp = 2;
+  ASSERT_EQ(RefusalOf(config), "");
+  const auto refusal = [&config](int64_t ModelConfig::*size, int64_t value) {
+    ServingConfig other = config;
+    other.model.*size = value;
+    return RefusalOf(other);
+  };
+  EXPECT_EQ(refusal(&ModelConfig::ffn_hidden_size, 96),
+            "serving-int4-groups: ffn_hidden_size is 96 over tp 2; expected a multiple of 64");
+  EXPECT_EQ(refusal(&ModelConfig::embedding_dim, 40),
+            "serving-int4-groups: embedding size is 40; expected a multiple of 32");
+  EXPECT_EQ(refusal(&ModelConfig::head_dim, 24),
+            fmt::format("serving-int4-groups: attention size is {} over tp 2; expected a multiple "
+                        "of 64",
+                        24 * config.model.num_heads));
+}
+
+// Beyond the angles that a model was trained on its answers make no sense; scaling says how far
+// they reach.
+TEST(ServingRulesTest, RotaryPositionsReachAsFarAsTheirScaling) {
+  ServingConfig config;
+  config.model = LoadModelConfig("llama-tiny");
+  const int64_t length = config.model.max_sequence_length;
+  config.limits.sequence_length = 4 * length;
+  EXPECT_TRUE(RefusalOf(config).starts_with("serving-length: ")) << RefusalOf(config);
+  RopeScaling& scaling = config.model.rope_scaling;
+  scaling = {.kind = RopeScalingKind::kYarn, .factor = 4, .original_length = length};
+  EXPECT_EQ(RefusalOf(config), "");
+  scaling.factor = 2;
+  EXPECT_TRUE(RefusalOf(config).starts_with("serving-length: ")) << RefusalOf(config);
+  scaling = {.kind = RopeScalingKind::kLinear, .factor = 4};
+  EXPECT_EQ(RefusalOf(config), "");
+  scaling = {};
+  config.model.position = PositionKind::kAlibi;
+  EXPECT_EQ(RefusalOf(config), "");
+}
+
 TEST(ServingRulesTest, ADraftModelObeysThemToo) {
   ServingConfig config = GoldenServing(GoldenWeights("llama"));
   config.draft = {config.model, config.weights, /*tokens=*/2};

@@ -103,7 +103,7 @@ TEST(PrefillApart, BlocksAreFreeInTheEnd) {
   config.layout = ParseLayout("dp=2", 0);
   config.prefill = 1;
   config.cache_blocks = 9;
-  config.limits.sequence_length = 32;
+  config.model.max_sequence_length = config.limits.sequence_length = 32;
   const std::unique_ptr<Engine> engine = MakeEngine(config, weights);
   std::set<RequestId> open;
   for (int64_t i = 0; i < 60; ++i) {

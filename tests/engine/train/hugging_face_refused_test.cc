@@ -67,7 +67,7 @@ TEST_F(HuggingFaceRefusedTest, AnotherShape) {
 TEST_F(HuggingFaceRefusedTest, NumbersThatAreNoWeights) {
   ExpectRefused(
       [](Entries& entries) { entries.at("ln_f.weight").dtype = DType::kI32; },
-      "/model.safetensors: tensor 'ln_f.weight' holds no floating point numbers; expected "
+      "/model.safetensors: tensor 'ln_f.weight' holds no numbers of a type that is read; expected "
       "F32, BF16, F16, F8_E4M3 or F8_E5M2");
 }
 

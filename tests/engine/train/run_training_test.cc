@@ -193,7 +193,7 @@ TEST(RunTraining, RefusesACheckpointOfAnotherRun) {
   RunConfig other_batch = run;
   other_batch.global_batch = 4;
   EXPECT_THROW(Train(other_batch, {.load = folder + "/checkpoint"}), InputError);
-  EXPECT_THROW(Train(run, {.load = folder + "/nothing"}), StorageError);
+  EXPECT_THROW(Train(run, {.load = folder + "/nothing"}), InputError);
 }
 
 TEST(RunTraining, RefusesDataOfALargerVocabulary) {

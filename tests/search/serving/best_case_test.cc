@@ -83,6 +83,8 @@ TEST_P(BestCaseTest, NothingIsBetterThanItsBoundWherePromptsAreApart) {
   problem.allowed["tp"] = {"1"};
   problem.allowed["pp"] = {"1"};
   problem.allowed["replicas"] = {"2", "3", "4"};
+  // One client has work for one replica alone.
+  if (problem.load.concurrency == 1) problem.load.concurrency = 2;
   problem.allowed["prefill"] = {"1", "2", "3"};
   problem.allowed["tokens"] = {"64", "2048"};
   problem.allowed["sequences"] = {"1", "8", "16"};

@@ -8,7 +8,9 @@
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
+#include "search/serving/serving_findings.h"
 #include "search/serving/serving_report.h"
+#include "tests/engine/data/data_test_util.h"
 #include "tests/search/serving/serving_problems.h"
 
 namespace trimtab {
@@ -202,7 +204,7 @@ TEST(ServingSearch, PromptsApartPayWhereNoTokenMayWait) {
     problem.allowed["prefill"] = prefill;
     return SearchServing(problem, 2).best();
   };
-  problem.requirements = ParseRequirements("itl.p99<12ms,ttft.mean<220ms");
+  problem.requirements = ParseRequirements("itl.p99<36ms,ttft.mean<220ms");
   EXPECT_FALSE(best_of({"0"}).meets());
   const ServingEvaluation apart = best_of({"0", "1", "2", "3"});
   EXPECT_TRUE(apart.meets());
@@ -291,6 +293,43 @@ TEST(ServingSearch, SaysWhatComesClosest) {
       Relaxations(problem, result.best().candidate, result.best().prediction.report);
   ASSERT_EQ(relaxed.size(), 1u);
   EXPECT_TRUE(relaxed[0].starts_with("tpot.mean<"));
+}
+
+TEST(ServingSpace, SaysWhatCannotBeChosen) {
+  ServingProblem problem = ProblemOn(
+      "1xh100", "llama3-8b", {.requests = DrawRequests("500/20", 3, 0, 1), .concurrency = 8});
+  const auto with = [&](const std::string& name, const std::string& value) {
+    ServingProblem other = problem;
+    other.allowed[name] = {value};
+    return other;
+  };
+  EXPECT_EQ(MessageOf<UsageError>([&] { WalkServingSpace(with("weights", "int9")); }),
+            "--fix, --allow: weights: 'int9'; expected one of fp32, bf16, fp16, fp8, int8, int4; "
+            "did you mean "
+            "'int8'?");
+  EXPECT_EQ(MessageOf<UsageError>([&] { WalkServingSpace(with("weights", "int8")); }),
+            "--fix, --allow: weights=int8: none that can be chosen; expected some of bf16, fp8");
+  EXPECT_EQ(MessageOf<UsageError>([&] { WalkServingSpace(with("tokens", "1000")); }),
+            "--fix, --allow: tokens=1000: none that can be chosen; expected some of 64, 128, 256, "
+            "512, 1024, 2048, "
+            "4096, 8192, 16384");
+  EXPECT_EQ(MessageOf<InfeasibleError>([&] { WalkServingSpace(with("tp", "2")); }),
+            "tp=2 needs 2 ranks; the cluster has 1");
+}
+
+// With as many places as clients nobody waits, though a request that just came counts as waiting.
+TEST(ServingFindings, SayThatRequestsWaitOnlyWhereTheyDo) {
+  const ServingProblem problem = ProblemOn(
+      "1xh100", "llama3-8b", {.requests = DrawRequests("500/20", 8, 0, 1), .concurrency = 2});
+  const auto binds = [&](const std::string& key) {
+    return WhatBinds(EvaluateServing(problem, ParseServingCandidate(problem, key)));
+  };
+  const std::string two = binds("sequences=2");
+  EXPECT_EQ(two.find("wait"), std::string::npos) << two;
+  EXPECT_EQ(two.find("fills up"), std::string::npos) << two;
+  const std::string one = binds("sequences=1");
+  EXPECT_NE(one.find("; requests wait for one of 1 places"), std::string::npos) << one;
+  EXPECT_EQ(one.find("fills up"), std::string::npos) << one;
 }
 
 TEST(ServingCandidate, IsReadByItsKey) {

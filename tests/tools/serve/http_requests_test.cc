@@ -30,12 +30,17 @@ TEST_F(HttpServerTest, RefusesWithOneClearLine) {
       {"/v1/completions", "{}", 400, "$.model"},
       {"/v1/completions", R"({"model": "gpt-4", "prompt": "x"})", 404, "expected 'echo'"},
       {"/v1/completions", R"({"model": "echo"})", 400, "$.prompt"},
-      {"/v1/completions", Completion({{"prompt", {1, 257}}}), 400, "token ids below 257"},
+      {"/v1/completions", Completion({{"prompt", {1, 257}}}), 400,
+       "$.prompt[1]: expected a token id from 0 to 256, got 257"},
+      {"/v1/completions", Completion({{"prompt", {{1, -1}}}}), 400, "$.prompt[0][1]: expected"},
+      {"/v1/completions", Completion({{"prompt", {{1}, {2}}}}), 400, "token ids below 257"},
       {"/v1/completions", Completion({{"prompt", json::array()}}), 400, "$.prompt"},
       {"/v1/completions", Completion({{"prompt", {"a", "b"}}}), 400, "$.prompt"},
       {"/v1/completions", Completion({{"temperature", -1}}), 400, "$.temperature"},
       {"/v1/completions", Completion({{"temperatur", 1}}), 400, "did you mean 'temperature'"},
-      {"/v1/completions", Completion({{"top_p", 0}}), 400, "$.top_p"},
+      {"/v1/completions", Completion({{"top_p", 0}}), 400,
+       "$.top_p: expected a number above 0, up to 1, got 0"},
+      {"/v1/completions", Completion({{"seed", 1e30}}), 400, "to 9223372036854775807"},
       {"/v1/completions", Completion({{"max_tokens", 0}}), 400, "$.max_tokens"},
       {"/v1/completions", Completion({{"max_tokens", "9"}}), 400, "$.max_tokens"},
       {"/v1/completions", Completion({{"n", 2}}), 400, "$.n: expected 1"},
@@ -52,7 +57,7 @@ TEST_F(HttpServerTest, RefusesWithOneClearLine) {
        "$.messages[0].role"},
       {"/v1/chat/completions",
        R"({"model": "echo", "messages": [{"role": "assistant", "content": ""}]})", 400,
-       "messages[0].role: expected 'user'"},
+       "$.messages[0].role: expected 'user'"},
       {"/v1/chat/completions",
        R"({"model": "echo", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]})",
        400, "$.messages[0].content[0].type"},
@@ -64,7 +69,11 @@ TEST_F(HttpServerTest, RefusesWithOneClearLine) {
     const std::string message = reply.parsed()["error"]["message"];
     EXPECT_TRUE(message.find(bad.message) != std::string::npos) << bad.body << ": " << message;
   }
-  EXPECT_EQ(Get("/v1/completions").status, 404);
+  EXPECT_EQ(Get("/v1/completions").status, 405);
+  const std::string keys = Post("/v1/chat/completions", R"({"model": "echo", "zzzzzzzzzz": 1,
+      "messages": [{"role": "user", "content": ""}]})")
+                               .body;
+  EXPECT_EQ(keys.find("max_tokens"), keys.rfind("max_tokens")) << keys;
   EXPECT_EQ(Post("/v1/completions", Completion()).status, 200);
 }
 
@@ -74,27 +83,103 @@ TEST_F(HttpServerTest, AsksForItsKey) {
   EXPECT_EQ(Get("/v1/models").status, 401);
   EXPECT_EQ(Get("/v1/models", "-H 'Authorization: Bearer sesam'").status, 401);
   EXPECT_EQ(Get("/v1/models", "-H 'Authorization: Bearer sesame'").status, 200);
+  EXPECT_EQ(Get("/v1/models", "-H 'Authorization: bearer sesame'").status, 200);
+  EXPECT_EQ(Get("/v1/models", "-H 'Authorization: Basic sesame'").status, 401);
   EXPECT_EQ(Post("/v1/completions", Completion()).status, 401);
 }
 
-/// Sends bytes as they are and reads until the server closes, or a second has gone by.
-void SendRaw(int port, const std::string& bytes) {
+enum class Then { kEnd, kWait };
+
+/// Sends bytes as they are, and what there is no more of or not; reads until the server closes or
+/// says nothing for a while.
+std::string SendRaw(int port, const std::string& bytes, Then then) {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const timeval second = {1, 0};
-  ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
+  const timeval patience = {then == Then::kEnd ? 1 : 9, 0};
+  ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  std::string answer;
   if (::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) {
     const auto sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     static_cast<void>(sent);
-    ::shutdown(fd, SHUT_WR);
+    if (then == Then::kEnd) ::shutdown(fd, SHUT_WR);
     char buffer[4096];
-    while (::recv(fd, buffer, sizeof buffer, 0) > 0) {
+    for (ssize_t count; (count = ::recv(fd, buffer, sizeof buffer, 0)) > 0;) {
+      answer.append(buffer, static_cast<size_t>(count));
     }
   }
   ::close(fd);
+  return answer;
+}
+
+std::string Head(const std::string& line, const std::string& more = "") {
+  return line + "\r\nHost: x\r\n" + more + "\r\n";
+}
+
+// The client waits for an answer, and the library, without a word, for the rest of the body.
+TEST_F(HttpServerTest, RefusesLengthsAtOnce) {
+  Start({.max_body_bytes = 4096});
+  struct Case {
+    const char* headers;
+    int status;
+    const char* message;
+  };
+  for (const Case& bad :
+       {Case{"Content-Length: -1\r\n", 400, "'-1'; expected a number of bytes"},
+        Case{"Content-Length: many\r\n", 400, "'many'; expected"},
+        Case{"Content-Length: 4097\r\n", 413, "at most 4096 bytes"},
+        Case{"Content-Length: 99999999999999999999\r\n", 413, "at most 4096"},
+        Case{"Content-Length: 5\r\nContent-Length: 6\r\n", 400, "expected one"}}) {
+    const std::string answer =
+        SendRaw(server_->port(), Head("POST /v1/completions HTTP/1.1", bad.headers), Then::kWait);
+    EXPECT_TRUE(answer.starts_with(fmt::format("HTTP/1.1 {} ", bad.status)))
+        << bad.headers << answer;
+    EXPECT_NE(answer.find(bad.message), std::string::npos) << bad.headers << answer;
+  }
+}
+
+TEST_F(HttpServerTest, SaysWhatAHeadLacks) {
+  Start();
+  const auto answer = [&](const std::string& line) {
+    return SendRaw(server_->port(), Head(line), Then::kWait);
+  };
+  const std::string unknown = answer("HELLO");
+  EXPECT_TRUE(unknown.starts_with("HTTP/1.1 400 ")) << unknown;
+  EXPECT_NE(unknown.find("\"the request is not understood; expected HTTP/1.1"), std::string::npos)
+      << unknown;
+  const std::string far = answer("GET /" + std::string(9000, 'x') + " HTTP/1.1");
+  EXPECT_TRUE(far.starts_with("HTTP/1.1 414 ")) << far;
+  EXPECT_NE(far.find("at most 8192 bytes"), std::string::npos) << far;
+  const std::string method = answer("DELETE /v1/models/echo HTTP/1.1");
+  EXPECT_TRUE(method.starts_with("HTTP/1.1 405 ")) << method;
+  EXPECT_NE(method.find("\r\nAllow: GET, HEAD\r\n"), std::string::npos) << method;
+  EXPECT_NE(method.find("/v1/models/echo: not for DELETE; expected GET"), std::string::npos);
+}
+
+// HTTP/1.0 knows no chunks.
+TEST_F(HttpServerTest, AnswersOldClientsWithoutChunks) {
+  Start();
+  for (const bool stream : {false, true}) {
+    const std::string body = Completion({{"stream", stream}});
+    const std::string answer = SendRaw(
+        server_->port(),
+        Head("POST /v1/completions HTTP/1.0", fmt::format("Content-Length: {}\r\n", body.size())) +
+            body,
+        Then::kWait);
+    const size_t end = answer.find("\r\n\r\n");
+    ASSERT_NE(end, std::string::npos) << answer;
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 ")) << answer;
+    EXPECT_EQ(answer.find("Transfer-Encoding"), std::string::npos) << answer;
+    const std::string text = answer.substr(end + 4);
+    if (stream) {
+      EXPECT_EQ(Events(text).back(), "[DONE]");
+    } else {
+      EXPECT_EQ(json::parse(text)["choices"][0]["text"], "hello hel");
+    }
+  }
+  EXPECT_TRUE(Quiet());
 }
 
 TEST_F(HttpServerTest, SurvivesDamagedRequests) {
@@ -113,7 +198,7 @@ TEST_F(HttpServerTest, SurvivesDamagedRequests) {
       if (round % 3 == 1) bad.erase(place, random() % 20);
       if (round % 3 == 2) bad.resize(place);
     }
-    SendRaw(server_->port(), bad);
+    SendRaw(server_->port(), bad, Then::kEnd);
   }
   EXPECT_TRUE(Quiet());
   EXPECT_EQ(Post("/v1/completions", Completion()).status, 200);

@@ -29,6 +29,7 @@ class HttpServerTest : public testing::Test {
   ServedModel Model() {
     return {.name = "echo",
             .tokenizer = tokenizer_.get(),
+            .end_tokens = end_tokens_,
             .chat = &chat_,
             .limits = engine_.limits(),
             .vocab_size = engine_.vocab_size()};
@@ -80,6 +81,7 @@ class HttpServerTest : public testing::Test {
   mutable std::atomic<int> bodies_ = 0;
   FakeEngine engine_;
   std::unique_ptr<Tokenizer> tokenizer_ = MakeByteTokenizer();
+  std::vector<int32_t> end_tokens_;
   ChatTemplate chat_{"plain", *tokenizer_};
   std::unique_ptr<HttpServer> server_;
 };

@@ -19,6 +19,24 @@ TEST_F(HttpServerTest, Completes) {
   EXPECT_EQ(
       Post("/v1/completions", Completion({{"prompt", {104, 105}}})).parsed()["choices"][0]["text"],
       "hihihihih");
+  EXPECT_EQ(Post("/v1/completions", Completion({{"prompt", json::array({{104, 105}})}}))
+                .parsed()["choices"][0]["text"],
+            "hihihihih");
+}
+
+// Beside the tokenizer's own: what came with the model.
+TEST_F(HttpServerTest, EndsAtTheIdsOfTheModel) {
+  end_tokens_ = {'z', 'o'};
+  Start();
+  const json ended = Post("/v1/completions", Completion()).parsed()["choices"][0];
+  EXPECT_EQ(ended["text"], "hell");
+  EXPECT_EQ(ended["finish_reason"], "stop");
+  const json on = Post("/v1/completions", Completion({{"ignore_eos", true}})).parsed();
+  EXPECT_EQ(on["choices"][0]["text"], "hello hel");
+  const json chat = {{"model", "echo"}, {"messages", {{{"role", "user"}, {"content", "zoo"}}}}};
+  const json answer = Post("/v1/chat/completions", chat.dump()).parsed()["choices"][0];
+  EXPECT_EQ(answer["message"]["content"], "User: ");
+  EXPECT_EQ(answer["finish_reason"], "stop");
 }
 
 // Several tokens that are part of a character have names of their own.
@@ -31,6 +49,38 @@ TEST_F(HttpServerTest, NamesTokensThatAreNoTextByTheirBytes) {
   const json logprobs = reply.parsed()["choices"][0]["logprobs"];
   EXPECT_EQ(logprobs["tokens"], json({"bytes:\\xc3", "bytes:\\xa9"}));
   EXPECT_EQ(logprobs["top_logprobs"][0].size(), 2u) << logprobs;
+  EXPECT_EQ(logprobs["text_offset"], json({0, 0}));
+}
+
+// Streamed or not: where each token begins in the text, and the one that was chosen among the
+// likeliest, however many are asked for.
+TEST_F(HttpServerTest, SaysWhereTokensBegin) {
+  Start();
+  for (const bool stream : {false, true}) {
+    const Reply reply =
+        Post("/v1/completions",
+             Completion(
+                 {{"prompt", "h\u00e9!"}, {"max_tokens", 5}, {"logprobs", 0}, {"stream", stream}}));
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    json offsets = json::array();
+    json tops = json::array();
+    const auto add = [&](const json& choice) {
+      const json& logprobs = choice["logprobs"];
+      if (logprobs.is_null()) return;
+      for (const json& each : logprobs["text_offset"]) offsets.push_back(each);
+      for (const json& each : logprobs["top_logprobs"]) tops.push_back(each);
+    };
+    if (stream) {
+      for (const std::string& event : Events(reply.body)) {
+        if (event != "[DONE]") add(json::parse(event)["choices"][0]);
+      }
+    } else {
+      add(reply.parsed()["choices"][0]);
+    }
+    EXPECT_EQ(offsets, json({0, 1, 1, 2, 3}));
+    ASSERT_EQ(tops.size(), 5u);
+    EXPECT_EQ(tops[0], json({{"h", -0.5}}));
+  }
 }
 
 TEST_F(HttpServerTest, StreamsWhatItAnswersWhole) {
@@ -55,7 +105,7 @@ TEST_F(HttpServerTest, Chats) {
   Start();
   json body = {{"model", "echo"},
                {"messages",
-                {{{"role", "system"}, {"content", "Be kind."}},
+                {{{"role", "developer"}, {"content", "Be kind."}},
                  {{"role", "user"}, {"content", {{{"type", "text"}, {"text", "Hi"}}}}}}},
                {"max_tokens", 10},
                {"logprobs", true},
@@ -109,6 +159,10 @@ TEST_F(HttpServerTest, ShowsItsModelAndItsCounts) {
   Start();
   EXPECT_EQ(Get("/v1/models").parsed()["data"][0]["id"], "echo");
   EXPECT_EQ(Get("/v1/models").parsed()["data"][0]["max_model_len"], 512);
+  EXPECT_EQ(Get("/v1/models/echo").parsed(), Get("/v1/models").parsed()["data"][0]);
+  const Reply other = Get("/v1/models/gpt-4");
+  EXPECT_EQ(other.status, 404);
+  EXPECT_EQ(other.parsed()["error"]["message"], "'gpt-4' is not served here; expected 'echo'");
   Post("/v1/completions", Completion());
   const std::string metrics = Get("/metrics").body;
   for (const char* line :

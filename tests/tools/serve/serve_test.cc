@@ -74,7 +74,7 @@ TEST_F(Serving, AnswersAndDrains) {
       "-d '{\"model\": \"tiny\", \"prompt\": \"It is\", \"max_tokens\": 5, \"temperature\": 0}'\n"
       "curl -sS --max-time 60 $url/v1/chat/completions -d '{\"model\": \"tiny\", \"messages\": "
       "[{\"role\": \"user\", \"content\": \"Hi\"}], \"max_tokens\": 5}'\n"
-      "kill -TERM $server; wait $server; echo \"exit code $?\"\n");
+      "kill -TERM $server; wait $server; echo \"exit code $?\"; cat log\n");
   std::istringstream lines(outcome.output);
   std::string line;
   ASSERT_TRUE(std::getline(lines, line)) << outcome.output;
@@ -82,6 +82,23 @@ TEST_F(Serving, AnswersAndDrains) {
   ASSERT_TRUE(std::getline(lines, line));
   EXPECT_EQ(json::parse(line)["choices"][0]["message"]["role"], "assistant");
   EXPECT_NE(outcome.output.find("exit code 143"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("finishing the answers that are running"), std::string::npos)
+      << outcome.output;
+  EXPECT_EQ(outcome.output.find("saving"), std::string::npos) << outcome.output;
+}
+
+// As it may stand in a URL, and as the system writes it.
+TEST_F(Serving, ListensOnAnAddressOfIPv6) {
+  if (Shell("test -s /proc/net/if_inet6").status != 0) GTEST_SKIP() << "no IPv6 here";
+  for (const char* host : {"::1", "[::1]"}) {
+    const Outcome outcome = Script(Start(std::string("--host ") + host) +
+                                   "echo $url\n"
+                                   "trimtab bench -q --json --url $url --workload 8/4 --requests 2 "
+                                   "--concurrency 1 2>&1 | head -1\n"
+                                   "kill -INT $server; wait $server\n");
+    EXPECT_TRUE(outcome.output.starts_with("http://[::1]:")) << outcome.output;
+    EXPECT_EQ(outcome.output.find("nobody answers"), std::string::npos) << outcome.output;
+  }
 }
 
 TEST_F(Serving, LoadsAServerAndAnEngine) {
@@ -137,7 +154,9 @@ TEST_F(Serving, RefusesWithOneLine) {
     const char* message;
   };
   for (const Case& bad :
-       {Case{"serve --load nothing", 7, "nothing"},
+       {Case{"serve --load nothing", 3, "nothing"},
+        Case{"serve --load model --host ''", 2, "--host: no address"},
+        Case{"serve --load model --api-key-file run.json", 3, "run.json: several lines"},
         Case{"serve --load model --chat-template chatm", 2, "chatml"},
         Case{"serve --load model --chat-template chatml", 3, "<|im_start|>"},
         Case{"serve --load model --layout dp=1048576", 4, "1048576 ranks"},
@@ -150,6 +169,8 @@ TEST_F(Serving, RefusesWithOneLine) {
         Case{"bench --load model --rate 1 --workload 8", 2, "INPUT/OUTPUT"},
         Case{"bench --url http://127.0.0.1:1 --rate 1", 6, "nobody answers"},
         Case{"bench --url http://x --load model --rate 1", 2, "--load"},
+        Case{"bench --url http://[::1 --rate 1", 2, "http://[::1]:PORT"},
+        Case{"bench --url http://[::1]:1 --rate 1", 6, "nobody answers"},
         Case{"data build --input text.txt --out d --tokenizer run.json", 3, "run.json: $"}}) {
     const Outcome outcome = Script(std::string("trimtab ") + bad.command);
     EXPECT_EQ(outcome.status, bad.status) << bad.command << "\n" << outcome.output;

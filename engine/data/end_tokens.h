@@ -1,0 +1,21 @@
+// The ids at which a model ends its answers, as the files beside its weights list them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trimtab {
+
+/// The file of Hugging Face's that lists them, among other things.
+inline constexpr char kGenerationConfigFile[] = "generation_config.json";
+
+/// `eos_token_id` of the folder's generation_config.json, or else of its config.json: an id or a
+/// list of ids; none where neither says it. Throws InputError with file and JSON path for what is
+/// no id of a vocabulary of `vocab_size`.
+std::vector<int32_t> ReadEndTokens(const std::string& folder, int64_t vocab_size);
+
+/// A generation_config.json that says these and nothing else.
+std::string EndTokensText(const std::vector<int32_t>& tokens);
+
+}  // namespace trimtab

@@ -1,0 +1,106 @@
+#include "tools/serve/request_head.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <string_view>
+
+namespace trimtab {
+namespace {
+
+struct Route {
+  std::string_view path;
+  std::string_view methods;
+};
+constexpr Route kRoutes[] = {
+    {"/health", "GET, HEAD"},    {"/metrics", "GET, HEAD"},
+    {"/v1/models", "GET, HEAD"}, {"/v1/models/*", "GET, HEAD"},  // any name
+    {"/v1/completions", "POST"}, {"/v1/chat/completions", "POST"}};
+
+const Route* FindRoute(std::string_view path) {
+  for (const Route& route : kRoutes) {
+    const bool any = route.path.ends_with('*');
+    const std::string_view begin = route.path.substr(0, route.path.size() - 1);
+    if (any ? path.size() > begin.size() && path.starts_with(begin) : path == route.path) {
+      return &route;
+    }
+  }
+  return nullptr;
+}
+
+/// Compares all of both, so that the time taken tells nothing about where they differ.
+bool SameSecret(std::string_view a, std::string_view b) {
+  unsigned differences = a.size() != b.size();
+  for (size_t i = 0; i < a.size(); ++i) {
+    differences |= static_cast<unsigned char>(a[i]) ^
+                   static_cast<unsigned char>(b[b.empty() ? 0 : i % b.size()]);
+  }
+  return differences == 0;
+}
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+}  // namespace
+
+HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes) {
+  const auto [begin, end] = request.headers.equal_range("Content-Length");
+  for (auto header = begin; header != end; ++header) {
+    const std::string& text = header->second;
+    if (text.empty() || !std::ranges::all_of(text, IsDigit)) {
+      return {400, fmt::format("Content-Length: '{}'; expected a number of bytes", text)};
+    }
+    if (text != begin->second) {
+      return {400,
+              fmt::format("Content-Length: both {} and {}; expected one", begin->second, text)};
+    }
+    int64_t length = 0;
+    const auto [last, error] = std::from_chars(text.data(), text.data() + text.size(), length);
+    if (error != std::errc() || length > max_body_bytes) {
+      return {413, MessageOf(request, 413, max_body_bytes)};
+    }
+  }
+  return {};
+}
+
+bool ShowsKey(const std::string& authorization, const std::string& key) {
+  constexpr std::string_view kScheme = "bearer ";
+  const std::string_view given = authorization;
+  const bool bearer = std::ranges::equal(
+      given.substr(0, kScheme.size()), kScheme,
+      [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; });
+  return SameSecret(bearer ? given.substr(kScheme.size()) : std::string_view(), key);
+}
+
+std::string MethodsOf(const std::string& path) {
+  const Route* route = FindRoute(path);
+  return route == nullptr ? "" : std::string(route->methods);
+}
+
+std::string LabelOf(const std::string& path) {
+  const Route* route = FindRoute(path);
+  return route == nullptr ? "other" : std::string(route->path);
+}
+
+std::string MessageOf(const httplib::Request& request, int status, int64_t max_body_bytes) {
+  std::string what;
+  if (status == 404) {
+    what = "no such path";
+  } else if (status == 405) {
+    what = fmt::format("not for {}; expected {}", request.method, MethodsOf(request.path));
+  } else if (status == 413) {
+    what = fmt::format("the body is too large; expected at most {} bytes", max_body_bytes);
+  } else if (status == 414) {
+    what = fmt::format("the address is too long; expected a request line of at most {} bytes",
+                       CPPHTTPLIB_REQUEST_URI_MAX_LENGTH);
+  } else {
+    what = fmt::format(
+        "the request is not understood; expected HTTP/1.1, lines of at most {} bytes in its head, "
+        "and a body as long as that says",
+        CPPHTTPLIB_HEADER_MAX_LENGTH);
+  }
+  return request.path.empty() ? what : fmt::format("{}: {}", request.path, what);
+}
+
+}  // namespace trimtab

@@ -1,0 +1,34 @@
+// The head of a request: what is wrong with it, before its body is read.
+#pragma once
+
+#include <httplib.h>
+
+#include <cstdint>
+#include <string>
+
+namespace trimtab {
+
+/// What a request is answered with in the place of what it asks for.
+struct HeadFault {
+  int status = 0;  // 0: nothing is wrong
+  std::string message{};
+};
+
+/// Refuses lengths of the body that are no length, that contradict each other or that are above
+/// `max_body_bytes`: the library would wait for as many bytes first.
+HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes);
+
+/// Whether a value of the header Authorization shows `key`. What its scheme is called may be
+/// written in any case (RFC 9110, 11.1). Takes as long wherever the keys differ.
+bool ShowsKey(const std::string& authorization, const std::string& key);
+
+/// What a path answers to, for the header Allow ("POST"); empty for a path that is not served.
+std::string MethodsOf(const std::string& path);
+
+/// A path as counts name it: "other" for one that is not served.
+std::string LabelOf(const std::string& path);
+
+/// What the library said with a status alone, as a line for people.
+std::string MessageOf(const httplib::Request& request, int status, int64_t max_body_bytes);
+
+}  // namespace trimtab
