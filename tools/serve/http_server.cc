@@ -136,10 +136,17 @@ class HttpServer::Impl {
                  "authentication_error");
         return httplib::Server::HandlerResponse::Handled;
       }
-      const HeadFault fault = FaultOfLength(request, options_.max_body_bytes);
+      const HeadFault fault = FaultOfLength(request, options_.max_body_bytes, BodyState::kComing);
       if (fault.status == 0) return httplib::Server::HandlerResponse::Unhandled;
       SetError(response, fault.status, fault.message, "invalid_request_error");
       return httplib::Server::HandlerResponse::Handled;
+    });
+    http_.set_expect_100_continue_handler([this](const Request& request, Response& response) {
+      constexpr int kContinue = 100;
+      const HeadFault fault = FaultOfLength(request, options_.max_body_bytes, BodyState::kAwaited);
+      if (fault.status == 0) return kContinue;
+      SetError(response, fault.status, fault.message, "invalid_request_error");
+      return fault.status;
     });
     http_.set_exception_handler([](const Request&, Response& response, std::exception_ptr failure) {
       try {

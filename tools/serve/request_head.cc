@@ -40,11 +40,15 @@ bool SameSecret(std::string_view a, std::string_view b) {
   return differences == 0;
 }
 
+/// Bytes of a body that is too large that are read all the same, in the largest one that is taken.
+constexpr int64_t kSkipped = 16;
+
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 }  // namespace
 
-HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes) {
+HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes, BodyState body) {
+  const int64_t most = body == BodyState::kAwaited ? max_body_bytes : kSkipped * max_body_bytes;
   const auto [begin, end] = request.headers.equal_range("Content-Length");
   for (auto header = begin; header != end; ++header) {
     const std::string& text = header->second;
@@ -57,7 +61,7 @@ HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes)
     }
     int64_t length = 0;
     const auto [last, error] = std::from_chars(text.data(), text.data() + text.size(), length);
-    if (error != std::errc() || length > max_body_bytes) {
+    if (error != std::errc() || length > most) {
       return {413, MessageOf(request, 413, max_body_bytes)};
     }
   }

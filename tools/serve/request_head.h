@@ -14,9 +14,16 @@ struct HeadFault {
   std::string message{};
 };
 
-/// Refuses lengths of the body that are no length, that contradict each other or that are above
-/// `max_body_bytes`: the library would wait for as many bytes first.
-HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes);
+/// Where the body is when the head is judged.
+enum class BodyState {
+  kComing,   // it is being sent, whatever the answer is
+  kAwaited,  // the client waits for leave to send it (Expect: 100-continue)
+};
+
+/// Refuses lengths of the body that are no length, that contradict each other, or that are above
+/// `max_body_bytes`: the library would wait for as many bytes first. Of a body that is coming it
+/// may wait for somewhat more: a client that is sending sees no answer of a server that hangs up.
+HeadFault FaultOfLength(const httplib::Request& request, int64_t max_body_bytes, BodyState body);
 
 /// Whether a value of the header Authorization shows `key`. What its scheme is called may be
 /// written in any case (RFC 9110, 11.1). Takes as long wherever the keys differ.

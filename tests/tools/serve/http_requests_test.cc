@@ -129,7 +129,8 @@ TEST_F(HttpServerTest, RefusesLengthsAtOnce) {
   for (const Case& bad :
        {Case{"Content-Length: -1\r\n", 400, "'-1'; expected a number of bytes"},
         Case{"Content-Length: many\r\n", 400, "'many'; expected"},
-        Case{"Content-Length: 4097\r\n", 413, "at most 4096 bytes"},
+        Case{"Content-Length: 65537\r\n", 413, "at most 4096 bytes"},
+        Case{"Content-Length: 4097\r\nExpect: 100-continue\r\n", 413, "at most 4096 bytes"},
         Case{"Content-Length: 99999999999999999999\r\n", 413, "at most 4096"},
         Case{"Content-Length: 5\r\nContent-Length: 6\r\n", 400, "expected one"}}) {
     const std::string answer =

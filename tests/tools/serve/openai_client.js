@@ -68,6 +68,7 @@ const scenarios = {
     const models = await all(client.models.list());
     assert.deepEqual(models.map((each) => each.id), [kModel]);
     assert.equal(models[0].object, "model");
+    assert.deepEqual(await client.models.retrieve(kModel), models[0]);
   },
 
   async completes() {
@@ -169,7 +170,7 @@ const scenarios = {
     await refused(chats({model: "gpt-4", stream: true}), NotFoundError, 404, "expected 'tiny'");
     await refused(client.embeddings.create({model: kModel, input: "x"}),
                   NotFoundError, 404, "path");
-    await refused(client.models.retrieve("other"), NotFoundError, 404, "path");
+    await refused(client.models.retrieve("other"), NotFoundError, 404, "expected 'tiny'");
     await refused(completions({temperature: -1}), BadRequestError, 400, "$.temperature");
     await refused(completions({n: 2}), BadRequestError, 400, "$.n");
     await refused(completions({prompt: ["a", "b"]}), BadRequestError, 400, "$.prompt");
