@@ -85,7 +85,7 @@ TEST_F(MpirunServingTest, ADraftModelChangesNothing) {
 TEST_F(MpirunServingTest, ChatsOnPipes) {
   const std::string checkpoint = folder_ + "/long";
   const MpirunResult trained =
-      RunAlone("train --quiet --config " + WriteRun("{}", "", R"(, "position": "rope")") +
+      RunAlone("train --quiet --config " + WriteRun("{}", "", R"(, "position": "alibi")") +
                " --checkpoint " + checkpoint);
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
   const std::string talk = folder_ + "/talk";
