@@ -13,17 +13,8 @@ int64_t StrideOf(GroupKind group, const ParallelConfig& layout) {
 }
 
 bool IsOfDataRanks(GroupKind group) {
-  switch (group) {
-    case GroupKind::kData:
-    case GroupKind::kShard:
-    case GroupKind::kReplica:
-    case GroupKind::kExpertData:
-    case GroupKind::kExpertShard:
-    case GroupKind::kExpertReplica:
-      return true;
-    default:
-      return false;
-  }
+  const ProcessGroup& row = kProcessGroups[static_cast<size_t>(group)];
+  return row.axes == (row.grid == Grid::kDense ? kCpAxis | kDpAxis : unsigned{kEdpAxis});
 }
 
 Pricer::Pricer(const HardwareProfile& profile, const Mode& mode, int64_t ranks_per_node,

@@ -1,7 +1,6 @@
 #include "cost_model/timeline.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -26,7 +25,10 @@ struct Message {
 class Simulation {
  public:
   Simulation(std::span<const StageProgram> programs, std::span<const StageSeconds> seconds)
-      : programs_(programs), seconds_(seconds), states_(programs.size()) {
+      : programs_(programs),
+        seconds_(seconds),
+        states_(programs.size()),
+        free_s_(programs.size() * programs.size()) {
     result_.stages.resize(programs.size());
     result_.waits.resize(programs.size());
     result_.weight_waits.resize(programs.size());
@@ -113,7 +115,7 @@ class Simulation {
   }
 
   void Start(Message& message) {
-    double& free_s = free_s_[{message.stage[kSender], message.stage[kReceiver]}];
+    double& free_s = free_s_[message.stage[kSender] * programs_.size() + message.stage[kReceiver]];
     message.start_s =
         std::max({message.submitted_s[kSender], message.submitted_s[kReceiver], free_s});
     const auto way_s = [&](size_t end) {
@@ -192,7 +194,7 @@ class Simulation {
   std::span<const StageProgram> programs_;
   std::span<const StageSeconds> seconds_;
   std::vector<State> states_;
-  std::map<std::pair<size_t, size_t>, double> free_s_;  // the way from one stage to another
+  std::vector<double> free_s_;  // the ways from each stage to each
   std::vector<Message> messages_;
   size_t chunks_ = 1;
   size_t micro_batches_ = 1;

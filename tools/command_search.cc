@@ -1,9 +1,4 @@
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -22,6 +17,7 @@
 #include "tools/launcher_flag.h"
 #include "tools/progress.h"
 #include "tools/proposal_flags.h"
+#include "tools/scratch_folder.h"
 #include "tools/search_text.h"
 #include "tools/serving_problem.h"
 #include "tools/signals.h"
@@ -113,27 +109,6 @@ double ParsePercent(const std::string& text, const std::string& flag) {
   }
   return value;
 }
-
-/// A folder of its own that goes away with it.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    path_ = (std::filesystem::temp_directory_path() / "trimtab-plan-XXXXXX").string();
-    if (::mkdtemp(path_.data()) == nullptr) {
-      throw StorageError(fmt::format("{}: cannot be made: {}", path_, std::strerror(errno)));
-    }
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 class SearchCommand : public Command {
  public:

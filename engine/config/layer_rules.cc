@@ -24,7 +24,6 @@ std::string UnevenForFp8(const RunConfig& run) {
   const int64_t qkv = (heads / tp + 2 * model.kv_heads_of_rank(tp)) * model.head_size();
   const int64_t queries = latent.used() ? heads * model.head_size() : 0;
   const int64_t keys_values = heads * (latent.qk_nope_head_dim + latent.v_head_dim);
-  const bool dense_layers = !moe.used() || moe.first_k_dense > 0 || moe.layer_freq > 1;
   const std::pair<const char*, int64_t> sizes[] = {
       {"hidden_size", model.hidden_size},
       {"attention columns / tp", model.attention_size() / tp},
@@ -33,7 +32,7 @@ std::string UnevenForFp8(const RunConfig& run) {
       {"latent_attention.kv_lora_rank", latent.kv_lora_rank},
       {"query columns / tp", queries / tp},
       {"key and value columns / tp", keys_values / tp},
-      {"ffn_hidden_size / tp", dense_layers ? model.ffn_hidden_size / tp : 0},
+      {"ffn_hidden_size / tp", model.has_dense_layers() ? model.ffn_hidden_size / tp : 0},
       {"moe.ffn_hidden_size / etp", moe.used() ? moe.ffn_hidden_size / run.layout.etp : 0},
       {"moe.shared_ffn_hidden_size / tp", moe.shared_ffn_hidden_size / tp},
       {"mbs x sequence_length / cp", LocalTokens(run)}};

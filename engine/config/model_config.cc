@@ -74,12 +74,7 @@ LayerKind ModelConfig::layer_kind(int64_t layer) const {
   return {.sliding_window = full ? 0 : sliding_window, .moe = moe.is_moe_layer(layer)};
 }
 
-bool ModelConfig::has_dense_layers() const {
-  for (int64_t layer = 0; layer < num_layers; ++layer) {
-    if (!layer_kind(layer).moe) return true;
-  }
-  return false;
-}
+bool ModelConfig::has_dense_layers() const { return moe.moe_layers(num_layers) < num_layers; }
 
 int64_t ModelConfig::attention_weights() const {
   const int64_t out = attention_size() * hidden_size;

@@ -29,7 +29,7 @@ bool IsUnsupported(const Rule& rule);
 /// Throws InfeasibleError "rule-id: message" if `run` breaks a rule.
 void RequireLegal(const RunConfig& run);
 
-/// Throws InfeasibleError likewise if `model` breaks a rule in any layout, for any sequence.
+/// Throws InfeasibleError likewise if `model` breaks a rule whatever the layout and the sequence.
 void RequireLegalModel(const ModelConfig& model);
 
 /// One line per rule, "id  description", for the command's help and the documentation.

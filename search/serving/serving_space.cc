@@ -10,6 +10,7 @@
 #include "engine/base/nearest_name.h"
 #include "engine/base/units.h"
 #include "engine/infer/serving_json.h"
+#include "search/serving/serving_narrowing.h"
 
 namespace trimtab {
 namespace {
@@ -20,7 +21,6 @@ constexpr int64_t kMostSequences = 1024;  // of a replica
 constexpr int64_t kUsualSequences = 256;
 constexpr int64_t kUsualTokens = 2048;
 constexpr int64_t kMostValue = 1 << 24;
-constexpr char kAllowFlags[] = "--fix, --allow";
 constexpr size_t kMostListed = 16;  // values in a message
 
 std::vector<int64_t> UpTo(int64_t most) {
@@ -173,17 +173,11 @@ ServingCandidate Unbound(const ServingProblem& problem) {
   return candidate;
 }
 
-/// Whether a dimension's values multiply the ranks of a candidate.
-bool IsOfRanks(const ServingDimension& dimension) {
-  const std::string_view name = dimension.name;
-  return name == "tp" || name == "pp" || name == "replicas";
-}
-
 class Walker {
  public:
   explicit Walker(const ServingProblem& problem)
       : problem_(problem), branch_depth_(BranchDepth(problem)) {
-    CheckAllowed();
+    RequireChoosable(problem);
   }
 
   ServingSpace Walk() {
@@ -194,37 +188,6 @@ class Walker {
   }
 
  private:
-  void CheckAllowed() const {
-    std::vector<std::string> names;
-    for (const ServingDimension& each : kDimensions) names.emplace_back(each.name);
-    for (const auto& [name, values] : problem_.allowed) {
-      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-      throw UsageError(fmt::format("{}: no dimension '{}' of serving{}", kAllowFlags, name,
-                                   SuggestName(name, names)));
-    }
-    CheckRanks();
-  }
-
-  /// That the cluster has as many ranks as the allowed values need at least.
-  void CheckRanks() const {
-    int64_t ranks = 1;
-    std::string key;
-    for (const ServingDimension& each : kDimensions) {
-      const auto allowed = problem_.allowed.find(each.name);
-      if (allowed == problem_.allowed.end()) continue;
-      std::vector<int64_t> values;
-      for (const std::string& text : allowed->second)
-        values.push_back(each.Parse(text, kAllowFlags));
-      if (!IsOfRanks(each)) continue;
-      const int64_t least = std::ranges::min(values);
-      ranks *= least;
-      key += fmt::format("{}{}={}", key.empty() ? "" : ",", each.name, least);
-    }
-    if (ranks <= problem_.ranks()) return;
-    throw InfeasibleError(
-        fmt::format("{} needs {} ranks; the cluster has {}", key, ranks, problem_.ranks()));
-  }
-
   std::vector<int64_t> ValuesOf(const ServingDimension& dimension, const ServingCandidate& bound) {
     std::vector<int64_t> values = dimension.values(problem_, bound);
     const auto allowed = problem_.allowed.find(dimension.name);

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <string>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/units.h"
@@ -298,23 +301,26 @@ TEST(ServingSearch, SaysWhatComesClosest) {
 TEST(ServingSpace, SaysWhatCannotBeChosen) {
   ServingProblem problem = ProblemOn(
       "1xh100", "llama3-8b", {.requests = DrawRequests("500/20", 3, 0, 1), .concurrency = 8});
-  const auto with = [&](const std::string& name, const std::string& value) {
-    ServingProblem other = problem;
-    other.allowed[name] = {value};
-    return other;
+  const std::map<std::pair<std::string, std::string>, std::string> refusals = {
+      {{"weights", "int9"},
+       "--fix, --allow: weights: 'int9'; expected one of fp32, bf16, fp16, fp8, int8, int4; did "
+       "you mean 'int8'?"},
+      {{"weights", "int8"},
+       "--fix, --allow: weights=int8: none that can be chosen; expected some of bf16, fp8"},
+      {{"tokens", "1000"},
+       "--fix, --allow: tokens=1000: none that can be chosen; expected some of 64, 128, 256, 512, "
+       "1024, 2048, 4096, 8192, 16384"},
   };
-  EXPECT_EQ(MessageOf<UsageError>([&] { WalkServingSpace(with("weights", "int9")); }),
-            "--fix, --allow: weights: 'int9'; expected one of fp32, bf16, fp16, fp8, int8, int4; "
-            "did you mean "
-            "'int8'?");
-  EXPECT_EQ(MessageOf<UsageError>([&] { WalkServingSpace(with("weights", "int8")); }),
-            "--fix, --allow: weights=int8: none that can be chosen; expected some of bf16, fp8");
-  EXPECT_EQ(MessageOf<UsageError>([&] { WalkServingSpace(with("tokens", "1000")); }),
-            "--fix, --allow: tokens=1000: none that can be chosen; expected some of 64, 128, 256, "
-            "512, 1024, 2048, "
-            "4096, 8192, 16384");
-  EXPECT_EQ(MessageOf<InfeasibleError>([&] { WalkServingSpace(with("tp", "2")); }),
+  for (const auto& [asked, message] : refusals) {
+    problem.allowed = {{asked.first, {asked.second}}};
+    EXPECT_EQ(MessageOf<UsageError>([&] { WalkServingSpace(problem); }), message);
+  }
+  problem.allowed = {{"tp", {"2"}}};
+  EXPECT_EQ(MessageOf<InfeasibleError>([&] { WalkServingSpace(problem); }),
             "tp=2 needs 2 ranks; the cluster has 1");
+  // A product of more than 64 bits.
+  problem.allowed = {{"tp", {"16777216"}}, {"pp", {"16777216"}}, {"replicas", {"16777216"}}};
+  EXPECT_THROW(WalkServingSpace(problem), InfeasibleError);
 }
 
 // With as many places as clients nobody waits, though a request that just came counts as waiting.
