@@ -140,10 +140,9 @@ SearchResult RunSearch(const SearchOptions& options, Predictor& predictor, Trial
     ThrowInfeasible(summary, candidates, InWords(relaxations));
   }
   DryRunBest(options, *study, predictor, events);
-  std::string stopped_by = Proof(options, start, *study, runner, events).Run();
-  SearchResult result = ResultFromStudy(*study);
-  if (result.partial && !stopped_by.empty()) result.partial_reason = std::move(stopped_by);
-  return result;
+  const std::string stopped_by = Proof(options, start, *study, runner, events).Run();
+  if (!stopped_by.empty()) study->NoteStop(stopped_by);
+  return ResultFromStudy(*study);
 }
 
 SearchResult RunSearch(const SearchOptions& options, SearchEvents& events) {

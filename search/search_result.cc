@@ -32,8 +32,13 @@ RaceRules RulesOf(const SearchGoal& goal) {
           .most_rounds = goal.most_rounds};
 }
 
-/// Why the race of `result` did not end; empty when it did.
-std::string WhyOpen(const SearchResult& result, const RaceStep& step) {
+/// Why the race of `result`, which `stopped_by` stopped unless that is empty, did not end; empty
+/// when it did.
+std::string WhyOpen(const SearchResult& result, const RaceStep& step,
+                    const std::string& stopped_by) {
+  const bool over = !step.visit && step.begin_round.empty();
+  if (over && step.end != RaceEnd::kRounds) return "";
+  if (!stopped_by.empty()) return stopped_by;
   const int64_t racing = static_cast<int64_t>(result.race.With(Standing::kRacing).size());
   const std::string open =
       racing == 1  ? "1 candidate is not told apart from the best yet"
@@ -42,8 +47,7 @@ std::string WhyOpen(const SearchResult& result, const RaceStep& step) {
   if (step.end == RaceEnd::kRounds) {
     return fmt::format("{} rounds were not enough: {}", result.rules.most_rounds, open);
   }
-  const bool over = !step.visit && step.begin_round.empty();
-  return over ? "" : open;
+  return open;
 }
 
 /// Tokens that times and prices are of where nobody says.
@@ -118,7 +122,7 @@ SearchResult ResultFromStudy(const Study& study) {
   if (result.rules.prove_count > 0) {
     const RaceStep step = NextStep(result.rules, result.race, result.candidates, result.rounds);
     result.race.end = step.end;
-    result.partial_reason = WhyOpen(result, step);
+    result.partial_reason = WhyOpen(result, step, study.stopped_by());
     result.partial = !result.partial_reason.empty();
   }
   result.ranking = RankAll(result.rules, result.race, result.candidates);

@@ -141,7 +141,7 @@ void Study::Create(const Problem& problem, const std::vector<Residual>& seed) {
     const std::string text = ToJson(problem).dump();
     database_
         ->Prepare("INSERT INTO study VALUES (1, lower(hex(randomblob(8))), " TRIMTAB_SQL_NOW
-                  ", ?1, ?2, ?3, ?4, 0, 0, ?5, ?6, ?7, '[]')")
+                  ", ?1, ?2, ?3, ?4, 0, 0, ?5, ?6, ?7, '[]', '')")
         .Bind(1, text)
         .Bind(2, Hash(text))
         .Bind(3, ToJson(problem.cluster.profile).dump())
@@ -187,6 +187,9 @@ void Study::Migrate() {
     if (version < 6) {
       database_->Execute("ALTER TABLE study ADD COLUMN seed TEXT NOT NULL DEFAULT '[]'");
       database_->Execute("ALTER TABLE study ADD COLUMN recipes TEXT NOT NULL DEFAULT '[]'");
+    }
+    if (version < 7) {
+      database_->Execute("ALTER TABLE study ADD COLUMN stopped_by TEXT NOT NULL DEFAULT ''");
     }
     database_->Execute(fmt::format("PRAGMA user_version = {}", kStudySchemaVersion));
   });
@@ -267,13 +270,24 @@ void Study::SetGoal(const SearchGoal& goal) {
     database_
         ->Prepare(
             "UPDATE study SET objective = ?1, prove_count = ?2, indifference = ?3, "
-            "most_rounds = ?4")
+            "most_rounds = ?4, stopped_by = ''")
         .Bind(1, goal.objective)
         .Bind(2, goal.prove_count)
         .Bind(3, goal.indifference)
         .Bind(4, goal.most_rounds)
         .Run();
   });
+}
+
+std::string Study::stopped_by() const {
+  if (schema_version() < 7) return "";
+  Statement query = database_->Prepare("SELECT stopped_by FROM study");
+  return query.Step() ? query.Text(0) : "";
+}
+
+void Study::NoteStop(const std::string& why) {
+  database_->Transaction(
+      [&] { database_->Prepare("UPDATE study SET stopped_by = ?1").Bind(1, why).Run(); });
 }
 
 std::string Study::uuid() const {

@@ -119,7 +119,12 @@ class Study {
 
   /// What the last search over this study was asked for; it may differ from one to the next.
   SearchGoal goal() const;
+  /// Begins a search, which nothing has stopped yet.
   void SetGoal(const SearchGoal& goal);
+  /// What stopped the last search's race before its end: one line; empty where nothing did, or the
+  /// driver was killed.
+  std::string stopped_by() const;
+  void NoteStop(const std::string& why);
 
   /// Published layouts beside those that were found: ToJson of recipes.h.
   nlohmann::json recipes() const;

@@ -7,7 +7,7 @@
 
 namespace trimtab {
 
-inline constexpr int kStudySchemaVersion = 6;
+inline constexpr int kStudySchemaVersion = 7;
 inline constexpr int kStudyApplicationId = 0x54524D54;  // "TRMT"
 
 /// Since schema 3.
@@ -46,7 +46,8 @@ CREATE TABLE study (
   indifference  REAL NOT NULL DEFAULT 0.01,
   most_rounds   INTEGER NOT NULL DEFAULT 40,
   seed          TEXT NOT NULL DEFAULT '[]',
-  recipes       TEXT NOT NULL DEFAULT '[]'
+  recipes       TEXT NOT NULL DEFAULT '[]',
+  stopped_by    TEXT NOT NULL DEFAULT ''
 ) STRICT;
 
 CREATE TABLE versions (

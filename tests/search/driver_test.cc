@@ -171,6 +171,7 @@ TEST(Driver, DrainEndsAfterTheRunningTrialAndResumeGoesOn) {
   const SearchResult first = harness.Run(TinySearch(path));
   EXPECT_TRUE(first.partial);
   EXPECT_EQ(first.partial_reason, "stopped on request");
+  EXPECT_EQ(ResultFromStudy(*Study::OpenExisting(path)).partial_reason, "stopped on request");
   EXPECT_TRUE(first.recommendation.measured);
   EXPECT_EQ(harness.events.ended, 1);
 
@@ -180,6 +181,7 @@ TEST(Driver, DrainEndsAfterTheRunningTrialAndResumeGoesOn) {
   const int64_t closed_forms = harness.predictor.closed_forms;
   const SearchResult second = harness.Run(options);
   EXPECT_FALSE(second.partial);
+  EXPECT_EQ(Study::OpenExisting(path)->stopped_by(), "");
   EXPECT_EQ(harness.events.resumed_measured, 1);
   EXPECT_EQ(harness.predictor.closed_forms, closed_forms) << "predictions are kept";
   EXPECT_EQ(harness.predictor.dry_runs, 4);

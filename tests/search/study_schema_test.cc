@@ -13,8 +13,16 @@ namespace {
 
 const StudyOptions kResume = {.resume = true};
 
-/// Takes from a study what schema 6 brought.
+/// Takes from a study what schema 7 brought.
+void MakeSchemaSix(const std::string& path) {
+  Database database(path, false);
+  database.Execute("ALTER TABLE study DROP COLUMN stopped_by");
+  database.Execute("PRAGMA user_version = 6");
+}
+
+/// And what schema 6 brought.
 void MakeSchemaFive(const std::string& path) {
+  MakeSchemaSix(path);
   Database database(path, false);
   database.Execute("ALTER TABLE study DROP COLUMN seed");
   database.Execute("ALTER TABLE study DROP COLUMN recipes");
@@ -75,7 +83,7 @@ TEST(StudySchema, AStudyOfTheFirstSchemaIsReadAndResumed) {
   EXPECT_NE(ErrorOf<InputError>([&] { Study::Open(path, other, kResume); }).find("precisions"),
             std::string::npos);
   EXPECT_EQ(Study::Open(path, TinyProblem(), kResume)->Candidates().size(), 3u);
-  EXPECT_EQ(Database(path, false).QueryInt("PRAGMA user_version"), 6);
+  EXPECT_EQ(Database(path, false).QueryInt("PRAGMA user_version"), 7);
   Study::Open(path, TinyProblem(), kResume);
 }
 
@@ -93,6 +101,7 @@ TEST(StudySchema, AStudyOfTheSecondSchemaKeepsItsMeasurements) {
   const auto check = [&](const Study& study) {
     EXPECT_TRUE(study.Rounds().empty());
     EXPECT_EQ(study.goal().indifference, 0.01);
+    EXPECT_EQ(study.stopped_by(), "");
     const CandidateRecord first = study.Candidates()[0];
     EXPECT_TRUE(first.visits.empty()) << "it was measured outside any race";
     ASSERT_TRUE(first.measured.has_value());
