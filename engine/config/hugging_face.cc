@@ -57,6 +57,7 @@ void ReadOpt(ConfigFile& file, ModelConfig& model) {
   model.final_norm = before && !removed;
   object.Integer("word_embed_proj_dim", model.embedding_dim, 1, kMaxHidden);
   object.Boolean("enable_bias", model.bias);
+  object.Number("init_std", model.init_std, 0.0, 10.0);
 }
 
 void ReadBloom(ConfigFile& file, ModelConfig& model) {

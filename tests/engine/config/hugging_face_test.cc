@@ -375,6 +375,14 @@ TEST(HuggingFace, QwensWindowsAreInAllLayersOrNone) {
             "supported; expected 0 or at least 29, the number of layers, got 28");
 }
 
+TEST(HuggingFace, OptHasItsOwnNameOfTheStandardDeviation) {
+  nlohmann::json json = OnlyWhatIsRequired("opt");
+  json["init_std"] = 0.006;
+  const ModelConfig model = Read(json);
+  EXPECT_EQ(model.init_std, 0.006);
+  EXPECT_EQ(Read(ToHuggingFace(model)), model);
+}
+
 struct Refused {
   const char* preset;
   const char* key;
