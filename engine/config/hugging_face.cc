@@ -12,8 +12,9 @@
 namespace trimtab {
 namespace {
 
-// What the readers of each model type find beside the sizes; facts from configuration_TYPE.py and
-// modeling_TYPE.py of Transformers.
+// What the readers of each model type find beside the sizes, and what a missing key stands for
+// where the family does not say; facts from configuration_TYPE.py and modeling_TYPE.py of
+// Transformers.
 
 void ReadGpt2(ConfigFile& file, ModelConfig& model) {
   file.Activation("activation_function", "gelu_new", model);
@@ -56,6 +57,7 @@ void ReadOpt(ConfigFile& file, ModelConfig& model) {
   model.final_norm = before && !removed;
   object.Integer("word_embed_proj_dim", model.embedding_dim, 1, kMaxHidden);
   object.Boolean("enable_bias", model.bias);
+  object.Number("init_std", model.init_std, 0.0, 10.0);
 }
 
 void ReadBloom(ConfigFile& file, ModelConfig& model) {
@@ -115,6 +117,8 @@ void ReadFalcon(ConfigFile& file, ModelConfig& model) {
 }
 
 void ReadNemotron(ConfigFile& file, ModelConfig& model) {
+  model.init_std = 0.0134;  // here and not in the family, whose presets have the usual one
+  file.object().Number("initializer_range", model.init_std, 0.0, 10.0);
   file.Activation("hidden_act", "relu2", model);
   file.Rope(model);
   file.object().Boolean("attention_bias", model.bias);
@@ -142,10 +146,15 @@ void ReadQwen2(ConfigFile& file, ModelConfig& model) {
   bool windows = false;
   file.object().Boolean("use_sliding_window", windows);
   if (!windows) return;
-  int64_t first = model.num_layers;
+  int64_t first = 28;
   file.object().Integer("max_window_layers", first, 0, kMaxLayers);
   if (first >= model.num_layers) return;  // no layer has one
-  file.RequireNeutral("max_window_layers", 0, "a sliding window in the last layers only");
+  if (first > 0) {
+    throw InputError(fmt::format(
+        "{}: a sliding window in the last layers only is not supported; expected 0 or at least {}, "
+        "the number of layers, got {}",
+        file.object().Where("max_window_layers"), model.num_layers, first));
+  }
   file.object().Integer("sliding_window", model.sliding_window, 1, kMaxSequence, Need::kRequired);
 }
 
@@ -171,9 +180,7 @@ void ReadGemma2(ConfigFile& file, ModelConfig& model) {
 void ReadGlm(ConfigFile& file, ModelConfig& model) {
   file.Activation("hidden_act", "silu", model);
   file.Rope(model);
-  bool bias = false;
-  file.object().Boolean("attention_bias", bias);
-  model.qkv_bias = bias;
+  file.object().Boolean("attention_bias", *model.qkv_bias);
 }
 
 void ReadMixtral(ConfigFile& file, ModelConfig& model) {
@@ -215,9 +222,7 @@ void ReadQwen3Moe(ConfigFile& file, ModelConfig& model) {
 void ReadQwen2Moe(ConfigFile& file, ModelConfig& model) {
   file.Activation("hidden_act", "silu", model);
   ReadQwen2(file, model);
-  bool bias = true;
-  file.object().Boolean("qkv_bias", bias);
-  model.qkv_bias = bias;
+  file.object().Boolean("qkv_bias", *model.qkv_bias);
   model.moe.num_experts = 60;
   model.moe.router_topk = 4;
   model.moe.ffn_hidden_size = 1408;
@@ -231,7 +236,8 @@ void ReadQwen2Moe(ConfigFile& file, ModelConfig& model) {
 void ReadLatentAttention(ConfigFile& file, ModelConfig& model) {
   StrictObject& object = file.object();
   LatentConfig& latent = model.latent;
-  object.Integer("q_lora_rank", latent.q_lora_rank, 1, kMaxHidden);
+  latent.q_lora_rank = 1536;
+  file.Nullable("q_lora_rank", latent.q_lora_rank, kMaxHidden);
   object.Integer("kv_lora_rank", latent.kv_lora_rank, 1, kMaxHidden, Need::kRequired);
   object.Integer("qk_nope_head_dim", latent.qk_nope_head_dim, 1, kMaxHidden, Need::kRequired);
   object.Integer("qk_rope_head_dim", latent.qk_rope_head_dim, 1, kMaxHidden, Need::kRequired);
@@ -249,13 +255,13 @@ void ReadLatentAttention(ConfigFile& file, ModelConfig& model) {
   }
 }
 
-void ReadDeepSeekExperts(ConfigFile& file, ModelConfig& model) {
+void ReadDeepSeekExperts(ConfigFile& file, int64_t usual_shared, ModelConfig& model) {
   StrictObject& object = file.object();
   MoeConfig& moe = model.moe;
   object.Integer("n_routed_experts", moe.num_experts, 1, kMaxExperts, Need::kRequired);
   object.Integer("num_experts_per_tok", moe.router_topk, 1, kMaxExperts, Need::kRequired);
   object.Integer("moe_intermediate_size", moe.ffn_hidden_size, 1, kMaxFfn, Need::kRequired);
-  int64_t shared = 0;
+  int64_t shared = file.IsNull("n_shared_experts") ? 0 : usual_shared;
   object.Integer("n_shared_experts", shared, 0, kMaxExperts);
   moe.shared_ffn_hidden_size = shared * moe.ffn_hidden_size;
   object.Integer("first_k_dense_replace", moe.first_k_dense, 0, kMaxLayers);
@@ -273,7 +279,7 @@ void ReadGroups(ConfigFile& file, ModelConfig& model) {
 void ReadDeepSeekV2(ConfigFile& file, ModelConfig& model) {
   file.Activation("hidden_act", "silu", model);
   ReadLatentAttention(file, model);
-  ReadDeepSeekExperts(file, model);
+  ReadDeepSeekExperts(file, /*usual_shared=*/2, model);
   file.RequireNeutral("scoring_func", "softmax", "another score");
   file.RequireNeutral("norm_topk_prob", false, "weights divided by their sum");
   std::string method = "greedy";
@@ -285,7 +291,7 @@ void ReadDeepSeekV2(ConfigFile& file, ModelConfig& model) {
 void ReadDeepSeekV3(ConfigFile& file, ModelConfig& model) {
   file.Activation("hidden_act", "silu", model);
   ReadLatentAttention(file, model);
-  ReadDeepSeekExperts(file, model);
+  ReadDeepSeekExperts(file, /*usual_shared=*/1, model);
   ReadGroups(file, model);
   file.object().Boolean("norm_topk_prob", model.moe.norm_topk);
   file.RequireNeutral("scoring_func", "sigmoid", "another score");
@@ -298,13 +304,14 @@ void ReadGptOss(ConfigFile& file, ModelConfig& model) {
   file.RequireNeutral("hidden_act", "silu", "another activation");
   file.RequireNeutral("swiglu_limit", 7.0, "another limit of the activation");
   file.RequireNeutral("attention_bias", true, "attention without biases");
+  file.Nullable("head_dim", model.head_dim, kMaxHidden);
+  if (file.IsNull("rope_scaling")) model.rope_scaling = {};
   file.Rope(model);
   file.Nullable("sliding_window", model.sliding_window, kMaxSequence);
   MoeConfig& moe = model.moe;
   object.Integer("num_local_experts", moe.num_experts, 1, kMaxExperts, Need::kRequired);
   object.Integer("num_experts_per_tok", moe.router_topk, 1, kMaxExperts, Need::kRequired);
   moe.ffn_hidden_size = model.ffn_hidden_size;
-  moe.aux_loss_coeff = 0.9;
   object.Number("router_aux_loss_coef", moe.aux_loss_coeff, 0, 1e6);
 }
 

@@ -1,5 +1,6 @@
 #include "engine/config/hugging_face_keys.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/base/error.h"
@@ -22,7 +23,8 @@ constexpr const char* kTheta[] = {"rope_theta", "rotary_emb_base"};
 constexpr const char* kFraction[] = {"partial_rotary_factor", "rotary_pct", "rope_percent",
                                      "rope_percentage"};
 
-/// Positions of models whose file does not say: those that BLOOM and Falcon trained on.
+/// Positions of models whose file and family do not say: the default of most classes, and what
+/// BLOOM, whose class has none, trained on.
 constexpr int64_t kUsualPositions = 2048;
 
 nlohmann::json WithoutNulls(const nlohmann::json& json) {
@@ -109,11 +111,13 @@ void ConfigFile::Sizes(ModelConfig& model) {
   Integer(kHidden, model.hidden_size, kMaxHidden, Need::kRequired);
   Integer(kLayers, model.num_layers, kMaxLayers, Need::kRequired);
   Integer(kHeads, model.num_heads, kMaxHeads, Need::kRequired);
-  model.num_kv_heads = model.num_heads;
+  // Null is as many as heads in all classes that allow it, also where a missing key is not.
+  const bool null = std::ranges::any_of(kKvHeads, [this](const char* key) { return IsNull(key); });
+  if (null || model.num_kv_heads == 0) model.num_kv_heads = model.num_heads;
   Integer(kKvHeads, model.num_kv_heads, kMaxHeads);
-  model.ffn_hidden_size = model.gated() ? 0 : 4 * model.hidden_size;
+  if (model.ffn_hidden_size == 0 && !model.gated()) model.ffn_hidden_size = 4 * model.hidden_size;
   Integer(kFfn, model.ffn_hidden_size, kMaxFfn);
-  model.max_sequence_length = kUsualPositions;
+  if (model.max_sequence_length == 0) model.max_sequence_length = kUsualPositions;
   Integer(kPositions, model.max_sequence_length, kMaxSequence,
           model.position == PositionKind::kLearned ? Need::kRequired : Need::kOptional);
   Integer(kHeadSize, model.head_dim, kMaxHidden);

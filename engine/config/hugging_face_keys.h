@@ -25,7 +25,8 @@ class ConfigFile {
   /// The object at `key`; an empty one if it is missing.
   ConfigFile Within(const std::string& key);
 
-  /// Name, sizes, epsilon, standard deviation, tied embeddings.
+  /// Name, sizes, epsilon, standard deviation, tied embeddings. `model` is its family: what it says
+  /// of them holds where the file does not.
   void Sizes(ModelConfig& model);
   /// Refuses a file that neither Sizes nor its type found the width of a gated MLP in.
   void RequireSizes(ModelConfig& model);
@@ -37,6 +38,7 @@ class ConfigFile {
   /// Refuses a list of layer types that says other than the model's sliding windows do.
   void LayerTypes(const ModelConfig& model);
 
+  bool IsNull(const std::string& key) const;
   /// A number that null sets to 0.
   void Nullable(const std::string& key, int64_t& value, int64_t most);
   void Nullable(const std::string& key, double& value);
@@ -50,7 +52,6 @@ class ConfigFile {
   void Integer(std::span<const char* const> names, int64_t& value, int64_t most,
                Need need = Need::kOptional);
   void Number(std::span<const char* const> names, double& value, double least, double most);
-  bool IsNull(const std::string& key) const;
   void Scaling(const std::string& key, ModelConfig& model);
 
   nlohmann::json all_;

@@ -25,6 +25,7 @@ ModelConfig GptNeoxFamily() {
   model.tied_embeddings = false;
   model.block = BlockKind::kParallel;
   model.rotary_fraction = 0.25;
+  model.ffn_hidden_size = 24576;
   return model;
 }
 
@@ -32,6 +33,7 @@ ModelConfig OptFamily() {
   ModelConfig model;
   model.activation = ActivationKind::kRelu;
   model.position_offset = 2;
+  model.ffn_hidden_size = 3072;
   return model;
 }
 
@@ -68,6 +70,8 @@ ModelConfig NemotronFamily() {
   model.tied_embeddings = false;
   model.norm_weight_plus_one = true;
   model.rotary_fraction = 0.5;
+  model.ffn_hidden_size = 24576;
+  model.max_sequence_length = 4096;
   return model;
 }
 
@@ -84,18 +88,24 @@ ModelConfig LlamaFamily() {
 
 ModelConfig MistralFamily() {
   ModelConfig model = LlamaFamily();
+  model.num_kv_heads = 8;
+  model.max_sequence_length = 131072;
   model.sliding_window = 4096;
   return model;
 }
 
 ModelConfig Qwen2Family() {
   ModelConfig model = LlamaFamily();
+  model.num_kv_heads = 32;
+  model.max_sequence_length = 32768;
   model.qkv_bias = true;
   return model;
 }
 
 ModelConfig Qwen3Family() {
   ModelConfig model = LlamaFamily();
+  model.num_kv_heads = 32;
+  model.max_sequence_length = 32768;
   model.query_key_norm = true;
   model.head_dim = 128;
   return model;
@@ -103,6 +113,8 @@ ModelConfig Qwen3Family() {
 
 ModelConfig Gemma2Family() {
   ModelConfig model = LlamaFamily();
+  model.num_kv_heads = 4;
+  model.max_sequence_length = 8192;
   model.activation = ActivationKind::kGeGlu;
   model.tied_embeddings = true;
   model.block = BlockKind::kSandwich;
@@ -118,6 +130,10 @@ ModelConfig Gemma2Family() {
 
 ModelConfig GlmFamily() {
   ModelConfig model = LlamaFamily();
+  model.num_kv_heads = 2;
+  model.max_sequence_length = 131072;
+  model.norm_epsilon = 1.5625e-7;
+  model.qkv_bias = true;
   model.head_dim = 128;
   model.rotary_fraction = 0.5;
   model.rotary_interleaved = true;
@@ -140,12 +156,18 @@ ModelConfig Glm130bFamily() {
 
 ModelConfig MixtralFamily() {
   ModelConfig model = LlamaFamily();
+  model.num_kv_heads = 8;
+  model.max_sequence_length = 131072;
+  model.norm_epsilon = 1e-5;
+  model.rope_theta = 1e6;
   model.moe.aux_loss_coeff = 0.001;
   return model;
 }
 
 ModelConfig Qwen3MoeFamily() {
   ModelConfig model = Qwen3Family();
+  model.num_kv_heads = 4;
+  model.head_dim = 0;  // its class has no such key, and takes C / H without one
   model.moe.pre_softmax = true;
   model.moe.aux_loss_coeff = 0.001;
   return model;
@@ -163,6 +185,7 @@ ModelConfig GrokFamily() {
 
 ModelConfig Qwen2MoeFamily() {
   ModelConfig model = Qwen2Family();
+  model.num_kv_heads = 16;
   model.moe.pre_softmax = true;
   model.moe.aux_loss_coeff = 0.001;
   model.moe.shared_expert_gate = true;
@@ -179,31 +202,49 @@ ModelConfig DeepSeekV2Family() {
 
 ModelConfig DeepSeekV3Family() {
   ModelConfig model = LlamaFamily();
+  // Key/value heads stay those of the heads, though its class says 128: latent attention has no
+  // others.
+  model.max_sequence_length = 4096;
   model.rotary_interleaved = true;
   model.moe.score = RouterScore::kSigmoid;
   model.moe.norm_topk = true;
   model.moe.group_score = GroupScore::kSumOfTopTwo;
   model.moe.expert_bias = true;
-  model.moe.aux_loss_coeff = 0.0001;
+  model.moe.first_k_dense = 3;
+  model.moe.num_groups = 8;
+  model.moe.group_topk = 4;
+  model.moe.topk_scaling_factor = 2.5;
+  model.moe.aux_loss_coeff = 0.0001;  // the report's (arXiv:2412.19437); its class has no such key
   return model;
 }
 
 ModelConfig GptOssFamily() {
   ModelConfig model = LlamaFamily();
+  model.num_kv_heads = 8;
+  model.head_dim = 64;
+  model.max_sequence_length = 131072;
+  model.norm_epsilon = 1e-5;
+  model.rope_theta = 150000.0;
+  // The class did not say the length at first, and meant this one.
+  model.rope_scaling = {
+      .kind = RopeScalingKind::kYarn, .factor = 32, .original_length = 4096, .truncate = false};
   model.activation = ActivationKind::kClampedSwiGlu;
   model.bias = true;
   model.attention_sinks = true;
   model.sliding_window = 128;
   model.full_attention_period = 2;
   model.moe.router_bias = true;
+  model.moe.aux_loss_coeff = 0.9;  // 0.001 from Transformers 5 on
   return model;
 }
 
 ModelConfig DbrxFamily() {
   ModelConfig model = LlamaFamily();
+  model.num_kv_heads = 1;
   model.norm = NormKind::kLayerNorm;
   model.norm_bias = false;
   model.norm_epsilon = 1e-5;
+  model.moe.aux_loss_coeff = 0.01;
   return model;
 }
 

@@ -1,5 +1,5 @@
-// What all models of a family share, as data: a ModelConfig without sizes. Presets and files of the
-// family add those.
+// What all models of a family share, as data: a ModelConfig without the sizes that every preset and
+// file of the family adds.
 #pragma once
 
 #include "engine/config/model_config.h"
@@ -7,7 +7,8 @@
 namespace trimtab {
 
 // Named after Hugging Face's model types, where the source of each is modeling_TYPE.py of
-// Transformers; fields that differ between models of a family have the default of its class there.
+// Transformers; fields that differ between models of a family have the default of its class there
+// (configuration_TYPE.py, of version 4), 0 where the class makes it of other sizes.
 
 ModelConfig Gpt2Family();
 ModelConfig GptJFamily();

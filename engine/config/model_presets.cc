@@ -309,8 +309,8 @@ std::vector<ModelConfig> MakePresets() {
     model.attention_scale = 1.0 / 12.0;
   });
   Append(kGlm130b, Glm130bFamily(), models);
-  Append(kGlm4Biased, Glm4Family(), models, [](ModelConfig& model) { model.qkv_bias = true; });
-  Append(kGlm4, Glm4Family(), models);
+  Append(kGlm4Biased, Glm4Family(), models);
+  Append(kGlm4, Glm4Family(), models, [](ModelConfig& model) { model.qkv_bias = false; });
   Append(kMixtral, MixtralFamily(), models);
   Append(kQwen2Moe, Qwen2MoeFamily(), models, [](ModelConfig& model) {
     model.moe.shared_ffn_hidden_size = model.moe.ffn_hidden_size * (model.num_layers == 24 ? 4 : 8);
@@ -331,16 +331,9 @@ std::vector<ModelConfig> MakePresets() {
   Append(kDeepSeekV3, DeepSeekV3Family(), models, [](ModelConfig& model) {
     MakeLatent(1536, 1, model);
     model.moe.shared_ffn_hidden_size = model.moe.ffn_hidden_size;
-    model.moe.first_k_dense = 3;
-    model.moe.num_groups = 8;
-    model.moe.group_topk = 4;
-    model.moe.topk_scaling_factor = 2.5;
     model.mtp_modules = 1;
   });
-  Append(kGptOss, GptOssFamily(), models, [](ModelConfig& model) {
-    model.rope_scaling = {
-        .kind = RopeScalingKind::kYarn, .factor = 32, .original_length = 4096, .truncate = false};
-  });
+  Append(kGptOss, GptOssFamily(), models);
   Append(kDbrx, DbrxFamily(), models, [](ModelConfig& model) { model.qkv_clip = 8; });
   Append(kGrok, GrokFamily(), models, [](ModelConfig& model) {
     ScaleByHiddenSize(model);

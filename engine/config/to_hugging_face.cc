@@ -62,7 +62,8 @@ json Opt(const ModelConfig& model) {
           {"activation_function", "relu"},
           {"do_layer_norm_before", model.block != BlockKind::kPostNorm},
           {"_remove_final_layer_norm", !model.final_norm},
-          {"enable_bias", model.bias}};
+          {"enable_bias", model.bias},
+          {"init_std", model.init_std}};
 }
 
 json Bloom(const ModelConfig& model) {
