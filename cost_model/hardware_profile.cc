@@ -22,8 +22,8 @@ namespace {
 
 /// What says nothing in a GPU's name: who makes it, what it is built into, of which kind its memory
 /// is.
-constexpr std::string_view kOfNoMatter[] = {"nvidia", "gpu",  "tesla", "dgx",    "hgx", "hbm2",
-                                            "hbm2e",  "hbm3", "hbm3e", "tensor", "core"};
+constexpr std::string_view kOfNoMatter[] = {"nvidia", "geforce", "gpu",  "tesla", "dgx",    "hgx",
+                                            "hbm2",   "hbm2e",   "hbm3", "hbm3e", "tensor", "core"};
 
 /// "80gb" of "80g", "80gb" or "80gib"; else empty.
 std::string MemoryWord(const std::string& word) {
@@ -92,6 +92,14 @@ bool WriteAll(int fd, const std::string& text) {
 }
 
 }  // namespace
+
+double PeakOf16Bits(const HardwareProfile& profile) {
+  for (const char* name : {"bf16", "fp16"}) {
+    const auto peak = profile.peak_flops.find(name);
+    if (peak != profile.peak_flops.end()) return peak->second.value;
+  }
+  return 0;
+}
 
 std::string ToString(const Mode& mode) { return fmt::format("{}x{}", mode.ranks, mode.threads); }
 

@@ -170,6 +170,9 @@ struct HardwareProfile {
   bool operator==(const HardwareProfile&) const = default;
 };
 
+/// FLOP/s of products in 16 bits: bf16's, or fp16's where a GPU has no bf16; 0 = neither is known.
+double PeakOf16Bits(const HardwareProfile& profile);
+
 /// Strict JSON. `where` prefixes error messages. Throws InputError.
 HardwareProfile HardwareProfileFromJson(const nlohmann::json& json, const std::string& where);
 nlohmann::json ToJson(const HardwareProfile& profile);

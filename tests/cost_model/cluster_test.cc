@@ -50,7 +50,12 @@ TEST(Cluster, NamesOfGpuClusters) {
   EXPECT_EQ(many.nodes, 16);
   EXPECT_EQ(many.ranks_per_node, 8);
   EXPECT_EQ(many.max_ranks, 128);
-  for (const char* bad : {"h200", "8xh20", "0xh200", "8x8x8xh200", "axh200", "8x", "locale", ""}) {
+  EXPECT_EQ(LoadCluster("2x8xh20").profile.name, "h20");
+  EXPECT_EQ(LoadCluster("4xGH200").profile.name, "gh200");
+  EXPECT_EQ(LoadCluster("8xA10G").profile.name, "a10g");
+  EXPECT_EQ(LoadCluster("2x4xrtx-4090").profile.name, "rtx-4090");
+  EXPECT_EQ(LoadCluster("2x4090").max_ranks, 2);
+  for (const char* bad : {"h200", "8xh21", "0xh200", "8x8x8xh200", "axh200", "8x", "locale", ""}) {
     EXPECT_THROW(LoadCluster(bad), UsageError) << bad;
   }
   for (const ClusterListing& each : ListClusters()) EXPECT_NO_THROW(LoadCluster(each.name));

@@ -84,6 +84,22 @@ TEST(PublishedCase, MemoryTellsGpusOfOneNameApart) {
   EXPECT_EQ(profile(79), "a100-80gb") << "which nobody calls so";
 }
 
+TEST(PublishedCase, GpusWithoutBf16RunInFp16) {
+  PublishedRun run = Llama70B();
+  run.precision = "fp16";
+  EXPECT_EQ(CaseOf(run).run.layout.precision, Precision::kBf16);
+  run.hardware.gpu = "V100-SXM2";
+  run.hardware.memory_bytes = 32e9;
+  const PublishedCase result = CaseOf(run);
+  EXPECT_EQ(result.cluster.profile.name, "v100-32gb");
+  EXPECT_EQ(result.run.layout.precision, Precision::kFp16);
+  EXPECT_EQ(TakeRuns({run}).rows.size(), 1u);
+  run.precision = "bf16";
+  const TakenRuns none = TakeRuns({run});
+  ASSERT_EQ(none.skipped.size(), 1u);
+  EXPECT_NE(none.skipped[0].second.find("no rate of bf16"), std::string::npos);
+}
+
 TEST(PublishedCase, TakesWindowsOfAttention) {
   PublishedRun run = Llama70B();
   run.model.attention = "sliding window 4096";
