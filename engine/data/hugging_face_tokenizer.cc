@@ -49,17 +49,19 @@ class HuggingFaceTokenizer : public Tokenizer {
 
   std::string Decode(std::span<const int32_t> tokens) const override {
     std::string text;
-    for (const int32_t token : tokens) AppendBytes(token, text);
+    for (const int32_t token : tokens) {
+      if (!Names(token)) {
+        throw InputError(
+            fmt::format("token id {} names no token of the vocabulary of {}", token, vocab_size()));
+      }
+      text += BytesOf(token);
+    }
     return text;
   }
 
-  void AppendBytes(int32_t token, std::string& text) const override {
-    const auto& all = vocabulary_.tokens;
-    if (token < 0 || token >= std::ssize(all) || !all[static_cast<size_t>(token)]) {
-      throw InputError(
-          fmt::format("token id {} names no token of the vocabulary of {}", token, all.size()));
-    }
-    if (!vocabulary_.special[static_cast<size_t>(token)]) text += *all[static_cast<size_t>(token)];
+  std::string BytesOf(int32_t token) const override {
+    if (!Names(token) || vocabulary_.special[static_cast<size_t>(token)]) return "";
+    return *vocabulary_.tokens[static_cast<size_t>(token)];
   }
 
   std::optional<int32_t> SpecialId(std::string_view special) const override {
@@ -75,6 +77,12 @@ class HuggingFaceTokenizer : public Tokenizer {
   }
 
  private:
+  /// Whether there is a token of this id.
+  bool Names(int32_t token) const {
+    return token >= 0 && token < vocab_size() &&
+           vocabulary_.tokens[static_cast<size_t>(token)].has_value();
+  }
+
   /// Steps from `step` on, then the words.
   void SplitOn(size_t step, std::string_view part, std::vector<int32_t>& tokens) const {
     if (step == vocabulary_.steps.size()) {

@@ -30,7 +30,7 @@ class SentencePieceTokenizer : public Tokenizer {
     }
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
       if (processor_.IsControl(id)) special_.Add(processor_.IdToPiece(id), id);
-      pieces_.push_back(BytesOf(id));
+      pieces_.push_back(BytesOfPiece(id));
     }
     eod_ = processor_.eos_id();
     if (!config_.eos_token.empty()) eod_ = special_.Find(config_.eos_token).value_or(-1);
@@ -53,16 +53,19 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   std::string Decode(std::span<const int32_t> tokens) const override {
-    for (const int32_t token : tokens) Check(token);
+    for (const int32_t token : tokens) {
+      if (Names(token)) continue;
+      throw InputError(
+          fmt::format("token id {} is outside the vocabulary of {}", token, vocab_size()));
+    }
     std::string text;
     const auto status = processor_.Decode(std::vector<int>(tokens.begin(), tokens.end()), &text);
     TRIMTAB_ASSERT(status.ok(), "{}", status.ToString());
     return text;
   }
 
-  void AppendBytes(int32_t token, std::string& text) const override {
-    Check(token);
-    text += pieces_[static_cast<size_t>(token)];
+  std::string BytesOf(int32_t token) const override {
+    return Names(token) ? pieces_[static_cast<size_t>(token)] : "";
   }
 
   std::optional<int32_t> SpecialId(std::string_view special) const override {
@@ -91,14 +94,10 @@ class SentencePieceTokenizer : public Tokenizer {
     tokens.insert(tokens.end(), ids.begin(), ids.end());
   }
 
-  void Check(int32_t token) const {
-    if (token >= 0 && token < processor_.GetPieceSize()) return;
-    throw InputError(fmt::format("token id {} is outside the vocabulary of {}", token,
-                                 processor_.GetPieceSize()));
-  }
+  bool Names(int32_t token) const { return token >= 0 && token < processor_.GetPieceSize(); }
 
   /// What a piece adds to a text before it.
-  std::string BytesOf(int id) const {
+  std::string BytesOfPiece(int id) const {
     if (processor_.IsControl(id)) return "";
     const std::string& piece = processor_.IdToPiece(id);
     if (processor_.IsByte(id)) return {ByteOfPiece(piece)};

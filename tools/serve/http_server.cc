@@ -267,8 +267,18 @@ class HttpServer::Impl {
     }
   }
 
-  /// False ends the connection without a proper end of the answer.
+  /// False ends the connection without a proper end of the answer. The library calls it where
+  /// nothing catches what is thrown: that would end the process.
   bool Write(Generation& generation, httplib::DataSink& sink) {
+    try {
+      return WriteAnswer(generation, sink);
+    } catch (const std::exception& error) {
+      LogWarning("a request failed: {}", error.what());
+      return Fail(generation, sink, "internal error");
+    }
+  }
+
+  bool WriteAnswer(Generation& generation, httplib::DataSink& sink) {
     const auto send = [&sink](const std::string& text) {
       return text.empty() || sink.write(text.data(), text.size());
     };
@@ -295,10 +305,7 @@ class HttpServer::Impl {
       if (generation.answer.ended()) break;
       const bool late = Clock::now() >= limit;
       if (news.failure.empty() && !late) continue;
-      const std::string failure = late ? "the request took too long" : news.failure;
-      send((generation.stream ? "data: " : "") + ErrorBody(failure, "server_error") +
-           (generation.stream ? "\n" : ""));
-      return Abort(generation);
+      return Fail(generation, sink, late ? "the request took too long" : news.failure);
     }
     generation.ticket.reset();
     stats_.AddRequest(SecondsSince(generation.start));
@@ -308,6 +315,14 @@ class HttpServer::Impl {
     }
     sink.done();
     return true;
+  }
+
+  /// The status has been sent: the client reads what went wrong in the place of an answer.
+  bool Fail(Generation& generation, httplib::DataSink& sink, const std::string& message) {
+    const std::string error = ErrorBody(message, "server_error");
+    const std::string text = generation.stream ? "data: " + error + "\n" : error;
+    sink.write(text.data(), text.size());
+    return Abort(generation);
   }
 
   bool Abort(Generation& generation) {

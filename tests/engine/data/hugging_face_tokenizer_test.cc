@@ -83,7 +83,7 @@ TEST_P(EveryRule, RoundTripsEveryScriptAndAnyBytes) {
     const std::string expected = rules == "qwen2" ? Normalize(line, NormalForm::kNfc) : line;
     EXPECT_EQ(tokenizer->Decode(Ids(*tokenizer, line)), expected);
     std::string streamed;
-    for (const int32_t id : Ids(*tokenizer, line)) tokenizer->AppendBytes(id, streamed);
+    for (const int32_t id : Ids(*tokenizer, line)) streamed += tokenizer->BytesOf(id);
     EXPECT_EQ(streamed, expected);
   }
   std::mt19937 random(5);
@@ -138,6 +138,7 @@ TEST(HuggingFaceTokenizer, RefusesIdsThatNameNoToken) {
   const auto tokenizer = Make(vocabulary.dump());
   for (const int32_t bad : {-1, 258, 299, 301, 1 << 30}) {
     EXPECT_THROW(tokenizer->Decode(std::vector<int32_t>{bad}), InputError) << bad;
+    EXPECT_EQ(tokenizer->BytesOf(bad), "") << bad;
   }
   EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{300}), "zz");
 }

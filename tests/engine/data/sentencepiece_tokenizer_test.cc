@@ -61,7 +61,7 @@ TEST_P(SentencePiece, RoundTripsEveryScript) {
     EXPECT_EQ(tokenizer->Decode(ids), line);
     // Token by token the space that begins every text is there too.
     std::string streamed;
-    for (const int32_t id : ids) tokenizer->AppendBytes(id, streamed);
+    for (const int32_t id : ids) streamed += tokenizer->BytesOf(id);
     EXPECT_EQ(streamed, line.empty() ? "" : std::string(1, ' ').append(line));
   }
 }
@@ -93,6 +93,7 @@ TEST(SentencePieceTokenizer, RefusesWhatIsNoModelOrNoId) {
   const auto size = static_cast<int32_t>(tokenizer->vocab_size());
   for (const int32_t bad : {-1, size}) {
     EXPECT_THROW(tokenizer->Decode(std::vector<int32_t>{bad}), InputError);
+    EXPECT_EQ(tokenizer->BytesOf(bad), "");
   }
 }
 
