@@ -95,6 +95,7 @@ class GenerateCommand : public Command {
       int64_t number = 0;
       for (std::string line; std::getline(file, line);) {
         ++number;
+        if (line.ends_with('\r')) line.pop_back();
         if (line.empty()) {
           throw InputError(
               fmt::format("{}:{}: an empty line; expected a prompt a line", prompts_file_, number));
