@@ -55,6 +55,21 @@ TEST(Load, OfAServerAndOfAnEngineIsTheSame) {
   EXPECT_THROW(MakeHttpTarget({.url = url}), EnvironmentError);
 }
 
+/// Answers at once.
+class Nobody : public LoadTarget {
+ public:
+  LoadOutcome Run(const LoadRequest& request, const std::vector<int32_t>&) override {
+    return {.sent_s = 0, .tokens = request.output_tokens};
+  }
+};
+
+// More than a process may have threads, ended ones that nobody joined included.
+TEST(Load, OfManyRequestsNeedsNoThreadForThoseThatHaveEnded) {
+  Nobody target;
+  const std::vector<LoadRequest> requests(40000, {.prompt_tokens = 1, .output_tokens = 1});
+  EXPECT_EQ(PutLoad(target, requests, {}).size(), 40000u);
+}
+
 TEST(Load, TellsThatTheEngineHasFailed) {
   FakeEngine engine;
   const auto target = MakeEngineTarget(engine);
