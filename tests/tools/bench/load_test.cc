@@ -50,6 +50,7 @@ TEST(Load, OfAServerAndOfAnEngineIsTheSame) {
   EXPECT_THROW(MakeHttpTarget({.url = "http://"}), UsageError);
   EXPECT_EQ(MakeHttpTarget({.url = url + "/"})->Run({0, 4, 4}, {1, 2, 3, 4}).failure, "");
   server.Drain();
+  while (!server.finished()) std::this_thread::sleep_for(milliseconds(5));
   const LoadOutcome refused = over_http->Run({0, 4, 4}, {1, 2, 3, 4});
   EXPECT_FALSE(refused.failure.empty());
   EXPECT_THROW(MakeHttpTarget({.url = url}), EnvironmentError);

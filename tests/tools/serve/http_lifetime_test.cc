@@ -129,7 +129,8 @@ TEST_F(HttpServerTest, DrainsAndCancels) {
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   server_->Drain();
-  EXPECT_NE(Curl("/health").status, 0);  // nobody listens any more
+  EXPECT_EQ(Get("/health").status, 503);
+  EXPECT_EQ(Post("/v1/completions", Completion()).status, 503);
   client.join();
   EXPECT_EQ(reply.status, 200);
   EXPECT_NE(reply.body.find("[DONE]"), std::string::npos);
@@ -137,6 +138,7 @@ TEST_F(HttpServerTest, DrainsAndCancels) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   EXPECT_TRUE(server_->finished());
+  EXPECT_NE(Curl("/health").status, 0);  // nobody listens any more
 
   Start();
   std::thread cancelled([&] {
