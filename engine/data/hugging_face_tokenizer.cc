@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/data/byte_alphabet.h"
 #include "engine/data/hugging_face_vocabulary.h"
 
 namespace trimtab {
@@ -95,8 +96,18 @@ class HuggingFaceTokenizer : public Tokenizer {
       with_space.assign(1, ' ').append(part);
       part = with_space;
     }
+    std::string characters;
+    if (split.over_bytes) {
+      for (const char c : part) characters += ByteCharacter(static_cast<uint8_t>(c));
+      part = characters;
+    }
     split.pattern.Split(part, [&](std::string_view piece, bool matches) {
-      if (matches ? split.keep_matches : split.keep_gaps) SplitOn(step + 1, piece, tokens);
+      if (!(matches ? split.keep_matches : split.keep_gaps)) return;
+      if (split.over_bytes) {
+        SplitOn(step + 1, *BytesOfToken(piece), tokens);
+      } else {
+        SplitOn(step + 1, piece, tokens);
+      }
     });
   }
 
