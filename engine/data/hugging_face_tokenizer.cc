@@ -150,12 +150,28 @@ std::string EndOfDocument(const HuggingFaceVocabulary& vocabulary, const std::st
       path, vocabulary.special_names.size(), kTokenizerConfigFile));
 }
 
+/// What every prompt begins with. Where the file itself does not say it, its reader may be one that
+/// knows it from `add_bos_token`.
+std::vector<int32_t> PromptPrefix(const HuggingFaceVocabulary& vocabulary, const std::string& path,
+                                  const TokenizerConfig& config) {
+  if (!config.add_bos_token) return vocabulary.prompt_prefix;
+  if (!*config.add_bos_token) return {};
+  if (!vocabulary.prompt_prefix.empty() || config.bos_token.empty()) {
+    return vocabulary.prompt_prefix;
+  }
+  if (const auto id = vocabulary.SpecialId(config.bos_token)) return {*id};
+  throw InputError(
+      fmt::format("{}: $.added_tokens: expected a special token '{}', which begins a text", path,
+                  config.bos_token));
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> MakeHuggingFaceTokenizer(std::string content, const std::string& path,
                                                     TokenizerConfig config) {
   HuggingFaceVocabulary vocabulary = ReadHuggingFaceVocabulary(content, path);
   config.eos_token = EndOfDocument(vocabulary, path, config.eos_token);
+  vocabulary.prompt_prefix = PromptPrefix(vocabulary, path, config);
   return std::make_unique<HuggingFaceTokenizer>(std::move(content), std::move(vocabulary),
                                                 std::move(config));
 }

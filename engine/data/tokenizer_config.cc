@@ -11,12 +11,14 @@ namespace {
 using nlohmann::json;
 
 /// A token is given by its name, or as an object with that as its content.
-std::string TokenName(const StrictObject& object, const json& token) {
-  if (token.is_string()) return token.get<std::string>();
-  if (token.is_object() && token.contains("content") && token["content"].is_string()) {
-    return token["content"].get<std::string>();
+std::string TokenName(StrictObject& object, const std::string& key) {
+  const json* token = object.Find(key);
+  if (token == nullptr || token->is_null()) return "";
+  if (token->is_string()) return token->get<std::string>();
+  if (token->is_object() && token->contains("content") && (*token)["content"].is_string()) {
+    return (*token)["content"].get<std::string>();
   }
-  object.Refuse("eos_token", "the name of a token, or an object with it as 'content'");
+  object.Refuse(key, "the name of a token, or an object with it as 'content'");
 }
 
 /// One template, or several of which one is named "default".
@@ -39,8 +41,8 @@ TokenizerConfig ReadTokenizerConfig(const std::string& text, const std::string& 
   const json root = ParseJsonText(text, path);
   StrictObject object(root, path + ": $");
   TokenizerConfig config;
-  const json* eos = object.Find("eos_token");
-  if (eos != nullptr && !eos->is_null()) config.eos_token = TokenName(object, *eos);
+  config.eos_token = TokenName(object, "eos_token");
+  config.bos_token = TokenName(object, "bos_token");
   const json* bos = object.Find("add_bos_token");
   if (bos != nullptr && !bos->is_null()) {
     bool add = false;
@@ -57,6 +59,7 @@ TokenizerConfig ReadTokenizerConfig(const std::string& text, const std::string& 
 std::string ToJsonText(const TokenizerConfig& config) {
   json root = json::object();
   if (!config.eos_token.empty()) root["eos_token"] = config.eos_token;
+  if (!config.bos_token.empty()) root["bos_token"] = config.bos_token;
   if (config.add_bos_token) root["add_bos_token"] = *config.add_bos_token;
   if (!config.chat_template.empty()) root["chat_template"] = config.chat_template;
   return root.dump(1) + "\n";

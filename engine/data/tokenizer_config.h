@@ -11,6 +11,7 @@ inline constexpr char kTokenizerConfigFile[] = "tokenizer_config.json";
 /// What is read of it; its other keys are of other programs.
 struct TokenizerConfig {
   std::string eos_token{};              // the name of the token that ends a document
+  std::string bos_token{};              // and of the one that begins a text
   std::optional<bool> add_bos_token{};  // whether prompts begin with the id that begins a text
   std::string chat_template{};          // in Jinja
 

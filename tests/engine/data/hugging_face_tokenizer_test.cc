@@ -164,6 +164,22 @@ TEST(HuggingFaceTokenizer, RefusesIdsThatNameNoToken) {
   EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{300}), "zz");
 }
 
+TEST(HuggingFaceTokenizer, BeginsPromptsAsTheConfigurationSays) {
+  const auto prefix = [](const char* rules, std::optional<bool> add, const char* begin) {
+    const TokenizerConfig config = {
+        .eos_token = "<|end|>", .bos_token = begin, .add_bos_token = add};
+    return MakeHuggingFaceTokenizer(VocabularyJson({}, rules), "t.json", config)->prompt_prefix();
+  };
+  using Ids = std::vector<int32_t>;
+  EXPECT_EQ(prefix("gpt2", true, "<|start|>"), Ids{257});
+  EXPECT_EQ(prefix("gpt2", std::nullopt, "<|start|>"), Ids{});
+  EXPECT_EQ(prefix("gpt2", true, ""), Ids{});
+  EXPECT_EQ(prefix("llama3", true, "<|end|>"), Ids{257});  // what the vocabulary says itself
+  EXPECT_EQ(prefix("llama3", false, "<|start|>"), Ids{});
+  EXPECT_EQ(MessageOf<InputError>([&] { prefix("gpt2", true, "<s>"); }),
+            "t.json: $.added_tokens: expected a special token '<s>', which begins a text");
+}
+
 TEST(HuggingFaceTokenizer, AsksWhichOfSeveralTokensEndsADocument) {
   json vocabulary = json::parse(VocabularyJson({}, "gpt2"));
   EXPECT_EQ(MessageOf<InputError>([&] { Make(vocabulary.dump(), ""); }),

@@ -31,9 +31,10 @@ TEST(OpenTokenizer, FindsTheFilesThatATokenizerWrites) {
     EXPECT_EQ(Ids(*again, text, names), Ids(*bytes, text, names));
   }
 
-  WriteBytes(folder + "/tokenizer.json", VocabularyJson(TrainMerges(ManyScripts(), 50), "llama3"));
+  WriteBytes(folder + "/tokenizer.json", VocabularyJson(TrainMerges(ManyScripts(), 50), "gpt2"));
   WriteBytes(folder + "/tokenizer_config.json",
              R"({"eos_token": {"content": "<|end|>", "lstrip": false}, "model_max_length": 8,
+                 "bos_token": {"content": "<|start|>"}, "add_bos_token": true,
                  "chat_template": [{"name": "tools", "template": "x"},
                                    {"name": "default", "template": "{{ y }}"}]})");
   const auto first = OpenTokenizer(folder);
@@ -44,6 +45,7 @@ TEST(OpenTokenizer, FindsTheFilesThatATokenizerWrites) {
   for (const std::string& line : ManyScripts()) EXPECT_EQ(Ids(*copy, line), Ids(*first, line));
   EXPECT_EQ(copy->eod_id(), first->eod_id());
   EXPECT_EQ(copy->chat_template(), first->chat_template());
+  EXPECT_EQ(first->prompt_prefix(), std::vector<int32_t>{*first->SpecialId("<|start|>")});
   EXPECT_EQ(copy->prompt_prefix(), first->prompt_prefix());
   WriteBytes(folder + "/chat_template.jinja", "{{ z }}");
   EXPECT_EQ(OpenTokenizer(folder + "/tokenizer.json")->chat_template(), "{{ z }}");
@@ -80,8 +82,9 @@ TEST(OpenTokenizer, SaysWhatItExpected) {
   EXPECT_EQ(MessageOf<InputError>([&] { OpenTokenizer("bytes"); }),
             "bytes: expected 'byte', a tokenizer.json, a tokenizer.model, or a folder with one");
   EXPECT_THROW(OpenTokenizer(folder + "/none.json"), InputError);
-  for (const char* bad : {"[]", R"({"eos_token": 3})", R"({"add_bos_token": "yes"})",
-                          R"({"chat_template": [{"name": "tools", "template": "x"}]})", "{"}) {
+  for (const char* bad :
+       {"[]", R"({"eos_token": 3})", R"({"bos_token": 3})", R"({"add_bos_token": "yes"})",
+        R"({"chat_template": [{"name": "tools", "template": "x"}]})", "{"}) {
     EXPECT_TRUE(
         MessageOf<InputError>([&] { ReadTokenizerConfig(bad, "c.json"); }).starts_with("c.json:"))
         << bad;
