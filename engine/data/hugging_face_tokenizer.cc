@@ -171,6 +171,7 @@ std::unique_ptr<Tokenizer> MakeHuggingFaceTokenizer(std::string content, const s
                                                     TokenizerConfig config) {
   HuggingFaceVocabulary vocabulary = ReadHuggingFaceVocabulary(content, path);
   config.eos_token = EndOfDocument(vocabulary, path, config.eos_token);
+  config.added_tokens.clear();  // the vocabulary says them itself
   vocabulary.prompt_prefix = PromptPrefix(vocabulary, path, config);
   return std::make_unique<HuggingFaceTokenizer>(std::move(content), std::move(vocabulary),
                                                 std::move(config));

@@ -10,13 +10,12 @@
 #include "engine/config/strict_json.h"
 #include "engine/data/byte_alphabet.h"
 #include "engine/data/hugging_face_json.h"
+#include "engine/data/tokenizer_config.h"
 
 namespace trimtab {
 namespace {
 
 using nlohmann::json;
-
-constexpr int64_t kMaxId = (int64_t{1} << 22) - 1;
 
 class Reader {
  public:
@@ -97,8 +96,8 @@ class Reader {
   /// A token that is not there yet.
   void AddToken(const std::string& token, const json& id, const std::string& where,
                 std::string bytes) {
-    if (!id.is_number_integer() || id < 0 || id > kMaxId) {
-      RefuseJson(where, fmt::format("an id from 0 to {}", kMaxId), id);
+    if (!id.is_number_integer() || id < 0 || id > kMaxTokenId) {
+      RefuseJson(where, fmt::format("an id from 0 to {}", kMaxTokenId), id);
     }
     const auto place = id.get<size_t>();
     if (place >= out_.tokens.size()) {
@@ -155,7 +154,7 @@ class Reader {
     std::string content;
     bool special = false;
     bool normalized = true;
-    object.Integer("id", id, 0, kMaxId, Need::kRequired);
+    object.Integer("id", id, 0, kMaxTokenId, Need::kRequired);
     object.Text("content", content, Need::kRequired);
     object.Boolean("special", special);
     object.Boolean("normalized", normalized);

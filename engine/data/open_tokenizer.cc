@@ -41,6 +41,10 @@ TokenizerConfig ConfigBeside(const fs::path& file) {
   if (IsFile(path)) {
     config = ReadTokenizerConfig(ReadTextFile(path.string(), kMaxJsonBytes), path.string());
   }
+  const fs::path added = file.parent_path() / kAddedTokensFile;
+  if (IsFile(added)) {
+    ReadAddedTokens(ReadTextFile(added.string(), kMaxJsonBytes), added.string(), config);
+  }
   const fs::path jinja = file.parent_path() / kTemplateFile;
   if (IsFile(jinja)) config.chat_template = ReadTextFile(jinja.string(), kMaxJsonBytes);
   return config;
@@ -73,7 +77,8 @@ bool HasTokenizer(const std::string& folder) {
 std::vector<TokenizerFile> ReadTokenizerFiles(const std::string& folder) {
   std::vector<TokenizerFile> files;
   if (!HasTokenizer(folder)) return files;
-  for (const char* name : {kJsonFile, kModelFile, kTokenizerConfigFile, kTemplateFile}) {
+  for (const char* name :
+       {kJsonFile, kModelFile, kTokenizerConfigFile, kAddedTokensFile, kTemplateFile}) {
     const fs::path path = fs::path(folder) / name;
     if (IsFile(path)) files.push_back({name, ReadTextFile(path.string(), kMaxJsonBytes)});
   }

@@ -10,7 +10,8 @@ namespace trimtab {
 
 /// `source` is "byte", a file tokenizer.json (Hugging Face) or tokenizer.model (SentencePiece),
 /// known by how its name ends, or a folder with one; of both the latter, which is the original.
-/// What tokenizer_config.json and chat_template.jinja in the same folder say holds too.
+/// What tokenizer_config.json, added_tokens.json and chat_template.jinja in the same folder say
+/// holds too.
 /// Throws InputError.
 std::unique_ptr<Tokenizer> OpenTokenizer(const std::string& source);
 

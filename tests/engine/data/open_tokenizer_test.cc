@@ -74,6 +74,24 @@ TEST(OpenTokenizer, FindsTheTokenizerOfADataset) {
   EXPECT_THROW(OpenDatasetTokenizer(folder + "/none"), InputError);
 }
 
+TEST(OpenTokenizer, AddsTokensThatTheConfigurationDoesNotHave) {
+  TokenizerConfig config = ReadTokenizerConfig(
+      R"({"added_tokens_decoder": {"9": {"content": "<x>", "special": false, "lstrip": true},
+                                   "7": {"content": "y", "special": true}}})",
+      "c.json");
+  ReadAddedTokens(R"({"<x>": 9, "<|z|>": 10, "word": 11})", "a.json", config);
+  EXPECT_EQ(config.added_tokens,
+            (std::vector<AddedToken>{
+                {7, "y", true}, {9, "<x>", false}, {10, "<|z|>", true}, {11, "word", false}}));
+  EXPECT_EQ(ReadTokenizerConfig(ToJsonText(config), "c.json"), config);
+  for (const char* bad : {"[]", R"({"x": -1})", R"({"x": "1"})", R"({"": 1})"}) {
+    EXPECT_TRUE(MessageOf<InputError>([&] {
+                  ReadAddedTokens(bad, "a.json", config);
+                }).starts_with("a.json:"))
+        << bad;
+  }
+}
+
 TEST(OpenTokenizer, SaysWhatItExpected) {
   const std::string folder = ScratchFolder();
   EXPECT_EQ(
@@ -82,9 +100,10 @@ TEST(OpenTokenizer, SaysWhatItExpected) {
   EXPECT_EQ(MessageOf<InputError>([&] { OpenTokenizer("bytes"); }),
             "bytes: expected 'byte', a tokenizer.json, a tokenizer.model, or a folder with one");
   EXPECT_THROW(OpenTokenizer(folder + "/none.json"), InputError);
-  for (const char* bad :
-       {"[]", R"({"eos_token": 3})", R"({"bos_token": 3})", R"({"add_bos_token": "yes"})",
-        R"({"chat_template": [{"name": "tools", "template": "x"}]})", "{"}) {
+  for (const char* bad : {"[]", R"({"eos_token": 3})", R"({"bos_token": 3})",
+                          R"({"added_tokens_decoder": {"x": {"content": "a"}}})",
+                          R"({"added_tokens_decoder": {"1": {}}})", R"({"add_bos_token": "yes"})",
+                          R"({"chat_template": [{"name": "tools", "template": "x"}]})", "{"}) {
     EXPECT_TRUE(
         MessageOf<InputError>([&] { ReadTokenizerConfig(bad, "c.json"); }).starts_with("c.json:"))
         << bad;
