@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "engine/base/error.h"
 #include "engine/data/corpus.h"
 #include "engine/data/tokenizer_config.h"
@@ -72,6 +74,41 @@ TEST(OpenTokenizer, FindsTheTokenizerOfADataset) {
   BuildCorpus(options, *MakeByteTokenizer());
   EXPECT_EQ(OpenDatasetTokenizer(folder + "/data")->name(), "byte");
   EXPECT_THROW(OpenDatasetTokenizer(folder + "/none"), InputError);
+}
+
+TEST(OpenTokenizer, ReadsTheFilesOfGpt2) {
+  const std::string folder = ScratchFolder();
+  const nlohmann::json whole =
+      nlohmann::json::parse(VocabularyJson(TrainMerges(ManyScripts(), 50), "gpt2"));
+  nlohmann::json vocab = whole["model"]["vocab"];
+  for (const auto& added : whole["added_tokens"]) vocab[added["content"]] = added["id"];
+  std::string merges = "#version: 0.2\n";
+  for (const auto& each : whole["model"]["merges"]) {
+    merges += (each.is_string() ? each.get<std::string>()
+                                : each[0].get<std::string>() + " " + each[1].get<std::string>()) +
+              "\n";
+  }
+  std::filesystem::create_directories(folder + "/whole");
+  const std::string config =
+      R"({"eos_token": "<|end|>", "bos_token": "<|end|>", "add_bos_token": true})";
+  for (const char* place : {"/whole", ""}) {
+    WriteBytes(folder + place + "/tokenizer_config.json", config);
+  }
+  WriteBytes(folder + "/whole/tokenizer.json", whole.dump());
+  WriteBytes(folder + "/vocab.json", vocab.dump());
+  EXPECT_FALSE(HasTokenizer(folder));
+  WriteBytes(folder + "/merges.txt", merges);
+  EXPECT_TRUE(HasTokenizer(folder));
+  const auto expected = OpenTokenizer(folder + "/whole");
+  const auto read = OpenTokenizer(folder);
+  EXPECT_EQ(read->eod_id(), expected->eod_id());
+  EXPECT_EQ(read->prompt_prefix(), std::vector<int32_t>{read->eod_id()});
+  EXPECT_EQ(read->SpecialId("<|start|>"), expected->SpecialId("<|start|>"));
+  for (const std::string& line : ManyScripts()) EXPECT_EQ(Ids(*read, line), Ids(*expected, line));
+  EXPECT_EQ(ReadTokenizerFiles(folder).at(0).name, "tokenizer.json");
+  WriteBytes(folder + "/merges.txt", "ab\n");
+  EXPECT_EQ(MessageOf<InputError>([&] { OpenTokenizer(folder); }),
+            folder + "/merges.txt: 'ab'; expected two tokens a line");
 }
 
 TEST(OpenTokenizer, AddsTokensThatTheConfigurationDoesNotHave) {
