@@ -100,6 +100,7 @@ class ChatCommand : public Command {
         const std::string text = answer.Add(update.tokens, update.finish);
         Print(text);
         whole += text;
+        if (!update.failure.empty()) LogWarning("{}; /reset begins anew", update.failure);
       }
     }
     engine_->Abort(id);

@@ -27,6 +27,7 @@ struct Answer {
   std::string text{};
   std::vector<int32_t> tokens{};
   std::string finish = "none";  // as the update says, or "stop" for a text of --stop
+  std::string failure{};        // likewise
 };
 
 class GenerateCommand : public Command {
@@ -73,7 +74,9 @@ class GenerateCommand : public Command {
             Counted(metrics.generated_tokens, "token"), Counted(metrics.prompt_tokens, "token"),
             FormatSeconds(seconds), static_cast<double>(metrics.generated_tokens) / seconds);
     LogAcceptance(metrics);
-    return RequestedStop() == StopLevel::kNone ? 0 : StopExitCode();
+    if (RequestedStop() != StopLevel::kNone) return StopExitCode();
+    if (!failure_.empty()) throw InputError(failure_);
+    return 0;
   }
 
  private:
@@ -92,6 +95,7 @@ class GenerateCommand : public Command {
       int64_t number = 0;
       for (std::string line; std::getline(file, line);) {
         ++number;
+        if (line.ends_with('\r')) line.pop_back();
         if (line.empty()) {
           throw InputError(
               fmt::format("{}:{}: an empty line; expected a prompt a line", prompts_file_, number));
@@ -136,6 +140,7 @@ class GenerateCommand : public Command {
       answer.finish = Name(FinishReason::kStop);
     } else if (update.finish != FinishReason::kNone) {
       answer.finish = Name(update.finish);
+      answer.failure = update.failure;
       Add(answer, answer.stream.Finish(), update.id, output);
     }
   }
@@ -158,15 +163,17 @@ class GenerateCommand : public Command {
     while (!answers_.empty() && answers_.begin()->second.finish != "none") {
       const Answer& answer = answers_.begin()->second;
       if (output.json) {
-        PrintJson({{"schema_version", 1},
-                   {"prompt", answer.prompt},
-                   {"text", answer.text},
-                   {"prompt_tokens", answer.prompt_tokens},
-                   {"tokens", answer.tokens},
-                   {"finish", answer.finish}},
-                  /*one_line=*/true);
+        nlohmann::json line = {{"schema_version", 1},     {"prompt", answer.prompt},
+                               {"text", answer.text},     {"prompt_tokens", answer.prompt_tokens},
+                               {"tokens", answer.tokens}, {"finish", answer.finish}};
+        if (!answer.failure.empty()) line["failure"] = answer.failure;
+        PrintJson(line, /*one_line=*/true);
       } else {
         Print("\n");
+      }
+      ++shown_;
+      if (!answer.failure.empty() && failure_.empty()) {
+        failure_ = fmt::format("prompt {}: {}", shown_, answer.failure);
       }
       answers_.erase(answers_.begin());
       // What the next one has so far.
@@ -183,6 +190,8 @@ class GenerateCommand : public Command {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<int32_t> ends_;            // of an answer, beside the tokenizer's own
   std::map<RequestId, Answer> answers_;  // that are not printed yet
+  int64_t shown_ = 0;                    // those that are
+  std::string failure_;                  // of the first that has failed
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/data/byte_alphabet.h"
 #include "engine/data/hugging_face_vocabulary.h"
 
 namespace trimtab {
@@ -49,17 +50,19 @@ class HuggingFaceTokenizer : public Tokenizer {
 
   std::string Decode(std::span<const int32_t> tokens) const override {
     std::string text;
-    for (const int32_t token : tokens) AppendBytes(token, text);
+    for (const int32_t token : tokens) {
+      if (!Names(token)) {
+        throw InputError(
+            fmt::format("token id {} names no token of the vocabulary of {}", token, vocab_size()));
+      }
+      text += BytesOf(token);
+    }
     return text;
   }
 
-  void AppendBytes(int32_t token, std::string& text) const override {
-    const auto& all = vocabulary_.tokens;
-    if (token < 0 || token >= std::ssize(all) || !all[static_cast<size_t>(token)]) {
-      throw InputError(
-          fmt::format("token id {} names no token of the vocabulary of {}", token, all.size()));
-    }
-    if (!vocabulary_.special[static_cast<size_t>(token)]) text += *all[static_cast<size_t>(token)];
+  std::string BytesOf(int32_t token) const override {
+    if (!Names(token) || vocabulary_.special[static_cast<size_t>(token)]) return "";
+    return *vocabulary_.tokens[static_cast<size_t>(token)];
   }
 
   std::optional<int32_t> SpecialId(std::string_view special) const override {
@@ -75,6 +78,12 @@ class HuggingFaceTokenizer : public Tokenizer {
   }
 
  private:
+  /// Whether there is a token of this id.
+  bool Names(int32_t token) const {
+    return token >= 0 && token < vocab_size() &&
+           vocabulary_.tokens[static_cast<size_t>(token)].has_value();
+  }
+
   /// Steps from `step` on, then the words.
   void SplitOn(size_t step, std::string_view part, std::vector<int32_t>& tokens) const {
     if (step == vocabulary_.steps.size()) {
@@ -87,8 +96,18 @@ class HuggingFaceTokenizer : public Tokenizer {
       with_space.assign(1, ' ').append(part);
       part = with_space;
     }
+    std::string characters;
+    if (split.over_bytes) {
+      for (const char c : part) characters += ByteCharacter(static_cast<uint8_t>(c));
+      part = characters;
+    }
     split.pattern.Split(part, [&](std::string_view piece, bool matches) {
-      if (matches ? split.keep_matches : split.keep_gaps) SplitOn(step + 1, piece, tokens);
+      if (!(matches ? split.keep_matches : split.keep_gaps)) return;
+      if (split.over_bytes) {
+        SplitOn(step + 1, *BytesOfToken(piece), tokens);
+      } else {
+        SplitOn(step + 1, piece, tokens);
+      }
     });
   }
 
@@ -131,12 +150,29 @@ std::string EndOfDocument(const HuggingFaceVocabulary& vocabulary, const std::st
       path, vocabulary.special_names.size(), kTokenizerConfigFile));
 }
 
+/// What every prompt begins with. Where the file itself does not say it, its reader may be one that
+/// knows it from `add_bos_token`.
+std::vector<int32_t> PromptPrefix(const HuggingFaceVocabulary& vocabulary, const std::string& path,
+                                  const TokenizerConfig& config) {
+  if (!config.add_bos_token) return vocabulary.prompt_prefix;
+  if (!*config.add_bos_token) return {};
+  if (!vocabulary.prompt_prefix.empty() || config.bos_token.empty()) {
+    return vocabulary.prompt_prefix;
+  }
+  if (const auto id = vocabulary.SpecialId(config.bos_token)) return {*id};
+  throw InputError(
+      fmt::format("{}: $.added_tokens: expected a special token '{}', which begins a text", path,
+                  config.bos_token));
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> MakeHuggingFaceTokenizer(std::string content, const std::string& path,
                                                     TokenizerConfig config) {
   HuggingFaceVocabulary vocabulary = ReadHuggingFaceVocabulary(content, path);
   config.eos_token = EndOfDocument(vocabulary, path, config.eos_token);
+  config.added_tokens.clear();  // the vocabulary says them itself
+  vocabulary.prompt_prefix = PromptPrefix(vocabulary, path, config);
   return std::make_unique<HuggingFaceTokenizer>(std::move(content), std::move(vocabulary),
                                                 std::move(config));
 }

@@ -9,53 +9,13 @@
 #include "engine/base/error.h"
 #include "engine/config/strict_json.h"
 #include "engine/data/byte_alphabet.h"
+#include "engine/data/hugging_face_json.h"
+#include "engine/data/tokenizer_config.h"
 
 namespace trimtab {
 namespace {
 
 using nlohmann::json;
-
-constexpr int64_t kMaxId = (int64_t{1} << 22) - 1;
-
-/// GPT-2's pattern, which `ByteLevel` stands for.
-constexpr char kByteLevelPattern[] =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
-[[noreturn]] void Refuse(const std::string& where, const std::string& expected, const json& value) {
-  throw InputError(fmt::format("{}: expected {}, got {}", where, expected, DescribeJson(value)));
-}
-
-/// The `type` of a component, which the object says first.
-std::string TypeOf(const json& component, const std::string& where) {
-  if (!component.is_object() || !component.contains("type") || !component["type"].is_string()) {
-    Refuse(where, "an object with a 'type'", component);
-  }
-  return component["type"].get<std::string>();
-}
-
-/// The list under `key` of a "Sequence", with the path of each element.
-template <typename Visit>
-void ForEachOf(const json& sequence, const std::string& where, const std::string& key,
-               const Visit& visit) {
-  StrictObject object(sequence, where);
-  std::string type;
-  object.Text("type", type, Need::kRequired);
-  const json* list = object.Find(key, Need::kRequired);
-  object.Finish();
-  if (!list->is_array()) object.Refuse(key, "a list");
-  for (size_t i = 0; i < list->size(); ++i) {
-    visit((*list)[i], fmt::format("{}[{}]", object.Where(key), i));
-  }
-}
-
-std::string Escaped(std::string_view literal) {
-  std::string escaped;
-  for (const char c : literal) {
-    if (c > 0 && std::isalnum(static_cast<unsigned char>(c)) == 0) escaped += '\\';
-    escaped += c;
-  }
-  return escaped;
-}
 
 class Reader {
  public:
@@ -78,12 +38,7 @@ class Reader {
     if (normalizer != nullptr && !normalizer->is_null()) {
       ReadNormalizer(*normalizer, object.Where("normalizer"));
     }
-    ReadPreTokenizer(*pre_tokenizer, object.Where("pre_tokenizer"));
-    if (!byte_level_) {
-      object.Refuse("pre_tokenizer",
-                    "one that ends in 'ByteLevel' (other vocabularies are read "
-                    "from SentencePiece's tokenizer.model)");
-    }
+    out_.steps = ReadSplitSteps(*pre_tokenizer, object.Where("pre_tokenizer"));
     if (post_processor != nullptr && !post_processor->is_null()) {
       ReadPostProcessor(*post_processor, object.Where("post_processor"));
     }
@@ -95,7 +50,7 @@ class Reader {
  private:
   void ReadModel(const json& model, const std::string& where) {
     const std::string type = TypeOf(model, where);
-    if (type != "BPE") Refuse(where + ".type", "BPE", model["type"]);
+    if (type != "BPE") RefuseJson(where + ".type", "BPE", model["type"]);
     StrictObject object(model, where);
     object.Find("type");
     for (const char* key : {"dropout", "unk_token"}) {
@@ -131,7 +86,7 @@ class Reader {
   }
 
   void ReadVocab(const json& vocab, const std::string& where) {
-    if (!vocab.is_object()) Refuse(where, "an object of tokens and ids", vocab);
+    if (!vocab.is_object()) RefuseJson(where, "an object of tokens and ids", vocab);
     for (const auto& [token, id] : vocab.items()) {
       AddToken(token, id, fmt::format("{}[{}]", where, json(token).dump()),
                BytesOfToken(token).value_or(token));
@@ -141,15 +96,15 @@ class Reader {
   /// A token that is not there yet.
   void AddToken(const std::string& token, const json& id, const std::string& where,
                 std::string bytes) {
-    if (!id.is_number_integer() || id < 0 || id > kMaxId) {
-      Refuse(where, fmt::format("an id from 0 to {}", kMaxId), id);
+    if (!id.is_number_integer() || id < 0 || id > kMaxTokenId) {
+      RefuseJson(where, fmt::format("an id from 0 to {}", kMaxTokenId), id);
     }
     const auto place = id.get<size_t>();
     if (place >= out_.tokens.size()) {
       out_.tokens.resize(place + 1);
       out_.special.resize(place + 1);
     }
-    if (out_.tokens[place]) Refuse(where, "an id that no other token has", id);
+    if (out_.tokens[place]) RefuseJson(where, "an id that no other token has", id);
     out_.tokens[place] = std::move(bytes);
     ids_[token] = static_cast<int32_t>(place);
   }
@@ -161,13 +116,13 @@ class Reader {
   }
 
   void ReadMerges(const json& merges, const std::string& where) {
-    if (!merges.is_array()) Refuse(where, "a list of pairs", merges);
+    if (!merges.is_array()) RefuseJson(where, "a list of pairs", merges);
     for (size_t i = 0; i < merges.size(); ++i) {
       const std::string here = fmt::format("{}[{}]", where, i);
       const auto [left, right] = ReadPair(merges[i], here);
       const int32_t merged = IdOf(left + right, here);
       if (!out_.merges.Add(IdOf(left, here), IdOf(right, here), merged)) {
-        Refuse(here, "a pair that was not there before", merges[i]);
+        RefuseJson(here, "a pair that was not there before", merges[i]);
       }
     }
   }
@@ -183,11 +138,11 @@ class Reader {
         return {pair.substr(0, blank), pair.substr(blank + 1)};
       }
     }
-    Refuse(where, "two tokens, as \"a b\" or [\"a\", \"b\"]", merge);
+    RefuseJson(where, "two tokens, as \"a b\" or [\"a\", \"b\"]", merge);
   }
 
   void ReadAddedTokens(const json& added, const std::string& where) {
-    if (!added.is_array()) Refuse(where, "a list", added);
+    if (!added.is_array()) RefuseJson(where, "a list", added);
     for (size_t i = 0; i < added.size(); ++i) {
       ReadAddedToken(added[i], fmt::format("{}[{}]", where, i));
     }
@@ -199,7 +154,7 @@ class Reader {
     std::string content;
     bool special = false;
     bool normalized = true;
-    object.Integer("id", id, 0, kMaxId, Need::kRequired);
+    object.Integer("id", id, 0, kMaxTokenId, Need::kRequired);
     object.Text("content", content, Need::kRequired);
     object.Boolean("special", special);
     object.Boolean("normalized", normalized);
@@ -234,77 +189,11 @@ class Reader {
       return;
     }
     const std::optional<NormalForm> form = NormalFormOf(type);
-    if (!form) Refuse(where + ".type", "NFC, NFD, NFKC, NFKD or Sequence", normalizer["type"]);
+    if (!form) RefuseJson(where + ".type", "NFC, NFD, NFKC, NFKD or Sequence", normalizer["type"]);
     StrictObject object(normalizer, where);
     object.Find("type");
     object.Finish();
     out_.normal_forms.push_back(*form);
-  }
-
-  void ReadPreTokenizer(const json& step, const std::string& where) {
-    const std::string type = TypeOf(step, where);
-    if (byte_level_) Refuse(where, "nothing behind 'ByteLevel'", step);
-    if (type == "Sequence") {
-      ForEachOf(step, where, "pretokenizers", [this](const json& each, const std::string& here) {
-        ReadPreTokenizer(each, here);
-      });
-    } else if (type == "ByteLevel") {
-      ReadByteLevel(step, where);
-    } else if (type == "Split") {
-      ReadSplit(step, where);
-    } else if (type == "Digits") {
-      StrictObject object(step, where);
-      object.Find("type");
-      bool individual = false;
-      object.Boolean("individual_digits", individual);
-      object.Finish();
-      out_.steps.push_back({.pattern = {individual ? R"(\p{N})" : R"(\p{N}+)", where}});
-    } else {
-      Refuse(where + ".type", "ByteLevel, Split, Digits or Sequence", step["type"]);
-    }
-  }
-
-  void ReadByteLevel(const json& step, const std::string& where) {
-    StrictObject object(step, where);
-    object.Find("type");
-    bool space_first = true;
-    bool use_regex = true;
-    bool trim_offsets = true;  // of offsets, which are not made here
-    object.Boolean("add_prefix_space", space_first);
-    object.Boolean("trim_offsets", trim_offsets);
-    object.Boolean("use_regex", use_regex);
-    object.Finish();
-    byte_level_ = true;
-    if (!use_regex && !space_first) return;
-    // Without the pattern, one that matches every part whole: the bytes that it leaves are kept.
-    out_.steps.push_back({.pattern = {use_regex ? kByteLevelPattern : R"([\s\S]+)", where},
-                          .space_first = space_first});
-  }
-
-  void ReadSplit(const json& step, const std::string& where) {
-    StrictObject object(step, where);
-    object.Find("type");
-    const json* pattern = object.Find("pattern", Need::kRequired);
-    std::string behavior;
-    bool invert = false;
-    const std::string behaviors[] = {"Isolated", "Removed"};
-    object.Choice("behavior", behavior, behaviors, Need::kRequired);
-    object.Boolean("invert", invert);
-    object.Finish();
-    StrictObject choice(*pattern, object.Where("pattern"));
-    std::string regex;
-    std::string literal;
-    choice.Text("Regex", regex);
-    choice.Text("String", literal);
-    choice.Finish();
-    if (regex.empty() == literal.empty()) {
-      object.Refuse("pattern", "either a \"Regex\" or a \"String\"");
-    }
-    const bool removed = behavior == "Removed";
-    out_.steps.push_back({.pattern = {regex.empty() ? Escaped(literal) : regex,
-                                      choice.Where(regex.empty() ? "String" : "Regex")},
-                          .keep_matches = !removed || invert,
-                          .keep_gaps = !removed || !invert});
   }
 
   void ReadPostProcessor(const json& post, const std::string& where) {
@@ -316,7 +205,7 @@ class Reader {
     } else if (type == "TemplateProcessing") {
       ReadTemplate(post, where);
     } else if (type != "ByteLevel") {  // which only moves offsets
-      Refuse(where + ".type", "ByteLevel, TemplateProcessing or Sequence", post["type"]);
+      RefuseJson(where + ".type", "ByteLevel, TemplateProcessing or Sequence", post["type"]);
     }
   }
 
@@ -337,8 +226,9 @@ class Reader {
       const json* token = item.Find("SpecialToken");
       item.Finish();
       if (last != (text != nullptr) || last == (token != nullptr)) {
-        Refuse(here, last ? "the text, at the end of the list" : "a special token before the text",
-               (*single)[i]);
+        RefuseJson(here,
+                   last ? "the text, at the end of the list" : "a special token before the text",
+                   (*single)[i]);
       }
       if (last) continue;
       StrictObject special(*token, item.Where("SpecialToken"));
@@ -356,14 +246,13 @@ class Reader {
       ForEachOf(decoder, where, "decoders",
                 [this](const json& each, const std::string& here) { ReadDecoder(each, here); });
     } else if (type != "ByteLevel") {
-      Refuse(where + ".type", "ByteLevel", decoder["type"]);
+      RefuseJson(where + ".type", "ByteLevel", decoder["type"]);
     }
   }
 
   const std::string& name_;
   HuggingFaceVocabulary out_;
   std::unordered_map<std::string, int32_t> ids_;
-  bool byte_level_ = false;
 };
 
 }  // namespace

@@ -10,18 +10,10 @@
 
 #include "engine/data/byte_pair_merger.h"
 #include "engine/data/normal_form.h"
-#include "engine/data/pattern.h"
 #include "engine/data/special_tokens.h"
+#include "engine/data/split_steps.h"
 
 namespace trimtab {
-
-/// One way to cut a text into smaller parts, each of which the next step cuts on.
-struct SplitStep {
-  Pattern pattern;
-  bool keep_matches = true;
-  bool keep_gaps = true;     // what lies between the matches
-  bool space_first = false;  // put one before a part that does not begin with one
-};
 
 /// A vocabulary and the rules that apply it.
 struct HuggingFaceVocabulary {

@@ -5,6 +5,7 @@
 #include "engine/base/error.h"
 #include "engine/base/io/file.h"
 #include "engine/config/strict_json.h"
+#include "engine/data/gpt2_files.h"
 #include "engine/data/hugging_face_tokenizer.h"
 #include "engine/data/indexed_dataset.h"
 #include "engine/data/sentencepiece_tokenizer.h"
@@ -24,6 +25,10 @@ bool IsFile(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
+bool HasGpt2Files(const fs::path& folder) {
+  return IsFile(folder / kVocabFile) && IsFile(folder / kMergesFile);
+}
+
 /// The file that describes the tokenizer `source`.
 fs::path FileOf(const std::string& source) {
   std::error_code ignored;
@@ -31,6 +36,7 @@ fs::path FileOf(const std::string& source) {
   for (const char* name : {kModelFile, kJsonFile}) {
     if (IsFile(fs::path(source) / name)) return fs::path(source) / name;
   }
+  if (HasGpt2Files(source)) return fs::path(source) / kVocabFile;
   throw InputError(fmt::format("{}: no tokenizer in this folder; expected a {} or a {}", source,
                                kModelFile, kJsonFile));
 }
@@ -40,6 +46,10 @@ TokenizerConfig ConfigBeside(const fs::path& file) {
   const fs::path path = file.parent_path() / kTokenizerConfigFile;
   if (IsFile(path)) {
     config = ReadTokenizerConfig(ReadTextFile(path.string(), kMaxJsonBytes), path.string());
+  }
+  const fs::path added = file.parent_path() / kAddedTokensFile;
+  if (IsFile(added)) {
+    ReadAddedTokens(ReadTextFile(added.string(), kMaxJsonBytes), added.string(), config);
   }
   const fs::path jinja = file.parent_path() / kTemplateFile;
   if (IsFile(jinja)) config.chat_template = ReadTextFile(jinja.string(), kMaxJsonBytes);
@@ -59,6 +69,10 @@ std::unique_ptr<Tokenizer> OpenTokenizer(const std::string& source) {
                     source));
   }
   std::string content = ReadTextFile(file.string(), kMaxJsonBytes);
+  if (file.filename() == kVocabFile) {
+    const std::string merges = (file.parent_path() / kMergesFile).string();
+    content = TokenizerJsonOf(content, file.string(), ReadTextFile(merges, kMaxJsonBytes), merges);
+  }
   TokenizerConfig config = ConfigBeside(file);
   if (extension == ".json") {
     return MakeHuggingFaceTokenizer(std::move(content), file.string(), std::move(config));
@@ -67,13 +81,16 @@ std::unique_ptr<Tokenizer> OpenTokenizer(const std::string& source) {
 }
 
 bool HasTokenizer(const std::string& folder) {
-  return IsFile(fs::path(folder) / kModelFile) || IsFile(fs::path(folder) / kJsonFile);
+  return IsFile(fs::path(folder) / kModelFile) || IsFile(fs::path(folder) / kJsonFile) ||
+         HasGpt2Files(folder);
 }
 
 std::vector<TokenizerFile> ReadTokenizerFiles(const std::string& folder) {
   std::vector<TokenizerFile> files;
   if (!HasTokenizer(folder)) return files;
-  for (const char* name : {kJsonFile, kModelFile, kTokenizerConfigFile, kTemplateFile}) {
+  if (FileOf(folder).filename() == kVocabFile) return OpenTokenizer(folder)->files();
+  for (const char* name :
+       {kJsonFile, kModelFile, kTokenizerConfigFile, kAddedTokensFile, kTemplateFile}) {
     const fs::path path = fs::path(folder) / name;
     if (IsFile(path)) files.push_back({name, ReadTextFile(path.string(), kMaxJsonBytes)});
   }

@@ -25,7 +25,7 @@ class Translation {
     while (!rest_.empty()) {
       if (rest_[0] == '\\') {
         TranslateEscape();
-      } else if (in_class_) {
+      } else if (depth_ > 0) {
         TranslateInClass();
       } else {
         if (rest_.starts_with("(?")) CheckGroup();
@@ -47,15 +47,37 @@ class Translation {
   }
 
   void OpenClass() {
-    in_class_ = true;
+    depth_ = 1;
     if (rest_.starts_with("[^")) Take(1);
   }
 
   void TranslateInClass() {
-    if (rest_[0] == '[') Refuse("a class within a class");
     if (rest_.starts_with("&&")) Refuse("an intersection of classes");
-    if (rest_[0] == ']') in_class_ = false;
-    Take(1);
+    if (rest_[0] == '[') {
+      OpenInnerClass();
+    } else if (rest_[0] == ']' && depth_ > 1) {
+      CloseInnerClass();
+    } else {
+      if (rest_[0] == ']') depth_ = 0;
+      Take(1);
+    }
+  }
+
+  /// The outer class takes what the inner one has; PCRE2 knows no inner ones, so that its brackets
+  /// are left out. What stands beside them must not become part of a range by that.
+  void OpenInnerClass() {
+    rest_.remove_prefix(1);
+    for (const char* other : {"^", ":", "]", "-"}) {
+      if (rest_.starts_with(other)) Refuse(fmt::format("'[{}' within a class", other));
+    }
+    if (text_.back() == '-') Refuse("'-[' within a class");
+    ++depth_;
+  }
+
+  void CloseInnerClass() {
+    rest_.remove_prefix(1);
+    if (text_.back() == '-' || rest_.starts_with('-')) Refuse("'-' beside a class within a class");
+    --depth_;
   }
 
   void CheckGroup() const {
@@ -67,10 +89,10 @@ class Translation {
 
   void TranslateEscape() {
     const char escaped = rest_.size() > 1 ? rest_[1] : '\0';
-    if (escaped == 's' && in_class_) {
+    if (escaped == 's' && depth_ > 0) {
       text_ += kSpaces;
       rest_.remove_prefix(2);
-    } else if ((escaped == 's' || escaped == 'S') && !in_class_) {
+    } else if ((escaped == 's' || escaped == 'S') && depth_ == 0) {
       text_ += fmt::format("[{}{}]", escaped == 'S' ? "^" : "", kSpaces);
       rest_.remove_prefix(2);
     } else if (rest_.starts_with("\\p{") || rest_.starts_with("\\P{")) {
@@ -79,7 +101,7 @@ class Translation {
                kSameEscapes.find(escaped) != std::string_view::npos) {
       Take(2);
     } else {
-      Refuse(fmt::format("'\\{}'{}", escaped, in_class_ ? " in a class" : ""));
+      Refuse(fmt::format("'\\{}'{}", escaped, depth_ > 0 ? " in a class" : ""));
     }
   }
 
@@ -94,7 +116,7 @@ class Translation {
   std::string_view rest_;
   const std::string& where_;
   std::string text_;
-  bool in_class_ = false;
+  int depth_ = 0;  // of classes within each other
 };
 
 std::string MessageOf(int error) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/data/sentencepiece_pieces.h"
 #include "engine/data/special_tokens.h"
 
 namespace trimtab {
@@ -23,60 +24,80 @@ class SentencePieceTokenizer : public Tokenizer {
  public:
   SentencePieceTokenizer(std::string content, const std::string& path, TokenizerConfig config)
       : content_(std::move(content)), config_(std::move(config)) {
-    const auto status = processor_.LoadFromSerializedProto(content_);
+    std::string model = content_;
+    MakeControlPieces(model,
+                      [this](int32_t id, std::string_view piece) { return IsSpecial(id, piece); });
+    const auto status = processor_.LoadFromSerializedProto(model);
     if (!status.ok()) {
       throw InputError(
           fmt::format("{}: expected a SentencePiece model; {}", path, status.error_message()));
     }
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
-      if (processor_.IsControl(id)) special_.Add(processor_.IdToPiece(id), id);
-      pieces_.push_back(BytesOf(id));
+      if (processor_.IsControl(id)) names_.Add(processor_.IdToPiece(id), id);
+      pieces_.push_back(BytesOfPiece(id));
     }
+    for (const AddedToken& added : config_.added_tokens) Add(added);
     eod_ = processor_.eos_id();
-    if (!config_.eos_token.empty()) eod_ = special_.Find(config_.eos_token).value_or(-1);
+    if (!config_.eos_token.empty()) eod_ = SpecialId(config_.eos_token).value_or(-1);
     if (eod_ < 0) {
       throw InputError(fmt::format("{}: expected a control token '{}', which ends a document", path,
                                    config_.eos_token.empty() ? "</s>" : config_.eos_token));
     }
-    config_.eos_token = processor_.IdToPiece(eod_);
+    if (config_.eos_token.empty()) config_.eos_token = processor_.IdToPiece(eod_);
   }
 
   void Encode(std::string_view text, SpecialNames names,
               std::vector<int32_t>& tokens) const override {
-    if (names == SpecialNames::kText) {
-      EncodeText(text, tokens);
-      return;
-    }
-    special_.Split(
-        text, [&](std::string_view part) { EncodeText(part, tokens); },
-        [&](int32_t token) { tokens.push_back(token); });
+    (names == SpecialNames::kTokens ? names_ : ordinary_names_)
+        .Split(
+            text, [&](std::string_view part) { EncodeText(part, tokens); },
+            [&](int32_t token) { tokens.push_back(token); });
   }
 
   std::string Decode(std::span<const int32_t> tokens) const override {
-    for (const int32_t token : tokens) Check(token);
+    for (const int32_t token : tokens) {
+      if (Names(token)) continue;
+      throw InputError(
+          fmt::format("token id {} is outside the vocabulary of {}", token, vocab_size()));
+    }
     std::string text;
-    const auto status = processor_.Decode(std::vector<int>(tokens.begin(), tokens.end()), &text);
-    TRIMTAB_ASSERT(status.ok(), "{}", status.ToString());
+    std::vector<int> run;  // of pieces that the library knows
+    const auto flush = [&] {
+      std::string part;
+      const auto status = processor_.Decode(std::exchange(run, {}), &part);
+      TRIMTAB_ASSERT(status.ok(), "{}", status.ToString());
+      text += part;
+    };
+    for (const int32_t token : tokens) {
+      if (BytesOf(token).empty()) continue;
+      if (token < processor_.GetPieceSize()) {
+        run.push_back(token);
+      } else {
+        flush();
+        text += BytesOf(token);
+      }
+    }
+    flush();
     return text;
   }
 
-  void AppendBytes(int32_t token, std::string& text) const override {
-    Check(token);
-    text += pieces_[static_cast<size_t>(token)];
+  std::string BytesOf(int32_t token) const override {
+    return Names(token) ? *pieces_[static_cast<size_t>(token)] : "";
   }
 
   std::optional<int32_t> SpecialId(std::string_view special) const override {
-    return special_.Find(special);
+    const std::optional<int32_t> id = names_.Find(special);
+    return id && pieces_[static_cast<size_t>(*id)]->empty() ? id : std::nullopt;
   }
 
   std::vector<int32_t> prompt_prefix() const override {
-    const int32_t begin = processor_.bos_id();
+    const int32_t begin = SpecialId(config_.bos_token).value_or(processor_.bos_id());
     if (begin < 0 || !config_.add_bos_token.value_or(true)) return {};
     return {begin};
   }
 
   std::string chat_template() const override { return config_.chat_template; }
-  int64_t vocab_size() const override { return processor_.GetPieceSize(); }
+  int64_t vocab_size() const override { return std::ssize(pieces_); }
   int32_t eod_id() const override { return eod_; }
   std::string name() const override { return "sentencepiece"; }
   std::vector<TokenizerFile> files() const override {
@@ -91,14 +112,36 @@ class SentencePieceTokenizer : public Tokenizer {
     tokens.insert(tokens.end(), ids.begin(), ids.end());
   }
 
-  void Check(int32_t token) const {
-    if (token >= 0 && token < processor_.GetPieceSize()) return;
-    throw InputError(fmt::format("token id {} is outside the vocabulary of {}", token,
-                                 processor_.GetPieceSize()));
+  /// Whether there is a token of this id.
+  bool Names(int32_t token) const {
+    return token >= 0 && token < vocab_size() && pieces_[static_cast<size_t>(token)].has_value();
+  }
+
+  /// Whether a piece that the model's maker defined stands for nothing in a text. Where nobody says
+  /// it, its name does: "<end_of_turn>" and "<|im_end|>" are special, "<b>" is a tag in a text.
+  bool IsSpecial(int32_t id, std::string_view piece) const {
+    for (const AddedToken& added : config_.added_tokens) {
+      if (added.id == id) return added.special;
+    }
+    return piece.starts_with('<') && piece.ends_with('>') &&
+           piece.find_first_of("_|") != std::string_view::npos;
+  }
+
+  void Add(const AddedToken& added) {
+    const auto place = static_cast<size_t>(added.id);
+    const bool own = added.id < processor_.GetPieceSize();
+    // The library finds its own names, and knows better what stands for what it does not know.
+    if (own && (!added.special || processor_.IsUnknown(added.id) || processor_.IsByte(added.id))) {
+      return;
+    }
+    if (place >= pieces_.size()) pieces_.resize(place + 1);
+    pieces_[place] = added.special ? "" : added.name;
+    names_.Add(added.name, added.id);
+    if (!added.special) ordinary_names_.Add(added.name, added.id);
   }
 
   /// What a piece adds to a text before it.
-  std::string BytesOf(int id) const {
+  std::string BytesOfPiece(int id) const {
     if (processor_.IsControl(id)) return "";
     const std::string& piece = processor_.IdToPiece(id);
     if (processor_.IsByte(id)) return {ByteOfPiece(piece)};
@@ -115,8 +158,9 @@ class SentencePieceTokenizer : public Tokenizer {
   std::string content_;
   TokenizerConfig config_;
   SentencePieceProcessor processor_;
-  SpecialTokens special_;
-  std::vector<std::string> pieces_;  // by id
+  SpecialTokens names_;           // of special tokens, and of others that the library does not know
+  SpecialTokens ordinary_names_;  // of the latter alone
+  std::vector<std::optional<std::string>> pieces_;  // by id; nothing where an id is not used
   int32_t eod_ = 0;
 };
 

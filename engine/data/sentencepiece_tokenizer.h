@@ -11,7 +11,9 @@ namespace trimtab {
 
 /// `content` is that of a tokenizer.model, `path` names it in messages. Where `config` does not say
 /// them, a document ends with the model's own end of sentence, and prompts begin with its beginning
-/// of sentence if it has one. Throws InputError.
+/// of sentence if it has one. Its added tokens are found by name, as control pieces are, or in any
+/// text if they are not special; user-defined pieces that are special are control pieces.
+/// Throws InputError.
 std::unique_ptr<Tokenizer> MakeSentencePieceTokenizer(std::string content, const std::string& path,
                                                       TokenizerConfig config);
 

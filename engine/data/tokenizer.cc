@@ -29,16 +29,18 @@ class ByteTokenizer : public Tokenizer {
   std::string Decode(std::span<const int32_t> tokens) const override {
     std::string text;
     text.reserve(tokens.size());
-    for (const int32_t token : tokens) AppendBytes(token, text);
+    for (const int32_t token : tokens) {
+      if (token < 0 || token > eod_id()) {
+        throw InputError(fmt::format("token id {} is outside the byte tokenizer's vocabulary of {}",
+                                     token, vocab_size()));
+      }
+      if (token != eod_id()) text.push_back(static_cast<char>(token));
+    }
     return text;
   }
 
-  void AppendBytes(int32_t token, std::string& text) const override {
-    if (token < 0 || token > eod_id()) {
-      throw InputError(fmt::format("token id {} is outside the byte tokenizer's vocabulary of {}",
-                                   token, vocab_size()));
-    }
-    if (token != eod_id()) text.push_back(static_cast<char>(token));
+  std::string BytesOf(int32_t token) const override {
+    return token >= 0 && token < kByteCount ? std::string(1, static_cast<char>(token)) : "";
   }
 
   std::optional<int32_t> SpecialId(std::string_view special) const override {

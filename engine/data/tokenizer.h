@@ -37,16 +37,10 @@ class Tokenizer {
   /// The text of `tokens`; special tokens stand for nothing.
   /// Throws InputError for an id that names no token.
   virtual std::string Decode(std::span<const int32_t> tokens) const = 0;
-  /// Appends the bytes that `token` adds to a text before it: perhaps only a part of a character.
-  /// Throws as Decode does.
-  virtual void AppendBytes(int32_t token, std::string& text) const = 0;
-  /// What a sampled token adds to a text. A model may have more rows than its vocabulary has
-  /// tokens: an id that names none stands for nothing.
-  std::string BytesOf(int32_t token) const {
-    std::string bytes;
-    if (token < vocab_size()) AppendBytes(token, bytes);
-    return bytes;
-  }
+  /// The bytes that `token` adds to a text before it: perhaps only a part of a character. None for
+  /// an id that names no token, as a model may sample it: it may have more rows than its vocabulary
+  /// has tokens, and ids of that may be unused.
+  virtual std::string BytesOf(int32_t token) const = 0;
 
   /// The id of the special token of this name.
   virtual std::optional<int32_t> SpecialId(std::string_view name) const = 0;

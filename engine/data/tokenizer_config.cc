@@ -1,5 +1,7 @@
 #include "engine/data/tokenizer_config.h"
 
+#include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
@@ -11,12 +13,14 @@ namespace {
 using nlohmann::json;
 
 /// A token is given by its name, or as an object with that as its content.
-std::string TokenName(const StrictObject& object, const json& token) {
-  if (token.is_string()) return token.get<std::string>();
-  if (token.is_object() && token.contains("content") && token["content"].is_string()) {
-    return token["content"].get<std::string>();
+std::string TokenName(StrictObject& object, const std::string& key) {
+  const json* token = object.Find(key);
+  if (token == nullptr || token->is_null()) return "";
+  if (token->is_string()) return token->get<std::string>();
+  if (token->is_object() && token->contains("content") && (*token)["content"].is_string()) {
+    return (*token)["content"].get<std::string>();
   }
-  object.Refuse("eos_token", "the name of a token, or an object with it as 'content'");
+  object.Refuse(key, "the name of a token, or an object with it as 'content'");
 }
 
 /// One template, or several of which one is named "default".
@@ -33,14 +37,36 @@ std::string TemplateText(const StrictObject& object, const json& templates) {
   object.Refuse("chat_template", "a template, or a list with one whose name is 'default'");
 }
 
+/// `added_tokens_decoder`: objects by id.
+std::vector<AddedToken> AddedTokens(const json& decoder, const std::string& where) {
+  std::vector<AddedToken> all;
+  StrictObject objects(decoder, where);
+  for (const auto& [key, value] : decoder.items()) {
+    AddedToken token;
+    const auto [last, error] = std::from_chars(key.data(), key.data() + key.size(), token.id);
+    if (error != std::errc() || last != key.data() + key.size() || token.id < 0 ||
+        token.id > kMaxTokenId) {
+      throw InputError(
+          fmt::format("{}: expected ids from 0 to {} as keys, got '{}'", where, kMaxTokenId, key));
+    }
+    StrictObject object(value, objects.Where(key));
+    object.Text("content", token.name, Need::kRequired);
+    object.Boolean("special", token.special);
+    if (token.name.empty()) object.Refuse("content", "some text");
+    all.push_back(std::move(token));
+  }
+  std::ranges::sort(all, {}, &AddedToken::id);
+  return all;
+}
+
 }  // namespace
 
 TokenizerConfig ReadTokenizerConfig(const std::string& text, const std::string& path) {
   const json root = ParseJsonText(text, path);
   StrictObject object(root, path + ": $");
   TokenizerConfig config;
-  const json* eos = object.Find("eos_token");
-  if (eos != nullptr && !eos->is_null()) config.eos_token = TokenName(object, *eos);
+  config.eos_token = TokenName(object, "eos_token");
+  config.bos_token = TokenName(object, "bos_token");
   const json* bos = object.Find("add_bos_token");
   if (bos != nullptr && !bos->is_null()) {
     bool add = false;
@@ -51,14 +77,41 @@ TokenizerConfig ReadTokenizerConfig(const std::string& text, const std::string& 
   if (templates != nullptr && !templates->is_null()) {
     config.chat_template = TemplateText(object, *templates);
   }
+  const json* added = object.Find("added_tokens_decoder");
+  if (added != nullptr && !added->is_null()) {
+    config.added_tokens = AddedTokens(*added, object.Where("added_tokens_decoder"));
+  }
   return config;
+}
+
+void ReadAddedTokens(const std::string& text, const std::string& path, TokenizerConfig& config) {
+  const json root = ParseJsonText(text, path);
+  StrictObject object(root, path + ": $");
+  for (const auto& [name, value] : root.items()) {
+    AddedToken token = {.name = name};
+    int64_t id = 0;
+    object.Integer(name, id, 0, kMaxTokenId);
+    token.id = static_cast<int32_t>(id);
+    if (name.empty()) object.Refuse(name, "no token without a name");
+    token.special = (name.starts_with('<') && name.ends_with('>')) ||
+                    (name.starts_with('[') && name.ends_with(']'));
+    const auto has_id = [&](const AddedToken& each) { return each.id == token.id; };
+    if (std::ranges::none_of(config.added_tokens, has_id)) {
+      config.added_tokens.push_back(std::move(token));
+    }
+  }
 }
 
 std::string ToJsonText(const TokenizerConfig& config) {
   json root = json::object();
   if (!config.eos_token.empty()) root["eos_token"] = config.eos_token;
+  if (!config.bos_token.empty()) root["bos_token"] = config.bos_token;
   if (config.add_bos_token) root["add_bos_token"] = *config.add_bos_token;
   if (!config.chat_template.empty()) root["chat_template"] = config.chat_template;
+  for (const AddedToken& each : config.added_tokens) {
+    root["added_tokens_decoder"][std::to_string(each.id)] = {{"content", each.name},
+                                                             {"special", each.special}};
+  }
   return root.dump(1) + "\n";
 }
 

@@ -1,24 +1,46 @@
 // What stands beside a vocabulary: tokenizer_config.json.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trimtab {
 
 inline constexpr char kTokenizerConfigFile[] = "tokenizer_config.json";
+/// Ids by name: what older programs wrote of the tokens that came later.
+inline constexpr char kAddedTokensFile[] = "added_tokens.json";
+
+/// The highest id that a file may give a token.
+inline constexpr int64_t kMaxTokenId = (int64_t{1} << 22) - 1;
+
+/// A token that came to a vocabulary later, or of which more is to be said.
+struct AddedToken {
+  int32_t id = 0;
+  std::string name{};
+  bool special = false;
+
+  bool operator==(const AddedToken&) const = default;
+};
 
 /// What is read of it; its other keys are of other programs.
 struct TokenizerConfig {
   std::string eos_token{};              // the name of the token that ends a document
+  std::string bos_token{};              // and of the one that begins a text
   std::optional<bool> add_bos_token{};  // whether prompts begin with the id that begins a text
   std::string chat_template{};          // in Jinja
+  std::vector<AddedToken> added_tokens{};
 
   bool operator==(const TokenizerConfig&) const = default;
 };
 
 /// Throws InputError with the JSON path of a key whose value is not what it must be.
 TokenizerConfig ReadTokenizerConfig(const std::string& text, const std::string& path);
+
+/// Adds what the text of an added_tokens.json has beyond those of `config`: special where its name
+/// looks like it, as nothing else says it. Throws as ReadTokenizerConfig does.
+void ReadAddedTokens(const std::string& text, const std::string& path, TokenizerConfig& config);
 
 /// The same as JSON, for a file of its own.
 std::string ToJsonText(const TokenizerConfig& config);

@@ -259,8 +259,16 @@ RequestUpdate Batcher::Advance(const Due& due, std::span<const float> logits) {
   const auto vocab = static_cast<size_t>(vocab_size());
   // Each proposed token stands as long as it is the one that is chosen.
   for (size_t row = 0; (row + 1) * vocab <= logits.size(); ++row) {
-    SampledToken next =
-        SampleToken(logits.subspan(row * vocab, vocab), sequence.tokens, sequence.request.sampling);
+    SampledToken next;
+    try {
+      next = SampleToken(logits.subspan(row * vocab, vocab), sequence.tokens,
+                         sequence.request.sampling);
+    } catch (const InputError& error) {
+      // The others' logits are their own. What the cache holds of this text nobody shares.
+      update.finish = FinishReason::kError;
+      update.failure = error.what();
+      return update;
+    }
     const bool checked = row < due.proposed.size();
     const bool foreseen = checked && Stands(sequence, due.proposed[row], next);
     update.finish = Ends(sequence, next.id);
@@ -311,7 +319,8 @@ std::vector<RequestUpdate> Batcher::Step() {
                                    [&](const SequencePtr& each) { return each->id == update.id; });
     ReleaseBlocks(**done);
     running_.erase(done);
-    ++metrics_.finished_requests;
+    ++(update.finish == FinishReason::kError ? metrics_.aborted_requests
+                                             : metrics_.finished_requests);
   }
   if (options_.hands_over) SetReadyAside();
   return updates;

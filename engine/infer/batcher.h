@@ -119,7 +119,8 @@ class Batcher final : public SharingEngine {
   int64_t BlocksFor(int64_t tokens) const;
   /// Whether a proposed token is what follows; `next` becomes it where that is imitated.
   bool Stands(const Sequence& sequence, int32_t proposed, SampledToken& next) const;
-  /// The tokens that follow from the logits of what was due [rows, V].
+  /// The tokens that follow from the logits of what was due [rows, V]; an error where those are no
+  /// numbers.
   RequestUpdate Advance(const Due& due, std::span<const float> logits);
   /// Whether the sequence ends, now that `token` follows it.
   FinishReason Ends(const Sequence& sequence, int32_t token) const;

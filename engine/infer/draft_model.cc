@@ -58,8 +58,10 @@ PlannedSequence DraftModel::Next(size_t slot, std::span<const int32_t> text, int
 std::vector<std::vector<int32_t>> DraftModel::Propose(std::span<const ProposalRequest> requests) {
   const std::vector<size_t> slots = SlotsOf(requests);
   std::vector<std::vector<int32_t>> texts;
+  std::vector<int64_t> most;
   for (const ProposalRequest& each : requests) {
     texts.emplace_back(each.history.begin(), each.history.end());
+    most.push_back(each.most);
   }
   const auto proposed = [&](size_t i) {
     return std::ssize(texts[i]) - std::ssize(requests[i].history);
@@ -69,7 +71,7 @@ std::vector<std::vector<int32_t>> DraftModel::Propose(std::span<const ProposalRe
     std::vector<size_t> planned;
     int64_t budget = limits_.tokens_per_step;
     for (size_t i = 0; i < requests.size() && budget > 0; ++i) {
-      if (proposed(i) >= requests[i].most) continue;
+      if (proposed(i) >= most[i]) continue;
       plan.sequences.push_back(Next(slots[i], texts[i], budget));
       planned.push_back(i);
       budget -= std::ssize(plan.sequences.back().tokens);
@@ -85,7 +87,11 @@ std::vector<std::vector<int32_t>> DraftModel::Propose(std::span<const ProposalRe
       known.insert(known.end(), sequence.tokens.begin(), sequence.tokens.end());
       if (sequence.logits == 0) continue;
       const auto own = std::span(logits).subspan(row++ * width, vocab_);
-      texts[i].push_back(SampleToken(own, texts[i], *requests[i].sampling).id);
+      try {
+        texts[i].push_back(SampleToken(own, texts[i], *requests[i].sampling).id);
+      } catch (const InputError&) {
+        most[i] = proposed(i);  // it knows no more
+      }
     }
   }
   std::vector<std::vector<int32_t>> proposals;

@@ -140,6 +140,7 @@ std::string Pack(const ReplicaReport& report) {
   to.PutEach(report.updates, [&to](const RequestUpdate& update) {
     to.Put(update.id);
     to.Put(update.finish);
+    to.PutList(update.failure);
     to.PutEach(update.tokens, [&to](const SampledToken& token) {
       to.Put(token.id);
       to.Put(token.log_probability);
@@ -164,6 +165,7 @@ ReplicaReport UnpackReport(std::string_view bytes) {
   from.GetEach(report.updates, [&from](RequestUpdate& update) {
     from.Get(update.id);
     from.Get(update.finish);
+    from.GetList(update.failure);
     from.GetEach(update.tokens, [&from](SampledToken& token) {
       from.Get(token.id);
       from.Get(token.log_probability);

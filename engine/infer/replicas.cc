@@ -208,6 +208,7 @@ std::map<RequestId, RequestUpdate> Replicas::Collect() {
       RequestUpdate& whole = all[update.id];
       whole.id = update.id;
       whole.finish = update.finish;
+      whole.failure = std::move(update.failure);
       std::ranges::move(update.tokens, std::back_inserter(whole.tokens));
     }
   }

@@ -16,6 +16,8 @@ std::string_view Name(FinishReason reason) {
       return "stop";
     case FinishReason::kLength:
       return "length";
+    case FinishReason::kError:
+      return "error";
   }
   return "";
 }

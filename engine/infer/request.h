@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -43,9 +44,10 @@ enum class FinishReason {
   kNone,    // it goes on
   kStop,    // a stop token
   kLength,  // max_tokens, or the longest sequence that the engine takes
+  kError,   // it cannot go on
 };
 
-/// "none", "stop", "length".
+/// "none", "stop", "length", "error".
 std::string_view Name(FinishReason reason);
 
 /// What a step has brought one request.
@@ -53,6 +55,7 @@ struct RequestUpdate {
   RequestId id = 0;
   std::vector<SampledToken> tokens{};  // new ones, in order; one or, with speculation, more
   FinishReason finish = FinishReason::kNone;
+  std::string failure{};  // why, with kError: one line
 };
 
 }  // namespace trimtab

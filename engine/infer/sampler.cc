@@ -47,7 +47,8 @@ float HighestLogit(std::span<const float> logits, size_t position) {
   const float highest = SpanMax(logits.size(), logits.data());
   if (std::isfinite(highest) && AnyNotNumber(logits.size(), logits.data()) == 0) return highest;
   throw InputError(fmt::format(
-      "the model's logits at position {} are not finite numbers: its weights are damaged",
+      "the model's logits at position {} are not finite numbers: its weights are damaged, or its "
+      "numbers too large for this precision",
       position));
 }
 

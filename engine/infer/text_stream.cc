@@ -77,7 +77,7 @@ std::string TextStream::TakeCertain() {
   }
   // A stop string that is not whole yet may begin before one that is: wait until that is decided.
   const size_t certain = pending_.size() - held;
-  if (found < certain) {
+  if (found != std::string::npos && found <= certain) {
     stopped_ = true;
     pending_.resize(found);
     return std::exchange(pending_, "");

@@ -218,7 +218,7 @@ TEST_F(GenerateTest, ASearchMeasuresTheQualityThatItKeepsTo) {
 }
 
 TEST_F(GenerateTest, AnswersManyPromptsInTheirOrder) {
-  WriteBytes(folder_ + "/prompts.txt", "abcd\nef\n");
+  WriteBytes(folder_ + "/prompts.txt", "abcd\r\nef\n");
   const CliResult result = Generate({"--prompts", "@prompts.txt", "--prompt", "gh\na",
                                      "--max-tokens", "6", "--stop", "h", "--json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -232,6 +232,7 @@ TEST_F(GenerateTest, AnswersManyPromptsInTheirOrder) {
   EXPECT_EQ(lines[0]["prompt"], "gh\na");
   EXPECT_EQ(lines[0]["text"], "bcdefg");
   EXPECT_EQ(lines[0]["finish"], "length");
+  EXPECT_EQ(lines[1]["prompt"], "abcd");  // lines may end as DOS's do
   EXPECT_EQ(lines[1]["text"], "efg");
   EXPECT_EQ(lines[1]["finish"], "stop");
   EXPECT_EQ(lines[2]["text"], "g");

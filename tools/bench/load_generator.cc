@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <list>
+#include <system_error>
 #include <thread>
 
+#include "engine/base/error.h"
 #include "engine/data/mix.h"
 
 namespace trimtab {
@@ -42,6 +45,12 @@ bool AwaitTurn(Steady::time_point due, const LoadOptions& options) {
   return false;
 }
 
+/// A thread that sends one request. It is joined when this goes away.
+struct Sender {
+  std::atomic<bool> done = false;
+  std::jthread thread{};
+};
+
 }  // namespace
 
 std::vector<LoadOutcome> PutLoad(LoadTarget& target, const std::vector<LoadRequest>& requests,
@@ -56,12 +65,25 @@ std::vector<LoadOutcome> PutLoad(LoadTarget& target, const std::vector<LoadReque
                       requests[i].output_tokens, requests[i].prompt_tokens);
     }
   };
-  std::vector<std::thread> threads;
   std::atomic<size_t> next = 0;
-  size_t sent = 0;
+  std::list<Sender> senders;
+  const auto start_sender = [&](const std::function<void()>& send) {
+    // Threads that have ended keep their memory until they are joined.
+    std::erase_if(senders, [](const Sender& each) { return each.done.load(); });
+    Sender& sender = senders.emplace_back();
+    try {
+      sender.thread = std::jthread([&sender, send] {
+        send();
+        sender.done = true;
+      });
+    } catch (const std::system_error& error) {
+      throw EnvironmentError(fmt::format("no thread for another request beside {} ({})",
+                                         senders.size() - 1, error.what()));
+    }
+  };
   if (options.concurrency > 0) {
     for (int64_t client = 0; client < options.concurrency; ++client) {
-      threads.emplace_back([&] {
+      start_sender([&] {
         while (!options.stop()) {
           const size_t i = next++;
           if (i >= requests.size()) return;
@@ -71,13 +93,13 @@ std::vector<LoadOutcome> PutLoad(LoadTarget& target, const std::vector<LoadReque
     }
   } else {
     const Steady::time_point start = Steady::now();
-    for (; sent < requests.size(); ++sent) {
-      const auto after = std::chrono::duration<double>(requests[sent].at_s);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const auto after = std::chrono::duration<double>(requests[i].at_s);
       if (!AwaitTurn(start + std::chrono::duration_cast<Steady::duration>(after), options)) break;
-      threads.emplace_back(run, sent);
+      start_sender([&run, i] { run(i); });
     }
   }
-  for (std::thread& thread : threads) thread.join();
+  senders.clear();
   // Clients take requests in order, and so the ones that were not sent are the last.
   std::erase_if(outcomes, [](const LoadOutcome& each) { return each.sent_s < 0; });
   return outcomes;

@@ -19,7 +19,7 @@ struct LoadOptions {
 
 /// Sends the requests and waits for their ends. Outcomes are in the order of the requests; those
 /// that were not sent are left out. An answer that is shorter than asked is a failure: the load was
-/// another.
+/// another. Throws EnvironmentError where the machine has no thread for each request on its way.
 std::vector<LoadOutcome> PutLoad(LoadTarget& target, const std::vector<LoadRequest>& requests,
                                  const LoadOptions& options);
 

@@ -155,7 +155,8 @@ void EngineLoop::Run() {
         if (found == shared.running.end()) continue;  // aborted meanwhile
         const std::shared_ptr<Ticket::Mailbox> mailbox = found->second;
         std::ranges::move(update.tokens, std::back_inserter(mailbox->news.tokens));
-        mailbox->news.finish = update.finish;
+        mailbox->news.failure = std::move(update.failure);
+        if (mailbox->news.failure.empty()) mailbox->news.finish = update.finish;
         if (update.finish != FinishReason::kNone) shared.running.erase(found);
         told.push_back(mailbox);
       }

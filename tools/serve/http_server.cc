@@ -9,8 +9,10 @@
 #include <thread>
 
 #include "engine/base/log.h"
+#include "engine/base/signals_blocked.h"
 #include "tools/serve/answer.h"
 #include "tools/serve/connection_threads.h"
+#include "tools/serve/counted.h"
 #include "tools/serve/engine_loop.h"
 #include "tools/serve/request_head.h"
 #include "tools/serve/server_stats.h"
@@ -42,20 +44,6 @@ void SetError(Response& response, int status, const std::string& message, const 
   response.status = status;
   response.set_content(ErrorBody(message, type), "application/json");
 }
-
-/// One more in a count, as long as this is there.
-class Counted {
- public:
-  explicit Counted(std::atomic<int64_t>& count) : count_(count), now_(++count) {}
-  ~Counted() { --count_; }
-  Counted(const Counted&) = delete;
-  Counted& operator=(const Counted&) = delete;
-  int64_t now() const { return now_; }
-
- private:
-  std::atomic<int64_t>& count_;
-  int64_t now_;
-};
 
 /// A generation and all that its answer needs; kept until the answer is written.
 struct Generation {
@@ -97,6 +85,7 @@ class HttpServer::Impl {
   ~Impl() {
     loop_.Cancel("the server is stopping");
     Drain();
+    drain_.join();
     thread_.join();
   }
 
@@ -105,8 +94,14 @@ class HttpServer::Impl {
   std::string failure() const { return loop_.failure(); }
   void Cancel() { loop_.Cancel("the server is stopping"); }
 
+  /// Others are answered meanwhile that nobody is served any more.
   void Drain() {
-    if (!draining_.exchange(true)) http_.stop();
+    if (draining_.exchange(true)) return;
+    drain_ = std::thread([this] {
+      const SignalsBlocked blocked;
+      while (const int64_t now = in_flight_) in_flight_.wait(now);
+      http_.stop();
+    });
   }
 
  private:
@@ -202,11 +197,25 @@ class HttpServer::Impl {
                fmt::format("'{}' is not served here; expected '{}'", name, model_.name),
                "invalid_request_error");
     });
-    http_.Post("/v1/completions", [this](const Request& request, Response& response) {
-      Generate(Endpoint::kCompletions, request, response);
-    });
-    http_.Post("/v1/chat/completions", [this](const Request& request, Response& response) {
-      Generate(Endpoint::kChat, request, response);
+    RouteGeneration("/v1/completions", Endpoint::kCompletions);
+    RouteGeneration("/v1/chat/completions", Endpoint::kChat);
+  }
+
+  /// Reads the body itself: the library would take one as a form, and refuse all but short ones,
+  /// where a client says so. curl does of whatever it sends.
+  void RouteGeneration(const char* path, Endpoint endpoint) {
+    http_.Post(path, [this, endpoint](const Request& request, Response& response,
+                                      const httplib::ContentReader& read) {
+      if (request.is_multipart_form_data()) {
+        return SetError(response, 400, "a body in several parts; expected a JSON object",
+                        "invalid_request_error");
+      }
+      std::string body;
+      const bool whole = read([&body](const char* data, size_t size) {
+        body.append(data, size);
+        return true;
+      });
+      if (whole) Generate(endpoint, request, body, response);  // else the library sets a status
     });
   }
 
@@ -218,7 +227,8 @@ class HttpServer::Impl {
             {"max_model_len", model_.limits.sequence_length}};
   }
 
-  void Generate(Endpoint endpoint, const Request& request, Response& response) {
+  void Generate(Endpoint endpoint, const Request& request, const std::string& body,
+                Response& response) {
     auto counted = std::make_unique<Counted>(in_flight_);
     if (counted->now() > options_.max_requests || draining_) {
       response.set_header("Retry-After", "1");
@@ -228,7 +238,7 @@ class HttpServer::Impl {
     }
     ApiRequest parsed;
     try {
-      parsed = ParseApiRequest(endpoint, request.body, model_);
+      parsed = ParseApiRequest(endpoint, body, model_);
     } catch (const UnknownModelError& error) {
       return SetError(response, 404, error.what(), "invalid_request_error");
     } catch (const InputError& error) {
@@ -267,8 +277,18 @@ class HttpServer::Impl {
     }
   }
 
-  /// False ends the connection without a proper end of the answer.
+  /// False ends the connection without a proper end of the answer. The library calls it where
+  /// nothing catches what is thrown: that would end the process.
   bool Write(Generation& generation, httplib::DataSink& sink) {
+    try {
+      return WriteAnswer(generation, sink);
+    } catch (const std::exception& error) {
+      LogWarning("a request failed: {}", error.what());
+      return Fail(generation, sink, "internal error");
+    }
+  }
+
+  bool WriteAnswer(Generation& generation, httplib::DataSink& sink) {
     const auto send = [&sink](const std::string& text) {
       return text.empty() || sink.write(text.data(), text.size());
     };
@@ -295,10 +315,7 @@ class HttpServer::Impl {
       if (generation.answer.ended()) break;
       const bool late = Clock::now() >= limit;
       if (news.failure.empty() && !late) continue;
-      const std::string failure = late ? "the request took too long" : news.failure;
-      send((generation.stream ? "data: " : "") + ErrorBody(failure, "server_error") +
-           (generation.stream ? "\n" : ""));
-      return Abort(generation);
+      return Fail(generation, sink, late ? "the request took too long" : news.failure);
     }
     generation.ticket.reset();
     stats_.AddRequest(SecondsSince(generation.start));
@@ -308,6 +325,14 @@ class HttpServer::Impl {
     }
     sink.done();
     return true;
+  }
+
+  /// The status has been sent: the client reads what went wrong in the place of an answer.
+  bool Fail(Generation& generation, httplib::DataSink& sink, const std::string& message) {
+    const std::string error = ErrorBody(message, "server_error");
+    const std::string text = generation.stream ? "data: " + error + "\n" : error;
+    sink.write(text.data(), text.size());
+    return Abort(generation);
   }
 
   bool Abort(Generation& generation) {
@@ -347,6 +372,7 @@ class HttpServer::Impl {
   int port_ = -1;
   socket_t listener_ = INVALID_SOCKET;
   std::thread thread_;
+  std::thread drain_;  // waits for the last answer
 };
 
 HttpServer::HttpServer(Engine& engine, ServedModel model, HttpServerOptions options)

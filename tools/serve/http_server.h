@@ -33,7 +33,7 @@ class HttpServer {
 
   /// The port it listens on.
   int port() const;
-  /// Takes no more requests; those that it has go on.
+  /// Takes no more requests; those that it has go on. It says so to who asks, up to their end.
   void Drain();
   /// Ends all requests now.
   void Cancel();

@@ -69,7 +69,7 @@ std::string ServerStats::Text(const EngineMetrics& engine, int64_t in_flight) co
   }
   text += Value("trimtab_requests_in_flight", "gauge", "Generations not yet ended.", in_flight);
   text += Value("trimtab_requests_aborted_total", "counter",
-                "Generations whose client left or that took too long.", aborts_);
+                "Generations whose client left, that took too long or that failed.", aborts_);
   text += first_token_.Text("trimtab_time_to_first_token_seconds",
                             "From a request's arrival to its first token.");
   text += between_tokens_.Text("trimtab_time_between_tokens_seconds",

@@ -83,7 +83,7 @@ TEST_P(EveryRule, RoundTripsEveryScriptAndAnyBytes) {
     const std::string expected = rules == "qwen2" ? Normalize(line, NormalForm::kNfc) : line;
     EXPECT_EQ(tokenizer->Decode(Ids(*tokenizer, line)), expected);
     std::string streamed;
-    for (const int32_t id : Ids(*tokenizer, line)) tokenizer->AppendBytes(id, streamed);
+    for (const int32_t id : Ids(*tokenizer, line)) streamed += tokenizer->BytesOf(id);
     EXPECT_EQ(streamed, expected);
   }
   std::mt19937 random(5);
@@ -132,14 +132,52 @@ TEST(HuggingFaceTokenizer, PutsASpaceFirstWhereTheFileSaysSo) {
   EXPECT_EQ(tokenizer->Decode(Ids(*tokenizer, " ab")), " ab");
 }
 
+// Falcon's: what stands behind `ByteLevel` sees a character for each byte.
+TEST(HuggingFaceTokenizer, CutsCharactersOfBytesBehindByteLevel) {
+  const Parts words = {"It", "'", "s", "...", " a", "123", "45", " $+", "x\u00b2", "\u4f60"};
+  json vocabulary = json::parse(VocabularyJson(TrainMerges(words, 10000), "gpt2"));
+  vocabulary["pre_tokenizer"] = json::parse(R"({"type": "Sequence", "pretokenizers": [
+      {"type": "Punctuation", "behavior": "Contiguous"},
+      {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+      {"type": "Digits", "individual_digits": false},
+      {"type": "Split", "pattern": {"Regex": "[0-9][0-9][0-9]"}, "behavior": "Isolated",
+       "invert": false}]})");
+  const auto tokenizer = Make(vocabulary.dump());
+  EXPECT_EQ(Tokens(*tokenizer, "It's... a12345"),
+            (Parts{"It", "'", "s", "...", " a", "123", "45"}));
+  // U+00B2 is 0xC2 0xB2, and the character for 0xB2 is a digit: U+00B2.
+  EXPECT_EQ(Tokens(*tokenizer, "x"), Parts{"x"});
+  EXPECT_EQ(Tokens(*tokenizer, "\u00b2"), (Parts{"\xC2", "\xB2"}));
+  for (const std::string& line : ManyScripts()) {
+    EXPECT_EQ(tokenizer->Decode(Ids(*tokenizer, line)), line);
+  }
+}
+
 TEST(HuggingFaceTokenizer, RefusesIdsThatNameNoToken) {
   json vocabulary = json::parse(VocabularyJson({}, "gpt2"));
   vocabulary["model"]["vocab"]["zz"] = 300;
   const auto tokenizer = Make(vocabulary.dump());
   for (const int32_t bad : {-1, 258, 299, 301, 1 << 30}) {
     EXPECT_THROW(tokenizer->Decode(std::vector<int32_t>{bad}), InputError) << bad;
+    EXPECT_EQ(tokenizer->BytesOf(bad), "") << bad;
   }
   EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{300}), "zz");
+}
+
+TEST(HuggingFaceTokenizer, BeginsPromptsAsTheConfigurationSays) {
+  const auto prefix = [](const char* rules, std::optional<bool> add, const char* begin) {
+    const TokenizerConfig config = {
+        .eos_token = "<|end|>", .bos_token = begin, .add_bos_token = add};
+    return MakeHuggingFaceTokenizer(VocabularyJson({}, rules), "t.json", config)->prompt_prefix();
+  };
+  using Ids = std::vector<int32_t>;
+  EXPECT_EQ(prefix("gpt2", true, "<|start|>"), Ids{257});
+  EXPECT_EQ(prefix("gpt2", std::nullopt, "<|start|>"), Ids{});
+  EXPECT_EQ(prefix("gpt2", true, ""), Ids{});
+  EXPECT_EQ(prefix("llama3", true, "<|end|>"), Ids{257});  // what the vocabulary says itself
+  EXPECT_EQ(prefix("llama3", false, "<|start|>"), Ids{});
+  EXPECT_EQ(MessageOf<InputError>([&] { prefix("gpt2", true, "<s>"); }),
+            "t.json: $.added_tokens: expected a special token '<s>', which begins a text");
 }
 
 TEST(HuggingFaceTokenizer, AsksWhichOfSeveralTokensEndsADocument) {
@@ -196,7 +234,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"/pre_tokenizer", "null", "$.pre_tokenizer: expected an object"},
         BadCase{"/pre_tokenizer", R"({"type": "Whitespace"})", "$.pre_tokenizer.type"},
         BadCase{"/pre_tokenizer", R"({"type": "Digits", "individual_digits": true})",
-                "$.pre_tokenizer: expected one that ends in 'ByteLevel'"},
+                "$.pre_tokenizer: expected one with a 'ByteLevel'"},
+        BadCase{"/pre_tokenizer",
+                R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"},
+                    {"type": "ByteLevel"}]})",
+                "$.pre_tokenizer.pretokenizers[1]: expected one 'ByteLevel'"},
+        BadCase{"/pre_tokenizer", R"({"type": "Punctuation", "behavior": "Removed"})",
+                "$.pre_tokenizer.behavior"},
         BadCase{"/pre_tokenizer",
                 R"({"type": "Split", "pattern": {"Regex": "\\w"}, "behavior": "Isolated"})",
                 "$.pre_tokenizer.pattern.Regex: '\\w'"},

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "engine/base/error.h"
 #include "engine/data/corpus.h"
 #include "engine/data/tokenizer_config.h"
@@ -31,9 +33,10 @@ TEST(OpenTokenizer, FindsTheFilesThatATokenizerWrites) {
     EXPECT_EQ(Ids(*again, text, names), Ids(*bytes, text, names));
   }
 
-  WriteBytes(folder + "/tokenizer.json", VocabularyJson(TrainMerges(ManyScripts(), 50), "llama3"));
+  WriteBytes(folder + "/tokenizer.json", VocabularyJson(TrainMerges(ManyScripts(), 50), "gpt2"));
   WriteBytes(folder + "/tokenizer_config.json",
              R"({"eos_token": {"content": "<|end|>", "lstrip": false}, "model_max_length": 8,
+                 "bos_token": {"content": "<|start|>"}, "add_bos_token": true,
                  "chat_template": [{"name": "tools", "template": "x"},
                                    {"name": "default", "template": "{{ y }}"}]})");
   const auto first = OpenTokenizer(folder);
@@ -44,6 +47,7 @@ TEST(OpenTokenizer, FindsTheFilesThatATokenizerWrites) {
   for (const std::string& line : ManyScripts()) EXPECT_EQ(Ids(*copy, line), Ids(*first, line));
   EXPECT_EQ(copy->eod_id(), first->eod_id());
   EXPECT_EQ(copy->chat_template(), first->chat_template());
+  EXPECT_EQ(first->prompt_prefix(), std::vector<int32_t>{*first->SpecialId("<|start|>")});
   EXPECT_EQ(copy->prompt_prefix(), first->prompt_prefix());
   WriteBytes(folder + "/chat_template.jinja", "{{ z }}");
   EXPECT_EQ(OpenTokenizer(folder + "/tokenizer.json")->chat_template(), "{{ z }}");
@@ -72,6 +76,59 @@ TEST(OpenTokenizer, FindsTheTokenizerOfADataset) {
   EXPECT_THROW(OpenDatasetTokenizer(folder + "/none"), InputError);
 }
 
+TEST(OpenTokenizer, ReadsTheFilesOfGpt2) {
+  const std::string folder = ScratchFolder();
+  const nlohmann::json whole =
+      nlohmann::json::parse(VocabularyJson(TrainMerges(ManyScripts(), 50), "gpt2"));
+  nlohmann::json vocab = whole["model"]["vocab"];
+  for (const auto& added : whole["added_tokens"]) vocab[added["content"]] = added["id"];
+  std::string merges = "#version: 0.2\n";
+  for (const auto& each : whole["model"]["merges"]) {
+    merges += (each.is_string() ? each.get<std::string>()
+                                : each[0].get<std::string>() + " " + each[1].get<std::string>()) +
+              "\n";
+  }
+  std::filesystem::create_directories(folder + "/whole");
+  const std::string config =
+      R"({"eos_token": "<|end|>", "bos_token": "<|end|>", "add_bos_token": true})";
+  for (const char* place : {"/whole", ""}) {
+    WriteBytes(folder + place + "/tokenizer_config.json", config);
+  }
+  WriteBytes(folder + "/whole/tokenizer.json", whole.dump());
+  WriteBytes(folder + "/vocab.json", vocab.dump());
+  EXPECT_FALSE(HasTokenizer(folder));
+  WriteBytes(folder + "/merges.txt", merges);
+  EXPECT_TRUE(HasTokenizer(folder));
+  const auto expected = OpenTokenizer(folder + "/whole");
+  const auto read = OpenTokenizer(folder);
+  EXPECT_EQ(read->eod_id(), expected->eod_id());
+  EXPECT_EQ(read->prompt_prefix(), std::vector<int32_t>{read->eod_id()});
+  EXPECT_EQ(read->SpecialId("<|start|>"), expected->SpecialId("<|start|>"));
+  for (const std::string& line : ManyScripts()) EXPECT_EQ(Ids(*read, line), Ids(*expected, line));
+  EXPECT_EQ(ReadTokenizerFiles(folder).at(0).name, "tokenizer.json");
+  WriteBytes(folder + "/merges.txt", "ab\n");
+  EXPECT_EQ(MessageOf<InputError>([&] { OpenTokenizer(folder); }),
+            folder + "/merges.txt: 'ab'; expected two tokens a line");
+}
+
+TEST(OpenTokenizer, AddsTokensThatTheConfigurationDoesNotHave) {
+  TokenizerConfig config = ReadTokenizerConfig(
+      R"({"added_tokens_decoder": {"9": {"content": "<x>", "special": false, "lstrip": true},
+                                   "7": {"content": "y", "special": true}}})",
+      "c.json");
+  ReadAddedTokens(R"({"<x>": 9, "<|z|>": 10, "word": 11})", "a.json", config);
+  EXPECT_EQ(config.added_tokens,
+            (std::vector<AddedToken>{
+                {7, "y", true}, {9, "<x>", false}, {10, "<|z|>", true}, {11, "word", false}}));
+  EXPECT_EQ(ReadTokenizerConfig(ToJsonText(config), "c.json"), config);
+  for (const char* bad : {"[]", R"({"x": -1})", R"({"x": "1"})", R"({"": 1})"}) {
+    EXPECT_TRUE(MessageOf<InputError>([&] {
+                  ReadAddedTokens(bad, "a.json", config);
+                }).starts_with("a.json:"))
+        << bad;
+  }
+}
+
 TEST(OpenTokenizer, SaysWhatItExpected) {
   const std::string folder = ScratchFolder();
   EXPECT_EQ(
@@ -80,7 +137,9 @@ TEST(OpenTokenizer, SaysWhatItExpected) {
   EXPECT_EQ(MessageOf<InputError>([&] { OpenTokenizer("bytes"); }),
             "bytes: expected 'byte', a tokenizer.json, a tokenizer.model, or a folder with one");
   EXPECT_THROW(OpenTokenizer(folder + "/none.json"), InputError);
-  for (const char* bad : {"[]", R"({"eos_token": 3})", R"({"add_bos_token": "yes"})",
+  for (const char* bad : {"[]", R"({"eos_token": 3})", R"({"bos_token": 3})",
+                          R"({"added_tokens_decoder": {"x": {"content": "a"}}})",
+                          R"({"added_tokens_decoder": {"1": {}}})", R"({"add_bos_token": "yes"})",
                           R"({"chat_template": [{"name": "tools", "template": "x"}]})", "{"}) {
     EXPECT_TRUE(
         MessageOf<InputError>([&] { ReadTokenizerConfig(bad, "c.json"); }).starts_with("c.json:"))

@@ -116,6 +116,14 @@ TEST(Pattern, SplitsAndKeepsWhatLiesBetween) {
   EXPECT_EQ(Matches("x", ""), Parts{});
 }
 
+TEST(Pattern, TakesTheUnionOfAClassWithinAClass) {
+  // BLOOM's pattern: neither blanks nor those signs.
+  const char* bloom = " ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+";
+  EXPECT_EQ(Matches(bloom, "ab, c(d) |e\u3002f"),
+            (Parts{"ab", "!,", " c", "!(", "d", "!) |", "e", "!\u3002", "f"}));
+  EXPECT_EQ(Matches("[a[b[c]]d]+", "abcd[]"), (Parts{"abcd", "![]"}));
+}
+
 TEST(Pattern, TakesSpaceAsUnicodeDefinesIt) {
   for (const char* space : {" ", "\t", "\n", "\v", "\f", "\r", "\u0085", "\u00a0", "\u1680",
                             "\u2000", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"}) {
@@ -137,8 +145,10 @@ TEST(Pattern, LeavesBytesThatAreNoText) {
 }
 
 TEST(Pattern, RefusesWhatOthersReadDifferently) {
-  for (const char* bad : {R"(\w+)", R"(a\b)", R"([\S])", "[a&&b]", "[a[b]]", "^a", "a$",
-                          R"(\d{1,3}+)", "(?<name>a)", "(?#x)", "(?m)a", "(", "[a", R"(\)"}) {
+  for (const char* bad :
+       {R"(\w+)",     R"(a\b)",   R"([\S])",     "[a&&b]", "[a[^b]]", "[a-[b]]", "[[a]-b]",
+        "[a[-z]]",    "[a[b-]c]", "[[:alpha:]]", "[a[b]",  "^a",      "a$",      R"(\d{1,3}+)",
+        "(?<name>a)", "(?#x)",    "(?m)a",       "(",      "[a",      R"(\)"}) {
     const std::string message = MessageOf<InputError>([&] { Pattern(bad, "file: $.x"); });
     EXPECT_TRUE(message.starts_with("file: $.x: ") && message.find("expected") != std::string::npos)
         << bad << ": " << message;

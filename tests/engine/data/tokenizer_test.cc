@@ -35,6 +35,7 @@ TEST(ByteTokenizer, RefusesIdsOutsideItsVocabulary) {
   const auto tokenizer = MakeByteTokenizer();
   for (const int32_t bad : {-1, 257, 1 << 30}) {
     EXPECT_THROW(tokenizer->Decode(std::vector<int32_t>{bad}), InputError);
+    EXPECT_EQ(tokenizer->BytesOf(bad), "");
   }
 }
 

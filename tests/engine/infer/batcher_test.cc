@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 
 #include "tests/engine/infer/batcher_cases.h"
@@ -173,6 +174,57 @@ TEST(BatcherTest, RefusesWhatItCannotServe) {
   EXPECT_EQ(std::get<Refusal>(third).reason, "2 requests wait already");
   EXPECT_TRUE(std::get<Refusal>(third).busy);
   EXPECT_EQ(batcher.metrics().refused_requests, 5);
+}
+
+/// A cache whose model cannot answer one text.
+class BrokenModel final : public StepRunner {
+ public:
+  BrokenModel(const BatcherOptions& options, int32_t bad) : model_(options), bad_(bad) {}
+  std::vector<float> Run(const StepPlan& plan) override {
+    std::vector<float> logits = model_.Run(plan);
+    float* row = logits.data();
+    for (const PlannedSequence& each : plan.sequences) {
+      if (each.logits > 0 && each.tokens.back() == bad_) row[3] = std::nanf("");
+      row += each.logits * kVocab;
+    }
+    return logits;
+  }
+  BlockContents ReadBlocks(std::span<const int32_t> blocks) override {
+    return model_.ReadBlocks(blocks);
+  }
+  void WriteBlocks(std::span<const int32_t> blocks, const BlockContents& contents) override {
+    model_.WriteBlocks(blocks, contents);
+  }
+  int64_t vocab_size() const override { return kVocab; }
+
+ private:
+  CacheModel model_;
+  int32_t bad_;
+};
+
+TEST(BatcherTest, EndsOnlyTheRequestWhoseLogitsAreNoNumbers) {
+  BatcherOptions options = Roomy();
+  options.limits.waiting = 3;
+  const GenerationRequest good = {.prompt = {1, 2, 3}, .max_tokens = 1};
+  BrokenModel model(options, 6);
+  const SteadyClock clock;
+  Batcher batcher(options, model, clock);
+  batcher.AddRequest(good);
+  batcher.AddRequest({.prompt = {1, 2, 6}, .max_tokens = 1});
+  batcher.AddRequest(good);
+  std::map<RequestId, RequestUpdate> ended;
+  while (batcher.HasWork()) {
+    for (const RequestUpdate& update : batcher.Step()) ended[update.id] = update;
+  }
+  for (const RequestId id : {1, 3}) {
+    EXPECT_EQ(ended[id].finish, FinishReason::kLength);
+    EXPECT_EQ(ended[id].tokens.at(0).id, Expected(good, options.limits.sequence_length).at(0));
+  }
+  EXPECT_EQ(ended[2].finish, FinishReason::kError);
+  EXPECT_NE(ended[2].failure.find("not finite numbers"), std::string::npos) << ended[2].failure;
+  EXPECT_EQ(batcher.metrics().used_blocks, 0);
+  EXPECT_EQ(batcher.metrics().finished_requests, 2);
+  EXPECT_EQ(batcher.metrics().aborted_requests, 1);
 }
 
 TEST(BatcherTest, SharesThePrefixOfAPrompt) {

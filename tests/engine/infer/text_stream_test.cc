@@ -67,6 +67,12 @@ TEST(TextStream, HoldsBackWhatMayBecomeAStopString) {
   EXPECT_EQ(stream.Finish(), "");
 }
 
+TEST(TextStream, DoesNotWaitForALongerStopStringAtTheSamePlace) {
+  TextStream stream({"{", "{{"});
+  EXPECT_EQ(stream.Add("x{"), "x");
+  EXPECT_TRUE(stream.stopped());
+}
+
 /// What a stream must give: everything before the first place where any stop string begins.
 Streamed Expected(const std::string& text, const std::vector<std::string>& stops) {
   size_t first = std::string::npos;

@@ -50,9 +50,25 @@ TEST(Load, OfAServerAndOfAnEngineIsTheSame) {
   EXPECT_THROW(MakeHttpTarget({.url = "http://"}), UsageError);
   EXPECT_EQ(MakeHttpTarget({.url = url + "/"})->Run({0, 4, 4}, {1, 2, 3, 4}).failure, "");
   server.Drain();
+  while (!server.finished()) std::this_thread::sleep_for(milliseconds(5));
   const LoadOutcome refused = over_http->Run({0, 4, 4}, {1, 2, 3, 4});
   EXPECT_FALSE(refused.failure.empty());
   EXPECT_THROW(MakeHttpTarget({.url = url}), EnvironmentError);
+}
+
+/// Answers at once.
+class Nobody : public LoadTarget {
+ public:
+  LoadOutcome Run(const LoadRequest& request, const std::vector<int32_t>&) override {
+    return {.sent_s = 0, .tokens = request.output_tokens};
+  }
+};
+
+// More than a process may have threads, ended ones that nobody joined included.
+TEST(Load, OfManyRequestsNeedsNoThreadForThoseThatHaveEnded) {
+  Nobody target;
+  const std::vector<LoadRequest> requests(40000, {.prompt_tokens = 1, .output_tokens = 1});
+  EXPECT_EQ(PutLoad(target, requests, {}).size(), 40000u);
 }
 
 TEST(Load, TellsThatTheEngineHasFailed) {

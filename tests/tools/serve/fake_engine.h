@@ -15,7 +15,8 @@
 
 namespace trimtab {
 
-/// Every sequence repeats its prompt, token by token, all of them in every step.
+/// Every sequence repeats its prompt, token by token, all of them in every step. It fails at token
+/// 255.
 class FakeEngine : public Engine {
  public:
   EngineLimits limits_now = {.sequences = 16, .waiting = 16, .sequence_length = 512};
@@ -45,6 +46,11 @@ class FakeEngine : public Engine {
       const auto& stops = request.stop_tokens;
       if (std::find(stops.begin(), stops.end(), token) != stops.end()) {
         update.finish = FinishReason::kStop;
+        continue;
+      }
+      if (token == 255) {
+        update.finish = FinishReason::kError;
+        update.failure = "a tooth came off";
         continue;
       }
       ++sequence.done;

@@ -6,6 +6,7 @@
 #include <deque>
 #include <string_view>
 
+#include "engine/base/error.h"
 #include "tests/tools/serve/http_server_fixture.h"
 
 namespace trimtab {
@@ -128,7 +129,8 @@ TEST_F(HttpServerTest, DrainsAndCancels) {
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   server_->Drain();
-  EXPECT_NE(Curl("/health").status, 0);  // nobody listens any more
+  EXPECT_EQ(Get("/health").status, 503);
+  EXPECT_EQ(Post("/v1/completions", Completion()).status, 503);
   client.join();
   EXPECT_EQ(reply.status, 200);
   EXPECT_NE(reply.body.find("[DONE]"), std::string::npos);
@@ -136,6 +138,7 @@ TEST_F(HttpServerTest, DrainsAndCancels) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   EXPECT_TRUE(server_->finished());
+  EXPECT_NE(Curl("/health").status, 0);  // nobody listens any more
 
   Start();
   std::thread cancelled([&] {
@@ -157,6 +160,56 @@ TEST_F(HttpServerTest, TellsWhenTheEngineFails) {
   EXPECT_EQ(Get("/health").status, 503);
   EXPECT_EQ(Post("/v1/completions", Completion()).status, 503);
   EXPECT_EQ(server_->failure(), "the engine failed: a wheel came off");
+}
+
+TEST_F(HttpServerTest, EndsOnlyTheRequestThatFails) {
+  Start();
+  const Reply whole = Post("/v1/completions", Completion({{"prompt", {97, 98, 255}}}));
+  EXPECT_NE(whole.body.find(R"("message":"a tooth came off")"), std::string::npos) << whole.body;
+  const Reply stream =
+      Post("/v1/completions", Completion({{"prompt", {97, 98, 255}}, {"stream", true}}));
+  const std::vector<std::string> events = Events(stream.body);
+  ASSERT_GE(events.size(), 2u) << stream.body;  // the text before, and the end
+  EXPECT_EQ(nlohmann::json::parse(events.back())["error"]["message"], "a tooth came off");
+  EXPECT_EQ(Post("/v1/completions", Completion()).status, 200);
+  EXPECT_EQ(Get("/health").status, 200);
+}
+
+/// Some of its ids have no bytes: looking for these is a fault.
+class FaultyTokenizer : public Tokenizer {
+ public:
+  void Encode(std::string_view text, SpecialNames names,
+              std::vector<int32_t>& tokens) const override {
+    bytes_->Encode(text, names, tokens);
+  }
+  std::string Decode(std::span<const int32_t> tokens) const override {
+    return bytes_->Decode(tokens);
+  }
+  std::string BytesOf(int32_t token) const override {
+    if (token == '?') throw InputError("a token without bytes");
+    return bytes_->BytesOf(token);
+  }
+  std::optional<int32_t> SpecialId(std::string_view) const override { return std::nullopt; }
+  std::vector<int32_t> prompt_prefix() const override { return {}; }
+  int64_t vocab_size() const override { return bytes_->vocab_size(); }
+  int32_t eod_id() const override { return bytes_->eod_id(); }
+  std::string chat_template() const override { return ""; }
+  std::string name() const override { return "faulty"; }
+  std::vector<TokenizerFile> files() const override { return {}; }
+
+ private:
+  std::unique_ptr<Tokenizer> bytes_ = MakeByteTokenizer();
+};
+
+TEST_F(HttpServerTest, SurvivesWhatIsThrownWhileItWrites) {
+  tokenizer_ = std::make_unique<FaultyTokenizer>();
+  Start();
+  for (const bool stream : {false, true}) {
+    const Reply reply = Post("/v1/completions", Completion({{"prompt", "a?"}, {"stream", stream}}));
+    EXPECT_NE(reply.body.find("internal error"), std::string::npos) << reply.body;
+  }
+  EXPECT_TRUE(Quiet());
+  EXPECT_EQ(Post("/v1/completions", Completion()).status, 200);
 }
 
 TEST_F(HttpServerTest, EndsRequestsThatTakeTooLong) {

@@ -77,6 +77,20 @@ TEST_F(HttpServerTest, RefusesWithOneClearLine) {
   EXPECT_EQ(Post("/v1/completions", Completion()).status, 200);
 }
 
+// What curl sends is a form, as it says, unless it is told otherwise.
+TEST_F(HttpServerTest, TakesLongBodiesWhateverTheyAreCalled) {
+  Start();
+  const std::string body = Completion() + std::string(20000, ' ');
+  for (const char* flags : {"", "-H 'Content-Type: application/json'", "-H 'Content-Type:'",
+                            "-H 'Transfer-Encoding: chunked'"}) {
+    const Reply reply = Post("/v1/completions", body, flags);
+    EXPECT_EQ(reply.status, 200) << flags << reply.body;
+  }
+  const Reply parts = Split(Curl("/v1/completions", "-F 'prompt=a'"));
+  EXPECT_EQ(parts.status, 400);
+  EXPECT_NE(parts.body.find("expected a JSON object"), std::string::npos) << parts.body;
+}
+
 TEST_F(HttpServerTest, AsksForItsKey) {
   Start({.api_key = "sesame"});
   EXPECT_EQ(Get("/health").status, 200);

@@ -1,0 +1,66 @@
+#include "engine/data/gpt2_files.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+
+#include "engine/base/error.h"
+#include "engine/config/strict_json.h"
+#include "engine/data/byte_alphabet.h"
+
+namespace trimtab {
+namespace {
+
+using nlohmann::json;
+
+/// The lines of merges.txt, of which the first may say a version.
+json MergesOf(std::string_view text) {
+  json merges = json::array();
+  bool first = true;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const bool version = first && line.starts_with("#version");
+    first = false;
+    if (!line.empty() && !version) merges.push_back(line);
+  }
+  return merges;
+}
+
+}  // namespace
+
+std::string TokenizerJsonOf(const std::string& vocab, const std::string& vocab_path,
+                            const std::string& merges, const std::string& merges_path) {
+  const json tokens = ParseJsonText(vocab, vocab_path);
+  if (!tokens.is_object()) {
+    throw InputError(fmt::format("{}: $: expected an object of tokens and ids, got {}", vocab_path,
+                                 DescribeJson(tokens)));
+  }
+  const json pairs = MergesOf(merges);
+  std::set<std::string> made;
+  for (int byte = 0; byte < 256; ++byte) made.insert(ByteCharacter(static_cast<uint8_t>(byte)));
+  for (const json& pair : pairs) {
+    std::string token = pair.get<std::string>();
+    const size_t blank = token.find(' ');
+    if (blank == std::string::npos) {
+      throw InputError(fmt::format("{}: '{}'; expected two tokens a line", merges_path, token));
+    }
+    made.insert(token.erase(blank, 1));
+  }
+  json added = json::array();
+  for (const auto& [token, id] : tokens.items()) {
+    if (made.contains(token)) continue;
+    added.push_back({{"id", id}, {"content", token}, {"normalized", false}, {"special", true}});
+  }
+  const json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+  return json{{"added_tokens", added},
+              {"pre_tokenizer", byte_level},
+              {"decoder", byte_level},
+              {"model", {{"type", "BPE"}, {"vocab", tokens}, {"merges", pairs}}}}
+             .dump(1) +
+         "\n";
+}
+
+}  // namespace trimtab
