@@ -36,6 +36,7 @@ class DataBuildCommand : public Command {
   }
 
   int Run(const OutputOptions& output) override {
+    if (options_.prefix.empty()) throw UsageError("--out is empty; expected the dataset's PREFIX");
     if (format_ == "text") options_.format = CorpusFormat::kText;
     if (format_ == "jsonl") options_.format = CorpusFormat::kJsonl;
     if (format_ == "bytes") options_.format = CorpusFormat::kBytes;

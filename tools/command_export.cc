@@ -71,7 +71,7 @@ class ExportCommand : public Command {
                  {"options", std::move(list)}});
     } else {
       Print(fmt::format(
-          "{}: {} for {}\nNext: torchrun ... pretrain_gpt.py $(cat {}) --data-path ...\n", out_,
+          "{}: {} for {}\nNext: xargs -a {} torchrun ... pretrain_gpt.py --data-path ...\n", out_,
           Counted(std::ssize(options), "option"), Counted(run.layout.world_size(), "rank"), out_));
     }
     return 0;

@@ -46,7 +46,8 @@ class TrainCommand : public Command {
     launcher_.Declare(flags);
     flags.Integer("--steps", steps_, 0, std::numeric_limits<int32_t>::max(),
                   "total number of steps; if left out, as in the run, or 50");
-    flags.Text("--checkpoint", options_.checkpoint, "folder to save to at the end (and on Ctrl-C)");
+    flags.Text("--checkpoint", options_.checkpoint,
+               "folder to save to at the end (and on Ctrl-C), of this run alone");
     flags.Text("--load", options_.load,
                "checkpoint folder to continue from, whichever layout wrote it");
     flags.Text("--load-hf", options_.load_hf,
@@ -86,8 +87,8 @@ class TrainCommand : public Command {
     Progress progress(output);
     options_.stop_requested = [] { return ToStopSignal(RequestedStop()); };
     options_.on_step = [&](const TrainingStep& step) {
-      trained_ = true;
       ShowStep(run, output, progress, step);
+      trained_ = true;
     };
     options_.on_save = [&](int64_t step, double seconds) {
       progress.Event(fmt::format("saved step {} to {} in {}", step, options_.checkpoint,
@@ -122,7 +123,7 @@ class TrainCommand : public Command {
 
   void ShowStep(const RunConfig& run, const OutputOptions& output, Progress& progress,
                 const TrainingStep& step) const {
-    const bool shown = step.step == 1 || step.step == run.steps || step.step % log_every_ == 0;
+    const bool shown = !trained_ || step.step == run.steps || step.step % log_every_ == 0;
     if (output.json && shown) {
       nlohmann::json line = {{"step", step.step},
                              {"loss", step.loss},

@@ -54,6 +54,7 @@ int RunInForeground(std::vector<std::string> argv) {
   sigset_t before;
   ::sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR2, SIGCHLD}) ::sigaddset(&signals, signal);
+  if (!IgnoresHangUp()) ::sigaddset(&signals, SIGHUP);
   ::sigprocmask(SIG_BLOCK, &signals, &before);
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();

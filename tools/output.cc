@@ -1,5 +1,6 @@
 #include "tools/output.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +16,13 @@ namespace {
 
 bool stdout_silent = false;
 
+/// Whether a failed write says that the terminal is gone: it takes nothing more, and a SIGHUP asks
+/// for the end.
+bool TerminalIsGone(int error) {
+  struct stat now {};
+  return error == EIO && ::fstat(STDOUT_FILENO, &now) == 0 && S_ISCHR(now.st_mode);
+}
+
 }  // namespace
 
 void SilenceStdout() { stdout_silent = true; }
@@ -23,8 +31,10 @@ void Print(std::string_view text) {
   if (stdout_silent) return;
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (!written || std::fflush(stdout) != 0) {
-    const std::string reason = std::strerror(errno);
+    const int error = errno;
     std::clearerr(stdout);
+    if (TerminalIsGone(error)) return SilenceStdout();
+    const std::string reason = std::strerror(error);
     throw StorageError(fmt::format("cannot write to stdout: {}", reason));
   }
 }

@@ -22,6 +22,12 @@ int TerminalWidth() {
   return size.ws_col;
 }
 
+/// In the place of what was drawn before. A terminal that is gone shows nothing.
+void Draw(const std::string& text) {
+  std::fputs(("\r\x1b[K" + text).c_str(), stderr);
+  std::fflush(stderr);
+}
+
 double Eta(const ProgressState& state, double elapsed_s) {
   if (state.eta_s >= 0 || state.done <= 0) return state.eta_s;
   return elapsed_s / static_cast<double>(state.done) *
@@ -61,8 +67,7 @@ void Progress::Update(const ProgressState& state) {
   last_draw_ = now;
   const double elapsed = std::chrono::duration<double>(now - start_).count();
   const std::string text = ProgressText(state, elapsed, TerminalWidth());
-  fmt::print(stderr, "\r\x1b[K{}{}{}", color_ ? "\x1b[36m" : "", text, color_ ? "\x1b[0m" : "");
-  std::fflush(stderr);
+  Draw(fmt::format("{}{}{}", color_ ? "\x1b[36m" : "", text, color_ ? "\x1b[0m" : ""));
   drawn_ = true;
 }
 
@@ -73,8 +78,7 @@ void Progress::Event(const std::string& line) {
 
 void Progress::Clear() {
   if (!drawn_) return;
-  fmt::print(stderr, "\r\x1b[K");
-  std::fflush(stderr);
+  Draw("");
   drawn_ = false;
 }
 

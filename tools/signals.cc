@@ -87,16 +87,24 @@ void CatchStopSignals(StopNotice notice) {
   const bool scheduled = std::getenv("SLURM_JOB_ID") != nullptr;
   if (scheduled) action.sa_handler = OnSchedulerSignal;
   ::sigaction(SIGTERM, &action, nullptr);
+  action.sa_handler = OnStopSignal;
+  if (!IgnoresHangUp()) ::sigaction(SIGHUP, &action, nullptr);
   action.sa_handler = OnSchedulerSignal;
   ::sigaction(SIGUSR2, &action, nullptr);
   action.sa_handler = OnStarterSignal;
   ::sigaction(SIGUSR1, &action, nullptr);
 }
 
+bool IgnoresHangUp() {
+  struct sigaction now {};
+  return ::sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 bool StoppedByScheduler() { return by_scheduler; }
 
 void ReleaseStopSignals() {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) std::signal(signal, SIG_DFL);
+  if (!IgnoresHangUp()) std::signal(SIGHUP, SIG_DFL);
 }
 
 StopLevel RequestedStop() {

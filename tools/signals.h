@@ -3,10 +3,10 @@
 
 namespace trimtab {
 
-/// How often SIGINT or SIGTERM came: the first asks to finish what is running and save, the second
-/// to cancel it. A scheduler that wants its nodes back (SIGUSR2, and in a job of Slurm's SIGTERM)
-/// asks for the former, however often it says so; so does the process that started these ranks
-/// (SIGUSR1, foreground.h).
+/// How often SIGINT, SIGTERM or SIGHUP (the terminal is gone) came: the first asks to finish what
+/// is running and save, the second to cancel it. A scheduler that wants its nodes back (SIGUSR2,
+/// and in a job of Slurm's SIGTERM) asks for the former, however often it says so; so does the
+/// process that started these ranks (SIGUSR1, foreground.h).
 enum class StopLevel { kNone, kDrain, kCancel };
 
 /// What stderr says when one comes.
@@ -16,14 +16,17 @@ enum class StopNotice {
   kAnswers,  // running answers are finished; there is nothing to save
 };
 
-/// Counts SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 from now on instead of dying of them; the third ends
-/// the process at once with 128 + n. Without it they end the process as usual. Forgets earlier
-/// ones.
+/// Counts SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 from now on instead of dying of them; the
+/// third ends the process at once with 128 + n. Without it they end the process as usual. Forgets
+/// earlier ones. A SIGHUP that was ignored stays so.
 void CatchStopSignals(StopNotice notice = StopNotice::kSaves);
 /// Says on stderr what asking for the `times`th time does. Async-signal-safe.
 void SayWhatStops(int times, StopNotice notice = StopNotice::kSaves);
 /// From now on they end the process as usual again.
 void ReleaseStopSignals();
+
+/// Whether the process was started to outlive its terminal, as by nohup.
+bool IgnoresHangUp();
 
 StopLevel RequestedStop();
 /// 128 + the number of the first signal that came; 0 if none did, and where the process that

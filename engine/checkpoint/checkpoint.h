@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/io/lock_file.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/config/run_config.h"
 #include "engine/layers/fp8_snapshot.h"
@@ -58,14 +59,25 @@ struct TensorSlice {
   std::span<float> values;
 };
 
-/// Whether a checkpoint may be put at `directory`: it is not there, empty, or a checkpoint and
-/// nothing else. Throws StorageError otherwise. Ask before a long run, not after it.
+/// Whether a checkpoint may be put at `directory`: it is not there, empty, or a checkpoint, header
+/// and all, and nothing else. Throws StorageError otherwise. Ask before a long run, not after it.
 void CheckCheckpointTarget(const std::string& directory);
 
 /// The newest whole checkpoint that saving to `directory` has left: the folder itself, or what a
 /// save that was cut short has beside it. Empty when there is none. Checksums of what is returned
 /// have been verified; throws StorageError when nothing but damaged ones is left.
 std::string NewestCheckpoint(const std::string& directory);
+
+/// Whether `loaded` is what NewestCheckpoint may find for `directory`.
+bool IsCheckpointOf(const std::string& loaded, const std::string& directory);
+
+/// Puts what NewestCheckpoint found, and is whole, in the place that the next save replaces. Throws
+/// StorageError.
+void PutInPlace(const std::string& loaded, const std::string& directory);
+
+/// Keeps other runs from saving to `directory` for as long as it lives. Throws StorageError where
+/// another one does.
+std::unique_ptr<LockFile> LockCheckpoint(const std::string& directory);
 
 /// Writes DIR.tmp beside DIR and exchanges the two in Finish. Until then, and when anything fails,
 /// what was at DIR stays as it was. All failures are StorageErrors.

@@ -94,6 +94,17 @@ CheckpointDocument FromJson(const json& root, const std::string& path) {
 
 }  // namespace
 
+std::string CheckpointFolder(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  std::error_code error;
+  if (!std::filesystem::is_symlink(path, error)) return path;
+  const std::filesystem::path target = std::filesystem::canonical(path, error);
+  if (error) {
+    throw StorageError(fmt::format("{}: a link to nowhere: {}", path, error.message()));
+  }
+  return target.string();
+}
+
 std::vector<std::string> CheckpointFileNames() {
   std::vector<std::string> names = {kHeaderFile, kWeightsFile, kOptimizerFile};
   names.insert(names.end(), std::begin(kTokenizerFiles), std::end(kTokenizerFiles));

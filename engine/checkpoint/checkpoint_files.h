@@ -13,6 +13,16 @@ inline constexpr const char* kHeaderFile = "checkpoint.json";
 inline constexpr const char* kWeightsFile = "weights.safetensors";
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 
+/// Beside DIR: a save that is not in place yet, and what it replaced where the file system cannot
+/// exchange.
+inline constexpr const char* kTemporarySuffix = ".tmp";
+inline constexpr const char* kOldSuffix = ".old";
+inline constexpr const char* kCheckpointSuffixes[] = {"", kTemporarySuffix, kOldSuffix};
+
+/// The folder itself, when `path` is a link to it or ends in slashes: what stands beside it has its
+/// name. Throws StorageError for a link to nowhere.
+std::string CheckpointFolder(std::string path);
+
 /// All files that a checkpoint may have.
 std::vector<std::string> CheckpointFileNames();
 

@@ -59,19 +59,20 @@ int64_t StepOf(const std::string& directory) {
 
 }  // namespace
 
-std::string NewestCheckpoint(const std::string& directory) {
+std::string NewestCheckpoint(const std::string& path) {
+  const std::string directory = CheckpointFolder(path);
   std::vector<std::pair<int64_t, std::string>> found;
-  for (const char* suffix : {"", ".tmp", ".old"}) {
+  for (const char* suffix : kCheckpointSuffixes) {
     const int64_t step = StepOf(directory + suffix);
     if (step >= 0) found.emplace_back(step, directory + suffix);
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::string damage;
-  for (const auto& [step, path] : found) {
+  for (const auto& [step, folder] : found) {
     try {
-      const CheckpointReader whole(path);
-      return path;
+      const CheckpointReader whole(folder);
+      return folder;
     } catch (const StorageError& error) {
       if (damage.empty()) damage = error.what();
     }

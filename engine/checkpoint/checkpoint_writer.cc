@@ -19,18 +19,6 @@ namespace fs = std::filesystem;
 
 const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};
 
-/// The folder itself, when `path` is a link to it: what is exchanged must not be the link.
-std::string FolderOf(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  std::error_code error;
-  if (!fs::is_symlink(path, error)) return path;
-  const fs::path target = fs::canonical(path, error);
-  if (error) {
-    throw StorageError(fmt::format("{}: a link to nowhere: {}", path, error.message()));
-  }
-  return target.string();
-}
-
 std::vector<SafetensorsEntry> WithKinds(const std::vector<SafetensorsEntry>& tensors,
                                         std::initializer_list<StateKind> kinds) {
   std::vector<SafetensorsEntry> named;
@@ -57,7 +45,7 @@ void Replace(const std::string& temporary, const std::string& directory) {
     RemoveCheckpointFolder(temporary);
     return;
   }
-  const std::string old = directory + ".old";
+  const std::string old = directory + kOldSuffix;
   RemoveCheckpointFolder(old);
   if (::rename(directory.c_str(), old.c_str()) != 0 ||
       ::rename(temporary.c_str(), directory.c_str()) != 0) {
@@ -77,25 +65,62 @@ void CheckCheckpointTarget(const std::string& directory) {
     throw StorageError(
         fmt::format("{}: not a folder; expected a new, empty or checkpoint folder", directory));
   }
-  const std::vector<std::string> ours = CheckpointFileNames();
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
-    const std::string name = entry.path().filename().string();
-    if (std::find(ours.begin(), ours.end(), name) != ours.end()) continue;
+  const auto refuse = [&directory](const std::string& name) {
     throw StorageError(
         fmt::format("{}: holds '{}', which is no part of a checkpoint; expected a new, empty or "
                     "checkpoint folder",
                     directory, name));
+  };
+  // Without a header, the others' names are those of any model's tokenizer or weights.
+  const bool ours = fs::exists(fs::path(directory) / kHeaderFile, error);
+  const std::vector<std::string> names = CheckpointFileNames();
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!ours || std::find(names.begin(), names.end(), name) == names.end()) refuse(name);
   }
   if (error) {
     throw StorageError(fmt::format("{}: cannot list it: {}", directory, error.message()));
   }
 }
 
+std::unique_ptr<LockFile> LockCheckpoint(const std::string& directory) {
+  auto lock = LockFile::Take(CheckpointFolder(directory) + ".lock");
+  if (lock == nullptr) {
+    throw StorageError(
+        fmt::format("{}: another run saves to it; expected a folder of this run alone", directory));
+  }
+  return lock;
+}
+
+bool IsCheckpointOf(const std::string& loaded, const std::string& directory) {
+  const std::string folder = CheckpointFolder(directory);
+  return std::ranges::any_of(kCheckpointSuffixes, [&](const char* suffix) {
+    std::error_code ignored;
+    return fs::equivalent(loaded, folder + suffix, ignored);
+  });
+}
+
+void PutInPlace(const std::string& loaded, const std::string& directory) {
+  const std::string folder = CheckpointFolder(directory);
+  std::error_code error;
+  if (fs::equivalent(loaded, folder, error)) return;
+  const std::string temporary = folder + kTemporarySuffix;
+  if (!fs::equivalent(loaded, temporary, error)) {
+    // Replacing moves what is in the way to where this one is.
+    RemoveCheckpointFolder(temporary);
+    if (::rename(loaded.c_str(), temporary.c_str()) != 0) {
+      throw StorageError(fmt::format("{}: cannot rename it: {}", loaded, std::strerror(errno)));
+    }
+  }
+  Replace(temporary, folder);
+  SyncParentDirectory(folder);
+}
+
 CheckpointWriter::CheckpointWriter(std::string directory, CheckpointHeader header,
                                    std::span<const ParameterSpec* const> parameters, FileRole role)
     : role_(role),
-      directory_(FolderOf(std::move(directory))),
-      temporary_(directory_ + ".tmp"),
+      directory_(CheckpointFolder(std::move(directory))),
+      temporary_(directory_ + kTemporarySuffix),
       header_(std::move(header)) {
   const bool makes = role_ == FileRole::kMake;
   if (makes) CheckCheckpointTarget(directory_);

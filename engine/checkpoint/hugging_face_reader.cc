@@ -6,7 +6,6 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string_view>
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
@@ -18,26 +17,11 @@
 namespace trimtab {
 namespace {
 
-/// Fields of a model's JSON that weights do not depend on.
-constexpr std::string_view kOfTraining[] = {
-    "name",
-    "init_std",
-    "make_vocab_size_divisible_by",
-    "mtp_modules",
-    "moe.aux_loss_coeff",
-    "moe.z_loss_coeff",
-    "moe.bias_update_rate",
-    "moe.capacity_factor",
-    "moe.drop_policy",
-    "moe.pad_to_capacity",
-};
-
 /// Refuses a config.json at `path` that describes another model than `model`.
 void RequireSameModel(const nlohmann::json& config, const ModelConfig& model,
                       const std::string& path) {
   const ModelConfig found = ModelConfigFromHuggingFace(config, path + ": $");
   for (const ModelDifference& each : DifferencesOf(found, model)) {
-    if (std::ranges::find(kOfTraining, each.name) != std::end(kOfTraining)) continue;
     throw InputError(fmt::format("{}: describes a model with {} {}; expected {}, as in '{}'", path,
                                  each.name, each.found, each.expected, model.name));
   }

@@ -11,6 +11,20 @@ namespace {
 
 using Fields = std::map<std::string, nlohmann::json>;
 
+/// Fields of a model's JSON that weights do not depend on.
+constexpr const char* kOfTraining[] = {
+    "name",
+    "init_std",
+    "make_vocab_size_divisible_by",
+    "mtp_modules",
+    "moe.aux_loss_coeff",
+    "moe.z_loss_coeff",
+    "moe.bias_update_rate",
+    "moe.capacity_factor",
+    "moe.drop_policy",
+    "moe.pad_to_capacity",
+};
+
 Fields FieldsOf(const ModelConfig& model) {
   Fields fields;
   const nlohmann::json flat = ToJson(model).flatten();
@@ -19,7 +33,9 @@ Fields FieldsOf(const ModelConfig& model) {
     std::ranges::replace(name, '/', '.');
     fields[name] = value;
   }
+  for (const char* name : kOfTraining) fields.erase(name);
   if (!model.has_dense_layers()) fields.erase("ffn_hidden_size");
+  if (model.position != PositionKind::kLearned) fields.erase("max_sequence_length");
   return fields;
 }
 

@@ -1,4 +1,4 @@
-// In what two models differ, field by field.
+// In what two models differ that weights depend on, field by field.
 #pragma once
 
 #include <string>
@@ -15,7 +15,9 @@ struct ModelDifference {
   std::string expected;
 };
 
-/// All fields that differ, by name. A width that no layer of either has makes no difference.
+/// All fields that differ, by name, but for what the same weights may have in two runs: the name,
+/// what only training asks (initial weights, losses and capacity of experts), the padding of the
+/// vocabulary, the length where there is no table of positions, and a width that no layer has.
 std::vector<ModelDifference> DifferencesOf(const ModelConfig& found, const ModelConfig& expected);
 
 }  // namespace trimtab

@@ -346,19 +346,15 @@ constexpr json (*kWriters[])(const ModelConfig& model) = {
     Mistral,  Qwen2,    Qwen3,      Nemotron,   Gemma2, Glm, Glm4,   Mixtral,
     Qwen3Moe, Qwen2Moe, DeepSeekV2, DeepSeekV3, GptOss, Dbrx};
 
-/// In what the model that a config.json describes differs from `model`, but for what such a file
-/// does not say; nullopt where its type has no such models.
+/// In what the model that a config.json describes differs from `model`; nullopt where its type has
+/// no such models.
 std::optional<std::vector<ModelDifference>> Differences(const json& config,
                                                         const ModelConfig& model) {
-  ModelConfig read;
   try {
-    read = ModelConfigFromHuggingFace(config, model.name);
+    return DifferencesOf(ModelConfigFromHuggingFace(config, model.name), model);
   } catch (const InputError&) {
     return std::nullopt;
   }
-  read.name = model.name;
-  read.make_vocab_size_divisible_by = model.make_vocab_size_divisible_by;
-  return DifferencesOf(read, model);
 }
 
 }  // namespace

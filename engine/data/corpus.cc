@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kProgressBytes = int64_t{4} << 20;
 
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr char kJsonLines[] = "JSON lines: one JSON object per line";
 
 /// Why `line` is not a JSON object, and what was expected instead.
@@ -83,8 +84,12 @@ class CorpusBuilder {
     std::string document;
     std::string line;
     bool ended = false;
-    while (reader.Next(line, ended)) {
+    for (bool first = true; reader.Next(line, ended); first = false) {
       Count(static_cast<int64_t>(line.size()) + (ended ? 1 : 0));
+      // Says that the file is UTF-8, and is no part of its text.
+      if (first && check == LineCheck::kUtf8 && line.starts_with(kByteOrderMark)) {
+        line.erase(0, kByteOrderMark.size());
+      }
       const bool blank = line.find_first_not_of(" \t\r") == std::string::npos;
       if (options_.split == DocumentSplit::kBlankLine && blank) {
         AddDocument(document);

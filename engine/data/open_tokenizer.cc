@@ -1,5 +1,6 @@
 #include "engine/data/open_tokenizer.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "engine/base/error.h"
@@ -19,6 +20,8 @@ namespace fs = std::filesystem;
 constexpr char kJsonFile[] = "tokenizer.json";
 constexpr char kModelFile[] = "tokenizer.model";
 constexpr char kTemplateFile[] = "chat_template.jinja";
+constexpr const char* kFiles[] = {kJsonFile, kModelFile, kTokenizerConfigFile, kAddedTokensFile,
+                                  kTemplateFile};
 
 bool IsFile(const fs::path& path) {
   std::error_code ignored;
@@ -89,8 +92,7 @@ std::vector<TokenizerFile> ReadTokenizerFiles(const std::string& folder) {
   std::vector<TokenizerFile> files;
   if (!HasTokenizer(folder)) return files;
   if (FileOf(folder).filename() == kVocabFile) return OpenTokenizer(folder)->files();
-  for (const char* name :
-       {kJsonFile, kModelFile, kTokenizerConfigFile, kAddedTokensFile, kTemplateFile}) {
+  for (const char* name : kFiles) {
     const fs::path path = fs::path(folder) / name;
     if (IsFile(path)) files.push_back({name, ReadTextFile(path.string(), kMaxJsonBytes)});
   }
@@ -122,10 +124,17 @@ void WriteTokenizer(const Tokenizer& tokenizer, const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw StorageError(fmt::format("{}: {}", folder, error.message()));
-  for (const TokenizerFile& file : tokenizer.files()) {
+  const std::vector<TokenizerFile> files = tokenizer.files();
+  for (const TokenizerFile& file : files) {
     AtomicFile out((fs::path(folder) / file.name).string());
     out.Append(std::string_view(file.content));
     out.Commit();
+  }
+  // Of another tokenizer, whose files would count before these.
+  for (const char* name : kFiles) {
+    if (std::ranges::find(files, name, &TokenizerFile::name) != files.end()) continue;
+    fs::remove(fs::path(folder) / name, error);
+    if (error) throw StorageError(fmt::format("{}/{}: {}", folder, name, error.message()));
   }
 }
 

@@ -38,8 +38,6 @@ float Largest(std::span<const float> values) {
   return largest;
 }
 
-int64_t MomentBlocks(int64_t numel) { return (numel + kMomentBlock - 1) / kMomentBlock; }
-
 }  // namespace
 
 Optimizer::Optimizer(const OptimizerConfig& config, const ParallelContext& parallel,
@@ -55,9 +53,12 @@ Optimizer::Optimizer(const OptimizerConfig& config, const ParallelContext& paral
   if (types.has_master) master_ = zeros(numel, types.master);
   m_ = zeros(numel, types.moments);
   v_ = zeros(numel, types.moments);
+  PlanRuns();
   if (types.moments == DType::kF16) {
-    m_scale_ = zeros(MomentBlocks(numel), DType::kF32);
-    v_scale_ = zeros(MomentBlocks(numel), DType::kF32);
+    const int64_t used = runs_.empty() ? 0 : runs_.back().end_block();
+    const int64_t blocks = std::max(CeilDiv(numel, kMomentBlock), used);
+    m_scale_ = zeros(blocks, DType::kF32);
+    v_scale_ = zeros(blocks, DType::kF32);
   }
   const std::vector<ParameterUnit>& units = shards.store().units();
   const bool experts = std::any_of(units.begin(), units.end(), [](const ParameterUnit& unit) {
@@ -71,23 +72,45 @@ Optimizer::Optimizer(const OptimizerConfig& config, const ParallelContext& paral
                     [](const Parameter* each) { return each->spec.copied.copies > 1; });
   unit_sums_ = zeros(sums_.numel() * (static_cast<int64_t>(units.size()) + cuts), DType::kF32);
   scalars_ = zeros(kUpdateScalarCount, DType::kF32);
-  PlanRuns();
   PlanNorm();
 }
 
+std::vector<int64_t> Optimizer::BlockCuts() const {
+  std::vector<int64_t> cuts;
+  if (TypesOf(parallel_.layout).moments != DType::kF16) return cuts;
+  for (const Parameter* each : shards_.store().parameters()) {
+    const FlatRange copied = each->copied();
+    if (each->spec.copied.copies == 1 || copied.begin % kMomentBlock == 0) continue;
+    cuts.push_back(copied.begin);
+    cuts.push_back(RoundUp(copied.end, kMomentBlock));
+  }
+  return cuts;
+}
+
 void Optimizer::PlanRuns() {
-  const auto add = [this](const FlatRange& range, bool decay) {
+  const std::vector<int64_t> cuts = BlockCuts();
+  const auto add_whole = [&](const FlatRange& range, bool decay) {
     const OwnedPart part = shards_.Within(range);
     if (part.numel == 0) return;
     const OwnedPart* last = runs_.empty() ? nullptr : &runs_.back().part;
     const bool joins = last != nullptr && runs_.back().decay == decay &&
                        last->begin + last->numel == part.begin &&
-                       last->shard_begin + last->numel == part.shard_begin;
+                       last->shard_begin + last->numel == part.shard_begin &&
+                       !std::ranges::binary_search(cuts, part.begin);
     if (joins) {
       runs_.back().part.numel += part.numel;
-    } else {
-      runs_.push_back({part, decay});
+      return;
     }
+    const int64_t free = runs_.empty() ? 0 : runs_.back().end_block();
+    runs_.push_back({part, decay, std::max(part.shard_begin / kMomentBlock, free)});
+  };
+  const auto add = [&](FlatRange range, bool decay) {
+    for (auto cut = std::ranges::upper_bound(cuts, range.begin);
+         cut != cuts.end() && *cut < range.end; ++cut) {
+      add_whole({range.begin, *cut}, decay);
+      range.begin = *cut;
+    }
+    add_whole(range, decay);
   };
   runs_.reserve(3 * shards_.store().units().size());
   for (const ParameterUnit& unit : shards_.store().units()) {
@@ -184,8 +207,20 @@ void Optimizer::WriteMoments(Moment which, int64_t begin, std::span<const float>
   const int64_t at = part.shard_begin;
   Tensor target = moment(which).Slice(at, {part.numel});
   if (target.dtype() != DType::kF16) return CopyFromHost(target, values);
-  TRIMTAB_ASSERT(at % kMomentBlock == 0, "fp16 moments are written in whole blocks, not from {}",
-                 at);
+  for (const Run& run : runs_) {
+    const int64_t begin_here = std::max(at, run.part.shard_begin);
+    const int64_t end_here = std::min(at + part.numel, run.shard_end());
+    if (begin_here >= end_here) continue;
+    TRIMTAB_ASSERT((begin_here - run.part.shard_begin) % kMomentBlock == 0,
+                   "fp16 moments are written in whole blocks, not from {}", begin_here);
+    WriteScaled(which, begin_here, run.BlockOf(begin_here),
+                values.subspan(static_cast<size_t>(begin_here - at),
+                               static_cast<size_t>(end_here - begin_here)));
+  }
+}
+
+void Optimizer::WriteScaled(Moment which, int64_t at, int64_t first_block,
+                            std::span<const float> values) {
   std::vector<float> scales;
   std::vector<uint16_t> bits;
   for (size_t first = 0; first < values.size(); first += kMomentBlock) {
@@ -197,9 +232,8 @@ void Optimizer::WriteMoments(Moment which, int64_t begin, std::span<const float>
     for (const float value : block) bits.push_back(FloatToF16(value * inverse));
   }
   WriteBits(moment(which), at, bits);
-  Tensor scale_target =
-      moment_scale(which).Slice(at / kMomentBlock, {static_cast<int64_t>(scales.size())});
-  CopyFromHost(scale_target, scales);
+  Tensor target = moment_scale(which).Slice(first_block, {static_cast<int64_t>(scales.size())});
+  CopyFromHost(target, scales);
 }
 
 void Optimizer::ReadMoments(Moment which, int64_t begin, std::span<float> values) const {
@@ -210,13 +244,19 @@ void Optimizer::ReadMoments(Moment which, int64_t begin, std::span<float> values
   const Tensor& source = first ? m_ : v_;
   CopyToHost(source.Slice(at, {count}), values);
   if (source.dtype() != DType::kF16) return;
-  const int64_t first_block = at / kMomentBlock;
-  std::vector<float> scales(static_cast<size_t>(MomentBlocks(at + count) - first_block));
   const Tensor& scale = first ? m_scale_ : v_scale_;
-  CopyToHost(scale.Slice(first_block, {static_cast<int64_t>(scales.size())}), scales);
-  for (int64_t i = 0; i < count; ++i) {
-    values[static_cast<size_t>(i)] *=
-        scales[static_cast<size_t>((at + i) / kMomentBlock - first_block)];
+  std::vector<float> scales;
+  for (const Run& run : runs_) {
+    const int64_t begin_here = std::max(at, run.part.shard_begin);
+    const int64_t end_here = std::min(at + count, run.shard_end());
+    if (begin_here >= end_here) continue;
+    const int64_t first_block = run.BlockOf(begin_here);
+    scales.resize(static_cast<size_t>(run.BlockOf(end_here - 1) + 1 - first_block));
+    CopyToHost(scale.Slice(first_block, {static_cast<int64_t>(scales.size())}), scales);
+    for (int64_t i = begin_here; i < end_here; ++i) {
+      values[static_cast<size_t>(i - at)] *=
+          scales[static_cast<size_t>(run.BlockOf(i) - first_block)];
+    }
   }
 }
 
@@ -234,7 +274,8 @@ void Optimizer::Prepare(double learning_rate, int64_t updates, double loss_scale
   CopyFromHost(target, scalars);
 }
 
-AdamWState Optimizer::StateOf(const OwnedPart& part) {
+AdamWState Optimizer::StateOf(const Run& run) {
+  const OwnedPart& part = run.part;
   const Shape shape = {part.numel};
   const int64_t at = part.shard_begin;
   AdamWState state;
@@ -243,9 +284,9 @@ AdamWState Optimizer::StateOf(const OwnedPart& part) {
   state.v = v_.Slice(at, shape);
   if (has_master()) state.master = master_.Slice(at, shape);
   if (m_scale_.defined()) {
-    const Shape blocks = {MomentBlocks(part.numel)};
-    state.m_scale = m_scale_.Slice(at / kMomentBlock, blocks);
-    state.v_scale = v_scale_.Slice(at / kMomentBlock, blocks);
+    const Shape blocks = {CeilDiv(part.numel, kMomentBlock)};
+    state.m_scale = m_scale_.Slice(run.first_block, blocks);
+    state.v_scale = v_scale_.Slice(run.first_block, blocks);
   }
   return state;
 }
@@ -284,7 +325,7 @@ void Optimizer::Update() {
                         .epsilon = static_cast<float>(config_.epsilon)};
   for (const Run& run : runs_) {
     config.weight_decay = run.decay ? static_cast<float>(config_.weight_decay) : 0.0f;
-    AdamWState state = StateOf(run.part);
+    AdamWState state = StateOf(run);
     AdamW(config, scalars_, shards_.Gradients(run.part), state);
   }
 }

@@ -52,6 +52,14 @@ class Optimizer {
   struct Run {
     OwnedPart part;
     bool decay = false;
+    int64_t first_block = 0;  // of those that fp16 moments are scaled by
+
+    int64_t shard_end() const { return part.shard_begin + part.numel; }
+    /// That of the element `at` of the shard.
+    int64_t BlockOf(int64_t at) const {
+      return first_block + (at - part.shard_begin) / kMomentBlock;
+    }
+    int64_t end_block() const { return BlockOf(shard_end() + kMomentBlock - 1); }
   };
   /// Gradients whose squares are summed at once, into one slot of unit_sums_.
   struct NormPart {
@@ -65,13 +73,18 @@ class Optimizer {
 
   bool has_master() const { return master_.defined(); }
   bool has_experts() const { return sums_.numel() > kExperts; }
+  /// Elements of the flat order at which another run begins, so that no block of fp16 moments
+  /// reaches into rows that other ranks hold too: their scales would differ, and what they update.
+  std::vector<int64_t> BlockCuts() const;
   void PlanRuns();
   void PlanNorm();
   /// [2]: the squares of all gradients of the run add up to its sum.
   Tensor GradientSquares();
   /// The elements as a part of the shard, of which they must be.
   OwnedPart Owned(int64_t begin, size_t count) const;
-  AdamWState StateOf(const OwnedPart& part);
+  AdamWState StateOf(const Run& run);
+  /// Of one run, from the element `at` of the shard on.
+  void WriteScaled(Moment which, int64_t at, int64_t first_block, std::span<const float> values);
   Tensor& moment(Moment moment) { return moment == Moment::kFirst ? m_ : v_; }
   Tensor& moment_scale(Moment moment) { return moment == Moment::kFirst ? m_scale_ : v_scale_; }
 

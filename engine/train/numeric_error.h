@@ -7,10 +7,11 @@
 
 namespace trimtab {
 
-/// A loss or gradient norm that is not finite where the step cannot be skipped.
+/// A loss or gradient norm that is not finite where the step cannot be skipped: the configuration
+/// does not train.
 class NumericError : public Error {
  public:
-  explicit NumericError(const std::string& message) : Error(ExitCode::kInternal, message) {}
+  explicit NumericError(const std::string& message) : Error(ExitCode::kInfeasible, message) {}
 };
 
 }  // namespace trimtab

@@ -1,12 +1,18 @@
 #include "engine/train/run_training.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/log.h"
+#include "engine/comm/mpi_launch.h"
+#include "engine/config/model_differences.h"
 #include "engine/config/rules.h"
 #include "engine/data/dataset.h"
 #include "engine/data/end_tokens.h"
@@ -45,12 +51,13 @@ class RankLoop {
   /// From the checkpoint `from`, or from the weights, or, with neither, from random weights.
   void Run(const CheckpointReader* from, const HuggingFaceReader* weights) {
     int64_t step = 0;
+    int64_t saved = 0;
     if (weights != nullptr) ReadWeights(trainer_, *weights);
     if (from != nullptr) {
       ReadState(trainer_, *from);
       step = from->header().step;
+      if (GoesOnInPlace()) saved = step;
     }
-    int64_t saved = step;
     StopSignal stop = StopSignal::kNone;
     while (step < run_.steps && stop == StopSignal::kNone) {
       OneStep(step++);
@@ -71,6 +78,15 @@ class RankLoop {
   }
 
  private:
+  /// Whether what was loaded, by every rank, is at the target or was beside it and is there now.
+  bool GoesOnInPlace() {
+    if (options_.checkpoint.empty()) return false;
+    rank_.Barrier();
+    const bool in_place = rank_.index() == 0 && IsCheckpointOf(options_.load, options_.checkpoint);
+    if (in_place) PutInPlace(options_.load, options_.checkpoint);
+    return rank_.FromFirst(in_place ? 1 : 0) == 1;
+  }
+
   void OneStep(int64_t index) {
     rank_.Barrier();
     const Clock::time_point start = Clock::now();
@@ -137,16 +153,45 @@ class RankLoop {
   Trainer trainer_;
 };
 
+/// What says which samples a run takes.
+struct SampleOrder {
+  const char* name;
+  std::string value;
+};
+
+std::vector<SampleOrder> SampleOrderOf(const RunConfig& run) {
+  std::error_code ignored;
+  const std::string data = run.data.empty()
+                               ? "synthetic tokens"
+                               : std::filesystem::weakly_canonical(run.data, ignored).string();
+  return {{"data", data},
+          {"seed", fmt::format("{}", run.seed)},
+          {"sequence length", fmt::format("{}", run.sequence_length)}};
+}
+
+/// Says where the run does not take the samples that come next: which may be meant, or forgotten.
+void WarnOfOtherSamples(const RunConfig& run, const RunConfig& before, const std::string& path) {
+  const std::vector<SampleOrder> ours = SampleOrderOf(run);
+  const std::vector<SampleOrder> theirs = SampleOrderOf(before);
+  std::vector<std::string> changes;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    if (ours[i].value == theirs[i].value) continue;
+    changes.push_back(
+        fmt::format("{} was {}, is {}", ours[i].name, theirs[i].value, ours[i].value));
+  }
+  if (changes.empty()) return;
+  LogWarning("{}: goes on with other samples than the run that saved it: {}", path,
+             fmt::join(changes, "; "));
+}
+
 /// A checkpoint this run can go on from.
 std::unique_ptr<CheckpointReader> OpenCheckpoint(const RunConfig& run, const std::string& path) {
   if (path.empty()) return nullptr;
   auto reader = std::make_unique<CheckpointReader>(path);
   const CheckpointHeader& header = reader->header();
-  if (!(header.run.model == run.model)) {
-    throw InputError(
-        fmt::format("{}: holds the model '{}' in another shape; expected '{}' as in "
-                    "the run",
-                    path, header.run.model.name, run.model.name));
+  for (const ModelDifference& each : DifferencesOf(header.run.model, run.model)) {
+    throw InputError(fmt::format("{}: holds a model with {} {}; expected {}, as in '{}'", path,
+                                 each.name, each.found, each.expected, run.model.name));
   }
   if (header.samples != header.step * run.global_batch) {
     throw InputError(fmt::format(
@@ -154,6 +199,7 @@ std::unique_ptr<CheckpointReader> OpenCheckpoint(const RunConfig& run, const std
         "of {}",
         path, header.samples, header.step, header.step * run.global_batch, run.global_batch));
   }
+  WarnOfOtherSamples(run, header.run, path);
   return reader;
 }
 
@@ -207,7 +253,12 @@ std::unique_ptr<TokenSource> OpenTokenSource(const RunConfig& run) {
 
 TrainingSummary RunTraining(const RunConfig& run, const TrainingOptions& options) {
   RequireLegal(run);
-  if (!options.checkpoint.empty()) CheckCheckpointTarget(options.checkpoint);
+  std::unique_ptr<LockFile> lock;
+  if (!options.checkpoint.empty()) {
+    CheckCheckpointTarget(options.checkpoint);
+    // For all ranks.
+    if (LaunchedRank() == 0) lock = LockCheckpoint(options.checkpoint);
+  }
   const std::unique_ptr<TokenSource> source = OpenTokenSource(run);
   const std::unique_ptr<CheckpointReader> from = OpenCheckpoint(run, options.load);
   const std::unique_ptr<HuggingFaceReader> weights = OpenWeights(run, options.load_hf);

@@ -58,8 +58,11 @@ std::unique_ptr<TokenSource> OpenTokenSource(const RunConfig& run);
 /// Trains until run.steps steps are done in all. Going on from a checkpoint gives the same bits as
 /// never having stopped, as long as layout, threads and data stay the same; with another layout it
 /// gives the same up to rounding.
+/// Warns where the data, the seed or the sequence length are others than the checkpoint's. Keeps
+/// other runs from saving to the same folder.
 /// Throws InfeasibleError, OutOfMemoryError, InputError (data; weights; checkpoint of another model
-/// or global batch), StorageError (checkpoint), EnvironmentError (device).
+/// or global batch), StorageError (checkpoint, also one that another run saves to), NumericError,
+/// EnvironmentError (device).
 TrainingSummary RunTraining(const RunConfig& run, const TrainingOptions& options);
 
 }  // namespace trimtab

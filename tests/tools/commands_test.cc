@@ -202,11 +202,44 @@ TEST_F(Commands, TrainWritesJsonLinesAndACheckpointItCanGoOnFrom) {
   ASSERT_EQ(more.size(), 2u);
   EXPECT_EQ(more[0]["step"], 7);
   EXPECT_EQ(train({"--steps", "6", "--log-every", "4"}).size(), 3u);
+  const std::vector<json> first_and_last =
+      train({"--steps", "10", "--log-every", "20", "--load", folder_ + "/c"});
+  ASSERT_EQ(first_and_last.size(), 2u);
+  EXPECT_EQ(first_and_last[0]["step"], 7);
+  EXPECT_EQ(first_and_last[1]["step"], 10);
   const CliResult done =
       RunCli({"train", "--config", run_, "--steps", "6", "--load", folder_ + "/c"});
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_NE(done.err.find("6 of 6 steps were done before; no step is left"), std::string::npos)
       << done.err;
+}
+
+TEST_F(Commands, TrainTakesARateThoughTheRunHasNone) {
+  json run = json::parse(kTinyRun);
+  run["optimizer"] = {{"learning_rate", 0}, {"min_learning_rate", 0}, {"warmup_steps", 1}};
+  WriteBytes(run_, run.dump());
+  const CliResult result =
+      RunCli({"train", "--config", run_, "--steps", "4", "--lr", "1e-3", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const json& step : JsonLines(result.out)) EXPECT_TRUE(step["lr"].is_number()) << step;
+}
+
+TEST_F(Commands, TrainSaysInOneLineThatItDiverged) {
+  json run = json::parse(kTinyRun);
+  run["optimizer"] = {{"learning_rate", 1e30}, {"min_learning_rate", 1e30}, {"warmup_steps", 0}};
+  WriteBytes(run_, run.dump());
+  const CliResult result = RunCli({"train", "--config", run_, "--steps", "10", "-q"});
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_TRUE(result.err.starts_with("trimtab: step ")) << result.err;
+  EXPECT_NE(result.err.find("not finite"), std::string::npos) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+}
+
+TEST_F(Commands, DataBuildNeedsAPrefix) {
+  WriteBytes(folder_ + "/a.txt", "one");
+  const CliResult result = RunCli({"data", "build", "--input", folder_ + "/a.txt", "--out", ""});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.err, "trimtab: --out is empty; expected the dataset's PREFIX\n");
 }
 
 TEST_F(Commands, TrainTakesARunFromFlags) {

@@ -2,6 +2,7 @@
 // with the winner; and what Ctrl-C does.
 
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -144,6 +145,31 @@ TEST_F(EndToEnd, CtrlCSavesAndTheRunGoesOn) {
   const CliResult resumed = Run(more);
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_EQ(resumed.out, "");
+}
+
+// The terminal goes away with its session, as when a connection breaks.
+TEST_F(EndToEnd, AClosedTerminalSavesToo) {
+  WriteBytes(folder_ + "/run.json", kTinyRun);
+  const std::string checkpoint = folder_ + "/checkpoint";
+  int terminal = -1;
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    ::execl("tools/trimtab", "tools/trimtab", "train", "--config", (folder_ + "/run.json").c_str(),
+            "--checkpoint", checkpoint.c_str(), "--steps", "1000000", nullptr);
+    ::_exit(122);
+  }
+  std::string out;
+  char piece[512];
+  while (out.find("step     3/") == std::string::npos) {
+    const ssize_t count = ::read(terminal, piece, sizeof piece);
+    ASSERT_GT(count, 0) << out;
+    out.append(piece, static_cast<size_t>(count));
+  }
+  ::close(terminal);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), 129);
+  EXPECT_TRUE(std::filesystem::exists(checkpoint + "/checkpoint.json"));
 }
 
 TEST_F(EndToEnd, ABrokenPipeEndsItQuietly) {

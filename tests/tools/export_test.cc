@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tests/tools/run_cli.h"
+#include "tests/tools/shell.h"
 
 namespace trimtab {
 namespace {
@@ -35,6 +36,29 @@ TEST(ExportMegatron, WritesTheOptionsOfARun) {
   std::string all;
   for (std::string word; written >> word;) all += word + " ";
   EXPECT_EQ(words, all);
+}
+
+// The printed command hands every word over as it is, those with brackets and stars too.
+TEST(ExportMegatron, SaysHowToUseTheFile) {
+  const std::string folder = testing::TempDir();
+  const std::string config = folder + "/experts.json";
+  std::ofstream(config) << R"({"model": "mixtral-8x7b", "global_batch": 8,
+      "sequence_length": 4096, "device": "cuda",
+      "layout": {"ep": 8, "dp": 8, "precision": "bf16"}})";
+  const std::string out = folder + "/experts.args";
+  const std::vector<std::string> arguments = {"export", "--format", "megatron", "--config",
+                                              config,   "--out",    out};
+  const CliResult result = RunCli(arguments);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("Next: xargs -a " + out + " torchrun ... pretrain_gpt.py "),
+            std::string::npos)
+      << result.out;
+  std::string words;
+  for (const auto& word : JsonOf(arguments).at("options")) {
+    words += word.get<std::string>() + "\n";
+  }
+  EXPECT_NE(words.find("\n[1]*32\n"), std::string::npos) << words;
+  EXPECT_EQ(Shell("xargs -a " + out + " printf '%s\\n'").output, words);
 }
 
 TEST(ExportMegatron, RefusesWithOneLine) {

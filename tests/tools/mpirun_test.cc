@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "engine/base/io/backend_file.h"
+#include "engine/base/io/lock_file.h"
 #include "profiler/trial.h"
 #include "tests/tools/mpirun_fixture.h"
 #include "tests/tools/processes.h"
@@ -108,6 +109,23 @@ TEST_F(MpirunTest, CheckpointIsThatOfThreads) {
     EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
     EXPECT_EQ(JsonLines(resumed.output).size(), 2u) << resumed.output;
   }
+}
+
+TEST_F(MpirunTest, OneRunAtATimeSavesToAFolder) {
+  const std::string checkpoint = folder_ + "/checkpoint";
+  const std::string train =
+      "train --quiet --config " + WriteRun(R"({"dp": 2})") + " --checkpoint " + checkpoint;
+  {
+    const auto of_another = LockFile::Take(checkpoint + ".lock");
+    const MpirunResult refused = RunRanks(2, train);
+    EXPECT_EQ(refused.exit_code, 7) << refused.output;
+    EXPECT_NE(refused.output.find("trimtab: " + checkpoint + ": another run saves to it"),
+              std::string::npos)
+        << refused.output;
+  }
+  const MpirunResult processes = RunRanks(2, train);
+  EXPECT_EQ(processes.exit_code, 0) << processes.output;
+  EXPECT_FALSE(std::filesystem::exists(checkpoint + ".lock"));
 }
 
 TEST_F(MpirunTest, ProfilesAndWritesOneResult) {

@@ -92,6 +92,24 @@ TEST(Signals, AskNicelyThenFirmly) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find("once more"), std::string::npos);
 }
 
+TEST(Signals, AHangUpAsksToStopUnlessItIsIgnored) {
+  CatchStopSignals();
+  testing::internal::CaptureStderr();
+  std::raise(SIGHUP);
+  EXPECT_EQ(RequestedStop(), StopLevel::kDrain);
+  EXPECT_EQ(StopExitCode(), 129);
+  ReleaseStopSignals();
+  std::signal(SIGHUP, SIG_IGN);  // as nohup does
+  CatchStopSignals();
+  EXPECT_TRUE(IgnoresHangUp());
+  std::raise(SIGHUP);
+  EXPECT_EQ(RequestedStop(), StopLevel::kNone);
+  ReleaseStopSignals();
+  std::raise(SIGHUP);
+  std::signal(SIGHUP, SIG_DFL);
+  testing::internal::GetCapturedStderr();
+}
+
 // Kernels that are compiled while a program runs keep values there.
 TEST(Signals, LeaveWhatIsBelowTheStackAlone) {
   CatchStopSignals(StopNotice::kNone);

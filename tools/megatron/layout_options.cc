@@ -51,9 +51,8 @@ void AddSharding(const ParallelConfig& layout, MegatronOptions& options) {
     options.Add("--data-parallel-sharding-strategy",
                 layout.zero == 2 ? "optim_grads" : "optim_grads_params");
   }
-  if (layout.shard > 0 && layout.shard < layout.dp) {
-    options.Add("--num-distributed-optimizer-instances", layout.dp / layout.shard);
-  }
+  const int64_t replicas = layout.shard > 0 ? layout.dp * layout.cp / layout.shard : 1;
+  if (replicas > 1) options.Add("--num-distributed-optimizer-instances", replicas);
 }
 
 void AddRecompute(const RunConfig& run, MegatronOptions& options) {

@@ -47,7 +47,7 @@ void AddMegatronModel(const RunConfig& run, MegatronOptions& options);
 void AddMegatronExperts(const RunConfig& run, MegatronOptions& options);
 void AddMegatronLayout(const RunConfig& run, MegatronOptions& options);
 
-/// An option a line, values behind it, quoted where a shell needs it.
+/// An option a line, values behind it, quoted where a shell or xargs needs it.
 std::string ToText(const std::vector<MegatronOption>& options);
 
 }  // namespace trimtab

@@ -206,6 +206,34 @@ TEST(Checkpoint, TheNewestWholeOneIsFound) {
   EXPECT_THROW(NewestCheckpoint(path), StorageError) << "nothing whole is left";
 }
 
+TEST(Checkpoint, TheNewestIsFoundBehindASlashAndALink) {
+  const std::string folder = ScratchFolder();
+  const std::string path = folder + "/checkpoint";
+  WriteAs(path, 2, 1, 5);
+  WriteAs(path + ".tmp", 2, 1, 6);
+  std::filesystem::create_directory_symlink(path, folder + "/link");
+  EXPECT_EQ(NewestCheckpoint(path + "//"), path + ".tmp");
+  EXPECT_EQ(NewestCheckpoint(folder + "/link"), std::filesystem::canonical(path).string() + ".tmp");
+}
+
+TEST(Checkpoint, WhatASaveLeftIsPutInPlace) {
+  const std::string folder = ScratchFolder();
+  const std::string path = folder + "/checkpoint";
+  for (const char* suffix : {"", ".tmp", ".old"}) {
+    for (const bool something_there : {false, true}) {
+      for (const char* each : {"", ".tmp", ".old"}) std::filesystem::remove_all(path + each);
+      if (something_there) WriteAs(path, 2, 1, 5);
+      WriteAs(path + suffix, 2, 1, 6);
+      EXPECT_TRUE(IsCheckpointOf(path + suffix, path + "/"));
+      PutInPlace(path + suffix, path + "/");
+      EXPECT_EQ(CheckpointReader(path).header().step, 6) << suffix;
+      EXPECT_FALSE(std::filesystem::exists(path + ".tmp")) << suffix;
+      EXPECT_FALSE(std::filesystem::exists(path + ".old")) << suffix;
+    }
+  }
+  EXPECT_FALSE(IsCheckpointOf(path, folder + "/other"));
+}
+
 TEST(Checkpoint, AnEmptiedHeaderIsDamageAndNotNothing) {
   const std::string folder = ScratchFolder();
   WriteAs(folder + "/checkpoint", 2, 1, 5);
@@ -223,6 +251,11 @@ TEST(Checkpoint, NeverReplacesWhatIsNotACheckpoint) {
   EXPECT_NE(MessageOf<StorageError>([&] { WriteAs(folder + "/home", 1, 1); }).find("letter.txt"),
             std::string::npos);
   EXPECT_EQ(ReadBytes(folder + "/home/letter.txt"), "dear");
+  // Names alone do not make it one.
+  std::filesystem::create_directories(folder + "/vocabulary");
+  WriteBytes(folder + "/vocabulary/tokenizer.json", "{}");
+  EXPECT_THROW(WriteAs(folder + "/vocabulary", 1, 1), StorageError);
+  EXPECT_EQ(ReadBytes(folder + "/vocabulary/tokenizer.json"), "{}");
 }
 
 TEST(Checkpoint, FollowsALinkToItsFolder) {

@@ -130,6 +130,17 @@ TEST(HuggingFace, AWidthThatNoLayerHasMakesNoDifference) {
   EXPECT_THROW(ToHuggingFace(model), InputError);
 }
 
+// No config.json says how a model is trained, and none needs to.
+TEST(HuggingFace, WhatOnlyTrainingAsksMakesNoDifference) {
+  ModelConfig model = LoadModelConfig("mixtral-8x7b");
+  model.init_std = 0.5;
+  model.moe.z_loss_coeff = 1e-3;
+  model.moe.capacity_factor = 1.5;
+  model.moe.bias_update_rate = 1e-2;
+  model.moe.drop_policy = DropPolicy::kPosition;
+  EXPECT_EQ(ToHuggingFace(model)["model_type"], "mixtral");
+}
+
 // As published: https://huggingface.co/tiiuae/falcon-7b, under both its types, where one key/value
 // head serves all, whatever the file lists.
 TEST(HuggingFace, Falcon) {

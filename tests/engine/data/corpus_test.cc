@@ -52,6 +52,16 @@ TEST_F(Corpus, ATextFileIsADocument) {
   EXPECT_EQ(summary_.input_bytes, 19);
 }
 
+TEST_F(Corpus, AByteOrderMarkIsNoText) {
+  const std::string mark = "\xEF\xBB\xBF";
+  EXPECT_EQ(Build({mark + "one\n" + mark + "two", mark, mark + "\nthree"}),
+            (Strings{"one\n" + mark + "two", "\nthree"}));
+  options_.split = DocumentSplit::kBlankLine;
+  EXPECT_EQ(Build({mark + "\none"}), Strings{"one"});
+  options_.format = CorpusFormat::kBytes;
+  EXPECT_EQ(Build({mark + "one"}), Strings{mark + "one"});
+}
+
 TEST_F(Corpus, BlankLinesEndDocumentsWhenAsked) {
   options_.split = DocumentSplit::kBlankLine;
   EXPECT_EQ(Build({"\n\none\ntwo\n \t\r\nthree\n\n\n", "four"}),

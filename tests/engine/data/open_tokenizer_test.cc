@@ -129,6 +129,17 @@ TEST(OpenTokenizer, AddsTokensThatTheConfigurationDoesNotHave) {
   }
 }
 
+TEST(OpenTokenizer, KeepsNothingOfTheTokenizerBefore) {
+  const std::string folder = ScratchFolder();
+  for (const char* name : {"tokenizer.model", "chat_template.jinja", "notes.txt"}) {
+    WriteBytes(folder + "/" + name, "of another");
+  }
+  WriteTokenizer(*MakeByteTokenizer(), folder);
+  EXPECT_EQ(OpenTokenizer(folder)->vocab_size(), 257);
+  EXPECT_FALSE(std::filesystem::exists(folder + "/chat_template.jinja"));
+  EXPECT_TRUE(std::filesystem::exists(folder + "/notes.txt"));
+}
+
 TEST(OpenTokenizer, SaysWhatItExpected) {
   const std::string folder = ScratchFolder();
   EXPECT_EQ(

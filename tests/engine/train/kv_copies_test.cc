@@ -7,6 +7,7 @@
 #include "engine/config/rules.h"
 #include "engine/train/checkpointing.h"
 #include "engine/train/ranks.h"
+#include "engine/train/run_training.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/engine/train/run_losses.h"
 
@@ -98,6 +99,37 @@ TEST(KvCopiesCheckpoint, HoldsEachHeadOnce) {
     EXPECT_GT(expected.size(), 1000u) << file;
     EXPECT_TRUE(ReadBytes(folder + "/one_rank/" + file) == expected) << file;
     EXPECT_TRUE(ReadBytes(folder + "/eight/" + file) == expected) << file;
+  }
+}
+
+// Ranks that hold the same head round its moments alike, though what stands before it in their
+// shards differs: so a checkpoint, which has them once, is what each rank had.
+TEST(KvCopiesCheckpoint, KeepsScaledMoments) {
+  const std::string folder = ScratchFolder();
+  for (const char* layout : {"tp=4,sp=1,mbs=4,precision=fp16,moments=fp16",
+                             "tp=4,dp=2,zero=1,mbs=2,precision=fp16,moments=fp16"}) {
+    RunConfig run = RunOf(/*llama=*/false, /*kv_heads=*/1, layout);
+    std::vector<double> losses[2];
+    const auto train = [&](size_t which, int64_t until, TrainingOptions options) {
+      int64_t done = 0;
+      options.on_step = [&](const TrainingStep& step) {
+        losses[which].push_back(step.loss);
+        done = step.step;
+      };
+      options.stop_requested = [&] {
+        return done < until ? StopSignal::kNone : StopSignal::kDrain;
+      };
+      RunTraining(run, options);
+    };
+    train(0, run.steps, {.checkpoint = folder + "/whole"});
+    train(1, 5, {.checkpoint = folder + "/parts"});
+    train(1, run.steps, {.load = folder + "/parts", .checkpoint = folder + "/parts"});
+    EXPECT_EQ(losses[1], losses[0]) << layout;
+    for (const char* file : {"/weights.safetensors", "/optimizer.safetensors"}) {
+      EXPECT_TRUE(ReadBytes(folder + "/parts" + file) == ReadBytes(folder + "/whole" + file))
+          << layout << file;
+    }
+    std::filesystem::remove_all(folder + "/parts");
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/base/error.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/data/indexed_dataset.h"
 #include "tests/engine/data/data_test_util.h"
 #include "tests/engine/train/run_losses.h"
@@ -185,11 +186,103 @@ TEST(RunTraining, AFailingListenerEndsAllRanks) {
       "stdout is full");
 }
 
+// A checkpoint is of its weights, wherever the model's file was and whatever only training asks.
+TEST(RunTraining, GoesOnWithTheSameWeightsUnderAnotherName) {
+  const std::string folder = ScratchFolder();
+  const Trained whole = Train(RunWith(true, "tp=2,mbs=2"), {});
+  Train(RunWith(true, "tp=2,mbs=2"), {.checkpoint = folder + "/parts"}, /*stop_after=*/4);
+  RunConfig run = RunWith(true, "tp=2,mbs=2");
+  run.model.name = "./elsewhere.json";
+  run.model.init_std = 0.5;
+  run.model.max_sequence_length = 64;
+  run.model.make_vocab_size_divisible_by = 8;
+  const Trained second = Train(run, {.load = folder + "/parts"});
+  ASSERT_EQ(second.losses.size(), 6u);
+  EXPECT_NEAR(second.losses[0], whole.losses[4], 1e-5 * whole.losses[4]);
+}
+
+TEST(RunTraining, SavesWhatIsNotAtTheTargetThoughNoStepIsLeft) {
+  const std::string folder = ScratchFolder();
+  const RunConfig run = RunWith(false, "dp=2,mbs=1");
+  Train(run, {.checkpoint = folder + "/first"});
+  std::vector<int64_t> saved;
+  const auto go_on = [&](const std::string& load, const std::string& checkpoint) {
+    saved.clear();
+    TrainingOptions options = {.load = load, .checkpoint = checkpoint};
+    options.on_save = [&](int64_t step, double) { saved.push_back(step); };
+    Train(run, options);
+    return CheckpointReader(checkpoint).header().step;
+  };
+  EXPECT_EQ(go_on(folder + "/first", folder + "/second"), kSteps);
+  EXPECT_EQ(saved, std::vector<int64_t>{kSteps});
+  ExpectSameState(folder + "/first", folder + "/second");
+  EXPECT_EQ(go_on(folder + "/first/", folder + "/first"), kSteps);
+  EXPECT_EQ(saved, std::vector<int64_t>{}) << "it is there already";
+  // A save that was whole and not in place yet.
+  Train(run, {.checkpoint = folder + "/parts"}, /*stop_after=*/4);
+  std::filesystem::rename(folder + "/first", folder + "/parts.tmp");
+  EXPECT_EQ(go_on(folder + "/parts.tmp", folder + "/parts"), kSteps);
+  EXPECT_FALSE(std::filesystem::exists(folder + "/parts.tmp"));
+}
+
+// What was loaded is not lost before the next save is whole.
+TEST(RunTraining, PutsWhatASaveLeftInPlaceBeforeItTrains) {
+  const std::string folder = ScratchFolder();
+  const RunConfig run = RunWith(false, "dp=2,mbs=1");
+  Train(run, {.checkpoint = folder + "/parts.old"}, /*stop_after=*/4);
+  TrainingOptions options = {.load = folder + "/parts.old", .checkpoint = folder + "/parts"};
+  options.on_step = [&](const TrainingStep&) {
+    EXPECT_EQ(CheckpointReader(folder + "/parts").header().step, 4);
+    throw StorageError("cut short");
+  };
+  EXPECT_THROW(RunTraining(run, options), StorageError);
+  EXPECT_EQ(CheckpointReader(folder + "/parts").header().step, 4);
+}
+
+TEST(RunTraining, OneRunAtATimeSavesToAFolder) {
+  const std::string folder = ScratchFolder();
+  const RunConfig run = RunWith(false, "mbs=2");
+  const TrainingOptions other = {.checkpoint = folder + "/checkpoint/"};
+  TrainingOptions options = {.checkpoint = folder + "/checkpoint"};
+  options.on_step = [&](const TrainingStep&) {
+    EXPECT_EQ(
+        MessageOf<StorageError>([&] { RunTraining(run, other); }),
+        folder + "/checkpoint/: another run saves to it; expected a folder of this run alone");
+  };
+  RunTraining(run, options);
+  RunTraining(run, other);
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    EXPECT_EQ(entry.path(), folder + "/checkpoint") << "nothing else is left";
+  }
+}
+
+TEST(RunTraining, SaysWhereItGoesOnWithOtherSamples) {
+  const std::string folder = ScratchFolder();
+  RunConfig run = RunWith(false, "mbs=2");
+  Train(run, {.checkpoint = folder + "/checkpoint"}, /*stop_after=*/1);
+  const auto said = [&] {
+    testing::internal::CaptureStderr();
+    Train(run, {.load = folder + "/checkpoint"});
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said(), "");
+  run.seed = 5;
+  run.sequence_length = 8;
+  EXPECT_NE(said().find("/checkpoint: goes on with other samples than the run that saved it: seed "
+                        "was 1234, is 5; sequence length was 12, is 8\n"),
+            std::string::npos);
+}
+
 TEST(RunTraining, RefusesACheckpointOfAnotherRun) {
   const std::string folder = ScratchFolder();
   const RunConfig run = RunWith(false, "mbs=2");
   Train(run, {.checkpoint = folder + "/checkpoint"}, /*stop_after=*/1);
-  EXPECT_THROW(Train(RunWith(true, "mbs=2"), {.load = folder + "/checkpoint"}), InputError);
+  RunConfig wider = run;
+  wider.model.ffn_hidden_size = 64;
+  EXPECT_EQ(MessageOf<InputError>([&] { Train(wider, {.load = folder + "/checkpoint"}); }),
+            folder +
+                "/checkpoint: holds a model with ffn_hidden_size 128; expected 64, as in "
+                "'small-gpt2'");
   RunConfig other_batch = run;
   other_batch.global_batch = 4;
   EXPECT_THROW(Train(other_batch, {.load = folder + "/checkpoint"}), InputError);

@@ -87,7 +87,7 @@ TEST(ToMegatron, AsksForLlama3AndItsShardingAndRecompute) {
                              "--num-virtual-stages-per-pipeline-rank 2",
                              "--use-distributed-optimizer",
                              "--overlap-param-gather",
-                             "--num-distributed-optimizer-instances 2",
+                             "--num-distributed-optimizer-instances 4",
                              "--use-precision-aware-optimizer",
                              "--exp-avg-dtype bf16",
                              "--exp-avg-sq-dtype bf16",
@@ -99,6 +99,17 @@ TEST(ToMegatron, AsksForLlama3AndItsShardingAndRecompute) {
     ExpectHas(text, option);
   }
   ExpectHasNot(text, "--add-qkv-bias");
+}
+
+// A replica is sharded over the ranks of context parallelism too.
+TEST(ToMegatron, CountsReplicasOverDataAndContextRanks) {
+  const auto text = [](const char* shard) {
+    return TextOf(
+        RunOf("gpt2-124m", std::string("tp=1,cp=2,dp=2,zero=1,mbs=1,") + shard, 4, 8, 1024));
+  };
+  ExpectHas(text("shard=2"), "--num-distributed-optimizer-instances 2");
+  ExpectHasNot(text("shard=4"), "--num-distributed-optimizer-instances");
+  ExpectHasNot(text("shard=0"), "--num-distributed-optimizer-instances");
 }
 
 TEST(ToMegatron, AsksForExperts) {

@@ -1,0 +1,45 @@
+#include "engine/base/io/lock_file.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/base/error.h"
+#include "tests/engine/data/data_test_util.h"
+
+namespace trimtab {
+namespace {
+
+TEST(LockFile, OneHoldsItAtATime) {
+  const std::string path = ScratchFolder() + "/new/lock";
+  auto lock = LockFile::Take(path);
+  ASSERT_NE(lock, nullptr);
+  EXPECT_EQ(LockFile::Take(path), nullptr);
+  EXPECT_TRUE(std::filesystem::exists(path)) << "who is refused removes nothing";
+  lock.reset();
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_NE(LockFile::Take(path), nullptr);
+}
+
+TEST(LockFile, OfADeadProcessIsFree) {
+  const std::string path = ScratchFolder() + "/lock";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto lock = LockFile::Take(path);
+    ::_exit(lock != nullptr ? 7 : 8);  // runs no destructors
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  EXPECT_TRUE(std::filesystem::exists(path));
+  EXPECT_NE(LockFile::Take(path), nullptr);
+}
+
+TEST(LockFile, SaysWhereItCannotBe) {
+  const std::string folder = ScratchFolder();
+  WriteBytes(folder + "/file", "x");
+  EXPECT_NE(MessageOf<StorageError>([&] { LockFile::Take(folder + "/file/lock"); }).find("/file"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace trimtab
