@@ -203,6 +203,12 @@ class SearchCommand : public Command {
     options_.race.objective = ParseObjective(objective_);
     options_.race.indifference = ParsePercent(indifference_, "--indifference");
     options_.launcher = launcher_.Make();
+    if (launcher_.name() == "kubernetes") {
+      throw UsageError(
+          "--launcher kubernetes: a search starts its visits itself, and nothing is sent to "
+          "Kubernetes from here; expected another launcher (profile and train print a job for "
+          "kubectl apply with --plan)");
+    }
     problem.narrowings = Narrowings();
     problem.requirements = ParseTrainingRequirements(require_);
     if (only_space_) return PrintSpace(output);
