@@ -43,7 +43,7 @@ void Enumerate(const SearchOptions& options, const Walkers& walkers, int64_t ing
     return;
   }
   // The space last: with it a study counts as enumerated.
-  study.StoreRecipes(ToJson(PlaceRecipes(options.problem, predictor)));
+  study.StoreRecipes(ToJson(PlaceRecipes(options.problem, options.race.objective, predictor)));
   StoreSpace(options.problem, options.race.objective, predictor, walkers, study);
 }
 

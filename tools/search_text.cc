@@ -1,6 +1,7 @@
 #include "tools/search_text.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "engine/base/error.h"
@@ -118,11 +119,14 @@ std::string ExplanationText(const SearchResult& result) {
 std::string RecipesText(const SearchResult& result) {
   if (result.recipes.empty()) return "";
   Table table({{"published"}, {"layout"}, {"tokens/s", Align::kRight}, {"behind", Align::kRight}});
+  const bool several = nlohmann::json::parse(result.problem).contains("global_batches");
   for (const RecipePlace& each : result.recipes) {
-    const std::optional<double> behind = ExtraCost(result, each);
-    table.AddRow({each.source, each.layout,
-                  each.prediction ? Rate(each.prediction->tokens_per_s) : "-",
-                  behind ? fmt::format("{:+.1f} %", 100 * *behind) : each.refused});
+    const std::string batch =
+        several && each.global_batch > 0 ? fmt::format("gbs={},", each.global_batch) : "";
+    table.AddRow(
+        {each.source, batch + each.layout,
+         each.prediction ? Rate(each.prediction->tokens_per_s) : "-",
+         each.extra_cost ? fmt::format("{:+.1f} %", 100 * *each.extra_cost) : each.refused});
   }
   return "layouts that frameworks publish for this model, as predicted here:\n" +
          table.ToText(/*bold=*/false) + "\n";
