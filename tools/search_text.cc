@@ -186,6 +186,21 @@ std::string VerdictText(const SearchResult& result) {
   return "";
 }
 
+/// What the score of a worse one is, in a word.
+std::string WorseInWords(Objective objective) {
+  switch (objective) {
+    case Objective::kThroughput:
+      return "slower";
+    case Objective::kMemory:
+      return "more memory";
+    case Objective::kCost:
+      return "more GPU time a token";
+    case Objective::kEnergy:
+      return "more energy a token";
+  }
+  return "";
+}
+
 const std::string& KeyOf(const SearchResult& result, size_t row) {
   return result.candidates[result.ranking[row].candidate].key;
 }
@@ -210,9 +225,9 @@ std::string RecommendationText(const SearchResult& result) {
   text += recommendation.binds.text + "\n";
   if (recommendation.alternative) {
     const RankingRow::Worse& cost = recommendation.alternative_cost;
-    text += fmt::format("next best: {}, {:.1f} % slower ({:.1f} to {:.1f} %)\n",
-                        KeyOf(result, *recommendation.alternative), 100 * cost.by, 100 * cost.low,
-                        100 * cost.high);
+    text += fmt::format("next best: {}, {:.1f} % {} ({:.1f} to {:.1f} %)\n",
+                        KeyOf(result, *recommendation.alternative), 100 * cost.by,
+                        WorseInWords(result.rules.objective), 100 * cost.low, 100 * cost.high);
   }
   if (recommendation.plain && *recommendation.plain != recommendation.row) {
     const RankingRow& plain = result.ranking[*recommendation.plain];
