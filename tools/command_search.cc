@@ -44,9 +44,9 @@ class SearchProgress : public SearchEvents {
   }
   void OnDryRun(int64_t done, int64_t total) override {
     progress_.Update({.label = "dry runs", .done = done, .total = total});
-    if (done == total && !progress_.shows_bar()) {
-      progress_.Event(fmt::format("{} dry runs done", total));
-    }
+  }
+  void OnDryRunsEnd(int64_t done) override {
+    if (!progress_.shows_bar()) progress_.Event(fmt::format("{} dry runs done", done));
   }
   void OnVisitStart(const CandidateRecord& /*candidate*/, const RaceProgress& race) override {
     Show(race);
