@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/log.h"
 #include "engine/base/on_threads.h"
 #include "engine/device/cuda/loader.h"
 #include "search/proof.h"
@@ -32,6 +33,16 @@ int ThreadsOf(const SearchOptions& options) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
+/// With the prices that the study began with: those of another profile would not compare.
+SearchOptions PricedByStudy(SearchOptions options, const Study& study) {
+  HardwareProfile& profile = options.problem.cluster.profile;
+  const nlohmann::json began = study.profile();
+  if (began == ToJson(profile)) return options;
+  profile = HardwareProfileFromJson(began, study.path());
+  LogInfo("{} goes on with the prices it began with, those of {}", study.path(), profile.name);
+  return options;
+}
+
 /// Enumerates, unless an earlier search has.
 void Enumerate(const SearchOptions& options, const Walkers& walkers, int64_t ingested, Study& study,
                Predictor& predictor, SearchEvents& events) {
@@ -43,34 +54,71 @@ void Enumerate(const SearchOptions& options, const Walkers& walkers, int64_t ing
     return;
   }
   // The space last: with it a study counts as enumerated.
-  study.StoreRecipes(ToJson(PlaceRecipes(options.problem, predictor)));
+  study.StoreRecipes(ToJson(PlaceRecipes(options.problem, options.race.objective, predictor)));
   StoreSpace(options.problem, options.race.objective, predictor, walkers, study);
 }
 
-void DryRunBest(const SearchOptions& options, Study& study, Predictor& predictor,
-                SearchEvents& events) {
-  const std::vector<CandidateRecord> candidates = study.Candidates();
-  const std::vector<size_t> chosen =
-      ChooseDryRuns(options.race.objective, candidates, options.dry_run_count);
-  const SpeedRequirements speed(options.problem);
-  std::vector<Predictor*> predictors;
-  for (int i = 0; i < ThreadsOf(options) && predictor.OfThread(i) != nullptr; ++i) {
-    predictors.push_back(predictor.OfThread(i));
-  }
-  for (size_t done = 0; done < chosen.size();) {
-    if (events.stop_requested() != StopRequest::kNone) return;
-    const auto next =
-        std::span(chosen).subspan(done).first(std::min(predictors.size(), chosen.size() - done));
-    std::vector<Prediction> dry_runs(next.size());
-    OnThreads(static_cast<int>(next.size()), next.size(),
-              [&](size_t i) { dry_runs[i] = predictors[i]->DryRun(candidates[next[i]].run); });
-    for (size_t i = 0; i < next.size(); ++i) {
-      const CandidateRecord& candidate = candidates[next[i]];
-      const Breach breach = BreachOf(candidate.run, dry_runs[i], speed);
-      study.StoreDryRun(candidate.id, dry_runs[i], breach.rule, breach.why);
-      events.OnDryRun(static_cast<int64_t>(++done), static_cast<int64_t>(chosen.size()));
+/// One after the other, so many at once as there are threads.
+class DryRuns {
+ public:
+  DryRuns(const SearchOptions& options, Study& study, Predictor& predictor, SearchEvents& events)
+      : study_(study), events_(events), speed_(options.problem), candidates_(study.Candidates()) {
+    for (int i = 0; i < ThreadsOf(options) && predictor.OfThread(i) != nullptr; ++i) {
+      predictors_.push_back(predictor.OfThread(i));
     }
   }
+
+  const std::vector<CandidateRecord>& candidates() const { return candidates_; }
+  int64_t done() const { return done_; }
+
+  /// Of these candidates. False once a stop is requested.
+  bool Of(const std::vector<size_t>& chosen) {
+    const int64_t total = done_ + static_cast<int64_t>(chosen.size());
+    for (size_t first = 0; first < chosen.size(); first += predictors_.size()) {
+      if (events_.stop_requested() != StopRequest::kNone) return false;
+      const size_t count = std::min(predictors_.size(), chosen.size() - first);
+      const auto next = std::span(chosen).subspan(first, count);
+      std::vector<Prediction> dry_runs(count);
+      OnThreads(static_cast<int>(count), count,
+                [&](size_t i) { dry_runs[i] = predictors_[i]->DryRun(candidates_[next[i]].run); });
+      for (size_t i = 0; i < count; ++i) {
+        Store(candidates_[next[i]], dry_runs[i]);
+        events_.OnDryRun(++done_, total);
+      }
+    }
+    return true;
+  }
+
+ private:
+  void Store(CandidateRecord& candidate, const Prediction& dry_run) {
+    const Breach breach = BreachOf(candidate.run, dry_run, speed_);
+    study_.StoreDryRun(candidate.id, dry_run, breach.rule, breach.why);
+    candidate.dry_run = dry_run;
+    candidate.pruned_by = breach.rule;
+    candidate.pruned_why = breach.why;
+  }
+
+  Study& study_;
+  SearchEvents& events_;
+  SpeedRequirements speed_;
+  std::vector<Predictor*> predictors_;
+  std::vector<CandidateRecord> candidates_;
+  int64_t done_ = 0;
+};
+
+/// The best by closed form, then what would be chosen without a dry run, until nothing would.
+void DryRunBest(const SearchOptions& options, Study& study, Predictor& predictor,
+                SearchEvents& events) {
+  if (options.dry_run_count == 0) return;
+  const Objective objective = options.race.objective;
+  DryRuns dry_runs(options, study, predictor, events);
+  std::vector<size_t> chosen =
+      ChooseDryRuns(objective, dry_runs.candidates(), options.dry_run_count);
+  while (dry_runs.Of(chosen)) {
+    chosen = ChooseMoreDryRuns(objective, dry_runs.candidates());
+    if (chosen.empty()) break;
+  }
+  if (dry_runs.done() > 0) events.OnDryRunsEnd(dry_runs.done());
 }
 
 /// Throws EnvironmentError when this machine has not the GPUs of the cluster, or its trials would
@@ -116,11 +164,13 @@ std::vector<LaunchPlan> PlanTrials(const SearchOptions& options, const SearchRes
   return plans;
 }
 
-SearchResult RunSearch(const SearchOptions& options, Predictor& predictor, TrialRunner& runner,
+SearchResult RunSearch(const SearchOptions& asked, Predictor& todays, TrialRunner& runner,
                        SearchEvents& events) {
   const auto start = Proof::Clock::now();
-  const std::unique_ptr<Study> study =
-      Study::Open(options.study_path, options.problem, options.study);
+  const std::unique_ptr<Study> study = Study::Open(asked.study_path, asked.problem, asked.study);
+  const SearchOptions options = PricedByStudy(asked, *study);
+  const std::unique_ptr<Predictor> own = todays.For(options.problem);
+  Predictor& predictor = own != nullptr ? *own : todays;
   RequireSameObjective(options, *study);
   study->SetGoal({.objective = Name(options.race.objective),
                   .prove_count = options.race.prove_count,

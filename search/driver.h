@@ -10,7 +10,8 @@
 namespace trimtab {
 
 /// Enumerates, prunes, predicts, proves and recommends; everything is in the study when it returns
-/// or throws. With study.resume, goes on where an earlier search of the same problem stopped.
+/// or throws. With study.resume, goes on where an earlier search of the same problem stopped, with
+/// the prices that it began with.
 /// Throws InfeasibleError (nothing fits: lists what pruned everything; or every trial failed),
 /// UsageError, InputError, StorageError as Study::Open does.
 SearchResult RunSearch(const SearchOptions& options, Predictor& predictor, TrialRunner& runner,

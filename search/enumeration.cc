@@ -197,8 +197,12 @@ void ThrowInfeasible(const SpaceSummary& summary, const std::vector<CandidateRec
     reasons += fmt::format("; the leanest, {}, {}", leanest->key, leanest->pruned_why);
   }
   if (!advice.empty()) reasons += "; " + advice;
-  throw InfeasibleError(fmt::format("no feasible configuration: all {} candidates were pruned: {}",
-                                    summary.size, reasons));
+  // Of what fits by its closed form only the best is listed; all of that failed a closer look.
+  const std::string unlisted =
+      summary.feasible > 0 ? fmt::format(" but {} that are not listed", summary.feasible) : "";
+  throw InfeasibleError(
+      fmt::format("no feasible configuration: all {} candidates{} were pruned: {}", summary.size,
+                  unlisted, reasons));
 }
 
 }  // namespace trimtab

@@ -159,7 +159,7 @@ RaceProgress Proof::Progress() const {
 int64_t Proof::Visits() const {
   int64_t visits = 0;
   for (const CandidateRecord& candidate : candidates_) {
-    visits += static_cast<int64_t>(candidate.visits.size());
+    visits += static_cast<int64_t>(candidate.visits.size()) + candidate.failures + candidate.losses;
   }
   return visits;
 }

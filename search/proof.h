@@ -44,7 +44,7 @@ class Proof {
   /// Trials, or their ends, were waited for since then.
   void NoteTrials(Clock::time_point since);
   RaceProgress Progress() const;
-  /// Done, of all rounds.
+  /// That ended, of all rounds, well or not.
   int64_t Visits() const;
   double elapsed_s() const;
 

@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/config/rules.h"
 #include "search/enumeration.h"
+#include "search/space_rows.h"
 #include "search/space_tree.h"
 
 namespace trimtab {
@@ -96,13 +97,13 @@ bool IsOfKind(const HardwareProfile& profile, const std::string& gpu) {
   return std::find(profile.aliases.begin(), profile.aliases.end(), gpu) != profile.aliases.end();
 }
 
-RecipePlace Place(const std::string& source, const Recipe& recipe, const Problem& problem,
-                  const ParallelConfig& layout, const SpeedRequirements& speed,
-                  Predictor& predictor) {
-  RunConfig run = RootOf(problem);
-  run.layout = layout;
-  run.memory_per_rank_bytes = MemoryLimitBytes(problem, run);
-  RecipePlace place = {.source = source, .layout = ToString(layout), .refused = {}};
+/// A published layout, and what it takes where a rule allows it.
+RecipePlace Place(const std::string& source, const Recipe& recipe, const RunConfig& run,
+                  const SpeedRequirements& speed, Predictor& predictor) {
+  RecipePlace place = {.source = source,
+                       .layout = ToString(run.layout),
+                       .global_batch = run.global_batch,
+                       .refused = {}};
   if (const Rule* rule = FirstBrokenRule(run)) {
     place.layout = recipe.layout;
     place.refused = rule->message(run);
@@ -113,13 +114,55 @@ RecipePlace Place(const std::string& source, const Recipe& recipe, const Problem
   return place;
 }
 
+/// Runs of `layout`: with each global batch and optimizer state of the problem.
+std::vector<RunConfig> RunsOf(const Problem& problem, const ParallelConfig& layout) {
+  RunConfig run = RootOf(problem);
+  run.layout = layout;
+  run.memory_per_rank_bytes = MemoryLimitBytes(problem, run);
+  std::vector<int64_t> batches = problem.global_batches;
+  if (batches.empty()) batches = {problem.global_batch};
+  std::vector<RunConfig> runs;
+  for (const int64_t batch : batches) {
+    run.global_batch = batch;
+    for (const ParallelConfig& state : OptimizerStates(problem, layout.precision)) {
+      run.layout.master = state.master;
+      run.layout.moments = state.moments;
+      run.layout.gradients = state.gradients;
+      runs.push_back(run);
+    }
+  }
+  return runs;
+}
+
+/// What runs comes first, by its score.
+std::pair<int, SortKey> KeyOf(const RecipePlace& place, const RunConfig& run, Objective objective) {
+  if (!place.prediction) return {2, {}};
+  return {place.refused.empty() ? 0 : 1, PredictionKey(objective, run, *place.prediction)};
+}
+
+/// The best of all.
+RecipePlace BestPlace(const std::string& source, const Recipe& recipe, const Problem& problem,
+                      const ParallelConfig& layout, Objective objective, Predictor& predictor) {
+  const SpeedRequirements speed(problem);
+  std::optional<RecipePlace> best;
+  std::pair<int, SortKey> best_key;
+  for (const RunConfig& run : RunsOf(problem, layout)) {
+    const RecipePlace place = Place(source, recipe, run, speed, predictor);
+    const auto key = KeyOf(place, run, objective);
+    if (best && !(key < best_key)) continue;
+    best = place;
+    best_key = key;
+  }
+  return best.value();
+}
+
 }  // namespace
 
-std::vector<RecipePlace> PlaceRecipes(const Problem& problem, Predictor& predictor) {
+std::vector<RecipePlace> PlaceRecipes(const Problem& problem, Objective objective,
+                                      Predictor& predictor) {
   std::vector<RecipePlace> places;
   if (problem.cluster.device == "cpu") return places;
   const int64_t world = AllowedGpus(problem).back();
-  const SpeedRequirements speed(problem);
   for (const RecipeTable& table : kTables) {
     for (const Recipe& recipe : table.rows) {
       if (!IsOfKind(problem.cluster.profile, recipe.gpu)) continue;
@@ -135,7 +178,8 @@ std::vector<RecipePlace> PlaceRecipes(const Problem& problem, Predictor& predict
       const auto& precisions = problem.precisions;
       const bool considered =
           std::find(precisions.begin(), precisions.end(), layout.precision) != precisions.end();
-      if (considered) places.push_back(Place(source, recipe, problem, layout, speed, predictor));
+      if (!considered) continue;
+      places.push_back(BestPlace(source, recipe, problem, layout, objective, predictor));
     }
   }
   return places;
@@ -146,6 +190,7 @@ nlohmann::json ToJson(const std::vector<RecipePlace>& places) {
   for (const RecipePlace& each : places) {
     json.push_back({{"source", each.source},
                     {"layout", each.layout},
+                    {"global_batch", each.global_batch},
                     {"refused", each.refused},
                     {"prediction", each.prediction ? ToJson(*each.prediction) : nlohmann::json()}});
   }
@@ -160,6 +205,7 @@ std::vector<RecipePlace> RecipePlacesFromJson(const nlohmann::json& json,
       RecipePlace& place = places.emplace_back();
       each.at("source").get_to(place.source);
       each.at("layout").get_to(place.layout);
+      place.global_batch = each.value("global_batch", int64_t{0});
       each.at("refused").get_to(place.refused);
       const nlohmann::json& prediction = each.at("prediction");
       if (!prediction.is_null()) place.prediction = PredictionFromJson(prediction, where);

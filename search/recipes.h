@@ -8,6 +8,7 @@
 
 #include "search/predictor.h"
 #include "search/space.h"
+#include "search/strategy.h"
 
 namespace trimtab {
 
@@ -15,13 +16,19 @@ namespace trimtab {
 struct RecipePlace {
   std::string source;                      // who publishes it, and on how many GPUs
   std::string layout;                      // on the GPUs of the problem; as published where refused
+  int64_t global_batch = 0;                // 0 = a study of an older version does not say
   std::string refused;                     // why it does not run there; empty = it does
   std::optional<Prediction> prediction{};  // its closed form, where it runs
+  /// How much worse its score is than that of what is recommended, closed form against closed form:
+  /// 0.03 = 3 %. Not stored: known once something is recommended. None where it does not run.
+  std::optional<double> extra_cost{};
 };
 
 /// The published layouts for a model of the problem's shape on its kind of GPU, in precisions that
-/// it considers, with as many replicas as its GPUs make. None on a cpu.
-std::vector<RecipePlace> PlaceRecipes(const Problem& problem, Predictor& predictor);
+/// it considers, with as many replicas as its GPUs make; with that of its global batches and
+/// optimizer states that is best by `objective`, for none is published. None on a cpu.
+std::vector<RecipePlace> PlaceRecipes(const Problem& problem, Objective objective,
+                                      Predictor& predictor);
 
 nlohmann::json ToJson(const std::vector<RecipePlace>& places);
 /// Throws StorageError naming `where`.

@@ -208,11 +208,11 @@ std::optional<Recommendation> Recommend(Objective objective,
 }
 
 std::vector<NumericsRow> SummarizeNumerics(Objective objective,
-                                           const std::vector<CandidateRecord>& candidates,
+                                           const std::vector<CandidateRecord>& predicted,
                                            const std::vector<RankingRow>& ranking) {
   const auto predicted_score = [&](const RankingRow& row) {
-    return Score(objective, candidates[row.candidate].run, row.predicted_tokens_per_s,
-                 row.predicted_peak_mem_bytes);
+    const CandidateRecord& candidate = predicted[row.candidate];
+    return PredictionKey(objective, candidate.run, *candidate.prediction()).first;
   };
   std::vector<NumericsRow> best;
   for (size_t i = 0; i < ranking.size(); ++i) {
@@ -224,13 +224,13 @@ std::vector<NumericsRow> SummarizeNumerics(Objective objective,
     const RankingRow& winner = ranking.front();
     const bool measured = row.state == "measured" && winner.state == "measured";
     const double cost =
-        measured ? ScoreOf(objective, candidates, row) / ScoreOf(objective, candidates, winner)
+        measured ? ScoreOf(objective, predicted, row) / ScoreOf(objective, predicted, winner)
                  : predicted_score(row) / predicted_score(winner);
     best.push_back(
         {.precision = row.precision,
          .optimizer_state = row.optimizer_state,
-         .precision_means = DescribePrecision(candidates[row.candidate].run.layout.precision),
-         .optimizer_state_means = DescribeOptimizerState(candidates[row.candidate].run.layout),
+         .precision_means = DescribePrecision(predicted[row.candidate].run.layout.precision),
+         .optimizer_state_means = DescribeOptimizerState(predicted[row.candidate].run.layout),
          .row = i,
          .extra_cost = cost - 1});
   }

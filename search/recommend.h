@@ -92,9 +92,10 @@ struct NumericsRow {
   double extra_cost = 0;  // how much worse its score is than the choice's, by figures of the same
                           // kind (both measured, or both predicted): 0.03 = 3 %
 };
-/// One for each combination in the running, in the order of the ranking.
+/// One for each combination in the running, in the order of the ranking. `predicted`: the
+/// candidates before measurements corrected the predictions of some (correct.h).
 std::vector<NumericsRow> SummarizeNumerics(Objective objective,
-                                           const std::vector<CandidateRecord>& candidates,
+                                           const std::vector<CandidateRecord>& predicted,
                                            const std::vector<RankingRow>& ranking);
 
 /// Median and largest |error| of the predictions that were proved.

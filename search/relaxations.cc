@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "engine/base/units.h"
@@ -25,23 +26,34 @@ struct Change {
 constexpr int kMostDoublings = 4;
 constexpr int kMostHalvings = 6;
 
+/// Whether they are a part of a node or whole ones.
+bool AreWhole(int64_t gpus, const Cluster& cluster) {
+  return gpus <= cluster.ranks_per_node || gpus % cluster.ranks_per_node == 0;
+}
+
 /// Of those that the cluster has, where only some may be taken; the nearest first.
 std::vector<Change> OtherChoicesOfGpus(const Problem& problem) {
   const std::vector<int64_t> allowed = AllowedGpus(problem);
+  const bool named = !problem.gpus.empty();
   Problem any = problem;
   any.gpus.clear();
-  any.max_ranks = 0;
+  if (!named) any.max_ranks = 0;
   const int64_t all = AllowedGpus(any).back();
-  std::vector<int64_t> others = {all};
-  for (int64_t power = 1; power < all; power *= 2) others.push_back(power);
-  std::erase_if(others,
-                [&](int64_t gpus) { return std::ranges::find(allowed, gpus) != allowed.end(); });
-  std::ranges::sort(others, {},
+  std::set<int64_t> others = {all};
+  for (const int64_t least : {int64_t{1}, problem.cluster.ranks_per_node}) {
+    for (int64_t gpus = least; gpus < all; gpus *= 2) {
+      if (AreWhole(gpus, problem.cluster)) others.insert(gpus);
+    }
+  }
+  for (const int64_t gpus : allowed) others.erase(gpus);
+  std::vector<int64_t> nearest(others.begin(), others.end());
+  std::ranges::sort(nearest, {},
                     [&](int64_t gpus) { return std::pair(std::abs(gpus - allowed.back()), gpus); });
   std::vector<Change> changes;
-  for (const int64_t gpus : others) {
-    changes.push_back({fmt::format("--gpus {}", gpus), any});
-    changes.back().problem.gpus = {gpus};
+  for (const int64_t gpus : nearest) {
+    changes.push_back({fmt::format("{} {}", named ? "--gpus" : "--max-ranks", gpus), any});
+    if (named) changes.back().problem.gpus = {gpus};
+    if (!named) changes.back().problem.max_ranks = gpus;
   }
   return changes;
 }
@@ -64,9 +76,8 @@ std::vector<Change> OtherGpus(const Problem& problem) {
   int64_t power = 1;
   while (2 * power < gpus) power *= 2;
   if (2 * power == gpus) return changes;
-  const int64_t node = problem.cluster.ranks_per_node;
   for (; power >= 1; power /= 2) {
-    if (power <= node || power % node == 0) add(power);
+    if (AreWhole(power, problem.cluster)) add(power);
   }
   return changes;
 }
@@ -155,7 +166,7 @@ std::vector<Change> MoreMemory(const Problem& problem, Predictor& predictor,
                                const Walkers& walkers) {
   const std::optional<Shortlisted> leanest = FindLeanest(problem, predictor, walkers);
   if (!leanest) return {};
-  const int64_t bytes = RoundUp(leanest->prediction.peak_mem_bytes, kMiB);
+  const int64_t bytes = RoundUp(leanest->prediction.peak_mem_bytes + HeadroomBytes(problem), kMiB);
   if (bytes > MemoryOfRank(problem.cluster, leanest->run.layout.world_size())) return {};
   Change change = {fmt::format("--memory-per-rank {}MiB", bytes / kMiB), problem};
   change.problem.memory_per_rank_bytes = bytes;

@@ -13,7 +13,7 @@
 namespace trimtab {
 namespace {
 
-constexpr int kReportSchemaVersion = 7;
+constexpr int kReportSchemaVersion = 8;
 
 std::string DescriptionOf(const std::string& rule_id) {
   for (const Rule& rule : LegalityRules()) {
@@ -100,6 +100,10 @@ nlohmann::json RowJson(const SearchResult& result, size_t rank) {
   };
 }
 
+int64_t BatchOf(const SearchResult& result, size_t row) {
+  return result.candidates[result.ranking[row].candidate].run.global_batch;
+}
+
 nlohmann::json NumericsJson(const SearchResult& result) {
   nlohmann::json rows = nlohmann::json::array();
   for (const NumericsRow& each : result.numerics) {
@@ -108,7 +112,10 @@ nlohmann::json NumericsJson(const SearchResult& result) {
                     {"precision_means", each.precision_means},
                     {"optimizer_state", each.optimizer_state},
                     {"optimizer_state_means", each.optimizer_state_means},
-                    {"best", {{"layout", best.layout}, {"state", best.state}}},
+                    {"best",
+                     {{"layout", best.layout},
+                      {"global_batch", BatchOf(result, each.row)},
+                      {"state", best.state}}},
                     {"extra_cost", each.extra_cost}});
   }
   return rows;
@@ -129,15 +136,15 @@ nlohmann::json ExplanationJson(const SearchResult& result) {
 nlohmann::json RecipesJson(const SearchResult& result) {
   nlohmann::json rows = nlohmann::json::array();
   for (const RecipePlace& each : result.recipes) {
-    nlohmann::json row = {
-        {"source", each.source},     {"layout", each.layout},
-        {"refused", each.refused},   {"tokens_per_s", nullptr},
-        {"peak_mem_bytes", nullptr}, {"extra_cost", OrNull(ExtraCost(result, each))}};
-    if (each.prediction) {
-      row["tokens_per_s"] = each.prediction->tokens_per_s;
-      row["peak_mem_bytes"] = each.prediction->peak_mem_bytes;
-    }
-    rows.push_back(std::move(row));
+    const Prediction* const its = each.prediction ? &*each.prediction : nullptr;
+    rows.push_back(
+        {{"source", each.source},
+         {"layout", each.layout},
+         {"global_batch", each.global_batch > 0 ? nlohmann::json(each.global_batch) : nullptr},
+         {"refused", each.refused},
+         {"tokens_per_s", its ? nlohmann::json(its->tokens_per_s) : nullptr},
+         {"peak_mem_bytes", its ? nlohmann::json(its->peak_mem_bytes) : nullptr},
+         {"extra_cost", OrNull(each.extra_cost)}});
   }
   return rows;
 }
@@ -148,6 +155,7 @@ nlohmann::json FrontJson(const SearchResult& result) {
     const RankingRow& row = result.ranking[each.row];
     rows.push_back({{"gpus", each.gpus},
                     {"layout", row.layout},
+                    {"global_batch", BatchOf(result, each.row)},
                     {"tokens_per_s", row.figure.tokens_per_s},
                     {"trust", row.figure.trust},
                     {"hours", each.hours},
@@ -192,6 +200,7 @@ nlohmann::json RecommendedJson(const SearchResult& result) {
   recommended["alternative"] = nullptr;
   if (choice.alternative) {
     recommended["alternative"] = {{"layout", result.ranking[*choice.alternative].layout},
+                                  {"global_batch", BatchOf(result, *choice.alternative)},
                                   {"extra_cost", choice.alternative_cost.by},
                                   {"low", choice.alternative_cost.low},
                                   {"high", choice.alternative_cost.high}};
@@ -199,6 +208,7 @@ nlohmann::json RecommendedJson(const SearchResult& result) {
   recommended["contender"] = nullptr;
   if (choice.contender) {
     recommended["contender"] = {{"layout", result.ranking[*choice.contender].layout},
+                                {"global_batch", BatchOf(result, *choice.contender)},
                                 {"expected_gain", choice.contender_gain}};
   }
   return recommended;

@@ -144,7 +144,9 @@ std::vector<int64_t> AllowedGpus(const Problem& problem) {
   if (problem.max_ranks > 0) all = std::min(all, problem.max_ranks);
   const int64_t most = MostGpus(problem, all);
   const int64_t node = problem.cluster.ranks_per_node;
-  if (problem.gpus.empty()) return {most < all && most > node ? most / node * node : most};
+  if (problem.gpus.empty()) {
+    return {most < problem.cluster.max_ranks && most > node ? most / node * node : most};
+  }
   std::vector<int64_t> allowed = problem.gpus;
   std::erase_if(allowed, [&](int64_t gpus) { return gpus > most; });
   if (allowed.empty()) {

@@ -37,8 +37,8 @@ std::vector<std::string> UnmetByTraining(const std::vector<std::string>& require
                                          std::optional<double> price);
 
 /// The numbers of GPUs to choose among that are allowed, ascending: of those that the problem
-/// names, or of all that the cluster has as many as are allowed, in whole nodes. Throws UsageError
-/// where none is left.
+/// names, or of all that the cluster has as many as are allowed, in whole nodes or a part of one.
+/// Throws UsageError where none is left.
 std::vector<int64_t> AllowedGpus(const Problem& problem);
 
 /// Bytes of a rank's memory that stay free.

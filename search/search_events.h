@@ -11,7 +11,7 @@ namespace trimtab {
 
 struct RaceProgress {
   int64_t round = 0;
-  int64_t visits = 0;  // done, of all rounds
+  int64_t visits = 0;  // that ended, of all rounds
   int64_t racing = 0;  // candidates not told apart from the best yet, with the best itself
   int64_t failed = 0;  // candidates
   double elapsed_s = 0;
@@ -29,7 +29,9 @@ class SearchEvents {
   virtual ~SearchEvents() = default;
   virtual void OnResume(int64_t /*measured*/, int64_t /*ingested*/) {}
   virtual void OnSpace(const SpaceSummary& /*summary*/) {}
+  /// `total`: as far as is known; what these show may call for more.
   virtual void OnDryRun(int64_t /*done*/, int64_t /*total*/) {}
+  virtual void OnDryRunsEnd(int64_t /*done*/) {}
   virtual void OnVisitStart(const CandidateRecord& /*candidate*/,
                             const RaceProgress& /*progress*/) {}
   virtual void OnVisitEnd(const CandidateRecord& /*candidate*/, const TrialOutcome& /*outcome*/,

@@ -72,8 +72,9 @@ Cluster ClusterOf(const Study& study) {
   return cluster;
 }
 
-/// By predictions, which all candidates have.
-std::vector<Explanation> ExplainRecommended(const Study& study, const SearchResult& result) {
+/// Of `predicted`, the candidates before measurements corrected the predictions of some.
+std::vector<Explanation> ExplainRecommended(const Study& study, const SearchResult& result,
+                                            const std::vector<CandidateRecord>& predicted) {
   const RunConfig& run = result.recommended_candidate().run;
   Problem problem;  // as far as rows of the space look at it
   problem.model = run.model;
@@ -81,25 +82,24 @@ std::vector<Explanation> ExplainRecommended(const Study& study, const SearchResu
   problem.global_batches = study.problem().value("global_batches", std::vector<int64_t>());
   problem.sequence_length = run.sequence_length;
   problem.cluster = ClusterOf(study);
-  return Explain(problem, result.rules.objective, result.candidates,
-                 result.recommended().candidate);
+  return Explain(problem, result.rules.objective, predicted, result.recommended().candidate);
+}
+
+std::optional<double> ExtraCost(Objective objective, const CandidateRecord& best,
+                                const RecipePlace& place) {
+  if (!place.prediction || !place.refused.empty() || !best.closed_form) return std::nullopt;
+  RunConfig run = best.run;
+  run.layout = ParseLayout(place.layout, 0);
+  const auto score = [&](const RunConfig& of, const Prediction& prediction) {
+    return PredictionKey(objective, of, prediction).first;
+  };
+  return score(run, *place.prediction) / score(best.run, *best.closed_form) - 1;
 }
 
 }  // namespace
 
 std::map<Mode, ProbeReference> ReferencesOf(const Study& study) {
   return ProbeReferences(HardwareProfileFromJson(study.profile(), study.path()));
-}
-
-std::optional<double> ExtraCost(const SearchResult& result, const RecipePlace& place) {
-  const CandidateRecord& best = result.recommended_candidate();
-  if (!place.prediction || !place.refused.empty() || !best.closed_form) return std::nullopt;
-  RunConfig run = best.run;
-  run.layout = ParseLayout(place.layout, 0);
-  const auto score = [&](const RunConfig& of, const Prediction& prediction) {
-    return PredictionKey(result.rules.objective, of, prediction).first;
-  };
-  return score(run, *place.prediction) / score(best.run, *best.closed_form) - 1;
 }
 
 SearchResult ResultFromStudy(const Study& study) {
@@ -115,11 +115,14 @@ SearchResult ResultFromStudy(const Study& study) {
   result.candidates = study.Candidates();
   result.rounds = study.Rounds();
   result.space = Summarize(study.Pruned(), result.candidates);
-  if (result.space.feasible == 0) ThrowInfeasible(result.space, result.candidates);
+  const bool any = std::any_of(result.candidates.begin(), result.candidates.end(),
+                               [](const auto& each) { return each.pruned_by.empty(); });
+  if (!any) ThrowInfeasible(result.space, result.candidates);
 
+  const std::vector<CandidateRecord> predicted = result.candidates;
   result.race = JudgeRace(result.rules, result.candidates, ReferencesOf(study));
   ApplyRace(result.race, study.seed(), result.candidates);
-  if (result.rules.prove_count > 0) {
+  if (result.rules.prove_count > 0 || result.race.best) {
     const RaceStep step = NextStep(result.rules, result.race, result.candidates, result.rounds);
     result.race.end = step.end;
     result.partial_reason = WhyOpen(result, step, study.stopped_by());
@@ -133,8 +136,8 @@ SearchResult ResultFromStudy(const Study& study) {
     ThrowNothingRan(study.path(), result.ranking, result.candidates);
   }
   result.recommendation = *choice;
-  result.numerics = SummarizeNumerics(objective, result.candidates, result.ranking);
-  result.explanations = ExplainRecommended(study, result);
+  result.numerics = SummarizeNumerics(objective, predicted, result.ranking);
+  result.explanations = ExplainRecommended(study, result, predicted);
   const nlohmann::json asked = study.problem();
   result.tokens = asked.value("tokens", kTokensUnsaid);
   const Cluster cluster = ClusterOf(study);
@@ -146,6 +149,9 @@ SearchResult ResultFromStudy(const Study& study) {
                                    result.training->hours, result.training->price);
   }
   result.recipes = RecipePlacesFromJson(study.recipes(), study.path());
+  for (RecipePlace& each : result.recipes) {
+    each.extra_cost = ExtraCost(objective, predicted[result.recommended().candidate], each);
+  }
   result.accuracy = SummarizeAccuracy(result.ranking);
   return result;
 }

@@ -49,10 +49,6 @@ struct SearchResult {
 /// holds no candidate that runs.
 SearchResult ResultFromStudy(const Study& study);
 
-/// How much worse a published layout's score is than the recommended one's, closed form against
-/// closed form: 0.03 = 3 %. nullopt where it does not run.
-std::optional<double> ExtraCost(const SearchResult& result, const RecipePlace& place);
-
 /// What a step of the reference probe took, by mode, when the study's profile was measured.
 std::map<Mode, ProbeReference> ReferencesOf(const Study& study);
 

@@ -44,4 +44,7 @@ struct SpaceRow {
 /// -unsupported rule is no part of the space until that rule goes.
 const std::vector<SpaceRow>& SpaceRows();
 
+/// Optimizer states of the problem under `precision`, each once: two names may mean the same.
+std::vector<ParallelConfig> OptimizerStates(const Problem& problem, Precision precision);
+
 }  // namespace trimtab

@@ -4,15 +4,11 @@
 #include "search/space_row_parts.h"
 
 namespace trimtab {
-namespace {
-
-/// Optimizer states of the problem under the precision of `bound`, each once: two names may mean
-/// the same.
-std::vector<ParallelConfig> OptimizerStates(const Problem& problem, const RunConfig& bound) {
+std::vector<ParallelConfig> OptimizerStates(const Problem& problem, Precision precision) {
   std::vector<ParallelConfig> states;
   const auto append = [&](const std::string& name) {
     ParallelConfig layout;
-    layout.precision = bound.layout.precision;
+    layout.precision = precision;
     SetOptimizerState(name, layout);
     if (std::find(states.begin(), states.end(), layout) == states.end()) states.push_back(layout);
   };
@@ -21,12 +17,10 @@ std::vector<ParallelConfig> OptimizerStates(const Problem& problem, const RunCon
       append(name);
       continue;
     }
-    for (const std::string& each : EveryOptimizerState(bound.layout.precision)) append(each);
+    for (const std::string& each : EveryOptimizerState(precision)) append(each);
   }
   return states;
 }
-
-}  // namespace
 
 SpaceRow PrecisionRow() {
   return {.name = "precision",
@@ -57,12 +51,13 @@ SpaceRow OptimizerStateRow() {
       .applies = Always,
       .values =
           [](const Problem& problem, const RunConfig& bound, Values& values) {
-            const size_t count = OptimizerStates(problem, bound).size();
+            const size_t count = OptimizerStates(problem, bound.layout.precision).size();
             for (size_t i = 0; i < count; ++i) values.push_back(static_cast<int64_t>(i));
           },
       .bind =
           [](const Problem& problem, int64_t value, RunConfig& run) {
-            const ParallelConfig state = OptimizerStates(problem, run)[static_cast<size_t>(value)];
+            const ParallelConfig state =
+                OptimizerStates(problem, run.layout.precision)[static_cast<size_t>(value)];
             run.layout.master = state.master;
             run.layout.moments = state.moments;
             run.layout.gradients = state.gradients;

@@ -117,7 +117,9 @@ std::string Statement::Text(int column) const {
 
 Database::Database(const std::string& path, bool create) : path_(path) {
   const int flags = SQLITE_OPEN_READWRITE | (create ? SQLITE_OPEN_CREATE : 0);
-  const int code = sqlite3_open_v2(path_.c_str(), &handle_, flags, nullptr);
+  // A name such as ":memory:" is a file's here, and not one of SQLite's own.
+  const std::string file = path_.starts_with(':') ? "./" + path_ : path_;
+  const int code = sqlite3_open_v2(file.c_str(), &handle_, flags, nullptr);
   try {
     if (code != SQLITE_OK) ThrowSqlite(handle_, path_, code);
     sqlite3_extended_result_codes(handle_, 1);

@@ -1,8 +1,9 @@
 #include "search/strategy.h"
 
 #include <algorithm>
-#include <array>
-#include <numeric>
+#include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -104,6 +105,33 @@ std::vector<size_t> ChooseDryRuns(Objective objective,
   chosen.resize(std::min(chosen.size(), static_cast<size_t>(count)));
   std::erase_if(chosen, [&](size_t index) { return candidates[index].dry_run.has_value(); });
   return chosen;
+}
+
+std::vector<size_t> ChooseMoreDryRuns(Objective objective,
+                                      const std::vector<CandidateRecord>& candidates) {
+  // Few, since the first may show that no other is needed; the same on any number of threads.
+  constexpr int kOfGroup = 4;
+  std::set<size_t> chosen;
+  const auto choose = [&](Objective by, const auto& group_of) {
+    std::map<decltype(group_of(candidates.front())), int> left;
+    for (const size_t index : RankByPrediction(by, candidates)) {
+      int& of_group = left.try_emplace(group_of(candidates[index]), kOfGroup).first->second;
+      if (of_group == 0) continue;
+      of_group = candidates[index].dry_run ? 0 : of_group - 1;
+      if (!candidates[index].dry_run) chosen.insert(index);
+    }
+  };
+  choose(objective, [](const CandidateRecord&) { return 0; });
+  choose(objective, [](const CandidateRecord& candidate) {
+    const ParallelConfig& layout = candidate.run.layout;
+    return std::tuple(layout.precision, layout.master, layout.moments, layout.gradients);
+  });
+  if (!candidates.empty() && candidates.front().run.device != "cpu") {
+    // The front takes the fastest on each number of GPUs, whatever the objective.
+    choose(Objective::kThroughput,
+           [](const CandidateRecord& candidate) { return candidate.run.layout.world_size(); });
+  }
+  return {chosen.begin(), chosen.end()};
 }
 
 }  // namespace trimtab

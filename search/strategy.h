@@ -1,8 +1,8 @@
 // Strategy: what is best, and which candidates to look at more closely.
 //
 // Three tiers, each cheaper than the next and each asked only about the best of the one before:
-// every legal candidate gets a closed form, the best `dry_run_count` a dry run, and the best of
-// those race each other (race.h).
+// every legal candidate gets a closed form, the best `dry_run_count` a dry run, as does what would
+// be chosen without one, and the best of those race each other (race.h).
 #pragma once
 
 #include <array>
@@ -55,5 +55,12 @@ std::vector<size_t> RankByMeasurement(Objective objective,
 /// form, those that have none.
 std::vector<size_t> ChooseDryRuns(Objective objective,
                                   const std::vector<CandidateRecord>& candidates, int64_t count);
+
+/// Indices of candidates without a dry run that a report would choose all the same, because dry
+/// runs turned out slower than closed forms: of those that rank before the first one with a dry
+/// run, the next few, among all, on each number of GPUs and of each precision and optimizer state.
+/// None once every such choice has a dry run.
+std::vector<size_t> ChooseMoreDryRuns(Objective objective,
+                                      const std::vector<CandidateRecord>& candidates);
 
 }  // namespace trimtab

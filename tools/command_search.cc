@@ -44,9 +44,9 @@ class SearchProgress : public SearchEvents {
   }
   void OnDryRun(int64_t done, int64_t total) override {
     progress_.Update({.label = "dry runs", .done = done, .total = total});
-    if (done == total && !progress_.shows_bar()) {
-      progress_.Event(fmt::format("{} dry runs done", total));
-    }
+  }
+  void OnDryRunsEnd(int64_t done) override {
+    if (!progress_.shows_bar()) progress_.Event(fmt::format("{} dry runs done", done));
   }
   void OnVisitStart(const CandidateRecord& /*candidate*/, const RaceProgress& race) override {
     Show(race);
@@ -203,6 +203,12 @@ class SearchCommand : public Command {
     options_.race.objective = ParseObjective(objective_);
     options_.race.indifference = ParsePercent(indifference_, "--indifference");
     options_.launcher = launcher_.Make();
+    if (launcher_.name() == "kubernetes") {
+      throw UsageError(
+          "--launcher kubernetes: a search starts its visits itself, and nothing is sent to "
+          "Kubernetes from here; expected another launcher (profile and train print a job for "
+          "kubectl apply with --plan)");
+    }
     problem.narrowings = Narrowings();
     problem.requirements = ParseTrainingRequirements(require_);
     if (only_space_) return PrintSpace(output);

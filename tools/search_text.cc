@@ -1,6 +1,7 @@
 #include "tools/search_text.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "engine/base/error.h"
@@ -118,11 +119,14 @@ std::string ExplanationText(const SearchResult& result) {
 std::string RecipesText(const SearchResult& result) {
   if (result.recipes.empty()) return "";
   Table table({{"published"}, {"layout"}, {"tokens/s", Align::kRight}, {"behind", Align::kRight}});
+  const bool several = nlohmann::json::parse(result.problem).contains("global_batches");
   for (const RecipePlace& each : result.recipes) {
-    const std::optional<double> behind = ExtraCost(result, each);
-    table.AddRow({each.source, each.layout,
-                  each.prediction ? Rate(each.prediction->tokens_per_s) : "-",
-                  behind ? fmt::format("{:+.1f} %", 100 * *behind) : each.refused});
+    const std::string batch =
+        several && each.global_batch > 0 ? fmt::format("gbs={},", each.global_batch) : "";
+    table.AddRow(
+        {each.source, batch + each.layout,
+         each.prediction ? Rate(each.prediction->tokens_per_s) : "-",
+         each.extra_cost ? fmt::format("{:+.1f} %", 100 * *each.extra_cost) : each.refused});
   }
   return "layouts that frameworks publish for this model, as predicted here:\n" +
          table.ToText(/*bold=*/false) + "\n";
@@ -182,6 +186,21 @@ std::string VerdictText(const SearchResult& result) {
   return "";
 }
 
+/// What the score of a worse one is, in a word.
+std::string WorseInWords(Objective objective) {
+  switch (objective) {
+    case Objective::kThroughput:
+      return "slower";
+    case Objective::kMemory:
+      return "more memory";
+    case Objective::kCost:
+      return "more GPU time a token";
+    case Objective::kEnergy:
+      return "more energy a token";
+  }
+  return "";
+}
+
 const std::string& KeyOf(const SearchResult& result, size_t row) {
   return result.candidates[result.ranking[row].candidate].key;
 }
@@ -206,9 +225,9 @@ std::string RecommendationText(const SearchResult& result) {
   text += recommendation.binds.text + "\n";
   if (recommendation.alternative) {
     const RankingRow::Worse& cost = recommendation.alternative_cost;
-    text += fmt::format("next best: {}, {:.1f} % slower ({:.1f} to {:.1f} %)\n",
-                        KeyOf(result, *recommendation.alternative), 100 * cost.by, 100 * cost.low,
-                        100 * cost.high);
+    text += fmt::format("next best: {}, {:.1f} % {} ({:.1f} to {:.1f} %)\n",
+                        KeyOf(result, *recommendation.alternative), 100 * cost.by,
+                        WorseInWords(result.rules.objective), 100 * cost.low, 100 * cost.high);
   }
   if (recommendation.plain && *recommendation.plain != recommendation.row) {
     const RankingRow& plain = result.ranking[*recommendation.plain];

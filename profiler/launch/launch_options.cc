@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <regex>
 #include <string_view>
 
 #include "engine/base/error.h"
@@ -27,13 +28,10 @@ bool IsNumber(const std::string& value) {
          std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
+/// Of Slurm's forms: M, M:S, H:M:S, D-H, D-H:M and D-H:M:S.
 bool IsDuration(const std::string& value) {
-  const bool of_digits = std::all_of(value.begin(), value.end(), [](char c) {
-    return (c >= '0' && c <= '9') || c == ':' || c == '-';
-  });
-  return of_digits && !value.empty() && value[0] >= '0' && value[0] <= '9' && value.size() <= 20 &&
-         std::count(value.begin(), value.end(), ':') <= 2 &&
-         std::count(value.begin(), value.end(), '-') <= 1;
+  static const std::regex kForm("([0-9]+-)?[0-9]+(:[0-9]+){0,2}");
+  return value.size() <= 20 && std::regex_match(value, kForm);
 }
 
 /// What was expected; empty when `value` is that.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "engine/base/error.h"
@@ -41,6 +42,17 @@ double NextLimit(double rise) {
   return 1 + unit * (std::floor(above / unit + kRounding) + 1);
 }
 
+/// In four digits: the next above `value`, or for rates below it.
+std::string NextAfter(double value, bool above) {
+  if (!std::isfinite(value) || value <= 0) return fmt::format("{:.4g}", value);
+  const double unit = std::pow(10, std::floor(std::log10(value)) - 3);
+  for (double steps = std::round(value / unit);; steps += above ? 1 : -1) {
+    const std::string text = fmt::format("{:.4g}", steps * unit);
+    const double limit = std::strtod(text.c_str(), nullptr);
+    if (above ? limit > value : limit < value) return text;
+  }
+}
+
 }  // namespace
 
 Requirement::Requirement(const std::string& text) : text_(text) {
@@ -54,6 +66,8 @@ Requirement::Requirement(const std::string& text) : text_(text) {
   if (sign == std::string::npos) throw refuse();
   name_ = text.substr(0, sign);
   std::string_view unit = std::string_view(text).substr(sign + 1);
+  const bool allows_equal = unit.starts_with('=');
+  if (allows_equal) unit.remove_prefix(1);
   const auto [end, error] = std::from_chars(unit.data(), unit.data() + unit.size(), limit_);
   if (error != std::errc() || !std::isfinite(limit_) || limit_ <= 0) throw refuse();
   unit.remove_prefix(static_cast<size_t>(end - unit.data()));
@@ -66,6 +80,8 @@ Requirement::Requirement(const std::string& text) : text_(text) {
   } else if (text[sign] != '<' || !ReadLatency(unit)) {
     throw refuse();
   }
+  // What is at the limit is within the next one.
+  if (allows_equal) limit_ = std::nextafter(limit_, text[sign] == '<' ? HUGE_VAL : 0.0);
 }
 
 bool Requirement::ReadLatency(std::string_view unit) {
@@ -109,9 +125,9 @@ double Requirement::Strain(const Service& service) const {
 std::string Requirement::Relaxed(double value) const {
   switch (metric_) {
     case Metric::kLatency:
-      return fmt::format("{}<{:.4g}ms", name_, value);
+      return fmt::format("{}<{}ms", name_, NextAfter(value, /*above=*/true));
     case Metric::kThroughput:
-      return fmt::format("{}>{:.4g}", name_, value);
+      return fmt::format("{}>{}", name_, NextAfter(value, /*above=*/false));
     case Metric::kPerplexity:
       return fmt::format("{}<{:.9g}x", name_, NextLimit(value));
   }

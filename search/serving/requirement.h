@@ -20,7 +20,7 @@ struct Service {
 class Requirement {
  public:
   /// "ttft.p99<500ms", "tpot.mean<0.03s", "throughput>1000" (output tokens/s), "perplexity<1.02x"
-  /// (of the original weights'). Throws UsageError.
+  /// (of the original weights'); with <= and >= also at the limit. Throws UsageError.
   explicit Requirement(const std::string& text);
 
   /// As it was given.
@@ -33,7 +33,7 @@ class Requirement {
   /// the part above 1 of either: below 1 when the requirement is met. Infinite when a request
   /// failed.
   double Strain(const Service& service) const;
-  /// The requirement that a service with this value would just meet.
+  /// The least change, in four digits, that a service with this value meets.
   std::string Relaxed(double value) const;
 
  private:

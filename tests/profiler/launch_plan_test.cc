@@ -203,6 +203,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"slurm", {"nodes=4x"}, "--launcher-options: nodes is \"4x\""},
         Refused{
             "slurm", {"time=soon"}, "--launcher-options: time is \"soon\"; expected minutes, or"},
+        Refused{"slurm", {"time=1:2-3"}, "--launcher-options: time is \"1:2-3\"; expected minutes"},
+        Refused{"slurm", {"time=90:"}, "--launcher-options: time is \"90:\"; expected minutes"},
         Refused{"slurm", {"partition=a b"}, "--launcher-options: partition is \"a b\"; expected"},
         Refused{"slurm", {"partition=a\n#SBATCH -N9"}, "--launcher-options: partition is"},
         Refused{"slurm", {"partition=$(id)"}, "--launcher-options: partition is"},

@@ -78,6 +78,17 @@ TEST(Driver, RecommendsTheMeasuredBest) {
   EXPECT_EQ(harness.predictor.dry_runs, 4);
 }
 
+TEST(Driver, FailedVisitsCountToo) {
+  const std::vector<std::string> order = PredictedOrder();
+  Harness harness;
+  for (const std::string& layout : order) harness.runner.failures[layout] = {TrialState::kFailed};
+  SearchOptions options = TinySearch(ScratchPath("failed_visits.db"));
+  options.most_visits = 2;
+  const SearchResult result = harness.Run(options);
+  EXPECT_EQ(harness.events.ended, 2);
+  EXPECT_EQ(result.partial_reason, "the 2 visits allowed were used up");
+}
+
 TEST(Driver, ChoosesAmongGlobalBatches) {
   Harness harness;
   SearchOptions options = TinySearch(ScratchPath("batches.db"));

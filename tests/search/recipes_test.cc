@@ -24,7 +24,7 @@ Problem ProblemOf(const std::string& model, const std::string& cluster) {
 
 std::vector<RecipePlace> PlacesOf(const Problem& problem) {
   const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(problem);
-  return PlaceRecipes(problem, *predictor);
+  return PlaceRecipes(problem, Objective::kThroughput, *predictor);
 }
 
 // All tables, on as many GPUs as they were published for or a multiple of it.
@@ -56,7 +56,24 @@ TEST(Recipes, AreOfTheModelTheGpuAndThePrecisionsOfTheProblem) {
   Problem bf16 = ProblemOf("gpt3-175b", "64x8xh100");
   bf16.precisions = {Precision::kBf16};
   EXPECT_TRUE(PlacesOf(bf16).empty()) << "it is one in fp8";
-  EXPECT_TRUE(PlaceRecipes(TinyProblem(), *MakeCostModelPredictor(TinyProblem())).empty());
+  EXPECT_TRUE(PlacesOf(TinyProblem()).empty());
+}
+
+TEST(Recipes, TakeTheBestOfTheBatchesAndStatesOfTheProblem) {
+  Problem problem = ProblemOf("gpt3-175b", "64x8xh100");
+  problem.global_batch = 512;
+  const RecipePlace small = PlacesOf(problem).at(0);
+  problem.global_batches = {512, 2048};
+  const RecipePlace best = PlacesOf(problem).at(0);
+  EXPECT_EQ(small.global_batch, 512);
+  EXPECT_EQ(best.global_batch, 2048);
+  EXPECT_GT(best.prediction->tokens_per_s, small.prediction->tokens_per_s);
+
+  problem.global_batches.clear();
+  problem.optimizer_states = {"reduced"};
+  const RecipePlace reduced = PlacesOf(problem).at(0);
+  EXPECT_LT(reduced.prediction->peak_mem_bytes, small.prediction->peak_mem_bytes);
+  EXPECT_NE(reduced.layout.find("master=remainder"), std::string::npos) << reduced.layout;
 }
 
 TEST(Recipes, SayWhyTheyDoNotRun) {

@@ -91,6 +91,41 @@ TEST(Relaxations, OfAChoiceOfGpusAreOthersOfTheCluster) {
   EXPECT_EQ(Find(relaxations, "16 GPUs"), nullptr) << InWords(relaxations);
 }
 
+TEST(Relaxations, OfAChoiceOfGpusAreWholeNodes) {
+  Problem problem = OnGpus(8);
+  problem.cluster = LoadCluster("4x6xh100");
+  problem.model.num_layers = 12;
+  problem.global_batch = 24;
+  const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(problem);
+  problem.gpus = {1};
+  problem.memory_per_rank_bytes =
+      FindLeanest(problem, *predictor, 1)->prediction.peak_mem_bytes / 3;
+  for (const Relaxation& each : Checked(problem)) {
+    for (const int64_t gpus : each.problem.gpus) {
+      EXPECT_TRUE(gpus <= 6 || gpus % 6 == 0) << each.what;
+    }
+  }
+  problem.gpus.clear();
+  problem.max_ranks = 1;
+  const std::vector<Relaxation> relaxations = Checked(problem);
+  const Relaxation* more = Find(relaxations, "--max-ranks");
+  ASSERT_NE(more, nullptr) << InWords(relaxations);
+  EXPECT_EQ(more->what, fmt::format("--max-ranks {}", more->problem.max_ranks));
+  EXPECT_EQ(Find(relaxations, "--gpus"), nullptr) << InWords(relaxations);
+}
+
+TEST(Relaxations, OfMemoryLeaveTheHeadroom) {
+  Problem problem = OnGpus(1);
+  const std::unique_ptr<Predictor> predictor = MakeCostModelPredictor(problem);
+  const int64_t leanest = FindLeanest(problem, *predictor, 1)->prediction.peak_mem_bytes;
+  problem.memory_per_rank_bytes = leanest + kMiB;
+  problem.requirements = ParseTrainingRequirements("headroom>=64MiB");
+  const std::vector<Relaxation> relaxations = Checked(problem);
+  const Relaxation* memory = Find(relaxations, "--memory-per-rank");
+  ASSERT_NE(memory, nullptr) << InWords(relaxations);
+  EXPECT_EQ(memory->problem.memory_per_rank_bytes, RoundUp(leanest + 64 * kMiB, kMiB));
+}
+
 TEST(Relaxations, NameTheNarrowingThatForbidsAll) {
   Problem problem = OnGpus(2);
   problem.narrowings = ParseNarrowings({"recompute=none", "pp=1"}, "--fix", /*forbidden=*/false);

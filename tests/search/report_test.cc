@@ -48,6 +48,23 @@ TEST(Report, FollowsItsSchemaWhetherProvedOrNot) {
   }
 }
 
+TEST(Report, FollowsItsSchemaWhenNarrowedOrPartial) {
+  SearchOptions options = TinySearch(ScratchPath("narrowed.db"));
+  options.problem.narrowings = ParseNarrowings({"tp=1", "2"}, "--allow", /*forbidden=*/false);
+  const auto forbidden = ParseNarrowings({"schedule=gpipe"}, "--forbid", /*forbidden=*/true);
+  options.problem.narrowings.push_back(forbidden.front());
+  options.problem.global_batches = {2, 4};
+  options.most_visits = 2;
+  FakePredictor predictor;
+  FakeRunner runner;
+  runner.slowness = 10;
+  SearchEvents events;
+  const nlohmann::json report = ReportJson(RunSearch(options, predictor, runner, events));
+  EXPECT_EQ(SchemaBreach(Schema(), report), "");
+  EXPECT_TRUE(report["proof"]["partial"]);
+  EXPECT_EQ(report["problem"]["narrowings"].size(), 2u);
+}
+
 TEST(Report, TrainingTakesWhatWasMeasured) {
   SearchOptions options = TinySearch(ScratchPath("training.db"));
   options.problem.tokens = 1e9;

@@ -76,7 +76,10 @@ TEST(TrainingRequirements, NoMoreGpusThanRanksAreAllowed) {
   Problem problem = Asking("");
   problem.cluster = LoadCluster("16x8xh100");
   problem.max_ranks = 20;
-  EXPECT_EQ(AllowedGpus(problem), std::vector<int64_t>{20});
+  EXPECT_EQ(AllowedGpus(problem), std::vector<int64_t>{16}) << "whole nodes";
+  problem.max_ranks = 5;
+  EXPECT_EQ(AllowedGpus(problem), std::vector<int64_t>{5});
+  problem.max_ranks = 20;
   problem.gpus = {8, 16, 32};
   EXPECT_EQ(AllowedGpus(problem), (std::vector<int64_t>{8, 16}));
   problem.gpus = {32};

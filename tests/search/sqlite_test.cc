@@ -43,6 +43,14 @@ TEST_F(SqliteTest, TransactionsAreAllOrNothing) {
   EXPECT_EQ(database.QueryInt("SELECT count(*) FROM t"), 1);
 }
 
+TEST_F(SqliteTest, ANameOfSqlitesOwnIsAFile) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(std::filesystem::path(path_).parent_path());
+  { Database(":memory:", /*create=*/true).Execute("CREATE TABLE t (x INTEGER) STRICT"); }
+  EXPECT_TRUE(std::filesystem::remove(":memory:"));
+  std::filesystem::current_path(before);
+}
+
 TEST_F(SqliteTest, ValuesComeBackAsTheyWere) {
   Database database(path_, true);
   database.Execute("CREATE TABLE t (a INTEGER, b REAL, c TEXT, d TEXT) STRICT");

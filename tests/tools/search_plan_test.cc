@@ -84,6 +84,14 @@ TEST(SearchPlans, RefuseNodesThatTheClusterHasNot) {
   }
 }
 
+// It could start no visit: it says so before it walks the space.
+TEST(SearchPlans, AreNotOfKubernetes) {
+  const CliResult result =
+      PlanOf({"--launcher", "kubernetes", "--launcher-options", "image=registry/trimtab:1"});
+  EXPECT_EQ(result.exit_code, 2) << result.out;
+  EXPECT_NE(result.err.find("--launcher kubernetes: "), std::string::npos) << result.err;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Launchers, SearchPlan,
     testing::Values(
@@ -99,12 +107,7 @@ INSTANTIATE_TEST_SUITE_P(
             "2x2xh100",
             {"slurm", "--launcher-options", "partition=gpu", "account=me", "time=60"},
             {"sbatch ", "--nodes=2 --ntasks-per-node=2 ", "--gpus-per-node=2 ", "--account=me ",
-             "--partition=gpu ", "srun ", "--ntasks=4 ", " profile --config "}},
-        PlanCase{
-            "Kubernetes",
-            "2x2xh100",
-            {"kubernetes", "--launcher-options", "image=registry/trimtab:1", "claim=data"},
-            {"kind: MPIJob", "slotsPerWorker: 2", "image: \"registry/trimtab:1\"", "replicas: 2"}}),
+             "--partition=gpu ", "srun ", "--ntasks=4 ", " profile --config "}}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

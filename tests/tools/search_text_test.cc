@@ -85,6 +85,19 @@ TEST(SearchText, TellsWhatWasPrunedRankedAndRecommended) {
   }
 }
 
+TEST(SearchText, TellsWhatTheNextBestIsWorseIn) {
+  SearchResult result = SomeResult();
+  const std::pair<Objective, const char*> words[] = {
+      {Objective::kMemory, "12.5 % more memory (10.0"},
+      {Objective::kCost, "12.5 % more GPU time a token (10.0"},
+      {Objective::kEnergy, "12.5 % more energy a token (10.0"}};
+  for (const auto& [objective, word] : words) {
+    result.rules.objective = objective;
+    const std::string text = SearchText(result, 2, /*bold=*/false);
+    EXPECT_NE(text.find(word), std::string::npos) << text;
+  }
+}
+
 TEST(SearchText, TellsHowTheRaceEnded) {
   SearchResult result = SomeResult();
   result.race.end = RaceEnd::kNotRun;

@@ -109,7 +109,8 @@ TEST(Page, NamesTheTiedAndWhatIsWorthProving) {
   const std::string second = report["ranking"][1]["layout"];
   report["race"]["ended"] = "tie";
   report["race"]["tied"] = {report["recommended"]["layout"], second};
-  report["recommended"]["contender"] = {{"layout", "tp=4,dp=1,mbs=9"}, {"expected_gain", 0.031}};
+  report["recommended"]["contender"] = {
+      {"layout", "tp=4,dp=1,mbs=9"}, {"global_batch", 16}, {"expected_gain", 0.031}};
   const std::string html = ReportHtml(report);
   EXPECT_NE(html.find("Shares first place, within 1 %, with " + LayoutHtml(second)),
             std::string::npos);

@@ -25,8 +25,35 @@ TEST(Requirement, ReadsItsFigure) {
   EXPECT_DOUBLE_EQ(first.Strain({Report()}), 0.5);
   EXPECT_DOUBLE_EQ(Requirement("tpot.mean<20ms").Strain({Report()}), 1.5);
   EXPECT_DOUBLE_EQ(Requirement("throughput>100").Strain({Report()}), 0.5);
-  EXPECT_EQ(Requirement("tpot.mean<20ms").Relaxed(30), "tpot.mean<30ms");
-  EXPECT_EQ(Requirement("throughput>300").Relaxed(200), "throughput>200");
+  EXPECT_EQ(Requirement("tpot.mean<20ms").Relaxed(30), "tpot.mean<30.01ms");
+  EXPECT_EQ(Requirement("throughput>300").Relaxed(200), "throughput>199.9");
+}
+
+TEST(Requirement, MayBeMetAtTheLimit) {
+  EXPECT_LT(Requirement("ttft.p99<=250ms").Strain({Report()}), 1);
+  EXPECT_LT(Requirement("ttft.p99<=0.25s").Strain({Report()}), 1);
+  EXPECT_GE(Requirement("ttft.p99<250ms").Strain({Report()}), 1);
+  EXPECT_GT(Requirement("ttft.p99<=249.9999ms").Strain({Report()}), 1);
+  EXPECT_LT(Requirement("throughput>=200").Strain({Report()}), 1);
+  EXPECT_GE(Requirement("throughput>200").Strain({Report()}), 1);
+  EXPECT_LT(Requirement("perplexity<=1.02x").Strain({Report(), 1.02}), 1);
+}
+
+TEST(Requirement, ARelaxedOneIsMet) {
+  LoadReport report = Report();
+  for (const double value :
+       {61.2349, 61.23, 61.2351, 9.9996, 99999.0, 1e-3, 123456.789, 1.0, 0.1}) {
+    report.ttft.p99 = value;
+    const Requirement latency(Requirement("ttft.p99<1ms").Relaxed(value));
+    EXPECT_LT(latency.Strain({report}), 1) << latency.text() << " of " << value;
+    EXPECT_GT(latency.Strain({report}), 0.998) << latency.text() << " of " << value;
+    report.duration_s = 1000;
+    report.output_tokens = static_cast<int64_t>(value * 1000);
+    const double rate = report.output_tokens_per_s();
+    const Requirement throughput(Requirement("throughput>1").Relaxed(rate));
+    EXPECT_LT(throughput.Strain({report}), 1) << throughput.text() << " of " << rate;
+    EXPECT_GT(throughput.Strain({report}), 0.998) << throughput.text() << " of " << rate;
+  }
 }
 
 // Of a rise of perplexity only the part above 1 counts, or every limit would be nearly met.
