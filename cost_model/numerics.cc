@@ -1,7 +1,10 @@
 #include "cost_model/numerics.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iterator>
+#include <ranges>
 #include <string_view>
 
 #include "engine/base/error.h"
@@ -172,9 +175,12 @@ std::string Unpriceable(const HardwareProfile& profile, Precision precision) {
         std::all_of(profile.modes.begin(), profile.modes.end(),
                     [&](const ModeTables& mode) { return mode.precisions.contains(rate); });
     if (profile.peak_flops.contains(rate) && in_every_mode) continue;
-    const char* advice = profile.device == "cpu" ? "; `trimtab calibrate` measures it anew" : "";
-    return fmt::format("the hardware profile '{}' has no rate of {} products{}", profile.name, rate,
-                       advice);
+    const std::string advice =
+        profile.device == "cpu"
+            ? "`trimtab calibrate` measures it anew"
+            : fmt::format("it has {}", fmt::join(std::views::keys(profile.peak_flops), ", "));
+    return fmt::format("the hardware profile '{}' has no rate of {} products; {}", profile.name,
+                       rate, advice);
   }
   return "";
 }
@@ -185,8 +191,9 @@ std::vector<Precision> SensiblePrecisions(const HardwareProfile& profile) {
   for (const Precision each : {Precision::kBf16, Precision::kFp8}) {
     if (Unpriceable(profile, each).empty()) sensible.push_back(each);
   }
-  if (sensible.empty()) sensible.push_back(Precision::kFp32);
-  return sensible;
+  if (!sensible.empty()) return sensible;
+  const bool has_fp16 = Unpriceable(profile, Precision::kFp16).empty();
+  return {has_fp16 ? Precision::kFp16 : Precision::kFp32};
 }
 
 std::vector<Precision> ResolvePrecisions(const std::vector<std::string>& names,

@@ -49,7 +49,7 @@ std::string DescribeOptimizerState(const ParallelConfig& layout);
 std::string Unpriceable(const HardwareProfile& profile, Precision precision);
 
 /// The precisions worth trying on `profile` when nobody says which. A cpu multiplies nothing faster
-/// in fewer bits: fp32. A GPU: bf16 and fp8, as far as it has them.
+/// in fewer bits: fp32. A GPU: bf16 and fp8, as far as it has them; one without both: fp16.
 std::vector<Precision> SensiblePrecisions(const HardwareProfile& profile);
 
 /// The precisions called `names`, with "auto" replaced by SensiblePrecisions; each once, in the

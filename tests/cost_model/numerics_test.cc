@@ -67,6 +67,11 @@ TEST(Precision, WhatIsWorthTryingDependsOnTheDevice) {
   const HardwareProfile h200 = BuiltinProfile("h200-sxm");
   const HardwareProfile a100 = BuiltinProfile("a100-80gb");
   const HardwareProfile cpu = BuiltinProfile("cpu");
+  const HardwareProfile v100 = BuiltinProfile("v100-32gb");
+  EXPECT_EQ(ResolvePrecisions({"auto"}, v100), (Some{Precision::kFp16}));
+  EXPECT_EQ(Unpriceable(v100, Precision::kBf16),
+            "the hardware profile 'v100-32gb' has no rate of bf16 products; it has fp16, fp32");
+  EXPECT_THROW(ResolvePrecisions({"bf16"}, v100), UsageError);
   EXPECT_EQ(ResolvePrecisions({"auto"}, h200), (Some{Precision::kBf16, Precision::kFp8}));
   EXPECT_EQ(ResolvePrecisions({"auto"}, a100), (Some{Precision::kBf16}));
   EXPECT_EQ(ResolvePrecisions({"auto"}, cpu), (Some{Precision::kFp32}));

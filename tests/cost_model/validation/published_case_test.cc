@@ -84,6 +84,24 @@ TEST(PublishedCase, MemoryTellsGpusOfOneNameApart) {
   EXPECT_EQ(profile(79), "a100-80gb") << "which nobody calls so";
 }
 
+TEST(PublishedCase, GpusWithoutBf16RunInFp16) {
+  PublishedRun run = Llama70B();
+  run.precision = "fp16";
+  run.hardware.gpu = "V100-SXM2";
+  run.hardware.memory_bytes = 32e9;
+  const TakenRuns taken = TakeRuns({run});
+  ASSERT_EQ(taken.rows.size(), 1u);
+  const PublishedCase& result = taken.rows[0].of;
+  EXPECT_EQ(result.cluster.profile.name, "v100-32gb");
+  EXPECT_EQ(result.cluster.profile.peak_flops.at("bf16").value, 125e12) << "that of fp16";
+  EXPECT_EQ(result.run.layout.gradients, DType::kBf16) << "2 bytes, as the stack has them";
+  EXPECT_GT(RunPredictor().Predict(taken.rows[0], Tier::kClosedForm).step_time_s, 14.66);
+  run.precision = "bf16";
+  const TakenRuns none = TakeRuns({run});
+  ASSERT_EQ(none.skipped.size(), 1u);
+  EXPECT_NE(none.skipped[0].second.find("no rate of bf16"), std::string::npos);
+}
+
 TEST(PublishedCase, TakesWindowsOfAttention) {
   PublishedRun run = Llama70B();
   run.model.attention = "sliding window 4096";
