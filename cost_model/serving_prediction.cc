@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "cost_model/numerics.h"
+#include "engine/base/error.h"
 #include "engine/base/units.h"
 #include "engine/layers/layer_cache.h"
 
@@ -34,6 +36,10 @@ ServingLayout ServingLayoutOf(const ServingConfig& config) {
 
 ServingRates ServingRatesOf(const ServingConfig& config, const HardwareProfile& profile,
                             const ServingEngine& engine) {
+  if (config.weights == WeightFormat::kBf16 || config.cache == DType::kBf16) {
+    const std::string why = Unpriceable(profile, Precision::kBf16);
+    if (!why.empty()) throw UsageError("serving in bf16: " + why);
+  }
   const ServingLayout layout = ServingLayoutOf(config);
   ServingRates rates = ServingRatesOf(profile, ServingGpuOf(profile.generation), engine,
                                       layout.weights, layout.kv_bytes);

@@ -85,9 +85,9 @@ ServingRates ServingRatesOf(const HardwareProfile& profile, const ServingGpu& gp
   ServingRates rates = {.weight_bytes = BytesPerWeight(weights), .kv_bytes = kv_bytes};
   const double memory = profile.memory_bandwidth.value;
   const auto rate = [memory](double share) { return memory * std::min(share, kMostBandwidth); };
-  const double peak16 = PeakOf(profile, "bf16");
+  const double peak16 = PeakOf16Bits(profile);
   const double peak8 = PeakOf(profile, "fp8");
-  if (peak16 <= 0) throw UsageError(fmt::format("profile {}: no bf16 rate", profile.name));
+  if (peak16 <= 0) throw UsageError(fmt::format("profile {}: no rate in 16 bits", profile.name));
 
   rates.kv_rate = rate(gpu.kv_bandwidth.value);
   rates.other_rate = rate(gpu.other_bandwidth.value);

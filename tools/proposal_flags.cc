@@ -8,16 +8,16 @@ namespace {
 
 constexpr double kSecondsOfDay = 86400;
 
-/// Operations that all GPUs of `cluster` do in `days`, at `mfu` of their bf16 peak.
+/// Operations that all GPUs of `cluster` do in `days`, at `mfu` of their peak in 16 bits.
 double FlopsOf(const Cluster& cluster, double days, double mfu) {
-  const auto peak = cluster.profile.peak_flops.find("bf16");
-  if (cluster.device != "cuda" || peak == cluster.profile.peak_flops.end()) {
+  const double peak = PeakOf16Bits(cluster.profile);
+  if (cluster.device != "cuda" || peak <= 0) {
     throw UsageError(fmt::format(
         "--days: nothing says how much '{}' computes in a day; expected a cluster of GPUs, or "
         "--params",
         cluster.name));
   }
-  return days * kSecondsOfDay * static_cast<double>(cluster.max_ranks) * peak->second.value * mfu;
+  return days * kSecondsOfDay * static_cast<double>(cluster.max_ranks) * peak * mfu;
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ void ProposalFlags::Declare(FlagSet& flags) {
   flags.Number("--days", days, 0, 1e5,
                "propose a model that the cluster's GPUs train in so many days; instead of --model");
   flags.Number("--mfu", mfu, 0.01, 1,
-               "share of the GPUs' bf16 peak that --days counts on; 0.4 if left out");
+               "share of the GPUs' peak in 16 bits that --days counts on; 0.4 if left out");
   flags.Integer("--vocab", vocab_size, 2, 10'000'000, "vocabulary of a proposed model");
 }
 

@@ -42,6 +42,13 @@ const ServingEngine& EngineNamed(const std::string& name) {
       fmt::join(names, ", ")));
 }
 
+/// What weights and caches are stored in unless the user says otherwise.
+std::vector<std::string> UsualFormats(const Cluster& cluster) {
+  if (cluster.device != "cuda") return {"fp32"};
+  if (!cluster.profile.peak_flops.contains("bf16")) return {"fp16"};
+  return {"bf16", "fp8"};
+}
+
 }  // namespace
 
 void DeclareFor(FlagSet& flags, std::string& value) {
@@ -95,8 +102,7 @@ ServingProblem ServingProblemFlags::Resolve() const {
   const ServingEngine& engine = EngineNamed(stack_);
   problem.cluster = cluster_.Resolve();
   const bool cuda = problem.cluster.device == "cuda";
-  const std::vector<std::string> usual =
-      cuda ? std::vector<std::string>{"bf16", "fp8"} : std::vector<std::string>{"fp32"};
+  const std::vector<std::string> usual = UsualFormats(problem.cluster);
   problem.weights =
       Parse(weights_.empty() ? usual : weights_, WeightNames(), "--weights", WeightFormatOf);
   problem.caches = Parse(caches_.empty() ? usual : caches_, CacheNames(), "--cache", CacheType);

@@ -193,6 +193,18 @@ TEST(ServingPrice, StepsWithPromptsTakeAtLeastTheirLaunches) {
   EXPECT_NEAR(made_up.Price(work).seconds(), 40e-3, 1e-12);
 }
 
+TEST(ServingPrice, AGpuWithoutBf16MultipliesFp16) {
+  HardwareProfile profile = MadeUpGpu();
+  const MadeUp made_up;
+  const ServingRates bf16 =
+      ServingRatesOf(profile, made_up.gpu, made_up.engine, ServingPrecision::k16Bit, 2);
+  profile.peak_flops = {{"fp16", Of(1e14)}, {"fp32", Of(1e13)}};
+  const ServingRates fp16 =
+      ServingRatesOf(profile, made_up.gpu, made_up.engine, ServingPrecision::k16Bit, 2);
+  EXPECT_GT(fp16.rate_16, 0);
+  EXPECT_EQ(fp16.rate_16, bf16.rate_16);
+}
+
 TEST(ServingPrice, RefusesAProfileWithoutAPeak) {
   HardwareProfile profile = MadeUpGpu();
   profile.peak_flops.clear();

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "cost_model/serving_prediction.h"
+#include "engine/base/error.h"
 #include "engine/infer/acceptance.h"
 
 namespace trimtab {
@@ -257,6 +259,21 @@ TEST(SimulateServing, RefusesWhatTheEngineWould) {
                       {{0, 8, 1}, {0, 2, 1}}, 0, TenthPerRow());
   EXPECT_NE(served.outcomes[0].failure.find("a prompt of 8 tokens"), std::string::npos);
   EXPECT_EQ(served.outcomes[1].tokens, 1);
+}
+
+TEST(ServingRatesOf, RefusesBf16OnGpusWithoutIt) {
+  const HardwareProfile profile = BuiltinProfile("v100-32gb");
+  const ServingEngine& engine = *ServingEngineOf("trimtab", "");
+  ServingConfig config;
+  config.model = LoadModelConfig("gpt2-124m");
+  config.weights = WeightFormat::kF16;
+  config.cache = DType::kF16;
+  EXPECT_GT(ServingRatesOf(config, profile, engine).rate_16, 0);
+  config.cache = DType::kBf16;
+  EXPECT_THROW(ServingRatesOf(config, profile, engine), UsageError);
+  config.cache = DType::kF16;
+  config.weights = WeightFormat::kBf16;
+  EXPECT_THROW(ServingRatesOf(config, profile, engine), UsageError);
 }
 
 }  // namespace
