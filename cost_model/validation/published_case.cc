@@ -162,6 +162,15 @@ RecomputeConfig RecomputeOf(const Reading& reading) {
   return {};
 }
 
+/// Others have gradients in fp16 too, which the engine has not: all as if it were bf16, also on a
+/// GPU that multiplies nothing but fp16.
+void TakeFp16ForBf16(const Reading& reading) {
+  auto& peaks = reading.into.cluster.profile.peak_flops;
+  const auto fp16 = peaks.find("fp16");
+  if (fp16 != peaks.end()) peaks.try_emplace("bf16", fp16->second);
+  reading.Assume("fp16 at the speed and sizes of bf16");
+}
+
 void ReadPrecision(const Reading& reading) {
   const PublishedRun& row = reading.row;
   ParallelConfig& layout = reading.into.run.layout;
@@ -176,7 +185,7 @@ void ReadPrecision(const Reading& reading) {
     layout.precision = Precision::kFp16;
   } else if (row.precision == "bf16" || row.precision == "fp16") {
     layout.precision = Precision::kBf16;
-    if (row.precision == "fp16") reading.Assume("fp16 at the speed and sizes of bf16");
+    if (row.precision == "fp16") TakeFp16ForBf16(reading);
   } else {
     reading.Refuse("precision " + row.precision);
   }

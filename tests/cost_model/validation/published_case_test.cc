@@ -87,13 +87,15 @@ TEST(PublishedCase, MemoryTellsGpusOfOneNameApart) {
 TEST(PublishedCase, GpusWithoutBf16RunInFp16) {
   PublishedRun run = Llama70B();
   run.precision = "fp16";
-  EXPECT_EQ(CaseOf(run).run.layout.precision, Precision::kBf16);
   run.hardware.gpu = "V100-SXM2";
   run.hardware.memory_bytes = 32e9;
-  const PublishedCase result = CaseOf(run);
+  const TakenRuns taken = TakeRuns({run});
+  ASSERT_EQ(taken.rows.size(), 1u);
+  const PublishedCase& result = taken.rows[0].of;
   EXPECT_EQ(result.cluster.profile.name, "v100-32gb");
-  EXPECT_EQ(result.run.layout.precision, Precision::kFp16);
-  EXPECT_EQ(TakeRuns({run}).rows.size(), 1u);
+  EXPECT_EQ(result.cluster.profile.peak_flops.at("bf16").value, 125e12) << "that of fp16";
+  EXPECT_EQ(result.run.layout.gradients, DType::kBf16) << "2 bytes, as the stack has them";
+  EXPECT_GT(RunPredictor().Predict(taken.rows[0], Tier::kClosedForm).step_time_s, 14.66);
   run.precision = "bf16";
   const TakenRuns none = TakeRuns({run});
   ASSERT_EQ(none.skipped.size(), 1u);
