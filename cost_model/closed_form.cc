@@ -27,16 +27,35 @@ double IdleSeconds(const RunConfig& run, const std::vector<StageCosts>& stages,
   const auto count = static_cast<double>(run.layout.pp - 1);
   others = {others.forward / count, others.backward_input / count, others.backward_weight / count};
   const PipelineShape shape = {run.layout.pp, run.layout.vp, run.num_micro_batches()};
-  return RowOf(run.layout.schedule).idle_time(shape, others);
+  // Weights' parts that take longer than the others leave no gap to fill.
+  return std::max(0.0, RowOf(run.layout.schedule).idle_time(shape, others));
+}
+
+/// What a stage waits for messages between stages: those that fill and drain the pipeline once; and
+/// those of the further rounds through its stages that the first micro batch makes and the last one
+/// makes back, or of all what is longer than the pass that it runs beside.
+double ExposedBetweenStages(const RunConfig& run, const StageCosts& stage) {
+  const auto stages = static_cast<double>(run.layout.pp);
+  const auto chunks = static_cast<double>(run.layout.vp);
+  const auto passes = static_cast<double>(run.num_micro_batches()) * chunks;
+  const double forward_s = stage.times.forward / chunks;
+  const double backward_s = stage.times.total() / chunks - forward_s;
+  const double longer_s =
+      std::max(0.0, stage.message_s - forward_s) + std::max(0.0, stage.message_s - backward_s);
+  return 2 * (stages - 1) * stage.message_s +
+         std::max(2 * stages * (chunks - 1) * stage.message_s, passes * longer_s);
 }
 
 /// By how much a step is longer than `seconds` because of the messages that its passes run beside:
-/// those of a group go one after the other. Waits within a pass are of layers amid others, which
-/// have no backlog of messages yet.
+/// those of a group that go one way go one after the other. Waits within a pass are of layers amid
+/// others, which have no backlog of messages yet.
 std::pair<GroupKind, double> Backlog(const StageCosts& stage, double seconds) {
-  const auto& beside_s = stage.passes.beside_s;
-  const auto longest = std::max_element(beside_s.begin(), beside_s.end());
-  return {static_cast<GroupKind>(longest - beside_s.begin()), std::max(0.0, *longest - seconds)};
+  std::pair<GroupKind, double> backlog = {};
+  for (size_t group = 0; group < stage.passes.beside_s.size(); ++group) {
+    const double longest_s = std::ranges::max(stage.passes.beside_s[group]) - seconds;
+    if (longest_s > backlog.second) backlog = {static_cast<GroupKind>(group), longest_s};
+  }
+  return backlog;
 }
 
 /// What each micro batch takes if all take the same.
@@ -159,16 +178,13 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   const double crowding = Crowding(run, cluster_);
   const bool shared_cores = crowding > 1 && run.layout.pp > 1;
   std::vector<StageWork> work;
-  // Messages between stages run beside the passes, but for those that fill and drain the pipeline.
-  const double exposed_pp_s =
-      2 * static_cast<double>(run.layout.pp - 1) * step.stages.front().message_s;
   std::pair<GroupKind, double> backlog = {};
   for (size_t i = 0; i < step.stages.size(); ++i) {
     const StageCosts& stage = step.stages[i];
     const EndCosts& end = step.ends[i];
     const double end_s = end.update.seconds() + Beside(run, stage, end, step.pricer).seconds();
     const double idle_s = shared_cores ? 0 : IdleSeconds(run, step.stages, stage);
-    double seconds = stage.passes.seconds() + idle_s + end_s + exposed_pp_s;
+    double seconds = stage.passes.seconds() + idle_s + end_s + ExposedBetweenStages(run, stage);
     const std::pair<GroupKind, double> behind = Backlog(stage, seconds);
     seconds += behind.second;
     if (seconds > slowest_s) {
@@ -189,7 +205,7 @@ Estimate ClosedFormEstimator::Impl::Run(const RunConfig& run) {
   } else {
     estimate.breakdown_s.bubble = IdleSeconds(run, step.stages, stage);
   }
-  estimate.breakdown_s.exposed_pp += exposed_pp_s;
+  estimate.breakdown_s.exposed_pp += ExposedBetweenStages(run, stage);
   estimate.breakdown_s.exposed(backlog.first) += backlog.second;
   FinishEstimate(run, cluster_, step.pricer, estimate);
   return estimate;

@@ -78,10 +78,11 @@ Cluster GpuCluster(const std::string& name, int64_t nodes, int64_t gpus_per_node
   return cluster;
 }
 
-void ReadLink(StrictObject& parent, const std::string& key, Quantity& bandwidth,
+/// False where the file says nothing of it.
+bool ReadLink(StrictObject& parent, const std::string& key, Quantity& bandwidth,
               Quantity& latency_s, const std::string& path) {
   const nlohmann::json* json = parent.Find(key);
-  if (json == nullptr) return;
+  if (json == nullptr) return false;
   StrictObject object(*json, parent.Where(key));
   object.Number("bandwidth", bandwidth.value, 1, 1e15);
   object.Number("latency_s", latency_s.value, 0, 1);
@@ -90,6 +91,7 @@ void ReadLink(StrictObject& parent, const std::string& key, Quantity& bandwidth,
     quantity->origin = Origin::kModelled;
     quantity->source = "given in " + path;
   }
+  return true;
 }
 
 void ReadReliability(StrictObject& parent, Reliability& reliability) {
@@ -120,8 +122,10 @@ Cluster ClusterFromFile(const std::string& path) {
   object.Number("power_per_gpu_w", cluster.power_per_gpu_w, 0, 1e6);
   ReadReliability(object, cluster.reliability);
   HardwareProfile& hardware = cluster.profile;
-  ReadLink(object, "link", hardware.link_bandwidth, hardware.link_latency_s, path);
-  ReadLink(object, "network", hardware.network_bandwidth, hardware.network_latency_s, path);
+  cluster.own_link =
+      ReadLink(object, "link", hardware.link_bandwidth, hardware.link_latency_s, path);
+  cluster.own_network =
+      ReadLink(object, "network", hardware.network_bandwidth, hardware.network_latency_s, path);
   object.Finish();
   return cluster;
 }
@@ -221,6 +225,14 @@ Cluster PricedBy(Cluster cluster, HardwareProfile profile, const std::string& wh
                                  where, cluster.device, cluster.name, profile.device));
   }
   if (cluster.device != "cpu") {
+    if (cluster.own_link) {
+      profile.link_bandwidth = cluster.profile.link_bandwidth;
+      profile.link_latency_s = cluster.profile.link_latency_s;
+    }
+    if (cluster.own_network) {
+      profile.network_bandwidth = cluster.profile.network_bandwidth;
+      profile.network_latency_s = cluster.profile.network_latency_s;
+    }
     cluster.memory_bytes = static_cast<int64_t>(profile.memory_bytes.value);
     cluster.profile = std::move(profile);
     return cluster;

@@ -37,6 +37,8 @@ struct Cluster {
   double power_per_gpu_w = 0;     // with its share of what is around it; 0 = the profile's of a GPU
   Reliability reliability;
   HardwareProfile profile;
+  bool own_link = false;  // the profile's link, or network, is what the cluster's file gives
+  bool own_network = false;
   SoftwareStack stack;      // what predictions assume to run there; our own engine
   bool calibrated = false;  // the profile holds measurements of this machine
   std::string caveat;       // why predictions are rough, for people to read; empty = they are not
@@ -50,14 +52,15 @@ struct Cluster {
 ///                "power_per_gpu_w", "reliability": {"gpu_mtbf_hours", "restart_s",
 ///                "checkpoint_bytes_per_s"},
 ///                "link": {"bandwidth", "latency_s"}, "network": {"bandwidth", "latency_s"}}
-/// `profile_path` replaces the profile of any of them. Throws UsageError or InputError.
+/// `profile_path` replaces the profile of any of them, but for what a file says of its links.
+/// Throws UsageError or InputError.
 Cluster LoadCluster(const std::string& name_or_path, const std::string& profile_path = "");
 
 /// Memory that each of `ranks` ranks has: its GPU's, or an equal share of the machine.
 int64_t MemoryOfRank(const Cluster& cluster, int64_t ranks);
 
-/// `cluster` priced by `profile`, which comes from `where`. Throws InputError where it is one of
-/// another device.
+/// `cluster` priced by `profile`, which comes from `where`, and by its own links. Throws InputError
+/// where it is one of another device.
 Cluster PricedBy(Cluster cluster, HardwareProfile profile, const std::string& where);
 
 /// This machine as a cluster, priced by `profile`.

@@ -217,20 +217,12 @@ StageWork WorkOf(const StageResult& stage, const StageProgram& program, int64_t 
   return work;
 }
 
-/// The stages of a step against each other: of the slowest, but for its memory.
+/// The stages of a step against each other: of the busiest, but for its memory. What others are
+/// still at when it is done is a bubble, as what it waits for them before.
 Estimate TimelineEstimate(const RunConfig& run, const Cluster& cluster,
                           const std::vector<StageProgram>& programs,
                           const std::vector<StageResult>& stages,
                           const PipelineTimeline& timeline) {
-  const double crowding = Crowding(run, cluster);
-  if (crowding == 1 || run.layout.pp == 1) {
-    const size_t slowest = timeline.slowest();
-    Estimate estimate = EstimateOf(stages[slowest]);
-    estimate.breakdown_s.bubble = timeline.stages[slowest].bubble_s;
-    estimate.breakdown_s.exposed_pp += timeline.stages[slowest].exposed_s;
-    estimate.breakdown_s.exposed_dp += timeline.stages[slowest].weights_s;
-    return estimate;
-  }
   const PipelineShape shape = {run.layout.pp, run.layout.vp, run.num_micro_batches()};
   std::vector<StageWork> work;
   std::vector<double> busy_s;
@@ -240,9 +232,17 @@ Estimate TimelineEstimate(const RunConfig& run, const Cluster& cluster,
   }
   const auto busiest =
       static_cast<size_t>(std::max_element(busy_s.begin(), busy_s.end()) - busy_s.begin());
+  const StageTimeline& own = timeline.stages[busiest];
   Estimate estimate = EstimateOf(stages[busiest]);
-  FillTo(SecondsOnSharedCores(run.layout.schedule, shape, work, crowding), estimate.breakdown_s);
-  estimate.breakdown_s.exposed_pp += timeline.stages[busiest].exposed_s;
+  const double crowding = Crowding(run, cluster);
+  if (crowding == 1 || run.layout.pp == 1) {
+    const double others_s = timeline.stages[timeline.slowest()].end_s - own.end_s;
+    estimate.breakdown_s.bubble = own.bubble_s + others_s;
+    estimate.breakdown_s.exposed_dp += own.weights_s;
+  } else {
+    FillTo(SecondsOnSharedCores(run.layout.schedule, shape, work, crowding), estimate.breakdown_s);
+  }
+  estimate.breakdown_s.exposed_pp += own.exposed_s;
   return estimate;
 }
 

@@ -1,7 +1,6 @@
 #include "cost_model/end_costs.h"
 
 #include <algorithm>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -9,19 +8,24 @@ namespace trimtab {
 namespace {
 
 /// All asynchronous messages of a reduction but the last, which has no pass left to run beside; and
-/// no more than is waited for, where messages of several groups run beside each other.
+/// no more than data-parallel ranks are waited for, where messages of several groups of them run
+/// beside each other.
 double HideableSeconds(const Recording& reduction, const PieceCost& cost,
                        const ParallelConfig& layout, const Pricer& pricer) {
   if (!pricer.overlaps()) return 0;
   double sum = 0;
   double last = 0;
+  double waited_s = 0;
   for (const RecordedEvent& event : reduction.events) {
     const auto* message = std::get_if<CommRecord>(&event);
     if (message == nullptr || !message->asynchronous()) continue;
     last = pricer.Seconds(*message, StrideOf(message->group, layout));
     sum += last;
   }
-  return std::min(sum - last, std::accumulate(cost.message_s.begin(), cost.message_s.end(), 0.0));
+  for (size_t group = 0; group < cost.message_s.size(); ++group) {
+    if (IsOfDataRanks(static_cast<GroupKind>(group))) waited_s += cost.message_s[group];
+  }
+  return std::min(sum - last, waited_s);
 }
 
 /// Asynchronous messages that the recording does not wait for.

@@ -66,7 +66,11 @@ class Pricing {
   void Compute(const OpRecord& op, PieceCost& cost) {
     const bool in_layer = piece_->kind == PieceKind::kLayer;
     const double op_s = share_run() * ops_.Seconds(op, in_layer);
-    (recomputes() ? cost.recompute_s : cost.compute_s) += clock_.Compute(op_s).seconds();
+    // Ops beside a message share the multiprocessors and the memory with it.
+    const double slowed_s = pricer_.slowdown() * clock_.Beside(op_s);
+    clock_.Compute(op_s + slowed_s);
+    (recomputes() ? cost.recompute_s : cost.compute_s) += op_s;
+    cost.compute_s += slowed_s;
     cost.flops += op.flops;
     ++cost.ops;
     if (op.kind == OpKind::kGroupedGemm) cost.products_of_groups += ProductsOf(op);
@@ -79,31 +83,22 @@ class Pricing {
     double message_s = pricer_.Seconds(message, stride);
     if (!IsOfDataRanks(message.group)) message_s *= share_run();
     clock_.Submit(message, message_s);
-    if (message.asynchronous()) {
-      under_way_s_.emplace_back(message.id, message_s);
-      if (pricer_.overlaps()) cost.beside_s[static_cast<size_t>(message.group)] += message_s;
+    if (message.asynchronous() && pricer_.overlaps()) {
+      const size_t way = message.kind == CollectiveKind::kRecv ? 1 : 0;
+      cost.beside_s[static_cast<size_t>(message.group)][way] += message_s;
     }
     Waited(message.group, cost) += clock_.now_s() - before_s;
     Count({message.kind, message.group, 1, message.bytes}, 1, cost.messages);
   }
 
   void Wait(const CommRecord& awaited, PieceCost& cost) {
-    const double wait_s = clock_.Wait(awaited).seconds();
-    Waited(awaited.group, cost) += wait_s;
-    // Ops beside a message share the multiprocessors and the memory with it.
-    const auto awaited_s = std::find_if(under_way_s_.begin(), under_way_s_.end(),
-                                        [&](const auto& each) { return each.first == awaited.id; });
-    if (awaited_s == under_way_s_.end()) return;
-    const double beside_s = awaited_s->second - wait_s;
-    under_way_s_.erase(awaited_s);
-    cost.compute_s += pricer_.slowdown() * std::max(0.0, beside_s);
+    Waited(awaited.group, cost) += clock_.Wait(awaited).seconds();
   }
 
   const ParallelConfig& layout_;
   PricedOps& ops_;
   const Pricer& pricer_;
   StreamClock clock_;
-  std::vector<std::pair<int64_t, double>> under_way_s_;  // messages by id, with all of their time
   const PieceRecord* piece_ = nullptr;
   std::array<int64_t, kGroupKindCount> strides_{};  // by group; 0: not asked for yet
 };
@@ -132,7 +127,9 @@ void PieceCost::Append(const PieceCost& next, int64_t times) {
   host_s += factor * next.host_s;
   for (size_t i = 0; i < message_s.size(); ++i) {
     message_s[i] += factor * next.message_s[i];
-    beside_s[i] += factor * next.beside_s[i];
+    for (size_t way = 0; way < beside_s[i].size(); ++way) {
+      beside_s[i][way] += factor * next.beside_s[i][way];
+    }
   }
   flops += times * next.flops;
   ops += times * next.ops;

@@ -26,7 +26,8 @@ struct PieceCost {
   double recompute_s = 0;                           // of recomputation: ops and messages
   std::array<double, kGroupKindCount> message_s{};  // waiting for messages of a group
   double host_s = 0;                                // waiting for the host to launch ops
-  std::array<double, kGroupKindCount> beside_s{};   // all of the messages that run beside ops
+  // All of the messages that run beside ops: by group, receives apart.
+  std::array<std::array<double, 2>, kGroupKindCount> beside_s{};
   int64_t flops = 0;
   int64_t ops = 0;
   int64_t products_of_groups = 0;  // that a host may launch one by one

@@ -73,8 +73,8 @@ void PricingRecorder::BeginNextStep() {
               .not_before = std::vector<double>(seconds_.actions.size())};
   for (std::vector<TimelineEvent>& action : events_) action.clear();
   step_start_s_ = clock_.now_s();
-  if (!pricer_.overlaps()) return;
-  for (const auto& [id, message_s] : under_way_s_) early_.insert(id);
+  clock_.BeginStep();
+  for (const int64_t id : clock_.under_way()) early_.insert(id);
 }
 
 void PricingRecorder::ClosePiece() {
@@ -131,11 +131,16 @@ void PricingRecorder::WaitForLate() {
 void PricingRecorder::BeginOp(const OpRecord& op) {
   const bool in_layer = piece_.kind == PieceKind::kLayer;
   const double op_s = in_layer ? pricer_.SecondsInLayer(op) : pricer_.Seconds(op);
-  const TimeSpan span = clock_.Compute(share_run() * op_s);
+  const double run_s = share_run() * op_s;
+  // Ops beside a message share the multiprocessors and the memory with it.
+  const double slowed_s = pricer_.slowdown() * clock_.Beside(run_s);
+  late_ops_s_ += pricer_.slowdown() * clock_.BesideEarlier(run_s);
+  const TimeSpan span = clock_.Compute(run_s + slowed_s);
   if (op.kind == OpKind::kGroupedGemm && in_layer) launches_.products += ProductsOf(op);
   Breakdown& parts = estimate().breakdown_s;
   double& part = piece_.kind == PieceKind::kUpdate ? parts.optimizer : parts.compute;
-  (recomputes() ? parts.recompute : part) += span.seconds();
+  (recomputes() ? parts.recompute : part) += run_s;
+  part += slowed_s;
   estimate().hardware_flops += op.flops;
   ++estimate().op_count;
   if (with_timeline_) AddEvent(Describe(op), kCompute, span);
@@ -172,7 +177,6 @@ void PricingRecorder::BeginComm(const CommRecord& message) {
     message_s -= late_s;
   }
   const double before_s = clock_.now_s();
-  if (message.asynchronous()) under_way_s_[message.id] = message_s;
   const TimeSpan span = clock_.Submit(message, message_s);
   if (with_timeline_) AddEvent(text, stream, span);
   AddWait(message.group, {before_s, clock_.now_s()}, text);
@@ -180,24 +184,18 @@ void PricingRecorder::BeginComm(const CommRecord& message) {
 
 void PricingRecorder::BeginWait(const CommRecord& message) {
   if (message.group == GroupKind::kPipeline) return;  // as above
-  // Ops beside a message share the multiprocessors and the memory with it.
-  double beside_s = 0;
-  if (const auto sent = under_way_s_.extract(message.id); !sent.empty()) beside_s = sent.mapped();
   if (early_.erase(message.id) > 0 && action_ < seconds_.not_before.size()) {
     // A stage that is not the first begins later than this rank does on its own, and finds more of
     // it done: the pass itself does not become longer.
-    const double end_s = clock_.EndOf(message);
     const double within_s = clock_.now_s() - action_start_s_;
     double& not_before_s = seconds_.not_before[action_];
-    not_before_s = std::max(not_before_s, end_s - step_start_s_ - within_s);
-    beside_s -= std::max(0.0, end_s - clock_.now_s());
-    clock_.Forget(message);
-    late_ops_s_ += pricer_.slowdown() * std::max(0.0, beside_s);
+    not_before_s = std::max(not_before_s, clock_.EndOf(message) - step_start_s_ - within_s);
+    const double wait_s = clock_.Wait(message).seconds();
+    action_start_s_ += wait_s;
+    piece_start_s_ += wait_s;
     return;
   }
-  const TimeSpan span = clock_.Wait(message);
-  AddWait(message.group, span, with_timeline_ ? Describe(message) : "");
-  SlowOps(pricer_.slowdown() * std::max(0.0, beside_s - span.seconds()));
+  AddWait(message.group, clock_.Wait(message), with_timeline_ ? Describe(message) : "");
 }
 
 void PricingRecorder::SlowOps(double seconds) {

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <map>
 #include <string>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -80,7 +79,6 @@ class PricingRecorder final : public Recorder {
   Launches launches_;            // of the layers that the host has not been waited for
   double launched_s_ = 0;        // what they took the device
   int64_t backward_layer_ = -1;  // whose backward pass is counted among them
-  std::unordered_map<int64_t, double> under_way_s_;  // by message, all of it
   double step_start_s_ = 0;
   std::unordered_set<int64_t> early_;   // messages that were under way then
   std::map<GroupKind, double> late_s_;  // still to be waited for at the end

@@ -181,7 +181,7 @@ StepBounds::Passes StepBounds::PassesOf(const PricedRun& priced, PassSpans::Shap
   } else {
     passes.seconds = sums.Slowest(layout.schedule, /*longer_weights=*/moving.gradients);
   }
-  passes.messages_s = 2 * static_cast<double>(pp - 1) * messages.longer_s;
+  passes.messages_s = 2 * static_cast<double>(pp * layout.vp - 1) * messages.longer_s;
   // Among stages of like layers, one of those with more than layers.
   const std::vector<int64_t> ends = {0, pp - 1};
   for (const int64_t stage : alike ? ends : StagesToWeigh(stages)) {

@@ -12,6 +12,19 @@ TimeSpan StreamClock::Compute(double seconds) {
   return {start_s, now_s_};
 }
 
+// A stream has no gap between now and the end of what was submitted.
+double StreamClock::BesideStreams(double seconds, bool earlier) const {
+  double beside_s = 0;
+  for (size_t group = 0; group < free_s_.size(); ++group) {
+    for (size_t way = 0; way < free_s_[group].size(); ++way) {
+      const double free_s = free_s_[group][way];
+      if ((free_s == earlier_s_[group][way]) != earlier) continue;
+      beside_s = std::max(beside_s, std::min(seconds, free_s - now_s_));
+    }
+  }
+  return beside_s;
+}
+
 TimeSpan StreamClock::Submit(const CommRecord& message, double seconds) {
   const size_t way = message.kind == CollectiveKind::kRecv ? 1 : 0;
   double& free_s = free_s_[static_cast<size_t>(message.group)][way];
@@ -28,14 +41,19 @@ TimeSpan StreamClock::Submit(const CommRecord& message, double seconds) {
 TimeSpan StreamClock::Wait(const CommRecord& message) {
   if (!overlaps_) return {now_s_, now_s_};
   const double start_s = now_s_;
-  now_s_ = std::max(now_s_, EndOf(message));
-  Forget(message);
+  const auto found = Find(message);
+  now_s_ = std::max(now_s_, found->end_s);
+  under_way_.erase(found);
   return {start_s, now_s_};
 }
 
-double StreamClock::EndOf(const CommRecord& message) const { return Find(message)->end_s; }
+std::vector<int64_t> StreamClock::under_way() const {
+  std::vector<int64_t> ids;
+  for (const UnderWay& each : under_way_) ids.push_back(each.id);
+  return ids;
+}
 
-void StreamClock::Forget(const CommRecord& message) { under_way_.erase(Find(message)); }
+double StreamClock::EndOf(const CommRecord& message) const { return Find(message)->end_s; }
 
 std::vector<StreamClock::UnderWay>::const_iterator StreamClock::Find(
     const CommRecord& message) const {

@@ -8,7 +8,16 @@
 namespace trimtab {
 namespace {
 
-int64_t TimeOf(ActionKind kind) { return kind == ActionKind::kBackward ? 2 : 1; }
+// Of the clock that orders messages: a forward pass, and the way of a message in an interleaved
+// schedule. Its stages have time to spare: once messages take some, each stage is soon ahead of
+// what its neighbours wait for, and asks for its inputs before it needs them. Other schedules have
+// none to spare; there, messages that are ready at once are to stay so.
+constexpr int64_t kForwardTime = 8;
+constexpr int64_t kMessageTime = 1;
+
+int64_t TimeOf(ActionKind kind) {
+  return kind == ActionKind::kBackward ? 2 * kForwardTime : kForwardTime;
+}
 
 /// One pass of a micro batch through a chunk: when it ends, and where in its stage's program it is.
 struct Pass {
@@ -55,13 +64,18 @@ class Clock {
   /// When what `action` needs is there; -1 when it is not yet known.
   int64_t ReadyAt(const Action& action, int64_t chunk) const {
     const int64_t m = action.micro_batch;
-    if (action.kind == ActionKind::kForward) return chunk == 0 ? 0 : forward(chunk - 1, m).end;
+    if (action.kind == ActionKind::kForward) return chunk == 0 ? 0 : Arrival(forward(chunk - 1, m));
     const bool last = chunk + 1 == shape_.pp * shape_.vp;
     const bool weight = action.kind == ActionKind::kBackwardWeight;
     const int64_t own = weight ? backward(chunk, m).end : forward(chunk, m).end;
     if (last || weight || own < 0) return own;
-    const int64_t gradient = backward(chunk + 1, m).end;
+    const int64_t gradient = Arrival(backward(chunk + 1, m));
     return gradient < 0 ? gradient : std::max(own, gradient);
+  }
+
+  /// Of the message with what `pass` made; -1 when that is not yet known.
+  int64_t Arrival(const Pass& pass) const {
+    return pass.end < 0 || shape_.vp == 1 ? pass.end : pass.end + kMessageTime;
   }
 
   /// Runs `stage` as far as it can; how many actions that was.

@@ -113,5 +113,19 @@ TEST(ModeOf, SharesTheCoresUnlessTheRunSaysOtherwise) {
   EXPECT_EQ(ModeOf(run, LoadCluster("8xh200")), (Mode{1, 1}));
 }
 
+// A profile prices the GPUs; how they are joined stays what the file says.
+TEST(Cluster, OfAFileKeepsItsLinksUnderAnotherProfile) {
+  const std::string path = ScratchFile("c.json", R"({
+    "name": "slow", "kind": "h100", "nodes": 4, "gpus_per_node": 8,
+    "network": {"bandwidth": 1e9, "latency_s": 1e-4}})");
+  HardwareProfile other = LoadCluster("8xh200").profile;
+  other.link_bandwidth.value = 3e11;
+  const Cluster priced = PricedBy(LoadCluster(path), other, "other.json");
+  EXPECT_EQ(priced.profile.name, other.name);
+  EXPECT_EQ(priced.profile.network_bandwidth.value, 1e9);
+  EXPECT_EQ(priced.profile.network_latency_s.value, 1e-4);
+  EXPECT_EQ(priced.profile.link_bandwidth.value, 3e11) << "of which the file says nothing";
+}
+
 }  // namespace
 }  // namespace trimtab

@@ -44,13 +44,40 @@ TEST(StreamClock, MessagesOfAGroupFollowOneAnother) {
   EXPECT_EQ(clock.Wait(Message(GroupKind::kData, 1)).seconds(), 0);
 }
 
-TEST(StreamClock, WhatIsForgottenIsNotWaitedForAndStillTakesItsTime) {
+TEST(StreamClock, KnowsWhatIsUnderWay) {
   StreamClock clock(true);
   clock.Submit(Message(GroupKind::kData, 1), 4);
+  clock.Submit(Message(GroupKind::kTensor, 2), 1);
   EXPECT_EQ(clock.EndOf(Message(GroupKind::kData, 1)), 4);
-  clock.Forget(Message(GroupKind::kData, 1));
-  EXPECT_EQ(clock.now_s(), 0);
-  EXPECT_EQ(clock.Submit(Message(GroupKind::kData, 2), 1).start_s, 4);
+  EXPECT_EQ(clock.under_way(), std::vector<int64_t>({1, 2}));
+  clock.Wait(Message(GroupKind::kTensor, 2));
+  EXPECT_EQ(clock.under_way(), std::vector<int64_t>({1}));
+}
+
+TEST(StreamClock, AnOpIsBesideMessagesAsLongAsAnyIsOnItsWay) {
+  StreamClock clock(true);
+  EXPECT_EQ(clock.Beside(2), 0);
+  clock.Submit(Message(GroupKind::kContext, 1, CollectiveKind::kSend), 4);
+  clock.Submit(Message(GroupKind::kContext, 2, CollectiveKind::kRecv), 3);
+  EXPECT_EQ(clock.Beside(2), 2);
+  EXPECT_EQ(clock.Beside(9), 4);
+  clock.Compute(3);
+  EXPECT_EQ(clock.Beside(9), 1);
+  clock.Compute(3);
+  EXPECT_EQ(clock.Beside(9), 0);
+  clock.Submit(Message(GroupKind::kData, 3), 4);
+  clock.Submit(Message(GroupKind::kTensor, 4), 1);
+  EXPECT_EQ(clock.Beside(9), 4) << "once, however many there are";
+}
+
+TEST(StreamClock, KeepsMessagesOfAnEarlierStepApart) {
+  StreamClock clock(true);
+  clock.Submit(Message(GroupKind::kData, 1), 4);
+  clock.BeginStep();
+  EXPECT_EQ(clock.Beside(9), 0);
+  EXPECT_EQ(clock.BesideEarlier(9), 4);
+  clock.Submit(Message(GroupKind::kTensor, 2), 1);
+  EXPECT_EQ(clock.Beside(9), 1);
 }
 
 TEST(StreamClock, SendsAndReceivesPassEachOther) {
