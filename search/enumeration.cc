@@ -93,7 +93,7 @@ Listed WithAlternatives(const Problem& problem, Objective objective, const Liste
     throw UsageError(fmt::format("no candidate has {}={}; its values here: {}", each.key,
                                  fmt::join(each.values, ","), fmt::join(valid, ", ")));
   }
-  throw UsageError("what --fix, --allow and --forbid leave of the space holds no candidate");
+  throw UsageError("--fix, --allow and --forbid together leave no candidate");
 }
 
 }  // namespace

@@ -189,13 +189,12 @@ std::vector<Relaxation> FindRelaxations(const Problem& problem, Predictor& predi
 }
 
 std::string InWords(const std::vector<Relaxation>& relaxations) {
-  if (relaxations.empty()) return "no change of one thing was found that would do";
+  if (relaxations.empty()) return "no single change was found that would help";
   std::string text;
   for (const Relaxation& each : relaxations) {
-    text += fmt::format("{}{} ({})", text.empty() ? "any of these would do: " : "; ", each.what,
-                        CandidateKey(each.run));
+    text += fmt::format("{}{} ({})", text.empty() ? "" : "; ", each.what, CandidateKey(each.run));
   }
-  return text;
+  return (relaxations.size() == 1 ? "this would help: " : "any of these would help: ") + text;
 }
 
 }  // namespace trimtab

@@ -56,10 +56,10 @@ void RequireNewOrResumed(const std::string& path, const StudyOptions& options) {
   if (path.empty()) throw UsageError("--study: the name is empty; expected a file");
   RequirePlainFile(path);
   if (options.resume || !std::filesystem::exists(path)) return;
-  throw UsageError(fmt::format(
-      "{}: this study exists already; go on with it with --resume, or name another file "
-      "with --study",
-      path));
+  throw UsageError(
+      fmt::format("{}: already exists; continue it with --resume, or name another file "
+                  "with --study",
+                  path));
 }
 
 Study::Study(std::unique_ptr<Database> database)

@@ -256,7 +256,7 @@ class SearchCommand : public Command {
       return;
     }
     if (!model_.empty()) {
-      throw UsageError("--model: the model is to be proposed; expected no other");
+      throw UsageError("--model contradicts --params or --days, which propose a model");
     }
     const ModelProposal proposal =
         proposal_.Propose(cluster_flags_.Resolve(), problem.tokens, problem.sequence_length);

@@ -33,7 +33,7 @@ void AddValues(const std::vector<std::string>& words, const char* flag,
     const size_t equals = word.find('=');
     if (equals != std::string::npos) {
       key = word.substr(0, equals);
-      if (values.contains(key)) throw UsageError(fmt::format("{}: {} comes twice", flag, key));
+      if (values.contains(key)) throw UsageError(fmt::format("{}: {} is given twice", flag, key));
     }
     if (key.empty()) throw UsageError(fmt::format("{}: '{}'; expected KEY=VALUE", flag, word));
     values[key].push_back(equals == std::string::npos ? word : word.substr(equals + 1));
@@ -185,9 +185,9 @@ class SearchServingCommand : public Command {
     };
     for (const auto& [rule, count] : result.cut_by_rule) line(count, rule);
     line(result.cut_by_memory, "do not fit");
-    line(result.alike, "run as one that was simulated");
-    line(result.cut_by_bound, "cannot be better than the first ones (proved by bounds)");
-    line(result.cut_on_the_way, "were seen not to become better while they were simulated");
+    line(result.alike, "would run like one that was simulated");
+    line(result.cut_by_bound, "cannot be better than the best ones (proved by bounds)");
+    line(result.cut_on_the_way, "stopped during simulation: cannot become better");
     return text;
   }
 

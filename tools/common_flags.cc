@@ -41,7 +41,7 @@ Cluster ClusterFlags::ResolvePricedBy(const HardwareProfile& priced,
                                       const std::string& where) const {
   if (!profile.empty()) {
     throw UsageError(fmt::format(
-        "--profile {}: {} has a profile of its own; expected one of the two", profile, where));
+        "--profile {}: {} has a profile of its own; expected only one of the two", profile, where));
   }
   return PricedBy(LoadCluster(cluster), priced, where);
 }

@@ -38,7 +38,7 @@ ModelProposal ProposalFlags::Propose(const Cluster& cluster, double tokens,
                                      int64_t sequence_length) const {
   ModelRequest request;
   if (parameters > 0 && days > 0) {
-    throw UsageError("--params and --days: expected one of the two");
+    throw UsageError("--params and --days: expected only one of the two");
   }
   request.parameters = parameters;
   if (days > 0) request.flops = FlopsOf(cluster, days, mfu);

@@ -85,7 +85,8 @@ class CommandTree {
     const std::vector<std::string> extras = root_.remaining(/*recurse=*/true);
     if (!extras.empty()) RefuseExtra(*app, extras.front());
     if (leaf == leaves_.end()) {
-      throw UsageError(fmt::format("expected a command; see '{} --help'", app->get_display_name()));
+      throw UsageError(fmt::format("expected a command; see '{}{} --help'",
+                                   app == &root_ ? "" : "trimtab ", app->get_name()));
     }
     leaf->second.flags->CheckRequired();
     return *leaf->second.command;

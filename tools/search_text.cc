@@ -157,7 +157,7 @@ std::string FrontText(const SearchResult& result) {
 std::string VerdictText(const SearchResult& result) {
   const RaceRules& rules = result.rules;
   const std::string percent = fmt::format("{:.3g} %", 100 * rules.indifference);
-  const std::string loss = fmt::format("it is expected to be {:.2f} % behind the true best",
+  const std::string loss = fmt::format("it is expected to be {:.2f} % slower than the true best",
                                        100 * result.race.expected_loss);
   std::string tied;
   for (const size_t index : result.race.With(Standing::kTied)) {
@@ -177,7 +177,7 @@ std::string VerdictText(const SearchResult& result) {
     case RaceEnd::kOpen:
     case RaceEnd::kRounds:
       return fmt::format("not settled yet: {}\n", result.partial_reason) +
-             (result.race.best ? loss + " by now\n" : "");
+             (result.race.best ? loss + "\n" : "");
   }
   return "";
 }

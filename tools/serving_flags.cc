@@ -41,11 +41,11 @@ void ServingFlags::Declare(FlagSet& flags) {
              "report.json of a search for serving, or a configuration as in it: serves as it says");
   source_.Declare(flags);
   flags.Text("--layout", layout_,
-             "tp=2,pp=2,...: how the model lies on the ranks; dp=2: so many replicas of that");
+             "tp=2,pp=2,...: how the model is split over ranks; dp=2: two replicas");
   flags.Integer("--prefill", config_.prefill, 0, kMax32,
                 "replicas that compute prompts alone and hand them over to the others; 0: all do "
                 "both");
-  flags.Choice("--device", device_, {"cpu", "cuda"}, "what computes");
+  flags.Choice("--device", device_, {"cpu", "cuda"}, "device to compute on");
   flags.Integer("--threads-per-rank", config_.threads_per_rank, 0, 4096,
                 "worker threads of a cpu rank; 0 = this machine's cores, shared out");
   flags.Bytes("--memory-per-rank", config_.memory_per_rank_bytes,
@@ -60,9 +60,9 @@ void ServingFlags::Declare(FlagSet& flags) {
   flags.Integer("--block-size", config_.block_size, 1, 4096, "tokens in a block of the cache");
   flags.Integer("--sequences", config_.limits.sequences, 1, 65536, "sequences to work on at once");
   flags.Integer("--tokens-per-step", config_.limits.tokens_per_step, 1, kMax32,
-                "rows of a step at most; longer prompts are cut");
+                "most tokens per step; longer prompts are split");
   flags.Integer("--max-length", max_length_, 0, kMax32,
-                "tokens of prompt and answer at most; 0 = as many as the model was made for");
+                "tokens of prompt and answer at most; 0 = the model's maximum");
   flags.Integer("--lookup", config_.lookup_tokens, 0, kMostProposed,
                 "tokens to propose by looking up what stood in the text before; the answer stays "
                 "the same");
@@ -88,8 +88,7 @@ std::unique_ptr<Tokenizer> SourceFlags::FindTokenizer(const WeightSource& weight
   if (!tokenizer_.empty()) return OpenTokenizer(tokenizer_);
   if (HasTokenizer(folder())) return OpenTokenizer(folder());
   if (weights.data().empty()) {
-    throw UsageError(fmt::format(
-        "{}: nothing says how the model's tokens become text; expected --tokenizer", folder()));
+    throw UsageError(fmt::format("{}: no tokenizer found; give --tokenizer", folder()));
   }
   return OpenDatasetTokenizer(weights.data());
 }
@@ -219,7 +218,7 @@ void SamplingFlags::Declare(FlagSet& flags) {
   flags.Number("--top-p", options.top_p, 0, 1,
                "draw among the likeliest that together have this probability");
   flags.Number("--min-p", options.min_p, 0, 1,
-               "draw among those that have this share of the likeliest's probability");
+               "draw among tokens with at least this share of the top token's probability");
   flags.Number("--repetition-penalty", options.repetition_penalty, 0.01, 100,
                "makes tokens that occurred less likely; 1 = none");
   flags.Texts("--stop", stops, "end an answer before this text; may be given several times");

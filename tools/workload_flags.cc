@@ -21,7 +21,7 @@ void WorkloadFlags::Declare(FlagSet& flags) {
   flags.Number("--rate", rate_, 0, 1e6, "open loop: requests a second, as a Poisson process");
   flags.Integer("--shared-prefix", shared_, 0, LengthDistribution::kMaxLength,
                 "tokens that all prompts begin with, as of one system prompt");
-  flags.Integer("--seed", seed_, 0, std::numeric_limits<int64_t>::max(), "of what is drawn");
+  flags.Integer("--seed", seed_, 0, std::numeric_limits<int64_t>::max(), "random seed");
 }
 
 ServiceLoad WorkloadFlags::Load() const {
@@ -36,7 +36,7 @@ ServiceLoad WorkloadFlags::Load() const {
     return {.requests = ReadTrace(trace_), .concurrency = concurrency_};
   }
   if ((concurrency_ > 0) == (rate_ > 0)) {
-    throw UsageError("expected either --concurrency, for a closed loop, or --rate, for an open");
+    throw UsageError("expected either --concurrency (closed loop) or --rate (open loop)");
   }
   ServiceLoad load = {.requests = DrawRequests(workload_, requests_, rate_, seed()),
                       .concurrency = concurrency_};

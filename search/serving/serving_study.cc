@@ -29,10 +29,10 @@ bool IsServingStudy(const std::string& path) {
 std::unique_ptr<ServingStudy> ServingStudy::Open(const std::string& path,
                                                  const nlohmann::json& problem, bool resume) {
   if (!resume && std::filesystem::exists(path)) {
-    throw UsageError(fmt::format(
-        "{}: this study exists already; go on with it with --resume, or name another file with "
-        "--study",
-        path));
+    throw UsageError(
+        fmt::format("{}: already exists; continue it with --resume, or name another file with "
+                    "--study",
+                    path));
   }
   auto study = std::unique_ptr<ServingStudy>(new ServingStudy(path, /*create=*/true));
   const int64_t schema = study->database_.QueryInt("PRAGMA user_version");

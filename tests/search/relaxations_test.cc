@@ -104,7 +104,7 @@ TEST(Relaxations, NameTheNarrowingThatForbidsAll) {
 }
 
 TEST(Relaxations, OfWhatNothingHelpsSaySo) {
-  EXPECT_EQ(InWords(std::vector<Relaxation>{}), "no change of one thing was found that would do");
+  EXPECT_EQ(InWords(std::vector<Relaxation>{}), "no single change was found that would help");
 }
 
 TEST(Relaxations, OfferNoMemoryThatTheGpuHasNot) {

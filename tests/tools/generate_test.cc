@@ -254,7 +254,7 @@ TEST_F(GenerateTest, RefusesWhatItCannotDo) {
   ExpectRefused({"--prompts", "@"}, 3, "is a folder");
   ExpectRefused({"--prompts", "/dev/null"}, 3, "/dev/null: is empty");
   ExpectRefused({"--prompt", "a", "--stop", ""}, 2, "--stop: the text is empty");
-  ExpectRefused({"--prompt", std::string(40, 'a')}, 2, "a prompt of 40 tokens; expected fewer");
+  ExpectRefused({"--prompt", std::string(40, 'a')}, 2, "the prompt has 40 tokens; expected fewer");
   ExpectRefused({"--prompt", "a", "--layout", "cp=2"}, 4, "serving-layout");
   ExpectRefused({"--prompt", "a", "--layout", "tp=4"}, 4, "heads-divisible-by-tp");
   ExpectRefused({"--prompt", "a", "--max-length", "33"}, 4, "serving-length");

@@ -101,7 +101,7 @@ TEST(SearchText, TellsHowTheRaceEnded) {
   result.race.expected_loss = 0.0021;
   EXPECT_NE(
       SearchText(result, 2, false)
-          .find("others may be as fast, but it is expected to be 0.21 % behind the true best: "
+          .find("others may be as fast, but it is expected to be 0.21 % slower than the true best: "
                 "too little for further visits\n"),
       std::string::npos);
   result.race.best = 0;
@@ -109,7 +109,7 @@ TEST(SearchText, TellsHowTheRaceEnded) {
   result.partial_reason = "40 rounds were not enough";
   EXPECT_NE(SearchText(result, 2, false)
                 .find("not settled yet: 40 rounds were not enough\nit is expected to be "
-                      "0.21 % behind the true best by now\n"),
+                      "0.21 % slower than the true best\n"),
             std::string::npos);
 }
 

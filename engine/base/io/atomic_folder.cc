@@ -28,8 +28,7 @@ AtomicFolder::AtomicFolder(std::string path)
   std::error_code error;
   const fs::file_status status = fs::symlink_status(path_, error);
   if (fs::exists(status) && !(fs::is_directory(status) && fs::is_empty(path_, error))) {
-    throw StorageError(
-        fmt::format("{}: is there already; expected a new or an empty folder", path_));
+    throw StorageError(fmt::format("{}: already exists; expected a new or an empty folder", path_));
   }
   const fs::path parent = fs::path(path_).parent_path();
   error.clear();  // that there is nothing is no error
@@ -43,7 +42,7 @@ AtomicFolder::AtomicFolder(std::string path)
   }
   if (!made) {
     throw StorageError(fmt::format(
-        "{}: is there already, as when a run was killed; expected no such file", temporary_));
+        "{}: already exists, as when a run was killed; expected no such file", temporary_));
   }
 }
 
