@@ -34,9 +34,10 @@ std::string PrunedText(const SpaceSummary& space) {
   return text;
 }
 
-/// "3986 +-1.1 %" of a figure and its interval.
+/// "3986 +-1.1 %" of a figure and its interval, "3986" of one without.
 std::string WithInterval(const RankingRow::Figure& figure) {
-  const double half_width = figure.high / figure.tokens_per_s - 1;
+  if (!figure.high) return Rate(figure.tokens_per_s);
+  const double half_width = *figure.high / figure.tokens_per_s - 1;
   return fmt::format("{:.0f} +-{:.1f} %", figure.tokens_per_s, 100 * half_width);
 }
 

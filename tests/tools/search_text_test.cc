@@ -56,6 +56,13 @@ SearchResult SomeResult() {
   return result;
 }
 
+TEST(SearchText, SaysNoIntervalWhereThereIsNone) {
+  SearchResult result = SomeResult();
+  result.ranking[0].figure = {.tokens_per_s = 1000, .trust = "measured"};
+  const std::string text = SearchText(result, 2, /*bold=*/false);
+  EXPECT_NE(text.find("at 1000 tokens/s (measured)"), std::string::npos) << text;
+}
+
 TEST(SearchText, TellsWhatWasPrunedRankedAndRecommended) {
   const std::string text = SearchText(SomeResult(), 2, /*bold=*/false);
   for (const char* part : {
