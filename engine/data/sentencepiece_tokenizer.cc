@@ -25,8 +25,7 @@ class SentencePieceTokenizer : public Tokenizer {
       : content_(std::move(content)), config_(std::move(config)) {
     const auto status = processor_.LoadFromSerializedProto(content_);
     if (!status.ok()) {
-      throw InputError(
-          fmt::format("{}: expected a SentencePiece model; {}", path, status.error_message()));
+      throw InputError(fmt::format("{}: not a SentencePiece model, or a damaged one", path));
     }
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
       if (processor_.IsControl(id)) special_.Add(processor_.IdToPiece(id), id);

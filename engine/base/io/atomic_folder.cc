@@ -38,7 +38,7 @@ AtomicFolder::AtomicFolder(std::string path)
   }
   const bool made = fs::create_directory(temporary_, error);
   if (error) {
-    throw StorageError(fmt::format("{}: cannot create it: {}", temporary_, error.message()));
+    throw StorageError(fmt::format("{}: cannot create it: {}", path_, error.message()));
   }
   if (!made) {
     throw StorageError(fmt::format(
