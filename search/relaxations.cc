@@ -73,11 +73,17 @@ std::vector<Change> OtherGpus(const Problem& problem) {
 
 std::vector<Change> ShorterSequences(const Problem& problem) {
   std::vector<Change> changes;
-  for (int i = 1; i <= kMostHalvings && problem.sequence_length >> i >= 1; ++i) {
-    Change& change = changes.emplace_back(Change{"", problem});
-    change.problem.sequence_length >>= i;
-    change.what = fmt::format("--seq {}", change.problem.sequence_length);
+  const auto add = [&](int64_t length) {
+    Change& change = changes.emplace_back(Change{fmt::format("--seq {}", length), problem});
+    change.problem.sequence_length = length;
+  };
+  // No halving need end at what a model has positions for.
+  int64_t length = problem.sequence_length;
+  if (const int64_t most = problem.model.max_sequence_length;
+      problem.model.position == PositionKind::kLearned && most < length) {
+    add(length = most);
   }
+  for (int i = 1; i <= kMostHalvings && length >> i >= 1; ++i) add(length >> i);
   return changes;
 }
 

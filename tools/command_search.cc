@@ -11,6 +11,7 @@
 #include "search/page/report_folder.h"
 #include "search/report.h"
 #include "search/seed_study.h"
+#include "search/study_file.h"
 #include "search/walkers.h"
 #include "tools/command.h"
 #include "tools/common_flags.h"
@@ -206,7 +207,7 @@ class SearchCommand : public Command {
     problem.narrowings = Narrowings();
     problem.requirements = ParseTrainingRequirements(require_);
     if (only_space_) return PrintSpace(output);
-    if (!launcher_.plan()) RequireNewOrResumed(options_.study_path, options_.study);
+    if (!launcher_.plan()) RequireNewOrResumed(options_.study_path, options_.study.resume);
     if (!report_.empty()) PrepareReport(report_);
     SetCluster(seed_study_.empty() ? cluster_flags_.ResolveMeasuring(output) : SeededCluster());
     options_.study.program_version = kVersion;
