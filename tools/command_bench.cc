@@ -94,7 +94,7 @@ class BenchCommand : public Command {
     }
     if (output.json) {
       PrintJson(ToJson(report));
-    } else {
+    } else if (report.failed < report.requests) {
       Print(LoadReportText(report));
     }
     if (report.requests > 0 && report.failed == report.requests) {
@@ -124,7 +124,9 @@ class BenchCommand : public Command {
     const std::string other = flags_->FirstGiven({"--load", "--load-hf"});
     if (!other.empty()) throw UsageError(fmt::format("{} contradicts --random-weights", other));
     const std::optional<ServingConfig> config = serving_.ConfigOfFile();
-    if (!config) throw UsageError("--random-weights needs --config, which says of what model");
+    if (!config)
+      throw UsageError(
+          "--random-weights needs the --config of an engine, which says of what model");
     return std::make_unique<RandomWeights>(config->model);
   }
 

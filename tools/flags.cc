@@ -100,10 +100,22 @@ void FlagSet::Integer(const std::string& flag, int64_t& value, int64_t min, int6
 
 void FlagSet::Number(const std::string& flag, double& value, double min, double max,
                      const std::string& help) {
-  const auto set = [&value, flag, min, max](const std::string& text) {
+  AddNumber(flag, value, help, fmt::format("a number from {} to {}", min, max),
+            [min, max](double number) { return number >= min && number <= max; });
+}
+
+void FlagSet::Positive(const std::string& flag, double& value, double max,
+                       const std::string& help) {
+  AddNumber(flag, value, help, fmt::format("a number above 0, up to {}", max),
+            [max](double number) { return number > 0 && number <= max; });
+}
+
+void FlagSet::AddNumber(const std::string& flag, double& value, const std::string& help,
+                        const std::string& expected, const std::function<bool(double)>& is_valid) {
+  const auto set = [&value, flag, expected, is_valid](const std::string& text) {
     double number = 0;
-    if (!ParseNumber(text, number) || !(number >= min && number <= max)) {
-      throw UsageError(fmt::format("{}: '{}' is not a number from {} to {}", flag, text, min, max));
+    if (!ParseNumber(text, number) || !is_valid(number)) {
+      throw UsageError(fmt::format("{}: '{}' is not {}", flag, text, expected));
     }
     value = number;
   };

@@ -27,8 +27,9 @@ void ProposalFlags::Declare(FlagSet& flags) {
       "--params", parameters,
       "propose a model of about so many parameters, e.g. 7B, with batch, steps and learning "
       "rate; instead of --model");
-  flags.Number("--days", days, 0, 1e5,
-               "propose a model that the cluster's GPUs train in so many days; instead of --model");
+  flags.Positive(
+      "--days", days, 1e5,
+      "propose a model that the cluster's GPUs train in so many days; instead of --model");
   flags.Number("--mfu", mfu, 0.01, 1,
                "share of the GPUs' bf16 peak that --days counts on; 0.4 if left out");
   flags.Integer("--vocab", vocab_size, 2, 10'000'000, "vocabulary of a proposed model");

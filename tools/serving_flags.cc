@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/units.h"
 #include "engine/comm/mpi_launch.h"
+#include "engine/config/strict_json.h"
 #include "engine/data/end_tokens.h"
 #include "engine/data/open_tokenizer.h"
 #include "engine/infer/acceptance.h"
@@ -38,7 +40,8 @@ void SourceFlags::Declare(FlagSet& flags) {
 void ServingFlags::Declare(FlagSet& flags) {
   flags_ = &flags;
   flags.Text("--config", config_file_,
-             "report.json of a search for serving, or a configuration as in it: serves as it says");
+             "report.json of a search for serving, or a configuration as in it: serves as it says; "
+             "of RUN.json, or a search for training, the model");
   source_.Declare(flags);
   flags.Text("--layout", layout_,
              "tp=2,pp=2,...: how the model is split over ranks; dp=2: two replicas");
@@ -81,6 +84,7 @@ std::unique_ptr<WeightSource> SourceFlags::OpenWeights() const {
     throw UsageError(load_.empty() ? "expected --load or --load-hf: which model"
                                    : "--load-hf contradicts --load");
   }
+  if (load_.empty()) RequireHuggingFaceFolder(load_hf_);
   return load_.empty() ? OpenHuggingFaceWeights(load_hf_) : OpenCheckpointWeights(load_);
 }
 
@@ -107,7 +111,7 @@ std::vector<int32_t> SourceFlags::EndTokensOf(const WeightSource& weights) const
 }
 
 std::optional<ServingConfig> ServingFlags::ConfigOfFile() const {
-  if (config_file_.empty()) return std::nullopt;
+  if (config_file_.empty() || TrainingRunOfFile()) return std::nullopt;
   const std::string other = flags_->FirstGiven(
       {"--layout", "--prefill", "--device", "--threads-per-rank", "--memory-per-rank", "--weights",
        "--cache", "--cache-tokens", "--block-size", "--sequences", "--tokens-per-step",
@@ -116,6 +120,18 @@ std::optional<ServingConfig> ServingFlags::ConfigOfFile() const {
     throw UsageError(fmt::format("{} contradicts --config, which already says it", other));
   }
   return LoadServingConfig(config_file_);
+}
+
+std::optional<RunConfig> ServingFlags::TrainingRunOfFile() const {
+  if (config_file_.empty()) return std::nullopt;
+  const nlohmann::json json = ReadJsonFile(config_file_);
+  const auto has = [](const nlohmann::json& object, const char* key) {
+    return object.is_object() && object.contains(key);
+  };
+  // A configuration that serves has no batch; a report of a search for serving recommends no run.
+  const bool is_run =
+      has(json, "global_batch") || (has(json, "recommended") && has(json["recommended"], "run"));
+  return is_run ? std::optional(LoadRunConfig(config_file_)) : std::nullopt;
 }
 
 void ServingFlags::RequireSame(const ModelConfig& asked, const ModelConfig& weights) const {
@@ -133,8 +149,16 @@ ServingConfig ServingFlags::Config(const WeightSource& weights) const {
   }
   ServingConfig config = config_;
   config.model = weights.model();
-  config.layout = ParseLayout(layout_, /*world_size=*/0);
   config.device = device_;
+  // How it was trained does not say how it is to be served, but for the model and the device.
+  if (const std::optional<RunConfig> run = TrainingRunOfFile()) {
+    RequireSame(run->model, weights.model());
+    if (!flags_->Given("--device")) config.device = run->device;
+  }
+  config.layout = ParseLayout(layout_, /*world_size=*/0);
+  RequireNotInLayout(layout_,
+                     {"mbs", "schedule", "recompute", "shard", "master", "moments", "grads"},
+                     "training has it, serving does not");
   config.weights = weights_ == kStored ? weights.format() : WeightFormatOf(weights_);
   config.cache = CacheType(cache_);
   config.cache_blocks = CeilDiv(cache_tokens_, config.block_size);
@@ -168,7 +192,7 @@ std::unique_ptr<WeightSource> ServingFlags::OpenDraft() const {
 ServingConfig ServingFlags::ConfigWith(const WeightSource& weights,
                                        const WeightSource* draft) const {
   ServingConfig config = Config(weights);
-  if (config_file_.empty()) {
+  if (config_file_.empty() || TrainingRunOfFile()) {
     if (draft != nullptr) config.draft = {draft->model(), draft->format(), draft_tokens_};
     if (draft == nullptr && flags_->Given("--draft-tokens")) {
       throw UsageError("--draft-tokens needs --draft: which model proposes them?");
